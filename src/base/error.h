@@ -1,0 +1,15 @@
+// Errors: functions return 0 or a negative errno; where a person will read the reason, the last
+// parameter is a caller-owned struct error that names the problem and the remedy.
+#pragma once
+
+enum { ERROR_TEXT_MAX = 512 };
+
+struct error {
+    int code;  // positive errno, 0 when unset
+    char text[ERROR_TEXT_MAX];
+};
+
+// Fills `e` (which may be NULL) and returns -code.
+int error_set(struct error *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+// Puts "prefix: " before the text that is there already.
+int error_prefix(struct error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

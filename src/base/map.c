@@ -1,0 +1,195 @@
+// Owns probing: linear, power-of-two capacity, tombstones swept away when the table is rebuilt.
+#include "base/map.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static char tombstone;
+#define DEAD ((void *)&tombstone)
+
+uint64_t hash_u64(uint64_t x) {
+    x ^= x >> 33;
+    x *= 0xff51afd7ed558ccdULL;
+    x ^= x >> 33;
+    x *= 0xc4ceb9fe1a85ec53ULL;
+    return x ^ (x >> 33);
+}
+
+uint64_t hash_bytes(const void *p, size_t len) {
+    const unsigned char *s = p;
+    uint64_t h = 0xcbf29ce484222325ULL ^ len;
+    for (; len >= 8; s += 8, len -= 8) {
+        uint64_t w;
+        memcpy(&w, s, 8);
+        h = (h ^ hash_u64(w)) * 0x100000001b3ULL;
+    }
+    while (len--)
+        h = (h ^ *s++) * 0x100000001b3ULL;
+    return hash_u64(h);
+}
+
+struct map_slot {
+    uint64_t key;
+    void *value;
+};
+
+static struct map_slot *map_find(const struct map *m, uint64_t key) {
+    if (!m->cap)
+        return NULL;
+    for (size_t i = hash_u64(key) & (m->cap - 1);; i = (i + 1) & (m->cap - 1)) {
+        struct map_slot *s = &m->slots[i];
+        if (!s->value)
+            return NULL;
+        if (s->value != DEAD && s->key == key)
+            return s;
+    }
+}
+
+void *map_get(const struct map *m, uint64_t key) {
+    struct map_slot *s = map_find(m, key);
+    return s ? s->value : NULL;
+}
+
+static void map_rebuild(struct map *m, size_t cap) {
+    struct map old = *m;
+    *m = (struct map){.slots = xcalloc(cap, sizeof *m->slots), .cap = cap};
+    for (size_t i = 0; i < old.cap; i++)
+        if (old.slots[i].value && old.slots[i].value != DEAD)
+            map_put(m, old.slots[i].key, old.slots[i].value);
+    free(old.slots);
+}
+
+void map_put(struct map *m, uint64_t key, void *value) {
+    assert(value);
+    struct map_slot *s = map_find(m, key);
+    if (s) {
+        s->value = value;
+        return;
+    }
+    if ((m->len + m->dead + 1) * 4 > m->cap * 3)
+        map_rebuild(m, m->len * 2 >= m->cap ? (m->cap ? m->cap * 2 : 16) : m->cap);
+    size_t i = hash_u64(key) & (m->cap - 1);
+    while (m->slots[i].value && m->slots[i].value != DEAD)
+        i = (i + 1) & (m->cap - 1);
+    if (m->slots[i].value == DEAD)
+        m->dead--;
+    m->slots[i] = (struct map_slot){key, value};
+    m->len++;
+}
+
+void *map_remove(struct map *m, uint64_t key) {
+    struct map_slot *s = map_find(m, key);
+    if (!s)
+        return NULL;
+    void *value = s->value;
+    s->value = DEAD;
+    m->len--;
+    m->dead++;
+    return value;
+}
+
+void map_done(struct map *m) {
+    free(m->slots);
+    *m = (struct map){0};
+}
+
+bool map_next(const struct map *m, size_t *it, uint64_t *key, void **value) {
+    for (; *it < m->cap; ++*it) {
+        struct map_slot *s = &m->slots[*it];
+        if (s->value && s->value != DEAD) {
+            if (key)
+                *key = s->key;
+            if (value)
+                *value = s->value;
+            ++*it;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct strmap_slot {
+    const char *key;
+    uint64_t hash;
+    void *value;
+};
+
+static struct strmap_slot *strmap_find(const struct strmap *m, const char *key, uint64_t hash) {
+    if (!m->cap)
+        return NULL;
+    for (size_t i = hash & (m->cap - 1);; i = (i + 1) & (m->cap - 1)) {
+        struct strmap_slot *s = &m->slots[i];
+        if (!s->value)
+            return NULL;
+        if (s->value != DEAD && s->hash == hash && strcmp(s->key, key) == 0)
+            return s;
+    }
+}
+
+void *strmap_get(const struct strmap *m, const char *key) {
+    struct strmap_slot *s = strmap_find(m, key, hash_bytes(key, strlen(key)));
+    return s ? s->value : NULL;
+}
+
+static void strmap_rebuild(struct strmap *m, size_t cap) {
+    struct strmap old = *m;
+    *m = (struct strmap){.slots = xcalloc(cap, sizeof *m->slots), .cap = cap};
+    for (size_t i = 0; i < old.cap; i++)
+        if (old.slots[i].value && old.slots[i].value != DEAD)
+            strmap_put(m, old.slots[i].key, old.slots[i].value);
+    free(old.slots);
+}
+
+void strmap_put(struct strmap *m, const char *key, void *value) {
+    assert(value);
+    uint64_t hash = hash_bytes(key, strlen(key));
+    struct strmap_slot *s = strmap_find(m, key, hash);
+    if (s) {
+        s->key = key;
+        s->value = value;
+        return;
+    }
+    if ((m->len + m->dead + 1) * 4 > m->cap * 3)
+        strmap_rebuild(m, m->len * 2 >= m->cap ? (m->cap ? m->cap * 2 : 16) : m->cap);
+    size_t i = hash & (m->cap - 1);
+    while (m->slots[i].value && m->slots[i].value != DEAD)
+        i = (i + 1) & (m->cap - 1);
+    if (m->slots[i].value == DEAD)
+        m->dead--;
+    m->slots[i] = (struct strmap_slot){key, hash, value};
+    m->len++;
+}
+
+void *strmap_remove(struct strmap *m, const char *key) {
+    struct strmap_slot *s = strmap_find(m, key, hash_bytes(key, strlen(key)));
+    if (!s)
+        return NULL;
+    void *value = s->value;
+    s->value = DEAD;
+    m->len--;
+    m->dead++;
+    return value;
+}
+
+void strmap_done(struct strmap *m) {
+    free(m->slots);
+    *m = (struct strmap){0};
+}
+
+bool strmap_next(const struct strmap *m, size_t *it, const char **key, void **value) {
+    for (; *it < m->cap; ++*it) {
+        struct strmap_slot *s = &m->slots[*it];
+        if (s->value && s->value != DEAD) {
+            if (key)
+                *key = s->key;
+            if (value)
+                *value = s->value;
+            ++*it;
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,120 @@
+// Owns strict text conversion.
+#include "base/text.h"
+
+#include <errno.h>
+#include <string.h>
+
+bool streq(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool str_has_prefix(const char *s, const char *prefix) {
+    return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+bool str_empty(const char *s) {
+    return !s || !*s;
+}
+
+int parse_u64(const char *s, uint64_t *out) {
+    uint64_t v = 0;
+    if (!s || !*s)
+        return -EINVAL;
+    for (; *s; s++) {
+        if (*s < '0' || *s > '9')
+            return -EINVAL;
+        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v))
+            return -ERANGE;
+    }
+    *out = v;
+    return 0;
+}
+
+int parse_i64(const char *s, int64_t *out) {
+    uint64_t v;
+    bool negative = s && *s == '-';
+    int r = parse_u64(negative ? s + 1 : s, &v);
+    if (r < 0)
+        return r;
+    if (v > (uint64_t)INT64_MAX + negative)
+        return -ERANGE;
+    *out = negative ? (int64_t)(0 - v) : (int64_t)v;
+    return 0;
+}
+
+int parse_u32(const char *s, uint32_t *out) {
+    uint64_t v;
+    int r = parse_u64(s, &v);
+    if (r < 0)
+        return r;
+    if (v > UINT32_MAX)
+        return -ERANGE;
+    *out = (uint32_t)v;
+    return 0;
+}
+
+// Length of the UTF-8 sequence at s, 0 if it is not a valid one.
+static size_t utf8_sequence(const unsigned char *s, size_t len) {
+    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    if (!n || n > len)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+bool utf8_valid(const char *s, size_t len) {
+    for (size_t i = 0, n; i < len; i += n)
+        if (!(n = utf8_sequence((const unsigned char *)s + i, len - i)))
+            return false;
+    return true;
+}
+
+bool has_control_chars(const char *s, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)s[i] < 32 || s[i] == 127)
+            return true;
+    return false;
+}
+
+const char *printable(const char *s, char *out, size_t max) {
+    size_t n = 0, len = strlen(s);
+    if (max < 4)
+        return "";
+    for (; n < len && n < max - 4; n++)
+        out[n] = (unsigned char)s[n] < 32 || s[n] == 127 ? '?' : s[n];
+    if (n < len) {
+        memcpy(out + n, "...", 3);
+        n += 3;
+    }
+    out[n] = 0;
+    return out;
+}
+
+unsigned edit_distance(const char *a, const char *b) {
+    enum { MAX = 64 };
+    size_t la = strlen(a), lb = strlen(b);
+    unsigned row[MAX + 1];
+    if (la > MAX || lb > MAX)
+        return MAX;
+    for (size_t j = 0; j <= lb; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= la; i++) {
+        unsigned diagonal = row[0];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= lb; j++) {
+            unsigned best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[lb];
+}

@@ -1,0 +1,19 @@
+// Small questions about strings, and strict conversions from text: a conversion consumes the whole
+// string or fails, and never wraps around.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+bool streq(const char *a, const char *b);  // NULL equals only NULL
+bool str_has_prefix(const char *s, const char *prefix);
+bool str_empty(const char *s);             // NULL or ""
+int parse_u64(const char *s, uint64_t *out);            // -EINVAL, -ERANGE
+int parse_i64(const char *s, int64_t *out);
+int parse_u32(const char *s, uint32_t *out);
+bool utf8_valid(const char *s, size_t len);
+bool has_control_chars(const char *s, size_t len);
+// Text made safe and short for a message: control characters become '?', cut at `max` with "...".
+const char *printable(const char *s, char *out, size_t max);
+// Edit distance for "did you mean" hints; strings over 64 bytes count as far apart.
+unsigned edit_distance(const char *a, const char *b);
