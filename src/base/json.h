@@ -1,0 +1,63 @@
+// JSON: a strict bounded reader into an arena, and a writer onto a buffer. Numbers keep their text
+// class: integers that fit i64/u64 stay exact, others are doubles.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+
+enum { JSON_DEPTH_MAX = 32 };
+
+enum json_type { JSON_NULL, JSON_BOOL, JSON_INT, JSON_UINT, JSON_DOUBLE, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+
+struct json {
+    enum json_type type;
+    uint32_t len;  // string bytes, array or object elements
+    union {
+        bool boolean;
+        int64_t i;
+        uint64_t u;  // JSON_UINT: above INT64_MAX
+        double d;
+        const char *s;
+        struct json *items;
+        struct json_member *members;
+    };
+};
+
+struct json_member {
+    const char *key;
+    struct json value;
+};
+
+// One whole value, nothing after it. Strings are valid UTF-8 without NUL; repeated keys are refused.
+int json_parse(const char *text, size_t len, struct arena *a, struct json **out, struct error *e);
+const struct json *json_get(const struct json *object, const char *key);  // NULL if absent
+const char *json_str(const struct json *object, const char *key);         // NULL if absent or no string
+int64_t json_i64(const struct json *object, const char *key, int64_t fallback);
+bool json_true(const struct json *object, const char *key);
+
+// Writer: commas are put where they belong. The caller balances open and close.
+struct json_writer {
+    struct buf *out;
+    bool need_comma;
+};
+
+void json_open(struct json_writer *w, char bracket);   // '{' or '['
+void json_close(struct json_writer *w, char bracket);  // '}' or ']'
+void json_key(struct json_writer *w, const char *key);
+void json_put_str(struct json_writer *w, const char *s);  // NULL becomes null
+void json_put_strn(struct json_writer *w, const char *s, size_t len);
+void json_put_i64(struct json_writer *w, int64_t v);
+void json_put_u64(struct json_writer *w, uint64_t v);
+void json_put_double(struct json_writer *w, double v);
+void json_put_bool(struct json_writer *w, bool v);
+void json_put_null(struct json_writer *w);
+void json_put_raw(struct json_writer *w, const char *json);  // a finished value
+void json_write(struct json_writer *w, const struct json *v);
+// key and value in one go
+void json_kv_str(struct json_writer *w, const char *key, const char *s);
+void json_kv_i64(struct json_writer *w, const char *key, int64_t v);
+void json_kv_bool(struct json_writer *w, const char *key, bool v);

@@ -1,0 +1,299 @@
+// Owns the binary form. A value is a varint (numbers, zigzag for signed) or length-delimited bytes
+// (strings, structs, doubles, each list element on its own). Every length is checked against what is
+// left before it is used.
+#include "base/schema.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static const size_t sizes[] = {
+    [FIELD_BOOL] = sizeof(bool),       [FIELD_U32] = 4,
+    [FIELD_I32] = 4,                   [FIELD_U64] = 8,
+    [FIELD_I64] = 8,                   [FIELD_DOUBLE] = 8,
+    [FIELD_ENUM] = sizeof(unsigned),   [FIELD_STRING] = sizeof(char *),
+    [FIELD_BYTES] = sizeof(struct bytes),
+};
+
+size_t field_size(const struct field *f) {
+    return f->type == FIELD_STRUCT ? f->sub->size : sizes[f->type];
+}
+
+static bool is_number(const struct field *f) {
+    return f->type <= FIELD_I64 || f->type == FIELD_ENUM;
+}
+
+void wire_put_varint(struct buf *b, uint64_t v) {
+    uint8_t bytes[10];
+    size_t n = 0;
+    do {
+        bytes[n] = (uint8_t)(v & 0x7f);
+        v >>= 7;
+        if (v)
+            bytes[n] |= 0x80;
+        n++;
+    } while (v);
+    buf_add(b, bytes, n);
+}
+
+int wire_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *v) {
+    uint64_t out = 0;
+    for (unsigned shift = 0; *p < end && shift < 64; shift += 7) {
+        uint8_t c = *(*p)++;
+        if (shift == 63 && c > 1)
+            return -EBADMSG;
+        out |= (uint64_t)(c & 0x7f) << shift;
+        if (!(c & 0x80)) {
+            *v = out;
+            return 0;
+        }
+    }
+    return -EBADMSG;
+}
+
+static uint64_t load_number(const struct field *f, const void *at) {
+    switch ((enum field_type)f->type) {
+    case FIELD_BOOL: return *(const bool *)at;
+    case FIELD_U32: return *(const uint32_t *)at;
+    case FIELD_ENUM: return *(const unsigned *)at;
+    case FIELD_U64: return *(const uint64_t *)at;
+    case FIELD_I32: {
+        int64_t v = *(const int32_t *)at;
+        return (uint64_t)v << 1 ^ (uint64_t)(v >> 63);
+    }
+    case FIELD_I64: {
+        int64_t v = *(const int64_t *)at;
+        return (uint64_t)v << 1 ^ (uint64_t)(v >> 63);
+    }
+    default: assert(!"a number"); return 0;
+    }
+}
+
+static int words_count(const char *const *words) {
+    int n = 0;
+    while (words[n])
+        n++;
+    return n;
+}
+
+static int store_number(const struct field *f, void *at, uint64_t v) {
+    int64_t signed_v = (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
+    switch ((enum field_type)f->type) {
+    case FIELD_BOOL:
+        if (v > 1)
+            return -EBADMSG;
+        *(bool *)at = v;
+        return 0;
+    case FIELD_U32:
+        if (v > UINT32_MAX)
+            return -EBADMSG;
+        *(uint32_t *)at = (uint32_t)v;
+        return 0;
+    case FIELD_ENUM:
+        if (v >= (uint64_t)words_count(f->words))
+            return -EBADMSG;
+        *(unsigned *)at = (unsigned)v;
+        return 0;
+    case FIELD_U64: *(uint64_t *)at = v; return 0;
+    case FIELD_I32:
+        if (signed_v > INT32_MAX || signed_v < INT32_MIN)
+            return -EBADMSG;
+        *(int32_t *)at = (int32_t)signed_v;
+        return 0;
+    case FIELD_I64: *(int64_t *)at = signed_v; return 0;
+    default: assert(!"a number"); return -EBADMSG;
+    }
+}
+
+static void put_block(struct buf *out, const void *p, size_t len) {
+    wire_put_varint(out, len);
+    buf_add(out, p, len);
+}
+
+static void encode_value(const struct field *f, const void *at, struct buf *out) {
+    if (is_number(f)) {
+        wire_put_varint(out, load_number(f, at));
+    } else if (f->type == FIELD_STRING) {
+        const char *s = *(const char *const *)at;
+        put_block(out, s ? s : "", s ? strlen(s) : 0);
+    } else if (f->type == FIELD_BYTES) {
+        const struct bytes *b = at;
+        put_block(out, b->data, b->len);
+    } else if (f->type == FIELD_DOUBLE) {
+        put_block(out, at, sizeof(double));
+    } else {
+        cleanup_buf struct buf inner = {0};
+        schema_encode(f->sub, at, &inner);
+        put_block(out, inner.data, inner.len);
+    }
+}
+
+// A field that stands alone and is zero, NULL or empty is left out.
+static bool is_absent(const struct field *f, const void *at) {
+    if (f->type == FIELD_STRUCT || f->type == FIELD_STRING)
+        return !*(void *const *)at;
+    if (f->type == FIELD_BYTES)
+        return !((const struct bytes *)at)->len;
+    if (f->type == FIELD_DOUBLE)
+        return *(const double *)at == 0;
+    return load_number(f, at) == 0;
+}
+
+void schema_encode(const struct schema *s, const void *value, struct buf *out) {
+    for (size_t i = 0; i < s->count; i++) {
+        const struct field *f = &s->fields[i];
+        const char *at = (const char *)value + f->offset;
+        uint64_t key = (uint64_t)f->num << 1 | !is_number(f);
+        if (f->list) {
+            const struct any_list *list = (const void *)at;
+            for (uint32_t k = 0; k < list->len; k++) {
+                wire_put_varint(out, key);
+                encode_value(f, (const char *)list->at + k * field_size(f), out);
+            }
+        } else if (!is_absent(f, at)) {
+            wire_put_varint(out, key);
+            encode_value(f, f->type == FIELD_STRUCT ? *(void *const *)at : at, out);
+        }
+    }
+}
+
+struct decoder {
+    struct arena *arena;
+    int depth;
+};
+
+static int decode_struct(struct decoder *d, const struct schema *s, const uint8_t *p, const uint8_t *end, void *value);
+
+static int decode_value(struct decoder *d, const struct field *f, const uint8_t **p, const uint8_t *end, void *at) {
+    uint64_t v;
+    int e = wire_get_varint(p, end, &v);
+    if (e < 0 || is_number(f))
+        return e < 0 ? e : store_number(f, at, v);
+    if (v > (uint64_t)(end - *p))
+        return -EBADMSG;
+    const uint8_t *block = *p;
+    *p += v;
+    if (f->type == FIELD_STRING) {
+        if (memchr(block, 0, v))
+            return -EBADMSG;
+        *(const char **)at = arena_strndup(d->arena, (const char *)block, v);
+    } else if (f->type == FIELD_BYTES) {
+        *(struct bytes *)at = (struct bytes){arena_memdup(d->arena, block, v), v};
+    } else if (f->type == FIELD_DOUBLE) {
+        if (v != sizeof(double))
+            return -EBADMSG;
+        memcpy(at, block, sizeof(double));
+    } else {
+        return decode_struct(d, f->sub, block, *p, at);
+    }
+    return 0;
+}
+
+static const struct field *field_by_num(const struct schema *s, uint64_t num, size_t *hint) {
+    for (size_t n = 0; n < s->count; n++) {  // fields arrive in table order: the hint is mostly right
+        size_t i = (*hint + n) % s->count;
+        if (s->fields[i].num == num) {
+            *hint = i;
+            return &s->fields[i];
+        }
+    }
+    return NULL;
+}
+
+static int skip_value(const uint8_t **p, const uint8_t *end, bool block) {
+    uint64_t v;
+    int e = wire_get_varint(p, end, &v);
+    if (e < 0 || !block)
+        return e;
+    if (v > (uint64_t)(end - *p))
+        return -EBADMSG;
+    *p += v;
+    return 0;
+}
+
+// How many elements of list field `key` follow in a row, so that the list is allocated once.
+static uint32_t count_run(const uint8_t *p, const uint8_t *end, uint64_t key) {
+    uint32_t n = 0;
+    uint64_t k = key;
+    while (k == key) {
+        n++;
+        if (skip_value(&p, end, key & 1) < 0 || wire_get_varint(&p, end, &k) < 0)
+            break;
+    }
+    return n;
+}
+
+static int decode_list(struct decoder *d, const struct field *f, uint64_t key, const uint8_t **p, const uint8_t *end, struct any_list *list) {
+    uint32_t n = count_run(*p, end, key);
+    if (list->len || n > SCHEMA_LIST_MAX)
+        return -EBADMSG;
+    list->at = arena_alloc(d->arena, n * field_size(f));
+    for (list->len = 0; list->len < n; list->len++) {
+        uint64_t same;
+        if (list->len && (wire_get_varint(p, end, &same) < 0 || same != key))
+            return -EBADMSG;
+        int e = decode_value(d, f, p, end, (char *)list->at + list->len * field_size(f));
+        if (e < 0)
+            return e;
+    }
+    return 0;
+}
+
+static int decode_struct(struct decoder *d, const struct schema *s, const uint8_t *p, const uint8_t *end, void *value) {
+    size_t hint = 0;
+    int e = 0;
+    memset(value, 0, s->size);
+    if (++d->depth > SCHEMA_DEPTH_MAX)
+        return -EBADMSG;
+    while (e == 0 && p < end) {
+        uint64_t key;
+        if ((e = wire_get_varint(&p, end, &key)) < 0)
+            break;
+        const struct field *f = field_by_num(s, key >> 1, &hint);
+        if (!f) {
+            e = skip_value(&p, end, key & 1);
+            continue;
+        }
+        void *at = (char *)value + f->offset;
+        if ((key & 1) == is_number(f))
+            e = -EBADMSG;
+        else if (f->list)
+            e = decode_list(d, f, key, &p, end, at);
+        else if (f->type == FIELD_STRUCT)
+            e = decode_value(d, f, &p, end, *(void **)at = arena_alloc(d->arena, f->sub->size));
+        else
+            e = decode_value(d, f, &p, end, at);
+    }
+    d->depth--;
+    return e;
+}
+
+int schema_decode(const struct schema *s, const void *data, size_t len, struct arena *a, void *value) {
+    struct decoder d = {.arena = a};
+    return decode_struct(&d, s, data, (const uint8_t *)data + len, value);
+}
+
+bool schema_equal(const struct schema *s, const void *a, const void *b) {
+    cleanup_buf struct buf x = {0}, y = {0};
+    schema_encode(s, a, &x);
+    schema_encode(s, b, &y);
+    return x.len == y.len && (!x.len || memcmp(x.data, y.data, x.len) == 0);
+}
+
+void *schema_copy(const struct schema *s, const void *value, struct arena *a) {
+    cleanup_buf struct buf b = {0};
+    void *copy = arena_alloc(a, s->size);
+    schema_encode(s, value, &b);
+    int e = schema_decode(s, b.data, b.len, a, copy);
+    assert(e == 0);
+    return copy;
+}
+
+int words_find(const char *const *words, const char *word) {
+    for (int i = 0; words[i]; i++)
+        if (streq(words[i], word))
+            return i;
+    return -1;
+}

@@ -1,0 +1,90 @@
+// One table per struct: names, numbers and types of its fields. The same table yields the compact
+// binary form (journal, messages to agents), the JSON form (API) and the reference texts.
+//
+// Binary form: for each field that is not zero, a key (number * 2 + kind) and a value; unknown
+// numbers are skipped, so a neighbouring version can read it. Numbers are never reused.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/json.h"
+
+enum { SCHEMA_DEPTH_MAX = 8, SCHEMA_LIST_MAX = 1 << 20 };
+
+enum field_type { FIELD_BOOL, FIELD_U32, FIELD_I32, FIELD_U64, FIELD_I64, FIELD_DOUBLE, FIELD_ENUM, FIELD_STRING, FIELD_BYTES, FIELD_STRUCT };
+
+struct bytes {
+    const void *data;
+    size_t len;
+};
+
+// A list member of any element type has this layout: { type *at; uint32_t len; }.
+#define LIST(type)    \
+    struct {          \
+        type *at;     \
+        uint32_t len; \
+    }
+
+struct any_list {  // how the codecs see every LIST
+    void *at;
+    uint32_t len;
+};
+
+struct field {
+    uint16_t num;
+    uint8_t type;
+    bool list;
+    uint16_t offset;
+    const char *name;
+    const struct schema *sub;   // FIELD_STRUCT: a pointer to it, or in lists the structs in a row
+    const char *const *words;   // FIELD_ENUM: words[value], NULL-terminated
+    const char *help;
+};
+
+struct schema {
+    const char *name;
+    size_t size;
+    const struct field *fields;
+    size_t count;
+};
+
+#define FIELD_TYPE_OF(x)                                                                           \
+    _Generic((x), bool: FIELD_BOOL, uint32_t: FIELD_U32, int32_t: FIELD_I32, uint64_t: FIELD_U64, \
+             int64_t: FIELD_I64, double: FIELD_DOUBLE, const char *: FIELD_STRING,                \
+             struct bytes: FIELD_BYTES)
+#define FIELD(n, S, member, text) \
+    {.num = n, .type = FIELD_TYPE_OF(((S *)0)->member), .offset = offsetof(S, member), .name = #member, .help = text}
+#define FIELD_WORDS(n, S, member, words_, text)                                                    \
+    {.num = n, .type = FIELD_ENUM, .offset = offsetof(S, member), .name = #member, .words = words_, \
+     .help = text}
+#define FIELD_SUB(n, S, member, schema_, text)                                                      \
+    {.num = n, .type = FIELD_STRUCT, .offset = offsetof(S, member), .name = #member, .sub = schema_, \
+     .help = text}
+#define FIELD_LIST(n, S, member, text)                                                              \
+    {.num = n, .type = FIELD_TYPE_OF(*((S *)0)->member.at), .list = true, .offset = offsetof(S, member), \
+     .name = #member, .help = text}
+#define FIELD_LIST_SUB(n, S, member, schema_, text)                                                  \
+    {.num = n, .type = FIELD_STRUCT, .list = true, .offset = offsetof(S, member), .name = #member,   \
+     .sub = schema_, .help = text}
+#define SCHEMA(S, label, table) \
+    {.name = label, .size = sizeof(S), .fields = table, .count = sizeof(table) / sizeof((table)[0])}
+
+void schema_encode(const struct schema *s, const void *value, struct buf *out);
+// Strings, lists and sub-structs land in the arena; `value` is zeroed first.
+int schema_decode(const struct schema *s, const void *data, size_t len, struct arena *a, void *value);
+void schema_write_json(const struct schema *s, const void *value, struct json_writer *w);
+// Refuses unknown names, wrong types and numbers out of range, naming field and remedy.
+int schema_read_json(const struct schema *s, const struct json *j, struct arena *a, void *value, struct error *e);
+bool schema_equal(const struct schema *s, const void *a, const void *b);
+void *schema_copy(const struct schema *s, const void *value, struct arena *a);  // deep
+size_t field_size(const struct field *f);  // of one element
+// A word's value, or -1.
+int words_find(const char *const *words, const char *word);
+
+// The primitive codings, for formats built by hand.
+void wire_put_varint(struct buf *b, uint64_t v);
+int wire_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *v);

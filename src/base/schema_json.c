@@ -1,0 +1,207 @@
+// Owns the JSON form of table-described structs. Zero, empty and absent fields are left out when
+// writing, except booleans and numbers asked for by a reader are simply 0 when missing.
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/schema.h"
+#include "base/text.h"
+
+static void write_value(const struct field *f, const void *at, struct json_writer *w) {
+    switch ((enum field_type)f->type) {
+    case FIELD_BOOL: json_put_bool(w, *(const bool *)at); break;
+    case FIELD_U32: json_put_u64(w, *(const uint32_t *)at); break;
+    case FIELD_I32: json_put_i64(w, *(const int32_t *)at); break;
+    case FIELD_U64: json_put_u64(w, *(const uint64_t *)at); break;
+    case FIELD_I64: json_put_i64(w, *(const int64_t *)at); break;
+    case FIELD_DOUBLE: json_put_double(w, *(const double *)at); break;
+    case FIELD_ENUM: json_put_str(w, f->words[*(const unsigned *)at]); break;
+    case FIELD_STRING: json_put_str(w, *(const char *const *)at); break;
+    case FIELD_BYTES: {
+        static const char hex[] = "0123456789abcdef";
+        const struct bytes *b = at;
+        cleanup_buf struct buf text = {0};
+        for (size_t i = 0; i < b->len; i++) {
+            uint8_t c = ((const uint8_t *)b->data)[i];
+            buf_addc(&text, hex[c >> 4]);
+            buf_addc(&text, hex[c & 15]);
+        }
+        json_put_str(w, buf_str(&text));
+        break;
+    }
+    case FIELD_STRUCT: schema_write_json(f->sub, at, w); break;
+    }
+}
+
+static bool is_default(const struct field *f, const void *at) {
+    switch ((enum field_type)f->type) {
+    case FIELD_BOOL: return !*(const bool *)at;
+    case FIELD_U32:
+    case FIELD_I32: return !*(const uint32_t *)at;
+    case FIELD_U64:
+    case FIELD_I64: return !*(const uint64_t *)at;
+    case FIELD_DOUBLE: return *(const double *)at == 0;
+    case FIELD_ENUM: return false;
+    case FIELD_STRING:
+    case FIELD_STRUCT: return !*(void *const *)at;
+    case FIELD_BYTES: return !((const struct bytes *)at)->len;
+    }
+    return true;
+}
+
+void schema_write_json(const struct schema *s, const void *value, struct json_writer *w) {
+    json_open(w, '{');
+    for (size_t i = 0; i < s->count; i++) {
+        const struct field *f = &s->fields[i];
+        const char *at = (const char *)value + f->offset;
+        if (f->list) {
+            const struct any_list *list = (const void *)at;
+            if (!list->len)
+                continue;
+            json_key(w, f->name);
+            json_open(w, '[');
+            for (uint32_t k = 0; k < list->len; k++)
+                write_value(f, (const char *)list->at + k * field_size(f), w);
+            json_close(w, ']');
+        } else if (!is_default(f, at)) {
+            json_key(w, f->name);
+            write_value(f, f->type == FIELD_STRUCT ? *(void *const *)at : at, w);
+        }
+    }
+    json_close(w, '}');
+}
+
+static int wrong(const struct field *f, struct error *e, const char *expected) {
+    return error_set(e, EINVAL, "field \"%s\": expected %s", f->name, expected);
+}
+
+static int read_integer(const struct field *f, const struct json *j, void *at, struct error *e) {
+    bool is_signed = f->type == FIELD_I32 || f->type == FIELD_I64;
+    int64_t low = f->type == FIELD_I32 ? INT32_MIN : is_signed ? INT64_MIN : 0;
+    uint64_t high = f->type == FIELD_U32   ? UINT32_MAX
+                    : f->type == FIELD_I32 ? INT32_MAX
+                    : is_signed            ? INT64_MAX
+                                           : UINT64_MAX;
+    if (j->type != JSON_INT && j->type != JSON_UINT)
+        return wrong(f, e, "a whole number");
+    if (j->type == JSON_INT ? j->i < low || (j->i > 0 && (uint64_t)j->i > high) : j->u > high)
+        return error_set(e, ERANGE, "field \"%s\": the number is out of range; expected %lld to %llu", f->name,
+                         (long long)low, (unsigned long long)high);
+    uint64_t v = j->type == JSON_INT ? (uint64_t)j->i : j->u;
+    memcpy(at, &v, field_size(f));
+    return 0;
+}
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int read_bytes(const struct field *f, const struct json *j, struct arena *a, struct bytes *out, struct error *e) {
+    if (j->type != JSON_STRING || j->len % 2)
+        return wrong(f, e, "bytes as hexadecimal text");
+    uint8_t *data = arena_alloc(a, j->len / 2);
+    for (uint32_t i = 0; i < j->len; i += 2) {
+        int hi = hex_digit(j->s[i]), lo = hex_digit(j->s[i + 1]);
+        if (hi < 0 || lo < 0)
+            return wrong(f, e, "bytes as hexadecimal text");
+        data[i / 2] = (uint8_t)(hi << 4 | lo);
+    }
+    *out = (struct bytes){data, j->len / 2};
+    return 0;
+}
+
+static int read_enum(const struct field *f, const struct json *j, unsigned *out, struct error *e) {
+    int v = j->type == JSON_STRING ? words_find(f->words, j->s) : -1;
+    if (v >= 0) {
+        *out = (unsigned)v;
+        return 0;
+    }
+    cleanup_buf struct buf list = {0};
+    for (int i = 0; f->words[i]; i++)
+        buf_addf(&list, "%s%s", i ? ", " : "", f->words[i]);
+    char shown[64];
+    return error_set(e, EINVAL, "field \"%s\": \"%s\" is not known; expected one of %s", f->name,
+                     j->type == JSON_STRING ? printable(j->s, shown, sizeof shown) : "(no text)", buf_str(&list));
+}
+
+static int read_value(const struct field *f, const struct json *j, struct arena *a, void *at, struct error *e) {
+    switch ((enum field_type)f->type) {
+    case FIELD_BOOL:
+        if (j->type != JSON_BOOL)
+            return wrong(f, e, "true or false");
+        *(bool *)at = j->boolean;
+        return 0;
+    case FIELD_U32:
+    case FIELD_I32:
+    case FIELD_U64:
+    case FIELD_I64: return read_integer(f, j, at, e);
+    case FIELD_DOUBLE:
+        if (j->type != JSON_INT && j->type != JSON_UINT && j->type != JSON_DOUBLE)
+            return wrong(f, e, "a number");
+        *(double *)at = j->type == JSON_INT ? (double)j->i : j->type == JSON_UINT ? (double)j->u : j->d;
+        return 0;
+    case FIELD_ENUM: return read_enum(f, j, at, e);
+    case FIELD_STRING:
+        if (j->type != JSON_STRING)
+            return wrong(f, e, "text");
+        *(const char **)at = arena_strndup(a, j->s, j->len);
+        return 0;
+    case FIELD_BYTES: return read_bytes(f, j, a, at, e);
+    case FIELD_STRUCT: return schema_read_json(f->sub, j, a, at, e);
+    }
+    return -EINVAL;
+}
+
+static int read_list(const struct field *f, const struct json *j, struct arena *a, struct any_list *list, struct error *e) {
+    if (j->type != JSON_ARRAY)
+        return wrong(f, e, "a list");
+    if (j->len > SCHEMA_LIST_MAX)
+        return error_set(e, E2BIG, "field \"%s\": %u elements; at most %d are allowed", f->name, j->len, SCHEMA_LIST_MAX);
+    list->at = arena_alloc(a, j->len * field_size(f));
+    for (list->len = 0; list->len < j->len; list->len++) {
+        int r = read_value(f, &j->items[list->len], a, (char *)list->at + list->len * field_size(f), e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static const struct field *field_by_name(const struct schema *s, const char *name, const char **near) {
+    unsigned best = 4;
+    *near = NULL;
+    for (size_t i = 0; i < s->count; i++) {
+        if (streq(s->fields[i].name, name))
+            return &s->fields[i];
+        unsigned d = edit_distance(s->fields[i].name, name);
+        if (d < best) {
+            best = d;
+            *near = s->fields[i].name;
+        }
+    }
+    return NULL;
+}
+
+int schema_read_json(const struct schema *s, const struct json *j, struct arena *a, void *value, struct error *e) {
+    memset(value, 0, s->size);
+    if (j->type != JSON_OBJECT)
+        return error_set(e, EINVAL, "expected a JSON object for %s", s->name);
+    for (uint32_t i = 0; i < j->len; i++) {
+        const char *near;
+        char shown[64];
+        const struct field *f = field_by_name(s, j->members[i].key, &near);
+        const struct json *v = &j->members[i].value;
+        if (!f)
+            return error_set(e, EINVAL, "unknown field \"%s\" in %s%s%s%s", printable(j->members[i].key, shown, sizeof shown),
+                             s->name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+        if (v->type == JSON_NULL)
+            continue;
+        void *at = (char *)value + f->offset;
+        if (!f->list && f->type == FIELD_STRUCT)
+            at = *(void **)at = arena_alloc(a, f->sub->size);
+        int r = f->list ? read_list(f, v, a, at, e) : read_value(f, v, a, at, e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}

@@ -1,0 +1,70 @@
+// The JSON reader is strict, the writer writes what the reader reads.
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/json.h"
+
+static int parse(const char *text, struct arena *a, struct json **v) {
+    struct error e = {0};
+    int r = json_parse(text, strlen(text), a, v, &e);
+    assert_true((r < 0) == (e.code != 0));
+    return r;
+}
+
+static void reads_values(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct json *v;
+    assert_int_equal(parse(" {\"a\": [1, -2, 18446744073709551615, 1.5e3], \"b\":\"x\\u00e9\\ud83d\\ude00\\n\", \"c\":null, \"d\":true} ", &a, &v), 0);
+    const struct json *list = json_get(v, "a");
+    assert_int_equal(list->len, 4);
+    assert_int_equal(list->items[1].i, -2);
+    assert_true(list->items[2].type == JSON_UINT && list->items[2].u == UINT64_MAX);
+    assert_true(list->items[3].d == 1500);
+    assert_string_equal(json_str(v, "b"), "xé😀\n");
+    assert_true(json_true(v, "d"));
+    assert_null(json_get(v, "z"));
+}
+
+static void refuses_what_is_not_json(void **state) {
+    static const char *const bad[] = {
+        "",        "{",        "[1,]",         "{\"a\":1,}", "01",      "1.",     "-",       "nul",       "\"\x01\"",
+        "\"\\x\"", "\"abc",    "\"\\ud800\"",  "\"\\u0000\"", "[1] 2",  "{1:2}",  "1e999",   "{\"a\" 1}", "\"\xff\"",
+        "{\"a\":1,\"a\":2}",   "\"\\udc00\"", "'a'",        "[1 2]",   "+1",     ".5",      "\"\\",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cleanup_arena struct arena a = {0};
+        struct json *v;
+        if (parse(bad[i], &a, &v) == 0)
+            fail_msg("accepted: %s", bad[i]);
+    }
+    char deep[200];
+    memset(deep, '[', sizeof deep);
+    cleanup_arena struct arena a = {0};
+    struct json *v;
+    struct error e;
+    assert_int_equal(json_parse(deep, sizeof deep, &a, &v, &e), -EINVAL);
+}
+
+static void writes_what_it_reads(void **state) {
+    static const char text[] = "{\"a\":[1,-2,18446744073709551615,0.5],\"b\":\"q\\\"\\\\\\n\\u0001é\",\"c\":{\"d\":null,\"e\":false},\"f\":[]}";
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf b = {0};
+    struct json *v;
+    assert_int_equal(parse(text, &a, &v), 0);
+    json_write(&(struct json_writer){.out = &b}, v);
+    assert_string_equal(b.data, text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_values),
+        cmocka_unit_test(refuses_what_is_not_json),
+        cmocka_unit_test(writes_what_it_reads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
