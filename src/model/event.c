@@ -1,0 +1,225 @@
+// Owns the table of events.
+#include "model/event.h"
+
+#include <assert.h>
+#include <errno.h>
+
+const char *const end_cause_words[] = {"exit", "cancel", "timeout", "preempt", "node_fail", "requeue", "out_of_memory", "launch", "deadline", NULL};
+static_assert(sizeof end_cause_words / sizeof *end_cause_words == END_CAUSE_COUNT + 1, "a word per cause");
+
+#define S struct event_job_submitted
+static const struct field submitted_fields[] = {
+    FIELD(1, S, id, "Job id; of the first element of an array."),
+    FIELD_SUB(2, S, spec, &spec_schema, "What was asked for."),
+    FIELD(3, S, key, "Idempotency key."),
+};
+static const struct schema submitted_schema = SCHEMA(S, "job_submitted", submitted_fields);
+#undef S
+#define S struct event_job
+static const struct field job_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, by, "Who did it."),
+    FIELD(3, S, by_admin, "An administrator did it."),
+    FIELD(4, S, reason, "Why."),
+};
+static const struct schema job_schema = SCHEMA(S, "job", job_fields);
+#undef S
+#define S struct event_job_updated
+static const struct field updated_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD_SUB(2, S, spec, &spec_schema, "What is asked for now."),
+    FIELD(3, S, by, "Who did it."),
+};
+static const struct schema updated_schema = SCHEMA(S, "job_updated", updated_fields);
+#undef S
+#define S struct event_job_placed
+static const struct field placed_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt, from 1."),
+    FIELD_LIST_SUB(3, S, parts, &part_schema, "What it gets, by node."),
+    FIELD(4, S, time_limit_s, "Time limit."),
+};
+static const struct schema placed_schema = SCHEMA(S, "job_placed", placed_fields);
+#undef S
+#define S struct event_job_started
+static const struct field started_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt."),
+    FIELD(3, S, node, "Node that reported it."),
+};
+static const struct schema started_schema = SCHEMA(S, "job_started", started_fields);
+#undef S
+#define S struct event_job_ending
+static const struct field ending_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt."),
+    FIELD_WORDS(3, S, cause, end_cause_words, "Why it is ended."),
+    FIELD(4, S, by, "Who ended it, or the job it makes room for."),
+    FIELD(5, S, reason, "In words."),
+    FIELD(6, S, signal, "First signal."),
+    FIELD(7, S, grace_s, "Time before it is killed."),
+};
+static const struct schema ending_schema = SCHEMA(S, "job_ending", ending_fields);
+#undef S
+#define S struct event_part_ended
+static const struct field part_ended_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt."),
+    FIELD(3, S, node, "Node."),
+    FIELD_WORDS(4, S, cause, end_cause_words, "How it ended there."),
+    FIELD(5, S, exit_code, "Exit code."),
+    FIELD(6, S, exit_signal, "Signal that ended it."),
+    FIELD(7, S, reason, "In words."),
+    FIELD_SUB(8, S, usage, &usage_schema, "What it used there."),
+};
+static const struct schema part_ended_schema = SCHEMA(S, "part_ended", part_ended_fields);
+#undef S
+#define S struct event_job_ended
+static const struct field ended_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt; 0: never started."),
+    FIELD_WORDS(3, S, state, job_state_words, "Final state."),
+    FIELD(4, S, exit_code, "Exit code."),
+    FIELD(5, S, exit_signal, "Signal that ended it."),
+    FIELD(6, S, reason, "In words."),
+    FIELD(7, S, by, "Who ended it."),
+};
+static const struct schema ended_schema = SCHEMA(S, "job_ended", ended_fields);
+#undef S
+#define S struct event_job_requeued
+static const struct field requeued_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "The attempt that ended."),
+    FIELD_WORDS(3, S, cause, end_cause_words, "Why."),
+    FIELD(4, S, by, "Who did it."),
+    FIELD(5, S, reason, "In words."),
+    FIELD(6, S, hold, "Held afterwards."),
+    FIELD(7, S, begin_ms, "Not before this time."),
+};
+static const struct schema requeued_schema = SCHEMA(S, "job_requeued", requeued_fields);
+#undef S
+#define S struct event_step
+static const struct field step_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt."),
+    FIELD(3, S, step, "Number of the step."),
+    FIELD(4, S, name, "Name."),
+    FIELD(5, S, nodes, "Nodes."),
+    FIELD(6, S, tasks, "Tasks."),
+    FIELD(7, S, exit_code, "Highest exit code."),
+    FIELD(8, S, exit_signal, "Signal that ended it."),
+    FIELD_WORDS(9, S, state, job_state_words, "State."),
+    FIELD_SUB(10, S, usage, &usage_schema, "What it used."),
+    FIELD(11, S, cpus, "CPUs."),
+};
+static const struct schema step_schema = SCHEMA(S, "step", step_fields);
+#undef S
+#define S struct event_node_joined
+static const struct field joined_fields[] = {
+    FIELD_SUB(1, S, node, &node_schema, "The node."),
+    FIELD(2, S, fingerprint, "Fingerprint of its certificate."),
+};
+static const struct schema joined_schema = SCHEMA(S, "node_joined", joined_fields);
+#undef S
+#define S struct event_node
+static const struct field node_event_fields[] = {
+    FIELD(1, S, name, "Node."),
+    FIELD_WORDS(2, S, state, node_state_words, "State."),
+    FIELD(3, S, reason, "Why."),
+    FIELD(4, S, by, "Who did it."),
+};
+static const struct schema node_event_schema = SCHEMA(S, "node", node_event_fields);
+#undef S
+#define SET(name, S, member, sub)                                                                  \
+    static const struct field name##_fields[] = {FIELD_SUB(1, S, member, sub, "What is set."),     \
+                                                 FIELD(2, S, by, "Who did it.")};                  \
+    static const struct schema name##_schema = SCHEMA(S, #name, name##_fields)
+SET(project_set, struct event_project_set, project, &project_schema);
+SET(partition_set, struct event_partition_set, partition, &partition_schema);
+SET(qos_set, struct event_qos_set, qos, &qos_schema);
+SET(reservation_set, struct event_reservation_set, reservation, &reservation_schema);
+#undef SET
+#define S struct event_name
+static const struct field name_fields[] = {
+    FIELD(1, S, name, "Name."),
+    FIELD(2, S, by, "Who did it."),
+};
+static const struct schema name_schema = SCHEMA(S, "deleted", name_fields);
+#undef S
+#define S struct event_token
+static const struct field token_fields[] = {
+    FIELD(1, S, id, "Id of the token."),
+    FIELD(2, S, hash, "Hash of its secret."),
+    FIELD(3, S, user, "User it stands for."),
+    FIELD(4, S, expires_ms, "Valid until."),
+    FIELD(5, S, by, "Who did it."),
+    FIELD(6, S, node, "Node that used it."),
+};
+static const struct schema token_schema = SCHEMA(S, "token", token_fields);
+#undef S
+
+static const struct event_info infos[EVENT_TYPE_MAX] = {
+    [EVENT_JOB_SUBMITTED] = {"job_submitted", &submitted_schema},
+    [EVENT_JOB_HELD] = {"job_held", &job_schema},
+    [EVENT_JOB_RELEASED] = {"job_released", &job_schema},
+    [EVENT_JOB_UPDATED] = {"job_updated", &updated_schema},
+    [EVENT_JOB_PLACED] = {"job_placed", &placed_schema},
+    [EVENT_JOB_STARTED] = {"job_started", &started_schema},
+    [EVENT_JOB_ENDING] = {"job_ending", &ending_schema},
+    [EVENT_PART_ENDED] = {"part_ended", &part_ended_schema},
+    [EVENT_JOB_ENDED] = {"job_ended", &ended_schema},
+    [EVENT_JOB_REQUEUED] = {"job_requeued", &requeued_schema},
+    [EVENT_JOB_SUSPENDED] = {"job_suspended", &job_schema},
+    [EVENT_JOB_RESUMED] = {"job_resumed", &job_schema},
+    [EVENT_STEP_STARTED] = {"step_started", &step_schema},
+    [EVENT_STEP_ENDED] = {"step_ended", &step_schema},
+    [EVENT_NODE_JOINED] = {"node_joined", &joined_schema},
+    [EVENT_NODE_STATE] = {"node_state", &node_event_schema},
+    [EVENT_NODE_DRAINED] = {"node_drained", &node_event_schema},
+    [EVENT_NODE_RESUMED] = {"node_resumed", &node_event_schema},
+    [EVENT_NODE_REMOVED] = {"node_removed", &node_event_schema},
+    [EVENT_PROJECT_SET] = {"project_set", &project_set_schema},
+    [EVENT_PROJECT_DELETED] = {"project_deleted", &name_schema},
+    [EVENT_PARTITION_SET] = {"partition_set", &partition_set_schema},
+    [EVENT_PARTITION_DELETED] = {"partition_deleted", &name_schema},
+    [EVENT_QOS_SET] = {"qos_set", &qos_set_schema},
+    [EVENT_QOS_DELETED] = {"qos_deleted", &name_schema},
+    [EVENT_RESERVATION_SET] = {"reservation_set", &reservation_set_schema},
+    [EVENT_RESERVATION_DELETED] = {"reservation_deleted", &name_schema},
+    [EVENT_TOKEN_CREATED] = {"token_created", &token_schema},
+    [EVENT_TOKEN_USED] = {"token_used", &token_schema},
+    [EVENT_TOKEN_REVOKED] = {"token_revoked", &token_schema},
+};
+
+const struct event_info *event_info(enum event_type type) {
+    return type < EVENT_TYPE_MAX && infos[type].name ? &infos[type] : NULL;
+}
+
+uint64_t event_job_id(const struct event *e) {
+    // Every body about a job begins with its id.
+    static_assert(offsetof(struct event_job_submitted, id) == 0 && offsetof(struct event_job, id) == 0 &&
+                      offsetof(struct event_job_updated, id) == 0 && offsetof(struct event_job_placed, id) == 0 &&
+                      offsetof(struct event_job_started, id) == 0 && offsetof(struct event_job_ending, id) == 0 &&
+                      offsetof(struct event_part_ended, id) == 0 && offsetof(struct event_job_ended, id) == 0 &&
+                      offsetof(struct event_job_requeued, id) == 0 && offsetof(struct event_step, id) == 0,
+                  "the id comes first");
+    return e->type >= EVENT_JOB_SUBMITTED && e->type <= EVENT_STEP_ENDED ? *(const uint64_t *)e->body : 0;
+}
+
+void event_encode(const struct event *e, struct buf *out) {
+    const struct event_info *info = event_info(e->type);
+    assert(info);
+    schema_encode(info->schema, e->body, out);
+}
+
+int event_decode(enum event_type type, const void *data, size_t len, struct arena *a, struct event *e) {
+    const struct event_info *info = event_info(type);
+    if (!info)
+        return -EBADMSG;
+    void *body = arena_alloc(a, info->schema->size);
+    int r = schema_decode(info->schema, data, len, a, body);
+    if (r < 0)
+        return r;
+    *e = (struct event){.type = type, .body = body};
+    return 0;
+}

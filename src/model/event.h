@@ -1,0 +1,161 @@
+// Events: everything that ever changes the controller's state, in the order of the journal. The
+// table in event.c gives each its name and its fields; numbers are never reused.
+#pragma once
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "model/job.h"
+#include "model/node.h"
+
+enum event_type {
+    EVENT_NONE = 0,
+    EVENT_JOB_SUBMITTED = 1,
+    EVENT_JOB_HELD = 2,
+    EVENT_JOB_RELEASED = 3,
+    EVENT_JOB_UPDATED = 4,
+    EVENT_JOB_PLACED = 5,
+    EVENT_JOB_STARTED = 6,
+    EVENT_JOB_ENDING = 7,
+    EVENT_PART_ENDED = 8,
+    EVENT_JOB_ENDED = 9,
+    EVENT_JOB_REQUEUED = 10,
+    EVENT_JOB_SUSPENDED = 11,
+    EVENT_JOB_RESUMED = 12,
+    EVENT_STEP_STARTED = 13,
+    EVENT_STEP_ENDED = 14,
+    EVENT_NODE_JOINED = 20,
+    EVENT_NODE_STATE = 21,
+    EVENT_NODE_DRAINED = 22,
+    EVENT_NODE_RESUMED = 23,
+    EVENT_NODE_REMOVED = 24,
+    EVENT_PROJECT_SET = 30,
+    EVENT_PROJECT_DELETED = 31,
+    EVENT_PARTITION_SET = 32,
+    EVENT_PARTITION_DELETED = 33,
+    EVENT_QOS_SET = 34,
+    EVENT_QOS_DELETED = 35,
+    EVENT_RESERVATION_SET = 36,
+    EVENT_RESERVATION_DELETED = 37,
+    EVENT_TOKEN_CREATED = 40,
+    EVENT_TOKEN_USED = 41,
+    EVENT_TOKEN_REVOKED = 42,
+    EVENT_TYPE_MAX = 43
+};
+
+// Why a job is being ended, or was.
+enum end_cause { END_EXIT, END_CANCEL, END_TIMEOUT, END_PREEMPT, END_NODE_FAIL, END_REQUEUE, END_OOM, END_LAUNCH, END_DEADLINE, END_CAUSE_COUNT };
+extern const char *const end_cause_words[];
+
+struct event_job_submitted {
+    uint64_t id;  // of the first element; an array takes spec_array_count ids in a row
+    struct spec *spec;
+    const char *key;  // idempotency
+};
+struct event_job {  // held, released, suspended, resumed
+    uint64_t id;
+    const char *by;
+    bool by_admin;
+    const char *reason;
+};
+struct event_job_updated {
+    uint64_t id;
+    struct spec *spec;  // replaces the old one, for this element only
+    const char *by;
+};
+struct event_job_placed {
+    uint64_t id;
+    uint32_t attempt;
+    LIST(struct part) parts;
+    uint32_t time_limit_s;  // 0: none
+};
+struct event_job_started {
+    uint64_t id;
+    uint32_t attempt;
+    const char *node;
+};
+struct event_job_ending {
+    uint64_t id;
+    uint32_t attempt;
+    enum end_cause cause;
+    const char *by;      // user, or the job it makes room for
+    const char *reason;
+    uint32_t signal;     // first signal; 0: SIGTERM
+    uint32_t grace_s;
+};
+struct event_part_ended {
+    uint64_t id;
+    uint32_t attempt;
+    const char *node;
+    enum end_cause cause;
+    int32_t exit_code;
+    uint32_t exit_signal;
+    const char *reason;
+    struct usage *usage;
+};
+struct event_job_ended {
+    uint64_t id;
+    uint32_t attempt;
+    enum job_state state;
+    int32_t exit_code;
+    uint32_t exit_signal;
+    const char *reason;
+    const char *by;
+};
+struct event_job_requeued {
+    uint64_t id;
+    uint32_t attempt;  // the one that ended
+    enum end_cause cause;
+    const char *by, *reason;
+    bool hold;
+    int64_t begin_ms;
+};
+struct event_step {
+    uint64_t id;
+    uint32_t attempt, step;
+    const char *name, *nodes;
+    uint32_t tasks;
+    int32_t exit_code;
+    uint32_t exit_signal;
+    enum job_state state;
+    struct usage *usage;
+    uint32_t cpus;
+};
+struct event_node_joined {
+    struct node *node;
+    const char *fingerprint;  // of its certificate; NULL: local
+};
+struct event_node {  // state, drained, resumed, removed
+    const char *name;
+    enum node_state state;
+    const char *reason, *by;
+};
+struct event_project_set { struct project *project; const char *by; };
+struct event_partition_set { struct partition *partition; const char *by; };
+struct event_qos_set { struct qos *qos; const char *by; };
+struct event_reservation_set { struct reservation *reservation; const char *by; };
+struct event_name {  // deletions
+    const char *name, *by;
+};
+struct event_token {
+    const char *id;
+    const char *hash;   // of the secret
+    const char *user;   // a user's API token; NULL: for an agent to join
+    int64_t expires_ms;
+    const char *by, *node;
+};
+
+struct event {
+    enum event_type type;
+    int64_t at_ms;
+    void *body;
+};
+
+struct event_info {
+    const char *name;  // "job_submitted"
+    const struct schema *schema;
+};
+const struct event_info *event_info(enum event_type type);  // NULL: no such type
+uint64_t event_job_id(const struct event *e);                // 0: not about a job
+void event_encode(const struct event *e, struct buf *out);   // the body only
+int event_decode(enum event_type type, const void *data, size_t len, struct arena *a, struct event *e);

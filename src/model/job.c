@@ -1,0 +1,194 @@
+// Owns the words and tables of jobs.
+#include "model/job.h"
+
+#include <assert.h>
+
+const char *const job_state_words[] = {
+    "PENDING", "STARTING",  "RUNNING", "SUSPENDED",     "COMPLETING", "COMPLETED", "FAILED",
+    "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL",  "PREEMPTED", "DEADLINE", "LAUNCH_FAILED", NULL};
+static_assert(sizeof job_state_words / sizeof *job_state_words == JOB_STATE_COUNT + 1, "a word per state");
+
+const char *job_state_short(enum job_state s) {
+    static const char *const words[] = {"PD", "CF", "R", "S", "CG", "CD", "F", "CA", "TO", "OOM", "NF", "PR", "DL", "F"};
+    static_assert(sizeof words / sizeof *words == JOB_STATE_COUNT, "a word per state");
+    assert(s < JOB_STATE_COUNT);
+    return words[s];
+}
+
+bool job_state_final(enum job_state s) {
+    return s >= JOB_COMPLETED;
+}
+
+bool job_state_holds_resources(enum job_state s) {
+    return s >= JOB_STARTING && s <= JOB_COMPLETING;
+}
+
+const char *const job_reason_words[] = {
+    "None",          "Priority",         "Resources",           "Dependency",     "DependencyNeverSatisfied",
+    "BeginTime",     "JobHeldUser",      "JobHeldAdmin",        "JobArrayTaskLimit", "ProjectLimit",
+    "QOSLimit",      "PartitionLimit",   "Reservation",         "ReqNodeNotAvail", "FairShare", NULL};
+static_assert(sizeof job_reason_words / sizeof *job_reason_words == REASON_COUNT + 1, "a word per reason");
+
+const char *const job_class_words[] = {"train", "interactive", NULL};
+const char *const launch_kind_words[] = {"batch", "tasks", "steps", NULL};
+
+static const struct field array_range_fields[] = {
+    FIELD(1, struct array_range, first, "First index."),
+    FIELD(2, struct array_range, last, "Last index."),
+    FIELD(3, struct array_range, step, "Distance between indices."),
+};
+const struct schema array_range_schema = SCHEMA(struct array_range, "an array range", array_range_fields);
+
+static const struct field spec_fields[] = {
+    FIELD(1, struct spec, name, "Name of the job."),
+    FIELD(2, struct spec, user, "User the job belongs to (set by the controller)."),
+    FIELD(3, struct spec, uid, "User id of the job's processes (set by the controller)."),
+    FIELD(4, struct spec, gid, "Group id of the job's processes (set by the controller)."),
+    FIELD(5, struct spec, project, "Project that is charged."),
+    FIELD(6, struct spec, partition, "Partition to run in."),
+    FIELD(7, struct spec, qos, "Quality of service."),
+    FIELD_WORDS(8, struct spec, class, job_class_words, "train: preemptible, may go over quota; interactive: never paused, only inside the quota."),
+    FIELD_LIST_SUB(9, struct spec, array, &array_range_schema, "Index ranges of a job array."),
+    FIELD(10, struct spec, array_limit, "Elements of the array that may run at once; 0: no limit."),
+    FIELD(11, struct spec, nodes_min, "Fewest nodes."),
+    FIELD(12, struct spec, nodes_max, "Most nodes; 0: as nodes_min."),
+    FIELD(13, struct spec, tasks, "Tasks (processes of a parallel program)."),
+    FIELD(14, struct spec, tasks_per_node, "Tasks on each node."),
+    FIELD(15, struct spec, cpus_per_task, "CPUs for each task."),
+    FIELD(16, struct spec, memory_per_node_bytes, "Memory on each node."),
+    FIELD(17, struct spec, memory_per_cpu_bytes, "Memory for each CPU."),
+    FIELD(18, struct spec, memory_per_gpu_bytes, "Memory for each GPU."),
+    FIELD(19, struct spec, gpus_milli, "GPUs for the whole job, in thousandths; below 1000: a fraction of one GPU."),
+    FIELD(20, struct spec, gpus_per_node_milli, "GPUs on each node, in thousandths."),
+    FIELD(21, struct spec, gpus_per_task_milli, "GPUs for each task, in thousandths."),
+    FIELD(22, struct spec, gpu_memory_bytes, "GPU memory; becomes a fraction of the GPU it lands on."),
+    FIELD(23, struct spec, gpu_model, "GPU model."),
+    FIELD(24, struct spec, time_limit_s, "Time limit; 0: the partition's default."),
+    FIELD(25, struct spec, time_min_s, "Shortest acceptable time limit."),
+    FIELD(26, struct spec, begin_ms, "Not before this time (ms since 1970)."),
+    FIELD(27, struct spec, deadline_ms, "Removed if it cannot end before this time (ms since 1970)."),
+    FIELD(28, struct spec, dependency, "Dependencies, e.g. afterok:12:13,singleton."),
+    FIELD(29, struct spec, hold, "Submitted held."),
+    FIELD(30, struct spec, requeue, "Queued again when its node fails."),
+    FIELD(31, struct spec, nice, "Lowers (or, for administrators, raises) the priority."),
+    FIELD(32, struct spec, comment, "Comment."),
+    FIELD(33, struct spec, workdir, "Working directory."),
+    FIELD(34, struct spec, output, "Path pattern of standard output."),
+    FIELD(35, struct spec, error, "Path pattern of standard error; empty: with the output."),
+    FIELD(36, struct spec, input, "Path of standard input."),
+    FIELD(37, struct spec, append, "Output files are appended to, not cut."),
+    FIELD_LIST(38, struct spec, argv, "Command and arguments, or arguments of the script."),
+    FIELD(39, struct spec, script_id, "Key of the stored script (set by the controller)."),
+    FIELD(40, struct spec, environment_id, "Key of the stored environment (set by the controller)."),
+    FIELD(41, struct spec, signal, "Signal sent before the time limit."),
+    FIELD(42, struct spec, signal_before_s, "How long before the time limit the signal is sent."),
+    FIELD(43, struct spec, signal_batch_only, "The signal goes to the batch script only."),
+    FIELD(44, struct spec, features, "Node features required, joined by & or |."),
+    FIELD(45, struct spec, nodes, "Nodes that must be used, e.g. n[1-4]."),
+    FIELD(46, struct spec, exclude, "Nodes that must not be used."),
+    FIELD(47, struct spec, reservation, "Reservation to run in."),
+    FIELD(48, struct spec, container, "Container image."),
+    FIELD(49, struct spec, exclusive, "No other job on its nodes."),
+    FIELD_WORDS(50, struct spec, launch, launch_kind_words, "What is started: batch, tasks or steps."),
+    FIELD(51, struct spec, attach, "Output is kept in the node's spool for whoever attaches."),
+    FIELD(52, struct spec, pty, "Runs on a pseudo-terminal."),
+    FIELD(53, struct spec, stdin_open, "Standard input is fed by whoever attaches."),
+    FIELD(54, struct spec, grace_s, "Seconds between the ending signal and the kill; 0: the cluster's default."),
+    FIELD(55, struct spec, min_run_s, "Seconds it runs before it may be preempted."),
+    FIELD(56, struct spec, checkpoint, "Command run inside the job before it is preempted."),
+    FIELD(57, struct spec, no_kill_on_bad_exit, "Other tasks go on when one fails."),
+    FIELD(58, struct spec, priority, "Fixed priority; 0: computed."),
+    FIELD(59, struct spec, spread, "Spread over nodes rather than packed."),
+    FIELD(60, struct spec, ntasks_per_gpu, "Tasks for each GPU."),
+    FIELD(61, struct spec, cpus_per_gpu, "CPUs for each GPU."),
+    FIELD(62, struct spec, command_text, "The command as typed."),
+    FIELD(63, struct spec, contiguous_topology, "GPUs and CPUs of one socket or NVLink group."),
+};
+const struct schema spec_schema = SCHEMA(struct spec, "a job", spec_fields);
+
+static uint64_t range_count(const struct array_range *r) {
+    return (uint64_t)(r->last - r->first) / r->step + 1;
+}
+
+uint64_t spec_array_count(const struct spec *s) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->array.len; i++)
+        n += range_count(&s->array.at[i]);
+    return s->array.len ? n : 1;
+}
+
+uint32_t spec_array_index(const struct spec *s, uint64_t position) {
+    for (uint32_t i = 0; i < s->array.len; i++) {
+        uint64_t n = range_count(&s->array.at[i]);
+        if (position < n)
+            return s->array.at[i].first + (uint32_t)position * s->array.at[i].step;
+        position -= n;
+    }
+    assert(!s->array.len && position == 0);
+    return 0;
+}
+
+static const struct field usage_fields[] = {
+    FIELD(1, struct usage, cpu_user_us, "CPU time in user mode."),
+    FIELD(2, struct usage, cpu_system_us, "CPU time in the kernel."),
+    FIELD(3, struct usage, memory_peak_bytes, "Highest memory use."),
+    FIELD(4, struct usage, wall_ms, "Run time."),
+    FIELD(5, struct usage, gpu_busy_ms, "GPU time in use."),
+    FIELD(6, struct usage, gpu_memory_peak_bytes, "Highest GPU memory use."),
+    FIELD(7, struct usage, energy_mj, "Energy of the GPUs in millijoules, by share of use."),
+    FIELD(8, struct usage, read_bytes, "Bytes read from disk."),
+    FIELD(9, struct usage, write_bytes, "Bytes written to disk."),
+    FIELD(10, struct usage, gpu_throttled_ms, "Time kernels waited because the GPU share was used up."),
+};
+const struct schema usage_schema = SCHEMA(struct usage, "usage", usage_fields);
+
+void usage_add(struct usage *sum, const struct usage *more) {
+    sum->cpu_user_us += more->cpu_user_us;
+    sum->cpu_system_us += more->cpu_system_us;
+    sum->memory_peak_bytes += more->memory_peak_bytes;
+    if (more->wall_ms > sum->wall_ms)
+        sum->wall_ms = more->wall_ms;
+    sum->gpu_busy_ms += more->gpu_busy_ms;
+    sum->gpu_memory_peak_bytes += more->gpu_memory_peak_bytes;
+    sum->energy_mj += more->energy_mj;
+    sum->read_bytes += more->read_bytes;
+    sum->write_bytes += more->write_bytes;
+    sum->gpu_throttled_ms += more->gpu_throttled_ms;
+}
+
+static const struct field gpu_grant_fields[] = {
+    FIELD(1, struct gpu_grant, index, "Index of the GPU on its node."),
+    FIELD(2, struct gpu_grant, milli, "Share in thousandths."),
+};
+const struct schema gpu_grant_schema = SCHEMA(struct gpu_grant, "a GPU grant", gpu_grant_fields);
+
+static const struct field part_fields[] = {
+    FIELD(1, struct part, node, "Node."),
+    FIELD(2, struct part, cpus, "CPUs held."),
+    FIELD(3, struct part, tasks, "Tasks there."),
+    FIELD(4, struct part, memory_bytes, "Memory held."),
+    FIELD_LIST_SUB(5, struct part, gpus, &gpu_grant_schema, "GPUs held."),
+};
+const struct schema part_schema = SCHEMA(struct part, "a part of an allocation", part_fields);
+
+static const struct field job_record_fields[] = {
+    FIELD(1, struct job_record, id, "Job id."),
+    FIELD(2, struct job_record, array_id, "Id of the array's first element."),
+    FIELD(3, struct job_record, array_index, "Index in the array."),
+    FIELD(4, struct job_record, is_array, "Element of an array."),
+    FIELD_SUB(5, struct job_record, spec, &spec_schema, "What was asked for."),
+    FIELD_WORDS(6, struct job_record, state, job_state_words, "State."),
+    FIELD(7, struct job_record, reason, "Why it waits, or why it ended so."),
+    FIELD(8, struct job_record, exit_code, "Exit code."),
+    FIELD(9, struct job_record, exit_signal, "Signal that ended it."),
+    FIELD(10, struct job_record, attempt, "How often it was started."),
+    FIELD(11, struct job_record, submit_ms, "Submitted (ms since 1970)."),
+    FIELD(12, struct job_record, eligible_ms, "Could first have started."),
+    FIELD(13, struct job_record, start_ms, "Started."),
+    FIELD(14, struct job_record, end_ms, "Ended."),
+    FIELD_LIST_SUB(15, struct job_record, parts, &part_schema, "What it holds, by node."),
+    FIELD_SUB(16, struct job_record, usage, &usage_schema, "What it used."),
+    FIELD(17, struct job_record, expected_start_ms, "When it is expected to start."),
+    FIELD(18, struct job_record, preempted, "How often it was preempted."),
+};
+const struct schema job_record_schema = SCHEMA(struct job_record, "a job record", job_record_fields);

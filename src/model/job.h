@@ -1,0 +1,157 @@
+// What a user asks for (spec) and what becomes of it (states, reasons, usage). A spec is immutable
+// once submitted and shared by all elements of an array; see event.h for what happens to a job.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/schema.h"
+
+enum job_state {
+    JOB_PENDING,
+    JOB_STARTING,    // placed, not yet reported as running
+    JOB_RUNNING,
+    JOB_SUSPENDED,
+    JOB_COMPLETING,  // being ended; its resources are not free yet
+    JOB_COMPLETED,
+    JOB_FAILED,
+    JOB_CANCELLED,
+    JOB_TIMEOUT,
+    JOB_OUT_OF_MEMORY,
+    JOB_NODE_FAIL,
+    JOB_PREEMPTED,
+    JOB_DEADLINE,
+    JOB_LAUNCH_FAILED,
+    JOB_STATE_COUNT
+};
+extern const char *const job_state_words[];  // "PENDING", …
+const char *job_state_short(enum job_state s);  // "PD", "R", …
+bool job_state_final(enum job_state s);
+bool job_state_holds_resources(enum job_state s);
+
+// Why a pending job waits. The words are those of Slurm where it has one.
+enum job_reason {
+    REASON_NONE,
+    REASON_PRIORITY,        // others are ahead
+    REASON_RESOURCES,       // nothing free that fits
+    REASON_DEPENDENCY,
+    REASON_DEPENDENCY_NEVER,  // can no longer be satisfied
+    REASON_BEGIN_TIME,
+    REASON_HELD_USER,
+    REASON_HELD_ADMIN,
+    REASON_ARRAY_LIMIT,
+    REASON_QUOTA,           // the project's limit or, for interactive work, its quota
+    REASON_QOS_LIMIT,
+    REASON_PARTITION,       // partition down or limit of it
+    REASON_RESERVATION,
+    REASON_NODES_DOWN,      // all nodes that would fit are down or drained
+    REASON_SHARES,          // over its share while others are below theirs
+    REASON_COUNT
+};
+extern const char *const job_reason_words[];  // "Priority", "Resources", …
+
+enum job_class { CLASS_TRAIN, CLASS_INTERACTIVE };
+extern const char *const job_class_words[];
+
+// What is started when the resources are there: the script or command once on the first node
+// (batch), the command once per task on all nodes (tasks), or nothing: an allocation that steps are
+// started in (steps).
+enum launch_kind { LAUNCH_BATCH, LAUNCH_TASKS, LAUNCH_STEPS };
+extern const char *const launch_kind_words[];
+
+struct array_range {
+    uint32_t first, last, step;
+};
+extern const struct schema array_range_schema;
+
+struct spec {
+    const char *name;
+    const char *user;
+    uint32_t uid, gid;
+    const char *project, *partition, *qos;
+    enum job_class class;
+    LIST(struct array_range) array;  // empty: no array
+    uint32_t array_limit;            // elements running at once, 0: no limit
+    uint32_t nodes_min, nodes_max;
+    uint32_t tasks, tasks_per_node, cpus_per_task;
+    uint64_t memory_per_node_bytes, memory_per_cpu_bytes, memory_per_gpu_bytes;
+    uint32_t gpus_milli, gpus_per_node_milli, gpus_per_task_milli;  // at most one of the three
+    uint64_t gpu_memory_bytes;
+    const char *gpu_model;
+    uint32_t time_limit_s, time_min_s;
+    int64_t begin_ms, deadline_ms;
+    const char *dependency;
+    bool hold;
+    bool requeue;
+    int32_t nice;
+    const char *comment;
+    const char *workdir, *output, *error, *input;
+    bool append;      // open output files for appending
+    LIST(const char *) argv;
+    const char *script_id, *environment_id;  // texts are kept apart, see store
+    uint32_t signal, signal_before_s;
+    bool signal_batch_only;
+    const char *features, *nodes, *exclude, *reservation, *container;
+    bool exclusive;
+    enum launch_kind launch;
+    bool attach;      // output is kept in the node's spool and streamed to whoever attaches
+    bool pty;
+    bool stdin_open;  // standard input is fed by whoever attaches
+    uint32_t grace_s, min_run_s;
+    const char *checkpoint;
+    bool no_kill_on_bad_exit;  // LAUNCH_TASKS: the others go on when one task fails
+    uint32_t priority;         // 0: computed
+    bool spread;
+    uint32_t ntasks_per_gpu, cpus_per_gpu;
+    const char *command_text;  // as typed, for people
+    bool contiguous_topology;  // same socket or NVLink group wanted
+};
+extern const struct schema spec_schema;
+
+uint64_t spec_array_count(const struct spec *s);                    // 1 without an array
+uint32_t spec_array_index(const struct spec *s, uint64_t position);  // position 0 … count-1
+
+struct usage {
+    uint64_t cpu_user_us, cpu_system_us;
+    uint64_t memory_peak_bytes;
+    uint64_t wall_ms;
+    uint64_t gpu_busy_ms;      // sum over GPUs of time in use, by share
+    uint64_t gpu_memory_peak_bytes;
+    uint64_t energy_mj;
+    uint64_t read_bytes, write_bytes;
+    uint64_t gpu_throttled_ms;
+};
+extern const struct schema usage_schema;
+void usage_add(struct usage *sum, const struct usage *more);  // peaks add up: parts run side by side
+
+struct gpu_grant {
+    uint32_t index, milli;
+};
+extern const struct schema gpu_grant_schema;
+
+// What a job holds on one node.
+struct part {
+    const char *node;
+    uint32_t cpus, tasks;
+    uint64_t memory_bytes;
+    LIST(struct gpu_grant) gpus;
+};
+extern const struct schema part_schema;
+
+// A finished job as history keeps it, and as the API shows any job.
+struct job_record {
+    uint64_t id, array_id;
+    uint32_t array_index;
+    bool is_array;
+    struct spec *spec;
+    enum job_state state;
+    const char *reason;
+    int32_t exit_code;
+    uint32_t exit_signal;
+    uint32_t attempt;
+    int64_t submit_ms, eligible_ms, start_ms, end_ms;
+    LIST(struct part) parts;
+    struct usage *usage;
+    int64_t expected_start_ms;
+    uint32_t preempted;   // how often
+};
+extern const struct schema job_record_schema;

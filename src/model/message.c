@@ -1,0 +1,251 @@
+// Owns the table of messages.
+#include "model/message.h"
+
+#include <assert.h>
+#include <errno.h>
+
+const char *const attempt_state_words[] = {"running", "ended", NULL};
+const char *const log_source_words[] = {"output", "error", NULL};
+
+#define S struct message_ended
+static const struct field ended_fields[] = {
+    FIELD(1, S, id, ""),
+    FIELD(2, S, attempt, ""),
+    FIELD_WORDS(3, S, cause, end_cause_words, ""),
+    FIELD(4, S, exit_code, ""),
+    FIELD(5, S, exit_signal, ""),
+    FIELD(6, S, reason, ""),
+    FIELD_SUB(7, S, usage, &usage_schema, ""),
+    FIELD(8, S, start_ms, ""),
+    FIELD(9, S, end_ms, ""),
+};
+static const struct schema ended_schema = SCHEMA(S, "ended", ended_fields);
+#undef S
+#define S struct attempt
+static const struct field attempt_fields[] = {
+    FIELD(1, S, id, ""),
+    FIELD(2, S, attempt, ""),
+    FIELD_WORDS(3, S, state, attempt_state_words, ""),
+    FIELD_SUB(4, S, end, &ended_schema, ""),
+};
+static const struct schema attempt_schema = SCHEMA(S, "attempt", attempt_fields);
+#undef S
+#define S struct message_hello
+static const struct field hello_fields[] = {
+    FIELD_SUB(1, S, node, &node_schema, ""),
+    FIELD_LIST_SUB(2, S, attempts, &attempt_schema, ""),
+    FIELD(3, S, protocol, ""),
+};
+static const struct schema hello_schema = SCHEMA(S, "hello", hello_fields);
+#undef S
+#define S struct message_started
+static const struct field started_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, pid, ""), FIELD(4, S, at_ms, "")};
+static const struct schema started_schema = SCHEMA(S, "started", started_fields);
+#undef S
+#define S struct message_usage
+static const struct field usage_message_fields[] = {
+    FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD_SUB(3, S, usage, &usage_schema, ""), FIELD(4, S, memory_now_bytes, ""), FIELD(5, S, processes, "")};
+static const struct schema usage_message_schema = SCHEMA(S, "usage", usage_message_fields);
+#undef S
+#define S struct message_stream
+static const struct field stream_fields[] = {
+    FIELD(1, S, stream, ""),    FIELD(2, S, fd, ""),    FIELD(3, S, data, ""),   FIELD(4, S, eof, ""),
+    FIELD(5, S, exit_code, ""), FIELD(6, S, exit_signal, ""), FIELD(7, S, error, ""), FIELD(8, S, credit, ""),
+    FIELD(9, S, rows, ""),      FIELD(10, S, columns, ""), FIELD(11, S, task, ""),
+};
+static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
+#undef S
+#define S struct message_welcome
+static const struct field welcome_fields[] = {
+    FIELD(1, S, heartbeat_s, ""), FIELD(2, S, cluster, ""), FIELD(3, S, usage_every_s, ""), FIELD(4, S, grace_s, "")};
+static const struct schema welcome_schema = SCHEMA(S, "welcome", welcome_fields);
+#undef S
+#define S struct message_launch
+static const struct field launch_fields[] = {
+    FIELD(1, S, id, ""),
+    FIELD(2, S, array_id, ""),
+    FIELD(3, S, array_index, ""),
+    FIELD(4, S, attempt, ""),
+    FIELD_SUB(5, S, spec, &spec_schema, ""),
+    FIELD(6, S, script, ""),
+    FIELD_LIST(7, S, environment, ""),
+    FIELD_SUB(8, S, part, &part_schema, ""),
+    FIELD_LIST_SUB(9, S, parts, &part_schema, ""),
+    FIELD(10, S, node_index, ""),
+    FIELD_LIST(11, S, gpu_uuids, ""),
+    FIELD(12, S, time_limit_s, ""),
+    FIELD(13, S, elapsed_s, ""),
+    FIELD(14, S, first_rank, ""),
+    FIELD(15, S, cluster, ""),
+    FIELD(16, S, submit_ms, ""),
+    FIELD(17, S, is_array, ""),
+    FIELD(18, S, array_count, ""),
+    FIELD(19, S, array_min, ""),
+    FIELD(20, S, array_max, ""),
+    FIELD(21, S, project_shares, ""),
+    FIELD(22, S, group_name, ""),
+};
+static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
+#undef S
+#define S struct message_kill
+static const struct field kill_fields[] = {
+    FIELD(1, S, id, ""),      FIELD(2, S, attempt, ""), FIELD_WORDS(3, S, cause, end_cause_words, ""), FIELD(4, S, signal, ""),
+    FIELD(5, S, grace_s, ""), FIELD(6, S, step, ""),    FIELD(7, S, reason, ""),
+};
+static const struct schema kill_schema = SCHEMA(S, "kill", kill_fields);
+#undef S
+#define S struct message_signal
+static const struct field signal_fields[] = {
+    FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, signal, ""), FIELD(4, S, batch_only, ""), FIELD(5, S, step, "")};
+static const struct schema signal_schema = SCHEMA(S, "signal", signal_fields);
+#undef S
+#define S struct message_ack
+static const struct field ack_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, "")};
+static const struct schema ack_schema = SCHEMA(S, "ack", ack_fields);
+#undef S
+#define S struct message_ping
+static const struct field ping_fields[] = {FIELD(1, S, at_ms, "")};
+static const struct schema ping_schema = SCHEMA(S, "ping", ping_fields);
+#undef S
+#define S struct message_log_read
+static const struct field log_read_fields[] = {
+    FIELD(1, S, stream, ""),
+    FIELD(2, S, id, ""),
+    FIELD(3, S, attempt, ""),
+    FIELD_SUB(4, S, spec, &spec_schema, ""),
+    FIELD_SUB(5, S, part, &part_schema, ""),
+    FIELD(6, S, array_id, ""),
+    FIELD(7, S, array_index, ""),
+    FIELD_WORDS(8, S, source, log_source_words, ""),
+    FIELD(9, S, follow, ""),
+    FIELD(10, S, tail_lines, ""),
+    FIELD(11, S, credit, ""),
+    FIELD(12, S, node_index, ""),
+};
+static const struct schema log_read_schema = SCHEMA(S, "log_read", log_read_fields);
+#undef S
+#define S struct message_exec
+static const struct field exec_fields[] = {
+    FIELD(1, S, stream, ""),
+    FIELD(2, S, id, ""),
+    FIELD(3, S, attempt, ""),
+    FIELD(4, S, step, ""),
+    FIELD_LIST(5, S, argv, ""),
+    FIELD_LIST(6, S, environment, ""),
+    FIELD(7, S, workdir, ""),
+    FIELD(8, S, pty, ""),
+    FIELD(9, S, rows, ""),
+    FIELD(10, S, columns, ""),
+    FIELD(11, S, tasks, ""),
+    FIELD(12, S, first_rank, ""),
+    FIELD(13, S, total_tasks, ""),
+    FIELD(14, S, cpus_per_task, ""),
+    FIELD(15, S, memory_bytes, ""),
+    FIELD(16, S, output, ""),
+    FIELD(17, S, error, ""),
+    FIELD(18, S, input, ""),
+    FIELD(19, S, label, ""),
+    FIELD(20, S, kill_on_bad_exit, ""),
+    FIELD(21, S, append, ""),
+    FIELD(22, S, time_limit_s, ""),
+    FIELD(23, S, credit, ""),
+    FIELD_LIST_SUB(24, S, gpus, &gpu_grant_schema, ""),
+    FIELD_LIST(25, S, gpu_uuids, ""),
+    FIELD(26, S, node_index, ""),
+    FIELD(27, S, nodes, ""),
+    FIELD(28, S, node_count, ""),
+    FIELD_LIST(29, S, tasks_per_node, ""),
+};
+static const struct schema exec_schema = SCHEMA(S, "exec", exec_fields);
+#undef S
+#define S struct message_suspend
+static const struct field suspend_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, resume, "")};
+static const struct schema suspend_schema = SCHEMA(S, "suspend", suspend_fields);
+#undef S
+#define S struct gpu_sample
+static const struct field sample_fields[] = {
+    FIELD(1, S, index, ""),
+    FIELD(2, S, id, ""),
+    FIELD(3, S, utilisation_milli, ""),
+    FIELD(4, S, memory_used_bytes, ""),
+    FIELD(5, S, memory_total_bytes, ""),
+    FIELD(6, S, power_mw, ""),
+    FIELD(7, S, energy_mj, ""),
+    FIELD(8, S, temperature_c, ""),
+    FIELD(9, S, memory_temperature_c, ""),
+    FIELD(10, S, sm_clock_mhz, ""),
+    FIELD(11, S, memory_clock_mhz, ""),
+    FIELD(12, S, throttle_reasons, ""),
+    FIELD(13, S, pcie_tx_bytes_s, ""),
+    FIELD(14, S, pcie_rx_bytes_s, ""),
+    FIELD(15, S, xid_errors, ""),
+    FIELD(16, S, ecc_errors, ""),
+    FIELD(17, S, remapped_rows, ""),
+    FIELD(18, S, throttled_milli, ""),
+    FIELD(19, S, attempt, ""),
+    FIELD(20, S, nvlink_bytes_s, ""),
+    FIELD(21, S, memory_copy_milli, ""),
+    FIELD(22, S, encoder_milli, ""),
+    FIELD(23, S, decoder_milli, ""),
+};
+static const struct schema sample_schema = SCHEMA(S, "gpu_sample", sample_fields);
+#undef S
+#define S struct message_telemetry
+static const struct field telemetry_fields[] = {
+    FIELD(1, S, at_ms, ""),     FIELD_LIST_SUB(2, S, gpus, &sample_schema, ""), FIELD(3, S, memory_used_bytes, ""),
+    FIELD(4, S, disk_free_bytes, ""), FIELD(5, S, cpu_milli, ""),               FIELD(6, S, load_milli, ""),
+};
+static const struct schema telemetry_schema = SCHEMA(S, "telemetry", telemetry_fields);
+#undef S
+
+static const struct message_info infos[MESSAGE_TYPE_MAX] = {
+    [MESSAGE_HELLO] = {"hello", &hello_schema, .from_agent = true},
+    [MESSAGE_STARTED] = {"started", &started_schema, .from_agent = true},
+    [MESSAGE_ENDED] = {"ended", &ended_schema, .from_agent = true},
+    [MESSAGE_USAGE] = {"usage", &usage_message_schema, .from_agent = true},
+    [MESSAGE_STREAM_DATA] = {"stream_data", &stream_schema, .from_agent = true, .from_controller = true},
+    [MESSAGE_STREAM_END] = {"stream_end", &stream_schema, .from_agent = true, .from_controller = true},
+    [MESSAGE_PONG] = {"pong", &ping_schema, .from_agent = true},
+    [MESSAGE_STEP_ENDED] = {"step_ended", &stream_schema, .from_agent = true},
+    [MESSAGE_TELEMETRY] = {"telemetry", &telemetry_schema, .from_agent = true},
+    [MESSAGE_NODE_CHANGED] = {"node_changed", &node_schema, .from_agent = true},
+    [MESSAGE_WELCOME] = {"welcome", &welcome_schema, .from_controller = true},
+    [MESSAGE_LAUNCH] = {"launch", &launch_schema, .from_controller = true},
+    [MESSAGE_KILL] = {"kill", &kill_schema, .from_controller = true},
+    [MESSAGE_SIGNAL] = {"signal", &signal_schema, .from_controller = true},
+    [MESSAGE_ACK] = {"ack", &ack_schema, .from_controller = true},
+    [MESSAGE_PING] = {"ping", &ping_schema, .from_controller = true},
+    [MESSAGE_LOG_READ] = {"log_read", &log_read_schema, .from_controller = true},
+    [MESSAGE_EXEC] = {"exec", &exec_schema, .from_controller = true},
+    [MESSAGE_RESIZE] = {"resize", &stream_schema, .from_controller = true},
+    [MESSAGE_STREAM_CREDIT] = {"stream_credit", &stream_schema, .from_agent = true, .from_controller = true},
+    [MESSAGE_STEP] = {"step", &exec_schema, .from_controller = true},
+    [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},
+};
+
+const struct message_info *message_info(enum message_type type) {
+    return type < MESSAGE_TYPE_MAX && infos[type].name ? &infos[type] : NULL;
+}
+
+void message_encode(const struct message *m, struct buf *out) {
+    const struct message_info *info = message_info(m->type);
+    assert(info);
+    wire_put_varint(out, m->type);
+    schema_encode(info->schema, m->body, out);
+}
+
+int message_decode(const void *data, size_t len, struct arena *a, struct message *m) {
+    const uint8_t *p = data, *end = p + len;
+    uint64_t type;
+    int r = wire_get_varint(&p, end, &type);
+    if (r < 0)
+        return r;
+    const struct message_info *info = type < MESSAGE_TYPE_MAX ? message_info((enum message_type)type) : NULL;
+    if (!info)
+        return -EBADMSG;
+    void *body = arena_alloc(a, info->schema->size);
+    if ((r = schema_decode(info->schema, p, (size_t)(end - p), a, body)) < 0)
+        return r;
+    *m = (struct message){.type = (enum message_type)type, .body = body};
+    return 0;
+}

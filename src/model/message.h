@@ -1,0 +1,221 @@
+// Messages between controller and agents, one per WebSocket message: a type and a body described by
+// the table in message.c. A launch carries (job, attempt): a repeat is harmless. The agent keeps the
+// end of an attempt until it is acknowledged. Numbers are never reused.
+#pragma once
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "model/event.h"
+#include "model/job.h"
+#include "model/node.h"
+
+enum { MESSAGE_MAX_BYTES = 16 << 20, STREAM_CHUNK_BYTES = 64 << 10 };
+
+enum message_type {
+    MESSAGE_NONE = 0,
+    // agent to controller
+    MESSAGE_HELLO = 1,
+    MESSAGE_STARTED = 2,
+    MESSAGE_ENDED = 3,
+    MESSAGE_USAGE = 4,
+    MESSAGE_STREAM_DATA = 5,  // both ways
+    MESSAGE_STREAM_END = 6,   // both ways: to the agent it means "stop"
+    MESSAGE_PONG = 7,
+    MESSAGE_STEP_ENDED = 8,
+    MESSAGE_TELEMETRY = 9,
+    MESSAGE_NODE_CHANGED = 10,
+    // controller to agent
+    MESSAGE_WELCOME = 20,
+    MESSAGE_LAUNCH = 21,
+    MESSAGE_KILL = 22,
+    MESSAGE_SIGNAL = 23,
+    MESSAGE_ACK = 24,
+    MESSAGE_PING = 25,
+    MESSAGE_LOG_READ = 26,
+    MESSAGE_EXEC = 27,
+    MESSAGE_RESIZE = 28,
+    MESSAGE_STREAM_CREDIT = 29,
+    MESSAGE_STEP = 30,
+    MESSAGE_SUSPEND = 31,
+    MESSAGE_TYPE_MAX = 32
+};
+
+enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
+extern const char *const attempt_state_words[];
+
+// One attempt as the agent's spool knows it. An ended one carries its end.
+struct attempt {
+    uint64_t id;
+    uint32_t attempt;
+    enum attempt_state state;
+    struct message_ended *end;
+};
+
+struct message_hello {
+    struct node *node;
+    LIST(struct attempt) attempts;
+    uint32_t protocol;
+};
+struct message_started {
+    uint64_t id;
+    uint32_t attempt;
+    uint32_t pid;
+    int64_t at_ms;
+};
+struct message_ended {
+    uint64_t id;
+    uint32_t attempt;
+    enum end_cause cause;
+    int32_t exit_code;
+    uint32_t exit_signal;
+    const char *reason;
+    struct usage *usage;
+    int64_t start_ms, end_ms;  // 0: never started
+};
+struct message_usage {
+    uint64_t id;
+    uint32_t attempt;
+    struct usage *usage;
+    uint64_t memory_now_bytes;
+    uint32_t processes;
+};
+struct message_stream {  // data, end, credit, resize
+    uint64_t stream;
+    uint32_t fd;  // 1: output, 2: error; to the agent 0: input
+    struct bytes data;
+    bool eof;
+    int32_t exit_code;
+    uint32_t exit_signal;
+    const char *error;
+    uint64_t credit;
+    uint32_t rows, columns;
+    uint32_t task;
+};
+struct message_welcome {
+    uint32_t heartbeat_s;  // the agent expects a ping at least this often
+    const char *cluster;
+    uint32_t usage_every_s, grace_s;
+};
+struct launch_task {
+    uint32_t rank, local;
+};
+struct message_launch {
+    uint64_t id, array_id;
+    uint32_t array_index;
+    uint32_t attempt;
+    struct spec *spec;
+    struct bytes script;        // text of the script, empty: argv is the command
+    LIST(const char *) environment;  // NAME=value, as the user wants it; the agent adds the job's own
+    struct part *part;          // what it may use on this node
+    LIST(struct part) parts;    // the whole allocation, for the job's environment
+    uint32_t node_index;        // of this node in parts; the batch script runs on 0
+    LIST(const char *) gpu_uuids;  // of part->gpus, in order
+    uint32_t time_limit_s, elapsed_s;
+    uint32_t first_rank;        // of the tasks on this node
+    const char *cluster;
+    int64_t submit_ms;
+    bool is_array;
+    uint64_t array_count, array_min, array_max;
+    const char *project_shares; // reserved for the job's environment
+    const char *group_name;
+};
+struct message_kill {
+    uint64_t id;
+    uint32_t attempt;
+    enum end_cause cause;
+    uint32_t signal, grace_s;
+    uint32_t step;       // 0: the whole attempt
+    const char *reason;
+};
+struct message_signal {
+    uint64_t id;
+    uint32_t attempt, signal;
+    bool batch_only;
+    uint32_t step;
+};
+struct message_ack {  // the end is recorded: the agent may forget the attempt
+    uint64_t id;
+    uint32_t attempt;
+};
+struct message_ping {
+    int64_t at_ms;
+};
+enum log_source { LOG_SOURCE_OUTPUT, LOG_SOURCE_ERROR };
+extern const char *const log_source_words[];
+struct message_log_read {
+    uint64_t stream, id;
+    uint32_t attempt;
+    struct spec *spec;    // who and which files, for attempts the agent has forgotten
+    struct part *part;
+    uint64_t array_id;
+    uint32_t array_index;
+    enum log_source source;
+    bool follow;
+    int64_t tail_lines;   // -1: all
+    uint64_t credit;
+    uint32_t node_index;
+};
+struct message_exec {  // exec, bash, and steps: processes inside a running attempt
+    uint64_t stream, id;
+    uint32_t attempt, step;
+    LIST(const char *) argv;
+    LIST(const char *) environment;
+    const char *workdir;
+    bool pty;
+    uint32_t rows, columns;
+    uint32_t tasks, first_rank, total_tasks, cpus_per_task;
+    uint64_t memory_bytes;
+    const char *output, *error, *input;  // path patterns; NULL: streamed
+    bool label, kill_on_bad_exit, append;
+    uint32_t time_limit_s;
+    uint64_t credit;
+    LIST(struct gpu_grant) gpus;
+    LIST(const char *) gpu_uuids;
+    uint32_t node_index;
+    const char *nodes;   // of the step, folded
+    uint32_t node_count;
+    LIST(uint32_t) tasks_per_node;
+};
+struct message_suspend {
+    uint64_t id;
+    uint32_t attempt;
+    bool resume;
+};
+// One sample of a GPU or of a job's share of one.
+struct gpu_sample {
+    uint32_t index;
+    uint64_t id;           // job; 0: the whole device
+    uint32_t utilisation_milli;
+    uint64_t memory_used_bytes, memory_total_bytes;
+    uint64_t power_mw, energy_mj;
+    int32_t temperature_c, memory_temperature_c;
+    uint32_t sm_clock_mhz, memory_clock_mhz;
+    uint64_t throttle_reasons;
+    uint64_t pcie_tx_bytes_s, pcie_rx_bytes_s;
+    uint64_t xid_errors, ecc_errors, remapped_rows;
+    uint32_t throttled_milli;
+    uint32_t attempt;
+    uint64_t nvlink_bytes_s;
+    uint32_t memory_copy_milli, encoder_milli, decoder_milli;
+};
+struct message_telemetry {
+    int64_t at_ms;
+    LIST(struct gpu_sample) gpus;
+    uint64_t memory_used_bytes, disk_free_bytes;
+    uint32_t cpu_milli, load_milli;
+};
+
+struct message {
+    enum message_type type;
+    void *body;
+};
+
+struct message_info {
+    const char *name;
+    const struct schema *schema;
+    bool from_agent, from_controller;
+};
+const struct message_info *message_info(enum message_type type);
+void message_encode(const struct message *m, struct buf *out);
+int message_decode(const void *data, size_t len, struct arena *a, struct message *m);

@@ -1,0 +1,90 @@
+// Owns the tables of nodes and of what an administrator sets up.
+#include "model/node.h"
+
+const char *const node_state_words[] = {"up", "down", NULL};
+
+static const struct field gpu_fields[] = {
+    FIELD(1, struct gpu, uuid, "Unique id."),
+    FIELD(2, struct gpu, model, "Model."),
+    FIELD(3, struct gpu, memory_bytes, "Memory."),
+    FIELD(4, struct gpu, pci, "PCI address."),
+    FIELD(5, struct gpu, numa, "NUMA node."),
+    FIELD(6, struct gpu, link_group, "Group joined by NVLink."),
+    FIELD(7, struct gpu, simulated, "Declared in the configuration, not real."),
+    FIELD(8, struct gpu, unhealthy, "Why it is out of use."),
+    FIELD(9, struct gpu, minor_path, "Device node."),
+};
+const struct schema gpu_schema = SCHEMA(struct gpu, "a GPU", gpu_fields);
+
+static const struct field node_fields[] = {
+    FIELD(1, struct node, name, "Name."),
+    FIELD(2, struct node, address, "Address it dialled in from."),
+    FIELD(3, struct node, version, "Version of its agent."),
+    FIELD(4, struct node, boot_id, "Changes with every start of the machine."),
+    FIELD(5, struct node, spool_id, "Changes when the agent lost its spool."),
+    FIELD(6, struct node, cpus, "CPUs."),
+    FIELD(7, struct node, sockets, "Sockets."),
+    FIELD(8, struct node, cores_per_socket, "Cores per socket."),
+    FIELD(9, struct node, threads_per_core, "Threads per core."),
+    FIELD(10, struct node, memory_bytes, "Memory."),
+    FIELD_LIST_SUB(11, struct node, gpus, &gpu_schema, "GPUs."),
+    FIELD_LIST(12, struct node, features, "Features."),
+    FIELD(13, struct node, missing, "What cannot be enforced there."),
+    FIELD(14, struct node, tmp_bytes, "Temporary disk space."),
+    FIELD(15, struct node, os, "Operating system."),
+    FIELD(16, struct node, arch, "Processor architecture."),
+};
+const struct schema node_schema = SCHEMA(struct node, "a node", node_fields);
+
+static const struct field project_fields[] = {
+    FIELD(1, struct project, name, "Name."),
+    FIELD(2, struct project, parent, "Parent in the tree."),
+    FIELD(3, struct project, quota_milligpu, "Guaranteed GPUs, in thousandths."),
+    FIELD(4, struct project, weight_milli, "Weight when idle GPUs are shared out, in thousandths."),
+    FIELD(5, struct project, has_weight, "A weight is set; else the quota is the weight."),
+    FIELD(6, struct project, limit_milligpu, "Most GPUs at any time, in thousandths."),
+    FIELD(7, struct project, has_limit, "A limit is set."),
+    FIELD_LIST(8, struct project, members, "Users; none: everybody."),
+    FIELD(9, struct project, nodes, "Nodes it may use; none: all."),
+    FIELD(10, struct project, interactive_limit_s, "Longest interactive session."),
+    FIELD_LIST(11, struct project, model_quotas, "Quotas by GPU model, e.g. V100=4."),
+    FIELD(12, struct project, default_qos, "QoS of jobs that name none."),
+    FIELD(13, struct project, shared_logs, "Members see each other's scripts and logs."),
+};
+const struct schema project_schema = SCHEMA(struct project, "a project", project_fields);
+
+static const struct field partition_fields[] = {
+    FIELD(1, struct partition, name, "Name."),
+    FIELD(2, struct partition, nodes, "Nodes; none: all."),
+    FIELD(3, struct partition, is_default, "Used when a job names none."),
+    FIELD(4, struct partition, fifo, "Strict order of submission, no backfill."),
+    FIELD(5, struct partition, down, "Starts no jobs."),
+    FIELD(6, struct partition, default_time_s, "Time limit of jobs that name none; 0: the most."),
+    FIELD(7, struct partition, max_time_s, "Longest time limit; 0: none."),
+    FIELD(8, struct partition, tier, "Higher tiers are served first."),
+    FIELD(9, struct partition, default_memory_per_cpu_bytes, "Memory per CPU of jobs that name none."),
+};
+const struct schema partition_schema = SCHEMA(struct partition, "a partition", partition_fields);
+
+static const struct field qos_fields[] = {
+    FIELD(1, struct qos, name, "Name."),
+    FIELD(2, struct qos, priority, "Priority."),
+    FIELD(3, struct qos, max_jobs_per_user, "Running jobs per user; 0: no limit."),
+    FIELD(4, struct qos, max_gpus_per_user_milli, "GPUs per user, in thousandths; 0: no limit."),
+    FIELD(5, struct qos, max_wall_s, "Longest time limit; 0: no limit."),
+    FIELD_LIST(6, struct qos, preempts, "QoS whose jobs it may preempt."),
+    FIELD(7, struct qos, usage_factor, "Weight of its use in fair sharing; 0: one."),
+    FIELD(8, struct qos, no_preempt, "Its jobs are never preempted."),
+};
+const struct schema qos_schema = SCHEMA(struct qos, "a QoS", qos_fields);
+
+static const struct field reservation_fields[] = {
+    FIELD(1, struct reservation, name, "Name."),
+    FIELD(2, struct reservation, nodes, "Nodes."),
+    FIELD(3, struct reservation, start_ms, "Start (ms since 1970)."),
+    FIELD(4, struct reservation, end_ms, "End (ms since 1970)."),
+    FIELD_LIST(5, struct reservation, users, "Users who may use it."),
+    FIELD_LIST(6, struct reservation, projects, "Projects that may use it."),
+    FIELD(7, struct reservation, maintenance, "Nobody may use it."),
+};
+const struct schema reservation_schema = SCHEMA(struct reservation, "a reservation", reservation_fields);

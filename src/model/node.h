@@ -1,0 +1,78 @@
+// What exists besides jobs: nodes with their GPUs, projects, partitions, QoS, reservations.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/schema.h"
+
+struct gpu {
+    const char *uuid, *model;
+    uint64_t memory_bytes;
+    const char *pci;
+    int32_t numa;
+    uint32_t link_group;  // GPUs with the same group (not 0) are joined by NVLink
+    bool simulated;
+    const char *unhealthy;  // why it is out of use; NULL: fine
+    const char *minor_path; // device node
+};
+extern const struct schema gpu_schema;
+
+// What an agent says of its machine.
+struct node {
+    const char *name;
+    const char *address, *version;
+    const char *boot_id;   // changes with every start of the machine
+    const char *spool_id;  // changes when the agent lost its memory of attempts
+    uint32_t cpus, sockets, cores_per_socket, threads_per_core;
+    uint64_t memory_bytes;
+    LIST(struct gpu) gpus;
+    LIST(const char *) features;
+    const char *missing;   // what this agent cannot enforce, for people
+    uint64_t tmp_bytes;
+    const char *os, *arch;
+};
+extern const struct schema node_schema;
+
+enum node_state { NODE_UP, NODE_DOWN };
+extern const char *const node_state_words[];
+
+struct project {
+    const char *name, *parent;
+    uint32_t quota_milligpu, weight_milli;
+    bool has_weight;           // else the quota is the weight
+    uint32_t limit_milligpu;
+    bool has_limit;
+    LIST(const char *) members;  // empty: everybody
+    const char *nodes;           // empty: all
+    uint32_t interactive_limit_s;
+    LIST(const char *) model_quotas;  // "V100=4"
+    const char *default_qos;
+    bool shared_logs;            // members see each other's scripts and logs
+};
+extern const struct schema project_schema;
+
+struct partition {
+    const char *name, *nodes;
+    bool is_default, fifo, down;
+    uint32_t default_time_s, max_time_s, tier;
+    uint64_t default_memory_per_cpu_bytes;
+};
+extern const struct schema partition_schema;
+
+struct qos {
+    const char *name;
+    int32_t priority;
+    uint32_t max_jobs_per_user, max_gpus_per_user_milli, max_wall_s;
+    LIST(const char *) preempts;
+    double usage_factor;
+    bool no_preempt;
+};
+extern const struct schema qos_schema;
+
+struct reservation {
+    const char *name, *nodes;
+    int64_t start_ms, end_ms;
+    LIST(const char *) users, projects;
+    bool maintenance;
+};
+extern const struct schema reservation_schema;
