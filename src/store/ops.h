@@ -1,0 +1,35 @@
+// The seam between store.h and its implementations: SQLite (sqlite_store.c) and the simulated disk
+// (sim_store.c). An implementation embeds `struct store` as its first member. Internal.
+#pragma once
+#include "store/store.h"
+
+struct store_ops {
+    void (*close)(struct store *s);
+    void (*submit)(struct store *s, struct store_batch *b);
+    int (*fd)(const struct store *s);
+    void (*poll)(struct store *s);
+    void (*retry)(struct store *s);
+    void (*flush)(struct store *s);
+    int (*snapshot)(struct store *s, uint64_t seq, const void *data, size_t len);
+    void (*prune)(struct store *s, int64_t now_ms);
+    enum store_space (*space)(struct store *s);
+    void (*stats)(struct store *s, struct store_stats *out);
+    int (*load)(struct store *s, const struct store_loader *loader, uint64_t *last_seq,
+                struct error *e);
+    int (*text)(struct store *s, const struct store_key *key, void **out, size_t *len,
+                struct error *e);
+    int (*events)(struct store *s, uint64_t job, uint64_t after, uint32_t limit,
+                  store_event_fn fn, void *ctx, struct error *e);
+    int (*history)(struct store *s, const struct store_query *q, store_history_fn fn, void *ctx,
+                   struct error *e);
+    int (*idem)(struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job,
+                struct error *e);
+    int (*check)(struct store *s, struct error *e);
+};
+
+struct store {
+    const struct store_ops *ops;
+    struct store_watch watch;
+    uint64_t last_ticket;  // handed out
+    uint64_t last_seq;     // handed over or loaded
+};

@@ -1,0 +1,243 @@
+// Reads on the owner's own connection: loading at start, events, texts, idempotency keys. The
+// write-ahead log lets them go on while the writer commits.
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "store/sql.h"
+#include "store/sqlite_store.h"
+
+static const char *const read_sql[READ_COUNT] = {
+    [READ_JOURNAL] = "SELECT seq, at_ms, type, job, sum, data FROM journal WHERE seq > ?1"
+                     " ORDER BY seq LIMIT ?2",
+    [READ_JOB_EVENTS] = "SELECT seq, at_ms, type, job, sum, data FROM journal"
+                        " WHERE job = ?3 AND job != 0 AND seq > ?1 ORDER BY seq LIMIT ?2",
+    [READ_TEXT] = "SELECT data FROM text WHERE key = ?",
+    [READ_IDEM] = "SELECT job FROM idem WHERE user = ? AND key = ? AND expires_ms > ?",
+};
+
+int reader_open(struct sqlite_store *s, struct error *e) {
+    struct sql_options options = {.vfs = s->vfs, .flags = SQLITE_OPEN_READWRITE};
+    int r = sql_open(s->file, &options, &s->reader, e);
+    if (r == 0)
+        r = sql_exec(s->reader, "PRAGMA query_only=ON", e);
+    if (r == 0)
+        r = sql_prepare_all(s->reader, read_sql, s->read, READ_COUNT, e);
+    return r;
+}
+
+void reader_close(struct sqlite_store *s) {
+    sql_finalize_all(s->read, READ_COUNT);
+    sqlite3_close(s->reader);
+    s->reader = NULL;
+}
+
+uint64_t event_checksum(const struct store_event *ev) {
+    uint64_t fields[4] = {ev->seq, (uint64_t)ev->at_ms, ev->type, ev->job};
+    return sql_checksum(sql_checksum(0, fields, sizeof fields), ev->data, ev->len);
+}
+
+static int row_event(sqlite3_stmt *q, struct store_event *ev, struct error *e) {
+    *ev = (struct store_event){
+        .seq = (uint64_t)sqlite3_column_int64(q, 0),
+        .at_ms = sqlite3_column_int64(q, 1),
+        .type = (uint32_t)sqlite3_column_int64(q, 2),
+        .job = (uint64_t)sqlite3_column_int64(q, 3),
+        .data = sqlite3_column_blob(q, 5),
+        .len = (size_t)sqlite3_column_bytes(q, 5),
+    };
+    if (!ev->data)
+        ev->data = "";
+    if ((uint64_t)sqlite3_column_int64(q, 4) != event_checksum(ev))
+        return error_set(e, EBADMSG,
+                         "journal record %" PRIu64 " is damaged: its checksum does not match; "
+                         "restore the state folder from a backup",
+                         ev->seq);
+    return 0;
+}
+
+static int each_event(struct sqlite_store *s, sqlite3_stmt *q, uint64_t after, uint32_t limit,
+                      store_event_fn fn, void *ctx, struct error *e) {
+    sqlite3_bind_int64(q, 1, (int64_t)after);
+    sqlite3_bind_int64(q, 2, limit ? (int64_t)limit : -1);
+    int r = 0, rc;
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct store_event ev;
+        r = row_event(q, &ev, e);
+        if (r == 0)
+            r = fn(ctx, &ev);
+        if (r != 0)
+            break;
+    }
+    if (r == 0 && rc != SQLITE_DONE)
+        r = sql_error(s->reader, e, "reading the journal");
+    sqlite3_reset(q);
+    return r < 0 ? r : 0;
+}
+
+int reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,
+                  store_event_fn fn, void *ctx, struct error *e) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    sqlite3_stmt *q = s->read[job ? READ_JOB_EVENTS : READ_JOURNAL];
+    if (job)
+        sqlite3_bind_int64(q, 3, (int64_t)job);
+    return each_event(s, q, after, limit, fn, ctx, e);
+}
+
+struct load {
+    const struct store_loader *loader;
+    uint64_t last;
+    struct error *e;
+};
+
+static int load_event(void *ctx, const struct store_event *ev) {
+    struct load *load = ctx;
+    if (ev->seq != load->last + 1)
+        return error_set(load->e, EBADMSG,
+                         "the journal goes from record %" PRIu64 " to %" PRIu64 ": records are "
+                         "missing; restore the state folder from a backup",
+                         load->last, ev->seq);
+    load->last = ev->seq;
+    int r = load->loader->event(load->loader->ctx, ev);
+    if (r < 0)
+        return error_set(load->e, -r, "journal record %" PRIu64 " (type %u) cannot be applied",
+                         ev->seq, ev->type);
+    return 0;
+}
+
+// The newest snapshot that can be read and is accepted; 0 when there is none.
+static int load_snapshot(struct sqlite_store *s, const struct store_loader *loader,
+                         uint64_t newest_record, uint64_t *seq, struct error *e) {
+    uint64_t seqs[STORE_SNAPSHOTS_KEPT];
+    int count = snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT), r = 0;
+    pthread_mutex_lock(&s->lock);
+    s->oldest_snapshot = count == STORE_SNAPSHOTS_KEPT ? seqs[count - 1] : 0;
+    pthread_mutex_unlock(&s->lock);
+    *seq = 0;
+    for (int i = 0; i < count; i++) {
+        if (seqs[i] > newest_record)
+            return error_set(e, EBADMSG,
+                             "%s has a snapshot of record %" PRIu64 " but its journal ends at %"
+                             PRIu64 "; restore the whole folder from one backup",
+                             s->folder, seqs[i], newest_record);
+        cleanup_free void *data = NULL;
+        size_t len = 0;
+        r = snapshot_read(s, seqs[i], &data, &len, e);
+        if (r == 0)
+            r = loader->snapshot(loader->ctx, seqs[i], data, len);
+        if (r == 0) {
+            *seq = seqs[i];
+            return 0;
+        }
+    }
+    return 0;
+}
+
+int reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
+                struct error *e) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    int64_t first = 0, newest = 0;
+    int r = sql_int(s->reader, "SELECT min(seq) FROM journal", 0, &first, e);
+    if (r == 0)
+        r = sql_int(s->reader, "SELECT max(seq) FROM journal", 0, &newest, e);
+    uint64_t from = 0;
+    struct error snapshot_error = {0};
+    if (r == 0)
+        r = load_snapshot(s, loader, (uint64_t)newest, &from, &snapshot_error);
+    if (r < 0) {
+        if (e && snapshot_error.code)
+            *e = snapshot_error;
+        return r;
+    }
+    if (first > 1 && from + 1 < (uint64_t)first)
+        return error_set(e, EBADMSG,
+                         "the journal in %s starts at record %" PRId64 " and no snapshot before "
+                         "it can be read (%s); restore the state folder from a backup",
+                         s->folder, first,
+                         snapshot_error.code ? snapshot_error.text : "there is none");
+    struct load load = {.loader = loader, .last = from, .e = e};
+    r = each_event(s, s->read[READ_JOURNAL], from, 0, load_event, &load, e);
+    if (r < 0)
+        return r;
+    *last_seq = load.last;
+    pthread_mutex_lock(&s->lock);
+    s->committed_seq = load.last;
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+int reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
+                struct error *e) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    sqlite3_stmt *q = s->read[READ_TEXT];
+    sqlite3_bind_blob(q, 1, key->bytes, sizeof key->bytes, SQLITE_STATIC);
+    int rc = sqlite3_step(q), r = 0;
+    if (rc == SQLITE_ROW) {
+        size_t bytes = (size_t)sqlite3_column_bytes(q, 0);
+        char *copy = xmalloc(bytes + 1);
+        if (bytes)
+            memcpy(copy, sqlite3_column_blob(q, 0), bytes);
+        copy[bytes] = 0;
+        struct store_key found;
+        store_key_of(copy, bytes, &found);
+        if (memcmp(&found, key, sizeof found) != 0) {
+            free(copy);
+            r = error_set(e, EBADMSG, "a stored script or environment is damaged; restore the "
+                                      "state folder from a backup");
+        } else {
+            *out = copy;
+            *len = bytes;
+        }
+    } else if (rc == SQLITE_DONE) {
+        r = error_set(e, ENOENT, "no such script or environment is stored");
+    } else {
+        r = sql_error(s->reader, e, "reading a text");
+    }
+    sqlite3_reset(q);
+    return r;
+}
+
+int reader_idem(struct store *st, const char *user, const char *key, int64_t now_ms, uint64_t *job,
+                struct error *e) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    uint64_t waiting = idem_pending_find(&s->idems, user, key, now_ms);
+    if (waiting) {
+        *job = waiting;
+        return 0;
+    }
+    sqlite3_stmt *q = s->read[READ_IDEM];
+    sqlite3_bind_text(q, 1, user, -1, SQLITE_STATIC);
+    sqlite3_bind_text(q, 2, key, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(q, 3, now_ms);
+    int rc = sqlite3_step(q), r = 0;
+    if (rc == SQLITE_ROW)
+        *job = (uint64_t)sqlite3_column_int64(q, 0);
+    else if (rc == SQLITE_DONE)
+        r = -ENOENT;
+    else
+        r = sql_error(s->reader, e, "reading idempotency keys");
+    sqlite3_reset(q);
+    return r;
+}
+
+static int check_event(void *ctx, const struct store_event *ev) {
+    return 0;
+}
+
+int reader_check(struct store *st, struct error *e) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    sqlite3_stmt *q = NULL;
+    int r = sql_prepare(s->reader, "PRAGMA integrity_check(1)", &q, e);
+    if (r < 0)
+        return r;
+    int rc = sqlite3_step(q);
+    const char *said = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(q, 0) : NULL;
+    if (rc != SQLITE_ROW)
+        r = sql_error(s->reader, e, "checking the state database");
+    else if (strcmp(said, "ok") != 0)
+        r = error_set(e, EBADMSG, "%s is damaged: %s; restore the state folder from a backup",
+                      s->file, said);
+    sqlite3_finalize(q);
+    return r < 0 ? r : each_event(s, s->read[READ_JOURNAL], 0, 0, check_event, NULL, e);
+}

@@ -1,0 +1,90 @@
+// Version and tables of the state database. A released step is never changed: a new format is a
+// new step at the end, and STORE_FORMAT grows with it. A program one version older keeps working
+// where `readable_by` says so, so that an upgrade can be taken back.
+#include "store/schema.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "store/sql.h"
+#include "store/store.h"
+
+enum { APPLICATION_ID = 0x61636571 };  // "aceq" in the file header: this file is ours
+
+const struct schema_step schema_steps[] = {
+    {.readable_by = 1,
+     .sql =
+         "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
+         "CREATE TABLE journal(seq INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
+         "  type INTEGER NOT NULL, job INTEGER NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL);"
+         "CREATE INDEX journal_job ON journal(job) WHERE job != 0;"
+         "CREATE TABLE text(id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, data BLOB NOT NULL);"
+         "CREATE TABLE text_owner(owner INTEGER NOT NULL, text INTEGER NOT NULL,"
+         "  live INTEGER NOT NULL, PRIMARY KEY(owner, text)) WITHOUT ROWID;"
+         "CREATE INDEX text_owner_text ON text_owner(text);"
+         "CREATE TABLE history(id INTEGER PRIMARY KEY, array_id INTEGER NOT NULL,"
+         "  array_index INTEGER NOT NULL, state INTEGER NOT NULL, user TEXT NOT NULL,"
+         "  project TEXT NOT NULL, name TEXT NOT NULL, submit_ms INTEGER NOT NULL,"
+         "  start_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL, nodes TEXT NOT NULL,"
+         "  data BLOB NOT NULL);"
+         "CREATE INDEX history_end ON history(end_ms);"
+         "CREATE INDEX history_user ON history(user, end_ms);"
+         "CREATE INDEX history_project ON history(project, end_ms);"
+         "CREATE INDEX history_name ON history(name, end_ms);"
+         "CREATE INDEX history_state ON history(state, end_ms);"
+         "CREATE INDEX history_array ON history(array_id, array_index) WHERE array_id != 0;"
+         "CREATE TABLE idem(user TEXT NOT NULL, key TEXT NOT NULL, job INTEGER NOT NULL,"
+         "  expires_ms INTEGER NOT NULL, PRIMARY KEY(user, key)) WITHOUT ROWID;"
+         "CREATE INDEX idem_expires ON idem(expires_ms);"},
+};
+const int schema_step_count = sizeof schema_steps / sizeof schema_steps[0];
+static_assert(sizeof schema_steps / sizeof schema_steps[0] == STORE_FORMAT, "one step per format");
+
+static int schema_upgrade(sqlite3 *db, const struct schema_step *steps, int from, int to,
+                          struct error *e) {
+    int r = sql_exec(db, "BEGIN IMMEDIATE", e);
+    for (int v = from; v < to && r == 0; v++)
+        r = sql_exec(db, steps[v].sql, e);
+    char tail[256];
+    snprintf(tail, sizeof tail,
+             "INSERT OR REPLACE INTO meta(name, value) VALUES('readable_by', %d);"
+             "PRAGMA user_version=%d; PRAGMA application_id=%d; COMMIT",
+             steps[to - 1].readable_by, to, APPLICATION_ID);
+    if (r == 0)
+        r = sql_exec(db, tail, e);
+    if (r < 0 && !sqlite3_get_autocommit(db))
+        sql_exec(db, "ROLLBACK", NULL);
+    return r;
+}
+
+int schema_prepare(sqlite3 *db, const char *path, const struct schema_step *steps, int count,
+                   struct error *e) {
+    int64_t version = 0, application = 0, tables = 0, readable_by = 0;
+    int r = sql_int(db, "PRAGMA user_version", 0, &version, e);
+    if (r == 0)
+        r = sql_int(db, "PRAGMA application_id", 0, &application, e);
+    if (r == 0)
+        r = sql_int(db, "SELECT count(*) FROM sqlite_schema", 0, &tables, e);
+    if (r < 0)
+        return error_prefix(e, "%s", path), r;
+    if (tables > 0 && application != APPLICATION_ID)
+        return error_set(e, EBADMSG, "%s belongs to another program; name another state folder",
+                         path);
+    if (version == count)
+        return 0;
+    if (version < count) {
+        r = schema_upgrade(db, steps, (int)version, count, e);
+        return r < 0 ? (error_prefix(e, "%s", path), r) : 0;
+    }
+    r = sql_int(db, "SELECT value FROM meta WHERE name = 'readable_by'", version, &readable_by, e);
+    if (r < 0)
+        return error_prefix(e, "%s", path), r;
+    if (readable_by > count)
+        return error_set(e, EPROTONOSUPPORT,
+                         "%s has format %lld, this program knows formats up to %d; install the "
+                         "newer program again, or name another state folder",
+                         path, (long long)version, count);
+    return 0;
+}

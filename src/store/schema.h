@@ -1,0 +1,18 @@
+// The tables of the state database and how an older one becomes the present one. Internal.
+#pragma once
+#include <sqlite3.h>
+
+#include "base/error.h"
+
+// Step n brings a database of version n to n + 1; an empty file has version 0.
+struct schema_step {
+    const char *sql;
+    int readable_by;  // oldest program version that may go on using the result
+};
+
+extern const struct schema_step schema_steps[];
+extern const int schema_step_count;
+
+// Creates or upgrades; refuses files of other programs and of versions it does not know.
+int schema_prepare(sqlite3 *db, const char *path, const struct schema_step *steps, int count,
+                   struct error *e);

@@ -1,0 +1,144 @@
+// SQLite's calls with this project's errors. Nothing here knows what is stored.
+#include "store/sql.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+enum { BUSY_TIMEOUT_MS = 5000 };
+
+static int sql_errno(sqlite3 *db) {
+    int rc = db ? sqlite3_extended_errcode(db) : SQLITE_NOMEM;
+    int system = db ? sqlite3_system_errno(db) : 0;
+    switch (rc & 0xff) {
+    case SQLITE_FULL:
+        return ENOSPC;
+    case SQLITE_IOERR:
+        return system == ENOSPC || system == EDQUOT ? ENOSPC : EIO;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return EBADMSG;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return EBUSY;
+    case SQLITE_READONLY:
+        return EROFS;
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+        return system ? system : EACCES;
+    case SQLITE_NOMEM:
+        return ENOMEM;
+    default:
+        return EIO;
+    }
+}
+
+int sql_error(sqlite3 *db, struct error *e, const char *doing) {
+    int code = sql_errno(db);
+    const char *why = db ? sqlite3_errmsg(db) : "out of memory";
+    const char *remedy = "";
+    if (code == EBADMSG)
+        remedy = "; the file is damaged: restore the state folder from a backup, or move it away "
+                 "and start with an empty one";
+    else if (code == ENOSPC)
+        remedy = "; make room on the disk that holds the state folder";
+    return error_set(e, code, "%s: %s%s", doing, why, remedy);
+}
+
+int sql_exec(sqlite3 *db, const char *sql, struct error *e) {
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        return sql_error(db, e, "state database");
+    return 0;
+}
+
+int sql_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out, struct error *e) {
+    if (sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) != SQLITE_OK)
+        return sql_error(db, e, "state database");
+    return 0;
+}
+
+int sql_prepare_all(sqlite3 *db, const char *const *sql, sqlite3_stmt **out, int count,
+                    struct error *e) {
+    for (int i = 0; i < count; i++) {
+        int r = sql_prepare(db, sql[i], &out[i], e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+void sql_finalize_all(sqlite3_stmt **stmts, int count) {
+    for (int i = 0; i < count; i++) {
+        sqlite3_finalize(stmts[i]);
+        stmts[i] = NULL;
+    }
+}
+
+int sql_run(sqlite3 *db, sqlite3_stmt *stmt, struct error *e, const char *doing) {
+    int rc = sqlite3_step(stmt);
+    assert(rc != SQLITE_ROW);
+    int r = rc == SQLITE_DONE ? 0 : sql_error(db, e, doing);
+    sqlite3_reset(stmt);
+    return r;
+}
+
+int sql_int(sqlite3 *db, const char *sql, int64_t fallback, int64_t *out, struct error *e) {
+    sqlite3_stmt *stmt = NULL;
+    int r = sql_prepare(db, sql, &stmt, e);
+    if (r < 0)
+        return r;
+    int rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW && sqlite3_column_type(stmt, 0) != SQLITE_NULL)
+        *out = sqlite3_column_int64(stmt, 0);
+    else if (rc == SQLITE_ROW || rc == SQLITE_DONE)
+        *out = fallback;
+    else
+        r = sql_error(db, e, "reading the state database");
+    sqlite3_finalize(stmt);
+    return r;
+}
+
+int sql_open(const char *path, const struct sql_options *options, sqlite3 **db, struct error *e) {
+    sqlite3 *opened = NULL;
+    int flags = options->flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    int r = 0;
+    if (sqlite3_open_v2(path, &opened, flags, options->vfs) != SQLITE_OK)
+        r = sql_error(opened, e, path);
+    // Checkpoints are done by hand, off the commit path. FULL: a commit returns after its sync.
+    if (r == 0) {
+        sqlite3_busy_timeout(opened, BUSY_TIMEOUT_MS);
+        r = sql_exec(opened,
+                     "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0;"
+                     "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
+                     "PRAGMA cell_size_check=ON; PRAGMA cache_size=-16384;"
+                     "PRAGMA journal_size_limit=134217728",
+                     e);
+        if (r < 0)
+            error_prefix(e, "%s", path);
+    }
+    if (r < 0) {
+        sqlite3_close(opened);
+        return r;
+    }
+    *db = opened;
+    return 0;
+}
+
+uint64_t sql_checksum(uint64_t seed, const void *data, size_t len) {
+    const uint64_t m = 0x9fb21c651e98df25ull;
+    const unsigned char *p = data;
+    uint64_t h = (seed ^ len) * m;
+    for (; len >= 8; p += 8, len -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        h = (h ^ word) * m;
+        h ^= h >> 29;
+    }
+    uint64_t tail = 0;
+    if (len)
+        memcpy(&tail, p, len);
+    h = (h ^ tail) * m;
+    h ^= h >> 32;
+    h *= m;
+    return h ^ (h >> 29);
+}

@@ -1,0 +1,314 @@
+// The store on SQLite in a state folder: opening and closing, handing batches to the writer, and
+// telling the owner what became of them.
+#include "store/sqlite_store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "store/schema.h"
+#include "store/sql.h"
+
+static const char lock_name[] = "lock";
+static const char database_name[] = "acequia.db";
+
+// --- the folder ---
+
+static int open_folder(struct sqlite_store *s, struct error *e) {
+    if (mkdir(s->folder, 0700) < 0 && errno != EEXIST)
+        return error_set(e, errno, "cannot make the state folder %s: %s", s->folder,
+                         strerror(errno));
+    s->folder_fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->folder_fd < 0)
+        return error_set(e, errno, "cannot open the state folder %s: %s", s->folder,
+                         strerror(errno));
+    return 0;
+}
+
+// The lock goes with the process, however it ends; the number in the file is only for people.
+static int lock_folder(struct sqlite_store *s, struct error *e) {
+    s->lock_fd = openat(s->folder_fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (s->lock_fd < 0)
+        return error_set(e, errno, "cannot open %s/%s: %s", s->folder, lock_name,
+                         strerror(errno));
+    char pid[32] = "";
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        int code = errno == EWOULDBLOCK ? EBUSY : errno;
+        ssize_t n = pread(s->lock_fd, pid, sizeof pid - 1, 0);
+        pid[n > 0 ? n : 0] = 0;
+        pid[strcspn(pid, "\n")] = 0;
+        return error_set(e, code,
+                         "the state folder %s is in use by another controller%s%s; stop that one "
+                         "first, or name another folder",
+                         s->folder, pid[0] ? ", process " : "", pid);
+    }
+    int len = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    if (ftruncate(s->lock_fd, 0) < 0 || pwrite(s->lock_fd, pid, (size_t)len, 0) < 0)
+        return 0;  // a full disk must not keep the controller from starting
+    return 0;
+}
+
+static int open_databases(struct sqlite_store *s, struct error *e) {
+    struct sql_options options = {.vfs = s->vfs,
+                                  .flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
+    int r = sql_open(s->file, &options, &s->writer.db, e);
+    if (r == 0) {
+        r = sql_exec(s->writer.db, "PRAGMA journal_mode=WAL", e);
+        if (r < 0)
+            error_prefix(e, "%s", s->file);
+    }
+    if (r == 0)
+        r = schema_prepare(s->writer.db, s->file, schema_steps, schema_step_count, e);
+    if (r == 0)
+        r = writer_open(s, e);
+    if (r == 0)
+        r = sql_open(s->file, &options, &s->keeper_db, e);
+    if (r == 0)
+        r = reader_open(s, e);
+    return r;
+}
+
+// --- threads ---
+
+static int start_threads(struct sqlite_store *s, struct error *e) {
+    int code = pthread_create(&s->writer_thread, NULL, writer_main, s);
+    s->writer_runs = code == 0;
+    if (code == 0) {
+        code = pthread_create(&s->keeper_thread, NULL, keeper_main, s);
+        s->keeper_runs = code == 0;
+    }
+    return code ? error_set(e, code, "cannot start the store's threads: %s", strerror(code)) : 0;
+}
+
+static void stop_threads(struct sqlite_store *s) {
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_broadcast(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    if (s->writer_runs)
+        pthread_join(s->writer_thread, NULL);
+    pthread_mutex_lock(&s->lock);
+    s->keeper_stop = true;
+    pthread_cond_broadcast(&s->care);
+    pthread_cond_broadcast(&s->settled);
+    pthread_mutex_unlock(&s->lock);
+    if (s->keeper_runs)
+        pthread_join(s->keeper_thread, NULL);
+}
+
+static void sqlite_close(struct store *st) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    stop_threads(s);
+    reader_close(s);
+    sqlite3_close(s->keeper_db);
+    writer_close(s);
+    while (s->head) {
+        struct store_batch *next = s->head->next;
+        store_batch_free(s->head);
+        s->head = next;
+    }
+    free(s->snapshot.data);
+    idem_pending_done(&s->idems);
+    if (s->event_fd >= 0)
+        close(s->event_fd);
+    if (s->lock_fd >= 0)
+        close(s->lock_fd);
+    if (s->folder_fd >= 0)
+        close(s->folder_fd);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->care);
+    pthread_cond_destroy(&s->settled);
+    free(s->folder);
+    free(s->file);
+    free(s);
+}
+
+// --- writing ---
+
+static void sqlite_submit(struct store *st, struct store_batch *b) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    idem_pending_add(&s->idems, b);
+    pthread_mutex_lock(&s->lock);
+    s->stats.waiting_batches++;
+    s->stats.waiting_bytes += store_batch_bytes(b);
+    *s->tail = b;
+    s->tail = &b->next;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static int sqlite_fd(const struct store *st) {
+    return ((const struct sqlite_store *)st)->event_fd;
+}
+
+static void sqlite_poll(struct store *st) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    eventfd_t count;
+    eventfd_read(s->event_fd, &count);
+    pthread_mutex_lock(&s->lock);
+    uint64_t ticket = s->committed_ticket, seq = s->committed_seq;
+    bool failed = s->failure_new;
+    s->failure_new = false;
+    struct error failure = s->failure;
+    bool snapshot = s->snapshot.done;
+    struct snapshot_work work = s->snapshot;
+    s->snapshot.done = false;
+    if (snapshot)
+        s->snapshot.seq = 0;
+    pthread_mutex_unlock(&s->lock);
+
+    const struct store_watch *watch = &s->base.watch;
+    if (ticket > s->told_ticket) {
+        s->told_ticket = ticket;
+        idem_pending_settle(&s->idems, ticket);
+        if (watch->committed)
+            watch->committed(watch->ctx, ticket, seq);
+    }
+    if (failed && watch->failed)
+        watch->failed(watch->ctx, &failure);
+    if (snapshot && watch->snapshot_done)
+        watch->snapshot_done(watch->ctx, work.seq, work.code < 0 ? &work.error : NULL);
+}
+
+static void sqlite_retry(struct store *st) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    pthread_mutex_lock(&s->lock);
+    s->failed = false;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void sqlite_flush(struct store *st) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    pthread_mutex_lock(&s->lock);
+    while (s->committed_ticket < s->base.last_ticket && !s->failed)
+        pthread_cond_wait(&s->settled, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    sqlite_poll(st);
+}
+
+static int sqlite_snapshot(struct store *st, uint64_t seq, const void *data, size_t len) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    assert(seq > 0);
+    pthread_mutex_lock(&s->lock);
+    bool busy = s->snapshot.seq != 0;
+    if (!busy)
+        s->snapshot.seq = seq;
+    pthread_mutex_unlock(&s->lock);
+    if (busy)
+        return -EBUSY;
+    void *copy = xmemdup(data, len ? len : 1);
+    pthread_mutex_lock(&s->lock);
+    s->snapshot.data = copy;
+    s->snapshot.len = len;
+    s->snapshot.wanted = true;
+    pthread_cond_signal(&s->care);
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+static void sqlite_prune(struct store *st, int64_t now_ms) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    pthread_mutex_lock(&s->lock);
+    s->prune_ms = now_ms;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static enum store_space sqlite_space(struct store *st) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    uint64_t free_bytes = 0;
+    enum store_space space = space_look(s, &free_bytes);
+    pthread_mutex_lock(&s->lock);
+    if (s->failed && s->failure.code == ENOSPC)
+        space = STORE_SPACE_CRITICAL;
+    pthread_mutex_unlock(&s->lock);
+    return space;
+}
+
+static void sqlite_stats(struct store *st, struct store_stats *out) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    uint64_t free_bytes = 0;
+    struct stat file;
+    space_look(s, &free_bytes);
+    pthread_mutex_lock(&s->lock);
+    *out = s->stats;
+    out->committed_seq = s->committed_seq;
+    out->committed_ticket = s->committed_ticket;
+    pthread_mutex_unlock(&s->lock);
+    out->free_bytes = free_bytes;
+    if (stat(s->file, &file) == 0)
+        out->file_bytes = (uint64_t)file.st_size;
+}
+
+static const struct store_ops sqlite_ops = {
+    .close = sqlite_close,
+    .submit = sqlite_submit,
+    .fd = sqlite_fd,
+    .poll = sqlite_poll,
+    .retry = sqlite_retry,
+    .flush = sqlite_flush,
+    .snapshot = sqlite_snapshot,
+    .prune = sqlite_prune,
+    .space = sqlite_space,
+    .stats = sqlite_stats,
+    .load = reader_load,
+    .text = reader_text,
+    .events = reader_events,
+    .history = reader_history,
+    .idem = reader_idem,
+    .check = reader_check,
+};
+
+int store_open(const struct store_config *config, struct store **out, struct error *e) {
+    struct sqlite_store *s = xcalloc(1, sizeof *s);
+    s->base.ops = &sqlite_ops;
+    s->base.watch = config->watch;
+    s->folder = xstrdup(config->path);
+    s->file = xasprintf("%s/%s", config->path, database_name);
+    s->folder_fd = s->lock_fd = -1;
+    s->reserve_bytes = config->reserve_bytes;
+    s->low_bytes = config->low_bytes;
+    s->retention = config->retention;
+    s->vfs = config->vfs;
+    s->tail = &s->head;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->care, NULL);
+    pthread_cond_init(&s->settled, NULL);
+    s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int r = s->event_fd < 0 ? error_set(e, errno, "eventfd: %s", strerror(errno)) : 0;
+    if (r == 0)
+        r = open_folder(s, e);
+    if (r == 0)
+        r = lock_folder(s, e);
+    if (r == 0) {
+        snapshot_discard(s);
+        space_reserve(s);  // told by store_space when it cannot be had
+        r = open_databases(s, e);
+        // What is on disk already may fill it to the brim: the reserve gives way to the start.
+        if (r == -ENOSPC && space_release(s)) {
+            reader_close(s);
+            sqlite3_close(s->keeper_db);
+            s->keeper_db = NULL;
+            writer_close(s);
+            r = open_databases(s, e);
+        }
+    }
+    if (r == 0)
+        r = start_threads(s, e);
+    if (r < 0) {
+        sqlite_close(&s->base);
+        return r;
+    }
+    *out = &s->base;
+    return 0;
+}

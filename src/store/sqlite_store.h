@@ -1,0 +1,117 @@
+// The SQLite store's parts and who owns them. Three threads: the owner's (submit, poll, reads on
+// `reader`), the writer (commits on `writer.db`), the keeper (snapshots, checkpoints, the reserve).
+// What they share is under `lock`. Internal.
+#pragma once
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+
+#include "store/batch.h"
+#include "store/idem.h"
+#include "store/ops.h"
+
+enum write_sql {
+    WRITE_BEGIN, WRITE_COMMIT, WRITE_EVENT, WRITE_TEXT, WRITE_TEXT_ID, WRITE_OWNER, WRITE_RELEASE,
+    WRITE_HISTORY, WRITE_IDEM, WRITE_NEEDED, WRITE_OWNED, WRITE_DISOWN, WRITE_TEXT_DROP,
+    WRITE_PRUNE_JOURNAL, WRITE_PRUNE_IDEM, WRITE_OLD_HISTORY, WRITE_DROP_HISTORY,
+    WRITE_COUNT
+};
+
+enum read_sql { READ_JOURNAL, READ_JOB_EVENTS, READ_TEXT, READ_IDEM, READ_COUNT };
+
+struct writer {
+    sqlite3 *db;
+    sqlite3_stmt *stmt[WRITE_COUNT];
+    int wal_pages;
+};
+
+struct snapshot_work {
+    bool wanted, done;
+    uint64_t seq;
+    void *data;
+    size_t len;
+    int code;
+    struct error error;
+};
+
+struct sqlite_store {
+    struct store base;
+    char *folder, *file;
+    int folder_fd, lock_fd, event_fd;
+    uint64_t reserve_bytes, low_bytes;
+    struct store_retention retention;
+    const char *vfs;
+
+    // Owner's thread.
+    sqlite3 *reader;
+    sqlite3_stmt *read[READ_COUNT];
+    struct idem_pending idems;
+    uint64_t told_ticket;
+
+    struct writer writer;  // writer's thread
+    sqlite3 *keeper_db;    // keeper's thread
+    bool writer_runs, keeper_runs;
+    pthread_t writer_thread, keeper_thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;    // for the writer
+    pthread_cond_t care;    // for the keeper
+    pthread_cond_t settled; // a commit or a failure: for flush and the keeper
+    struct store_batch *head, **tail;
+    uint64_t committed_ticket, committed_seq;
+    uint64_t oldest_snapshot;  // 0 while fewer than STORE_SNAPSHOTS_KEPT are there
+    bool stop, keeper_stop, failed, failure_new, reserve_wanted, checkpoint_wanted;
+    struct error failure;
+    int64_t prune_ms;  // now, while pruning goes on; 0 otherwise
+    struct snapshot_work snapshot;
+    struct store_stats stats;
+    _Atomic bool reserve_released;
+};
+
+static inline struct sqlite_store *sqlite_store_of(struct store *s) {
+    return (struct sqlite_store *)s;
+}
+
+// writer.c
+int writer_open(struct sqlite_store *s, struct error *e);
+void writer_close(struct sqlite_store *s);
+void *writer_main(void *store);
+int writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error *e);
+
+// prune.c: one small step in its own transaction; 1 when there may be more, 0 when done.
+int prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_snapshot, struct error *e);
+
+// keeper.c
+void *keeper_main(void *store);
+
+// snapshot.c
+int snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_t len,
+                   struct error *e);
+// Makes a written snapshot the newest one and removes those no longer kept.
+int snapshot_publish(struct sqlite_store *s, uint64_t seq, struct error *e);
+int snapshot_list(struct sqlite_store *s, uint64_t *seqs, int max);  // newest first; count
+int snapshot_read(struct sqlite_store *s, uint64_t seq, void **data, size_t *len, struct error *e);
+void snapshot_discard(struct sqlite_store *s);  // unfinished ones
+
+// space.c
+int space_reserve(struct sqlite_store *s);
+bool space_release(struct sqlite_store *s);  // true when that freed something
+enum store_space space_look(struct sqlite_store *s, uint64_t *free_bytes);
+
+// reader.c
+int reader_open(struct sqlite_store *s, struct error *e);
+void reader_close(struct sqlite_store *s);
+int reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
+                struct error *e);
+int reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
+                struct error *e);
+int reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,
+                  store_event_fn fn, void *ctx, struct error *e);
+int reader_idem(struct store *st, const char *user, const char *key, int64_t now_ms, uint64_t *job,
+                struct error *e);
+int reader_check(struct store *st, struct error *e);
+uint64_t event_checksum(const struct store_event *ev);
+
+// history.c
+int reader_history(struct store *st, const struct store_query *q, store_history_fn fn, void *ctx,
+                   struct error *e);

@@ -1,0 +1,107 @@
+// The face of the store: numbers batches, checks that journal records are contiguous, and hands
+// everything on to the implementation behind it.
+#include "store/store.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <openssl/evp.h>
+#include <string.h>
+
+#include "store/batch.h"
+#include "store/ops.h"
+
+struct store *store_close(struct store *s) {
+    if (s)
+        s->ops->close(s);
+    return NULL;
+}
+
+uint64_t store_submit(struct store *s, struct store_batch *b) {
+    if (b->events.len) {
+        assert(b->events.at[0].seq == s->last_seq + 1);
+        s->last_seq = b->events.at[b->events.len - 1].seq;
+    }
+    b->ticket = ++s->last_ticket;
+    uint64_t ticket = b->ticket;
+    s->ops->submit(s, b);
+    return ticket;
+}
+
+int store_fd(const struct store *s) {
+    return s->ops->fd(s);
+}
+
+void store_poll(struct store *s) {
+    s->ops->poll(s);
+}
+
+void store_retry(struct store *s) {
+    s->ops->retry(s);
+}
+
+void store_flush(struct store *s) {
+    s->ops->flush(s);
+}
+
+int store_snapshot(struct store *s, uint64_t seq, const void *data, size_t len) {
+    assert(seq <= s->last_seq);
+    return s->ops->snapshot(s, seq, data, len);
+}
+
+void store_prune(struct store *s, int64_t now_ms) {
+    s->ops->prune(s, now_ms);
+}
+
+enum store_space store_space(struct store *s) {
+    return s->ops->space(s);
+}
+
+void store_stats(struct store *s, struct store_stats *out) {
+    s->ops->stats(s, out);
+}
+
+void store_key_of(const void *text, size_t len, struct store_key *out) {
+    uint8_t digest[EVP_MAX_MD_SIZE];
+    unsigned digest_len = 0;
+    int ok = EVP_Digest(text, len, digest, &digest_len, EVP_sha256(), NULL);
+    assert(ok == 1 && digest_len >= sizeof out->bytes);
+    (void)ok;
+    memcpy(out->bytes, digest, sizeof out->bytes);
+}
+
+int store_load(struct store *s, const struct store_loader *loader, uint64_t *last_seq,
+               struct error *e) {
+    uint64_t last = 0;
+    int r = s->ops->load(s, loader, &last, e);
+    if (r < 0)
+        return r;
+    assert(s->last_ticket == 0);
+    s->last_seq = last;
+    if (last_seq)
+        *last_seq = last;
+    return 0;
+}
+
+int store_text(struct store *s, const struct store_key *key, void **out, size_t *len,
+               struct error *e) {
+    return s->ops->text(s, key, out, len, e);
+}
+
+int store_events(struct store *s, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
+                 void *ctx, struct error *e) {
+    return s->ops->events(s, job, after, limit, fn, ctx, e);
+}
+
+int store_history(struct store *s, const struct store_query *q, store_history_fn fn, void *ctx,
+                  struct error *e) {
+    return s->ops->history(s, q, fn, ctx, e);
+}
+
+int store_idem(struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job,
+               struct error *e) {
+    return s->ops->idem(s, user, key, now_ms, job, e);
+}
+
+int store_check(struct store *s, struct error *e) {
+    return s->ops->check(s, e);
+}

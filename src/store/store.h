@@ -1,0 +1,176 @@
+// What the controller keeps: an append-only journal of events, texts (scripts, environments),
+// snapshots, the history of finished jobs and idempotency keys. Batches are committed in the order
+// they were handed over, by another thread, many at a time; a commit is reported through store_fd
+// and store_poll. Reads never wait for the writer. Two implementations stand behind this header:
+// SQLite in a state folder (store_open) and a simulated disk (store/sim_store.h).
+// Everything here is called from one thread, the owner's.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum {
+    STORE_FORMAT = 1,                      // version of the files written by this program
+    STORE_EVENT_BYTES_MAX = 16 << 20,      // one journal record
+    STORE_TEXT_BYTES_MAX = 64 << 20,       // one script or environment
+    STORE_KEY_TEXT_MAX = 256,              // user name or idempotency key
+    STORE_SNAPSHOTS_KEPT = 2,
+};
+
+struct store;
+struct store_batch;
+
+// --- opening ---
+
+// Called from store_poll only.
+struct store_watch {
+    void *ctx;
+    // Everything up to and including batch `ticket` is on disk; `seq` is the newest journal record.
+    void (*committed)(void *ctx, uint64_t ticket, uint64_t seq);
+    // The oldest waiting batch could not be committed. It and all behind it are kept, in order,
+    // until store_retry. The state on disk is that of the last committed ticket.
+    void (*failed)(void *ctx, const struct error *e);
+    // `e` is NULL when the snapshot is on disk. A failed one changes nothing but the restart time.
+    void (*snapshot_done)(void *ctx, uint64_t seq, const struct error *e);
+};
+
+// Zero means without limit. Journal records newer than the oldest kept snapshot are never removed.
+struct store_retention {
+    int64_t journal_ms;   // age of journal records
+    int64_t history_ms;   // age, by their end, of finished jobs
+    uint64_t file_bytes;  // the oldest journal records go while the database holds more than this
+};
+
+struct store_config {
+    const char *path;        // the state folder; made if it is missing
+    struct store_watch watch;
+    uint64_t reserve_bytes;  // kept aside for the ends of running jobs when the disk is full
+    uint64_t low_bytes;      // less free space than this is reported as low
+    struct store_retention retention;
+    const char *vfs;         // SQLite VFS, NULL for the usual one (tests put faults in here)
+};
+
+int store_open(const struct store_config *config, struct store **out, struct error *e);
+// Commits what is waiting (unless commits fail), then releases the folder. Accepts NULL.
+struct store *store_close(struct store *s);
+
+// --- writing ---
+
+struct store_event {
+    uint64_t seq;    // contiguous from 1, assigned by the caller
+    int64_t at_ms;
+    uint32_t type;
+    uint64_t job;    // 0: about no job
+    const void *data;
+    size_t len;
+};
+
+struct store_key {
+    uint8_t bytes[16];
+};
+
+struct store_history {
+    uint64_t id, array;  // array: 0 when not part of one
+    uint32_t index, state;
+    const char *user, *project, *name, *nodes;
+    int64_t submit_ms, start_ms, end_ms;  // start 0: never started
+    const void *data;
+    size_t len;
+};
+
+struct store_batch *store_batch_new(void);
+struct store_batch *store_batch_free(struct store_batch *b);  // accepts NULL
+bool store_batch_empty(const struct store_batch *b);
+size_t store_batch_bytes(const struct store_batch *b);
+// All of these copy what they are given.
+void store_batch_event(struct store_batch *b, const struct store_event *event);
+// Keeps `text` for as long as `owner` (a job or array id) lives or is in history; the same bytes
+// are stored once however many own them.
+void store_batch_text(struct store_batch *b, uint64_t owner, const struct store_key *key,
+                      const void *text, size_t len);
+// No live job needs the owner's texts any more; history rows of that id or array still may.
+void store_batch_release(struct store_batch *b, uint64_t owner);
+void store_batch_history(struct store_batch *b, const struct store_history *row);
+void store_batch_idem(struct store_batch *b, const char *user, const char *key, uint64_t job,
+                      int64_t expires_ms);
+
+// Takes the batch. Returns its ticket: 1, 2, 3, …
+uint64_t store_submit(struct store *s, struct store_batch *b);
+int store_fd(const struct store *s);   // readable when store_poll has something to say
+void store_poll(struct store *s);      // never blocks
+void store_retry(struct store *s);     // after `failed`; harmless otherwise
+// Waits until everything handed over is committed or has failed, then polls. For start and stop.
+void store_flush(struct store *s);
+// Copies `data`: the state after journal record `seq`. It becomes visible once that record is
+// committed. -EBUSY while another is being written.
+int store_snapshot(struct store *s, uint64_t seq, const void *data, size_t len);
+// Removes what retention allows, in small steps between commits.
+void store_prune(struct store *s, int64_t now_ms);
+
+enum store_space {
+    STORE_SPACE_OK,
+    STORE_SPACE_LOW,       // refuse new submits
+    STORE_SPACE_CRITICAL,  // the reserve is in use: record only what already runs
+};
+enum store_space store_space(struct store *s);
+
+struct store_stats {
+    uint64_t commits, records, failures, committed_seq, committed_ticket;
+    uint64_t commit_us_total, commit_us_max;
+    uint64_t waiting_batches, waiting_bytes, file_bytes, free_bytes;
+};
+void store_stats(struct store *s, struct store_stats *out);
+
+// --- reading ---
+
+void store_key_of(const void *text, size_t len, struct store_key *out);
+
+// Called with the newest readable snapshot, if there is one, then with each journal record after
+// it, in order. A snapshot callback that returns a negative errno is called again with the older
+// snapshot; any other negative return ends the loading with that error.
+struct store_loader {
+    void *ctx;
+    int (*snapshot)(void *ctx, uint64_t seq, const void *data, size_t len);
+    int (*event)(void *ctx, const struct store_event *event);
+};
+// `last_seq` (may be NULL) is the newest record, 0 for an empty store. Call before submitting.
+int store_load(struct store *s, const struct store_loader *loader, uint64_t *last_seq,
+               struct error *e);
+
+// Row callbacks return 0 to go on, a positive number to stop, a negative errno to fail. What they
+// are given lives until they return.
+typedef int (*store_event_fn)(void *ctx, const struct store_event *event);
+typedef int (*store_history_fn)(void *ctx, const struct store_history *row);
+
+// The bytes of a text; the caller frees. -ENOENT when there is none.
+int store_text(struct store *s, const struct store_key *key, void **out, size_t *len,
+               struct error *e);
+// Events of one job (0: all records), in order, with a seq greater than `after`; limit 0: all.
+int store_events(struct store *s, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
+                 void *ctx, struct error *e);
+
+enum store_order { STORE_BY_END, STORE_BY_ID };
+
+// Unset fields (0, NULL) do not filter.
+struct store_query {
+    uint64_t id, array;
+    const char *user, *project, *name;
+    uint32_t state_mask;                       // bit n: state n
+    int64_t ended_from_ms, ended_before_ms;    // from: included, before: not
+    int64_t submitted_from_ms, submitted_before_ms;
+    enum store_order order;
+    bool descending;
+    bool resume;                               // go on after this row of an earlier answer
+    int64_t after_end_ms;
+    uint64_t after_id;
+    uint32_t limit;                            // 0: all
+};
+int store_history(struct store *s, const struct store_query *q, store_history_fn fn, void *ctx,
+                  struct error *e);
+// The job that this user submitted under this key, also when that is not committed yet; -ENOENT.
+int store_idem(struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job,
+               struct error *e);
+// Reads everything and compares checksums; slow.
+int store_check(struct store *s, struct error *e);

@@ -1,0 +1,334 @@
+// What every store must do, run against both implementations: the database and the simulated disk.
+#include "lab.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/vec.h"
+#include "store/sim_store.h"
+
+struct bed {
+    bool simulated;
+    char *folder;
+    struct sim_disk *disk;
+    struct lab_watch watch;
+    struct store_config config;
+    struct store *store;
+};
+
+static void bed_open(struct bed *bed) {
+    struct error e = {0};
+    memset(&bed->watch, 0, sizeof bed->watch);
+    int r = bed->simulated ? sim_store_open(bed->disk, &bed->config, &bed->store, &e)
+                           : store_open(&bed->config, &bed->store, &e);
+    if (r < 0)
+        fail_msg("open: %s", e.text);
+}
+
+static void bed_reopen(struct bed *bed) {
+    bed->store = store_close(bed->store);
+    bed_open(bed);
+}
+
+static int bed_setup_kind(void **state, bool simulated) {
+    struct bed *bed = xcalloc(1, sizeof *bed);
+    bed->simulated = simulated;
+    bed->folder = lab_folder();
+    bed->config = lab_config(bed->folder, &bed->watch);
+    bed->disk = sim_disk_new(7);
+    sim_disk_faults(bed->disk, &(struct sim_disk_faults){.commit_ms_min = 1, .commit_ms_max = 5});
+    bed_open(bed);
+    *state = bed;
+    return 0;
+}
+
+static int setup_sqlite(void **state) {
+    return bed_setup_kind(state, false);
+}
+
+static int setup_sim(void **state) {
+    return bed_setup_kind(state, true);
+}
+
+static int teardown(void **state) {
+    struct bed *bed = *state;
+    store_close(bed->store);
+    sim_disk_free(bed->disk);
+    lab_remove(bed->folder);
+    free(bed);
+    return 0;
+}
+
+static void settle(struct bed *bed, uint64_t ticket) {
+    lab_wait(bed->store, &bed->watch, ticket);
+}
+
+static void snapshot(struct bed *bed, uint64_t seq) {
+    unsigned before = bed->watch.snapshots + bed->watch.snapshot_failures;
+    assert_int_equal(store_snapshot(bed->store, seq, &seq, sizeof seq), 0);
+    if (bed->simulated) {
+        sim_disk_tick(bed->disk, sim_disk_due(bed->disk));
+        store_poll(bed->store);
+    }
+    lab_wait_snapshot(bed->store, &bed->watch, before + 1);
+}
+
+static void test_journal(void **state) {
+    struct bed *bed = *state;
+    assert_int_equal(lab_load(bed->store, NULL), 0);
+    settle(bed, store_submit(bed->store, lab_batch(1, 10, 40)));
+    assert_int_equal(bed->watch.seq, 10);
+    for (uint64_t i = 0; i < 50; i++)
+        store_submit(bed->store, lab_batch(11 + i * 3, 3, i));
+    settle(bed, 51);
+    assert_int_equal(bed->watch.seq, 160);
+    struct store_stats stats;
+    store_stats(bed->store, &stats);
+    assert_int_equal(stats.records, 160);
+    assert_int_equal(stats.waiting_batches, 0);
+    assert_int_equal(stats.waiting_bytes, 0);
+    bed_reopen(bed);
+    assert_int_equal(lab_load(bed->store, NULL), 160);
+    settle(bed, store_submit(bed->store, lab_batch(161, 1, 0)));
+    assert_int_equal(bed->watch.seq, 161);
+}
+
+static void test_snapshots(void **state) {
+    struct bed *bed = *state;
+    struct lab_check check;
+    lab_load(bed->store, NULL);
+    settle(bed, store_submit(bed->store, lab_batch(1, 100, 20)));
+    for (uint64_t seq = 20; seq <= 80; seq += 20)
+        snapshot(bed, seq);
+    bed_reopen(bed);
+    assert_int_equal(lab_load(bed->store, &check), 100);
+    assert_int_equal(check.snapshot_seq, 80);
+    assert_int_equal(check.events, 20);
+
+    // One that the loader refuses: the older one is used.
+    uint64_t wrong = 1;
+    assert_int_equal(store_snapshot(bed->store, 90, &wrong, sizeof wrong), 0);
+    assert_int_equal(store_snapshot(bed->store, 91, &wrong, sizeof wrong), -EBUSY);
+    if (bed->simulated)
+        sim_disk_tick(bed->disk, sim_disk_due(bed->disk));
+    lab_wait_snapshot(bed->store, &bed->watch, 1);
+    bed_reopen(bed);
+    assert_int_equal(lab_load(bed->store, &check), 100);
+    assert_int_equal(check.snapshots, 2);
+    assert_int_equal(check.snapshot_seq, 80);
+}
+
+static bool has_text(struct bed *bed, const char *text) {
+    struct store_key key;
+    store_key_of(text, strlen(text), &key);
+    void *out = NULL;
+    size_t len = 0;
+    int r = store_text(bed->store, &key, &out, &len, NULL);
+    assert_true(r == 0 || r == -ENOENT);
+    if (r == 0) {
+        assert_int_equal(len, strlen(text));
+        assert_memory_equal(out, text, len);
+    }
+    free(out);
+    return r == 0;
+}
+
+static void add_text(struct store_batch *b, uint64_t owner, const char *text) {
+    struct store_key key;
+    store_key_of(text, strlen(text), &key);
+    store_batch_text(b, owner, &key, text, strlen(text));
+}
+
+static void test_texts(void **state) {
+    struct bed *bed = *state;
+    bed->config.retention.history_ms = 1000;
+    bed_reopen(bed);
+    struct store_batch *b = store_batch_new();
+    add_text(b, 10, "shared");
+    add_text(b, 20, "shared");
+    add_text(b, 10, "mine");
+    add_text(b, 10, "mine");
+    add_text(b, 30, "brief");
+    settle(bed, store_submit(bed->store, b));
+    assert_true(has_text(bed, "shared") && has_text(bed, "mine") && has_text(bed, "brief"));
+    assert_false(has_text(bed, "other"));
+
+    // No row of history stands for 30: gone at once. Rows 10 and 11 (of array 10) keep 10's.
+    b = store_batch_new();
+    lab_history(b, 10, "ann", 3, 5000);
+    lab_history(b, 11, "ann", 3, 9000);
+    store_batch_release(b, 10);
+    store_batch_release(b, 30);
+    settle(bed, store_submit(bed->store, b));
+    assert_true(has_text(bed, "shared") && has_text(bed, "mine") && !has_text(bed, "brief"));
+
+    store_prune(bed->store, 6500);  // row 10 goes, row 11 still speaks for the array
+    settle(bed, store_submit(bed->store, store_batch_new()));
+    for (int i = 0; i < 100 && !bed->simulated; i++)
+        usleep(1000);
+    assert_true(has_text(bed, "mine"));
+    store_prune(bed->store, 20000);
+    for (int i = 0; i < 2000 && has_text(bed, "mine"); i++)
+        usleep(1000);
+    assert_false(has_text(bed, "mine"));
+    assert_true(has_text(bed, "shared"));  // 20 is alive
+}
+
+struct rows {
+    VEC(uint64_t) ids;
+    int64_t last_end;
+};
+
+static int collect(void *ctx, const struct store_history *row) {
+    struct rows *rows = ctx;
+    assert_int_equal(row->len, sizeof row->id);
+    assert_memory_equal(row->data, &row->id, sizeof row->id);
+    assert_string_equal(row->nodes, "n[1-4]");
+    vec_push(&rows->ids, row->id);
+    rows->last_end = row->end_ms;
+    return 0;
+}
+
+static uint32_t count_rows(struct bed *bed, struct store_query q) {
+    struct rows rows = {0};
+    struct error e = {0};
+    assert_int_equal(store_history(bed->store, &q, collect, &rows, &e), 0);
+    uint32_t count = rows.ids.len;
+    vec_done(&rows.ids);
+    return count;
+}
+
+static void fill_history(struct bed *bed) {
+    struct store_batch *b = store_batch_new();
+    for (uint64_t id = 1; id <= 100; id++)
+        lab_history(b, id, id % 4 ? "ann" : "bob", id % 3 ? 3 : 4, (int64_t)(id * 7 % 50) * 100 + 1);
+    settle(bed, store_submit(bed->store, b));
+}
+
+static void test_history(void **state) {
+    struct bed *bed = *state;
+    fill_history(bed);
+    assert_int_equal(count_rows(bed, (struct store_query){0}), 100);
+    assert_int_equal(count_rows(bed, (struct store_query){.id = 17}), 1);
+    assert_int_equal(count_rows(bed, (struct store_query){.array = 20}), 9);
+    assert_int_equal(count_rows(bed, (struct store_query){.user = "bob"}), 25);
+    assert_int_equal(count_rows(bed, (struct store_query){.user = "'; DROP TABLE history;"}), 0);
+    assert_int_equal(count_rows(bed, (struct store_query){.project = "odd", .user = "ann"}), 50);
+    assert_int_equal(count_rows(bed, (struct store_query){.name = "train", .limit = 7}), 7);
+    assert_int_equal(count_rows(bed, (struct store_query){.state_mask = 1u << 4}), 33);
+    assert_int_equal(count_rows(bed, (struct store_query){.state_mask = 1u << 4 | 1u << 3}), 100);
+    assert_int_equal(count_rows(bed, (struct store_query){.ended_from_ms = 4901}), 2);
+    assert_int_equal(count_rows(bed, (struct store_query){.ended_before_ms = 101}), 2);
+    assert_int_equal(count_rows(bed, (struct store_query){.submitted_before_ms = 81}), 2);
+
+    // A row written again replaces the first one.
+    struct store_batch *b = store_batch_new();
+    lab_history(b, 17, "cyd", 5, 777);
+    settle(bed, store_submit(bed->store, b));
+    assert_int_equal(count_rows(bed, (struct store_query){0}), 100);
+    assert_int_equal(count_rows(bed, (struct store_query){.user = "cyd"}), 1);
+}
+
+static void test_pages(void **state) {
+    struct bed *bed = *state;
+    fill_history(bed);
+    for (int kind = 0; kind < 4; kind++) {
+        struct store_query q = {.order = kind & 1 ? STORE_BY_ID : STORE_BY_END,
+                                .descending = kind & 2, .limit = 9};
+        struct rows rows = {0};
+        uint32_t before;
+        do {
+            before = rows.ids.len;
+            assert_int_equal(store_history(bed->store, &q, collect, &rows, NULL), 0);
+            q.resume = true;
+            q.after_end_ms = rows.last_end;
+            q.after_id = rows.ids.at[rows.ids.len - 1];
+        } while (rows.ids.len > before);
+        assert_int_equal(rows.ids.len, 100);
+        bool seen[101] = {0};
+        for (uint32_t i = 0; i < 100; i++) {
+            assert_false(seen[rows.ids.at[i]]);
+            seen[rows.ids.at[i]] = true;
+            if (i && q.order == STORE_BY_ID)
+                assert_true((rows.ids.at[i] > rows.ids.at[i - 1]) != q.descending);
+        }
+        vec_done(&rows.ids);
+    }
+}
+
+static int count_event(void *ctx, const struct store_event *ev) {
+    uint64_t *last = ctx;
+    assert_true(ev->seq > *last);
+    *last = ev->seq;
+    return ev->seq == 50 ? 1 : 0;
+}
+
+static void test_events(void **state) {
+    struct bed *bed = *state;
+    lab_load(bed->store, NULL);
+    settle(bed, store_submit(bed->store, lab_batch(1, 100, 8)));
+    uint64_t last = 0;
+    assert_int_equal(store_events(bed->store, 3, 0, 0, count_event, &last, NULL), 0);
+    assert_int_equal(last, 98);
+    last = 0;
+    assert_int_equal(store_events(bed->store, 3, 20, 2, count_event, &last, NULL), 0);
+    assert_int_equal(last, 28);
+    last = 0;
+    assert_int_equal(store_events(bed->store, 0, 0, 0, count_event, &last, NULL), 0);
+    assert_int_equal(last, 50);
+    assert_int_equal(store_check(bed->store, NULL), 0);
+}
+
+static void test_idem(void **state) {
+    struct bed *bed = *state;
+    uint64_t job = 0;
+    struct store_batch *b = store_batch_new();
+    store_batch_idem(b, "ann", "k1", 41, 1000);
+    store_batch_idem(b, "bob", "k1", 42, 1000);
+    uint64_t ticket = store_submit(bed->store, b);
+    assert_int_equal(store_idem(bed->store, "ann", "k1", 999, &job, NULL), 0);  // not committed yet
+    assert_int_equal(job, 41);
+    settle(bed, ticket);
+    bed_reopen(bed);
+    assert_int_equal(store_idem(bed->store, "bob", "k1", 999, &job, NULL), 0);
+    assert_int_equal(job, 42);
+    assert_int_equal(store_idem(bed->store, "bob", "k1", 1000, &job, NULL), -ENOENT);
+    assert_int_equal(store_idem(bed->store, "bob", "k2", 0, &job, NULL), -ENOENT);
+}
+
+static void test_prune_journal(void **state) {
+    struct bed *bed = *state;
+    bed->config.retention.journal_ms = 100;
+    bed_reopen(bed);
+    lab_load(bed->store, NULL);
+    settle(bed, store_submit(bed->store, lab_batch(1, 2000, 8)));
+    store_prune(bed->store, 1000000);  // no snapshots: nothing may go
+    snapshot(bed, 1200);
+    store_prune(bed->store, 1000000);  // one is not enough
+    snapshot(bed, 1500);
+    store_prune(bed->store, 1000000);
+    uint64_t first = 1;
+    for (int i = 0; i < 2000 && first < 1200; i++) {
+        first = 0;
+        store_events(bed->store, 0, 0, 1, count_event, &first, NULL);
+        usleep(1000);
+    }
+    assert_int_equal(first, 1200);
+    struct lab_check check;
+    bed_reopen(bed);
+    assert_int_equal(lab_load(bed->store, &check), 2000);
+    assert_int_equal(check.snapshot_seq, 1500);
+}
+
+int main(void) {
+#define BOTH(test)                                                   \
+    cmocka_unit_test_setup_teardown(test, setup_sqlite, teardown),   \
+        cmocka_unit_test_setup_teardown(test, setup_sim, teardown)
+    const struct CMUnitTest tests[] = {
+        BOTH(test_journal), BOTH(test_snapshots), BOTH(test_texts),  BOTH(test_history),
+        BOTH(test_pages),   BOTH(test_events),    BOTH(test_idem),   BOTH(test_prune_journal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
