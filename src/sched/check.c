@@ -1,0 +1,216 @@
+// Owns the refusal of requests at submit: contradictions, amounts beyond the policy, and demands that
+// no nodes could ever meet. One sentence each: field, value, remedy.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/text.h"
+#include "sched/internal.h"
+
+enum { TASKS_MAX = 1000000, CPUS_PER_TASK_MAX = 65536 };
+
+static int check_numbers(const struct sched_request *q, struct error *err) {
+    if (q->nodes_max && q->nodes_max < q->nodes_min)
+        return error_set(err, EINVAL, "nodes %u-%u: the maximum is below the minimum, swap them", q->nodes_min,
+                         q->nodes_max);
+    if (q->nodes_min >= SCHED_NODES_MAX)
+        return error_set(err, ERANGE, "nodes %u: at most %d can be asked for", q->nodes_min,
+                         SCHED_NODES_MAX - 1);
+    if (q->tasks > TASKS_MAX || q->tasks_per_node > TASKS_MAX)
+        return error_set(err, ERANGE, "tasks %u: at most %d can be asked for",
+                         q->tasks > q->tasks_per_node ? q->tasks : q->tasks_per_node, TASKS_MAX);
+    if (q->tasks && q->tasks_per_node && q->nodes_max &&
+        (uint64_t)q->tasks_per_node * q->nodes_max < q->tasks)
+        return error_set(err, EINVAL, "tasks %u: %u nodes with %u tasks each hold only %u, ask for more nodes",
+                         q->tasks, q->nodes_max, q->tasks_per_node, q->tasks_per_node * q->nodes_max);
+    if (q->cpus_per_task > CPUS_PER_TASK_MAX)
+        return error_set(err, ERANGE, "cpus per task %u: at most %d can be asked for", q->cpus_per_task,
+                         CPUS_PER_TASK_MAX);
+    if (q->time_limit_ms < 0 || q->min_runtime_ms < 0)
+        return error_set(err, EINVAL, "time limit %" PRId64 " s is negative: give a duration", q->time_limit_ms / 1000);
+    return 0;
+}
+
+static int check_gpus(const struct sched_request *q, const struct request *r, struct error *err) {
+    const uint32_t amounts[] = {q->gpu_milli_per_job, q->gpu_milli_per_node, q->gpu_milli_per_task};
+    unsigned given = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        given += amounts[i] > 0;
+        if (amounts[i] > SCHED_GPU && amounts[i] % SCHED_GPU)
+            return error_set(err, EINVAL, "gpus %u.%03u: ask for whole GPUs or for one fraction below 1",
+                             amounts[i] / SCHED_GPU, amounts[i] % SCHED_GPU);
+    }
+    if (given > 1)
+        return error_set(err, EINVAL, "gpus per job, per node and per task exclude each other: give one");
+    if (r->demand.gpu_uneven)
+        return error_set(err, EINVAL, "gpus %u.%03u cannot be divided evenly over %u nodes: give gpus per node",
+                         q->gpu_milli_per_job / SCHED_GPU, q->gpu_milli_per_job % SCHED_GPU, r->demand.nodes_min);
+    if (q->feature_count > SCHED_FEATURES_MAX)
+        return error_set(err, ERANGE, "features: %u are too many, at most %d", q->feature_count,
+                         SCHED_FEATURES_MAX);
+    return 0;
+}
+
+static int check_names(const struct world *w, const struct sched_request *q, struct error *err) {
+    if (q->project && !world_project(w, q->project))
+        return error_set(err, EINVAL, "project: there is none with this id, see the list of projects");
+    if (q->partition && !world_partition(w, q->partition))
+        return error_set(err, EINVAL, "partition: there is none with this id, see the list of partitions");
+    if (q->qos && !world_qos(w, q->qos))
+        return error_set(err, EINVAL, "qos: there is none with this id, see the list of QoS");
+    if (q->reservation && !world_reservation(w, q->reservation))
+        return error_set(err, EINVAL, "reservation %s does not exist, see the list of reservations",
+                         q->reservation);
+    return 0;
+}
+
+static int check_rules(const struct world *w, const struct sched_request *q, const struct request *r,
+                       struct error *err) {
+    const struct partition *p = world_partition(w, q->partition);
+    if (p && p->max_time_ms && q->time_limit_ms > p->max_time_ms)
+        return error_set(err, EINVAL, "time limit %" PRId64 " s is above partition %s's %" PRId64
+                         " s: ask for less", q->time_limit_ms / 1000, p->name, p->max_time_ms / 1000);
+    const struct qos *qos = world_qos(w, q->qos);
+    if (qos && qos->max_time_ms && q->time_limit_ms > qos->max_time_ms)
+        return error_set(err, EINVAL, "time limit %" PRId64 " s is above QoS %s's %" PRId64 " s: ask for less",
+                         q->time_limit_ms / 1000, qos->name, qos->max_time_ms / 1000);
+    if (qos && qos->max_gpu_milli_per_user && r->gpu_milli > qos->max_gpu_milli_per_user)
+        return error_set(err, EINVAL, "gpus %" PRIu64 " milli are above the %u a user may have in QoS %s: ask "
+                         "for less", r->gpu_milli, qos->max_gpu_milli_per_user, qos->name);
+    if (qos && qos->max_cpus_per_user && request_cpus(r) > qos->max_cpus_per_user)
+        return error_set(err, EINVAL, "cpus %u are above the %u a user may have in QoS %s: ask for less",
+                         request_cpus(r), qos->max_cpus_per_user, qos->name);
+    for (const struct project *t = world_project(w, q->project); t; t = project_parent(w, t)) {
+        if (t->limit[DIM_GPU] >= 0 && (int64_t)r->gpu_milli > t->limit[DIM_GPU])
+            return error_set(err, EINVAL, "gpus %" PRIu64 ".%03" PRIu64 " are above project %s's limit of %"
+                             PRId64 ".%03" PRId64 ": ask for less", r->gpu_milli / 1000, r->gpu_milli % 1000,
+                             t->name, t->limit[DIM_GPU] / 1000, t->limit[DIM_GPU] % 1000);
+        if (t->limit[DIM_CPU] >= 0 && (int64_t)request_cpus(r) > t->limit[DIM_CPU])
+            return error_set(err, EINVAL, "cpus %u are above project %s's limit of %" PRId64 ": ask for less",
+                             request_cpus(r), t->name, t->limit[DIM_CPU]);
+    }
+    return 0;
+}
+
+// The node as if it were up and idle.
+static struct node idle_copy(const struct node *n, struct gpu gpus[SCHED_GPUS_MAX]) {
+    struct node c = *n;
+    c.state = SCHED_NODE_UP;
+    c.exclusive = c.cpus_held = 0;
+    c.memory_held = 0;
+    c.gpus = gpus;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        gpus[i] = n->gpus[i];
+        gpus[i].held_milli = 0;
+    }
+    node_refresh(&c);
+    return c;
+}
+
+uint32_t fit_tasks_idle(const struct node *n, const struct demand *d) {
+    struct gpu gpus[SCHED_GPUS_MAX];
+    struct node c = idle_copy(n, gpus);
+    return fit_tasks(&c, d);
+}
+
+static void size_text(uint64_t bytes, char *out, size_t size) {
+    if (bytes >= 1ULL << 30)
+        snprintf(out, size, "%.1f GiB", (double)bytes / (1ULL << 30));
+    else
+        snprintf(out, size, "%.1f MiB", (double)bytes / (1ULL << 20));
+}
+
+struct census {
+    uint32_t nodes, allowed, fitting;
+    uint64_t tasks;
+    uint32_t cpus_max, gpus_max;
+    uint64_t memory_max, gpu_memory_max;
+};
+
+static struct census census(const struct world *w, const struct request *r) {
+    struct census c = {0};
+    for (uint32_t i = 0; i < w->nodes.len; i++) {
+        const struct node *n = world_node(w, i);
+        if (!n)
+            continue;
+        c.nodes++;
+        if (!request_node_allowed(w, r, n))
+            continue;
+        c.allowed++;
+        uint32_t gpus = 0;
+        for (uint32_t g = 0; g < n->gpu_count; g++)
+            if (n->gpus[g].usable && (!r->demand.models || (r->demand.models >> n->gpus[g].model & 1))) {
+                gpus++;
+                if (n->gpus[g].memory_bytes > c.gpu_memory_max)
+                    c.gpu_memory_max = n->gpus[g].memory_bytes;
+            }
+        c.cpus_max = n->cpus > c.cpus_max ? n->cpus : c.cpus_max;
+        c.memory_max = n->memory > c.memory_max ? n->memory : c.memory_max;
+        c.gpus_max = gpus > c.gpus_max ? gpus : c.gpus_max;
+        uint32_t k = fit_tasks_idle(n, &r->demand);
+        c.fitting += k > 0;
+        c.tasks += k;
+    }
+    return c;
+}
+
+static int nothing_fits(const struct request *r, const struct census *c, struct error *err) {
+    const struct demand *d = &r->demand;
+    uint32_t k = d->even ? d->node_tasks : 1;
+    uint64_t cpus = (uint64_t)d->cpus_task * k, memory = d->memory_node + d->memory_task * k;
+    uint32_t gpus = d->gpu_by_memory ? k : d->gpu_node ? (d->gpu_node + 999) / 1000 : (d->gpu_task + 999) / 1000 * k;
+    char a[32], b[32];
+    if (cpus > c->cpus_max)
+        return error_set(err, ERANGE, "cpus %" PRIu64 " on one node: the largest that may be used has %u, ask for "
+                         "less or more nodes", cpus, c->cpus_max);
+    if (memory > c->memory_max) {
+        size_text(memory, a, sizeof a);
+        size_text(c->memory_max, b, sizeof b);
+        return error_set(err, ERANGE, "memory %s on one node: the largest that may be used has %s, ask for less", a, b);
+    }
+    if (d->gpu_memory > c->gpu_memory_max && gpus) {
+        size_text(d->gpu_memory, a, sizeof a);
+        size_text(c->gpu_memory_max, b, sizeof b);
+        return error_set(err, ERANGE, "GPU memory %s: the largest GPU that may be used has %s, ask for less", a, b);
+    }
+    if (gpus > c->gpus_max)
+        return error_set(err, ERANGE, "gpus %u on one node: the largest that may be used has %u%s%s, ask for less "
+                         "or more nodes", gpus, c->gpus_max, r->asked.gpu_model ? " of model " : "",
+                         r->asked.gpu_model ? r->asked.gpu_model : "");
+    return error_set(err, ERANGE, "cpus, memory and GPUs together fit on none of the %u nodes that may be used: ask "
+                     "for less per node%s", c->allowed, d->same_group ? " or drop the same-group wish" : "");
+}
+
+static int check_nodes(const struct world *w, const struct request *r, struct error *err) {
+    const struct sched_request *q = &r->asked;
+    struct census c = census(w, r);
+    if (!c.nodes)
+        return 0;  // an empty cluster may still grow
+    if (r->demand.model_unknown)
+        return error_set(err, ERANGE, "GPU model %s: no node has it, see the list of nodes for the models there are",
+                         q->gpu_model);
+    if (!c.allowed)
+        return error_set(err, ERANGE, "%s: none of the %u nodes has all of what is required, ask for fewer "
+                         "features or another partition",
+                         q->feature_count ? "features" : q->nodes_only_count ? "node list" : "partition and project", c.nodes);
+    if (!c.fitting)
+        return nothing_fits(r, &c, err);
+    if (c.fitting < r->demand.nodes_min)
+        return error_set(err, ERANGE, "nodes %u: only %u nodes can fit a part of this job, ask for fewer nodes",
+                         r->demand.nodes_min, c.fitting);
+    if (c.tasks < r->demand.tasks)
+        return error_set(err, ERANGE, "tasks %u: all nodes together can hold %" PRIu64 " of this size, ask for fewer",
+                         r->demand.tasks, c.tasks);
+    return 0;
+}
+
+int world_check_request(struct world *w, const struct sched_request *asked, struct error *err) {
+    int r = check_numbers(asked, err);
+    if (r || (r = check_names(w, asked, err)))
+        return r;
+    const struct request *q = world_request(w, asked);
+    if (!(r = check_gpus(asked, q, err)) && !(r = check_rules(w, asked, q, err)))
+        r = check_nodes(w, q, err);
+    world_request_unref(w, q);
+    return r;
+}

@@ -1,0 +1,173 @@
+// Owns the question "what fits on this node now": how many tasks, and on which GPUs. Whole GPUs are
+// only taken when entirely free; a fraction goes to the fullest GPU that still has room.
+#include <assert.h>
+#include <string.h>
+
+#include "sched/internal.h"
+
+static bool gpu_matches(const struct gpu *g, const struct demand *d) {
+    return g->usable && (!d->models || (d->models >> g->model & 1)) && g->memory_bytes >= d->gpu_memory;
+}
+
+// Entirely free GPUs; with same_group those of the group that has most.
+static uint32_t whole_free(const struct node *n, const struct demand *d) {
+    uint32_t all = 0, best = 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        if (n->gpus[i].free_milli != SCHED_GPU || !gpu_matches(&n->gpus[i], d))
+            continue;
+        all++;
+        if (!d->same_group)
+            continue;
+        uint32_t group = 0;
+        for (uint32_t k = 0; k < n->gpu_count; k++)
+            group += n->gpus[k].group == n->gpus[i].group && n->gpus[k].free_milli == SCHED_GPU &&
+                     gpu_matches(&n->gpus[k], d);
+        best = group > best ? group : best;
+    }
+    return d->same_group ? best : all;
+}
+
+static uint32_t fractions_free(const struct node *n, const struct demand *d, uint32_t milli) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        const struct gpu *g = &n->gpus[i];
+        if (!g->free_milli || !gpu_matches(g, d))
+            continue;
+        uint32_t m = demand_milli(d, milli, g->memory_bytes);
+        if (m && m <= g->free_milli)
+            sum += g->free_milli / m;
+    }
+    return sum;
+}
+
+static uint32_t gpu_tasks(const struct node *n, const struct demand *d) {
+    uint32_t k = d->node_tasks;
+    if (d->gpu_node >= SCHED_GPU && whole_free(n, d) < d->gpu_node / SCHED_GPU)
+        return 0;
+    if (d->gpu_node && d->gpu_node < SCHED_GPU && !fractions_free(n, d, d->gpu_node))
+        return 0;
+    if (d->gpu_task >= SCHED_GPU)
+        return whole_free(n, d) / (d->gpu_task / SCHED_GPU);
+    if (d->gpu_task || d->gpu_by_memory)
+        return fractions_free(n, d, d->gpu_task);
+    return k;
+}
+
+// Tasks of this demand that fit in what is free on the node now; 0 as well when an even layout
+// needs more than fits.
+uint32_t fit_tasks(const struct node *n, const struct demand *d) {
+    if (!n->present || n->state != SCHED_NODE_UP || n->exclusive)
+        return 0;
+    if (d->exclusive && (n->cpus_held || n->cpus_free != n->cpus))
+        return 0;
+    uint32_t k = n->cpus_free / d->cpus_task;
+    k = k < d->node_tasks ? k : d->node_tasks;
+    if (!k || n->memory_free < d->memory_node)
+        return 0;
+    if (d->memory_task && (n->memory_free - d->memory_node) / d->memory_task < k)
+        k = (uint32_t)((n->memory_free - d->memory_node) / d->memory_task);
+    if (k && (d->gpu_task || d->gpu_node || d->gpu_by_memory)) {
+        uint32_t g = gpu_tasks(n, d);
+        k = g < k ? g : k;
+    }
+    return d->even && k < d->node_tasks ? 0 : k;
+}
+
+// The group to take `need` whole GPUs from: the one with fewest free that has enough; when none
+// has, the one with most. -1: none left.
+static int best_group(const struct node *n, const struct demand *d, const uint8_t *taken, uint32_t need) {
+    int best = -1;
+    uint32_t best_free = 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        uint32_t free_count = 0;
+        for (uint32_t k = 0; k < n->gpu_count; k++)
+            free_count += n->gpus[k].group == n->gpus[i].group && !taken[k] &&
+                          n->gpus[k].free_milli == SCHED_GPU && gpu_matches(&n->gpus[k], d);
+        if (!free_count)
+            continue;
+        bool enough = free_count >= need, had = best_free >= need;
+        if (best < 0 || (enough && !had) || (enough == had && (enough ? free_count < best_free : free_count > best_free))) {
+            best = n->gpus[i].group;
+            best_free = free_count;
+        }
+    }
+    return best;
+}
+
+static uint32_t pick_whole(const struct node *n, const struct demand *d, uint32_t count,
+                           struct alloc_gpu *out) {
+    uint8_t taken[SCHED_GPUS_MAX] = {0};
+    uint32_t got = 0;
+    while (got < count) {
+        int group = best_group(n, d, taken, count - got);
+        if (group < 0)
+            return 0;
+        for (uint32_t i = 0; i < n->gpu_count && got < count; i++)
+            if (n->gpus[i].group == group && !taken[i] && n->gpus[i].free_milli == SCHED_GPU &&
+                gpu_matches(&n->gpus[i], d)) {
+                taken[i] = 1;
+                got++;
+            }
+    }
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++)
+        if (taken[i])
+            out[k++] = (struct alloc_gpu){(uint16_t)i, SCHED_GPU};
+    return k;
+}
+
+static uint32_t pick_fractions(const struct node *n, const struct demand *d, uint32_t milli, uint32_t count,
+                               struct alloc_gpu *out) {
+    uint16_t left[SCHED_GPUS_MAX];
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++)
+        left[i] = n->gpus[i].free_milli;
+    for (uint32_t t = 0; t < count; t++) {
+        int best = -1;
+        uint32_t best_m = 0;
+        for (uint32_t i = 0; i < n->gpu_count; i++) {
+            if (!left[i] || !gpu_matches(&n->gpus[i], d))
+                continue;
+            uint32_t m = demand_milli(d, milli, n->gpus[i].memory_bytes);
+            if (m <= left[i] && (best < 0 || left[i] < left[best])) {
+                best = (int)i;
+                best_m = m;
+            }
+        }
+        if (best < 0)
+            return 0;
+        left[best] = (uint16_t)(left[best] - best_m);
+        out[k++] = (struct alloc_gpu){(uint16_t)best, (uint16_t)best_m};
+    }
+    return k;
+}
+
+uint32_t fit_gpu_slots(const struct demand *d, uint32_t tasks) {
+    uint32_t per_task = d->gpu_by_memory ? 1 : (d->gpu_task + SCHED_GPU - 1) / SCHED_GPU;
+    return per_task * tasks + (d->gpu_node + SCHED_GPU - 1) / SCHED_GPU;
+}
+
+// Fills `out` with `tasks` tasks on the node; `gpus` has room for fit_gpu_slots. The caller made sure
+// that they fit.
+void fit_node(const struct node *n, const struct demand *d, uint32_t tasks, struct alloc_node *out,
+              struct alloc_gpu *gpus) {
+    *out = (struct alloc_node){
+        .node = n->id,
+        .tasks = tasks,
+        .cpus = d->exclusive ? n->cpus : d->cpus_task * tasks,
+        .memory_bytes = d->memory_node + d->memory_task * tasks,
+        .gpus = gpus,
+    };
+    if (d->exclusive && !out->memory_bytes)
+        out->memory_bytes = n->memory;
+    uint32_t want = fit_gpu_slots(d, tasks), got = want;
+    if (!want)
+        return;
+    uint32_t milli = d->gpu_node ? d->gpu_node : d->gpu_task * tasks;
+    if (d->gpu_by_memory || (d->gpu_node ? d->gpu_node : d->gpu_task) < SCHED_GPU)
+        got = pick_fractions(n, d, d->gpu_node ? d->gpu_node : d->gpu_task, d->gpu_node ? 1 : tasks, gpus);
+    else
+        got = pick_whole(n, d, milli / SCHED_GPU, gpus);
+    assert(got == want);
+    out->gpu_count = got;
+}

@@ -1,0 +1,260 @@
+// The world's insides, shared by the files of this folder only. Everything here is either a copy of
+// what the caller said, an index over it that the deltas keep exact, or a cache that can be rebuilt.
+#pragma once
+#include "base/map.h"
+#include "base/vec.h"
+#include "sched/sched.h"
+
+enum {
+    DIM_GPU,        // milli-GPU of any model
+    DIM_CPU,        // CPUs
+    DIM_MODEL,      // first of the GPU models that some project has a quota for
+    DIMS_MAX = 16,
+    FEATURE_WORDS = SCHED_FEATURES_MAX / 64,
+    PARTITION_WORDS = SCHED_PARTITIONS_MAX / 64,
+    CPU_COST = 50,  // milli-GPU that one CPU counts as in users' use
+};
+
+struct features {
+    uint64_t bits[FEATURE_WORDS];
+};
+
+struct gpu {
+    uint64_t memory_bytes;
+    uint16_t free_milli;  // what jobs do not hold; 0 when unusable
+    uint16_t held_milli;
+    uint16_t group;
+    uint8_t model;        // index into world.models
+    bool usable;
+};
+
+struct node {
+    uint32_t id;
+    enum sched_node_state state;
+    bool present;
+    char *name;
+    uint32_t cpus, cpus_free, cpus_held;
+    uint64_t memory, memory_free, memory_held;
+    uint32_t gpu_count, gpu_usable;
+    struct gpu *gpus;
+    uint64_t models;              // mask of usable GPUs' models
+    struct features features;
+    uint64_t partitions[PARTITION_WORDS];
+    uint32_t exclusive;           // running jobs that do not share it (0 or 1)
+    VEC(struct job *) jobs;       // running here, also while the node is away
+};
+
+struct partition {
+    uint32_t id;
+    bool present;
+    char *name;
+    bool all_nodes, fifo, closed;
+    int32_t tier;
+    int64_t default_time_ms, max_time_ms;
+    VEC(uint32_t) nodes;
+};
+
+struct model_quota {
+    uint8_t model;
+    int64_t quota, limit;
+};
+
+struct project {
+    uint32_t id, parent;
+    bool present;
+    char *name;
+    int64_t quota[DIMS_MAX];      // per dimension; DIM_CPU may be SCHED_UNLIMITED
+    int64_t limit[DIMS_MAX];      // SCHED_UNLIMITED
+    int64_t weight;
+    VEC(struct model_quota) models;
+    VEC(uint32_t) nodes;          // sorted; empty: all
+    int64_t interactive_limit_ms;
+    // Held by running jobs of this project itself (not its children), kept by the deltas.
+    int64_t used[DIMS_MAX], fixed[DIMS_MAX];  // fixed: the part that cannot be preempted
+    int64_t queued[DIMS_MAX];
+    int64_t queued_fixed[DIMS_MAX];
+    uint32_t running, pending;
+    VEC(struct request *) requests;  // that have pending jobs ready to start
+    // Filled by share_update: the subtree, and the part of the project's own jobs.
+    int64_t tree_used[DIMS_MAX], share[DIMS_MAX];
+    int64_t own_share[DIMS_MAX];
+    int64_t want[DIMS_MAX], own_want[DIMS_MAX], tree_quota[DIMS_MAX];
+    int64_t oldest_ms;               // submit time of its oldest ready job
+    uint32_t depth;
+};
+
+struct qos {
+    uint32_t id;
+    bool present;
+    char *name;
+    int32_t priority;
+    uint32_t max_jobs_per_user, max_gpu_milli_per_user, max_gpu_milli, max_cpus_per_user;
+    int64_t max_time_ms;
+    VEC(uint32_t) preempts;
+    uint32_t usage_factor_milli;
+    enum sched_override preemptible;
+    uint64_t used_gpu_milli;
+};
+
+struct reservation {
+    uint32_t id;
+    char *name;
+    int64_t start_ms, end_ms;
+    bool maintenance;
+    VEC(uint32_t) nodes, users, projects;
+};
+
+// What one (project, user) or (qos, user) holds and used.
+struct user {
+    uint64_t key;
+    int64_t cost;               // now held, in milli-GPU
+    int64_t average;            // moving average of cost
+    int64_t at_ms;              // when `average` was right
+    uint32_t jobs;
+    uint64_t gpu_milli;
+    uint64_t cpus;
+};
+
+// A job's needs in the form placement works with.
+struct demand {
+    uint32_t nodes_min, nodes_max;
+    uint32_t tasks;
+    uint32_t node_tasks;        // at most this many tasks on one node
+    bool even;                  // the same number of tasks on each of exactly nodes_min nodes
+    bool exclusive, spread, same_group;
+    uint32_t cpus_task;
+    uint64_t memory_node, memory_task;
+    uint32_t gpu_task, gpu_node;  // milli
+    uint64_t gpu_memory;          // per GPU; decides the fraction when gpu_by_memory
+    bool gpu_by_memory;
+    uint64_t models;              // allowed, 0: any
+    bool model_unknown;           // a model nobody has
+    bool gpu_uneven;              // GPUs per job that cannot be divided over its nodes
+};
+
+struct fit;
+
+struct request {
+    struct sched_request asked;   // lists and texts owned
+    char *code;                   // canonical bytes, for interning
+    uint32_t code_len;
+    uint64_t hash;
+    struct request *next;         // same hash
+    uint32_t refs;
+    struct demand demand;
+    VEC(struct features) features;  // each an alternative set
+    bool feature_unknown;
+    struct fit *fit;
+    VEC(struct job *) queue;      // ready, by (submit, id), from `head`
+    uint32_t head;
+    uint32_t project_slot;        // index in project.requests while the queue is not empty
+    uint64_t seen;                // how many jobs asked this, for the request mix
+    uint64_t gpu_milli;           // of the whole job
+};
+
+struct job {
+    uint64_t id;
+    struct request *request;
+    int64_t submit_ms, begin_ms, start_ms, limit_ms;
+    struct alloc *alloc;
+    uint64_t ending_for;
+    uint32_t restarts;
+    int64_t cost;                 // what it counts as in its user's use while it runs
+    uint32_t run_slot;            // index in world.running
+    uint8_t state, hold, reason;
+    bool queued;                  // counted in its request's queue
+    bool fixed;                   // cannot be preempted; as counted in its project
+};
+
+struct world {
+    VEC(struct node *) nodes;           // by id
+    VEC(struct partition *) partitions; // by id
+    VEC(struct project *) projects;     // by id
+    VEC(struct qos *) qos;              // by id
+    VEC(struct reservation *) reservations;
+    VEC(char *) models, features;       // words, by index
+    uint8_t dim_of_model[SCHED_MODELS_MAX];  // 0: no quota by this model
+    uint32_t dims;
+    int64_t capacity[DIMS_MAX];         // of nodes that are up
+    struct map jobs;                    // id → struct job
+    struct map requests;                // hash → struct request
+    struct map users, qos_users;        // project or qos << 32 | user → struct user
+    VEC(struct job *) running;
+    VEC(struct job *) waiting;          // begin time not reached, heap by (begin, id)
+    VEC(struct job *) ending;           // by id
+    uint32_t pending;
+    int64_t half_life_ms;
+    VEC(struct project *) tree;         // present projects, parents first, then by id
+    uint64_t tree_version;              // config_version it was built for
+    uint64_t config_version;            // anything but free resources and jobs changed
+    VEC(uint32_t) changes;              // nodes whose free resources changed, oldest first
+    uint64_t changes_base;              // number of changes dropped from the front
+    struct cache *cache;
+};
+
+struct node *world_node(const struct world *w, uint32_t id);
+struct project *world_project(const struct world *w, uint32_t id);     // present or NULL
+struct project *world_project_slot(struct world *w, uint32_t id);      // made when missing
+struct partition *world_partition(const struct world *w, uint32_t id);
+struct qos *world_qos(const struct world *w, uint32_t id);
+struct reservation *world_reservation(const struct world *w, const char *name);
+struct job *world_find(const struct world *w, uint64_t id);
+int world_model(struct world *w, const char *model, bool add);         // index or -1
+int world_feature(struct world *w, const char *feature, bool add);
+void world_config_changed(struct world *w);
+void world_node_changed(struct world *w, uint32_t node);
+
+// request.c
+void request_derive(struct world *w, struct request *r);  // again after models, features changed
+int64_t request_limit_ms(const struct world *w, const struct request *r);
+bool request_node_allowed(const struct world *w, const struct request *r, const struct node *n);
+unsigned request_dim(const struct world *w, const struct request *r);  // the share that rules it
+int64_t request_amount(const struct world *w, const struct request *r, unsigned dim);
+bool request_preemptible(const struct world *w, const struct request *r);
+int32_t request_priority(const struct world *w, const struct request *r);
+
+// usage.c
+uint64_t decay_q32(int64_t elapsed_ms, int64_t half_life_ms);  // 2^-(elapsed / half-life), Q32
+struct user *user_get(struct map *m, uint32_t owner, uint32_t user);
+struct user *user_slot(struct map *m, uint32_t owner, uint32_t user);
+int64_t user_average(const struct user *u, int64_t now_ms, int64_t half_life_ms);
+void user_hold(struct user *u, int64_t cost, int64_t now_ms, int64_t half_life_ms);
+
+// hold.c: taking and giving back what an allocation names, on nodes and in every count.
+void node_hold(struct node *n, const struct alloc_node *a, bool exclusive, int sign);
+void node_refresh(struct node *n);                      // free = total - held
+void count_running(struct world *w, struct job *j, int sign, int64_t now_ms);
+void count_queued(struct world *w, struct job *j, int sign);
+void world_recount(struct world *w);                    // every count again, from the jobs
+
+// job.c
+void job_enqueue(struct world *w, struct job *j);
+void job_dequeue(struct world *w, struct job *j);
+void world_due(struct world *w, int64_t now_ms);        // queues jobs whose begin time has come
+
+// fit.c
+uint32_t fit_tasks(const struct node *n, const struct demand *d);
+
+// node.c, rules.c, share.c, cache.c
+void nodes_recount_capacity(struct world *w);
+void nodes_free(struct world *w);
+bool partition_has(const struct partition *p, uint32_t node);
+void rules_free(struct world *w);
+void requests_derive(struct world *w);
+void share_update(struct world *w);
+void cache_free(struct world *w);
+void request_free(struct request *r);
+bool request_features_ok(const struct request *r, const struct node *n);
+bool project_allows(const struct project *p, uint32_t node);
+// Milli-GPU that a fraction takes on a GPU with this memory; over SCHED_GPU: it does not fit there.
+uint32_t demand_milli(const struct demand *d, uint32_t milli, uint64_t gpu_memory);
+uint32_t fit_gpu_slots(const struct demand *d, uint32_t tasks);
+void fit_node(const struct node *n, const struct demand *d, uint32_t tasks, struct alloc_node *out,
+              struct alloc_gpu *gpus);
+int64_t job_end_ms(const struct job *j);  // by its limit; INT64_MAX: none
+struct project *project_parent(const struct world *w, const struct project *p);
+int64_t project_quota(const struct project *p, unsigned dim);  // 0 when not rationed
+uint32_t fit_tasks_idle(const struct node *n, const struct demand *d);  // were it up and idle
+
+// place.c: NULL when it does not fit now
+struct alloc *place(const struct world *w, const struct request *r);

@@ -1,0 +1,354 @@
+// Owns jobs: pending in their request's queue, running on nodes, ending to make room. Every delta
+// keeps queues, nodes and counts exact; nothing is looked up by name.
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sched/internal.h"
+
+static bool before(const struct job *a, const struct job *b) {
+    return a->submit_ms != b->submit_ms ? a->submit_ms < b->submit_ms : a->id < b->id;
+}
+
+// First place at or after `head` whose job is not before `j`.
+static uint32_t queue_place(const struct request *r, const struct job *j) {
+    uint32_t low = r->head, high = r->queue.len;
+    if (low < high && before(r->queue.at[high - 1], j))
+        return high;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (before(r->queue.at[mid], j))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+void job_enqueue(struct world *w, struct job *j) {
+    struct request *r = j->request;
+    assert(!j->queued && j->state == SCHED_JOB_PENDING);
+    if (r->head == r->queue.len) {
+        struct project *p = world_project_slot(w, r->asked.project);
+        r->head = 0;
+        vec_clear(&r->queue);
+        r->project_slot = p->requests.len;
+        vec_push(&p->requests, r);
+    }
+    uint32_t at = queue_place(r, j);
+    if (at == r->head && r->head > 0) {
+        r->queue.at[--r->head] = j;
+    } else {
+        vec_push(&r->queue, NULL);
+        memmove(r->queue.at + at + 1, r->queue.at + at, (r->queue.len - 1 - at) * sizeof *r->queue.at);
+        r->queue.at[at] = j;
+    }
+    j->queued = true;
+    count_queued(w, j, 1);
+}
+
+void job_dequeue(struct world *w, struct job *j) {
+    struct request *r = j->request;
+    if (!j->queued)
+        return;
+    uint32_t at = queue_place(r, j);
+    assert(at < r->queue.len && r->queue.at[at] == j);
+    if (at == r->head)
+        r->head++;
+    else
+        vec_remove(&r->queue, at);
+    j->queued = false;
+    count_queued(w, j, -1);
+    if (r->head == r->queue.len) {
+        struct project *p = world_project_slot(w, r->asked.project);
+        assert(p->requests.at[r->project_slot] == r);
+        vec_remove_swap(&p->requests, r->project_slot);
+        if (r->project_slot < p->requests.len)
+            p->requests.at[r->project_slot]->project_slot = r->project_slot;
+        vec_clear(&r->queue);
+        r->head = 0;
+    } else if (r->head > 64 && r->head > r->queue.len / 2) {
+        memmove(r->queue.at, r->queue.at + r->head, (r->queue.len - r->head) * sizeof *r->queue.at);
+        r->queue.len -= r->head;
+        r->head = 0;
+    }
+}
+
+static bool wakes_before(const struct job *a, const struct job *b) {
+    return a->begin_ms != b->begin_ms ? a->begin_ms < b->begin_ms : a->id < b->id;
+}
+
+static void waiting_sift(struct world *w, uint32_t i) {
+    struct job **at = w->waiting.at;
+    for (;;) {
+        uint32_t least = i, l = 2 * i + 1, r = l + 1;
+        if (l < w->waiting.len && wakes_before(at[l], at[least]))
+            least = l;
+        if (r < w->waiting.len && wakes_before(at[r], at[least]))
+            least = r;
+        if (least == i)
+            return;
+        struct job *t = at[i];
+        at[i] = at[least];
+        at[least] = t;
+        i = least;
+    }
+}
+
+static void waiting_add(struct world *w, struct job *j) {
+    vec_push(&w->waiting, j);
+    struct job **at = w->waiting.at;
+    for (uint32_t i = w->waiting.len - 1; i && wakes_before(at[i], at[(i - 1) / 2]); i = (i - 1) / 2) {
+        struct job *t = at[i];
+        at[i] = at[(i - 1) / 2];
+        at[(i - 1) / 2] = t;
+    }
+}
+
+static void waiting_remove(struct world *w, struct job *j) {
+    for (uint32_t i = 0; i < w->waiting.len; i++)
+        if (w->waiting.at[i] == j) {
+            vec_remove_swap(&w->waiting, i);
+            for (uint32_t k = w->waiting.len / 2; k-- > 0;)
+                waiting_sift(w, k);
+            return;
+        }
+}
+
+void world_due(struct world *w, int64_t now_ms) {
+    while (w->waiting.len && w->waiting.at[0]->begin_ms <= now_ms) {
+        struct job *j = w->waiting.at[0];
+        vec_remove_swap(&w->waiting, 0);
+        waiting_sift(w, 0);
+        job_enqueue(w, j);
+    }
+}
+
+// A pending job is in exactly one place: its queue, the waiting heap, or nowhere (held).
+static void pend(struct world *w, struct job *j) {
+    if (j->hold != SCHED_HOLD_NONE)
+        return;
+    if (j->begin_ms > 0)
+        waiting_add(w, j);
+    else
+        job_enqueue(w, j);
+}
+
+static void unpend(struct world *w, struct job *j) {
+    if (j->queued)
+        job_dequeue(w, j);
+    else if (j->hold == SCHED_HOLD_NONE)
+        waiting_remove(w, j);
+}
+
+int world_job_add(struct world *w, const struct sched_job *from) {
+    if (!from->id || !from->request || from->request->asked.project >= SCHED_PROJECTS_MAX ||
+        from->request->asked.partition >= SCHED_PARTITIONS_MAX)
+        return -EINVAL;
+    if (world_find(w, from->id))
+        return -EEXIST;
+    struct job *j = xcalloc(1, sizeof *j);
+    *j = (struct job){
+        .id = from->id,
+        .request = (struct request *)(uintptr_t)from->request,
+        .submit_ms = from->submit_ms,
+        .begin_ms = from->begin_ms,
+        .hold = (uint8_t)from->hold,
+        .restarts = from->restarts,
+        .state = SCHED_JOB_PENDING,
+    };
+    j->request->refs++;
+    j->request->seen++;
+    map_put(&w->jobs, j->id, j);
+    w->pending++;
+    world_project_slot(w, j->request->asked.project)->pending++;
+    pend(w, j);
+    return 0;
+}
+
+int world_job_hold(struct world *w, uint64_t id, enum sched_hold hold) {
+    struct job *j = world_find(w, id);
+    if (!j)
+        return -ENOENT;
+    if (j->state != SCHED_JOB_PENDING)
+        return -EBUSY;
+    unpend(w, j);
+    j->hold = (uint8_t)hold;
+    pend(w, j);
+    return 0;
+}
+
+int world_job_update(struct world *w, const struct sched_job *from) {
+    struct job *j = world_find(w, from->id);
+    if (!j)
+        return -ENOENT;
+    if (j->state != SCHED_JOB_PENDING)
+        return -EBUSY;
+    struct request *old = j->request;
+    unpend(w, j);
+    world_project_slot(w, old->asked.project)->pending--;
+    j->request = (struct request *)(uintptr_t)from->request;
+    j->request->refs++;
+    world_project_slot(w, j->request->asked.project)->pending++;
+    j->submit_ms = from->submit_ms;
+    j->begin_ms = from->begin_ms;
+    j->hold = (uint8_t)from->hold;
+    j->restarts = from->restarts;
+    pend(w, j);
+    world_request_unref(w, old);
+    return 0;
+}
+
+static void nodes_take(struct world *w, struct job *j) {
+    for (uint32_t i = 0; i < j->alloc->node_count; i++) {
+        struct alloc_node *a = &j->alloc->nodes[i];
+        struct node *n = w->nodes.at[a->node];
+        node_hold(n, a, j->request->demand.exclusive, 1);
+        vec_push(&n->jobs, j);
+        world_node_changed(w, n->id);
+    }
+}
+
+static void nodes_give(struct world *w, struct job *j) {
+    for (uint32_t i = 0; i < j->alloc->node_count; i++) {
+        struct alloc_node *a = &j->alloc->nodes[i];
+        struct node *n = w->nodes.at[a->node];
+        node_hold(n, a, j->request->demand.exclusive, -1);
+        for (uint32_t k = 0; k < n->jobs.len; k++)
+            if (n->jobs.at[k] == j) {
+                vec_remove_swap(&n->jobs, k);
+                break;
+            }
+        world_node_changed(w, n->id);
+    }
+}
+
+int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t now_ms) {
+    struct job *j = world_find(w, id);
+    if (!j)
+        return -ENOENT;
+    if (j->state != SCHED_JOB_PENDING)
+        return -EBUSY;
+    for (uint32_t i = 0; i < a->node_count; i++)
+        if (a->nodes[i].node >= w->nodes.len || !w->nodes.at[a->nodes[i].node])
+            return -EINVAL;
+    unpend(w, j);
+    w->pending--;
+    world_project_slot(w, j->request->asked.project)->pending--;
+    j->state = SCHED_JOB_RUNNING;
+    j->alloc = alloc_copy(a);
+    j->start_ms = now_ms;
+    j->limit_ms = request_limit_ms(w, j->request);
+    j->run_slot = w->running.len;
+    vec_push(&w->running, j);
+    nodes_take(w, j);
+    count_running(w, j, 1, now_ms);
+    return 0;
+}
+
+static void ending_remove(struct world *w, const struct job *j) {
+    for (uint32_t i = 0; i < w->ending.len; i++)
+        if (w->ending.at[i] == j) {
+            vec_remove(&w->ending, i);
+            return;
+        }
+}
+
+int world_job_ending(struct world *w, uint64_t id, uint64_t for_job) {
+    struct job *j = world_find(w, id);
+    if (!j)
+        return -ENOENT;
+    if (j->state == SCHED_JOB_PENDING)
+        return -EINVAL;
+    j->ending_for = for_job;
+    if (j->state == SCHED_JOB_ENDING)
+        return 0;
+    j->state = SCHED_JOB_ENDING;
+    uint32_t i = 0;
+    while (i < w->ending.len && w->ending.at[i]->id < id)
+        i++;
+    vec_push(&w->ending, NULL);
+    memmove(w->ending.at + i + 1, w->ending.at + i, (w->ending.len - 1 - i) * sizeof *w->ending.at);
+    w->ending.at[i] = j;
+    return 0;
+}
+
+static void forget(struct world *w, struct job *j) {
+    map_remove(&w->jobs, j->id);
+    world_request_unref(w, j->request);
+    alloc_free(j->alloc);
+    free(j);
+}
+
+static void stop_running(struct world *w, struct job *j, int64_t now_ms) {
+    ending_remove(w, j);
+    nodes_give(w, j);
+    count_running(w, j, -1, now_ms);
+    vec_remove_swap(&w->running, j->run_slot);
+    if (j->run_slot < w->running.len)
+        w->running.at[j->run_slot]->run_slot = j->run_slot;
+}
+
+int world_job_end(struct world *w, uint64_t id, int64_t now_ms) {
+    struct job *j = world_find(w, id);
+    if (!j)
+        return -ENOENT;
+    if (j->state == SCHED_JOB_PENDING)
+        return world_job_remove(w, id);
+    stop_running(w, j, now_ms);
+    forget(w, j);
+    return 0;
+}
+
+int world_job_remove(struct world *w, uint64_t id) {
+    struct job *j = world_find(w, id);
+    if (!j)
+        return -ENOENT;
+    if (j->state != SCHED_JOB_PENDING) {
+        stop_running(w, j, j->start_ms);
+    } else {
+        unpend(w, j);
+        w->pending--;
+        world_project_slot(w, j->request->asked.project)->pending--;
+    }
+    forget(w, j);
+    return 0;
+}
+
+int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms) {
+    struct job *j = world_find(w, id);
+    if (!j || j->state == SCHED_JOB_PENDING)
+        return -ENOENT;
+    j->limit_ms = time_limit_ms > 0 ? time_limit_ms : INT64_MAX;
+    return 0;
+}
+
+int64_t job_end_ms(const struct job *j) {
+    return j->limit_ms >= INT64_MAX - j->start_ms ? INT64_MAX : j->start_ms + j->limit_ms;
+}
+
+bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {
+    const struct job *j = world_find(w, id);
+    if (!j)
+        return false;
+    *out = (struct sched_job_view){
+        .id = j->id,
+        .state = (enum sched_job_state)j->state,
+        .hold = (enum sched_hold)j->hold,
+        .request = j->request,
+        .alloc = j->alloc,
+        .submit_ms = j->submit_ms,
+        .begin_ms = j->begin_ms,
+        .start_ms = j->start_ms,
+        .limit_end_ms = j->alloc ? job_end_ms(j) : INT64_MAX,
+        .ending_for = j->ending_for,
+        .restarts = j->restarts,
+    };
+    return true;
+}
+
+enum sched_reason sched_job_reason(const struct world *w, uint64_t id) {
+    const struct job *j = world_find(w, id);
+    return j ? (enum sched_reason)j->reason : SCHED_REASON_NONE;
+}

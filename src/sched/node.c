@@ -1,0 +1,171 @@
+// Owns nodes: adding, replacing, draining, losing and forgetting them. A node that goes away keeps
+// its running jobs until they are ended one by one; when it comes back they hold what they held.
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "sched/internal.h"
+
+static void capacity(struct world *w, const struct node *n, int sign) {
+    if (!n->present || n->state != SCHED_NODE_UP)
+        return;
+    w->capacity[DIM_CPU] += sign * (int64_t)n->cpus;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        if (!n->gpus[i].usable)
+            continue;
+        w->capacity[DIM_GPU] += sign * SCHED_GPU;
+        if (w->dim_of_model[n->gpus[i].model])
+            w->capacity[w->dim_of_model[n->gpus[i].model]] += sign * SCHED_GPU;
+    }
+}
+
+void nodes_recount_capacity(struct world *w) {
+    memset(w->capacity, 0, sizeof w->capacity);
+    for (uint32_t i = 0; i < w->nodes.len; i++)
+        if (w->nodes.at[i])
+            capacity(w, w->nodes.at[i], 1);
+}
+
+static int node_check(const struct world *w, const struct sched_node *n, struct error *err) {
+    if (!n->id || n->id >= SCHED_NODES_MAX)
+        return error_set(err, ERANGE, "node id %u: ids go from 1 to %d", n->id, SCHED_NODES_MAX - 1);
+    if (str_empty(n->name))
+        return error_set(err, EINVAL, "node %u has no name: give it one", n->id);
+    if (n->gpu_count > SCHED_GPUS_MAX)
+        return error_set(err, ERANGE, "node %s: %u GPUs, at most %d are supported", n->name, n->gpu_count,
+                         SCHED_GPUS_MAX);
+    if (n->feature_count > SCHED_FEATURES_MAX)
+        return error_set(err, ERANGE, "node %s: %u features, at most %d are supported", n->name,
+                         n->feature_count, SCHED_FEATURES_MAX);
+    return 0;
+}
+
+static void node_clear(struct node *n) {
+    free(n->name);
+    free(n->gpus);
+    n->name = NULL;
+    n->gpus = NULL;
+    n->gpu_count = n->gpu_usable = 0;
+    n->models = 0;
+    n->features = (struct features){0};
+}
+
+// Words are added before anything is changed, so that a refusal leaves the world as it was.
+static int words_add(struct world *w, const struct sched_node *n, struct error *err) {
+    for (uint32_t i = 0; i < n->gpu_count; i++)
+        if (world_model(w, n->gpus[i].model ? n->gpus[i].model : "gpu", true) < 0)
+            return error_set(err, ERANGE, "node %s: GPU model %s is one too many, at most %d differ",
+                             n->name, n->gpus[i].model, SCHED_MODELS_MAX);
+    for (uint32_t i = 0; i < n->feature_count; i++)
+        if (world_feature(w, n->features[i], true) < 0)
+            return error_set(err, ERANGE, "node %s: feature %s is one too many, at most %d differ", n->name,
+                             n->features[i], SCHED_FEATURES_MAX);
+    return 0;
+}
+
+static void node_fill(struct world *w, struct node *n, const struct sched_node *from) {
+    n->id = from->id;
+    n->present = true;
+    n->state = from->state;
+    n->name = xstrdup(from->name);
+    n->cpus = from->cpus;
+    n->memory = from->memory_bytes;
+    n->gpu_count = from->gpu_count;
+    n->gpus = xcalloc(from->gpu_count ? from->gpu_count : 1, sizeof *n->gpus);
+    for (uint32_t i = 0; i < from->gpu_count; i++) {
+        const struct sched_gpu *g = &from->gpus[i];
+        int model = world_model(w, g->model ? g->model : "gpu", false);
+        n->gpus[i] = (struct gpu){
+            .memory_bytes = g->memory_bytes,
+            .group = (uint16_t)g->group,
+            .model = (uint8_t)model,
+            .usable = !g->unusable,
+        };
+        n->gpu_usable += !g->unusable;
+        n->models |= g->unusable ? 0 : 1ULL << model;
+    }
+    for (uint32_t i = 0; i < from->feature_count; i++) {
+        unsigned f = (unsigned)world_feature(w, from->features[i], false);
+        n->features.bits[f / 64] |= 1ULL << (f % 64);
+    }
+}
+
+static void hold_again(struct node *n) {
+    n->cpus_held = n->exclusive = 0;
+    n->memory_held = 0;
+    node_refresh(n);
+    for (uint32_t i = 0; i < n->jobs.len; i++) {
+        const struct job *j = n->jobs.at[i];
+        for (uint32_t k = 0; k < j->alloc->node_count; k++)
+            if (j->alloc->nodes[k].node == n->id)
+                node_hold(n, &j->alloc->nodes[k], j->request->demand.exclusive, 1);
+    }
+}
+
+int world_node_set(struct world *w, const struct sched_node *from, struct error *err) {
+    int r = node_check(w, from, err);
+    uint32_t words = w->models.len + w->features.len;
+    if (r || (r = words_add(w, from, err)))
+        return r;
+    while (w->nodes.len <= from->id)
+        vec_push(&w->nodes, NULL);
+    struct node *n = w->nodes.at[from->id];
+    if (!n)
+        n = w->nodes.at[from->id] = xcalloc(1, sizeof *n);
+    capacity(w, n, -1);
+    node_clear(n);
+    node_fill(w, n, from);
+    capacity(w, n, 1);
+    hold_again(n);
+    memset(n->partitions, 0, sizeof n->partitions);
+    for (uint32_t i = 0; i < w->partitions.len; i++)
+        if (w->partitions.at[i] && partition_has(w->partitions.at[i], n->id))
+            n->partitions[i / 64] |= 1ULL << (i % 64);
+    if (words != w->models.len + w->features.len)
+        requests_derive(w);
+    world_config_changed(w);
+    world_node_changed(w, n->id);
+    if (n->jobs.len && w->dims > DIM_MODEL)
+        world_recount(w);
+    return 0;
+}
+
+void world_node_state(struct world *w, uint32_t id, enum sched_node_state state) {
+    struct node *n = world_node(w, id);
+    if (!n || n->state == state)
+        return;
+    capacity(w, n, -1);
+    n->state = state;
+    capacity(w, n, 1);
+    world_config_changed(w);
+    world_node_changed(w, id);
+}
+
+void world_node_remove(struct world *w, uint32_t id) {
+    struct node *n = world_node(w, id);
+    if (!n)
+        return;
+    capacity(w, n, -1);
+    n->present = false;
+    world_config_changed(w);
+    world_node_changed(w, id);
+}
+
+void nodes_free(struct world *w) {
+    for (uint32_t i = 0; i < w->nodes.len; i++) {
+        struct node *n = w->nodes.at[i];
+        if (!n)
+            continue;
+        node_clear(n);
+        vec_done(&n->jobs);
+        free(n);
+    }
+    for (uint32_t i = 0; i < w->models.len; i++)
+        free(w->models.at[i]);
+    for (uint32_t i = 0; i < w->features.len; i++)
+        free(w->features.at[i]);
+    vec_done(&w->nodes);
+    vec_done(&w->models);
+    vec_done(&w->features);
+}

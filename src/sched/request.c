@@ -1,0 +1,353 @@
+// Owns requests: interning by canonical bytes, and deriving from what was asked the form that
+// placement and sharing work with (struct demand).
+#include <assert.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/text.h"
+#include "sched/internal.h"
+
+const struct sched_request *request_asked(const struct request *r) {
+    return &r->asked;
+}
+
+uint32_t request_tasks(const struct request *r) {
+    return r->demand.tasks;
+}
+
+uint32_t request_cpus(const struct request *r) {
+    return r->demand.tasks * r->demand.cpus_task;
+}
+
+uint64_t request_gpu_milli(const struct request *r) {
+    return r->gpu_milli;
+}
+
+static void add_text(struct buf *b, const char *s) {
+    buf_add(b, s ? s : "", s ? strlen(s) : 0);
+    buf_add(b, s ? "\1" : "\0", 1);
+}
+
+static void add_ids(struct buf *b, const uint32_t *ids, uint32_t n) {
+    buf_add(b, &n, sizeof n);
+    if (n)
+        buf_add(b, ids, n * sizeof *ids);
+}
+
+static void encode(struct buf *b, const struct sched_request *q) {
+    uint64_t fixed[] = {
+        q->project, q->user, q->qos, q->partition, q->class, q->nodes_min, q->nodes_max, q->tasks,
+        q->tasks_per_node, q->cpus_per_task, q->memory_per_node_bytes, q->memory_per_cpu_bytes,
+        q->memory_per_gpu_bytes, q->gpu_milli_per_job, q->gpu_milli_per_node, q->gpu_milli_per_task,
+        q->gpu_memory_bytes, q->exclusive, q->spread, q->same_group, (uint64_t)q->time_limit_ms,
+        (uint64_t)q->min_runtime_ms, (uint64_t)q->deadline_ms, (uint64_t)q->priority, (uint64_t)q->nice,
+        q->preemptible, q->feature_count,
+    };
+    buf_add(b, fixed, sizeof fixed);
+    add_text(b, q->gpu_model);
+    add_text(b, q->reservation);
+    for (uint32_t i = 0; i < q->feature_count; i++)
+        add_text(b, q->features[i]);
+    add_ids(b, q->nodes_only, q->nodes_only_count);
+    add_ids(b, q->nodes_except, q->nodes_except_count);
+}
+
+static const uint32_t *copy_ids(const uint32_t *ids, uint32_t n) {
+    return n ? xmemdup(ids, n * sizeof *ids) : NULL;
+}
+
+static struct request *request_new(const struct sched_request *asked, struct buf *code, uint64_t hash) {
+    struct request *r = xcalloc(1, sizeof *r);
+    r->asked = *asked;
+    r->asked.gpu_model = asked->gpu_model ? xstrdup(asked->gpu_model) : NULL;
+    r->asked.reservation = asked->reservation ? xstrdup(asked->reservation) : NULL;
+    char **features = asked->feature_count ? xcalloc(asked->feature_count, sizeof *features) : NULL;
+    for (uint32_t i = 0; i < asked->feature_count; i++)
+        features[i] = xstrdup(asked->features[i]);
+    r->asked.features = (const char *const *)features;
+    r->asked.nodes_only = copy_ids(asked->nodes_only, asked->nodes_only_count);
+    r->asked.nodes_except = copy_ids(asked->nodes_except, asked->nodes_except_count);
+    r->code_len = (uint32_t)code->len;
+    r->code = buf_take(code);
+    r->hash = hash;
+    return r;
+}
+
+const struct request *world_request(struct world *w, const struct sched_request *asked) {
+    cleanup_buf struct buf code = {0};
+    encode(&code, asked);
+    uint64_t hash = hash_bytes(code.data, code.len);
+    struct request *first = map_get(&w->requests, hash);
+    for (struct request *r = first; r; r = r->next)
+        if (r->code_len == code.len && memcmp(r->code, code.data, code.len) == 0) {
+            r->refs++;
+            return r;
+        }
+    struct request *r = request_new(asked, &code, hash);
+    r->next = first;
+    r->refs = 1;
+    map_put(&w->requests, hash, r);
+    request_derive(w, r);
+    return r;
+}
+
+// Requests stay known a while after their last job: an array's next task, a user's next try.
+void world_request_unref(struct world *w, const struct request *cr) {
+    if (!cr)
+        return;
+    struct request *r = map_get(&w->requests, cr->hash);
+    while (r != cr)
+        r = r->next;
+    assert(r->refs);
+    if (--r->refs)
+        return;
+    assert(r->head == r->queue.len);
+    struct request *first = map_remove(&w->requests, r->hash);
+    if (first == r) {
+        first = r->next;
+    } else {
+        struct request *before = first;
+        while (before->next != r)
+            before = before->next;
+        before->next = r->next;
+    }
+    if (first)
+        map_put(&w->requests, r->hash, first);
+    request_free(r);
+}
+
+void request_free(struct request *r) {
+    const struct sched_request *q = &r->asked;
+    for (uint32_t i = 0; i < q->feature_count; i++)
+        free((void *)(uintptr_t)q->features[i]);
+    free((void *)(uintptr_t)q->features);
+    free((void *)(uintptr_t)q->gpu_model);
+    free((void *)(uintptr_t)q->reservation);
+    free((void *)(uintptr_t)q->nodes_only);
+    free((void *)(uintptr_t)q->nodes_except);
+    vec_done(&r->features);
+    vec_done(&r->queue);
+    free(r->code);
+    free(r);
+}
+
+static uint32_t divide_up(uint32_t a, uint32_t b) {
+    return (a + b - 1) / b;
+}
+
+static void derive_layout(const struct sched_request *q, struct demand *d) {
+    uint32_t per = q->tasks_per_node, nodes = q->nodes_min;
+    d->tasks = q->tasks ? q->tasks : (nodes ? nodes : 1) * (per ? per : 1);
+    if (nodes > d->tasks)
+        nodes = d->tasks;  // a node without a task would idle
+    d->nodes_min = nodes ? nodes : per ? divide_up(d->tasks, per) : 1;
+    d->nodes_max = q->nodes_max ? q->nodes_max : nodes ? nodes : d->tasks;
+    if (!q->nodes_max && !nodes && (q->gpu_milli_per_node || q->gpu_milli_per_job))
+        d->nodes_max = d->nodes_min;  // so that the total is known
+    if (d->nodes_max > d->tasks)
+        d->nodes_max = d->tasks;
+    if (d->nodes_max < d->nodes_min)
+        d->nodes_max = d->nodes_min;
+    d->node_tasks = per ? per : d->tasks;
+    d->even = d->nodes_min == d->nodes_max && d->tasks % d->nodes_min == 0;
+    if (d->even)
+        d->node_tasks = d->tasks / d->nodes_min;
+}
+
+static void derive_gpus(const struct sched_request *q, struct demand *d) {
+    d->gpu_task = q->gpu_milli_per_task;
+    d->gpu_node = q->gpu_milli_per_node;
+    d->gpu_memory = q->gpu_memory_bytes;
+    uint32_t all = q->gpu_milli_per_job;
+    if (all) {
+        if (d->nodes_max == 1)
+            d->gpu_node = all;
+        else if (all % d->tasks == 0 && (all / d->tasks) % SCHED_GPU == 0)
+            d->gpu_task = all / d->tasks;
+        else if (d->even && all % d->nodes_min == 0 && (all / d->nodes_min) % SCHED_GPU == 0)
+            d->gpu_node = all / d->nodes_min;
+        else
+            d->gpu_uneven = true;
+    }
+    d->gpu_by_memory = d->gpu_memory && !d->gpu_task && !d->gpu_node;
+    if (d->node_tasks == 1 && d->gpu_node) {  // one form for the same thing
+        d->gpu_task = d->gpu_node;
+        d->gpu_node = 0;
+    }
+}
+
+static uint64_t alternatives(struct world *w, const char *text, bool *unknown) {
+    uint64_t mask = 0;
+    while (text && *text) {
+        size_t len = strcspn(text, "|");
+        char *word = xstrndup(text, len);
+        int i = world_model(w, word, false);
+        mask |= i >= 0 ? 1ULL << i : 0;
+        free(word);
+        text += len + (text[len] == '|');
+    }
+    *unknown = !mask;
+    return mask;
+}
+
+static void derive_features(struct world *w, struct request *r) {
+    vec_clear(&r->features);
+    r->feature_unknown = false;
+    for (uint32_t i = 0; i < r->asked.feature_count; i++) {
+        struct features f = {0};
+        bool any = false;
+        for (const char *text = r->asked.features[i]; *text;) {
+            size_t len = strcspn(text, "|");
+            char *word = xstrndup(text, len);
+            int k = world_feature(w, word, false);
+            free(word);
+            if (k >= 0) {
+                f.bits[k / 64] |= 1ULL << (k % 64);
+                any = true;
+            }
+            text += len + (text[len] == '|');
+        }
+        r->feature_unknown |= !any;
+        vec_push(&r->features, f);
+    }
+}
+
+uint32_t demand_milli(const struct demand *d, uint32_t milli, uint64_t gpu_memory) {
+    if (milli >= SCHED_GPU || !d->gpu_memory)
+        return milli;
+    if (gpu_memory == 0 || d->gpu_memory > gpu_memory)
+        return SCHED_GPU + 1;  // does not fit on this GPU at all
+    uint64_t part = (uint64_t)(((unsigned __int128)d->gpu_memory * SCHED_GPU + gpu_memory - 1) / gpu_memory);
+    return part > milli ? (uint32_t)part : milli;
+}
+
+// What a memory request counts as before it is placed: the least it can become.
+static uint64_t estimate_by_memory(const struct world *w, const struct demand *d) {
+    uint32_t least = SCHED_GPU;
+    for (uint32_t i = 0; i < w->nodes.len; i++) {
+        const struct node *n = world_node(w, i);
+        for (uint32_t g = 0; n && g < n->gpu_count; g++) {
+            uint32_t m = demand_milli(d, 0, n->gpus[g].memory_bytes);
+            least = m < least ? m : least;
+        }
+    }
+    return least;
+}
+
+void request_derive(struct world *w, struct request *r) {
+    const struct sched_request *q = &r->asked;
+    struct demand *d = &r->demand;
+    *d = (struct demand){.exclusive = q->exclusive, .spread = q->spread, .same_group = q->same_group};
+    derive_layout(q, d);
+    derive_gpus(q, d);
+    d->cpus_task = q->cpus_per_task ? q->cpus_per_task : 1;
+    uint64_t milli_task = d->gpu_by_memory ? estimate_by_memory(w, d) : d->gpu_task;
+    d->memory_node = q->memory_per_node_bytes + q->memory_per_gpu_bytes * d->gpu_node / SCHED_GPU;
+    d->memory_task = q->memory_per_cpu_bytes * d->cpus_task + q->memory_per_gpu_bytes * milli_task / SCHED_GPU;
+    if (q->gpu_model)
+        d->models = alternatives(w, q->gpu_model, &d->model_unknown);
+    derive_features(w, r);
+    r->gpu_milli = d->tasks * milli_task + (uint64_t)d->nodes_min * d->gpu_node;
+}
+
+void requests_derive(struct world *w) {
+    size_t it = 0;
+    void *v;
+    while (map_next(&w->requests, &it, NULL, &v))
+        for (struct request *r = v; r; r = r->next)
+            request_derive(w, r);
+    world_recount(w);
+}
+
+int64_t request_limit_ms(const struct world *w, const struct request *r) {
+    int64_t limit = r->asked.time_limit_ms;
+    const struct partition *p = world_partition(w, r->asked.partition);
+    if (!limit && p)
+        limit = p->default_time_ms ? p->default_time_ms : p->max_time_ms;
+    const struct project *project = world_project(w, r->asked.project);
+    if (r->asked.class == SCHED_INTERACTIVE && project && project->interactive_limit_ms &&
+        (!limit || limit > project->interactive_limit_ms))
+        limit = project->interactive_limit_ms;  // closed then, whatever was asked
+    return limit ? limit : INT64_MAX;
+}
+
+static bool contains(const uint32_t *ids, uint32_t n, uint32_t id) {
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+bool request_features_ok(const struct request *r, const struct node *n) {
+    if (r->feature_unknown)
+        return false;
+    for (uint32_t i = 0; i < r->features.len; i++) {
+        uint64_t hit = 0;
+        for (unsigned k = 0; k < FEATURE_WORDS; k++)
+            hit |= r->features.at[i].bits[k] & n->features.bits[k];
+        if (!hit)
+            return false;
+    }
+    return true;
+}
+
+bool project_allows(const struct project *p, uint32_t node) {
+    if (!p || !p->nodes.len)
+        return true;
+    uint32_t low = 0, high = p->nodes.len;
+    while (low < high) {
+        uint32_t mid = (low + high) / 2;
+        if (p->nodes.at[mid] < node)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < p->nodes.len && p->nodes.at[low] == node;
+}
+
+// By everything that does not depend on what runs: partition, project, lists, features, model.
+bool request_node_allowed(const struct world *w, const struct request *r, const struct node *n) {
+    const struct sched_request *q = &r->asked;
+    if (q->partition && !(n->partitions[q->partition / 64] >> (q->partition % 64) & 1))
+        return false;
+    if (q->nodes_only_count && !contains(q->nodes_only, q->nodes_only_count, n->id))
+        return false;
+    if (contains(q->nodes_except, q->nodes_except_count, n->id))
+        return false;
+    if (r->demand.model_unknown || (r->demand.models && !(r->demand.models & n->models)))
+        return false;
+    return request_features_ok(r, n) && project_allows(world_project(w, q->project), n->id);
+}
+
+unsigned request_dim(const struct world *w, const struct request *r) {
+    uint64_t models = r->demand.models;
+    if (models && !(models & (models - 1))) {
+        unsigned dim = w->dim_of_model[__builtin_ctzll(models)];
+        if (dim)
+            return dim;
+    }
+    return r->gpu_milli ? DIM_GPU : DIM_CPU;
+}
+
+int64_t request_amount(const struct world *w, const struct request *r, unsigned dim) {
+    if (dim == DIM_CPU)
+        return request_cpus(r);
+    if (dim == DIM_GPU || dim == request_dim(w, r))
+        return (int64_t)r->gpu_milli;
+    return 0;
+}
+
+bool request_preemptible(const struct world *w, const struct request *r) {
+    if (r->asked.preemptible != SCHED_BY_CLASS)
+        return r->asked.preemptible == SCHED_YES;
+    const struct qos *q = world_qos(w, r->asked.qos);
+    if (q && q->preemptible != SCHED_BY_CLASS)
+        return q->preemptible == SCHED_YES;
+    return r->asked.class == SCHED_TRAIN;
+}
+
+int32_t request_priority(const struct world *w, const struct request *r) {
+    const struct qos *q = world_qos(w, r->asked.qos);
+    int64_t p = (int64_t)(q ? q->priority : 0) + r->asked.priority - r->asked.nice;
+    return p > INT32_MAX ? INT32_MAX : p < INT32_MIN ? INT32_MIN : (int32_t)p;
+}

@@ -1,0 +1,228 @@
+// Owns the fair share: pouring at one level, and walking the tree of projects. Integers only; the
+// outcome depends on the claims alone, not on the order they come in.
+#include "sched/share.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "sched/internal.h"
+
+static int64_t min64(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t max64(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static int by_remainder(const void *pa, const void *pb) {
+    const struct claim *a = *(struct claim *const *)pa, *b = *(struct claim *const *)pb;
+    if (a->remainder != b->remainder)
+        return a->remainder > b->remainder ? -1 : 1;
+    if (a->oldest_ms != b->oldest_ms)
+        return a->oldest_ms < b->oldest_ms ? -1 : 1;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+// Pours `rest` by weight; `open` are those that still want something (cap: want).
+static void pour(struct claim **open, uint32_t n, int64_t rest, int64_t unit) {
+    for (bool again = true; again && rest > 0;) {
+        __int128 weights = 0;
+        for (uint32_t i = 0; i < n; i++)
+            weights += open[i]->weight;
+        again = false;
+        int64_t offered = rest;
+        for (uint32_t i = 0; i < n && weights > 0;) {
+            int64_t need = open[i]->want - open[i]->got;
+            if ((__int128)need * weights <= (__int128)offered * open[i]->weight) {
+                open[i]->got += need;
+                rest -= need;
+                open[i] = open[--n];
+                again = true;
+            } else {
+                i++;
+            }
+        }
+        if (again)
+            continue;
+        for (uint32_t i = 0; i < n; i++) {
+            __int128 exact = (__int128)offered * open[i]->weight;
+            int64_t units = (int64_t)(exact / weights / unit);
+            // scaled so that remainders of different claims compare exactly
+            open[i]->remainder = (int64_t)((exact - (__int128)units * unit * weights) / (weights / 1024 + 1));
+            open[i]->got += units * unit;
+            rest -= units * unit;
+        }
+    }
+    if (n)
+        qsort(open, n, sizeof *open, by_remainder);
+    for (bool gave = true; gave && rest > 0;) {
+        gave = false;
+        for (uint32_t i = 0; i < n && rest > 0; i++) {
+            int64_t more = min64(min64(unit, rest), open[i]->want - open[i]->got);
+            open[i]->got += more;
+            rest -= more;
+            gave |= more > 0;
+        }
+    }
+}
+
+void share_pour(struct claim *claims, uint32_t n, int64_t capacity, int64_t unit) {
+    struct claim **open = xcalloc(n + 1, sizeof *open);
+    int64_t sure = 0;
+    uint32_t k = 0;
+    capacity = max64(capacity, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        claims[i].want = max64(claims[i].want, 0);
+        claims[i].got = min64(claims[i].quota, claims[i].want);
+        sure += claims[i].got;
+    }
+    if (sure > capacity) {
+        // Quotas above what is there: everybody's guarantee shrinks in proportion.
+        int64_t *want = xcalloc(n + 1, sizeof *want), *weight = xcalloc(n + 1, sizeof *weight);
+        for (uint32_t i = 0; i < n; i++) {
+            want[i] = claims[i].want;
+            weight[i] = claims[i].weight;
+            claims[i].want = claims[i].weight = claims[i].got;
+            claims[i].got = 0;
+            if (claims[i].want)
+                open[k++] = &claims[i];
+        }
+        pour(open, k, capacity, unit);
+        for (uint32_t i = 0; i < n; i++) {
+            claims[i].want = want[i];
+            claims[i].weight = weight[i];
+        }
+        free(want);
+        free(weight);
+    } else {
+        for (uint32_t i = 0; i < n; i++)
+            if (claims[i].got < claims[i].want && claims[i].weight > 0)
+                open[k++] = &claims[i];
+        pour(open, k, capacity - sure, unit);
+    }
+    free(open);
+}
+
+static int by_depth(const void *pa, const void *pb) {
+    const struct project *a = *(struct project *const *)pa, *b = *(struct project *const *)pb;
+    if (a->depth != b->depth)
+        return a->depth < b->depth ? -1 : 1;
+    if (a->parent != b->parent)
+        return a->parent < b->parent ? -1 : 1;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+struct project *project_parent(const struct world *w, const struct project *p) {
+    return world_project(w, p->parent);
+}
+
+static void tree_build(struct world *w) {
+    if (w->tree_version == w->config_version)
+        return;
+    vec_clear(&w->tree);
+    for (uint32_t i = 0; i < w->projects.len; i++) {
+        struct project *p = world_project(w, i);
+        if (!p)
+            continue;
+        p->depth = 0;
+        for (const struct project *up = project_parent(w, p); up; up = project_parent(w, up))
+            p->depth++;
+        vec_push(&w->tree, p);
+    }
+    if (w->tree.len)
+        qsort(w->tree.at, w->tree.len, sizeof *w->tree.at, by_depth);
+    w->tree_version = w->config_version;
+}
+
+int64_t project_quota(const struct project *p, unsigned dim) {
+    return p->quota[dim] == SCHED_UNLIMITED ? 0 : p->quota[dim];
+}
+
+static int64_t own_want(const struct project *p, unsigned d) {
+    int64_t inside = p->quota[d] == SCHED_UNLIMITED ? INT64_MAX : max64(p->quota[d] - p->fixed[d], 0);
+    return p->used[d] + p->queued[d] - p->queued_fixed[d] + min64(p->queued_fixed[d], inside);
+}
+
+static void sums_up(struct world *w) {
+    for (uint32_t i = 0; i < w->tree.len; i++) {
+        struct project *p = w->tree.at[i];
+        p->oldest_ms = INT64_MAX;
+        for (uint32_t k = 0; k < p->requests.len; k++) {
+            const struct request *r = p->requests.at[k];
+            p->oldest_ms = min64(p->oldest_ms, r->queue.at[r->head]->submit_ms);
+        }
+        for (unsigned d = 0; d < w->dims; d++) {
+            p->tree_used[d] = p->used[d];
+            p->want[d] = p->own_want[d] = own_want(p, d);
+            p->tree_quota[d] = 0;
+        }
+    }
+    for (uint32_t i = w->tree.len; i-- > 0;) {
+        struct project *p = w->tree.at[i], *up = project_parent(w, p);
+        for (unsigned d = 0; d < w->dims; d++) {
+            if (project_quota(p, d) || !p->tree_quota[d])
+                p->tree_quota[d] = project_quota(p, d);
+            if (p->limit[d] != SCHED_UNLIMITED)
+                p->want[d] = min64(p->want[d], p->limit[d]);
+            if (up) {
+                up->tree_used[d] += p->tree_used[d];
+                up->want[d] += p->want[d];
+                up->tree_quota[d] += p->tree_quota[d];
+            }
+        }
+        if (up)
+            up->oldest_ms = min64(up->oldest_ms, p->oldest_ms);
+    }
+}
+
+static int64_t claim_weight(const struct project *p, unsigned d) {
+    if (p->weight != SCHED_UNLIMITED)
+        return p->weight;
+    int64_t quota = d == DIM_CPU && p->quota[d] == SCHED_UNLIMITED ? p->tree_quota[DIM_GPU] : p->tree_quota[d];
+    return quota ? quota : SCHED_GPU;
+}
+
+// Divides what `up` (NULL: the cluster) is due among the projects tree[from … to-1] and up's own jobs.
+static void level(struct world *w, struct project *up, uint32_t from, uint32_t to, unsigned d) {
+    uint32_t n = to - from;
+    struct claim *claims = xcalloc(n + 1, sizeof *claims);
+    int64_t below = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct project *p = w->tree.at[from + i];
+        claims[i] = (struct claim){.quota = p->tree_quota[d], .want = p->want[d],
+                                   .weight = claim_weight(p, d), .oldest_ms = p->oldest_ms, .id = p->id};
+        below += p->tree_quota[d];
+    }
+    if (up)  // jobs of the department itself, with what of its quota is not promised below
+        claims[n] = (struct claim){.quota = max64(up->tree_quota[d] - below, 0), .want = up->own_want[d],
+                                   .weight = claim_weight(up, d), .oldest_ms = up->oldest_ms, .id = up->id};
+    share_pour(claims, n + (up ? 1 : 0), up ? up->share[d] : w->capacity[d], d == DIM_CPU ? 1 : SCHED_GPU);
+    for (uint32_t i = 0; i < n; i++)
+        w->tree.at[from + i]->share[d] = claims[i].got;
+    if (up)
+        up->own_share[d] = claims[n].got;
+    free(claims);
+}
+
+void share_update(struct world *w) {
+    tree_build(w);
+    sums_up(w);
+    for (uint32_t i = 0; i < w->tree.len; i++)
+        for (unsigned d = 0; d < w->dims; d++)
+            w->tree.at[i]->own_share[d] = -1;
+    for (uint32_t from = 0; from < w->tree.len;) {
+        struct project *up = project_parent(w, w->tree.at[from]);
+        uint32_t to = from + 1;
+        while (to < w->tree.len && project_parent(w, w->tree.at[to]) == up &&
+               w->tree.at[to]->depth == w->tree.at[from]->depth)
+            to++;
+        for (unsigned d = 0; d < w->dims; d++)
+            level(w, up, from, to, d);
+        from = to;
+    }
+    for (uint32_t i = 0; i < w->tree.len; i++)
+        for (unsigned d = 0; d < w->dims; d++)
+            if (w->tree.at[i]->own_share[d] < 0)
+                w->tree.at[i]->own_share[d] = w->tree.at[i]->share[d];
+}

@@ -1,0 +1,137 @@
+// The world's deltas: queues, nodes and counts follow jobs through their lives.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sched/sched.h"
+
+static const struct sched_gpu V100[8] = {
+    {"V100", 32ULL << 30, 0, false}, {"V100", 32ULL << 30, 0, false}, {"V100", 32ULL << 30, 0, false},
+    {"V100", 32ULL << 30, 0, false}, {"V100", 32ULL << 30, 1, false}, {"V100", 32ULL << 30, 1, false},
+    {"V100", 32ULL << 30, 1, false}, {"V100", 32ULL << 30, 1, false},
+};
+
+static struct world *two_nodes(void) {
+    struct world *w = world_new();
+    for (uint32_t id = 1; id <= 2; id++) {
+        struct sched_node n = {.id = id, .name = id == 1 ? "dgx1-1" : "dgx1-2", .cpus = 40,
+                               .memory_bytes = 512ULL << 30, .gpus = V100, .gpu_count = 8};
+        assert_int_equal(world_node_set(w, &n, NULL), 0);
+    }
+    struct sched_project p = {.id = 1, .name = "team", .quota_milligpu = 4000, .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED};
+    assert_int_equal(world_project_set(w, &p, NULL), 0);
+    return w;
+}
+
+static void add(struct world *w, uint64_t id, const struct sched_request *q) {
+    const struct request *r = world_request(w, q);
+    assert_int_equal(world_job_add(w, &(struct sched_job){.id = id, .request = r, .submit_ms = (int64_t)id}), 0);
+    world_request_unref(w, r);
+}
+
+static void starts_and_frees(void **state) {
+    (void)state;
+    struct world *w = two_nodes();
+    struct policy policy;
+    policy_default(&policy);
+    for (uint64_t id = 1; id <= 5; id++)
+        add(w, id, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_job = 4000});
+    struct decisions d;
+    sched_decide(w, 1000, &policy, &d);
+    assert_int_equal(d.starts.len, 4);
+    for (uint32_t i = 0; i < d.starts.len; i++)
+        assert_int_equal(world_job_start(w, d.starts.at[i].job, d.starts.at[i].alloc, 1000), 0);
+    decisions_done(&d);
+    world_assert(w);
+    struct sched_node_figures f;
+    assert_true(world_node_figures(w, 1, &f));
+    assert_int_equal(f.gpu_milli_free, 0);
+    sched_decide(w, 2000, &policy, &d);
+    assert_int_equal(d.starts.len, 0);
+    decisions_done(&d);
+    assert_int_equal(world_job_end(w, 2, 3000), 0);
+    world_assert(w);
+    sched_decide(w, 3000, &policy, &d);
+    assert_int_equal(d.starts.len, 1);
+    assert_int_equal(d.starts.at[0].job, 5);
+    decisions_done(&d);
+    world_free(w);
+}
+
+static void node_goes_and_comes_back(void **state) {
+    (void)state;
+    struct world *w = two_nodes();
+    struct policy policy;
+    policy_default(&policy);
+    add(w, 1, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_job = 8000});
+    struct decisions d;
+    sched_decide(w, 0, &policy, &d);
+    assert_int_equal(d.starts.len, 1);
+    uint32_t node = d.starts.at[0].alloc->nodes[0].node;
+    world_job_start(w, 1, d.starts.at[0].alloc, 0);
+    decisions_done(&d);
+    world_node_remove(w, node);
+    world_assert(w);
+    struct sched_node n = {.id = node, .name = "again", .cpus = 40, .memory_bytes = 1ULL << 38, .gpus = V100,
+                           .gpu_count = 8};
+    assert_int_equal(world_node_set(w, &n, NULL), 0);
+    world_assert(w);
+    struct sched_node_figures f;
+    assert_true(world_node_figures(w, node, &f));
+    assert_int_equal(f.gpu_milli_free, 0);
+    world_node_remove(w, node);
+    assert_int_equal(world_job_end(w, 1, 10), 0);
+    world_assert(w);
+    world_free(w);
+}
+
+static void refuses_what_never_fits(void **state) {
+    (void)state;
+    struct world *w = two_nodes();
+    struct error e;
+    assert_true(world_check_request(w, &(struct sched_request){.project = 1, .gpu_milli_per_job = 9000}, &e) < 0);
+    assert_non_null(strstr(e.text, "gpus 9"));
+    assert_true(world_check_request(w, &(struct sched_request){.project = 1, .gpu_milli_per_job = 1500}, &e) < 0);
+    assert_true(world_check_request(w, &(struct sched_request){.project = 1, .nodes_min = 3}, &e) < 0);
+    assert_true(world_check_request(w, &(struct sched_request){.project = 7}, &e) < 0);
+    assert_true(world_check_request(w, &(struct sched_request){.project = 1, .gpu_model = "H100",
+                                                              .gpu_milli_per_job = 1000}, &e) < 0);
+    assert_int_equal(world_check_request(w, &(struct sched_request){.project = 1, .nodes_min = 2,
+                                                                    .gpu_milli_per_node = 8000}, &e), 0);
+    assert_int_equal(world_check_request(w, &(struct sched_request){.project = 1, .gpu_memory_bytes = 16ULL << 30},
+                                         &e), 0);
+    world_free(w);
+}
+
+static void refuses_bad_policy(void **state) {
+    (void)state;
+    struct world *w = two_nodes();
+    struct error e;
+    struct sched_project p = {.id = 2, .parent = 1, .name = "child", .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED};
+    assert_int_equal(world_project_set(w, &p, &e), 0);
+    struct sched_project loop = p;
+    loop.id = 1;
+    loop.parent = 2;
+    assert_true(world_project_set(w, &loop, &e) < 0);
+    p.quota_milligpu = -5;
+    assert_true(world_project_set(w, &p, &e) < 0);
+    assert_non_null(strstr(e.text, "negative"));
+    world_free(w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(starts_and_frees),
+        cmocka_unit_test(node_goes_and_comes_back),
+        cmocka_unit_test(refuses_what_never_fits),
+        cmocka_unit_test(refuses_bad_policy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

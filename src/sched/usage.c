@@ -1,0 +1,71 @@
+// Owns users' decaying use: a moving average of what they hold, in integers only, so that every
+// machine computes the same order.
+#include <assert.h>
+
+#include "sched/internal.h"
+
+// 2^-(1/2), 2^-(1/4), … in Q32.
+static const uint64_t ROOTS[] = {
+    3037000500, 3611622603, 3938502376, 4112874773, 4202935003, 4248701965, 4271771996, 4283353945,
+    4289156690, 4292061010, 4293513907, 4294240540, 4294603903, 4294785595, 4294876445, 4294921870,
+};
+
+uint64_t decay_q32(int64_t elapsed_ms, int64_t half_life_ms) {
+    if (elapsed_ms <= 0 || half_life_ms <= 0)
+        return 1ULL << 32;
+    if (elapsed_ms / half_life_ms >= 32)
+        return 0;
+    uint64_t q = (1ULL << 32) >> (elapsed_ms / half_life_ms);
+    uint64_t part = (uint64_t)(((unsigned __int128)(elapsed_ms % half_life_ms) << 16) /
+                               (uint64_t)half_life_ms);
+    for (unsigned i = 0; i < 16; i++)
+        if (part & (0x8000U >> i))
+            q = (q * ROOTS[i]) >> 32;
+    return q;
+}
+
+struct user *user_get(struct map *m, uint32_t owner, uint32_t user) {
+    return map_get(m, (uint64_t)owner << 32 | user);
+}
+
+struct user *user_slot(struct map *m, uint32_t owner, uint32_t user) {
+    uint64_t key = (uint64_t)owner << 32 | user;
+    struct user *u = map_get(m, key);
+    if (!u) {
+        u = xcalloc(1, sizeof *u);
+        u->key = key;
+        map_put(m, key, u);
+    }
+    return u;
+}
+
+int64_t user_average(const struct user *u, int64_t now_ms, int64_t half_life_ms) {
+    if (!u)
+        return 0;
+    uint64_t q = decay_q32(now_ms - u->at_ms, half_life_ms);
+    __int128 past = (__int128)(u->average - u->cost) * (int64_t)q;
+    return u->cost + (int64_t)(past / ((__int128)1 << 32));
+}
+
+// From now_ms on the user holds `cost` more.
+void user_hold(struct user *u, int64_t cost, int64_t now_ms, int64_t half_life_ms) {
+    u->average = user_average(u, now_ms, half_life_ms);
+    if (now_ms > u->at_ms)
+        u->at_ms = now_ms;
+    u->cost += cost;
+}
+
+void world_half_life(struct world *w, int64_t half_life_ms) {
+    assert(half_life_ms > 0);
+    w->half_life_ms = half_life_ms;
+}
+
+void world_usage_set(struct world *w, uint32_t project, uint32_t user, int64_t milli, int64_t at_ms) {
+    struct user *u = user_slot(&w->users, project, user);
+    u->average = milli;
+    u->at_ms = at_ms;
+}
+
+int64_t world_usage(const struct world *w, uint32_t project, uint32_t user, int64_t now_ms) {
+    return user_average(map_get(&w->users, (uint64_t)project << 32 | user), now_ms, w->half_life_ms);
+}
