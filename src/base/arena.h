@@ -15,4 +15,4 @@ void *arena_memdup(struct arena *a, const void *p, size_t len);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void arena_done(struct arena *a);
 
-#define cleanup_arena __attribute__((cleanup(arena_done)))
+#define cleanup_arena __attribute__((__cleanup__(arena_done)))

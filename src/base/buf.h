@@ -24,4 +24,4 @@ void buf_drop(struct buf *b, size_t n);  // removes n bytes from the front
 char *buf_take(struct buf *b);           // NUL-terminated, caller frees; b is empty afterwards
 const char *buf_str(const struct buf *b);  // "" when empty
 
-#define cleanup_buf __attribute__((cleanup(buf_done)))
+#define cleanup_buf __attribute__((__cleanup__(buf_done)))

@@ -19,7 +19,7 @@ static inline void cleanup_fclose_fn(FILE **f) {
         fclose(*f);
 }
 
-#define cleanup(fn) __attribute__((cleanup(fn)))
+#define cleanup(fn) __attribute__((__cleanup__(fn)))
 #define cleanup_free cleanup(cleanup_free_fn)
 #define cleanup_close cleanup(cleanup_close_fn)
 #define cleanup_fclose cleanup(cleanup_fclose_fn)
