@@ -1,0 +1,402 @@
+// Connections: reading, writing, TLS, deadlines, ending. The order of things at the end is fixed:
+// finish (flush, close-notify, shut the sending side, linger), destroy (close the handles), gone
+// (tell the owner), free (when the last reference is dropped).
+#include "net/conn.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+static void on_timer(uv_timer_t *timer);
+
+static struct conn *from_handle(const void *handle) {
+    return ((const uv_handle_t *)handle)->data;
+}
+
+static uint64_t now(const struct conn *c) {
+    return uv_now(c->timer.loop);
+}
+
+void conn_init(struct conn *c, uv_loop_t *loop, char *read_buffer) {
+    c->refs = 1;
+    c->handles = 2;
+    c->read_buffer = read_buffer;
+    c->handle.data = c;
+    uv_timer_init(loop, &c->timer);
+    c->timer.data = c;
+    c->write.data = c;
+    c->shutdown.data = c;
+    if (!c->output_max)
+        c->output_max = NET_OUTPUT_MAX;
+    c->last_input = now(c);
+}
+
+struct conn *conn_ref(struct conn *c) {
+    c->refs++;
+    return c;
+}
+
+void conn_unref(struct conn *c) {
+    assert(c->refs > 0);
+    if (--c->refs)
+        return;
+    assert(c->handles == 0);
+    tls_free(c->tls);
+    buf_done(&c->out);
+    buf_done(&c->inflight);
+    buf_done(&c->pushback);
+    c->free_fn(c);
+}
+
+// Makes the timer fire no later than the next thing that is due.
+static void arm(struct conn *c) {
+    uint64_t next = UINT64_MAX;
+    if (c->deadline)
+        next = c->deadline;
+    if (c->write_deadline && c->write_deadline < next)
+        next = c->write_deadline;
+    if (c->kicked)
+        next = 0;
+    if (next == UINT64_MAX || c->closing || (uv_is_active((uv_handle_t *)&c->timer) &&
+                                             c->due <= next))
+        return;
+    c->due = next;
+    uint64_t t = now(c);
+    uv_timer_start(&c->timer, on_timer, next > t ? next - t : 0, 0);
+}
+
+void conn_set_deadline(struct conn *c, uint64_t after_ms) {
+    if (c->finishing)
+        return;
+    c->deadline = after_ms ? now(c) + after_ms : 0;
+    arm(c);
+}
+
+static void on_handle_closed(uv_handle_t *handle) {
+    struct conn *c = handle->data;
+    if (--c->handles)
+        return;
+    c->ops->on_gone(c);
+    if (c->on_closed)
+        c->on_closed(c);
+    conn_unref(c);
+}
+
+void conn_destroy(struct conn *c) {
+    if (c->closing)
+        return;
+    c->closing = true;
+    uv_close(&c->handle, on_handle_closed);
+    uv_close((uv_handle_t *)&c->timer, on_handle_closed);
+}
+
+static void fail(struct conn *c, int code) {
+    if (!c->problem_code)
+        c->problem_code = code;
+    conn_destroy(c);
+}
+
+size_t conn_pending(const struct conn *c) {
+    return c->out.len + c->inflight.len;
+}
+
+static void flush(struct conn *c);
+
+static void on_shut(uv_shutdown_t *req, int status) {
+    struct conn *c = req->data;
+    if (status < 0 || c->eof)
+        conn_destroy(c);
+}
+
+static void on_written(uv_write_t *req, int status) {
+    struct conn *c = req->data;
+    c->writing = false;
+    buf_clear(&c->inflight);
+    if (c->inflight.cap > CONN_KEEP_BYTES)
+        buf_done(&c->inflight);
+    c->write_deadline = 0;
+    if (c->closing)
+        return;
+    if (status < 0) {
+        fail(c, status);
+        return;
+    }
+    flush(c);
+    if (!c->closing && !c->finishing && conn_pending(c) == 0 && c->ops->on_drain)
+        c->ops->on_drain(c);
+}
+
+static void write_rest(struct conn *c) {
+    assert(!c->writing && c->inflight.len == 0);
+    struct buf swap = c->inflight;
+    c->inflight = c->out;
+    c->out = swap;
+    uv_buf_t b = uv_buf_init(c->inflight.data, (unsigned)c->inflight.len);
+    int r = uv_write(&c->write, &c->stream, &b, 1, on_written);
+    if (r < 0) {
+        fail(c, r);
+        return;
+    }
+    c->writing = true;
+    c->write_left = c->stream.write_queue_size;
+    if (c->write_timeout_ms) {
+        c->write_deadline = now(c) + c->write_timeout_ms;
+        arm(c);
+    }
+}
+
+// Sends what is in `out`: at once as far as the kernel takes it, the rest through the loop.
+static void flush(struct conn *c) {
+    if (c->writing || c->closing)
+        return;
+    if (c->out.len) {
+        uv_buf_t b = uv_buf_init(c->out.data, (unsigned)c->out.len);
+        int n = uv_try_write(&c->stream, &b, 1);
+        if (n < 0 && n != UV_EAGAIN) {
+            fail(c, n);
+            return;
+        }
+        if (n > 0)
+            buf_drop(&c->out, (size_t)n);
+        if (c->out.len) {
+            write_rest(c);
+            return;
+        }
+        if (c->out.cap > CONN_KEEP_BYTES)
+            buf_done(&c->out);
+    }
+    if (c->finishing && !c->shutdown_sent) {
+        c->shutdown_sent = true;
+        if (uv_shutdown(&c->shutdown, &c->stream, on_shut) < 0)
+            conn_destroy(c);
+    }
+}
+
+ssize_t conn_write(struct conn *c, const void *data, size_t len) {
+    if (c->closing || c->finishing)
+        return -EPIPE;
+    if (c->tls && !tls_established(c->tls))
+        return -ENOTCONN;
+    if (c->tls) {
+        if (tls_write(c->tls, data, len) < 0) {
+            fail(c, UV_EPROTO);
+            return -EPIPE;
+        }
+        tls_output(c->tls, &c->out);
+    } else {
+        buf_add(&c->out, data, len);
+    }
+    if (!c->corked)
+        flush(c);
+    if (c->closing)
+        return -EPIPE;
+    if (conn_pending(c) > c->output_max && conn_pending(c) > len) {
+        fail(c, UV_ENOBUFS);
+        return -ENOBUFS;
+    }
+    return (ssize_t)conn_pending(c);
+}
+
+void conn_cork(struct conn *c) {
+    c->corked = true;
+}
+
+void conn_uncork(struct conn *c) {
+    c->corked = false;
+    flush(c);
+}
+
+void conn_finish(struct conn *c) {
+    if (c->closing || c->finishing)
+        return;
+    if (c->tls) {
+        tls_end(c->tls);
+        tls_output(c->tls, &c->out);
+    }
+    conn_set_deadline(c, CONN_LINGER_MS + (conn_pending(c) ? c->write_timeout_ms : 0));
+    c->finishing = true;
+    buf_done(&c->pushback);
+    if (c->paused)
+        conn_resume(c);
+    if (!c->corked)
+        flush(c);
+}
+
+bool conn_peer_closed(const struct conn *c) {
+    if (c->tls)
+        return true;
+    uv_os_fd_t fd;
+    if (uv_fileno(&c->handle, &fd) < 0)
+        return true;
+    struct pollfd p = {.fd = fd};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
+}
+
+// Offers bytes to the owner, who may change, pause or end the connection meanwhile.
+static void deliver(struct conn *c, const char *data, size_t len) {
+    while (len && !c->paused && !c->closing && !c->finishing) {
+        size_t n = c->ops->on_data(c, data, len);
+        assert(n <= len);
+        data += n;
+        len -= n;
+        if (n == 0)
+            c->paused = true;
+    }
+    if (len && !c->closing && !c->finishing)
+        buf_add(&c->pushback, data, len);
+}
+
+static void handle_eof(struct conn *c) {
+    if (c->eof || c->closing)
+        return;
+    c->eof = true;
+    if (c->finishing) {
+        if (c->shutdown_sent && conn_pending(c) == 0)
+            conn_destroy(c);
+        return;
+    }
+    c->ops->on_eof(c);
+}
+
+static bool pump_handshake(struct conn *c) {
+    int r = tls_handshake(c->tls);
+    tls_output(c->tls, &c->out);
+    flush(c);
+    if (c->closing)
+        return false;
+    if (r < 0) {
+        c->problem = tls_problem(c->tls);
+        fail(c, UV_EPROTO);
+        return false;
+    }
+    if (r == 0)
+        return false;
+    c->peer.has_cert =
+        tls_peer(c->tls, c->peer.cert_cn, sizeof c->peer.cert_cn, c->peer.cert_sha256);
+    if (c->ops->on_open)
+        c->ops->on_open(c);
+    return !c->closing;
+}
+
+static void pump_tls(struct conn *c) {
+    char plain[16 * 1024];
+    if (!tls_established(c->tls) && !pump_handshake(c))
+        return;
+    while (!c->paused && !c->closing) {
+        ssize_t n = tls_read(c->tls, plain, sizeof plain);
+        if (n == 0)
+            break;
+        if (n == -EPIPE) {
+            handle_eof(c);
+            break;
+        }
+        if (n < 0) {
+            c->problem = tls_problem(c->tls);
+            fail(c, UV_EPROTO);
+            return;
+        }
+        deliver(c, plain, (size_t)n);
+    }
+    if (!c->closing) {
+        tls_output(c->tls, &c->out);
+        if (!c->corked)
+            flush(c);
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *b) {
+    *b = uv_buf_init(from_handle(handle)->read_buffer, CONN_READ_BYTES);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
+    struct conn *c = from_handle(stream);
+    if (n == 0 || c->closing)
+        return;
+    if (n == UV_EOF) {
+        handle_eof(c);
+        return;
+    }
+    if (n < 0) {
+        fail(c, (int)n);
+        return;
+    }
+    c->last_input = now(c);
+    if (c->tls) {
+        tls_feed(c->tls, b->base, (size_t)n);
+        pump_tls(c);
+    } else {
+        deliver(c, b->base, (size_t)n);
+    }
+    if (!c->closing && c->paused)
+        uv_read_stop(&c->stream);
+}
+
+static void read_on(struct conn *c) {
+    if (c->closing || c->paused || c->eof)
+        return;
+    int r = uv_read_start(&c->stream, on_alloc, on_read);
+    if (r < 0 && r != UV_EALREADY)
+        fail(c, r);
+}
+
+void conn_start(struct conn *c) {
+    if (c->tls)
+        pump_handshake(c);
+    read_on(c);
+}
+
+void conn_pause(struct conn *c) {
+    c->paused = true;
+    if (!c->closing)
+        uv_read_stop(&c->stream);
+}
+
+void conn_resume(struct conn *c) {
+    if (!c->paused || c->closing)
+        return;
+    c->kicked = true;
+    arm(c);
+}
+
+// The deferred part of conn_resume: bytes that were put back come before new ones.
+static void resume_now(struct conn *c) {
+    c->paused = false;
+    struct buf again = c->pushback;
+    c->pushback = (struct buf){0};
+    deliver(c, again.data, again.len);
+    buf_done(&again);
+    if (!c->closing && !c->paused && c->tls)
+        pump_tls(c);
+    read_on(c);
+}
+
+static void check_write_progress(struct conn *c) {
+    size_t left = c->stream.write_queue_size;
+    if (left < c->write_left) {
+        c->write_left = left;
+        c->write_deadline = now(c) + c->write_timeout_ms;
+        return;
+    }
+    c->problem = "the peer takes no output";
+    fail(c, UV_ETIMEDOUT);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct conn *c = timer->data;
+    uint64_t t = now(c);
+    if (c->kicked) {
+        c->kicked = false;
+        resume_now(c);
+    }
+    if (!c->closing && c->write_deadline && t >= c->write_deadline)
+        check_write_progress(c);
+    if (!c->closing && c->deadline && t >= c->deadline) {
+        c->deadline = 0;
+        if (c->finishing)
+            conn_destroy(c);
+        else
+            c->ops->on_deadline(c);
+    }
+    arm(c);
+}

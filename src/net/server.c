@@ -1,0 +1,288 @@
+// The server: its listeners, the accepting of connections and its end. A unix socket is bound under
+// a temporary name and renamed into place, so that its file never has the wrong mode and never
+// replaces one that is in use.
+#include "net/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "net/server_internal.h"
+
+enum { BACKLOG = 1024 };
+
+struct listener {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_pipe_t pipe;
+        uv_tcp_t tcp;
+    };
+    struct net_server *server;
+    struct tls_context *tls;  // NULL: a unix socket
+    char *path;               // of a unix socket
+    dev_t dev;                // and the file that is ours
+    ino_t ino;
+};
+
+struct net_server *net_server_new(uv_loop_t *loop, const struct net_server_options *options) {
+    assert(options->on_request);
+    struct net_server *s = xcalloc(1, sizeof *s);
+    s->loop = loop;
+    s->options = *options;
+    if (!s->options.connections_max)
+        s->options.connections_max = NET_CONNECTIONS_MAX;
+    uv_timer_init(loop, &s->grace);
+    s->grace.data = s;
+    signal(SIGPIPE, SIG_IGN);  // a client that goes away is an error of that write, nothing more
+    return s;
+}
+
+uint16_t net_server_port(const struct net_server *s) {
+    return s->port;
+}
+
+uint32_t net_server_connections(const struct net_server *s) {
+    return s->connections;
+}
+
+static void free_http_conn(struct conn *c) {
+    free(c);
+}
+
+static void on_grace_closed(uv_handle_t *handle) {
+    struct net_server *s = handle->data;
+    void (*done)(void *) = s->done;
+    void *user = s->done_user;
+    vec_done(&s->listeners);
+    free(s);
+    if (done)
+        done(user);
+}
+
+static void maybe_done(struct net_server *s) {
+    if (s->closing && s->connections == 0 && s->listeners_open == 0 &&
+        !uv_is_closing((uv_handle_t *)&s->grace))
+        uv_close((uv_handle_t *)&s->grace, on_grace_closed);
+}
+
+static void on_conn_closed(struct conn *c) {
+    struct http_conn *h = (struct http_conn *)c;
+    struct net_server *s = h->server;
+    if (h->prev)
+        h->prev->next = h->next;
+    else
+        s->first = h->next;
+    if (h->next)
+        h->next->prev = h->prev;
+    h->server = NULL;
+    s->connections--;
+    maybe_done(s);
+}
+
+static int fill_unix_peer(struct conn *c) {
+    uv_os_fd_t fd;
+    struct ucred cred;
+    socklen_t len = sizeof cred;
+    if (uv_fileno(&c->handle, &fd) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+        return -EACCES;
+    c->peer = (struct net_peer){
+        .kind = NET_PEER_UNIX, .uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
+    memcpy(c->peer.address, "unix", 5);
+    return 0;
+}
+
+static void fill_tcp_peer(struct conn *c) {
+    struct sockaddr_storage a;
+    int len = sizeof a;
+    char host[INET6_ADDRSTRLEN] = "?";
+    int port = 0;
+    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&a, &len) == 0) {
+        uv_ip_name((struct sockaddr *)&a, host, sizeof host);
+        port = ntohs(((struct sockaddr_in *)&a)->sin_port);  // at the same place in both families
+    }
+    c->peer = (struct net_peer){
+        .kind = NET_PEER_TLS, .uid = (uid_t)-1, .gid = (gid_t)-1, .pid = -1};
+    snprintf(c->peer.address, sizeof c->peer.address, "[%s]:%d", host, port);
+}
+
+static void on_connection(uv_stream_t *stream, int status) {
+    struct listener *l = stream->data;
+    struct net_server *s = l->server;
+    if (status < 0)
+        return;
+    struct http_conn *h = xcalloc(1, sizeof *h);
+    struct conn *c = &h->conn;
+    if (l->tls)
+        uv_tcp_init(s->loop, &c->tcp);
+    else
+        uv_pipe_init(s->loop, &c->pipe, 0);
+    conn_init(c, s->loop, s->read_buffer);
+    c->free_fn = free_http_conn;
+    c->on_closed = on_conn_closed;
+    h->server = s;
+    h->next = s->first;
+    if (s->first)
+        s->first->prev = h;
+    s->first = h;
+    s->connections++;
+    int r = uv_accept(stream, &c->stream);
+    if (l->tls) {
+        fill_tcp_peer(c);
+        uv_tcp_nodelay(&c->tcp, 1);
+        c->tls = tls_new(l->tls);
+    } else if (r == 0) {
+        r = fill_unix_peer(c);
+    }
+    http_conn_start(s, h);
+    if (r < 0 || s->closing || s->connections > s->options.connections_max)
+        conn_destroy(c);
+}
+
+static struct listener *listener_new(struct net_server *s) {
+    struct listener *l = xcalloc(1, sizeof *l);
+    l->server = s;
+    return l;
+}
+
+static void on_listener_closed(uv_handle_t *handle) {
+    struct listener *l = handle->data;
+    struct net_server *s = l->server;
+    free(l->path);
+    free(l);
+    s->listeners_open--;
+    maybe_done(s);
+}
+
+static void listener_close(struct listener *l) {
+    struct stat st;
+    if (l->path && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
+        unlink(l->path);
+    uv_close(&l->handle, on_listener_closed);
+}
+
+// Starts listening unless something failed before (`r`); the listener is the server's afterwards,
+// also on failure.
+static int listener_start(struct net_server *s, struct listener *l, int r) {
+    l->handle.data = l;
+    s->listeners_open++;
+    if (r == 0)
+        r = uv_listen(&l->stream, BACKLOG, on_connection);
+    if (r < 0) {
+        listener_close(l);
+        return r;
+    }
+    vec_push(&s->listeners, l);
+    return 0;
+}
+
+// Whether somebody answers at the socket.
+static bool socket_alive(const struct sockaddr_un *a) {
+    cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return fd >= 0 && (connect(fd, (const struct sockaddr *)a, sizeof *a) == 0 || errno == EAGAIN);
+}
+
+static int bind_unix(const char *path, mode_t mode, struct stat *st, struct error *e) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX}, final = {.sun_family = AF_UNIX};
+    int n = snprintf(a.sun_path, sizeof a.sun_path, "%s.%d", path, (int)getpid());
+    if (n < 0 || (size_t)n >= sizeof a.sun_path)
+        return error_set(e, ENAMETOOLONG, "the socket path %s is too long: at most about %zu bytes",
+                         path, sizeof a.sun_path - 9);
+    memcpy(final.sun_path, path, strlen(path));
+    if (lstat(path, st) == 0) {
+        if (!S_ISSOCK(st->st_mode))
+            return error_set(e, EEXIST, "%s exists and is not a socket", path);
+        if (socket_alive(&final))
+            return error_set(e, EADDRINUSE, "another server listens on %s", path);
+    }
+    cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return error_set(e, errno, "no socket: %s", strerror(errno));
+    unlink(a.sun_path);
+    // Listening comes before the rename: whoever sees the socket can connect to it.
+    if (fchmod(fd, 0) < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) < 0)
+        return error_set(e, errno, "cannot bind %s: %s", path, strerror(errno));
+    if (chmod(a.sun_path, mode) < 0 || listen(fd, BACKLOG) < 0 || lstat(a.sun_path, st) < 0 ||
+        rename(a.sun_path, path) < 0) {
+        int code = errno;
+        unlink(a.sun_path);
+        return error_set(e, code, "cannot make the socket %s: %s", path, strerror(code));
+    }
+    return TAKE_FD(fd);
+}
+
+int net_server_listen_unix(struct net_server *s, const char *path, mode_t mode, struct error *e) {
+    struct stat st;
+    int fd = bind_unix(path, mode, &st, e);
+    if (fd < 0)
+        return fd;
+    struct listener *l = listener_new(s);
+    l->path = xstrdup(path);
+    l->dev = st.st_dev;
+    l->ino = st.st_ino;
+    uv_pipe_init(s->loop, &l->pipe, 0);
+    int r = uv_pipe_open(&l->pipe, fd);
+    if (r < 0)
+        close(fd);
+    r = listener_start(s, l, r);
+    return r < 0 ? error_set(e, -r, "cannot listen on %s: %s", path, uv_strerror(r)) : 0;
+}
+
+int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,
+                          struct tls_context *tls, struct error *e) {
+    char service[8];
+    snprintf(service, sizeof service, "%u", port);
+    struct addrinfo *list = NULL,
+                    hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+    const char *name = host ? host : "::";
+    int g = getaddrinfo(name, service, &hints, &list);
+    if (g != 0 && !host)
+        g = getaddrinfo("0.0.0.0", service, &hints, &list);
+    if (g != 0)
+        return error_set(e, EINVAL, "cannot listen on %s: %s", name, gai_strerror(g));
+    struct listener *l = listener_new(s);
+    l->tls = tls;
+    uv_tcp_init(s->loop, &l->tcp);
+    int r = uv_tcp_bind(&l->tcp, list->ai_addr, 0);
+    freeaddrinfo(list);
+    r = listener_start(s, l, r);
+    if (r < 0)
+        return error_set(e, -r, "cannot listen on %s port %u: %s", name, port, uv_strerror(r));
+    struct sockaddr_storage bound;
+    int len = sizeof bound;
+    if (uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&bound, &len) == 0)
+        s->port = ntohs(((struct sockaddr_in *)&bound)->sin_port);
+    return 0;
+}
+
+static void on_grace_over(uv_timer_t *timer) {
+    struct net_server *s = timer->data;
+    for (struct http_conn *h = s->first; h; h = h->next)
+        conn_destroy(&h->conn);
+}
+
+void net_server_close(struct net_server *s, uint32_t grace_ms, void (*done)(void *user),
+                      void *user) {
+    if (s->closing)
+        return;
+    s->closing = true;
+    s->done = done;
+    s->done_user = user;
+    for (uint32_t i = 0; i < s->listeners.len; i++)
+        listener_close(s->listeners.at[i]);
+    vec_clear(&s->listeners);
+    for (struct http_conn *h = s->first; h; h = h->next)
+        http_conn_shutdown(h);
+    uv_timer_start(&s->grace, on_grace_over, grace_ms, 0);
+    maybe_done(s);
+}

@@ -1,0 +1,97 @@
+// The HTTP server: listens on unix sockets and TLS, parses requests and hands each complete one to
+// one callback; routing is the caller's. Everything happens on the caller's event loop and thread.
+// A request belongs to the handler until it is answered by exactly one of net_reply,
+// net_reply_stream_end, net_upgrade_ws or net_upgrade_raw; after that call the pointer is dead. If the
+// client goes away earlier the pointer stays good and answering it does nothing.
+// SIGPIPE is ignored from net_server_new on: whoever starts other programs resets it there.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "net/http.h"
+#include "net/socket.h"
+
+struct uv_loop_s;
+struct tls_context;
+struct net_server;
+
+struct net_request {
+    const char *method, *path, *query;  // path and query are still percent-encoded
+    const char *body;                   // NUL-terminated; "" when empty
+    size_t body_len;
+    const struct http_message *http;  // headers: http_message_header(req->http, "…")
+    const struct net_peer *peer;
+    void *user;  // the handler's own
+};
+
+typedef void (*net_request_fn)(struct net_request *req, void *user);
+
+enum {
+    NET_CONNECTIONS_MAX = 16 * 1024,
+    NET_PIPELINE_MAX = 64,  // requests of one connection that may await their answers
+    NET_HEAD_TIMEOUT_MS = 15 * 1000,   // first byte (or TLS hello) to the end of the head
+    NET_BODY_TIMEOUT_MS = 120 * 1000,  // whole body
+    NET_IDLE_TIMEOUT_MS = 300 * 1000,  // between requests
+    NET_WRITE_TIMEOUT_MS = 60 * 1000,  // output that makes no progress
+};
+
+struct net_server_options {
+    net_request_fn on_request;
+    void *user;
+    // 0 means the default named above or in http.h, ws.h, socket.h
+    uint32_t connections_max;
+    size_t head_max;
+    uint64_t body_max;
+    size_t output_max;
+    size_t ws_message_max;
+    uint32_t head_timeout_ms, body_timeout_ms, idle_timeout_ms, write_timeout_ms;
+};
+
+struct net_server *net_server_new(struct uv_loop_s *loop, const struct net_server_options *options);
+// Replaces a socket file that nobody listens on any more; -EADDRINUSE if somebody does. `mode` is
+// that of the socket file.
+int net_server_listen_unix(struct net_server *s, const char *path, mode_t mode, struct error *e);
+// host: an address or name, NULL for every interface; port 0 picks one, see net_server_port.
+// `tls` stays the caller's and must outlive the server.
+int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,
+                          struct tls_context *tls, struct error *e);
+uint16_t net_server_port(const struct net_server *s);  // of the TLS listener opened last
+uint32_t net_server_connections(const struct net_server *s);
+// Stops listening, ends idle connections, tells WebSockets "going away", lets requests in progress
+// finish for grace_ms, then drops the rest. `done` is called once and the server is gone then.
+void net_server_close(struct net_server *s, uint32_t grace_ms, void (*done)(void *user),
+                      void *user);
+
+// Adds a header to the answer to come; -EINVAL if it may not be sent.
+int net_reply_header(struct net_request *req, const char *name, const char *value);
+// Answers; content_type may be NULL. The body is copied. 0, or -EPIPE when the client has gone.
+int net_reply(struct net_request *req, int status, const char *content_type, const void *body,
+              size_t len);
+
+// Called at most once, when the client goes away before the answer is complete; the request stays
+// the handler's to end. on_drain: all output of the connection has left.
+void net_request_watch(struct net_request *req, void (*on_close)(struct net_request *, void *user),
+                       void (*on_drain)(struct net_request *, void *user), void *user);
+bool net_request_gone(const struct net_request *req);
+
+// An answer in pieces (chunked): start, any number of writes, end. Write returns the bytes now
+// waiting to leave, -EPIPE when the client has gone, -ENOBUFS when it is too slow and was dropped.
+int net_reply_stream_start(struct net_request *req, int status, const char *content_type);
+ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len);
+int net_reply_stream_end(struct net_request *req);
+size_t net_reply_stream_pending(const struct net_request *req);
+
+// True when the request asks for a WebSocket in the proper way.
+bool net_request_wants_ws(const struct net_request *req);
+// Answers 101 and hands the connection over; if it is not a proper WebSocket request an error is
+// answered, if the client has gone nothing is; both return NULL. `protocol` (may be NULL) is the
+// subprotocol chosen.
+struct net_ws *net_upgrade_ws(struct net_request *req, const char *protocol,
+                              const struct net_ws_callbacks *callbacks, void *user);
+// Hands the bare byte stream over; the handler writes everything, the response head included. Only
+// for requests with http->upgrade set; others, and clients gone, yield NULL with the request ended.
+struct net_raw *net_upgrade_raw(struct net_request *req, const struct net_raw_callbacks *callbacks,
+                                void *user);

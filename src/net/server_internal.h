@@ -1,0 +1,58 @@
+// Shared by the files of the server only: connections that speak HTTP, and their requests.
+#pragma once
+#include "base/vec.h"
+#include "net/conn.h"
+#include "net/server.h"
+
+struct listener;
+
+struct net_server {
+    uv_loop_t *loop;
+    struct net_server_options options;
+    VEC(struct listener *) listeners;
+    uint32_t listeners_open;
+    struct http_conn *first;
+    uint32_t connections;
+    uint16_t port;
+    bool closing;
+    uv_timer_t grace;
+    void (*done)(void *user);
+    void *done_user;
+    char read_buffer[CONN_READ_BYTES];
+};
+
+struct request {
+    struct net_request pub;
+    struct http_message message;
+    struct http_conn *conn;  // a reference on it
+    struct request *prev, *next;
+    struct buf out;    // answer so far, while earlier requests are not answered
+    struct buf extra;  // header lines
+    void (*on_close)(struct net_request *, void *user);
+    void (*on_drain)(struct net_request *, void *user);
+    void *watch_user;
+    bool linked, gone, streaming, chunked, done, last;
+};
+
+struct http_conn {
+    struct conn conn;
+    struct net_server *server;  // NULL once the connection is closed
+    struct http_conn *prev, *next;
+    struct http_parser parser;
+    struct request *current;        // being parsed
+    struct request *held;           // an upgrade that waits for the answers before it
+    struct request *first, *last;   // dispatched, answers due in this order
+    unsigned count;
+    bool upgrading;  // an upgrade request is with the handler: nothing after it is parsed
+    bool upgraded;
+    bool no_more;    // no request after those already taken
+    bool consuming;
+};
+
+void http_conn_start(struct net_server *s, struct http_conn *h);  // peer and tls are set
+void http_conn_shutdown(struct http_conn *h);
+struct request *request_new(struct http_conn *h);
+struct request *request_free(struct request *r);
+// All of r's answer is written: the next ones may leave.
+void http_conn_advance(struct http_conn *h);
+void http_conn_unlink(struct request *r);

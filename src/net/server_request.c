@@ -1,0 +1,231 @@
+// Requests and their answers. A request keeps its connection's memory alive, so that a handler can
+// answer whenever it likes; what it writes goes to the connection when its turn has come, into its
+// own buffer before that, and nowhere when the client has gone.
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "net/server_internal.h"
+#include "net/socket_internal.h"
+
+static struct request *request_of(const struct net_request *req) {
+    return (struct request *)(uintptr_t)req;  // the first member
+}
+
+struct request *request_new(struct http_conn *h) {
+    struct request *r = xmalloc(sizeof *r);
+    memset(r, 0, offsetof(struct request, message));
+    http_message_init(&r->message);
+    memset((char *)r + offsetof(struct request, conn), 0,
+           sizeof *r - offsetof(struct request, conn));
+    r->conn = h;
+    conn_ref(&h->conn);
+    r->pub.http = &r->message;
+    r->pub.peer = &h->conn.peer;
+    r->pub.body = r->pub.query = "";
+    return r;
+}
+
+struct request *request_free(struct request *r) {
+    if (!r)
+        return NULL;
+    assert(!r->linked);
+    http_message_done(&r->message);
+    buf_done(&r->out);
+    buf_done(&r->extra);
+    conn_unref(&r->conn->conn);
+    free(r);
+    return NULL;
+}
+
+bool net_request_gone(const struct net_request *req) {
+    const struct request *r = request_of(req);
+    return r->gone || r->conn->conn.closing;
+}
+
+void net_request_watch(struct net_request *req, void (*on_close)(struct net_request *, void *user),
+                       void (*on_drain)(struct net_request *, void *user), void *user) {
+    struct request *r = request_of(req);
+    r->on_close = on_close;
+    r->on_drain = on_drain;
+    r->watch_user = user;
+}
+
+int net_reply_header(struct net_request *req, const char *name, const char *value) {
+    struct request *r = request_of(req);
+    if (!http_header_ok(name, value))
+        return -EINVAL;
+    buf_adds(&r->extra, name);
+    buf_adds(&r->extra, ": ");
+    buf_adds(&r->extra, value);
+    buf_adds(&r->extra, "\r\n");
+    return 0;
+}
+
+static ssize_t emit(struct request *r, const void *data, size_t len) {
+    struct http_conn *h = r->conn;
+    if (net_request_gone(&r->pub))
+        return -EPIPE;
+    if (h->first == r)
+        return conn_write(&h->conn, data, len);
+    if (r->streaming && r->out.len + len > h->conn.output_max) {
+        conn_destroy(&h->conn);
+        return -ENOBUFS;
+    }
+    buf_add(&r->out, data, len);
+    return (ssize_t)r->out.len;
+}
+
+// The answer is complete: the request leaves the handler's hands.
+static int complete(struct request *r) {
+    struct http_conn *h = r->conn;
+    assert(!r->done);
+    if (net_request_gone(&r->pub)) {
+        if (r->linked)
+            http_conn_unlink(r);
+        request_free(r);
+        return -EPIPE;
+    }
+    r->done = true;
+    if (r->message.upgrade)
+        h->upgrading = false;
+    // The connection must outlive the request that may hold its last other reference.
+    conn_ref(&h->conn);
+    if (h->first == r)
+        http_conn_advance(h);
+    conn_unref(&h->conn);
+    return 0;
+}
+
+static bool is_head(const struct request *r) {
+    return r->message.method && strcmp(r->message.method, "HEAD") == 0;
+}
+
+static const char *extra_of(const struct request *r) {
+    return r->extra.len ? r->extra.data : NULL;
+}
+
+int net_reply(struct net_request *req, int status, const char *content_type, const void *body,
+              size_t len) {
+    struct request *r = request_of(req);
+    assert(!r->streaming && status >= 200 && len <= INT32_MAX);
+    if (!net_request_gone(req)) {
+        cleanup_buf struct buf text = {0};
+        buf_reserve(&text, len + r->extra.len + 256);
+        http_write_response_head(&text, status, content_type, (int64_t)len, !r->last, extra_of(r));
+        if (!is_head(r) && status != 204 && status != 304)
+            buf_add(&text, body, len);
+        emit(r, text.data, text.len);
+    }
+    return complete(r);
+}
+
+int net_reply_stream_start(struct net_request *req, int status, const char *content_type) {
+    struct request *r = request_of(req);
+    assert(!r->streaming && status >= 200 && status != 204 && status != 304);
+    r->streaming = true;
+    r->chunked = r->message.minor == 1;
+    if (!r->chunked)
+        r->last = true;
+    cleanup_buf struct buf text = {0};
+    http_write_response_head(&text, status, content_type,
+                             r->chunked ? HTTP_CHUNKED : HTTP_UNTIL_CLOSE, !r->last, extra_of(r));
+    ssize_t n = emit(r, text.data, text.len);
+    return n < 0 ? (int)n : 0;
+}
+
+ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len) {
+    struct request *r = request_of(req);
+    assert(r->streaming && !r->done);
+    if (len == 0 || is_head(r))
+        return net_request_gone(req) ? -EPIPE : (ssize_t)net_reply_stream_pending(req);
+    if (!r->chunked)
+        return emit(r, data, len);
+    cleanup_buf struct buf chunk = {0};
+    buf_reserve(&chunk, len + 24);
+    http_write_chunk(&chunk, data, len);
+    return emit(r, chunk.data, chunk.len);
+}
+
+size_t net_reply_stream_pending(const struct net_request *req) {
+    const struct request *r = request_of(req);
+    return r->gone ? 0 : conn_pending(&r->conn->conn) + r->out.len;
+}
+
+int net_reply_stream_end(struct net_request *req) {
+    struct request *r = request_of(req);
+    assert(r->streaming);
+    if (r->chunked && !is_head(r)) {
+        cleanup_buf struct buf end = {0};
+        http_write_last_chunk(&end);
+        emit(r, end.data, end.len);
+    }
+    return complete(r);
+}
+
+bool net_request_wants_ws(const struct net_request *req) {
+    const struct http_message *m = req->http;
+    const char *version = http_message_header(m, "Sec-WebSocket-Version");
+    const char *key = http_message_header(m, "Sec-WebSocket-Key");
+    char accept[WS_ACCEPT_LEN + 1];
+    return m->upgrade && http_message_has_token(m, "Upgrade", "websocket") && version &&
+           strcmp(version, "13") == 0 && key && ws_accept(key, accept) == 0 &&
+           strcmp(m->method, "GET") == 0 && m->body.len == 0;
+}
+
+// Takes the connection away from HTTP; the request is freed.
+static struct conn *detach(struct request *r) {
+    struct http_conn *h = r->conn;
+    assert(h->first == r && h->count == 1 && r->message.upgrade);
+    h->upgraded = true;
+    conn_set_deadline(&h->conn, 0);
+    http_conn_unlink(r);
+    struct conn *c = &h->conn;
+    request_free(r);
+    conn_resume(c);
+    return c;
+}
+
+struct net_ws *net_upgrade_ws(struct net_request *req, const char *protocol,
+                              const struct net_ws_callbacks *callbacks, void *user) {
+    static const char text[] = "This is a WebSocket: an upgrade with version 13 and a key is due.";
+    struct request *r = request_of(req);
+    if (!net_request_wants_ws(req)) {
+        net_reply_header(req, "Sec-WebSocket-Version", "13");
+        net_reply(req, 426, "text/plain; charset=utf-8", text, sizeof text - 1);
+        return NULL;
+    }
+    if (net_request_gone(req)) {
+        complete(r);
+        return NULL;
+    }
+    char accept[WS_ACCEPT_LEN + 1];
+    ws_accept(http_message_header(req->http, "Sec-WebSocket-Key"), accept);
+    net_reply_header(req, "Connection", "Upgrade");
+    net_reply_header(req, "Upgrade", "websocket");
+    net_reply_header(req, "Sec-WebSocket-Accept", accept);
+    if (protocol)
+        net_reply_header(req, "Sec-WebSocket-Protocol", protocol);
+    cleanup_buf struct buf head = {0};
+    http_write_response_head(&head, 101, NULL, 0, true, extra_of(r));
+    emit(r, head.data, head.len);
+    size_t message_max = r->conn->server ? r->conn->server->options.ws_message_max : 0;
+    return net_ws_attach(detach(r), WS_SERVER, message_max, callbacks, user);
+}
+
+struct net_raw *net_upgrade_raw(struct net_request *req, const struct net_raw_callbacks *callbacks,
+                                void *user) {
+    static const char text[] = "An upgrade of the connection is due here.";
+    struct request *r = request_of(req);
+    if (net_request_gone(req)) {
+        complete(r);
+        return NULL;
+    }
+    if (!req->http->upgrade) {
+        net_reply(req, 426, "text/plain; charset=utf-8", text, sizeof text - 1);
+        return NULL;
+    }
+    return net_raw_attach(detach(r), callbacks, user);
+}

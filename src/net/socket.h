@@ -1,0 +1,68 @@
+// What a connection can become after its HTTP exchange: a WebSocket or a raw tunnel. Both are made
+// by the server's upgrades (net/server.h) and the first also by dialling (net/dial.h).
+// Ownership: on_close is called exactly once, always from the event loop and never from inside one
+// of these functions; when it returns the handle is gone. Until then every call on it is safe.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "net/ws.h"
+
+enum {
+    NET_CN_MAX = 256,
+    NET_ADDRESS_MAX = 64,
+    NET_FINGERPRINT_HEX = 64,  // SHA-256 in lower-case hexadecimal
+    NET_OUTPUT_MAX = 64 * 1024 * 1024,  // unsent bytes of one connection; beyond, it is ended
+};
+
+enum net_peer_kind { NET_PEER_UNIX, NET_PEER_TLS };
+
+// Who is at the other end, as told by the channel and never by the message.
+struct net_peer {
+    enum net_peer_kind kind;
+    uid_t uid;  // unix: credentials when the peer connected; else -1
+    gid_t gid;
+    pid_t pid;
+    bool has_cert;  // TLS: a certificate that our CA signed
+    char cert_cn[NET_CN_MAX];
+    char cert_sha256[NET_FINGERPRINT_HEX + 1];
+    char address[NET_ADDRESS_MAX];  // "[addr]:port", or "unix"
+};
+
+struct net_ws;
+struct net_raw;
+
+struct net_ws_callbacks {
+    void (*on_open)(struct net_ws *ws, void *user);  // dialled ones only; may be NULL
+    void (*on_message)(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len,
+                       void *user);
+    void (*on_drain)(struct net_ws *ws, void *user);  // all output has left; may be NULL
+    // status as in ws.h (WS_ABNORMAL when there was no close frame); reason is never NULL
+    void (*on_close)(struct net_ws *ws, int status, const char *reason, void *user);
+};
+
+// Returns the bytes now waiting to leave, -EPIPE when the connection is ending, -ENOTCONN when it
+// is not open yet, -ENOBUFS when the peer is too slow (the connection is then ended).
+ssize_t net_ws_send(struct net_ws *ws, enum ws_opcode type, const void *data, size_t len);
+// Sends a close frame and ends once the peer answers or after a short time. Repeats are ignored.
+void net_ws_close(struct net_ws *ws, int status, const char *reason);
+void net_ws_abort(struct net_ws *ws);               // ends now, what waits is dropped
+void net_ws_pause(struct net_ws *ws, bool paused);  // reads nothing while paused
+size_t net_ws_pending(const struct net_ws *ws);
+const struct net_peer *net_ws_peer(const struct net_ws *ws);
+int64_t net_ws_last_input_ms(const struct net_ws *ws);  // loop time of the last bytes received
+
+struct net_raw_callbacks {
+    void (*on_data)(struct net_raw *raw, const char *data, size_t len, void *user);
+    void (*on_eof)(struct net_raw *raw, void *user);    // the peer sends no more; may be NULL
+    void (*on_drain)(struct net_raw *raw, void *user);  // may be NULL
+    void (*on_close)(struct net_raw *raw, void *user);
+};
+
+ssize_t net_raw_write(struct net_raw *raw, const void *data, size_t len);  // as net_ws_send
+void net_raw_end(struct net_raw *raw);  // sends what waits, then ends
+void net_raw_abort(struct net_raw *raw);
+void net_raw_pause(struct net_raw *raw, bool paused);
+size_t net_raw_pending(const struct net_raw *raw);

@@ -1,0 +1,629 @@
+// The server on real unix sockets: answers now and later, pipelining, streams, upgrades, clients
+// that are slow, rude or gone. The server runs on its own thread; clients are plain sockets or the
+// blocking client.
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <uv.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "net/client.h"
+#include "net/server.h"
+
+enum { WAIT_MS = 5000 };
+
+struct fixture {
+    char dir[64], path[96];
+    uv_loop_t loop;
+    uv_async_t stop;
+    pthread_t thread;
+    struct net_server *server;
+    VEC(struct net_request *) parked;  // loop thread only
+    uv_timer_t later;
+    int closes, drains, raw_closes;  // atomic
+    int ws_status;
+    bool stopped;
+    uint32_t grace_ms;
+};
+
+static struct fixture *fixture_of(void *user) {
+    return user;
+}
+
+static void on_ws_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len,
+                          void *user) {
+    if (len == 4 && memcmp(data, "quit", 4) == 0)
+        net_ws_close(ws, WS_NORMAL, "as asked");
+    else
+        net_ws_send(ws, type, data, len);
+}
+
+static void on_ws_close(struct net_ws *ws, int status, const char *reason, void *user) {
+    __atomic_store_n(&fixture_of(user)->ws_status, status, __ATOMIC_SEQ_CST);
+}
+
+static const struct net_ws_callbacks ws_echo = {.on_message = on_ws_message,
+                                                .on_close = on_ws_close};
+
+static void on_raw_data(struct net_raw *raw, const char *data, size_t len, void *user) {
+    net_raw_write(raw, data, len);
+}
+
+static void on_raw_eof(struct net_raw *raw, void *user) {
+    net_raw_end(raw);
+}
+
+static void on_raw_close(struct net_raw *raw, void *user) {
+    __atomic_add_fetch(&fixture_of(user)->raw_closes, 1, __ATOMIC_SEQ_CST);
+}
+
+static const struct net_raw_callbacks raw_echo = {
+    .on_data = on_raw_data, .on_eof = on_raw_eof, .on_close = on_raw_close};
+
+static void on_gone(struct net_request *req, void *user) {
+    __atomic_add_fetch(&fixture_of(user)->closes, 1, __ATOMIC_SEQ_CST);
+}
+
+static void on_drained(struct net_request *req, void *user) {
+    __atomic_add_fetch(&fixture_of(user)->drains, 1, __ATOMIC_SEQ_CST);
+}
+
+// Parked requests are answered in reverse, so that order must be made by the server.
+static void answer_parked(uv_timer_t *timer) {
+    struct fixture *f = timer->data;
+    while (f->parked.len) {
+        struct net_request *req = vec_pop(&f->parked);
+        if (str_has_prefix(req->path, "/stream-later")) {
+            net_reply_stream_start(req, 200, "text/plain");
+            net_reply_stream_write(req, "one ", 4);
+            net_reply_stream_write(req, "two", 3);
+            net_reply_stream_end(req);
+        } else {
+            net_reply(req, 200, "text/plain", req->query, strlen(req->query));
+        }
+    }
+}
+
+static void park(struct fixture *f, struct net_request *req, uint32_t ms) {
+    net_request_watch(req, on_gone, NULL, f);
+    vec_push(&f->parked, req);
+    uv_timer_start(&f->later, answer_parked, ms, 0);
+}
+
+static void stream_big(struct fixture *f, struct net_request *req) {
+    static char block[64 * 1024];
+    memset(block, 'x', sizeof block);
+    net_request_watch(req, on_gone, on_drained, f);
+    net_reply_stream_start(req, 200, "application/octet-stream");
+    for (int i = 0; i < 64; i++)
+        if (net_reply_stream_write(req, block, sizeof block) < 0)
+            break;
+    net_reply_stream_end(req);
+}
+
+static void on_request(struct net_request *req, void *user) {
+    struct fixture *f = user;
+    if (streq(req->path, "/later"))
+        park(f, req, 20);
+    else if (streq(req->path, "/stream-later"))
+        park(f, req, 20);
+    else if (streq(req->path, "/never"))
+        park(f, req, 600);
+    else if (streq(req->path, "/big"))
+        stream_big(f, req);
+    else if (streq(req->path, "/ws"))
+        net_upgrade_ws(req, NULL, &ws_echo, f);
+    else if (streq(req->path, "/raw"))
+        net_upgrade_raw(req, &raw_echo, f);
+    else if (streq(req->path, "/whoami")) {
+        char text[64];
+        int n = snprintf(text, sizeof text, "%u %u %d", req->peer->uid, req->peer->gid,
+                         (int)req->peer->pid);
+        net_reply_header(req, "X-Kind", req->peer->kind == NET_PEER_UNIX ? "unix" : "tls");
+        net_reply(req, 200, "text/plain", text, (size_t)n);
+    } else if (streq(req->method, "POST")) {
+        net_reply(req, 201, "application/octet-stream", req->body, req->body_len);
+    } else {
+        net_reply(req, 200, "text/plain", req->query, strlen(req->query));
+    }
+}
+
+static void on_done(void *user) {
+    struct fixture *f = user;
+    f->stopped = true;
+    uv_close((uv_handle_t *)&f->stop, NULL);
+    uv_close((uv_handle_t *)&f->later, NULL);
+}
+
+static void on_stop(uv_async_t *async) {
+    struct fixture *f = async->data;
+    net_server_close(f->server, f->grace_ms, on_done, f);
+}
+
+static void *run_loop(void *arg) {
+    struct fixture *f = arg;
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+static struct fixture *start(struct net_server_options options) {
+    struct fixture *f = xcalloc(1, sizeof *f);
+    snprintf(f->dir, sizeof f->dir, "/tmp/aq-net-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    snprintf(f->path, sizeof f->path, "%s/s", f->dir);
+    f->grace_ms = 2000;
+    uv_loop_init(&f->loop);
+    uv_async_init(&f->loop, &f->stop, on_stop);
+    uv_timer_init(&f->loop, &f->later);
+    f->stop.data = f->later.data = f;
+    options.on_request = on_request;
+    options.user = f;
+    f->server = net_server_new(&f->loop, &options);
+    struct error e = {0};
+    if (net_server_listen_unix(f->server, f->path, 0600, &e) < 0)
+        fail_msg("%s", e.text);
+    pthread_create(&f->thread, NULL, run_loop, f);
+    return f;
+}
+
+static void stop(struct fixture *f) {
+    uv_async_send(&f->stop);
+    pthread_join(f->thread, NULL);
+    assert_true(f->stopped);
+    while (f->parked.len)
+        net_reply(vec_pop(&f->parked), 200, NULL, "", 0);  // after the server has gone: harmless
+    assert_int_equal(uv_loop_close(&f->loop), 0);
+    vec_done(&f->parked);
+    assert_int_not_equal(access(f->path, F_OK), 0);
+    rmdir(f->dir);
+    free(f);
+}
+
+static bool eventually(const int *p, int want) {
+    for (int i = 0; i < 500; i++) {
+        if (__atomic_load_n(p, __ATOMIC_SEQ_CST) == want)
+            return true;
+        poll(NULL, 0, 10);
+    }
+    return false;
+}
+
+static int dial(struct fixture *f) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    memcpy(a.sun_path, f->path, strlen(f->path));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+static void put(int fd, const char *text) {
+    size_t len = strlen(text);
+    assert_int_equal(send(fd, text, len, MSG_NOSIGNAL), (ssize_t)len);
+}
+
+// Everything until the server ends the connection.
+static void read_all(int fd, struct buf *out) {
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, WAIT_MS) <= 0)
+            fail_msg("the server did not end the connection; so far: %s", buf_str(out));
+        char *at = buf_reserve(out, 65536);
+        ssize_t n = read(fd, at, 65536);
+        if (n <= 0)
+            return;
+        out->len += (size_t)n;
+        out->data[out->len] = 0;
+    }
+}
+
+static int count(const char *text, const char *what) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, what)); p += strlen(what))
+        n++;
+    return n;
+}
+
+static struct http_client *client(struct fixture *f) {
+    struct http_client *c = NULL;
+    struct error e = {0};
+    if (http_client_unix(f->path, &c, &e) < 0)
+        fail_msg("%s", e.text);
+    return c;
+}
+
+static void answers_and_credentials(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    struct stat st;
+    assert_int_equal(stat(f->path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    struct http_client *c = client(f);
+    struct http_message m;
+    struct error e = {0};
+    struct http_request q = {.method = "GET", .target = "/whoami"};
+    assert_int_equal(http_client_call(c, &q, &m, &e), 0);
+    char want[64];
+    snprintf(want, sizeof want, "%u %u %d", getuid(), getgid(), (int)getpid());
+    assert_int_equal(m.status, 200);
+    assert_string_equal(buf_str(&m.body), want);
+    assert_string_equal(http_message_header(&m, "x-kind"), "unix");
+    http_message_done(&m);
+
+    char *big = xmalloc(3000000);
+    memset(big, 'b', 3000000);
+    q = (struct http_request){.method = "POST", .target = "/", .body = big, .body_len = 3000000};
+    assert_int_equal(http_client_call(c, &q, &m, &e), 0);
+    assert_int_equal(m.status, 201);
+    assert_int_equal(m.body.len, 3000000);
+    assert_memory_equal(m.body.data, big, 3000000);
+    http_message_done(&m);
+    free(big);
+
+    q = (struct http_request){.method = "HEAD", .target = "/x?abc"};
+    assert_int_equal(http_client_call(c, &q, &m, &e), 0);
+    assert_string_equal(http_message_header(&m, "Content-Length"), "3");
+    assert_int_equal(m.body.len, 0);
+    http_message_done(&m);
+    http_client_free(c);
+    stop(f);
+}
+
+static void many_requests(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    struct http_client *c = client(f);
+    struct http_message m;
+    struct error e = {0};
+    enum { N = 5000 };
+    int64_t t0 = clock_mono_us();
+    for (int i = 0; i < N; i++) {
+        char target[32], want[16];
+        snprintf(target, sizeof target, "/q?%d", i);
+        snprintf(want, sizeof want, "%d", i);
+        struct http_request q = {.method = "GET", .target = target};
+        assert_int_equal(http_client_call(c, &q, &m, &e), 0);
+        assert_string_equal(buf_str(&m.body), want);
+        http_message_done(&m);
+    }
+    int64_t us = clock_mono_us() - t0;
+    print_message("unix socket, one connection: %lld requests/s\n",
+                  (long long)N * 1000000 / (us ? us : 1));
+    http_client_free(c);
+    stop(f);
+}
+
+// Far more than the pipeline takes at once, answered late and in reverse by the handler.
+static void pipelining_keeps_order(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    cleanup_close int fd = dial(f);
+    cleanup_buf struct buf out = {0}, in = {0};
+    enum { N = 300 };
+    for (int i = 0; i < N; i++)
+        buf_addf(&out, "GET /%s?n%d HTTP/1.1\r\nHost: x\r\n%s\r\n",
+                 i % 7 == 3 ? "stream-later" : i % 3 ? "later" : "now", i,
+                 i == N - 1 ? "Connection: close\r\n" : "");
+    put(fd, out.data);
+    read_all(fd, &in);
+    const char *p = in.data;
+    for (int i = 0; i < N; i++) {
+        p = strstr(p, "HTTP/1.1 200 OK");
+        assert_non_null(p);
+        p = strstr(p, "\r\n\r\n") + 4;
+        char want[16];
+        snprintf(want, sizeof want, "n%d", i);
+        if (i % 7 == 3)
+            assert_true(str_has_prefix(p, "4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n"));
+        else
+            assert_true(str_has_prefix(p, want));
+    }
+    assert_int_equal(count(in.data, "HTTP/1.1"), N);
+    assert_int_equal(count(in.data, "Connection: close"), 1);
+    stop(f);
+}
+
+static void refuses_rubbish(void **state) {
+    struct fixture *f = start((struct net_server_options){.head_max = 4096, .body_max = 1000});
+    static const struct {
+        const char *text, *status;
+    } cases[] = {
+        {"rubbish\r\n\r\n", "400"},
+        {"GET / HTTP/2.0\r\nHost: x\r\n\r\n", "505"},
+        {"GET / HTTP/1.1\r\n\r\n", "400"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n", "413"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n", "413"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+         "400"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cleanup_close int fd = dial(f);
+        cleanup_buf struct buf in = {0};
+        put(fd, "GET /first HTTP/1.1\r\nHost: x\r\n\r\n");
+        put(fd, cases[i].text);
+        read_all(fd, &in);
+        assert_true(str_has_prefix(in.data, "HTTP/1.1 200"));
+        const char *second = strstr(in.data + 9, "HTTP/1.1 ");
+        assert_non_null(second);
+        assert_true(str_has_prefix(second + 9, cases[i].status));
+    }
+    // A head that never ends is refused as soon as it is too large, with what was sent unread.
+    cleanup_close int fd = dial(f);
+    cleanup_buf struct buf in = {0};
+    put(fd, "GET / HTTP/1.1\r\n");
+    for (int i = 0; i < 2000; i++)
+        if (send(fd, "A: bbbbbbbbbbbbbbbbbbbbbbbbb\r\n", 30, MSG_NOSIGNAL) < 0)
+            break;
+    read_all(fd, &in);
+    assert_true(str_has_prefix(in.data, "HTTP/1.1 431"));
+    stop(f);
+}
+
+static void half_closed_gets_its_answer(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    cleanup_close int fd = dial(f);
+    cleanup_buf struct buf in = {0};
+    put(fd, "GET /later?a HTTP/1.1\r\nHost: x\r\n\r\nGET /later?b HTTP/1.1\r\nHost: x\r\n\r\n");
+    shutdown(fd, SHUT_WR);
+    read_all(fd, &in);
+    assert_int_equal(count(in.data, "HTTP/1.1 200"), 2);
+    assert_int_equal(f->closes, 0);
+    stop(f);
+}
+
+static void a_client_that_leaves_is_noticed(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    for (int i = 0; i < 20; i++) {
+        int fd = dial(f);
+        put(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+        poll(NULL, 0, 5);
+        close(fd);
+    }
+    assert_true(eventually(&f->closes, 20));
+    poll(NULL, 0, 700);  // the answers come when nobody is there
+    stop(f);
+}
+
+static void slow_clients_time_out(void **state) {
+    struct fixture *f = start((struct net_server_options){
+        .head_timeout_ms = 100, .body_timeout_ms = 100, .idle_timeout_ms = 150});
+    cleanup_close int head = dial(f), body = dial(f), idle = dial(f), silent = dial(f);
+    cleanup_buf struct buf a = {0}, b = {0}, c = {0}, d = {0};
+    put(head, "GET / HTTP/1.1\r\nHo");
+    put(body, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n123");
+    put(idle, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    int64_t t0 = clock_mono_ms();
+    read_all(head, &a);
+    read_all(body, &b);
+    read_all(idle, &c);
+    read_all(silent, &d);
+    assert_true(clock_mono_ms() - t0 < 2000);
+    assert_true(str_has_prefix(a.data, "HTTP/1.1 408"));
+    assert_true(str_has_prefix(b.data, "HTTP/1.1 408"));
+    assert_true(str_has_prefix(c.data, "HTTP/1.1 200"));
+    assert_int_equal(d.len, 0);
+    stop(f);
+}
+
+static void a_stream_and_its_limits(void **state) {
+    struct fixture *f = start((struct net_server_options){.write_timeout_ms = 200});
+    struct http_client *c = client(f);
+    struct http_message m;
+    struct error e = {0};
+    struct http_request q = {.method = "GET", .target = "/big"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(http_client_call(c, &q, &m, &e), 0);
+        assert_int_equal(m.body.len, 64 * 64 * 1024);
+        http_message_done(&m);
+    }
+    http_client_free(c);
+    // One who does not read is dropped after the write time-out.
+    cleanup_close int fd = dial(f);
+    put(fd, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    poll(NULL, 0, 600);
+    cleanup_buf struct buf in = {0};
+    read_all(fd, &in);
+    assert_true(in.len < 64 * 64 * 1024);
+    stop(f);
+    // One whose output would pass the limit is dropped at once.
+    f = start((struct net_server_options){.output_max = 1024 * 1024});
+    cleanup_close int fd2 = dial(f);
+    put(fd2, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    cleanup_buf struct buf in2 = {0};
+    poll(NULL, 0, 100);
+    read_all(fd2, &in2);
+    assert_true(in2.len < 64 * 64 * 1024);
+    stop(f);
+}
+
+static int take_some(void *arg, const char *data, size_t len) {
+    size_t *total = arg;
+    *total += len;
+    return *total > 1000000 ? 7 : 0;
+}
+
+static void streaming_client_can_stop(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    struct http_client *c = client(f);
+    struct http_message m;
+    struct error e = {0};
+    size_t total = 0;
+    struct http_request q = {.method = "GET", .target = "/big"};
+    assert_int_equal(http_client_stream(c, &q, &m, take_some, &total, &e), 7);
+    assert_false(http_client_reusable(c));
+    http_message_done(&m);
+    http_client_free(c);
+    stop(f);
+}
+
+static void old_clients_get_plain_streams(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    cleanup_close int fd = dial(f);
+    cleanup_buf struct buf in = {0};
+    put(fd, "GET /stream-later HTTP/1.0\r\n\r\n");
+    read_all(fd, &in);
+    assert_non_null(strstr(in.data, "\r\n\r\none two"));
+    assert_null(strstr(in.data, "chunked"));
+    stop(f);
+}
+
+static void expect_continue(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    cleanup_close int fd = dial(f);
+    cleanup_buf struct buf in = {0};
+    put(fd, "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n"
+            "Connection: close\r\n\r\n");
+    char first[25];
+    assert_int_equal(recv(fd, first, 25, MSG_WAITALL), 25);
+    assert_memory_equal(first, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    put(fd, "ok");
+    read_all(fd, &in);
+    assert_true(str_has_prefix(in.data, "HTTP/1.1 201"));
+    stop(f);
+}
+
+static void websocket_echo(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    struct http_client *c = client(f);
+    struct error e = {0};
+    struct ws_event ev;
+    assert_int_equal(http_client_ws_open(c, "/ws", NULL, NULL, &e), 0);
+    assert_int_equal(http_client_ws_recv(c, &ev, 0), 0);
+    for (size_t len = 0; len < 300000; len = len * 3 + 1) {
+        char *data = xmalloc(len + 1);
+        memset(data, 'w', len);
+        assert_int_equal(http_client_ws_send(c, WS_PING, "p", 1), 0);
+        assert_int_equal(http_client_ws_send(c, WS_BINARY, data, len), 0);
+        assert_int_equal(http_client_ws_recv(c, &ev, WAIT_MS), 1);
+        assert_int_equal(ev.type, WS_BINARY);
+        assert_int_equal(ev.len, len);
+        assert_memory_equal(ev.data, data, len);
+        free(data);
+    }
+    assert_int_equal(http_client_ws_send(c, WS_TEXT, "quit", 4), 0);
+    assert_int_equal(http_client_ws_recv(c, &ev, WAIT_MS), 1);
+    assert_int_equal(ev.type, WS_CLOSE);
+    assert_int_equal(ev.status, WS_NORMAL);
+    assert_int_equal(http_client_ws_close(c, ev.status, ""), 0);
+    http_client_free(c);
+    assert_true(eventually(&f->ws_status, WS_NORMAL));
+
+    // Bytes that follow the upgrade at once are not lost, and requests before it come first.
+    cleanup_close int fd = dial(f);
+    cleanup_buf struct buf in = {0};
+    put(fd, "GET /later?a HTTP/1.1\r\nHost: x\r\n\r\n"
+            "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            "\x81\x84....\x5f\x5b\x47\x5a");
+    read_all(fd, &in);
+    assert_true(str_has_prefix(in.data, "HTTP/1.1 200"));
+    assert_non_null(strstr(in.data, "HTTP/1.1 101"));
+    assert_non_null(strstr(in.data, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    assert_memory_equal(in.data + in.len - 12, "\x88\x0a\x03\xe8" "as asked", 12);
+
+    c = client(f);
+    struct http_message refusal;
+    assert_true(http_client_ws_open(c, "/nothing", NULL, &refusal, &e) < 0);
+    assert_int_equal(refusal.status, 200);
+    http_message_done(&refusal);
+    http_client_free(c);
+    stop(f);
+}
+
+static void tunnel_echo(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    cleanup_close int fd = dial(f);
+    cleanup_buf struct buf in = {0};
+    put(fd, "GET /raw HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nabc");
+    poll(NULL, 0, 30);
+    put(fd, "def");
+    shutdown(fd, SHUT_WR);
+    read_all(fd, &in);
+    assert_string_equal(in.data, "abcdef");
+    assert_true(eventually(&f->raw_closes, 1));
+    stop(f);
+}
+
+static void limits_connections(void **state) {
+    struct fixture *f = start((struct net_server_options){.connections_max = 3});
+    cleanup_close int a = dial(f), b = dial(f), c = dial(f), d = dial(f);
+    cleanup_buf struct buf in = {0};
+    read_all(d, &in);
+    assert_int_equal(in.len, 0);
+    put(a, "GET /?x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    read_all(a, &in);
+    assert_true(str_has_prefix(in.data, "HTTP/1.1 200"));
+    assert_true(b >= 0 && c >= 0);
+    stop(f);
+}
+
+static void ends_gracefully(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    struct http_client *ws = client(f);
+    struct error e = {0};
+    assert_int_equal(http_client_ws_open(ws, "/ws", NULL, NULL, &e), 0);
+    cleanup_close int busy = dial(f), idle = dial(f);
+    put(busy, "GET /later?done HTTP/1.1\r\nHost: x\r\n\r\n");
+    poll(NULL, 0, 5);
+    uv_async_send(&f->stop);
+    cleanup_buf struct buf a = {0}, b = {0};
+    read_all(busy, &a);
+    read_all(idle, &b);
+    assert_non_null(strstr(a.data, "done"));
+    assert_non_null(strstr(a.data, "Connection: close"));
+    struct ws_event ev;
+    assert_int_equal(http_client_ws_recv(ws, &ev, WAIT_MS), 1);
+    assert_int_equal(ev.status, WS_GOING_AWAY);
+    http_client_free(ws);
+    stop(f);
+}
+
+static void second_server_is_refused(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    struct error e = {0};
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    struct net_server_options o = {.on_request = on_request};
+    struct net_server *s = net_server_new(&loop, &o);
+    assert_int_equal(net_server_listen_unix(s, f->path, 0600, &e), -EADDRINUSE);
+    net_server_close(s, 0, NULL, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    struct http_client *c = client(f);
+    http_client_free(c);
+    stop(f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_and_credentials),
+        cmocka_unit_test(many_requests),
+        cmocka_unit_test(pipelining_keeps_order),
+        cmocka_unit_test(refuses_rubbish),
+        cmocka_unit_test(half_closed_gets_its_answer),
+        cmocka_unit_test(a_client_that_leaves_is_noticed),
+        cmocka_unit_test(slow_clients_time_out),
+        cmocka_unit_test(a_stream_and_its_limits),
+        cmocka_unit_test(streaming_client_can_stop),
+        cmocka_unit_test(old_clients_get_plain_streams),
+        cmocka_unit_test(expect_continue),
+        cmocka_unit_test(websocket_echo),
+        cmocka_unit_test(tunnel_echo),
+        cmocka_unit_test(limits_connections),
+        cmocka_unit_test(ends_gracefully),
+        cmocka_unit_test(second_server_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,320 @@
+// TLS sessions over memory buffers, so that the event loop and the blocking client share them.
+// The pinned-CA check lives here: the pin names a certificate of the chain the server shows, and
+// the chain is then verified with that one as the only trusted root.
+#include "net/tls.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/text.h"
+
+struct tls_context {
+    SSL_CTX *ctx;
+    bool server;
+    char pin[TLS_SHA256_HEX + 1];  // "" when a CA file is used
+    char *verify_host;
+};
+
+struct tls {
+    SSL *ssl;
+    BIO *in, *out;  // owned by ssl
+    bool established, failed;
+    char problem[200];
+};
+
+static const char *last_error(void) {
+    unsigned long code = ERR_peek_last_error();
+    const char *text = ERR_reason_error_string(code);
+    return text ? text : "unknown TLS error";
+}
+
+static int openssl_error(struct error *e, int code, const char *what, const char *which) {
+    int r = error_set(e, code, "%s %s: %s", what, which, last_error());
+    ERR_clear_error();
+    return r;
+}
+
+static void sha256_hex(const X509 *cert, char out[static TLS_SHA256_HEX + 1]) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    out[0] = 0;
+    if (!X509_digest(cert, EVP_sha256(), digest, &len))
+        return;
+    for (unsigned i = 0; i < len; i++) {
+        out[2 * i] = "0123456789abcdef"[digest[i] >> 4];
+        out[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
+    }
+    out[2 * len] = 0;
+}
+
+// Replaces the default verification when a pin is set.
+static int verify_pinned(X509_STORE_CTX *store, void *arg) {
+    const struct tls_context *c = arg;
+    STACK_OF(X509) *shown = X509_STORE_CTX_get0_untrusted(store);
+    X509 *root = NULL;
+    for (int i = 0; i < sk_X509_num(shown) && !root; i++) {
+        char hex[TLS_SHA256_HEX + 1];
+        sha256_hex(sk_X509_value(shown, i), hex);
+        if (strcasecmp(hex, c->pin) == 0)
+            root = sk_X509_value(shown, i);
+    }
+    if (!root) {
+        X509_STORE_CTX_set_error(store, X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN);
+        return 0;
+    }
+    STACK_OF(X509) *trusted = sk_X509_new_null();
+    assert(trusted);
+    sk_X509_push(trusted, root);
+    X509_STORE_CTX_set0_trusted_stack(store, trusted);
+    int ok = X509_verify_cert(store);
+    X509_STORE_CTX_set0_trusted_stack(store, NULL);
+    sk_X509_free(trusted);
+    return ok;
+}
+
+static struct tls_context *context_new(bool server) {
+    struct tls_context *c = xcalloc(1, sizeof *c);
+    c->server = server;
+    c->ctx = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
+    assert(c->ctx);
+    SSL_CTX_set_min_proto_version(c->ctx, TLS1_2_VERSION);
+    SSL_CTX_set_options(c->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                    SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
+    SSL_CTX_set_session_cache_mode(c->ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(c->ctx, 0);
+    SSL_CTX_set_mode(c->ctx, SSL_MODE_RELEASE_BUFFERS);
+    int ok = SSL_CTX_set_cipher_list(c->ctx, "ECDHE+AESGCM:ECDHE+CHACHA20");
+    assert(ok);
+    return c;
+}
+
+struct tls_context *tls_context_free(struct tls_context *c) {
+    if (!c)
+        return NULL;
+    SSL_CTX_free(c->ctx);
+    free(c->verify_host);
+    free(c);
+    return NULL;
+}
+
+static void free_context(struct tls_context **c) {
+    tls_context_free(*c);
+}
+
+static int load_identity(struct tls_context *c, const char *cert_file, const char *key_file,
+                         struct error *e) {
+    if (SSL_CTX_use_certificate_chain_file(c->ctx, cert_file) != 1)
+        return openssl_error(e, EINVAL, "cannot use the certificate", cert_file);
+    if (SSL_CTX_use_PrivateKey_file(c->ctx, key_file, SSL_FILETYPE_PEM) != 1)
+        return openssl_error(e, EINVAL, "cannot use the key", key_file);
+    if (SSL_CTX_check_private_key(c->ctx) != 1)
+        return openssl_error(e, EINVAL, "the key does not belong to the certificate", cert_file);
+    return 0;
+}
+
+int tls_context_server(const char *cert_file, const char *key_file, const char *ca_file,
+                       struct tls_context **out, struct error *e) {
+    __attribute__((__cleanup__(free_context))) struct tls_context *c = context_new(true);
+    int r = load_identity(c, cert_file, key_file, e);
+    if (r < 0)
+        return r;
+    STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(ca_file);
+    if (!names || SSL_CTX_load_verify_file(c->ctx, ca_file) != 1) {
+        sk_X509_NAME_pop_free(names, X509_NAME_free);
+        return openssl_error(e, EINVAL, "cannot use the CA certificate", ca_file);
+    }
+    SSL_CTX_set_client_CA_list(c->ctx, names);
+    SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER, NULL);
+    *out = c;
+    c = NULL;
+    return 0;
+}
+
+int tls_context_client(const struct tls_client_options *o, struct tls_context **out,
+                       struct error *e) {
+    __attribute__((__cleanup__(free_context))) struct tls_context *c = context_new(false);
+    if (!o->ca_file == !o->ca_sha256)
+        return error_set(e, EINVAL, "give either the CA's certificate or its fingerprint");
+    if (o->ca_file && SSL_CTX_load_verify_file(c->ctx, o->ca_file) != 1)
+        return openssl_error(e, EINVAL, "cannot use the CA certificate", o->ca_file);
+    if (o->ca_sha256) {
+        if (strlen(o->ca_sha256) != TLS_SHA256_HEX ||
+            strspn(o->ca_sha256, "0123456789abcdefABCDEF") != TLS_SHA256_HEX)
+            return error_set(e, EINVAL, "a CA fingerprint has %d hexadecimal digits",
+                             TLS_SHA256_HEX);
+        memcpy(c->pin, o->ca_sha256, TLS_SHA256_HEX);
+        SSL_CTX_set_cert_verify_callback(c->ctx, verify_pinned, c);
+    }
+    if (o->cert_file) {
+        int r = load_identity(c, o->cert_file, o->key_file, e);
+        if (r < 0)
+            return r;
+    }
+    if (o->verify_host)
+        c->verify_host = xstrdup(o->verify_host);
+    SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER, NULL);
+    *out = c;
+    c = NULL;
+    return 0;
+}
+
+static void set_verify_host(struct tls *t, const char *host) {
+    X509_VERIFY_PARAM *param = SSL_get0_param(t->ssl);
+    if (X509_VERIFY_PARAM_set1_ip_asc(param, host))
+        return;
+    ERR_clear_error();
+    int ok = SSL_set1_host(t->ssl, host) && SSL_set_tlsext_host_name(t->ssl, host);
+    assert(ok);
+}
+
+struct tls *tls_new(struct tls_context *c) {
+    struct tls *t = xcalloc(1, sizeof *t);
+    t->ssl = SSL_new(c->ctx);
+    t->in = BIO_new(BIO_s_mem());
+    t->out = BIO_new(BIO_s_mem());
+    assert(t->ssl && t->in && t->out);
+    SSL_set_bio(t->ssl, t->in, t->out);
+    if (c->server)
+        SSL_set_accept_state(t->ssl);
+    else
+        SSL_set_connect_state(t->ssl);
+    if (c->verify_host)
+        set_verify_host(t, c->verify_host);
+    return t;
+}
+
+struct tls *tls_free(struct tls *t) {
+    if (!t)
+        return NULL;
+    SSL_free(t->ssl);
+    free(t);
+    return NULL;
+}
+
+void tls_feed(struct tls *t, const void *data, size_t len) {
+    while (len) {
+        int n = BIO_write(t->in, data, len > INT32_MAX ? INT32_MAX : (int)len);
+        assert(n > 0);
+        data = (const char *)data + n;
+        len -= (size_t)n;
+    }
+}
+
+static void note_problem(struct tls *t) {
+    long verify = SSL_get_verify_result(t->ssl);
+    const char *text = verify == X509_V_OK ? last_error() : X509_verify_cert_error_string(verify);
+    printable(text, t->problem, sizeof t->problem);
+    t->failed = true;
+    ERR_clear_error();
+}
+
+int tls_handshake(struct tls *t) {
+    if (t->established)
+        return 1;
+    if (t->failed)
+        return -EPROTO;
+    ERR_clear_error();
+    int r = SSL_do_handshake(t->ssl);
+    if (r == 1) {
+        t->established = true;
+        return 1;
+    }
+    if (SSL_get_error(t->ssl, r) == SSL_ERROR_WANT_READ)
+        return 0;
+    note_problem(t);
+    return -EPROTO;
+}
+
+bool tls_established(const struct tls *t) {
+    return t->established;
+}
+
+const char *tls_problem(const struct tls *t) {
+    return t->problem;
+}
+
+ssize_t tls_read(struct tls *t, void *p, size_t n) {
+    if (t->failed)
+        return -EPROTO;
+    ERR_clear_error();
+    size_t got = 0;
+    int r = SSL_read_ex(t->ssl, p, n, &got);
+    if (r == 1)
+        return (ssize_t)got;
+    switch (SSL_get_error(t->ssl, r)) {
+    case SSL_ERROR_WANT_READ:
+        return 0;
+    case SSL_ERROR_ZERO_RETURN:
+        return -EPIPE;
+    default:
+        note_problem(t);
+        return -EPROTO;
+    }
+}
+
+bool tls_readable(const struct tls *t) {
+    return SSL_has_pending(t->ssl) || BIO_ctrl_pending(t->in) > 0;
+}
+
+int tls_write(struct tls *t, const void *data, size_t len) {
+    assert(t->established);
+    if (t->failed)
+        return -EPROTO;
+    ERR_clear_error();
+    size_t put = 0;
+    if (len && SSL_write_ex(t->ssl, data, len, &put) != 1) {
+        note_problem(t);
+        return -EPROTO;
+    }
+    assert(put == len);
+    return 0;
+}
+
+void tls_end(struct tls *t) {
+    if (t->established && !t->failed)
+        SSL_shutdown(t->ssl);
+    ERR_clear_error();
+}
+
+void tls_output(struct tls *t, struct buf *out) {
+    size_t n = BIO_ctrl_pending(t->out);
+    if (!n)
+        return;
+    char *p = buf_reserve(out, n);
+    int got = BIO_read(t->out, p, (int)n);
+    assert(got == (int)n);
+    out->len += n;
+    out->data[out->len] = 0;
+}
+
+bool tls_peer(const struct tls *t, char *cn, size_t cn_size,
+              char sha256[static TLS_SHA256_HEX + 1]) {
+    X509 *cert = SSL_get0_peer_certificate(t->ssl);
+    cn[0] = 0;
+    sha256[0] = 0;
+    if (!cert || SSL_get_verify_result(t->ssl) != X509_V_OK)
+        return false;
+    sha256_hex(cert, sha256);
+    const X509_NAME *name = X509_get_subject_name(cert);
+    int at = X509_NAME_get_index_by_NID(name, NID_commonName, -1);
+    // Two common names, or one with a NUL inside, could be read differently elsewhere: no name.
+    if (at < 0 || X509_NAME_get_index_by_NID(name, NID_commonName, at) >= 0)
+        return true;
+    unsigned char *text = NULL;
+    int len = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at)));
+    if (len > 0 && (size_t)len < cn_size && !has_control_chars((char *)text, (size_t)len) &&
+        strlen((char *)text) == (size_t)len) {
+        memcpy(cn, text, (size_t)len);
+        cn[len] = 0;
+    }
+    OPENSSL_free(text);
+    return true;
+}
