@@ -1,0 +1,394 @@
+// A disk that fails, is full, is damaged, or is somebody else's: nothing is lost or reordered, and
+// each case says in a sentence what is wrong.
+#include "lab.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "shim.h"
+#include "store/schema.h"
+#include "store/sql.h"
+
+enum { BATCHES = 12, PER_BATCH = 5, RECORDS = 2000 };
+
+static void open_or_fail(const struct store_config *config, struct store **s) {
+    struct error e = {0};
+    if (store_open(config, s, &e) < 0)
+        fail_msg("open: %s", e.text);
+}
+
+static void wait_outcome(struct store *s, const struct lab_watch *watch, uint64_t ticket,
+                         unsigned failures) {
+    int64_t deadline = clock_mono_ms() + 10000;
+    while (watch->ticket < ticket && watch->failures == failures) {
+        store_flush(s);
+        assert_true(clock_mono_ms() < deadline);
+    }
+}
+
+// Every Nth operation fails, once or three times over; told to retry, the store catches up.
+static void failing(enum shim_fault fault, unsigned nth, unsigned count, int code) {
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    config.vfs = SHIM_VFS;
+    struct store *s = NULL;
+    open_or_fail(&config, &s);
+    assert_int_equal(lab_load(s, NULL), 0);
+    shim_arm(fault, nth, count, 1);
+    for (uint64_t i = 0; i < BATCHES; i++) {
+        store_submit(s, lab_batch(i * PER_BATCH + 1, PER_BATCH, 700));
+        if (i % 3 == 0 && !watch.failures)
+            wait_outcome(s, &watch, i + 1, watch.failures);
+    }
+    for (unsigned tries = 0; watch.ticket < BATCHES; tries++) {
+        assert_true(tries < 20);
+        unsigned before = watch.failures;
+        store_retry(s);
+        wait_outcome(s, &watch, BATCHES, before);
+    }
+    if (shim_hits()) {
+        assert_true(watch.failures > 0);
+        assert_int_equal(watch.failure.code, code);
+    }
+    shim_disarm();
+    store_close(s);
+    open_or_fail(&config, &s);
+    assert_int_equal(lab_load(s, NULL), BATCHES * PER_BATCH);
+    store_close(s);
+    lab_remove(folder);
+}
+
+static void test_failing_io(void **state) {
+    for (unsigned nth = 1; nth <= 40; nth += nth < 12 ? 1 : 7) {
+        failing(SHIM_WRITE_FAILS, nth, 1, EIO);
+        failing(SHIM_WRITE_FAILS, nth, 3, EIO);
+        failing(SHIM_FULL, nth, 3, ENOSPC);
+    }
+    for (unsigned nth = 1; nth <= 5; nth++) {
+        failing(SHIM_SYNC_FAILS, nth, 1, EIO);
+        failing(SHIM_SYNC_FAILS, nth, 3, EIO);
+    }
+}
+
+// Giving up instead of retrying: what was acknowledged is there, and a prefix of the rest.
+static void test_failing_then_restart(void **state) {
+    for (unsigned nth = 1; nth <= 9; nth++) {
+        char *folder = lab_folder();
+        struct lab_watch watch = {0};
+        struct store_config config = lab_config(folder, &watch);
+        config.vfs = SHIM_VFS;
+        struct store *s = NULL;
+        open_or_fail(&config, &s);
+        lab_load(s, NULL);
+        shim_arm(nth % 2 ? SHIM_SYNC_FAILS : SHIM_WRITE_FAILS, nth, 1000000, 1);
+        for (uint64_t i = 0; i < BATCHES && !watch.failures; i++) {
+            store_submit(s, lab_batch(i * PER_BATCH + 1, PER_BATCH, 700));
+            wait_outcome(s, &watch, i + 1, 0);
+        }
+        assert_int_equal(watch.failures, 1);
+        uint64_t acked = watch.seq;
+        shim_disarm();
+        store_close(s);
+        open_or_fail(&config, &s);
+        uint64_t last = lab_load(s, NULL);
+        assert_true(last >= acked && last <= acked + PER_BATCH);
+        store_close(s);
+        lab_remove(folder);
+    }
+}
+
+// --- a full disk, for real: a small tmpfs in a mount namespace of its own ---
+
+enum { TMPFS_BYTES = 8 << 20, RESERVE_BYTES = 2 << 20 };
+
+static void fill_disk(const char *folder) {
+    char name[256];
+    snprintf(name, sizeof name, "%s/filler", folder);
+    int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    char block[4096];
+    memset(block, 'x', sizeof block);
+    while (write(fd, block, sizeof block) > 0)
+        ;
+    assert_int_equal(errno, ENOSPC);
+    close(fd);
+}
+
+static void submit_until(struct store *s, const struct lab_watch *watch, uint64_t *seq,
+                         uint64_t *ticket, unsigned most) {
+    for (unsigned i = 0; i < most && !watch->failures; i++) {
+        *ticket = store_submit(s, lab_batch(*seq + 1, 10, 2000));
+        *seq += 10;
+        wait_outcome(s, watch, *ticket, 0);
+    }
+}
+
+static void full_disk_body(const char *folder) {
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    config.reserve_bytes = RESERVE_BYTES;
+    config.low_bytes = 1 << 20;
+    struct store *s = NULL;
+    open_or_fail(&config, &s);
+    lab_load(s, NULL);
+    uint64_t seq = 0, ticket = 0;
+    submit_until(s, &watch, &seq, &ticket, 5);
+    assert_int_equal(store_space(s), STORE_SPACE_OK);
+    fill_disk(folder);
+    assert_int_equal(store_space(s), STORE_SPACE_LOW);
+    // The reserve lets the next commits through, and that is reported.
+    submit_until(s, &watch, &seq, &ticket, 10);
+    assert_int_equal(watch.failures, 0);
+    assert_int_equal(store_space(s), STORE_SPACE_CRITICAL);
+    // Then it really is full: everything waits, in order.
+    submit_until(s, &watch, &seq, &ticket, 1000);
+    assert_int_equal(watch.failures, 1);
+    assert_int_equal(watch.failure.code, ENOSPC);
+    assert_non_null(strstr(watch.failure.text, "make room"));
+    assert_int_equal(store_space(s), STORE_SPACE_CRITICAL);
+    uint64_t acked = watch.seq;
+    assert_true(acked < seq);
+    store_retry(s);  // still full
+    wait_outcome(s, &watch, ticket, 1);
+    assert_int_equal(watch.failures, 2);
+
+    char name[256];
+    snprintf(name, sizeof name, "%s/filler", folder);
+    unlink(name);
+    store_retry(s);
+    wait_outcome(s, &watch, ticket, 2);
+    assert_int_equal(watch.failures, 2);
+    assert_int_equal(watch.seq, seq);
+    store_close(s);
+    open_or_fail(&config, &s);
+    assert_int_equal(lab_load(s, NULL), seq);
+    store_close(s);
+}
+
+static void test_full_disk(void **state) {
+    if (geteuid() != 0) {
+        print_message("skipped: mounting a small disk needs root\n");
+        skip();
+    }
+    char *folder = lab_folder();
+    pid_t pid = fork();
+    if (pid == 0) {
+        char options[64];
+        snprintf(options, sizeof options, "size=%d", TMPFS_BYTES);
+        if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("none", folder, "tmpfs", 0, options) < 0)
+            _exit(77);
+        full_disk_body(folder);
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    lab_remove(folder);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+        print_message("skipped: a mount namespace cannot be had here\n");
+        skip();
+    }
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// --- damage, and folders that are not ours ---
+
+static void damage(const char *folder, const char *file, off_t at, const char *with) {
+    char name[300];
+    snprintf(name, sizeof name, "%s/%s", folder, file);
+    int fd = open(name, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, with, strlen(with), at), strlen(with));
+    close(fd);
+}
+
+static void fill_and_close(const struct store_config *config, struct lab_watch *watch) {
+    struct store *s = NULL;
+    open_or_fail(config, &s);
+    lab_load(s, NULL);
+    lab_wait(s, watch, store_submit(s, lab_batch(1, RECORDS, 500)));
+    for (uint64_t seq = 50; seq <= 100; seq += 50) {
+        assert_int_equal(store_snapshot(s, seq, &seq, sizeof seq), 0);
+        lab_wait_snapshot(s, watch, (unsigned)seq / 50);
+    }
+    store_close(s);
+}
+
+static void test_damaged_header(void **state) {
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    fill_and_close(&config, &watch);
+    damage(folder, "acequia.db", 0, "this is no database");
+    struct store *s = NULL;
+    struct error e = {0};
+    assert_int_equal(store_open(&config, &s, &e), -EBADMSG);
+    assert_non_null(strstr(e.text, "acequia.db"));
+    assert_non_null(strstr(e.text, "restore the state folder"));
+    assert_null(s);
+    lab_remove(folder);
+}
+
+static int ignore_snapshot(void *ctx, uint64_t seq, const void *data, size_t len) {
+    return 0;
+}
+
+static int ignore_event(void *ctx, const struct store_event *ev) {
+    return 0;
+}
+
+// Turns over bytes all over the file: the store must notice or be unaffected, never go astray.
+static void test_damaged_pages(void **state) {
+    struct store_loader loader = {NULL, ignore_snapshot, ignore_event};
+    unsigned noticed = 0;
+    for (unsigned round = 0; round < 30; round++) {
+        char *folder = lab_folder();
+        struct lab_watch watch = {0};
+        struct store_config config = lab_config(folder, &watch);
+        fill_and_close(&config, &watch);
+        char name[300];
+        snprintf(name, sizeof name, "%s/acequia.db", folder);
+        struct stat st;
+        assert_int_equal(stat(name, &st), 0);
+        damage(folder, "acequia.db", 100 + (off_t)round * (st.st_size - 200) / 30, "\xff\x01\xfe\x55");
+        struct store *s = NULL;
+        struct error e = {0};
+        int r = store_open(&config, &s, &e);
+        if (r == 0)
+            r = store_load(s, &loader, NULL, &e);
+        if (r == 0)
+            r = store_check(s, &e);
+        if (r < 0) {
+            noticed++;
+            assert_true(strlen(e.text) > 20);
+        }
+        store_close(s);
+        lab_remove(folder);
+    }
+    assert_true(noticed > 20);
+}
+
+static void test_damaged_snapshot(void **state) {
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    fill_and_close(&config, &watch);
+    damage(folder, "snapshot-00000000000000000100", 41, "x");
+    struct store *s = NULL;
+    struct lab_check check;
+    open_or_fail(&config, &s);
+    assert_int_equal(lab_load(s, &check), RECORDS);
+    assert_int_equal(check.snapshot_seq, 50);
+    assert_int_equal(check.snapshots, 1);  // the damaged one was not even shown
+    store_close(s);
+    lab_remove(folder);
+}
+
+static void test_second_controller(void **state) {
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    struct store *first = NULL, *second = NULL;
+    open_or_fail(&config, &first);
+    struct error e = {0};
+    assert_int_equal(store_open(&config, &second, &e), -EBUSY);
+    char expected[64];
+    snprintf(expected, sizeof expected, "process %d", (int)getpid());
+    assert_non_null(strstr(e.text, expected));
+    store_close(first);
+    open_or_fail(&config, &first);
+    store_close(first);
+    lab_remove(folder);
+}
+
+static void test_unusable_folder(void **state) {
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config("/proc/none/state", &watch);
+    struct store *s = NULL;
+    struct error e = {0};
+    assert_true(store_open(&config, &s, &e) < 0);
+    assert_non_null(strstr(e.text, "/proc/none/state"));
+}
+
+// --- versions ---
+
+static void set_pragma(const char *folder, const char *sql) {
+    cleanup_buf struct buf name = {0};
+    buf_addf(&name, "%s/acequia.db", folder);
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(buf_str(&name), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void test_versions(void **state) {
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    fill_and_close(&config, &watch);
+    struct store *s = NULL;
+    struct error e = {0};
+    // One version newer, and it says that this program may go on using it: a taken-back upgrade.
+    set_pragma(folder, "PRAGMA user_version=2");
+    open_or_fail(&config, &s);
+    assert_int_equal(lab_load(s, NULL), RECORDS);
+    store_close(s);
+    set_pragma(folder, "UPDATE meta SET value=2 WHERE name='readable_by'");
+    assert_int_equal(store_open(&config, &s, &e), -EPROTONOSUPPORT);
+    assert_non_null(strstr(e.text, "format 2"));
+    assert_non_null(strstr(e.text, "newer program"));
+    set_pragma(folder, "PRAGMA application_id=5");
+    assert_int_equal(store_open(&config, &s, &e), -EBADMSG);
+    assert_non_null(strstr(e.text, "another program"));
+    lab_remove(folder);
+}
+
+static void test_upgrade(void **state) {
+    const struct schema_step steps[] = {
+        schema_steps[0],
+        {.sql = "ALTER TABLE history ADD COLUMN note TEXT", .readable_by = 1},
+        {.sql = "CREATE TABLE broken(; ", .readable_by = 1},
+    };
+    sqlite3 *db = NULL;
+    struct error e = {0};
+    int64_t version = 0;
+    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
+    assert_int_equal(schema_prepare(db, "x.db", steps, 1, &e), 0);
+    assert_int_equal(schema_prepare(db, "x.db", steps, 2, &e), 0);
+    assert_int_equal(schema_prepare(db, "x.db", steps, 2, &e), 0);
+    assert_int_equal(sql_exec(db, "SELECT note FROM history", &e), 0);
+    assert_true(schema_prepare(db, "x.db", steps, 3, &e) < 0);  // and nothing is half done
+    assert_int_equal(sql_int(db, "PRAGMA user_version", 0, &version, &e), 0);
+    assert_int_equal(version, 2);
+    assert_int_equal(schema_prepare(db, "x.db", steps, 1, &e), 0);  // back by one
+    sqlite3_close(db);
+}
+
+int main(void) {
+    shim_register();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_failing_io),
+        cmocka_unit_test(test_failing_then_restart),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_damaged_header),
+        cmocka_unit_test(test_damaged_pages),
+        cmocka_unit_test(test_damaged_snapshot),
+        cmocka_unit_test(test_second_controller),
+        cmocka_unit_test(test_unusable_folder),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_upgrade),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
