@@ -109,6 +109,33 @@ static void test_failing_then_restart(void **state) {
     }
 }
 
+// A snapshot must not be there before the journal record it stands on.
+static void test_snapshot_waits(void **state) {
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    config.vfs = SHIM_VFS;
+    struct store *s = NULL;
+    open_or_fail(&config, &s);
+    lab_load(s, NULL);
+    shim_arm(SHIM_WRITE_FAILS, 1, 1000, 1);
+    store_submit(s, lab_batch(1, 10, 10));
+    wait_outcome(s, &watch, 1, 0);
+    assert_int_equal(watch.failures, 1);
+    uint64_t seq = 10;
+    assert_int_equal(store_snapshot(s, seq, &seq, sizeof seq), 0);
+    usleep(50000);
+    store_poll(s);
+    assert_int_equal(watch.snapshots, 0);
+    shim_disarm();
+    store_retry(s);
+    lab_wait_snapshot(s, &watch, 1);
+    assert_int_equal(watch.seq, 10);
+    assert_int_equal(watch.snapshots, 1);
+    store_close(s);
+    lab_remove(folder);
+}
+
 // --- a full disk, for real: a small tmpfs in a mount namespace of its own ---
 
 enum { TMPFS_BYTES = 8 << 20, RESERVE_BYTES = 2 << 20 };
@@ -381,6 +408,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_failing_io),
         cmocka_unit_test(test_failing_then_restart),
+        cmocka_unit_test(test_snapshot_waits),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_damaged_header),
         cmocka_unit_test(test_damaged_pages),
