@@ -55,7 +55,16 @@ static int lock_folder(struct sqlite_store *s, struct error *e) {
     return 0;
 }
 
+// Scripts and environments are nobody else's business: SQLite gives its other files this mode too.
+static void make_private(struct sqlite_store *s) {
+    cleanup_close int fd =
+        openat(s->folder_fd, database_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        (void)!fchmod(fd, 0600);
+}
+
 static int open_databases(struct sqlite_store *s, struct error *e) {
+    make_private(s);
     struct sql_options options = {.vfs = s->vfs,
                                   .flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
     int r = sql_open(s->file, &options, &s->writer.db, e);
