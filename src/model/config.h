@@ -1,0 +1,90 @@
+// The cluster's configuration: an INI file whose sections and keys are declared in one table
+// (config_table.c). The table yields the parser, `acequia config`, docs/configuration.md and
+// acequia.conf(5). Unknown sections and keys are refused; every value has a type and a range.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/schema.h"
+#include "model/node.h"
+
+enum { CONFIG_BYTES_MAX = 4 << 20, CONFIG_LINE_MAX = 65536, CONFIG_SECTIONS_MAX = 65536 };
+
+struct config_cluster {
+    const char *name;
+    const char *listen;  // "ADDRESS:PORT"; "": unix socket only
+    LIST(const char *) admins;
+    uint32_t node_timeout_s, heartbeat_s, grace_s, usage_interval_s;
+    uint32_t default_time_s;  // 0: none
+    bool requeue;
+    uint32_t history_days;
+    uint64_t history_bytes;
+    uint64_t max_request_bytes, max_script_bytes, max_environment_bytes;
+    uint32_t max_array_size, max_jobs_per_user, max_queue_length;
+    enum log_level log_level;
+};
+
+struct config_gpus {  // "v100:8:32G"
+    const char *model;
+    uint32_t count;
+    uint64_t memory_bytes;
+};
+
+struct config_node {
+    uint32_t cpus;                  // 0: as found
+    uint64_t memory_bytes;          // 0: as found
+    uint64_t reserve_memory_bytes;  // kept from jobs
+    LIST(const char *) features;
+    LIST(struct config_gpus) gpus;  // empty: as found
+    bool gpus_simulated;
+};
+
+struct config_entry {
+    const struct config_key *key;
+    const char *text;
+    uint32_t line;
+};
+
+struct config_block {  // one section of the file, as written
+    const struct config_section *section;
+    const char *name;  // after the section's word; NULL: none
+    uint32_t line;
+    LIST(struct config_entry) entries;
+};
+
+struct config {
+    struct arena arena;
+    struct config_cluster cluster;
+    LIST(struct project) projects;
+    LIST(struct partition) partitions;
+    LIST(struct qos) qos;
+    LIST(struct reservation) reservations;
+    LIST(struct config_block) blocks;
+};
+
+// Times without a zone in the file are local: the offset is an argument.
+struct config_source {
+    const char *file;  // for messages
+    int64_t now_ms;
+    int32_t zone_offset_s;
+};
+
+int config_parse(const char *text, size_t len, const struct config_source *source, struct config *out, struct error *e);
+// A missing file is an empty one.
+int config_load(const char *path, int64_t now_ms, int32_t zone_offset_s, struct config *out, struct error *e);
+void config_done(struct config *c);
+#define cleanup_config __attribute__((__cleanup__(config_done)))
+
+// The settings of one node: those of [node *], then those of sections that name it.
+void config_node(const struct config *c, const char *node, struct arena *a, struct config_node *out);
+
+// For people and documents.
+void config_show(const struct config *c, bool defaults_too, struct buf *out);  // a file with the same meaning
+void config_show_json(const struct config *c, struct json_writer *w);
+void config_reference_markdown(struct buf *out);
+void config_reference_man(struct buf *out);  // the body of acequia.conf(5)
+void config_default_file(struct buf *out);   // what `acequia up` writes the first time

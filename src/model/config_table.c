@@ -1,0 +1,160 @@
+// The table of the configuration: what can be set, of what type, within which range, and why.
+#include "model/config_table.h"
+
+#include <string.h>
+
+#define KEY(S, member, type_, fallback_, low_, high_, text) \
+    {.name = #member, .type = type_, .offset = offsetof(S, member), .fallback = fallback_, .low = low_, .high = high_, .help = text}
+#define KEY_AS(S, name_, member, type_, fallback_, low_, high_, text) \
+    {.name = name_, .type = type_, .offset = offsetof(S, member), .fallback = fallback_, .low = low_, .high = high_, .help = text}
+#define KEY_GIVEN(S, name_, member, given, type_, low_, high_, text)                                                \
+    {.name = name_, .type = type_, .offset = offsetof(S, member), .given_offset = offsetof(S, given), .low = low_, \
+     .high = high_, .help = text}
+
+#define C struct config_cluster
+static const struct config_key cluster_keys[] = {
+    KEY(C, name, CONFIG_IDENTIFIER, "acequia", 0, 0, "The cluster's name, shown by status and given to jobs."),
+    KEY(C, listen, CONFIG_ADDRESS, "", 0, 0,
+        "Address and port for other machines, with TLS. Empty: only the unix socket of this machine."),
+    KEY(C, admins, CONFIG_NAMES, NULL, 0, 0,
+        "Users who may act on everybody's jobs, on nodes and on policy, besides root and the user the controller runs as."),
+    KEY_AS(C, "node_timeout", node_timeout_s, CONFIG_SECONDS, "60s", 2, 86400,
+           "A node that was silent for this long is down; its jobs are queued again or fail."),
+    KEY_AS(C, "heartbeat", heartbeat_s, CONFIG_SECONDS, "10s", 1, 3600,
+           "How often controller and agents make sure of each other. Keep it below a third of node_timeout."),
+    KEY_AS(C, "grace", grace_s, CONFIG_SECONDS, "30s", 0, 86400,
+           "Time between the signal that asks a job to end and the kill."),
+    KEY_AS(C, "default_time", default_time_s, CONFIG_SECONDS, "unlimited", 0, 0,
+           "Time limit of jobs that ask for none and whose partition has no default."),
+    KEY(C, requeue, CONFIG_BOOL, "true", 0, 0, "Whether jobs are queued again when their node fails, unless they say otherwise."),
+    KEY_AS(C, "usage_interval", usage_interval_s, CONFIG_SECONDS, "5s", 1, 3600, "How often agents report what running jobs use."),
+    KEY(C, history_days, CONFIG_U32, "365", 1, 36500, "Finished jobs are kept this many days."),
+    KEY_AS(C, "history_size", history_bytes, CONFIG_SIZE, "20G", 1e6, 1e18, "Finished jobs are kept as long as they fit in this size."),
+    KEY_AS(C, "max_request", max_request_bytes, CONFIG_SIZE, "64M", 65536, 1073741824, "The largest request the controller takes."),
+    KEY_AS(C, "max_script", max_script_bytes, CONFIG_SIZE, "4M", 1024, 67108864, "The largest job script."),
+    KEY_AS(C, "max_environment", max_environment_bytes, CONFIG_SIZE, "1M", 1024, 16777216, "The largest environment of a job."),
+    KEY(C, max_array_size, CONFIG_U32, "1000000", 1, 1000000, "The most elements of one array."),
+    KEY(C, max_jobs_per_user, CONFIG_U32, "1000000", 1, 100000000, "The most pending and running jobs of one user, array elements counted."),
+    KEY(C, max_queue_length, CONFIG_U32, "2000000", 1, 100000000, "The most pending and running jobs of the cluster, array elements counted."),
+    KEY(C, log_level, CONFIG_LEVEL, "info", 0, 0, "How much the daemons log: error, warn, info or debug."),
+};
+#undef C
+
+#define N struct config_node
+static const struct config_key node_keys[] = {
+    KEY(N, cpus, CONFIG_U32, NULL, 0, 65536, "CPUs for jobs. Not given: those the machine has."),
+    KEY_AS(N, "memory", memory_bytes, CONFIG_SIZE, NULL, 0, 1e18, "Memory for jobs. Not given: what the machine has, less reserve_memory."),
+    KEY_AS(N, "reserve_memory", reserve_memory_bytes, CONFIG_SIZE, NULL, 0, 1e18, "Memory kept from jobs for the system."),
+    KEY(N, features, CONFIG_NAMES, NULL, 0, 0, "Words that jobs can ask for with --constraint."),
+    KEY(N, gpus, CONFIG_GPUS, NULL, 0, 0, "GPUs as MODEL:COUNT[:MEMORY]. Not given: those the machine has."),
+    KEY(N, gpus_simulated, CONFIG_BOOL, "false", 0, 0, "The GPUs of this section are pretended, for tests and demonstrations."),
+};
+#undef N
+
+#define P struct project
+static const struct config_key project_keys[] = {
+    KEY(P, parent, CONFIG_IDENTIFIER, NULL, 0, 0, "The project this one is a part of."),
+    KEY_AS(P, "quota", quota_milligpu, CONFIG_MILLIGPU, "0", 0, 0, "GPUs that are guaranteed to the project."),
+    KEY_GIVEN(P, "weight", weight_milli, has_weight, CONFIG_MILLIGPU, 0, 0,
+              "Its part of what nobody is guaranteed, relative to others. Not given: the quota."),
+    KEY_GIVEN(P, "limit", limit_milligpu, has_limit, CONFIG_MILLIGPU, 0, 0, "The most GPUs it may hold at once."),
+    KEY(P, members, CONFIG_NAMES, NULL, 0, 0, "Users who may submit to it. Not given: everybody."),
+    KEY(P, nodes, CONFIG_NODES, NULL, 0, 0, "Nodes its jobs may use. Not given: all."),
+    KEY_AS(P, "interactive_time", interactive_limit_s, CONFIG_SECONDS, NULL, 0, 0, "Time limit of its interactive jobs."),
+    KEY(P, model_quotas, CONFIG_QUOTAS, NULL, 0, 0, "Quotas by GPU model, as MODEL=GPUS."),
+    KEY(P, default_qos, CONFIG_IDENTIFIER, NULL, 0, 0, "QoS of its jobs that ask for none."),
+    KEY(P, shared_logs, CONFIG_BOOL, "false", 0, 0, "Members may see each other's scripts, environments and logs."),
+};
+#undef P
+
+#define A struct partition
+static const struct config_key partition_keys[] = {
+    KEY(A, nodes, CONFIG_NODES, NULL, 0, 0, "Its nodes. Not given: all."),
+    KEY_AS(A, "default", is_default, CONFIG_BOOL, "false", 0, 0, "Jobs that name no partition go here."),
+    KEY(A, fifo, CONFIG_BOOL, "false", 0, 0, "Strictly in order, without backfill."),
+    KEY(A, down, CONFIG_BOOL, "false", 0, 0, "Jobs are taken but none is started."),
+    KEY_AS(A, "default_time", default_time_s, CONFIG_SECONDS, NULL, 0, 0, "Time limit of jobs that ask for none."),
+    KEY_AS(A, "max_time", max_time_s, CONFIG_SECONDS, NULL, 0, 0, "The longest time limit."),
+    KEY(A, tier, CONFIG_U32, "0", 0, 65535, "Jobs of a higher tier go first."),
+    KEY_AS(A, "default_memory_per_cpu", default_memory_per_cpu_bytes, CONFIG_SIZE, NULL, 0, 1e18,
+           "Memory of jobs that ask for none, per CPU."),
+};
+#undef A
+
+#define Q struct qos
+static const struct config_key qos_keys[] = {
+    KEY(Q, priority, CONFIG_I32, "0", -1000000, 1000000, "Added to the priority of its jobs."),
+    KEY(Q, max_jobs_per_user, CONFIG_U32, NULL, 0, 0, "The most running jobs of one user."),
+    KEY_AS(Q, "max_gpus_per_user", max_gpus_per_user_milli, CONFIG_MILLIGPU, NULL, 0, 0, "The most GPUs one user holds."),
+    KEY_AS(Q, "max_time", max_wall_s, CONFIG_SECONDS, NULL, 0, 0, "The longest time limit."),
+    KEY(Q, preempts, CONFIG_NAMES, NULL, 0, 0, "QoS whose jobs may be preempted for its jobs."),
+    KEY(Q, usage_factor, CONFIG_DOUBLE, "1", 0, 1000, "How much its use counts against fair share."),
+    KEY(Q, no_preempt, CONFIG_BOOL, "false", 0, 0, "Its jobs are never preempted."),
+};
+#undef Q
+
+#define R struct reservation
+static const struct config_key reservation_keys[] = {
+    KEY(R, nodes, CONFIG_NODES, NULL, 0, 0, "The nodes that are reserved. Not given: all."),
+    KEY_AS(R, "start", start_ms, CONFIG_TIME, NULL, 0, 0, "When it begins, for example 2026-01-31T12:00."),
+    KEY_AS(R, "end", end_ms, CONFIG_TIME, NULL, 0, 0, "When it ends."),
+    KEY(R, users, CONFIG_NAMES, NULL, 0, 0, "Users who may run in it."),
+    KEY(R, projects, CONFIG_NAMES, NULL, 0, 0, "Projects that may run in it."),
+    KEY(R, maintenance, CONFIG_BOOL, "false", 0, 0, "Nobody's jobs run then."),
+};
+#undef R
+
+#define TABLE(keys_) .keys = keys_, .count = sizeof keys_ / sizeof keys_[0]
+
+static const struct config_section sections[] = {
+    {"cluster", NULL, TABLE(cluster_keys), sizeof(struct config_cluster), 0, 0, "The cluster as a whole, and its limits.",
+     "[cluster]\nname = lab\nlisten = 0.0.0.0:6820\nadmins = alice, bob\n"},
+    {"node", "a node, a list such as n[01-04], or * for all", TABLE(node_keys), sizeof(struct config_node), 0, 0,
+     "What a node offers, where it differs from what its agent finds. [node *] holds for all; a section that names the node overrides it.",
+     "[node dgx1]\nreserve_memory = 8G\nfeatures = nvlink\ngpus = v100:8:32G\ngpus_simulated = true\n"},
+    {"project", "the project's name", TABLE(project_keys), sizeof(struct project), offsetof(struct config, projects),
+     offsetof(struct project, name), "A project: who shares, and how much is guaranteed.",
+     "[project vision]\nquota = 8\nmembers = alice, bob\n"},
+    {"partition", "the partition's name", TABLE(partition_keys), sizeof(struct partition),
+     offsetof(struct config, partitions), offsetof(struct partition, name), "A partition: a set of nodes with rules of its own.",
+     "[partition short]\nnodes = n[01-04]\nmax_time = 4h\ndefault = true\n"},
+    {"qos", "the QoS's name", TABLE(qos_keys), sizeof(struct qos), offsetof(struct config, qos), offsetof(struct qos, name),
+     "A quality of service that jobs can ask for.", "[qos urgent]\npriority = 1000\nmax_jobs_per_user = 2\n"},
+    {"reservation", "the reservation's name", TABLE(reservation_keys), sizeof(struct reservation),
+     offsetof(struct config, reservations), offsetof(struct reservation, name), "Nodes set aside for a time.",
+     "[reservation upgrade]\nnodes = n[01-02]\nstart = 2026-01-31T08:00\nend = 2026-01-31T18:00\nmaintenance = true\n"},
+};
+
+const struct config_section *config_sections(size_t *count) {
+    *count = sizeof sections / sizeof *sections;
+    return sections;
+}
+
+const struct config_section *config_section_find(const char *word) {
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (!strcmp(sections[i].word, word))
+            return &sections[i];
+    return NULL;
+}
+
+const char *config_type_text(enum config_type type) {
+    static const char *const texts[CONFIG_TYPE_COUNT] = {
+        [CONFIG_TEXT] = "text",
+        [CONFIG_IDENTIFIER] = "name",
+        [CONFIG_ADDRESS] = "address:port",
+        [CONFIG_NODES] = "node list",
+        [CONFIG_BOOL] = "true or false",
+        [CONFIG_U32] = "number",
+        [CONFIG_I32] = "number",
+        [CONFIG_DOUBLE] = "number",
+        [CONFIG_SIZE] = "size",
+        [CONFIG_SECONDS] = "duration",
+        [CONFIG_TIME] = "time",
+        [CONFIG_MILLIGPU] = "GPUs",
+        [CONFIG_LEVEL] = "log level",
+        [CONFIG_NAMES] = "names",
+        [CONFIG_QUOTAS] = "model=GPUs list",
+        [CONFIG_GPUS] = "GPU list",
+    };
+    return texts[type];
+}

@@ -1,0 +1,30 @@
+// Fuzz target: dependencies; formatting and parsing again gives the same terms.
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "driver.h"
+#include "model/dependency.h"
+
+const char *const fuzz_seeds[] = {"afterok:12:13_4,singleton", "after:12+10", "afterany:1?afternotok:2", "aftercorr:7", NULL};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    cleanup_free char *text = xstrndup((const char *)data, size);
+    struct error e = {0};
+    cleanup_arena struct arena a = {0};
+    struct dependency d, again;
+    if (dependency_parse(text, &a, &d, &e) < 0) {
+        assert(e.text[0]);
+        return 0;
+    }
+    cleanup_buf struct buf out = {0};
+    dependency_format(&d, &out);
+    if (out.len > DEPENDENCY_TEXT_MAX)
+        return 0;
+    int r = dependency_parse(out.data, &a, &again, &e);
+    assert(r == 0 && again.len == d.len && again.any == d.any);
+    return 0;
+}

@@ -1,0 +1,16 @@
+// The one grammar of names. Job names are free text without control characters; identifiers
+// (projects, partitions, nodes, QoS, users) are [A-Za-z0-9][A-Za-z0-9._-]*.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+enum { JOB_NAME_MAX = 255, IDENTIFIER_MAX = 63, COMMENT_MAX = 1023 };
+
+int job_name_check(const char *name, struct error *e);
+// `what` names the thing in the message: "project".
+int identifier_check(const char *what, const char *name, struct error *e);
+bool identifier_valid(const char *name, size_t len);
+// Free text of one line, possibly empty: comments, reasons.
+int line_check(const char *what, const char *text, size_t max, struct error *e);

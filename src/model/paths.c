@@ -1,0 +1,79 @@
+// Owns the folders' names.
+#include "model/paths.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+static void finish(struct arena *a, struct paths *p) {
+    p->config = arena_printf(a, "%s/acequia.conf", p->config_dir);
+    p->socket = arena_printf(a, "%s/api.sock", p->run);
+}
+
+// An XDG folder counts only when it is absolute, as the standard has it.
+static const char *xdg(struct arena *a, const char *value, const char *home, const char *fallback) {
+    if (!str_empty(value) && *value == '/')
+        return arena_printf(a, "%s/acequia", value);
+    return arena_printf(a, "%s/%s/acequia", home, fallback);
+}
+
+int paths_resolve(const struct paths_environment *env, struct arena *a, struct paths *out, struct error *e) {
+    struct paths p = {0};
+    const char *h = env->acequia_home;
+    if (!str_empty(h)) {
+        if (*h != '/')
+            return error_set(e, EINVAL, "ACEQUIA_HOME is \"%.200s\"; set it to an absolute path", h);
+        p.config_dir = arena_strdup(a, h);
+        p.state = arena_printf(a, "%s/state", h);
+        p.run = arena_printf(a, "%s/run", h);
+        p.log = arena_printf(a, "%s/log", h);
+        p.agents = arena_strdup(a, h);
+    } else if (env->root) {
+        p = (struct paths){.config_dir = "/etc/acequia", .state = "/var/lib/acequia", .run = "/run/acequia",
+                           .log = "/var/log/acequia", .agents = "/var/lib/acequia"};
+    } else {
+        if (str_empty(env->home) || *env->home != '/')
+            return error_set(e, EINVAL, "HOME is not set to an absolute path; set HOME or ACEQUIA_HOME");
+        p.config_dir = xdg(a, env->xdg_config, env->home, ".config");
+        p.state = xdg(a, env->xdg_state, env->home, ".local/state");
+        p.agents = p.state;
+        p.log = arena_printf(a, "%s/log", p.state);
+        if (!str_empty(env->xdg_runtime) && *env->xdg_runtime == '/')
+            p.run = arena_printf(a, "%s/acequia", env->xdg_runtime);
+        else
+            p.run = arena_printf(a, "%s/run", p.state);
+    }
+    finish(a, &p);
+    *out = p;
+    return 0;
+}
+
+int paths_get(struct arena *a, struct paths *out, struct error *e) {
+    struct paths_environment env = {
+        .acequia_home = getenv("ACEQUIA_HOME"),
+        .home = getenv("HOME"),
+        .xdg_config = getenv("XDG_CONFIG_HOME"),
+        .xdg_state = getenv("XDG_STATE_HOME"),
+        .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
+        .root = geteuid() == 0,
+    };
+    return paths_resolve(&env, a, out, e);
+}
+
+const char *paths_agent(const struct paths *p, struct arena *a, const char *node) {
+    return arena_printf(a, "%s/agent-%s", p->agents, node);
+}
+
+const char *paths_agent_spool(const struct paths *p, struct arena *a, const char *node) {
+    return arena_printf(a, "%s/agent-%s/spool", p->agents, node);
+}
+
+const char *paths_pid_file(const struct paths *p, struct arena *a, const char *daemon) {
+    return arena_printf(a, "%s/%s.pid", p->run, daemon);
+}
+
+const char *paths_log_file(const struct paths *p, struct arena *a, const char *daemon) {
+    return arena_printf(a, "%s/%s.log", p->log, daemon);
+}

@@ -1,0 +1,31 @@
+// Where everything lies: configuration, state, sockets, logs, spools. Decided here and nowhere else.
+// With $ACEQUIA_HOME all is below it; root uses the system's folders; others their own (XDG).
+#pragma once
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+
+struct paths_environment {
+    const char *acequia_home;     // $ACEQUIA_HOME
+    const char *home, *xdg_config, *xdg_state, *xdg_runtime;
+    bool root;
+};
+
+struct paths {
+    const char *config;      // the configuration file
+    const char *config_dir;  // its folder
+    const char *state;       // journal, snapshots, history, keys
+    const char *run;         // sockets and pid files
+    const char *log;
+    const char *socket;      // run/api.sock
+    const char *agents;      // folder of the agents' own folders
+};
+
+int paths_resolve(const struct paths_environment *env, struct arena *a, struct paths *out, struct error *e);
+int paths_get(struct arena *a, struct paths *out, struct error *e);  // of this process
+const char *paths_agent(const struct paths *p, struct arena *a, const char *node);        // agents/agent-NODE
+const char *paths_agent_spool(const struct paths *p, struct arena *a, const char *node);  // …/spool
+const char *paths_pid_file(const struct paths *p, struct arena *a, const char *daemon);   // run/DAEMON.pid
+const char *paths_log_file(const struct paths *p, struct arena *a, const char *daemon);   // log/DAEMON.log
+#define PATHS_SYSTEM_SOCKET "/run/acequia/api.sock"

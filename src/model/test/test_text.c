@@ -1,0 +1,211 @@
+// Node lists, arrays, dependencies, patterns, GPU requests, names, signals, folders.
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "model/arrayspec.h"
+#include "model/dependency.h"
+#include "model/gpuspec.h"
+#include "model/name.h"
+#include "model/nodelist.h"
+#include "model/paths.h"
+#include "model/pattern.h"
+#include "model/signalname.h"
+
+static void node_lists(void **state) {
+    static const struct {
+        const char *text;
+        uint32_t count;
+        const char *folded;
+    } good[] = {{"n[01-04,7],gpu1", 6, "gpu1,n[01-04,7]"}, {"n9,n10,n11", 3, "n[9-11]"}, {"a,a,a", 1, "a"}, {"n08,n09,n10", 3, "n[08-10]"},
+                {"r[1-2]n[1-2]", 4, "r1n[1-2],r2n[1-2]"}, {"n1,n01", 2, "n[1,01]"}, {"cvblab[03-04]", 2, "cvblab[03-04]"}, {"n3,n1", 2, "n[1,3]"}};
+    static const char *const bad[] = {"", ",", "n[", "n[1", "n[]", "n[1-]", "n[4-1]", "n[a]", "n[1-99999999]", "n[1-300][1-300]", "-a", "a b", "n[1],,b", "n]1", "a,"};
+    struct error e;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        cleanup_arena struct arena a = {0};
+        cleanup_buf struct buf out = {0};
+        struct name_list names;
+        assert_int_equal(nodelist_expand(good[i].text, &a, &names, &e), 0);
+        assert_int_equal(names.len, good[i].count);
+        nodelist_fold(names.at, names.len, &out);
+        assert_string_equal(buf_str(&out), good[i].folded);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cleanup_arena struct arena a = {0};
+        struct name_list names = {0};
+        assert_true(nodelist_expand(bad[i], &a, &names, &e) < 0);
+        assert_true(!names.at && e.text[0]);
+    }
+}
+
+static void arrays(void **state) {
+    static const struct {
+        const char *text, *again;
+        uint64_t elements;
+        uint32_t limit;
+    } good[] = {{"0-99999:2%50", "0-99998:2%50", 50000, 50}, {"1,3,5-9", "1-5:2,6-9", 7, 0}, {"7", "7", 1, 0}, {"3-1,2", NULL, 0, 0},
+                {"5-9,1-6", "1-9", 9, 0}, {"1,1,1", "1", 1, 0}, {"3-99%5", "3-99%5", 97, 5}, {"0-999999", "0-999999", 1000000, 0}, {"1,9", "1,9", 2, 0}};
+    static const char *const bad[] = {"", "-1", "1-", "a", "1,,2", "1%", "1%0", "1%x", "4000000", "0-1000000", "1:2", "1-5:0", "99999999999999999999", "1 ", "%5"};
+    struct error e;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        cleanup_arena struct arena a = {0};
+        cleanup_buf struct buf out = {0};
+        struct array_spec s;
+        if (!good[i].again) {
+            assert_true(array_parse(good[i].text, &a, &s, &e) < 0);
+            continue;
+        }
+        assert_int_equal(array_parse(good[i].text, &a, &s, &e), 0);
+        assert_int_equal(s.elements, good[i].elements);
+        assert_int_equal(s.limit, good[i].limit);
+        array_ranges_format(s.at, s.len, s.limit, &out);
+        assert_string_equal(buf_str(&out), good[i].again);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cleanup_arena struct arena a = {0};
+        struct array_spec s = {0};
+        assert_true(array_parse(bad[i], &a, &s, &e) < 0);
+        assert_true(!s.at && e.text[0]);
+    }
+    cleanup_buf struct buf out = {0};
+    array_fold((uint32_t[]){3, 4, 5, 9, 20, 30, 40}, 7, 5, &out);
+    assert_string_equal(buf_str(&out), "3-5,9,20-40:10%5");
+}
+
+static void dependencies(void **state) {
+    static const struct {
+        const char *text, *again;
+        bool any;
+    } good[] = {{"afterok:12:13_4,singleton", "afterok:12,afterok:13_4,singleton", false}, {"after:12+10:13", "after:12+10,after:13", false},
+                {"afterany:1?afternotok:2", "afterany:1?afternotok:2", true}, {"aftercorr:7", "aftercorr:7", false}, {"singleton", "singleton", false}};
+    static const char *const bad[] = {"", "afterok", "afterok:", "afterok:0", "afterok:x", "afterok:1,", "before:1", "afterok:1,after:2?after:3",
+                                      "afterok:1+5", "after:1+", "singleton:1", "afterok:99999999999999999999", "afterok:1_", "afterok:-1", "afterok:1 "};
+    struct error e;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        cleanup_arena struct arena a = {0};
+        cleanup_buf struct buf out = {0};
+        struct dependency d;
+        assert_int_equal(dependency_parse(good[i].text, &a, &d, &e), 0);
+        assert_int_equal(d.any, good[i].any);
+        dependency_format(&d, &out);
+        assert_string_equal(buf_str(&out), good[i].again);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cleanup_arena struct arena a = {0};
+        struct dependency d;
+        assert_true(dependency_parse(bad[i], &a, &d, &e) < 0);
+    }
+}
+
+static void patterns(void **state) {
+    struct pattern_values v = {.job = 12, .array = 10, .array_index = 2, .name = "a/b", .user = "eva", .node = "n1", .node_index = 3, .task = 4, .step = 5};
+    static const struct {
+        const char *pattern, *path;
+    } good[] = {{"out-%j.txt", "/w/out-12.txt"}, {"/t/%x-%u-%A_%3a", "/t/a_b-eva-10_002"}, {"%N.%n.%t.%s.%J.%b%%", "/w/n1.3.4.5.12.5.2%"}};
+    static const char *const bad[] = {"", "%", "%q", "%99j", "a\nb", "%5"};
+    struct error e;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        cleanup_buf struct buf out = {0};
+        assert_int_equal(pattern_expand(good[i].pattern, "/w", &v, &out, &e), 0);
+        assert_string_equal(buf_str(&out), good[i].path);
+    }
+    cleanup_buf struct buf none = {0};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_true(pattern_expand(bad[i], "/w", &v, &none, &e) < 0);
+    assert_true(pattern_expand("x", NULL, &v, &none, &e) < 0);
+    assert_int_equal(none.len, 0);
+}
+
+static void gpu_requests(void **state) {
+    static const struct {
+        const char *text, *model;
+        uint32_t milli;
+    } good[] = {{"2", "", 2000}, {"0.5", "", 500}, {".25", "", 250}, {"a100:2", "a100", 2000}, {"gpu:2", "", 2000}, {"gpu:a100:1", "a100", 1000},
+                {"v100:0.25", "v100", 250}, {"gpu", "", 1000}, {"gpu:a100", "a100", 1000}, {"2.0", "", 2000}, {"0", "", 0}, {"0.5000", "", 500}};
+    static const char *const bad[] = {"", "1.5", "-1", "a100:", ":2", "2:2:2", "gpu:a:b:1", "0.0001", "99999999999", "1x:y", "a100:1.5", "1.", "gpu:"};
+    struct gpu_spec g;
+    struct error e;
+    char out[GPU_TEXT_MAX];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(gpu_spec_parse(good[i].text, &g, &e), 0);
+        assert_int_equal(g.milli, good[i].milli);
+        assert_string_equal(g.model, good[i].model);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_true(gpu_spec_parse(bad[i], &g, &e) < 0 && e.text[0]);
+    assert_string_equal(gpu_milli_format(2500, out), "2.5");
+    assert_string_equal(gpu_milli_format(125, out), "0.125");
+}
+
+static void names(void **state) {
+    struct error e;
+    assert_int_equal(job_name_check("train resnet caf\xc3\xa9", &e), 0);
+    assert_true(job_name_check("", &e) < 0 && job_name_check("a\nb", &e) < 0 && job_name_check("\xff", &e) < 0);
+    char deep[JOB_NAME_MAX + 2];
+    memset(deep, 'a', sizeof deep);
+    deep[JOB_NAME_MAX + 1] = 0;
+    assert_true(job_name_check(deep, &e) < 0);
+    deep[JOB_NAME_MAX] = 0;
+    assert_int_equal(job_name_check(deep, &e), 0);
+    assert_int_equal(identifier_check("project", "vision-2.x", &e), 0);
+    assert_true(identifier_check("project", "-x", &e) < 0 && identifier_check("project", "a b", &e) < 0);
+    assert_non_null(strstr(e.text, "project \"a b\""));
+    deep[IDENTIFIER_MAX] = 0;
+    assert_int_equal(identifier_check("node", deep, &e), 0);
+    deep[IDENTIFIER_MAX] = 'a';
+    deep[IDENTIFIER_MAX + 1] = 0;
+    assert_true(identifier_check("node", deep, &e) < 0);
+}
+
+static void signals(void **state) {
+    struct signal_spec s;
+    struct error e;
+    uint32_t n;
+    char out[SIGNAL_TEXT_MAX];
+    assert_true(signal_parse("TERM", &n, &e) == 0 && n == 15);
+    assert_true(signal_parse("SIGUSR1", &n, &e) == 0 && n == 10);
+    assert_true(signal_parse("usr2", &n, &e) == 0 && n == 12);
+    assert_true(signal_parse("9", &n, &e) == 0 && n == 9);
+    assert_true(signal_parse("0", &n, &e) < 0 && signal_parse("65", &n, &e) < 0 && signal_parse("SIG", &n, &e) < 0);
+    assert_true(signal_spec_parse("B:USR1@120", &s, &e) == 0 && s.batch_only && s.signal == 10 && s.before_s == 120);
+    assert_true(signal_spec_parse("USR2", &s, &e) == 0 && !s.batch_only && s.before_s == SIGNAL_BEFORE_DEFAULT_S);
+    assert_true(signal_spec_parse("X:USR1", &s, &e) < 0 && signal_spec_parse("USR1@", &s, &e) < 0 && signal_spec_parse("USR1@99999", &s, &e) < 0);
+    assert_string_equal(signal_name(15, out), "TERM");
+    assert_string_equal(signal_name(40, out), "RTMIN+6");
+}
+
+static void folders(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct paths p;
+    struct error e;
+    struct paths_environment env = {.acequia_home = "/tmp/h"};
+    assert_int_equal(paths_resolve(&env, &a, &p, &e), 0);
+    assert_string_equal(p.config, "/tmp/h/acequia.conf");
+    assert_string_equal(p.socket, "/tmp/h/run/api.sock");
+    assert_string_equal(paths_agent_spool(&p, &a, "n1"), "/tmp/h/agent-n1/spool");
+    env = (struct paths_environment){.root = true};
+    assert_int_equal(paths_resolve(&env, &a, &p, &e), 0);
+    assert_string_equal(p.socket, PATHS_SYSTEM_SOCKET);
+    env = (struct paths_environment){.home = "/home/u", .xdg_runtime = "/run/user/7"};
+    assert_int_equal(paths_resolve(&env, &a, &p, &e), 0);
+    assert_string_equal(p.config, "/home/u/.config/acequia/acequia.conf");
+    assert_string_equal(p.state, "/home/u/.local/state/acequia");
+    assert_string_equal(p.socket, "/run/user/7/acequia/api.sock");
+    env = (struct paths_environment){.acequia_home = "relative"};
+    assert_true(paths_resolve(&env, &a, &p, &e) < 0);
+    env = (struct paths_environment){0};
+    assert_true(paths_resolve(&env, &a, &p, &e) < 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(node_lists),   cmocka_unit_test(arrays), cmocka_unit_test(dependencies), cmocka_unit_test(patterns),
+        cmocka_unit_test(gpu_requests), cmocka_unit_test(names),  cmocka_unit_test(signals),      cmocka_unit_test(folders)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,98 @@
+// Sizes, durations, times.
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "model/units.h"
+
+static void sizes(void **state) {
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"64G", 64 * SIZE_G}, {"1.5T", SIZE_T + SIZE_T / 2}, {"512M", 512 * SIZE_M}, {"100", 100 * SIZE_M},
+                {"7B", 7}, {"2KiB", 2048}, {"2kb", 2048}, {"0", 0}, {"0.5G", SIZE_G / 2}, {"1024P", SIZE_LIMIT_BYTES}};
+    static const char *const bad[] = {"", "G", "-1", "1.G", ".5G", "1X", "1GG", " 1", "1 G", "1e3", "99999999999999999999", "1025P", "0x10"};
+    char out[UNIT_TEXT_MAX];
+    struct error e;
+    uint64_t v;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(size_parse(good[i].text, SIZE_M, &v, &e), 0);
+        assert_true(v == good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        v = 42;
+        assert_true(size_parse(bad[i], SIZE_M, &v, &e) < 0);
+        assert_true(v == 42 && e.text[0]);
+    }
+    assert_string_equal(size_format(64 * SIZE_G, out), "64G");
+    assert_string_equal(size_format(SIZE_T + SIZE_T / 2, out), "1.5T");
+    assert_string_equal(size_format(1023 * SIZE_M, out), "1023M");
+    assert_string_equal(size_format(1, out), "1B");
+    assert_string_equal(size_format(0, out), "0");
+    assert_string_equal(size_format(UINT64_MAX, out), "16E");
+}
+
+static void durations(void **state) {
+    static const struct {
+        const char *text;
+        uint32_t seconds;
+    } good[] = {{"90", 5400}, {"90m", 5400}, {"8h", 28800}, {"2-12:30:00", 217800}, {"1-02", 93600}, {"1-02:30", 95400},
+                {"10:30", 630}, {"1:10:30", 4230}, {"1h30m", 5400}, {"8 hours", 28800}, {"1 day 2 hours", 93600}, {"2w", 1209600}, {"45s", 45},
+                {"0", 0}, {"unlimited", DURATION_UNLIMITED}, {"INFINITE", DURATION_UNLIMITED}, {"90:00", 5400}};
+    static const char *const bad[] = {"", "-1", "1-", "1:", ":5", "1:2:3:4", "5x", "30m1h", "1h1h", "99999999999999999999", "1-2-3", "4000000d", "h", "1.5h"};
+    char out[UNIT_TEXT_MAX];
+    struct error e;
+    uint32_t v;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(duration_parse(good[i].text, 60, &v, &e), 0);
+        assert_int_equal(v, good[i].seconds);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        v = 42;
+        assert_true(duration_parse(bad[i], 60, &v, &e) < 0);
+        assert_true(v == 42 && e.text[0]);
+    }
+    assert_string_equal(duration_format(28800, out), "8h");
+    assert_string_equal(duration_format(131400, out), "1d12h30m");
+    assert_string_equal(duration_format(0, out), "0s");
+    assert_string_equal(elapsed_format(5, out), "0:05");
+    assert_string_equal(elapsed_format(3723, out), "1:02:03");
+    assert_string_equal(elapsed_format(2 * 86400 + 3723, out), "2-01:02:03");
+    assert_string_equal(elapsed_format_full(5, out), "00:00:05");
+}
+
+static void times(void **state) {
+    // Saturday 2026-01-31 13:00:00 at one hour east of UTC
+    int64_t now = 1769860800000, at;
+    static const struct {
+        const char *text, *local;
+    } good[] = {
+        {"2026-01-31T12:00", "2026-01-31T12:00:00"}, {"2026-02-28", "2026-02-28T00:00:00"}, {"16:00", "2026-01-31T16:00:00"},
+        {"12:00", "2026-02-01T12:00:00"},  // the next one
+        {"now+1hour", "2026-01-31T14:00:00"}, {"now+90", "2026-01-31T13:01:30"}, {"now-1day", "2026-01-30T13:00:00"},
+        {"tomorrow", "2026-02-01T00:00:00"}, {"today", "2026-01-31T00:00:00"}, {"midnight", "2026-02-01T00:00:00"}, {"noon", "2026-02-01T12:00:00"},
+        {"teatime", "2026-01-31T16:00:00"}, {"4:30pm", "2026-01-31T16:30:00"}, {"02/03", "2026-02-03T00:00:00"},
+        {"02/03/27-10:00", "2027-02-03T10:00:00"}, {"2024-02-29T23:59:59", "2024-02-29T23:59:59"}, {"2026-01-31T12:00Z", "2026-01-31T13:00:00"},
+        {"@1769860800", "2026-01-31T13:00:00"}};
+    static const char *const bad[] = {"", "25:00", "2026-02-29", "2026-13-01", "now+", "now+1x", "soon", "12:60", "2026-01-31T", "13:00pm", "@-1", "1/1/1", "2026-01-31X12:00"};
+    char out[UNIT_TEXT_MAX];
+    struct error e;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(time_parse(good[i].text, now, 3600, TIME_NEXT, &at, &e), 0);
+        assert_string_equal(time_format(at, 3600, out), good[i].local);
+    }
+    assert_int_equal(time_parse("12:00", now, 3600, TIME_TODAY, &at, &e), 0);
+    assert_string_equal(time_format(at, 3600, out), "2026-01-31T12:00:00");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_true(time_parse(bad[i], now, 3600, TIME_NEXT, &at, &e) < 0);
+    assert_string_equal(time_format(0, 0, out), "-");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(durations), cmocka_unit_test(times)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
