@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/rand.h"
+#include "net/handshake.h"
 
 enum { READ_BYTES = 64 * 1024 };
 
@@ -177,20 +178,6 @@ int http_client_call(struct http_client *c, const struct http_request *q, struct
     return http_client_stream(c, q, out, NULL, NULL, e);
 }
 
-static int check_upgrade(const struct http_message *m, const char *key, struct error *e) {
-    char want[WS_ACCEPT_LEN + 1];
-    int r = ws_accept(key, want);
-    const char *got = http_message_header(m, "Sec-WebSocket-Accept");
-    if (m->status != 101)
-        return error_set(e, ECONNREFUSED, "the server refused the WebSocket with status %d",
-                         m->status);
-    if (r < 0 || !got || strcmp(got, want) != 0 ||
-        !http_message_has_token(m, "Upgrade", "websocket") ||
-        !http_message_has_token(m, "Connection", "upgrade"))
-        return error_set(e, EPROTO, "the server's WebSocket handshake is wrong");
-    return 0;
-}
-
 int http_client_ws_open(struct http_client *c, const char *target, const char *extra,
                         struct http_message *refusal, struct error *e) {
     struct {
@@ -205,14 +192,12 @@ int http_client_ws_open(struct http_client *c, const char *target, const char *e
     char key[WS_KEY_LEN + 1];
     ws_key(secret.nonce, key);
     cleanup_buf struct buf lines = {0};
-    buf_addf(&lines,
-             "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-             "Sec-WebSocket-Key: %s\r\n%s",
-             key, extra ? extra : "");
+    ws_handshake_lines(&lines, key);
+    buf_adds(&lines, extra ? extra : "");
     struct http_request q = {.method = "GET", .target = target, .extra = lines.data};
     r = http_client_call(c, &q, m, e);
     if (r == 0)
-        r = check_upgrade(m, key, e);
+        r = ws_handshake_check(m, key, e);
     if (m == &own)
         http_message_done(m);
     if (r < 0)
