@@ -58,6 +58,7 @@ static const struct field ending_fields[] = {
     FIELD(5, S, reason, "In words."),
     FIELD(6, S, signal, "First signal."),
     FIELD(7, S, grace_s, "Time before it is killed."),
+    FIELD(8, S, hold, "Held when it is queued again."),
 };
 static const struct schema ending_schema = SCHEMA(S, "job_ending", ending_fields);
 #undef S

@@ -82,6 +82,7 @@ struct event_job_ending {
     const char *reason;
     uint32_t signal;     // first signal; 0: SIGTERM
     uint32_t grace_s;
+    bool hold;           // END_REQUEUE: held afterwards
 };
 struct event_part_ended {
     uint64_t id;

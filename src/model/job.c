@@ -5,11 +5,11 @@
 
 const char *const job_state_words[] = {
     "PENDING", "STARTING",  "RUNNING", "SUSPENDED",     "COMPLETING", "COMPLETED", "FAILED",
-    "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL",  "PREEMPTED", "DEADLINE", "LAUNCH_FAILED", NULL};
+    "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL",  "PREEMPTED", "DEADLINE", NULL};
 static_assert(sizeof job_state_words / sizeof *job_state_words == JOB_STATE_COUNT + 1, "a word per state");
 
 const char *job_state_short(enum job_state s) {
-    static const char *const words[] = {"PD", "CF", "R", "S", "CG", "CD", "F", "CA", "TO", "OOM", "NF", "PR", "DL", "F"};
+    static const char *const words[] = {"PD", "CF", "R", "S", "CG", "CD", "F", "CA", "TO", "OOM", "NF", "PR", "DL"};
     static_assert(sizeof words / sizeof *words == JOB_STATE_COUNT, "a word per state");
     assert(s < JOB_STATE_COUNT);
     return words[s];

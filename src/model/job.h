@@ -20,7 +20,6 @@ enum job_state {
     JOB_NODE_FAIL,
     JOB_PREEMPTED,
     JOB_DEADLINE,
-    JOB_LAUNCH_FAILED,
     JOB_STATE_COUNT
 };
 extern const char *const job_state_words[];  // "PENDING", …

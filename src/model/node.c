@@ -1,7 +1,7 @@
 // Owns the tables of nodes and of what an administrator sets up.
 #include "model/node.h"
 
-const char *const node_state_words[] = {"up", "down", NULL};
+const char *const node_state_words[] = {"up", "silent", "down", NULL};
 
 static const struct field gpu_fields[] = {
     FIELD(1, struct gpu, uuid, "Unique id."),

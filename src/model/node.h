@@ -33,7 +33,9 @@ struct node {
 };
 extern const struct schema node_schema;
 
-enum node_state { NODE_UP, NODE_DOWN };
+// Silent: the connection is gone; it gets no new work, what runs there is left alone until the
+// node's time-out makes it down.
+enum node_state { NODE_UP, NODE_SILENT, NODE_DOWN };
 extern const char *const node_state_words[];
 
 struct project {

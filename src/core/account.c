@@ -1,0 +1,239 @@
+// Owns what is told of jobs: the record that the API shows and history keeps, the view that lists
+// use, and the counts.
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/text.h"
+#include "core/state.h"
+#include "model/nodelist.h"
+
+void record_of(const struct core *c, const struct job *j, struct arena *a, struct job_record *out) {
+    *out = (struct job_record){
+        .id = j->id, .is_array = j->sub->is_array, .array_id = j->sub->is_array ? j->sub->id : 0, .array_index = j->array_index,
+        .spec = arena_alloc(a, sizeof *out->spec), .state = (enum job_state)j->state, .attempt = j->attempt,
+        .submit_ms = j->sub->submit_ms, .eligible_ms = j->eligible_ms, .start_ms = j->start_ms,
+        .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0, .preempted = j->preempted};
+    spec_of(j, a, out->spec);
+    if (j->state == JOB_PENDING)
+        out->reason = job_reason_words[reason_of(c, j)];
+    else if (j->run && j->run->reason)
+        out->reason = arena_strdup(a, j->run->reason);
+    if (j->usage)
+        out->usage = arena_memdup(a, j->usage, sizeof *j->usage);
+    if (!j->run)
+        return;
+    out->parts.at = arena_alloc(a, j->run->part_count * sizeof *out->parts.at);
+    out->parts.len = j->run->part_count;
+    for (uint32_t i = 0; i < out->parts.len; i++) {
+        const struct run_part *p = &j->run->parts[i];
+        out->parts.at[i] = (struct part){.node = p->node->name, .cpus = p->cpus, .tasks = p->tasks, .memory_bytes = p->memory_bytes,
+                                         .gpus = {p->gpus, p->gpu_count}};
+    }
+    if (j->run->time_limit_s)
+        out->spec->time_limit_s = j->run->time_limit_s;
+}
+
+int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_record *out) {
+    const struct job *j = find_job(c, id);
+    if (!j)
+        return -ENOENT;
+    record_of(c, j, a, out);
+    return 0;
+}
+
+static uint32_t put_text(struct buf *b, const char *s) {
+    uint32_t at = (uint32_t)b->len;
+    buf_add(b, s, strlen(s) + 1);
+    return at;
+}
+
+static void fold_nodes(const struct job *j, struct buf *out) {
+    VEC(const char *) names = {0};
+    for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
+        vec_push(&names, j->run->parts[i].node->name);
+    nodelist_fold(names.at, names.len, out);
+    vec_done(&names);
+}
+
+void finished_row(struct core *c, const struct job *j, const struct event_job_ended *e, int64_t now_ms) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf nodes = {0};
+    struct job_record r;
+    struct buf *bytes = &c->outbox.bytes;
+    record_of(c, j, &a, &r);
+    r.state = e->state;
+    r.exit_code = e->exit_code;
+    r.exit_signal = e->exit_signal;
+    r.reason = e->reason;
+    r.end_ms = now_ms;
+    r.expected_start_ms = 0;
+    fold_nodes(j, &nodes);
+    struct outbox_finished f = {
+        .id = j->id, .array_id = r.array_id, .array_index = j->array_index, .state = e->state, .submit_ms = r.submit_ms,
+        .start_ms = r.start_ms, .end_ms = now_ms, .user = j->sub->user, .project = j->sub->project, .text_owner = j->sub->id,
+        .release_texts = j->sub->array ? j->sub->array->live == 1 : true};
+    f.name = put_text(bytes, j->sub->name);
+    f.nodes = put_text(bytes, buf_str(&nodes));
+    f.record = (uint32_t)bytes->len;
+    schema_encode(&job_record_schema, &r, bytes);
+    f.record_len = (uint32_t)bytes->len - f.record;
+    vec_push(&c->outbox.finished, f);
+}
+
+static void view_of(const struct core *c, const struct job *j, struct job_view *v) {
+    const struct submission *s = j->sub;
+    *v = (struct job_view){
+        .id = j->id, .array_id = s->is_array ? s->id : 0, .array_index = j->array_index, .array_limit = s->limit,
+        .name = s->name, .user = s->user, .project = s->project, .partition = s->partition, .qos = s->qos, .class = s->class,
+        .state = (enum job_state)j->state, .reason = reason_of(c, j), .attempt = j->attempt, .tasks = s->tasks, .cpus = s->cpus,
+        .node_count = j->run ? j->run->part_count : s->nodes_min, .time_limit_s = j->run ? j->run->time_limit_s : s->time_limit_s,
+        .preempted = j->preempted, .uid = s->uid, .memory_bytes = s->memory_bytes, .gpus_milli = s->gpus_milli,
+        .submit_ms = s->submit_ms, .eligible_ms = j->eligible_ms, .start_ms = j->start_ms,
+        .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,
+        .ending_reason = j->run ? j->run->reason : NULL, .spec_bytes = s->spec, .spec_len = s->spec_len,
+        .held = j->flags & (HELD_USER | HELD_ADMIN), .nice = s->nice};
+}
+
+bool core_view(const struct core *c, uint64_t id, struct job_view *out) {
+    const struct job *j = find_job(c, id);
+    if (j)
+        view_of(c, j, out);
+    return j != NULL;
+}
+
+void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
+    for (uint32_t i = 0; i < c->order.len; i++) {
+        struct job_view v;
+        if (!c->order.at[i])
+            continue;
+        view_of(c, c->order.at[i], &v);
+        if (!fn(ctx, &v))
+            return;
+    }
+}
+
+void core_job_nodes(const struct core *c, uint64_t id, struct buf *out) {
+    const struct job *j = find_job(c, id);
+    if (j)
+        fold_nodes(j, out);
+}
+
+uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **names, uint32_t max) {
+    const struct job *j = find_job(c, id);
+    uint32_t n = 0;
+    for (; j && j->run && n < j->run->part_count && n < max; n++)
+        names[n] = j->run->parts[n].node->name;
+    return n;
+}
+
+static void node_view_of(const struct node_entry *n, struct node_view *v) {
+    *v = (struct node_view){.node = n->node, .state = n->state, .drained = n->drained, .reason = n->reason, .by = n->by,
+                            .reason_ms = n->reason_ms, .cpus_used = n->cpus_used, .gpus_used_milli = n->gpus_used_milli,
+                            .jobs = n->jobs.len, .memory_used_bytes = n->memory_used_bytes, .stale = n->stale.len / 2};
+}
+
+void core_each_node(const struct core *c, bool (*fn)(void *ctx, const struct node_view *v), void *ctx) {
+    for (uint32_t i = 0; i < c->node_list.len; i++) {
+        struct node_view v;
+        if (c->node_list.at[i]->removed)
+            continue;
+        node_view_of(c->node_list.at[i], &v);
+        if (!fn(ctx, &v))
+            return;
+    }
+}
+
+bool core_node(const struct core *c, const char *name, struct node_view *out) {
+    const struct node_entry *n = find_node(c, name);
+    if (n)
+        node_view_of(n, out);
+    return n != NULL;
+}
+
+const char *core_node_fingerprint(const struct core *c, const char *name) {
+    const struct node_entry *n = find_node(c, name);
+    return n ? n->fingerprint : NULL;
+}
+
+void core_counts(const struct core *c, struct core_counts *out) {
+    *out = c->counts;
+    for (uint32_t i = 0; i < c->node_list.len; i++) {
+        const struct node_entry *n = c->node_list.at[i];
+        if (n->removed)
+            continue;
+        out->nodes++;
+        out->nodes_up += n->state == NODE_UP && !n->drained;
+        out->nodes_drained += n->state == NODE_UP && n->drained;
+        out->nodes_down += n->state != NODE_UP;
+    }
+}
+
+void core_each_thing(const struct core *c, enum thing thing, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
+    for (uint32_t i = 0; i < c->thing_list[thing].len; i++) {
+        const struct thing_entry *t = c->thing_list[thing].at[i];
+        if (t->value && !fn(ctx, t->name, t->value))
+            return;
+    }
+}
+
+void core_each_token(const struct core *c, bool (*fn)(void *ctx, const struct event_token *t, bool used), void *ctx) {
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->tokens, &it, NULL, &v))
+        if (!fn(ctx, ((struct token_entry *)v)->token, ((struct token_entry *)v)->used))
+            return;
+}
+
+struct world *core_world(struct core *c) {
+    return c->world;
+}
+
+const struct policy *core_policy(const struct core *c) {
+    return &c->config.policy;
+}
+
+static void check(bool right, const char *what, uint64_t id) {
+    if (!right) {
+        fprintf(stderr, "core_assert: %s (job or node %llu)\n", what, (unsigned long long)id);
+        abort();
+    }
+}
+
+void core_assert(const struct core *c) {
+    uint64_t by_state[JOB_STATE_COUNT] = {0}, live = 0;
+    for (uint32_t i = 0; i < c->order.len; i++) {
+        const struct job *j = c->order.at[i];
+        if (!j)
+            continue;
+        live++;
+        by_state[j->state]++;
+        struct sched_job_view v;
+        check(find_job(c, j->id) == j, "indexed", j->id);
+        check((j->run != NULL) == job_state_holds_resources((enum job_state)j->state), "has a run while it holds resources", j->id);
+        check(world_job(c->world, j->id, &v), "known to the scheduler", j->id);
+        check((v.state == SCHED_JOB_PENDING) == (j->state == JOB_PENDING), "in the same state for the scheduler", j->id);
+    }
+    check(live == c->jobs.len, "as many jobs in order as indexed", live);
+    for (int s = 0; s < JOB_COMPLETED; s++)
+        check(by_state[s] == c->counts.by_state[s], "counted by state", (uint64_t)s);
+    for (uint32_t i = 0; i < c->node_list.len; i++) {
+        const struct node_entry *n = c->node_list.at[i];
+        uint64_t cpus = 0, memory = 0, gpus[SCHED_GPUS_MAX] = {0};
+        for (uint32_t k = 0; k < n->jobs.len; k++) {
+            const struct run_part *p = part_on(n->jobs.at[k], n->name);
+            check(p && !p->ended, "holds its part", n->jobs.at[k]->id);
+            check(n->state != NODE_DOWN, "not on a node that is down", n->jobs.at[k]->id);
+            cpus += p->cpus;
+            memory += p->memory_bytes;
+            for (uint32_t g = 0; g < p->gpu_count; g++)
+                gpus[p->gpus[g].index] += p->gpus[g].milli;
+        }
+        check(cpus == n->cpus_used && memory == n->memory_used_bytes, "node use adds up", n->handle);
+        if (n->removed || !n->node)
+            continue;
+        for (uint32_t g = 0; g < SCHED_GPUS_MAX; g++)
+            check(gpus[g] <= 1000, "no GPU granted more than once", n->handle);
+    }
+    world_assert(c->world);
+}

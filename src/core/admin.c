@@ -1,0 +1,225 @@
+// Owns administration: nodes, projects, partitions, QoS, reservations, tokens. What is refused is
+// refused with a sentence; what was there before stays.
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "core/state.h"
+#include "model/name.h"
+#include "model/nodelist.h"
+
+static int need_node(const struct core *c, const char *name, struct node_entry **out, struct error *e) {
+    char shown[64];
+    *out = find_node(c, name);
+    return *out ? 0 : error_set(e, ENOENT, "node \"%s\" does not exist; see 'acequia nodes'", printable(name, shown, sizeof shown));
+}
+
+int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason, int64_t now_ms, struct error *e) {
+    struct node_entry *n;
+    int r;
+    if ((r = need_admin(actor, "drain a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
+        return r;
+    if (str_empty(reason))
+        return error_set(e, EINVAL, "reason: say why node %s is drained, for those who will wonder", node);
+    if ((r = line_check("reason", reason, COMMENT_MAX, e)) < 0)
+        return r;
+    struct event_node b = {.name = n->name, .state = n->state, .reason = reason, .by = actor->user};
+    emit(c, now_ms, EVENT_NODE_DRAINED, &b);
+    return 0;
+}
+
+int core_resume(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e) {
+    struct node_entry *n;
+    int r;
+    if ((r = need_admin(actor, "resume a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
+        return r;
+    if (!n->drained)
+        return 0;
+    struct event_node b = {.name = n->name, .state = n->state, .by = actor->user};
+    emit(c, now_ms, EVENT_NODE_RESUMED, &b);
+    return 0;
+}
+
+int core_node_remove(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e) {
+    struct node_entry *n;
+    int r;
+    if ((r = need_admin(actor, "remove a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
+        return r;
+    if (n->jobs.len)
+        return error_set(e, EBUSY, "node %s runs %u jobs; drain it and wait, or cancel them", node, n->jobs.len);
+    if (n->state == NODE_UP)
+        return error_set(e, EBUSY, "node %s is connected; stop its agent first", node);
+    struct event_node b = {.name = n->name, .by = actor->user};
+    emit(c, now_ms, EVENT_NODE_REMOVED, &b);
+    return 0;
+}
+
+static int check_limit(const struct core *c, enum thing t, const char *name, uint32_t max, struct error *e) {
+    if (strmap_get(&c->things[t], name) || c->thing_list[t].len + 1 < max)
+        return 0;
+    return error_set(e, E2BIG, "%s \"%s\": there have been %u; no more than that are supported", thing_word(t), name, max - 1);
+}
+
+static int check_nodes(const char *list, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    struct name_list names;
+    return str_empty(list) || streq(list, "ALL") ? 0 : nodelist_expand(list, &a, &names, e);
+}
+
+// Follows the parents upwards; more steps than there are projects means a circle.
+static bool is_below(const struct core *c, const char *name, const char *ancestor) {
+    for (uint32_t steps = 0; name && steps <= c->thing_list[THING_PROJECT].len; steps++) {
+        if (streq(name, ancestor))
+            return true;
+        const struct thing_entry *t = find_thing(c, THING_PROJECT, name);
+        name = t ? ((const struct project *)t->value)->parent : NULL;
+    }
+    return false;
+}
+
+static int check_model_quotas(const struct project *p, struct error *e) {
+    for (uint32_t i = 0; i < p->model_quotas.len; i++) {
+        const char *text = p->model_quotas.at[i], *eq = strchr(text, '=');
+        uint32_t n;
+        char shown[64];
+        if (!eq || eq == text || parse_u32(eq + 1, &n) < 0)
+            return error_set(e, EINVAL, "model_quotas: \"%s\" is not understood; expected MODEL=GPUS, e.g. V100=4", printable(text, shown, sizeof shown));
+    }
+    return 0;
+}
+
+int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms, struct error *e) {
+    int r;
+    if ((r = need_admin(actor, "change projects", e)) < 0 || (r = identifier_check("project", p->name, e)) < 0 ||
+        (r = check_limit(c, THING_PROJECT, p->name, SCHED_PROJECTS_MAX, e)) < 0 || (r = check_nodes(p->nodes, e)) < 0 ||
+        (r = check_model_quotas(p, e)) < 0)
+        return r;
+    if (p->parent && !find_thing(c, THING_PROJECT, p->parent))
+        return error_set(e, ENOENT, "parent: project \"%s\" does not exist; create it first", p->parent);
+    if (p->parent && is_below(c, p->parent, p->name))
+        return error_set(e, ELOOP, "parent: \"%s\" is below \"%s\" already; a project cannot be its own ancestor", p->parent, p->name);
+    if (p->has_limit && p->limit_milligpu < p->quota_milligpu)
+        return error_set(e, EINVAL, "limit: %u.%03u GPUs is below the quota of %u.%03u; raise the limit or lower the quota",
+                         p->limit_milligpu / 1000, p->limit_milligpu % 1000, p->quota_milligpu / 1000, p->quota_milligpu % 1000);
+    if (p->default_qos && !find_thing(c, THING_QOS, p->default_qos))
+        return error_set(e, ENOENT, "default_qos: QoS \"%s\" does not exist; create it first", p->default_qos);
+    for (uint32_t i = 0; i < p->members.len; i++)
+        if ((r = identifier_check("member", p->members.at[i], e)) < 0)
+            return r;
+    struct event_project_set b = {.project = (struct project *)(uintptr_t)p, .by = actor->user};
+    emit(c, now_ms, EVENT_PROJECT_SET, &b);
+    return 0;
+}
+
+int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms, struct error *e) {
+    int r;
+    if ((r = need_admin(actor, "change partitions", e)) < 0 || (r = identifier_check("partition", p->name, e)) < 0 ||
+        (r = check_limit(c, THING_PARTITION, p->name, SCHED_PARTITIONS_MAX, e)) < 0 || (r = check_nodes(p->nodes, e)) < 0)
+        return r;
+    if (p->max_time_s && p->default_time_s > p->max_time_s)
+        return error_set(e, EINVAL, "default_time_s: %u is above max_time_s, %u", p->default_time_s, p->max_time_s);
+    struct event_partition_set b = {.partition = (struct partition *)(uintptr_t)p, .by = actor->user};
+    emit(c, now_ms, EVENT_PARTITION_SET, &b);
+    return 0;
+}
+
+int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q, int64_t now_ms, struct error *e) {
+    int r;
+    if ((r = need_admin(actor, "change QoS", e)) < 0 || (r = identifier_check("QoS", q->name, e)) < 0 ||
+        (r = check_limit(c, THING_QOS, q->name, SCHED_QOS_MAX, e)) < 0)
+        return r;
+    if (!(q->usage_factor >= 0 && q->usage_factor <= 1000))
+        return error_set(e, ERANGE, "usage_factor: expected 0 to 1000");
+    for (uint32_t i = 0; i < q->preempts.len; i++)
+        if (!find_thing(c, THING_QOS, q->preempts.at[i]))
+            return error_set(e, ENOENT, "preempts: QoS \"%s\" does not exist; create it first", q->preempts.at[i]);
+    struct event_qos_set b = {.qos = (struct qos *)(uintptr_t)q, .by = actor->user};
+    emit(c, now_ms, EVENT_QOS_SET, &b);
+    return 0;
+}
+
+int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *v, int64_t now_ms, struct error *e) {
+    int r;
+    if ((r = need_admin(actor, "change reservations", e)) < 0 || (r = identifier_check("reservation", v->name, e)) < 0 ||
+        (r = check_limit(c, THING_RESERVATION, v->name, SCHED_PROJECTS_MAX, e)) < 0)
+        return r;
+    if (str_empty(v->nodes))
+        return error_set(e, EINVAL, "nodes: say which nodes are reserved, e.g. n[1-4]");
+    if ((r = check_nodes(v->nodes, e)) < 0)
+        return r;
+    if (v->end_ms <= v->start_ms || v->end_ms <= now_ms)
+        return error_set(e, EINVAL, "end_ms: a reservation must end after it starts, and in the future");
+    for (uint32_t i = 0; i < v->projects.len; i++)
+        if (!find_thing(c, THING_PROJECT, v->projects.at[i]))
+            return error_set(e, ENOENT, "projects: project \"%s\" does not exist", v->projects.at[i]);
+    struct event_reservation_set b = {.reservation = (struct reservation *)(uintptr_t)v, .by = actor->user};
+    emit(c, now_ms, EVENT_RESERVATION_SET, &b);
+    return 0;
+}
+
+int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms, struct error *e) {
+    static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
+    char shown[64];
+    int r = need_admin(actor, "delete that", e);
+    if (r < 0)
+        return r;
+    if (!find_thing(c, thing, name))
+        return error_set(e, ENOENT, "%s \"%s\" does not exist", thing_word(thing), printable(name, shown, sizeof shown));
+    for (uint32_t i = 0; thing == THING_PROJECT && i < c->thing_list[thing].len; i++) {
+        const struct thing_entry *t = c->thing_list[thing].at[i];
+        if (t->value && streq(((const struct project *)t->value)->parent, name))
+            return error_set(e, EBUSY, "project \"%s\" has a child, \"%s\"; delete or move that first", name, t->name);
+    }
+    struct event_name b = {.name = name, .by = actor->user};
+    emit(c, now_ms, types[thing], &b);
+    return 0;
+}
+
+int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms, struct error *e) {
+    int r = 0;
+    // A user may make tokens for themselves; everything else is an administrator's.
+    if (!t->user || !streq(t->user, actor->user))
+        r = need_admin(actor, t->user ? "create tokens for others" : "create tokens for agents", e);
+    if (r < 0)
+        return r;
+    if (t->expires_ms <= now_ms)
+        return error_set(e, EINVAL, "expires_ms: the token would have expired already");
+    struct event_token b = *t;
+    b.by = actor->user;
+    emit(c, now_ms, EVENT_TOKEN_CREATED, &b);
+    return 0;
+}
+
+static struct token_entry *valid_token(const struct core *c, const char *id, const char *hash, int64_t now_ms) {
+    struct token_entry *t = strmap_get(&c->tokens, id);
+    unsigned char differ = 0;
+    size_t n = strlen(hash);
+    if (!t || t->token->expires_ms <= now_ms || strlen(t->token->hash) != n)
+        return NULL;
+    for (size_t i = 0; i < n; i++)  // in constant time
+        differ |= (unsigned char)(t->token->hash[i] ^ hash[i]);
+    return differ ? NULL : t;
+}
+
+int core_token_use(struct core *c, const char *id, const char *hash, const char *node, int64_t now_ms, struct error *e) {
+    struct token_entry *t = valid_token(c, id, hash, now_ms);
+    if (!t || t->used || t->token->user)
+        return error_set(e, EACCES, "the token is not valid: it is wrong, used or expired. Make a new one with 'acequia token create'");
+    struct event_token b = {.id = id, .node = node};
+    emit(c, now_ms, EVENT_TOKEN_USED, &b);
+    return 0;
+}
+
+int core_token_revoke(struct core *c, const struct actor *actor, const char *id, int64_t now_ms, struct error *e) {
+    struct token_entry *t = strmap_get(&c->tokens, id);
+    if (!t || (!actor->admin && !streq(t->token->user, actor->user)))
+        return error_set(e, ENOENT, "there is no token with that id; see 'acequia token list'");
+    struct event_token b = {.id = t->token->id, .by = actor->user};
+    emit(c, now_ms, EVENT_TOKEN_REVOKED, &b);
+    return 0;
+}
+
+const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms) {
+    struct token_entry *t = valid_token(c, id, hash, now_ms);
+    return t ? t->token->user : NULL;
+}

@@ -1,0 +1,389 @@
+// Owns every change of the state: one function per event. Nothing here decides, fails or sends; an
+// event about something that is not there changes nothing.
+#include <assert.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "core/state.h"
+
+static void same_name_add(struct core *c, struct job *j) {
+    uint64_t key = same_name_key(j->sub->user, j->sub->name);
+    struct job *first = map_get(&c->same_name, key);
+    j->next_same = first;  // newest first
+    j->prev_same = NULL;
+    if (first)
+        first->prev_same = j;
+    map_put(&c->same_name, key, j);
+}
+
+static void same_name_remove(struct core *c, struct job *j) {
+    uint64_t key = same_name_key(j->sub->user, j->sub->name);
+    if (j->next_same)
+        j->next_same->prev_same = j->prev_same;
+    if (j->prev_same)
+        j->prev_same->next_same = j->next_same;
+    else if (j->next_same)
+        map_put(&c->same_name, key, j->next_same);
+    else
+        map_remove(&c->same_name, key);
+}
+
+static struct array *array_add(struct core *c, const struct submission *s, const struct spec *spec) {
+    struct array *a = xcalloc(1, sizeof *a);
+    *a = (struct array){.id = s->id, .count = s->count, .limit = s->limit, .live = s->count};
+    a->ranges = xmemdup(spec->array.at, spec->array.len * sizeof *a->ranges);
+    a->range_count = spec->array.len;
+    map_put(&c->arrays, a->id, a);
+    return a;
+}
+
+// Puts a job into every index but the scheduler's.
+void job_link(struct core *c, struct job *j) {
+    map_put(&c->jobs, j->id, j);
+    order_add(c, j);
+    same_name_add(c, j);
+    user_count(c, j->sub->user)->live++;
+    c->deadlines += j->sub->deadline_ms != 0;
+    c->counts.by_state[j->state]++;
+}
+
+static void apply_submitted(struct core *c, int64_t at_ms, const struct event_job_submitted *b) {
+    struct submission *s = submission_new(c, b->id, b->spec, at_ms);
+    if (s->is_array)
+        s->array = array_add(c, s, b->spec);
+    s->refs++;  // until the loop is done
+    depend_parse(s, b->spec);
+    for (uint64_t k = 0; k < s->count; k++) {
+        struct job *j = xcalloc(1, sizeof *j);
+        j->id = b->id + k;
+        j->sub = s;
+        j->array_index = spec_array_index(b->spec, k);
+        j->begin_ms = s->begin_ms;
+        j->flags = (uint8_t)((s->hold ? HELD_USER : 0) | (s->limit ? WAITS_ARRAY : 0));
+        s->refs++;
+        job_link(c, j);
+        depend_attach(c, j, at_ms);
+        job_to_world(c, j);
+    }
+    if (s->limit)
+        array_fill(c, s->array);
+    c->counts.submitted += s->count;
+    if (c->next_id < b->id + s->count)
+        c->next_id = b->id + s->count;
+    submission_unref(c, s);
+    c->dirty = true;
+}
+
+static void set_state(struct core *c, struct job *j, enum job_state state) {
+    c->counts.by_state[j->state]--;
+    c->counts.by_state[state]++;
+    j->state = (uint8_t)state;
+}
+
+static void apply_held(struct core *c, struct job *j, const struct event_job *b, bool held) {
+    uint8_t flag = b->by_admin ? HELD_ADMIN : HELD_USER;
+    uint8_t clear = b->by_admin ? HELD_ADMIN | HELD_USER : HELD_USER;
+    j->flags = (uint8_t)(held ? j->flags | flag : j->flags & ~clear);
+    job_hold_changed(c, j);
+    c->dirty = true;
+}
+
+// The element gets a submission of its own; age, texts and place in the array stay.
+static void apply_updated(struct core *c, struct job *j, int64_t at_ms, const struct event_job_updated *b) {
+    struct submission *old = j->sub, *s = submission_new(c, old->id, b->spec, old->submit_ms);
+    s->count = old->count;
+    s->is_array = old->is_array;
+    s->limit = old->limit;
+    s->array = old->array;
+    s->refs = 1;
+    same_name_remove(c, j);
+    if (j->state == JOB_PENDING)
+        world_job_remove(c->world, j->id);
+    else if (j->run && s->time_limit_s)
+        world_job_limit(c->world, j->id, (int64_t)(j->run->time_limit_s = s->time_limit_s) * 1000);
+    c->deadlines += (s->deadline_ms != 0) - (old->deadline_ms != 0);
+    j->sub = s;
+    submission_unref(c, old);
+    same_name_add(c, j);
+    if (j->state == JOB_PENDING) {
+        j->begin_ms = s->begin_ms;
+        depend_parse(s, b->spec);
+        depend_attach(c, j, at_ms);
+        job_to_world(c, j);
+    }
+    c->dirty = true;
+}
+
+static void node_take(struct node_entry *n, const struct run_part *p, int sign) {
+    n->cpus_used += (uint32_t)sign * p->cpus;
+    n->memory_used_bytes += (uint64_t)(int64_t)sign * p->memory_bytes;
+    for (uint32_t g = 0; g < p->gpu_count; g++)
+        n->gpus_used_milli += (uint32_t)sign * p->gpus[g].milli;
+}
+
+static void node_job_add(struct node_entry *n, struct job *j) {
+    uint32_t i = n->jobs.len;
+    vec_push(&n->jobs, j);
+    for (; i > 0 && n->jobs.at[i - 1]->id > j->id; i--)
+        n->jobs.at[i] = n->jobs.at[i - 1];
+    n->jobs.at[i] = j;
+}
+
+static void node_job_remove(struct node_entry *n, const struct job *j) {
+    for (uint32_t i = 0; i < n->jobs.len; i++)
+        if (n->jobs.at[i] == j) {
+            vec_remove(&n->jobs, i);
+            return;
+        }
+}
+
+static struct alloc *alloc_of(const struct run *r) {
+    uint32_t gpus = 0;
+    for (uint32_t i = 0; i < r->part_count; i++)
+        gpus += r->parts[i].gpu_count;
+    struct alloc *a = alloc_new(r->part_count, gpus);
+    struct alloc_gpu *at = alloc_gpus(a);
+    for (uint32_t i = 0; i < r->part_count; i++) {
+        const struct run_part *p = &r->parts[i];
+        a->nodes[i] = (struct alloc_node){.node = p->node->handle, .cpus = p->cpus, .tasks = p->tasks,
+                                          .memory_bytes = p->memory_bytes, .gpus = at, .gpu_count = p->gpu_count};
+        for (uint32_t g = 0; g < p->gpu_count; g++)
+            *at++ = (struct alloc_gpu){(uint16_t)p->gpus[g].index, (uint16_t)p->gpus[g].milli};
+    }
+    return a;
+}
+
+static void run_to_world(struct core *c, const struct job *j) {
+    struct alloc *a = alloc_of(j->run);
+    world_job_start(c->world, j->id, a, j->start_ms);
+    if (j->run->time_limit_s)
+        world_job_limit(c->world, j->id, (int64_t)j->run->time_limit_s * 1000);
+    alloc_free(a);
+}
+
+static void ending_to_world(struct core *c, const struct job *j) {
+    uint64_t for_job = 0;
+    if (j->run->cause == END_PREEMPT && j->run->by)
+        parse_u64(j->run->by, &for_job);
+    world_job_ending(c->world, j->id, for_job);
+}
+
+// After a snapshot: everything that follows from the jobs as they are.
+void jobs_to_world(struct core *c) {
+    for (uint32_t i = 0; i < c->order.len; i++) {
+        struct job *j = c->order.at[i];
+        struct array *a = j->sub->array;
+        if (a && a->limit && !(j->flags & WAITS_ARRAY))
+            a->active++;
+        if (j->flags & WAITS_DEPENDENCY)
+            depend_attach(c, j, j->sub->submit_ms);
+        job_to_world(c, j);
+        for (uint32_t k = 0; j->run && k < j->run->part_count; k++) {
+            struct run_part *p = &j->run->parts[k];
+            if (!p->ended) {
+                node_take(p->node, p, 1);
+                node_job_add(p->node, j);
+            }
+        }
+        if (j->run)
+            run_to_world(c, j);
+        if (j->run && j->run->ending)
+            ending_to_world(c, j);
+    }
+}
+
+static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const struct event_job_placed *b) {
+    struct run *r = xcalloc(1, sizeof *r);
+    r->parts = xcalloc(b->parts.len, sizeof *r->parts);
+    for (uint32_t i = 0; i < b->parts.len; i++) {
+        const struct part *from = &b->parts.at[i];
+        struct run_part *p = &r->parts[r->part_count];
+        p->node = find_node(c, from->node);
+        if (!p->node)
+            continue;
+        p->cpus = from->cpus;
+        p->tasks = from->tasks;
+        p->memory_bytes = from->memory_bytes;
+        p->gpus = xmemdup(from->gpus.at, from->gpus.len * sizeof *p->gpus);
+        p->gpu_count = from->gpus.len;
+        node_take(p->node, p, 1);
+        node_job_add(p->node, j);
+        r->part_count++;
+    }
+    r->time_limit_s = b->time_limit_s;
+    j->run = r;
+    j->attempt = b->attempt;
+    j->start_ms = at_ms;
+    if (!j->eligible_ms)
+        j->eligible_ms = at_ms;
+    set_state(c, j, JOB_STARTING);
+    run_to_world(c, j);
+    c->dirty = true;
+}
+
+// Counts an element that has started or ended for the first time.
+static void array_begun(struct core *c, struct job *j, int64_t at_ms) {
+    struct array *a = j->sub->array;
+    if (!a || j->flags & HAS_BEGUN)
+        return;
+    j->flags |= HAS_BEGUN;
+    if (++a->begun == a->count)
+        depend_array(c, a, at_ms);
+}
+
+static void apply_started(struct core *c, struct job *j, int64_t at_ms, const struct event_job_started *b) {
+    struct run_part *p = part_on(j, b->node);
+    if (p)
+        p->started = true;
+    if (j->state == JOB_STARTING) {
+        set_state(c, j, JOB_RUNNING);
+        array_begun(c, j, at_ms);
+        depend_notify(c, j, at_ms);
+    }
+}
+
+static void apply_ending(struct core *c, struct job *j, const struct event_job_ending *b) {
+    struct run *r = j->run;
+    if (!r)
+        return;
+    r->ending = true;
+    r->hold = b->hold;
+    r->cause = b->cause;
+    r->signal = b->signal;
+    r->grace_s = b->grace_s;
+    free(r->by);
+    free(r->reason);
+    r->by = b->by ? xstrdup(b->by) : NULL;
+    r->reason = b->reason ? xstrdup(b->reason) : NULL;
+    set_state(c, j, JOB_COMPLETING);
+    ending_to_world(c, j);
+}
+
+static void apply_part_ended(struct core *c, struct job *j, const struct event_part_ended *b) {
+    struct run_part *p = part_on(j, b->node);
+    if (!p || p->ended)
+        return;
+    p->ended = true;
+    p->cause = b->cause;
+    p->exit_code = b->exit_code;
+    p->exit_signal = b->exit_signal;
+    if (b->reason && !j->run->end_reason)
+        j->run->end_reason = xstrdup(b->reason);
+    if (b->usage) {
+        if (!j->usage)
+            j->usage = xcalloc(1, sizeof *j->usage);
+        usage_add(j->usage, b->usage);
+    }
+    node_take(p->node, p, -1);
+    node_job_remove(p->node, j);
+}
+
+// Frees what is left of the run; parts that never ended (a node that is gone) are given back too.
+static void run_end(struct core *c, struct job *j, int64_t at_ms) {
+    if (!j->run)
+        return;
+    for (uint32_t i = 0; i < j->run->part_count; i++) {
+        struct run_part *p = &j->run->parts[i];
+        if (!p->ended) {
+            node_take(p->node, p, -1);
+            node_job_remove(p->node, j);
+        }
+    }
+    world_job_end(c->world, j->id, at_ms);
+    j->run = run_free(j->run);
+}
+
+static void array_ended(struct core *c, struct job *j, bool ok, int64_t at_ms) {
+    struct array *a = j->sub->array;
+    array_begun(c, j, at_ms);
+    a->ended++;
+    a->ended_ok += ok;
+    a->live--;
+    if (!ok && a->live && a->ended == a->ended_ok + 1)
+        depend_array(c, a, at_ms);  // the first failure: afterok can no longer hold
+    if (a->limit && !(j->flags & WAITS_ARRAY)) {
+        a->active--;
+        array_fill(c, a);
+    }
+    if (a->live)
+        return;
+    outcome_add(c, a->id | OUTCOME_ARRAY, a->ended_ok == a->count, true);
+    struct dependent *waiting = a->waiting;
+    a->waiting = NULL;
+    map_remove(&c->arrays, a->id);
+    depend_wake(c, waiting, at_ms);
+    free(a->ranges);
+    free(a);
+}
+
+static void apply_ended(struct core *c, struct job *j, int64_t at_ms, const struct event_job_ended *b) {
+    bool ok = b->state == JOB_COMPLETED;
+    if (j->run)
+        run_end(c, j, at_ms);
+    else
+        world_job_remove(c->world, j->id);
+    set_state(c, j, b->state);
+    outcome_add(c, j->id, ok, b->attempt > 0);
+    map_remove(&c->jobs, j->id);
+    order_remove(c, j);
+    same_name_remove(c, j);
+    user_count(c, j->sub->user)->live--;
+    c->deadlines -= j->sub->deadline_ms != 0;
+    depend_notify(c, j, at_ms);
+    depend_singleton(c, j, at_ms);
+    if (j->sub->array)
+        array_ended(c, j, ok, at_ms);
+    free(j->usage);
+    submission_unref(c, j->sub);
+    free(j);
+    c->dirty = true;
+}
+
+static void apply_requeued(struct core *c, struct job *j, int64_t at_ms, const struct event_job_requeued *b) {
+    run_end(c, j, at_ms);
+    set_state(c, j, JOB_PENDING);
+    c->counts.requeued++;
+    if (b->cause == END_PREEMPT) {
+        j->preempted++;
+        c->counts.preempted++;
+    }
+    if (b->hold)
+        j->flags |= HELD_USER;
+    j->begin_ms = b->begin_ms;
+    j->start_ms = 0;
+    job_to_world(c, j);
+    c->dirty = true;
+}
+
+static void apply_job(struct core *c, const struct event *e) {
+    if (e->type == EVENT_JOB_SUBMITTED) {
+        apply_submitted(c, e->at_ms, e->body);
+        return;
+    }
+    struct job *j = find_job(c, event_job_id(e));
+    if (!j)
+        return;
+    switch (e->type) {
+    case EVENT_JOB_HELD: apply_held(c, j, e->body, true); break;
+    case EVENT_JOB_RELEASED: apply_held(c, j, e->body, false); break;
+    case EVENT_JOB_UPDATED: apply_updated(c, j, e->at_ms, e->body); break;
+    case EVENT_JOB_PLACED: apply_placed(c, j, e->at_ms, e->body); break;
+    case EVENT_JOB_STARTED: apply_started(c, j, e->at_ms, e->body); break;
+    case EVENT_JOB_ENDING: apply_ending(c, j, e->body); break;
+    case EVENT_PART_ENDED: apply_part_ended(c, j, e->body); break;
+    case EVENT_JOB_ENDED: apply_ended(c, j, e->at_ms, e->body); break;
+    case EVENT_JOB_REQUEUED: apply_requeued(c, j, e->at_ms, e->body); break;
+    case EVENT_JOB_SUSPENDED: set_state(c, j, JOB_SUSPENDED); break;
+    case EVENT_JOB_RESUMED: set_state(c, j, JOB_RUNNING); break;
+    default: break;  // steps are history only
+    }
+}
+
+void apply(struct core *c, const struct event *e) {
+    if (c->last_event_ms < e->at_ms)
+        c->last_event_ms = e->at_ms;
+    if (e->type >= EVENT_JOB_SUBMITTED && e->type <= EVENT_STEP_ENDED)
+        apply_job(c, e);
+    else
+        apply_cluster(c, e);
+}

@@ -1,0 +1,301 @@
+// Owns the changes of everything that is not a job: nodes, projects, partitions, QoS, reservations,
+// tokens. Each is kept as decoded from its event and told to the scheduler's world.
+#include <assert.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "core/state.h"
+#include "model/nodelist.h"
+
+static void node_to_world(struct core *c, struct node_entry *n) {
+    cleanup_arena struct arena a = {0};
+    const struct node *d = n->node;
+    struct sched_gpu *gpus = arena_alloc(&a, d->gpus.len * sizeof *gpus);
+    for (uint32_t i = 0; i < d->gpus.len; i++)
+        gpus[i] = (struct sched_gpu){.model = d->gpus.at[i].model, .memory_bytes = d->gpus.at[i].memory_bytes,
+                                     .group = d->gpus.at[i].link_group, .unusable = d->gpus.at[i].unhealthy != NULL};
+    struct sched_node s = {
+        .id = n->handle, .name = n->name, .cpus = d->cpus, .memory_bytes = d->memory_bytes,
+        .gpus = gpus, .gpu_count = d->gpus.len, .features = d->features.at, .feature_count = d->features.len,
+        .state = n->state != NODE_UP ? SCHED_NODE_DOWN : n->drained ? SCHED_NODE_DRAINED : SCHED_NODE_UP};
+    int r = world_node_set(c->world, &s, NULL);
+    assert(r == 0);  // checked before the event was made
+}
+
+static void node_state_to_world(struct core *c, const struct node_entry *n) {
+    world_node_state(c->world, n->handle,
+                     n->state != NODE_UP ? SCHED_NODE_DOWN : n->drained ? SCHED_NODE_DRAINED : SCHED_NODE_UP);
+    c->dirty = true;
+}
+
+static uint32_t *node_ids(struct core *c, const char *list, struct arena *a, uint32_t *count) {
+    *count = 0;
+    if (str_empty(list))
+        return NULL;
+    struct name_list names = {0};
+    if (nodelist_expand(list, a, &names, NULL) < 0)
+        return NULL;
+    uint32_t *ids = arena_alloc(a, names.len * sizeof *ids);
+    for (uint32_t i = 0; i < names.len; i++) {
+        struct node_entry *n = find_node(c, names.at[i]);
+        if (n)
+            ids[(*count)++] = n->handle;
+    }
+    return ids;
+}
+
+static void partition_to_world(struct core *c, const struct thing_entry *t) {
+    cleanup_arena struct arena a = {0};
+    const struct partition *p = t->value;
+    struct sched_partition s = {
+        .id = t->handle, .name = t->name, .all_nodes = str_empty(p->nodes) || streq(p->nodes, "ALL"),
+        .default_time_ms = (int64_t)p->default_time_s * 1000, .max_time_ms = (int64_t)p->max_time_s * 1000,
+        .tier = (int32_t)p->tier, .fifo = p->fifo, .closed = p->down};
+    if (!s.all_nodes)
+        s.nodes = node_ids(c, p->nodes, &a, &s.node_count);
+    world_partition_set(c->world, &s, NULL);
+}
+
+static uint32_t parse_model_quotas(const struct project *p, struct sched_model_quota *out, struct arena *a) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->model_quotas.len; i++) {
+        const char *eq = strchr(p->model_quotas.at[i], '=');
+        uint32_t gpus;
+        if (eq && parse_u32(eq + 1, &gpus) == 0)
+            out[n++] = (struct sched_model_quota){
+                .model = arena_strndup(a, p->model_quotas.at[i], (size_t)(eq - p->model_quotas.at[i])),
+                .quota_milligpu = (int64_t)gpus * 1000, .limit_milligpu = SCHED_UNLIMITED};
+    }
+    return n;
+}
+
+static void project_to_world(struct core *c, const struct thing_entry *t) {
+    cleanup_arena struct arena a = {0};
+    const struct project *p = t->value;
+    struct thing_entry *parent = find_thing(c, THING_PROJECT, p->parent);
+    struct sched_model_quota *quotas = arena_alloc(&a, p->model_quotas.len * sizeof *quotas);
+    struct sched_project s = {
+        .id = t->handle, .parent = parent ? parent->handle : 0, .name = t->name, .quota_milligpu = p->quota_milligpu,
+        .weight_milli = p->has_weight ? (int64_t)p->weight_milli : SCHED_UNLIMITED,
+        .limit_milligpu = p->has_limit ? (int64_t)p->limit_milligpu : SCHED_UNLIMITED,
+        .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED, .models = quotas,
+        .model_count = parse_model_quotas(p, quotas, &a), .interactive_limit_ms = (int64_t)p->interactive_limit_s * 1000};
+    s.nodes = node_ids(c, p->nodes, &a, &s.node_count);
+    world_project_set(c->world, &s, NULL);
+}
+
+static void qos_to_world(struct core *c, const struct thing_entry *t) {
+    cleanup_arena struct arena a = {0};
+    const struct qos *q = t->value;
+    uint32_t *preempts = arena_alloc(&a, q->preempts.len * sizeof *preempts), n = 0;
+    for (uint32_t i = 0; i < q->preempts.len; i++) {
+        struct thing_entry *other = find_thing(c, THING_QOS, q->preempts.at[i]);
+        if (other)
+            preempts[n++] = other->handle;
+    }
+    struct sched_qos s = {
+        .id = t->handle, .name = t->name, .priority = q->priority, .max_jobs_per_user = q->max_jobs_per_user,
+        .max_gpu_milli_per_user = q->max_gpus_per_user_milli, .max_time_ms = (int64_t)q->max_wall_s * 1000,
+        .preempts = preempts, .preempts_count = n,
+        .usage_factor_milli = q->usage_factor > 0 ? (uint32_t)(q->usage_factor * 1000) : 0,
+        .preemptible = q->no_preempt ? SCHED_NO : SCHED_BY_CLASS};
+    world_qos_set(c->world, &s, NULL);
+}
+
+static void reservation_to_world(struct core *c, const struct thing_entry *t) {
+    cleanup_arena struct arena a = {0};
+    const struct reservation *r = t->value;
+    uint32_t *users = arena_alloc(&a, r->users.len * sizeof *users);
+    uint32_t *projects = arena_alloc(&a, r->projects.len * sizeof *projects), n = 0;
+    for (uint32_t i = 0; i < r->users.len; i++)
+        users[i] = user_handle(c, r->users.at[i]);
+    for (uint32_t i = 0; i < r->projects.len; i++) {
+        struct thing_entry *p = find_thing(c, THING_PROJECT, r->projects.at[i]);
+        if (p)
+            projects[n++] = p->handle;
+    }
+    struct sched_reservation s = {.id = t->handle, .name = t->name, .start_ms = r->start_ms, .end_ms = r->end_ms,
+                                  .maintenance = r->maintenance, .users = users, .user_count = r->users.len,
+                                  .projects = projects, .project_count = n};
+    s.nodes = node_ids(c, r->nodes, &a, &s.node_count);
+    world_reservation_set(c->world, &s, NULL);
+}
+
+static void thing_to_world(struct core *c, enum thing kind, const struct thing_entry *t) {
+    switch (kind) {
+    case THING_PROJECT: project_to_world(c, t); break;
+    case THING_PARTITION: partition_to_world(c, t); break;
+    case THING_QOS: qos_to_world(c, t); break;
+    case THING_RESERVATION: reservation_to_world(c, t); break;
+    case THING_COUNT: break;
+    }
+    c->dirty = true;
+}
+
+// Node lists name nodes that may come later: told again when the set of nodes changes.
+static void lists_to_world(struct core *c) {
+    for (int kind = 0; kind < THING_COUNT; kind++)
+        for (uint32_t i = 0; i < c->thing_list[kind].len; i++)
+            if (c->thing_list[kind].at[i]->value)
+                thing_to_world(c, (enum thing)kind, c->thing_list[kind].at[i]);
+}
+
+static struct node_entry *node_slot(struct core *c, const char *name) {
+    struct node_entry *n = find_node(c, name);
+    if (n)
+        return n;
+    n = strmap_get(&c->nodes, name);  // was here before
+    if (!n) {
+        n = xcalloc(1, sizeof *n);
+        n->name = intern(c, name);
+        vec_push(&c->node_list, n);
+        n->handle = c->node_list.len;
+        strmap_put(&c->nodes, n->name, n);
+    }
+    n->removed = false;
+    n->state = NODE_SILENT;
+    return n;
+}
+
+static void apply_joined(struct core *c, const struct event_node_joined *b) {
+    bool is_new = !find_node(c, b->node->name);
+    struct node_entry *n = node_slot(c, b->node->name);
+    struct arena old = n->arena;
+    n->arena = (struct arena){0};
+    n->node = schema_copy(&node_schema, b->node, &n->arena);
+    arena_done(&old);
+    free(n->fingerprint);
+    n->fingerprint = b->fingerprint ? xstrdup(b->fingerprint) : NULL;
+    node_to_world(c, n);
+    if (is_new)
+        lists_to_world(c);
+    c->dirty = true;
+}
+
+static void node_reason(struct node_entry *n, const struct event_node *b, int64_t at_ms) {
+    free(n->reason);
+    free(n->by);
+    n->reason = b->reason ? xstrdup(b->reason) : NULL;
+    n->by = b->by ? xstrdup(b->by) : NULL;
+    n->reason_ms = at_ms;
+}
+
+static void apply_removed(struct core *c, struct node_entry *n) {
+    world_node_remove(c->world, n->handle);
+    n->removed = true;
+    n->drained = false;
+    n->node = NULL;
+    arena_done(&n->arena);
+    free(n->fingerprint);
+    n->fingerprint = NULL;
+    vec_clear(&n->stale);
+    lists_to_world(c);
+}
+
+static void apply_node(struct core *c, const struct event *e) {
+    const struct event_node *b = e->body;
+    struct node_entry *n = find_node(c, b->name);
+    if (!n)
+        return;
+    switch (e->type) {
+    case EVENT_NODE_STATE:
+        n->state = b->state;
+        if (!n->drained)
+            node_reason(n, b, e->at_ms);
+        break;
+    case EVENT_NODE_DRAINED:
+        n->drained = true;
+        node_reason(n, b, e->at_ms);
+        break;
+    case EVENT_NODE_RESUMED:
+        n->drained = false;
+        node_reason(n, &(struct event_node){0}, e->at_ms);
+        break;
+    case EVENT_NODE_REMOVED:
+        apply_removed(c, n);
+        return;
+    default: return;
+    }
+    node_state_to_world(c, n);
+}
+
+const struct schema *thing_schema(enum thing thing) {
+    static const struct schema *const schemas[] = {&project_schema, &partition_schema, &qos_schema, &reservation_schema};
+    return schemas[thing];
+}
+
+const char *thing_word(enum thing thing) {
+    static const char *const words[] = {"project", "partition", "QoS", "reservation"};
+    return words[thing];
+}
+
+static void apply_set(struct core *c, enum thing kind, const void *value) {
+    const char *name = *(const char *const *)value;  // every one of these structs begins with its name
+    struct thing_entry *t = strmap_get(&c->things[kind], name);
+    if (!t) {
+        t = xcalloc(1, sizeof *t);
+        t->name = intern(c, name);
+        vec_push(&c->thing_list[kind], t);
+        t->handle = c->thing_list[kind].len;
+        strmap_put(&c->things[kind], t->name, t);
+    }
+    struct arena old = t->arena;
+    t->arena = (struct arena){0};
+    t->value = schema_copy(thing_schema(kind), value, &t->arena);
+    arena_done(&old);
+    thing_to_world(c, kind, t);
+}
+
+static void apply_deleted(struct core *c, enum thing kind, const struct event_name *b) {
+    struct thing_entry *t = find_thing(c, kind, b->name);
+    if (!t)
+        return;
+    switch (kind) {
+    case THING_PROJECT: world_project_remove(c->world, t->handle); break;
+    case THING_PARTITION: world_partition_remove(c->world, t->handle); break;
+    case THING_QOS: world_qos_remove(c->world, t->handle); break;
+    case THING_RESERVATION: world_reservation_remove(c->world, t->handle); break;
+    case THING_COUNT: break;
+    }
+    t->value = NULL;
+    arena_done(&t->arena);
+    lists_to_world(c);
+}
+
+static void apply_token(struct core *c, const struct event *e) {
+    const struct event_token *b = e->body;
+    struct token_entry *t = strmap_get(&c->tokens, b->id);
+    if (e->type == EVENT_TOKEN_CREATED && !t) {
+        t = xcalloc(1, sizeof *t);
+        t->token = schema_copy(event_info(e->type)->schema, b, &t->arena);
+        strmap_put(&c->tokens, t->token->id, t);
+    } else if (e->type == EVENT_TOKEN_USED && t) {
+        t->used = true;
+    } else if (e->type == EVENT_TOKEN_REVOKED && t) {
+        strmap_remove(&c->tokens, t->token->id);
+        arena_done(&t->arena);
+        free(t);
+    }
+}
+
+void apply_cluster(struct core *c, const struct event *e) {
+    switch (e->type) {
+    case EVENT_NODE_JOINED: apply_joined(c, e->body); break;
+    case EVENT_NODE_STATE:
+    case EVENT_NODE_DRAINED:
+    case EVENT_NODE_RESUMED:
+    case EVENT_NODE_REMOVED: apply_node(c, e); break;
+    case EVENT_PROJECT_SET: apply_set(c, THING_PROJECT, ((struct event_project_set *)e->body)->project); break;
+    case EVENT_PARTITION_SET: apply_set(c, THING_PARTITION, ((struct event_partition_set *)e->body)->partition); break;
+    case EVENT_QOS_SET: apply_set(c, THING_QOS, ((struct event_qos_set *)e->body)->qos); break;
+    case EVENT_RESERVATION_SET: apply_set(c, THING_RESERVATION, ((struct event_reservation_set *)e->body)->reservation); break;
+    case EVENT_PROJECT_DELETED: apply_deleted(c, THING_PROJECT, e->body); break;
+    case EVENT_PARTITION_DELETED: apply_deleted(c, THING_PARTITION, e->body); break;
+    case EVENT_QOS_DELETED: apply_deleted(c, THING_QOS, e->body); break;
+    case EVENT_RESERVATION_DELETED: apply_deleted(c, THING_RESERVATION, e->body); break;
+    case EVENT_TOKEN_CREATED:
+    case EVENT_TOKEN_USED:
+    case EVENT_TOKEN_REVOKED: apply_token(c, e); break;
+    default: break;
+    }
+}

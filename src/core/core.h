@@ -1,0 +1,213 @@
+// The controller's brain, without I/O, clock, threads or randomness. A command is checked against
+// the state and becomes events; each event is applied to the state at once and put into the outbox
+// together with its effects (messages to agents, notices). The owner of the core writes the events
+// to the journal and carries out the effects, and answers the command, only when they are committed.
+// Recovery: core_load_snapshot, then core_replay for each journal record after it.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/vec.h"
+#include "model/event.h"
+#include "model/job.h"
+#include "model/message.h"
+#include "model/node.h"
+#include "sched/policy.h"
+
+struct core;
+
+// Limits and defaults; every one of them is a setting of the cluster.
+struct core_config {
+    const char *cluster;
+    uint64_t max_jobs;           // live, array elements counted one by one
+    uint64_t max_jobs_per_user;
+    uint32_t max_array_size;
+    uint32_t max_dependencies;
+    uint32_t default_time_s, grace_s;
+    uint64_t default_memory_per_cpu_bytes;
+    uint32_t max_attempts;       // a job requeued this often is held
+    struct policy policy;
+};
+void core_config_default(struct core_config *c);
+
+// Who gives a command. Comes from the channel, never from a message.
+struct actor {
+    const char *user;
+    uint32_t uid, gid;
+    bool admin;
+};
+
+struct core *core_new(const struct core_config *config);
+struct core *core_free(struct core *c);  // returns NULL
+void core_configure(struct core *c, const struct core_config *config);
+
+// --- outbox: what the last commands brought about, in order ---
+
+struct outbox_event {
+    uint64_t seq;
+    int64_t at_ms;
+    enum event_type type;
+    uint64_t job;
+    uint32_t offset, len;  // of the encoded body in outbox.bytes
+};
+
+enum effect_type {
+    EFFECT_SEND,         // `message`, encoded in outbox.bytes, goes to `node`
+    EFFECT_LAUNCH,       // build with core_launch and send to `node`
+    EFFECT_JOB_CHANGED,  // for those who watch
+    EFFECT_NODE_CHANGED,
+};
+
+struct effect {
+    enum effect_type type;
+    const char *node;  // interned: lives as long as the core
+    uint64_t job;
+    uint32_t attempt;
+    uint32_t offset, len;
+};
+
+// A job that has ended, to be kept in history together with its events.
+struct outbox_finished {
+    uint64_t id, array_id;
+    uint32_t array_index;
+    enum job_state state;
+    int64_t submit_ms, start_ms, end_ms;
+    const char *user, *project;      // interned
+    uint32_t name, nodes, record, record_len;  // offsets in outbox.bytes; texts end in NUL
+    uint64_t text_owner;             // whose texts it used
+    bool release_texts;              // no live job needs them any more
+};
+
+struct outbox {
+    VEC(struct outbox_event) events;
+    VEC(struct effect) effects;
+    VEC(struct outbox_finished) finished;
+    struct buf bytes;
+};
+struct outbox *core_outbox(struct core *c);
+void outbox_clear(struct outbox *o);
+
+// --- recovery ---
+
+int core_replay(struct core *c, uint64_t seq, int64_t at_ms, enum event_type type, const void *data, size_t len);
+uint64_t core_seq(const struct core *c);  // of the newest event
+void core_snapshot(const struct core *c, struct buf *out);
+int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t len, struct error *e);
+
+// --- commands about jobs ---
+
+// `spec` as the user wrote it; identity is taken from `actor`. With `dry_run` everything is checked
+// and nothing happens. script_id and environment_id must be set already.
+int core_submit(struct core *c, const struct actor *actor, const struct spec *spec, const char *key, bool dry_run,
+                int64_t now_ms, uint64_t *id, uint64_t *count, struct error *e);
+struct cancel_options {
+    uint32_t signal;   // 0: end the job; otherwise only send this signal
+    bool batch_only;
+    const char *reason;
+};
+int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o, int64_t now_ms, struct error *e);
+int core_hold(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e);
+int core_release(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e);
+int core_requeue(struct core *c, const struct actor *actor, uint64_t id, bool hold, int64_t now_ms, struct error *e);
+int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool resume, int64_t now_ms, struct error *e);
+// `spec`: the whole new one, built from the record's by the caller.
+int core_update(struct core *c, const struct actor *actor, uint64_t id, const struct spec *spec, int64_t now_ms, struct error *e);
+
+// --- what agents report ---
+
+int core_agent_hello(struct core *c, const struct message_hello *hello, const char *fingerprint, int64_t now_ms, struct error *e);
+void core_agent_gone(struct core *c, const char *node, int64_t now_ms);                       // connection closed
+void core_node_lost(struct core *c, const char *node, const char *reason, int64_t now_ms);    // time-out
+void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms);
+void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms);
+void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms);
+
+// --- administration ---
+
+int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason, int64_t now_ms, struct error *e);
+int core_resume(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e);
+int core_node_remove(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e);
+int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms, struct error *e);
+int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms, struct error *e);
+int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q, int64_t now_ms, struct error *e);
+int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *r, int64_t now_ms, struct error *e);
+enum thing { THING_PROJECT, THING_PARTITION, THING_QOS, THING_RESERVATION, THING_COUNT };
+int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms, struct error *e);
+int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms, struct error *e);
+int core_token_use(struct core *c, const char *id, const char *hash, const char *node, int64_t now_ms, struct error *e);
+int core_token_revoke(struct core *c, const struct actor *actor, const char *id, int64_t now_ms, struct error *e);
+const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms);  // NULL: not valid
+
+// --- time passes ---
+
+// Starts what can be started and ends what must end. Call after commands, and again at the time it
+// returns (INT64_MAX: only when something happens).
+int64_t core_schedule(struct core *c, int64_t now_ms);
+
+// --- questions ---
+
+// The message for EFFECT_LAUNCH, all but script and environment; -ESTALE when it is no longer wanted.
+int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a, struct message_launch *out);
+int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_record *out);  // -ENOENT
+bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id);              // its script, logs, …
+// "12_3" style: the id of an array's element; 0 if there is none.
+uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index);
+
+// A live job as lists need it: nothing is copied, all pointers live until the next command.
+struct job_view {
+    uint64_t id, array_id;
+    uint32_t array_index, array_limit;
+    const char *name, *user, *project, *partition, *qos;
+    enum job_class class;
+    enum job_state state;
+    enum job_reason reason;
+    uint32_t attempt, tasks, cpus, node_count, time_limit_s, preempted, uid;
+    uint64_t memory_bytes, gpus_milli;
+    int64_t submit_ms, eligible_ms, start_ms, expected_start_ms;
+    const char *ending_reason;
+    const void *spec_bytes;  // encoded spec
+    size_t spec_len;
+    bool held;
+    int32_t nice;
+};
+bool core_view(const struct core *c, uint64_t id, struct job_view *out);
+// Calls fn for every live job in order of id until it returns false.
+void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
+void core_job_nodes(const struct core *c, uint64_t id, struct buf *out);  // folded list
+uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **names, uint32_t max);
+
+struct node_view {
+    const struct node *node;
+    enum node_state state;
+    bool drained;
+    const char *reason, *by;  // of the drain or of being down
+    int64_t reason_ms;
+    uint32_t cpus_used, gpus_used_milli, jobs;
+    uint64_t memory_used_bytes;
+    uint32_t stale;           // attempts still being cleaned up there
+};
+void core_each_node(const struct core *c, bool (*fn)(void *ctx, const struct node_view *v), void *ctx);
+bool core_node(const struct core *c, const char *name, struct node_view *out);
+const char *core_node_fingerprint(const struct core *c, const char *name);
+
+struct core_counts {
+    uint64_t by_state[JOB_STATE_COUNT];  // live ones now; final ones since the beginning
+    uint64_t submitted, requeued, preempted;
+    uint32_t nodes, nodes_up, nodes_drained, nodes_down;
+};
+void core_counts(const struct core *c, struct core_counts *out);
+void core_each_thing(const struct core *c, enum thing thing, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
+const struct schema *thing_schema(enum thing thing);
+const char *thing_word(enum thing thing);  // "project"
+void core_each_token(const struct core *c, bool (*fn)(void *ctx, const struct event_token *t, bool used), void *ctx);
+struct world *core_world(struct core *c);  // for explanations
+uint32_t core_handle(const struct core *c, enum thing thing, const char *name);  // the world's id; 0: none
+const struct policy *core_policy(const struct core *c);
+// Turns a spec into the scheduler's request (lists live in the arena).
+struct sched_request;
+int core_request(struct core *c, const char *user, const struct spec *spec, struct arena *a, struct sched_request *out, struct error *e);
+// Every index against every other; aborts with a message when one is wrong.
+void core_assert(const struct core *c);

@@ -1,0 +1,230 @@
+// Owns dependencies between jobs: which job waits for which, and when the wait is over. Called while
+// events are applied, so the journal decides; a term about a job that ended is answered from the
+// outcomes kept of it.
+#include <assert.h>
+#include <errno.h>
+
+#include "base/text.h"
+#include "core/state.h"
+
+enum verdict { HOLDS, WAITS, NEVER };
+enum { CYCLE_SEARCH_MAX = 10000 };
+
+uint64_t array_element(const struct array *a, uint32_t index) {
+    uint64_t position = 0;
+    for (uint32_t i = 0; i < a->range_count; i++) {
+        const struct array_range *r = &a->ranges[i];
+        if (index >= r->first && index <= r->last && (index - r->first) % r->step == 0)
+            return a->id + position + (index - r->first) / r->step;
+        position += (r->last - r->first) / r->step + 1;
+    }
+    return 0;
+}
+
+uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index) {
+    const struct array *a = map_get(&c->arrays, array_id);
+    return a ? array_element(a, index) : 0;
+}
+
+static enum verdict judge(enum dependency_type type, bool begun, bool ended, bool ok, bool failed) {
+    switch (type) {
+    case AFTER: return begun || ended ? HOLDS : WAITS;
+    case AFTER_ANY: return ended ? HOLDS : WAITS;
+    case AFTER_OK:
+    case AFTER_CORR: return failed ? NEVER : ended && ok ? HOLDS : WAITS;
+    case AFTER_NOT_OK: return !ended ? WAITS : failed ? HOLDS : NEVER;
+    default: return WAITS;
+    }
+}
+
+static enum verdict judge_outcome(const struct core *c, uint64_t id, enum dependency_type type) {
+    const struct outcome *o = outcome_find(c, id);
+    if (!o)  // forgotten: it did end, how is not known any more
+        return type == AFTER || type == AFTER_ANY ? HOLDS : NEVER;
+    return judge(type, o->started, true, o->ok, !o->ok);
+}
+
+// What a term refers to: a live job, a live array as a whole, or something that has ended.
+struct target {
+    struct job *job;
+    struct array *array;
+    uint64_t ended_id;
+};
+
+static struct target resolve(const struct core *c, const struct dependency_term *t, uint32_t own_index) {
+    struct array *a = map_get(&c->arrays, t->ref.job);
+    bool element = t->ref.has_index || t->type == AFTER_CORR;
+    if (a && !element)
+        return (struct target){.array = a};
+    uint64_t id = a ? array_element(a, t->ref.has_index ? t->ref.index : own_index) : t->ref.job;
+    struct job *j = id ? find_job(c, id) : NULL;
+    if (j)
+        return (struct target){.job = j};
+    if (!a && outcome_find(c, t->ref.job | OUTCOME_ARRAY))
+        id = t->ref.job | OUTCOME_ARRAY;
+    return (struct target){.ended_id = id ? id : t->ref.job};
+}
+
+static bool earlier_of_same_name(const struct core *c, const struct job *j) {
+    struct job *o = map_get(&c->same_name, same_name_key(j->sub->user, j->sub->name));
+    for (; o; o = o->next_same)
+        if (o->id < j->id && (!j->sub->is_array || o->sub->id != j->sub->id) && streq(o->sub->user, j->sub->user) &&
+            streq(o->sub->name, j->sub->name))
+            return true;
+    return false;
+}
+
+static enum verdict judge_term(const struct core *c, struct job *j, const struct dependency_term *t) {
+    if (t->type == SINGLETON)
+        return earlier_of_same_name(c, j) ? WAITS : HOLDS;
+    struct target x = resolve(c, t, j->array_index);
+    if (x.array)
+        return judge(t->type, x.array->begun == x.array->count, x.array->live == 0, x.array->ended_ok == x.array->count,
+                     x.array->ended > x.array->ended_ok && (t->type != AFTER_NOT_OK || !x.array->live));
+    if (!x.job)
+        return judge_outcome(c, x.ended_id, t->type);
+    bool begun = x.job->state != JOB_PENDING && x.job->state != JOB_STARTING;
+    if (t->type == AFTER && begun && t->delay_minutes) {
+        int64_t not_before = x.job->start_ms + (int64_t)t->delay_minutes * 60000;
+        if (j->begin_ms < not_before)
+            j->begin_ms = not_before;
+    }
+    return judge(t->type, begun, false, false, false);
+}
+
+static enum verdict judge_all(const struct core *c, struct job *j) {
+    const struct dependency *d = &j->sub->dependency;
+    bool some_hold = false, some_wait = false, some_never = false;
+    for (uint32_t i = 0; i < d->len; i++) {
+        enum verdict v = judge_term(c, j, &d->at[i]);
+        some_hold |= v == HOLDS;
+        some_wait |= v == WAITS;
+        some_never |= v == NEVER;
+    }
+    if (!d->len || (d->any && some_hold))
+        return HOLDS;
+    if (d->any)
+        return some_wait ? WAITS : NEVER;
+    return some_never ? NEVER : some_wait ? WAITS : HOLDS;
+}
+
+static void set_flags(struct core *c, struct job *j, enum verdict v, int64_t now_ms) {
+    j->flags &= (uint8_t)~(WAITS_DEPENDENCY | DEPENDENCY_NEVER);
+    if (v == WAITS)
+        j->flags |= WAITS_DEPENDENCY;
+    else if (v == NEVER)
+        j->flags |= WAITS_DEPENDENCY | DEPENDENCY_NEVER;
+    else if (!j->eligible_ms)
+        j->eligible_ms = j->begin_ms > now_ms ? j->begin_ms : now_ms;
+}
+
+static void evaluate(struct core *c, uint64_t id, int64_t now_ms) {
+    struct job *j = find_job(c, id);
+    if (!j || j->state != JOB_PENDING || !(j->flags & WAITS_DEPENDENCY))
+        return;
+    set_flags(c, j, judge_all(c, j), now_ms);
+    world_job_remove(c->world, j->id);  // its begin time may have moved
+    job_to_world(c, j);
+    c->dirty = true;
+}
+
+void depend_parse(struct submission *s, const struct spec *spec) {
+    if (!str_empty(spec->dependency) && dependency_parse(spec->dependency, &s->dependency_arena, &s->dependency, NULL) < 0)
+        s->dependency = (struct dependency){0};  // checked before it was accepted
+}
+
+void depend_attach(struct core *c, struct job *j, int64_t now_ms) {
+    const struct dependency *d = &j->sub->dependency;
+    enum verdict v = judge_all(c, j);
+    set_flags(c, j, v, now_ms);
+    for (uint32_t i = 0; v == WAITS && i < d->len; i++) {
+        if (d->at[i].type == SINGLETON)
+            continue;
+        struct target x = resolve(c, &d->at[i], j->array_index);
+        struct dependent **list = x.array ? &x.array->waiting : x.job ? &x.job->waiting : NULL;
+        if (!list)
+            continue;
+        struct dependent *link = xcalloc(1, sizeof *link);
+        *link = (struct dependent){j->id, *list};
+        *list = link;
+    }
+}
+
+void depend_wake(struct core *c, struct dependent *list, int64_t now_ms) {
+    while (list) {
+        struct dependent *next = list->next;
+        evaluate(c, list->id, now_ms);
+        free(list);
+        list = next;
+    }
+}
+
+void depend_notify(struct core *c, struct job *j, int64_t now_ms) {
+    if (job_state_final(j->state)) {
+        struct dependent *list = j->waiting;
+        j->waiting = NULL;
+        depend_wake(c, list, now_ms);
+        return;
+    }
+    for (struct dependent *d = j->waiting; d; d = d->next)
+        evaluate(c, d->id, now_ms);
+}
+
+void depend_array(struct core *c, struct array *a, int64_t now_ms) {
+    for (struct dependent *d = a->waiting; d; d = d->next)
+        evaluate(c, d->id, now_ms);
+}
+
+void depend_singleton(struct core *c, const struct job *ended, int64_t now_ms) {
+    struct job *o = map_get(&c->same_name, same_name_key(ended->sub->user, ended->sub->name));
+    for (struct job *next; o; o = next) {
+        next = o->next_same;
+        if (o->flags & WAITS_DEPENDENCY)
+            evaluate(c, o->id, now_ms);
+    }
+}
+
+// Would waiting for `from` mean waiting for `self`? Bounded: a search that large is not a user's.
+static bool reaches(const struct core *c, uint64_t from, uint64_t self, uint32_t *steps) {
+    struct job *j = find_job(c, from);
+    if (from == self)
+        return true;
+    if (!j || j->state != JOB_PENDING || ++*steps > CYCLE_SEARCH_MAX)
+        return false;
+    for (uint32_t i = 0; i < j->sub->dependency.len; i++) {
+        const struct dependency_term *t = &j->sub->dependency.at[i];
+        if (t->type == SINGLETON)
+            continue;
+        struct target x = resolve(c, t, j->array_index);
+        const struct job *me = find_job(c, self);
+        if ((x.array && me && me->sub->array == x.array) || (x.job && reaches(c, x.job->id, self, steps)))
+            return true;
+    }
+    return false;
+}
+
+int depend_check(const struct core *c, const char *text, uint64_t self, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    struct dependency d;
+    if (str_empty(text))
+        return 0;
+    int r = dependency_parse(text, &a, &d, e);
+    if (r < 0)
+        return r;
+    if (d.len > c->config.max_dependencies)
+        return error_set(e, E2BIG, "dependency: %u terms; at most %u are allowed", d.len, c->config.max_dependencies);
+    for (uint32_t i = 0; i < d.len; i++) {
+        const struct dependency_term *t = &d.at[i];
+        if (t->type == SINGLETON)
+            continue;
+        struct target x = resolve(c, t, 0);
+        if (!x.array && !x.job && !outcome_find(c, x.ended_id) && !(t->type == AFTER_CORR && map_get(&c->arrays, t->ref.job)))
+            return error_set(e, ENOENT, "dependency: job %llu%s is not known; it never existed or ended long ago. See 'acequia list'",
+                             (unsigned long long)t->ref.job, t->ref.has_index ? " has no such element, or it" : "");
+        uint32_t steps = 0;
+        if (self && x.job && reaches(c, x.job->id, self, &steps))
+            return error_set(e, EDEADLK, "dependency: job %llu waits for job %llu already; the two would wait for each other for ever",
+                             (unsigned long long)x.job->id, (unsigned long long)self);
+    }
+    return 0;
+}

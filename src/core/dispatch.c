@@ -1,0 +1,183 @@
+// Owns the dealings with agents: what a launch says, and reconciliation when an agent comes (back).
+// After a hello both sides agree: what the agent runs and should not is killed, what it should run
+// and does not is launched (if it cannot have run before) or counted as lost.
+#include <assert.h>
+#include <errno.h>
+
+#include "base/text.h"
+#include "core/state.h"
+#include "model/name.h"
+
+int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a, struct message_launch *out) {
+    struct job *j = find_job(c, id);
+    struct run_part *mine = j && j->attempt == attempt ? part_on(j, node) : NULL;
+    if (!mine || mine->ended || j->run->ending)
+        return -ESTALE;
+    struct job_record record;
+    record_of(c, j, a, &record);
+    uint32_t index = (uint32_t)(mine - j->run->parts);
+    *out = (struct message_launch){
+        .id = id, .attempt = attempt, .spec = record.spec, .part = &record.parts.at[index], .node_index = index,
+        .time_limit_s = j->run->time_limit_s, .cluster = c->config.cluster, .submit_ms = j->sub->submit_ms, .is_array = j->sub->is_array};
+    out->parts.at = record.parts.at;
+    out->parts.len = record.parts.len;
+    for (uint32_t i = 0; i < index; i++)
+        out->first_rank += record.parts.at[i].tasks;
+    if (j->sub->is_array) {
+        const struct array *array = j->sub->array;
+        out->array_id = j->sub->id;
+        out->array_index = j->array_index;
+        out->array_count = array->count;
+        out->array_min = array->ranges[0].first;
+        for (uint32_t i = 0; i < array->range_count; i++) {
+            uint32_t last = array->ranges[i].last - (array->ranges[i].last - array->ranges[i].first) % array->ranges[i].step;
+            if (array->ranges[i].first < out->array_min)
+                out->array_min = array->ranges[i].first;
+            if (last > out->array_max)
+                out->array_max = last;
+        }
+    }
+    out->gpu_uuids.at = arena_alloc(a, mine->gpu_count * sizeof *out->gpu_uuids.at);
+    for (uint32_t i = 0; i < mine->gpu_count; i++)
+        if (mine->gpus[i].index < mine->node->node->gpus.len)
+            out->gpu_uuids.at[out->gpu_uuids.len++] = mine->node->node->gpus.at[mine->gpus[i].index].uuid;
+    return 0;
+}
+
+void node_ready(struct core *c, struct node_entry *n, int64_t now_ms) {
+    if (n->state == NODE_UP)
+        return;
+    struct event_node b = {.name = n->name, .state = NODE_UP};
+    emit(c, now_ms, EVENT_NODE_STATE, &b);
+}
+
+static int check_node(struct core *c, const struct node *d, struct error *e) {
+    int r = identifier_check("node", d->name, e);
+    if (r < 0)
+        return r;
+    if (!d->cpus || d->cpus > 65536)
+        return error_set(e, EINVAL, "node %s: %u CPUs; expected 1 to 65536", d->name, d->cpus);
+    if (d->gpus.len > SCHED_GPUS_MAX)
+        return error_set(e, EINVAL, "node %s: %u GPUs; at most %d are supported", d->name, d->gpus.len, SCHED_GPUS_MAX);
+    if (str_empty(d->boot_id) || str_empty(d->spool_id))
+        return error_set(e, EINVAL, "node %s: no boot or spool id", d->name);
+    for (uint32_t i = 0; i < d->gpus.len; i++)
+        if (str_empty(d->gpus.at[i].uuid) || str_empty(d->gpus.at[i].model))
+            return error_set(e, EINVAL, "node %s: GPU %u has no id or no model", d->name, i);
+    if (!find_node(c, d->name) && c->node_list.len + 1 >= SCHED_NODES_MAX)
+        return error_set(e, E2BIG, "the cluster has seen %d node names; no more are supported", SCHED_NODES_MAX);
+    return 0;
+}
+
+static const struct attempt *listed(const struct message_hello *h, uint64_t id, uint32_t attempt) {
+    for (uint32_t i = 0; i < h->attempts.len; i++)
+        if (h->attempts.at[i].id == id && h->attempts.at[i].attempt == attempt)
+            return &h->attempts.at[i];
+    return NULL;
+}
+
+// A job that should be here and that the agent does not know.
+static void missing_here(struct core *c, struct job *j, struct run_part *p, bool same_memory, int64_t now_ms) {
+    if (same_memory && !j->run->ending && !p->started) {
+        effect(c, EFFECT_LAUNCH, p->node->name, j->id, j->attempt);
+        return;
+    }
+    if (same_memory && !p->started)
+        end_part(c, j, p, j->run->cause, "ended before it was started", now_ms);
+    else
+        end_part(c, j, p, END_NODE_FAIL, "the node restarted or lost its record of the job", now_ms);
+    if (!j->run->ending && j->run->part_count > 1)
+        begin_ending(c, j, &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"}, now_ms);
+    finish_if_done(c, j, now_ms);
+}
+
+static void reconcile_expected(struct core *c, struct node_entry *n, const struct message_hello *h, bool same_memory, int64_t now_ms) {
+    VEC(struct job *) jobs = {0};  // the list changes while jobs end
+    for (uint32_t i = 0; i < n->jobs.len; i++)
+        vec_push(&jobs, n->jobs.at[i]);
+    for (uint32_t i = 0; i < jobs.len; i++) {
+        struct job *j = jobs.at[i];
+        struct run_part *p = part_on(j, n->name);
+        assert(p && !p->ended);
+        const struct attempt *a = listed(h, j->id, j->attempt);
+        if (!a)
+            missing_here(c, j, p, same_memory, now_ms);
+        else if (a->state == ATTEMPT_RUNNING && !p->started)
+            core_agent_started(c, n->name, &(struct message_started){.id = j->id, .attempt = j->attempt}, now_ms);
+        if (a && a->state == ATTEMPT_RUNNING && j->run->ending)
+            send_kill(c, j, p);
+    }
+    vec_done(&jobs);
+}
+
+static void reconcile_listed(struct core *c, struct node_entry *n, const struct message_hello *h, int64_t now_ms) {
+    vec_clear(&n->stale);
+    for (uint32_t i = 0; i < h->attempts.len; i++) {
+        const struct attempt *a = &h->attempts.at[i];
+        struct job *j = find_job(c, a->id);
+        struct run_part *p = j && j->attempt == a->attempt ? part_on(j, n->name) : NULL;
+        if (a->state == ATTEMPT_ENDED) {
+            struct message_ended end = a->end ? *a->end : (struct message_ended){.cause = END_NODE_FAIL, .reason = "its end was not recorded"};
+            end.id = a->id;
+            end.attempt = a->attempt;
+            core_agent_ended(c, n->name, &end, now_ms);
+        } else if (!p || p->ended) {
+            struct message_kill m = {.id = a->id, .attempt = a->attempt, .cause = END_NODE_FAIL, .signal = 9,
+                                     .reason = "the attempt was given up while the node was away"};
+            vec_push(&n->stale, a->id);
+            vec_push(&n->stale, a->attempt);
+            effect_send(c, n->name, MESSAGE_KILL, &m);
+        }
+    }
+}
+
+int core_agent_hello(struct core *c, const struct message_hello *h, const char *fingerprint, int64_t now_ms, struct error *e) {
+    if (!h->node || !h->node->name)
+        return error_set(e, EINVAL, "the agent did not say which node it is");
+    int r = check_node(c, h->node, e);
+    if (r < 0)
+        return r;
+    struct node_entry *n = find_node(c, h->node->name);
+    bool same_memory = n && streq(n->node->boot_id, h->node->boot_id) && streq(n->node->spool_id, h->node->spool_id);
+    if (!n || !schema_equal(&node_schema, n->node, h->node) || !streq(n->fingerprint, fingerprint)) {
+        struct event_node_joined b = {.node = h->node, .fingerprint = fingerprint};
+        emit(c, now_ms, EVENT_NODE_JOINED, &b);
+        n = find_node(c, h->node->name);
+    }
+    reconcile_expected(c, n, h, same_memory, now_ms);
+    reconcile_listed(c, n, h, now_ms);
+    if (!n->stale.len)
+        node_ready(c, n, now_ms);
+    return 0;
+}
+
+void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms) {
+    struct node_entry *n = find_node(c, node->name);
+    struct event_node_joined b = {.node = (struct node *)(uintptr_t)node, .fingerprint = n ? n->fingerprint : NULL};
+    if (n && check_node(c, node, NULL) == 0 && !schema_equal(&node_schema, n->node, node))
+        emit(c, now_ms, EVENT_NODE_JOINED, &b);
+}
+
+void core_agent_gone(struct core *c, const char *node, int64_t now_ms) {
+    struct node_entry *n = find_node(c, node);
+    if (!n || n->state != NODE_UP)
+        return;
+    struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = "not connected"};
+    emit(c, now_ms, EVENT_NODE_STATE, &b);
+}
+
+void core_node_lost(struct core *c, const char *node, const char *reason, int64_t now_ms) {
+    struct node_entry *n = find_node(c, node);
+    if (!n || n->state == NODE_DOWN)
+        return;
+    struct event_node b = {.name = n->name, .state = NODE_DOWN, .reason = reason};
+    emit(c, now_ms, EVENT_NODE_STATE, &b);
+    while (n->jobs.len) {
+        struct job *j = n->jobs.at[n->jobs.len - 1];
+        struct run_part *p = part_on(j, n->name);
+        end_part(c, j, p, END_NODE_FAIL, "the node was lost", now_ms);
+        if (!j->run->ending && j->run->part_count > 1)
+            begin_ending(c, j, &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"}, now_ms);
+        finish_if_done(c, j, now_ms);
+    }
+}

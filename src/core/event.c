@@ -1,0 +1,70 @@
+// Owns the way out: an event is numbered, encoded, applied and put into the outbox; effects follow
+// the events that cause them.
+#include <assert.h>
+#include <errno.h>
+
+#include "core/state.h"
+
+void emit(struct core *c, int64_t now_ms, enum event_type type, void *body) {
+    struct event e = {.type = type, .at_ms = now_ms, .body = body};
+    struct outbox *o = &c->outbox;
+    uint32_t offset = (uint32_t)o->bytes.len;
+    assert(!c->replaying && o->bytes.len < UINT32_MAX / 2);
+    event_encode(&e, &o->bytes);
+    struct outbox_event record = {
+        .seq = ++c->seq, .at_ms = now_ms, .type = type, .job = event_job_id(&e),
+        .offset = offset, .len = (uint32_t)(o->bytes.len - offset)};
+    vec_push(&o->events, record);
+    apply(c, &e);
+    if (record.job)
+        effect(c, EFFECT_JOB_CHANGED, NULL, record.job, 0);
+    else if (type >= EVENT_NODE_JOINED && type <= EVENT_NODE_REMOVED)
+        effect(c, EFFECT_NODE_CHANGED, NULL, 0, 0);
+}
+
+void effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt) {
+    struct effect e = {.type = type, .node = node, .job = job, .attempt = attempt};
+    vec_push(&c->outbox.effects, e);
+}
+
+void effect_send(struct core *c, const char *node, enum message_type type, void *body) {
+    struct outbox *o = &c->outbox;
+    struct effect e = {.type = EFFECT_SEND, .node = intern(c, node), .offset = (uint32_t)o->bytes.len};
+    message_encode(&(struct message){type, body}, &o->bytes);
+    e.len = (uint32_t)(o->bytes.len - e.offset);
+    vec_push(&o->effects, e);
+}
+
+struct outbox *core_outbox(struct core *c) {
+    return &c->outbox;
+}
+
+void outbox_clear(struct outbox *o) {
+    vec_clear(&o->events);
+    vec_clear(&o->effects);
+    vec_clear(&o->finished);
+    if (o->bytes.cap > 8 << 20)
+        buf_done(&o->bytes);  // a burst does not keep its memory
+    else
+        buf_clear(&o->bytes);
+}
+
+int core_replay(struct core *c, uint64_t seq, int64_t at_ms, enum event_type type, const void *data, size_t len) {
+    cleanup_arena struct arena a = {0};
+    struct event e;
+    if (seq != c->seq + 1)
+        return -EBADMSG;
+    int r = event_decode(type, data, len, &a, &e);
+    if (r < 0)
+        return r;
+    e.at_ms = at_ms;
+    c->replaying = true;
+    apply(c, &e);
+    c->replaying = false;
+    c->seq = seq;
+    return 0;
+}
+
+uint64_t core_seq(const struct core *c) {
+    return c->seq;
+}

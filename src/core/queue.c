@@ -1,0 +1,196 @@
+// Owns the queue as users see it: what keeps a job back, and the commands that change it.
+#include <errno.h>
+#include <signal.h>
+
+#include "base/text.h"
+#include "core/state.h"
+#include "model/name.h"
+
+static enum sched_hold hold_of(const struct job *j) {
+    return j->flags & HELD_ADMIN         ? SCHED_HOLD_ADMIN
+           : j->flags & HELD_USER        ? SCHED_HOLD_USER
+           : j->flags & WAITS_DEPENDENCY ? SCHED_HOLD_DEPENDENCY
+           : j->flags & WAITS_ARRAY      ? SCHED_HOLD_ARRAY
+                                         : SCHED_HOLD_NONE;
+}
+
+void job_to_world(struct core *c, struct job *j) {
+    struct sched_job s = {.id = j->id, .request = j->sub->request, .submit_ms = j->sub->submit_ms, .begin_ms = j->begin_ms,
+                          .hold = hold_of(j), .restarts = j->attempt};
+    world_job_add(c->world, &s);
+}
+
+void job_hold_changed(struct core *c, struct job *j) {
+    if (j->state == JOB_PENDING)
+        world_job_hold(c->world, j->id, hold_of(j));
+}
+
+void array_fill(struct core *c, struct array *a) {
+    for (; a->cursor < a->count && a->active < a->limit; a->cursor++) {
+        struct job *j = find_job(c, a->id + a->cursor);
+        if (!j || !(j->flags & WAITS_ARRAY))
+            continue;
+        j->flags &= (uint8_t)~WAITS_ARRAY;
+        a->active++;
+        job_hold_changed(c, j);
+    }
+}
+
+enum job_reason reason_of(const struct core *c, const struct job *j) {
+    if (j->state != JOB_PENDING)
+        return REASON_NONE;
+    if (j->flags & HELD_ADMIN)
+        return REASON_HELD_ADMIN;
+    if (j->flags & HELD_USER)
+        return REASON_HELD_USER;
+    if (j->flags & DEPENDENCY_NEVER)
+        return REASON_DEPENDENCY_NEVER;
+    if (j->flags & WAITS_DEPENDENCY)
+        return REASON_DEPENDENCY;
+    if (j->flags & WAITS_ARRAY)
+        return REASON_ARRAY_LIMIT;
+    switch (sched_job_reason(c->world, j->id)) {
+    case SCHED_REASON_BEGIN_TIME: return REASON_BEGIN_TIME;
+    case SCHED_REASON_PROJECT_GONE:
+    case SCHED_REASON_PROJECT_LIMIT:
+    case SCHED_REASON_QUOTA: return REASON_QUOTA;
+    case SCHED_REASON_PARTITION:
+    case SCHED_REASON_TIME_LIMIT: return REASON_PARTITION;
+    case SCHED_REASON_QOS_GONE:
+    case SCHED_REASON_QOS_LIMIT: return REASON_QOS_LIMIT;
+    case SCHED_REASON_NODES: return REASON_NODES_DOWN;
+    case SCHED_REASON_RESERVATION: return REASON_RESERVATION;
+    case SCHED_REASON_PRIORITY: return REASON_PRIORITY;
+    case SCHED_REASON_RESOURCES:
+    case SCHED_REASON_VACATING: return REASON_RESOURCES;
+    default: return REASON_NONE;
+    }
+}
+
+int need_admin(const struct actor *actor, const char *what, struct error *e) {
+    if (actor->admin)
+        return 0;
+    return error_set(e, EPERM, "only an administrator may %s; you are %s", what, actor->user);
+}
+
+int need_job(const struct core *c, const struct actor *actor, uint64_t id, struct job **out, struct error *e) {
+    struct job *j = find_job(c, id);
+    if (!j) {
+        const struct outcome *o = outcome_find(c, id);
+        return error_set(e, o ? EALREADY : ENOENT, o ? "job %llu has already ended" : "there is no job %llu",
+                         (unsigned long long)id);
+    }
+    if (!actor->admin && !streq(actor->user, j->sub->user))
+        return error_set(e, EPERM, "job %llu belongs to %s; only they or an administrator may do that",
+                         (unsigned long long)id, j->sub->user);
+    *out = j;
+    return 0;
+}
+
+bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id) {
+    const struct job *j = find_job(c, id);
+    if (!j || actor->admin || streq(actor->user, j->sub->user))
+        return j != NULL;
+    const struct thing_entry *t = find_thing(c, THING_PROJECT, j->sub->project);
+    const struct project *p = t ? t->value : NULL;
+    for (uint32_t i = 0; p && p->shared_logs && i < p->members.len; i++)
+        if (streq(p->members.at[i], actor->user))
+            return true;
+    return false;
+}
+
+int core_hold(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e) {
+    struct job *j;
+    int r = need_job(c, actor, id, &j, e);
+    if (r < 0)
+        return r;
+    if (j->state != JOB_PENDING)
+        return error_set(e, EBUSY, "job %llu is %s; only a pending job can be held", (unsigned long long)id, job_state_words[j->state]);
+    bool by_admin = actor->admin && !streq(actor->user, j->sub->user);
+    if (j->flags & (by_admin ? HELD_ADMIN : HELD_USER))
+        return 0;
+    struct event_job b = {.id = id, .by = actor->user, .by_admin = by_admin};
+    emit(c, now_ms, EVENT_JOB_HELD, &b);
+    return 0;
+}
+
+int core_release(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e) {
+    struct job *j;
+    int r = need_job(c, actor, id, &j, e);
+    if (r < 0)
+        return r;
+    if (j->flags & HELD_ADMIN && !actor->admin)
+        return error_set(e, EPERM, "job %llu is held by an administrator, who must release it", (unsigned long long)id);
+    if (!(j->flags & (HELD_USER | HELD_ADMIN)))
+        return 0;
+    struct event_job b = {.id = id, .by = actor->user, .by_admin = actor->admin};
+    emit(c, now_ms, EVENT_JOB_RELEASED, &b);
+    return 0;
+}
+
+static int send_signal(struct core *c, struct job *j, const struct cancel_options *o, struct error *e) {
+    if (!j->run)
+        return error_set(e, EBUSY, "job %llu is %s; only a running job can be sent a signal", (unsigned long long)j->id,
+                         job_state_words[j->state]);
+    for (uint32_t i = 0; i < j->run->part_count; i++) {
+        struct message_signal m = {.id = j->id, .attempt = j->attempt, .signal = o->signal, .batch_only = o->batch_only};
+        if (!j->run->parts[i].ended && (i == 0 || !o->batch_only))
+            effect_send(c, j->run->parts[i].node->name, MESSAGE_SIGNAL, &m);
+    }
+    return 0;
+}
+
+int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o, int64_t now_ms, struct error *e) {
+    struct job *j;
+    int r = need_job(c, actor, id, &j, e);
+    if (r < 0)
+        return r;
+    if (o->reason && (r = line_check("reason", o->reason, COMMENT_MAX, e)) < 0)
+        return r;
+    if (o->signal && (o->signal != SIGKILL || o->batch_only))
+        return send_signal(c, j, o, e);
+    if (!j->run) {
+        end_pending(c, j, JOB_CANCELLED, actor->user, o->reason, now_ms);
+        return 0;
+    }
+    if (j->run->ending && j->run->cause == END_CANCEL && o->signal != SIGKILL)
+        return 0;
+    struct event_job_ending how = {.cause = END_CANCEL, .by = actor->user, .reason = o->reason};
+    if (o->signal == SIGKILL)
+        how.signal = SIGKILL;
+    begin_ending(c, j, &how, now_ms);
+    return 0;
+}
+
+int core_requeue(struct core *c, const struct actor *actor, uint64_t id, bool hold, int64_t now_ms, struct error *e) {
+    struct job *j;
+    int r = need_job(c, actor, id, &j, e);
+    if (r < 0)
+        return r;
+    if (!j->run)
+        return hold ? core_hold(c, actor, id, now_ms, e) : 0;
+    if (j->run->ending)
+        return error_set(e, EBUSY, "job %llu is being ended already", (unsigned long long)id);
+    begin_ending(c, j, &(struct event_job_ending){.cause = END_REQUEUE, .by = actor->user, .hold = hold}, now_ms);
+    return 0;
+}
+
+int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool resume, int64_t now_ms, struct error *e) {
+    struct job *j;
+    int r = need_job(c, actor, id, &j, e);
+    if (r < 0)
+        return r;
+    if (j->state == (resume ? JOB_RUNNING : JOB_SUSPENDED))
+        return 0;
+    if (j->state != (resume ? JOB_SUSPENDED : JOB_RUNNING))
+        return error_set(e, EBUSY, "job %llu is %s; only a %s job can be %s", (unsigned long long)id, job_state_words[j->state],
+                         resume ? "suspended" : "running", resume ? "resumed" : "suspended");
+    struct event_job b = {.id = id, .by = actor->user, .by_admin = actor->admin};
+    emit(c, now_ms, resume ? EVENT_JOB_RESUMED : EVENT_JOB_SUSPENDED, &b);
+    for (uint32_t i = 0; i < j->run->part_count; i++) {
+        struct message_suspend m = {.id = id, .attempt = j->attempt, .resume = resume};
+        if (!j->run->parts[i].ended)
+            effect_send(c, j->run->parts[i].node->name, MESSAGE_SUSPEND, &m);
+    }
+    return 0;
+}

@@ -1,0 +1,167 @@
+// Owns what happens when agents report: a part started, a part ended, and from that the end of the
+// job or its way back into the queue. A report about anything but the current attempt is stale: it
+// is acknowledged, so that the agent forgets it, and changes nothing.
+#include <assert.h>
+#include <signal.h>
+
+#include "base/text.h"
+#include "core/state.h"
+
+struct run_part *part_on(struct job *j, const char *node) {
+    for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
+        if (streq(j->run->parts[i].node->name, node))
+            return &j->run->parts[i];
+    return NULL;
+}
+
+static struct run_part *current_part(struct core *c, const char *node, uint64_t id, uint32_t attempt, struct job **j) {
+    *j = find_job(c, id);
+    if (!*j || (*j)->attempt != attempt)
+        return NULL;
+    struct run_part *p = part_on(*j, node);
+    return p && !p->ended ? p : NULL;
+}
+
+void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms) {
+    struct job *j;
+    struct run_part *p = current_part(c, node, m->id, m->attempt, &j);
+    if (!p || p->started)
+        return;
+    struct event_job_started b = {.id = m->id, .attempt = m->attempt, .node = p->node->name};
+    emit(c, now_ms, EVENT_JOB_STARTED, &b);
+}
+
+void send_kill(struct core *c, const struct job *j, const struct run_part *p) {
+    struct message_kill m = {.id = j->id, .attempt = j->attempt, .cause = j->run->cause, .reason = j->run->reason,
+                             .signal = j->run->signal, .grace_s = j->run->grace_s};
+    effect_send(c, p->node->name, MESSAGE_KILL, &m);
+}
+
+static uint32_t grace_of(const struct core *c, const struct job *j, const struct event_job_ending *how) {
+    cleanup_arena struct arena a = {0};
+    struct spec s;
+    if (how->signal == SIGKILL)
+        return 0;
+    if (how->grace_s)
+        return how->grace_s;
+    spec_of(j, &a, &s);
+    return s.grace_s ? s.grace_s : c->config.grace_s;
+}
+
+void begin_ending(struct core *c, struct job *j, const struct event_job_ending *how, int64_t now_ms) {
+    struct event_job_ending b = *how;
+    b.id = j->id;
+    b.attempt = j->attempt;
+    b.grace_s = grace_of(c, j, how);
+    emit(c, now_ms, EVENT_JOB_ENDING, &b);
+    for (uint32_t i = 0; i < j->run->part_count; i++)
+        if (!j->run->parts[i].ended)
+            send_kill(c, j, &j->run->parts[i]);
+}
+
+void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason, int64_t now_ms) {
+    struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state, .by = by, .reason = reason};
+    finished_row(c, j, &b, now_ms);
+    emit(c, now_ms, EVENT_JOB_ENDED, &b);
+}
+
+static enum job_state state_for(const struct run_part *p) {
+    switch (p->cause) {
+    case END_CANCEL: return JOB_CANCELLED;
+    case END_TIMEOUT: return JOB_TIMEOUT;
+    case END_OOM: return JOB_OUT_OF_MEMORY;
+    case END_NODE_FAIL: return JOB_NODE_FAIL;
+    case END_PREEMPT: return JOB_PREEMPTED;
+    case END_DEADLINE: return JOB_DEADLINE;
+    default: return p->cause == END_EXIT && !p->exit_code && !p->exit_signal ? JOB_COMPLETED : JOB_FAILED;
+    }
+}
+
+// The part that speaks for the job: a lost node before all, then the first node's batch script, then
+// the first part that did not end well.
+static const struct run_part *telling_part(const struct run *r) {
+    const struct run_part *bad = NULL;
+    for (uint32_t i = 0; i < r->part_count; i++) {
+        if (r->parts[i].cause == END_NODE_FAIL)
+            return &r->parts[i];
+        if (!bad && state_for(&r->parts[i]) != JOB_COMPLETED)
+            bad = &r->parts[i];
+    }
+    // Parts that were only ended because the first one had: theirs is not the job's end.
+    if (r->ending && r->cause == END_EXIT && state_for(&r->parts[0]) == JOB_COMPLETED)
+        return &r->parts[0];
+    return bad ? bad : &r->parts[0];
+}
+
+static bool goes_back(const struct core *c, const struct job *j, const struct run_part *p) {
+    if (p->cause == END_REQUEUE)
+        return true;
+    return j->sub->requeue && (p->cause == END_NODE_FAIL || p->cause == END_PREEMPT);
+}
+
+void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
+    struct run *r = j->run;
+    for (uint32_t i = 0; i < r->part_count; i++)
+        if (!r->parts[i].ended)
+            return;
+    const struct run_part *p = telling_part(r);
+    const char *reason = r->end_reason ? r->end_reason : r->reason;
+    if (goes_back(c, j, p)) {
+        bool too_often = j->attempt >= c->config.max_attempts;
+        struct event_job_requeued b = {.id = j->id, .attempt = j->attempt, .cause = p->cause, .by = r->by, .reason = reason,
+                                       .hold = r->hold || too_often};
+        emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
+        return;
+    }
+    struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state_for(p), .exit_code = p->exit_code,
+                                .exit_signal = p->exit_signal, .reason = reason, .by = r->by};
+    finished_row(c, j, &b, now_ms);
+    emit(c, now_ms, EVENT_JOB_ENDED, &b);
+}
+
+void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause cause, const char *reason, int64_t now_ms) {
+    struct event_part_ended b = {.id = j->id, .attempt = j->attempt, .node = p->node->name, .cause = cause, .reason = reason};
+    emit(c, now_ms, EVENT_PART_ENDED, &b);
+}
+
+// One part has ended: must the others?
+static void end_others(struct core *c, struct job *j, const struct run_part *p, int64_t now_ms) {
+    cleanup_arena struct arena a = {0};
+    struct spec s;
+    if (j->run->part_count == 1 || j->run->ending)
+        return;
+    spec_of(j, &a, &s);
+    bool failed = state_for(p) != JOB_COMPLETED;
+    if (s.launch == LAUNCH_TASKS ? failed && (!s.no_kill_on_bad_exit || p->cause != END_EXIT) : p == &j->run->parts[0] || failed)
+        begin_ending(c, j, &(struct event_job_ending){.cause = p->cause, .reason = "another part of the job has ended"}, now_ms);
+}
+
+static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32_t attempt, int64_t now_ms) {
+    for (uint32_t i = 0; i + 1 < n->stale.len; i += 2)
+        if (n->stale.at[i] == id && n->stale.at[i + 1] == attempt) {
+            vec_remove(&n->stale, i + 1);
+            vec_remove(&n->stale, i);
+            if (!n->stale.len)
+                node_ready(c, n, now_ms);
+            return;
+        }
+}
+
+void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms) {
+    struct node_entry *n = find_node(c, node);
+    struct job *j;
+    struct message_ack ack = {m->id, m->attempt};
+    struct run_part *p = current_part(c, node, m->id, m->attempt, &j);
+    if (p) {
+        struct event_part_ended b = {.id = m->id, .attempt = m->attempt, .node = p->node->name, .cause = m->cause,
+                                     .exit_code = m->exit_code, .exit_signal = m->exit_signal, .reason = m->reason, .usage = m->usage};
+        if (!p->started && m->start_ms)  // the report of the start was lost
+            core_agent_started(c, node, &(struct message_started){.id = m->id, .attempt = m->attempt}, now_ms);
+        emit(c, now_ms, EVENT_PART_ENDED, &b);
+        end_others(c, j, p, now_ms);
+        finish_if_done(c, j, now_ms);
+    }
+    effect_send(c, node, MESSAGE_ACK, &ack);
+    if (n)
+        stale_gone(c, n, m->id, m->attempt, now_ms);
+}

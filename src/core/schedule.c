@@ -1,0 +1,103 @@
+// Owns the meeting with the scheduler: its decisions become events, and what must end by itself
+// (deadlines) ends.
+#include <assert.h>
+#include <stdio.h>
+
+#include "core/state.h"
+
+static uint32_t time_limit_of(const struct core *c, const struct job *j) {
+    const struct thing_entry *t = find_thing(c, THING_PARTITION, j->sub->partition);
+    const struct partition *p = t ? t->value : NULL;
+    if (j->sub->time_limit_s)
+        return j->sub->time_limit_s;
+    if (p && p->default_time_s)
+        return p->default_time_s;
+    if (p && p->max_time_s)
+        return p->max_time_s;
+    return c->config.default_time_s;
+}
+
+static uint32_t interactive_limit(const struct core *c, const struct job *j, uint32_t limit_s) {
+    const struct thing_entry *t = find_thing(c, THING_PROJECT, j->sub->project);
+    uint32_t most = t && j->sub->class == CLASS_INTERACTIVE ? ((const struct project *)t->value)->interactive_limit_s : 0;
+    return most && (!limit_s || limit_s > most) ? most : limit_s;
+}
+
+static void start(struct core *c, struct job *j, const struct alloc *a, int64_t now_ms) {
+    cleanup_arena struct arena arena = {0};
+    struct event_job_placed b = {.id = j->id, .attempt = j->attempt + 1};
+    b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j));
+    b.parts.at = arena_alloc(&arena, a->node_count * sizeof *b.parts.at);
+    for (b.parts.len = 0; b.parts.len < a->node_count; b.parts.len++) {
+        const struct alloc_node *n = &a->nodes[b.parts.len];
+        struct part *p = &b.parts.at[b.parts.len];
+        *p = (struct part){.node = c->node_list.at[n->node - 1]->name, .cpus = n->cpus, .tasks = n->tasks, .memory_bytes = n->memory_bytes};
+        p->gpus.at = arena_alloc(&arena, n->gpu_count * sizeof *p->gpus.at);
+        for (p->gpus.len = 0; p->gpus.len < n->gpu_count; p->gpus.len++)
+            p->gpus.at[p->gpus.len] = (struct gpu_grant){n->gpus[p->gpus.len].index, n->gpus[p->gpus.len].milli};
+    }
+    emit(c, now_ms, EVENT_JOB_PLACED, &b);
+    for (uint32_t i = 0; i < j->run->part_count; i++)
+        effect(c, EFFECT_LAUNCH, j->run->parts[i].node->name, j->id, j->attempt);
+}
+
+static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_ms) {
+    static const char *const why[] = {
+        [SCHED_PREEMPT_SHARE] = "its project is over its share, the other's below",
+        [SCHED_PREEMPT_QUOTA] = "the other job is inside its project's guaranteed quota",
+        [SCHED_PREEMPT_QOS] = "the other job's QoS may preempt",
+        [SCHED_PREEMPT_PROJECT] = "interactive work of the same project comes first",
+    };
+    struct job *j = find_job(c, p->victim);
+    if (!j || !j->run || j->run->ending)
+        return;
+    char by[24], reason[160];
+    snprintf(by, sizeof by, "%llu", (unsigned long long)p->for_job);
+    snprintf(reason, sizeof reason, "made room for job %s: %s", by, why[p->why]);
+    struct event_job_ending how = {.cause = END_PREEMPT, .by = by, .reason = reason, .grace_s = (uint32_t)(p->grace_ms / 1000)};
+    begin_ending(c, j, &how, now_ms);
+}
+
+// Plans change with every decision; only what people see of them is kept.
+static void note_plans(struct core *c, const struct decisions *d) {
+    for (uint32_t i = 0; i < d->plans.len; i++) {
+        struct job *j = find_job(c, d->plans.at[i].job);
+        if (j)
+            j->expected_start_ms = d->plans.at[i].start_ms;
+    }
+}
+
+// Looked for once a second at most, and only while some job has a deadline.
+static void end_overdue(struct core *c, int64_t now_ms) {
+    c->next_deadline_ms = now_ms + 1000;
+    for (uint32_t i = 0; i < c->order.len; i++) {
+        struct job *j = c->order.at[i];
+        if (j && j->sub->deadline_ms && j->sub->deadline_ms <= now_ms && j->state == JOB_PENDING)
+            end_pending(c, j, JOB_DEADLINE, NULL, "its deadline passed before it could start", now_ms);
+    }
+}
+
+static int64_t wake_time(const struct core *c) {
+    return c->deadlines && c->next_deadline_ms < c->next_decide_ms ? c->next_deadline_ms : c->next_decide_ms;
+}
+
+int64_t core_schedule(struct core *c, int64_t now_ms) {
+    if (c->deadlines && now_ms >= c->next_deadline_ms)
+        end_overdue(c, now_ms);
+    if (!c->dirty && now_ms < c->next_decide_ms)
+        return wake_time(c);
+    struct decisions *d = &c->decisions;
+    c->dirty = false;
+    sched_decide(c->world, now_ms, &c->config.policy, d);
+    for (uint32_t i = 0; i < d->starts.len; i++) {
+        struct job *j = find_job(c, d->starts.at[i].job);
+        assert(j && j->state == JOB_PENDING && !j->run);
+        start(c, j, d->starts.at[i].alloc, now_ms);
+    }
+    for (uint32_t i = 0; i < d->preempts.len; i++)
+        preempt(c, &d->preempts.at[i], now_ms);
+    note_plans(c, d);
+    c->next_decide_ms = d->next_ms;
+    c->dirty = false;  // what was decided just now is no news
+    return wake_time(c);
+}

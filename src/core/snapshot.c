@@ -1,0 +1,475 @@
+// Owns the snapshot: the state as a row of records, each a type, a length and a table-described body.
+// Loading makes the same state that replaying the journal would have made; derived things (indexes,
+// the scheduler's world, dependencies between jobs) are made anew.
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "core/state.h"
+
+enum record_type { REC_META = 1, REC_USER, REC_NODE, REC_THING, REC_TOKEN, REC_SUBMISSION, REC_JOB, REC_OUTCOMES, REC_USAGE, REC_END };
+
+struct rec_meta {
+    uint64_t next_id, submitted, requeued, preempted;
+    LIST(uint64_t) by_state;
+    int64_t last_event_ms;
+};
+struct rec_user {
+    const char *name;
+};
+struct rec_usage {  // what a user used of a project lately
+    uint32_t project, user;
+    int64_t milli, at_ms;
+};
+struct rec_node {
+    const char *name;
+    struct node *node;
+    uint32_t state;
+    bool drained, removed;
+    const char *reason, *by, *fingerprint;
+    int64_t reason_ms;
+};
+struct rec_thing {
+    uint32_t kind;
+    const char *name;
+    struct bytes value;  // empty: deleted, the name keeps its handle
+};
+struct rec_token {
+    struct bytes token;
+    bool used;
+};
+struct rec_submission {
+    uint64_t number;     // within this snapshot, named by jobs
+    uint64_t id, count;
+    int64_t submit_ms;
+    struct bytes spec;
+    bool is_array;
+    uint32_t limit;
+    uint64_t ended, ended_ok, begun, live, cursor;
+    LIST(struct array_range) ranges;
+    bool has_array;      // this record brings the array's counts
+};
+struct rec_part {
+    struct part *part;
+    bool started, ended;
+    uint32_t cause, exit_signal;
+    int32_t exit_code;
+};
+struct rec_job {
+    uint64_t id, submission;
+    uint32_t array_index, attempt, preempted, state, flags;
+    int64_t begin_ms, eligible_ms, start_ms;
+    struct usage *usage;
+    LIST(struct rec_part) parts;
+    uint32_t time_limit_s;
+    bool ending, hold;
+    uint32_t cause, signal, grace_s;
+    const char *by, *reason, *end_reason;
+};
+struct rec_outcomes {
+    LIST(uint64_t) ids, flags;
+};
+
+#define S struct rec_meta
+static const struct field meta_fields[] = {FIELD(1, S, next_id, ""), FIELD(2, S, submitted, ""), FIELD(3, S, requeued, ""),
+                                           FIELD(4, S, preempted, ""), FIELD_LIST(5, S, by_state, ""), FIELD(6, S, last_event_ms, "")};
+static const struct schema meta_schema = SCHEMA(S, "meta", meta_fields);
+#undef S
+#define S struct rec_user
+static const struct field user_fields[] = {FIELD(1, S, name, "")};
+static const struct schema user_schema = SCHEMA(S, "user", user_fields);
+#undef S
+#define S struct rec_usage
+static const struct field rec_usage_fields[] = {FIELD(1, S, project, ""), FIELD(2, S, user, ""), FIELD(3, S, milli, ""), FIELD(4, S, at_ms, "")};
+static const struct schema rec_usage_schema = SCHEMA(S, "usage", rec_usage_fields);
+#undef S
+#define S struct rec_node
+static const struct field rec_node_fields[] = {
+    FIELD(1, S, name, ""), FIELD_SUB(2, S, node, &node_schema, ""), FIELD(3, S, state, ""), FIELD(4, S, drained, ""), FIELD(5, S, removed, ""),
+    FIELD(6, S, reason, ""), FIELD(7, S, by, ""), FIELD(8, S, fingerprint, ""), FIELD(9, S, reason_ms, "")};
+static const struct schema rec_node_schema = SCHEMA(S, "node", rec_node_fields);
+#undef S
+#define S struct rec_thing
+static const struct field rec_thing_fields[] = {FIELD(1, S, kind, ""), FIELD(2, S, name, ""), FIELD(3, S, value, "")};
+static const struct schema rec_thing_schema = SCHEMA(S, "thing", rec_thing_fields);
+#undef S
+#define S struct rec_token
+static const struct field rec_token_fields[] = {FIELD(1, S, token, ""), FIELD(2, S, used, "")};
+static const struct schema rec_token_schema = SCHEMA(S, "token", rec_token_fields);
+#undef S
+#define S struct rec_submission
+static const struct field submission_fields[] = {
+    FIELD(1, S, number, ""), FIELD(2, S, id, ""), FIELD(3, S, count, ""), FIELD(4, S, submit_ms, ""), FIELD(5, S, spec, ""),
+    FIELD(6, S, is_array, ""), FIELD(7, S, limit, ""), FIELD(8, S, ended, ""), FIELD(9, S, ended_ok, ""), FIELD(10, S, begun, ""),
+    FIELD(11, S, live, ""), FIELD(12, S, cursor, ""), FIELD_LIST_SUB(13, S, ranges, &array_range_schema, ""), FIELD(14, S, has_array, "")};
+static const struct schema submission_schema = SCHEMA(S, "submission", submission_fields);
+#undef S
+#define S struct rec_part
+static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &part_schema, ""), FIELD(2, S, started, ""), FIELD(3, S, ended, ""),
+                                               FIELD(4, S, cause, ""), FIELD(5, S, exit_signal, ""), FIELD(6, S, exit_code, "")};
+static const struct schema rec_part_schema = SCHEMA(S, "part", rec_part_fields);
+#undef S
+#define S struct rec_job
+static const struct field rec_job_fields[] = {
+    FIELD(1, S, id, ""), FIELD(2, S, submission, ""), FIELD(3, S, array_index, ""), FIELD(4, S, attempt, ""), FIELD(5, S, preempted, ""),
+    FIELD(6, S, state, ""), FIELD(7, S, flags, ""), FIELD(8, S, begin_ms, ""), FIELD(9, S, eligible_ms, ""), FIELD(10, S, start_ms, ""),
+    FIELD_SUB(11, S, usage, &usage_schema, ""), FIELD_LIST_SUB(12, S, parts, &rec_part_schema, ""), FIELD(13, S, time_limit_s, ""),
+    FIELD(14, S, ending, ""), FIELD(15, S, hold, ""), FIELD(16, S, cause, ""), FIELD(17, S, signal, ""), FIELD(18, S, grace_s, ""),
+    FIELD(19, S, by, ""), FIELD(20, S, reason, ""), FIELD(21, S, end_reason, "")};
+static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
+#undef S
+#define S struct rec_outcomes
+static const struct field outcomes_fields[] = {FIELD_LIST(1, S, ids, ""), FIELD_LIST(2, S, flags, "")};
+static const struct schema outcomes_schema = SCHEMA(S, "outcomes", outcomes_fields);
+#undef S
+
+static void put(struct buf *out, struct buf *scratch, enum record_type type, const struct schema *s, const void *value) {
+    buf_clear(scratch);
+    if (s)
+        schema_encode(s, value, scratch);
+    wire_put_varint(out, type);
+    wire_put_varint(out, scratch->len);
+    buf_add(out, scratch->data, scratch->len);
+}
+
+static void put_cluster(const struct core *c, struct buf *out, struct buf *scratch) {
+    uint64_t by_state[JOB_STATE_COUNT];
+    memcpy(by_state, c->counts.by_state, sizeof by_state);
+    for (int i = 0; i < JOB_COMPLETED; i++)
+        by_state[i] = 0;  // live ones are counted when they are loaded
+    struct rec_meta meta = {c->next_id, c->counts.submitted, c->counts.requeued, c->counts.preempted, {by_state, JOB_STATE_COUNT}, c->last_event_ms};
+    put(out, scratch, REC_META, &meta_schema, &meta);
+    for (uint32_t i = 0; i < c->users.len; i++)
+        put(out, scratch, REC_USER, &user_schema, &(struct rec_user){c->users.at[i]});
+    for (uint32_t i = 0; i < c->node_list.len; i++) {
+        const struct node_entry *n = c->node_list.at[i];
+        struct rec_node r = {n->name, n->node, n->state, n->drained, n->removed, n->reason, n->by, n->fingerprint, n->reason_ms};
+        put(out, scratch, REC_NODE, &rec_node_schema, &r);
+    }
+    // Names first, then values: what they say may refer to a later name.
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t kind = 0; kind < THING_COUNT; kind++)
+            for (uint32_t i = 0; i < c->thing_list[kind].len; i++) {
+                const struct thing_entry *t = c->thing_list[kind].at[i];
+                cleanup_buf struct buf value = {0};
+                if (pass && t->value)
+                    schema_encode(thing_schema((enum thing)kind), t->value, &value);
+                if (!pass || t->value)
+                    put(out, scratch, REC_THING, &rec_thing_schema, &(struct rec_thing){kind, t->name, {value.data, value.len}});
+            }
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->tokens, &it, NULL, &v)) {
+        const struct token_entry *t = v;
+        cleanup_buf struct buf value = {0};
+        schema_encode(event_info(EVENT_TOKEN_CREATED)->schema, t->token, &value);
+        put(out, scratch, REC_TOKEN, &rec_token_schema, &(struct rec_token){{value.data, value.len}, t->used});
+    }
+}
+
+static void put_usage(const struct core *c, struct buf *out, struct buf *scratch) {
+    for (uint32_t p = 1; p <= c->thing_list[THING_PROJECT].len; p++)
+        for (uint32_t u = 1; u <= c->users.len; u++) {
+            struct rec_usage r = {p, u, world_usage(c->world, p, u, c->last_event_ms), c->last_event_ms};
+            const struct user_count *count = strmap_get(&c->user_jobs, c->users.at[u - 1]);
+            if (r.milli || (count && count->live))
+                put(out, scratch, REC_USAGE, &rec_usage_schema, &r);
+        }
+}
+
+static void put_submission(struct buf *out, struct buf *scratch, const struct submission *s, uint64_t number) {
+    const struct array *a = s->array;
+    struct rec_submission r = {.number = number, .id = s->id, .count = s->count, .submit_ms = s->submit_ms, .spec = {s->spec, s->spec_len},
+                               .is_array = s->is_array, .limit = s->limit};
+    if (a) {
+        r.has_array = true;
+        r.ended = a->ended;
+        r.ended_ok = a->ended_ok;
+        r.begun = a->begun;
+        r.live = a->live;
+        r.cursor = a->cursor;
+        r.ranges.at = a->ranges;
+        r.ranges.len = a->range_count;
+    }
+    put(out, scratch, REC_SUBMISSION, &submission_schema, &r);
+}
+
+static void put_job(struct buf *out, struct buf *scratch, const struct job *j, uint64_t number) {
+    struct rec_job r = {.id = j->id, .submission = number, .array_index = j->array_index, .attempt = j->attempt, .preempted = j->preempted,
+                        .state = j->state, .flags = j->flags, .begin_ms = j->begin_ms, .eligible_ms = j->eligible_ms,
+                        .start_ms = j->start_ms, .usage = j->usage};
+    const struct run *run = j->run;
+    cleanup_arena struct arena a = {0};
+    if (run) {
+        r.parts.at = arena_alloc(&a, run->part_count * sizeof *r.parts.at);
+        r.parts.len = run->part_count;
+        for (uint32_t i = 0; i < run->part_count; i++) {
+            const struct run_part *p = &run->parts[i];
+            struct part *part = arena_alloc(&a, sizeof *part);
+            *part = (struct part){.node = p->node->name, .cpus = p->cpus, .tasks = p->tasks, .memory_bytes = p->memory_bytes, .gpus = {p->gpus, p->gpu_count}};
+            r.parts.at[i] = (struct rec_part){part, p->started, p->ended, p->cause, p->exit_signal, p->exit_code};
+        }
+        r.time_limit_s = run->time_limit_s;
+        r.ending = run->ending;
+        r.hold = run->hold;
+        r.cause = run->cause;
+        r.signal = run->signal;
+        r.grace_s = run->grace_s;
+        r.by = run->by;
+        r.reason = run->reason;
+        r.end_reason = run->end_reason;
+    }
+    put(out, scratch, REC_JOB, &rec_job_schema, &r);
+}
+
+static void put_outcomes(const struct core *c, struct buf *out, struct buf *scratch) {
+    enum { CHUNK = 4096 };
+    uint64_t ids[CHUNK], flags[CHUNK];
+    for (uint32_t i = 0, n = 0; i < c->outcomes.len; i++) {
+        const struct outcome *o = &c->outcomes.at[(c->outcome_next + i) % c->outcomes.len];
+        ids[n] = o->id;
+        flags[n++] = (uint64_t)o->ok | (uint64_t)o->started << 1;
+        if (n == CHUNK || i + 1 == c->outcomes.len) {
+            put(out, scratch, REC_OUTCOMES, &outcomes_schema, &(struct rec_outcomes){{ids, n}, {flags, n}});
+            n = 0;
+        }
+    }
+}
+
+void core_snapshot(const struct core *c, struct buf *out) {
+    cleanup_buf struct buf scratch = {0};
+    struct map numbers = {0};
+    put_cluster(c, out, &scratch);
+    put_outcomes(c, out, &scratch);
+    put_usage(c, out, &scratch);
+    for (uint32_t i = 0; i < c->order.len; i++) {
+        const struct job *j = c->order.at[i];
+        if (!j)
+            continue;
+        uintptr_t number = (uintptr_t)map_get(&numbers, (uintptr_t)j->sub);
+        if (!number) {
+            number = numbers.len + 1;
+            map_put(&numbers, (uintptr_t)j->sub, (void *)number);
+            put_submission(out, &scratch, j->sub, number);
+        }
+        put_job(out, &scratch, j, number);
+    }
+    put(out, &scratch, REC_END, NULL, NULL);
+    map_done(&numbers);
+}
+
+struct loader {
+    struct core *core;
+    VEC(struct submission *) submissions;
+    VEC(struct rec_usage) usage;  // set when the jobs hold what they hold
+    bool complete;
+};
+
+static void load_node(struct core *c, const struct rec_node *r) {
+    // The name takes its handle even when the node is gone.
+    struct node empty = {.name = r->name, .boot_id = "-", .spool_id = "-", .cpus = 1};
+    struct event_node_joined joined = {.node = r->node ? r->node : &empty, .fingerprint = r->fingerprint};
+    struct event_node state = {.name = r->name, .state = (enum node_state)r->state, .reason = r->reason, .by = r->by};
+    apply(c, &(struct event){.type = EVENT_NODE_JOINED, .body = &joined});
+    apply(c, &(struct event){.type = EVENT_NODE_STATE, .at_ms = r->reason_ms, .body = &state});
+    if (r->drained)
+        apply(c, &(struct event){.type = EVENT_NODE_DRAINED, .at_ms = r->reason_ms, .body = &state});
+    if (r->removed)
+        apply(c, &(struct event){.type = EVENT_NODE_REMOVED, .body = &state});
+}
+
+static int load_thing(struct core *c, const struct rec_thing *r, struct arena *a) {
+    if (r->kind >= THING_COUNT)
+        return -EBADMSG;
+    const struct schema *s = thing_schema((enum thing)r->kind);
+    static const enum event_type set[] = {EVENT_PROJECT_SET, EVENT_PARTITION_SET, EVENT_QOS_SET, EVENT_RESERVATION_SET};
+    static const enum event_type deleted[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
+    void *value = arena_alloc(a, s->size);
+    int e = schema_decode(s, r->value.data, r->value.len, a, value);
+    if (e < 0)
+        return e;
+    *(const char **)value = r->name;
+    struct event_project_set body = {.project = value};  // all four begin with the pointer
+    apply(c, &(struct event){.type = set[r->kind], .body = &body});
+    if (!r->value.len)
+        apply(c, &(struct event){.type = deleted[r->kind], .body = &(struct event_name){.name = r->name}});
+    return 0;
+}
+
+static int load_token(struct core *c, const struct rec_token *r, struct arena *a) {
+    struct event_token t;
+    int e = schema_decode(event_info(EVENT_TOKEN_CREATED)->schema, r->token.data, r->token.len, a, &t);
+    if (e < 0)
+        return e;
+    apply(c, &(struct event){.type = EVENT_TOKEN_CREATED, .body = &t});
+    if (r->used)
+        apply(c, &(struct event){.type = EVENT_TOKEN_USED, .body = &t});
+    return 0;
+}
+
+static int load_submission(struct loader *l, const struct rec_submission *r, struct arena *a) {
+    struct core *c = l->core;
+    struct spec spec;
+    int e = schema_decode(&spec_schema, r->spec.data, r->spec.len, a, &spec);
+    if (e < 0 || r->number != l->submissions.len + 1 || !spec.user)
+        return -EBADMSG;
+    struct submission *s = submission_new(c, r->id, &spec, r->submit_ms);
+    s->count = r->count;
+    s->is_array = r->is_array;
+    s->limit = r->limit;
+    s->refs = 1;  // dropped when loading is done
+    depend_parse(s, &spec);
+    if (r->has_array && !(s->array = map_get(&c->arrays, r->id))) {
+        struct array *array = xcalloc(1, sizeof *array);
+        *array = (struct array){.id = r->id, .count = r->count, .ended = r->ended, .ended_ok = r->ended_ok, .begun = r->begun,
+                                .live = r->live, .limit = r->limit, .cursor = r->cursor, .range_count = r->ranges.len};
+        array->ranges = xmemdup(r->ranges.at, r->ranges.len * sizeof *array->ranges);
+        map_put(&c->arrays, array->id, array);
+        s->array = array;
+    }
+    vec_push(&l->submissions, s);
+    return 0;
+}
+
+static int load_run(struct core *c, struct job *j, const struct rec_job *r) {
+    if (!r->parts.len)
+        return -EBADMSG;
+    struct run *run = xcalloc(1, sizeof *run);
+    j->run = run;
+    run->parts = xcalloc(r->parts.len, sizeof *run->parts);
+    run->time_limit_s = r->time_limit_s;
+    run->ending = r->ending;
+    run->hold = r->hold;
+    run->cause = (enum end_cause)r->cause;
+    run->signal = r->signal;
+    run->grace_s = r->grace_s;
+    run->by = r->by ? xstrdup(r->by) : NULL;
+    run->reason = r->reason ? xstrdup(r->reason) : NULL;
+    run->end_reason = r->end_reason ? xstrdup(r->end_reason) : NULL;
+    for (uint32_t i = 0; i < r->parts.len; i++) {
+        const struct rec_part *from = &r->parts.at[i];
+        struct run_part *p = &run->parts[i];
+        if (!from->part || !(p->node = find_node(c, from->part->node)))
+            return -EBADMSG;
+        p->cpus = from->part->cpus;
+        p->tasks = from->part->tasks;
+        p->memory_bytes = from->part->memory_bytes;
+        p->gpus = xmemdup(from->part->gpus.at, from->part->gpus.len * sizeof *p->gpus);
+        p->gpu_count = from->part->gpus.len;
+        p->started = from->started;
+        p->ended = from->ended;
+        p->cause = (enum end_cause)from->cause;
+        p->exit_code = from->exit_code;
+        p->exit_signal = from->exit_signal;
+        run->part_count++;
+    }
+    return 0;
+}
+
+static int load_job(struct loader *l, const struct rec_job *r) {
+    struct core *c = l->core;
+    if (!r->submission || r->submission > l->submissions.len || r->state >= JOB_COMPLETED || find_job(c, r->id) ||
+        (c->order.len && c->order.at[c->order.len - 1]->id >= r->id))
+        return -EBADMSG;
+    struct job *j = xcalloc(1, sizeof *j);
+    j->id = r->id;
+    j->sub = l->submissions.at[r->submission - 1];
+    j->sub->refs++;
+    j->array_index = r->array_index;
+    j->attempt = r->attempt;
+    j->preempted = r->preempted;
+    j->state = (uint8_t)r->state;
+    j->flags = (uint8_t)r->flags;
+    j->begin_ms = r->begin_ms;
+    j->eligible_ms = r->eligible_ms;
+    j->start_ms = r->start_ms;
+    j->usage = r->usage ? xmemdup(r->usage, sizeof *r->usage) : NULL;
+    job_link(c, j);
+    return job_state_holds_resources((enum job_state)j->state) ? load_run(c, j, r) : 0;
+}
+
+static int load_outcomes(struct core *c, const struct rec_outcomes *r) {
+    if (r->ids.len != r->flags.len)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < r->ids.len; i++)
+        outcome_add(c, r->ids.at[i], r->flags.at[i] & 1, r->flags.at[i] & 2);
+    return 0;
+}
+
+static int load_record(struct loader *l, enum record_type type, const uint8_t *p, size_t len) {
+    static const struct schema *const schemas[] = {
+        [REC_META] = &meta_schema, [REC_USER] = &user_schema, [REC_NODE] = &rec_node_schema, [REC_THING] = &rec_thing_schema,
+        [REC_TOKEN] = &rec_token_schema, [REC_SUBMISSION] = &submission_schema, [REC_JOB] = &rec_job_schema, [REC_OUTCOMES] = &outcomes_schema,
+        [REC_USAGE] = &rec_usage_schema};
+    cleanup_arena struct arena a = {0};
+    struct core *c = l->core;
+    if (type == REC_END) {
+        l->complete = true;
+        return 0;
+    }
+    if (type < REC_META || type > REC_USAGE)
+        return -EBADMSG;
+    void *value = arena_alloc(&a, schemas[type]->size);
+    int e = schema_decode(schemas[type], p, len, &a, value);
+    if (e < 0)
+        return e;
+    switch (type) {
+    case REC_META: {
+        const struct rec_meta *m = value;
+        c->next_id = m->next_id;
+        c->last_event_ms = m->last_event_ms;
+        c->counts.submitted = m->submitted;
+        c->counts.requeued = m->requeued;
+        c->counts.preempted = m->preempted;
+        for (uint32_t i = 0; i < m->by_state.len && i < JOB_STATE_COUNT; i++)
+            c->counts.by_state[i] = m->by_state.at[i];
+        return 0;
+    }
+    case REC_USER: user_handle(c, ((struct rec_user *)value)->name); return 0;
+    case REC_NODE: load_node(c, value); return 0;
+    case REC_THING: return load_thing(c, value, &a);
+    case REC_TOKEN: return load_token(c, value, &a);
+    case REC_SUBMISSION: return load_submission(l, value, &a);
+    case REC_JOB: return load_job(l, value);
+    case REC_OUTCOMES: return load_outcomes(c, value);
+    case REC_USAGE: vec_push(&l->usage, *(struct rec_usage *)value); return 0;
+    default: return -EBADMSG;
+    }
+}
+
+int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t len, struct error *e) {
+    const uint8_t *p = data, *end = p + len;
+    struct loader l = {.core = c};
+    int r = 0;
+    assert(!c->seq && !c->jobs.len);
+    c->replaying = true;
+    while (r == 0 && p < end && !l.complete) {
+        uint64_t type, size;
+        if ((r = wire_get_varint(&p, end, &type)) < 0 || (r = wire_get_varint(&p, end, &size)) < 0)
+            break;
+        if (size > (uint64_t)(end - p)) {
+            r = -EBADMSG;
+            break;
+        }
+        r = load_record(&l, (enum record_type)type, p, size);
+        p += size;
+    }
+    if (r == 0 && !l.complete)
+        r = -EBADMSG;
+    if (r == 0)
+        jobs_to_world(c);
+    for (uint32_t i = 0; r == 0 && i < l.usage.len; i++) {
+        const struct rec_usage *u = &l.usage.at[i];
+        world_usage_set(c->world, u->project, u->user, u->milli, u->at_ms);
+    }
+    vec_done(&l.usage);
+    for (uint32_t i = 0; i < l.submissions.len; i++)
+        submission_unref(c, l.submissions.at[i]);
+    vec_done(&l.submissions);
+    c->replaying = false;
+    c->dirty = true;
+    if (r < 0)
+        return error_set(e, -r, "the snapshot at event %llu is damaged", (unsigned long long)seq);
+    c->seq = seq;
+    return 0;
+}

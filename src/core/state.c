@@ -1,0 +1,315 @@
+// Owns the making, finding and freeing of what the state consists of.
+#include "core/state.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/text.h"
+
+void core_config_default(struct core_config *c) {
+    *c = (struct core_config){
+        .cluster = "acequia",
+        .max_jobs = 2000000,
+        .max_jobs_per_user = 1000000,
+        .max_array_size = 1000000,
+        .max_dependencies = 1000,
+        .grace_s = 30,
+        .max_attempts = 100,
+    };
+    policy_default(&c->policy);
+}
+
+void core_configure(struct core *c, const struct core_config *config) {
+    c->config = *config;
+    c->config.cluster = intern(c, config->cluster);
+    c->dirty = true;
+}
+
+// What is there without anybody having set it up: one project and one partition for all.
+static void add_builtin(struct core *c) {
+    static const struct partition main_partition = {.name = "main", .is_default = true};
+    // With no quota above capacity set by anybody, everything counts as inside this project's share.
+    static const struct project default_project = {.name = "default", .quota_milligpu = 1000000000};
+    struct event_partition_set p = {.partition = (struct partition *)(uintptr_t)&main_partition};
+    struct event_project_set j = {.project = (struct project *)(uintptr_t)&default_project};
+    apply(c, &(struct event){.type = EVENT_PARTITION_SET, .body = &p});
+    apply(c, &(struct event){.type = EVENT_PROJECT_SET, .body = &j});
+}
+
+struct core *core_new(const struct core_config *config) {
+    struct core *c = xcalloc(1, sizeof *c);
+    c->world = world_new();
+    c->next_id = 1;
+    c->next_decide_ms = INT64_MAX;
+    core_configure(c, config);
+    add_builtin(c);
+    return c;
+}
+
+static void node_entry_free(struct node_entry *n) {
+    if (!n)
+        return;
+    arena_done(&n->arena);
+    free(n->reason);
+    free(n->by);
+    free(n->fingerprint);
+    vec_done(&n->jobs);
+    vec_done(&n->stale);
+    free(n);
+}
+
+static void free_things(struct core *c) {
+    for (int t = 0; t < THING_COUNT; t++) {
+        for (uint32_t i = 0; i < c->thing_list[t].len; i++) {
+            arena_done(&c->thing_list[t].at[i]->arena);
+            free(c->thing_list[t].at[i]);
+        }
+        vec_done(&c->thing_list[t]);
+        strmap_done(&c->things[t]);
+    }
+}
+
+static void dependents_free(struct dependent *d) {
+    while (d) {
+        struct dependent *next = d->next;
+        free(d);
+        d = next;
+    }
+}
+
+static void free_jobs(struct core *c) {
+    for (uint32_t i = 0; i < c->order.len; i++) {
+        struct job *j = c->order.at[i];
+        if (!j)
+            continue;
+        run_free(j->run);
+        dependents_free(j->waiting);
+        free(j->usage);
+        submission_unref(c, j->sub);
+        free(j);
+    }
+    vec_done(&c->order);
+    size_t it = 0;
+    void *v;
+    while (map_next(&c->arrays, &it, NULL, &v)) {
+        dependents_free(((struct array *)v)->waiting);
+        free(((struct array *)v)->ranges);
+        free(v);
+    }
+}
+
+struct core *core_free(struct core *c) {
+    if (!c)
+        return NULL;
+    free_jobs(c);
+    for (uint32_t i = 0; i < c->node_list.len; i++)
+        node_entry_free(c->node_list.at[i]);
+    vec_done(&c->node_list);
+    free_things(c);
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->tokens, &it, NULL, &v)) {
+        arena_done(&((struct token_entry *)v)->arena);
+        free(v);
+    }
+    it = 0;
+    while (strmap_next(&c->user_jobs, &it, NULL, &v))
+        free(v);
+    world_free(c->world);
+    decisions_done(&c->decisions);
+    vec_done(&c->outbox.events);
+    vec_done(&c->outbox.effects);
+    vec_done(&c->outbox.finished);
+    buf_done(&c->outbox.bytes);
+    vec_done(&c->outcomes);
+    vec_done(&c->users);
+    map_done(&c->jobs);
+    map_done(&c->same_name);
+    map_done(&c->arrays);
+    map_done(&c->outcome_index);
+    strmap_done(&c->nodes);
+    strmap_done(&c->user_handles);
+    strmap_done(&c->user_jobs);
+    strmap_done(&c->tokens);
+    it = 0;
+    while (strmap_next(&c->interned, &it, NULL, &v))
+        free(v);
+    strmap_done(&c->interned);
+    free(c);
+    return NULL;
+}
+
+const char *intern(struct core *c, const char *s) {
+    if (!s)
+        return NULL;
+    char *known = strmap_get(&c->interned, s);
+    if (!known) {
+        known = xstrdup(s);
+        strmap_put(&c->interned, known, known);
+    }
+    return known;
+}
+
+struct job *find_job(const struct core *c, uint64_t id) {
+    return map_get(&c->jobs, id);
+}
+
+struct node_entry *find_node(const struct core *c, const char *name) {
+    struct node_entry *n = name ? strmap_get(&c->nodes, name) : NULL;
+    return n && !n->removed ? n : NULL;
+}
+
+struct thing_entry *find_thing(const struct core *c, enum thing t, const char *name) {
+    struct thing_entry *entry = name ? strmap_get(&c->things[t], name) : NULL;
+    return entry && entry->value ? entry : NULL;
+}
+
+uint32_t user_handle(struct core *c, const char *user) {
+    uintptr_t handle = (uintptr_t)strmap_get(&c->user_handles, user);
+    if (!handle) {
+        const char *name = intern(c, user);
+        vec_push(&c->users, name);
+        handle = c->users.len;
+        strmap_put(&c->user_handles, name, (void *)handle);
+    }
+    return (uint32_t)handle;
+}
+
+struct user_count *user_count(struct core *c, const char *user) {
+    struct user_count *u = strmap_get(&c->user_jobs, user);
+    if (!u) {
+        u = xcalloc(1, sizeof *u);
+        strmap_put(&c->user_jobs, intern(c, user), u);
+    }
+    return u;
+}
+
+void order_add(struct core *c, struct job *j) {
+    assert(!c->order.len || !c->order.at[c->order.len - 1] || c->order.at[c->order.len - 1]->id < j->id);
+    vec_push(&c->order, j);
+}
+
+static uint32_t order_find(const struct core *c, uint64_t id) {
+    uint32_t low = 0, high = c->order.len;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2, probe = mid;
+        while (probe < high && !c->order.at[probe])
+            probe++;
+        if (probe == high)
+            high = mid;
+        else if (c->order.at[probe]->id < id)
+            low = probe + 1;
+        else if (c->order.at[probe]->id == id)
+            return probe;
+        else
+            high = mid;
+    }
+    assert(!"job in order");
+    return 0;
+}
+
+void order_remove(struct core *c, struct job *j) {
+    c->order.at[order_find(c, j->id)] = NULL;
+    if (++c->holes * 2 <= c->order.len || c->order.len < 64)
+        return;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < c->order.len; i++)
+        if (c->order.at[i])
+            c->order.at[kept++] = c->order.at[i];
+    c->order.len = kept;
+    c->holes = 0;
+}
+
+void spec_of(const struct job *j, struct arena *a, struct spec *out) {
+    int r = schema_decode(&spec_schema, j->sub->spec, j->sub->spec_len, a, out);
+    assert(r == 0);
+}
+
+struct run *run_free(struct run *r) {
+    if (!r)
+        return NULL;
+    for (uint32_t i = 0; i < r->part_count; i++)
+        free(r->parts[i].gpus);
+    free(r->parts);
+    free(r->by);
+    free(r->reason);
+    free(r->end_reason);
+    free(r);
+    return NULL;
+}
+
+void outcome_add(struct core *c, uint64_t id, bool ok, bool started) {
+    if (!c->outcomes.cap)
+        vec_reserve(&c->outcomes, OUTCOMES_KEPT);  // never moves: the index points into it
+    struct outcome *o;
+    if (c->outcomes.len < OUTCOMES_KEPT) {
+        o = &c->outcomes.at[c->outcomes.len++];
+    } else {
+        o = &c->outcomes.at[c->outcome_next];
+        c->outcome_next = (c->outcome_next + 1) % OUTCOMES_KEPT;
+        if (map_get(&c->outcome_index, o->id) == o)
+            map_remove(&c->outcome_index, o->id);
+    }
+    *o = (struct outcome){id, ok, started};
+    map_put(&c->outcome_index, id, o);
+}
+
+const struct outcome *outcome_find(const struct core *c, uint64_t id) {
+    return map_get(&c->outcome_index, id);
+}
+
+uint64_t same_name_key(const char *user, const char *name) {
+    return hash_bytes(user, strlen(user)) * 31 + hash_bytes(name, strlen(name));
+}
+
+struct submission *submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms) {
+    struct submission *s = xcalloc(1, sizeof *s);
+    struct buf b = {0};
+    schema_encode(&spec_schema, spec, &b);
+    s->spec = xmemdup(b.data, b.len);
+    s->spec_len = (uint32_t)b.len;
+    buf_done(&b);
+    s->id = id;
+    s->count = spec_array_count(spec);
+    s->is_array = spec->array.len > 0;
+    s->limit = spec->array_limit;
+    s->submit_ms = submit_ms;
+    s->name = xstrdup(spec->name ? spec->name : "");
+    s->user = intern(c, spec->user);
+    s->project = intern(c, spec->project);
+    s->partition = intern(c, spec->partition);
+    s->qos = intern(c, spec->qos);
+    s->uid = spec->uid;
+    s->nice = spec->nice;
+    s->priority = spec->priority;
+    s->time_limit_s = spec->time_limit_s;
+    s->class = spec->class;
+    s->requeue = spec->requeue;
+    s->hold = spec->hold;
+    s->begin_ms = spec->begin_ms;
+    s->deadline_ms = spec->deadline_ms;
+    struct arena a = {0};
+    struct sched_request asked;
+    // A project or partition that has gone since gives a request that waits and says so.
+    core_request(c, spec->user, spec, &a, &asked, NULL);
+    s->request = world_request(c->world, &asked);
+    s->tasks = request_tasks(s->request);
+    s->cpus = request_cpus(s->request);
+    s->gpus_milli = request_gpu_milli(s->request);
+    s->nodes_min = spec->nodes_min ? spec->nodes_min : 1;
+    s->memory_bytes = spec->memory_per_node_bytes ? spec->memory_per_node_bytes * s->nodes_min
+                      : spec->memory_per_gpu_bytes ? spec->memory_per_gpu_bytes * (s->gpus_milli / 1000)
+                                                   : spec->memory_per_cpu_bytes * s->cpus;
+    arena_done(&a);
+    return s;
+}
+
+void submission_unref(struct core *c, struct submission *s) {
+    if (!s || --s->refs)
+        return;
+    world_request_unref(c->world, s->request);
+    free(s->spec);
+    free((char *)(uintptr_t)s->name);
+    arena_done(&s->dependency_arena);
+    free(s);
+}

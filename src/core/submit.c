@@ -1,0 +1,370 @@
+// Owns what may be submitted: every field of a spec is checked here, against itself and against the
+// cluster, before anything is stored. One sentence per refusal: field, value, remedy.
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "core/state.h"
+#include "model/arrayspec.h"
+#include "model/name.h"
+#include "model/nodelist.h"
+#include "model/pattern.h"
+#include "model/signalname.h"
+#include "model/units.h"
+
+enum {
+    TASKS_MAX = 1 << 20,
+    CPUS_PER_TASK_MAX = 1 << 16,
+    NICE_MAX = 10000,
+    ARGV_MAX = 65536,
+    ARGV_BYTES_MAX = 1 << 20,
+    PATH_BYTES_MAX = 4095,
+};
+
+static int check_range(const char *field, uint64_t value, uint64_t max, struct error *e) {
+    if (value <= max)
+        return 0;
+    return error_set(e, ERANGE, "%s: %llu is too large; at most %llu is allowed", field, (unsigned long long)value, (unsigned long long)max);
+}
+
+static int check_path(const char *field, const char *path, struct error *e) {
+    if (!path)
+        return 0;
+    if (strlen(path) > PATH_BYTES_MAX)
+        return error_set(e, ENAMETOOLONG, "%s: the path has %zu bytes; at most %d are allowed", field, strlen(path), PATH_BYTES_MAX);
+    if (has_control_chars(path, strlen(path)))
+        return error_set(e, EINVAL, "%s: the path contains control characters; remove them", field);
+    return 0;
+}
+
+static int check_texts(const struct spec *s, struct error *e) {
+    int r;
+    if ((r = job_name_check(s->name, e)) < 0)
+        return r;
+    if (s->comment && (r = line_check("comment", s->comment, COMMENT_MAX, e)) < 0)
+        return r;
+    if (!s->workdir || s->workdir[0] != '/')
+        return error_set(e, EINVAL, "workdir: \"%s\" is not an absolute path", s->workdir ? s->workdir : "");
+    const char *const fields[] = {"workdir", "output", "error", "input"};
+    const char *const paths[] = {s->workdir, s->output, s->error, s->input};
+    for (int i = 0; i < 4; i++)
+        if ((r = check_path(fields[i], paths[i], e)) < 0)
+            return r;
+    for (int i = 1; i < 3; i++)
+        if (paths[i] && (r = pattern_check(paths[i], e)) < 0)
+            return r;
+    size_t bytes = 0;
+    if (s->argv.len > ARGV_MAX)
+        return error_set(e, E2BIG, "argv: %u arguments; at most %d are allowed", s->argv.len, ARGV_MAX);
+    for (uint32_t i = 0; i < s->argv.len; i++)
+        bytes += strlen(s->argv.at[i]) + 1;
+    if (bytes > ARGV_BYTES_MAX)
+        return error_set(e, E2BIG, "argv: %zu bytes of arguments; at most %d are allowed. Put them into a file", bytes, ARGV_BYTES_MAX);
+    if (!s->argv.len && str_empty(s->script_id) && s->launch != LAUNCH_STEPS)
+        return error_set(e, EINVAL, "there is nothing to run: give a command after --, or a script");
+    if (s->argv.len && !*s->argv.at[0] && str_empty(s->script_id))
+        return error_set(e, EINVAL, "argv: the command is empty");
+    return 0;
+}
+
+static int check_gpu(const char *field, uint32_t milli, struct error *e) {
+    if (milli > 1000 && milli % 1000)
+        return error_set(e, EINVAL, "%s: %u.%03u GPUs; a fraction is only possible below one GPU. Ask for a whole number or for less than 1",
+                         field, milli / 1000, milli % 1000);
+    return 0;
+}
+
+static int check_amounts(const struct spec *s, struct error *e) {
+    int r;
+    if ((r = check_range("nodes", s->nodes_min > s->nodes_max ? s->nodes_min : s->nodes_max, SCHED_NODES_MAX, e)) < 0 ||
+        (r = check_range("tasks", s->tasks, TASKS_MAX, e)) < 0 ||
+        (r = check_range("tasks_per_node", s->tasks_per_node, TASKS_MAX, e)) < 0 ||
+        (r = check_range("cpus_per_task", s->cpus_per_task, CPUS_PER_TASK_MAX, e)) < 0 ||
+        (r = check_range("memory_per_node_bytes", s->memory_per_node_bytes, SIZE_LIMIT_BYTES, e)) < 0 ||
+        (r = check_range("memory_per_cpu_bytes", s->memory_per_cpu_bytes, SIZE_LIMIT_BYTES / CPUS_PER_TASK_MAX, e)) < 0 ||
+        (r = check_range("memory_per_gpu_bytes", s->memory_per_gpu_bytes, SIZE_LIMIT_BYTES / CPUS_PER_TASK_MAX, e)) < 0 ||
+        (r = check_range("gpu_memory_bytes", s->gpu_memory_bytes, SIZE_LIMIT_BYTES, e)) < 0 ||
+        (r = check_range("time_limit_s", s->time_limit_s, DURATION_LIMIT_S, e)) < 0 ||
+        (r = check_range("time_min_s", s->time_min_s, DURATION_LIMIT_S, e)) < 0 ||
+        (r = check_range("grace_s", s->grace_s, 86400, e)) < 0 ||
+        (r = check_range("min_run_s", s->min_run_s, DURATION_LIMIT_S, e)) < 0 ||
+        (r = check_range("signal", s->signal, SIGNAL_NUMBER_MAX, e)) < 0 ||
+        (r = check_range("signal_before_s", s->signal_before_s, SIGNAL_BEFORE_MAX_S, e)) < 0)
+        return r;
+    if (s->nodes_max && s->nodes_max < s->nodes_min)
+        return error_set(e, EINVAL, "nodes: at most %u is less than at least %u", s->nodes_max, s->nodes_min);
+    if (!!s->memory_per_node_bytes + !!s->memory_per_cpu_bytes + !!s->memory_per_gpu_bytes > 1)
+        return error_set(e, EINVAL, "memory: give it per node, per CPU or per GPU, not more than one of them");
+    if (!!s->gpus_milli + !!s->gpus_per_node_milli + !!s->gpus_per_task_milli > 1)
+        return error_set(e, EINVAL, "gpus: give them for the job, per node or per task, not more than one of them");
+    if ((r = check_gpu("gpus", s->gpus_milli, e)) < 0 || (r = check_gpu("gpus_per_node", s->gpus_per_node_milli, e)) < 0 ||
+        (r = check_gpu("gpus_per_task", s->gpus_per_task_milli, e)) < 0)
+        return r;
+    if (s->begin_ms < 0 || s->begin_ms > TIME_LIMIT_MS || s->deadline_ms < 0 || s->deadline_ms > TIME_LIMIT_MS)
+        return error_set(e, ERANGE, "begin or deadline: the time is out of range");
+    if (s->nice < -NICE_MAX || s->nice > NICE_MAX)
+        return error_set(e, ERANGE, "nice: %d is out of range; expected %d to %d", s->nice, -NICE_MAX, NICE_MAX);
+    return 0;
+}
+
+static int check_array(const struct core *c, const struct spec *s, struct error *e) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < s->array.len; i++) {
+        const struct array_range *r = &s->array.at[i];
+        if (!r->step || r->last < r->first || r->last > ARRAY_INDEX_MAX)
+            return error_set(e, EINVAL, "array: the range %u-%u:%u is not valid; expected first-last:step with indices up to %d",
+                             r->first, r->last, r->step, ARRAY_INDEX_MAX);
+        count += (r->last - r->first) / r->step + 1;
+        for (uint32_t k = 0; k < i && s->array.len <= 64; k++)  // long lists come sorted from the parser
+            if (r->first <= s->array.at[k].last && s->array.at[k].first <= r->last && r->step == 1 && s->array.at[k].step == 1)
+                return error_set(e, EINVAL, "array: the ranges %u-%u and %u-%u overlap", s->array.at[k].first, s->array.at[k].last,
+                                 r->first, r->last);
+    }
+    if (count > c->config.max_array_size)
+        return error_set(e, E2BIG, "array: %llu elements; at most %u are allowed (max_array_size)", (unsigned long long)count,
+                         c->config.max_array_size);
+    if (s->array_limit && !s->array.len)
+        return error_set(e, EINVAL, "array_limit: only an array can have one");
+    return 0;
+}
+
+static bool is_member(const struct project *p, const char *user) {
+    for (uint32_t i = 0; i < p->members.len; i++)
+        if (streq(p->members.at[i], user))
+            return true;
+    return p->members.len == 0;
+}
+
+// A name that is not known gets the nearest one as a hint.
+static int unknown(const struct core *c, enum thing t, const char *name, struct error *e) {
+    const char *best = NULL;
+    unsigned distance = 4;
+    for (uint32_t i = 0; i < c->thing_list[t].len; i++) {
+        const struct thing_entry *x = c->thing_list[t].at[i];
+        unsigned d = edit_distance(x->name, name);
+        if (x->value && d < distance) {
+            distance = d;
+            best = x->name;
+        }
+    }
+    char shown[64];
+    return error_set(e, ENOENT, "%s \"%s\" does not exist%s%s%s", thing_word(t), printable(name, shown, sizeof shown),
+                     best ? "; did you mean \"" : "", best ? best : "", best ? "\"?" : "");
+}
+
+static int check_names(const struct core *c, const struct actor *actor, const struct spec *s, struct error *e) {
+    const struct thing_entry *t;
+    if (!(t = find_thing(c, THING_PROJECT, s->project)))
+        return unknown(c, THING_PROJECT, s->project, e);
+    if (!actor->admin && !is_member(t->value, actor->user))
+        return error_set(e, EPERM, "project \"%s\": you (%s) are not a member; ask for it or choose another project", s->project, actor->user);
+    if (!find_thing(c, THING_PARTITION, s->partition))
+        return unknown(c, THING_PARTITION, s->partition, e);
+    if (s->qos && !find_thing(c, THING_QOS, s->qos))
+        return unknown(c, THING_QOS, s->qos, e);
+    if (s->reservation && !find_thing(c, THING_RESERVATION, s->reservation))
+        return unknown(c, THING_RESERVATION, s->reservation, e);
+    if ((s->nice < 0 || s->priority) && !actor->admin)
+        return error_set(e, EPERM, "%s: only an administrator may raise a priority", s->nice < 0 ? "nice" : "priority");
+    return 0;
+}
+
+static int node_handles(struct core *c, const char *field, const char *list, struct arena *a, const uint32_t **ids, uint32_t *count, struct error *e) {
+    struct name_list names;
+    if (str_empty(list))
+        return 0;
+    int r = nodelist_expand(list, a, &names, e);
+    if (r < 0)
+        return r;
+    uint32_t *out = arena_alloc(a, names.len * sizeof *out), n = 0;
+    for (uint32_t i = 0; i < names.len; i++) {
+        const struct node_entry *node = find_node(c, names.at[i]);
+        char shown[64];
+        if (node)
+            out[n++] = node->handle;
+        else
+            r = error_set(e, ENOENT, "%s: node \"%s\" does not exist; see 'acequia nodes'", field, printable(names.at[i], shown, sizeof shown));
+    }
+    *ids = out;
+    *count = n;
+    return r;
+}
+
+// "a&b|c" becomes {"a", "b|c"}: all required, alternatives inside.
+static int split_features(const char *text, struct arena *a, struct sched_request *out, struct error *e) {
+    if (str_empty(text))
+        return 0;
+    const char **list = arena_alloc(a, (strlen(text) + 1) * sizeof *list);
+    for (const char *p = text;;) {
+        size_t n = strcspn(p, "&,");
+        if (!n || strspn(p, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-|") < n)
+            return error_set(e, EINVAL, "features: \"%s\" is not understood; expected names joined by & (all) or | (any)", text);
+        list[out->feature_count++] = arena_strndup(a, p, n);
+        if (!p[n])
+            break;
+        p += n + 1;
+    }
+    out->features = list;
+    return 0;
+}
+
+int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a, struct sched_request *out, struct error *e) {
+    *out = (struct sched_request){
+        .project = core_handle(c, THING_PROJECT, s->project),
+        .user = user_handle(c, user),
+        .qos = core_handle(c, THING_QOS, s->qos),
+        .partition = core_handle(c, THING_PARTITION, s->partition),
+        .class = s->class == CLASS_INTERACTIVE ? SCHED_INTERACTIVE : SCHED_TRAIN,
+        .nodes_min = s->nodes_min,
+        .nodes_max = s->nodes_max,
+        .tasks = s->tasks,
+        .tasks_per_node = s->tasks_per_node,
+        .cpus_per_task = s->cpus_per_task,
+        .memory_per_node_bytes = s->memory_per_node_bytes,
+        .memory_per_cpu_bytes = s->memory_per_cpu_bytes,
+        .memory_per_gpu_bytes = s->memory_per_gpu_bytes,
+        .gpu_milli_per_job = s->gpus_milli,
+        .gpu_milli_per_node = s->gpus_per_node_milli,
+        .gpu_milli_per_task = s->gpus_per_task_milli,
+        .gpu_memory_bytes = s->gpu_memory_bytes,
+        .gpu_model = s->gpu_model,
+        .exclusive = s->exclusive,
+        .spread = s->spread,
+        .same_group = s->contiguous_topology,
+        .reservation = s->reservation,
+        .time_limit_ms = (int64_t)s->time_limit_s * 1000,
+        .min_runtime_ms = (int64_t)s->min_run_s * 1000,
+        .deadline_ms = s->deadline_ms,
+        .priority = (int32_t)s->priority,
+        .nice = s->nice,
+        .preemptible = s->requeue || s->class == CLASS_INTERACTIVE ? SCHED_BY_CLASS : SCHED_NO,
+    };
+    int r = node_handles(c, "nodes", s->nodes, a, &out->nodes_only, &out->nodes_only_count, e);
+    int r2 = node_handles(c, "exclude", s->exclude, a, &out->nodes_except, &out->nodes_except_count, e);
+    int r3 = split_features(s->features, a, out, e);
+    return r < 0 ? r : r2 < 0 ? r2 : r3;
+}
+
+uint32_t core_handle(const struct core *c, enum thing thing, const char *name) {
+    const struct thing_entry *t = name ? strmap_get(&c->things[thing], name) : NULL;
+    return t ? t->handle : 0;
+}
+
+static const char *default_partition(const struct core *c) {
+    const char *first = NULL;
+    for (uint32_t i = 0; i < c->thing_list[THING_PARTITION].len; i++) {
+        const struct thing_entry *t = c->thing_list[THING_PARTITION].at[i];
+        if (!t->value)
+            continue;
+        if (!first || (((const struct partition *)t->value)->is_default && !streq(t->name, "main")))
+            first = t->name;
+    }
+    return first;
+}
+
+// A user's own project when they are a member of exactly one that names members, else "default".
+static const char *default_project(const struct core *c, const char *user) {
+    const char *found = NULL;
+    for (uint32_t i = 0; i < c->thing_list[THING_PROJECT].len; i++) {
+        const struct thing_entry *t = c->thing_list[THING_PROJECT].at[i];
+        const struct project *p = t->value;
+        if (!p || !p->members.len || !is_member(p, user))
+            continue;
+        if (found)
+            return "default";
+        found = t->name;
+    }
+    return found ? found : "default";
+}
+
+static void fill_defaults(const struct core *c, const struct actor *actor, struct spec *s) {
+    s->user = actor->user;
+    s->uid = actor->uid;
+    s->gid = actor->gid;
+    if (str_empty(s->name))
+        s->name = "job";
+    if (str_empty(s->project))
+        s->project = default_project(c, actor->user);
+    if (str_empty(s->partition))
+        s->partition = default_partition(c);
+    const struct thing_entry *t = find_thing(c, THING_PROJECT, s->project);
+    if (str_empty(s->qos))
+        s->qos = t ? ((const struct project *)t->value)->default_qos : NULL;
+    const struct thing_entry *part = find_thing(c, THING_PARTITION, s->partition);
+    uint64_t per_cpu = part ? ((const struct partition *)part->value)->default_memory_per_cpu_bytes : 0;
+    if (!s->memory_per_node_bytes && !s->memory_per_cpu_bytes && !s->memory_per_gpu_bytes)
+        s->memory_per_cpu_bytes = per_cpu ? per_cpu : c->config.default_memory_per_cpu_bytes;
+}
+
+static int check_room(struct core *c, const struct actor *actor, uint64_t count, struct error *e) {
+    uint64_t live = user_count(c, actor->user)->live;
+    if (c->jobs.len + count > c->config.max_jobs)
+        return error_set(e, EAGAIN, "the queue holds %zu jobs; at most %llu are allowed (max_jobs). Try again when some have ended",
+                         c->jobs.len, (unsigned long long)c->config.max_jobs);
+    if (live + count > c->config.max_jobs_per_user)
+        return error_set(e, EAGAIN, "you have %llu jobs; at most %llu are allowed (max_jobs_per_user). Try again when some have ended",
+                         (unsigned long long)live, (unsigned long long)c->config.max_jobs_per_user);
+    return 0;
+}
+
+static int check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    struct sched_request request;
+    int r;
+    if ((r = check_texts(s, e)) < 0 || (r = check_amounts(s, e)) < 0 || (r = check_array(c, s, e)) < 0 ||
+        (r = check_names(c, actor, s, e)) < 0 || (r = depend_check(c, s->dependency, self, e)) < 0 ||
+        (r = core_request(c, actor->user, s, &a, &request, e)) < 0)
+        return r;
+    return world_check_request(c->world, &request, e);
+}
+
+int core_submit(struct core *c, const struct actor *actor, const struct spec *spec, const char *key, bool dry_run,
+                int64_t now_ms, uint64_t *id, uint64_t *count, struct error *e) {
+    struct spec s = *spec;
+    fill_defaults(c, actor, &s);
+    int r = check_spec(c, actor, &s, 0, e);
+    if (r < 0 || (r = check_room(c, actor, spec_array_count(&s), e)) < 0)
+        return r;
+    *id = c->next_id;
+    *count = spec_array_count(&s);
+    if (dry_run)
+        return 0;
+    struct event_job_submitted b = {.id = c->next_id, .spec = &s, .key = key};
+    emit(c, now_ms, EVENT_JOB_SUBMITTED, &b);
+    return 0;
+}
+
+int core_update(struct core *c, const struct actor *actor, uint64_t id, const struct spec *spec, int64_t now_ms, struct error *e) {
+    struct job *j;
+    int r = need_job(c, actor, id, &j, e);
+    if (r < 0)
+        return r;
+    cleanup_arena struct arena a = {0};
+    struct spec s = *spec, old;
+    spec_of(j, &a, &old);
+    fill_defaults(c, actor, &s);
+    s.user = old.user;
+    s.uid = old.uid;
+    s.gid = old.gid;
+    s.array.at = old.array.at;
+    s.array.len = old.array.len;
+    if (j->state != JOB_PENDING) {
+        if (s.time_limit_s > old.time_limit_s && !actor->admin)
+            return error_set(e, EPERM, "time_limit_s: only an administrator may lengthen a running job");
+        struct spec allowed = old;
+        allowed.time_limit_s = s.time_limit_s;
+        allowed.comment = s.comment;
+        allowed.nice = s.nice;
+        allowed.name = s.name;
+        allowed.requeue = s.requeue;
+        if (!schema_equal(&spec_schema, &allowed, &s))
+            return error_set(e, EBUSY, "job %llu is %s: only its name, comment, time limit, nice value and requeue flag can be changed now",
+                             (unsigned long long)id, job_state_words[j->state]);
+    }
+    if ((r = check_spec(c, actor, &s, id, e)) < 0)
+        return r;
+    struct event_job_updated b = {.id = id, .spec = &s, .by = actor->user};
+    emit(c, now_ms, EVENT_JOB_UPDATED, &b);
+    return 0;
+}

@@ -1,0 +1,336 @@
+// Jobs from submit to end, dependencies, arrays, lost nodes, permissions; and that replay and
+// snapshot give the state back.
+#include "core/test/rig.h"
+
+#include <errno.h>
+
+#include "base/rand.h"
+
+static void runs_a_job(void **state) {
+    struct rig r;
+    rig_init(&r);
+    struct spec s = rig_spec();
+    uint64_t id = rig_submit(&r, &alice, &s);
+    assert_int_equal(rig_state(&r, id), JOB_PENDING);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    assert_int_equal(r.launches.len, 1);
+    cleanup_arena struct arena a = {0};
+    struct message_launch m;
+    assert_int_equal(core_launch(r.core, id, 1, "n1", &a, &m), 0);
+    assert_string_equal(m.spec->user, "alice");
+    assert_int_equal(core_launch(r.core, id, 2, "n1", &a, &m), -ESTALE);
+    rig_started(&r, "n1", id, 1);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    rig_end(&r, "n1", id, 1, END_EXIT, 0);
+    assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+    assert_int_equal(r.last_state, JOB_COMPLETED);
+    rig_end(&r, "n1", id, 1, END_EXIT, 0);  // a repeat is acknowledged and changes nothing
+    assert_int_equal(r.acks, 2);
+    assert_int_equal(r.finished, 1);
+    rig_done(&r);
+}
+
+static void refuses_bad_specs(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 2, "b1", NULL, 0);
+    struct error e = {0};
+    uint64_t id, n, before = core_seq(r.core);
+    struct spec s = rig_spec();
+#define REFUSED(change, words)                                                                  \
+    do {                                                                                        \
+        s = rig_spec();                                                                         \
+        change;                                                                                 \
+        assert_true(core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &n, &e) < 0);   \
+        if (!strstr(e.text, words))                                                             \
+            fail_msg("%s gave: %s", #change, e.text);                                           \
+    } while (0)
+    REFUSED(s.name = "a\nb", "name");
+    REFUSED(s.workdir = "tmp", "absolute");
+    REFUSED(s.argv.len = 0, "nothing to run");
+    REFUSED(s.project = "defualt", "did you mean \"default\"");
+    REFUSED(s.partition = "x", "partition");
+    REFUSED(s.gpus_milli = 1500, "whole number");
+    REFUSED(s.gpus_milli = 3000; s.nodes_min = 1, "gpu");
+    REFUSED(s.cpus_per_task = 5, "cpu");
+    REFUSED(s.dependency = "afterok:99", "job 99 is not known");
+    REFUSED(s.dependency = "after", "dependency");
+    REFUSED(s.nice = -5, "administrator");
+    REFUSED(s.nodes = "n9", "n9");
+    REFUSED(s.features = "a&&b", "features");
+    REFUSED(s.memory_per_cpu_bytes = 1; s.memory_per_node_bytes = 1, "memory");
+    REFUSED(s.time_limit_s = UINT32_MAX, "time_limit_s");
+    assert_int_equal(core_seq(r.core), before);
+    rig_done(&r);
+}
+
+static void arrays_keep_their_limit(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 16, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    struct array_range range = {0, 18, 2};
+    s.array.at = &range;
+    s.array.len = 1;
+    s.array_limit = 3;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    assert_int_equal(r.launches.len, 3);
+    assert_int_equal(core_element(r.core, id, 4), id + 2);
+    assert_int_equal(core_element(r.core, id, 3), 0);
+    rig_end(&r, "n1", id + 1, 1, END_EXIT, 0);
+    assert_int_equal(r.launches.len, 4);
+    assert_int_equal(r.launches.at[3].job, id + 3);
+    struct error e;
+    assert_int_equal(core_cancel(r.core, &alice, id + 9, &(struct cancel_options){0}, r.now_ms, &e), 0);
+    rig_drain(&r);
+    for (uint32_t k = 0; k < r.launches.len; k++)
+        if (rig_state(&r, r.launches.at[k].job) != JOB_STATE_COUNT)
+            rig_end(&r, "n1", r.launches.at[k].job, 1, END_EXIT, 0);
+    assert_int_equal(r.finished, 10);
+    rig_done(&r);
+}
+
+static void dependencies_are_kept(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 16, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t first = rig_submit(&r, &alice, &s);
+    char ok[32], not_ok[32], any[32];
+    snprintf(ok, sizeof ok, "afterok:%llu", (unsigned long long)first);
+    snprintf(not_ok, sizeof not_ok, "afternotok:%llu", (unsigned long long)first);
+    snprintf(any, sizeof any, "afterany:%llu,singleton", (unsigned long long)first);
+    s.dependency = ok;
+    uint64_t a = rig_submit(&r, &alice, &s);
+    s.dependency = not_ok;
+    uint64_t b = rig_submit(&r, &alice, &s);
+    s.dependency = any;
+    uint64_t c = rig_submit(&r, &alice, &s);
+    s.dependency = NULL;
+    rig_end(&r, "n1", first, 1, END_EXIT, 1);
+    struct job_view v;
+    assert_true(core_view(r.core, a, &v));
+    assert_int_equal(v.reason, REASON_DEPENDENCY_NEVER);
+    assert_int_equal(rig_state(&r, b), JOB_STARTING);
+    assert_int_equal(rig_state(&r, c), JOB_PENDING);  // a and b have its name
+    rig_end(&r, "n1", b, 1, END_EXIT, 0);
+    struct error e;
+    assert_int_equal(core_cancel(r.core, &alice, a, &(struct cancel_options){0}, r.now_ms, &e), 0);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, c), JOB_STARTING);
+    s.dependency = ok;  // about a job that has ended
+    assert_true(core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &a, &b, &e) == 0);
+    rig_drain(&r);
+    assert_true(core_view(r.core, a, &v));
+    assert_int_equal(v.reason, REASON_DEPENDENCY_NEVER);
+    rig_done(&r);
+}
+
+static void cycles_are_refused(void **state) {
+    struct rig r;
+    rig_init(&r);
+    struct spec s = rig_spec();
+    uint64_t first = rig_submit(&r, &alice, &s);
+    char text[32];
+    snprintf(text, sizeof text, "afterok:%llu", (unsigned long long)first);
+    s.dependency = text;
+    uint64_t second = rig_submit(&r, &alice, &s);
+    snprintf(text, sizeof text, "afterok:%llu", (unsigned long long)second);
+    struct error e;
+    assert_int_equal(core_update(r.core, &alice, first, &s, r.now_ms, &e), -EDEADLK);
+    rig_done(&r);
+}
+
+static void strangers_are_kept_out(void **state) {
+    struct rig r;
+    rig_init(&r);
+    struct spec s = rig_spec();
+    uint64_t id = rig_submit(&r, &alice, &s);
+    struct error e;
+    assert_int_equal(core_cancel(r.core, &bob, id, &(struct cancel_options){0}, r.now_ms, &e), -EPERM);
+    assert_int_equal(core_hold(r.core, &bob, id, r.now_ms, &e), -EPERM);
+    assert_int_equal(core_requeue(r.core, &bob, id, false, r.now_ms, &e), -EPERM);
+    assert_int_equal(core_drain(r.core, &bob, "n1", "x", r.now_ms, &e), -EPERM);
+    assert_false(core_may_see(r.core, &bob, id));
+    assert_true(core_may_see(r.core, &root, id));
+    assert_int_equal(core_hold(r.core, &root, id, r.now_ms, &e), 0);
+    assert_int_equal(core_release(r.core, &alice, id, r.now_ms, &e), -EPERM);
+    rig_done(&r);
+}
+
+static void a_lost_node_gives_its_jobs_back(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t id = rig_submit(&r, &alice, &s);
+    s.requeue = false;
+    uint64_t fails = rig_submit(&r, &alice, &s);
+    rig_started(&r, "n1", id, 1);
+    core_agent_gone(r.core, "n1", r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);  // silent, not lost
+    core_node_lost(r.core, "n1", "no word for 60 s", r.now_ms);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, id), JOB_PENDING);
+    assert_int_equal(rig_state(&r, fails), JOB_STATE_COUNT);
+    assert_int_equal(r.last_state, JOB_NODE_FAIL);
+    // It comes back and still runs the old attempt: killed first, used again only when that is gone.
+    struct attempt known = {.id = id, .attempt = 1, .state = ATTEMPT_RUNNING};
+    uint32_t kills = r.kills;
+    rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
+    assert_int_equal(r.kills, kills + 1);
+    assert_int_equal(rig_state(&r, id), JOB_PENDING);
+    rig_end(&r, "n1", id, 1, END_NODE_FAIL, 0);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    assert_int_equal(r.launches.at[r.launches.len - 1].attempt, 2);
+    rig_done(&r);
+}
+
+static void a_launch_that_never_arrived_is_sent_again(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t id = rig_submit(&r, &alice, &s);
+    assert_int_equal(r.launches.len, 1);
+    core_agent_gone(r.core, "n1", r.now_ms);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    assert_int_equal(r.launches.len, 2);  // same attempt once more
+    assert_int_equal(r.launches.at[1].attempt, 1);
+    // After a restart of the machine it may have run: a new attempt.
+    core_agent_gone(r.core, "n1", r.now_ms);
+    rig_hello(&r, "n1", 4, 0, "b2", NULL, 0);
+    assert_int_equal(r.launches.len, 3);
+    assert_int_equal(r.launches.at[2].attempt, 2);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    rig_done(&r);
+}
+
+static void gangs_end_together(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 2, 0, "b1", NULL, 0);
+    rig_hello(&r, "n2", 2, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    s.nodes_min = 2;
+    s.tasks = 4;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    assert_int_equal(r.launches.len, 2);
+    rig_started(&r, "n1", id, 1);
+    rig_started(&r, "n2", id, 1);
+    rig_end(&r, r.launches.at[0].node, id, 1, END_EXIT, 3);
+    assert_int_equal(rig_state(&r, id), JOB_COMPLETING);
+    assert_int_equal(r.kills, 1);
+    rig_end(&r, r.launches.at[1].node, id, 1, END_EXIT, 0);
+    assert_int_equal(r.last_state, JOB_FAILED);
+    rig_done(&r);
+}
+
+static void same_state(struct core *a, struct core *b) {
+    cleanup_buf struct buf x = {0}, y = {0};
+    core_snapshot(a, &x);
+    core_snapshot(b, &y);
+    assert_int_equal(x.len, y.len);
+    assert_memory_equal(x.data, y.data, x.len);
+    core_assert(b);
+}
+
+static void random_step(struct rig *r, struct rand *rnd) {
+    const char *nodes[] = {"n1", "n2", "n3"};
+    const char *node = nodes[rand_below(rnd, 3)];
+    struct error e;
+    uint64_t id = 1 + rand_below(rnd, 60);
+    struct spec s = rig_spec();
+    struct array_range range = {0, (uint32_t)rand_below(rnd, 6), 1};
+    char dep[64];
+    struct job_view v;
+    r->now_ms += (int64_t)rand_below(rnd, 1000);
+    switch (rand_below(rnd, 12)) {
+    case 0:
+    case 1:
+    case 2:
+        s.cpus_per_task = 1 + (uint32_t)rand_below(rnd, 3);
+        s.gpus_milli = rand_below(rnd, 2) ? 500 : 0;
+        s.requeue = rand_below(rnd, 2);
+        if (rand_below(rnd, 3) == 0) {
+            s.array.at = &range;
+            s.array.len = 1;
+            s.array_limit = (uint32_t)rand_below(rnd, 3);
+        }
+        if (rand_below(rnd, 3) == 0) {
+            snprintf(dep, sizeof dep, "%s:%llu", (const char *[]){"after", "afterok", "afterany", "afternotok"}[rand_below(rnd, 4)], (unsigned long long)id);
+            s.dependency = dep;
+        }
+        uint64_t out, n;
+        core_submit(r->core, rand_below(rnd, 2) ? &alice : &bob, &s, NULL, false, r->now_ms, &out, &n, &e);
+        break;
+    case 3: rig_hello(r, node, 4, 2, rand_below(rnd, 5) ? "b1" : "b2", NULL, 0); break;
+    case 4: core_agent_gone(r->core, node, r->now_ms); break;
+    case 5:
+        if (rand_below(rnd, 4) == 0)
+            core_node_lost(r->core, node, "lost", r->now_ms);
+        break;
+    case 6: core_hold(r->core, &root, id, r->now_ms, &e); break;
+    case 7: core_release(r->core, &root, id, r->now_ms, &e); break;
+    case 8: core_cancel(r->core, &root, id, &(struct cancel_options){0}, r->now_ms, &e); break;
+    case 9: core_requeue(r->core, &root, id, false, r->now_ms, &e); break;
+    default:
+        for (id = 1; id < 200; id++)
+            if (core_view(r->core, id, &v) && job_state_holds_resources(v.state) && rand_below(rnd, 2)) {
+                core_job_node_names(r->core, id, &node, 1);
+                if (v.state == JOB_STARTING && rand_below(rnd, 2))
+                    rig_started(r, node, id, v.attempt);
+                else
+                    rig_end(r, node, id, v.attempt, (enum end_cause)rand_below(rnd, END_LAUNCH), (int32_t)rand_below(rnd, 2));
+                break;
+            }
+    }
+    core_schedule(r->core, r->now_ms);
+    rig_drain(r);
+}
+
+static void replay_and_snapshot_give_the_state_back(void **state) {
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct rig r;
+        struct rand rnd;
+        struct core_config config;
+        rand_seed(&rnd, seed);
+        rig_init(&r);
+        for (int i = 0; i < 150; i++)
+            random_step(&r, &rnd);
+        core_config_default(&config);
+        struct core *replayed = core_new(&config), *loaded = core_new(&config);
+        for (uint32_t i = 0; i < r.journal.len; i++)
+            assert_int_equal(core_replay(replayed, r.journal.at[i].e.seq, r.journal.at[i].e.at_ms, r.journal.at[i].e.type, r.journal.at[i].data, r.journal.at[i].e.len), 0);
+        same_state(r.core, replayed);
+        cleanup_buf struct buf b = {0};
+        struct error e;
+        core_snapshot(r.core, &b);
+        if (core_load_snapshot(loaded, core_seq(r.core), b.data, b.len, &e) < 0)
+            fail_msg("%s", e.text);
+        same_state(r.core, loaded);
+        core_free(replayed);
+        core_free(loaded);
+        rig_done(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_a_job),
+        cmocka_unit_test(refuses_bad_specs),
+        cmocka_unit_test(arrays_keep_their_limit),
+        cmocka_unit_test(dependencies_are_kept),
+        cmocka_unit_test(cycles_are_refused),
+        cmocka_unit_test(strangers_are_kept_out),
+        cmocka_unit_test(a_lost_node_gives_its_jobs_back),
+        cmocka_unit_test(a_launch_that_never_arrived_is_sent_again),
+        cmocka_unit_test(gangs_end_together),
+        cmocka_unit_test(replay_and_snapshot_give_the_state_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
