@@ -1,0 +1,326 @@
+// Owns the life of one attempt: prepare limits, start, watch over time and memory, serve the
+// agent, and at the end leave not one process behind. Time is the monotonic clock throughout, so
+// a wall clock that jumps changes nothing. All of it holds while the agent is dead.
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/procs.h"
+#include "agent/shepherd/shepherd.h"
+#include "base/clock.h"
+
+enum { LOOK_FIRST_MS = 50, LOOK_MAX_MS = 1000, KILL_EVERY_MS = 5,
+       ENDING_LOOK_MS = 20, POLL_MAX_MS = 60000 };
+
+static struct unit *main_unit(struct shepherd *s) {
+    return &s->units[0];
+}
+
+void attempt_signal(struct shepherd *s, enum signal_target target, int sig) {
+    struct unit *m = main_unit(s);
+    if (target == SIGNAL_ALL) {
+        if (cgroup_signal(&s->slot, 0, sig) == -ENOTSUP)
+            procs_signal_tree(getpid(), sig, NULL, NULL);
+        return;
+    }
+    if (target == SIGNAL_MAIN) {  // the script or tasks themselves, not what they started
+        for (uint32_t i = 0; i < m->req.ntasks; i++)
+            if (m->pids[i] > 0)
+                kill(m->pids[i], sig);
+        return;
+    }
+    for (int i = 1; i < s->units_top; i++)
+        if (s->units[i].phase != UNIT_FREE)
+            unit_signal(s, &s->units[i], sig);
+}
+
+void attempt_end(struct shepherd *s, enum launch_end verdict, uint32_t why, int sig,
+                 int64_t grace_ms, int64_t now_ms) {
+    struct unit *m = main_unit(s);
+    bool first = m->phase == UNIT_RUNNING;
+    unit_end(s, m, verdict, why, 0, grace_ms, now_ms);
+    if (first && grace_ms > 0 && sig != SIGKILL) {
+        attempt_signal(s, SIGNAL_ALL, sig);
+        attempt_signal(s, SIGNAL_ALL, SIGCONT);
+    }
+}
+
+static void account(struct unit *u, const struct rusage *ru) {
+    u->user_us += (uint64_t)ru->ru_utime.tv_sec * 1000000 + (uint64_t)ru->ru_utime.tv_usec;
+    u->system_us += (uint64_t)ru->ru_stime.tv_sec * 1000000 + (uint64_t)ru->ru_stime.tv_usec;
+    uint64_t peak = (uint64_t)ru->ru_maxrss * 1024;
+    if (peak > u->peak_bytes)
+        u->peak_bytes = peak;
+}
+
+// Collects every child that ended: tasks, and orphans of the job that fell to us.
+static void reap(struct shepherd *s) {
+    struct rusage ru;
+    int status;
+    pid_t pid;
+    while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
+        struct unit *owner = main_unit(s);
+        if (pid == s->slot.nursery) {
+            s->slot.nursery = -1;  // nothing can be started any more; the slot goes afterwards
+            s->slot.spoilt = true;
+            continue;
+        }
+        for (int i = 0; i < s->units_top; i++) {
+            struct unit *u = &s->units[i];
+            if (u->phase == UNIT_FREE)
+                continue;
+            for (uint32_t t = 0; t < u->req.ntasks; t++)
+                if (u->pids[t] == pid) {
+                    owner = u;
+                    unit_reaped(s, u, t, status);
+                    t = u->req.ntasks - 1;
+                    i = s->units_top - 1;
+                }
+        }
+        account(owner, &ru);
+    }
+}
+
+static bool any_child_left(void) {
+    siginfo_t si;
+    return waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+static bool nothing_left(struct shepherd *s) {
+    return s->site->kind != CGROUP_NONE ? cgroup_slot_empty(&s->slot) : !any_child_left();
+}
+
+// Kills until nothing is left: by group, else down the tree, to which every orphan returns
+// because we are its reaper. Gives up only on what the kernel cannot kill.
+static bool sweep(struct shepherd *s) {
+    struct timespec nap = {.tv_nsec = KILL_EVERY_MS * 1000000};
+    int64_t until = clock_mono_ms() + KILL_PATIENCE_MS;
+    bool grouped = s->site->kind != CGROUP_NONE;
+    bool sealed = false;
+    for (;;) {
+        reap(s);
+        if (nothing_left(s))
+            return true;
+        if (clock_mono_ms() > until)
+            return false;
+        if (grouped) {
+            if (!sealed)
+                cgroup_slot_seal(&s->slot);
+            sealed = true;
+            cgroup_signal(&s->slot, 0, SIGKILL);
+        } else {
+            procs_signal_tree(getpid(), SIGSTOP, NULL, NULL);  // so that none forks away
+            procs_signal_tree(getpid(), SIGKILL, NULL, NULL);
+        }
+        reap(s);
+        if (nothing_left(s))
+            return true;
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void look_at_memory(struct shepherd *s, int64_t now_ms) {
+    struct unit *m = main_unit(s);
+    struct procs_usage use;
+    if (s->site->has[CG_MEMORY] || now_ms < s->next_look_ms)
+        return;
+    s->look_every_ms = s->look_every_ms * 2 > LOOK_MAX_MS ? LOOK_MAX_MS : s->look_every_ms * 2;
+    s->next_look_ms = now_ms + s->look_every_ms;
+    procs_tree_usage(getpid(), &use);
+    if (use.rss_bytes > m->peak_bytes)
+        m->peak_bytes = use.rss_bytes;
+    if (m->req.memory_bytes && use.rss_bytes > m->req.memory_bytes)
+        attempt_end(s, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, now_ms);
+}
+
+static int64_t running_ms(const struct shepherd *s, int64_t now_ms) {
+    int64_t idle = s->suspended_ms + (s->suspended ? now_ms - s->suspended_since_ms : 0);
+    return now_ms - s->units[0].start_ms - idle;
+}
+
+static void step_timers(struct shepherd *s, struct unit *u, int64_t now_ms) {
+    if (u->phase == UNIT_RUNNING && u->req.time_limit_ms &&
+        now_ms - u->start_ms >= u->req.time_limit_ms)
+        unit_end(s, u, ENDED_TIMEOUT, 0, SIGTERM, u->req.grace_ms, now_ms);
+    if (u->phase == UNIT_ENDING && now_ms >= u->end_by_ms)
+        u->phase = UNIT_KILLING;
+    if (u->phase == UNIT_KILLING)
+        unit_signal(s, u, SIGKILL);
+}
+
+static void timers(struct shepherd *s, int64_t now_ms) {
+    struct unit *m = main_unit(s);
+    int64_t ran = running_ms(s, now_ms);
+    if (!s->announced && ran >= ANNOUNCE_AFTER_MS) {
+        s->announced = true;
+        unit_write(m);
+        unit_hint(s, m);
+    }
+    if (s->listen_fd < 0 && ran >= LISTEN_AFTER_MS)
+        steps_listen(s);
+    if (m->req.warn_signal && !s->warned && s->limit_ms &&
+        ran >= s->limit_ms - m->req.warn_before_ms) {
+        s->warned = true;
+        attempt_signal(s, m->req.warn_target, (int)m->req.warn_signal);
+    }
+    if (s->limit_ms && !s->suspended && ran >= s->limit_ms)
+        attempt_end(s, ENDED_TIMEOUT, 0, SIGTERM, m->req.grace_ms, now_ms);
+    look_at_memory(s, now_ms);
+    for (int i = 1; i < s->units_top; i++)
+        if (s->units[i].phase != UNIT_FREE)
+            step_timers(s, &s->units[i], now_ms);
+}
+
+static void sooner(int64_t *next, int64_t at) {
+    if (at < *next)
+        *next = at;
+}
+
+static int next_timeout(struct shepherd *s, int64_t now_ms) {
+    struct unit *m = main_unit(s);
+    int64_t next = now_ms + POLL_MAX_MS, ran = running_ms(s, now_ms);
+    if (!s->announced)
+        sooner(&next, now_ms + ANNOUNCE_AFTER_MS - ran);
+    else if (s->listen_fd == -1)
+        sooner(&next, now_ms + LISTEN_AFTER_MS - ran);
+    if (s->limit_ms && !s->suspended && m->phase == UNIT_RUNNING) {
+        sooner(&next, now_ms + s->limit_ms - ran);
+        if (m->req.warn_signal && !s->warned)
+            sooner(&next, now_ms + s->limit_ms - m->req.warn_before_ms - ran);
+    }
+    if (m->phase == UNIT_ENDING) {
+        sooner(&next, m->end_by_ms);
+        if (!m->alive)
+            sooner(&next, now_ms + ENDING_LOOK_MS);
+    }
+    if (!s->site->has[CG_MEMORY])
+        sooner(&next, s->next_look_ms);
+    for (int i = 1; i < s->units_top; i++) {
+        struct unit *u = &s->units[i];
+        if (u->phase == UNIT_RUNNING && u->req.time_limit_ms)
+            sooner(&next, u->start_ms + u->req.time_limit_ms);
+        if (u->phase == UNIT_ENDING)
+            sooner(&next, u->end_by_ms);
+        if (u->phase == UNIT_KILLING)
+            sooner(&next, now_ms + KILL_EVERY_MS);
+    }
+    return next <= now_ms ? 0 : (int)(next - now_ms);
+}
+
+// Sleeps until a child ends, the agent asks, or a timer is due. SIGCHLD is let in only here.
+static void pause_until_event(struct shepherd *s, int64_t now_ms) {
+    struct pollfd p = {.fd = s->listen_fd, .events = POLLIN};
+    int ms = next_timeout(s, now_ms);
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L};
+    sigset_t none;
+    sigemptyset(&none);
+    int n = ppoll(&p, s->listen_fd >= 0, &t, &none);
+    if (n > 0)
+        steps_serve(s, clock_mono_ms());
+}
+
+static bool task_failed(const struct unit *u) {
+    return u->req.kill_on_bad_exit && u->worst != 0;
+}
+
+// A step is over when its tasks are; what they left behind in its group is killed.
+static void end_steps(struct shepherd *s, bool all, int64_t now_ms) {
+    for (int i = 1; i < s->units_top; i++) {
+        struct unit *u = &s->units[i];
+        if (u->phase == UNIT_FREE)
+            continue;
+        if (u->alive && (u->verdict == ENDED_LAUNCH_FAILED || task_failed(u)) && !all) {
+            u->phase = UNIT_KILLING;
+            unit_signal(s, u, SIGKILL);
+        }
+        if (u->alive && !all)
+            continue;
+        unit_signal(s, u, SIGKILL);
+        unit_write_end(s, u, now_ms);
+        unit_done(s, u);
+    }
+}
+
+static void watch(struct shepherd *s) {
+    struct unit *m = main_unit(s);
+    for (;;) {
+        int64_t now_ms = clock_mono_ms();
+        reap(s);
+        end_steps(s, false, now_ms);
+        // Told to end: everybody has until the deadline. Ended by itself: what is left goes now.
+        // With no task of its own an attempt only holds its limits until it is told.
+        if (m->phase != UNIT_RUNNING ? now_ms >= m->end_by_ms || nothing_left(s)
+                                     : m->req.ntasks && !m->alive)
+            return;
+        if (m->verdict == ENDED_LAUNCH_FAILED || task_failed(m))
+            return;
+        pause_until_event(s, now_ms);
+        timers(s, clock_mono_ms());
+    }
+}
+
+static void run_loaded(struct shepherd *s) {
+    struct unit *m = main_unit(s);
+    struct error e = {0};
+    int64_t now_ms = clock_mono_ms();
+    s->limit_ms = m->req.time_limit_ms;
+    s->look_every_ms = LOOK_FIRST_MS;
+    s->next_look_ms = now_ms + LOOK_FIRST_MS;
+    if (spawn_ready(s, &m->req, &e) < 0) {
+        m->phase = UNIT_RUNNING;
+        m->start_ms = now_ms;
+        unit_failed(m, LAUNCH_LIMITS, e.text);
+    } else {
+        unit_start(s, m, now_ms);
+        watch(s);
+    }
+    for (int i = 1; i < s->units_top; i++)
+        if (s->units[i].phase != UNIT_FREE && s->units[i].alive && !s->units[i].verdict)
+            s->units[i].verdict = ENDED_KILLED;  // steps end with their attempt
+    bool clean = sweep(s);
+    now_ms = clock_mono_ms();
+    end_steps(s, true, now_ms);
+    if (!clean) {
+        s->slot.spoilt = true;
+        snprintf(m->status.text, sizeof m->status.text, "some processes could not be killed");
+    }
+    unit_write_end(s, m, now_ms);
+}
+
+void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds) {
+    struct unit *m = main_unit(s);
+    struct error e = {0};
+    snprintf(s->name, sizeof s->name, "%s", name);
+    s->listen_fd = -1;
+    s->announced = s->suspended = s->warned = false;
+    s->suspended_ms = 0;
+    s->units_top = 0;
+    s->folder_fd = openat(s->spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (s->folder_fd < 0)
+        return;
+    int rc = unit_load(s, m, 0, &e);
+    for (int i = 0; i < nfds && i < 3; i++)
+        m->fds[i] = fds[i];
+    s->entry->job = m->status.job;
+    s->entry->attempt = m->status.attempt;
+    if (rc == 0) {
+        run_loaded(s);
+    } else if (rc != -EALREADY && spool_sealed(&m->status)) {
+        unit_failed(m, LAUNCH_REQUEST, e.text);
+        m->start_ms = clock_mono_ms();
+        unit_write_end(s, m, m->start_ms);
+    }
+    if (s->listen_fd >= 0) {
+        close(s->listen_fd);
+        unlinkat(s->folder_fd, "control", 0);
+    }
+    unit_done(s, m);  // lets go of the lock
+    close(s->folder_fd);
+    spawn_release(s);
+}

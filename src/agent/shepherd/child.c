@@ -1,0 +1,327 @@
+// Owns the way from fork to exec: limits, then becoming the user for good, and only then anything
+// that the user names (folder, files, command). A failure is left in the shared note.
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/procs.h"
+#include "agent/shepherd/shepherd.h"
+#include "base/alloc.h"
+#include "base/text.h"
+
+enum { SHEBANG_MAX = 256, LAUNCH_FAILED_EXIT = 127 };
+
+_Noreturn __attribute__((format(printf, 4, 5)))
+static void fail(const struct child *c, enum launch_code code, int err, const char *fmt, ...) {
+    uint32_t free = 0;
+    if (atomic_compare_exchange_strong(&c->note->claimed, &free, 1)) {
+        va_list args;
+        va_start(args, fmt);
+        vsnprintf(c->note->text, sizeof c->note->text, fmt, args);
+        va_end(args);
+        size_t len = strlen(c->note->text);
+        if (err)
+            snprintf(c->note->text + len, sizeof c->note->text - len, ": %s", strerror(err));
+        c->note->rank = c->task->rank;
+        c->note->code = err == ENOSPC || err == EDQUOT ? LAUNCH_DISK : code;
+    }
+    _exit(LAUNCH_FAILED_EXIT);
+}
+
+static void reset_signals(void) {
+    sigset_t none;
+    sigemptyset(&none);
+    for (int sig = 1; sig < 32; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            signal(sig, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void set_affinity(const struct child *c) {
+    const uint32_t *cpus = c->task->ncpus ? c->task->cpus : c->req->cpus;
+    uint32_t n = c->task->ncpus ? c->task->ncpus : c->req->ncpus;
+    size_t size = CPU_ALLOC_SIZE(LAUNCH_CPUS_MAX);
+    if (!n)
+        return;
+    cpu_set_t *set = xcalloc(1, size);
+    for (uint32_t i = 0; i < n; i++)
+        if (cpus[i] < LAUNCH_CPUS_MAX)
+            CPU_SET_S(cpus[i], size, set);
+    // Cpus that this machine does not have (a node declared larger than it is) bind nothing.
+    sched_setaffinity(0, size, set);
+    free(set);
+}
+
+static void set_oom_score(const struct child *c) {
+    char text[16];
+    if (!c->reset_oom && !c->req->oom_score_adj)
+        return;
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    int n = snprintf(text, sizeof text, "%d", c->req->oom_score_adj);
+    if (fd < 0 || write(fd, text, (size_t)n) < 0)
+        fail(c, LAUNCH_LIMITS, errno, "the out-of-memory score %s cannot be set", text);
+    close(fd);
+}
+
+static void set_limits(const struct child *c) {
+    const struct launch_request *r = c->req;
+    set_affinity(c);
+    set_oom_score(c);
+    if (r->nice && setpriority(PRIO_PROCESS, 0, r->nice) < 0)
+        fail(c, LAUNCH_LIMITS, errno, "the priority %d cannot be set", r->nice);
+    for (uint32_t i = 0; i < r->nrlimits; i++) {
+        struct rlimit l = {.rlim_cur = r->rlimits[i].soft, .rlim_max = r->rlimits[i].hard};
+        if (setrlimit((int)r->rlimits[i].resource, &l) < 0)
+            fail(c, LAUNCH_LIMITS, errno, "the resource limit %u cannot be set",
+                 r->rlimits[i].resource);
+    }
+    umask((mode_t)r->umask);
+}
+
+static void become_user(const struct child *c) {
+    const struct launch_request *r = c->req;
+    uid_t real, effective, saved;
+    gid_t greal, geffective, gsaved;
+    if (r->switch_user) {
+        if (setgroups(r->ngroups, r->groups) < 0 || setresgid(r->gid, r->gid, r->gid) < 0 ||
+            setresuid(r->uid, r->uid, r->uid) < 0)
+            fail(c, LAUNCH_PRIVILEGE, errno, "cannot become user %u, group %u", r->uid, r->gid);
+        // Believed only when seen, and only when there is no way back.
+        if (getresuid(&real, &effective, &saved) < 0 || getresgid(&greal, &geffective, &gsaved) < 0)
+            fail(c, LAUNCH_PRIVILEGE, errno, "cannot verify the user");
+        if (real != r->uid || effective != r->uid || saved != r->uid || greal != r->gid ||
+            geffective != r->gid || gsaved != r->gid)
+            fail(c, LAUNCH_PRIVILEGE, 0, "became another user than %u", r->uid);
+        if (r->uid != 0 && (setuid(0) == 0 || seteuid(0) == 0 || setresuid(0, 0, 0) == 0))
+            fail(c, LAUNCH_PRIVILEGE, 0, "root could be regained after becoming user %u", r->uid);
+    }
+    if (r->no_new_privs && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        fail(c, LAUNCH_PRIVILEGE, errno, "cannot give up new privileges");
+    // After the change of user, which clears it.
+    if (c->death_signal)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void place(const struct child *c, int from, int to) {
+    if (from == to)
+        fcntl(from, F_SETFD, 0);
+    else if (dup2(from, to) < 0)
+        fail(c, LAUNCH_RESOURCE, errno, "cannot place descriptor %d", to);
+}
+
+// Without waiting for a reader if it is a pipe, which would hold the launch up without limit.
+static int open_output(const struct child *c, const char *path) {
+    int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK;
+    int fd = open(path, flags | (c->truncate ? O_TRUNC : 0), 0666);
+    if (fd < 0 && errno == ENXIO)
+        fail(c, LAUNCH_OUTPUT, 0, "output file %s is a pipe that nobody reads", path);
+    if (fd < 0)
+        fail(c, LAUNCH_OUTPUT, errno, "output file %s cannot be opened", path);
+    fcntl(fd, F_SETFL, O_APPEND);
+    return fd;
+}
+
+static void open_files(const struct child *c) {
+    const char *in = c->task->in ? c->task->in : c->req->in;
+    const char *out = c->task->out ? c->task->out : c->req->out;
+    const char *err = c->task->err ? c->task->err : c->req->err;
+    int fd = open(in ? in : "/dev/null", O_RDONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        fail(c, LAUNCH_INPUT, errno, "input file %s cannot be opened", in ? in : "/dev/null");
+    fcntl(fd, F_SETFL, 0);
+    place(c, fd, 0);
+    place(c, open_output(c, out ? out : "/dev/null"), 1);
+    if (err && !streq(err, out))
+        place(c, open_output(c, err), 2);
+    else
+        place(c, 1, 2);
+}
+
+static void take_passed_files(const struct child *c) {
+    if (c->fds[0] < 0)
+        fail(c, LAUNCH_REQUEST, 0, "the launch came without the descriptors that it needs");
+    int last = c->fds[0];
+    for (int i = 0; i < 3; i++) {
+        if (c->fds[i] >= 0)
+            last = c->fds[i];
+        place(c, last, i);
+    }
+    if (c->req->tty && ioctl(0, TIOCSCTTY, 0) < 0)
+        fail(c, LAUNCH_INPUT, errno, "the terminal cannot be taken over");
+}
+
+static size_t key_length(const char *entry) {
+    return strcspn(entry, "=");
+}
+
+// The unit's variables, those of the task, and the mark.
+static char **make_env(const struct child *c) {
+    const struct launch_request *r = c->req;
+    const struct launch_process *t = c->task;
+    char **env = xcalloc(r->nenv + t->nenv + 2, sizeof *env);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->nenv; i++) {
+        bool replaced = false;
+        size_t len = key_length(r->env[i]);
+        for (uint32_t k = 0; k < t->nenv && !replaced; k++)
+            replaced = key_length(t->env[k]) == len && strncmp(t->env[k], r->env[i], len) == 0;
+        if (!replaced)
+            env[n++] = r->env[i];
+    }
+    for (uint32_t k = 0; k < t->nenv; k++)
+        env[n++] = t->env[k];
+    env[n] = xasprintf("%s=%016" PRIx64, PROCS_MARK, c->id);
+    return env;
+}
+
+static const char *env_get(char **env, const char *key) {
+    size_t len = strlen(key);
+    for (; *env; env++)
+        if (strncmp(*env, key, len) == 0 && (*env)[len] == '=')
+            return *env + len + 1;
+    return NULL;
+}
+
+_Noreturn static void exec_failed(const struct child *c, const char *command, int err) {
+    struct stat st;
+    switch (err) {
+    case ENOENT:
+    case ENOTDIR:
+        if (strchr(command, '/') && stat(command, &st) == 0)
+            fail(c, LAUNCH_INTERPRETER, 0,
+                 "command %s names an interpreter or loader that does not exist", command);
+        fail(c, LAUNCH_COMMAND, 0, "command %s not found", command);
+    case EACCES:
+    case EPERM:
+        fail(c, LAUNCH_PERMISSION, 0, "command %s may not be executed by this user (is it a "
+             "folder, or is its execute permission missing?)", command);
+    case ENOEXEC:
+        fail(c, LAUNCH_FORMAT, 0, "command %s is neither a program nor a script that begins with "
+             "#! and an interpreter", command);
+    case ENOMEM:
+    case EAGAIN:
+        fail(c, LAUNCH_RESOURCE, err, "command %s cannot be started", command);
+    case E2BIG:
+        fail(c, LAUNCH_REQUEST, 0, "command %s: arguments and environment are too large", command);
+    default:
+        fail(c, LAUNCH_COMMAND, err, "command %s cannot be executed", command);
+    }
+}
+
+_Noreturn static void exec_command(const struct child *c, char **argv, char **env) {
+    const char *path = env_get(env, "PATH"), *command = argv[0];
+    char full[4096];
+    int err = ENOENT;
+    if (strchr(command, '/')) {
+        execve(command, argv, env);
+        exec_failed(c, command, errno);
+    }
+    if (!*command)
+        exec_failed(c, command, ENOENT);
+    for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; p;) {
+        size_t len = strcspn(p, ":");
+        int n = snprintf(full, sizeof full, "%.*s%s%s", (int)len, p, len ? "/" : "./", command);
+        if (n > 0 && (size_t)n < sizeof full) {
+            execve(full, argv, env);
+            if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+                exec_failed(c, full, errno);
+            struct stat st;
+            if (errno == ENOENT && stat(full, &st) == 0)
+                exec_failed(c, full, ENOENT);
+            if (errno == EACCES)
+                err = EACCES;
+        }
+        p = p[len] ? p + len + 1 : NULL;
+    }
+    exec_failed(c, command, err);
+}
+
+// Reads "#!interpreter [argument]" ourselves: the spool folder may be on a file system that does
+// not allow execution, and the messages are better.
+static void read_shebang(const struct child *c, const char *script, char line[SHEBANG_MAX],
+                         char **interpreter, char **argument) {
+    int fd = open(script, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        fail(c, LAUNCH_PERMISSION, errno, "the script cannot be read");
+    ssize_t n = read(fd, line, SHEBANG_MAX - 1);
+    close(fd);
+    line[n > 0 ? n : 0] = 0;
+    if (strncmp(line, "#!", 2) != 0)
+        fail(c, LAUNCH_FORMAT, 0, "the script has no interpreter; its first line must begin with "
+             "#!, for example #!/bin/bash");
+    char *end = strchr(line, '\n');
+    if (!end && n == SHEBANG_MAX - 1)
+        fail(c, LAUNCH_FORMAT, 0, "the first line of the script is over %d bytes long",
+             SHEBANG_MAX - 1);
+    if (end)
+        *end = 0;
+    if (end && end > line && end[-1] == '\r')
+        fail(c, LAUNCH_FORMAT, 0, "the script has Windows line ends; convert it with dos2unix");
+    char *p = line + 2 + strspn(line + 2, " \t");
+    *interpreter = p;
+    p += strcspn(p, " \t");
+    char *rest = p + strspn(p, " \t");
+    *p = 0;
+    for (size_t len = strlen(rest); len && (rest[len - 1] == ' ' || rest[len - 1] == '\t');)
+        rest[--len] = 0;
+    *argument = rest < line + SHEBANG_MAX && *rest ? rest : NULL;
+    if (!**interpreter)
+        fail(c, LAUNCH_FORMAT, 0, "the script has #! but no interpreter after it");
+}
+
+_Noreturn static void exec_script(const struct child *c, char **env) {
+    char script[4096], line[SHEBANG_MAX], *interpreter, *argument;
+    snprintf(script, sizeof script, "%s/%s/script", c->spool_path, c->name);
+    read_shebang(c, script, line, &interpreter, &argument);
+    char **argv = xcalloc(c->req->argc + 4, sizeof *argv);
+    uint32_t n = 0;
+    argv[n++] = interpreter;
+    if (argument)
+        argv[n++] = argument;
+    argv[n++] = script;
+    for (uint32_t i = 0; i < c->req->argc; i++)
+        argv[n++] = c->req->argv[i];
+    execve(interpreter, argv, env);
+    if (errno == ENOENT || errno == ENOTDIR)
+        fail(c, LAUNCH_INTERPRETER, 0, "the script's interpreter %s does not exist", interpreter);
+    if (errno == EACCES)
+        fail(c, LAUNCH_INTERPRETER, 0, "the script's interpreter %s may not be executed",
+             interpreter);
+    exec_failed(c, interpreter, errno);
+}
+
+void child_run(const struct child *c) {
+    const char *cwd = c->req->cwd ? c->req->cwd : "/";
+    if (c->step_procs_fd >= 0 && write(c->step_procs_fd, "0", 1) < 0)
+        fail(c, LAUNCH_LIMITS, errno, "the step's control group cannot be entered");
+    setsid();
+    set_limits(c);
+    reset_signals();
+    become_user(c);
+    if (chdir(cwd) < 0)
+        fail(c, LAUNCH_CWD, errno, "working directory %s cannot be entered", cwd);
+    if (c->req->use_fds)
+        take_passed_files(c);
+    else
+        open_files(c);
+    atomic_fetch_add(&c->note->opened, 1);
+    char **env = make_env(c);
+    // Everything of ours is close-on-exec already; this is the second lock.
+    close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+    if (c->task->argc)
+        exec_command(c, c->task->argv, env);
+    if (c->req->has_script)
+        exec_script(c, env);
+    exec_command(c, c->req->argv, env);
+}

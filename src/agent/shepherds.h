@@ -1,0 +1,26 @@
+// The agent's hold on the shepherd program: starts the zygote, hands it folders to run, starts it
+// again if it dies. Jobs do not notice any of that.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+struct shepherds_options {
+    const char *program;     // path of acequia-shepherd
+    const char *spool_path;  // absolute
+    const char *cgroup;      // "auto", "v1", "v2", "none"
+    const char *tag;         // tells agents of one machine apart
+    unsigned idle_min, idle_max;  // 0: chosen by the number of cpus
+};
+
+struct shepherds;
+int shepherds_start(struct shepherds **out, const struct shepherds_options *o, struct error *e);
+struct shepherds *shepherds_free(struct shepherds *s);  // the zygote leaves; running jobs go on
+// Hands an attempt's folder over. -EAGAIN: too many are waiting; try again when writable.
+int shepherds_launch(struct shepherds *s, uint64_t job, uint32_t attempt, const int *fds, int nfds);
+int shepherds_fd(const struct shepherds *s);       // writable again after -EAGAIN
+pid_t shepherds_pid(const struct shepherds *s);
+// After the zygote ended (SIGCHLD): starts another on the same socket.
+int shepherds_restart(struct shepherds *s, struct error *e);
