@@ -223,6 +223,20 @@ void conn_finish(struct conn *c) {
         flush(c);
 }
 
+// Nothing is under way, so there is nothing to linger for; the peer still gets an orderly end.
+void conn_hang_up(struct conn *c) {
+    if (conn_pending(c)) {
+        conn_finish(c);
+        return;
+    }
+    if (c->tls && !c->closing) {
+        tls_end(c->tls);
+        tls_output(c->tls, &c->out);
+        flush(c);
+    }
+    conn_destroy(c);
+}
+
 bool conn_peer_closed(const struct conn *c) {
     if (c->tls)
         return true;

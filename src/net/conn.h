@@ -70,6 +70,7 @@ void conn_resume(struct conn *c);
 void conn_pause(struct conn *c);
 void conn_set_deadline(struct conn *c, uint64_t after_ms);  // 0: none
 void conn_finish(struct conn *c);                           // sends what waits, then ends
+void conn_hang_up(struct conn *c);                          // of one that is idle: ends soon
 void conn_destroy(struct conn *c);                          // ends now
 size_t conn_pending(const struct conn *c);
 bool conn_peer_closed(const struct conn *c);  // after on_eof: not only the sending side is shut

@@ -179,10 +179,8 @@ static void on_deadline(struct conn *c) {
         hand_out(h, r);
     } else if (h->current) {
         refuse(h, 408, "The request did not arrive in time.");
-    } else if (c->tls && !tls_established(c->tls)) {
-        conn_destroy(c);
     } else {
-        conn_finish(c);
+        conn_hang_up(c);
     }
 }
 
@@ -234,14 +232,17 @@ static void on_shutdown(struct conn *c) {
     struct http_conn *h = http_of(c);
     h->no_more = true;
     if (h->count == 0 && !h->held)
-        conn_finish(c);
+        conn_hang_up(c);
     else if (h->last)
         h->last->last = true;
 }
 
 void http_conn_shutdown(struct http_conn *h) {
-    if (!h->conn.closing && !h->conn.finishing)
-        h->conn.ops->on_shutdown(&h->conn);
+    struct conn *c = &h->conn;
+    if (c->finishing && c->shutdown_sent && conn_pending(c) == 0)
+        conn_destroy(c);  // only lingers
+    else if (!c->closing && !c->finishing)
+        c->ops->on_shutdown(c);
 }
 
 static const struct conn_ops http_ops = {
