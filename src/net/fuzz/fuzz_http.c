@@ -5,7 +5,7 @@
 #include "fuzz.h"
 #include "net/http.h"
 
-enum { HEAD_MAX = 4096, BODY_MAX = 2000 };
+enum { HEAD_MAX = 180, BODY_MAX = 20 };  // small, so that inputs pass them
 
 const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_SEED("\x02GET /a?b=c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),

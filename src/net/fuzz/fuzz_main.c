@@ -15,7 +15,9 @@ static void mutate_once(struct buf *b, struct rand *r, const struct fuzz_seed *o
     size_t at = b->len ? rand_below(r, b->len) : 0;
     size_t span = b->len - at ? 1 + rand_below(r, b->len - at < 16 ? b->len - at : 16) : 0;
     static const char *const words[] = {"\r\n", "\n", ":", " ", "0", "ffffffff", "chunked", ",",
-                                        "\x81", "\x7e", "\x7f\xff", "\0", "HTTP/1.1", "."};
+                                        "\x81", "\x7e", "\x7f\xff", "\0", "HTTP/1.1", ".",
+                                        "Content-Length: 5\r\n", "Host: y\r\n", "\r\nA: b",
+                                        "Transfer-Encoding: chunked\r\n"};
     char copy[16];
     switch (rand_below(r, 7)) {
     case 0:

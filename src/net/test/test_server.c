@@ -89,7 +89,9 @@ static void answer_parked(uv_timer_t *timer) {
     struct fixture *f = timer->data;
     while (f->parked.len) {
         struct net_request *req = vec_pop(&f->parked);
-        if (str_has_prefix(req->path, "/stream-later")) {
+        if (streq(req->path, "/ws-later")) {
+            net_upgrade_ws(req, NULL, &ws_echo, f);
+        } else if (str_has_prefix(req->path, "/stream-later")) {
             net_reply_stream_start(req, 200, "text/plain");
             net_reply_stream_write(req, "one ", 4);
             net_reply_stream_write(req, "two", 3);
@@ -121,7 +123,7 @@ static void on_request(struct net_request *req, void *user) {
     struct fixture *f = user;
     if (streq(req->path, "/later"))
         park(f, req, 20);
-    else if (streq(req->path, "/stream-later"))
+    else if (streq(req->path, "/stream-later") || streq(req->path, "/ws-later"))
         park(f, req, 20);
     else if (streq(req->path, "/never"))
         park(f, req, 600);
@@ -521,17 +523,21 @@ static void websocket_echo(void **state) {
     assert_true(eventually(&f->ws_status, WS_NORMAL));
 
     // Bytes that follow the upgrade at once are not lost, and requests before it come first.
-    cleanup_close int fd = dial(f);
-    cleanup_buf struct buf in = {0};
-    put(fd, "GET /later?a HTTP/1.1\r\nHost: x\r\n\r\n"
-            "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-            "\x81\x84....\x5f\x5b\x47\x5a");
-    read_all(fd, &in);
-    assert_true(str_has_prefix(in.data, "HTTP/1.1 200"));
-    assert_non_null(strstr(in.data, "HTTP/1.1 101"));
-    assert_non_null(strstr(in.data, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-    assert_memory_equal(in.data + in.len - 12, "\x88\x0a\x03\xe8" "as asked", 12);
+    for (int i = 0; i < 4; i++) {
+        cleanup_close int fd = dial(f);
+        cleanup_buf struct buf out = {0}, in = {0};
+        buf_addf(&out, "%sGET /ws%s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+                 "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+                 "\x81\x84....\x5f\x5b\x47\x5a\x88\x80....",
+                 i & 1 ? "GET /later?a HTTP/1.1\r\nHost: x\r\n\r\n" : "", i & 2 ? "-later" : "");
+        put(fd, out.data);
+        read_all(fd, &in);
+        assert_int_equal(count(in.data, "HTTP/1.1 200"), i & 1);
+        assert_non_null(strstr(in.data, "HTTP/1.1 101"));
+        assert_non_null(strstr(in.data, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        assert_memory_equal(in.data + in.len - 12, "\x88\x0a\x03\xe8" "as asked", 12);
+    }
 
     c = client(f);
     struct http_message refusal;
