@@ -2,7 +2,7 @@
 // and equal in everything that decides.
 #include <string.h>
 
-#include "sched/internal.h"
+#include "sched/mix.h"
 
 static void clone_nodes(struct world *to, const struct world *w) {
     for (uint32_t i = 0; i < w->nodes.len; i++) {
@@ -41,7 +41,7 @@ static void clone_partitions(struct world *to, const struct world *w) {
 static void clone_projects(struct world *to, const struct world *w) {
     for (uint32_t i = 0; i < w->projects.len; i++) {
         const struct project *p = world_project(w, i);
-        if (!p)
+        if (!p || !i)
             continue;
         struct sched_model_quota quotas[SCHED_MODELS_MAX];
         uint32_t n = p->models.len < SCHED_MODELS_MAX ? p->models.len : SCHED_MODELS_MAX;
@@ -123,6 +123,7 @@ struct world *world_clone(const struct world *w) {
     for (uint32_t i = 0; i < w->nodes.len; i++)
         if (w->nodes.at[i] && !w->nodes.at[i]->present)
             world_node_remove(to, i);
+    mix_clone(to, w);
     clone_users(&to->users, &w->users);
     clone_users(&to->qos_users, &w->qos_users);
     return to;

@@ -1,8 +1,8 @@
-// Owns one scheduling pass.
+// Owns one scheduling pass: jobs in order; each starts, takes from others, gets a planned start, or
+// learns what it waits for.
 #include <assert.h>
 
-#include "sched/internal.h"
-
+#include "sched/order.h"
 
 static const char *const WORDS[SCHED_REASON_COUNT] = {
     "None", "Held", "BeginTime", "ProjectGone", "Partition", "QosGone", "QosLimit", "TimeLimit",
@@ -22,59 +22,166 @@ void decisions_done(struct decisions *d) {
     *d = (struct decisions){0};
 }
 
-struct turn {
-    int32_t priority;
-    uint32_t at;  // index in the queue of the job that comes next
-    struct request *request;
-};
+static void note(struct pass *p, struct job *j, enum sched_reason reason) {
+    j->reason = (uint8_t)reason;
+    vec_push(&p->w->noted, j->id);
+}
 
-static bool turn_before(const struct turn *a, const struct turn *b) {
-    const struct job *x = a->request->queue.at[a->at], *y = b->request->queue.at[b->at];
-    if (a->priority != b->priority)
-        return a->priority > b->priority;
-    return x->submit_ms != y->submit_ms ? x->submit_ms < y->submit_ms : x->id < y->id;
+static void notes_clear(struct world *w) {
+    for (uint32_t i = 0; i < w->noted.len; i++) {
+        struct job *j = world_find(w, w->noted.at[i]);
+        if (j)
+            j->reason = SCHED_REASON_NONE;
+    }
+    vec_clear(&w->noted);
+}
+
+static int by_age(const void *pa, const void *pb) {
+    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
+    if (a->submit_ms != b->submit_ms)
+        return a->submit_ms < b->submit_ms ? -1 : 1;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+// Jobs that others are making room for come first: they start as soon as they fit, and what they
+// were promised stays theirs meanwhile.
+static void serve_takers(struct pass *p) {
+    VEC(struct job *) takers = {0}, victims = {0};
+    for (uint32_t i = 0; i < p->w->ending.len; i++)
+        trial_vacate(p, p->w->ending.at[i]);
+    for (uint32_t i = 0; i < p->w->ending.len; i++) {
+        struct job *t = world_find(p->w, p->w->ending.at[i]->ending_for);
+        bool known = !t || t->state != SCHED_JOB_PENDING || !t->queued;
+        for (uint32_t k = 0; k < takers.len && !known; k++)
+            known = takers.at[k] == t;
+        if (!known)
+            vec_push(&takers, t);
+    }
+    if (takers.len)
+        qsort(takers.at, takers.len, sizeof *takers.at, by_age);
+    for (uint32_t i = 0; i < takers.len; i++) {
+        struct job *t = takers.at[i];
+        request_refresh(p->w, t->request);
+        if (gate(p, t->request))
+            continue;
+        struct alloc *a = place(p, t->request);
+        if (a) {
+            trial_start(p, t, a, false);
+            continue;
+        }
+        vec_clear(&victims);
+        for (uint32_t k = 0; k < p->w->ending.len; k++)
+            if (p->w->ending.at[k]->ending_for == t->id)
+                vec_push(&victims, p->w->ending.at[k]);
+        a = trial_place_without(p, t->request, victims.at, victims.len);
+        if (a) {
+            trial_promise(p, t, a);
+            note(p, t, SCHED_REASON_VACATING);
+        }
+    }
+    vec_done(&takers);
+    vec_done(&victims);
+}
+
+static bool strict(const struct pass *p, const struct request *r) {
+    const struct partition *part = world_partition(p->w, r->asked.partition);
+    return p->policy->backfill == POLICY_BACKFILL_NONE || (part && part->fifo);
+}
+
+// The job does not fit now: take, plan, or wait.
+static bool blocked(struct pass *p, struct order *o, struct job *j) {
+    struct request *r = j->request;
+    if (r->reclaim_failed != p->w->pass) {
+        if (reclaim(p, j)) {
+            note(p, j, SCHED_REASON_VACATING);
+            return true;
+        }
+        r->reclaim_failed = p->w->pass;
+    }
+    struct fit *f = fit_of(p->w, r);
+    uint32_t part = r->asked.partition;
+    r->reason = SCHED_REASON_PRIORITY;
+    if (!fit_enough(f)) {
+        fit_ever(p->w, f);
+        if (f->nodes_ever < r->demand.nodes_min || f->tasks_ever < r->demand.tasks) {
+            r->reason = SCHED_REASON_NODES;
+            return false;
+        }
+        if (p->plans[part] < p->policy->plan_depth && !strict(p, r)) {
+            p->plans[part]++;
+            if (plan_make(p, j))
+                note(p, j, SCHED_REASON_RESOURCES);
+            if (p->policy->backfill == POLICY_BACKFILL_SHORTEST && !o->shortest) {
+                o->shortest = true;
+                order_drop(o);
+                order_rebuild(o);
+                return true;
+            }
+        } else if (!p->any_plan) {
+            note(p, j, SCHED_REASON_RESOURCES);
+        }
+    }
+    p->closed[part] |= strict(p, r);
+    return false;
+}
+
+// Looks at the next job; false when its request is done with for this pass.
+static bool consider(struct pass *p, struct order *o, const struct turn *t) {
+    struct request *r = t->request;
+    struct job *j = r->queue.at[t->at];
+    if (j->alloc || j->promised)
+        return true;
+    if (p->closed[r->asked.partition]) {
+        r->reason = SCHED_REASON_PRIORITY;
+        return false;
+    }
+    enum sched_reason reason = gate(p, r);
+    if (reason) {
+        r->reason = (uint8_t)reason;
+        return false;
+    }
+    struct alloc *a = place(p, r);
+    if (!a)
+        return blocked(p, o, j);
+    trial_start(p, j, a, p->any_plan);
+    return true;
+}
+
+static void look_at_all(struct pass *p) {
+    struct order o;
+    order_make(&o, p);
+    for (struct turn *t; (t = order_next(&o));) {
+        uint32_t preempts = p->out->preempts.len;
+        bool shortest = o.shortest;
+        p->out->looked_at++;
+        uint32_t rest = t->request->queue.len - t->at - 1;
+        if (!consider(p, &o, t)) {
+            p->out->looked_at += rest;
+            order_drop(&o);
+        } else if (o.shortest == shortest) {
+            order_started(&o);
+        } else {
+            p->out->looked_at += rest;
+        }
+        if (p->out->preempts.len != preempts)
+            order_projects(&o);  // victims' projects use less now
+    }
+    order_done(&o);
 }
 
 void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *out) {
     *out = (struct decisions){.next_ms = INT64_MAX};
+    struct pass p = {.w = w, .policy = policy, .now_ms = now_ms, .out = out};
+    w->pass++;
     world_due(w, now_ms);
-    VEC(struct turn) turns = {0};
-    for (uint32_t i = 0; i < w->projects.len; i++) {
-        struct project *p = w->projects.at[i];
-        for (uint32_t k = 0; p && k < p->requests.len; k++) {
-            struct request *r = p->requests.at[k];
-            vec_push(&turns, (struct turn){request_priority(w, r), r->head, r});
-        }
-    }
-    while (turns.len) {
-        uint32_t best = 0;
-        for (uint32_t i = 1; i < turns.len; i++)
-            if (turn_before(&turns.at[i], &turns.at[best]))
-                best = i;
-        struct turn *t = &turns.at[best];
-        struct request *r = t->request;
-        struct job *j = r->queue.at[t->at++];
-        out->looked_at++;
-        struct alloc *a = place(w, r);
-        if (a) {
-            for (uint32_t i = 0; i < a->node_count; i++)
-                node_hold(w->nodes.at[a->nodes[i].node], &a->nodes[i], r->demand.exclusive, 1);
-            vec_push(&out->starts, (struct sched_start){.job = j->id, .alloc = a});
-        } else {
-            j->reason = SCHED_REASON_RESOURCES;
-        }
-        if (!a || t->at == r->queue.len)
-            vec_remove_swap(&turns, best);
-    }
-    for (uint32_t i = out->starts.len; i-- > 0;) {
-        const struct alloc *a = out->starts.at[i].alloc;
-        const struct job *j = world_find(w, out->starts.at[i].job);
-        for (uint32_t k = 0; k < a->node_count; k++)
-            node_hold(w->nodes.at[a->nodes[k].node], &a->nodes[k], j->request->demand.exclusive, -1);
-    }
-    vec_done(&turns);
-}
-
-void cache_free(struct world *w) {
-    vec_done(&w->tree);
+    notes_clear(w);
+    share_update(w);
+    plan_windows(&p);
+    if (w->waiting.len && w->waiting.at[0]->begin_ms < out->next_ms)
+        out->next_ms = w->waiting.at[0]->begin_ms;
+    serve_takers(&p);
+    look_at_all(&p);
+    trial_undo(&p);
+    plan_clear(&p);
+    vec_done(&p.victims);
 }

@@ -117,7 +117,7 @@ static uint32_t pick_whole(const struct node *n, const struct demand *d, uint32_
 }
 
 static uint32_t pick_fractions(const struct node *n, const struct demand *d, uint32_t milli, uint32_t count,
-                               struct alloc_gpu *out) {
+                               int wish, struct alloc_gpu *out) {
     uint16_t left[SCHED_GPUS_MAX];
     uint32_t k = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++)
@@ -129,7 +129,7 @@ static uint32_t pick_fractions(const struct node *n, const struct demand *d, uin
             if (!left[i] || !gpu_matches(&n->gpus[i], d))
                 continue;
             uint32_t m = demand_milli(d, milli, n->gpus[i].memory_bytes);
-            if (m <= left[i] && (best < 0 || left[i] < left[best])) {
+            if (m <= left[i] && (best < 0 || (int)i == wish || (best != wish && left[i] < left[best]))) {
                 best = (int)i;
                 best_m = m;
             }
@@ -147,9 +147,9 @@ uint32_t fit_gpu_slots(const struct demand *d, uint32_t tasks) {
     return per_task * tasks + (d->gpu_node + SCHED_GPU - 1) / SCHED_GPU;
 }
 
-// Fills `out` with `tasks` tasks on the node; `gpus` has room for fit_gpu_slots. The caller made sure
-// that they fit.
-void fit_node(const struct node *n, const struct demand *d, uint32_t tasks, struct alloc_node *out,
+// Fills `out` with `tasks` tasks on the node, a fraction on GPU `wish` unless -1; `gpus` has room for
+// fit_gpu_slots. The caller made sure that they fit.
+void fit_node(const struct node *n, const struct demand *d, uint32_t tasks, int wish, struct alloc_node *out,
               struct alloc_gpu *gpus) {
     *out = (struct alloc_node){
         .node = n->id,
@@ -165,7 +165,8 @@ void fit_node(const struct node *n, const struct demand *d, uint32_t tasks, stru
         return;
     uint32_t milli = d->gpu_node ? d->gpu_node : d->gpu_task * tasks;
     if (d->gpu_by_memory || (d->gpu_node ? d->gpu_node : d->gpu_task) < SCHED_GPU)
-        got = pick_fractions(n, d, d->gpu_node ? d->gpu_node : d->gpu_task, d->gpu_node ? 1 : tasks, gpus);
+        got = pick_fractions(n, d, d->gpu_node ? d->gpu_node : d->gpu_task, d->gpu_node ? 1 : tasks, wish,
+                             gpus);
     else
         got = pick_whole(n, d, milli / SCHED_GPU, gpus);
     assert(got == want);

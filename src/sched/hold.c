@@ -4,37 +4,77 @@
 
 #include "sched/internal.h"
 
-void node_refresh(struct node *n) {
-    n->cpus_free = n->cpus > n->cpus_held ? n->cpus - n->cpus_held : 0;
-    n->memory_free = n->memory > n->memory_held ? n->memory - n->memory_held : 0;
-    for (uint32_t i = 0; i < n->gpu_count; i++) {
-        struct gpu *g = &n->gpus[i];
-        g->free_milli = g->usable && g->held_milli < SCHED_GPU ? (uint16_t)(SCHED_GPU - g->held_milli)
-                                                               : 0;
+static void gpu_refresh(struct gpu *g) {
+    uint32_t gone = g->held_milli;
+    if (g->claimed_milli > g->ending_milli)
+        gone += g->claimed_milli - g->ending_milli;
+    g->free_milli = g->usable && gone < SCHED_GPU ? (uint16_t)(SCHED_GPU - gone) : 0;
+}
+
+static void plain_refresh(struct node *n) {
+    uint64_t cpus = n->cpus_held, memory = n->memory_held;
+    if (n->claimed) {
+        cpus += n->cpus_claimed > n->cpus_ending ? n->cpus_claimed - n->cpus_ending : 0;
+        memory += n->memory_claimed > n->memory_ending ? n->memory_claimed - n->memory_ending : 0;
     }
+    n->cpus_free = n->cpus > cpus ? n->cpus - (uint32_t)cpus : 0;
+    n->memory_free = n->memory > memory ? n->memory - memory : 0;
+    n->whole_free = n->most_free = 0;
+    n->like = 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        uint16_t f = n->gpus[i].free_milli;
+        n->whole_free = (uint16_t)(n->whole_free + (f == SCHED_GPU));
+        n->most_free = f > n->most_free ? f : n->most_free;
+    }
+}
+
+void node_refresh(struct node *n) {
+    for (uint32_t i = 0; i < n->gpu_count; i++)
+        gpu_refresh(&n->gpus[i]);
+    plain_refresh(n);
 }
 
 void node_hold(struct node *n, const struct alloc_node *a, bool exclusive, int sign) {
     n->cpus_held += sign > 0 ? a->cpus : -a->cpus;
     n->memory_held += sign > 0 ? a->memory_bytes : -a->memory_bytes;
     n->exclusive += exclusive ? (uint32_t)sign : 0;
-    n->cpus_free = n->cpus > n->cpus_held ? n->cpus - n->cpus_held : 0;
-    n->memory_free = n->memory > n->memory_held ? n->memory - n->memory_held : 0;
     for (uint32_t i = 0; i < a->gpu_count; i++) {
         if (a->gpus[i].index >= n->gpu_count)
             continue;  // the node came back with fewer GPUs
         struct gpu *g = &n->gpus[a->gpus[i].index];
         g->held_milli = (uint16_t)(g->held_milli + sign * a->gpus[i].milli);
-        g->free_milli = g->usable && g->held_milli < SCHED_GPU ? (uint16_t)(SCHED_GPU - g->held_milli)
-                                                               : 0;
+        gpu_refresh(g);
     }
+    plain_refresh(n);
 }
 
-static void held_by(const struct world *w, const struct job *j, int64_t held[DIMS_MAX]) {
+// Adds to (or takes from) what is promised, or what will be freed, on the node.
+void node_claim(struct node *n, const struct alloc_node *a, bool ending, int sign) {
+    if (ending) {
+        n->cpus_ending += sign > 0 ? a->cpus : -a->cpus;
+        n->memory_ending += sign > 0 ? a->memory_bytes : -a->memory_bytes;
+    } else {
+        n->cpus_claimed += sign > 0 ? a->cpus : -a->cpus;
+        n->memory_claimed += sign > 0 ? a->memory_bytes : -a->memory_bytes;
+    }
+    n->claimed = n->cpus_claimed || n->memory_claimed;
+    for (uint32_t i = 0; i < a->gpu_count; i++) {
+        if (a->gpus[i].index >= n->gpu_count)
+            continue;
+        struct gpu *g = &n->gpus[a->gpus[i].index];
+        uint16_t *to = ending ? &g->ending_milli : &g->claimed_milli;
+        *to = (uint16_t)(*to + sign * a->gpus[i].milli);
+        n->claimed |= g->claimed_milli > 0;
+        gpu_refresh(g);
+    }
+    plain_refresh(n);
+}
+
+void alloc_amounts(const struct world *w, const struct alloc *alloc, int64_t held[DIMS_MAX]) {
     for (unsigned d = 0; d < w->dims; d++)
         held[d] = 0;
-    for (uint32_t i = 0; i < j->alloc->node_count; i++) {
-        const struct alloc_node *a = &j->alloc->nodes[i];
+    for (uint32_t i = 0; i < alloc->node_count; i++) {
+        const struct alloc_node *a = &alloc->nodes[i];
         const struct node *n = w->nodes.len > a->node ? w->nodes.at[a->node] : NULL;
         held[DIM_CPU] += a->cpus;
         for (uint32_t g = 0; g < a->gpu_count; g++) {
@@ -52,7 +92,7 @@ void count_running(struct world *w, struct job *j, int sign, int64_t now_ms) {
     const struct sched_request *asked = &j->request->asked;
     struct project *p = world_project_slot(w, asked->project);
     int64_t held[DIMS_MAX];
-    held_by(w, j, held);
+    alloc_amounts(w, j->alloc, held);
     if (sign > 0)
         j->fixed = !request_preemptible(w, j->request);
     for (unsigned d = 0; d < w->dims; d++) {
@@ -105,7 +145,7 @@ void world_recount(struct world *w) {
         struct project *p = world_project_slot(w, j->request->asked.project);
         struct qos *q = world_qos(w, j->request->asked.qos);
         int64_t held[DIMS_MAX];
-        held_by(w, j, held);
+        alloc_amounts(w, j->alloc, held);
         j->fixed = !request_preemptible(w, j->request);
         for (unsigned d = 0; d < w->dims; d++) {
             p->used[d] += held[d];

@@ -21,8 +21,9 @@ struct features {
 
 struct gpu {
     uint64_t memory_bytes;
-    uint16_t free_milli;  // what jobs do not hold; 0 when unusable
+    uint16_t free_milli;  // neither held nor claimed; 0 when unusable
     uint16_t held_milli;
+    uint16_t claimed_milli, ending_milli;  // during a pass, see struct node
     uint16_t group;
     uint8_t model;        // index into world.models
     bool usable;
@@ -32,6 +33,8 @@ struct node {
     uint32_t id;
     enum sched_node_state state;
     bool present;
+    uint16_t whole_free, most_free;  // GPUs entirely free; largest free_milli
+    uint64_t like;                // hash of shape and free resources, 0: not known now
     char *name;
     uint32_t cpus, cpus_free, cpus_held;
     uint64_t memory, memory_free, memory_held;
@@ -40,6 +43,13 @@ struct node {
     uint64_t models;              // mask of usable GPUs' models
     struct features features;
     uint64_t partitions[PARTITION_WORDS];
+    // During a pass: what jobs that are being preempted will free, and what is promised to the jobs
+    // they make room for. Promised beyond what will be freed is not free now.
+    uint32_t cpus_claimed, cpus_ending;
+    uint64_t memory_claimed, memory_ending;
+    bool claimed;
+    bool special;                 // during a pass: planned on, or in a reservation
+    uint32_t hold;                // during a pass: 1 + index of the first planned part on it
     uint32_t exclusive;           // running jobs that do not share it (0 or 1)
     VEC(struct job *) jobs;       // running here, also while the node is away
 };
@@ -110,6 +120,7 @@ struct user {
     int64_t cost;               // now held, in milli-GPU
     int64_t average;            // moving average of cost
     int64_t at_ms;              // when `average` was right
+    int64_t trial_cost;         // of jobs started by the pass under way
     uint32_t jobs;
     uint64_t gpu_milli;
     uint64_t cpus;
@@ -132,7 +143,31 @@ struct demand {
     bool gpu_uneven;              // GPUs per job that cannot be divided over its nodes
 };
 
-struct fit;
+// Everything about requests that place alike: which nodes may be used, and how many of their tasks
+// fit on each now. Kept current by replaying the log of changed nodes; rebuilt when in doubt.
+struct fit {
+    char *code;
+    uint32_t code_len;
+    uint64_t hash;
+    struct fit *next;
+    struct demand demand;
+    uint64_t config_version;
+    uint64_t synced;              // changes seen so far
+    uint64_t mix_version;
+    uint32_t nodes_len;
+    uint8_t *allowed;             // by node id
+    uint16_t *cap;                // tasks that fit now, 0: none
+    int64_t *score;               // of placing on it, lower is better; SCORE_UNKNOWN
+    uint32_t nodes_fit;
+    uint64_t tasks_fit;
+    uint32_t nodes_ever;          // that could hold a part when idle (and are up)
+    uint64_t tasks_ever;
+    uint64_t failed_pass;         // in this pass placement failed …
+    int64_t failed_limit_ms;      // … for jobs this long or longer
+    uint32_t users;               // requests that point here
+};
+
+#define SCORE_UNKNOWN INT64_MIN
 
 struct request {
     struct sched_request asked;   // lists and texts owned
@@ -145,10 +180,18 @@ struct request {
     VEC(struct features) features;  // each an alternative set
     bool feature_unknown;
     struct fit *fit;
+    uint64_t fit_version;         // config_version of the lookup
+    struct user *user, *qos_user; // entries of its user; never freed before the world
+    int64_t limit_ms;             // effective, INT64_MAX: none; for limit_version
+    uint64_t limit_version;
+    uint8_t reason;               // of its jobs, from the latest pass
+    uint64_t reclaim_failed;      // pass in which no victims were found
+    uint8_t dim;
+    bool preemptible;
+    int32_t priority, tier;
     VEC(struct job *) queue;      // ready, by (submit, id), from `head`
     uint32_t head;
     uint32_t project_slot;        // index in project.requests while the queue is not empty
-    uint64_t seen;                // how many jobs asked this, for the request mix
     uint64_t gpu_milli;           // of the whole job
 };
 
@@ -161,6 +204,9 @@ struct job {
     uint32_t restarts;
     int64_t cost;                 // what it counts as in its user's use while it runs
     uint32_t run_slot;            // index in world.running
+    bool in_by_end;
+    bool vacating;                // during a pass: ending, or chosen as a victim
+    bool promised;                // during a pass: victims make room for it
     uint8_t state, hold, reason;
     bool queued;                  // counted in its request's queue
     bool fixed;                   // cannot be preempted; as counted in its project
@@ -189,7 +235,13 @@ struct world {
     uint64_t config_version;            // anything but free resources and jobs changed
     VEC(uint32_t) changes;              // nodes whose free resources changed, oldest first
     uint64_t changes_base;              // number of changes dropped from the front
-    struct cache *cache;
+    struct map fits;                    // hash → struct fit
+    uint32_t fit_count;
+    VEC(struct job *) by_end;           // running, by (end by limit, id); see world_by_end
+    VEC(struct job *) by_end_new;       // not merged in yet
+    struct mix *mix;                    // requests seen lately
+    VEC(uint64_t) noted;                // jobs with a reason of their own
+    uint64_t pass;                      // number of the pass under way or done last
 };
 
 struct node *world_node(const struct world *w, uint32_t id);
@@ -222,7 +274,9 @@ void user_hold(struct user *u, int64_t cost, int64_t now_ms, int64_t half_life_m
 
 // hold.c: taking and giving back what an allocation names, on nodes and in every count.
 void node_hold(struct node *n, const struct alloc_node *a, bool exclusive, int sign);
-void node_refresh(struct node *n);                      // free = total - held
+void node_refresh(struct node *n);                      // free = total - held - claimed
+void node_claim(struct node *n, const struct alloc_node *a, bool ending, int sign);
+void alloc_amounts(const struct world *w, const struct alloc *a, int64_t held[DIMS_MAX]);
 void count_running(struct world *w, struct job *j, int sign, int64_t now_ms);
 void count_queued(struct world *w, struct job *j, int sign);
 void world_recount(struct world *w);                    // every count again, from the jobs
@@ -242,19 +296,20 @@ bool partition_has(const struct partition *p, uint32_t node);
 void rules_free(struct world *w);
 void requests_derive(struct world *w);
 void share_update(struct world *w);
-void cache_free(struct world *w);
 void request_free(struct request *r);
 bool request_features_ok(const struct request *r, const struct node *n);
 bool project_allows(const struct project *p, uint32_t node);
 // Milli-GPU that a fraction takes on a GPU with this memory; over SCHED_GPU: it does not fit there.
 uint32_t demand_milli(const struct demand *d, uint32_t milli, uint64_t gpu_memory);
 uint32_t fit_gpu_slots(const struct demand *d, uint32_t tasks);
-void fit_node(const struct node *n, const struct demand *d, uint32_t tasks, struct alloc_node *out,
+void fit_node(const struct node *n, const struct demand *d, uint32_t tasks, int wish, struct alloc_node *out,
               struct alloc_gpu *gpus);
 int64_t job_end_ms(const struct job *j);  // by its limit; INT64_MAX: none
 struct project *project_parent(const struct world *w, const struct project *p);
 int64_t project_quota(const struct project *p, unsigned dim);  // 0 when not rationed
 uint32_t fit_tasks_idle(const struct node *n, const struct demand *d);  // were it up and idle
 
-// place.c: NULL when it does not fit now
-struct alloc *place(const struct world *w, const struct request *r);
+// ends.c: running jobs by (end by limit, id)
+void ends_add(struct world *w, struct job *j);
+void ends_remove(struct world *w, struct job *j);
+void ends_merge(struct world *w);  // w->by_end is complete and sorted afterwards

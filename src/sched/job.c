@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sched/internal.h"
+#include "sched/mix.h"
 
 static bool before(const struct job *a, const struct job *b) {
     return a->submit_ms != b->submit_ms ? a->submit_ms < b->submit_ms : a->id < b->id;
@@ -159,7 +160,7 @@ int world_job_add(struct world *w, const struct sched_job *from) {
         .state = SCHED_JOB_PENDING,
     };
     j->request->refs++;
-    j->request->seen++;
+    mix_add(w, j->request);
     map_put(&w->jobs, j->id, j);
     w->pending++;
     world_project_slot(w, j->request->asked.project)->pending++;
@@ -244,6 +245,7 @@ int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t
     vec_push(&w->running, j);
     nodes_take(w, j);
     count_running(w, j, 1, now_ms);
+    ends_add(w, j);
     return 0;
 }
 
@@ -283,6 +285,7 @@ static void forget(struct world *w, struct job *j) {
 
 static void stop_running(struct world *w, struct job *j, int64_t now_ms) {
     ending_remove(w, j);
+    ends_remove(w, j);
     nodes_give(w, j);
     count_running(w, j, -1, now_ms);
     vec_remove_swap(&w->running, j->run_slot);
@@ -320,7 +323,9 @@ int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms) {
     struct job *j = world_find(w, id);
     if (!j || j->state == SCHED_JOB_PENDING)
         return -ENOENT;
+    ends_remove(w, j);
     j->limit_ms = time_limit_ms > 0 ? time_limit_ms : INT64_MAX;
+    ends_add(w, j);
     return 0;
 }
 
@@ -350,5 +355,13 @@ bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {
 
 enum sched_reason sched_job_reason(const struct world *w, uint64_t id) {
     const struct job *j = world_find(w, id);
-    return j ? (enum sched_reason)j->reason : SCHED_REASON_NONE;
+    if (!j || j->state != SCHED_JOB_PENDING)
+        return SCHED_REASON_NONE;
+    if (j->hold != SCHED_HOLD_NONE)
+        return SCHED_REASON_HELD;
+    if (!j->queued)
+        return SCHED_REASON_BEGIN_TIME;
+    if (j->reason)
+        return (enum sched_reason)j->reason;
+    return (enum sched_reason)j->request->reason;
 }

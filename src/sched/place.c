@@ -1,47 +1,211 @@
-// Owns the choice of nodes for one job, whole or not at all.
+// Owns the choice of nodes for one job, whole or not at all: the feasible ones come from the fit
+// class, the best by score. Scores of nodes that look alike are computed once.
 #include <assert.h>
+#include <string.h>
 
-#include "sched/internal.h"
+#include "sched/mix.h"
+#include "sched/pass.h"
 
-struct spot {
-    uint32_t node, tasks;
-};
+enum { TIE_RANGE = 1024, ALIKE_SLOTS = 256 };
 
-static struct alloc *build(const struct world *w, const struct demand *d, const struct spot *spots, uint32_t n) {
+static enum policy_placement placement(const struct pass *p, const struct demand *d) {
+    return d->spread ? POLICY_PLACE_SPREAD : p->policy->placement;
+}
+
+static int by_node(const void *a, const void *b) {
+    uint32_t x = ((const struct spot *)a)->node, y = ((const struct spot *)b)->node;
+    return (x > y) - (x < y);
+}
+
+struct alloc *place_build(const struct world *w, const struct request *r, struct spot *spots, uint32_t n,
+                          enum policy_placement how) {
+    const struct demand *d = &r->demand;
     uint32_t slots = 0;
     for (uint32_t i = 0; i < n; i++)
         slots += fit_gpu_slots(d, spots[i].tasks);
     struct alloc *a = alloc_new(n, slots);
     struct alloc_gpu *gpus = alloc_gpus(a);
+    if (n > 1)
+        qsort(spots, n, sizeof *spots, by_node);
     for (uint32_t i = 0; i < n; i++) {
-        fit_node(w->nodes.at[spots[i].node], d, spots[i].tasks, &a->nodes[i], gpus);
+        const struct node *node = w->nodes.at[spots[i].node];
+        int gpu = -1;
+        if (how == POLICY_PLACE_FRAGMENT && fit_gpu_slots(d, spots[i].tasks) == 1)
+            mix_growth(w, node, d, spots[i].tasks, &gpu);
+        fit_node(node, d, spots[i].tasks, gpu, &a->nodes[i], gpus);
         gpus += a->nodes[i].gpu_count;
     }
     return a;
 }
 
-// NULL when it does not fit now.
-struct alloc *place(const struct world *w, const struct request *r) {
-    const struct demand *d = &r->demand;
-    VEC(struct spot) spots = {0};
-    uint32_t left = d->tasks;
-    for (uint32_t i = 0; i < w->nodes.len && left && spots.len < d->nodes_max; i++) {
-        const struct node *n = world_node(w, i);
-        if (!n || !request_node_allowed(w, r, n))
+static uint64_t alike(struct node *n) {
+    if (n->like)
+        return n->like;
+    uint64_t h = hash_u64(n->cpus_free ^ (uint64_t)n->cpus << 32) ^ n->memory_free * 0x9e3779b97f4a7c15ULL;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        const struct gpu *g = &n->gpus[i];
+        h = (h ^ (g->free_milli | (uint64_t)g->model << 16 | (uint64_t)g->group << 24 | (uint64_t)g->usable << 40)) *
+            0x9fb21c651e98df25ULL;
+        h ^= h >> 29;
+    }
+    n->like = h ? h : 1;
+    return n->like;
+}
+
+static int64_t free_part(const struct node *n, bool gpus, int64_t scale) {
+    if (!gpus || !n->gpu_usable)
+        return (int64_t)n->cpus_free * scale / (n->cpus ? n->cpus : 1);
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++)
+        sum += n->gpus[i].free_milli;
+    return sum * scale / ((int64_t)n->gpu_usable * SCHED_GPU);
+}
+
+// Whole GPUs that do not fit in one well-connected group, as a score.
+static int64_t apart(const struct node *n, const struct demand *d, uint32_t tasks) {
+    uint32_t need = (d->gpu_task * tasks + d->gpu_node) / SCHED_GPU, most = 0;
+    if (need < 2)
+        return 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        uint32_t same = 0;
+        for (uint32_t k = 0; k < n->gpu_count; k++)
+            same += n->gpus[k].group == n->gpus[i].group && n->gpus[k].free_milli == SCHED_GPU;
+        most = same > most ? same : most;
+    }
+    return most >= need ? 0 : need - most;
+}
+
+int64_t place_score(const struct pass *p, const struct fit *f, const struct node *n, uint32_t tasks) {
+    const struct demand *d = &f->demand;
+    bool gpus = d->gpu_task || d->gpu_node || d->gpu_by_memory;
+    int64_t tie = free_part(n, gpus, TIE_RANGE - 1) + (gpus ? 0 : n->gpu_usable ? TIE_RANGE : 0);
+    int unused;
+    switch (placement(p, d)) {
+    case POLICY_PLACE_FRAGMENT:
+        return (mix_growth(p->w, n, d, tasks, &unused) + (apart(n, d, tasks) << 20)) * (2 * TIE_RANGE) + tie;
+    case POLICY_PLACE_PACK:
+        return apart(n, d, tasks) * (2 * TIE_RANGE) + tie;
+    case POLICY_PLACE_SPREAD:
+        return -tie;
+    case POLICY_PLACE_FIRST:
+    default:
+        return 0;
+    }
+}
+
+struct alike_score {
+    uint64_t like, tasks;
+    int64_t score;
+};
+
+static int64_t score_of(struct pass *p, struct fit *f, uint32_t id, uint32_t tasks, struct alike_score *memo) {
+    if (f->score[id] != SCORE_UNKNOWN)
+        return f->score[id];
+    struct node *n = p->w->nodes.at[id];
+    uint64_t like = alike(n);
+    struct alike_score *s = &memo[like % ALIKE_SLOTS];
+    if (s->like != like || s->tasks != tasks)
+        *s = (struct alike_score){like, tasks, place_score(p, f, n, tasks)};
+    return f->score[id] = s->score;
+}
+
+static void scores_valid(struct pass *p, struct fit *f) {
+    uint64_t version = mix_version(p->w) * 8 + (uint64_t)placement(p, &f->demand) + 1;
+    if (f->mix_version == version)
+        return;
+    for (uint32_t i = 0; i < f->nodes_len; i++)
+        f->score[i] = SCORE_UNKNOWN;
+    f->mix_version = version;
+}
+
+static bool may_use(struct pass *p, const struct request *r, uint32_t id, uint32_t tasks) {
+    const struct node *n = p->w->nodes.at[id];
+    return (!n->special && !r->asked.reservation) || plan_allows(p, r, n, tasks);
+}
+
+static struct alloc *place_one(struct pass *p, struct request *r, struct fit *f) {
+    struct alike_score memo[ALIKE_SLOTS] = {0};
+    uint32_t need = f->demand.tasks, best = 0;
+    int64_t best_score = INT64_MAX;
+    for (uint32_t i = 0; i < f->nodes_len; i++) {
+        if (f->cap[i] < need)
             continue;
-        uint32_t k = fit_tasks(n, d);
-        // every further node up to the minimum needs a task of its own
-        uint32_t keep = spots.len + 1 < d->nodes_min ? d->nodes_min - spots.len - 1 : 0;
-        if (k > left - (keep < left ? keep : left - 1))
-            k = left - (keep < left ? keep : left - 1);
-        if (k) {
-            vec_push(&spots, (struct spot){n->id, k});
-            left -= k;
+        int64_t s = score_of(p, f, i, need, memo);
+        if (s < best_score && may_use(p, r, i, need)) {
+            best_score = s;
+            best = i;
         }
     }
+    if (!best)
+        return NULL;
+    struct spot spot = {best, need};
+    return place_build(p->w, r, &spot, 1, placement(p, &f->demand));
+}
+
+struct candidate {
+    uint32_t node, tasks;
+    int64_t score;
+};
+
+static int by_score(const void *pa, const void *pb) {
+    const struct candidate *a = pa, *b = pb;
+    if (a->score != b->score)
+        return a->score < b->score ? -1 : 1;
+    return (a->node > b->node) - (a->node < b->node);
+}
+
+// Fewest nodes first: most tasks, then best score.
+static int by_tasks(const void *pa, const void *pb) {
+    const struct candidate *a = pa, *b = pb;
+    if (a->tasks != b->tasks)
+        return a->tasks > b->tasks ? -1 : 1;
+    return by_score(pa, pb);
+}
+
+static struct alloc *place_many(struct pass *p, struct request *r, struct fit *f) {
+    const struct demand *d = &f->demand;
+    struct alike_score memo[ALIKE_SLOTS] = {0};
+    VEC(struct candidate) found = {0};
+    for (uint32_t i = 0; i < f->nodes_len; i++) {
+        uint32_t tasks = d->even ? d->node_tasks : f->cap[i];
+        if (!f->cap[i] || !may_use(p, r, i, tasks))
+            continue;
+        vec_push(&found, (struct candidate){i, tasks, score_of(p, f, i, d->even ? tasks : 1, memo)});
+    }
     struct alloc *a = NULL;
+    VEC(struct spot) spots = {0};
+    if (found.len)
+        qsort(found.at, found.len, sizeof *found.at, d->even ? by_score : by_tasks);
+    uint32_t left = d->tasks;
+    for (uint32_t i = 0; i < found.len && left && spots.len < d->nodes_max; i++) {
+        // every further node up to the minimum needs a task of its own
+        uint32_t others = spots.len + 1 < d->nodes_min ? d->nodes_min - spots.len - 1 : 0;
+        uint32_t most = left > others ? left - others : 1;
+        uint32_t k = found.at[i].tasks < most ? found.at[i].tasks : most;
+        vec_push(&spots, (struct spot){found.at[i].node, k});
+        left -= k;
+    }
     if (!left && spots.len >= d->nodes_min)
-        a = build(w, d, spots.at, spots.len);
+        a = place_build(p->w, r, spots.at, spots.len, placement(p, d));
     vec_done(&spots);
+    vec_done(&found);
+    return a;
+}
+
+struct alloc *place(struct pass *p, struct request *r) {
+    struct fit *f = fit_of(p->w, r);
+    if (!fit_enough(f))
+        return NULL;
+    if (!r->asked.reservation && !p->again && f->failed_pass == p->w->pass && r->limit_ms >= f->failed_limit_ms)
+        return NULL;
+    scores_valid(p, f);
+    bool one = f->demand.even && f->demand.nodes_min == 1;
+    struct alloc *a = one ? place_one(p, r, f) : place_many(p, r, f);
+    // During a pass resources only shrink: what failed for this length fails for longer ones too,
+    // unless a reservation is named.
+    if (!a && !r->asked.reservation && !p->again) {
+        f->failed_pass = p->w->pass;
+        f->failed_limit_ms = r->limit_ms;
+    }
     return a;
 }

@@ -3,14 +3,15 @@
 
 #include <errno.h>
 
+enum { HOUR_MS = 3600 * 1000 };
+
 void policy_default(struct policy *p) {
     *p = (struct policy){
         .order = POLICY_ORDER_FAIR,
-        .backfill = POLICY_BACKFILL_SHORTEST,
+        .backfill = POLICY_BACKFILL_IN_ORDER,
         .placement = POLICY_PLACE_FRAGMENT,
-        .weight_use = 100,
-        .weight_age = 0,
-        .learn = true,
+        .short_milli = 5000,
+        .use_ms = 48LL * HOUR_MS,
         .reclaim = true,
         .interactive_within_quota = true,
         .plan_depth = 1,
@@ -18,25 +19,26 @@ void policy_default(struct policy *p) {
     };
 }
 
-enum { WEIGHT_MAX = 1000000, PLAN_DEPTH_MAX = 64 };
+enum { SHORT_MAX = 1000000, PLAN_DEPTH_MAX = 64 };
+static const int64_t DURATION_MAX_MS = 10LL * 365 * 24 * HOUR_MS;
 
-static int weight(const char *name, int32_t v, struct error *err) {
-    if (v > WEIGHT_MAX || v < -WEIGHT_MAX)
-        return error_set(err, EINVAL, "%s is %d: give a number from %d to %d", name, v, -WEIGHT_MAX,
-                         WEIGHT_MAX);
+static int duration(const char *name, int64_t v, int64_t low, struct error *err) {
+    if (v < low || v > DURATION_MAX_MS)
+        return error_set(err, EINVAL, "%s is %lld ms: give %s10 years at most", name, (long long)v,
+                         low ? "" : "a duration from 0, ");
     return 0;
 }
 
 int policy_check(const struct policy *p, struct error *err) {
     int r;
-    if ((r = weight("weight_use", p->weight_use, err)) || (r = weight("weight_age", p->weight_age, err)) ||
-        (r = weight("weight_size", p->weight_size, err)) ||
-        (r = weight("weight_short", p->weight_short, err)))
-        return r;
+    if (p->short_milli < 0 || p->short_milli > SHORT_MAX)
+        return error_set(err, EINVAL, "short factor is %d thousandths: give 0 to %d", p->short_milli, SHORT_MAX);
     if (p->plan_depth > PLAN_DEPTH_MAX)
-        return error_set(err, EINVAL, "plan_depth is %u: at most %d jobs are planned ahead", p->plan_depth,
+        return error_set(err, EINVAL, "plan depth is %u: at most %d jobs are planned ahead", p->plan_depth,
                          PLAN_DEPTH_MAX);
-    if (p->grace_ms < 0 || p->min_runtime_ms < 0 || p->max_wait_ms < 0)
-        return error_set(err, EINVAL, "grace, min_runtime and max_wait are durations: give 0 or more");
+    if ((r = duration("use", p->use_ms, 0, err)) || (r = duration("size", p->size_ms, -DURATION_MAX_MS, err)) ||
+        (r = duration("maximum wait", p->max_wait_ms, 0, err)) || (r = duration("grace", p->grace_ms, 0, err)) ||
+        (r = duration("minimum run time", p->min_runtime_ms, 0, err)))
+        return r;
     return 0;
 }

@@ -6,13 +6,13 @@
 #include "base/error.h"
 
 enum policy_order {
-    POLICY_ORDER_FAIR,  // projects by share, users by use, then the factors below
+    POLICY_ORDER_FAIR,  // projects by share, inside them by turn
     POLICY_ORDER_FCFS,  // first come, first served: the yardstick of the simulator
 };
 
 enum policy_backfill {
-    POLICY_BACKFILL_SHORTEST,  // expected shortest first
     POLICY_BACKFILL_IN_ORDER,
+    POLICY_BACKFILL_SHORTEST,  // shortest limit first, once somebody is blocked
     POLICY_BACKFILL_NONE,      // strict order everywhere
 };
 
@@ -23,23 +23,23 @@ enum policy_placement {
     POLICY_PLACE_FIRST,     // lowest node id first
 };
 
+// A job's turn is a time: when it was submitted, plus `short_milli` thousandths of its time limit,
+// plus `use_ms` for a user whose recent use equals the whole cluster (in proportion for less), plus
+// `size_ms` for every GPU it asks for. The earliest turn comes first inside a project, after QoS and
+// priority; so everybody's turn comes, short work sooner, and whoever used little lately sooner.
 struct policy {
     enum policy_order order;
     enum policy_backfill backfill;
     enum policy_placement placement;
-    // Weights of the order inside a project; 0 switches a factor off. QoS and priority always come
-    // first; ties end in age and then id.
-    int32_t weight_use;    // less used lately first
-    int32_t weight_age;    // waited longer first
-    int32_t weight_size;   // larger first (negative: smaller first)
-    int32_t weight_short;  // expected shorter first
-    bool learn;            // expect run times from the user's history instead of the limit
-    bool reclaim;          // projects under their share may take from those over it
+    int32_t short_milli;
+    int64_t use_ms;
+    int64_t size_ms;
+    int64_t max_wait_ms;     // waited longer: first among the same priority; 0: off
+    bool reclaim;            // projects under their share may take from those over it
     bool interactive_within_quota;
-    uint32_t plan_depth;   // blocked jobs per partition that get a planned start
-    int64_t grace_ms;      // between the signal and the kill of a victim
+    uint32_t plan_depth;     // blocked jobs per partition that get a planned start
+    int64_t grace_ms;        // between the signal and the kill of a victim
     int64_t min_runtime_ms;  // nobody is preempted before
-    int64_t max_wait_ms;     // waited longer: before everyone else of the same priority; 0: off
 };
 
 void policy_default(struct policy *p);

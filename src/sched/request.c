@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/text.h"
-#include "sched/internal.h"
+#include "sched/fitcache.h"
 
 const struct sched_request *request_asked(const struct request *r) {
     return &r->asked;
@@ -113,6 +113,7 @@ void world_request_unref(struct world *w, const struct request *cr) {
     }
     if (first)
         map_put(&w->requests, r->hash, first);
+    fit_forget(w, r);
     request_free(r);
 }
 
@@ -235,6 +236,8 @@ static uint64_t estimate_by_memory(const struct world *w, const struct demand *d
 }
 
 void request_derive(struct world *w, struct request *r) {
+    fit_forget(w, r);
+    r->limit_version = 0;
     const struct sched_request *q = &r->asked;
     struct demand *d = &r->demand;
     *d = (struct demand){.exclusive = q->exclusive, .spread = q->spread, .same_group = q->same_group};

@@ -134,7 +134,7 @@ static bool dims_update(struct world *w) {
     }
     for (uint32_t i = 0; i < w->projects.len; i++) {
         struct project *p = w->projects.at[i];
-        if (!p)
+        if (!p || !i)
             continue;
         for (unsigned d = DIM_MODEL; d < DIMS_MAX; d++) {
             p->quota[d] = 0;

@@ -114,7 +114,7 @@ static int by_depth(const void *pa, const void *pb) {
 }
 
 struct project *project_parent(const struct world *w, const struct project *p) {
-    return world_project(w, p->parent);
+    return p->parent ? world_project(w, p->parent) : NULL;
 }
 
 static void tree_build(struct world *w) {

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "sched/internal.h"
+#include "sched/fitcache.h"
+#include "sched/mix.h"
 
 enum { HALF_LIFE_DEFAULT_MS = 7 * 24 * 3600 * 1000, CHANGES_KEPT = 65536 };
 
@@ -14,6 +15,13 @@ struct world *world_new(void) {
     w->half_life_ms = HALF_LIFE_DEFAULT_MS;
     w->dims = DIM_MODEL;
     w->config_version = 1;
+    // Jobs without project: nothing guaranteed, nothing rationed, one GPU's weight.
+    struct project *none = world_project_slot(w, 0);
+    none->present = true;
+    none->name = xstrdup("");
+    none->weight = SCHED_UNLIMITED;
+    for (unsigned d = 0; d < DIMS_MAX; d++)
+        none->quota[d] = none->limit[d] = SCHED_UNLIMITED;
     return w;
 }
 
@@ -154,7 +162,12 @@ struct world *world_free(struct world *w) {
         free(v);
     rules_free(w);
     nodes_free(w);
-    cache_free(w);
+    fits_free(w);
+    mix_free(w);
+    vec_done(&w->tree);
+    vec_done(&w->by_end);
+    vec_done(&w->by_end_new);
+    vec_done(&w->noted);
     map_done(&w->jobs);
     map_done(&w->requests);
     map_done(&w->users);

@@ -1,0 +1,176 @@
+// Owns the fit classes. A class is brought up to date by looking again at the nodes that changed
+// since it was last used; the summaries in struct node refuse most nodes without a closer look.
+#include "sched/fitcache.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+static void encode(struct buf *b, const struct world *w, const struct request *r) {
+    const struct sched_request *q = &r->asked;
+    const struct demand *d = &r->demand;
+    const struct project *p = world_project(w, q->project);
+    uint64_t fixed[] = {
+        q->partition, p && p->nodes.len ? q->project : 0, d->nodes_min, d->nodes_max, d->tasks,
+        d->node_tasks, d->even, d->exclusive, d->spread, d->same_group, d->cpus_task, d->memory_node,
+        d->memory_task, d->gpu_task, d->gpu_node, d->gpu_memory, d->gpu_by_memory, d->models,
+        d->model_unknown, r->feature_unknown, r->features.len, q->nodes_only_count, q->nodes_except_count,
+    };
+    buf_add(b, fixed, sizeof fixed);
+    if (r->features.len)
+        buf_add(b, r->features.at, r->features.len * sizeof *r->features.at);
+    if (q->nodes_only_count)
+        buf_add(b, q->nodes_only, q->nodes_only_count * sizeof *q->nodes_only);
+    if (q->nodes_except_count)
+        buf_add(b, q->nodes_except, q->nodes_except_count * sizeof *q->nodes_except);
+}
+
+static void fit_free(struct fit *f) {
+    free(f->allowed);
+    free(f->cap);
+    free(f->score);
+    free(f->code);
+    free(f);
+}
+
+static void unlink_fit(struct world *w, struct fit *f) {
+    struct fit *first = map_remove(&w->fits, f->hash);
+    if (first == f) {
+        first = f->next;
+    } else {
+        struct fit *before = first;
+        while (before->next != f)
+            before = before->next;
+        before->next = f->next;
+    }
+    if (first)
+        map_put(&w->fits, f->hash, first);
+    w->fit_count--;
+    fit_free(f);
+}
+
+void fit_forget(struct world *w, struct request *r) {
+    if (!r->fit)
+        return;
+    struct fit *f = r->fit;
+    r->fit = NULL;
+    if (--f->users == 0)
+        unlink_fit(w, f);
+}
+
+static struct fit *lookup(struct world *w, struct request *r) {
+    cleanup_buf struct buf code = {0};
+    encode(&code, w, r);
+    uint64_t hash = hash_bytes(code.data, code.len);
+    struct fit *first = map_get(&w->fits, hash);
+    for (struct fit *f = first; f; f = f->next)
+        if (f->code_len == code.len && memcmp(f->code, code.data, code.len) == 0)
+            return f;
+    struct fit *f = xcalloc(1, sizeof *f);
+    f->code_len = (uint32_t)code.len;
+    f->code = buf_take(&code);
+    f->hash = hash;
+    f->next = first;
+    f->demand = r->demand;
+    map_put(&w->fits, hash, f);
+    w->fit_count++;
+    return f;
+}
+
+// A necessary condition that costs almost nothing.
+static bool hopeless(const struct node *n, const struct demand *d) {
+    if (n->cpus_free < d->cpus_task || n->memory_free < d->memory_node + d->memory_task)
+        return true;
+    if (d->gpu_task >= SCHED_GPU || d->gpu_node >= SCHED_GPU)
+        return n->whole_free < (d->gpu_task > d->gpu_node ? d->gpu_task : d->gpu_node) / SCHED_GPU;
+    if (d->gpu_by_memory)
+        return !n->most_free;
+    return n->most_free < (d->gpu_task > d->gpu_node ? d->gpu_task : d->gpu_node);
+}
+
+static void look(const struct world *w, struct fit *f, uint32_t id) {
+    const struct node *n = w->nodes.at[id];
+    uint32_t k = 0;
+    if (n && f->allowed[id] && !hopeless(n, &f->demand))
+        k = fit_tasks(n, &f->demand);
+    k = k > UINT16_MAX ? UINT16_MAX : k;
+    f->nodes_fit += (k > 0) - (f->cap[id] > 0);
+    f->tasks_fit += k;
+    f->tasks_fit -= f->cap[id];
+    f->cap[id] = (uint16_t)k;
+    f->score[id] = SCORE_UNKNOWN;
+}
+
+static void rebuild(const struct world *w, struct fit *f, const struct request *r) {
+    if (f->config_version != w->config_version) {
+        free(f->allowed);
+        free(f->cap);
+        free(f->score);
+        f->nodes_len = w->nodes.len;
+        f->allowed = xcalloc(f->nodes_len + 1, 1);
+        f->cap = xcalloc(f->nodes_len + 1, sizeof *f->cap);
+        f->score = xcalloc(f->nodes_len + 1, sizeof *f->score);
+        for (uint32_t i = 0; i < f->nodes_len; i++) {
+            const struct node *n = world_node(w, i);
+            f->allowed[i] = n && n->state == SCHED_NODE_UP && request_node_allowed(w, r, n);
+        }
+        f->config_version = w->config_version;
+        f->nodes_ever = UINT32_MAX;
+        f->nodes_fit = 0;
+        f->tasks_fit = 0;
+    }
+    for (uint32_t i = 0; i < f->nodes_len; i++)
+        if (f->allowed[i])
+            look(w, f, i);
+}
+
+struct fit *fit_of(struct world *w, struct request *r) {
+    if (!r->fit || r->fit_version != w->config_version) {
+        struct fit *f = lookup(w, r);
+        if (f != r->fit) {
+            f->users++;
+            fit_forget(w, r);
+            r->fit = f;
+        }
+        r->fit_version = w->config_version;
+    }
+    struct fit *f = r->fit;
+    uint64_t latest = w->changes_base + w->changes.len;
+    if (f->config_version != w->config_version || f->synced < w->changes_base ||
+        latest - f->synced > w->nodes.len) {
+        rebuild(w, f, r);
+    } else {
+        for (uint64_t i = f->synced; i < latest; i++)
+            look(w, f, w->changes.at[i - w->changes_base]);
+    }
+    f->synced = latest;
+    return f;
+}
+
+bool fit_enough(const struct fit *f) {
+    return f->nodes_fit >= f->demand.nodes_min && f->tasks_fit >= f->demand.tasks;
+}
+
+void fit_ever(struct world *w, struct fit *f) {
+    if (f->nodes_ever != UINT32_MAX)
+        return;
+    f->nodes_ever = 0;
+    f->tasks_ever = 0;
+    for (uint32_t i = 0; i < f->nodes_len; i++) {
+        uint32_t k = f->allowed[i] ? fit_tasks_idle(w->nodes.at[i], &f->demand) : 0;
+        f->nodes_ever += k > 0;
+        f->tasks_ever += k;
+    }
+}
+
+void fits_free(struct world *w) {
+    size_t it = 0;
+    void *v;
+    while (map_next(&w->fits, &it, NULL, &v))
+        for (struct fit *f = v, *next; f; f = next) {
+            next = f->next;
+            fit_free(f);
+        }
+    map_done(&w->fits);
+}

@@ -1,0 +1,9 @@
+// Fit classes: requests that place alike share one, see struct fit.
+#pragma once
+#include "sched/internal.h"
+
+struct fit *fit_of(struct world *w, struct request *r);  // current for the node log
+bool fit_enough(const struct fit *f);                    // counted, without planned or reserved nodes
+void fit_ever(struct world *w, struct fit *f);           // fills nodes_ever and tasks_ever
+void fits_free(struct world *w);
+void fit_forget(struct world *w, struct request *r);     // the request goes away

@@ -1,0 +1,279 @@
+// Owns the request mix. Kinds of requests are counted as jobs come in and the counts are halved now
+// and then, so the mix follows the times; the most frequent kinds are what fragmentation is measured
+// against. A free GPU share counts as fragmented for a kind that cannot use it: because the share is
+// too small, or because the node lacks the CPUs, memory or number of GPUs the kind needs beside it.
+#include "sched/mix.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum {
+    KINDS_ACTIVE = 64,     // measured against
+    KINDS_MAX = 4096,      // counted
+    COUNT_SUM_MAX = 16384, // counts are halved beyond
+    WEIGHT_SUM = 1024,
+    FIRST_REBUILD = 16,
+};
+
+struct kind {
+    uint32_t whole, milli;  // GPUs of one node part, or one fraction
+    uint32_t cpus;
+    uint64_t memory, models;
+    uint32_t count;
+    int32_t weight;         // of WEIGHT_SUM, when active
+};
+
+struct mix {
+    VEC(struct kind) kinds;
+    uint64_t sum;
+    uint64_t since;         // added since the active ones were chosen
+    uint64_t version;
+    uint32_t active_len;
+    struct kind active[KINDS_ACTIVE];
+};
+
+static struct kind kind_of(const struct demand *d) {
+    uint32_t k = d->even ? d->node_tasks : 1;
+    struct kind kind = {.cpus = d->cpus_task * k, .memory = d->memory_node + d->memory_task * k, .models = d->models};
+    if (d->gpu_by_memory || (d->gpu_task && d->gpu_task < SCHED_GPU))
+        kind.milli = d->gpu_task ? d->gpu_task : SCHED_GPU / 2;
+    else if (d->gpu_node && d->gpu_node < SCHED_GPU)
+        kind.milli = d->gpu_node;
+    else
+        kind.whole = (d->gpu_task * k + d->gpu_node) / SCHED_GPU;
+    return kind;
+}
+
+static bool same_kind(const struct kind *a, const struct kind *b) {
+    return a->whole == b->whole && a->milli == b->milli && a->cpus == b->cpus && a->memory == b->memory &&
+           a->models == b->models;
+}
+
+static int by_count(const void *pa, const void *pb) {
+    const struct kind *a = pa, *b = pb;
+    if (a->count != b->count)
+        return a->count > b->count ? -1 : 1;
+    if (a->whole != b->whole)
+        return a->whole < b->whole ? -1 : 1;
+    if (a->milli != b->milli)
+        return a->milli < b->milli ? -1 : 1;
+    if (a->cpus != b->cpus)
+        return a->cpus < b->cpus ? -1 : 1;
+    if (a->memory != b->memory)
+        return a->memory < b->memory ? -1 : 1;
+    return (a->models > b->models) - (a->models < b->models);
+}
+
+static void halve(struct mix *m) {
+    uint32_t kept = 0;
+    m->sum = 0;
+    for (uint32_t i = 0; i < m->kinds.len; i++) {
+        m->kinds.at[i].count /= 2;
+        m->sum += m->kinds.at[i].count;
+        if (m->kinds.at[i].count)
+            m->kinds.at[kept++] = m->kinds.at[i];
+    }
+    m->kinds.len = kept;
+}
+
+static void choose_active(struct mix *m) {
+    qsort(m->kinds.at, m->kinds.len, sizeof *m->kinds.at, by_count);
+    m->active_len = m->kinds.len < KINDS_ACTIVE ? m->kinds.len : KINDS_ACTIVE;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < m->active_len; i++)
+        sum += m->kinds.at[i].count;
+    for (uint32_t i = 0; i < m->active_len; i++) {
+        m->active[i] = m->kinds.at[i];
+        m->active[i].weight = (int32_t)((uint64_t)m->active[i].count * WEIGHT_SUM / sum);
+    }
+    m->since = 0;
+    m->version++;
+}
+
+void mix_add(struct world *w, const struct request *r) {
+    if (!r->gpu_milli)
+        return;
+    if (!w->mix)
+        w->mix = xcalloc(1, sizeof *w->mix);
+    struct mix *m = w->mix;
+    struct kind kind = kind_of(&r->demand);
+    uint32_t i = 0;
+    while (i < m->kinds.len && !same_kind(&m->kinds.at[i], &kind))
+        i++;
+    if (i == m->kinds.len) {
+        if (m->kinds.len >= KINDS_MAX)
+            halve(m);
+        vec_push(&m->kinds, kind);
+        i = m->kinds.len - 1;
+    }
+    m->kinds.at[i].count++;
+    m->sum++;
+    m->since++;
+    if (m->sum > COUNT_SUM_MAX)
+        halve(m);
+    if (m->since >= FIRST_REBUILD && m->since * 8 >= m->sum)
+        choose_active(m);
+}
+
+uint64_t mix_version(const struct world *w) {
+    return w->mix ? w->mix->version : 0;
+}
+
+void mix_free(struct world *w) {
+    if (w->mix)
+        vec_done(&w->mix->kinds);
+    free(w->mix);
+    w->mix = NULL;
+}
+
+void mix_clone(struct world *to, const struct world *from) {
+    mix_free(to);
+    if (!from->mix)
+        return;
+    to->mix = xmemdup(from->mix, sizeof *from->mix);
+    to->mix->kinds.at = xmemdup(from->mix->kinds.at, from->mix->kinds.cap * sizeof *from->mix->kinds.at);
+}
+
+// One node as a kind sees it.
+struct view {
+    int32_t useless;  // free shares too small or of another model
+    uint32_t usable;  // GPUs that could serve
+    uint32_t need;    // of them
+    uint32_t least;   // milli a GPU must have free
+};
+
+static struct view view_of(const struct node *n, const struct kind *k) {
+    struct view v = {.need = k->whole ? k->whole : 1, .least = k->whole ? SCHED_GPU : k->milli};
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        const struct gpu *g = &n->gpus[i];
+        if (g->free_milli >= v.least && (!k->models || (k->models >> g->model & 1)))
+            v.usable++;
+        else
+            v.useless += g->free_milli;
+    }
+    return v;
+}
+
+static int32_t free_sum(const struct node *n) {
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++)
+        sum += n->gpus[i].free_milli;
+    return sum;
+}
+
+static int32_t fragmented(const struct view *v, const struct kind *k, uint32_t cpus, uint64_t memory, int32_t sum) {
+    return v->usable < v->need || cpus < k->cpus || memory < k->memory ? sum : v->useless;
+}
+
+struct option {
+    uint16_t free_milli, take;
+    uint8_t model;
+    uint32_t gpu;
+};
+
+// The different GPUs a fraction could go to; equal ones once.
+static uint32_t options_of(const struct node *n, const struct demand *d, uint32_t milli, struct option *out) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        const struct gpu *g = &n->gpus[i];
+        if (!g->free_milli || !g->usable || (d->models && !(d->models >> g->model & 1)))
+            continue;
+        uint32_t take = demand_milli(d, milli, g->memory_bytes);
+        if (take > g->free_milli)
+            continue;
+        bool known = false;
+        for (uint32_t k = 0; k < count && !known; k++)
+            known = out[k].free_milli == g->free_milli && out[k].model == g->model && out[k].take == take;
+        if (!known)
+            out[count++] = (struct option){g->free_milli, (uint16_t)take, g->model, i};
+    }
+    return count;
+}
+
+static int64_t growth_fraction(const struct mix *m, const struct node *n, const struct demand *d, uint32_t milli,
+                               uint32_t cpus, uint64_t memory, int *gpu) {
+    struct option options[SCHED_GPUS_MAX];
+    int64_t growth[SCHED_GPUS_MAX] = {0};
+    uint32_t count = options_of(n, d, milli, options);
+    int32_t sum = free_sum(n);
+    for (uint32_t i = 0; i < m->active_len; i++) {
+        const struct kind *k = &m->active[i];
+        struct view v = view_of(n, k);
+        int32_t before = fragmented(&v, k, n->cpus_free, n->memory_free, sum);
+        for (uint32_t o = 0; o < count; o++) {
+            struct view a = v;
+            uint32_t left = options[o].free_milli - options[o].take;
+            bool match = !k->models || (k->models >> options[o].model & 1);
+            if (!match || options[o].free_milli < a.least) {
+                a.useless -= options[o].take;
+            } else if (left < a.least) {
+                a.usable--;
+                a.useless += (int32_t)left;
+            }
+            int32_t after = fragmented(&a, k, cpus, memory, sum - options[o].take);
+            growth[o] += (int64_t)k->weight * (after - before);
+        }
+    }
+    uint32_t best = 0;
+    for (uint32_t o = 1; o < count; o++)
+        if (growth[o] < growth[best] || (growth[o] == growth[best] && options[o].free_milli < options[best].free_milli))
+            best = o;
+    *gpu = count ? (int)options[best].gpu : -1;
+    return count ? growth[best] : 0;
+}
+
+// Whole GPUs of one kind are alike: the first free ones stand for those that will be taken.
+static int64_t growth_whole(const struct mix *m, const struct node *n, const struct demand *d, uint32_t whole,
+                            uint32_t cpus, uint64_t memory) {
+    int64_t growth = 0;
+    int32_t sum = free_sum(n);
+    for (uint32_t i = 0; i < m->active_len; i++) {
+        const struct kind *k = &m->active[i];
+        struct view v = view_of(n, k);
+        int32_t before = fragmented(&v, k, n->cpus_free, n->memory_free, sum);
+        uint32_t left = whole;
+        for (uint32_t g = 0; g < n->gpu_count && left; g++) {
+            const struct gpu *gpu = &n->gpus[g];
+            if (gpu->free_milli != SCHED_GPU || (d->models && !(d->models >> gpu->model & 1)))
+                continue;
+            left--;
+            if (!k->models || (k->models >> gpu->model & 1))
+                v.usable--;
+            else
+                v.useless -= SCHED_GPU;
+        }
+        int32_t after = fragmented(&v, k, cpus, memory, sum - (int32_t)(whole * SCHED_GPU));
+        growth += (int64_t)k->weight * (after - before);
+    }
+    return growth;
+}
+
+int64_t mix_growth(const struct world *w, const struct node *n, const struct demand *d, uint32_t tasks, int *gpu) {
+    const struct mix *m = w->mix;
+    *gpu = -1;
+    if (!m || !m->active_len || !n->gpu_usable)
+        return 0;
+    uint64_t use = d->memory_node + d->memory_task * tasks;
+    uint32_t cpus = d->exclusive ? 0 : n->cpus_free - d->cpus_task * tasks;
+    uint64_t memory = n->memory_free > use ? n->memory_free - use : 0;
+    bool part = d->gpu_by_memory || (d->gpu_task && d->gpu_task < SCHED_GPU) || (d->gpu_node && d->gpu_node < SCHED_GPU);
+    if (part)
+        return growth_fraction(m, n, d, d->gpu_node ? d->gpu_node : d->gpu_task, cpus, memory, gpu);
+    return growth_whole(m, n, d, (d->gpu_task * tasks + d->gpu_node) / SCHED_GPU, cpus, memory);
+}
+
+int64_t mix_fragmented(const struct world *w) {
+    const struct mix *m = w->mix;
+    int64_t all = 0;
+    for (uint32_t i = 0; m && i < w->nodes.len; i++) {
+        const struct node *n = world_node(w, i);
+        if (!n || n->state != SCHED_NODE_UP)
+            continue;
+        int32_t sum = free_sum(n);
+        for (uint32_t k = 0; k < m->active_len; k++) {
+            struct view v = view_of(n, &m->active[k]);
+            all += (int64_t)m->active[k].weight * fragmented(&v, &m->active[k], n->cpus_free, n->memory_free, sum);
+        }
+    }
+    return all / WEIGHT_SUM;
+}

@@ -1,0 +1,76 @@
+// One scheduling pass under way. Starts are tried on the world itself and taken back at the end, so
+// a pass sees its own decisions and leaves no trace but caches.
+#pragma once
+#include "sched/fitcache.h"
+#include "sched/internal.h"
+
+// A part of a planned job: from `from_ms` on, `tasks` of its tasks must fit on the node.
+struct part {
+    uint32_t node, next;  // next: 1 + index of another part on the same node
+    int64_t from_ms;
+    const struct request *request;
+    uint32_t tasks;
+};
+
+// What a job that waits for others to end was promised.
+struct promise {
+    struct job *job;
+    struct alloc *alloc;
+};
+
+struct pass {
+    struct world *w;
+    const struct policy *policy;
+    int64_t now_ms;
+    struct decisions *out;
+    VEC(struct part) parts;
+    VEC(struct promise) promises;
+    VEC(struct job *) vacating;    // victims: ending already or chosen in this pass
+    VEC(uint32_t) special;         // nodes whose `special` is set
+    uint8_t plans[SCHED_PARTITIONS_MAX];  // made per partition
+    bool closed[SCHED_PARTITIONS_MAX];    // strict order and somebody is blocked
+    bool any_plan;
+    bool victims_known;            // `victims` was filled
+    VEC(struct job *) victims;     // preemptible, by (priority, latest start, highest id)
+    bool again;                    // reclaim freed something: earlier failures do not count
+};
+
+// place.c
+struct spot {
+    uint32_t node, tasks;
+};
+struct alloc *place(struct pass *p, struct request *r);  // NULL: not now
+struct alloc *place_build(const struct world *w, const struct request *r, struct spot *spots, uint32_t n,
+                          enum policy_placement how);
+int64_t place_score(const struct pass *p, const struct fit *f, const struct node *n, uint32_t tasks);
+
+// plan.c
+// A copy of a node that can be changed freely.
+struct scratch {
+    struct node node;
+    struct gpu gpus[SCHED_GPUS_MAX];
+};
+void scratch_copy(struct scratch *s, const struct node *n);
+void scratch_give(struct scratch *s, const struct job *j);
+void plan_windows(struct pass *p);                     // marks nodes of reservations
+bool plan_make(struct pass *p, struct job *j);         // gives the job a planned start
+bool plan_allows(struct pass *p, const struct request *r, const struct node *n, uint32_t tasks);
+bool window_allows(const struct world *w, const struct request *r, uint32_t node, int64_t at_ms, int64_t limit_ms);
+void plan_clear(struct pass *p);
+
+// trial.c: decisions tried on the world, and taken back
+void trial_start(struct pass *p, struct job *j, struct alloc *a, bool backfill);
+void trial_vacate(struct pass *p, struct job *victim);
+void trial_promise(struct pass *p, struct job *j, struct alloc *a);  // owns a
+// Places as if these had ended.
+struct alloc *trial_place_without(struct pass *p, struct request *r, struct job *const *victims, uint32_t n);
+void trial_undo(struct pass *p);
+void project_use(struct world *w, struct project *p, const int64_t held[DIMS_MAX], bool fixed, int sign);
+
+// gate.c: whether a request's next job may start at all, apart from resources
+enum sched_reason gate(const struct pass *p, const struct request *r);
+void request_refresh(struct world *w, struct request *r);  // limit, priority, tier, … after changes
+int64_t user_load(const struct world *w, const struct request *r, int64_t now_ms);
+
+// reclaim.c
+bool reclaim(struct pass *p, struct job *j);

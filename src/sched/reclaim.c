@@ -1,0 +1,406 @@
+// Owns preemption: finding the smallest legal set of victims so that a job of a project under its
+// share (or inside its quota, or with the right by QoS) can start. Victims are tried on copies of
+// nodes; nothing is chosen unless the taker then fits, and every victim is needed.
+#include <assert.h>
+
+#include "sched/pass.h"
+
+enum { VICTIMS_MAX = 4096, PAIRS_FROM_MAX = 32 };
+
+struct taker {
+    struct pass *p;
+    struct job *job;
+    struct request *r;
+    struct project *project;
+    int64_t amount;
+    unsigned dim;
+    bool in_quota;       // after starting
+    const struct qos *qos;
+};
+
+typedef VEC(struct job *) job_vec;
+
+static struct project *common(const struct world *w, struct project *a, struct project *b) {
+    for (struct project *x = a; x; x = project_parent(w, x))
+        for (struct project *y = b; y; y = project_parent(w, y))
+            if (x == y)
+                return x;
+    return NULL;
+}
+
+// Would the taker, up to below `top`, still be under its share now; and not above it afterwards?
+static bool under_share(const struct taker *t, const struct project *top, bool *within) {
+    *within = true;
+    for (struct project *x = t->project; x && x != top; x = project_parent(t->p->w, x)) {
+        if (x->tree_used[t->dim] >= x->share[t->dim])
+            return false;
+        *within &= x->tree_used[t->dim] + t->amount <= x->share[t->dim];
+    }
+    return true;
+}
+
+static bool over_share(const struct taker *t, struct project *v, const struct project *top, unsigned dim,
+                       int64_t held, bool within) {
+    if (!v->present)
+        return true;
+    for (struct project *x = v; x && x != top; x = project_parent(t->p->w, x))
+        if (within ? x->tree_used[dim] <= x->share[dim] : x->tree_used[dim] - held < x->share[dim])
+            return false;
+    return true;
+}
+
+static bool qos_may(const struct qos *q, uint32_t other) {
+    for (uint32_t i = 0; q && i < q->preempts.len; i++)
+        if (q->preempts.at[i] == other)
+            return true;
+    return false;
+}
+
+// Why this victim may be taken as things stand; -1 when it may not.
+static int legal(const struct taker *t, const struct job *v) {
+    struct world *w = t->p->w;
+    int64_t least = v->request->asked.min_runtime_ms;
+    if (t->p->policy->min_runtime_ms > least)
+        least = t->p->policy->min_runtime_ms;
+    if (v->vacating || v->state != SCHED_JOB_RUNNING || t->p->now_ms - v->start_ms < least)
+        return -1;
+    if (qos_may(t->qos, v->request->asked.qos))
+        return SCHED_PREEMPT_QOS;
+    struct project *owner = world_project_slot(w, v->request->asked.project);
+    if (owner == t->project)
+        return t->r->preemptible ? -1 : SCHED_PREEMPT_PROJECT;
+    if (!t->p->policy->reclaim)
+        return -1;
+    unsigned dim = v->request->dim;
+    int64_t held[DIMS_MAX];
+    alloc_amounts(w, v->alloc, held);
+    const struct project *top = common(w, t->project, owner);
+    bool within;
+    if (under_share(t, top, &within) && over_share(t, owner, top, dim, held[dim], within))
+        return SCHED_PREEMPT_SHARE;
+    if (t->in_quota && (!owner->present || (owner->quota[dim] != SCHED_UNLIMITED && owner->used[dim] > owner->quota[dim])))
+        return SCHED_PREEMPT_QUOTA;
+    return -1;
+}
+
+static int by_worth(const void *pa, const void *pb) {
+    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
+    if (a->request->priority != b->request->priority)
+        return a->request->priority < b->request->priority ? -1 : 1;
+    if (a->start_ms != b->start_ms)
+        return a->start_ms > b->start_ms ? -1 : 1;
+    return (a->id < b->id) - (a->id > b->id);
+}
+
+static void know_victims(struct pass *p) {
+    if (p->victims_known)
+        return;
+    p->victims_known = true;
+    for (uint32_t i = 0; i < p->w->running.len; i++) {
+        struct job *j = p->w->running.at[i];
+        if (j->fixed || j->state != SCHED_JOB_RUNNING)
+            continue;
+        request_refresh(p->w, j->request);
+        vec_push(&p->victims, j);
+    }
+    if (p->victims.len)
+        qsort(p->victims.at, p->victims.len, sizeof *p->victims.at, by_worth);
+}
+
+// As if the victim were gone from its project, while a set is being put together.
+static void uncount(const struct taker *t, const struct job *v, int sign) {
+    int64_t held[DIMS_MAX];
+    alloc_amounts(t->p->w, v->alloc, held);
+    project_use(t->p->w, world_project_slot(t->p->w, v->request->asked.project), held, false, -sign);
+}
+
+static uint32_t tasks_needed(const struct taker *t) {
+    const struct demand *d = &t->r->demand;
+    return d->even ? d->node_tasks : 1;
+}
+
+static bool fits_without(const struct taker *t, const struct node *n, struct job *const *victims, uint32_t count,
+                         const struct job *except) {
+    struct scratch s;
+    scratch_copy(&s, n);
+    for (uint32_t i = 0; i < count; i++)
+        if (victims[i] != except)
+            scratch_give(&s, victims[i]);
+    return fit_tasks(&s.node, &t->r->demand) >= tasks_needed(t);
+}
+
+// Two victims that do it, when more were found: the first pair in order of worth.
+static bool pair(const struct taker *t, const struct node *n, const job_vec *all, job_vec *set) {
+    for (uint32_t i = 0; i < all->len && all->len <= PAIRS_FROM_MAX; i++) {
+        uncount(t, all->at[i], 1);
+        for (uint32_t k = 0; k < i; k++) {
+            struct job *two[2] = {all->at[k], all->at[i]};
+            if (legal(t, all->at[k]) >= 0 && fits_without(t, n, two, 2, NULL)) {
+                uncount(t, all->at[i], -1);
+                vec_clear(set);
+                vec_push(set, two[1]);
+                vec_push(set, two[0]);
+                return true;
+            }
+        }
+        uncount(t, all->at[i], -1);
+    }
+    return false;
+}
+
+// The least victims on one node that make room for one part of the taker; false when none do.
+static bool node_set(const struct taker *t, const struct node *n, job_vec *set) {
+    job_vec all = {0};
+    vec_clear(set);
+    for (uint32_t i = 0; i < n->jobs.len; i++)
+        if (!n->jobs.at[i]->fixed && n->jobs.at[i]->state == SCHED_JOB_RUNNING && legal(t, n->jobs.at[i]) >= 0)
+            vec_push(&all, n->jobs.at[i]);
+    bool found = false;
+    if (all.len && fits_without(t, n, all.at, all.len, NULL)) {
+        qsort(all.at, all.len, sizeof *all.at, by_worth);
+        for (uint32_t i = 0; i < all.len && !found; i++) {
+            if (legal(t, all.at[i]) < 0)
+                continue;  // its project has given enough already
+            uncount(t, all.at[i], 1);
+            vec_push(set, all.at[i]);
+            found = fits_without(t, n, set->at, set->len, NULL);
+        }
+        for (uint32_t i = set->len; i-- > 0;)
+            uncount(t, set->at[i], -1);
+        for (uint32_t i = set->len; found && i-- > 0;)
+            if (fits_without(t, n, set->at, set->len, set->at[i]))
+                vec_remove(set, i);
+        if (found && set->len > 2)
+            pair(t, n, &all, set);
+    }
+    vec_done(&all);
+    return found;
+}
+
+struct cost {
+    int32_t priority;
+    uint32_t count;
+    int64_t lost;  // milli-GPU × ms (CPUs weighted) of work thrown away
+    uint32_t node;
+};
+
+static struct cost cost_of(const struct taker *t, const job_vec *set, uint32_t node) {
+    struct cost c = {.priority = INT32_MIN, .count = set->len, .node = node};
+    for (uint32_t i = 0; i < set->len; i++) {
+        const struct job *v = set->at[i];
+        if (v->request->priority > c.priority)
+            c.priority = v->request->priority;
+        c.lost += v->cost * ((t->p->now_ms - v->start_ms) / 1000);
+    }
+    return c;
+}
+
+static int by_cost(const void *pa, const void *pb) {
+    const struct cost *a = pa, *b = pb;
+    if (a->priority != b->priority)
+        return a->priority < b->priority ? -1 : 1;
+    if (a->count != b->count)
+        return a->count < b->count ? -1 : 1;
+    if (a->lost != b->lost)
+        return a->lost < b->lost ? -1 : 1;
+    return (a->node > b->node) - (a->node < b->node);
+}
+
+static bool enough_gpus(const struct taker *t, const struct node *n, const struct job *v) {
+    const struct demand *d = &t->r->demand;
+    uint32_t whole = (d->gpu_task * tasks_needed(t) + d->gpu_node) / SCHED_GPU, freed = 0;
+    for (uint32_t i = 0; whole && i < v->alloc->node_count; i++)
+        if (v->alloc->nodes[i].node == n->id)
+            freed += v->alloc->nodes[i].gpu_count;
+    return n->whole_free + freed >= whole;
+}
+
+// One victim that is enough by itself, the least worth first.
+static bool one_victim(const struct taker *t, const struct fit *f, job_vec *set) {
+    const struct pass *p = t->p;
+    for (uint32_t i = 0; i < p->victims.len; i++) {
+        struct job *v = p->victims.at[i];
+        if (v->vacating)
+            continue;
+        for (uint32_t k = 0; k < v->alloc->node_count; k++) {
+            uint32_t id = v->alloc->nodes[k].node;
+            const struct node *n = world_node(p->w, id);
+            if (!n || id >= f->nodes_len || !f->allowed[id] || !enough_gpus(t, n, v) || legal(t, v) < 0)
+                continue;
+            if (fits_without(t, n, &v, 1, NULL)) {
+                vec_clear(set);
+                vec_push(set, v);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// Several victims on one node; nodes in the order of their least worthy job.
+static bool one_node(const struct taker *t, const struct fit *f, job_vec *best) {
+    const struct pass *p = t->p;
+    job_vec set = {0};
+    struct cost cost = {0};
+    uint8_t *seen = xcalloc(f->nodes_len + 1, 1);
+    bool found = false, least = false;
+    int32_t lowest = p->victims.len ? p->victims.at[0]->request->priority : 0;
+    for (uint32_t i = 0; i < p->victims.len && !least; i++) {
+        const struct job *v = p->victims.at[i];
+        for (uint32_t k = 0; k < v->alloc->node_count && !least && !v->vacating; k++) {
+            uint32_t id = v->alloc->nodes[k].node;
+            const struct node *n = world_node(p->w, id);
+            if (!n || id >= f->nodes_len || !f->allowed[id] || seen[id]++)
+                continue;
+            if (!node_set(t, n, &set))
+                continue;
+            struct cost c = cost_of(t, &set, id);
+            if (!found || by_cost(&c, &cost) < 0) {
+                cost = c;
+                vec_clear(best);
+                for (uint32_t s = 0; s < set.len; s++)
+                    vec_push(best, set.at[s]);
+                found = true;
+            }
+            least = c.count == 2 && c.priority == lowest;  // one was not enough: it gets no better
+        }
+    }
+    free(seen);
+    vec_done(&set);
+    return found;
+}
+
+static bool in_set(const job_vec *set, const struct job *j) {
+    for (uint32_t i = 0; i < set->len; i++)
+        if (set->at[i] == j)
+            return true;
+    return false;
+}
+
+// A gang: the nodes where room costs least, until there are enough.
+static bool many_nodes(const struct taker *t, const struct fit *f, job_vec *all) {
+    VEC(struct cost) costs = {0};
+    job_vec set = {0};
+    uint32_t need = t->r->demand.nodes_min;
+    for (uint32_t id = 1; id < f->nodes_len; id++) {
+        if (!f->allowed[id])
+            continue;
+        if (f->cap[id])
+            need -= need > 0;
+        else if (node_set(t, t->p->w->nodes.at[id], &set))
+            vec_push(&costs, cost_of(t, &set, id));
+    }
+    if (costs.len)
+        qsort(costs.at, costs.len, sizeof *costs.at, by_cost);
+    for (uint32_t i = 0; i < costs.len && need && all->len < VICTIMS_MAX; i++) {
+        const struct node *n = t->p->w->nodes.at[costs.at[i].node];
+        // victims taken for other nodes may hold this one too
+        uint32_t here = 0;
+        for (uint32_t k = 0; k < n->jobs.len; k++)
+            here += in_set(all, n->jobs.at[k]);
+        if (here && fits_without(t, n, all->at, all->len, NULL)) {
+            need--;
+            continue;
+        }
+        if (!node_set(t, n, &set))
+            continue;
+        for (uint32_t k = 0; k < set.len; k++)
+            if (!in_set(all, set.at[k])) {
+                uncount(t, set.at[k], 1);
+                vec_push(all, set.at[k]);
+            }
+        need--;
+    }
+    for (uint32_t i = all->len; i-- > 0;)
+        uncount(t, all->at[i], -1);
+    vec_done(&costs);
+    vec_done(&set);
+    return need == 0 && all->len;
+}
+
+// Any layout: the least worthy one after the other until the taker fits.
+static bool one_by_one(const struct taker *t, const struct fit *f, job_vec *all) {
+    struct alloc *a = NULL;
+    for (uint32_t i = 0; i < t->p->victims.len && !a && all->len < VICTIMS_MAX; i++) {
+        struct job *v = t->p->victims.at[i];
+        bool here = false;
+        for (uint32_t k = 0; k < v->alloc->node_count; k++)
+            here |= v->alloc->nodes[k].node < f->nodes_len && f->allowed[v->alloc->nodes[k].node];
+        if (!here || legal(t, v) < 0)
+            continue;
+        uncount(t, v, 1);
+        vec_push(all, v);
+        a = trial_place_without(t->p, t->r, all->at, all->len);
+    }
+    for (uint32_t i = all->len; i-- > 0;)
+        uncount(t, all->at[i], -1);
+    alloc_free(a);
+    return a;
+}
+
+// Drops victims that are not needed, the worthiest first.
+static void prune(const struct taker *t, job_vec *set) {
+    qsort(set->at, set->len, sizeof *set->at, by_worth);
+    for (uint32_t i = set->len; i-- > 0 && set->len > 1;) {
+        struct job *v = set->at[i];
+        vec_remove(set, i);
+        struct alloc *a = trial_place_without(t->p, t->r, set->at, set->len);
+        if (!a) {
+            vec_push(set, NULL);
+            for (uint32_t k = set->len - 1; k > i; k--)
+                set->at[k] = set->at[k - 1];
+            set->at[i] = v;
+        }
+        alloc_free(a);
+    }
+}
+
+static void commit(const struct taker *t, const job_vec *set, struct alloc *a) {
+    struct pass *p = t->p;
+    for (uint32_t i = 0; i < set->len; i++) {
+        int why = legal(t, set->at[i]);
+        assert(why >= 0);
+        vec_push(&p->out->preempts, (struct sched_preempt){.victim = set->at[i]->id, .for_job = t->job->id,
+                                                           .why = (enum sched_preempt_why)why,
+                                                           .grace_ms = p->policy->grace_ms});
+    }
+    for (uint32_t i = 0; i < set->len; i++)
+        trial_vacate(p, set->at[i]);
+    trial_promise(p, t->job, a);
+}
+
+bool reclaim(struct pass *p, struct job *j) {
+    struct request *r = j->request;
+    struct taker t = {.p = p, .job = j, .r = r, .project = world_project(p->w, r->asked.project), .dim = r->dim,
+                      .amount = request_amount(p->w, r, r->dim), .qos = world_qos(p->w, r->asked.qos)};
+    if (!t.project)
+        return false;
+    bool within, under = under_share(&t, project_parent(p->w, t.project), &within);
+    t.in_quota = t.project->quota[t.dim] != SCHED_UNLIMITED &&
+                 t.project->used[t.dim] + t.amount <= t.project->quota[t.dim];
+    bool by_qos = t.qos && t.qos->preempts.len;
+    if (!by_qos && r->preemptible && (!p->policy->reclaim || (!under && !t.in_quota)))
+        return false;
+    know_victims(p);
+    if (!p->victims.len)
+        return false;
+    const struct fit *f = fit_of(p->w, r);
+    job_vec set = {0};
+    bool one = r->demand.even && r->demand.nodes_min == 1, found;
+    if (one)
+        found = one_victim(&t, f, &set) || one_node(&t, f, &set);
+    else if (r->demand.even)
+        found = many_nodes(&t, f, &set);
+    else
+        found = one_by_one(&t, f, &set);
+    struct alloc *a = found ? trial_place_without(p, r, set.at, set.len) : NULL;
+    if (a && !one) {
+        alloc_free(a);
+        prune(&t, &set);
+        a = trial_place_without(p, r, set.at, set.len);
+    }
+    if (a)
+        commit(&t, &set, a);
+    vec_done(&set);
+    return a;
+}

@@ -1,0 +1,108 @@
+// A cluster to test with: builds worlds from a few words, carries out decisions as a controller
+// would, and checks what must always hold.
+#pragma once
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sched/sched.h"
+
+enum { NAMES_MAX = 64 };
+
+struct cluster {
+    struct world *w;
+    struct policy policy;
+    int64_t now_ms;
+    uint64_t next_id;
+    uint32_t preempted, started;
+    const char *names[NAMES_MAX];  // by job id
+};
+
+static inline void cluster_node(struct cluster *c, uint32_t id, uint32_t gpus, const char *model) {
+    struct sched_gpu g[SCHED_GPUS_MAX];
+    char name[16];
+    snprintf(name, sizeof name, "n%u", id);
+    for (uint32_t i = 0; i < gpus; i++)
+        g[i] = (struct sched_gpu){model, 32ULL << 30, i / 4, false};
+    struct sched_node n = {.id = id, .name = name, .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = gpus};
+    struct error e;
+    if (world_node_set(c->w, &n, &e))
+        fail_msg("%s", e.text);
+}
+
+static inline void cluster_project(struct cluster *c, uint32_t id, uint32_t parent, int64_t quota_gpus) {
+    char name[16];
+    snprintf(name, sizeof name, "p%u", id);
+    struct sched_project p = {.id = id, .parent = parent, .name = name, .quota_milligpu = quota_gpus * 1000,
+                              .weight_milli = SCHED_UNLIMITED, .limit_milligpu = SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED};
+    struct error e;
+    if (world_project_set(c->w, &p, &e))
+        fail_msg("%s", e.text);
+}
+
+static inline struct cluster cluster_new(uint32_t nodes, uint32_t gpus) {
+    struct cluster c = {.w = world_new(), .next_id = 1, .now_ms = 1000};
+    policy_default(&c.policy);
+    for (uint32_t i = 1; i <= nodes; i++)
+        cluster_node(&c, i, gpus, "V100");
+    return c;
+}
+
+static inline uint64_t cluster_submit(struct cluster *c, const struct sched_request *q) {
+    const struct request *r = world_request(c->w, q);
+    uint64_t id = c->next_id++;
+    assert_int_equal(world_job_add(c->w, &(struct sched_job){.id = id, .request = r, .submit_ms = c->now_ms}), 0);
+    world_request_unref(c->w, r);
+    return id;
+}
+
+// The victim ends at once and goes back to its place in the queue.
+static inline void cluster_requeue(struct cluster *c, uint64_t id) {
+    struct sched_job_view v;
+    assert_true(world_job(c->w, id, &v));
+    const struct request *r = world_request(c->w, request_asked(v.request));
+    struct sched_job j = {.id = id, .request = r, .submit_ms = v.submit_ms, .restarts = v.restarts + 1};
+    assert_int_equal(world_job_end(c->w, id, c->now_ms), 0);
+    assert_int_equal(world_job_add(c->w, &j), 0);
+    world_request_unref(c->w, r);
+}
+
+// One round: decide and carry out. Returns the number of starts and preemptions.
+static inline uint32_t cluster_round(struct cluster *c) {
+    struct decisions d;
+    sched_decide(c->w, c->now_ms, &c->policy, &d);
+    uint32_t n = d.starts.len + d.preempts.len;
+    for (uint32_t i = 0; i < d.starts.len; i++)
+        assert_int_equal(world_job_start(c->w, d.starts.at[i].job, d.starts.at[i].alloc, c->now_ms), 0);
+    for (uint32_t i = 0; i < d.preempts.len; i++)
+        world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
+    for (uint32_t i = 0; i < d.preempts.len; i++)
+        cluster_requeue(c, d.preempts.at[i].victim);
+    c->started += d.starts.len;
+    c->preempted += d.preempts.len;
+    decisions_done(&d);
+    c->now_ms += 1000;
+    return n;
+}
+
+static inline void cluster_settle(struct cluster *c) {
+    for (unsigned i = 0; cluster_round(c); i++)
+        assert_true(i < 1000);
+    world_assert(c->w);
+}
+
+static inline bool cluster_runs(const struct cluster *c, uint64_t id) {
+    struct sched_job_view v;
+    return world_job(c->w, id, &v) && v.state == SCHED_JOB_RUNNING;
+}
+
+static inline int64_t cluster_used(struct cluster *c, uint32_t project) {
+    struct sched_project_figures f;
+    assert_true(world_project_figures(c->w, project, &f));
+    return f.used_milligpu;
+}

@@ -1,0 +1,131 @@
+// Published runs with known outcomes: four teams on two machines with eight GPUs each, quotas 4, 2,
+// 2 and 8. Interactive work runs only inside the quota; train work may go over and is paused when its
+// owner's share shrinks. Ends exactly as published, and stays put.
+#include "cluster.h"
+
+enum { A = 1, B, C, D };
+
+static uint64_t submit(struct cluster *c, const char *name, uint32_t project, uint32_t milli, bool train) {
+    struct sched_request q = {.project = project, .user = project, .gpu_milli_per_job = milli,
+                              .class = train ? SCHED_TRAIN : SCHED_INTERACTIVE};
+    uint64_t id = cluster_submit(c, &q);
+    c->names[id] = name;
+    cluster_settle(c);
+    return id;
+}
+
+static uint64_t named(const struct cluster *c, const char *name) {
+    for (uint64_t i = 1; i < NAMES_MAX; i++)
+        if (c->names[i] && strcmp(c->names[i], name) == 0)
+            return i;
+    fail_msg("no job %s", name);
+    return 0;
+}
+
+static void expect_used(struct cluster *c, int64_t a, int64_t b, int64_t cc, int64_t d) {
+    assert_int_equal(cluster_used(c, A), a * 1000);
+    assert_int_equal(cluster_used(c, B), b * 1000);
+    assert_int_equal(cluster_used(c, C), cc * 1000);
+    assert_int_equal(cluster_used(c, D), d * 1000);
+}
+
+static void expect_quiet(struct cluster *c) {
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(cluster_round(c), 0);
+}
+
+static struct cluster teams(void) {
+    struct cluster c = cluster_new(2, 8);
+    cluster_project(&c, A, 0, 4);
+    cluster_project(&c, B, 0, 2);
+    cluster_project(&c, C, 0, 2);
+    cluster_project(&c, D, 0, 8);
+    return c;
+}
+
+static void run_48(struct cluster *c) {
+    submit(c, "a-1-1-jupyter", A, 1000, false);
+    submit(c, "a-1-g", A, 1000, true);
+    submit(c, "a-2-gg", A, 2000, true);
+    submit(c, "b-1-g06", B, 600, false);
+    submit(c, "b-2-g04", B, 400, false);
+    submit(c, "b-3-g", B, 1000, true);
+    submit(c, "b-4-gg", B, 2000, true);
+    submit(c, "c-1-g05", C, 500, false);
+    submit(c, "c-2-g03", C, 300, false);
+    submit(c, "c-3-g02", C, 200, false);
+    submit(c, "c-4-gg", C, 2000, true);
+    submit(c, "c-5-g", C, 1000, true);
+    submit(c, "d-1-gggg", D, 4000, true);
+}
+
+static void run_49(struct cluster *c) {
+    run_48(c);
+    submit(c, "d-2-gg", D, 2000, true);
+    submit(c, "d-3-gg", D, 2000, true);
+}
+
+static void scenario_48(void **state) {
+    (void)state;
+    struct cluster c = teams();
+    run_48(&c);
+    expect_used(&c, 4, 4, 4, 4);
+    assert_int_equal(world_running(c.w), 13);
+    assert_int_equal(world_pending(c.w), 0);
+    assert_int_equal(c.preempted, 0);
+    expect_quiet(&c);
+    world_free(c.w);
+}
+
+static void scenario_49(void **state) {
+    (void)state;
+    struct cluster c = teams();
+    run_48(&c);
+    submit(&c, "d-2-gg", D, 2000, true);
+    assert_int_equal(c.preempted, 1);
+    assert_false(cluster_runs(&c, named(&c, "c-4-gg")));
+    expect_quiet(&c);
+    submit(&c, "d-3-gg", D, 2000, true);
+    assert_int_equal(c.preempted, 2);
+    expect_used(&c, 4, 2, 2, 8);
+    assert_int_equal(world_running(c.w), 13);
+    assert_int_equal(world_pending(c.w), 2);
+    assert_false(cluster_runs(&c, named(&c, "b-4-gg")));
+    assert_false(cluster_runs(&c, named(&c, "c-4-gg")));
+    assert_true(cluster_runs(&c, named(&c, "c-5-g")));
+    expect_quiet(&c);
+    world_free(c.w);
+}
+
+static void scenario_410(void **state) {
+    (void)state;
+    struct cluster c = teams();
+    run_49(&c);
+    submit(&c, "a-3-gg", A, 2000, true);
+    submit(&c, "a-4-gg", A, 2000, true);
+    submit(&c, "b-5-gg", B, 2000, true);
+    submit(&c, "c-6-gg", C, 2000, true);
+    expect_used(&c, 4, 2, 2, 8);
+    assert_int_equal(world_pending(c.w), 6);
+    expect_quiet(&c);
+    const char *gone[] = {"d-1-gggg", "d-2-gg", "d-3-gg"};
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(world_job_end(c.w, named(&c, gone[i]), c.now_ms), 0);
+    cluster_settle(&c);
+    expect_used(&c, 8, 4, 4, 0);
+    assert_int_equal(world_running(c.w), 14);
+    assert_int_equal(world_pending(c.w), 2);
+    assert_false(cluster_runs(&c, named(&c, "b-5-gg")));
+    assert_false(cluster_runs(&c, named(&c, "c-6-gg")));
+    expect_quiet(&c);
+    world_free(c.w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scenario_48),
+        cmocka_unit_test(scenario_49),
+        cmocka_unit_test(scenario_410),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

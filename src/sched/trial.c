@@ -1,0 +1,126 @@
+// Owns decisions in the making: each is applied to the world at once, so that the next one sees it,
+// and all are taken back when the pass ends. What was applied last is taken back first.
+#include <assert.h>
+
+#include "sched/pass.h"
+
+void project_use(struct world *w, struct project *p, const int64_t held[DIMS_MAX], bool fixed, int sign) {
+    for (unsigned d = 0; d < w->dims; d++) {
+        p->used[d] += sign * held[d];
+        p->fixed[d] += fixed ? sign * held[d] : 0;
+    }
+    for (; p; p = project_parent(w, p))
+        for (unsigned d = 0; d < w->dims; d++)
+            p->tree_used[d] += sign * held[d];
+}
+
+static void count(struct pass *p, struct request *r, const struct alloc *a, int sign) {
+    int64_t held[DIMS_MAX];
+    struct world *w = p->w;
+    alloc_amounts(w, a, held);
+    project_use(w, world_project_slot(w, r->asked.project), held, !r->preemptible, sign);
+    struct qos *q = world_qos(w, r->asked.qos);
+    if (q)
+        q->used_gpu_milli += (uint64_t)(sign * held[DIM_GPU]);
+    r->user->trial_cost += sign * (held[DIM_GPU] + held[DIM_CPU] * CPU_COST);
+    r->qos_user->jobs += (uint32_t)sign;
+    r->qos_user->gpu_milli += (uint64_t)(sign * held[DIM_GPU]);
+    r->qos_user->cpus += (uint64_t)(sign * held[DIM_CPU]);
+}
+
+void trial_start(struct pass *p, struct job *j, struct alloc *a, bool backfill) {
+    struct world *w = p->w;
+    j->alloc = a;
+    j->start_ms = p->now_ms;
+    j->limit_ms = j->request->limit_ms;
+    for (uint32_t i = 0; i < a->node_count; i++) {
+        struct node *n = w->nodes.at[a->nodes[i].node];
+        node_hold(n, &a->nodes[i], j->request->demand.exclusive, 1);
+        vec_push(&n->jobs, j);
+        world_node_changed(w, n->id);
+    }
+    count(p, j->request, a, 1);
+    vec_push(&p->out->starts, (struct sched_start){.job = j->id, .alloc = a, .backfill = backfill});
+}
+
+static void undo_start(struct pass *p, const struct sched_start *s) {
+    struct job *j = world_find(p->w, s->job);
+    for (uint32_t i = 0; i < s->alloc->node_count; i++) {
+        struct node *n = p->w->nodes.at[s->alloc->nodes[i].node];
+        node_hold(n, &s->alloc->nodes[i], j->request->demand.exclusive, -1);
+        assert(n->jobs.len && n->jobs.at[n->jobs.len - 1] == j);
+        n->jobs.len--;
+        world_node_changed(p->w, n->id);
+    }
+    count(p, j->request, s->alloc, -1);
+    j->alloc = NULL;
+    j->start_ms = 0;
+}
+
+static void ending(struct pass *p, struct job *j, int sign) {
+    for (uint32_t i = 0; i < j->alloc->node_count; i++) {
+        struct node *n = p->w->nodes.at[j->alloc->nodes[i].node];
+        node_claim(n, &j->alloc->nodes[i], true, sign);
+        world_node_changed(p->w, n->id);
+    }
+    int64_t held[DIMS_MAX];
+    alloc_amounts(p->w, j->alloc, held);
+    project_use(p->w, world_project_slot(p->w, j->request->asked.project), held, j->fixed, -sign);
+    j->vacating = sign > 0;
+}
+
+void trial_vacate(struct pass *p, struct job *victim) {
+    assert(!victim->vacating);
+    ending(p, victim, 1);
+    vec_push(&p->vacating, victim);
+}
+
+static void claim(struct pass *p, const struct promise *m, int sign) {
+    for (uint32_t i = 0; i < m->alloc->node_count; i++) {
+        struct node *n = p->w->nodes.at[m->alloc->nodes[i].node];
+        node_claim(n, &m->alloc->nodes[i], false, sign);
+        world_node_changed(p->w, n->id);
+    }
+    count(p, m->job->request, m->alloc, sign);
+}
+
+void trial_promise(struct pass *p, struct job *j, struct alloc *a) {
+    j->promised = true;
+    vec_push(&p->promises, (struct promise){j, a});
+    claim(p, &p->promises.at[p->promises.len - 1], 1);
+}
+
+static void lift(struct pass *p, const struct job *j, int sign) {
+    for (uint32_t i = 0; i < j->alloc->node_count; i++) {
+        struct node *n = p->w->nodes.at[j->alloc->nodes[i].node];
+        if (j->vacating)
+            node_claim(n, &j->alloc->nodes[i], true, sign);
+        node_hold(n, &j->alloc->nodes[i], j->request->demand.exclusive, sign);
+        world_node_changed(p->w, n->id);
+    }
+}
+
+struct alloc *trial_place_without(struct pass *p, struct request *r, struct job *const *victims, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        lift(p, victims[i], -1);
+    p->again = true;
+    struct alloc *a = place(p, r);
+    p->again = false;
+    for (uint32_t i = n; i-- > 0;)
+        lift(p, victims[i], 1);
+    return a;
+}
+
+void trial_undo(struct pass *p) {
+    for (uint32_t i = p->promises.len; i-- > 0;) {
+        p->promises.at[i].job->promised = false;
+        claim(p, &p->promises.at[i], -1);
+        alloc_free(p->promises.at[i].alloc);
+    }
+    for (uint32_t i = p->vacating.len; i-- > 0;)
+        ending(p, p->vacating.at[i], -1);
+    for (uint32_t i = p->out->starts.len; i-- > 0;)
+        undo_start(p, &p->out->starts.at[i]);
+    vec_done(&p->promises);
+    vec_done(&p->vacating);
+}
