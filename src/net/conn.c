@@ -178,12 +178,12 @@ ssize_t conn_write(struct conn *c, const void *data, size_t len) {
         return -EPIPE;
     if (c->tls && !tls_established(c->tls))
         return -ENOTCONN;
+    size_t before = conn_pending(c);
     if (c->tls) {
-        if (tls_write(c->tls, data, len) < 0) {
+        if (tls_write(c->tls, data, len, &c->out) < 0) {
             fail(c, UV_EPROTO);
             return -EPIPE;
         }
-        tls_output(c->tls, &c->out);
     } else {
         buf_add(&c->out, data, len);
     }
@@ -191,7 +191,8 @@ ssize_t conn_write(struct conn *c, const void *data, size_t len) {
         flush(c);
     if (c->closing)
         return -EPIPE;
-    if (conn_pending(c) > c->output_max && conn_pending(c) > len) {
+    // One answer may be larger than the limit, but nothing may pile up behind another.
+    if (before > 0 && conn_pending(c) > c->output_max) {
         fail(c, UV_ENOBUFS);
         return -ENOBUFS;
     }

@@ -12,7 +12,7 @@
 enum {
     CONN_READ_BYTES = 64 * 1024,
     CONN_LINGER_MS = 2000,     // after our last byte, how long the peer may take to end as well
-    CONN_KEEP_BYTES = 32 * 1024,  // larger buffers are freed when empty
+    CONN_KEEP_BYTES = 4 * 1024,  // larger buffers are freed when empty
 };
 
 struct conn;

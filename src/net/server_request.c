@@ -175,6 +175,13 @@ bool net_request_wants_ws(const struct net_request *req) {
            strcmp(m->method, "GET") == 0 && m->body.len == 0;
 }
 
+// A client that will send nothing more cannot use what it asked for: it counts as gone.
+static bool can_upgrade(struct request *r) {
+    if (r->conn->conn.eof)
+        conn_destroy(&r->conn->conn);
+    return !net_request_gone(&r->pub);
+}
+
 // Takes the connection away from HTTP; the request is freed.
 static struct conn *detach(struct request *r) {
     struct http_conn *h = r->conn;
@@ -197,7 +204,7 @@ struct net_ws *net_upgrade_ws(struct net_request *req, const char *protocol,
         net_reply(req, 426, "text/plain; charset=utf-8", text, sizeof text - 1);
         return NULL;
     }
-    if (net_request_gone(req)) {
+    if (!can_upgrade(r)) {
         complete(r);
         return NULL;
     }
@@ -219,7 +226,7 @@ struct net_raw *net_upgrade_raw(struct net_request *req, const struct net_raw_ca
                                 void *user) {
     static const char text[] = "An upgrade of the connection is due here.";
     struct request *r = request_of(req);
-    if (net_request_gone(req)) {
+    if (!can_upgrade(r)) {
         complete(r);
         return NULL;
     }

@@ -166,7 +166,7 @@ int tls_context_client(const struct tls_client_options *o, struct tls_context **
     return 0;
 }
 
-static void set_verify_host(struct tls *t, const char *host) {
+static void set_verify_host(struct tls *t, char *host) {
     X509_VERIFY_PARAM *param = SSL_get0_param(t->ssl);
     if (X509_VERIFY_PARAM_set1_ip_asc(param, host))
         return;
@@ -264,17 +264,23 @@ bool tls_readable(const struct tls *t) {
     return SSL_has_pending(t->ssl) || BIO_ctrl_pending(t->in) > 0;
 }
 
-int tls_write(struct tls *t, const void *data, size_t len) {
+// In pieces of one record, so that OpenSSL's own buffer stays small.
+int tls_write(struct tls *t, const void *data, size_t len, struct buf *out) {
+    enum { RECORD = 16 * 1024 };
     assert(t->established);
-    if (t->failed)
-        return -EPROTO;
-    ERR_clear_error();
-    size_t put = 0;
-    if (len && SSL_write_ex(t->ssl, data, len, &put) != 1) {
-        note_problem(t);
-        return -EPROTO;
+    const char *p = data;
+    while (len) {
+        size_t n = len < RECORD ? len : RECORD, put = 0;
+        ERR_clear_error();
+        if (t->failed || SSL_write_ex(t->ssl, p, n, &put) != 1) {
+            note_problem(t);
+            return -EPROTO;
+        }
+        assert(put == n);
+        tls_output(t, out);
+        p += n;
+        len -= n;
     }
-    assert(put == len);
     return 0;
 }
 

@@ -42,7 +42,8 @@ bool tls_established(const struct tls *t);
 // Plaintext out: bytes; 0 when more input is needed; -EPIPE after the peer's orderly end; -EPROTO.
 ssize_t tls_read(struct tls *t, void *p, size_t n);
 bool tls_readable(const struct tls *t);  // tls_read may have something without more input
-int tls_write(struct tls *t, const void *data, size_t len);  // all of it; 0 or -EPROTO
+// All of it, the ciphertext appended to `out`: 0 or -EPROTO.
+int tls_write(struct tls *t, const void *data, size_t len, struct buf *out);
 void tls_end(struct tls *t);                                 // the orderly end, into the output
 void tls_output(struct tls *t, struct buf *out);             // appends ciphertext to be sent
 const char *tls_problem(const struct tls *t);                // why the handshake failed

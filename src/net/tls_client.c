@@ -59,7 +59,7 @@ static ssize_t transport_read(void *self, void *p, size_t n) {
 
 static int transport_write(void *self, const void *p, size_t n, int timeout_ms) {
     struct transport *t = self;
-    int r = tls_write(t->tls, p, n);
+    int r = tls_write(t->tls, p, n, &t->out);
     return r < 0 ? r : flush(t, timeout_ms);
 }
 

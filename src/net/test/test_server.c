@@ -305,6 +305,40 @@ static void many_requests(void **state) {
     print_message("unix socket, one connection: %lld requests/s\n",
                   (long long)N * 1000000 / (us ? us : 1));
     http_client_free(c);
+    t0 = clock_mono_us();
+    for (int i = 0; i < N / 5; i++) {
+        c = client(f);
+        struct http_request q = {.method = "GET", .target = "/"};
+        assert_int_equal(http_client_call(c, &q, &m, &e), 0);
+        http_message_done(&m);
+        http_client_free(c);
+    }
+    us = clock_mono_us() - t0;
+    print_message("unix socket, a connection each: %lld requests/s\n",
+                  (long long)N / 5 * 1000000 / (us ? us : 1));
+    stop(f);
+}
+
+static void pipelined_rate(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    cleanup_close int fd = dial(f);
+    cleanup_buf struct buf out = {0}, in = {0};
+    enum { BATCH = 50, ROUNDS = 400 };
+    for (int i = 0; i < BATCH; i++)
+        buf_adds(&out, "GET /?x HTTP/1.1\r\nHost: x\r\n\r\n");
+    static const char answer[] =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx";
+    size_t want = BATCH * (sizeof answer - 1);
+    int64_t t0 = clock_mono_us();
+    for (int i = 0; i < ROUNDS; i++) {
+        put(fd, out.data);
+        buf_clear(&in);
+        assert_int_equal(recv(fd, buf_reserve(&in, want), want, MSG_WAITALL), (ssize_t)want);
+        assert_memory_equal(in.data, answer, sizeof answer - 1);
+    }
+    int64_t us = clock_mono_us() - t0;
+    print_message("unix socket, %d in a pipeline: %lld requests/s\n", BATCH,
+                  (long long)BATCH * ROUNDS * 1000000 / (us ? us : 1));
     stop(f);
 }
 
@@ -616,6 +650,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_and_credentials),
         cmocka_unit_test(many_requests),
+        cmocka_unit_test(pipelined_rate),
         cmocka_unit_test(pipelining_keeps_order),
         cmocka_unit_test(refuses_rubbish),
         cmocka_unit_test(half_closed_gets_its_answer),

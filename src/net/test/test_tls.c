@@ -1,6 +1,8 @@
 // TLS end to end: the CA, whom server and clients let in, the blocking client, the dialled
 // WebSocket, join tokens. Servers run on a thread of their own, on loopback.
 #include <errno.h>
+#include <fcntl.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -20,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/rand.h"
 #include "base/text.h"
 #include "net/connect.h"
 #include "net/dial.h"
@@ -286,6 +289,60 @@ static void plain_text_gets_nothing(void **state) {
     stop(f);
 }
 
+static void old_protocols_are_refused(void **state) {
+    struct fixture *f = start("server.crt", "server.key");
+    static const int versions[] = {TLS1_VERSION, TLS1_1_VERSION, TLS1_2_VERSION, TLS1_3_VERSION};
+    for (size_t i = 0; i < 4; i++) {
+        struct error e = {0};
+        cleanup_close int fd = connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
+        fcntl(fd, F_SETFL, 0);
+        SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+        SSL_CTX_set_security_level(ctx, 0);
+        SSL_CTX_set_min_proto_version(ctx, versions[i]);
+        SSL_CTX_set_max_proto_version(ctx, versions[i]);
+        SSL *ssl = SSL_new(ctx);
+        SSL_set_fd(ssl, fd);
+        assert_int_equal(SSL_connect(ssl) == 1, versions[i] >= TLS1_2_VERSION);
+        SSL_free(ssl);
+        SSL_CTX_free(ctx);
+    }
+    stop(f);
+}
+
+// Rubbish instead of a hello, rubbish after the handshake, and leaving at any moment.
+static void rubbish_and_leaving(void **state) {
+    struct fixture *f = start("server.crt", "server.key");
+    struct rand r;
+    rand_seed(&r, 3);
+    struct tls_client_options o = {.ca_file = at("ca.crt")};
+    struct tls_context *ctx = NULL;
+    ok(tls_context_client(&o, &ctx, err));
+    char junk[2000];
+    for (int i = 0; i < 300; i++) {
+        struct error e = {0};
+        for (size_t k = 0; k < sizeof junk; k++)
+            junk[k] = (char)rand_u64(&r);
+        size_t n = rand_below(&r, sizeof junk);
+        if (i % 3) {
+            cleanup_close int fd = connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
+            assert_true(fd >= 0);
+            if (i % 3 == 1)
+                memcpy(junk, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
+            send_all(fd, junk, n, WAIT_MS);
+            continue;
+        }
+        struct http_client *c = NULL;
+        ok(http_client_tls("127.0.0.1", f->port, ctx, WAIT_MS, &c, err));
+        if (i % 2)
+            send_all(http_client_fd(c), junk, n, WAIT_MS);
+        http_client_free(c);
+    }
+    struct error e = {0};
+    assert_int_equal(try_get(f, o, NULL, &e), 0);
+    tls_context_free(ctx);
+    stop(f);
+}
+
 static void many_requests(void **state) {
     struct fixture *f = start("server.crt", "server.key");
     struct tls_client_options o = {.ca_file = at("ca.crt")};
@@ -464,9 +521,10 @@ static void authority(void **state) {
 
     cleanup_buf struct buf csr = {0}, cert = {0};
     ok(pki_csr_create(at("agent.key"), "x", &csr, err));
-    static const char *const bad_names[] = {"", "a b", "a\nb", "a/b", "a,CN=b",
-                                            "12345678901234567890123456789012345678901234567890"
-                                            "123456789012345"};
+    char too_long[PKI_CN_MAX + 2];
+    memset(too_long, 'a', sizeof too_long - 1);
+    too_long[sizeof too_long - 1] = 0;
+    const char *const bad_names[] = {"", "a b", "a\nb", "a/b", "a,CN=b", too_long};
     for (size_t i = 0; i < sizeof bad_names / sizeof *bad_names; i++)
         assert_int_equal(
             pki_sign_client(ca, csr.data, csr.len, bad_names[i], now_s, &cert, hex, &e), -EINVAL);
@@ -523,6 +581,8 @@ int main(void) {
         cmocka_unit_test(who_is_let_in),
         cmocka_unit_test(who_is_not),
         cmocka_unit_test(plain_text_gets_nothing),
+        cmocka_unit_test(old_protocols_are_refused),
+        cmocka_unit_test(rubbish_and_leaving),
         cmocka_unit_test(many_requests),
         cmocka_unit_test(blocking_websocket),
         cmocka_unit_test(dialling),
