@@ -193,17 +193,20 @@ struct gpu_sample {
     uint32_t sm_clock_mhz, memory_clock_mhz;
     uint64_t throttle_reasons;
     uint64_t pcie_tx_bytes_s, pcie_rx_bytes_s;
-    uint64_t xid_errors, ecc_errors, remapped_rows;
+    uint64_t xid_errors;   // the newest XID, 0: none
+    uint64_t ecc_errors, remapped_rows;
     uint32_t throttled_milli;
     uint32_t attempt;
     uint64_t nvlink_bytes_s;
     uint32_t memory_copy_milli, encoder_milli, decoder_milli;
+    uint64_t pcie_replays;
 };
 struct message_telemetry {
     int64_t at_ms;
     LIST(struct gpu_sample) gpus;
     uint64_t memory_used_bytes, disk_free_bytes;
-    uint32_t cpu_milli, load_milli;
+    uint32_t cpu_milli;    // use of all the machine's CPUs, 0 … 1000
+    uint32_t load_milli;   // load average over one minute
 };
 
 struct message {

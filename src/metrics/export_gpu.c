@@ -1,0 +1,175 @@
+// The families of GPUs and of jobs on GPUs, the same on controller and agents. A GPU without a
+// sample yet appears only where no measurement is needed: an absent series is honest, a 0 is not.
+#include "metrics/export.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/text.h"
+
+enum { MIB = 1 << 20 };
+
+static const char *known(const char *s) {
+    return str_empty(s) ? "unknown" : s;
+}
+
+// "nvidia0" of "/dev/nvidia0", as NVIDIA's exporter has it.
+static const char *device_name(const struct gpu *g) {
+    const char *path = g->minor_path;
+    if (str_empty(path))
+        return "";
+    for (const char *p = path; *p; p++)
+        if (*p == '/')
+            path = p + 1;
+    return path;
+}
+
+static char *dcgm_labels(const struct metrics_gpu *g) {
+    struct buf b = {0};
+    metrics_label_u64(&b, "gpu", g->index);
+    metrics_label(&b, "UUID", known(g->gpu->uuid));
+    metrics_label(&b, "device", device_name(g->gpu));
+    metrics_label(&b, "modelName", known(g->gpu->model));
+    metrics_label(&b, "Hostname", g->node);
+    return buf_take(&b);
+}
+
+static char *gpu_labels(const struct metrics_gpu *g) {
+    struct buf b = {0};
+    metrics_label(&b, "node", g->node);
+    metrics_label_u64(&b, "gpu", g->index);
+    metrics_label(&b, "uuid", known(g->gpu->uuid));
+    metrics_label(&b, "model", known(g->gpu->model));
+    return buf_take(&b);
+}
+
+static char *job_labels(const struct metrics_job_gpu *j) {
+    struct buf b = {0};
+    if (j->label)
+        metrics_label(&b, "job", j->label);
+    else
+        metrics_label_u64(&b, "job", j->job);
+    metrics_label(&b, "user", j->user ? j->user : "");
+    metrics_label(&b, "project", j->project ? j->project : "");
+    metrics_label(&b, "node", j->node);
+    metrics_label_u64(&b, "gpu", j->sample->index);
+    metrics_label(&b, "uuid", known(j->uuid));
+    return buf_take(&b);
+}
+
+// One row per family of whole devices: how a sample becomes a number, in thousandths.
+struct gpu_family {
+    enum metric_id id;
+    uint64_t (*milli)(const struct metrics_gpu *g);
+};
+
+#define MILLI(name, expression)                             \
+    static uint64_t name(const struct metrics_gpu *g) {     \
+        const struct gpu_sample *s = g->sample;             \
+        return expression;                                  \
+    }
+MILLI(sm_clock, s->sm_clock_mhz * 1000ULL)
+MILLI(memory_clock, s->memory_clock_mhz * 1000ULL)
+MILLI(power, s->power_mw)
+MILLI(energy, s->energy_mj * 1000ULL)
+MILLI(pcie_replays, s->pcie_replays * 1000ULL)
+MILLI(pcie_tx, s->pcie_tx_bytes_s * 1000ULL)
+MILLI(pcie_rx, s->pcie_rx_bytes_s * 1000ULL)
+MILLI(utilisation, s->utilisation_milli * 100ULL)
+MILLI(memory_copy, s->memory_copy_milli * 100ULL)
+MILLI(encoder, s->encoder_milli * 100ULL)
+MILLI(decoder, s->decoder_milli * 100ULL)
+MILLI(xid, s->xid_errors * 1000ULL)
+MILLI(memory_free, export_u64_diff(s->memory_total_bytes, s->memory_used_bytes) / MIB * 1000ULL)
+MILLI(memory_used, s->memory_used_bytes / MIB * 1000ULL)
+MILLI(nvlink, s->nvlink_bytes_s * 1000ULL)
+MILLI(rows, s->remapped_rows * 1000ULL)
+MILLI(ecc, s->ecc_errors * 1000ULL)
+MILLI(reasons, s->throttle_reasons * 1000ULL)
+#undef MILLI
+
+static const struct gpu_family dcgm_families[] = {
+    {M_DCGM_SM_CLOCK, sm_clock}, {M_DCGM_MEM_CLOCK, memory_clock}, {M_DCGM_POWER, power}, {M_DCGM_ENERGY, energy},
+    {M_DCGM_PCIE_REPLAY, pcie_replays}, {M_DCGM_PCIE_TX, pcie_tx}, {M_DCGM_PCIE_RX, pcie_rx}, {M_DCGM_GPU_UTIL, utilisation},
+    {M_DCGM_MEM_COPY, memory_copy}, {M_DCGM_ENC, encoder}, {M_DCGM_DEC, decoder}, {M_DCGM_XID, xid},
+    {M_DCGM_FB_FREE, memory_free}, {M_DCGM_FB_USED, memory_used}, {M_DCGM_NVLINK, nvlink}, {M_DCGM_ROWS, rows},
+};
+static const struct gpu_family own_families[] = {
+    {M_GPU_ECC, ecc}, {M_GPU_REMAPPED, rows}, {M_GPU_THROTTLE, reasons},
+};
+
+static void put_families(struct metrics_writer *w, const struct gpu_family *families, size_t count,
+                         const struct export_gpus *in, char *const *labels) {
+    for (size_t f = 0; f < count; f++) {
+        metrics_family(w, families[f].id);
+        for (uint32_t i = 0; i < in->gpu_count; i++)
+            if (in->gpus[i].sample)
+                metrics_put_milli(w, labels[i], families[f].milli(&in->gpus[i]));
+    }
+}
+
+// Temperatures can be below 0, and the memory's is absent on many models: 0 means not measured.
+static void put_temperatures(struct metrics_writer *w, const struct export_gpus *in, char *const *labels) {
+    metrics_family(w, M_DCGM_GPU_TEMP);
+    for (uint32_t i = 0; i < in->gpu_count; i++)
+        if (in->gpus[i].sample)
+            metrics_put(w, labels[i], in->gpus[i].sample->temperature_c);
+    metrics_family(w, M_DCGM_MEMORY_TEMP);
+    for (uint32_t i = 0; i < in->gpu_count; i++)
+        if (in->gpus[i].sample && in->gpus[i].sample->memory_temperature_c)
+            metrics_put(w, labels[i], in->gpus[i].sample->memory_temperature_c);
+}
+
+static void put_devices(struct metrics_writer *w, const struct export_gpus *in) {
+    char **labels = xcalloc(in->gpu_count ? in->gpu_count : 1, sizeof *labels);
+    for (uint32_t i = 0; i < in->gpu_count; i++)
+        labels[i] = dcgm_labels(&in->gpus[i]);
+    put_families(w, dcgm_families, sizeof dcgm_families / sizeof *dcgm_families, in, labels);
+    put_temperatures(w, in, labels);
+    for (uint32_t i = 0; i < in->gpu_count; i++) {
+        free(labels[i]);
+        labels[i] = gpu_labels(&in->gpus[i]);
+    }
+    metrics_family(w, M_GPU_HEALTHY);
+    for (uint32_t i = 0; i < in->gpu_count; i++)
+        metrics_put_u64(w, labels[i], str_empty(in->gpus[i].gpu->unhealthy));
+    metrics_family(w, M_GPU_ALLOCATED);
+    for (uint32_t i = 0; i < in->gpu_count; i++)
+        metrics_put_milli(w, labels[i], in->gpus[i].allocated_milli);
+    put_families(w, own_families, sizeof own_families / sizeof *own_families, in, labels);
+    for (uint32_t i = 0; i < in->gpu_count; i++)
+        free(labels[i]);
+    free(labels);
+}
+
+#define PUT_JOBS(id, put, value)                          \
+    do {                                                  \
+        metrics_family(w, id);                            \
+        for (uint32_t i = 0; i < in->job_count; i++) {    \
+            const struct metrics_job_gpu *j = &in->jobs[i]; \
+            put(w, labels[i], value);                     \
+        }                                                 \
+    } while (0)
+
+static void put_jobs(struct metrics_writer *w, const struct export_gpus *in) {
+    char **labels = xcalloc(in->job_count ? in->job_count : 1, sizeof *labels);
+    for (uint32_t i = 0; i < in->job_count; i++)
+        labels[i] = job_labels(&in->jobs[i]);
+    PUT_JOBS(M_JOB_GPU_GRANT, metrics_put_milli, j->grant_milli);
+    PUT_JOBS(M_JOB_GPU_USE, metrics_put_milli, j->sample->utilisation_milli);
+    PUT_JOBS(M_JOB_GPU_MEMORY, metrics_put_u64, j->sample->memory_used_bytes);
+    PUT_JOBS(M_JOB_GPU_MEMORY_LIMIT, metrics_put_u64, j->sample->memory_total_bytes);
+    PUT_JOBS(M_JOB_GPU_POWER, metrics_put_milli, j->sample->power_mw);
+    PUT_JOBS(M_JOB_GPU_ENERGY, metrics_put_milli, j->sample->energy_mj);
+    PUT_JOBS(M_JOB_GPU_THROTTLED, metrics_put_milli, j->sample->throttled_milli);
+    if (in->idle)
+        PUT_JOBS(M_JOB_GPU_IDLE, metrics_put_u64, j->idle_s);
+    for (uint32_t i = 0; i < in->job_count; i++)
+        free(labels[i]);
+    free(labels);
+}
+
+void export_gpus(struct metrics_writer *w, const struct export_gpus *in) {
+    put_devices(w, in);
+    put_jobs(w, in);
+}
