@@ -8,6 +8,8 @@
 #include <poll.h>
 #include <string.h>
 
+enum { TRY_BYTES = 256 * 1024 };  // more is handed to the loop whole, instead of being moved up
+
 static void on_timer(uv_timer_t *timer);
 
 static struct conn *from_handle(const void *handle) {
@@ -150,6 +152,10 @@ static void write_rest(struct conn *c) {
 static void flush(struct conn *c) {
     if (c->writing || c->closing)
         return;
+    if (c->out.len > TRY_BYTES) {
+        write_rest(c);
+        return;
+    }
     if (c->out.len) {
         uv_buf_t b = uv_buf_init(c->out.data, (unsigned)c->out.len);
         int n = uv_try_write(&c->stream, &b, 1);
@@ -178,7 +184,6 @@ ssize_t conn_write(struct conn *c, const void *data, size_t len) {
         return -EPIPE;
     if (c->tls && !tls_established(c->tls))
         return -ENOTCONN;
-    size_t before = conn_pending(c);
     if (c->tls) {
         if (tls_write(c->tls, data, len, &c->out) < 0) {
             fail(c, UV_EPROTO);
@@ -189,14 +194,19 @@ ssize_t conn_write(struct conn *c, const void *data, size_t len) {
     }
     if (!c->corked)
         flush(c);
-    if (c->closing)
-        return -EPIPE;
-    // One answer may be larger than the limit, but nothing may pile up behind another.
-    if (before > 0 && conn_pending(c) > c->output_max) {
+    return c->closing ? -EPIPE : (ssize_t)conn_pending(c);
+}
+
+ssize_t conn_write_bounded(struct conn *c, const void *data, size_t len) {
+    size_t before = conn_pending(c);
+    ssize_t n = conn_write(c, data, len);
+    // One piece may be larger than the limit, but nothing may pile up behind another.
+    if (n >= 0 && before > 0 && (size_t)n > c->output_max) {
+        c->problem = "the peer is too slow for what it is sent";
         fail(c, UV_ENOBUFS);
         return -ENOBUFS;
     }
-    return (ssize_t)conn_pending(c);
+    return n;
 }
 
 void conn_cork(struct conn *c) {

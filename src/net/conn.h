@@ -63,7 +63,8 @@ void conn_init(struct conn *c, uv_loop_t *loop, char *read_buffer);
 void conn_start(struct conn *c);  // connected: begins the TLS handshake, reads
 struct conn *conn_ref(struct conn *c);
 void conn_unref(struct conn *c);
-ssize_t conn_write(struct conn *c, const void *data, size_t len);  // as net_ws_send
+ssize_t conn_write(struct conn *c, const void *data, size_t len);          // as net_ws_send
+ssize_t conn_write_bounded(struct conn *c, const void *data, size_t len);  // output_max holds
 void conn_cork(struct conn *c);
 void conn_uncork(struct conn *c);
 void conn_resume(struct conn *c);

@@ -69,7 +69,8 @@ static ssize_t emit(struct request *r, const void *data, size_t len) {
     if (net_request_gone(&r->pub))
         return -EPIPE;
     if (h->first == r)
-        return conn_write(&h->conn, data, len);
+        return r->streaming ? conn_write_bounded(&h->conn, data, len)
+                            : conn_write(&h->conn, data, len);
     if (r->streaming && r->out.len + len > h->conn.output_max) {
         conn_destroy(&h->conn);
         return -ENOBUFS;
@@ -111,13 +112,17 @@ int net_reply(struct net_request *req, int status, const char *content_type, con
               size_t len) {
     struct request *r = request_of(req);
     assert(!r->streaming && status >= 200 && len <= INT32_MAX);
+    struct conn *c = &r->conn->conn;
     if (!net_request_gone(req)) {
-        cleanup_buf struct buf text = {0};
-        buf_reserve(&text, len + r->extra.len + 256);
-        http_write_response_head(&text, status, content_type, (int64_t)len, !r->last, extra_of(r));
-        if (!is_head(r) && status != 204 && status != 304)
-            buf_add(&text, body, len);
-        emit(r, text.data, text.len);
+        bool outer = !c->corked;  // head and body leave together
+        cleanup_buf struct buf head = {0};
+        http_write_response_head(&head, status, content_type, (int64_t)len, !r->last, extra_of(r));
+        conn_cork(c);
+        emit(r, head.data, head.len);
+        if (len && !is_head(r) && status != 204 && status != 304)
+            emit(r, body, len);
+        if (outer)
+            conn_uncork(c);
     }
     return complete(r);
 }

@@ -24,7 +24,7 @@ struct net_raw *net_raw_attach(struct conn *c, const struct net_raw_callbacks *c
 }
 
 ssize_t net_raw_write(struct net_raw *raw, const void *data, size_t len) {
-    return conn_write(raw->conn, data, len);
+    return conn_write_bounded(raw->conn, data, len);
 }
 
 void net_raw_end(struct net_raw *raw) {

@@ -90,7 +90,7 @@ ssize_t net_ws_send(struct net_ws *ws, enum ws_opcode type, const void *data, si
         return -EPIPE;
     cleanup_buf struct buf frame = {0};
     ws_encode(&frame, ws->codec.role, type, data, len, next_mask(ws));
-    return conn_write(ws->conn, frame.data, frame.len);
+    return conn_write_bounded(ws->conn, frame.data, frame.len);
 }
 
 static void send_close(struct net_ws *ws, int status, const char *reason) {

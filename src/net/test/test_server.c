@@ -11,9 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
 #include <cmocka.h>
@@ -475,6 +477,16 @@ static void a_stream_and_its_limits(void **state) {
     stop(f);
     // One whose output would pass the limit is dropped at once.
     f = start((struct net_server_options){.output_max = 1024 * 1024});
+    // A single answer may be larger, also behind another.
+    char *big = xmalloc(3000000);
+    memset(big, 'b', 3000000);
+    c = client(f);
+    q = (struct http_request){.method = "POST", .target = "/", .body = big, .body_len = 3000000};
+    assert_int_equal(http_client_call(c, &q, &m, &e), 0);
+    assert_int_equal(m.body.len, 3000000);
+    http_message_done(&m);
+    http_client_free(c);
+    free(big);
     cleanup_close int fd2 = dial(f);
     put(fd2, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
     cleanup_buf struct buf in2 = {0};
@@ -609,6 +621,54 @@ static void limits_connections(void **state) {
     stop(f);
 }
 
+// In a child with descriptors of its own: how many of 60 clients were served.
+static int serve_sixty(struct fixture *f) {
+    int fds[60], served = 0;
+    for (int i = 0; i < 60; i++) {
+        fds[i] = dial(f);
+        (void)!send(fds[i], "GET /?x HTTP/1.1\r\nHost: x\r\n\r\n", 30, MSG_NOSIGNAL);
+    }
+    for (int i = 0; i < 60; i++) {
+        struct pollfd p = {.fd = fds[i], .events = POLLIN};
+        char answer[200];
+        if (poll(&p, 1, WAIT_MS) <= 0)
+            return 255;  // neither served nor turned away
+        served += read(fds[i], answer, sizeof answer) > 0;
+    }
+    return served;
+}
+
+static void runs_out_of_descriptors(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    struct http_client *c = client(f);
+    struct http_message m;
+    struct error e = {0};
+    struct http_request q = {.method = "GET", .target = "/?still", .timeout_ms = WAIT_MS};
+    struct rlimit was, low;
+    getrlimit(RLIMIT_NOFILE, &was);
+    pid_t pid = fork();
+    if (pid == 0) {
+        poll(NULL, 0, 50);
+        _exit(serve_sixty(f));
+    }
+    int spare = dup(0);
+    close(spare);
+    low = (struct rlimit){(rlim_t)spare + 20, was.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &low);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    assert_int_equal(http_client_call(c, &q, &m, &e), 0);
+    http_message_done(&m);
+    setrlimit(RLIMIT_NOFILE, &was);
+    http_client_free(c);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) >= 10 && WEXITSTATUS(status) < 60);
+    c = client(f);
+    assert_int_equal(http_client_call(c, &q, &m, &e), 0);
+    http_message_done(&m);
+    http_client_free(c);
+    stop(f);
+}
+
 static void ends_gracefully(void **state) {
     struct fixture *f = start((struct net_server_options){0});
     struct http_client *ws = client(f);
@@ -663,6 +723,7 @@ int main(void) {
         cmocka_unit_test(websocket_echo),
         cmocka_unit_test(tunnel_echo),
         cmocka_unit_test(limits_connections),
+        cmocka_unit_test(runs_out_of_descriptors),
         cmocka_unit_test(ends_gracefully),
         cmocka_unit_test(second_server_is_refused),
     };
