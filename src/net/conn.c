@@ -184,6 +184,10 @@ ssize_t conn_write(struct conn *c, const void *data, size_t len) {
         return -EPIPE;
     if (c->tls && !tls_established(c->tls))
         return -ENOTCONN;
+    if (conn_pending(c) + len > CONN_OUTPUT_HARD_MAX) {
+        fail(c, UV_ENOBUFS);
+        return -ENOBUFS;
+    }
     if (c->tls) {
         if (tls_write(c->tls, data, len, &c->out) < 0) {
             fail(c, UV_EPROTO);
@@ -373,6 +377,7 @@ void conn_start(struct conn *c) {
 
 void conn_pause(struct conn *c) {
     c->paused = true;
+    c->kicked = false;  // a resume that has not happened yet is taken back
     if (!c->closing)
         uv_read_stop(&c->stream);
 }

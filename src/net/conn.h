@@ -11,6 +11,7 @@
 
 enum {
     CONN_READ_BYTES = 64 * 1024,
+    CONN_OUTPUT_HARD_MAX = 1024 * 1024 * 1024,  // unsent bytes, whatever the caller's limit
     CONN_LINGER_MS = 2000,     // after our last byte, how long the peer may take to end as well
     CONN_KEEP_BYTES = 4 * 1024,  // larger buffers are freed when empty
 };

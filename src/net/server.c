@@ -41,6 +41,8 @@ struct net_server *net_server_new(uv_loop_t *loop, const struct net_server_optio
     s->options = *options;
     if (!s->options.connections_max)
         s->options.connections_max = NET_CONNECTIONS_MAX;
+    if (!s->options.receiving_max)
+        s->options.receiving_max = NET_RECEIVING_MAX;
     uv_timer_init(loop, &s->grace);
     s->grace.data = s;
     signal(SIGPIPE, SIG_IGN);  // a client that goes away is an error of that write, nothing more

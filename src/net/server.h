@@ -32,6 +32,7 @@ typedef void (*net_request_fn)(struct net_request *req, void *user);
 enum {
     NET_CONNECTIONS_MAX = 16 * 1024,
     NET_PIPELINE_MAX = 64,  // requests of one connection that may await their answers
+    NET_RECEIVING_MAX = 512 * 1024 * 1024,  // bytes of incomplete bodies, all connections together
     NET_HEAD_TIMEOUT_MS = 15 * 1000,   // first byte (or TLS hello) to the end of the head
     NET_BODY_TIMEOUT_MS = 120 * 1000,  // whole body
     NET_IDLE_TIMEOUT_MS = 300 * 1000,  // between requests
@@ -45,6 +46,7 @@ struct net_server_options {
     uint32_t connections_max;
     size_t head_max;
     uint64_t body_max;
+    uint64_t receiving_max;
     size_t output_max;
     size_t ws_message_max;
     uint32_t head_timeout_ms, body_timeout_ms, idle_timeout_ms, write_timeout_ms;

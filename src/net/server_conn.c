@@ -80,9 +80,25 @@ static void hand_out(struct http_conn *h, struct request *r) {
     h->server->options.on_request(&r->pub, h->server->options.user);
 }
 
-static void take_request(struct http_conn *h) {
+// Bodies under way are bounded over all connections: anybody can begin one.
+static bool count_receiving(struct http_conn *h) {
+    struct net_server *s = h->server;
+    size_t now = h->current ? h->current->message.body.len : 0;
+    s->receiving += now;
+    s->receiving -= h->receiving;
+    h->receiving = now;
+    return s->receiving <= s->options.receiving_max;
+}
+
+static struct request *take_current(struct http_conn *h) {
     struct request *r = h->current;
     h->current = NULL;
+    count_receiving(h);
+    return r;
+}
+
+static void take_request(struct http_conn *h) {
+    struct request *r = take_current(h);
     if (r->message.upgrade && h->count)
         h->held = r;
     else
@@ -91,8 +107,8 @@ static void take_request(struct http_conn *h) {
 
 // The answer to what could not be parsed; it takes its turn after the answers due before it.
 static void refuse(struct http_conn *h, int status, const char *text) {
-    struct request *r = h->current ? h->current : request_new(h);
-    h->current = NULL;
+    struct request *r = h->current ? take_current(h) : request_new(h);
+    buf_done(&r->message.body);
     h->no_more = true;
     link_request(h, r);
     r->last = true;
@@ -121,6 +137,10 @@ static size_t consume(struct http_conn *h, const char *data, size_t len) {
             return len;
         }
         used += (size_t)n;
+        if (!in_head && !count_receiving(h)) {
+            refuse(h, 503, "The server receives too much at once; try again later.");
+            return len;
+        }
         if (in_head && h->parser.state == HTTP_STATE_BODY)
             after_head(h);
         if (h->parser.state == HTTP_STATE_DONE)
@@ -155,6 +175,7 @@ void http_conn_advance(struct http_conn *h) {
         }
         // The next one's answer, as far as it is there, may leave now.
         if (h->first && h->first->out.len) {
+            h->queued -= h->first->out.len;
             conn_write(&h->conn, h->first->out.data, h->first->out.len);
             buf_done(&h->first->out);
         }
@@ -222,7 +243,8 @@ static void drop_request(struct request *r) {
 
 static void on_gone(struct conn *c) {
     struct http_conn *h = http_of(c);
-    h->current = request_free(h->current);
+    if (h->current)
+        request_free(take_current(h));
     h->held = request_free(h->held);
     while (h->first)
         drop_request(h->first);

@@ -13,6 +13,7 @@ struct net_server {
     uint32_t listeners_open;
     struct http_conn *first;
     uint32_t connections;
+    uint64_t receiving;  // bytes of bodies that are not complete yet
     uint16_t port;
     bool closing;
     uv_timer_t grace;
@@ -43,6 +44,8 @@ struct http_conn {
     struct request *held;           // an upgrade that waits for the answers before it
     struct request *first, *last;   // dispatched, answers due in this order
     unsigned count;
+    size_t queued;     // bytes of answers that wait for their turn
+    size_t receiving;  // this connection's part of the server's
     bool upgrading;  // an upgrade request is with the handler: nothing after it is parsed
     bool upgraded;
     bool no_more;    // no request after those already taken

@@ -31,7 +31,8 @@ struct request *request_new(struct http_conn *h) {
 struct request *request_free(struct request *r) {
     if (!r)
         return NULL;
-    assert(!r->linked);
+    assert(!r->linked && r->conn->queued >= r->out.len);
+    r->conn->queued -= r->out.len;
     http_message_done(&r->message);
     buf_done(&r->out);
     buf_done(&r->extra);
@@ -71,10 +72,11 @@ static ssize_t emit(struct request *r, const void *data, size_t len) {
     if (h->first == r)
         return r->streaming ? conn_write_bounded(&h->conn, data, len)
                             : conn_write(&h->conn, data, len);
-    if (r->streaming && r->out.len + len > h->conn.output_max) {
+    if (h->queued + len > h->conn.output_max) {
         conn_destroy(&h->conn);
         return -ENOBUFS;
     }
+    h->queued += len;
     buf_add(&r->out, data, len);
     return (ssize_t)r->out.len;
 }

@@ -409,6 +409,55 @@ static void refuses_rubbish(void **state) {
     stop(f);
 }
 
+static void bounds_bodies_under_way(void **state) {
+    struct fixture *f = start((struct net_server_options){.receiving_max = 100000});
+    static char block[60000];
+    memset(block, 'b', sizeof block);
+    static const char head[] = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n"
+                               "Connection: close\r\n\r\n";
+    for (int i = 0; i < 3; i++) {
+        int first = dial(f);
+        cleanup_close int second = dial(f);
+        cleanup_buf struct buf in = {0};
+        put(first, head);
+        assert_int_equal(send(first, block, sizeof block, MSG_NOSIGNAL), sizeof block);
+        poll(NULL, 0, 30);
+        put(second, head);
+        (void)!send(second, block, sizeof block, MSG_NOSIGNAL);
+        read_all(second, &in);
+        assert_true(str_has_prefix(in.data, "HTTP/1.1 503"));
+        if (i == 1) {
+            close(first);  // what it held is given back
+            continue;
+        }
+        assert_int_equal(send(first, block, 10000, MSG_NOSIGNAL), 10000);
+        buf_clear(&in);
+        read_all(first, &in);
+        assert_true(str_has_prefix(in.data, "HTTP/1.1 201"));
+        close(first);
+    }
+    stop(f);
+}
+
+// Answers that wait for an earlier one count as output as well.
+static void bounds_answers_out_of_turn(void **state) {
+    for (int i = 0; i < 2; i++) {
+        struct fixture *f = start((struct net_server_options){.output_max = i ? 100000 : 0});
+        cleanup_close int fd = dial(f);
+        cleanup_buf struct buf out = {0}, in = {0};
+        for (int k = 0; k < 10; k++) {
+            buf_adds(&out, "GET /later?");
+            for (int n = 0; n < 20000; n++)
+                buf_addc(&out, 'q');
+            buf_addf(&out, " HTTP/1.1\r\nHost: x\r\n%s\r\n", k == 9 ? "Connection: close\r\n" : "");
+        }
+        put(fd, out.data);
+        read_all(fd, &in);
+        assert_int_equal(count(buf_str(&in), "HTTP/1.1 200"), i ? 0 : 10);
+        stop(f);
+    }
+}
+
 static void half_closed_gets_its_answer(void **state) {
     struct fixture *f = start((struct net_server_options){0});
     cleanup_close int fd = dial(f);
@@ -713,6 +762,8 @@ int main(void) {
         cmocka_unit_test(pipelined_rate),
         cmocka_unit_test(pipelining_keeps_order),
         cmocka_unit_test(refuses_rubbish),
+        cmocka_unit_test(bounds_bodies_under_way),
+        cmocka_unit_test(bounds_answers_out_of_turn),
         cmocka_unit_test(half_closed_gets_its_answer),
         cmocka_unit_test(a_client_that_leaves_is_noticed),
         cmocka_unit_test(slow_clients_time_out),
