@@ -113,6 +113,23 @@ void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_
     }
 }
 
+bool core_is_array(const struct core *c, uint64_t id) {
+    return map_get(&c->arrays, id) != NULL;
+}
+
+void core_each_element(const struct core *c, uint64_t array_id, bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
+    const struct array *a = map_get(&c->arrays, array_id);
+    for (uint64_t k = 0; a && k < a->count; k++) {
+        const struct job *j = find_job(c, a->id + k);
+        struct job_view v;
+        if (!j)
+            continue;
+        view_of(c, j, &v);
+        if (!fn(ctx, &v))
+            return;
+    }
+}
+
 void core_job_nodes(const struct core *c, uint64_t id, struct buf *out) {
     const struct job *j = find_job(c, id);
     if (j)
@@ -151,6 +168,17 @@ bool core_node(const struct core *c, const char *name, struct node_view *out) {
     return n != NULL;
 }
 
+void core_node_gpus(const struct core *c, const char *name, uint32_t *held, uint32_t max) {
+    const struct node_entry *n = find_node(c, name);
+    memset(held, 0, max * sizeof *held);
+    for (uint32_t i = 0; n && i < n->jobs.len; i++) {
+        const struct run_part *p = part_on(n->jobs.at[i], name);
+        for (uint32_t g = 0; p && g < p->gpu_count; g++)
+            if (p->gpus[g].index < max)
+                held[p->gpus[g].index] += p->gpus[g].milli;
+    }
+}
+
 const char *core_node_fingerprint(const struct core *c, const char *name) {
     const struct node_entry *n = find_node(c, name);
     return n ? n->fingerprint : NULL;
@@ -173,6 +201,23 @@ void core_each_thing(const struct core *c, enum thing thing, bool (*fn)(void *ct
     for (uint32_t i = 0; i < c->thing_list[thing].len; i++) {
         const struct thing_entry *t = c->thing_list[thing].at[i];
         if (t->value && !fn(ctx, t->name, t->value))
+            return;
+    }
+}
+
+void core_each_partition_of(const struct core *c, const char *node, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
+    for (uint32_t i = 0; i < c->thing_list[THING_PARTITION].len; i++) {
+        const struct thing_entry *t = c->thing_list[THING_PARTITION].at[i];
+        const struct partition *p = t->value;
+        if (!p)
+            continue;
+        bool in = str_empty(p->nodes) || streq(p->nodes, "ALL");
+        cleanup_arena struct arena a = {0};
+        struct name_list names = {0};
+        if (!in && nodelist_expand(p->nodes, &a, &names, NULL) == 0)
+            for (uint32_t k = 0; k < names.len; k++)
+                in |= streq(names.at[k], node);
+        if (in && !fn(ctx, t->name, p))
             return;
     }
 }

@@ -201,13 +201,26 @@ static struct token_entry *valid_token(const struct core *c, const char *id, con
     return differ ? NULL : t;
 }
 
-int core_token_use(struct core *c, const char *id, const char *hash, const char *node, int64_t now_ms, struct error *e) {
+int core_token_use(struct core *c, const char *id, const char *hash, const char *node, const char *fingerprint, int64_t now_ms, struct error *e) {
     struct token_entry *t = valid_token(c, id, hash, now_ms);
     if (!t || t->used || t->token->user)
         return error_set(e, EACCES, "the token is not valid: it is wrong, used or expired. Make a new one with 'acequia token create'");
-    struct event_token b = {.id = id, .node = node};
+    struct event_token b = {.id = id, .node = node, .fingerprint = fingerprint, .used_ms = now_ms};
     emit(c, now_ms, EVENT_TOKEN_USED, &b);
     return 0;
+}
+
+// The latest certificate given to a node of this name is the one that counts.
+bool core_enrolled(const struct core *c, const char *node, const char *fingerprint) {
+    const struct event_token *newest = NULL;
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->tokens, &it, NULL, &v)) {
+        const struct event_token *t = ((struct token_entry *)v)->token;
+        if (((struct token_entry *)v)->used && streq(t->node, node) && (!newest || t->used_ms > newest->used_ms))
+            newest = t;
+    }
+    return newest && newest->fingerprint && streq(newest->fingerprint, fingerprint);
 }
 
 int core_token_revoke(struct core *c, const struct actor *actor, const char *id, int64_t now_ms, struct error *e) {

@@ -221,13 +221,13 @@ static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const str
     c->dirty = true;
 }
 
-// Counts an element that has started or ended for the first time.
-static void array_begun(struct core *c, struct job *j, int64_t at_ms) {
+// Notes that a job has started, or ended, for the first time.
+static void note_begun(struct core *c, struct job *j, int64_t at_ms) {
     struct array *a = j->sub->array;
-    if (!a || j->flags & HAS_BEGUN)
+    if (j->flags & HAS_BEGUN)
         return;
     j->flags |= HAS_BEGUN;
-    if (++a->begun == a->count)
+    if (a && ++a->begun == a->count)
         depend_array(c, a, at_ms);
 }
 
@@ -237,7 +237,7 @@ static void apply_started(struct core *c, struct job *j, int64_t at_ms, const st
         p->started = true;
     if (j->state == JOB_STARTING) {
         set_state(c, j, JOB_RUNNING);
-        array_begun(c, j, at_ms);
+        note_begun(c, j, at_ms);
         depend_notify(c, j, at_ms);
     }
 }
@@ -295,7 +295,7 @@ static void run_end(struct core *c, struct job *j, int64_t at_ms) {
 
 static void array_ended(struct core *c, struct job *j, bool ok, int64_t at_ms) {
     struct array *a = j->sub->array;
-    array_begun(c, j, at_ms);
+    note_begun(c, j, at_ms);
     a->ended++;
     a->ended_ok += ok;
     a->live--;

@@ -180,6 +180,15 @@ static void node_reason(struct node_entry *n, const struct event_node *b, int64_
     n->reason_ms = at_ms;
 }
 
+// A removed node needs a new token to come back.
+static void forget_certificates(struct core *c, const char *node) {
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->tokens, &it, NULL, &v))
+        if (streq(((struct token_entry *)v)->token->node, node))
+            ((struct token_entry *)v)->token->fingerprint = NULL;
+}
+
 static void apply_removed(struct core *c, struct node_entry *n) {
     world_node_remove(c->world, n->handle);
     n->removed = true;
@@ -189,6 +198,7 @@ static void apply_removed(struct core *c, struct node_entry *n) {
     free(n->fingerprint);
     n->fingerprint = NULL;
     vec_clear(&n->stale);
+    forget_certificates(c, n->name);
     lists_to_world(c);
 }
 
@@ -271,6 +281,9 @@ static void apply_token(struct core *c, const struct event *e) {
         strmap_put(&c->tokens, t->token->id, t);
     } else if (e->type == EVENT_TOKEN_USED && t) {
         t->used = true;
+        t->token->node = b->node ? arena_strdup(&t->arena, b->node) : NULL;
+        t->token->fingerprint = b->fingerprint ? arena_strdup(&t->arena, b->fingerprint) : NULL;
+        t->token->used_ms = b->used_ms;
     } else if (e->type == EVENT_TOKEN_REVOKED && t) {
         strmap_remove(&c->tokens, t->token->id);
         arena_done(&t->arena);

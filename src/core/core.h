@@ -88,6 +88,7 @@ struct outbox {
     struct buf bytes;
 };
 struct outbox *core_outbox(struct core *c);
+const char *core_intern(struct core *c, const char *name);  // lives as long as the core
 void outbox_clear(struct outbox *o);
 
 // --- recovery ---
@@ -137,7 +138,8 @@ int core_reservation_set(struct core *c, const struct actor *actor, const struct
 enum thing { THING_PROJECT, THING_PARTITION, THING_QOS, THING_RESERVATION, THING_COUNT };
 int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms, struct error *e);
 int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms, struct error *e);
-int core_token_use(struct core *c, const char *id, const char *hash, const char *node, int64_t now_ms, struct error *e);
+int core_token_use(struct core *c, const char *id, const char *hash, const char *node, const char *fingerprint, int64_t now_ms, struct error *e);
+bool core_enrolled(const struct core *c, const char *node, const char *fingerprint);  // may dial in under this name
 int core_token_revoke(struct core *c, const struct actor *actor, const char *id, int64_t now_ms, struct error *e);
 const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms);  // NULL: not valid
 
@@ -155,6 +157,7 @@ int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_r
 bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id);              // its script, logs, …
 // "12_3" style: the id of an array's element; 0 if there is none.
 uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index);
+bool core_is_array(const struct core *c, uint64_t id);  // some element of it is live
 
 // A live job as lists need it: nothing is copied, all pointers live until the next command.
 struct job_view {
@@ -176,6 +179,7 @@ struct job_view {
 bool core_view(const struct core *c, uint64_t id, struct job_view *out);
 // Calls fn for every live job in order of id until it returns false.
 void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
+void core_each_element(const struct core *c, uint64_t array_id, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
 void core_job_nodes(const struct core *c, uint64_t id, struct buf *out);  // folded list
 uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **names, uint32_t max);
 
@@ -191,6 +195,8 @@ struct node_view {
 };
 void core_each_node(const struct core *c, bool (*fn)(void *ctx, const struct node_view *v), void *ctx);
 bool core_node(const struct core *c, const char *name, struct node_view *out);
+// Thousandths of each GPU that jobs hold, by index; `held` is zeroed first.
+void core_node_gpus(const struct core *c, const char *name, uint32_t *held, uint32_t max);
 const char *core_node_fingerprint(const struct core *c, const char *name);
 
 struct core_counts {
@@ -200,6 +206,7 @@ struct core_counts {
 };
 void core_counts(const struct core *c, struct core_counts *out);
 void core_each_thing(const struct core *c, enum thing thing, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
+void core_each_partition_of(const struct core *c, const char *node, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
 const struct schema *thing_schema(enum thing thing);
 const char *thing_word(enum thing thing);  // "project"
 void core_each_token(const struct core *c, bool (*fn)(void *ctx, const struct event_token *t, bool used), void *ctx);

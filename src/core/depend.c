@@ -83,7 +83,7 @@ static enum verdict judge_term(const struct core *c, struct job *j, const struct
                      x.array->ended > x.array->ended_ok && (t->type != AFTER_NOT_OK || !x.array->live));
     if (!x.job)
         return judge_outcome(c, x.ended_id, t->type);
-    bool begun = x.job->state != JOB_PENDING && x.job->state != JOB_STARTING;
+    bool begun = x.job->flags & HAS_BEGUN;
     if (t->type == AFTER && begun && t->delay_minutes) {
         int64_t not_before = x.job->start_ms + (int64_t)t->delay_minutes * 60000;
         if (j->begin_ms < not_before)

@@ -468,8 +468,10 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     vec_done(&l.submissions);
     c->replaying = false;
     c->dirty = true;
-    if (r < 0)
+    if (r < 0) {
+        core_reset(c);
         return error_set(e, -r, "the snapshot at event %llu is damaged", (unsigned long long)seq);
+    }
     c->seq = seq;
     return 0;
 }

@@ -36,13 +36,17 @@ static void add_builtin(struct core *c) {
     apply(c, &(struct event){.type = EVENT_PROJECT_SET, .body = &j});
 }
 
-struct core *core_new(const struct core_config *config) {
-    struct core *c = xcalloc(1, sizeof *c);
+static void init(struct core *c, const struct core_config *config) {
     c->world = world_new();
     c->next_id = 1;
     c->next_decide_ms = INT64_MAX;
     core_configure(c, config);
     add_builtin(c);
+}
+
+struct core *core_new(const struct core_config *config) {
+    struct core *c = xcalloc(1, sizeof *c);
+    init(c, config);
     return c;
 }
 
@@ -98,9 +102,7 @@ static void free_jobs(struct core *c) {
     }
 }
 
-struct core *core_free(struct core *c) {
-    if (!c)
-        return NULL;
+static void clear(struct core *c) {
     free_jobs(c);
     for (uint32_t i = 0; i < c->node_list.len; i++)
         node_entry_free(c->node_list.at[i]);
@@ -135,8 +137,23 @@ struct core *core_free(struct core *c) {
     while (strmap_next(&c->interned, &it, NULL, &v))
         free(v);
     strmap_done(&c->interned);
+    *c = (struct core){0};
+}
+
+struct core *core_free(struct core *c) {
+    if (c)
+        clear(c);
     free(c);
     return NULL;
+}
+
+void core_reset(struct core *c) {
+    struct core_config config = c->config;
+    char *cluster = xstrdup(config.cluster);
+    config.cluster = cluster;
+    clear(c);
+    init(c, &config);
+    free(cluster);
 }
 
 const char *intern(struct core *c, const char *s) {
@@ -148,6 +165,10 @@ const char *intern(struct core *c, const char *s) {
         strmap_put(&c->interned, known, known);
     }
     return known;
+}
+
+const char *core_intern(struct core *c, const char *name) {
+    return intern(c, name);
 }
 
 struct job *find_job(const struct core *c, uint64_t id) {

@@ -127,7 +127,6 @@ struct outcome {
 
 struct core {
     struct core_config config;
-    struct arena config_arena;
     uint64_t seq, next_id;
     struct map jobs;             // id → struct job
     VEC(struct job *) order;     // by id; holes (NULL) are swept when half of it is holes
@@ -161,6 +160,7 @@ struct user_count {
 };
 
 // state.c
+void core_reset(struct core *c);  // as new
 const char *intern(struct core *c, const char *s);  // NULL stays NULL
 struct job *find_job(const struct core *c, uint64_t id);
 struct node_entry *find_node(const struct core *c, const char *name);

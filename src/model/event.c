@@ -155,6 +155,8 @@ static const struct field token_fields[] = {
     FIELD(4, S, expires_ms, "Valid until."),
     FIELD(5, S, by, "Who did it."),
     FIELD(6, S, node, "Node that used it."),
+    FIELD(7, S, fingerprint, "Fingerprint of the certificate it was used for."),
+    FIELD(8, S, used_ms, "When it was used."),
 };
 static const struct schema token_schema = SCHEMA(S, "token", token_fields);
 #undef S

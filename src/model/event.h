@@ -144,6 +144,8 @@ struct event_token {
     const char *user;   // a user's API token; NULL: for an agent to join
     int64_t expires_ms;
     const char *by, *node;
+    const char *fingerprint;  // of the certificate the node got for it
+    int64_t used_ms;
 };
 
 struct event {

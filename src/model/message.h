@@ -1,6 +1,15 @@
 // Messages between controller and agents, one per WebSocket message: a type and a body described by
-// the table in message.c. A launch carries (job, attempt): a repeat is harmless. The agent keeps the
-// end of an attempt until it is acknowledged. Numbers are never reused.
+// the table in message.c. Numbers are never reused. The rules:
+// - HELLO comes first on a connection and lists every attempt in the agent's spool; messages are
+//   handled in order; there is one connection at a time.
+// - LAUNCH carries (job, attempt): a repeat is harmless and is answered with where the attempt is.
+// - KILL of an attempt the agent does not know leaves a tombstone, so that a late LAUNCH is refused,
+//   and is answered with its end.
+// - ENDED is kept, and listed in HELLO, until ACK; then the attempt is forgotten.
+// - LOG_READ opens a stream: data within the credit given, STREAM_END when the file is drained and,
+//   with `follow`, the attempt has ended. For an attached attempt its output stream also takes input
+//   (STREAM_DATA with fd 0) and RESIZE. STREAM_END from the controller only ends the stream.
+// - EXEC and STEP start processes inside a running attempt; their STREAM_END carries the exit.
 #pragma once
 #include <stdint.h>
 

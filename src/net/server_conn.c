@@ -168,7 +168,7 @@ void http_conn_advance(struct http_conn *h) {
         struct request *r = h->first;
         bool last = r->last;
         http_conn_unlink(r);
-        request_free(r);
+        net_request_free(r);
         if (last) {
             conn_finish(&h->conn);
             return;
@@ -236,7 +236,7 @@ static void drop_request(struct request *r) {
         http_conn_unlink(r);
     r->gone = true;
     if (r->done)
-        request_free(r);
+        net_request_free(r);
     else if (r->on_close)
         r->on_close(&r->pub, r->watch_user);
 }
@@ -244,8 +244,8 @@ static void drop_request(struct request *r) {
 static void on_gone(struct conn *c) {
     struct http_conn *h = http_of(c);
     if (h->current)
-        request_free(take_current(h));
-    h->held = request_free(h->held);
+        net_request_free(take_current(h));
+    h->held = net_request_free(h->held);
     while (h->first)
         drop_request(h->first);
 }

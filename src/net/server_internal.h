@@ -55,7 +55,7 @@ struct http_conn {
 void http_conn_start(struct net_server *s, struct http_conn *h);  // peer and tls are set
 void http_conn_shutdown(struct http_conn *h);
 struct request *request_new(struct http_conn *h);
-struct request *request_free(struct request *r);
+struct request *net_request_free(struct request *r);
 // All of r's answer is written: the next ones may leave.
 void http_conn_advance(struct http_conn *h);
 void http_conn_unlink(struct request *r);

@@ -28,7 +28,7 @@ struct request *request_new(struct http_conn *h) {
     return r;
 }
 
-struct request *request_free(struct request *r) {
+struct request *net_request_free(struct request *r) {
     if (!r)
         return NULL;
     assert(!r->linked && r->conn->queued >= r->out.len);
@@ -88,7 +88,7 @@ static int complete(struct request *r) {
     if (net_request_gone(&r->pub)) {
         if (r->linked)
             http_conn_unlink(r);
-        request_free(r);
+        net_request_free(r);
         return -EPIPE;
     }
     r->done = true;
@@ -197,7 +197,7 @@ static struct conn *detach(struct request *r) {
     conn_set_deadline(&h->conn, 0);
     http_conn_unlink(r);
     struct conn *c = &h->conn;
-    request_free(r);
+    net_request_free(r);
     conn_resume(c);
     return c;
 }

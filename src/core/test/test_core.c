@@ -294,7 +294,7 @@ static void random_step(struct rig *r, struct rand *rnd) {
 }
 
 static void replay_and_snapshot_give_the_state_back(void **state) {
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
         struct rig r;
         struct rand rnd;
         struct core_config config;

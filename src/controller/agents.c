@@ -1,0 +1,175 @@
+// Owns the agents' connections: who may dial in, their hello, heartbeats, and the way of each message
+// into the core or to a stream.
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "controller/api.h"
+#include "controller/controller.h"
+#include "controller/telemetry.h"
+
+static void refuse(struct agent_conn *a, const char *why) {
+    log_warn("agent %s at %s refused: %s", a->node ? a->node : "?", a->peer.address, why);
+    net_ws_close(a->ws, WS_POLICY, why);
+}
+
+// A node of this name must be what its certificate says; over the unix socket only the controller's
+// own user and root get this far.
+static bool may_be(struct agent_conn *a, const char *name) {
+    if (a->peer.kind == NET_PEER_UNIX)
+        return true;
+    return a->peer.has_cert && streq(a->peer.cert_cn, name) && core_enrolled(a->controller->core, name, a->peer.cert_sha256);
+}
+
+static void welcome(struct agent_conn *a) {
+    const struct config_cluster *k = &a->controller->config.cluster;
+    struct message_welcome m = {.heartbeat_s = k->heartbeat_s, .cluster = k->name, .usage_every_s = k->usage_interval_s, .grace_s = k->grace_s};
+    agent_send(a->controller, a->node, MESSAGE_WELCOME, &m);
+}
+
+static void on_hello(struct agent_conn *a, const struct message_hello *h) {
+    struct controller *c = a->controller;
+    struct error e = {0};
+    if (!h->node || str_empty(h->node->name)) {
+        refuse(a, "the hello names no node");
+        return;
+    }
+    if (!may_be(a, h->node->name)) {
+        refuse(a, "the certificate is not valid for this node; join again with a new token");
+        return;
+    }
+    struct agent_conn *old = strmap_get(&c->agents, h->node->name);
+    if (old && old != a) {
+        if (a->peer.kind == NET_PEER_UNIX && old->peer.kind != NET_PEER_UNIX) {
+            refuse(a, "a node of this name is connected from another machine");
+            return;
+        }
+        old->node = NULL;
+        net_ws_abort(old->ws);
+    }
+    h->node->address = a->address;
+    const char *node = core_intern(c->core, h->node->name);
+    a->node = node;
+    strmap_put(&c->agents, node, a);
+    welcome(a);  // before what reconciliation sends
+    if (core_agent_hello(c->core, h, a->peer.kind == NET_PEER_TLS ? a->peer.cert_sha256 : NULL, now_ms(), &e) < 0) {
+        strmap_remove(&c->agents, node);
+        a->node = NULL;
+        refuse(a, e.text);
+        return;
+    }
+    shell_heard(c->shell, node, clock_mono_ms());
+    log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus, h->node->gpus.len, h->attempts.len);
+}
+
+static void on_usage(struct controller *c, const struct message_usage *m) {
+    struct live_usage *u = map_get(&c->live, m->id);
+    struct job_view v;
+    if (!m->usage || !core_view(c->core, m->id, &v) || v.attempt != m->attempt)
+        return;
+    if (!u) {
+        u = xcalloc(1, sizeof *u);
+        map_put(&c->live, m->id, u);
+    }
+    *u = (struct live_usage){.usage = *m->usage, .memory_now_bytes = m->memory_now_bytes, .processes = m->processes, .attempt = m->attempt};
+}
+
+static void on_agent_message(struct agent_conn *a, const struct message *m) {
+    struct controller *c = a->controller;
+    if (m->type == MESSAGE_HELLO) {
+        on_hello(a, m->body);
+        return;
+    }
+    if (!a->node) {
+        refuse(a, "the first message must be a hello");
+        return;
+    }
+    shell_heard(c->shell, a->node, clock_mono_ms());
+    switch (m->type) {
+    case MESSAGE_STARTED: core_agent_started(c->core, a->node, m->body, now_ms()); break;
+    case MESSAGE_ENDED: core_agent_ended(c->core, a->node, m->body, now_ms()); break;
+    case MESSAGE_USAGE: on_usage(c, m->body); break;
+    case MESSAGE_STREAM_DATA:
+    case MESSAGE_STREAM_END:
+    case MESSAGE_STREAM_CREDIT: stream_message(c, a->node, m); break;
+    case MESSAGE_NODE_CHANGED: {
+        struct node *n = m->body;
+        if (streq(n->name, a->node)) {
+            n->address = a->address;
+            core_agent_node_changed(c->core, n, now_ms());
+        }
+        break;
+    }
+    case MESSAGE_TELEMETRY: telemetry_add(c, a->node, m->body); break;
+    default: break;  // PONG: being heard was all
+    }
+}
+
+static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len, void *user) {
+    struct agent_conn *a = user;
+    cleanup_arena struct arena arena = {0};
+    struct message m;
+    if (type != WS_BINARY || message_decode(data, len, &arena, &m) < 0 || !message_info(m.type)->from_agent) {
+        refuse(a, "a message that is not understood");
+        return;
+    }
+    on_agent_message(a, &m);
+}
+
+static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {
+    struct agent_conn *a = user;
+    struct controller *c = a->controller;
+    if (a->node && strmap_get(&c->agents, a->node) == a) {
+        log_info("node %s is not connected any more (%s)", a->node, *reason ? reason : "closed");
+        strmap_remove(&c->agents, a->node);
+        streams_node_gone(c, a->node);
+        if (!c->stopping)
+            core_agent_gone(c->core, a->node, now_ms());
+    }
+    free(a);
+}
+
+void agent_upgrade(struct controller *c, struct net_request *req) {
+    static const struct net_ws_callbacks callbacks = {.on_message = on_message, .on_close = on_close};
+    struct net_peer peer = *req->peer;
+    if (peer.kind == NET_PEER_UNIX ? peer.uid != 0 && peer.uid != c->uid : !peer.has_cert) {
+        api_error(req, 403, "EPERM", "only an agent with a certificate of this cluster, or one started by the controller's own user, may do this");
+        return;
+    }
+    struct agent_conn *a = xcalloc(1, sizeof *a);
+    *a = (struct agent_conn){.controller = c, .peer = peer};
+    // The port changes with every connection and says nothing.
+    snprintf(a->address, sizeof a->address, "%s", peer.address);
+    char *colon = strrchr(a->address, ':');
+    if (colon)
+        *colon = 0;
+    a->ws = net_upgrade_ws(req, NULL, &callbacks, a);
+    if (!a->ws)
+        free(a);
+}
+
+void hook_send(void *ctx, const char *node, const void *data, size_t len) {
+    struct controller *c = ctx;
+    struct agent_conn *a = strmap_get(&c->agents, node);
+    if (a && net_ws_send(a->ws, WS_BINARY, data, len) < 0)
+        log_debug("message to %s not sent", node);
+}
+
+bool agent_send(struct controller *c, const char *node, enum message_type type, void *body) {
+    cleanup_buf struct buf b = {0};
+    struct agent_conn *a = node ? strmap_get(&c->agents, node) : NULL;
+    if (!a)
+        return false;
+    message_encode(&(struct message){type, body}, &b);
+    return net_ws_send(a->ws, WS_BINARY, b.data, b.len) >= 0;
+}
+
+void agents_ping(struct controller *c) {
+    struct message_ping m = {.at_ms = now_ms()};
+    size_t it = 0;
+    const char *node;
+    while (strmap_next(&c->agents, &it, &node, NULL))
+        agent_send(c, node, MESSAGE_PING, &m);
+}

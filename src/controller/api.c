@@ -1,0 +1,324 @@
+// Owns the table of routes, identity, permission, and the form of answers.
+#include "controller/api.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "net/token.h"
+
+#define ROUTE(method_, path_, permission_, handler_, help_) \
+    { .method = method_, .path = path_, .permission = permission_, .handler = handler_, .help = help_ }
+
+const struct route api_routes[] = {
+    ROUTE("POST", "/v1/jobs", ALLOW_USER, api_submit, "Submits a job, or a list of them."),
+    ROUTE("GET", "/v1/jobs", ALLOW_USER, api_list, "Lists jobs."),
+    ROUTE("POST", "/v1/jobs/{name}", ALLOW_USER, api_action, "cancel, hold, release, requeue, suspend, resume or update: acts on jobs named or filtered in the body."),
+    ROUTE("GET", "/v1/jobs/{job}", ALLOW_USER, api_get, "One job."),
+    ROUTE("GET", "/v1/jobs/{job}/script", ALLOW_JOB, api_script, "Its script."),
+    ROUTE("GET", "/v1/jobs/{job}/environment", ALLOW_JOB, api_environment, "Its environment."),
+    ROUTE("GET", "/v1/jobs/{job}/events", ALLOW_USER, api_job_events, "What happened to it, in order."),
+    ROUTE("GET", "/v1/jobs/{job}/wait", ALLOW_USER, api_wait, "Answers when it has ended."),
+    ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs, "Its output."),
+    ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_JOB, api_exec, "WebSocket: a command or terminal inside it."),
+    ROUTE("GET", "/v1/jobs/{job}/attach", ALLOW_JOB, api_attach, "WebSocket: its output and input."),
+    ROUTE("GET", "/v1/run", ALLOW_USER, api_run, "WebSocket: submits and attaches."),
+    ROUTE("GET", "/v1/shares", ALLOW_USER, api_shares, "Quota, share and use of each project."),
+    ROUTE("GET", "/v1/nodes", ALLOW_USER, api_nodes, "All nodes."),
+    ROUTE("GET", "/v1/nodes/{name}", ALLOW_USER, api_node, "One node."),
+    ROUTE("POST", "/v1/nodes/{name}/drain", ALLOW_ADMIN, api_node_action, "No new jobs there."),
+    ROUTE("POST", "/v1/nodes/{name}/resume", ALLOW_ADMIN, api_node_action, "Jobs again."),
+    ROUTE("DELETE", "/v1/nodes/{name}", ALLOW_ADMIN, api_node_remove, "Forgets a node that is gone for good."),
+    ROUTE("GET", "/v1/status", ALLOW_USER, api_status, "The cluster at a glance."),
+    ROUTE("GET", "/v1/events", ALLOW_USER, api_events, "The journal, also as server-sent events."),
+    ROUTE("GET", "/metrics", ALLOW_USER, api_metrics, "Figures in OpenMetrics form."),
+    ROUTE("POST", "/v1/tokens", ALLOW_USER, api_token_create, "Makes a token for an agent to join, or for a user."),
+    ROUTE("GET", "/v1/tokens", ALLOW_USER, api_token_list, "Tokens, without their secrets."),
+    ROUTE("DELETE", "/v1/tokens/{name}", ALLOW_USER, api_token_revoke, "Revokes a token."),
+    ROUTE("POST", "/v1/join", ALLOW_ANYBODY, api_join, "A node trades a join token for a certificate."),
+    ROUTE("GET", "/v1/agent", ALLOW_AGENT, api_agent, "WebSocket: an agent."),
+    ROUTE("GET", "/v1/projects", ALLOW_USER, api_things, "All projects."),
+    ROUTE("GET", "/v1/partitions", ALLOW_USER, api_things, "All partitions."),
+    ROUTE("GET", "/v1/qos", ALLOW_USER, api_things, "All QoS."),
+    ROUTE("GET", "/v1/reservations", ALLOW_USER, api_things, "All reservations."),
+    ROUTE("GET", "/v1/projects/{name}", ALLOW_USER, api_thing, "One project."),
+    ROUTE("GET", "/v1/partitions/{name}", ALLOW_USER, api_thing, "One partition."),
+    ROUTE("GET", "/v1/qos/{name}", ALLOW_USER, api_thing, "One QoS."),
+    ROUTE("GET", "/v1/reservations/{name}", ALLOW_USER, api_thing, "One reservation."),
+    ROUTE("PUT", "/v1/projects/{name}", ALLOW_ADMIN, api_thing_set, "Creates or changes a project."),
+    ROUTE("PUT", "/v1/partitions/{name}", ALLOW_ADMIN, api_thing_set, "Creates or changes a partition."),
+    ROUTE("PUT", "/v1/qos/{name}", ALLOW_ADMIN, api_thing_set, "Creates or changes a QoS."),
+    ROUTE("PUT", "/v1/reservations/{name}", ALLOW_ADMIN, api_thing_set, "Creates or changes a reservation."),
+    ROUTE("DELETE", "/v1/projects/{name}", ALLOW_ADMIN, api_thing_delete, "Deletes a project."),
+    ROUTE("DELETE", "/v1/partitions/{name}", ALLOW_ADMIN, api_thing_delete, "Deletes a partition."),
+    ROUTE("DELETE", "/v1/qos/{name}", ALLOW_ADMIN, api_thing_delete, "Deletes a QoS."),
+    ROUTE("DELETE", "/v1/reservations/{name}", ALLOW_ADMIN, api_thing_delete, "Deletes a reservation."),
+    ROUTE("GET", "/v1", ALLOW_USER, api_routes_list, "This list."),
+};
+const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
+
+int64_t now_ms(void) {
+    return clock_wall_ms();
+}
+
+// --- answers ---
+
+void api_json(struct net_request *req, int status, struct buf *body) {
+    buf_addc(body, '\n');
+    net_reply(req, status, "application/json", body->data, body->len);
+}
+
+void api_error(struct net_request *req, int status, const char *code, const char *message) {
+    cleanup_buf struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    json_open(&w, '{');
+    json_key(&w, "error");
+    json_open(&w, '{');
+    json_kv_str(&w, "code", code);
+    json_kv_str(&w, "message", message);
+    json_close(&w, '}');
+    json_close(&w, '}');
+    api_json(req, status, &b);
+}
+
+static const struct {
+    int code, status;
+    const char *word;
+} statuses[] = {
+    {EINVAL, 400, "EINVAL"},   {ERANGE, 400, "ERANGE"},     {ENOENT, 404, "ENOENT"},       {EPERM, 403, "EPERM"},
+    {EACCES, 401, "EACCES"},   {EBUSY, 409, "EBUSY"},       {EALREADY, 409, "EALREADY"},   {EAGAIN, 429, "EAGAIN"},
+    {E2BIG, 413, "E2BIG"},     {EDEADLK, 409, "EDEADLK"},   {ELOOP, 409, "ELOOP"},         {ENOSPC, 503, "ENOSPC"},
+    {EIO, 503, "EIO"},         {ENAMETOOLONG, 400, "ENAMETOOLONG"}, {ENOTSUP, 400, "ENOTSUP"}, {ENOTCONN, 503, "ENOTCONN"},
+};
+
+static void status_of(const struct error *e, int *status, const char **word) {
+    *status = 400;
+    *word = "EINVAL";
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+        if (statuses[i].code == e->code) {
+            *status = statuses[i].status;
+            *word = statuses[i].word;
+        }
+}
+
+void api_fail(struct net_request *req, const struct error *e) {
+    int status;
+    const char *word;
+    status_of(e, &status, &word);
+    api_error(req, status, word, e->text);
+}
+
+void api_error_json(struct json_writer *w, const struct error *e) {
+    int status;
+    const char *word;
+    status_of(e, &status, &word);
+    json_open(w, '{');
+    json_kv_str(w, "code", word);
+    json_kv_str(w, "message", e->text);
+    json_close(w, '}');
+}
+
+struct later {
+    struct net_request *req;
+    int status;
+    struct buf body;
+};
+
+static void reply_now(void *arg) {
+    struct later *l = arg;
+    api_json(l->req, l->status, &l->body);
+    buf_done(&l->body);
+    free(l);
+}
+
+void api_when_committed(struct api_call *call, int status, struct buf *body) {
+    struct later *l = xcalloc(1, sizeof *l);
+    *l = (struct later){.req = call->req, .status = status, .body = *body};
+    *body = (struct buf){0};
+    shell_when_committed(call->controller->shell, reply_now, l);
+}
+
+// --- questions ---
+
+const char *api_query(struct api_call *call, const char *name) {
+    cleanup_buf struct buf b = {0};
+    if (http_query_get(call->req->query, name, &b) < 0)
+        return NULL;
+    return arena_strdup(&call->arena, buf_str(&b));
+}
+
+int64_t api_query_i64(const struct api_call *call, const char *name, int64_t fallback) {
+    cleanup_buf struct buf b = {0};
+    int64_t v;
+    if (http_query_get(call->req->query, name, &b) < 0 || parse_i64(buf_str(&b), &v) < 0)
+        return fallback;
+    return v;
+}
+
+int api_body(struct api_call *call, struct json **out) {
+    struct error e = {0};
+    int r = json_parse(call->req->body, call->req->body_len, &call->arena, out, &e);
+    if (r < 0)
+        api_fail(call->req, &e);
+    return r;
+}
+
+// --- identity ---
+
+static const char *user_of_uid(struct controller *c, uid_t uid) {
+    char *known = map_get(&c->users, (uint64_t)uid + 1);
+    if (known)
+        return known;
+    struct passwd pw, *found = NULL;
+    char buf[4096];
+    if (getpwuid_r(uid, &pw, buf, sizeof buf, &found) != 0 || !found)
+        known = xasprintf("%u", (unsigned)uid);  // no name: the number stands for it
+    else
+        known = xstrdup(found->pw_name);
+    if (c->users.len > 65536) {  // a bound; names come back on demand
+        size_t it = 0;
+        void *v;
+        while (map_next(&c->users, &it, NULL, &v))
+            free(v);
+        map_done(&c->users);
+    }
+    map_put(&c->users, (uint64_t)uid + 1, known);
+    return known;
+}
+
+static bool is_admin(const struct controller *c, const char *user, uid_t uid) {
+    if (uid == 0 || uid == c->uid)
+        return true;
+    for (uint32_t i = 0; i < c->config.cluster.admins.len; i++)
+        if (streq(c->config.cluster.admins.at[i], user))
+            return true;
+    return false;
+}
+
+static bool actor_by_token(struct controller *c, const char *header, struct arena *a, struct actor *out) {
+    struct token t;
+    char hash[TOKEN_SHA256_HEX + 1], buf[4096];
+    if (!header || !str_has_prefix(header, "Bearer ") || token_parse(header + 7, &t, NULL) < 0)
+        return false;
+    token_hash(&t, hash);
+    const char *user = core_token_user(c->core, t.id, hash, now_ms());
+    token_wipe(&t);
+    struct passwd pw, *found = NULL;
+    if (!user || getpwnam_r(user, &pw, buf, sizeof buf, &found) != 0 || !found)
+        return false;
+    *out = (struct actor){.user = arena_strdup(a, user), .uid = pw.pw_uid, .gid = pw.pw_gid, .admin = is_admin(c, user, pw.pw_uid)};
+    return true;
+}
+
+bool api_actor_of(struct controller *c, const struct net_request *req, struct arena *a, struct actor *out) {
+    if (req->peer->kind == NET_PEER_TLS)
+        return actor_by_token(c, http_message_header(req->http, "Authorization"), a, out);
+    const char *user = user_of_uid(c, req->peer->uid);
+    *out = (struct actor){.user = user, .uid = req->peer->uid, .gid = req->peer->gid, .admin = is_admin(c, user, req->peer->uid)};
+    return true;
+}
+
+// --- routing ---
+
+// Matches "/v1/jobs/{job}/logs"; the part in braces is left in *value.
+static bool path_matches(const char *pattern, const char *path, const char **value, size_t *value_len, bool *is_job) {
+    while (*pattern) {
+        if (*pattern == '{') {
+            *is_job = str_has_prefix(pattern, "{job}");
+            pattern = strchr(pattern, '}') + 1;
+            *value = path;
+            *value_len = strcspn(path, "/");
+            if (!*value_len)
+                return false;
+            path += *value_len;
+        } else if (*pattern++ != *path++) {
+            return false;
+        }
+    }
+    return !*path;
+}
+
+static const struct route *find_route(struct api_call *call, const char **value, size_t *len, bool *is_job, bool *path_known) {
+    for (size_t i = 0; i < api_route_count; i++) {
+        *value = NULL;
+        *is_job = false;
+        if (!path_matches(api_routes[i].path, call->req->path, value, len, is_job))
+            continue;
+        *path_known = true;
+        if (streq(api_routes[i].method, call->req->method))
+            return &api_routes[i];
+    }
+    return NULL;
+}
+
+static bool take_value(struct api_call *call, const char *value, size_t len, bool is_job) {
+    cleanup_buf struct buf text = {0};
+    struct error e = {0};
+    if (http_percent_decode(value, len, false, &text) < 0) {
+        api_error(call->req, 400, "EINVAL", "the path is not properly encoded");
+        return false;
+    }
+    call->name = arena_strdup(&call->arena, buf_str(&text));
+    if (is_job && !(call->job = api_parse_job(call->controller, call->name, &e))) {
+        api_fail(call->req, &e);
+        return false;
+    }
+    return true;
+}
+
+static bool permitted(struct api_call *call, const struct route *r) {
+    if (r->permission == ALLOW_ANYBODY || r->permission == ALLOW_AGENT)
+        return true;
+    if (!api_actor_of(call->controller, call->req, &call->arena, &call->actor)) {
+        api_error(call->req, 401, "EACCES", "who are you? Give a valid token, or use the controller's machine");
+        return false;
+    }
+    if (r->permission == ALLOW_ADMIN && !call->actor.admin) {
+        cleanup_buf struct buf b = {0};
+        buf_addf(&b, "only an administrator may do that; you are %s", call->actor.user);
+        api_error(call->req, 403, "EPERM", buf_str(&b));
+        return false;
+    }
+    return true;
+}
+
+void api_request(struct net_request *req, void *user) {
+    struct api_call call = {.controller = user, .req = req};
+    const char *value;
+    size_t len = 0;
+    bool is_job, path_known = false;
+    call.controller->requests++;
+    const struct route *r = find_route(&call, &value, &len, &is_job, &path_known);
+    if (!r)
+        api_error(req, path_known ? 405 : 404, path_known ? "EINVAL" : "ENOENT", path_known ? "this path does not take that method; see GET /v1" : "there is no such path; see GET /v1");
+    else if (permitted(&call, r) && (!value || take_value(&call, value, len, is_job))) {
+        if (r->permission == ALLOW_JOB && !api_may_see(call.controller, &call.actor, call.job))
+            api_error(req, 403, "EPERM", "that job is somebody else's; its script, output and terminal are private");
+        else
+            r->handler(&call);
+    }
+    arena_done(&call.arena);
+}
+
+void api_routes_list(struct api_call *call) {
+    cleanup_buf struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    json_open(&w, '[');
+    for (size_t i = 0; i < api_route_count; i++) {
+        json_open(&w, '{');
+        json_kv_str(&w, "method", api_routes[i].method);
+        json_kv_str(&w, "path", api_routes[i].path);
+        json_kv_str(&w, "help", api_routes[i].help);
+        json_close(&w, '}');
+    }
+    json_close(&w, ']');
+    api_json(call->req, 200, &b);
+}
+
+void api_agent(struct api_call *call) {
+    agent_upgrade(call->controller, call->req);
+}

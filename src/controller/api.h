@@ -1,0 +1,93 @@
+// The HTTP API: one table of routes, each with the permission it needs (api.c); handlers in the
+// api_*.c files. Who calls is decided by the channel: peer credentials of the unix socket, or a
+// token over TLS.
+#pragma once
+#include "base/json.h"
+#include "controller/controller.h"
+
+enum permission {
+    ALLOW_ANYBODY = 1,  // no identity needed: the request proves itself (joining) or says nothing
+    ALLOW_USER,         // any user; the handler shows only what they may see
+    ALLOW_JOB,          // may see the job's private parts: its user, administrators, sharing projects
+    ALLOW_ADMIN,
+    ALLOW_AGENT,        // checked in agent_upgrade
+};
+
+struct api_call {
+    struct controller *controller;
+    struct net_request *req;
+    struct actor actor;
+    uint64_t job;        // {job} of the path
+    const char *name;    // {name} of the path, decoded
+    struct arena arena;  // freed when the handler returns
+};
+
+struct route {
+    const char *method, *path;
+    enum permission permission;
+    void (*handler)(struct api_call *call);
+    const char *help;
+};
+extern const struct route api_routes[];
+extern const size_t api_route_count;
+
+void api_request(struct net_request *req, void *user);
+
+// Answers.
+void api_error(struct net_request *req, int status, const char *code, const char *message);
+void api_fail(struct net_request *req, const struct error *e);  // status by errno
+void api_json(struct net_request *req, int status, struct buf *body);
+void api_when_committed(struct api_call *call, int status, struct buf *body);  // takes the body
+void api_error_json(struct json_writer *w, const struct error *e);
+
+// Questions about the request.
+int64_t api_query_i64(const struct api_call *call, const char *name, int64_t fallback);
+const char *api_query(struct api_call *call, const char *name);  // NULL: absent; in the arena
+int api_body(struct api_call *call, struct json **out);          // answers by itself on failure
+bool api_actor_of(struct controller *c, const struct net_request *req, struct arena *a, struct actor *out);
+
+// Jobs.
+uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);  // "12", "12_3"; 0: none
+int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live);
+void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status);
+bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);
+void api_label(const struct job_record *r, char *out, size_t size);
+int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, uint64_t *count, bool *repeated, struct error *e);
+void api_event_json(const struct store_event *e, struct json_writer *w);
+struct api_event_list {
+    struct json_writer writer;
+    struct api_call *call;
+};
+int api_list_event(void *ctx, const struct store_event *e);
+
+// Handlers, in the order of the table.
+void api_submit(struct api_call *call);
+void api_list(struct api_call *call);
+void api_get(struct api_call *call);
+void api_script(struct api_call *call);
+void api_environment(struct api_call *call);
+void api_action(struct api_call *call);
+void api_job_events(struct api_call *call);
+void api_wait(struct api_call *call);
+void api_logs(struct api_call *call);
+void api_run(struct api_call *call);
+void api_exec(struct api_call *call);
+void api_attach(struct api_call *call);
+void api_shares(struct api_call *call);
+void api_nodes(struct api_call *call);
+void api_node(struct api_call *call);
+void api_node_action(struct api_call *call);
+void api_node_remove(struct api_call *call);
+void api_status(struct api_call *call);
+void api_events(struct api_call *call);
+void api_metrics(struct api_call *call);
+void api_token_create(struct api_call *call);
+void api_token_list(struct api_call *call);
+void api_token_revoke(struct api_call *call);
+void api_join(struct api_call *call);
+void api_agent(struct api_call *call);
+void api_things(struct api_call *call);
+void api_thing(struct api_call *call);
+void api_thing_set(struct api_call *call);
+void api_thing_delete(struct api_call *call);
+void api_routes_list(struct api_call *call);

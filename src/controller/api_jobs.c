@@ -1,0 +1,224 @@
+// Owns single jobs: finding one by what a person typed, live or from history, showing it, its texts
+// and its events.
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "controller/api.h"
+#include "model/dependency.h"
+
+struct found {
+    uint32_t index;
+    uint64_t id;
+};
+
+static int match_index(void *ctx, const struct store_history *row) {
+    struct found *f = ctx;
+    if (row->index != f->index)
+        return 0;
+    f->id = row->id;
+    return 1;
+}
+
+uint64_t api_parse_job(struct controller *c, const char *text, struct error *e) {
+    struct job_ref ref;
+    if (job_ref_parse(text, &ref, e) < 0)
+        return 0;
+    if (!ref.has_index)
+        return ref.job;
+    uint64_t id = core_element(c->core, ref.job, ref.index);
+    struct found f = {.index = ref.index, .id = id};
+    if (!id)
+        store_history(c->store, &(struct store_query){.array = ref.job}, match_index, &f, NULL);
+    if (!f.id)
+        error_set(e, ENOENT, "there is no job %s", text);
+    return f.id;
+}
+
+struct loading {
+    struct arena *arena;
+    struct job_record *out;
+    bool found;
+};
+
+static int load_row(void *ctx, const struct store_history *row) {
+    struct loading *l = ctx;
+    l->found = schema_decode(&job_record_schema, row->data, row->len, l->arena, l->out) == 0;
+    return 1;
+}
+
+int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live) {
+    struct loading l = {.arena = a, .out = out};
+    *live = core_record(c->core, id, a, out) == 0;
+    if (*live)
+        return 0;
+    store_history(c->store, &(struct store_query){.id = id, .limit = 1}, load_row, &l, NULL);
+    return l.found ? 0 : -ENOENT;
+}
+
+bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    bool live;
+    if (actor->admin || core_may_see(c->core, actor, id))
+        return true;
+    return api_record(c, id, &a, &r, &live) == 0 && !live && streq(r.spec->user, actor->user);
+}
+
+void api_label(const struct job_record *r, char *out, size_t size) {
+    if (r->is_array)
+        snprintf(out, size, "%llu_%u", (unsigned long long)r->array_id, r->array_index);
+    else
+        snprintf(out, size, "%llu", (unsigned long long)r->id);
+}
+
+static void put_live(struct json_writer *w, const struct live_usage *u) {
+    json_key(w, "live");
+    json_open(w, '{');
+    json_kv_i64(w, "cpu_ms", (int64_t)((u->usage.cpu_user_us + u->usage.cpu_system_us) / 1000));
+    json_kv_i64(w, "memory_bytes", (int64_t)u->memory_now_bytes);
+    json_kv_i64(w, "memory_peak_bytes", (int64_t)u->usage.memory_peak_bytes);
+    json_kv_i64(w, "processes", u->processes);
+    json_kv_i64(w, "gpu_busy_ms", (int64_t)u->usage.gpu_busy_ms);
+    json_kv_i64(w, "gpu_throttled_ms", (int64_t)u->usage.gpu_throttled_ms);
+    json_close(w, '}');
+}
+
+// What is nobody else's business.
+static void hide_private(struct spec *s) {
+    s->argv.len = 0;
+    s->command_text = s->workdir = s->output = s->error = s->input = s->comment = s->checkpoint = NULL;
+    s->script_id = s->environment_id = NULL;
+}
+
+void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf b = {0}, record = {0};
+    struct json_writer w = {.out = &b}, rw = {.out = &record};
+    struct job_record r;
+    struct actor actor = {0};
+    bool live;
+    char label[48];
+    if (api_record(c, id, &a, &r, &live) < 0) {
+        cleanup_buf struct buf text = {0};
+        buf_addf(&text, "there is no job %llu", (unsigned long long)id);
+        api_error(req, 404, "ENOENT", buf_str(&text));
+        return;
+    }
+    if (!api_actor_of(c, req, &a, &actor) || !api_may_see(c, &actor, id))
+        hide_private(r.spec);
+    api_label(&r, label, sizeof label);
+    schema_write_json(&job_record_schema, &r, &rw);
+    record.len--;  // the closing brace: more members follow
+    buf_add(&b, record.data, record.len);
+    w.need_comma = true;
+    json_kv_str(&w, "label", label);
+    int64_t end = r.end_ms ? r.end_ms : now_ms();
+    json_kv_i64(&w, "elapsed_ms", r.start_ms && end > r.start_ms ? end - r.start_ms : 0);
+    struct live_usage *u = live ? map_get(&c->live, id) : NULL;
+    if (u)
+        put_live(&w, u);
+    json_close(&w, '}');
+    api_json(req, status, &b);
+}
+
+void api_get(struct api_call *call) {
+    api_reply_record(call->controller, call->req, call->job, 200);
+}
+
+static void reply_text(struct api_call *call, bool script) {
+    struct job_record r;
+    bool live;
+    const char *text, *id = NULL;
+    size_t len;
+    if (api_record(call->controller, call->job, &call->arena, &r, &live) == 0)
+        id = script ? r.spec->script_id : r.spec->environment_id;
+    if (!id || shell_text(call->controller->shell, id, &text, &len) < 0) {
+        api_error(call->req, 404, "ENOENT", script ? "this job has no script; it is a command" : "this job has no environment of its own");
+        return;
+    }
+    cleanup_buf struct buf b = {0};
+    buf_add(&b, text, len);
+    for (size_t i = 0; !script && i < b.len; i++)
+        if (!b.data[i])
+            b.data[i] = '\n';
+    net_reply(call->req, 200, "text/plain; charset=utf-8", b.data, b.len);
+}
+
+void api_script(struct api_call *call) {
+    reply_text(call, true);
+}
+
+void api_environment(struct api_call *call) {
+    reply_text(call, false);
+}
+
+// --- events ---
+
+void api_event_json(const struct store_event *e, struct json_writer *w) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf body = {0};
+    struct json_writer bw = {.out = &body};
+    const struct event_info *info = event_info((enum event_type)e->type);
+    struct event event;
+    json_open(w, '{');
+    json_kv_i64(w, "seq", (int64_t)e->seq);
+    json_kv_i64(w, "at_ms", e->at_ms);
+    json_kv_str(w, "type", info ? info->name : "unknown");
+    if (info && event_decode((enum event_type)e->type, e->data, e->len, &a, &event) == 0) {
+        if (e->type == EVENT_JOB_SUBMITTED || e->type == EVENT_JOB_UPDATED) {
+            struct event_job_submitted *s = event.body;
+            if (s->spec)
+                hide_private(s->spec);
+        }
+        if (e->type == EVENT_TOKEN_CREATED)
+            ((struct event_token *)event.body)->hash = NULL;
+        schema_write_json(info->schema, event.body, &bw);
+        if (body.len > 2) {
+            buf_addc(w->out, ',');
+            buf_add(w->out, body.data + 1, body.len - 2);
+        }
+    }
+    json_close(w, '}');
+}
+
+int api_list_event(void *ctx, const struct store_event *e) {
+    struct api_event_list *l = ctx;
+    if (!l->call->actor.admin && !(e->job && api_may_see(l->call->controller, &l->call->actor, e->job)))
+        return 0;
+    api_event_json(e, &l->writer);
+    return 0;
+}
+
+static int list_job_event(void *ctx, const struct store_event *e) {
+    api_event_json(e, &((struct api_event_list *)ctx)->writer);
+    return 0;
+}
+
+void api_job_events(struct api_call *call) {
+    struct controller *c = call->controller;
+    cleanup_buf struct buf b = {0};
+    struct api_event_list list = {.writer = {.out = &b}, .call = call};
+    struct job_record r;
+    struct error e = {0};
+    bool live;
+    if (api_record(c, call->job, &call->arena, &r, &live) < 0) {
+        api_error(call->req, 404, "ENOENT", "there is no such job");
+        return;
+    }
+    json_open(&list.writer, '{');
+    json_key(&list.writer, "events");
+    json_open(&list.writer, '[');
+    // The submit of an array is recorded under its first element.
+    if (r.is_array && r.array_id != r.id && store_events(c->store, r.array_id, 0, 1, list_job_event, &list, &e) < 0)
+        goto failed;
+    if (store_events(c->store, call->job, 0, 0, list_job_event, &list, &e) < 0)
+        goto failed;
+    json_close(&list.writer, ']');
+    json_close(&list.writer, '}');
+    api_json(call->req, 200, &b);
+    return;
+failed:
+    api_error(call->req, 503, "EIO", e.text);
+}

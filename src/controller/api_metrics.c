@@ -1,0 +1,158 @@
+// Owns GET /metrics: gathers what the controller has anyway and leaves the form to src/metrics.
+#include <string.h>
+
+#include "base/text.h"
+#include "controller/api.h"
+#include "controller/telemetry.h"
+#include "metrics/openmetrics.h"
+
+struct gathering {
+    struct controller *controller;
+    struct arena *arena;
+    struct metrics_input *in;
+    struct strmap groups[3];  // users, projects, partitions → struct metrics_group
+    VEC(struct metrics_node) nodes;
+    VEC(struct metrics_gpu) gpus;
+    VEC(struct metrics_job_gpu) job_gpus;
+};
+
+static struct metrics_group *group(struct gathering *g, int kind, const char *name) {
+    struct metrics_group *found = strmap_get(&g->groups[kind], name);
+    if (!found) {
+        found = arena_alloc(g->arena, sizeof *found);
+        found->name = name;
+        strmap_put(&g->groups[kind], name, found);
+    }
+    return found;
+}
+
+static bool add_job(void *ctx, const struct job_view *v) {
+    struct gathering *g = ctx;
+    const char *const names[] = {v->user, v->project, v->partition};
+    for (int kind = 0; kind < 3; kind++) {
+        if (!names[kind])
+            continue;
+        struct metrics_group *m = group(g, kind, names[kind]);
+        m->pending += v->state == JOB_PENDING;
+        m->suspended += v->state == JOB_SUSPENDED;
+        if (job_state_holds_resources(v->state)) {
+            m->running += v->state != JOB_SUSPENDED;
+            m->cpus += v->cpus;
+            m->gpus_milli += v->gpus_milli;
+        }
+    }
+    if (v->state == JOB_PENDING) {
+        g->in->pending_by_reason[v->reason]++;
+        bool waits = v->reason == REASON_RESOURCES || v->reason == REASON_PRIORITY;
+        if (waits && v->eligible_ms && (!g->in->oldest_eligible_ms || v->eligible_ms < g->in->oldest_eligible_ms))
+            g->in->oldest_eligible_ms = v->eligible_ms;
+    }
+    return true;
+}
+
+static const struct gpu_sample *device_sample(const struct message_telemetry *t, uint32_t index) {
+    for (uint32_t i = 0; t && i < t->gpus.len; i++)
+        if (t->gpus.at[i].index == index && !t->gpus.at[i].id)
+            return &t->gpus.at[i];
+    return NULL;
+}
+
+static void add_job_gpus(struct gathering *g, const struct node_view *v, const struct message_telemetry *t) {
+    for (uint32_t i = 0; t && i < t->gpus.len; i++) {
+        const struct gpu_sample *s = &t->gpus.at[i];
+        struct job_view job;
+        if (!s->id || s->index >= v->node->gpus.len || !core_view(g->controller->core, s->id, &job))
+            continue;
+        struct metrics_job_gpu m = {.job = s->id, .user = job.user, .project = job.project, .node = v->node->name,
+                                    .uuid = v->node->gpus.at[s->index].uuid, .sample = s};
+        vec_push(&g->job_gpus, m);
+    }
+}
+
+static bool add_node(void *ctx, const struct node_view *v) {
+    struct gathering *g = ctx;
+    const struct message_telemetry *t = telemetry_latest(g->controller, v->node->name);
+    struct metrics_node m = {.name = v->node->name, .state = v->state, .drained = v->drained, .cpus = v->node->cpus, .cpus_used = v->cpus_used,
+                             .jobs = v->jobs, .memory_bytes = v->node->memory_bytes, .memory_used_bytes = v->memory_used_bytes,
+                             .gpus_milli = v->node->gpus.len * 1000, .gpus_used_milli = v->gpus_used_milli, .telemetry = t};
+    uint32_t held[64] = {0};
+    core_node_gpus(g->controller->core, v->node->name, held, 64);
+    for (uint32_t i = 0; i < v->node->gpus.len && i < 64; i++) {
+        m.gpu_unhealthy |= v->node->gpus.at[i].unhealthy != NULL;
+        struct metrics_gpu gpu = {.node = v->node->name, .index = i, .gpu = &v->node->gpus.at[i], .allocated_milli = held[i], .sample = device_sample(t, i)};
+        vec_push(&g->gpus, gpu);
+    }
+    vec_push(&g->nodes, m);
+    add_job_gpus(g, v, t);
+    return true;
+}
+
+// The groups of one kind as a list, in order of name so that the page is the same each time.
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct metrics_group *)a)->name, ((const struct metrics_group *)b)->name);
+}
+
+static struct metrics_group *list_groups(struct gathering *g, int kind, uint32_t *len) {
+    struct metrics_group *list = arena_alloc(g->arena, g->groups[kind].len * sizeof *list);
+    size_t it = 0;
+    void *v;
+    *len = 0;
+    while (strmap_next(&g->groups[kind], &it, NULL, &v))
+        list[(*len)++] = *(struct metrics_group *)v;
+    qsort(list, *len, sizeof *list, by_name);
+    strmap_done(&g->groups[kind]);
+    return list;
+}
+
+static bool add_quota(void *ctx, const char *name, const void *value) {
+    group(ctx, 1, name)->quota_milligpu = ((const struct project *)value)->quota_milligpu;
+    return true;
+}
+
+static bool add_partition(void *ctx, const char *name, const void *value) {
+    group(ctx, 2, name);
+    return true;
+}
+
+void api_metrics(struct api_call *call) {
+    struct controller *c = call->controller;
+    cleanup_buf struct buf b = {0};
+    struct metrics_input in = {.version = ACEQUIA_VERSION, .now_ms = now_ms(), .start_ms = c->started_ms};
+    struct gathering g = {.controller = c, .arena = &call->arena, .in = &in};
+    struct core_counts n;
+    struct store_stats s;
+    core_counts(c->core, &n);
+    store_stats(c->store, &s);
+    in.format = metrics_negotiate(http_message_header(call->req->http, "Accept"));
+    memcpy(in.jobs_by_state, n.by_state, sizeof in.jobs_by_state);
+    in.submitted = n.submitted;
+    in.requeued = n.requeued;
+    in.preempted = n.preempted;
+    core_each_thing(c->core, THING_PROJECT, add_quota, &g);
+    core_each_thing(c->core, THING_PARTITION, add_partition, &g);
+    core_each_job(c->core, add_job, &g);
+    core_each_node(c->core, add_node, &g);
+    uint32_t len;
+    struct metrics_group *users = list_groups(&g, 0, &len);
+    in.users.at = users, in.users.len = len;
+    struct metrics_group *projects = list_groups(&g, 1, &len);
+    in.projects.at = projects, in.projects.len = len;
+    struct metrics_group *partitions = list_groups(&g, 2, &len);
+    in.partitions.at = partitions, in.partitions.len = len;
+    in.nodes.at = g.nodes.at, in.nodes.len = g.nodes.len;
+    in.gpus.at = g.gpus.at, in.gpus.len = g.gpus.len;
+    in.job_gpus.at = g.job_gpus.at, in.job_gpus.len = g.job_gpus.len;
+    in.pass_last_us = (uint64_t)c->schedule_us;
+    in.connections = net_server_connections(c->server);
+    in.journal_events = s.records;
+    in.journal_bytes = s.file_bytes;
+    in.journal_waiting = s.waiting_batches;
+    struct metrics_storage storage = {.path = c->paths.state, .free_bytes = s.free_bytes};
+    in.storage.at = &storage, in.storage.len = 1;
+    metrics_process_self(&in.process);
+    metrics_controller(&in, &b);
+    net_reply(call->req, 200, metrics_content_type(in.format), b.data, b.len);
+    vec_done(&g.nodes);
+    vec_done(&g.gpus);
+    vec_done(&g.job_gpus);
+}

@@ -1,0 +1,167 @@
+// Owns policy in the API: projects, partitions, QoS, reservations, all by one set of handlers over
+// their tables; and the shares that follow from them.
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "controller/api.h"
+#include "sched/world.h"
+
+static enum thing thing_of_path(const char *path) {
+    return str_has_prefix(path, "/v1/projects")     ? THING_PROJECT
+           : str_has_prefix(path, "/v1/partitions") ? THING_PARTITION
+           : str_has_prefix(path, "/v1/qos")        ? THING_QOS
+                                                    : THING_RESERVATION;
+}
+
+struct thing_listing {
+    struct json_writer w;
+    enum thing thing;
+    const char *only;
+    bool found;
+};
+
+static bool list_thing(void *ctx, const char *name, const void *value) {
+    struct thing_listing *l = ctx;
+    if (l->only && !streq(l->only, name))
+        return true;
+    l->found = true;
+    schema_write_json(thing_schema(l->thing), value, &l->w);
+    return true;
+}
+
+void api_things(struct api_call *call) {
+    static const char *const keys[] = {"projects", "partitions", "qos", "reservations"};
+    cleanup_buf struct buf b = {0};
+    struct thing_listing l = {.w = {.out = &b}, .thing = thing_of_path(call->req->path)};
+    json_open(&l.w, '{');
+    json_key(&l.w, keys[l.thing]);
+    json_open(&l.w, '[');
+    core_each_thing(call->controller->core, l.thing, list_thing, &l);
+    json_close(&l.w, ']');
+    json_close(&l.w, '}');
+    api_json(call->req, 200, &b);
+}
+
+void api_thing(struct api_call *call) {
+    cleanup_buf struct buf b = {0};
+    struct thing_listing l = {.w = {.out = &b}, .thing = thing_of_path(call->req->path), .only = call->name};
+    core_each_thing(call->controller->core, l.thing, list_thing, &l);
+    if (l.found) {
+        api_json(call->req, 200, &b);
+        return;
+    }
+    cleanup_buf struct buf text = {0};
+    char shown[64];
+    buf_addf(&text, "%s \"%s\" does not exist", thing_word(l.thing), printable(call->name, shown, sizeof shown));
+    api_error(call->req, 404, "ENOENT", buf_str(&text));
+}
+
+static void finish(struct api_call *call, int r, const struct error *e) {
+    struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    char warning[ERROR_TEXT_MAX];
+    if (r < 0) {
+        api_fail(call->req, e);
+        return;
+    }
+    json_open(&w, '{');
+    json_kv_bool(&w, "done", true);
+    json_key(&w, "warnings");
+    json_open(&w, '[');
+    for (uint32_t i = 0; i < 100 && world_warning(core_world(call->controller->core), i, warning, sizeof warning); i++)
+        json_put_str(&w, warning);
+    json_close(&w, ']');
+    json_close(&w, '}');
+    api_when_committed(call, 200, &b);
+}
+
+void api_thing_set(struct api_call *call) {
+    struct core *core = call->controller->core;
+    enum thing thing = thing_of_path(call->req->path);
+    const struct schema *schema = thing_schema(thing);
+    void *value = arena_alloc(&call->arena, schema->size);
+    struct json *j;
+    struct error e = {0};
+    if (api_body(call, &j) < 0)
+        return;
+    int r = schema_read_json(schema, j, &call->arena, value, &e);
+    if (r < 0) {
+        api_fail(call->req, &e);
+        return;
+    }
+    const char **name = value;  // each of these structs begins with its name
+    if (*name && !streq(*name, call->name)) {
+        api_error(call->req, 400, "EINVAL", "name: it differs from the one in the path");
+        return;
+    }
+    *name = call->name;
+    switch (thing) {
+    case THING_PROJECT: r = core_project_set(core, &call->actor, value, now_ms(), &e); break;
+    case THING_PARTITION: r = core_partition_set(core, &call->actor, value, now_ms(), &e); break;
+    case THING_QOS: r = core_qos_set(core, &call->actor, value, now_ms(), &e); break;
+    default: r = core_reservation_set(core, &call->actor, value, now_ms(), &e); break;
+    }
+    finish(call, r, &e);
+}
+
+void api_thing_delete(struct api_call *call) {
+    struct error e = {0};
+    int r = core_delete(call->controller->core, &call->actor, thing_of_path(call->req->path), call->name, now_ms(), &e);
+    finish(call, r, &e);
+}
+
+struct share_listing {
+    struct json_writer w;
+    struct core *core;
+};
+
+static bool list_share(void *ctx, const char *name, const void *value) {
+    struct share_listing *l = ctx;
+    const struct project *p = value;
+    struct sched_project_figures f;
+    if (!world_project_figures(core_world(l->core), core_handle(l->core, THING_PROJECT, name), &f))
+        return true;
+    json_open(&l->w, '{');
+    json_kv_str(&l->w, "project", name);
+    json_kv_str(&l->w, "parent", p->parent);
+    json_kv_i64(&l->w, "quota_milligpu", f.quota_milligpu);
+    json_kv_i64(&l->w, "share_milligpu", f.share_milligpu);
+    json_kv_i64(&l->w, "used_milligpu", f.used_milligpu);
+    json_kv_i64(&l->w, "queued_milligpu", f.queued_milligpu);
+    json_kv_i64(&l->w, "used_cpus", f.used_cpus);
+    json_kv_i64(&l->w, "queued_cpus", f.queued_cpus);
+    json_kv_i64(&l->w, "running", f.running);
+    json_kv_i64(&l->w, "pending", f.pending);
+    json_close(&l->w, '}');
+    return true;
+}
+
+struct totals {
+    int64_t milligpu, cpus;
+};
+
+static bool add_totals(void *ctx, const struct node_view *v) {
+    struct totals *t = ctx;
+    if (v->state == NODE_UP && !v->drained) {
+        t->milligpu += (int64_t)v->node->gpus.len * 1000;
+        t->cpus += v->node->cpus;
+    }
+    return true;
+}
+
+void api_shares(struct api_call *call) {
+    cleanup_buf struct buf b = {0};
+    struct share_listing l = {.w = {.out = &b}, .core = call->controller->core};
+    struct totals t = {0};
+    core_each_node(l.core, add_totals, &t);
+    json_open(&l.w, '{');
+    json_kv_i64(&l.w, "total_milligpu", t.milligpu);
+    json_kv_i64(&l.w, "total_cpus", t.cpus);
+    json_key(&l.w, "projects");
+    json_open(&l.w, '[');
+    core_each_thing(l.core, THING_PROJECT, list_share, &l);
+    json_close(&l.w, ']');
+    json_close(&l.w, '}');
+    api_json(call->req, 200, &b);
+}

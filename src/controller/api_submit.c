@@ -1,0 +1,181 @@
+// Owns POST /v1/jobs: one job or many, the texts that come with them, idempotency keys, and the
+// state of the disk.
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "controller/api.h"
+
+enum { KEY_MAX = 200 };
+
+static int check_storage(struct controller *c, struct error *e) {
+    char why[ERROR_TEXT_MAX];
+    if (shell_degraded(c->shell, why, sizeof why))
+        return error_set(e, ENOSPC, "nothing can be stored right now (%.300s); running jobs go on. Try again later", why);
+    if (store_space(c->store) != STORE_SPACE_OK)
+        return error_set(e, ENOSPC, "the controller's disk is nearly full; running jobs go on, new ones are refused. Free some space there");
+    return 0;
+}
+
+static int read_environment(struct api_call *call, const struct json *j, struct buf *out, struct error *e) {
+    const struct json *list = json_get(j, "environment");
+    uint64_t max = call->controller->config.cluster.max_environment_bytes;
+    if (!list || list->type == JSON_NULL)
+        return 0;
+    if (list->type != JSON_ARRAY)
+        return error_set(e, EINVAL, "environment: expected a list of NAME=value texts");
+    for (uint32_t i = 0; i < list->len; i++) {
+        const struct json *v = &list->items[i];
+        const char *eq = v->type == JSON_STRING ? strchr(v->s, '=') : NULL;
+        char shown[64];
+        if (!eq || eq == v->s)
+            return error_set(e, EINVAL, "environment: \"%s\" is not of the form NAME=value",
+                             v->type == JSON_STRING ? printable(v->s, shown, sizeof shown) : "(no text)");
+        buf_add(out, v->s, v->len + 1);
+        if (out->len > max)
+            return error_set(e, E2BIG, "environment: more than %llu bytes (max_environment); pass only what the job needs", (unsigned long long)max);
+    }
+    return 0;
+}
+
+static int read_script(struct api_call *call, const struct json *j, const char **text, size_t *len, struct error *e) {
+    const struct json *s = json_get(j, "script");
+    uint64_t max = call->controller->config.cluster.max_script_bytes;
+    *text = NULL;
+    *len = 0;
+    if (!s || s->type == JSON_NULL)
+        return 0;
+    if (s->type != JSON_STRING)
+        return error_set(e, EINVAL, "script: expected text");
+    if (s->len > max)
+        return error_set(e, E2BIG, "script: %u bytes; at most %llu are allowed (max_script)", s->len, (unsigned long long)max);
+    if (!s->len)
+        return error_set(e, EINVAL, "script: it is empty");
+    *text = s->s;
+    *len = s->len;
+    return 0;
+}
+
+static int check_fields(const struct json *j, struct error *e) {
+    static const char *const known[] = {"spec", "script", "environment", "key", "dry_run"};
+    for (uint32_t i = 0; i < j->len; i++) {
+        bool found = false;
+        for (size_t k = 0; k < 5; k++)
+            found |= streq(j->members[i].key, known[k]);
+        char shown[64];
+        if (!found)
+            return error_set(e, EINVAL, "unknown field \"%s\"; expected spec, script, environment, key or dry_run", printable(j->members[i].key, shown, sizeof shown));
+    }
+    return 0;
+}
+
+static int repeated_key(struct api_call *call, const char *key, uint64_t *id, struct error *e) {
+    size_t len = strlen(key);
+    if (!len || len > KEY_MAX || has_control_chars(key, len))
+        return error_set(e, EINVAL, "key: expected 1 to %d characters without control characters", KEY_MAX);
+    struct error ignored;
+    return store_idem(call->controller->store, call->actor.user, key, now_ms(), id, &ignored) == 0;
+}
+
+int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, uint64_t *count, bool *repeated, struct error *e) {
+    struct controller *c = call->controller;
+    const struct json *spec_json = json_get(j, "spec");
+    const char *key = json_str(j, "key"), *script;
+    size_t script_len;
+    cleanup_buf struct buf environment = {0};
+    char script_id[33], environment_id[33];
+    struct spec spec;
+    int r;
+    *repeated = false;
+    *count = 1;
+    if (j->type != JSON_OBJECT || !spec_json)
+        return error_set(e, EINVAL, "expected an object with a \"spec\"");
+    if ((r = check_fields(j, e)) < 0 || (r = schema_read_json(&spec_schema, spec_json, &call->arena, &spec, e)) < 0 ||
+        (r = read_script(call, j, &script, &script_len, e)) < 0 || (r = read_environment(call, j, &environment, e)) < 0)
+        return r;
+    if (key && (r = repeated_key(call, key, id, e)) != 0) {
+        *repeated = r > 0;
+        return r < 0 ? r : 0;
+    }
+    spec.script_id = spec.environment_id = NULL;
+    if (script) {
+        shell_text_id(script, script_len, script_id);
+        spec.script_id = script_id;
+    }
+    if (environment.len) {
+        shell_text_id(environment.data, environment.len, environment_id);
+        spec.environment_id = environment_id;
+    }
+    if (!json_get(spec_json, "requeue"))
+        spec.requeue = c->config.cluster.requeue;
+    bool dry = json_true(j, "dry_run");
+    if ((r = core_submit(c->core, &call->actor, &spec, key, dry, now_ms(), id, count, e)) < 0 || dry)
+        return r;
+    if (script)
+        shell_keep_text(c->shell, *id, script, script_len);
+    if (environment.len)
+        shell_keep_text(c->shell, *id, environment.data, environment.len);
+    if (key)
+        shell_keep_key(c->shell, call->actor.user, key, *id, now_ms());
+    return 0;
+}
+
+static void put_result(struct json_writer *w, uint64_t id, uint64_t count, bool repeated) {
+    json_open(w, '{');
+    json_kv_i64(w, "id", (int64_t)id);
+    json_kv_i64(w, "count", (int64_t)count);
+    json_kv_bool(w, "repeated", repeated);
+    json_close(w, '}');
+}
+
+static void submit_bulk(struct api_call *call, const struct json *list) {
+    struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    if (list->len > BULK_SUBMITS_MAX) {
+        cleanup_buf struct buf text = {0};
+        buf_addf(&text, "%u jobs in one request; at most %d are allowed", list->len, BULK_SUBMITS_MAX);
+        api_error(call->req, 413, "E2BIG", buf_str(&text));
+        return;
+    }
+    json_open(&w, '[');
+    for (uint32_t i = 0; i < list->len; i++) {
+        struct error e = {0};
+        uint64_t id, count;
+        bool repeated;
+        if (api_submit_one(call, &list->items[i], &id, &count, &repeated, &e) < 0) {
+            json_open(&w, '{');
+            json_key(&w, "error");
+            api_error_json(&w, &e);
+            json_close(&w, '}');
+        } else {
+            put_result(&w, id, count, repeated);
+        }
+    }
+    json_close(&w, ']');
+    api_when_committed(call, 201, &b);
+}
+
+void api_submit(struct api_call *call) {
+    struct json *j;
+    struct error e = {0};
+    uint64_t id, count;
+    bool repeated;
+    if (check_storage(call->controller, &e) < 0) {
+        api_fail(call->req, &e);
+        return;
+    }
+    if (api_body(call, &j) < 0)
+        return;
+    if (j->type == JSON_ARRAY) {
+        submit_bulk(call, j);
+        return;
+    }
+    if (api_submit_one(call, j, &id, &count, &repeated, &e) < 0) {
+        api_fail(call->req, &e);
+        return;
+    }
+    struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    put_result(&w, id, count, repeated);
+    api_when_committed(call, 201, &b);
+}

@@ -1,0 +1,107 @@
+// The controller daemon, shared by the files of this folder only: one event loop that ties the shell
+// (core and store) to the network and the clock.
+#pragma once
+#include <uv.h>
+
+#include "base/map.h"
+#include "base/vec.h"
+#include "controller/shell.h"
+#include "model/config.h"
+#include "model/paths.h"
+#include "net/pki.h"
+#include "net/server.h"
+#include "net/tls.h"
+
+enum {
+    STREAM_WINDOW_BYTES = 1 << 20,      // sent ahead by an agent
+    STREAM_BACKLOG_BYTES = 512 << 10,   // unsent to the client before credit is held back
+    STREAMS_MAX = 4096,
+    WAITERS_MAX = 65536,
+    EVENT_FOLLOWERS_MAX = 1024,
+    USER_NAME_MAX = 64,
+    LIST_ROWS_MAX = 1000000,
+    BULK_SUBMITS_MAX = 10000,
+};
+
+struct agent_conn {
+    struct controller *controller;
+    struct net_ws *ws;
+    const char *node;  // interned by the core; NULL before its hello
+    struct net_peer peer;
+    char address[NET_ADDRESS_MAX];
+};
+
+// What a job uses right now, as last reported. Not part of the journal.
+struct live_usage {
+    struct usage usage;
+    uint64_t memory_now_bytes;
+    uint32_t processes, attempt;
+};
+
+struct controller {
+    uv_loop_t loop;
+    uv_prepare_t prepare;
+    uv_timer_t wake, tick;
+    uv_poll_t store_poll;
+    uv_signal_t sigterm, sigint, sighup;
+    struct net_server *server;
+    struct core *core;
+    struct shell *shell;
+    struct store *store;
+    struct config config;
+    struct arena arena;  // of paths
+    struct paths paths;
+    struct pki_ca *ca;
+    struct tls_context *tls;
+    char hostname[256];
+    uid_t uid;
+    bool stopping;
+    int64_t started_ms;
+    int64_t schedule_us, scheduled_mono_us;  // how long the last decision took, and when
+    uint64_t requests, schedules, ticks;
+    int64_t last_ping_ms;
+    struct strmap agents;    // node → struct agent_conn
+    struct map waiters;      // job → struct waiter
+    struct map streams;      // id → struct stream
+    uint64_t next_stream;
+    struct map live;         // job → struct live_usage
+    struct map users;        // uid + 1 → name
+    VEC(struct follower *) followers;
+    bool walking_waiters;
+    struct telemetry *telemetry;
+    char storage_problem[ERROR_TEXT_MAX];
+};
+
+int64_t now_ms(void);
+
+// agents.c
+void agent_upgrade(struct controller *c, struct net_request *req);
+bool agent_send(struct controller *c, const char *node, enum message_type type, void *body);  // false: not connected
+void agents_ping(struct controller *c);
+void hook_send(void *ctx, const char *node, const void *data, size_t len);
+
+// stream.c: bytes between an agent and a client.
+struct stream;
+struct stream_client {
+    // Returns bytes not yet on their way, or negative when the client has gone.
+    ssize_t (*data)(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len);
+    void (*end)(void *ctx, const struct message_stream *end);  // once; the stream is gone afterwards
+};
+struct stream *stream_new(struct controller *c, const char *node, const struct stream_client *client, void *ctx);
+uint64_t stream_id(const struct stream *s);
+void stream_send(struct stream *s, enum message_type type, struct message_stream *m);
+void stream_drained(struct stream *s);      // the client took what was waiting
+void stream_drop(struct stream *s);         // the client has gone; no callback any more
+void stream_message(struct controller *c, const char *node, const struct message *m);
+void streams_node_gone(struct controller *c, const char *node);
+void streams_done(struct controller *c);
+
+// watch.c: those who wait for a job, and those who follow events.
+typedef void (*watch_fn)(void *arg, uint64_t id);
+struct waiter *watch_job(struct controller *c, uint64_t id, watch_fn fn, void *arg);
+void unwatch_job(struct controller *c, struct waiter *w);
+void hook_job_changed(void *ctx, uint64_t id);
+void hook_node_changed(void *ctx);
+void hook_storage(void *ctx, const struct error *problem);
+void followers_tick(struct controller *c);
+void watch_done(struct controller *c);

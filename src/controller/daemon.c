@@ -1,0 +1,314 @@
+// Owns the daemon's life: configuration, store, listeners, timers, signals, and an orderly end.
+#include "controller/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "controller/api.h"
+#include "controller/controller.h"
+#include "controller/policy.h"
+#include "controller/telemetry.h"
+
+enum {
+    TICK_MS = 1000,
+    STORE_RESERVE_BYTES = 32 << 20,
+    STORE_LOW_BYTES = 64 << 20,
+    CLOSE_GRACE_MS = 500,
+    SCHEDULE_SHARE = 4,  // a decision that took t is not repeated before SCHEDULE_SHARE * t have passed
+    SCHEDULE_FREE_US = 2000,
+};
+
+static int32_t zone_offset_s(void) {
+    time_t t = time(NULL);
+    struct tm tm;
+    localtime_r(&t, &tm);
+    return (int32_t)tm.tm_gmtoff;
+}
+
+// --- the loop ---
+
+static bool too_soon(const struct controller *c) {
+    return c->schedule_us > SCHEDULE_FREE_US && clock_mono_us() - c->scheduled_mono_us < SCHEDULE_SHARE * c->schedule_us;
+}
+
+static void on_wake(uv_timer_t *t) {
+}
+
+static void flush(struct controller *c) {
+    bool schedule = !too_soon(c);
+    int64_t before = clock_mono_us(), now = now_ms();
+    int64_t next = shell_flush(c->shell, now, schedule);
+    if (schedule) {
+        c->scheduled_mono_us = clock_mono_us();
+        c->schedule_us = c->scheduled_mono_us - before;
+        c->schedules++;
+    } else if (next > now + c->schedule_us * SCHEDULE_SHARE / 1000) {
+        next = now + c->schedule_us * SCHEDULE_SHARE / 1000 + 1;
+    }
+    if (next == INT64_MAX)
+        uv_timer_stop(&c->wake);
+    else
+        uv_timer_start(&c->wake, on_wake, next > now ? (uint64_t)(next - now) : 1, 0);
+}
+
+// Runs before the loop waits: everything that came in together is committed together.
+static void on_prepare(uv_prepare_t *h) {
+    struct controller *c = h->data;
+    if (c->stopping)
+        return;
+    flush(c);
+    if (c->followers.len)
+        followers_tick(c);
+}
+
+static void on_store(uv_poll_t *h, int status, int events) {
+    shell_poll(((struct controller *)h->data)->shell);
+}
+
+static void on_tick(uv_timer_t *t) {
+    struct controller *c = t->data;
+    const struct config_cluster *k = &c->config.cluster;
+    int64_t mono = clock_mono_ms();
+    if (mono - c->last_ping_ms >= (int64_t)k->heartbeat_s * 1000) {
+        c->last_ping_ms = mono;
+        agents_ping(c);
+    }
+    shell_check_nodes(c->shell, mono, (int64_t)k->node_timeout_s * 1000, now_ms());
+    if (shell_degraded(c->shell, NULL, 0))
+        shell_retry(c->shell);
+    if (++c->ticks % 60 == 0)
+        store_prune(c->store, now_ms());
+    followers_tick(c);
+}
+
+// --- start ---
+
+static void core_config_of(const struct config_cluster *k, struct core_config *out) {
+    core_config_default(out);
+    out->cluster = k->name;
+    out->max_jobs = k->max_queue_length;
+    out->max_jobs_per_user = k->max_jobs_per_user;
+    out->max_array_size = k->max_array_size;
+    out->default_time_s = k->default_time_s == UINT32_MAX ? 0 : k->default_time_s;
+    out->grace_s = k->grace_s;
+    out->policy.grace_ms = (int64_t)k->grace_s * 1000;
+}
+
+static int open_store(struct controller *c, struct error *e) {
+    struct store_config config = {
+        .path = c->paths.state, .watch = shell_watch(c->shell), .reserve_bytes = STORE_RESERVE_BYTES, .low_bytes = STORE_LOW_BYTES,
+        .retention = {.journal_ms = (int64_t)c->config.cluster.history_days * 86400000, .history_ms = (int64_t)c->config.cluster.history_days * 86400000,
+                      .file_bytes = c->config.cluster.history_bytes}};
+    int r = store_open(&config, &c->store, e);
+    if (r < 0)
+        return r;
+    shell_attach(c->shell, c->store);
+    int64_t before = clock_mono_ms();
+    if ((r = shell_load(c->shell, now_ms(), e)) < 0)
+        return r;
+    struct core_counts n;
+    core_counts(c->core, &n);
+    log_info("state loaded in %lld ms: event %llu, %llu pending, %llu running", (long long)(clock_mono_ms() - before),
+             (unsigned long long)core_seq(c->core), (unsigned long long)n.by_state[JOB_PENDING],
+             (unsigned long long)(n.by_state[JOB_RUNNING] + n.by_state[JOB_STARTING]));
+    return 0;
+}
+
+static int open_pki(struct controller *c, const char *host, struct error *e) {
+    const char *dir = c->paths.state;
+    const char *ca_cert = arena_printf(&c->arena, "%s/ca.crt", dir), *ca_key = arena_printf(&c->arena, "%s/ca.key", dir);
+    const char *cert = arena_printf(&c->arena, "%s/server.crt", dir), *key = arena_printf(&c->arena, "%s/server.key", dir);
+    const char *names[4] = {c->hostname, "localhost", "127.0.0.1", host};
+    size_t count = str_empty(host) || streq(host, "0.0.0.0") || streq(host, "::") ? 3 : 4;
+    int r = pki_ca_create(ca_cert, ca_key, c->config.cluster.name, now_ms() / 1000, e);
+    if ((r < 0 && r != -EEXIST) || (r = pki_ca_load(ca_cert, ca_key, &c->ca, e)) < 0)
+        return r;
+    if (access(cert, F_OK) != 0 && (r = pki_server_create(c->ca, cert, key, names, count, now_ms() / 1000, e)) < 0)
+        return r;
+    return tls_context_server(cert, key, ca_cert, &c->tls, e);
+}
+
+static int open_tls(struct controller *c, struct error *e) {
+    const char *listen = c->config.cluster.listen;
+    if (str_empty(listen))
+        return 0;
+    const char *colon = strrchr(listen, ':');
+    const char *host = colon ? arena_strndup(&c->arena, listen, (size_t)(colon - listen)) : "";
+    uint32_t port;
+    if (!colon || parse_u32(colon + 1, &port) < 0 || port > 65535)
+        return error_set(e, EINVAL, "listen: \"%s\" is not ADDRESS:PORT", listen);
+    if (*host == '[' && host[strlen(host) - 1] == ']')
+        host = arena_strndup(&c->arena, host + 1, strlen(host) - 2);
+    int r = open_pki(c, host, e);
+    if (r < 0 || (r = net_server_listen_tls(c->server, *host ? host : NULL, (uint16_t)port, c->tls, e)) < 0)
+        return r;
+    log_info("listening on %s with TLS", listen);
+    return 0;
+}
+
+static int open_server(struct controller *c, struct error *e) {
+    struct net_server_options o = {.on_request = api_request, .user = c, .body_max = c->config.cluster.max_request_bytes};
+    c->server = net_server_new(&c->loop, &o);
+    // Without root every job runs as this user: then nobody else may submit.
+    int r = net_server_listen_unix(c->server, c->paths.socket, c->uid == 0 ? 0666 : 0600, e);
+    return r < 0 ? r : open_tls(c, e);
+}
+
+static int make_folder(const char *path, mode_t mode, struct error *e) {
+    if (mkdir(path, mode) == 0 || errno == EEXIST)
+        return 0;
+    int code = errno;
+    return error_set(e, code, "folder %s cannot be made: %s", path, strerror(code));
+}
+
+static int write_pid(const struct controller *c, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    const char *path = paths_pid_file(&c->paths, &a, "controller");
+    char text[24];
+    snprintf(text, sizeof text, "%d\n", (int)getpid());
+    return pki_write_file(path, text, strlen(text), 0644, e);
+}
+
+static void on_signal(uv_signal_t *h, int signal);
+
+static int start(struct controller *c, struct error *e) {
+    int r;
+    struct core_config core_config;
+    struct shell_hooks hooks = {.ctx = c, .send = hook_send, .job_changed = hook_job_changed, .node_changed = hook_node_changed, .storage = hook_storage};
+    if ((r = paths_get(&c->arena, &c->paths, e)) < 0 || (r = config_load(c->paths.config, now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
+        (r = make_folder(c->paths.state, 0700, e)) < 0 || (r = make_folder(c->paths.run, 0755, e)) < 0)
+        return r;
+    log_set_level(c->config.cluster.log_level);
+    core_config_of(&c->config.cluster, &core_config);
+    c->core = core_new(&core_config);
+    c->shell = shell_new(c->core, &hooks);
+    if ((r = open_store(c, e)) < 0)
+        return r;
+    policy_from_config(c);
+    uv_prepare_init(&c->loop, &c->prepare);
+    uv_timer_init(&c->loop, &c->wake);
+    uv_timer_init(&c->loop, &c->tick);
+    uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
+    c->prepare.data = c->tick.data = c->store_poll.data = c;
+    uv_prepare_start(&c->prepare, on_prepare);
+    uv_timer_start(&c->tick, on_tick, TICK_MS, TICK_MS);
+    uv_poll_start(&c->store_poll, UV_READABLE, on_store);
+    uv_signal_t *const handles[] = {&c->sigterm, &c->sigint, &c->sighup};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    for (int i = 0; i < 3; i++) {
+        uv_signal_init(&c->loop, handles[i]);
+        handles[i]->data = c;
+        uv_signal_start(handles[i], on_signal, numbers[i]);
+    }
+    if ((r = open_server(c, e)) < 0)
+        return r;
+    return write_pid(c, e);
+}
+
+// --- end ---
+
+static void close_handle(uv_handle_t *h, void *arg) {
+    if (!uv_is_closing(h))
+        uv_close(h, NULL);
+}
+
+static void on_server_closed(void *user) {
+    struct controller *c = user;
+    c->server = NULL;
+    uv_walk(&c->loop, close_handle, NULL);
+}
+
+static void stop(struct controller *c) {
+    if (c->stopping)
+        return;
+    log_info("stopping; running jobs go on");
+    flush(c);
+    shell_snapshot(c->shell);
+    store_flush(c->store);
+    c->stopping = true;
+    net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
+}
+
+static void reload(struct controller *c) {
+    struct config fresh;
+    struct error e = {0};
+    struct core_config core_config;
+    if (config_load(c->paths.config, now_ms(), zone_offset_s(), &fresh, &e) < 0) {
+        log_error("configuration not taken, the old one stays: %s", e.text);
+        return;
+    }
+    config_done(&c->config);
+    c->config = fresh;
+    log_set_level(fresh.cluster.log_level);
+    core_config_of(&fresh.cluster, &core_config);
+    core_configure(c->core, &core_config);
+    policy_from_config(c);
+    log_info("configuration read again");
+}
+
+static void on_signal(uv_signal_t *h, int signal) {
+    if (signal == SIGHUP)
+        reload(h->data);
+    else
+        stop(h->data);
+}
+
+static void free_all(struct controller *c) {
+    cleanup_arena struct arena a = {0};
+    if (c->store)
+        unlink(paths_pid_file(&c->paths, &a, "controller"));
+    streams_done(c);
+    watch_done(c);
+    telemetry_done(c);
+    strmap_done(&c->agents);
+    size_t it = 0;
+    void *v;
+    while (map_next(&c->users, &it, NULL, &v))
+        free(v);
+    map_done(&c->users);
+    c->store = c->store ? store_close(c->store) : NULL;
+    shell_free(c->shell);
+    core_free(c->core);
+    tls_context_free(c->tls);
+    pki_ca_free(c->ca);
+    config_done(&c->config);
+    arena_done(&c->arena);
+}
+
+int controller_main(int argc, char **argv) {
+    struct controller *c = xcalloc(1, sizeof *c);
+    struct error e = {0};
+    int result = 0;
+    if (argc > 1) {
+        log_error("controller takes no arguments; everything is in the configuration file");
+        return 2;
+    }
+    umask(022);
+    c->uid = geteuid();
+    c->started_ms = now_ms();
+    gethostname(c->hostname, sizeof c->hostname - 1);
+    uv_loop_init(&c->loop);
+    if (start(c, &e) < 0) {
+        log_error("the controller cannot start: %s", e.text);
+        result = 1;
+        if (c->server)
+            net_server_close(c->server, 0, on_server_closed, c);
+        else
+            uv_walk(&c->loop, close_handle, NULL);
+        c->stopping = true;
+    } else {
+        log_info("controller of cluster %s is up (version %s)", c->config.cluster.name, ACEQUIA_VERSION);
+    }
+    uv_run(&c->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&c->loop);
+    free_all(c);
+    free(c);
+    return result;
+}

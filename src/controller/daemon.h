@@ -1,0 +1,4 @@
+// The controller as a program: `acequiad controller`.
+#pragma once
+
+int controller_main(int argc, char **argv);

@@ -1,0 +1,461 @@
+// Owns the conversations with a job: its output over HTTP (logs), and WebSocket sessions that run,
+// attach to, or execute inside a job. Channel bytes of binary messages: 0 input, 1 output, 2 error;
+// text messages are JSON.
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "controller/api.h"
+
+// The part of a job that streams come from: its node, and where it is in the allocation.
+static bool find_part(struct controller *c, uint64_t id, uint32_t index, struct arena *a, struct job_record *r, bool *live, struct error *e) {
+    if (api_record(c, id, a, r, live) < 0) {
+        error_set(e, ENOENT, "there is no job %llu", (unsigned long long)id);
+        return false;
+    }
+    if (!r->parts.len) {
+        error_set(e, EBUSY, "job %llu is %s; it has not run yet", (unsigned long long)id, job_state_words[r->state]);
+        return false;
+    }
+    if (index >= r->parts.len) {
+        error_set(e, EINVAL, "node: job %llu has %u nodes; expected 0 to %u", (unsigned long long)id, r->parts.len, r->parts.len - 1);
+        return false;
+    }
+    return true;
+}
+
+static struct message_log_read log_read(struct job_record *r, uint32_t index, enum log_source source, bool follow, int64_t tail) {
+    return (struct message_log_read){.id = r->id, .attempt = r->attempt, .spec = r->spec, .part = &r->parts.at[index],
+                                     .array_id = r->is_array ? r->array_id : 0, .array_index = r->array_index, .source = source,
+                                     .follow = follow, .tail_lines = tail, .credit = STREAM_WINDOW_BYTES, .node_index = index};
+}
+
+// --- logs ---
+
+struct log_reply {
+    struct controller *controller;
+    struct net_request *req;
+    struct stream *stream;
+    bool started;
+};
+
+static ssize_t log_data(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len) {
+    struct log_reply *l = ctx;
+    if (!l->started) {
+        net_reply_stream_start(l->req, 200, "application/octet-stream");
+        l->started = true;
+    }
+    return len ? net_reply_stream_write(l->req, data, len) : 0;
+}
+
+static void log_end(void *ctx, const struct message_stream *end) {
+    struct log_reply *l = ctx;
+    if (end->error && !l->started) {
+        api_error(l->req, 404, "ENOENT", end->error);
+    } else {
+        log_data(l, 1, 0, NULL, 0);
+        net_reply_stream_end(l->req);
+    }
+    free(l);
+}
+
+static void log_client_gone(struct net_request *req, void *user) {
+    struct log_reply *l = user;
+    if (l->stream)
+        stream_drop(l->stream);
+    if (l->started)
+        net_reply_stream_end(req);
+    else
+        net_reply(req, 499, NULL, NULL, 0);
+    free(l);
+}
+
+static void log_drained(struct net_request *req, void *user) {
+    stream_drained(((struct log_reply *)user)->stream);
+}
+
+void api_logs(struct api_call *call) {
+    static const struct stream_client client = {log_data, log_end};
+    struct controller *c = call->controller;
+    struct job_record r;
+    struct error e = {0};
+    bool live;
+    int64_t index = api_query_i64(call, "node", 0);
+    if (!find_part(c, call->job, index < 0 ? UINT32_MAX : (uint32_t)index, &call->arena, &r, &live, &e)) {
+        api_fail(call->req, &e);
+        return;
+    }
+    const char *node = r.parts.at[index].node;
+    bool error_file = streq(api_query(call, "source"), "error");
+    struct message_log_read m = log_read(&r, (uint32_t)index, error_file ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT, api_query_i64(call, "follow", 0),
+                                         api_query_i64(call, "tail", -1));
+    struct log_reply *l = xcalloc(1, sizeof *l);
+    *l = (struct log_reply){.controller = c, .req = call->req};
+    l->stream = stream_new(c, node, &client, l);
+    if (l->stream)
+        m.stream = stream_id(l->stream);
+    if (!l->stream || !agent_send(c, node, MESSAGE_LOG_READ, &m)) {
+        cleanup_buf struct buf text = {0};
+        buf_addf(&text, "node %s, which has the output, is not connected; try again later", node);
+        if (l->stream)
+            stream_drop(l->stream);
+        api_error(call->req, 503, "ENOTCONN", buf_str(&text));
+        free(l);
+        return;
+    }
+    net_request_watch(call->req, log_client_gone, log_drained, l);
+}
+
+// --- WebSocket sessions ---
+
+enum session_kind { SESSION_RUN, SESSION_ATTACH, SESSION_EXEC };
+
+struct session {
+    struct controller *controller;
+    enum session_kind kind;
+    struct net_ws *ws;
+    struct actor actor;
+    char user[USER_NAME_MAX];
+    uint64_t job;
+    struct waiter *waiter;
+    struct stream *output, *error;   // error: attached jobs only
+    bool begun;                      // first message seen
+    bool attached, output_done, error_done, closed;
+    bool wants_input;
+    char *final;                     // last message, sent when the output is complete
+    struct buf early_input;          // typed before the job took any
+    bool early_eof;
+    struct session **pending;        // set while a submit waits for its commit
+};
+
+static void send_json(struct session *s, struct buf *b) {
+    if (!s->closed)
+        net_ws_send(s->ws, WS_TEXT, b->data, b->len);
+}
+
+static void session_fail(struct session *s, const struct error *e) {
+    cleanup_buf struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    json_open(&w, '{');
+    json_key(&w, "error");
+    api_error_json(&w, e);
+    json_close(&w, '}');
+    send_json(s, &b);
+    net_ws_close(s->ws, WS_NORMAL, "");
+}
+
+static ssize_t session_data(struct session *s, uint32_t channel, const void *data, size_t len) {
+    cleanup_buf struct buf b = {0};
+    if (s->closed)
+        return -EPIPE;
+    buf_addc(&b, (char)channel);
+    buf_add(&b, data, len);
+    return net_ws_send(s->ws, WS_BINARY, b.data, b.len);
+}
+
+static ssize_t on_stream_data(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len) {
+    return session_data(ctx, fd == 2 ? 2 : 1, data, len);
+}
+
+static void session_finish(struct session *s) {
+    if (!s->final || s->closed || !s->output_done || !s->error_done)
+        return;
+    net_ws_send(s->ws, WS_TEXT, s->final, strlen(s->final));
+    net_ws_close(s->ws, WS_NORMAL, "");
+}
+
+static void put_exit(struct json_writer *w, int32_t code, uint32_t signal) {
+    json_kv_i64(w, "exit_code", code);
+    json_kv_i64(w, "exit_signal", signal);
+}
+
+static void on_output_end(void *ctx, const struct message_stream *end) {
+    struct session *s = ctx;
+    s->output = NULL;
+    s->output_done = true;
+    if (s->kind == SESSION_EXEC) {
+        cleanup_buf struct buf b = {0};
+        struct json_writer w = {.out = &b};
+        struct error e = {0};
+        if (end->error) {
+            error_set(&e, EIO, "%s", end->error);
+            session_fail(s, &e);
+            return;
+        }
+        json_open(&w, '{');
+        put_exit(&w, end->exit_code, end->exit_signal);
+        json_close(&w, '}');
+        free(s->final);
+        s->final = buf_take(&b);
+        s->error_done = true;
+    }
+    session_finish(s);
+}
+
+static void on_error_end(void *ctx, const struct message_stream *end) {
+    struct session *s = ctx;
+    s->error = NULL;
+    s->error_done = true;
+    session_finish(s);
+}
+
+static void feed_input(struct session *s, const void *data, size_t len, bool eof) {
+    struct message_stream m = {.fd = 0, .data = {data, len}, .eof = eof};
+    if (s->output) {
+        stream_send(s->output, MESSAGE_STREAM_DATA, &m);
+        return;
+    }
+    if (s->early_input.len + len <= STREAM_WINDOW_BYTES)
+        buf_add(&s->early_input, data, len);
+    s->early_eof |= eof;
+}
+
+// Opens the streams of an attached job, behind its launch.
+static void attach_streams(struct session *s) {
+    static const struct stream_client output = {on_stream_data, on_output_end}, error = {on_stream_data, on_error_end};
+    struct controller *c = s->controller;
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    bool live;
+    if (s->attached || api_record(c, s->job, &a, &r, &live) < 0 || !r.parts.len)
+        return;
+    s->attached = true;
+    for (int which = 0; which < 2; which++) {
+        struct stream **at = which ? &s->error : &s->output;
+        struct message_log_read m = log_read(&r, 0, which ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT, true, -1);
+        *at = stream_new(c, r.parts.at[0].node, which ? &error : &output, s);
+        if (*at) {
+            m.stream = stream_id(*at);
+            if (agent_send(c, r.parts.at[0].node, MESSAGE_LOG_READ, &m))
+                continue;
+            stream_drop(*at);
+            *at = NULL;
+        }
+        *(which ? &s->error_done : &s->output_done) = true;
+    }
+    if (s->output && (s->early_input.len || s->early_eof))
+        feed_input(s, s->early_input.data, s->early_input.len, s->early_eof);
+    buf_done(&s->early_input);
+}
+
+static void report_final(struct session *s) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    struct job_record r;
+    bool live;
+    if (s->final || api_record(s->controller, s->job, &a, &r, &live) < 0 || live)
+        return;
+    json_open(&w, '{');
+    json_kv_str(&w, "state", job_state_words[r.state]);
+    put_exit(&w, r.exit_code, r.exit_signal);
+    json_kv_str(&w, "reason", r.reason);
+    json_close(&w, '}');
+    s->final = buf_take(&b);
+    if (!s->attached)
+        s->output_done = s->error_done = true;
+    session_finish(s);
+}
+
+static void on_job_changed(void *arg, uint64_t id) {
+    struct session *s = arg;
+    struct job_view v;
+    if (!core_view(s->controller->core, id, &v)) {
+        report_final(s);
+        return;
+    }
+    if (v.start_ms)
+        attach_streams(s);
+    cleanup_buf struct buf b = {0};
+    buf_addf(&b, "{\"state\":\"%s\"}", job_state_words[v.state]);
+    send_json(s, &b);
+}
+
+static void watch(struct session *s, uint64_t id) {
+    s->job = id;
+    s->waiter = watch_job(s->controller, id, on_job_changed, s);
+}
+
+struct pending_submit {
+    struct session *session;  // NULL: it has gone
+    uint64_t id;
+};
+
+static void submit_committed(void *arg) {
+    struct pending_submit *p = arg;
+    if (p->session) {
+        cleanup_buf struct buf b = {0};
+        buf_addf(&b, "{\"id\":%llu}", (unsigned long long)p->id);
+        p->session->pending = NULL;
+        send_json(p->session, &b);
+    }
+    free(p);
+}
+
+static void begin_run(struct session *s, const struct json *j, struct arena *arena) {
+    struct api_call call = {.controller = s->controller, .actor = s->actor};
+    struct error e = {0};
+    uint64_t id, count;
+    bool repeated;
+    const struct json *spec = json_get(j, "spec");
+    int r = !spec || !json_true(spec, "attach") ? error_set(&e, EINVAL, "spec.attach must be true here") : 0;
+    if (r == 0)
+        r = api_submit_one(&call, j, &id, &count, &repeated, &e);
+    arena_done(&call.arena);
+    if (r < 0) {
+        session_fail(s, &e);
+        return;
+    }
+    s->wants_input = json_true(spec, "stdin_open") || json_true(spec, "pty");
+    struct pending_submit *p = xcalloc(1, sizeof *p);
+    *p = (struct pending_submit){.session = s, .id = id};
+    s->pending = &p->session;
+    shell_when_committed(s->controller->shell, submit_committed, p);
+    watch(s, id);
+}
+
+static int read_texts(const struct json *j, const char *key, struct arena *a, struct any_list *out, struct error *e) {
+    const struct json *list = json_get(j, key);
+    *out = (struct any_list){0};
+    if (!list)
+        return 0;
+    if (list->type != JSON_ARRAY)
+        return error_set(e, EINVAL, "%s: expected a list of texts", key);
+    const char **at = arena_alloc(a, (list->len + 1) * sizeof *at);
+    for (uint32_t i = 0; i < list->len; i++) {
+        if (list->items[i].type != JSON_STRING)
+            return error_set(e, EINVAL, "%s: expected a list of texts", key);
+        at[i] = list->items[i].s;
+    }
+    *out = (struct any_list){at, list->len};
+    return 0;
+}
+
+static void begin_exec(struct session *s, const struct json *j, struct arena *a) {
+    static const struct stream_client client = {on_stream_data, on_output_end};
+    struct controller *c = s->controller;
+    struct job_record r;
+    struct error e = {0};
+    struct any_list argv, environment;
+    bool live;
+    int64_t index = json_i64(j, "node", 0);
+    if (!find_part(c, s->job, index < 0 ? UINT32_MAX : (uint32_t)index, a, &r, &live, &e) ||
+        read_texts(j, "argv", a, &argv, &e) < 0 || read_texts(j, "environment", a, &environment, &e) < 0) {
+        session_fail(s, &e);
+        return;
+    }
+    if (!live || (r.state != JOB_RUNNING && r.state != JOB_SUSPENDED)) {
+        error_set(&e, EBUSY, "job %llu is %s; a command can only be run inside a running job", (unsigned long long)s->job, job_state_words[r.state]);
+        session_fail(s, &e);
+        return;
+    }
+    const char *node = r.parts.at[index].node;
+    struct message_exec m = {.id = s->job, .attempt = r.attempt, .argv = {argv.at, argv.len}, .environment = {environment.at, environment.len},
+                             .workdir = json_str(j, "workdir"), .pty = json_true(j, "pty"), .rows = (uint32_t)json_i64(j, "rows", 24),
+                             .columns = (uint32_t)json_i64(j, "columns", 80), .tasks = 1, .total_tasks = 1, .credit = STREAM_WINDOW_BYTES,
+                             .node_index = (uint32_t)index};
+    s->output = stream_new(c, node, &client, s);
+    if (s->output)
+        m.stream = stream_id(s->output);
+    if (!s->output || !agent_send(c, node, MESSAGE_EXEC, &m)) {
+        error_set(&e, ENOTCONN, "node %s is not connected; try again later", node);
+        session_fail(s, &e);
+    }
+}
+
+static void begin_attach(struct session *s) {
+    struct job_view v;
+    watch(s, s->job);
+    if (core_view(s->controller->core, s->job, &v) && v.start_ms)
+        attach_streams(s);
+    else
+        report_final(s);
+}
+
+static void on_text(struct session *s, const char *data, size_t len) {
+    cleanup_arena struct arena a = {0};
+    struct json *j;
+    struct error e = {0};
+    if (json_parse(data, len, &a, &j, &e) < 0) {
+        session_fail(s, &e);
+        return;
+    }
+    if (!s->begun) {
+        s->begun = true;
+        if (s->kind == SESSION_RUN)
+            begin_run(s, j, &a);
+        else if (s->kind == SESSION_EXEC)
+            begin_exec(s, j, &a);
+        return;
+    }
+    const struct json *size = json_get(j, "resize");
+    if (size && size->type == JSON_ARRAY && size->len == 2 && s->output) {
+        struct message_stream m = {.rows = (uint32_t)size->items[0].i, .columns = (uint32_t)size->items[1].i};
+        stream_send(s->output, MESSAGE_RESIZE, &m);
+    }
+    int64_t signal = json_i64(j, "signal", 0);
+    struct cancel_options o = {.signal = signal > 0 && signal <= 64 ? (uint32_t)signal : 0};
+    if (s->job && s->kind != SESSION_EXEC && (o.signal || json_true(j, "cancel")))
+        core_cancel(s->controller->core, &s->actor, s->job, &o, now_ms(), &e);
+}
+
+static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len, void *user) {
+    struct session *s = user;
+    if (type == WS_TEXT)
+        on_text(s, data, len);
+    else if (len && data[0] == 0)
+        feed_input(s, data + 1, len - 1, len == 1);
+}
+
+static void on_drain(struct net_ws *ws, void *user) {
+    struct session *s = user;
+    if (s->output)
+        stream_drained(s->output);
+    if (s->error)
+        stream_drained(s->error);
+}
+
+static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {
+    struct session *s = user;
+    s->closed = true;
+    if (s->output)
+        stream_drop(s->output);
+    if (s->error)
+        stream_drop(s->error);
+    if (s->waiter)
+        unwatch_job(s->controller, s->waiter);
+    if (s->pending)
+        *s->pending = NULL;
+    free(s->final);
+    buf_done(&s->early_input);
+    free(s);
+}
+
+static void open_session(struct api_call *call, enum session_kind kind) {
+    static const struct net_ws_callbacks callbacks = {.on_message = on_message, .on_drain = on_drain, .on_close = on_close};
+    struct session *s = xcalloc(1, sizeof *s);
+    *s = (struct session){.controller = call->controller, .kind = kind, .actor = call->actor, .job = call->job};
+    snprintf(s->user, sizeof s->user, "%s", call->actor.user);
+    s->actor.user = s->user;
+    s->ws = net_upgrade_ws(call->req, NULL, &callbacks, s);
+    if (!s->ws) {
+        free(s);
+        return;
+    }
+    if (kind == SESSION_ATTACH) {
+        s->begun = true;
+        begin_attach(s);
+    }
+}
+
+void api_run(struct api_call *call) {
+    open_session(call, SESSION_RUN);
+}
+
+void api_attach(struct api_call *call) {
+    open_session(call, SESSION_ATTACH);
+}
+
+void api_exec(struct api_call *call) {
+    open_session(call, SESSION_EXEC);
+}

@@ -1,0 +1,417 @@
+// Owns the waiting line between core and world. A line of entries, one per batch: the effects and
+// answers that leave when the store reports the batch's ticket.
+#include "controller/shell.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/text.h"
+
+enum { TEXT_CACHE_SLOTS = 64, TEXT_CACHE_BYTES_MAX = 256 << 10 };
+
+struct answer {
+    shell_done_fn fn;
+    void *arg;
+};
+
+struct entry {
+    uint64_t ticket;
+    VEC(struct effect) effects;
+    VEC(struct answer) answers;
+    char *bytes;
+};
+
+struct heard {
+    int64_t mono_ms;
+};
+
+struct cached_text {
+    char id[33];
+    char *text;
+    size_t len;
+};
+
+struct shell {
+    struct core *core;
+    struct store *store;
+    struct shell_hooks hooks;
+    VEC(struct entry *) line;   // oldest first
+    VEC(struct answer) answers;  // for the batch to come
+    struct store_batch *batch;   // texts and keys that came in since the last flush
+    uint64_t snapshot_seq;
+    bool snapshot_busy, degraded;
+    char why[ERROR_TEXT_MAX];
+    struct strmap heard;         // node, interned by the core → struct heard
+    struct cached_text texts[TEXT_CACHE_SLOTS];
+    char *uncached;
+};
+
+struct shell *shell_new(struct core *core, const struct shell_hooks *hooks) {
+    struct shell *s = xcalloc(1, sizeof *s);
+    s->core = core;
+    s->hooks = *hooks;
+    s->batch = store_batch_new();
+    return s;
+}
+
+static void entry_free(struct entry *e) {
+    vec_done(&e->effects);
+    vec_done(&e->answers);
+    free(e->bytes);
+    free(e);
+}
+
+struct shell *shell_free(struct shell *s) {
+    if (!s)
+        return NULL;
+    for (uint32_t i = 0; i < s->line.len; i++)
+        entry_free(s->line.at[i]);
+    vec_done(&s->line);
+    vec_done(&s->answers);
+    size_t it = 0;
+    void *h;
+    while (strmap_next(&s->heard, &it, NULL, &h))
+        free(h);
+    strmap_done(&s->heard);
+    for (int i = 0; i < TEXT_CACHE_SLOTS; i++)
+        free(s->texts[i].text);
+    free(s->uncached);
+    store_batch_free(s->batch);
+    free(s);
+    return NULL;
+}
+
+struct store *shell_store(struct shell *s) {
+    return s->store;
+}
+
+struct core *shell_core(struct shell *s) {
+    return s->core;
+}
+
+void shell_attach(struct shell *s, struct store *store) {
+    s->store = store;
+}
+
+// --- texts ---
+
+void shell_text_id(const void *text, size_t len, char id[static 33]) {
+    struct store_key key;
+    store_key_of(text, len, &key);
+    for (int i = 0; i < 16; i++)
+        snprintf(id + i * 2, 3, "%02x", key.bytes[i]);
+}
+
+static int key_of_id(const char *id, struct store_key *key) {
+    if (strlen(id) != 32)
+        return -EINVAL;
+    for (int i = 0; i < 16; i++) {
+        unsigned byte;
+        if (sscanf(id + i * 2, "%2x", &byte) != 1)
+            return -EINVAL;
+        key->bytes[i] = (uint8_t)byte;
+    }
+    return 0;
+}
+
+void shell_keep_text(struct shell *s, uint64_t owner, const void *text, size_t len) {
+    struct store_key key;
+    store_key_of(text, len, &key);
+    store_batch_text(s->batch, owner, &key, text, len);
+}
+
+int shell_text(struct shell *s, const char *id, const char **text, size_t *len) {
+    struct cached_text *c = &s->texts[hash_bytes(id, strlen(id)) % TEXT_CACHE_SLOTS];
+    if (!c->text || strcmp(c->id, id) != 0) {
+        struct store_key key;
+        void *data;
+        size_t n;
+        int r = key_of_id(id, &key);
+        if (r < 0 || (r = store_text(s->store, &key, &data, &n, NULL)) < 0)
+            return r;
+        if (n > TEXT_CACHE_BYTES_MAX) {
+            free(s->uncached);
+            s->uncached = data;
+            *text = data;
+            *len = n;
+            return 0;
+        }
+        free(c->text);
+        c->text = data;
+        c->len = n;
+        snprintf(c->id, sizeof c->id, "%s", id);
+    }
+    *text = c->text;
+    *len = c->len;
+    return 0;
+}
+
+void shell_keep_key(struct shell *s, const char *user, const char *key, uint64_t id, int64_t now_ms) {
+    store_batch_idem(s->batch, user, key, id, now_ms + (int64_t)SHELL_KEY_DAYS * 86400000);
+}
+
+// --- effects ---
+
+static void split_environment(const char *text, size_t len, struct arena *a, struct message_launch *m) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < len; i++)
+        n += text[i] == 0;
+    m->environment.at = arena_alloc(a, (n + 1) * sizeof *m->environment.at);
+    const char *copy = arena_memdup(a, text, len);
+    for (const char *p = copy; p < copy + len; p += strlen(p) + 1)
+        m->environment.at[m->environment.len++] = p;
+}
+
+static void launch(struct shell *s, const struct effect *f) {
+    cleanup_arena struct arena a = {0};
+    struct message_launch m;
+    const char *text;
+    size_t len;
+    if (core_launch(s->core, f->job, f->attempt, f->node, &a, &m) < 0)
+        return;  // ended meanwhile
+    if (m.spec->script_id && shell_text(s, m.spec->script_id, &text, &len) == 0)
+        m.script = (struct bytes){arena_memdup(&a, text, len), len};
+    if (m.spec->environment_id && shell_text(s, m.spec->environment_id, &text, &len) == 0)
+        split_environment(text, len, &a, &m);
+    cleanup_buf struct buf b = {0};
+    message_encode(&(struct message){MESSAGE_LAUNCH, &m}, &b);
+    s->hooks.send(s->hooks.ctx, f->node, b.data, b.len);
+}
+
+static void release(struct shell *s, struct entry *e) {
+    for (uint32_t i = 0; i < e->effects.len; i++) {
+        const struct effect *f = &e->effects.at[i];
+        switch (f->type) {
+        case EFFECT_SEND: s->hooks.send(s->hooks.ctx, f->node, e->bytes + f->offset, f->len); break;
+        case EFFECT_LAUNCH: launch(s, f); break;
+        case EFFECT_JOB_CHANGED: s->hooks.job_changed(s->hooks.ctx, f->job); break;
+        case EFFECT_NODE_CHANGED: s->hooks.node_changed(s->hooks.ctx); break;
+        }
+    }
+    for (uint32_t i = 0; i < e->answers.len; i++)
+        e->answers.at[i].fn(e->answers.at[i].arg);
+    entry_free(e);
+}
+
+void shell_when_committed(struct shell *s, shell_done_fn fn, void *arg) {
+    struct answer a = {fn, arg};
+    vec_push(&s->answers, a);
+}
+
+// --- the store's words ---
+
+static void on_committed(void *ctx, uint64_t ticket, uint64_t seq) {
+    struct shell *s = ctx;
+    uint32_t n = 0;
+    if (s->degraded) {
+        s->degraded = false;
+        s->hooks.storage(s->hooks.ctx, NULL);
+    }
+    while (n < s->line.len && s->line.at[n]->ticket <= ticket)
+        n++;
+    // What is released may add to the line's end, never to its front.
+    VEC(struct entry *) done = {0};
+    for (uint32_t i = 0; i < n; i++)
+        vec_push(&done, s->line.at[i]);
+    memmove(s->line.at, s->line.at + n, (s->line.len - n) * sizeof *s->line.at);
+    s->line.len -= n;
+    for (uint32_t i = 0; i < done.len; i++)
+        release(s, done.at[i]);
+    vec_done(&done);
+}
+
+static void on_failed(void *ctx, const struct error *e) {
+    struct shell *s = ctx;
+    bool news = !s->degraded;
+    s->degraded = true;
+    snprintf(s->why, sizeof s->why, "%s", e->text);
+    if (news)
+        s->hooks.storage(s->hooks.ctx, e);
+}
+
+static void on_snapshot(void *ctx, uint64_t seq, const struct error *e) {
+    struct shell *s = ctx;
+    s->snapshot_busy = false;
+    if (e)
+        s->snapshot_seq = 0;  // tried again at the next occasion
+}
+
+struct store_watch shell_watch(struct shell *s) {
+    return (struct store_watch){.ctx = s, .committed = on_committed, .failed = on_failed, .snapshot_done = on_snapshot};
+}
+
+void shell_poll(struct shell *s) {
+    store_poll(s->store);
+}
+
+void shell_retry(struct shell *s) {
+    store_retry(s->store);
+}
+
+bool shell_degraded(const struct shell *s, char *why, size_t size) {
+    if (s->degraded && why)
+        snprintf(why, size, "%s", s->why);
+    return s->degraded;
+}
+
+// --- out of the core, into the store ---
+
+static void add_events(struct store_batch *b, const struct outbox *o) {
+    for (uint32_t i = 0; i < o->events.len; i++) {
+        const struct outbox_event *e = &o->events.at[i];
+        struct store_event record = {.seq = e->seq, .at_ms = e->at_ms, .type = e->type, .job = e->job, .data = o->bytes.data + e->offset, .len = e->len};
+        store_batch_event(b, &record);
+    }
+}
+
+static void add_history(struct store_batch *b, const struct outbox *o) {
+    for (uint32_t i = 0; i < o->finished.len; i++) {
+        const struct outbox_finished *f = &o->finished.at[i];
+        struct store_history row = {.id = f->id, .array = f->array_id, .index = f->array_index, .state = f->state, .user = f->user,
+                                    .project = f->project, .name = o->bytes.data + f->name, .nodes = o->bytes.data + f->nodes,
+                                    .submit_ms = f->submit_ms, .start_ms = f->start_ms, .end_ms = f->end_ms,
+                                    .data = o->bytes.data + f->record, .len = f->record_len};
+        store_batch_history(b, &row);
+        if (f->release_texts)
+            store_batch_release(b, f->text_owner);
+    }
+}
+
+static void maybe_snapshot(struct shell *s) {
+    uint64_t since = core_seq(s->core) - s->snapshot_seq;
+    struct core_counts counts;
+    if (s->snapshot_busy || since < SHELL_SNAPSHOT_EVENTS)
+        return;
+    core_counts(s->core, &counts);
+    uint64_t live = 0;
+    for (int i = 0; i < JOB_COMPLETED; i++)
+        live += counts.by_state[i];
+    if (since >= live / 2)  // a large queue is written less often
+        shell_snapshot(s);
+}
+
+int shell_snapshot(struct shell *s) {
+    cleanup_buf struct buf b = {0};
+    if (s->snapshot_busy)
+        return -EBUSY;
+    core_snapshot(s->core, &b);
+    int r = store_snapshot(s->store, core_seq(s->core), b.data, b.len);
+    if (r == 0) {
+        s->snapshot_busy = true;
+        s->snapshot_seq = core_seq(s->core);
+    }
+    return r;
+}
+
+bool shell_dirty(const struct shell *s) {
+    const struct outbox *o = core_outbox(s->core);
+    return o->events.len || o->effects.len || s->answers.len || !store_batch_empty(s->batch);
+}
+
+int64_t shell_flush(struct shell *s, int64_t now_ms, bool schedule) {
+    int64_t next = schedule ? core_schedule(s->core, now_ms) : INT64_MAX;
+    if (!shell_dirty(s))
+        return next;
+    struct outbox *o = core_outbox(s->core);
+    struct entry *e = xcalloc(1, sizeof *e);
+    add_events(s->batch, o);
+    add_history(s->batch, o);
+    for (uint32_t i = 0; i < o->effects.len; i++)
+        vec_push(&e->effects, o->effects.at[i]);
+    for (uint32_t i = 0; i < s->answers.len; i++)
+        vec_push(&e->answers, s->answers.at[i]);
+    vec_clear(&s->answers);
+    e->bytes = buf_take(&o->bytes);
+    outbox_clear(o);
+    if (store_batch_empty(s->batch) && !s->line.len) {
+        release(s, e);  // nothing to write and nothing before it
+    } else {
+        e->ticket = store_submit(s->store, s->batch);
+        s->batch = store_batch_new();
+        vec_push(&s->line, e);
+        maybe_snapshot(s);
+    }
+    return next;
+}
+
+// --- recovery ---
+
+static int load_snapshot(void *ctx, uint64_t seq, const void *data, size_t len) {
+    struct shell *s = ctx;
+    s->snapshot_seq = seq;
+    return core_load_snapshot(s->core, seq, data, len, NULL);
+}
+
+static int load_event(void *ctx, const struct store_event *e) {
+    struct shell *s = ctx;
+    return core_replay(s->core, e->seq, e->at_ms, (enum event_type)e->type, e->data, e->len);
+}
+
+struct silent {
+    struct shell *shell;
+    VEC(const char *) nodes;
+};
+
+static bool note_node(void *ctx, const struct node_view *v) {
+    struct silent *silent = ctx;
+    vec_push(&silent->nodes, v->node->name);
+    return true;
+}
+
+int shell_load(struct shell *s, int64_t now_ms, struct error *e) {
+    struct store_loader loader = {.ctx = s, .snapshot = load_snapshot, .event = load_event};
+    uint64_t last;
+    int r = store_load(s->store, &loader, &last, e);
+    if (r < 0)
+        return r;
+    if (last != core_seq(s->core))
+        return error_set(e, EBADMSG, "the journal ends at event %llu but was read up to %llu", (unsigned long long)last, (unsigned long long)core_seq(s->core));
+    struct silent silent = {.shell = s};
+    core_each_node(s->core, note_node, &silent);
+    for (uint32_t i = 0; i < silent.nodes.len; i++)
+        core_agent_gone(s->core, silent.nodes.at[i], now_ms);
+    vec_done(&silent.nodes);
+    return 0;
+}
+
+// --- heartbeats ---
+
+void shell_heard(struct shell *s, const char *node, int64_t mono_ms) {
+    struct heard *h = strmap_get(&s->heard, node);
+    if (!h) {
+        h = xcalloc(1, sizeof *h);
+        strmap_put(&s->heard, core_intern(s->core, node), h);
+    }
+    h->mono_ms = mono_ms;
+}
+
+struct checking {
+    struct shell *shell;
+    int64_t mono_ms, timeout_ms;
+    VEC(const char *) lost;
+};
+
+static bool check_node(void *ctx, const struct node_view *v) {
+    struct checking *c = ctx;
+    struct heard *h = strmap_get(&c->shell->heard, v->node->name);
+    if (v->state == NODE_DOWN)
+        return true;
+    if (!h)  // the controller has just started: its time begins now
+        shell_heard(c->shell, v->node->name, c->mono_ms);
+    else if (c->mono_ms - h->mono_ms > c->timeout_ms)
+        vec_push(&c->lost, v->node->name);
+    return true;
+}
+
+void shell_check_nodes(struct shell *s, int64_t mono_ms, int64_t timeout_ms, int64_t now_ms) {
+    struct checking c = {.shell = s, .mono_ms = mono_ms, .timeout_ms = timeout_ms};
+    char reason[80];
+    core_each_node(s->core, check_node, &c);
+    snprintf(reason, sizeof reason, "no word from it for %lld s", (long long)timeout_ms / 1000);
+    for (uint32_t i = 0; i < c.lost.len; i++)
+        core_node_lost(s->core, c.lost.at[i], reason, now_ms);
+    vec_done(&c.lost);
+}

@@ -1,0 +1,60 @@
+// The order of things around the core: events go to the store in one batch, and what they cause
+// (messages to agents, answers to commands, notices) leaves only when that batch is committed, in
+// the same order. Also recovery, snapshots, and the time-out of silent nodes. Does no I/O of its own:
+// the store and the hooks do, so the fault simulator runs this very code.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/core.h"
+#include "store/store.h"
+
+struct shell;
+
+enum {
+    SHELL_SNAPSHOT_EVENTS = 50000,  // journal records between snapshots, at least
+    SHELL_KEY_DAYS = 7,             // idempotency keys are remembered
+};
+
+struct shell_hooks {
+    void *ctx;
+    // An encoded message for an agent; dropped when it is not connected: reconciliation repairs that.
+    void (*send)(void *ctx, const char *node, const void *data, size_t len);
+    void (*job_changed)(void *ctx, uint64_t id);
+    void (*node_changed)(void *ctx);
+    void (*storage)(void *ctx, const struct error *problem);  // NULL: it works again
+};
+
+struct shell *shell_new(struct core *core, const struct shell_hooks *hooks);
+struct shell *shell_free(struct shell *s);
+struct store_watch shell_watch(struct shell *s);  // for opening the store
+void shell_attach(struct shell *s, struct store *store);
+// Loads snapshot and journal into the core. Nodes count as silent until their agents come back.
+int shell_load(struct shell *s, int64_t now_ms, struct error *e);
+
+// Texts of a submit (script, environment); kept until a job refers to them in the same batch.
+void shell_text_id(const void *text, size_t len, char id[static 33]);
+void shell_keep_text(struct shell *s, uint64_t owner, const void *text, size_t len);
+// By id; the bytes live until the next call. -ENOENT.
+int shell_text(struct shell *s, const char *id, const char **text, size_t *len);
+void shell_keep_key(struct shell *s, const char *user, const char *key, uint64_t id, int64_t now_ms);
+
+// Called when everything the core was told so far is committed; at once if it is already.
+typedef void (*shell_done_fn)(void *arg);
+void shell_when_committed(struct shell *s, shell_done_fn fn, void *arg);
+
+// Lets the scheduler decide (unless told not to) and hands everything new to the store. Returns when
+// to call again even if nothing happens.
+int64_t shell_flush(struct shell *s, int64_t now_ms, bool schedule);
+bool shell_dirty(const struct shell *s);  // something waits for a flush
+void shell_poll(struct shell *s);         // the store's descriptor is readable, or time has passed
+void shell_retry(struct shell *s);
+bool shell_degraded(const struct shell *s, char *why, size_t size);  // commits fail
+
+// Heartbeats: a node that was not heard of for `timeout_ms` is lost. Monotonic time.
+void shell_heard(struct shell *s, const char *node, int64_t mono_ms);
+void shell_check_nodes(struct shell *s, int64_t mono_ms, int64_t timeout_ms, int64_t now_ms);
+
+int shell_snapshot(struct shell *s);  // now, whatever the count
+struct store *shell_store(struct shell *s);
+struct core *shell_core(struct shell *s);

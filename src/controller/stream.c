@@ -1,0 +1,109 @@
+// Owns the streams between agents and clients: output of jobs and of commands run inside them. An
+// agent sends at most the credit it was given; credit returns as the client takes the bytes.
+#include <assert.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "controller/controller.h"
+
+struct stream {
+    struct controller *controller;
+    uint64_t id;
+    const char *node;  // interned
+    struct stream_client client;
+    void *ctx;
+    uint64_t owed;     // credit held back until the client drains
+};
+
+struct stream *stream_new(struct controller *c, const char *node, const struct stream_client *client, void *ctx) {
+    if (c->streams.len >= STREAMS_MAX)
+        return NULL;
+    struct stream *s = xcalloc(1, sizeof *s);
+    *s = (struct stream){.controller = c, .id = ++c->next_stream, .node = core_intern(c->core, node), .client = *client, .ctx = ctx};
+    map_put(&c->streams, s->id, s);
+    return s;
+}
+
+uint64_t stream_id(const struct stream *s) {
+    return s->id;
+}
+
+void stream_send(struct stream *s, enum message_type type, struct message_stream *m) {
+    m->stream = s->id;
+    agent_send(s->controller, s->node, type, m);
+}
+
+static void give_credit(struct stream *s, uint64_t bytes) {
+    struct message_stream m = {.credit = bytes};
+    if (bytes)
+        stream_send(s, MESSAGE_STREAM_CREDIT, &m);
+}
+
+void stream_drained(struct stream *s) {
+    uint64_t owed = s->owed;
+    s->owed = 0;
+    give_credit(s, owed);
+}
+
+static void stream_free(struct stream *s) {
+    map_remove(&s->controller->streams, s->id);
+    free(s);
+}
+
+void stream_drop(struct stream *s) {
+    struct message_stream m = {0};
+    stream_send(s, MESSAGE_STREAM_END, &m);
+    stream_free(s);
+}
+
+static void end(struct stream *s, const struct message_stream *m) {
+    struct stream_client client = s->client;
+    void *ctx = s->ctx;
+    stream_free(s);
+    client.end(ctx, m);
+}
+
+void stream_message(struct controller *c, const char *node, const struct message *message) {
+    const struct message_stream *m = message->body;
+    struct stream *s = map_get(&c->streams, m->stream);
+    if (!s || !streq(s->node, node))
+        return;  // ended here already
+    if (message->type == MESSAGE_STREAM_END) {
+        end(s, m);
+        return;
+    }
+    if (message->type != MESSAGE_STREAM_DATA)
+        return;
+    ssize_t waiting = s->client.data(s->ctx, m->fd, m->task, m->data.data, m->data.len);
+    s = map_get(&c->streams, m->stream);
+    if (!s)
+        return;
+    if (waiting < 0) {
+        stream_drop(s);
+        return;
+    }
+    s->owed += m->data.len;
+    if (waiting <= STREAM_BACKLOG_BYTES)
+        stream_drained(s);
+}
+
+void streams_node_gone(struct controller *c, const char *node) {
+    VEC(struct stream *) gone = {0};
+    size_t it = 0;
+    void *v;
+    while (map_next(&c->streams, &it, NULL, &v))
+        if (streq(((struct stream *)v)->node, node))
+            vec_push(&gone, v);
+    struct message_stream m = {.error = "the connection to the node was lost", .exit_code = -1};
+    for (uint32_t i = 0; i < gone.len; i++)
+        end(gone.at[i], &m);
+    vec_done(&gone);
+}
+
+void streams_done(struct controller *c) {
+    size_t it = 0;
+    void *v;
+    while (map_next(&c->streams, &it, NULL, &v))
+        free(v);
+    map_done(&c->streams);
+}

@@ -1,0 +1,234 @@
+// Owns those who wait: for a change of one job, or for any event (server-sent events).
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "controller/api.h"
+#include "controller/controller.h"
+
+struct waiter {
+    uint64_t id;
+    watch_fn fn;
+    void *arg;
+    struct waiter *next;
+    bool dead;
+};
+
+struct waiter *watch_job(struct controller *c, uint64_t id, watch_fn fn, void *arg) {
+    struct waiter *w = xcalloc(1, sizeof *w);
+    *w = (struct waiter){.id = id, .fn = fn, .arg = arg, .next = map_get(&c->waiters, id)};
+    map_put(&c->waiters, id, w);
+    return w;
+}
+
+static void sweep(struct controller *c, uint64_t id) {
+    struct waiter *first = map_get(&c->waiters, id), **at = &first;
+    while (*at) {
+        struct waiter *w = *at;
+        if (w->dead) {
+            *at = w->next;
+            free(w);
+        } else {
+            at = &w->next;
+        }
+    }
+    if (first)
+        map_put(&c->waiters, id, first);
+    else
+        map_remove(&c->waiters, id);
+}
+
+void unwatch_job(struct controller *c, struct waiter *w) {
+    w->dead = true;
+    if (!c->walking_waiters)  // else swept after the walk
+        sweep(c, w->id);
+}
+
+void hook_job_changed(void *ctx, uint64_t id) {
+    struct controller *c = ctx;
+    struct job_view v;
+    c->walking_waiters = true;
+    for (struct waiter *w = map_get(&c->waiters, id); w; w = w->next)
+        if (!w->dead)
+            w->fn(w->arg, id);
+    c->walking_waiters = false;
+    if (map_get(&c->waiters, id))
+        sweep(c, id);
+    if (!core_view(c->core, id, &v))
+        free(map_remove(&c->live, id));
+}
+
+void hook_node_changed(void *ctx) {
+}
+
+void hook_storage(void *ctx, const struct error *problem) {
+    struct controller *c = ctx;
+    if (problem)
+        log_error("the journal cannot be written: %s; nothing is acknowledged until it can", problem->text);
+    else
+        log_info("the journal is written again");
+    snprintf(c->storage_problem, sizeof c->storage_problem, "%s", problem ? problem->text : "");
+}
+
+// --- GET /v1/jobs/ID/wait ---
+
+struct wait_request {
+    struct controller *controller;
+    struct net_request *req;
+    struct waiter *waiter;
+    uint64_t id;
+    uv_timer_t timer;
+    bool answered;
+};
+
+static void wait_closed(uv_handle_t *h) {
+    free(h->data);
+}
+
+static void wait_answer(struct wait_request *w, bool final) {
+    if (w->answered)
+        return;
+    w->answered = true;
+    unwatch_job(w->controller, w->waiter);
+    api_reply_record(w->controller, w->req, w->id, final ? 200 : 202);
+    uv_close((uv_handle_t *)&w->timer, wait_closed);
+}
+
+static void wait_changed(void *arg, uint64_t id) {
+    struct wait_request *w = arg;
+    struct job_view v;
+    if (!core_view(w->controller->core, id, &v))
+        wait_answer(w, true);
+}
+
+static void wait_timeout(uv_timer_t *t) {
+    wait_answer(t->data, false);
+}
+
+static void wait_gone(struct net_request *req, void *user) {
+    wait_answer(user, false);  // ends the request; nobody reads it
+}
+
+void api_wait(struct api_call *call) {
+    struct controller *c = call->controller;
+    uint64_t id = call->job;
+    struct job_view v;
+    int64_t timeout_s = api_query_i64(call, "timeout_s", 60);
+    if (!core_view(c->core, id, &v)) {
+        api_reply_record(c, call->req, id, 200);
+        return;
+    }
+    struct wait_request *w = xcalloc(1, sizeof *w);
+    w->controller = c;
+    w->req = call->req;
+    w->id = id;
+    w->waiter = watch_job(c, id, wait_changed, w);
+    uv_timer_init(&c->loop, &w->timer);
+    w->timer.data = w;
+    uv_timer_start(&w->timer, wait_timeout, (uint64_t)(timeout_s < 1 ? 1 : timeout_s > 3600 ? 3600 : timeout_s) * 1000, 0);
+    net_request_watch(call->req, wait_gone, NULL, w);
+}
+
+// --- GET /v1/events ---
+
+struct follower {
+    struct controller *controller;
+    struct net_request *req;
+    struct actor actor;
+    char user[USER_NAME_MAX];
+    uint64_t after, job;
+    bool gone;
+};
+
+static int send_event(void *ctx, const struct store_event *e) {
+    struct follower *f = ctx;
+    cleanup_buf struct buf b = {0};
+    f->after = e->seq;
+    if (!f->actor.admin && !(e->job && core_may_see(f->controller->core, &f->actor, e->job)))
+        return 0;
+    buf_addf(&b, "id: %llu\ndata: ", (unsigned long long)e->seq);
+    struct json_writer w = {.out = &b};
+    api_event_json(e, &w);
+    buf_adds(&b, "\n\n");
+    if (net_reply_stream_write(f->req, b.data, b.len) < 0)
+        return 1;
+    return net_reply_stream_pending(f->req) > STREAM_BACKLOG_BYTES ? 1 : 0;
+}
+
+static void follow_more(struct follower *f) {
+    if (!f->gone && net_reply_stream_pending(f->req) <= STREAM_BACKLOG_BYTES)
+        store_events(f->controller->store, f->job, f->after, 1000, send_event, f, NULL);
+}
+
+static void follower_end(struct net_request *req, void *user) {
+    ((struct follower *)user)->gone = true;
+}
+
+void followers_tick(struct controller *c) {
+    for (uint32_t i = 0; i < c->followers.len;) {
+        struct follower *f = c->followers.at[i];
+        if (f->gone) {
+            net_reply_stream_end(f->req);
+            free(f);
+            vec_remove_swap(&c->followers, i);
+            continue;
+        }
+        follow_more(f);
+        i++;
+    }
+}
+
+void api_events(struct api_call *call) {
+    struct controller *c = call->controller;
+    struct error e = {0};
+    if (!api_query_i64(call, "follow", 0)) {
+        cleanup_buf struct buf b = {0};
+        struct api_event_list list = {.writer = {.out = &b}, .call = call};
+        json_open(&list.writer, '{');
+        json_key(&list.writer, "events");
+        json_open(&list.writer, '[');
+        uint64_t after = (uint64_t)api_query_i64(call, "after", 0);
+        if (store_events(c->store, (uint64_t)api_query_i64(call, "job", 0), after, 1000, api_list_event, &list, &e) < 0) {
+            api_error(call->req, 503, "EIO", e.text);
+            return;
+        }
+        json_close(&list.writer, ']');
+        json_close(&list.writer, '}');
+        net_reply(call->req, 200, "application/json", b.data, b.len);
+        return;
+    }
+    if (c->followers.len >= EVENT_FOLLOWERS_MAX) {
+        api_error(call->req, 429, "EAGAIN", "too many clients follow the events; try again later");
+        return;
+    }
+    struct follower *f = xcalloc(1, sizeof *f);
+    *f = (struct follower){.controller = c, .req = call->req, .actor = call->actor, .job = (uint64_t)api_query_i64(call, "job", 0)};
+    snprintf(f->user, sizeof f->user, "%s", call->actor.user);
+    f->actor.user = f->user;
+    struct store_stats stats;
+    store_stats(c->store, &stats);
+    f->after = (uint64_t)api_query_i64(call, "after", (int64_t)stats.committed_seq);
+    net_reply_stream_start(call->req, 200, "text/event-stream");
+    net_request_watch(call->req, follower_end, NULL, f);
+    vec_push(&c->followers, f);
+    follow_more(f);
+}
+
+void watch_done(struct controller *c) {
+    size_t it = 0;
+    void *v;
+    while (map_next(&c->waiters, &it, NULL, &v))
+        for (struct waiter *w = v, *next; w; w = next) {
+            next = w->next;
+            free(w);
+        }
+    map_done(&c->waiters);
+    for (uint32_t i = 0; i < c->followers.len; i++)
+        free(c->followers.at[i]);
+    vec_done(&c->followers);
+    it = 0;
+    while (map_next(&c->live, &it, NULL, &v))
+        free(v);
+    map_done(&c->live);
+}
