@@ -99,6 +99,10 @@ void world_node_changed(struct world *w, uint32_t node) {
     vec_push(&w->changes, node);
 }
 
+int64_t world_fragmented_milligpu(const struct world *w) {
+    return mix_fragmented(w);
+}
+
 uint32_t world_pending(const struct world *w) {
     return w->pending;
 }

@@ -217,6 +217,8 @@ struct sched_node_figures {
     uint32_t jobs;
 };
 bool world_node_figures(const struct world *w, uint32_t node, struct sched_node_figures *out);
+// Free milli-GPU that the average request seen lately could not use.
+int64_t world_fragmented_milligpu(const struct world *w);
 uint32_t world_pending(const struct world *w);
 uint32_t world_running(const struct world *w);
 

@@ -1,0 +1,32 @@
+// What a replay amounts to: waits, slowdowns, use, fairness; in total and by project or user.
+#pragma once
+#include "sim/replay.h"
+
+enum { METRICS_BINS = 240, METRICS_GROUPS_MAX = 12, METRICS_QUANTILES = 100 };
+
+struct metrics_group {
+    const char *name;
+    uint32_t jobs, preempted;
+    double wait_mean_s, wait_median_s, wait_p95_s, wait_max_s;
+    double slowdown_mean, slowdown_median;  // bounded at 10 s
+    double flow_mean_s;                     // submit to end
+    double amount_share;                    // of all GPU- or CPU-time used
+};
+
+struct metrics {
+    struct metrics_group total;
+    VEC(struct metrics_group) groups;       // the largest projects (users when there are no projects)
+    const char *group_word;
+    double utilisation;                     // of what was there, first submit to last end
+    double fragmented;                      // of all GPUs, mean over samples; -1 without GPUs
+    double fairness;                        // Jain's index of users' mean bounded slowdown
+    uint32_t preemptions, unstarted, users;
+    uint64_t decisions;
+    double seconds;                         // the replay took
+    double use_bins[METRICS_BINS], pending_bins[METRICS_BINS];
+    double wait_quantiles_s[METRICS_QUANTILES + 1];
+    int64_t first_ms, last_ms;
+};
+
+void metrics_make(const struct trace *t, const struct replay *r, struct metrics *m);
+void metrics_done(struct metrics *m);
