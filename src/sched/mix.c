@@ -2,6 +2,8 @@
 // and then, so the mix follows the times; the most frequent kinds are what fragmentation is measured
 // against. A free GPU share counts as fragmented for a kind that cannot use it: because the share is
 // too small, or because the node lacks the CPUs, memory or number of GPUs the kind needs beside it.
+// Two things are added that a look at one request at a time misses: GPUs stranded because the node's
+// CPUs or memory will run out before its GPUs do, and crumbs that hardly anybody can use.
 #include "sched/mix.h"
 
 #include <assert.h>
@@ -11,7 +13,8 @@ enum {
     KINDS_ACTIVE = 64,     // measured against
     KINDS_MAX = 4096,      // counted
     COUNT_SUM_MAX = 16384, // counts are halved beyond
-    WEIGHT_SUM = 1024,
+    WEIGHT_SUM = 65536,
+    CRUMB_PART = 30,       // a share that less than 1 in 30 could use is a crumb
     FIRST_REBUILD = 16,
 };
 
@@ -30,6 +33,9 @@ struct mix {
     uint64_t version;
     uint32_t active_len;
     struct kind active[KINDS_ACTIVE];
+    // What the average request needs, to tell which resource of a node runs out first.
+    int64_t gpu_sum, cpu_sum;
+    __int128 memory_sum;
 };
 
 static struct kind kind_of(const struct demand *d) {
@@ -88,6 +94,14 @@ static void choose_active(struct mix *m) {
     }
     m->since = 0;
     m->version++;
+    m->gpu_sum = m->cpu_sum = 0;
+    m->memory_sum = 0;
+    for (uint32_t i = 0; i < m->active_len; i++) {
+        const struct kind *k = &m->active[i];
+        m->gpu_sum += (int64_t)k->weight * (k->whole ? k->whole * SCHED_GPU : k->milli);
+        m->cpu_sum += (int64_t)k->weight * k->cpus;
+        m->memory_sum += (__int128)k->weight * k->memory;
+    }
 }
 
 void mix_add(struct world *w, const struct request *r) {
@@ -190,6 +204,26 @@ static uint32_t options_of(const struct node *n, const struct demand *d, uint32_
     return count;
 }
 
+static int64_t crumb(const struct mix *m, uint32_t left) {
+    int32_t useful = 0;
+    for (uint32_t i = 0; i < m->active_len; i++)
+        if (!m->active[i].whole && m->active[i].milli <= left)
+            useful += m->active[i].weight;
+    return useful < WEIGHT_SUM / CRUMB_PART ? (int64_t)left * WEIGHT_SUM : 0;
+}
+
+// Milli-GPU that will be left over when the node's CPUs or memory are used up by average requests.
+static int64_t stranded(const struct mix *m, int64_t gpus, uint32_t cpus, uint64_t memory) {
+    int64_t most = INT64_MAX;
+    if (m->cpu_sum)
+        most = (int64_t)((__int128)cpus * m->gpu_sum / m->cpu_sum);
+    if (m->memory_sum) {
+        __int128 by_memory = (__int128)memory * m->gpu_sum / m->memory_sum;
+        most = by_memory < most ? (int64_t)by_memory : most;
+    }
+    return gpus > most ? gpus - most : 0;
+}
+
 static int64_t growth_fraction(const struct mix *m, const struct node *n, const struct demand *d, uint32_t milli,
                                uint32_t cpus, uint64_t memory, int *gpu) {
     struct option options[SCHED_GPUS_MAX];
@@ -214,6 +248,8 @@ static int64_t growth_fraction(const struct mix *m, const struct node *n, const 
             growth[o] += (int64_t)k->weight * (after - before);
         }
     }
+    for (uint32_t o = 0; o < count; o++)
+        growth[o] += crumb(m, options[o].free_milli - options[o].take);
     uint32_t best = 0;
     for (uint32_t o = 1; o < count; o++)
         if (growth[o] < growth[best] || (growth[o] == growth[best] && options[o].free_milli < options[best].free_milli))
@@ -256,10 +292,14 @@ int64_t mix_growth(const struct world *w, const struct node *n, const struct dem
     uint64_t use = d->memory_node + d->memory_task * tasks;
     uint32_t cpus = d->exclusive ? 0 : n->cpus_free - d->cpus_task * tasks;
     uint64_t memory = n->memory_free > use ? n->memory_free - use : 0;
+    int64_t free_milli = free_sum(n);
+    int64_t take = d->gpu_by_memory ? SCHED_GPU / 2 : (int64_t)d->gpu_task * tasks + d->gpu_node;
+    int64_t more = stranded(m, free_milli - take, cpus, memory) - stranded(m, free_milli, n->cpus_free, n->memory_free);
+    more *= WEIGHT_SUM;
     bool part = d->gpu_by_memory || (d->gpu_task && d->gpu_task < SCHED_GPU) || (d->gpu_node && d->gpu_node < SCHED_GPU);
     if (part)
-        return growth_fraction(m, n, d, d->gpu_node ? d->gpu_node : d->gpu_task, cpus, memory, gpu);
-    return growth_whole(m, n, d, (d->gpu_task * tasks + d->gpu_node) / SCHED_GPU, cpus, memory);
+        return more + growth_fraction(m, n, d, d->gpu_node ? d->gpu_node : d->gpu_task, cpus, memory, gpu);
+    return more + growth_whole(m, n, d, (d->gpu_task * tasks + d->gpu_node) / SCHED_GPU, cpus, memory);
 }
 
 int64_t mix_fragmented(const struct world *w) {

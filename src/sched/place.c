@@ -82,7 +82,7 @@ int64_t place_score(const struct pass *p, const struct fit *f, const struct node
     int unused;
     switch (placement(p, d)) {
     case POLICY_PLACE_FRAGMENT:
-        return (mix_growth(p->w, n, d, tasks, &unused) + (apart(n, d, tasks) << 20)) * (2 * TIE_RANGE) + tie;
+        return (mix_growth(p->w, n, d, tasks, &unused) + (apart(n, d, tasks) << 26)) * (2 * TIE_RANGE) + tie;
     case POLICY_PLACE_PACK:
         return apart(n, d, tasks) * (2 * TIE_RANGE) + tie;
     case POLICY_PLACE_SPREAD:
