@@ -94,48 +94,47 @@ static int cert_load(const char *file, X509 **out, struct error *e) {
     return 0;
 }
 
-// Makes a key and writes it; the file is not replaced when it exists and `fresh` asks so.
-static int key_make(const char *file, bool fresh, EVP_PKEY **out, struct error *e) {
-    if (fresh && access(file, F_OK) == 0)
-        return error_set(e, EEXIST, "%s exists already", file);
-    cleanup_key EVP_PKEY *key = EVP_EC_gen("P-256");
+static int key_write(const char *file, EVP_PKEY *key, struct error *e) {
     cleanup_bio BIO *bio = BIO_new(BIO_s_secmem());
     cleanup_secret struct buf pem = {0};
-    if (!key || !bio || !PEM_write_bio_PKCS8PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL))
-        return pki_error(e, ENOMEM, "cannot make a key");
+    if (!bio || !PEM_write_bio_PKCS8PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL))
+        return pki_error(e, ENOMEM, "cannot write a key");
     bio_to_buf(bio, &pem);
-    int r = pki_write_file(file, pem.data, pem.len, 0600, e);
-    if (r < 0)
-        return r;
-    *out = key;
-    key = NULL;
-    return 0;
+    return pki_write_file(file, pem.data, pem.len, 0600, e);
 }
 
 int pki_key_create(const char *key_file, struct error *e) {
-    cleanup_key EVP_PKEY *key = NULL;
-    return key_make(key_file, true, &key, e);
+    if (access(key_file, F_OK) == 0)
+        return error_set(e, EEXIST, "%s exists already", key_file);
+    cleanup_key EVP_PKEY *key = EVP_EC_gen("P-256");
+    return key ? key_write(key_file, key, e) : pki_error(e, ENOMEM, "cannot make a key");
+}
+
+// Key first, certificate last: whoever finds the certificate finds its key, also after a crash, and
+// whoever does not makes both anew.
+static int write_pair(const char *cert_file, const char *key_file, X509 *cert, EVP_PKEY *key,
+                      const char *more_pem, struct error *e) {
+    cleanup_buf struct buf pem = {0};
+    if (cert_to_pem(cert, &pem) < 0)
+        return pki_error(e, ENOMEM, "cannot write the certificate");
+    buf_adds(&pem, more_pem);
+    if (unlink(cert_file) < 0 && errno != ENOENT)
+        return error_set(e, errno, "cannot replace %s: %s", cert_file, strerror(errno));
+    int r = key_write(key_file, key, e);
+    return r < 0 ? r : pki_write_file(cert_file, pem.data, pem.len, 0644, e);
 }
 
 int pki_ca_create(const char *cert_file, const char *key_file, const char *cn, int64_t now_s,
                   struct error *e) {
     if (access(cert_file, F_OK) == 0)
         return error_set(e, EEXIST, "%s exists already", cert_file);
-    cleanup_key EVP_PKEY *key = NULL;
+    cleanup_key EVP_PKEY *key = EVP_EC_gen("P-256");
     cleanup_x509 X509 *cert = NULL;
-    cleanup_buf struct buf pem = {0};
-    int r = key_make(key_file, true, &key, e);
-    if (r < 0)
-        return r;
+    if (!key)
+        return pki_error(e, ENOMEM, "cannot make a key");
     struct pki_profile profile = {.cn = cn, .is_ca = true, .now_s = now_s, .days = PKI_CA_DAYS};
-    r = pki_issue(&profile, key, NULL, key, &cert, e);
-    if (r == 0 && cert_to_pem(cert, &pem) < 0)
-        r = pki_error(e, ENOMEM, "cannot write the certificate");
-    if (r == 0)
-        r = pki_write_file(cert_file, pem.data, pem.len, 0644, e);
-    if (r < 0)
-        unlink(key_file);
-    return r;
+    int r = pki_issue(&profile, key, NULL, key, &cert, e);
+    return r < 0 ? r : write_pair(cert_file, key_file, cert, key, "", e);
 }
 
 int pki_ca_load(const char *cert_file, const char *key_file, struct pki_ca **out, struct error *e) {
@@ -186,25 +185,18 @@ const char *pki_ca_pem(const struct pki_ca *ca) {
 int pki_server_create(struct pki_ca *ca, const char *cert_file, const char *key_file,
                       const char *const *names, size_t name_count, int64_t now_s,
                       struct error *e) {
-    cleanup_key EVP_PKEY *key = NULL;
+    cleanup_key EVP_PKEY *key = EVP_EC_gen("P-256");
     cleanup_x509 X509 *cert = NULL;
-    cleanup_buf struct buf pem = {0};
-    int r = key_make(key_file, false, &key, e);
-    if (r < 0)
-        return r;
+    if (!key)
+        return pki_error(e, ENOMEM, "cannot make a key");
     struct pki_profile profile = {.cn = "acequia-controller",
                                   .is_server = true,
                                   .names = names,
                                   .name_count = name_count,
                                   .now_s = now_s,
                                   .days = PKI_SERVER_DAYS};
-    r = pki_issue(&profile, key, ca->cert, ca->key, &cert, e);
-    if (r < 0)
-        return r;
-    if (cert_to_pem(cert, &pem) < 0)
-        return pki_error(e, ENOMEM, "cannot write the certificate");
-    buf_adds(&pem, ca->pem);
-    return pki_write_file(cert_file, pem.data, pem.len, 0644, e);
+    int r = pki_issue(&profile, key, ca->cert, ca->key, &cert, e);
+    return r < 0 ? r : write_pair(cert_file, key_file, cert, key, ca->pem, e);
 }
 
 int pki_csr_create(const char *key_file, const char *cn, struct buf *pem, struct error *e) {

@@ -23,7 +23,8 @@ enum {
 
 struct pki_ca;
 
-// Makes a key and a self-signed certificate. Existing files are not touched: -EEXIST.
+// Makes a key and a self-signed certificate. An existing certificate is not touched: -EEXIST; a key
+// without one is what a crash left, and is replaced.
 int pki_ca_create(const char *cert_file, const char *key_file, const char *cn, int64_t now_s,
                   struct error *e);
 int pki_ca_load(const char *cert_file, const char *key_file, struct pki_ca **out, struct error *e);
@@ -32,7 +33,8 @@ const char *pki_ca_sha256(const struct pki_ca *ca);  // hexadecimal, lower case
 const char *pki_ca_pem(const struct pki_ca *ca);     // its certificate
 
 // Makes a new key and a certificate for a server that is reached under `names` (host names and
-// addresses); cert_file ends with the CA's certificate, as clients that pin it need.
+// addresses); cert_file ends with the CA's certificate, as clients that pin it need. Existing files
+// are replaced; after a crash meanwhile the certificate is missing, never at odds with its key.
 int pki_server_create(struct pki_ca *ca, const char *cert_file, const char *key_file,
                       const char *const *names, size_t name_count, int64_t now_s, struct error *e);
 
