@@ -1,4 +1,4 @@
-// Dialling: connect on a worker thread, then TLS, then the HTTP upgrade, then the connection becomes
+// Dialling: connect on a worker thread, then TLS, then the HTTP upgrade, then the connection is
 // the WebSocket's. Until then this file owns it and collects the reason of a failure.
 #include "net/dial.h"
 

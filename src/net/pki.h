@@ -1,4 +1,4 @@
-// The cluster's own certificate authority: keys on P-256, one CA, one server certificate, and client
+// The cluster's own certificate authority: keys on P-256, one CA, one server certificate, client
 // certificates signed for agents. Files are PEM and replaced atomically; those with keys have mode
 // 0600. Time is an argument (seconds since 1970).
 #pragma once

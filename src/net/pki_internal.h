@@ -15,7 +15,7 @@ struct pki_ca {
 int pki_read_file(const char *path, struct buf *out, struct error *e);
 // What OpenSSL says was wrong, after `what`.
 int pki_error(struct error *e, int code, const char *what);
-// Makes and signs a certificate; issuer NULL: self-signed CA. names: of a server, NULL for a client.
+// Makes and signs a certificate; issuer NULL: self-signed CA. names: a server's, else NULL.
 struct pki_profile {
     const char *cn;
     bool is_ca, is_server;

@@ -109,8 +109,8 @@ int pki_issue(const struct pki_profile *p, EVP_PKEY *subject_key, X509 *issuer,
               EVP_PKEY *issuer_key, X509 **out, struct error *e) {
     if (!pki_cn_ok(p->cn))
         return error_set(e, EINVAL,
-                         "the name \"%.80s\" cannot be certified: letters, digits and \"._:@-\", at "
-                         "most %d of them",
+                         "the name \"%.80s\" cannot be certified: letters, digits and "
+                         "\"._:@-\", at most %d of them",
                          p->cn, PKI_CN_MAX);
     __attribute__((__cleanup__(free_x509))) X509 *x = X509_new();
     assert(x);

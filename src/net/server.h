@@ -1,8 +1,8 @@
 // The HTTP server: listens on unix sockets and TLS, parses requests and hands each complete one to
 // one callback; routing is the caller's. Everything happens on the caller's event loop and thread.
 // A request belongs to the handler until it is answered by exactly one of net_reply,
-// net_reply_stream_end, net_upgrade_ws or net_upgrade_raw; after that call the pointer is dead. If the
-// client goes away earlier the pointer stays good and answering it does nothing.
+// net_reply_stream_end, net_upgrade_ws or net_upgrade_raw; after that call the pointer is dead. If
+// the client goes away earlier the pointer stays good and answering it does nothing.
 // SIGPIPE is ignored from net_server_new on: whoever starts other programs resets it there.
 #pragma once
 #include <stdbool.h>

@@ -48,4 +48,5 @@ void tls_end(struct tls *t);                                 // the orderly end,
 void tls_output(struct tls *t, struct buf *out);             // appends ciphertext to be sent
 const char *tls_problem(const struct tls *t);                // why the handshake failed
 // The peer's verified certificate; false when it showed none. cn may end up "".
-bool tls_peer(const struct tls *t, char *cn, size_t cn_size, char sha256[static TLS_SHA256_HEX + 1]);
+bool tls_peer(const struct tls *t, char *cn, size_t cn_size,
+              char sha256[static TLS_SHA256_HEX + 1]);

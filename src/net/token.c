@@ -93,8 +93,8 @@ int token_parse(const char *text, struct token *out, struct error *e) {
     token_wipe(&t);
     if (r < 0)
         return error_set(e, EINVAL,
-                         "this is not a join token: one begins with \"aq1.\" and has %d characters; "
-                         "make one with \"acequia token create\"",
+                         "this is not a join token: one begins with \"aq1.\" and has %d "
+                         "characters; make one with \"acequia token create\"",
                          TOKEN_TEXT_LEN);
     return 0;
 }

@@ -1,4 +1,4 @@
-// WebSocket (RFC 6455) without I/O: frames in, messages out, and the other way round. No extensions.
+// WebSocket (RFC 6455) without I/O: frames in, messages out, and back. No extensions.
 // A server refuses unmasked frames, a client masked ones; messages are bounded; text is UTF-8.
 #pragma once
 #include <stdbool.h>
