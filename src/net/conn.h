@@ -1,6 +1,6 @@
 // One connection on the event loop (inside net/ only): a byte stream over a pipe or TCP, with or
-// without TLS, with bounded output, one deadline, a graceful end and a reference count. What the bytes
-// mean is decided by `ops`, which an upgrade replaces.
+// without TLS, with bounded output, one deadline, a graceful end and a reference count. What the
+// bytes mean is decided by `ops`, which an upgrade replaces.
 // Callbacks come from the loop only, never from inside conn_write, conn_finish or conn_destroy.
 #pragma once
 #include <uv.h>

@@ -7,7 +7,8 @@
 #include "net/ws.h"
 
 const struct fuzz_seed fuzz_seeds[] = {
-    FUZZ_SEED("aq1.0123456789abcdef.0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+    FUZZ_SEED("aq1.0123456789abcdef."
+              "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
               ".fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210\n"),
     FUZZ_SEED("dGhlIHNhbXBsZSBub25jZQ=="),
     {0},

@@ -9,7 +9,8 @@ enum { MESSAGE_MAX = 140 };  // small, so that inputs pass it
 
 const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_SEED("\x03\x01\x02He\x89\x01p\x80\x03llo\x88\x04\x03\xe9go"),
-    FUZZ_SEED("\x05\x82\x7e\x00\x80" "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+    FUZZ_SEED("\x05\x82\x7e\x00\x80"
+              "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
               "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
     FUZZ_SEED("\x02\x81\x85mask\x05\x04\x1f\x07\x02\x89\x80mask\x8a\x81mask\x0c"),
     FUZZ_SEED("\x04\x01\x81mask\x0c\x00\x81mask\x0c\x80\x80mask\x88\x82mask\x6e\x89"),

@@ -1,5 +1,5 @@
-// Clients that send anything in any pieces and leave at any moment, against handlers that answer now,
-// later, in pieces, by upgrade, or after everybody has gone. Afterwards the server still serves,
+// Clients that send anything in any pieces and leave at any moment, against handlers that answer
+// now, later, in pieces, by upgrade, or after everybody has gone. Afterwards the server still serves,
 // holds no connection, and (under the sanitizers) nothing leaked or was touched too late.
 // Longer: test_net_chaos CLIENTS SEED.
 #include <errno.h>

@@ -78,7 +78,8 @@ static int set_up(void **state) {
     ok(pki_ca_create(at("other.crt"), at("other.key"), "acequia-ca", now_s, err));
     ok(pki_ca_load(at("other.crt"), at("other.key"), &other_ca, err));
     ok(pki_server_create(ca, at("server.crt"), at("server.key"), names, 4, now_s, err));
-    ok(pki_server_create(ca, at("old-server.crt"), at("old-server.key"), names, 4, long_ago_s, err));
+    ok(pki_server_create(ca, at("old-server.crt"), at("old-server.key"), names, 4, long_ago_s,
+                         err));
     sign(ca, "agent", "node:alpha", now_s, agent_sha256);
     sign(ca, "old-agent", "node:old", long_ago_s, unused);
     sign(other_ca, "stranger", "node:alpha", now_s, unused);
@@ -198,7 +199,8 @@ static void who_is_let_in(void **state) {
     struct fixture *f = start("server.crt", "server.key");
     struct error e = {0};
     cleanup_buf struct buf body = {0};
-    assert_int_equal(try_get(f, (struct tls_client_options){.ca_file = at("ca.crt")}, &body, &e), 0);
+    struct tls_client_options nobody = {.ca_file = at("ca.crt")};
+    assert_int_equal(try_get(f, nobody, &body, &e), 0);
     assert_string_equal(body.data, "0  ");
     buf_clear(&body);
     struct tls_client_options agent = {.ca_sha256 = pki_ca_sha256(ca),
