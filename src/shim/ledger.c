@@ -22,7 +22,7 @@
 struct ledger {
     struct ledger_file *file;
     int fd;
-    int slot; // -1: not attached
+    _Atomic int slot; // -1: not attached
     uint64_t me;
     pthread_mutex_t lock; // threads of this process; never shared
 };

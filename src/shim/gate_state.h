@@ -1,0 +1,88 @@
+// The insides of a gate, shared by gate.c (letting through and holding back) and meter.c
+// (measuring). Launches on a stream are grouped into segments of about half a millisecond; an
+// event at the end of each (and one at its start, if the stream was idle) tells how long it took.
+#pragma once
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gate.h"
+#include "shim.h"
+
+enum {
+    GATE_KERNELS = 4096, // kinds of work whose duration is remembered
+    GATE_PROBES = 4,
+    GATE_LANES = 32,
+    GATE_SEGMENTS = 96,
+    GATE_SEGMENT_LAUNCHES = 96,
+    GATE_SEGMENT_NS = 500 * 1000,
+    GATE_UNKNOWN_NS = 1000 * 1000,         // assumed of work never measured
+    GATE_FLIGHT_NS = 3 * 1000 * 1000,      // work let ahead of the GPU while share is enforced
+    GATE_FLIGHT_FREE_NS = 20 * 1000 * 1000, // and while nobody else wants the GPU
+    GATE_STALL_NS = 500 * 1000,
+    GATE_STUCK_NS = 250 * 1000 * 1000, // work waits on something only this program can do
+    GATE_SPIN_NS = 120 * 1000, // waits shorter than this are not slept: a timer is no finer
+};
+
+struct kernel {
+    uint64_t key;
+    float ns;
+    unsigned seen;
+};
+
+struct segment {
+    CUevent start, end;
+    struct lane *lane;
+    bool own_start; // else it starts where the lane's previous one ended
+    unsigned n;
+    uint16_t kernel[GATE_SEGMENT_LAUNCHES];
+    float kernel_ns[GATE_SEGMENT_LAUNCHES]; // as estimated when launched
+    double est_ns;
+    uint64_t first_ns, last_ns; // launches, on our clock
+};
+
+struct lane { // a stream
+    bool used, per_thread;
+    CUstream stream;
+    struct segment *open;
+    unsigned pending; // closed segments not seen finished
+    double ended_gpu_ns;
+    uint64_t touched;
+};
+
+struct gate {
+    CUcontext ctx; // NULL: free
+    struct device *device;
+    struct ledger *ledger;
+    struct arbiter *arbiter;
+    int line; // in the arbiter; -1: none
+    pthread_mutex_t lock;
+    struct kernel kernel[GATE_KERNELS];
+    struct lane lane[GATE_LANES];
+    struct lane *last;
+    struct segment segment[GATE_SEGMENTS];
+    struct segment *unused[GATE_SEGMENTS];
+    unsigned nunused;
+    struct segment *ring[GATE_SEGMENTS]; // closed, oldest first
+    unsigned head, count;
+    double flight_ns; // estimate of all that is launched and not seen finished
+    CUevent base;     // times are read off against this one
+    bool based;
+    double base_gpu_ns;
+    double gpu_to_cpu_ns; // smallest seen difference of the clocks
+    double synced_gpu_ns; // when that was
+    uint64_t launches;    // not yet counted in the ledger
+    uint64_t busy_until;  // as we last wrote it into the arbiter
+};
+
+unsigned meter_kernel(struct gate *g, uint64_t key);
+struct lane *meter_lane(struct gate *g, CUstream stream, bool per_thread, uint64_t now);
+// All with the lock held. Open starts a segment; close ends it with a mark; poll charges what has
+// finished and returns whether anything is left.
+bool meter_open(struct gate *g, struct lane *l, uint64_t now);
+void meter_close(struct gate *g, struct lane *l);
+void meter_close_all(struct gate *g);
+void meter_stalled(struct gate *g, struct lane *l, uint64_t now);
+bool meter_poll(struct gate *g);
+void meter_reset(struct gate *g);  // forgets all marks; the context may be gone
+bool meter_events(struct gate *g); // makes them

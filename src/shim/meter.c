@@ -1,0 +1,244 @@
+// Measuring: which part of the time the GPU worked for us, by events at the ends of segments; and
+// remembering how long each kind of work takes, so that what is in flight can be estimated.
+#include <string.h>
+
+#include "arbiter.h"
+#include "bucket.h"
+#include "gate_state.h"
+
+enum { EVENT_NO_SPIN = 1 }; // CU_EVENT_BLOCKING_SYNC: timing on, no spinning waiter
+
+// While some stream is captured in the strict mode, even asking about an event would spoil the
+// capture; a relaxed thread may ask.
+static int relax(void) {
+    int mode = CU_CAPTURE_MODE_RELAXED;
+    if (atomic_load_explicit(&shim.captures, memory_order_relaxed) == 0)
+        return -1;
+    return REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS ? mode : -1;
+}
+
+static void unrelax(int mode) {
+    if (mode >= 0)
+        REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+}
+
+static CUresult record(CUevent event, const struct lane *l) {
+    if (shim_capturing(l->stream, l->per_thread))
+        return CUDA_ERROR_NOT_READY; // it would become part of the captured graph
+    int mode = relax();
+    CUresult r = l->per_thread ? REAL(cuEventRecord_ptsz)(event, l->stream)
+                               : REAL(cuEventRecord)(event, l->stream);
+    unrelax(mode);
+    return r;
+}
+
+unsigned meter_kernel(struct gate *g, uint64_t key) {
+    unsigned at = (unsigned)((key * 0x9e3779b97f4a7c15ULL) >> 52), worst = at;
+    for (unsigned i = 0; i < GATE_PROBES; i++) {
+        struct kernel *k = &g->kernel[(at + i) % GATE_KERNELS];
+        if (k->key == key)
+            return (at + i) % GATE_KERNELS;
+        if (k->seen < g->kernel[worst].seen)
+            worst = (at + i) % GATE_KERNELS;
+    }
+    g->kernel[worst] = (struct kernel){.key = key, .ns = GATE_UNKNOWN_NS};
+    return worst;
+}
+
+struct lane *meter_lane(struct gate *g, CUstream stream, bool per_thread, uint64_t now) {
+    struct lane *idle = NULL;
+    if (g->last && g->last->used && g->last->stream == stream && g->last->per_thread == per_thread)
+        return g->last;
+    for (int i = 0; i < GATE_LANES; i++) {
+        struct lane *l = &g->lane[i];
+        if (l->used && l->stream == stream && l->per_thread == per_thread)
+            return g->last = l;
+        bool free = !l->used || (!l->open && !l->pending);
+        if (free && (!idle || !l->used || (idle->used && l->touched < idle->touched)))
+            idle = l;
+    }
+    if (idle) {
+        *idle = (struct lane){.used = true, .stream = stream, .per_thread = per_thread, .touched = now};
+        g->last = idle;
+    }
+    return idle;
+}
+
+static void give_segment(struct gate *g, struct segment *s) {
+    g->unused[g->nunused++] = s;
+}
+
+bool meter_open(struct gate *g, struct lane *l, uint64_t now) {
+    meter_poll(g);
+    if (!g->nunused)
+        return false;
+    struct segment *s = g->unused[--g->nunused];
+    s->lane = l;
+    s->n = 0;
+    s->est_ns = 0;
+    s->first_ns = s->last_ns = now;
+    s->own_start = l->pending == 0;
+    if (s->own_start && record(s->start, l) != CUDA_SUCCESS) {
+        give_segment(g, s);
+        return false;
+    }
+    l->open = s;
+    l->touched = now;
+    return true;
+}
+
+void meter_close(struct gate *g, struct lane *l) {
+    struct segment *s = l->open;
+    if (!s)
+        return;
+    l->open = NULL;
+    if (!s->n || record(s->end, l) != CUDA_SUCCESS) {
+        g->flight_ns -= s->est_ns;
+        give_segment(g, s);
+        return;
+    }
+    g->ring[(g->head + g->count++) % GATE_SEGMENTS] = s;
+    l->pending++;
+}
+
+void meter_close_all(struct gate *g) {
+    for (int i = 0; i < GATE_LANES; i++)
+        if (g->lane[i].used)
+            meter_close(g, &g->lane[i]);
+}
+
+static void charge(struct gate *g, uint64_t from, uint64_t to) {
+    uint32_t milli = atomic_load_explicit(ledger_compute_milli(g->ledger), memory_order_relaxed);
+    uint64_t used = bucket_charge(ledger_compute(g->ledger), milli, from, to);
+    if (used && g->arbiter && g->line >= 0)
+        arbiter_charge(g->arbiter, g->line, milli, used);
+}
+
+// The program went away with a segment open, so its end was never marked. The GPU has long done
+// it; the estimate stands for the measurement.
+void meter_stalled(struct gate *g, struct lane *l, uint64_t now) {
+    struct segment *s = l->open;
+    if (!s || now < s->last_ns + GATE_STALL_NS || now < s->first_ns + (uint64_t)s->est_ns + GATE_STALL_NS)
+        return;
+    uint64_t end = s->first_ns + (uint64_t)s->est_ns;
+    charge(g, s->first_ns, end > s->last_ns ? end : s->last_ns);
+    g->flight_ns -= s->est_ns;
+    l->open = NULL;
+    give_segment(g, s);
+}
+
+static bool gpu_time(struct gate *g, CUevent event, double *ns) {
+    float ms;
+    if (REAL(cuEventElapsedTime)(&ms, g->base, event) != CUDA_SUCCESS)
+        return false;
+    *ns = g->base_gpu_ns + (double)ms * 1e6;
+    return true;
+}
+
+// The result is never before an event was seen finished, so the smallest difference ever seen is
+// nearest to the truth; it is let grow slowly because the clocks drift.
+static double to_cpu(struct gate *g, double gpu_ns, uint64_t now) {
+    double seen = (double)now - gpu_ns;
+    double drift = gpu_ns > g->synced_gpu_ns ? (gpu_ns - g->synced_gpu_ns) * 1e-4 : 0;
+    if (seen < g->gpu_to_cpu_ns + drift) {
+        g->gpu_to_cpu_ns = seen;
+        g->synced_gpu_ns = gpu_ns;
+        drift = 0;
+    }
+    return gpu_ns + g->gpu_to_cpu_ns + drift;
+}
+
+static void learn(struct gate *g, const struct segment *s, double took_ns) {
+    double scale = s->est_ns > 0 ? took_ns / s->est_ns : 1;
+    for (unsigned i = 0; i < s->n; i++) {
+        struct kernel *k = &g->kernel[s->kernel[i]];
+        float ns = (float)(s->kernel_ns[i] * scale);
+        k->ns = k->seen ? k->ns + (ns - k->ns) / 4 : ns;
+        if (k->ns < 100)
+            k->ns = 100;
+        k->seen += k->seen < 1000000;
+    }
+}
+
+static void finished(struct gate *g, struct segment *s, uint64_t now) {
+    double start, end;
+    struct lane *l = s->lane;
+    if (!g->based) { // a lane's first segment always has a start of its own
+        if (!s->own_start)
+            return;
+        CUevent base = g->base;
+        g->base = s->start;
+        s->start = base;
+        g->based = true;
+        g->base_gpu_ns = 0;
+        start = 0;
+        g->gpu_to_cpu_ns = (double)now;
+        g->synced_gpu_ns = 0;
+        if (!gpu_time(g, s->end, &end))
+            return;
+    } else {
+        start = l->ended_gpu_ns;
+        if (!gpu_time(g, s->end, &end) || (s->own_start && !gpu_time(g, s->start, &start)))
+            return;
+    }
+    l->ended_gpu_ns = end;
+    double took = end - start, at = to_cpu(g, end, now);
+    if (took > 0 && at > took) {
+        charge(g, (uint64_t)(at - took), (uint64_t)at);
+        learn(g, s, took);
+    }
+    if (end > g->base_gpu_ns + 5e8) { // a float of milliseconds is exact enough for a second
+        CUevent base = g->base;
+        g->base = s->end;
+        s->end = base;
+        g->base_gpu_ns = end;
+    }
+}
+
+bool meter_poll(struct gate *g) {
+    if (!g->count)
+        return false;
+    int mode = relax();
+    while (g->count) {
+        struct segment *s = g->ring[g->head];
+        CUresult r = REAL(cuEventQuery)(s->end);
+        if (r == CUDA_ERROR_NOT_READY)
+            break;
+        g->head = (g->head + 1) % GATE_SEGMENTS;
+        g->count--;
+        s->lane->pending--;
+        g->flight_ns -= s->est_ns;
+        if (r == CUDA_SUCCESS)
+            finished(g, s, shim_now_ns());
+        give_segment(g, s);
+    }
+    unrelax(mode);
+    if (!g->count) { // nothing closed is left: the sum is exact again
+        g->flight_ns = 0;
+        for (int i = 0; i < GATE_LANES; i++)
+            if (g->lane[i].used && g->lane[i].open)
+                g->flight_ns += g->lane[i].open->est_ns;
+    }
+    return g->count > 0;
+}
+
+bool meter_events(struct gate *g) {
+    g->nunused = g->count = g->head = 0;
+    bool ok = REAL(cuEventCreate)(&g->base, EVENT_NO_SPIN) == CUDA_SUCCESS;
+    for (int i = 0; i < GATE_SEGMENTS && ok; i++) {
+        struct segment *s = &g->segment[i];
+        ok = REAL(cuEventCreate)(&s->start, EVENT_NO_SPIN) == CUDA_SUCCESS &&
+             REAL(cuEventCreate)(&s->end, EVENT_NO_SPIN) == CUDA_SUCCESS;
+        if (ok)
+            give_segment(g, s);
+    }
+    return ok;
+}
+
+void meter_reset(struct gate *g) {
+    memset(g->lane, 0, sizeof g->lane);
+    g->last = NULL;
+    g->nunused = g->count = g->head = 0;
+    g->flight_ns = 0;
+    g->based = false;
+}

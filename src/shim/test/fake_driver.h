@@ -1,0 +1,14 @@
+// What a test can ask the simulated driver.
+#pragma once
+#include <stdint.h>
+
+enum { FAKE_HITS_MAX = 128 };
+struct fake_counts {
+    _Atomic uint64_t hits[FAKE_HITS_MAX];
+    _Atomic uint64_t kernels, kernel_ns;
+    _Atomic uint64_t spoiled; // captures that a real driver would have declared invalid
+};
+
+__attribute__((visibility("default"))) struct fake_counts *fake_counts(void);
+__attribute__((visibility("default"))) uint64_t fake_used(int device);
+__attribute__((visibility("default"))) uint64_t fake_hits(const char *name);

@@ -1,0 +1,302 @@
+// Compute share over the simulated driver: what a job's kernels took against the clock, for
+// small, large and graph work, several processes, several jobs, borrowing and giving back, kills.
+#include "shadow.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "../bucket.h"
+
+enum { WORKERS = 4 };
+struct worker {
+    uint64_t kernel_ns; // how long each launch takes
+    uint64_t run_ns;
+    uint64_t start_at, idle_until; // on our clock; idle: between start and this it does nothing
+    bool graph, sync;
+    const char *job_dir;
+    _Atomic uint64_t done_ns; // GPU time it got
+    _Atomic uint64_t from, to;
+};
+static struct worker *worker;
+static int self;
+
+static void launch(CUgraphExec exec, CUstream s, uint64_t ns) {
+    if (exec)
+        CHECK_EQ(CU(cuGraphLaunch)(exec, s), 0);
+    else
+        CHECK_EQ(CU(cuLaunchKernel)((CUfunction)(uintptr_t)ns, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), 0);
+}
+
+static void work(void) {
+    struct worker *w = &worker[self];
+    char engine[128];
+    CUgraph g;
+    CUgraphExec exec = NULL;
+    CUstream s;
+    CUresult (*create)(CUstream *, unsigned);
+    snprintf(engine, sizeof engine, "%s/engine", dir);
+    setenv("FAKE_ENGINE", engine, 1);
+    setenv("ACEQUIA_GPU_ARBITER_DIR", dir, 1);
+    shadow_load();
+    if (w->job_dir) // two jobs: each has a ledger directory of its own
+        CHECK(!strcmp(getenv("ACEQUIA_GPU_LEDGER_DIR"), dir));
+    context(0);
+    *(void **)&create = shadow_symbol("cuStreamCreate");
+    CHECK_EQ(create(&s, 0), 0);
+    if (w->graph) {
+        CHECK_EQ(CU(cuStreamBeginCapture_v2)(s, 0), 0);
+        for (int i = 0; i < 10; i++)
+            launch(NULL, s, w->kernel_ns / 10);
+        CHECK_EQ(CU(cuStreamEndCapture)(s, &g), 0);
+        CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&exec, g, 0), 0);
+    }
+    for (int i = 0; i < 20; i++) // learns what it takes
+        launch(exec, s, w->kernel_ns);
+    CHECK_EQ(CU(cuCtxSynchronize)(), 0);
+    while (clock_ns() < w->start_at)
+        usleep(100);
+    uint64_t from = clock_ns(), before = counts()->kernel_ns;
+    while (clock_ns() - from < w->run_ns) {
+        launch(exec, s, w->kernel_ns);
+        if (w->sync)
+            CHECK_EQ(CU(cuStreamSynchronize)(s), 0);
+    }
+    CHECK_EQ(CU(cuStreamSynchronize)(s), 0);
+    atomic_store(&w->done_ns, counts()->kernel_ns - before);
+    atomic_store(&w->from, from);
+    atomic_store(&w->to, clock_ns());
+}
+
+static pid_t start_worker(int i, const char *job_dir) {
+    char keep[64];
+    self = i;
+    memcpy(keep, dir, sizeof keep);
+    if (job_dir)
+        snprintf(dir, sizeof dir, "%s", job_dir);
+    pid_t pid = start(work);
+    memcpy(dir, keep, sizeof keep);
+    return pid;
+}
+
+static double share_of(const struct worker *w) {
+    return (double)w->done_ns / (double)(w->to - w->from) * 100;
+}
+
+// The machine that runs tests is shared and may be loaded: a point or two is its noise, and a
+// process that was not run at all for a while gets another try.
+enum { WITHIN = 4, TRIES = 4 };
+
+static bool is_near(double got, double want, double within, const char *what) {
+    printf("    %-40s asked %5.1f %%, got %5.1f %%\n", what, want, got);
+    return got >= want - within && got <= want + within;
+}
+
+static void shares_are_held(void **state) {
+    static const struct { uint64_t ns; bool graph, sync; const char *what; } kind[] = {
+        {20 * 1000, false, false, "small kernels"}, {1600 * 1000, false, false, "large kernels"},
+        {5000 * 1000, true, false, "graphs"}, {300 * 1000, false, true, "a wait after each"},
+    };
+    for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
+        for (uint32_t milli = 250; milli <= 750; milli += 250) {
+            bool ok = false;
+            for (int i = 0; i < TRIES && !ok; i++) {
+                limit(UUID0, "j", 0, milli, 0);
+                worker[0] = (struct worker){.kernel_ns = kind[k].ns, .run_ns = 800000000,
+                                            .graph = kind[k].graph, .sync = kind[k].sync};
+                assert_int_equal(finish(start_worker(0, NULL)), 0);
+                ok = is_near(share_of(&worker[0]), milli / 10.0, WITHIN, kind[k].what);
+            }
+            assert_true(ok);
+        }
+    }
+}
+
+static bool two_processes_once(void) {
+    limit(UUID0, "j", 0, 500, 0);
+    uint64_t at = clock_ns() + 200000000;
+    pid_t pid[2];
+    for (int i = 0; i < 2; i++) {
+        worker[i] = (struct worker){.kernel_ns = 500000, .run_ns = 1000000000, .start_at = at};
+        pid[i] = start_worker(i, NULL);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(finish(pid[i]), 0);
+    return is_near(share_of(&worker[0]) + share_of(&worker[1]), 50, WITHIN + 2, "two processes of one job");
+}
+
+static void two_processes_share_one(void **state) {
+    bool ok = false;
+    for (int i = 0; i < TRIES && !ok; i++)
+        ok = two_processes_once();
+    assert_true(ok);
+}
+
+static void one_left_alone_borrows(void **state) {
+    char path[LEDGER_PATH_MAX];
+    path_of(path, UUID0, ARBITER_SUFFIX);
+    assert_int_equal(arbiter_create(path, UUID0, 0600), 0);
+    limit(UUID0, "j", 0, 250, LEDGER_BORROW);
+    worker[0] = (struct worker){.kernel_ns = 500000, .run_ns = 600000000};
+    assert_int_equal(finish(start_worker(0, NULL)), 0);
+    assert_true(is_near(share_of(&worker[0]), 97, 4, "alone, may borrow"));
+}
+
+// Two jobs, 75 and 25, both may borrow and both want all.
+static bool two_jobs_once(void) {
+    char first[64], second[64], a[256], b[256], ledger[LEDGER_PATH_MAX];
+    snprintf(first, sizeof first, "%.40s/first", dir);
+    snprintf(second, sizeof second, "%.40s/second", dir);
+    mkdir(first, 0700), mkdir(second, 0700);
+    struct ledger_limits l = {.compute_milli = 750, .flags = LEDGER_BORROW};
+    assert_int_equal(ledger_path(ledger, first, UUID0, LEDGER_SUFFIX), 0);
+    assert_int_equal(ledger_create(ledger, "first", UUID0, &l, 0600, true), 0);
+    l.compute_milli = 250;
+    assert_int_equal(ledger_path(ledger, second, UUID0, LEDGER_SUFFIX), 0);
+    assert_int_equal(ledger_create(ledger, "second", UUID0, &l, 0600, true), 0);
+    // The engine and the arbiter are shared through links into each job's directory.
+    snprintf(a, sizeof a, "%s/" UUID0 ARBITER_SUFFIX, first);
+    snprintf(b, sizeof b, "%s/" UUID0 ARBITER_SUFFIX, second);
+    assert_int_equal(arbiter_create(a, UUID0, 0600), 0);
+    assert_int_equal(link(a, b), 0);
+    char ea[256], eb[256];
+    snprintf(ea, sizeof ea, "%s/engine", first);
+    snprintf(eb, sizeof eb, "%s/engine", second);
+    FILE *f = fopen(ea, "w");
+    fclose(f);
+    assert_int_equal(link(ea, eb), 0);
+    uint64_t at = clock_ns() + 300000000;
+    worker[0] = (struct worker){.kernel_ns = 200000, .run_ns = 1500000000, .start_at = at};
+    worker[1] = (struct worker){.kernel_ns = 200000, .run_ns = 1500000000, .start_at = at};
+    pid_t p0 = start_worker(0, first), p1 = start_worker(1, second);
+    int r0 = finish(p0), r1 = finish(p1);
+    struct arbiter_job jobs[ARBITER_JOBS];
+    unsigned n = 0;
+    assert_int_equal(arbiter_sample(a, jobs, &n), 0);
+    const char *gone[] = {a, b, ea, eb};
+    for (int i = 0; i < 4; i++)
+        unlink(gone[i]);
+    snprintf(a, sizeof a, "%s/" UUID0 LEDGER_SUFFIX, first), unlink(a), rmdir(first);
+    snprintf(a, sizeof a, "%s/" UUID0 LEDGER_SUFFIX, second), unlink(a), rmdir(second);
+    assert_int_equal(r0, 0);
+    assert_int_equal(r1, 0);
+    assert_int_equal(n, 2);
+    return is_near(share_of(&worker[0]), 75, WITHIN + 3, "first of two jobs") &&
+           is_near(share_of(&worker[1]), 25, WITHIN + 3, "second of two jobs");
+}
+
+static void borrowed_share_is_given_back(void **state) {
+    bool ok = false;
+    for (int i = 0; i < TRIES && !ok; i++)
+        ok = two_jobs_once();
+    assert_true(ok);
+}
+
+// A job killed in its turn leaves it to the others within milliseconds.
+static void killed_holder_blocks_nobody(void **state) {
+    char path[LEDGER_PATH_MAX];
+    path_of(path, UUID0, ARBITER_SUFFIX);
+    assert_int_equal(arbiter_create(path, UUID0, 0600), 0);
+    struct arbiter *a;
+    assert_int_equal(arbiter_open(path, &a), 0);
+    uint64_t now = clock_ns();
+    int x = arbiter_join(a, "x", 500, now), y = arbiter_join(a, "y", 500, now);
+    assert_true(x >= 0 && y >= 0 && x != y);
+    assert_int_equal(arbiter_join(a, "x", 500, now), x);
+    assert_true(arbiter_take(a, x, 500, now));
+    arbiter_launched(a, x, now, now + 2000000);
+    assert_true(arbiter_mine(a, x, now + 1000));
+    assert_false(arbiter_take(a, y, 500, now + 1000000));
+    assert_true(arbiter_contended(a, x, now + 1000000));
+    assert_true(arbiter_take(a, y, 500, now + 2600000)); // x has been idle, or is gone
+    assert_false(arbiter_mine(a, x, now + 2600000));
+    arbiter_launched(a, y, now + 2600000, UINT64_MAX); // nonsense is not believed
+    assert_true(arbiter_take(a, x, 500, now + 60000000));
+    arbiter_leave(a, x);
+    arbiter_close(a);
+    assert_int_equal(arbiter_forget(path, "y"), 0);
+    assert_int_equal(arbiter_forget(path, "y"), -ENOENT);
+}
+
+static void bucket_arithmetic(void **state) {
+    struct ledger_compute c = {0};
+    uint64_t t = 1000000000000;
+    assert_int_equal(bucket_balance(&c, 500, t), BUCKET_CAP_NS / 2);
+    assert_int_equal(bucket_charge(&c, 500, t, t + 10000000), 10000000);
+    assert_int_equal(bucket_charge(&c, 500, t, t + 10000000), 0); // another process saw the same time
+    assert_int_equal(bucket_charge(&c, 500, t + 5000000, t + 12000000), 2000000);
+    assert_int_equal(c.gpu_ns, 12000000);
+    // Full at the start of the work, it filled at half speed during it.
+    assert_int_equal(bucket_balance(&c, 500, t + 12000000), BUCKET_CAP_NS / 2 - 12000000 + 6000000 - 5000000 + 5000000 - 5000000);
+    bucket_charge(&c, 100, t + 12000000, t + 1000000000000);
+    assert_true(bucket_balance(&c, 100, t + 1000000000000) < 0);
+    assert_true((uint64_t)-bucket_balance(&c, 100, t + 1000000000000) <= BUCKET_DEBT_MAX_NS);
+    for (uint32_t milli = 10; milli < 1000; milli += 10)
+        assert_true(bucket_open_level(milli) > 0 && bucket_open_level(milli) <= (int64_t)BUCKET_CAP_NS / 1000 * milli);
+    atomic_store(&c.charged_to_ns, UINT64_MAX / 2); // a mark from nowhere
+    assert_int_equal(bucket_charge(&c, 500, t, t + 1000), 1000);
+}
+
+static void *many_streams(void *arg) {
+    CUstream s[8];
+    CUresult (*create)(CUstream *, unsigned), (*set)(CUcontext);
+    *(void **)&create = shadow_symbol("cuStreamCreate");
+    *(void **)&set = shadow_symbol("cuCtxSetCurrent");
+    set(arg);
+    for (int i = 0; i < 8; i++)
+        create(&s[i], 0);
+    for (int i = 0; i < 400; i++)
+        launch(NULL, s[i % 8], 10000 + (uint64_t)(i % 5) * 1000);
+    for (int i = 0; i < 8; i++)
+        CHECK_EQ(CU(cuStreamDestroy_v2)(s[i]), 0);
+    return NULL;
+}
+
+// More streams than are followed at a time, from several threads, some destroyed while they work.
+static void streams(void) {
+    pthread_t t[6];
+    limit(UUID0, "j", 0, 800, 0);
+    shadow_load();
+    CUcontext ctx = context(0);
+    for (int i = 0; i < 6; i++)
+        CHECK_EQ(pthread_create(&t[i], NULL, many_streams, ctx), 0);
+    for (int i = 0; i < 6; i++)
+        pthread_join(t[i], NULL);
+    CHECK_EQ(CU(cuCtxSynchronize)(), 0);
+    CHECK_EQ(counts()->kernels, 6 * 400);
+    CHECK_EQ(CU(cuDevicePrimaryCtxReset_v2)(0), 0);
+}
+
+static void streams_test(void **state) {
+    in_child(streams);
+}
+
+// The limits may change while a job runs: half, then none.
+static void limits_change_while_running(void) {
+    char path[LEDGER_PATH_MAX];
+    limit(UUID0, "j", 0, 20, 0);
+    shadow_load();
+    context(0);
+    for (int i = 0; i < 10; i++)
+        launch(NULL, NULL, 1000000);
+    struct ledger_limits none = {.compute_milli = 0};
+    path_of(path, UUID0, LEDGER_SUFFIX);
+    CHECK_EQ(ledger_set_limits(path, &none), 0);
+    uint64_t from = clock_ns();
+    for (int i = 0; i < 100; i++)
+        launch(NULL, NULL, 1000000);
+    CHECK(clock_ns() - from < 100000000);
+}
+
+static void change_test(void **state) {
+    in_child(limits_change_while_running);
+}
+
+#define T(name) cmocka_unit_test_teardown(name, test_teardown)
+int main(void) {
+    worker = mmap(NULL, sizeof *worker * WORKERS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct CMUnitTest tests[] = {
+        T(bucket_arithmetic), T(killed_holder_blocks_nobody), T(shares_are_held), T(two_processes_share_one),
+        T(one_left_alone_borrows), T(borrowed_share_is_given_back), T(streams_test), T(change_test),
+    };
+    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
