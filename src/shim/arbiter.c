@@ -129,8 +129,8 @@ static bool someone_goes_first(const struct arbiter *a, int line, uint64_t now) 
 // the one that has had least among those running.
 static void come_back(struct arbiter *a, int line, uint64_t now) {
     struct line *me = &a->file->line[line];
-    if (now < load(&me->launched_ns) + ARBITER_AWAY_NS)
-        return;
+    if (now < load(&me->launched_ns) + ARBITER_AWAY_NS || wants(me, now))
+        return; // not away, or levelled when it began to wait
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < ARBITER_JOBS; i++) {
         const struct line *l = &a->file->line[i];

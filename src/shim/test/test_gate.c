@@ -180,15 +180,63 @@ static bool two_jobs_once(void) {
     assert_int_equal(r0, 0);
     assert_int_equal(r1, 0);
     assert_int_equal(n, 2);
-    return is_near(share_of(&worker[0]), 75, WITHIN + 3, "first of two jobs") &&
-           is_near(share_of(&worker[1]), 25, WITHIN + 3, "second of two jobs");
+    double first_got = share_of(&worker[0]), second_got = share_of(&worker[1]);
+    printf("    two jobs, 75 and 25: %.1f %% and %.1f %%\n", first_got, second_got);
+    return first_got > second_got && second_got > 10 && first_got + second_got < 103;
 }
 
-static void borrowed_share_is_given_back(void **state) {
+// Real processes on a loaded machine lose turns for want of a processor, so here only the order
+// is asked for; the exact shares are asked of the arbiter alone, below.
+static void two_jobs_take_turns(void **state) {
     bool ok = false;
     for (int i = 0; i < TRIES && !ok; i++)
         ok = two_jobs_once();
     assert_true(ok);
+}
+
+// Jobs that always want the GPU, on a clock of our own: after two seconds each has its share, and
+// one that goes idle for a while has its part lent out and back again at once.
+static void turns_follow_the_shares(void **state) {
+    enum { N = 3, STEP_NS = 100000 };
+    static const uint32_t milli[N] = {500, 300, 200};
+    char path[LEDGER_PATH_MAX];
+    uint64_t used[N] = {0}, mark[N] = {0}, t = 1000000000000;
+    int line[N];
+    struct arbiter *a;
+    path_of(path, UUID0, ARBITER_SUFFIX);
+    assert_int_equal(arbiter_create(path, UUID0, 0600), 0);
+    assert_int_equal(arbiter_open(path, &a), 0);
+    for (int i = 0; i < N; i++)
+        line[i] = arbiter_join(a, (const char *[]){"x", "y", "z"}[i], milli[i], t);
+    for (int step = 0; step < 60000; step++, t += STEP_NS) {
+        bool first_idle = step >= 20000 && step < 40000;
+        if (step == 20000 || step == 40000) {
+            for (int i = 0; i < N && step == 20000; i++)
+                assert_in_range(used[i] * 1000 / 2000000000, milli[i] - 20, milli[i] + 20);
+            if (step == 40000) { // 30 and 20 shared all
+                assert_in_range((used[1] - mark[1]) * 1000 / 2000000000, 580, 620);
+                assert_in_range((used[2] - mark[2]) * 1000 / 2000000000, 380, 420);
+            }
+            memcpy(mark, used, sizeof mark);
+        }
+        int runs = -1;
+        for (int i = 0; i < N; i++) {
+            if (i == 0 && first_idle)
+                continue;
+            if (arbiter_mine(a, line[i], t) || arbiter_take(a, line[i], milli[i], t))
+                runs = i;
+            else
+                arbiter_leave(a, line[i]); // its turn is over and others wait
+        }
+        if (runs < 0)
+            continue;
+        arbiter_launched(a, line[runs], t, t + STEP_NS);
+        arbiter_charge(a, line[runs], milli[runs], STEP_NS);
+        used[runs] += STEP_NS;
+    }
+    for (int i = 0; i < N; i++)
+        assert_in_range((used[i] - mark[i]) * 1000 / 2000000000, milli[i] - 20, milli[i] + 20);
+    arbiter_close(a);
 }
 
 // A job killed in its turn leaves it to the others within milliseconds.
@@ -296,7 +344,8 @@ int main(void) {
     worker = mmap(NULL, sizeof *worker * WORKERS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const struct CMUnitTest tests[] = {
         T(bucket_arithmetic), T(killed_holder_blocks_nobody), T(shares_are_held), T(two_processes_share_one),
-        T(one_left_alone_borrows), T(borrowed_share_is_given_back), T(streams_test), T(change_test),
+        T(one_left_alone_borrows), T(two_jobs_take_turns),
+        T(turns_follow_the_shares), T(streams_test), T(change_test),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
 }
