@@ -16,7 +16,8 @@ enum { CONFIG_BYTES_MAX = 4 << 20, CONFIG_LINE_MAX = 65536, CONFIG_SECTIONS_MAX 
 
 struct config_cluster {
     const char *name;
-    const char *listen;  // "ADDRESS:PORT"; "": unix socket only
+    const char *listen;      // "ADDRESS:PORT"; "": unix socket only
+    const char *controller;  // "HOST:PORT" of a controller on another machine
     LIST(const char *) admins;
     uint32_t node_timeout_s, heartbeat_s, grace_s, usage_interval_s;
     uint32_t default_time_s;  // 0: none

@@ -16,6 +16,8 @@ static const struct config_key cluster_keys[] = {
     KEY(C, name, CONFIG_IDENTIFIER, "acequia", 0, 0, "The cluster's name, shown by status and given to jobs."),
     KEY(C, listen, CONFIG_ADDRESS, "", 0, 0,
         "Address and port for other machines, with TLS. Empty: only the unix socket of this machine."),
+    KEY(C, controller, CONFIG_ADDRESS, "", 0, 0,
+        "Where the controller is, for commands on machines that do not run it. Empty: on this machine."),
     KEY(C, admins, CONFIG_NAMES, NULL, 0, 0,
         "Users who may act on everybody's jobs, on nodes and on policy, besides root and the user the controller runs as."),
     KEY_AS(C, "node_timeout", node_timeout_s, CONFIG_SECONDS, "60s", 2, 86400,

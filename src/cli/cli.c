@@ -1,0 +1,192 @@
+// Owns the way from the command line to a verb: finding it, reading its options, reporting errors.
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+
+static const struct option_spec common_specs[] = {
+    {"json", 0, NULL, "Print JSON, for programs.", 0, NULL, NULL},
+    {"help", 'h', NULL, "Show this help.", 0, NULL, NULL},
+};
+const struct option_table common_options = OPTION_TABLE("Common options", common_specs);
+
+#define ENTRY(name) &verb_##name,
+static const struct verb *const table[] = {VERBS(ENTRY)};
+#undef ENTRY
+
+const struct verb *const *verbs_all(size_t *count) {
+    *count = sizeof table / sizeof *table;
+    return table;
+}
+
+const struct verb *verb_find(const char *name) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (streq(table[i]->name, name) || streq(table[i]->alias, name))
+            return table[i];
+    return NULL;
+}
+
+void cli_note(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    fputs("acequia: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+static void print_error_json(int code, const char *text) {
+    cleanup_buf struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    const char *word = strerrorname_np(code);
+    json_open(&w, '{');
+    json_key(&w, "error");
+    json_open(&w, '{');
+    json_kv_str(&w, "code", word ? word : "EIO");
+    json_kv_str(&w, "message", text);
+    json_close(&w, '}');
+    json_close(&w, '}');
+    fprintf(stderr, "%s\n", buf_str(&b));
+}
+
+int cli_fail(struct cli *c) {
+    if (c->json)
+        print_error_json(c->error.code, c->error.text);
+    else
+        cli_note("%s", c->error.text);
+    return CLI_FAILED;
+}
+
+int cli_failf(struct cli *c, const char *fmt, ...) {
+    va_list args;
+    c->error.code = EINVAL;
+    va_start(args, fmt);
+    vsnprintf(c->error.text, sizeof c->error.text, fmt, args);
+    va_end(args);
+    return cli_fail(c);
+}
+
+int cli_usage(struct cli *c, const char *fmt, ...) {
+    va_list args;
+    c->error.code = EINVAL;
+    va_start(args, fmt);
+    vsnprintf(c->error.text, sizeof c->error.text, fmt, args);
+    va_end(args);
+    cli_fail(c);
+    if (!c->json)
+        fprintf(stderr, "Try: acequia %s --help\n", c->verb ? c->verb->name : "");
+    return CLI_USAGE;
+}
+
+int cli_print(const struct buf *b) {
+    const char *p = buf_str(b);
+    size_t left = b->len;
+    fflush(stdout);
+    while (left) {
+        ssize_t n = write(STDOUT_FILENO, p, left);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EPIPE ? CLI_OK : CLI_FAILED;
+        p += n;
+        left -= (size_t)n;
+    }
+    return CLI_OK;
+}
+
+static int unknown_verb(struct cli *c, const char *name) {
+    char shown[64];
+    unsigned best = 4;
+    const char *nearest = NULL;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        unsigned d = edit_distance(name, table[i]->name);
+        if (table[i]->group && d < best) {
+            best = d;
+            nearest = table[i]->name;
+        }
+    }
+    printable(name, shown, sizeof shown);
+    if (nearest)
+        cli_note("there is no verb \"%s\"; did you mean \"%s\"?", shown, nearest);
+    else
+        cli_note("there is no verb \"%s\"; see acequia --help", shown);
+    return CLI_USAGE;
+}
+
+static int print_help(const struct verb *v) {
+    cleanup_buf struct buf out = {0};
+    if (v)
+        help_verb(v, &out);
+    else
+        help_overview(&out, terminal_colour());
+    return cli_print(&out);
+}
+
+static bool asks_for_help(int argc, char **argv, bool stop) {
+    for (int i = 0; i < argc && !streq(argv[i], "--") && !(stop && argv[i][0] != '-'); i++)
+        if (streq(argv[i], "--help") || streq(argv[i], "-h"))
+            return true;
+    return false;
+}
+
+static int run_verb(struct cli *c, int argc, char **argv) {
+    const struct verb *v = c->verb;
+    if (v->raw) {
+        if (asks_for_help(argc, argv, false))
+            return print_help(v);
+        c->arguments = argv;
+        c->count = argc;
+        return v->run(c);
+    }
+    c->json = false;
+    for (int i = 0; i < argc && !streq(argv[i], "--") && !(v->stop && argv[i][0] != '-'); i++)
+        c->json = c->json || streq(argv[i], "--json");  // so that errors of parsing are JSON, too
+    if (options_parse(v->options, argc, argv, v->stop, &c->options, &c->error) < 0) {
+        if (asks_for_help(argc, argv, v->stop))
+            return print_help(v);
+        struct error e = c->error;
+        return cli_usage(c, "%s", e.text);
+    }
+    if (option_given(&c->options, "help"))
+        return print_help(v);
+    c->arguments = c->options.arguments.at;
+    c->count = (int)c->options.arguments.len;
+    if (c->count < v->least)
+        return cli_usage(c, "%s needs %s: acequia %s %.*s", v->name, v->least == 1 ? "an argument" : "more arguments", v->name,
+                         (int)strcspn(v->arguments, "\n"), v->arguments);
+    if (v->most >= 0 && c->count > v->most) {
+        char shown[64];
+        return cli_usage(c, "\"%s\" is one argument too many for %s", printable(c->arguments[v->most], shown, sizeof shown), v->name);
+    }
+    return v->run(c);
+}
+
+int cli_main(int argc, char **argv, const struct cli_transport *tls) {
+    struct cli c = {.argc = argc, .argv = argv, .tls = tls};
+    if (argc < 2) {
+        print_help(NULL);
+        return CLI_USAGE;
+    }
+    const char *name = argv[1];
+    if (streq(name, "--help") || streq(name, "-h"))
+        return print_help(NULL);
+    if (streq(name, "--version") || streq(name, "-V"))
+        name = "version";
+    if (*name == '-')
+        return cli_note("the verb comes first: acequia VERB [options]; see acequia --help"), CLI_USAGE;
+    c.verb = verb_find(name);
+    if (!c.verb)
+        return unknown_verb(&c, name);
+    int status = run_verb(&c, argc - 2, argv + 2);
+    options_done(&c.options);
+    arena_done(&c.arena);
+    return status;
+}

@@ -1,0 +1,157 @@
+// Owns the completion scripts for bash and zsh, written from the tables. Job and node names are asked
+// of the running cluster while completing.
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+
+static bool visible(const struct verb *v) {
+    return v->group != NULL;
+}
+
+static void all_verbs(struct buf *out) {
+    size_t count;
+    const struct verb *const *verbs = verbs_all(&count);
+    for (size_t i = 0; i < count; i++)
+        if (visible(verbs[i]))
+            buf_addf(out, "%s%s", i ? " " : "", verbs[i]->name);
+}
+
+// What bash does to complete one kind of thing.
+static void bash_kind(struct buf *out, const char *kind) {
+    if (streq(kind, "@job"))
+        buf_adds(out, "COMPREPLY=($(compgen -W \"$(acequia list --no-heading --columns id 2>/dev/null)\" -- \"$cur\"))");
+    else if (streq(kind, "@node"))
+        buf_adds(out, "COMPREPLY=($(compgen -W \"$(acequia nodes --no-heading --columns name 2>/dev/null)\" -- \"$cur\"))");
+    else if (streq(kind, "@dir"))
+        buf_adds(out, "COMPREPLY=($(compgen -d -- \"$cur\"))");
+    else if (streq(kind, "@file"))
+        buf_adds(out, "COMPREPLY=($(compgen -f -- \"$cur\"))");
+    else
+        buf_addf(out, "COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))", kind);
+}
+
+static void bash_verb(struct buf *out, const struct verb *v) {
+    buf_addf(out, "    %s%s%s)\n        case \"$prev\" in\n", v->name, v->alias ? "|" : "", v->alias ? v->alias : "");
+    for (int t = 0; t < OPTION_TABLES_MAX && v->options[t]; t++)
+        for (size_t i = 0; i < v->options[t]->count; i++) {
+            const struct option_spec *s = &v->options[t]->at[i];
+            if (!s->value || !s->complete)
+                continue;
+            buf_adds(out, "        ");
+            if (s->letter)
+                buf_addf(out, "-%c|", s->letter);
+            buf_addf(out, "--%s) ", s->name);
+            bash_kind(out, s->complete);
+            buf_adds(out, "; return ;;\n");
+        }
+    buf_adds(out, "        esac\n        if [[ $cur == -* ]]; then\n            COMPREPLY=($(compgen -W \"");
+    for (int t = 0; t < OPTION_TABLES_MAX && v->options[t]; t++)
+        for (size_t i = 0; i < v->options[t]->count; i++)
+            if (!(v->options[t]->at[i].flags & OPTION_HIDDEN))
+                buf_addf(out, "--%s ", v->options[t]->at[i].name);
+    buf_adds(out, "\" -- \"$cur\"))\n        else\n            ");
+    bash_kind(out, v->complete ? v->complete : "@file");
+    buf_adds(out, "\n        fi ;;\n");
+}
+
+void completion_bash(struct buf *out) {
+    size_t count;
+    const struct verb *const *verbs = verbs_all(&count);
+    buf_adds(out,
+             "# bash completion for acequia; written by `acequia completion bash`\n"
+             "_acequia() {\n"
+             "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+             "    COMPREPLY=()\n"
+             "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W \"");
+    all_verbs(out);
+    buf_adds(out, "\" -- \"$cur\"))\n        return\n    fi\n    case \"${COMP_WORDS[1]}\" in\n");
+    for (size_t i = 0; i < count; i++)
+        if (visible(verbs[i]))
+            bash_verb(out, verbs[i]);
+    buf_adds(out, "    esac\n}\ncomplete -F _acequia acequia aq\n");
+}
+
+// Text inside a zsh specification: brackets, colons and quotes are escaped.
+static void zsh_text(struct buf *out, const char *s, size_t max) {
+    for (size_t n = 0; *s && n < max; s++, n++) {
+        if (*s == '\'')
+            buf_adds(out, "'\\''");
+        else if (strchr("[]:\\", *s)) {
+            buf_addc(out, '\\');
+            buf_addc(out, *s);
+        } else
+            buf_addc(out, *s);
+    }
+}
+
+static void zsh_action(struct buf *out, const char *kind) {
+    if (streq(kind, "@job"))
+        buf_adds(out, "_acequia_jobs");
+    else if (streq(kind, "@node"))
+        buf_adds(out, "_acequia_nodes");
+    else if (streq(kind, "@dir"))
+        buf_adds(out, "_files -/");
+    else if (streq(kind, "@file"))
+        buf_adds(out, "_files");
+    else
+        buf_addf(out, "(%s)", kind);
+}
+
+static void zsh_option_spec(struct buf *out, const struct option_spec *s, bool letter) {
+    buf_addf(out, " \\\n            '%s", s->flags & OPTION_REPEAT ? "*" : "");
+    if (letter)
+        buf_addf(out, "-%c%s[", s->letter, s->value ? "+" : "");
+    else
+        buf_addf(out, "--%s%s[", s->name, s->value ? "=" : "");
+    zsh_text(out, s->help, 70);
+    buf_addc(out, ']');
+    if (s->value) {
+        buf_adds(out, s->flags & OPTION_OPTIONAL ? "::" : ":");
+        zsh_text(out, s->value, 30);
+        buf_addc(out, ':');
+        if (s->complete)
+            zsh_action(out, s->complete);
+    }
+    buf_addc(out, '\'');
+}
+
+static void zsh_verb(struct buf *out, const struct verb *v) {
+    buf_addf(out, "        %s%s%s) _arguments -S", v->name, v->alias ? "|" : "", v->alias ? v->alias : "");
+    for (int t = 0; t < OPTION_TABLES_MAX && v->options[t]; t++)
+        for (size_t i = 0; i < v->options[t]->count; i++) {
+            const struct option_spec *s = &v->options[t]->at[i];
+            if (s->flags & OPTION_HIDDEN)
+                continue;
+            if (s->letter)
+                zsh_option_spec(out, s, true);
+            zsh_option_spec(out, s, false);
+        }
+    buf_adds(out, " \\\n            '*:argument:");
+    zsh_action(out, v->complete ? v->complete : "@file");
+    buf_adds(out, "' ;;\n");
+}
+
+void completion_zsh(struct buf *out) {
+    size_t count;
+    const struct verb *const *verbs = verbs_all(&count);
+    buf_adds(out,
+             "#compdef acequia aq\n# zsh completion for acequia; written by `acequia completion zsh`\n"
+             "_acequia_jobs() { compadd -- ${(f)\"$(acequia list --no-heading --columns id 2>/dev/null)\"} }\n"
+             "_acequia_nodes() { compadd -- ${(f)\"$(acequia nodes --no-heading --columns name 2>/dev/null)\"} }\n"
+             "_acequia() {\n    local -a verbs\n    verbs=(\n");
+    for (size_t i = 0; i < count; i++) {
+        if (!visible(verbs[i]))
+            continue;
+        buf_addf(out, "        '%s:", verbs[i]->name);
+        zsh_text(out, verbs[i]->summary, 70);
+        buf_adds(out, "'\n");
+    }
+    buf_adds(out,
+             "    )\n    if (( CURRENT == 2 )); then\n        _describe verb verbs\n        return\n    fi\n"
+             "    local verb=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $verb in\n");
+    for (size_t i = 0; i < count; i++)
+        if (visible(verbs[i]))
+            zsh_verb(out, verbs[i]);
+    buf_adds(out, "    esac\n}\n_acequia \"$@\"\n");
+}

@@ -1,0 +1,18 @@
+// The second executable, acequiad, holds the daemons and the client for TLS: where it is, and how it
+// is started and stopped. Pid files hold a locked pid of a running daemon.
+#pragma once
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "cli/cli.h"
+#include "model/paths.h"
+
+int daemon_path(struct arena *a, const char **out, struct error *e);
+// Becomes acequiad with this command line; returns only on failure.
+int daemon_exec_client(struct cli *c, struct error *e);
+int daemon_exec(struct cli *c, const char *role, char **arguments, int count, struct error *e);
+// In the background: own session, log file, no terminal. `name` names the pid and log files.
+int daemon_start(struct cli *c, const struct paths *p, const char *name, const char *const *arguments, pid_t *pid, struct error *e);
+pid_t daemon_running(struct cli *c, const struct paths *p, const char *name);  // 0: not running
+// SIGTERM, wait up to timeout_ms, SIGKILL. 1: stopped, 0: was not running.
+int daemon_stop(struct cli *c, const struct paths *p, const char *name, int timeout_ms, struct error *e);

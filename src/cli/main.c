@@ -1,0 +1,6 @@
+// The small executable of the command line: no event loop, no TLS, no database.
+#include "cli/cli.h"
+
+int main(int argc, char **argv) {
+    return cli_main(argc, argv, NULL);
+}

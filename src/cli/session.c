@@ -1,0 +1,279 @@
+// Owns the loop between standard input and output, signals, and a job's streams.
+#include "cli/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/job_wait.h"
+#include "cli/terminal.h"
+
+enum { CHUNK = 64 * 1024, REATTACH_MS = 60 * 1000, REATTACH_PAUSE_US = 200 * 1000, PENDING_NOTE_MS = 1000 };
+
+struct live {
+    struct session *session;
+    struct client *client;
+    struct http_client *http;
+    struct terminal_raw raw;
+    int signals;
+    bool input_open, done, told_waiting, running;
+    int interrupts;
+    int exit_status;
+    int64_t job, began_ms;
+    uint64_t seen[3], skip[3];  // bytes of each channel; those to leave out after attaching again
+    char reason[64];
+};
+
+void session_json_terminal(struct json_writer *w) {
+    int rows, columns;
+    terminal_size(&rows, &columns);
+    json_kv_i64(w, "rows", rows);
+    json_kv_i64(w, "columns", columns);
+}
+
+static int write_all(int fd, const char *p, size_t n) {
+    while (n) {
+        ssize_t put = write(fd, p, n);
+        if (put < 0 && errno == EAGAIN) {
+            struct pollfd w = {.fd = fd, .events = POLLOUT};
+            poll(&w, 1, -1);
+            continue;
+        }
+        if (put < 0 && errno != EINTR)
+            return -errno;
+        if (put > 0) {
+            p += put;
+            n -= (size_t)put;
+        }
+    }
+    return 0;
+}
+
+static int send_text(struct live *l, const char *text) {
+    return http_client_ws_send(l->http, WS_TEXT, text, strlen(text));
+}
+
+static int send_size(struct live *l) {
+    char text[64];
+    int rows, columns;
+    terminal_size(&rows, &columns);
+    snprintf(text, sizeof text, "{\"resize\":[%d,%d]}", rows, columns);
+    return send_text(l, text);
+}
+
+static int take_output(struct live *l, const char *data, size_t len) {
+    if (len < 1 || (data[0] != 1 && data[0] != 2))
+        return 0;
+    int fd = data[0];
+    data++;
+    len--;
+    l->seen[fd] += len;
+    size_t skip = l->skip[fd] < len ? (size_t)l->skip[fd] : len;
+    l->skip[fd] -= skip;
+    int r = write_all(fd, data + skip, len - skip);
+    if (r == -EPIPE)  // nobody reads any more: the job is told to stop, as a pipe would
+        return send_text(l, "{\"signal\":13}");
+    return r;
+}
+
+static bool final_state(const char *state) {
+    static const char *const live[] = {"PENDING", "STARTING", "RUNNING", "SUSPENDED", "COMPLETING"};
+    for (size_t i = 0; i < sizeof live / sizeof *live; i++)
+        if (streq(state, live[i]))
+            return false;
+    return true;
+}
+
+static void take_state(struct live *l, const struct json *j, const char *state) {
+    const char *reason = json_str(j, "reason");
+    if (reason)
+        snprintf(l->reason, sizeof l->reason, "%.60s", reason);
+    l->running = l->running || streq(state, "RUNNING");
+    if (!final_state(state))
+        return;
+    l->exit_status = job_exit_status(j);
+    l->done = true;
+    bool plain = streq(state, "COMPLETED") || (streq(state, "FAILED") && !json_i64(j, "exit_signal", 0));
+    if (!plain || (l->exit_status && !json_i64(j, "exit_code", 0)))
+        cli_note("job %lld: %s%s%s", (long long)l->job, state, str_empty(reason) ? "" : ", ", reason ? reason : "");
+}
+
+static int take_text(struct live *l, const char *data, size_t len) {
+    cleanup_arena struct arena a = {0};
+    struct json *j;
+    if (json_parse(data, len, &a, &j, NULL) < 0 || j->type != JSON_OBJECT)
+        return error_set(&l->session->cli->error, EPROTO, "the controller sent something that is not understood");
+    const struct json *error = json_get(j, "error");
+    if (error) {
+        const char *message = error->type == JSON_OBJECT ? json_str(error, "message") : error->type == JSON_STRING ? error->s : NULL;
+        return error_set(&l->session->cli->error, EIO, "%s", message ? message : "the controller reports a failure");
+    }
+    if (json_get(j, "id"))
+        l->job = json_i64(j, "id", 0);
+    const char *state = json_str(j, "state");
+    if (state) {
+        take_state(l, j, state);
+    } else if (json_get(j, "exit_code") || json_get(j, "exit_signal")) {
+        int64_t signal = json_i64(j, "exit_signal", 0), code = json_i64(j, "exit_code", 0);
+        l->exit_status = signal > 0 && signal < 128 ? 128 + (int)signal : (int)(code & 255);
+        l->done = true;
+    }
+    return 0;
+}
+
+static int take_messages(struct live *l) {
+    do {
+        struct ws_event event;
+        int r = http_client_ws_recv(l->http, &event, 0);
+        if (r <= 0)
+            return r;
+        if (event.type == WS_CLOSE)
+            return -EPIPE;
+        r = event.type == WS_BINARY ? take_output(l, event.data, event.len) : take_text(l, event.data, event.len);
+        if (r < 0)
+            return r;
+    } while (!l->done && http_client_ws_buffered(l->http));
+    return 0;
+}
+
+static int forward_input(struct live *l) {
+    static char piece[CHUNK + 1];
+    ssize_t n = read(STDIN_FILENO, piece + 1, CHUNK);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    if (n <= 0) {
+        l->input_open = false;
+        n = 0;
+    }
+    piece[0] = 0;
+    return http_client_ws_send(l->http, WS_BINARY, piece, (size_t)n + 1);
+}
+
+static int take_signal(struct live *l) {
+    struct signalfd_siginfo info;
+    char text[32];
+    if (read(l->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return 0;
+    if (info.ssi_signo == SIGWINCH)
+        return l->session->pty ? send_size(l) : 0;
+    if (!l->session->cancels) {
+        snprintf(text, sizeof text, "{\"signal\":%u}", info.ssi_signo);
+        return send_text(l, text);
+    }
+    l->interrupts++;
+    if (l->interrupts == 1) {
+        cli_note("cancelling job %lld; once more to kill it", (long long)l->job);
+        return send_text(l, "{\"cancel\":true}");
+    }
+    if (l->interrupts > 3)
+        return -ECANCELED;
+    return send_text(l, "{\"signal\":9}");
+}
+
+static void note_waiting(struct live *l) {
+    if (l->told_waiting || l->running || !l->session->job || clock_mono_ms() - l->began_ms < PENDING_NOTE_MS)
+        return;
+    l->told_waiting = true;
+    if (isatty(STDERR_FILENO) && l->job)
+        cli_note("job %lld waits%s%s", (long long)l->job, *l->reason ? ": " : "", l->reason);
+}
+
+static int loop(struct live *l) {
+    while (!l->done) {
+        struct pollfd fds[] = {
+            {.fd = http_client_fd(l->http), .events = POLLIN},
+            {.fd = l->signals, .events = POLLIN},
+            {.fd = l->input_open ? STDIN_FILENO : -1, .events = POLLIN},
+        };
+        bool buffered = http_client_ws_buffered(l->http);
+        int n = poll(fds, 3, buffered ? 0 : l->told_waiting || l->running ? -1 : PENDING_NOTE_MS);
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        int r = 0;
+        if (n > 0 && fds[1].revents)
+            r = take_signal(l);
+        if (r == 0 && (buffered || (n > 0 && fds[0].revents)))
+            r = take_messages(l);
+        if (r == 0 && !l->done && n > 0 && fds[2].revents)
+            r = forward_input(l);
+        if (r < 0)
+            return r;
+        note_waiting(l);
+    }
+    return 0;
+}
+
+static int open_socket(struct live *l, const char *target, const struct buf *first) {
+    int r = client_open(l->session->cli, &l->client);
+    if (r == 0)
+        r = client_socket(l->client, target, &l->http);
+    if (r == 0 && first)
+        r = http_client_ws_send(l->http, WS_TEXT, buf_str(first), first->len);
+    return r;
+}
+
+// The controller went away; the job goes on. Attach again and leave out what was shown already.
+static int attach_again(struct live *l) {
+    int64_t deadline = clock_mono_ms() + REATTACH_MS;
+    const char *target = arena_printf(&l->session->cli->arena, "/v1/jobs/%lld/attach", (long long)l->job);
+    while (clock_mono_ms() < deadline) {
+        l->client = client_free(l->client);
+        if (open_socket(l, target, NULL) == 0) {
+            memcpy(l->skip, l->seen, sizeof l->skip);
+            memset(l->seen, 0, sizeof l->seen);
+            return 0;
+        }
+        usleep(REATTACH_PAUSE_US);
+    }
+    return -EPIPE;
+}
+
+static int catch_signals(bool pty) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGQUIT);
+    sigaddset(&set, SIGWINCH);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if (!pty)
+        signal(SIGTTIN, SIG_IGN);  // in the background there is no input, which is not an end
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int session_run(struct session *s) {
+    struct live l = {.session = s, .input_open = s->input, .began_ms = clock_mono_ms(), .exit_status = CLI_FAILED};
+    l.signals = catch_signals(s->pty);
+    int r = l.signals < 0 ? error_set(&s->cli->error, errno, "cannot watch signals: %s", strerror(errno)) : open_socket(&l, s->target, s->first);
+    if (r == 0 && s->pty && isatty(STDIN_FILENO))
+        terminal_raw_begin(&l.raw, STDIN_FILENO);
+    bool lost = false;
+    while (r == 0 && !l.done) {
+        s->cli->error.code = 0;
+        r = loop(&l);
+        lost = r == -EPIPE || r == -ECONNRESET;
+        if (lost && s->job && l.job)
+            r = attach_again(&l);
+    }
+    terminal_raw_end(&l.raw);
+    client_free(l.client);
+    if (l.signals >= 0)
+        close(l.signals);
+    if (r == -ECANCELED)
+        return 130;
+    if (r < 0 && lost && l.job)
+        return cli_failf(s->cli, "the connection to the controller is lost; job %lld goes on: acequia attach %lld", (long long)l.job, (long long)l.job);
+    if (r < 0 && !s->cli->error.code)
+        error_set(&s->cli->error, -r, "the connection to the controller is lost: %s", strerror(-r));
+    return r < 0 ? cli_fail(s->cli) : l.exit_status;
+}

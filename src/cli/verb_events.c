@@ -1,0 +1,125 @@
+// acequia events
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/client.h"
+#include "cli/localtime.h"
+#include "cli/verbs.h"
+
+enum { LINE_MAX_BYTES = 1 << 20 };
+
+static const struct option_spec specs[] = {
+    {"follow", 'f', NULL, "Go on with what happens from now.", 0, NULL, NULL},
+    {"after", 0, "NUMBER", "With --follow: first what happened after this number.", 0, NULL, NULL},
+};
+static const struct option_table table = OPTION_TABLE("Options", specs);
+
+static void add_value(struct buf *out, const struct json *v) {
+    cleanup_buf struct buf text = {0};
+    struct json_writer w = {.out = &text};
+    if (v->type == JSON_STRING) {
+        buf_adds(out, v->s);
+        return;
+    }
+    json_write(&w, v);
+    buf_add(out, buf_str(&text), text.len);
+}
+
+// "2026-01-31T12:00:00.123  job_placed  attempt=1 …", without what the reader knows already.
+static void print_event(const struct json *e, bool with_job, struct buf *out) {
+    static const char *const known[] = {"seq", "at_ms", "type", "spec", "usage"};
+    char time[UNIT_TEXT_MAX];
+    int64_t at = json_i64(e, "at_ms", 0);
+    const char *type = json_str(e, "type");
+    buf_addf(out, "%s.%03d  %-14s", local_time_format(at, time), (int)(at % 1000), type ? type : "?");
+    for (uint32_t i = 0; e->type == JSON_OBJECT && i < e->len; i++) {
+        bool skip = streq(e->members[i].key, "id") && !with_job;
+        for (size_t n = 0; n < sizeof known / sizeof *known; n++)
+            skip = skip || streq(e->members[i].key, known[n]);
+        if (skip)
+            continue;
+        buf_addf(out, "  %s=", e->members[i].key);
+        add_value(out, &e->members[i].value);
+    }
+    buf_addc(out, '\n');
+}
+
+struct follow {
+    struct cli *cli;
+    struct buf line;
+};
+
+// Server-sent events: each "data: {…}" line is one.
+static int take_piece(void *arg, const char *data, size_t len) {
+    struct follow *f = arg;
+    buf_add(&f->line, data, len);
+    char *end;
+    while ((end = memchr(f->line.data, '\n', f->line.len))) {
+        size_t n = (size_t)(end - f->line.data);
+        if (n > 6 && str_has_prefix(f->line.data, "data: ")) {
+            cleanup_arena struct arena a = {0};
+            cleanup_buf struct buf out = {0};
+            struct json *j;
+            if (json_parse(f->line.data + 6, n - 6, &a, &j, NULL) == 0) {
+                if (f->cli->json)
+                    buf_addf(&out, "%.*s\n", (int)(n - 6), f->line.data + 6);
+                else
+                    print_event(j, true, &out);
+                cli_print(&out);
+            }
+        }
+        buf_drop(&f->line, n + 1);
+    }
+    return f->line.len > LINE_MAX_BYTES ? -EMSGSIZE : 0;
+}
+
+static int follow(struct cli *c) {
+    cleanup_query struct query q;
+    struct follow f = {.cli = c};
+    struct client *k;
+    query_begin(&q, "/v1/events");
+    query_add(&q, "follow", "1");
+    query_add(&q, "after", option_get(&c->options, "after"));
+    query_add(&q, "job", c->count ? c->arguments[0] : NULL);
+    if (client_open(c, &k) < 0)
+        return cli_fail(c);
+    int r = client_stream(k, buf_str(&q.text), take_piece, &f);
+    client_free(k);
+    buf_done(&f.line);
+    return r < 0 ? cli_fail(c) : CLI_OK;
+}
+
+static int run(struct cli *c) {
+    struct reply reply;
+    cleanup_buf struct buf out = {0}, target = {0};
+    if (option_given(&c->options, "follow"))
+        return follow(c);
+    if (!c->count)
+        return cli_usage(c, "events needs a job, or --follow for the whole cluster");
+    buf_adds(&target, "/v1/jobs/");
+    http_percent_encode(&target, c->arguments[0]);
+    buf_adds(&target, "/events");
+    int status = client_get(c, buf_str(&target), &reply);
+    if (status != CLI_OK)
+        return status;
+    const struct json *events = json_get(reply.json, "events");
+    if (c->json)
+        buf_addf(&out, "%s\n", reply.text);
+    for (uint32_t i = 0; !c->json && events && events->type == JSON_ARRAY && i < events->len; i++)
+        print_event(&events->items[i], false, &out);
+    return cli_print(&out);
+}
+
+const struct verb verb_events = {
+    .name = "events",
+    .group = "Work",
+    .arguments = "[options] JOB\n--follow [JOB]",
+    .summary = "show what happened to a job, in order, with times",
+    .examples = "acequia events 12\nacequia events --follow",
+    .options = {&table, &common_options},
+    .run = run,
+    .complete = "@job",
+    .most = 1,
+};

@@ -1,0 +1,204 @@
+// acequia get
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/client.h"
+#include "cli/job_columns.h"
+#include "cli/localtime.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+#include "model/gpuspec.h"
+#include "model/units.h"
+
+enum { LABEL = 15 };
+
+static const struct option_spec specs[] = {
+    {"script", 0, NULL, "Print the script instead.", 0, NULL, NULL},
+    {"environment", 0, NULL, "Print the environment instead.", 0, NULL, NULL},
+};
+static const struct option_table table = OPTION_TABLE("Options", specs);
+
+static void line(struct buf *out, const char *label, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void line(struct buf *out, const char *label, const char *fmt, ...) {
+    va_list args;
+    buf_addf(out, "%-*s", LABEL, label);
+    va_start(args, fmt);
+    buf_vaddf(out, fmt, args);
+    va_end(args);
+    buf_addc(out, '\n');
+}
+
+static void text_line(struct buf *out, const char *label, const struct json *j, const char *field) {
+    const char *s = j ? json_str(j, field) : NULL;
+    if (s && *s)
+        line(out, label, "%s", s);
+}
+
+static void time_line(struct buf *out, const char *label, const struct json *j, const char *field) {
+    char text[UNIT_TEXT_MAX];
+    int64_t at = json_i64(j, field, 0);
+    if (at)
+        line(out, label, "%s", local_time_format(at, text));
+}
+
+static void request_lines(struct buf *out, const struct json *spec) {
+    char text[UNIT_TEXT_MAX];
+    int64_t v;
+    cleanup_buf struct buf b = {0};
+    if ((v = json_i64(spec, "nodes_min", 0)))
+        buf_addf(&b, "%lld nodes, ", (long long)v);
+    if ((v = json_i64(spec, "tasks", 0)))
+        buf_addf(&b, "%lld tasks, ", (long long)v);
+    if ((v = json_i64(spec, "cpus_per_task", 0)))
+        buf_addf(&b, "%lld CPUs per task, ", (long long)v);
+    static const struct {
+        const char *field, *per;
+    } sizes[] = {{"memory_per_node_bytes", "per node"}, {"memory_per_cpu_bytes", "per CPU"}, {"memory_per_gpu_bytes", "per GPU"}, {"gpu_memory_bytes", "of GPU memory"}},
+      gpus[] = {{"gpus_milli", ""}, {"gpus_per_node_milli", " per node"}, {"gpus_per_task_milli", " per task"}};
+    for (size_t i = 0; i < 4; i++)
+        if ((v = json_i64(spec, sizes[i].field, 0)))
+            buf_addf(&b, "%s %s, ", size_format((uint64_t)v, text), sizes[i].per);
+    for (size_t i = 0; i < 3; i++)
+        if ((v = json_i64(spec, gpus[i].field, 0)))
+            buf_addf(&b, "%s GPUs%s, ", gpu_milli_format((uint64_t)v, text), gpus[i].per);
+    if (json_str(spec, "gpu_model"))
+        buf_addf(&b, "model %s, ", json_str(spec, "gpu_model"));
+    if (json_true(spec, "exclusive"))
+        buf_adds(&b, "exclusive, ");
+    if (b.len > 2)
+        line(out, "Asked for", "%.*s", (int)b.len - 2, b.data);
+    if ((v = json_i64(spec, "time_limit_s", 0)))
+        line(out, "Time limit", "%s", duration_format((uint64_t)v, text));
+}
+
+static void part_lines(struct buf *out, const struct json *parts) {
+    char text[UNIT_TEXT_MAX];
+    for (uint32_t i = 0; parts && parts->type == JSON_ARRAY && i < parts->len; i++) {
+        const struct json *p = &parts->items[i], *gpus = json_get(p, "gpus");
+        cleanup_buf struct buf b = {0};
+        int64_t milli = 0;
+        buf_addf(&b, "%s: %lld CPUs", json_str(p, "node") ? json_str(p, "node") : "?", (long long)json_i64(p, "cpus", 0));
+        if (json_i64(p, "memory_bytes", 0))
+            buf_addf(&b, ", %s", size_format((uint64_t)json_i64(p, "memory_bytes", 0), text));
+        for (uint32_t g = 0; gpus && gpus->type == JSON_ARRAY && g < gpus->len; g++)
+            milli += json_i64(&gpus->items[g], "milli", 0);
+        if (milli)
+            buf_addf(&b, ", %s GPUs", gpu_milli_format((uint64_t)milli, text));
+        line(out, i ? "" : "Held", "%s", buf_str(&b));
+    }
+}
+
+static void usage_lines(struct buf *out, const struct json *u) {
+    char text[UNIT_TEXT_MAX], more[UNIT_TEXT_MAX];
+    int64_t v;
+    if (!u || u->type != JSON_OBJECT)
+        return;
+    int64_t user = json_i64(u, "cpu_user_us", 0), system = json_i64(u, "cpu_system_us", 0);
+    if (user || system)
+        line(out, "CPU time", "%s (%lld.%02lld s user, %lld.%02lld s system)", elapsed_format((user + system) / 1000000, text), (long long)(user / 1000000),
+             (long long)(user / 10000 % 100), (long long)(system / 1000000), (long long)(system / 10000 % 100));
+    if ((v = json_i64(u, "memory_peak_bytes", 0)))
+        line(out, "Memory peak", "%s", size_format((uint64_t)v, text));
+    if (json_i64(u, "read_bytes", 0) || json_i64(u, "write_bytes", 0))
+        line(out, "Disk", "%s read, %s written", size_format((uint64_t)json_i64(u, "read_bytes", 0), text), size_format((uint64_t)json_i64(u, "write_bytes", 0), more));
+    if ((v = json_i64(u, "gpu_busy_ms", 0)))
+        line(out, "GPU busy", "%s", elapsed_format(v / 1000, text));
+    if ((v = json_i64(u, "gpu_memory_peak_bytes", 0)))
+        line(out, "GPU memory", "%s peak", size_format((uint64_t)v, text));
+    if ((v = json_i64(u, "energy_mj", 0)))
+        line(out, "Energy", "%lld J", (long long)(v / 1000));
+}
+
+static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
+    const char *state = json_str(j, "state"), *reason = json_str(j, "reason"), *exit = job_exit_text(&c->arena, j);
+    enum colour colour = terminal_colour() ? job_state_colour(state) : COLOUR_NONE;
+    cleanup_buf struct buf b = {0};
+    if (!str_empty(reason) && !streq(reason, "None"))
+        buf_addf(&b, " (%s)", reason);
+    if (*exit)
+        buf_addf(&b, str_has_prefix(exit, "SIG") ? ", ended by %s" : ", exit code %s", exit);
+    if (json_i64(j, "attempt", 0) > 1)
+        buf_addf(&b, ", attempt %lld", (long long)json_i64(j, "attempt", 0));
+    line(out, "State", "%s%s%s%s", colour_on(colour), state ? state : "?", colour_off(colour), buf_str(&b));
+}
+
+static void print_job(struct cli *c, const struct json *j, struct buf *out) {
+    char text[UNIT_TEXT_MAX];
+    const struct json *spec = json_get(j, "spec"), *usage = json_get(j, "usage"), *live = json_get(j, "live");
+    const char *label = json_str(j, "label");
+    line(out, "Job", "%s", label ? label : arena_printf(&c->arena, "%lld", (long long)json_i64(j, "id", 0)));
+    text_line(out, "Name", spec, "name");
+    text_line(out, "User", spec, "user");
+    text_line(out, "Project", spec, "project");
+    text_line(out, "Partition", spec, "partition");
+    text_line(out, "QoS", spec, "qos");
+    state_lines(c, out, j);
+    if (spec)
+        request_lines(out, spec);
+    part_lines(out, json_get(j, "parts"));
+    time_line(out, "Submitted", j, "submit_ms");
+    time_line(out, "Begins", spec ? spec : j, "begin_ms");
+    if (!json_i64(j, "start_ms", 0))
+        time_line(out, "Expected start", j, "expected_start_ms");
+    time_line(out, "Started", j, "start_ms");
+    time_line(out, "Ended", j, "end_ms");
+    if (json_i64(j, "elapsed_ms", 0))
+        line(out, "Run time", "%s", elapsed_format(json_i64(j, "elapsed_ms", 0) / 1000, text));
+    usage_lines(out, usage && usage->type == JSON_OBJECT ? usage : live);
+    if (!spec)
+        return;
+    text_line(out, "Depends on", spec, "dependency");
+    text_line(out, "Comment", spec, "comment");
+    text_line(out, "Folder", spec, "workdir");
+    text_line(out, "Output", spec, "output");
+    text_line(out, "Error", spec, "error");
+    text_line(out, "Command", spec, "command_text");
+}
+
+static int run(struct cli *c) {
+    struct client *k;
+    const char *part = option_given(&c->options, "script") ? "/script" : option_given(&c->options, "environment") ? "/environment" : "";
+    cleanup_buf struct buf out = {0};
+    if (client_open(c, &k) < 0)
+        return cli_fail(c);
+    int status = CLI_OK;
+    for (int i = 0; i < c->count; i++) {
+        struct reply reply;
+        cleanup_buf struct buf target = {0};
+        buf_adds(&target, "/v1/jobs/");
+        http_percent_encode(&target, c->arguments[i]);
+        buf_adds(&target, part);
+        if (client_call(k, "GET", buf_str(&target), NULL, &reply) < 0) {
+            status = cli_fail(c);
+            continue;
+        }
+        if (i && !c->json && !*part)
+            buf_addc(&out, '\n');
+        if (*part || !reply.json)
+            buf_add(&out, reply.text, reply.len);
+        else if (c->json)
+            buf_addf(&out, "%s\n", reply.text);
+        else
+            print_job(c, reply.json, &out);
+    }
+    client_free(k);
+    int printed = cli_print(&out);
+    return status == CLI_OK ? printed : status;
+}
+
+const struct verb verb_get = {
+    .name = "get",
+    .alias = "show",
+    .group = "Work",
+    .arguments = "[options] JOB...",
+    .summary = "show everything about a job",
+    .examples = "acequia get 12\nacequia get 12_3 --json\nacequia get 12 --script",
+    .options = {&table, &common_options},
+    .run = run,
+    .complete = "@job",
+    .least = 1,
+    .most = -1,
+};

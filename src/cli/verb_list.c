@@ -1,0 +1,215 @@
+// acequia list
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/client.h"
+#include "cli/job_columns.h"
+#include "cli/job_list.h"
+#include "cli/localtime.h"
+#include "cli/verbs.h"
+
+enum { FINISHED_LIMIT = 1000, WATCH_DEFAULT_S = 2, PAGE_ROWS = 20000 };
+
+static const struct option_spec filter_specs[] = {
+    {"user", 'u', "NAME", "Only jobs of this user.", 0, NULL, NULL},
+    {"me", 0, NULL, "Only my jobs.", 0, "mine", NULL},
+    {"project", 'P', "NAME", "Only jobs of this project.", 0, NULL, NULL},
+    {"partition", 'p', "NAME", "Only jobs of this partition.", 0, NULL, NULL},
+    {"qos", 'q', "NAME", "Only jobs of this QoS.", 0, NULL, NULL},
+    {"name", 'J', "NAME", "Only jobs of this name.", 0, NULL, NULL},
+    {"state", 's', "STATES", "Only jobs in these states, as PENDING,RUNNING.", 0, "states",
+     "PENDING RUNNING SUSPENDED COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED"},
+    {"node", 'w', "NAME", "Only jobs on this node.", 0, NULL, "@node"},
+    {"finished", 'f', NULL, "Finished jobs, newest last, instead of those that wait and run.", 0, NULL, NULL},
+    {"since", 0, "TIME", "Finished since then, as 08:00, yesterday's 2026-01-30 or now-2hours.", 0, NULL, NULL},
+    {"until", 0, "TIME", "Finished until then.", 0, NULL, NULL},
+    {"elements", 'r', NULL, "One line per element of an array.", 0, NULL, NULL},
+    {"limit", 'l', "COUNT", "At most this many.", 0, NULL, NULL},
+};
+static const struct option_table filters = OPTION_TABLE("Which jobs", filter_specs);
+
+static const struct option_spec show_specs[] = {
+    {"columns", 'o', "NAMES", "Columns to show, as id,name,state; 'help' names them all.", 0, NULL, NULL},
+    {"sort", 'S', "NAMES", "Sort by these columns; -NAME the other way round.", 0, NULL, NULL},
+    {"watch", 0, "SECONDS", "Show again and again, until Ctrl-C.", OPTION_OPTIONAL, NULL, NULL},
+    {"wide", 'W', NULL, "Shorten nothing.", 0, NULL, NULL},
+    {"no-heading", 'H', NULL, "No line of titles.", 0, "noheader", NULL},
+};
+static const struct option_table show = OPTION_TABLE("How they are shown", show_specs);
+
+static const char *current_user(struct cli *c) {
+    const char *user = getenv("USER");
+    return str_empty(user) ? arena_printf(&c->arena, "%u", getuid()) : user;
+}
+
+static int add_times(struct cli *c, struct query *q) {
+    static const char *const names[] = {"since", "until"}, *const keys[] = {"since_ms", "until_ms"};
+    for (int i = 0; i < 2; i++) {
+        int64_t at;
+        const char *text = option_get(&c->options, names[i]);
+        if (!text)
+            continue;
+        int r = local_time_parse(text, clock_wall_ms(), TIME_TODAY, &at, &c->error);
+        if (r < 0) {
+            error_prefix(&c->error, "--%s", names[i]);
+            return r;
+        }
+        query_addf(q, keys[i], "%lld", (long long)at);
+    }
+    return 0;
+}
+
+static int build_query(struct cli *c, const char *fields, uint32_t limit, struct query *q) {
+    const struct options *o = &c->options;
+    cleanup_buf struct buf ids = {0};
+    query_begin(q, "/v1/jobs");
+    for (int i = 0; i < c->count; i++)
+        buf_addf(&ids, "%s%s", i ? "," : "", c->arguments[i]);
+    query_add(q, "ids", ids.len ? buf_str(&ids) : NULL);
+    query_add(q, "user", option_given(o, "me") ? current_user(c) : option_get(o, "user"));
+    query_add(q, "project", option_get(o, "project"));
+    query_add(q, "partition", option_get(o, "partition"));
+    query_add(q, "qos", option_get(o, "qos"));
+    query_add(q, "name", option_get(o, "name"));
+    query_add(q, "state", option_get(o, "state"));
+    query_add(q, "node", option_get(o, "node"));
+    query_add(q, "finished", option_given(o, "finished") ? "1" : NULL);
+    query_add(q, "elements", option_given(o, "elements") ? "1" : NULL);
+    query_add(q, "fields", fields);
+    query_addf(q, "limit", "%u", limit && limit < PAGE_ROWS ? limit : PAGE_ROWS);
+    return add_times(c, q);
+}
+
+int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t limit, struct job_rows *out) {
+    cleanup_buf struct buf after = {0};
+    for (;;) {
+        struct reply reply;
+        int r = client_call(k, "GET", after.len ? buf_str(&after) : target, NULL, &reply);
+        if (r < 0)
+            return r;
+        const struct json *jobs = json_get(reply.json, "jobs");
+        for (uint32_t i = 0; jobs && jobs->type == JSON_ARRAY && i < jobs->len && (!limit || out->rows.len < limit); i++)
+            vec_push(&out->rows, &jobs->items[i]);
+        const struct json *next = json_get(reply.json, "next");
+        if (!next || next->type == JSON_NULL || (limit && out->rows.len >= limit))
+            return 0;
+        buf_clear(&after);
+        buf_addf(&after, "%s&after=", target);
+        if (next->type == JSON_STRING)
+            http_percent_encode(&after, next->s);
+        else
+            buf_addf(&after, "%lld", (long long)json_i64(reply.json, "next", 0));
+    }
+}
+
+static void print_json(const struct job_rows *rows, struct buf *out) {
+    struct json_writer w = {.out = out};
+    json_open(&w, '{');
+    json_key(&w, "jobs");
+    json_open(&w, '[');
+    for (uint32_t i = 0; i < rows->rows.len; i++)
+        json_write(&w, rows->rows.at[i]);
+    json_close(&w, ']');
+    json_close(&w, '}');
+    buf_addc(out, '\n');
+}
+
+static void print_table(struct cli *c, const struct job_columns *columns, const struct job_rows *rows, struct buf *out) {
+    struct table t;
+    int64_t now = clock_wall_ms();
+    table_init(&t, &c->arena, columns->titles, columns->count);
+    for (uint32_t i = 0; i < rows->rows.len; i++)
+        job_columns_add(columns, &c->arena, rows->rows.at[i], now, &t);
+    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_width(), !option_given(&c->options, "no-heading"),
+                terminal_colour(), out);
+    table_done(&t);
+}
+
+static int list_once(struct cli *c, struct client *k, const struct job_columns *columns, uint32_t limit, struct buf *out) {
+    cleanup_query struct query q;
+    cleanup_buf struct buf fields = {0};
+    struct job_rows rows = {0};
+    const char *sort = option_get(&c->options, "sort");
+    job_columns_fields(columns, &fields);
+    if (sort) {  // fields to sort by must be there, too
+        struct job_columns extra;
+        cleanup_buf struct buf names = {0};
+        for (const char *p = sort; *p; p++)
+            if (*p != '-' && *p != '+')
+                buf_addc(&names, *p);
+        if (job_columns_parse(buf_str(&names), &extra, &c->error) < 0)
+            return -1;
+        job_columns_fields(&extra, &fields);
+    }
+    int r = build_query(c, c->json ? NULL : buf_str(&fields), limit, &q);
+    r = r < 0 ? r : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
+    r = r < 0 || !sort ? r : job_rows_sort(rows.rows.at, rows.rows.len, sort, &c->error);
+    if (r == 0 && c->json)
+        print_json(&rows, out);
+    else if (r == 0)
+        print_table(c, columns, &rows, out);
+    vec_done(&rows.rows);
+    return r;
+}
+
+static int watch(struct cli *c, struct client *k, const struct job_columns *columns, uint32_t limit) {
+    uint32_t seconds = WATCH_DEFAULT_S;
+    if (option_u32(&c->options, "watch", 1, 3600, &seconds, &c->error) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    for (;;) {
+        cleanup_buf struct buf out = {0};
+        if (isatty(STDOUT_FILENO))
+            buf_adds(&out, "\033[H\033[J");
+        if (list_once(c, k, columns, limit, &out) < 0)
+            return cli_fail(c);
+        if (cli_print(&out) != CLI_OK)
+            return CLI_FAILED;
+        arena_done(&c->arena);
+        sleep(seconds);
+    }
+}
+
+static int run(struct cli *c) {
+    struct job_columns columns;
+    cleanup_buf struct buf out = {0};
+    const char *names = option_get(&c->options, "columns");
+    bool finished = option_given(&c->options, "finished");
+    uint32_t limit = finished ? FINISHED_LIMIT : 0;
+    if (streq(names, "help")) {
+        job_columns_list(&out);
+        buf_addc(&out, '\n');
+        return cli_print(&out);
+    }
+    if (job_columns_parse(names ? names : finished ? JOB_COLUMNS_FINISHED : JOB_COLUMNS_LIVE, &columns, &c->error) < 0 ||
+        option_u32(&c->options, "limit", 1, 100000000, &limit, &c->error) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    struct client *k;
+    if (client_open(c, &k) < 0)
+        return cli_fail(c);
+    int status;
+    if (option_given(&c->options, "watch"))
+        status = watch(c, k, &columns, limit);
+    else
+        status = list_once(c, k, &columns, limit, &out) < 0 ? cli_fail(c) : cli_print(&out);
+    client_free(k);
+    return status;
+}
+
+const struct verb verb_list = {
+    .name = "list",
+    .alias = "ls",
+    .group = "Work",
+    .arguments = "[options] [JOB...]",
+    .summary = "show jobs that wait and run, or finished ones",
+    .text = "WHERE is the nodes of a running job, or in brackets why a pending one waits. Pending elements of an array share a line.",
+    .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list -s PENDING -o id,name,reason,expected --sort -priority",
+    .options = {&filters, &show, &common_options},
+    .run = run,
+    .complete = "@job",
+    .most = -1,
+};

@@ -1,0 +1,147 @@
+// acequia nodes
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/client.h"
+#include "cli/localtime.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "model/gpuspec.h"
+#include "model/units.h"
+
+static const struct option_spec specs[] = {
+    {"columns", 'o', "NAMES", "Columns to show: name, state, cpus, memory, gpus, jobs, features, partitions, version, address, seen, reason.", 0, NULL, NULL},
+    {"wide", 'W', NULL, "Shorten nothing.", 0, NULL, NULL},
+    {"no-heading", 'H', NULL, "No line of titles.", 0, NULL, NULL},
+    {"missing", 0, NULL, "What each node cannot enforce.", 0, NULL, NULL},
+};
+static const struct option_table table_options = OPTION_TABLE("Options", specs);
+
+static const struct {
+    const char *name;
+    struct table_column column;
+} columns[] = {
+    {"name", {"NODE", false, 2, 8}},          {"state", {"STATE", false, 0, 0}},       {"cpus", {"CPUS", true, 0, 0}},
+    {"memory", {"MEMORY", true, 0, 0}},       {"gpus", {"GPUS", true, 0, 0}},          {"jobs", {"JOBS", true, 0, 0}},
+    {"features", {"FEATURES", false, 5, 8}},  {"reason", {"REASON", false, 6, 8}},     {"partitions", {"PARTITIONS", false, 5, 8}},
+    {"version", {"VERSION", false, 0, 0}},    {"address", {"ADDRESS", false, 3, 8}},   {"seen", {"SEEN", false, 0, 0}},
+    {"missing", {"CANNOT ENFORCE", false, 6, 10}},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static enum colour state_colour(const char *state) {
+    if (streq(state, "down"))
+        return COLOUR_RED;
+    if (streq(state, "draining") || streq(state, "drained"))
+        return COLOUR_YELLOW;
+    return streq(state, "idle") ? COLOUR_NONE : COLOUR_GREEN;
+}
+
+static const char *joined(struct arena *a, const struct json *list) {
+    cleanup_buf struct buf b = {0};
+    if (list && list->type == JSON_STRING)
+        return list->s;
+    for (uint32_t i = 0; list && list->type == JSON_ARRAY && i < list->len; i++)
+        if (list->items[i].type == JSON_STRING)
+            buf_addf(&b, "%s%s", b.len ? "," : "", list->items[i].s);
+    return arena_strdup(a, buf_str(&b));
+}
+
+static const char *gpus_text(struct arena *a, const struct json *n) {
+    char used[GPU_TEXT_MAX], all[GPU_TEXT_MAX];
+    int64_t total = json_i64(n, "gpus_milli", 0);
+    if (!total)
+        return "-";
+    return arena_printf(a, "%s/%s", gpu_milli_format((uint64_t)json_i64(n, "gpus_used_milli", 0), used), gpu_milli_format((uint64_t)total, all));
+}
+
+static void add_cell(struct cli *c, const char *name, const struct json *n, struct table *t) {
+    char used[UNIT_TEXT_MAX], all[UNIT_TEXT_MAX];
+    struct arena *a = &c->arena;
+    const struct json *jobs = json_get(n, "jobs");
+    if (streq(name, "state"))
+        table_add(t, json_str(n, "state"), state_colour(json_str(n, "state")));
+    else if (streq(name, "cpus"))
+        table_addf(t, "%lld/%lld", (long long)json_i64(n, "cpus_used", 0), (long long)json_i64(n, "cpus", 0));
+    else if (streq(name, "memory"))
+        table_addf(t, "%s/%s", size_format((uint64_t)json_i64(n, "memory_used_bytes", 0), used), size_format((uint64_t)json_i64(n, "memory_bytes", 0), all));
+    else if (streq(name, "gpus"))
+        table_add(t, gpus_text(a, n), COLOUR_NONE);
+    else if (streq(name, "jobs"))
+        table_addf(t, "%lld", jobs && jobs->type == JSON_ARRAY ? (long long)jobs->len : (long long)json_i64(n, "jobs", 0));
+    else if (streq(name, "features") || streq(name, "partitions"))
+        table_add(t, joined(a, json_get(n, name)), COLOUR_NONE);
+    else if (streq(name, "seen"))
+        table_add(t, arena_strdup(a, local_time_short(json_i64(n, "last_seen_ms", 0), clock_wall_ms(), used)), COLOUR_NONE);
+    else
+        table_add(t, json_str(n, name), COLOUR_NONE);
+}
+
+static int find_column(const char *name, size_t len) {
+    for (int i = 0; i < COLUMNS; i++)
+        if (strlen(columns[i].name) == len && !strncmp(columns[i].name, name, len))
+            return i;
+    return -1;
+}
+
+static int print_nodes(struct cli *c, const struct json *nodes, struct buf *out) {
+    int chosen[COLUMNS];
+    struct table_column titles[COLUMNS];
+    uint32_t count = 0;
+    const char *names = option_get(&c->options, "columns");
+    if (!names)
+        names = option_given(&c->options, "missing") ? "name,state,missing" : "name,state,cpus,memory,gpus,jobs,features,reason";
+    for (const char *p = names; *p; p += *p == ',') {
+        size_t len = strcspn(p, ",");
+        int i = find_column(p, len);
+        if (i < 0 || count == COLUMNS)
+            return cli_usage(c, "there is no column \"%.*s\" of nodes; see acequia nodes --help", (int)(len > 40 ? 40 : len), p);
+        chosen[count] = i;
+        titles[count++] = columns[i].column;
+        p += len;
+    }
+    struct table t;
+    table_init(&t, &c->arena, titles, count);
+    for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++)
+        for (uint32_t k = 0; k < count; k++)
+            add_cell(c, columns[chosen[k]].name, &nodes->items[i], &t);
+    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_width(), !option_given(&c->options, "no-heading"), terminal_colour(), out);
+    table_done(&t);
+    return CLI_OK;
+}
+
+static int run(struct cli *c) {
+    struct reply reply;
+    cleanup_buf struct buf out = {0}, target = {0};
+    buf_adds(&target, "/v1/nodes");
+    if (c->count) {
+        buf_addc(&target, '/');
+        http_percent_encode(&target, c->arguments[0]);
+    }
+    int status = client_get(c, buf_str(&target), &reply);
+    if (status != CLI_OK)
+        return status;
+    if (c->json) {
+        buf_addf(&out, "%s\n", reply.text);
+    } else if (c->count) {
+        struct json one = {.type = JSON_ARRAY, .len = 1, .items = (struct json *)(uintptr_t)reply.json};
+        status = print_nodes(c, &one, &out);
+    } else {
+        status = print_nodes(c, json_get(reply.json, "nodes"), &out);
+    }
+    cli_print(&out);
+    return status;
+}
+
+const struct verb verb_nodes = {
+    .name = "nodes",
+    .group = "Cluster",
+    .arguments = "[options] [NODE]",
+    .summary = "show the nodes, what they have and what is in use",
+    .examples = "acequia nodes\nacequia nodes n1 --json",
+    .options = {&table_options, &common_options},
+    .run = run,
+    .complete = "@node",
+    .most = 1,
+};
