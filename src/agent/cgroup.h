@@ -74,6 +74,8 @@ int cgroup_slot_prepare(struct cgroup_slot *slot, const struct launch_request *r
 int cgroup_slot_adopt(struct cgroup_slot *slot, pid_t nursery, struct error *e);
 // What was used since prepare; fields that the kernel does not tell stay as they are.
 void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, bool *oom);
+// Memory and processes at this moment; fields that the kernel does not tell stay as they are.
+void cgroup_slot_now(struct cgroup_slot *slot, uint64_t *memory_bytes, uint32_t *processes);
 // True if nothing but the nursery is inside.
 bool cgroup_slot_empty(struct cgroup_slot *slot);
 // Lets no new process be made inside, where the kernel can do that.

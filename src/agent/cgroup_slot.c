@@ -296,6 +296,15 @@ void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, boo
     *oom = slot->made[CG_MEMORY] && read_oom_kills(slot) > slot->base_oom_kills;
 }
 
+void cgroup_slot_now(struct cgroup_slot *slot, uint64_t *memory_bytes, uint32_t *processes) {
+    if (slot->made[CG_MEMORY])
+        *memory_bytes = file_number(slot, CGF_MEM_USAGE);
+    if (slot->made[CG_PIDS]) {
+        uint64_t n = file_number(slot, CGF_PIDS_NOW);
+        *processes = (uint32_t)(n > 0 && slot->nursery > 0 ? n - 1 : n);
+    }
+}
+
 void cgroup_slot_seal(struct cgroup_slot *slot) {
     if (slot->made[CG_PIDS] && slot->site->has[CG_PIDS] && file_put(slot, CGF_PIDS_MAX, "0") == 0)
         slot->pids_max = UINT64_MAX;  // so that the next attempt writes it anew

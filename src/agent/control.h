@@ -26,8 +26,9 @@ struct control_request {
 
 struct control_reply {
     int32_t result;  // 0 or a negative errno
-    uint32_t pad;
+    uint32_t processes;
     struct launch_usage usage;
+    uint64_t memory_now_bytes;
 };
 
 // Connects and sends; returns a non-blocking descriptor to read the reply from. -ENOENT or

@@ -228,6 +228,36 @@ int spool_read_status(int spool_fd, uint64_t job, uint32_t attempt, uint32_t ste
     return rc;
 }
 
+int spool_read_request(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
+                       struct arena *arena, struct launch_request *out, struct error *e) {
+    struct spool_status s;
+    struct stat st;
+    cleanup_close int fd = open_unit(spool_fd, job, attempt, step, O_RDONLY);
+    int rc = fd < 0 ? fd : read_record(fd, &s);
+    if (rc < 0 || fstat(fd, &st) < 0)
+        return error_set(e, rc < 0 ? -rc : errno, "the launch request cannot be read");
+    off_t head = SPOOL_STATUS_SIZE + (off_t)s.ntasks * (off_t)sizeof(int32_t);
+    if (st.st_size <= head || st.st_size > head + LAUNCH_REQUEST_MAX)
+        return error_set(e, EBADMSG, "the launch request is damaged");
+    size_t len = (size_t)(st.st_size - head);
+    char *data = arena_alloc(arena, len);
+    if (pread(fd, data, len, head) != (ssize_t)len)
+        return error_set(e, EIO, "the launch request cannot be read");
+    return launch_decode(data, len, arena, out, e);
+}
+
+int spool_read_exits(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, int32_t *exits,
+                     uint32_t max) {
+    struct spool_status s;
+    cleanup_close int fd = open_unit(spool_fd, job, attempt, step, O_RDONLY);
+    int rc = fd < 0 ? fd : read_record(fd, &s);
+    if (rc < 0)
+        return rc;
+    uint32_t n = s.ntasks < max ? s.ntasks : max;
+    size_t len = n * sizeof *exits;
+    return pread(fd, exits, len, SPOOL_STATUS_SIZE) == (ssize_t)len ? (int)n : -EIO;
+}
+
 // 1 if a shepherd holds the lock.
 static int lock_held(int fd, pid_t *pid) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

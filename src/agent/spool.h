@@ -67,6 +67,12 @@ int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall
                       struct error *e);
 int spool_read_status(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
                       struct spool_status *out);
+// The request as it was launched; pointers belong to the arena.
+int spool_read_request(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
+                       struct arena *arena, struct launch_request *out, struct error *e);
+// Wait statuses of the tasks of a unit that ended; exits has room for max. The number, or negative.
+int spool_read_exits(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, int32_t *exits,
+                     uint32_t max);
 // Whether a shepherd holds the attempt now; its pid in *pid.
 int spool_alive(int spool_fd, uint64_t job, uint32_t attempt, pid_t *pid);
 // Claims an attempt that has no shepherd and writes its end as `end`; -EBUSY if a shepherd has

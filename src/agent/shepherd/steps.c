@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/control.h"
+#include "agent/procs.h"
 #include "agent/shepherd/shepherd.h"
 #include "base/cleanup.h"
 
@@ -93,12 +94,20 @@ static int suspend(struct shepherd *s, bool stop, int64_t now_ms) {
     return 0;
 }
 
-static void usage_now(struct shepherd *s, struct launch_usage *out, int64_t now_ms) {
+static void usage_now(struct shepherd *s, struct control_reply *reply, int64_t now_ms) {
     struct unit *m = &s->units[0];
+    struct launch_usage *out = &reply->usage;
     bool oom;
+    if (!s->site->has[CG_MEMORY] || !s->site->has[CG_PIDS]) {
+        struct procs_usage use;
+        procs_tree_usage(getpid(), &use);
+        reply->memory_now_bytes = use.rss_bytes;
+        reply->processes = use.count;
+    }
     *out = (struct launch_usage){.user_us = m->user_us, .system_us = m->system_us,
                                  .peak_bytes = m->peak_bytes, .wall_ms = now_ms - m->start_ms};
     cgroup_slot_usage(&s->slot, out, &oom);
+    cgroup_slot_now(&s->slot, &reply->memory_now_bytes, &reply->processes);
 }
 
 static int handle(struct shepherd *s, const struct control_request *r, const int *fds, int nfds,
@@ -131,7 +140,7 @@ static int handle(struct shepherd *s, const struct control_request *r, const int
     case CONTROL_RESUME:
         return suspend(s, r->type == CONTROL_SUSPEND, now_ms);
     case CONTROL_USAGE:
-        usage_now(s, &reply->usage, now_ms);
+        usage_now(s, reply, now_ms);
         return 0;
     default:
         return -EINVAL;

@@ -74,7 +74,7 @@ void unit_write(struct unit *u) {
     // it was and the agent reports the attempt as lost.
     if (pwrite(u->file, &u->status, sizeof u->status, 0) < 0)
         return;
-    if (u->status.state == SPOOL_ENDED && u->req.ntasks > 1 &&
+    if (u->status.state == SPOOL_ENDED && u->req.ntasks > 0 &&
         pwrite(u->file, u->exits, u->req.ntasks * sizeof *u->exits, SPOOL_STATUS_SIZE) < 0)
         return;
 }

@@ -1,0 +1,94 @@
+// Shared by the files of the daemon only: its state, and who does what. Everything runs on one
+// event loop; decisions are made in logic.c, the files here carry them out.
+#pragma once
+#include <uv.h>
+
+#include "agent/cgroup.h"
+#include "agent/control.h"
+#include "agent/daemon.h"
+#include "agent/logic.h"
+#include "agent/request.h"
+#include "agent/shepherds.h"
+#include "agent/spool.h"
+#include "base/map.h"
+#include "net/socket.h"
+
+enum {
+    AGENT_TICK_MS = 250,
+    AGENT_LOOK_EVERY_MS = 2000,    // hints may get lost: how often every attempt is looked at
+    AGENT_CONTROL_RETRY_MS = 25,
+    AGENT_CONTROL_PATIENCE_MS = 3000,
+    AGENT_DIAL_FIRST_MS = 100,
+    AGENT_DIAL_MAX_MS = 10000,
+    AGENT_LOST_PATIENCE_MS = 1000,
+    AGENT_STREAMS_MAX = 4096,
+    AGENT_KEPT_OUTPUTS_MAX = 1000,  // output of attached jobs, kept for a later look
+};
+
+struct waiting_control {  // a request to a shepherd that does not listen yet
+    uint64_t id;
+    uint32_t attempt;
+    struct control_request request;
+    int64_t until_ms;
+};
+
+struct agent {
+    uv_loop_t loop;
+    const struct agent_options *options;
+    struct arena arena;  // lives as long as the agent
+    struct node node;
+    struct request_node request_node;
+    struct users *users;
+    struct cgroup_site site;
+    int spool_fd, hints_fd, folder_fd, output_fd;
+    const char *spool_path;
+    struct shepherds *shepherds;
+    struct agent_logic *logic;
+    bool executing;
+    VEC(uint64_t) handed_back;  // id, attempt of launches that the socket had no room for
+    VEC(struct waiting_control) waiting;
+
+    struct net_ws *ws;
+    bool open, welcomed_once;
+    struct tls_context *tls;
+    int64_t dial_delay_ms, next_look_ms, usage_done_ms;
+    uint32_t usage_at;  // next attempt to be asked
+    uv_timer_t tick, dial, retry;
+    uv_poll_t hints;
+    uv_signal_t on_term, on_int, on_child;
+    uint32_t handles;
+    bool stopping;
+
+    struct streams *streams;
+};
+
+// carry.c: carries out what the logic decided.
+void agent_execute(struct agent *a);
+void agent_retry(struct agent *a);  // controls and launches that had to wait
+int agent_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r,
+                  const int *fds, int nfds);  // sends; waits in line if the shepherd is too young
+void agent_send(struct agent *a, enum message_type type, const void *body);
+
+// watch.c: what became of attempts.
+void agent_recover(struct agent *a);
+void agent_read_hints(struct agent *a);
+void agent_look(struct agent *a);  // at every attempt
+void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive);
+void agent_report_usage(struct agent *a, int64_t now_ms);
+
+// describe.c: the machine in words.
+int agent_describe(struct agent *a, struct error *e);
+const char *agent_find_shepherd(struct arena *a, const char *given);
+
+// streams.c: logs, exec, steps, attached input.
+struct streams *streams_new(struct agent *a);
+void streams_close_all(struct streams *s);  // the connection is gone
+struct streams *streams_free(struct streams *s);
+void streams_message(struct streams *s, const struct message *m);
+void streams_step_ended(struct streams *s, uint64_t id, uint32_t attempt, uint32_t step);
+void streams_attempt_ended(struct streams *s, uint64_t id, uint32_t attempt);
+// Opens what an attached job gets as 0, 1, 2. Returns the number of descriptors (the caller's to
+// close), or a negative errno.
+int streams_attach(struct streams *s, const struct message_launch *m, struct launch_request *r,
+                   int fds[3], struct error *e);
+void streams_forget(struct streams *s, uint64_t id, uint32_t attempt);

@@ -1,0 +1,212 @@
+// Owns carrying out the logic's actions: sending, launching, telling shepherds, removing.
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+void agent_send(struct agent *a, enum message_type type, const void *body) {
+    cleanup_buf struct buf b = {0};
+    struct message m = {.type = type};
+    memcpy(&m.body, &body, sizeof body);
+    if (!a->ws || !a->open)
+        return;
+    message_encode(&m, &b);
+    // A connection that fails here ends by itself, and the hello of the next one says it all again.
+    net_ws_send(a->ws, WS_BINARY, b.data, b.len);
+}
+
+static void launch_failed(struct agent *a, uint64_t id, uint32_t attempt, enum launch_code code,
+                          const char *text) {
+    cleanup_arena struct arena arena = {0};
+    struct message_ended end = {
+        .id = id, .attempt = attempt, .cause = END_LAUNCH, .end_ms = clock_wall_ms(),
+        .reason = arena_printf(&arena, "%s: %s", launch_code_name(code), text),
+    };
+    log_info("job %llu: not started: %s", (unsigned long long)id, end.reason);
+    agent_logic_ended(a->logic, &end);
+}
+
+static enum launch_code code_of(int rc) {
+    if (rc == -ENOSPC || rc == -EDQUOT)
+        return LAUNCH_DISK;
+    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ? LAUNCH_RESOURCE : LAUNCH_REQUEST;
+}
+
+static void hand_over(struct agent *a, uint64_t id, uint32_t attempt, const int *fds, int nfds) {
+    int rc = shepherds_launch(a->shepherds, id, attempt, fds, nfds);
+    if (rc == 0)
+        return;
+    if (rc == -EAGAIN && !nfds) {
+        vec_push(&a->handed_back, id);
+        vec_push(&a->handed_back, attempt);
+        return;
+    }
+    struct spool_status s;
+    spool_close_attempt(a->spool_fd, id, attempt, ENDED_NEVER_STARTED, strerror(-rc),
+                        clock_wall_ms(), &s);
+    launch_failed(a, id, attempt, LAUNCH_RESOURCE, strerror(-rc));
+}
+
+static void launch(struct agent *a, const struct agent_action *action) {
+    const struct message_launch *m = action->launch;
+    cleanup_arena struct arena arena = {0};
+    struct launch_request r;
+    struct error e = {0};
+    enum launch_code code;
+    int fds[3] = {-1, -1, -1}, nfds = 0;
+    int rc = request_from_launch(&a->request_node, a->users, m, action->cpus, action->ncpus,
+                                 clock_mono_ms(), &arena, &r, &code, &e);
+    if (rc < 0) {
+        launch_failed(a, m->id, m->attempt, code, e.text);
+        return;
+    }
+    if (m->spec->attach && r.ntasks)
+        rc = nfds = streams_attach(a->streams, m, &r, fds, &e);
+    if (rc >= 0)
+        rc = spool_create(a->spool_fd, &r, m->script.len ? m->script.data : NULL, m->script.len,
+                          clock_wall_ms(), &e);
+    if (rc == -EEXIST)
+        agent_check(a, m->id, m->attempt, true);  // known from before: it is where it is
+    else if (rc < 0)
+        launch_failed(a, m->id, m->attempt, code_of(rc), e.text);
+    else
+        hand_over(a, m->id, m->attempt, fds, nfds);
+    for (int i = 0; i < nfds; i++)
+        close(fds[i]);
+}
+
+static bool too_young(int rc) {
+    return rc == -ENOENT || rc == -ECONNREFUSED || rc == -EAGAIN;
+}
+
+// The reply is not waited for: what was sent is done, or the shepherd is gone and so is the job.
+static int tell(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r,
+                const int *fds, int nfds) {
+    int fd = control_send(a->spool_fd, id, attempt, r, fds, nfds);
+    if (fd < 0)
+        return fd;
+    close(fd);
+    return 0;
+}
+
+static void retry_soon(struct agent *a);
+
+int agent_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r,
+                  const int *fds, int nfds) {
+    int rc = tell(a, id, attempt, r, fds, nfds);
+    if (too_young(rc) && !nfds) {
+        struct waiting_control w = {.id = id, .attempt = attempt, .request = *r,
+                                    .until_ms = clock_mono_ms() + AGENT_CONTROL_PATIENCE_MS};
+        vec_push(&a->waiting, w);
+        retry_soon(a);
+        return 0;
+    }
+    return rc;
+}
+
+static void kill_attempt(struct agent *a, const struct agent_action *k) {
+    struct control_request r = {.type = CONTROL_KILL, .step = k->step, .why = k->cause,
+                                .signal = (int32_t)k->signal, .value_ms = k->grace_ms};
+    if (k->step) {
+        agent_control(a, k->id, k->attempt, &r, NULL, 0);
+        return;
+    }
+    if (tell(a, k->id, k->attempt, &r, NULL, 0) == 0)
+        agent_logic_kill_sent(a->logic, k->id, k->attempt);
+    else
+        agent_check(a, k->id, k->attempt, true);  // gone, or too young: the logic asks again
+}
+
+static void carry_out(struct agent *a, const struct agent_action *x) {
+    struct control_request r = {.signal = (int32_t)x->signal, .step = x->step};
+    switch (x->type) {
+    case AGENT_SEND:
+        agent_send(a, x->message.type, x->message.body);
+        break;
+    case AGENT_LAUNCH:
+        launch(a, x);
+        break;
+    case AGENT_KILL:
+        kill_attempt(a, x);
+        break;
+    case AGENT_SIGNAL:
+        r.type = CONTROL_SIGNAL;
+        r.target = x->batch_only ? SIGNAL_MAIN : SIGNAL_ALL;
+        agent_control(a, x->id, x->attempt, &r, NULL, 0);
+        break;
+    case AGENT_SUSPEND:
+        r.type = x->resume ? CONTROL_RESUME : CONTROL_SUSPEND;
+        r.signal = 0;
+        agent_control(a, x->id, x->attempt, &r, NULL, 0);
+        break;
+    case AGENT_REMOVE:
+        streams_forget(a->streams, x->id, x->attempt);
+        if (spool_remove(a->spool_fd, x->id, x->attempt) < 0)
+            log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)x->id);
+        break;
+    case AGENT_STREAM:
+        streams_message(a->streams, &x->message);
+        break;
+    case AGENT_DISCONNECT:
+        log_warn("the controller is silent; connecting anew");
+        if (a->ws)
+            net_ws_abort(a->ws);
+        break;
+    }
+}
+
+// Carrying out may bring about more (a launch that fails is an end to report): the list grows.
+void agent_execute(struct agent *a) {
+    if (a->executing)
+        return;
+    a->executing = true;
+    const struct agent_actions *list = agent_logic_actions(a->logic);
+    for (uint32_t i = 0; i < list->list.len; i++) {
+        struct agent_action x = list->list.at[i];
+        carry_out(a, &x);
+    }
+    agent_logic_clear(a->logic);
+    a->executing = false;
+    // Kills that found no listener are asked for again soon rather than at the next tick.
+    if (a->handed_back.len || a->waiting.len)
+        retry_soon(a);
+}
+
+static void on_retry(uv_timer_t *t) {
+    agent_retry(t->data);
+}
+
+static void retry_soon(struct agent *a) {
+    if (!a->stopping && !uv_is_active((uv_handle_t *)&a->retry))
+        uv_timer_start(&a->retry, on_retry, AGENT_CONTROL_RETRY_MS, 0);
+}
+
+static void retry_launches(struct agent *a) {
+    uint32_t n = a->handed_back.len;
+    uint64_t *names = a->handed_back.at;
+    a->handed_back.at = NULL;
+    a->handed_back.len = a->handed_back.cap = 0;
+    for (uint32_t i = 0; i + 1 < n; i += 2)
+        hand_over(a, names[i], (uint32_t)names[i + 1], NULL, 0);
+    free(names);
+}
+
+void agent_retry(struct agent *a) {
+    int64_t now_ms = clock_mono_ms();
+    retry_launches(a);
+    for (uint32_t i = 0; i < a->waiting.len;) {
+        struct waiting_control *w = &a->waiting.at[i];
+        int rc = tell(a, w->id, w->attempt, &w->request, NULL, 0);
+        bool over = agent_logic_phase(a->logic, w->id, w->attempt) == AGENT_ENDED;
+        if (too_young(rc) && now_ms < w->until_ms && !over)
+            i++;
+        else
+            vec_remove(&a->waiting, i);
+    }
+    agent_execute(a);
+}

@@ -1,0 +1,305 @@
+// Owns the daemon's life: opening its folders, the event loop, the connection to the controller
+// and connecting anew. What to do is decided in logic.c and done in carry.c.
+#include "agent/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/rand.h"
+#include "base/text.h"
+#include "net/dial.h"
+#include "net/tls.h"
+
+enum { TMPFS_MAGIC_NUMBER = 0x01021994, DEFAULT_GRACE_S = 30, LEAVE_TRIES = 30 };
+
+static void dial_later(struct agent *a);
+
+static void on_open(struct net_ws *ws, void *user) {
+    struct agent *a = user;
+    a->open = true;
+    agent_logic_connected(a->logic, &a->node, clock_mono_ms());
+    agent_execute(a);
+}
+
+static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len,
+                       void *user) {
+    struct agent *a = user;
+    cleanup_arena struct arena arena = {0};
+    struct message m;
+    if (type != WS_BINARY || message_decode(data, len, &arena, &m) < 0) {
+        log_error("the controller sent something that is not a message");
+        net_ws_close(ws, WS_BAD_DATA, "not a message");
+        return;
+    }
+    agent_logic_message(a->logic, &m, clock_mono_ms());
+    agent_execute(a);
+    if (m.type == MESSAGE_WELCOME) {
+        a->dial_delay_ms = AGENT_DIAL_FIRST_MS;
+        const struct message_welcome *w = m.body;
+        if (w->grace_s)
+            a->request_node.grace_s = w->grace_s;
+        log_info("connected to cluster %s as node %s", w->cluster ? w->cluster : "?", a->node.name);
+        if (!a->welcomed_once && a->options->on_ready)
+            a->options->on_ready(a->options->ctx);
+        a->welcomed_once = true;
+    }
+}
+
+static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {
+    struct agent *a = user;
+    a->ws = NULL;
+    a->open = false;
+    agent_logic_disconnected(a->logic);
+    if (a->stopping)
+        return;
+    log_warn("not connected to the controller: %s", *reason ? reason : "the connection ended");
+    streams_close_all(a->streams);
+    dial_later(a);
+}
+
+static const struct net_ws_callbacks callbacks = {
+    .on_open = on_open, .on_message = on_message, .on_close = on_close};
+
+static void on_dial(uv_timer_t *t) {
+    struct agent *a = t->data;
+    struct net_dial_options o = {
+        .unix_path = a->options->socket, .host = a->options->host, .port = a->options->port,
+        .tls = a->tls, .target = "/v1/agent", .message_max = MESSAGE_MAX_BYTES,
+    };
+    if (!a->ws && !a->stopping)
+        a->ws = net_dial_ws(&a->loop, &o, &callbacks, a);
+}
+
+// Twice as long every time, and not everybody at once.
+static void dial_later(struct agent *a) {
+    uint64_t random = 0;
+    rand_secret(&random, sizeof random);
+    uint64_t half = (uint64_t)a->dial_delay_ms / 2;
+    uv_timer_start(&a->dial, on_dial, half + random % (half + 1), 0);
+    a->dial_delay_ms *= 2;
+    if (a->dial_delay_ms > AGENT_DIAL_MAX_MS)
+        a->dial_delay_ms = AGENT_DIAL_MAX_MS;
+}
+
+static void on_tick(uv_timer_t *t) {
+    struct agent *a = t->data;
+    int64_t now_ms = clock_mono_ms();
+    agent_logic_tick(a->logic, now_ms);
+    agent_execute(a);
+    if (now_ms >= a->next_look_ms) {
+        a->next_look_ms = now_ms + AGENT_LOOK_EVERY_MS;
+        agent_look(a);
+    }
+    agent_report_usage(a, now_ms);
+}
+
+static void on_hints(uv_poll_t *p, int status, int events) {
+    agent_read_hints(p->data);
+}
+
+// The zygote is the only child that is waited for here.
+static void on_child(uv_signal_t *s, int signum) {
+    struct agent *a = s->data;
+    struct error e = {0};
+    if (waitpid(shepherds_pid(a->shepherds), NULL, WNOHANG) != shepherds_pid(a->shepherds))
+        return;
+    log_warn("the shepherds' parent process ended; starting another");
+    if (shepherds_restart(a->shepherds, &e) < 0)
+        log_error("%s", e.text);
+}
+
+static void on_closed(uv_handle_t *h) {
+}
+
+static void close_handle(uv_handle_t *h) {
+    if (!uv_is_closing(h))
+        uv_close(h, on_closed);
+}
+
+static void on_stop(uv_signal_t *s, int signum) {
+    struct agent *a = s->data;
+    if (a->stopping)
+        return;
+    log_info("stopping; running jobs go on");
+    a->stopping = true;
+    a->streams = streams_free(a->streams);
+    if (a->ws)
+        net_ws_close(a->ws, WS_GOING_AWAY, "the agent stops");
+    uv_handle_t *handles[] = {(uv_handle_t *)&a->tick, (uv_handle_t *)&a->dial,
+                              (uv_handle_t *)&a->retry, (uv_handle_t *)&a->hints,
+                              (uv_handle_t *)&a->on_term, (uv_handle_t *)&a->on_int,
+                              (uv_handle_t *)&a->on_child};
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
+        close_handle(handles[i]);
+}
+
+static void start_handles(struct agent *a) {
+    uv_timer_init(&a->loop, &a->tick);
+    uv_timer_init(&a->loop, &a->dial);
+    uv_timer_init(&a->loop, &a->retry);
+    uv_poll_init(&a->loop, &a->hints, a->hints_fd);
+    uv_signal_init(&a->loop, &a->on_term);
+    uv_signal_init(&a->loop, &a->on_int);
+    uv_signal_init(&a->loop, &a->on_child);
+    a->tick.data = a->dial.data = a->retry.data = a->hints.data = a;
+    a->on_term.data = a->on_int.data = a->on_child.data = a;
+    uv_timer_start(&a->tick, on_tick, AGENT_TICK_MS, AGENT_TICK_MS);
+    uv_timer_start(&a->dial, on_dial, 0, 0);
+    uv_poll_start(&a->hints, UV_READABLE, on_hints);
+    uv_signal_start(&a->on_term, on_stop, SIGTERM);
+    uv_signal_start(&a->on_int, on_stop, SIGINT);
+    uv_signal_start(&a->on_child, on_child, SIGCHLD);
+}
+
+static bool on_memory(const char *path) {
+    struct statfs fs;
+    return statfs(path, &fs) == 0 && fs.f_type == TMPFS_MAGIC_NUMBER;
+}
+
+// A spool folder lives on a memory file system if it can: files there cost a tenth. Its name
+// follows from the agent's folder, so that a restarted agent finds it.
+static const char *choose_spool(struct agent *a) {
+    const char *folder = a->options->folder;
+    if (!str_empty(a->options->spool))
+        return a->options->spool;
+    if (!on_memory(folder) && on_memory("/dev/shm") && access("/dev/shm", W_OK) == 0)
+        return arena_printf(&a->arena, "/dev/shm/acequia-%u-%016llx", geteuid(),
+                            (unsigned long long)hash_bytes(folder, strlen(folder)));
+    return arena_printf(&a->arena, "%s/spool", folder);
+}
+
+static int open_folders(struct agent *a, struct error *e) {
+    const char *folder = a->options->folder;
+    if (folder[0] != '/')
+        return error_set(e, EINVAL, "the agent's folder %s must be an absolute path", folder);
+    if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+        return error_set(e, errno, "the agent's folder %s cannot be made: %m", folder);
+    const char *output = arena_printf(&a->arena, "%s/output", folder);
+    if (mkdir(output, 0700) < 0 && errno != EEXIST)
+        return error_set(e, errno, "the folder %s cannot be made: %m", output);
+    a->output_fd = open(output, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (a->output_fd < 0)
+        return error_set(e, errno, "the folder %s cannot be opened: %m", output);
+    a->request_node.output_folder = output;
+    a->spool_path = choose_spool(a);
+    a->spool_fd = spool_open(a->spool_path, e);
+    if (a->spool_fd < 0)
+        return a->spool_fd;
+    a->hints_fd = spool_open_hints(a->spool_fd, e);
+    return a->hints_fd < 0 ? a->hints_fd : 0;
+}
+
+static int open_tls(struct agent *a, struct error *e) {
+    const struct agent_options *o = a->options;
+    struct tls_client_options t = {.ca_file = o->ca_file, .cert_file = o->cert_file,
+                                   .key_file = o->key_file};
+    return o->socket ? 0 : tls_context_client(&t, &a->tls, e);
+}
+
+static uint32_t physical_cpus(void) {
+    long n = sysconf(_SC_NPROCESSORS_CONF);
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+static int set_up(struct agent *a, struct error *e) {
+    const struct agent_options *o = a->options;
+    char tag[32];
+    int rc = open_folders(a, e);
+    if (rc < 0)
+        return rc;
+    snprintf(tag, sizeof tag, "%016llx",
+             (unsigned long long)hash_bytes(a->spool_path, strlen(a->spool_path)));
+    rc = cgroup_discover(&a->site, o->cgroup ? o->cgroup : "auto", tag, e);
+    if (rc == 0)
+        rc = agent_describe(a, e);
+    if (rc == 0)
+        rc = open_tls(a, e);
+    if (rc < 0)
+        return rc;
+    a->request_node.name = a->node.name;
+    a->request_node.node = &a->node;
+    a->request_node.root = geteuid() == 0;
+    a->request_node.own_uid = geteuid();
+    a->request_node.can_deny_devices = a->site.has[CG_DEVICES];
+    a->request_node.grace_s = DEFAULT_GRACE_S;
+    struct shepherds_options so = {
+        .program = agent_find_shepherd(&a->arena, o->shepherd), .spool_path = a->spool_path,
+        .cgroup = o->cgroup ? o->cgroup : "auto", .tag = arena_strdup(&a->arena, tag),
+    };
+    rc = shepherds_start(&a->shepherds, &so, e);
+    if (rc < 0)
+        return rc;
+    // A node that is declared larger than the machine has no cpus to bind to.
+    a->logic = agent_logic_new(a->node.cpus <= physical_cpus() ? a->node.cpus : 0);
+    a->users = users_new();
+    return 0;
+}
+
+// Idle shepherds take their groups away within moments of our leaving; then the site can go too.
+static void leave_site(struct agent *a) {
+    struct timespec nap = {.tv_nsec = 10000000};
+    for (int i = 0; i < LEAVE_TRIES && a->site.kind != CGROUP_NONE; i++) {
+        cgroup_leave(&a->site);
+        if (access(a->site.base[a->site.track], F_OK) < 0)
+            return;
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void count_running(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase phase) {
+    *(uint32_t *)ctx += phase != AGENT_ENDED;
+}
+
+static void tear_down(struct agent *a) {
+    uint32_t running = 0;
+    shepherds_free(a->shepherds);
+    if (a->logic)
+        agent_logic_each(a->logic, count_running, &running);
+    if (a->logic && !running)
+        leave_site(a);
+    agent_logic_free(a->logic);
+    users_free(a->users);
+    tls_context_free(a->tls);
+    vec_done(&a->handed_back);
+    vec_done(&a->waiting);
+    int *fds[] = {&a->hints_fd, &a->spool_fd, &a->output_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+    arena_done(&a->arena);
+}
+
+int agent_run(const struct agent_options *o, struct error *e) {
+    struct agent a = {.options = o, .spool_fd = -1, .hints_fd = -1, .output_fd = -1,
+                      .dial_delay_ms = AGENT_DIAL_FIRST_MS};
+    signal(SIGPIPE, SIG_IGN);
+    int rc = set_up(&a, e);
+    if (rc < 0) {
+        tear_down(&a);
+        return rc;
+    }
+    if (a.node.missing)
+        log_info("on this node: %s", a.node.missing);
+    uv_loop_init(&a.loop);
+    a.streams = streams_new(&a);
+    start_handles(&a);
+    agent_recover(&a);
+    uv_run(&a.loop, UV_RUN_DEFAULT);
+    uv_loop_close(&a.loop);
+    tear_down(&a);
+    return 0;
+}

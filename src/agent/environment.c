@@ -1,0 +1,246 @@
+// Owns the names and forms of a job's variables.
+#include "agent/environment.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "model/nodelist.h"
+
+static uint32_t env_index(const struct env *env, const char *name, size_t len) {
+    uint32_t i = 0;
+    while (i < env->len && !(strncmp(env->at[i], name, len) == 0 && env->at[i][len] == '='))
+        i++;
+    return i;
+}
+
+static void env_put(struct env *env, uint32_t i, char *entry) {
+    if (i == env->cap) {
+        uint32_t cap = env->cap ? env->cap * 2 : 128;
+        char **grown = arena_alloc(env->arena, cap * sizeof *grown);
+        if (env->len)
+            memcpy(grown, env->at, env->len * sizeof *grown);
+        env->at = grown;
+        env->cap = cap;
+    }
+    env->at[i] = entry;
+    if (i == env->len)
+        env->len++;
+}
+
+void env_set(struct env *env, const char *name, const char *fmt, ...) {
+    char value[4096], *entry;
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(value, sizeof value, fmt, args);
+    va_end(args);
+    if (n >= (int)sizeof value) {  // a long list of nodes, say
+        cleanup_buf struct buf b = {0};
+        va_start(args, fmt);
+        buf_vaddf(&b, fmt, args);
+        va_end(args);
+        entry = arena_printf(env->arena, "%s=%s", name, buf_str(&b));
+    } else {
+        entry = arena_printf(env->arena, "%s=%s", name, value);
+    }
+    env_put(env, env->append_only ? env->len : env_index(env, name, strlen(name)), entry);
+}
+
+const char *env_find(const struct env *env, const char *name) {
+    size_t len = strlen(name);
+    uint32_t i = env_index(env, name, len);
+    return i < env->len ? env->at[i] + len + 1 : NULL;
+}
+
+static void env_default(struct env *env, const char *name, const char *value) {
+    if (!env_find(env, name))
+        env_set(env, name, "%s", value);
+}
+
+// Under both families of names.
+#define BOTH(env, name, ...)                          \
+    do {                                              \
+        env_set(env, "ACEQUIA_" name, __VA_ARGS__);   \
+        env_set(env, "SLURM_" name, __VA_ARGS__);     \
+    } while (0)
+
+// "4(x2),3": how Slurm writes a number per node.
+static void fold_counts(const struct message_launch *m, bool tasks, struct buf *out) {
+    for (uint32_t i = 0; i < m->parts.len;) {
+        uint32_t v = tasks ? m->parts.at[i].tasks : m->parts.at[i].cpus, run = 1;
+        while (i + run < m->parts.len &&
+               (tasks ? m->parts.at[i + run].tasks : m->parts.at[i + run].cpus) == v)
+            run++;
+        buf_addf(out, run > 1 ? "%s%u(x%u)" : "%s%u", out->len ? "," : "", v, run);
+        i += run;
+    }
+}
+
+static void set_shape(struct env *env, const struct message_launch *m) {
+    cleanup_buf struct buf nodes = {0}, tasks = {0}, cpus = {0};
+    const char **names = arena_alloc(env->arena, (m->parts.len + 1) * sizeof *names);
+    uint32_t total = 0;
+    for (uint32_t i = 0; i < m->parts.len; i++) {
+        names[i] = m->parts.at[i].node;
+        total += m->parts.at[i].tasks;
+    }
+    nodelist_fold(names, m->parts.len, &nodes);
+    fold_counts(m, true, &tasks);
+    fold_counts(m, false, &cpus);
+    BOTH(env, "JOB_NODELIST", "%s", buf_str(&nodes));
+    env_set(env, "SLURM_NODELIST", "%s", buf_str(&nodes));
+    BOTH(env, "JOB_NUM_NODES", "%u", m->parts.len);
+    env_set(env, "SLURM_NNODES", "%u", m->parts.len);
+    env_set(env, "SLURM_TASKS_PER_NODE", "%s", buf_str(&tasks));
+    env_set(env, "SLURM_JOB_CPUS_PER_NODE", "%s", buf_str(&cpus));
+    BOTH(env, "NTASKS", "%u", total);
+    env_set(env, "SLURM_NPROCS", "%u", total);
+    BOTH(env, "CPUS_ON_NODE", "%u", m->part->cpus);
+    if (m->spec->cpus_per_task > 1)
+        BOTH(env, "CPUS_PER_TASK", "%u", m->spec->cpus_per_task);
+    if (m->spec->tasks_per_node)
+        BOTH(env, "NTASKS_PER_NODE", "%u", m->spec->tasks_per_node);
+    if (m->spec->memory_per_cpu_bytes)
+        BOTH(env, "MEM_PER_CPU", "%" PRIu64, m->spec->memory_per_cpu_bytes >> 20);
+    else if (m->part->memory_bytes)
+        BOTH(env, "MEM_PER_NODE", "%" PRIu64, m->part->memory_bytes >> 20);
+}
+
+static void set_array(struct env *env, const struct message_launch *m) {
+    if (!m->is_array)
+        return;
+    BOTH(env, "ARRAY_JOB_ID", "%" PRIu64, m->array_id);
+    BOTH(env, "ARRAY_TASK_ID", "%u", m->array_index);
+    BOTH(env, "ARRAY_TASK_COUNT", "%" PRIu64, m->array_count);
+    BOTH(env, "ARRAY_TASK_MIN", "%" PRIu64, m->array_min);
+    BOTH(env, "ARRAY_TASK_MAX", "%" PRIu64, m->array_max);
+    if (m->spec->array.len)
+        BOTH(env, "ARRAY_TASK_STEP", "%u", m->spec->array.at[0].step);
+}
+
+static void set_gpus(struct env *env, const struct message_launch *m) {
+    cleanup_buf struct buf ids = {0}, uuids = {0}, grants = {0};
+    for (uint32_t i = 0; i < m->part->gpus.len; i++) {
+        const char *comma = i ? "," : "";
+        buf_addf(&ids, "%s%u", comma, m->part->gpus.at[i].index);
+        buf_addf(&grants, "%s%u:%u", comma, m->part->gpus.at[i].index, m->part->gpus.at[i].milli);
+        if (i < m->gpu_uuids.len)
+            buf_addf(&uuids, "%s%s", comma, m->gpu_uuids.at[i]);
+    }
+    // Also without a GPU: none is visible then.
+    env_set(env, "CUDA_VISIBLE_DEVICES", "%s", buf_str(&uuids));
+    if (!m->part->gpus.len)
+        return;
+    env_set(env, "NVIDIA_VISIBLE_DEVICES", "%s", buf_str(&uuids));
+    BOTH(env, "JOB_GPUS", "%s", buf_str(&ids));
+    BOTH(env, "GPUS_ON_NODE", "%u", m->part->gpus.len);
+    env_set(env, "ACEQUIA_GPU_GRANTS", "%s", buf_str(&grants));
+}
+
+static void set_identity(struct env *env, const struct message_launch *m,
+                         const struct user_info *user, const char *node) {
+    const struct spec *s = m->spec;
+    char host[256] = "";
+    BOTH(env, "JOB_ID", "%" PRIu64, m->id);
+    env_set(env, "SLURM_JOBID", "%" PRIu64, m->id);
+    BOTH(env, "JOB_NAME", "%s", s->name ? s->name : "");
+    BOTH(env, "JOB_USER", "%s", user->name);
+    BOTH(env, "JOB_UID", "%u", user->uid);
+    BOTH(env, "JOB_GID", "%u", user->gid);
+    if (!str_empty(s->project)) {
+        env_set(env, "ACEQUIA_PROJECT", "%s", s->project);
+        env_set(env, "SLURM_JOB_ACCOUNT", "%s", s->project);
+    }
+    if (!str_empty(s->partition))
+        BOTH(env, "JOB_PARTITION", "%s", s->partition);
+    if (!str_empty(s->qos))
+        BOTH(env, "JOB_QOS", "%s", s->qos);
+    if (!str_empty(s->reservation))
+        BOTH(env, "JOB_RESERVATION", "%s", s->reservation);
+    BOTH(env, "CLUSTER_NAME", "%s", m->cluster ? m->cluster : "");
+    BOTH(env, "NODEID", "%u", m->node_index);
+    env_set(env, "ACEQUIA_NODE", "%s", node);
+    env_set(env, "SLURMD_NODENAME", "%s", node);
+    env_set(env, "SLURM_TOPOLOGY_ADDR", "%s", node);
+    env_set(env, "SLURM_TOPOLOGY_ADDR_PATTERN", "node");
+    BOTH(env, "SUBMIT_DIR", "%s", s->workdir ? s->workdir : user->home);
+    if (gethostname(host, sizeof host - 1) == 0)
+        BOTH(env, "SUBMIT_HOST", "%s", host);
+    env_set(env, "ACEQUIA_ATTEMPT", "%u", m->attempt);
+    if (m->attempt > 1)
+        BOTH(env, "RESTART_COUNT", "%u", m->attempt - 1);
+    env_set(env, "SLURM_PRIO_PROCESS", "0");
+}
+
+static bool names_like_ours(const char *entry) {
+    return str_has_prefix(entry, "SLURM") || str_has_prefix(entry, "ACEQUIA_") ||
+           str_has_prefix(entry, "CUDA_") || str_has_prefix(entry, "NVIDIA_") ||
+           str_has_prefix(entry, "ENVIRONMENT=");
+}
+
+void environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
+                     const char *node) {
+    bool ours = false;
+    for (uint32_t i = 0; i < m->environment.len; i++) {
+        const char *entry = m->environment.at[i];
+        ours = ours || names_like_ours(entry);
+        // What an outer job left in the submitter's environment is not this job's.
+        if (strchr(entry, '=') && !str_has_prefix(entry, "SLURM_JOB") &&
+            !str_has_prefix(entry, "SLURM_ARRAY_") && !str_has_prefix(entry, "SLURM_STEP") &&
+            !str_has_prefix(entry, "ACEQUIA_JOB") && !str_has_prefix(entry, "ACEQUIA_ARRAY_"))
+            env_put(env, env->len, arena_strdup(env->arena, entry));
+    }
+    env_default(env, "PATH", "/usr/local/bin:/usr/bin:/bin");
+    env_set(env, "HOME", "%s", user->home);
+    env_set(env, "USER", "%s", user->name);
+    env_set(env, "LOGNAME", "%s", user->name);
+    env_default(env, "SHELL", user->shell);
+    env->append_only = !ours;
+    set_identity(env, m, user, node);
+    set_shape(env, m);
+    set_array(env, m);
+    set_gpus(env, m);
+    if (m->spec->launch == LAUNCH_BATCH) {
+        env_set(env, "ENVIRONMENT", "BATCH");
+        environment_task(env, 0, 0);
+    }
+    env->append_only = false;
+}
+
+void environment_task(struct env *env, uint32_t rank, uint32_t local) {
+    BOTH(env, "PROCID", "%u", rank);
+    BOTH(env, "LOCALID", "%u", local);
+    env_set(env, "SLURM_GTIDS", "%u", rank);
+}
+
+void environment_step(struct env *env, const struct message_exec *m) {
+    for (uint32_t i = 0; i < m->environment.len; i++) {
+        const char *entry = m->environment.at[i];
+        size_t len = strcspn(entry, "=");
+        if (entry[len])
+            env_put(env, env_index(env, entry, len), arena_strdup(env->arena, entry));
+    }
+    if (!m->step)
+        return;
+    BOTH(env, "STEP_ID", "%u", m->step - 1);
+    env_set(env, "SLURM_STEPID", "%u", m->step - 1);
+    BOTH(env, "NODEID", "%u", m->node_index);
+    if (m->total_tasks) {
+        BOTH(env, "NTASKS", "%u", m->total_tasks);
+        env_set(env, "SLURM_NPROCS", "%u", m->total_tasks);
+        BOTH(env, "STEP_NUM_TASKS", "%u", m->total_tasks);
+    }
+    if (m->node_count) {
+        BOTH(env, "STEP_NUM_NODES", "%u", m->node_count);
+        env_set(env, "SLURM_NNODES", "%u", m->node_count);
+    }
+    if (!str_empty(m->nodes)) {
+        BOTH(env, "STEP_NODELIST", "%s", m->nodes);
+        env_set(env, "SLURM_NODELIST", "%s", m->nodes);
+    }
+    if (m->cpus_per_task)
+        BOTH(env, "CPUS_PER_TASK", "%u", m->cpus_per_task);
+}

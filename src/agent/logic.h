@@ -1,0 +1,84 @@
+// What an agent does, decided without I/O: what is in its spool, what the controller says, and what
+// its processes do come in; actions come out, to be carried out in order right away. The daemon
+// runs it against real processes, the fault simulator against pretended ones.
+//
+// Rules it keeps: an attempt is launched at most once, whatever is repeated or reordered; the end
+// of an attempt is reported again with every hello until it is acknowledged, and only then is its
+// folder removed; an attempt that is to be killed is killed, also if it starts only later.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/vec.h"
+#include "model/message.h"
+
+enum {
+    AGENT_FORGOTTEN_MAX = 65536,  // attempts remembered after they were acknowledged
+    AGENT_KILL_RETRY_MS = 200,
+    AGENT_HEARTBEATS_MISSED = 3,  // then the connection counts as dead
+};
+
+enum agent_action_type {
+    AGENT_SEND,        // message to the controller
+    AGENT_LAUNCH,      // make the folder and hand it to a shepherd; answer agent_logic_launched
+    AGENT_KILL,        // end the attempt (or step); answer agent_logic_kill_sent when it was told
+    AGENT_SIGNAL,
+    AGENT_SUSPEND,
+    AGENT_REMOVE,      // the attempt's folder
+    AGENT_STREAM,      // message about streams, logs, exec and steps, for those who serve them
+    AGENT_DISCONNECT,  // the controller is silent: dial anew
+};
+
+// Pointers live until the next call into the logic.
+struct agent_action {
+    enum agent_action_type type;
+    uint64_t id;
+    uint32_t attempt, step;
+    struct message message;               // send, stream
+    const struct message_launch *launch;  // launch
+    const uint32_t *cpus;                 // launch: to be bound to; none: not bound
+    uint32_t ncpus;
+    enum end_cause cause;  // kill
+    uint32_t signal, grace_ms;
+    bool batch_only, resume;
+};
+
+struct agent_actions {
+    VEC(struct agent_action) list;
+    struct arena arena;
+};
+
+struct agent_logic;
+// `cpus`: ids 0 … cpus-1 are handed out; 0: jobs are not bound.
+struct agent_logic *agent_logic_new(uint32_t cpus);
+struct agent_logic *agent_logic_free(struct agent_logic *l);
+const struct agent_actions *agent_logic_actions(const struct agent_logic *l);
+void agent_logic_clear(struct agent_logic *l);  // after the actions were carried out
+
+// --- before the first connection: what the spool holds ---
+// Ended: `end` is given. Running: pid and start. Not started yet: start_ms 0.
+void agent_logic_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, int64_t start_ms,
+                         uint32_t pid, const uint32_t *cpus, uint32_t ncpus,
+                         const struct message_ended *end);
+
+// --- connection ---
+void agent_logic_connected(struct agent_logic *l, const struct node *node, int64_t now_ms);
+void agent_logic_disconnected(struct agent_logic *l);
+void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t now_ms);
+void agent_logic_tick(struct agent_logic *l, int64_t now_ms);
+uint32_t agent_logic_usage_every_s(const struct agent_logic *l);  // 0 before the welcome
+bool agent_logic_welcomed(const struct agent_logic *l);
+
+// --- what became of attempts ---
+void agent_logic_started(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t pid,
+                         int64_t start_ms);
+// Also for launches that failed before there was a process. Repeats do no harm.
+void agent_logic_ended(struct agent_logic *l, const struct message_ended *end);
+void agent_logic_kill_sent(struct agent_logic *l, uint64_t id, uint32_t attempt);
+
+// --- questions ---
+enum agent_phase { AGENT_UNKNOWN, AGENT_LAUNCHING, AGENT_RUNNING, AGENT_ENDED };
+enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uint32_t attempt);
+typedef void agent_logic_fn(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase phase);
+void agent_logic_each(const struct agent_logic *l, agent_logic_fn *fn, void *ctx);

@@ -1,0 +1,39 @@
+// From the controller's words to a launch request: who, what, where to, under which limits.
+#pragma once
+#include "agent/environment.h"
+#include "agent/launch.h"
+#include "agent/spool.h"
+#include "agent/user.h"
+#include "model/message.h"
+
+enum { REQUEST_PIDS_MAX = 32768 };
+
+// What holds for every launch on this node.
+struct request_node {
+    const char *name;
+    bool root;                 // may become other users
+    uint32_t own_uid;
+    bool can_deny_devices;
+    const struct node *node;   // its GPUs
+    const char *output_folder; // for output that is kept here and streamed (attach)
+    uint32_t grace_s;
+};
+
+// Fills `out`; everything belongs to the arena. *code says which kind of failure it was.
+int request_from_launch(const struct request_node *node, struct users *users,
+                        const struct message_launch *m, const uint32_t *cpus, uint32_t ncpus,
+                        int64_t now_ms, struct arena *a, struct launch_request *out,
+                        enum launch_code *code, struct error *e);
+// A step inside an attempt whose own request is `parent`.
+int request_from_exec(const struct request_node *node, const struct launch_request *parent,
+                      const struct message_exec *m, uint32_t step, struct arena *a,
+                      struct launch_request *out, struct error *e);
+// Where the output of a job went: the absolute path on this node.
+const char *request_log_path(const struct request_node *node, const struct message_log_read *m,
+                             const char *home, struct arena *a, struct error *e);
+// The kept output of an attempt that is streamed; error: its standard error.
+const char *request_kept_path(const struct request_node *node, uint64_t id, uint32_t attempt,
+                              bool error, struct arena *a);
+
+// How an attempt ended, in the controller's words.
+void request_report(const struct spool_status *s, struct arena *a, struct message_ended *out);

@@ -1,0 +1,448 @@
+// The agent daemon against a controller made of the test: launches, ends, acknowledgements, being
+// killed, being cut off, logs, commands inside jobs.
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/test/head.h"
+#include "base/clock.h"
+#include "base/text.h"
+
+static struct head head;
+
+struct work {
+    struct spec spec;
+    struct part part;
+    struct message_launch m;
+    const char *argv[4];
+    const char *env[1];
+    char out[200];
+};
+
+static void work_sh(struct work *w, const char *text) {
+    *w = (struct work){.argv = {"/bin/sh", "-c", text}, .env = {"MINE=yes"}};
+    uint64_t id = head.next_job++;
+    snprintf(w->out, sizeof w->out, "%s/%llu.out", head.dir, (unsigned long long)id);
+    w->spec = (struct spec){.name = "work", .uid = geteuid(), .gid = getegid(), .output = w->out,
+                            .workdir = head.dir, .tasks = 1, .cpus_per_task = 1,
+                            .argv = {w->argv, 3}};
+    w->part = (struct part){.node = "n1", .cpus = 1, .tasks = 1, .memory_bytes = 256 << 20};
+    w->m = (struct message_launch){.id = id, .attempt = 1, .spec = &w->spec, .part = &w->part,
+                                   .parts = {&w->part, 1}, .environment = {w->env, 1},
+                                   .time_limit_s = 60, .cluster = "test"};
+}
+
+static void launch(struct work *w) {
+    w->m.parts.at = &w->part;
+    head_send(&head, MESSAGE_LAUNCH, &w->m);
+}
+
+static void ack(const struct work *w) {
+    struct message_ack m = {w->m.id, 1};
+    head_send(&head, MESSAGE_ACK, &m);
+}
+
+static struct message_ended *ended(const struct work *w, struct said **keep) {
+    for (;;) {
+        *keep = head_wait(&head, MESSAGE_ENDED, 8000);
+        struct message_ended *m = (*keep)->m.body;
+        if (m->id == w->m.id)
+            return m;
+        said_free(*keep);
+    }
+}
+
+static const char *read_file(const char *path) {
+    static char text[65536];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n < 0 ? 0 : n] = 0;
+    return text;
+}
+
+static void a_job_runs_and_is_reported(void **state) {
+    struct work w;
+    struct said *s;
+    head_agent_start(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 1);
+    struct message_hello *h = s->m.body;
+    assert_string_equal(h->node->name, "n1");
+    assert_true(h->node->cpus >= 1 && h->node->memory_bytes > 0 && h->node->boot_id[0]);
+    assert_int_equal(h->attempts.len, 0);
+    said_free(s);
+    work_sh(&w, "echo $MINE $SLURM_JOB_ID $ACEQUIA_JOB_NAME $SLURM_NTASKS; sleep 0.1; exit 3");
+    launch(&w);
+    s = head_wait(&head, MESSAGE_STARTED, 5000);
+    assert_int_equal(((struct message_started *)s->m.body)->id, w.m.id);
+    assert_true(((struct message_started *)s->m.body)->pid > 0);
+    said_free(s);
+    struct message_ended *e = ended(&w, &s);
+    assert_int_equal(e->cause, END_EXIT);
+    assert_int_equal(e->exit_code, 3);
+    assert_true(e->usage && e->usage->wall_ms >= 100 && e->start_ms > 0 && e->end_ms >= e->start_ms);
+    said_free(s);
+    assert_string_equal(read_file(w.out), "yes 1 work 1\n");
+    launch(&w);  // a repeat brings the end again and nothing else
+    e = ended(&w, &s);
+    assert_int_equal(e->exit_code, 3);
+    said_free(s);
+    ack(&w);
+    head_pump(&head, 100);
+    launch(&w);
+    head_pump(&head, 200);
+    assert_int_equal(head.said.len, 0);
+}
+
+static void failures_carry_reasons(void **state) {
+    struct work w;
+    struct said *s;
+    work_sh(&w, "exit 0");
+    w.argv[0] = "no-such-command";
+    launch(&w);
+    struct message_ended *e = ended(&w, &s);
+    assert_int_equal(e->cause, END_LAUNCH);
+    assert_true(str_has_prefix(e->reason, "command_not_found: "));
+    said_free(s);
+    ack(&w);
+    work_sh(&w, "exit 0");
+    w.spec.uid = 60987;
+    w.spec.user = "nobody-knows";
+    launch(&w);
+    e = ended(&w, &s);
+    assert_int_equal(e->cause, END_LAUNCH);
+    assert_true(str_has_prefix(e->reason, "user: "));
+    assert_int_equal(e->start_ms, 0);
+    said_free(s);
+    ack(&w);
+}
+
+static void kills_end_jobs(void **state) {
+    struct work w;
+    struct said *s;
+    work_sh(&w, "sleep 100");
+    launch(&w);
+    struct message_kill k = {.id = w.m.id, .attempt = 1, .cause = END_PREEMPT, .reason = "room"};
+    head_send(&head, MESSAGE_KILL, &k);  // before it can have started
+    struct message_ended *e = ended(&w, &s);
+    assert_int_equal(e->cause, END_PREEMPT);
+    said_free(s);
+    ack(&w);
+    k.id = 4711;
+    k.cause = END_CANCEL;
+    head_send(&head, MESSAGE_KILL, &k);
+    s = head_wait(&head, MESSAGE_ENDED, 2000);
+    assert_int_equal(((struct message_ended *)s->m.body)->id, 4711);
+    said_free(s);
+    head_forget(&head);
+}
+
+static void jobs_outlive_the_agent(void **state) {
+    struct work w, done;
+    struct said *s;
+    work_sh(&w, "sleep 1.2; exit 5");
+    launch(&w);
+    said_free(head_wait(&head, MESSAGE_STARTED, 5000));
+    work_sh(&done, "sleep 0.2; exit 6");
+    launch(&done);
+    said_free(head_wait(&head, MESSAGE_STARTED, 5000));
+    head_agent_kill(&head, SIGKILL);
+    usleep(400000);
+    head_agent_start(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 1);
+    struct message_hello *h = s->m.body;
+    assert_int_equal(h->attempts.len, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct attempt *a = &h->attempts.at[i];
+        assert_int_equal(a->state, a->id == done.m.id ? ATTEMPT_ENDED : ATTEMPT_RUNNING);
+        if (a->id == done.m.id)
+            assert_int_equal(a->end->exit_code, 6);
+    }
+    said_free(s);
+    ack(&done);
+    struct message_ended *e = ended(&w, &s);
+    assert_int_equal(e->exit_code, 5);
+    said_free(s);
+    // Not acknowledged, cut off: said again.
+    head_hang_up(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 5000);
+    h = s->m.body;
+    assert_int_equal(h->attempts.len, 1);
+    assert_int_equal(h->attempts.at[0].end->exit_code, 5);
+    said_free(s);
+    ack(&w);
+    head_pump(&head, 100);
+    head_hang_up(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 5000);
+    assert_int_equal(((struct message_hello *)s->m.body)->attempts.len, 0);
+    said_free(s);
+}
+
+// All data of a stream until its end, which is kept.
+static void read_stream(uint64_t stream, char *text, size_t size, struct said **end) {
+    size_t n = 0;
+    *end = head_wait_stream(&head, MESSAGE_STREAM_END, stream, 8000);
+    text[0] = 0;
+    for (uint32_t i = 0; i < head.said.len;) {
+        struct message_stream *m = head.said.at[i]->m.body;
+        if (head.said.at[i]->m.type != MESSAGE_STREAM_DATA || m->stream != stream) {
+            i++;
+            continue;
+        }
+        size_t len = m->data.len < size - 1 - n ? m->data.len : size - 1 - n;
+        memcpy(text + n, m->data.data, len);
+        n += len;
+        text[n] = 0;
+        said_free(head.said.at[i]);
+        vec_remove(&head.said, i);
+    }
+}
+
+static void logs_are_read_and_followed(void **state) {
+    struct work w;
+    struct said *s;
+    char text[4096];
+    work_sh(&w, "for i in 1 2 3 4 5; do echo line $i; sleep 0.1; done");
+    launch(&w);
+    struct message_log_read r = {.stream = 10, .id = w.m.id, .attempt = 1, .spec = &w.spec,
+                                 .part = &w.part, .follow = true, .tail_lines = -1,
+                                 .credit = 1 << 20};
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    read_stream(10, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "line 1\nline 2\nline 3\nline 4\nline 5\n");
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+    r.stream = 11;
+    r.follow = false;
+    r.tail_lines = 2;
+    head_send(&head, MESSAGE_LOG_READ, &r);  // also when the attempt is forgotten
+    read_stream(11, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "line 4\nline 5\n");
+    // Credit is kept to.
+    r.stream = 12;
+    r.tail_lines = -1;
+    r.credit = 7;
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    head_pump(&head, 200);
+    s = head_wait_stream(&head, MESSAGE_STREAM_DATA, 12, 10);
+    assert_int_equal(((struct message_stream *)s->m.body)->data.len, 7);
+    said_free(s);
+    struct message_stream credit = {.stream = 12, .credit = 1000};
+    head_send(&head, MESSAGE_STREAM_CREDIT, &credit);
+    read_stream(12, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "line 2\nline 3\nline 4\nline 5\n");
+    // Nobody reads through the agent what they may not read.
+    if (geteuid() == 0) {
+        chmod(w.out, 0600);
+        w.spec.uid = w.spec.gid = 65534;
+        r.stream = 13;
+        r.credit = 1000;
+        head_send(&head, MESSAGE_LOG_READ, &r);
+        read_stream(13, text, sizeof text, &s);
+        assert_string_equal(text, "");
+        assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "ermission"));
+        said_free(s);
+    }
+}
+
+static void commands_run_inside_jobs(void **state) {
+    struct work w;
+    struct said *s;
+    char text[4096];
+    work_sh(&w, "sleep 100");
+    launch(&w);
+    const char *argv[] = {"/bin/sh", "-c", "read x; echo got $x $SLURM_JOB_ID; exit 4"};
+    struct message_exec x = {.stream = 20, .id = w.m.id, .attempt = 1, .argv = {argv, 3},
+                             .credit = 1 << 20};
+    head_send(&head, MESSAGE_EXEC, &x);
+    struct message_stream in = {.stream = 20, .data = {"water\n", 6}};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    read_stream(20, text, sizeof text, &s);
+    struct message_stream *e = s->m.body;
+    assert_null(e->error);
+    assert_int_equal(e->exit_code, 4);
+    said_free(s);
+    char want[64];
+    snprintf(want, sizeof want, "got water %llu\n", (unsigned long long)w.m.id);
+    assert_string_equal(text, want);
+    // A terminal.
+    argv[2] = "stty size; tty -s && echo terminal";
+    x.stream = 21;
+    x.pty = true;
+    x.rows = 31;
+    x.columns = 99;
+    head_send(&head, MESSAGE_EXEC, &x);
+    read_stream(21, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "31 99\r\nterminal\r\n");
+    // A step of three tasks, told apart.
+    argv[2] = "echo task $SLURM_PROCID of $SLURM_NTASKS; cat; [ $SLURM_PROCID != 2 ] || exit 9";
+    x = (struct message_exec){.stream = 22, .id = w.m.id, .attempt = 1, .step = 1, .argv = {argv, 3},
+                              .tasks = 3, .total_tasks = 3, .credit = 1 << 20};
+    head_send(&head, MESSAGE_STEP, &x);
+    in = (struct message_stream){.stream = 22, .data = {"in\n", 3}, .eof = true};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    s = head_wait_stream(&head, MESSAGE_STEP_ENDED, 22, 8000);
+    assert_int_equal(((struct message_stream *)s->m.body)->exit_code, 9);
+    said_free(s);
+    unsigned seen = 0;
+    for (uint32_t i = 0; i < head.said.len; i++) {
+        struct message_stream *m = head.said.at[i]->m.body;
+        if (head.said.at[i]->m.type == MESSAGE_STREAM_DATA && m->stream == 22 && m->data.len > 5) {
+            assert_memory_equal(m->data.data, "task ", 5);
+            assert_int_equal(((const char *)m->data.data)[5] - '0', m->task);
+            seen |= 1u << m->task;
+        }
+    }
+    assert_int_equal(seen, 7);
+    read_stream(22, text, sizeof text, &s);
+    said_free(s);
+    // One that does not exist.
+    argv[0] = "/no/such/program";
+    x = (struct message_exec){.stream = 23, .id = w.m.id, .attempt = 1, .argv = {argv, 1},
+                              .credit = 1 << 20};
+    head_send(&head, MESSAGE_EXEC, &x);
+    read_stream(23, text, sizeof text, &s);
+    assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "/no/such/program"));
+    said_free(s);
+    struct message_kill k = {.id = w.m.id, .attempt = 1, .cause = END_CANCEL, .signal = SIGKILL};
+    head_send(&head, MESSAGE_KILL, &k);
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+    x.stream = 24;
+    head_send(&head, MESSAGE_EXEC, &x);
+    read_stream(24, text, sizeof text, &s);
+    assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "not running"));
+    said_free(s);
+}
+
+static void attached_jobs_talk(void **state) {
+    struct work w;
+    struct said *s;
+    char text[4096];
+    work_sh(&w, "read x; echo heard $x; echo oops >&2");
+    w.spec.attach = w.spec.stdin_open = true;
+    launch(&w);
+    struct message_log_read r = {.stream = 30, .id = w.m.id, .attempt = 1, .spec = &w.spec,
+                                 .part = &w.part, .follow = true, .tail_lines = -1,
+                                 .credit = 1 << 20};
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    struct message_stream in = {.stream = 30, .data = {"this\n", 5}, .eof = true};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    read_stream(30, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "heard this\n");
+    r.stream = 31;
+    r.source = LOG_SOURCE_ERROR;
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    read_stream(31, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "oops\n");
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+    // With a terminal.
+    work_sh(&w, "tty -s && echo terminal; read x; echo heard $x");
+    w.spec.attach = w.spec.pty = true;
+    launch(&w);
+    r = (struct message_log_read){.stream = 32, .id = w.m.id, .attempt = 1, .spec = &w.spec,
+                                  .part = &w.part, .follow = true, .tail_lines = -1,
+                                  .credit = 1 << 20};
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    in = (struct message_stream){.stream = 32, .data = {"me\n", 3}};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    read_stream(32, text, sizeof text, &s);
+    said_free(s);
+    assert_non_null(strstr(text, "terminal\r\n"));
+    assert_non_null(strstr(text, "heard me\r\n"));
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+}
+
+static void usage_is_told(void **state) {
+    struct work w;
+    struct said *s;
+    work_sh(&w, "sleep 100");
+    head_forget(&head);
+    launch(&w);
+    s = head_wait(&head, MESSAGE_USAGE, 5000);
+    struct message_usage *u = s->m.body;
+    assert_int_equal(u->id, w.m.id);
+    assert_true(u->processes >= 1);
+    assert_true(u->memory_now_bytes > 0);
+    said_free(s);
+    struct message_kill k = {.id = w.m.id, .attempt = 1, .cause = END_CANCEL};
+    head_send(&head, MESSAGE_KILL, &k);
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+}
+
+// AGENT_TEST_JOBS=3000 makes a benchmark of it.
+static void many_jobs_pass(void **state) {
+    const char *text = getenv("AGENT_TEST_JOBS");
+    uint32_t count = 200, sent = 0, done = 0;
+    int64_t start = clock_mono_us();
+    if (text)
+        assert_int_equal(parse_u32(text, &count), 0);
+    while (done < count) {
+        for (; sent < count && sent - done < 16; sent++) {
+            struct work w;
+            work_sh(&w, "");
+            w.argv[0] = "/bin/true";
+            w.spec.argv.len = 1;
+            w.spec.output = "/dev/null";
+            w.part.cpus = 0;
+            launch(&w);
+        }
+        struct said *s = head_wait(&head, MESSAGE_ENDED, 10000);
+        struct message_ended *e = s->m.body;
+        if (e->exit_code || e->cause != END_EXIT)
+            fail_msg("job %llu: %s", (unsigned long long)e->id, e->reason);
+        struct message_ack m = {e->id, 1};
+        head_send(&head, MESSAGE_ACK, &m);
+        said_free(s);
+        done++;
+    }
+    printf("%.0f jobs/s through the agent\n", count * 1e6 / (double)(clock_mono_us() - start));
+    head_pump(&head, 100);
+    head_forget(&head);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 7 && strcmp(argv[1], "agent") == 0)
+        return head_agent_main(argv);
+    if (argc < 3)
+        return 2;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_runs_and_is_reported),
+        cmocka_unit_test(failures_carry_reasons),
+        cmocka_unit_test(kills_end_jobs),
+        cmocka_unit_test(jobs_outlive_the_agent),
+        cmocka_unit_test(logs_are_read_and_followed),
+        cmocka_unit_test(commands_run_inside_jobs),
+        cmocka_unit_test(attached_jobs_talk),
+        cmocka_unit_test(usage_is_told),
+        cmocka_unit_test(many_jobs_pass),
+    };
+    head_start(&head, argv[1], argv[2]);
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    head_stop(&head);
+    return rc;
+}
