@@ -87,6 +87,16 @@ def deep_submit(side):
     return {"deep_submit_ms": r["median_us"] / 1e3}
 
 
+def busy_submit(side):
+    """Submits while all CPUs are taken and many jobs wait for them: the scheduler has work."""
+    if not side.blocked:
+        side.clear()
+        side.block()
+        side.in_process(DEEP, held=False)
+    r = side.timed(100, 1, *side.submit_command())
+    return {"busy_submit_ms": r["median_us"] / 1e3, "busy_submit_p95_ms": r["p95_us"] / 1e3}
+
+
 def list_pending(side):
     """All that waits, printed."""
     side.fill(DEEP)
@@ -104,6 +114,8 @@ def memory(side):
 
 def restart(side):
     """From the start of a killed controller to its first answer."""
+    if side.blocked:
+        side.clear()
     side.fill(DEEP)
     side.settle()
     side.crash()
@@ -183,7 +195,8 @@ MEASUREMENTS = {
     "noop": (noop, IDLE), "noop-api": (noop_api, IDLE), "array": (array, IDLE),
     "submit": (submit, ANY), "submit4": (submit4, ANY), "bulk": (bulk, ANY),
     "memory": (memory, ANY), "deep": (deep_submit, ANY), "list": (list_pending, ANY),
-    "restart": (restart, ANY), "restart-big": (restart_big, ANY), "lost": (lost, ANY),
+    "restart": (restart, ANY), "restart-big": (restart_big, ANY),
+    "lost": (lost, ANY), "busy": (busy_submit, ANY),
 }
 WORDS = {
     "steps": (words_steps, IDLE), "sbatch": (words_sbatch, ANY), "squeue": (words_squeue, ANY),
@@ -231,6 +244,8 @@ FIGURES = {
     "bulk_rate": Figure("bulk submit", "/s", more=True, least=20000, digits=0),
     "memory_bytes": Figure(f"memory per job, {DEEP:,} pending", "B", most=1024, digits=0),
     "deep_submit_ms": Figure(f"submit with {DEEP:,} pending", "ms", most=2, digits=2),
+    "busy_submit_ms": Figure(f"submit, {DEEP:,} waiting for CPUs", "ms", most=2, digits=2),
+    "busy_submit_p95_ms": Figure("the same, 95th percentile", "ms", digits=2),
     "list_ms": Figure(f"list {DEEP:,} pending", "ms", most=40),
     "restart_s": Figure(f"restart with {DEEP:,} jobs", "s", digits=3),
     "restart_big_s": Figure("restart with 100,000 jobs", "s", most=0.5, digits=3),

@@ -46,7 +46,8 @@ class Side:
 
     def __init__(self):
         self.pending = 0
-        self.held = False  # held jobs were left behind
+        self.held = False     # held jobs were left behind
+        self.blocked = False  # all CPUs are taken by jobs that sleep
 
     def timed(self, count, procs, *command, output=None):
         """Runs a command `count` times by `procs` clients; rate and latencies."""
@@ -105,7 +106,7 @@ class SlurmSide(Side):
     def clear(self):
         """No jobs."""
         self.lab.reset()
-        self.pending, self.held = 0, False
+        self.pending, self.held, self.blocked = 0, False, False
 
     def submit_command(self, held=False, extra=()):
         """One no-op job."""
@@ -130,6 +131,13 @@ class SlurmSide(Side):
         if self.pending < count:
             self.in_process(count - self.pending, held=True)
             self.pending = count
+
+    def block(self):
+        """Takes all CPUs until clear()."""
+        for _ in range(NODES):
+            self.lab.run("sbatch", "-n1", "-c", str(CPUS), "-o", "/dev/null", "--wrap",
+                         "sleep 3600")
+        self.blocked = True
 
     def submit_array(self, count):
         """One array of no-op jobs."""
@@ -200,7 +208,7 @@ class AcequiaSide(Side):
         """No jobs."""
         self.cluster.down()
         self.up()
-        self.pending, self.held = 0, False
+        self.pending, self.held, self.blocked = 0, False, False
 
     def submit_command(self, held=False, extra=()):
         """One no-op job."""
@@ -238,6 +246,13 @@ class AcequiaSide(Side):
         if self.pending < count:
             self.in_process(count - self.pending, held=True)
             self.pending = count
+
+    def block(self):
+        """Takes all CPUs until clear()."""
+        spec = {"name": "block", "argv": ["sleep", "3600"], "workdir": "/tmp",
+                "output": "/dev/null", "tasks": 1, "cpus_per_task": NODES * CPUS}
+        self.cluster.api.post("/v1/jobs", {"spec": spec, "environment": ["PATH=/usr/bin:/bin"]})
+        self.blocked = True
 
     def submit_array(self, count):
         """One array of no-op jobs."""

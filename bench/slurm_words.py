@@ -8,7 +8,7 @@ import time
 from sides import AcequiaSide, LabError, SlurmSide
 
 STEPS_SCRIPT = """#!/bin/bash
-#SBATCH -n 1 -o {out}
+#SBATCH -n 1 -o {out} -e /dev/null
 begin=$(date +%s%N)
 for i in $(seq {count}); do srun true || exit 1; done
 end=$(date +%s%N)

@@ -253,7 +253,7 @@ class SlurmLab:
         """Runs a statement in the accounting database."""
         return subprocess.run(
             ["mariadb", "--no-defaults", f"--socket={self.folder}/mariadb.sock", "-uroot", "-N",
-             "-B", "-e", statement], capture_output=True, text=True, check=check, timeout=300)
+             "-B"], input=statement, capture_output=True, text=True, check=check, timeout=300)
 
     # --- daemons ---
 
