@@ -1,0 +1,223 @@
+// Small programs on the driver's own interface, for the GPU tests: what one launch costs, sixteen
+// processes racing for memory, every kind of memory against the limit. Finds the driver as any
+// program does, by the SONAME, so the same binary runs with and without the shim.
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cuda_abi.h"
+
+static void *lib;
+
+static void *symbol(const char *name) {
+    void *p = dlsym(lib, name);
+    if (!p) {
+        fprintf(stderr, "no %s in the driver\n", name);
+        exit(3);
+    }
+    return p;
+}
+#define CU(name) ((__typeof__(&name))symbol(#name))
+#define TRY(call)                                                          \
+    do {                                                                   \
+        CUresult r_ = (call);                                              \
+        if (r_) {                                                          \
+            fprintf(stderr, "line %d: %s: error %d\n", __LINE__, #call, r_); \
+            exit(4);                                                       \
+        }                                                                  \
+    } while (0)
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static CUresult start(CUcontext *ctx) {
+    CUresult (*init)(unsigned), (*set)(CUcontext);
+    *(void **)&init = symbol("cuInit");
+    *(void **)&set = symbol("cuCtxSetCurrent");
+    TRY(init(0));
+    CUresult r = CU(cuDevicePrimaryCtxRetain)(ctx, 0);
+    return r ? r : set(*ctx);
+}
+
+static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Median over rounds of the time one launch takes the caller; few enough in a round that the
+// driver's queue never fills.
+static int launch(void) {
+    enum { ROUNDS = 400, EACH = 200 };
+    static double cost[ROUNDS];
+    CUcontext ctx;
+    CUmodule module;
+    CUfunction f;
+    CUresult (*get)(CUfunction *, CUmodule, const char *);
+    TRY(start(&ctx));
+    TRY(CU(cuModuleLoadData)(&module, ptx));
+    *(void **)&get = symbol("cuModuleGetFunction");
+    TRY(get(&f, module, "nothing"));
+    __typeof__(&cuLaunchKernel) go = CU(cuLaunchKernel);
+    for (int r = 0; r < ROUNDS; r++) {
+        TRY(CU(cuCtxSynchronize)());
+        uint64_t from = now_ns();
+        for (int i = 0; i < EACH; i++)
+            TRY(go(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+        cost[r] = (double)(now_ns() - from) / EACH;
+    }
+    TRY(CU(cuCtxSynchronize)());
+    qsort(cost, ROUNDS, sizeof *cost, by_size);
+    printf("%.1f\n", cost[ROUNDS / 2]);
+    return 0;
+}
+
+// Takes memory until refused twenty times, says how much it got, holds it until told to go.
+static int hog(unsigned seed) {
+    CUcontext ctx;
+    CUdeviceptr p;
+    uint64_t got = 0;
+    char line[16];
+    int made = start(&ctx) == 0;
+    for (int refused = 0; made && refused < 20;) {
+        size_t n = (size_t)(rand_r(&seed) % 128 + 1) << 20;
+        if (CU(cuMemAlloc_v2)(&p, n))
+            refused++;
+        else
+            got += n;
+    }
+    printf("%d %lu\n", made, got);
+    fflush(stdout);
+    return fgets(line, sizeof line, stdin) ? 0 : 0;
+}
+
+static size_t free_now(void) {
+    size_t f, t;
+    TRY(CU(cuMemGetInfo_v2)(&f, &t));
+    return f;
+}
+
+static int failed;
+static void expect(const char *what, int ok) {
+    printf("%s %s\n", ok ? "ok  " : "FAIL", what);
+    failed += !ok;
+}
+
+static void kind_pool(size_t big, size_t half) {
+    CUmemoryPool pool;
+    CUdeviceptr p, q;
+    struct CUmemPoolProps props = {.alloc_type = 1, .location = {CU_LOCATION_DEVICE, 0}};
+    size_t before = free_now();
+    expect("async: too much refused", CU(cuMemAllocAsync)(&p, big, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    expect("async: half given", CU(cuMemAllocAsync)(&p, half, NULL) == 0);
+    expect("async: shown as used", free_now() + half <= before);
+    TRY(CU(cuMemFreeAsync)(p, NULL));
+    TRY(CU(cuStreamSynchronize)(NULL));
+    expect("async: given back", before - free_now() < 64u << 20);
+    TRY(CU(cuMemPoolCreate)(&pool, &props));
+    expect("pool: half given", CU(cuMemAllocFromPoolAsync)(&p, half, pool, NULL) == 0);
+    expect("pool: another not", CU(cuMemAllocFromPoolAsync)(&q, half + (half / 8), pool, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    TRY(CU(cuMemFreeAsync)(p, NULL));
+    TRY(CU(cuStreamSynchronize)(NULL));
+    TRY(CU(cuMemPoolDestroy)(pool));
+    expect("pool: given back", before - free_now() < 64u << 20);
+}
+
+static void kind_vmm(size_t big, size_t half) {
+    CUmemGenericAllocationHandle h, h2;
+    CUdeviceptr at;
+    struct CUmemAllocationProp prop = {.type = 1, .location = {CU_LOCATION_DEVICE, 0}};
+    CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, uint64_t);
+    *(void **)&reserve = symbol("cuMemAddressReserve");
+    size_t before = free_now();
+    half &= ~((size_t)(2 << 20) - 1);
+    big &= ~((size_t)(2 << 20) - 1);
+    expect("vmm: too much refused", CU(cuMemCreate)(&h, big, &prop, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    TRY(CU(cuMemCreate)(&h, half, &prop, 0));
+    TRY(reserve(&at, half, 0, 0, 0));
+    TRY(CU(cuMemMap)(at, half, 0, h, 0));
+    TRY(CU(cuMemRelease)(h));
+    expect("vmm: mapped memory stays charged", free_now() + half <= before);
+    TRY(CU(cuMemRetainAllocationHandle)(&h2, (void *)(uintptr_t)at));
+    TRY(CU(cuMemUnmap)(at, half));
+    expect("vmm: a handle keeps it charged", free_now() + half <= before);
+    TRY(CU(cuMemRelease)(h2));
+    expect("vmm: given back", before - free_now() < 64u << 20);
+}
+
+static void kind_graph(size_t big, size_t half) {
+    CUgraph g;
+    CUgraphExec e;
+    CUdeviceptr p;
+    CUstream s;
+    CUresult (*create)(CUstream *, unsigned);
+    *(void **)&create = symbol("cuStreamCreate");
+    TRY(create(&s, 1));
+    size_t before = free_now(), sizes[2] = {half, big};
+    for (int i = 0; i < 2; i++) {
+        TRY(CU(cuStreamBeginCapture_v2)(s, 0));
+        TRY(CU(cuMemAllocAsync)(&p, sizes[i], s));
+        TRY(CU(cuMemFreeAsync)(p, s));
+        TRY(CU(cuStreamEndCapture)(s, &g));
+        TRY(CU(cuGraphInstantiateWithFlags)(&e, g, 0));
+        CUresult r = CU(cuGraphLaunch)(e, s);
+        TRY(CU(cuStreamSynchronize)(s));
+        expect(i ? "graph memory: too much refused" : "graph memory: half given", i ? r == CUDA_ERROR_OUT_OF_MEMORY : r == 0);
+        if (!i)
+            expect("graph memory: shown as used", free_now() + half <= before);
+        TRY(CU(cuGraphExecDestroy)(e));
+        TRY(CU(cuDeviceGraphMemTrim)(0));
+    }
+    expect("graph memory: given back", before - free_now() < 64u << 20);
+}
+
+static int kinds(void) {
+    CUcontext ctx;
+    CUdeviceptr p;
+    CUarray a;
+    size_t total, pitch;
+    TRY(start(&ctx));
+    TRY(CU(cuDeviceTotalMem_v2)(&total, 0));
+    size_t before = free_now(), big = before + (64u << 20), half = before / 2;
+    printf("total %lu MiB, free %lu MiB\n", total >> 20, before >> 20);
+    expect("device: too much refused", CU(cuMemAlloc_v2)(&p, big) == CUDA_ERROR_OUT_OF_MEMORY);
+    expect("device: all that is free given", CU(cuMemAlloc_v2)(&p, before & ~((size_t)(2 << 20) - 1)) == 0);
+    TRY(CU(cuMemFree_v2)(p));
+    expect("device: given back", free_now() == before);
+    expect("managed: too much refused", CU(cuMemAllocManaged)(&p, big, 1) == CUDA_ERROR_OUT_OF_MEMORY);
+    TRY(CU(cuMemAllocManaged)(&p, half, 1));
+    expect("managed: shown as used", free_now() + half <= before);
+    TRY(CU(cuMemFree_v2)(p));
+    TRY(CU(cuMemAllocPitch_v2)(&p, &pitch, 100001, 10000, 4));
+    expect("pitch: charged as padded", free_now() + pitch * 10000 <= before);
+    TRY(CU(cuMemFree_v2)(p));
+    struct CUarrayDesc d = {16384, 16384, 0x20, 4};
+    TRY(CU(cuArrayCreate_v2)(&a, &d));
+    expect("array: charged", free_now() + (4ull << 30) <= before);
+    TRY(CU(cuArrayDestroy)(a));
+    kind_pool(big, half);
+    kind_vmm(big, half);
+    kind_graph(big, half);
+    TRY(CU(cuDevicePrimaryCtxReset_v2)(0));
+    return failed != 0;
+}
+
+int main(int argc, char **argv) {
+    lib = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!lib || argc < 2) {
+        fprintf(stderr, "usage: probe launch|hog [SEED]|kinds (%s)\n", lib ? "driver found" : dlerror());
+        return 2;
+    }
+    if (!strcmp(argv[1], "launch"))
+        return launch();
+    if (!strcmp(argv[1], "hog"))
+        return hog(argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 1);
+    return !strcmp(argv[1], "kinds") ? kinds() : 2;
+}
