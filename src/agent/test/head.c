@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "agent/daemon.h"
+#include "agent/test/rig.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -177,7 +178,7 @@ static void remove_tree(const char *path) {
     waitpid(pid, NULL, 0);
 }
 
-void head_stop(struct head *h) {
+int head_stop(struct head *h) {
     head_agent_kill(h, SIGTERM);
     net_server_close(h->server, 100, on_server_closed, h);
     while (!h->closed)
@@ -186,6 +187,11 @@ void head_stop(struct head *h) {
     uv_run(&h->loop, UV_RUN_DEFAULT);
     uv_loop_close(&h->loop);
     vec_done(&h->said);
+    usleep(50000);
+    int spool = open(h->spool, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int complaints = rig_complaints(spool);
+    close(spool);
     remove_tree(h->dir);
     remove_tree(h->spool);
+    return complaints;
 }

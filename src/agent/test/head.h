@@ -26,7 +26,7 @@ struct head {
 };
 
 void head_start(struct head *h, const char *shepherd, const char *cgroup);
-void head_stop(struct head *h);
+int head_stop(struct head *h);  // 1 if shepherds complained
 int head_agent_main(char **argv);  // the test program as agent
 void head_agent_start(struct head *h);  // and waits for its hello, which stays in `said`
 void head_agent_kill(struct head *h, int signal);

@@ -68,10 +68,26 @@ static void destroy_attempt(void *ctx, const struct spool_status *s, bool alive)
     spool_remove(r->spool, s->job, s->attempt);
 }
 
-void rig_stop(struct rig *r) {
+// What shepherds complained about (failed assertions, sanitizers) fails the test.
+int rig_complaints(int spool) {
+    char text[4096];
+    int fd = openat(spool, "shepherd.log", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    printf("shepherds said:\n%s\n", text);
+    return 1;
+}
+
+int rig_stop(struct rig *r) {
     spool_scan(r->spool, destroy_attempt, r, NULL);
     int dir = dup(r->spool);
     rig_agent_dies(r);
+    nap_ms(50);
+    int complaints = rig_complaints(dir);
     unlinkat(dir, "hints", 0);
     unlinkat(dir, "shepherd.log", 0);
     nap_ms(100);
@@ -81,6 +97,7 @@ void rig_stop(struct rig *r) {
         unlinkat(dir, ent->d_name, 0);
     closedir(d);
     rmdir(r->path);
+    return complaints;
 }
 
 // "470NN" in a command becomes "470NN.PID": tests that run side by side find only their own.

@@ -14,7 +14,8 @@ struct rig {
 };
 
 int rig_start(struct rig *r, const char *program, const char *mode);
-void rig_stop(struct rig *r);  // kills what runs and removes everything
+int rig_stop(struct rig *r);  // kills what runs and removes everything; 1 if shepherds complained
+int rig_complaints(int spool);
 void rig_agent_dies(struct rig *r);
 void rig_agent_returns(struct rig *r);
 

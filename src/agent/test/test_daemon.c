@@ -443,6 +443,5 @@ int main(int argc, char **argv) {
     };
     head_start(&head, argv[1], argv[2]);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    head_stop(&head);
-    return rc;
+    return head_stop(&head) ? 1 : rc;
 }

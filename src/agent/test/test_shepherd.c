@@ -399,6 +399,5 @@ int main(int argc, char **argv) {
         return 77;
     }
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    rig_stop(&rig);
-    return rc;
+    return rig_stop(&rig) ? 1 : rc;
 }
