@@ -67,7 +67,7 @@ void agent_execute(struct agent *a);
 void agent_retry(struct agent *a);  // controls and launches that had to wait
 int agent_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r,
                   const int *fds, int nfds);  // sends; waits in line if the shepherd is too young
-void agent_send(struct agent *a, enum message_type type, const void *body);
+void agent_tell(struct agent *a, enum message_type type, const void *body);
 
 // watch.c: what became of attempts.
 void agent_recover(struct agent *a);

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-void agent_send(struct agent *a, enum message_type type, const void *body) {
+void agent_tell(struct agent *a, enum message_type type, const void *body) {
     cleanup_buf struct buf b = {0};
     struct message m = {.type = type};
     memcpy(&m.body, &body, sizeof body);
@@ -126,7 +126,7 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
     struct control_request r = {.signal = (int32_t)x->signal, .step = x->step};
     switch (x->type) {
     case AGENT_SEND:
-        agent_send(a, x->message.type, x->message.body);
+        agent_tell(a, x->message.type, x->message.body);
         break;
     case AGENT_LAUNCH:
         launch(a, x);

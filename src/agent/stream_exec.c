@@ -97,9 +97,9 @@ static void finish(struct stream *s) {
         struct message_stream m = {.stream = s->number, .eof = true, .exit_code = st->exit_code,
                                    .exit_signal = (uint32_t)st->signal, .error = error,
                                    .task = st->failed_rank};
-        agent_send(s->all->agent, MESSAGE_STEP_ENDED, &m);
+        agent_tell(s->all->agent, MESSAGE_STEP_ENDED, &m);
     }
-    stream_end(s, st->exit_code, (uint32_t)st->signal, error);
+    stream_finish(s, st->exit_code, (uint32_t)st->signal, error);
 }
 
 static void finish_if_over(struct stream *s) {
@@ -121,7 +121,7 @@ static bool pump_output(struct output *o) {
             return true;
         if (n <= 0)  // a terminal ends with an error
             return false;
-        stream_data(s, o->fd, o->task, data, (size_t)n);
+        stream_put(s, o->fd, o->task, data, (size_t)n);
     }
     watched_want(o->w, o->w->events & UV_WRITABLE);
     return true;
@@ -136,7 +136,7 @@ static void flush_inputs(struct stream *s) {
     }
     struct message_stream m = {.stream = s->number, .credit = done};
     if (done)
-        agent_send(s->all->agent, MESSAGE_STREAM_CREDIT, &m);
+        agent_tell(s->all->agent, MESSAGE_STREAM_CREDIT, &m);
 }
 
 static void on_output(struct watched *w, int events) {
@@ -285,7 +285,7 @@ static void try_start(struct stream *s) {
     if (rc < 0) {
         const char *why = rc == -ESHUTDOWN || young ? "the job is ending" : strerror(-rc);
         spool_remove_step(s->all->agent->spool_fd, s->id, s->attempt, s->step);
-        stream_end(s, 0, 0, arena_printf(&a, "cannot be started inside the job: %s", why));
+        stream_finish(s, 0, 0, arena_printf(&a, "cannot be started inside the job: %s", why));
         return;
     }
     e->started = true;
@@ -317,11 +317,11 @@ void exec_start(struct stream *s, const struct message_exec *m, bool is_step) {
     s->exec->is_step = is_step;
     s->exec->begun_ms = clock_mono_ms();
     if (phase != AGENT_LAUNCHING && phase != AGENT_RUNNING) {
-        stream_end(s, 0, 0, "the job is not running on this node");
+        stream_finish(s, 0, 0, "the job is not running on this node");
         return;
     }
     if (prepare(s, m, &e) < 0) {
-        stream_end(s, 0, 0, e.text);
+        stream_finish(s, 0, 0, e.text);
         return;
     }
     try_start(s);

@@ -87,7 +87,7 @@ static void take_file(struct stream *s, int fd) {
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
         close(fd);
-        stream_end(s, 0, 0, "the output is not a plain file and cannot be read");
+        stream_finish(s, 0, 0, "the output is not a plain file and cannot be read");
         return;
     }
     l->fd = fd;
@@ -103,7 +103,7 @@ static void not_opened(struct stream *s, int error) {
         l->next_try_ms = clock_mono_ms() + REOPEN_MS;
         return;
     }
-    stream_end(s, 0, 0, arena_printf(&a, "output file %s cannot be read: %s", l->path,
+    stream_finish(s, 0, 0, arena_printf(&a, "output file %s cannot be read: %s", l->path,
                                      strerror(error)));
 }
 
@@ -174,7 +174,7 @@ static void open_file(struct stream *s) {
         return;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        stream_end(s, 0, 0, "too many files are open on this node");
+        stream_finish(s, 0, 0, "too many files are open on this node");
         return;
     }
     pid_t pid = fork();
@@ -185,7 +185,7 @@ static void open_file(struct stream *s) {
     l->opening = pid < 0 ? NULL : watched_new(s->all->agent, pair[0], s, on_opened);
     if (!l->opening) {
         close(pair[0]);
-        stream_end(s, 0, 0, "the output cannot be read now: out of processes");
+        stream_finish(s, 0, 0, "the output cannot be read now: out of processes");
         return;
     }
     watched_want(l->opening, UV_READABLE);
@@ -201,18 +201,22 @@ void log_start(struct stream *s, const struct message_log_read *m) {
     l->follow = m->follow;
     l->tail_lines = m->tail_lines;
     if (!m->spec) {
-        stream_end(s, 0, 0, "the request does not say whose output it is");
+        stream_finish(s, 0, 0, "the request does not say whose output it is");
+        return;
+    }
+    if (m->spec->attach && m->spec->pty && m->source == LOG_SOURCE_ERROR) {
+        stream_finish(s, 0, 0, NULL);  // a terminal shows both as one
         return;
     }
     if (users_find(a->users, m->spec->uid, m->spec->user, clock_mono_ms(), &user, &e) < 0) {
-        stream_end(s, 0, 0, e.text);
+        stream_finish(s, 0, 0, e.text);
         return;
     }
     l->user = *user;
     l->user.groups = arena_memdup(&l->arena, user->groups, user->ngroups * sizeof *user->groups);
     l->path = request_log_path(&a->request_node, m, user->home, &l->arena, &e);
     if (!l->path) {
-        stream_end(s, 0, 0, e.text);
+        stream_finish(s, 0, 0, e.text);
         return;
     }
     l->path = arena_strdup(&l->arena, l->path);
@@ -228,7 +232,7 @@ void log_pump(struct stream *s, int64_t now_ms) {
         if (now_ms >= l->next_try_ms)
             open_file(s);
         else if (l->opening && now_ms - l->started_ms > STREAM_OPEN_PATIENCE_MS)
-            stream_end(s, 0, 0, "the output file does not open; its file system does not answer");
+            stream_finish(s, 0, 0, "the output file does not open; its file system does not answer");
         return;
     }
     // Asked before reading: what is written before the end is then read before we stop.
@@ -237,13 +241,13 @@ void log_pump(struct stream *s, int64_t now_ms) {
         size_t want = s->credit < sizeof data ? (size_t)s->credit : sizeof data;
         ssize_t n = pread(l->fd, data, want, l->at);
         if (n < 0) {
-            stream_end(s, 0, 0, "the output cannot be read");
+            stream_finish(s, 0, 0, "the output cannot be read");
             return;
         }
         if (n == 0) {
             struct stat st;
             if (over) {
-                stream_end(s, 0, 0, NULL);
+                stream_finish(s, 0, 0, NULL);
                 return;
             }
             if (fstat(l->fd, &st) == 0 && st.st_size < l->at)
@@ -251,6 +255,6 @@ void log_pump(struct stream *s, int64_t now_ms) {
             return;
         }
         l->at += n;
-        stream_data(s, 1, 0, data, (size_t)n);
+        stream_put(s, 1, 0, data, (size_t)n);
     }
 }

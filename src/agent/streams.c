@@ -92,14 +92,14 @@ void pipe_in_close(struct pipe_in *p) {
     p->keep_fd = -1;
 }
 
-void stream_data(struct stream *s, uint32_t fd, uint32_t task, const void *data, size_t len) {
+void stream_put(struct stream *s, uint32_t fd, uint32_t task, const void *data, size_t len) {
     struct message_stream m = {.stream = s->number, .fd = fd, .task = task,
                                .data = {.data = data, .len = len}};
     s->credit -= len < s->credit ? len : s->credit;
-    agent_send(s->all->agent, MESSAGE_STREAM_DATA, &m);
+    agent_tell(s->all->agent, MESSAGE_STREAM_DATA, &m);
 }
 
-void stream_free(struct stream *s) {
+void stream_close(struct stream *s) {
     struct streams *all = s->all;
     for (uint32_t i = 0; i < all->list.len; i++)
         if (all->list.at[i] == s) {
@@ -111,11 +111,11 @@ void stream_free(struct stream *s) {
     free(s);
 }
 
-void stream_end(struct stream *s, int32_t exit_code, uint32_t exit_signal, const char *error) {
+void stream_finish(struct stream *s, int32_t exit_code, uint32_t exit_signal, const char *error) {
     struct message_stream m = {.stream = s->number, .eof = true, .exit_code = exit_code,
                                .exit_signal = exit_signal, .error = error};
-    agent_send(s->all->agent, MESSAGE_STREAM_END, &m);
-    stream_free(s);
+    agent_tell(s->all->agent, MESSAGE_STREAM_END, &m);
+    stream_close(s);
 }
 
 static void on_timer(uv_timer_t *t) {
@@ -148,7 +148,7 @@ void streams_close_all(struct streams *s) {
         struct stream *last = s->list.at[s->list.len - 1];
         if (last->kind == STREAM_EXEC)
             exec_abandon(last);
-        stream_free(last);
+        stream_close(last);
     }
 }
 
@@ -186,7 +186,7 @@ static struct stream *begin(struct streams *all, enum stream_kind kind, uint64_t
     if (!uv_is_active((uv_handle_t *)&all->timer))
         uv_timer_start(&all->timer, on_timer, STREAM_POLL_MS, STREAM_POLL_MS);
     if (all->list.len > AGENT_STREAMS_MAX) {
-        stream_end(s, 0, 0, "too many streams are open on this node");
+        stream_finish(s, 0, 0, "too many streams are open on this node");
         return NULL;
     }
     return s;
@@ -207,7 +207,7 @@ static void on_data(struct streams *all, const struct message_stream *m) {
         pipe_in_flush(&f->in);
     }
     if (m->data.len)
-        agent_send(all->agent, MESSAGE_STREAM_CREDIT, &credit);
+        agent_tell(all->agent, MESSAGE_STREAM_CREDIT, &credit);
 }
 
 static void on_resize(struct streams *all, const struct message_stream *m) {
@@ -236,7 +236,7 @@ static void on_stop(struct streams *all, const struct message_stream *m) {
         return;
     if (s->kind == STREAM_EXEC)
         exec_abandon(s);
-    stream_free(s);
+    stream_close(s);
 }
 
 void streams_message(struct streams *all, const struct message *m) {

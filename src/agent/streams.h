@@ -56,10 +56,10 @@ struct streams {
     uv_timer_t timer;
 };
 
-void stream_data(struct stream *s, uint32_t fd, uint32_t task, const void *data, size_t len);
+void stream_put(struct stream *s, uint32_t fd, uint32_t task, const void *data, size_t len);
 // Tells the other side and frees the stream.
-void stream_end(struct stream *s, int32_t exit_code, uint32_t exit_signal, const char *error);
-void stream_free(struct stream *s);
+void stream_finish(struct stream *s, int32_t exit_code, uint32_t exit_signal, const char *error);
+void stream_close(struct stream *s);
 
 // stream_log.c
 void log_start(struct stream *s, const struct message_log_read *m);

@@ -150,7 +150,7 @@ static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
     struct message_usage m = {.id = id, .attempt = attempt, .usage = &u,
                               .memory_now_bytes = reply.memory_now_bytes,
                               .processes = reply.processes};
-    agent_send(a, MESSAGE_USAGE, &m);
+    agent_tell(a, MESSAGE_USAGE, &m);
 }
 
 // Some of them at every tick, so that all have had their turn after the interval.
