@@ -26,7 +26,7 @@ static bool may_be(struct agent_conn *a, const char *name) {
 static void welcome(struct agent_conn *a) {
     const struct config_cluster *k = &a->controller->config.cluster;
     struct message_welcome m = {.heartbeat_s = k->heartbeat_s, .cluster = k->name, .usage_every_s = k->usage_interval_s, .grace_s = k->grace_s};
-    agent_send(a->controller, a->node, MESSAGE_WELCOME, &m);
+    node_send(a->controller, a->node, MESSAGE_WELCOME, &m);
 }
 
 static void on_hello(struct agent_conn *a, const struct message_hello *h) {
@@ -157,7 +157,7 @@ void hook_send(void *ctx, const char *node, const void *data, size_t len) {
         log_debug("message to %s not sent", node);
 }
 
-bool agent_send(struct controller *c, const char *node, enum message_type type, void *body) {
+bool node_send(struct controller *c, const char *node, enum message_type type, void *body) {
     cleanup_buf struct buf b = {0};
     struct agent_conn *a = node ? strmap_get(&c->agents, node) : NULL;
     if (!a)
@@ -171,5 +171,5 @@ void agents_ping(struct controller *c) {
     size_t it = 0;
     const char *node;
     while (strmap_next(&c->agents, &it, &node, NULL))
-        agent_send(c, node, MESSAGE_PING, &m);
+        node_send(c, node, MESSAGE_PING, &m);
 }

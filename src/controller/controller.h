@@ -76,7 +76,7 @@ int64_t now_ms(void);
 
 // agents.c
 void agent_upgrade(struct controller *c, struct net_request *req);
-bool agent_send(struct controller *c, const char *node, enum message_type type, void *body);  // false: not connected
+bool node_send(struct controller *c, const char *node, enum message_type type, void *body);  // false: not connected
 void agents_ping(struct controller *c);
 void hook_send(void *ctx, const char *node, const void *data, size_t len);
 

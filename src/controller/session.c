@@ -94,7 +94,7 @@ void api_logs(struct api_call *call) {
     l->stream = stream_new(c, node, &client, l);
     if (l->stream)
         m.stream = stream_id(l->stream);
-    if (!l->stream || !agent_send(c, node, MESSAGE_LOG_READ, &m)) {
+    if (!l->stream || !node_send(c, node, MESSAGE_LOG_READ, &m)) {
         cleanup_buf struct buf text = {0};
         buf_addf(&text, "node %s, which has the output, is not connected; try again later", node);
         if (l->stream)
@@ -226,7 +226,7 @@ static void attach_streams(struct session *s) {
         *at = stream_new(c, r.parts.at[0].node, which ? &error : &output, s);
         if (*at) {
             m.stream = stream_id(*at);
-            if (agent_send(c, r.parts.at[0].node, MESSAGE_LOG_READ, &m))
+            if (node_send(c, r.parts.at[0].node, MESSAGE_LOG_READ, &m))
                 continue;
             stream_drop(*at);
             *at = NULL;
@@ -357,7 +357,7 @@ static void begin_exec(struct session *s, const struct json *j, struct arena *a)
     s->output = stream_new(c, node, &client, s);
     if (s->output)
         m.stream = stream_id(s->output);
-    if (!s->output || !agent_send(c, node, MESSAGE_EXEC, &m)) {
+    if (!s->output || !node_send(c, node, MESSAGE_EXEC, &m)) {
         error_set(&e, ENOTCONN, "node %s is not connected; try again later", node);
         session_fail(s, &e);
     }

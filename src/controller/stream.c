@@ -30,7 +30,7 @@ uint64_t stream_id(const struct stream *s) {
 
 void stream_send(struct stream *s, enum message_type type, struct message_stream *m) {
     m->stream = s->id;
-    agent_send(s->controller, s->node, type, m);
+    node_send(s->controller, s->node, type, m);
 }
 
 static void give_credit(struct stream *s, uint64_t bytes) {

@@ -1,0 +1,4 @@
+// The agent as a program: `acequiad agent`.
+#pragma once
+
+int agent_main(int argc, char **argv);
