@@ -1,10 +1,12 @@
-// acequiad: the daemons, and the command line for clusters reached over TLS. People type `acequia`,
-// which starts this program when it needs it.
+// acequiad: the daemons, and what else is too heavy for the small `acequia` executable: the command
+// line for clusters reached over TLS, and the simulator. People type `acequia`, which starts this.
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/program.h"
 #include "controller/daemon.h"
+#include "controller/remote.h"
+#include "sim/sim.h"
 
 int main(int argc, char **argv) {
     const char *role = argc > 1 ? argv[1] : "";
@@ -12,6 +14,10 @@ int main(int argc, char **argv) {
         return controller_main(argc - 1, argv + 1);
     if (strcmp(role, "agent") == 0)
         return agent_main(argc - 1, argv + 1);
-    fprintf(stderr, "acequiad: expected controller or agent; people use the acequia command\n");
+    if (strcmp(role, "client") == 0)
+        return cli_main(argc - 1, argv + 1, &remote_transport);
+    if (strcmp(role, "sim") == 0)
+        return sim_main(argc - 1, argv + 1);
+    fprintf(stderr, "acequiad: expected controller, agent, client or sim; people use the acequia command\n");
     return 2;
 }
