@@ -167,12 +167,15 @@ static int read_reply(struct client *k, const struct http_message *m, struct rep
     struct reply r = {.status = m->status, .len = m->body.len};
     struct json *j = NULL;
     const char *type = http_message_header(m, "content-type");
-    r.text = arena_strndup(&k->cli->arena, buf_str(&m->body), m->body.len);
+    char *text = arena_strndup(&k->cli->arena, buf_str(&m->body), m->body.len);
+    r.text = text;
     if (type && str_has_prefix(type, "application/json") && m->body.len) {
         int bad = json_parse(r.text, r.len, &k->cli->arena, &j, &k->cli->error);
         if (bad < 0)
             return error_prefix(&k->cli->error, "the controller's answer");
         r.json = j;
+        while (r.len && text[r.len - 1] == '\n')  // whoever prints it ends the line
+            text[--r.len] = 0;
     }
     if (m->status >= 400)
         return status_error(k, m->status, j);

@@ -1,5 +1,5 @@
-// Owns starting and stopping of the daemons by pid file. A pid file holds the pid and the start time
-// of the process, so that a number that was handed out again is not mistaken for the daemon.
+// Owns starting and stopping of the daemons by pid file. A pid counts only while the process of that
+// number is the daemon meant, so that a number that was handed out again is not mistaken for it.
 #include "cli/daemon.h"
 
 #include <errno.h>
@@ -16,15 +16,10 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-int daemon_path(struct arena *a, const char **out, struct error *e) {
-    // Beside this program, where the build leaves it, and where it is installed.
-    static const char *const places[] = {"acequiad", "../libexec/acequia/acequiad", "../controller/acequiad", "../../src/controller/acequiad"};
-    const char *chosen = getenv("ACEQUIA_DAEMON");
+// A program of ours: beside this one, where the build leaves it, or where it is installed.
+static int find_program(struct arena *a, const char *name, const char **out, struct error *e) {
+    static const char *const places[] = {"", "../libexec/acequia/", "../controller/", "../../sim/"};
     char self[4096];
-    if (!str_empty(chosen)) {
-        *out = chosen;
-        return 0;
-    }
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0)
         return error_set(e, errno, "cannot find this program's own path: %s", strerror(errno));
@@ -32,25 +27,32 @@ int daemon_path(struct arena *a, const char **out, struct error *e) {
     char *slash = strrchr(self, '/');
     *slash = 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *path = arena_printf(a, "%s/%s", self, places[i]);
+        const char *path = arena_printf(a, "%s/%s%s", self, places[i], name);
         if (access(path, X_OK) == 0) {
             *out = path;
             return 0;
         }
     }
-    return error_set(e, ENOENT, "the program acequiad is not installed beside %s; install Acequia again", self);
+    return error_set(e, ENOENT, "the program %s is not installed beside %s; install Acequia again", name, self);
+}
+
+int daemon_path(struct arena *a, const char **out, struct error *e) {
+    return find_program(a, "acequiad", out, e);
 }
 
 int daemon_exec(struct cli *c, const char *role, char **arguments, int count, struct error *e) {
     const char *path;
-    int r = daemon_path(&c->arena, &path, e);
+    bool simulator = streq(role, "sim");  // a program of its own
+    int r = find_program(&c->arena, simulator ? "acequia-sim" : "acequiad", &path, e);
     if (r < 0)
         return r;
     const char **argv = arena_alloc(&c->arena, ((size_t)count + 3) * sizeof *argv);
-    argv[0] = "acequiad";
-    argv[1] = role;
+    int n = 0;
+    argv[n++] = simulator ? "acequia sim" : "acequiad";
+    if (!simulator)
+        argv[n++] = role;
     for (int i = 0; i < count; i++)
-        argv[i + 2] = arguments[i];
+        argv[n++] = arguments[i];
     execv(path, (char *const *)(uintptr_t)argv);
     return error_set(e, errno, "cannot start %s: %s", path, strerror(errno));
 }
@@ -81,30 +83,39 @@ static uint64_t start_time(pid_t pid) {
 }
 
 static int write_pid(const char *path, pid_t pid, struct error *e) {
-    char text[64];
-    int n = snprintf(text, sizeof text, "%d %llu\n", (int)pid, (unsigned long long)start_time(pid));
+    char text[32];
+    int n = snprintf(text, sizeof text, "%d\n", (int)pid);
     cleanup_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, text, (size_t)n) != n)
         return error_set(e, errno, "cannot write %s: %s", path, strerror(errno));
     return 0;
 }
 
+// Whether the process is "acequiad ROLE …".
+static bool is_daemon(pid_t pid, const char *role) {
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    if (n <= 0)
+        return false;
+    line[n] = 0;
+    const char *slash = strrchr(line, '/'), *second = line + strlen(line) + 1;
+    return streq(slash ? slash + 1 : line, "acequiad") && second < line + n && streq(second, role);
+}
+
 pid_t daemon_running(struct cli *c, const struct paths *p, const char *name) {
-    char text[64] = "";
-    uint64_t pid, started;
+    char text[32] = "";
+    uint64_t pid;
     cleanup_close int fd = open(paths_pid_file(p, &c->arena, name), O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (n <= 0)
         return 0;
     text[n] = 0;
-    char *space = strchr(text, ' ');
-    if (!space)
+    text[strcspn(text, " \n")] = 0;
+    if (parse_u64(text, &pid) < 0 || pid < 2 || pid > INT32_MAX)
         return 0;
-    *space++ = 0;
-    space[strcspn(space, "\n")] = 0;
-    if (parse_u64(text, &pid) < 0 || parse_u64(space, &started) < 0 || pid < 2 || pid > INT32_MAX)
-        return 0;
-    return started && start_time((pid_t)pid) == started ? (pid_t)pid : 0;
+    return is_daemon((pid_t)pid, name) ? (pid_t)pid : 0;
 }
 
 static void become_daemon(const char *log, const char *path, const char *const *argv, int report) {

@@ -45,7 +45,8 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
         return failed ? CLI_FAILED : status;
     }
     for (uint32_t i = 0; i < failed; i++) {
-        const char *id = json_str(&errors->items[i], "id"), *message = json_str(&errors->items[i], "message");
+        const struct json *one = &errors->items[i], *inner = json_get(one, "error");
+        const char *id = json_str(one, "id"), *message = json_str(inner ? inner : one, "message");
         cli_note("job %s: %s", id ? id : "?", message ? message : "failed");
     }
     if (!count && !failed)

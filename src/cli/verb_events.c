@@ -43,6 +43,8 @@ static void print_event(const struct json *e, bool with_job, struct buf *out) {
         buf_addf(out, "  %s=", e->members[i].key);
         add_value(out, &e->members[i].value);
     }
+    while (out->len && out->data[out->len - 1] == ' ')
+        out->len--;
     buf_addc(out, '\n');
 }
 

@@ -149,6 +149,12 @@ static int list_once(struct cli *c, struct client *k, const struct job_columns *
     int r = build_query(c, c->json ? NULL : buf_str(&fields), limit, &q);
     r = r < 0 ? r : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
     r = r < 0 || !sort ? r : job_rows_sort(rows.rows.at, rows.rows.len, sort, &c->error);
+    // The controller gives the newest first; on a terminal the newest is wanted last.
+    for (uint32_t i = 0; r == 0 && !sort && option_given(&c->options, "finished") && i < rows.rows.len / 2; i++) {
+        const struct json *other = rows.rows.at[rows.rows.len - 1 - i];
+        rows.rows.at[rows.rows.len - 1 - i] = rows.rows.at[i];
+        rows.rows.at[i] = other;
+    }
     if (r == 0 && c->json)
         print_json(&rows, out);
     else if (r == 0)

@@ -433,7 +433,7 @@ const char *time_format(int64_t at_ms, int32_t zone_offset_s, char out[static UN
     unsigned m, d;
     date_of(days, &y, &m, &d);
     s -= days * 86400;
-    snprintf(out, UNIT_TEXT_MAX, "%04lld-%02u-%02uT%02d:%02d:%02d", (long long)y, m, d, (int)(s / 3600),
+    snprintf(out, UNIT_TEXT_MAX, "%04lld-%02u-%02uT%02d:%02d:%02d", (long long)y, m, d, (int)(s / 3600 % 24),
              (int)(s / 60 % 60), (int)(s % 60));
     return out;
 }

@@ -1,0 +1,48 @@
+# What people type; the build itself is Meson's (meson.build).
+PREFIX ?= /usr/local
+BUILD ?= build
+DESTDIR ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build up down test fuzz bench install uninstall docs clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install the Debian packages that are missing
+	@tools/setup
+
+build: setup ## compile
+	@tools/build $(BUILD)
+
+up: build ## install what is missing, build, start a one-machine cluster, run a sample job
+	@tools/demo $(BUILD)
+
+down: ## stop the cluster that `make up` has started
+	@if [ -x $(BUILD)/src/cli/acequia ]; then $(BUILD)/src/cli/acequia down; else echo "Nothing was running"; fi
+
+test: ## set up, build and run all tests
+	@tools/setup --test
+	@python3 tests/run.py
+
+fuzz: ## every fuzz target for a while (SECONDS=30 each)
+	@tools/setup --test
+	@tools/fuzz $${SECONDS_EACH:-30}
+
+bench: build ## benchmarks, beside Debian's Slurm where there is one to compare with
+	@tools/bench $(BUILD)
+
+install: setup ## install programs, man pages, completions, systemd units into PREFIX
+	@tools/build build-install --prefix=$(PREFIX) -Dwerror=false
+	@DESTDIR=$(DESTDIR) meson install -C build-install --no-rebuild --quiet
+	@echo "Installed into $(DESTDIR)$(PREFIX); try: $(PREFIX)/bin/acequia up"
+
+uninstall: ## remove what `make install` has put there
+	@ninja -C build-install uninstall >/dev/null && echo "Removed from $(DESTDIR)$(PREFIX)"
+
+docs: build ## write the pages that are made from the program's tables
+	@$(BUILD)/src/cli/acequia man --markdown > docs/commands.md
+	@$(BUILD)/src/cli/acequia man --configuration > docs/configuration.md
+
+clean: ## remove what was built
+	@rm -rf build build-asan build-install build-fuzz
