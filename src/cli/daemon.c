@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-// A program of ours: beside this one, where the build leaves it, or where it is installed.
-static int find_program(struct arena *a, const char *name, const char **out, struct error *e) {
-    static const char *const places[] = {"", "../libexec/acequia/", "../controller/", "../../sim/"};
+// Beside this program, where the build leaves it, or where it is installed.
+int daemon_path(struct arena *a, const char **out, struct error *e) {
+    static const char *const places[] = {"", "../libexec/acequia/", "../controller/"};
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0)
@@ -27,30 +27,24 @@ static int find_program(struct arena *a, const char *name, const char **out, str
     char *slash = strrchr(self, '/');
     *slash = 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *path = arena_printf(a, "%s/%s%s", self, places[i], name);
+        const char *path = arena_printf(a, "%s/%sacequiad", self, places[i]);
         if (access(path, X_OK) == 0) {
             *out = path;
             return 0;
         }
     }
-    return error_set(e, ENOENT, "the program %s is not installed beside %s; install Acequia again", name, self);
-}
-
-int daemon_path(struct arena *a, const char **out, struct error *e) {
-    return find_program(a, "acequiad", out, e);
+    return error_set(e, ENOENT, "the program acequiad is not installed beside %s; install Acequia again", self);
 }
 
 int daemon_exec(struct cli *c, const char *role, char **arguments, int count, struct error *e) {
     const char *path;
-    bool simulator = streq(role, "sim");  // a program of its own
-    int r = find_program(&c->arena, simulator ? "acequia-sim" : "acequiad", &path, e);
+    int r = daemon_path(&c->arena, &path, e);
     if (r < 0)
         return r;
     const char **argv = arena_alloc(&c->arena, ((size_t)count + 3) * sizeof *argv);
     int n = 0;
-    argv[n++] = simulator ? "acequia sim" : "acequiad";
-    if (!simulator)
-        argv[n++] = role;
+    argv[n++] = "acequiad";
+    argv[n++] = role;
     for (int i = 0; i < count; i++)
         argv[n++] = arguments[i];
     execv(path, (char *const *)(uintptr_t)argv);

@@ -1,4 +1,4 @@
-// acequia sim: the simulator is a program of its own.
+// acequia sim: the simulator is a part of acequiad.
 #include "cli/daemon.h"
 #include "cli/verbs.h"
 
