@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 
-from sides import spawn_program
+from sides import LabError, spawn_program
 from slurm_words import run_steps
 
 DEEP = 20000
@@ -100,7 +100,12 @@ def busy_submit(side):
 def list_pending(side):
     """All that waits, printed."""
     side.fill(DEEP)
-    return {"list_ms": side.timed(10, 1, *side.list_command())["median_us"] / 1e3}
+    with tempfile.NamedTemporaryFile(prefix="bench-list-") as out:
+        r = side.timed(10, 1, *side.list_command(), output=out.name)
+        rows = sum(1 for _ in out) / 10
+    if rows < DEEP:
+        raise LabError(f"the list has {rows:.0f} lines for {DEEP} jobs")
+    return {"list_ms": r["median_us"] / 1e3}
 
 
 def memory(side):
@@ -112,14 +117,23 @@ def memory(side):
     return {"memory_bytes": (side.controller_rss() - before) / DEEP}
 
 
+def crash_and_return(side, least):
+    """Seconds to the first answer of a controller that was killed; it must know all its jobs."""
+    side.crash()
+    took = side.restart()
+    jobs = side.active_jobs()
+    if jobs < least:
+        raise LabError(f"after the restart {jobs} of {least} jobs are there")
+    return took
+
+
 def restart(side):
     """From the start of a killed controller to its first answer."""
     if side.blocked:
         side.clear()
     side.fill(DEEP)
     side.settle()
-    side.crash()
-    return {"restart_s": side.restart()}
+    return {"restart_s": crash_and_return(side, DEEP)}
 
 
 def restart_big(side):
@@ -128,8 +142,7 @@ def restart_big(side):
         return {}
     side.fill(100000)
     side.settle()
-    side.crash()
-    took = side.restart()
+    took = crash_and_return(side, 100000)
     side.clear()
     return {"restart_big_s": took}
 
@@ -138,6 +151,8 @@ def lost(side):
     """Acknowledged jobs that are gone after kill -9 right after the last of 100 submits."""
     side.clear()
     ids = side.submit_ids(100, 1)
+    if len(side.known(ids)) != len(ids) or side.known([10**8]):
+        raise LabError("the list of jobs cannot be trusted")
     side.crash()
     side.restart()
     return {"lost_jobs": len(ids) - len(side.known(ids))}

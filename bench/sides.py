@@ -153,6 +153,10 @@ class SlurmSide(Side):
         """Nothing left to run."""
         self.lab.wait_empty(DRAIN_S)
 
+    def active_jobs(self):
+        """Jobs that are not finished."""
+        return self.lab.active_jobs()
+
     def controller_rss(self):
         """Bytes."""
         return rss_bytes(self.lab.ctld.pid)
@@ -269,6 +273,10 @@ class AcequiaSide(Side):
     def wait_empty(self):
         """Nothing left to run."""
         self.cluster.wait_empty(DRAIN_S)
+
+    def active_jobs(self):
+        """Jobs that are not finished."""
+        return self.cluster.active_jobs()
 
     def controller_rss(self):
         """Bytes."""
