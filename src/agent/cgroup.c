@@ -3,6 +3,7 @@
 #include "agent/cgroup.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,6 +17,8 @@
 #include "agent/cgroup_io.h"
 #include "base/cleanup.h"
 #include "base/text.h"
+
+enum { TIDY_PATIENCE_MS = 500 };
 
 static const char *const controller_names[CG_CONTROLLERS] = {
     [CG_CPUACCT] = "cpuacct", [CG_PIDS] = "pids", [CG_MEMORY] = "memory",
@@ -283,4 +286,36 @@ int cgroup_destroy(const struct cgroup_site *site, const char *name, int patienc
     }
     cgroup_slot_done(&slot);
     return rc;
+}
+
+static bool process_gone(pid_t pid) {
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    if (kernel_read(path, text, sizeof text) < 0)
+        return true;
+    const char *p = strrchr(text, ')');
+    return p && p[1] && p[2] == 'Z';  // only waits to be reaped
+}
+
+// Slots are named after their shepherd: "sPID-NUMBER".
+static bool slot_orphaned(const char *name) {
+    char digits[16];
+    uint32_t pid;
+    size_t len = strcspn(name, "-");
+    if (name[0] != 's' || len < 2 || len > sizeof digits || name[len] != '-')
+        return false;
+    memcpy(digits, name + 1, len - 1);
+    digits[len - 1] = 0;
+    return parse_u32(digits, &pid) == 0 && pid > 1 && process_gone((pid_t)pid);
+}
+
+void cgroup_tidy(const struct cgroup_site *site) {
+    for (int c = 0; c < CG_CONTROLLERS; c++) {
+        DIR *d = site->has[c] ? opendir(site->base[c]) : NULL;
+        for (struct dirent *ent; d && (ent = readdir(d));)
+            if (slot_orphaned(ent->d_name))
+                cgroup_destroy(site, ent->d_name, TIDY_PATIENCE_MS);
+        if (d)
+            closedir(d);
+    }
 }

@@ -67,6 +67,9 @@ void cgroup_leave(const struct cgroup_site *site);
 // 0, or -EBUSY when processes are left after about `patience_ms`.
 int cgroup_destroy(const struct cgroup_site *site, const char *name, int patience_ms);
 
+// Removes groups whose shepherd is gone. Attempts that it left must have been closed before.
+void cgroup_tidy(const struct cgroup_site *site);
+
 void cgroup_slot_init(struct cgroup_slot *slot, const struct cgroup_site *site, const char *name);
 // Sets the limits of an attempt and starts its counters.
 int cgroup_slot_prepare(struct cgroup_slot *slot, const struct launch_request *r, struct error *e);

@@ -135,6 +135,7 @@ void agent_recover(struct agent *a) {
     struct error e = {0};
     if (spool_scan(a->spool_fd, recover_one, a, &e) < 0)
         log_error("%s", e.text);
+    cgroup_tidy(&a->site);
     agent_retry(a);
 }
 

@@ -91,6 +91,7 @@ int rig_stop(struct rig *r) {
     unlinkat(dir, "hints", 0);
     unlinkat(dir, "shepherd.log", 0);
     nap_ms(100);
+    cgroup_tidy(&r->site);
     cgroup_leave(&r->site);
     DIR *d = fdopendir(dir);
     for (struct dirent *ent; (ent = readdir(d));)
