@@ -209,6 +209,7 @@ struct gpu_sample {
     uint64_t nvlink_bytes_s;
     uint32_t memory_copy_milli, encoder_milli, decoder_milli;
     uint64_t pcie_replays;
+    bool utilisation_unknown;  // utilisation_milli is not measured (MIG)
 };
 struct message_telemetry {
     int64_t at_ms;

@@ -1,0 +1,16 @@
+// Reads a job's ledger, the file its processes share for a fraction of a GPU. The only place outside
+// the shim that knows its header.
+#pragma once
+#include <stdint.h>
+
+struct ledger_use {
+    uint64_t used_bytes, peak_bytes, limit_bytes;
+    uint64_t gpu_ns, throttled_ns;  // since the ledger was made
+    uint64_t refused, launches;
+    uint32_t compute_milli, processes;
+};
+
+struct ledger_reader;  // holds the memory a reading needs
+struct ledger_reader *ledger_reader_new(void);
+struct ledger_reader *ledger_reader_free(struct ledger_reader *r);  // returns NULL
+int ledger_read(struct ledger_reader *r, const char *path, struct ledger_use *out);

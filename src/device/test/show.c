@@ -1,0 +1,92 @@
+// `gpu_show [SECONDS [simulated MODEL:COUNT]]`: one JSON line with the GPUs, then one per second with
+// the samples and what the reading cost.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "device/monitor.h"
+
+static int64_t cpu_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
+}
+
+static void show_gpus(const struct gpu_monitor *m) {
+    struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    uint32_t n;
+    const struct gpu *g = gpu_monitor_gpus(m, &n);
+    json_open(&w, '[');
+    for (uint32_t i = 0; i < n; i++)
+        schema_write_json(&gpu_schema, &g[i], &w);
+    json_close(&w, ']');
+    printf("%s\n", buf_str(&b));
+    buf_done(&b);
+}
+
+static void show_samples(const struct gpu_samples *s, int64_t wall_us, int64_t used_us) {
+    struct message_telemetry t = {.at_ms = clock_wall_ms()};
+    struct gpu_sample *copy = s->len ? malloc(s->len * sizeof *copy) : NULL;
+    if (copy)
+        memcpy(copy, s->at, s->len * sizeof *copy);
+    t.gpus.at = copy;
+    t.gpus.len = copy ? s->len : 0;
+    struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    json_open(&w, '{');
+    json_kv_i64(&w, "wall_us", wall_us);
+    json_kv_i64(&w, "cpu_us", used_us);
+    json_key(&w, "telemetry");
+    schema_write_json(message_info(MESSAGE_TELEMETRY)->schema, &t, &w);
+    json_close(&w, '}');
+    printf("%s\n", buf_str(&b));
+    fflush(stdout);
+    buf_done(&b);
+    free(copy);
+}
+
+// With the pid of a process given in GPU_SHOW_PID, that process is job 1.
+static bool owner(void *ctx, uint32_t pid, uint64_t *job, uint32_t *attempt) {
+    *job = 1;
+    *attempt = 1;
+    return pid == *(const uint32_t *)ctx;
+}
+
+int main(int argc, char **argv) {
+    uint32_t seconds = 3, pid = 0;
+    struct error e = {0};
+    struct gpu_source *source = NULL;
+    struct gpu_monitor *m = NULL;
+    if (argc > 1 && parse_u32(argv[1], &seconds) < 0)
+        return 2;
+    if (getenv("GPU_SHOW_PID") && parse_u32(getenv("GPU_SHOW_PID"), &pid) < 0)
+        return 2;
+    struct gpu_sim_model model = {.model = argc > 3 ? argv[3] : "h200", .count = 8};
+    int r = argc > 2 ? gpu_sim_open(&(struct gpu_sim_config){.node = "show", .models = &model, .model_count = 1}, &source, &e)
+                     : gpu_nvml_open(NULL, NULL, &source, &e);
+    if (r == 0)
+        r = gpu_monitor_new(source, &m, &e);
+    if (r < 0) {
+        fprintf(stderr, "gpu_show: %s\n", e.text);
+        return r == -ENOENT ? 77 : 1;
+    }
+    show_gpus(m);
+    struct gpu_use use = {.job = 1, .attempt = 1, .index = 0, .milli = 500, .load_milli = -1};
+    for (uint32_t i = 0; i <= seconds; i++) {
+        struct gpu_samples samples;
+        int64_t wall = clock_mono_us(), used = cpu_us();
+        gpu_monitor_read(m, clock_mono_ms());
+        gpu_monitor_split(m, &(struct gpu_holders){.uses = &use, .count = 1, .owner = owner, .ctx = &pid}, &samples);
+        show_samples(&samples, clock_mono_us() - wall, cpu_us() - used);
+        if (i < seconds)
+            nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    }
+    gpu_monitor_free(m);
+    return 0;
+}
