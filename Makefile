@@ -29,8 +29,8 @@ fuzz: ## every fuzz target for a while (SECONDS=30 each)
 	@tools/setup --test
 	@tools/fuzz $${SECONDS_EACH:-30}
 
-bench: build ## benchmarks, beside Debian's Slurm where there is one to compare with
-	@tools/bench $(BUILD)
+bench: build ## Acequia and Debian's Slurm side by side (ARGS="submit list lost" for some of it)
+	@tools/bench $(BUILD) $(ARGS)
 
 install: setup ## install programs, man pages, completions, systemd units into PREFIX
 	@tools/build build-install --prefix=$(PREFIX) -Dwerror=false

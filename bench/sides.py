@@ -10,6 +10,7 @@ import tempfile
 import time
 
 TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.abspath(os.environ.get("BUILD", f"{TREE}/build"))
 sys.path.insert(0, f"{TREE}/tests")
 
 from lab.cluster import Cluster, find_binary  # noqa: E402
@@ -22,7 +23,7 @@ DRAIN_S = 180  # the longest a measurement may take to finish its jobs
 
 def build(name, *sources, libraries=()):
     """Path of a helper program: from the build folder, else compiled into a temporary one."""
-    ready = f"{TREE}/build/bench/{name}"
+    ready = f"{BUILD}/bench/{name}"
     if os.access(ready, os.X_OK):
         return ready
     target = f"{tempfile.gettempdir()}/acequia-bench-{os.getuid()}-{name}"

@@ -16,6 +16,7 @@
 #include "store/sqlite_store.h"
 
 enum {
+    SNAPSHOT_FORMAT = 1,  // of the file around the bytes, not of the bytes
     SNAPSHOT_PIECE_BYTES = 4 << 20,
     SNAPSHOT_NAME_MAX = 48,
 };
@@ -24,7 +25,7 @@ static const char snapshot_unfinished[] = "snapshot.new";
 
 struct snapshot_header {
     char magic[8];
-    uint32_t version, unused;
+    uint32_t format, unused;  // SNAPSHOT_FORMAT, 0
     uint64_t seq, len, sum;
 };
 static_assert(sizeof(struct snapshot_header) == 40, "layout on disk");
@@ -55,7 +56,7 @@ int snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_
     if (fd < 0)
         return error_set(e, errno, "cannot create %s/%s: %s", s->folder, snapshot_unfinished,
                          strerror(errno));
-    struct snapshot_header header = {.version = STORE_FORMAT, .seq = seq, .len = len,
+    struct snapshot_header header = {.format = SNAPSHOT_FORMAT, .seq = seq, .len = len,
                                      .sum = sql_checksum(seq, data, len)};
     memcpy(header.magic, snapshot_magic, sizeof header.magic);
     int r = write_piece(fd, &header, sizeof header);
@@ -149,7 +150,7 @@ int snapshot_read(struct sqlite_store *s, uint64_t seq, void **data, size_t *len
     struct snapshot_header header = {0};
     int r = read_all(fd, &header, sizeof header);
     if (r == 0 && (memcmp(header.magic, snapshot_magic, sizeof header.magic) != 0 ||
-                   header.seq != seq ||
+                   header.format != SNAPSHOT_FORMAT || header.unused != 0 || header.seq != seq ||
                    header.len != (uint64_t)st.st_size - sizeof header))
         r = -EBADMSG;
     if (r < 0)

@@ -19,10 +19,10 @@ ACTIVE = {"PENDING", "STARTING", "RUNNING", "SUSPENDED", "COMPLETING"}
 
 
 def find_binary():
-    """$ACEQUIA, else the build folder of this tree, else what is installed."""
+    """$ACEQUIA, else the one in $BUILD (this tree's "build"), else what is installed."""
     tree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    candidates = [os.environ.get("ACEQUIA"), f"{tree}/build/src/cli/acequia",
-                  f"{tree}/build/acequia", f"{tree}/build/src/acequia", shutil.which("acequia")]
+    build = os.path.abspath(os.environ.get("BUILD", f"{tree}/build"))
+    candidates = [os.environ.get("ACEQUIA"), f"{build}/src/cli/acequia", shutil.which("acequia")]
     for path in candidates:
         if path and os.access(path, os.X_OK):
             return path

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/rand.h"
 #include "shim.h"
 #include "store/schema.h"
 #include "store/sql.h"
@@ -323,6 +324,38 @@ static void test_damaged_snapshot(void **state) {
     lab_remove(folder);
 }
 
+// Whatever a snapshot file is turned into, the older one stands in for it.
+static void test_mangled_snapshots(void **state) {
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    fill_and_close(&config, &watch);
+    char name[300], whole[48];
+    snprintf(name, sizeof name, "%s/snapshot-00000000000000000100", folder);
+    int fd = open(name, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, whole, sizeof whole, 0), sizeof whole);
+    struct rand rand;
+    rand_seed(&rand, 3);
+    for (unsigned round = 0; round < 200; round++) {
+        char bytes[96];
+        memset(bytes, (int)rand_below(&rand, 256), sizeof bytes);
+        memcpy(bytes, whole, sizeof whole);
+        size_t len = rand_below(&rand, 2) ? sizeof whole : (size_t)rand_below(&rand, sizeof bytes);
+        bytes[rand_below(&rand, len < sizeof whole && len ? len : sizeof whole)] ^=
+            (char)(1u << rand_below(&rand, 8));
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, bytes, len, 0), len);
+        struct store *s = NULL;
+        struct lab_check check;
+        open_or_fail(&config, &s);
+        assert_int_equal(lab_load(s, &check), RECORDS);
+        assert_int_equal(check.snapshot_seq, 50);
+        store_close(s);
+    }
+    close(fd);
+    lab_remove(folder);
+}
+
 static void test_second_controller(void **state) {
     char *folder = lab_folder();
     struct lab_watch watch = {0};
@@ -413,6 +446,7 @@ int main(void) {
         cmocka_unit_test(test_damaged_header),
         cmocka_unit_test(test_damaged_pages),
         cmocka_unit_test(test_damaged_snapshot),
+        cmocka_unit_test(test_mangled_snapshots),
         cmocka_unit_test(test_second_controller),
         cmocka_unit_test(test_unusable_folder),
         cmocka_unit_test(test_versions),
