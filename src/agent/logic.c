@@ -411,6 +411,10 @@ enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uin
     return e ? e->phase : AGENT_UNKNOWN;
 }
 
+bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
+    return is_forgotten(l, id, attempt);
+}
+
 void agent_logic_each(const struct agent_logic *l, agent_logic_fn *fn, void *ctx) {
     for (uint32_t i = 0; i < l->entries.len; i++)
         fn(ctx, l->entries.at[i]->id, l->entries.at[i]->attempt, l->entries.at[i]->phase);

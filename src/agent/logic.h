@@ -80,5 +80,7 @@ void agent_logic_kill_sent(struct agent_logic *l, uint64_t id, uint32_t attempt)
 // --- questions ---
 enum agent_phase { AGENT_UNKNOWN, AGENT_LAUNCHING, AGENT_RUNNING, AGENT_ENDED };
 enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uint32_t attempt);
+// Acknowledged and forgotten, or known never to run: not merely unheard of.
+bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt);
 typedef void agent_logic_fn(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase phase);
 void agent_logic_each(const struct agent_logic *l, agent_logic_fn *fn, void *ctx);

@@ -39,6 +39,17 @@ void feed_free(struct feed *f) {
     free(f);
 }
 
+// Whoever waits for the output to exist need not wait longer.
+static void kick_readers(struct streams *all, uint64_t id, uint32_t attempt) {
+    for (uint32_t i = all->list.len; i-- > 0;) {
+        struct stream *s = all->list.at[i];
+        if (s->kind == STREAM_LOG && s->id == id && s->attempt == attempt)
+            log_kick(s);
+        if (i > all->list.len)
+            i = all->list.len;
+    }
+}
+
 // What the terminal shows goes to the file. False at its end.
 static bool copy_terminal(struct feed *f) {
     char data[16384];
@@ -54,6 +65,7 @@ static bool copy_terminal(struct feed *f) {
                 break;  // a full disk loses output, not the job
             at += w;
         }
+        kick_readers(f->all, f->id, f->attempt);
     }
 }
 
@@ -146,6 +158,22 @@ static int open_kept(struct agent *a, const struct message_launch *m, bool error
     return fd < 0 ? -errno : fd;
 }
 
+// Whoever attached before the launch may have typed already.
+static void take_early(struct feed *f) {
+    for (uint32_t i = 0; i < f->all->list.len; i++) {
+        struct stream *s = f->all->list.at[i];
+        if (s->kind != STREAM_LOG || s->id != f->id || s->attempt != f->attempt)
+            continue;
+        if (s->rows)
+            feed_resize(f, s->rows, s->columns);
+        if (s->early.len || s->early_eof)
+            pipe_in_write(&f->in, buf_str(&s->early), s->early.len, s->early_eof);
+        buf_done(&s->early);
+        s->early_eof = false;
+    }
+    pipe_in_flush(&f->in);
+}
+
 static void add_feed(struct streams *all, const struct message_launch *m, int fd, int kept_fd) {
     struct feed *f = xcalloc(1, sizeof *f);
     *f = (struct feed){.all = all, .id = m->id, .attempt = m->attempt, .terminal = m->spec->pty,
@@ -156,6 +184,7 @@ static void add_feed(struct streams *all, const struct message_launch *m, int fd
         close(fd);
     else if (f->terminal)
         watched_want(f->in.w, UV_READABLE);
+    take_early(f);
 }
 
 static int attach_terminal(struct streams *all, const struct message_launch *m,
@@ -172,6 +201,7 @@ static int attach_terminal(struct streams *all, const struct message_launch *m,
     add_feed(all, m, master, kept);
     r->tty = true;
     fds[0] = slave;
+    kick_readers(all, m->id, m->attempt);
     return 1;
 }
 
@@ -200,6 +230,7 @@ int streams_attach(struct streams *all, const struct message_launch *m, struct l
     fds[0] = in[0];
     fds[1] = TAKE_FD(out);
     fds[2] = TAKE_FD(err);
+    kick_readers(all, m->id, m->attempt);
     return 3;
 }
 

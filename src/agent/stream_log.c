@@ -17,19 +17,20 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { TAIL_BLOCK = 16384, CHUNKS_AT_ONCE = 16, REOPEN_MS = 200 };
+enum { TAIL_BLOCK = 16384, CHUNKS_AT_ONCE = 16, REOPEN_MS = 60,
+       UNHEARD_PATIENCE_MS = 3000 };
 
 struct log_reader {
     struct arena arena;
     const char *path;
     struct user_info user;  // groups and names in the arena
-    bool switch_user, follow, seen_running;
+    bool switch_user, follow;
     int64_t tail_lines;
     int fd;
     off_t at;
     struct watched *opening;  // the socket to the opener
     pid_t opener;
-    int64_t started_ms, next_try_ms;
+    int64_t begun_ms, started_ms, next_try_ms;
     int last_error;
 };
 
@@ -48,8 +49,12 @@ struct log_reader *log_free(struct log_reader *l) {
     return NULL;
 }
 
+// One that was never heard of may be on its way: who attaches can be quicker than the launch.
 static bool attempt_over(const struct stream *s) {
-    enum agent_phase p = agent_logic_phase(s->all->agent->logic, s->id, s->attempt);
+    const struct agent_logic *l = s->all->agent->logic;
+    enum agent_phase p = agent_logic_phase(l, s->id, s->attempt);
+    if (p == AGENT_UNKNOWN && !agent_logic_forgotten(l, s->id, s->attempt))
+        return clock_mono_ms() - s->log->begun_ms > UNHEARD_PATIENCE_MS;
     return p == AGENT_ENDED || p == AGENT_UNKNOWN;
 }
 
@@ -198,6 +203,7 @@ void log_start(struct stream *s, const struct message_log_read *m) {
     struct log_reader *l = xcalloc(1, sizeof *l);
     s->log = l;
     l->fd = -1;
+    l->begun_ms = clock_mono_ms();
     l->follow = m->follow;
     l->tail_lines = m->tail_lines;
     if (!m->spec) {
@@ -257,4 +263,10 @@ void log_pump(struct stream *s, int64_t now_ms) {
         l->at += n;
         stream_put(s, 1, 0, data, (size_t)n);
     }
+}
+
+void log_kick(struct stream *s) {
+    if (s->log->fd < 0 && s->log->next_try_ms != INT64_MAX)
+        s->log->next_try_ms = 0;
+    log_pump(s, clock_mono_ms());
 }

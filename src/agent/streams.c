@@ -108,6 +108,7 @@ void stream_close(struct stream *s) {
         }
     s->log = log_free(s->log);
     s->exec = exec_free(s, s->exec);
+    buf_done(&s->early);
     free(s);
 }
 
@@ -205,6 +206,10 @@ static void on_data(struct streams *all, const struct message_stream *m) {
     if (f) {
         pipe_in_write(&f->in, m->data.data, m->data.len, m->eof);
         pipe_in_flush(&f->in);
+    } else {
+        if (s->early.len + m->data.len <= STREAM_INPUT_MAX)
+            buf_add(&s->early, m->data.data, m->data.len);
+        s->early_eof |= m->eof;
     }
     if (m->data.len)
         agent_tell(all->agent, MESSAGE_STREAM_CREDIT, &credit);
@@ -213,6 +218,10 @@ static void on_data(struct streams *all, const struct message_stream *m) {
 static void on_resize(struct streams *all, const struct message_stream *m) {
     struct stream *s = find(all, m->stream);
     struct feed *f = s && s->kind == STREAM_LOG ? feed_find(all, s->id, s->attempt) : NULL;
+    if (s) {
+        s->rows = m->rows;
+        s->columns = m->columns;
+    }
     if (s && s->kind == STREAM_EXEC)
         exec_resize(s, m->rows, m->columns);
     else if (f)

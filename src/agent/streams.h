@@ -6,7 +6,7 @@
 
 enum {
     STREAM_INPUT_MAX = 1 << 20,   // input that waits for a process to read it
-    STREAM_POLL_MS = 40,          // how often files that grow are looked at
+    STREAM_POLL_MS = 20,          // how often files that grow are looked at
     STREAM_OPEN_PATIENCE_MS = 15000,
     STREAM_LINGER_MS = 2000,      // output may come this long after a step's end
     STREAM_STEP_FIRST = 0x40000000,  // numbers of steps that the controller does not count
@@ -44,6 +44,9 @@ struct stream {
     uint64_t number, id;
     uint32_t attempt, step;
     uint64_t credit;
+    struct buf early;  // input for an attached job that is not launched yet
+    bool early_eof;
+    uint32_t rows, columns;
     struct log_reader *log;
     struct exec *exec;
 };
@@ -64,6 +67,7 @@ void stream_close(struct stream *s);
 // stream_log.c
 void log_start(struct stream *s, const struct message_log_read *m);
 void log_pump(struct stream *s, int64_t now_ms);  // may end the stream
+void log_kick(struct stream *s);  // there is something new
 struct log_reader *log_free(struct log_reader *l);
 
 // stream_exec.c

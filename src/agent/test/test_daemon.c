@@ -337,13 +337,14 @@ static void attached_jobs_talk(void **state) {
     char text[4096];
     work_sh(&w, "read x; echo heard $x; echo oops >&2");
     w.spec.attach = w.spec.stdin_open = true;
-    launch(&w);
     struct message_log_read r = {.stream = 30, .id = w.m.id, .attempt = 1, .spec = &w.spec,
                                  .part = &w.part, .follow = true, .tail_lines = -1,
                                  .credit = 1 << 20};
     head_send(&head, MESSAGE_LOG_READ, &r);
     struct message_stream in = {.stream = 30, .data = {"this\n", 5}, .eof = true};
     head_send(&head, MESSAGE_STREAM_DATA, &in);
+    head_pump(&head, 100);
+    launch(&w);  // who attaches may be quicker
     read_stream(30, text, sizeof text, &s);
     said_free(s);
     assert_string_equal(text, "heard this\n");
