@@ -125,8 +125,8 @@ static bool someone_goes_first(const struct arbiter *a, int line, uint64_t now) 
     return false;
 }
 
-// A job that was away does not come back with a claim on all it did not use: it starts level with
-// the one that has had least among those running.
+// A job that was away comes back neither with a claim on what it did not use nor with a debt: it
+// starts level with the one that has had least among those running.
 static void come_back(struct arbiter *a, int line, uint64_t now) {
     struct line *me = &a->file->line[line];
     if (now < load(&me->launched_ns) + ARBITER_AWAY_NS || wants(me, now))
@@ -138,7 +138,7 @@ static void come_back(struct arbiter *a, int line, uint64_t now) {
             load(&l->virtual_ns) < least)
             least = load(&l->virtual_ns);
     }
-    if (least != UINT64_MAX && least > load(&me->virtual_ns))
+    if (least != UINT64_MAX)
         store(&me->virtual_ns, least);
 }
 

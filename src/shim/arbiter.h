@@ -15,7 +15,7 @@
 enum {
     ARBITER_VERSION = 1,
     ARBITER_JOBS = 64, // on one GPU at a time
-    ARBITER_PERIOD_NS = 20 * 1000 * 1000,
+    ARBITER_PERIOD_NS = 40 * 1000 * 1000,
     ARBITER_TURN_MIN_NS = 4 * 1000 * 1000,
     ARBITER_WANT_NS = 10 * 1000 * 1000,   // a wish to run holds this long unless renewed
     ARBITER_QUIET_NS = 500 * 1000,        // a holder that launched nothing for so long is idle

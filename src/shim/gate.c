@@ -22,6 +22,8 @@ static struct {
 
 static __thread struct {
     CUcontext ctx;
+    struct device *device;
+    _Atomic uint32_t *milli; // NULL: no ledger here
     struct gate *gate;
     unsigned epoch;
 } mine __attribute__((tls_model("initial-exec")));
@@ -65,33 +67,28 @@ static struct gate *gate_find(CUcontext ctx, struct device *d) {
     return found;
 }
 
-static bool limited(const struct gate *g) {
-    uint32_t milli = atomic_load_explicit(ledger_compute_milli(g->ledger), memory_order_relaxed);
-    return milli > 0 && milli < 1000;
-}
-
 struct gate *gate_current(void) {
     CUcontext ctx = NULL;
     if (!shim.enabled)
         return NULL;
     REAL(cuCtxGetCurrent)(&ctx);
     unsigned epoch = atomic_load_explicit(&gates.epoch, memory_order_acquire);
-    if (!ctx)
-        return NULL;
     if (ctx != mine.ctx || epoch != mine.epoch) {
-        struct device *d = shim_current();
-        struct gate *g = NULL;
-        if (d) {
-            uint32_t milli = atomic_load(ledger_compute_milli(d->ledger));
-            if (milli == 0 || milli >= 1000)
-                return NULL; // asked again each time: the limit may come later
-            g = gate_find(ctx, d);
-        }
+        struct device *d = ctx ? shim_current() : NULL;
         mine.ctx = ctx;
-        mine.gate = g;
+        mine.device = d;
+        mine.milli = d ? ledger_compute_milli(d->ledger) : NULL;
+        mine.gate = NULL;
         mine.epoch = epoch;
     }
-    return mine.gate && limited(mine.gate) ? mine.gate : NULL;
+    if (!mine.milli)
+        return NULL;
+    uint32_t milli = atomic_load_explicit(mine.milli, memory_order_relaxed);
+    if (milli == 0 || milli >= 1000)
+        return NULL; // looked at each time: the limit may come later
+    if (!mine.gate)
+        mine.gate = gate_find(ctx, mine.device);
+    return mine.gate;
 }
 
 static void cpu_relax(void) {

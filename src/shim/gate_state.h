@@ -20,9 +20,15 @@ enum {
     GATE_FLIGHT_NS = 3 * 1000 * 1000,      // work let ahead of the GPU while share is enforced
     GATE_FLIGHT_FREE_NS = 20 * 1000 * 1000, // and while nobody else wants the GPU
     GATE_STALL_NS = 500 * 1000,
+    GATE_KEPT_UP_NS = 30 * 1000, // done so soon after its last launch, the GPU waited for launches
     GATE_STUCK_NS = 250 * 1000 * 1000, // work waits on something only this program can do
     GATE_SPIN_NS = 120 * 1000, // waits shorter than this are not slept: a timer is no finer
 };
+
+// A program just woken launches slower than it did before it slept, and the GPU idles between its
+// launches. That is not the job's use of the GPU: such a segment is charged as what its work takes
+// at its best, but never less than this part of the time.
+#define GATE_STARVED_MIN 0.6
 
 struct kernel {
     uint64_t key;

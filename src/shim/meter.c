@@ -148,12 +148,15 @@ static double to_cpu(struct gate *g, double gpu_ns, uint64_t now) {
     return gpu_ns + g->gpu_to_cpu_ns + drift;
 }
 
-static void learn(struct gate *g, const struct segment *s, double took_ns) {
+// Where the GPU waited for the program, what was measured is too long: shorter is believed at
+// once, longer only slowly, so that what work takes at its best is what is remembered.
+static void learn(struct gate *g, const struct segment *s, double took_ns, bool starved) {
     double scale = s->est_ns > 0 ? took_ns / s->est_ns : 1;
     for (unsigned i = 0; i < s->n; i++) {
         struct kernel *k = &g->kernel[s->kernel[i]];
         float ns = (float)(s->kernel_ns[i] * scale);
-        k->ns = k->seen ? k->ns + (ns - k->ns) / 4 : ns;
+        float weight = starved && ns > k->ns ? 1.0f / 64 : 1.0f / 4;
+        k->ns = k->seen ? k->ns + (ns - k->ns) * weight : ns;
         if (k->ns < 100)
             k->ns = 100;
         k->seen += k->seen < 1000000;
@@ -184,8 +187,12 @@ static void finished(struct gate *g, struct segment *s, uint64_t now) {
     l->ended_gpu_ns = end;
     double took = end - start, at = to_cpu(g, end, now);
     if (took > 0 && at > took) {
-        charge(g, (uint64_t)(at - took), (uint64_t)at);
-        learn(g, s, took);
+        bool starved = at < (double)s->last_ns + s->kernel_ns[s->n - 1] + GATE_KEPT_UP_NS;
+        double cost = took;
+        if (starved && s->est_ns < took)
+            cost = s->est_ns > took * GATE_STARVED_MIN ? s->est_ns : took * GATE_STARVED_MIN;
+        charge(g, (uint64_t)(at - cost), (uint64_t)at);
+        learn(g, s, took, starved);
     }
     if (end > g->base_gpu_ns + 5e8) { // a float of milliseconds is exact enough for a second
         CUevent base = g->base;
