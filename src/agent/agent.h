@@ -6,6 +6,7 @@
 #include "agent/cgroup.h"
 #include "agent/control.h"
 #include "agent/daemon.h"
+#include "agent/gpus.h"
 #include "agent/logic.h"
 #include "agent/request.h"
 #include "agent/shepherds.h"
@@ -60,6 +61,7 @@ struct agent {
     bool stopping;
 
     struct streams *streams;
+    struct gpus *gpus;
 };
 
 // carry.c: carries out what the logic decided.

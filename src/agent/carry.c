@@ -65,17 +65,20 @@ static void launch(struct agent *a, const struct agent_action *action) {
         launch_failed(a, m->id, m->attempt, code, e.text);
         return;
     }
-    if (m->spec->attach && r.ntasks)
+    rc = gpus_grant(a->gpus, m, &r, &arena, &e);
+    if (rc >= 0 && m->spec->attach && r.ntasks)
         rc = nfds = streams_attach(a->streams, m, &r, fds, &e);
     if (rc >= 0)
         rc = spool_create(a->spool_fd, &r, m->script.len ? m->script.data : NULL, m->script.len,
                           clock_wall_ms(), &e);
-    if (rc == -EEXIST)
+    if (rc == -EEXIST) {
         agent_check(a, m->id, m->attempt, true);  // known from before: it is where it is
-    else if (rc < 0)
+    } else if (rc < 0) {
+        gpus_forget(a->gpus, m->id, m->attempt);
         launch_failed(a, m->id, m->attempt, code_of(rc), e.text);
-    else
+    } else {
         hand_over(a, m->id, m->attempt, fds, nfds);
+    }
     for (int i = 0; i < nfds; i++)
         close(fds[i]);
 }
@@ -146,6 +149,7 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
         break;
     case AGENT_REMOVE:
         streams_forget(a->streams, x->id, x->attempt);
+        gpus_forget(a->gpus, x->id, x->attempt);
         if (spool_remove(a->spool_fd, x->id, x->attempt) < 0)
             log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)x->id);
         break;

@@ -137,6 +137,7 @@ static void on_stop(uv_signal_t *s, int signum) {
     log_info("stopping; running jobs go on");
     a->stopping = true;
     a->streams = streams_free(a->streams);
+    gpus_stop(a->gpus);
     if (a->ws)
         net_ws_close(a->ws, WS_GOING_AWAY, "the agent stops");
     uv_handle_t *handles[] = {(uv_handle_t *)&a->tick, (uv_handle_t *)&a->dial,
@@ -273,6 +274,7 @@ static void tear_down(struct agent *a) {
         leave_site(a);
     agent_logic_free(a->logic);
     users_free(a->users);
+    gpus_free(a->gpus);
     tls_context_free(a->tls);
     vec_done(&a->handed_back);
     vec_done(&a->waiting);
@@ -297,6 +299,7 @@ int agent_run(const struct agent_options *o, struct error *e) {
     uv_loop_init(&a.loop);
     a.streams = streams_new(&a);
     start_handles(&a);
+    gpus_start(a.gpus);
     agent_recover(&a);
     uv_run(&a.loop, UV_RUN_DEFAULT);
     uv_loop_close(&a.loop);

@@ -16,7 +16,7 @@
 #include "base/rand.h"
 #include "base/text.h"
 
-enum { NODE_GPUS_MAX = 1024, ID_BYTES = 16 };
+enum { ID_BYTES = 16 };
 
 const char *agent_find_shepherd(struct arena *a, const char *given) {
     static const char *const places[] = {"acequia-shepherd", "../libexec/acequia/acequia-shepherd",
@@ -74,26 +74,6 @@ static int spool_identity(struct agent *a, const char **out, struct error *e) {
     return 0;
 }
 
-static void describe_gpus(struct agent *a, const struct config_node *c) {
-    struct node *n = &a->node;
-    uint32_t total = 0;
-    for (uint32_t i = 0; i < c->gpus.len; i++)
-        total += c->gpus.at[i].count;
-    if (total > NODE_GPUS_MAX)
-        total = NODE_GPUS_MAX;
-    n->gpus.at = arena_alloc(&a->arena, (total + 1) * sizeof *n->gpus.at);
-    for (uint32_t i = 0; i < c->gpus.len; i++)
-        for (uint32_t k = 0; k < c->gpus.at[i].count && n->gpus.len < total; k++) {
-            uint32_t index = n->gpus.len++;
-            n->gpus.at[index] = (struct gpu){
-                .uuid = arena_printf(&a->arena, "GPU-%s-%u", n->name, index),
-                .model = arena_strdup(&a->arena, c->gpus.at[i].model),
-                .memory_bytes = c->gpus.at[i].memory_bytes, .simulated = c->gpus_simulated,
-                .numa = -1,
-            };
-        }
-}
-
 static const char *missing(struct agent *a) {
     const struct cgroup_site *s = &a->site;
     cleanup_buf struct buf b = {0};
@@ -142,7 +122,7 @@ int agent_describe(struct agent *a, struct error *e) {
     if (a->options->config)
         config_node(a->options->config, n->name, &a->arena, &c);
     describe_size(a, &c);
-    describe_gpus(a, &c);
+    a->gpus = gpus_open(a, &c);
     n->features.at = c.features.at;
     n->features.len = c.features.len;
     if (uname(&uts) == 0) {

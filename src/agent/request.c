@@ -10,6 +10,7 @@
 #include <sys/sysmacros.h>
 
 #include "base/text.h"
+#include "device/gpu.h"
 #include "model/pattern.h"
 
 static int64_t seconds_to_ms(uint32_t s) {
@@ -128,19 +129,37 @@ static bool granted(const struct part *part, uint32_t index) {
     return false;
 }
 
+// Parts of one GPU have files in common: what a granted one needs stays.
+static bool needed(const struct request_node *node, const struct part *part, const char *path) {
+    struct gpu_nodes files;
+    for (uint32_t i = 0; i < part->gpus.len; i++) {
+        if (part->gpus.at[i].index >= node->node->gpus.len)
+            continue;
+        gpu_nodes(&node->node->gpus.at[part->gpus.at[i].index], &files);
+        for (uint32_t k = 0; k < files.count; k++)
+            if (streq(files.paths[k], path))
+                return true;
+    }
+    return false;
+}
+
 static void deny_other_gpus(const struct request_node *node, const struct message_launch *m,
                             struct launch_request *r, struct arena *a) {
+    struct gpu_nodes files;
     struct stat st;
     if (!node->can_deny_devices || !node->node->gpus.len)
         return;
-    r->denied = arena_alloc(a, node->node->gpus.len * sizeof *r->denied);
+    r->denied = arena_alloc(a, node->node->gpus.len * GPU_NODES_MAX * sizeof *r->denied);
     for (uint32_t i = 0; i < node->node->gpus.len; i++) {
         const struct gpu *g = &node->node->gpus.at[i];
         if (g->simulated || str_empty(g->minor_path) || granted(m->part, i))
             continue;
-        if (stat(g->minor_path, &st) == 0 && S_ISCHR(st.st_mode))
-            r->denied[r->ndenied++] = (struct launch_device){.major = major(st.st_rdev),
-                                                             .minor = minor(st.st_rdev)};
+        gpu_nodes(g, &files);
+        for (uint32_t k = 0; k < files.count && r->ndenied < LAUNCH_DEVICES_MAX; k++)
+            if (!needed(node, m->part, files.paths[k]) && stat(files.paths[k], &st) == 0 &&
+                S_ISCHR(st.st_mode))
+                r->denied[r->ndenied++] = (struct launch_device){.major = major(st.st_rdev),
+                                                                 .minor = minor(st.st_rdev)};
     }
 }
 

@@ -18,6 +18,8 @@ static void report(struct agent *a, const struct spool_status *s) {
     cleanup_arena struct arena arena = {0};
     struct message_ended end;
     request_report(s, &arena, &end);
+    gpus_usage(a->gpus, s->job, s->attempt, end.usage);
+    gpus_release(a->gpus, s->job, s->attempt);
     agent_logic_ended(a->logic, &end);
     streams_attempt_ended(a->streams, s->job, s->attempt);
 }
@@ -124,6 +126,7 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
     agent_logic_recover(a->logic, s.job, s.attempt,
                         s.state == SPOOL_STARTED ? s.started_wall_ms : 0, (uint32_t)s.first_pid,
                         r.cpus, r.ncpus, NULL);
+    gpus_recover(a->gpus, &r);
     // Not taken by any shepherd yet. If an old one takes it after all, the lock decides.
     if (s.state == SPOOL_CREATED && !alive) {
         vec_push(&a->handed_back, s.job);
@@ -148,6 +151,7 @@ static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
     struct usage u = {.cpu_user_us = reply.usage.user_us, .cpu_system_us = reply.usage.system_us,
                       .memory_peak_bytes = reply.usage.peak_bytes,
                       .wall_ms = (uint64_t)reply.usage.wall_ms};
+    gpus_usage(a->gpus, id, attempt, &u);
     struct message_usage m = {.id = id, .attempt = attempt, .usage = &u,
                               .memory_now_bytes = reply.memory_now_bytes,
                               .processes = reply.processes};

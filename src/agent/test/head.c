@@ -128,8 +128,13 @@ void head_start(struct head *h, const char *shepherd, const char *cgroup) {
 }
 
 int head_agent_main(char **argv) {
+    static const char text[] = "[node *]\ngpus = v100:2:16G\ngpus_simulated = true\n";
     struct error e = {0};
-    struct agent_options o = {.name = "n1", .folder = argv[2], .socket = argv[3],
+    cleanup_config struct config config = {0};
+    struct config_source source = {.file = "test"};
+    if (config_parse(text, sizeof text - 1, &source, &config, &e) < 0)
+        return 2;
+    struct agent_options o = {.config = &config, .name = "n1", .folder = argv[2], .socket = argv[3],
                               .shepherd = argv[4], .cgroup = argv[5], .spool = argv[6]};
     log_set_level(getenv("AGENT_TEST_LOG") ? LOG_DEBUG : LOG_ERROR);
     int rc = agent_run(&o, &e);

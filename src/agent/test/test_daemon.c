@@ -80,6 +80,7 @@ static void a_job_runs_and_is_reported(void **state) {
     assert_string_equal(h->node->name, "n1");
     assert_true(h->node->cpus >= 1 && h->node->memory_bytes > 0 && h->node->boot_id[0]);
     assert_int_equal(h->attempts.len, 0);
+    assert_int_equal(h->node->gpus.len, 2);
     said_free(s);
     work_sh(&w, "echo $MINE $SLURM_JOB_ID $ACEQUIA_JOB_NAME $SLURM_NTASKS; sleep 0.1; exit 3");
     launch(&w);
@@ -101,7 +102,8 @@ static void a_job_runs_and_is_reported(void **state) {
     head_pump(&head, 100);
     launch(&w);
     head_pump(&head, 200);
-    assert_int_equal(head.said.len, 0);
+    for (uint32_t i = 0; i < head.said.len; i++)
+        assert_int_equal(head.said.at[i]->m.type, MESSAGE_TELEMETRY);
 }
 
 static void failures_carry_reasons(void **state) {
@@ -395,6 +397,37 @@ static void usage_is_told(void **state) {
     ack(&w);
 }
 
+static void gpus_are_granted_and_measured(void **state) {
+    struct work w;
+    struct said *s;
+    struct gpu_grant grants[] = {{.index = 1, .milli = 1000}};
+    const char *uuids[] = {"GPU-xyz"};
+    head_forget(&head);
+    work_sh(&w, "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS $ACEQUIA_GPU_GRANTS; sleep 2.2");
+    w.part.gpus.at = grants;
+    w.part.gpus.len = 1;
+    w.m.gpu_uuids.at = uuids;
+    w.m.gpu_uuids.len = 1;
+    launch(&w);
+    bool device = false, job = false;
+    for (int i = 0; i < 4 && !(device && job); i++) {
+        s = head_wait(&head, MESSAGE_TELEMETRY, 4000);
+        struct message_telemetry *t = s->m.body;
+        for (uint32_t k = 0; k < t->gpus.len; k++) {
+            device |= t->gpus.at[k].id == 0 && t->gpus.at[k].power_mw > 0;
+            job |= t->gpus.at[k].id == w.m.id && t->gpus.at[k].index == 1;
+        }
+        said_free(s);
+    }
+    assert_true(device);
+    assert_true(job);
+    struct message_ended *e = ended(&w, &s);
+    assert_true(e->usage->energy_mj > 0);
+    said_free(s);
+    assert_string_equal(read_file(w.out), "GPU-xyz 1 1:1000\n");
+    ack(&w);
+}
+
 // AGENT_TEST_JOBS=3000 makes a benchmark of it.
 static void many_jobs_pass(void **state) {
     const char *text = getenv("AGENT_TEST_JOBS");
@@ -440,6 +473,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(commands_run_inside_jobs),
         cmocka_unit_test(attached_jobs_talk),
         cmocka_unit_test(usage_is_told),
+        cmocka_unit_test(gpus_are_granted_and_measured),
         cmocka_unit_test(many_jobs_pass),
     };
     head_start(&head, argv[1], argv[2]);

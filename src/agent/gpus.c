@@ -1,0 +1,377 @@
+// Owns the GPU monitor's turns (reading on a worker thread, splitting on the loop) and the table of
+// who holds what. A GPU that cannot be read costs telemetry, never a job.
+#include "agent/gpus.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/cgroup_io.h"
+#include "agent/environment.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "device/host.h"
+#include "device/monitor.h"
+#include "shim/arbiter.h"
+#include "shim/ledger.h"
+
+enum { READ_EVERY_MS = 1000, GRANTS_MAX = 256 };
+
+struct holder {
+    uint64_t id;
+    uint32_t attempt, index, milli;
+    uint64_t memory_bytes;
+    char *ledger;        // NULL: a whole GPU
+    struct usage usage;  // of the attempt, as of the newest reading; on its first entry only
+};
+
+struct gpus {
+    struct agent *agent;
+    struct gpu_monitor *monitor;
+    struct host_state host;
+    const char *shim_dir;
+    VEC(struct holder) holders;
+    uv_timer_t timer;
+    uv_work_t work;
+    bool busy, stopping, started;
+};
+
+// Where the shadow libraries are: installed, or left by the build.
+static const char *find_shim(struct arena *a) {
+    static const char *const places[] = {"../lib/acequia/shim", "../../lib/acequia/shim",
+                                         "../../lib/x86_64-linux-gnu/acequia/shim",
+                                         "../lib/x86_64-linux-gnu/acequia/shim", "../shim"};
+    char self[4096];
+    const char *given = getenv("ACEQUIA_SHIM_DIR");
+    if (!str_empty(given))
+        return arena_strdup(a, given);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0)
+        return NULL;
+    self[n] = 0;
+    *strrchr(self, '/') = 0;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const char *dir = arena_printf(a, "%s/%s", self, places[i]);
+        if (access(arena_printf(a, "%s/libcuda.so.1", dir), R_OK) == 0)
+            return dir;
+    }
+    return NULL;
+}
+
+static int open_source(struct agent *a, const struct config_node *c, struct gpu_source **out,
+                       struct error *e) {
+    if (!c->gpus.len || !c->gpus_simulated) {
+        int rc = gpu_nvml_open(NULL, NULL, out, e);
+        if (rc == -ENOENT && c->gpus.len)
+            log_warn("the configuration declares GPUs, but this machine has no driver for any; "
+                     "gpus_simulated = true pretends them");
+        return rc;
+    }
+    struct gpu_sim_model *models = arena_alloc(&a->arena, c->gpus.len * sizeof *models);
+    for (uint32_t i = 0; i < c->gpus.len; i++)
+        models[i] = (struct gpu_sim_model){.model = c->gpus.at[i].model,
+                                           .count = c->gpus.at[i].count,
+                                           .memory_bytes = c->gpus.at[i].memory_bytes};
+    struct gpu_sim_config sim = {
+        .node = a->node.name, .models = models, .model_count = c->gpus.len,
+        .faults = arena_printf(&a->arena, "%s/gpu-faults", a->options->folder),
+    };
+    return gpu_sim_open(&sim, out, e);
+}
+
+struct gpus *gpus_open(struct agent *a, const struct config_node *c) {
+    struct gpus *g = xcalloc(1, sizeof *g);
+    struct gpu_source *source = NULL;
+    struct error e = {0};
+    uint32_t count = 0;
+    g->agent = a;
+    g->shim_dir = find_shim(&a->arena);
+    int rc = open_source(a, c, &source, &e);
+    if (rc == 0)
+        rc = gpu_monitor_new(source, &g->monitor, &e);
+    if (rc < 0 && rc != -ENOENT)
+        log_warn("GPUs cannot be used: %s", e.text);
+    if (rc == 0) {
+        const struct gpu *list = gpu_monitor_gpus(g->monitor, &count);
+        memcpy(&a->node.gpus.at, &list, sizeof list);
+        a->node.gpus.len = count;
+    }
+    return g;
+}
+
+// --- telemetry ---
+
+static void read_gpus(uv_work_t *w) {
+    struct gpus *g = w->data;
+    if (g->monitor)
+        gpu_monitor_read(g->monitor, clock_mono_ms());
+}
+
+// Which attempt a process on a GPU belongs to: its own word, good enough for accounting.
+static bool owner_of(void *ctx, uint32_t pid, uint64_t *job, uint32_t *attempt) {
+    char path[64], text[65536];
+    bool have_job = false, have_attempt = false;
+    snprintf(path, sizeof path, "/proc/%u/environ", pid);
+    ssize_t n = kernel_read(path, text, sizeof text);
+    for (ssize_t at = 0; at < n; at += (ssize_t)strlen(text + at) + 1) {
+        if (str_has_prefix(text + at, "ACEQUIA_JOB_ID="))
+            have_job = parse_u64(text + at + 15, job) == 0;
+        if (str_has_prefix(text + at, "ACEQUIA_ATTEMPT="))
+            have_attempt = parse_u32(text + at + 16, attempt) == 0;
+    }
+    return have_job && have_attempt;
+}
+
+static void remember_usage(struct gpus *g) {
+    for (uint32_t i = 0; i < g->holders.len; i++) {
+        struct holder *h = &g->holders.at[i];
+        h->usage = (struct usage){0};
+        gpu_monitor_usage(g->monitor, h->id, h->attempt, &h->usage);
+    }
+}
+
+static void split(struct gpus *g, struct message_telemetry *t) {
+    struct gpu_use *uses = xcalloc(g->holders.len + 1, sizeof *uses);
+    struct gpu_samples samples = {0};
+    for (uint32_t i = 0; i < g->holders.len; i++) {
+        const struct holder *h = &g->holders.at[i];
+        uses[i] = (struct gpu_use){.job = h->id, .attempt = h->attempt, .index = h->index,
+                                   .milli = h->milli, .memory_limit_bytes = h->memory_bytes,
+                                   .ledger = h->ledger, .load_milli = -1};
+    }
+    struct gpu_holders holders = {.uses = uses, .count = g->holders.len, .owner = owner_of};
+    gpu_monitor_split(g->monitor, &holders, &samples);
+    memcpy(&t->gpus.at, &samples.at, sizeof samples.at);
+    t->gpus.len = samples.len;
+    remember_usage(g);
+    free(uses);
+    if (samples.health_changed)
+        agent_tell(g->agent, MESSAGE_NODE_CHANGED, &g->agent->node);
+}
+
+static void on_read(uv_work_t *w, int status) {
+    struct gpus *g = w->data;
+    struct message_telemetry t = {.at_ms = clock_wall_ms()};
+    uint64_t disk_bytes;
+    g->busy = false;
+    if (g->stopping)
+        return;
+    host_sample(&g->host, g->agent->options->folder, &t, &disk_bytes);
+    if (g->monitor)
+        split(g, &t);
+    if (agent_logic_welcomed(g->agent->logic))
+        agent_tell(g->agent, MESSAGE_TELEMETRY, &t);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct gpus *g = timer->data;
+    if (g->busy)
+        return;  // a GPU that takes its time: the next second
+    g->busy = uv_queue_work(&g->agent->loop, &g->work, read_gpus, on_read) == 0;
+}
+
+void gpus_start(struct gpus *g) {
+    uv_timer_init(&g->agent->loop, &g->timer);
+    g->timer.data = g->work.data = g;
+    uv_timer_start(&g->timer, on_timer, READ_EVERY_MS, READ_EVERY_MS);
+    g->started = true;
+}
+
+void gpus_stop(struct gpus *g) {
+    g->stopping = true;
+    if (g->started)
+        uv_close((uv_handle_t *)&g->timer, NULL);
+}
+
+struct gpus *gpus_free(struct gpus *g) {
+    if (!g)
+        return NULL;
+    for (uint32_t i = 0; i < g->holders.len; i++)
+        free(g->holders.at[i].ledger);
+    vec_done(&g->holders);
+    gpu_monitor_free(g->monitor);
+    free(g);
+    return NULL;
+}
+
+// --- grants ---
+
+static const char *ledger_folder(struct gpus *g, uint64_t id, uint32_t attempt, struct arena *a) {
+    return arena_printf(a, "%s/gpu/%llu.%u", g->agent->spool_path, (unsigned long long)id, attempt);
+}
+
+static const char *arbiter_folder(struct gpus *g, struct arena *a) {
+    return arena_printf(a, "%s/arbiter", g->agent->spool_path);
+}
+
+static void hold(struct gpus *g, uint64_t id, uint32_t attempt, const struct gpu_grant *grant,
+                 uint64_t memory_bytes, const char *ledger) {
+    struct holder h = {.id = id, .attempt = attempt, .index = grant->index, .milli = grant->milli,
+                       .memory_bytes = memory_bytes, .ledger = ledger ? xstrdup(ledger) : NULL};
+    vec_push(&g->holders, h);
+}
+
+static int make_folder(const char *path) {
+    if (mkdir(path, 0711) < 0 && errno != EEXIST)
+        return -errno;
+    return chmod(path, 0711) < 0 ? -errno : 0;
+}
+
+// The file that the job's processes share; it is the job's own, so that they can write to it.
+static int make_ledger(struct gpus *g, const struct message_launch *m, const struct gpu *gpu,
+                       const struct gpu_grant *grant, const struct launch_request *r,
+                       const char *folder, char path[LEDGER_PATH_MAX], struct arena *a) {
+    char arbiter[LEDGER_PATH_MAX];
+    const char *job = arena_printf(a, "%llu.%u", (unsigned long long)m->id, m->attempt);
+    uint64_t share = gpu->memory_bytes / 1000 * grant->milli;
+    struct ledger_limits limits = {
+        .memory_bytes = m->spec->gpu_memory_bytes ? m->spec->gpu_memory_bytes : share,
+        .compute_milli = grant->milli, .flags = LEDGER_BORROW, .total_bytes = gpu->memory_bytes,
+    };
+    int rc = ledger_path(path, folder, gpu->uuid, LEDGER_SUFFIX);
+    if (rc == 0)
+        rc = ledger_create(path, job, gpu->uuid, &limits, 0600, true);
+    if (rc == 0 && r->switch_user && chown(path, r->uid, r->gid) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = ledger_path(arbiter, arbiter_folder(g, a), gpu->uuid, ARBITER_SUFFIX);
+    // Jobs of different users take turns through it.
+    if (rc == 0 && access(arbiter, F_OK) < 0)
+        rc = arbiter_create(arbiter, gpu->uuid, 0666);
+    return rc;
+}
+
+static void put_env(struct launch_request *r, struct arena *a, const char *name,
+                    const char *value) {
+    char **env = arena_alloc(a, (r->nenv + 2) * sizeof *env);
+    size_t len = strlen(name);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->nenv; i++)
+        if (strncmp(r->env[i], name, len) != 0 || r->env[i][len] != '=')
+            env[n++] = r->env[i];
+    env[n++] = arena_printf(a, "%s=%s", name, value);
+    r->env = env;
+    r->nenv = n;
+}
+
+static const char *get_env(const struct launch_request *r, const char *name) {
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < r->nenv; i++)
+        if (strncmp(r->env[i], name, len) == 0 && r->env[i][len] == '=')
+            return r->env[i] + len + 1;
+    return NULL;
+}
+
+static int grant_fraction(struct gpus *g, const struct message_launch *m,
+                          const struct gpu_grant *grant, struct launch_request *r,
+                          struct arena *a, struct error *e) {
+    const struct gpu *gpu = &g->agent->node.gpus.at[grant->index];
+    const char *folder = ledger_folder(g, m->id, m->attempt, a);
+    char path[LEDGER_PATH_MAX];
+    if (!g->shim_dir)
+        return error_set(e, ENOENT, "the libraries that enforce fractions of a GPU are not "
+                         "installed on this node");
+    int rc = make_folder(arena_printf(a, "%s/gpu", g->agent->spool_path));
+    if (rc == 0)
+        rc = make_folder(arbiter_folder(g, a));
+    if (rc == 0)
+        rc = make_folder(folder);
+    if (rc == 0)
+        rc = make_ledger(g, m, gpu, grant, r, folder, path, a);
+    if (rc < 0)
+        return error_set(e, -rc, "the ledger of GPU %u cannot be made: %s", grant->index,
+                         strerror(-rc));
+    const char *before = get_env(r, "LD_LIBRARY_PATH");
+    put_env(r, a, "ACEQUIA_GPU_LEDGER_DIR", folder);
+    put_env(r, a, "ACEQUIA_GPU_ARBITER_DIR", arbiter_folder(g, a));
+    if (!before || !str_has_prefix(before, g->shim_dir))
+        put_env(r, a, "LD_LIBRARY_PATH",
+                str_empty(before) ? g->shim_dir : arena_printf(a, "%s:%s", g->shim_dir, before));
+    hold(g, m->id, m->attempt, grant, m->spec->gpu_memory_bytes, path);
+    return 0;
+}
+
+int gpus_grant(struct gpus *g, const struct message_launch *m, struct launch_request *r,
+               struct arena *arena, struct error *e) {
+    for (uint32_t i = 0; i < m->part->gpus.len; i++) {
+        const struct gpu_grant *grant = &m->part->gpus.at[i];
+        if (grant->index >= g->agent->node.gpus.len)
+            return error_set(e, ENODEV, "GPU %u does not exist on this node", grant->index);
+        bool fraction = grant->milli < 1000 && !g->agent->node.gpus.at[grant->index].simulated;
+        int rc = fraction ? grant_fraction(g, m, grant, r, arena, e) : 0;
+        if (rc < 0) {
+            gpus_release(g, m->id, m->attempt);
+            return rc;
+        }
+        if (!fraction)
+            hold(g, m->id, m->attempt, grant, m->spec->gpu_memory_bytes, NULL);
+    }
+    return 0;
+}
+
+// "0:500,1:1000"
+void gpus_recover(struct gpus *g, const struct launch_request *r) {
+    const char *text = get_env(r, "ACEQUIA_GPU_GRANTS"), *dir = get_env(r, "ACEQUIA_GPU_LEDGER_DIR");
+    unsigned index, milli;
+    int used;
+    for (int i = 0; text && i < GRANTS_MAX && sscanf(text, "%u:%u%n", &index, &milli, &used) == 2;
+         i++) {
+        struct gpu_grant grant = {.index = index, .milli = milli};
+        char path[LEDGER_PATH_MAX] = "";
+        if (index >= g->agent->node.gpus.len)
+            return;
+        if (dir)
+            ledger_path(path, dir, g->agent->node.gpus.at[index].uuid, LEDGER_SUFFIX);
+        hold(g, r->job, r->attempt, &grant, 0, *path ? path : NULL);
+        text += used;
+        text += *text == ',';
+    }
+}
+
+void gpus_usage(const struct gpus *g, uint64_t id, uint32_t attempt, struct usage *u) {
+    for (uint32_t i = 0; i < g->holders.len; i++) {
+        const struct holder *h = &g->holders.at[i];
+        if (h->id != id || h->attempt != attempt)
+            continue;
+        u->gpu_busy_ms += h->usage.gpu_busy_ms;
+        u->gpu_throttled_ms += h->usage.gpu_throttled_ms;
+        u->gpu_memory_peak_bytes += h->usage.gpu_memory_peak_bytes;
+        u->energy_mj += h->usage.energy_mj;
+        return;  // every entry of the attempt holds the sum
+    }
+}
+
+void gpus_release(struct gpus *g, uint64_t id, uint32_t attempt) {
+    for (uint32_t i = g->holders.len; i-- > 0;)
+        if (g->holders.at[i].id == id && g->holders.at[i].attempt == attempt) {
+            free(g->holders.at[i].ledger);
+            vec_remove(&g->holders, i);
+        }
+}
+
+void gpus_forget(struct gpus *g, uint64_t id, uint32_t attempt) {
+    cleanup_arena struct arena a = {0};
+    char path[LEDGER_PATH_MAX];
+    const char *folder = ledger_folder(g, id, attempt, &a);
+    const char *job = arena_printf(&a, "%llu.%u", (unsigned long long)id, attempt);
+    struct agent *agent = g->agent;
+    gpus_release(g, id, attempt);
+    if (!agent->node.gpus.len || access(folder, F_OK) < 0)
+        return;
+    for (uint32_t i = 0; i < agent->node.gpus.len; i++) {
+        const char *uuid = agent->node.gpus.at[i].uuid;
+        if (ledger_path(path, folder, uuid, LEDGER_SUFFIX) == 0 && unlink(path) == 0 &&
+            ledger_path(path, arbiter_folder(g, &a), uuid, ARBITER_SUFFIX) == 0)
+            arbiter_forget(path, job);
+    }
+    rmdir(folder);
+}
