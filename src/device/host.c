@@ -1,3 +1,4 @@
+// Reads the figures of host.h from /proc; a file that is missing or looks different leaves a 0.
 #include "device/host.h"
 
 #include <fcntl.h>

@@ -61,6 +61,7 @@ static char *job_labels(const struct metrics_job_gpu *j) {
 struct gpu_family {
     enum metric_id id;
     uint64_t (*milli)(const struct metrics_gpu *g);
+    bool needs_utilisation;  // left out where the driver does not measure it
 };
 
 #define MILLI(name, expression)                             \
@@ -90,8 +91,8 @@ MILLI(reasons, s->throttle_reasons * 1000ULL)
 
 static const struct gpu_family dcgm_families[] = {
     {M_DCGM_SM_CLOCK, sm_clock}, {M_DCGM_MEM_CLOCK, memory_clock}, {M_DCGM_POWER, power}, {M_DCGM_ENERGY, energy},
-    {M_DCGM_PCIE_REPLAY, pcie_replays}, {M_DCGM_PCIE_TX, pcie_tx}, {M_DCGM_PCIE_RX, pcie_rx}, {M_DCGM_GPU_UTIL, utilisation},
-    {M_DCGM_MEM_COPY, memory_copy}, {M_DCGM_ENC, encoder}, {M_DCGM_DEC, decoder}, {M_DCGM_XID, xid},
+    {M_DCGM_PCIE_REPLAY, pcie_replays}, {M_DCGM_PCIE_TX, pcie_tx}, {M_DCGM_PCIE_RX, pcie_rx}, {M_DCGM_GPU_UTIL, utilisation, true},
+    {M_DCGM_MEM_COPY, memory_copy, true}, {M_DCGM_ENC, encoder}, {M_DCGM_DEC, decoder}, {M_DCGM_XID, xid},
     {M_DCGM_FB_FREE, memory_free}, {M_DCGM_FB_USED, memory_used}, {M_DCGM_NVLINK, nvlink}, {M_DCGM_ROWS, rows},
 };
 static const struct gpu_family own_families[] = {
@@ -103,7 +104,7 @@ static void put_families(struct metrics_writer *w, const struct gpu_family *fami
     for (size_t f = 0; f < count; f++) {
         metrics_family(w, families[f].id);
         for (uint32_t i = 0; i < in->gpu_count; i++)
-            if (in->gpus[i].sample)
+            if (in->gpus[i].sample && !(families[f].needs_utilisation && in->gpus[i].sample->utilisation_unknown))
                 metrics_put_milli(w, labels[i], families[f].milli(&in->gpus[i]));
     }
 }
@@ -142,21 +143,23 @@ static void put_devices(struct metrics_writer *w, const struct export_gpus *in) 
     free(labels);
 }
 
-#define PUT_JOBS(id, put, value)                          \
-    do {                                                  \
-        metrics_family(w, id);                            \
-        for (uint32_t i = 0; i < in->job_count; i++) {    \
+#define PUT_JOBS_WHEN(id, put, when, value)                 \
+    do {                                                    \
+        metrics_family(w, id);                              \
+        for (uint32_t i = 0; i < in->job_count; i++) {      \
             const struct metrics_job_gpu *j = &in->jobs[i]; \
-            put(w, labels[i], value);                     \
-        }                                                 \
+            if (when)                                       \
+                put(w, labels[i], value);                   \
+        }                                                   \
     } while (0)
+#define PUT_JOBS(id, put, value) PUT_JOBS_WHEN(id, put, true, value)
 
 static void put_jobs(struct metrics_writer *w, const struct export_gpus *in) {
     char **labels = xcalloc(in->job_count ? in->job_count : 1, sizeof *labels);
     for (uint32_t i = 0; i < in->job_count; i++)
         labels[i] = job_labels(&in->jobs[i]);
     PUT_JOBS(M_JOB_GPU_GRANT, metrics_put_milli, j->grant_milli);
-    PUT_JOBS(M_JOB_GPU_USE, metrics_put_milli, j->sample->utilisation_milli);
+    PUT_JOBS_WHEN(M_JOB_GPU_USE, metrics_put_milli, !j->sample->utilisation_unknown, j->sample->utilisation_milli);
     PUT_JOBS(M_JOB_GPU_MEMORY, metrics_put_u64, j->sample->memory_used_bytes);
     PUT_JOBS(M_JOB_GPU_MEMORY_LIMIT, metrics_put_u64, j->sample->memory_total_bytes);
     PUT_JOBS(M_JOB_GPU_POWER, metrics_put_milli, j->sample->power_mw);

@@ -1,0 +1,242 @@
+// Owns the advice. It is careful: room of a fifth is left above what was used, nothing is said of
+// jobs that ran for moments, and what was not measured gets no advice.
+#include "metrics/efficiency.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "model/gpuspec.h"
+#include "model/units.h"
+
+const char *const efficiency_words[] = {"cpu", "memory", "gpu", "gpu_memory", "time", "energy", NULL};
+
+enum { LOW_PERCENT = 60, HIGH_PERCENT = 95, ROOM_PERCENT = 120, TIME_ROOM_PERCENT = 130, UNUSED_GPU_MILLI = 10 };
+
+struct held {
+    uint32_t nodes, cpus, tasks;
+    uint64_t memory_bytes, gpus_milli;
+};
+
+static struct held sum_parts(const struct job_record *r) {
+    struct held h = {.nodes = r->parts.len};
+    for (uint32_t i = 0; i < r->parts.len; i++) {
+        const struct part *p = &r->parts.at[i];
+        h.cpus += p->cpus;
+        h.tasks += p->tasks;
+        h.memory_bytes += p->memory_bytes;
+        for (uint32_t k = 0; k < p->gpus.len; k++)
+            h.gpus_milli += p->gpus.at[k].milli;
+    }
+    return h;
+}
+
+static void set(struct efficiency_row *row, uint64_t asked, uint64_t used) {
+    row->known = true;
+    row->asked = asked;
+    row->used = used;
+    uint64_t percent = asked ? (uint64_t)((__uint128_t)used * 100 / asked) : 0;
+    row->percent = percent < 999 ? (uint32_t)percent : 999;
+}
+
+// Sizes people write: whole GiB from 2 on, else steps of 256 MiB.
+static uint64_t round_size(uint64_t bytes) {
+    uint64_t unit = bytes >= 2 * SIZE_G ? SIZE_G : 256 * SIZE_M;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static uint64_t with_room(uint64_t v) {
+    return (uint64_t)((__uint128_t)v * ROOM_PERCENT / 100);
+}
+
+static void judge_cpu(const struct held *h, const struct usage *u, uint64_t elapsed_ms, bool advise, struct arena *a, struct efficiency_row *row) {
+    if (!h->cpus || !elapsed_ms)
+        return;
+    uint64_t used = (u->cpu_user_us + u->cpu_system_us) / elapsed_ms;  // µs per ms: thousandths of a CPU
+    set(row, h->cpus * 1000ULL, used);
+    uint32_t tasks = h->tasks ? h->tasks : 1;
+    uint64_t each = (with_room(used) + tasks * 1000ULL - 1) / (tasks * 1000ULL);
+    if (!each)
+        each = 1;
+    if (advise && row->percent < LOW_PERCENT && each * tasks < h->cpus)
+        row->option = arena_printf(a, "--cpus %llu", (unsigned long long)each);
+    row->text = arena_printf(a, "%u.%u of %u CPUs were busy on average%s", (unsigned)(used / 1000), (unsigned)(used % 1000 / 100), h->cpus,
+                             row->option ? "; fewer would do." : ".");
+}
+
+static const char *memory_option(const struct spec *s, const struct held *h, uint64_t bytes, struct arena *a) {
+    char text[UNIT_TEXT_MAX];
+    if (s->memory_per_cpu_bytes && h->cpus)
+        return arena_printf(a, "--memory-per-cpu %s", size_format(round_size(bytes / h->cpus), text));
+    if (s->memory_per_gpu_bytes && h->gpus_milli)
+        return arena_printf(a, "--memory-per-gpu %s", size_format(round_size(bytes * 1000 / h->gpus_milli), text));
+    return arena_printf(a, "--memory %s", size_format(round_size(bytes / (h->nodes ? h->nodes : 1)), text));
+}
+
+static void judge_memory(const struct spec *s, const struct held *h, const struct usage *u, bool oom, bool advise, struct arena *a,
+                         struct efficiency_row *row) {
+    if (!h->memory_bytes || !u->memory_peak_bytes)
+        return;
+    set(row, h->memory_bytes, u->memory_peak_bytes);
+    char used[UNIT_TEXT_MAX], asked[UNIT_TEXT_MAX];
+    const char *more = ".";
+    uint64_t wanted = with_room(u->memory_peak_bytes);
+    if (oom) {
+        wanted = h->memory_bytes * 3 / 2;
+        more = "; it ran out.";
+        row->option = memory_option(s, h, wanted, a);
+    } else if (advise && row->percent > HIGH_PERCENT) {
+        more = "; it came close to its limit.";
+        row->option = memory_option(s, h, wanted, a);
+    } else if (advise && row->percent < LOW_PERCENT && round_size(wanted) < h->memory_bytes * 9 / 10) {
+        more = "; less would do.";
+        row->option = memory_option(s, h, wanted, a);
+    }
+    row->text = arena_printf(a, "%s of %s at the peak%s", size_format(u->memory_peak_bytes, used), size_format(h->memory_bytes, asked), more);
+}
+
+// Halves, quarters and so on below one GPU, whole ones above.
+static uint64_t round_gpus(uint64_t milli) {
+    static const uint32_t steps[] = {100, 125, 200, 250, 300, 400, 500, 600, 750, 1000};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (milli <= steps[i])
+            return steps[i];
+    return (milli + 999) / 1000 * 1000;
+}
+
+// Busy time and memory both have to fit, so they are looked at together; one option for both.
+static uint64_t gpus_needed(const struct efficiency_input *in, uint64_t busy_milli) {
+    uint64_t by_memory = 0;
+    if (in->gpu_memory_each_bytes)
+        by_memory = (uint64_t)((__uint128_t)with_room(in->usage->gpu_memory_peak_bytes) * 1000 / in->gpu_memory_each_bytes);
+    uint64_t by_time = with_room(busy_milli);
+    return round_gpus(by_time > by_memory ? by_time : by_memory);
+}
+
+static const char *gpu_option(const struct spec *s, const struct held *h, uint64_t milli, struct arena *a) {
+    char text[GPU_TEXT_MAX];
+    const char *option = "--gpus";
+    if (s->gpus_per_node_milli && h->nodes) {
+        option = "--gpus-per-node";
+        milli = round_gpus(milli / h->nodes);
+    } else if (s->gpus_per_task_milli && h->tasks) {
+        option = "--gpus-per-task";
+        milli = round_gpus(milli / h->tasks);
+    }
+    const char *colon = str_empty(s->gpu_model) ? "" : ":";
+    return arena_printf(a, "%s %s%s%s", option, str_empty(s->gpu_model) ? "" : s->gpu_model, colon, gpu_milli_format(milli, text));
+}
+
+static void judge_gpu(const struct efficiency_input *in, const struct held *h, uint64_t elapsed_ms, bool advise, struct arena *a,
+                      struct efficiency_row *row) {
+    if (!h->gpus_milli || !elapsed_ms)
+        return;
+    const struct spec *s = in->record->spec;
+    uint64_t busy = in->usage->gpu_busy_ms * 1000 / elapsed_ms;
+    set(row, h->gpus_milli, busy);
+    char used[GPU_TEXT_MAX], asked[GPU_TEXT_MAX];
+    uint64_t needed = gpus_needed(in, busy);
+    const char *more = ".";
+    if (advise && busy < UNUSED_GPU_MILLI && !in->usage->gpu_memory_peak_bytes) {
+        row->option = "--gpus 0";
+        more = "; it never used a GPU.";
+    } else if (advise && row->percent < LOW_PERCENT && needed < h->gpus_milli) {
+        row->option = gpu_option(s, h, needed, a);
+        more = "; less would do.";
+    }
+    row->text = arena_printf(a, "%s of %s GPUs were busy on average%s", gpu_milli_format(busy, used), gpu_milli_format(h->gpus_milli, asked), more);
+}
+
+static void judge_gpu_memory(const struct efficiency_input *in, const struct held *h, bool advise, struct arena *a, struct efficiency_row *row) {
+    uint64_t peak = in->usage->gpu_memory_peak_bytes;
+    if (!h->gpus_milli || !in->gpu_memory_bytes)
+        return;
+    set(row, in->gpu_memory_bytes, peak);
+    char used[UNIT_TEXT_MAX], asked[UNIT_TEXT_MAX], wanted[UNIT_TEXT_MAX];
+    const struct spec *s = in->record->spec;
+    const char *more = ".";
+    if (advise && s->gpu_memory_bytes && row->percent < LOW_PERCENT && round_size(with_room(peak)) < s->gpu_memory_bytes) {
+        row->option = arena_printf(a, "--gpu-memory %s", size_format(round_size(with_room(peak)), wanted));
+        more = "; less would do.";
+    } else if (advise && h->gpus_milli < 1000 && row->percent > HIGH_PERCENT) {
+        row->option = arena_printf(a, "--gpu-memory %s", size_format(round_size(with_room(in->gpu_memory_bytes)), wanted));
+        more = "; it came close to its limit.";
+    }
+    row->text = arena_printf(a, "%s of %s at the peak%s", size_format(peak, used), size_format(in->gpu_memory_bytes, asked), more);
+}
+
+static uint64_t round_time(uint64_t s) {
+    uint64_t unit = s > 4 * 3600 ? 3600 : s > 3600 ? 900 : 300;
+    return (s + unit - 1) / unit * unit;
+}
+
+static void judge_time(const struct efficiency_input *in, uint64_t elapsed_s, bool final, struct arena *a, struct efficiency_row *row) {
+    if (!in->time_limit_s || in->time_limit_s == DURATION_UNLIMITED)
+        return;
+    set(row, in->time_limit_s, elapsed_s);
+    char used[UNIT_TEXT_MAX], asked[UNIT_TEXT_MAX], wanted[UNIT_TEXT_MAX];
+    uint64_t fit = round_time(elapsed_s * TIME_ROOM_PERCENT / 100);
+    const char *more = ".";
+    if (in->record->state == JOB_TIMEOUT) {
+        row->option = arena_printf(a, "--time %s", duration_format(round_time((uint64_t)in->time_limit_s * 3 / 2), wanted));
+        more = "; the limit ended it.";
+    } else if (final && row->percent < LOW_PERCENT && fit < in->time_limit_s) {
+        row->option = arena_printf(a, "--time %s", duration_format(fit, wanted));
+        more = "; a shorter limit lets it start earlier.";
+    }
+    row->text = arena_printf(a, "%s of %s%s", duration_format(elapsed_s, used), duration_format(in->time_limit_s, asked), more);
+}
+
+static void judge_energy(const struct usage *u, const struct held *h, struct arena *a, struct efficiency_row *row) {
+    if (!h->gpus_milli || !u->energy_mj)
+        return;
+    row->known = true;
+    row->used = u->energy_mj / 1000;
+    uint64_t wh_milli = u->energy_mj / 3600;
+    row->text = arena_printf(a, "%llu.%03llu Wh drawn by its GPUs, by share of use.", (unsigned long long)(wh_milli / 1000),
+                             (unsigned long long)(wh_milli % 1000));
+}
+
+void efficiency_of(const struct efficiency_input *in, struct arena *a, struct efficiency *out) {
+    const struct job_record *r = in->record;
+    struct held h = sum_parts(r);
+    assert(r->spec && in->usage);
+    *out = (struct efficiency){.final = job_state_final(r->state)};
+    int64_t end_ms = out->final ? r->end_ms : in->now_ms;
+    uint64_t elapsed_ms = r->start_ms && end_ms > r->start_ms ? (uint64_t)(end_ms - r->start_ms) : 0;
+    out->elapsed_s = elapsed_ms / 1000;
+    out->too_short = out->elapsed_s < EFFICIENCY_LEAST_S;
+    bool advise = !out->too_short;
+    judge_cpu(&h, in->usage, elapsed_ms, advise, a, &out->rows[EFFICIENCY_CPU]);
+    judge_memory(r->spec, &h, in->usage, r->state == JOB_OUT_OF_MEMORY, advise, a, &out->rows[EFFICIENCY_MEMORY]);
+    judge_gpu(in, &h, elapsed_ms, advise, a, &out->rows[EFFICIENCY_GPU]);
+    judge_gpu_memory(in, &h, advise, a, &out->rows[EFFICIENCY_GPU_MEMORY]);
+    judge_time(in, out->elapsed_s, out->final && (advise || in->time_limit_s > 3600), a, &out->rows[EFFICIENCY_TIME]);
+    judge_energy(in->usage, &h, a, &out->rows[EFFICIENCY_ENERGY]);
+}
+
+void efficiency_json(const struct efficiency *e, struct json_writer *w) {
+    json_open(w, '{');
+    json_kv_i64(w, "elapsed_s", (int64_t)e->elapsed_s);
+    json_kv_bool(w, "final", e->final);
+    json_kv_bool(w, "too_short", e->too_short);
+    json_key(w, "rows");
+    json_open(w, '[');
+    for (int i = 0; i < EFFICIENCY_ROWS; i++) {
+        const struct efficiency_row *row = &e->rows[i];
+        if (!row->known)
+            continue;
+        json_open(w, '{');
+        json_kv_str(w, "what", efficiency_words[i]);
+        if (i != EFFICIENCY_ENERGY) {
+            json_kv_i64(w, "asked", (int64_t)row->asked);
+            json_kv_i64(w, "percent", row->percent);
+        }
+        json_kv_i64(w, "used", (int64_t)row->used);
+        json_kv_str(w, "option", row->option);
+        json_kv_str(w, "text", row->text);
+        json_close(w, '}');
+    }
+    json_close(w, ']');
+    json_close(w, '}');
+}

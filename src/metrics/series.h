@@ -1,0 +1,49 @@
+// Time series for the charts, in memory and bounded: a value per second for two hours, a mean per
+// minute for three days, a mean per hour for half a year. A series takes the same memory however long
+// it runs, and of too many series the one that was not written for longest goes. Saved as bytes and
+// loaded again, so that a restart keeps them. Longer history is Prometheus' business.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/json.h"
+
+enum {
+    SERIES_MAX = 4096,
+    SERIES_NAME_MAX = 160,
+    SERIES_TIERS = 3,
+    SERIES_FINE_S = 1,
+    SERIES_FINE_POINTS = 7200,
+    SERIES_COARSE_S = 60,
+    SERIES_COARSE_POINTS = 4320,
+    SERIES_HOURS_S = 3600,
+    SERIES_HOURS_POINTS = 4416,
+    SERIES_ANSWER_MAX = 5000,  // points of one answer
+};
+
+struct series_store;
+struct series_store *series_store_new(uint32_t max);  // at most SERIES_MAX series
+struct series_store *series_store_free(struct series_store *s);  // returns NULL
+uint32_t series_count(const struct series_store *s);
+size_t series_bytes_each(void);  // memory of one series, all tiers
+
+// Values in order of time; one that is older than the newest is passed over. Of several within a
+// second the last counts. Names of more than SERIES_NAME_MAX bytes are refused with -ENAMETOOLONG.
+int series_add(struct series_store *s, const char *name, int64_t at_ms, double value);
+void series_drop(struct series_store *s, const char *name);
+
+// Points from the finest tier that reaches back to `from_ms`, as means over `step_ms`; 0: as fine as
+// there is within SERIES_ANSWER_MAX points. {"name":…,"step_ms":…,"points":[[at_ms,value],…]}; where
+// nothing was written there is no point. -ENOENT: no such series, -EINVAL: the range is not one.
+int series_query(const struct series_store *s, const char *name, int64_t from_ms, int64_t to_ms, int64_t step_ms,
+                 struct json_writer *w, struct error *e);
+// Calls fn for each series whose name begins with `prefix`, in order of name.
+void series_each(const struct series_store *s, const char *prefix, void (*fn)(void *ctx, const char *name), void *ctx);
+// The mean of what was written in the range, from the finest tier that reaches back; NaN: nothing.
+double series_mean(const struct series_store *s, const char *name, int64_t from_ms, int64_t to_ms);
+
+void series_save(const struct series_store *s, struct buf *out);
+// Into an empty store. -EBADMSG: not what was saved; what was read until then stays.
+int series_load(struct series_store *s, const void *data, size_t len);

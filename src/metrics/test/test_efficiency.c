@@ -1,0 +1,184 @@
+// Asked against used, the option to change, and the steps of idle GPUs.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "metrics/efficiency.h"
+#include "model/units.h"
+
+struct rig {
+    struct arena arena;
+    struct spec spec;
+    struct gpu_grant grants[8];
+    struct part part;
+    struct job_record record;
+    struct usage usage;
+    struct efficiency_input in;
+    struct efficiency out;
+};
+
+// A job of an hour on one node: 8 CPUs, 64 GiB, and GPUs.
+static void set_up(struct rig *r, uint32_t gpus, uint32_t milli) {
+    *r = (struct rig){0};
+    for (uint32_t i = 0; i < gpus; i++)
+        r->grants[i] = (struct gpu_grant){.index = i, .milli = milli};
+    r->part = (struct part){.node = "n1", .cpus = 8, .tasks = 1, .memory_bytes = 64 * SIZE_G};
+    r->part.gpus.at = r->grants;
+    r->part.gpus.len = gpus;
+    r->record = (struct job_record){.id = 1, .spec = &r->spec, .state = JOB_COMPLETED, .start_ms = 1000, .end_ms = 1000 + 3600000};
+    r->record.parts.at = &r->part;
+    r->record.parts.len = 1;
+    r->in = (struct efficiency_input){.record = &r->record, .usage = &r->usage, .now_ms = 9000000, .time_limit_s = 4 * 3600,
+                                      .gpu_memory_bytes = gpus * (80 * SIZE_G / 1000 * milli), .gpu_memory_each_bytes = 80 * SIZE_G};
+}
+
+static const struct efficiency_row *look(struct rig *r, enum efficiency_what what) {
+    arena_done(&r->arena);
+    efficiency_of(&r->in, &r->arena, &r->out);
+    return &r->out.rows[what];
+}
+
+static void test_cpu(void **state) {
+    struct rig r;
+    set_up(&r, 0, 0);
+    r.usage.cpu_user_us = 3600ULL * 1000000 * 2 - 1800000000;  // 1.5 CPUs
+    const struct efficiency_row *row = look(&r, EFFICIENCY_CPU);
+    assert_int_equal(row->asked, 8000);
+    assert_int_equal(row->used, 1500);
+    assert_int_equal(row->percent, 18);
+    assert_string_equal(row->option, "--cpus 2");
+    r.usage.cpu_user_us = 3600ULL * 1000000 * 7;
+    assert_null(look(&r, EFFICIENCY_CPU)->option);
+    r.part.tasks = 4;
+    r.usage.cpu_user_us = 3600ULL * 1000000 * 3;
+    assert_string_equal(look(&r, EFFICIENCY_CPU)->option, "--cpus 1");
+    r.record.end_ms = r.record.start_ms + 5000;
+    r.usage.cpu_user_us = 0;
+    assert_null(look(&r, EFFICIENCY_CPU)->option);  // too short to say
+    assert_true(r.out.too_short);
+    arena_done(&r.arena);
+}
+
+static void test_memory(void **state) {
+    struct rig r;
+    set_up(&r, 0, 0);
+    r.usage.memory_peak_bytes = 10 * SIZE_G;
+    const struct efficiency_row *row = look(&r, EFFICIENCY_MEMORY);
+    assert_int_equal(row->percent, 15);
+    assert_string_equal(row->option, "--memory 12G");
+    r.spec.memory_per_cpu_bytes = 8 * SIZE_G;
+    assert_string_equal(look(&r, EFFICIENCY_MEMORY)->option, "--memory-per-cpu 1.5G");
+    r.spec.memory_per_cpu_bytes = 0;
+    r.usage.memory_peak_bytes = 63 * SIZE_G;
+    assert_string_equal(look(&r, EFFICIENCY_MEMORY)->option, "--memory 76G");
+    r.record.state = JOB_OUT_OF_MEMORY;
+    assert_string_equal(look(&r, EFFICIENCY_MEMORY)->option, "--memory 96G");
+    r.usage.memory_peak_bytes = 0;
+    assert_false(look(&r, EFFICIENCY_MEMORY)->known);
+    arena_done(&r.arena);
+}
+
+static void test_gpus(void **state) {
+    struct rig r;
+    set_up(&r, 4, 1000);
+    r.usage.gpu_busy_ms = 3600000 * 3 / 2;  // one and a half of four
+    r.usage.gpu_memory_peak_bytes = 100 * SIZE_G;
+    const struct efficiency_row *row = look(&r, EFFICIENCY_GPU);
+    assert_int_equal(row->used, 1500);
+    assert_int_equal(row->percent, 37);
+    assert_string_equal(row->option, "--gpus 2");
+    assert_string_equal(row->text, "1.5 of 4 GPUs were busy on average; less would do.");
+    r.usage.gpu_memory_peak_bytes = 300 * SIZE_G;  // the memory needs all four
+    assert_null(look(&r, EFFICIENCY_GPU)->option);
+    r.usage.gpu_busy_ms = r.usage.gpu_memory_peak_bytes = 0;
+    assert_string_equal(look(&r, EFFICIENCY_GPU)->option, "--gpus 0");
+    arena_done(&r.arena);
+
+    set_up(&r, 1, 1000);
+    r.spec.gpu_model = "a100";
+    r.usage.gpu_busy_ms = 3600000 / 5;
+    r.usage.gpu_memory_peak_bytes = 16 * SIZE_G;
+    assert_string_equal(look(&r, EFFICIENCY_GPU)->option, "--gpus a100:0.25");
+    row = look(&r, EFFICIENCY_GPU_MEMORY);
+    assert_int_equal(row->percent, 20);
+    assert_null(row->option);
+    arena_done(&r.arena);
+
+    set_up(&r, 1, 500);
+    r.spec.gpu_memory_bytes = 40 * SIZE_G;
+    r.usage.gpu_busy_ms = 3600000 / 2;
+    r.usage.gpu_memory_peak_bytes = 10 * SIZE_G;
+    assert_null(look(&r, EFFICIENCY_GPU)->option);
+    assert_string_equal(look(&r, EFFICIENCY_GPU_MEMORY)->option, "--gpu-memory 12G");
+    arena_done(&r.arena);
+}
+
+static void test_time_and_energy(void **state) {
+    struct rig r;
+    set_up(&r, 1, 1000);
+    const struct efficiency_row *row = look(&r, EFFICIENCY_TIME);
+    assert_int_equal(row->percent, 25);
+    assert_string_equal(row->option, "--time 1h30m");
+    r.record.state = JOB_RUNNING;
+    r.in.now_ms = r.record.start_ms + 3600000;
+    assert_null(look(&r, EFFICIENCY_TIME)->option);  // not over yet
+    r.record.state = JOB_TIMEOUT;
+    assert_string_equal(look(&r, EFFICIENCY_TIME)->option, "--time 6h");
+    r.usage.energy_mj = 3600000ULL * 1234;
+    row = look(&r, EFFICIENCY_ENERGY);
+    assert_int_equal(row->used, 3600 * 1234);
+    assert_string_equal(row->text, "1234.000 Wh drawn by its GPUs, by share of use.");
+    arena_done(&r.arena);
+}
+
+static void test_json(void **state) {
+    struct rig r;
+    struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    set_up(&r, 0, 0);
+    r.usage.cpu_user_us = 3600ULL * 1000000;
+    look(&r, EFFICIENCY_CPU);
+    efficiency_json(&r.out, &w);
+    assert_string_equal(buf_str(&b), "{\"elapsed_s\":3600,\"final\":true,\"too_short\":false,\"rows\":["
+                                     "{\"what\":\"cpu\",\"asked\":8000,\"percent\":12,\"used\":1000,\"option\":\"--cpus 2\","
+                                     "\"text\":\"1.0 of 8 CPUs were busy on average; fewer would do.\"},"
+                                     "{\"what\":\"time\",\"asked\":14400,\"percent\":25,\"used\":3600,\"option\":\"--time 1h30m\","
+                                     "\"text\":\"1h of 4h; a shorter limit lets it start earlier.\"}]}");
+    buf_done(&b);
+    arena_done(&r.arena);
+}
+
+static void test_idle(void **state) {
+    struct idle_state s = {0};
+    const struct idle_policy p = {.below_milli = 10, .after_s = 600, .warn_s = 1200, .end_s = 1800};
+    enum idle_step step;
+    int64_t named = 0, warned = 0, ended = 0;
+    for (int64_t t = 0; t <= 2000; t++) {
+        step = idle_look(&s, &p, t * 1000, t == 5 ? 500 : 3);
+        named += step == IDLE_NAME ? t : 0;
+        warned += step == IDLE_WARN ? t : 0;
+        ended += step == IDLE_END ? t : 0;
+    }
+    assert_int_equal(named, 606);
+    assert_int_equal(warned, 1206);
+    assert_int_equal(ended, 1806);
+    assert_int_equal(idle_seconds(&s, 2006000), 2000);
+    assert_int_equal(idle_look(&s, &p, 2007000, -1), IDLE_NOTHING);  // not measured
+    assert_int_equal(idle_seconds(&s, 2006000), 2000);
+    assert_int_equal(idle_look(&s, &p, 2008000, 10), IDLE_BUSY_AGAIN);
+    assert_int_equal(idle_seconds(&s, 2009000), 0);
+    const struct idle_policy off = {.below_milli = 10};
+    for (int64_t t = 0; t < 100000; t++)
+        assert_int_equal(idle_look(&s, &off, 3000000 + t * 1000, 0), IDLE_NOTHING);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cpu),  cmocka_unit_test(test_memory), cmocka_unit_test(test_gpus), cmocka_unit_test(test_time_and_energy),
+        cmocka_unit_test(test_json), cmocka_unit_test(test_idle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
