@@ -39,7 +39,7 @@ static void start(struct core *c, struct job *j, const struct alloc *a, int64_t 
     emit(c, now_ms, EVENT_JOB_PLACED, &b);
     for (uint32_t i = 0; i < j->run->part_count; i++)
         effect(c, EFFECT_LAUNCH, j->run->parts[i].node->name, j->id, j->attempt);
-    effect(c, EFFECT_JOB_CHANGED, NULL, j->id, 0);  // once more: who attaches does so behind the launch
+    effect(c, EFFECT_JOB_CHANGED, NULL, j->id, 0);
 }
 
 static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_ms) {
