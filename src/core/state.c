@@ -185,8 +185,12 @@ struct thing_entry *find_thing(const struct core *c, enum thing t, const char *n
     return entry && entry->value ? entry : NULL;
 }
 
+uint32_t user_known(const struct core *c, const char *user) {
+    return (uint32_t)(uintptr_t)strmap_get(&c->user_handles, user);
+}
+
 uint32_t user_handle(struct core *c, const char *user) {
-    uintptr_t handle = (uintptr_t)strmap_get(&c->user_handles, user);
+    uintptr_t handle = user_known(c, user);
     if (!handle) {
         const char *name = intern(c, user);
         vec_push(&c->users, name);
@@ -313,6 +317,7 @@ struct submission *submission_new(struct core *c, uint64_t id, const struct spec
     struct sched_request asked;
     // A project or partition that has gone since gives a request that waits and says so.
     core_request(c, spec->user, spec, &a, &asked, NULL);
+    asked.user = user_handle(c, spec->user);  // from here on the user is part of the state
     s->request = world_request(c->world, &asked);
     s->tasks = request_tasks(s->request);
     s->cpus = request_cpus(s->request);

@@ -165,7 +165,8 @@ const char *intern(struct core *c, const char *s);  // NULL stays NULL
 struct job *find_job(const struct core *c, uint64_t id);
 struct node_entry *find_node(const struct core *c, const char *name);
 struct thing_entry *find_thing(const struct core *c, enum thing t, const char *name);
-uint32_t user_handle(struct core *c, const char *user);
+uint32_t user_handle(struct core *c, const char *user);      // takes a new one: only while events are applied
+uint32_t user_known(const struct core *c, const char *user);  // 0: none yet
 struct user_count *user_count(struct core *c, const char *user);
 void order_add(struct core *c, struct job *j);
 void order_remove(struct core *c, struct job *j);

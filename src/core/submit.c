@@ -212,7 +212,7 @@ static int split_features(const char *text, struct arena *a, struct sched_reques
 int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a, struct sched_request *out, struct error *e) {
     *out = (struct sched_request){
         .project = core_handle(c, THING_PROJECT, s->project),
-        .user = user_handle(c, user),
+        .user = user_known(c, user),
         .qos = core_handle(c, THING_QOS, s->qos),
         .partition = core_handle(c, THING_PARTITION, s->partition),
         .class = s->class == CLASS_INTERACTIVE ? SCHED_INTERACTIVE : SCHED_TRAIN,
