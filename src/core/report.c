@@ -93,10 +93,15 @@ static const struct run_part *telling_part(const struct run *r) {
     return bad ? bad : &r->parts[0];
 }
 
-static bool goes_back(const struct core *c, const struct job *j, const struct run_part *p) {
-    if (p->cause == END_REQUEUE)
-        return true;
-    return j->sub->requeue && (p->cause == END_NODE_FAIL || p->cause == END_PREEMPT);
+// What a person was promised holds also when the node is lost meanwhile, or when the agent had been
+// told to end the attempt for another reason before.
+static enum end_cause cause_for(const struct run *r, const struct run_part *p) {
+    bool promised = r->ending && (r->cause == END_CANCEL || r->cause == END_REQUEUE);
+    return promised && (p->cause == END_NODE_FAIL || p->cause == END_PREEMPT || p->cause == END_REQUEUE) ? r->cause : p->cause;
+}
+
+static bool goes_back(const struct job *j, enum end_cause cause) {
+    return cause == END_REQUEUE || (j->sub->requeue && (cause == END_NODE_FAIL || cause == END_PREEMPT));
 }
 
 void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
@@ -104,17 +109,18 @@ void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
     for (uint32_t i = 0; i < r->part_count; i++)
         if (!r->parts[i].ended)
             return;
-    const struct run_part *p = telling_part(r);
+    struct run_part p = *telling_part(r);
+    p.cause = cause_for(r, &p);
     const char *reason = r->end_reason ? r->end_reason : r->reason;
-    if (goes_back(c, j, p)) {
+    if (goes_back(j, p.cause)) {
         bool too_often = j->attempt >= c->config.max_attempts;
-        struct event_job_requeued b = {.id = j->id, .attempt = j->attempt, .cause = p->cause, .by = r->by, .reason = reason,
+        struct event_job_requeued b = {.id = j->id, .attempt = j->attempt, .cause = p.cause, .by = r->by, .reason = reason,
                                        .hold = r->hold || too_often};
         emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
         return;
     }
-    struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state_for(p), .exit_code = p->exit_code,
-                                .exit_signal = p->exit_signal, .reason = reason, .by = r->by};
+    struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state_for(&p), .exit_code = p.exit_code,
+                                .exit_signal = p.exit_signal, .reason = reason, .by = r->by};
     finished_row(c, j, &b, now_ms);
     emit(c, now_ms, EVENT_JOB_ENDED, &b);
 }

@@ -190,6 +190,47 @@ static void a_lost_node_gives_its_jobs_back(void **state) {
     rig_done(&r);
 }
 
+static void a_promise_outlives_the_node(void **state) {
+    struct rig r;
+    struct error e;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t cancelled = rig_submit(&r, &alice, &s), both = rig_submit(&r, &alice, &s);
+    s.requeue = false;
+    uint64_t requeued = rig_submit(&r, &alice, &s);
+    assert_int_equal(core_requeue(r.core, &alice, both, false, r.now_ms, &e), 0);
+    assert_int_equal(core_cancel(r.core, &alice, both, &(struct cancel_options){0}, r.now_ms, &e), 0);
+    rig_end(&r, "n1", both, 1, END_REQUEUE, 0);  // what the agent was told first
+    assert_int_equal(r.last_state, JOB_CANCELLED);
+    assert_int_equal(core_cancel(r.core, &alice, cancelled, &(struct cancel_options){0}, r.now_ms, &e), 0);
+    assert_int_equal(core_requeue(r.core, &alice, requeued, false, r.now_ms, &e), 0);
+    core_node_lost(r.core, "n1", "no word for 60 s", r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, cancelled), JOB_STATE_COUNT);
+    assert_int_equal(r.last_state, JOB_CANCELLED);
+    assert_int_equal(rig_state(&r, requeued), JOB_PENDING);
+    rig_done(&r);
+}
+
+static void a_refusal_changes_nothing(void **state) {
+    struct rig r;
+    struct error e;
+    uint64_t id, n;
+    cleanup_buf struct buf before = {0}, behind = {0};
+    rig_init(&r);
+    struct spec s = rig_spec();
+    s.dependency = "afterok:99";
+    core_snapshot(r.core, &before);
+    assert_true(core_submit(r.core, &bob, &s, NULL, false, r.now_ms, &id, &n, &e) < 0);
+    s.dependency = NULL;
+    assert_int_equal(core_submit(r.core, &bob, &s, NULL, true, r.now_ms, &id, &n, &e), 0);
+    core_snapshot(r.core, &behind);
+    assert_int_equal(before.len, behind.len);
+    assert_memory_equal(before.data, behind.data, before.len);
+    rig_done(&r);
+}
+
 static void a_launch_that_never_arrived_is_sent_again(void **state) {
     struct rig r;
     rig_init(&r);
@@ -328,6 +369,8 @@ int main(void) {
         cmocka_unit_test(cycles_are_refused),
         cmocka_unit_test(strangers_are_kept_out),
         cmocka_unit_test(a_lost_node_gives_its_jobs_back),
+        cmocka_unit_test(a_promise_outlives_the_node),
+        cmocka_unit_test(a_refusal_changes_nothing),
         cmocka_unit_test(a_launch_that_never_arrived_is_sent_again),
         cmocka_unit_test(gangs_end_together),
         cmocka_unit_test(replay_and_snapshot_give_the_state_back),
