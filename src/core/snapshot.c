@@ -170,9 +170,8 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
 static void put_usage(const struct core *c, struct buf *out, struct buf *scratch) {
     for (uint32_t p = 1; p <= c->thing_list[THING_PROJECT].len; p++)
         for (uint32_t u = 1; u <= c->users.len; u++) {
-            struct rec_usage r = {p, u, world_usage(c->world, p, u, c->last_event_ms), c->last_event_ms};
-            const struct user_count *count = strmap_get(&c->user_jobs, c->users.at[u - 1]);
-            if (r.milli || (count && count->live))
+            struct rec_usage r = {.project = p, .user = u};
+            if (world_usage_kept(c->world, p, u, &r.milli, &r.at_ms))
                 put(out, scratch, REC_USAGE, &rec_usage_schema, &r);
         }
 }

@@ -69,3 +69,12 @@ void world_usage_set(struct world *w, uint32_t project, uint32_t user, int64_t m
 int64_t world_usage(const struct world *w, uint32_t project, uint32_t user, int64_t now_ms) {
     return user_average(map_get(&w->users, (uint64_t)project << 32 | user), now_ms, w->half_life_ms);
 }
+
+bool world_usage_kept(const struct world *w, uint32_t project, uint32_t user, int64_t *milli, int64_t *at_ms) {
+    const struct user *u = map_get(&w->users, (uint64_t)project << 32 | user);
+    if (!u || (!u->average && !u->cost))
+        return false;
+    *milli = u->average;
+    *at_ms = u->at_ms;
+    return true;
+}

@@ -119,6 +119,8 @@ bool world_warning(const struct world *w, uint32_t i, char *text, size_t size);
 void world_half_life(struct world *w, int64_t half_life_ms);  // default 7 days
 void world_usage_set(struct world *w, uint32_t project, uint32_t user, int64_t milli, int64_t at_ms);
 int64_t world_usage(const struct world *w, uint32_t project, uint32_t user, int64_t now_ms);
+// As it is kept: setting it again gives the very same figures later. False: nothing is.
+bool world_usage_kept(const struct world *w, uint32_t project, uint32_t user, int64_t *milli, int64_t *at_ms);
 
 // --- jobs ----------------------------------------------------------------------------------------
 

@@ -334,6 +334,33 @@ static void random_step(struct rig *r, struct rand *rnd) {
     rig_drain(r);
 }
 
+// What is loaded from a snapshot goes on exactly as what wrote it does, also the decaying use.
+static void a_snapshot_is_as_good_as_the_journal(void **state) {
+    struct core_config config;
+    core_config_default(&config);
+    for (uint64_t seed = 100; seed <= 140; seed++) {
+        struct rig r;
+        struct rand rnd;
+        struct error e;
+        rand_seed(&rnd, seed);
+        rig_init(&r);
+        for (int i = 0; i < 80; i++)
+            random_step(&r, &rnd);
+        cleanup_buf struct buf b = {0};
+        core_snapshot(r.core, &b);
+        struct core *loaded = core_new(&config);
+        assert_int_equal(core_load_snapshot(loaded, core_seq(r.core), b.data, b.len, &e), 0);
+        uint32_t from = r.journal.len;
+        for (int i = 0; i < 80; i++)
+            random_step(&r, &rnd);
+        for (uint32_t i = from; i < r.journal.len; i++)
+            assert_int_equal(core_replay(loaded, r.journal.at[i].e.seq, r.journal.at[i].e.at_ms, r.journal.at[i].e.type, r.journal.at[i].data, r.journal.at[i].e.len), 0);
+        same_state(r.core, loaded);
+        core_free(loaded);
+        rig_done(&r);
+    }
+}
+
 static void replay_and_snapshot_give_the_state_back(void **state) {
     for (uint64_t seed = 1; seed <= 100; seed++) {
         struct rig r;
@@ -373,6 +400,7 @@ int main(void) {
         cmocka_unit_test(a_refusal_changes_nothing),
         cmocka_unit_test(a_launch_that_never_arrived_is_sent_again),
         cmocka_unit_test(gangs_end_together),
+        cmocka_unit_test(a_snapshot_is_as_good_as_the_journal),
         cmocka_unit_test(replay_and_snapshot_give_the_state_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
