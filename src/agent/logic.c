@@ -362,7 +362,9 @@ void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t
 
 void agent_logic_tick(struct agent_logic *l, int64_t now_ms) {
     int64_t silence_ms = (int64_t)l->heartbeat_s * 1000 * AGENT_HEARTBEATS_MISSED;
-    if (l->connected && l->heartbeat_s && now_ms - l->heard_ms > silence_ms) {
+    if (!l->welcomed)
+        silence_ms = (int64_t)AGENT_WELCOME_WAIT_S * 1000;
+    if (l->connected && silence_ms && now_ms - l->heard_ms > silence_ms) {
         l->heard_ms = now_ms;
         act(l, AGENT_DISCONNECT, 0, 0);
     }

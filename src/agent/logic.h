@@ -17,6 +17,7 @@ enum {
     AGENT_FORGOTTEN_MAX = 65536,  // attempts remembered after they were acknowledged
     AGENT_KILL_RETRY_MS = 200,
     AGENT_HEARTBEATS_MISSED = 3,  // then the connection counts as dead
+    AGENT_WELCOME_WAIT_S = 20,    // the same for one that was never welcomed
 };
 
 enum agent_action_type {

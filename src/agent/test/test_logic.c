@@ -190,8 +190,21 @@ static void silence_ends_the_connection(void **state) {
     agent_logic_free(l);
 }
 
+// A controller that dies before its welcome leaves a connection that nobody closes.
+static void a_welcome_is_not_waited_for_ever(void **state) {
+    struct agent_logic *l = agent_logic_new(4);
+    agent_logic_connected(l, &node, 1000);
+    agent_logic_clear(l);
+    agent_logic_tick(l, 1000 + AGENT_WELCOME_WAIT_S * 1000);
+    nothing(l);
+    agent_logic_tick(l, 1001 + AGENT_WELCOME_WAIT_S * 1000);
+    only(l, AGENT_DISCONNECT);
+    agent_logic_free(l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_welcome_is_not_waited_for_ever),
         cmocka_unit_test(a_launch_happens_once),
         cmocka_unit_test(ends_are_kept_until_acknowledged),
         cmocka_unit_test(an_early_acknowledgement_is_ignored),
