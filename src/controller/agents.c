@@ -40,6 +40,10 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
         refuse(a, "the certificate is not valid for this node; join again with a new token");
         return;
     }
+    if (a->node && !streq(a->node, h->node->name)) {
+        refuse(a, "one connection is one node; it said another name before");
+        return;
+    }
     struct agent_conn *old = strmap_get(&c->agents, h->node->name);
     if (old && old != a) {
         if (a->peer.kind == NET_PEER_UNIX && old->peer.kind != NET_PEER_UNIX) {
@@ -148,6 +152,14 @@ void agent_upgrade(struct controller *c, struct net_request *req) {
     a->ws = net_upgrade_ws(req, NULL, &callbacks, a);
     if (!a->ws)
         free(a);
+}
+
+// One direction of its link may still work: without this it would stay down, connected.
+void hook_node_lost(void *ctx, const char *node) {
+    struct controller *c = ctx;
+    struct agent_conn *a = strmap_get(&c->agents, node);
+    if (a)
+        net_ws_abort(a->ws);
 }
 
 void hook_send(void *ctx, const char *node, const void *data, size_t len) {

@@ -79,6 +79,7 @@ void agent_upgrade(struct controller *c, struct net_request *req);
 bool node_send(struct controller *c, const char *node, enum message_type type, void *body);  // false: not connected
 void agents_ping(struct controller *c);
 void hook_send(void *ctx, const char *node, const void *data, size_t len);
+void hook_node_lost(void *ctx, const char *node);
 
 // stream.c: bytes between an agent and a client.
 struct stream;

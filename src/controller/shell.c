@@ -411,7 +411,10 @@ void shell_check_nodes(struct shell *s, int64_t mono_ms, int64_t timeout_ms, int
     char reason[80];
     core_each_node(s->core, check_node, &c);
     snprintf(reason, sizeof reason, "no word from it for %lld s", (long long)timeout_ms / 1000);
-    for (uint32_t i = 0; i < c.lost.len; i++)
+    for (uint32_t i = 0; i < c.lost.len; i++) {
         core_node_lost(s->core, c.lost.at[i], reason, now_ms);
+        if (s->hooks.node_lost)
+            s->hooks.node_lost(s->hooks.ctx, c.lost.at[i]);
+    }
     vec_done(&c.lost);
 }

@@ -22,6 +22,9 @@ struct shell_hooks {
     void (*send)(void *ctx, const char *node, const void *data, size_t len);
     void (*job_changed)(void *ctx, uint64_t id);
     void (*node_changed)(void *ctx);
+    // The node was given up: its connection must end, so that its agent says hello before it is used
+    // again. May be NULL.
+    void (*node_lost)(void *ctx, const char *node);
     void (*storage)(void *ctx, const struct error *problem);  // NULL: it works again
 };
 
