@@ -72,7 +72,7 @@ int64_t world_usage(const struct world *w, uint32_t project, uint32_t user, int6
 
 bool world_usage_kept(const struct world *w, uint32_t project, uint32_t user, int64_t *milli, int64_t *at_ms) {
     const struct user *u = map_get(&w->users, (uint64_t)project << 32 | user);
-    if (!u || (!u->average && !u->cost))
+    if (!u || (!u->average && !u->cost && !u->at_ms))  // made by a question only
         return false;
     *milli = u->average;
     *at_ms = u->at_ms;
