@@ -47,7 +47,7 @@ int core_node_remove(struct core *c, const struct actor *actor, const char *node
         return r;
     if (n->jobs.len)
         return error_set(e, EBUSY, "node %s runs %u jobs; drain it and wait, or cancel them", node, n->jobs.len);
-    if (n->state == NODE_UP)
+    if (n->state == NODE_UP || n->stale.len)  // the second: while old attempts are cleared away
         return error_set(e, EBUSY, "node %s is connected; stop its agent first", node);
     struct event_node b = {.name = n->name, .by = actor->user};
     emit(c, now_ms, EVENT_NODE_REMOVED, &b);

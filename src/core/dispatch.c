@@ -160,6 +160,8 @@ void core_agent_node_changed(struct core *c, const struct node *node, int64_t no
 
 void core_agent_gone(struct core *c, const char *node, int64_t now_ms) {
     struct node_entry *n = find_node(c, node);
+    if (n)
+        vec_clear(&n->stale);  // counted anew when it comes back
     if (!n || n->state != NODE_UP)
         return;
     struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = "not connected"};
@@ -168,6 +170,8 @@ void core_agent_gone(struct core *c, const char *node, int64_t now_ms) {
 
 void core_node_lost(struct core *c, const char *node, const char *reason, int64_t now_ms) {
     struct node_entry *n = find_node(c, node);
+    if (n)
+        vec_clear(&n->stale);
     if (!n || n->state == NODE_DOWN)
         return;
     struct event_node b = {.name = n->name, .state = NODE_DOWN, .reason = reason};

@@ -181,6 +181,12 @@ static void a_lost_node_gives_its_jobs_back(void **state) {
     // It comes back and still runs the old attempt: killed first, used again only when that is gone.
     struct attempt known = {.id = id, .attempt = 1, .state = ATTEMPT_RUNNING};
     uint32_t kills = r.kills;
+    struct error e;
+    rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
+    assert_int_equal(core_node_remove(r.core, &root, "n1", r.now_ms, &e), -EBUSY);  // connected, though not up
+    core_agent_gone(r.core, "n1", r.now_ms);
+    assert_int_equal(core_node_remove(r.core, &root, "n1", r.now_ms, &e), 0);
+    kills = r.kills;
     rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
     assert_int_equal(r.kills, kills + 1);
     assert_int_equal(rig_state(&r, id), JOB_PENDING);
