@@ -1,0 +1,343 @@
+// Owns what must hold. The committed journal is read as it grows and told to a shadow core, which
+// knows nothing else; machines report what really started, ran and was used there. After every step
+// the live core is audited, and whenever nothing is uncommitted it must equal the shadow.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "sim.h"
+#include "store/sim_disk.h"
+
+enum { COMPARE_EVERY = 24, SLACK_MS = 1500 };  // records between two comparisons; a tick
+
+typedef unsigned long long ull;
+
+void check_init(struct sim *s) {
+    struct core_config config = sim_config(s);
+    s->check.shadow = core_new(&config);
+}
+
+static void free_values(struct map *m) {
+    size_t it = 0;
+    void *v;
+    while (map_next(m, &it, NULL, &v))
+        free(v);
+    map_done(m);
+}
+
+void check_done(struct sim *s) {
+    struct check *c = &s->check;
+    core_free(c->shadow);
+    for (uint32_t i = 0; i < c->jobs.len; i++)
+        vec_done(&c->jobs.at[i].placements);
+    vec_done(&c->jobs);
+    strmap_done(&c->keys);
+    map_done(&c->starts);
+    free_values(&c->truths);
+    arena_done(&c->arena);
+}
+
+// --- the journal ---
+
+static struct told *job_told(struct check *c, uint64_t id) {
+    return id && id <= c->jobs.len ? &c->jobs.at[id - 1] : NULL;
+}
+
+static struct placement *placement_of(struct told *j, uint32_t attempt) {
+    for (uint32_t i = 0; j && i < j->placements.len; i++)
+        if (j->placements.at[i].attempt == attempt)
+            return &j->placements.at[i];
+    return NULL;
+}
+
+static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
+    struct check *c = &s->check;
+    if (b->id != c->jobs.len + 1)
+        sim_fail(s, "job %llu was submitted after job %u", (ull)b->id, c->jobs.len);
+    for (uint64_t n = spec_array_count(b->spec); n; n--)
+        vec_push(&c->jobs, (struct told){0});
+    if (!b->key)
+        return;
+    if (strmap_get(&c->keys, b->key))
+        sim_fail(s, "key %s made two jobs, the second is %llu", b->key, (ull)b->id);
+    strmap_put(&c->keys, arena_strdup(&c->arena, b->key), c);
+}
+
+static void told_placed(struct sim *s, struct told *j, const struct event_job_placed *b) {
+    if (j->placed || b->attempt != j->attempt + 1)
+        sim_fail(s, "job %llu was placed as attempt %u after attempt %u%s", (ull)b->id, b->attempt, j->attempt, j->placed ? ", which goes on" : "");
+    if (j->cancelled)
+        sim_fail(s, "job %llu was placed again although it was cancelled", (ull)b->id);
+    struct placement p = {.attempt = b->attempt, .part_count = b->parts.len};
+    for (uint32_t i = 0; i < b->parts.len && i < MACHINES_MAX; i++)
+        p.nodes[i] = arena_strdup(&s->check.arena, b->parts.at[i].node);
+    vec_push(&j->placements, p);
+    j->attempt = b->attempt;
+    j->placed = true;
+}
+
+static uint64_t truth_key(const char *node, uint64_t id, uint32_t attempt) {
+    return hash_bytes(node, strlen(node)) ^ hash_u64(id << 20 | attempt);
+}
+
+// Counted here once more: everything adds up, but time passes only once.
+static void add_use(struct usage *sum, const struct usage *more) {
+    uint64_t wall_ms = sum->wall_ms > more->wall_ms ? sum->wall_ms : more->wall_ms;
+    for (size_t i = 0; i < sizeof *sum / sizeof(uint64_t); i++)
+        ((uint64_t *)sum)[i] += ((const uint64_t *)more)[i];
+    sum->wall_ms = wall_ms;
+}
+
+static void told_part_ended(struct sim *s, struct told *j, const struct event_part_ended *b) {
+    struct placement *p = placement_of(j, b->attempt);
+    bool found = false;
+    for (uint32_t i = 0; p && i < p->part_count; i++)
+        if (streq(p->nodes[i], b->node) && !p->part_ended[i]) {
+            found = p->part_ended[i] = true;
+            break;
+        }
+    if (!found || b->attempt != j->attempt || !j->placed)
+        sim_fail(s, "job %llu: a part of attempt %u on %s ended that was not there", (ull)b->id, b->attempt, b->node);
+    if (!b->usage)
+        return;
+    const struct usage *truth = map_get(&s->check.truths, truth_key(b->node, b->id, b->attempt));
+    if (truth ? memcmp(truth, b->usage, sizeof *truth) != 0 : b->usage->wall_ms != 0)
+        sim_fail(s, "job %llu attempt %u on %s: the journal counts %llu ms of use, the machine %llu", (ull)b->id, b->attempt, b->node,
+                 (ull)b->usage->wall_ms, (ull)(truth ? truth->wall_ms : 0));
+    add_use(&j->usage, b->usage);
+    j->has_usage = true;
+}
+
+static void told_ended(struct sim *s, struct told *j, const struct event_job_ended *b) {
+    const struct sim_disk *d = s->head.disk;
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    if (j->ended)
+        sim_fail(s, "job %llu ended twice", (ull)b->id);
+    j->ended = true;
+    j->placed = false;
+    uintptr_t at = (uintptr_t)map_get(&d->history_by_id, b->id);
+    if (!at || d->history.at[at - 1].state != b->state) {
+        sim_fail(s, "job %llu ended %s but is not in history like that", (ull)b->id, job_state_words[b->state]);
+        return;
+    }
+    const struct store_history *row = &d->history.at[at - 1];
+    if (schema_decode(&job_record_schema, row->data, row->len, &a, &r) < 0) {
+        sim_fail(s, "job %llu: its record in history cannot be read", (ull)b->id);
+        return;
+    }
+    if (j->has_usage != (r.usage != NULL) || (r.usage && memcmp(r.usage, &j->usage, sizeof j->usage) != 0))
+        sim_fail(s, "job %llu: history counts %llu ms, its events %llu", (ull)b->id, (ull)(r.usage ? r.usage->wall_ms : 0), (ull)j->usage.wall_ms);
+}
+
+static void tell_job(struct sim *s, const struct event *e) {
+    if (e->type == EVENT_JOB_SUBMITTED) {
+        told_submitted(s, e->body);
+        return;
+    }
+    uint64_t id = event_job_id(e);
+    struct told *j = job_told(&s->check, id);
+    if (!j || j->ended) {
+        sim_fail(s, "%s about job %llu, which %s", event_info(e->type)->name, (ull)id, j ? "has ended" : "nobody submitted");
+        return;
+    }
+    switch (e->type) {
+    case EVENT_JOB_PLACED: told_placed(s, j, e->body); break;
+    case EVENT_PART_ENDED: told_part_ended(s, j, e->body); break;
+    case EVENT_JOB_ENDED: told_ended(s, j, e->body); break;
+    case EVENT_JOB_ENDING: j->cancelled |= ((struct event_job_ending *)e->body)->cause == END_CANCEL; break;
+    case EVENT_JOB_REQUEUED:
+        if (!j->placed)
+            sim_fail(s, "job %llu went back to the queue without having left it", (ull)id);
+        j->placed = false;
+        break;
+    default: break;
+    }
+}
+
+static void tell(struct sim *s, const struct store_event *record) {
+    cleanup_arena struct arena a = {0};
+    struct event e;
+    if (event_decode((enum event_type)record->type, record->data, record->len, &a, &e) < 0) {
+        sim_fail(s, "journal record %llu cannot be decoded", (ull)record->seq);
+        return;
+    }
+    if (e.type == EVENT_JOB_ENDING)
+        note(s, "journal %llu: job %llu is to end: %s (%s)", (ull)record->seq, (ull)record->job, end_cause_words[((struct event_job_ending *)e.body)->cause],
+             ((struct event_job_ending *)e.body)->reason ? ((struct event_job_ending *)e.body)->reason : "-");
+    else
+        note(s, "journal %llu: %s job %llu", (ull)record->seq, event_info(e.type)->name, (ull)record->job);
+    if (e.type >= EVENT_JOB_SUBMITTED && e.type <= EVENT_STEP_ENDED)
+        tell_job(s, &e);
+    if (core_replay(s->check.shadow, record->seq, record->at_ms, (enum event_type)record->type, record->data, record->len) < 0)
+        sim_fail(s, "journal record %llu cannot be replayed", (ull)record->seq);
+}
+
+void check_journal(struct sim *s) {
+    const struct sim_disk *d = s->head.disk;
+    if (s->check.read > d->journal.len)
+        sim_fail(s, "the journal had %u records, now %u", s->check.read, d->journal.len);
+    while (s->check.read < d->journal.len && !s->failed)
+        tell(s, &d->journal.at[s->check.read++]);
+}
+
+// --- the controller ---
+
+void check_equal(struct sim *s) {
+    cleanup_buf struct buf live = {0}, shadow = {0};
+    core_snapshot(s->head.core, &live);
+    core_snapshot(s->check.shadow, &shadow);
+    s->check.compares++;
+    if (live.len == shadow.len && memcmp(live.data, shadow.data, live.len) == 0)
+        return;
+    size_t at = 0;
+    while (at < live.len && at < shadow.len && live.data[at] == shadow.data[at])
+        at++;
+    sim_fail(s, "replaying the journal up to record %llu gives another state than the controller's (%zu and %zu bytes, differ at %zu)",
+             (ull)core_seq(s->head.core), shadow.len, live.len, at);
+}
+
+void check_loaded(struct sim *s) {
+    const struct sim_disk *d = s->head.disk;
+    uint64_t last = d->journal.len ? d->journal.at[d->journal.len - 1].seq : 0;
+    uint64_t silent = core_outbox(s->head.core)->events.len;  // nodes that now count as silent
+    if (core_seq(s->head.core) - silent != last)
+        sim_fail(s, "the journal ends at record %llu, the controller started from %llu", (ull)last, (ull)(core_seq(s->head.core) - silent));
+    s->check.compared_seq = 0;
+}
+
+static bool within(void *ctx, const struct node_view *v) {
+    struct sim *s = ctx;
+    if (v->cpus_used > v->node->cpus || v->memory_used_bytes > v->node->memory_bytes || v->gpus_used_milli > v->node->gpus.len * 1000)
+        sim_fail(s, "node %s has %u CPUs and %u GPUs; %u and %u.%03u are granted", v->node->name, v->node->cpus, v->node->gpus.len, v->cpus_used,
+                 v->gpus_used_milli / 1000, v->gpus_used_milli % 1000);
+    if (v->state == NODE_DOWN && v->jobs)
+        sim_fail(s, "node %s is down and holds %u jobs", v->node->name, v->jobs);
+    return !s->failed;
+}
+
+void check_step(struct sim *s) {
+    struct core *core = s->head.core;
+    struct check *c = &s->check;
+    if (!core || core_seq(core) == c->asserted_seq)
+        return;
+    c->asserted_seq = core_seq(core);
+    c->asserts++;
+    core_assert(core);
+    core_each_node(core, within, s);
+    uint64_t seq = core_seq(core);
+    if (seq == core_seq(c->shadow) && seq - c->compared_seq >= COMPARE_EVERY) {
+        c->compared_seq = seq;
+        check_equal(s);
+    }
+}
+
+// Nobody is given up who was heard of in time, whatever the clocks say.
+void check_given_up(struct sim *s, const char *node) {
+    for (uint32_t i = 0; i < s->machine_count; i++) {
+        const struct machine *m = &s->machines[i];
+        if (streq(m->name, node) && m->heard_ms && s->now_ms - m->heard_ms < (int64_t)s->plan->lost_after_s * 1000 - SLACK_MS)
+            sim_fail(s, "node %s was given up %lld ms after it was heard of", node, (long long)(s->now_ms - m->heard_ms));
+    }
+}
+
+// --- the machines ---
+
+void check_launch(struct sim *s, const struct machine *m, const struct message_launch *l) {
+    const struct placement *p = placement_of(job_told(&s->check, l->id), l->attempt);
+    for (uint32_t i = 0; p && i < p->part_count; i++)
+        if (streq(p->nodes[i], l->part->node))
+            return;
+    sim_fail(s, "%s: told to launch job %llu attempt %u, which the journal does not know", m->name, (ull)l->id, l->attempt);
+}
+
+void check_started(struct sim *s, struct machine *m, const struct unit *u) {
+    uint64_t key = hash_u64(u->id << 20 | u->attempt) ^ (m->number + 1);
+    uint32_t cpus = 0, gpus[GPUS_MAX] = {0};
+    uint64_t memory = 0;
+    if (map_get(&s->check.starts, key))
+        sim_fail(s, "%s: job %llu attempt %u was started twice", m->name, (ull)u->id, u->attempt);
+    map_put(&s->check.starts, key, m);
+    for (uint32_t i = 0; i < m->units.len; i++) {
+        const struct unit *x = m->units.at[i];
+        if (!x->live)
+            continue;
+        cpus += x->cpus;
+        memory += x->memory_bytes;
+        for (uint32_t g = 0; g < x->gpu_count; g++)
+            if (x->gpus[g].index < GPUS_MAX && (gpus[x->gpus[g].index] += x->gpus[g].milli) > 1000)
+                sim_fail(s, "%s: GPU %u is used by more than fits when job %llu attempt %u starts", m->name, x->gpus[g].index, (ull)u->id, u->attempt);
+    }
+    if (cpus > m->shape->cpus || memory > m->shape->memory_bytes)
+        sim_fail(s, "%s: %u CPUs are used of %u when job %llu attempt %u starts", m->name, cpus, m->shape->cpus, (ull)u->id, u->attempt);
+}
+
+void check_ended(struct sim *s, const struct machine *m, const struct unit *u) {
+    uint64_t key = truth_key(m->name, u->id, u->attempt);
+    struct usage *truth = map_get(&s->check.truths, key);
+    if (!truth) {
+        truth = xcalloc(1, sizeof *truth);
+        map_put(&s->check.truths, key, truth);
+    }
+    *truth = u->usage;
+}
+
+// What an agent may forget, the journal must know: the end of that part, or that the attempt was
+// given up before.
+void check_removed(struct sim *s, const struct machine *m, const struct unit *u) {
+    const struct told *j = job_told(&s->check, u->id);
+    const struct placement *p = placement_of((struct told *)(uintptr_t)j, u->attempt);
+    bool over = j && (j->ended || j->attempt != u->attempt || !j->placed);
+    for (uint32_t i = 0; p && i < p->part_count; i++)
+        over |= p->part_ended[i] && streq(p->nodes[i], u->node);
+    // Under another name it is nobody's: the name it was launched under is given up in time.
+    if (!over && streq(m->name, u->node))
+        sim_fail(s, "%s: the end of job %llu attempt %u was forgotten before it was recorded", m->name, (ull)u->id, u->attempt);
+}
+
+void check_acknowledged(struct sim *s, const struct request *q) {
+    for (uint64_t i = 0; q->id && i < q->count; i++)
+        if (!job_told(&s->check, q->id + i))
+            sim_fail(s, "job %llu was acknowledged but is not in the journal", (ull)(q->id + i));
+}
+
+// --- the end ---
+
+static bool any_job(void *ctx, const struct job_view *v) {
+    *(struct job_view *)ctx = *v;
+    return false;
+}
+
+bool check_idle(struct sim *s, char *why, size_t size) {
+    struct job_view left = {0};
+    struct node_view v;
+    if (!s->head.core || shell_degraded(s->head.shell, NULL, 0) || core_seq(s->head.core) != core_seq(s->check.shadow)) {
+        snprintf(why, size, "the controller has something to write");
+        return false;
+    }
+    core_each_job(s->head.core, any_job, &left);
+    if (left.id) {
+        snprintf(why, size, "job %llu is %s (%s), attempt %u", (ull)left.id, job_state_words[left.state], job_reason_words[left.reason], left.attempt);
+        return false;
+    }
+    for (uint32_t i = 0; i < s->machine_count; i++) {
+        const struct machine *m = &s->machines[i];
+        if (m->gone)
+            continue;
+        if (!m->logic || !core_node(s->head.core, m->name, &v) || v.state != NODE_UP || v.cpus_used || v.stale) {
+            snprintf(why, size, "node %s is not up and idle", m->name);
+            return false;
+        }
+        if (m->units.len) {
+            const struct unit *u = m->units.at[0];
+            snprintf(why, size, "node %s still has job %llu attempt %u in its spool", m->name, (ull)u->id, u->attempt);
+            return false;
+        }
+    }
+    if (!clients_settled(s)) {
+        snprintf(why, size, "a client still waits for an answer");
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,304 @@
+// Owns the controller's surroundings: what the daemon does around core, shell and store, on a disk
+// that can fail and a machine that can stop between any two steps, also half-way through sending.
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "seams.h"
+#include "sim.h"
+
+enum { TICK_MS = 1000, RETENTION_MS = 30000 };
+
+int64_t head_wall_ms(const struct sim *s) {
+    return s->now_ms + s->head.clock_offset_ms;
+}
+
+int64_t head_mono_ms(const struct sim *s) {
+    return seams_mono_ms(s->now_ms - RUN_BEGIN_MS + 5000000, head_wall_ms(s));
+}
+
+struct core_config sim_config(const struct sim *s) {
+    struct core_config c;
+    core_config_default(&c);
+    c.policy = s->plan->policy;
+    c.grace_s = s->plan->grace_s;
+    c.max_attempts = s->plan->max_attempts;
+    return c;
+}
+
+// --- hooks of the shell ---
+
+static struct conn *route(struct sim *s, const char *node) {
+    for (uint32_t i = s->conns.len; i-- > 0;)
+        if (s->conns.at[i]->open[HEAD_END] && streq(s->conns.at[i]->node, node))
+            return s->conns.at[i];
+    return NULL;
+}
+
+static void on_send(void *ctx, const char *node, const void *data, size_t len) {
+    struct sim *s = ctx;
+    struct conn *c = route(s, node);
+    if (s->head.mute_in && --s->head.mute_in == 0)
+        s->head.muted = true;  // died half-way through
+    if (c && !s->head.muted)
+        net_send(s, c, HEAD_END, data, len);
+}
+
+static void on_job(void *ctx, uint64_t id) {
+}
+
+static void on_node(void *ctx) {
+}
+
+// A node that is given up must say hello again before it is used.
+static void on_node_lost(void *ctx, const char *node) {
+    struct sim *s = ctx;
+    struct conn *c = route(s, node);
+    check_given_up(s, node);
+    if (c)
+        net_close(s, c, HEAD_END);
+}
+
+static void on_storage(void *ctx, const struct error *problem) {
+    struct sim *s = ctx;
+    note(s, "controller: storage: %s", problem ? problem->text : "works again");
+}
+
+// --- life and death ---
+
+void head_init(struct sim *s) {
+    s->head.disk = sim_disk_new(s->plan->seed);
+    sim_disk_faults(s->head.disk, &s->plan->disk);
+    sim_disk_tick(s->head.disk, s->now_ms);
+    head_start(s);
+}
+
+// Something was given to the store or is due there.
+static void watch_disk(struct sim *s) {
+    int64_t due = sim_disk_due(s->head.disk);
+    if (due == INT64_MAX)
+        return;
+    if (due < s->now_ms)
+        due = s->now_ms;
+    if (!s->head.disk_at_ms || due < s->head.disk_at_ms) {
+        s->head.disk_at_ms = due;
+        queue_put(&s->queue, due, HAPPEN_DISK, 0, s->head.life, 0);
+    }
+}
+
+void head_touched(struct sim *s) {
+    struct head *h = &s->head;
+    int64_t at = s->now_ms + some_ms(s, 0, 2);
+    if (!h->core)
+        return;
+    if (!h->flush_at_ms || at < h->flush_at_ms) {
+        h->flush_at_ms = at;
+        queue_put(&s->queue, at, HAPPEN_HEAD_FLUSH, 0, h->life, 0);
+    }
+    watch_disk(s);
+}
+
+void head_start(struct sim *s) {
+    struct head *h = &s->head;
+    struct error e = {0};
+    if (h->core)
+        return;
+    seams_next_format(h->format);
+    struct core_config config = sim_config(s);
+    struct shell_hooks hooks = {.ctx = s, .send = on_send, .job_changed = on_job, .node_changed = on_node, .node_lost = on_node_lost, .storage = on_storage};
+    h->core = core_new(&config);
+    h->shell = shell_new(h->core, &hooks);
+    h->life++;
+    h->flush_at_ms = h->wake_at_ms = h->disk_at_ms = 0;
+    h->mute_in = 0;
+    h->muted = false;
+    struct store_config store = {.watch = shell_watch(h->shell), .reserve_bytes = 4096, .low_bytes = 4096,
+                                 .retention = {.journal_ms = RETENTION_MS}};
+    check_journal(s);  // what reached the disk although nobody was told
+    if (sim_store_open(h->disk, &store, &h->store, &e) < 0) {
+        sim_fail(s, "the store cannot be opened: %s", e.text);
+        return;
+    }
+    shell_attach(h->shell, h->store);
+    if (shell_load(h->shell, head_wall_ms(s), &e) < 0) {
+        sim_fail(s, "the journal cannot be loaded: %s", e.text);
+        return;
+    }
+    note(s, "controller: started (life %llu, journal %llu)", (unsigned long long)h->life, (unsigned long long)core_seq(h->core));
+    check_loaded(s);
+    h->snapshot_seq = core_seq(h->core);
+    h->ping_ms = s->now_ms;
+    after(s, TICK_MS, HAPPEN_HEAD_TICK, 0, h->life, 0);
+    head_touched(s);
+}
+
+static void forget(struct sim *s) {
+    struct head *h = &s->head;
+    h->shell = shell_free(h->shell);
+    h->core = core_free(h->core);
+    h->store = NULL;
+    h->life++;
+    h->die_in_steps = 0;
+}
+
+static void connections_end(struct sim *s, bool power) {
+    for (uint32_t i = 0; i < s->conns.len; i++) {
+        struct conn *c = s->conns.at[i];
+        if (!c->open[HEAD_END])
+            continue;
+        c->node[0] = 0;
+        if (power)
+            net_vanish(s, c, HEAD_END);
+        else
+            net_close(s, c, HEAD_END);
+    }
+}
+
+void head_kill(struct sim *s, int64_t for_ms) {
+    struct head *h = &s->head;
+    if (!h->core)
+        return;
+    note(s, "controller: killed for %lld ms", (long long)for_ms);
+    sim_store_crash(h->store);
+    forget(s);
+    connections_end(s, rand_below(&s->rand, 3) == 0);
+    check_journal(s);
+    after(s, for_ms, HAPPEN_HEAD_START, 0, 0, 0);
+}
+
+void head_stop(struct sim *s, int64_t for_ms) {
+    struct head *h = &s->head;
+    if (!h->core)
+        return;
+    note(s, "controller: stopped for %lld ms", (long long)for_ms);
+    store_close(h->store);
+    forget(s);
+    connections_end(s, false);
+    check_journal(s);
+    after(s, for_ms, HAPPEN_HEAD_START, 0, 0, 0);
+}
+
+void head_done(struct sim *s) {
+    struct head *h = &s->head;
+    if (h->store)
+        sim_store_crash(h->store);
+    shell_free(h->shell);
+    core_free(h->core);
+    sim_disk_free(h->disk);
+}
+
+// --- agents ---
+
+static void send_to(struct sim *s, struct conn *c, enum message_type type, void *body) {
+    cleanup_buf struct buf b = {0};
+    message_encode(&(struct message){type, body}, &b);
+    net_send(s, c, HEAD_END, b.data, b.len);
+}
+
+static void on_hello(struct sim *s, struct conn *c, const struct message_hello *hello) {
+    struct error e = {0};
+    const char *name = hello->node ? hello->node->name : NULL;
+    for (uint32_t i = 0; name && i < s->conns.len; i++) {  // one connection per node, the newest
+        struct conn *old = s->conns.at[i];
+        if (old != c && old->open[HEAD_END] && streq(old->node, name)) {
+            old->node[0] = 0;
+            net_close(s, old, HEAD_END);
+        }
+    }
+    if (core_agent_hello(s->head.core, hello, NULL, head_wall_ms(s), &e) < 0) {
+        note(s, "controller: hello refused: %s", e.text);
+        net_close(s, c, HEAD_END);
+        return;
+    }
+    snprintf(c->node, sizeof c->node, "%s", name);
+    shell_heard(s->head.shell, name, head_mono_ms(s));
+    struct message_welcome w = {.heartbeat_s = s->plan->heartbeat_s, .cluster = "sim", .usage_every_s = 30, .grace_s = s->plan->grace_s};
+    send_to(s, c, MESSAGE_WELCOME, &w);
+}
+
+void head_message(struct sim *s, struct conn *c, const struct message *m) {
+    struct core *core = s->head.core;
+    int64_t now = head_wall_ms(s);
+    if (!core || !message_info(m->type)->from_agent)
+        return;
+    if (m->type == MESSAGE_HELLO) {
+        s->machines[c->machine].heard_ms = s->now_ms;
+        on_hello(s, c, m->body);
+        head_touched(s);
+        return;
+    }
+    if (!c->node[0])
+        return;
+    s->machines[c->machine].heard_ms = s->now_ms;
+    shell_heard(s->head.shell, c->node, head_mono_ms(s));
+    switch (m->type) {
+    case MESSAGE_STARTED: core_agent_started(core, c->node, m->body, now); break;
+    case MESSAGE_ENDED:
+        core_agent_ended(core, c->node, m->body, now);
+        if (seams_planted(PLANTED_END_ACKED_EARLY)) {
+            const struct message_ended *end = m->body;
+            send_to(s, c, MESSAGE_ACK, &(struct message_ack){end->id, end->attempt});
+        }
+        break;
+    case MESSAGE_NODE_CHANGED: core_agent_node_changed(core, m->body, now); break;
+    default: return;
+    }
+    head_touched(s);
+}
+
+void head_closed(struct sim *s, struct conn *c) {
+    if (!s->head.core || !c->node[0])
+        return;
+    core_agent_gone(s->head.core, c->node, head_wall_ms(s));
+    c->node[0] = 0;
+    head_touched(s);
+}
+
+// --- time passes ---
+
+void head_flush(struct sim *s) {
+    struct head *h = &s->head;
+    h->flush_at_ms = h->wake_at_ms = 0;
+    bool schedule = rand_below(&s->rand, 8) != 0;  // the daemon puts a decision off when the last took long
+    int64_t wall = head_wall_ms(s), next = shell_flush(h->shell, wall, schedule);
+    if (!schedule)
+        next = wall + some_ms(s, 1, 20);
+    if (next != INT64_MAX) {
+        int64_t in = next > wall ? next - wall : 1;
+        h->wake_at_ms = s->now_ms + (in < 3600000 ? in : 3600000);
+        queue_put(&s->queue, h->wake_at_ms, HAPPEN_HEAD_FLUSH, 0, h->life, 0);
+    }
+    if (core_seq(h->core) - h->snapshot_seq >= s->plan->snapshot_every && shell_snapshot(h->shell) == 0)
+        h->snapshot_seq = core_seq(h->core);
+    watch_disk(s);
+}
+
+void head_disk(struct sim *s) {
+    s->head.disk_at_ms = 0;
+    sim_disk_tick(s->head.disk, s->now_ms);
+    check_journal(s);
+    shell_poll(s->head.shell);
+    if (shell_dirty(s->head.shell))
+        head_touched(s);
+    watch_disk(s);
+}
+
+void head_tick(struct sim *s) {
+    struct head *h = &s->head;
+    int64_t timeout = (int64_t)s->plan->lost_after_s * 1000;
+    shell_check_nodes(h->shell, head_mono_ms(s), timeout, head_wall_ms(s));
+    if (s->now_ms - h->ping_ms >= (int64_t)s->plan->heartbeat_s * 1000 - TICK_MS / 2) {
+        struct message_ping ping = {.at_ms = head_mono_ms(s)};
+        h->ping_ms = s->now_ms;
+        for (uint32_t i = 0; i < s->conns.len; i++)
+            if (s->conns.at[i]->open[HEAD_END] && s->conns.at[i]->node[0])
+                send_to(s, s->conns.at[i], MESSAGE_PING, &ping);
+    }
+    if (shell_degraded(h->shell, NULL, 0))
+        shell_retry(h->shell);
+    if (rand_below(&s->rand, 16) == 0)
+        store_prune(h->store, head_wall_ms(s));
+    after(s, TICK_MS, HAPPEN_HEAD_TICK, 0, h->life, 0);
+    head_touched(s);
+}

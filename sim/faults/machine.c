@@ -1,0 +1,270 @@
+// Owns simulated machines and the surroundings of the agents on them: what the daemon does around
+// its decisions (which are the real ones) on a machine that can lose power at any moment.
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "seams.h"
+#include "sim.h"
+
+enum { UNSYNCED_MS = 5000 };  // newer writes of a spool may be lost with the power
+
+int64_t machine_wall_ms(const struct sim *s, const struct machine *m) {
+    return s->now_ms + m->clock_offset_ms;
+}
+
+int64_t machine_mono_ms(const struct sim *s, const struct machine *m) {
+    int64_t true_ms = s->now_ms - RUN_BEGIN_MS + 1000000;
+    return true_ms + true_ms / 1000 * m->shape->drift_ppm / 1000;
+}
+
+static void name_machine(struct machine *m) {
+    if (m->identity)
+        snprintf(m->name, sizeof m->name, "n%u-%u", m->number, m->identity);
+    else
+        snprintf(m->name, sizeof m->name, "n%u", m->number);
+    snprintf(m->boot_id, sizeof m->boot_id, "boot-%u-%u", m->number, m->boot);
+    snprintf(m->spool_id, sizeof m->spool_id, "spool-%u-%u", m->number, m->spool);
+}
+
+void machine_init(struct sim *s, uint32_t number) {
+    struct machine *m = &s->machines[number];
+    *m = (struct machine){.number = number, .shape = &s->plan->machines[number], .powered = true, .boot = 1, .spool = 1};
+    name_machine(m);
+    after(s, some_ms(s, 0, 3000), HAPPEN_AGENT_START, number, m->boot, 0);
+}
+
+void machine_done(struct machine *m) {
+    agent_logic_free(m->logic);
+    for (uint32_t i = 0; i < m->units.len; i++)
+        free(m->units.at[i]);
+    vec_done(&m->units);
+}
+
+// --- power ---
+
+void machine_boot(struct sim *s, struct machine *m) {
+    if (m->powered || m->gone)
+        return;
+    m->powered = true;
+    note(s, "%s: started, boot %u", m->name, m->boot);
+    after(s, some_ms(s, 1, 3000), HAPPEN_AGENT_START, m->number, m->boot, 0);
+}
+
+// The newest folders, and the newest ends in older ones, may not have reached the disk.
+static void lose_writes(struct sim *s, struct machine *m) {
+    for (uint32_t i = m->units.len; i-- > 0;) {
+        struct unit *u = m->units.at[i];
+        if (rand_below(&s->rand, 2))
+            continue;
+        if (u->created_ms > s->now_ms - UNSYNCED_MS) {
+            free(u);
+            vec_remove(&m->units, i);
+        } else if (u->state == UNIT_ENDED && u->gone_ms > s->now_ms - UNSYNCED_MS) {
+            u->state = UNIT_RUNNING;
+        }
+    }
+}
+
+void machine_down(struct sim *s, struct machine *m, bool clean) {
+    if (!m->powered)
+        return;
+    note(s, "%s: %s", m->name, clean ? "is shut down" : "loses power");
+    if (clean)
+        agent_kill(s, m);
+    if (m->conn)
+        net_vanish(s, m->conn, AGENT_END);
+    m->conn = NULL;
+    m->logic = agent_logic_free(m->logic);
+    m->agent_life++;
+    m->powered = false;
+    for (uint32_t i = 0; i < m->units.len; i++)
+        if (m->units.at[i]->live || m->units.at[i]->state != UNIT_ENDED)
+            unit_stop(s, m, m->units.at[i]);
+    m->boot++;
+    if (!clean)
+        lose_writes(s, m);
+    if (!m->shape->keeps_spool) {
+        for (uint32_t i = 0; i < m->units.len; i++)
+            free(m->units.at[i]);
+        vec_clear(&m->units);
+        m->spool++;
+    }
+    name_machine(m);
+}
+
+// --- the agent ---
+
+static void recover(struct sim *s, struct machine *m, struct unit *u) {
+    if (u->state != UNIT_ENDED) {
+        if (u->boot != m->boot)
+            unit_close(s, m, u, "the machine was started anew");
+        else if (!u->handed)
+            unit_close(s, m, u, "the agent ended before it was started");
+        else if (!u->shepherd)
+            unit_close(s, m, u, "its shepherd died");
+    }
+    struct message_ended end;
+    struct usage usage;
+    unit_end_message(u, &end, &usage);
+    agent_logic_recover(m->logic, u->id, u->attempt, u->state == UNIT_RUNNING ? u->start_ms : 0, u->pid, NULL, 0,
+                        u->state == UNIT_ENDED ? &end : NULL);
+}
+
+void agent_start(struct sim *s, struct machine *m) {
+    if (m->logic || !m->powered || m->gone)
+        return;
+    note(s, "%s: agent starts, %u attempts in its spool", m->name, m->units.len);
+    name_machine(m);
+    m->logic = agent_logic_new(m->shape->cpus);
+    m->agent_life++;
+    m->refused = 0;
+    for (uint32_t i = 0; i < m->units.len; i++)
+        recover(s, m, m->units.at[i]);
+    agent_act(s, m);
+    after(s, some_ms(s, 0, 50), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
+    after(s, some_ms(s, 0, 1000), HAPPEN_AGENT_TICK, m->number, m->agent_life, 0);
+}
+
+void agent_kill(struct sim *s, struct machine *m) {
+    if (!m->logic)
+        return;
+    note(s, "%s: agent killed", m->name);
+    struct conn *c = m->conn;
+    m->conn = NULL;
+    m->logic = agent_logic_free(m->logic);
+    m->agent_life++;
+    if (c)
+        net_close(s, c, AGENT_END);  // the kernel closes it
+}
+
+static void describe(const struct machine *m, struct node *n, struct gpu gpus[GPUS_MAX], char ids[GPUS_MAX][48]) {
+    *n = (struct node){.name = m->name, .address = "10.0.0.1", .version = "sim", .boot_id = m->boot_id, .spool_id = m->spool_id,
+                       .cpus = m->shape->cpus, .memory_bytes = m->shape->memory_bytes};
+    n->gpus.at = gpus;
+    n->gpus.len = m->shape->gpus;
+    for (uint32_t i = 0; i < m->shape->gpus; i++) {
+        snprintf(ids[i], sizeof ids[i], "gpu-%u-%u", m->number, i);
+        gpus[i] = (struct gpu){.uuid = ids[i], .model = "V100", .memory_bytes = 32ull << 30, .simulated = true};
+    }
+}
+
+void agent_dial(struct sim *s, struct machine *m) {
+    struct node node;
+    struct gpu gpus[GPUS_MAX];
+    char ids[GPUS_MAX][48];
+    if (m->conn)
+        return;
+    m->conn = net_dial(s, m);
+    if (!m->conn) {
+        m->refused++;
+        after(s, some_ms(s, 200, m->refused < 5 ? 2000 : 5000), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
+        return;
+    }
+    m->refused = 0;
+    note(s, "%s: connection %u", m->name, m->conn->number);
+    describe(m, &node, gpus, ids);
+    agent_logic_connected(m->logic, &node, machine_mono_ms(s, m));
+    agent_act(s, m);
+}
+
+void agent_closed(struct sim *s, struct machine *m, struct conn *c) {
+    if (m->conn != c)
+        return;
+    m->conn = NULL;
+    if (!m->logic)
+        return;
+    agent_logic_disconnected(m->logic);
+    after(s, some_ms(s, 10, 1500), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
+}
+
+void agent_tick(struct sim *s, struct machine *m) {
+    for (uint32_t i = 0; i < m->units.len; i++) {
+        struct unit *u = m->units.at[i];
+        if (u->state != UNIT_ENDED && u->handed && !u->shepherd) {  // what a look at the locks shows
+            struct message_ended end;
+            struct usage usage;
+            unit_close(s, m, u, "its shepherd died");
+            unit_end_message(u, &end, &usage);
+            agent_logic_ended(m->logic, &end);
+        }
+    }
+    agent_logic_tick(m->logic, machine_mono_ms(s, m));
+    agent_act(s, m);
+    after(s, 1000, HAPPEN_AGENT_TICK, m->number, m->agent_life, 0);
+}
+
+// Planted: an agent that has no memory of what it launched.
+static void launch_again(struct sim *s, struct machine *m, const struct message_launch *l) {
+    struct unit *known = unit_find(m, l->id, l->attempt);
+    if (!known)
+        return;
+    known->attempt |= 1u << 31;  // out of the way
+    if (unit_create(s, m, l) == 0)
+        unit_handover(s, m, unit_find(m, l->id, l->attempt));
+    known->attempt &= ~(1u << 31);
+}
+
+void agent_message(struct sim *s, struct machine *m, const struct message *msg) {
+    if (seams_planted(PLANTED_LAUNCH_TWICE) && msg->type == MESSAGE_LAUNCH)
+        launch_again(s, m, msg->body);
+    agent_logic_message(m->logic, msg, machine_mono_ms(s, m));
+    agent_act(s, m);
+}
+
+// --- what it wants done ---
+
+static void launch(struct sim *s, struct machine *m, const struct message_launch *l) {
+    check_launch(s, m, l);
+    int r = unit_create(s, m, l);
+    if (r == 0) {
+        struct unit *u = unit_find(m, l->id, l->attempt);
+        after(s, some_ms(s, 0, 3), HAPPEN_HANDOVER, m->number, m->agent_life, u->number);
+        return;
+    }
+    struct message_ended end = {.id = l->id, .attempt = l->attempt, .cause = END_LAUNCH,
+                                .reason = r == -EEXIST ? "the attempt has a folder already" : "no space left in the spool"};
+    agent_logic_ended(m->logic, &end);
+}
+
+static void act(struct sim *s, struct machine *m, const struct agent_action *a) {
+    struct unit *u = unit_find(m, a->id, a->attempt);
+    switch (a->type) {
+    case AGENT_SEND:
+        if (m->conn) {
+            cleanup_buf struct buf b = {0};
+            message_encode(&a->message, &b);
+            net_send(s, m->conn, AGENT_END, b.data, b.len);
+        }
+        break;
+    case AGENT_LAUNCH: launch(s, m, a->launch); break;
+    case AGENT_KILL:
+        if (u && unit_kill(s, m, u, a->cause, a->signal, a->grace_ms))
+            agent_logic_kill_sent(m->logic, a->id, a->attempt);
+        break;
+    case AGENT_SUSPEND:
+        if (u)
+            unit_suspend(s, u, m, a->resume);
+        break;
+    case AGENT_REMOVE:
+        if (u)
+            unit_remove(s, m, u);
+        break;
+    case AGENT_DISCONNECT:
+        if (m->conn)
+            net_close(s, m->conn, AGENT_END);
+        break;
+    case AGENT_SIGNAL:  // changes nothing that counts here
+    case AGENT_STREAM: break;
+    }
+}
+
+void agent_act(struct sim *s, struct machine *m) {
+    const struct agent_actions *actions = agent_logic_actions(m->logic);
+    for (uint32_t i = 0; i < actions->list.len && m->logic; i++) {
+        struct agent_action a = actions->list.at[i];  // carrying it out may add more
+        act(s, m, &a);
+    }
+    if (m->logic)
+        agent_logic_clear(m->logic);
+}

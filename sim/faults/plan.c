@@ -1,0 +1,265 @@
+// Owns the meaning of a seed. Two runs of one seed differ in nothing; seeds differ in size, in how
+// much goes wrong, and in what: some concentrate on a few kinds of faults, some do everything.
+#include "plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/rand.h"
+
+static const struct {
+    const char *word;
+    uint32_t weight;  // of the kinds that are chosen at random
+} kinds[ITEM_COUNT] = {
+    [ITEM_SUBMIT] = {"submit", 0},
+    [ITEM_CANCEL] = {"cancel", 14},
+    [ITEM_HOLD] = {"hold", 3},
+    [ITEM_RELEASE] = {"release", 3},
+    [ITEM_REQUEUE] = {"requeue", 6},
+    [ITEM_SUSPEND] = {"suspend", 3},
+    [ITEM_RESUME] = {"resume", 3},
+    [ITEM_SIGNAL] = {"signal", 2},
+    [ITEM_UPDATE] = {"update", 4},
+    [ITEM_DRAIN] = {"drain", 3},
+    [ITEM_UNDRAIN] = {"undrain", 4},
+    [ITEM_QUOTA] = {"quota", 3},
+    [ITEM_PROJECT_DELETE] = {"project-delete", 2},
+    [ITEM_PARTITION_DOWN] = {"partition-down", 1},
+    [ITEM_RESERVATION] = {"reservation", 1},
+    [ITEM_QOS] = {"qos", 1},
+    [ITEM_NODE_REMOVE] = {"node-remove", 3},
+    [ITEM_TOKEN] = {"token", 1},
+    [ITEM_HEAD_KILL] = {"controller-kill", 12},
+    [ITEM_HEAD_STOP] = {"controller-stop", 2},
+    [ITEM_HEAD_UPGRADE] = {"controller-upgrade", 2},
+    [ITEM_HEAD_SNAPSHOT] = {"controller-snapshot", 5},
+    [ITEM_DISK_FAIL] = {"disk-fail", 5},
+    [ITEM_DISK_SLOW] = {"disk-slow", 4},
+    [ITEM_DISK_FULL] = {"disk-full", 2},
+    [ITEM_HEAD_CLOCK] = {"controller-clock", 2},
+    [ITEM_AGENT_KILL] = {"agent-kill", 10},
+    [ITEM_REBOOT] = {"reboot", 6},
+    [ITEM_POWER_OFF] = {"power-off", 4},
+    [ITEM_GONE] = {"gone-for-good", 1},
+    [ITEM_IDENTITY] = {"identity", 2},
+    [ITEM_SHEPHERD_KILL] = {"shepherd-kill", 4},
+    [ITEM_SPOOL_FULL] = {"spool-full", 2},
+    [ITEM_NODE_CLOCK] = {"node-clock", 2},
+    [ITEM_BREAK] = {"break", 10},
+    [ITEM_HALF_OPEN] = {"half-open", 4},
+    [ITEM_CUT_UP] = {"cut-up", 5},
+    [ITEM_CUT_DOWN] = {"cut-down", 5},
+    [ITEM_CUT] = {"cut", 6},
+    [ITEM_SLOW] = {"slow", 4},
+    [ITEM_CORRUPT] = {"corrupt", 3},
+    [ITEM_REPEAT] = {"repeat", 5},
+};
+
+const char *item_word(enum item_kind kind) {
+    return kinds[kind].word;
+}
+
+void item_print(const struct item *it, uint32_t number, char *out, size_t size) {
+    const struct job_shape *j = it->job;
+    if (j)
+        snprintf(out, size, "#%u at %lld ms: submit (%u nodes, %u cpus, %u milligpu, array %u%%%u, %u ms%s%s%s)", number, (long long)it->at_ms,
+                 j->nodes, j->cpus, j->gpus_milli, j->array, j->array_limit, j->behaviour.run_ms, j->requeue ? ", requeue" : "",
+                 j->hold ? ", held" : "", j->dependency ? ", dependent" : "");
+    else
+        snprintf(out, size, "#%u at %lld ms: %s (node %u, job of #%u, %lld ms, %u)", number, (long long)it->at_ms, kinds[it->kind].word,
+                 it->node, it->target, (long long)it->for_ms, it->amount);
+}
+
+static bool one_in(struct rand *r, uint32_t n) {
+    return rand_below(r, n) == 0;
+}
+
+static uint32_t between(struct rand *r, uint32_t low, uint32_t high) {
+    return (uint32_t)rand_between(r, low, high);
+}
+
+static void shape_cluster(struct plan *p, struct rand *r) {
+    p->machine_count = one_in(r, 6) ? 1 : between(r, 2, one_in(r, 5) ? MACHINES_MAX : 4);
+    bool alike = one_in(r, 2);
+    for (uint32_t i = 0; i < p->machine_count; i++) {
+        struct machine_shape *m = &p->machines[i];
+        *m = alike && i ? p->machines[0]
+                        : (struct machine_shape){.cpus = between(r, 1, 6), .gpus = one_in(r, 3) ? 0 : between(r, 1, GPUS_MAX), .memory_bytes = 16ull << 30};
+        m->keeps_spool = one_in(r, 2);
+        m->drift_ppm = one_in(r, 3) ? (int32_t)rand_between(r, -2000, 2000) : 0;
+    }
+}
+
+static void shape_settings(struct plan *p, struct rand *r) {
+    policy_default(&p->policy);
+    p->policy.order = one_in(r, 4) ? POLICY_ORDER_FCFS : POLICY_ORDER_FAIR;
+    p->policy.backfill = (enum policy_backfill)rand_below(r, 3);
+    p->policy.placement = (enum policy_placement)rand_below(r, 4);
+    p->policy.reclaim = !one_in(r, 3);
+    p->policy.grace_ms = rand_between(r, 1, 10) * 1000;
+    p->policy.min_runtime_ms = rand_between(r, 0, 5) * 1000;
+    p->heartbeat_s = between(r, 2, 10);
+    p->lost_after_s = p->heartbeat_s * between(r, 3, 5);
+    p->grace_s = between(r, 1, 8);
+    p->max_attempts = one_in(r, 5) ? 2 : 100;
+    p->latency_ms = one_in(r, 4) ? between(r, 5, 200) : between(r, 1, 4);
+    p->snapshot_every = one_in(r, 3) ? 1000000 : between(r, 3, 120);
+    p->disk = (struct sim_disk_faults){.commit_ms_min = 1, .commit_ms_max = between(r, 1, 8), .slow_ms = 20};
+    if (one_in(r, 3)) {
+        p->disk.slow_permille = between(r, 1, 50);
+        p->disk.slow_ms = between(r, 20, 3000);
+    }
+    if (one_in(r, 3))
+        p->disk.rot_permille = between(r, 1, 400);
+    if (one_in(r, 4))
+        p->disk.fail_permille = between(r, 1, 30);
+}
+
+static void shape_behaviour(struct behaviour *b, struct rand *r) {
+    *b = (struct behaviour){.run_ms = between(r, 1, 20000)};
+    if (one_in(r, 4))
+        b->run_ms = between(r, 1, 60);
+    if (one_in(r, 10))
+        b->run_ms = between(r, 20000, 90000);
+    if (one_in(r, 20))
+        b->run_ms = FOREVER_MS;
+    if (one_in(r, 4))
+        b->exit_code = (int32_t)rand_between(r, 1, 3);
+    b->ignores_term = one_in(r, 5);
+    if (one_in(r, 5))
+        b->late_ms = between(r, 10, 20000);
+    if (one_in(r, 6))
+        b->leftover_ms = between(r, 1, 8000);
+    b->oom = one_in(r, 25);
+}
+
+static struct job_shape *shape_job(const struct plan *p, struct rand *r, uint32_t number) {
+    struct job_shape *j = xcalloc(1, sizeof *j);
+    const struct machine_shape *like = &p->machines[rand_below(r, p->machine_count)];
+    *j = (struct job_shape){.cpus = between(r, 1, like->cpus), .tasks = 1, .nodes = 1, .project = (uint32_t)rand_below(r, PROJECTS),
+                            .user = (uint32_t)rand_below(r, 3), .requeue = !one_in(r, 4), .keyed = !one_in(r, 5)};
+    if (like->gpus && !one_in(r, 3))
+        j->gpus_milli = one_in(r, 2) ? between(r, 1, 9) * 100 : between(r, 1, like->gpus) * 1000;
+    if (p->machine_count > 1 && one_in(r, 5)) {
+        j->nodes = between(r, 2, p->machine_count);
+        j->tasks = j->nodes;
+        j->cpus = 1;
+        j->gpus_milli = 0;
+        j->launch_tasks = one_in(r, 2);
+    }
+    if (j->nodes == 1 && one_in(r, 6)) {
+        j->array = between(r, 1, 6);
+        j->array_limit = one_in(r, 2) ? between(r, 1, 3) : 0;
+    }
+    if (number && one_in(r, 6)) {
+        j->dependency = between(r, 1, 5);
+        j->depends_on = (uint32_t)rand_below(r, number);
+    }
+    j->hold = one_in(r, 15);
+    j->qos = one_in(r, 8);
+    j->interactive = one_in(r, 12);
+    if (one_in(r, 6))
+        j->time_limit_s = between(r, 1, 20);
+    if (one_in(r, 3))
+        j->grace_s = between(r, 1, 5);
+    if (one_in(r, 15))
+        j->begin_after_ms = rand_between(r, 1, 30000);
+    if (one_in(r, 15))
+        j->deadline_after_ms = rand_between(r, 1000, 60000);
+    shape_behaviour(&j->behaviour, r);
+    return j;
+}
+
+// A seed takes a random handful of kinds more seriously than the rest, so that they meet.
+static void choose_weights(struct rand *r, uint32_t weights[ITEM_COUNT], bool calm) {
+    for (int k = 0; k < ITEM_COUNT; k++) {
+        weights[k] = kinds[k].weight;
+        if (calm && k >= ITEM_HEAD_KILL)
+            weights[k] = 0;
+    }
+    if (calm || one_in(r, 3))
+        return;
+    for (int k = ITEM_CANCEL; k < ITEM_COUNT; k++)
+        weights[k] *= one_in(r, 3) ? 6 : one_in(r, 3) ? 0 : 1;
+}
+
+static enum item_kind choose(struct rand *r, const uint32_t weights[ITEM_COUNT]) {
+    uint64_t sum = 0;
+    for (int k = 0; k < ITEM_COUNT; k++)
+        sum += weights[k];
+    if (!sum)
+        return ITEM_CANCEL;
+    uint64_t at = rand_below(r, sum);
+    int k = 0;
+    while (at >= weights[k])
+        at -= weights[k++];
+    return (enum item_kind)k;
+}
+
+static int64_t duration(struct rand *r, enum item_kind kind, const struct plan *p) {
+    switch (kind) {
+    case ITEM_HEAD_KILL:
+    case ITEM_HEAD_STOP:
+    case ITEM_HEAD_UPGRADE: return one_in(r, 6) ? rand_between(r, 5000, 90000) : rand_between(r, 1, 4000);
+    case ITEM_AGENT_KILL: return one_in(r, 5) ? rand_between(r, 5000, 60000) : rand_between(r, 1, 2000);
+    case ITEM_REBOOT: return rand_between(r, 500, 40000);
+    case ITEM_POWER_OFF: return rand_between(r, 5000, 120000);
+    case ITEM_HEAD_CLOCK:
+    case ITEM_NODE_CLOCK: return rand_between(r, -1, 1) * rand_between(r, 1, 7200000);
+    // Cuts around the time-outs are where both sides disagree.
+    case ITEM_CUT:
+    case ITEM_CUT_UP:
+    case ITEM_CUT_DOWN:
+    case ITEM_SLOW: return one_in(r, 2) ? rand_between(r, 1, 5000) : rand_between(r, 1, (int64_t)p->lost_after_s * 2000);
+    default: return rand_between(r, 100, 20000);
+    }
+}
+
+static int by_time(const void *a, const void *b) {
+    const struct item *x = a, *y = b;
+    return x->at_ms < y->at_ms ? -1 : x->at_ms > y->at_ms;
+}
+
+void run_plan_make(struct plan *p, uint64_t seed) {
+    struct rand r;
+    uint32_t weights[ITEM_COUNT];
+    *p = (struct plan){.seed = seed};
+    rand_seed(&r, seed);
+    shape_cluster(p, &r);
+    shape_settings(p, &r);
+    choose_weights(&r, weights, one_in(&r, 20));
+    int64_t length = rand_between(&r, 10000, one_in(&r, 4) ? 240000 : 90000);
+    uint32_t submits = between(&r, 3, one_in(&r, 4) ? 45 : 20), others = between(&r, 0, one_in(&r, 3) ? 50 : 20);
+    for (uint32_t i = 0; i < submits + others; i++) {
+        struct item it = {.at_ms = rand_between(&r, 0, length), .kind = i < submits ? ITEM_SUBMIT : choose(&r, weights)};
+        it.node = (uint32_t)rand_below(&r, p->machine_count);
+        it.pick = (uint32_t)rand_below(&r, 6);
+        it.amount = (uint32_t)rand_below(&r, 1000);
+        it.for_ms = duration(&r, it.kind, p);
+        vec_push(&p->items, it);
+    }
+    qsort(p->items.at, p->items.len, sizeof *p->items.at, by_time);
+    uint32_t submitted = 0;
+    VEC(uint32_t) at = {0};
+    for (uint32_t i = 0; i < p->items.len; i++) {
+        struct item *it = &p->items.at[i];
+        it->target = at.len ? at.at[rand_below(&r, at.len)] : 0;
+        if (it->kind == ITEM_SUBMIT) {
+            it->job = shape_job(p, &r, submitted++);
+            if (it->job->dependency)
+                it->job->depends_on = at.at[it->job->depends_on];
+            vec_push(&at, i);
+        }
+        int64_t over = it->at_ms + (it->for_ms > 0 && it->kind >= ITEM_HEAD_KILL && it->kind != ITEM_HEAD_CLOCK && it->kind != ITEM_NODE_CLOCK ? it->for_ms : 0);
+        if (over > p->last_ms)
+            p->last_ms = over;
+    }
+    vec_done(&at);
+}
+
+void run_plan_done(struct plan *p) {
+    for (uint32_t i = 0; i < p->items.len; i++)
+        free(p->items.at[i].job);
+    vec_done(&p->items);
+}

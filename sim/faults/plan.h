@@ -1,0 +1,120 @@
+// What a seed stands for: the shape of the cluster, the policy, and a list of items in time: work,
+// operators' commands and faults. Nothing here depends on what happens in the run, so a run can be
+// repeated with some items left out to find those that matter.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/vec.h"
+#include "core/core.h"
+#include "store/sim_store.h"
+
+enum { MACHINES_MAX = 6, GPUS_MAX = 4, PROJECTS = 3, FOREVER_MS = 1000000000 };
+
+enum item_kind {
+    // work
+    ITEM_SUBMIT,
+    ITEM_CANCEL,
+    ITEM_HOLD,
+    ITEM_RELEASE,
+    ITEM_REQUEUE,
+    ITEM_SUSPEND,
+    ITEM_RESUME,
+    ITEM_SIGNAL,
+    ITEM_UPDATE,
+    // operators
+    ITEM_DRAIN,
+    ITEM_UNDRAIN,
+    ITEM_QUOTA,
+    ITEM_PROJECT_DELETE,
+    ITEM_PARTITION_DOWN,
+    ITEM_RESERVATION,
+    ITEM_QOS,
+    ITEM_NODE_REMOVE,
+    ITEM_TOKEN,
+    // the controller
+    ITEM_HEAD_KILL,
+    ITEM_HEAD_STOP,
+    ITEM_HEAD_UPGRADE,
+    ITEM_HEAD_SNAPSHOT,
+    ITEM_DISK_FAIL,
+    ITEM_DISK_SLOW,
+    ITEM_DISK_FULL,
+    ITEM_HEAD_CLOCK,
+    // machines
+    ITEM_AGENT_KILL,
+    ITEM_REBOOT,
+    ITEM_POWER_OFF,
+    ITEM_GONE,
+    ITEM_IDENTITY,
+    ITEM_SHEPHERD_KILL,
+    ITEM_SPOOL_FULL,
+    ITEM_NODE_CLOCK,
+    // the network
+    ITEM_BREAK,
+    ITEM_HALF_OPEN,
+    ITEM_CUT_UP,
+    ITEM_CUT_DOWN,
+    ITEM_CUT,
+    ITEM_SLOW,
+    ITEM_CORRUPT,
+    ITEM_REPEAT,
+    ITEM_COUNT
+};
+
+// How the processes of a job behave; an array's elements vary a little around it.
+struct behaviour {
+    uint32_t run_ms;
+    int32_t exit_code;
+    bool ignores_term;
+    uint32_t late_ms;      // between SIGKILL and the end: hung in the kernel
+    uint32_t leftover_ms;  // a daemon lives on this long after the main process, unless killed
+    bool oom;
+};
+
+struct job_shape {
+    uint32_t cpus, tasks, nodes, gpus_milli, project, user;
+    uint32_t array, array_limit;
+    uint32_t time_limit_s, grace_s;
+    uint32_t dependency;  // 0: none; else the kind + 1 …
+    uint32_t depends_on;  // … on this item
+    bool requeue, hold, qos, keyed, interactive, launch_tasks;
+    int64_t begin_after_ms, deadline_after_ms;
+    struct behaviour behaviour;
+};
+
+struct item {
+    int64_t at_ms;      // from the beginning of the run
+    enum item_kind kind;
+    uint32_t node;      // machine, where one is meant
+    uint32_t target;    // item that submitted the job meant
+    uint32_t pick;      // which element of its array
+    int64_t for_ms;     // how long the fault lasts; jumps: by how much
+    uint32_t amount;
+    struct job_shape *job;  // submits
+};
+
+struct machine_shape {
+    uint32_t cpus, gpus;
+    uint64_t memory_bytes;
+    bool keeps_spool;   // over a restart of the machine
+    int32_t drift_ppm;
+};
+
+struct plan {
+    uint64_t seed;
+    struct machine_shape machines[MACHINES_MAX];
+    uint32_t machine_count;
+    struct policy policy;
+    uint32_t heartbeat_s, lost_after_s, grace_s, max_attempts;
+    uint32_t latency_ms;      // typical, one way
+    uint32_t snapshot_every;  // journal records
+    struct sim_disk_faults disk;
+    VEC(struct item) items;   // by time
+    int64_t last_ms;          // the last fault is over
+};
+
+void run_plan_make(struct plan *p, uint64_t seed);
+void run_plan_done(struct plan *p);
+const char *item_word(enum item_kind kind);
+void item_print(const struct item *it, uint32_t number, char *out, size_t size);

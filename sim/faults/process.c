@@ -1,0 +1,224 @@
+// Owns what the shepherds of a machine do and how jobs behave under them: starting late, ignoring
+// signals, hanging in the kernel, leaving daemons behind. Mirrors the spool's rules: an attempt has a
+// folder before it has a process, and its end is written when its last process is gone.
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/text.h"
+#include "sim.h"
+
+struct unit *unit_find(struct machine *m, uint64_t id, uint32_t attempt) {
+    for (uint32_t i = 0; i < m->units.len; i++)
+        if (m->units.at[i]->id == id && m->units.at[i]->attempt == attempt)
+            return m->units.at[i];
+    return NULL;
+}
+
+struct unit *unit_by_number(struct machine *m, uint64_t number) {
+    for (uint32_t i = 0; i < m->units.len; i++)
+        if (m->units.at[i]->number == number)
+            return m->units.at[i];
+    return NULL;
+}
+
+// The job's command names the item that submitted it.
+static struct behaviour behaviour_of(const struct sim *s, const struct message_launch *l) {
+    uint32_t item = 0;
+    struct behaviour b = {.run_ms = 10};
+    if (l->spec->argv.len > 1 && parse_u32(l->spec->argv.at[1], &item) == 0 && item < s->plan->items.len && s->plan->items.at[item].job)
+        b = s->plan->items.at[item].job->behaviour;
+    b.run_ms += l->array_index * 137 + l->node_index * 29;
+    return b;
+}
+
+int unit_create(struct sim *s, struct machine *m, const struct message_launch *l) {
+    if (unit_find(m, l->id, l->attempt))
+        return -EEXIST;
+    if (m->spool_full_until_ms > s->now_ms)
+        return -ENOSPC;
+    struct unit *u = xcalloc(1, sizeof *u);
+    *u = (struct unit){.number = ++s->units_made, .id = l->id, .attempt = l->attempt, .boot = m->boot, .created_ms = s->now_ms, .behaviour = behaviour_of(s, l),
+                       .cpus = l->part->cpus, .memory_bytes = l->part->memory_bytes, .time_limit_s = l->time_limit_s,
+                       .grace_s = l->spec->grace_s ? l->spec->grace_s : s->plan->grace_s};
+    for (uint32_t i = 0; i < l->part->gpus.len && i < GPUS_MAX; i++)
+        u->gpus[u->gpu_count++] = l->part->gpus.at[i];
+    snprintf(u->node, sizeof u->node, "%s", m->name);
+    vec_push(&m->units, u);
+    return 0;
+}
+
+static void plan_change(struct sim *s, struct machine *m, struct unit *u, int64_t in_ms) {
+    u->due_ms = s->now_ms + in_ms;
+    after(s, in_ms, HAPPEN_PROCESS, m->number, u->number, ++u->turn);
+}
+
+void unit_handover(struct sim *s, struct machine *m, struct unit *u) {
+    if (u->handed || u->state != UNIT_CREATED)
+        return;
+    u->handed = u->shepherd = true;
+    u->phase = PHASE_SPAWN;
+    plan_change(s, m, u, some_ms(s, 1, 40));
+}
+
+void unit_hint(struct sim *s, struct machine *m, struct unit *u) {
+    after(s, some_ms(s, 0, 4), HAPPEN_HINT, m->number, m->agent_life, u->number);
+}
+
+static void spawn(struct sim *s, struct machine *m, struct unit *u) {
+    u->state = UNIT_RUNNING;
+    u->phase = PHASE_RUN;
+    u->live = true;
+    u->pid = (uint32_t)(1000 + u->number);
+    u->start_ms = machine_wall_ms(s, m);
+    u->began_ms = s->now_ms;
+    s->started++;
+    note(s, "%s: job %llu attempt %u runs", m->name, (unsigned long long)u->id, u->attempt);
+    check_started(s, m, u);
+    int64_t run = u->behaviour.run_ms, limit = (int64_t)u->time_limit_s * 1000;
+    u->left_ms = run;
+    plan_change(s, m, u, limit && limit < run ? limit : run);
+    unit_hint(s, m, u);
+}
+
+static void gone(struct sim *s, struct machine *m, struct unit *u) {
+    u->live = false;
+    u->phase = PHASE_GONE;
+    u->state = UNIT_ENDED;
+    u->shepherd = false;
+    u->gone_ms = s->now_ms;
+    u->end_ms = machine_wall_ms(s, m);
+    int64_t wall = s->now_ms - u->began_ms;
+    u->usage = (struct usage){.cpu_user_us = (uint64_t)wall * 900 * u->cpus, .cpu_system_us = (uint64_t)wall * 10, .wall_ms = (uint64_t)wall,
+                              .memory_peak_bytes = 1 << 20, .gpu_busy_ms = u->gpu_count ? (uint64_t)wall : 0};
+    note(s, "%s: job %llu attempt %u is over (%s, exit %d)", m->name, (unsigned long long)u->id, u->attempt, end_cause_words[u->cause], u->exit_code);
+    check_ended(s, m, u);
+    unit_hint(s, m, u);
+}
+
+// The last signal: nothing survives it, but some take their time.
+static void send_kill9(struct sim *s, struct machine *m, struct unit *u) {
+    u->phase = PHASE_KILL;
+    plan_change(s, m, u, 1 + (int64_t)u->behaviour.late_ms);
+}
+
+static void send_term(struct sim *s, struct machine *m, struct unit *u, int64_t grace_ms) {
+    u->phase = PHASE_TERM;
+    int64_t reacts = some_ms(s, 1, 300);
+    plan_change(s, m, u, u->behaviour.ignores_term || reacts > grace_ms ? grace_ms : reacts);
+}
+
+static void main_exits(struct sim *s, struct machine *m, struct unit *u) {
+    u->cause = u->behaviour.oom ? END_OOM : END_EXIT;
+    u->exit_code = u->behaviour.exit_code;
+    if (u->behaviour.leftover_ms)
+        send_kill9(s, m, u);  // what it left behind
+    else
+        gone(s, m, u);
+}
+
+void unit_step(struct sim *s, struct machine *m, struct unit *u) {
+    switch (u->phase) {
+    case PHASE_SPAWN:
+        if (u->killed) {
+            u->began_ms = s->now_ms;
+            u->phase = PHASE_GONE;
+            gone(s, m, u);
+        } else {
+            spawn(s, m, u);
+        }
+        break;
+    case PHASE_RUN:
+        if (u->time_limit_s && s->now_ms - u->began_ms >= (int64_t)u->time_limit_s * 1000 && u->left_ms > (int64_t)u->time_limit_s * 1000) {
+            u->killed = true;
+            u->cause = END_TIMEOUT;
+            u->exit_signal = SIGTERM;
+            send_term(s, m, u, (int64_t)u->grace_s * 1000);
+        } else {
+            main_exits(s, m, u);
+        }
+        break;
+    case PHASE_TERM:
+        if (u->behaviour.ignores_term || u->behaviour.leftover_ms || u->behaviour.late_ms)
+            send_kill9(s, m, u);
+        else
+            gone(s, m, u);
+        break;
+    case PHASE_KILL: gone(s, m, u); break;
+    case PHASE_GONE: break;
+    }
+}
+
+bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause cause, uint32_t signal, int64_t grace_ms) {
+    if (u->state == UNIT_ENDED)
+        return true;
+    if (!u->shepherd)
+        return false;  // not yet, or not any more
+    if (u->phase == PHASE_SPAWN && rand_below(&s->rand, 2))
+        return false;  // it does not listen yet
+    if (!u->killed) {
+        u->cause = cause;
+        u->exit_signal = signal;
+    }
+    bool first = !u->killed;
+    u->killed = true;
+    u->suspended = false;
+    if (u->phase == PHASE_SPAWN)
+        return true;  // ended as soon as it would start
+    if (signal == SIGKILL && u->phase != PHASE_KILL)
+        send_kill9(s, m, u);
+    else if (first && u->phase == PHASE_RUN)
+        send_term(s, m, u, grace_ms);
+    return true;
+}
+
+void unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume) {
+    if (u->phase != PHASE_RUN || u->suspended == !resume)
+        return;
+    u->suspended = !resume;
+    if (resume) {
+        plan_change(s, m, u, u->left_ms > 0 ? u->left_ms : 1);
+    } else {
+        u->left_ms = u->due_ms - s->now_ms;
+        u->turn++;
+    }
+}
+
+void unit_stop(struct sim *s, struct machine *m, struct unit *u) {
+    u->live = false;
+    u->shepherd = false;
+    u->turn++;
+    if (u->state != UNIT_ENDED)
+        u->phase = PHASE_GONE;
+}
+
+void unit_close(struct sim *s, struct machine *m, struct unit *u, const char *reason) {
+    unit_stop(s, m, u);
+    u->state = UNIT_ENDED;
+    u->cause = u->killed && u->cause != END_EXIT && !u->start_ms ? u->cause : END_NODE_FAIL;
+    u->reason = reason;
+    u->end_ms = machine_wall_ms(s, m);
+    note(s, "%s: job %llu attempt %u is closed: %s", m->name, (unsigned long long)u->id, u->attempt, reason);
+    check_ended(s, m, u);
+}
+
+void unit_remove(struct sim *s, struct machine *m, struct unit *u) {
+    if (u->state != UNIT_ENDED || u->live) {
+        sim_fail(s, "%s: the folder of job %llu attempt %u was removed while it runs", m->name, (unsigned long long)u->id, u->attempt);
+        return;
+    }
+    check_removed(s, m, u);
+    for (uint32_t i = 0; i < m->units.len; i++)
+        if (m->units.at[i] == u) {
+            vec_remove(&m->units, i);
+            break;
+        }
+    free(u);
+}
+
+void unit_end_message(const struct unit *u, struct message_ended *out, struct usage *usage) {
+    *usage = u->usage;
+    *out = (struct message_ended){.id = u->id, .attempt = u->attempt, .cause = u->cause, .exit_code = u->exit_code, .exit_signal = u->exit_signal,
+                                  .reason = u->reason, .usage = usage, .start_ms = u->start_ms, .end_ms = u->end_ms};
+}

@@ -1,0 +1,256 @@
+// Owns the wrapped functions. Each calls the real one, after or before doing what the planted bug
+// does; without a planted bug only the format of the next version remains.
+#include "seams.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/logic.h"
+#include "base/text.h"
+#include "controller/shell.h"
+#include "core/state.h"
+#include "store/sim_disk.h"
+
+enum { UNKNOWN_FIELD = 1000, SNAPSHOT_RECORD_JOB = 7 };
+
+// Between two runs in one process, and for functions whose callers cannot pass anything along.
+static struct {
+    enum planted planted;
+    bool next_format;
+    struct store_watch watch;
+    struct sim_disk *disk;
+} seams;
+
+static const struct {
+    const char *word, *help;
+} planted[PLANTED_COUNT] = {
+    [PLANTED_NONE] = {"none", "nothing is broken"},
+    [PLANTED_ACK_BEFORE_COMMIT] = {"ack-before-commit", "commands are answered before their events are on disk"},
+    [PLANTED_EFFECTS_BEFORE_COMMIT] = {"effects-before-commit", "messages leave before their events are on disk"},
+    [PLANTED_END_ACKED_EARLY] = {"end-acked-early", "an agent may forget an end before it is recorded"},
+    [PLANTED_LAUNCH_TWICE] = {"launch-twice", "an agent launches whatever it is told, also again"},
+    [PLANTED_END_FORGOTTEN] = {"end-forgotten", "an agent forgets an end once it was sent"},
+    [PLANTED_ENDS_NOT_REPEATED] = {"ends-not-repeated", "an agent's hello leaves out what has ended"},
+    [PLANTED_STALE_REPORT] = {"stale-report", "the end of an old attempt is taken for the current one's"},
+    [PLANTED_LOST_REQUEUE] = {"lost-requeue", "a job that should go back to the queue does not"},
+    [PLANTED_DOUBLE_GRANT] = {"double-grant", "on reconnection what runs is taken for gone and granted again"},
+    [PLANTED_STALE_IGNORED] = {"stale-ignored", "attempts that were given up are not cleared away"},
+    [PLANTED_UP_TOO_EARLY] = {"up-too-early", "a node is used before its old attempts are gone"},
+    [PLANTED_SNAPSHOT_LOSES_JOB] = {"snapshot-loses-job", "the newest job is missing in snapshots"},
+    [PLANTED_SNAPSHOT_TOO_EARLY] = {"snapshot-too-early", "a snapshot becomes visible before its journal record"},
+    [PLANTED_RECORD_LOST] = {"record-lost", "the last committed record is gone after a restart"},
+    [PLANTED_RELAUNCH_AFTER_REBOOT] = {"relaunch-after-reboot", "a restarted machine is taken for one that never ran the attempt"},
+    [PLANTED_CLOCK_JUMP] = {"clock-jump", "time-outs are measured with the clock that jumps"},
+    [PLANTED_KILL_NOT_REPEATED] = {"kill-not-repeated", "a kill that was lost is not sent again on reconnection"},
+    [PLANTED_USAGE_TWICE] = {"usage-twice", "what a job used is counted twice"},
+    [PLANTED_KEY_IGNORED] = {"key-ignored", "a repeated submit makes another job"},
+    [PLANTED_LOST_NODE_KEEPS_WORK] = {"lost-node-keeps-work", "a node is given up and keeps its jobs"},
+};
+
+const char *planted_word(enum planted p) {
+    return planted[p].word;
+}
+
+const char *planted_help(enum planted p) {
+    return planted[p].help;
+}
+
+int planted_find(const char *word) {
+    for (int i = 0; i < PLANTED_COUNT; i++)
+        if (streq(planted[i].word, word))
+            return i;
+    return -1;
+}
+
+void seams_plant(enum planted p) {
+    seams.planted = p;
+}
+
+bool seams_planted(enum planted p) {
+    return seams.planted == p;
+}
+
+void seams_next_format(bool on) {
+    seams.next_format = on;
+}
+
+int64_t seams_mono_ms(int64_t mono_ms, int64_t wall_ms) {
+    return seams_planted(PLANTED_CLOCK_JUMP) ? wall_ms : mono_ms;
+}
+
+#define WRAP(type, name, ...)           \
+    type __real_##name(__VA_ARGS__);    \
+    type __wrap_##name(__VA_ARGS__);    \
+    type __wrap_##name(__VA_ARGS__)
+
+// --- format of the next version: fields and records this one does not know ---
+
+static void add_unknown(struct buf *out) {
+    wire_put_varint(out, UNKNOWN_FIELD * 2 + 1);
+    wire_put_varint(out, 5);
+    buf_add(out, "later", 5);
+}
+
+WRAP(void, event_encode, const struct event *e, struct buf *out) {
+    __real_event_encode(e, out);
+    if (seams.next_format)
+        add_unknown(out);
+}
+
+WRAP(void, message_encode, const struct message *m, struct buf *out) {
+    __real_message_encode(m, out);
+    if (seams.next_format)
+        add_unknown(out);
+}
+
+// --- controller ---
+
+WRAP(void, shell_when_committed, struct shell *s, shell_done_fn fn, void *arg) {
+    if (seams_planted(PLANTED_ACK_BEFORE_COMMIT))
+        fn(arg);
+    else
+        __real_shell_when_committed(s, fn, arg);
+}
+
+static void add_attempts(const struct message_hello *h, struct message_hello *out, bool (*wanted)(struct core *, const struct attempt *), struct core *c) {
+    out->attempts.len = 0;
+    for (uint32_t i = 0; i < h->attempts.len; i++)
+        if (wanted(c, &h->attempts.at[i]))
+            out->attempts.at[out->attempts.len++] = h->attempts.at[i];
+}
+
+static bool has_ended(struct core *c, const struct attempt *a) {
+    return a->state == ATTEMPT_ENDED;
+}
+
+static bool has_not_ended(struct core *c, const struct attempt *a) {
+    return a->state != ATTEMPT_ENDED;
+}
+
+static bool is_current(struct core *c, const struct attempt *a) {
+    struct job_view v;
+    return a->state == ATTEMPT_ENDED || (core_view(c, a->id, &v) && v.attempt == a->attempt && v.state != JOB_PENDING);
+}
+
+WRAP(int, core_agent_hello, struct core *c, const struct message_hello *h, const char *fingerprint, int64_t now_ms, struct error *e) {
+    struct attempt kept[64];
+    struct node node = h->node ? *h->node : (struct node){0};
+    struct message_hello changed = *h;
+    struct node_view known;
+    if (h->attempts.len <= 64) {
+        changed.attempts.at = kept;
+        memcpy(kept, h->attempts.at, h->attempts.len * sizeof *kept);
+        if (seams_planted(PLANTED_DOUBLE_GRANT))
+            add_attempts(h, &changed, has_ended, c);
+        if (seams_planted(PLANTED_ENDS_NOT_REPEATED))
+            add_attempts(h, &changed, has_not_ended, c);
+        if (seams_planted(PLANTED_STALE_IGNORED))
+            add_attempts(h, &changed, is_current, c);
+    }
+    if (seams_planted(PLANTED_RELAUNCH_AFTER_REBOOT) && node.name && core_node(c, node.name, &known)) {
+        node.boot_id = known.node->boot_id;
+        node.spool_id = known.node->spool_id;
+        changed.node = &node;
+    }
+    int r = __real_core_agent_hello(c, &changed, fingerprint, now_ms, e);
+    if (seams_planted(PLANTED_UP_TOO_EARLY) && r == 0)
+        node_ready(c, find_node(c, h->node->name), now_ms);
+    return r;
+}
+
+WRAP(void, core_agent_ended, struct core *c, const char *node, const struct message_ended *m, int64_t now_ms) {
+    struct message_ended changed = *m;
+    struct job_view v;
+    if (seams_planted(PLANTED_STALE_REPORT) && core_view(c, m->id, &v))
+        changed.attempt = v.attempt;
+    __real_core_agent_ended(c, node, &changed, now_ms);
+}
+
+WRAP(void, core_node_lost, struct core *c, const char *node, const char *reason, int64_t now_ms) {
+    struct event_node b = {.name = node, .state = NODE_DOWN, .reason = reason};
+    struct node_view v;
+    if (!seams_planted(PLANTED_LOST_NODE_KEEPS_WORK))
+        __real_core_node_lost(c, node, reason, now_ms);
+    else if (core_node(c, node, &v) && v.state != NODE_DOWN)
+        emit(c, now_ms, EVENT_NODE_STATE, &b);
+}
+
+WRAP(void, emit, struct core *c, int64_t now_ms, enum event_type type, void *body) {
+    if (type != EVENT_JOB_REQUEUED || !seams_planted(PLANTED_LOST_REQUEUE))
+        __real_emit(c, now_ms, type, body);
+}
+
+WRAP(void, send_kill, struct core *c, const struct job *j, const struct run_part *p) {
+    if (!seams_planted(PLANTED_KILL_NOT_REPEATED))
+        __real_send_kill(c, j, p);
+}
+
+WRAP(void, usage_add, struct usage *sum, const struct usage *more) {
+    __real_usage_add(sum, more);
+    if (seams_planted(PLANTED_USAGE_TWICE))
+        sum->cpu_user_us += more->cpu_user_us;
+}
+
+// --- store ---
+
+WRAP(int, sim_store_open, struct sim_disk *d, const struct store_config *config, struct store **out, struct error *e) {
+    seams.watch = config->watch;
+    seams.disk = d;
+    if (seams_planted(PLANTED_RECORD_LOST) && d->journal.len)
+        d->journal.len--;
+    return __real_sim_store_open(d, config, out, e);
+}
+
+WRAP(uint64_t, store_submit, struct store *s, struct store_batch *b) {
+    uint64_t ticket = __real_store_submit(s, b);
+    if (seams_planted(PLANTED_EFFECTS_BEFORE_COMMIT))
+        seams.watch.committed(seams.watch.ctx, ticket, 0);
+    return ticket;
+}
+
+WRAP(int, store_idem, struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job, struct error *e) {
+    return seams_planted(PLANTED_KEY_IGNORED) ? -ENOENT : __real_store_idem(s, user, key, now_ms, job, e);
+}
+
+// The snapshot without its last record of a job.
+static size_t without_last_job(const uint8_t *data, size_t len, uint8_t *out) {
+    const uint8_t *p = data, *end = data + len, *from = NULL, *to = NULL;
+    while (p < end) {
+        const uint8_t *start = p;
+        uint64_t type, size;
+        if (wire_get_varint(&p, end, &type) < 0 || wire_get_varint(&p, end, &size) < 0)
+            break;
+        p += size;
+        if (type == SNAPSHOT_RECORD_JOB) {
+            from = start;
+            to = p;
+        }
+    }
+    if (!from)
+        from = to = end;
+    memcpy(out, data, (size_t)(from - data));
+    memcpy(out + (from - data), to, (size_t)(end - to));
+    return (size_t)(from - data) + (size_t)(end - to);
+}
+
+WRAP(int, store_snapshot, struct store *s, uint64_t seq, const void *data, size_t len) {
+    if (seams_planted(PLANTED_SNAPSHOT_LOSES_JOB)) {
+        uint8_t *less = xmalloc(len + 1);
+        int r = __real_store_snapshot(s, seq, less, without_last_job(data, len, less));
+        free(less);
+        return r;
+    }
+    if (seams_planted(PLANTED_SNAPSHOT_TOO_EARLY))
+        sim_disk_keep_snapshot(seams.disk, seq, xmemdup(data, len), len);
+    return __real_store_snapshot(s, seq, data, len);
+}
+
+// --- agent ---
+
+WRAP(void, agent_logic_ended, struct agent_logic *l, const struct message_ended *end) {
+    struct message_ack ack = {end->id, end->attempt};
+    __real_agent_logic_ended(l, end);
+    if (seams_planted(PLANTED_END_FORGOTTEN))
+        agent_logic_message(l, &(struct message){MESSAGE_ACK, &ack}, 0);
+}

@@ -1,0 +1,40 @@
+// The places where the simulator puts itself between the product's parts, by way of the linker
+// (--wrap): to write what a neighbouring version would write, and to plant known bugs that prove the
+// net. The product's sources know nothing of it. One run at a time per process.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+enum planted {
+    PLANTED_NONE,
+    PLANTED_ACK_BEFORE_COMMIT,
+    PLANTED_EFFECTS_BEFORE_COMMIT,
+    PLANTED_END_ACKED_EARLY,
+    PLANTED_LAUNCH_TWICE,
+    PLANTED_END_FORGOTTEN,
+    PLANTED_ENDS_NOT_REPEATED,
+    PLANTED_STALE_REPORT,
+    PLANTED_LOST_REQUEUE,
+    PLANTED_DOUBLE_GRANT,
+    PLANTED_STALE_IGNORED,
+    PLANTED_UP_TOO_EARLY,
+    PLANTED_SNAPSHOT_LOSES_JOB,
+    PLANTED_SNAPSHOT_TOO_EARLY,
+    PLANTED_RECORD_LOST,
+    PLANTED_RELAUNCH_AFTER_REBOOT,
+    PLANTED_CLOCK_JUMP,
+    PLANTED_KILL_NOT_REPEATED,
+    PLANTED_USAGE_TWICE,
+    PLANTED_KEY_IGNORED,
+    PLANTED_LOST_NODE_KEEPS_WORK,
+    PLANTED_COUNT
+};
+
+const char *planted_word(enum planted p);
+const char *planted_help(enum planted p);
+int planted_find(const char *word);  // enum planted, or -1
+void seams_plant(enum planted p);
+bool seams_planted(enum planted p);
+
+void seams_next_format(bool on);
+int64_t seams_mono_ms(int64_t mono_ms, int64_t wall_ms);

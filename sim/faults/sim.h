@@ -1,0 +1,299 @@
+// One run of the fault simulator: a real controller (core, shell, store logic on a simulated disk),
+// real agents' decisions, and simulated machines, processes, networks, clocks and clients around
+// them, in virtual time. Shared by the files of this folder only.
+//   net.c      connections: in order or broken      head.c     the controller's surroundings
+//   machine.c  nodes and the agents on them         client.c   users and operators, who ask again
+//   process.c  shepherds and what jobs do           faults.c   items of the plan that hurt
+//   check.c    what must hold after every step      run.c      one run from seed to verdict
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "agent/logic.h"
+#include "base/map.h"
+#include "base/rand.h"
+#include "controller/shell.h"
+#include "plan.h"
+#include "queue.h"
+
+enum happening {
+    HAPPEN_ITEM,         // who: item
+    HAPPEN_HEAL,         // who: item whose time is over
+    HAPPEN_PACKET,       // who: connection, a: direction
+    HAPPEN_RESET,        // who: connection, a: end that learns of it
+    HAPPEN_BOOT,         // who: machine, a: its boot
+    HAPPEN_AGENT_START,  // who: machine, a: boot
+    HAPPEN_AGENT_DIAL,   // who: machine, a: life of the agent
+    HAPPEN_AGENT_TICK,   // the same
+    HAPPEN_HANDOVER,     // who: machine, a: life of the agent, b: unit
+    HAPPEN_PROCESS,      // who: machine, a: unit, b: its turn
+    HAPPEN_HINT,         // who: machine, a: life of the agent, b: unit
+    HAPPEN_HEAD_START,
+    HAPPEN_HEAD_FLUSH,   // a: life of the controller
+    HAPPEN_HEAD_TICK,    // the same
+    HAPPEN_DISK,
+    HAPPEN_REQUEST,      // who: request, a: try
+    HAPPEN_REPLY,        // who: answer
+    HAPPEN_CLIENT,       // who: request, a: try: no answer came
+    HAPPEN_CLEANUP,      // faults are over: operators put things right
+};
+
+#define RUN_BEGIN_MS 1800000000000LL  // true time at the beginning of a run
+
+// --- network ---
+
+enum side { AGENT_END, HEAD_END };  // also directions: what that end sends
+
+struct packet {
+    char *data;  // NULL: the end of the connection
+    size_t len;
+};
+
+struct conn {
+    uint32_t number, machine;
+    bool open[2];
+    bool hole;             // whatever is sent vanishes, nobody is told
+    VEC(struct packet) line[2];
+    uint32_t first[2];     // packets before it are gone
+    int64_t last_ms[2];
+    char node[32];         // HEAD_END: who said hello on it
+};
+
+struct link {
+    int64_t cut_until_ms[2], slow_until_ms;
+    uint32_t slow_ms, corrupt[2], repeat[2];
+};
+
+// --- machines ---
+
+enum unit_state { UNIT_CREATED, UNIT_RUNNING, UNIT_ENDED };
+enum unit_phase { PHASE_SPAWN, PHASE_RUN, PHASE_TERM, PHASE_KILL, PHASE_GONE };
+
+// One attempt in a machine's spool, and its processes.
+struct unit {
+    uint64_t number;  // within the run
+    uint64_t id;
+    char node[32];    // the name it was launched under
+    uint32_t attempt, boot, pid;
+    enum unit_state state;
+    enum unit_phase phase;
+    bool handed, shepherd, live, suspended;
+    struct behaviour behaviour;
+    uint32_t cpus, time_limit_s, grace_s;
+    uint64_t memory_bytes;
+    struct gpu_grant gpus[GPUS_MAX];
+    uint32_t gpu_count;
+    uint64_t turn;             // of the change planned next
+    int64_t due_ms, left_ms;   // left: of the run, while suspended
+    int64_t start_ms;          // by the machine's clock
+    int64_t created_ms, began_ms, gone_ms;  // in truth
+    bool killed;
+    enum end_cause cause;
+    int32_t exit_code;
+    uint32_t exit_signal;
+    const char *reason;        // a constant
+    struct usage usage;
+    int64_t end_ms;
+};
+
+struct machine {
+    uint32_t number;
+    char name[32], boot_id[32], spool_id[32];
+    const struct machine_shape *shape;
+    bool powered, gone;
+    uint32_t boot, identity, spool;
+    int64_t clock_offset_ms, spool_full_until_ms;
+    VEC(struct unit *) units;
+    struct agent_logic *logic;  // NULL: the agent does not run
+    uint64_t agent_life;
+    struct conn *conn;
+    uint32_t refused;           // dials in a row
+    struct link link;
+    int64_t heard_ms;           // when the controller last got a message from it
+};
+
+// --- the controller ---
+
+struct head {
+    struct sim_disk *disk;
+    struct store *store;
+    struct shell *shell;
+    struct core *core;          // NULL: it does not run
+    uint64_t life;
+    uint32_t format;            // 1: writes what the next version would write
+    int64_t clock_offset_ms, clock_ahead_ms, ping_ms, flush_at_ms, wake_at_ms, disk_at_ms;
+    uint32_t die_in_steps;      // 0: not; else killed when it gets to 1
+    uint32_t mute_in;           // messages until it dies half-way through sending; 0: not
+    bool muted;
+    int64_t die_for_ms;
+    uint64_t snapshot_seq;
+};
+
+// --- clients ---
+
+struct request {
+    uint32_t number, item, tries;
+    bool settled, refused;      // an answer came; it was a refusal
+    uint64_t id, count;         // of the job
+    char key[40];
+};
+
+struct answer {
+    struct sim *sim;
+    uint32_t number, request;
+    uint64_t id, count;
+    int result;
+};
+
+// --- what must hold ---
+
+struct placement {
+    uint32_t attempt, part_count, ended;
+    const char *nodes[MACHINES_MAX];
+    bool part_ended[MACHINES_MAX];
+};
+
+// A job as the committed journal tells it.
+struct told {
+    bool ended, placed, cancelled, started;
+    uint32_t attempt;
+    struct usage usage;
+    bool has_usage;
+    VEC(struct placement) placements;
+};
+
+struct check {
+    struct core *shadow;        // fed with the committed journal only
+    uint32_t read;              // records of the journal looked at
+    VEC(struct told) jobs;      // by id - 1
+    struct strmap keys;         // idempotency keys seen
+    struct map starts;          // attempts started, on the machines
+    struct map truths;          // what an attempt on a machine used: struct usage
+    struct arena arena;
+    uint64_t compared_seq, asserted_seq;
+    uint64_t compares, asserts;
+};
+
+struct sim {
+    const struct plan *plan;
+    const bool *keep;           // items carried out; NULL: all
+    int64_t now_ms;             // the truth; nobody inside knows it
+    struct queue queue;
+    struct rand rand;
+    uint64_t hash, steps, units_made;
+    bool recording;
+    FILE *out;
+    struct machine machines[MACHINES_MAX];
+    uint32_t machine_count;
+    VEC(struct conn *) conns;
+    struct head head;
+    VEC(struct request) requests;
+    VEC(struct answer *) answers;
+    struct check check;
+    struct arena arena;
+    bool cleaning, finished, failed;
+    uint32_t cleanups;
+    struct map cancelled;       // jobs ended by operators at the end
+    int64_t over_ms;            // when the last fault is over
+    char failure[400];
+    uint64_t started, submitted, messages;
+};
+
+void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sim_note(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define note(s, ...)               \
+    do {                           \
+        if ((s)->recording)        \
+            sim_note(s, __VA_ARGS__); \
+    } while (0)
+static inline void after(struct sim *s, int64_t ms, enum happening kind, uint32_t who, uint64_t a, uint64_t b) {
+    queue_put(&s->queue, s->now_ms + ms, kind, who, a, b);
+}
+static inline int64_t some_ms(struct sim *s, int64_t low, int64_t high) {
+    return rand_between(&s->rand, low, high);
+}
+
+// net.c
+struct conn *net_dial(struct sim *s, struct machine *m);  // NULL: nobody answers
+void net_send(struct sim *s, struct conn *c, enum side from, const void *data, size_t len);
+void net_close(struct sim *s, struct conn *c, enum side by);  // the other end learns of it
+void net_vanish(struct sim *s, struct conn *c, enum side by); // power cut: it does not
+void net_break(struct sim *s, struct conn *c);                // both learn, at different times
+void net_packet(struct sim *s, struct conn *c, enum side from);
+void net_reset(struct sim *s, struct conn *c, enum side end);
+void net_free(struct conn *c);
+
+// machine.c
+void machine_init(struct sim *s, uint32_t number);
+void machine_done(struct machine *m);
+void machine_boot(struct sim *s, struct machine *m);
+void machine_down(struct sim *s, struct machine *m, bool clean);  // all processes end
+void agent_start(struct sim *s, struct machine *m);
+void agent_kill(struct sim *s, struct machine *m);
+void agent_dial(struct sim *s, struct machine *m);
+void agent_tick(struct sim *s, struct machine *m);
+void agent_message(struct sim *s, struct machine *m, const struct message *msg);
+void agent_closed(struct sim *s, struct machine *m, struct conn *c);
+void agent_act(struct sim *s, struct machine *m);  // carries out what the logic wants
+int64_t machine_wall_ms(const struct sim *s, const struct machine *m);
+int64_t machine_mono_ms(const struct sim *s, const struct machine *m);
+
+// process.c
+struct unit *unit_find(struct machine *m, uint64_t id, uint32_t attempt);
+struct unit *unit_by_number(struct machine *m, uint64_t number);
+int unit_create(struct sim *s, struct machine *m, const struct message_launch *l);
+void unit_handover(struct sim *s, struct machine *m, struct unit *u);
+void unit_step(struct sim *s, struct machine *m, struct unit *u);
+bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause cause, uint32_t signal, int64_t grace_ms);
+void unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume);
+void unit_stop(struct sim *s, struct machine *m, struct unit *u);  // its processes are gone, nothing is written
+void unit_close(struct sim *s, struct machine *m, struct unit *u, const char *reason);  // by the agent
+void unit_remove(struct sim *s, struct machine *m, struct unit *u);
+void unit_end_message(const struct unit *u, struct message_ended *out, struct usage *usage);
+void unit_hint(struct sim *s, struct machine *m, struct unit *u);
+
+// head.c
+void head_init(struct sim *s);
+void head_start(struct sim *s);
+void head_kill(struct sim *s, int64_t for_ms);
+void head_stop(struct sim *s, int64_t for_ms);
+void head_done(struct sim *s);
+void head_message(struct sim *s, struct conn *c, const struct message *m);
+void head_closed(struct sim *s, struct conn *c);
+void head_flush(struct sim *s);
+void head_tick(struct sim *s);
+void head_disk(struct sim *s);
+void head_touched(struct sim *s);  // a command was given: flush soon
+int64_t head_wall_ms(const struct sim *s);
+int64_t head_mono_ms(const struct sim *s);
+
+// client.c
+void client_begin(struct sim *s, uint32_t item);
+void client_arrives(struct sim *s, struct request *q);   // at the controller
+void client_answered(struct sim *s, const struct answer *a);
+void client_impatient(struct sim *s, struct request *q);
+bool clients_settled(const struct sim *s);
+void client_setup(struct sim *s, bool generous);    // projects and QoS as they should be
+void client_cleanup(struct sim *s);
+
+// faults.c
+void fault_begin(struct sim *s, const struct item *it, uint32_t number);
+void fault_over(struct sim *s, const struct item *it);
+void faults_end(struct sim *s);  // everything is healed
+
+// check.c
+void check_init(struct sim *s);
+void check_done(struct sim *s);
+void check_journal(struct sim *s);   // what was committed since
+void check_step(struct sim *s);
+void check_loaded(struct sim *s);
+void check_given_up(struct sim *s, const char *node);
+void check_launch(struct sim *s, const struct machine *m, const struct message_launch *l);
+void check_started(struct sim *s, struct machine *m, const struct unit *u);
+void check_ended(struct sim *s, const struct machine *m, const struct unit *u);
+void check_removed(struct sim *s, const struct machine *m, const struct unit *u);
+void check_acknowledged(struct sim *s, const struct request *q);
+bool check_idle(struct sim *s, char *why, size_t size);
+void check_equal(struct sim *s);
+struct core_config sim_config(const struct sim *s);
