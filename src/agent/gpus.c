@@ -19,10 +19,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "device/fraction.h"
 #include "device/host.h"
 #include "device/monitor.h"
-#include "shim/arbiter.h"
-#include "shim/ledger.h"
 
 enum { READ_EVERY_MS = 1000, GRANTS_MAX = 256 };
 
@@ -226,30 +225,6 @@ static int make_folder(const char *path) {
     return chmod(path, 0711) < 0 ? -errno : 0;
 }
 
-// The file that the job's processes share; it is the job's own, so that they can write to it.
-static int make_ledger(struct gpus *g, const struct message_launch *m, const struct gpu *gpu,
-                       const struct gpu_grant *grant, const struct launch_request *r,
-                       const char *folder, char path[LEDGER_PATH_MAX], struct arena *a) {
-    char arbiter[LEDGER_PATH_MAX];
-    const char *job = arena_printf(a, "%llu.%u", (unsigned long long)m->id, m->attempt);
-    uint64_t share = gpu->memory_bytes / 1000 * grant->milli;
-    struct ledger_limits limits = {
-        .memory_bytes = m->spec->gpu_memory_bytes ? m->spec->gpu_memory_bytes : share,
-        .compute_milli = grant->milli, .flags = LEDGER_BORROW, .total_bytes = gpu->memory_bytes,
-    };
-    int rc = ledger_path(path, folder, gpu->uuid, LEDGER_SUFFIX);
-    if (rc == 0)
-        rc = ledger_create(path, job, gpu->uuid, &limits, 0600, true);
-    if (rc == 0 && r->switch_user && chown(path, r->uid, r->gid) < 0)
-        rc = -errno;
-    if (rc == 0)
-        rc = ledger_path(arbiter, arbiter_folder(g, a), gpu->uuid, ARBITER_SUFFIX);
-    // Jobs of different users take turns through it.
-    if (rc == 0 && access(arbiter, F_OK) < 0)
-        rc = arbiter_create(arbiter, gpu->uuid, 0666);
-    return rc;
-}
-
 static void put_env(struct launch_request *r, struct arena *a, const char *name,
                     const char *value) {
     char **env = arena_alloc(a, (r->nenv + 2) * sizeof *env);
@@ -276,23 +251,30 @@ static int grant_fraction(struct gpus *g, const struct message_launch *m,
                           struct arena *a, struct error *e) {
     const struct gpu *gpu = &g->agent->node.gpus.at[grant->index];
     const char *folder = ledger_folder(g, m->id, m->attempt, a);
-    char path[LEDGER_PATH_MAX];
+    char path[FRACTION_PATH_MAX];
+    // The ledger is the job's own, so that its processes can write to it.
+    struct fraction f = {
+        .job = arena_printf(a, "%llu.%u", (unsigned long long)m->id, m->attempt), .folder = folder,
+        .arbiter_folder = arbiter_folder(g, a), .milli = grant->milli,
+        .memory_bytes = m->spec->gpu_memory_bytes, .uid = r->switch_user ? r->uid : (uid_t)-1,
+        .gid = r->gid,
+    };
     if (!g->shim_dir)
         return error_set(e, ENOENT, "the libraries that enforce fractions of a GPU are not "
                          "installed on this node");
     int rc = make_folder(arena_printf(a, "%s/gpu", g->agent->spool_path));
     if (rc == 0)
-        rc = make_folder(arbiter_folder(g, a));
+        rc = make_folder(f.arbiter_folder);
     if (rc == 0)
         rc = make_folder(folder);
     if (rc == 0)
-        rc = make_ledger(g, m, gpu, grant, r, folder, path, a);
+        rc = fraction_make(&f, gpu, path);
     if (rc < 0)
         return error_set(e, -rc, "the ledger of GPU %u cannot be made: %s", grant->index,
                          strerror(-rc));
     const char *before = get_env(r, "LD_LIBRARY_PATH");
     put_env(r, a, "ACEQUIA_GPU_LEDGER_DIR", folder);
-    put_env(r, a, "ACEQUIA_GPU_ARBITER_DIR", arbiter_folder(g, a));
+    put_env(r, a, "ACEQUIA_GPU_ARBITER_DIR", f.arbiter_folder);
     if (!before || !str_has_prefix(before, g->shim_dir))
         put_env(r, a, "LD_LIBRARY_PATH",
                 str_empty(before) ? g->shim_dir : arena_printf(a, "%s:%s", g->shim_dir, before));
@@ -326,11 +308,11 @@ void gpus_recover(struct gpus *g, const struct launch_request *r) {
     for (int i = 0; text && i < GRANTS_MAX && sscanf(text, "%u:%u%n", &index, &milli, &used) == 2;
          i++) {
         struct gpu_grant grant = {.index = index, .milli = milli};
-        char path[LEDGER_PATH_MAX] = "";
+        char path[FRACTION_PATH_MAX] = "";
         if (index >= g->agent->node.gpus.len)
             return;
         if (dir)
-            ledger_path(path, dir, g->agent->node.gpus.at[index].uuid, LEDGER_SUFFIX);
+            fraction_path(dir, g->agent->node.gpus.at[index].uuid, path);
         hold(g, r->job, r->attempt, &grant, 0, *path ? path : NULL);
         text += used;
         text += *text == ',';
@@ -360,18 +342,13 @@ void gpus_release(struct gpus *g, uint64_t id, uint32_t attempt) {
 
 void gpus_forget(struct gpus *g, uint64_t id, uint32_t attempt) {
     cleanup_arena struct arena a = {0};
-    char path[LEDGER_PATH_MAX];
     const char *folder = ledger_folder(g, id, attempt, &a);
     const char *job = arena_printf(&a, "%llu.%u", (unsigned long long)id, attempt);
     struct agent *agent = g->agent;
     gpus_release(g, id, attempt);
     if (!agent->node.gpus.len || access(folder, F_OK) < 0)
         return;
-    for (uint32_t i = 0; i < agent->node.gpus.len; i++) {
-        const char *uuid = agent->node.gpus.at[i].uuid;
-        if (ledger_path(path, folder, uuid, LEDGER_SUFFIX) == 0 && unlink(path) == 0 &&
-            ledger_path(path, arbiter_folder(g, &a), uuid, ARBITER_SUFFIX) == 0)
-            arbiter_forget(path, job);
-    }
+    for (uint32_t i = 0; i < agent->node.gpus.len; i++)
+        fraction_forget(folder, arbiter_folder(g, &a), agent->node.gpus.at[i].uuid, job);
     rmdir(folder);
 }

@@ -160,8 +160,13 @@ static void jobs_run_as_their_user(void **state) {
     job_sh(&rig, &j, "exit 0");
     j.req.switch_user = true;
     j.req.uid = j.req.gid = 65534;
-    j.req.out = "/root/acequia-out";
+    char folder[160], out[200];
+    snprintf(folder, sizeof folder, "%s-private", rig.path);
+    snprintf(out, sizeof out, "%s/out", folder);
+    mkdir(folder, 0700);
+    j.req.out = out;
     expect_failure(&j, LAUNCH_OUTPUT, "Permission denied");
+    rmdir(folder);
     job_sh(&rig, &j, "");
     j.script = "#!/bin/sh\nls -ld $0 | cut -c1-10; id -u\n";
     j.req.argc = 0;

@@ -1,0 +1,44 @@
+// Owns making and removing the files behind a fraction of a GPU.
+#include "device/fraction.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <unistd.h>
+
+#include "shim/arbiter.h"
+#include "shim/ledger.h"
+
+static_assert((int)FRACTION_PATH_MAX == (int)LEDGER_PATH_MAX, "paths are passed through");
+
+int fraction_path(const char *folder, const char *uuid, char path[FRACTION_PATH_MAX]) {
+    return ledger_path(path, folder, uuid, LEDGER_SUFFIX);
+}
+
+int fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRACTION_PATH_MAX]) {
+    char arbiter[LEDGER_PATH_MAX];
+    struct ledger_limits limits = {
+        .memory_bytes = f->memory_bytes ? f->memory_bytes : gpu->memory_bytes / FRACTION_WHOLE_MILLI * f->milli,
+        .compute_milli = f->milli,
+        .flags = LEDGER_BORROW,
+        .total_bytes = gpu->memory_bytes,
+    };
+    int r = fraction_path(f->folder, gpu->uuid, path);
+    if (r == 0)
+        r = ledger_create(path, f->job, gpu->uuid, &limits, 0600, true);
+    if (r == 0 && f->uid != (uid_t)-1 && chown(path, f->uid, f->gid) < 0)
+        r = -errno;
+    if (r == 0)
+        r = ledger_path(arbiter, f->arbiter_folder, gpu->uuid, ARBITER_SUFFIX);
+    // Jobs of different users take turns through it.
+    if (r == 0 && access(arbiter, F_OK) < 0)
+        r = arbiter_create(arbiter, gpu->uuid, 0666);
+    return r;
+}
+
+void fraction_forget(const char *folder, const char *arbiter_folder, const char *uuid, const char *job) {
+    char path[FRACTION_PATH_MAX];
+    if (fraction_path(folder, uuid, path) < 0 || unlink(path) < 0)
+        return;
+    if (ledger_path(path, arbiter_folder, uuid, ARBITER_SUFFIX) == 0)
+        arbiter_forget(path, job);
+}

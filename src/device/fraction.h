@@ -1,0 +1,26 @@
+// Fractions of a GPU as files: the ledger that a job's processes share, and the arbiter through which
+// jobs on one GPU take turns. Made and removed by the agent, enforced by the shim in the processes.
+#pragma once
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "model/node.h"
+
+enum { FRACTION_PATH_MAX = 512, FRACTION_WHOLE_MILLI = 1000 };
+
+struct fraction {
+    const char *job;            // names its ledger's owner, "12.1"
+    const char *folder;         // the job's own, for its ledgers
+    const char *arbiter_folder; // the node's
+    uint32_t milli;
+    uint64_t memory_bytes;      // 0: its share of the GPU's memory
+    uid_t uid;                  // who must be able to write it; -1: whoever makes it
+    gid_t gid;
+};
+
+// Makes the ledger (its path comes back) and, if there is none, the GPU's arbiter.
+int fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRACTION_PATH_MAX]);
+// Where the ledger of that GPU lies.
+int fraction_path(const char *folder, const char *uuid, char path[FRACTION_PATH_MAX]);
+// Removes the ledger and the job's turn; nothing happens where there is none.
+void fraction_forget(const char *folder, const char *arbiter_folder, const char *uuid, const char *job);
