@@ -100,6 +100,10 @@ static void clone_users(struct map *to, const struct map *from) {
 struct world *world_clone(const struct world *w) {
     struct world *to = world_new();
     to->half_life_ms = w->half_life_ms;
+    for (uint32_t i = 0; i < w->models.len; i++)  // same numbers: the request mix uses them
+        world_model(to, w->models.at[i], true);
+    for (uint32_t i = 0; i < w->features.len; i++)
+        world_feature(to, w->features.at[i], true);
     clone_nodes(to, w);
     clone_partitions(to, w);
     clone_projects(to, w);
@@ -123,6 +127,13 @@ struct world *world_clone(const struct world *w) {
     for (uint32_t i = 0; i < w->nodes.len; i++)
         if (w->nodes.at[i] && !w->nodes.at[i]->present)
             world_node_remove(to, i);
+    for (uint32_t i = 0; i < w->takers.len; i++) {
+        struct job *j = world_find(to, w->takers.at[i]);
+        if (j && world_find(w, j->id)->taker && !j->taker) {
+            j->taker = true;
+            vec_push(&to->takers, j->id);
+        }
+    }
     mix_clone(to, w);
     clone_users(&to->users, &w->users);
     clone_users(&to->qos_users, &w->qos_users);

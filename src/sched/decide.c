@@ -43,24 +43,35 @@ static int by_age(const void *pa, const void *pb) {
     return (a->id > b->id) - (a->id < b->id);
 }
 
-// Jobs that others are making room for come first: they start as soon as they fit, and what they
-// were promised stays theirs meanwhile.
+// The jobs others were told to make room for that still wait, oldest first.
+static uint32_t takers_of(struct world *w, struct job ***out) {
+    VEC(struct job *) found = {0};
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < w->takers.len; i++) {
+        struct job *j = world_find(w, w->takers.at[i]);
+        if (!j || !j->taker)
+            continue;
+        w->takers.at[kept++] = j->id;
+        if (j->queued)
+            vec_push(&found, j);
+    }
+    w->takers.len = kept;
+    if (found.len)
+        qsort(found.at, found.len, sizeof *found.at, by_age);
+    *out = found.at;
+    return found.len;
+}
+
+// They start as soon as they fit, and what they were promised stays theirs meanwhile. One that would
+// not fit even when all its victims are gone (a node was lost) is a job like any other again.
 static void serve_takers(struct pass *p) {
-    VEC(struct job *) takers = {0}, victims = {0};
+    struct job **takers;
+    VEC(struct job *) victims = {0};
     for (uint32_t i = 0; i < p->w->ending.len; i++)
         trial_vacate(p, p->w->ending.at[i]);
-    for (uint32_t i = 0; i < p->w->ending.len; i++) {
-        struct job *t = world_find(p->w, p->w->ending.at[i]->ending_for);
-        bool known = !t || t->state != SCHED_JOB_PENDING || !t->queued;
-        for (uint32_t k = 0; k < takers.len && !known; k++)
-            known = takers.at[k] == t;
-        if (!known)
-            vec_push(&takers, t);
-    }
-    if (takers.len)
-        qsort(takers.at, takers.len, sizeof *takers.at, by_age);
-    for (uint32_t i = 0; i < takers.len; i++) {
-        struct job *t = takers.at[i];
+    uint32_t count = takers_of(p->w, &takers);
+    for (uint32_t i = 0; i < count; i++) {
+        struct job *t = takers[i];
         request_refresh(p->w, t->request);
         if (gate(p, t->request))
             continue;
@@ -73,13 +84,15 @@ static void serve_takers(struct pass *p) {
         for (uint32_t k = 0; k < p->w->ending.len; k++)
             if (p->w->ending.at[k]->ending_for == t->id)
                 vec_push(&victims, p->w->ending.at[k]);
-        a = trial_place_without(p, t->request, victims.at, victims.len);
+        a = victims.len ? trial_place_without(p, t->request, victims.at, victims.len) : NULL;
         if (a) {
             trial_promise(p, t, a);
             note(p, t, SCHED_REASON_VACATING);
+        } else if (!victims.len) {
+            t->taker = false;
         }
     }
-    vec_done(&takers);
+    free(takers);
     vec_done(&victims);
 }
 

@@ -89,7 +89,6 @@ struct project {
     int64_t tree_used[DIMS_MAX], share[DIMS_MAX];
     int64_t own_share[DIMS_MAX];
     int64_t want[DIMS_MAX], own_want[DIMS_MAX], tree_quota[DIMS_MAX];
-    int64_t oldest_ms;               // submit time of its oldest ready job
     uint32_t depth;
 };
 
@@ -205,11 +204,18 @@ struct job {
     int64_t cost;                 // what it counts as in its user's use while it runs
     uint32_t run_slot;            // index in world.running
     bool in_by_end;
+    bool taker;                   // others were told to make room for it: it comes first
     bool vacating;                // during a pass: ending, or chosen as a victim
     bool promised;                // during a pass: victims make room for it
     uint8_t state, hold, reason;
     bool queued;                  // counted in its request's queue
     bool fixed;                   // cannot be preempted; as counted in its project
+};
+
+// A GPU memory size and how many GPUs have it.
+struct gpu_size {
+    uint64_t bytes;
+    uint32_t count;
 };
 
 struct world {
@@ -222,6 +228,8 @@ struct world {
     uint8_t dim_of_model[SCHED_MODELS_MAX];  // 0: no quota by this model
     uint32_t dims;
     int64_t capacity[DIMS_MAX];         // of nodes that are up
+    VEC(struct gpu_size) gpu_sizes;     // of present nodes
+    uint32_t by_memory;                 // requests for GPU memory
     struct map jobs;                    // id → struct job
     struct map requests;                // hash → struct request
     struct map users, qos_users;        // project or qos << 32 | user → struct user
@@ -240,6 +248,7 @@ struct world {
     VEC(struct job *) by_end;           // running, by (end by limit, id); see world_by_end
     VEC(struct job *) by_end_new;       // not merged in yet
     struct mix *mix;                    // requests seen lately
+    VEC(uint64_t) takers;               // jobs marked so, in the order of marking
     VEC(uint64_t) noted;                // jobs with a reason of their own
     uint64_t pass;                      // number of the pass under way or done last
 };

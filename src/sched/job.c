@@ -235,6 +235,7 @@ int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t
         if (a->nodes[i].node >= w->nodes.len || !w->nodes.at[a->nodes[i].node])
             return -EINVAL;
     unpend(w, j);
+    j->taker = false;
     w->pending--;
     world_project_slot(w, j->request->asked.project)->pending--;
     j->state = SCHED_JOB_RUNNING;
@@ -264,6 +265,11 @@ int world_job_ending(struct world *w, uint64_t id, uint64_t for_job) {
     if (j->state == SCHED_JOB_PENDING)
         return -EINVAL;
     j->ending_for = for_job;
+    struct job *taker = world_find(w, for_job);
+    if (taker && taker->state == SCHED_JOB_PENDING && !taker->taker) {
+        taker->taker = true;
+        vec_push(&w->takers, for_job);
+    }
     if (j->state == SCHED_JOB_ENDING)
         return 0;
     j->state = SCHED_JOB_ENDING;

@@ -20,6 +20,26 @@ static void capacity(struct world *w, const struct node *n, int sign) {
     }
 }
 
+// True when a size appeared or vanished: memory requests then count differently.
+static bool sizes_change(struct world *w, const struct node *n, int sign) {
+    bool changed = false;
+    for (uint32_t i = 0; n->present && i < n->gpu_count; i++) {
+        uint32_t k = 0;
+        while (k < w->gpu_sizes.len && w->gpu_sizes.at[k].bytes != n->gpus[i].memory_bytes)
+            k++;
+        if (k == w->gpu_sizes.len) {
+            vec_push(&w->gpu_sizes, (struct gpu_size){n->gpus[i].memory_bytes, 0});
+            changed = true;
+        }
+        w->gpu_sizes.at[k].count += (uint32_t)sign;
+        if (!w->gpu_sizes.at[k].count) {
+            vec_remove_swap(&w->gpu_sizes, k);
+            changed = true;
+        }
+    }
+    return changed;
+}
+
 void nodes_recount_capacity(struct world *w) {
     memset(w->capacity, 0, sizeof w->capacity);
     for (uint32_t i = 0; i < w->nodes.len; i++)
@@ -114,15 +134,17 @@ int world_node_set(struct world *w, const struct sched_node *from, struct error 
     if (!n)
         n = w->nodes.at[from->id] = xcalloc(1, sizeof *n);
     capacity(w, n, -1);
+    bool sizes = sizes_change(w, n, -1);
     node_clear(n);
     node_fill(w, n, from);
     capacity(w, n, 1);
+    sizes |= sizes_change(w, n, 1);
     hold_again(n);
     memset(n->partitions, 0, sizeof n->partitions);
     for (uint32_t i = 0; i < w->partitions.len; i++)
         if (w->partitions.at[i] && partition_has(w->partitions.at[i], n->id))
             n->partitions[i / 64] |= 1ULL << (i % 64);
-    if (words != w->models.len + w->features.len)
+    if (words != w->models.len + w->features.len || (sizes && w->by_memory))
         requests_derive(w);
     world_config_changed(w);
     world_node_changed(w, n->id);
@@ -147,7 +169,10 @@ void world_node_remove(struct world *w, uint32_t id) {
     if (!n)
         return;
     capacity(w, n, -1);
+    bool sizes = sizes_change(w, n, -1);
     n->present = false;
+    if (sizes && w->by_memory)
+        requests_derive(w);
     world_config_changed(w);
     world_node_changed(w, id);
 }
@@ -168,4 +193,5 @@ void nodes_free(struct world *w) {
     vec_done(&w->nodes);
     vec_done(&w->models);
     vec_done(&w->features);
+    vec_done(&w->gpu_sizes);
 }

@@ -5,7 +5,7 @@
 
 #include "sched/pass.h"
 
-enum { VICTIMS_MAX = 4096, PAIRS_FROM_MAX = 32 };
+enum { VICTIMS_MAX = 4096, PAIRS_FROM_MAX = 32, SUBSETS_OF_MAX = 10 };
 
 struct taker {
     struct pass *p;
@@ -14,7 +14,7 @@ struct taker {
     struct project *project;
     int64_t amount;
     unsigned dim;
-    bool in_quota;       // after starting
+    bool in_quota;       // after starting; also of what the quota is worth when quotas exceed capacity
     const struct qos *qos;
 };
 
@@ -28,23 +28,30 @@ static struct project *common(const struct world *w, struct project *a, struct p
     return NULL;
 }
 
-// Would the taker, up to below `top`, still be under its share now; and not above it afterwards?
+// Is the taker, with its own jobs and on every level up to below `top`, under its share now; and
+// would it not be above it afterwards?
 static bool under_share(const struct taker *t, const struct project *top, bool *within) {
-    *within = true;
-    for (struct project *x = t->project; x && x != top; x = project_parent(t->p->w, x)) {
-        if (x->tree_used[t->dim] >= x->share[t->dim])
+    const struct project *own = t->project;
+    unsigned d = t->dim;
+    if (own->used[d] >= own->own_share[d])
+        return false;
+    *within = own->used[d] + t->amount <= own->own_share[d];
+    for (const struct project *x = own; x && x != top; x = project_parent(t->p->w, x)) {
+        if (x->tree_used[d] >= x->share[d])
             return false;
-        *within &= x->tree_used[t->dim] + t->amount <= x->share[t->dim];
+        *within &= x->tree_used[d] + t->amount <= x->share[d];
     }
     return true;
 }
 
-static bool over_share(const struct taker *t, struct project *v, const struct project *top, unsigned dim,
+static bool over_share(const struct taker *t, const struct project *v, const struct project *top, unsigned d,
                        int64_t held, bool within) {
     if (!v->present)
         return true;
-    for (struct project *x = v; x && x != top; x = project_parent(t->p->w, x))
-        if (within ? x->tree_used[dim] <= x->share[dim] : x->tree_used[dim] - held < x->share[dim])
+    if (within ? v->used[d] <= v->own_share[d] : v->used[d] - held < v->own_share[d])
+        return false;
+    for (const struct project *x = v; x && x != top; x = project_parent(t->p->w, x))
+        if (within ? x->tree_used[d] <= x->share[d] : x->tree_used[d] - held < x->share[d])
             return false;
     return true;
 }
@@ -66,6 +73,10 @@ static int legal(const struct taker *t, const struct job *v) {
         return -1;
     if (qos_may(t->qos, v->request->asked.qos))
         return SCHED_PREEMPT_QOS;
+    // What has the right to preempt would come straight back: only a QoS above it may take it.
+    const struct qos *its = world_qos(w, v->request->asked.qos);
+    if (its && its->preempts.len)
+        return -1;
     struct project *owner = world_project_slot(w, v->request->asked.project);
     if (owner == t->project)
         return t->r->preemptible ? -1 : SCHED_PREEMPT_PROJECT;
@@ -148,6 +159,33 @@ static bool pair(const struct taker *t, const struct node *n, const job_vec *all
     return false;
 }
 
+// The order of worth can use up what a project may give before the victim that would do it comes up.
+// Then every subset is tried, small ones first, each taken in order of worth.
+static bool subset(const struct taker *t, const struct node *n, const job_vec *all, job_vec *set) {
+    if (all->len > SUBSETS_OF_MAX)
+        return false;
+    for (uint32_t size = 2; size <= all->len; size++)
+        for (uint32_t mask = 0; mask < 1U << all->len; mask++) {
+            if ((uint32_t)__builtin_popcount(mask) != size)
+                continue;
+            bool fine = true;
+            vec_clear(set);
+            for (uint32_t i = 0; i < all->len && fine; i++)
+                if (mask >> i & 1) {
+                    fine = legal(t, all->at[i]) >= 0;
+                    if (fine) {
+                        uncount(t, all->at[i], 1);
+                        vec_push(set, all->at[i]);
+                    }
+                }
+            for (uint32_t i = set->len; i-- > 0;)
+                uncount(t, set->at[i], -1);
+            if (fine && fits_without(t, n, set->at, set->len, NULL))
+                return true;
+        }
+    return false;
+}
+
 // The least victims on one node that make room for one part of the taker; false when none do.
 static bool node_set(const struct taker *t, const struct node *n, job_vec *set) {
     job_vec all = {0};
@@ -170,7 +208,9 @@ static bool node_set(const struct taker *t, const struct node *n, job_vec *set) 
         for (uint32_t i = set->len; found && i-- > 0;)
             if (fits_without(t, n, set->at, set->len, set->at[i]))
                 vec_remove(set, i);
-        if (found && set->len > 2)
+        if (!found)
+            found = subset(t, n, &all, set);
+        else if (set->len > 2)
             pair(t, n, &all, set);
     }
     vec_done(&all);
@@ -355,18 +395,40 @@ static void prune(const struct taker *t, job_vec *set) {
     }
 }
 
-static void commit(const struct taker *t, const job_vec *set, struct alloc *a) {
+static void commit(const struct taker *t, const job_vec *set, const uint8_t *whys, struct alloc *a) {
     struct pass *p = t->p;
-    for (uint32_t i = 0; i < set->len; i++) {
-        int why = legal(t, set->at[i]);
-        assert(why >= 0);
+    for (uint32_t i = 0; i < set->len; i++)
         vec_push(&p->out->preempts, (struct sched_preempt){.victim = set->at[i]->id, .for_job = t->job->id,
-                                                           .why = (enum sched_preempt_why)why,
+                                                           .why = (enum sched_preempt_why)whys[i],
                                                            .grace_ms = p->policy->grace_ms});
-    }
     for (uint32_t i = 0; i < set->len; i++)
         trial_vacate(p, set->at[i]);
     trial_promise(p, t->job, a);
+}
+
+static void know_quota(struct taker *t) {
+    int64_t after = t->project->used[t->dim] + t->amount;
+    t->in_quota = t->project->quota[t->dim] != SCHED_UNLIMITED && after <= t->project->quota[t->dim] &&
+                  after <= t->project->own_share[t->dim];
+}
+
+// Each victim's reason, taken one after the other; false when one is not legal. Placed, a job may hold
+// more than it asked for (whole nodes, memory as a fraction of a smaller GPU): the victims must be
+// legal for that, too, or they would come straight back.
+static bool reasons(struct taker *t, const job_vec *set, const struct alloc *a, uint8_t *whys) {
+    int64_t held[DIMS_MAX];
+    alloc_amounts(t->p->w, a, held);
+    t->amount = held[t->dim];
+    know_quota(t);
+    uint32_t n = 0;
+    for (int why; n < set->len && (why = legal(t, set->at[n])) >= 0; n++) {
+        whys[n] = (uint8_t)why;
+        uncount(t, set->at[n], 1);
+    }
+    bool fine = n == set->len;
+    while (n-- > 0)
+        uncount(t, set->at[n], -1);
+    return fine;
 }
 
 bool reclaim(struct pass *p, struct job *j) {
@@ -376,8 +438,7 @@ bool reclaim(struct pass *p, struct job *j) {
     if (!t.project)
         return false;
     bool within, under = under_share(&t, project_parent(p->w, t.project), &within);
-    t.in_quota = t.project->quota[t.dim] != SCHED_UNLIMITED &&
-                 t.project->used[t.dim] + t.amount <= t.project->quota[t.dim];
+    know_quota(&t);
     bool by_qos = t.qos && t.qos->preempts.len;
     if (!by_qos && r->preemptible && (!p->policy->reclaim || (!under && !t.in_quota)))
         return false;
@@ -399,8 +460,14 @@ bool reclaim(struct pass *p, struct job *j) {
         prune(&t, &set);
         a = trial_place_without(p, r, set.at, set.len);
     }
+    uint8_t *whys = xcalloc(set.len + 1, sizeof *whys);
+    if (a && !reasons(&t, &set, a, whys)) {
+        alloc_free(a);
+        a = NULL;
+    }
     if (a)
-        commit(&t, &set, a);
+        commit(&t, &set, whys, a);
+    free(whys);
     vec_done(&set);
     return a;
 }

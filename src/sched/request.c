@@ -88,6 +88,7 @@ const struct request *world_request(struct world *w, const struct sched_request 
     r->refs = 1;
     map_put(&w->requests, hash, r);
     request_derive(w, r);
+    w->by_memory += r->demand.gpu_by_memory;
     return r;
 }
 
@@ -113,6 +114,7 @@ void world_request_unref(struct world *w, const struct request *cr) {
     }
     if (first)
         map_put(&w->requests, r->hash, first);
+    w->by_memory -= r->demand.gpu_by_memory;
     fit_forget(w, r);
     request_free(r);
 }
@@ -225,12 +227,9 @@ uint32_t demand_milli(const struct demand *d, uint32_t milli, uint64_t gpu_memor
 // What a memory request counts as before it is placed: the least it can become.
 static uint64_t estimate_by_memory(const struct world *w, const struct demand *d) {
     uint32_t least = SCHED_GPU;
-    for (uint32_t i = 0; i < w->nodes.len; i++) {
-        const struct node *n = world_node(w, i);
-        for (uint32_t g = 0; n && g < n->gpu_count; g++) {
-            uint32_t m = demand_milli(d, 0, n->gpus[g].memory_bytes);
-            least = m < least ? m : least;
-        }
+    for (uint32_t i = 0; i < w->gpu_sizes.len; i++) {
+        uint32_t m = demand_milli(d, 0, w->gpu_sizes.at[i].bytes);
+        least = m < least ? m : least;
     }
     return least;
 }

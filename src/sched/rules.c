@@ -198,6 +198,10 @@ void world_project_remove(struct world *w, uint32_t id) {
     if (!p)
         return;
     p->present = false;
+    p->parent = 0;  // its jobs belong nowhere now; nothing of it may count
+    p->weight = 0;
+    for (unsigned d = 0; d < DIMS_MAX; d++)
+        p->quota[d] = p->limit[d] = p->share[d] = p->own_share[d] = 0;
     dims_refresh(w);
     world_config_changed(w);
 }

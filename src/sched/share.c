@@ -19,8 +19,6 @@ static int by_remainder(const void *pa, const void *pb) {
     const struct claim *a = *(struct claim *const *)pa, *b = *(struct claim *const *)pb;
     if (a->remainder != b->remainder)
         return a->remainder > b->remainder ? -1 : 1;
-    if (a->oldest_ms != b->oldest_ms)
-        return a->oldest_ms < b->oldest_ms ? -1 : 1;
     return (a->id > b->id) - (a->id < b->id);
 }
 
@@ -147,11 +145,6 @@ static int64_t own_want(const struct project *p, unsigned d) {
 static void sums_up(struct world *w) {
     for (uint32_t i = 0; i < w->tree.len; i++) {
         struct project *p = w->tree.at[i];
-        p->oldest_ms = INT64_MAX;
-        for (uint32_t k = 0; k < p->requests.len; k++) {
-            const struct request *r = p->requests.at[k];
-            p->oldest_ms = min64(p->oldest_ms, r->queue.at[r->head]->submit_ms);
-        }
         for (unsigned d = 0; d < w->dims; d++) {
             p->tree_used[d] = p->used[d];
             p->want[d] = p->own_want[d] = own_want(p, d);
@@ -171,8 +164,6 @@ static void sums_up(struct world *w) {
                 up->tree_quota[d] += p->tree_quota[d];
             }
         }
-        if (up)
-            up->oldest_ms = min64(up->oldest_ms, p->oldest_ms);
     }
 }
 
@@ -191,12 +182,12 @@ static void level(struct world *w, struct project *up, uint32_t from, uint32_t t
     for (uint32_t i = 0; i < n; i++) {
         const struct project *p = w->tree.at[from + i];
         claims[i] = (struct claim){.quota = p->tree_quota[d], .want = p->want[d],
-                                   .weight = claim_weight(p, d), .oldest_ms = p->oldest_ms, .id = p->id};
+                                   .weight = claim_weight(p, d), .id = p->id};
         below += p->tree_quota[d];
     }
     if (up)  // jobs of the department itself, with what of its quota is not promised below
         claims[n] = (struct claim){.quota = max64(up->tree_quota[d] - below, 0), .want = up->own_want[d],
-                                   .weight = claim_weight(up, d), .oldest_ms = up->oldest_ms, .id = up->id};
+                                   .weight = claim_weight(up, d), .id = up->id};
     share_pour(claims, n + (up ? 1 : 0), up ? up->share[d] : w->capacity[d], d == DIM_CPU ? 1 : SCHED_GPU);
     for (uint32_t i = 0; i < n; i++)
         w->tree.at[from + i]->share[d] = claims[i].got;
@@ -207,6 +198,11 @@ static void level(struct world *w, struct project *up, uint32_t from, uint32_t t
 
 void share_update(struct world *w) {
     tree_build(w);
+    for (uint32_t i = 0; i < w->projects.len; i++) {
+        struct project *p = w->projects.at[i];
+        for (unsigned d = 0; p && !p->present && d < w->dims; d++)
+            p->tree_used[d] = p->used[d];
+    }
     sums_up(w);
     for (uint32_t i = 0; i < w->tree.len; i++)
         for (unsigned d = 0; d < w->dims; d++)

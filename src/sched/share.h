@@ -2,11 +2,10 @@
 #pragma once
 #include <stdint.h>
 
-// One claimant at one level. In: quota, want (demand, capped by limit), weight, oldest_ms, id.
+// One claimant at one level. In: quota, want (demand, capped by limit), weight, id.
 // Out: got.
 struct claim {
     int64_t quota, want, weight;
-    int64_t oldest_ms;
     uint32_t id;
     int64_t got;
     int64_t remainder;  // scratch
@@ -14,5 +13,6 @@ struct claim {
 
 // Everybody gets min(quota, want) — scaled down when that is more than there is — and the rest is
 // poured by weight among those who want more, in whole units; leftovers one unit at a time by
-// largest remainder, then oldest, then id. Never gives more than `capacity` or than anyone wants.
+// largest remainder, then oldest project (lowest id): a tie that waiting cannot turn around, or two
+// projects would take the last unit from each other for ever. Never gives more than `capacity` or than anyone wants.
 void share_pour(struct claim *claims, uint32_t n, int64_t capacity, int64_t unit);

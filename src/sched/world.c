@@ -172,6 +172,7 @@ struct world *world_free(struct world *w) {
     vec_done(&w->by_end);
     vec_done(&w->by_end_new);
     vec_done(&w->noted);
+    vec_done(&w->takers);
     map_done(&w->jobs);
     map_done(&w->requests);
     map_done(&w->users);

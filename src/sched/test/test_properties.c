@@ -1,0 +1,553 @@
+// What must hold whatever happens, over random clusters, jobs and changes. A seed decides everything;
+// a failure is shrunk to the fewest steps that still fail and printed.
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/rand.h"
+#include "cluster.h"
+
+enum { STEPS = 60, SEEDS = 400, NODES = 4, PROJECTS = 4, USERS = 3, JOBS = 128, LOOP_MAX = 200 };
+
+enum op { SUBMIT, END, CANCEL, NODE_FLIP, NODE_GONE, PROJECT_EDIT, PROJECT_GONE, QOS_EDIT, QOS_GONE, ROUND, OP_COUNT };
+
+struct step {
+    enum op op;
+    uint32_t a, b, c, d;
+};
+
+struct setup {
+    bool tree, limits, qos, fractions;
+    uint32_t gpus[NODES + 1];
+    int64_t quota[PROJECTS + 1];
+};
+
+struct run {
+    struct cluster c;
+    struct setup setup;
+    uint64_t jobs[JOBS];  // known ids
+    uint32_t job_count;
+    uint64_t ending[JOBS];
+    uint32_t ending_count;
+    char why[256];
+};
+
+static bool failed(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool failed(struct run *r, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(r->why, sizeof r->why, fmt, args);
+    va_end(args);
+    return false;
+}
+
+static void project_put(struct run *r, uint32_t id) {
+    char name[8];
+    snprintf(name, sizeof name, "p%u", id);
+    struct sched_project p = {.id = id, .parent = r->setup.tree && id > 2 ? id - 2 : 0, .name = name,
+                              .quota_milligpu = r->setup.quota[id] * 1000, .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = r->setup.limits && id == 2 ? r->setup.quota[id] * 1000 + 2000 : SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED};
+    world_project_set(r->c.w, &p, NULL);
+}
+
+static void qos_put(struct run *r, uint32_t id, uint32_t jobs_max) {
+    uint32_t lower = 1;
+    struct sched_qos q = {.id = id, .name = id == 1 ? "low" : "high", .priority = id == 1 ? -10 : 10,
+                          .max_jobs_per_user = jobs_max, .preempts = &lower, .preempts_count = id == 2};
+    world_qos_set(r->c.w, &q, NULL);
+}
+
+static void start_run(struct run *r, uint64_t seed) {
+    struct rand rnd;
+    rand_seed(&rnd, seed * 7919 + 1);
+    *r = (struct run){.c = {.w = world_new(), .next_id = 1, .now_ms = 1000}};
+    policy_default(&r->c.policy);
+    r->setup.tree = rand_below(&rnd, 3) == 0;
+    r->setup.limits = rand_below(&rnd, 3) == 0;
+    r->setup.qos = rand_below(&rnd, 3) == 0;
+    r->setup.fractions = rand_below(&rnd, 2);
+    for (uint32_t i = 1; i <= NODES; i++) {
+        r->setup.gpus[i] = 1 + (uint32_t)rand_below(&rnd, 4);
+        cluster_node(&r->c, i, r->setup.gpus[i], rand_below(&rnd, 4) ? "V100" : "A100");
+    }
+    for (uint32_t i = 1; i <= PROJECTS; i++) {
+        r->setup.quota[i] = (int64_t)rand_below(&rnd, 4);
+        project_put(r, i);
+    }
+    qos_put(r, 1, 0);
+    qos_put(r, 2, 0);
+}
+
+static void end_run(struct run *r) {
+    world_free(r->c.w);
+}
+
+static struct step random_step(struct rand *rnd) {
+    static const uint8_t often[OP_COUNT] = {30, 12, 4, 2, 2, 2, 1, 1, 1, 30};
+    uint32_t sum = 0;
+    for (unsigned i = 0; i < OP_COUNT; i++)
+        sum += often[i];
+    uint32_t k = (uint32_t)rand_below(rnd, sum);
+    enum op op = SUBMIT;
+    while (k >= often[op])
+        k -= often[op++];
+    return (struct step){op, (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd)};
+}
+
+static void submit(struct run *r, const struct step *s) {
+    if (r->job_count == JOBS)
+        return;
+    struct sched_request q = {.project = 1 + s->a % PROJECTS, .user = 1 + s->b % USERS, .cpus_per_task = 1 + s->c % 3};
+    switch (s->d % 10) {
+    case 0: q.gpu_milli_per_task = 2000; break;
+    case 1:
+        q.nodes_min = 2;
+        q.gpu_milli_per_node = 1000;
+        break;
+    case 2:
+        q.tasks = 3;
+        q.gpu_milli_per_task = 1000;
+        break;
+    case 3: q.gpu_milli_per_task = r->setup.fractions ? 400 : 1000; break;
+    case 4: q.gpu_memory_bytes = r->setup.fractions ? 8ULL << 30 : 0; break;
+    case 5: q.exclusive = s->c % 3 == 0; break;
+    case 6:
+        q.gpu_milli_per_task = 1000;
+        q.gpu_model = s->c % 2 ? "A100" : "V100|A100";
+        break;
+    default: q.gpu_milli_per_task = 1000;
+    }
+    if (s->c % 7 == 0)
+        q.class = SCHED_INTERACTIVE;
+    if (r->setup.qos && s->b % 4 == 0)
+        q.qos = 1 + s->b / 4 % 2;
+    r->jobs[r->job_count++] = cluster_submit(&r->c, &q);
+}
+
+static uint64_t nth(const struct run *r, uint32_t n, bool running) {
+    uint64_t found[JOBS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        struct sched_job_view v;
+        if (world_job(r->c.w, r->jobs[i], &v) && (running ? v.state == SCHED_JOB_RUNNING : v.state == SCHED_JOB_PENDING))
+            found[count++] = r->jobs[i];
+    }
+    return count ? found[n % count] : 0;
+}
+
+static bool same_decisions(const struct decisions *a, const struct decisions *b) {
+    if (a->starts.len != b->starts.len || a->preempts.len != b->preempts.len || a->plans.len != b->plans.len)
+        return false;
+    for (uint32_t i = 0; i < a->starts.len; i++) {
+        const struct sched_start *x = &a->starts.at[i], *y = &b->starts.at[i];
+        if (x->job != y->job || x->alloc->node_count != y->alloc->node_count)
+            return false;
+        for (uint32_t k = 0; k < x->alloc->node_count; k++) {
+            const struct alloc_node *m = &x->alloc->nodes[k], *n = &y->alloc->nodes[k];
+            if (m->node != n->node || m->cpus != n->cpus || m->tasks != n->tasks || m->gpu_count != n->gpu_count ||
+                m->memory_bytes != n->memory_bytes ||
+                (m->gpu_count && memcmp(m->gpus, n->gpus, m->gpu_count * sizeof *m->gpus)))
+                return false;
+        }
+    }
+    for (uint32_t i = 0; i < a->preempts.len; i++)
+        if (a->preempts.at[i].victim != b->preempts.at[i].victim || a->preempts.at[i].for_job != b->preempts.at[i].for_job)
+            return false;
+    for (uint32_t i = 0; i < a->plans.len; i++)
+        if (a->plans.at[i].job != b->plans.at[i].job || a->plans.at[i].start_ms != b->plans.at[i].start_ms)
+            return false;
+    return true;
+}
+
+// Every start is whole, inside what there is, and inside the limits.
+static bool check_held(struct run *r) {
+    uint32_t gpu[NODES + 1][SCHED_GPUS_MAX] = {0}, cpus[NODES + 1] = {0}, jobs[NODES + 1] = {0}, alone[NODES + 1] = {0};
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        struct sched_job_view v;
+        if (!world_job(r->c.w, r->jobs[i], &v) || v.state == SCHED_JOB_PENDING)
+            continue;
+        const struct sched_request *q = request_asked(v.request);
+        uint32_t tasks = 0;
+        for (uint32_t k = 0; k < v.alloc->node_count; k++) {
+            const struct alloc_node *n = &v.alloc->nodes[k];
+            if (k && n->node <= v.alloc->nodes[k - 1].node)
+                return failed(r, "job %" PRIu64 ": nodes out of order", v.id);
+            tasks += n->tasks;
+            cpus[n->node] += n->cpus;
+            jobs[n->node]++;
+            alone[n->node] += q->exclusive;
+            for (uint32_t g = 0; g < n->gpu_count; g++)
+                gpu[n->node][n->gpus[g].index] += n->gpus[g].milli;
+        }
+        if (tasks != request_tasks(v.request) || (q->nodes_min && v.alloc->node_count != q->nodes_min))
+            return failed(r, "job %" PRIu64 " started with %u of %u tasks", v.id, tasks, request_tasks(v.request));
+    }
+    for (uint32_t n = 1; n <= NODES; n++) {
+        if (cpus[n] > 64 || (alone[n] && jobs[n] > 1))
+            return failed(r, "node %u: %u cpus, %u jobs", n, cpus[n], jobs[n]);
+        for (uint32_t g = 0; g < SCHED_GPUS_MAX; g++)
+            if (gpu[n][g] > (g < r->setup.gpus[n] ? 1000U : 0))
+                return failed(r, "node %u GPU %u: %u milli granted", n, g, gpu[n][g]);
+    }
+    return true;
+}
+
+// With any one of its victims still running the taker would not start. Seen only where there is one
+// taker, as what others were promised is not said.
+static bool check_victims(struct run *r, const struct decisions *d) {
+    if (r->ending_count)
+        return true;
+    for (uint32_t i = 1; i < d->preempts.len; i++)
+        if (d->preempts.at[i].for_job != d->preempts.at[0].for_job)
+            return true;
+    for (uint32_t i = 0; i < d->preempts.len; i++) {
+        uint64_t taker = d->preempts.at[i].for_job;
+        struct world *w = world_clone(r->c.w);
+        struct policy policy = r->c.policy;
+        policy.reclaim = false;
+        for (uint32_t k = 0; k < r->job_count; k++) {
+            struct sched_job_view v;
+            if (world_job(w, r->jobs[k], &v) && v.state == SCHED_JOB_PENDING && v.id != taker)
+                world_job_remove(w, v.id);
+        }
+        for (uint32_t k = 0; k < d->starts.len; k++)
+            if (world_job(r->c.w, d->starts.at[k].job, &(struct sched_job_view){0}) && d->starts.at[k].job != taker) {
+                struct sched_job_view v;
+                world_job(r->c.w, d->starts.at[k].job, &v);
+                const struct request *q = world_request(w, request_asked(v.request));
+                world_job_add(w, &(struct sched_job){.id = v.id, .request = q, .submit_ms = v.submit_ms});
+                world_request_unref(w, q);
+                world_job_start(w, v.id, d->starts.at[k].alloc, r->c.now_ms);
+            }
+        for (uint32_t k = 0; k < d->preempts.len; k++)
+            if (d->preempts.at[k].for_job == taker && k != i)
+                world_job_end(w, d->preempts.at[k].victim, r->c.now_ms);
+        struct decisions again;
+        sched_decide(w, r->c.now_ms, &policy, &again);
+        bool started = again.starts.len > 0;
+        decisions_done(&again);
+        world_free(w);
+        if (started)
+            return failed(r, "job %" PRIu64 " did not need victim %" PRIu64, taker, d->preempts.at[i].victim);
+    }
+    return true;
+}
+
+// What a round decided, for reading a failure (SCHED_TRACE=1).
+static void print_round(struct run *r, const struct decisions *d) {
+    struct sched_project_figures f;
+    struct sched_job_view v;
+    print_message("%" PRId64 " s:", r->c.now_ms / 1000);
+    for (uint32_t i = 1; i <= PROJECTS; i++)
+        if (world_project_figures(r->c.w, i, &f))
+            print_message(" p%u(quota %" PRId64 " share %" PRId64 " used %" PRId64 " queued %" PRId64 ")", i,
+                          f.quota_milligpu, f.share_milligpu, f.used_milligpu, f.queued_milligpu);
+    for (uint32_t i = 0; i < d->starts.len && world_job(r->c.w, d->starts.at[i].job, &v); i++)
+        print_message(" start %" PRIu64 "(p%u %" PRIu64 ")", v.id, request_asked(v.request)->project,
+                      request_gpu_milli(v.request));
+    for (uint32_t i = 0; i < d->preempts.len && world_job(r->c.w, d->preempts.at[i].victim, &v); i++)
+        print_message(" preempt %" PRIu64 "(p%u %" PRIu64 ") for %" PRIu64 " why %d", v.id,
+                      request_asked(v.request)->project, request_gpu_milli(v.request), d->preempts.at[i].for_job,
+                      d->preempts.at[i].why);
+    print_message("\n");
+}
+
+static bool one_round(struct run *r, bool instantly, uint32_t *moves) {
+    struct cluster *c = &r->c;
+    struct decisions d, again, fresh;
+    struct world *copy = world_clone(c->w);
+    sched_decide(c->w, c->now_ms, &c->policy, &d);
+    sched_decide(c->w, c->now_ms, &c->policy, &again);
+    sched_decide(copy, c->now_ms, &c->policy, &fresh);
+    bool same = same_decisions(&d, &again), rebuilt = same_decisions(&d, &fresh);
+    decisions_done(&again);
+    decisions_done(&fresh);
+    world_free(copy);
+    bool fine = same && rebuilt;
+    if (!same)
+        failed(r, "the same world gave two different decisions");
+    else if (!rebuilt)
+        failed(r, "a rebuilt world decides differently");
+    if (fine)
+        fine = check_victims(r, &d);
+    *moves = d.starts.len + d.preempts.len;
+    if (getenv("SCHED_TRACE"))
+        print_round(r, &d);
+    for (uint32_t i = 0; i < d.starts.len; i++)
+        if (world_job_start(c->w, d.starts.at[i].job, d.starts.at[i].alloc, c->now_ms))
+            fine = failed(r, "job %" PRIu64 " started twice", d.starts.at[i].job);
+    for (uint32_t i = 0; i < d.preempts.len; i++) {
+        world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
+        r->ending[r->ending_count++] = d.preempts.at[i].victim;
+    }
+    decisions_done(&d);
+    // Some victims take longer than others.
+    for (uint32_t i = r->ending_count; i-- > 0;)
+        if (instantly || i % 2 == 0) {
+            cluster_requeue(c, r->ending[i]);
+            r->ending[i] = r->ending[--r->ending_count];
+        }
+    c->now_ms += 1000;
+    world_assert(c->w);
+    return fine && check_held(r);
+}
+
+static bool take_step(struct run *r, const struct step *s) {
+    struct world *w = r->c.w;
+    uint32_t node = 1 + s->a % NODES, moves;
+    struct sched_node_figures f;
+    uint64_t id;
+    switch (s->op) {
+    case SUBMIT: submit(r, s); break;
+    case END:
+        if ((id = nth(r, s->a, true)))
+            world_job_end(w, id, r->c.now_ms);
+        break;
+    case CANCEL:
+        if ((id = nth(r, s->a, false)))
+            world_job_remove(w, id);
+        break;
+    case NODE_FLIP: world_node_state(w, node, s->b % 3 ? SCHED_NODE_UP : s->b / 3 % 2 ? SCHED_NODE_DRAINED : SCHED_NODE_DOWN); break;
+    case NODE_GONE:
+        if (world_node_figures(w, node, &f))
+            world_node_remove(w, node);
+        else
+            cluster_node(&r->c, node, r->setup.gpus[node], "V100");
+        break;
+    case PROJECT_EDIT:
+        r->setup.quota[1 + s->a % PROJECTS] = s->b % 5;
+        project_put(r, 1 + s->a % PROJECTS);
+        break;
+    case PROJECT_GONE: world_project_remove(w, 1 + s->a % PROJECTS); break;
+    case QOS_EDIT: qos_put(r, 1 + s->a % 2, s->b % 4); break;
+    case QOS_GONE: world_qos_remove(w, 1 + s->a % 2); break;
+    case ROUND: return one_round(r, false, &moves);
+    case OP_COUNT: break;
+    }
+    world_assert(w);
+    return true;
+}
+
+// No pending job could start on what lies idle.
+static bool check_work_conserving(struct run *r) {
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        struct sched_job_view v;
+        if (!world_job(r->c.w, r->jobs[i], &v) || v.state != SCHED_JOB_PENDING)
+            continue;
+        struct world *w = world_clone(r->c.w);
+        for (uint32_t k = 0; k < r->job_count; k++) {
+            struct sched_job_view o;
+            if (k != i && world_job(w, r->jobs[k], &o) && o.state == SCHED_JOB_PENDING)
+                world_job_remove(w, r->jobs[k]);
+        }
+        struct decisions d;
+        struct policy policy = r->c.policy;
+        policy.reclaim = false;
+        sched_decide(w, r->c.now_ms, &policy, &d);
+        bool started = d.starts.len > 0;
+        decisions_done(&d);
+        world_free(w);
+        if (started)
+            return failed(r, "job %" PRIu64 " fits and waits", v.id);
+    }
+    return true;
+}
+
+// By hand: is there a legal set of at most two victims with which the job would start?
+static bool legal_set(struct run *r, const struct sched_job_view *taker, const struct sched_job_view *v, uint32_t n) {
+    struct sched_project_figures mine, theirs;
+    const struct sched_request *q = request_asked(taker->request);
+    if (!world_project_figures(r->c.w, q->project, &mine))
+        return false;
+    int64_t amount = (int64_t)request_gpu_milli(taker->request);
+    if (mine.used_milligpu >= mine.share_milligpu || mine.used_milligpu + amount > mine.share_milligpu)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t project = request_asked(v[i].request)->project;
+        int64_t sum = 0, least = INT64_MAX;
+        for (uint32_t k = 0; k < n; k++) {
+            int64_t held = (int64_t)alloc_gpu_milli(v[k].alloc);
+            if (request_asked(v[k].request)->project == project) {
+                sum += held;
+                least = held < least ? held : least;
+            }
+        }
+        if (project == q->project || !world_project_figures(r->c.w, project, &theirs) ||
+            theirs.used_milligpu - sum + least <= theirs.share_milligpu)
+            return false;
+    }
+    struct world *w = world_clone(r->c.w);
+    for (uint32_t k = 0; k < r->job_count; k++) {
+        struct sched_job_view o;
+        if (world_job(w, r->jobs[k], &o) && o.state == SCHED_JOB_PENDING && o.id != taker->id)
+            world_job_remove(w, o.id);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        world_job_end(w, v[i].id, r->c.now_ms);
+    struct decisions d;
+    struct policy policy = r->c.policy;
+    policy.reclaim = false;
+    sched_decide(w, r->c.now_ms, &policy, &d);
+    bool starts = d.starts.len > 0;
+    decisions_done(&d);
+    world_free(w);
+    return starts;
+}
+
+static bool check_reclaimed(struct run *r) {
+    struct sched_job_view running[JOBS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        struct sched_job_view v;
+        if (world_job(r->c.w, r->jobs[i], &v) && v.state == SCHED_JOB_RUNNING && alloc_gpu_milli(v.alloc) &&
+            request_asked(v.request)->class == SCHED_TRAIN && request_asked(v.request)->qos != 2)
+            running[count++] = v;  // QoS 2 may preempt and is only taken by QoS
+    }
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        struct sched_job_view t;
+        if (!world_job(r->c.w, r->jobs[i], &t) || t.state != SCHED_JOB_PENDING || !request_gpu_milli(t.request) ||
+            request_tasks(t.request) > 1 || request_asked(t.request)->class != SCHED_TRAIN)
+            continue;
+        for (uint32_t a = 0; a < count; a++) {
+            if (legal_set(r, &t, &running[a], 1))
+                return failed(r, "job %" PRIu64 " could have taken %" PRIu64, t.id, running[a].id);
+            for (uint32_t b = 0; b < a; b++) {
+                struct sched_job_view two[2] = {running[a], running[b]};
+                if (legal_set(r, &t, two, 2))
+                    return failed(r, "job %" PRIu64 " could have taken %" PRIu64 " and %" PRIu64, t.id, two[0].id, two[1].id);
+            }
+        }
+    }
+    return true;
+}
+
+static bool play(struct run *r, uint64_t seed, const struct step *steps, uint32_t n) {
+    start_run(r, seed);
+    bool fine = true;
+    for (uint32_t i = 0; i < n && fine; i++)
+        fine = take_step(r, &steps[i]);
+    uint32_t moves = 1, rounds = 0;
+    for (bool freed = true; fine && (moves || freed) && rounds < LOOP_MAX; rounds++) {
+        freed = r->ending_count > 0;
+        fine = one_round(r, true, &moves);
+    }
+    if (fine && moves)
+        fine = failed(r, "still moving after %d rounds: a preemption loop", LOOP_MAX);
+    for (int i = 0; i < 5 && fine; i++) {
+        fine = one_round(r, true, &moves);
+        if (fine && moves)
+            fine = failed(r, "moved again after it had come to rest");
+    }
+    if (fine)
+        fine = check_work_conserving(r);
+    if (fine && !r->setup.tree)
+        fine = check_reclaimed(r);
+    end_run(r);
+    return fine;
+}
+
+static void print_steps(const struct step *steps, uint32_t n) {
+    static const char *const words[OP_COUNT] = {"submit", "end", "cancel", "node-flip", "node-gone", "project-edit",
+                                                "project-gone", "qos-edit", "qos-gone", "round"};
+    for (uint32_t i = 0; i < n; i++)
+        print_message("  %-12s %u %u %u %u\n", words[steps[i].op], steps[i].a, steps[i].b, steps[i].c, steps[i].d);
+}
+
+// Leaves out ever smaller runs of steps as long as it still fails.
+static uint32_t shrink(struct run *r, uint64_t seed, struct step *steps, uint32_t n) {
+    for (uint32_t chunk = n / 2 ? n / 2 : 1;; chunk /= 2) {
+        for (uint32_t at = 0; at + chunk <= n;) {
+            struct step fewer[STEPS];
+            memcpy(fewer, steps, at * sizeof *steps);
+            memcpy(fewer + at, steps + at + chunk, (n - at - chunk) * sizeof *steps);
+            if (!play(r, seed, fewer, n - chunk)) {
+                n -= chunk;
+                memcpy(steps, fewer, n * sizeof *steps);
+            } else {
+                at += chunk;
+            }
+        }
+        if (chunk <= 1)
+            return n;
+    }
+}
+
+static void holds_over_random_histories(void **state) {
+    (void)state;
+    const char *from = getenv("SCHED_SEED"), *many = getenv("SCHED_SEEDS");
+    uint64_t first = from ? strtoull(from, NULL, 10) : 1, count = many ? strtoull(many, NULL, 10) : from ? 1 : SEEDS;
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        struct rand rnd;
+        struct step steps[STEPS];
+        static struct run r;
+        rand_seed(&rnd, seed);
+        for (unsigned i = 0; i < STEPS; i++)
+            steps[i] = random_step(&rnd);
+        if (play(&r, seed, steps, STEPS))
+            continue;
+        uint32_t n = shrink(&r, seed, steps, STEPS);
+        play(&r, seed, steps, n);
+        print_message("seed %" PRIu64 ", %u steps: %s\n", seed, n, r.why);
+        print_steps(steps, n);
+        fail();
+    }
+}
+
+// A wide job planned behind narrow ones starts no later than first promised.
+static void planned_jobs_keep_their_promise(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct rand rnd;
+        rand_seed(&rnd, seed);
+        struct cluster c = cluster_new(4, 4);
+        cluster_project(&c, 1, 0, 16);
+        if (seed % 2)
+            c.policy.order = POLICY_ORDER_FCFS;
+        int64_t promised[NAMES_MAX * 4] = {0}, ends[NAMES_MAX * 4] = {0};
+        for (unsigned i = 0; i < 60; i++) {
+            struct sched_request q = {.project = 1, .user = 1, .time_limit_ms = 1000 * rand_between(&rnd, 5, 200)};
+            if (rand_below(&rnd, 8) == 0) {
+                q.nodes_min = 1 + (uint32_t)rand_below(&rnd, 4);
+                q.gpu_milli_per_node = 4000;
+            } else {
+                q.gpu_milli_per_task = 1000 * (uint32_t)rand_between(&rnd, 1, 2);
+            }
+            cluster_submit(&c, &q);
+        }
+        for (int64_t t = 0; t < 4000 && world_pending(c.w); t++, c.now_ms += 1000) {
+            for (uint64_t id = 1; id < c.next_id; id++)
+                if (ends[id] && ends[id] <= c.now_ms) {
+                    world_job_end(c.w, id, c.now_ms);
+                    ends[id] = 0;
+                }
+            struct decisions d;
+            sched_decide(c.w, c.now_ms, &c.policy, &d);
+            for (uint32_t i = 0; i < d.starts.len; i++) {
+                struct sched_job_view v;
+                uint64_t id = d.starts.at[i].job;
+                world_job_start(c.w, id, d.starts.at[i].alloc, c.now_ms);
+                assert_true(world_job(c.w, id, &v));
+                int64_t limit = v.limit_end_ms - c.now_ms;
+                ends[id] = c.now_ms + (rand_below(&rnd, 2) ? limit : 1000 * rand_between(&rnd, 1, limit / 1000));
+                if (promised[id] && c.now_ms > promised[id])
+                    fail_msg("seed %" PRIu64 ": job %" PRIu64 " was promised %" PRId64 ", starts %" PRId64, seed, id,
+                             promised[id], c.now_ms);
+            }
+            // only the first promise counts; use must not change the order, so it is one user's queue
+            for (uint32_t i = 0; i < d.plans.len; i++)
+                if (!promised[d.plans.at[i].job])
+                    promised[d.plans.at[i].job] = d.plans.at[i].start_ms;
+            decisions_done(&d);
+        }
+        assert_int_equal(world_pending(c.w), 0);
+        world_free(c.w);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(holds_over_random_histories),
+        cmocka_unit_test(planned_jobs_keep_their_promise),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
