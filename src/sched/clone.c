@@ -127,6 +127,9 @@ struct world *world_clone(const struct world *w) {
     for (uint32_t i = 0; i < w->nodes.len; i++)
         if (w->nodes.at[i] && !w->nodes.at[i]->present)
             world_node_remove(to, i);
+    for (uint32_t i = 0; i < to->takers.len; i++)  // a taker that started and came back is none now
+        world_find(to, to->takers.at[i])->taker = false;
+    vec_clear(&to->takers);
     for (uint32_t i = 0; i < w->takers.len; i++) {
         struct job *j = world_find(to, w->takers.at[i]);
         if (j && world_find(w, j->id)->taker && !j->taker) {

@@ -5,7 +5,7 @@
 
 #include "sched/pass.h"
 
-enum { VICTIMS_MAX = 4096, PAIRS_FROM_MAX = 32, SUBSETS_OF_MAX = 10 };
+enum { VICTIMS_MAX = 4096, PAIRS_FROM_MAX = 32, SUBSETS_OF_MAX = 10, NODES_TRIED_MAX = 64 };
 
 struct taker {
     struct pass *p;
@@ -217,20 +217,25 @@ static bool node_set(const struct taker *t, const struct node *n, job_vec *set) 
     return found;
 }
 
+// What a set of victims costs: the worthiest of them, how many, how much they hold, and how long they
+// ran. Of two sets that hold the same, the one that throws away less work is cheaper; comparing start
+// times instead of time run keeps the outcome from turning around while nothing happens.
 struct cost {
     int32_t priority;
     uint32_t count;
-    int64_t lost;  // milli-GPU × ms (CPUs weighted) of work thrown away
+    int64_t held;     // milli-GPU, CPUs weighted
+    int64_t started;  // weighted by what is held
     uint32_t node;
 };
 
-static struct cost cost_of(const struct taker *t, const job_vec *set, uint32_t node) {
+static struct cost cost_of(const job_vec *set, uint32_t node) {
     struct cost c = {.priority = INT32_MIN, .count = set->len, .node = node};
     for (uint32_t i = 0; i < set->len; i++) {
         const struct job *v = set->at[i];
         if (v->request->priority > c.priority)
             c.priority = v->request->priority;
-        c.lost += v->cost * ((t->p->now_ms - v->start_ms) / 1000);
+        c.held += v->cost;
+        c.started += v->cost * (v->start_ms / 1000);
     }
     return c;
 }
@@ -241,8 +246,10 @@ static int by_cost(const void *pa, const void *pb) {
         return a->priority < b->priority ? -1 : 1;
     if (a->count != b->count)
         return a->count < b->count ? -1 : 1;
-    if (a->lost != b->lost)
-        return a->lost < b->lost ? -1 : 1;
+    if (a->held != b->held)
+        return a->held < b->held ? -1 : 1;
+    if (a->started != b->started)
+        return a->started > b->started ? -1 : 1;
     return (a->node > b->node) - (a->node < b->node);
 }
 
@@ -255,8 +262,63 @@ static bool enough_gpus(const struct taker *t, const struct node *n, const struc
     return n->whole_free + freed >= whole;
 }
 
+static void commit(const struct taker *t, const job_vec *set, const uint8_t *whys, struct alloc *a) {
+    struct pass *p = t->p;
+    for (uint32_t i = 0; i < set->len; i++)
+        vec_push(&p->out->preempts, (struct sched_preempt){.victim = set->at[i]->id, .for_job = t->job->id,
+                                                           .why = (enum sched_preempt_why)whys[i],
+                                                           .grace_ms = p->policy->grace_ms});
+    for (uint32_t i = 0; i < set->len; i++)
+        trial_vacate(p, set->at[i]);
+    trial_promise(p, t->job, a);
+}
+
+static void know_quota(struct taker *t) {
+    int64_t after = t->project->used[t->dim] + t->amount;
+    t->in_quota = t->project->quota[t->dim] != SCHED_UNLIMITED && after <= t->project->quota[t->dim] &&
+                  after <= t->project->own_share[t->dim];
+}
+
+// Each victim's reason, taken one after the other; false when one is not legal. Placed, a job may hold
+// more than it asked for (whole nodes, memory as a fraction of a smaller GPU): the victims must be
+// legal for that, too, or they would come straight back.
+static bool reasons(struct taker *t, const job_vec *set, const struct alloc *a, uint8_t *whys) {
+    int64_t held[DIMS_MAX];
+    alloc_amounts(t->p->w, a, held);
+    t->amount = held[t->dim];
+    know_quota(t);
+    uint32_t n = 0;
+    for (int why; n < set->len && (why = legal(t, set->at[n])) >= 0; n++) {
+        whys[n] = (uint8_t)why;
+        uncount(t, set->at[n], 1);
+    }
+    bool fine = n == set->len;
+    while (n-- > 0)
+        uncount(t, set->at[n], -1);
+    return fine;
+}
+
+// The last word on a set: with it gone the taker is placed, and every victim is legal. Then it is done.
+static bool take(struct taker *t, const job_vec *set) {
+    struct alloc *a = trial_place_without(t->p, t->r, set->at, set->len);
+    if (!a)
+        return false;
+    uint8_t *whys = xcalloc(set->len + 1, sizeof *whys);
+    int64_t asked = t->amount;
+    bool fine = reasons(t, set, a, whys);
+    if (fine) {
+        commit(t, set, whys, a);
+    } else {
+        alloc_free(a);
+        t->amount = asked;
+        know_quota(t);
+    }
+    free(whys);
+    return fine;
+}
+
 // One victim that is enough by itself, the least worth first.
-static bool one_victim(const struct taker *t, const struct fit *f, job_vec *set) {
+static bool one_victim(struct taker *t, const struct fit *f, job_vec *set) {
     const struct pass *p = t->p;
     for (uint32_t i = 0; i < p->victims.len; i++) {
         struct job *v = p->victims.at[i];
@@ -270,7 +332,8 @@ static bool one_victim(const struct taker *t, const struct fit *f, job_vec *set)
             if (fits_without(t, n, &v, 1, NULL)) {
                 vec_clear(set);
                 vec_push(set, v);
-                return true;
+                if (take(t, set))
+                    return true;
             }
         }
     }
@@ -278,36 +341,32 @@ static bool one_victim(const struct taker *t, const struct fit *f, job_vec *set)
 }
 
 // Several victims on one node; nodes in the order of their least worthy job.
-static bool one_node(const struct taker *t, const struct fit *f, job_vec *best) {
+static bool one_node(struct taker *t, const struct fit *f, job_vec *set) {
     const struct pass *p = t->p;
-    job_vec set = {0};
-    struct cost cost = {0};
+    VEC(struct cost) costs = {0};
     uint8_t *seen = xcalloc(f->nodes_len + 1, 1);
-    bool found = false, least = false;
+    bool done = false;
     int32_t lowest = p->victims.len ? p->victims.at[0]->request->priority : 0;
-    for (uint32_t i = 0; i < p->victims.len && !least; i++) {
+    for (uint32_t i = 0; i < p->victims.len && !done; i++) {
         const struct job *v = p->victims.at[i];
-        for (uint32_t k = 0; k < v->alloc->node_count && !least && !v->vacating; k++) {
+        for (uint32_t k = 0; k < v->alloc->node_count && !done && !v->vacating; k++) {
             uint32_t id = v->alloc->nodes[k].node;
             const struct node *n = world_node(p->w, id);
-            if (!n || id >= f->nodes_len || !f->allowed[id] || seen[id]++)
+            if (!n || id >= f->nodes_len || !f->allowed[id] || seen[id]++ || !node_set(t, n, set))
                 continue;
-            if (!node_set(t, n, &set))
-                continue;
-            struct cost c = cost_of(t, &set, id);
-            if (!found || by_cost(&c, &cost) < 0) {
-                cost = c;
-                vec_clear(best);
-                for (uint32_t s = 0; s < set.len; s++)
-                    vec_push(best, set.at[s]);
-                found = true;
-            }
-            least = c.count == 2 && c.priority == lowest;  // one was not enough: it gets no better
+            struct cost c = cost_of(set, id);
+            vec_push(&costs, c);
+            if (c.count == 2 && c.priority == lowest)  // one was not enough: it gets no better
+                done = take(t, set);
         }
     }
+    if (costs.len)
+        qsort(costs.at, costs.len, sizeof *costs.at, by_cost);
+    for (uint32_t i = 0; i < costs.len && i < NODES_TRIED_MAX && !done; i++)
+        done = node_set(t, p->w->nodes.at[costs.at[i].node], set) && take(t, set);
     free(seen);
-    vec_done(&set);
-    return found;
+    vec_done(&costs);
+    return done;
 }
 
 static bool in_set(const job_vec *set, const struct job *j) {
@@ -328,7 +387,7 @@ static bool many_nodes(const struct taker *t, const struct fit *f, job_vec *all)
         if (f->cap[id])
             need -= need > 0;
         else if (node_set(t, t->p->w->nodes.at[id], &set))
-            vec_push(&costs, cost_of(t, &set, id));
+            vec_push(&costs, cost_of(&set, id));
     }
     if (costs.len)
         qsort(costs.at, costs.len, sizeof *costs.at, by_cost);
@@ -395,42 +454,6 @@ static void prune(const struct taker *t, job_vec *set) {
     }
 }
 
-static void commit(const struct taker *t, const job_vec *set, const uint8_t *whys, struct alloc *a) {
-    struct pass *p = t->p;
-    for (uint32_t i = 0; i < set->len; i++)
-        vec_push(&p->out->preempts, (struct sched_preempt){.victim = set->at[i]->id, .for_job = t->job->id,
-                                                           .why = (enum sched_preempt_why)whys[i],
-                                                           .grace_ms = p->policy->grace_ms});
-    for (uint32_t i = 0; i < set->len; i++)
-        trial_vacate(p, set->at[i]);
-    trial_promise(p, t->job, a);
-}
-
-static void know_quota(struct taker *t) {
-    int64_t after = t->project->used[t->dim] + t->amount;
-    t->in_quota = t->project->quota[t->dim] != SCHED_UNLIMITED && after <= t->project->quota[t->dim] &&
-                  after <= t->project->own_share[t->dim];
-}
-
-// Each victim's reason, taken one after the other; false when one is not legal. Placed, a job may hold
-// more than it asked for (whole nodes, memory as a fraction of a smaller GPU): the victims must be
-// legal for that, too, or they would come straight back.
-static bool reasons(struct taker *t, const job_vec *set, const struct alloc *a, uint8_t *whys) {
-    int64_t held[DIMS_MAX];
-    alloc_amounts(t->p->w, a, held);
-    t->amount = held[t->dim];
-    know_quota(t);
-    uint32_t n = 0;
-    for (int why; n < set->len && (why = legal(t, set->at[n])) >= 0; n++) {
-        whys[n] = (uint8_t)why;
-        uncount(t, set->at[n], 1);
-    }
-    bool fine = n == set->len;
-    while (n-- > 0)
-        uncount(t, set->at[n], -1);
-    return fine;
-}
-
 bool reclaim(struct pass *p, struct job *j) {
     struct request *r = j->request;
     struct taker t = {.p = p, .job = j, .r = r, .project = world_project(p->w, r->asked.project), .dim = r->dim,
@@ -447,27 +470,16 @@ bool reclaim(struct pass *p, struct job *j) {
         return false;
     const struct fit *f = fit_of(p->w, r);
     job_vec set = {0};
-    bool one = r->demand.even && r->demand.nodes_min == 1, found;
-    if (one)
-        found = one_victim(&t, f, &set) || one_node(&t, f, &set);
-    else if (r->demand.even)
-        found = many_nodes(&t, f, &set);
-    else
-        found = one_by_one(&t, f, &set);
-    struct alloc *a = found ? trial_place_without(p, r, set.at, set.len) : NULL;
-    if (a && !one) {
-        alloc_free(a);
-        prune(&t, &set);
-        a = trial_place_without(p, r, set.at, set.len);
+    bool done;
+    if (r->demand.even && r->demand.nodes_min == 1) {
+        done = one_victim(&t, f, &set) || one_node(&t, f, &set);
+    } else {
+        done = r->demand.even ? many_nodes(&t, f, &set) : one_by_one(&t, f, &set);
+        if (done) {
+            prune(&t, &set);
+            done = take(&t, &set);
+        }
     }
-    uint8_t *whys = xcalloc(set.len + 1, sizeof *whys);
-    if (a && !reasons(&t, &set, a, whys)) {
-        alloc_free(a);
-        a = NULL;
-    }
-    if (a)
-        commit(&t, &set, whys, a);
-    free(whys);
     vec_done(&set);
-    return a;
+    return done;
 }

@@ -260,6 +260,8 @@ static bool one_round(struct run *r, bool instantly, uint32_t *moves) {
     sched_decide(c->w, c->now_ms, &c->policy, &again);
     sched_decide(copy, c->now_ms, &c->policy, &fresh);
     bool same = same_decisions(&d, &again), rebuilt = same_decisions(&d, &fresh);
+    if (!rebuilt && getenv("SCHED_TRACE"))
+        print_round(r, &fresh);
     decisions_done(&again);
     decisions_done(&fresh);
     world_free(copy);
@@ -406,7 +408,8 @@ static bool check_reclaimed(struct run *r) {
     for (uint32_t i = 0; i < r->job_count; i++) {
         struct sched_job_view t;
         if (!world_job(r->c.w, r->jobs[i], &t) || t.state != SCHED_JOB_PENDING || !request_gpu_milli(t.request) ||
-            request_tasks(t.request) > 1 || request_asked(t.request)->class != SCHED_TRAIN)
+            request_tasks(t.request) > 1 || request_asked(t.request)->class != SCHED_TRAIN ||
+            sched_job_reason(r->c.w, t.id) == SCHED_REASON_QOS_LIMIT)
             continue;
         for (uint32_t a = 0; a < count; a++) {
             if (legal_set(r, &t, &running[a], 1))
