@@ -89,6 +89,7 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
         return wake_time(c);
     struct decisions *d = &c->decisions;
     c->dirty = false;
+    decisions_done(d);
     sched_decide(c->world, now_ms, &c->config.policy, d);
     for (uint32_t i = 0; i < d->starts.len; i++) {
         struct job *j = find_job(c, d->starts.at[i].job);
