@@ -58,8 +58,13 @@ static uint32_t takers_of(struct world *w, struct job ***out) {
     w->takers.len = kept;
     if (found.len)
         qsort(found.at, found.len, sizeof *found.at, by_age);
+    // one that started, came back and was marked again is in the list twice
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < found.len; i++)
+        if (!i || found.at[i] != found.at[i - 1])
+            found.at[n++] = found.at[i];
     *out = found.at;
-    return found.len;
+    return n;
 }
 
 // They start as soon as they fit, and what they were promised stays theirs meanwhile. One that would

@@ -1,0 +1,190 @@
+// What the scheduler costs: one pass over a large cluster with a long queue, a pass after one event,
+// and a queue that reclaims everything that runs. Prints a table; run by hand or by bench/run.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rand.h"
+#include "base/text.h"
+#include "sched/sched.h"
+
+enum { PROJECTS = 40, USERS = 200, SHAPES = 24, GPUS = 8, REPEAT = 20 };
+
+struct cluster {
+    struct world *w;
+    struct policy policy;
+    struct rand rnd;
+    uint64_t next_id;
+    int64_t now_ms;
+};
+
+static void nodes_add(struct cluster *c, uint32_t nodes) {
+    struct sched_gpu gpus[GPUS];
+    for (uint32_t i = 0; i < GPUS; i++)
+        gpus[i] = (struct sched_gpu){"H100", 80ULL << 30, i / 4, false};
+    for (uint32_t i = 1; i <= nodes; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%05u", i);
+        struct sched_node n = {.id = i, .name = name, .cpus = 128, .memory_bytes = 1024ULL << 30, .gpus = gpus, .gpu_count = GPUS};
+        world_node_set(c->w, &n, NULL);
+    }
+}
+
+static void projects_add(struct cluster *c, uint32_t count, int64_t quota_milligpu) {
+    for (uint32_t i = 1; i <= count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%u", i);
+        struct sched_project p = {.id = i, .name = name, .quota_milligpu = quota_milligpu, .weight_milli = SCHED_UNLIMITED,
+                                  .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
+                                  .limit_cpus = SCHED_UNLIMITED};
+        world_project_set(c->w, &p, NULL);
+    }
+}
+
+static struct sched_request shape(struct cluster *c) {
+    static const uint32_t gpus[SHAPES] = {1000, 1000, 1000, 1000, 1000, 1000, 2000, 2000, 2000, 4000, 4000, 8000,
+                                          500, 250, 500, 8000, 0, 0, 1000, 2000, 4000, 1000, 1000, 8000};
+    uint32_t k = (uint32_t)rand_below(&c->rnd, SHAPES), project = 1 + (uint32_t)rand_below(&c->rnd, PROJECTS);
+    struct sched_request q = {.project = project, .user = project * 8 + (uint32_t)rand_below(&c->rnd, USERS / PROJECTS),
+                              .cpus_per_task = 1 + k % 5 * 3, .memory_per_node_bytes = (uint64_t)(8 + k * 4) << 30,
+                              .gpu_milli_per_task = gpus[k], .time_limit_ms = 3600000LL * (1 + k % 6 * 8)};
+    if (k == 15)
+        q.nodes_min = 4;
+    if (k == 23)
+        q.nodes_min = 32;
+    return q;
+}
+
+static uint64_t submit(struct cluster *c, const struct sched_request *q) {
+    const struct request *r = world_request(c->w, q);
+    uint64_t id = c->next_id++;
+    world_job_add(c->w, &(struct sched_job){.id = id, .request = r, .submit_ms = c->now_ms + (int64_t)id});
+    world_request_unref(c->w, r);
+    return id;
+}
+
+static uint32_t decide(struct cluster *c, double *ms, bool apply, uint32_t *looked, uint32_t *preempts) {
+    struct decisions d;
+    int64_t began = clock_mono_us();
+    sched_decide(c->w, c->now_ms, &c->policy, &d);
+    *ms = (double)(clock_mono_us() - began) / 1000;
+    for (uint32_t i = 0; apply && i < d.starts.len; i++)
+        world_job_start(c->w, d.starts.at[i].job, d.starts.at[i].alloc, c->now_ms);
+    uint32_t n = d.starts.len;
+    *looked = d.looked_at;
+    if (preempts)
+        *preempts = d.preempts.len;
+    decisions_done(&d);
+    return n;
+}
+
+static long resident_kib(void) {
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    long kib = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (str_has_prefix(line, "VmRSS:"))
+            kib = strtol(line + 6, NULL, 10);
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+static struct cluster cluster_new(uint32_t nodes, uint32_t projects, int64_t quota) {
+    struct cluster c = {.w = world_new(), .next_id = 1, .now_ms = 1000000};
+    policy_default(&c.policy);
+    rand_seed(&c.rnd, 1);
+    nodes_add(&c, nodes);
+    projects_add(&c, projects, quota);
+    return c;
+}
+
+static void row(const char *what, double ms, const char *note) {
+    printf("%-46s %10.3f ms  %s\n", what, ms, note);
+    fflush(stdout);
+}
+
+static void large(uint32_t nodes, uint32_t pending) {
+    char note[96];
+    long before = resident_kib();
+    struct cluster c = cluster_new(nodes, PROJECTS, (int64_t)nodes * GPUS * 1000 / PROJECTS);
+    double ms;
+    uint32_t looked;
+    for (uint32_t i = 0; i < pending; i++) {
+        struct sched_request q = shape(&c);
+        submit(&c, &q);
+    }
+    uint32_t started = decide(&c, &ms, true, &looked, NULL);
+    snprintf(note, sizeof note, "%u looked at, %u started, cluster was empty", looked, started);
+    row("first pass, everything new", ms, note);
+    while (world_pending(c.w) < pending) {
+        struct sched_request q = shape(&c);
+        submit(&c, &q);
+    }
+    c.now_ms += 1000;
+    started = decide(&c, &ms, true, &looked, NULL);
+    snprintf(note, sizeof note, "%u looked at, %u started, full cluster", looked, started);
+    row("whole queue again", ms, note);
+    double sum = 0, most = 0;
+    for (uint32_t i = 0; i < REPEAT; i++) {
+        struct sched_job_view v;
+        uint64_t id = 1 + rand_below(&c.rnd, pending);
+        while (!world_job(c.w, id, &v) || v.state != SCHED_JOB_RUNNING)
+            id = 1 + rand_below(&c.rnd, pending);
+        world_job_end(c.w, id, c.now_ms);
+        c.now_ms += 1000;
+        started = decide(&c, &ms, true, &looked, NULL);
+        sum += ms;
+        most = ms > most ? ms : most;
+    }
+    snprintf(note, sizeof note, "mean of %d, slowest %.3f ms, %u looked at", REPEAT, most, looked);
+    row("pass after one job ended", sum / REPEAT, note);
+    sum = most = 0;
+    for (uint32_t i = 0; i < REPEAT; i++) {
+        struct sched_request q = shape(&c);
+        submit(&c, &q);
+        started = decide(&c, &ms, true, &looked, NULL);
+        sum += ms;
+        most = ms > most ? ms : most;
+    }
+    snprintf(note, sizeof note, "mean of %d, slowest %.3f ms", REPEAT, most);
+    row("pass after one submit", sum / REPEAT, note);
+    printf("%-46s %10.1f MiB for %u nodes, %u jobs\n", "memory", (double)(resident_kib() - before) / 1024, nodes,
+           world_pending(c.w) + world_running(c.w));
+    world_free(c.w);
+}
+
+static void reclaiming(uint32_t nodes, uint32_t jobs, uint32_t gpus_each) {
+    struct cluster c = cluster_new(nodes, 2, (int64_t)nodes * GPUS * 500);
+    double ms;
+    uint32_t looked, preempts;
+    char note[96], what[64];
+    for (uint32_t i = 0; i < jobs; i++)
+        submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 1000});
+    uint32_t running = decide(&c, &ms, true, &looked, NULL);
+    snprintf(note, sizeof note, "%u started", running);
+    row("4,000 one-GPU jobs on 500 empty nodes", ms, note);
+    c.now_ms += 1000;
+    for (uint32_t i = 0; i < jobs; i++)
+        submit(&c, &(struct sched_request){.project = 2, .user = 2, .gpu_milli_per_task = gpus_each});
+    decide(&c, &ms, false, &looked, &preempts);
+    snprintf(note, sizeof note, "%u victims of %u running", preempts, running);
+    snprintf(what, sizeof what, "4,000 pending (%u GPU) reclaim from 4,000", gpus_each / 1000);
+    row(what, ms, note);
+    world_free(c.w);
+}
+
+int main(int argc, char **argv) {
+    uint64_t nodes = 10000, pending = 100000;
+    if ((argc > 1 && parse_u64(argv[1], &nodes)) || (argc > 2 && parse_u64(argv[2], &pending)) || nodes < 1 ||
+        nodes > 60000 || pending > 2000000) {
+        fprintf(stderr, "usage: sched_bench [NODES [PENDING]]\n");
+        return 2;
+    }
+    printf("%llu nodes x %d GPUs, %llu pending\n", (unsigned long long)nodes, GPUS, (unsigned long long)pending);
+    large((uint32_t)nodes, (uint32_t)pending);
+    reclaiming(500, 4000, 1000);
+    reclaiming(500, 4000, 2000);
+    return 0;
+}
