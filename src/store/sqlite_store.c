@@ -16,6 +16,8 @@
 #include "store/schema.h"
 #include "store/sql.h"
 
+enum { LOCK_TRIES = 100, LOCK_PAUSE_US = 20000 };
+
 static const char lock_name[] = "lock";
 static const char database_name[] = "acequia.db";
 
@@ -32,6 +34,17 @@ static int open_folder(struct sqlite_store *s, struct error *e) {
     return 0;
 }
 
+// A controller that was just killed holds its lock until its last sync returns: wait that long.
+static int take_lock(int fd) {
+    for (int tries = 0;; tries++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK || tries == LOCK_TRIES)
+            return -errno;
+        usleep(LOCK_PAUSE_US);
+    }
+}
+
 // The lock goes with the process, however it ends; the number in the file is only for people.
 static int lock_folder(struct sqlite_store *s, struct error *e) {
     s->lock_fd = openat(s->folder_fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -39,8 +52,9 @@ static int lock_folder(struct sqlite_store *s, struct error *e) {
         return error_set(e, errno, "cannot open %s/%s: %s", s->folder, lock_name,
                          strerror(errno));
     char pid[32] = "";
-    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-        int code = errno == EWOULDBLOCK ? EBUSY : errno;
+    int r = take_lock(s->lock_fd);
+    if (r < 0) {
+        int code = r == -EWOULDBLOCK ? EBUSY : -r;
         ssize_t n = pread(s->lock_fd, pid, sizeof pid - 1, 0);
         pid[n > 0 ? n : 0] = 0;
         pid[strcspn(pid, "\n")] = 0;

@@ -207,7 +207,15 @@ class Cluster:
 
     def wait_ready(self, seconds=30):
         """Returns when the controller answers."""
-        wait_until(self.answers, seconds, "the controller does not answer", interval=0.002)
+        def ready():
+            child = self.children.get("controller")
+            if child and child.poll() is not None:
+                raise LabError(f"the controller ended with {child.returncode}")
+            return self.answers()
+        try:
+            wait_until(ready, seconds, "the controller does not answer", interval=0.002)
+        except LabError as e:
+            raise LabError(f"{e}\n{self.log_tail('controller')}") from None
 
     def nodes_up(self):
         """Names of the nodes that can run jobs."""

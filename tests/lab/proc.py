@@ -23,10 +23,12 @@ def wait_until(check, seconds, what, interval=0.05):
 
 
 def alive(pid):
-    """True while the process runs (a zombie does not)."""
+    """True while the process runs: a zombie does not, unless threads of it still hold its files."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
-            return f.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+            if f.read().rpartition(")")[2].split()[0] not in ("Z", "X"):
+                return True
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
 

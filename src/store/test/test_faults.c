@@ -373,6 +373,32 @@ static void test_second_controller(void **state) {
     lab_remove(folder);
 }
 
+// One that is on its way out lets the next one in.
+static void test_controller_leaves(void **state) {
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    struct store *s = NULL;
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        open_or_fail(&config, &s);
+        if (write(ready[1], "x", 1) != 1)
+            _exit(1);
+        usleep(200000);
+        _exit(0);
+    }
+    char byte;
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    open_or_fail(&config, &s);
+    store_close(s);
+    waitpid(pid, NULL, 0);
+    close(ready[0]);
+    close(ready[1]);
+    lab_remove(folder);
+}
+
 static void test_unusable_folder(void **state) {
     struct lab_watch watch = {0};
     struct store_config config = lab_config("/proc/none/state", &watch);
@@ -448,6 +474,7 @@ int main(void) {
         cmocka_unit_test(test_damaged_snapshot),
         cmocka_unit_test(test_mangled_snapshots),
         cmocka_unit_test(test_second_controller),
+        cmocka_unit_test(test_controller_leaves),
         cmocka_unit_test(test_unusable_folder),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_upgrade),
