@@ -53,8 +53,37 @@ int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_re
     *live = core_record(c->core, id, a, out) == 0;
     if (*live)
         return 0;
+    const void *record;
+    size_t len;
+    if (shell_ending(c->shell, id, &record, &len))
+        return schema_decode(&job_record_schema, record, len, a, out);
     store_history(c->store, &(struct store_query){.id = id, .limit = 1}, load_row, &l, NULL);
     return l.found ? 0 : -ENOENT;
+}
+
+struct later {
+    struct controller *controller;
+    struct net_request *req;
+    uint64_t id;
+    int status;
+};
+
+static void reply_later(void *arg) {
+    struct later *l = arg;
+    api_reply_record(l->controller, l->req, l->id, l->status);
+    free(l);
+}
+
+// An end is told only when it is committed.
+static bool defer(struct controller *c, struct net_request *req, uint64_t id, int status) {
+    const void *record;
+    size_t len;
+    if (!shell_ending(c->shell, id, &record, &len))
+        return false;
+    struct later *l = xcalloc(1, sizeof *l);
+    *l = (struct later){c, req, id, status};
+    shell_when_committed(c->shell, reply_later, l);
+    return true;
 }
 
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id) {
@@ -100,6 +129,8 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     struct actor actor = {0};
     bool live;
     char label[48];
+    if (defer(c, req, id, status))
+        return;
     if (api_record(c, id, &a, &r, &live) < 0) {
         cleanup_buf struct buf text = {0};
         buf_addf(&text, "there is no job %llu", (unsigned long long)id);

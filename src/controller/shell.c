@@ -21,6 +21,7 @@ struct entry {
     uint64_t ticket;
     VEC(struct effect) effects;
     VEC(struct answer) answers;
+    VEC(struct outbox_finished) finished;
     char *bytes;
 };
 
@@ -60,6 +61,7 @@ struct shell *shell_new(struct core *core, const struct shell_hooks *hooks) {
 static void entry_free(struct entry *e) {
     vec_done(&e->effects);
     vec_done(&e->answers);
+    vec_done(&e->finished);
     free(e->bytes);
     free(e);
 }
@@ -324,6 +326,8 @@ int64_t shell_flush(struct shell *s, int64_t now_ms, bool schedule) {
     for (uint32_t i = 0; i < s->answers.len; i++)
         vec_push(&e->answers, s->answers.at[i]);
     vec_clear(&s->answers);
+    for (uint32_t i = 0; i < o->finished.len; i++)
+        vec_push(&e->finished, o->finished.at[i]);
     e->bytes = buf_take(&o->bytes);
     outbox_clear(o);
     if (store_batch_empty(s->batch) && !s->line.len) {
@@ -335,6 +339,26 @@ int64_t shell_flush(struct shell *s, int64_t now_ms, bool schedule) {
         maybe_snapshot(s);
     }
     return next;
+}
+
+static bool find_finished(const struct outbox_finished *list, uint32_t count, const char *bytes, uint64_t id, const void **record, size_t *len) {
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].id == id) {
+            *record = bytes + list[i].record;
+            *len = list[i].record_len;
+            return true;
+        }
+    return false;
+}
+
+bool shell_ending(const struct shell *s, uint64_t id, const void **record, size_t *len) {
+    const struct outbox *o = core_outbox(s->core);
+    if (find_finished(o->finished.at, o->finished.len, o->bytes.data, id, record, len))
+        return true;
+    for (uint32_t i = s->line.len; i-- > 0;)
+        if (find_finished(s->line.at[i]->finished.at, s->line.at[i]->finished.len, s->line.at[i]->bytes, id, record, len))
+            return true;
+    return false;
 }
 
 // --- recovery ---

@@ -50,6 +50,9 @@ void shell_when_committed(struct shell *s, shell_done_fn fn, void *arg);
 // to call again even if nothing happens.
 int64_t shell_flush(struct shell *s, int64_t now_ms, bool schedule);
 bool shell_dirty(const struct shell *s);  // something waits for a flush
+// The record of a job that has ended but whose end is not committed yet: it is neither in the core
+// nor in history. Lives until the next call of anything here.
+bool shell_ending(const struct shell *s, uint64_t id, const void **record, size_t *len);
 void shell_poll(struct shell *s);         // the store's descriptor is readable, or time has passed
 void shell_retry(struct shell *s);
 bool shell_degraded(const struct shell *s, char *why, size_t size);  // commits fail

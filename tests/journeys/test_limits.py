@@ -1,0 +1,173 @@
+"""Limits are real, nothing of a job survives it, and every way to fail ends in a clear state."""
+import os
+import pwd
+import subprocess
+import time
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+CONFIG = "[cluster]\ngrace = 1s\n"
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(config=CONFIG) as c:
+        yield c
+
+
+def submit(c, argv, **spec):
+    body = {"spec": {"name": "t", "workdir": "/tmp", "output": "/dev/null", "argv": argv, **spec}}
+    return c.api.post("/v1/jobs", body)["id"]
+
+
+def shell(c, text, **spec):
+    return submit(c, ["sh", "-c", text], **spec)
+
+
+def ended(c, job, seconds=30):
+    for _ in range(seconds):
+        record = c.api.get(f"/v1/jobs/{job}/wait?timeout_s=1")
+        if record.get("end_ms"):
+            return record
+    raise AssertionError(f"job {job} does not end: {record}")
+
+
+def processes_with(mark):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if mark.encode() in open(f"/proc/{pid}/cmdline", "rb").read() and int(pid) != os.getpid():
+                found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+@root_only
+def test_memory_limit_kills_and_says_so(cluster):
+    job = submit(cluster, ["python3", "-c", "x = bytearray(400 << 20); print(len(x))"], memory_per_node_bytes=100 << 20)
+    r = ended(cluster, job)
+    assert r["state"] == "OUT_OF_MEMORY"
+    assert 50 << 20 <= r["usage"]["memory_peak_bytes"] <= 110 << 20
+
+
+def test_time_limit_terminates_then_kills(cluster):
+    begin = time.monotonic()
+    polite = shell(cluster, "trap 'exit 0' TERM; while :; do sleep 0.05; done", time_limit_s=1)
+    stubborn = shell(cluster, "trap '' TERM; while :; do sleep 0.05; done", time_limit_s=1)
+    assert ended(cluster, polite)["state"] == "TIMEOUT"
+    assert ended(cluster, stubborn)["state"] == "TIMEOUT"
+    assert time.monotonic() - begin < 20
+
+
+def test_nothing_survives_its_job(cluster):
+    mark = f"survivor{os.getpid()}"
+    text = (f"(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; : {mark}; done' >/dev/null 2>&1 &) ;"
+            f"setsid nohup sh -c 'while :; do sleep 1; : {mark}; done' >/dev/null 2>&1 & sleep 0.3; exit 0")
+    job = shell(cluster, text)
+    assert ended(cluster, job)["state"] == "COMPLETED"
+    wait_until(lambda: not processes_with(mark), 5, "processes of the job survive it")
+
+
+def test_cancel_kills_everything(cluster):
+    mark = f"cancelled{os.getpid()}"
+    job = shell(cluster, f"trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 1; : {mark}; done' & wait; while :; do sleep 1; done")
+    wait_until(lambda: processes_with(mark), 10, "the job does not start")
+    cluster.cli("cancel", str(job))
+    assert ended(cluster, job)["state"] == "CANCELLED"
+    assert not processes_with(mark)
+
+
+def test_cpus_are_bound(cluster):
+    out = "/tmp/acequia-test-affinity-%j"
+    job = submit(cluster, ["python3", "-c", "import os; print(len(os.sched_getaffinity(0)))"], output=out, cpus_per_task=1)
+    ended(cluster, job)
+    path = out.replace("%j", str(job))
+    assert open(path, encoding="utf-8").read().strip() == "1"
+    os.unlink(path)
+
+
+@pytest.mark.parametrize("spec, script, state, words", [
+    ({"argv": ["/no/such/program"]}, None, "FAILED", "/no/such/program"),
+    ({"argv": ["/etc/passwd"]}, None, "FAILED", "/etc/passwd"),
+    ({"argv": ["true"], "workdir": "/no/such/folder"}, None, "FAILED", "/no/such/folder"),
+    ({"argv": ["true"], "output": "/no/such/folder/out"}, None, "FAILED", "/no/such/folder"),
+    ({}, "#!/no/such/interpreter\n", "FAILED", "/no/such/interpreter"),
+    ({"argv": ["false"]}, None, "FAILED", ""),
+])
+def test_failures_say_why(cluster, spec, script, state, words):
+    body = {"spec": {"name": "t", "workdir": "/tmp", "output": "/dev/null", **spec}}
+    if script:
+        body["script"] = script
+    r = ended(cluster, cluster.api.post("/v1/jobs", body)["id"])
+    assert r["state"] == state
+    assert words in (r.get("reason") or ""), r.get("reason")
+
+
+def test_full_output_disk_hurts_only_the_job(cluster):
+    job = shell(cluster, "cat /dev/zero | head -c 1000000", output="/dev/full")
+    r = ended(cluster, job)
+    assert r["state"] in ("COMPLETED", "FAILED")
+    assert ended(cluster, shell(cluster, "exit 0"))["state"] == "COMPLETED"
+
+
+@root_only
+def test_unknown_user_on_the_node_is_a_clear_failure(cluster):
+    """A uid without a name submits: no account, no job."""
+    command = f"{cluster.binary} submit --output /dev/null -- true"
+    done = subprocess.run(["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "sh", "-c", command], env=cluster.env,
+                          capture_output=True, text=True, check=False, cwd="/tmp")
+    if done.returncode == 0:
+        r = ended(cluster, int(done.stdout.split()[-1]))
+        assert r["state"] == "FAILED" and "54321" in r["reason"]
+    else:
+        assert "54321" in done.stderr
+
+
+@root_only
+def test_jobs_run_as_their_user(cluster):
+    nobody = pwd.getpwnam("nobody")
+    folder = f"{cluster.home}/of-nobody"
+    os.makedirs(folder)
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    done = subprocess.run(["setpriv", "--reuid", "nobody", "--regid", str(nobody.pw_gid), "--init-groups", cluster.binary, "run", "--", "sh", "-c",
+                           "id -u; touch made; grep NoNewPrivs /proc/self/status | cut -f2; grep CapEff /proc/self/status | cut -f2"],
+                          env=cluster.env, capture_output=True, text=True, check=False, cwd=folder, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.split()
+    assert int(lines[0]) == nobody.pw_uid
+    assert int(lines[-1], 16) == 0, "a job has capabilities"
+    assert os.stat(f"{folder}/made").st_uid == nobody.pw_uid
+
+
+@root_only
+def test_output_is_written_with_the_users_rights_only(cluster):
+    nobody = pwd.getpwnam("nobody")
+    target = f"{cluster.home}/of-root"
+    open(target, "w", encoding="utf-8").close()
+    os.chmod(target, 0o600)
+    done = subprocess.run(["setpriv", "--reuid", "nobody", "--regid", str(nobody.pw_gid), "--init-groups", cluster.binary, "submit", "--output", target,
+                           "--", "echo", "owned"], env=cluster.env, capture_output=True, text=True, check=False, cwd="/tmp")
+    job = int(done.stdout.split()[-1])
+    r = ended(cluster, job)
+    assert r["state"] == "FAILED" and target in r["reason"]
+    assert open(target, encoding="utf-8").read() == ""
+
+
+def test_agent_and_controller_die_and_the_job_does_not_notice(cluster):
+    node = cluster.nodes_up()[0]
+    job = shell(cluster, "sleep 2; exit 7")
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 10, "the job does not start")
+    cluster.kill_agent(node)
+    cluster.kill_controller()
+    cluster.start_controller()
+    cluster.wait_ready()
+    time.sleep(2)
+    cluster.start_agent(node)
+    r = ended(cluster, job)
+    assert (r["state"], r["exit_code"], r["attempt"]) == ("FAILED", 7, 1)
+    wait_until(lambda: cluster.nodes_up(), 10, "the node does not come back")
