@@ -1,0 +1,79 @@
+"""The controller's disk: full, and full again while jobs run. Nothing acknowledged is lost, running
+jobs go on, new ones are refused with a sentence, and work resumes when there is room."""
+import os
+import subprocess
+import time
+
+import pytest
+
+from tests.lab.api import ApiError
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+
+
+class SmallDisk(Cluster):
+    """A cluster whose state folder is a tmpfs of 160 MiB."""
+
+    def _write_config(self):
+        super()._write_config()
+        self.state = f"{self.home}/state"
+        os.makedirs(self.state, mode=0o700)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m,mode=700", "tmpfs", self.state], check=True)
+
+    def down(self):
+        state = getattr(self, "state", None)
+        if state and os.path.ismount(state):
+            subprocess.run(["umount", "-l", state], check=False)
+        super().down()
+
+
+def test_full_disk_refuses_new_work_and_keeps_what_runs():
+    with SmallDisk() as c:
+        spec = {"name": "t", "workdir": "/tmp", "output": "/dev/null", "argv": ["sleep", "2"]}
+        running = [c.api.post("/v1/jobs", {"spec": spec})["id"] for _ in range(2)]
+        wait_until(lambda: c.api.get("/v1/status")["jobs"]["RUNNING"] == 2, 10, "jobs do not start")
+        fill = f"{c.state}/filler"
+        with open(fill, "wb") as f:
+            try:
+                while True:
+                    f.write(b"x" * (1 << 20))
+                    f.flush()
+            except OSError:
+                pass
+        with pytest.raises(ApiError) as refused:
+            for _ in range(2000):
+                c.api.post("/v1/jobs", {"spec": dict(spec, name="x" * 200)})
+        assert refused.value.status == 503
+        time.sleep(3)
+        os.unlink(fill)
+        for job in running:
+            record = c.api.get(f"/v1/jobs/{job}/wait?timeout_s=20")
+            assert record["state"] == "COMPLETED" and record["attempt"] == 1, record
+        wait_until(lambda: try_submit(c, spec), 20, "submits are not taken again")
+
+
+def try_submit(c, spec):
+    try:
+        c.api.post("/v1/jobs", {"spec": spec})
+        return True
+    except (ApiError, OSError):
+        return False
+
+
+def test_acknowledged_jobs_survive_kill_9_right_after():
+    with Cluster() as c:
+        spec = {"name": "t", "workdir": "/tmp", "output": "/dev/null", "argv": ["true"], "hold": True}
+        ids = [c.api.post("/v1/jobs", {"spec": spec})["id"] for _ in range(100)]
+        c.kill_controller()
+        c.start_controller()
+        c.wait_ready()
+        assert [j["id"] for j in c.api.get("/v1/jobs")["jobs"]] == ids
+
+
+def test_a_second_controller_is_refused():
+    with Cluster() as c:
+        done = subprocess.run([c.binary, "controller"], env=c.env, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert c.answers()
