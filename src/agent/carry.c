@@ -70,7 +70,7 @@ static void launch(struct agent *a, const struct agent_action *action) {
         rc = nfds = streams_attach(a->streams, m, &r, fds, &e);
     if (rc >= 0)
         rc = spool_create(a->spool_fd, &r, m->script.len ? m->script.data : NULL, m->script.len,
-                          clock_wall_ms(), &e);
+                          a->node.boot_id, clock_wall_ms(), &e);
     if (rc == -EEXIST) {
         agent_check(a, m->id, m->attempt, true);  // known from before: it is where it is
     } else if (rc < 0) {

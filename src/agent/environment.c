@@ -175,30 +175,45 @@ static void set_identity(struct env *env, const struct message_launch *m,
     env_set(env, "SLURM_PRIO_PROCESS", "0");
 }
 
-static bool names_like_ours(const char *entry) {
-    return str_has_prefix(entry, "SLURM") || str_has_prefix(entry, "ACEQUIA_") ||
-           str_has_prefix(entry, "CUDA_") || str_has_prefix(entry, "NVIDIA_") ||
-           str_has_prefix(entry, "ENVIRONMENT=");
+// Whether a variable of the submitter has a name that we set: what an outer job left behind is not
+// this job's. After this, ours can be appended without looking.
+static bool names_ours(const char *entry) {
+    static const char *const families[] = {"SLURM_", "ACEQUIA_"};
+    static const char *const ours[] = {"JOB", "ARRAY_", "NTASKS", "NPROCS", "CPUS_", "MEM_PER_",
+                                       "NODEID", "NODELIST", "NNODES", "NODE=", "SUBMIT_",
+                                       "RESTART_COUNT", "PROCID", "LOCALID", "GTIDS", "STEP",
+                                       "CLUSTER_NAME", "GPU", "PROJECT", "ATTEMPT", "TASKS_PER_NODE",
+                                       "TOPOLOGY_ADDR", "PRIO_PROCESS"};
+    static const char *const whole[] = {"CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=",
+                                        "SLURMD_NODENAME=", "ENVIRONMENT=", "HOME=", "USER=",
+                                        "LOGNAME="};
+    for (size_t i = 0; i < 2; i++) {
+        size_t len = strlen(families[i]);
+        if (strncmp(entry, families[i], len) != 0)
+            continue;
+        for (size_t k = 0; k < sizeof ours / sizeof ours[0]; k++)
+            if (str_has_prefix(entry + len, ours[k]))
+                return true;
+    }
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
+        if (str_has_prefix(entry, whole[i]))
+            return true;
+    return false;
 }
 
 void environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
                      const char *node) {
-    bool ours = false;
     for (uint32_t i = 0; i < m->environment.len; i++) {
         const char *entry = m->environment.at[i];
-        ours = ours || names_like_ours(entry);
-        // What an outer job left in the submitter's environment is not this job's.
-        if (strchr(entry, '=') && !str_has_prefix(entry, "SLURM_JOB") &&
-            !str_has_prefix(entry, "SLURM_ARRAY_") && !str_has_prefix(entry, "SLURM_STEP") &&
-            !str_has_prefix(entry, "ACEQUIA_JOB") && !str_has_prefix(entry, "ACEQUIA_ARRAY_"))
+        if (strchr(entry, '=') && !names_ours(entry))
             env_put(env, env->len, arena_strdup(env->arena, entry));
     }
     env_default(env, "PATH", "/usr/local/bin:/usr/bin:/bin");
+    env_default(env, "SHELL", user->shell);
+    env->append_only = true;
     env_set(env, "HOME", "%s", user->home);
     env_set(env, "USER", "%s", user->name);
     env_set(env, "LOGNAME", "%s", user->name);
-    env_default(env, "SHELL", user->shell);
-    env->append_only = !ours;
     set_identity(env, m, user, node);
     set_shape(env, m);
     set_array(env, m);

@@ -77,6 +77,11 @@ void spool_unit_name(char out[SPOOL_NAME_MAX], uint32_t step) {
         snprintf(out, SPOOL_NAME_MAX, "unit");
 }
 
+// "JOB.ATTEMPT/file": one lookup instead of opening the folder first.
+static void spool_path(char out[SPOOL_PATH_MAX], uint64_t job, uint32_t attempt, const char *file) {
+    snprintf(out, SPOOL_PATH_MAX, "%" PRIu64 ".%" PRIu32 "/%s", job, attempt, file);
+}
+
 void spool_seal(struct spool_status *s) {
     s->magic = SPOOL_MAGIC;
     s->check = hash_bytes(s, offsetof(struct spool_status, check));
@@ -113,18 +118,21 @@ static int write_all(int fd, const char *p, size_t n) {
     return 0;
 }
 
-static int write_unit(int dir, const struct launch_request *r, int64_t wall_ms) {
+static int write_unit(int spool_fd, const struct launch_request *r, const char *boot_id,
+                      int64_t wall_ms) {
     cleanup_buf struct buf b = {0};
-    char name[SPOOL_NAME_MAX];
+    char name[SPOOL_NAME_MAX], path[SPOOL_PATH_MAX];
     struct spool_status s = {
         .state = SPOOL_CREATED, .job = r->job, .attempt = r->attempt, .step = r->step,
         .ntasks = r->ntasks, .created_wall_ms = wall_ms,
     };
-    int rc = spool_boot_id(s.boot_id);
-    if (rc == 0)
-        rc = rand_secret(&s.id, sizeof s.id);
+    int rc = rand_secret(&s.id, sizeof s.id);
+    if (rc == 0 && !boot_id)
+        rc = spool_boot_id(s.boot_id);
     if (rc < 0)
         return rc;
+    if (boot_id)
+        snprintf(s.boot_id, sizeof s.boot_id, "%s", boot_id);
     spool_seal(&s);
     size_t head = SPOOL_STATUS_SIZE + r->ntasks * sizeof(int32_t);
     memset(buf_reserve(&b, head), 0, head);
@@ -132,18 +140,22 @@ static int write_unit(int dir, const struct launch_request *r, int64_t wall_ms) 
     b.len = head;
     launch_encode(r, &b);
     spool_unit_name(name, r->step);
-    cleanup_close int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-                                  0600);
+    spool_path(path, r->job, r->attempt, name);
+    cleanup_close int fd = openat(spool_fd, path,
+                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return -errno;
     rc = write_all(fd, b.data, b.len);
     if (rc < 0)
-        unlinkat(dir, name, 0);
+        unlinkat(spool_fd, path, 0);
     return rc;
 }
 
-static int write_script(int dir, const struct launch_request *r, const char *text, size_t len) {
-    cleanup_close int fd = openat(dir, "script", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
+static int write_script(int spool_fd, const struct launch_request *r, const char *text,
+                        size_t len) {
+    char path[SPOOL_PATH_MAX];
+    spool_path(path, r->job, r->attempt, "script");
+    cleanup_close int fd = openat(spool_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
     if (fd < 0)
         return -errno;
     int rc = write_all(fd, text, len);
@@ -152,10 +164,10 @@ static int write_script(int dir, const struct launch_request *r, const char *tex
     return rc;
 }
 
-static void remove_folder(int spool_fd, const char *name);
+static int remove_folder(int spool_fd, const char *name);
 
 int spool_create(int spool_fd, const struct launch_request *r, const char *script,
-                 size_t script_len, int64_t wall_ms, struct error *e) {
+                 size_t script_len, const char *boot_id, int64_t wall_ms, struct error *e) {
     char name[SPOOL_NAME_MAX];
     assert(r->step == 0 && r->has_script == (script != NULL));
     int rc = launch_check(r, e);
@@ -167,13 +179,12 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
     spool_name(name, r->job, r->attempt);
     if (mkdirat(spool_fd, name, 0711) < 0)
         return error_set(e, errno, "spool folder: cannot make %s: %m", name);
-    cleanup_close int dir = openat(spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    // The umask may have taken bits that users need to reach their script.
-    rc = dir < 0 || fchmod(dir, geteuid() == 0 ? 0711 : 0700) < 0 ? -errno : 0;
+    // The umask may have taken bits that users need to reach their script and pipes.
+    rc = fchmodat(spool_fd, name, geteuid() == 0 ? 0711 : 0700, 0) < 0 ? -errno : 0;
     if (rc == 0 && script)
-        rc = write_script(dir, r, script, script_len);
+        rc = write_script(spool_fd, r, script, script_len);
     if (rc == 0)
-        rc = write_unit(dir, r, wall_ms);
+        rc = write_unit(spool_fd, r, boot_id, wall_ms);
     if (rc < 0) {
         remove_folder(spool_fd, name);
         return error_set(e, -rc, "spool folder: cannot write %s: %s", name, strerror(-rc));
@@ -194,8 +205,7 @@ int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall
     int rc = launch_check(r, e);
     if (rc < 0)
         return rc;
-    cleanup_close int dir = open_folder(spool_fd, r->job, r->attempt);
-    rc = dir < 0 ? dir : write_unit(dir, r, wall_ms);
+    rc = write_unit(spool_fd, r, NULL, wall_ms);
     return rc < 0 ? error_set(e, -rc, "spool folder: cannot write step %u: %s", r->step,
                               strerror(-rc))
                   : 0;
@@ -209,12 +219,10 @@ static int read_record(int fd, struct spool_status *s) {
 }
 
 static int open_unit(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, int flags) {
-    char name[SPOOL_NAME_MAX];
-    cleanup_close int dir = open_folder(spool_fd, job, attempt);
-    if (dir < 0)
-        return dir;
+    char name[SPOOL_NAME_MAX], path[SPOOL_PATH_MAX];
     spool_unit_name(name, step);
-    int fd = openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW);
+    spool_path(path, job, attempt, name);
+    int fd = openat(spool_fd, path, flags | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
 }
 
@@ -300,35 +308,31 @@ int spool_close_attempt(int spool_fd, uint64_t job, uint32_t attempt, enum launc
     return rc;
 }
 
-static void remove_folder(int spool_fd, const char *name) {
-    int fd = openat(spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return;
+static int remove_folder(int spool_fd, const char *name) {
+    char path[SPOOL_PATH_MAX];
     // What is always there first: most folders need no listing.
-    unlinkat(fd, "unit", 0);
-    unlinkat(fd, "script", 0);
-    if (unlinkat(spool_fd, name, AT_REMOVEDIR) == 0) {
-        close(fd);
-        return;
-    }
-    DIR *d = fdopendir(fd);
+    snprintf(path, sizeof path, "%s/unit", name);
+    unlinkat(spool_fd, path, 0);
+    if (unlinkat(spool_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    int fd = openat(spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
-        close(fd);
-        return;
+        if (fd >= 0)
+            close(fd);
+        return -errno;
     }
     for (struct dirent *ent; (ent = readdir(d));)
         if (!streq(ent->d_name, ".") && !streq(ent->d_name, ".."))
             unlinkat(fd, ent->d_name, 0);
     closedir(d);
-    unlinkat(spool_fd, name, AT_REMOVEDIR);
+    return unlinkat(spool_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
 int spool_remove(int spool_fd, uint64_t job, uint32_t attempt) {
     char name[SPOOL_NAME_MAX];
     spool_name(name, job, attempt);
-    remove_folder(spool_fd, name);
-    struct stat st;
-    return fstatat(spool_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : -ENOTEMPTY;
+    return remove_folder(spool_fd, name);
 }
 
 int spool_remove_step(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step) {

@@ -12,6 +12,7 @@
 
 enum {
     SPOOL_NAME_MAX = 64,
+    SPOOL_PATH_MAX = 2 * SPOOL_NAME_MAX,
     SPOOL_CGROUP_MAX = 64,
     SPOOL_TEXT_MAX = 384,
     SPOOL_STATUS_SIZE = 1024,
@@ -59,9 +60,9 @@ int spool_parse_name(const char *name, uint64_t *job, uint32_t *attempt);
 void spool_unit_name(char out[SPOOL_NAME_MAX], uint32_t step);
 
 // Writes the folder of a new attempt. -EEXIST: this attempt is known already. On any other
-// failure nothing is left behind.
+// failure nothing is left behind. `boot_id` may be NULL: it is then read.
 int spool_create(int spool_fd, const struct launch_request *r, const char *script,
-                 size_t script_len, int64_t wall_ms, struct error *e);
+                 size_t script_len, const char *boot_id, int64_t wall_ms, struct error *e);
 // Adds a step's unit file to a running attempt's folder.
 int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
                       struct error *e);

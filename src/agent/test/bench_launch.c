@@ -28,7 +28,7 @@ static int launch(struct shepherds *s, int spool, uint64_t job, struct error *e)
     };
     while (environ[r.nenv])
         r.nenv++;
-    int rc = spool_create(spool, &r, NULL, 0, clock_wall_ms(), e);
+    int rc = spool_create(spool, &r, NULL, 0, NULL, clock_wall_ms(), e);
     return rc < 0 ? rc : shepherds_launch(s, job, 1, NULL, 0);
 }
 

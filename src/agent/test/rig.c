@@ -142,7 +142,7 @@ void job_submit(struct rig *r, struct job *j) {
         j->req.tasks = &j->task;
     j->req.has_script = j->script != NULL;
     if (spool_create(r->spool, &j->req, j->script, j->script ? strlen(j->script) : 0,
-                     clock_wall_ms(), &e) < 0)
+                     NULL, clock_wall_ms(), &e) < 0)
         fail_msg("%s", e.text);
     assert_int_equal(shepherds_launch(r->shepherds, j->req.job, 1, NULL, 0), 0);
 }

@@ -350,7 +350,7 @@ static void full_disk_is_said(void **state) {
     j.req.env = j.env;
     j.req.tasks = &j.task;
     j.req.has_script = true;
-    int rc = spool_create(spool, &j.req, big, sizeof big, 0, &e);
+    int rc = spool_create(spool, &j.req, big, sizeof big, NULL, 0, &e);
     assert_int_equal(rc, -ENOSPC);
     assert_non_null(strstr(e.text, "No space"));
     assert_int_equal(spool_read_status(spool, j.req.job, 1, 0, &(struct spool_status){0}), -ENOENT);

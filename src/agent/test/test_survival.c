@@ -114,7 +114,7 @@ static void an_attempt_starts_at_most_once(void **state) {
     struct error e;
     job_sh(&rig, &j, "echo ran");
     job_submit(&rig, &j);
-    assert_int_equal(spool_create(rig.spool, &j.req, NULL, 0, 0, &e), -EEXIST);
+    assert_int_equal(spool_create(rig.spool, &j.req, NULL, 0, NULL, 0, &e), -EEXIST);
     assert_int_equal(shepherds_launch(rig.shepherds, j.req.job, 1, NULL, 0), 0);
     step_wait(&rig, &j, 0, 5000);
     assert_int_equal(shepherds_launch(rig.shepherds, j.req.job, 1, NULL, 0), 0);
@@ -126,7 +126,7 @@ static void an_attempt_starts_at_most_once(void **state) {
     j.req.argv = j.argv;
     j.req.env = j.env;
     j.req.tasks = &j.task;
-    assert_int_equal(spool_create(rig.spool, &j.req, NULL, 0, 0, &e), 0);
+    assert_int_equal(spool_create(rig.spool, &j.req, NULL, 0, NULL, 0, &e), 0);
     assert_int_equal(spool_close_attempt(rig.spool, j.req.job, 1, ENDED_NEVER_STARTED, "", 0, &s), 0);
     assert_int_equal(shepherds_launch(rig.shepherds, j.req.job, 1, NULL, 0), 0);
     nap_ms(100);
