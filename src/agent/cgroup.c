@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/cgroup_devices.h"
 #include "agent/cgroup_io.h"
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -180,7 +181,7 @@ static bool discover_v2(struct cgroup_site *site, const char *mount, const char 
         site->has[c] = has_word(text, controller_names[c]);
     }
     site->has[CG_CPUACCT] = true;  // cpu.stat is always there
-    site->has[CG_DEVICES] = false;
+    site->has[CG_DEVICES] = cgroup_devices_possible();
     site->kind = CGROUP_V2;
     site->track = CG_CPUACCT;
     return true;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/cgroup.h"
+#include "agent/cgroup_devices.h"
 #include "agent/cgroup_io.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -212,6 +213,8 @@ static int set_weight(struct cgroup_slot *slot, uint32_t weight) {
 static int deny_devices(struct cgroup_slot *slot, const struct launch_request *r) {
     char path[PATH_SIZE], text[64];
     slot->spoilt = true;
+    if (slot->site->kind == CGROUP_V2)
+        return cgroup_devices_deny(slot_path(slot, CG_DEVICES, "", path), r->denied, r->ndenied);
     slot_path(slot, CG_DEVICES, "devices.deny", path);
     for (uint32_t i = 0; i < r->ndenied; i++) {
         snprintf(text, sizeof text, "%c %u:%u rwm", r->denied[i].block ? 'b' : 'c',
