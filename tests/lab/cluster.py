@@ -171,6 +171,7 @@ class Cluster:
         """A new node: a token from the head, a home of its own."""
         home = f"{self.home}/agent-{name}"
         os.makedirs(home, exist_ok=True)
+        shutil.copy(f"{self.home}/acequia.conf", f"{home}/acequia.conf")  # its [node ...] sections
         token_file = f"{home}/token"
         token = self.api.post("/v1/tokens", {"kind": "agent"})["token"]
         with open(token_file, "w", encoding="utf-8") as f:

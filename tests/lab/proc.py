@@ -18,7 +18,7 @@ def wait_until(check, seconds, what, interval=0.05):
         if value:
             return value
         if time.monotonic() > deadline:
-            raise LabError(f"{what}: not within {seconds} s")
+            raise LabError(f"{what() if callable(what) else what}: not within {seconds} s")
         time.sleep(interval)
 
 

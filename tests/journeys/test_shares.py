@@ -1,0 +1,92 @@
+"""The published Run:AI runs on two DGX-1 (16 simulated V100) through the real command line: quotas
+4, 2, 2, 8; over-quota use, reclaim, and what happens when a team leaves. Each end state stays put."""
+import time
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+CONFIG = """[cluster]
+grace = 1s
+
+[node *]
+cpus = 64
+memory = 64G
+gpus = V100:8:32G
+gpus_simulated = true
+"""
+QUOTAS = {"team-a": 4, "team-b": 2, "team-c": 2, "team-d": 8}
+FIRST = [
+    ("a-1-1-jupyter", "team-a", "1", True), ("a-1-g", "team-a", "1", False), ("a-2-gg", "team-a", "2", False),
+    ("b-1-g06", "team-b", "0.6", True), ("b-2-g04", "team-b", "0.4", True), ("b-3-g", "team-b", "1", False), ("b-4-gg", "team-b", "2", False),
+    ("c-1-g05", "team-c", "0.5", True), ("c-2-g03", "team-c", "0.3", True), ("c-3-g02", "team-c", "0.2", True), ("c-4-gg", "team-c", "2", False),
+    ("c-5-g", "team-c", "1", False), ("d-1-gggg", "team-d", "4", False),
+]
+
+
+class Lab:
+    def __init__(self, cluster):
+        self.c = cluster
+
+    def submit(self, name, project, gpus, interactive=False):
+        arguments = ["submit", "--name", name, "--project", project, "--gpus", gpus, "--output", "/dev/null", "--cpus-per-task", "1"]
+        self.c.cli(*arguments, *(["--interactive"] if interactive else []), "--", "sleep", "600")
+        time.sleep(0.05)
+
+    def jobs(self):
+        return self.c.api.get("/v1/jobs?fields=name,project,state,gpus_milli")["jobs"]
+
+    def used(self):
+        shares = self.c.api.get("/v1/shares")["projects"]
+        return {p["project"]: p["used_milligpu"] / 1000 for p in shares if p["project"] in QUOTAS}
+
+    def pending(self):
+        return sorted(j["name"] for j in self.jobs() if j["state"] == "PENDING")
+
+    def running(self):
+        return sorted(j["name"] for j in self.jobs() if j["state"] in ("RUNNING", "STARTING"))
+
+    def expect(self, used, pending, running):
+        wanted = dict(zip(QUOTAS, used))
+        wait_until(lambda: self.used() == wanted and len(self.running()) == running and self.pending() == sorted(pending), 30,
+                   lambda: f"wanted {wanted} with {pending} pending and {running} running, got {self.used()}, {self.pending()}, {len(self.running())}")
+
+    def stays(self, rounds=5):
+        """Nothing moves in five further rounds: each is set off by a job that comes and goes."""
+        before = self.running(), self.pending()
+        for _ in range(rounds):
+            self.c.cli("run", "--project", "default", "--", "true")
+            assert (self.running(), self.pending()) == before
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with Cluster(config=CONFIG, agents=["dgx1-1", "dgx1-2"]) as c:
+        # The local agent of `up` is a third machine: it takes no part.
+        local = [n for n in c.nodes_up() if not n.startswith("dgx1")]
+        for name in local:
+            c.cli("drain", name, "--reason", "not a part of the test")
+        for name, quota in QUOTAS.items():
+            c.cli("project", "create", name, "--quota", str(quota))
+        yield Lab(c)
+
+
+def test_published_runs_end_as_published(lab):
+    for job in FIRST:
+        lab.submit(*job)
+    lab.expect([4, 4, 4, 4], [], 13)                                   # 4.8
+    lab.stays()
+    lab.submit("d-2-gg", "team-d", "2")
+    lab.submit("d-3-gg", "team-d", "2")
+    lab.expect([4, 2, 2, 8], ["b-4-gg", "c-4-gg"], 13)                 # 4.9
+    assert "c-5-g" in lab.running()
+    lab.stays()
+    for name, project in (("a-3-gg", "team-a"), ("a-4-gg", "team-a"), ("b-5-gg", "team-b"), ("c-6-gg", "team-c")):
+        lab.submit(name, project, "2")
+    lab.expect([4, 2, 2, 8], ["a-3-gg", "a-4-gg", "b-4-gg", "b-5-gg", "c-4-gg", "c-6-gg"], 13)
+    lab.c.cli("cancel", "--name", "d-1-gggg", "--project", "team-d")
+    lab.c.cli("cancel", "--name", "d-2-gg")
+    lab.c.cli("cancel", "--name", "d-3-gg")
+    lab.expect([8, 4, 4, 0], ["b-5-gg", "c-6-gg"], 14)                 # 4.10
+    lab.stays()
