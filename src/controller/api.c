@@ -22,6 +22,7 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/jobs/{job}/script", ALLOW_JOB, api_script, "Its script."),
     ROUTE("GET", "/v1/jobs/{job}/environment", ALLOW_JOB, api_environment, "Its environment."),
     ROUTE("GET", "/v1/jobs/{job}/events", ALLOW_USER, api_job_events, "What happened to it, in order."),
+    ROUTE("GET", "/v1/jobs/{job}/efficiency", ALLOW_USER, api_efficiency, "What it asked for against what it used, and which option to change."),
     ROUTE("GET", "/v1/jobs/{job}/wait", ALLOW_USER, api_wait, "Answers when it has ended."),
     ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs, "Its output."),
     ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_JOB, api_exec, "WebSocket: a command or terminal inside it."),
@@ -36,6 +37,7 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/status", ALLOW_USER, api_status, "The cluster at a glance."),
     ROUTE("GET", "/v1/events", ALLOW_USER, api_events, "The journal, also as server-sent events."),
     ROUTE("GET", "/metrics", ALLOW_USER, api_metrics, "Figures in OpenMetrics form."),
+    ROUTE("GET", "/v1/series", ALLOW_USER, api_series, "Time series for charts: names with prefix=, or one with name=, from_ms=, to_ms=, step_ms=."),
     ROUTE("POST", "/v1/tokens", ALLOW_USER, api_token_create, "Makes a token for an agent to join, or for a user."),
     ROUTE("GET", "/v1/tokens", ALLOW_USER, api_token_list, "Tokens, without their secrets."),
     ROUTE("DELETE", "/v1/tokens/{name}", ALLOW_USER, api_token_revoke, "Revokes a token."),
@@ -292,7 +294,9 @@ void api_request(struct net_request *req, void *user) {
     size_t len = 0;
     bool is_job, path_known = false;
     call.controller->requests++;
+    req->began_us = clock_mono_us();
     const struct route *r = find_route(&call, &value, &len, &is_job, &path_known);
+    req->tag = r ? (uint32_t)(r - api_routes) + 1 : 0;
     if (!r)
         api_error(req, path_known ? 405 : 404, path_known ? "EINVAL" : "ENOENT", path_known ? "this path does not take that method; see GET /v1" : "there is no such path; see GET /v1");
     else if (permitted(&call, r) && (!value || take_value(&call, value, len, is_job))) {

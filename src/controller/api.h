@@ -32,6 +32,7 @@ extern const struct route api_routes[];
 extern const size_t api_route_count;
 
 void api_request(struct net_request *req, void *user);
+void api_replied(const struct net_request *req, int status, bool streams, void *user);  // counts
 
 // Answers.
 void api_error(struct net_request *req, int status, const char *code, const char *message);
@@ -81,6 +82,8 @@ void api_node_remove(struct api_call *call);
 void api_status(struct api_call *call);
 void api_events(struct api_call *call);
 void api_metrics(struct api_call *call);
+void api_efficiency(struct api_call *call);
+void api_series(struct api_call *call);
 void api_token_create(struct api_call *call);
 void api_token_list(struct api_call *call);
 void api_token_revoke(struct api_call *call);

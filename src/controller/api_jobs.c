@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "controller/api.h"
+#include "controller/telemetry.h"
 #include "model/dependency.h"
 
 struct found {
@@ -102,7 +103,8 @@ void api_label(const struct job_record *r, char *out, size_t size) {
         snprintf(out, size, "%llu", (unsigned long long)r->id);
 }
 
-static void put_live(struct json_writer *w, const struct live_usage *u) {
+static void put_live(struct json_writer *w, struct controller *c, uint64_t id, const struct live_usage *u) {
+    char warning[160];
     json_key(w, "live");
     json_open(w, '{');
     json_kv_i64(w, "cpu_ms", (int64_t)((u->usage.cpu_user_us + u->usage.cpu_system_us) / 1000));
@@ -111,6 +113,11 @@ static void put_live(struct json_writer *w, const struct live_usage *u) {
     json_kv_i64(w, "processes", u->processes);
     json_kv_i64(w, "gpu_busy_ms", (int64_t)u->usage.gpu_busy_ms);
     json_kv_i64(w, "gpu_throttled_ms", (int64_t)u->usage.gpu_throttled_ms);
+    json_kv_i64(w, "gpu_memory_peak_bytes", (int64_t)u->usage.gpu_memory_peak_bytes);
+    json_kv_i64(w, "energy_mj", (int64_t)u->usage.energy_mj);
+    json_kv_i64(w, "gpu_idle_s", (int64_t)telemetry_idle_s(c, id));
+    if (telemetry_warning(c, id, warning, sizeof warning))
+        json_kv_str(w, "warning", warning);
     json_close(w, '}');
 }
 
@@ -149,7 +156,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     json_kv_i64(&w, "elapsed_ms", r.start_ms && end > r.start_ms ? end - r.start_ms : 0);
     struct live_usage *u = live ? map_get(&c->live, id) : NULL;
     if (u)
-        put_live(&w, u);
+        put_live(&w, c, id, u);
     json_close(&w, '}');
     api_json(req, status, &b);
 }

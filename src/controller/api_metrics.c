@@ -1,6 +1,9 @@
 // Owns GET /metrics: gathers what the controller has anyway and leaves the form to src/metrics.
+#include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "controller/api.h"
 #include "controller/telemetry.h"
@@ -57,6 +60,18 @@ static const struct gpu_sample *device_sample(const struct message_telemetry *t,
     return NULL;
 }
 
+static uint32_t granted_milli(struct gathering *g, uint64_t id, const char *node, uint32_t index) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    if (core_record(g->controller->core, id, &a, &r) < 0)
+        return 0;
+    for (uint32_t i = 0; i < r.parts.len; i++)
+        for (uint32_t k = 0; streq(r.parts.at[i].node, node) && k < r.parts.at[i].gpus.len; k++)
+            if (r.parts.at[i].gpus.at[k].index == index)
+                return r.parts.at[i].gpus.at[k].milli;
+    return 0;
+}
+
 static void add_job_gpus(struct gathering *g, const struct node_view *v, const struct message_telemetry *t) {
     for (uint32_t i = 0; t && i < t->gpus.len; i++) {
         const struct gpu_sample *s = &t->gpus.at[i];
@@ -64,7 +79,11 @@ static void add_job_gpus(struct gathering *g, const struct node_view *v, const s
         if (!s->id || s->index >= v->node->gpus.len || !core_view(g->controller->core, s->id, &job))
             continue;
         struct metrics_job_gpu m = {.job = s->id, .user = job.user, .project = job.project, .node = v->node->name,
-                                    .uuid = v->node->gpus.at[s->index].uuid, .sample = s};
+                                    .uuid = v->node->gpus.at[s->index].uuid, .sample = s,
+                                    .grant_milli = granted_milli(g, s->id, v->node->name, s->index),
+                                    .idle_s = telemetry_gpu_idle_s(g->controller, s->id, v->node->name, s->index)};
+        if (job.array_id)
+            m.label = arena_printf(g->arena, "%llu_%u", (unsigned long long)job.array_id, job.array_index);
         vec_push(&g->job_gpus, m);
     }
 }
@@ -102,6 +121,48 @@ static struct metrics_group *list_groups(struct gathering *g, int kind, uint32_t
     qsort(list, *len, sizeof *list, by_name);
     strmap_done(&g->groups[kind]);
     return list;
+}
+
+// Routes are counted by their place in the table and the status; 0 stands for no route at all.
+void api_replied(const struct net_request *req, int status, bool streams, void *user) {
+    struct controller *c = user;
+    uint64_t key = (uint64_t)req->tag << 16 | (uint32_t)status;
+    uint64_t *count = map_get(&c->replies, key);
+    if (!count) {
+        count = xcalloc(1, sizeof *count);
+        map_put(&c->replies, key, count);
+    }
+    ++*count;
+    if (!streams && req->began_us)
+        metrics_observe(&c->request_times, (uint64_t)(clock_mono_us() - req->began_us));
+}
+
+static int by_route(const void *a, const void *b) {
+    const struct metrics_route *x = a, *y = b;
+    int r = strcmp(x->route, y->route);
+    r = r ? r : strcmp(x->method, y->method);
+    return r ? r : (int)x->code - (int)y->code;
+}
+
+static void add_routes(struct gathering *g) {
+    struct map *m = &g->controller->replies;
+    struct metrics_route *list = arena_alloc(g->arena, (m->len + 1) * sizeof *list);
+    uint32_t n = 0;
+    size_t it = 0;
+    uint64_t key;
+    void *v;
+    while (map_next(m, &it, &key, &v)) {
+        const struct route *r = key >> 16 ? &api_routes[(key >> 16) - 1] : NULL;
+        list[n++] = (struct metrics_route){.route = r ? r->path : "none", .method = r ? r->method : "", .code = key & 0xffff, .count = *(uint64_t *)v};
+    }
+    qsort(list, n, sizeof *list, by_route);
+    g->in->routes.at = list;
+    g->in->routes.len = n;
+}
+
+static uint64_t size_of(const char *path) {
+    struct statvfs v;
+    return statvfs(path, &v) == 0 ? (uint64_t)v.f_blocks * v.f_frsize : 0;
 }
 
 static bool add_quota(void *ctx, const char *name, const void *value) {
@@ -142,12 +203,18 @@ void api_metrics(struct api_call *call) {
     in.nodes.at = g.nodes.at, in.nodes.len = g.nodes.len;
     in.gpus.at = g.gpus.at, in.gpus.len = g.gpus.len;
     in.job_gpus.at = g.job_gpus.at, in.job_gpus.len = g.job_gpus.len;
+    in.pass = &c->pass_times;
     in.pass_last_us = (uint64_t)c->schedule_us;
+    in.request = &c->request_times;
+    in.recent = telemetry_recent(c);
+    add_routes(&g);
     in.connections = net_server_connections(c->server);
     in.journal_events = s.records;
     in.journal_bytes = s.file_bytes;
     in.journal_waiting = s.waiting_batches;
-    struct metrics_storage storage = {.path = c->paths.state, .free_bytes = s.free_bytes};
+    in.journal_commits = s.commits;
+    in.journal_commit_us = s.commit_us_total;
+    struct metrics_storage storage = {.path = c->paths.state, .free_bytes = s.free_bytes, .size_bytes = size_of(c->paths.state)};
     in.storage.at = &storage, in.storage.len = 1;
     metrics_process_self(&in.process);
     metrics_controller(&in, &b);

@@ -6,6 +6,7 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "controller/shell.h"
+#include "metrics/writer.h"
 #include "model/config.h"
 #include "model/paths.h"
 #include "net/pki.h"
@@ -69,6 +70,8 @@ struct controller {
     VEC(struct follower *) followers;
     bool walking_waiters;
     struct telemetry *telemetry;
+    struct metrics_histogram pass_times, request_times;
+    struct map replies;      // route and status → count
     char storage_problem[ERROR_TEXT_MAX];
 };
 

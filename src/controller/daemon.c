@@ -49,6 +49,7 @@ static void flush(struct controller *c) {
         c->scheduled_mono_us = clock_mono_us();
         c->schedule_us = c->scheduled_mono_us - before;
         c->schedules++;
+        metrics_observe(&c->pass_times, (uint64_t)c->schedule_us);
     } else if (next > now + c->schedule_us * SCHEDULE_SHARE / 1000) {
         next = now + c->schedule_us * SCHEDULE_SHARE / 1000 + 1;
     }
@@ -85,6 +86,7 @@ static void on_tick(uv_timer_t *t) {
         shell_retry(c->shell);
     if (++c->ticks % 60 == 0)
         store_prune(c->store, now_ms());
+    telemetry_tick(c);
     followers_tick(c);
 }
 
@@ -154,7 +156,7 @@ static int open_tls(struct controller *c, struct error *e) {
 }
 
 static int open_server(struct controller *c, struct error *e) {
-    struct net_server_options o = {.on_request = api_request, .user = c, .body_max = c->config.cluster.max_request_bytes};
+    struct net_server_options o = {.on_request = api_request, .on_reply = api_replied, .user = c, .body_max = c->config.cluster.max_request_bytes};
     c->server = net_server_new(&c->loop, &o);
     // Without root every job runs as this user: then nobody else may submit.
     int r = net_server_listen_unix(c->server, c->paths.socket, c->uid == 0 ? 0666 : 0600, e);
@@ -193,6 +195,7 @@ static int start(struct controller *c, struct error *e) {
     if ((r = open_store(c, e)) < 0)
         return r;
     policy_from_config(c);
+    telemetry_open(c);
     uv_prepare_init(&c->loop, &c->prepare);
     uv_timer_init(&c->loop, &c->wake);
     uv_timer_init(&c->loop, &c->tick);
@@ -233,6 +236,7 @@ static void stop(struct controller *c) {
     flush(c);
     shell_snapshot(c->shell);
     store_flush(c->store);
+    telemetry_save(c);
     c->stopping = true;
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
 }
@@ -274,6 +278,10 @@ static void free_all(struct controller *c) {
     while (map_next(&c->users, &it, NULL, &v))
         free(v);
     map_done(&c->users);
+    it = 0;
+    while (map_next(&c->replies, &it, NULL, &v))
+        free(v);
+    map_done(&c->replies);
     c->store = c->store ? store_close(c->store) : NULL;
     shell_free(c->shell);
     core_free(c->core);

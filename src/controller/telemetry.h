@@ -1,7 +1,23 @@
-// What agents measure: the latest figures of each node, for lists, charts and /metrics.
+// What agents measure: the latest figures of each node for lists and /metrics, time series for the
+// charts, and jobs that hold GPUs without using them.
 #pragma once
 #include "controller/controller.h"
+#include "metrics/efficiency.h"
+#include "metrics/openmetrics.h"
+#include "metrics/series.h"
 
+enum { TELEMETRY_SAVE_MS = 1800000, TELEMETRY_IDLE_MILLI = 10 };
+
+void telemetry_open(struct controller *c);  // loads what the last run saved
 void telemetry_add(struct controller *c, const char *node, const struct message_telemetry *m);
 const struct message_telemetry *telemetry_latest(const struct controller *c, const char *node);  // NULL: none
+void telemetry_tick(struct controller *c);  // once a second
+void telemetry_save(struct controller *c);  // at the end; waits for the disk
 void telemetry_done(struct controller *c);
+
+struct series_store *telemetry_series(const struct controller *c);
+const struct metrics_recent *telemetry_recent(const struct controller *c);
+uint64_t telemetry_gpu_idle_s(const struct controller *c, uint64_t job, const char *node, uint32_t index);
+// How long a job has used none of its GPUs, and what it is told; NULL: nothing.
+uint64_t telemetry_idle_s(const struct controller *c, uint64_t job);
+const char *telemetry_warning(const struct controller *c, uint64_t job, char *out, size_t size);

@@ -344,8 +344,6 @@ static void put_scheduler(struct metrics_writer *w, const struct metrics_input *
     put_one(w, M_SLURM_S_BACKFILLED, in->backfilled);
     put_one(w, M_SLURM_S_THREADS, in->connections);
     put_one(w, M_SLURM_S_QUEUE, in->journal_waiting);
-    metrics_family(w, M_JOURNAL_COMMIT);
-    metrics_put_histogram(w, in->commit ? in->commit : &none);
     metrics_family(w, M_API_TIME);
     metrics_put_histogram(w, in->request ? in->request : &none);
 }
@@ -354,6 +352,8 @@ static void put_daemon(struct metrics_writer *w, const struct metrics_input *in)
     put_one(w, M_API_CONNECTIONS, in->connections);
     put_one(w, M_JOURNAL_EVENTS, in->journal_events);
     put_one(w, M_JOURNAL_SIZE, in->journal_bytes);
+    put_one(w, M_JOURNAL_COMMITS, in->journal_commits);
+    put_one_milli(w, M_JOURNAL_COMMIT_TIME, in->journal_commit_us / 1000);
     if (in->snapshot_ms)
         put_one_milli(w, M_SNAPSHOT_AGE, in->now_ms > in->snapshot_ms ? (uint64_t)(in->now_ms - in->snapshot_ms) : 0);
     struct buf labels = {0};

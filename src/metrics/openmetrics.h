@@ -117,8 +117,7 @@ struct metrics_input {
     LIST(const struct metrics_route) routes;
     const struct metrics_histogram *request;
     uint64_t connections;
-    uint64_t journal_events, journal_bytes, journal_waiting;
-    const struct metrics_histogram *commit;
+    uint64_t journal_events, journal_bytes, journal_waiting, journal_commits, journal_commit_us;
     int64_t snapshot_ms;                       // 0: none yet
     LIST(const struct metrics_storage) storage;
     struct metrics_process process;

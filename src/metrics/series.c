@@ -27,6 +27,7 @@ struct ring {
     float *at;
     int64_t newest;  // slot; -1: empty
     uint32_t kept;   // slots back from the newest that may hold something
+    bool lost;       // older slots than these were written once
     double sum;      // of the newest slot
     uint32_t count;
 };
@@ -100,21 +101,23 @@ void series_drop(struct series_store *s, const char *name) {
         }
 }
 
-static void make_room(struct series_store *s) {
+static bool make_room(struct series_store *s, int64_t now_ms) {
     if (s->all.len < s->max)
-        return;
+        return true;
     uint32_t oldest = 0;
     for (uint32_t i = 1; i < s->all.len; i++)
         if (s->all.at[i]->at_ms < s->all.at[oldest]->at_ms)
             oldest = i;
+    if (s->all.at[oldest]->at_ms > now_ms - SERIES_STALE_S * 1000LL)
+        return false;
     series_drop(s, s->all.at[oldest]->name);
+    return true;
 }
 
-static struct series *obtain(struct series_store *s, const char *name) {
+static struct series *obtain(struct series_store *s, const char *name, int64_t now_ms) {
     struct series *x = strmap_get(&s->by_name, name);
-    if (x)
+    if (x || !make_room(s, now_ms))
         return x;
-    make_room(s);
     x = series_new(name);
     vec_push(&s->all, x);
     strmap_put(&s->by_name, x->name, x);
@@ -130,11 +133,13 @@ static void advance(struct ring *r, int tier, int64_t slot) {
     uint32_t points = tiers[tier].points;
     assert(slot > r->newest);
     if (r->newest < 0 || slot - r->newest >= points) {
+        r->lost |= r->newest >= 0;
         r->kept = 1;
     } else {
         for (int64_t k = r->newest + 1; k < slot; k++)
             *cell(r, tier, k) = NAN;
         uint32_t kept = r->kept + (uint32_t)(slot - r->newest);
+        r->lost |= kept > points;
         r->kept = kept < points ? kept : points;
     }
     r->newest = slot;
@@ -161,7 +166,9 @@ int series_add(struct series_store *s, const char *name, int64_t at_ms, double v
         return -ENAMETOOLONG;
     if (at_ms < 0 || !isfinite(value))
         return -EINVAL;
-    struct series *x = obtain(s, name);
+    struct series *x = obtain(s, name, at_ms);
+    if (!x)
+        return -ENOSPC;
     if (at_ms < x->at_ms)
         return 0;
     // The second's last value counts, but a minute's mean takes each second once.
@@ -179,19 +186,14 @@ static float value_at(const struct ring *r, int tier, int64_t slot) {
     return *cell(r, tier, slot);
 }
 
-static int64_t reaches_back_to(const struct ring *r, int tier) {
-    return r->newest < 0 ? INT64_MAX : (r->newest - r->kept + 1) * tiers[tier].step_ms;
+static bool reaches_back_to(const struct ring *r, int tier, int64_t from_ms) {
+    return !r->lost || (r->newest - r->kept + 1) * tiers[tier].step_ms <= from_ms;
 }
 
 // The finest tier that has the beginning, or all there is, and is not finer than asked for.
 static int choose_tier(const struct series *x, int64_t from_ms, int64_t step_ms) {
-    int64_t oldest = INT64_MAX;
-    for (int t = 0; t < SERIES_TIERS; t++)
-        if (reaches_back_to(&x->rings[t], t) < oldest)
-            oldest = reaches_back_to(&x->rings[t], t);
-    int64_t wanted = from_ms > oldest ? from_ms : oldest;
     int t = 0;
-    while (t < SERIES_TIERS - 1 && (reaches_back_to(&x->rings[t], t) - tiers[t].step_ms >= wanted + tiers[t + 1].step_ms || tiers[t + 1].step_ms <= step_ms))
+    while (t < SERIES_TIERS - 1 && (!reaches_back_to(&x->rings[t], t, from_ms) || tiers[t + 1].step_ms <= step_ms))
         t++;
     return t;
 }
@@ -295,7 +297,7 @@ static void save_ring(const struct ring *r, int tier, struct buf *out) {
     wire_put_varint(out, r->newest < 0 ? 0 : (uint64_t)r->newest + 1);
     if (r->newest < 0)
         return;
-    wire_put_varint(out, r->kept);
+    wire_put_varint(out, r->kept * 2ULL + r->lost);
     wire_put_varint(out, r->count);
     buf_add(out, &r->sum, sizeof r->sum);
     uint32_t last = 0;
@@ -325,8 +327,11 @@ static int load_ring(struct ring *r, int tier, const uint8_t **p, const uint8_t 
         return -EBADMSG;
     if (!newest)
         return 0;
-    if (wire_get_varint(p, end, &kept) < 0 || wire_get_varint(p, end, &count) < 0 || newest > INT64_MAX / 2 || !kept ||
-        kept > tiers[tier].points || kept > newest || !count || count > UINT32_MAX || (size_t)(end - *p) < sizeof r->sum)
+    if (wire_get_varint(p, end, &kept) < 0)
+        return -EBADMSG;
+    r->lost = kept & 1;
+    kept /= 2;
+    if (wire_get_varint(p, end, &count) < 0 || newest > INT64_MAX / 2 || !kept || kept > tiers[tier].points || kept > newest || !count || count > UINT32_MAX || (size_t)(end - *p) < sizeof r->sum)
         return -EBADMSG;
     double sum;
     memcpy(&sum, *p, sizeof sum);
@@ -355,7 +360,8 @@ static int load_one(struct series_store *s, const uint8_t **p, const uint8_t *en
     *p += len;
     if (wire_get_varint(p, end, &at) < 0 || at > INT64_MAX || strmap_get(&s->by_name, name))
         return -EBADMSG;
-    struct series *x = obtain(s, name);
+    struct series *x = obtain(s, name, 0);
+    assert(x);  // the caller stops at the limit
     x->at_ms = at ? (int64_t)at - 1 : INT64_MIN;
     for (int t = 0; t < SERIES_TIERS; t++)
         if (load_ring(&x->rings[t], t, p, end) < 0) {

@@ -1,6 +1,7 @@
 // Time series for the charts, in memory and bounded: a value per second for two hours, a mean per
 // minute for three days, a mean per hour for half a year. A series takes the same memory however long
-// it runs, and of too many series the one that was not written for longest goes. Saved as bytes and
+// it runs; of too many series the one that was not written for longest goes, if that is an hour or
+// more, else the new one is not taken. Saved as bytes and
 // loaded again, so that a restart keeps them. Longer history is Prometheus' business.
 #pragma once
 #include <stddef.h>
@@ -11,7 +12,8 @@
 #include "base/json.h"
 
 enum {
-    SERIES_MAX = 4096,
+    SERIES_MAX = 2048,
+    SERIES_STALE_S = 3600,
     SERIES_NAME_MAX = 160,
     SERIES_TIERS = 3,
     SERIES_FINE_S = 1,
@@ -30,7 +32,8 @@ uint32_t series_count(const struct series_store *s);
 size_t series_bytes_each(void);  // memory of one series, all tiers
 
 // Values in order of time; one that is older than the newest is passed over. Of several within a
-// second the last counts. Names of more than SERIES_NAME_MAX bytes are refused with -ENAMETOOLONG.
+// second the last counts. -ENAMETOOLONG: the name has more than SERIES_NAME_MAX bytes; -ENOSPC: there
+// are too many series that are being written.
 int series_add(struct series_store *s, const char *name, int64_t at_ms, double value);
 void series_drop(struct series_store *s, const char *name);
 

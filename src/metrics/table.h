@@ -84,8 +84,9 @@ struct metric_info {
     X(API_CONNECTIONS, CONTROLLER, GAUGE, "acequia_api_connections", "", "", "Open connections of clients and agents.") \
     X(JOURNAL_EVENTS, CONTROLLER, COUNTER, "acequia_journal_events", "", "", "Events committed to the journal.")     \
     X(JOURNAL_SIZE, CONTROLLER, GAUGE, "acequia_journal_size_bytes", "bytes", "", "Size of the database on disk.")   \
-    X(JOURNAL_COMMIT, CONTROLLER, HISTOGRAM, "acequia_journal_commit_seconds", "seconds", "",                        \
-      "Time of one group commit.")                                                                                   \
+    X(JOURNAL_COMMITS, CONTROLLER, COUNTER, "acequia_journal_commits", "", "", "Group commits.")                     \
+    X(JOURNAL_COMMIT_TIME, CONTROLLER, COUNTER, "acequia_journal_commit_time_seconds", "seconds", "",                \
+      "Time spent in group commits.")                                                                                \
     X(SNAPSHOT_AGE, CONTROLLER, GAUGE, "acequia_snapshot_age_seconds", "seconds", "", "Age of the newest snapshot.") \
     X(STORAGE, CONTROLLER, GAUGE, "acequia_storage_size_bytes", "bytes", "path",                                     \
       "Size of the file system that holds this folder.")                                                             \

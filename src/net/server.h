@@ -25,6 +25,8 @@ struct net_request {
     const struct http_message *http;  // headers: http_message_header(req->http, "…")
     const struct net_peer *peer;
     void *user;  // the handler's own
+    uint32_t tag;      // likewise, for on_reply
+    int64_t began_us;
 };
 
 typedef void (*net_request_fn)(struct net_request *req, void *user);
@@ -41,6 +43,8 @@ enum {
 
 struct net_server_options {
     net_request_fn on_request;
+    // Told of every answer by net_reply and, when it begins, by net_reply_stream_start; may be NULL.
+    void (*on_reply)(const struct net_request *req, int status, bool streams, void *user);
     void *user;
     // 0 means the default named above or in http.h, ws.h, socket.h
     uint32_t connections_max;

@@ -110,10 +110,17 @@ static const char *extra_of(const struct request *r) {
     return r->extra.len ? r->extra.data : NULL;
 }
 
+static void tell(const struct request *r, const struct net_request *req, int status, bool streams) {
+    const struct net_server *s = r->conn->server;  // gone when the connection is
+    if (s && s->options.on_reply)
+        s->options.on_reply(req, status, streams, s->options.user);
+}
+
 int net_reply(struct net_request *req, int status, const char *content_type, const void *body,
               size_t len) {
     struct request *r = request_of(req);
     assert(!r->streaming && status >= 200 && len <= INT32_MAX);
+    tell(r, req, status, false);
     struct conn *c = &r->conn->conn;
     if (!net_request_gone(req)) {
         bool outer = !c->corked;  // head and body leave together
@@ -132,6 +139,7 @@ int net_reply(struct net_request *req, int status, const char *content_type, con
 int net_reply_stream_start(struct net_request *req, int status, const char *content_type) {
     struct request *r = request_of(req);
     assert(!r->streaming && status >= 200 && status != 204 && status != 304);
+    tell(r, req, status, true);
     r->streaming = true;
     r->chunked = r->message.minor == 1;
     if (!r->chunked)

@@ -46,7 +46,9 @@ static void add_daemon(struct arena *a, uint64_t step, int64_t now_ms, struct me
     struct metrics_histogram *h = arena_alloc(a, sizeof *h);
     for (uint64_t i = 0; i < 1 + step; i++)
         metrics_observe(h, 90 * (i % 400) * (i % 400));
-    in->pass = in->request = in->commit = h;
+    in->pass = in->request = h;
+    in->journal_commits = 500 + step;
+    in->journal_commit_us = 900000 + 1500 * step;
     in->pass_last_us = 1234;
     in->pass_jobs = 40 * step;
     in->backfilled = step / 2;

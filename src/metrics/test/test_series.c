@@ -55,6 +55,10 @@ static void test_fine(void **state) {
     assert_true(at_of(&p, 0) == t0 + 1000 && value_of(&p, 0) == 1);
     assert_true(at_of(&p, 539) == t0 + 599000 && value_of(&p, 539) == 599);
     arena_done(&p.arena);
+    query(s, "a", t0 - DAY_MS, t0 + 600000, 0, &p);  // a longer range than there is: nothing is lost by it
+    assert_int_equal(p.list->len, 34);
+    assert_int_equal(json_i64(p.json, "step_ms", 0), 18000);
+    arena_done(&p.arena);
     query(s, "a", t0, t0 + 600000, 10000, &p);  // means of ten seconds
     assert_int_equal(p.list->len, 60);
     assert_true(value_of(&p, 3) == 35);
@@ -114,7 +118,9 @@ static void test_bounds(void **state) {
     series_add(s, "b", t0 + 1000, 1);
     series_add(s, "c", t0 + 2000, 1);
     series_add(s, "a", t0 + 3000, 1);
-    series_add(s, "d", t0 + 4000, 1);  // b was not written for longest
+    assert_int_equal(series_add(s, "d", t0 + 4000, 1), -ENOSPC);  // all are in use
+    series_add(s, "a", t0 + HOUR_MS, 1);
+    series_add(s, "d", t0 + HOUR_MS + 2000, 1);  // b was not written for longest
     assert_int_equal(series_count(s), 3);
     assert_int_equal(series_query(s, "b", t0, t0 + 1, 0, &w, &e), -ENOENT);
     assert_int_equal(series_query(s, "a", t0, t0, 0, &w, &e), -EINVAL);
