@@ -348,7 +348,8 @@ static int load_run(struct core *c, struct job *j, const struct rec_job *r) {
     for (uint32_t i = 0; i < r->parts.len; i++) {
         const struct rec_part *from = &r->parts.at[i];
         struct run_part *p = &run->parts[i];
-        if (!from->part || !(p->node = find_node(c, from->part->node)))
+        // Also one that was removed: a part that ended there is still part of the job.
+        if (!from->part || !from->part->node || !(p->node = strmap_get(&c->nodes, from->part->node)))
             return -EBADMSG;
         p->cpus = from->part->cpus;
         p->tasks = from->part->tasks;

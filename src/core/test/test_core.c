@@ -277,6 +277,35 @@ static void gangs_end_together(void **state) {
     rig_done(&r);
 }
 
+static void same_state(struct core *a, struct core *b);
+
+// A gang whose node is lost and then removed, before its other parts have ended.
+static void a_removed_node_stays_with_its_jobs(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct core_config config;
+    rig_init(&r);
+    rig_hello(&r, "n1", 2, 0, "b1", NULL, 0);
+    rig_hello(&r, "n2", 2, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    s.nodes_min = 2;
+    s.tasks = 4;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    core_node_lost(r.core, "n2", "no word for 60 s", r.now_ms);
+    assert_int_equal(core_node_remove(r.core, &root, "n2", r.now_ms, &e), 0);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, id), JOB_COMPLETING);
+    cleanup_buf struct buf b = {0};
+    core_snapshot(r.core, &b);
+    core_config_default(&config);
+    struct core *loaded = core_new(&config);
+    if (core_load_snapshot(loaded, core_seq(r.core), b.data, b.len, &e) < 0)
+        fail_msg("%s", e.text);
+    same_state(r.core, loaded);
+    core_free(loaded);
+    rig_done(&r);
+}
+
 static void same_state(struct core *a, struct core *b) {
     cleanup_buf struct buf x = {0}, y = {0};
     core_snapshot(a, &x);
@@ -406,6 +435,7 @@ int main(void) {
         cmocka_unit_test(a_refusal_changes_nothing),
         cmocka_unit_test(a_launch_that_never_arrived_is_sent_again),
         cmocka_unit_test(gangs_end_together),
+        cmocka_unit_test(a_removed_node_stays_with_its_jobs),
         cmocka_unit_test(a_snapshot_is_as_good_as_the_journal),
         cmocka_unit_test(replay_and_snapshot_give_the_state_back),
     };
