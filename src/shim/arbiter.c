@@ -126,7 +126,7 @@ static bool someone_goes_first(const struct arbiter *a, int line, uint64_t now) 
 }
 
 // A job that was away comes back neither with a claim on what it did not use nor with a debt: it
-// starts level with the one that has had least among those running.
+// starts level with the one that has had least among those that run or wait.
 static void come_back(struct arbiter *a, int line, uint64_t now) {
     struct line *me = &a->file->line[line];
     if (now < load(&me->launched_ns) + ARBITER_AWAY_NS || wants(me, now))
@@ -134,8 +134,8 @@ static void come_back(struct arbiter *a, int line, uint64_t now) {
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < ARBITER_JOBS; i++) {
         const struct line *l = &a->file->line[i];
-        if (i != line && load(&l->key) && now < load(&l->launched_ns) + ARBITER_AWAY_NS &&
-            load(&l->virtual_ns) < least)
+        bool here = wants(l, now) || now < load(&l->launched_ns) + ARBITER_AWAY_NS;
+        if (i != line && load(&l->key) && here && load(&l->virtual_ns) < least)
             least = load(&l->virtual_ns);
     }
     if (least != UINT64_MAX)
@@ -154,15 +154,18 @@ static bool abandoned(const struct arbiter *a, int holder, uint64_t now) {
     return now > (until > busy ? until : busy) + ARBITER_GRACE_NS;
 }
 
-static void begin_turn(struct arbiter *a, int line, uint32_t share_milli, uint64_t now) {
+static void begin_turn(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch, uint64_t now) {
     uint64_t slice = (uint64_t)ARBITER_PERIOD_NS / 1000 * share_milli;
     if (slice < ARBITER_TURN_MIN_NS)
         slice = ARBITER_TURN_MIN_NS;
+    slice *= stretch;
+    if (slice > ARBITER_TURN_MAX_NS)
+        slice = ARBITER_TURN_MAX_NS;
     store(&a->file->line[line].launched_ns, now);
     store(&a->file->until_ns, now + slice);
 }
 
-bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, uint64_t now) {
+bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch, uint64_t now) {
     struct file *f = a->file;
     struct line *me = &f->line[line];
     uint64_t turn = atomic_load(&f->turn);
@@ -173,7 +176,7 @@ bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, uint64_t no
             return true;
         if (arbiter_contended(a, line, now))
             return false;
-        begin_turn(a, line, share_milli, now);
+        begin_turn(a, line, share_milli, stretch, now);
         return true;
     }
     come_back(a, line, now);
@@ -184,7 +187,7 @@ bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, uint64_t no
         return false;
     if (!atomic_compare_exchange_strong(&f->turn, &turn, turn_next(turn, line)))
         return turn_line(turn) == line;
-    begin_turn(a, line, share_milli, now);
+    begin_turn(a, line, share_milli, stretch, now);
     store(&me->want_until_ns, 0);
     return true;
 }

@@ -15,8 +15,9 @@
 enum {
     ARBITER_VERSION = 1,
     ARBITER_JOBS = 64, // on one GPU at a time
-    ARBITER_PERIOD_NS = 40 * 1000 * 1000,
+    ARBITER_PERIOD_NS = 20 * 1000 * 1000,
     ARBITER_TURN_MIN_NS = 4 * 1000 * 1000,
+    ARBITER_TURN_MAX_NS = 40 * 1000 * 1000,
     ARBITER_WANT_NS = 10 * 1000 * 1000,   // a wish to run holds this long unless renewed
     ARBITER_QUIET_NS = 500 * 1000,        // a holder that launched nothing for so long is idle
     ARBITER_GRACE_NS = 10 * 1000 * 1000,  // a turn overdue by this is taken over
@@ -43,8 +44,9 @@ int arbiter_open(const char *path, struct arbiter **out);
 struct arbiter *arbiter_close(struct arbiter *a);
 int arbiter_join(struct arbiter *a, const char *job, uint32_t share_milli, uint64_t now); // the line
 bool arbiter_mine(const struct arbiter *a, int line, uint64_t now); // the turn, and not yet over
-// Takes or prolongs the turn: true when it is ours. Otherwise we are known to want it.
-bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, uint64_t now);
+// Takes or prolongs the turn: true when it is ours. Otherwise we are known to want it. A turn lasts
+// `stretch` times the usual.
+bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch, uint64_t now);
 bool arbiter_contended(const struct arbiter *a, int line, uint64_t now); // another one waits
 void arbiter_leave(struct arbiter *a, int line);            // gives the turn on
 void arbiter_wait(struct arbiter *a, uint64_t at_most_ns);  // until a turn ends, or so long

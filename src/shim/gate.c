@@ -34,6 +34,7 @@ static void gate_setup(struct gate *g, CUcontext ctx, struct device *d) {
     g->ledger = d->ledger;
     g->arbiter = d->arbiter;
     g->line = -1;
+    g->stretch = 1;
     uint32_t milli = atomic_load(ledger_compute_milli(d->ledger));
     if (g->arbiter)
         g->line = arbiter_join(g->arbiter, ledger_job(d->ledger), milli, shim_now_ns());
@@ -182,7 +183,8 @@ static void wait_covered(struct gate *g) {
         struct view v = look(g);
         if ((v.borrow && g->line >= 0) || v.milli == 0 || v.milli >= 1000)
             return;
-        int64_t lack = bucket_open_level(v.milli) - bucket_balance(ledger_compute(g->ledger), v.milli, v.now);
+        struct ledger_compute *c = ledger_compute(g->ledger);
+        int64_t lack = bucket_open_level(c, v.milli, g->stretch) - bucket_balance(c, v.milli, v.now);
         if (lack <= 0)
             return;
         uint64_t wall = (uint64_t)lack * 1000 / v.milli;
@@ -195,18 +197,34 @@ static void wait_covered(struct gate *g) {
 static void wait_turn(struct gate *g) {
     for (;;) {
         struct view v = look(g);
-        if (g->line < 0 || v.milli == 0 || arbiter_take(g->arbiter, g->line, v.milli, v.now))
+        if (g->line < 0 || v.milli == 0 ||
+            arbiter_take(g->arbiter, g->line, v.milli, g->stretch, v.now))
             return;
         arbiter_wait(g->arbiter, 200000);
     }
 }
 
+// A program that was asleep needs a millisecond to launch at full speed again. If the GPU mostly
+// waited for it, windows are made longer, so that less of them is lost; else shorter, for the sake
+// of those who wait.
+static void stretch(struct gate *g) {
+    if (g->ended == 0)
+        return;
+    if (g->starved * 2 >= g->ended && g->stretch < GATE_STRETCH_MAX)
+        g->stretch *= 2;
+    else if (g->starved * 10 < g->ended && g->stretch > 1)
+        g->stretch /= 2;
+    g->ended = g->starved = 0;
+}
+
 // Called and left with the lock held; dropped meanwhile.
 static void hold_back(struct gate *g) {
     struct view v = look(g);
-    if (covered(g, &v) && g->line >= 0 && arbiter_take(g->arbiter, g->line, v.milli, v.now))
+    if (covered(g, &v) && g->line >= 0 &&
+        arbiter_take(g->arbiter, g->line, v.milli, g->stretch, v.now))
         return; // a new turn at once: nobody else waits
     drain(g, 0);
+    stretch(g);
     pthread_mutex_unlock(&g->lock);
     if (g->line >= 0)
         turn_over(g);

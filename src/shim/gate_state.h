@@ -1,5 +1,5 @@
 // The insides of a gate, shared by gate.c (letting through and holding back) and meter.c
-// (measuring). Launches on a stream are grouped into segments of about half a millisecond; an
+// (measuring). Launches on a stream are grouped into segments of about a millisecond; an
 // event at the end of each (and one at its start, if the stream was idle) tells how long it took.
 #pragma once
 #include <pthread.h>
@@ -14,12 +14,13 @@ enum {
     GATE_PROBES = 4,
     GATE_LANES = 32,
     GATE_SEGMENTS = 96,
-    GATE_SEGMENT_LAUNCHES = 96,
-    GATE_SEGMENT_NS = 500 * 1000,
+    GATE_SEGMENT_LAUNCHES = 256,
+    GATE_SEGMENT_NS = 1000 * 1000,
     GATE_UNKNOWN_NS = 1000 * 1000,         // assumed of work never measured
     GATE_FLIGHT_NS = 3 * 1000 * 1000,      // work let ahead of the GPU while share is enforced
     GATE_FLIGHT_FREE_NS = 20 * 1000 * 1000, // and while nobody else wants the GPU
     GATE_STALL_NS = 500 * 1000,
+    GATE_STRETCH_MAX = 8,
     GATE_KEPT_UP_NS = 30 * 1000, // done so soon after its last launch, the GPU waited for launches
     GATE_STUCK_NS = 250 * 1000 * 1000, // work waits on something only this program can do
     GATE_SPIN_NS = 120 * 1000, // waits shorter than this are not slept: a timer is no finer
@@ -79,6 +80,8 @@ struct gate {
     double synced_gpu_ns; // when that was
     uint64_t launches;    // not yet counted in the ledger
     uint64_t busy_until;  // as we last wrote it into the arbiter
+    unsigned stretch;     // how many times the usual a window or turn lasts
+    unsigned ended, starved; // segments in this window, and those the GPU waited in
 };
 
 unsigned meter_kernel(struct gate *g, uint64_t key);

@@ -106,12 +106,15 @@ void ledger_view(struct ledger *l, struct ledger_usage *out); // as ledger_sampl
 uint64_t ledger_round(uint64_t bytes);
 
 // The compute side of the file; the rules are in bucket.h. Every word stands alone.
+enum { LEDGER_BUSY_WORDS = 256 };
 struct ledger_compute {
-    _Atomic uint64_t zero_at_ns;   // when the bucket was or will be exactly empty
-    _Atomic uint64_t charged_to_ns; // GPU time up to here has been charged
+    _Atomic uint64_t zero_at_ns; // when the bucket was or will be exactly empty
+    _Atomic uint64_t keep_ns;    // unused share is kept for so long while work is waiting
+    _Atomic uint64_t charged_ns; // the end of the latest stretch charged
     _Atomic uint64_t gpu_ns;
     _Atomic uint64_t throttled_ns;
     _Atomic uint64_t launches;
+    _Atomic uint64_t busy[LEDGER_BUSY_WORDS]; // which moments were charged: {lap:16, moments:48}
 };
 struct ledger_compute *ledger_compute(struct ledger *l);
 _Atomic uint32_t *ledger_compute_milli(struct ledger *l);

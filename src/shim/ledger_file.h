@@ -51,12 +51,12 @@ struct ledger_file {
     _Atomic uint64_t refused;
     char gap2[96];
     struct ledger_compute compute;
-    char gap3[88];
+    char gap3[80];
     struct ledger_slot slot[LEDGER_SLOTS];
 };
 static_assert(offsetof(struct ledger_file, total) == 256, "ledger layout");
 static_assert(offsetof(struct ledger_file, compute) == 384, "ledger layout");
-static_assert(offsetof(struct ledger_file, slot) == 512, "ledger layout");
+static_assert(offsetof(struct ledger_file, slot) == 2560, "ledger layout");
 
 static inline unsigned owner_namespace(uint64_t owner) {
     return (unsigned)(owner >> (OWNER_PID_BITS + OWNER_START_BITS));

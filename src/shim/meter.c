@@ -6,7 +6,7 @@
 #include "bucket.h"
 #include "gate_state.h"
 
-enum { EVENT_NO_SPIN = 1 }; // CU_EVENT_BLOCKING_SYNC: timing on, no spinning waiter
+enum { EVENT_TIMED = 0 };
 
 // While some stream is captured in the strict mode, even asking about an event would spoil the
 // capture; a relaxed thread may ask.
@@ -135,6 +135,13 @@ static bool gpu_time(struct gate *g, CUevent event, double *ns) {
     return true;
 }
 
+static void swap_base(struct gate *g, CUevent *event, double gpu_ns) {
+    CUevent base = g->base;
+    g->base = *event;
+    *event = base;
+    g->base_gpu_ns = gpu_ns;
+}
+
 // The result is never before an event was seen finished, so the smallest difference ever seen is
 // nearest to the truth; it is let grow slowly because the clocks drift.
 static double to_cpu(struct gate *g, double gpu_ns, uint64_t now) {
@@ -163,43 +170,42 @@ static void learn(struct gate *g, const struct segment *s, double took_ns, bool 
     }
 }
 
-static void finished(struct gate *g, struct segment *s, uint64_t now) {
-    double start, end;
+// Times are read off against the start of the first segment, later against the end of one that is
+// not long past.
+static bool segment_ended(struct gate *g, struct segment *s, uint64_t now, double *took, double *at) {
     struct lane *l = s->lane;
-    if (!g->based) { // a lane's first segment always has a start of its own
+    double start = l->ended_gpu_ns, end;
+    bool first = !g->based;
+    if (first) {
         if (!s->own_start)
-            return;
-        CUevent base = g->base;
-        g->base = s->start;
-        s->start = base;
+            return false;
+        swap_base(g, &s->start, 0);
         g->based = true;
-        g->base_gpu_ns = 0;
-        start = 0;
         g->gpu_to_cpu_ns = (double)now;
-        g->synced_gpu_ns = 0;
-        if (!gpu_time(g, s->end, &end))
-            return;
-    } else {
-        start = l->ended_gpu_ns;
-        if (!gpu_time(g, s->end, &end) || (s->own_start && !gpu_time(g, s->start, &start)))
-            return;
+        start = g->synced_gpu_ns = 0;
     }
+    if (!gpu_time(g, s->end, &end) || (s->own_start && !first && !gpu_time(g, s->start, &start)))
+        return false;
     l->ended_gpu_ns = end;
-    double took = end - start, at = to_cpu(g, end, now);
-    if (took > 0 && at > took) {
-        bool starved = at < (double)s->last_ns + s->kernel_ns[s->n - 1] + GATE_KEPT_UP_NS;
-        double cost = took;
-        if (starved && s->est_ns < took)
-            cost = s->est_ns > took * GATE_STARVED_MIN ? s->est_ns : took * GATE_STARVED_MIN;
-        charge(g, (uint64_t)(at - cost), (uint64_t)at);
-        learn(g, s, took, starved);
-    }
-    if (end > g->base_gpu_ns + 5e8) { // a float of milliseconds is exact enough for a second
-        CUevent base = g->base;
-        g->base = s->end;
-        s->end = base;
-        g->base_gpu_ns = end;
-    }
+    *took = end - start;
+    *at = to_cpu(g, end, now);
+    if (end > g->base_gpu_ns + 5e8) // a float of milliseconds is exact enough for a second
+        swap_base(g, &s->end, end);
+    return *took > 0 && *at > *took;
+}
+
+static void finished(struct gate *g, struct segment *s, uint64_t now) {
+    double took, at;
+    if (!segment_ended(g, s, now, &took, &at))
+        return;
+    bool starved = at < (double)s->last_ns + s->kernel_ns[s->n - 1] + GATE_KEPT_UP_NS;
+    double cost = took;
+    if (starved && s->est_ns < took)
+        cost = s->est_ns > took * GATE_STARVED_MIN ? s->est_ns : took * GATE_STARVED_MIN;
+    g->ended++;
+    g->starved += starved;
+    charge(g, (uint64_t)(at - cost), (uint64_t)at);
+    learn(g, s, took, starved);
 }
 
 bool meter_poll(struct gate *g) {
@@ -231,11 +237,11 @@ bool meter_poll(struct gate *g) {
 
 bool meter_events(struct gate *g) {
     g->nunused = g->count = g->head = 0;
-    bool ok = REAL(cuEventCreate)(&g->base, EVENT_NO_SPIN) == CUDA_SUCCESS;
+    bool ok = REAL(cuEventCreate)(&g->base, EVENT_TIMED) == CUDA_SUCCESS;
     for (int i = 0; i < GATE_SEGMENTS && ok; i++) {
         struct segment *s = &g->segment[i];
-        ok = REAL(cuEventCreate)(&s->start, EVENT_NO_SPIN) == CUDA_SUCCESS &&
-             REAL(cuEventCreate)(&s->end, EVENT_NO_SPIN) == CUDA_SUCCESS;
+        ok = REAL(cuEventCreate)(&s->start, EVENT_TIMED) == CUDA_SUCCESS &&
+             REAL(cuEventCreate)(&s->end, EVENT_TIMED) == CUDA_SUCCESS;
         if (ok)
             give_segment(g, s);
     }
@@ -248,4 +254,5 @@ void meter_reset(struct gate *g) {
     g->nunused = g->count = g->head = 0;
     g->flight_ns = 0;
     g->based = false;
+    g->ended = g->starved = 0;
 }

@@ -5,6 +5,7 @@ Commands: `run KIND SECONDS` answers {"rate": per second, "series": [rates of qu
 `fill` takes memory until refused; `quit`. Kinds: tiny, small, large, graph, train, infer.
 """
 import json
+import os
 import sys
 import time
 
@@ -91,7 +92,8 @@ def measure(kind, seconds):
         if now - start >= seconds:
             break
     torch.cuda.synchronize()
-    return {"rate": done / (time.perf_counter() - start), "series": series}
+    took = time.perf_counter() - start
+    return {"rate": done / took, "seconds": took, "series": series}
 
 
 def fill():
@@ -112,6 +114,9 @@ def fill():
 
 
 def main():
+    cores = os.environ.get("WORKER_CORES")
+    if cores:
+        os.sched_setaffinity(0, {int(c) for c in cores.split(",")})
     torch.cuda.init()
     torch.zeros(1, device="cuda")
     print(json.dumps({"ready": torch.cuda.get_device_name()}), flush=True)

@@ -223,7 +223,7 @@ static void turns_follow_the_shares(void **state) {
         for (int i = 0; i < N; i++) {
             if (i == 0 && first_idle)
                 continue;
-            if (arbiter_mine(a, line[i], t) || arbiter_take(a, line[i], milli[i], t))
+            if (arbiter_mine(a, line[i], t) || arbiter_take(a, line[i], milli[i], 1, t))
                 runs = i;
             else
                 arbiter_leave(a, line[i]); // its turn is over and others wait
@@ -250,15 +250,15 @@ static void killed_holder_blocks_nobody(void **state) {
     int x = arbiter_join(a, "x", 500, now), y = arbiter_join(a, "y", 500, now);
     assert_true(x >= 0 && y >= 0 && x != y);
     assert_int_equal(arbiter_join(a, "x", 500, now), x);
-    assert_true(arbiter_take(a, x, 500, now));
+    assert_true(arbiter_take(a, x, 500, 1, now));
     arbiter_launched(a, x, now, now + 2000000);
     assert_true(arbiter_mine(a, x, now + 1000));
-    assert_false(arbiter_take(a, y, 500, now + 1000000));
+    assert_false(arbiter_take(a, y, 500, 1, now + 1000000));
     assert_true(arbiter_contended(a, x, now + 1000000));
-    assert_true(arbiter_take(a, y, 500, now + 2600000)); // x has been idle, or is gone
+    assert_true(arbiter_take(a, y, 500, 1, now + 2600000)); // x has been idle, or is gone
     assert_false(arbiter_mine(a, x, now + 2600000));
     arbiter_launched(a, y, now + 2600000, UINT64_MAX); // nonsense is not believed
-    assert_true(arbiter_take(a, x, 500, now + 60000000));
+    assert_true(arbiter_take(a, x, 500, 1, now + 60000000));
     arbiter_leave(a, x);
     arbiter_close(a);
     assert_int_equal(arbiter_forget(path, "y"), 0);
@@ -266,22 +266,31 @@ static void killed_holder_blocks_nobody(void **state) {
 }
 
 static void bucket_arithmetic(void **state) {
-    struct ledger_compute c = {0};
-    uint64_t t = 1000000000000;
+    static struct ledger_compute c;
+    uint64_t t = 1000000000000, ms = 1000000;
     assert_int_equal(bucket_balance(&c, 500, t), BUCKET_CAP_NS / 2);
-    assert_int_equal(bucket_charge(&c, 500, t, t + 10000000), 10000000);
-    assert_int_equal(bucket_charge(&c, 500, t, t + 10000000), 0); // another process saw the same time
-    assert_int_equal(bucket_charge(&c, 500, t + 5000000, t + 12000000), 2000000);
-    assert_int_equal(c.gpu_ns, 12000000);
-    // Full at the start of the work, it filled at half speed during it.
-    assert_int_equal(bucket_balance(&c, 500, t + 12000000), BUCKET_CAP_NS / 2 - 12000000 + 6000000 - 5000000 + 5000000 - 5000000);
-    bucket_charge(&c, 100, t + 12000000, t + 1000000000000);
-    assert_true(bucket_balance(&c, 100, t + 1000000000000) < 0);
-    assert_true((uint64_t)-bucket_balance(&c, 100, t + 1000000000000) <= BUCKET_DEBT_MAX_NS);
-    for (uint32_t milli = 10; milli < 1000; milli += 10)
-        assert_true(bucket_open_level(milli) > 0 && bucket_open_level(milli) <= (int64_t)BUCKET_CAP_NS / 1000 * milli);
-    atomic_store(&c.charged_to_ns, UINT64_MAX / 2); // a mark from nowhere
-    assert_int_equal(bucket_charge(&c, 500, t, t + 1000), 1000);
+    assert_int_equal(bucket_charge(&c, 500, t, t + 10 * ms), 10 * ms);
+    assert_int_equal(bucket_charge(&c, 500, t, t + 10 * ms), 0); // another process saw the same time
+    assert_int_equal(bucket_charge(&c, 500, t + 5 * ms, t + 12 * ms), 2 * ms);
+    assert_int_equal(bucket_charge(&c, 500, t - 3 * ms, t + 5 * ms), 3 * ms); // late, and partly new
+    assert_int_equal(c.gpu_ns, 15 * ms);
+    assert_int_equal(bucket_charge(&c, 500, t + 12 * ms, t + 900 * ms), 888 * ms); // longer than is kept
+    assert_int_equal(bucket_charge(&c, 500, t + 800 * ms, t + 900 * ms), 0);
+    assert_int_equal(bucket_charge(&c, 500, t + 10 * ms, t + 11 * ms), ms); // too old to compare: in full
+    uint64_t sum = 0;
+    for (uint64_t at = t + 1000 * ms; at < t + 1100 * ms; at += 33333) // pieces of any length add up
+        sum += bucket_charge(&c, 500, at, at + 33333);
+    assert_in_range(sum, 99 * ms, 101 * ms);
+    bucket_charge(&c, 100, t + 2000 * ms, t + 1000000 * ms);
+    assert_true(bucket_balance(&c, 100, t + 1000000 * ms) < 0);
+    assert_true((uint64_t)-bucket_balance(&c, 100, t + 1000000 * ms) <= BUCKET_DEBT_MAX_NS);
+    for (uint32_t milli = 1; milli < 1000; milli++)
+        for (unsigned s = 1; s <= 8; s *= 2) { // the level to wait for can always be reached
+            struct ledger_compute *d = calloc(1, sizeof *d);
+            int64_t level = bucket_open_level(d, milli, s);
+            assert_true(level > 0 && level <= bucket_balance(d, milli, t));
+            free(d);
+        }
 }
 
 static void *many_streams(void *arg) {
