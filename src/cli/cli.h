@@ -62,6 +62,8 @@ void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  // t
 int cli_print(const struct buf *b);  // to standard output; exit status
 
 // Texts made from the tables.
+// Text in lines of at most 80 columns; the first begins at column `at`, the others at `indent`.
+void help_wrap(struct buf *out, const char *text, size_t at, size_t indent);
 void help_overview(struct buf *out, bool colour);
 void help_verb(const struct verb *v, struct buf *out);
 void man_overview(struct buf *out);

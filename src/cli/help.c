@@ -8,7 +8,7 @@
 enum { WIDTH = 80, OPTION_INDENT = 26, VERB_INDENT = 16 };
 
 // Words of `text` in lines of at most WIDTH columns; `at` is where the first one begins.
-static void wrap(struct buf *out, const char *text, size_t at, size_t indent) {
+void help_wrap(struct buf *out, const char *text, size_t at, size_t indent) {
     size_t column = at;
     bool first = true;
     for (const char *p = text; *p;) {
@@ -52,7 +52,7 @@ static void option_line(const struct option_spec *s, struct buf *out) {
         buf_addf(out, "\n%*s", OPTION_INDENT, "");
     else
         buf_addf(out, "%*s", (int)(OPTION_INDENT - used), "");
-    wrap(out, s->help, OPTION_INDENT, OPTION_INDENT);
+    help_wrap(out, s->help, OPTION_INDENT, OPTION_INDENT);
 }
 
 static void usage_lines(const struct verb *v, struct buf *out) {
@@ -72,7 +72,7 @@ void help_verb(const struct verb *v, struct buf *out) {
         buf_addf(out, "Also: acequia %s\n", v->alias);
     if (v->text) {
         buf_addc(out, '\n');
-        wrap(out, v->text, 0, 0);
+        help_wrap(out, v->text, 0, 0);
     }
     for (int t = 0; t < OPTION_TABLES_MAX && v->options[t]; t++) {
         buf_addf(out, "\n%s:\n", v->options[t]->title);
@@ -103,7 +103,7 @@ void help_overview(struct buf *out, bool colour) {
             buf_addf(out, "\n%s%s%s\n", colour ? colour_on(COLOUR_BOLD) : "", group, colour ? colour_off(COLOUR_BOLD) : "");
         }
         buf_addf(out, "  %-*s", VERB_INDENT - 2, verbs[i]->name);
-        wrap(out, verbs[i]->summary, VERB_INDENT, VERB_INDENT);
+        help_wrap(out, verbs[i]->summary, VERB_INDENT, VERB_INDENT);
     }
     buf_adds(out,
              "\nacequia VERB --help tells more; every verb takes --json.\n"

@@ -86,8 +86,10 @@ void cluster_status_lines(struct cli *c, const struct json *status, const struct
         resource_line(out, "GPUs", gpu_milli_format((uint64_t)t.gpus_used_milli, a), gpu_milli_format((uint64_t)t.gpus_milli, b),
                       ratio((double)t.gpus_used_milli, (double)t.gpus_milli));
     for (uint32_t i = 0; warnings && warnings->type == JSON_ARRAY && i < warnings->len; i++)
-        if (warnings->items[i].type == JSON_STRING)
-            buf_addf(out, "%-10s%s\n", i ? "" : "Note", warnings->items[i].s);
+        if (warnings->items[i].type == JSON_STRING) {
+            buf_addf(out, "%-10s", "Note");
+            help_wrap(out, warnings->items[i].s, 10, 10);
+        }
 }
 
 static int run(struct cli *c) {

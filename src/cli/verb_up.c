@@ -144,15 +144,6 @@ static int start_one(struct start *s, const char *name, bool agent) {
     return r < 0 ? r : wait_ready(s, name, pid, agent);
 }
 
-// What the agents here cannot do, said once, plainly.
-static void add_missing(struct buf *out, const struct json *nodes) {
-    for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++) {
-        const char *missing = json_str(&nodes->items[i], "missing"), *name = json_str(&nodes->items[i], "name");
-        if (!str_empty(missing))
-            buf_addf(out, "%-10s%s cannot do: %s\n", "Note", name ? name : "?", missing);
-    }
-}
-
 static int up(struct cli *c) {
     struct paths p;
     struct start s = {.cli = c, .paths = &p, .progress = isatty(STDERR_FILENO) && !c->json && !option_given(&c->options, "quiet")};
@@ -173,7 +164,6 @@ static int up(struct cli *c) {
         buf_addf(&out, "%s\n", s.status.text);
     } else if (!option_given(&c->options, "quiet")) {
         cluster_status_lines(c, s.status.json, json_get(s.nodes.json, "nodes"), &out);
-        add_missing(&out, json_get(s.nodes.json, "nodes"));
         buf_addf(&out, "%-10s%s\n%-10sacequia run -- hostname\n", "Settings", p.config, "Try");
     }
     return cli_print(&out);
