@@ -28,7 +28,7 @@ class Cluster:
         if up:
             self.acequia("up")
 
-    def run(self, *args, input=None, limit=60, env=None, cwd=None):
+    def run(self, *args, input=None, limit=30, env=None, cwd=None):
         """The finished process, whatever its status."""
         return subprocess.run(
             [ACEQUIA, *map(str, args)],
@@ -48,7 +48,7 @@ class Cluster:
         return r.stdout
 
     def json(self, *args, **more):
-        return json.loads(self.acequia(*args, "--json", **more))
+        return json.loads(self.acequia(args[0], "--json", *args[1:], **more))
 
     def submit(self, *args, **more):
         return self.acequia("submit", "--quiet", *args, **more).strip()

@@ -10,8 +10,29 @@ import time
 
 import pytest
 
-from lab.command import ACEQUIA
-from lab.proc import wait_until
+from tests.lab.command import ACEQUIA, Cluster
+from tests.lab.proc import wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    c = Cluster()
+    yield c
+    c.close()
+
+
+@pytest.fixture
+def new_cluster():
+    """A function that makes clusters, which end with the test."""
+    made = []
+
+    def make(*args, **more):
+        made.append(Cluster(*args, **more))
+        return made[-1]
+
+    yield make
+    for c in made:
+        c.close()
 
 
 def test_a_job_from_submit_to_history(cluster):
@@ -123,6 +144,18 @@ def test_run_ends_with_ctrl_c(cluster):
     assert p.returncode != 0 and "cancelling job" in err
 
 
+def wait_child(pid, seconds=10):
+    """Its wait status; it is killed when it does not end."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
+
+
 def test_run_on_a_terminal(cluster):
     pid, fd = pty.fork()
     if pid == 0:
@@ -143,8 +176,8 @@ def test_run_on_a_terminal(cluster):
         if b"/dev/" in seen and not typed:
             os.write(fd, b"hello\r")
             typed = True
-    _, status = os.waitpid(pid, 0)
-    os.close(fd)
+    os.close(fd)  # a hang-up, if it has not ended
+    status = wait_child(pid)
     assert os.waitstatus_to_exitcode(status) == 0, seen
     assert b"you said hello" in seen
 
@@ -312,7 +345,7 @@ def test_projects_partitions_qos_reservations(cluster):
     cluster.acequia("qos", "create", "urgent", "--priority", "100")
     assert json.loads(cluster.acequia("qos", "show", "urgent", "--json"))["priority"] == 100
     cluster.acequia("qos", "delete", "urgent")
-    cluster.acequia("reservation", "create", "later", "--start", "tomorrow", "--end", "now+3days")
+    cluster.acequia("reservation", "create", "later", "--nodes", cluster.json("nodes")["nodes"][0]["name"], "--start", "tomorrow", "--end", "now+3days")
     assert "later" in cluster.acequia("reservation", "list")
     cluster.acequia("reservation", "delete", "later")
     assert cluster.run("project", "create", "bad", "--quota", "many").returncode == 2
