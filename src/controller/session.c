@@ -157,6 +157,11 @@ static ssize_t on_stream_data(void *ctx, uint32_t fd, uint32_t task, const void 
     return session_data(ctx, fd == 2 ? 2 : 1, data, len);
 }
 
+// Of a stream that reads the file of standard error: the agent does not tell the two files apart.
+static ssize_t on_error_data(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len) {
+    return session_data(ctx, 2, data, len);
+}
+
 static void session_finish(struct session *s) {
     if (!s->final || s->closed || !s->output_done || !s->error_done)
         return;
@@ -212,7 +217,7 @@ static void feed_input(struct session *s, const void *data, size_t len, bool eof
 
 // Opens the streams of an attached job, behind its launch.
 static void attach_streams(struct session *s) {
-    static const struct stream_client output = {on_stream_data, on_output_end}, error = {on_stream_data, on_error_end};
+    static const struct stream_client output = {on_stream_data, on_output_end}, error = {on_error_data, on_error_end};
     struct controller *c = s->controller;
     cleanup_arena struct arena a = {0};
     struct job_record r;

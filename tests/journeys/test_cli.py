@@ -89,7 +89,7 @@ def test_output_patterns(cluster):
 
 
 def test_arrays(cluster):
-    job = cluster.submit("-a", "1-9:2%2", "-o", "arr-%A_%a.txt", "--", "sh", "-c", "echo $ACEQUIA_ARRAY_INDEX")
+    job = cluster.submit("-a", "1-9:2%2", "-o", "arr-%A_%a.txt", "--", "sh", "-c", "echo $ACEQUIA_ARRAY_TASK_ID")
     assert cluster.run("wait", job).returncode == 0
     for i in (1, 3, 5, 7, 9):
         assert cluster.read(f"arr-{job}_{i}.txt") == f"{i}\n"
