@@ -102,7 +102,7 @@ static void take_state(struct live *l, const struct json *j, const char *state) 
     l->exit_status = job_exit_status(j);
     l->done = true;
     bool plain = streq(state, "COMPLETED") || (streq(state, "FAILED") && !json_i64(j, "exit_signal", 0));
-    if (!plain || (l->exit_status && !json_i64(j, "exit_code", 0)))
+    if (!plain || !str_empty(reason) || (l->exit_status && !json_i64(j, "exit_code", 0)))
         cli_note("job %lld: %s%s%s", (long long)l->job, state, str_empty(reason) ? "" : ", ", reason ? reason : "");
 }
 

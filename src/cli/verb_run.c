@@ -68,7 +68,7 @@ const struct verb verb_run = {
     .summary = "run a command as a job and stay attached to it",
     .text = "Output streams here, standard input goes there, the exit status is the command's. Ctrl-C cancels the job, a second "
             "time kills it.",
-    .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo task $ACEQUIA_TASK'",
+    .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo task $ACEQUIA_PROCID'",
     .options = {&table, &job_resource_options, &job_control_options, &common_options},
     .run = run,
     .stop = true,

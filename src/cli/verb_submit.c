@@ -59,7 +59,7 @@ static int run(struct cli *c) {
         return cli_fail(c);
     int status = client_call(k, "POST", "/v1/jobs", &body, &reply) < 0 ? cli_fail(c) : report(c, &reply, &s);
     if (status == CLI_OK && option_given(&c->options, "wait") && !q.dry_run)
-        status = job_wait(c, k, arena_printf(&c->arena, "%lld", (long long)json_i64(reply.json, "id", 0)), -1);
+        status = job_wait(c, k, arena_printf(&c->arena, "%lld", (long long)json_i64(reply.json, "id", 0)), -1, false);
     client_free(k);
     return status;
 }

@@ -1,15 +1,17 @@
 // acequia wait
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/job_wait.h"
 #include "cli/verbs.h"
+#include "model/job.h"
 #include "model/units.h"
 
-enum { WAIT_ROUND_S = 60 };
+enum { WAIT_ROUND_S = 60, RESTART_PAUSE_US = 500000 };
 
 static const struct option_spec specs[] = {
     {"timeout", 't', "DURATION", "Give up after this time; a bare number is seconds.", 0, NULL, NULL},
@@ -26,37 +28,99 @@ int job_exit_status(const struct json *job) {
     return code > 0 && code < 256 ? (int)code : CLI_FAILED;
 }
 
-int job_wait(struct cli *c, struct client *k, const char *id, int64_t timeout_ms) {
-    int64_t deadline = timeout_ms < 0 ? INT64_MAX : clock_mono_ms() + timeout_ms;
-    for (;;) {
-        int64_t left = deadline == INT64_MAX ? WAIT_ROUND_S : (deadline - clock_mono_ms() + 999) / 1000;
-        struct reply reply;
-        cleanup_query struct query q;
-        if (left < 0)
-            left = 0;
-        query_begin(&q, arena_printf(&c->arena, "/v1/jobs/%s/wait", id));
-        query_addf(&q, "timeout_s", "%lld", (long long)(left < WAIT_ROUND_S ? left : WAIT_ROUND_S));
-        int r = client_call_timeout(k, "GET", buf_str(&q.text), NULL, (WAIT_ROUND_S + 30) * 1000, &reply);
-        if (r == -EAGAIN || r == -ECONNREFUSED || r == -EPIPE || r == -ECONNRESET) {
-            // The controller is being restarted: the job is not lost, so go on waiting.
-            if (clock_mono_ms() >= deadline)
-                return cli_fail(c);
-            usleep(500000);
-            continue;
-        }
-        if (r < 0)
-            return cli_fail(c);
-        if (reply.status == 200) {
-            const char *state = json_str(reply.json, "state"), *reason = json_str(reply.json, "reason");
-            if (c->json)
-                printf("%s\n", reply.text);
-            else if (!streq(state, "COMPLETED"))
-                cli_note("job %s: %s%s%s", id, state ? state : "ended", str_empty(reason) ? "" : ", ", reason ? reason : "");
-            return job_exit_status(reply.json);
-        }
-        if (clock_mono_ms() >= deadline)
-            return cli_failf(c, "job %s has not ended in time", id);
+struct waiting {
+    struct cli *cli;
+    struct client *client;
+    int64_t deadline_ms;
+};
+
+// One round of waiting for one job: 1 with the final record, 0 when it has not ended yet.
+static int wait_round(struct waiting *w, const char *id, struct reply *reply) {
+    struct cli *c = w->cli;
+    int64_t left = w->deadline_ms == INT64_MAX ? WAIT_ROUND_S : (w->deadline_ms - clock_mono_ms() + 999) / 1000;
+    cleanup_query struct query q;
+    left = left < 0 ? 0 : left > WAIT_ROUND_S ? WAIT_ROUND_S : left;
+    query_begin(&q, arena_printf(&c->arena, "/v1/jobs/%s/wait", id));
+    query_addf(&q, "timeout_s", "%lld", (long long)left);
+    int r = client_call_timeout(w->client, "GET", buf_str(&q.text), NULL, (WAIT_ROUND_S + 30) * 1000, reply);
+    if (r == -EAGAIN || r == -ECONNREFUSED || r == -EPIPE || r == -ECONNRESET) {
+        usleep(RESTART_PAUSE_US);  // the controller is being restarted; the job is not lost
+        return 0;
     }
+    return r < 0 ? r : reply->status == 200;
+}
+
+static int wait_one(struct waiting *w, const char *id, struct reply *reply) {
+    for (;;) {
+        int r = wait_round(w, id, reply);
+        if (r != 0)
+            return r;
+        if (clock_mono_ms() >= w->deadline_ms)
+            return error_set(&w->cli->error, ETIMEDOUT, "job %s has not ended in time", id);
+    }
+}
+
+// The first element of an array that is live, or that has ended otherwise than well; NULL: none.
+static int find_element(struct waiting *w, const char *id, bool final, const struct json **out) {
+    cleanup_query struct query q;
+    cleanup_buf struct buf states = {0};
+    struct reply reply;
+    for (int s = 0; s < JOB_STATE_COUNT; s++)
+        if (job_state_final((enum job_state)s) == final && s != JOB_COMPLETED)
+            buf_addf(&states, "%s%s", states.len ? "," : "", job_state_words[s]);
+    query_begin(&q, "/v1/jobs");
+    query_add(&q, "ids", id);
+    query_add(&q, "elements", "1");
+    query_add(&q, "state", buf_str(&states));
+    query_add(&q, "limit", "1");
+    int r = client_call(w->client, "GET", buf_str(&q.text), NULL, &reply);
+    const struct json *jobs = r < 0 ? NULL : json_get(reply.json, "jobs");
+    *out = jobs && jobs->type == JSON_ARRAY && jobs->len ? &jobs->items[0] : NULL;
+    return r;
+}
+
+// Until no element is live any more; the result is one that failed, if any did.
+static int wait_array(struct waiting *w, const char *id, const struct json **failed) {
+    for (;;) {
+        struct reply reply;
+        const struct json *live;
+        int r = find_element(w, id, false, &live);
+        if (r < 0)
+            return r;
+        if (!live)
+            return find_element(w, id, true, failed);
+        const char *label = json_str(live, "label");
+        r = wait_one(w, label ? label : id, &reply);
+        if (r < 0)
+            return r;
+    }
+}
+
+static void tell_end(struct cli *c, const char *id, const struct json *job) {
+    const char *state = json_str(job, "state"), *reason = json_str(job, "reason");
+    if (!streq(state, "COMPLETED"))
+        cli_note("job %s: %s%s%s", id, state ? state : "ended", str_empty(reason) ? "" : ", ", reason ? reason : "");
+}
+
+int job_wait(struct cli *c, struct client *k, const char *id, int64_t timeout_ms, bool quiet) {
+    struct waiting w = {c, k, timeout_ms < 0 ? INT64_MAX : clock_mono_ms() + timeout_ms};
+    struct reply reply;
+    const struct json *failed = NULL;
+    if (wait_one(&w, id, &reply) < 0)
+        return cli_fail(c);
+    const struct json *last = reply.json;
+    if (json_true(last, "is_array") && !strchr(id, '_')) {
+        if (wait_array(&w, id, &failed) < 0)
+            return cli_fail(c);
+        if (failed)
+            last = failed;
+    }
+    const char *label = failed ? json_str(failed, "label") : NULL;
+    if (c->json)
+        printf("%s\n", reply.text);
+    else if (!quiet)
+        tell_end(c, label ? label : id, last);
+    return job_exit_status(last);
 }
 
 static int run(struct cli *c) {
@@ -70,7 +134,7 @@ static int run(struct cli *c) {
     int64_t end = seconds == DURATION_UNLIMITED ? -1 : clock_mono_ms() + (int64_t)seconds * 1000;
     for (int i = 0; i < c->count; i++) {
         int64_t left = end < 0 ? -1 : end - clock_mono_ms();
-        int one = job_wait(c, k, c->arguments[i], left < 0 && end >= 0 ? 0 : left);
+        int one = job_wait(c, k, c->arguments[i], left < 0 && end >= 0 ? 0 : left, option_given(&c->options, "quiet"));
         if (status == CLI_OK)
             status = one;
     }
