@@ -16,6 +16,7 @@ struct reader {
     struct arena *arena;
     struct error *error;
     int depth;
+    const struct json *like;  // the object before this one in an array: mostly of the same shape
 };
 
 static int fail(struct reader *r, const char *what) {
@@ -199,6 +200,9 @@ static int read_array(struct reader *r, struct json *v) {
     } else {
         for (;;) {
             struct json item = {0};
+            const struct json *before = items.len ? &items.at[items.len - 1] : NULL;
+            skip_space(r);
+            r->like = before && before->type == JSON_OBJECT && r->p < r->end && *r->p == '{' ? before : NULL;
             if ((e = read_value(r, &item)) < 0)
                 break;
             vec_push(&items, item);
@@ -223,14 +227,32 @@ static int read_array(struct reader *r, struct json *v) {
     return e;
 }
 
-static int read_member(struct reader *r, struct json_member *m) {
+// The name that stood at the same place in the object before, if it stands here too: lists of objects
+// repeat their names, which are then neither copied nor compared with each other again.
+static bool same_name(struct reader *r, const char *expected) {
+    size_t len = strlen(expected);
+    // A name that was written with escapes may look like other text when it is not.
+    if (memchr(expected, '"', len) || memchr(expected, '\\', len))
+        return false;
+    if ((size_t)(r->end - r->p) < len + 2 || memcmp(r->p + 1, expected, len) != 0 || r->p[len + 1] != '"')
+        return false;
+    r->p += len + 2;
+    return true;
+}
+
+static int read_member(struct reader *r, struct json_member *m, const char *expected, bool *as_expected) {
     uint32_t len;
     skip_space(r);
     if (r->p >= r->end || *r->p != '"')
         return fail(r, "expected a name in quotes");
-    int e = read_string(r, &m->key, &len);
-    if (e < 0)
-        return e;
+    if (expected && same_name(r, expected)) {
+        m->key = expected;
+    } else {
+        *as_expected = false;
+        int e = read_string(r, &m->key, &len);
+        if (e < 0)
+            return e;
+    }
     skip_space(r);
     if (r->p >= r->end || *r->p != ':')
         return fail(r, "expected ':'");
@@ -240,7 +262,10 @@ static int read_member(struct reader *r, struct json_member *m) {
 
 static int read_object(struct reader *r, struct json *v) {
     VEC(struct json_member) members = {0};
+    const struct json *like = r->like;
+    bool as_expected = like != NULL;
     int e = 0;
+    r->like = NULL;
     r->p++;
     skip_space(r);
     if (r->p < r->end && *r->p == '}') {
@@ -248,10 +273,14 @@ static int read_object(struct reader *r, struct json *v) {
     } else {
         for (;;) {
             struct json_member m = {0};
-            if ((e = read_member(r, &m)) < 0)
+            const char *expected = as_expected && members.len < like->len ? like->members[members.len].key : NULL;
+            as_expected = as_expected && expected;
+            if (members.len == 0 && like)
+                vec_reserve(&members, like->len);
+            if ((e = read_member(r, &m, expected, &as_expected)) < 0)
                 break;
             // Objects of requests are small; large ones (more than this) skip the repeat check.
-            for (uint32_t i = 0; members.len < 256 && i < members.len; i++)
+            for (uint32_t i = 0; !as_expected && members.len < 256 && i < members.len; i++)
                 if (strcmp(members.at[i].key, m.key) == 0)
                     e = fail(r, "the same name twice in one object");
             if (e < 0)
@@ -332,7 +361,7 @@ const struct json *json_get(const struct json *object, const char *key) {
     if (!object || object->type != JSON_OBJECT)
         return NULL;
     for (uint32_t i = 0; i < object->len; i++)
-        if (strcmp(object->members[i].key, key) == 0)
+        if (object->members[i].key[0] == key[0] && strcmp(object->members[i].key, key) == 0)
             return &object->members[i].value;
     return NULL;
 }

@@ -68,7 +68,13 @@ static size_t utf8_sequence(const unsigned char *s, size_t len) {
 }
 
 bool utf8_valid(const char *s, size_t len) {
-    for (size_t i = 0, n; i < len; i += n)
+    size_t i = 0;
+    for (uint64_t word; i + 8 <= len; i += 8) {  // plain ASCII, eight at a time
+        memcpy(&word, s + i, 8);
+        if (word & 0x8080808080808080ULL)
+            break;
+    }
+    for (size_t n; i < len; i += n)
         if (!(n = utf8_sequence((const unsigned char *)s + i, len - i)))
             return false;
     return true;

@@ -50,6 +50,23 @@ static void refuses_what_is_not_json(void **state) {
     assert_int_equal(json_parse(deep, sizeof deep, &a, &v, &e), -EINVAL);
 }
 
+static void lists_of_objects_of_one_shape_and_of_others(void **state) {
+    static const char text[] = "[{\"a\":1,\"b\":{\"c\":2}},{\"a\":3,\"b\":{\"c\":4}},{\"b\":5,\"a\":6},{\"a\":7},{\"a\":8,\"b\":9,\"ab\":10},[{\"x\":1},{\"x\":2}]]";
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf b = {0};
+    struct json *v;
+    assert_int_equal(parse(text, &a, &v), 0);
+    json_write(&(struct json_writer){.out = &b}, v);
+    assert_string_equal(b.data, text);
+    assert_int_equal(json_i64(&v->items[2], "a", 0), 6);
+    assert_true(parse("[{\"a\":1,\"b\":2},{\"a\":1,\"b\":2,\"a\":3}]", &a, &v) < 0);
+    assert_true(parse("[{\"a\":1,\"b\":2},{\"b\":1,\"b\":2}]", &a, &v) < 0);
+    assert_true(parse("[{\"a\":1},{\"a", &a, &v) < 0);
+    // A name whose decoded form looks like two members is not taken for them.
+    assert_int_equal(parse("[{\"a\\\":1,\\\"b\":0},{\"a\":1,\"b\":2}]", &a, &v), 0);
+    assert_int_equal(v->items[1].len, 2);
+}
+
 static void writes_what_it_reads(void **state) {
     static const char text[] = "{\"a\":[1,-2,18446744073709551615,0.5],\"b\":\"q\\\"\\\\\\n\\u0001é\",\"c\":{\"d\":null,\"e\":false},\"f\":[]}";
     cleanup_arena struct arena a = {0};
@@ -64,6 +81,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_values),
         cmocka_unit_test(refuses_what_is_not_json),
+        cmocka_unit_test(lists_of_objects_of_one_shape_and_of_others),
         cmocka_unit_test(writes_what_it_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
