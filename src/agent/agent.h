@@ -22,6 +22,7 @@ enum {
     AGENT_DIAL_FIRST_MS = 100,
     AGENT_DIAL_MAX_MS = 10000,
     AGENT_LOST_PATIENCE_MS = 1000,
+    AGENT_ZYGOTE_REST_MS = 2000,   // between two deaths of the zygote
     AGENT_STREAMS_MAX = 4096,
     AGENT_KEPT_OUTPUTS_MAX = 1000,  // output of attached jobs, kept for a later look
 };
@@ -31,6 +32,12 @@ struct waiting_control {  // a request to a shepherd that does not listen yet
     uint32_t attempt;
     struct control_request request;
     int64_t until_ms;
+};
+
+struct waiting_launch {  // one that the socket had no room for
+    uint64_t id;
+    uint32_t attempt;
+    int fds[3], nfds;
 };
 
 struct agent {
@@ -46,12 +53,14 @@ struct agent {
     struct shepherds *shepherds;
     struct agent_logic *logic;
     bool executing;
-    VEC(uint64_t) handed_back;  // id, attempt of launches that the socket had no room for
+    VEC(struct waiting_launch) handed_back;
     VEC(struct waiting_control) waiting;
 
     struct net_ws *ws;
     bool open, welcomed_once;
     struct tls_context *tls;
+    int64_t zygote_due_ms;  // when a dead one is started again; 0: it lives
+    int64_t zygote_started_ms;
     int64_t dial_delay_ms, next_look_ms, usage_done_ms;
     uint32_t usage_at;  // next attempt to be asked
     uv_timer_t tick, dial, retry;

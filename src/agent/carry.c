@@ -1,5 +1,6 @@
 // Owns carrying out the logic's actions: sending, launching, telling shepherds, removing.
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,15 +38,23 @@ static enum launch_code code_of(int rc) {
     return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ? LAUNCH_RESOURCE : LAUNCH_REQUEST;
 }
 
+// The descriptors stay the caller's; a launch that has to wait keeps copies.
+static bool wait_in_line(struct agent *a, uint64_t id, uint32_t attempt, const int *fds, int nfds) {
+    struct waiting_launch w = {.id = id, .attempt = attempt, .fds = {-1, -1, -1}};
+    for (; w.nfds < nfds; w.nfds++)
+        if ((w.fds[w.nfds] = fcntl(fds[w.nfds], F_DUPFD_CLOEXEC, 3)) < 0) {
+            while (w.nfds > 0)
+                close(w.fds[--w.nfds]);
+            return false;
+        }
+    vec_push(&a->handed_back, w);
+    return true;
+}
+
 static void hand_over(struct agent *a, uint64_t id, uint32_t attempt, const int *fds, int nfds) {
     int rc = shepherds_launch(a->shepherds, id, attempt, fds, nfds);
-    if (rc == 0)
+    if (rc == 0 || (rc == -EAGAIN && wait_in_line(a, id, attempt, fds, nfds)))
         return;
-    if (rc == -EAGAIN && !nfds) {
-        vec_push(&a->handed_back, id);
-        vec_push(&a->handed_back, attempt);
-        return;
-    }
     struct spool_status s;
     spool_close_attempt(a->spool_fd, id, attempt, ENDED_NEVER_STARTED, strerror(-rc),
                         clock_wall_ms(), &s);
@@ -192,12 +201,15 @@ static void retry_soon(struct agent *a) {
 
 static void retry_launches(struct agent *a) {
     uint32_t n = a->handed_back.len;
-    uint64_t *names = a->handed_back.at;
+    struct waiting_launch *list = a->handed_back.at;
     a->handed_back.at = NULL;
     a->handed_back.len = a->handed_back.cap = 0;
-    for (uint32_t i = 0; i + 1 < n; i += 2)
-        hand_over(a, names[i], (uint32_t)names[i + 1], NULL, 0);
-    free(names);
+    for (uint32_t i = 0; i < n; i++) {
+        hand_over(a, list[i].id, list[i].attempt, list[i].fds, list[i].nfds);
+        for (int k = 0; k < list[i].nfds; k++)
+            close(list[i].fds[k]);
+    }
+    free(list);
 }
 
 void agent_retry(struct agent *a) {

@@ -27,6 +27,7 @@
 enum { TMPFS_MAGIC_NUMBER = 0x01021994, DEFAULT_GRACE_S = 30, LEAVE_TRIES = 30 };
 
 static void dial_later(struct agent *a);
+static void restart_zygote(struct agent *a, int64_t now_ms);
 
 static void on_open(struct net_ws *ws, void *user) {
     struct agent *a = user;
@@ -100,6 +101,7 @@ static void on_tick(uv_timer_t *t) {
     int64_t now_ms = clock_mono_ms();
     agent_logic_tick(a->logic, now_ms);
     agent_execute(a);
+    restart_zygote(a, now_ms);
     if (now_ms >= a->next_look_ms) {
         a->next_look_ms = now_ms + AGENT_LOOK_EVERY_MS;
         agent_look(a);
@@ -111,15 +113,30 @@ static void on_hints(uv_poll_t *p, int status, int events) {
     agent_read_hints(p->data);
 }
 
+// One that dies as soon as it is started is not started again and again without a pause.
+static void restart_zygote(struct agent *a, int64_t now_ms) {
+    struct error e = {0};
+    if (!a->zygote_due_ms || now_ms < a->zygote_due_ms)
+        return;
+    a->zygote_due_ms = 0;
+    a->zygote_started_ms = now_ms;
+    if (shepherds_restart(a->shepherds, &e) < 0) {
+        log_error("%s", e.text);
+        a->zygote_due_ms = now_ms + AGENT_ZYGOTE_REST_MS;
+    }
+}
+
 // The zygote is the only child that is waited for here.
 static void on_child(uv_signal_t *s, int signum) {
     struct agent *a = s->data;
-    struct error e = {0};
-    if (waitpid(shepherds_pid(a->shepherds), NULL, WNOHANG) != shepherds_pid(a->shepherds))
+    int64_t now_ms = clock_mono_ms();
+    if (a->zygote_due_ms ||
+        waitpid(shepherds_pid(a->shepherds), NULL, WNOHANG) != shepherds_pid(a->shepherds))
         return;
     log_warn("the shepherds' parent process ended; starting another");
-    if (shepherds_restart(a->shepherds, &e) < 0)
-        log_error("%s", e.text);
+    bool early = now_ms - a->zygote_started_ms < AGENT_ZYGOTE_REST_MS;
+    a->zygote_due_ms = early ? now_ms + AGENT_ZYGOTE_REST_MS : now_ms;
+    restart_zygote(a, now_ms);
 }
 
 static void on_closed(uv_handle_t *h) {

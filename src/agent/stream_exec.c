@@ -33,7 +33,7 @@ struct exec {
     VEC(struct pipe_in *) inputs;
     bool terminal, is_step, started, ended;
     int pass[3], npass;  // handed to the shepherd when it listens
-    int64_t begun_ms, ended_ms;
+    int64_t begun_ms, ended_ms, next_look_ms;
     struct spool_status status;
     char reason[SPOOL_TEXT_MAX];
 };
@@ -328,10 +328,15 @@ void exec_start(struct stream *s, const struct message_exec *m, bool is_step) {
 }
 
 void exec_pump(struct stream *s, int64_t now_ms) {
-    if (!s->exec->started)
+    struct exec *e = s->exec;
+    if (!e->started) {
         try_start(s);
-    else
+    } else if (e->ended) {
         finish_if_over(s);
+    } else if (now_ms >= e->next_look_ms) {
+        e->next_look_ms = now_ms + STREAM_LOOK_MS;
+        exec_step_ended(s);  // if it has
+    }
 }
 
 void exec_input(struct stream *s, const struct message_stream *m) {

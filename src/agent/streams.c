@@ -138,7 +138,8 @@ static void on_timer(uv_timer_t *t) {
 struct streams *streams_new(struct agent *a) {
     struct streams *s = xcalloc(1, sizeof *s);
     s->agent = a;
-    s->next_step = STREAM_STEP_FIRST;
+    // Different after every start: steps of before may still have files.
+    s->next_step = STREAM_STEP_FIRST + ((uint32_t)(clock_wall_ms() / 100) & STREAM_STEP_MASK);
     uv_timer_init(&a->loop, &s->timer);
     s->timer.data = s;
     return s;

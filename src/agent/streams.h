@@ -10,6 +10,8 @@ enum {
     STREAM_OPEN_PATIENCE_MS = 15000,
     STREAM_LINGER_MS = 2000,      // output may come this long after a step's end
     STREAM_STEP_FIRST = 0x40000000,  // numbers of steps that the controller does not count
+    STREAM_STEP_MASK = 0x3fffffff,
+    STREAM_LOOK_MS = 1000,           // hints of a step's end may get lost
 };
 
 // A descriptor on the loop; closed and freed together.

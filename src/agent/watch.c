@@ -129,8 +129,8 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
     gpus_recover(a->gpus, &r);
     // Not taken by any shepherd yet. If an old one takes it after all, the lock decides.
     if (s.state == SPOOL_CREATED && !alive) {
-        vec_push(&a->handed_back, s.job);
-        vec_push(&a->handed_back, s.attempt);
+        struct waiting_launch w = {.id = s.job, .attempt = s.attempt};
+        vec_push(&a->handed_back, w);
     }
 }
 

@@ -398,6 +398,28 @@ static void usage_is_told(void **state) {
     ack(&w);
 }
 
+static void a_dead_zygote_is_replaced(void **state) {
+    struct work w;
+    struct said *s;
+    char path[64];
+    uint32_t pid;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", head.agent, head.agent);
+    for (int i = 0; i < 2; i++) {
+        char text[64] = "";
+        const char *list = read_file(path);
+        memcpy(text, list, strnlen(list, sizeof text - 1));
+        text[strcspn(text, " ")] = 0;
+        assert_int_equal(parse_u32(text, &pid), 0);
+        kill((pid_t)pid, SIGKILL);
+        work_sh(&w, "exit 11");
+        launch(&w);
+        assert_int_equal(ended(&w, &s)->exit_code, 11);
+        said_free(s);
+        ack(&w);
+        head_pump(&head, 20);
+    }
+}
+
 static void gpus_are_granted_and_measured(void **state) {
     struct work w;
     struct said *s;
@@ -474,6 +496,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(commands_run_inside_jobs),
         cmocka_unit_test(attached_jobs_talk),
         cmocka_unit_test(usage_is_told),
+        cmocka_unit_test(a_dead_zygote_is_replaced),
         cmocka_unit_test(gpus_are_granted_and_measured),
         cmocka_unit_test(many_jobs_pass),
     };
