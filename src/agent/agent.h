@@ -22,6 +22,7 @@ enum {
     AGENT_DIAL_FIRST_MS = 100,
     AGENT_DIAL_MAX_MS = 10000,
     AGENT_LOST_PATIENCE_MS = 1000,
+    AGENT_ENDS_AFTER_MS = 5000,    // without a controller: ends go to disk
     AGENT_ZYGOTE_REST_MS = 2000,   // between two deaths of the zygote
     AGENT_STREAMS_MAX = 4096,
     AGENT_KEPT_OUTPUTS_MAX = 1000,  // output of attached jobs, kept for a later look
@@ -48,7 +49,9 @@ struct agent {
     struct request_node request_node;
     struct users *users;
     struct cgroup_site site;
-    int spool_fd, hints_fd, folder_fd, output_fd;
+    int spool_fd, hints_fd, output_fd, ends_fd;
+    uint32_t ends_kept;    // on disk
+    int64_t away_since_ms; // the controller; 0: it is there
     const char *spool_path;
     struct shepherds *shepherds;
     struct agent_logic *logic;
@@ -86,6 +89,12 @@ void agent_read_hints(struct agent *a);
 void agent_look(struct agent *a);  // at every attempt
 void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive);
 void agent_report_usage(struct agent *a, int64_t now_ms);
+
+// ends.c: ends that wait for the controller survive a reboot.
+int ends_open(struct agent *a, struct error *e);
+void ends_recover(struct agent *a);
+void ends_keep(struct agent *a);
+void ends_forget(struct agent *a, uint64_t id, uint32_t attempt);
 
 // describe.c: the machine in words.
 int agent_describe(struct agent *a, struct error *e);

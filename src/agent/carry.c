@@ -159,6 +159,7 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
     case AGENT_REMOVE:
         streams_forget(a->streams, x->id, x->attempt);
         gpus_forget(a->gpus, x->id, x->attempt);
+        ends_forget(a, x->id, x->attempt);
         if (spool_remove(a->spool_fd, x->id, x->attempt) < 0)
             log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)x->id);
         break;

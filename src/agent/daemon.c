@@ -105,6 +105,10 @@ static void on_tick(uv_timer_t *t) {
     if (now_ms >= a->next_look_ms) {
         a->next_look_ms = now_ms + AGENT_LOOK_EVERY_MS;
         agent_look(a);
+        if (agent_logic_welcomed(a->logic))
+            a->away_since_ms = now_ms;
+        else if (now_ms - a->away_since_ms > AGENT_ENDS_AFTER_MS)
+            ends_keep(a);
     }
     agent_report_usage(a, now_ms);
 }
@@ -213,6 +217,9 @@ static int open_folders(struct agent *a, struct error *e) {
     if (a->output_fd < 0)
         return error_set(e, errno, "the folder %s cannot be opened: %m", output);
     a->request_node.output_folder = output;
+    int rc = ends_open(a, e);
+    if (rc < 0)
+        return rc;
     a->spool_path = choose_spool(a);
     a->spool_fd = spool_open(a->spool_path, e);
     if (a->spool_fd < 0)
@@ -295,7 +302,7 @@ static void tear_down(struct agent *a) {
     tls_context_free(a->tls);
     vec_done(&a->handed_back);
     vec_done(&a->waiting);
-    int *fds[] = {&a->hints_fd, &a->spool_fd, &a->output_fd};
+    int *fds[] = {&a->hints_fd, &a->spool_fd, &a->output_fd, &a->ends_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -303,7 +310,8 @@ static void tear_down(struct agent *a) {
 }
 
 int agent_run(const struct agent_options *o, struct error *e) {
-    struct agent a = {.options = o, .spool_fd = -1, .hints_fd = -1, .output_fd = -1,
+    struct agent a = {.options = o, .spool_fd = -1, .hints_fd = -1, .output_fd = -1, .ends_fd = -1,
+                      .away_since_ms = clock_mono_ms(),
                       .dial_delay_ms = AGENT_DIAL_FIRST_MS};
     signal(SIGPIPE, SIG_IGN);
     int rc = set_up(&a, e);
@@ -318,6 +326,7 @@ int agent_run(const struct agent_options *o, struct error *e) {
     start_handles(&a);
     gpus_start(a.gpus);
     agent_recover(&a);
+    ends_recover(&a);
     uv_run(&a.loop, UV_RUN_DEFAULT);
     uv_loop_close(&a.loop);
     tear_down(&a);

@@ -45,7 +45,7 @@ static const struct net_ws_callbacks callbacks = {.on_message = on_message, .on_
 
 static void on_request(struct net_request *r, void *user) {
     struct head *h = user;
-    if (strcmp(r->path, "/v1/agent") == 0)
+    if (strcmp(r->path, "/v1/agent") == 0 && !h->door_closed)
         net_upgrade_ws(r, NULL, &callbacks, h);
     else
         net_reply(r, 404, NULL, "", 0);
@@ -168,6 +168,18 @@ void head_hang_up(struct head *h) {
     while (h->ws)
         uv_run(&h->loop, UV_RUN_ONCE);
     head_forget(h);
+}
+
+void head_close_door(struct head *h, bool closed) {
+    h->door_closed = closed;
+    if (closed)
+        head_hang_up(h);
+}
+
+static void remove_tree(const char *path);
+
+void head_lose_spool(struct head *h) {
+    remove_tree(h->spool);
 }
 
 static void on_server_closed(void *user) {

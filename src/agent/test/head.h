@@ -20,7 +20,7 @@ struct head {
     struct net_server *server;
     struct net_ws *ws;
     VEC(struct said *) said;
-    bool timed_out, closed;
+    bool timed_out, closed, door_closed;
     pid_t agent;
     uint64_t next_job;
 };
@@ -31,6 +31,8 @@ int head_agent_main(char **argv);  // the test program as agent
 void head_agent_start(struct head *h);  // and waits for its hello, which stays in `said`
 void head_agent_kill(struct head *h, int signal);
 void head_hang_up(struct head *h);
+void head_close_door(struct head *h, bool closed);  // refuses agents
+void head_lose_spool(struct head *h);
 
 void head_send(struct head *h, enum message_type type, const void *body);
 // The next message of that type that was said (others stay); the caller frees with said_free.

@@ -191,6 +191,34 @@ static void jobs_outlive_the_agent(void **state) {
     said_free(s);
 }
 
+static void ends_survive_a_reboot(void **state) {
+    struct work w;
+    struct said *s;
+    char kept[300];
+    work_sh(&w, "exit 12");
+    launch(&w);
+    ended(&w, &s);
+    said_free(s);
+    head_close_door(&head, true);
+    snprintf(kept, sizeof kept, "%s/ends/%llu.1", head.folder, (unsigned long long)w.m.id);
+    for (int i = 0; i < 150 && access(kept, F_OK) < 0; i++)
+        head_pump(&head, 100);
+    assert_int_equal(access(kept, F_OK), 0);
+    head_agent_kill(&head, SIGKILL);
+    usleep(100000);
+    head_lose_spool(&head);  // what a reboot does to memory
+    head_close_door(&head, false);
+    head_agent_start(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 1);
+    struct message_hello *h = s->m.body;
+    assert_int_equal(h->attempts.len, 1);
+    assert_int_equal(h->attempts.at[0].end->exit_code, 12);
+    said_free(s);
+    ack(&w);
+    head_pump(&head, 100);
+    assert_int_not_equal(access(kept, F_OK), 0);
+}
+
 // All data of a stream until its end, which is kept.
 static void read_stream(uint64_t stream, char *text, size_t size, struct said **end) {
     size_t n = 0;
@@ -492,6 +520,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(failures_carry_reasons),
         cmocka_unit_test(kills_end_jobs),
         cmocka_unit_test(jobs_outlive_the_agent),
+        cmocka_unit_test(ends_survive_a_reboot),
         cmocka_unit_test(logs_are_read_and_followed),
         cmocka_unit_test(commands_run_inside_jobs),
         cmocka_unit_test(attached_jobs_talk),
