@@ -52,7 +52,7 @@ struct listing {
     uint64_t columns;
     const char *user, *project, *partition, *name, *node, *qos;
     uint32_t states;  // bit per state; 0: all
-    bool elements;
+    bool elements, compact;  // compact: rows are lists in the order of "fields"
     int64_t now;
     uint64_t rows, limit;
     struct arena scratch;
@@ -118,7 +118,8 @@ static void put_number(struct listing *l, const struct row *r, enum column c) {
 }
 
 static void put_column(struct listing *l, const struct row *r, enum column c) {
-    json_key(&l->w, column_names[c]);
+    if (!l->compact)
+        json_key(&l->w, column_names[c]);
     switch (c) {
     case COL_LABEL: json_put_str(&l->w, r->label); break;
     case COL_NAME: json_put_str(&l->w, r->v.name); break;
@@ -144,15 +145,15 @@ static void put_column(struct listing *l, const struct row *r, enum column c) {
 }
 
 static void put_row(struct listing *l, const struct row *r) {
-    json_open(&l->w, '{');
+    json_open(&l->w, l->compact ? '[' : '{');
     for (int c = 0; c < COL_COUNT; c++)
         if (l->columns & BIT(c))
             put_column(l, r, (enum column)c);
-    if (r->elements) {
+    if (r->elements && !l->compact) {
         json_kv_str(&l->w, "elements", r->elements);
         json_kv_i64(&l->w, "count", (int64_t)r->count);
     }
-    json_close(&l->w, '}');
+    json_close(&l->w, l->compact ? ']' : '}');
     l->rows++;
 }
 
@@ -360,6 +361,15 @@ void api_list(struct api_call *call) {
     }
     bool finished = api_query_i64(call, "finished", 0);
     json_open(&l.w, '{');
+    l.compact = api_query_i64(call, "compact", 0);
+    if (l.compact) {
+        json_key(&l.w, "fields");
+        json_open(&l.w, '[');
+        for (int c = 0; c < COL_COUNT; c++)
+            if (l.columns & BIT(c))
+                json_put_str(&l.w, column_names[c]);
+        json_close(&l.w, ']');
+    }
     json_key(&l.w, "jobs");
     json_open(&l.w, '[');
     if (ids) {
