@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cli/job_list.h"
 #include "cli/localtime.h"
 #include "model/gpuspec.h"
 #include "model/signalname.h"
@@ -22,7 +23,7 @@ struct job_column {
 };
 
 static const struct job_column columns[] = {
-    {"id", "JOB", ID, "id", "label", 1, 8},
+    {"id", "JOB", ID, "label", NULL, 1, 8},
     {"name", "NAME", TEXT, "name", NULL, 6, 8},
     {"user", "USER", TEXT, "user", NULL, 4, 5},
     {"project", "PROJECT", TEXT, "project", NULL, 4, 7},
@@ -31,7 +32,7 @@ static const struct job_column columns[] = {
     {"class", "CLASS", TEXT, "class", NULL, 0, 0},
     {"state", "STATE", STATE, "state", NULL, 0, 0},
     {"reason", "REASON", TEXT, "reason", NULL, 5, 8},
-    {"where", "WHERE", WHERE, "nodes", "reason,state,expected_start_ms", 6, 12},
+    {"where", "WHERE", WHERE, "nodes", "reason,state", 6, 12},
     {"nodes", "NODES", TEXT, "nodes", NULL, 5, 6},
     {"node_count", "NODES#", NUMBER, "node_count", NULL, 0, 0},
     {"tasks", "TASKS", NUMBER, "tasks", NULL, 0, 0},
@@ -135,58 +136,88 @@ enum colour job_state_colour(const char *state) {
     return streq(state, "CANCELLED") || streq(state, "PREEMPTED") ? COLOUR_GREY : COLOUR_RED;
 }
 
-const char *job_exit_text(struct arena *a, const struct json *row) {
+const char *job_exit_text(struct arena *a, const char *state, int64_t code, int64_t signal) {
     char name[SIGNAL_TEXT_MAX];
-    const char *state = json_str(row, "state");
-    int64_t signal = json_i64(row, "exit_signal", 0);
     if (streq(state, "PENDING") || streq(state, "STARTING") || streq(state, "RUNNING") || streq(state, "SUSPENDED"))
         return "";
     if (signal > 0)
         return arena_printf(a, "SIG%s", signal_name((uint32_t)signal, name));
-    return arena_printf(a, "%lld", (long long)json_i64(row, "exit_code", 0));
+    return arena_printf(a, "%lld", (long long)code);
 }
 
-static const char *where_text(struct arena *a, const struct json *row) {
-    const char *nodes = json_str(row, "nodes"), *reason = json_str(row, "reason");
+void job_columns_bind(struct job_columns *c, const struct job_rows *rows) {
+    for (uint32_t i = 0; i < c->count; i++)
+        c->field[i] = job_rows_field(rows, c->at[i]->field);
+    c->label = job_rows_field(rows, "label");
+    c->nodes = job_rows_field(rows, "nodes");
+    c->reason = job_rows_field(rows, "reason");
+    c->state = job_rows_field(rows, "state");
+    c->exit_signal = job_rows_field(rows, "exit_signal");
+}
+
+static const char *text_at(const struct json *row, int i) {
+    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_STRING ? row->items[i].s : NULL;
+}
+
+static int64_t number_at(const struct json *row, int i) {
+    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_INT ? row->items[i].i : 0;
+}
+
+static const char *where_text(const struct job_columns *c, struct arena *a, const struct json *row) {
+    const char *nodes = text_at(row, c->nodes), *reason = text_at(row, c->reason);
     if (!str_empty(nodes))
         return nodes;
     if (str_empty(reason) || streq(reason, "None"))
         return "";
-    return arena_printf(a, "(%s)", reason);
+    size_t len = strlen(reason);
+    char *text = arena_alloc(a, len + 3);
+    text[0] = '(';
+    memcpy(text + 1, reason, len);
+    text[len + 1] = ')';
+    return text;
 }
 
-static const char *id_text(struct arena *a, const struct json *row) {
-    const char *label = json_str(row, "label");
-    return label ? label : arena_printf(a, "%lld", (long long)json_i64(row, "id", 0));
+// Lists are long and most numbers small: no formatting for those.
+static const char *small_number(int64_t v) {
+    static const char digits[10][2] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+    return v >= 0 && v < 10 ? digits[v] : NULL;
 }
 
 static const char *number_text(const struct job_column *column, struct arena *a, int64_t v, int64_t now_ms) {
     char text[UNIT_TEXT_MAX];
+    const char *small = small_number(v);
+    if (!v && column->kind != NUMBER)
+        return column->kind == MILLIS ? "0:00" : "-";
     switch (column->kind) {
-    case SIZE: return v ? arena_strdup(a, size_format((uint64_t)v, text)) : "-";
-    case SECONDS: return v && v != DURATION_UNLIMITED ? arena_strdup(a, elapsed_format(v, text)) : "-";
+    case SIZE: return arena_strdup(a, size_format((uint64_t)v, text));
+    case SECONDS: return v != DURATION_UNLIMITED ? arena_strdup(a, elapsed_format(v, text)) : "-";
     case MILLIS: return arena_strdup(a, elapsed_format(v / 1000, text));
-    case TIME: return v ? arena_strdup(a, local_time_short(v, now_ms, text)) : "-";
-    case GPUS: return v ? arena_strdup(a, gpu_milli_format((uint64_t)v, text)) : "-";
-    case JOULES: return v ? arena_printf(a, "%lld J", (long long)(v / 1000)) : "-";
-    default: return arena_printf(a, "%lld", (long long)v);
+    case TIME: return arena_strdup(a, local_time_short(v, now_ms, text));
+    case GPUS: return arena_strdup(a, gpu_milli_format((uint64_t)v, text));
+    case JOULES: return arena_printf(a, "%lld J", (long long)(v / 1000));
+    default: return small ? small : arena_printf(a, "%lld", (long long)v);
     }
+}
+
+static const char *id_text(const struct job_columns *c, uint32_t i, struct arena *a, const struct json *row) {
+    const char *label = text_at(row, c->label);
+    return label ? label : arena_printf(a, "%lld", (long long)number_at(row, c->field[i]));
 }
 
 void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms, struct table *t) {
     for (uint32_t i = 0; i < c->count; i++) {
         const struct job_column *column = c->at[i];
-        const char *text;
+        const char *state;
         switch (column->kind) {
-        case TEXT: table_add(t, json_str(row, column->field), COLOUR_NONE); break;
-        case ID: table_add(t, id_text(a, row), COLOUR_NONE); break;
+        case TEXT: table_add(t, text_at(row, c->field[i]), COLOUR_NONE); break;
+        case ID: table_add(t, id_text(c, i, a, row), COLOUR_NONE); break;
         case STATE:
-            text = json_str(row, "state");
-            table_add(t, text, job_state_colour(text));
+            state = text_at(row, c->state);
+            table_add(t, state, job_state_colour(state));
             break;
-        case WHERE: table_add(t, where_text(a, row), COLOUR_NONE); break;
-        case EXIT: table_add(t, job_exit_text(a, row), COLOUR_NONE); break;
-        default: table_add(t, number_text(column, a, json_i64(row, column->field, 0), now_ms), COLOUR_NONE); break;
+        case WHERE: table_add(t, where_text(c, a, row), COLOUR_NONE); break;
+        case EXIT: table_add(t, job_exit_text(a, text_at(row, c->state), number_at(row, c->field[i]), number_at(row, c->exit_signal)), COLOUR_NONE); break;
+        default: table_add(t, number_text(column, a, number_at(row, c->field[i]), now_ms), COLOUR_NONE); break;
         }
     }
 }
@@ -194,9 +225,10 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
 struct sort_key {
     const struct job_column *column;
     bool descending;
+    int field;
 };
 struct sort_keys {
-    struct sort_key at[8];
+    struct sort_key at[9];
     int count;
 };
 
@@ -204,18 +236,17 @@ static int compare_rows(const void *va, const void *vb, void *arg) {
     const struct json *a = *(const struct json *const *)va, *b = *(const struct json *const *)vb;
     const struct sort_keys *keys = arg;
     for (int i = 0; i < keys->count; i++) {
-        const char *field = keys->at[i].column->field;
-        const char *ta = json_str(a, field), *tb = json_str(b, field);
-        int64_t na = json_i64(a, field, 0), nb = json_i64(b, field, 0);
+        int field = keys->at[i].field;
+        const char *ta = text_at(a, field), *tb = text_at(b, field);
+        int64_t na = number_at(a, field), nb = number_at(b, field);
         int order = ta || tb ? strcmp(ta ? ta : "", tb ? tb : "") : na < nb ? -1 : na > nb;
         if (order)
             return keys->at[i].descending ? -order : order;
     }
-    int64_t ia = json_i64(a, "id", 0), ib = json_i64(b, "id", 0);
-    return ia < ib ? -1 : ia > ib;
+    return 0;
 }
 
-int job_rows_sort(const struct json **rows, uint32_t count, const char *keys, struct error *e) {
+int job_rows_sort(struct job_rows *rows, const char *keys, struct error *e) {
     struct sort_keys parsed = {0};
     for (const char *p = keys; *p; p += *p == ',') {
         bool descending = *p == '-';
@@ -226,10 +257,11 @@ int job_rows_sort(const struct json **rows, uint32_t count, const char *keys, st
             return -EINVAL;
         if (parsed.count == 8)
             return error_set(e, EINVAL, "a list is sorted by at most 8 columns");
-        parsed.at[parsed.count++] = (struct sort_key){column, descending};
+        parsed.at[parsed.count++] = (struct sort_key){column, descending, job_rows_field(rows, column->field)};
         p += len;
     }
-    if (count)
-        qsort_r(rows, count, sizeof *rows, compare_rows, &parsed);
+    parsed.at[parsed.count++] = (struct sort_key){NULL, false, job_rows_field(rows, "id")};  // the same order every time
+    if (rows->rows.len)
+        qsort_r(rows->rows.at, rows->rows.len, sizeof *rows->rows.at, compare_rows, &parsed);
     return 0;
 }

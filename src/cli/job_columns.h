@@ -8,9 +8,12 @@
 enum { JOB_COLUMNS_MAX = 40 };
 
 struct job_column;
+struct job_rows;
 
 struct job_columns {
     const struct job_column *at[JOB_COLUMNS_MAX];
+    int field[JOB_COLUMNS_MAX];               // where in a row the column's value is
+    int label, nodes, reason, state, exit_signal;  // and those of columns made of several
     struct table_column titles[JOB_COLUMNS_MAX];
     uint32_t count;
 };
@@ -20,9 +23,10 @@ struct job_columns {
 
 int job_columns_parse(const char *text, struct job_columns *out, struct error *e);  // "id,name,…"
 void job_columns_fields(const struct job_columns *c, struct buf *out);  // for the query
+void job_columns_bind(struct job_columns *c, const struct job_rows *rows);  // before rows are added
 void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms, struct table *t);
 // "state,-start"; refuses unknown columns.
-int job_rows_sort(const struct json **rows, uint32_t count, const char *keys, struct error *e);
+int job_rows_sort(struct job_rows *rows, const char *keys, struct error *e);
 enum colour job_state_colour(const char *state);
-const char *job_exit_text(struct arena *a, const struct json *row);  // "0", "1", "SIGKILL"; "" while it runs
+const char *job_exit_text(struct arena *a, const char *state, int64_t code, int64_t signal);  // "0", "1", "SIGKILL"; "" while it runs
 void job_columns_list(struct buf *out);  // names and meanings, for help

@@ -12,9 +12,16 @@ size_t text_width(const char *s) {
     return n;
 }
 
+static struct table_cell make_cell(const char *text, enum colour colour) {
+    size_t len = strlen(text), width = text_width(text);
+    return (struct table_cell){text, (uint32_t)len, (uint16_t)(width < UINT16_MAX ? width : UINT16_MAX), (uint16_t)colour};
+}
+
 void table_init(struct table *t, struct arena *a, const struct table_column *columns, uint32_t count) {
     assert(count <= TABLE_COLUMNS_MAX);
     *t = (struct table){.arena = a, .columns = columns, .count = count};
+    for (uint32_t c = 0; c < count; c++)
+        t->widest[c] = make_cell(columns[c].title, COLOUR_NONE).width;
 }
 
 void table_done(struct table *t) {
@@ -22,7 +29,11 @@ void table_done(struct table *t) {
 }
 
 void table_add(struct table *t, const char *text, enum colour colour) {
-    vec_push(&t->cells, (struct table_cell){text ? text : "", colour});
+    struct table_cell cell = make_cell(text ? text : "", colour);
+    uint32_t column = t->cells.len % t->count;
+    if (cell.width > t->widest[column])
+        t->widest[column] = cell.width;
+    vec_push(&t->cells, cell);
 }
 
 void table_addf(struct table *t, const char *fmt, ...) {
@@ -36,16 +47,6 @@ void table_addf(struct table *t, const char *fmt, ...) {
 
 uint32_t table_rows(const struct table *t) {
     return t->count ? t->cells.len / t->count : 0;
-}
-
-static void natural_widths(const struct table *t, size_t *widths) {
-    for (uint32_t c = 0; c < t->count; c++)
-        widths[c] = text_width(t->columns[c].title);
-    for (uint32_t i = 0; i < t->cells.len; i++) {
-        size_t w = text_width(t->cells.at[i].text);
-        if (w > widths[i % t->count])
-            widths[i % t->count] = w;
-    }
 }
 
 // Takes characters away from the columns that give way first, the widest of them first.
@@ -85,18 +86,18 @@ static void add_cut(struct buf *out, const char *s, size_t width) {
 }
 
 static void add_cell(const struct table *t, uint32_t c, const struct table_cell *cell, size_t width, bool colour, struct buf *out) {
-    size_t w = text_width(cell->text), shown = w > width ? width : w;
+    size_t w = cell->width, shown = w > width ? width : w;
     bool last = c + 1 == t->count;
     if (t->columns[c].right)
         add_spaces(out, width - shown);
     if (colour)
-        buf_adds(out, colour_on(cell->colour));
+        buf_adds(out, colour_on((enum colour)cell->colour));
     if (w > width)
         add_cut(out, cell->text, width);
     else
-        buf_adds(out, cell->text);
+        buf_add(out, cell->text, cell->len);
     if (colour)
-        buf_adds(out, colour_off(cell->colour));
+        buf_adds(out, colour_off((enum colour)cell->colour));
     if (!last)
         add_spaces(out, (t->columns[c].right ? 0 : width - shown) + 2);
 }
@@ -111,17 +112,20 @@ void table_print(const struct table *t, int width, bool heading, bool colour, st
     size_t widths[TABLE_COLUMNS_MAX];
     if (!t->count)
         return;
-    natural_widths(t, widths);
+    for (uint32_t c = 0; c < t->count; c++)
+        widths[c] = t->widest[c];
     if (width > 0)
         shrink(t, widths, (size_t)width);
     if (heading) {
-        for (uint32_t c = 0; c < t->count; c++)
-            add_cell(t, c, &(struct table_cell){t->columns[c].title, COLOUR_BOLD}, widths[c], colour, out);
+        for (uint32_t c = 0; c < t->count; c++) {
+            struct table_cell title = make_cell(t->columns[c].title, COLOUR_BOLD);
+            add_cell(t, c, &title, widths[c], colour, out);
+        }
         end_line(out);
     }
-    for (uint32_t i = 0; i < t->cells.len; i++) {
-        add_cell(t, i % t->count, &t->cells.at[i], widths[i % t->count], colour, out);
-        if (i % t->count == t->count - 1)
-            end_line(out);
+    for (uint32_t i = 0; i < t->cells.len;) {
+        for (uint32_t c = 0; c < t->count && i < t->cells.len; c++, i++)
+            add_cell(t, c, &t->cells.at[i], widths[c], colour, out);
+        end_line(out);
     }
 }

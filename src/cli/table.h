@@ -20,7 +20,9 @@ struct table_column {
 
 struct table_cell {
     const char *text;
-    enum colour colour;
+    uint32_t len;    // bytes
+    uint16_t width;  // characters
+    uint16_t colour;
 };
 
 struct table {
@@ -28,6 +30,7 @@ struct table {
     const struct table_column *columns;
     uint32_t count;
     VEC(struct table_cell) cells;
+    uint16_t widest[TABLE_COLUMNS_MAX];
 };
 
 void table_init(struct table *t, struct arena *a, const struct table_column *columns, uint32_t count);

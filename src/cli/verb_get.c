@@ -113,7 +113,7 @@ static void usage_lines(struct buf *out, const struct json *u) {
 }
 
 static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
-    const char *state = json_str(j, "state"), *reason = json_str(j, "reason"), *exit = job_exit_text(&c->arena, j);
+    const char *state = json_str(j, "state"), *reason = json_str(j, "reason"), *exit = job_exit_text(&c->arena, state, json_i64(j, "exit_code", 0), json_i64(j, "exit_signal", 0));
     enum colour colour = terminal_colour() ? job_state_colour(state) : COLOUR_NONE;
     cleanup_buf struct buf b = {0};
     if (!str_empty(reason) && !streq(reason, "None"))

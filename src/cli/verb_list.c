@@ -81,8 +81,17 @@ static int build_query(struct cli *c, const char *fields, uint32_t limit, struct
     query_add(q, "finished", option_given(o, "finished") ? "1" : NULL);
     query_add(q, "elements", option_given(o, "elements") ? "1" : NULL);
     query_add(q, "fields", fields);
-    query_addf(q, "limit", "%u", limit && limit < PAGE_ROWS ? limit : PAGE_ROWS);
+    query_add(q, "compact", fields ? "1" : NULL);
+    if (limit)
+        query_addf(q, "limit", "%u", limit < PAGE_ROWS ? limit : PAGE_ROWS);
     return add_times(c, q);
+}
+
+int job_rows_field(const struct job_rows *r, const char *name) {
+    for (uint32_t i = 0; r->fields && r->fields->type == JSON_ARRAY && i < r->fields->len; i++)
+        if (r->fields->items[i].type == JSON_STRING && streq(r->fields->items[i].s, name))
+            return (int)i;
+    return -1;
 }
 
 int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t limit, struct job_rows *out) {
@@ -93,6 +102,7 @@ int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t
         if (r < 0)
             return r;
         const struct json *jobs = json_get(reply.json, "jobs");
+        out->fields = json_get(reply.json, "fields");
         for (uint32_t i = 0; jobs && jobs->type == JSON_ARRAY && i < jobs->len && (!limit || out->rows.len < limit); i++)
             vec_push(&out->rows, &jobs->items[i]);
         const struct json *next = json_get(reply.json, "next");
@@ -119,9 +129,10 @@ static void print_json(const struct job_rows *rows, struct buf *out) {
     buf_addc(out, '\n');
 }
 
-static void print_table(struct cli *c, const struct job_columns *columns, const struct job_rows *rows, struct buf *out) {
+static void print_table(struct cli *c, struct job_columns *columns, const struct job_rows *rows, struct buf *out) {
     struct table t;
     int64_t now = clock_wall_ms();
+    job_columns_bind(columns, rows);
     table_init(&t, &c->arena, columns->titles, columns->count);
     for (uint32_t i = 0; i < rows->rows.len; i++)
         job_columns_add(columns, &c->arena, rows->rows.at[i], now, &t);
@@ -130,7 +141,7 @@ static void print_table(struct cli *c, const struct job_columns *columns, const 
     table_done(&t);
 }
 
-static int list_once(struct cli *c, struct client *k, const struct job_columns *columns, uint32_t limit, struct buf *out) {
+static int list_once(struct cli *c, struct client *k, struct job_columns *columns, uint32_t limit, struct buf *out) {
     cleanup_query struct query q;
     cleanup_buf struct buf fields = {0};
     struct job_rows rows = {0};
@@ -146,9 +157,11 @@ static int list_once(struct cli *c, struct client *k, const struct job_columns *
             return -1;
         job_columns_fields(&extra, &fields);
     }
+    if (sort)
+        buf_adds(&fields, ",id");
     int r = build_query(c, c->json ? NULL : buf_str(&fields), limit, &q);
     r = r < 0 ? r : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
-    r = r < 0 || !sort ? r : job_rows_sort(rows.rows.at, rows.rows.len, sort, &c->error);
+    r = r < 0 || !sort || c->json ? r : job_rows_sort(&rows, sort, &c->error);
     // The controller gives the newest first; on a terminal the newest is wanted last.
     for (uint32_t i = 0; r == 0 && !sort && option_given(&c->options, "finished") && i < rows.rows.len / 2; i++) {
         const struct json *other = rows.rows.at[rows.rows.len - 1 - i];
@@ -163,7 +176,7 @@ static int list_once(struct cli *c, struct client *k, const struct job_columns *
     return r;
 }
 
-static int watch(struct cli *c, struct client *k, const struct job_columns *columns, uint32_t limit) {
+static int watch(struct cli *c, struct client *k, struct job_columns *columns, uint32_t limit) {
     uint32_t seconds = WATCH_DEFAULT_S;
     if (option_u32(&c->options, "watch", 1, 3600, &seconds, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));

@@ -36,11 +36,14 @@ static int draw_jobs(struct cli *c, struct client *k, int rows_left, int width, 
     int r = job_columns_parse("id,name,user,project,state,time,cpus,memory,gpus,where", &columns, &c->error);
     job_columns_fields(&columns, &fields);
     query_begin(&q, "/v1/jobs");
+    buf_adds(&fields, ",id");
     query_add(&q, "fields", buf_str(&fields));
+    query_add(&q, "compact", "1");
     query_addf(&q, "limit", "%d", ROWS_MAX);
     r = r < 0 ? r : job_list_fetch(c, k, buf_str(&q.text), ROWS_MAX, &rows);
-    r = r < 0 ? r : job_rows_sort(rows.rows.at, rows.rows.len, running_first(option_get(&c->options, "sort")), &c->error);
+    r = r < 0 ? r : job_rows_sort(&rows, running_first(option_get(&c->options, "sort")), &c->error);
     if (r == 0) {
+        job_columns_bind(&columns, &rows);
         table_init(&t, &c->arena, columns.titles, columns.count);
         for (uint32_t i = 0; i < rows.rows.len && (rows_left < 0 || (int)i + 1 < rows_left); i++)
             job_columns_add(&columns, &c->arena, rows.rows.at[i], clock_wall_ms(), &t);

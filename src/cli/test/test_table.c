@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/job_columns.h"
+#include "cli/job_list.h"
 #include "cli/table.h"
 
 static void columns_line_up(void **state) {
@@ -33,9 +34,9 @@ static void columns_line_up(void **state) {
     table_done(&t);
 }
 
-static const char row[] = "{\"id\":12,\"label\":\"12_[3-99%5]\",\"name\":\"a name that is much longer than the room there is for it\","
-                          "\"user\":\"someone\",\"state\":\"PENDING\",\"reason\":\"Resources\",\"cpus\":4,\"gpus_milli\":2500,"
-                          "\"time_limit_s\":28800,\"elapsed_ms\":61000,\"memory_peak_bytes\":1073741824,\"exit_signal\":9}";
+static const char page[] = "{\"fields\":[\"label\",\"name\",\"user\",\"state\",\"reason\",\"cpus\",\"gpus_milli\",\"time_limit_s\",\"elapsed_ms\"],"
+                           "\"jobs\":[[\"12_[3-99%5]\",\"a name that is much longer than the room there is for it\",\"someone\","
+                           "\"PENDING\",\"Resources\",4,2500,28800,61000]]}";
 
 static void a_row_fits(void **state) {
     cleanup_arena struct arena a = {0};
@@ -44,10 +45,12 @@ static void a_row_fits(void **state) {
     struct json *j;
     struct table t;
     struct error e;
-    assert_int_equal(json_parse(row, strlen(row), &a, &j, &e), 0);
+    assert_int_equal(json_parse(page, strlen(page), &a, &j, &e), 0);
+    struct job_rows rows = {.fields = json_get(j, "fields")};
     assert_int_equal(job_columns_parse(JOB_COLUMNS_LIVE, &c, &e), 0);
+    job_columns_bind(&c, &rows);
     table_init(&t, &a, c.titles, c.count);
-    job_columns_add(&c, &a, j, 0, &t);
+    job_columns_add(&c, &a, &json_get(j, "jobs")->items[0], 0, &t);
     table_print(&t, 80, true, false, &out);
     for (const char *p = buf_str(&out); *p; p += strcspn(p, "\n") + 1)
         assert_true(strcspn(p, "\n") <= 80);
@@ -64,16 +67,19 @@ static void a_row_fits(void **state) {
 }
 
 static void rows_sort(void **state) {
-    static const char text[] = "[{\"id\":1,\"cpus\":4},{\"id\":2,\"cpus\":16},{\"id\":3,\"cpus\":4}]";
+    static const char text[] = "{\"fields\":[\"id\",\"cpus\"],\"jobs\":[[1,4],[2,16],[3,4]]}";
     cleanup_arena struct arena a = {0};
     struct json *j;
     struct error e;
     assert_int_equal(json_parse(text, strlen(text), &a, &j, &e), 0);
-    const struct json *rows[] = {&j->items[0], &j->items[1], &j->items[2]};
-    assert_int_equal(job_rows_sort(rows, 3, "-cpus", &e), 0);
-    assert_int_equal(json_i64(rows[0], "id", 0), 2);
-    assert_int_equal(json_i64(rows[1], "id", 0), 1);
-    assert_true(job_rows_sort(rows, 3, "colour", &e) < 0);
+    struct job_rows rows = {.fields = json_get(j, "fields")};
+    for (int i = 0; i < 3; i++)
+        vec_push(&rows.rows, &json_get(j, "jobs")->items[i]);
+    assert_int_equal(job_rows_sort(&rows, "-cpus", &e), 0);
+    assert_int_equal(rows.rows.at[0]->items[0].i, 2);
+    assert_int_equal(rows.rows.at[1]->items[0].i, 1);
+    assert_true(job_rows_sort(&rows, "colour", &e) < 0);
+    vec_done(&rows.rows);
 }
 
 int main(void) {
