@@ -14,7 +14,7 @@ BUILD = os.path.abspath(os.environ.get("BUILD", f"{TREE}/build"))
 sys.path.insert(0, f"{TREE}/tests")
 
 from lab.cluster import Cluster, find_binary  # noqa: E402
-from lab.proc import LabError, alive, rss_bytes  # noqa: E402
+from lab.proc import LabError, alive, rss_bytes, wait_until  # noqa: E402
 from lab.slurm import SlurmLab, install  # noqa: E402
 
 NODES, CPUS = 4, 64
@@ -99,6 +99,10 @@ class SlurmSide(Side):
     def down(self):
         """Stops it."""
         self.lab.down()
+
+    def ready(self):
+        """After a pause: it answers again."""
+        self.lab.wait_answer()
 
     def pids(self):
         """The daemons."""
@@ -202,6 +206,11 @@ class AcequiaSide(Side):
     def down(self):
         """Stops it."""
         self.cluster.down()
+
+    def ready(self):
+        """After a pause: it answers, and the node that may have seemed silent is back."""
+        self.cluster.wait_ready()
+        wait_until(self.cluster.nodes_up, 60, "the node does not come back")
 
     def pids(self):
         """The daemons."""

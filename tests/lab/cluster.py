@@ -13,8 +13,10 @@ import subprocess
 import tempfile
 
 from .api import Api, ApiError
-from .proc import LabError, end, end_child, free_ports, processes_naming, rss_bytes, wait_until
+from .proc import (LabError, alive, end, end_child, free_ports, kill_trees, processes_naming,
+                   rss_bytes, wait_until)
 
+CANCEL_MAX = 2000  # more jobs than this are not cancelled one by one at the end
 ACTIVE = {"PENDING", "STARTING", "RUNNING", "SUSPENDED", "COMPLETING"}
 
 
@@ -43,6 +45,7 @@ class Cluster:
         self.children = {}   # daemons started here and not by `up`: name -> Popen
         self.api = None
         self.port = None
+        self.spools = set()
 
     # --- up and down ---
 
@@ -79,22 +82,41 @@ class Cluster:
         """Stops everything by process id and removes the folder."""
         if not self.home:
             return
-        self.api.close()
-        try:
-            self.cli("down", check=False, timeout=60)
-        except subprocess.TimeoutExpired:
+        self._note_spools()
+        try:  # jobs outlive the daemons; with very many waiting, the kill below is quicker
+            few = self.answers() and 0 < self.active_jobs() <= CANCEL_MAX and self.nodes_up()
+            self.cli("down", *(["--cancel-jobs"] if few else []), check=False, timeout=60)
+        except (subprocess.TimeoutExpired, OSError, ApiError):
             pass
+        self.api.close()
         for child in self.children.values():
             end_child(child)
         self.children = {}
-        for pid in processes_naming(self.home):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        for place in (self.home, *self.spools):
+            kill_trees(processes_naming(place))
+        for spool in self.spools:
+            shutil.rmtree(spool, ignore_errors=True)
+        self.spools = set()
         if not self.keep:
             shutil.rmtree(self.home, ignore_errors=True)
         self.home = None
+
+    def _note_spools(self):
+        """The agents' spool folders on the memory file system: shepherds are known by them."""
+        for name in [n[:-4] for n in self._pid_files()]:
+            pid = self.pid(name)
+            for fd in os.listdir(f"/proc/{pid}/fd") if pid and alive(pid) else ():
+                try:
+                    target = os.readlink(f"/proc/{pid}/fd/{fd}")
+                except OSError:
+                    continue
+                if target.startswith("/dev/shm/acequia-"):
+                    self.spools.add("/".join(target.split("/")[:4]))
+
+    def _pid_files(self):
+        folders = [f"{self.home}/run"] + [f"{self.home}/agent-{n}/run" for n in self.agent_names]
+        return [f for folder in folders if os.path.isdir(folder) for f in os.listdir(folder)
+                if f.endswith(".pid")]
 
     def _write_config(self):
         text = self.config
@@ -138,6 +160,7 @@ class Cluster:
         pid = self.pid(daemon)
         if not pid:
             raise LabError(f"{daemon} does not run")
+        self._note_spools()
         os.kill(pid, sig)
         child = self.children.pop(daemon, None)
         if child:

@@ -79,6 +79,27 @@ def processes_naming(text):
     return found
 
 
+def kill_trees(roots):
+    """SIGKILL for these processes and all that descend from them."""
+    children = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as f:
+                    parent = int(f.read().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry))
+            except OSError:
+                continue
+    todo = list(roots)
+    while todo:
+        pid = todo.pop()
+        todo += children.get(pid, [])
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def free_ports(count):
     """Ports on loopback that nobody listens on now."""
     sockets = [socket.socket() for _ in range(count)]

@@ -125,8 +125,7 @@ class SlurmLab:
         """Stops everything that was started here, by process id, and removes the folder."""
         if not self.folder:
             return
-        if self.ctld and self.ctld.poll() is None:
-            self.run("scancel", "--user", "root", check=False, timeout=60)
+        self._end_running_jobs()
         for child in [*self.slurmds.values(), self.ctld, self.dbd, self.mariadb, self.munged]:
             if child:
                 end_child(child)
@@ -139,6 +138,17 @@ class SlurmLab:
                 pass
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder = None
+
+    def _end_running_jobs(self):
+        """Jobs do not end with their slurmd; those that only wait need no ending."""
+        if not self.ctld or self.ctld.poll() is not None:
+            return
+        try:
+            self.run("scancel", "--state=RUNNING", "--user=root", check=False, timeout=20)
+            wait_until(lambda: not self.run("squeue", "-h", "-t", "R,CG", check=False,
+                                            timeout=20).stdout, 10, "jobs do not end", 0.2)
+        except (LabError, subprocess.TimeoutExpired):
+            pass  # what is left is found by the folder it names
 
     def _spawn(self, *command, log):
         with open(f"{self.folder}/{log}", "ab") as out:
@@ -304,6 +314,7 @@ class SlurmLab:
 
     def reset(self):
         """A controller without jobs, without waiting for each to be cancelled."""
+        self._end_running_jobs()
         self.kill_controller()
         for name in list(self.slurmds):
             self.kill_node(name)
