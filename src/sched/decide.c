@@ -202,4 +202,6 @@ void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy, 
     trial_undo(&p);
     plan_clear(&p);
     vec_done(&p.victims);
+    vec_done(&p.gives);
+    map_done(&p.reclaims_failed);
 }

@@ -1,5 +1,5 @@
-// Owns the order in which running jobs must end by their limits: a sorted vector, with newcomers
-// merged in only when somebody asks.
+// Owns two standing orders of the running jobs, kept up lazily: by the time they must end, and by what
+// they are worth when somebody has to give. Newcomers are merged in only when somebody asks.
 #include <assert.h>
 #include <string.h>
 
@@ -10,55 +10,99 @@ static bool ends_before(const struct job *a, const struct job *b) {
     return x != y ? x < y : a->id < b->id;
 }
 
+// Lowest priority first, then latest started, then highest id.
+static bool worth_less(const struct job *a, const struct job *b) {
+    if (a->worth != b->worth)
+        return a->worth < b->worth;
+    return a->start_ms != b->start_ms ? a->start_ms > b->start_ms : a->id > b->id;
+}
+
+typedef bool (*before_fn)(const struct job *a, const struct job *b);
+
 static int by_end(const void *pa, const void *pb) {
     const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
     return ends_before(a, b) ? -1 : ends_before(b, a) ? 1 : 0;
 }
 
-void ends_add(struct world *w, struct job *j) {
-    j->in_by_end = false;
-    vec_push(&w->by_end_new, j);
+static int by_worth(const void *pa, const void *pb) {
+    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
+    return worth_less(a, b) ? -1 : worth_less(b, a) ? 1 : 0;
 }
 
-static uint32_t place_of(const struct world *w, const struct job *j) {
-    uint32_t low = 0, high = w->by_end.len;
+static void remove_from(struct standing *s, struct job *j, bool merged, before_fn before) {
+    if (!merged) {
+        for (uint32_t i = s->fresh.len; i-- > 0;)
+            if (s->fresh.at[i] == j) {
+                vec_remove_swap(&s->fresh, i);
+                return;
+            }
+        return;
+    }
+    uint32_t low = 0, high = s->sorted.len;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        if (ends_before(w->by_end.at[mid], j))
+        if (before(s->sorted.at[mid], j))
             low = mid + 1;
         else
             high = mid;
     }
-    return low;
+    assert(low < s->sorted.len && s->sorted.at[low] == j);
+    vec_remove(&s->sorted, low);
+}
+
+static void merge(struct standing *s, before_fn before, int (*compare)(const void *, const void *)) {
+    uint32_t i = s->sorted.len, k = s->fresh.len;
+    qsort(s->fresh.at, k, sizeof *s->fresh.at, compare);
+    vec_reserve(&s->sorted, i + k);
+    s->sorted.len += k;
+    for (uint32_t to = s->sorted.len; k > 0;) {
+        bool old = i > 0 && before(s->fresh.at[k - 1], s->sorted.at[i - 1]);
+        s->sorted.at[--to] = old ? s->sorted.at[--i] : s->fresh.at[--k];
+    }
+}
+
+void ends_add(struct world *w, struct job *j) {
+    j->in_by_end = false;
+    vec_push(&w->by_end.fresh, j);
 }
 
 void ends_remove(struct world *w, struct job *j) {
-    if (j->in_by_end) {
-        uint32_t i = place_of(w, j);
-        assert(i < w->by_end.len && w->by_end.at[i] == j);
-        vec_remove(&w->by_end, i);
-        return;
-    }
-    for (uint32_t i = w->by_end_new.len; i-- > 0;)
-        if (w->by_end_new.at[i] == j) {
-            vec_remove_swap(&w->by_end_new, i);
-            return;
-        }
+    remove_from(&w->by_end, j, j->in_by_end, ends_before);
 }
 
 void ends_merge(struct world *w) {
-    uint32_t more = w->by_end_new.len;
-    if (!more)
+    if (!w->by_end.fresh.len)
         return;
-    qsort(w->by_end_new.at, more, sizeof *w->by_end_new.at, by_end);
-    uint32_t i = w->by_end.len, k = more;
-    vec_reserve(&w->by_end, i + more);
-    w->by_end.len += more;
-    for (uint32_t to = w->by_end.len; k > 0;) {
-        bool old = i > 0 && ends_before(w->by_end_new.at[k - 1], w->by_end.at[i - 1]);
-        w->by_end.at[--to] = old ? w->by_end.at[--i] : w->by_end_new.at[--k];
+    merge(&w->by_end, ends_before, by_end);
+    for (uint32_t i = 0; i < w->by_end.fresh.len; i++)
+        w->by_end.fresh.at[i]->in_by_end = true;
+    vec_clear(&w->by_end.fresh);
+}
+
+void worth_add(struct world *w, struct job *j) {
+    j->in_by_worth = false;
+    vec_push(&w->by_worth.fresh, j);
+}
+
+void worth_remove(struct world *w, struct job *j) {
+    remove_from(&w->by_worth, j, j->in_by_worth, worth_less);
+}
+
+// Priorities may have changed with the rules: then all are looked at again.
+void worth_merge(struct world *w) {
+    struct standing *s = &w->by_worth;
+    if (w->worth_version != w->config_version) {
+        for (uint32_t i = 0; i < s->sorted.len; i++)
+            vec_push(&s->fresh, s->sorted.at[i]);
+        vec_clear(&s->sorted);
+        w->worth_version = w->config_version;
     }
-    for (k = 0; k < more; k++)
-        w->by_end_new.at[k]->in_by_end = true;
-    vec_clear(&w->by_end_new);
+    if (!s->fresh.len)
+        return;
+    for (uint32_t i = 0; i < s->fresh.len; i++)
+        s->fresh.at[i]->worth = request_priority(w, s->fresh.at[i]->request);
+    merge(s, worth_less, by_worth);
+    for (uint32_t i = 0; i < s->fresh.len; i++)
+        s->fresh.at[i]->in_by_worth = true;
+    vec_clear(&s->fresh);
 }

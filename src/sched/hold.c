@@ -107,8 +107,11 @@ void count_running(struct world *w, struct job *j, int sign, int64_t now_ms) {
         q->used_gpu_milli += (uint64_t)(sign * held[DIM_GPU]);
         cost = cost * q->usage_factor_milli / 1000;
     }
-    if (sign > 0)
+    if (sign > 0) {
         j->cost = cost;
+        j->held_gpu = held[DIM_GPU];
+        j->held_cpus = held[DIM_CPU];
+    }
     user_hold(user_slot(&w->users, asked->project, asked->user), sign * j->cost, now_ms,
               w->half_life_ms);
     struct user *u = user_slot(&w->qos_users, asked->qos, asked->user);

@@ -202,14 +202,21 @@ struct job {
     uint64_t ending_for;
     uint32_t restarts;
     int64_t cost;                 // what it counts as in its user's use while it runs
+    int64_t held_gpu, held_cpus;  // of its allocation
     uint32_t run_slot;            // index in world.running
-    bool in_by_end;
+    int32_t worth;                // its priority as by_worth knows it
+    bool in_by_end, in_by_worth;
     bool taker;                   // others were told to make room for it: it comes first
     bool vacating;                // during a pass: ending, or chosen as a victim
     bool promised;                // during a pass: victims make room for it
     uint8_t state, hold, reason;
     bool queued;                  // counted in its request's queue
     bool fixed;                   // cannot be preempted; as counted in its project
+};
+
+// Jobs in some order, and those not merged in yet.
+struct standing {
+    VEC(struct job *) sorted, fresh;
 };
 
 // A GPU memory size and how many GPUs have it.
@@ -245,8 +252,9 @@ struct world {
     uint64_t changes_base;              // number of changes dropped from the front
     struct map fits;                    // hash → struct fit
     uint32_t fit_count;
-    VEC(struct job *) by_end;           // running, by (end by limit, id); see world_by_end
-    VEC(struct job *) by_end_new;       // not merged in yet
+    struct standing by_end;             // running, by (end by limit, id)
+    struct standing by_worth;           // running, the first to give first
+    uint64_t worth_version;             // config_version of its priorities
     struct mix *mix;                    // requests seen lately
     VEC(uint64_t) takers;               // jobs marked so, in the order of marking
     VEC(uint64_t) noted;                // jobs with a reason of their own
@@ -318,7 +326,10 @@ struct project *project_parent(const struct world *w, const struct project *p);
 int64_t project_quota(const struct project *p, unsigned dim);  // 0 when not rationed
 uint32_t fit_tasks_idle(const struct node *n, const struct demand *d);  // were it up and idle
 
-// ends.c: running jobs by (end by limit, id)
+// ends.c: standing orders of the running jobs; `sorted` is complete after a merge
 void ends_add(struct world *w, struct job *j);
 void ends_remove(struct world *w, struct job *j);
-void ends_merge(struct world *w);  // w->by_end is complete and sorted afterwards
+void ends_merge(struct world *w);
+void worth_add(struct world *w, struct job *j);
+void worth_remove(struct world *w, struct job *j);
+void worth_merge(struct world *w);

@@ -247,6 +247,7 @@ int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t
     nodes_take(w, j);
     count_running(w, j, 1, now_ms);
     ends_add(w, j);
+    worth_add(w, j);
     return 0;
 }
 
@@ -292,6 +293,7 @@ static void forget(struct world *w, struct job *j) {
 static void stop_running(struct world *w, struct job *j, int64_t now_ms) {
     ending_remove(w, j);
     ends_remove(w, j);
+    worth_remove(w, j);
     nodes_give(w, j);
     count_running(w, j, -1, now_ms);
     vec_remove_swap(&w->running, j->run_slot);

@@ -18,6 +18,14 @@ struct promise {
     struct alloc *alloc;
 };
 
+// A job that may have to give, with what decides whether it is worth looking at.
+struct victim {
+    struct job *job;
+    uint32_t project;
+    uint32_t node;   // 0: on several
+    uint16_t gpus;   // it holds there
+};
+
 struct pass {
     struct world *w;
     const struct policy *policy;
@@ -31,7 +39,10 @@ struct pass {
     bool closed[SCHED_PARTITIONS_MAX];    // strict order and somebody is blocked
     bool any_plan;
     bool victims_known;            // `victims` was filled
-    VEC(struct job *) victims;     // preemptible, by (priority, latest start, highest id)
+    VEC(struct victim) victims;    // preemptible, by (priority, latest start, highest id)
+    uint32_t victims_from;         // those before it are vacating
+    VEC(uint8_t) gives;            // by project: may have to give to the taker at hand
+    struct map reclaims_failed;    // taker's place, project and rights → moves made by then
     bool again;                    // reclaim freed something: earlier failures do not count
 };
 

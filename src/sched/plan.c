@@ -230,7 +230,7 @@ static int64_t walk_all(struct walk *k) {
     uint32_t i = 0, m = 0;
     int64_t at = p->now_ms, found = INT64_MAX;
     for (;;) {
-        struct job *a = i < p->w->by_end.len ? p->w->by_end.at[i] : NULL;
+        struct job *a = i < p->w->by_end.sorted.len ? p->w->by_end.sorted.at[i] : NULL;
         struct job *b = m < mine.jobs.len ? mine.jobs.at[m] : NULL;
         struct job *j = !a ? b : !b ? a : by_time(&a, &b) < 0 ? a : b;
         int64_t end_ms = j ? expected_end(p, j) : INT64_MAX;

@@ -16,6 +16,8 @@ struct taker {
     unsigned dim;
     bool in_quota;       // after starting; also of what the quota is worth when quotas exceed capacity
     const struct qos *qos;
+    bool by_qos;
+    uint32_t most_whole;  // entirely free GPUs on the node that has most of them
 };
 
 typedef VEC(struct job *) job_vec;
@@ -63,9 +65,51 @@ static bool qos_may(const struct qos *q, uint32_t other) {
     return false;
 }
 
+static int64_t held_in(const struct world *w, const struct job *v, unsigned dim) {
+    if (dim <= DIM_CPU)
+        return dim == DIM_GPU ? v->held_gpu : v->held_cpus;
+    int64_t held[DIMS_MAX];
+    alloc_amounts(w, v->alloc, held);
+    return held[dim];
+}
+
+// Could any job of this project be legal? Saves looking at its jobs when not.
+static bool may_give(const struct taker *t, struct project *v) {
+    if (t->by_qos || v == t->project || !v->present)
+        return true;
+    const struct project *top = common(t->p->w, t->project, v);
+    bool within, under = under_share(t, top, &within);
+    for (unsigned d = 0; d < t->p->w->dims; d++) {
+        if (under && v->used[d] > 0 && over_share(t, v, top, d, 0, true))
+            return true;
+        if (t->in_quota && v->quota[d] != SCHED_UNLIMITED && v->used[d] > v->quota[d])
+            return true;
+    }
+    return false;
+}
+
+static bool know_givers(struct taker *t) {
+    struct pass *p = t->p;
+    bool any = false;
+    vec_clear(&p->gives);
+    for (uint32_t i = 0; i < p->w->projects.len; i++) {
+        struct project *v = p->w->projects.at[i];
+        bool gives = v && v->running && may_give(t, v) && (v != t->project || !t->r->preemptible || t->by_qos);
+        vec_push(&p->gives, gives);
+        any |= gives;
+    }
+    return any;
+}
+
+static bool gives(const struct taker *t, const struct job *v) {
+    return t->p->gives.at[v->request->asked.project];
+}
+
 // Why this victim may be taken as things stand; -1 when it may not.
 static int legal(const struct taker *t, const struct job *v) {
     struct world *w = t->p->w;
+    if (!gives(t, v))
+        return -1;
     int64_t least = v->request->asked.min_runtime_ms;
     if (t->p->policy->min_runtime_ms > least)
         least = t->p->policy->min_runtime_ms;
@@ -83,11 +127,9 @@ static int legal(const struct taker *t, const struct job *v) {
     if (!t->p->policy->reclaim)
         return -1;
     unsigned dim = v->request->dim;
-    int64_t held[DIMS_MAX];
-    alloc_amounts(w, v->alloc, held);
     const struct project *top = common(w, t->project, owner);
     bool within;
-    if (under_share(t, top, &within) && over_share(t, owner, top, dim, held[dim], within))
+    if (under_share(t, top, &within) && over_share(t, owner, top, dim, held_in(w, v, dim), within))
         return SCHED_PREEMPT_SHARE;
     if (t->in_quota && (!owner->present || (owner->quota[dim] != SCHED_UNLIMITED && owner->used[dim] > owner->quota[dim])))
         return SCHED_PREEMPT_QUOTA;
@@ -107,15 +149,17 @@ static void know_victims(struct pass *p) {
     if (p->victims_known)
         return;
     p->victims_known = true;
-    for (uint32_t i = 0; i < p->w->running.len; i++) {
-        struct job *j = p->w->running.at[i];
+    worth_merge(p->w);
+    vec_reserve(&p->victims, p->w->by_worth.sorted.len + 1);
+    for (uint32_t i = 0; i < p->w->by_worth.sorted.len; i++) {
+        struct job *j = p->w->by_worth.sorted.at[i];
         if (j->fixed || j->state != SCHED_JOB_RUNNING)
             continue;
         request_refresh(p->w, j->request);
-        vec_push(&p->victims, j);
+        const struct alloc_node *a = &j->alloc->nodes[0];
+        vec_push(&p->victims, (struct victim){j, j->request->asked.project, j->alloc->node_count == 1 ? a->node : 0,
+                                              (uint16_t)a->gpu_count});
     }
-    if (p->victims.len)
-        qsort(p->victims.at, p->victims.len, sizeof *p->victims.at, by_worth);
 }
 
 // As if the victim were gone from its project, while a set is being put together.
@@ -191,7 +235,8 @@ static bool node_set(const struct taker *t, const struct node *n, job_vec *set) 
     job_vec all = {0};
     vec_clear(set);
     for (uint32_t i = 0; i < n->jobs.len; i++)
-        if (!n->jobs.at[i]->fixed && n->jobs.at[i]->state == SCHED_JOB_RUNNING && legal(t, n->jobs.at[i]) >= 0)
+        if (gives(t, n->jobs.at[i]) && !n->jobs.at[i]->fixed && n->jobs.at[i]->state == SCHED_JOB_RUNNING &&
+            legal(t, n->jobs.at[i]) >= 0)
             vec_push(&all, n->jobs.at[i]);
     bool found = false;
     if (all.len && fits_without(t, n, all.at, all.len, NULL)) {
@@ -253,9 +298,12 @@ static int by_cost(const void *pa, const void *pb) {
     return (a->node > b->node) - (a->node < b->node);
 }
 
+static uint32_t whole_needed(const struct taker *t) {
+    return (t->r->demand.gpu_task * tasks_needed(t) + t->r->demand.gpu_node) / SCHED_GPU;
+}
+
 static bool enough_gpus(const struct taker *t, const struct node *n, const struct job *v) {
-    const struct demand *d = &t->r->demand;
-    uint32_t whole = (d->gpu_task * tasks_needed(t) + d->gpu_node) / SCHED_GPU, freed = 0;
+    uint32_t whole = whole_needed(t), freed = 0;
     for (uint32_t i = 0; whole && i < v->alloc->node_count; i++)
         if (v->alloc->nodes[i].node == n->id)
             freed += v->alloc->nodes[i].gpu_count;
@@ -319,11 +367,15 @@ static bool take(struct taker *t, const job_vec *set) {
 
 // One victim that is enough by itself, the least worth first.
 static bool one_victim(struct taker *t, const struct fit *f, job_vec *set) {
-    const struct pass *p = t->p;
-    for (uint32_t i = 0; i < p->victims.len; i++) {
-        struct job *v = p->victims.at[i];
-        if (v->vacating)
+    struct pass *p = t->p;
+    uint32_t whole = whole_needed(t);
+    while (p->victims_from < p->victims.len && p->victims.at[p->victims_from].job->vacating)
+        p->victims_from++;
+    for (uint32_t i = p->victims_from; i < p->victims.len; i++) {
+        const struct victim *c = &p->victims.at[i];
+        if (!p->gives.at[c->project] || (c->node && c->gpus + t->most_whole < whole) || c->job->vacating)
             continue;
+        struct job *v = c->job;
         for (uint32_t k = 0; k < v->alloc->node_count; k++) {
             uint32_t id = v->alloc->nodes[k].node;
             const struct node *n = world_node(p->w, id);
@@ -340,31 +392,61 @@ static bool one_victim(struct taker *t, const struct fit *f, job_vec *set) {
     return false;
 }
 
+// GPUs that could be freed per node, as far as whole jobs of giving projects hold them: few nodes
+// deserve a closer look.
+static uint16_t *freeable(const struct taker *t, const struct fit *f) {
+    const struct pass *p = t->p;
+    uint16_t *gpus = xcalloc(f->nodes_len + 1, sizeof *gpus);
+    for (uint32_t i = p->victims_from; i < p->victims.len; i++) {
+        const struct victim *c = &p->victims.at[i];
+        if (!p->gives.at[c->project])
+            continue;
+        if (c->node) {
+            if (c->node < f->nodes_len)
+                gpus[c->node] = (uint16_t)(gpus[c->node] + c->gpus);
+            continue;
+        }
+        for (uint32_t k = 0; k < c->job->alloc->node_count; k++)
+            if (c->job->alloc->nodes[k].node < f->nodes_len)
+                gpus[c->job->alloc->nodes[k].node] =
+                    (uint16_t)(gpus[c->job->alloc->nodes[k].node] + c->job->alloc->nodes[k].gpu_count);
+    }
+    return gpus;
+}
+
+static bool worth_a_look(const struct taker *t, const struct fit *f, const uint16_t *gpus, uint32_t id) {
+    const struct node *n = world_node(t->p->w, id);
+    return n && f->allowed[id] && n->jobs.len && gpus[id] + n->whole_free >= whole_needed(t);
+}
+
 // Several victims on one node; nodes in the order of their least worthy job.
 static bool one_node(struct taker *t, const struct fit *f, job_vec *set) {
     const struct pass *p = t->p;
     VEC(struct cost) costs = {0};
+    uint16_t *gpus = freeable(t, f);
     uint8_t *seen = xcalloc(f->nodes_len + 1, 1);
+    int32_t lowest = p->victims_from < p->victims.len ? p->victims.at[p->victims_from].job->worth : 0;
     bool done = false;
-    int32_t lowest = p->victims.len ? p->victims.at[0]->request->priority : 0;
-    for (uint32_t i = 0; i < p->victims.len && !done; i++) {
-        const struct job *v = p->victims.at[i];
-        for (uint32_t k = 0; k < v->alloc->node_count && !done && !v->vacating; k++) {
-            uint32_t id = v->alloc->nodes[k].node;
-            const struct node *n = world_node(p->w, id);
-            if (!n || id >= f->nodes_len || !f->allowed[id] || seen[id]++ || !node_set(t, n, set))
+    for (uint32_t i = p->victims_from; i < p->victims.len && !done; i++) {
+        const struct victim *c = &p->victims.at[i];
+        if (!p->gives.at[c->project] || (c->node && (c->node >= f->nodes_len || seen[c->node])))
+            continue;
+        for (uint32_t k = 0; k < c->job->alloc->node_count && !done; k++) {
+            uint32_t id = c->job->alloc->nodes[k].node;
+            if (id >= f->nodes_len || seen[id]++ || !worth_a_look(t, f, gpus, id) ||
+                !node_set(t, p->w->nodes.at[id], set))
                 continue;
-            struct cost c = cost_of(set, id);
-            vec_push(&costs, c);
-            if (c.count == 2 && c.priority == lowest)  // one was not enough: it gets no better
-                done = take(t, set);
+            vec_push(&costs, cost_of(set, id));
+            if (set->len == 2 && costs.at[costs.len - 1].priority == lowest)
+                done = take(t, set);  // one was not enough: it gets no better
         }
     }
+    free(seen);
     if (costs.len)
         qsort(costs.at, costs.len, sizeof *costs.at, by_cost);
     for (uint32_t i = 0; i < costs.len && i < NODES_TRIED_MAX && !done; i++)
         done = node_set(t, p->w->nodes.at[costs.at[i].node], set) && take(t, set);
-    free(seen);
+    free(gpus);
     vec_done(&costs);
     return done;
 }
@@ -380,15 +462,17 @@ static bool in_set(const job_vec *set, const struct job *j) {
 static bool many_nodes(const struct taker *t, const struct fit *f, job_vec *all) {
     VEC(struct cost) costs = {0};
     job_vec set = {0};
-    uint32_t need = t->r->demand.nodes_min;
-    for (uint32_t id = 1; id < f->nodes_len; id++) {
-        if (!f->allowed[id])
-            continue;
+    uint32_t need = t->r->demand.nodes_min, looks = 0;
+    uint16_t *gpus = freeable(t, f);
+    for (uint32_t id = 1; id < f->nodes_len; id++)
+        looks += f->cap[id] || worth_a_look(t, f, gpus, id);
+    for (uint32_t id = 1; id < f->nodes_len && looks >= t->r->demand.nodes_min; id++) {
         if (f->cap[id])
             need -= need > 0;
-        else if (node_set(t, t->p->w->nodes.at[id], &set))
+        else if (worth_a_look(t, f, gpus, id) && node_set(t, t->p->w->nodes.at[id], &set))
             vec_push(&costs, cost_of(&set, id));
     }
+    free(gpus);
     if (costs.len)
         qsort(costs.at, costs.len, sizeof *costs.at, by_cost);
     for (uint32_t i = 0; i < costs.len && need && all->len < VICTIMS_MAX; i++) {
@@ -421,7 +505,9 @@ static bool many_nodes(const struct taker *t, const struct fit *f, job_vec *all)
 static bool one_by_one(const struct taker *t, const struct fit *f, job_vec *all) {
     struct alloc *a = NULL;
     for (uint32_t i = 0; i < t->p->victims.len && !a && all->len < VICTIMS_MAX; i++) {
-        struct job *v = t->p->victims.at[i];
+        struct job *v = t->p->victims.at[i].job;
+        if (!gives(t, v))
+            continue;
         bool here = false;
         for (uint32_t k = 0; k < v->alloc->node_count; k++)
             here |= v->alloc->nodes[k].node < f->nodes_len && f->allowed[v->alloc->nodes[k].node];
@@ -454,6 +540,25 @@ static void prune(const struct taker *t, job_vec *set) {
     }
 }
 
+static bool search(struct taker *t, const struct fit *f) {
+    job_vec set = {0};
+    for (uint32_t id = 1; id < f->nodes_len; id++)
+        if (f->allowed[id] && t->p->w->nodes.at[id]->whole_free > t->most_whole)
+            t->most_whole = t->p->w->nodes.at[id]->whole_free;
+    bool done;
+    if (t->r->demand.even && t->r->demand.nodes_min == 1) {
+        done = one_victim(t, f, &set) || one_node(t, f, &set);
+    } else {
+        done = t->r->demand.even ? many_nodes(t, f, &set) : one_by_one(t, f, &set);
+        if (done) {
+            prune(t, &set);
+            done = take(t, &set);
+        }
+    }
+    vec_done(&set);
+    return done;
+}
+
 bool reclaim(struct pass *p, struct job *j) {
     struct request *r = j->request;
     struct taker t = {.p = p, .job = j, .r = r, .project = world_project(p->w, r->asked.project), .dim = r->dim,
@@ -462,24 +567,19 @@ bool reclaim(struct pass *p, struct job *j) {
         return false;
     bool within, under = under_share(&t, project_parent(p->w, t.project), &within);
     know_quota(&t);
-    bool by_qos = t.qos && t.qos->preempts.len;
-    if (!by_qos && r->preemptible && (!p->policy->reclaim || (!under && !t.in_quota)))
+    t.by_qos = t.qos && t.qos->preempts.len;
+    if (!t.by_qos && r->preemptible && (!p->policy->reclaim || (!under && !t.in_quota)))
+        return false;
+    // What failed for one request fails for others like it, as long as nothing moved since.
+    struct fit *f = fit_of(p->w, r);
+    uint64_t like[] = {f->hash, r->asked.project, r->asked.qos, r->preemptible, (uint64_t)r->limit_ms};
+    uint64_t key = hash_bytes(like, sizeof like);
+    uintptr_t moves = 1 + p->out->starts.len + p->out->preempts.len;
+    if ((uintptr_t)map_get(&p->reclaims_failed, key) == moves)
         return false;
     know_victims(p);
-    if (!p->victims.len)
-        return false;
-    const struct fit *f = fit_of(p->w, r);
-    job_vec set = {0};
-    bool done;
-    if (r->demand.even && r->demand.nodes_min == 1) {
-        done = one_victim(&t, f, &set) || one_node(&t, f, &set);
-    } else {
-        done = r->demand.even ? many_nodes(&t, f, &set) : one_by_one(&t, f, &set);
-        if (done) {
-            prune(&t, &set);
-            done = take(&t, &set);
-        }
-    }
-    vec_done(&set);
-    return done;
+    if (p->victims.len && know_givers(&t) && search(&t, f))
+        return true;
+    map_put(&p->reclaims_failed, key, (void *)moves);
+    return false;
 }

@@ -169,8 +169,10 @@ struct world *world_free(struct world *w) {
     fits_free(w);
     mix_free(w);
     vec_done(&w->tree);
-    vec_done(&w->by_end);
-    vec_done(&w->by_end_new);
+    vec_done(&w->by_end.sorted);
+    vec_done(&w->by_end.fresh);
+    vec_done(&w->by_worth.sorted);
+    vec_done(&w->by_worth.fresh);
     vec_done(&w->noted);
     vec_done(&w->takers);
     map_done(&w->jobs);
