@@ -38,23 +38,30 @@ static void clone_partitions(struct world *to, const struct world *w) {
     }
 }
 
-static void clone_projects(struct world *to, const struct world *w) {
-    for (uint32_t i = 0; i < w->projects.len; i++) {
-        const struct project *p = world_project(w, i);
-        if (!p || !i)
-            continue;
-        struct sched_model_quota quotas[SCHED_MODELS_MAX];
-        uint32_t n = p->models.len < SCHED_MODELS_MAX ? p->models.len : SCHED_MODELS_MAX;
-        for (uint32_t k = 0; k < n; k++)
-            quotas[k] = (struct sched_model_quota){w->models.at[p->models.at[k].model], p->models.at[k].quota,
-                                                   p->models.at[k].limit};
-        struct sched_project s = {.id = p->id, .parent = p->parent, .name = p->name,
+bool project_export(const struct world *w, uint32_t id, struct sched_project *out,
+                    struct sched_model_quota quotas[SCHED_MODELS_MAX]) {
+    const struct project *p = world_project(w, id);
+    if (!p || !id)
+        return false;
+    uint32_t n = p->models.len < SCHED_MODELS_MAX ? p->models.len : SCHED_MODELS_MAX;
+    for (uint32_t k = 0; k < n; k++)
+        quotas[k] = (struct sched_model_quota){w->models.at[p->models.at[k].model], p->models.at[k].quota,
+                                               p->models.at[k].limit};
+    *out = (struct sched_project){.id = p->id, .parent = p->parent, .name = p->name,
                                   .quota_milligpu = p->quota[DIM_GPU], .weight_milli = p->weight,
                                   .limit_milligpu = p->limit[DIM_GPU], .quota_cpus = p->quota[DIM_CPU],
                                   .limit_cpus = p->limit[DIM_CPU], .models = quotas, .model_count = n,
                                   .nodes = p->nodes.at, .node_count = p->nodes.len,
                                   .interactive_limit_ms = p->interactive_limit_ms};
-        world_project_set(to, &s, NULL);
+    return true;
+}
+
+static void clone_projects(struct world *to, const struct world *w) {
+    for (uint32_t i = 0; i < w->projects.len; i++) {
+        struct sched_model_quota quotas[SCHED_MODELS_MAX];
+        struct sched_project s;
+        if (project_export(w, i, &s, quotas))
+            world_project_set(to, &s, NULL);
     }
 }
 

@@ -120,6 +120,7 @@ struct user {
     int64_t average;            // moving average of cost
     int64_t at_ms;              // when `average` was right
     int64_t trial_cost;         // of jobs started by the pass under way
+    int32_t ratio_milli;        // of their limits its jobs used lately, 0: not known
     uint32_t jobs;
     uint64_t gpu_milli;
     uint64_t cpus;
@@ -333,3 +334,5 @@ void ends_merge(struct world *w);
 void worth_add(struct world *w, struct job *j);
 void worth_remove(struct world *w, struct job *j);
 void worth_merge(struct world *w);
+bool project_export(const struct world *w, uint32_t id, struct sched_project *out,
+                    struct sched_model_quota quotas[SCHED_MODELS_MAX]);  // borrowed

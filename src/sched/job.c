@@ -301,6 +301,16 @@ static void stop_running(struct world *w, struct job *j, int64_t now_ms) {
         w->running.at[j->run_slot]->run_slot = j->run_slot;
 }
 
+// How much of their limits a user's jobs use: for forecasts only.
+static void learn(struct world *w, const struct job *j, int64_t now_ms) {
+    if (j->limit_ms == INT64_MAX || j->limit_ms < 1000 || j->state == SCHED_JOB_ENDING)
+        return;
+    int64_t ratio = (now_ms - j->start_ms) / (j->limit_ms / 1000);
+    ratio = ratio < 1 ? 1 : ratio > 1000 ? 1000 : ratio;
+    struct user *u = user_slot(&w->users, j->request->asked.project, j->request->asked.user);
+    u->ratio_milli = u->ratio_milli ? (int32_t)((3 * u->ratio_milli + ratio) / 4) : (int32_t)ratio;
+}
+
 int world_job_end(struct world *w, uint64_t id, int64_t now_ms) {
     struct job *j = world_find(w, id);
     if (!j)
@@ -308,6 +318,7 @@ int world_job_end(struct world *w, uint64_t id, int64_t now_ms) {
     if (j->state == SCHED_JOB_PENDING)
         return world_job_remove(w, id);
     stop_running(w, j, now_ms);
+    learn(w, j, now_ms);
     forget(w, j);
     return 0;
 }

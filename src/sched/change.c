@@ -1,0 +1,356 @@
+// Owns the search for the smallest change that starts a job now. Every candidate is applied and a pass
+// is made: only one with which the job starts is reported. What the user can do comes before what an
+// administrator can; less change before more.
+#include "sched/change.h"
+
+#include "sched/pass.h"
+
+enum { TRIES_MAX = 24, LIMIT_LEAST_MS = 60000, PRIORITY_RAISE = 1000000 };
+
+struct try {
+    struct world *w;
+    struct job *job;
+    int64_t now_ms;
+    const struct policy *policy;
+    unsigned left;
+    struct explanation *out;
+    bool release, first;  // tried on top of each change
+};
+
+static bool starts(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
+    struct decisions d;
+    bool found = false;
+    sched_decide(w, now_ms, policy, &d);
+    for (uint32_t i = 0; i < d.starts.len; i++)
+        found |= d.starts.at[i].job == job;
+    decisions_done(&d);
+    return found;
+}
+
+// The job as it would be with this request; the caller gives the request back.
+static struct sched_job changed(const struct try *t, struct world *w, const struct sched_request *asked) {
+    const struct job *j = t->job;
+    struct sched_request q = *asked;
+    q.priority += t->first ? PRIORITY_RAISE : 0;
+    return (struct sched_job){.id = j->id, .request = world_request(w, &q), .submit_ms = j->submit_ms,
+                              .begin_ms = t->release ? 0 : j->begin_ms,
+                              .hold = t->release ? SCHED_HOLD_NONE : (enum sched_hold)j->hold, .restarts = j->restarts};
+}
+
+static bool starts_as(struct try *t, const struct sched_request *asked) {
+    if (!t->left)
+        return false;
+    t->left--;
+    struct job *j = t->job;
+    struct request *old = j->request;
+    old->refs++;
+    struct sched_job before = {.id = j->id, .request = old, .submit_ms = j->submit_ms, .begin_ms = j->begin_ms,
+                               .hold = (enum sched_hold)j->hold, .restarts = j->restarts};
+    struct sched_job after = changed(t, t->w, asked);
+    world_job_update(t->w, &after);
+    world_request_unref(t->w, after.request);
+    bool works = starts(t->w, j->id, t->now_ms, t->policy);
+    world_job_update(t->w, &before);
+    world_request_unref(t->w, old);
+    return works;
+}
+
+// The same on a copy of the world that was changed otherwise; frees it.
+static bool starts_in(const struct try *t, struct world *copy) {
+    struct sched_job after = changed(t, copy, &t->job->request->asked);
+    world_job_update(copy, &after);
+    world_request_unref(copy, after.request);
+    bool works = starts(copy, t->job->id, t->now_ms, t->policy);
+    world_free(copy);
+    return works;
+}
+
+static bool found(struct try *t, enum explain_change change, int64_t value) {
+    t->out->change = change;
+    t->out->value = value;
+    return true;
+}
+
+static bool try_nothing(struct try *t) {
+    if (!t->release && !t->first)
+        return false;
+    if (!starts_as(t, &t->job->request->asked))
+        return false;
+    if (t->first) {
+        t->first = false;
+        return found(t, CHANGE_PRIORITY, PRIORITY_RAISE);
+    }
+    t->release = false;
+    return found(t, t->job->hold != SCHED_HOLD_NONE ? CHANGE_RELEASE : CHANGE_BEGIN_NOW, 0);
+}
+
+// The longest of ever shorter limits.
+static bool try_limit(struct try *t) {
+    struct sched_request q = t->job->request->asked;
+    int64_t limit = t->job->request->limit_ms;
+    if (limit == INT64_MAX)
+        limit = 7LL * 24 * 3600 * 1000;
+    for (unsigned eighths = 7; limit >= LIMIT_LEAST_MS && t->left; eighths--) {
+        q.time_limit_ms = limit / 8 * eighths;
+        if (q.time_limit_ms >= LIMIT_LEAST_MS && starts_as(t, &q))
+            return found(t, CHANGE_TIME_LIMIT, q.time_limit_ms);
+        if (eighths == 4) {
+            limit /= 2;
+            eighths = 8;
+        }
+        if (limit < 2 * LIMIT_LEAST_MS)
+            break;
+    }
+    return false;
+}
+
+// One GPU less each time; a fraction instead of the last.
+static bool try_gpus(struct try *t) {
+    struct sched_request q = t->job->request->asked;
+    uint32_t *amounts[] = {&q.gpu_milli_per_task, &q.gpu_milli_per_node, &q.gpu_milli_per_job};
+    for (unsigned i = 0; i < 3; i++) {
+        uint32_t milli = *amounts[i];
+        while (milli > 250) {
+            milli = milli > SCHED_GPU ? milli - SCHED_GPU : milli == SCHED_GPU ? SCHED_GPU / 2 : milli / 2;
+            *amounts[i] = milli;
+            if (starts_as(t, &q))
+                return found(t, CHANGE_GPUS, milli);
+        }
+        *amounts[i] = t->job->request->asked.gpu_milli_per_task * (i == 0) +
+                      t->job->request->asked.gpu_milli_per_node * (i == 1) +
+                      t->job->request->asked.gpu_milli_per_job * (i == 2);
+    }
+    return false;
+}
+
+// The largest number that works, by halving the interval (fewer always fit where more do).
+static uint32_t largest(struct try *t, struct sched_request *q, uint32_t *field, uint32_t high) {
+    uint32_t low = 0;
+    while (low + 1 < high) {
+        uint32_t mid = low + (high - low) / 2;
+        *field = mid;
+        if (starts_as(t, q))
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static bool try_fewer(struct try *t) {
+    const struct sched_request *asked = &t->job->request->asked;
+    const struct demand *d = &t->job->request->demand;
+    struct sched_request q = *asked;
+    uint32_t n;
+    if (d->nodes_min > 1 && d->even) {
+        q.tasks = 0;
+        q.tasks_per_node = d->node_tasks;
+        q.nodes_max = 0;
+        if (!asked->gpu_milli_per_job && (n = largest(t, &q, &q.nodes_min, d->nodes_min)))
+            return found(t, CHANGE_NODES, n);
+        q = *asked;
+    }
+    if (d->tasks > 1 && !asked->nodes_min && !asked->gpu_milli_per_job && (n = largest(t, &q, &q.tasks, d->tasks)))
+        return found(t, CHANGE_TASKS, n);
+    q = *asked;
+    if (d->cpus_task > 1 && (n = largest(t, &q, &q.cpus_per_task, d->cpus_task)))
+        return found(t, CHANGE_CPUS, n);
+    return false;
+}
+
+static bool try_memory(struct try *t) {
+    struct sched_request q = t->job->request->asked;
+    for (uint64_t m = q.memory_per_node_bytes; m > 1 << 20 && t->left; m -= m / 4) {
+        q.memory_per_node_bytes = m - m / 4;
+        if (starts_as(t, &q))
+            return found(t, CHANGE_MEMORY, (int64_t)q.memory_per_node_bytes);
+    }
+    return false;
+}
+
+static bool try_wishes(struct try *t) {
+    const struct sched_request *asked = &t->job->request->asked;
+    struct sched_request q = *asked;
+    q.gpu_model = NULL;
+    if (asked->gpu_model && starts_as(t, &q))
+        return found(t, CHANGE_ANY_MODEL, 0);
+    q = *asked;
+    q.feature_count = 0;
+    if (asked->feature_count && starts_as(t, &q))
+        return found(t, CHANGE_NO_FEATURES, 0);
+    q = *asked;
+    q.nodes_only_count = q.nodes_except_count = 0;
+    if ((asked->nodes_only_count || asked->nodes_except_count) && starts_as(t, &q))
+        return found(t, CHANGE_NO_NODE_LIST, 0);
+    q = *asked;
+    q.exclusive = false;
+    if (asked->exclusive && starts_as(t, &q))
+        return found(t, CHANGE_SHARED, 0);
+    q = *asked;
+    q.reservation = NULL;
+    if (asked->reservation && starts_as(t, &q))
+        return found(t, CHANGE_NO_RESERVATION, 0);
+    q = *asked;
+    q.class = SCHED_TRAIN;
+    q.preemptible = SCHED_BY_CLASS;
+    if (!t->job->request->preemptible && starts_as(t, &q))
+        return found(t, CHANGE_TRAIN, 0);
+    return false;
+}
+
+static bool try_places(struct try *t) {
+    struct sched_request q = t->job->request->asked;
+    for (uint32_t i = 1; i < t->w->partitions.len && q.partition; i++) {
+        if (i == t->job->request->asked.partition || !world_partition(t->w, i))
+            continue;
+        q.partition = i;
+        if (starts_as(t, &q))
+            return found(t, CHANGE_PARTITION, i);
+    }
+    q = t->job->request->asked;
+    for (uint32_t i = 0; i < t->w->qos.len || i == 0; i++) {
+        if (i == q.qos || (i && !world_qos(t->w, i)))
+            continue;
+        q.qos = i;
+        if (starts_as(t, &q))
+            return found(t, CHANGE_QOS, i);
+        q.qos = t->job->request->asked.qos;
+    }
+    return false;
+}
+
+// Quota or limit raised to what the job needs, on a copy.
+static bool try_project(struct try *t) {
+    const struct request *r = t->job->request;
+    struct sched_model_quota quotas[SCHED_MODELS_MAX];
+    struct sched_project s;
+    enum sched_reason reason = t->out->reason;
+    if (reason != SCHED_REASON_QUOTA && reason != SCHED_REASON_PROJECT_LIMIT)
+        return false;
+    for (const struct project *p = world_project(t->w, r->asked.project); p; p = project_parent(t->w, p)) {
+        if (!project_export(t->w, p->id, &s, quotas))
+            return false;
+        bool cpu = r->dim == DIM_CPU, quota = reason == SCHED_REASON_QUOTA;
+        int64_t amount = request_amount(t->w, r, cpu ? DIM_CPU : DIM_GPU);
+        int64_t value = (quota ? p->weight == 0 ? p->used[cpu ? DIM_CPU : DIM_GPU] : p->fixed[cpu ? DIM_CPU : DIM_GPU]
+                               : p->tree_used[cpu ? DIM_CPU : DIM_GPU]) + amount;
+        if (quota)
+            *(cpu ? &s.quota_cpus : &s.quota_milligpu) = value;
+        else
+            *(cpu ? &s.limit_cpus : &s.limit_milligpu) = value;
+        if (s.limit_milligpu >= 0 && s.limit_milligpu < s.quota_milligpu)
+            s.limit_milligpu = s.quota_milligpu;
+        struct world *copy = world_clone(t->w);
+        world_project_set(copy, &s, NULL);
+        if (starts_in(t, copy))
+            return found(t, quota ? CHANGE_PROJECT_QUOTA : CHANGE_PROJECT_LIMIT, value);
+    }
+    return false;
+}
+
+static int by_start(const void *pa, const void *pb) {
+    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
+    if (a->start_ms != b->start_ms)
+        return a->start_ms > b->start_ms ? -1 : 1;
+    return (a->id < b->id) - (a->id > b->id);
+}
+
+// What would have to end on one node.
+struct clearing {
+    uint32_t node, count, tasks;  // tasks that fit afterwards
+    uint64_t ends[EXPLAIN_ENDS_MAX];
+};
+
+// The fewest running jobs on the node (latest started first) whose end would make room for a part.
+static bool clear_node(const struct node *n, const struct demand *d, struct clearing *c) {
+    struct scratch s;
+    struct job *jobs[EXPLAIN_ENDS_MAX];
+    uint32_t count = 0, used = 0, need = d->even ? d->node_tasks : 1;
+    *c = (struct clearing){.node = n->id};
+    for (uint32_t i = 0; i < n->jobs.len && count < EXPLAIN_ENDS_MAX; i++)
+        jobs[count++] = n->jobs.at[i];
+    if (count)
+        qsort(jobs, count, sizeof *jobs, by_start);
+    scratch_copy(&s, n);
+    while (used < count && fit_tasks(&s.node, d) < need)
+        scratch_give(&s, jobs[used++]);
+    if (fit_tasks(&s.node, d) < need)
+        return false;
+    for (uint32_t i = used; i-- > 0;) {  // keep those that need not end
+        scratch_copy(&s, n);
+        for (uint32_t k = 0; k < used; k++)
+            if (k != i && jobs[k])
+                scratch_give(&s, jobs[k]);
+        if (fit_tasks(&s.node, d) >= need)
+            jobs[i] = NULL;
+    }
+    scratch_copy(&s, n);
+    for (uint32_t i = 0; i < used; i++)
+        if (jobs[i]) {
+            scratch_give(&s, jobs[i]);
+            c->ends[c->count++] = jobs[i]->id;
+        }
+    c->tasks = fit_tasks(&s.node, d);
+    return true;
+}
+
+static int by_count(const void *pa, const void *pb) {
+    const struct clearing *a = pa, *b = pb;
+    if (a->count != b->count)
+        return a->count < b->count ? -1 : 1;
+    return (a->node > b->node) - (a->node < b->node);
+}
+
+static void end_also(struct explanation *e, uint64_t id) {
+    for (uint32_t i = 0; i < e->end_count; i++)
+        if (e->ends[i] == id)
+            return;
+    if (e->end_count < EXPLAIN_ENDS_MAX)
+        e->ends[e->end_count++] = id;
+}
+
+static bool try_ends(struct try *t) {
+    const struct request *r = t->job->request;
+    VEC(struct clearing) all = {0};
+    for (uint32_t i = 0; i < t->w->nodes.len; i++) {
+        const struct node *n = world_node(t->w, i);
+        struct clearing c;
+        if (n && n->state == SCHED_NODE_UP && request_node_allowed(t->w, r, n) && clear_node(n, &r->demand, &c))
+            vec_push(&all, c);
+    }
+    if (all.len)
+        qsort(all.at, all.len, sizeof *all.at, by_count);
+    uint32_t tasks = 0, nodes = 0;
+    t->out->end_count = 0;
+    for (uint32_t i = 0; i < all.len && (tasks < r->demand.tasks || nodes < r->demand.nodes_min); i++, nodes++) {
+        for (uint32_t k = 0; k < all.at[i].count; k++)
+            end_also(t->out, all.at[i].ends[k]);
+        tasks += all.at[i].tasks;
+    }
+    vec_done(&all);
+    bool works = false;
+    if (t->out->end_count && tasks >= r->demand.tasks) {
+        struct world *copy = world_clone(t->w);
+        for (uint32_t i = 0; i < t->out->end_count; i++)
+            world_job_end(copy, t->out->ends[i], t->now_ms);
+        works = starts_in(t, copy);
+    }
+    if (!works)
+        t->out->end_count = 0;
+    return works && found(t, CHANGE_END_JOBS, t->out->end_count);
+}
+
+void change_find(struct world *w, struct job *j, int64_t now_ms, const struct policy *policy, struct explanation *out) {
+    bool (*const tries[])(struct try *) = {try_nothing, try_wishes, try_limit, try_gpus, try_fewer, try_memory,
+                                           try_places, try_project, try_ends};
+    for (unsigned first = 0; first < 2; first++)
+        for (unsigned i = 0; i < sizeof tries / sizeof *tries; i++) {
+            struct try t = {.w = w, .job = j, .now_ms = now_ms, .policy = policy, .left = TRIES_MAX, .out = out,
+                            .release = !j->queued, .first = first};
+            if (tries[i](&t)) {
+                out->also_release = t.release;
+                out->also_first = t.first;
+                return;
+            }
+        }
+}

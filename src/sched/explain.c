@@ -1,0 +1,198 @@
+// Owns the explanation of one pending job: what rules nodes out, who holds what it needs, its place in
+// the order.
+#include "sched/explain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "sched/change.h"
+#include "sched/forecast.h"
+#include "sched/order.h"
+
+static bool lists_allow(const struct sched_request *q, uint32_t node) {
+    bool only = !q->nodes_only_count;
+    for (uint32_t i = 0; i < q->nodes_only_count; i++)
+        only |= q->nodes_only[i] == node;
+    for (uint32_t i = 0; i < q->nodes_except_count; i++)
+        only &= q->nodes_except[i] != node;
+    return only;
+}
+
+// What is missing on a node that would do when idle.
+static uint32_t *busy(const struct node *n, const struct demand *d, struct explain_nodes *e) {
+    uint32_t k = d->even ? d->node_tasks : 1;
+    if (n->exclusive || (d->exclusive && n->jobs.len))
+        return &e->busy_alone;
+    struct demand less = *d;
+    less.gpu_task = less.gpu_node = 0;
+    less.gpu_by_memory = false;
+    if (fit_tasks(n, &less) >= k)
+        return &e->busy_gpus;
+    return n->cpus_free < d->cpus_task * k ? &e->busy_cpus : &e->busy_memory;
+}
+
+static uint32_t *ruled_out_by(struct pass *p, const struct request *r, const struct node *n, struct explain_nodes *e) {
+    const struct sched_request *q = &r->asked;
+    const struct demand *d = &r->demand;
+    if (q->partition && !(n->partitions[q->partition / 64] >> (q->partition % 64) & 1))
+        return &e->partition;
+    if (!project_allows(world_project(p->w, q->project), n->id))
+        return &e->project;
+    if (!lists_allow(q, n->id))
+        return &e->listed;
+    if (!request_features_ok(r, n))
+        return &e->features;
+    if (d->model_unknown || (d->models && !(d->models & n->models)))
+        return &e->model;
+    if (n->state != SCHED_NODE_UP)
+        return n->state == SCHED_NODE_DOWN ? &e->down : &e->drained;
+    if (!fit_tasks_idle(n, d))
+        return &e->small;
+    if (!window_allows(p->w, r, n->id, p->now_ms, r->limit_ms))
+        return &e->reserved;
+    uint32_t tasks = fit_tasks(n, d);
+    if (!tasks)
+        return busy(n, d, e);
+    if (n->hold && !plan_allows(p, r, n, d->even ? tasks : 1))
+        return &e->planned;
+    return &e->fit;
+}
+
+static void holders_add(struct explanation *e, const struct job *j) {
+    for (uint32_t i = 0; i < e->holder_count; i++)
+        if (e->holders[i].job == j->id)
+            return;
+    e->holders_all++;
+    struct explain_holder h = {.job = j->id, .project = j->request->asked.project, .user = j->request->asked.user,
+                               .gpu_milli = (uint64_t)j->held_gpu, .cpus = (uint32_t)j->held_cpus,
+                               .end_ms = job_end_ms(j)};
+    uint32_t i = e->holder_count < EXPLAIN_HOLDERS_MAX ? e->holder_count++ : EXPLAIN_HOLDERS_MAX - 1;
+    bool full = i == EXPLAIN_HOLDERS_MAX - 1 && e->holders_all > EXPLAIN_HOLDERS_MAX;
+    if (full && (e->holders[i].gpu_milli > h.gpu_milli ||
+                 (e->holders[i].gpu_milli == h.gpu_milli && e->holders[i].cpus >= h.cpus)))
+        return;
+    e->holders[i] = h;
+    for (; i > 0; i--) {
+        struct explain_holder *a = &e->holders[i - 1], *b = &e->holders[i], t = *a;
+        if (a->gpu_milli > b->gpu_milli || (a->gpu_milli == b->gpu_milli &&
+                                            (a->cpus > b->cpus || (a->cpus == b->cpus && a->job < b->job))))
+            break;
+        *a = *b;
+        *b = t;
+    }
+}
+
+// The pass is made again up to the point where everything was decided, then looked at.
+static void look_at_nodes(struct pass *p, struct job *j, struct explanation *e) {
+    struct request *r = j->request;
+    e->nodes.needed = r->demand.nodes_min;
+    for (uint32_t i = 0; i < p->w->nodes.len; i++) {
+        const struct node *n = world_node(p->w, i);
+        if (!n)
+            continue;
+        e->nodes.all++;
+        uint32_t *count = ruled_out_by(p, r, n, &e->nodes);
+        ++*count;
+        bool held = count == &e->nodes.busy_gpus || count == &e->nodes.busy_cpus || count == &e->nodes.busy_memory ||
+                    count == &e->nodes.busy_alone;
+        for (uint32_t k = 0; held && k < n->jobs.len; k++)
+            if (n->jobs.at[k]->state != SCHED_JOB_PENDING)
+                holders_add(e, n->jobs.at[k]);
+    }
+}
+
+// Place in the order of a pass in which nobody starts.
+static void find_position(struct pass *p, const struct job *j, struct explanation *e) {
+    struct order o;
+    order_make(&o, p);
+    uint32_t place = 0;
+    for (struct turn *t; (t = order_next(&o));) {
+        place++;
+        if (t->request->queue.at[t->at] == j)
+            e->position = place;
+        order_started(&o);
+    }
+    e->waiting = place;
+    order_done(&o);
+}
+
+static struct pass pass_for(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *d) {
+    *d = (struct decisions){.next_ms = INT64_MAX};
+    return (struct pass){.w = w, .policy = policy, .now_ms = now_ms, .out = d};
+}
+
+// Plans of the latest decisions, made again so that nodes kept for others are seen.
+static void remake_plans(struct pass *p, const struct decisions *d, uint64_t except) {
+    for (uint32_t i = 0; i < d->plans.len; i++) {
+        struct job *other = world_find(p->w, d->plans.at[i].job);
+        if (other && other->id != except)
+            plan_make(p, other);
+    }
+}
+
+int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy, struct explanation *out) {
+    struct job *j = world_find(w, job);
+    if (!j || j->state != SCHED_JOB_PENDING)
+        return -ENOENT;
+    *out = (struct explanation){.job = job, .hold = (enum sched_hold)j->hold};
+    struct decisions d, unused;
+    sched_decide(w, now_ms, policy, &d);
+    out->reason = sched_job_reason(w, job);
+    bool starts = false;
+    for (uint32_t i = 0; i < d.starts.len; i++)
+        starts |= d.starts.at[i].job == job;
+    if (starts)
+        out->band = (struct explain_band){EXPLAIN_NOW, now_ms, now_ms};
+    for (uint32_t i = 0; i < d.preempts.len; i++)
+        out->vacating += d.preempts.at[i].for_job == job;
+    for (uint32_t i = 0; i < w->ending.len; i++)
+        out->vacating += w->ending.at[i]->ending_for == job;
+    request_refresh(w, j->request);
+    struct pass p = pass_for(w, now_ms, policy, &unused);
+    w->pass++;
+    plan_windows(&p);
+    remake_plans(&p, &d, job);
+    look_at_nodes(&p, j, out);
+    find_position(&p, j, out);
+    plan_clear(&p);
+    decisions_done(&unused);
+    decisions_done(&d);
+    if (starts)
+        out->reason = SCHED_REASON_NONE;
+    if (!starts && (out->reason == SCHED_REASON_RESOURCES || out->reason == SCHED_REASON_PRIORITY ||
+                    out->reason == SCHED_REASON_VACATING || out->reason == SCHED_REASON_RESERVATION ||
+                    out->reason == SCHED_REASON_QUOTA || out->reason == SCHED_REASON_QOS_LIMIT ||
+                    out->reason == SCHED_REASON_PROJECT_LIMIT || out->reason == SCHED_REASON_BEGIN_TIME))
+        out->band = forecast(w, job, now_ms, policy);
+    else if (!starts)
+        out->band.basis = EXPLAIN_NEVER;
+    if (!starts)
+        change_find(w, j, now_ms, policy, out);
+    return 0;
+}
+
+enum { WHEN_ID_BASE = 0x7fffffff };
+
+void sched_when(struct world *w, const struct sched_request *requests, uint32_t n, int64_t now_ms,
+                const struct policy *policy, struct when *out) {
+    uint64_t id = UINT64_MAX - WHEN_ID_BASE;  // above every real job, so it comes last among equals
+    for (uint32_t i = 0; i < n; i++) {
+        struct world *copy = world_clone(w);
+        const struct request *mine = world_request(copy, &requests[i]);
+        world_job_add(copy, &(struct sched_job){.id = id, .request = mine, .submit_ms = now_ms});
+        world_request_unref(copy, mine);
+        struct decisions d;
+        sched_decide(copy, now_ms, policy, &d);
+        out[i] = (struct when){.reason = sched_job_reason(copy, id)};
+        for (uint32_t k = 0; k < d.starts.len; k++)
+            if (d.starts.at[k].job == id)
+                out[i] = (struct when){.band = {EXPLAIN_NOW, now_ms, now_ms}};
+        decisions_done(&d);
+        if (out[i].reason == SCHED_REASON_NODES || out[i].reason == SCHED_REASON_PARTITION)
+            out[i].band.basis = EXPLAIN_NEVER;
+        else if (out[i].reason)
+            out[i].band = forecast(copy, id, now_ms, policy);
+        world_free(copy);
+    }
+}

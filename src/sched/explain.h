@@ -1,0 +1,98 @@
+// Why a job waits, when it will start, and what would start it now. Answers come from the same code
+// that decides: a stated change was applied and the job started with it; the world is as before
+// afterwards.
+#pragma once
+#include "base/buf.h"
+#include "sched/sched.h"
+
+enum { EXPLAIN_HOLDERS_MAX = 8, EXPLAIN_ENDS_MAX = 32, WHEN_STEPS_MAX = 400 };
+
+// How many nodes are ruled out by what, each node counted once, by the first that applies.
+struct explain_nodes {
+    uint32_t all;
+    uint32_t partition, project, listed, features, model;  // not allowed
+    uint32_t down, drained;
+    uint32_t small;        // too small even when idle
+    uint32_t reserved;     // kept by a reservation during the job's time
+    uint32_t busy_gpus, busy_cpus, busy_memory, busy_alone;  // busy_alone: exclusive use
+    uint32_t planned;      // free, but the job would delay one that is planned there
+    uint32_t fit;          // could take a part of the job now
+    uint32_t needed;
+};
+
+struct explain_holder {
+    uint64_t job;
+    uint32_t project, user;
+    uint64_t gpu_milli;
+    uint32_t cpus;
+    int64_t end_ms;  // by its limit; INT64_MAX: none
+};
+
+enum explain_basis {
+    EXPLAIN_NOW,        // starts in the next pass
+    EXPLAIN_FORECAST,   // the queue played forward: late by limits, early by what jobs usually use
+    EXPLAIN_LATER,      // not within what could be played forward
+    EXPLAIN_NEVER,      // not as things are: see the blockers
+    EXPLAIN_UNKNOWN,    // something in its way has no time limit
+};
+
+struct explain_band {
+    enum explain_basis basis;
+    int64_t early_ms, late_ms;
+};
+
+enum explain_change {
+    CHANGE_NONE,           // none was found
+    CHANGE_RELEASE,        // release it (or let what it depends on finish)
+    CHANGE_BEGIN_NOW,      // drop the begin time
+    CHANGE_TIME_LIMIT,     // value: ms
+    CHANGE_GPUS,           // value: milli per task or node
+    CHANGE_NODES,          // value
+    CHANGE_TASKS,          // value
+    CHANGE_CPUS,           // value: per task
+    CHANGE_MEMORY,         // value: bytes per node
+    CHANGE_ANY_MODEL,
+    CHANGE_NO_FEATURES,
+    CHANGE_NO_NODE_LIST,
+    CHANGE_PARTITION,      // value: id, 0: none
+    CHANGE_QOS,            // value: id, 0: none
+    CHANGE_TRAIN,          // as train work, which may go over quota
+    CHANGE_SHARED,         // without exclusive nodes
+    CHANGE_NO_RESERVATION, // outside the reservation
+    CHANGE_PRIORITY,       // value: added to its own
+    CHANGE_PROJECT_QUOTA,  // value: milli-GPU or CPUs; for whoever runs the project
+    CHANGE_PROJECT_LIMIT,  // value
+    CHANGE_END_JOBS,       // `ends` says which
+};
+
+struct explanation {
+    uint64_t job;
+    enum sched_reason reason;
+    enum sched_hold hold;
+    struct explain_nodes nodes;
+    struct explain_holder holders[EXPLAIN_HOLDERS_MAX];  // of what it needs, largest first
+    uint32_t holder_count, holders_all;
+    uint32_t position, waiting;  // place in the order, of how many
+    struct explain_band band;
+    enum explain_change change;
+    int64_t value;
+    bool also_release;           // the change works once it is released, too
+    bool also_first;             // the change works if it is put before everybody else, too
+    uint64_t ends[EXPLAIN_ENDS_MAX];
+    uint32_t end_count;
+    uint64_t vacating;           // victims that are making room for it
+};
+
+// -ENOENT when there is no such pending job.
+int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy,
+                  struct explanation *out);
+// As sentences, one per line; names of users and jobs are the caller's, so ids are shown.
+void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms, struct buf *out);
+
+// When would this start if it were submitted now?
+struct when {
+    enum sched_reason reason;
+    struct explain_band band;
+};
+void sched_when(struct world *w, const struct sched_request *requests, uint32_t n, int64_t now_ms,
+                const struct policy *policy, struct when *out);

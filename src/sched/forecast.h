@@ -1,0 +1,5 @@
+// Playing the queue forward on a copy of the world.
+#pragma once
+#include "sched/explain.h"
+
+struct explain_band forecast(const struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy);

@@ -1,0 +1,202 @@
+// Explanations: every blocker counted, and the stated change really starts the job.
+#include <inttypes.h>
+
+#include "base/rand.h"
+#include "cluster.h"
+#include "sched/explain.h"
+
+static bool starts(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
+    struct decisions d;
+    bool found = false;
+    sched_decide(w, now_ms, policy, &d);
+    for (uint32_t i = 0; i < d.starts.len; i++)
+        found |= d.starts.at[i].job == job;
+    decisions_done(&d);
+    return found;
+}
+
+// Does what the explanation says, on a copy, and looks whether the job starts.
+static bool change_works(const struct cluster *c, const struct explanation *e) {
+    struct world *w = world_clone(c->w);
+    struct sched_job_view v;
+    assert_true(world_job(w, e->job, &v));
+    struct sched_request q = *request_asked(v.request);
+    struct sched_job j = {.id = v.id, .submit_ms = v.submit_ms, .begin_ms = v.begin_ms, .hold = v.hold};
+    switch (e->change) {
+    case CHANGE_RELEASE:
+    case CHANGE_BEGIN_NOW:
+        j.hold = SCHED_HOLD_NONE;
+        j.begin_ms = 0;
+        break;
+    case CHANGE_TIME_LIMIT: q.time_limit_ms = e->value; break;
+    case CHANGE_GPUS: *(q.gpu_milli_per_task ? &q.gpu_milli_per_task : &q.gpu_milli_per_node) = (uint32_t)e->value; break;
+    case CHANGE_NODES:
+        q.tasks_per_node = request_tasks(v.request) / q.nodes_min;
+        q.nodes_min = (uint32_t)e->value;
+        q.nodes_max = 0;
+        q.tasks = 0;
+        break;
+    case CHANGE_TASKS: q.tasks = (uint32_t)e->value; break;
+    case CHANGE_CPUS: q.cpus_per_task = (uint32_t)e->value; break;
+    case CHANGE_MEMORY: q.memory_per_node_bytes = (uint64_t)e->value; break;
+    case CHANGE_ANY_MODEL: q.gpu_model = NULL; break;
+    case CHANGE_SHARED: q.exclusive = false; break;
+    case CHANGE_TRAIN: q.class = SCHED_TRAIN; break;
+    case CHANGE_PARTITION: q.partition = (uint32_t)e->value; break;
+    case CHANGE_QOS: q.qos = (uint32_t)e->value; break;
+    case CHANGE_PRIORITY: q.priority += (int32_t)e->value; break;
+    case CHANGE_END_JOBS:
+        for (uint32_t i = 0; i < e->end_count; i++)
+            assert_int_equal(world_job_end(w, e->ends[i], c->now_ms), 0);
+        break;
+    default: fail_msg("change %d was not expected", e->change);
+    }
+    if (e->also_release) {
+        j.hold = SCHED_HOLD_NONE;
+        j.begin_ms = 0;
+    }
+    if (e->also_first)
+        q.priority += 1000000;
+    const struct request *r = world_request(w, &q);
+    j.request = r;
+    assert_int_equal(world_job_update(w, &j), 0);
+    world_request_unref(w, r);
+    bool works = starts(w, e->job, c->now_ms, &c->policy);
+    world_free(w);
+    return works;
+}
+
+static uint32_t counted(const struct explain_nodes *n) {
+    return n->partition + n->project + n->listed + n->features + n->model + n->down + n->drained + n->small +
+           n->reserved + n->busy_gpus + n->busy_cpus + n->busy_memory + n->busy_alone + n->planned + n->fit;
+}
+
+static struct sched_request random_request(struct rand *rnd) {
+    struct sched_request q = {.project = 1 + (uint32_t)rand_below(rnd, 3), .user = 1 + (uint32_t)rand_below(rnd, 3),
+                              .cpus_per_task = 1 + (uint32_t)rand_below(rnd, 20),
+                              .memory_per_node_bytes = rand_below(rnd, 300) << 30,
+                              .time_limit_ms = 60000 * rand_between(rnd, 1, 600)};
+    switch (rand_below(rnd, 6)) {
+    case 0: q.nodes_min = 1 + (uint32_t)rand_below(rnd, 4); q.gpu_milli_per_node = 1000 * (uint32_t)rand_below(rnd, 5); break;
+    case 1: q.gpu_milli_per_task = 500; break;
+    case 2: q.gpu_milli_per_task = 1000; q.gpu_model = "A100"; break;
+    case 3: q.exclusive = true; break;
+    default: q.gpu_milli_per_task = 1000 * (uint32_t)rand_between(rnd, 1, 4);
+    }
+    if (rand_below(rnd, 5) == 0)
+        q.class = SCHED_INTERACTIVE;
+    return q;
+}
+
+static void stated_changes_start_the_job(void **state) {
+    (void)state;
+    uint32_t jobs = 0, with_change = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct rand rnd;
+        rand_seed(&rnd, seed);
+        struct cluster c = cluster_new(0, 0);
+        for (uint32_t i = 1; i <= 4; i++)
+            cluster_node(&c, i, 4, i == 4 ? "A100" : "V100");
+        if (rand_below(&rnd, 3) == 0)
+            world_node_state(c.w, 2, SCHED_NODE_DRAINED);
+        for (uint32_t i = 1; i <= 3; i++)
+            cluster_project(&c, i, 0, (int64_t)rand_below(&rnd, 6));
+        for (unsigned i = 0; i < 24; i++) {
+            struct sched_request q = random_request(&rnd);
+            uint64_t id = cluster_submit(&c, &q);
+            if (rand_below(&rnd, 8) == 0)
+                world_job_hold(c.w, id, SCHED_HOLD_USER);
+            if (i % 4 == 3)
+                cluster_round(&c);
+        }
+        cluster_settle(&c);
+        for (uint64_t id = 1; id < c.next_id; id++) {
+            struct explanation e;
+            struct sched_job_view v;
+            if (!world_job(c.w, id, &v) || v.state != SCHED_JOB_PENDING)
+                continue;
+            assert_int_equal(sched_explain(c.w, id, c.now_ms, &c.policy, &e), 0);
+            world_assert(c.w);
+            assert_int_equal(counted(&e.nodes), e.nodes.all);
+            if (e.hold == SCHED_HOLD_NONE)
+                assert_in_range(e.position, 1, e.waiting);
+            cleanup_buf struct buf text = {0};
+            sched_explain_text(c.w, &e, c.now_ms, &text);
+            assert_true(text.len > 20);
+            jobs++;
+            if (e.change == CHANGE_NONE || e.band.basis == EXPLAIN_NOW || e.change == CHANGE_PROJECT_QUOTA)
+                continue;
+            with_change++;
+            if (!change_works(&c, &e))
+                fail_msg("seed %" PRIu64 " job %" PRIu64 ": change %d to %" PRId64 " does not start it\n%s", seed, id,
+                         e.change, e.value, text.data);
+        }
+        world_free(c.w);
+    }
+    print_message("%u jobs explained, %u with a change\n", jobs, with_change);
+    assert_true(with_change * 10 > jobs * 7);
+}
+
+static void says_who_holds_what(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(2, 4);
+    cluster_project(&c, 1, 0, 8);
+    uint64_t a = cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 4000, .time_limit_ms = 600000});
+    uint64_t b = cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 3000, .time_limit_ms = 900000});
+    cluster_settle(&c);
+    uint64_t w = cluster_submit(&c, &(struct sched_request){.project = 1, .user = 2, .gpu_milli_per_task = 4000, .time_limit_ms = 600000});
+    struct explanation e;
+    assert_int_equal(sched_explain(c.w, w, c.now_ms, &c.policy, &e), 0);
+    assert_int_equal(e.reason, SCHED_REASON_RESOURCES);
+    assert_int_equal(e.nodes.all, 2);
+    assert_int_equal(e.nodes.busy_gpus, 2);
+    assert_int_equal(e.holders_all, 2);
+    assert_int_equal(e.holders[0].job, a);
+    assert_int_equal(e.holders[1].job, b);
+    assert_int_equal(e.position, 1);
+    assert_int_equal(e.change, CHANGE_GPUS);
+    assert_int_equal(e.value, 1000);
+    assert_int_equal(e.band.basis, EXPLAIN_FORECAST);
+    assert_int_equal(e.band.late_ms, 1000 + 600000);  // job a by its limit
+    assert_true(e.band.early_ms < e.band.late_ms);
+    world_free(c.w);
+}
+
+static void when_compares_variants(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 4);
+    cluster_project(&c, 1, 0, 4);
+    cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 3000, .time_limit_ms = 600000});
+    cluster_settle(&c);
+    struct sched_request variants[] = {
+        {.project = 1, .user = 2, .gpu_milli_per_task = 2000, .time_limit_ms = 600000},
+        {.project = 1, .user = 2, .gpu_milli_per_task = 1000, .time_limit_ms = 600000},
+        {.project = 1, .user = 2, .gpu_milli_per_task = 8000, .time_limit_ms = 600000},
+    };
+    struct when out[3];
+    sched_when(c.w, variants, 3, c.now_ms, &c.policy, out);
+    assert_int_equal(out[0].band.basis, EXPLAIN_FORECAST);
+    assert_int_equal(out[0].band.late_ms, 1000 + 600000);
+    assert_int_equal(out[1].band.basis, EXPLAIN_NOW);
+    assert_int_equal(out[2].band.basis, EXPLAIN_NEVER);
+    world_assert(c.w);
+    world_free(c.w);
+}
+
+static void a_job_that_is_not_pending_has_none(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 4);
+    struct explanation e;
+    assert_true(sched_explain(c.w, 77, c.now_ms, &c.policy, &e) < 0);
+    world_free(c.w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stated_changes_start_the_job),
+        cmocka_unit_test(says_who_holds_what),
+        cmocka_unit_test(when_compares_variants),
+        cmocka_unit_test(a_job_that_is_not_pending_has_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
