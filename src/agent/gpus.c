@@ -160,11 +160,10 @@ static void split(struct gpus *g, struct message_telemetry *t) {
 static void on_read(uv_work_t *w, int status) {
     struct gpus *g = w->data;
     struct message_telemetry t = {.at_ms = clock_wall_ms()};
-    uint64_t disk_bytes;
     g->busy = false;
     if (g->stopping)
         return;
-    host_sample(&g->host, g->agent->options->folder, &t, &disk_bytes);
+    host_sample(&g->host, g->agent->options->folder, &t);
     if (g->monitor)
         split(g, &t);
     if (agent_logic_welcomed(g->agent->logic))

@@ -41,7 +41,7 @@ static uint64_t meminfo(const char *text, const char *label) {
     return p ? strtoull(p + strlen(label), NULL, 10) * 1024 : 0;
 }
 
-void host_sample(struct host_state *s, const char *path, struct message_telemetry *out, uint64_t *disk_bytes) {
+void host_sample(struct host_state *s, const char *path, struct message_telemetry *out) {
     char text[PROC_BYTES];
     sample_cpu(s, out);
     if (read_start("/proc/loadavg", text))
@@ -53,7 +53,6 @@ void host_sample(struct host_state *s, const char *path, struct message_telemetr
     struct statvfs v;
     if (path && statvfs(path, &v) == 0) {
         out->disk_free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
-        if (disk_bytes)
-            *disk_bytes = (uint64_t)v.f_blocks * v.f_frsize;
+        out->disk_bytes = (uint64_t)v.f_blocks * v.f_frsize;
     }
 }

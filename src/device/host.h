@@ -8,6 +8,6 @@
 struct host_state {
     uint64_t busy, total;  // CPU ticks
 };
-// Fills cpu_milli, load_milli, memory_used_bytes and disk_free_bytes of the file system with `path`;
-// what cannot be read stays 0. `disk_bytes` gets that file system's size.
-void host_sample(struct host_state *s, const char *path, struct message_telemetry *out, uint64_t *disk_bytes);
+// Fills cpu_milli, load_milli, memory_used_bytes, and disk_bytes and disk_free_bytes of the file system with `path`;
+// what cannot be read stays 0.
+void host_sample(struct host_state *s, const char *path, struct message_telemetry *out);

@@ -46,9 +46,9 @@ static char *gpu_labels(const struct metrics_gpu *g) {
 static char *job_labels(const struct metrics_job_gpu *j) {
     struct buf b = {0};
     if (j->label)
-        metrics_label(&b, "job", j->label);
+        metrics_label(&b, "job_id", j->label);
     else
-        metrics_label_u64(&b, "job", j->job);
+        metrics_label_u64(&b, "job_id", j->job);
     metrics_label(&b, "user", j->user ? j->user : "");
     metrics_label(&b, "project", j->project ? j->project : "");
     metrics_label(&b, "node", j->node);

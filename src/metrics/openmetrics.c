@@ -282,7 +282,7 @@ static void put_nodes_measured(struct metrics_writer *w, const struct metrics_no
     PUT_NODES(M_NODE_LOAD, metrics_put_milli, n->telemetry, n->telemetry->load_milli);
     PUT_NODES(M_NODE_MEMORY_USED, metrics_put_u64, n->telemetry, n->telemetry->memory_used_bytes);
     PUT_NODES(M_NODE_DISK_FREE, metrics_put_u64, n->telemetry, n->telemetry->disk_free_bytes);
-    PUT_NODES(M_NODE_DISK, metrics_put_u64, n->disk_bytes, n->disk_bytes);
+    PUT_NODES(M_NODE_DISK, metrics_put_u64, n->telemetry && n->telemetry->disk_bytes, n->telemetry->disk_bytes);
 }
 
 static void put_nodes_held(struct metrics_writer *w, const struct metrics_node *nodes, uint32_t count, char *const *labels) {
@@ -461,8 +461,7 @@ void metrics_agent(const struct metrics_agent_input *in, struct buf *out) {
     put_labelled(&w, "list", "job_gpus", in->job_gpus.len - jobs);
     struct metrics_node self = {.name = in->node->name, .state = in->connected ? NODE_UP : NODE_SILENT, .jobs = in->jobs,
                                 .cpus = in->node->cpus, .memory_bytes = in->node->memory_bytes,
-                                .gpus_milli = in->node->gpus.len * 1000, .telemetry = in->telemetry,
-                                .disk_bytes = in->disk_bytes};
+                                .gpus_milli = in->node->gpus.len * 1000, .telemetry = in->telemetry};
     char **labels = node_labels(&self, 1, false);
     put_nodes_measured(&w, &self, 1, labels);
     labels_free(labels, 1);

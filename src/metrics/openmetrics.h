@@ -46,7 +46,6 @@ struct metrics_node {
     uint64_t memory_bytes, memory_used_bytes;  // held by jobs
     uint32_t gpus_milli, gpus_used_milli;
     const struct message_telemetry *telemetry;  // the newest; NULL: none yet
-    uint64_t disk_bytes;                        // 0: not known
 };
 
 struct metrics_gpu {
@@ -132,7 +131,6 @@ struct metrics_agent_input {
     bool connected;  // to the controller
     uint32_t jobs;
     const struct message_telemetry *telemetry;  // the newest, samples of devices and of jobs; NULL: none
-    uint64_t disk_bytes;
     LIST(const struct metrics_job_gpu) job_gpus;
     LIST(const uint32_t) allocated_milli;       // per GPU of the node; may be shorter
     struct metrics_process process;

@@ -20,7 +20,7 @@ struct metric_info {
 
 #define LABELS_DCGM "gpu,UUID,device,modelName,Hostname"
 #define LABELS_GPU "node,gpu,uuid,model"
-#define LABELS_JOB "job,user,project,node,gpu,uuid"
+#define LABELS_JOB "job_id,user,project,node,gpu,uuid"
 
 // X(id, where, type, name, unit, labels, help)
 #define METRICS_ABOUT(X)                                                                                              \

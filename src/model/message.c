@@ -196,6 +196,7 @@ static const struct schema sample_schema = SCHEMA(S, "gpu_sample", sample_fields
 static const struct field telemetry_fields[] = {
     FIELD(1, S, at_ms, ""),     FIELD_LIST_SUB(2, S, gpus, &sample_schema, ""), FIELD(3, S, memory_used_bytes, ""),
     FIELD(4, S, disk_free_bytes, ""), FIELD(5, S, cpu_milli, ""),               FIELD(6, S, load_milli, ""),
+    FIELD(7, S, disk_bytes, ""),
 };
 static const struct schema telemetry_schema = SCHEMA(S, "telemetry", telemetry_fields);
 #undef S

@@ -217,6 +217,7 @@ struct message_telemetry {
     uint64_t memory_used_bytes, disk_free_bytes;
     uint32_t cpu_milli;    // use of all the machine's CPUs, 0 … 1000
     uint32_t load_milli;   // load average over one minute
+    uint64_t disk_bytes;   // size of the file system that disk_free_bytes is of
 };
 
 struct message {

@@ -34,7 +34,7 @@ static struct metrics_job_gpu *add_jobs(struct arena *a, uint64_t step, const st
 
 static struct message_telemetry *add_telemetry(struct arena *a, int64_t now_ms, const struct metrics_gpu *gpus) {
     struct message_telemetry *t = arena_alloc(a, sizeof *t);
-    *t = (struct message_telemetry){.at_ms = now_ms, .memory_used_bytes = 9ULL << 30, .disk_free_bytes = 50ULL << 30, .cpu_milli = 375, .load_milli = 12500};
+    *t = (struct message_telemetry){.at_ms = now_ms, .memory_used_bytes = 9ULL << 30, .disk_free_bytes = 50ULL << 30, .disk_bytes = 100ULL << 30, .cpu_milli = 375, .load_milli = 12500};
     t->gpus.at = arena_alloc(a, GPUS_PER_NODE * sizeof *t->gpus.at);
     for (uint32_t i = 0; i < GPUS_PER_NODE; i++)
         if (gpus[i].sample)
@@ -105,7 +105,7 @@ void example_input(struct arena *a, uint64_t step, int64_t now_ms, struct metric
     for (uint32_t i = 0; i < NODES; i++)
         nodes[i] = (struct metrics_node){.name = arena_printf(a, "gpu%u", i + 1), .cpus = 64, .cpus_used = i ? 0 : 24, .jobs = i ? 0 : 3,
                                          .memory_bytes = 512ULL << 30, .memory_used_bytes = i ? 0 : 64ULL << 30, .gpus_milli = i < 2 ? 4000 : 0,
-                                         .gpus_used_milli = i ? 0 : 2500, .gpu_unhealthy = i == 1, .disk_bytes = 100ULL << 30,
+                                         .gpus_used_milli = i ? 0 : 2500, .gpu_unhealthy = i == 1,
                                          .state = i == 2 ? NODE_DOWN : NODE_UP};
     nodes[0].telemetry = add_telemetry(a, now_ms, gpus);
     nodes[1].telemetry = add_telemetry(a, now_ms, gpus + GPUS_PER_NODE);
@@ -124,7 +124,7 @@ void example_agent(struct arena *a, uint64_t step, int64_t now_ms, struct metric
     for (uint32_t i = 0; i < GPUS_PER_NODE; i++)
         node->gpus.at[node->gpus.len++] = *gpus[i].gpu;
     *out = (struct metrics_agent_input){.version = "0.1.0", .now_ms = now_ms, .start_ms = now_ms - 1000, .node = node, .connected = true,
-                                        .jobs = 2, .telemetry = add_telemetry(a, now_ms, gpus), .disk_bytes = 100ULL << 30};
+                                        .jobs = 2, .telemetry = add_telemetry(a, now_ms, gpus)};
     out->job_gpus.at = add_jobs(a, step, gpus, 2);
     out->job_gpus.len = 2;
     metrics_process_self(&out->process);

@@ -162,7 +162,7 @@ static void test_controller(void **state) {
                                      "device=\"nvidia2\",modelName=\"NVIDIA H200\",Hostname=\"gpu1\"}"), "20.5");
     assert_string_equal(value_of(&r, "DCGM_FI_DEV_FB_USED{gpu=\"1\",UUID=\"GPU-00000001-0000-0000-0000-000000000000\","
                                      "device=\"nvidia1\",modelName=\"NVIDIA H200\",Hostname=\"gpu1\"}"), "4096");
-    assert_string_equal(value_of(&r, "acequia_job_gpu_energy_joules_total{job=\"100_7\",user=\"ana\",project=\"vision\","
+    assert_string_equal(value_of(&r, "acequia_job_gpu_energy_joules_total{job_id=\"100_7\",user=\"ana\",project=\"vision\","
                                      "node=\"gpu1\",gpu=\"0\",uuid=\"GPU-00000000-0000-0000-0000-000000000000\"}"), "2.5");
     assert_string_equal(value_of(&r, "acequia_gpu_healthy{node=\"gpu2\",gpu=\"3\",uuid=\"GPU-00000007-0000-0000-0000-000000000000\","
                                      "model=\"NVIDIA H200\"}"), "0");
