@@ -98,7 +98,7 @@ static bool is_daemon(pid_t pid, const char *role) {
     return streq(slash ? slash + 1 : line, "acequiad") && second < line + n && streq(second, role);
 }
 
-pid_t daemon_running(struct cli *c, const struct paths *p, const char *name) {
+static pid_t pid_of_file(struct cli *c, const struct paths *p, const char *name) {
     char text[32] = "";
     uint64_t pid;
     cleanup_close int fd = open(paths_pid_file(p, &c->arena, name), O_RDONLY | O_CLOEXEC);
@@ -107,9 +107,21 @@ pid_t daemon_running(struct cli *c, const struct paths *p, const char *name) {
         return 0;
     text[n] = 0;
     text[strcspn(text, " \n")] = 0;
-    if (parse_u64(text, &pid) < 0 || pid < 2 || pid > INT32_MAX)
-        return 0;
-    return is_daemon((pid_t)pid, name) ? (pid_t)pid : 0;
+    return parse_u64(text, &pid) < 0 || pid < 2 || pid > INT32_MAX ? 0 : (pid_t)pid;
+}
+
+pid_t daemon_running(struct cli *c, const struct paths *p, const char *name) {
+    pid_t pid = pid_of_file(c, p, name);
+    return pid && is_daemon(pid, name) ? pid : 0;
+}
+
+pid_t daemon_program_running(struct cli *c, const struct paths *p, const char *name, const char *mark) {
+    char path[64], line[4096];
+    pid_t pid = pid_of_file(c, p, name);
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    cleanup_close int fd = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof line);
+    return n > 0 && memmem(line, (size_t)n, mark, strlen(mark)) ? pid : 0;
 }
 
 static void become_daemon(const char *log, const char *path, const char *const *argv, int report) {
@@ -131,11 +143,14 @@ static void become_daemon(const char *log, const char *path, const char *const *
 }
 
 int daemon_start(struct cli *c, const struct paths *p, const char *name, const char *const *arguments, pid_t *pid, struct error *e) {
-    const char *path, *log = paths_log_file(p, &c->arena, name);
-    int pipe_fds[2], code = 0;
+    const char *path;
     int r = daemon_path(&c->arena, &path, e);
-    if (r < 0)
-        return r;
+    return r < 0 ? r : daemon_program_start(c, p, name, path, arguments, pid, e);
+}
+
+int daemon_program_start(struct cli *c, const struct paths *p, const char *name, const char *path, const char *const *arguments, pid_t *pid, struct error *e) {
+    const char *log = paths_log_file(p, &c->arena, name);
+    int pipe_fds[2], code = 0;
     if (pipe2(pipe_fds, O_CLOEXEC) < 0)
         return error_set(e, errno, "cannot start %s: %s", name, strerror(errno));
     cleanup_close int from = pipe_fds[0], to = pipe_fds[1];
@@ -152,8 +167,7 @@ int daemon_start(struct cli *c, const struct paths *p, const char *name, const c
     return write_pid(paths_pid_file(p, &c->arena, name), *pid, e);
 }
 
-int daemon_stop(struct cli *c, const struct paths *p, const char *name, int timeout_ms, struct error *e) {
-    pid_t pid = daemon_running(c, p, name);
+static int stop_process(struct cli *c, const struct paths *p, const char *name, pid_t pid, int timeout_ms, struct error *e) {
     const char *file = paths_pid_file(p, &c->arena, name);
     if (!pid) {
         unlink(file);
@@ -173,4 +187,12 @@ int daemon_stop(struct cli *c, const struct paths *p, const char *name, int time
     }
     unlink(file);
     return 1;
+}
+
+int daemon_stop(struct cli *c, const struct paths *p, const char *name, int timeout_ms, struct error *e) {
+    return stop_process(c, p, name, daemon_running(c, p, name), timeout_ms, e);
+}
+
+int daemon_program_stop(struct cli *c, const struct paths *p, const char *name, const char *mark, int timeout_ms, struct error *e) {
+    return stop_process(c, p, name, daemon_program_running(c, p, name, mark), timeout_ms, e);
 }

@@ -203,6 +203,11 @@ void api_metrics(struct api_call *call) {
     in.nodes.at = g.nodes.at, in.nodes.len = g.nodes.len;
     in.gpus.at = g.gpus.at, in.gpus.len = g.gpus.len;
     in.job_gpus.at = g.job_gpus.at, in.job_gpus.len = g.job_gpus.len;
+    struct core_passes passes;
+    core_passes(c->core, &passes);
+    in.started = passes.started;
+    in.pass_jobs = passes.looked_at;
+    in.backfilled = passes.backfilled;
     in.pass = &c->pass_times;
     in.pass_last_us = (uint64_t)c->schedule_us;
     in.request = &c->request_times;

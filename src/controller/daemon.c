@@ -43,13 +43,17 @@ static void on_wake(uv_timer_t *t) {
 
 static void flush(struct controller *c) {
     bool schedule = !too_soon(c);
+    struct core_passes passes, after;
+    core_passes(c->core, &passes);
     int64_t before = clock_mono_us(), now = now_ms();
     int64_t next = shell_flush(c->shell, now, schedule);
     if (schedule) {
         c->scheduled_mono_us = clock_mono_us();
         c->schedule_us = c->scheduled_mono_us - before;
         c->schedules++;
-        metrics_observe(&c->pass_times, (uint64_t)c->schedule_us);
+        core_passes(c->core, &after);
+        if (after.passes != passes.passes)  // else nothing had to be decided
+            metrics_observe(&c->pass_times, (uint64_t)c->schedule_us);
     } else if (next > now + c->schedule_us * SCHEDULE_SHARE / 1000) {
         next = now + c->schedule_us * SCHEDULE_SHARE / 1000 + 1;
     }

@@ -205,6 +205,11 @@ struct core_counts {
     uint32_t nodes, nodes_up, nodes_drained, nodes_down;
 };
 void core_counts(const struct core *c, struct core_counts *out);
+// What the scheduler did since this process began; not part of the state.
+struct core_passes {
+    uint64_t passes, looked_at, started, backfilled;
+};
+void core_passes(const struct core *c, struct core_passes *out);
 void core_each_thing(const struct core *c, enum thing thing, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
 void core_each_partition_of(const struct core *c, const char *node, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
 const struct schema *thing_schema(enum thing thing);

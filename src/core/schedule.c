@@ -82,6 +82,10 @@ static int64_t wake_time(const struct core *c) {
     return c->deadlines && c->next_deadline_ms < c->next_decide_ms ? c->next_deadline_ms : c->next_decide_ms;
 }
 
+void core_passes(const struct core *c, struct core_passes *out) {
+    *out = c->passes;
+}
+
 int64_t core_schedule(struct core *c, int64_t now_ms) {
     if (c->deadlines && now_ms >= c->next_deadline_ms)
         end_overdue(c, now_ms);
@@ -95,10 +99,14 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
         struct job *j = find_job(c, d->starts.at[i].job);
         assert(j && j->state == JOB_PENDING && !j->run);
         start(c, j, d->starts.at[i].alloc, now_ms);
+        c->passes.backfilled += d->starts.at[i].backfill;
     }
     for (uint32_t i = 0; i < d->preempts.len; i++)
         preempt(c, &d->preempts.at[i], now_ms);
     note_plans(c, d);
+    c->passes.passes++;
+    c->passes.started += d->starts.len;
+    c->passes.looked_at += d->looked_at;
     c->next_decide_ms = d->next_ms;
     c->dirty = false;  // what was decided just now is no news
     return wake_time(c);

@@ -148,6 +148,7 @@ struct core {
     struct world *world;
     struct decisions decisions;
     struct core_counts counts;
+    struct core_passes passes;
     struct outbox outbox;
     bool replaying;
     bool dirty;                  // something happened that can let a job start
