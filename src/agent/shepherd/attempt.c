@@ -92,8 +92,14 @@ static bool any_child_left(void) {
     return waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
+// A process leaves its group a moment before its parent can collect it: both must have happened.
 static bool nothing_left(struct shepherd *s) {
-    return s->site->kind != CGROUP_NONE ? cgroup_slot_empty(&s->slot) : !any_child_left();
+    for (int i = 0; i < s->units_top; i++)
+        if (s->units[i].phase != UNIT_FREE && s->units[i].alive)
+            return false;
+    if (s->site->kind != CGROUP_NONE && !cgroup_slot_empty(&s->slot))
+        return false;
+    return s->slot.nursery > 0 || !any_child_left();
 }
 
 // Kills until nothing is left: by group, else down the tree, to which every orphan returns
