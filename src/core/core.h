@@ -221,5 +221,7 @@ const struct policy *core_policy(const struct core *c);
 // Turns a spec into the scheduler's request (lists live in the arena).
 struct sched_request;
 int core_request(struct core *c, const char *user, const struct spec *spec, struct arena *a, struct sched_request *out, struct error *e);
+void core_fill_defaults(const struct core *c, const struct actor *actor, struct spec *spec);  // as a submit would
+uint32_t core_node_handle(const struct core *c, const char *node);  // the world's id; 0: none
 // Every index against every other; aborts with a message when one is wrong.
 void core_assert(const struct core *c);

@@ -246,6 +246,11 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
     return r < 0 ? r : r2 < 0 ? r2 : r3;
 }
 
+uint32_t core_node_handle(const struct core *c, const char *node) {
+    const struct node_entry *n = find_node(c, node);
+    return n ? n->handle : 0;
+}
+
 uint32_t core_handle(const struct core *c, enum thing thing, const char *name) {
     const struct thing_entry *t = name ? strmap_get(&c->things[thing], name) : NULL;
     return t ? t->handle : 0;
@@ -278,7 +283,7 @@ static const char *default_project(const struct core *c, const char *user) {
     return found ? found : "default";
 }
 
-static void fill_defaults(const struct core *c, const struct actor *actor, struct spec *s) {
+void core_fill_defaults(const struct core *c, const struct actor *actor, struct spec *s) {
     s->user = actor->user;
     s->uid = actor->uid;
     s->gid = actor->gid;
@@ -322,7 +327,7 @@ static int check_spec(struct core *c, const struct actor *actor, const struct sp
 int core_submit(struct core *c, const struct actor *actor, const struct spec *spec, const char *key, bool dry_run,
                 int64_t now_ms, uint64_t *id, uint64_t *count, struct error *e) {
     struct spec s = *spec;
-    fill_defaults(c, actor, &s);
+    core_fill_defaults(c, actor, &s);
     int r = check_spec(c, actor, &s, 0, e);
     if (r < 0 || (r = check_room(c, actor, spec_array_count(&s), e)) < 0)
         return r;
@@ -343,7 +348,7 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
     cleanup_arena struct arena a = {0};
     struct spec s = *spec, old;
     spec_of(j, &a, &old);
-    fill_defaults(c, actor, &s);
+    core_fill_defaults(c, actor, &s);
     s.user = old.user;
     s.uid = old.uid;
     s.gid = old.gid;

@@ -1,0 +1,162 @@
+// Owns playing the journal back. The scheduler is a pure function, so with the same policy every
+// recorded decision must come out again; a difference means the policy, or the program, has changed.
+#include "controller/past.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "sched/sched.h"
+#include "sched/world.h"
+
+struct playing {
+    struct controller *controller;
+    struct core *core;
+    int64_t until_ms;
+    uint64_t events;
+    struct past_report *report;  // NULL: only the state is wanted
+    struct decisions decisions;
+    bool in_pass;
+    uint32_t start, preempt;     // next of the decisions to be met
+    bool differs;
+};
+
+static int check_length(struct controller *c, struct error *e) {
+    if (core_seq(c->core) > PAST_EVENTS_MAX)
+        return error_set(e, EFBIG, "the journal has %llu events; at most %d can be played back while the cluster is working",
+                         (unsigned long long)core_seq(c->core), PAST_EVENTS_MAX);
+    return 0;
+}
+
+static void difference(struct playing *p, const struct store_event *e, const char *recorded, const char *now) {
+    struct past_difference d = {.seq = e->seq, .at_ms = e->at_ms};
+    if (!p->differs)
+        p->report->different++;
+    p->differs = true;
+    if (p->report->differences.len >= PAST_DIFFERENCES_MAX)
+        return;
+    snprintf(d.recorded, sizeof d.recorded, "%s", recorded);
+    snprintf(d.now, sizeof d.now, "%s", now);
+    vec_push(&p->report->differences, d);
+}
+
+static bool same_nodes(struct playing *p, const struct event_job_placed *b, const struct alloc *a) {
+    if (b->parts.len != a->node_count)
+        return false;
+    for (uint32_t i = 0; i < b->parts.len; i++) {
+        if (core_node_handle(p->core, b->parts.at[i].node) != a->nodes[i].node || b->parts.at[i].gpus.len != a->nodes[i].gpu_count)
+            return false;
+        for (uint32_t g = 0; g < a->nodes[i].gpu_count; g++)
+            if (b->parts.at[i].gpus.at[g].index != a->nodes[i].gpus[g].index || b->parts.at[i].gpus.at[g].milli != a->nodes[i].gpus[g].milli)
+                return false;
+    }
+    return true;
+}
+
+static void meet_start(struct playing *p, const struct store_event *e, const struct event_job_placed *b) {
+    char recorded[80], now[80] = "nothing more";
+    p->report->starts++;
+    snprintf(recorded, sizeof recorded, "start job %llu on %.40s", (unsigned long long)b->id, b->parts.len ? b->parts.at[0].node : "?");
+    if (p->start < p->decisions.starts.len) {
+        const struct sched_start *s = &p->decisions.starts.at[p->start++];
+        if (s->job == b->id && same_nodes(p, b, s->alloc))
+            return;
+        snprintf(now, sizeof now, "start job %llu%s", (unsigned long long)s->job, s->job == b->id ? " elsewhere" : "");
+    }
+    difference(p, e, recorded, now);
+}
+
+static void meet_preemption(struct playing *p, const struct store_event *e, const struct event_job_ending *b) {
+    char recorded[80], now[80] = "nothing more";
+    p->report->preemptions++;
+    snprintf(recorded, sizeof recorded, "preempt job %llu for %.20s", (unsigned long long)b->id, b->by ? b->by : "?");
+    if (p->preempt < p->decisions.preempts.len) {
+        const struct sched_preempt *s = &p->decisions.preempts.at[p->preempt++];
+        if (s->victim == b->id)
+            return;
+        snprintf(now, sizeof now, "preempt job %llu", (unsigned long long)s->victim);
+    }
+    difference(p, e, recorded, now);
+}
+
+static void end_pass(struct playing *p, const struct store_event *e) {
+    char now[80];
+    if (!p->in_pass)
+        return;
+    p->in_pass = false;
+    if (p->start < p->decisions.starts.len) {
+        snprintf(now, sizeof now, "start job %llu too", (unsigned long long)p->decisions.starts.at[p->start].job);
+        difference(p, e, "nothing more", now);
+    }
+}
+
+// Events of one pass stand together: starts, then preemptions.
+static int compare(struct playing *p, const struct store_event *e) {
+    cleanup_arena struct arena a = {0};
+    struct event event;
+    int r = event_decode((enum event_type)e->type, e->data, e->len, &a, &event);
+    if (r < 0)
+        return r;
+    const struct event_job_ending *ending = e->type == EVENT_JOB_ENDING ? event.body : NULL;
+    bool decided = e->type == EVENT_JOB_PLACED || (ending && ending->cause == END_PREEMPT);
+    if (!decided) {
+        end_pass(p, e);
+        return 0;
+    }
+    if (!p->in_pass) {
+        p->in_pass = true;
+        p->differs = false;
+        p->start = p->preempt = 0;
+        p->report->passes++;
+        sched_decide(core_world(p->core), e->at_ms, core_policy(p->controller->core), &p->decisions);
+    }
+    if (ending)
+        meet_preemption(p, e, ending);
+    else
+        meet_start(p, e, event.body);
+    return 0;
+}
+
+static int play(void *ctx, const struct store_event *e) {
+    struct playing *p = ctx;
+    if (e->at_ms > p->until_ms)
+        return 1;
+    if (e->seq != p->events + 1)
+        return -ENODATA;
+    p->events++;
+    int r = p->report ? compare(p, e) : 0;
+    return r < 0 ? r : core_replay(p->core, e->seq, e->at_ms, (enum event_type)e->type, e->data, e->len);
+}
+
+static int play_all(struct playing *p, struct error *e) {
+    struct controller *c = p->controller;
+    struct core_config config;
+    int r = check_length(c, e);
+    if (r < 0)
+        return r;
+    core_config_default(&config);
+    config.policy = *core_policy(c->core);
+    p->core = core_new(&config);
+    r = store_events(c->store, 0, 0, 0, play, p, e);
+    if (r < 0) {
+        p->core = core_free(p->core);
+        return error_set(e, r == -ENODATA ? ENODATA : EIO, r == -ENODATA ? "the beginning of the journal is no longer kept" : "the journal cannot be played back");
+    }
+    return 0;
+}
+
+int past_core(struct controller *c, int64_t at_ms, struct core **out, struct error *e) {
+    struct playing p = {.controller = c, .until_ms = at_ms};
+    int r = play_all(&p, e);
+    *out = p.core;
+    return r;
+}
+
+int past_compare(struct controller *c, struct past_report *out, struct error *e) {
+    struct playing p = {.controller = c, .until_ms = INT64_MAX, .report = out};
+    int r = play_all(&p, e);
+    out->events = p.events;
+    decisions_done(&p.decisions);
+    core_free(p.core);
+    return r;
+}
