@@ -82,8 +82,8 @@ def journeys(totals, folder, limit):
         os.unlink(report)
     # Debian's Python, which has Debian's pytest.
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/pytest-3") or os.path.exists("/usr/bin/pytest") else sys.executable
-    env = dict(os.environ, ACEQUIA_BUILD=os.path.join(ROOT, folder))
-    code, out = run([python, "-m", "pytest", "-q", "-x" if os.environ.get("FAIL_FAST") else "-q", "-m", "not long and not gpu", "--junitxml", report, "-p", "no:cacheprovider", "tests"], limit, env=env)
+    env = dict(os.environ, ACEQUIA_BUILD=os.path.join(ROOT, folder), BUILD=os.path.join(ROOT, folder), PYTHONPATH=f"{ROOT}:{ROOT}/tests")
+    code, out = run([python, "-m", "pytest", "-q", "-x" if os.environ.get("FAIL_FAST") else "-q", "-m", "not long and not gpu", "--continue-on-collection-errors", "--durations", "10", "--junitxml", report, "-p", "no:cacheprovider", "tests"], limit, env=env)
     if not os.path.exists(report):
         totals.add("journeys", code in (0, 5), output=out)
         return

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -18,10 +19,10 @@
 struct client {
     struct cli *cli;
     struct http_client *http;
-    const char *socket;  // NULL: TLS
+    char *socket;  // NULL: TLS
     char *host;
     unsigned port;
-    const char *folder;   // of keys
+    char *folder;         // of keys
     char *authorization;  // header line with the token, or NULL
 };
 
@@ -30,6 +31,8 @@ struct client *client_free(struct client *k) {
         return NULL;
     http_client_free(k->http);
     free(k->host);
+    free(k->socket);
+    free(k->folder);
     if (k->authorization)
         explicit_bzero(k->authorization, strlen(k->authorization));
     free(k->authorization);
@@ -84,29 +87,25 @@ static int find_endpoint(struct client *k, struct error *e) {
     int r = paths_get(a, &p, e);
     if (r < 0)
         return r;
-    k->folder = p.config_dir;
+    // Copies: whoever shows things again and again empties the arena in between.
+    k->folder = xstrdup(p.config_dir);
     if (!str_empty(host)) {
-        if (*host == '/' || str_has_prefix(host, "unix:")) {
-            k->socket = *host == '/' ? host : host + 5;
-            return 0;
-        }
-        return parse_host(k, host, e);
-    }
-    k->socket = p.socket;
-    if (access(p.socket, F_OK) == 0)
+        if (*host != '/' && !str_has_prefix(host, "unix:"))
+            return parse_host(k, host, e);
+        k->socket = xstrdup(*host == '/' ? host : host + 5);
         return 0;
-    if (str_empty(getenv("ACEQUIA_HOME")) && access(PATHS_SYSTEM_SOCKET, F_OK) == 0) {
-        k->socket = PATHS_SYSTEM_SOCKET;
+    }
+    bool own = access(p.socket, F_OK) == 0;
+    if (own || (str_empty(getenv("ACEQUIA_HOME")) && access(PATHS_SYSTEM_SOCKET, F_OK) == 0)) {
+        k->socket = xstrdup(own ? p.socket : PATHS_SYSTEM_SOCKET);
         return 0;
     }
     cleanup_config struct config config = {0};
     r = config_load(p.config, clock_wall_ms(), 0, &config, e);
     if (r < 0)
         return r;
-    if (!str_empty(config.cluster.controller)) {
-        k->socket = NULL;
+    if (!str_empty(config.cluster.controller))
         return parse_host(k, config.cluster.controller, e);
-    }
     return error_set(e, ENOENT, "no cluster is running here; start one with: acequia up");
 }
 

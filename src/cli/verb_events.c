@@ -78,7 +78,7 @@ static int take_piece(void *arg, const char *data, size_t len) {
 }
 
 static int follow(struct cli *c) {
-    cleanup_query struct query q;
+    cleanup_query struct query q = {0};
     struct follow f = {.cli = c};
     struct client *k;
     query_begin(&q, "/v1/events");

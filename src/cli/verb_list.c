@@ -142,7 +142,7 @@ static void print_table(struct cli *c, struct job_columns *columns, const struct
 }
 
 static int list_once(struct cli *c, struct client *k, struct job_columns *columns, uint32_t limit, struct buf *out) {
-    cleanup_query struct query q;
+    cleanup_query struct query q = {0};
     cleanup_buf struct buf fields = {0};
     struct job_rows rows = {0};
     const char *sort = option_get(&c->options, "sort");

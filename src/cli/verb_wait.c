@@ -38,7 +38,7 @@ struct waiting {
 static int wait_round(struct waiting *w, const char *id, struct reply *reply) {
     struct cli *c = w->cli;
     int64_t left = w->deadline_ms == INT64_MAX ? WAIT_ROUND_S : (w->deadline_ms - clock_mono_ms() + 999) / 1000;
-    cleanup_query struct query q;
+    cleanup_query struct query q = {0};
     left = left < 0 ? 0 : left > WAIT_ROUND_S ? WAIT_ROUND_S : left;
     query_begin(&q, arena_printf(&c->arena, "/v1/jobs/%s/wait", id));
     query_addf(&q, "timeout_s", "%lld", (long long)left);
@@ -62,7 +62,7 @@ static int wait_one(struct waiting *w, const char *id, struct reply *reply) {
 
 // The first element of an array that is live, or that has ended otherwise than well; NULL: none.
 static int find_element(struct waiting *w, const char *id, bool final, const struct json **out) {
-    cleanup_query struct query q;
+    cleanup_query struct query q = {0};
     cleanup_buf struct buf states = {0};
     struct reply reply;
     for (int s = 0; s < JOB_STATE_COUNT; s++)
