@@ -297,6 +297,7 @@ void api_request(struct net_request *req, void *user) {
     size_t len = 0;
     bool is_job, path_known = false;
     call.controller->requests++;
+    call.controller->body_bytes += req->body_len;
     req->began_us = clock_mono_us();
     const struct route *r = find_route(&call, &value, &len, &is_job, &path_known);
     req->tag = r ? (uint32_t)(r - api_routes) + 1 : 0;

@@ -60,6 +60,7 @@ struct controller {
     int64_t started_ms;
     int64_t schedule_us, scheduled_mono_us;  // how long the last decision took, and when
     uint64_t requests, schedules, ticks;
+    uint64_t body_bytes;     // of requests since memory was last given back
     int64_t last_ping_ms;
     struct strmap agents;    // node → struct agent_conn
     struct map waiters;      // job → struct waiter

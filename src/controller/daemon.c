@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,6 +24,8 @@ enum {
     CLOSE_GRACE_MS = 500,
     SCHEDULE_SHARE = 4,  // a decision that took t is not repeated before SCHEDULE_SHARE * t have passed
     SCHEDULE_FREE_US = 2000,
+    LARGE_BUFFER_BYTES = 64 << 10,
+    TRIM_AFTER_BYTES = 4 << 20,  // of requests: what they needed goes back to the system
 };
 
 static int32_t zone_offset_s(void) {
@@ -88,6 +91,10 @@ static void on_tick(uv_timer_t *t) {
     shell_check_nodes(c->shell, mono, (int64_t)k->node_timeout_s * 1000, now_ms());
     if (shell_degraded(c->shell, NULL, 0))
         shell_retry(c->shell);
+    if (c->body_bytes > TRIM_AFTER_BYTES) {
+        c->body_bytes = 0;
+        malloc_trim(0);
+    }
     if (++c->ticks % 60 == 0)
         store_prune(c->store, now_ms());
     telemetry_tick(c);
@@ -303,6 +310,8 @@ int controller_main(int argc, char **argv) {
         log_error("controller takes no arguments; everything is in the configuration file");
         return 2;
     }
+    // Large buffers of requests come and go; kept out of the heap they leave no holes in it.
+    mallopt(M_MMAP_THRESHOLD, LARGE_BUFFER_BYTES);
     umask(022);
     c->uid = geteuid();
     c->started_ms = now_ms();

@@ -44,7 +44,7 @@ void outbox_clear(struct outbox *o) {
     vec_clear(&o->events);
     vec_clear(&o->effects);
     vec_clear(&o->finished);
-    if (o->bytes.cap > 8 << 20)
+    if (o->bytes.cap > 256 << 10)
         buf_done(&o->bytes);  // a burst does not keep its memory
     else
         buf_clear(&o->bytes);
