@@ -25,7 +25,8 @@ static void launch_failed(struct agent *a, uint64_t id, uint32_t attempt, enum l
                           const char *text) {
     cleanup_arena struct arena arena = {0};
     struct message_ended end = {
-        .id = id, .attempt = attempt, .cause = END_LAUNCH, .end_ms = clock_wall_ms(),
+        .id = id, .attempt = attempt, .cause = END_LAUNCH, .exit_code = 127,
+        .end_ms = clock_wall_ms(),
         .reason = arena_printf(&arena, "%s: %s", launch_code_name(code), text),
     };
     log_info("job %llu: not started: %s", (unsigned long long)id, end.reason);

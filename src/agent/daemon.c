@@ -193,12 +193,13 @@ static bool on_memory(const char *path) {
 }
 
 // A spool folder lives on a memory file system if it can: files there cost a tenth. Its name
-// follows from the agent's folder, so that a restarted agent finds it.
+// follows from the agent's folder, so that a restarted agent finds it. Not for plain users: theirs
+// are swept away when they log out, while their jobs go on.
 static const char *choose_spool(struct agent *a) {
     const char *folder = a->options->folder;
     if (!str_empty(a->options->spool))
         return a->options->spool;
-    if (!on_memory(folder) && on_memory("/dev/shm") && access("/dev/shm", W_OK) == 0)
+    if (geteuid() == 0 && !on_memory(folder) && on_memory("/dev/shm"))
         return arena_printf(&a->arena, "/dev/shm/acequia-%u-%016llx", geteuid(),
                             (unsigned long long)hash_bytes(folder, strlen(folder)));
     return arena_printf(&a->arena, "%s/spool", folder);
