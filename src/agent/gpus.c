@@ -30,6 +30,7 @@ struct holder {
     uint32_t attempt, index, milli;
     uint64_t memory_bytes;
     char *ledger;        // NULL: a whole GPU
+    int32_t load_milli;  // of simulated GPUs; negative: a believable load
     struct usage usage;  // of the attempt, as of the newest reading; on its first entry only
 };
 
@@ -145,7 +146,7 @@ static void split(struct gpus *g, struct message_telemetry *t) {
         const struct holder *h = &g->holders.at[i];
         uses[i] = (struct gpu_use){.job = h->id, .attempt = h->attempt, .index = h->index,
                                    .milli = h->milli, .memory_limit_bytes = h->memory_bytes,
-                                   .ledger = h->ledger, .load_milli = -1};
+                                   .ledger = h->ledger, .load_milli = h->load_milli};
     }
     struct gpu_holders holders = {.uses = uses, .count = g->holders.len, .owner = owner_of};
     gpu_monitor_split(g->monitor, &holders, &samples);
@@ -211,10 +212,26 @@ static const char *arbiter_folder(struct gpus *g, struct arena *a) {
     return arena_printf(a, "%s/arbiter", g->agent->spool_path);
 }
 
-static void hold(struct gpus *g, uint64_t id, uint32_t attempt, const struct gpu_grant *grant,
+static const char *get_env(const struct launch_request *r, const char *name) {
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < r->nenv; i++)
+        if (strncmp(r->env[i], name, len) == 0 && r->env[i][len] == '=')
+            return r->env[i] + len + 1;
+    return NULL;
+}
+
+// For tests and demonstrations a job can say how busy it keeps simulated GPUs, in thousandths.
+static int32_t simulated_load(const struct launch_request *r) {
+    const char *text = get_env(r, "ACEQUIA_SIMULATED_GPU_LOAD");
+    uint32_t milli;
+    return text && parse_u32(text, &milli) == 0 && milli <= 1000 ? (int32_t)milli : -1;
+}
+
+static void hold(struct gpus *g, const struct launch_request *r, const struct gpu_grant *grant,
                  uint64_t memory_bytes, const char *ledger) {
-    struct holder h = {.id = id, .attempt = attempt, .index = grant->index, .milli = grant->milli,
-                       .memory_bytes = memory_bytes, .ledger = ledger ? xstrdup(ledger) : NULL};
+    struct holder h = {.id = r->job, .attempt = r->attempt, .index = grant->index,
+                       .milli = grant->milli, .memory_bytes = memory_bytes,
+                       .ledger = ledger ? xstrdup(ledger) : NULL, .load_milli = simulated_load(r)};
     vec_push(&g->holders, h);
 }
 
@@ -235,14 +252,6 @@ static void put_env(struct launch_request *r, struct arena *a, const char *name,
     env[n++] = arena_printf(a, "%s=%s", name, value);
     r->env = env;
     r->nenv = n;
-}
-
-static const char *get_env(const struct launch_request *r, const char *name) {
-    size_t len = strlen(name);
-    for (uint32_t i = 0; i < r->nenv; i++)
-        if (strncmp(r->env[i], name, len) == 0 && r->env[i][len] == '=')
-            return r->env[i] + len + 1;
-    return NULL;
 }
 
 static int grant_fraction(struct gpus *g, const struct message_launch *m,
@@ -277,7 +286,7 @@ static int grant_fraction(struct gpus *g, const struct message_launch *m,
     if (!before || !str_has_prefix(before, g->shim_dir))
         put_env(r, a, "LD_LIBRARY_PATH",
                 str_empty(before) ? g->shim_dir : arena_printf(a, "%s:%s", g->shim_dir, before));
-    hold(g, m->id, m->attempt, grant, m->spec->gpu_memory_bytes, path);
+    hold(g, r, grant, m->spec->gpu_memory_bytes, path);
     return 0;
 }
 
@@ -294,7 +303,7 @@ int gpus_grant(struct gpus *g, const struct message_launch *m, struct launch_req
             return rc;
         }
         if (!fraction)
-            hold(g, m->id, m->attempt, grant, m->spec->gpu_memory_bytes, NULL);
+            hold(g, r, grant, m->spec->gpu_memory_bytes, NULL);
     }
     return 0;
 }
@@ -312,7 +321,7 @@ void gpus_recover(struct gpus *g, const struct launch_request *r) {
             return;
         if (dir)
             fraction_path(dir, g->agent->node.gpus.at[index].uuid, path);
-        hold(g, r->job, r->attempt, &grant, 0, *path ? path : NULL);
+        hold(g, r, &grant, 0, *path ? path : NULL);
         text += used;
         text += *text == ',';
     }
