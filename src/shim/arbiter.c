@@ -25,7 +25,7 @@ struct line {
     _Atomic uint64_t want_until_ns;
     _Atomic uint64_t launched_ns;
     _Atomic uint64_t busy_until_ns;
-    char gap[8];
+    _Atomic uint64_t returned_ns; // when it came back from being away
 };
 static_assert(sizeof(struct line) == 128, "lines do not share cache lines");
 
@@ -92,6 +92,7 @@ int arbiter_join(struct arbiter *a, const char *job, uint32_t share_milli, uint6
             store(&l->want_until_ns, 0);
             store(&l->launched_ns, 0);
             store(&l->busy_until_ns, 0);
+            store(&l->returned_ns, 0);
             return i;
         }
     }
@@ -125,17 +126,23 @@ static bool someone_goes_first(const struct arbiter *a, int line, uint64_t now) 
     return false;
 }
 
+static bool here(const struct line *l, uint64_t now) {
+    return load(&l->key) && now < load(&l->launched_ns) + ARBITER_AWAY_NS;
+}
+
 // A job that was away comes back neither with a claim on what it did not use nor with a debt: it
-// starts level with the one that has had least among those that run or wait.
+// starts level with the one that has had least among those that run or wait. Jobs that come at the
+// same moment do not see each other at first, so this holds for a while.
 static void come_back(struct arbiter *a, int line, uint64_t now) {
     struct line *me = &a->file->line[line];
-    if (now < load(&me->launched_ns) + ARBITER_AWAY_NS || wants(me, now))
-        return; // not away, or levelled when it began to wait
+    if (!here(me, now) && !wants(me, now))
+        store(&me->returned_ns, now);
+    if (now > load(&me->returned_ns) + ARBITER_RETURN_NS)
+        return;
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < ARBITER_JOBS; i++) {
         const struct line *l = &a->file->line[i];
-        bool here = wants(l, now) || now < load(&l->launched_ns) + ARBITER_AWAY_NS;
-        if (i != line && load(&l->key) && here && load(&l->virtual_ns) < least)
+        if (i != line && (wants(l, now) || here(l, now)) && load(&l->virtual_ns) < least)
             least = load(&l->virtual_ns);
     }
     if (least != UINT64_MAX)
@@ -154,6 +161,15 @@ static bool abandoned(const struct arbiter *a, int holder, uint64_t now) {
     return now > (until > busy ? until : busy) + ARBITER_GRACE_NS;
 }
 
+// Another one has had less and only pauses: what is taken of its time is a short loan.
+static bool on_loan(const struct arbiter *a, int line, uint64_t now) {
+    uint64_t mine = load(&a->file->line[line].virtual_ns);
+    for (int i = 0; i < ARBITER_JOBS; i++)
+        if (i != line && here(&a->file->line[i], now) && load(&a->file->line[i].virtual_ns) < mine)
+            return true;
+    return false;
+}
+
 static void begin_turn(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch, uint64_t now) {
     uint64_t slice = (uint64_t)ARBITER_PERIOD_NS / 1000 * share_milli;
     if (slice < ARBITER_TURN_MIN_NS)
@@ -161,6 +177,8 @@ static void begin_turn(struct arbiter *a, int line, uint32_t share_milli, unsign
     slice *= stretch;
     if (slice > ARBITER_TURN_MAX_NS)
         slice = ARBITER_TURN_MAX_NS;
+    if (on_loan(a, line, now))
+        slice = ARBITER_TURN_MIN_NS;
     store(&a->file->line[line].launched_ns, now);
     store(&a->file->until_ns, now + slice);
 }

@@ -22,6 +22,7 @@ enum {
     ARBITER_QUIET_NS = 500 * 1000,        // a holder that launched nothing for so long is idle
     ARBITER_GRACE_NS = 10 * 1000 * 1000,  // a turn overdue by this is taken over
     ARBITER_AWAY_NS = 50 * 1000 * 1000,   // a job quiet this long starts level with the others
+    ARBITER_RETURN_NS = 30 * 1000 * 1000, // and is kept level with them for so long
 };
 
 struct arbiter_job {

@@ -120,9 +120,32 @@ struct view {
     bool borrow;
 };
 
-static struct view look(const struct gate *g) {
+// The clock, by the processor's counter between two readings of it a millisecond apart: half the
+// cost, and this is on the path of every launch.
+static uint64_t gate_now(struct gate *g) {
+#if defined(__x86_64__)
+    uint64_t tick = __builtin_ia32_rdtsc(), since = tick - g->tick;
+    if (g->tick_scale > 0 && since < g->tick_fresh)
+        return g->tick_ns + (uint64_t)((double)since * g->tick_scale);
+    uint64_t now = shim_now_ns(), passed = now - g->tick_ns;
+    if (__builtin_ia32_rdtsc() - tick > 1000 || (g->tick && passed < 100000))
+        return now; // interrupted between the two, or too soon to compare
+    double scale = (double)passed / (double)since;
+    if (g->tick && passed < 1000000000 && scale > 0.1 && scale < 10) {
+        g->tick_scale = scale;
+        g->tick_fresh = (uint64_t)(1e6 / scale);
+    }
+    g->tick = tick;
+    g->tick_ns = now;
+    return now;
+#else
+    return shim_now_ns();
+#endif
+}
+
+static struct view look(struct gate *g) {
     return (struct view){
-        .now = shim_now_ns(),
+        .now = gate_now(g),
         .milli = atomic_load_explicit(ledger_compute_milli(g->ledger), memory_order_relaxed),
         .borrow = atomic_load_explicit(ledger_flags(g->ledger), memory_order_relaxed) & LEDGER_BORROW,
     };
@@ -210,10 +233,14 @@ static void wait_turn(struct gate *g) {
 static void stretch(struct gate *g) {
     if (g->ended == 0)
         return;
-    if (g->starved * 2 >= g->ended && g->stretch < GATE_STRETCH_MAX)
-        g->stretch *= 2;
-    else if (g->starved * 10 < g->ended && g->stretch > 1)
+    if (g->starved * 4 >= g->ended) {
+        g->calm = 0;
+        if (g->stretch < GATE_STRETCH_MAX)
+            g->stretch *= 2;
+    } else if (++g->calm >= GATE_SHRINK_AFTER && g->stretch > 1) {
+        g->calm = 0;
         g->stretch /= 2;
+    }
     g->ended = g->starved = 0;
 }
 
@@ -241,8 +268,18 @@ static void hold_back(struct gate *g) {
     pthread_mutex_lock(&g->lock);
 }
 
+// While the job is nowhere near its limit its time need not be measured to the microsecond.
+static bool plenty(const struct gate *g, const struct view *v) {
+    if (v->borrow && g->line >= 0)
+        return !arbiter_contended(g->arbiter, g->line, v->now);
+    const struct ledger_compute *c = ledger_compute(g->ledger);
+    return bucket_balance(c, v->milli, v->now) >= (int64_t)bucket_cap(c) / 1000 * v->milli;
+}
+
 // Adds the launch to its stream's segment; says whether the segment ends with it.
-static unsigned enlist(struct gate *g, CUstream stream, bool per_thread, uint64_t key, uint64_t now) {
+static unsigned enlist(struct gate *g, CUstream stream, bool per_thread, uint64_t key,
+                       const struct view *v) {
+    uint64_t now = v->now;
     struct lane *l = meter_lane(g, stream, per_thread, now);
     if (!l) { // more streams at once than we follow: see some of them finished first
         drain(g, 0);
@@ -251,7 +288,7 @@ static unsigned enlist(struct gate *g, CUstream stream, bool per_thread, uint64_
             return MARK_NONE;
     }
     meter_stalled(g, l, now);
-    if (!l->open && !meter_open(g, l, now))
+    if (!l->open && !meter_open(g, l, now, plenty(g, v)))
         return MARK_NONE;
     struct segment *s = l->open;
     unsigned k = meter_kernel(g, key);
@@ -284,7 +321,7 @@ unsigned gate_before(struct gate *g, CUstream stream, bool per_thread, uint64_t 
         if (v.milli == 0 || v.milli >= 1000)
             break;
     }
-    unsigned mark = g->ctx ? enlist(g, stream, per_thread, key, v.now) : MARK_NONE;
+    unsigned mark = g->ctx ? enlist(g, stream, per_thread, key, &v) : MARK_NONE;
     if (g->line >= 0) {
         g->busy_until = v.now + (uint64_t)g->flight_ns;
         arbiter_launched(g->arbiter, g->line, v.now, g->busy_until);

@@ -21,6 +21,7 @@ enum {
     GATE_FLIGHT_FREE_NS = 20 * 1000 * 1000, // and while nobody else wants the GPU
     GATE_STALL_NS = 500 * 1000,
     GATE_STRETCH_MAX = 8,
+    GATE_SHRINK_AFTER = 32, // windows in which the GPU hardly waited
     GATE_KEPT_UP_NS = 30 * 1000, // done so soon after its last launch, the GPU waited for launches
     GATE_STUCK_NS = 250 * 1000 * 1000, // work waits on something only this program can do
     GATE_SPIN_NS = 120 * 1000, // waits shorter than this are not slept: a timer is no finer
@@ -41,6 +42,7 @@ struct segment {
     CUevent start, end;
     struct lane *lane;
     bool own_start; // else it starts where the lane's previous one ended
+    bool rough;     // no event at the start: the launch's time is good enough
     unsigned n;
     uint16_t kernel[GATE_SEGMENT_LAUNCHES];
     float kernel_ns[GATE_SEGMENT_LAUNCHES]; // as estimated when launched
@@ -82,13 +84,17 @@ struct gate {
     uint64_t busy_until;  // as we last wrote it into the arbiter
     unsigned stretch;     // how many times the usual a window or turn lasts
     unsigned ended, starved; // segments in this window, and those the GPU waited in
+    unsigned calm;           // windows since it last waited much
+    uint64_t tick, tick_ns;  // the processor's counter and our clock, read together
+    double tick_scale;       // nanoseconds a tick; 0: not known yet
+    uint64_t tick_fresh;     // so many ticks it may be relied on
 };
 
 unsigned meter_kernel(struct gate *g, uint64_t key);
 struct lane *meter_lane(struct gate *g, CUstream stream, bool per_thread, uint64_t now);
 // All with the lock held. Open starts a segment; close ends it with a mark; poll charges what has
 // finished and returns whether anything is left.
-bool meter_open(struct gate *g, struct lane *l, uint64_t now);
+bool meter_open(struct gate *g, struct lane *l, uint64_t now, bool rough);
 void meter_close(struct gate *g, struct lane *l);
 void meter_close_all(struct gate *g);
 void meter_stalled(struct gate *g, struct lane *l, uint64_t now);

@@ -68,7 +68,7 @@ static void give_segment(struct gate *g, struct segment *s) {
     g->unused[g->nunused++] = s;
 }
 
-bool meter_open(struct gate *g, struct lane *l, uint64_t now) {
+bool meter_open(struct gate *g, struct lane *l, uint64_t now, bool rough) {
     meter_poll(g);
     if (!g->nunused)
         return false;
@@ -78,7 +78,8 @@ bool meter_open(struct gate *g, struct lane *l, uint64_t now) {
     s->est_ns = 0;
     s->first_ns = s->last_ns = now;
     s->own_start = l->pending == 0;
-    if (s->own_start && record(s->start, l) != CUDA_SUCCESS) {
+    s->rough = s->own_start && rough && g->based;
+    if (s->own_start && !s->rough && record(s->start, l) != CUDA_SUCCESS) {
         give_segment(g, s);
         return false;
     }
@@ -184,11 +185,12 @@ static bool segment_ended(struct gate *g, struct segment *s, uint64_t now, doubl
         g->gpu_to_cpu_ns = (double)now;
         start = g->synced_gpu_ns = 0;
     }
-    if (!gpu_time(g, s->end, &end) || (s->own_start && !first && !gpu_time(g, s->start, &start)))
+    bool marked = s->own_start && !s->rough && !first;
+    if (!gpu_time(g, s->end, &end) || (marked && !gpu_time(g, s->start, &start)))
         return false;
     l->ended_gpu_ns = end;
-    *took = end - start;
     *at = to_cpu(g, end, now);
+    *took = s->rough ? *at - (double)s->first_ns : end - start;
     if (end > g->base_gpu_ns + 5e8) // a float of milliseconds is exact enough for a second
         swap_base(g, &s->end, end);
     return *took > 0 && *at > *took;
