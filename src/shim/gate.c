@@ -293,8 +293,7 @@ static unsigned enlist(struct gate *g, CUstream stream, bool per_thread, uint64_
     struct segment *s = l->open;
     unsigned k = meter_kernel(g, key);
     float ns = g->kernel[k].ns;
-    s->kernel[s->n] = (uint16_t)k;
-    s->kernel_ns[s->n++] = ns;
+    s->launch[s->n++] = (struct launch){k, ns};
     s->est_ns += ns;
     s->last_ns = now;
     g->flight_ns += ns;

@@ -38,16 +38,20 @@ struct kernel {
     unsigned seen;
 };
 
+struct launch {
+    unsigned kernel;
+    float ns; // as estimated when launched
+};
+
 struct segment {
     CUevent start, end;
     struct lane *lane;
+    unsigned n;
     bool own_start; // else it starts where the lane's previous one ended
     bool rough;     // no event at the start: the launch's time is good enough
-    unsigned n;
-    uint16_t kernel[GATE_SEGMENT_LAUNCHES];
-    float kernel_ns[GATE_SEGMENT_LAUNCHES]; // as estimated when launched
     double est_ns;
     uint64_t first_ns, last_ns; // launches, on our clock
+    struct launch launch[GATE_SEGMENT_LAUNCHES];
 };
 
 struct lane { // a stream
@@ -59,35 +63,37 @@ struct lane { // a stream
     uint64_t touched;
 };
 
+// What every launch touches comes first.
 struct gate {
+    pthread_mutex_t lock;
     CUcontext ctx; // NULL: free
-    struct device *device;
     struct ledger *ledger;
     struct arbiter *arbiter;
     int line; // in the arbiter; -1: none
-    pthread_mutex_t lock;
-    struct kernel kernel[GATE_KERNELS];
-    struct lane lane[GATE_LANES];
+    unsigned stretch;     // how many times the usual a window or turn lasts
     struct lane *last;
-    struct segment segment[GATE_SEGMENTS];
+    double flight_ns;     // estimate of all that is launched and not seen finished
+    uint64_t launches;    // not yet counted in the ledger
+    uint64_t busy_until;  // as we last wrote it into the arbiter
+    uint64_t tick, tick_ns; // the processor's counter and our clock, read together
+    double tick_scale;    // nanoseconds a tick; 0: not known yet
+    uint64_t tick_fresh;  // so many ticks it may be relied on
+
+    struct device *device;
+    unsigned ended, starved; // segments in this window, and those the GPU waited in
+    unsigned calm;           // windows since it last waited much
+    struct lane lane[GATE_LANES];
     struct segment *unused[GATE_SEGMENTS];
     unsigned nunused;
     struct segment *ring[GATE_SEGMENTS]; // closed, oldest first
     unsigned head, count;
-    double flight_ns; // estimate of all that is launched and not seen finished
-    CUevent base;     // times are read off against this one
+    CUevent base; // times are read off against this one
     bool based;
     double base_gpu_ns;
     double gpu_to_cpu_ns; // smallest seen difference of the clocks
     double synced_gpu_ns; // when that was
-    uint64_t launches;    // not yet counted in the ledger
-    uint64_t busy_until;  // as we last wrote it into the arbiter
-    unsigned stretch;     // how many times the usual a window or turn lasts
-    unsigned ended, starved; // segments in this window, and those the GPU waited in
-    unsigned calm;           // windows since it last waited much
-    uint64_t tick, tick_ns;  // the processor's counter and our clock, read together
-    double tick_scale;       // nanoseconds a tick; 0: not known yet
-    uint64_t tick_fresh;     // so many ticks it may be relied on
+    struct kernel kernel[GATE_KERNELS];
+    struct segment segment[GATE_SEGMENTS];
 };
 
 unsigned meter_kernel(struct gate *g, uint64_t key);

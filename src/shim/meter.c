@@ -161,8 +161,8 @@ static double to_cpu(struct gate *g, double gpu_ns, uint64_t now) {
 static void learn(struct gate *g, const struct segment *s, double took_ns, bool starved) {
     double scale = s->est_ns > 0 ? took_ns / s->est_ns : 1;
     for (unsigned i = 0; i < s->n; i++) {
-        struct kernel *k = &g->kernel[s->kernel[i]];
-        float ns = (float)(s->kernel_ns[i] * scale);
+        struct kernel *k = &g->kernel[s->launch[i].kernel];
+        float ns = (float)(s->launch[i].ns * scale);
         float weight = starved && ns > k->ns ? 1.0f / 64 : 1.0f / 4;
         k->ns = k->seen ? k->ns + (ns - k->ns) * weight : ns;
         if (k->ns < 100)
@@ -200,7 +200,7 @@ static void finished(struct gate *g, struct segment *s, uint64_t now) {
     double took, at;
     if (!segment_ended(g, s, now, &took, &at))
         return;
-    bool starved = at < (double)s->last_ns + s->kernel_ns[s->n - 1] + GATE_KEPT_UP_NS;
+    bool starved = at < (double)s->last_ns + s->launch[s->n - 1].ns + GATE_KEPT_UP_NS;
     double cost = took;
     if (starved && s->est_ns < took)
         cost = s->est_ns > took * GATE_STARVED_MIN ? s->est_ns : took * GATE_STARVED_MIN;
