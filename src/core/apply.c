@@ -44,6 +44,7 @@ void job_link(struct core *c, struct job *j) {
     same_name_add(c, j);
     user_count(c, j->sub->user)->live++;
     c->deadlines += j->sub->deadline_ms != 0;
+    c->singletons += depend_is_singleton(j->sub);
     c->counts.by_state[j->state]++;
 }
 
@@ -101,13 +102,14 @@ static void apply_updated(struct core *c, struct job *j, int64_t at_ms, const st
         world_job_remove(c->world, j->id);
     else if (j->run && s->time_limit_s)
         world_job_limit(c->world, j->id, (int64_t)(j->run->time_limit_s = s->time_limit_s) * 1000);
+    depend_parse(s, b->spec);
     c->deadlines += (s->deadline_ms != 0) - (old->deadline_ms != 0);
+    c->singletons += (uint64_t)depend_is_singleton(s) - depend_is_singleton(old);
     j->sub = s;
     submission_unref(c, old);
     same_name_add(c, j);
     if (j->state == JOB_PENDING) {
         j->begin_ms = s->begin_ms;
-        depend_parse(s, b->spec);
         depend_attach(c, j, at_ms);
         job_to_world(c, j);
     }
@@ -329,6 +331,7 @@ static void apply_ended(struct core *c, struct job *j, int64_t at_ms, const stru
     same_name_remove(c, j);
     user_count(c, j->sub->user)->live--;
     c->deadlines -= j->sub->deadline_ms != 0;
+    c->singletons -= depend_is_singleton(j->sub);
     depend_notify(c, j, at_ms);
     depend_singleton(c, j, at_ms);
     if (j->sub->array)

@@ -175,7 +175,16 @@ void depend_array(struct core *c, struct array *a, int64_t now_ms) {
         evaluate(c, d->id, now_ms);
 }
 
+bool depend_is_singleton(const struct submission *s) {
+    for (uint32_t i = 0; i < s->dependency.len; i++)
+        if (s->dependency.at[i].type == SINGLETON)
+            return true;
+    return false;
+}
+
 void depend_singleton(struct core *c, const struct job *ended, int64_t now_ms) {
+    if (!c->singletons)  // a large array shares one name: do not walk it for nothing
+        return;
     struct job *o = map_get(&c->same_name, same_name_key(ended->sub->user, ended->sub->name));
     for (struct job *next; o; o = next) {
         next = o->next_same;

@@ -154,6 +154,7 @@ struct core {
     bool dirty;                  // something happened that can let a job start
     int64_t next_decide_ms, next_deadline_ms, last_event_ms;
     uint64_t deadlines;          // live jobs with one
+    uint64_t singletons;         // live jobs that wait for the others of their name
 };
 
 struct user_count {
@@ -206,6 +207,7 @@ void depend_notify(struct core *c, struct job *j, int64_t now_ms);  // j has sta
 void depend_wake(struct core *c, struct dependent *list, int64_t now_ms);  // frees the list
 void depend_array(struct core *c, struct array *a, int64_t now_ms);
 void depend_singleton(struct core *c, const struct job *ended, int64_t now_ms);
+bool depend_is_singleton(const struct submission *s);
 uint64_t array_element(const struct array *a, uint32_t index);  // id, 0: none
 
 // dispatch.c
