@@ -101,6 +101,12 @@ static void set_shape(struct env *env, const struct message_launch *m) {
     BOTH(env, "CPUS_ON_NODE", "%u", m->part->cpus);
     if (m->spec->cpus_per_task > 1)
         BOTH(env, "CPUS_PER_TASK", "%u", m->spec->cpus_per_task);
+    if (m->spec->cpus_per_gpu)
+        env_set(env, "SLURM_CPUS_PER_GPU", "%u", m->spec->cpus_per_gpu);
+    if (m->spec->ntasks_per_gpu)
+        env_set(env, "SLURM_NTASKS_PER_GPU", "%u", m->spec->ntasks_per_gpu);
+    if (m->spec->memory_per_gpu_bytes)
+        env_set(env, "SLURM_MEM_PER_GPU", "%" PRIu64, m->spec->memory_per_gpu_bytes >> 20);
     if (m->spec->tasks_per_node)
         BOTH(env, "NTASKS_PER_NODE", "%u", m->spec->tasks_per_node);
     if (m->spec->memory_per_cpu_bytes)
@@ -137,6 +143,12 @@ static void set_gpus(struct env *env, const struct message_launch *m) {
     env_set(env, "NVIDIA_VISIBLE_DEVICES", "%s", buf_str(&uuids));
     BOTH(env, "JOB_GPUS", "%s", buf_str(&ids));
     BOTH(env, "GPUS_ON_NODE", "%u", m->part->gpus.len);
+    if (m->spec->gpus_milli >= 1000)
+        env_set(env, "SLURM_GPUS", "%u", m->spec->gpus_milli / 1000);
+    if (m->spec->gpus_per_node_milli >= 1000)
+        env_set(env, "SLURM_GPUS_PER_NODE", "%u", m->spec->gpus_per_node_milli / 1000);
+    if (m->spec->gpus_per_task_milli >= 1000)
+        env_set(env, "SLURM_GPUS_PER_TASK", "%u", m->spec->gpus_per_task_milli / 1000);
     env_set(env, "ACEQUIA_GPU_GRANTS", "%s", buf_str(&grants));
 }
 
@@ -166,9 +178,16 @@ static void set_identity(struct env *env, const struct message_launch *m,
     env_set(env, "SLURMD_NODENAME", "%s", node);
     env_set(env, "SLURM_TOPOLOGY_ADDR", "%s", node);
     env_set(env, "SLURM_TOPOLOGY_ADDR_PATTERN", "node");
-    BOTH(env, "SUBMIT_DIR", "%s", s->workdir ? s->workdir : user->home);
-    if (gethostname(host, sizeof host - 1) == 0)
-        BOTH(env, "SUBMIT_HOST", "%s", host);
+    // Where it was submitted is known to whoever submitted it; sbatch says so.
+    const char *from = env_find(env, "SLURM_SUBMIT_DIR"), *at = env_find(env, "SLURM_SUBMIT_HOST");
+    BOTH(env, "SUBMIT_DIR", "%s", from ? from : s->workdir ? s->workdir : user->home);
+    if (at || gethostname(host, sizeof host - 1) == 0)
+        BOTH(env, "SUBMIT_HOST", "%s", at ? at : host);
+    if (!str_empty(s->dependency))
+        BOTH(env, "JOB_DEPENDENCY", "%s", s->dependency);
+    if (!str_empty(s->comment))
+        env_set(env, "SLURM_JOB_COMMENT", "%s", s->comment);
+    env_set(env, "SLURM_NODE_ALIASES", "(null)");
     env_set(env, "ACEQUIA_ATTEMPT", "%u", m->attempt);
     if (m->attempt > 1)
         BOTH(env, "RESTART_COUNT", "%u", m->attempt - 1);

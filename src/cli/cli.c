@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/terminal.h"
+#include "cli/slurm/slurm.h"
 #include "cli/verbs.h"
 
 static const struct option_spec common_specs[] = {
@@ -169,7 +170,23 @@ static int run_verb(struct cli *c, int argc, char **argv) {
     return v->run(c);
 }
 
+// Called under the name of one of Slurm's commands, or as "acequia slurm NAME".
+static bool is_slurm(int argc, char **argv, const char **name, int *skip) {
+    const char *slash = argc ? strrchr(argv[0], '/') : NULL;
+    *name = slash ? slash + 1 : argc ? argv[0] : "";
+    *skip = 0;
+    if (argc > 2 && streq(argv[1], "slurm")) {
+        *name = argv[2];
+        *skip = 2;
+    }
+    return slurm_command_find(*name) != NULL;
+}
+
 int cli_main(int argc, char **argv, const struct cli_transport *tls) {
+    const char *slurm;
+    int skip;
+    if (is_slurm(argc, argv, &slurm, &skip))
+        return slurm_main(slurm, argc - skip, argv + skip, tls);
     struct cli c = {.argc = argc, .argv = argv, .tls = tls};
     if (argc < 2) {
         print_help(NULL);

@@ -52,6 +52,7 @@ uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);
 int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live);
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status);
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);
+void api_hide_private(struct spec *s);  // what is nobody else's business
 void api_label(const struct job_record *r, char *out, size_t size);
 int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, uint64_t *count, bool *repeated, struct error *e);
 void api_event_json(const struct store_event *e, struct json_writer *w);

@@ -122,7 +122,7 @@ static void put_live(struct json_writer *w, struct controller *c, uint64_t id, c
 }
 
 // What is nobody else's business.
-static void hide_private(struct spec *s) {
+void api_hide_private(struct spec *s) {
     s->argv.len = 0;
     s->command_text = s->workdir = s->output = s->error = s->input = s->comment = s->checkpoint = NULL;
     s->script_id = s->environment_id = NULL;
@@ -145,7 +145,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
         return;
     }
     if (!api_actor_of(c, req, &a, &actor) || !api_may_see(c, &actor, id))
-        hide_private(r.spec);
+        api_hide_private(r.spec);
     api_label(&r, label, sizeof label);
     schema_write_json(&job_record_schema, &r, &rw);
     record.len--;  // the closing brace: more members follow
@@ -208,7 +208,7 @@ void api_event_json(const struct store_event *e, struct json_writer *w) {
         if (e->type == EVENT_JOB_SUBMITTED || e->type == EVENT_JOB_UPDATED) {
             struct event_job_submitted *s = event.body;
             if (s->spec)
-                hide_private(s->spec);
+                api_hide_private(s->spec);
         }
         if (e->type == EVENT_TOKEN_CREATED)
             ((struct event_token *)event.body)->hash = NULL;

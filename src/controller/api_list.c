@@ -18,8 +18,9 @@ struct row {
     uint32_t exit_signal;
     const char *reason, *nodes;
     const struct usage *usage;
-    const char *label, *elements;
+    const char *label, *elements, *by;
     uint64_t count;
+    uint32_t steps;            // how many
 };
 
 enum column {
@@ -27,14 +28,14 @@ enum column {
     COL_REASON, COL_NODES, COL_NODE_COUNT, COL_TASKS, COL_CPUS, COL_MEMORY, COL_GPUS, COL_GPU_MODEL, COL_TIME_LIMIT, COL_SUBMIT,
     COL_ELIGIBLE, COL_START, COL_END, COL_ELAPSED, COL_EXPECTED, COL_EXIT_CODE, COL_EXIT_SIGNAL, COL_ATTEMPT, COL_PRIORITY, COL_NICE,
     COL_COMMENT, COL_WORKDIR, COL_OUTPUT, COL_ERROR, COL_COMMAND, COL_DEPENDENCY, COL_HOLD, COL_CPU, COL_MEMORY_PEAK, COL_GPU_BUSY,
-    COL_ENERGY, COL_PREEMPTED, COL_FEATURES, COL_BEGIN, COL_UID, COL_COUNT
+    COL_ENERGY, COL_PREEMPTED, COL_FEATURES, COL_BEGIN, COL_UID, COL_SPEC, COL_STEPS, COL_BY, COL_USAGE, COL_COUNT
 };
 static const char *const column_names[] = {
     "id", "array_id", "array_index", "label", "name", "user", "project", "partition", "qos", "class", "state",
     "reason", "nodes", "node_count", "tasks", "cpus", "memory_bytes", "gpus_milli", "gpu_model", "time_limit_s", "submit_ms",
     "eligible_ms", "start_ms", "end_ms", "elapsed_ms", "expected_start_ms", "exit_code", "exit_signal", "attempt", "priority", "nice",
     "comment", "workdir", "output", "error", "command_text", "dependency", "hold", "cpu_ms", "memory_peak_bytes", "gpu_busy_ms",
-    "energy_mj", "preempted", "features", "begin_ms", "uid", NULL};
+    "energy_mj", "preempted", "features", "begin_ms", "uid", "spec", "steps", "by", "usage", NULL};
 _Static_assert(sizeof column_names / sizeof *column_names == COL_COUNT + 1, "a name per column");
 
 #define BIT(c) (1ULL << (c))
@@ -43,7 +44,7 @@ static const uint64_t default_columns =
     BIT(COL_REASON) | BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS) | BIT(COL_TIME_LIMIT) |
     BIT(COL_SUBMIT) | BIT(COL_START) | BIT(COL_END) | BIT(COL_ELAPSED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL);
 static const uint64_t private_columns = BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
-static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) | BIT(COL_FEATURES) | BIT(COL_BEGIN) | BIT(COL_PRIORITY);
+static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) | BIT(COL_FEATURES) | BIT(COL_BEGIN) | BIT(COL_PRIORITY) | BIT(COL_SPEC);
 
 struct listing {
     struct api_call *call;
@@ -117,6 +118,27 @@ static void put_number(struct listing *l, const struct row *r, enum column c) {
     json_put_i64(&l->w, n < 0 ? (c == COL_NICE || c == COL_EXIT_CODE ? n : 0) : n);
 }
 
+static int put_step(void *ctx, const struct store_event *e) {
+    if (e->type == EVENT_STEP_STARTED || e->type == EVENT_STEP_ENDED)
+        api_event_json(e, ctx);
+    return 0;
+}
+
+// The events of its steps, in order.
+static void put_steps(struct listing *l, const struct row *r) {
+    json_open(&l->w, '[');
+    if (r->steps)
+        store_events(l->call->controller->store, r->v.id, 0, 0, put_step, &l->w, NULL);
+    json_close(&l->w, ']');
+}
+
+static void put_spec(struct listing *l, const struct row *r) {
+    struct spec s = *r->spec;
+    if (!is_mine(l, r))
+        api_hide_private(&s);
+    schema_write_json(&spec_schema, &s, &l->w);
+}
+
 static void put_column(struct listing *l, const struct row *r, enum column c) {
     if (!l->compact)
         json_key(&l->w, column_names[c]);
@@ -131,6 +153,15 @@ static void put_column(struct listing *l, const struct row *r, enum column c) {
     case COL_STATE: json_put_str(&l->w, job_state_words[r->v.state]); break;
     case COL_REASON: json_put_str(&l->w, r->reason); break;
     case COL_NODES: json_put_str(&l->w, r->nodes); break;
+    case COL_SPEC: put_spec(l, r); break;
+    case COL_STEPS: put_steps(l, r); break;
+    case COL_BY: json_put_str(&l->w, r->by); break;
+    case COL_USAGE:
+        if (r->usage)
+            schema_write_json(&usage_schema, r->usage, &l->w);
+        else
+            json_put_null(&l->w);
+        break;
     case COL_HOLD: json_put_bool(&l->w, r->v.held); break;
     case COL_COMMENT:
     case COL_WORKDIR:
@@ -190,7 +221,7 @@ static bool folds_with(const struct listing *l, const struct job_view *v) {
 
 static bool add_live(void *ctx, const struct job_view *v) {
     struct listing *l = ctx;
-    struct row r = {.v = *v};
+    struct row r = {.v = *v, .steps = v->steps};
     char label[48];
     if (!wanted(l, v))
         return true;
@@ -261,7 +292,7 @@ static int add_finished(void *ctx, const struct store_history *row) {
     if (schema_decode(&job_record_schema, row->data, row->len, &l->scratch, &j) < 0 || !j.spec)
         return 0;
     struct row r = {.spec = j.spec, .end_ms = j.end_ms, .exit_code = j.exit_code, .exit_signal = j.exit_signal, .reason = j.reason,
-                    .nodes = row->nodes, .usage = j.usage};
+                    .nodes = row->nodes, .usage = j.usage, .steps = j.steps, .by = j.by};
     view_of_record(&j, &r.v);
     if (!wanted(l, &r.v))
         return 0;

@@ -13,7 +13,7 @@ void record_of(const struct core *c, const struct job *j, struct arena *a, struc
         .id = j->id, .is_array = j->sub->is_array, .array_id = j->sub->is_array ? j->sub->id : 0, .array_index = j->array_index,
         .spec = arena_alloc(a, sizeof *out->spec), .state = (enum job_state)j->state, .attempt = j->attempt,
         .submit_ms = j->sub->submit_ms, .eligible_ms = j->eligible_ms, .start_ms = j->start_ms,
-        .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0, .preempted = j->preempted};
+        .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0, .preempted = j->preempted, .steps = j->steps};
     spec_of(j, a, out->spec);
     if (j->state == JOB_PENDING)
         out->reason = job_reason_words[reason_of(c, j)];
@@ -66,6 +66,7 @@ void finished_row(struct core *c, const struct job *j, const struct event_job_en
     r.exit_code = e->exit_code;
     r.exit_signal = e->exit_signal;
     r.reason = e->reason;
+    r.by = e->by;
     r.end_ms = now_ms;
     r.expected_start_ms = 0;
     fold_nodes(j, &nodes);
@@ -87,7 +88,7 @@ static void view_of(const struct core *c, const struct job *j, struct job_view *
         .id = j->id, .array_id = s->is_array ? s->id : 0, .array_index = j->array_index, .array_limit = s->limit,
         .name = s->name, .user = s->user, .project = s->project, .partition = s->partition, .qos = s->qos, .class = s->class,
         .state = (enum job_state)j->state, .reason = reason_of(c, j), .attempt = j->attempt, .tasks = s->tasks, .cpus = s->cpus,
-        .node_count = j->run ? j->run->part_count : s->nodes_min, .time_limit_s = j->run ? j->run->time_limit_s : s->time_limit_s,
+        .node_count = j->run ? j->run->part_count : s->nodes_min, .time_limit_s = j->run ? j->run->time_limit_s : s->time_limit_s, .steps = j->steps,
         .preempted = j->preempted, .uid = s->uid, .memory_bytes = s->memory_bytes, .gpus_milli = s->gpus_milli,
         .submit_ms = s->submit_ms, .eligible_ms = j->eligible_ms, .start_ms = j->start_ms,
         .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,

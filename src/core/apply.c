@@ -213,6 +213,7 @@ static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const str
         r->part_count++;
     }
     r->time_limit_s = b->time_limit_s;
+    j->steps = 0;
     j->run = r;
     j->attempt = b->attempt;
     j->start_ms = at_ms;
@@ -378,7 +379,12 @@ static void apply_job(struct core *c, const struct event *e) {
     case EVENT_JOB_REQUEUED: apply_requeued(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_SUSPENDED: set_state(c, j, JOB_SUSPENDED); break;
     case EVENT_JOB_RESUMED: set_state(c, j, JOB_RUNNING); break;
-    default: break;  // steps are history only
+    case EVENT_STEP_STARTED: {
+        const struct event_step *b = e->body;
+        j->steps = b->attempt == j->attempt && b->step > j->steps ? b->step : j->steps;
+        break;
+    }
+    default: break;  // the end of a step is history only
     }
 }
 

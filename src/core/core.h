@@ -126,6 +126,12 @@ void core_agent_started(struct core *c, const char *node, const struct message_s
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms);
 void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms);
 
+// --- steps: processes that somebody started inside a running job ---
+
+// Gives the step its number, from 1 in each attempt; 0: the job does not run (any more).
+uint32_t core_step_started(struct core *c, uint64_t id, const struct event_step *step, int64_t now_ms);
+void core_step_ended(struct core *c, const struct event_step *end, int64_t now_ms);
+
 // --- administration ---
 
 int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason, int64_t now_ms, struct error *e);
@@ -167,7 +173,7 @@ struct job_view {
     enum job_class class;
     enum job_state state;
     enum job_reason reason;
-    uint32_t attempt, tasks, cpus, node_count, time_limit_s, preempted, uid;
+    uint32_t attempt, tasks, cpus, node_count, time_limit_s, preempted, uid, steps;
     uint64_t memory_bytes, gpus_milli;
     int64_t submit_ms, eligible_ms, start_ms, expected_start_ms;
     const char *ending_reason;

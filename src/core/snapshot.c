@@ -57,7 +57,7 @@ struct rec_part {
 };
 struct rec_job {
     uint64_t id, submission;
-    uint32_t array_index, attempt, preempted, state, flags;
+    uint32_t array_index, attempt, preempted, state, flags, steps;
     int64_t begin_ms, eligible_ms, start_ms;
     struct usage *usage;
     LIST(struct rec_part) parts;
@@ -115,7 +115,7 @@ static const struct field rec_job_fields[] = {
     FIELD(6, S, state, ""), FIELD(7, S, flags, ""), FIELD(8, S, begin_ms, ""), FIELD(9, S, eligible_ms, ""), FIELD(10, S, start_ms, ""),
     FIELD_SUB(11, S, usage, &usage_schema, ""), FIELD_LIST_SUB(12, S, parts, &rec_part_schema, ""), FIELD(13, S, time_limit_s, ""),
     FIELD(14, S, ending, ""), FIELD(15, S, hold, ""), FIELD(16, S, cause, ""), FIELD(17, S, signal, ""), FIELD(18, S, grace_s, ""),
-    FIELD(19, S, by, ""), FIELD(20, S, reason, ""), FIELD(21, S, end_reason, "")};
+    FIELD(19, S, by, ""), FIELD(20, S, reason, ""), FIELD(21, S, end_reason, ""), FIELD(22, S, steps, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -196,7 +196,7 @@ static void put_submission(struct buf *out, struct buf *scratch, const struct su
 static void put_job(struct buf *out, struct buf *scratch, const struct job *j, uint64_t number) {
     struct rec_job r = {.id = j->id, .submission = number, .array_index = j->array_index, .attempt = j->attempt, .preempted = j->preempted,
                         .state = j->state, .flags = j->flags, .begin_ms = j->begin_ms, .eligible_ms = j->eligible_ms,
-                        .start_ms = j->start_ms, .usage = j->usage};
+                        .start_ms = j->start_ms, .usage = j->usage, .steps = j->steps};
     const struct run *run = j->run;
     cleanup_arena struct arena a = {0};
     if (run) {
@@ -378,6 +378,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     j->array_index = r->array_index;
     j->attempt = r->attempt;
     j->preempted = r->preempted;
+    j->steps = r->steps;
     j->state = (uint8_t)r->state;
     j->flags = (uint8_t)r->flags;
     j->begin_ms = r->begin_ms;

@@ -73,7 +73,7 @@ enum { HELD_USER = 1, HELD_ADMIN = 2, WAITS_DEPENDENCY = 4, DEPENDENCY_NEVER = 8
 struct job {
     uint64_t id;
     struct submission *sub;
-    uint32_t array_index, attempt, preempted;
+    uint32_t array_index, attempt, preempted, steps;
     uint8_t state;  // enum job_state
     uint8_t flags;  // HELD_USER, …
     int64_t begin_ms, eligible_ms, start_ms, expected_start_ms;

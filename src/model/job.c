@@ -190,5 +190,7 @@ static const struct field job_record_fields[] = {
     FIELD_SUB(16, struct job_record, usage, &usage_schema, "What it used."),
     FIELD(17, struct job_record, expected_start_ms, "When it is expected to start."),
     FIELD(18, struct job_record, preempted, "How often it was preempted."),
+    FIELD(19, struct job_record, steps, "Steps its newest attempt started."),
+    FIELD(20, struct job_record, by, "Who ended it."),
 };
 const struct schema job_record_schema = SCHEMA(struct job_record, "a job record", job_record_fields);

@@ -152,5 +152,7 @@ struct job_record {
     struct usage *usage;
     int64_t expected_start_ms;
     uint32_t preempted;   // how often
+    uint32_t steps;       // started by its newest attempt
+    const char *by;       // who cancelled it
 };
 extern const struct schema job_record_schema;

@@ -1,0 +1,147 @@
+// Owns formats of columns.
+#include "cli/slurm/columns.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/text.h"
+
+enum { WIDTH_MAX = 100000, NAMED_WIDTH = 20 };
+
+static const struct column *by_letter(const struct column *table, size_t count, int letter) {
+    for (size_t i = 0; i < count; i++)
+        if (table[i].letter == letter)
+            return &table[i];
+    return NULL;
+}
+
+static int read_width(const char **p) {
+    int width = 0;
+    for (; **p >= '0' && **p <= '9'; (*p)++)
+        width = width > WIDTH_MAX ? width : width * 10 + (**p - '0');
+    return width;
+}
+
+int columns_by_letters(struct slurm *s, const struct column *table, size_t count, const char *format, struct columns *out) {
+    size_t n = strcspn(format, "%");
+    out->prefix = arena_strndup(&s->cli.arena, format, n);
+    for (const char *p = format + n; *p;) {
+        struct column_use u = {0};
+        p++;
+        if (*p == '.') {
+            u.right = true;
+            p++;
+        }
+        u.width = read_width(&p);
+        if (!*p)
+            break;
+        u.column = by_letter(table, count, *p);
+        if (!u.column)
+            slurm_error(s, "Invalid node format specification: %c", *p);
+        p++;
+        n = strcspn(p, "%");
+        u.suffix = arena_strndup(&s->cli.arena, p, n);
+        p += n;
+        if (u.column)
+            vec_push(&out->at, u);
+    }
+    return 0;
+}
+
+void columns_by_names(struct slurm *s, const struct column *table, size_t count, const char *format, const char *what,
+                      struct columns *out) {
+    out->prefix = "";
+    for (const char *p = format; *p;) {
+        size_t n = strcspn(p, ",");
+        char *item = arena_strndup(&s->cli.arena, p, n), *colon = strchr(item, ':');
+        struct column_use u = {.width = NAMED_WIDTH, .suffix = ""};
+        if (colon) {
+            const char *rest = colon + 1;
+            *colon = 0;
+            if (*rest == '.') {
+                u.right = true;
+                rest++;
+            }
+            u.width = read_width(&rest);
+            u.suffix = rest;
+            // "name:;" or "name:\x1f": as long as it is, then that text.
+            if (!u.width && !*rest)
+                u.width = NAMED_WIDTH;
+        }
+        for (size_t i = 0; i < count && !u.column; i++)
+            if (table[i].name && !strcasecmp(table[i].name, item))
+                u.column = &table[i];
+        if (u.column)
+            vec_push(&out->at, u);
+        else
+            slurm_error(s, "Invalid %s format specification: %s", what, item);
+        p += n + (p[n] == ',');
+    }
+}
+
+void columns_fields(struct arena *a, const struct columns *c, const char *more, const char **out) {
+    cleanup_buf struct buf b = {0};
+    buf_adds(&b, more);
+    for (uint32_t i = 0; i < c->at.len; i++) {
+        const char *fields = c->at.at[i].column->fields;
+        for (const char *p = fields; p && *p;) {
+            size_t n = strcspn(p, ",");
+            const char *one = arena_strndup(a, p, n);
+            bool there = false;
+            for (const char *q = buf_str(&b); *q && !there; q += strcspn(q, ",") + (q[strcspn(q, ",")] == ','))
+                there = !strncmp(q, one, n) && (q[n] == ',' || !q[n]);
+            if (!there)
+                buf_addf(&b, "%s%s", b.len ? "," : "", one);
+            p += n + (p[n] == ',');
+        }
+    }
+    *out = arena_strdup(a, buf_str(&b));
+}
+
+// Widths count bytes, but a character is never cut in two.
+static void put_padded(const struct column_use *u, const char *text, size_t len, struct buf *out) {
+    size_t width = (size_t)u->width;
+    if (!width) {
+        buf_add(out, text, len);
+        return;
+    }
+    if (len > width) {
+        len = width;
+        while (len && ((unsigned char)text[len] & 0xc0) == 0x80)
+            len--;
+    }
+    if (u->right)
+        for (size_t i = len; i < width; i++)
+            buf_addc(out, ' ');
+    buf_add(out, text, len);
+    if (!u->right)
+        for (size_t i = len; i < width; i++)
+            buf_addc(out, ' ');
+}
+
+void columns_heading(const struct columns *c, struct buf *out) {
+    buf_adds(out, c->prefix);
+    for (uint32_t i = 0; i < c->at.len; i++) {
+        const struct column_use *u = &c->at.at[i];
+        put_padded(u, u->column->heading, strlen(u->column->heading), out);
+        buf_adds(out, u->suffix);
+    }
+    buf_addc(out, '\n');
+}
+
+void columns_row(const struct columns *c, const void *row, struct buf *scratch, struct buf *out) {
+    buf_adds(out, c->prefix);
+    for (uint32_t i = 0; i < c->at.len; i++) {
+        const struct column_use *u = &c->at.at[i];
+        buf_clear(scratch);
+        u->column->put(row, scratch);
+        put_padded(u, buf_str(scratch), scratch->len, out);
+        buf_adds(out, u->suffix);
+    }
+    buf_addc(out, '\n');
+}
+
+void columns_done(struct columns *c) {
+    vec_done(&c->at);
+}

@@ -1,0 +1,161 @@
+// Owns which environment goes with a job, and the request that is sent.
+#include <ctype.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/vec.h"
+#include "cli/slurm/job_args.h"
+
+extern char **environ;
+typedef VEC(const char *) text_vec;
+
+// What an outer job said about itself, and what the new one will be told anew.
+static bool of_outer_job(const char *entry) {
+    static const char *const prefixes[] = {
+        "SLURM_JOB", "SLURM_ARRAY_", "SLURM_STEP", "SLURM_TASK", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_NODELIST",
+        "SLURM_CPUS_", "SLURM_GPUS", "SLURM_MEM_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURMD_NODENAME",
+        "SLURM_TOPOLOGY_", "SLURM_RESTART_COUNT", "SLURM_EXPORT_ENV", "SLURM_SUBMIT_", "SLURM_TRES_", "SBATCH_", "ACEQUIA_JOB",
+        "ACEQUIA_ARRAY", "ACEQUIA_STEP", "ACEQUIA_NTASKS"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (str_has_prefix(entry, prefixes[i]))
+            return true;
+    return false;
+}
+
+static void set(text_vec *v, const char *entry) {
+    size_t len = strcspn(entry, "=");
+    for (uint32_t i = 0; i < v->len; i++)
+        if (!strncmp(v->at[i], entry, len) && v->at[i][len] == '=') {
+            v->at[i] = entry;
+            return;
+        }
+    vec_push(v, entry);
+}
+
+static void add_all(text_vec *v, bool for_step) {
+    for (char **e = environ; *e; e++)
+        if (strchr(*e, '=') && (for_step || !of_outer_job(*e)) && utf8_valid(*e, strlen(*e)))
+            vec_push(v, *e);
+}
+
+static void add_ours(text_vec *v, bool for_step) {
+    for (char **e = environ; *e; e++)
+        if (str_has_prefix(*e, "SLURM_") && strchr(*e, '=') && (for_step || !of_outer_job(*e)) && utf8_valid(*e, strlen(*e)))
+            set(v, *e);
+}
+
+// The end of one item; a value may be quoted with ''.
+static size_t item_len(const char *p) {
+    size_t n = 0;
+    for (char quote = 0; p[n] && (quote || p[n] != ','); n++)
+        if (p[n] == '\'' || p[n] == '"')
+            quote = quote ? 0 : p[n];
+    return n;
+}
+
+static void add_item(struct slurm *s, text_vec *v, const char *item, bool for_step) {
+    if (same_word(item, "ALL")) {
+        add_all(v, for_step);
+    } else if (strchr(item, '=')) {
+        char *copy = arena_strdup(&s->cli.arena, item), *value = strchr(copy, '=') + 1;
+        size_t n = strlen(value);
+        if (n > 1 && (*value == '\'' || *value == '"') && value[n - 1] == *value) {
+            memmove(value, value + 1, n - 2);
+            value[n - 2] = 0;
+        }
+        set(v, copy);
+    } else if (*item && getenv(item)) {
+        set(v, arena_printf(&s->cli.arena, "%s=%s", item, getenv(item)));
+    }
+}
+
+int job_export(struct slurm *s, const struct opts *o, bool for_step, struct texts *out) {
+    const char *what = o->program == FOR_SALLOC ? NULL : opt_get(o, "export");
+    text_vec v = {0};
+    char host[256] = "", here[4096];
+    if (!what || same_word(what, "ALL")) {
+        add_all(&v, for_step);
+    } else {
+        add_ours(&v, for_step);
+        for (const char *p = what; *p && !same_word(what, "NONE") && !same_word(what, "NIL");) {
+            size_t n = item_len(p);
+            add_item(s, &v, arena_strndup(&s->cli.arena, p, n), for_step);
+            p += n + (p[n] == ',');
+        }
+    }
+    if (!for_step) {
+        if (what)
+            set(&v, arena_printf(&s->cli.arena, "SLURM_EXPORT_ENV=%s", what));
+        if (gethostname(host, sizeof host - 1) == 0)
+            set(&v, arena_printf(&s->cli.arena, "SLURM_SUBMIT_HOST=%s", host));
+        if (getcwd(here, sizeof here))
+            set(&v, arena_printf(&s->cli.arena, "SLURM_SUBMIT_DIR=%s", here));
+    }
+    *out = (struct texts){arena_memdup(&s->cli.arena, v.at, (v.len + 1) * sizeof *v.at), v.len};
+    vec_done(&v);
+    return 0;
+}
+
+void job_request(const struct spec *spec, const struct script *script, const struct texts *environment, bool dry_run, bool no_requeue,
+                 struct buf *out) {
+    struct json_writer w = {.out = out};
+    json_open(&w, '{');
+    json_key(&w, "spec");
+    schema_write_json(&spec_schema, spec, &w);
+    if (no_requeue) {  // a plain false is left out by the table; here it must override the cluster's default
+        out->len--;
+        buf_adds(out, ",\"requeue\":false}");
+    }
+    if (script && script->text) {
+        json_key(&w, "script");
+        json_put_strn(&w, script->text, script->len);
+    }
+    json_key(&w, "environment");
+    json_open(&w, '[');
+    for (uint32_t i = 0; i < environment->len; i++)
+        json_put_str(&w, environment->at[i]);
+    json_close(&w, ']');
+    if (dry_run)
+        json_kv_bool(&w, "dry_run", true);
+    json_close(&w, '}');
+}
+
+static const struct {
+    const char *begins, *words;
+} submit_errors[] = {
+    {"partition", "Invalid partition name specified"},
+    {"project", "Invalid account or account/partition combination specified"},
+    {"qos", "Invalid qos specification"},
+    {"reservation", "Requested reservation is invalid"},
+    {"features", "Invalid feature specification"},
+    {"dependency", "Job dependency problem"},
+    {"array", "Invalid job array specification"},
+    {"exclude", "Invalid node name specified"},
+    {"nodes: node", "Invalid node name specified"},
+    {"time limit", "Requested time limit is invalid (missing or exceeds some limit)"},
+    {"time_limit_s", "Requested time limit is invalid (missing or exceeds some limit)"},
+    {"cpus", "Requested node configuration is not available"},
+    {"memory", "Requested node configuration is not available"},
+    {"gpus", "Requested node configuration is not available"},
+    {"GPU", "Requested node configuration is not available"},
+    {"nodes", "Requested node configuration is not available"},
+    {"tasks", "Requested node configuration is not available"},
+    {"nice", "Access/permission denied"},
+    {"priority", "Access/permission denied"},
+    {"you have", "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"},
+    {"the queue holds", "Slurm temporarily unable to accept job, sleeping and retrying"},
+};
+
+const char *submit_error_text(struct slurm *s, const struct spec *spec) {
+    const char *text = s->cli.error.text;
+    for (size_t i = 0; i < sizeof submit_errors / sizeof *submit_errors; i++)
+        if (str_has_prefix(text, submit_errors[i].begins)) {
+            if (i == 0 && spec->partition)
+                slurm_error(s, "invalid partition specified: %s", spec->partition);
+            else
+                slurm_error(s, "%s", text);
+            return submit_errors[i].words;
+        }
+    return text;
+}

@@ -1,0 +1,161 @@
+// Owns the reading of nodes and partitions.
+#include "cli/slurm/nodes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "model/gpuspec.h"
+#include "model/nodelist.h"
+
+static const struct {
+    const char *api, *full, *brief;
+} states[] = {
+    [SNODE_IDLE] = {"idle", "idle", "idle"},
+    [SNODE_MIXED] = {"mixed", "mixed", "mix"},
+    [SNODE_ALLOCATED] = {"allocated", "allocated", "alloc"},
+    [SNODE_COMPLETING] = {"cleaning", "completing", "comp"},
+    [SNODE_DOWN] = {"down", "down", "down"},
+    [SNODE_LOST] = {"unreachable", "down*", "down*"},
+    [SNODE_DRAINING] = {"draining", "draining", "drng"},
+    [SNODE_DRAINED] = {"drained", "drained", "drain"},
+    [SNODE_MAINT] = {"maintenance", "maint", "maint"},
+};
+
+const char *snode_long(const struct snode *n) {
+    return states[n->state].full;
+}
+
+const char *snode_short(const struct snode *n) {
+    return states[n->state].brief;
+}
+
+bool snode_usable(const struct snode *n) {
+    return n->state <= SNODE_COMPLETING;
+}
+
+int name_order(const char *a, const char *b) {
+    return strverscmp(a, b);
+}
+
+static const char *joined(struct arena *a, const struct json *list) {
+    cleanup_buf struct buf b = {0};
+    for (uint32_t i = 0; list && list->type == JSON_ARRAY && i < list->len; i++)
+        if (list->items[i].type == JSON_STRING)
+            buf_addf(&b, "%s%s", b.len ? "," : "", list->items[i].s);
+    return b.len ? arena_strdup(a, buf_str(&b)) : NULL;
+}
+
+// "gpu:a100:4,gpu:v100:2": one part per model, in the order of the devices.
+static const char *gres_of(struct arena *a, const struct json *gpus, uint32_t used_milli, bool used) {
+    cleanup_buf struct buf b = {0};
+    char text[GPU_TEXT_MAX];
+    if (!gpus || gpus->type != JSON_ARRAY || !gpus->len)
+        return NULL;
+    if (used)
+        return arena_printf(a, "gpu:%s", gpu_milli_format(used_milli, text));
+    for (uint32_t i = 0; i < gpus->len; i++) {
+        const char *model = json_str(&gpus->items[i], "model");
+        uint32_t same = 0, before = 0;
+        for (uint32_t k = 0; k < gpus->len; k++)
+            if (streq(json_str(&gpus->items[k], "model"), model)) {
+                same++;
+                before += k < i;
+            }
+        if (before)
+            continue;
+        cleanup_buf struct buf name = {0};
+        for (const char *p = model; p && *p; p++)
+            buf_addc(&name, *p == ' ' || *p == ',' || *p == ':' ? '_' : *p);
+        buf_addf(&b, "%sgpu:%s%s%u", b.len ? "," : "", buf_str(&name), name.len ? ":" : "", same);
+    }
+    return arena_strdup(a, buf_str(&b));
+}
+
+static void read_node(struct arena *a, const struct json *j, struct snode *n) {
+    const char *state = json_str(j, "state");
+    *n = (struct snode){
+        .name = json_str(j, "name"), .reason = json_str(j, "reason"), .by = json_str(j, "by"), .version = json_str(j, "version"),
+        .address = json_str(j, "address"), .os = json_str(j, "os"), .arch = json_str(j, "arch"), .state = SNODE_DOWN,
+        .partitions = json_get(j, "partitions"), .reason_ms = json_i64(j, "reason_ms", 0), .memory_bytes = (uint64_t)json_i64(j, "memory_bytes", 0),
+        .memory_used_bytes = (uint64_t)json_i64(j, "memory_used_bytes", 0), .tmp_bytes = (uint64_t)json_i64(j, "tmp_bytes", 0),
+        .cpus = (uint32_t)json_i64(j, "cpus", 0), .cpus_used = (uint32_t)json_i64(j, "cpus_used", 0),
+        .sockets = (uint32_t)json_i64(j, "sockets", 1), .cores = (uint32_t)json_i64(j, "cores_per_socket", 1),
+        .threads = (uint32_t)json_i64(j, "threads_per_core", 1), .jobs = (uint32_t)json_i64(j, "jobs", 0),
+        .gpus_milli = (uint32_t)json_i64(j, "gpus_milli", 0), .gpus_used_milli = (uint32_t)json_i64(j, "gpus_used_milli", 0),
+        .load_milli = (uint32_t)json_i64(j, "load_milli", 0)};
+    for (int i = 0; i < SNODE_STATE_COUNT; i++)
+        if (streq(states[i].api, state))
+            n->state = (enum snode_state)i;
+    n->silent = n->state == SNODE_LOST;
+    int64_t in_use = json_i64(j, "memory_in_use_bytes", 0);
+    n->free_bytes = in_use > 0 && (uint64_t)in_use < n->memory_bytes ? n->memory_bytes - (uint64_t)in_use : n->memory_bytes;
+    n->features = joined(a, json_get(j, "features"));
+    n->gres = gres_of(a, json_get(j, "gpus"), 0, false);
+    n->gres_used = gres_of(a, json_get(j, "gpus"), n->gpus_used_milli, true);
+    if (!n->sockets)
+        n->sockets = 1;
+    if (!n->threads)
+        n->threads = 1;
+    if (!n->cores)
+        n->cores = n->cpus / n->sockets / n->threads;
+}
+
+static int by_name(const void *a, const void *b) {
+    return name_order(((const struct snode *)a)->name, ((const struct snode *)b)->name);
+}
+
+bool snode_in(const struct snode *n, const char *partition) {
+    for (uint32_t i = 0; n->partitions && i < n->partitions->len; i++)
+        if (n->partitions->items[i].type == JSON_STRING && streq(n->partitions->items[i].s, partition))
+            return true;
+    return false;
+}
+
+static void sum_partition(struct arena *a, const struct cluster_view *c, struct spartition *p) {
+    VEC(const char *) names = {0};
+    cleanup_buf struct buf b = {0};
+    for (uint32_t i = 0; i < c->nodes.len; i++) {
+        const struct snode *n = &c->nodes.at[i];
+        if (!snode_in(n, p->p.name))
+            continue;
+        vec_push(&names, n->name);
+        p->nodes++;
+        p->cpus += n->cpus;
+        p->memory_bytes += n->memory_bytes;
+        p->gpus_milli += n->gpus_milli;
+    }
+    nodelist_fold(names.at, names.len, &b);
+    p->node_list = arena_strdup(a, buf_str(&b));
+    vec_done(&names);
+}
+
+int cluster_fetch(struct slurm *s, struct cluster_view *out) {
+    struct reply nodes, partitions;
+    *out = (struct cluster_view){0};
+    if (slurm_get(s, "/v1/nodes", &nodes) || slurm_get(s, "/v1/partitions", &partitions))
+        return SLURM_FAILED;
+    const struct json *list = json_get(nodes.json, "nodes");
+    for (uint32_t i = 0; list && i < list->len; i++) {
+        struct snode n;
+        read_node(&s->cli.arena, &list->items[i], &n);
+        if (n.name)
+            vec_push(&out->nodes, n);
+    }
+    if (out->nodes.len)
+        qsort(out->nodes.at, out->nodes.len, sizeof *out->nodes.at, by_name);
+    list = json_get(partitions.json, "partitions");
+    for (uint32_t i = 0; list && i < list->len; i++) {
+        struct spartition p = {0};
+        if (schema_read_json(&partition_schema, &list->items[i], &s->cli.arena, &p.p, NULL) < 0)
+            continue;
+        sum_partition(&s->cli.arena, out, &p);
+        vec_push(&out->partitions, p);
+    }
+    return 0;
+}
+
+void cluster_done(struct cluster_view *c) {
+    vec_done(&c->nodes);
+    vec_done(&c->partitions);
+}

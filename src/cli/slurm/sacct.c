@@ -1,0 +1,264 @@
+// sacct: jobs of the past and present, with their steps.
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/localtime.h"
+#include "cli/slurm/opt.h"
+#include "cli/slurm/sacct_columns.h"
+
+static const struct opt table[] = {
+    {"accounts", 'A', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"account", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"allclusters", 'L', OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
+    {"allocations", 'X', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"allusers", 'a', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"array", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"batch-script", 'B', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"brief", 'b', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"clusters", 'M', OPT_VALUE, OPT_DOES, "CLUSTERS", NULL, 0},
+    {"completion", 'c', OPT_FLAG, OPT_REFUSED, NULL, "there is one history; leave it out", 0},
+    {"constraints", 'C', OPT_VALUE, OPT_REFUSED, NULL, "filter with --partition or --name", 0},
+    {"delimiter", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"duplicates", 'D', OPT_FLAG, OPT_HARMLESS, NULL, "the newest attempt is shown; see acequia events", 0},
+    {"endtime", 'E', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"env-vars", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"federation", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
+    {"file", 'f', OPT_VALUE, OPT_REFUSED, NULL, "history is kept by the controller", 0},
+    {"format", 'o', OPT_VALUE, OPT_DOES, "FORMAT", NULL, 0},
+    {"gid", 0, OPT_VALUE, OPT_REFUSED, NULL, "filter with --user", 0},
+    {"group", 'g', OPT_VALUE, OPT_REFUSED, NULL, "filter with --user", 0},
+    {"help", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"helpformat", 'e', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"jobs", 'j', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"json", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"local", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
+    {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"name", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"ncpus", 'i', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"nnodes", 'I', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"noconvert", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"nodelist", 'N', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"noheader", 'n', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"parsable", 'p', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"parsable2", 'P', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"partition", 'r', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"qos", 'q', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"starttime", 'S', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"state", 's', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"timelimit-max", 'K', OPT_VALUE, OPT_REFUSED, NULL, "choose lines with awk", 0},
+    {"timelimit-min", 'k', OPT_VALUE, OPT_REFUSED, NULL, "choose lines with awk", 0},
+    {"truncate", 'T', OPT_FLAG, OPT_HARMLESS, NULL, "times are shown as they are", 0},
+    {"units", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"user", 'u', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"uid", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"use-local-uid", 0, OPT_FLAG, OPT_HARMLESS, NULL, "user ids are those of this machine", 0},
+    {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"wckeys", 'W', OPT_VALUE, OPT_REFUSED, NULL, "filter with --account", 0},
+    {"whole-hetjob", 0, OPT_MAYBE, OPT_HARMLESS, NULL, "there are no heterogeneous jobs", 0},
+    {"yaml", 0, OPT_FLAG, OPT_REFUSED, NULL, "use --json", 0},
+};
+
+struct wanted {
+    const char *ids, *users, *accounts, *names, *partitions, *qos, *nodes;
+    uint32_t states;
+    int64_t from_ms, to_ms;
+};
+
+static int take_time(struct slurm *s, const char *text, int64_t *out) {
+    if (!text || local_time_parse(text, clock_wall_ms(), TIME_TODAY, out, NULL) == 0)
+        return 0;
+    fprintf(stderr, "Invalid time specification (pos=0): %s\n", text);
+    return SLURM_FAILED;
+}
+
+static int64_t midnight(void) {
+    time_t now = time(NULL);
+    struct tm tm;
+    localtime_r(&now, &tm);
+    tm.tm_sec = tm.tm_min = tm.tm_hour = 0;
+    return (int64_t)mktime(&tm) * 1000;
+}
+
+static const char *users_of(struct slurm *s, const char *text) {
+    cleanup_buf struct buf b = {0};
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, ",");
+        const char *one = arena_strndup(&s->cli.arena, p, n), *name = user_name_of(&s->cli.arena, one);
+        if (!name) {
+            slurm_error(s, "Invalid user id: %s", one);
+            return NULL;
+        }
+        buf_addf(&b, "%s%s", b.len ? "," : "", name);
+        p += n + (p[n] == ',');
+    }
+    return arena_strdup(&s->cli.arena, buf_str(&b));
+}
+
+// -j may be given several times; getopt keeps the last, so the line is read once more.
+static const char *all_ids(struct slurm *s, int argc, char **argv) {
+    cleanup_buf struct buf b = {0};
+    for (int i = 1; i < argc; i++) {
+        const char *v = NULL;
+        if (streq(argv[i], "-j") || streq(argv[i], "--jobs"))
+            v = i + 1 < argc ? argv[++i] : NULL;
+        else if (str_has_prefix(argv[i], "--jobs="))
+            v = argv[i] + 7;
+        else if (str_has_prefix(argv[i], "-j") && argv[i][2])
+            v = argv[i] + 2;
+        if (v)
+            buf_addf(&b, "%s%s", b.len ? "," : "", v);
+    }
+    return b.len ? arena_strdup(&s->cli.arena, buf_str(&b)) : NULL;
+}
+
+static int read_wanted(struct slurm *s, const struct opts *o, const char *ids, struct wanted *w) {
+    const char *bad = NULL, *user = opt_get(o, "user") ? opt_get(o, "user") : opt_get(o, "uid");
+    *w = (struct wanted){.ids = ids ? ids : opt_get(o, "jobs"), .accounts = opt_get(o, "accounts") ? opt_get(o, "accounts") : opt_get(o, "account"),
+                         .names = opt_get(o, "name"), .partitions = opt_get(o, "partition"), .qos = opt_get(o, "qos"),
+                         .nodes = opt_get(o, "nodelist"), .states = STATES_ALL};
+    if (w->ids && !ids_plain(&s->cli.arena, w->ids, &bad)) {
+        slurm_error(s, "Bad job/step specified: %s", bad);
+        return SLURM_FAILED;
+    }
+    if (user) {
+        if (!(w->users = users_of(s, user)))
+            return SLURM_FAILED;
+    } else if (!opt_given(o, "allusers") && !w->ids && geteuid() != 0) {
+        w->users = own_name(&s->cli.arena);
+    }
+    if (opt_get(o, "state") && !(w->states = states_parse(s, opt_get(o, "state"))))
+        return SLURM_FAILED;
+    w->from_ms = w->ids ? 0 : midnight();
+    if (take_time(s, opt_get(o, "starttime"), &w->from_ms) || take_time(s, opt_get(o, "endtime"), &w->to_ms))
+        return SLURM_FAILED;
+    return 0;
+}
+
+static bool matches(const struct wanted *w, const struct sjob *j) {
+    int64_t first = j->start_ms ? j->start_ms : j->submit_ms, last = j->end_ms ? j->end_ms : j->now_ms;
+    return (w->states >> j->state & 1) && list_has(w->users, j->user) && list_has(w->accounts, j->project) && list_has(w->names, j->name) &&
+           list_has(w->partitions, j->partition) && list_has(w->qos, j->qos) && ids_have(w->ids, j) && last >= w->from_ms &&
+           (!w->to_ms || first <= w->to_ms) && (!w->nodes || (j->nodes && strstr(j->nodes, w->nodes)));
+}
+
+static int order(const void *x, const void *y) {
+    const struct sjob *a = x, *b = y;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, sjob_vec *kept) {
+    sjob_vec jobs = {0};
+    const char *bad;
+    bool one = w->users && !strchr(w->users, ',');
+    struct job_query q = {.fields = fields, .live = true, .finished = true, .since_ms = w->from_ms, .elements = opt_given(o, "array"),
+                          .user = one && !w->ids ? w->users : NULL, .name = w->names && !strchr(w->names, ',') && !w->ids ? w->names : NULL,
+                          .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
+    int status = jobs_fetch(s, &q, &jobs);
+    for (uint32_t i = 0; !status && i < jobs.len; i++)
+        if (matches(w, &jobs.at[i]))
+            vec_push(kept, jobs.at[i]);
+    if (kept->len)
+        qsort(kept->at, kept->len, sizeof *kept->at, order);
+    vec_done(&jobs);
+    return status;
+}
+
+static int print_texts(struct slurm *s, const sjob_vec *jobs, bool script) {
+    for (uint32_t i = 0; i < jobs->len; i++) {
+        struct reply r;
+        const char *what = script ? "script" : "environment";
+        if (slurm_get(s, arena_printf(&s->cli.arena, "/v1/jobs/%llu/%s", (unsigned long long)jobs->at[i].id, what), &r))
+            return SLURM_FAILED;
+        printf("%s for %s\n--------------------------------------------------------------------------------\n%s\n",
+               script ? "Batch Script" : "Environment used", jobs->at[i].label, r.text);
+    }
+    return SLURM_OK;
+}
+
+static int print_json(const sjob_vec *jobs) {
+    cleanup_buf struct buf out = {0};
+    struct json_writer w = {.out = &out};
+    json_open(&w, '{');
+    json_key(&w, "jobs");
+    json_open(&w, '[');
+    for (uint32_t i = 0; i < jobs->len; i++)
+        sjob_json(&jobs->at[i], &w);
+    json_close(&w, ']');
+    json_close(&w, '}');
+    buf_addc(&out, '\n');
+    return cli_print(&out);
+}
+
+static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
+    struct acct_format f = {.parsable = opt_given(o, "parsable") ? 1 : opt_given(o, "parsable2") ? 2 : 0, .delimiter = opt_get(o, "delimiter"),
+                            .units = opt_get(o, "units"), .plain_numbers = opt_given(o, "noconvert")};
+    const char *format = opt_get(o, "format");
+    sjob_vec jobs = {0};
+    sstep_vec steps = {0};
+    cleanup_buf struct buf out = {0};
+    bool rows_only = opt_given(o, "allocations"), json = opt_given(o, "json");
+    if (!f.delimiter)
+        f.delimiter = "|";
+    if (!format)
+        format = opt_given(o, "brief") ? "jobid,state,exitcode" : opt_given(o, "long") ? ACCT_LONG : ACCT_DEFAULT;
+    if (acct_columns(s, format, &f))
+        return SLURM_FAILED;
+    int status = fetch(s, o, w, json ? SJOB_JSON_FIELDS : acct_fields(&s->cli.arena, &f, !rows_only), &jobs);
+    if (!status && (opt_given(o, "batch-script") || opt_given(o, "env-vars")))
+        status = print_texts(s, &jobs, opt_given(o, "batch-script"));
+    else if (!status && json)
+        status = print_json(&jobs);
+    else if (!status) {
+        if (!opt_given(o, "noheader"))
+            acct_heading(&f, &out);
+        for (uint32_t i = 0; i < jobs.len; i++) {
+            struct acct_row row = {.job = &jobs.at[i]};
+            acct_put(&f, &row, &out);
+            if (rows_only)
+                continue;
+            steps.len = 0;
+            steps_of(&s->cli.arena, &jobs.at[i], &steps);
+            for (uint32_t k = 0; k < steps.len; k++)
+                acct_put(&f, &(struct acct_row){.job = &jobs.at[i], .step = &steps.at[k]}, &out);
+        }
+        status = cli_print(&out);
+    }
+    vec_done(&jobs);
+    vec_done(&steps);
+    acct_done(&f);
+    return status;
+}
+
+int sacct_run(struct slurm *s, int argc, char **argv) {
+    struct opts o;
+    struct wanted w;
+    const char *ids = all_ids(s, argc, argv);
+    opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!opts_parse(&o, s, argc, argv, false))
+        return SLURM_FAILED;
+    opts_environment(&o, "SACCT");
+    s->verbose = opt_given(&o, "verbose");
+    if (!opts_check(&o, s))
+        return SLURM_FAILED;
+    if (opt_given(&o, "version"))
+        return slurm_version();
+    if (opt_given(&o, "help") || opt_given(&o, "usage")) {
+        cleanup_buf struct buf out = {0};
+        opts_help(&o, "sacct", "[OPTIONS]", &out);
+        return cli_print(&out);
+    }
+    if (opt_given(&o, "helpformat"))
+        return acct_help();
+    s->clusters = opt_get(&o, "clusters");
+    if (slurm_check_clusters(s) || read_wanted(s, &o, ids, &w))
+        return SLURM_FAILED;
+    return show(s, &o, &w);
+}

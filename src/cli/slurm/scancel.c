@@ -1,0 +1,197 @@
+// scancel
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/slurm/joblist.h"
+#include "cli/slurm/opt.h"
+#include "model/signalname.h"
+
+static const struct opt table[] = {
+    {"account", 'A', OPT_VALUE, OPT_DOES, "ACCOUNT", NULL, 0},
+    {"batch", 'b', OPT_FLAG, OPT_DOES, "BATCH", NULL, 0},
+    {"clusters", 'M', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"ctld", 0, OPT_FLAG, OPT_HARMLESS, "CTLD", "signals always go through the controller", 0},
+    {"cron", 0, OPT_FLAG, OPT_HARMLESS, "CRON", "there are no jobs of scrontab", 0},
+    {"full", 'f', OPT_FLAG, OPT_DOES, "FULL", NULL, 0},
+    {"help", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"hurry", 'H', OPT_FLAG, OPT_HARMLESS, "HURRY", "nothing is staged out", 0},
+    {"interactive", 'i', OPT_FLAG, OPT_DOES, "INTERACTIVE", NULL, 0},
+    {"jobname", 'n', OPT_VALUE, OPT_DOES, "NAME", NULL, 0},
+    {"me", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"name", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"nodelist", 'w', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"partition", 'p', OPT_VALUE, OPT_DOES, "PARTITION", NULL, 0},
+    {"qos", 'q', OPT_VALUE, OPT_DOES, "QOS", NULL, 0},
+    {"quiet", 'Q', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"reservation", 'R', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"sibling", 0, OPT_VALUE, OPT_HARMLESS, NULL, "there is one cluster", 0},
+    {"signal", 's', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"state", 't', OPT_VALUE, OPT_DOES, "STATE", NULL, 0},
+    {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"user", 'u', OPT_VALUE, OPT_DOES, "USER", NULL, 0},
+    {"verbose", 'v', OPT_FLAG, OPT_DOES, "VERBOSE", NULL, 0},
+    {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"wckey", 0, OPT_VALUE, OPT_REFUSED, "WCKEY", "filter with --account, --name or --partition", 0},
+};
+
+struct request {
+    uint32_t signal;
+    bool batch, full;
+    const char *user, *names, *partition, *account, *qos, *nodes, *reservation;
+    uint32_t states;
+    const char *ids;  // joined by ','; NULL: by filter
+};
+
+static bool has_filter(const struct request *q) {
+    return q->user || q->names || q->partition || q->account || q->qos || q->nodes || q->reservation || q->states;
+}
+
+static bool matches(const struct request *q, const struct sjob *j) {
+    return list_has(q->user, j->user) && list_has(q->names, j->name) && list_has(q->partition, j->partition) && list_has(q->account, j->project) &&
+           list_has(q->qos, j->qos) && (!q->states || q->states >> j->state & 1) && ids_have(q->ids, j) && !job_state_final(j->state) &&
+           (!q->nodes || list_has(q->nodes, j->nodes)) && (!q->reservation || (j->spec && streq(j->spec->reservation, q->reservation)));
+}
+
+static bool confirmed(const struct sjob *j) {
+    char answer[16];
+    printf("Cancel job_id=%s name=%s partition=%s [y/n]? ", j->label, j->name, j->partition);
+    fflush(stdout);
+    ssize_t n = read(STDIN_FILENO, answer, sizeof answer);
+    return n > 0 && (*answer == 'y' || *answer == 'Y');
+}
+
+static int read_words(struct slurm *s, const struct opts *o, struct request *q) {
+    const char *signal = opt_get(o, "signal");
+    *q = (struct request){.batch = opt_given(o, "batch"), .full = opt_given(o, "full"), .partition = opt_get(o, "partition"),
+                          .account = opt_get(o, "account"), .qos = opt_get(o, "qos"), .nodes = opt_get(o, "nodelist"),
+                          .reservation = opt_get(o, "reservation"), .names = opt_get(o, "jobname") ? opt_get(o, "jobname") : opt_get(o, "name")};
+    if (signal && signal_parse(signal, &q->signal, NULL) < 0) {
+        fprintf(stderr, "Unknown job signal: %s\n", signal);
+        return SLURM_FAILED;
+    }
+    if (opt_get(o, "user")) {
+        q->user = user_name_of(&s->cli.arena, opt_get(o, "user"));
+        if (!q->user) {
+            slurm_error(s, "Invalid user name: %s", opt_get(o, "user"));
+            return SLURM_FAILED;
+        }
+    }
+    if (opt_given(o, "me"))
+        q->user = own_name(&s->cli.arena);
+    return opt_get(o, "state") && !(q->states = states_parse(s, opt_get(o, "state"))) ? SLURM_FAILED : 0;
+}
+
+static int read_ids(struct slurm *s, const struct opts *o, struct request *q) {
+    cleanup_buf struct buf b = {0};
+    const char *bad = NULL;
+    for (int i = 0; i < o->argument_count; i++) {
+        if (!ids_plain(&s->cli.arena, o->arguments[i], &bad)) {
+            slurm_error(s, "Invalid job id %s", bad);
+            return SLURM_FAILED;
+        }
+        buf_addf(&b, "%s%s", b.len ? "," : "", o->arguments[i]);
+    }
+    if (b.len)
+        q->ids = arena_strdup(&s->cli.arena, buf_str(&b));
+    if (q->ids || has_filter(q))
+        return 0;
+    slurm_error(s, "No job identification provided");
+    return SLURM_FAILED;
+}
+
+// Ids that the API takes as they are: no filter has to look at them first.
+static bool plain(const struct opts *o, const struct request *q) {
+    return q->ids && !has_filter(q) && !opt_given(o, "interactive");
+}
+
+static void write_ids(const struct opts *o, struct json_writer *w) {
+    for (int i = 0; i < o->argument_count; i++)
+        for (const char *p = o->arguments[i]; *p;) {
+            size_t n = 0;
+            for (bool inside = false; p[n] && (inside || p[n] != ','); n++)
+                inside = p[n] == '[' || (inside && p[n] != ']');
+            json_put_strn(w, p, strcspn(p, ".") < n ? strcspn(p, ".") : n);
+            p += n + (p[n] == ',');
+        }
+}
+
+static int chosen(struct slurm *s, const struct opts *o, const struct request *q, struct json_writer *w) {
+    sjob_vec jobs = {0};
+    const char *bad;
+    struct job_query query = {.live = true, .elements = true, .ids = q->ids ? ids_plain(&s->cli.arena, q->ids, &bad) : NULL,
+                              .fields = q->reservation ? "id,label,array_id,array_index,name,user,partition,project,qos,state,nodes,spec"
+                                                       : "id,label,array_id,array_index,name,user,partition,project,qos,state,nodes"};
+    int status = jobs_fetch(s, &query, &jobs), count = 0;
+    for (uint32_t i = 0; !status && i < jobs.len; i++)
+        if (matches(q, &jobs.at[i]) && (!opt_given(o, "interactive") || confirmed(&jobs.at[i]))) {
+            json_put_str(w, jobs.at[i].label);
+            count++;
+        }
+    vec_done(&jobs);
+    return status ? -1 : count;
+}
+
+// What went wrong with single jobs. Unknown or ended ones are no failure, as in Slurm.
+static int report(struct slurm *s, const struct request *q, const struct reply *r) {
+    const struct json *errors = json_get(r->json, "errors");
+    int status = SLURM_OK;
+    for (uint32_t i = 0; errors && i < errors->len; i++) {
+        const struct json *e = json_get(&errors->items[i], "error");
+        const char *id = json_str(&errors->items[i], "id"), *code = e ? json_str(e, "code") : NULL;
+        bool gone = streq(code, "ENOENT") || streq(code, "EALREADY");
+        if (gone) {
+            if (s->verbose)
+                slurm_error(s, "Kill job error on job id %s: %s", id, streq(code, "ENOENT") ? "Invalid job id specified" : "Job/step already completing or completed");
+            continue;
+        }
+        const char *words = streq(code, "EPERM") ? "Access/permission denied" :
+                            q->signal ? "Job/step not running" : e ? json_str(e, "message") : "failed";
+        if (!s->quiet)
+            slurm_error(s, "Kill job error on job id %s: %s", id, words);
+        status = SLURM_FAILED;
+    }
+    return status;
+}
+
+int scancel_run(struct slurm *s, int argc, char **argv) {
+    struct opts o;
+    struct request q;
+    struct reply r;
+    cleanup_buf struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!opts_parse(&o, s, argc, argv, false))
+        return SLURM_FAILED;
+    opts_environment(&o, "SCANCEL");
+    s->verbose = opt_given(&o, "verbose");
+    s->quiet = opt_given(&o, "quiet");
+    if (!opts_check(&o, s))
+        return SLURM_FAILED;
+    if (opt_given(&o, "version"))
+        return slurm_version();
+    if (opt_given(&o, "help") || opt_given(&o, "usage")) {
+        cleanup_buf struct buf out = {0};
+        opts_help(&o, "scancel", "[OPTIONS] [job_id[_array_id][.step_id]]", &out);
+        return cli_print(&out);
+    }
+    s->clusters = opt_get(&o, "clusters");
+    if (read_words(s, &o, &q) || read_ids(s, &o, &q) || slurm_check_clusters(s))
+        return SLURM_FAILED;
+    json_open(&w, '{');
+    json_key(&w, "ids");
+    json_open(&w, '[');
+    if (plain(&o, &q))
+        write_ids(&o, &w);
+    else if (chosen(s, &o, &q, &w) < 0)
+        return SLURM_FAILED;
+    json_close(&w, ']');
+    // KILL ends the job in Slurm, too, but at once; other signals are only sent.
+    if (q.signal)
+        json_kv_i64(&w, "signal", q.signal);
+    if (q.batch)
+        json_kv_bool(&w, "batch_only", true);
+    json_close(&w, '}');
+    return slurm_post(s, "/v1/jobs/cancel", &body, &r) ? SLURM_FAILED : report(s, &q, &r);
+}

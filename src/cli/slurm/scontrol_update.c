@@ -1,0 +1,417 @@
+// Owns what scontrol changes: jobs, nodes, partitions, reservations.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/localtime.h"
+#include "cli/slurm/joblist.h"
+#include "cli/slurm/scontrol.h"
+#include "model/gpuspec.h"
+#include "model/node.h"
+#include "model/nodelist.h"
+
+static const char *value_of(int argc, char **argv, const char *name) {
+    size_t n = strlen(name);
+    for (int i = 0; i < argc; i++)
+        if (!strncasecmp(argv[i], name, n) && argv[i][n] == '=')
+            return argv[i] + n + 1;
+    return NULL;
+}
+
+static void write_ids(const char *list, struct json_writer *w) {
+    for (const char *p = list; *p;) {
+        size_t n = 0;
+        for (bool inside = false; p[n] && (inside || p[n] != ','); n++)
+            inside = p[n] == '[' || (inside && p[n] != ']');
+        json_put_strn(w, p, n);
+        p += n + (p[n] == ',');
+    }
+}
+
+static const char *error_words(const struct json *e) {
+    const char *code = json_str(e, "code"), *message = json_str(e, "message");
+    if (streq(code, "ENOENT"))
+        return "Invalid job id specified";
+    if (streq(code, "EPERM") || streq(code, "EACCES"))
+        return "Access/permission denied";
+    if (streq(code, "EALREADY"))
+        return "Job/step already completing or completed";
+    return message ? message : "Unspecified error";
+}
+
+static int report(const struct scontrol *c, const struct reply *r, const char *caller) {
+    const struct json *errors = json_get(r->json, "errors");
+    for (uint32_t i = 0; errors && i < errors->len; i++) {
+        const struct json *e = json_get(&errors->items[i], "error");
+        if (!c->quiet)
+            fprintf(stderr, "%s for job %s\n", error_words(e), json_str(&errors->items[i], "id"));
+    }
+    if (errors && errors->len && caller && !c->quiet)
+        fprintf(stderr, "%s error: %s\n", caller, error_words(json_get(&errors->items[0], "error")));
+    return errors && errors->len ? SLURM_FAILED : SLURM_OK;
+}
+
+int scontrol_act(struct scontrol *c, const char *word, const char *action, bool hold, int argc, char **argv) {
+    cleanup_buf struct buf body = {0}, list = {0};
+    struct json_writer w = {.out = &body};
+    struct reply r;
+    const char *name = NULL, *bad = NULL;
+    for (int i = 1; i < argc; i++) {
+        const char *equals = strchr(argv[i], '=');
+        if (equals && !strncasecmp(argv[i], "name=", 5))
+            name = equals + 1;
+        else
+            buf_addf(&list, "%s%s", list.len ? "," : "", equals ? equals + 1 : argv[i]);
+    }
+    if (list.len && !ids_plain(&c->s->cli.arena, buf_str(&list), &bad)) {
+        fprintf(stderr, "Invalid job id specified for job %s\n", bad);
+        return SLURM_FAILED;
+    }
+    json_open(&w, '{');
+    if (list.len) {
+        json_key(&w, "ids");
+        json_open(&w, '[');
+        write_ids(buf_str(&list), &w);
+        json_close(&w, ']');
+    } else if (name) {
+        json_kv_str(&w, "name", name);
+    }
+    if (hold)
+        json_kv_bool(&w, "hold", true);
+    json_close(&w, '}');
+    if (slurm_post(c->s, arena_printf(&c->s->cli.arena, "/v1/jobs/%s", action), &body, &r))
+        return SLURM_FAILED;
+    return report(c, &r, streq(word, "hold") || streq(word, "release") || streq(word, "suspend") || streq(word, "resume") ? "slurm_suspend" : NULL);
+}
+
+static int bad(const char *name, const char *value) {
+    fprintf(stderr, "Invalid value for %s: %s\n", name, value);
+    return -1;
+}
+
+static int put_seconds(struct json_writer *w, const char *key, const char *name, const char *v) {
+    uint32_t seconds;
+    if (same_word(v, "unlimited") || same_word(v, "infinite"))
+        seconds = DURATION_LIMIT_S;
+    else if (duration_parse(v, 60, &seconds, NULL) < 0)
+        return bad(name, v);
+    json_kv_i64(w, key, seconds == DURATION_UNLIMITED ? DURATION_LIMIT_S : seconds);
+    return 0;
+}
+
+static int put_moment(struct json_writer *w, const char *key, const char *name, const char *v) {
+    int64_t at;
+    if (local_time_parse(v, clock_wall_ms(), TIME_NEXT, &at, NULL) < 0)
+        return bad(name, v);
+    json_kv_i64(w, key, at);
+    return 0;
+}
+
+static int put_count(struct json_writer *w, const char *key, const char *name, const char *v) {
+    int64_t n;
+    if (parse_i64(v, &n) < 0)
+        return bad(name, v);
+    json_kv_i64(w, key, n);
+    return 0;
+}
+
+static int put_nodes(struct json_writer *w, const char *name, const char *v) {
+    char *dash;
+    unsigned long low = strtoul(v, &dash, 10), high = *dash == '-' ? strtoul(dash + 1, NULL, 10) : low;
+    if (!low || high < low || high > UINT32_MAX)
+        return bad(name, v);
+    json_kv_i64(w, "nodes_min", (int64_t)low);
+    json_kv_i64(w, "nodes_max", (int64_t)high);
+    return 0;
+}
+
+static int put_size(struct json_writer *w, const char *key, const char *name, const char *v) {
+    uint64_t bytes;
+    if (size_parse(v, SIZE_M, &bytes, NULL) < 0)
+        return bad(name, v);
+    json_kv_i64(w, key, (int64_t)bytes);
+    return 0;
+}
+
+// One NAME=VALUE of "update JobId=12 …". 1: not known.
+static int put_change(struct json_writer *w, const char *name, const char *v) {
+    static const struct {
+        const char *name, *key;
+    } texts[] = {{"JobName", "name"}, {"Name", "name"}, {"Partition", "partition"}, {"QOS", "qos"}, {"Account", "project"}, {"Comment", "comment"},
+                 {"Dependency", "dependency"}, {"Features", "features"}, {"NodeList", "nodes"}, {"ReqNodeList", "nodes"}, {"ExcNodeList", "exclude"},
+                 {"ReservationName", "reservation"}, {"Reservation", "reservation"}, {"WorkDir", "workdir"}, {"StdOut", "output"}, {"StdErr", "error"}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (same_word(name, texts[i].name)) {
+            json_kv_str(w, texts[i].key, v);
+            return 0;
+        }
+    if (same_word(name, "TimeLimit"))
+        return put_seconds(w, "time_limit_s", name, v);
+    if (same_word(name, "TimeMin"))
+        return put_seconds(w, "time_min_s", name, v);
+    if (same_word(name, "StartTime") || same_word(name, "EligibleTime"))
+        return put_moment(w, "begin_ms", name, v);
+    if (same_word(name, "Deadline"))
+        return put_moment(w, "deadline_ms", name, v);
+    if (same_word(name, "Nice"))
+        return put_count(w, "nice", name, v);
+    if (same_word(name, "NumTasks"))
+        return put_count(w, "tasks", name, v);
+    if (same_word(name, "CPUsPerTask"))
+        return put_count(w, "cpus_per_task", name, v);
+    if (same_word(name, "Priority"))
+        return put_count(w, "priority", name, v);
+    if (same_word(name, "ArrayTaskThrottle"))
+        return put_count(w, "array_limit", name, v);
+    if (same_word(name, "NumNodes"))
+        return put_nodes(w, name, v);
+    if (same_word(name, "MinMemoryNode"))
+        return put_size(w, "memory_per_node_bytes", name, v);
+    if (same_word(name, "MinMemoryCPU"))
+        return put_size(w, "memory_per_cpu_bytes", name, v);
+    if (same_word(name, "Requeue")) {
+        json_kv_bool(w, "requeue", streq(v, "1"));
+        return 0;
+    }
+    if (same_word(name, "Gres") || same_word(name, "TresPerNode")) {
+        struct gpu_spec g;
+        if (gpu_spec_parse(v, &g, NULL) < 0)
+            return bad(name, v);
+        json_kv_i64(w, "gpus_per_node_milli", g.milli);
+        return 0;
+    }
+    return 1;
+}
+
+static int update_job(struct scontrol *c, const char *ids, int argc, char **argv) {
+    cleanup_buf struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    struct reply r;
+    const char *priority = value_of(argc, argv, "Priority"), *wrong = NULL;
+    if (!ids_plain(&c->s->cli.arena, ids, &wrong)) {
+        fprintf(stderr, "Invalid job id specified for job %s\n", wrong);
+        return SLURM_FAILED;
+    }
+    if (streq(priority, "0")) {  // Slurm's way to hold
+        char *hold[] = {argv[0], arena_strdup(&c->s->cli.arena, ids)};
+        return scontrol_act(c, "update", "hold", false, 2, hold);
+    }
+    json_open(&w, '{');
+    json_key(&w, "ids");
+    json_open(&w, '[');
+    write_ids(ids, &w);
+    json_close(&w, ']');
+    json_key(&w, "spec");
+    json_open(&w, '{');
+    for (int i = 0; i < argc; i++) {
+        char *equals = strchr(argv[i], '=');
+        const char *name = arena_strndup(&c->s->cli.arena, argv[i], strcspn(argv[i], "=+-"));
+        if (!equals) {
+            fprintf(stderr, "Invalid input: %s\n", argv[i]);
+            return SLURM_FAILED;
+        }
+        if (same_word(name, "JobId") || same_word(name, "Job"))
+            continue;
+        int n = put_change(&w, name, equals + 1);
+        if (n > 0)
+            fprintf(stderr, "Update of this parameter is not supported: %s\nRequest aborted\n", argv[i]);
+        if (n)
+            return SLURM_FAILED;
+    }
+    json_close(&w, '}');
+    json_close(&w, '}');
+    return slurm_post(c->s, "/v1/jobs/update", &body, &r) ? SLURM_FAILED : report(c, &r, NULL);
+}
+
+static int update_node(struct scontrol *c, const char *list, int argc, char **argv) {
+    const char *state = value_of(argc, argv, "State"), *reason = value_of(argc, argv, "Reason");
+    struct name_list names;
+    cleanup_buf struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    if (!state || nodelist_expand(list, &c->s->cli.arena, &names, NULL) < 0) {
+        fprintf(stderr, "slurm_update error: Invalid node name or state: give State=DRAIN Reason=... or State=RESUME\n");
+        return SLURM_FAILED;
+    }
+    bool drain = same_word(state, "DRAIN") || same_word(state, "DOWN") || same_word(state, "FAIL");
+    if (!drain && !same_word(state, "RESUME") && !same_word(state, "UNDRAIN") && !same_word(state, "IDLE")) {
+        fprintf(stderr, "Invalid input: State=%s\nValid states are: DRAIN, DOWN, FAIL, RESUME, UNDRAIN, IDLE\n", state);
+        return SLURM_FAILED;
+    }
+    if (drain && str_empty(reason)) {
+        fprintf(stderr, "You must specify a reason when %s a node.\nRequest denied\n", same_word(state, "DOWN") ? "DOWNING" : "DRAINING");
+        return SLURM_FAILED;
+    }
+    json_open(&w, '{');
+    if (drain)
+        json_kv_str(&w, "reason", reason);
+    json_close(&w, '}');
+    for (uint32_t i = 0; i < names.len; i++) {
+        struct reply r;
+        const char *target = arena_printf(&c->s->cli.arena, "/v1/nodes/%s/%s", names.at[i], drain ? "drain" : "resume");
+        if (!slurm_client(c->s))
+            return SLURM_FAILED;
+        if (client_call(c->s->client, "POST", target, &body, &r) < 0) {
+            fprintf(stderr, "slurm_update error: %s\n", c->s->cli.error.code == ENOENT ? "Invalid node name specified" : c->s->cli.error.text);
+            return SLURM_FAILED;
+        }
+    }
+    return SLURM_OK;
+}
+
+static int put_thing(struct scontrol *c, const char *kind, const char *name, const struct schema *schema, const void *value) {
+    cleanup_buf struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    struct reply r;
+    schema_write_json(schema, value, &w);
+    if (!slurm_client(c->s))
+        return SLURM_FAILED;
+    if (client_call(c->s->client, "PUT", arena_printf(&c->s->cli.arena, "/v1/%s/%s", kind, name), &body, &r) == 0)
+        return SLURM_OK;
+    fprintf(stderr, "slurm_update error: %s\n", c->s->cli.error.text);
+    return SLURM_FAILED;
+}
+
+static int update_partition(struct scontrol *c, const char *name, int argc, char **argv) {
+    struct reply r;
+    struct partition p;
+    if (!slurm_client(c->s) || client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/partitions/%s", name), NULL, &r) < 0 ||
+        schema_read_json(&partition_schema, r.json, &c->s->cli.arena, &p, NULL) < 0) {
+        fprintf(stderr, "slurm_update error: Invalid partition name specified\n");
+        return SLURM_FAILED;
+    }
+    for (int i = 0; i < argc; i++) {
+        const char *v = strchr(argv[i], '=');
+        const char *key = arena_strndup(&c->s->cli.arena, argv[i], strcspn(argv[i], "="));
+        if (!v++ || same_word(key, "PartitionName"))
+            continue;
+        if (same_word(key, "State"))
+            p.down = !same_word(v, "UP");
+        else if (same_word(key, "Default"))
+            p.is_default = same_word(v, "YES");
+        else if (same_word(key, "Nodes"))
+            p.nodes = same_word(v, "ALL") ? NULL : v;
+        else if (same_word(key, "MaxTime") && (same_word(v, "UNLIMITED") || same_word(v, "INFINITE")))
+            p.max_time_s = 0;
+        else if (same_word(key, "MaxTime") && duration_parse(v, 60, &p.max_time_s, NULL) == 0)
+            continue;
+        else if (same_word(key, "DefaultTime") && duration_parse(v, 60, &p.default_time_s, NULL) == 0)
+            continue;
+        else if (same_word(key, "PriorityTier") && parse_u32(v, &p.tier) == 0)
+            continue;
+        else {
+            fprintf(stderr, "Update of this parameter is not supported: %s\nRequest aborted\n", argv[i]);
+            return SLURM_FAILED;
+        }
+    }
+    return put_thing(c, "partitions", name, &partition_schema, &p);
+}
+
+static void split(struct arena *a, const char *list, struct any_list *out) {
+    VEC(const char *) v = {0};
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+        vec_push(&v, arena_strndup(a, p, n));
+        p += n + (p[n] == ',');
+    }
+    *out = (struct any_list){arena_memdup(a, v.at, (v.len + 1) * sizeof *v.at), v.len};
+    vec_done(&v);
+}
+
+static int set_reservation(struct scontrol *c, const char *name, struct reservation *v, int argc, char **argv) {
+    const char *start = value_of(argc, argv, "StartTime"), *end = value_of(argc, argv, "EndTime"), *span = value_of(argc, argv, "Duration");
+    const char *nodes = value_of(argc, argv, "Nodes"), *users = value_of(argc, argv, "Users"), *accounts = value_of(argc, argv, "Accounts");
+    const char *flags = value_of(argc, argv, "Flags");
+    struct any_list list;
+    uint32_t seconds;
+    v->name = name;
+    if (start && local_time_parse(start, clock_wall_ms(), TIME_NEXT, &v->start_ms, NULL) < 0)
+        return bad("StartTime", start), SLURM_FAILED;
+    if (end && local_time_parse(end, clock_wall_ms(), TIME_NEXT, &v->end_ms, NULL) < 0)
+        return bad("EndTime", end), SLURM_FAILED;
+    if (span && duration_parse(span, 60, &seconds, NULL) < 0)
+        return bad("Duration", span), SLURM_FAILED;
+    if (span)
+        v->end_ms = v->start_ms + (int64_t)seconds * 1000;
+    if (nodes)
+        v->nodes = same_word(nodes, "ALL") ? NULL : nodes;
+    if (users) {
+        split(&c->s->cli.arena, users, &list);
+        v->users.at = list.at;
+        v->users.len = list.len;
+    }
+    if (accounts) {
+        split(&c->s->cli.arena, accounts, &list);
+        v->projects.at = list.at;
+        v->projects.len = list.len;
+    }
+    if (flags)
+        v->maintenance = strcasestr(flags, "maint") != NULL;
+    return put_thing(c, "reservations", name, &reservation_schema, v);
+}
+
+int scontrol_create(struct scontrol *c, int argc, char **argv) {
+    const char *name = value_of(argc, argv, "ReservationName");
+    if (!name)
+        name = value_of(argc, argv, "Reservation");
+    if (!name && !same_word(argv[0], "reservation")) {
+        fprintf(stderr, "No valid entity in create command\nInput line must include \"Reservation\"\n");
+        return SLURM_FAILED;
+    }
+    struct reservation v = {0};
+    if (!name)
+        name = arena_printf(&c->s->cli.arena, "resv_%lld", (long long)(clock_wall_ms() / 1000));
+    int r = set_reservation(c, name, &v, argc, argv);
+    if (!r)
+        printf("Reservation created: %s\n", name);
+    return r;
+}
+
+int scontrol_delete(struct scontrol *c, int argc, char **argv) {
+    const char *name = value_of(argc, argv, "ReservationName"), *kind = "reservations";
+    struct reply r;
+    if (!name)
+        name = value_of(argc, argv, "Reservation");
+    if (!name && argc > 1 && same_word(argv[0], "reservation"))
+        name = argv[1];
+    if (!name && (name = value_of(argc, argv, "PartitionName")))
+        kind = "partitions";
+    if (!name) {
+        fprintf(stderr, "No valid entity in delete command\n");
+        return SLURM_FAILED;
+    }
+    if (!slurm_client(c->s))
+        return SLURM_FAILED;
+    if (client_call(c->s->client, "DELETE", arena_printf(&c->s->cli.arena, "/v1/%s/%s", kind, name), NULL, &r) == 0)
+        return SLURM_OK;
+    fprintf(stderr, "slurm_delete_reservation error: %s\n", c->s->cli.error.text);
+    return SLURM_FAILED;
+}
+
+int scontrol_update(struct scontrol *c, int argc, char **argv) {
+    const char *job = value_of(argc, argv, "JobId"), *node = value_of(argc, argv, "NodeName"), *partition = value_of(argc, argv, "PartitionName");
+    const char *reservation = value_of(argc, argv, "ReservationName");
+    if (!job)
+        job = value_of(argc, argv, "Job");
+    if (job)
+        return update_job(c, job, argc, argv);
+    if (node)
+        return update_node(c, node, argc, argv);
+    if (partition)
+        return update_partition(c, partition, argc, argv);
+    if (reservation) {
+        struct reply r;
+        struct reservation v;
+        if (!slurm_client(c->s) || client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/reservations/%s", reservation), NULL, &r) < 0 ||
+            schema_read_json(&reservation_schema, r.json, &c->s->cli.arena, &v, NULL) < 0) {
+            fprintf(stderr, "slurm_update error: Requested reservation is invalid\n");
+            return SLURM_FAILED;
+        }
+        return set_reservation(c, reservation, &v, argc, argv);
+    }
+    fprintf(stderr, "No valid entity in update command\nInput line must include \"NodeName\", \"PartitionName\", \"Reservation\", \"JobId\", or \"SlurmctldDebug\"\n");
+    return SLURM_FAILED;
+}

@@ -1,0 +1,445 @@
+// sinfo: partitions and nodes. Nodes of a partition that look the same in the columns asked for
+// share a line; numbers that differ within it are shown as the least with a '+'.
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/slurm/columns.h"
+#include "cli/slurm/joblist.h"
+#include "cli/slurm/nodes.h"
+#include "cli/slurm/opt.h"
+#include "model/nodelist.h"
+
+static const struct opt table[] = {
+    {"all", 'a', OPT_FLAG, OPT_HARMLESS, "ALL", "no partition is hidden", 0},
+    {"clusters", 'M', OPT_VALUE, OPT_DOES, "CLUSTERS", NULL, 0},
+    {"dead", 'd', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"exact", 'e', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"federation", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
+    {"format", 'o', OPT_VALUE, OPT_DOES, "FORMAT", NULL, 0},
+    {"Format", 'O', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"future", 'F', OPT_FLAG, OPT_HARMLESS, NULL, "there are no future nodes", 0},
+    {"help", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"hide", 0, OPT_FLAG, OPT_HARMLESS, NULL, "no partition is hidden", 0},
+    {"iterate", 'i', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"json", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"list-reasons", 'R', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"local", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
+    {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"noconvert", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"Node", 'N', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"noheader", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"nodes", 'n', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"partition", 'p', OPT_VALUE, OPT_DOES, "PARTITION", NULL, 0},
+    {"reservation", 'T', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"responding", 'r', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"sort", 'S', OPT_VALUE, OPT_HARMLESS, "SORT", "lines come by partition and state", 0},
+    {"states", 't', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"summarize", 's', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+};
+
+struct line {
+    const struct spartition *partition;  // NULL: over all partitions
+    VEC(const struct snode *) nodes;
+};
+
+#define PUT(fn) static void put_##fn(const void *row, struct buf *out)
+#define LINE const struct line *l = row
+#define FIRST (l->nodes.len ? l->nodes.at[0] : NULL)
+
+// The least, with a '+' when others have more.
+#define PUT_LEAST(fn, expression)                                       \
+    PUT(fn) {                                                           \
+        LINE;                                                           \
+        uint64_t least = UINT64_MAX, most = 0;                          \
+        for (uint32_t i = 0; i < l->nodes.len; i++) {                   \
+            const struct snode *n = l->nodes.at[i];                     \
+            uint64_t v = (uint64_t)(expression);                        \
+            least = v < least ? v : least;                              \
+            most = v > most ? v : most;                                 \
+        }                                                               \
+        buf_addu(out, l->nodes.len ? least : 0);                        \
+        if (most > least && l->nodes.len)                               \
+            buf_addc(out, '+');                                         \
+    }
+PUT_LEAST(cpus, n->cpus)
+PUT_LEAST(memory, n->memory_bytes >> 20)
+PUT_LEAST(tmp, 0 * n->cpus)
+PUT_LEAST(free, n->free_bytes >> 20)
+PUT_LEAST(sockets, n->sockets)
+PUT_LEAST(cores, n->cores)
+PUT_LEAST(threads, n->threads)
+PUT_LEAST(alloc_memory, n->memory_used_bytes >> 20)
+
+PUT(partition) {
+    LINE;
+    if (l->partition)
+        buf_addf(out, "%s%s", l->partition->p.name, l->partition->p.is_default ? "*" : "");
+}
+PUT(partition_name) { LINE; buf_adds(out, l->partition ? l->partition->p.name : ""); }
+PUT(avail) { LINE; buf_adds(out, l->partition && l->partition->p.down ? "down" : "up"); }
+PUT(limit) {
+    LINE;
+    char t[UNIT_TEXT_MAX];
+    buf_adds(out, slurm_limit(l->partition ? l->partition->p.max_time_s : 0, "infinite", t));
+}
+PUT(default_time) {
+    LINE;
+    char t[UNIT_TEXT_MAX];
+    buf_adds(out, slurm_limit(l->partition ? l->partition->p.default_time_s : 0, "n/a", t));
+}
+PUT(tier) { LINE; buf_addu(out, l->partition && l->partition->p.tier ? l->partition->p.tier : 1); }
+PUT(count) { LINE; buf_addu(out, l->nodes.len); }
+PUT(list) {
+    LINE;
+    VEC(const char *) names = {0};
+    for (uint32_t i = 0; i < l->nodes.len; i++)
+        vec_push(&names, l->nodes.at[i]->name);
+    nodelist_fold(names.at, names.len, out);
+    vec_done(&names);
+}
+PUT(address) {
+    LINE;
+    for (uint32_t i = 0; i < l->nodes.len; i++)
+        buf_addf(out, "%s%s", i ? "," : "", l->nodes.at[i]->address ? l->nodes.at[i]->address : l->nodes.at[i]->name);
+}
+PUT(state) { LINE; buf_adds(out, FIRST ? snode_long(FIRST) : "n/a"); }
+PUT(state_short) { LINE; buf_adds(out, FIRST ? snode_short(FIRST) : "n/a"); }
+PUT(features) { LINE; buf_adds(out, FIRST && FIRST->features ? FIRST->features : "(null)"); }
+PUT(gres) { LINE; buf_adds(out, FIRST && FIRST->gres ? FIRST->gres : "(null)"); }
+PUT(gres_used) { LINE; buf_adds(out, FIRST && FIRST->gres_used ? FIRST->gres_used : "(null)"); }
+PUT(reason) { LINE; buf_adds(out, FIRST && !str_empty(FIRST->reason) ? FIRST->reason : "none"); }
+PUT(reason_user) { LINE; buf_adds(out, FIRST && !str_empty(FIRST->by) ? FIRST->by : "Unknown"); }
+PUT(reason_time) {
+    LINE;
+    char t[UNIT_TEXT_MAX];
+    buf_adds(out, slurm_time(FIRST ? FIRST->reason_ms : 0, "Unknown", t));
+}
+PUT(version) { LINE; buf_adds(out, FIRST && FIRST->version ? FIRST->version : "N/A"); }
+PUT(load) { LINE; buf_addf(out, "%.2f", FIRST ? FIRST->load_milli / 1000.0 : 0.0); }
+PUT(sct) {
+    LINE;
+    if (FIRST)
+        buf_addf(out, "%u:%u:%u", FIRST->sockets, FIRST->cores, FIRST->threads);
+}
+static void node_counts(const struct line *l, uint32_t n[4]) {
+    for (uint32_t i = 0; i < l->nodes.len; i++) {
+        const struct snode *node = l->nodes.at[i];
+        int which = !snode_usable(node) ? 2 : node->state == SNODE_IDLE ? 1 : 0;
+        n[which]++;
+        n[3]++;
+    }
+}
+PUT(nodes_ai) {
+    LINE;
+    uint32_t n[4] = {0};
+    node_counts(l, n);
+    buf_addf(out, "%u/%u", n[0], n[1]);
+}
+PUT(nodes_aiot) {
+    LINE;
+    uint32_t n[4] = {0};
+    node_counts(l, n);
+    buf_addf(out, "%u/%u/%u/%u", n[0], n[1], n[2], n[3]);
+}
+PUT(cpus_aiot) {
+    LINE;
+    uint64_t used = 0, idle = 0, other = 0;
+    for (uint32_t i = 0; i < l->nodes.len; i++) {
+        const struct snode *n = l->nodes.at[i];
+        uint32_t rest = n->cpus > n->cpus_used ? n->cpus - n->cpus_used : 0;
+        used += n->cpus_used;
+        if (snode_usable(n))
+            idle += rest;
+        else
+            other += rest;
+    }
+    buf_addf(out, "%llu/%llu/%llu/%llu", (unsigned long long)used, (unsigned long long)idle, (unsigned long long)other,
+             (unsigned long long)(used + idle + other));
+}
+PUT(one) { buf_adds(out, "1"); }
+PUT(no) { buf_adds(out, "no"); }
+PUT(NO) { buf_adds(out, "NO"); }
+PUT(all) { buf_adds(out, "all"); }
+PUT(off) { buf_adds(out, "OFF"); }
+PUT(size) { buf_adds(out, "1-infinite"); }
+PUT(unlimited) { buf_adds(out, "UNLIMITED"); }
+PUT(na) { buf_adds(out, "N/A"); }
+
+static const struct column columns_table[] = {
+    {'a', "available", "AVAIL", "", put_avail},
+    {'A', "nodeai", "NODES(A/I)", "", put_nodes_ai},
+    {'b', "features_act", "ACTIVE_FEATURES", "f", put_features},
+    {'B', "maxcpuspernode", "MAX_CPUS_PER_NODE", "", put_unlimited},
+    {'c', "cpus", "CPUS", "", put_cpus},
+    {'C', "cpusstate", "CPUS(A/I/O/T)", "", put_cpus_aiot},
+    {'d', "disk", "TMP_DISK", "", put_tmp},
+    {'D', "nodes", "NODES", "", put_count},
+    {'e', "freemem", "FREE_MEM", "", put_free},
+    {'E', "reason", "REASON", "r", put_reason},
+    {'f', "features", "AVAIL_FEATURES", "f", put_features},
+    {'F', "nodeaiot", "NODES(A/I/O/T)", "", put_nodes_aiot},
+    {'g', "groups", "GROUPS", "", put_all},
+    {'G', "gres", "GRES", "g", put_gres},
+    {'h', "oversubscribe", "OVERSUBSCRIBE", "", put_NO},
+    {'H', "timestamp", "TIMESTAMP", "r", put_reason_time},
+    {'I', "priorityjobfactor", "PRIO_JOB_FACTOR", "", put_one},
+    {'l', "time", "TIMELIMIT", "", put_limit},
+    {'L', "defaulttime", "DEFAULTTIME", "", put_default_time},
+    {'m', "memory", "MEMORY", "", put_memory},
+    {'M', "preemptmode", "PREEMPT_MODE", "", put_off},
+    {'n', "nodehost", "HOSTNAMES", "n", put_list},
+    {'N', "nodelist", "NODELIST", "", put_list},
+    {'o', "nodeaddr", "NODE_ADDR", "n", put_address},
+    {'O', "cpusload", "CPU_LOAD", "n", put_load},
+    {'p', "prioritytier", "PRIO_TIER", "p", put_tier},
+    {'P', "partition", "PARTITION", "p", put_partition},
+    {'r', "root", "ROOT", "", put_no},
+    {'R', "partitionname", "PARTITION", "p", put_partition_name},
+    {'s', "size", "JOB_SIZE", "", put_size},
+    {'S', "allocnodes", "ALLOCNODES", "", put_all},
+    {'t', "statecompact", "STATE", "t", put_state_short},
+    {'T', "statelong", "STATE", "t", put_state},
+    {'u', "user", "USER", "r", put_reason_user},
+    {'U', "userlong", "USER", "r", put_reason_user},
+    {'v', "version", "VERSION", "v", put_version},
+    {'V', "cluster", "CLUSTER", "", put_na},
+    {'w', "weight", "WEIGHT", "", put_one},
+    {'X', "sockets", "SOCKETS", "", put_sockets},
+    {'Y', "cores", "CORES", "", put_cores},
+    {'Z', "threads", "THREADS", "", put_threads},
+    {'z', "socketcorethread", "S:C:T", "s", put_sct},
+    {0, "allocmem", "ALLOCMEM", "", put_alloc_memory},
+    {0, "gresused", "GRES_USED", "u", put_gres_used},
+    {0, "port", "PORT", "", put_na},
+    {0, "statecomplete", "STATECOMPLETE", "t", put_state},
+    {0, "comment", "COMMENT", "", put_na},
+    {0, "extra", "EXTRA", "", put_na},
+    {0, "host", "HOST", "n", put_list},
+};
+enum { COLUMN_COUNT = sizeof columns_table / sizeof *columns_table };
+
+// The texts of the columns that tell nodes apart; nodes with the same ones share a line.
+static void group_key(const struct columns *c, const struct line *l, bool single, struct buf *out) {
+    buf_clear(out);
+    for (uint32_t i = 0; i < c->at.len; i++)
+        if (*c->at.at[i].column->fields && *c->at.at[i].column->fields != 'p') {
+            c->at.at[i].column->put(l, out);
+            buf_addc(out, 1);
+        }
+    if (single && l->nodes.len)
+        buf_adds(out, l->nodes.at[0]->name);
+}
+
+static bool uses_partitions(const struct columns *c) {
+    for (uint32_t i = 0; i < c->at.len; i++)
+        if (strchr("aBghIlLMpPrRsS", c->at.at[i].column->letter ? c->at.at[i].column->letter : '~'))
+            return true;
+    return false;
+}
+
+struct listing {
+    struct slurm *s;
+    const struct opts *o;
+    struct columns columns;
+    const char *states;
+    struct name_list names;
+    VEC(struct line) lines;
+    bool single;
+};
+
+static bool wanted(struct listing *l, const struct snode *n) {
+    bool named = !opt_get(l->o, "nodes");
+    for (uint32_t i = 0; i < l->names.len && !named; i++)
+        named = streq(l->names.at[i], n->name);
+    bool dead = n->state == SNODE_DOWN || n->state == SNODE_LOST;
+    if (!named || (opt_given(l->o, "dead") && !dead) || (opt_given(l->o, "responding") && dead))
+        return false;
+    if (opt_given(l->o, "list-reasons") && str_empty(n->reason))
+        return false;
+    if (!l->states)
+        return true;
+    for (const char *p = l->states; *p;) {
+        size_t len = strcspn(p, ",&");
+        const char *word = arena_strndup(&l->s->cli.arena, p, len);
+        bool draining = n->state == SNODE_DRAINING || n->state == SNODE_DRAINED;
+        if (same_word(word, snode_long(n)) || same_word(word, snode_short(n)) || same_word(word, "all") ||
+            (same_word(word, "drain") && draining) || (same_word(word, "down") && dead) || (same_word(word, "mixed") && n->state == SNODE_MIXED))
+            return true;
+        p += len + (p[len] != 0);
+    }
+    return false;
+}
+
+static void add_node(struct listing *l, uint32_t from, const struct spartition *p, const struct snode *n) {
+    cleanup_buf struct buf mine = {0}, other = {0};
+    struct line line = {.partition = p};
+    vec_push(&line.nodes, n);
+    group_key(&l->columns, &line, l->single, &mine);
+    for (uint32_t i = from; i < l->lines.len; i++) {
+        group_key(&l->columns, &l->lines.at[i], l->single, &other);
+        if (streq(buf_str(&mine), buf_str(&other))) {
+            vec_push(&l->lines.at[i].nodes, n);
+            vec_done(&line.nodes);
+            return;
+        }
+    }
+    vec_push(&l->lines, line);
+}
+
+static void add_partition(struct listing *l, const struct cluster_view *c, const struct spartition *p) {
+    uint32_t from = l->lines.len;
+    // Lines of a partition come in the order of states, busy ones first, as nodes are in order of name.
+    static const enum snode_state order[] = {SNODE_LOST, SNODE_DOWN, SNODE_DRAINING, SNODE_DRAINED, SNODE_MAINT, SNODE_COMPLETING, SNODE_MIXED,
+                                             SNODE_ALLOCATED, SNODE_IDLE};
+    for (size_t k = 0; k < (l->single ? 1 : sizeof order / sizeof *order); k++)
+        for (uint32_t i = 0; i < c->nodes.len; i++) {
+            const struct snode *n = &c->nodes.at[i];
+            if ((l->single || n->state == order[k]) && (!p || snode_in(n, p->p.name)) && wanted(l, n))
+                add_node(l, from, p, n);
+        }
+    if (l->lines.len == from && p && !opt_get(l->o, "nodes") && !l->states && !opt_given(l->o, "list-reasons") && !l->single) {
+        struct line empty = {.partition = p};
+        vec_push(&l->lines, empty);
+    }
+}
+
+static const char *format_of(const struct opts *o) {
+    if (opt_get(o, "format"))
+        return opt_get(o, "format");
+    bool wide = opt_given(o, "long");
+    if (opt_given(o, "summarize"))
+        return "%9P %.5a %.10l %.16F %N";
+    if (opt_given(o, "list-reasons"))
+        return wide ? "%20E %12U %19H %6t %N" : "%20E %9u %19H %N";
+    if (opt_given(o, "Node"))
+        return wide ? "%N %.5D %.9P %.11T %.4c %.8z %.6m %.8d %.6w %.8f %20E" : "%N %.5D %.9P %6t";
+    return wide ? "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N" : "%9P %.5a %.10l %.6D %.6t %N";
+}
+
+// With -N the first column is as wide as the longest name, at least ten.
+static void widen_names(struct listing *l, const struct cluster_view *c) {
+    if (!l->single || opt_get(l->o, "format") || opt_get(l->o, "Format"))
+        return;
+    int width = 10;
+    for (uint32_t i = 0; i < c->nodes.len; i++)
+        width = (int)strlen(c->nodes.at[i].name) > width ? (int)strlen(c->nodes.at[i].name) : width;
+    l->columns.at.at[0].width = width;
+}
+
+static int list_reservations(struct slurm *s, bool heading) {
+    struct reply r;
+    cleanup_buf struct buf out = {0};
+    if (slurm_get(s, "/v1/reservations", &r))
+        return SLURM_FAILED;
+    const struct json *list = json_get(r.json, "reservations");
+    if (!list || !list->len) {
+        printf("No reservations in the system\n");
+        return SLURM_OK;
+    }
+    if (heading)
+        buf_addf(&out, "%-11s %8s %19s %19s %11s  %s\n", "RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST");
+    for (uint32_t i = 0; i < list->len; i++) {
+        const struct json *j = &list->items[i];
+        int64_t from = json_i64(j, "start_ms", 0), to = json_i64(j, "end_ms", 0), now = (int64_t)time(NULL) * 1000;
+        char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
+        buf_addf(&out, "%-11s %8s %19s %19s %11s  %s\n", json_str(j, "name"), from <= now && now < to ? "ACTIVE" : "INACTIVE",
+                 slurm_time(from, "N/A", a), slurm_time(to, "N/A", b), elapsed_format_full((to - from) / 1000, d), json_str(j, "nodes"));
+    }
+    return cli_print(&out);
+}
+
+static int print_json(struct slurm *s) {
+    struct reply r;
+    cleanup_buf struct buf out = {0};
+    if (slurm_get(s, "/v1/nodes", &r))
+        return SLURM_FAILED;
+    buf_add(&out, r.text, r.len);
+    return cli_print(&out);
+}
+
+static int show(struct slurm *s, const struct opts *o) {
+    struct listing l = {.s = s, .o = o, .states = opt_get(o, "states"), .single = opt_given(o, "Node")};
+    struct cluster_view c;
+    cleanup_buf struct buf out = {0}, scratch = {0};
+    if (opt_get(o, "nodes") && nodelist_expand(opt_get(o, "nodes"), &s->cli.arena, &l.names, &s->cli.error) < 0) {
+        slurm_error(s, "%s", s->cli.error.text);
+        return SLURM_FAILED;
+    }
+    if (cluster_fetch(s, &c))
+        return SLURM_FAILED;
+    if (opt_get(o, "Format"))
+        columns_by_names(s, columns_table, COLUMN_COUNT, opt_get(o, "Format"), "node", &l.columns);
+    else
+        columns_by_letters(s, columns_table, COLUMN_COUNT, format_of(o), &l.columns);
+    widen_names(&l, &c);
+    if (uses_partitions(&l.columns)) {
+        for (uint32_t i = 0; i < c.partitions.len; i++)
+            if (list_has(opt_get(o, "partition"), c.partitions.at[i].p.name))
+                add_partition(&l, &c, &c.partitions.at[i]);
+    } else if (!opt_get(o, "partition")) {
+        add_partition(&l, &c, NULL);
+    } else {
+        for (uint32_t i = 0; i < c.partitions.len; i++)
+            if (list_has(opt_get(o, "partition"), c.partitions.at[i].p.name))
+                add_partition(&l, &c, &c.partitions.at[i]);
+    }
+    if (s->clusters)
+        buf_addf(&out, "CLUSTER: %s\n", s->clusters);
+    if (opt_given(o, "long") && !opt_given(o, "noheader")) {
+        time_t now = time(NULL);
+        struct tm tm;
+        char text[64];
+        strftime(text, sizeof text, "%a %b %d %H:%M:%S %Y", localtime_r(&now, &tm));
+        buf_addf(&out, "%s\n", text);
+    }
+    if (!opt_given(o, "noheader"))
+        columns_heading(&l.columns, &out);
+    for (uint32_t i = 0; i < l.lines.len; i++) {
+        columns_row(&l.columns, &l.lines.at[i], &scratch, &out);
+        vec_done(&l.lines.at[i].nodes);
+    }
+    vec_done(&l.lines);
+    columns_done(&l.columns);
+    cluster_done(&c);
+    return cli_print(&out);
+}
+
+int sinfo_run(struct slurm *s, int argc, char **argv) {
+    struct opts o;
+    uint32_t pause = 0;
+    opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!opts_parse(&o, s, argc, argv, false))
+        return SLURM_FAILED;
+    s->verbose = opt_given(&o, "verbose");
+    opts_environment(&o, "SINFO");
+    if (!opts_check(&o, s))
+        return SLURM_FAILED;
+    if (opt_given(&o, "version"))
+        return slurm_version();
+    if (opt_given(&o, "help") || opt_given(&o, "usage")) {
+        cleanup_buf struct buf out = {0};
+        opts_help(&o, "sinfo", "[OPTIONS]", &out);
+        return cli_print(&out);
+    }
+    s->clusters = opt_get(&o, "clusters");
+    if (slurm_check_clusters(s))
+        return SLURM_FAILED;
+    if (opt_given(&o, "json"))
+        return print_json(s);
+    if (opt_given(&o, "reservation"))
+        return list_reservations(s, !opt_given(&o, "noheader"));
+    if (opt_get(&o, "iterate") && parse_u32(opt_get(&o, "iterate"), &pause) < 0)
+        return SLURM_FAILED;
+    for (;;) {
+        int status = show(s, &o);
+        if (status || !pause)
+            return status;
+        sleep(pause);
+    }
+}

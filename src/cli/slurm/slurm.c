@@ -1,0 +1,172 @@
+// Owns the way from a program's name to its command, and what all commands share.
+#include "cli/slurm/slurm.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/text.h"
+#include "cli/localtime.h"
+#include "cli/slurm/joblist.h"
+
+static const struct slurm_command commands[] = {
+    {"sbatch", sbatch_run, "submit a batch script"},
+    {"squeue", squeue_run, "list jobs that are not finished"},
+    {"sinfo", sinfo_run, "list partitions and nodes"},
+    {"scancel", scancel_run, "cancel or signal jobs"},
+    {"scontrol", scontrol_run, "show and change jobs, nodes, partitions"},
+    {"sacct", sacct_run, "list jobs of the past and their use"},
+    {"sprio", sprio_run, "list what orders waiting jobs"},
+    {"sshare", sshare_run, "list shares of projects"},
+    {"sstat", sstat_run, "use of running jobs"},
+    {"sdiag", sdiag_run, "figures of the controller"},
+    {"sacctmgr", sacctmgr_run, "list projects, users, QoS and the cluster"},
+};
+
+const struct slurm_command *slurm_commands(size_t *count) {
+    *count = sizeof commands / sizeof *commands;
+    return commands;
+}
+
+const struct slurm_command *slurm_command_find(const char *name) {
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (streq(commands[i].name, name))
+            return &commands[i];
+    return NULL;
+}
+
+int slurm_main(const char *name, int argc, char **argv, const struct cli_transport *tls) {
+    const struct slurm_command *command = slurm_command_find(name);
+    struct slurm s = {.cli = {.tls = tls}, .program = name};
+    // Another program may have to do the same over TLS: it is called as "acequia slurm NAME ...".
+    char **outer = xcalloc((size_t)argc + 3, sizeof *outer);
+    char **own = xcalloc((size_t)argc + 1, sizeof *own);
+    outer[0] = xstrdup("acequia");
+    outer[1] = xstrdup("slurm");
+    outer[2] = own[0] = xstrdup(name);
+    for (int i = 1; i < argc; i++)
+        outer[i + 2] = own[i] = argv[i];
+    s.cli.argc = argc + 2;
+    s.cli.argv = outer;
+    int status = command->run(&s, argc, own);
+    client_free(s.client);
+    arena_done(&s.cli.arena);
+    free(outer[0]);
+    free(outer[1]);
+    free(outer[2]);
+    free(outer);
+    free(own);
+    return status;
+}
+
+static void message(const char *program, const char *kind, const char *fmt, va_list args) {
+    fflush(stdout);
+    fprintf(stderr, "%s: %s", program, kind);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+}
+
+void slurm_error(const struct slurm *s, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    message(s->program, "error: ", fmt, args);
+    va_end(args);
+}
+
+void slurm_verbose(const struct slurm *s, const char *fmt, ...) {
+    va_list args;
+    if (!s->verbose)
+        return;
+    va_start(args, fmt);
+    message(s->program, "", fmt, args);
+    va_end(args);
+}
+
+struct client *slurm_client(struct slurm *s) {
+    if (!s->client && client_open(&s->cli, &s->client) < 0) {
+        slurm_error(s, "Unable to contact slurm controller (connect failure): %s", s->cli.error.text);
+        return NULL;
+    }
+    return s->client;
+}
+
+static int call(struct slurm *s, const char *method, const char *target, const struct buf *body, struct reply *out) {
+    struct client *k = slurm_client(s);
+    if (!k)
+        return SLURM_FAILED;
+    if (client_call(k, method, target, body, out) == 0)
+        return 0;
+    slurm_error(s, "%s", s->cli.error.text);
+    return SLURM_FAILED;
+}
+
+int slurm_get(struct slurm *s, const char *target, struct reply *out) {
+    return call(s, "GET", target, NULL, out);
+}
+
+int slurm_post(struct slurm *s, const char *target, const struct buf *body, struct reply *out) {
+    return call(s, "POST", target, body, out);
+}
+
+const char *slurm_cluster(struct slurm *s) {
+    struct reply r;
+    if (slurm_get(s, "/v1/status", &r))
+        return NULL;
+    const char *name = r.json ? json_str(r.json, "cluster") : NULL;
+    return name ? name : "cluster";
+}
+
+int slurm_check_clusters(struct slurm *s) {
+    if (!s->clusters)
+        return 0;
+    const char *name = slurm_cluster(s);
+    if (!name)
+        return SLURM_FAILED;
+    if (same_word(s->clusters, "all") || streq(s->clusters, name)) {
+        s->clusters = name;
+        return 0;
+    }
+    slurm_error(s, "No cluster '%s' known by database.", s->clusters);
+    slurm_error(s, "'%s' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters.", s->clusters);
+    return SLURM_FAILED;
+}
+
+const char *slurm_time(int64_t at_ms, const char *none, char out[static UNIT_TEXT_MAX]) {
+    if (at_ms <= 0)
+        snprintf(out, UNIT_TEXT_MAX, "%s", none);
+    else
+        local_time_format(at_ms, out);
+    return out;
+}
+
+const char *slurm_limit(uint64_t seconds, const char *none, char out[static UNIT_TEXT_MAX]) {
+    if (!seconds || seconds >= DURATION_LIMIT_S)
+        snprintf(out, UNIT_TEXT_MAX, "%s", none);
+    else
+        elapsed_format((int64_t)seconds, out);
+    return out;
+}
+
+const char *slurm_megabytes(uint64_t bytes, char out[static UNIT_TEXT_MAX]) {
+    uint64_t mb = bytes >> 20;
+    if (mb && mb % 1024 == 0 && mb < 1024 * 1024)
+        snprintf(out, UNIT_TEXT_MAX, "%lluG", (unsigned long long)(mb / 1024));
+    else if (mb && mb % (1024 * 1024) == 0)
+        snprintf(out, UNIT_TEXT_MAX, "%lluT", (unsigned long long)(mb / 1024 / 1024));
+    else if (bytes && !mb)
+        snprintf(out, UNIT_TEXT_MAX, "%lluK", (unsigned long long)(bytes >> 10));
+    else
+        snprintf(out, UNIT_TEXT_MAX, "%lluM", (unsigned long long)mb);
+    return out;
+}
+
+int slurm_version(void) {
+    // The first words are what scripts look for: the command line spoken here.
+    printf("slurm 22.05.8 (acequia %s)\n", ACEQUIA_VERSION);
+    return SLURM_OK;
+}
+
+bool same_word(const char *a, const char *b) {
+    return a && b && strcasecmp(a, b) == 0;
+}

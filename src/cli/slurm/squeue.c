@@ -1,0 +1,297 @@
+// squeue: jobs that are not finished, or chosen ones.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/slurm/opt.h"
+#include "cli/slurm/squeue_columns.h"
+#include "cli/slurm/steplist.h"
+#include "model/nodelist.h"
+
+static const struct opt table[] = {
+    {"account", 'A', OPT_VALUE, OPT_DOES, "ACCOUNT", NULL, 0},
+    {"all", 'a', OPT_FLAG, OPT_HARMLESS, "ALL", "no partition is hidden", 0},
+    {"array", 'r', OPT_FLAG, OPT_DOES, "ARRAY", NULL, 0},
+    {"array-unique", 0, OPT_FLAG, OPT_DOES, "ARRAY_UNIQUE", NULL, 0},
+    {"clusters", 'M', OPT_VALUE, OPT_DOES, "CLUSTERS", NULL, 0},
+    {"federation", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
+    {"format", 'o', OPT_VALUE, OPT_DOES, "FORMAT", NULL, 0},
+    {"Format", 'O', OPT_VALUE, OPT_DOES, "FORMAT2", NULL, 0},
+    {"help", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"hide", 0, OPT_FLAG, OPT_HARMLESS, NULL, "no partition is hidden", 0},
+    {"iterate", 'i', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"jobs", 'j', OPT_MAYBE, OPT_DOES, NULL, NULL, 0},
+    {"json", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"licenses", 'L', OPT_VALUE, OPT_REFUSED, "LICENSES", "there are no licenses here", 0},
+    {"local", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
+    {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"me", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"name", 'n', OPT_VALUE, OPT_DOES, "NAMES", NULL, 0},
+    {"noconvert", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"node", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"nodelist", 'w', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"noheader", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"partition", 'p', OPT_VALUE, OPT_DOES, "PARTITION", NULL, 0},
+    {"priority", 'P', OPT_FLAG, OPT_HARMLESS, "PRIORITY", "a job waits in one partition", 0},
+    {"qos", 'q', OPT_VALUE, OPT_DOES, "QOS", NULL, 0},
+    {"reservation", 'R', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"sibling", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
+    {"sort", 'S', OPT_VALUE, OPT_DOES, "SORT", NULL, 0},
+    {"start", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"states", 't', OPT_VALUE, OPT_DOES, "STATES", NULL, 0},
+    {"steps", 's', OPT_MAYBE, OPT_DOES, NULL, NULL, 0},
+    {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"user", 'u', OPT_VALUE, OPT_DOES, "USERS", NULL, 0},
+    {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"yaml", 0, OPT_FLAG, OPT_REFUSED, NULL, "use --json", 0},
+};
+
+static const char default_format[] = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
+static const char long_format[] = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
+static const char start_format[] = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
+
+struct wanted {
+    const char *ids, *users, *partitions, *accounts, *names, *qos, *nodes, *reservation;
+    uint32_t states;
+};
+
+// "a,b" of users, each by name or number, as names. Unknown ones are told and match nobody.
+static const char *user_list(struct slurm *s, const char *text) {
+    cleanup_buf struct buf b = {0};
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, ",");
+        const char *one = arena_strndup(&s->cli.arena, p, n), *name = user_name_of(&s->cli.arena, one);
+        if (!name)
+            slurm_error(s, "Invalid user: %s\n", one);
+        buf_addf(&b, "%s%s", b.len ? "," : "", name ? name : "//");
+        p += n + (p[n] == ',');
+    }
+    return arena_strdup(&s->cli.arena, buf_str(&b));
+}
+
+static int read_wanted(struct slurm *s, const struct opts *o, struct wanted *w) {
+    const char *bad = NULL;
+    *w = (struct wanted){.ids = opt_get(o, "jobs"), .partitions = opt_get(o, "partition"), .accounts = opt_get(o, "account"),
+                         .names = opt_get(o, "name"), .qos = opt_get(o, "qos"), .reservation = opt_get(o, "reservation")};
+    w->nodes = opt_get(o, "nodelist") ? opt_get(o, "nodelist") : opt_get(o, "node");
+    if (opt_given(o, "jobs") && !w->ids && o->argument_count)
+        w->ids = o->arguments[0];
+    if (w->ids && !ids_plain(&s->cli.arena, w->ids, &bad)) {
+        slurm_error(s, "Invalid job id: %s", bad);
+        return SLURM_FAILED;
+    }
+    if (opt_given(o, "me"))
+        w->users = own_name(&s->cli.arena);
+    else if (opt_get(o, "user"))
+        w->users = user_list(s, opt_get(o, "user"));
+    w->states = opt_given(o, "start") ? 1u << JOB_PENDING : STATES_LIVE;
+    if (opt_get(o, "states") && !(w->states = states_parse(s, opt_get(o, "states"))))
+        return SLURM_FAILED;
+    return 0;
+}
+
+static bool on_node(struct slurm *s, const char *wanted, const char *nodes) {
+    struct name_list have, want;
+    if (str_empty(nodes) || nodelist_expand(nodes, &s->cli.arena, &have, NULL) < 0 ||
+        nodelist_expand(wanted, &s->cli.arena, &want, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < have.len; i++)
+        for (uint32_t k = 0; k < want.len; k++)
+            if (streq(have.at[i], want.at[k]))
+                return true;
+    return false;
+}
+
+static bool matches(struct slurm *s, const struct wanted *w, const struct sjob *j) {
+    return (w->states >> j->state & 1) && list_has(w->users, j->user) && list_has(w->partitions, j->partition) &&
+           list_has(w->accounts, j->project) && list_has(w->names, j->name) && list_has(w->qos, j->qos) && ids_have(w->ids, j) &&
+           (!w->nodes || on_node(s, w->nodes, j->nodes)) && (!w->reservation || (j->spec && streq(j->spec->reservation, w->reservation))) &&
+           (!job_state_final(j->state) || j->end_ms > j->now_ms - SLURM_RECENT_MS);
+}
+
+static int64_t sort_number(const struct sjob *j, int key) {
+    switch (key) {
+    case 'i':
+    case 'A':
+    case 'F': return (int64_t)(j->array_id ? j->array_id : j->id);
+    case 't':
+    case 'T': return j->state == JOB_STARTING ? JOB_RUNNING : j->state;
+    case 'p':
+    case 'Q': return sjob_priority(j);
+    case 'S': return j->start_ms ? j->start_ms : j->expected_start_ms ? j->expected_start_ms : INT64_MAX;
+    case 'V': return j->submit_ms;
+    case 'e': return sjob_end_ms(j);
+    case 'M': return j->elapsed_ms;
+    case 'l': return j->time_limit_s;
+    case 'C': return j->cpus;
+    case 'D': return j->node_count;
+    case 'U': return j->uid;
+    case 'K': return j->array_index;
+    case 'm': return (int64_t)j->memory_bytes;
+    case 'y': return j->nice;
+    default: return 0;
+    }
+}
+
+static const char *sort_text(const struct sjob *j, int key) {
+    const char *t = key == 'P' ? j->partition : key == 'j' ? j->name : key == 'u' ? j->user : key == 'a' ? j->project :
+                    key == 'q' ? j->qos : key == 'N' || key == 'R' || key == 'B' ? j->nodes : "";
+    return t ? t : "";
+}
+
+static int compare(const void *x, const void *y, void *arg) {
+    const struct sjob *a = x, *b = y;
+    for (const char *p = arg; *p; p++) {
+        bool down = *p == '-';
+        if (*p == '-' || *p == '+')
+            p++;
+        if (!*p)
+            break;
+        if (*p == ',')
+            continue;
+        int64_t m = sort_number(a, *p), n = sort_number(b, *p);
+        int d = m < n ? -1 : m > n;
+        if (!d && strchr("PjuaqNRB", *p))
+            d = strcmp(sort_text(a, *p), sort_text(b, *p));
+        if (d)
+            return down ? -d : d;
+    }
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static void put_json(struct slurm *s, const sjob_vec *jobs, struct buf *out) {
+    struct json_writer w = {.out = out};
+    json_open(&w, '{');
+    json_key(&w, "jobs");
+    json_open(&w, '[');
+    for (uint32_t i = 0; i < jobs->len; i++)
+        sjob_json(&jobs->at[i], &w);
+    json_close(&w, ']');
+    json_close(&w, '}');
+    buf_addc(out, '\n');
+}
+
+static int make_columns(struct slurm *s, const struct opts *o, struct columns *c) {
+    const char *format = opt_get(o, "format"), *names = opt_get(o, "Format");
+    // A format on the command line beats one from the environment, whichever kind.
+    if (names && (!format || !getenv("SQUEUE_FORMAT2") || streq(format, getenv("SQUEUE_FORMAT"))))
+        columns_by_names(s, squeue_columns, squeue_column_count, names, "job", c);
+    else
+        columns_by_letters(s, squeue_columns, squeue_column_count,
+                           format ? format : opt_given(o, "start") ? start_format : opt_given(o, "long") ? long_format : default_format, c);
+    return 0;
+}
+
+static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, sjob_vec *jobs) {
+    const char *bad;
+    bool one_user = w->users && !strchr(w->users, ','), one_partition = w->partitions && !strchr(w->partitions, ',');
+    struct job_query q = {.fields = fields, .live = true, .elements = opt_given(o, "array") || opt_given(o, "array-unique"),
+                          .finished = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL, .since_ms = clock_wall_ms() - SLURM_RECENT_MS,
+                          .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
+    if (!q.ids) {
+        q.user = one_user ? w->users : NULL;
+        q.partition = one_partition ? w->partitions : NULL;
+    }
+    return jobs_fetch(s, &q, jobs);
+}
+
+static bool unknown_id(const struct wanted *w, const sjob_vec *jobs) {
+    if (!w->ids || strchr(w->ids, ','))
+        return false;
+    for (uint32_t i = 0; i < jobs->len; i++)
+        if (!job_state_final(jobs->at[i].state) || jobs->at[i].end_ms > jobs->at[i].now_ms - SLURM_RECENT_MS)
+            return false;
+    return true;
+}
+
+static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
+    struct columns c = {0};
+    sjob_vec jobs = {0}, kept = {0};
+    cleanup_buf struct buf out = {0}, scratch = {0};
+    const char *fields, *sort = opt_get(o, "sort");
+    make_columns(s, o, &c);
+    columns_fields(&s->cli.arena, &c, "id,label,state,user,partition,project,qos,name,end_ms", &fields);
+    if (opt_given(o, "json"))
+        fields = SJOB_JSON_FIELDS;
+    if (sort || w->nodes || w->reservation)
+        fields = arena_printf(&s->cli.arena, "%s,array_id,array_index,nodes,spec,start_ms,submit_ms,elapsed_ms,time_limit_s,cpus,node_count,uid,"
+                              "memory_bytes,nice,priority,hold,expected_start_ms", fields);
+    else
+        fields = arena_printf(&s->cli.arena, "%s,array_id,array_index,priority,hold", fields);
+    int status = fetch(s, o, w, fields, &jobs);
+    if (!status && unknown_id(w, &jobs)) {
+        fprintf(stderr, "slurm_load_jobs error: Invalid job id specified\n");
+        status = SLURM_FAILED;
+    }
+    for (uint32_t i = 0; !status && i < jobs.len; i++)
+        if (matches(s, w, &jobs.at[i]))
+            vec_push(&kept, jobs.at[i]);
+    if (!status) {
+        char *by = arena_strdup(&s->cli.arena, sort ? sort : opt_given(o, "start") ? "S" : "P,t,-p");
+        if (kept.len)
+            qsort_r(kept.at, kept.len, sizeof *kept.at, compare, by);
+        if (opt_given(o, "json")) {
+            put_json(s, &kept, &out);
+        } else {
+            if (s->clusters)
+                buf_addf(&out, "CLUSTER: %s\n", s->clusters);
+            if (opt_given(o, "long") && !opt_given(o, "noheader")) {
+                time_t now = time(NULL);
+                struct tm tm;
+                char text[64];
+                strftime(text, sizeof text, "%a %b %d %H:%M:%S %Y", localtime_r(&now, &tm));
+                buf_addf(&out, "%s\n", text);
+            }
+            if (!opt_given(o, "noheader"))
+                columns_heading(&c, &out);
+            for (uint32_t i = 0; i < kept.len; i++)
+                columns_row(&c, &kept.at[i], &scratch, &out);
+        }
+        status = cli_print(&out);
+    }
+    vec_done(&jobs);
+    vec_done(&kept);
+    columns_done(&c);
+    return status;
+}
+
+int squeue_run(struct slurm *s, int argc, char **argv) {
+    struct opts o;
+    struct wanted w;
+    uint32_t pause = 0;
+    opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!opts_parse(&o, s, argc, argv, false))
+        return SLURM_FAILED;
+    s->verbose = opt_given(&o, "verbose");
+    opts_environment(&o, "SQUEUE");
+    if (!opts_check(&o, s))
+        return SLURM_FAILED;
+    if (opt_given(&o, "version"))
+        return slurm_version();
+    if (opt_given(&o, "help") || opt_given(&o, "usage")) {
+        cleanup_buf struct buf out = {0};
+        opts_help(&o, "squeue", "[OPTIONS]", &out);
+        return cli_print(&out);
+    }
+    if (opt_get(&o, "iterate") && (parse_u32(opt_get(&o, "iterate"), &pause) < 0 || !pause)) {
+        slurm_error(s, "--iterate=%s is not a number of seconds", opt_get(&o, "iterate"));
+        return SLURM_FAILED;
+    }
+    s->clusters = opt_get(&o, "clusters");
+    if (slurm_check_clusters(s) || read_wanted(s, &o, &w))
+        return SLURM_FAILED;
+    if (opt_given(&o, "steps"))
+        return steps_show(s, opt_get(&o, "steps"), &(struct step_show){.users = w.users, .partitions = w.partitions, .jobs = w.ids,
+                          .format = opt_get(&o, "format"), .heading = !opt_given(&o, "noheader")});
+    for (;;) {
+        int status = show(s, &o, &w);
+        if (status || !pause)
+            return status;
+        sleep(pause);
+    }
+}
