@@ -79,6 +79,21 @@ static void fold_counts(const struct message_launch *m, bool tasks, struct buf *
     }
 }
 
+// Folded if that keeps the order: programs take the first host of the list for that of rank 0.
+static void list_nodes(const char *const *names, uint32_t count, struct arena *a, struct buf *out) {
+    struct name_list back = {0};
+    bool same = true;
+    nodelist_fold(names, count, out);
+    if (nodelist_expand(buf_str(out), a, &back, NULL) == 0 && back.len == count)
+        for (uint32_t i = 0; i < count && same; i++)
+            same = streq(names[i], back.at[i]);
+    if (same && back.len == count)
+        return;
+    buf_clear(out);
+    for (uint32_t i = 0; i < count; i++)
+        buf_addf(out, i ? ",%s" : "%s", names[i]);
+}
+
 static void set_shape(struct env *env, const struct message_launch *m) {
     cleanup_buf struct buf nodes = {0}, tasks = {0}, cpus = {0};
     const char **names = arena_alloc(env->arena, (m->parts.len + 1) * sizeof *names);
@@ -87,7 +102,7 @@ static void set_shape(struct env *env, const struct message_launch *m) {
         names[i] = m->parts.at[i].node;
         total += m->parts.at[i].tasks;
     }
-    nodelist_fold(names, m->parts.len, &nodes);
+    list_nodes(names, m->parts.len, env->arena, &nodes);
     fold_counts(m, true, &tasks);
     fold_counts(m, false, &cpus);
     BOTH(env, "JOB_NODELIST", "%s", buf_str(&nodes));

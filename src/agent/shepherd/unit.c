@@ -18,7 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-enum { OPENED_PATIENCE_MS = 2000 };
+enum { OPENED_PATIENCE_MS = 2000, MEBIBYTE = 1 << 20 };
 
 // The lock before anything is read: whoever had it may have written the end meanwhile.
 static int lock_unit(int fd) {
@@ -229,9 +229,12 @@ void unit_write_end(struct shepherd *s, struct unit *u, int64_t now_ms) {
         st->end = ENDED_OUT_OF_MEMORY;
     else
         st->end = st->signal ? ENDED_SIGNALED : ENDED_EXITED;
-    if (st->end == ENDED_OUT_OF_MEMORY)
-        snprintf(st->text, sizeof st->text, "over the memory limit of %llu bytes",
-                 (unsigned long long)u->req.memory_bytes);
+    if (st->end == ENDED_OUT_OF_MEMORY) {
+        bool whole = u->req.memory_bytes % MEBIBYTE == 0;
+        snprintf(st->text, sizeof st->text, "over the memory limit of %llu%s",
+                 (unsigned long long)(whole ? u->req.memory_bytes / MEBIBYTE : u->req.memory_bytes),
+                 whole ? "M" : " bytes");
+    }
     unit_write(u);
     unit_hint(s, u);
 }
