@@ -167,6 +167,14 @@ static void set_gpus(struct env *env, const struct message_launch *m) {
     env_set(env, "ACEQUIA_GPU_GRANTS", "%s", buf_str(&grants));
 }
 
+static const char *submitted_with(const struct message_launch *m, const char *name) {
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < m->environment.len; i++)
+        if (strncmp(m->environment.at[i], name, len) == 0 && m->environment.at[i][len] == '=')
+            return m->environment.at[i] + len + 1;
+    return NULL;
+}
+
 static void set_identity(struct env *env, const struct message_launch *m,
                          const struct user_info *user, const char *node) {
     const struct spec *s = m->spec;
@@ -194,7 +202,7 @@ static void set_identity(struct env *env, const struct message_launch *m,
     env_set(env, "SLURM_TOPOLOGY_ADDR", "%s", node);
     env_set(env, "SLURM_TOPOLOGY_ADDR_PATTERN", "node");
     // Where it was submitted is known to whoever submitted it; sbatch says so.
-    const char *from = env_find(env, "SLURM_SUBMIT_DIR"), *at = env_find(env, "SLURM_SUBMIT_HOST");
+    const char *from = submitted_with(m, "SLURM_SUBMIT_DIR"), *at = submitted_with(m, "SLURM_SUBMIT_HOST");
     BOTH(env, "SUBMIT_DIR", "%s", from ? from : s->workdir ? s->workdir : user->home);
     if (at || gethostname(host, sizeof host - 1) == 0)
         BOTH(env, "SUBMIT_HOST", "%s", at ? at : host);
@@ -214,7 +222,7 @@ static void set_identity(struct env *env, const struct message_launch *m,
 static bool names_ours(const char *entry) {
     static const char *const families[] = {"SLURM_", "ACEQUIA_"};
     static const char *const ours[] = {"JOB", "ARRAY_", "NTASKS", "NPROCS", "CPUS_", "MEM_PER_",
-                                       "NODEID", "NODELIST", "NNODES", "NODE=", "SUBMIT_",
+                                       "NODEID", "NODELIST", "NODE_ALIASES", "NNODES", "NODE=", "SUBMIT_",
                                        "RESTART_COUNT", "PROCID", "LOCALID", "GTIDS", "STEP",
                                        "CLUSTER_NAME", "GPU", "PROJECT", "ATTEMPT", "TASKS_PER_NODE",
                                        "TOPOLOGY_ADDR", "PRIO_PROCESS"};

@@ -1,0 +1,118 @@
+// From messages to launch requests: variables, files, tasks, limits.
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/request.h"
+
+static uint32_t groups[] = {100};
+static const struct user_info user = {.uid = 1000, .gid = 100, .name = (char[]){"ana"},
+                                      .home = (char[]){"/home/ana"}, .shell = (char[]){"/bin/sh"},
+                                      .groups = groups, .ngroups = 1};
+
+static void variables_are_set_once(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct env env = {.arena = &a};
+    const char *outer[] = {"SLURM_JOB_ID=99", "SLURM_SUBMIT_DIR=/from", "ACEQUIA_HOME=/h", "HOME=/other",
+                           "SLURM_ARRAY_TASK_ID=4", "CUDA_VISIBLE_DEVICES=7", "PATH=/mine", "A=b=c"};
+    struct spec spec = {.name = "train", .user = "ana", .tasks = 3, .cpus_per_task = 2,
+                        .workdir = "/work", .launch = LAUNCH_BATCH};
+    struct part parts[] = {{.node = "n2", .cpus = 4, .tasks = 2, .memory_bytes = 1 << 30},
+                           {.node = "n1", .cpus = 2, .tasks = 1}};
+    struct message_launch m = {.id = 7, .attempt = 2, .spec = &spec, .part = parts,
+                               .parts = {parts, 2}, .environment = {outer, 8}, .cluster = "lab"};
+    environment_job(&env, &m, &user, "n2");
+    for (uint32_t i = 0; i < env.len; i++)
+        for (uint32_t k = i + 1; k < env.len; k++) {
+            size_t len = strcspn(env.at[i], "=") + 1;
+            if (strncmp(env.at[i], env.at[k], len) == 0)
+                fail_msg("%s is set twice", env.at[i]);
+        }
+    static const char *const want[][2] = {
+        {"SLURM_JOB_ID", "7"}, {"ACEQUIA_JOB_ID", "7"}, {"SLURM_SUBMIT_DIR", "/from"},
+        {"ACEQUIA_HOME", "/h"}, {"HOME", "/home/ana"}, {"PATH", "/mine"}, {"A", "b=c"},
+        {"SLURM_JOB_NODELIST", "n2,n1"}, {"SLURM_TASKS_PER_NODE", "2,1"}, {"SLURM_NTASKS", "3"},
+        {"SLURM_MEM_PER_NODE", "1024"}, {"SLURM_RESTART_COUNT", "1"}, {"SLURM_PROCID", "0"},
+        {"CUDA_VISIBLE_DEVICES", ""}, {"SLURM_CPUS_PER_TASK", "2"}};
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        const char *got = env_find(&env, want[i][0]);
+        if (!got || strcmp(got, want[i][1]) != 0)
+            fail_msg("%s is %s, expected %s", want[i][0], got ? got : "not set", want[i][1]);
+    }
+    assert_null(env_find(&env, "SLURM_ARRAY_TASK_ID"));
+}
+
+static void launch(const struct message_launch *m, struct arena *a, struct launch_request *r) {
+    struct node node = {.name = "n1"};
+    struct request_node here = {.name = "n1", .own_uid = geteuid(), .root = geteuid() == 0,
+                                .node = &node, .grace_s = 30, .output_folder = "/kept"};
+    struct users *users = users_new();
+    struct error e = {0};
+    enum launch_code code;
+    if (request_from_launch(&here, users, m, (uint32_t[]){0, 1, 2, 3}, 4, 0, a, r, &code, &e) < 0)
+        fail_msg("%s", e.text);
+    users_free(users);
+}
+
+static void tasks_have_their_own_files_and_cpus(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct launch_request r;
+    const char *argv[] = {"prog", "x"};
+    struct spec spec = {.name = "t", .uid = geteuid(), .gid = getegid(), .output = "out-%j-%t",
+                        .workdir = "/work", .launch = LAUNCH_TASKS, .argv = {argv, 2},
+                        .signal = SIGUSR1, .signal_before_s = 60, .grace_s = 5};
+    struct part part = {.node = "n1", .cpus = 4, .tasks = 2, .memory_bytes = 1 << 30};
+    struct message_launch m = {.id = 7, .attempt = 1, .spec = &spec, .part = &part,
+                               .parts = {&part, 1}, .first_rank = 4, .time_limit_s = 100,
+                               .elapsed_s = 40};
+    launch(&m, &a, &r);
+    assert_int_equal(r.ntasks, 2);
+    assert_string_equal(r.out, "/work/out-7-4");
+    assert_string_equal(r.tasks[1].out, "/work/out-7-5");
+    assert_int_equal(r.tasks[1].rank, 5);
+    assert_int_equal(r.tasks[1].ncpus, 2);
+    assert_int_equal(r.tasks[1].cpus[0], 2);
+    assert_true(r.kill_on_bad_exit);
+    assert_int_equal(r.time_limit_ms, 60000);
+    assert_int_equal(r.grace_ms, 5000);
+    assert_int_equal(r.warn_target, SIGNAL_ALL);
+    spec.launch = LAUNCH_BATCH;
+    launch(&m, &a, &r);
+    assert_int_equal(r.ntasks, 1);
+    assert_int_equal(r.warn_target, SIGNAL_STEPS);
+    m.node_index = 1;  // the script runs on the first node only
+    launch(&m, &a, &r);
+    assert_int_equal(r.ntasks, 0);
+}
+
+static void ends_are_told_in_the_controllers_words(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct message_ended m;
+    struct spool_status s = {.job = 7, .attempt = 1, .end = ENDED_LAUNCH_FAILED,
+                             .launch_code = LAUNCH_CWD, .text = "no folder"};
+    request_report(&s, &a, &m);
+    assert_int_equal(m.cause, END_LAUNCH);
+    assert_string_equal(m.reason, "cwd: no folder");
+    s = (struct spool_status){.end = ENDED_KILLED, .kill_why = END_PREEMPT, .signal = SIGTERM};
+    request_report(&s, &a, &m);
+    assert_int_equal(m.cause, END_PREEMPT);
+    assert_int_equal(m.exit_signal, SIGTERM);
+    s = (struct spool_status){.end = ENDED_LOST};
+    request_report(&s, &a, &m);
+    assert_int_equal(m.cause, END_NODE_FAIL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(variables_are_set_once),
+        cmocka_unit_test(tasks_have_their_own_files_and_cpus),
+        cmocka_unit_test(ends_are_told_in_the_controllers_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
