@@ -152,6 +152,12 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
         r.target = x->batch_only ? SIGNAL_MAIN : SIGNAL_ALL;
         agent_control(a, x->id, x->attempt, &r, NULL, 0);
         break;
+    case AGENT_TIME_LIMIT:
+        r.type = CONTROL_TIME_LIMIT;
+        r.signal = 0;
+        r.value_ms = (int64_t)x->time_limit_s * 1000;
+        agent_control(a, x->id, x->attempt, &r, NULL, 0);
+        break;
     case AGENT_SUSPEND:
         r.type = x->resume ? CONTROL_RESUME : CONTROL_SUSPEND;
         r.signal = 0;

@@ -314,6 +314,12 @@ static void on_signal(struct agent_logic *l, const struct message_signal *m) {
     a->step = m->step;
 }
 
+static void on_time_limit(struct agent_logic *l, const struct message_time_limit *m) {
+    struct entry *e = find(l, m->id, m->attempt);
+    if (e && e->phase != AGENT_ENDED)
+        act(l, AGENT_TIME_LIMIT, m->id, m->attempt)->time_limit_s = m->time_limit_s;
+}
+
 static void on_suspend(struct agent_logic *l, const struct message_suspend *m) {
     struct entry *e = find(l, m->id, m->attempt);
     if (e && e->phase != AGENT_ENDED)
@@ -351,6 +357,9 @@ void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t
         break;
     case MESSAGE_PING:
         send(l, MESSAGE_PONG, m->body);
+        break;
+    case MESSAGE_TIME_LIMIT:
+        on_time_limit(l, m->body);
         break;
     case MESSAGE_SUSPEND:
         on_suspend(l, m->body);

@@ -25,6 +25,7 @@ enum agent_action_type {
     AGENT_LAUNCH,      // make the folder and hand it to a shepherd; answer agent_logic_launched
     AGENT_KILL,        // end the attempt (or step); answer agent_logic_kill_sent when it was told
     AGENT_SIGNAL,
+    AGENT_TIME_LIMIT,  // `time_limit_s` from its start on
     AGENT_SUSPEND,
     AGENT_REMOVE,      // the attempt's folder
     AGENT_STREAM,      // message about streams, logs, exec and steps, for those who serve them
@@ -43,6 +44,7 @@ struct agent_action {
     enum end_cause cause;  // kill
     uint32_t signal, grace_ms;
     bool batch_only, resume;
+    uint32_t time_limit_s;
 };
 
 struct agent_actions {

@@ -106,6 +106,8 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
             core_agent_started(c, n->name, &(struct message_started){.id = j->id, .attempt = j->attempt}, now_ms);
         if (a && a->state == ATTEMPT_RUNNING && j->run->ending)
             send_kill(c, j, p);
+        else if (a && a->state == ATTEMPT_RUNNING)
+            send_time_limit(c, j, p);  // may have changed meanwhile
     }
     vec_done(&jobs);
 }

@@ -37,6 +37,11 @@ void send_kill(struct core *c, const struct job *j, const struct run_part *p) {
     effect_send(c, p->node->name, MESSAGE_KILL, &m);
 }
 
+void send_time_limit(struct core *c, const struct job *j, const struct run_part *p) {
+    struct message_time_limit m = {.id = j->id, .attempt = j->attempt, .time_limit_s = j->run->time_limit_s};
+    effect_send(c, p->node->name, MESSAGE_TIME_LIMIT, &m);
+}
+
 static uint32_t grace_of(const struct core *c, const struct job *j, const struct event_job_ending *how) {
     cleanup_arena struct arena a = {0};
     struct spec s;

@@ -218,6 +218,7 @@ struct run_part *part_on(struct job *j, const char *node);
 void finish_if_done(struct core *c, struct job *j, int64_t now_ms);
 void begin_ending(struct core *c, struct job *j, const struct event_job_ending *how, int64_t now_ms);
 void send_kill(struct core *c, const struct job *j, const struct run_part *p);
+void send_time_limit(struct core *c, const struct job *j, const struct run_part *p);
 void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause cause, const char *reason, int64_t now_ms);
 void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason, int64_t now_ms);
 

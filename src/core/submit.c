@@ -371,5 +371,8 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
         return r;
     struct event_job_updated b = {.id = id, .spec = &s, .by = actor->user};
     emit(c, now_ms, EVENT_JOB_UPDATED, &b);
+    for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
+        if (!j->run->parts[i].ended)
+            send_time_limit(c, j, &j->run->parts[i]);
     return 0;
 }

@@ -158,6 +158,10 @@ static const struct field exec_fields[] = {
 };
 static const struct schema exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S
+#define S struct message_time_limit
+static const struct field time_limit_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, time_limit_s, "")};
+static const struct schema time_limit_schema = SCHEMA(S, "time_limit", time_limit_fields);
+#undef S
 #define S struct message_suspend
 static const struct field suspend_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, resume, "")};
 static const struct schema suspend_schema = SCHEMA(S, "suspend", suspend_fields);
@@ -223,6 +227,7 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_RESIZE] = {"resize", &stream_schema, .from_controller = true},
     [MESSAGE_STREAM_CREDIT] = {"stream_credit", &stream_schema, .from_agent = true, .from_controller = true},
     [MESSAGE_STEP] = {"step", &exec_schema, .from_controller = true},
+    [MESSAGE_TIME_LIMIT] = {"time_limit", &time_limit_schema, .from_controller = true},
     [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},
 };
 

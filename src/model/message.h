@@ -47,7 +47,8 @@ enum message_type {
     MESSAGE_STREAM_CREDIT = 29,
     MESSAGE_STEP = 30,
     MESSAGE_SUSPEND = 31,
-    MESSAGE_TYPE_MAX = 32
+    MESSAGE_TIME_LIMIT = 32,
+    MESSAGE_TYPE_MAX = 33
 };
 
 enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
@@ -185,6 +186,10 @@ struct message_exec {  // exec, bash, and steps: processes inside a running atte
     const char *nodes;   // of the step, folded
     uint32_t node_count;
     LIST(uint32_t) tasks_per_node;
+};
+struct message_time_limit {  // counted from the start; 0: none
+    uint64_t id;
+    uint32_t attempt, time_limit_s;
 };
 struct message_suspend {
     uint64_t id;

@@ -171,3 +171,10 @@ def test_agent_and_controller_die_and_the_job_does_not_notice(cluster):
     r = ended(cluster, job)
     assert (r["state"], r["exit_code"], r["attempt"]) == ("FAILED", 7, 1)
     wait_until(lambda: cluster.nodes_up(), 10, "the node does not come back")
+
+
+def test_time_limit_of_a_running_job_can_be_changed(cluster):
+    job = shell(cluster, "sleep 30", time_limit_s=600)
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 10, "the job does not start")
+    cluster.api.post("/v1/jobs/update", {"ids": [str(job)], "spec": {"time_limit_s": 1}})
+    assert ended(cluster, job)["state"] == "TIMEOUT"
