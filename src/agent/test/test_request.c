@@ -22,7 +22,7 @@ static void variables_are_set_once(void **state) {
     const char *outer[] = {"SLURM_JOB_ID=99", "SLURM_SUBMIT_DIR=/from", "ACEQUIA_HOME=/h", "HOME=/other",
                            "SLURM_ARRAY_TASK_ID=4", "CUDA_VISIBLE_DEVICES=7", "PATH=/mine", "A=b=c"};
     struct spec spec = {.name = "train", .user = "ana", .tasks = 3, .cpus_per_task = 2,
-                        .workdir = "/work", .launch = LAUNCH_BATCH};
+                        .workdir = "/srv", .launch = LAUNCH_BATCH};
     struct part parts[] = {{.node = "n2", .cpus = 4, .tasks = 2, .memory_bytes = 1 << 30},
                            {.node = "n1", .cpus = 2, .tasks = 1}};
     struct message_launch m = {.id = 7, .attempt = 2, .spec = &spec, .part = parts,
@@ -65,7 +65,7 @@ static void tasks_have_their_own_files_and_cpus(void **state) {
     struct launch_request r;
     const char *argv[] = {"prog", "x"};
     struct spec spec = {.name = "t", .uid = geteuid(), .gid = getegid(), .output = "out-%j-%t",
-                        .workdir = "/work", .launch = LAUNCH_TASKS, .argv = {argv, 2},
+                        .workdir = "/srv", .launch = LAUNCH_TASKS, .argv = {argv, 2},
                         .signal = SIGUSR1, .signal_before_s = 60, .grace_s = 5};
     struct part part = {.node = "n1", .cpus = 4, .tasks = 2, .memory_bytes = 1 << 30};
     struct message_launch m = {.id = 7, .attempt = 1, .spec = &spec, .part = &part,
@@ -73,8 +73,8 @@ static void tasks_have_their_own_files_and_cpus(void **state) {
                                .elapsed_s = 40};
     launch(&m, &a, &r);
     assert_int_equal(r.ntasks, 2);
-    assert_string_equal(r.out, "/work/out-7-4");
-    assert_string_equal(r.tasks[1].out, "/work/out-7-5");
+    assert_string_equal(r.out, "/srv/out-7-4");
+    assert_string_equal(r.tasks[1].out, "/srv/out-7-5");
     assert_int_equal(r.tasks[1].rank, 5);
     assert_int_equal(r.tasks[1].ncpus, 2);
     assert_int_equal(r.tasks[1].cpus[0], 2);
