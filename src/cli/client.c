@@ -115,7 +115,7 @@ static int connect_now(struct client *k, struct error *e) {
         return k->cli->tls->connect(k->host, k->port, k->folder, &k->http, e);
     int r = http_client_unix(k->socket, &k->http, e);
     if (r == -ENOENT || r == -ECONNREFUSED)
-        return error_set(e, -r, "the controller at %s does not answer; start it with: acequia up", k->socket);
+        return error_set(e, ECONNREFUSED, "the controller at %s does not answer; start it with: acequia up", k->socket);
     if (r == -EACCES)
         return error_set(e, -r, "you may not use the controller's socket %s", k->socket);
     return r;
@@ -194,7 +194,7 @@ int client_call_timeout(struct client *k, const char *method, const char *target
         .extra = k->authorization,
         .timeout_ms = timeout_ms,
     };
-    if (!http_client_reusable(k->http)) {
+    if (!k->http || !http_client_reusable(k->http)) {
         int r = connect_now(k, &k->cli->error);
         if (r < 0)
             return r;
@@ -214,7 +214,7 @@ int client_stream(struct client *k, const char *target, http_body_fn fn, void *a
     struct http_message m;
     struct reply ignored;
     struct http_request q = {.method = "GET", .target = target, .extra = k->authorization, .timeout_ms = -1};
-    if (!http_client_reusable(k->http)) {
+    if (!k->http || !http_client_reusable(k->http)) {
         int r = connect_now(k, &k->cli->error);
         if (r < 0)
             return r;

@@ -95,7 +95,7 @@ void explain_print(struct cli *c, const struct json *answer, struct buf *out) {
     if (lines && lines->type == JSON_ARRAY) {
         for (uint32_t i = 0; i < lines->len; i++)
             if (lines->items[i].type == JSON_STRING)
-                buf_addf(out, "%s\n", lines->items[i].s);
+                help_wrap(out, lines->items[i].s, 0, 2);
         return;
     }
     const char *text = answer ? json_str(answer, "text") : NULL;

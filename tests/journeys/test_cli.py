@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.lab.command import ACEQUIA, Cluster
-from tests.lab.proc import wait_until
+from tests.lab.proc import free_ports, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -393,3 +393,51 @@ def test_completion_and_man_pages(cluster, tmp_path):
     cluster.acequia("man", str(tmp_path))
     pages = os.listdir(tmp_path)
     assert "acequia.1" in pages and "acequia-submit.1" in pages and "acequia.conf.5" in pages
+
+
+def kill_controller(c):
+    with open(os.path.join(c.home, "run/controller.pid"), encoding="utf-8") as f:
+        os.kill(int(f.read()), signal.SIGKILL)
+
+
+def test_wait_and_run_outlive_the_controller(new_cluster):
+    c = new_cluster()
+    job = c.submit("-o", "/dev/null", "--", "sh", "-c", "sleep 2; exit 7")
+    waiter = c.start("wait", job, stderr=subprocess.PIPE, text=True)
+    show = "for i in 1 2 3 4 5 6; do echo line $i; echo err $i >&2; sleep 0.4; done; exit 3"
+    runner = c.start("run", "--no-input", "--", "sh", "-c", show, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    first = runner.stdout.readline()
+    kill_controller(c)
+    time.sleep(0.5)
+    c.acequia("up")
+    out, err = runner.communicate(timeout=40)
+    assert first + out == "".join(f"line {i}\n" for i in range(1, 7))
+    assert err == "".join(f"err {i}\n" for i in range(1, 7))
+    assert runner.returncode == 3
+    waiter.communicate(timeout=40)
+    assert waiter.returncode == 7
+
+
+def test_other_machines_over_tls(new_cluster):
+    """Commands with a user's token; a token that is none, or one for agents, gets nothing."""
+    c = new_cluster(config=f"[cluster]\nlisten = 127.0.0.1:{free_ports(1)[0]}\n")
+    address = c.json("status")["listen"]
+    token, joins = os.path.join(c.home, "token"), os.path.join(c.home, "join")
+    c.acequia("token", "create", "--user", "root", "--ttl", "1h", "-o", token)
+    c.acequia("token", "create", "--ttl", "1h", "-o", joins)
+    assert os.stat(token).st_mode & 0o777 == 0o600
+    away = {"ACEQUIA_HOME": os.path.join(c.home, "away"), "ACEQUIA_HOST": address, "ACEQUIA_TOKEN_FILE": token}
+    r = c.run("run", "--no-input", "--", "sh", "-c", "echo here; exit 4", env=away)
+    assert (r.returncode, r.stdout) == (4, "here\n")
+    assert len(json.loads(c.run("nodes", "--json", env=away).stdout)["nodes"]) == 1
+    for bad in (joins, "/dev/null"):
+        r = c.run("list", env={**away, "ACEQUIA_TOKEN_FILE": bad})
+        assert r.returncode == 1 and r.stderr and not r.stdout
+
+
+def test_why_and_when(cluster):
+    held = cluster.submit("--hold", "--", "true")
+    assert cluster.acequia("why", held).strip()
+    assert json.loads(cluster.acequia("why", held, "--json"))["lines"]
+    assert "as asked" in cluster.acequia("when", "-c", "1").lower()
+    cluster.acequia("cancel", held)
