@@ -28,7 +28,8 @@ struct live {
     int interrupts;
     int exit_status;
     int64_t job, began_ms;
-    uint64_t seen[3], skip[3];  // bytes of each channel; those to leave out after attaching again
+    int64_t lost_ms;  // since when nothing came; 0: it is well
+    uint64_t shown[3], skip[3];  // bytes of each channel; those to leave out after attaching again
     char reason[64];
 };
 
@@ -75,9 +76,10 @@ static int take_output(struct live *l, const char *data, size_t len) {
     int fd = data[0];
     data++;
     len--;
-    l->seen[fd] += len;
+    l->lost_ms = 0;
     size_t skip = l->skip[fd] < len ? (size_t)l->skip[fd] : len;
     l->skip[fd] -= skip;
+    l->shown[fd] += len - skip;
     int r = write_all(fd, data + skip, len - skip);
     if (r == -EPIPE)  // nobody reads any more: the job is told to stop, as a pipe would
         return send_text(l, "{\"signal\":13}");
@@ -113,9 +115,12 @@ static int take_text(struct live *l, const char *data, size_t len) {
         return error_set(&l->session->cli->error, EPROTO, "the controller sent something that is not understood");
     const struct json *error = json_get(j, "error");
     if (error) {
+        if (l->session->job && l->job && error->type == JSON_OBJECT && streq(json_str(error, "code"), "EAGAIN"))
+            return -EPIPE;  // its node is away: attach again
         const char *message = error->type == JSON_OBJECT ? json_str(error, "message") : error->type == JSON_STRING ? error->s : NULL;
         return error_set(&l->session->cli->error, EIO, "%s", message ? message : "the controller reports a failure");
     }
+    l->lost_ms = 0;
     if (json_get(j, "id"))
         l->job = json_i64(j, "id", 0);
     const char *state = json_str(j, "state");
@@ -222,16 +227,19 @@ static int open_socket(struct live *l, const char *target, const struct buf *fir
 
 // The controller went away; the job goes on. Attach again and leave out what was shown already.
 static int attach_again(struct live *l) {
-    int64_t deadline = clock_mono_ms() + REATTACH_MS;
     const char *target = arena_printf(&l->session->cli->arena, "/v1/jobs/%lld/attach", (long long)l->job);
-    while (clock_mono_ms() < deadline) {
+    bool first = !l->lost_ms;
+    if (first)
+        l->lost_ms = clock_mono_ms();
+    while (clock_mono_ms() - l->lost_ms < REATTACH_MS) {
+        if (!first)
+            usleep(REATTACH_PAUSE_US);
+        first = false;
         l->client = client_free(l->client);
         if (open_socket(l, target, NULL) == 0) {
-            memcpy(l->skip, l->seen, sizeof l->skip);
-            memset(l->seen, 0, sizeof l->seen);
+            memcpy(l->skip, l->shown, sizeof l->skip);
             return 0;
         }
-        usleep(REATTACH_PAUSE_US);
     }
     return -EPIPE;
 }

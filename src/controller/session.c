@@ -121,7 +121,7 @@ struct session {
     struct stream *output, *error;   // error: attached jobs only
     bool begun;                      // first message seen
     bool attached, output_done, error_done, closed;
-    bool wants_input;
+    bool wants_input, returning;
     char *final;                     // last message, sent when the output is complete
     struct buf early_input;          // typed before the job took any
     bool early_eof;
@@ -162,8 +162,26 @@ static ssize_t on_error_data(void *ctx, uint32_t fd, uint32_t task, const void *
     return session_data(ctx, 2, data, len);
 }
 
+// The job goes on but its node cannot be reached now: whoever listens attaches again later.
+static bool ask_to_return(struct session *s) {
+    struct job_view v;
+    struct error e = {0};
+    if (s->returning)
+        return true;
+    if (s->kind == SESSION_EXEC || s->closed || !core_view(s->controller->core, s->job, &v))
+        return false;
+    s->returning = true;
+    error_set(&e, EAGAIN, "the node of job %llu is not connected now; attach again", (unsigned long long)s->job);
+    session_fail(s, &e);
+    return true;
+}
+
+static bool node_lost(const struct message_stream *end) {
+    return end->error && end->exit_code == -1;
+}
+
 static void session_finish(struct session *s) {
-    if (!s->final || s->closed || !s->output_done || !s->error_done)
+    if (s->returning || !s->final || s->closed || !s->output_done || !s->error_done)
         return;
     net_ws_send(s->ws, WS_TEXT, s->final, strlen(s->final));
     net_ws_close(s->ws, WS_NORMAL, "");
@@ -177,6 +195,8 @@ static void put_exit(struct json_writer *w, int32_t code, uint32_t signal) {
 static void on_output_end(void *ctx, const struct message_stream *end) {
     struct session *s = ctx;
     s->output = NULL;
+    if (node_lost(end) && ask_to_return(s))
+        return;
     s->output_done = true;
     if (s->kind == SESSION_EXEC) {
         cleanup_buf struct buf b = {0};
@@ -200,6 +220,8 @@ static void on_output_end(void *ctx, const struct message_stream *end) {
 static void on_error_end(void *ctx, const struct message_stream *end) {
     struct session *s = ctx;
     s->error = NULL;
+    if (node_lost(end) && ask_to_return(s))
+        return;
     s->error_done = true;
     session_finish(s);
 }
@@ -236,6 +258,8 @@ static void attach_streams(struct session *s) {
             stream_drop(*at);
             *at = NULL;
         }
+        if (ask_to_return(s))
+            return;
         *(which ? &s->error_done : &s->output_done) = true;
     }
     if (s->output && (s->early_input.len || s->early_eof))

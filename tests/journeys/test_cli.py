@@ -418,6 +418,20 @@ def test_wait_and_run_outlive_the_controller(new_cluster):
     assert waiter.returncode == 7
 
 
+def test_run_outlives_its_agent(new_cluster):
+    c = new_cluster()
+    show = "for i in 1 2 3 4 5 6; do echo line $i; sleep 0.4; done; exit 3"
+    runner = c.start("run", "--no-input", "--", "sh", "-c", show, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    first = runner.stdout.readline()
+    with open(os.path.join(c.home, "run/agent.pid"), encoding="utf-8") as f:
+        os.kill(int(f.read()), signal.SIGKILL)
+    time.sleep(0.3)
+    c.acequia("up")
+    out, _ = runner.communicate(timeout=40)
+    assert first + out == "".join(f"line {i}\n" for i in range(1, 7))
+    assert runner.returncode == 3
+
+
 def test_other_machines_over_tls(new_cluster):
     """Commands with a user's token; a token that is none, or one for agents, gets nothing."""
     c = new_cluster(config=f"[cluster]\nlisten = 127.0.0.1:{free_ports(1)[0]}\n")
