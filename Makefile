@@ -43,6 +43,7 @@ uninstall: ## remove what `make install` has put there
 docs: build ## write the pages that are made from the program's tables
 	@$(BUILD)/src/cli/acequia man --markdown > docs/commands.md
 	@$(BUILD)/src/cli/acequia man --configuration > docs/configuration.md
+	@$(BUILD)/src/controller/acequiad api-reference > docs/api.md
 
 clean: ## remove what was built
 	@rm -rf build build-asan build-install build-fuzz

@@ -147,8 +147,10 @@ def check_generated():
     program = os.path.join(ROOT, os.environ.get("BUILD", "build"), "src/cli/acequia")
     if not os.access(program, os.X_OK):
         return
-    for page, option in (("docs/commands.md", "--markdown"), ("docs/configuration.md", "--configuration")):
-        made = subprocess.run([program, "man", option], capture_output=True, text=True).stdout
+    daemon = os.path.join(ROOT, os.environ.get("BUILD", "build"), "src/controller/acequiad")
+    for page, command in (("docs/commands.md", [program, "man", "--markdown"]), ("docs/configuration.md", [program, "man", "--configuration"]),
+                          ("docs/api.md", [daemon, "api-reference"])):
+        made = subprocess.run(command, capture_output=True, text=True).stdout
         if not os.path.exists(os.path.join(ROOT, page)) or read(page) != made:
             yield f"{page}: not what the program prints; run make docs"
 

@@ -25,8 +25,8 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/jobs/{job}/efficiency", ALLOW_USER, api_efficiency, "What it asked for against what it used, and which option to change."),
     ROUTE("GET", "/v1/jobs/{job}/wait", ALLOW_USER, api_wait, "Answers when it has ended."),
     ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs, "Its output."),
-    ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_JOB, api_exec, "WebSocket: a command or terminal inside it."),
-    ROUTE("GET", "/v1/jobs/{job}/attach", ALLOW_JOB, api_attach, "WebSocket: its output and input."),
+    ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_OWNER, api_exec, "WebSocket: a command or terminal inside it."),
+    ROUTE("GET", "/v1/jobs/{job}/attach", ALLOW_OWNER, api_attach, "WebSocket: its output and input."),
     ROUTE("GET", "/v1/jobs/{job}/why", ALLOW_USER, api_why, "Why it waits, or waited at a time."),
     ROUTE("POST", "/v1/when", ALLOW_USER, api_when, "When a job would start if it were submitted now."),
     ROUTE("GET", "/v1/replay", ALLOW_ADMIN, api_replay, "Makes the recorded decisions again and tells differences."),
@@ -305,7 +305,9 @@ void api_request(struct net_request *req, void *user) {
         api_error(req, path_known ? 405 : 404, path_known ? "EINVAL" : "ENOENT", path_known ? "this path does not take that method; see GET /v1" : "there is no such path; see GET /v1");
     else if (permitted(&call, r) && (!value || take_value(&call, value, len, is_job))) {
         if (r->permission == ALLOW_JOB && !api_may_see(call.controller, &call.actor, call.job))
-            api_error(req, 403, "EPERM", "that job is somebody else's; its script, output and terminal are private");
+            api_error(req, 403, "EPERM", "that job is somebody else's; its script and output are private");
+        else if (r->permission == ALLOW_OWNER && !api_owns(call.controller, &call.actor, call.job))
+            api_error(req, 403, "EPERM", "that job is somebody else's; only its user may run commands in it");
         else
             r->handler(&call);
     }

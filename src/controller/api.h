@@ -9,6 +9,7 @@ enum permission {
     ALLOW_ANYBODY = 1,  // no identity needed: the request proves itself (joining) or says nothing
     ALLOW_USER,         // any user; the handler shows only what they may see
     ALLOW_JOB,          // may see the job's private parts: its user, administrators, sharing projects
+    ALLOW_OWNER,        // may act as the job's user: that user and administrators only
     ALLOW_ADMIN,
     ALLOW_AGENT,        // checked in agent_upgrade
 };
@@ -51,6 +52,7 @@ bool api_actor_of(struct controller *c, const struct net_request *req, struct ar
 uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);  // "12", "12_3"; 0: none
 int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live);
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status);
+bool api_owns(struct controller *c, const struct actor *actor, uint64_t id);
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);
 void api_hide_private(struct spec *s);  // what is nobody else's business
 void api_label(const struct job_record *r, char *out, size_t size);

@@ -87,6 +87,13 @@ static bool defer(struct controller *c, struct net_request *req, uint64_t id, in
     return true;
 }
 
+bool api_owns(struct controller *c, const struct actor *actor, uint64_t id) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    bool live;
+    return actor->admin || (api_record(c, id, &a, &r, &live) == 0 && streq(r.spec->user, actor->user));
+}
+
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id) {
     cleanup_arena struct arena a = {0};
     struct job_record r;

@@ -2,3 +2,4 @@
 #pragma once
 
 int controller_main(int argc, char **argv);
+int api_reference(void);  // prints docs/api.md

@@ -18,6 +18,8 @@ int main(int argc, char **argv) {
         return cli_main(argc - 1, argv + 1, &remote_transport);
     if (strcmp(role, "sim") == 0)
         return sim_main(argc - 1, argv + 1);
+    if (strcmp(role, "api-reference") == 0)
+        return api_reference();
     fprintf(stderr, "acequiad: expected controller, agent, client or sim; people use the acequia command\n");
     return 2;
 }

@@ -74,6 +74,19 @@ def test_other_users_see_no_private_parts(cluster):
     cluster.cli("cancel", str(job))
 
 
+def test_a_sharing_project_shows_output_and_nothing_more(cluster):
+    """Members of a project that shares logs see each other's output; they do not become each other."""
+    cluster.api.request("PUT", "/v1/projects/open", {"name": "open", "members": ["root", "nobody"], "shared_logs": True})
+    out = f"{cluster.home}/shared-out"
+    job = cluster.api.post("/v1/jobs", {"spec": {"name": "s", "project": "open", "workdir": "/tmp", "output": out, "argv": ["sh", "-c", "echo seen; sleep 30"]}})["id"]
+    wait_until(lambda: os.path.exists(out) and os.path.getsize(out), 10, "no output")
+    assert as_nobody(cluster, "logs", str(job)).stdout == "seen\n"
+    done = as_nobody(cluster, "exec", str(job), "--", "id", "-un")
+    assert done.returncode != 0 and "root" not in done.stdout, done
+    assert as_nobody(cluster, "cancel", str(job)).returncode == 1
+    cluster.cli("cancel", str(job))
+
+
 def test_a_token_works_once_and_only_as_it_is(cluster):
     token = cluster.api.post("/v1/tokens", {"kind": "agent"})["token"]
     home = f"{cluster.home}/intruder"

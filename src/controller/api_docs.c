@@ -1,0 +1,74 @@
+// Owns the reference of the API, written from the tables: routes, and the structs they carry.
+#include <stdio.h>
+
+#include "controller/api.h"
+#include "controller/daemon.h"
+
+static const char *type_word(const struct field *f) {
+    switch ((enum field_type)f->type) {
+    case FIELD_BOOL: return "true or false";
+    case FIELD_U32:
+    case FIELD_U64: return "number";
+    case FIELD_I32:
+    case FIELD_I64: return "number, may be negative";
+    case FIELD_DOUBLE: return "number, may be fractional";
+    case FIELD_STRING: return "text";
+    case FIELD_BYTES: return "bytes, hexadecimal";
+    case FIELD_ENUM: return "word";
+    case FIELD_STRUCT: return f->sub->name;
+    }
+    return "?";
+}
+
+static void put_struct(const char *title, const struct schema *s) {
+    printf("\n### %s\n\n| field | type | meaning |\n| --- | --- | --- |\n", title);
+    for (size_t i = 0; i < s->count; i++) {
+        const struct field *f = &s->fields[i];
+        printf("| `%s` | %s%s | %s", f->name, f->list ? "list: " : "", type_word(f), f->help);
+        for (int k = 0; f->words && f->words[k]; k++)
+            printf("%s`%s`", k ? ", " : " One of ", f->words[k]);
+        printf(" |\n");
+    }
+}
+
+static const char *permission_word(enum permission p) {
+    static const char *const words[] = {[ALLOW_ANYBODY] = "anybody", [ALLOW_USER] = "any user", [ALLOW_JOB] = "the job's user, sharing projects, administrators",
+                                        [ALLOW_OWNER] = "the job's user, administrators", [ALLOW_ADMIN] = "administrators", [ALLOW_AGENT] = "agents"};
+    return words[p];
+}
+
+int api_reference(void) {
+    printf("# The HTTP API\n\n"
+           "Written from the program's tables by `make docs`; do not edit.\n\n"
+           "HTTP and JSON over the unix socket `run/api.sock` (who you are comes from the socket) or over TLS (a user's token as\n"
+           "`Authorization: Bearer …`, an agent's certificate). Times are milliseconds since 1970, GPUs thousandths, sizes bytes.\n"
+           "An answer with status 400 or above is `{\"error\":{\"code\":\"EINVAL\",\"message\":\"one sentence\"}}`; 503 means try again later.\n"
+           "What changes something is answered when it is committed to disk.\n\n"
+           "## Routes\n\n| method | path | for | |\n| --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < api_route_count; i++)
+        printf("| %s | `%s` | %s | %s |\n", api_routes[i].method, api_routes[i].path, permission_word(api_routes[i].permission), api_routes[i].help);
+    printf("\nSubmit: `{\"spec\":{…},\"script\":\"text\",\"environment\":[\"A=b\"],\"key\":\"idempotency key\",\"dry_run\":true}`, or a list of these.\n"
+           "WebSocket sessions (`/v1/run`, `exec`, `attach`, `step`): text messages are JSON, binary ones begin with a channel byte\n"
+           "(0 input, 1 output, 2 error); the last message carries `exit_code` and `exit_signal`.\n\n## Objects\n");
+    put_struct("A job's spec", &spec_schema);
+    put_struct("A job", &job_record_schema);
+    put_struct("Usage", &usage_schema);
+    put_struct("A part of an allocation", &part_schema);
+    put_struct("A node, as its agent describes it", &node_schema);
+    put_struct("A GPU", &gpu_schema);
+    put_struct("A project", &project_schema);
+    put_struct("A partition", &partition_schema);
+    put_struct("A QoS", &qos_schema);
+    put_struct("A reservation", &reservation_schema);
+    printf("\n## Events\n\nWhat `/v1/events` and `/v1/jobs/{job}/events` tell, each with `seq`, `at_ms` and `type`.\n");
+    for (unsigned t = 1; t < EVENT_TYPE_MAX; t++) {
+        const struct event_info *info = event_info((enum event_type)t);
+        if (!info)
+            continue;
+        printf("\n- `%s`:", info->name);
+        for (size_t i = 0; i < info->schema->count; i++)
+            printf("%s `%s`", i ? "," : "", info->schema->fields[i].name);
+    }
+    printf("\n");
+    return 0;
+}
