@@ -35,6 +35,7 @@ void check_done(struct sim *s) {
     strmap_done(&c->keys);
     map_done(&c->starts);
     free_values(&c->truths);
+    rules_done(&c->rules);
     arena_done(&c->arena);
 }
 
@@ -170,6 +171,10 @@ static void tell(struct sim *s, const struct store_event *record) {
         note(s, "journal %llu: %s job %llu", (ull)record->seq, event_info(e.type)->name, (ull)record->job);
     if (e.type >= EVENT_JOB_SUBMITTED && e.type <= EVENT_STEP_ENDED)
         tell_job(s, &e);
+    e.at_ms = record->at_ms;
+    rules_event(&s->check.rules, &e);
+    if (s->check.rules.broken[0])
+        sim_fail(s, "%s", s->check.rules.broken);
     if (core_replay(s->check.shadow, record->seq, record->at_ms, (enum event_type)record->type, record->data, record->len) < 0)
         sim_fail(s, "journal record %llu cannot be replayed", (ull)record->seq);
 }
@@ -220,6 +225,8 @@ static bool within(void *ctx, const struct node_view *v) {
 void check_step(struct sim *s) {
     struct core *core = s->head.core;
     struct check *c = &s->check;
+    if (c->rules.latest_ms < head_wall_ms(s))
+        c->rules.latest_ms = head_wall_ms(s);
     if (!core || core_seq(core) == c->asserted_seq)
         return;
     c->asserted_seq = core_seq(core);

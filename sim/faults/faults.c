@@ -81,6 +81,7 @@ static void machine(struct sim *s, const struct item *it) {
         after(s, it->for_ms, HAPPEN_AGENT_START, m->number, m->boot, 0);
         break;
     case ITEM_SHEPHERD_KILL: shepherd_killed(s, m, it->pick); break;
+    case ITEM_GPU: agent_gpu(s, m, it->amount); break;
     case ITEM_SPOOL_FULL: m->spool_full_until_ms = s->now_ms + it->for_ms; break;
     default: m->clock_offset_ms += it->for_ms; break;
     }
@@ -142,5 +143,8 @@ void faults_end(struct sim *s) {
         struct machine *m = &s->machines[i];
         m->link = (struct link){0};
         m->spool_full_until_ms = 0;
+        for (uint32_t g = 0; g < m->shape->gpus; g++)
+            if (m->broken_gpus >> g & 1)
+                agent_gpu(s, m, g);
     }
 }

@@ -145,7 +145,8 @@ static void describe(const struct machine *m, struct node *n, struct gpu gpus[GP
     n->gpus.len = m->shape->gpus;
     for (uint32_t i = 0; i < m->shape->gpus; i++) {
         snprintf(ids[i], sizeof ids[i], "gpu-%u-%u", m->number, i);
-        gpus[i] = (struct gpu){.uuid = ids[i], .model = "V100", .memory_bytes = 32ull << 30, .simulated = true};
+        gpus[i] = (struct gpu){.uuid = ids[i], .model = "V100", .memory_bytes = 32ull << 30, .simulated = true,
+                               .unhealthy = m->broken_gpus >> i & 1 ? "fell off the bus" : NULL};
     }
 }
 
@@ -166,6 +167,21 @@ void agent_dial(struct sim *s, struct machine *m) {
     describe(m, &node, gpus, ids);
     agent_logic_connected(m->logic, &node, machine_mono_ms(s, m));
     agent_act(s, m);
+}
+
+void agent_gpu(struct sim *s, struct machine *m, uint32_t gpu) {
+    struct node node;
+    struct gpu gpus[GPUS_MAX];
+    char ids[GPUS_MAX][48];
+    cleanup_buf struct buf b = {0};
+    if (!m->shape->gpus)
+        return;
+    m->broken_gpus ^= 1u << gpu % m->shape->gpus;
+    if (!m->logic || !m->conn)
+        return;
+    describe(m, &node, gpus, ids);
+    message_encode(&(struct message){MESSAGE_NODE_CHANGED, &node}, &b);
+    net_send(s, m->conn, AGENT_END, b.data, b.len);
 }
 
 void agent_closed(struct sim *s, struct machine *m, struct conn *c) {

@@ -23,6 +23,7 @@ static const char usage_text[] =
     "  --fresh             search seeds that begin at the time of day, until --for is over\n"
     "  --go-on             name every seed that fails, explain the last\n"
     "  --for SECONDS       stop searching then\n"
+    "  --runs N            stop searching after so many\n"
     "  -j N                processes (1)\n"
     "  --regressions FILE  run the seeds in FILE, one a line\n"
     "  --count FILE        add the runs done to the count kept in FILE\n"
@@ -33,6 +34,7 @@ static const char usage_text[] =
 struct options {
     struct search search;
     bool one, many, fresh, timeline, check_planted;
+    uint64_t runs;
     const char *keep, *regressions, *count;
 };
 
@@ -166,8 +168,10 @@ static void keep_count(const char *path, uint64_t runs, int64_t virtual_ms) {
 static int many_runs(struct options *o) {
     if (o->fresh) {
         o->search.first = (uint64_t)time(NULL) * 1000000;
-        o->search.last = o->search.first + 100000000;
+        o->search.last = UINT64_MAX - 1;
     }
+    if (o->runs && o->search.last - o->search.first >= o->runs)
+        o->search.last = o->search.first + o->runs - 1;
     printf("Seeds from %" PRIu64 "\n", o->search.first);
     fflush(stdout);
     struct found f = search_run(&o->search);
@@ -235,11 +239,11 @@ static int check_planted(const struct options *o) {
 }
 
 static int parse(int argc, char **argv, struct options *o) {
-    enum { SEED = 256, SEEDS, KEEP, TIMELINE, FRESH, FOR, REGRESSIONS, COUNT, PLANTED, CHECK, LIST_THEM, GO_ON };
+    enum { SEED = 256, SEEDS, KEEP, TIMELINE, FRESH, FOR, REGRESSIONS, COUNT, PLANTED, CHECK, LIST_THEM, GO_ON, RUNS };
     static const struct option options[] = {
         {"seed", 1, 0, SEED}, {"seeds", 1, 0, SEEDS}, {"keep", 1, 0, KEEP}, {"timeline", 0, 0, TIMELINE}, {"fresh", 0, 0, FRESH},
         {"for", 1, 0, FOR}, {"regressions", 1, 0, REGRESSIONS}, {"count", 1, 0, COUNT}, {"planted", 1, 0, PLANTED},
-        {"check-planted", 0, 0, CHECK}, {"list-planted", 0, 0, LIST_THEM}, {"go-on", 0, 0, GO_ON}, {"help", 0, 0, 'h'}, {0}};
+        {"check-planted", 0, 0, CHECK}, {"list-planted", 0, 0, LIST_THEM}, {"go-on", 0, 0, GO_ON}, {"runs", 1, 0, RUNS}, {"help", 0, 0, 'h'}, {0}};
     uint64_t n;
     int c, p;
     *o = (struct options){.search = {.workers = 1}};
@@ -256,11 +260,14 @@ static int parse(int argc, char **argv, struct options *o) {
             o->many = true;
             break;
         case FOR:
+        case RUNS:
         case 'j':
-            if (parse_u64(optarg, &n) < 0 || n > 1000000)
-                return usage_error(c == 'j' ? "-j" : "--for", optarg);
+            if (parse_u64(optarg, &n) < 0 || n < 1 || n > 1000000000)
+                return usage_error(c == 'j' ? "-j" : c == RUNS ? "--runs" : "--for", optarg);
             if (c == 'j')
-                o->search.workers = (uint32_t)n;
+                o->search.workers = n < 64 ? (uint32_t)n : 64;
+            else if (c == RUNS)
+                o->runs = n;
             else
                 o->search.seconds = (double)n;
             break;

@@ -46,6 +46,7 @@ static const struct {
     [ITEM_SHEPHERD_KILL] = {"shepherd-kill", 4},
     [ITEM_SPOOL_FULL] = {"spool-full", 2},
     [ITEM_NODE_CLOCK] = {"node-clock", 2},
+    [ITEM_GPU] = {"gpu-breaks-or-heals", 3},
     [ITEM_BREAK] = {"break", 10},
     [ITEM_HALF_OPEN] = {"half-open", 4},
     [ITEM_CUT_UP] = {"cut-up", 5},

@@ -50,6 +50,7 @@ enum item_kind {
     ITEM_SHEPHERD_KILL,
     ITEM_SPOOL_FULL,
     ITEM_NODE_CLOCK,
+    ITEM_GPU,
     // the network
     ITEM_BREAK,
     ITEM_HALF_OPEN,

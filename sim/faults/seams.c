@@ -17,7 +17,7 @@ enum { UNKNOWN_FIELD = 1000, SNAPSHOT_RECORD_JOB = 7 };
 // Between two runs in one process, and for functions whose callers cannot pass anything along.
 static struct {
     enum planted planted;
-    bool next_format;
+    bool next_format, in_snapshot;
     struct store_watch watch;
     struct sim_disk *disk;
 } seams;
@@ -46,6 +46,10 @@ static const struct {
     [PLANTED_USAGE_TWICE] = {"usage-twice", "what a job used is counted twice"},
     [PLANTED_KEY_IGNORED] = {"key-ignored", "a repeated submit makes another job"},
     [PLANTED_LOST_NODE_KEEPS_WORK] = {"lost-node-keeps-work", "a node is given up and keeps its jobs"},
+    [PLANTED_HOLD_IGNORED] = {"hold-ignored", "a job that is held later starts all the same"},
+    [PLANTED_DRAIN_IGNORED] = {"drain-ignored", "a drained node gets new jobs"},
+    [PLANTED_LIMIT_IGNORED] = {"limit-ignored", "a project's limit does not hold"},
+    [PLANTED_DEPENDENCY_IGNORED] = {"dependency-ignored", "a job starts before what it waits for"},
 };
 
 const char *planted_word(enum planted p) {
@@ -102,6 +106,19 @@ WRAP(void, message_encode, const struct message *m, struct buf *out) {
     __real_message_encode(m, out);
     if (seams.next_format)
         add_unknown(out);
+}
+
+// Only inside snapshots: elsewhere the bytes become part of the state.
+WRAP(void, schema_encode, const struct schema *s, const void *value, struct buf *out) {
+    __real_schema_encode(s, value, out);
+    if (seams.in_snapshot)
+        add_unknown(out);
+}
+
+WRAP(void, core_snapshot, const struct core *c, struct buf *out) {
+    seams.in_snapshot = seams.next_format;
+    __real_core_snapshot(c, out);
+    seams.in_snapshot = false;
 }
 
 // --- controller ---
@@ -190,6 +207,32 @@ WRAP(void, usage_add, struct usage *sum, const struct usage *more) {
     __real_usage_add(sum, more);
     if (seams_planted(PLANTED_USAGE_TWICE))
         sum->cpu_user_us += more->cpu_user_us;
+}
+
+// --- what the scheduler is told ---
+
+WRAP(int, world_job_hold, struct world *w, uint64_t id, enum sched_hold hold) {
+    bool ignore = seams_planted(PLANTED_HOLD_IGNORED) && (hold == SCHED_HOLD_USER || hold == SCHED_HOLD_ADMIN);
+    return ignore ? 0 : __real_world_job_hold(w, id, hold);
+}
+
+WRAP(int, world_job_add, struct world *w, const struct sched_job *job) {
+    struct sched_job changed = *job;
+    if (seams_planted(PLANTED_DEPENDENCY_IGNORED) && job->hold == SCHED_HOLD_DEPENDENCY)
+        changed.hold = SCHED_HOLD_NONE;
+    return __real_world_job_add(w, &changed);
+}
+
+WRAP(void, world_node_state, struct world *w, uint32_t id, enum sched_node_state state) {
+    bool ignore = seams_planted(PLANTED_DRAIN_IGNORED) && state == SCHED_NODE_DRAINED;
+    __real_world_node_state(w, id, ignore ? SCHED_NODE_UP : state);
+}
+
+WRAP(int, world_project_set, struct world *w, const struct sched_project *p, struct error *err) {
+    struct sched_project changed = *p;
+    if (seams_planted(PLANTED_LIMIT_IGNORED))
+        changed.limit_milligpu = SCHED_UNLIMITED;
+    return __real_world_project_set(w, &changed, err);
 }
 
 // --- store ---

@@ -4,7 +4,8 @@
 //   net.c      connections: in order or broken      head.c     the controller's surroundings
 //   machine.c  nodes and the agents on them         client.c   users and operators, who ask again
 //   process.c  shepherds and what jobs do           faults.c   items of the plan that hurt
-//   check.c    what must hold after every step      run.c      one run from seed to verdict
+//   check.c    what must hold after every step      rules.c    who may be placed when and where
+//   run.c      one run from seed to verdict
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 #include "controller/shell.h"
 #include "plan.h"
 #include "queue.h"
+#include "rules.h"
 
 enum happening {
     HAPPEN_ITEM,         // who: item
@@ -104,6 +106,7 @@ struct machine {
     bool powered, gone;
     uint32_t boot, identity, spool;
     int64_t clock_offset_ms, spool_full_until_ms;
+    uint32_t broken_gpus;       // bit n: GPU n
     VEC(struct unit *) units;
     struct agent_logic *logic;  // NULL: the agent does not run
     uint64_t agent_life;
@@ -170,6 +173,7 @@ struct check {
     struct strmap keys;         // idempotency keys seen
     struct map starts;          // attempts started, on the machines
     struct map truths;          // what an attempt on a machine used: struct usage
+    struct rules rules;
     struct arena arena;
     uint64_t compared_seq, asserted_seq;
     uint64_t compares, asserts;
@@ -233,6 +237,7 @@ void agent_start(struct sim *s, struct machine *m);
 void agent_kill(struct sim *s, struct machine *m);
 void agent_dial(struct sim *s, struct machine *m);
 void agent_tick(struct sim *s, struct machine *m);
+void agent_gpu(struct sim *s, struct machine *m, uint32_t gpu);  // breaks, or works again
 void agent_message(struct sim *s, struct machine *m, const struct message *msg);
 void agent_closed(struct sim *s, struct machine *m, struct conn *c);
 void agent_act(struct sim *s, struct machine *m);  // carries out what the logic wants

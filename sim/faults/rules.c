@@ -1,0 +1,335 @@
+// Owns the rules of sharing as users may rely on them: held, early, dependent and limited jobs wait;
+// drained, silent and full nodes get nothing; limits of projects hold; and of two jobs that ask for
+// the same, the older goes first.
+#include "rules.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "model/dependency.h"
+
+typedef unsigned long long ull;
+
+__attribute__((format(printf, 2, 3))) static void broken(struct rules *r, const char *fmt, ...) {
+    va_list args;
+    if (r->broken[0])
+        return;
+    va_start(args, fmt);
+    vsnprintf(r->broken, sizeof r->broken, fmt, args);
+    va_end(args);
+}
+
+void rules_done(struct rules *r) {
+    for (uint32_t i = 0; i < r->nodes.len; i++) {
+        arena_done(&r->nodes.at[i]->arena);
+        free(r->nodes.at[i]);
+    }
+    vec_done(&r->nodes);
+    vec_done(&r->projects);
+    vec_done(&r->jobs);
+    arena_done(&r->arena);
+}
+
+static struct rule_job *job_of(struct rules *r, uint64_t id) {
+    return id && id <= r->jobs.len ? &r->jobs.at[id - 1] : NULL;
+}
+
+static struct rule_node *node_of(struct rules *r, const char *name) {
+    for (uint32_t i = 0; i < r->nodes.len; i++)
+        if (streq(r->nodes.at[i]->name, name))
+            return r->nodes.at[i];
+    return NULL;
+}
+
+static struct rule_project *project_of(struct rules *r, const char *name) {
+    for (uint32_t i = 0; i < r->projects.len; i++)
+        if (streq(r->projects.at[i].name, name))
+            return &r->projects.at[i];
+    vec_push(&r->projects, (struct rule_project){.name = arena_strdup(&r->arena, name)});
+    return &r->projects.at[r->projects.len - 1];
+}
+
+// --- what is asked for ---
+
+static uint64_t likeness(const struct spec *s) {
+    uint64_t h = hash_bytes(s->user, strlen(s->user)) * 3 + hash_bytes(s->project, strlen(s->project));
+    uint64_t fields[] = {s->class, s->nodes_min, s->nodes_max, s->tasks, s->tasks_per_node, s->cpus_per_task, s->memory_per_node_bytes,
+                         s->memory_per_cpu_bytes, s->gpus_milli, s->time_limit_s, s->priority, (uint64_t)(int64_t)s->nice, s->requeue,
+                         (uint64_t)s->deadline_ms, s->qos != NULL};
+    return h ^ hash_bytes(fields, sizeof fields);
+}
+
+static void read_spec(struct rules *r, struct rule_job *j, const struct spec *s) {
+    j->like = likeness(s);
+    j->begin_ms = s->begin_ms;
+    j->project = project_of(r, s->project)->name;
+    j->dependency = str_empty(s->dependency) ? NULL : arena_strdup(&r->arena, s->dependency);
+}
+
+static void on_submitted(struct rules *r, const struct event_job_submitted *b, int64_t at_ms) {
+    struct rule_job j = {.held_user = b->spec->hold, .submit_ms = at_ms, .array = b->id, .array_limit = b->spec->array_limit};
+    read_spec(r, &j, b->spec);
+    for (uint64_t n = spec_array_count(b->spec); n; n--)
+        vec_push(&r->jobs, j);
+}
+
+// --- dependencies ---
+
+static bool all_of(struct rules *r, uint64_t id, bool (*holds)(const struct rule_job *)) {
+    struct rule_job *first = job_of(r, id);
+    for (uint64_t i = id; i <= r->jobs.len && r->jobs.at[i - 1].array == first->array; i++)
+        if (!holds(&r->jobs.at[i - 1]))
+            return false;
+    return true;
+}
+
+static bool began(const struct rule_job *j) {
+    return j->began || j->ended;
+}
+
+static bool has_ended(const struct rule_job *j) {
+    return j->ended;
+}
+
+static bool ended_well(const struct rule_job *j) {
+    return j->ended && j->ok;
+}
+
+static bool term_holds(struct rules *r, const struct dependency_term *t, uint64_t id) {
+    if (t->type == SINGLETON || !job_of(r, t->ref.job))
+        return true;
+    switch (t->type) {
+    case AFTER: return all_of(r, t->ref.job, began);
+    case AFTER_OK: return all_of(r, t->ref.job, ended_well);
+    case AFTER_NOT_OK: return all_of(r, t->ref.job, has_ended) && !all_of(r, t->ref.job, ended_well);
+    default: return all_of(r, t->ref.job, has_ended);
+    }
+}
+
+static bool may_go(struct rules *r, const struct rule_job *j, uint64_t id) {
+    cleanup_arena struct arena a = {0};
+    struct dependency d;
+    if (!j->dependency || dependency_parse(j->dependency, &a, &d, NULL) < 0)
+        return true;
+    for (uint32_t i = 0; i < d.len; i++)
+        if (!term_holds(r, &d.at[i], id))
+            return false;
+    return true;
+}
+
+// --- placing ---
+
+static void take(struct rules *r, const struct part *p, int sign) {
+    struct rule_node *n = node_of(r, p->node);
+    if (!n)
+        return;
+    n->cpus += (uint32_t)sign * p->cpus;
+    n->memory_bytes += (uint64_t)(int64_t)sign * p->memory_bytes;
+    for (uint32_t g = 0; g < p->gpus.len; g++)
+        if (p->gpus.at[g].index < 32)
+            n->gpus_milli[p->gpus.at[g].index] += (uint32_t)sign * p->gpus.at[g].milli;
+}
+
+static uint64_t gpus_of(const struct event_job_placed *b) {
+    uint64_t milli = 0;
+    for (uint32_t i = 0; i < b->parts.len; i++)
+        for (uint32_t g = 0; g < b->parts.at[i].gpus.len; g++)
+            milli += b->parts.at[i].gpus.at[g].milli;
+    return milli;
+}
+
+static void check_part(struct rules *r, uint64_t id, const struct part *p) {
+    const struct rule_node *n = node_of(r, p->node);
+    if (!n || n->removed || !n->up || n->drained) {
+        broken(r, "job %llu was placed on %s, which is %s", (ull)id, p->node, !n || n->removed ? "not there" : n->drained ? "drained" : "not up");
+        return;
+    }
+    if (n->cpus > n->node->cpus || n->memory_bytes > n->node->memory_bytes)
+        broken(r, "job %llu was placed on %s, which is full", (ull)id, p->node);
+    for (uint32_t g = 0; g < 32; g++)
+        if (n->gpus_milli[g] > (g < n->node->gpus.len ? 1000 : 0))
+            broken(r, "job %llu was placed on %s, whose GPU %u is full", (ull)id, p->node, g);
+    for (uint32_t g = 0; g < p->gpus.len; g++)
+        if (p->gpus.at[g].index < n->node->gpus.len && n->node->gpus.at[p->gpus.at[g].index].unhealthy)
+            broken(r, "job %llu was placed on %s, on GPU %u, which is broken", (ull)id, p->node, p->gpus.at[g].index);
+}
+
+static void check_array(struct rules *r, uint64_t id, const struct rule_job *j) {
+    uint32_t placed = 0;
+    if (!j->array_limit)
+        return;
+    for (uint64_t i = j->array; i <= r->jobs.len && r->jobs.at[i - 1].array == j->array; i++)
+        placed += r->jobs.at[i - 1].placed;
+    if (placed > j->array_limit)
+        broken(r, "job %llu was placed although %u of its array run, at most %u may", (ull)id, placed - 1, j->array_limit);
+}
+
+// A job that asks for the same, is older and could go.
+static void check_turn(struct rules *r, uint64_t id, const struct rule_job *j, int64_t at_ms) {
+    for (uint32_t i = 0; i < r->jobs.len && !j->taker; i++) {
+        const struct rule_job *o = &r->jobs.at[i];
+        bool older = o->submit_ms != j->submit_ms ? o->submit_ms < j->submit_ms : i + 1 < id;
+        bool waits = o->held_user || o->held_admin || o->placed || o->ended || o->begin_ms > at_ms || o->dependency || o->array_limit;
+        if (o->like == j->like && older && !waits && !o->taker) {
+            r->passed = i + 1;
+            r->passed_by = id;
+            r->judge_ms = at_ms;
+        }
+    }
+}
+
+static void judge(struct rules *r, int64_t at_ms) {
+    if ((!r->passed && !r->limited) || r->judge_ms == at_ms)
+        return;
+    const struct rule_job *o = job_of(r, r->passed), *l = job_of(r, r->limited);
+    const struct rule_project *p = l ? project_of(r, l->project) : NULL;
+    if (l && l->placed && p->has_limit && p->used_milli > p->limit_milli)
+        broken(r, "job %llu was placed, its project %s now has %llu of %llu milli-GPU", (ull)r->limited, p->name, (ull)p->used_milli, (ull)p->limit_milli);
+    if (o && !o->taker && !o->placed)
+        broken(r, "job %llu passed job %llu, which asks for the same and is older", (ull)r->passed_by, (ull)r->passed);
+    r->passed = r->limited = 0;
+}
+
+static void on_placed(struct rules *r, struct rule_job *j, const struct event_job_placed *b, int64_t at_ms) {
+    struct rule_project *p = project_of(r, j->project);
+    if (j->held_user || j->held_admin)
+        broken(r, "job %llu was placed while it is held", (ull)b->id);
+    if (at_ms < j->begin_ms && r->latest_ms < j->begin_ms)
+        broken(r, "job %llu was placed %lld ms before its begin", (ull)b->id, (long long)(j->begin_ms - at_ms));
+    if (!may_go(r, j, b->id))
+        broken(r, "job %llu was placed before what it waits for (%s)", (ull)b->id, j->dependency);
+    if (r->partition_down)
+        broken(r, "job %llu was placed in a partition that is down", (ull)b->id);
+    if (p->deleted)
+        broken(r, "job %llu was placed, its project %s is deleted", (ull)b->id, p->name);
+    check_turn(r, b->id, j, at_ms);
+    j->placed = true;
+    j->taker = false;
+    memset(j->part_ended, 0, sizeof j->part_ended);
+    j->at = schema_copy(event_info(EVENT_JOB_PLACED)->schema, b, &r->arena);
+    p->used_milli += gpus_of(b);
+    if (p->has_limit && gpus_of(b) && p->used_milli > p->limit_milli) {
+        r->limited = b->id;
+        r->judge_ms = at_ms;
+    }
+    for (uint32_t i = 0; i < b->parts.len; i++)
+        take(r, &b->parts.at[i], 1);
+    for (uint32_t i = 0; i < b->parts.len; i++)
+        check_part(r, b->id, &b->parts.at[i]);
+    check_array(r, b->id, j);
+}
+
+static void on_part_ended(struct rules *r, struct rule_job *j, const struct event_part_ended *b) {
+    for (uint32_t i = 0; j->at && i < j->at->parts.len && i < 8; i++)
+        if (streq(j->at->parts.at[i].node, b->node) && !j->part_ended[i]) {
+            j->part_ended[i] = true;
+            take(r, &j->at->parts.at[i], -1);
+        }
+}
+
+static void on_over(struct rules *r, struct rule_job *j) {
+    if (!j->placed)
+        return;
+    for (uint32_t i = 0; i < j->at->parts.len && i < 8; i++)
+        if (!j->part_ended[i])
+            take(r, &j->at->parts.at[i], -1);
+    if (!j->ending)
+        project_of(r, j->project)->used_milli -= gpus_of(j->at);
+    j->placed = j->ending = false;
+    j->at = NULL;
+}
+
+// --- the rest of the journal ---
+
+static void on_job(struct rules *r, const struct event *e) {
+    struct rule_job *j = job_of(r, event_job_id(e)), *taker;
+    const struct event_job *by = e->body;
+    const struct event_job_ending *ending = e->body;
+    uint64_t for_job;
+    if (!j)
+        return;
+    switch (e->type) {
+    case EVENT_JOB_HELD: *(by->by_admin ? &j->held_admin : &j->held_user) = true; break;
+    case EVENT_JOB_RELEASED:
+        j->held_user = false;
+        j->held_admin &= !by->by_admin;
+        break;
+    case EVENT_JOB_UPDATED: read_spec(r, j, ((struct event_job_updated *)e->body)->spec); break;
+    case EVENT_JOB_PLACED: on_placed(r, j, e->body, e->at_ms); break;
+    case EVENT_JOB_STARTED: j->began = true; break;
+    case EVENT_JOB_ENDING:
+        if (!j->ending && j->placed)  // a limit counts what runs, not what makes room
+            project_of(r, j->project)->used_milli -= gpus_of(j->at);
+        j->ending = true;
+        if (ending->cause == END_PREEMPT && ending->by && parse_u64(ending->by, &for_job) == 0 && (taker = job_of(r, for_job)))
+            taker->taker = true;
+        break;
+    case EVENT_PART_ENDED: on_part_ended(r, j, e->body); break;
+    case EVENT_JOB_REQUEUED:
+        on_over(r, j);
+        j->held_user |= ((struct event_job_requeued *)e->body)->hold;
+        j->begin_ms = ((struct event_job_requeued *)e->body)->begin_ms;
+        break;
+    case EVENT_JOB_ENDED:
+        on_over(r, j);
+        j->ended = true;
+        j->ok = ((struct event_job_ended *)e->body)->state == JOB_COMPLETED;
+        break;
+    default: break;
+    }
+}
+
+static void on_joined(struct rules *r, const struct event_node_joined *b) {
+    struct rule_node *n = node_of(r, b->node->name);
+    if (!n) {
+        n = xcalloc(1, sizeof *n);
+        n->name = arena_strdup(&r->arena, b->node->name);
+        vec_push(&r->nodes, n);
+    }
+    n->removed = false;
+    arena_done(&n->arena);
+    n->arena = (struct arena){0};
+    n->node = schema_copy(&node_schema, b->node, &n->arena);
+}
+
+static void on_node(struct rules *r, const struct event *e) {
+    const struct event_node *b = e->body;
+    struct rule_node *n = node_of(r, b->name);
+    if (!n)
+        return;
+    switch (e->type) {
+    case EVENT_NODE_STATE: n->up = b->state == NODE_UP; break;
+    case EVENT_NODE_DRAINED: n->drained = true; break;
+    case EVENT_NODE_RESUMED: n->drained = false; break;
+    default:
+        n->removed = true;
+        n->drained = n->up = false;
+        break;
+    }
+}
+
+void rules_event(struct rules *r, const struct event *e) {
+    struct rule_project *p;
+    judge(r, e->at_ms);
+    switch (e->type) {
+    case EVENT_JOB_SUBMITTED: on_submitted(r, e->body, e->at_ms); break;
+    case EVENT_NODE_JOINED: on_joined(r, e->body); break;
+    case EVENT_NODE_STATE:
+    case EVENT_NODE_DRAINED:
+    case EVENT_NODE_RESUMED:
+    case EVENT_NODE_REMOVED: on_node(r, e); break;
+    case EVENT_PROJECT_SET: {
+        const struct project *set = ((struct event_project_set *)e->body)->project;
+        p = project_of(r, set->name);
+        p->deleted = false;
+        p->has_limit = set->has_limit;
+        p->limit_milli = set->limit_milligpu;
+        break;
+    }
+    case EVENT_PROJECT_DELETED: project_of(r, ((struct event_name *)e->body)->name)->deleted = true; break;
+    case EVENT_PARTITION_SET: r->partition_down = ((struct event_partition_set *)e->body)->partition->down; break;
+    default: on_job(r, e); break;
+    }
+}

@@ -1,0 +1,52 @@
+// The rules of sharing, seen from the journal alone: who may be placed where and when, and that nobody
+// passes a job like their own. Knows nothing of the scheduler.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "model/event.h"
+
+struct rule_node {
+    const char *name;
+    struct arena arena;
+    struct node *node;
+    bool up, drained, removed;
+    uint64_t memory_bytes;
+    uint32_t cpus, gpus_milli[32];
+};
+
+struct rule_project {
+    const char *name;
+    bool deleted, has_limit;
+    uint64_t limit_milli, used_milli;
+};
+
+struct rule_job {
+    bool held_user, held_admin, placed, ending, ended, ok, began, taker;
+    uint64_t array, like;  // like: the same for jobs that ask for the same
+    uint32_t array_limit;
+    int64_t submit_ms, begin_ms;
+    const char *project;
+    const char *dependency;  // text, NULL: none
+    struct event_job_placed *at;  // while placed
+    bool part_ended[8];
+};
+
+struct rules {
+    VEC(struct rule_node *) nodes;
+    VEC(struct rule_project) projects;
+    VEC(struct rule_job) jobs;  // by id - 1
+    bool partition_down;
+    int64_t latest_ms;          // the controller's clock has been here; it may go back
+    struct arena arena;
+    // Judged when the decision is complete: others may make room in the same one.
+    uint64_t passed, passed_by, limited;  // jobs
+    int64_t judge_ms;
+    char broken[300];           // the first rule that was broken; empty: none
+};
+
+void rules_done(struct rules *r);
+void rules_event(struct rules *r, const struct event *e);
