@@ -4,7 +4,7 @@ BUILD ?= build
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build up down test fuzz bench install uninstall docs clean
+.PHONY: help setup build up down test faults fuzz bench install uninstall docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ down: ## stop the cluster that `make up` has started
 test: ## set up, build and run all tests
 	@tools/setup --test
 	@python3 tests/run.py
+
+faults: build ## search for faults in virtual time (FOR=60 seconds), on new seeds; keeps count
+	@$(BUILD)/sim/faults/acequia-faults --fresh --for $${FOR:-60} -j $$(nproc) --count .faults-runs
 
 fuzz: ## every fuzz target for a while (SECONDS=30 each)
 	@tools/setup --test

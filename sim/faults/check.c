@@ -9,7 +9,7 @@
 #include "sim.h"
 #include "store/sim_disk.h"
 
-enum { COMPARE_EVERY = 24, SLACK_MS = 1500 };  // records between two comparisons; a tick
+enum { COMPARE_EVERY = 8, SLACK_MS = 1500 };  // records between two comparisons; a tick
 
 typedef unsigned long long ull;
 

@@ -61,6 +61,11 @@ static void machine(struct sim *s, const struct item *it) {
         return;
     switch (it->kind) {
     case ITEM_AGENT_KILL:
+        if (m->logic && it->amount % 2) {
+            m->die_in = 1 + it->pick;
+            m->die_for_ms = it->for_ms;
+            break;
+        }
         agent_kill(s, m);
         after(s, it->for_ms, HAPPEN_AGENT_START, m->number, m->boot, 0);
         break;
@@ -142,6 +147,7 @@ void faults_end(struct sim *s) {
     for (uint32_t i = 0; i < s->machine_count; i++) {
         struct machine *m = &s->machines[i];
         m->link = (struct link){0};
+        m->die_in = 0;
         m->spool_full_until_ms = 0;
         for (uint32_t g = 0; g < m->shape->gpus; g++)
             if (m->broken_gpus >> g & 1)

@@ -99,8 +99,8 @@ static void recover(struct sim *s, struct machine *m, struct unit *u) {
     if (u->state != UNIT_ENDED) {
         if (u->boot != m->boot)
             unit_close(s, m, u, "the machine was started anew");
-        else if (!u->handed)
-            unit_close(s, m, u, "the agent ended before it was started");
+        else if (!u->handed)  // made, but no shepherd has it
+            after(s, some_ms(s, 0, 20), HAPPEN_HANDOVER, m->number, m->agent_life, u->number);
         else if (!u->shepherd)
             unit_close(s, m, u, "its shepherd died");
     }
@@ -118,10 +118,9 @@ void agent_start(struct sim *s, struct machine *m) {
     name_machine(m);
     m->logic = agent_logic_new(m->shape->cpus);
     m->agent_life++;
-    m->refused = 0;
+    m->refused = m->die_in = 0;
     for (uint32_t i = 0; i < m->units.len; i++)
         recover(s, m, m->units.at[i]);
-    agent_act(s, m);
     after(s, some_ms(s, 0, 50), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
     after(s, some_ms(s, 0, 1000), HAPPEN_AGENT_TICK, m->number, m->agent_life, 0);
 }
@@ -278,10 +277,14 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
 
 void agent_act(struct sim *s, struct machine *m) {
     const struct agent_actions *actions = agent_logic_actions(m->logic);
-    for (uint32_t i = 0; i < actions->list.len && m->logic; i++) {
+    for (uint32_t i = 0; i < actions->list.len; i++) {
         struct agent_action a = actions->list.at[i];  // carrying it out may add more
+        if (m->die_in && --m->die_in == 0) {  // half-way through what it wanted to do
+            agent_kill(s, m);
+            after(s, m->die_for_ms, HAPPEN_AGENT_START, m->number, m->boot, 0);
+            return;
+        }
         act(s, m, &a);
     }
-    if (m->logic)
-        agent_logic_clear(m->logic);
+    agent_logic_clear(m->logic);
 }

@@ -25,7 +25,7 @@ static const char usage_text[] =
     "  --for SECONDS       stop searching then\n"
     "  --runs N            stop searching after so many\n"
     "  -j N                processes (1)\n"
-    "  --regressions FILE  run the seeds in FILE, one a line\n"
+    "  --regressions FILE  run the seeds in FILE, one a line, twice: both runs must be the same\n"
     "  --count FILE        add the runs done to the count kept in FILE\n"
     "  --planted NAME      run a variant that is broken on purpose\n"
     "  --check-planted     show that every broken variant is caught\n"
@@ -201,8 +201,12 @@ static int run_regressions(const struct options *o) {
             continue;
         if (parse_u64(line, &seed) < 0)
             return usage_error(o->regressions, line);
-        struct verdict v = trial(seed, NULL, PLANTED_NONE, NULL);
+        struct verdict v = trial(seed, NULL, PLANTED_NONE, NULL), again = trial(seed, NULL, PLANTED_NONE, NULL);
         runs++;
+        if (!v.failed && v.hash != again.hash) {
+            v.failed = true;
+            snprintf(v.text, sizeof v.text, "two runs differ: %016" PRIx64 " and %016" PRIx64, v.hash, again.hash);
+        }
         failed += v.failed;
         if (v.failed)
             printf("seed %" PRIu64 ": FAILED: %s\n", seed, v.text);

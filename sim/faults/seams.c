@@ -157,7 +157,8 @@ WRAP(int, core_agent_hello, struct core *c, const struct message_hello *h, const
     struct node_view known;
     if (h->attempts.len <= 64) {
         changed.attempts.at = kept;
-        memcpy(kept, h->attempts.at, h->attempts.len * sizeof *kept);
+        for (uint32_t i = 0; i < h->attempts.len; i++)
+            kept[i] = h->attempts.at[i];
         if (seams_planted(PLANTED_DOUBLE_GRANT))
             add_attempts(h, &changed, has_ended, c);
         if (seams_planted(PLANTED_ENDS_NOT_REPEATED))

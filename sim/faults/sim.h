@@ -110,6 +110,8 @@ struct machine {
     VEC(struct unit *) units;
     struct agent_logic *logic;  // NULL: the agent does not run
     uint64_t agent_life;
+    uint32_t die_in;            // actions until the agent dies half-way through; 0: not
+    int64_t die_for_ms;
     struct conn *conn;
     uint32_t refused;           // dials in a row
     struct link link;
