@@ -101,6 +101,7 @@ static void clone_users(struct map *to, const struct map *from) {
             map_put(to, u->key, c);
         }
         *c = *u;
+        c->pass = 0;
     }
 }
 

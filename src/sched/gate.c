@@ -17,8 +17,12 @@ void request_refresh(struct world *w, struct request *r) {
 
 // What the user of this request uses, by the moving average and at this moment.
 int64_t user_load(const struct world *w, const struct request *r, int64_t now_ms) {
-    const struct user *u = r->user;
-    return user_average(u, now_ms, w->half_life_ms) + u->cost + u->trial_cost;
+    struct user *u = r->user;
+    if (u->pass != w->pass) {
+        u->average_now = user_average(u, now_ms, w->half_life_ms);
+        u->pass = w->pass;
+    }
+    return u->average_now + u->cost + u->trial_cost;
 }
 
 static bool listed(const uint32_t *ids, uint32_t n, uint32_t id) {

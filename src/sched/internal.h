@@ -120,6 +120,8 @@ struct user {
     int64_t average;            // moving average of cost
     int64_t at_ms;              // when `average` was right
     int64_t trial_cost;         // of jobs started by the pass under way
+    uint64_t pass;              // in which `average_now` was made
+    int64_t average_now;
     int32_t ratio_milli;        // of their limits its jobs used lately, 0: not known
     uint32_t jobs;
     uint64_t gpu_milli;

@@ -187,6 +187,10 @@ struct turn *order_next(struct order *o) {
                 line_sift(o, 0);
             continue;
         }
+        if (o->lines.len == 1) {
+            line_settle(o, l);
+            return &l->turns.at[0];
+        }
         struct line before = *l;
         line_update(o, l);
         if (same_place(&before, l))

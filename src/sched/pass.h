@@ -38,6 +38,8 @@ struct pass {
     uint8_t plans[SCHED_PARTITIONS_MAX];  // made per partition
     bool closed[SCHED_PARTITIONS_MAX];    // strict order and somebody is blocked
     bool any_plan;
+    uint64_t running_pass;
+    uint32_t running_projects;     // with running jobs, when running_pass is this pass
     bool victims_known;            // `victims` was filled
     VEC(struct victim) victims;    // preemptible, by (priority, latest start, highest id)
     uint32_t victims_from;         // those before it are vacating

@@ -98,12 +98,24 @@ struct alike_score {
     int64_t score;
 };
 
-static int64_t score_of(struct pass *p, struct fit *f, uint32_t id, uint32_t tasks, struct alike_score *memo) {
+// Scores by what a node looks like, for the demand in hand.
+struct alike_memo {
+    bool begun;
+    struct alike_score at[ALIKE_SLOTS];
+};
+
+static int64_t score_of(struct pass *p, struct fit *f, uint32_t id, uint32_t tasks, struct alike_memo *memo) {
     if (f->score[id] != SCORE_UNKNOWN)
         return f->score[id];
     struct node *n = p->w->nodes.at[id];
+    if (f->nodes_len <= ALIKE_SLOTS)
+        return f->score[id] = place_score(p, f, n, tasks);
+    if (!memo->begun) {
+        memset(memo, 0, sizeof *memo);
+        memo->begun = true;
+    }
     uint64_t like = alike(n);
-    struct alike_score *s = &memo[like % ALIKE_SLOTS];
+    struct alike_score *s = &memo->at[like % ALIKE_SLOTS];
     if (s->like != like || s->tasks != tasks)
         *s = (struct alike_score){like, tasks, place_score(p, f, n, tasks)};
     return f->score[id] = s->score;
@@ -124,13 +136,14 @@ static bool may_use(struct pass *p, const struct request *r, uint32_t id, uint32
 }
 
 static struct alloc *place_one(struct pass *p, struct request *r, struct fit *f) {
-    struct alike_score memo[ALIKE_SLOTS] = {0};
+    struct alike_memo memo;
+    memo.begun = false;
     uint32_t need = f->demand.tasks, best = 0;
     int64_t best_score = INT64_MAX;
     for (uint32_t i = 0; i < f->nodes_len; i++) {
         if (f->cap[i] < need)
             continue;
-        int64_t s = score_of(p, f, i, need, memo);
+        int64_t s = score_of(p, f, i, need, &memo);
         if (s < best_score && may_use(p, r, i, need)) {
             best_score = s;
             best = i;
@@ -164,13 +177,14 @@ static int by_tasks(const void *pa, const void *pb) {
 
 static struct alloc *place_many(struct pass *p, struct request *r, struct fit *f) {
     const struct demand *d = &f->demand;
-    struct alike_score memo[ALIKE_SLOTS] = {0};
+    struct alike_memo memo;
+    memo.begun = false;
     VEC(struct candidate) found = {0};
     for (uint32_t i = 0; i < f->nodes_len; i++) {
         uint32_t tasks = d->even ? d->node_tasks : f->cap[i];
         if (!f->cap[i] || !may_use(p, r, i, tasks))
             continue;
-        vec_push(&found, (struct candidate){i, tasks, score_of(p, f, i, d->even ? tasks : 1, memo)});
+        vec_push(&found, (struct candidate){i, tasks, score_of(p, f, i, d->even ? tasks : 1, &memo)});
     }
     struct alloc *a = NULL;
     VEC(struct spot) spots = {0};

@@ -540,6 +540,16 @@ static void prune(const struct taker *t, job_vec *set) {
     }
 }
 
+// Counted once per pass: does anybody but this project hold anything?
+static bool others_run(struct pass *p, const struct project *own) {
+    if (p->running_pass != p->w->pass) {
+        p->running_pass = p->w->pass;
+        for (uint32_t i = 0; i < p->w->projects.len; i++)
+            p->running_projects += p->w->projects.at[i] && p->w->projects.at[i]->running;
+    }
+    return p->running_projects > (own->running > 0);
+}
+
 static bool search(struct taker *t, const struct fit *f) {
     job_vec set = {0};
     for (uint32_t id = 1; id < f->nodes_len; id++)
@@ -569,6 +579,8 @@ bool reclaim(struct pass *p, struct job *j) {
     know_quota(&t);
     t.by_qos = t.qos && t.qos->preempts.len;
     if (!t.by_qos && r->preemptible && (!p->policy->reclaim || (!under && !t.in_quota)))
+        return false;
+    if (!t.by_qos && r->preemptible && !others_run(p, t.project))
         return false;
     // What failed for one request fails for others like it, as long as nothing moved since.
     struct fit *f = fit_of(p->w, r);

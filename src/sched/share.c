@@ -7,6 +7,8 @@
 
 #include "sched/internal.h"
 
+enum { CLAIMS_FEW = 64 };
+
 static int64_t min64(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
@@ -66,10 +68,15 @@ static void pour(struct claim **open, uint32_t n, int64_t rest, int64_t unit) {
 }
 
 void share_pour(struct claim *claims, uint32_t n, int64_t capacity, int64_t unit) {
+    capacity = max64(capacity, 0);
+    if (n == 1) {  // alone: everything that is wanted and allowed
+        int64_t most = claims->weight > 0 ? claims->want : min64(claims->want, claims->quota);
+        claims->got = max64(min64(most, capacity), 0);
+        return;
+    }
     struct claim **open = xcalloc(n + 1, sizeof *open);
     int64_t sure = 0;
     uint32_t k = 0;
-    capacity = max64(capacity, 0);
     for (uint32_t i = 0; i < n; i++) {
         claims[i].want = max64(claims[i].want, 0);
         claims[i].got = min64(claims[i].quota, claims[i].want);
@@ -177,7 +184,8 @@ static int64_t claim_weight(const struct project *p, unsigned d) {
 // Divides what `up` (NULL: the cluster) is due among the projects tree[from … to-1] and up's own jobs.
 static void level(struct world *w, struct project *up, uint32_t from, uint32_t to, unsigned d) {
     uint32_t n = to - from;
-    struct claim *claims = xcalloc(n + 1, sizeof *claims);
+    struct claim few[CLAIMS_FEW];
+    struct claim *claims = n < CLAIMS_FEW ? few : xcalloc(n + 1, sizeof *claims);
     int64_t below = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct project *p = w->tree.at[from + i];
@@ -193,7 +201,8 @@ static void level(struct world *w, struct project *up, uint32_t from, uint32_t t
         w->tree.at[from + i]->share[d] = claims[i].got;
     if (up)
         up->own_share[d] = claims[n].got;
-    free(claims);
+    if (claims != few)
+        free(claims);
 }
 
 void share_update(struct world *w) {
