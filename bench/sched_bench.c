@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "sched/sched.h"
 
-enum { PROJECTS = 40, USERS = 200, SHAPES = 24, GPUS = 8, REPEAT = 200 };
+enum { PROJECTS = 40, USERS = 200, SHAPES = 24, GPUS = 8, REPEAT = 200, SETTLE_MAX = 100 };
 
 struct cluster {
     struct world *w;
@@ -71,6 +71,17 @@ static uint64_t submit(struct cluster *c, const struct sched_request *q) {
     return id;
 }
 
+static void requeue(struct cluster *c, uint64_t id) {
+    struct sched_job_view v;
+    world_job(c->w, id, &v);
+    const struct request *r = world_request(c->w, request_asked(v.request));
+    struct sched_job j = {.id = id, .request = r, .submit_ms = v.submit_ms, .restarts = v.restarts + 1};
+    world_job_end(c->w, id, c->now_ms);
+    world_job_add(c->w, &j);
+    world_request_unref(c->w, r);
+}
+
+// Decides and, unless only the time is wanted, carries the decisions out.
 static uint32_t decide(struct cluster *c, double *ms, bool apply, uint32_t *looked, uint32_t *preempts) {
     struct decisions d;
     double began = cpu_ms();
@@ -78,6 +89,10 @@ static uint32_t decide(struct cluster *c, double *ms, bool apply, uint32_t *look
     *ms = cpu_ms() - began;
     for (uint32_t i = 0; apply && i < d.starts.len; i++)
         world_job_start(c->w, d.starts.at[i].job, d.starts.at[i].alloc, c->now_ms);
+    for (uint32_t i = 0; apply && i < d.preempts.len; i++)
+        world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
+    for (uint32_t i = 0; apply && i < d.preempts.len; i++)
+        requeue(c, d.preempts.at[i].victim);
     uint32_t n = d.starts.len;
     *looked = d.looked_at;
     if (preempts)
@@ -131,8 +146,16 @@ static void large(uint32_t nodes, uint32_t pending) {
     }
     c.now_ms += 1000;
     started = decide(&c, &ms, true, &looked, NULL);
-    snprintf(note, sizeof note, "%u looked at, %u started, full cluster", looked, started);
-    row("whole queue again", ms, note);
+    snprintf(note, sizeof note, "%u looked at, %u started, nearly full", looked, started);
+    row("whole queue again, many new jobs", ms, note);
+    uint32_t preempts = 1, rounds = 0;
+    for (; (started || preempts) && rounds < SETTLE_MAX; rounds++) {
+        c.now_ms += 1000;
+        started = decide(&c, &ms, true, &looked, &preempts);
+    }
+    decide(&c, &ms, false, &looked, NULL);
+    snprintf(note, sizeof note, "%u looked at, nothing to do (came to rest after %u)", looked, rounds);
+    row("whole queue, full cluster", ms, note);
     double sum = 0, most = 0;
     for (uint32_t i = 0; i < REPEAT; i++) {
         struct sched_job_view v;

@@ -109,14 +109,12 @@ static bool strict(const struct pass *p, const struct request *r) {
 // The job does not fit now: take, plan, or wait.
 static bool blocked(struct pass *p, struct order *o, struct job *j) {
     struct request *r = j->request;
-    if (r->reclaim_failed != p->w->pass) {
-        if (reclaim(p, j)) {
-            note(p, j, SCHED_REASON_VACATING);
-            return true;
-        }
-        r->reclaim_failed = p->w->pass;
-    }
     struct fit *f = fit_of(p->w, r);
+    // One that would fit but for a planned job before it takes nothing from anybody.
+    if (!fit_enough(f) && reclaim(p, j)) {
+        note(p, j, SCHED_REASON_VACATING);
+        return true;
+    }
     uint32_t part = r->asked.partition;
     r->reason = SCHED_REASON_PRIORITY;
     if (!fit_enough(f)) {
@@ -201,7 +199,7 @@ void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy, 
     look_at_all(&p);
     trial_undo(&p);
     plan_clear(&p);
-    vec_done(&p.victims);
     vec_done(&p.gives);
+    vec_done(&p.freeable);
     map_done(&p.reclaims_failed);
 }

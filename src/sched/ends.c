@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "sched/internal.h"
+#include "sched/pass.h"
 
 static bool ends_before(const struct job *a, const struct job *b) {
     int64_t x = job_end_ms(a), y = job_end_ms(b);
@@ -85,24 +85,60 @@ void worth_add(struct world *w, struct job *j) {
 }
 
 void worth_remove(struct world *w, struct job *j) {
-    remove_from(&w->by_worth, j, j->in_by_worth, worth_less);
+    struct standing *s = &w->by_worth;
+    remove_from(s, j, j->in_by_worth, worth_less);
+    if (!j->in_by_worth || w->victims_stale)
+        return;
+    // the place it had: the first that is not worth less
+    uint32_t low = 0, high = s->sorted.len;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (worth_less(s->sorted.at[mid], j))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    assert(w->victims.at[low].job == j);
+    vec_remove(&w->victims, low);
+}
+
+static struct victim victim_of(const struct job *j) {
+    const struct alloc_node *a = &j->alloc->nodes[0];
+    bool one = j->alloc->node_count == 1;
+    return (struct victim){(struct job *)(uintptr_t)j, j->request->asked.project, one ? a->node : 0,
+                           (uint16_t)(one ? a->gpu_count : 0), j->fixed};
+}
+
+static void victims_refill(struct world *w) {
+    vec_clear(&w->victims);
+    vec_reserve(&w->victims, w->by_worth.sorted.len + 1);
+    for (uint32_t i = 0; i < w->by_worth.sorted.len; i++)
+        vec_push(&w->victims, victim_of(w->by_worth.sorted.at[i]));
+    w->victims_stale = false;
 }
 
 // Priorities may have changed with the rules: then all are looked at again.
 void worth_merge(struct world *w) {
     struct standing *s = &w->by_worth;
     if (w->worth_version != w->config_version) {
+        w->victims_stale = true;
         for (uint32_t i = 0; i < s->sorted.len; i++)
             vec_push(&s->fresh, s->sorted.at[i]);
         vec_clear(&s->sorted);
         w->worth_version = w->config_version;
     }
-    if (!s->fresh.len)
+    if (!s->fresh.len) {
+        if (w->victims_stale)
+            victims_refill(w);
         return;
+    }
+    for (uint32_t i = 0; i < s->fresh.len; i++)
+        request_refresh(w, s->fresh.at[i]->request);
     for (uint32_t i = 0; i < s->fresh.len; i++)
         s->fresh.at[i]->worth = request_priority(w, s->fresh.at[i]->request);
     merge(s, worth_less, by_worth);
     for (uint32_t i = 0; i < s->fresh.len; i++)
         s->fresh.at[i]->in_by_worth = true;
     vec_clear(&s->fresh);
+    victims_refill(w);
 }

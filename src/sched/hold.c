@@ -133,6 +133,7 @@ void count_queued(struct world *w, struct job *j, int sign) {
 
 // After the meaning of the counts changed (a model got a quota, a QoS became preemptible, …).
 void world_recount(struct world *w) {
+    w->victims_stale = true;  // what is preemptible may have changed
     for (uint32_t i = 0; i < w->projects.len; i++) {
         struct project *p = w->projects.at[i];
         if (!p)

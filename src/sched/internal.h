@@ -187,7 +187,6 @@ struct request {
     int64_t limit_ms;             // effective, INT64_MAX: none; for limit_version
     uint64_t limit_version;
     uint8_t reason;               // of its jobs, from the latest pass
-    uint64_t reclaim_failed;      // pass in which no victims were found
     uint8_t dim;
     bool preemptible;
     int32_t priority, tier;
@@ -220,6 +219,15 @@ struct job {
 // Jobs in some order, and those not merged in yet.
 struct standing {
     VEC(struct job *) sorted, fresh;
+};
+
+// A running job that may have to give, with what decides whether it is worth a closer look.
+struct victim {
+    struct job *job;
+    uint32_t project;
+    uint32_t node;   // 0: on several
+    uint16_t gpus;   // it holds there
+    bool fixed;      // cannot be preempted
 };
 
 // A GPU memory size and how many GPUs have it.
@@ -258,6 +266,8 @@ struct world {
     struct standing by_end;             // running, by (end by limit, id)
     struct standing by_worth;           // running, the first to give first
     uint64_t worth_version;             // config_version of its priorities
+    VEC(struct victim) victims;         // by_worth.sorted in compact form
+    bool victims_stale;
     struct mix *mix;                    // requests seen lately
     VEC(uint64_t) takers;               // jobs marked so, in the order of marking
     VEC(uint64_t) noted;                // jobs with a reason of their own

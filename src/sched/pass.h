@@ -18,14 +18,6 @@ struct promise {
     struct alloc *alloc;
 };
 
-// A job that may have to give, with what decides whether it is worth looking at.
-struct victim {
-    struct job *job;
-    uint32_t project;
-    uint32_t node;   // 0: on several
-    uint16_t gpus;   // it holds there
-};
-
 struct pass {
     struct world *w;
     const struct policy *policy;
@@ -40,10 +32,10 @@ struct pass {
     bool any_plan;
     uint64_t running_pass;
     uint32_t running_projects;     // with running jobs, when running_pass is this pass
-    bool victims_known;            // `victims` was filled
-    VEC(struct victim) victims;    // preemptible, by (priority, latest start, highest id)
-    uint32_t victims_from;         // those before it are vacating
+    uint32_t victims_from;         // world's victims before it are vacating
     VEC(uint8_t) gives;            // by project: may have to give to the taker at hand
+    VEC(uint16_t) freeable;        // by node: GPUs that giving projects' jobs hold
+    uint64_t freeable_for;         // hash of who gives and what moved since
     struct map reclaims_failed;    // taker's place, project and rights → moves made by then
     bool again;                    // reclaim freed something: earlier failures do not count
 };

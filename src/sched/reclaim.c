@@ -5,7 +5,8 @@
 
 #include "sched/pass.h"
 
-enum { VICTIMS_MAX = 4096, PAIRS_FROM_MAX = 32, SUBSETS_OF_MAX = 10, NODES_TRIED_MAX = 64 };
+enum { VICTIMS_MAX = 4096, PAIRS_FROM_MAX = 32, SUBSETS_OF_MAX = 10, NODES_TRIED_MAX = 64,
+       NODES_FEW = 96 };
 
 struct taker {
     struct pass *p;
@@ -143,23 +144,6 @@ static int by_worth(const void *pa, const void *pb) {
     if (a->start_ms != b->start_ms)
         return a->start_ms > b->start_ms ? -1 : 1;
     return (a->id < b->id) - (a->id > b->id);
-}
-
-static void know_victims(struct pass *p) {
-    if (p->victims_known)
-        return;
-    p->victims_known = true;
-    worth_merge(p->w);
-    vec_reserve(&p->victims, p->w->by_worth.sorted.len + 1);
-    for (uint32_t i = 0; i < p->w->by_worth.sorted.len; i++) {
-        struct job *j = p->w->by_worth.sorted.at[i];
-        if (j->fixed || j->state != SCHED_JOB_RUNNING)
-            continue;
-        request_refresh(p->w, j->request);
-        const struct alloc_node *a = &j->alloc->nodes[0];
-        vec_push(&p->victims, (struct victim){j, j->request->asked.project, j->alloc->node_count == 1 ? a->node : 0,
-                                              (uint16_t)a->gpu_count});
-    }
 }
 
 // As if the victim were gone from its project, while a set is being put together.
@@ -365,76 +349,121 @@ static bool take(struct taker *t, const job_vec *set) {
     return fine;
 }
 
-// One victim that is enough by itself, the least worth first.
-static bool one_victim(struct taker *t, const struct fit *f, job_vec *set) {
-    struct pass *p = t->p;
-    uint32_t whole = whole_needed(t);
-    while (p->victims_from < p->victims.len && p->victims.at[p->victims_from].job->vacating)
-        p->victims_from++;
-    for (uint32_t i = p->victims_from; i < p->victims.len; i++) {
-        const struct victim *c = &p->victims.at[i];
-        if (!p->gives.at[c->project] || (c->node && c->gpus + t->most_whole < whole) || c->job->vacating)
+static bool skip(const struct taker *t, const struct victim *c) {
+    return c->fixed || !t->p->gives.at[c->project] || c->job->vacating || c->job->state != SCHED_JOB_RUNNING;
+}
+
+// Is this one enough by itself on one of its nodes? Then it is taken.
+static bool alone(struct taker *t, const struct fit *f, struct job *v, job_vec *set) {
+    for (uint32_t k = 0; k < v->alloc->node_count; k++) {
+        uint32_t id = v->alloc->nodes[k].node;
+        const struct node *n = world_node(t->p->w, id);
+        if (!n || id >= f->nodes_len || !f->allowed[id] || !enough_gpus(t, n, v) || legal(t, v) < 0 ||
+            !fits_without(t, n, &v, 1, NULL))
             continue;
-        struct job *v = c->job;
-        for (uint32_t k = 0; k < v->alloc->node_count; k++) {
-            uint32_t id = v->alloc->nodes[k].node;
-            const struct node *n = world_node(p->w, id);
-            if (!n || id >= f->nodes_len || !f->allowed[id] || !enough_gpus(t, n, v) || legal(t, v) < 0)
-                continue;
-            if (fits_without(t, n, &v, 1, NULL)) {
-                vec_clear(set);
-                vec_push(set, v);
-                if (take(t, set))
-                    return true;
-            }
-        }
+        vec_clear(set);
+        vec_push(set, v);
+        if (take(t, set))
+            return true;
     }
     return false;
 }
 
-// GPUs that could be freed per node, as far as whole jobs of giving projects hold them: few nodes
-// deserve a closer look.
-static uint16_t *freeable(const struct taker *t, const struct fit *f) {
-    const struct pass *p = t->p;
-    uint16_t *gpus = xcalloc(f->nodes_len + 1, sizeof *gpus);
-    for (uint32_t i = p->victims_from; i < p->victims.len; i++) {
-        const struct victim *c = &p->victims.at[i];
-        if (!p->gives.at[c->project])
+// One victim that is enough by itself, the least worth first.
+static bool one_victim(struct taker *t, const struct fit *f, job_vec *set) {
+    struct pass *p = t->p;
+    const struct world *w = p->w;
+    uint32_t whole = whole_needed(t);
+    while (p->victims_from < w->victims.len && w->victims.at[p->victims_from].job->vacating)
+        p->victims_from++;
+    for (uint32_t i = p->victims_from; i < w->victims.len; i++) {
+        const struct victim *c = &w->victims.at[i];
+        if ((c->node && c->gpus + t->most_whole < whole) || skip(t, c))
+            continue;
+        if (alone(t, f, c->job, set))
+            return true;
+    }
+    return false;
+}
+
+// GPUs that jobs of giving projects hold, by node: few nodes deserve a closer look. The same for every
+// taker to whom the same projects give, until something moves.
+static const uint16_t *freeable(const struct taker *t) {
+    struct pass *p = t->p;
+    const struct world *w = p->w;
+    uint64_t who = hash_bytes(p->gives.at, p->gives.len) ^ hash_u64(p->out->starts.len + p->out->preempts.len) ^ 1;
+    if (p->freeable.len == w->nodes.len && p->freeable_for == who)
+        return p->freeable.at;
+    p->freeable_for = who;
+    vec_clear(&p->freeable);
+    for (uint32_t i = 0; i < w->nodes.len; i++)
+        vec_push(&p->freeable, 0);
+    uint16_t *gpus = p->freeable.at;
+    for (uint32_t i = p->victims_from; i < w->victims.len; i++) {
+        const struct victim *c = &w->victims.at[i];
+        if (c->fixed || !p->gives.at[c->project])
             continue;
         if (c->node) {
-            if (c->node < f->nodes_len)
-                gpus[c->node] = (uint16_t)(gpus[c->node] + c->gpus);
+            gpus[c->node] = (uint16_t)(gpus[c->node] + c->gpus);
             continue;
         }
-        for (uint32_t k = 0; k < c->job->alloc->node_count; k++)
-            if (c->job->alloc->nodes[k].node < f->nodes_len)
-                gpus[c->job->alloc->nodes[k].node] =
-                    (uint16_t)(gpus[c->job->alloc->nodes[k].node] + c->job->alloc->nodes[k].gpu_count);
+        const struct alloc *a = c->job->alloc;
+        for (uint32_t k = 0; k < a->node_count; k++)
+            gpus[a->nodes[k].node] = (uint16_t)(gpus[a->nodes[k].node] + a->nodes[k].gpu_count);
     }
     return gpus;
 }
 
 static bool worth_a_look(const struct taker *t, const struct fit *f, const uint16_t *gpus, uint32_t id) {
-    const struct node *n = world_node(t->p->w, id);
-    return n && f->allowed[id] && n->jobs.len && gpus[id] + n->whole_free >= whole_needed(t);
+    const struct node *n = t->p->w->nodes.at[id];
+    return f->allowed[id] && n->jobs.len && gpus[id] + n->whole_free >= whole_needed(t);
+}
+
+// Victims on the nodes that deserve a look: one that is enough, else several on one node.
+static bool on_nodes(struct taker *t, const struct fit *f, const uint32_t *nodes, uint32_t count, job_vec *set) {
+    const struct pass *p = t->p;
+    job_vec here = {0};
+    VEC(struct cost) costs = {0};
+    bool done = false;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct node *n = p->w->nodes.at[nodes[i]];
+        for (uint32_t k = 0; k < n->jobs.len; k++)
+            if (gives(t, n->jobs.at[k]) && !n->jobs.at[k]->fixed && enough_gpus(t, n, n->jobs.at[k]) &&
+                legal(t, n->jobs.at[k]) >= 0)
+                vec_push(&here, n->jobs.at[k]);
+    }
+    if (here.len)
+        qsort(here.at, here.len, sizeof *here.at, by_worth);
+    for (uint32_t i = 0; i < here.len && !done; i++)
+        done = (i == 0 || here.at[i] != here.at[i - 1]) && alone(t, f, here.at[i], set);
+    for (uint32_t i = 0; i < count && !done; i++)
+        if (node_set(t, p->w->nodes.at[nodes[i]], set))
+            vec_push(&costs, cost_of(set, nodes[i]));
+    if (costs.len)
+        qsort(costs.at, costs.len, sizeof *costs.at, by_cost);
+    for (uint32_t i = 0; i < costs.len && i < NODES_TRIED_MAX && !done; i++)
+        done = node_set(t, p->w->nodes.at[costs.at[i].node], set) && take(t, set);
+    vec_done(&costs);
+    vec_done(&here);
+    return done;
 }
 
 // Several victims on one node; nodes in the order of their least worthy job.
 static bool one_node(struct taker *t, const struct fit *f, job_vec *set) {
     const struct pass *p = t->p;
+    const struct world *w = p->w;
+    const uint16_t *gpus = freeable(t);
     VEC(struct cost) costs = {0};
-    uint16_t *gpus = freeable(t, f);
     uint8_t *seen = xcalloc(f->nodes_len + 1, 1);
-    int32_t lowest = p->victims_from < p->victims.len ? p->victims.at[p->victims_from].job->worth : 0;
+    int32_t lowest = p->victims_from < w->victims.len ? w->victims.at[p->victims_from].job->worth : 0;
     bool done = false;
-    for (uint32_t i = p->victims_from; i < p->victims.len && !done; i++) {
-        const struct victim *c = &p->victims.at[i];
-        if (!p->gives.at[c->project] || (c->node && (c->node >= f->nodes_len || seen[c->node])))
+    for (uint32_t i = p->victims_from; i < w->victims.len && !done; i++) {
+        const struct victim *c = &w->victims.at[i];
+        if ((c->node && (c->node >= f->nodes_len || seen[c->node])) || skip(t, c))
             continue;
         for (uint32_t k = 0; k < c->job->alloc->node_count && !done; k++) {
             uint32_t id = c->job->alloc->nodes[k].node;
-            if (id >= f->nodes_len || seen[id]++ || !worth_a_look(t, f, gpus, id) ||
-                !node_set(t, p->w->nodes.at[id], set))
+            if (id >= f->nodes_len || seen[id]++ || !worth_a_look(t, f, gpus, id) || !node_set(t, w->nodes.at[id], set))
                 continue;
             vec_push(&costs, cost_of(set, id));
             if (set->len == 2 && costs.at[costs.len - 1].priority == lowest)
@@ -445,10 +474,23 @@ static bool one_node(struct taker *t, const struct fit *f, job_vec *set) {
     if (costs.len)
         qsort(costs.at, costs.len, sizeof *costs.at, by_cost);
     for (uint32_t i = 0; i < costs.len && i < NODES_TRIED_MAX && !done; i++)
-        done = node_set(t, p->w->nodes.at[costs.at[i].node], set) && take(t, set);
-    free(gpus);
+        done = node_set(t, w->nodes.at[costs.at[i].node], set) && take(t, set);
     vec_done(&costs);
     return done;
+}
+
+static bool one_part(struct taker *t, const struct fit *f, job_vec *set) {
+    uint32_t few[NODES_FEW], count = 0;
+    const uint16_t *gpus = whole_needed(t) > 1 ? freeable(t) : NULL;
+    for (uint32_t id = 1; gpus && id < f->nodes_len && count <= NODES_FEW; id++)
+        if (worth_a_look(t, f, gpus, id)) {
+            if (count < NODES_FEW)
+                few[count] = id;
+            count++;
+        }
+    if (gpus && count <= NODES_FEW)
+        return on_nodes(t, f, few, count, set);
+    return one_victim(t, f, set) || one_node(t, f, set);
 }
 
 static bool in_set(const job_vec *set, const struct job *j) {
@@ -463,7 +505,7 @@ static bool many_nodes(const struct taker *t, const struct fit *f, job_vec *all)
     VEC(struct cost) costs = {0};
     job_vec set = {0};
     uint32_t need = t->r->demand.nodes_min, looks = 0;
-    uint16_t *gpus = freeable(t, f);
+    const uint16_t *gpus = freeable(t);
     for (uint32_t id = 1; id < f->nodes_len; id++)
         looks += f->cap[id] || worth_a_look(t, f, gpus, id);
     for (uint32_t id = 1; id < f->nodes_len && looks >= t->r->demand.nodes_min; id++) {
@@ -472,7 +514,6 @@ static bool many_nodes(const struct taker *t, const struct fit *f, job_vec *all)
         else if (worth_a_look(t, f, gpus, id) && node_set(t, t->p->w->nodes.at[id], &set))
             vec_push(&costs, cost_of(&set, id));
     }
-    free(gpus);
     if (costs.len)
         qsort(costs.at, costs.len, sizeof *costs.at, by_cost);
     for (uint32_t i = 0; i < costs.len && need && all->len < VICTIMS_MAX; i++) {
@@ -504,9 +545,9 @@ static bool many_nodes(const struct taker *t, const struct fit *f, job_vec *all)
 // Any layout: the least worthy one after the other until the taker fits.
 static bool one_by_one(const struct taker *t, const struct fit *f, job_vec *all) {
     struct alloc *a = NULL;
-    for (uint32_t i = 0; i < t->p->victims.len && !a && all->len < VICTIMS_MAX; i++) {
-        struct job *v = t->p->victims.at[i].job;
-        if (!gives(t, v))
+    for (uint32_t i = 0; i < t->p->w->victims.len && !a && all->len < VICTIMS_MAX; i++) {
+        struct job *v = t->p->w->victims.at[i].job;
+        if (skip(t, &t->p->w->victims.at[i]))
             continue;
         bool here = false;
         for (uint32_t k = 0; k < v->alloc->node_count; k++)
@@ -557,7 +598,7 @@ static bool search(struct taker *t, const struct fit *f) {
             t->most_whole = t->p->w->nodes.at[id]->whole_free;
     bool done;
     if (t->r->demand.even && t->r->demand.nodes_min == 1) {
-        done = one_victim(t, f, &set) || one_node(t, f, &set);
+        done = one_part(t, f, &set);
     } else {
         done = t->r->demand.even ? many_nodes(t, f, &set) : one_by_one(t, f, &set);
         if (done) {
@@ -589,8 +630,8 @@ bool reclaim(struct pass *p, struct job *j) {
     uintptr_t moves = 1 + p->out->starts.len + p->out->preempts.len;
     if ((uintptr_t)map_get(&p->reclaims_failed, key) == moves)
         return false;
-    know_victims(p);
-    if (p->victims.len && know_givers(&t) && search(&t, f))
+    worth_merge(p->w);
+    if (p->w->victims.len && know_givers(&t) && search(&t, f))
         return true;
     map_put(&p->reclaims_failed, key, (void *)moves);
     return false;

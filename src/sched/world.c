@@ -173,6 +173,7 @@ struct world *world_free(struct world *w) {
     vec_done(&w->by_end.fresh);
     vec_done(&w->by_worth.sorted);
     vec_done(&w->by_worth.fresh);
+    vec_done(&w->victims);
     vec_done(&w->noted);
     vec_done(&w->takers);
     map_done(&w->jobs);
