@@ -5,6 +5,8 @@
 
 #include "sched/pass.h"
 
+enum { FEW = 32 };  // newcomers that are put in one by one
+
 static bool ends_before(const struct job *a, const struct job *b) {
     int64_t x = job_end_ms(a), y = job_end_ms(b);
     return x != y ? x < y : a->id < b->id;
@@ -29,15 +31,8 @@ static int by_worth(const void *pa, const void *pb) {
     return worth_less(a, b) ? -1 : worth_less(b, a) ? 1 : 0;
 }
 
-static void remove_from(struct standing *s, struct job *j, bool merged, before_fn before) {
-    if (!merged) {
-        for (uint32_t i = s->fresh.len; i-- > 0;)
-            if (s->fresh.at[i] == j) {
-                vec_remove_swap(&s->fresh, i);
-                return;
-            }
-        return;
-    }
+// The first place whose job does not come before this one.
+static uint32_t place_of(const struct standing *s, const struct job *j, before_fn before) {
     uint32_t low = 0, high = s->sorted.len;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
@@ -46,9 +41,31 @@ static void remove_from(struct standing *s, struct job *j, bool merged, before_f
         else
             high = mid;
     }
-    assert(low < s->sorted.len && s->sorted.at[low] == j);
-    vec_remove(&s->sorted, low);
+    return low;
 }
+
+static void remove_from(struct standing *s, struct job *j, bool merged, before_fn before) {
+    if (merged) {
+        uint32_t i = place_of(s, j, before);
+        assert(i < s->sorted.len && s->sorted.at[i] == j);
+        vec_remove(&s->sorted, i);
+        return;
+    }
+    for (uint32_t i = s->fresh.len; i-- > 0;)
+        if (s->fresh.at[i] == j) {
+            vec_remove_swap(&s->fresh, i);
+            return;
+        }
+}
+
+#define INSERT(v, i, ...)                                                                          \
+    do {                                                                                           \
+        uint32_t at_ = (i);                                                                        \
+        vec_reserve(v, (v)->len + 1);                                                              \
+        memmove((v)->at + at_ + 1, (v)->at + at_, ((v)->len - at_) * sizeof *(v)->at);             \
+        (v)->at[at_] = (__VA_ARGS__);                                                              \
+        (v)->len++;                                                                                \
+    } while (0)
 
 static void merge(struct standing *s, before_fn before, int (*compare)(const void *, const void *)) {
     uint32_t i = s->sorted.len, k = s->fresh.len;
@@ -71,9 +88,15 @@ void ends_remove(struct world *w, struct job *j) {
 }
 
 void ends_merge(struct world *w) {
-    if (!w->by_end.fresh.len)
+    struct standing *s = &w->by_end;
+    if (!s->fresh.len)
         return;
-    merge(&w->by_end, ends_before, by_end);
+    if (s->fresh.len <= FEW) {
+        for (uint32_t i = 0; i < s->fresh.len; i++)
+            INSERT(&s->sorted, place_of(s, s->fresh.at[i], ends_before), s->fresh.at[i]);
+    } else {
+        merge(s, ends_before, by_end);
+    }
     for (uint32_t i = 0; i < w->by_end.fresh.len; i++)
         w->by_end.fresh.at[i]->in_by_end = true;
     vec_clear(&w->by_end.fresh);
@@ -89,17 +112,9 @@ void worth_remove(struct world *w, struct job *j) {
     remove_from(s, j, j->in_by_worth, worth_less);
     if (!j->in_by_worth || w->victims_stale)
         return;
-    // the place it had: the first that is not worth less
-    uint32_t low = 0, high = s->sorted.len;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (worth_less(s->sorted.at[mid], j))
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    assert(w->victims.at[low].job == j);
-    vec_remove(&w->victims, low);
+    uint32_t i = place_of(s, j, worth_less);  // where it was
+    assert(w->victims.at[i].job == j);
+    vec_remove(&w->victims, i);
 }
 
 static struct victim victim_of(const struct job *j) {
@@ -136,9 +151,17 @@ void worth_merge(struct world *w) {
         request_refresh(w, s->fresh.at[i]->request);
     for (uint32_t i = 0; i < s->fresh.len; i++)
         s->fresh.at[i]->worth = request_priority(w, s->fresh.at[i]->request);
-    merge(s, worth_less, by_worth);
+    bool few = s->fresh.len <= FEW && !w->victims_stale;
+    if (!few)
+        merge(s, worth_less, by_worth);
+    for (uint32_t i = 0; few && i < s->fresh.len; i++) {
+        uint32_t k = place_of(s, s->fresh.at[i], worth_less);
+        INSERT(&s->sorted, k, s->fresh.at[i]);
+        INSERT(&w->victims, k, victim_of(s->fresh.at[i]));
+    }
     for (uint32_t i = 0; i < s->fresh.len; i++)
         s->fresh.at[i]->in_by_worth = true;
     vec_clear(&s->fresh);
-    victims_refill(w);
+    if (!few)
+        victims_refill(w);
 }
