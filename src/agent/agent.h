@@ -73,6 +73,8 @@ struct agent {
     bool stopping;
 
     struct streams *streams;
+    const char *metrics_listen;  // "": none
+    struct agent_metrics *metrics;
     struct gpus *gpus;
 };
 

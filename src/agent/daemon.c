@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/metrics.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -159,6 +160,7 @@ static void on_stop(uv_signal_t *s, int signum) {
     a->stopping = true;
     a->streams = streams_free(a->streams);
     gpus_stop(a->gpus);
+    agent_metrics_stop(a->metrics);
     if (a->ws)
         net_ws_close(a->ws, WS_GOING_AWAY, "the agent stops");
     uv_handle_t *handles[] = {(uv_handle_t *)&a->tick, (uv_handle_t *)&a->dial,
@@ -300,6 +302,7 @@ static void tear_down(struct agent *a) {
     agent_logic_free(a->logic);
     users_free(a->users);
     gpus_free(a->gpus);
+    agent_metrics_free(a->metrics);
     tls_context_free(a->tls);
     vec_done(&a->handed_back);
     vec_done(&a->waiting);
@@ -308,6 +311,17 @@ static void tear_down(struct agent *a) {
         if (*fds[i] >= 0)
             close(*fds[i]);
     arena_done(&a->arena);
+}
+
+// Metrics are not worth a node: without them it goes on.
+static void start_metrics(struct agent *a) {
+    struct error e = {0};
+    if (str_empty(a->metrics_listen))
+        return;
+    if (agent_metrics_open(a, a->metrics_listen, &a->metrics, &e) < 0)
+        log_error("metrics are not served: %s", e.text);
+    else
+        log_info("metrics are served on %s with TLS", a->metrics_listen);
 }
 
 int agent_run(const struct agent_options *o, struct error *e) {
@@ -326,6 +340,7 @@ int agent_run(const struct agent_options *o, struct error *e) {
     a.streams = streams_new(&a);
     start_handles(&a);
     gpus_start(a.gpus);
+    start_metrics(&a);
     agent_recover(&a);
     ends_recover(&a);
     uv_run(&a.loop, UV_RUN_DEFAULT);

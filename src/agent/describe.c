@@ -122,6 +122,7 @@ int agent_describe(struct agent *a, struct error *e) {
     if (a->options->config)
         config_node(a->options->config, n->name, &a->arena, &c);
     describe_size(a, &c);
+    a->metrics_listen = c.metrics_listen;
     a->gpus = gpus_open(a, &c);
     n->features.at = c.features.at;
     n->features.len = c.features.len;

@@ -43,6 +43,7 @@ struct gpus {
     uv_timer_t timer;
     uv_work_t work;
     bool busy, stopping, started;
+    struct message_telemetry latest;  // at_ms 0: none; its samples are the monitor's
 };
 
 // Where the shadow libraries are: installed, or left by the build.
@@ -167,6 +168,7 @@ static void on_read(uv_work_t *w, int status) {
     host_sample(&g->host, g->agent->options->folder, &t);
     if (g->monitor)
         split(g, &t);
+    g->latest = t;
     if (agent_logic_welcomed(g->agent->logic))
         agent_tell(g->agent, MESSAGE_TELEMETRY, &t);
 }
@@ -338,6 +340,19 @@ void gpus_usage(const struct gpus *g, uint64_t id, uint32_t attempt, struct usag
         u->energy_mj += h->usage.energy_mj;
         return;  // every entry of the attempt holds the sum
     }
+}
+
+const struct message_telemetry *gpus_latest(const struct gpus *g) {
+    return g->latest.at_ms ? &g->latest : NULL;
+}
+
+uint32_t gpus_share(const struct gpus *g, uint64_t id, uint32_t attempt, uint32_t index) {
+    for (uint32_t i = 0; i < g->holders.len; i++) {
+        const struct holder *h = &g->holders.at[i];
+        if (h->id == id && h->attempt == attempt && h->index == index)
+            return h->milli;
+    }
+    return 0;
 }
 
 void gpus_release(struct gpus *g, uint64_t id, uint32_t attempt) {

@@ -21,5 +21,8 @@ int gpus_grant(struct gpus *g, const struct message_launch *m, struct launch_req
 void gpus_recover(struct gpus *g, const struct launch_request *r);
 // Adds what the attempt used on GPUs.
 void gpus_usage(const struct gpus *g, uint64_t id, uint32_t attempt, struct usage *u);
+// The newest figures, until the loop turns; NULL: none yet.
+const struct message_telemetry *gpus_latest(const struct gpus *g);
+uint32_t gpus_share(const struct gpus *g, uint64_t id, uint32_t attempt, uint32_t index);  // in thousandths
 void gpus_release(struct gpus *g, uint64_t id, uint32_t attempt);  // it has ended
 void gpus_forget(struct gpus *g, uint64_t id, uint32_t attempt);   // its ledgers may go

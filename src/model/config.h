@@ -43,6 +43,7 @@ struct config_node {
     LIST(const char *) features;
     LIST(struct config_gpus) gpus;  // empty: as found
     bool gpus_simulated;
+    const char *metrics_listen;     // "ADDRESS:PORT" of the agent's own /metrics; "": none
 };
 
 struct config_entry {

@@ -1,11 +1,13 @@
 """A real Prometheus over a cluster with simulated GPUs: it scrapes without complaint, every query of
 the dashboards gives data, alerts fire; idle GPUs are named and ended; the charts survive a restart."""
 import base64
+import glob
 import json
 import math
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -211,8 +213,7 @@ def test_alert_fires(cluster, tmp_path):
                                   f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
     prometheus = Prometheus(port)
     node = cluster.api.get("/v1/nodes")["nodes"][0]["name"]
-    faults = [p for p in (f"{cluster.home}/agents/agent-{node}/gpu-faults", f"{cluster.home}/agent-{node}/gpu-faults",
-                          f"{cluster.home}/state/agents/agent-{node}/gpu-faults") if os.path.isdir(os.path.dirname(p))]
+    faults = [f"{p}/gpu-faults" for p in glob.glob(f"{cluster.home}/**/agent-{node}", recursive=True) if os.path.isdir(p)]
     assert faults, os.listdir(cluster.home)
 
     def firing():
@@ -232,6 +233,36 @@ def test_alert_fires(cluster, tmp_path):
         if os.path.exists(faults[0]):
             os.unlink(faults[0])
         end_child(child)
+
+
+def test_agent_answers_by_itself():
+    port, own = free_ports(2)
+    text = config(port).replace("[node *]\n", f"[node *]\nmetrics_listen = 127.0.0.1:{own}\n")
+    with Cluster(config=text) as c:
+        submit(c, 500)
+        node = c.api.get("/v1/nodes")["nodes"][0]["name"]
+        wait_until(lambda: glob.glob(f"{c.home}/**/metrics.token", recursive=True), 10, "no token")
+        folder = os.path.dirname(glob.glob(f"{c.home}/**/metrics.token", recursive=True)[0])
+        assert os.stat(f"{folder}/metrics.token").st_mode & 0o777 == 0o600
+        trust = ssl.create_default_context(cafile=f"{folder}/metrics-ca.crt")
+        with open(f"{folder}/metrics.token", encoding="utf-8") as f:
+            token = f.read()
+
+        def get(path="/metrics", bearer=token):
+            request = urllib.request.Request(f"https://127.0.0.1:{own}{path}", headers={"Authorization": f"Bearer {bearer}"})
+            with urllib.request.urlopen(request, timeout=10, context=trust) as reply:
+                return reply.read().decode()
+        wait_until(lambda: "acequia_job_gpu_allocated_ratio{" in get(), 10, "no figures")
+        text = get()
+        assert text.endswith("# EOF\n")
+        assert f'acequia_node_up{{node="{node}"}} 1\n' in text
+        assert f'acequia_node_jobs{{node="{node}"}} 1\n' in text
+        assert re.search(r'^acequia_gpu_allocated_ratio\{.*gpu="0".*\} 0\.5$', text, re.M)
+        for path, bearer, code in (("/metrics", token[:-1], 401), ("/metrics", token[:-1] + "x", 401), ("/metrics", "", 401),
+                                   ("/v1/jobs", token, 404)):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                get(path, bearer)
+            assert refused.value.code == code
 
 
 def test_monitor_needs_an_address():

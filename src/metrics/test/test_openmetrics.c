@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -280,18 +281,36 @@ static void test_recent(void **state) {
     assert_int_equal(metrics_recent_count(&r, now, JOB_FAILED), 0);
 }
 
+static const char *page;  // docs/monitoring.md
+
+static void test_documented(void **state) {
+    struct buf want = {0}, have = {0};
+    FILE *f = fopen(page, "r");
+    assert_non_null(f);
+    have.len = fread(buf_reserve(&have, 1 << 20), 1, 1 << 20, f);
+    have.data[have.len] = 0;
+    fclose(f);
+    metrics_reference_markdown(&want);
+    const char *tables = strstr(have.data, "### The daemons");
+    if (!tables || strcmp(tables, buf_str(&want)))
+        fail_msg("docs/monitoring.md differs from the table: run make docs");
+    buf_done(&want);
+    buf_done(&have);
+}
+
 static void test_process(void **state) {
     struct metrics_process p;
     metrics_process_self(&p);
     assert_true(p.memory_bytes > 100000 && p.fds >= 3 && p.fds < 100);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    page = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),  cmocka_unit_test(test_controller), cmocka_unit_test(test_agent),
         cmocka_unit_test(test_empty),  cmocka_unit_test(test_bounds),     cmocka_unit_test(test_plain),
         cmocka_unit_test(test_labels), cmocka_unit_test(test_negotiate),  cmocka_unit_test(test_recent),
-        cmocka_unit_test(test_process),
+        cmocka_unit_test(test_process), cmocka_unit_test(test_documented),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return argc < 2 ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
 }
