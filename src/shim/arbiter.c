@@ -36,8 +36,9 @@ struct file {
     char gap[72];
     _Atomic uint64_t turn; // {line + 1:16, count:48}; 0 in the upper part: nobody's
     _Atomic uint64_t until_ns;
-    _Atomic uint32_t passed; // futex: counts turns given on
-    char gap2[108];
+    _Atomic uint64_t wanted_until_ns; // nobody waits after this: saves looking at every line
+    _Atomic uint32_t passed;          // futex: counts turns given on
+    char gap2[100];
     struct line line[ARBITER_JOBS];
 };
 static_assert(offsetof(struct file, turn) == 128 && offsetof(struct file, line) == 256, "arbiter layout");
@@ -109,6 +110,8 @@ static bool wants(const struct line *l, uint64_t now) {
 }
 
 bool arbiter_contended(const struct arbiter *a, int line, uint64_t now) {
+    if (load(&a->file->wanted_until_ns) <= now)
+        return false;
     for (int i = 0; i < ARBITER_JOBS; i++)
         if (i != line && wants(&a->file->line[i], now))
             return true;
@@ -199,6 +202,7 @@ bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, unsigned st
     }
     come_back(a, line, now);
     store(&me->want_until_ns, now + ARBITER_WANT_NS);
+    store(&f->wanted_until_ns, now + ARBITER_WANT_NS);
     if (holder >= 0 && holder < ARBITER_JOBS && !abandoned(a, holder, now))
         return false;
     if (someone_goes_first(a, line, now))
@@ -238,6 +242,11 @@ void arbiter_launched(struct arbiter *a, int line, uint64_t now, uint64_t busy_u
     struct line *l = &a->file->line[line];
     store(&l->launched_ns, now);
     store(&l->busy_until_ns, busy_until);
+}
+
+uint64_t arbiter_turn_left(const struct arbiter *a, uint64_t now) {
+    uint64_t until = load(&a->file->until_ns);
+    return until > now ? until - now : 0;
 }
 
 uint64_t arbiter_busy_until(const struct arbiter *a, int line) {

@@ -52,5 +52,6 @@ bool arbiter_contended(const struct arbiter *a, int line, uint64_t now); // anot
 void arbiter_leave(struct arbiter *a, int line);            // gives the turn on
 void arbiter_wait(struct arbiter *a, uint64_t at_most_ns);  // until a turn ends, or so long
 void arbiter_launched(struct arbiter *a, int line, uint64_t now, uint64_t busy_until);
+uint64_t arbiter_turn_left(const struct arbiter *a, uint64_t now);
 uint64_t arbiter_busy_until(const struct arbiter *a, int line);
 void arbiter_charge(struct arbiter *a, int line, uint32_t share_milli, uint64_t used_ns);

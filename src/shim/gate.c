@@ -163,9 +163,13 @@ static bool on_turn(const struct gate *g, const struct view *v) {
     return g->line < 0 || arbiter_mine(g->arbiter, g->line, v->now);
 }
 
+// A program may run ahead of the GPU, so that its slow stretches are covered by work in store: as
+// far as the turn lasts where others wait for it, else as far as the bucket covers.
 static double flight_limit(const struct gate *g, const struct view *v) {
-    bool alone = v->borrow && g->line >= 0 && !arbiter_contended(g->arbiter, g->line, v->now);
-    return alone ? GATE_FLIGHT_FREE_NS : GATE_FLIGHT_NS;
+    if (g->line < 0 || !arbiter_contended(g->arbiter, g->line, v->now))
+        return GATE_FLIGHT_MAX_NS;
+    double left = (double)arbiter_turn_left(g->arbiter, v->now);
+    return left < GATE_FLIGHT_NS ? GATE_FLIGHT_NS : left < GATE_FLIGHT_MAX_NS ? left : GATE_FLIGHT_MAX_NS;
 }
 
 // Waits until the work in flight is at most `limit_ns`; with the lock held, dropped while asleep.
@@ -270,6 +274,8 @@ static void hold_back(struct gate *g) {
 
 // While the job is nowhere near its limit its time need not be measured to the microsecond.
 static bool plenty(const struct gate *g, const struct view *v) {
+    if (v->milli == 0)
+        return false; // not looked at for this launch
     if (v->borrow && g->line >= 0)
         return !arbiter_contended(g->arbiter, g->line, v->now);
     const struct ledger_compute *c = ledger_compute(g->ledger);
@@ -301,30 +307,40 @@ static unsigned enlist(struct gate *g, CUstream stream, bool per_thread, uint64_
     return ends ? MARK_CLOSE : MARK_NONE;
 }
 
+// Looks at flight, turn and bucket, and waits as they demand.
+static void pass(struct gate *g, struct view *v) {
+    double limit = 0;
+    *v = look(g);
+    if (g->flight_ns > GATE_FLIGHT_NS && g->flight_ns > (limit = flight_limit(g, v))) {
+        drain(g, limit);
+        *v = look(g);
+    }
+    while (!on_turn(g, v) || !covered(g, v)) {
+        meter_poll(g);
+        if (on_turn(g, v) && covered(g, v))
+            break;
+        hold_back(g);
+        *v = look(g);
+        if (v->milli == 0 || v->milli >= 1000)
+            break;
+    }
+    if (g->line >= 0) {
+        g->busy_until = v->now + (uint64_t)g->flight_ns;
+        arbiter_launched(g->arbiter, g->line, v->now, g->busy_until);
+    }
+    g->clear_ns = v->now + GATE_CLEAR_NS;
+    g->clear_flight_ns = g->flight_ns + GATE_CLEAR_NS * 2;
+}
+
 unsigned gate_before(struct gate *g, CUstream stream, bool per_thread, uint64_t key) {
     if (shim_capturing(stream, per_thread))
         return MARK_NONE;
     pthread_mutex_lock(&g->lock);
-    struct view v = look(g);
-    double limit = 0;
-    if (g->flight_ns > GATE_FLIGHT_NS && g->flight_ns > (limit = flight_limit(g, &v))) {
-        drain(g, limit);
-        v = look(g);
-    }
-    while (!on_turn(g, &v) || !covered(g, &v)) {
-        meter_poll(g);
-        if (on_turn(g, &v) && covered(g, &v))
-            break;
-        hold_back(g);
-        v = look(g);
-        if (v.milli == 0 || v.milli >= 1000)
-            break;
-    }
+    struct view v = {.now = gate_now(g)};
+    bool clear = v.now < g->clear_ns && g->flight_ns < g->clear_flight_ns;
+    if (!clear || !g->last || !g->last->open)
+        pass(g, &v);
     unsigned mark = g->ctx ? enlist(g, stream, per_thread, key, &v) : MARK_NONE;
-    if (g->line >= 0) {
-        g->busy_until = v.now + (uint64_t)g->flight_ns;
-        arbiter_launched(g->arbiter, g->line, v.now, g->busy_until);
-    }
     if (++g->launches >= COUNT_EVERY || mark == MARK_CLOSE) {
         ledger_count_launches(g->ledger, g->launches, 0);
         g->launches = 0;

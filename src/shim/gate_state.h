@@ -17,11 +17,13 @@ enum {
     GATE_SEGMENT_LAUNCHES = 256,
     GATE_SEGMENT_NS = 1000 * 1000,
     GATE_UNKNOWN_NS = 1000 * 1000,         // assumed of work never measured
-    GATE_FLIGHT_NS = 3 * 1000 * 1000,      // work let ahead of the GPU while share is enforced
-    GATE_FLIGHT_FREE_NS = 20 * 1000 * 1000, // and while nobody else wants the GPU
+    GATE_FLIGHT_NS = 3 * 1000 * 1000,      // work that may always be ahead of the GPU
+    GATE_FLIGHT_MAX_NS = 20 * 1000 * 1000, // and at most, where turn and bucket allow it
+    GATE_CLEAR_NS = 50 * 1000, // having looked at turn and bucket, launches go on unlooked for this
     GATE_STALL_NS = 500 * 1000,
     GATE_STRETCH_MAX = 8,
     GATE_SHRINK_AFTER = 32, // windows in which the GPU hardly waited
+    GATE_STARVED_LAUNCHES = 8, // in a segment: fewer are large, and launching them is no effort
     GATE_KEPT_UP_NS = 30 * 1000, // done so soon after its last launch, the GPU waited for launches
     GATE_STUCK_NS = 250 * 1000 * 1000, // work waits on something only this program can do
     GATE_SPIN_NS = 120 * 1000, // waits shorter than this are not slept: a timer is no finer
@@ -73,6 +75,8 @@ struct gate {
     unsigned stretch;     // how many times the usual a window or turn lasts
     struct lane *last;
     double flight_ns;     // estimate of all that is launched and not seen finished
+    uint64_t clear_ns;    // until then, and
+    double clear_flight_ns; // up to so much in flight, launches need not look around
     uint64_t launches;    // not yet counted in the ledger
     uint64_t busy_until;  // as we last wrote it into the arbiter
     uint64_t tick, tick_ns; // the processor's counter and our clock, read together

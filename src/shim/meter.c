@@ -205,7 +205,7 @@ static void finished(struct gate *g, struct segment *s, uint64_t now) {
     if (starved && s->est_ns < took)
         cost = s->est_ns > took * GATE_STARVED_MIN ? s->est_ns : took * GATE_STARVED_MIN;
     g->ended++;
-    g->starved += starved;
+    g->starved += starved && s->n >= GATE_STARVED_LAUNCHES;
     charge(g, (uint64_t)(at - cost), (uint64_t)at);
     learn(g, s, took, starved);
 }

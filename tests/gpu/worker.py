@@ -57,7 +57,7 @@ def make_train():
 def make_infer():
     import torchvision
     model = torchvision.models.resnet50().cuda().eval()
-    images = torch.randn(8, 3, 224, 224, device="cuda")
+    images = torch.randn(128, 3, 224, 224, device="cuda")
 
     def step():
         with torch.inference_mode(), torch.autocast("cuda", dtype=torch.bfloat16):
