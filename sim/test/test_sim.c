@@ -92,7 +92,7 @@ static void bad_traces_are_refused(void **state) {
     refused("; MaxProcs: 4\n1 0 -1 x 3 -1 -1 3 100 -1 1 1\n", "number");
     refused("; only a comment\n", "no job");
     refused("1 0 -1 100\n", "columns");
-    refused("submit_s,run_s\n", "limit_s");
+    refused("submit_s,limit_s\n", "run_s");
     refused("submit_s,run_s,limit_s,tasks\n0,10,20,-4\n", "tasks");
     struct trace t = {0};
     struct error e = {0};
