@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -463,7 +464,11 @@ void json_put_double(struct json_writer *w, double v) {
         return;
     }
     comma(w);
-    buf_addf(w->out, "%.10g", v);
+    char text[32];
+    snprintf(text, sizeof text, "%.15g", v == 0 ? 0 : v);
+    if (strtod(text, NULL) != v)
+        snprintf(text, sizeof text, "%.17g", v);
+    buf_adds(w->out, text);
 }
 
 void json_put_bool(struct json_writer *w, bool v) {

@@ -1,0 +1,38 @@
+// Fuzz target: JSON, and the reading of a job's spec from it; what parses is written and read again
+// as the same.
+#include <assert.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "driver.h"
+#include "model/job.h"
+
+const char *const fuzz_seeds[] = {
+    "{\"a\":[1,-2,18446744073709551615,1.5e3],\"b\":\"x\\u00e9\\ud83d\\ude00\\n\",\"c\":null,\"d\":true}",
+    "[{\"a\":1,\"b\":{\"c\":2}},{\"a\":3,\"b\":{\"c\":4}},{\"b\":5,\"a\":6}]",
+    "{\"name\":\"t\",\"class\":\"interactive\",\"array\":[{\"first\":0,\"last\":9,\"step\":1}],\"tasks\":4,\"argv\":[\"a\",\"b\"],\"nice\":-5,\"launch\":\"tasks\"}",
+    "[[[[]]],{},\"\",0,-0.5e-3]", NULL};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf first = {0}, second = {0};
+    struct json *v, *again;
+    struct error e = {0};
+    struct spec spec;
+    if (json_parse((const char *)data, size, &a, &v, &e) < 0) {
+        assert(e.code && e.text[0]);
+        return 0;
+    }
+    json_write(&(struct json_writer){.out = &first}, v);
+    assert(json_parse(first.data, first.len, &a, &again, &e) == 0);
+    json_write(&(struct json_writer){.out = &second}, again);
+    assert(first.len == second.len && memcmp(first.data, second.data, first.len) == 0);
+    if (schema_read_json(&spec_schema, v, &a, &spec, &e) == 0) {
+        buf_clear(&first);
+        schema_write_json(&spec_schema, &spec, &(struct json_writer){.out = &first});
+        struct spec copy;
+        assert(json_parse(first.data, first.len, &a, &again, &e) == 0);
+        assert(schema_read_json(&spec_schema, again, &a, &copy, &e) == 0 && schema_equal(&spec_schema, &spec, &copy));
+    }
+    return 0;
+}
