@@ -83,8 +83,10 @@ static int read_directive(struct cli *c, struct options *o, struct options *foun
         words[n++] = word;
     }
     int r = options_parse(o->tables, n, words, false, &one, &c->error);
-    if (r == 0 && one.arguments.len)
+    if (r == 0 && one.arguments.len) {
         r = error_set(&c->error, EINVAL, "\"%.60s\" is not an option", one.arguments.at[0]);
+        options_done(&one);
+    }
     if (r < 0) {
         error_prefix(&c->error, "line %u of the script", number);
         return r;
