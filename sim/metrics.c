@@ -50,6 +50,7 @@ static struct metrics_group figures(const struct trace *t, const struct replay *
         slow[n] = slowdown(t, r, i);
         g.wait_mean_s += wait[n];
         g.slowdown_mean += slow[n];
+        g.speed_mean += 1 / slow[n];
         g.flow_mean_s += (double)(r->jobs.at[i].end_ms - t->jobs.at[i].submit_ms) / 1000;
         g.amount_share += amount_of(t, i);
         n++;
@@ -60,6 +61,7 @@ static struct metrics_group figures(const struct trace *t, const struct replay *
     double d = n ? n : 1;
     g.wait_mean_s /= d;
     g.slowdown_mean /= d;
+    g.speed_mean /= d;
     g.flow_mean_s /= d;
     g.wait_median_s = quantile(wait, n, 0.5);
     g.wait_p95_s = quantile(wait, n, 0.95);
@@ -99,8 +101,8 @@ static void by_group(const struct trace *t, const struct replay *r, struct metri
         if (!p.count)
             continue;
         struct metrics_group f = figures(t, r, &p, names_get(names, g), NULL);
-        total += f.slowdown_mean;
-        square += f.slowdown_mean * f.slowdown_mean;
+        total += f.speed_mean;
+        square += f.speed_mean * f.speed_mean;
         m->users++;
         vec_push(&m->groups, f);
     }

@@ -9,6 +9,7 @@ struct metrics_group {
     uint32_t jobs, preempted;
     double wait_mean_s, wait_median_s, wait_p95_s, wait_max_s;
     double slowdown_mean, slowdown_median;  // bounded at 10 s
+    double speed_mean;                      // 1 / slowdown: the part of a job's time that it ran
     double flow_mean_s;                     // submit to end
     double amount_share;                    // of all GPU- or CPU-time used
 };
@@ -19,7 +20,7 @@ struct metrics {
     const char *group_word;
     double utilisation;                     // of what was there, first submit to last end
     double fragmented;                      // of all GPUs, mean over samples; -1 without GPUs
-    double fairness;                        // Jain's index of users' mean bounded slowdown
+    double fairness;                        // Jain's index of users' (projects') mean speed; 1: all alike
     uint32_t preemptions, unstarted, users;
     uint64_t decisions;
     double seconds;                         // the replay took

@@ -46,7 +46,7 @@ static const struct line LINES[] = {
     {"mean flow time", SPAN, v_flow},
     {"utilisation", PERCENT, v_use},
     {"fragmented GPUs", PERCENT, v_fragmented},
-    {"fairness (Jain, slowdown)", RATIO, v_fair},
+    {"fairness (Jain, speed)", RATIO, v_fair},
     {"preemptions", COUNT, v_preempted},
     {"never started", COUNT, v_unstarted},
     {"scheduling passes", COUNT, v_passes},
