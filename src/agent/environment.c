@@ -263,6 +263,7 @@ void environment_job(struct env *env, const struct message_launch *m, const stru
     if (m->spec->launch == LAUNCH_BATCH) {
         env_set(env, "ENVIRONMENT", "BATCH");
         environment_task(env, 0, 0);
+        env_set(env, "SLURM_GTIDS", "0");
     }
     env->append_only = false;
 }
@@ -270,7 +271,41 @@ void environment_job(struct env *env, const struct message_launch *m, const stru
 void environment_task(struct env *env, uint32_t rank, uint32_t local) {
     BOTH(env, "PROCID", "%u", rank);
     BOTH(env, "LOCALID", "%u", local);
-    env_set(env, "SLURM_GTIDS", "%u", rank);
+}
+
+static void set_visible(struct env *env, const struct message_exec *m, uint32_t first, uint32_t count) {
+    cleanup_buf struct buf uuids = {0}, ids = {0};
+    for (uint32_t i = first; i < first + count && i < m->gpus.len; i++) {
+        buf_addf(&ids, "%s%u", ids.len ? "," : "", m->gpus.at[i].index);
+        if (i < m->gpu_uuids.len)
+            buf_addf(&uuids, "%s%s", uuids.len ? "," : "", m->gpu_uuids.at[i]);
+    }
+    env_set(env, "CUDA_VISIBLE_DEVICES", "%s", buf_str(&uuids));
+    env_set(env, "NVIDIA_VISIBLE_DEVICES", "%s", buf_str(&uuids));
+    env_set(env, "SLURM_STEP_GPUS", "%s", buf_str(&ids));
+}
+
+void environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local) {
+    if (m->gpus_per_task)
+        set_visible(env, m, local * m->gpus_per_task, m->gpus_per_task);
+}
+
+static void step_tasks(struct env *env, const struct message_exec *m) {
+    cleanup_buf struct buf counts = {0}, ranks = {0};
+    for (uint32_t i = 0; i < m->tasks_per_node.len;) {
+        uint32_t v = m->tasks_per_node.at[i], run = 1;
+        while (i + run < m->tasks_per_node.len && m->tasks_per_node.at[i + run] == v)
+            run++;
+        buf_addf(&counts, run > 1 ? "%s%u(x%u)" : "%s%u", counts.len ? "," : "", v, run);
+        i += run;
+    }
+    for (uint32_t i = 0; i < m->tasks; i++)
+        buf_addf(&ranks, "%s%u", i ? "," : "", m->first_rank + i);
+    if (counts.len) {
+        BOTH(env, "STEP_TASKS_PER_NODE", "%s", buf_str(&counts));
+        env_set(env, "SLURM_TASKS_PER_NODE", "%s", buf_str(&counts));
+    }
+    env_set(env, "SLURM_GTIDS", "%s", buf_str(&ranks));
 }
 
 void environment_step(struct env *env, const struct message_exec *m) {
@@ -300,4 +335,11 @@ void environment_step(struct env *env, const struct message_exec *m) {
     }
     if (m->cpus_per_task)
         BOTH(env, "CPUS_PER_TASK", "%u", m->cpus_per_task);
+    if (m->cpus.len)
+        BOTH(env, "CPUS_ON_NODE", "%u", m->cpus.len);
+    step_tasks(env, m);
+    if (m->gpus.len)
+        set_visible(env, m, 0, m->gpus.len);
+    env_set(env, "SLURM_STEP_LAUNCHER_PORT", "0");
+    env_set(env, "SLURM_UMASK", "0022");
 }

@@ -22,5 +22,7 @@ void environment_job(struct env *env, const struct message_launch *m, const stru
                      const char *node);
 // Of one task of a job or step.
 void environment_task(struct env *env, uint32_t rank, uint32_t local);
+// Its own GPUs, when the step deals them out.
+void environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local);
 // Of a step, on top of its attempt's.
 void environment_step(struct env *env, const struct message_exec *m);

@@ -290,14 +290,25 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
                          LAUNCH_TASKS_MAX);
     r.tasks = arena_alloc(a, (n + 1) * sizeof *r.tasks);
     r.ntasks = n;
+    if (m->cpus.len) {
+        uint32_t *cpus = arena_alloc(a, m->cpus.len * sizeof *cpus);
+        r.ncpus = 0;
+        for (uint32_t i = 0; i < m->cpus.len; i++)
+            if (m->cpus.at[i] < parent->ncpus)
+                cpus[r.ncpus++] = parent->cpus[m->cpus.at[i]];
+        r.cpus = cpus;
+    }
     for (uint32_t i = 0; i < n; i++) {
         struct env task = {.arena = a};
         environment_task(&task, m->first_rank + i, i);
+        environment_task_gpus(&task, m, i);
         r.tasks[i] = (struct launch_process){.rank = m->first_rank + i, .env = task.at,
                                              .nenv = m->step ? task.len : 0};
     }
     r.env = env.at;
     r.nenv = env.len;
+    if (m->cpus.len)
+        bind_tasks(&r);
     int rc = set_step_files(node, parent, m, &r, a, e);
     if (rc == 0)
         rc = launch_check(&r, e);

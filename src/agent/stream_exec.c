@@ -94,9 +94,12 @@ static void finish(struct stream *s) {
         error = "ended together with its job";
     spool_remove_step(s->all->agent->spool_fd, s->id, s->attempt, s->step);
     if (e->is_step) {
+        struct usage used = {.cpu_user_us = st->usage.user_us, .cpu_system_us = st->usage.system_us,
+                             .memory_peak_bytes = st->usage.peak_bytes,
+                             .wall_ms = st->usage.wall_ms > 0 ? (uint64_t)st->usage.wall_ms : 0};
         struct message_stream m = {.stream = s->number, .eof = true, .exit_code = st->exit_code,
                                    .exit_signal = (uint32_t)st->signal, .error = error,
-                                   .task = st->failed_rank};
+                                   .task = st->failed_rank, .usage = &used};
         agent_tell(s->all->agent, MESSAGE_STEP_ENDED, &m);
     }
     stream_finish(s, st->exit_code, (uint32_t)st->signal, error);

@@ -97,6 +97,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     case MESSAGE_USAGE: on_usage(c, m->body); break;
     case MESSAGE_STREAM_DATA:
     case MESSAGE_STREAM_END:
+    case MESSAGE_STEP_ENDED:
     case MESSAGE_STREAM_CREDIT: stream_message(c, a->node, m); break;
     case MESSAGE_NODE_CHANGED: {
         struct node *n = m->body;

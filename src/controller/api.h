@@ -77,6 +77,8 @@ void api_logs(struct api_call *call);
 void api_run(struct api_call *call);
 void api_exec(struct api_call *call);
 void api_attach(struct api_call *call);
+void api_step(struct api_call *call);
+void api_allocate(struct api_call *call);
 void api_why(struct api_call *call);
 void api_when(struct api_call *call);
 void api_replay(struct api_call *call);

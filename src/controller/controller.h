@@ -67,6 +67,7 @@ struct controller {
     struct map streams;      // id → struct stream
     uint64_t next_stream;
     struct map live;         // job → struct live_usage
+    struct map step_jobs;    // job → struct step_job
     struct map users;        // uid + 1 → name
     VEC(struct follower *) followers;
     bool walking_waiters;

@@ -13,6 +13,8 @@ struct stream {
     struct stream_client client;
     void *ctx;
     uint64_t owed;     // credit held back until the client drains
+    uint32_t task;     // of a step: the one that failed first
+    struct usage usage;
 };
 
 struct stream *stream_new(struct controller *c, const char *node, const struct stream_client *client, void *ctx) {
@@ -68,8 +70,18 @@ void stream_message(struct controller *c, const char *node, const struct message
     struct stream *s = map_get(&c->streams, m->stream);
     if (!s || !streq(s->node, node))
         return;  // ended here already
+    if (message->type == MESSAGE_STEP_ENDED) {
+        s->task = m->task;
+        if (m->usage)
+            s->usage = *m->usage;
+        return;
+    }
     if (message->type == MESSAGE_STREAM_END) {
-        end(s, m);
+        struct message_stream last = *m;
+        struct usage usage = s->usage;
+        last.task = s->task;
+        last.usage = &usage;
+        end(s, &last);
         return;
     }
     if (message->type != MESSAGE_STREAM_DATA)

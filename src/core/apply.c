@@ -252,6 +252,8 @@ static void apply_ending(struct core *c, struct job *j, const struct event_job_e
     r->ending = true;
     r->hold = b->hold;
     r->cause = b->cause;
+    r->exit_code = b->exit_code;
+    r->exit_signal = b->exit_signal;
     r->signal = b->signal;
     r->grace_s = b->grace_s;
     free(r->by);

@@ -131,6 +131,8 @@ void core_agent_node_changed(struct core *c, const struct node *node, int64_t no
 // Gives the step its number, from 1 in each attempt; 0: the job does not run (any more).
 uint32_t core_step_started(struct core *c, uint64_t id, const struct event_step *step, int64_t now_ms);
 void core_step_ended(struct core *c, const struct event_step *end, int64_t now_ms);
+// Whoever had an allocation is done with it: the job ends with this exit.
+void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exit_signal, int64_t now_ms);
 
 // --- administration ---
 

@@ -126,6 +126,11 @@ void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
     }
     struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state_for(&p), .exit_code = p.exit_code,
                                 .exit_signal = p.exit_signal, .reason = reason, .by = r->by};
+    if (b.state == JOB_COMPLETED && r->ending && (r->exit_code || r->exit_signal)) {  // an allocation, given back
+        b.state = JOB_FAILED;
+        b.exit_code = r->exit_code;
+        b.exit_signal = r->exit_signal;
+    }
     finished_row(c, j, &b, now_ms);
     emit(c, now_ms, EVENT_JOB_ENDED, &b);
 }

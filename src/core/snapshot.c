@@ -57,7 +57,8 @@ struct rec_part {
 };
 struct rec_job {
     uint64_t id, submission;
-    uint32_t array_index, attempt, preempted, state, flags, steps;
+    uint32_t array_index, attempt, preempted, state, flags, steps, exit_signal;
+    int32_t exit_code;
     int64_t begin_ms, eligible_ms, start_ms;
     struct usage *usage;
     LIST(struct rec_part) parts;
@@ -115,7 +116,7 @@ static const struct field rec_job_fields[] = {
     FIELD(6, S, state, ""), FIELD(7, S, flags, ""), FIELD(8, S, begin_ms, ""), FIELD(9, S, eligible_ms, ""), FIELD(10, S, start_ms, ""),
     FIELD_SUB(11, S, usage, &usage_schema, ""), FIELD_LIST_SUB(12, S, parts, &rec_part_schema, ""), FIELD(13, S, time_limit_s, ""),
     FIELD(14, S, ending, ""), FIELD(15, S, hold, ""), FIELD(16, S, cause, ""), FIELD(17, S, signal, ""), FIELD(18, S, grace_s, ""),
-    FIELD(19, S, by, ""), FIELD(20, S, reason, ""), FIELD(21, S, end_reason, ""), FIELD(22, S, steps, "")};
+    FIELD(19, S, by, ""), FIELD(20, S, reason, ""), FIELD(21, S, end_reason, ""), FIELD(22, S, steps, ""), FIELD(23, S, exit_code, ""), FIELD(24, S, exit_signal, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -212,6 +213,8 @@ static void put_job(struct buf *out, struct buf *scratch, const struct job *j, u
         r.ending = run->ending;
         r.hold = run->hold;
         r.cause = run->cause;
+        r.exit_code = run->exit_code;
+        r.exit_signal = run->exit_signal;
         r.signal = run->signal;
         r.grace_s = run->grace_s;
         r.by = run->by;
@@ -340,6 +343,8 @@ static int load_run(struct core *c, struct job *j, const struct rec_job *r) {
     run->ending = r->ending;
     run->hold = r->hold;
     run->cause = (enum end_cause)r->cause;
+    run->exit_code = r->exit_code;
+    run->exit_signal = r->exit_signal;
     run->signal = r->signal;
     run->grace_s = r->grace_s;
     run->by = r->by ? xstrdup(r->by) : NULL;

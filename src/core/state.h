@@ -63,6 +63,8 @@ struct run {
     uint32_t time_limit_s;
     bool ending, hold;
     enum end_cause cause;     // of the ending
+    int32_t exit_code;        // of an allocation that is given back
+    uint32_t exit_signal;
     char *by, *reason;
     char *end_reason;         // the first part's words
     uint32_t signal, grace_s;

@@ -1,5 +1,7 @@
 // Owns the numbers and the history of steps. What a step holds of its job is not state of the
 // cluster: whoever starts it keeps that (controller/step.c), and it is gone when they are.
+#include <signal.h>
+
 #include "core/state.h"
 
 uint32_t core_step_started(struct core *c, uint64_t id, const struct event_step *step, int64_t now_ms) {
@@ -18,4 +20,12 @@ uint32_t core_step_started(struct core *c, uint64_t id, const struct event_step 
 void core_step_ended(struct core *c, const struct event_step *end, int64_t now_ms) {
     struct event_step b = *end;
     emit(c, now_ms, EVENT_STEP_ENDED, &b);
+}
+
+void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exit_signal, int64_t now_ms) {
+    struct job *j = find_job(c, id);
+    if (!j || !j->run || j->run->ending)
+        return;
+    struct event_job_ending how = {.cause = END_EXIT, .signal = SIGKILL, .exit_code = exit_code, .exit_signal = exit_signal};
+    begin_ending(c, j, &how, now_ms);
 }

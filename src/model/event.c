@@ -59,6 +59,8 @@ static const struct field ending_fields[] = {
     FIELD(6, S, signal, "First signal."),
     FIELD(7, S, grace_s, "Time before it is killed."),
     FIELD(8, S, hold, "Held when it is queued again."),
+    FIELD(9, S, exit_code, "Exit code of an allocation that is given back."),
+    FIELD(10, S, exit_signal, "Signal that ended what it was for."),
 };
 static const struct schema ending_schema = SCHEMA(S, "job_ending", ending_fields);
 #undef S

@@ -83,6 +83,8 @@ struct event_job_ending {
     uint32_t signal;     // first signal; 0: SIGTERM
     uint32_t grace_s;
     bool hold;           // END_REQUEUE: held afterwards
+    int32_t exit_code;   // END_EXIT of an allocation: what becomes of the job
+    uint32_t exit_signal;
 };
 struct event_part_ended {
     uint64_t id;

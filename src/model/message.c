@@ -52,6 +52,7 @@ static const struct field stream_fields[] = {
     FIELD(1, S, stream, ""),    FIELD(2, S, fd, ""),    FIELD(3, S, data, ""),   FIELD(4, S, eof, ""),
     FIELD(5, S, exit_code, ""), FIELD(6, S, exit_signal, ""), FIELD(7, S, error, ""), FIELD(8, S, credit, ""),
     FIELD(9, S, rows, ""),      FIELD(10, S, columns, ""), FIELD(11, S, task, ""),
+    FIELD_SUB(12, S, usage, &usage_schema, ""),
 };
 static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #undef S
@@ -155,6 +156,8 @@ static const struct field exec_fields[] = {
     FIELD(27, S, nodes, ""),
     FIELD(28, S, node_count, ""),
     FIELD_LIST(29, S, tasks_per_node, ""),
+    FIELD_LIST(30, S, cpus, ""),
+    FIELD(31, S, gpus_per_task, ""),
 };
 static const struct schema exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S

@@ -101,6 +101,7 @@ struct message_stream {  // data, end, credit, resize
     uint64_t credit;
     uint32_t rows, columns;
     uint32_t task;
+    struct usage *usage;  // of a step that has ended
 };
 struct message_welcome {
     uint32_t heartbeat_s;  // the agent expects a ping at least this often
@@ -186,6 +187,8 @@ struct message_exec {  // exec, bash, and steps: processes inside a running atte
     const char *nodes;   // of the step, folded
     uint32_t node_count;
     LIST(uint32_t) tasks_per_node;
+    LIST(uint32_t) cpus;     // which of the job's CPUs there, by number; none: all
+    uint32_t gpus_per_task;  // the GPUs are dealt out to the tasks in order, this many each
 };
 struct message_time_limit {  // counted from the start; 0: none
     uint64_t id;

@@ -12,6 +12,8 @@
 
 static const struct slurm_command commands[] = {
     {"sbatch", sbatch_run, "submit a batch script"},
+    {"srun", srun_run, "run tasks, alone or as a step of a job"},
+    {"salloc", salloc_run, "allocate and open a shell"},
     {"squeue", squeue_run, "list jobs that are not finished"},
     {"sinfo", sinfo_run, "list partitions and nodes"},
     {"scancel", scancel_run, "cancel or signal jobs"},
@@ -21,6 +23,7 @@ static const struct slurm_command commands[] = {
     {"sshare", sshare_run, "list shares of projects"},
     {"sstat", sstat_run, "use of running jobs"},
     {"sdiag", sdiag_run, "figures of the controller"},
+    {"sattach", sattach_run, "attach to the output of a running job"},
     {"sacctmgr", sacctmgr_run, "list projects, users, QoS and the cluster"},
 };
 

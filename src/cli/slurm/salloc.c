@@ -1,0 +1,200 @@
+// salloc: an allocation, and a shell or command here that uses it with srun. sattach: looking on.
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/session.h"
+#include "cli/slurm/job_args.h"
+#include "cli/slurm/steprun.h"
+#include "model/name.h"
+#include "model/nodelist.h"
+
+struct salloc {
+    struct step_run run;  // first: the callback gets this
+    struct opts o;
+    char **argv;
+    int argc;
+};
+
+static void set_number(const char *name, uint64_t v) {
+    char text[32];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)v);
+    setenv(name, text, 1);
+}
+
+// What a shell in an allocation finds, as far as it is known outside the job.
+static void set_environment(struct salloc *a, const struct json *record) {
+    struct job_record r;
+    struct arena *arena = &a->run.s->cli.arena;
+    cleanup_buf struct buf nodes = {0}, tasks = {0}, cpus = {0};
+    VEC(const char *) names = {0};
+    uint32_t total = 0;
+    char here[4096];
+    struct json *plain = arena_memdup(arena, record, sizeof *record);
+    // Members that are no part of the record are left out: the table refuses what it does not know.
+    struct json_member *kept = arena_alloc(arena, (record->len + 1) * sizeof *kept);
+    plain->len = 0;
+    for (uint32_t i = 0; i < record->len; i++)
+        for (size_t k = 0; k < job_record_schema.count; k++)
+            if (streq(job_record_schema.fields[k].name, record->members[i].key))
+                kept[plain->len++] = record->members[i];
+    plain->members = kept;
+    if (schema_read_json(&job_record_schema, plain, arena, &r, &a->run.s->cli.error) < 0)
+        return;
+    for (uint32_t i = 0; i < r.parts.len; i++) {
+        vec_push(&names, r.parts.at[i].node);
+        buf_addf(&tasks, "%s%u", i ? "," : "", r.parts.at[i].tasks);
+        buf_addf(&cpus, "%s%u", i ? "," : "", r.parts.at[i].cpus);
+        total += r.parts.at[i].tasks;
+    }
+    nodelist_fold(names.at, names.len, &nodes);
+    vec_done(&names);
+    set_number("SLURM_JOB_ID", r.id);
+    set_number("SLURM_JOBID", r.id);
+    setenv("SLURM_JOB_NAME", r.spec->name, 1);
+    setenv("SLURM_JOB_NODELIST", buf_str(&nodes), 1);
+    setenv("SLURM_NODELIST", buf_str(&nodes), 1);
+    set_number("SLURM_JOB_NUM_NODES", r.parts.len);
+    set_number("SLURM_NNODES", r.parts.len);
+    set_number("SLURM_NTASKS", total);
+    set_number("SLURM_NPROCS", total);
+    setenv("SLURM_TASKS_PER_NODE", buf_str(&tasks), 1);
+    setenv("SLURM_JOB_CPUS_PER_NODE", buf_str(&cpus), 1);
+    if (r.spec->partition)
+        setenv("SLURM_JOB_PARTITION", r.spec->partition, 1);
+    if (r.spec->project)
+        setenv("SLURM_JOB_ACCOUNT", r.spec->project, 1);
+    if (getcwd(here, sizeof here))
+        setenv("SLURM_SUBMIT_DIR", here, 1);
+}
+
+static int run_here(struct salloc *a) {
+    const char *shell = getenv("SHELL");
+    char *shell_argv[] = {arena_strdup(&a->run.s->cli.arena, shell ? shell : "/bin/sh"), NULL};
+    char **argv = a->argc ? a->argv : shell_argv;
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        execvp(argv[0], argv);
+        fprintf(stderr, "salloc: error: %s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+    }
+    if (pid < 0)
+        return SLURM_FAILED;
+    signal(SIGINT, SIG_IGN);  // Ctrl-C is for what runs in the allocation
+    signal(SIGQUIT, SIG_IGN);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int granted(struct step_run *run, uint64_t job) {
+    struct salloc *a = (struct salloc *)run;
+    struct cli *c = &run->s->cli;
+    struct client *k;
+    struct reply r;
+    if (!run->s->quiet)
+        fprintf(stderr, "salloc: Granted job allocation %llu\n", (unsigned long long)job);
+    if (client_open(c, &k) == 0) {
+        if (client_call(k, "GET", arena_printf(&c->arena, "/v1/jobs/%llu", (unsigned long long)job), NULL, &r) == 0 && r.json)
+            set_environment(a, r.json);
+        client_free(k);
+    }
+    int status = run_here(a);
+    if (!run->s->quiet)
+        fprintf(stderr, "salloc: Relinquishing job allocation %llu\n", (unsigned long long)job);
+    return status;
+}
+
+// --no-shell: an allocation that stays; it is a job like any other.
+static int submit_only(struct slurm *s, const struct spec *spec, const struct texts *environment) {
+    cleanup_buf struct buf body = {0};
+    struct reply r;
+    job_request(spec, NULL, environment, false, true, &body);
+    if (!slurm_client(s))
+        return SLURM_FAILED;
+    if (client_call(s->client, "POST", "/v1/jobs", &body, &r) < 0) {
+        slurm_error(s, "Job submit/allocate failed: %s", submit_error_text(s, spec));
+        return SLURM_FAILED;
+    }
+    fprintf(stderr, "salloc: Granted job allocation %lld\n", (long long)json_i64(r.json, "id", 0));
+    return SLURM_OK;
+}
+
+int salloc_run(struct slurm *s, int argc, char **argv) {
+    struct salloc a = {.run = {.s = s, .target = "/v1/allocate", .granted = granted, .alone = true}};
+    struct spec spec;
+    struct texts environment;
+    cleanup_buf struct buf first = {0}, submit = {0};
+    struct json_writer w = {.out = &first};
+    opts_init(&a.o, job_opts, job_opt_count, FOR_SALLOC);
+    if (!opts_parse(&a.o, s, argc, argv, true))
+        return SLURM_FAILED;
+    if (opt_given(&a.o, "version"))
+        return slurm_version();
+    if (opt_given(&a.o, "help") || opt_given(&a.o, "usage")) {
+        cleanup_buf struct buf out = {0};
+        opts_help(&a.o, "salloc", "[OPTIONS(0)...] [command(0) [args(0)...]]", &out);
+        return cli_print(&out);
+    }
+    opts_environment(&a.o, "SALLOC");
+    s->verbose = opt_given(&a.o, "verbose");
+    s->quiet = opt_given(&a.o, "quiet");
+    if (!opts_check(&a.o, s))
+        return SLURM_FAILED;
+    s->clusters = opt_get(&a.o, "clusters");
+    int r = job_spec_from(s, &a.o, &spec);
+    r = r ? r : job_export(s, &a.o, false, &environment);
+    if (r || slurm_check_clusters(s))
+        return r ? r : SLURM_FAILED;
+    a.argv = a.o.arguments;
+    a.argc = a.o.argument_count;
+    if (!spec.name)
+        spec.name = a.argc && job_name_check(a.argv[0], NULL) == 0 ? a.argv[0] : "interactive";
+    spec.launch = LAUNCH_STEPS;
+    if (opt_given(&a.o, "no-shell"))
+        return submit_only(s, &spec, &environment);
+    job_request(&spec, NULL, &environment, false, true, &submit);
+    json_open(&w, '{');
+    json_key(&w, "submit");
+    json_put_raw(&w, buf_str(&submit));
+    json_close(&w, '}');
+    a.run.first = &first;
+    return step_run(&a.run);
+}
+
+int sattach_run(struct slurm *s, int argc, char **argv) {
+    static const struct opt table[] = {
+        {"error-filter", 0, OPT_VALUE, OPT_HARMLESS, NULL, "all tasks are shown", 0}, {"help", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"input-filter", 0, OPT_VALUE, OPT_HARMLESS, NULL, "input goes to all tasks", 0}, {"label", 'l', OPT_FLAG, OPT_HARMLESS, NULL, "tasks are not told apart", 0},
+        {"layout", 0, OPT_FLAG, OPT_REFUSED, NULL, "use scontrol show step", 0}, {"output-filter", 0, OPT_VALUE, OPT_HARMLESS, NULL, "all tasks are shown", 0},
+        {"pty", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"quiet", 'Q', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0}};
+    struct opts o;
+    opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!opts_parse(&o, s, argc, argv, false) || !opts_check(&o, s))
+        return SLURM_FAILED;
+    if (opt_given(&o, "version"))
+        return slurm_version();
+    if (opt_given(&o, "help") || !o.argument_count) {
+        cleanup_buf struct buf out = {0};
+        opts_help(&o, "sattach", "[OPTIONS] <jobid.stepid>", &out);
+        cli_print(&out);
+        return opt_given(&o, "help") ? SLURM_OK : SLURM_FAILED;
+    }
+    const char *id = arena_strndup(&s->cli.arena, o.arguments[0], strcspn(o.arguments[0], "."));
+    struct reply r;
+    if (slurm_get(s, arena_printf(&s->cli.arena, "/v1/jobs/%s", id), &r))
+        return SLURM_FAILED;
+    const struct json *spec = json_get(r.json, "spec");
+    if (spec && json_true(spec, "attach")) {
+        struct session live = {.cli = &s->cli, .target = arena_printf(&s->cli.arena, "/v1/jobs/%s/attach", id), .input = true, .pty = opt_given(&o, "pty"), .job = true};
+        return session_run(&live);
+    }
+    slurm_error(s, "job %s writes to files; look at them with: acequia logs -f %s", id, id);
+    return SLURM_FAILED;
+}

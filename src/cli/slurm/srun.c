@@ -1,0 +1,359 @@
+// srun: alone it asks for an allocation and runs its tasks there; inside a job it is a step.
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "cli/session.h"
+#include "cli/slurm/job_args.h"
+#include "cli/slurm/steprun.h"
+#include "model/name.h"
+
+enum { CONFIG_MAX = 1 << 20 };
+
+struct srun {
+    struct slurm *s;
+    struct opts o;
+    const char *job;  // inside which; NULL: alone
+    char **argv;
+    int argc;
+    struct spec spec;
+    const char *name;
+};
+
+// Variables that srun reads have names of their own, and some of them are set in every job.
+static void read_environment(struct srun *r) {
+    static const struct {
+        const char *variable, *option;
+        bool alone_only;
+    } names[] = {
+        {"SLURM_NTASKS", "ntasks", false}, {"SLURM_NPROCS", "ntasks", false}, {"SLURM_NNODES", "nodes", false}, {"SRUN_CPUS_PER_TASK", "cpus-per-task", false},
+        {"SLURM_NTASKS_PER_NODE", "ntasks-per-node", false}, {"SLURM_LABELIO", "label", false}, {"SLURM_UNBUFFEREDIO", "unbuffered", false},
+        {"SLURM_KILL_BAD_EXIT", "kill-on-bad-exit", false}, {"SLURM_OVERLAP", "overlap", false}, {"SLURM_EXACT", "exact", false},
+        {"SLURM_WHOLE", "whole", false}, {"SLURM_EXCLUSIVE", "exclusive", false}, {"SLURM_OPEN_MODE", "open-mode", false},
+        {"SLURM_STDOUTMODE", "output", false}, {"SLURM_STDERRMODE", "error", false}, {"SLURM_STDINMODE", "input", false}, {"SLURM_EXPORT_ENV", "export", false},
+        {"SLURM_MPI_TYPE", "mpi", false}, {"SLURM_MULTI_PROG", "multi-prog", false}, {"SLURM_IMMEDIATE", "immediate", false},
+        {"SLURM_WORKING_DIR", "chdir", false}, {"SLURM_DEBUG", "verbose", false}, {"SLURM_OVERCOMMIT", "overcommit", false},
+        {"SLURM_ACCOUNT", "account", true}, {"SLURM_PARTITION", "partition", true}, {"SLURM_QOS", "qos", true}, {"SLURM_RESERVATION", "reservation", true},
+        {"SLURM_TIMELIMIT", "time", true}, {"SLURM_CONSTRAINT", "constraint", true}, {"SLURM_GRES", "gres", true}, {"SLURM_GPUS", "gpus", true},
+        {"SLURM_GPUS_PER_NODE", "gpus-per-node", true}, {"SLURM_GPUS_PER_TASK", "gpus-per-task", true}, {"SLURM_JOB_NAME", "job-name", true},
+        {"SLURM_MEM_PER_NODE", "mem", true}, {"SLURM_MEM_PER_CPU", "mem-per-cpu", true}, {"SLURM_DEPENDENCY", "dependency", true},
+    };
+    struct opts *o = &r->o;
+    bool tasks = opt_given(o, "ntasks"), per_node = opt_given(o, "ntasks-per-node"), nodes = opt_given(o, "nodes");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *v = getenv(names[i].variable);
+        if (!v || (names[i].alone_only && r->job))
+            continue;
+        // The job's own numbers stand for what was not said, not against what was.
+        if (streq(names[i].option, "ntasks") && (per_node || nodes))
+            continue;
+        if (streq(names[i].option, "nodes") && tasks)
+            continue;
+        if (streq(names[i].option, "ntasks-per-node") && (tasks || nodes))
+            continue;
+        for (uint32_t k = 0; k < o->count; k++)
+            if (streq(o->table[k].name, names[i].option) && (!o->table[k].programs || o->table[k].programs & FOR_SRUN) && !o->given[k]) {
+                o->given[k] = o->table[k].value != OPT_FLAG || !streq(v, "0");
+                o->value[k] = o->table[k].value == OPT_FLAG ? NULL : v;
+            }
+    }
+}
+
+// One line of a --multi-prog file becomes a branch of a shell's case; %t and %o are the task's rank
+// and its number on the line.
+static int multi_line(struct srun *r, char *line, struct buf *out) {
+    char *ranks = script_word(&line), *word;
+    if (!ranks)
+        return 0;
+    if (streq(ranks, "*")) {
+        buf_adds(out, "*");
+    } else {
+        for (char *p = ranks; *p;) {
+            char *end;
+            unsigned long first = strtoul(p, &end, 10), last = first;
+            if (end == p || (*end == '-' && !isdigit((unsigned char)end[1])))
+                return error_set(&r->s->cli.error, EINVAL, "task ranks \"%s\" are not understood", ranks);
+            if (*end == '-')
+                last = strtoul(end + 1, &end, 10);
+            if (last < first || last - first > 65536)
+                return error_set(&r->s->cli.error, EINVAL, "task ranks \"%s\" are not understood", ranks);
+            for (unsigned long n = first; n <= last; n++)
+                buf_addf(out, "%s%lu", n == first && p == ranks ? "" : "|", n);
+            p = end + (*end == ',');
+        }
+    }
+    buf_adds(out, ") exec");
+    while ((word = script_word(&line))) {
+        buf_adds(out, " '");
+        for (; *word; word++) {
+            if (*word == '%' && (word[1] == 't' || word[1] == 'o')) {
+                buf_addf(out, "'\"${SLURM_%s}\"'", word[1] == 't' ? "PROCID" : "LOCALID");
+                word++;
+            } else if (*word == '\'') {
+                buf_adds(out, "'\\''");
+            } else {
+                buf_addc(out, *word);
+            }
+        }
+        buf_addc(out, '\'');
+    }
+    buf_adds(out, ";;\n");
+    return 0;
+}
+
+static int multi_prog(struct srun *r) {
+    cleanup_buf struct buf script = {0}, text = {0};
+    cleanup_close int fd = open(r->argv[0], O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, buf_reserve(&text, CONFIG_MAX), CONFIG_MAX);
+    if (n < 0) {
+        slurm_error(r->s, "Could not open configuration file %s: %s", r->argv[0], strerror(errno));
+        return SLURM_FAILED;
+    }
+    text.len = (size_t)n;
+    text.data[n] = 0;
+    buf_adds(&script, "case $SLURM_PROCID in\n");
+    for (char *p = text.data; p && *p;) {
+        char *end = strchr(p, '\n');
+        if (end)
+            *end = 0;
+        if (multi_line(r, p, &script) < 0) {
+            slurm_error(r->s, "%s: %s", r->argv[0], r->s->cli.error.text);
+            return SLURM_FAILED;
+        }
+        p = end ? end + 1 : NULL;
+    }
+    buf_adds(&script, "*) echo \"srun: error: no program for task $SLURM_PROCID\" >&2; exit 1;;\nesac\n");
+    char **argv = arena_alloc(&r->s->cli.arena, 4 * sizeof *argv);
+    argv[0] = arena_strdup(&r->s->cli.arena, "/bin/sh");
+    argv[1] = arena_strdup(&r->s->cli.arena, "-c");
+    argv[2] = arena_strdup(&r->s->cli.arena, buf_str(&script));
+    r->argv = argv;
+    r->argc = 3;
+    return 0;
+}
+
+// A file that every task or node has for itself is written there; others are written here.
+static bool per_task(const char *pattern) {
+    for (const char *p = pattern; p && *p; p++)
+        if (*p == '%' && p[1] && strchr("tnNs", p[1]))
+            return true;
+    return false;
+}
+
+static bool is_number(const char *text) {
+    return text && *text && strspn(text, "0123456789") == strlen(text);
+}
+
+// Where this side writes output; patterns know the job only.
+static int open_output(struct srun *r, const char *pattern, int otherwise, int *fd, const char **only) {
+    *fd = otherwise;
+    if (!pattern || same_word(pattern, "all") || per_task(pattern))
+        return 0;
+    if (is_number(pattern)) {
+        *only = pattern;
+        return 0;
+    }
+    if (same_word(pattern, "none")) {
+        *fd = -1;
+        return 0;
+    }
+    cleanup_buf struct buf path = {0};
+    const char *id = getenv("SLURM_JOB_ID"), *array = getenv("SLURM_ARRAY_JOB_ID"), *index = getenv("SLURM_ARRAY_TASK_ID"), *name = getenv("SLURM_JOB_NAME");
+    for (const char *p = pattern; *p; p++) {
+        const char *v = NULL;
+        if (*p == '%')
+            v = p[1] == 'j' || p[1] == 'J' ? (r->job ? r->job : id) : p[1] == 'A' ? (array ? array : id) : p[1] == 'a' ? index :
+                p[1] == 'x' ? (r->job ? name : r->name) : p[1] == 'u' ? getenv("USER") : p[1] == '%' ? "%" : NULL;
+        if (v) {
+            buf_adds(&path, v);
+            p++;
+        } else {
+            buf_addc(&path, *p);
+        }
+    }
+    int mode = r->spec.append ? O_APPEND : O_TRUNC;
+    *fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0666);
+    if (*fd >= 0)
+        return 0;
+    slurm_error(r->s, "Could not open stdout file: %s: %s", buf_str(&path), strerror(errno));
+    return SLURM_FAILED;
+}
+
+static void put_number(struct json_writer *w, const char *key, uint64_t v) {
+    if (v)
+        json_kv_i64(w, key, (int64_t)v);
+}
+
+static int write_step(struct srun *r, struct json_writer *w) {
+    const struct opts *o = &r->o;
+    const struct spec *p = &r->spec;
+    struct texts environment;
+    const char *output = opt_get(o, "output"), *error = opt_get(o, "error"), *input = opt_get(o, "input");
+    bool exclusive = opt_given(o, "exclusive") && !opt_get(o, "exclusive");
+    if (job_export(r->s, o, true, &environment))
+        return SLURM_FAILED;
+    json_open(w, '{');
+    json_key(w, "argv");
+    json_open(w, '[');
+    for (int i = 0; i < r->argc; i++)
+        json_put_str(w, r->argv[i]);
+    json_close(w, ']');
+    json_key(w, "environment");
+    json_open(w, '[');
+    for (uint32_t i = 0; i < environment.len; i++)
+        if (!str_has_prefix(environment.at[i], "SLURM_STEP") && !str_has_prefix(environment.at[i], "SLURM_PROCID=") &&
+            !str_has_prefix(environment.at[i], "SLURM_LOCALID=") && (r->job || !str_has_prefix(environment.at[i], "SLURM_JOB")))
+            json_put_str(w, environment.at[i]);
+    json_close(w, ']');
+    json_kv_str(w, "name", r->name);
+    json_kv_str(w, "workdir", p->workdir);
+    put_number(w, "tasks", p->tasks);
+    put_number(w, "nodes", r->job ? p->nodes_min : 0);
+    put_number(w, "tasks_per_node", p->tasks_per_node);
+    put_number(w, "cpus_per_task", p->cpus_per_task);
+    if (r->job) {
+        put_number(w, "memory_per_node_bytes", p->memory_per_node_bytes);
+        put_number(w, "memory_per_cpu_bytes", p->memory_per_cpu_bytes);
+        put_number(w, "gpus_milli", p->gpus_milli);
+        put_number(w, "gpus_per_node_milli", p->gpus_per_node_milli);
+        if (p->nodes)
+            json_kv_str(w, "nodelist", p->nodes);
+        json_kv_bool(w, "exact", (opt_given(o, "exact") || exclusive || p->cpus_per_task || p->gpus_milli || p->gpus_per_node_milli || p->gpus_per_task_milli) &&
+                                     !opt_given(o, "whole"));
+        json_kv_bool(w, "overlap", opt_given(o, "overlap"));
+        json_kv_bool(w, "overcommit", opt_given(o, "overcommit"));
+        put_number(w, "time_limit_s", p->time_limit_s < DURATION_LIMIT_S ? p->time_limit_s : 0);
+    }
+    put_number(w, "gpus_per_task_milli", p->gpus_per_task_milli);
+    json_kv_bool(w, "kill_on_bad_exit", opt_given(o, "kill-on-bad-exit") && !streq(opt_get(o, "kill-on-bad-exit"), "0"));
+    json_kv_bool(w, "immediate", opt_given(o, "immediate"));
+    json_kv_bool(w, "append", p->append);
+    if (per_task(output))
+        json_kv_str(w, "output", p->output);
+    if (per_task(error))
+        json_kv_str(w, "error", p->error);
+    if (input && !same_word(input, "all") && !same_word(input, "none") && !is_number(input))
+        json_kv_str(w, "input", input);
+    if (opt_given(o, "pty")) {
+        json_kv_bool(w, "pty", true);
+        session_json_terminal(w);
+    }
+    json_close(w, '}');
+    return 0;
+}
+
+static int run_tasks(struct srun *r) {
+    const struct opts *o = &r->o;
+    cleanup_buf struct buf first = {0}, target = {0};
+    struct json_writer w = {.out = &first};
+    const char *input = opt_get(o, "input");
+    bool forwards = !input || same_word(input, "all") || is_number(input);
+    struct step_run run = {.s = r->s, .first = &first, .label = opt_given(o, "label"), .pty = opt_given(o, "pty"), .alone = !r->job,
+                           .input = forwards, .tasks = r->spec.tasks ? r->spec.tasks : 1};
+    int status = open_output(r, opt_get(o, "output"), STDOUT_FILENO, &run.out_fd, &run.only_output);
+    status = status ? status : open_output(r, opt_get(o, "error"), opt_get(o, "output") && !per_task(opt_get(o, "output")) ? run.out_fd : STDERR_FILENO, &run.err_fd, &run.only_error);
+    if (status)
+        return status;
+    if (r->job) {
+        buf_addf(&target, "/v1/jobs/%s/step", r->job);
+        if (write_step(r, &w))
+            return SLURM_FAILED;
+        parse_u64(r->job, &run.job);
+    } else {
+        struct texts environment;
+        job_export(r->s, o, false, &environment);
+        buf_adds(&target, "/v1/allocate");
+        json_open(&w, '{');
+        json_key(&w, "submit");
+        cleanup_buf struct buf submit = {0};
+        job_request(&r->spec, NULL, &environment, opt_given(o, "test-only"), true, &submit);
+        json_put_raw(&w, buf_str(&submit));
+        json_key(&w, "step");
+        if (write_step(r, &w))
+            return SLURM_FAILED;
+        json_close(&w, '}');
+    }
+    run.target = buf_str(&target);
+    return step_run(&run);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static int prepare(struct srun *r) {
+    const struct opts *o = &r->o;
+    const char *mpi = opt_get(o, "mpi");
+    if (mpi && !same_word(mpi, "none") && !same_word(mpi, "list")) {
+        slurm_error(r->s, "option --mpi=%s is not supported yet: only none; start MPI programs with mpirun", mpi);
+        return SLURM_FAILED;
+    }
+    if (mpi && same_word(mpi, "list")) {
+        printf("MPI plugin types are...\n\tnone\n");
+        return -1;
+    }
+    struct opts copy = *o;
+    for (uint32_t i = 0; r->job && i < copy.count; i++)  // a job's rule against it does not bind a step
+        if (streq(copy.table[i].name, "overcommit"))
+            copy.given[i] = false;
+    int status = job_spec_from(r->s, &copy, &r->spec);
+    if (status)
+        return status;
+    if (!opt_given(o, "ntasks") && r->job)
+        r->spec.tasks = 0;
+    r->name = opt_get(o, "job-name") ? opt_get(o, "job-name") : base_name(r->argv[0]);
+    if (opt_given(o, "multi-prog") && (status = multi_prog(r)))
+        return status;
+    if (r->job)
+        return 0;
+    r->spec.name = job_name_check(r->name, NULL) == 0 ? r->name : "srun";
+    r->spec.launch = LAUNCH_STEPS;
+    r->spec.output = r->spec.error = r->spec.input = NULL;
+    cleanup_buf struct buf shown = {0};
+    for (int i = 0; i < r->argc && shown.len < 500; i++)
+        buf_addf(&shown, "%s%s", i ? " " : "", r->argv[i]);
+    if (!has_control_chars(buf_str(&shown), shown.len) && utf8_valid(buf_str(&shown), shown.len))
+        r->spec.command_text = arena_strdup(&r->s->cli.arena, buf_str(&shown));
+    return 0;
+}
+
+int srun_run(struct slurm *s, int argc, char **argv) {
+    struct srun r = {.s = s};
+    opts_init(&r.o, job_opts, job_opt_count, FOR_SRUN);
+    if (!opts_parse(&r.o, s, argc, argv, true))
+        return SLURM_FAILED;
+    if (opt_given(&r.o, "version"))
+        return slurm_version();
+    if (opt_given(&r.o, "help") || opt_given(&r.o, "usage")) {
+        cleanup_buf struct buf out = {0};
+        opts_help(&r.o, "srun", "[OPTIONS(0)... [executable(0) [args(0)...]]]", &out);
+        return cli_print(&out);
+    }
+    r.job = opt_get(&r.o, "jobid") ? opt_get(&r.o, "jobid") : getenv("SLURM_JOB_ID");
+    if (str_empty(r.job))
+        r.job = getenv("SLURM_JOBID");
+    read_environment(&r);
+    s->verbose = opt_given(&r.o, "verbose");
+    s->quiet = opt_given(&r.o, "quiet");
+    if (!opts_check(&r.o, s))
+        return SLURM_FAILED;
+    r.argv = r.o.arguments;
+    r.argc = r.o.argument_count;
+    if (!r.argc && !(opt_given(&r.o, "mpi") && same_word(opt_get(&r.o, "mpi"), "list"))) {
+        slurm_error(s, "No command given to execute.");
+        return SLURM_FAILED;
+    }
+    s->clusters = opt_get(&r.o, "clusters");
+    if (slurm_check_clusters(s))
+        return SLURM_FAILED;
+    int status = prepare(&r);
+    if (status)
+        return status < 0 ? SLURM_OK : status;
+    return run_tasks(&r);
+}

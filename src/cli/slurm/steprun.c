@@ -1,0 +1,332 @@
+// Owns the loop between this terminal and the tasks of a step.
+#include "cli/slurm/steprun.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/terminal.h"
+
+enum { CHUNK = 64 * 1024, SECOND_INTERRUPT_MS = 1000, RANK_BYTES = 4 };
+
+struct lines {  // output of one task that has not come to the end of its line
+    uint32_t rank;
+    int channel;
+    struct buf text;
+};
+
+struct live {
+    struct step_run *run;
+    struct http_client *http;
+    struct terminal_raw raw;
+    int signals, status;
+    bool input_open, done, told_queued, told_granted, started;
+    int64_t interrupted_ms;
+    VEC(struct lines *) lines;
+};
+
+static int write_all(int fd, const char *p, size_t n) {
+    while (fd >= 0 && n) {
+        ssize_t put = write(fd, p, n);
+        if (put < 0 && errno == EAGAIN) {
+            struct pollfd w = {.fd = fd, .events = POLLOUT};
+            poll(&w, 1, -1);
+        } else if (put < 0 && errno != EINTR) {
+            return -errno;
+        } else if (put > 0) {
+            p += put;
+            n -= (size_t)put;
+        }
+    }
+    return 0;
+}
+
+static int send_text(struct live *l, const char *text) {
+    return http_client_ws_send(l->http, WS_TEXT, text, strlen(text));
+}
+
+static struct lines *lines_of(struct live *l, uint32_t rank, int channel) {
+    for (uint32_t i = 0; i < l->lines.len; i++)
+        if (l->lines.at[i]->rank == rank && l->lines.at[i]->channel == channel)
+            return l->lines.at[i];
+    struct lines *one = xcalloc(1, sizeof *one);
+    one->rank = rank;
+    one->channel = channel;
+    vec_push(&l->lines, one);
+    return one;
+}
+
+static int rank_width(uint32_t tasks) {
+    int width = 1;
+    for (uint32_t n = tasks ? tasks - 1 : 0; n >= 10; n /= 10)
+        width++;
+    return width;
+}
+
+static int put_lines(struct live *l, struct lines *one, bool all) {
+    cleanup_buf struct buf out = {0};
+    size_t done = 0;
+    const char *end;
+    while (done < one->text.len && ((end = memchr(one->text.data + done, '\n', one->text.len - done)) || all)) {
+        size_t n = end ? (size_t)(end - one->text.data) + 1 - done : one->text.len - done;
+        buf_addf(&out, "%*u: ", rank_width(l->run->tasks), one->rank);
+        buf_add(&out, one->text.data + done, n);
+        if (!end)
+            buf_addc(&out, '\n');
+        done += n;
+    }
+    buf_drop(&one->text, done);
+    return write_all(one->channel == 2 ? l->run->err_fd : l->run->out_fd, out.data, out.len);
+}
+
+static bool is_rank(const char *only, uint32_t rank) {
+    uint32_t v;
+    return !only || (parse_u32(only, &v) == 0 && v == rank);
+}
+
+static int take_output(struct live *l, const char *data, size_t len) {
+    if (len < 1 + RANK_BYTES || (data[0] != 1 && data[0] != 2))
+        return 0;
+    int channel = data[0];
+    uint32_t rank = 0;
+    for (int i = 0; i < RANK_BYTES; i++)
+        rank |= (uint32_t)(unsigned char)data[1 + i] << (8 * i);
+    data += 1 + RANK_BYTES;
+    len -= 1 + RANK_BYTES;
+    if (!is_rank(channel == 2 ? l->run->only_error : l->run->only_output, rank))
+        return 0;
+    int r;
+    if (l->run->label) {
+        struct lines *one = lines_of(l, rank, channel);
+        buf_add(&one->text, data, len);
+        r = put_lines(l, one, false);
+    } else {
+        r = write_all(channel == 2 ? l->run->err_fd : l->run->out_fd, data, len);
+    }
+    return r == -EPIPE ? send_text(l, "{\"signal\":13}") : r;
+}
+
+static const char *signal_words(int64_t signal) {
+    switch (signal) {
+    case SIGKILL: return "Killed";
+    case SIGTERM: return "Terminated";
+    case SIGSEGV: return "Segmentation fault";
+    case SIGABRT: return "Aborted";
+    case SIGINT: return "Interrupt";
+    default: return strsignal((int)signal);
+    }
+}
+
+// A command that cannot be started gives the errno of the attempt, as in Slurm.
+static int launch_status(const char *error) {
+    if (strstr(error, "not found") || strstr(error, "not exist"))
+        return ENOENT;
+    return strstr(error, "may not be executed") ? EACCES : 1;
+}
+
+static void take_end(struct live *l, const struct json *j) {
+    struct slurm *s = l->run->s;
+    int64_t code = json_i64(j, "exit_code", 0), signal = json_i64(j, "exit_signal", 0);
+    const struct json *nodes = json_get(j, "nodes");
+    l->done = true;
+    l->status = signal > 0 && signal < 128 ? 128 + (int)signal : (int)(code & 255);
+    for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++) {
+        const struct json *n = &nodes->items[i];
+        const char *node = json_str(n, "node"), *error = json_str(n, "error");
+        int64_t c = json_i64(n, "exit_code", 0), g = json_i64(n, "exit_signal", 0), task = json_i64(n, "task", 0);
+        if (error && strstr(error, "command")) {
+            int status = launch_status(error);
+            slurm_error(s, "%s: task %lld: %s", node, (long long)task, error);
+            slurm_error(s, "%s: task %lld: Exited with exit code %d", node, (long long)task, status);
+            l->status = status;
+        } else if (error) {
+            slurm_error(s, "%s: task %lld: %s", node, (long long)task, error);
+            l->status = l->status ? l->status : 1;
+        } else if (g) {
+            slurm_error(s, "%s: task %lld: %s", node, (long long)task, signal_words(g));
+        } else if (c) {
+            slurm_error(s, "%s: task %lld: Exited with exit code %lld", node, (long long)task, (long long)c);
+        }
+    }
+}
+
+static int take_state(struct live *l, const char *state, const char *reason) {
+    struct step_run *r = l->run;
+    if (streq(state, "PENDING") && !l->told_queued && !r->s->quiet && reason && !streq(reason, "None")) {
+        l->told_queued = true;
+        fprintf(stderr, "%s: job %llu queued and waiting for resources\n", r->s->program, (unsigned long long)r->job);
+    }
+    if (streq(state, "RUNNING") && !l->told_granted) {
+        l->told_granted = true;
+        if (l->told_queued)
+            fprintf(stderr, "%s: job %llu has been allocated resources\n", r->s->program, (unsigned long long)r->job);
+        if (r->granted) {
+            char text[64];
+            l->status = r->granted(r, r->job);
+            snprintf(text, sizeof text, "{\"give_back\":%d}", l->status);
+            l->done = true;
+            return send_text(l, text);
+        }
+    }
+    return 0;
+}
+
+static int take_text(struct live *l, const char *data, size_t len) {
+    cleanup_arena struct arena a = {0};
+    struct json *j;
+    struct slurm *s = l->run->s;
+    if (json_parse(data, len, &a, &j, NULL) < 0 || j->type != JSON_OBJECT)
+        return -EPROTO;
+    const struct json *error = json_get(j, "error");
+    if (error)
+        return error_set(&s->cli.error, EIO, "%s", error->type == JSON_OBJECT && json_str(error, "message") ? json_str(error, "message") : "failed");
+    if (json_get(j, "id"))
+        l->run->job = (uint64_t)json_i64(j, "id", 0);
+    if (json_str(j, "waiting") && !s->quiet)
+        fprintf(stderr, "%s: Job %llu step creation temporarily disabled, retrying (%s)\n", s->program, (unsigned long long)l->run->job, json_str(j, "waiting"));
+    if (json_get(j, "step"))
+        l->started = true;
+    if (json_str(j, "state"))
+        return take_state(l, json_str(j, "state"), json_str(j, "reason"));
+    if (json_get(j, "exit_code"))
+        take_end(l, j);
+    return 0;
+}
+
+static int take_messages(struct live *l) {
+    do {
+        struct ws_event event;
+        int r = http_client_ws_recv(l->http, &event, 0);
+        if (r <= 0)
+            return r;
+        if (event.type == WS_CLOSE)
+            return l->done ? 0 : -EPIPE;
+        r = event.type == WS_BINARY ? take_output(l, event.data, event.len) : take_text(l, event.data, event.len);
+        if (r < 0)
+            return r;
+    } while (!l->done && http_client_ws_buffered(l->http));
+    return 0;
+}
+
+static int forward_input(struct live *l) {
+    static char piece[CHUNK + 1];
+    ssize_t n = read(STDIN_FILENO, piece + 1, CHUNK);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    if (n <= 0) {
+        l->input_open = false;
+        n = 0;
+    }
+    piece[0] = 0;
+    return http_client_ws_send(l->http, WS_BINARY, piece, (size_t)n + 1);
+}
+
+// The first Ctrl-C tells what runs, the second within a second ends it.
+static int take_signal(struct live *l) {
+    struct signalfd_siginfo info;
+    char text[64];
+    int rows, columns;
+    if (read(l->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return 0;
+    if (info.ssi_signo == SIGWINCH) {
+        terminal_size(&rows, &columns);
+        snprintf(text, sizeof text, "{\"resize\":[%d,%d]}", rows, columns);
+        return l->run->pty ? send_text(l, text) : 0;
+    }
+    if (info.ssi_signo == SIGINT && !l->started) {
+        l->done = true;
+        l->status = 130;
+        fprintf(stderr, "%s: Force Terminated job %llu\n", l->run->s->program, (unsigned long long)l->run->job);
+        return send_text(l, "{\"cancel\":true}");
+    }
+    if (info.ssi_signo == SIGINT) {
+        int64_t now = clock_mono_ms();
+        bool second = l->interrupted_ms && now - l->interrupted_ms < SECOND_INTERRUPT_MS;
+        l->interrupted_ms = now;
+        if (!second) {
+            fprintf(stderr, "%s: interrupt (one more within 1 sec to abort)\n", l->run->s->program);
+            return 0;
+        }
+        fprintf(stderr, "%s: sending Ctrl-C to job %llu\n", l->run->s->program, (unsigned long long)l->run->job);
+        int r = send_text(l, "{\"signal\":2}");
+        return r < 0 ? r : send_text(l, "{\"cancel\":true}");
+    }
+    snprintf(text, sizeof text, "{\"signal\":%u}", info.ssi_signo);
+    int r = send_text(l, text);
+    return r == 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) ? send_text(l, "{\"cancel\":true}") : r;
+}
+
+static int loop(struct live *l) {
+    while (!l->done) {
+        struct pollfd fds[] = {{.fd = http_client_fd(l->http), .events = POLLIN}, {.fd = l->signals, .events = POLLIN},
+                               {.fd = l->input_open ? STDIN_FILENO : -1, .events = POLLIN}};
+        bool buffered = http_client_ws_buffered(l->http);
+        int n = poll(fds, 3, buffered ? 0 : -1), r = 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n > 0 && fds[1].revents)
+            r = take_signal(l);
+        if (r == 0 && !l->done && (buffered || (n > 0 && fds[0].revents)))
+            r = take_messages(l);
+        if (r == 0 && !l->done && n > 0 && fds[2].revents)
+            r = forward_input(l);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int catch_signals(void) {
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
+        sigaddset(&set, caught[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTTIN, SIG_IGN);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int problem(struct live *l, int r) {
+    struct step_run *run = l->run;
+    struct slurm *s = run->s;
+    if (!s->cli.error.code)
+        error_set(&s->cli.error, -r, "the connection to the controller is lost: %s", strerror(-r));
+    if (run->alone && !run->job)
+        slurm_error(s, "Unable to allocate resources: %s", s->cli.error.text);
+    else
+        slurm_error(s, "Unable to create step for job %llu: %s", (unsigned long long)run->job, s->cli.error.text);
+    return SLURM_FAILED;
+}
+
+int step_run(struct step_run *run) {
+    struct live l = {.run = run, .input_open = run->input, .signals = run->granted ? -1 : catch_signals()};
+    struct client *k = slurm_client(run->s);
+    run->s->cli.error.code = 0;
+    if (!k)
+        return SLURM_FAILED;
+    int r = client_socket(k, run->target, &l.http);
+    if (r == 0)
+        r = http_client_ws_send(l.http, WS_TEXT, buf_str(run->first), run->first->len);
+    if (r == 0 && run->pty && isatty(STDIN_FILENO))
+        terminal_raw_begin(&l.raw, STDIN_FILENO);
+    if (r == 0)
+        r = loop(&l);
+    terminal_raw_end(&l.raw);
+    for (uint32_t i = 0; i < l.lines.len; i++) {
+        put_lines(&l, l.lines.at[i], true);
+        buf_done(&l.lines.at[i]->text);
+        free(l.lines.at[i]);
+    }
+    vec_done(&l.lines);
+    if (l.signals >= 0)
+        close(l.signals);
+    return r < 0 ? problem(&l, r) : l.status;
+}

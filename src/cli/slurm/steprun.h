@@ -1,0 +1,20 @@
+// The live side of srun and salloc: one WebSocket over which tasks are started and watched.
+#pragma once
+#include "base/vec.h"
+#include "cli/slurm/slurm.h"
+
+struct step_run {
+    struct slurm *s;
+    const char *target;        // of the WebSocket
+    const struct buf *first;   // first message
+    bool label, pty, input;
+    const char *only_output, *only_error;  // rank of the one task whose output is shown; NULL: all
+    int out_fd, err_fd;        // where output goes; -1: nowhere
+    uint32_t tasks;
+    bool alone;                // an allocation of its own: Ctrl-C cancels it
+    // salloc: called when the allocation is there; its exit status is the job's.
+    int (*granted)(struct step_run *r, uint64_t job);
+    uint64_t job;
+};
+
+int step_run(struct step_run *r);  // the exit status
