@@ -131,15 +131,14 @@ static bool pump_output(struct output *o) {
 }
 
 static void flush_inputs(struct stream *s) {
-    size_t done = 0;
+    size_t waiting = 0;  // for the slowest of its tasks
     for (uint32_t i = 0; i < s->exec->inputs.len; i++) {
-        size_t n = pipe_in_flush(s->exec->inputs.at[i]);
-        if (n > done)
-            done = n;
+        struct pipe_in *p = s->exec->inputs.at[i];
+        pipe_in_flush(p);
+        if (p->pending.len > waiting)
+            waiting = p->pending.len;
     }
-    struct message_stream m = {.stream = s->number, .credit = done};
-    if (done)
-        agent_tell(s->all->agent, MESSAGE_STREAM_CREDIT, &m);
+    stream_credit_input(s, waiting);
 }
 
 static void on_output(struct watched *w, int events) {

@@ -74,6 +74,15 @@ void feed_drain(struct feed *f) {
         copy_terminal(f);
 }
 
+void feed_flush(struct feed *f) {
+    pipe_in_flush(&f->in);
+    for (uint32_t i = 0; i < f->all->list.len; i++) {
+        struct stream *s = f->all->list.at[i];
+        if (s->kind == STREAM_LOG && s->id == f->id && s->attempt == f->attempt)
+            stream_credit_input(s, f->in.pending.len);
+    }
+}
+
 static void on_feed(struct watched *w, int events) {
     struct feed *f = w->owner;
     if (f->terminal && (events & UV_READABLE) && !copy_terminal(f)) {
@@ -81,7 +90,7 @@ static void on_feed(struct watched *w, int events) {
         return;
     }
     if (events & UV_WRITABLE)
-        pipe_in_flush(&f->in);
+        feed_flush(f);
 }
 
 void feed_resize(struct feed *f, uint32_t rows, uint32_t columns) {
@@ -171,7 +180,7 @@ static void take_early(struct feed *f) {
         buf_done(&s->early);
         s->early_eof = false;
     }
-    pipe_in_flush(&f->in);
+    feed_flush(f);
 }
 
 static void add_feed(struct streams *all, const struct message_launch *m, int fd, int kept_fd) {

@@ -48,8 +48,7 @@ struct watched *watched_close(struct watched *w) {
     return NULL;
 }
 
-size_t pipe_in_flush(struct pipe_in *p) {
-    size_t done = 0;
+void pipe_in_flush(struct pipe_in *p) {
     while (p->w && p->pending.len) {
         ssize_t n = write(p->w->fd, p->pending.data, p->pending.len);
         if (n < 0 && errno == EINTR)
@@ -57,19 +56,16 @@ size_t pipe_in_flush(struct pipe_in *p) {
         if (n < 0 && errno == EAGAIN)
             break;
         if (n <= 0) {  // nobody reads any more
-            done += p->pending.len;
             buf_clear(&p->pending);
             p->w = watched_close(p->w);
             break;
         }
         buf_drop(&p->pending, (size_t)n);
-        done += (size_t)n;
     }
     if (p->w && !p->pending.len && p->eof && !p->terminal)
         p->w = watched_close(p->w);
     if (p->w)
         watched_want(p->w, (p->w->events & UV_READABLE) | (p->pending.len ? UV_WRITABLE : 0));
-    return done;
 }
 
 void pipe_in_write(struct pipe_in *p, const void *data, size_t len, bool eof) {
@@ -97,6 +93,15 @@ void stream_put(struct stream *s, uint32_t fd, uint32_t task, const void *data, 
                                .data = {.data = data, .len = len}};
     s->credit -= len < s->credit ? len : s->credit;
     agent_tell(s->all->agent, MESSAGE_STREAM_DATA, &m);
+}
+
+void stream_credit_input(struct stream *s, size_t waiting) {
+    uint64_t left = s->input_bytes > waiting ? s->input_bytes - waiting : 0;
+    if (left <= s->input_credited)
+        return;
+    struct message_stream m = {.stream = s->number, .credit = left - s->input_credited};
+    s->input_credited = left;
+    agent_tell(s->all->agent, MESSAGE_STREAM_CREDIT, &m);
 }
 
 void stream_close(struct stream *s) {
@@ -198,22 +203,20 @@ static void on_data(struct streams *all, const struct message_stream *m) {
     struct stream *s = find(all, m->stream);
     if (!s)
         return;
+    s->input_bytes += m->data.len;
     if (s->kind == STREAM_EXEC) {
         exec_input(s, m);
         return;
     }
     struct feed *f = feed_find(all, s->id, s->attempt);  // whoever reads an attached job feeds it
-    struct message_stream credit = {.stream = m->stream, .credit = m->data.len};
     if (f) {
         pipe_in_write(&f->in, m->data.data, m->data.len, m->eof);
-        pipe_in_flush(&f->in);
+        feed_flush(f);
     } else {
         if (s->early.len + m->data.len <= STREAM_INPUT_MAX)
             buf_add(&s->early, m->data.data, m->data.len);
         s->early_eof |= m->eof;
     }
-    if (m->data.len)
-        agent_tell(all->agent, MESSAGE_STREAM_CREDIT, &credit);
 }
 
 static void on_resize(struct streams *all, const struct message_stream *m) {

@@ -34,8 +34,8 @@ struct pipe_in {  // towards a process
     int keep_fd;  // the other end of a named pipe, held so that it does not vanish; else -1
 };
 void pipe_in_write(struct pipe_in *p, const void *data, size_t len, bool eof);
-// Writes what it can; the number of bytes that left.
-size_t pipe_in_flush(struct pipe_in *p);
+// Writes what it can.
+void pipe_in_flush(struct pipe_in *p);
 void pipe_in_close(struct pipe_in *p);
 
 enum stream_kind { STREAM_LOG, STREAM_EXEC };
@@ -46,6 +46,7 @@ struct stream {
     uint64_t number, id;
     uint32_t attempt, step;
     uint64_t credit;
+    uint64_t input_bytes, input_credited;  // taken from the other side; told to have left
     struct buf early;  // input for an attached job that is not launched yet
     bool early_eof;
     uint32_t rows, columns;
@@ -65,6 +66,8 @@ void stream_put(struct stream *s, uint32_t fd, uint32_t task, const void *data, 
 // Tells the other side and frees the stream.
 void stream_finish(struct stream *s, int32_t exit_code, uint32_t exit_signal, const char *error);
 void stream_close(struct stream *s);
+// The other side may send as much more input as has left; `waiting` bytes have not.
+void stream_credit_input(struct stream *s, size_t waiting);
 
 // stream_log.c
 void log_start(struct stream *s, const struct message_log_read *m);
@@ -93,6 +96,7 @@ struct feed {
 };
 struct feed *feed_find(struct streams *all, uint64_t id, uint32_t attempt);
 void feed_drain(struct feed *f);
+void feed_flush(struct feed *f);  // input, and credit for what has left
 void feed_free(struct feed *f);
 void feed_resize(struct feed *f, uint32_t rows, uint32_t columns);
 int open_terminal(uint32_t rows, uint32_t columns, uint32_t uid, bool root, int *master, int *slave);

@@ -16,7 +16,7 @@
 #include "cli/job_wait.h"
 #include "cli/terminal.h"
 
-enum { CHUNK = 64 * 1024, REATTACH_MS = 60 * 1000, REATTACH_PAUSE_US = 200 * 1000, PENDING_NOTE_MS = 1000 };
+enum { CHUNK = 64 * 1024, INPUT_WINDOW = 256 * 1024, REATTACH_MS = 60 * 1000, REATTACH_PAUSE_US = 200 * 1000, PENDING_NOTE_MS = 1000 };
 
 struct live {
     struct session *session;
@@ -29,6 +29,7 @@ struct live {
     int exit_status;
     int64_t job, began_ms;
     int64_t lost_ms;  // since when nothing came; 0: it is well
+    uint64_t window;  // input that may be sent before the job takes some
     uint64_t shown[3], skip[3];  // bytes of each channel; those to leave out after attaching again
     char reason[64];
 };
@@ -121,6 +122,9 @@ static int take_text(struct live *l, const char *data, size_t len) {
         return error_set(&l->session->cli->error, EIO, "%s", message ? message : "the controller reports a failure");
     }
     l->lost_ms = 0;
+    int64_t taken = json_i64(j, "input", 0);
+    if (taken > 0)
+        l->window = l->window + (uint64_t)taken < INPUT_WINDOW ? l->window + (uint64_t)taken : INPUT_WINDOW;
     if (json_get(j, "id"))
         l->job = json_i64(j, "id", 0);
     const char *state = json_str(j, "state");
@@ -151,7 +155,7 @@ static int take_messages(struct live *l) {
 
 static int forward_input(struct live *l) {
     static char piece[CHUNK + 1];
-    ssize_t n = read(STDIN_FILENO, piece + 1, CHUNK);
+    ssize_t n = read(STDIN_FILENO, piece + 1, l->window < CHUNK ? l->window : CHUNK);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     if (n <= 0) {
@@ -159,6 +163,7 @@ static int forward_input(struct live *l) {
         n = 0;
     }
     piece[0] = 0;
+    l->window -= (uint64_t)n;
     return http_client_ws_send(l->http, WS_BINARY, piece, (size_t)n + 1);
 }
 
@@ -196,7 +201,7 @@ static int loop(struct live *l) {
         struct pollfd fds[] = {
             {.fd = http_client_fd(l->http), .events = POLLIN},
             {.fd = l->signals, .events = POLLIN},
-            {.fd = l->input_open ? STDIN_FILENO : -1, .events = POLLIN},
+            {.fd = l->input_open && l->window ? STDIN_FILENO : -1, .events = POLLIN},
         };
         bool buffered = http_client_ws_buffered(l->http);
         int n = poll(fds, 3, buffered ? 0 : l->told_waiting || l->running ? -1 : PENDING_NOTE_MS);
@@ -238,6 +243,7 @@ static int attach_again(struct live *l) {
         l->client = client_free(l->client);
         if (open_socket(l, target, NULL) == 0) {
             memcpy(l->skip, l->shown, sizeof l->skip);
+            l->window = INPUT_WINDOW;
             return 0;
         }
     }
@@ -260,7 +266,7 @@ static int catch_signals(bool pty) {
 }
 
 int session_run(struct session *s) {
-    struct live l = {.session = s, .input_open = s->input, .began_ms = clock_mono_ms(), .exit_status = CLI_FAILED};
+    struct live l = {.session = s, .input_open = s->input, .window = INPUT_WINDOW, .began_ms = clock_mono_ms(), .exit_status = CLI_FAILED};
     l.signals = catch_signals(s->pty);
     int r = l.signals < 0 ? error_set(&s->cli->error, errno, "cannot watch signals: %s", strerror(errno)) : open_socket(&l, s->target, s->first);
     if (r == 0 && s->pty && isatty(STDIN_FILENO))

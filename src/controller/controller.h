@@ -92,6 +92,7 @@ struct stream_client {
     // Returns bytes not yet on their way, or negative when the client has gone.
     ssize_t (*data)(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len);
     void (*end)(void *ctx, const struct message_stream *end);  // once; the stream is gone afterwards
+    void (*credit)(void *ctx, uint64_t bytes);  // this much input was taken; may be NULL
 };
 struct stream *stream_new(struct controller *c, const char *node, const struct stream_client *client, void *ctx);
 uint64_t stream_id(const struct stream *s);

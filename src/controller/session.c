@@ -1,6 +1,6 @@
 // Owns the conversations with a job: its output over HTTP (logs), and WebSocket sessions that run,
 // attach to, or execute inside a job. Channel bytes of binary messages: 0 input, 1 output, 2 error;
-// text messages are JSON.
+// text messages are JSON; {"input":N} tells the client that N bytes of its input were taken.
 #include <errno.h>
 #include <string.h>
 
@@ -217,6 +217,13 @@ static void on_output_end(void *ctx, const struct message_stream *end) {
     session_finish(s);
 }
 
+static void on_input_credit(void *ctx, uint64_t bytes) {
+    struct session *s = ctx;
+    cleanup_buf struct buf b = {0};
+    buf_addf(&b, "{\"input\":%llu}", (unsigned long long)bytes);
+    send_json(s, &b);
+}
+
 static void on_error_end(void *ctx, const struct message_stream *end) {
     struct session *s = ctx;
     s->error = NULL;
@@ -239,7 +246,7 @@ static void feed_input(struct session *s, const void *data, size_t len, bool eof
 
 // Opens the streams of an attached job, behind its launch.
 static void attach_streams(struct session *s) {
-    static const struct stream_client output = {on_stream_data, on_output_end}, error = {on_error_data, on_error_end};
+    static const struct stream_client output = {on_stream_data, on_output_end, on_input_credit}, error = {on_error_data, on_error_end};
     struct controller *c = s->controller;
     cleanup_arena struct arena a = {0};
     struct job_record r;
@@ -361,7 +368,7 @@ static int read_texts(const struct json *j, const char *key, struct arena *a, st
 }
 
 static void begin_exec(struct session *s, const struct json *j, struct arena *a) {
-    static const struct stream_client client = {on_stream_data, on_output_end};
+    static const struct stream_client client = {on_stream_data, on_output_end, on_input_credit};
     struct controller *c = s->controller;
     struct job_record r;
     struct error e = {0};

@@ -84,6 +84,8 @@ void stream_message(struct controller *c, const char *node, const struct message
         end(s, &last);
         return;
     }
+    if (message->type == MESSAGE_STREAM_CREDIT && s->client.credit)
+        s->client.credit(s->ctx, m->credit);
     if (message->type != MESSAGE_STREAM_DATA)
         return;
     ssize_t waiting = s->client.data(s->ctx, m->fd, m->task, m->data.data, m->data.len);
