@@ -9,6 +9,8 @@
 #include "model/dependency.h"
 #include "model/nodelist.h"
 
+enum { LISTED_ELEMENTS_MAX = 10000 };  // named one by one
+
 // One row, from a live job's view or a finished one's record.
 struct row {
     struct job_view v;
@@ -333,30 +335,64 @@ static int parse_states(struct listing *l, const char *text, struct error *e) {
     return 0;
 }
 
-static void list_ids(struct listing *l, const char *text) {
+static void list_id(struct listing *l, const char *text, const struct job_ref *ref) {
     struct controller *c = l->call->controller;
+    struct job_view v;
+    uint64_t before = l->rows + l->fold_indices.len;
+    uint64_t id = ref->has_index ? api_parse_job(c, text, NULL) : ref->job;
+    // A bare array id means every element of it.
+    bool live = id && core_view(c->core, id, &v);
+    if (!ref->has_index && (core_is_array(c->core, id) || (live && v.array_id == id)))
+        core_each_element(c->core, id, add_live, l);
+    else if (live)
+        add_live(l, &v);
+    fold_end(l);
+    if (!ref->has_index)
+        store_history(c->store, &(struct store_query){.array = id, .order = STORE_BY_ID}, add_finished, l, NULL);
+    if (id && !live && l->rows == before)
+        store_history(c->store, &(struct store_query){.id = id}, add_finished, l, NULL);
+}
+
+// "12_[1-5,7]"
+static int list_elements(struct listing *l, const char *text, size_t bracket, struct error *e) {
+    struct arena *a = &l->call->arena;
+    struct array_spec spec;
+    size_t len = strlen(text);
+    const char *stem = arena_strndup(a, text, bracket);
+    struct job_ref array;
+    if (bracket < 2 || stem[bracket - 1] != '_' || text[len - 1] != ']' || job_ref_parse(arena_strndup(a, text, bracket - 1), &array, NULL) < 0)
+        return error_set(e, EINVAL, "\"%.60s\" is not a job; expected 12, 12_3 or 12_[1-5]", text);
+    int r = array_parse(arena_strndup(a, text + bracket + 1, len - bracket - 2), a, &spec, e);
+    if (r < 0)
+        return r;
+    if (spec.elements > LISTED_ELEMENTS_MAX)
+        return error_set(e, E2BIG, "\"%.60s\" names %llu elements; at most %d can be listed this way, list %llu instead", text,
+                         (unsigned long long)spec.elements, LISTED_ELEMENTS_MAX, (unsigned long long)array.job);
+    for (uint32_t i = 0; i < spec.len; i++)
+        for (uint64_t k = spec.at[i].first; k <= spec.at[i].last; k += spec.at[i].step) {
+            struct job_ref one = {.job = array.job, .has_index = true, .index = (uint32_t)k};
+            list_id(l, arena_printf(a, "%s%llu", stem, (unsigned long long)k), &one);
+        }
+    return 0;
+}
+
+static int list_ids(struct listing *l, const char *text, struct error *e) {
     for (const char *p = text; *p;) {
-        size_t n = strcspn(p, ",");
+        size_t n = strcspn(p, ",["), bracket = n;
+        if (p[n] == '[') {
+            n += strcspn(p + n, "]");
+            n += strcspn(p + n, ",");
+        }
         const char *one = arena_strndup(&l->call->arena, p, n);
         struct job_ref ref;
-        struct job_view v;
-        uint64_t before = l->rows + l->fold_indices.len;
+        int r = bracket < n ? list_elements(l, one, bracket, e) : job_ref_parse(one, &ref, e);
+        if (r < 0)
+            return r;
+        if (bracket == n)
+            list_id(l, one, &ref);
         p += n + (p[n] == ',');
-        if (job_ref_parse(one, &ref, NULL) < 0)
-            continue;
-        uint64_t id = ref.has_index ? api_parse_job(c, one, NULL) : ref.job;
-        // A bare array id means every element of it.
-        bool live = id && core_view(c->core, id, &v);
-        if (!ref.has_index && (core_is_array(c->core, id) || (live && v.array_id == id)))
-            core_each_element(c->core, id, add_live, l);
-        else if (live)
-            add_live(l, &v);
-        fold_end(l);
-        if (!ref.has_index)
-            store_history(c->store, &(struct store_query){.array = id, .order = STORE_BY_ID}, add_finished, l, NULL);
-        if (id && !live && l->rows == before)
-            store_history(c->store, &(struct store_query){.id = id}, add_finished, l, NULL);
     }
+    return 0;
 }
 
 static void list_finished(struct listing *l) {
@@ -403,8 +439,9 @@ void api_list(struct api_call *call) {
     }
     json_key(&l.w, "jobs");
     json_open(&l.w, '[');
+    int r = 0;
     if (ids) {
-        list_ids(&l, ids);
+        r = list_ids(&l, ids, &e);
     } else if (finished) {
         list_finished(&l);
     } else {
@@ -414,7 +451,10 @@ void api_list(struct api_call *call) {
     json_close(&l.w, ']');
     json_kv_str(&l.w, "next", finished && l.limit && l.rows >= l.limit ? l.key : NULL);
     json_close(&l.w, '}');
-    api_json(call->req, 200, &l.out);
+    if (r < 0)
+        api_fail(call->req, &e);
+    else
+        api_json(call->req, 200, &l.out);
     buf_done(&l.out);
     arena_done(&l.scratch);
     vec_done(&l.fold_indices);
