@@ -1,4 +1,4 @@
-// acequia why, acequia when
+// acequia why, acequia when, acequia replay
 #include <string.h>
 
 #include "base/clock.h"
@@ -36,7 +36,7 @@ static int run_why(struct cli *c) {
     if (c->json)
         buf_addf(&out, "%s\n", reply.text);
     else
-        explain_print(c, reply.json, &out);
+        explain_print(reply.json, &out);
     return cli_print(&out);
 }
 
@@ -55,7 +55,7 @@ static int run_when(struct cli *c) {
     if (c->json)
         buf_addf(&out, "%s\n", reply.text);
     else
-        explain_print(c, reply.json, &out);
+        explain_print(reply.json, &out);
     return cli_print(&out);
 }
 
@@ -82,4 +82,46 @@ const struct verb verb_when = {
     .options = {&job_resource_options, &job_control_options, &common_options},
     .run = run_when,
     .most = 0,
+};
+
+static int run_replay(struct cli *c) {
+    struct reply reply;
+    cleanup_buf struct buf out = {0};
+    int status = client_get(c, "/v1/replay", &reply);
+    if (status != CLI_OK)
+        return status;
+    long long different = (long long)json_i64(reply.json, "different", 0);
+    if (c->json) {
+        buf_addf(&out, "%s\n", reply.text);
+        status = cli_print(&out);
+        return different ? CLI_FAILED : status;
+    }
+    buf_addf(&out, "Replayed %lld events: %lld decisions, %lld starts, %lld preemptions\n", (long long)json_i64(reply.json, "events", 0),
+             (long long)json_i64(reply.json, "passes", 0), (long long)json_i64(reply.json, "starts", 0),
+             (long long)json_i64(reply.json, "preemptions", 0));
+    if (different)
+        buf_addf(&out, "%lld came out differently\n", different);
+    else
+        buf_adds(&out, "Every decision came out the same\n");
+    const struct json *list = json_get(reply.json, "differences");
+    for (uint32_t i = 0; list && list->type == JSON_ARRAY && i < list->len; i++) {
+        const struct json *d = &list->items[i];
+        const char *recorded = json_str(d, "recorded"), *now = json_str(d, "now");
+        char time[UNIT_TEXT_MAX];
+        buf_addf(&out, "\n%s, event %lld\n  then  %s\n  now   %s\n", local_time_format(json_i64(d, "at_ms", 0), time),
+                 (long long)json_i64(d, "seq", 0), str_empty(recorded) ? "nothing" : recorded, str_empty(now) ? "nothing" : now);
+    }
+    status = cli_print(&out);
+    return different ? CLI_FAILED : status;
+}
+
+const struct verb verb_replay = {
+    .name = "replay",
+    .group = "Sharing",
+    .summary = "decide again what was decided, and show any difference",
+    .text = "Takes the recorded events since the oldest snapshot through the scheduler of this version. The exit status is 1 when a decision "
+            "comes out differently.",
+    .examples = "acequia replay\nacequia replay --json",
+    .options = {&common_options},
+    .run = run_replay,
 };
