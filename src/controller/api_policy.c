@@ -53,7 +53,7 @@ void api_thing(struct api_call *call) {
     }
     cleanup_buf struct buf text = {0};
     char shown[64];
-    buf_addf(&text, "%s \"%s\" does not exist", thing_word(l.thing), printable(call->name, shown, sizeof shown));
+    buf_addf(&text, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(l.thing), printable(call->name, shown, sizeof shown), thing_command(l.thing));
     api_error(call->req, 404, "ENOENT", buf_str(&text));
 }
 

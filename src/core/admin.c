@@ -164,7 +164,8 @@ int core_delete(struct core *c, const struct actor *actor, enum thing thing, con
     if (r < 0)
         return r;
     if (!find_thing(c, thing, name))
-        return error_set(e, ENOENT, "%s \"%s\" does not exist", thing_word(thing), printable(name, shown, sizeof shown));
+        return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(thing), printable(name, shown, sizeof shown),
+                         thing_command(thing));
     for (uint32_t i = 0; thing == THING_PROJECT && i < c->thing_list[thing].len; i++) {
         const struct thing_entry *t = c->thing_list[thing].at[i];
         if (t->value && streq(((const struct project *)t->value)->parent, name))

@@ -239,6 +239,10 @@ const char *thing_word(enum thing thing) {
     return words[thing];
 }
 
+const char *thing_command(enum thing thing) {
+    return thing == THING_QOS ? "qos" : thing_word(thing);
+}
+
 static void apply_set(struct core *c, enum thing kind, const void *value) {
     const char *name = *(const char *const *)value;  // every one of these structs begins with its name
     struct thing_entry *t = strmap_get(&c->things[kind], name);

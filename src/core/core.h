@@ -222,6 +222,7 @@ void core_each_thing(const struct core *c, enum thing thing, bool (*fn)(void *ct
 void core_each_partition_of(const struct core *c, const char *node, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
 const struct schema *thing_schema(enum thing thing);
 const char *thing_word(enum thing thing);  // "project"
+const char *thing_command(enum thing thing);  // the verb that shows them
 void core_each_token(const struct core *c, bool (*fn)(void *ctx, const struct event_token *t, bool used), void *ctx);
 struct world *core_world(struct core *c);  // for explanations
 uint32_t core_handle(const struct core *c, enum thing thing, const char *name);  // the world's id; 0: none

@@ -103,6 +103,8 @@ static int check_amounts(const struct spec *s, struct error *e) {
         return r;
     if (s->begin_ms < 0 || s->begin_ms > TIME_LIMIT_MS || s->deadline_ms < 0 || s->deadline_ms > TIME_LIMIT_MS)
         return error_set(e, ERANGE, "begin or deadline: the time is out of range");
+    if (!str_empty(s->container))
+        return error_set(e, ENOTSUP, "container: images cannot be run yet; leave it out");
     if (s->nice < -NICE_MAX || s->nice > NICE_MAX)
         return error_set(e, ERANGE, "nice: %d is out of range; expected %d to %d", s->nice, -NICE_MAX, NICE_MAX);
     return 0;
@@ -139,7 +141,7 @@ static bool is_member(const struct project *p, const char *user) {
 // A name that is not known gets the nearest one as a hint.
 static int unknown(const struct core *c, enum thing t, const char *name, struct error *e) {
     const char *best = NULL;
-    unsigned distance = 4;
+    unsigned distance = edit_distance_near(name);
     for (uint32_t i = 0; i < c->thing_list[t].len; i++) {
         const struct thing_entry *x = c->thing_list[t].at[i];
         unsigned d = edit_distance(x->name, name);
@@ -149,8 +151,10 @@ static int unknown(const struct core *c, enum thing t, const char *name, struct 
         }
     }
     char shown[64];
-    return error_set(e, ENOENT, "%s \"%s\" does not exist%s%s%s", thing_word(t), printable(name, shown, sizeof shown),
-                     best ? "; did you mean \"" : "", best ? best : "", best ? "\"?" : "");
+    printable(name, shown, sizeof shown);
+    if (best)
+        return error_set(e, ENOENT, "%s \"%s\" does not exist; did you mean \"%s\"?", thing_word(t), shown, best);
+    return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(t), shown, thing_command(t));
 }
 
 static int check_names(const struct core *c, const struct actor *actor, const struct spec *s, struct error *e) {
@@ -331,6 +335,8 @@ int core_submit(struct core *c, const struct actor *actor, const struct spec *sp
     int r = check_spec(c, actor, &s, 0, e);
     if (r < 0 || (r = check_room(c, actor, spec_array_count(&s), e)) < 0)
         return r;
+    if (s.deadline_ms && s.deadline_ms <= now_ms)
+        return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
     *id = c->next_id;
     *count = spec_array_count(&s);
     if (dry_run)

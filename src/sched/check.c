@@ -173,6 +173,9 @@ static int nothing_fits(const struct request *r, const struct census *c, struct 
         size_text(c->gpu_memory_max, b, sizeof b);
         return error_set(err, ERANGE, "GPU memory %s: the largest GPU that may be used has %s, ask for less", a, b);
     }
+    if (gpus && !c->gpus_max)
+        return error_set(err, ERANGE, "gpus %u: none of the %u nodes that may be used has a GPU%s%s; see 'acequia nodes'", gpus, c->allowed,
+                         r->asked.gpu_model ? " of model " : "", r->asked.gpu_model ? r->asked.gpu_model : "");
     if (gpus > c->gpus_max)
         return error_set(err, ERANGE, "gpus %u on one node: the largest that may be used has %u%s%s, ask for less "
                          "or more nodes", gpus, c->gpus_max, r->asked.gpu_model ? " of model " : "",
@@ -196,7 +199,7 @@ static int check_nodes(const struct world *w, const struct request *r, struct er
     if (!c.fitting)
         return nothing_fits(r, &c, err);
     if (c.fitting < r->demand.nodes_min)
-        return error_set(err, ERANGE, "nodes %u: only %u nodes can fit a part of this job, ask for fewer nodes",
+        return error_set(err, ERANGE, "nodes %u: only %u of the nodes can fit a part of this job, ask for fewer nodes",
                          r->demand.nodes_min, c.fitting);
     if (c.tasks < r->demand.tasks)
         return error_set(err, ERANGE, "tasks %u: all nodes together can hold %" PRIu64 " of this size, ask for fewer",
