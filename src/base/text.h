@@ -17,3 +17,5 @@ bool has_control_chars(const char *s, size_t len);
 const char *printable(const char *s, char *out, size_t max);
 // Edit distance for "did you mean" hints; strings over 64 bytes count as far apart.
 unsigned edit_distance(const char *a, const char *b);
+// A name is worth suggesting when its distance from `given` is below this.
+unsigned edit_distance_near(const char *given);

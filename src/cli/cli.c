@@ -105,7 +105,7 @@ int cli_print(const struct buf *b) {
 
 static int unknown_verb(struct cli *c, const char *name) {
     char shown[64];
-    unsigned best = 4;
+    unsigned best = edit_distance_near(name);
     const char *nearest = NULL;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         unsigned d = edit_distance(name, table[i]->name);

@@ -2,6 +2,7 @@
 #include "cli/job_action.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -47,7 +48,11 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
     for (uint32_t i = 0; i < failed; i++) {
         const struct json *one = &errors->items[i], *inner = json_get(one, "error");
         const char *id = json_str(one, "id"), *message = json_str(inner ? inner : one, "message");
-        cli_note("job %s: %s", id ? id : "?", message ? message : "failed");
+        bool named = id && message && strstr(message, arena_printf(&c->arena, "job %s", id));
+        if (named)
+            cli_note("%s", message);
+        else
+            cli_note("job %s: %s", id ? id : "?", message ? message : "failed");
     }
     if (!count && !failed)
         buf_adds(&out, "No job matches\n");

@@ -71,7 +71,6 @@ void job_columns_list(struct buf *out) {
 
 static const struct job_column *find_column(const char *name, size_t len, struct error *e) {
     char given[64], shown[64];
-    unsigned best = 3;
     const char *nearest = NULL;
     for (size_t i = 0; i < COLUMNS; i++)
         if (strlen(columns[i].name) == len && !strncmp(columns[i].name, name, len))
@@ -79,6 +78,7 @@ static const struct job_column *find_column(const char *name, size_t len, struct
     size_t n = len < sizeof given ? len : sizeof given - 1;
     memcpy(given, name, n);
     given[n] = 0;
+    unsigned best = edit_distance_near(given);
     for (size_t i = 0; i < COLUMNS; i++)
         if (edit_distance(given, columns[i].name) < best) {
             best = edit_distance(given, columns[i].name);
@@ -142,6 +142,8 @@ const char *job_exit_text(struct arena *a, const char *state, int64_t code, int6
         return "";
     if (signal > 0)
         return arena_printf(a, "SIG%s", signal_name((uint32_t)signal, name));
+    if (!code && !streq(state, "COMPLETED") && !streq(state, "FAILED"))
+        return "";  // it has not ended by itself, or never began
     return arena_printf(a, "%lld", (long long)code);
 }
 

@@ -40,11 +40,11 @@ static const struct option_spec *find_letter(const struct option_table *const *t
 
 static int unknown_option(const struct option_table *const *tables, const char *name, size_t len, struct error *e) {
     char given[64], shown[64];
-    unsigned best = 4;
     const char *nearest = NULL;
     size_t n = len < sizeof given ? len : sizeof given - 1;
     memcpy(given, name, n);
     given[n] = 0;
+    unsigned best = edit_distance_near(given);
     for (; *tables; tables++)
         for (size_t i = 0; i < (*tables)->count; i++) {
             const struct option_spec *s = &(*tables)->at[i];

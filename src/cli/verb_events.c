@@ -7,6 +7,7 @@
 #include "cli/client.h"
 #include "cli/localtime.h"
 #include "cli/verbs.h"
+#include "model/gpuspec.h"
 
 enum { LINE_MAX_BYTES = 1 << 20 };
 
@@ -27,6 +28,24 @@ static void add_value(struct buf *out, const struct json *v) {
     buf_add(out, buf_str(&text), text.len);
 }
 
+// Where it was placed: the nodes, and what it holds of them together.
+static void add_parts(struct buf *out, const struct json *parts) {
+    char text[GPU_TEXT_MAX];
+    int64_t cpus = 0, milli = 0;
+    buf_adds(out, "  nodes=");
+    for (uint32_t i = 0; i < parts->len; i++) {
+        const struct json *p = &parts->items[i], *gpus = json_get(p, "gpus");
+        const char *node = json_str(p, "node");
+        buf_addf(out, "%s%s", i ? "," : "", node ? node : "?");
+        cpus += json_i64(p, "cpus", 0);
+        for (uint32_t g = 0; gpus && gpus->type == JSON_ARRAY && g < gpus->len; g++)
+            milli += json_i64(&gpus->items[g], "milli", 0);
+    }
+    buf_addf(out, "  cpus=%lld", (long long)cpus);
+    if (milli)
+        buf_addf(out, "  gpus=%s", gpu_milli_format((uint64_t)milli, text));
+}
+
 // "2026-01-31T12:00:00.123  job_placed  attempt=1 …", without what the reader knows already.
 static void print_event(const struct json *e, bool with_job, struct buf *out) {
     static const char *const known[] = {"seq", "at_ms", "type", "spec", "usage"};
@@ -40,6 +59,10 @@ static void print_event(const struct json *e, bool with_job, struct buf *out) {
             skip = skip || streq(e->members[i].key, known[n]);
         if (skip)
             continue;
+        if (streq(e->members[i].key, "parts") && e->members[i].value.type == JSON_ARRAY) {
+            add_parts(out, &e->members[i].value);
+            continue;
+        }
         buf_addf(out, "  %s=", e->members[i].key);
         add_value(out, &e->members[i].value);
     }

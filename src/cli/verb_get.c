@@ -80,13 +80,14 @@ static void part_lines(struct buf *out, const struct json *parts) {
         const struct json *p = &parts->items[i], *gpus = json_get(p, "gpus");
         cleanup_buf struct buf b = {0};
         int64_t milli = 0;
-        buf_addf(&b, "%s: %lld CPUs", json_str(p, "node") ? json_str(p, "node") : "?", (long long)json_i64(p, "cpus", 0));
+        buf_addf(&b, "%s: %lld %s", json_str(p, "node") ? json_str(p, "node") : "?", (long long)json_i64(p, "cpus", 0),
+                 json_i64(p, "cpus", 0) == 1 ? "CPU" : "CPUs");
         if (json_i64(p, "memory_bytes", 0))
             buf_addf(&b, ", %s", size_format((uint64_t)json_i64(p, "memory_bytes", 0), text));
         for (uint32_t g = 0; gpus && gpus->type == JSON_ARRAY && g < gpus->len; g++)
             milli += json_i64(&gpus->items[g], "milli", 0);
         if (milli)
-            buf_addf(&b, ", %s GPUs", gpu_milli_format((uint64_t)milli, text));
+            buf_addf(&b, ", %s %s", gpu_milli_format((uint64_t)milli, text), milli == 1000 ? "GPU" : "GPUs");
         line(out, i ? "" : "Held", "%s", buf_str(&b));
     }
 }
@@ -116,13 +117,13 @@ static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
     const char *state = json_str(j, "state"), *reason = json_str(j, "reason"), *exit = job_exit_text(&c->arena, state, json_i64(j, "exit_code", 0), json_i64(j, "exit_signal", 0));
     enum colour colour = terminal_colour() ? job_state_colour(state) : COLOUR_NONE;
     cleanup_buf struct buf b = {0};
-    if (!str_empty(reason) && !streq(reason, "None"))
-        buf_addf(&b, " (%s)", reason);
     if (*exit)
         buf_addf(&b, str_has_prefix(exit, "SIG") ? ", ended by %s" : ", exit code %s", exit);
     if (json_i64(j, "attempt", 0) > 1)
         buf_addf(&b, ", attempt %lld", (long long)json_i64(j, "attempt", 0));
     line(out, "State", "%s%s%s%s", colour_on(colour), state ? state : "?", colour_off(colour), buf_str(&b));
+    if (!str_empty(reason) && !streq(reason, "None"))
+        line(out, "Reason", "%s", reason);
 }
 
 static void print_job(struct cli *c, const struct json *j, struct buf *out) {

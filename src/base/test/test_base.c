@@ -89,6 +89,9 @@ static void text_checks(void **state) {
     assert_false(utf8_valid("\xe2\x9c", 2));
     assert_string_equal(printable("a\nb\tcdefghijkl", out, sizeof out), "a?b?cdef...");
     assert_int_equal(edit_distance("sumbit", "submit"), 2);
+    assert_true(edit_distance("gpsu", "gpus") < edit_distance_near("gpsu"));
+    assert_false(edit_distance("foo", "qos") < edit_distance_near("foo"));
+    assert_false(edit_distance("bogus", "nodes") < edit_distance_near("bogus"));
 }
 
 static void arena_keeps_everything(void **state) {
