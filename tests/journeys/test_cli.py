@@ -455,3 +455,44 @@ def test_why_and_when(cluster):
     assert json.loads(cluster.acequia("why", held, "--json"))["lines"]
     assert "as asked" in cluster.acequia("when", "-c", "1").lower()
     cluster.acequia("cancel", held)
+
+
+def test_input_waits_for_a_slow_reader_and_none_is_lost(cluster):
+    size = 8_000_000
+    r = cluster.run("run", "--", "sh", "-c", "sleep 1; wc -c", input="x" * size)
+    assert r.stdout.strip() == str(size)
+    job = cluster.submit("--", "sleep", "60")
+    cluster.wait_state(job, "RUNNING")
+    r = cluster.run("exec", job, "--", "sh", "-c", "sleep 1; wc -c", input="x" * size)
+    assert r.stdout.strip() == str(size)
+    cluster.acequia("cancel", job)
+
+
+def test_elements_are_named_by_ranges(cluster):
+    job = cluster.submit("--array", "0-9", "--", "true")
+    assert cluster.run("wait", job).returncode == 0
+    shown = cluster.acequia("list", "--no-heading", "--columns", "id", f"{job}_[3-5,7]").split()
+    assert shown == [f"{job}_{n}" for n in (3, 4, 5, 7)]
+    for wrong in (f"{job}_[", f"{job}_[5-1]", "abc"):
+        r = cluster.run("list", wrong)
+        assert r.returncode == 1 and "is not" in r.stderr
+
+
+def test_decisions_come_out_the_same_again(cluster):
+    cluster.acequia("run", "--", "true")
+    assert "Every decision came out the same" in cluster.acequia("replay")
+    again = cluster.json("replay")
+    assert again["different"] == 0 and again["starts"] > 0
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--container", "debian"], "container: images cannot be run yet"),
+    (["--deadline", "2020-01-01T00:00"], "deadline: that time has passed"),
+    (["--project", "nope"], "see 'acequia project list'"),
+    (["--qos", "nope"], "see 'acequia qos list'"),
+    (["--gpus", "1"], "has a GPU"),
+    (["--bogus"], "there is no option --bogus; see --help"),
+])
+def test_what_cannot_be_done_is_refused_with_a_remedy(cluster, options, said):
+    r = cluster.run("submit", *options, "--", "true")
+    assert r.returncode != 0 and said in r.stderr, r.stderr
