@@ -9,7 +9,11 @@
 #include "sim.h"
 #include "store/sim_disk.h"
 
-enum { COMPARE_EVERY = 8, SLACK_MS = 1500 };  // records between two comparisons; a tick
+enum {
+    COMPARE_EVERY = 8,  // records between two comparisons
+    SLACK_MS = 1500,    // a tick and a bit
+    PROMPT_CLEANUPS = 60,
+};
 
 typedef unsigned long long ull;
 
@@ -34,6 +38,7 @@ void check_done(struct sim *s) {
     vec_done(&c->jobs);
     strmap_done(&c->keys);
     map_done(&c->starts);
+    map_done(&c->completing);
     free_values(&c->truths);
     rules_done(&c->rules);
     arena_done(&c->arena);
@@ -227,13 +232,15 @@ void check_step(struct sim *s) {
     struct check *c = &s->check;
     if (c->rules.latest_ms < head_wall_ms(s))
         c->rules.latest_ms = head_wall_ms(s);
-    if (!core || core_seq(core) == c->asserted_seq)
+    if (!core)
         return;
-    c->asserted_seq = core_seq(core);
-    c->asserts++;
-    core_assert(core);
-    core_each_node(core, within, s);
     uint64_t seq = core_seq(core);
+    if (seq != c->asserted_seq) {
+        c->asserted_seq = seq;
+        c->asserts++;
+        core_assert(core);
+        core_each_node(core, within, s);
+    }
     if (seq == core_seq(c->shadow) && seq - c->compared_seq >= COMPARE_EVERY) {
         c->compared_seq = seq;
         check_equal(s);
@@ -310,6 +317,33 @@ void check_acknowledged(struct sim *s, const struct request *q) {
 }
 
 // --- the end ---
+
+// Nothing takes its time without a reason: nodes are back and what is to end has ended long before
+// the last job has.
+static bool ending_too_long(void *ctx, const struct job_view *v) {
+    struct sim *s = ctx;
+    uint64_t key = v->id << 20 | v->attempt;
+    if (v->state != JOB_COMPLETING)
+        return true;
+    uintptr_t since = (uintptr_t)map_get(&s->check.completing, key);
+    if (!since)
+        map_put(&s->check.completing, key, (void *)(uintptr_t)(s->cleanups + 1));
+    else if (s->cleanups + 1 - since > PROMPT_CLEANUPS)
+        sim_fail(s, "job %llu attempt %u has been ending for long after the last fault", (ull)v->id, v->attempt);
+    return !s->failed;
+}
+
+void check_prompt(struct sim *s) {
+    struct node_view v;
+    if (!s->head.core)
+        return;
+    core_each_job(s->head.core, ending_too_long, s);
+    for (uint32_t i = 0; i < s->machine_count && s->cleanups > PROMPT_CLEANUPS; i++) {
+        const struct machine *m = &s->machines[i];
+        if (!m->gone && (!core_node(s->head.core, m->name, &v) || v.state != NODE_UP))
+            sim_fail(s, "node %s is not back long after the last fault", m->name);
+    }
+}
 
 static bool any_job(void *ctx, const struct job_view *v) {
     *(struct job_view *)ctx = *v;

@@ -57,6 +57,7 @@ static void cleanup(struct sim *s) {
         return;
     }
     client_cleanup(s);
+    check_prompt(s);
     if (s->cleanups > CLEANUPS_MAX)
         sim_fail(s, "%d s after the last fault %s", CLEANUPS_MAX * CLEANUP_EVERY_MS / 1000, why);
     after(s, CLEANUP_EVERY_MS, HAPPEN_CLEANUP, 0, 0, 0);

@@ -174,6 +174,7 @@ struct check {
     VEC(struct told) jobs;      // by id - 1
     struct strmap keys;         // idempotency keys seen
     struct map starts;          // attempts started, on the machines
+    struct map completing;      // attempts seen ending after the last fault -> when
     struct map truths;          // what an attempt on a machine used: struct usage
     struct rules rules;
     struct arena arena;
@@ -301,6 +302,7 @@ void check_started(struct sim *s, struct machine *m, const struct unit *u);
 void check_ended(struct sim *s, const struct machine *m, const struct unit *u);
 void check_removed(struct sim *s, const struct machine *m, const struct unit *u);
 void check_acknowledged(struct sim *s, const struct request *q);
+void check_prompt(struct sim *s);
 bool check_idle(struct sim *s, char *why, size_t size);
 void check_equal(struct sim *s);
 struct core_config sim_config(const struct sim *s);
