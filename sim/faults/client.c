@@ -46,6 +46,38 @@ static uint64_t target_of(const struct sim *s, const struct item *it) {
 
 // --- commands ---
 
+static bool depend_on(const struct job_shape *j, const struct request *other, char *out, size_t size) {
+    static const struct {
+        const char *before, *behind;
+    } forms[DEPEND_COUNT] = {
+        [DEPEND_AFTER] = {"after", ""}, [DEPEND_OK] = {"afterok", ""}, [DEPEND_ANY] = {"afterany", ""}, [DEPEND_NOT_OK] = {"afternotok", ""},
+        [DEPEND_SAME_ELEMENT] = {"aftercorr", ""}, [DEPEND_ELEMENT] = {"afterany", "_0"}, [DEPEND_MINUTE_AFTER] = {"after", "+1"}};
+    unsigned long long id = other ? other->id : 0;
+    if (!id)
+        return false;
+    if (j->dependency == DEPEND_SINGLETON)
+        snprintf(out, size, "singleton");
+    else if (j->dependency == DEPEND_ONE_OF_TWO)
+        snprintf(out, size, "afterok:%llu?afternotok:%llu", id, id);
+    else if (other->count == 1 && (j->dependency == DEPEND_ELEMENT || j->dependency == DEPEND_SAME_ELEMENT))
+        snprintf(out, size, "afterany:%llu", id);
+    else
+        snprintf(out, size, "%s:%llu%s", forms[j->dependency].before, id, forms[j->dependency].behind);
+    return true;
+}
+
+static int step(struct sim *s, const struct item *it, uint64_t id) {
+    struct job_view v;
+    struct event_step e = {.id = id, .name = "step", .tasks = 1};
+    if (!core_view(s->head.core, id, &v))
+        return -ENOENT;
+    e.attempt = v.attempt;
+    e.step = core_step_started(s->head.core, id, &e, head_wall_ms(s));
+    if (e.step && it->amount % 2)
+        core_step_ended(s->head.core, &e, head_wall_ms(s));
+    return 0;
+}
+
 static int submit(struct sim *s, struct request *q, const struct item *it, struct answer *a, struct error *e) {
     const struct job_shape *j = it->job;
     struct shell *shell = s->head.shell;
@@ -62,10 +94,11 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     }
     snprintf(number, sizeof number, "%u", q->item);
     shell_text_id(script, sizeof script - 1, script_id);
-    struct spec spec = {.name = j->dependency == 5 ? "alone" : "job", .workdir = "/tmp", .tasks = j->tasks, .cpus_per_task = j->cpus,
+    static const char *const qos[] = {NULL, "urgent", "low"};
+    struct spec spec = {.name = j->dependency == DEPEND_SINGLETON ? "alone" : "job", .partition = j->small_partition ? "small" : NULL, .workdir = "/tmp", .tasks = j->tasks, .cpus_per_task = j->cpus,
                         .nodes_min = j->nodes, .nodes_max = j->nodes, .gpus_milli = j->gpus_milli, .project = projects[j->project],
                         .requeue = j->requeue, .hold = j->hold, .time_limit_s = j->time_limit_s, .grace_s = j->grace_s,
-                        .argv = {argv, 2}, .array_limit = j->array ? j->array_limit : 0, .qos = j->qos ? "urgent" : NULL,
+                        .argv = {argv, 2}, .array_limit = j->array ? j->array_limit : 0, .qos = qos[j->qos],
                         .script_id = script_id, .class = j->interactive ? CLASS_INTERACTIVE : CLASS_TRAIN,
                         .launch = j->launch_tasks ? LAUNCH_TASKS : LAUNCH_BATCH, .memory_per_node_bytes = 64 << 20};
     if (j->array) {
@@ -76,15 +109,8 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
         spec.begin_ms = head_wall_ms(s) + j->begin_after_ms;
     if (j->deadline_after_ms)
         spec.deadline_ms = head_wall_ms(s) + j->deadline_after_ms;
-    const struct request *other = j->dependency ? request_of(s, j->depends_on) : NULL;
-    if (other && other->id) {
-        static const char *const kinds[] = {"after", "afterok", "afterany", "afternotok"};
-        if (j->dependency == 5)
-            snprintf(dependency, sizeof dependency, "singleton");
-        else
-            snprintf(dependency, sizeof dependency, "%s:%llu", kinds[j->dependency - 1], (unsigned long long)other->id);
+    if (depend_on(j, j->dependency ? request_of(s, j->depends_on) : NULL, dependency, sizeof dependency))
         spec.dependency = dependency;
-    }
     int r = core_submit(s->head.core, who, &spec, q->key[0] ? q->key : NULL, false, head_wall_ms(s), &a->id, &a->count, e);
     if (r < 0)
         return r;
@@ -105,6 +131,10 @@ static int update(struct sim *s, const struct item *it, uint64_t id, struct erro
     spec.nice = (int32_t)(it->amount % 100);
     if (it->amount % 3 == 0)
         spec.comment = "changed";
+    if (it->amount % 7 == 0)
+        spec.dependency = NULL;
+    if (it->amount % 7 == 1)
+        spec.qos = "low";
     return core_update(s->head.core, &admin, id, &spec, head_wall_ms(s), e);
 }
 
@@ -122,19 +152,25 @@ static int on_job(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_REQUEUE: return core_requeue(c, &admin, id, it->amount % 6 == 0, now, e);
     case ITEM_SUSPEND: return core_suspend(c, &admin, id, false, now, e);
     case ITEM_RESUME: return core_suspend(c, &admin, id, true, now, e);
+    case ITEM_STEP: return step(s, it, id);
     case ITEM_SIGNAL: return core_cancel(c, &admin, id, &(struct cancel_options){.signal = SIGUSR1}, now, e);
     default: return update(s, it, id, e);
     }
 }
 
 static int set_project(struct sim *s, uint32_t which, uint32_t quota_milligpu, bool limit, struct error *e) {
-    struct project p = {.name = projects[which], .quota_milligpu = quota_milligpu, .has_limit = limit, .limit_milligpu = quota_milligpu + 1000};
+    const char *models[] = {"V100=1"};
+    struct project p = {.name = projects[which], .parent = which == 2 ? projects[1] : NULL, .quota_milligpu = quota_milligpu, .has_limit = limit, .limit_milligpu = quota_milligpu + 1000};
+    if (quota_milligpu % 3 == 1)
+        p.model_quotas = (__typeof__(p.model_quotas)){models, 1};
     return core_project_set(s->head.core, &admin, &p, head_wall_ms(s), e);
 }
 
 static int set_qos(struct sim *s, uint32_t max_jobs, struct error *e) {
-    struct qos q = {.name = "urgent", .priority = 10, .max_jobs_per_user = max_jobs};
-    return core_qos_set(s->head.core, &admin, &q, head_wall_ms(s), e);
+    const char *preempts[] = {"low"};
+    struct qos low = {.name = "low", .priority = 1}, urgent = {.name = "urgent", .priority = 10, .max_jobs_per_user = max_jobs, .preempts = {preempts, 1}};
+    int r = core_qos_set(s->head.core, &admin, &low, head_wall_ms(s), e);
+    return r < 0 ? r : core_qos_set(s->head.core, &admin, &urgent, head_wall_ms(s), e);
 }
 
 static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
@@ -157,9 +193,11 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
         return core_reservation_set(c, &admin, &r, now, e);
     }
     default: {
-        snprintf(id, sizeof id, "token-%u", it->amount % 4);
-        if (it->amount % 3 == 0)
+        snprintf(id, sizeof id, "token-%u", it->amount % 9);
+        if (it->amount % 4 == 0)
             return core_token_revoke(c, &admin, id, now, e);
+        if (it->amount % 4 == 1)
+            return core_token_use(c, id, "00", node, "fingerprint", now, e);
         struct event_token t = {.id = id, .hash = "00", .expires_ms = now + 3600000};
         return core_token_create(c, &admin, &t, now, e);
     }
@@ -260,6 +298,7 @@ void client_setup(struct sim *s, bool generous) {
     for (uint32_t i = 0; i < PROJECTS; i++)
         set_project(s, i, i && !generous ? 2000 : 1000000000, false, NULL);
     set_qos(s, 0, NULL);
+    core_partition_set(s->head.core, &admin, &(struct partition){.name = "small", .nodes = s->machines[0].name}, head_wall_ms(s), NULL);
     head_touched(s);
 }
 

@@ -21,15 +21,16 @@ static const struct {
     [ITEM_RESUME] = {"resume", 3},
     [ITEM_SIGNAL] = {"signal", 2},
     [ITEM_UPDATE] = {"update", 4},
+    [ITEM_STEP] = {"step", 3},
     [ITEM_DRAIN] = {"drain", 3},
     [ITEM_UNDRAIN] = {"undrain", 4},
     [ITEM_QUOTA] = {"quota", 3},
     [ITEM_PROJECT_DELETE] = {"project-delete", 2},
     [ITEM_PARTITION_DOWN] = {"partition-down", 1},
     [ITEM_RESERVATION] = {"reservation", 1},
-    [ITEM_QOS] = {"qos", 1},
+    [ITEM_QOS] = {"qos", 2},
     [ITEM_NODE_REMOVE] = {"node-remove", 3},
-    [ITEM_TOKEN] = {"token", 1},
+    [ITEM_TOKEN] = {"token", 4},
     [ITEM_HEAD_KILL] = {"controller-kill", 12},
     [ITEM_HEAD_STOP] = {"controller-stop", 2},
     [ITEM_HEAD_UPGRADE] = {"controller-upgrade", 2},
@@ -154,11 +155,13 @@ static struct job_shape *shape_job(const struct plan *p, struct rand *r, uint32_
         j->array_limit = one_in(r, 2) ? between(r, 1, 3) : 0;
     }
     if (number && one_in(r, 6)) {
-        j->dependency = between(r, 1, 5);
+        j->dependency = (enum job_dependency)between(r, 1, DEPEND_COUNT - 1);
         j->depends_on = (uint32_t)rand_below(r, number);
     }
     j->hold = one_in(r, 15);
-    j->qos = one_in(r, 8);
+    j->qos = one_in(r, 5) ? between(r, 1, 2) : 0;
+    bool fits = j->nodes == 1 && j->cpus <= p->machines[0].cpus && j->gpus_milli <= p->machines[0].gpus * 1000;
+    j->small_partition = one_in(r, 8) && fits;
     j->interactive = one_in(r, 12);
     if (one_in(r, 6))
         j->time_limit_s = between(r, 1, 20);

@@ -22,6 +22,7 @@ enum item_kind {
     ITEM_RESUME,
     ITEM_SIGNAL,
     ITEM_UPDATE,
+    ITEM_STEP,
     // operators
     ITEM_DRAIN,
     ITEM_UNDRAIN,
@@ -63,6 +64,20 @@ enum item_kind {
     ITEM_COUNT
 };
 
+enum job_dependency {
+    DEPEND_NONE,
+    DEPEND_AFTER,
+    DEPEND_OK,
+    DEPEND_ANY,
+    DEPEND_NOT_OK,
+    DEPEND_SINGLETON,
+    DEPEND_SAME_ELEMENT,
+    DEPEND_ELEMENT,
+    DEPEND_ONE_OF_TWO,
+    DEPEND_MINUTE_AFTER,
+    DEPEND_COUNT
+};
+
 // How the processes of a job behave; an array's elements vary a little around it.
 struct behaviour {
     uint32_t run_ms;
@@ -77,9 +92,10 @@ struct job_shape {
     uint32_t cpus, tasks, nodes, gpus_milli, project, user;
     uint32_t array, array_limit;
     uint32_t time_limit_s, grace_s;
-    uint32_t dependency;  // 0: none; else the kind + 1 …
-    uint32_t depends_on;  // … on this item
-    bool requeue, hold, qos, keyed, interactive, launch_tasks;
+    enum job_dependency dependency;
+    uint32_t depends_on;  // on this item
+    uint32_t qos;         // 0: none
+    bool requeue, hold, keyed, interactive, launch_tasks, small_partition;
     int64_t begin_after_ms, deadline_after_ms;
     struct behaviour behaviour;
 };

@@ -57,13 +57,14 @@ static uint64_t likeness(const struct spec *s) {
     uint64_t h = hash_bytes(s->user, strlen(s->user)) * 3 + hash_bytes(s->project, strlen(s->project));
     uint64_t fields[] = {s->class, s->nodes_min, s->nodes_max, s->tasks, s->tasks_per_node, s->cpus_per_task, s->memory_per_node_bytes,
                          s->memory_per_cpu_bytes, s->gpus_milli, s->time_limit_s, s->priority, (uint64_t)(int64_t)s->nice, s->requeue,
-                         (uint64_t)s->deadline_ms, s->qos != NULL};
+                         (uint64_t)s->deadline_ms, s->qos ? hash_bytes(s->qos, strlen(s->qos)) : 0, hash_bytes(s->partition, strlen(s->partition))};
     return h ^ hash_bytes(fields, sizeof fields);
 }
 
 static void read_spec(struct rules *r, struct rule_job *j, const struct spec *s) {
     j->like = likeness(s);
     j->begin_ms = s->begin_ms;
+    j->in_main = streq(s->partition, "main");
     j->project = project_of(r, s->project)->name;
     j->dependency = str_empty(s->dependency) ? NULL : arena_strdup(&r->arena, s->dependency);
 }
@@ -98,8 +99,16 @@ static bool ended_well(const struct rule_job *j) {
 }
 
 static bool term_holds(struct rules *r, const struct dependency_term *t, uint64_t id) {
+    const struct rule_job *self = job_of(r, id), *one = NULL;
     if (t->type == SINGLETON || !job_of(r, t->ref.job))
         return true;
+    if (t->ref.has_index || t->type == AFTER_CORR) {
+        uint64_t element = t->ref.job + (t->ref.has_index ? t->ref.index : id - self->array);
+        one = job_of(r, element);
+        if (!one || one->array != t->ref.job)
+            return true;  // no such element: decided by the whole
+        return t->type == AFTER_CORR ? ended_well(one) : has_ended(one);
+    }
     switch (t->type) {
     case AFTER: return all_of(r, t->ref.job, began);
     case AFTER_OK: return all_of(r, t->ref.job, ended_well);
@@ -113,10 +122,10 @@ static bool may_go(struct rules *r, const struct rule_job *j, uint64_t id) {
     struct dependency d;
     if (!j->dependency || dependency_parse(j->dependency, &a, &d, NULL) < 0)
         return true;
+    uint32_t holding = 0;
     for (uint32_t i = 0; i < d.len; i++)
-        if (!term_holds(r, &d.at[i], id))
-            return false;
-    return true;
+        holding += term_holds(r, &d.at[i], id);
+    return d.any ? holding > 0 : holding == d.len;
 }
 
 // --- placing ---
@@ -200,7 +209,7 @@ static void on_placed(struct rules *r, struct rule_job *j, const struct event_jo
         broken(r, "job %llu was placed %lld ms before its begin", (ull)b->id, (long long)(j->begin_ms - at_ms));
     if (!may_go(r, j, b->id))
         broken(r, "job %llu was placed before what it waits for (%s)", (ull)b->id, j->dependency);
-    if (r->partition_down)
+    if (r->partition_down && j->in_main)
         broken(r, "job %llu was placed in a partition that is down", (ull)b->id);
     if (p->deleted)
         broken(r, "job %llu was placed, its project %s is deleted", (ull)b->id, p->name);
@@ -329,7 +338,10 @@ void rules_event(struct rules *r, const struct event *e) {
         break;
     }
     case EVENT_PROJECT_DELETED: project_of(r, ((struct event_name *)e->body)->name)->deleted = true; break;
-    case EVENT_PARTITION_SET: r->partition_down = ((struct event_partition_set *)e->body)->partition->down; break;
+    case EVENT_PARTITION_SET:
+        if (streq(((struct event_partition_set *)e->body)->partition->name, "main"))
+            r->partition_down = ((struct event_partition_set *)e->body)->partition->down;
+        break;
     default: on_job(r, e); break;
     }
 }

@@ -25,7 +25,7 @@ struct rule_project {
 };
 
 struct rule_job {
-    bool held_user, held_admin, placed, ending, ended, ok, began, taker;
+    bool in_main, held_user, held_admin, placed, ending, ended, ok, began, taker;
     uint64_t array, like;  // like: the same for jobs that ask for the same
     uint32_t array_limit;
     int64_t submit_ms, begin_ms;

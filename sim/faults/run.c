@@ -176,9 +176,9 @@ static void begin(struct sim *s) {
     rand_seed(&s->rand, s->plan->seed ^ 0x5bd1e995);
     check_init(s);
     head_init(s);
-    client_setup(s, false);
     for (uint32_t i = 0; i < s->machine_count; i++)
         machine_init(s, i);
+    client_setup(s, false);
     for (uint32_t i = 0; i < s->plan->items.len; i++)
         after(s, s->plan->items.at[i].at_ms, HAPPEN_ITEM, i, 0, 0);
     after(s, s->plan->last_ms + 1, HAPPEN_CLEANUP, 0, 0, 0);
