@@ -70,6 +70,12 @@ static void machine(struct sim *s, const struct item *it) {
         after(s, it->for_ms, HAPPEN_AGENT_START, m->number, m->boot, 0);
         break;
     case ITEM_REBOOT:
+        if (it->amount % 4 == 0) {
+            m->doomed = true;
+            m->doomed_for_ms = it->for_ms;
+            break;
+        }
+        // fall through
     case ITEM_POWER_OFF:
         machine_down(s, m, it->kind == ITEM_REBOOT && it->amount % 2);
         after(s, it->for_ms, HAPPEN_BOOT, m->number, m->boot, 0);
@@ -148,6 +154,7 @@ void faults_end(struct sim *s) {
         struct machine *m = &s->machines[i];
         m->link = (struct link){0};
         m->die_in = 0;
+        m->doomed = false;
         m->spool_full_until_ms = 0;
         for (uint32_t g = 0; g < m->shape->gpus; g++)
             if (m->broken_gpus >> g & 1)

@@ -76,6 +76,9 @@ static void spawn(struct sim *s, struct machine *m, struct unit *u) {
     s->started++;
     note(s, "%s: job %llu attempt %u runs", m->name, (unsigned long long)u->id, u->attempt);
     check_started(s, m, u);
+    if (m->doomed)
+        after(s, some_ms(s, 0, 5), HAPPEN_DOOM, m->number, m->boot, 0);
+    m->doomed = false;
     int64_t run = u->behaviour.run_ms, limit = (int64_t)u->time_limit_s * 1000;
     u->left_ms = run;
     plan_change(s, m, u, limit && limit < run ? limit : run);

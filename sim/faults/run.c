@@ -92,11 +92,15 @@ static void on_unit(struct sim *s, const struct queued *q) {
 
 static void on_machine(struct sim *s, const struct queued *q) {
     struct machine *m = &s->machines[q->who];
-    bool boot_event = q->kind == HAPPEN_BOOT || q->kind == HAPPEN_AGENT_START;
+    bool boot_event = q->kind == HAPPEN_BOOT || q->kind == HAPPEN_AGENT_START || q->kind == HAPPEN_DOOM;
     if (boot_event ? m->boot != q->a : !m->logic || m->agent_life != q->a)
         return;
     switch (q->kind) {
     case HAPPEN_BOOT: machine_boot(s, m); break;
+    case HAPPEN_DOOM:
+        machine_down(s, m, false);
+        after(s, m->doomed_for_ms, HAPPEN_BOOT, m->number, m->boot, 0);
+        break;
     case HAPPEN_AGENT_START: agent_start(s, m); break;
     case HAPPEN_AGENT_DIAL: agent_dial(s, m); break;
     default: agent_tick(s, m); break;
@@ -154,6 +158,7 @@ static void happen(struct sim *s, const struct queued *q) {
     case HAPPEN_PACKET: net_packet(s, s->conns.at[q->who], (enum side)q->a); break;
     case HAPPEN_RESET: net_reset(s, s->conns.at[q->who], (enum side)q->a); break;
     case HAPPEN_BOOT:
+    case HAPPEN_DOOM:
     case HAPPEN_AGENT_START:
     case HAPPEN_AGENT_DIAL:
     case HAPPEN_AGENT_TICK: on_machine(s, q); break;

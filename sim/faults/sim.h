@@ -25,6 +25,7 @@ enum happening {
     HAPPEN_PACKET,       // who: connection, a: direction
     HAPPEN_RESET,        // who: connection, a: end that learns of it
     HAPPEN_BOOT,         // who: machine, a: its boot
+    HAPPEN_DOOM,         // who: machine, a: boot
     HAPPEN_AGENT_START,  // who: machine, a: boot
     HAPPEN_AGENT_DIAL,   // who: machine, a: life of the agent
     HAPPEN_AGENT_TICK,   // the same
@@ -112,6 +113,8 @@ struct machine {
     uint64_t agent_life;
     uint32_t die_in;            // actions until the agent dies half-way through; 0: not
     int64_t die_for_ms;
+    bool doomed;                // loses power just after the next process has started
+    int64_t doomed_for_ms;
     struct conn *conn;
     uint32_t refused;           // dials in a row
     struct link link;
