@@ -107,7 +107,8 @@ CUresult hold_keep(struct hold *h, struct table *t, CUresult r, uint64_t key) {
     }
     CUcontext context = NULL;
     REAL(cuCtxGetCurrent)(&context);
-    struct item item = {.key = key, .bytes = h->bytes, .aux = (uintptr_t)context, .device = h->device->ordinal,
+    struct item item = {.key = key, .bytes = h->bytes, .aux = (uintptr_t)context,
+                        .device = h->device->ordinal,
                         .kind = (int)h->kind, .refs = 1};
     pthread_mutex_lock(&shim.lock);
     table_put(t, &item);

@@ -41,7 +41,8 @@ struct file {
     char gap2[100];
     struct line line[ARBITER_JOBS];
 };
-static_assert(offsetof(struct file, turn) == 128 && offsetof(struct file, line) == 256, "arbiter layout");
+static_assert(offsetof(struct file, turn) == 128 && offsetof(struct file, line) == 256,
+              "arbiter layout");
 
 struct arbiter {
     struct file *file;
@@ -173,7 +174,8 @@ static bool on_loan(const struct arbiter *a, int line, uint64_t now) {
     return false;
 }
 
-static void begin_turn(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch, uint64_t now) {
+static void begin_turn(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch,
+                       uint64_t now) {
     uint64_t slice = (uint64_t)ARBITER_PERIOD_NS / 1000 * share_milli;
     if (slice < ARBITER_TURN_MIN_NS)
         slice = ARBITER_TURN_MIN_NS;
@@ -186,7 +188,8 @@ static void begin_turn(struct arbiter *a, int line, uint32_t share_milli, unsign
     store(&a->file->until_ns, now + slice);
 }
 
-bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch, uint64_t now) {
+bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch,
+                  uint64_t now) {
     struct file *f = a->file;
     struct line *me = &f->line[line];
     uint64_t turn = atomic_load(&f->turn);

@@ -47,7 +47,8 @@ int arbiter_join(struct arbiter *a, const char *job, uint32_t share_milli, uint6
 bool arbiter_mine(const struct arbiter *a, int line, uint64_t now); // the turn, and not yet over
 // Takes or prolongs the turn: true when it is ours. Otherwise we are known to want it. A turn lasts
 // `stretch` times the usual.
-bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch, uint64_t now);
+bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch,
+                  uint64_t now);
 bool arbiter_contended(const struct arbiter *a, int line, uint64_t now); // another one waits
 void arbiter_leave(struct arbiter *a, int line);            // gives the turn on
 void arbiter_wait(struct arbiter *a, uint64_t at_most_ns);  // until a turn ends, or so long

@@ -34,7 +34,8 @@ static inline int64_t bucket_balance(const struct ledger_compute *c, uint32_t mi
 // The balance at which work goes on after it was held back, for a window of so many times the
 // usual length. What it takes to get there may be more than is kept for an idle job; so much is
 // kept from now on, until the job goes idle.
-static inline int64_t bucket_open_level(struct ledger_compute *c, uint32_t milli, unsigned stretch) {
+static inline int64_t bucket_open_level(struct ledger_compute *c, uint32_t milli,
+                                        unsigned stretch) {
     int64_t level = (int64_t)BUCKET_WINDOW_NS / 1000 * (1000 - milli) * stretch;
     uint64_t wall = (uint64_t)level * 2000 / (milli ? milli : 1);
     if (wall > BUCKET_KEEP_MAX_NS) {
@@ -48,7 +49,8 @@ static inline int64_t bucket_open_level(struct ledger_compute *c, uint32_t milli
 
 // Marks the moments [from, to) of one word; how many were not marked before. A word of a later lap
 // means that the report comes too late to compare: it is charged in full.
-static inline unsigned bucket_mark(_Atomic uint64_t *word, uint64_t lap, unsigned from, unsigned to) {
+static inline unsigned bucket_mark(_Atomic uint64_t *word, uint64_t lap, unsigned from,
+                                   unsigned to) {
     uint64_t bits = (to - from == 64 ? 0 : 1ULL << (to - from)) - 1, old = atomic_load(word), next;
     bits <<= from;
     do {
@@ -77,14 +79,16 @@ static inline uint64_t bucket_unmarked(struct ledger_compute *c, uint64_t from, 
         uint64_t word = a / BUCKET_WORD_MOMENTS;
         unsigned first = (unsigned)(a % BUCKET_WORD_MOMENTS);
         unsigned last = b - a > BUCKET_WORD_MOMENTS - first ? BUCKET_WORD_MOMENTS : first + (unsigned)(b - a);
-        fresh += bucket_mark(&c->busy[word % LEDGER_BUSY_WORDS], word / LEDGER_BUSY_WORDS & 0xffff, first, last);
+        fresh += bucket_mark(&c->busy[word % LEDGER_BUSY_WORDS], word / LEDGER_BUSY_WORDS & 0xffff,
+                             first, last);
         a += last - first;
     }
     return fresh * BUCKET_MOMENT_NS;
 }
 
 // Charges the part of [from, to) nobody charged yet; returns it.
-static inline uint64_t bucket_charge(struct ledger_compute *c, uint32_t milli, uint64_t from, uint64_t to) {
+static inline uint64_t bucket_charge(struct ledger_compute *c, uint32_t milli, uint64_t from,
+                                     uint64_t to) {
     uint64_t used = to > from ? bucket_unmarked(c, from, to) : 0;
     if (!used)
         return 0;

@@ -156,7 +156,8 @@ CU_API cuMemPoolCreate(CUmemoryPool *, const struct CUmemPoolProps *);
 CU_API cuMemPoolDestroy(CUmemoryPool);
 CU_API cuMemPoolTrimTo(CUmemoryPool, size_t);
 CU_API cuMemPoolImportFromShareableHandle(CUmemoryPool *, void *, int, uint64_t);
-CU_API cuMemCreate(CUmemGenericAllocationHandle *, size_t, const struct CUmemAllocationProp *, uint64_t);
+CU_API cuMemCreate(CUmemGenericAllocationHandle *, size_t, const struct CUmemAllocationProp *,
+                   uint64_t);
 CU_API cuMemRelease(CUmemGenericAllocationHandle);
 CU_API cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, uint64_t);
 CU_API cuMemUnmap(CUdeviceptr, size_t);
@@ -186,8 +187,10 @@ CU_API cuModuleLoad(CUmodule *, const char *);
 CU_API cuModuleLoadData(CUmodule *, const void *);
 CU_API cuModuleLoadDataEx(CUmodule *, const void *, unsigned, int *, void **);
 CU_API cuModuleLoadFatBinary(CUmodule *, const void *);
-CU_API cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned, int *, void **, unsigned);
-CU_API cuLibraryLoadFromFile(CUlibrary *, const char *, int *, void **, unsigned, int *, void **, unsigned);
+CU_API cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned, int *, void **,
+                         unsigned);
+CU_API cuLibraryLoadFromFile(CUlibrary *, const char *, int *, void **, unsigned, int *, void **,
+                             unsigned);
 CU_API cuGraphInstantiate(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
 CU_API cuGraphInstantiate_v2(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
 CU_API cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, uint64_t);
@@ -202,13 +205,15 @@ CU_API cuGraphLaunch_ptsz(CUgraphExec, CUstream);
 CU_API cuLaunch(CUfunction);
 CU_API cuLaunchGrid(CUfunction, int, int);
 CU_API cuLaunchGridAsync(CUfunction, int, int, CUstream);
-CU_API cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+CU_API cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      unsigned,
                       CUstream, void **, void **);
 CU_API cuLaunchKernel_ptsz(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                            unsigned, CUstream, void **, void **);
 CU_API cuLaunchKernelEx(const struct CUlaunchConfig *, CUfunction, void **, void **);
 CU_API cuLaunchKernelEx_ptsz(const struct CUlaunchConfig *, CUfunction, void **, void **);
-CU_API cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+CU_API cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                 unsigned,
                                  unsigned, CUstream, void **);
 CU_API cuLaunchCooperativeKernel_ptsz(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
                                       unsigned, unsigned, CUstream, void **);
@@ -217,8 +222,10 @@ CU_API cuStreamBeginCapture(CUstream);
 CU_API cuStreamBeginCapture_ptsz(CUstream);
 CU_API cuStreamBeginCapture_v2(CUstream, int);
 CU_API cuStreamBeginCapture_v2_ptsz(CUstream, int);
-CU_API cuStreamBeginCaptureToGraph(CUstream, CUgraph, const CUgraphNode *, const void *, size_t, int);
-CU_API cuStreamBeginCaptureToGraph_ptsz(CUstream, CUgraph, const CUgraphNode *, const void *, size_t, int);
+CU_API cuStreamBeginCaptureToGraph(CUstream, CUgraph, const CUgraphNode *, const void *, size_t,
+                                   int);
+CU_API cuStreamBeginCaptureToGraph_ptsz(CUstream, CUgraph, const CUgraphNode *, const void *,
+                                        size_t, int);
 CU_API cuStreamEndCapture(CUstream, CUgraph *);
 CU_API cuStreamEndCapture_ptsz(CUstream, CUgraph *);
 CU_API cuStreamDestroy(CUstream);

@@ -17,8 +17,7 @@ enum { MARK_NONE, MARK_CLOSE };
 static struct {
     pthread_mutex_t lock;
     struct gate *gate[GATES];
-    _Atomic unsigned epoch; // moves when a gate goes, so that no thread keeps it in mind
-} gates = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoch = 1};
+} gates = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread struct {
     CUcontext ctx;
@@ -73,7 +72,7 @@ struct gate *gate_current(void) {
     if (!shim.enabled)
         return NULL;
     REAL(cuCtxGetCurrent)(&ctx);
-    unsigned epoch = atomic_load_explicit(&gates.epoch, memory_order_acquire);
+    unsigned epoch = atomic_load_explicit(&shim.gate_epoch, memory_order_acquire);
     if (ctx != mine.ctx || epoch != mine.epoch) {
         struct device *d = ctx ? shim_current() : NULL;
         mine.ctx = ctx;
@@ -147,7 +146,8 @@ static struct view look(struct gate *g) {
     return (struct view){
         .now = gate_now(g),
         .milli = atomic_load_explicit(ledger_compute_milli(g->ledger), memory_order_relaxed),
-        .borrow = atomic_load_explicit(ledger_flags(g->ledger), memory_order_relaxed) & LEDGER_BORROW,
+        .borrow = atomic_load_explicit(ledger_flags(g->ledger),
+                                       memory_order_relaxed) & LEDGER_BORROW,
     };
 }
 
@@ -211,7 +211,8 @@ static void wait_covered(struct gate *g) {
         if ((v.borrow && g->line >= 0) || v.milli == 0 || v.milli >= 1000)
             return;
         struct ledger_compute *c = ledger_compute(g->ledger);
-        int64_t lack = bucket_open_level(c, v.milli, g->stretch) - bucket_balance(c, v.milli, v.now);
+        int64_t level = bucket_open_level(c, v.milli, g->stretch);
+        int64_t lack = level - bucket_balance(c, v.milli, v.now);
         if (lack <= 0)
             return;
         uint64_t wall = (uint64_t)lack * 1000 / v.milli;
@@ -419,13 +420,13 @@ void gate_forget(CUcontext ctx) {
         meter_reset(g);
         pthread_mutex_unlock(&g->lock);
     }
-    atomic_fetch_add(&gates.epoch, 1);
+    atomic_fetch_add(&shim.gate_epoch, 1);
     pthread_mutex_unlock(&gates.lock);
 }
 
 void gate_after_fork(void) {
     pthread_mutex_init(&gates.lock, NULL);
-    atomic_fetch_add(&gates.epoch, 1);
+    atomic_fetch_add(&shim.gate_epoch, 1);
     for (int i = 0; i < GATES; i++) // the parent's, locks and all; the child makes its own
         gates.gate[i] = NULL;
 }

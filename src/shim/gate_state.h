@@ -16,7 +16,7 @@ enum {
     GATE_SEGMENTS = 96,
     GATE_SEGMENT_LAUNCHES = 256,
     GATE_SEGMENT_NS = 1000 * 1000,
-    GATE_UNKNOWN_NS = 1000 * 1000,         // assumed of work never measured
+    GATE_UNKNOWN_NS = 3 * 1000 * 1000,     // assumed of work never measured
     GATE_FLIGHT_NS = 3 * 1000 * 1000,      // work that may always be ahead of the GPU
     GATE_FLIGHT_MAX_NS = 20 * 1000 * 1000, // and at most, where turn and bucket allow it
     GATE_CLEAR_NS = 50 * 1000, // having looked at turn and bucket, launches go on unlooked for this

@@ -54,14 +54,19 @@ static CUresult array_begin(struct hold *h, const struct CUarray3DDesc *a, unsig
         r = REAL(name)(array, desc);                                                           \
         return hold_keep(&h, &shim.arrays, r, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);      \
     }
-ARRAY_CREATE(cuArrayCreate, struct CUarrayDesc_v1, desc->width, desc->height, 0, desc->format, desc->channels, 0)
-ARRAY_CREATE(cuArrayCreate_v2, struct CUarrayDesc, desc->width, desc->height, 0, desc->format, desc->channels, 0)
-ARRAY_CREATE(cuArray3DCreate, struct CUarray3DDesc_v1, desc->width, desc->height, desc->depth, desc->format,
+ARRAY_CREATE(cuArrayCreate, struct CUarrayDesc_v1, desc->width, desc->height, 0, desc->format,
+             desc->channels, 0)
+ARRAY_CREATE(cuArrayCreate_v2, struct CUarrayDesc, desc->width, desc->height, 0, desc->format,
+             desc->channels, 0)
+ARRAY_CREATE(cuArray3DCreate, struct CUarray3DDesc_v1, desc->width, desc->height, desc->depth,
+             desc->format,
              desc->channels, desc->flags)
-ARRAY_CREATE(cuArray3DCreate_v2, struct CUarray3DDesc, desc->width, desc->height, desc->depth, desc->format,
+ARRAY_CREATE(cuArray3DCreate_v2, struct CUarray3DDesc, desc->width, desc->height, desc->depth,
+             desc->format,
              desc->channels, desc->flags)
 
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const struct CUarray3DDesc *desc, unsigned levels) {
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const struct CUarray3DDesc *desc,
+                                unsigned levels) {
     struct hold h;
     if (!desc || !shim.enabled)
         return REAL(cuMipmappedArrayCreate)(array, desc, levels);

@@ -14,7 +14,8 @@
     }
 CONTEXT_CREATE(cuCtxCreate, (CUcontext * ctx, unsigned flags, CUdevice dev), (ctx, flags, dev))
 CONTEXT_CREATE(cuCtxCreate_v2, (CUcontext * ctx, unsigned flags, CUdevice dev), (ctx, flags, dev))
-CONTEXT_CREATE(cuCtxCreate_v3, (CUcontext * ctx, void *affinity, int n, unsigned flags, CUdevice dev),
+CONTEXT_CREATE(cuCtxCreate_v3, (CUcontext * ctx, void *affinity, int n, unsigned flags,
+                                CUdevice dev),
                (ctx, affinity, n, flags, dev))
 CONTEXT_CREATE(cuCtxCreate_v4, (CUcontext * ctx, void *params, unsigned flags, CUdevice dev),
                (ctx, params, flags, dev))
@@ -107,7 +108,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     return grown(REAL(cuModuleLoadData)(module, image), false);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, int *options, void **values) {
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, int *options,
+                            void **values) {
     return grown(REAL(cuModuleLoadDataEx)(module, image, n, options, values), false);
 }
 
@@ -115,12 +117,15 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) {
     return grown(REAL(cuModuleLoadFatBinary)(module, image), false);
 }
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, int *jit, void **jit_values, unsigned njit,
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, int *jit, void **jit_values,
+                           unsigned njit,
                            int *options, void **values, unsigned n) {
-    return grown(REAL(cuLibraryLoadData)(library, code, jit, jit_values, njit, options, values, n), false);
+    return grown(REAL(cuLibraryLoadData)(library, code, jit, jit_values, njit, options, values, n),
+                 false);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, int *jit, void **jit_values,
                                unsigned njit, int *options, void **values, unsigned n) {
-    return grown(REAL(cuLibraryLoadFromFile)(library, file, jit, jit_values, njit, options, values, n), false);
+    return grown(REAL(cuLibraryLoadFromFile)(library, file, jit, jit_values, njit, options, values,
+                                             n), false);
 }

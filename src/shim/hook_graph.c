@@ -9,9 +9,8 @@ enum { NODES_MAX = 1 << 20, GRAPH_DEPTH_MAX = 8 };
 
 static uint64_t graph_store_bytes(int ordinal) {
     uint64_t bytes = 0;
-    return REAL(cuDeviceGetGraphMemAttribute)(ordinal, CU_GRAPH_MEM_RESERVED_CURRENT, &bytes) == CUDA_SUCCESS
-               ? bytes
-               : 0;
+    CUresult r = REAL(cuDeviceGetGraphMemAttribute)(ordinal, CU_GRAPH_MEM_RESERVED_CURRENT, &bytes);
+    return r == CUDA_SUCCESS ? bytes : 0;
 }
 
 static uint64_t node_bytes(CUgraphNode node, int *ordinal, int depth);
@@ -40,7 +39,8 @@ static uint64_t node_bytes(CUgraphNode node, int *ordinal, int depth) {
         return 0;
     if (type == CU_NODE_GRAPH && REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS)
         return graph_bytes(child, ordinal, depth + 1);
-    if (type != CU_NODE_MEM_ALLOC || REAL(cuGraphMemAllocNodeGetParams)(node, &alloc) != CUDA_SUCCESS ||
+    if (type != CU_NODE_MEM_ALLOC ||
+        REAL(cuGraphMemAllocNodeGetParams)(node, &alloc) != CUDA_SUCCESS ||
         alloc.pool.location.type != CU_LOCATION_DEVICE)
         return 0;
     *ordinal = alloc.pool.location.id;
@@ -63,12 +63,14 @@ static CUresult instantiated(CUresult r, CUgraphExec exec, CUgraph graph) {
     return r;
 }
 
-CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size) {
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log,
+                            size_t size) {
     CUresult r = REAL(cuGraphInstantiate)(exec, graph, node, log, size);
     return instantiated(r, r == CUDA_SUCCESS ? *exec : NULL, graph);
 }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size) {
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log,
+                               size_t size) {
     CUresult r = REAL(cuGraphInstantiate_v2)(exec, graph, node, log, size);
     return instantiated(r, r == CUDA_SUCCESS ? *exec : NULL, graph);
 }
@@ -78,7 +80,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, uint64_t 
     return instantiated(r, r == CUDA_SUCCESS ? *exec : NULL, graph);
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, struct CUgraphInstantiateParams *p) {
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
+                                      struct CUgraphInstantiateParams *p) {
     CUresult r = REAL(cuGraphInstantiateWithParams)(exec, graph, p);
     return instantiated(r, r == CUDA_SUCCESS ? *exec : NULL, graph);
 }

@@ -47,7 +47,8 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel, false)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
 
 // Over several devices the current one's share is asked; its stream is the first in the list.
-CUresult cuLaunchCooperativeKernelMultiDevice(struct CUlaunchParams *list, unsigned n, unsigned flags) {
+CUresult cuLaunchCooperativeKernelMultiDevice(struct CUlaunchParams *list, unsigned n,
+                                              unsigned flags) {
     if (!list || !n)
         return REAL(cuLaunchCooperativeKernelMultiDevice)(list, n, flags);
     GATED(list->stream, false, key_of(list->f, list->grid[0], list->grid[1], list->grid[2]),
@@ -59,7 +60,8 @@ CUresult cuLaunch(CUfunction f) {
 }
 
 CUresult cuLaunchGrid(CUfunction f, int width, int height) {
-    GATED(NULL, false, key_of(f, (unsigned)width, (unsigned)height, 1), REAL(cuLaunchGrid)(f, width, height));
+    GATED(NULL, false, key_of(f, (unsigned)width, (unsigned)height, 1), REAL(cuLaunchGrid)(f, width,
+            height));
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream) {
@@ -97,10 +99,12 @@ CAPTURE_BEGIN(cuStreamBeginCapture_ptsz, (CUstream s), (s))
 CAPTURE_BEGIN(cuStreamBeginCapture_v2, (CUstream s, int mode), (s, mode))
 CAPTURE_BEGIN(cuStreamBeginCapture_v2_ptsz, (CUstream s, int mode), (s, mode))
 CAPTURE_BEGIN(cuStreamBeginCaptureToGraph,
-              (CUstream s, CUgraph g, const CUgraphNode *deps, const void *data, size_t n, int mode),
+              (CUstream s, CUgraph g, const CUgraphNode *deps, const void *data, size_t n,
+               int mode),
               (s, g, deps, data, n, mode))
 CAPTURE_BEGIN(cuStreamBeginCaptureToGraph_ptsz,
-              (CUstream s, CUgraph g, const CUgraphNode *deps, const void *data, size_t n, int mode),
+              (CUstream s, CUgraph g, const CUgraphNode *deps, const void *data, size_t n,
+               int mode),
               (s, g, deps, data, n, mode))
 
 // A capture that failed ends too; only one that was never begun (invalid handle) does not. The

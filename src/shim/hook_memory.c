@@ -25,7 +25,8 @@ static uint64_t pitch_guess(uint64_t width, uint64_t height) {
     return height && pitch > UINT64_MAX / height ? UINT64_MAX : pitch * height;
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element) {
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height,
+                            unsigned element) {
     struct hold h;
     CUresult r = hold_take(&h, shim_current(), LEDGER_DEVICE, pitch_guess(width, height));
     if (r != CUDA_SUCCESS)
@@ -36,7 +37,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_
     return hold_keep(&h, &shim.pointers, r, r == CUDA_SUCCESS ? *ptr : 0);
 }
 
-CUresult cuMemAllocPitch(unsigned *ptr, unsigned *pitch, unsigned width, unsigned height, unsigned element) {
+CUresult cuMemAllocPitch(unsigned *ptr, unsigned *pitch, unsigned width, unsigned height,
+                         unsigned element) {
     struct hold h;
     CUresult r = hold_take(&h, shim_current(), LEDGER_DEVICE, pitch_guess(width, height));
     if (r != CUDA_SUCCESS)

@@ -61,7 +61,8 @@ void pool_refresh(struct device *d) {
     for (size_t i = 0; i < shim.pools.size; i++) {
         struct item *pool = &shim.pools.item[i];
         if (pool->key && pool->device == d->ordinal && pool->maps != POOL_GONE && pool->bytes)
-            settle(pool, pool_attribute((CUmemoryPool)(uintptr_t)pool->key, CU_POOL_RESERVED_CURRENT));
+            settle(pool, pool_attribute((CUmemoryPool)(uintptr_t)pool->key,
+                                        CU_POOL_RESERVED_CURRENT));
     }
     pthread_mutex_unlock(&shim.lock);
 }
@@ -103,7 +104,8 @@ static CUresult pool_begin(struct hold *h, CUmemoryPool pool, size_t bytes) {
     return r;
 }
 
-static CUresult pool_end(struct hold *h, CUmemoryPool handle, CUresult r, CUdeviceptr ptr, size_t bytes) {
+static CUresult pool_end(struct hold *h, CUmemoryPool handle, CUresult r, CUdeviceptr ptr,
+                         size_t bytes) {
     if (!h->device)
         return r;
     struct device *d = h->device;
@@ -200,7 +202,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const struct CUmemPoolProps *props)
     return r;
 }
 
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, int type, uint64_t flags) {
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, int type,
+                                            uint64_t flags) {
     CUresult r = REAL(cuMemPoolImportFromShareableHandle)(pool, handle, type, flags);
     if (r == CUDA_SUCCESS && shim.enabled)
         pool_learn(*pool, POOL_FOREIGN);

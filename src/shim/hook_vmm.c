@@ -122,7 +122,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 }
 
 // The exporter pays. A handle imported back into the process that made it is one more handle.
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle, int type) {
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
+                                        int type) {
     CUresult r = REAL(cuMemImportFromShareableHandle)(handle, os_handle, type);
     if (r != CUDA_SUCCESS || !shim.enabled)
         return r;

@@ -112,7 +112,8 @@ static int change(struct ledger *l, int64_t delta, uint64_t limit_pages) {
         help(f, total);
         uint64_t mine = step_load(&s->charged);
         uint64_t used = file_pages(total);
-        if (delta > 0 && (used + (uint64_t)delta > limit_pages || used + (uint64_t)delta > PAGES_MAX))
+        if (delta > 0 && (used + (uint64_t)delta > limit_pages ||
+                          used + (uint64_t)delta > PAGES_MAX))
             return -ENOMEM;
         if (delta < 0 && slot_pages(mine) < (uint64_t)-delta)
             return -ERANGE;

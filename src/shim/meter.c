@@ -58,7 +58,8 @@ struct lane *meter_lane(struct gate *g, CUstream stream, bool per_thread, uint64
             idle = l;
     }
     if (idle) {
-        *idle = (struct lane){.used = true, .stream = stream, .per_thread = per_thread, .touched = now};
+        *idle = (struct lane){.used = true, .stream = stream, .per_thread = per_thread,
+                              .touched = now};
         g->last = idle;
     }
     return idle;
@@ -119,7 +120,8 @@ static void charge(struct gate *g, uint64_t from, uint64_t to) {
 // it; the estimate stands for the measurement.
 void meter_stalled(struct gate *g, struct lane *l, uint64_t now) {
     struct segment *s = l->open;
-    if (!s || now < s->last_ns + GATE_STALL_NS || now < s->first_ns + (uint64_t)s->est_ns + GATE_STALL_NS)
+    if (!s || now < s->last_ns + GATE_STALL_NS ||
+        now < s->first_ns + (uint64_t)s->est_ns + GATE_STALL_NS)
         return;
     uint64_t end = s->first_ns + (uint64_t)s->est_ns;
     charge(g, s->first_ns, end > s->last_ns ? end : s->last_ns);
@@ -173,7 +175,8 @@ static void learn(struct gate *g, const struct segment *s, double took_ns, bool 
 
 // Times are read off against the start of the first segment, later against the end of one that is
 // not long past.
-static bool segment_ended(struct gate *g, struct segment *s, uint64_t now, double *took, double *at) {
+static bool segment_ended(struct gate *g, struct segment *s, uint64_t now, double *took,
+                          double *at) {
     struct lane *l = s->lane;
     double start = l->ended_gpu_ns, end;
     bool first = !g->based;

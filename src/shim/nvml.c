@@ -177,7 +177,8 @@ static struct ledger_process *own_processes(struct ledger *l, unsigned *n) {
 #define LIST2(name) LIST(name, nvmlProcess_v2)
 LISTS(LIST1, LIST2)
 
-nvmlReturn nvmlDeviceGetRunningProcessDetailList(nvmlDevice device, struct nvmlProcessDetailList *list) {
+nvmlReturn nvmlDeviceGetRunningProcessDetailList(nvmlDevice device,
+                                                 struct nvmlProcessDetailList *list) {
     struct ledger *l = ledger_of(device);
     if (!l || !list)
         return REAL(nvmlDeviceGetRunningProcessDetailList)(device, list);
@@ -186,7 +187,8 @@ nvmlReturn nvmlDeviceGetRunningProcessDetailList(nvmlDevice device, struct nvmlP
     list->count = n;
     nvmlReturn r = n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
     for (unsigned i = 0; i < n && r == NVML_SUCCESS && list->entry; i++)
-        list->entry[i] = (struct nvmlProcessDetail){.pid = (unsigned)p[i].pid, .used_bytes = p[i].bytes,
+        list->entry[i] = (struct nvmlProcessDetail){.pid = (unsigned)p[i].pid,
+                                                    .used_bytes = p[i].bytes,
                                                     .gpu_instance = ~0u, .compute_instance = ~0u};
     free(p);
     return r;

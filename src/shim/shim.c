@@ -14,6 +14,7 @@
 #include "gate.h"
 
 struct shim shim = {
+    .gate_epoch = 1,
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .context_lock = PTHREAD_MUTEX_INITIALIZER,
 };
@@ -73,7 +74,8 @@ CUresult cuGetProcAddress(const char *symbol, void **fn, int version, uint64_t f
     return r;
 }
 
-CUresult cuGetProcAddress_v2(const char *symbol, void **fn, int version, uint64_t flags, int *status) {
+CUresult cuGetProcAddress_v2(const char *symbol, void **fn, int version, uint64_t flags,
+                             int *status) {
     CUresult r = REAL(cuGetProcAddress_v2)(symbol, fn, version, flags, status);
     if (r == CUDA_SUCCESS && fn && *fn)
         *fn = hook_of(*fn);
@@ -112,7 +114,8 @@ static int device_load(struct device *d, CUdevice ordinal) {
     if (r == -ENOENT)
         return DEVICE_FREE;
     if (r < 0) {
-        fprintf(stderr, "acequia: the ledger %s of GPU %s cannot be used (%s); the GPU is refused\n",
+        fprintf(stderr,
+                "acequia: the ledger %s of GPU %s cannot be used (%s); the GPU is refused\n",
                 path, d->uuid, strerror(-r));
         return DEVICE_BROKEN;
     }

@@ -44,13 +44,16 @@ struct device {
 };
 
 struct shim {
+    // Read by every launch: one cache line.
+    _Alignas(64) bool enabled;
+    _Atomic unsigned captures;   // streams being captured
+    _Atomic unsigned gate_epoch; // moves when a gate goes, so that no thread keeps it in mind
+    _Atomic bool pools_used, graphs_used;
+
     pthread_mutex_t lock;
     pthread_mutex_t context_lock; // one context is made at a time, so that its cost is its own
     struct device device[SHIM_DEVICES];
     struct table pointers, handles, mappings, arrays, pools, graphs;
-    _Atomic unsigned captures; // streams being captured
-    _Atomic bool pools_used, graphs_used;
-    bool enabled;
 };
 extern struct shim shim;
 

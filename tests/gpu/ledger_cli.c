@@ -29,7 +29,8 @@ static int show(const char *path) {
            u.launches, u.limits.context_bytes);
     for (unsigned i = 0; i < u.nprocesses; i++) {
         const uint64_t *k = u.process[i].kind_bytes;
-        printf("%s{\"pid\": %d, \"bytes\": %lu, \"kinds\": [%lu, %lu, %lu, %lu, %lu, %lu]}", i ? ", " : "",
+        printf("%s{\"pid\": %d, \"bytes\": %lu, \"kinds\": [%lu, %lu, %lu, %lu, %lu, %lu]}",
+               i ? ", " : "",
                u.process[i].pid, u.process[i].bytes, k[0], k[1], k[2], k[3], k[4], k[5]);
     }
     printf("]}\n");
@@ -41,7 +42,8 @@ static int jobs(const char *path) {
     unsigned n = 0;
     int r = arbiter_sample(path, job, &n);
     for (unsigned i = 0; r == 0 && i < n; i++)
-        printf("%s share %u used %.3f s\n", job[i].job, job[i].share_milli, (double)job[i].used_ns / 1e9);
+        printf("%s share %u used %.3f s\n", job[i].job, job[i].share_milli,
+               (double)job[i].used_ns / 1e9);
     return done(r);
 }
 

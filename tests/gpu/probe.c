@@ -129,7 +129,8 @@ static void kind_pool(size_t big, size_t half) {
     CUdeviceptr p, q;
     struct CUmemPoolProps props = {.alloc_type = 1, .location = {CU_LOCATION_DEVICE, 0}};
     size_t before = free_now();
-    expect("async: too much refused", CU(cuMemAllocAsync)(&p, big, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    expect("async: too much refused", CU(cuMemAllocAsync)(&p, big,
+                                                          NULL) == CUDA_ERROR_OUT_OF_MEMORY);
     expect("async: half given", CU(cuMemAllocAsync)(&p, half, NULL) == 0);
     expect("async: shown as used", free_now() + half <= before);
     TRY(CU(cuMemFreeAsync)(p, NULL));
@@ -137,7 +138,8 @@ static void kind_pool(size_t big, size_t half) {
     expect("async: given back", before - free_now() < 64u << 20);
     TRY(CU(cuMemPoolCreate)(&pool, &props));
     expect("pool: half given", CU(cuMemAllocFromPoolAsync)(&p, half, pool, NULL) == 0);
-    expect("pool: another not", CU(cuMemAllocFromPoolAsync)(&q, half + (half / 8), pool, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    expect("pool: another not", CU(cuMemAllocFromPoolAsync)(&q, half + (half / 8), pool,
+                                                            NULL) == CUDA_ERROR_OUT_OF_MEMORY);
     TRY(CU(cuMemFreeAsync)(p, NULL));
     TRY(CU(cuStreamSynchronize)(NULL));
     TRY(CU(cuMemPoolDestroy)(pool));
@@ -183,7 +185,8 @@ static void kind_graph(size_t big, size_t half) {
         TRY(CU(cuGraphInstantiateWithFlags)(&e, g, 0));
         CUresult r = CU(cuGraphLaunch)(e, s);
         TRY(CU(cuStreamSynchronize)(s));
-        expect(i ? "graph memory: too much refused" : "graph memory: half given", i ? r == CUDA_ERROR_OUT_OF_MEMORY : r == 0);
+        expect(i ? "graph memory: too much refused" : "graph memory: half given",
+               i ? r == CUDA_ERROR_OUT_OF_MEMORY : r == 0);
         if (!i)
             expect("graph memory: shown as used", free_now() + half <= before);
         TRY(CU(cuGraphExecDestroy)(e));
@@ -202,10 +205,12 @@ static int kinds(void) {
     size_t before = free_now(), big = before + (64u << 20), half = before / 2;
     printf("total %lu MiB, free %lu MiB\n", total >> 20, before >> 20);
     expect("device: too much refused", CU(cuMemAlloc_v2)(&p, big) == CUDA_ERROR_OUT_OF_MEMORY);
-    expect("device: all that is free given", CU(cuMemAlloc_v2)(&p, before & ~((size_t)(2 << 20) - 1)) == 0);
+    expect("device: all that is free given", CU(cuMemAlloc_v2)(&p,
+            before & ~((size_t)(2 << 20) - 1)) == 0);
     TRY(CU(cuMemFree_v2)(p));
     expect("device: given back", free_now() == before);
-    expect("managed: too much refused", CU(cuMemAllocManaged)(&p, big, 1) == CUDA_ERROR_OUT_OF_MEMORY);
+    expect("managed: too much refused", CU(cuMemAllocManaged)(&p, big,
+            1) == CUDA_ERROR_OUT_OF_MEMORY);
     TRY(CU(cuMemAllocManaged)(&p, half, 1));
     expect("managed: shown as used", free_now() + half <= before);
     TRY(CU(cuMemFree_v2)(p));
@@ -226,7 +231,8 @@ static int kinds(void) {
 int main(int argc, char **argv) {
     lib = dlopen("libcuda.so.1", RTLD_NOW);
     if (!lib || argc < 2) {
-        fprintf(stderr, "usage: probe launch|hog [SEED]|kinds (%s)\n", lib ? "driver found" : dlerror());
+        fprintf(stderr, "usage: probe launch|hog [SEED]|kinds (%s)\n",
+                lib ? "driver found" : dlerror());
         return 2;
     }
     if (!strcmp(argv[1], "launch"))

@@ -98,7 +98,8 @@ static inline void path_of(char out[LEDGER_PATH_MAX], const char *uuid, const ch
     CHECK_EQ(ledger_path(out, dir, uuid, suffix), 0);
 }
 
-static inline void limit(const char *uuid, const char *job, uint64_t memory, uint32_t milli, uint32_t flags) {
+static inline void limit(const char *uuid, const char *job, uint64_t memory, uint32_t milli,
+                         uint32_t flags) {
     char path[LEDGER_PATH_MAX];
     struct ledger_limits l = {.memory_bytes = memory, .compute_milli = milli, .flags = flags};
     path_of(path, uuid, LEDGER_SUFFIX);
@@ -144,7 +145,8 @@ static inline void in_child(void (*body)(void)) {
 }
 
 static inline void clear_dir(void) {
-    const char *names[] = {UUID0 LEDGER_SUFFIX, UUID1 LEDGER_SUFFIX, UUID0 ARBITER_SUFFIX, "engine"};
+    const char *names[] = {UUID0 LEDGER_SUFFIX, UUID1 LEDGER_SUFFIX, UUID0 ARBITER_SUFFIX,
+                           "engine"};
     char path[256];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);

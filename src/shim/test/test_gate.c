@@ -24,7 +24,8 @@ static void launch(CUgraphExec exec, CUstream s, uint64_t ns) {
     if (exec)
         CHECK_EQ(CU(cuGraphLaunch)(exec, s), 0);
     else
-        CHECK_EQ(CU(cuLaunchKernel)((CUfunction)(uintptr_t)ns, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), 0);
+        CHECK_EQ(CU(cuLaunchKernel)((CUfunction)(uintptr_t)ns, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL),
+                 0);
 }
 
 static void work(void) {
@@ -95,7 +96,8 @@ static bool is_near(double got, double want, double within, const char *what) {
     double load = 0;
     getloadavg(&load, 1);
     bool busy = load > (double)sysconf(_SC_NPROCESSORS_ONLN);
-    printf("    %-40s asked %5.1f %%, got %5.1f %%%s\n", what, want, got, busy ? " (machine busy)" : "");
+    printf("    %-40s asked %5.1f %%, got %5.1f %%%s\n", what, want, got,
+           busy ? " (machine busy)" : "");
     return (got >= want - within || busy) && got <= want + within;
 }
 
@@ -129,7 +131,8 @@ static bool two_processes_once(void) {
     }
     for (int i = 0; i < 2; i++)
         assert_int_equal(finish(pid[i]), 0);
-    return is_near(share_of(&worker[0]) + share_of(&worker[1]), 50, WITHIN + 2, "two processes of one job");
+    return is_near(share_of(&worker[0]) + share_of(&worker[1]), 50, WITHIN + 2,
+                   "two processes of one job");
 }
 
 static void two_processes_share_one(void **state) {
@@ -358,7 +361,8 @@ static void change_test(void **state) {
 
 #define T(name) cmocka_unit_test_teardown(name, test_teardown)
 int main(void) {
-    worker = mmap(NULL, sizeof *worker * WORKERS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    worker = mmap(NULL, sizeof *worker * WORKERS, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const struct CMUnitTest tests[] = {
         T(bucket_arithmetic), T(killed_holder_blocks_nobody), T(shares_are_held), T(two_processes_share_one),
         T(one_left_alone_borrows), T(two_jobs_take_turns),

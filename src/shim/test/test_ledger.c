@@ -74,7 +74,8 @@ static void limits_hold(void **state) {
     assert_int_equal(u.process[1].kind_bytes[LEDGER_VMM], 4 * MIB);
     assert_string_equal(u.job, "job-1");
     assert_string_equal(u.uuid, "abc");
-    struct ledger_limits more = {.memory_bytes = 20 * MIB, .compute_milli = 250, .flags = LEDGER_BORROW};
+    struct ledger_limits more = {.memory_bytes = 20 * MIB, .compute_milli = 250,
+                                 .flags = LEDGER_BORROW};
     assert_int_equal(ledger_set_limits(path, &more), 0);
     assert_int_equal(ledger_reserve(b, LEDGER_DEVICE, 13 * MIB), 0);
     assert_int_equal(ledger_limits(b).compute_milli, 250);

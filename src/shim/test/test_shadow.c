@@ -20,8 +20,10 @@ static void binds(void) {
     static const struct { const char *base; int version, flags; const char *name; } want[] = {
         {"cuMemAlloc", 2000, 0, "cuMemAlloc"}, {"cuMemAlloc", 3020, 0, "cuMemAlloc_v2"},
         {"cuMemAlloc", 12000, 2, "cuMemAlloc_v2"}, {"cuLaunchKernel", 12000, 0, "cuLaunchKernel"},
-        {"cuLaunchKernel", 12000, 2, "cuLaunchKernel_ptsz"}, {"cuMemAllocAsync", 12000, 2, "cuMemAllocAsync_ptsz"},
-        {"cuGetProcAddress", 11030, 0, "cuGetProcAddress"}, {"cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2"},
+        {"cuLaunchKernel", 12000, 2, "cuLaunchKernel_ptsz"}, {"cuMemAllocAsync", 12000, 2,
+                "cuMemAllocAsync_ptsz"},
+        {"cuGetProcAddress", 11030, 0, "cuGetProcAddress"}, {"cuGetProcAddress", 12000, 0,
+                "cuGetProcAddress_v2"},
         {"cuCtxCreate", 3020, 0, "cuCtxCreate_v2"}, {"cuCtxCreate", 12000, 0, "cuCtxCreate_v3"},
         {"cuCtxCreate", 13000, 0, "cuCtxCreate_v4"},
     };
@@ -130,7 +132,8 @@ static void pools(void) {
     CHECK_EQ(CU(cuMemPoolCreate)(&pool, &props), 0);
     CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&p[0], 100 * MIB, pool, NULL), 0);
     CHECK_EQ(job_used(), base + 128 * MIB);
-    CHECK_EQ(CU(cuMemAllocFromPoolAsync_ptsz)(&p[1], 2000 * (size_t)MIB, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(CU(cuMemAllocFromPoolAsync_ptsz)(&p[1], 2000 * (size_t)MIB, pool, NULL),
+             CUDA_ERROR_OUT_OF_MEMORY);
     CHECK_EQ(CU(cuMemFreeAsync_ptsz)(p[0], NULL), 0);
     // The pool holds 128 MiB unused: asking for nearly all of the limit gives it back first.
     CHECK_EQ(CU(cuMemAllocAsync)(&q, 576 * MIB, NULL), 0);
@@ -181,7 +184,8 @@ static void arrays(void) {
     context(0);
     uint64_t base = job_used();
     struct CUarrayDesc d = {4096, 1024, 0x20, 4};
-    struct CUarray3DDesc d3 = {1024, 1024, 16, 0x20, 1, 0}, sparse = {1 << 16, 1 << 16, 0, 0x20, 4, CU_ARRAY_SPARSE};
+    struct CUarray3DDesc d3 = {1024, 1024, 16, 0x20, 1, 0}, sparse = {1 << 16, 1 << 16, 0, 0x20, 4,
+            CU_ARRAY_SPARSE};
     CHECK_EQ(CU(cuArrayCreate_v2)(&a, &d), 0);
     CHECK_EQ(job_used(), base + 64 * MIB);
     CHECK_EQ(CU(cuArrayDestroy)(a), 0);
@@ -398,7 +402,8 @@ static void forks(void) {
         CHECK_EQ(CU(cuMemAlloc_v2)(&p, 32 * MIB), 0);
         CHECK_EQ(job_used(), before + 32 * MIB);
         for (int i = 0; i < 20; i++)
-            CHECK_EQ(CU(cuLaunchKernel)((CUfunction)100000, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), 0);
+            CHECK_EQ(CU(cuLaunchKernel)((CUfunction)100000, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+                     0);
         _exit(0);
     }
     CHECK_EQ(finish(pid), 0);
@@ -442,13 +447,15 @@ static void everything(void) {
     CHECK_EQ(CU(cuCtxCreate_v3)(&c, NULL, 0, 0, 0), 0), CHECK_EQ(CU(cuCtxDetach)(c), 0);
     CHECK_EQ(CU(cuCtxCreate_v4)(&c, NULL, 0, 0), 0), CHECK_EQ(CU(cuCtxDestroy_v2)(c), 0);
     CHECK_EQ(CU(cuModuleLoad)(&m, "x"), 0), CHECK_EQ(CU(cuModuleLoadData)(&m, "x"), 0);
-    CHECK_EQ(CU(cuModuleLoadDataEx)(&m, "x", 0, NULL, NULL), 0), CHECK_EQ(CU(cuModuleLoadFatBinary)(&m, "x"), 0);
+    CHECK_EQ(CU(cuModuleLoadDataEx)(&m, "x", 0, NULL, NULL),
+             0), CHECK_EQ(CU(cuModuleLoadFatBinary)(&m, "x"), 0);
     CHECK_EQ(CU(cuLibraryLoadData)(&l, "x", NULL, NULL, 0, NULL, NULL, 0), 0);
     CHECK_EQ(CU(cuLibraryLoadFromFile)(&l, "x", NULL, NULL, 0, NULL, NULL, 0), 0);
     CHECK_EQ(create(&s, 0), 0);
     CHECK_EQ(CU(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), 0);
     CHECK_EQ(CU(cuLaunchKernel_ptsz)(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), 0);
-    CHECK_EQ(CU(cuLaunchKernelEx)(&cfg, f, NULL, NULL), 0), CHECK_EQ(CU(cuLaunchKernelEx_ptsz)(&cfg, f, NULL, NULL), 0);
+    CHECK_EQ(CU(cuLaunchKernelEx)(&cfg, f, NULL, NULL), 0), CHECK_EQ(CU(cuLaunchKernelEx_ptsz)(&cfg,
+            f, NULL, NULL), 0);
     CHECK_EQ(CU(cuLaunchCooperativeKernel)(f, 1, 1, 1, 1, 1, 1, 0, s, NULL), 0);
     CHECK_EQ(CU(cuLaunchCooperativeKernel_ptsz)(f, 1, 1, 1, 1, 1, 1, 0, s, NULL), 0);
     CHECK_EQ(CU(cuLaunchCooperativeKernelMultiDevice)(&params, 1, 0), 0);
@@ -457,37 +464,52 @@ static void everything(void) {
     CHECK_EQ(CU(cuStreamBeginCapture)(s), 0), CHECK_EQ(CU(cuStreamEndCapture)(s, &g), 0);
     CHECK_EQ(CU(cuStreamBeginCapture_ptsz)(s), 0), CHECK_EQ(CU(cuStreamEndCapture_ptsz)(s, &g), 0);
     CHECK_EQ(CU(cuStreamBeginCapture_v2_ptsz)(s, 1), 0), CHECK_EQ(CU(cuStreamEndCapture)(s, &g), 0);
-    CHECK_EQ(CU(cuStreamBeginCaptureToGraph)(s, g, NULL, NULL, 0, 1), 0), CHECK_EQ(CU(cuStreamEndCapture)(s, &g), 0);
-    CHECK_EQ(CU(cuStreamBeginCaptureToGraph_ptsz)(s, g, NULL, NULL, 0, 1), 0), CHECK_EQ(CU(cuStreamEndCapture)(s, &g), 0);
+    CHECK_EQ(CU(cuStreamBeginCaptureToGraph)(s, g, NULL, NULL, 0, 1),
+             0), CHECK_EQ(CU(cuStreamEndCapture)(s, &g), 0);
+    CHECK_EQ(CU(cuStreamBeginCaptureToGraph_ptsz)(s, g, NULL, NULL, 0, 1),
+             0), CHECK_EQ(CU(cuStreamEndCapture)(s, &g), 0);
     CHECK_EQ(CU(cuStreamBeginCapture_v2)(s, 2), 0), CHECK_EQ(CU(cuStreamEndCapture)(s, &g), 0);
     CHECK_EQ(CU(cuGraphInstantiate)(&e, g, NULL, NULL, 0), 0), CHECK_EQ(CU(cuGraphLaunch)(e, s), 0);
-    CHECK_EQ(CU(cuGraphInstantiate_v2)(&e, g, NULL, NULL, 0), 0), CHECK_EQ(CU(cuGraphLaunch_ptsz)(e, s), 0);
-    CHECK_EQ(CU(cuGraphInstantiateWithParams)(&e, g, NULL), 0), CHECK_EQ(CU(cuGraphUpload)(e, s), 0);
-    CHECK_EQ(CU(cuGraphInstantiateWithParams_ptsz)(&e, g, NULL), 0), CHECK_EQ(CU(cuGraphUpload_ptsz)(e, s), 0);
+    CHECK_EQ(CU(cuGraphInstantiate_v2)(&e, g, NULL, NULL, 0), 0), CHECK_EQ(CU(cuGraphLaunch_ptsz)(e,
+            s), 0);
+    CHECK_EQ(CU(cuGraphInstantiateWithParams)(&e, g, NULL), 0), CHECK_EQ(CU(cuGraphUpload)(e, s),
+            0);
+    CHECK_EQ(CU(cuGraphInstantiateWithParams_ptsz)(&e, g, NULL),
+             0), CHECK_EQ(CU(cuGraphUpload_ptsz)(e, s), 0);
     CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&e, g, 0), 0), CHECK_EQ(CU(cuGraphExecDestroy)(e), 0);
     CHECK_EQ(CU(cuDeviceGraphMemTrim)(0), 0), CHECK_EQ(CU(cuEventSynchronize)(calloc(1, 64)), 0);
     CHECK_EQ(CU(cuStreamSynchronize)(s), 0), CHECK_EQ(CU(cuStreamSynchronize_ptsz)(s), 0);
     CHECK_EQ(CU(cuCtxSynchronize)(), 0), CHECK_EQ(CU(cuCtxSynchronize_v2)(NULL), 0);
-    CHECK_EQ(CU(cuStreamDestroy)(s), 0), CHECK_EQ(create(&s, 0), 0), CHECK_EQ(CU(cuStreamDestroy_v2)(s), 0);
+    CHECK_EQ(CU(cuStreamDestroy)(s), 0), CHECK_EQ(create(&s, 0),
+                                                  0), CHECK_EQ(CU(cuStreamDestroy_v2)(s), 0);
     CHECK_EQ(CU(cuMemAlloc_v2)(&p, MIB), 0), CHECK_EQ(CU(cuMemFree_v2)(p), 0);
-    CHECK_EQ(CU(cuMemAllocPitch_v2)(&p, &n, 10, 10, 4), 0), CHECK_EQ(CU(cuMemAllocManaged)(&p, MIB, 1), 0);
+    CHECK_EQ(CU(cuMemAllocPitch_v2)(&p, &n, 10, 10, 4), 0), CHECK_EQ(CU(cuMemAllocManaged)(&p, MIB,
+            1), 0);
     CHECK_EQ(CU(cuMemGetInfo_v2)(&n, &n), 0), CHECK_EQ(CU(cuDeviceTotalMem_v2)(&n, 0), 0);
     CHECK_EQ(CU(cuMemAllocAsync)(&p, MIB, NULL), 0), CHECK_EQ(CU(cuMemFreeAsync)(p, NULL), 0);
-    CHECK_EQ(CU(cuMemAllocAsync_ptsz)(&p, MIB, NULL), 0), CHECK_EQ(CU(cuMemFreeAsync_ptsz)(p, NULL), 0);
+    CHECK_EQ(CU(cuMemAllocAsync_ptsz)(&p, MIB, NULL), 0), CHECK_EQ(CU(cuMemFreeAsync_ptsz)(p, NULL),
+            0);
     struct CUmemPoolProps props = {.alloc_type = 1, .location = {CU_LOCATION_DEVICE, 0}};
     CUmemoryPool pool;
-    CHECK_EQ(CU(cuMemPoolCreate)(&pool, &props), 0), CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&p, MIB, pool, NULL), 0);
-    CHECK_EQ(CU(cuMemAllocFromPoolAsync_ptsz)(&p, MIB, pool, NULL), 0), CHECK_EQ(CU(cuMemPoolTrimTo)(pool, 0), 0);
-    CHECK_EQ(CU(cuMemPoolDestroy)(pool), 0), CHECK_EQ(CU(cuMemPoolImportFromShareableHandle)(&pool, NULL, 1, 0), 0);
+    CHECK_EQ(CU(cuMemPoolCreate)(&pool, &props), 0), CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&p, MIB,
+            pool, NULL), 0);
+    CHECK_EQ(CU(cuMemAllocFromPoolAsync_ptsz)(&p, MIB, pool, NULL),
+             0), CHECK_EQ(CU(cuMemPoolTrimTo)(pool, 0), 0);
+    CHECK_EQ(CU(cuMemPoolDestroy)(pool), 0), CHECK_EQ(CU(cuMemPoolImportFromShareableHandle)(&pool,
+            NULL, 1, 0), 0);
     struct CUmemAllocationProp prop = {.type = 1, .location = {CU_LOCATION_DEVICE, 0}};
-    CHECK_EQ(CU(cuMemCreate)(&h, 2 * MIB, &prop, 0), 0), CHECK_EQ(CU(cuMemMap)(0x40000000, 2 * MIB, 0, h, 0), 0);
-    CHECK_EQ(CU(cuMemRetainAllocationHandle)(&h, (void *)0x40000000), 0), CHECK_EQ(CU(cuMemRelease)(h), 0);
-    CHECK_EQ(CU(cuMemUnmap)(0x40000000, 2 * MIB), 0), CHECK_EQ(CU(cuMemImportFromShareableHandle)(&h, NULL, 1), 0);
+    CHECK_EQ(CU(cuMemCreate)(&h, 2 * MIB, &prop, 0), 0), CHECK_EQ(CU(cuMemMap)(0x40000000, 2 * MIB,
+            0, h, 0), 0);
+    CHECK_EQ(CU(cuMemRetainAllocationHandle)(&h, (void *)0x40000000),
+             0), CHECK_EQ(CU(cuMemRelease)(h), 0);
+    CHECK_EQ(CU(cuMemUnmap)(0x40000000, 2 * MIB),
+             0), CHECK_EQ(CU(cuMemImportFromShareableHandle)(&h, NULL, 1), 0);
     struct CUarrayDesc dd = {64, 64, 0x20, 1};
     struct CUarray3DDesc dd3 = {64, 64, 2, 0x20, 1, 0};
     CUmipmappedArray mm;
     CHECK_EQ(CU(cuArrayCreate_v2)(&a, &dd), 0), CHECK_EQ(CU(cuArray3DCreate_v2)(&a, &dd3), 0);
-    CHECK_EQ(CU(cuMipmappedArrayCreate)(&mm, &dd3, 2), 0), CHECK_EQ(CU(cuMipmappedArrayDestroy)(mm), 0);
+    CHECK_EQ(CU(cuMipmappedArrayCreate)(&mm, &dd3, 2), 0), CHECK_EQ(CU(cuMipmappedArrayDestroy)(mm),
+            0);
     CHECK_EQ(CU(cuCtxSetLimit)(2, MIB), 0), CHECK_EQ(CU(cuDevicePrimaryCtxRelease)(0), 0);
     context(0), CHECK_EQ(CU(cuDevicePrimaryCtxRelease_v2)(0), 0);
     context(0), CHECK_EQ(CU(cuDevicePrimaryCtxReset)(0), 0);
@@ -518,7 +540,8 @@ static void nvml_view(void) {
     void *nvml = dlopen(getenv("TEST_NVML"), RTLD_NOW);
     CHECK(nvml);
     nvmlDevice d0 = (nvmlDevice)1, d1 = (nvmlDevice)2;
-    nvmlReturn (*info)(nvmlDevice, struct nvmlMemory *), (*info2)(nvmlDevice, struct nvmlMemory_v2 *);
+    nvmlReturn (*info)(nvmlDevice, struct nvmlMemory *), (*info2)(nvmlDevice,
+            struct nvmlMemory_v2 *);
     nvmlReturn (*procs)(nvmlDevice, unsigned *, struct nvmlProcess_v2 *);
     nvmlReturn (*procs1)(nvmlDevice, unsigned *, struct nvmlProcess_v1 *);
     nvmlReturn (*get_name)(nvmlDevice, char *, unsigned), (*power)(nvmlDevice, unsigned *);
