@@ -3,6 +3,7 @@
 // the scheduler's world, dependencies between jobs) are made anew.
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/state.h"
@@ -158,14 +159,29 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
                 if (!pass || t->value)
                     put(out, scratch, REC_THING, &rec_thing_schema, &(struct rec_thing){kind, t->name, {value.data, value.len}});
             }
+}
+
+static int by_token_id(const void *a, const void *b) {
+    const struct token_entry *const *x = a, *const *y = b;
+    return strcmp((*x)->token->id, (*y)->token->id);
+}
+
+// By id: the map's own order depends on what came and went.
+static void put_tokens(const struct core *c, struct buf *out, struct buf *scratch) {
+    VEC(struct token_entry *) tokens = {0};
     size_t it = 0;
     void *v;
-    while (strmap_next(&c->tokens, &it, NULL, &v)) {
-        const struct token_entry *t = v;
+    while (strmap_next(&c->tokens, &it, NULL, &v))
+        vec_push(&tokens, (struct token_entry *)v);
+    if (tokens.len)
+        qsort(tokens.at, tokens.len, sizeof *tokens.at, by_token_id);
+    for (uint32_t i = 0; i < tokens.len; i++) {
+        const struct token_entry *t = tokens.at[i];
         cleanup_buf struct buf value = {0};
         schema_encode(event_info(EVENT_TOKEN_CREATED)->schema, t->token, &value);
         put(out, scratch, REC_TOKEN, &rec_token_schema, &(struct rec_token){{value.data, value.len}, t->used});
     }
+    vec_done(&tokens);
 }
 
 static void put_usage(const struct core *c, struct buf *out, struct buf *scratch) {
@@ -242,6 +258,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
     put_cluster(c, out, &scratch);
+    put_tokens(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);
     for (uint32_t i = 0; i < c->order.len; i++) {
