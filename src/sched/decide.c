@@ -199,6 +199,7 @@ void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy, 
     look_at_all(&p);
     trial_undo(&p);
     plan_clear(&p);
+    place_done(&p);
     vec_done(&p.gives);
     vec_done(&p.freeable);
     map_done(&p.reclaims_failed);

@@ -156,6 +156,7 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
     look_at_nodes(&p, j, out);
     find_position(&p, j, out);
     plan_clear(&p);
+    place_done(&p);
     decisions_done(&unused);
     decisions_done(&d);
     if (starts)

@@ -26,7 +26,14 @@ static void encode(struct buf *b, const struct world *w, const struct request *r
         buf_add(b, q->nodes_except, q->nodes_except_count * sizeof *q->nodes_except);
 }
 
+void fit_unrank(struct fit *f) {
+    f->ranked = false;
+    vec_done(&f->ranks);
+    vec_done(&f->unranked);
+}
+
 static void fit_free(struct fit *f) {
+    fit_unrank(f);
     free(f->allowed);
     free(f->cap);
     free(f->score);
@@ -100,9 +107,12 @@ static void look(const struct world *w, struct fit *f, uint32_t id) {
     f->tasks_fit -= f->cap[id];
     f->cap[id] = (uint16_t)k;
     f->score[id] = SCORE_UNKNOWN;
+    if (f->ranked)
+        vec_push(&f->unranked, id);
 }
 
 static void rebuild(const struct world *w, struct fit *f, const struct request *r) {
+    fit_unrank(f);
     if (f->config_version != w->config_version) {
         free(f->allowed);
         free(f->cap);

@@ -145,6 +145,11 @@ struct demand {
     bool gpu_uneven;              // GPUs per job that cannot be divided over its nodes
 };
 
+struct ranked {
+    int64_t score;
+    uint32_t node;
+};
+
 // Everything about requests that place alike: which nodes may be used, and how many of their tasks
 // fit on each now. Kept current by replaying the log of changed nodes; rebuilt when in doubt.
 struct fit {
@@ -167,6 +172,12 @@ struct fit {
     uint64_t failed_pass;         // in this pass placement failed …
     int64_t failed_limit_ms;      // … for jobs this long or longer
     uint32_t users;               // requests that point here
+    // While one pass places many of a class: its nodes as a heap by (score, id), see place.c.
+    uint64_t scan_pass;
+    uint32_t scans;
+    bool ranked;
+    VEC(struct ranked) ranks;
+    VEC(uint32_t) unranked;       // nodes that changed since
 };
 
 #define SCORE_UNKNOWN INT64_MIN

@@ -33,6 +33,7 @@ struct pass {
     uint64_t running_pass;
     uint32_t running_projects;     // with running jobs, when running_pass is this pass
     uint32_t victims_from;         // world's victims before it are vacating
+    VEC(struct fit *) ranked;      // classes whose nodes are in a heap
     VEC(uint8_t) gives;            // by project: may have to give to the taker at hand
     VEC(uint16_t) freeable;        // by node: GPUs that giving projects' jobs hold
     uint64_t freeable_for;         // hash of who gives and what moved since
@@ -47,6 +48,7 @@ struct spot {
 struct alloc *place(struct pass *p, struct request *r);  // NULL: not now
 struct alloc *place_build(const struct world *w, const struct request *r, struct spot *spots, uint32_t n,
                           enum policy_placement how);
+void place_done(struct pass *p);  // forgets the heaps
 int64_t place_score(const struct pass *p, const struct fit *f, const struct node *n, uint32_t tasks);
 
 // plan.c

@@ -6,7 +6,7 @@
 #include "sched/mix.h"
 #include "sched/pass.h"
 
-enum { TIE_RANGE = 1024, ALIKE_SLOTS = 256 };
+enum { TIE_RANGE = 1024, ALIKE_SLOTS = 256, SCANS_BEFORE_RANKING = 8 };
 
 static enum policy_placement placement(const struct pass *p, const struct demand *d) {
     return d->spread ? POLICY_PLACE_SPREAD : p->policy->placement;
@@ -135,24 +135,108 @@ static bool may_use(struct pass *p, const struct request *r, uint32_t id, uint32
     return (!n->special && !r->asked.reservation) || plan_allows(p, r, n, tasks);
 }
 
-static struct alloc *place_one(struct pass *p, struct request *r, struct fit *f) {
-    struct alike_memo memo;
-    memo.begun = false;
+static uint32_t scan(struct pass *p, struct request *r, struct fit *f, struct alike_memo *memo) {
     uint32_t need = f->demand.tasks, best = 0;
     int64_t best_score = INT64_MAX;
     for (uint32_t i = 0; i < f->nodes_len; i++) {
         if (f->cap[i] < need)
             continue;
-        int64_t s = score_of(p, f, i, need, &memo);
+        int64_t s = score_of(p, f, i, need, memo);
         if (s < best_score && may_use(p, r, i, need)) {
             best_score = s;
             best = i;
         }
     }
+    return best;
+}
+
+static bool ranks_before(const struct ranked *a, const struct ranked *b) {
+    return a->score != b->score ? a->score < b->score : a->node < b->node;
+}
+
+static void rank_sift(struct fit *f, uint32_t i) {
+    struct ranked r = f->ranks.at[i];
+    for (uint32_t k; (k = 2 * i + 1) < f->ranks.len; i = k) {
+        if (k + 1 < f->ranks.len && ranks_before(&f->ranks.at[k + 1], &f->ranks.at[k]))
+            k++;
+        if (!ranks_before(&f->ranks.at[k], &r))
+            break;
+        f->ranks.at[i] = f->ranks.at[k];
+    }
+    f->ranks.at[i] = r;
+}
+
+static void rank_add(struct fit *f, struct ranked r) {
+    vec_push(&f->ranks, r);
+    uint32_t i = f->ranks.len - 1;
+    for (; i && ranks_before(&r, &f->ranks.at[(i - 1) / 2]); i = (i - 1) / 2)
+        f->ranks.at[i] = f->ranks.at[(i - 1) / 2];
+    f->ranks.at[i] = r;
+}
+
+static struct ranked rank_pop(struct fit *f) {
+    struct ranked first = f->ranks.at[0];
+    vec_remove_swap(&f->ranks, 0);
+    if (f->ranks.len)
+        rank_sift(f, 0);
+    return first;
+}
+
+static void rank_all(struct pass *p, struct fit *f, struct alike_memo *memo) {
+    uint32_t need = f->demand.tasks;
+    for (uint32_t i = 0; i < f->nodes_len; i++)
+        if (f->cap[i] >= need)
+            vec_push(&f->ranks, (struct ranked){score_of(p, f, i, need, memo), i});
+    for (uint32_t i = f->ranks.len / 2; i-- > 0;)
+        rank_sift(f, i);
+    f->ranked = true;
+    vec_push(&p->ranked, f);
+}
+
+// The same answer as a scan, from the heap: an entry counts while it has the node's score.
+static uint32_t from_ranks(struct pass *p, struct request *r, struct fit *f, struct alike_memo *memo) {
+    uint32_t need = f->demand.tasks, best = 0;
+    VEC(struct ranked) refused = {0};
+    for (uint32_t i = 0; i < f->unranked.len; i++) {
+        uint32_t id = f->unranked.at[i];
+        if (f->cap[id] >= need && f->score[id] == SCORE_UNKNOWN)
+            rank_add(f, (struct ranked){score_of(p, f, id, need, memo), id});
+    }
+    vec_clear(&f->unranked);
+    while (f->ranks.len && !best) {
+        struct ranked top = rank_pop(f);
+        if (f->cap[top.node] < need || f->score[top.node] != top.score)
+            continue;
+        vec_push(&refused, top);  // stays in the heap, whoever uses it
+        if (may_use(p, r, top.node, need))
+            best = top.node;
+    }
+    for (uint32_t i = 0; i < refused.len; i++)
+        rank_add(f, refused.at[i]);
+    vec_done(&refused);
+    return best;
+}
+
+static struct alloc *place_one(struct pass *p, struct request *r, struct fit *f) {
+    struct alike_memo memo;
+    memo.begun = false;
+    if (f->scan_pass != p->w->pass) {
+        f->scan_pass = p->w->pass;
+        f->scans = 0;
+    }
+    if (!f->ranked && ++f->scans > SCANS_BEFORE_RANKING && f->nodes_len > ALIKE_SLOTS)
+        rank_all(p, f, &memo);
+    uint32_t best = f->ranked ? from_ranks(p, r, f, &memo) : scan(p, r, f, &memo);
     if (!best)
         return NULL;
-    struct spot spot = {best, need};
+    struct spot spot = {best, f->demand.tasks};
     return place_build(p->w, r, &spot, 1, placement(p, &f->demand));
+}
+
+void place_done(struct pass *p) {
+    for (uint32_t i = 0; i < p->ranked.len; i++)
+        fit_unrank(p->ranked.at[i]);
+    vec_done(&p->ranked);
 }
 
 struct candidate {

@@ -90,6 +90,41 @@ static void node_goes_and_comes_back(void **state) {
     world_free(w);
 }
 
+// Placing many of a kind in one pass (from a heap) gives what placing them a few at a time (by looking
+// at every node) gives.
+static void many_at_once_or_few_at_a_time(void **state) {
+    (void)state;
+    enum { NODES = 400, JOBS = 300, AT_A_TIME = 5 };
+    struct world *w = world_new();
+    for (uint32_t id = 1; id <= NODES; id++) {
+        struct sched_node n = {.id = id, .name = "n", .cpus = 16 + id % 7 * 8, .memory_bytes = 512ULL << 30,
+                               .gpus = V100, .gpu_count = 2 + id % 7};
+        assert_int_equal(world_node_set(w, &n, NULL), 0);
+    }
+    struct policy policy;
+    policy_default(&policy);
+    for (uint64_t id = 1; id <= JOBS; id++)
+        add(w, id, &(struct sched_request){.user = 1, .cpus_per_task = 3 + id % 3 * 2,
+                                           .gpu_milli_per_task = id % 3 == 0 ? 300 : id % 3 * 1000});
+    struct decisions all, some;
+    sched_decide(w, 1000, &policy, &all);
+    assert_int_equal(all.starts.len, JOBS);
+    for (uint32_t done = 0; done < JOBS;) {
+        sched_decide(w, 1000, &policy, &some);
+        for (uint32_t i = 0; i < some.starts.len && i < AT_A_TIME; i++, done++) {
+            const struct sched_start *a = &all.starts.at[done], *b = &some.starts.at[i];
+            assert_int_equal(a->job, b->job);
+            assert_int_equal(a->alloc->nodes[0].node, b->alloc->nodes[0].node);
+            assert_int_equal(a->alloc->nodes[0].gpus[0].index, b->alloc->nodes[0].gpus[0].index);
+            assert_int_equal(world_job_start(w, b->job, b->alloc, 1000), 0);
+        }
+        decisions_done(&some);
+    }
+    decisions_done(&all);
+    world_assert(w);
+    world_free(w);
+}
+
 static void refuses_what_never_fits(void **state) {
     (void)state;
     struct world *w = two_nodes();
@@ -130,6 +165,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(starts_and_frees),
         cmocka_unit_test(node_goes_and_comes_back),
+        cmocka_unit_test(many_at_once_or_few_at_a_time),
         cmocka_unit_test(refuses_what_never_fits),
         cmocka_unit_test(refuses_bad_policy),
     };
