@@ -9,6 +9,7 @@ void request_refresh(struct world *w, struct request *r) {
     r->priority = request_priority(w, r);
     r->tier = part ? part->tier : 0;
     r->dim = (uint8_t)request_dim(w, r);
+    r->amount = request_amount(w, r, r->dim);
     r->preemptible = request_preemptible(w, r);
     r->user = user_slot(&w->users, r->asked.project, r->asked.user);
     r->qos_user = user_slot(&w->qos_users, r->asked.qos, r->asked.user);

@@ -199,6 +199,7 @@ struct request {
     uint64_t limit_version;
     uint8_t reason;               // of its jobs, from the latest pass
     uint8_t dim;
+    int64_t amount;               // it asks for in that dimension
     bool preemptible;
     int32_t priority, tier;
     VEC(struct job *) queue;      // ready, by (submit, id), from `head`

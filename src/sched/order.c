@@ -11,6 +11,22 @@ static struct job *job_of(const struct turn *t) {
     return t->request->queue.at[t->at];
 }
 
+static int64_t bounded(__int128 v) {
+    return v > INT64_MAX / 2 ? INT64_MAX / 2 : v < INT64_MIN / 4 ? INT64_MIN / 4 : (int64_t)v;
+}
+
+// a × b / c; the short way when it does not overflow.
+static int64_t scaled(int64_t a, int64_t b, int64_t c) {
+    int64_t product;
+    if (!__builtin_mul_overflow(a, b, &product))
+        return bounded(product / c);
+    return bounded((__int128)a * b / c);
+}
+
+static int64_t add(int64_t a, int64_t b) {
+    return bounded((__int128)a + b);
+}
+
 static int64_t turn_key(const struct order *o, const struct turn *t, int64_t load) {
     const struct policy *policy = o->p->policy;
     const struct request *r = t->request;
@@ -22,11 +38,12 @@ static int64_t turn_key(const struct order *o, const struct turn *t, int64_t loa
         return j->submit_ms;
     if (policy->max_wait_ms && o->p->now_ms - j->submit_ms > policy->max_wait_ms)
         return INT64_MIN / 2 + j->submit_ms;
-    __int128 key = j->submit_ms;
-    key += (__int128)limit * policy->short_milli / 1000;
-    key += (__int128)load * policy->use_ms / o->cost_capacity;
-    key += (__int128)(int64_t)r->gpu_milli * policy->size_ms / SCHED_GPU;
-    return key > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)key;
+    int64_t key = j->submit_ms;
+    key = add(key, scaled(limit, policy->short_milli, 1000));
+    key = add(key, scaled(load, policy->use_ms, o->cost_capacity));
+    if (policy->size_ms)
+        key = add(key, scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU));
+    return key;
 }
 
 static void turn_update(const struct order *o, struct turn *t) {
@@ -93,7 +110,7 @@ static void line_update(const struct order *o, struct line *l) {
         }
     }
     l->over_quota = own->quota[d] != SCHED_UNLIMITED
-                        ? own->used[d] + request_amount(o->p->w, r, d) > own->quota[d]
+                        ? own->used[d] + r->amount > own->quota[d]
                         : true;
 }
 

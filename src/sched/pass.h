@@ -30,6 +30,8 @@ struct pass {
     uint8_t plans[SCHED_PARTITIONS_MAX];  // made per partition
     bool closed[SCHED_PARTITIONS_MAX];    // strict order and somebody is blocked
     bool any_plan;
+    uint32_t over_moves;           // when `over` was looked at
+    bool over;                     // some project is above its share or quota
     uint64_t running_pass;
     uint32_t running_projects;     // with running jobs, when running_pass is this pass
     uint32_t victims_from;         // world's victims before it are vacating

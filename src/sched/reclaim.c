@@ -591,6 +591,24 @@ static bool others_run(struct pass *p, const struct project *own) {
     return p->running_projects > (own->running > 0);
 }
 
+// Is anybody above share or quota at all? Looked at once, and again when something moved.
+static bool somebody_over(struct pass *p) {
+    uint32_t moves = 1 + p->out->starts.len + p->out->preempts.len;
+    if (p->over_moves == moves)
+        return p->over;
+    p->over_moves = moves;
+    p->over = false;
+    for (uint32_t i = 0; i < p->w->projects.len && !p->over; i++) {
+        const struct project *v = p->w->projects.at[i];
+        if (!v || !v->running)
+            continue;
+        for (unsigned d = 0; d < p->w->dims; d++)
+            p->over |= !v->present || v->used[d] > v->own_share[d] ||
+                       (v->quota[d] != SCHED_UNLIMITED && v->used[d] > v->quota[d]);
+    }
+    return p->over;
+}
+
 static bool search(struct taker *t, const struct fit *f) {
     job_vec set = {0};
     for (uint32_t id = 1; id < f->nodes_len; id++)
@@ -613,7 +631,7 @@ static bool search(struct taker *t, const struct fit *f) {
 bool reclaim(struct pass *p, struct job *j) {
     struct request *r = j->request;
     struct taker t = {.p = p, .job = j, .r = r, .project = world_project(p->w, r->asked.project), .dim = r->dim,
-                      .amount = request_amount(p->w, r, r->dim), .qos = world_qos(p->w, r->asked.qos)};
+                      .amount = r->amount, .qos = world_qos(p->w, r->asked.qos)};
     if (!t.project)
         return false;
     bool within, under = under_share(&t, project_parent(p->w, t.project), &within);
@@ -621,7 +639,7 @@ bool reclaim(struct pass *p, struct job *j) {
     t.by_qos = t.qos && t.qos->preempts.len;
     if (!t.by_qos && r->preemptible && (!p->policy->reclaim || (!under && !t.in_quota)))
         return false;
-    if (!t.by_qos && r->preemptible && !others_run(p, t.project))
+    if (!t.by_qos && r->preemptible && (!others_run(p, t.project) || !somebody_over(p)))
         return false;
     // What failed for one request fails for others like it, as long as nothing moved since.
     struct fit *f = fit_of(p->w, r);
