@@ -8,6 +8,7 @@ void request_refresh(struct world *w, struct request *r) {
     r->limit_ms = request_limit_ms(w, r);
     r->priority = request_priority(w, r);
     r->tier = part ? part->tier : 0;
+    r->fifo = part && part->fifo;
     r->dim = (uint8_t)request_dim(w, r);
     r->amount = request_amount(w, r, r->dim);
     r->preemptible = request_preemptible(w, r);

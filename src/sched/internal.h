@@ -201,6 +201,7 @@ struct request {
     uint8_t dim;
     int64_t amount;               // it asks for in that dimension
     bool preemptible;
+    bool fifo;                    // its partition keeps the order of submission
     int32_t priority, tier;
     VEC(struct job *) queue;      // ready, by (submit, id), from `head`
     uint32_t head;

@@ -34,7 +34,7 @@ static int64_t turn_key(const struct order *o, const struct turn *t, int64_t loa
     int64_t limit = r->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->limit_ms;
     if (o->shortest)
         return limit;
-    if (policy->order == POLICY_ORDER_FCFS)
+    if (policy->order == POLICY_ORDER_FCFS || r->fifo)
         return j->submit_ms;
     if (policy->max_wait_ms && o->p->now_ms - j->submit_ms > policy->max_wait_ms)
         return INT64_MIN / 2 + j->submit_ms;
