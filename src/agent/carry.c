@@ -149,7 +149,7 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
         break;
     case AGENT_SIGNAL:
         r.type = CONTROL_SIGNAL;
-        r.target = x->batch_only ? SIGNAL_MAIN : SIGNAL_ALL;
+        r.target = x->batch_only ? SIGNAL_MAIN : x->steps_only ? SIGNAL_STEPS : SIGNAL_ALL;
         agent_control(a, x->id, x->attempt, &r, NULL, 0);
         break;
     case AGENT_TIME_LIMIT:

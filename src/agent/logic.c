@@ -311,6 +311,7 @@ static void on_signal(struct agent_logic *l, const struct message_signal *m) {
     struct agent_action *a = act(l, AGENT_SIGNAL, m->id, m->attempt);
     a->signal = m->signal;
     a->batch_only = m->batch_only;
+    a->steps_only = m->steps_only;
     a->step = m->step;
 }
 

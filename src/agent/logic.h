@@ -43,7 +43,7 @@ struct agent_action {
     uint32_t ncpus;
     enum end_cause cause;  // kill
     uint32_t signal, grace_ms;
-    bool batch_only, resume;
+    bool batch_only, steps_only, resume;
     uint32_t time_limit_s;
 };
 

@@ -167,7 +167,8 @@ static int update_one(struct api_call *call, uint64_t id, const struct json *cha
 static int act(struct api_call *call, enum action action, uint64_t id, const struct json *j, struct error *e) {
     struct core *core = call->controller->core;
     const struct actor *who = &call->actor;
-    struct cancel_options o = {.signal = (uint32_t)json_i64(j, "signal", 0), .batch_only = json_true(j, "batch_only"), .reason = json_str(j, "reason")};
+    struct cancel_options o = {.signal = (uint32_t)json_i64(j, "signal", 0), .batch_only = json_true(j, "batch_only"),
+                               .steps_only = json_true(j, "steps_only"), .step = (uint32_t)json_i64(j, "step", 0), .reason = json_str(j, "reason")};
     switch (action) {
     case ACT_CANCEL: return core_cancel(core, who, id, &o, now_ms(), e);
     case ACT_HOLD: return core_hold(core, who, id, now_ms(), e);

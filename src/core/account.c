@@ -92,7 +92,7 @@ static void view_of(const struct core *c, const struct job *j, struct job_view *
         .preempted = j->preempted, .uid = s->uid, .memory_bytes = s->memory_bytes, .gpus_milli = s->gpus_milli,
         .submit_ms = s->submit_ms, .eligible_ms = j->eligible_ms, .start_ms = j->start_ms,
         .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,
-        .ending_reason = j->run ? j->run->reason : NULL, .spec_bytes = s->spec, .spec_len = s->spec_len,
+        .ending_reason = j->run ? j->run->reason : NULL, .ending = j->run && j->run->ending ? end_cause_words[j->run->cause] : NULL, .spec_bytes = s->spec, .spec_len = s->spec_len,
         .held = j->flags & (HELD_USER | HELD_ADMIN), .nice = s->nice};
 }
 

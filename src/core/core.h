@@ -107,6 +107,8 @@ int core_submit(struct core *c, const struct actor *actor, const struct spec *sp
 struct cancel_options {
     uint32_t signal;   // 0: end the job; otherwise only send this signal
     bool batch_only;
+    bool steps_only;   // not the batch script, as Slurm's scancel --signal
+    uint32_t step;     // only this one; 0: the job
     const char *reason;
 };
 int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o, int64_t now_ms, struct error *e);
@@ -178,7 +180,7 @@ struct job_view {
     uint32_t attempt, tasks, cpus, node_count, time_limit_s, preempted, uid, steps;
     uint64_t memory_bytes, gpus_milli;
     int64_t submit_ms, eligible_ms, start_ms, expected_start_ms;
-    const char *ending_reason;
+    const char *ending_reason, *ending;  // the word of the cause; NULL: it is not being ended
     const void *spec_bytes;  // encoded spec
     size_t spec_len;
     bool held;

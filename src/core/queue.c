@@ -132,9 +132,18 @@ static int send_signal(struct core *c, struct job *j, const struct cancel_option
     if (!j->run)
         return error_set(e, EBUSY, "job %llu is %s; only a running job can be sent a signal", (unsigned long long)j->id,
                          job_state_words[j->state]);
+    cleanup_arena struct arena a = {0};
+    struct spec s;
+    spec_of(j, &a, &s);
     for (uint32_t i = 0; i < j->run->part_count; i++) {
-        struct message_signal m = {.id = j->id, .attempt = j->attempt, .signal = o->signal, .batch_only = o->batch_only};
-        if (!j->run->parts[i].ended && (i == 0 || !o->batch_only))
+        struct message_signal m = {.id = j->id, .attempt = j->attempt, .signal = o->signal, .batch_only = o->batch_only, .step = o->step,
+                                   .steps_only = o->steps_only && s.launch == LAUNCH_BATCH};
+        struct message_kill k = {.id = j->id, .attempt = j->attempt, .step = o->step, .cause = END_CANCEL, .signal = o->signal};
+        if (j->run->parts[i].ended || (i && o->batch_only))
+            continue;
+        if (o->step && (!o->signal || o->signal == SIGKILL))
+            effect_send(c, j->run->parts[i].node->name, MESSAGE_KILL, &k);
+        else
             effect_send(c, j->run->parts[i].node->name, MESSAGE_SIGNAL, &m);
     }
     return 0;
@@ -147,7 +156,7 @@ int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const st
         return r;
     if (o->reason && (r = line_check("reason", o->reason, COMMENT_MAX, e)) < 0)
         return r;
-    if (o->signal && (o->signal != SIGKILL || o->batch_only))
+    if (o->step || (o->signal && (o->signal != SIGKILL || o->batch_only)))
         return send_signal(c, j, o, e);
     if (!j->run) {
         end_pending(c, j, JOB_CANCELLED, actor->user, o->reason, now_ms);

@@ -97,7 +97,8 @@ static const struct schema kill_schema = SCHEMA(S, "kill", kill_fields);
 #undef S
 #define S struct message_signal
 static const struct field signal_fields[] = {
-    FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, signal, ""), FIELD(4, S, batch_only, ""), FIELD(5, S, step, "")};
+    FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, signal, ""), FIELD(4, S, batch_only, ""), FIELD(5, S, step, ""),
+    FIELD(6, S, steps_only, "")};
 static const struct schema signal_schema = SCHEMA(S, "signal", signal_fields);
 #undef S
 #define S struct message_ack

@@ -142,7 +142,7 @@ struct message_kill {
 struct message_signal {
     uint64_t id;
     uint32_t attempt, signal;
-    bool batch_only;
+    bool batch_only, steps_only;
     uint32_t step;
 };
 struct message_ack {  // the end is recorded: the agent may forget the attempt

@@ -21,8 +21,22 @@ struct acct_column {
 #define J (r->job)
 #define STEP (r->step)
 
+// What a job that is being ended will be; Slurm's history knows it already.
+static enum job_state settled(const struct sjob *j) {
+    static const struct {
+        const char *cause;
+        enum job_state state;
+    } known[] = {{"cancel", JOB_CANCELLED}, {"timeout", JOB_TIMEOUT}, {"preempt", JOB_PREEMPTED}, {"node_fail", JOB_NODE_FAIL}, {"deadline", JOB_DEADLINE},
+                 {"requeue", JOB_PENDING}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (streq(j->ending, known[i].cause))
+            return known[i].state;
+    return j->state == JOB_COMPLETING ? JOB_COMPLETED : j->state;
+}
+
 static enum job_state state_of(const struct acct_row *r) {
-    return STEP ? STEP->state : J->state;
+    enum job_state s = STEP ? STEP->state : J->state;
+    return s == JOB_COMPLETING ? settled(J) : s;
 }
 
 static int64_t start_of(const struct acct_row *r) {
@@ -293,7 +307,7 @@ static const struct acct_column columns[] = {
     {"QOSRAW", 10, "qos", put_qos}, {"Reason", 22, "reason", put_reason}, {"ReqCPUS", 8, "cpus", put_req_cpus}, {"ReqCPUFreq", 10, "", put_empty},
     {"ReqMem", 10, "memory_bytes", put_req_mem}, {"ReqNodes", 8, "node_count", put_nodes}, {"ReqTRES", 10, "cpus,memory_bytes,gpus_milli,node_count", put_req_tres},
     {"Reservation", 20, "spec", put_reservation}, {"ReservationId", 16, "", put_empty}, {"ResvCPU", 10, "", put_zero_span}, {"Start", 19, "", put_start},
-    {"State", 10, "by", put_state}, {"Submit", 19, "submit_ms", put_submit}, {"SubmitLine", 20, "spec", put_submit_line}, {"Suspended", 10, "", put_zero_span},
+    {"State", 10, "by,ending", put_state}, {"Submit", 19, "submit_ms", put_submit}, {"SubmitLine", 20, "spec", put_submit_line}, {"Suspended", 10, "", put_zero_span},
     {"SystemCPU", 10, "usage", put_system_cpu}, {"SystemComment", 14, "", put_empty}, {"Timelimit", 10, "time_limit_s", put_limit},
     {"TimelimitRaw", 12, "time_limit_s", put_limit_raw}, {"TotalCPU", 10, "usage", put_total_cpu}, {"TRESUsageInAve", 14, "", put_empty},
     {"TRESUsageInMax", 14, "", put_empty}, {"TRESUsageInTot", 14, "", put_empty}, {"TRESUsageOutTot", 15, "", put_empty}, {"UID", 6, "uid", put_uid},

@@ -1,4 +1,5 @@
 // scancel
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -106,15 +107,26 @@ static bool plain(const struct opts *o, const struct request *q) {
     return q->ids && !has_filter(q) && !opt_given(o, "interactive");
 }
 
-static void write_ids(const struct opts *o, struct json_writer *w) {
+static size_t item_len(const char *p) {
+    size_t n = 0;
+    for (bool inside = false; p[n] && (inside || p[n] != ','); n++)
+        inside = p[n] == '[' || (inside && p[n] != ']');
+    return n;
+}
+
+// Jobs as a whole; steps ("12.0") go one by one.
+static uint32_t write_ids(const struct opts *o, struct json_writer *w) {
+    uint32_t count = 0;
     for (int i = 0; i < o->argument_count; i++)
         for (const char *p = o->arguments[i]; *p;) {
-            size_t n = 0;
-            for (bool inside = false; p[n] && (inside || p[n] != ','); n++)
-                inside = p[n] == '[' || (inside && p[n] != ']');
-            json_put_strn(w, p, strcspn(p, ".") < n ? strcspn(p, ".") : n);
+            size_t n = item_len(p);
+            if (!memchr(p, '.', n)) {
+                json_put_strn(w, p, n);
+                count++;
+            }
             p += n + (p[n] == ',');
         }
+    return count;
 }
 
 static int chosen(struct slurm *s, const struct opts *o, const struct request *q, struct json_writer *w) {
@@ -155,6 +167,55 @@ static int report(struct slurm *s, const struct request *q, const struct reply *
     return status;
 }
 
+static void write_how(const struct request *q, struct json_writer *w) {
+    // KILL ends the job in Slurm, too, but at once; other signals are only sent, to the steps unless
+    // something else is said.
+    if (q->signal)
+        json_kv_i64(w, "signal", q->signal);
+    if (q->batch)
+        json_kv_bool(w, "batch_only", true);
+    else if (q->signal && !q->full)
+        json_kv_bool(w, "steps_only", true);
+}
+
+static int cancel_step(struct slurm *s, const struct request *q, const char *item, size_t len) {
+    cleanup_buf struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    struct reply r;
+    struct request how = *q;
+    const char *dot = memchr(item, '.', len), *step = arena_strndup(&s->cli.arena, dot + 1, len - (size_t)(dot + 1 - item));
+    uint32_t number = 0;
+    how.batch = streq(step, "batch");
+    if (!how.batch && parse_u32(step, &number) < 0) {
+        slurm_error(s, "Invalid job id %.*s", (int)len, item);
+        return SLURM_FAILED;
+    }
+    if (how.batch && !how.signal)
+        how.signal = SIGTERM;
+    json_open(&w, '{');
+    json_key(&w, "ids");
+    json_open(&w, '[');
+    json_put_strn(&w, item, (size_t)(dot - item));
+    json_close(&w, ']');
+    if (!how.batch)
+        json_kv_i64(&w, "step", (int64_t)number + 1);
+    write_how(&how, &w);
+    json_close(&w, '}');
+    return slurm_post(s, "/v1/jobs/cancel", &body, &r) ? SLURM_FAILED : report(s, &how, &r);
+}
+
+static int cancel_steps(struct slurm *s, const struct opts *o, const struct request *q) {
+    int status = SLURM_OK;
+    for (int i = 0; i < o->argument_count; i++)
+        for (const char *p = o->arguments[i]; *p;) {
+            size_t n = item_len(p);
+            if (memchr(p, '.', n) && cancel_step(s, q, p, n))
+                status = SLURM_FAILED;
+            p += n + (p[n] == ',');
+        }
+    return status;
+}
+
 int scancel_run(struct slurm *s, int argc, char **argv) {
     struct opts o;
     struct request q;
@@ -179,19 +240,19 @@ int scancel_run(struct slurm *s, int argc, char **argv) {
     s->clusters = opt_get(&o, "clusters");
     if (read_words(s, &o, &q) || read_ids(s, &o, &q) || slurm_check_clusters(s))
         return SLURM_FAILED;
+    uint32_t count = 1;
     json_open(&w, '{');
     json_key(&w, "ids");
     json_open(&w, '[');
     if (plain(&o, &q))
-        write_ids(&o, &w);
+        count = write_ids(&o, &w);
     else if (chosen(s, &o, &q, &w) < 0)
         return SLURM_FAILED;
     json_close(&w, ']');
-    // KILL ends the job in Slurm, too, but at once; other signals are only sent.
-    if (q.signal)
-        json_kv_i64(&w, "signal", q.signal);
-    if (q.batch)
-        json_kv_bool(&w, "batch_only", true);
+    write_how(&q, &w);
     json_close(&w, '}');
-    return slurm_post(s, "/v1/jobs/cancel", &body, &r) ? SLURM_FAILED : report(s, &q, &r);
+    int status = plain(&o, &q) ? cancel_steps(s, &o, &q) : SLURM_OK;
+    if (count && (slurm_post(s, "/v1/jobs/cancel", &body, &r) || report(s, &q, &r)))
+        status = SLURM_FAILED;
+    return status;
 }
