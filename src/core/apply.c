@@ -177,7 +177,7 @@ void jobs_to_world(struct core *c) {
         struct array *a = j->sub->array;
         if (a && a->limit && !(j->flags & WAITS_ARRAY))
             a->active++;
-        if (j->flags & WAITS_DEPENDENCY)
+        if (j->flags & WAITS_DEPENDENCY && !(j->flags & DEPENDENCY_NEVER))
             depend_attach(c, j, j->sub->submit_ms);
         job_to_world(c, j);
         for (uint32_t k = 0; j->run && k < j->run->part_count; k++) {

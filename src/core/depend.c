@@ -62,7 +62,7 @@ static struct target resolve(const struct core *c, const struct dependency_term 
         return (struct target){.job = j};
     if (!a && outcome_find(c, t->ref.job | OUTCOME_ARRAY))
         id = t->ref.job | OUTCOME_ARRAY;
-    return (struct target){.ended_id = id ? id : t->ref.job};
+    return (struct target){.ended_id = id || a ? id : t->ref.job};  // 0: an array without that element
 }
 
 static bool earlier_of_same_name(const struct core *c, const struct job *j) {
@@ -120,7 +120,8 @@ static void set_flags(struct core *c, struct job *j, enum verdict v, int64_t now
 
 static void evaluate(struct core *c, uint64_t id, int64_t now_ms) {
     struct job *j = find_job(c, id);
-    if (!j || j->state != JOB_PENDING || !(j->flags & WAITS_DEPENDENCY))
+    // Never is never, also when what was missing then would be judged otherwise now.
+    if (!j || j->state != JOB_PENDING || !(j->flags & WAITS_DEPENDENCY) || j->flags & DEPENDENCY_NEVER)
         return;
     set_flags(c, j, judge_all(c, j), now_ms);
     world_job_remove(c->world, j->id);  // its begin time may have moved

@@ -128,6 +128,43 @@ static void dependencies_are_kept(void **state) {
     rig_done(&r);
 }
 
+static void same_state(struct core *a, struct core *b);
+
+// The third element has no counterpart: it waits for ever, also after a restart.
+static void a_missing_element_is_never_there(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct job_view v;
+    struct core_config config;
+    rig_init(&r);
+    rig_hello(&r, "n1", 16, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    struct array_range two = {0, 1, 1}, three = {0, 2, 1};
+    char text[32];
+    s.array.at = &two;
+    s.array.len = 1;
+    uint64_t first = rig_submit(&r, &alice, &s);
+    snprintf(text, sizeof text, "aftercorr:%llu", (unsigned long long)first);
+    s.array.at = &three;
+    s.dependency = text;
+    uint64_t second = rig_submit(&r, &alice, &s);
+    rig_end(&r, "n1", first, 1, END_EXIT, 0);
+    assert_int_equal(rig_state(&r, second), JOB_STARTING);
+    assert_true(core_view(r.core, second + 2, &v));
+    assert_int_equal(v.reason, REASON_DEPENDENCY_NEVER);
+    cleanup_buf struct buf b = {0};
+    core_snapshot(r.core, &b);
+    core_config_default(&config);
+    struct core *loaded = core_new(&config);
+    assert_int_equal(core_load_snapshot(loaded, core_seq(r.core), b.data, b.len, &e), 0);
+    same_state(r.core, loaded);
+    core_free(loaded);
+    rig_end(&r, "n1", first + 1, 1, END_EXIT, 0);
+    assert_true(core_view(r.core, second + 2, &v));
+    assert_int_equal(v.reason, REASON_DEPENDENCY_NEVER);
+    rig_done(&r);
+}
+
 static void cycles_are_refused(void **state) {
     struct rig r;
     rig_init(&r);
@@ -276,8 +313,6 @@ static void gangs_end_together(void **state) {
     assert_int_equal(r.last_state, JOB_FAILED);
     rig_done(&r);
 }
-
-static void same_state(struct core *a, struct core *b);
 
 // A gang whose node is lost and then removed, before its other parts have ended.
 static void a_removed_node_stays_with_its_jobs(void **state) {
@@ -455,6 +490,7 @@ int main(void) {
         cmocka_unit_test(refuses_bad_specs),
         cmocka_unit_test(arrays_keep_their_limit),
         cmocka_unit_test(dependencies_are_kept),
+        cmocka_unit_test(a_missing_element_is_never_there),
         cmocka_unit_test(cycles_are_refused),
         cmocka_unit_test(strangers_are_kept_out),
         cmocka_unit_test(a_lost_node_gives_its_jobs_back),
