@@ -260,6 +260,8 @@ void check_given_up(struct sim *s, const char *node) {
 
 void check_launch(struct sim *s, const struct machine *m, const struct message_launch *l) {
     const struct placement *p = placement_of(job_told(&s->check, l->id), l->attempt);
+    if (l->script.len != strlen(JOB_SCRIPT) || memcmp(l->script.data, JOB_SCRIPT, l->script.len) != 0)
+        sim_fail(s, "%s: job %llu attempt %u comes without its script", m->name, (ull)l->id, l->attempt);
     for (uint32_t i = 0; p && i < p->part_count; i++)
         if (streq(p->nodes[i], l->part->node))
             return;

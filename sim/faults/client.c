@@ -84,7 +84,7 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     const struct actor *who = &users[j->user];
     char number[16], dependency[64], script_id[33];
     const char *argv[] = {"run", number};
-    const char script[] = "#!/bin/sh\nsleep 1\n";
+    const char script[] = JOB_SCRIPT;
     struct array_range range = {0, j->array ? j->array - 1 : 0, 1};
     if (store_space(s->head.store) != STORE_SPACE_OK)
         return error_set(e, EAGAIN, "the disk is nearly full");

@@ -42,6 +42,7 @@ enum happening {
     HAPPEN_CLEANUP,      // faults are over: operators put things right
 };
 
+#define JOB_SCRIPT "#!/bin/sh\nsleep 1\n"
 #define RUN_BEGIN_MS 1800000000000LL  // true time at the beginning of a run
 
 // --- network ---
