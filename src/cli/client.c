@@ -280,3 +280,16 @@ int client_get(struct cli *c, const char *target, struct reply *out) {
 int client_post(struct cli *c, const char *target, const struct buf *body, struct reply *out) {
     return client_request(c, "POST", target, body, out);
 }
+
+int client_to_output(void *arg, const char *data, size_t len) {
+    while (len) {
+        ssize_t n = write(STDOUT_FILENO, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}

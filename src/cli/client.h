@@ -23,6 +23,7 @@ int client_call(struct client *k, const char *method, const char *target, const 
 int client_call_timeout(struct client *k, const char *method, const char *target, const struct buf *body, int timeout_ms,
                         struct reply *out);
 int client_stream(struct client *k, const char *target, http_body_fn fn, void *arg);
+int client_to_output(void *arg, const char *data, size_t len);  // for client_stream: standard output
 // A WebSocket; the client stays the owner.
 int client_socket(struct client *k, const char *target, struct http_client **out);
 

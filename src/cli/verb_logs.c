@@ -1,7 +1,6 @@
 // acequia logs
 #include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/client.h"
@@ -14,19 +13,6 @@ static const struct option_spec specs[] = {
     {"node", 'w', "NUMBER", "Of the job's node with this number, from 0.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
-
-static int write_piece(void *arg, const char *data, size_t len) {
-    while (len) {
-        ssize_t n = write(STDOUT_FILENO, data, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        data += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
 
 static int run(struct cli *c) {
     cleanup_query struct query q = {0};
@@ -47,7 +33,7 @@ static int run(struct cli *c) {
     struct client *k;
     if (client_open(c, &k) < 0)
         return cli_fail(c);
-    int r = client_stream(k, buf_str(&q.text), write_piece, NULL);
+    int r = client_stream(k, buf_str(&q.text), client_to_output, NULL);
     client_free(k);
     if (r == -EPIPE)
         return CLI_OK;

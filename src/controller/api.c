@@ -32,6 +32,7 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/replay", ALLOW_ADMIN, api_replay, "Makes the recorded decisions again and tells differences."),
     ROUTE("GET", "/v1/jobs/{job}/step", ALLOW_JOB, api_step, "WebSocket: tasks inside it, packed into what it holds."),
     ROUTE("GET", "/v1/allocate", ALLOW_USER, api_allocate, "WebSocket: submits an allocation, and a step in it; both end with the connection."),
+    ROUTE("GET", "/v1/trace", ALLOW_ADMIN, api_trace, "Finished jobs (or, with nodes=1, the machines) as CSV for the simulator."),
     ROUTE("GET", "/v1/run", ALLOW_USER, api_run, "WebSocket: submits and attaches."),
     ROUTE("GET", "/v1/shares", ALLOW_USER, api_shares, "Quota, share and use of each project."),
     ROUTE("GET", "/v1/nodes", ALLOW_USER, api_nodes, "All nodes."),

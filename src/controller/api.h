@@ -82,6 +82,7 @@ void api_allocate(struct api_call *call);
 void api_why(struct api_call *call);
 void api_when(struct api_call *call);
 void api_replay(struct api_call *call);
+void api_trace(struct api_call *call);
 void api_shares(struct api_call *call);
 void api_nodes(struct api_call *call);
 void api_node(struct api_call *call);

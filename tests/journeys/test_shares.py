@@ -90,3 +90,18 @@ def test_published_runs_end_as_published(lab):
     lab.c.cli("cancel", "--name", "d-3-gg")
     lab.expect([8, 4, 4, 0], ["b-5-gg", "c-6-gg"], 14)                 # 4.10
     lab.stays()
+
+
+def test_the_clusters_own_history_can_be_simulated(lab, tmp_path):
+    lab.c.cli("run", "--project", "default", "--", "true")
+    for name, arguments in (("jobs.csv", []), ("nodes.csv", ["--nodes"])):
+        (tmp_path / name).write_text(lab.c.cli("trace", *arguments).stdout)
+    assert len((tmp_path / "jobs.csv").read_text().splitlines()) >= 2
+    out = lab.c.cli("sim", str(tmp_path / "jobs.csv"), "--nodes", str(tmp_path / "nodes.csv"), "--policy", "default", "--policy", "easy").stdout
+    assert "mean wait" in out and "easy" in out
+
+
+def test_recorded_decisions_come_out_again(lab):
+    report = lab.c.api.get("/v1/replay")
+    assert report["starts"] >= 17 and report["preemptions"] >= 2
+    assert report["different"] == 0, report["differences"]
