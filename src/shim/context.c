@@ -43,15 +43,24 @@ uint64_t nvml_own_bytes(const char *uuid) {
     pthread_mutex_lock(&nvml.lock);
     if (!nvml.tried)
         nvml_load();
-    snprintf(name, sizeof name, "GPU-%s", uuid);
     unsigned n = PROCESSES_MAX, pid = (unsigned)getpid();
-    if (nvml.processes && nvml.by_uuid(name, &dev) == NVML_SUCCESS &&
-        nvml.processes(dev, &n, list) == NVML_SUCCESS)
+    bool found = false;
+    for (int mig = 0; mig < 2 && nvml.processes && !found; mig++) {
+        snprintf(name, sizeof name, "%s-%s", mig ? "MIG" : "GPU", uuid);
+        found = nvml.by_uuid(name, &dev) == NVML_SUCCESS;
+    }
+    if (found && nvml.processes(dev, &n, list) == NVML_SUCCESS)
         for (unsigned i = 0; i < n; i++)
             if (list[i].pid == pid && list[i].used_bytes < UINT64_MAX / 2)
                 bytes += list[i].used_bytes;
     pthread_mutex_unlock(&nvml.lock);
     return bytes;
+}
+
+void context_after_fork(void) {
+    pthread_mutex_init(&nvml.lock, NULL);
+    nvml.tried = false; // NVML is begun anew in the child
+    nvml.processes = NULL;
 }
 
 static uint64_t with_slack(uint64_t bytes) {

@@ -158,31 +158,13 @@ static bool empty_slot(struct ledger_file *f, unsigned i, uint64_t dead) {
     return step_swap(&s->owner, &dead, 0);
 }
 
-static bool slot_locked(int fd, unsigned i) {
-    struct flock lk = {.l_type = F_WRLCK, .l_whence = SEEK_SET,
-                       .l_start = LOCK_BASE + (off_t)i, .l_len = 1};
-    if (fcntl(fd, F_OFD_GETLK, &lk) < 0)
-        return true; // cannot tell: never take a living process for dead
-    return lk.l_type != F_UNLCK;
-}
-
-// A process is dead when nobody holds its lock and, where its pid means something to us, the pid
-// is gone, belongs to a later process, or is a zombie (whose GPU memory is already freed).
-static bool owner_dead(int fd, unsigned i, uint64_t owner, uint64_t me) {
-    if (slot_locked(fd, i))
-        return false;
-    if (owner_namespace(owner) != owner_namespace(me))
-        return true;
-    return ledger_pid_dead(owner);
-}
-
 unsigned ledger_reclaim_dead(struct ledger *l) {
     unsigned n = 0;
     for (unsigned i = 0; i < LEDGER_SLOTS; i++) {
         uint64_t owner = atomic_load(&l->file->slot[i].owner);
         if (!owner || (int)i == l->slot)
             continue;
-        if (owner_dead(l->fd, i, owner, l->me))
+        if (ledger_owner_dead(l->fd, i, owner, owner_namespace(l->me)))
             n += empty_slot(l->file, i, owner);
     }
     return n;
@@ -221,7 +203,7 @@ int ledger_attach(struct ledger *l) {
         l->me = ledger_owner_word();
         // A slot under our own name was left by the program this process was before exec.
         for (unsigned i = 0; i < LEDGER_SLOTS; i++)
-            if (atomic_load(&l->file->slot[i].owner) == l->me && !slot_locked(l->fd, i))
+            if (atomic_load(&l->file->slot[i].owner) == l->me && !ledger_slot_locked(l->fd, i))
                 empty_slot(l->file, i, l->me);
         r = claim_slot(l);
         if (r == -EUSERS && ledger_reclaim_dead(l))
@@ -337,7 +319,7 @@ void ledger_note_context(struct ledger *l, uint64_t bytes) {
 }
 
 void ledger_view(struct ledger *l, struct ledger_usage *out) {
-    ledger_file_usage(l->file, out);
+    ledger_file_usage(l->file, l->fd, out);
 }
 
 struct ledger_compute *ledger_compute(struct ledger *l) {

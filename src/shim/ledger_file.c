@@ -111,7 +111,8 @@ static unsigned own_namespace(void) {
     return stat("/proc/self/ns/pid", &st) < 0 ? 0 : (unsigned)(st.st_ino % 1021) + 1;
 }
 
-void ledger_file_usage(const struct ledger_file *f, struct ledger_usage *out) {
+// What dead processes still stand for is left out: it is given back when somebody needs it.
+void ledger_file_usage(const struct ledger_file *f, int fd, struct ledger_usage *out) {
     unsigned ns = own_namespace();
     *out = (struct ledger_usage){.limits = ledger_file_limits(f)};
     memcpy(out->job, f->job, sizeof out->job - 1);
@@ -129,10 +130,15 @@ void ledger_file_usage(const struct ledger_file *f, struct ledger_usage *out) {
         uint64_t owner = atomic_load(&s->owner);
         if (!owner)
             continue;
+        uint64_t bytes = atomic_load(&s->charged) >> WORD_SEQ_BITS << LEDGER_PAGE_SHIFT;
+        if (ledger_owner_dead(fd, i, owner, ns)) {
+            out->used_bytes -= bytes < out->used_bytes ? bytes : out->used_bytes;
+            continue;
+        }
         struct ledger_process *p = &out->process[out->nprocesses++];
         p->pid = owner_pid(owner);
         p->same_namespace = owner_namespace(owner) == ns;
-        p->bytes = atomic_load(&s->charged) >> WORD_SEQ_BITS << LEDGER_PAGE_SHIFT;
+        p->bytes = bytes;
         for (int k = 0; k < LEDGER_KINDS; k++)
             p->kind_bytes[k] = atomic_load(&s->kind_bytes[k]);
         p->launches = atomic_load(&s->launches);
@@ -150,9 +156,9 @@ int ledger_sample(const char *path, struct ledger_usage *out) {
     int r = ledger_file_check(fd);
     if (r == 0 && pread(fd, f, sizeof *f, 0) != (ssize_t)sizeof *f)
         r = -EBADMSG;
-    close(fd);
     if (r == 0)
-        ledger_file_usage(f, out);
+        ledger_file_usage(f, fd, out);
+    close(fd);
     free(f);
     return r;
 }
@@ -219,11 +225,27 @@ uint64_t ledger_owner_word(void) {
            (start & UINT32_MAX);
 }
 
-bool ledger_pid_dead(uint64_t owner) {
+static bool pid_dead(uint64_t owner) {
     pid_t pid = owner_pid(owner);
     char state;
     uint64_t start;
     if (pid_stat(pid, &state, &start) < 0)
         return kill(pid, 0) < 0 && errno == ESRCH;
     return state == 'Z' || state == 'X' || (start & UINT32_MAX) != (owner & UINT32_MAX);
+}
+
+bool ledger_slot_locked(int fd, unsigned i) {
+    struct flock lk = {.l_type = F_WRLCK, .l_whence = SEEK_SET,
+                       .l_start = LOCK_BASE + (off_t)i, .l_len = 1};
+    if (fcntl(fd, F_OFD_GETLK, &lk) < 0)
+        return true; // cannot tell: never take a living process for dead
+    return lk.l_type != F_UNLCK;
+}
+
+// A process is dead when nobody holds its lock and, where its pid means something to us, the pid
+// is gone, belongs to a later process, or is a zombie (whose GPU memory is already freed).
+bool ledger_owner_dead(int fd, unsigned i, uint64_t owner, unsigned own_ns) {
+    if (ledger_slot_locked(fd, i))
+        return false;
+    return owner_namespace(owner) != own_ns || pid_dead(owner);
 }

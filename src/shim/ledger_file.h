@@ -67,7 +67,8 @@ static inline pid_t owner_pid(uint64_t owner) {
 }
 
 uint64_t ledger_owner_word(void);
-bool ledger_pid_dead(uint64_t owner);
+bool ledger_slot_locked(int fd, unsigned i);
+bool ledger_owner_dead(int fd, unsigned i, uint64_t owner, unsigned own_namespace);
 int ledger_file_check(int fd);
 struct ledger_limits ledger_file_limits(const struct ledger_file *f);
-void ledger_file_usage(const struct ledger_file *f, struct ledger_usage *out);
+void ledger_file_usage(const struct ledger_file *f, int fd, struct ledger_usage *out);

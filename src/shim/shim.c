@@ -180,5 +180,6 @@ void shim_after_fork(void) {
         atomic_store(&d->measured_ns, 0);
         atomic_store(&d->busy, 0);
     }
+    context_after_fork();
     gate_after_fork();
 }

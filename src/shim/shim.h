@@ -101,6 +101,7 @@ CUresult context_begin(struct hold *h, CUdevice ordinal);
 void context_end(struct hold *h, CUresult r);
 void context_gone(CUdevice ordinal, CUcontext context);
 void context_measure(struct device *d, bool now);
+void context_after_fork(void);
 uint64_t nvml_own_bytes(const char *uuid); // 0: cannot be known
 
 struct hold graph_begin(CUgraphExec exec, CUresult *r);

@@ -155,6 +155,11 @@ static void forked_child_owns_nothing(void **state) {
     int status;
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
+    struct ledger_usage u; // the dead child is left out of the figures at once
+    assert_int_equal(ledger_sample(path, &u), 0);
+    assert_int_equal(u.used_bytes, 8 * MIB);
+    assert_int_equal(u.nprocesses, 1);
+    assert_int_equal(ledger_used(l), 9 * MIB);
     assert_int_equal(ledger_reclaim_dead(l), 1);
     assert_int_equal(ledger_used(l), 8 * MIB);
     ledger_close(l);
