@@ -19,8 +19,11 @@ static void nvml_free(struct gpu_source *base) {
         s->api.events_free(s->events);
     if (s->initialised)
         s->api.shutdown();
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < s->count; i++) {
+        free(s->gpus[i].memory_of);
+        free(s->gpus[i].use_of);
         free(s->gpus[i].processes);
+    }
     if (s->library)
         dlclose(s->library);
     free(s->scratch);

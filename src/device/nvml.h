@@ -162,6 +162,32 @@ struct nvml_rate {
     bool known;
 };
 
+// What is asked for together. Some questions cost the driver microseconds, some milliseconds of busy
+// waiting, and which is which differs from driver to driver; so each is timed, and a dear one is asked
+// less often.
+enum nvml_probe {
+    PROBE_MEMORY,
+    PROBE_USE,
+    PROBE_ENGINES,
+    PROBE_ENERGY,
+    PROBE_POWER,
+    PROBE_TEMPERATURE,
+    PROBE_MEMORY_TEMPERATURE,
+    PROBE_CLOCKS,
+    PROBE_REASONS,
+    PROBE_PCIE,
+    PROBE_NVLINK,
+    PROBE_PROCESSES,
+    PROBE_PROCESS_USE,
+    PROBE_ERRORS,
+    PROBE_COUNT,
+};
+
+struct nvml_turn {
+    int64_t next_ms;
+    double cost_us;  // moving average; 0: not asked yet
+};
+
 struct nvml_gpu {
     nvml_device handle;   // of a MIG instance, its own
     nvml_device physical;
@@ -171,12 +197,13 @@ struct nvml_gpu {
     unsigned minor;
     uint64_t process_at_us;  // newest utilisation sample of processes
     struct nvml_rate pcie_tx, pcie_rx, nvlink;
-    bool pcie_counts;        // the driver counts bytes; else throughput is asked for, in turn
-    struct gpu_sample slow;  // what is asked for rarely
-    bool remap_pending, remap_failed;
-    int64_t slow_at_ms;
-    struct gpu_process *processes;
-    uint32_t process_cap;
+    bool no_instant_power, no_pcie_counts;  // the driver lacks them
+    struct nvml_turn turns[PROBE_COUNT];
+    struct gpu_sample sample;  // the newest of each value
+    int error;                 // of the newest question for memory: whether it answers at all
+    bool remap_pending, remap_failed, process_use;
+    struct gpu_process *memory_of, *use_of, *processes;  // by process; the last is both together
+    uint32_t memory_count, use_count;
     uint32_t xids[GPU_XIDS_MAX], xid_count;
 };
 
@@ -186,10 +213,11 @@ struct nvml_source {
     struct nvml_api api;
     bool initialised;
     nvml_events events;
+    struct nvml_turn event_turn;
     char *root;
     struct nvml_gpu gpus[GPU_DEVICES_MAX];
     uint32_t count;
-    uint32_t pcie_turn;      // whose throughput is asked for at this reading
+    uint32_t pcie_turn;      // whose throughput is measured at this reading
     void *scratch;           // for the driver's lists
 };
 

@@ -2,6 +2,7 @@
 // what was there years ago, in the first versions of the structs.
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "device/nvml.h"
 #include "fake_nvml.h"
@@ -29,8 +30,18 @@ static const struct handle *of(nvml_device d) {
     return (const struct handle *)(void *)d;
 }
 
+static void burn(unsigned us) {
+    struct timespec start, now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    while ((now.tv_sec - start.tv_sec) * 1000000 + (now.tv_nsec - start.tv_nsec) / 1000 < (long)us);
+}
+
 static struct fake_gpu *gpu_of(nvml_device d) {
     fake.calls++;
+    if (fake.busy_us)
+        burn(fake.busy_us);
     return &fake.gpus[of(d)->gpu];
 }
 

@@ -40,6 +40,7 @@ struct fake_nvml {
     int init_result;
     uint64_t clock_us;     // of the process samples
     unsigned calls, pcie_calls, open;
+    unsigned busy_us;      // what every call burns
 };
 
 typedef struct fake_nvml *(*fake_nvml_fn)(void);  // exported as "fake_nvml"

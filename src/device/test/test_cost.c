@@ -81,8 +81,47 @@ static void test_nvml(void **state) {
     dlclose(dl);
 }
 
+// A driver that waits busily: what is dear is asked less often, and still everything is asked.
+static void test_dear_driver(void **state) {
+    enum { READINGS = 60, SKIPPED = 30 };
+    void *dl = dlopen(library, RTLD_NOW);
+    assert_non_null(dl);
+    fake_nvml_fn get;
+    void *p = dlsym(dl, "fake_nvml");
+    memcpy(&get, &p, sizeof p);
+    struct fake_nvml *fake = get();
+    memset(fake, 0, sizeof *fake);
+    fake->count = 1;
+    snprintf(fake->gpus[0].uuid, sizeof fake->gpus[0].uuid, "GPU-00000000-1111-2222-3333-444444444444");
+    fake->gpus[0].total = 100ULL << 30;
+    struct gpu_source *source;
+    struct gpu_monitor *m;
+    struct error e;
+    assert_int_equal(gpu_nvml_open(library, NULL, &source, &e), 0);
+    assert_int_equal(gpu_monitor_new(source, &m, &e), 0);
+    fake->busy_us = 400;  // some twenty calls: 8 ms a reading if all were made
+    struct gpu_samples s;
+    int64_t start = 0;
+    for (int t = 1; t <= READINGS; t++) {
+        if (t == SKIPPED + 1)
+            start = cpu_us();
+        fake->gpus[0].utilisation = (unsigned)t % 100;
+        fake->gpus[0].temperature = 30 + (unsigned)t / 10;
+        gpu_monitor_read(m, t * 1000);
+        gpu_monitor_split(m, &(struct gpu_holders){0}, &s);
+        assert_true(t * 10 - (int)s.at[0].utilisation_milli <= 60);  // a few seconds old at most
+    }
+    int64_t each = (cpu_us() - start) / (READINGS - SKIPPED);
+    printf("a driver of %u us a call: %lld us of CPU per second and GPU\n", fake->busy_us, (long long)each);
+    assert_true(each < LIMIT_US / GPUS);
+    assert_true(s.at[0].temperature_c >= 34);  // asked again meanwhile
+    fake->busy_us = 0;
+    gpu_monitor_free(m);
+    dlclose(dl);
+}
+
 int main(int argc, char **argv) {
     library = argv[1];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_simulated), cmocka_unit_test(test_nvml)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_simulated), cmocka_unit_test(test_nvml), cmocka_unit_test(test_dear_driver)};
     return argc < 2 ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
 }
