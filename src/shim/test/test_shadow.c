@@ -401,6 +401,7 @@ static void forks(void) {
         CHECK_EQ(job_used(), before);
         CHECK_EQ(CU(cuMemAlloc_v2)(&p, 32 * MIB), 0);
         CHECK_EQ(job_used(), before + 32 * MIB);
+        CHECK_EQ(sample(UUID0).nprocesses, 2);
         for (int i = 0; i < 20; i++)
             CHECK_EQ(CU(cuLaunchKernel)((CUfunction)100000, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
                      0);
