@@ -211,7 +211,7 @@ static const char *cell(struct noun *n, const struct config_key *k, const void *
     if (k->type == CONFIG_TIME)
         return arena_strdup(&n->cli->arena, local_time_format(*(const int64_t *)((const char *)value + k->offset), when));
     if (k->type == CONFIG_MILLIGPU && *(const uint32_t *)((const char *)value + k->offset) == PROJECT_QUOTA_ALL)
-        return "all";
+        return "rest";
     config_value_format(k, value, &text);
     bool nothing = (k->type == CONFIG_SECONDS && streq(buf_str(&text), "unlimited")) || (k->type == CONFIG_BOOL && streq(buf_str(&text), "false"));
     if (nothing || (k->type != CONFIG_MILLIGPU && streq(buf_str(&text), "0")))

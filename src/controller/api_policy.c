@@ -114,7 +114,6 @@ void api_thing_delete(struct api_call *call) {
 struct share_listing {
     struct json_writer w;
     struct core *core;
-    int64_t total_milligpu;
 };
 
 static bool list_share(void *ctx, const char *name, const void *value) {
@@ -126,8 +125,7 @@ static bool list_share(void *ctx, const char *name, const void *value) {
     json_open(&l->w, '{');
     json_kv_str(&l->w, "project", name);
     json_kv_str(&l->w, "parent", p->parent);
-    // The built-in project is guaranteed whatever there is.
-    json_kv_i64(&l->w, "quota_milligpu", f.quota_milligpu < PROJECT_QUOTA_ALL ? f.quota_milligpu : l->total_milligpu);
+    json_kv_i64(&l->w, "quota_milligpu", f.quota_milligpu);
     json_kv_i64(&l->w, "share_milligpu", f.share_milligpu);
     json_kv_i64(&l->w, "used_milligpu", f.used_milligpu);
     json_kv_i64(&l->w, "queued_milligpu", f.queued_milligpu);
@@ -157,7 +155,6 @@ void api_shares(struct api_call *call) {
     struct share_listing l = {.w = {.out = &b}, .core = call->controller->core};
     struct totals t = {0};
     core_each_node(l.core, add_totals, &t);
-    l.total_milligpu = t.milligpu;
     json_open(&l.w, '{');
     json_kv_i64(&l.w, "total_milligpu", t.milligpu);
     json_kv_i64(&l.w, "total_cpus", t.cpus);

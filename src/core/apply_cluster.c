@@ -75,7 +75,8 @@ static void project_to_world(struct core *c, const struct thing_entry *t) {
     struct thing_entry *parent = find_thing(c, THING_PROJECT, p->parent);
     struct sched_model_quota *quotas = arena_alloc(&a, p->model_quotas.len * sizeof *quotas);
     struct sched_project s = {
-        .id = t->handle, .parent = parent ? parent->handle : 0, .name = t->name, .quota_milligpu = p->quota_milligpu,
+        .id = t->handle, .parent = parent ? parent->handle : 0, .name = t->name, .quota_milligpu = p->quota_milligpu == PROJECT_QUOTA_ALL ? 0 : p->quota_milligpu,
+        .quota_rest = p->quota_milligpu == PROJECT_QUOTA_ALL,
         .weight_milli = p->has_weight ? (int64_t)p->weight_milli : SCHED_UNLIMITED,
         .limit_milligpu = p->has_limit ? (int64_t)p->limit_milligpu : SCHED_UNLIMITED,
         .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED, .models = quotas,

@@ -38,7 +38,7 @@ extern const struct schema node_schema;
 enum node_state { NODE_UP, NODE_SILENT, NODE_DOWN };
 extern const char *const node_state_words[];
 
-enum { PROJECT_QUOTA_ALL = 1000000000 };  // a quota of whatever there is
+enum { PROJECT_QUOTA_ALL = 1000000000 };  // a quota of what no other project is promised
 
 struct project {
     const char *name, *parent;

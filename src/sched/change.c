@@ -230,6 +230,7 @@ static bool try_project(struct try *t) {
     for (const struct project *p = world_project(t->w, r->asked.project); p; p = project_parent(t->w, p)) {
         if (!project_export(t->w, p->id, &s, quotas))
             return false;
+        s.quota_rest = false;
         bool cpu = r->dim == DIM_CPU, quota = reason == SCHED_REASON_QUOTA;
         int64_t amount = request_amount(t->w, r, cpu ? DIM_CPU : DIM_GPU);
         int64_t value = (quota ? p->weight == 0 ? p->used[cpu ? DIM_CPU : DIM_GPU] : p->fixed[cpu ? DIM_CPU : DIM_GPU]

@@ -72,6 +72,7 @@ struct model_quota {
 struct project {
     uint32_t id, parent;
     bool present;
+    bool quota_rest;              // quota[DIM_GPU] follows from the others'
     char *name;
     int64_t quota[DIMS_MAX];      // per dimension; DIM_CPU may be SCHED_UNLIMITED
     int64_t limit[DIMS_MAX];      // SCHED_UNLIMITED

@@ -96,7 +96,7 @@ static int project_check(const struct world *w, const struct sched_project *p, s
     if (p->limit_milligpu < SCHED_UNLIMITED || p->limit_cpus < SCHED_UNLIMITED ||
         p->quota_cpus < SCHED_UNLIMITED)
         return error_set(err, EINVAL, "project %s: a limit is negative: give 0 or more, or none", p->name);
-    if (p->limit_milligpu >= 0 && p->limit_milligpu < p->quota_milligpu)
+    if (p->limit_milligpu >= 0 && p->limit_milligpu < p->quota_milligpu && !p->quota_rest)
         return error_set(err, EINVAL, "project %s: limit %lld milli-GPU is below its quota %lld: raise the "
                          "limit or lower the quota", p->name, (long long)p->limit_milligpu,
                          (long long)p->quota_milligpu);
@@ -173,6 +173,7 @@ int world_project_set(struct world *w, const struct sched_project *from, struct 
     p->present = true;
     p->parent = from->parent;
     p->quota[DIM_GPU] = from->quota_milligpu;
+    p->quota_rest = from->quota_rest && !from->parent;
     p->limit[DIM_GPU] = from->limit_milligpu;
     p->quota[DIM_CPU] = from->quota_cpus;
     p->limit[DIM_CPU] = from->limit_cpus;
@@ -200,6 +201,7 @@ void world_project_remove(struct world *w, uint32_t id) {
     p->present = false;
     p->parent = 0;  // its jobs belong nowhere now; nothing of it may count
     p->weight = 0;
+    p->quota_rest = false;
     for (unsigned d = 0; d < DIMS_MAX; d++)
         p->quota[d] = p->limit[d] = p->share[d] = p->own_share[d] = 0;
     dims_refresh(w);

@@ -174,6 +174,25 @@ static void sums_up(struct world *w) {
     }
 }
 
+// The project that is promised the rest gets less of a promise the more the others have.
+static void rest_update(struct world *w) {
+    int64_t promised = 0;
+    for (uint32_t i = 0; i < w->tree.len; i++)
+        if (!w->tree.at[i]->depth && !w->tree.at[i]->quota_rest)
+            promised += w->tree.at[i]->tree_quota[DIM_GPU];
+    for (uint32_t i = 0; i < w->tree.len; i++) {
+        struct project *p = w->tree.at[i];
+        int64_t rest = max64(w->capacity[DIM_GPU] - promised, 0);
+        if (!p->quota_rest)
+            continue;
+        p->tree_quota[DIM_GPU] = rest;
+        if (p->quota[DIM_GPU] != rest) {
+            p->quota[DIM_GPU] = rest;
+            world_config_changed(w);  // orders were made with the other quota
+        }
+    }
+}
+
 static int64_t claim_weight(const struct project *p, unsigned d) {
     if (p->weight != SCHED_UNLIMITED)
         return p->weight;
@@ -213,6 +232,7 @@ void share_update(struct world *w) {
             p->tree_used[d] = p->used[d];
     }
     sums_up(w);
+    rest_update(w);
     for (uint32_t i = 0; i < w->tree.len; i++)
         for (unsigned d = 0; d < w->dims; d++)
             w->tree.at[i]->own_share[d] = -1;

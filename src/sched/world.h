@@ -62,6 +62,7 @@ struct sched_project {
     uint32_t id, parent;     // parent 0: top of the tree
     const char *name;
     int64_t quota_milligpu;
+    bool quota_rest;         // its quota is what no other project at the top was promised, as nodes come and go
     int64_t weight_milli;    // of what is over; SCHED_UNLIMITED: the quota, or 1000 without quota
     int64_t limit_milligpu;  // SCHED_UNLIMITED
     int64_t quota_cpus;      // SCHED_UNLIMITED: CPUs are not rationed

@@ -143,6 +143,31 @@ static void refuses_what_never_fits(void **state) {
     world_free(w);
 }
 
+static void the_rest_is_promised_to_one(void **state) {
+    (void)state;
+    struct world *w = two_nodes();
+    struct sched_project p = {.id = 2, .name = "default", .quota_rest = true, .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED};
+    struct sched_project_figures all, rest;
+    char text[256];
+    assert_int_equal(world_project_set(w, &p, NULL), 0);
+    assert_true(world_project_figures(w, 2, &all));
+    p = (struct sched_project){.id = 3, .name = "team", .quota_milligpu = 5000, .weight_milli = SCHED_UNLIMITED,
+                               .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
+                               .limit_cpus = SCHED_UNLIMITED};
+    assert_int_equal(world_project_set(w, &p, NULL), 0);
+    assert_true(world_project_figures(w, 2, &rest));
+    assert_true(all.quota_milligpu > 5000);
+    assert_int_equal(rest.quota_milligpu, all.quota_milligpu - 5000);
+    assert_false(world_warning(w, 0, text, sizeof text));
+    p.quota_milligpu = 1000000;
+    assert_int_equal(world_project_set(w, &p, NULL), 0);
+    assert_true(world_project_figures(w, 2, &rest));
+    assert_int_equal(rest.quota_milligpu, 0);
+    world_free(w);
+}
+
 static void refuses_bad_policy(void **state) {
     (void)state;
     struct world *w = two_nodes();
@@ -168,6 +193,7 @@ int main(void) {
         cmocka_unit_test(many_at_once_or_few_at_a_time),
         cmocka_unit_test(refuses_what_never_fits),
         cmocka_unit_test(refuses_bad_policy),
+        cmocka_unit_test(the_rest_is_promised_to_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
