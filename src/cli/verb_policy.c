@@ -214,7 +214,7 @@ static const char *cell(struct noun *n, const struct config_key *k, const void *
         return "rest";
     config_value_format(k, value, &text);
     bool nothing = (k->type == CONFIG_SECONDS && streq(buf_str(&text), "unlimited")) || (k->type == CONFIG_BOOL && streq(buf_str(&text), "false"));
-    if (nothing || (k->type != CONFIG_MILLIGPU && streq(buf_str(&text), "0")))
+    if (nothing || (!streq(k->name, "quota") && streq(buf_str(&text), "0") && !k->given_offset))
         return "";
     return arena_strdup(&n->cli->arena, buf_str(&text));
 }

@@ -92,13 +92,15 @@ static bool controller_answers(struct cli *c, struct client **k, struct reply *s
     return client_call(*k, "GET", "/v1/status", NULL, status) == 0;
 }
 
-// A node of this machine's agent that is not down.
+// A node that is connected: after a restart one may be known and not yet back.
 static bool agent_answers(struct cli *c, struct client *k, struct reply *nodes) {
-    struct cluster_totals t;
     if (client_call(k, "GET", "/v1/nodes", NULL, nodes) < 0)
         return false;
-    cluster_totals(json_get(nodes->json, "nodes"), &t);
-    return t.nodes > t.nodes_down;
+    const struct json *list = json_get(nodes->json, "nodes");
+    for (uint32_t i = 0; list && list->type == JSON_ARRAY && i < list->len; i++)
+        if (json_true(&list->items[i], "connected") && !streq(json_str(&list->items[i], "state"), "down"))
+            return true;
+    return false;
 }
 
 struct start {

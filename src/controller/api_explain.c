@@ -219,7 +219,10 @@ static void describe(struct buf *out, const char *label, const struct when *x) {
     case EXPLAIN_FORECAST:
         duration_format((uint64_t)(x->band.early_ms > now ? x->band.early_ms - now : 0) / 1000, early);
         duration_format((uint64_t)(x->band.late_ms > now ? x->band.late_ms - now : 0) / 1000, late);
-        buf_addf(out, "starts in %s%s%s (%s)\n", early, streq(early, late) ? "" : " to ", streq(early, late) ? "" : late, sched_reason_word(x->reason));
+        if (x->band.late_ms <= now + 1000)
+            buf_adds(out, "starts at once, after room is made for it\n");
+        else
+            buf_addf(out, "starts in %s%s%s (%s)\n", early, streq(early, late) ? "" : " to ", streq(early, late) ? "" : late, sched_reason_word(x->reason));
         break;
     case EXPLAIN_LATER: buf_addf(out, "starts later than can be foreseen (%s)\n", sched_reason_word(x->reason)); break;
     case EXPLAIN_NEVER: buf_addf(out, "would not start as things are (%s)\n", sched_reason_word(x->reason)); break;

@@ -14,7 +14,8 @@ static bool find_part(struct controller *c, uint64_t id, uint32_t index, struct 
         return false;
     }
     if (!r->parts.len) {
-        error_set(e, EBUSY, "job %llu is %s; it has not run yet", (unsigned long long)id, job_state_words[r->state]);
+        error_set(e, EBUSY, "job %llu is %s; it %s", (unsigned long long)id, job_state_words[r->state],
+                  r->attempt > 0 && r->state == JOB_PENDING ? "waits to run again" : "has not run yet");
         return false;
     }
     if (index >= r->parts.len) {

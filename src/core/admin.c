@@ -143,9 +143,7 @@ int core_reservation_set(struct core *c, const struct actor *actor, const struct
     if ((r = need_admin(actor, "change reservations", e)) < 0 || (r = identifier_check("reservation", v->name, e)) < 0 ||
         (r = check_limit(c, THING_RESERVATION, v->name, SCHED_PROJECTS_MAX, e)) < 0)
         return r;
-    if (str_empty(v->nodes))
-        return error_set(e, EINVAL, "nodes: say which nodes are reserved, e.g. n[1-4]");
-    if ((r = check_nodes(v->nodes, e)) < 0)
+    if (!str_empty(v->nodes) && (r = check_nodes(v->nodes, e)) < 0)
         return r;
     if (v->end_ms <= v->start_ms || v->end_ms <= now_ms)
         return error_set(e, EINVAL, "end_ms: a reservation must end after it starts, and in the future");

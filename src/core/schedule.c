@@ -55,7 +55,7 @@ static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_m
     char by[24], reason[160];
     snprintf(by, sizeof by, "%llu", (unsigned long long)p->for_job);
     snprintf(reason, sizeof reason, "made room for job %s: %s", by, why[p->why]);
-    struct event_job_ending how = {.cause = END_PREEMPT, .by = by, .reason = reason, .grace_s = (uint32_t)(p->grace_ms / 1000)};
+    struct event_job_ending how = {.cause = END_PREEMPT, .by = by, .reason = reason};  // with the grace it asked for, or the cluster's
     begin_ending(c, j, &how, now_ms);
 }
 

@@ -160,11 +160,14 @@ void sched_explain_text(const struct world *w, const struct explanation *e, int6
     buf_addf(out, "%s\n", reason_sentence(e));
     node_lines(&e->nodes, out);
     if (e->holders_all) {
-        buf_addf(out, "What it needs is held by %u jobs:", e->holders_all);
+        buf_addf(out, "What it needs is held by %u %s:", e->holders_all, e->holders_all == 1 ? "job" : "jobs");
         for (uint32_t i = 0; i < e->holder_count; i++) {
             buf_addf(out, "%s %" PRIu64 " (", i ? "," : "", e->holders[i].job);
-            amount(out, (int64_t)e->holders[i].gpu_milli);
-            buf_addf(out, " GPU, %u CPUs)", e->holders[i].cpus);
+            if (e->holders[i].gpu_milli) {
+                amount(out, (int64_t)e->holders[i].gpu_milli);
+                buf_addf(out, " GPU%s, ", e->holders[i].gpu_milli > SCHED_GPU ? "s" : "");
+            }
+            buf_addf(out, "%u CPU%s)", e->holders[i].cpus, e->holders[i].cpus == 1 ? "" : "s");
         }
         buf_adds(out, e->holders_all > e->holder_count ? ", ...\n" : ".\n");
     }
