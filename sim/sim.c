@@ -71,6 +71,8 @@ static int options_parse(int argc, char **argv, struct options *o, struct error 
             o->help = true;
         else if (streq(a, "--nodes"))
             r = option_value(argc, argv, &i, &o->nodes, err);
+        else if (streq(a, "--json") && (i + 1 == argc || !strncmp(argv[i + 1], "--", 2)))
+            o->json = "-";
         else if (streq(a, "--json"))
             r = option_value(argc, argv, &i, &o->json, err);
         else if (streq(a, "--html"))

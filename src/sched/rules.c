@@ -349,7 +349,7 @@ bool world_warning(const struct world *w, uint32_t i, char *text, size_t size) {
     for (uint32_t k = 0; k < w->projects.len; k++) {
         const struct project *p = world_project(w, k);
         for (unsigned d = 0; p && !project_parent(w, p) && d < w->dims; d++)
-            sum[d] += project_quota(p, d);
+            sum[d] += p->quota_rest && d == DIM_GPU ? 0 : project_quota(p, d);
     }
     for (unsigned d = 0; d < w->dims; d++) {
         if (sum[d] <= w->capacity[d] || i-- > 0)

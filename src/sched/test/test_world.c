@@ -157,10 +157,10 @@ static void the_rest_is_promised_to_one(void **state) {
                                .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
                                .limit_cpus = SCHED_UNLIMITED};
     assert_int_equal(world_project_set(w, &p, NULL), 0);
+    assert_false(world_warning(w, 0, text, sizeof text));
     assert_true(world_project_figures(w, 2, &rest));
     assert_true(all.quota_milligpu > 5000);
     assert_int_equal(rest.quota_milligpu, all.quota_milligpu - 5000);
-    assert_false(world_warning(w, 0, text, sizeof text));
     p.quota_milligpu = 1000000;
     assert_int_equal(world_project_set(w, &p, NULL), 0);
     assert_true(world_project_figures(w, 2, &rest));
