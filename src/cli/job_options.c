@@ -59,7 +59,7 @@ static const struct option_spec control_specs[] = {
     {"export", 0, "WHAT", "Environment: all (the default), none, or names and NAME=VALUE with commas.", 0, NULL, "all none"},
     {"env", 'E', "NAME=VALUE", "Adds a variable.", OPTION_REPEAT, NULL, NULL},
     {"array", 'a', "INDICES", "Job array, as 0-99, 1,3,5-9 or 0-99999:2%50 (50 at once).", 0, NULL, NULL},
-    {"dependency", 'd', "LIST", "Wait for other jobs: after, afterok, afternotok, afterany, aftercorr with ids as afterok:12:13_4; singleton.", 0, NULL, NULL},
+    {"dependency", 'd', "LIST", "Wait for other jobs: after, afterok, afternotok, afterany, aftercorr with ids as afterok:12:13_4; singleton; none.", 0, NULL, NULL},
     {"begin", 'b', "TIME", "Not before this time, as 16:00, tomorrow, now+1hour or 2026-01-31T12:00.", 0, NULL, NULL},
     {"deadline", 0, "TIME", "Removed if it cannot end before this time.", 0, NULL, NULL},
     {"hold", 'H', NULL, "Submitted held, until released.", 0, NULL, NULL},
@@ -215,6 +215,8 @@ static int take_array(struct cli *c, const struct options *o, struct spec *s) {
         s->array_limit = array.limit;
     }
     s->dependency = option_get(o, "dependency");
+    if (s->dependency && streq(s->dependency, "none"))
+        s->dependency = NULL;
     r = s->dependency ? dependency_parse(s->dependency, &c->arena, &dependency, &c->error) : 0;
     if (r < 0)
         error_prefix(&c->error, "--dependency");

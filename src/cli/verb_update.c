@@ -30,6 +30,8 @@ static int write_changes(struct cli *c, struct json_writer *w) {
         json_key(w, key);
         json_write(w, &j->members[i].value);
     }
+    if (option_given(&c->options, "dependency") && !s.dependency)
+        json_kv_str(w, "dependency", "");
     if (option_given(&c->options, "no-requeue"))
         json_kv_bool(w, "requeue", false);
     json_close(w, '}');

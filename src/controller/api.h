@@ -46,6 +46,7 @@ void api_error_json(struct json_writer *w, const struct error *e);
 int64_t api_query_i64(const struct api_call *call, const char *name, int64_t fallback);
 const char *api_query(struct api_call *call, const char *name);  // NULL: absent; in the arena
 int api_body(struct api_call *call, struct json **out);          // answers by itself on failure
+int api_check_storage(struct controller *c, struct error *e);       // whether new work can be kept
 bool api_actor_of(struct controller *c, const struct net_request *req, struct arena *a, struct actor *out);
 
 // Jobs.

@@ -212,6 +212,9 @@ void api_status(struct api_call *call) {
     json_kv_str(&w, "listen", c->config.cluster.listen);
     json_key(&w, "warnings");
     json_open(&w, '[');
+    struct error e = {0};
+    if (api_check_storage(c, &e) < 0)
+        json_put_str(&w, e.text);
     core_each_node(c->core, warn_missing, &w);
     json_close(&w, ']');
     json_close(&w, '}');

@@ -100,6 +100,11 @@ static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const
     cleanup_buf struct buf text = {0};
     if (sched_explain(core_world(core), id, at_ms, core_policy(core), &x) < 0)
         return;
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    if (x.hold == SCHED_HOLD_DEPENDENCY && core_record(core, id, &a, &r) == 0 && !str_empty(r.spec->dependency))
+        buf_addf(&text, "It depends on %s%s.\n", r.spec->dependency,
+                 v->reason == REASON_DEPENDENCY_NEVER ? ", which cannot come true any more" : "");
     sched_explain_text(core_world(core), &x, at_ms, &text);
     put_text(w, "lines", &text);
     json_kv_str(w, "reason", job_reason_words[v->reason]);

@@ -8,7 +8,7 @@
 
 enum { KEY_MAX = 200 };
 
-static int check_storage(struct controller *c, struct error *e) {
+int api_check_storage(struct controller *c, struct error *e) {
     char why[ERROR_TEXT_MAX];
     if (shell_degraded(c->shell, why, sizeof why))
         return error_set(e, ENOSPC, "nothing can be stored right now (%.300s); running jobs go on. Try again later", why);
@@ -160,7 +160,7 @@ void api_submit(struct api_call *call) {
     struct error e = {0};
     uint64_t id, count;
     bool repeated;
-    if (check_storage(call->controller, &e) < 0) {
+    if (api_check_storage(call->controller, &e) < 0) {
         api_fail(call->req, &e);
         return;
     }

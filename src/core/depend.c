@@ -232,6 +232,8 @@ int depend_check(const struct core *c, const char *text, uint64_t self, struct e
             return error_set(e, ENOENT, "dependency: job %llu%s is not known; it never existed or ended long ago. See 'acequia list'",
                              (unsigned long long)t->ref.job, t->ref.has_index ? " has no such element, or it" : "");
         uint32_t steps = 0;
+        if (self && x.job && x.job->id == self)
+            return error_set(e, EDEADLK, "dependency: job %llu would wait for itself", (unsigned long long)self);
         if (self && x.job && reaches(c, x.job->id, self, &steps))
             return error_set(e, EDEADLK, "dependency: job %llu waits for job %llu already; the two would wait for each other for ever",
                              (unsigned long long)x.job->id, (unsigned long long)self);

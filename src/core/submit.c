@@ -312,8 +312,8 @@ static int check_room(struct core *c, const struct actor *actor, uint64_t count,
         return error_set(e, EAGAIN, "the queue holds %zu jobs; at most %llu are allowed (max_jobs). Try again when some have ended",
                          c->jobs.len, (unsigned long long)c->config.max_jobs);
     if (live + count > c->config.max_jobs_per_user)
-        return error_set(e, EAGAIN, "you have %llu jobs; at most %llu are allowed (max_jobs_per_user). Try again when some have ended",
-                         (unsigned long long)live, (unsigned long long)c->config.max_jobs_per_user);
+        return error_set(e, EAGAIN, "you have %llu jobs and submit %llu more; at most %llu are allowed (max_jobs_per_user). Try again when some have ended",
+                         (unsigned long long)live, (unsigned long long)count, (unsigned long long)c->config.max_jobs_per_user);
     return 0;
 }
 

@@ -89,7 +89,7 @@ static void change_line(const struct world *w, const struct explanation *e, stru
     const struct qos *q = world_qos(w, (uint32_t)e->value);
     buf_adds(out, "It would start now ");
     if (e->also_release)
-        buf_adds(out, "once released, ");
+        buf_adds(out, e->hold == SCHED_HOLD_DEPENDENCY ? "without its dependency and " : "once released, ");
     if (e->also_first)
         buf_adds(out, "if it came before everybody else, ");
     switch (e->change) {
@@ -97,7 +97,7 @@ static void change_line(const struct world *w, const struct explanation *e, stru
         out->len -= sizeof "It would start now " - 1;  // nothing else was added then
         buf_adds(out, "No single change was found that would start it now.");
         break;
-    case CHANGE_RELEASE: buf_adds(out, "if it were released."); break;
+    case CHANGE_RELEASE: buf_adds(out, e->hold == SCHED_HOLD_DEPENDENCY ? "without its dependency." : "if it were released."); break;
     case CHANGE_BEGIN_NOW: buf_adds(out, "without its begin time."); break;
     case CHANGE_TIME_LIMIT:
         buf_adds(out, "with a time limit of ");

@@ -496,3 +496,15 @@ def test_decisions_come_out_the_same_again(cluster):
 def test_what_cannot_be_done_is_refused_with_a_remedy(cluster, options, said):
     r = cluster.run("submit", *options, "--", "true")
     assert r.returncode != 0 and said in r.stderr, r.stderr
+
+
+def test_a_dependency_that_cannot_come_true_is_told_and_can_be_dropped(cluster):
+    first = cluster.submit("--", "false")
+    assert cluster.run("wait", first).returncode == 1
+    job = cluster.submit("--dependency", f"afterok:{first}", "--", "true")
+    why = cluster.acequia("why", job)
+    assert f"It depends on afterok:{first}, which cannot come true any more." in why
+    assert "without its dependency" in why
+    assert "would wait for itself" in cluster.run("update", job, "--dependency", f"afterok:{job}").stderr
+    cluster.acequia("update", job, "--dependency", "none")
+    assert cluster.run("wait", job).returncode == 0
