@@ -43,6 +43,7 @@ struct shell {
     VEC(struct answer) answers;  // for the batch to come
     struct store_batch *batch;   // texts and keys that came in since the last flush
     uint64_t snapshot_seq;
+    int64_t now_ms;              // of the last flush
     bool snapshot_busy, degraded;
     char why[ERROR_TEXT_MAX];
     struct strmap heard;         // node, interned by the core → struct heard
@@ -167,17 +168,28 @@ static void split_environment(const char *text, size_t len, struct arena *a, str
         m->environment.at[m->environment.len++] = p;
 }
 
+static int add_texts(struct shell *s, struct arena *a, struct message_launch *m) {
+    const char *text;
+    size_t len;
+    int r = 0;
+    if (m->spec->script_id && (r = shell_text(s, m->spec->script_id, &text, &len)) == 0)
+        m->script = (struct bytes){arena_memdup(a, text, len), len};
+    if (r == 0 && m->spec->environment_id && (r = shell_text(s, m->spec->environment_id, &text, &len)) == 0)
+        split_environment(text, len, a, m);
+    return r;
+}
+
 static void launch(struct shell *s, const struct effect *f) {
     cleanup_arena struct arena a = {0};
     struct message_launch m;
-    const char *text;
-    size_t len;
     if (core_launch(s->core, f->job, f->attempt, f->node, &a, &m) < 0)
         return;  // ended meanwhile
-    if (m.spec->script_id && shell_text(s, m.spec->script_id, &text, &len) == 0)
-        m.script = (struct bytes){arena_memdup(&a, text, len), len};
-    if (m.spec->environment_id && shell_text(s, m.spec->environment_id, &text, &len) == 0)
-        split_environment(text, len, &a, &m);
+    if (add_texts(s, &a, &m) < 0) {  // better not at all than without its script
+        struct message_ended end = {.id = f->job, .attempt = f->attempt, .cause = END_LAUNCH,
+                                    .reason = "its script or environment cannot be read from the controller's disk"};
+        core_agent_ended(s->core, f->node, &end, s->now_ms);
+        return;
+    }
     cleanup_buf struct buf b = {0};
     message_encode(&(struct message){MESSAGE_LAUNCH, &m}, &b);
     s->hooks.send(s->hooks.ctx, f->node, b.data, b.len);
@@ -314,6 +326,7 @@ bool shell_dirty(const struct shell *s) {
 }
 
 int64_t shell_flush(struct shell *s, int64_t now_ms, bool schedule) {
+    s->now_ms = now_ms;
     int64_t next = schedule ? core_schedule(s->core, now_ms) : INT64_MAX;
     if (!shell_dirty(s))
         return next;

@@ -258,7 +258,10 @@ static int sim_load(struct store *st, const struct store_loader *loader, uint64_
 
 static int sim_text(struct store *st, const struct store_key *key, void **out, size_t *len,
                     struct error *e) {
-    return sim_disk_text(sim_of(st)->disk, key, out, len, e);
+    struct sim_disk *d = sim_of(st)->disk;
+    if (chance(&d->rand, d->faults.unreadable_permille))
+        return error_set(e, EIO, "reading a text: disk I/O error");
+    return sim_disk_text(d, key, out, len, e);
 }
 
 static int sim_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,

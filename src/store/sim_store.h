@@ -14,6 +14,7 @@ struct sim_disk_faults {
     uint32_t fail_permille;       // the commit fails with EIO
     uint32_t slow_permille;       // the commit takes slow_ms
     uint32_t rot_permille;        // at opening, the newest snapshot cannot be read
+    uint32_t unreadable_permille; // a text cannot be read
     int64_t commit_ms_min, commit_ms_max, slow_ms;
     uint64_t capacity_bytes;      // 0: endless
 };
