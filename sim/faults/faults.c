@@ -145,7 +145,7 @@ void fault_over(struct sim *s, const struct item *it) {
 
 void faults_end(struct sim *s) {
     struct sim_disk_faults healthy = s->plan->disk;
-    healthy.fail_permille = healthy.slow_permille = healthy.rot_permille = 0;
+    healthy.fail_permille = healthy.slow_permille = healthy.rot_permille = healthy.unreadable_permille = 0;
     sim_disk_faults(s->head.disk, &healthy);
     note(s, "--- all faults are over");
     s->head.clock_offset_ms = s->head.clock_ahead_ms;  // times that were promised come

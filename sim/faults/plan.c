@@ -114,6 +114,8 @@ static void shape_settings(struct plan *p, struct rand *r) {
     }
     if (one_in(r, 3))
         p->disk.rot_permille = between(r, 1, 400);
+    if (one_in(r, 6))
+        p->disk.unreadable_permille = between(r, 50, 600);
     if (one_in(r, 4))
         p->disk.fail_permille = between(r, 1, 30);
 }
