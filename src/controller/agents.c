@@ -136,8 +136,14 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     free(a);
 }
 
+static void on_drain(struct net_ws *ws, void *user) {
+    struct agent_conn *a = user;
+    if (a->node && a->controller->held_inputs)
+        streams_node_drained(a->controller, a->node);
+}
+
 void agent_upgrade(struct controller *c, struct net_request *req) {
-    static const struct net_ws_callbacks callbacks = {.on_message = on_message, .on_close = on_close};
+    static const struct net_ws_callbacks callbacks = {.on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct net_peer peer = *req->peer;
     if (peer.kind == NET_PEER_UNIX ? peer.uid != 0 && peer.uid != c->uid : !peer.has_cert) {
         api_error(req, 403, "EPERM", "only an agent with a certificate of this cluster, or one started by the controller's own user, may do this");
@@ -177,6 +183,11 @@ bool node_send(struct controller *c, const char *node, enum message_type type, v
         return false;
     message_encode(&(struct message){type, body}, &b);
     return net_ws_send(a->ws, WS_BINARY, b.data, b.len) >= 0;
+}
+
+size_t node_backlog(const struct controller *c, const char *node) {
+    const struct agent_conn *a = strmap_get(&c->agents, node);
+    return a ? net_ws_pending(a->ws) : 0;
 }
 
 void agents_ping(struct controller *c) {

@@ -19,7 +19,7 @@ enum {
     STREAMS_MAX = 4096,
     WAITERS_MAX = 65536,
     EVENT_FOLLOWERS_MAX = 1024,
-    USER_NAME_MAX = 64,
+    USER_NAME_MAX = 257,  // longer than any: a name cut short could be another's
     LIST_ROWS_MAX = 1000000,
     BULK_SUBMITS_MAX = 10000,
 };
@@ -66,6 +66,7 @@ struct controller {
     struct map waiters;      // job → struct waiter
     struct map streams;      // id → struct stream
     uint64_t next_stream;
+    uint32_t held_inputs;    // sessions whose input waits for their node
     struct map live;         // job → struct live_usage
     struct map step_jobs;    // job → struct step_job
     struct map users;        // uid + 1 → name
@@ -82,6 +83,7 @@ int64_t now_ms(void);
 // agents.c
 void agent_upgrade(struct controller *c, struct net_request *req);
 bool node_send(struct controller *c, const char *node, enum message_type type, void *body);  // false: not connected
+size_t node_backlog(const struct controller *c, const char *node);  // bytes on their way to it
 void agents_ping(struct controller *c);
 void hook_send(void *ctx, const char *node, const void *data, size_t len);
 void hook_node_lost(void *ctx, const char *node);
@@ -93,10 +95,13 @@ struct stream_client {
     ssize_t (*data)(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len);
     void (*end)(void *ctx, const struct message_stream *end);  // once; the stream is gone afterwards
     void (*credit)(void *ctx, uint64_t bytes);  // this much input was taken; may be NULL
+    void (*room)(void *ctx);  // may be NULL: the node has taken all that was sent to it
 };
 struct stream *stream_new(struct controller *c, const char *node, const struct stream_client *client, void *ctx);
 uint64_t stream_id(const struct stream *s);
 void stream_send(struct stream *s, enum message_type type, struct message_stream *m);
+size_t stream_backlog(const struct stream *s);  // bytes that its node has not taken yet
+void streams_node_drained(struct controller *c, const char *node);
 void stream_drained(struct stream *s);      // the client took what was waiting
 void stream_drop(struct stream *s);         // the client has gone; no callback any more
 void stream_message(struct controller *c, const char *node, const struct message *m);

@@ -7,8 +7,11 @@
 #include "base/text.h"
 #include "controller/api.h"
 
-// The part of a job that streams come from: its node, and where it is in the allocation.
-static bool find_part(struct controller *c, uint64_t id, uint32_t index, struct arena *a, struct job_record *r, bool *live, struct error *e) {
+enum { SESSION_INPUT_MAX = STREAM_WINDOW_BYTES + 1 };  // of one message, its channel byte counted
+
+// The part of a job that streams come from: its node, and where it is in the allocation. The number
+// comes from the request as it is: it is compared before it is made any narrower.
+static bool find_part(struct controller *c, uint64_t id, int64_t index, struct arena *a, struct job_record *r, bool *live, struct error *e) {
     if (api_record(c, id, a, r, live) < 0) {
         error_set(e, ENOENT, "there is no job %llu", (unsigned long long)id);
         return false;
@@ -18,7 +21,7 @@ static bool find_part(struct controller *c, uint64_t id, uint32_t index, struct 
                   r->attempt > 0 && r->state == JOB_PENDING ? "waits to run again" : "has not run yet");
         return false;
     }
-    if (index >= r->parts.len) {
+    if (index < 0 || index >= r->parts.len) {
         error_set(e, EINVAL, "node: job %llu has %u nodes; expected 0 to %u", (unsigned long long)id, r->parts.len, r->parts.len - 1);
         return false;
     }
@@ -76,13 +79,13 @@ static void log_drained(struct net_request *req, void *user) {
 }
 
 void api_logs(struct api_call *call) {
-    static const struct stream_client client = {log_data, log_end};
+    static const struct stream_client client = {log_data, log_end, NULL, NULL};
     struct controller *c = call->controller;
     struct job_record r;
     struct error e = {0};
     bool live;
     int64_t index = api_query_i64(call, "node", 0);
-    if (!find_part(c, call->job, index < 0 ? UINT32_MAX : (uint32_t)index, &call->arena, &r, &live, &e)) {
+    if (!find_part(c, call->job, index, &call->arena, &r, &live, &e)) {
         api_fail(call->req, &e);
         return;
     }
@@ -123,6 +126,7 @@ struct session {
     bool begun;                      // first message seen
     bool attached, output_done, error_done, closed;
     bool wants_input, returning;
+    bool held;                       // nothing is read from the client until its node has taken what it sent
     char *final;                     // last message, sent when the output is complete
     struct buf early_input;          // typed before the job took any
     bool early_eof;
@@ -193,9 +197,12 @@ static void put_exit(struct json_writer *w, int32_t code, uint32_t signal) {
     json_kv_i64(w, "exit_signal", signal);
 }
 
+static void release_input(void *ctx);
+
 static void on_output_end(void *ctx, const struct message_stream *end) {
     struct session *s = ctx;
     s->output = NULL;
+    release_input(s);
     if (node_lost(end) && ask_to_return(s))
         return;
     s->output_done = true;
@@ -234,10 +241,26 @@ static void on_error_end(void *ctx, const struct message_stream *end) {
     session_finish(s);
 }
 
+static void release_input(void *ctx) {
+    struct session *s = ctx;
+    if (!s->held)
+        return;
+    s->held = false;
+    s->controller->held_inputs--;
+    net_ws_pause(s->ws, false);
+}
+
+// All streams of a node share its connection, which is ended when too much waits in it: one who
+// sends faster than the node takes is read from no faster.
 static void feed_input(struct session *s, const void *data, size_t len, bool eof) {
     struct message_stream m = {.fd = 0, .data = {data, len}, .eof = eof};
     if (s->output) {
         stream_send(s->output, MESSAGE_STREAM_DATA, &m);
+        if (!s->held && stream_backlog(s->output) > STREAM_BACKLOG_BYTES) {
+            s->held = true;
+            s->controller->held_inputs++;
+            net_ws_pause(s->ws, true);
+        }
         return;
     }
     if (s->early_input.len + len <= STREAM_WINDOW_BYTES)
@@ -247,7 +270,8 @@ static void feed_input(struct session *s, const void *data, size_t len, bool eof
 
 // Opens the streams of an attached job, behind its launch.
 static void attach_streams(struct session *s) {
-    static const struct stream_client output = {on_stream_data, on_output_end, on_input_credit}, error = {on_error_data, on_error_end};
+    static const struct stream_client output = {on_stream_data, on_output_end, on_input_credit, release_input};
+    static const struct stream_client error = {on_error_data, on_error_end, NULL, NULL};
     struct controller *c = s->controller;
     cleanup_arena struct arena a = {0};
     struct job_record r;
@@ -369,14 +393,14 @@ static int read_texts(const struct json *j, const char *key, struct arena *a, st
 }
 
 static void begin_exec(struct session *s, const struct json *j, struct arena *a) {
-    static const struct stream_client client = {on_stream_data, on_output_end, on_input_credit};
+    static const struct stream_client client = {on_stream_data, on_output_end, on_input_credit, release_input};
     struct controller *c = s->controller;
     struct job_record r;
     struct error e = {0};
     struct any_list argv, environment;
     bool live;
     int64_t index = json_i64(j, "node", 0);
-    if (!find_part(c, s->job, index < 0 ? UINT32_MAX : (uint32_t)index, a, &r, &live, &e) ||
+    if (!find_part(c, s->job, index, a, &r, &live, &e) ||
         read_texts(j, "argv", a, &argv, &e) < 0 || read_texts(j, "environment", a, &environment, &e) < 0) {
         session_fail(s, &e);
         return;
@@ -438,7 +462,11 @@ static void on_text(struct session *s, const char *data, size_t len) {
 
 static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len, void *user) {
     struct session *s = user;
-    if (type == WS_TEXT)
+    struct error e = {0};
+    if (type == WS_BINARY && len > SESSION_INPUT_MAX) {
+        error_set(&e, E2BIG, "a message of %zu bytes of input; at most %d are taken at once", len, SESSION_INPUT_MAX);
+        session_fail(s, &e);
+    } else if (type == WS_TEXT)
         on_text(s, data, len);
     else if (len && data[0] == 0)
         feed_input(s, data + 1, len - 1, len == 1);
@@ -455,6 +483,7 @@ static void on_drain(struct net_ws *ws, void *user) {
 static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {
     struct session *s = user;
     s->closed = true;
+    s->controller->held_inputs -= s->held;
     if (s->output)
         stream_drop(s->output);
     if (s->error)

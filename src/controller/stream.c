@@ -35,6 +35,20 @@ void stream_send(struct stream *s, enum message_type type, struct message_stream
     node_send(s->controller, s->node, type, m);
 }
 
+size_t stream_backlog(const struct stream *s) {
+    return node_backlog(s->controller, s->node);
+}
+
+void streams_node_drained(struct controller *c, const char *node) {
+    size_t it = 0;
+    void *v;
+    while (c->held_inputs && map_next(&c->streams, &it, NULL, &v)) {
+        const struct stream *s = v;
+        if (s->client.room && streq(s->node, node))
+            s->client.room(s->ctx);
+    }
+}
+
 static void give_credit(struct stream *s, uint64_t bytes) {
     struct message_stream m = {.credit = bytes};
     if (bytes)
