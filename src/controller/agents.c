@@ -68,10 +68,11 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus, h->node->gpus.len, h->attempts.len);
 }
 
-static void on_usage(struct controller *c, const struct message_usage *m) {
+// A node speaks for what runs on it, and for nothing else.
+static void on_usage(struct agent_conn *a, const struct message_usage *m) {
+    struct controller *c = a->controller;
     struct live_usage *u = map_get(&c->live, m->id);
-    struct job_view v;
-    if (!m->usage || !core_view(c->core, m->id, &v) || v.attempt != m->attempt)
+    if (!m->usage || !core_runs_on(c->core, m->id, m->attempt, a->node))
         return;
     if (!u) {
         u = xcalloc(1, sizeof *u);
@@ -94,7 +95,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     switch (m->type) {
     case MESSAGE_STARTED: core_agent_started(c->core, a->node, m->body, now_ms()); break;
     case MESSAGE_ENDED: core_agent_ended(c->core, a->node, m->body, now_ms()); break;
-    case MESSAGE_USAGE: on_usage(c, m->body); break;
+    case MESSAGE_USAGE: on_usage(a, m->body); break;
     case MESSAGE_STREAM_DATA:
     case MESSAGE_STREAM_END:
     case MESSAGE_STEP_ENDED:
@@ -159,6 +160,19 @@ void agent_upgrade(struct controller *c, struct net_request *req) {
     a->ws = net_upgrade_ws(req, NULL, &callbacks, a);
     if (!a->ws)
         free(a);
+}
+
+void agents_dismiss(struct controller *c) {
+    size_t it = 0;
+    const char *node;
+    void *v;
+    while (strmap_next(&c->agents, &it, &node, &v)) {
+        struct agent_conn *a = v;
+        if (a->peer.kind == NET_PEER_TLS && !may_be(a, node)) {
+            log_warn("node %s: its certificate is not valid any more; it is disconnected", node);
+            net_ws_abort(a->ws);
+        }
+    }
 }
 
 // One direction of its link may still work: without this it would stay down, connected.

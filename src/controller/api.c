@@ -177,6 +177,15 @@ int api_body(struct api_call *call, struct json **out) {
 
 // --- identity ---
 
+// Numbers are given to other people in time: who is who is asked again now and then.
+void api_forget_users(struct controller *c) {
+    size_t it = 0;
+    void *v;
+    while (map_next(&c->users, &it, NULL, &v))
+        free(v);
+    map_done(&c->users);
+}
+
 static const char *user_of_uid(struct controller *c, uid_t uid) {
     char *known = map_get(&c->users, (uint64_t)uid + 1);
     if (known)
@@ -187,13 +196,8 @@ static const char *user_of_uid(struct controller *c, uid_t uid) {
         known = xasprintf("%u", (unsigned)uid);  // no name: the number stands for it
     else
         known = xstrdup(found->pw_name);
-    if (c->users.len > 65536) {  // a bound; names come back on demand
-        size_t it = 0;
-        void *v;
-        while (map_next(&c->users, &it, NULL, &v))
-            free(v);
-        map_done(&c->users);
-    }
+    if (c->users.len > 65536)  // a bound; names come back on demand
+        api_forget_users(c);
     map_put(&c->users, (uint64_t)uid + 1, known);
     return known;
 }
@@ -213,12 +217,14 @@ static bool actor_by_token(struct controller *c, const char *header, struct aren
     if (!header || !str_has_prefix(header, "Bearer ") || token_parse(header + 7, &t, NULL) < 0)
         return false;
     token_hash(&t, hash);
-    const char *user = core_token_user(c->core, t.id, hash, now_ms());
+    int64_t until_ms;
+    const char *user = core_token_user(c->core, t.id, hash, now_ms(), &until_ms);
     token_wipe(&t);
     struct passwd pw, *found = NULL;
     if (!user || getpwnam_r(user, &pw, buf, sizeof buf, &found) != 0 || !found)
         return false;
-    *out = (struct actor){.user = arena_strdup(a, user), .uid = pw.pw_uid, .gid = pw.pw_gid, .admin = is_admin(c, user, pw.pw_uid)};
+    *out = (struct actor){.user = arena_strdup(a, user), .uid = pw.pw_uid, .gid = pw.pw_gid, .admin = is_admin(c, user, pw.pw_uid),
+                          .until_ms = until_ms};
     return true;
 }
 

@@ -33,6 +33,7 @@ extern const struct route api_routes[];
 extern const size_t api_route_count;
 
 void api_request(struct net_request *req, void *user);
+void api_forget_users(struct controller *c);  // between requests only: their names are in use meanwhile
 void api_replied(const struct net_request *req, int status, bool streams, void *user);  // counts
 
 // Answers.
@@ -56,12 +57,14 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
 bool api_owns(struct controller *c, const struct actor *actor, uint64_t id);
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);
 void api_hide_private(struct spec *s);  // what is nobody else's business
+const char *api_public_reason(struct arena *a, const char *reason);
 void api_label(const struct job_record *r, char *out, size_t size);
 int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, uint64_t *count, bool *repeated, struct error *e);
-void api_event_json(const struct store_event *e, struct json_writer *w);
+void api_event_json(const struct store_event *e, bool all, struct json_writer *w);
 struct api_event_list {
     struct json_writer writer;
     struct api_call *call;
+    bool all;  // private parts too
 };
 int api_list_event(void *ctx, const struct store_event *e);
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "controller/api.h"
 #include "model/arrayspec.h"
@@ -11,8 +12,17 @@
 enum action { ACT_CANCEL, ACT_HOLD, ACT_RELEASE, ACT_REQUEUE, ACT_SUSPEND, ACT_RESUME, ACT_UPDATE };
 static const char *const action_words[] = {"cancel", "hold", "release", "requeue", "suspend", "resume", "update", NULL};
 
+// One request is carried out in one turn of the loop, during which everybody else waits.
+enum {
+    SELECT_TIME_US = 2000000,
+    SELECT_CHECK_EVERY = 4096,
+    SELECT_MAX = 4 << 20,           // more than there can be; the same may be named twice
+    ACTION_EVENT_BYTES = 64 << 20,  // of the journal, by one request
+};
+
 struct selection {
     struct api_call *call;
+    uint32_t looked;
     const char *user, *name, *project, *partition, *qos, *node;
     uint32_t states;
     VEC(uint64_t) ids;
@@ -29,6 +39,14 @@ static bool select_view(void *ctx, const struct job_view *v) {
 static bool select_any(void *ctx, const struct job_view *v) {
     vec_push(&((struct selection *)ctx)->ids, v->id);
     return true;
+}
+
+// False when the request asks for more than one may.
+static bool may_go_on(struct selection *s, struct error *e) {
+    if (s->ids.len <= SELECT_MAX && (s->looked++ % SELECT_CHECK_EVERY || clock_mono_us() - s->call->req->began_us < SELECT_TIME_US))
+        return true;
+    error_set(e, E2BIG, "ids: this takes too long in one request; name fewer jobs at a time");
+    return false;
 }
 
 struct problems {
@@ -58,8 +76,12 @@ static int select_elements(struct selection *s, const char *text, const char *br
     int r = array_parse(arena_strndup(&s->call->arena, bracket + 1, len - 2), &s->call->arena, &spec, e);
     if (r < 0)
         return r;
+    if (!core_is_array(core, array))
+        return 0;
     for (uint32_t i = 0; i < spec.len; i++)
         for (uint64_t k = spec.at[i].first; k <= spec.at[i].last; k += spec.at[i].step) {
+            if (!may_go_on(s, e))
+                return -E2BIG;
             uint64_t id = core_element(core, array, (uint32_t)k);
             struct job_view v;
             if (id && core_view(core, id, &v))
@@ -119,6 +141,9 @@ static int select_jobs(struct selection *s, const struct json *j, struct problem
             struct error one = {0};
             if (ids->items[i].type != JSON_STRING)
                 return error_set(e, EINVAL, "ids: expected a list of texts");
+            s->looked = 0;  // one of them may take long by itself
+            if (!may_go_on(s, e))
+                return -E2BIG;
             if (select_id(s, ids->items[i].s, &one) < 0)
                 problem(p, ids->items[i].s, &one);
         }
@@ -205,7 +230,9 @@ void api_action(struct api_call *call) {
     for (uint32_t i = 0; i < s.ids.len; i++) {
         struct error one = {0};
         char id[24];
-        if (act(call, (enum action)action, s.ids.at[i], j, &one) == 0) {
+        if (core_outbox(call->controller->core)->bytes.len > ACTION_EVENT_BYTES)
+            error_set(&one, E2BIG, "one request may not change this much; %llu jobs were changed, ask again for the others", (unsigned long long)done);
+        else if (act(call, (enum action)action, s.ids.at[i], j, &one) == 0) {
             done++;
             continue;
         }

@@ -246,7 +246,8 @@ void api_token_create(struct api_call *call) {
     }
     token_hash(&t, hash);
     token_format(&t, text);
-    struct event_token event = {.id = t.id, .hash = hash, .user = for_user ? (user ? user : call->actor.user) : NULL, .expires_ms = now_ms() + ttl_s * 1000};
+    struct event_token event = {.id = t.id, .hash = hash, .user = for_user ? (user ? user : call->actor.user) : NULL,
+                                .node = json_str(j, "node"), .expires_ms = now_ms() + ttl_s * 1000};
     int r = core_token_create(c->core, &call->actor, &event, now_ms(), &e);
     struct buf b = {0};
     struct json_writer w = {.out = &b};
@@ -298,7 +299,10 @@ void api_token_list(struct api_call *call) {
 
 void api_token_revoke(struct api_call *call) {
     struct error e = {0};
-    done(call, core_token_revoke(call->controller->core, &call->actor, call->name, now_ms(), &e), &e);
+    int r = core_token_revoke(call->controller->core, &call->actor, call->name, now_ms(), &e);
+    if (r == 0)
+        agents_dismiss(call->controller);
+    done(call, r, &e);
 }
 
 void api_join(struct api_call *call) {
@@ -315,6 +319,9 @@ void api_join(struct api_call *call) {
         error_set(&e, ENOTSUP, "this controller takes no other machines");
     else if (!text || !csr || !name)
         error_set(&e, EINVAL, "expected token, csr and name");
+    // Whoever has a token may bring a node, but not take the place of one that is here.
+    else if (strmap_get(&c->agents, name))
+        error_set(&e, EBUSY, "a node of this name is connected; stop its agent first, or choose another name");
     else if (token_parse(text, &t, &e) == 0 && identifier_check("node", name, &e) == 0 &&
              pki_sign_client(c->ca, csr, strlen(csr), name, now_ms() / 1000, &cert, fingerprint, &e) == 0) {
         token_hash(&t, hash);

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "controller/api.h"
 #include "controller/past.h"
 #include "model/gpuspec.h"
 #include "model/units.h"
 #include "sched/explain.h"
+
+enum { PAST_REST = 20 };  // a playback that took t is not repeated before PAST_REST * t have passed
 
 static const char *const basis_words[] = {"now", "forecast", "later", "never", "unknown"};
 
@@ -121,7 +124,7 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
     struct json_writer w = {.out = &b};
     struct job_view v;
     struct job_record r;
-    bool live;
+    bool live, all = api_may_see(call->controller, &call->actor, id);
     json_open(&w, '{');
     json_kv_i64(&w, "job", (int64_t)id);
     if (core_view(core, id, &v)) {
@@ -129,12 +132,14 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
         if (v.state == JOB_PENDING) {
             explain_pending(core, id, at_ms, &v, &w);
         } else {
-            buf_addf(&text, "Job %llu is %s%s%s.", (unsigned long long)id, job_state_words[v.state], v.ending_reason ? ": " : "", v.ending_reason ? v.ending_reason : "");
+            const char *why = all ? v.ending_reason : api_public_reason(&call->arena, v.ending_reason);
+            buf_addf(&text, "Job %llu is %s%s%s.", (unsigned long long)id, job_state_words[v.state], why ? ": " : "", why ? why : "");
             put_text(&w, "lines", &text);
         }
     } else if (api_record(call->controller, id, &call->arena, &r, &live) == 0 && r.submit_ms <= at_ms) {
         json_kv_str(&w, "state", job_state_words[r.state]);
-        buf_addf(&text, "Job %llu has ended: %s%s%s.", (unsigned long long)id, job_state_words[r.state], r.reason ? ", " : "", r.reason ? r.reason : "");
+        const char *why = all ? r.reason : api_public_reason(&call->arena, r.reason);
+        buf_addf(&text, "Job %llu has ended: %s%s%s.", (unsigned long long)id, job_state_words[r.state], why ? ", " : "", why ? why : "");
         put_text(&w, "lines", &text);
     } else {
         cleanup_buf struct buf message = {0};
@@ -146,20 +151,36 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
     api_json(call->req, 200, &b);
 }
 
+// Playing the journal back keeps everybody waiting: of the loop's time, users get a small part for it.
+static bool may_play(struct api_call *call, struct error *e) {
+    const struct controller *c = call->controller;
+    int64_t left_us = c->past_again_us - clock_mono_us();
+    if (call->actor.admin || left_us <= 0)
+        return true;
+    error_set(e, EAGAIN, "the past was asked about a moment ago; ask again in %lld s", (long long)(left_us / 1000000 + 1));
+    return false;
+}
+
+static void played(struct controller *c, int64_t began_us) {
+    int64_t now = clock_mono_us();
+    c->past_again_us = now + (now - began_us) * PAST_REST;
+}
+
 void api_why(struct api_call *call) {
-    int64_t at_ms = api_query_i64(call, "at_ms", 0);
+    int64_t at_ms = api_query_i64(call, "at_ms", 0), began_us = clock_mono_us();
     struct core *past;
     struct error e = {0};
     if (!at_ms) {
         explain(call, call->controller->core, call->job, now_ms());
         return;
     }
-    if (past_core(call->controller, at_ms, &past, &e) < 0) {
+    if (!may_play(call, &e) || past_core(call->controller, at_ms, &past, &e) < 0) {
         api_fail(call->req, &e);
         return;
     }
     explain(call, past, call->job, at_ms);
     core_free(past);
+    played(call->controller, began_us);
 }
 
 // --- when ---

@@ -135,6 +135,12 @@ void api_hide_private(struct spec *s) {
     s->script_id = s->environment_id = NULL;
 }
 
+// Why a job could not be started names folders and commands after the first colon.
+const char *api_public_reason(struct arena *a, const char *reason) {
+    const char *colon = reason ? strstr(reason, ": ") : NULL;
+    return colon ? arena_strndup(a, reason, (size_t)(colon - reason)) : reason;
+}
+
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status) {
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf b = {0}, record = {0};
@@ -151,8 +157,10 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
         api_error(req, 404, "ENOENT", buf_str(&text));
         return;
     }
-    if (!api_actor_of(c, req, &a, &actor) || !api_may_see(c, &actor, id))
+    if (!api_actor_of(c, req, &a, &actor) || !api_may_see(c, &actor, id)) {
         api_hide_private(r.spec);
+        r.reason = api_public_reason(&a, r.reason);
+    }
     api_label(&r, label, sizeof label);
     schema_write_json(&job_record_schema, &r, &rw);
     record.len--;  // the closing brace: more members follow
@@ -201,7 +209,16 @@ void api_environment(struct api_call *call) {
 
 // --- events ---
 
-void api_event_json(const struct store_event *e, struct json_writer *w) {
+static void hide_reason(const struct schema *s, void *body, struct arena *a) {
+    for (size_t i = 0; i < s->count; i++) {
+        const char **at = (const char **)(void *)((char *)body + s->fields[i].offset);
+        if (streq(s->fields[i].name, "reason") && s->fields[i].type == FIELD_STRING)
+            *at = api_public_reason(a, *at);
+    }
+}
+
+// `all`: for somebody who may see the job's private parts.
+void api_event_json(const struct store_event *e, bool all, struct json_writer *w) {
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf body = {0};
     struct json_writer bw = {.out = &body};
@@ -217,6 +234,10 @@ void api_event_json(const struct store_event *e, struct json_writer *w) {
             if (s->spec)
                 api_hide_private(s->spec);
         }
+        if (e->type == EVENT_JOB_SUBMITTED)
+            ((struct event_job_submitted *)event.body)->key = NULL;
+        if (!all)
+            hide_reason(info->schema, event.body, &a);
         if (e->type == EVENT_TOKEN_CREATED)
             ((struct event_token *)event.body)->hash = NULL;
         schema_write_json(info->schema, event.body, &bw);
@@ -232,12 +253,13 @@ int api_list_event(void *ctx, const struct store_event *e) {
     struct api_event_list *l = ctx;
     if (!l->call->actor.admin && !(e->job && api_may_see(l->call->controller, &l->call->actor, e->job)))
         return 0;
-    api_event_json(e, &l->writer);
+    api_event_json(e, true, &l->writer);
     return 0;
 }
 
 static int list_job_event(void *ctx, const struct store_event *e) {
-    api_event_json(e, &((struct api_event_list *)ctx)->writer);
+    struct api_event_list *l = ctx;
+    api_event_json(e, l->all, &l->writer);
     return 0;
 }
 
@@ -252,6 +274,7 @@ void api_job_events(struct api_call *call) {
         api_error(call->req, 404, "ENOENT", "there is no such job");
         return;
     }
+    list.all = api_may_see(c, &call->actor, call->job);
     json_open(&list.writer, '{');
     json_key(&list.writer, "events");
     json_open(&list.writer, '[');

@@ -19,6 +19,7 @@ enum {
     STREAMS_MAX = 4096,
     WAITERS_MAX = 65536,
     EVENT_FOLLOWERS_MAX = 1024,
+    USER_FOLLOWERS_MAX = 64,            // of them, one user's who is no administrator
     USER_NAME_MAX = 257,  // longer than any: a name cut short could be another's
     LIST_ROWS_MAX = 1000000,
     BULK_SUBMITS_MAX = 10000,
@@ -72,6 +73,7 @@ struct controller {
     struct map users;        // uid + 1 → name
     VEC(struct follower *) followers;
     bool walking_waiters;
+    int64_t past_again_us;   // when users may have the past played back again
     struct telemetry *telemetry;
     struct metrics_histogram pass_times, request_times;
     struct map replies;      // route and status → count
@@ -85,6 +87,7 @@ void agent_upgrade(struct controller *c, struct net_request *req);
 bool node_send(struct controller *c, const char *node, enum message_type type, void *body);  // false: not connected
 size_t node_backlog(const struct controller *c, const char *node);  // bytes on their way to it
 void agents_ping(struct controller *c);
+void agents_dismiss(struct controller *c);  // those whose certificate has been revoked
 void hook_send(void *ctx, const char *node, const void *data, size_t len);
 void hook_node_lost(void *ctx, const char *node);
 

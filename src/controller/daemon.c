@@ -19,6 +19,7 @@
 
 enum {
     TICK_MS = 1000,
+    USERS_KEEP_TICKS = 300,
     STORE_RESERVE_BYTES = 32 << 20,
     STORE_LOW_BYTES = 64 << 20,
     CLOSE_GRACE_MS = 500,
@@ -97,6 +98,8 @@ static void on_tick(uv_timer_t *t) {
     }
     if (++c->ticks % 60 == 0)
         store_prune(c->store, now_ms());
+    if (c->ticks % USERS_KEEP_TICKS == 0)
+        api_forget_users(c);
     telemetry_tick(c);
     followers_tick(c);
 }
@@ -284,12 +287,9 @@ static void free_all(struct controller *c) {
     watch_done(c);
     telemetry_done(c);
     strmap_done(&c->agents);
+    api_forget_users(c);
     size_t it = 0;
     void *v;
-    while (map_next(&c->users, &it, NULL, &v))
-        free(v);
-    map_done(&c->users);
-    it = 0;
     while (map_next(&c->replies, &it, NULL, &v))
         free(v);
     map_done(&c->replies);

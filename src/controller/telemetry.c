@@ -145,8 +145,7 @@ static uint64_t gpu_key(uint64_t job, const char *node, uint32_t index) {
 static void add_job(struct controller *c, const char *node, const struct gpu_sample *s, int64_t now) {
     static const struct idle_policy look_only = {.below_milli = TELEMETRY_IDLE_MILLI};
     struct telemetry *t = c->telemetry;
-    struct job_view v;
-    if (!core_view(c->core, s->id, &v) || v.attempt != s->attempt)
+    if (!core_runs_on(c->core, s->id, s->attempt, node))
         return;
     struct job_gpus *j = map_get(&t->jobs, s->id);
     if (!j) {

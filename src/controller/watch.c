@@ -149,7 +149,7 @@ static int send_event(void *ctx, const struct store_event *e) {
         return 0;
     buf_addf(&b, "id: %llu\ndata: ", (unsigned long long)e->seq);
     struct json_writer w = {.out = &b};
-    api_event_json(e, &w);
+    api_event_json(e, true, &w);
     buf_adds(&b, "\n\n");
     if (net_reply_stream_write(f->req, b.data, b.len) < 0)
         return 1;
@@ -179,6 +179,13 @@ void followers_tick(struct controller *c) {
     }
 }
 
+static uint32_t followers_of(const struct controller *c, const char *user) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->followers.len; i++)
+        n += streq(c->followers.at[i]->actor.user, user);
+    return n;
+}
+
 void api_events(struct api_call *call) {
     struct controller *c = call->controller;
     struct error e = {0};
@@ -198,7 +205,7 @@ void api_events(struct api_call *call) {
         net_reply(call->req, 200, "application/json", b.data, b.len);
         return;
     }
-    if (c->followers.len >= EVENT_FOLLOWERS_MAX) {
+    if (c->followers.len >= EVENT_FOLLOWERS_MAX || (!call->actor.admin && followers_of(c, call->actor.user) >= USER_FOLLOWERS_MAX)) {
         api_error(call->req, 429, "EAGAIN", "too many clients follow the events; try again later");
         return;
     }

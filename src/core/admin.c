@@ -8,6 +8,8 @@
 #include "model/name.h"
 #include "model/nodelist.h"
 
+enum { TOKENS_MAX = 1000 };  // of one user, or for agents, that have not ended
+
 static int need_node(const struct core *c, const char *name, struct node_entry **out, struct error *e) {
     char shown[64];
     *out = find_node(c, name);
@@ -174,6 +176,31 @@ int core_delete(struct core *c, const struct actor *actor, enum thing thing, con
     return 0;
 }
 
+// Those that have ended are forgotten, except where a node's certificate hangs on them. Returns how
+// many the user still has, or an agent's: those nobody has used.
+static uint32_t sweep_tokens(struct core *c, const char *user, int64_t now_ms) {
+    VEC(const char *) ended = {0};
+    uint32_t n = 0;
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->tokens, &it, NULL, &v)) {
+        const struct token_entry *t = v;
+        if (t->used || !streq(t->token->user, user))
+            continue;
+        if (t->token->expires_ms > now_ms)
+            n++;
+        else
+            vec_push(&ended, t->token->id);
+    }
+    for (uint32_t i = 0; i < ended.len; i++) {
+        cleanup_arena struct arena a = {0};
+        struct event_token b = {.id = arena_strdup(&a, ended.at[i])};
+        emit(c, now_ms, EVENT_TOKEN_REVOKED, &b);
+    }
+    vec_done(&ended);
+    return n;
+}
+
 int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms, struct error *e) {
     int r = 0;
     // A user may make tokens for themselves; everything else is an administrator's.
@@ -183,6 +210,14 @@ int core_token_create(struct core *c, const struct actor *actor, const struct ev
         return r;
     if (t->expires_ms <= now_ms)
         return error_set(e, EINVAL, "expires_ms: the token would have expired already");
+    // Else one who got hold of a token for an hour would have it for ever.
+    if (actor->until_ms && t->expires_ms > actor->until_ms)
+        return error_set(e, EPERM, "ttl: a token made with a token ends no later than that one; ask for less, or make it on the controller's machine");
+    if (t->node && (t->user || (r = identifier_check("node", t->node, e)) < 0))
+        return t->user ? error_set(e, EINVAL, "node: only a token for an agent can be for one node") : r;
+    if (sweep_tokens(c, t->user, now_ms) >= TOKENS_MAX)
+        return error_set(e, EAGAIN, "%s has %d tokens that have not ended; revoke some first, see 'acequia token list'", t->user ? t->user : "the cluster",
+                         TOKENS_MAX);
     struct event_token b = *t;
     b.by = actor->user;
     emit(c, now_ms, EVENT_TOKEN_CREATED, &b);
@@ -202,6 +237,8 @@ static struct token_entry *valid_token(const struct core *c, const char *id, con
 
 int core_token_use(struct core *c, const char *id, const char *hash, const char *node, const char *fingerprint, int64_t now_ms, struct error *e) {
     struct token_entry *t = valid_token(c, id, hash, now_ms);
+    if (t && !t->used && t->token->node && !streq(t->token->node, node))
+        return error_set(e, EACCES, "the token is for another node than %s; make one for it with 'acequia token create'", node);
     if (!t || t->used || t->token->user)
         return error_set(e, EACCES, "the token is not valid: it is wrong, used or expired. Make a new one with 'acequia token create'");
     struct event_token b = {.id = id, .node = node, .fingerprint = fingerprint, .used_ms = now_ms};
@@ -231,7 +268,9 @@ int core_token_revoke(struct core *c, const struct actor *actor, const char *id,
     return 0;
 }
 
-const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms) {
+const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms, int64_t *until_ms) {
     struct token_entry *t = valid_token(c, id, hash, now_ms);
+    if (until_ms)
+        *until_ms = t ? t->token->expires_ms : 0;
     return t ? t->token->user : NULL;
 }

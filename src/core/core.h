@@ -25,6 +25,7 @@ struct core_config {
     uint64_t max_jobs;           // live, array elements counted one by one
     uint64_t max_jobs_per_user;
     uint32_t max_array_size;
+    uint64_t max_spec_bytes_per_user;  // of their jobs, without scripts and environments: held in memory
     uint32_t max_dependencies;
     uint32_t default_time_s, grace_s;
     uint64_t default_memory_per_cpu_bytes;
@@ -38,6 +39,7 @@ struct actor {
     const char *user;
     uint32_t uid, gid;
     bool admin;
+    int64_t until_ms;  // known by a token that ends then; 0: by the channel itself
 };
 
 struct core *core_new(const struct core_config *config);
@@ -127,6 +129,7 @@ void core_node_lost(struct core *c, const char *node, const char *reason, int64_
 void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms);
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms);
 void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms);
+bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt, const char *node);  // its attempt has a part there
 
 // --- steps: processes that somebody started inside a running job ---
 
@@ -151,7 +154,8 @@ int core_token_create(struct core *c, const struct actor *actor, const struct ev
 int core_token_use(struct core *c, const char *id, const char *hash, const char *node, const char *fingerprint, int64_t now_ms, struct error *e);
 bool core_enrolled(const struct core *c, const char *node, const char *fingerprint);  // may dial in under this name
 int core_token_revoke(struct core *c, const struct actor *actor, const char *id, int64_t now_ms, struct error *e);
-const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms);  // NULL: not valid
+// NULL: not valid. until_ms (may be NULL): when it ends.
+const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms, int64_t *until_ms);
 
 // --- time passes ---
 

@@ -22,6 +22,11 @@ static struct run_part *current_part(struct core *c, const char *node, uint64_t 
     return p && !p->ended ? p : NULL;
 }
 
+bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt, const char *node) {
+    struct job *j = find_job(c, id);
+    return j && j->attempt == attempt && part_on(j, node);
+}
+
 void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms) {
     struct job *j;
     struct run_part *p = current_part(c, node, m->id, m->attempt, &j);

@@ -12,6 +12,7 @@ void core_config_default(struct core_config *c) {
         .max_jobs = 2000000,
         .max_jobs_per_user = 1000000,
         .max_array_size = 1000000,
+        .max_spec_bytes_per_user = 1ULL << 30,
         .max_dependencies = 1000,
         .grace_s = 30,
         .max_attempts = 100,
@@ -300,6 +301,7 @@ struct submission *submission_new(struct core *c, uint64_t id, const struct spec
     s->submit_ms = submit_ms;
     s->name = xstrdup(spec->name ? spec->name : "");
     s->user = intern(c, spec->user);
+    user_count(c, s->user)->spec_bytes += s->spec_len;
     s->project = intern(c, spec->project);
     s->partition = intern(c, spec->partition);
     s->qos = intern(c, spec->qos);
@@ -332,6 +334,7 @@ struct submission *submission_new(struct core *c, uint64_t id, const struct spec
 void submission_unref(struct core *c, struct submission *s) {
     if (!s || --s->refs)
         return;
+    user_count(c, s->user)->spec_bytes -= s->spec_len;
     world_request_unref(c->world, s->request);
     free(s->spec);
     free((char *)(uintptr_t)s->name);

@@ -161,6 +161,7 @@ struct core {
 
 struct user_count {
     uint64_t live;
+    uint64_t spec_bytes;  // what their live submissions take here
 };
 
 // state.c

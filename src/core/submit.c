@@ -306,6 +306,16 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
         s->memory_per_cpu_bytes = per_cpu ? per_cpu : c->config.default_memory_per_cpu_bytes;
 }
 
+// Elements of an array share what was submitted; one that is changed has its own.
+static int check_memory(struct core *c, const struct spec *s, struct error *e) {
+    cleanup_buf struct buf b = {0};
+    schema_encode(&spec_schema, s, &b);
+    if (user_count(c, s->user)->spec_bytes + b.len <= c->config.max_spec_bytes_per_user)
+        return 0;
+    return error_set(e, EAGAIN, "the commands and options of %s's jobs take more than %llu MiB; put long argument lists into files, or wait until some have ended",
+                     s->user, (unsigned long long)(c->config.max_spec_bytes_per_user >> 20));
+}
+
 static int check_room(struct core *c, const struct actor *actor, uint64_t count, struct error *e) {
     uint64_t live = user_count(c, actor->user)->live;
     if (c->jobs.len + count > c->config.max_jobs)
@@ -333,7 +343,7 @@ int core_submit(struct core *c, const struct actor *actor, const struct spec *sp
     struct spec s = *spec;
     core_fill_defaults(c, actor, &s);
     int r = check_spec(c, actor, &s, 0, e);
-    if (r < 0 || (r = check_room(c, actor, spec_array_count(&s), e)) < 0)
+    if (r < 0 || (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0)
         return r;
     if (s.deadline_ms && s.deadline_ms <= now_ms)
         return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
@@ -373,7 +383,7 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
             return error_set(e, EBUSY, "job %llu is %s: only its name, comment, time limit, nice value and requeue flag can be changed now",
                              (unsigned long long)id, job_state_words[j->state]);
     }
-    if ((r = check_spec(c, actor, &s, id, e)) < 0)
+    if ((r = check_spec(c, actor, &s, id, e)) < 0 || (r = check_memory(c, &s, e)) < 0)
         return r;
     struct event_job_updated b = {.id = id, .spec = &s, .by = actor->user};
     emit(c, now_ms, EVENT_JOB_UPDATED, &b);

@@ -484,8 +484,107 @@ static void replay_and_snapshot_give_the_state_back(void **state) {
     }
 }
 
+static int make_token(struct rig *r, const struct actor *who, const char *id, const char *user, const char *node, int64_t ends_ms) {
+    struct event_token t = {.id = id, .hash = "aa", .user = user, .node = node, .expires_ms = ends_ms};
+    int n = core_token_create(r->core, who, &t, r->now_ms, NULL);
+    rig_drain(r);
+    return n;
+}
+
+static void tokens_do_not_multiply(void **state) {
+    struct rig r;
+    rig_init(&r);
+    int64_t end = r.now_ms + 1000, until;
+    char id[16];
+    assert_int_equal(make_token(&r, &alice, "x", NULL, NULL, end), -EPERM);
+    assert_int_equal(make_token(&r, &alice, "x", "bob", NULL, end), -EPERM);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(id, sizeof id, "a%d", i);
+        assert_int_equal(make_token(&r, &alice, id, "alice", NULL, end), 0);
+    }
+    assert_int_equal(make_token(&r, &alice, "more", "alice", NULL, end), -EAGAIN);
+    assert_int_equal(make_token(&r, &bob, "b", "bob", NULL, end), 0);
+    r.now_ms = end;  // those that have ended make room
+    assert_int_equal(make_token(&r, &alice, "more", "alice", NULL, end + 1000), 0);
+    assert_null(core_token_user(r.core, "a1", "aa", end, NULL));
+    assert_string_equal(core_token_user(r.core, "more", "aa", end, &until), "alice");
+    // One that is known by a token passes on no more than that.
+    struct actor by_token = alice;
+    by_token.until_ms = until;
+    assert_int_equal(make_token(&r, &by_token, "longer", "alice", NULL, until + 1), -EPERM);
+    assert_int_equal(make_token(&r, &by_token, "same", "alice", NULL, until), 0);
+    rig_done(&r);
+}
+
+static void a_token_for_one_node_is_for_that_one(void **state) {
+    struct rig r;
+    rig_init(&r);
+    int64_t end = r.now_ms + 1000;
+    assert_int_equal(make_token(&r, &root, "t", "alice", "n1", end), -EINVAL);
+    assert_int_equal(make_token(&r, &root, "t", NULL, "n 1", end), -EINVAL);
+    assert_int_equal(make_token(&r, &root, "t", NULL, "n1", end), 0);
+    assert_false(core_enrolled(r.core, "n1", "ff"));
+    assert_int_equal(core_token_use(r.core, "t", "aa", "n2", "ff", r.now_ms, NULL), -EACCES);
+    assert_int_equal(core_token_use(r.core, "t", "aa", "n1", "ff", r.now_ms, NULL), 0);
+    assert_true(core_enrolled(r.core, "n1", "ff"));
+    r.now_ms = end + 1;  // a node stays when its token has ended, until that is revoked
+    assert_int_equal(make_token(&r, &root, "u", NULL, NULL, end + 1000), 0);
+    assert_true(core_enrolled(r.core, "n1", "ff"));
+    assert_int_equal(core_token_revoke(r.core, &root, "t", r.now_ms, NULL), 0);
+    assert_false(core_enrolled(r.core, "n1", "ff"));
+    rig_drain(&r);
+    rig_done(&r);
+}
+
+static void a_user_has_a_share_of_the_memory(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct core_config config;
+    rig_init(&r);
+    core_config_default(&config);
+    config.max_spec_bytes_per_user = 2000000;
+    core_configure(r.core, &config);
+    struct spec s = rig_spec();
+    static char argument[100000];
+    memset(argument, 'x', sizeof argument - 1);
+    const char *argv[] = {"true", argument};
+    s.argv.at = argv;
+    s.argv.len = 2;
+    s.hold = true;
+    uint64_t id, count;
+    int n = 0;
+    while (core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e) == 0) {
+        outbox_clear(core_outbox(r.core));
+        assert_true(++n < 20);
+    }
+    assert_int_equal(e.code, EAGAIN);
+    assert_int_equal(n, 19);
+    assert_int_equal(core_submit(r.core, &bob, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
+    core_free(r.core);
+    vec_done(&r.journal);
+}
+
+static void a_node_speaks_for_its_own_jobs(void **state) {
+    struct rig r;
+    rig_init(&r);
+    struct spec s = rig_spec();
+    uint64_t id = rig_submit(&r, &alice, &s);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    rig_hello(&r, "n2", 4, 0, "b2", NULL, 0);
+    assert_true(core_runs_on(r.core, id, 1, "n1"));
+    assert_false(core_runs_on(r.core, id, 2, "n1"));
+    assert_false(core_runs_on(r.core, id, 1, "n2"));
+    rig_end(&r, "n2", id, 1, END_EXIT, 0);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tokens_do_not_multiply),
+        cmocka_unit_test(a_token_for_one_node_is_for_that_one),
+        cmocka_unit_test(a_user_has_a_share_of_the_memory),
+        cmocka_unit_test(a_node_speaks_for_its_own_jobs),
         cmocka_unit_test(runs_a_job),
         cmocka_unit_test(refuses_bad_specs),
         cmocka_unit_test(arrays_keep_their_limit),

@@ -1,0 +1,256 @@
+"""Users and nodes that mean harm: numbers that wrap, requests made to be heavy, floods of input, names of
+other nodes, what strangers learn. The controller goes on, and the others with it."""
+import base64
+import http.client
+import json
+import os
+import pwd
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.lab.api import ApiError
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+NOBODY = pwd.getpwnam("nobody")
+AS_NOBODY = ["setpriv", "--reuid", "nobody", "--regid", str(NOBODY.pw_gid), "--clear-groups"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(agents=["n1"]) as c:
+        yield c
+
+
+def spec(**more):
+    return {"name": "h", "workdir": "/tmp", "output": "/dev/null", "argv": ["true"], **more}
+
+
+def as_nobody(cluster, code, timeout=60):
+    """Runs Python as nobody, with `api` at hand; returns what it prints, as JSON."""
+    tree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    prelude = f"import sys, json; sys.path.insert(0, {tree!r})\nfrom tests.lab.api import Api, ApiError\napi = Api({cluster.api.path!r})\n"
+    done = subprocess.run([*AS_NOBODY, sys.executable, "-B", "-c", prelude + code], capture_output=True, text=True, check=False, timeout=timeout, cwd="/tmp")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Socket:
+    """A WebSocket client, as bare as it can be."""
+
+    def __init__(self, path, target):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(20)
+        self.sock.connect(path)
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.sock.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                          f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode())
+        head = b""
+        while b"\r\n\r\n" not in head:
+            piece = self.sock.recv(1)
+            assert piece, head
+            head += piece
+        self.status = int(head.split()[1])
+
+    def send(self, opcode, data):
+        size = len(data)
+        head = bytes([0x80 | opcode]) + (bytes([0x80 | size]) if size < 126 else bytes([0x80 | 126]) + struct.pack(">H", size) if size < 65536
+                                         else bytes([0x80 | 127]) + struct.pack(">Q", size))
+        self.sock.sendall(head + bytes(4) + data)  # a mask of zeros
+
+    def _take(self, n):
+        data = b""
+        while len(data) < n:
+            piece = self.sock.recv(n - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return data
+
+    def receive(self):
+        head = self._take(2)
+        size = head[1] & 127
+        if size == 126:
+            size = struct.unpack(">H", self._take(2))[0]
+        elif size == 127:
+            size = struct.unpack(">Q", self._take(8))[0]
+        return head[0] & 15, self._take(size)
+
+    def until(self, key):
+        """The first message that says `key`."""
+        while True:
+            said = json.loads(self.receive()[1])
+            if key in said:
+                return said[key]
+
+    def close(self):
+        self.sock.close()
+
+
+@pytest.mark.parametrize("number", [1, -1, 2**31, 2**32, 2**32 + 1, 2**40, 2**63 - 1, -2**63])
+def test_a_part_that_is_not_there(cluster, number):
+    job = cluster.api.post("/v1/jobs", {"spec": spec(argv=["sleep", "30"])})["id"]
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 20, "does not run")
+    with pytest.raises(ApiError) as refused:
+        cluster.api.get(f"/v1/jobs/{job}/logs?node={number}")
+    assert refused.value.status == 400
+    ws = Socket(cluster.api.path, f"/v1/jobs/{job}/exec")
+    ws.send(1, json.dumps({"argv": ["true"], "node": number}).encode())
+    assert b"error" in ws.receive()[1]
+    ws.close()
+    cluster.cli("cancel", str(job))
+    assert cluster.answers()
+
+
+def test_a_flood_of_input_does_not_cut_off_the_node(cluster):
+    """More than a connection may hold, to a job that does not read."""
+    ws = Socket(cluster.api.path, "/v1/run")
+    ws.send(1, json.dumps({"spec": spec(argv=["sleep", "60"], attach=True, stdin_open=True, nodes="n1")}).encode())
+    job = ws.until("id")
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 20, "does not run")
+    agent = cluster.pid("agent-n1") or cluster.children["agent-n1"].pid
+    os.kill(agent, 19)  # stopped: it takes nothing
+    piece = bytes(1 << 20)
+    sent = 0
+    ws.sock.settimeout(0.5)
+    try:
+        while sent < 200 << 20:
+            ws.send(2, piece)
+            sent += len(piece)
+    except TimeoutError:
+        pass  # read no further, as it should be
+    os.kill(agent, 18)
+    assert sent < 150 << 20
+    time.sleep(1)
+    assert "n1" in cluster.nodes_up()
+    assert "too slow" not in cluster.log_tail("controller", 50)
+    ws.close()
+    cluster.cli("cancel", str(job))
+
+
+def test_one_message_of_input_is_bounded(cluster):
+    ws = Socket(cluster.api.path, "/v1/run")
+    ws.send(1, json.dumps({"spec": spec(argv=["sleep", "60"], attach=True)}).encode())
+    job = ws.until("id")
+    ws.send(2, bytes(15 << 20))
+    texts = b""
+    try:
+        while b"E2BIG" not in texts:
+            texts += ws.receive()[1]
+    except EOFError:
+        pass
+    assert b"E2BIG" in texts
+    ws.close()
+    cluster.cli("cancel", str(job))
+
+
+def test_a_request_made_to_be_heavy_is_cut_short(cluster):
+    """Everybody waits while one request is carried out."""
+    job = cluster.api.post("/v1/jobs", {"spec": spec(hold=True, array=[{"first": 0, "last": 99999, "step": 1}])})["id"]
+    ids = [f"{job}_[0-99999]"] * 3000
+    began = time.monotonic()
+    with pytest.raises(ApiError) as refused:
+        cluster.api.post("/v1/jobs/hold", {"ids": ids})
+    assert refused.value.code == "E2BIG" and time.monotonic() - began < 15
+    with pytest.raises(ApiError) as refused:
+        cluster.api.get("/v1/jobs?elements=1&ids=" + ",".join([str(job)] * 3000))
+    assert refused.value.code == "E2BIG"
+    cluster.api.post("/v1/jobs/cancel", {"ids": [str(job)]})
+
+
+def test_a_change_of_many_large_jobs_is_bounded(cluster):
+    """Each changed element has a copy of what was submitted."""
+    job = cluster.api.post("/v1/jobs", {"spec": spec(hold=True, argv=["true", "x" * 100000], array=[{"first": 0, "last": 99999, "step": 1}])})["id"]
+    done = cluster.api.post("/v1/jobs/update", {"ids": [str(job)], "spec": {"comment": "c"}})
+    assert 0 < done["done"] < 10000 and done["errors"][0]["error"]["code"] in ("E2BIG", "EAGAIN")
+    cluster.api.post("/v1/jobs/cancel", {"ids": [str(job)]})
+    assert cluster.answers()
+
+
+def test_the_past_is_not_played_all_day(cluster):
+    job = cluster.api.post("/v1/jobs", {"spec": spec()})["id"]
+    at = int(time.time() * 1000)
+    codes = as_nobody(cluster, f"""
+codes = []
+for i in range(20):
+    codes.append(api.raw("GET", "/v1/jobs/{job}/why?at_ms={at}")[0])
+print(json.dumps(codes))""")
+    assert 429 in codes
+    assert cluster.api.get(f"/v1/jobs/{job}/why?at_ms={at}")  # administrators may
+
+
+def test_followers_of_one_user_leave_room(cluster):
+    codes = as_nobody(cluster, f"""
+import socket
+socks, codes = [], []
+for i in range(70):
+    s = socket.socket(socket.AF_UNIX); s.connect({cluster.api.path!r}); s.settimeout(10)
+    s.sendall(b"GET /v1/events?follow=1 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+    codes.append(int(s.recv(200).split()[1])); socks.append(s)
+print(json.dumps(codes))""")
+    assert codes.count(200) == 64 and codes.count(429) == 6
+
+
+def test_a_node_that_is_here_cannot_be_replaced(cluster):
+    """A token brings a node; it does not take the place of one that is connected, nor of one it is not for."""
+    def join(token, name):
+        home = f"{cluster.home}/x-{name}-{token[4:8]}"
+        os.makedirs(home, exist_ok=True)
+        with open(f"{home}/token", "w", encoding="utf-8") as f:
+            f.write(token)
+        os.chmod(f"{home}/token", 0o600)
+        return subprocess.run([cluster.binary, "agent", "--name", name, "--join", f"127.0.0.1:{cluster.port}", "--token-file", f"{home}/token"],
+                              env=dict(cluster.env, ACEQUIA_HOME=home), capture_output=True, text=True, timeout=20, check=False)
+    done = join(cluster.api.post("/v1/tokens", {"kind": "agent"})["token"], "n1")
+    assert done.returncode == 1 and "is connected" in done.stderr, done.stderr
+    done = join(cluster.api.post("/v1/tokens", {"kind": "agent", "node": "n7"})["token"], "n8")
+    assert done.returncode == 1 and "another node" in done.stderr, done.stderr
+    assert "n1" in cluster.nodes_up()
+
+
+def test_a_revoked_node_is_disconnected(cluster):
+    cluster.join_agent("n3")
+    wait_until(lambda: "n3" in cluster.nodes_up(), 20, "n3 does not join")
+    mine = [t for t in cluster.api.get("/v1/tokens")["tokens"] if t.get("node") == "n3"]
+    cluster.api.request("DELETE", f"/v1/tokens/{mine[0]['id']}")
+    wait_until(lambda: "n3" not in cluster.nodes_up(), 10, "n3 stays")
+    time.sleep(2)
+    assert "n3" not in cluster.nodes_up()
+    cluster.kill("agent-n3")
+
+
+def test_arrays_of_strange_shape(cluster):
+    """Ranges that overlap, repeat or come in any order; nothing of it ends the controller."""
+    one = {"first": 5, "last": 5, "step": 1}
+    for ranges in ([one] * 70, [{"first": 0, "last": 10, "step": 2}] * 2, [{"first": 9, "last": 9, "step": 1}, {"first": 1, "last": 3, "step": 1}],
+                   [{"first": 0, "last": 2**32 - 1, "step": 1}], [{"first": 0, "last": 1, "step": 2**32 - 1}], [{"first": 3, "last": 1, "step": 1}],
+                   [{"first": 0, "last": 1, "step": 0}]):
+        try:
+            job = cluster.api.post("/v1/jobs", {"spec": spec(hold=True, array=ranges, array_limit=1)})["id"]
+        except ApiError as e:
+            assert e.status in (400, 413), (ranges, e)
+            continue
+        cluster.api.get("/v1/jobs")
+        cluster.api.get(f"/v1/jobs?elements=1&ids={job},{job}_5")
+        cluster.api.post("/v1/jobs/cancel", {"ids": [f"{job}_5", f"{job}_[0-10]"]})
+        cluster.api.post("/v1/jobs/cancel", {"ids": [str(job)]})
+    assert cluster.answers()
+
+
+def test_strangers_learn_no_paths_and_no_keys(cluster):
+    job = cluster.api.post("/v1/jobs", {"spec": spec(argv=["/srv/hush/plan"], workdir="/"), "key": "hush-key"})["id"]
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "FAILED", 20, "does not fail")
+    assert "hush" in cluster.api.get(f"/v1/jobs/{job}")["reason"]
+    seen = as_nobody(cluster, f"""
+texts = [api.raw("GET", path)[1].decode() for path in ("/v1/jobs/{job}", "/v1/jobs/{job}/events", "/v1/jobs/{job}/why", "/v1/jobs/{job}/efficiency",
+         "/v1/jobs/{job}/wait", "/v1/jobs?finished=1", "/v1/jobs?finished=1&fields=id,reason,command,workdir,spec,steps", "/v1/events", "/v1/jobs?ids={job}")]
+print(json.dumps(texts))""")
+    for text in seen:
+        assert "hush" not in text, text
+    assert "command_not_found" in seen[0]
