@@ -30,7 +30,7 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/jobs/{job}/why", ALLOW_USER, api_why, "Why it waits, or waited at a time."),
     ROUTE("POST", "/v1/when", ALLOW_USER, api_when, "When a job would start if it were submitted now."),
     ROUTE("GET", "/v1/replay", ALLOW_ADMIN, api_replay, "Makes the recorded decisions again and tells differences."),
-    ROUTE("GET", "/v1/jobs/{job}/step", ALLOW_JOB, api_step, "WebSocket: tasks inside it, packed into what it holds."),
+    ROUTE("GET", "/v1/jobs/{job}/step", ALLOW_OWNER, api_step, "WebSocket: tasks inside it, packed into what it holds."),
     ROUTE("GET", "/v1/allocate", ALLOW_USER, api_allocate, "WebSocket: submits an allocation, and a step in it; both end with the connection."),
     ROUTE("GET", "/v1/trace", ALLOW_ADMIN, api_trace, "Finished jobs (or, with nodes=1, the machines) as CSV for the simulator."),
     ROUTE("GET", "/v1/run", ALLOW_USER, api_run, "WebSocket: submits and attaches."),

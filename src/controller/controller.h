@@ -16,6 +16,7 @@
 enum {
     STREAM_WINDOW_BYTES = 1 << 20,      // sent ahead by an agent
     STREAM_BACKLOG_BYTES = 512 << 10,   // unsent to the client before credit is held back
+    SESSION_INPUT_MAX = STREAM_WINDOW_BYTES + 1,  // of one message from a client, its channel byte counted
     STREAMS_MAX = 4096,
     WAITERS_MAX = 65536,
     EVENT_FOLLOWERS_MAX = 1024,

@@ -7,8 +7,6 @@
 #include "base/text.h"
 #include "controller/api.h"
 
-enum { SESSION_INPUT_MAX = STREAM_WINDOW_BYTES + 1 };  // of one message, its channel byte counted
-
 // The part of a job that streams come from: its node, and where it is in the allocation. The number
 // comes from the request as it is: it is compared before it is made any narrower.
 static bool find_part(struct controller *c, uint64_t id, int64_t index, struct arena *a, struct job_record *r, bool *live, struct error *e) {

@@ -9,9 +9,10 @@
 #include "base/text.h"
 #include "controller/api.h"
 #include "controller/step_plan.h"
+#include "model/name.h"
 #include "model/nodelist.h"
 
-enum { STEP_TASKS_MAX = 65536, STEPS_PER_JOB_MAX = 10000, STEP_NAME_MAX = 64 };
+enum { STEP_TASKS_MAX = 65536, STEPS_PER_JOB_MAX = 10000, STEP_NAME_MAX = 255 };
 
 struct step_job {
     uint64_t id;
@@ -55,6 +56,7 @@ struct step {
     struct pending_step *pending;
     struct buf early_input;
     bool early_eof, told_busy, closed, failed;
+    bool held;         // nothing is read from the client until the nodes have taken what it sent
 };
 
 struct pending_step {
@@ -212,10 +214,14 @@ static ssize_t on_data(void *ctx, uint32_t fd, uint32_t task, const void *data, 
     return net_ws_send(n->step->ws, WS_BINARY, b.data, b.len);
 }
 
+static void release_input(struct step *s);
+static void on_room(void *ctx);
+
 static void on_end(void *ctx, const struct message_stream *end) {
     struct step_node *n = ctx;
     struct step *s = n->step;
     n->stream = NULL;
+    release_input(s);
     n->exit_code = end->exit_code;
     n->exit_signal = end->exit_signal;
     n->task = end->task;
@@ -283,7 +289,7 @@ static uint32_t gpus_per_task(const struct step *s, const struct step_share *h) 
 }
 
 static void send_node(struct step *s, uint32_t i, const struct message_exec *common, const struct job_record *r, struct arena *a) {
-    static const struct stream_client client = {on_data, on_end};
+    static const struct stream_client client = {on_data, on_end, NULL, on_room};
     const struct step_share *h = &s->shares.at[i];
     const char *node = s->home->parts[h->part].node;
     struct step_node *n = &s->nodes[i];
@@ -319,6 +325,26 @@ static void send_node(struct step *s, uint32_t i, const struct message_exec *com
     n->error = xstrdup("the node is not connected");
 }
 
+static bool is_behind(const struct step *s) {
+    bool behind = false;
+    for (uint32_t i = 0; i < s->node_count; i++)
+        behind |= s->nodes[i].stream && stream_backlog(s->nodes[i].stream) > STREAM_BACKLOG_BYTES;
+    return behind;
+}
+
+static void release_input(struct step *s) {
+    if (!s->held || is_behind(s))
+        return;
+    s->held = false;
+    s->controller->held_inputs--;
+    if (!s->closed)
+        net_ws_pause(s->ws, false);
+}
+
+static void on_room(void *ctx) {
+    release_input(((struct step_node *)ctx)->step);
+}
+
 static void feed(struct step *s, const void *data, size_t len, bool eof) {
     if (s->phase != STEP_RUNNING) {
         if (s->early_input.len + len <= STREAM_WINDOW_BYTES)
@@ -330,6 +356,11 @@ static void feed(struct step *s, const void *data, size_t len, bool eof) {
         struct message_stream m = {.fd = 0, .data = {data, len}, .eof = eof};
         if (s->nodes[i].stream)
             stream_send(s->nodes[i].stream, MESSAGE_STREAM_DATA, &m);
+    }
+    if (!s->held && is_behind(s)) {
+        s->held = true;
+        s->controller->held_inputs++;
+        net_ws_pause(s->ws, true);
     }
 }
 
@@ -434,13 +465,17 @@ static uint32_t number_of(const struct json *j, const char *key, uint32_t most) 
     return v < 0 ? 0 : v > most ? most : (uint32_t)v;
 }
 
+static uint32_t within(uint64_t v) {
+    return v < UINT32_MAX ? (uint32_t)v : UINT32_MAX;
+}
+
 static int read_need(struct step *s, const struct job_record *r, struct error *e) {
     const struct json *q = s->request;
     struct name_list names;
     const char *list = json_str(q, "nodelist");
     uint32_t parts = r->parts.len;
     struct step_need n = {
-        .tasks = number_of(q, "tasks", STEP_TASKS_MAX), .nodes = number_of(q, "nodes", UINT32_MAX), .tasks_per_node = number_of(q, "tasks_per_node", STEP_TASKS_MAX),
+        .tasks = number_of(q, "tasks", STEP_TASKS_MAX), .nodes = number_of(q, "nodes", STEP_TASKS_MAX), .tasks_per_node = number_of(q, "tasks_per_node", STEP_TASKS_MAX),
         .cpus_per_task = number_of(q, "cpus_per_task", 65536), .memory_per_node_bytes = (uint64_t)json_i64(q, "memory_per_node_bytes", 0),
         .memory_per_cpu_bytes = (uint64_t)json_i64(q, "memory_per_cpu_bytes", 0), .gpus_milli = number_of(q, "gpus_milli", UINT32_MAX),
         .gpus_per_node_milli = number_of(q, "gpus_per_node_milli", UINT32_MAX), .gpus_per_task_milli = number_of(q, "gpus_per_task_milli", UINT32_MAX),
@@ -455,9 +490,14 @@ static int read_need(struct step *s, const struct job_record *r, struct error *e
     }
     uint32_t job_tasks = r->spec->tasks ? r->spec->tasks : parts;
     if (!n.tasks && n.nodes)
-        n.tasks = n.nodes * (n.tasks_per_node ? n.tasks_per_node : 1);
+        n.tasks = within((uint64_t)n.nodes * (n.tasks_per_node ? n.tasks_per_node : 1));
     if (!n.tasks)
-        n.tasks = n.tasks_per_node ? parts * n.tasks_per_node : job_tasks;
+        n.tasks = n.tasks_per_node ? within((uint64_t)parts * n.tasks_per_node) : job_tasks;
+    if (n.nodes <= parts && n.tasks > STEP_TASKS_MAX)
+        return error_set(e, E2BIG, "the step asks for %u tasks; at most %d are possible", n.tasks, STEP_TASKS_MAX);
+    const char *name = json_str(q, "name");
+    if (name && line_check("name", name, STEP_NAME_MAX, e) < 0)
+        return -EINVAL;
     if (!n.cpus_per_task && r->spec->cpus_per_task > 1)
         n.cpus_per_task = r->spec->cpus_per_task;
     struct any_list argv;
@@ -615,7 +655,12 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
     struct step *s = user;
     if (s->phase == STEP_OVER)
         return;
-    if (type == WS_TEXT)
+    struct error e = {0};
+    if (type == WS_BINARY && len > SESSION_INPUT_MAX) {
+        error_set(&e, E2BIG, "a message of %zu bytes of input; at most %d are taken at once", len, SESSION_INPUT_MAX);
+        kill_step(s, SIGTERM, true);
+        fail(s, &e);
+    } else if (type == WS_TEXT)
         on_text(s, data, len);
     else if (len && data[0] == 0)
         feed(s, data + 1, len - 1, len == 1);
@@ -637,6 +682,8 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     struct step *s = user;
     struct error ignored = {0};
     s->closed = true;
+    s->controller->held_inputs -= s->held;
+    s->held = false;
     bool running = s->phase == STEP_RUNNING || s->phase == STEP_COMMITTING;
     s->phase = STEP_OVER;
     for (uint32_t i = 0; i < s->node_count; i++)

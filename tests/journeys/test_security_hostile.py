@@ -134,6 +134,27 @@ def test_a_flood_of_input_does_not_cut_off_the_node(cluster):
     cluster.cli("cancel", str(job))
 
 
+@pytest.mark.parametrize("wish", [{"nodes": 2**31, "tasks_per_node": 65536}, {"tasks_per_node": 65536, "overcommit": True}, {"tasks": -1}, {"tasks": 2**40},
+                                  {"memory_per_cpu_bytes": -1}, {"gpus_per_task_milli": 2**32 - 1}, {"name": "x" * 100000}, {"name": "\x1b[2J"},
+                                  {"nodelist": "n[1-99999999]"}, {"argv": [1, None, "true"]}, {"rows": 2**40, "pty": True, "argv": ["true"]}])
+def test_steps_of_strange_shape(cluster, wish):
+    job = cluster.api.post("/v1/jobs", {"spec": spec(argv=["sleep", "30"])})["id"]
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 20, "does not run")
+    ws = Socket(cluster.api.path, f"/v1/jobs/{job}/step")
+    assert ws.status == 101
+    ws.send(1, json.dumps({"argv": ["true"], "overlap": True, **wish}).encode())
+    try:
+        while True:
+            opcode, data = ws.receive()
+            if opcode == 8 or b"error" in data or b"exit_code" in data:
+                break
+    except EOFError:
+        pass
+    ws.close()
+    cluster.cli("cancel", str(job))
+    assert cluster.answers()
+
+
 def test_one_message_of_input_is_bounded(cluster):
     ws = Socket(cluster.api.path, "/v1/run")
     ws.send(1, json.dumps({"spec": spec(argv=["sleep", "60"], attach=True)}).encode())
