@@ -296,7 +296,7 @@ static void clean_jobs(struct sim *s) {
 
 void client_setup(struct sim *s, bool generous) {
     for (uint32_t i = 0; i < PROJECTS; i++)
-        set_project(s, i, i && !generous ? 2000 : 1000000000, false, NULL);
+        set_project(s, i, generous ? 100000000 : i ? 2000 : PROJECT_QUOTA_ALL, false, NULL);
     set_qos(s, 0, NULL);
     core_partition_set(s->head.core, &admin, &(struct partition){.name = "small", .nodes = s->machines[0].name}, head_wall_ms(s), NULL);
     head_touched(s);
