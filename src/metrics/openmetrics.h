@@ -18,8 +18,8 @@ enum {
     METRICS_ROUTES_MAX = 1000,    // the rest is left out
     METRICS_STORAGE_MAX = 16,
     METRICS_NODES_MAX = 10000,    // beyond: only in the sums
-    METRICS_GPUS_MAX = 20000,     // beyond: ask the agents
-    METRICS_JOB_GPUS_MAX = 20000,
+    METRICS_GPUS_MAX = 8192,      // beyond: ask the agents
+    METRICS_JOB_GPUS_MAX = 8192,
 };
 #define METRICS_OTHER "other"
 

@@ -34,6 +34,8 @@ void metrics_family(struct metrics_writer *w, enum metric_id id) {
     assert(!w->ended && !w->written[id]);  // a family comes once and in one piece
     w->written[id] = true;
     w->family = metric_info(id);
+    w->name_len = strlen(w->family->name);
+    w->samples = 0;
     put_comment(w, "TYPE", type_word(w->format, w->family->type));
     if (w->format == METRICS_OPENMETRICS && *w->family->unit)
         put_comment(w, "UNIT", w->family->unit);
@@ -66,17 +68,29 @@ static bool labels_fit(const char *want, const char *have) {
     return !*have;
 }
 
+// All samples of a family are made by one loop: looking at the first ones finds a wrong one.
+enum { SAMPLES_LOOKED_AT = 16 };
+
+static char *append(char *p, const char *s, size_t len) {
+    memcpy(p, s, len);
+    return p + len;
+}
+
 static void put_name(struct metrics_writer *w, const char *suffix, const char *labels) {
     assert(w->family && !w->ended);
-    assert(labels_fit(w->family->labels, labels ? labels : ""));
-    buf_adds(w->out, w->family->name);
-    buf_adds(w->out, suffix);
-    if (!str_empty(labels)) {
-        buf_addc(w->out, '{');
-        buf_adds(w->out, labels);
-        buf_addc(w->out, '}');
+    if (w->samples++ < SAMPLES_LOOKED_AT)
+        assert(labels_fit(w->family->labels, labels ? labels : ""));
+    size_t suffix_len = strlen(suffix), labels_len = labels ? strlen(labels) : 0;
+    char *start = buf_reserve(w->out, w->name_len + suffix_len + labels_len + 4), *p = start;
+    p = append(p, w->family->name, w->name_len);
+    p = append(p, suffix, suffix_len);
+    if (labels_len) {
+        *p++ = '{';
+        p = append(p, labels, labels_len);
+        *p++ = '}';
     }
-    buf_addc(w->out, ' ');
+    *p++ = ' ';
+    w->out->len += (size_t)(p - start);
 }
 
 static void put_number(struct buf *out, double v) {

@@ -15,6 +15,8 @@ struct metrics_writer {
     struct buf *out;
     enum metrics_format format;
     const struct metric_info *family;
+    size_t name_len;
+    uint32_t samples;  // of this family so far
     bool written[METRIC_COUNT];
     bool ended;
 };
