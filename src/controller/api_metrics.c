@@ -8,6 +8,13 @@
 #include "controller/api.h"
 #include "controller/telemetry.h"
 #include "metrics/openmetrics.h"
+#include "model/nodelist.h"
+
+struct members {  // of a partition
+    struct metrics_group *group;
+    bool all;
+    struct strmap nodes;
+};
 
 struct gathering {
     struct controller *controller;
@@ -17,6 +24,7 @@ struct gathering {
     VEC(struct metrics_node) nodes;
     VEC(struct metrics_gpu) gpus;
     VEC(struct metrics_job_gpu) job_gpus;
+    VEC(struct members) partitions;
 };
 
 static struct metrics_group *group(struct gathering *g, int kind, const char *name) {
@@ -88,6 +96,19 @@ static void add_job_gpus(struct gathering *g, const struct node_view *v, const s
     }
 }
 
+static void add_to_partitions(struct gathering *g, const struct node_view *v) {
+    uint32_t room = v->node->cpus > v->cpus_used ? v->node->cpus - v->cpus_used : 0;
+    bool takes_jobs = v->state == NODE_UP && !v->drained;
+    for (uint32_t i = 0; i < g->partitions.len; i++) {
+        struct members *p = &g->partitions.at[i];
+        if (!p->all && !strmap_get(&p->nodes, v->node->name))
+            continue;
+        p->group->cpus_total += v->node->cpus;
+        p->group->cpus_idle += takes_jobs ? room : 0;
+        p->group->cpus_other += takes_jobs ? 0 : room;
+    }
+}
+
 static bool add_node(void *ctx, const struct node_view *v) {
     struct gathering *g = ctx;
     const struct message_telemetry *t = telemetry_latest(g->controller, v->node->name);
@@ -102,6 +123,7 @@ static bool add_node(void *ctx, const struct node_view *v) {
         vec_push(&g->gpus, gpu);
     }
     vec_push(&g->nodes, m);
+    add_to_partitions(g, v);
     add_job_gpus(g, v, t);
     return true;
 }
@@ -171,7 +193,14 @@ static bool add_quota(void *ctx, const char *name, const void *value) {
 }
 
 static bool add_partition(void *ctx, const char *name, const void *value) {
-    group(ctx, 2, name);
+    struct gathering *g = ctx;
+    const struct partition *p = value;
+    struct name_list names = {0};
+    struct members m = {.group = group(g, 2, name), .all = str_empty(p->nodes)};
+    if (!m.all && nodelist_expand(p->nodes, g->arena, &names, NULL) == 0)
+        for (uint32_t i = 0; i < names.len; i++)
+            strmap_put(&m.nodes, names.at[i], g);
+    vec_push(&g->partitions, m);
     return true;
 }
 
@@ -227,4 +256,7 @@ void api_metrics(struct api_call *call) {
     vec_done(&g.nodes);
     vec_done(&g.gpus);
     vec_done(&g.job_gpus);
+    for (uint32_t i = 0; i < g.partitions.len; i++)
+        strmap_done(&g.partitions.at[i].nodes);
+    vec_done(&g.partitions);
 }

@@ -148,6 +148,8 @@ def test_openmetrics_is_the_default(cluster):
     text = data.decode()
     assert 'acequia_jobs{state="RUNNING"} 3\n' in text
     assert "slurm_queue_pending 1\n" in text
+    assert 'slurm_partition_cpus_total{partition="main"} 16\n' in text
+    assert 'slurm_partition_cpus_idle{partition="main"} 13\n' in text
     assert re.search(r'^DCGM_FI_DEV_GPU_UTIL\{gpu="0",UUID="GPU-[0-9a-f-]{36}",device="",modelName="h200",Hostname="[\w-]+"\} [\d.]+$', text, re.M)
     assert re.search(r'^acequia_job_gpu_allocated_ratio\{job_id="2",user="\w+",project="default",.*\} 0\.5$', text, re.M)
 
