@@ -7,7 +7,7 @@
 
 #include "base/rand.h"
 #include "base/text.h"
-#include "sched/sched.h"
+#include "sched/explain.h"
 
 enum { PROJECTS = 40, USERS = 200, SHAPES = 24, GPUS = 8, REPEAT = 200, SETTLE_MAX = 100 };
 
@@ -127,6 +127,25 @@ static void row(const char *what, double ms, const char *note) {
     fflush(stdout);
 }
 
+static void explaining(struct cluster *c) {
+    enum { JOBS = 5 };
+    double sum = 0, most = 0;
+    unsigned n = 0;
+    for (uint64_t id = c->next_id - 1; id > 0 && n < JOBS; id -= 17) {
+        struct explanation e;
+        double began = cpu_ms();
+        if (sched_explain(c->w, id, c->now_ms, &c->policy, &e))
+            continue;
+        double ms = cpu_ms() - began;
+        sum += ms;
+        most = ms > most ? ms : most;
+        n++;
+    }
+    char note[96];
+    snprintf(note, sizeof note, "mean of %u, slowest %.1f ms", n, most);
+    row("explaining one pending job", n ? sum / n : 0, note);
+}
+
 static void large(uint32_t nodes, uint32_t pending) {
     char note[96];
     long before = resident_kib();
@@ -180,6 +199,7 @@ static void large(uint32_t nodes, uint32_t pending) {
     }
     snprintf(note, sizeof note, "mean of %d, slowest %.3f ms", REPEAT, most);
     row("pass after one submit", sum / REPEAT, note);
+    explaining(&c);
     printf("%-46s %10.1f MiB for %u nodes, %u jobs\n", "memory", (double)(resident_kib() - before) / 1024, nodes,
            world_pending(c.w) + world_running(c.w));
     world_free(c.w);

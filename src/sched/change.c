@@ -47,6 +47,12 @@ static bool starts_as(struct try *t, const struct sched_request *asked) {
     struct sched_job before = {.id = j->id, .request = old, .submit_ms = j->submit_ms, .begin_ms = j->begin_ms,
                                .hold = (enum sched_hold)j->hold, .restarts = j->restarts};
     struct sched_job after = changed(t, t->w, asked);
+    // what does not even fit need not be tried
+    if (!fit_enough(fit_of(t->w, (struct request *)(uintptr_t)after.request))) {
+        world_request_unref(t->w, after.request);
+        world_request_unref(t->w, old);
+        return false;
+    }
     world_job_update(t->w, &after);
     world_request_unref(t->w, after.request);
     bool works = starts(t->w, j->id, t->now_ms, t->policy);

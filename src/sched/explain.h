@@ -31,7 +31,7 @@ struct explain_holder {
 enum explain_basis {
     EXPLAIN_NOW,        // starts in the next pass
     EXPLAIN_FORECAST,   // the queue played forward: late by limits, early by what jobs usually use
-    EXPLAIN_LATER,      // not within what could be played forward
+    EXPLAIN_LATER,      // not before early_ms, as far as could be played forward
     EXPLAIN_NEVER,      // not as things are: see the blockers
     EXPLAIN_UNKNOWN,    // something in its way has no time limit
 };

@@ -150,7 +150,11 @@ static void band_line(const struct explain_band *b, int64_t now_ms, struct buf *
         }
         buf_adds(out, " (late: jobs run to their limits; early: as long as their users' jobs usually do; nobody new).\n");
         break;
-    case EXPLAIN_LATER: buf_adds(out, "Expected start: later than can be told from what runs and waits now.\n"); break;
+    case EXPLAIN_LATER:
+        buf_adds(out, "Expected start: not within ");
+        span(out, b->early_ms - now_ms);
+        buf_adds(out, "; more cannot be told from what runs and waits now.\n");
+        break;
     case EXPLAIN_UNKNOWN: buf_adds(out, "Expected start: unknown, as jobs in its way have no time limit.\n"); break;
     case EXPLAIN_NEVER: buf_adds(out, "Expected start: not before that changes.\n"); break;
     }

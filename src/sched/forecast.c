@@ -6,6 +6,24 @@
 
 enum { RATIO_UNKNOWN = 600 };  // thousandths of its limit a job uses when nothing is known of its user
 
+// Large clusters are played forward for fewer steps: whoever asks should not wait for long.
+enum { STEPS_LEAST = 24, WORK_MAX = 100000, TOGETHER_PART = 24 };
+
+struct ends {
+    VEC(struct job *) jobs;
+};
+
+static int by_id(const void *pa, const void *pb) {
+    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+static unsigned steps_for(const struct world *w) {
+    size_t work = w->running.len / 8 + w->requests.len + 100;
+    size_t steps = WORK_MAX / work;
+    return steps < STEPS_LEAST ? STEPS_LEAST : steps > WHEN_STEPS_MAX ? WHEN_STEPS_MAX : (unsigned)steps;
+}
+
 static int64_t end_of(struct world *w, const struct job *j, bool early, int64_t now_ms) {
     int64_t end = job_end_ms(j);
     if (end == INT64_MAX)
@@ -18,18 +36,30 @@ static int64_t end_of(struct world *w, const struct job *j, bool early, int64_t 
     return end > now_ms ? end : now_ms + 1;
 }
 
-static struct job *next_end(struct world *w, bool early, int64_t now_ms, int64_t *at_ms) {
-    struct job *first = NULL;
-    *at_ms = INT64_MAX;
+// The next end, and everything that ends within a part of the way there from `began_ms`: far away
+// things need not be told apart, and fewer steps go further.
+static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t began_ms, struct ends *out) {
+    int64_t first = INT64_MAX;
+    vec_clear(&out->jobs);
+    for (uint32_t i = 0; i < w->running.len; i++) {
+        const struct job *j = w->running.at[i];
+        int64_t end = j->state == SCHED_JOB_ENDING ? now_ms + 1 : end_of(w, j, early, now_ms);
+        first = end < first ? end : first;
+    }
+    if (first == INT64_MAX)
+        return first;
+    int64_t until = first + (first - began_ms) / TOGETHER_PART;
+    int64_t last = first;
     for (uint32_t i = 0; i < w->running.len; i++) {
         struct job *j = w->running.at[i];
         int64_t end = j->state == SCHED_JOB_ENDING ? now_ms + 1 : end_of(w, j, early, now_ms);
-        if (end < *at_ms || (end == *at_ms && first && j->id < first->id)) {
-            *at_ms = end;
-            first = j;
-        }
+        if (end > until)
+            continue;
+        vec_push(&out->jobs, j);
+        last = end > last ? end : last;
     }
-    return first;
+    qsort(out->jobs.at, out->jobs.len, sizeof *out->jobs.at, by_id);
+    return last;
 }
 
 static void carry_out(struct world *w, const struct decisions *d, int64_t now_ms) {
@@ -50,40 +80,48 @@ static void end_job(struct world *w, struct job *j, int64_t now_ms) {
     world_request_unref(w, again.request);
 }
 
-// The time the job starts; INT64_MAX: never by itself; -1: not within the steps.
-static int64_t play(const struct world *from, uint64_t job, int64_t now_ms, const struct policy *policy, bool early) {
+// The time the job starts; INT64_MAX: never by itself; -1: not by `horizon_ms`.
+static int64_t play(const struct world *from, uint64_t job, int64_t now_ms, const struct policy *policy, bool early,
+                    int64_t *horizon_ms) {
     struct world *w = world_clone(from);
+    struct ends ends = {0};
     int64_t found = -1, now = now_ms;
-    for (unsigned step = 0; step < WHEN_STEPS_MAX && found < 0; step++) {
+    unsigned steps = steps_for(w);
+    while (steps-- > 0 && found < 0) {
         struct decisions d;
         sched_decide(w, now, policy, &d);
         for (uint32_t i = 0; i < d.starts.len; i++)
             if (d.starts.at[i].job == job)
                 found = now;
         carry_out(w, &d, now);
-        int64_t wake = d.next_ms, at;
+        int64_t wake = d.next_ms;
         decisions_done(&d);
-        struct job *j = next_end(w, early, now, &at);
+        *horizon_ms = now;
         if (found >= 0)
             break;
+        int64_t at = next_ends(w, early, now, now_ms, &ends);
         if (at == INT64_MAX && wake == INT64_MAX)
             found = INT64_MAX;
         now = at < wake ? at : wake;
-        if (j && at <= wake)
-            end_job(w, j, now);
+        for (uint32_t i = 0; i < ends.jobs.len && at <= wake; i++)
+            end_job(w, ends.jobs.at[i], now);
     }
+    vec_done(&ends.jobs);
     world_free(w);
     return found;
 }
 
 struct explain_band forecast(const struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
-    int64_t late = play(w, job, now_ms, policy, false);
+    int64_t late_horizon, early_horizon;
+    int64_t late = play(w, job, now_ms, policy, false, &late_horizon);
     if (late == now_ms)
         return (struct explain_band){EXPLAIN_NOW, now_ms, now_ms};
-    int64_t early = play(w, job, now_ms, policy, true);
+    int64_t early = play(w, job, now_ms, policy, true, &early_horizon);
+    if (early < 0)
+        return (struct explain_band){EXPLAIN_LATER, early_horizon, late > 0 ? late : INT64_MAX};
     if (late == INT64_MAX || early == INT64_MAX)
-        return (struct explain_band){EXPLAIN_UNKNOWN, early > 0 && early < INT64_MAX ? early : 0, INT64_MAX};
-    if (late < 0 || early < 0)
-        return (struct explain_band){EXPLAIN_LATER, early > 0 ? early : 0, late > 0 ? late : INT64_MAX};
+        return (struct explain_band){EXPLAIN_UNKNOWN, early < INT64_MAX ? early : 0, INT64_MAX};
+    if (late < 0)
+        return (struct explain_band){EXPLAIN_LATER, early, INT64_MAX};
     return (struct explain_band){EXPLAIN_FORECAST, early < late ? early : late, late > early ? late : early};
 }
