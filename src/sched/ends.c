@@ -5,7 +5,10 @@
 
 #include "sched/pass.h"
 
-enum { FEW = 32 };  // newcomers that are put in one by one
+enum {
+    FEW = 32,           // newcomers that are put in one by one
+    REMOVED_MAX = 128,  // taken out one by one before the order is given up
+};
 
 static bool ends_before(const struct job *a, const struct job *b) {
     int64_t x = job_end_ms(a), y = job_end_ms(b);
@@ -45,6 +48,13 @@ static uint32_t place_of(const struct standing *s, const struct job *j, before_f
 }
 
 static void remove_from(struct standing *s, struct job *j, bool merged, before_fn before) {
+    if (!s->broken && ++s->removed > REMOVED_MAX) {
+        s->broken = true;
+        vec_clear(&s->sorted);
+        vec_clear(&s->fresh);
+    }
+    if (s->broken)
+        return;
     if (merged) {
         uint32_t i = place_of(s, j, before);
         assert(i < s->sorted.len && s->sorted.at[i] == j);
@@ -56,6 +66,16 @@ static void remove_from(struct standing *s, struct job *j, bool merged, before_f
             vec_remove_swap(&s->fresh, i);
             return;
         }
+}
+
+// All running jobs are newcomers again when the order was given up.
+static void mend(struct world *w, struct standing *s) {
+    s->removed = 0;
+    if (!s->broken)
+        return;
+    s->broken = false;
+    for (uint32_t i = 0; i < w->running.len; i++)
+        vec_push(&s->fresh, w->running.at[i]);
 }
 
 #define INSERT(v, i, ...)                                                                          \
@@ -80,7 +100,8 @@ static void merge(struct standing *s, before_fn before, int (*compare)(const voi
 
 void ends_add(struct world *w, struct job *j) {
     j->in_by_end = false;
-    vec_push(&w->by_end.fresh, j);
+    if (!w->by_end.broken)
+        vec_push(&w->by_end.fresh, j);
 }
 
 void ends_remove(struct world *w, struct job *j) {
@@ -89,6 +110,7 @@ void ends_remove(struct world *w, struct job *j) {
 
 void ends_merge(struct world *w) {
     struct standing *s = &w->by_end;
+    mend(w, s);
     if (!s->fresh.len)
         return;
     if (s->fresh.len <= FEW) {
@@ -104,12 +126,14 @@ void ends_merge(struct world *w) {
 
 void worth_add(struct world *w, struct job *j) {
     j->in_by_worth = false;
-    vec_push(&w->by_worth.fresh, j);
+    if (!w->by_worth.broken)
+        vec_push(&w->by_worth.fresh, j);
 }
 
 void worth_remove(struct world *w, struct job *j) {
     struct standing *s = &w->by_worth;
     remove_from(s, j, j->in_by_worth, worth_less);
+    w->victims_stale |= s->broken;
     if (!j->in_by_worth || w->victims_stale)
         return;
     uint32_t i = place_of(s, j, worth_less);  // where it was
@@ -135,6 +159,7 @@ static void victims_refill(struct world *w) {
 // Priorities may have changed with the rules: then all are looked at again.
 void worth_merge(struct world *w) {
     struct standing *s = &w->by_worth;
+    mend(w, s);
     if (w->worth_version != w->config_version) {
         w->victims_stale = true;
         for (uint32_t i = 0; i < s->sorted.len; i++)

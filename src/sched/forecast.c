@@ -7,7 +7,7 @@
 enum { RATIO_UNKNOWN = 600 };  // thousandths of its limit a job uses when nothing is known of its user
 
 // Large clusters are played forward for fewer steps: whoever asks should not wait for long.
-enum { STEPS_LEAST = 24, WORK_MAX = 100000, TOGETHER_PART = 24 };
+enum { STEPS_LEAST = 6, WORK_MAX = 100000, TOGETHER_PART = 24 };
 
 struct ends {
     VEC(struct job *) jobs;

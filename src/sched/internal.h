@@ -233,6 +233,8 @@ struct job {
 // Jobs in some order, and those not merged in yet.
 struct standing {
     VEC(struct job *) sorted, fresh;
+    uint32_t removed;  // since the last merge
+    bool broken;       // too many were: made again from all running jobs when needed
 };
 
 // A running job that may have to give, with what decides whether it is worth a closer look.
