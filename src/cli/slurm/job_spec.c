@@ -57,7 +57,8 @@ int job_time_arg(struct slurm *s, const struct opts *o, const char *name, uint32
         v = DURATION_UNLIMITED;
     else if (strspn(text, "0123456789-:") != strlen(text) || duration_parse(text, 60, &v, NULL) < 0)
         return bad_value(s, name);
-    *seconds = v == DURATION_UNLIMITED || !v ? DURATION_LIMIT_S : v;
+    // Whole minutes, as Slurm counts.
+    *seconds = v == DURATION_UNLIMITED || !v || v > DURATION_LIMIT_S - 60 ? DURATION_LIMIT_S : (v + 59) / 60 * 60;
     return 0;
 }
 
@@ -137,6 +138,8 @@ static int take_counts(struct slurm *s, const struct opts *o, struct spec *p) {
         slurm_error(s, "option --overcommit is not supported: every task has a CPU of its own; ask for fewer tasks");
         return SLURM_FAILED;
     }
+    if (p->tasks && p->tasks_per_node && !p->nodes_min)
+        p->nodes_min = p->nodes_max = (p->tasks + p->tasks_per_node - 1) / p->tasks_per_node;
     // With nodes alone there is a task on each; with tasks per node, that many.
     uint32_t nodes = p->nodes_min ? p->nodes_min : 1;
     if (!p->tasks && !p->ntasks_per_gpu)
@@ -229,6 +232,8 @@ static int take_places(struct slurm *s, const struct opts *o, struct spec *p) {
         return bad_value(s, "nodelist");
     if (p->nodes && !p->nodes_min && names.len > 1)
         p->nodes_min = p->nodes_max = names.len;
+    if (p->nodes_min > p->tasks && !opt_given(o, "ntasks") && !p->ntasks_per_gpu)
+        p->tasks = p->nodes_min * (p->tasks_per_node ? p->tasks_per_node : 1);
     if (p->exclude && nodelist_expand(p->exclude, &s->cli.arena, &names, NULL) < 0)
         return bad_value(s, "exclude");
     const char *features = opt_get(o, "constraint");

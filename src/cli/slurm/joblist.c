@@ -73,6 +73,30 @@ struct row_shape {
     set_fn set[ROW_FIELDS_MAX];
 };
 
+// Slurm writes indices with a distance one by one: "[0,3,6]", not "[0-6:3]".
+static const char *without_steps(struct arena *a, const char *text) {
+    enum { ONE_BY_ONE_MAX = 10000 };
+    const char *open = text ? strchr(text, '[') : NULL, *from = open ? open + 1 : text;
+    struct array_spec spec;
+    if (!text || !strchr(text, ':'))
+        return text;
+    size_t len = strcspn(from, "%]");
+    if (array_parse(arena_strndup(a, from, len), a, &spec, NULL) < 0 || spec.elements > ONE_BY_ONE_MAX)
+        return text;
+    cleanup_buf struct buf b = {0};
+    buf_add(&b, text, (size_t)(from - text));
+    size_t head = b.len;
+    for (uint32_t i = 0; i < spec.len; i++) {
+        const struct array_range *r = &spec.at[i];
+        for (uint64_t k = r->first; r->step > 1 && k <= r->last; k += r->step)
+            buf_addf(&b, "%s%llu", b.len > head ? "," : "", (unsigned long long)k);
+        if (r->step <= 1)
+            buf_addf(&b, r->last > r->first ? "%s%u-%u" : "%s%u", b.len > head ? "," : "", r->first, r->last);
+    }
+    buf_adds(&b, from + len);
+    return arena_strdup(a, buf_str(&b));
+}
+
 static void read_row(struct slurm *s, const struct json *row, struct row_shape *shape, struct sjob *j) {
     for (uint32_t i = 0; i < row->len && i < ROW_FIELDS_MAX; i++) {
         const struct json_member *m = &row->members[i];
@@ -85,6 +109,8 @@ static void read_row(struct slurm *s, const struct json *row, struct row_shape *
     }
     if (!j->label || !strchr(j->label, '_'))
         j->array_id = 0;
+    j->label = without_steps(&s->cli.arena, j->label);
+    j->elements = without_steps(&s->cli.arena, j->elements);
     if (!j->spec_json)
         return;
     j->spec = arena_alloc(&s->cli.arena, sizeof *j->spec);
@@ -92,7 +118,7 @@ static void read_row(struct slurm *s, const struct json *row, struct row_shape *
         *j->spec = (struct spec){0};
 }
 
-static int fetch(struct slurm *s, const char *target, sjob_vec *out, const char **next) {
+static int fetch(struct slurm *s, const char *target, bool folded, sjob_vec *out, const char **next) {
     struct reply r;
     struct row_shape shape = {0};
     int status = slurm_get(s, target, &r);
@@ -107,6 +133,8 @@ static int fetch(struct slurm *s, const char *target, sjob_vec *out, const char 
         if (jobs->items[i].type != JSON_OBJECT)
             continue;
         read_row(s, &jobs->items[i], &shape, &j);
+        if (folded && j.array_id && j.state == JOB_PENDING && !strchr(j.label, '['))
+            j.label = arena_printf(&s->cli.arena, "%llu_[%u]", (unsigned long long)j.array_id, j.array_index);
         vec_push(out, j);
     }
     *next = json_str(r.json, "next");
@@ -138,7 +166,7 @@ static int fetch_finished(struct slurm *s, const struct job_query *q, sjob_vec *
         if (q->until_ms)
             query_addf(&t, "until_ms", "%lld", (long long)q->until_ms);
         query_add(&t, "after", next);
-        status = fetch(s, buf_str(&t.text), out, &next);
+        status = fetch(s, buf_str(&t.text), !q->elements, out, &next);
     } while (!status && next);
     return status;
 }
@@ -149,13 +177,13 @@ int jobs_fetch(struct slurm *s, const struct job_query *q, sjob_vec *out) {
         cleanup_query struct query t;
         query_common(&t, q);
         query_add(&t, "ids", q->ids);
-        return fetch(s, buf_str(&t.text), out, &next);
+        return fetch(s, buf_str(&t.text), !q->elements && !strchr(q->ids, '_'), out, &next);
     }
     int status = 0;
     if (q->live) {
         cleanup_query struct query t;
         query_common(&t, q);
-        status = fetch(s, buf_str(&t.text), out, &next);
+        status = fetch(s, buf_str(&t.text), !q->elements, out, &next);
     }
     return !status && q->finished ? fetch_finished(s, q, out) : status;
 }

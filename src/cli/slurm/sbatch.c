@@ -96,7 +96,7 @@ static int report(struct slurm *s, const struct opts *o, const struct spec *spec
                 spec->partition ? spec->partition : "(default)");
         return SLURM_OK;
     }
-    if (opt_given(o, "parsable"))
+    if (opt_given(o, "parsable") && !s->quiet)
         printf(s->clusters ? "%lld;%s\n" : "%lld\n", id, s->clusters);
     else if (!s->quiet)
         printf(s->clusters ? "Submitted batch job %lld on cluster %s\n" : "Submitted batch job %lld\n", id, s->clusters);

@@ -1,5 +1,6 @@
 // Owns what scontrol shows.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -425,14 +426,47 @@ static int show_hostnames(struct scontrol *c, const char *list) {
     return SLURM_OK;
 }
 
-static int show_hostlist(struct scontrol *c, const char *list) {
+// In the order in which they are written: runs of neighbours are joined, nothing is sorted.
+static void fold_in_order(const struct name_list *names, struct buf *out) {
+    for (uint32_t i = 0; i < names->len;) {
+        size_t stem = strlen(names->at[i]);
+        while (stem && names->at[i][stem - 1] >= '0' && names->at[i][stem - 1] <= '9')
+            stem--;
+        uint32_t group = i;
+        while (names->at[i][stem] && group < names->len && !strncmp(names->at[group], names->at[i], stem) && names->at[group][stem] &&
+               strspn(names->at[group] + stem, "0123456789") == strlen(names->at[group] + stem) &&
+               strlen(names->at[group]) == strlen(names->at[i]))
+            group++;
+        buf_adds(out, out->len ? "," : "");
+        if (group <= i + 1) {
+            buf_adds(out, names->at[i++]);
+            continue;
+        }
+        buf_addf(out, "%.*s[", (int)stem, names->at[i]);
+        for (uint32_t k = i; k < group;) {
+            unsigned long first = strtoul(names->at[k] + stem, NULL, 10);
+            uint32_t last = k + 1;
+            while (last < group && strtoul(names->at[last] + stem, NULL, 10) == first + (last - k))
+                last++;
+            buf_addf(out, last > k + 1 ? "%s%s-%s" : "%s%s", k > i ? "," : "", names->at[k] + stem, names->at[last - 1] + stem);
+            k = last;
+        }
+        buf_addc(out, ']');
+        i = group;
+    }
+}
+
+static int show_hostlist(struct scontrol *c, const char *list, bool sorted) {
     struct name_list names;
     cleanup_buf struct buf out = {0};
     if (!list || nodelist_expand(list, &c->s->cli.arena, &names, NULL) < 0) {
         fprintf(stderr, "Invalid hostlist: %s\n", list ? list : "");
         return SLURM_FAILED;
     }
-    nodelist_fold(names.at, names.len, &out);
+    if (sorted)
+        nodelist_fold(names.at, names.len, &out);
+    else
+        fold_in_order(&names, &out);
     buf_addc(&out, '\n');
     return cli_print(&out);
 }
@@ -481,8 +515,10 @@ int scontrol_show(struct scontrol *c, int argc, char **argv) {
         return show_steps(c, name);
     if (begins(what, "hostnames", 5))
         return show_hostnames(c, name);
-    if (begins(what, "hostlistsorted", 9) || begins(what, "hostlist", 5))
-        return show_hostlist(c, name);
+    if (begins(what, "hostlist", 5))
+        return show_hostlist(c, name, false);
+    if (begins(what, "hostlistsorted", 9))
+        return show_hostlist(c, name, true);
     if (begins(what, "config", 1))
         return show_config(c);
     if (begins(what, "topology", 1)) {

@@ -118,7 +118,7 @@ PUT(reason_user) { LINE; buf_adds(out, FIRST && !str_empty(FIRST->by) ? FIRST->b
 PUT(reason_time) {
     LINE;
     char t[UNIT_TEXT_MAX];
-    buf_adds(out, slurm_time(FIRST ? FIRST->reason_ms : 0, "Unknown", t));
+    buf_adds(out, slurm_time(FIRST && !str_empty(FIRST->reason) ? FIRST->reason_ms : 0, "Unknown", t));
 }
 PUT(version) { LINE; buf_adds(out, FIRST && FIRST->version ? FIRST->version : "N/A"); }
 PUT(load) { LINE; buf_addf(out, "%.2f", FIRST ? FIRST->load_milli / 1000.0 : 0.0); }
@@ -303,7 +303,7 @@ static void add_partition(struct listing *l, const struct cluster_view *c, const
             if ((l->single || n->state == order[k]) && (!p || snode_in(n, p->p.name)) && wanted(l, n))
                 add_node(l, from, p, n);
         }
-    if (l->lines.len == from && p && !opt_get(l->o, "nodes") && !l->states && !opt_given(l->o, "list-reasons") && !l->single) {
+    if (l->lines.len == from && p && !opt_get(l->o, "nodes") && !opt_given(l->o, "list-reasons") && !l->single) {
         struct line empty = {.partition = p};
         vec_push(&l->lines, empty);
     }

@@ -138,7 +138,7 @@ PUT(left) {
         buf_adds(out, elapsed_format(left > 0 ? left : 0, t));
 }
 PUT(submit) { JOB; put_time(out, j->submit_ms, "N/A"); }
-PUT(eligible) { JOB; put_time(out, j->eligible_ms, "N/A"); }
+PUT(eligible) { JOB; put_time(out, j->hold && j->state == JOB_PENDING ? 0 : j->eligible_ms, "N/A"); }
 PUT(start) { JOB; put_time(out, j->start_ms ? j->start_ms : j->expected_start_ms, "N/A"); }
 PUT(end) { JOB; put_time(out, sjob_end_ms(j), "N/A"); }
 PUT(deadline) { JOB; put_time(out, j->spec->deadline_ms, "N/A"); }
@@ -196,14 +196,12 @@ PUT(stdin) { JOB; text_or(out, j->spec->input, "/dev/null"); }
 PUT(exit) { JOB; buf_addf(out, "%d", j->exit_code); }
 PUT(tasks_node) {
     JOB;
-    if (j->spec->tasks_per_node)
-        buf_addu(out, j->spec->tasks_per_node);
-    else
-        buf_adds(out, "N/A");
+    buf_addu(out, j->spec->tasks_per_node);
 }
-PUT(max_nodes) { JOB; buf_addu(out, j->spec->nodes_max); }
+PUT(max_nodes) { JOB; buf_addu(out, j->spec->nodes_max ? j->spec->nodes_max : j->node_count ? j->node_count : 1); }
 PUT(null) { buf_adds(out, "(null)"); }
 PUT(na) { buf_adds(out, "N/A"); }
+PUT(not_set) { buf_adds(out, "NotSet"); }
 PUT(zero) { buf_adds(out, "0"); }
 PUT(star) { buf_adds(out, "*"); }
 PUT(sct) { buf_adds(out, "*:*:*"); }
@@ -261,8 +259,8 @@ const struct column squeue_columns[] = {
     {'Y', "schednodes", "SCHEDNODES", "", put_null},
     {'z', "sct", "S:C:T", "", put_sct},
     {'Z', "workdir", "WORK_DIR", "spec", put_workdir},
-    {0, "accruetime", "ACCRUE_TIME", "eligible_ms", put_eligible},
-    {0, "eligibletime", "ELIGIBLE_TIME", "eligible_ms", put_eligible},
+    {0, "accruetime", "ACCRUE_TIME", "eligible_ms,hold", put_eligible},
+    {0, "eligibletime", "ELIGIBLE_TIME", "eligible_ms,hold", put_eligible},
     {0, "batchflag", "BATCH_FLAG", "spec", put_batch},
     {0, "boardspernode", "BOARDS_PER_NODE", "", put_na},
     {0, "burstbuffer", "BURST_BUFFER", "", put_null},
@@ -275,11 +273,10 @@ const struct column squeue_columns[] = {
     {0, "exit_code", "EXIT_CODE", "exit_code", put_exit},
     {0, "licenses", "LICENSES", "", put_null},
     {0, "maxcpus", "MAX_CPUS", "", put_zero},
-    {0, "maxnodes", "MAX_NODES", "spec", put_max_nodes},
+    {0, "maxnodes", "MAX_NODES", "spec,node_count", put_max_nodes},
     {0, "mcslabel", "MCSLABEL", "", put_na},
     {0, "mem-per-tres", "MEM_PER_TRES", "", put_na},
     {0, "network", "NETWORK", "", put_null},
-    {0, "nodes", "NODES", "node_count", put_node_count},
     {0, "ntpernode", "NTASKS_PER_NODE", "spec", put_tasks_node},
     {0, "ntpercore", "NTASKS_PER_CORE", "", put_na},
     {0, "ntpersocket", "NTASKS_PER_SOCKET", "", put_na},
@@ -287,7 +284,7 @@ const struct column squeue_columns[] = {
     {0, "numtasks", "TASKS", "tasks", put_tasks},
     {0, "tasks", "TASKS", "tasks", put_tasks},
     {0, "pendingtime", "PENDING_TIME", "submit_ms,start_ms", put_pending},
-    {0, "profile", "PROFILE", "", put_null},
+    {0, "profile", "PROFILE", "", put_not_set},
     {0, "preemptime", "PREEMPT_TIME", "", put_na},
     {0, "reboot", "REBOOT", "", put_zero},
     {0, "reqswitch", "REQ_SWITCH", "", put_zero},

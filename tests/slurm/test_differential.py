@@ -1,0 +1,133 @@
+"""A real Slurm and Acequia receive the same command lines. The everyday slice leaves the long groups
+out; all of them: pytest -m long tests/slurm."""
+import os
+
+import pytest
+
+from . import cases
+from .cases import Line, held
+from .differences import KNOWN
+from .sides import AcequiaSide, SlurmSide, end_all
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a private Slurm needs root")
+
+
+@pytest.fixture(scope="module")
+def sides():
+    slurm = acequia = None
+    try:
+        slurm = SlurmSide()
+        acequia = AcequiaSide()
+        slurm.names["cluster"], acequia.names["cluster"] = "lab", "acequia"
+        yield slurm, acequia
+    finally:
+        end_all(acequia, slurm)
+
+
+def compare(line, one, two):
+    """What differs between the results of both sides; None: nothing that counts."""
+    if one.code != two.code:
+        return f"exit code {one.code} / {two.code}"
+    if bool(one.err.strip()) != bool(two.err.strip()) and line.same == "out" and one.code:
+        return "only one says why"
+    if line.same == "some" and bool(one.out.strip()) != bool(two.out.strip()):
+        return "only one prints something"
+    if line.same == "out":
+        left, right = ([x.rstrip() for x in r.out.rstrip().splitlines()] for r in (one, two))
+        if left != right:
+            return f"prints {left} / {right}"
+    return None
+
+
+def play(sides, lines):
+    """Runs a group on both sides; a list of differences that are not known."""
+    found = []
+    for line in lines:
+        if line.wait:
+            for side in sides:
+                side.wait(line.wait)
+            continue
+        one, two = (side.run(line.line, line.save, line.stdin) for side in sides)
+        what = compare(line, one, two)
+        known = line.line in KNOWN
+        if what and not known:
+            found.append(f"{line.line}\n    {what}\n    slurm {one}\n    acequia {two}")
+        if known and not what and os.environ.get("ACEQUIA_STRICT"):
+            found.append(f"{line.line}\n    is listed as different and is not")
+    return found
+
+
+def check(found):
+    assert not found, f"{len(found)} differences:\n" + "\n".join(found)
+
+
+def test_submit_options(sides):
+    found = []
+    for options in cases.HELD:
+        if options != "-M lab":
+            found += play(sides, held(options))
+    check(found)
+
+
+def test_refusals(sides):
+    check(play(sides, [Line(x, "code") for x in cases.BAD]))
+
+
+def test_scripts(sides):
+    found = []
+    for name, text in cases.SCRIPTS_BAD.items():
+        found += [f"{name}: {x}" for x in play(sides, [Line("sbatch -H", "code", stdin=text)])]
+    for name, (text, fields) in cases.SCRIPTS.items():
+        lines = [Line("sbatch -H --parsable", save="j", stdin=text), Line(f"squeue -h -j {{j}} -o '{fields}'"), Line("scancel {j}")]
+        found += [f"{name}: {x}" for x in play(sides, lines)]
+    check(found)
+
+
+def test_fields(sides):
+    lines = [Line("sbatch -H --parsable -J fields -t 10 --mem=100 -n 2 --wrap true", save="j")]
+    lines += [Line(f"squeue -h -j {{j}} -o '%{c}'") for c in cases.FIELDS]
+    lines += [Line(f"squeue -j {{j}} -o '%.12{c}|%5{c}'") for c in "ijPutTMDl"]
+    lines += [Line(f"squeue -h -j {{j}} -O {n}") for n in cases.LONG_FIELDS]
+    lines += [Line("squeue -j {j}"), Line("squeue -j {j} -l -h"), Line("squeue -h -j {j} --start"), Line("scancel {j}")]
+    check(play(sides, lines))
+
+
+def test_nodes_and_lists(sides):
+    check(play(sides, [Line(x) for x in cases.SINFO + cases.HOSTLISTS]))
+
+
+@pytest.mark.parametrize("group", range(len(cases.FLOWS)))
+@pytest.mark.long
+def test_flows(sides, group):
+    check(play(sides, cases.FLOWS[group]))
+
+
+@pytest.mark.parametrize("group", range(len(cases.STEPS)))
+@pytest.mark.long
+def test_steps(sides, group):
+    check(play(sides, cases.STEPS[group]))
+
+
+@pytest.mark.long
+def test_runs(sides):
+    found = []
+    for command, options in cases.RUNS:
+        found += play(sides, [Line(f"sbatch --parsable {options} -o run.out --wrap '{command}'", save="a"), Line("true", wait="a"),
+                              Line("squeue -h -j {a} -t all -o '%T'")])
+    check(found)
+
+
+@pytest.mark.long
+def test_show_has_the_same_names(sides):
+    """scontrol show: the same NAME= in the same order."""
+    for side in sides:
+        side.run("sbatch -H --parsable --wrap true", save="a")
+    for what in ("job {a}", "node n1", "partition main"):
+        names = []
+        for side in sides:
+            words = side.run(f"scontrol show {what}").out.split()
+            names.append([w.split("=")[0] for w in words if "=" in w])
+        missing = [n for n in names[0] if n not in names[1]]
+        assert missing == [], what
+    for side in sides:
+        side.run("scancel {a}")
