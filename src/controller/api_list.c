@@ -222,7 +222,8 @@ static void fold_end(struct listing *l) {
 
 static bool folds_with(const struct listing *l, const struct job_view *v) {
     return l->fold_indices.len && l->fold.v.array_id == v->array_id && l->fold.v.state == v->state && l->fold.v.reason == v->reason &&
-           l->fold.v.spec_bytes == v->spec_bytes;
+           (l->fold.v.spec_bytes == v->spec_bytes ||
+            (l->fold.v.spec_len == v->spec_len && !memcmp(l->fold.v.spec_bytes, v->spec_bytes, v->spec_len)));
 }
 
 static bool add_live(void *ctx, const struct job_view *v) {

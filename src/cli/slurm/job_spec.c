@@ -111,6 +111,10 @@ int job_nodes_arg(struct slurm *s, const struct opts *o, uint32_t *least, uint32
     const char *dash = strchr(text, '-');
     const char *first = dash ? arena_strndup(&s->cli.arena, text, (size_t)(dash - text)) : text;
     bool bad = parse_u32(first, &low) < 0 || (dash && parse_u32(dash + 1, &high) < 0) || !low || low > COUNT_MAX;
+    if (streq(text, "0")) {
+        slurm_error(s, "Invalid numeric value \"0\" for --nodes.");
+        return SLURM_FAILED;
+    }
     if (bad || (dash && high > COUNT_MAX)) {
         slurm_error(s, "\"%s\" is not a valid node count", text);
         slurm_error(s, "Invalid --nodes specification");

@@ -133,7 +133,7 @@ int salloc_run(struct slurm *s, int argc, char **argv) {
     struct json_writer w = {.out = &first};
     opts_init(&a.o, job_opts, job_opt_count, FOR_SALLOC);
     if (!opts_parse(&a.o, s, argc, argv, true))
-        return SLURM_FAILED;
+        return SLURM_USAGE;
     if (opt_given(&a.o, "version"))
         return slurm_version();
     if (opt_given(&a.o, "help") || opt_given(&a.o, "usage")) {

@@ -236,6 +236,8 @@ static void put_node(const struct scontrol *c, const struct snode *n, struct buf
     line_end(c, out);
     buf_adds(out, "BootTime=None SlurmdStartTime=None");
     line_end(c, out);
+    buf_adds(out, "LastBusyTime=Unknown");
+    line_end(c, out);
     buf_adds(out, "CfgTRES=");
     put_tres(out, n->cpus, n->memory_bytes, n->gpus_milli, true);
     line_end(c, out);

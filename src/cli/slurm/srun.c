@@ -327,7 +327,7 @@ int srun_run(struct slurm *s, int argc, char **argv) {
     struct srun r = {.s = s};
     opts_init(&r.o, job_opts, job_opt_count, FOR_SRUN);
     if (!opts_parse(&r.o, s, argc, argv, true))
-        return SLURM_FAILED;
+        return SLURM_USAGE;
     if (opt_given(&r.o, "version"))
         return slurm_version();
     if (opt_given(&r.o, "help") || opt_given(&r.o, "usage")) {

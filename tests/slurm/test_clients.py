@@ -1,0 +1,143 @@
+"""Clients made for Slurm, unmodified, against Acequia. submitit and dask-jobqueue come from PyPI; where
+they are not installed these tests are left out. Open OnDemand's calls are made as its adapter makes
+them."""
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from .sides import AcequiaSide
+
+
+@pytest.fixture(scope="module")
+def acequia():
+    side = AcequiaSide()
+    yield side
+    side.close()
+
+
+def python_with(module):
+    """A Python that has the module: $CLIENTS_PYTHON, or this one."""
+    for python in (os.environ.get("CLIENTS_PYTHON"), sys.executable):
+        if python and subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0:
+            return python
+    return pytest.skip(f"{module} is not installed; name a Python that has it in CLIENTS_PYTHON")
+
+
+def run(side, python, text, timeout=120):
+    path = f"{side.work}/client.py"
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(textwrap.dedent(text))
+    done = subprocess.run([python, path], env=side.env, cwd=side.work, capture_output=True, text=True, timeout=timeout, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_submitit(acequia):
+    """Jobs, arrays, several tasks, an error that comes back."""
+    out = run(acequia, python_with("submitit"), """
+        import submitit
+        def add(a, b):
+            return a + b
+        def where():
+            e = submitit.JobEnvironment()
+            return (e.num_tasks, e.global_rank, e.num_nodes, len(e.hostnames))
+        ex = submitit.AutoExecutor(folder="log", cluster="slurm")
+        ex.update_parameters(timeout_min=2, slurm_partition="main", cpus_per_task=1, mem_gb=0.1)
+        print(ex.submit(add, 5, 7).result())
+        print([j.result() for j in ex.map_array(add, [1, 2, 3], [10, 20, 30])])
+        ex.update_parameters(tasks_per_node=2)
+        print(ex.submit(where).results())
+        ex.update_parameters(tasks_per_node=1)
+        try:
+            ex.submit(lambda: 1 / 0).result()
+        except Exception as e:
+            print(type(e).__name__)
+        """)
+    assert out.split("\n")[:4] == ["12", "[11, 22, 33]", "[(2, 0, 1, 1), (2, 1, 1, 1)]", "FailedJobError"]
+
+
+@pytest.mark.long
+def test_submitit_checkpoint(acequia):
+    """USR2 before the time limit: the job saves itself, is queued again and goes on."""
+    out = run(acequia, python_with("submitit"), """
+        import os, time, submitit
+        class Counting(submitit.helpers.Checkpointable):
+            def __call__(self, path):
+                n = os.path.getsize(path) if os.path.exists(path) else 0
+                with open(path, "a") as f:
+                    f.write("x")
+                if n == 0:
+                    time.sleep(60)
+                return n
+        ex = submitit.AutoExecutor(folder="log2", cluster="slurm")
+        ex.update_parameters(timeout_min=2, slurm_partition="main", mem_gb=0.1)
+        job = ex.submit(Counting(), os.path.abspath("count"))
+        while job.state != "RUNNING" or not os.path.exists("count"):
+            time.sleep(0.3)
+        job._interrupt(timeout=True)
+        print(job.result())
+        """)
+    assert out.strip() == "1"
+
+
+@pytest.mark.long
+def test_dask_jobqueue(acequia):
+    """A cluster of workers that grows and shrinks."""
+    out = run(acequia, python_with("dask_jobqueue"), """
+        import time, dask_jobqueue
+        from dask.distributed import Client
+        if __name__ == "__main__":
+            c = dask_jobqueue.SLURMCluster(queue="main", cores=1, processes=1, memory="300MB", walltime="00:05:00", interface="lo",
+                                           log_directory="dask", worker_extra_args=["--no-nanny"])
+            c.scale(2)
+            client = Client(c)
+            client.wait_for_workers(2, timeout=90)
+            print(sum(client.gather(client.map(lambda x: x * x, range(20)))))
+            c.scale(1)
+            for _ in range(100):
+                if len(client.scheduler_info()["workers"]) == 1:
+                    break
+                time.sleep(0.2)
+            print(len(client.scheduler_info()["workers"]))
+            client.close()
+            c.close()
+        """)
+    assert out.split() == ["2470", "1"]
+
+
+OOD_FIELDS = "aAbBcCdDeEfFgGhHiIjJkKlLmMnNoOqPQrStTuUvVwWxXyYzZ"
+
+
+def test_open_ondemand_calls(acequia):
+    """What the ood_core adapter calls, and what it reads."""
+    side = acequia
+    cluster = "acequia"
+    script = "#!/bin/bash\nsleep 30\n"
+    r = side.run(f"sbatch -M {cluster} -D {side.work} -J ood -o ood.out -t 00:10:00 -p main -A default --export NONE --parsable --requeue -H",
+                 stdin=script)
+    number, name = r.out.strip().split(";")
+    assert r.code == 0 and name == cluster and number.isdigit()
+    fields = ";".join(f"%{c}" for c in OOD_FIELDS)
+    r = side.run(f"squeue -M {cluster} --all --states=all --noconvert -o '{fields}' -j {number}")
+    lines = r.out.splitlines()
+    assert lines[0] == f"CLUSTER: {cluster}" and lines[2].count(";") == lines[1].count(";") == len(OOD_FIELDS) - 1
+    names = "Account,ArrayJobID,ArrayTaskID,BatchHost,Comment,Dependency,EndTime,JobID,Name,NodeList,NumCPUs,Partition,Reason,StartTime,State,TimeLimit,UserName,tres-per-node"
+    spec = ",".join(f"{n}:\x1f" for n in names.split(","))
+    r = side.run(f"squeue --all --states=all --noconvert -O '{spec}' -j {number}")
+    values = r.out.splitlines()[1].split("\x1f")
+    assert values[7] == number and values[14] == "PENDING" and values[12] == "JobHeldUser"
+    assert side.run(f"scontrol release {number} -M {cluster}").code == 0
+    assert side.run("sinfo -aho %F/%C").out.count("/") == 7
+    assert "PartitionName=main" in side.run("scontrol show part -o").out
+    assert side.run("sacctmgr -nP show users withassoc format=account,qos where user=root").out.startswith("default|")
+    assert side.run(f"scontrol hold {number}").code in (0, 1)
+    assert side.run(f"scancel {number}").code == 0
+    side.names["ood"] = number
+    side.wait("ood")
+    r = side.run(f"sacct -P --delimiter \x1f -n --units G --allocations -j {number} -o User,Group,JobId,JobName,State,ExitCode,Timelimit,ReqMem")
+    assert r.out.split("\x1f")[4].startswith("CANCELLED")
+    r = side.run("squeue -j 999999")
+    assert r.code == 1 and "Invalid job id specified" in r.err
