@@ -109,8 +109,31 @@ static void usage_lines(struct buf *out, const struct json *u) {
         line(out, "GPU busy", "%s", elapsed_format(v / 1000, text));
     if ((v = json_i64(u, "gpu_memory_peak_bytes", 0)))
         line(out, "GPU memory", "%s peak", size_format((uint64_t)v, text));
+    if ((v = json_i64(u, "gpu_throttled_ms", 0)))
+        line(out, "GPU throttled", "%s", elapsed_format(v / 1000, text));
     if ((v = json_i64(u, "energy_mj", 0)))
         line(out, "Energy", "%lld J", (long long)(v / 1000));
+}
+
+// Share, use and throttling of each GPU right now.
+static void gpu_lines(struct buf *out, const struct json *live) {
+    const struct json *gpus = live && live->type == JSON_OBJECT ? json_get(live, "gpus") : NULL;
+    char share[GPU_TEXT_MAX], used[UNIT_TEXT_MAX], limit[UNIT_TEXT_MAX];
+    for (uint32_t i = 0; gpus && gpus->type == JSON_ARRAY && i < gpus->len; i++) {
+        const struct json *g = &gpus->items[i];
+        const char *node = json_str(g, "node");
+        cleanup_buf struct buf b = {0};
+        if (json_get(g, "use_milli"))
+            buf_addf(&b, "%lld %% busy, ", (long long)(json_i64(g, "use_milli", 0) / 10));
+        buf_addf(&b, "%s of %s", size_format((uint64_t)json_i64(g, "memory_bytes", 0), used),
+                 size_format((uint64_t)json_i64(g, "memory_limit_bytes", 0), limit));
+        if (json_i64(g, "throttled_milli", 0))
+            buf_addf(&b, ", throttled %lld %%", (long long)(json_i64(g, "throttled_milli", 0) / 10));
+        line(out, i ? "" : "GPUs now", "%s:%lld  %s of it, %s", node ? node : "?", (long long)json_i64(g, "index", 0),
+             gpu_milli_format((uint64_t)json_i64(g, "share_milli", 0), share), buf_str(&b));
+    }
+    if (live && live->type == JSON_OBJECT && json_str(live, "warning"))
+        line(out, "Warning", "it %s", json_str(live, "warning"));
 }
 
 static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
@@ -149,6 +172,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     if (json_i64(j, "elapsed_ms", 0))
         line(out, "Run time", "%s", elapsed_format(json_i64(j, "elapsed_ms", 0) / 1000, text));
     usage_lines(out, usage && usage->type == JSON_OBJECT ? usage : live);
+    gpu_lines(out, live);
     if (!spec)
         return;
     text_line(out, "Depends on", spec, "dependency");

@@ -216,6 +216,9 @@ void api_status(struct api_call *call) {
     if (api_check_storage(c, &e) < 0)
         json_put_str(&w, e.text);
     core_each_node(c->core, warn_missing, &w);
+    char waste[160];
+    if (telemetry_waste(c, waste, sizeof waste))
+        json_put_str(&w, waste);
     json_close(&w, ']');
     json_close(&w, '}');
     api_json(call->req, 200, &b);

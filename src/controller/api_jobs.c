@@ -110,8 +110,41 @@ void api_label(const struct job_record *r, char *out, size_t size) {
         snprintf(out, size, "%llu", (unsigned long long)r->id);
 }
 
-static void put_live(struct json_writer *w, struct controller *c, uint64_t id, const struct live_usage *u) {
+static const struct gpu_sample *sample_of(const struct message_telemetry *t, const struct job_record *r, uint32_t index) {
+    for (uint32_t i = 0; t && i < t->gpus.len; i++)
+        if (t->gpus.at[i].id == r->id && t->gpus.at[i].attempt == r->attempt && t->gpus.at[i].index == index)
+            return &t->gpus.at[i];
+    return NULL;
+}
+
+// What the job has and does on each of its GPUs, as of the last second.
+static void put_gpus(struct json_writer *w, struct controller *c, const struct job_record *r) {
+    json_key(w, "gpus");
+    json_open(w, '[');
+    for (uint32_t i = 0; i < r->parts.len; i++)
+        for (uint32_t k = 0; k < r->parts.at[i].gpus.len; k++) {
+            const struct gpu_grant *grant = &r->parts.at[i].gpus.at[k];
+            const struct gpu_sample *s = sample_of(telemetry_latest(c, r->parts.at[i].node), r, grant->index);
+            if (!s)
+                continue;
+            json_open(w, '{');
+            json_kv_str(w, "node", r->parts.at[i].node);
+            json_kv_i64(w, "index", grant->index);
+            json_kv_i64(w, "share_milli", grant->milli);
+            if (!s->utilisation_unknown)
+                json_kv_i64(w, "use_milli", s->utilisation_milli);
+            json_kv_i64(w, "throttled_milli", s->throttled_milli);
+            json_kv_i64(w, "memory_bytes", (int64_t)s->memory_used_bytes);
+            json_kv_i64(w, "memory_limit_bytes", (int64_t)s->memory_total_bytes);
+            json_kv_i64(w, "power_mw", (int64_t)s->power_mw);
+            json_close(w, '}');
+        }
+    json_close(w, ']');
+}
+
+static void put_live(struct json_writer *w, struct controller *c, const struct job_record *r, const struct live_usage *u) {
     char warning[160];
+    uint64_t id = r->id;
     json_key(w, "live");
     json_open(w, '{');
     json_kv_i64(w, "cpu_ms", (int64_t)((u->usage.cpu_user_us + u->usage.cpu_system_us) / 1000));
@@ -125,6 +158,7 @@ static void put_live(struct json_writer *w, struct controller *c, uint64_t id, c
     json_kv_i64(w, "gpu_idle_s", (int64_t)telemetry_idle_s(c, id));
     if (telemetry_warning(c, id, warning, sizeof warning))
         json_kv_str(w, "warning", warning);
+    put_gpus(w, c, r);
     json_close(w, '}');
 }
 
@@ -171,7 +205,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     json_kv_i64(&w, "elapsed_ms", r.start_ms && end > r.start_ms ? end - r.start_ms : 0);
     struct live_usage *u = live ? map_get(&c->live, id) : NULL;
     if (u)
-        put_live(&w, c, id, u);
+        put_live(&w, c, &r, u);
     json_close(&w, '}');
     api_json(req, status, &b);
 }

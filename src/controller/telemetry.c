@@ -349,6 +349,36 @@ const char *telemetry_warning(const struct controller *c, uint64_t job, char *ou
     return out;
 }
 
+const char *telemetry_waste(const struct controller *c, char *out, size_t size) {
+    enum { NAMED_MAX = 5 };
+    uint64_t ids[NAMED_MAX];
+    uint32_t count = 0;
+    size_t it = 0, len = 0;
+    void *value;
+    while (map_next(&c->telemetry->jobs, &it, NULL, &value)) {
+        const struct job_gpus *j = value;
+        if (j->idle.stage < IDLE_NAMED)
+            continue;
+        uint32_t at = count < NAMED_MAX ? count : NAMED_MAX;  // the lowest numbers, in order
+        while (at > 0 && ids[at - 1] > j->id) {
+            if (at < NAMED_MAX)
+                ids[at] = ids[at - 1];
+            at--;
+        }
+        if (at < NAMED_MAX)
+            ids[at] = j->id;
+        count++;
+    }
+    if (!count)
+        return NULL;
+    len = (size_t)snprintf(out, size, "%u %s GPUs without using them:", count, count == 1 ? "job holds" : "jobs hold");
+    for (uint32_t i = 0; i < count && i < NAMED_MAX && len < size; i++)
+        len += (size_t)snprintf(out + len, size - len, "%s %llu", i ? "," : "", (unsigned long long)ids[i]);
+    if (count > NAMED_MAX && len < size)
+        snprintf(out + len, size - len, " and others");
+    return out;
+}
+
 static void free_values(struct map *m) {
     size_t it = 0;
     void *v;

@@ -20,4 +20,6 @@ const struct metrics_recent *telemetry_recent(const struct controller *c);
 uint64_t telemetry_gpu_idle_s(const struct controller *c, uint64_t job, const char *node, uint32_t index);
 // How long a job has used none of its GPUs, and what it is told; NULL: nothing.
 uint64_t telemetry_idle_s(const struct controller *c, uint64_t job);
+// "2 jobs hold GPUs without using them: 12, 15"; NULL: none does.
+const char *telemetry_waste(const struct controller *c, char *out, size_t size);
 const char *telemetry_warning(const struct controller *c, uint64_t job, char *out, size_t size);

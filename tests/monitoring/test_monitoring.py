@@ -283,6 +283,10 @@ def test_idle_gpus_are_named_and_ended():
             return c.api.get(f"/v1/jobs/{job}").get("live", {}).get("warning")
         wait_until(lambda: warning(idle), 20, "the idle job is not named", 0.2)
         assert re.fullmatch(r"holds GPUs and has not used them for \w+; it is ended after 8s", warning(idle))
+        assert f"1 job holds GPUs without using them: {idle}" in c.api.get("/v1/status")["warnings"]
+        assert "Warning" in c.cli("get", str(idle)).stdout
+        shown = c.cli("get", str(busy)).stdout
+        assert re.search(r"GPUs now +\S+:1  1 of it, 90 % busy, \S+ of 141G\n", shown), shown
         wait_until(lambda: c.api.get(f"/v1/jobs/{idle}")["state"] == "CANCELLED", 20, "the idle job is not ended", 0.2)
         record = c.api.get(f"/v1/jobs/{idle}")
         assert "without using them (idle_gpu_end)" in record["reason"]
@@ -293,9 +297,11 @@ def test_idle_gpus_are_named_and_ended():
 
 
 def test_efficiency_and_charts_survive_a_restart(cluster):
-    report = cluster.api.get("/v1/jobs/1/efficiency")
-    rows = {r["what"]: r for r in report["rows"]}
-    assert rows["gpu"]["asked"] == 2000 and rows["gpu"]["used"] > 100
+    def rows():
+        return {r["what"]: r for r in cluster.api.get("/v1/jobs/1/efficiency")["rows"]}
+    wait_until(lambda: rows()["gpu"]["used"] > 300, 40, "the job does not become busy", 0.5)
+    rows = rows()
+    assert rows["gpu"]["asked"] == 2000
     assert rows["gpu_memory"]["asked"] == 2 * 141 * 2**30
     assert rows["energy"]["used"] > 0
     assert "GPUs" in cluster.cli("efficiency", "1").stdout
