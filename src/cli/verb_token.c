@@ -1,6 +1,7 @@
 // acequia token
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -102,6 +103,10 @@ static int revoke_tokens(struct cli *c) {
         int status = client_request(c, "DELETE", buf_str(&target), NULL, &reply);
         if (status != CLI_OK)
             return status;
+        if (c->json)
+            printf("%s\n", reply.text);
+        else
+            printf("Token %s revoked\n", c->arguments[i]);
     }
     return CLI_OK;
 }

@@ -114,8 +114,14 @@ static int legal(const struct taker *t, const struct job *v) {
     int64_t least = v->request->asked.min_runtime_ms;
     if (t->p->policy->min_runtime_ms > least)
         least = t->p->policy->min_runtime_ms;
-    if (v->vacating || v->state != SCHED_JOB_RUNNING || t->p->now_ms - v->start_ms < least)
+    if (v->vacating || v->state != SCHED_JOB_RUNNING)
         return -1;
+    if (t->p->now_ms - v->start_ms < least) {  // look again when it has run that long
+        int64_t ripe = v->start_ms + least;
+        if (ripe < t->p->out->next_ms)
+            t->p->out->next_ms = ripe;
+        return -1;
+    }
     if (qos_may(t->qos, v->request->asked.qos))
         return SCHED_PREEMPT_QOS;
     // What has the right to preempt would come straight back: only a QoS above it may take it.

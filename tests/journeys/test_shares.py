@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.lab import command
 from tests.lab.cluster import Cluster
 from tests.lab.proc import wait_until
 
@@ -105,3 +106,35 @@ def test_recorded_decisions_come_out_again(lab):
     report = lab.c.api.get("/v1/replay")
     assert report["starts"] >= 17 and report["preemptions"] >= 2
     assert report["different"] == 0, report["differences"]
+
+
+@pytest.fixture
+def cluster_of_four():
+    c = command.Cluster("[cluster]\ngrace = 1s\n[node *]\ncpus = 8\ngpus = V100:4:32G\ngpus_simulated = true\n")
+    yield c
+    c.close()
+
+
+def test_a_job_is_spared_for_its_least_time_and_not_longer(cluster_of_four):
+    c = cluster_of_four
+    c.acequia("project", "create", "ours", "--quota", "4")
+    first = c.submit("--project", "default", "--gpus", "4", "--min-run", "2", "--", "sleep", "60")
+    c.wait_state(first, "RUNNING")
+    second = c.submit("--project", "ours", "--gpus", "4", "--", "sleep", "60")
+    time.sleep(0.5)
+    assert c.state(first) == "RUNNING" and c.state(second) == "PENDING"
+    c.wait_state(second, "RUNNING")
+    assert c.state(first) == "PENDING"
+
+
+def test_work_without_a_project_leaves_the_others_their_quota(cluster_of_four):
+    c = cluster_of_four
+    c.acequia("project", "create", "team", "--quota", "2")
+    jobs = [c.submit("--project", "default", "--gpus", "2", "--", "sleep", "60") for _ in range(2)]
+    for job in jobs:
+        c.wait_state(job, "RUNNING")
+    mine = c.submit("--project", "team", "--gpus", "2", "--grace", "1", "--", "sleep", "60")
+    c.wait_state(mine, "RUNNING")
+    assert sorted(c.state(job) for job in jobs) == ["PENDING", "RUNNING"]
+    shares = {s["project"]: s for s in c.json("shares")["projects"]}
+    assert shares["default"]["quota_milligpu"] == 2000 and shares["team"]["share_milligpu"] == 2000
