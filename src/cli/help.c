@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "cli/terminal.h"
 
-enum { WIDTH = 80, OPTION_INDENT = 26, VERB_INDENT = 16 };
+enum { WIDTH = 80, OPTION_INDENT = 26, VERB_INDENT = 18 };
 
 // Words of `text` in lines of at most WIDTH columns; `at` is where the first one begins.
 void help_wrap(struct buf *out, const char *text, size_t at, size_t indent) {
