@@ -12,7 +12,10 @@ int api_check_storage(struct controller *c, struct error *e) {
     char why[ERROR_TEXT_MAX];
     if (shell_degraded(c->shell, why, sizeof why))
         return error_set(e, ENOSPC, "nothing can be stored right now (%.300s); running jobs go on. Try again later", why);
-    if (store_space(c->store) != STORE_SPACE_OK)
+    enum store_space space = store_space(c->store);
+    if (space == STORE_SPACE_GONE)
+        return error_set(e, EIO, "the controller's database has been removed from its folder; nothing new is taken. Stop it and put a backup back");
+    if (space != STORE_SPACE_OK)
         return error_set(e, ENOSPC, "the controller's disk is nearly full; running jobs go on, new ones are refused. Free some space there");
     return 0;
 }

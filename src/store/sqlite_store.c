@@ -254,6 +254,8 @@ static enum store_space sqlite_space(struct store *st) {
     if (s->failed && s->failure.code == ENOSPC)
         space = STORE_SPACE_CRITICAL;
     pthread_mutex_unlock(&s->lock);
+    if (faccessat(s->folder_fd, database_name, F_OK, 0) < 0 && errno == ENOENT)
+        space = STORE_SPACE_GONE;
     return space;
 }
 

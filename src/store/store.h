@@ -113,6 +113,7 @@ enum store_space {
     STORE_SPACE_OK,
     STORE_SPACE_LOW,       // refuse new submits
     STORE_SPACE_CRITICAL,  // the reserve is in use: record only what already runs
+    STORE_SPACE_GONE,      // somebody removed the database: what is written now is lost
 };
 enum store_space store_space(struct store *s);
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.lab import command
 from tests.lab.api import ApiError
 from tests.lab.cluster import Cluster
 from tests.lab.proc import wait_until
@@ -77,3 +78,15 @@ def test_a_second_controller_is_refused():
         done = subprocess.run([c.binary, "controller"], env=c.env, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
         assert c.answers()
+
+
+def test_a_removed_database_is_noticed_before_work_is_taken():
+    c = command.Cluster()
+    try:
+        c.acequia("run", "--", "true")
+        os.unlink(os.path.join(c.home, "state", "acequia.db"))
+        r = c.run("submit", "--", "true")
+        assert r.returncode == 1 and "has been removed" in r.stderr
+        assert "has been removed" in " ".join(c.acequia("status").split())
+    finally:
+        c.close()
