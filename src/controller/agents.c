@@ -130,6 +130,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     if (a->node && strmap_get(&c->agents, a->node) == a) {
         log_info("node %s is not connected any more (%s)", a->node, *reason ? reason : "closed");
         strmap_remove(&c->agents, a->node);
+        shell_launch_waiting(c->shell, a->node, true);
         streams_node_gone(c, a->node);
         if (!c->stopping)
             core_agent_gone(c->core, a->node, now_ms());
@@ -139,7 +140,10 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
 
 static void on_drain(struct net_ws *ws, void *user) {
     struct agent_conn *a = user;
-    if (a->node && a->controller->held_inputs)
+    if (!a->node)
+        return;
+    shell_launch_waiting(a->controller->shell, a->node, false);
+    if (a->controller->held_inputs)
         streams_node_drained(a->controller, a->node);
 }
 
@@ -188,6 +192,10 @@ void hook_send(void *ctx, const char *node, const void *data, size_t len) {
     struct agent_conn *a = strmap_get(&c->agents, node);
     if (a && net_ws_send(a->ws, WS_BINARY, data, len) < 0)
         log_debug("message to %s not sent", node);
+}
+
+bool hook_has_room(void *ctx, const char *node) {
+    return node_backlog(ctx, node) < LAUNCH_BACKLOG_BYTES;
 }
 
 bool node_send(struct controller *c, const char *node, enum message_type type, void *body) {

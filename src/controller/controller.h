@@ -17,6 +17,7 @@ enum {
     STREAM_WINDOW_BYTES = 1 << 20,      // sent ahead by an agent
     STREAM_BACKLOG_BYTES = 512 << 10,   // unsent to the client before credit is held back
     SESSION_INPUT_MAX = STREAM_WINDOW_BYTES + 1,  // of one message from a client, its channel byte counted
+    LAUNCH_BACKLOG_BYTES = 16 << 20,    // on their way to a node before launches wait
     STREAMS_MAX = 4096,
     WAITERS_MAX = 65536,
     EVENT_FOLLOWERS_MAX = 1024,
@@ -90,6 +91,7 @@ size_t node_backlog(const struct controller *c, const char *node);  // bytes on 
 void agents_ping(struct controller *c);
 void agents_dismiss(struct controller *c);  // those whose certificate has been revoked
 void hook_send(void *ctx, const char *node, const void *data, size_t len);
+bool hook_has_room(void *ctx, const char *node);
 void hook_node_lost(void *ctx, const char *node);
 
 // stream.c: bytes between an agent and a client.

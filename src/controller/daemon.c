@@ -177,13 +177,6 @@ static int open_server(struct controller *c, struct error *e) {
     return r < 0 ? r : open_tls(c, e);
 }
 
-static int make_folder(const char *path, mode_t mode, struct error *e) {
-    if (mkdir(path, mode) == 0 || errno == EEXIST)
-        return 0;
-    int code = errno;
-    return error_set(e, code, "folder %s cannot be made: %s", path, strerror(code));
-}
-
 static int write_pid(const struct controller *c, struct error *e) {
     cleanup_arena struct arena a = {0};
     const char *path = paths_pid_file(&c->paths, &a, "controller");
@@ -197,10 +190,10 @@ static void on_signal(uv_signal_t *h, int signal);
 static int start(struct controller *c, struct error *e) {
     int r;
     struct core_config core_config;
-    struct shell_hooks hooks = {.ctx = c, .send = hook_send, .job_changed = hook_job_changed, .node_changed = hook_node_changed, .node_lost = hook_node_lost,
+    struct shell_hooks hooks = {.ctx = c, .send = hook_send, .has_room = hook_has_room, .job_changed = hook_job_changed, .node_changed = hook_node_changed, .node_lost = hook_node_lost,
                                 .storage = hook_storage};
     if ((r = paths_get(&c->arena, &c->paths, e)) < 0 || (r = config_load(c->paths.config, now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
-        (r = make_folder(c->paths.state, 0700, e)) < 0 || (r = make_folder(c->paths.run, 0755, e)) < 0)
+        (r = paths_make(c->paths.state, 0700, e)) < 0 || (r = paths_make(c->paths.run, 0755, e)) < 0)
         return r;
     log_set_level(c->config.cluster.log_level);
     core_config_of(&c->config.cluster, &core_config);

@@ -46,6 +46,7 @@ struct shell {
     int64_t now_ms;              // of the last flush
     bool snapshot_busy, degraded;
     char why[ERROR_TEXT_MAX];
+    VEC(struct effect) waiting;  // launches that found no room on their way
     struct strmap heard;         // node, interned by the core → struct heard
     struct cached_text texts[TEXT_CACHE_SLOTS];
     char *uncached;
@@ -73,6 +74,7 @@ struct shell *shell_free(struct shell *s) {
     for (uint32_t i = 0; i < s->line.len; i++)
         entry_free(s->line.at[i]);
     vec_done(&s->line);
+    vec_done(&s->waiting);
     vec_done(&s->answers);
     size_t it = 0;
     void *h;
@@ -195,12 +197,33 @@ static void launch(struct shell *s, const struct effect *f) {
     s->hooks.send(s->hooks.ctx, f->node, b.data, b.len);
 }
 
+// Scripts are large and many may start at once: what the node has not taken yet is not even made.
+static void launch_or_wait(struct shell *s, const struct effect *f) {
+    if (s->hooks.has_room && !s->hooks.has_room(s->hooks.ctx, f->node))
+        vec_push(&s->waiting, *f);
+    else
+        launch(s, f);
+}
+
+void shell_launch_waiting(struct shell *s, const char *node, bool gone) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < s->waiting.len; i++) {
+        struct effect f = s->waiting.at[i];
+        bool here = streq(f.node, node);
+        if (here && !gone && s->hooks.has_room(s->hooks.ctx, node))
+            launch(s, &f);
+        else if (!here || !gone)
+            s->waiting.at[kept++] = f;
+    }
+    s->waiting.len = kept;
+}
+
 static void release(struct shell *s, struct entry *e) {
     for (uint32_t i = 0; i < e->effects.len; i++) {
         const struct effect *f = &e->effects.at[i];
         switch (f->type) {
         case EFFECT_SEND: s->hooks.send(s->hooks.ctx, f->node, e->bytes + f->offset, f->len); break;
-        case EFFECT_LAUNCH: launch(s, f); break;
+        case EFFECT_LAUNCH: launch_or_wait(s, f); break;
         case EFFECT_JOB_CHANGED: s->hooks.job_changed(s->hooks.ctx, f->job); break;
         case EFFECT_NODE_CHANGED: s->hooks.node_changed(s->hooks.ctx); break;
         }

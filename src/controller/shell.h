@@ -20,6 +20,9 @@ struct shell_hooks {
     void *ctx;
     // An encoded message for an agent; dropped when it is not connected: reconciliation repairs that.
     void (*send)(void *ctx, const char *node, const void *data, size_t len);
+    // Whether a launch, which may be large, would find room on its way there; else it waits for
+    // shell_launch_waiting. May be NULL: always.
+    bool (*has_room)(void *ctx, const char *node);
     void (*job_changed)(void *ctx, uint64_t id);
     void (*node_changed)(void *ctx);
     // The node was given up: its connection must end, so that its agent says hello before it is used
@@ -34,6 +37,9 @@ struct store_watch shell_watch(struct shell *s);  // for opening the store
 void shell_attach(struct shell *s, struct store *store);
 // Loads snapshot and journal into the core. Nodes count as silent until their agents come back.
 int shell_load(struct shell *s, int64_t now_ms, struct error *e);
+
+// There is room again, or (gone) the node is away and will be told anew when it comes back.
+void shell_launch_waiting(struct shell *s, const char *node, bool gone);
 
 // Texts of a submit (script, environment); kept until a job refers to them in the same batch.
 void shell_text_id(const void *text, size_t len, char id[static 33]);

@@ -275,3 +275,13 @@ print(json.dumps(texts))""")
     for text in seen:
         assert "hush" not in text, text
     assert "command_not_found" in seen[0]
+
+
+def test_many_large_scripts_do_not_cut_off_the_node():
+    """More at once than a connection may hold: they are sent as the node takes them."""
+    with Cluster(config="[node *]\ncpus = 64\nmemory = 64G\n", agents=["n1"]) as c:
+        wait_until(lambda: "n1" in c.nodes_up(), 20, "n1 does not join")
+        c.api.post("/v1/jobs", {"spec": {"name": "a", "workdir": "/tmp", "output": "/dev/null", "nodes": "n1", "memory_per_node_bytes": 1000000,
+                                         "array": [{"first": 0, "last": 39, "step": 1}]}, "script": "#!/bin/sh\nsleep 1\n#" + "x" * 4000000})
+        c.wait_empty(60)
+        assert "not connected any more" not in c.log_tail("controller", 100)
