@@ -194,17 +194,35 @@ static bool on_memory(const char *path) {
     return statfs(path, &fs) == 0 && fs.f_type == TMPFS_MAGIC_NUMBER;
 }
 
+// Ours, or not there yet. In a folder that everybody can write to, somebody else may have been first.
+static bool can_be_ours(const char *path, bool *exists) {
+    struct stat st;
+    *exists = lstat(path, &st) == 0;
+    return !*exists || (S_ISDIR(st.st_mode) && st.st_uid == geteuid());
+}
+
 // A spool folder lives on a memory file system if it can: files there cost a tenth. Its name
-// follows from the agent's folder, so that a restarted agent finds it. Not for plain users: theirs
-// are swept away when they log out, while their jobs go on.
+// follows from the agent's folder, and one that exists is preferred, so that a restarted agent
+// finds it. Not for plain users: theirs are swept away when they log out, while their jobs go on.
 static const char *choose_spool(struct agent *a) {
-    const char *folder = a->options->folder;
+    static const char *const places[] = {"/run", "/dev/shm"};
+    const char *folder = a->options->folder, *fresh = NULL;
+    bool exists;
     if (!str_empty(a->options->spool))
         return a->options->spool;
-    if (geteuid() == 0 && !on_memory(folder) && on_memory("/dev/shm"))
-        return arena_printf(&a->arena, "/dev/shm/acequia-%u-%016llx", geteuid(),
-                            (unsigned long long)hash_bytes(folder, strlen(folder)));
-    return arena_printf(&a->arena, "%s/spool", folder);
+    const char *own = arena_printf(&a->arena, "%s/spool", folder);
+    if (geteuid() != 0 || on_memory(folder) || (can_be_ours(own, &exists) && exists))
+        return own;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const char *path = arena_printf(&a->arena, "%s/acequia-%u-%016llx", places[i], geteuid(),
+                                        (unsigned long long)hash_bytes(folder, strlen(folder)));
+        if (!on_memory(places[i]) || !can_be_ours(path, &exists))
+            continue;
+        if (exists)
+            return path;
+        fresh = fresh ? fresh : path;
+    }
+    return fresh ? fresh : own;
 }
 
 static int open_folders(struct agent *a, struct error *e) {

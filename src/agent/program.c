@@ -138,12 +138,6 @@ static int join(struct program *p, struct error *e) {
     return 0;
 }
 
-static int make_folder(const char *path, mode_t mode, struct error *e) {
-    if (mkdir(path, mode) == 0 || errno == EEXIST)
-        return 0;
-    return error_set(e, errno, "folder %s cannot be made: %s", path, strerror(errno));
-}
-
 // The lock keeps a second agent of the same name out.
 static int take_pid_file(struct program *p, struct error *e) {
     char daemon[IDENTIFIER_MAX + 16];
@@ -170,11 +164,11 @@ static int run(struct program *p, struct error *e) {
     int r;
     if ((r = paths_get(&p->arena, &p->paths, e)) < 0 || (r = choose_name(p, e)) < 0 ||
         (r = config_load(p->paths.config, clock_wall_ms(), zone_offset_s(), &p->config, e)) < 0 ||
-        (r = make_folder(p->paths.state, 0700, e)) < 0 || (r = make_folder(p->paths.run, 0755, e)) < 0 ||
-        (r = make_folder(p->paths.agents, 0755, e)) < 0)
+        (r = paths_make(p->paths.state, 0700, e)) < 0 || (r = paths_make(p->paths.run, 0755, e)) < 0 ||
+        (r = paths_make(p->paths.agents, 0755, e)) < 0)
         return r;
     p->folder = paths_agent(&p->paths, &p->arena, p->options.name);
-    if ((r = make_folder(p->folder, 0755, e)) < 0 || (r = take_pid_file(p, e)) < 0 || (r = join(p, e)) < 0)
+    if ((r = paths_make(p->folder, 0755, e)) < 0 || (r = take_pid_file(p, e)) < 0 || (r = join(p, e)) < 0)
         return r;
     log_set_level(p->config.cluster.log_level);
     p->options.folder = p->folder;

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -76,4 +78,18 @@ const char *paths_pid_file(const struct paths *p, struct arena *a, const char *d
 
 const char *paths_log_file(const struct paths *p, struct arena *a, const char *daemon) {
     return arena_printf(a, "%s/%s.log", p->log, daemon);
+}
+
+int paths_make(const char *path, mode_t mode, struct error *e) {
+    struct stat st;
+    if (mkdir(path, mode) < 0 && errno != EEXIST)
+        return error_set(e, errno, "folder %s cannot be made: %s", path, strerror(errno));
+    if (stat(path, &st) < 0)
+        return error_set(e, errno, "folder %s cannot be looked at: %s", path, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return error_set(e, ENOTDIR, "%s is not a folder; remove it", path);
+    if (st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
+        return error_set(e, EPERM, "folder %s belongs to user %u and has mode %03o; it must be yours, and nobody else may write to it", path, st.st_uid,
+                         st.st_mode & 0777);
+    return 0;
 }

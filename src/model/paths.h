@@ -2,6 +2,7 @@
 // With $ACEQUIA_HOME all is below it; root uses the system's folders; others their own (XDG).
 #pragma once
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -29,3 +30,6 @@ const char *paths_agent_spool(const struct paths *p, struct arena *a, const char
 const char *paths_pid_file(const struct paths *p, struct arena *a, const char *daemon);   // run/DAEMON.pid
 const char *paths_log_file(const struct paths *p, struct arena *a, const char *daemon);   // log/DAEMON.log
 #define PATHS_SYSTEM_SOCKET "/run/acequia/api.sock"
+// Makes the folder if it is not there. What is there already must be a folder of ours that nobody
+// else can write to: somebody who can would be trusted with all that is kept in it.
+int paths_make(const char *path, mode_t mode, struct error *e);

@@ -110,8 +110,9 @@ class Cluster:
                     target = os.readlink(f"/proc/{pid}/fd/{fd}")
                 except OSError:
                     continue
-                if target.startswith("/dev/shm/acequia-"):
-                    self.spools.add("/".join(target.split("/")[:4]))
+                for place in ("/dev/shm/acequia-", "/run/acequia-"):
+                    if target.startswith(place):
+                        self.spools.add("/".join(target.split("/")[:place.count("/") + 1]))
 
     def _pid_files(self):
         folders = [f"{self.home}/run"] + [f"{self.home}/agent-{n}/run" for n in self.agent_names]

@@ -5,6 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
+#include <sys/stat.h>
+#include <stdlib.h>
+#include <stdio.h>
 #include <cmocka.h>
 
 #include "base/alloc.h"
@@ -203,8 +207,36 @@ static void folders(void **state) {
     assert_true(paths_resolve(&env, &a, &p, &e) < 0);
 }
 
+static void folders_of_others_are_not_used(void **state) {
+    char top[] = "/tmp/acequia-paths-XXXXXX", path[64];
+    struct error e = {0};
+    assert_non_null(mkdtemp(top));
+    snprintf(path, sizeof path, "%s/state", top);
+    assert_int_equal(paths_make(path, 0700, &e), 0);
+    assert_int_equal(paths_make(path, 0700, &e), 0);
+    assert_int_equal(chmod(path, 0770), 0);
+    assert_int_equal(paths_make(path, 0700, &e), -EPERM);
+    assert_non_null(strstr(e.text, "nobody else may write"));
+    assert_int_equal(chmod(path, 0707), 0);
+    assert_int_equal(paths_make(path, 0700, &e), -EPERM);
+    assert_int_equal(chmod(path, 0755), 0);
+    assert_int_equal(paths_make(path, 0700, &e), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path, 12345, 12345), 0);
+        assert_int_equal(paths_make(path, 0700, &e), -EPERM);
+    }
+    assert_int_equal(rmdir(path), 0);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(paths_make(path, 0700, &e), -ENOTDIR);
+    unlink(path);
+    rmdir(top);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folders_of_others_are_not_used),
         cmocka_unit_test(node_lists),   cmocka_unit_test(arrays), cmocka_unit_test(dependencies), cmocka_unit_test(patterns),
         cmocka_unit_test(gpu_requests), cmocka_unit_test(names),  cmocka_unit_test(signals),      cmocka_unit_test(folders)};
     return cmocka_run_group_tests(tests, NULL, NULL);
