@@ -41,7 +41,13 @@ install: setup ## install programs, man pages, completions, systemd units into P
 	@echo "Installed into $(DESTDIR)$(PREFIX); try: $(PREFIX)/bin/acequia up"
 
 uninstall: ## remove what `make install` has put there
-	@ninja -C build-install uninstall >/dev/null && echo "Removed from $(DESTDIR)$(PREFIX)"
+	@test -d build-install || { echo "Nothing was installed from here"; exit 1; }
+	@prefix=$$(meson introspect build-install --buildoptions | python3 -c 'import json, sys; print([o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"][0])'); \
+	DESTDIR=$(DESTDIR) ninja -C build-install uninstall >/dev/null; \
+	share="$(DESTDIR)$$prefix/share"; \
+	rm -f "$$share"/man/man1/acequia.1 "$$share"/man/man1/acequia-*.1 "$$share"/man/man5/acequia.conf.5 \
+	    "$$share"/bash-completion/completions/acequia "$$share"/bash-completion/completions/aq "$$share"/zsh/site-functions/_acequia; \
+	echo "Removed from $(DESTDIR)$$prefix"
 
 docs: build ## write the pages that are made from the program's tables
 	@$(BUILD)/src/cli/acequia man --markdown > docs/commands.md
