@@ -45,7 +45,7 @@ uninstall: ## remove what `make install` has put there
 	@prefix=$$(meson introspect build-install --buildoptions | python3 -c 'import json, sys; print([o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"][0])'); \
 	DESTDIR=$(DESTDIR) ninja -C build-install uninstall >/dev/null; \
 	share="$(DESTDIR)$$prefix/share"; \
-	rm -f "$$share"/man/man1/acequia.1 "$$share"/man/man1/acequia-*.1 "$$share"/man/man5/acequia.conf.5 \
+	rm -f "$$share"/man/man1/acequia.1 "$$share"/man/man1/acequia-*.1 "$$share"/man/man1/aq.1 "$$share"/man/man5/acequia.conf.5 \
 	    "$$share"/bash-completion/completions/acequia "$$share"/bash-completion/completions/aq "$$share"/zsh/site-functions/_acequia; \
 	echo "Removed from $(DESTDIR)$$prefix"
 
