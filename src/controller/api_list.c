@@ -49,7 +49,7 @@ static const uint64_t default_columns =
     BIT(COL_REASON) | BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS) | BIT(COL_TIME_LIMIT) |
     BIT(COL_SUBMIT) | BIT(COL_START) | BIT(COL_END) | BIT(COL_ELAPSED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL);
 static const uint64_t private_columns = BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
-static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) | BIT(COL_FEATURES) | BIT(COL_BEGIN) | BIT(COL_PRIORITY) | BIT(COL_SPEC);
+static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) | BIT(COL_FEATURES) | BIT(COL_BEGIN) | BIT(COL_SPEC);
 
 struct listing {
     struct api_call *call;
@@ -109,7 +109,7 @@ static void put_number(struct listing *l, const struct row *r, enum column c) {
     case COL_EXIT_CODE: n = r->exit_code; break;
     case COL_EXIT_SIGNAL: n = r->exit_signal; break;
     case COL_ATTEMPT: n = v->attempt; break;
-    case COL_PRIORITY: n = r->spec->priority; break;
+    case COL_PRIORITY: n = v->priority; break;
     case COL_NICE: n = v->nice; break;
     case COL_BEGIN: n = r->spec->begin_ms; break;
     case COL_UID: n = v->uid; break;
@@ -282,7 +282,7 @@ static void view_of_record(const struct job_record *j, struct job_view *v) {
                            .project = s->project, .partition = s->partition, .qos = s->qos, .class = s->class, .state = j->state,
                            .attempt = j->attempt, .tasks = s->tasks ? s->tasks : 1, .node_count = j->parts.len,
                            .time_limit_s = s->time_limit_s, .preempted = j->preempted, .uid = s->uid, .submit_ms = j->submit_ms,
-                           .eligible_ms = j->eligible_ms, .start_ms = j->start_ms, .nice = s->nice};
+                           .eligible_ms = j->eligible_ms, .start_ms = j->start_ms, .nice = s->nice, .priority = s->priority};
     for (uint32_t i = 0; i < j->parts.len; i++) {
         v->cpus += j->parts.at[i].cpus;
         v->memory_bytes += j->parts.at[i].memory_bytes;

@@ -276,6 +276,7 @@ static void free_all(struct controller *c) {
     cleanup_arena struct arena a = {0};
     if (c->store)
         unlink(paths_pid_file(&c->paths, &a, "controller"));
+    map_done(&c->step_jobs);  // its steps went with their connections
     streams_done(c);
     watch_done(c);
     telemetry_done(c);

@@ -88,7 +88,7 @@ static void view_of(const struct core *c, const struct job *j, struct job_view *
         .id = j->id, .array_id = s->is_array ? s->id : 0, .array_index = j->array_index, .array_limit = s->limit,
         .name = s->name, .user = s->user, .project = s->project, .partition = s->partition, .qos = s->qos, .class = s->class,
         .state = (enum job_state)j->state, .reason = reason_of(c, j), .attempt = j->attempt, .tasks = s->tasks, .cpus = s->cpus,
-        .node_count = j->run ? j->run->part_count : s->nodes_min, .time_limit_s = j->run ? j->run->time_limit_s : s->time_limit_s, .steps = j->steps,
+        .node_count = j->run ? j->run->part_count : s->nodes_min, .time_limit_s = j->run ? j->run->time_limit_s : s->time_limit_s, .steps = j->steps, .priority = s->priority,
         .preempted = j->preempted, .uid = s->uid, .memory_bytes = s->memory_bytes, .gpus_milli = s->gpus_milli,
         .submit_ms = s->submit_ms, .eligible_ms = j->eligible_ms, .start_ms = j->start_ms,
         .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,

@@ -181,7 +181,7 @@ struct job_view {
     enum job_class class;
     enum job_state state;
     enum job_reason reason;
-    uint32_t attempt, tasks, cpus, node_count, time_limit_s, preempted, uid, steps;
+    uint32_t attempt, tasks, cpus, node_count, time_limit_s, preempted, uid, steps, priority;
     uint64_t memory_bytes, gpus_milli;
     int64_t submit_ms, eligible_ms, start_ms, expected_start_ms;
     const char *ending_reason, *ending;  // the word of the cause; NULL: it is not being ended

@@ -215,7 +215,11 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     cleanup_buf struct buf out = {0}, scratch = {0};
     const char *fields, *sort = opt_get(o, "sort");
     make_columns(s, o, &c);
-    columns_fields(&s->cli.arena, &c, "id,label,state,user,partition,project,qos,name,end_ms", &fields);
+    bool ended = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL;
+    columns_fields(&s->cli.arena, &c,
+                   arena_printf(&s->cli.arena, "id,label,state,partition%s%s%s%s%s", w->users ? ",user" : "", w->names ? ",name" : "",
+                                w->accounts ? ",project" : "", w->qos ? ",qos" : "", ended || w->ids ? ",end_ms" : ""),
+                   &fields);
     if (opt_given(o, "json"))
         fields = SJOB_JSON_FIELDS;
     if (sort || w->nodes || w->reservation)
