@@ -56,6 +56,7 @@ struct agent {
     struct shepherds *shepherds;
     struct agent_logic *logic;
     bool executing;
+    VEC(pid_t) strays;  // our own children that have been told to end
     VEC(struct waiting_launch) handed_back;
     VEC(struct waiting_control) waiting;
 
@@ -79,6 +80,7 @@ struct agent {
 };
 
 // carry.c: carries out what the logic decided.
+void agent_reap(struct agent *a, pid_t pid);  // collects it now or when it ends
 void agent_execute(struct agent *a);
 void agent_retry(struct agent *a);  // controls and launches that had to wait
 int agent_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r,

@@ -132,9 +132,22 @@ static void restart_zygote(struct agent *a, int64_t now_ms) {
 }
 
 // The zygote is the only child that is waited for here.
+// A process that hangs in somebody's file system cannot even be killed: nobody waits for it here.
+void agent_reap(struct agent *a, pid_t pid) {
+    if (waitpid(pid, NULL, WNOHANG) == 0)
+        vec_push(&a->strays, pid);
+}
+
+static void reap_strays(struct agent *a) {
+    for (uint32_t i = a->strays.len; i-- > 0;)
+        if (waitpid(a->strays.at[i], NULL, WNOHANG) != 0)
+            vec_remove_swap(&a->strays, i);
+}
+
 static void on_child(uv_signal_t *s, int signum) {
     struct agent *a = s->data;
     int64_t now_ms = clock_mono_ms();
+    reap_strays(a);
     if (a->zygote_due_ms ||
         waitpid(shepherds_pid(a->shepherds), NULL, WNOHANG) != shepherds_pid(a->shepherds))
         return;
@@ -322,6 +335,7 @@ static void tear_down(struct agent *a) {
     gpus_free(a->gpus);
     agent_metrics_free(a->metrics);
     tls_context_free(a->tls);
+    vec_done(&a->strays);
     vec_done(&a->handed_back);
     vec_done(&a->waiting);
     int *fds[] = {&a->hints_fd, &a->spool_fd, &a->output_fd, &a->ends_fd};

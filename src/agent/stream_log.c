@@ -21,6 +21,7 @@ enum { TAIL_BLOCK = 16384, CHUNKS_AT_ONCE = 16, REOPEN_MS = 60,
        UNHEARD_PATIENCE_MS = 3000 };
 
 struct log_reader {
+    struct agent *agent;
     struct arena arena;
     const char *path;
     struct user_info user;  // groups and names in the arena
@@ -40,7 +41,7 @@ struct log_reader *log_free(struct log_reader *l) {
     watched_close(l->opening);
     if (l->opener > 0) {
         kill(l->opener, SIGKILL);
-        waitpid(l->opener, NULL, 0);
+        agent_reap(l->agent, l->opener);
     }
     if (l->fd >= 0)
         close(l->fd);
@@ -157,7 +158,7 @@ static void on_opened(struct watched *w, int events) {
     if (h && h->cmsg_type == SCM_RIGHTS)
         memcpy(&fd, CMSG_DATA(h), sizeof fd);
     l->opening = watched_close(l->opening);
-    waitpid(l->opener, NULL, 0);
+    agent_reap(l->agent, l->opener);
     l->opener = 0;
     if (fd >= 0)
         take_file(s, fd);
@@ -202,6 +203,7 @@ void log_start(struct stream *s, const struct message_log_read *m) {
     const struct user_info *user;
     struct log_reader *l = xcalloc(1, sizeof *l);
     s->log = l;
+    l->agent = a;
     l->fd = -1;
     l->begun_ms = clock_mono_ms();
     l->follow = m->follow;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 enum {
     TICK_MS = 1000,
     USERS_KEEP_TICKS = 300,
+    DESCRIPTORS = 32 * 1024,
     STORE_RESERVE_BYTES = 32 << 20,
     STORE_LOW_BYTES = 64 << 20,
     CLOSE_GRACE_MS = 500,
@@ -177,6 +179,16 @@ static int open_server(struct controller *c, struct error *e) {
     return r < 0 ? r : open_tls(c, e);
 }
 
+// As many descriptors as we may have: connections are bounded elsewhere, by user and in all.
+static void raise_limits(void) {
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur >= DESCRIPTORS)
+        return;
+    l.rlim_cur = l.rlim_max == RLIM_INFINITY || l.rlim_max > DESCRIPTORS ? DESCRIPTORS : l.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &l) < 0)
+        log_warn("only few connections are possible: the limit of open files cannot be raised");
+}
+
 static int write_pid(const struct controller *c, struct error *e) {
     cleanup_arena struct arena a = {0};
     const char *path = paths_pid_file(&c->paths, &a, "controller");
@@ -307,6 +319,7 @@ int controller_main(int argc, char **argv) {
     // Large buffers of requests come and go; kept out of the heap they leave no holes in it.
     mallopt(M_MMAP_THRESHOLD, LARGE_BUFFER_BYTES);
     umask(022);
+    raise_limits();
     c->uid = geteuid();
     c->started_ms = now_ms();
     gethostname(c->hostname, sizeof c->hostname - 1);

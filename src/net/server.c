@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -41,6 +42,8 @@ struct net_server *net_server_new(uv_loop_t *loop, const struct net_server_optio
     s->options = *options;
     if (!s->options.connections_max)
         s->options.connections_max = NET_CONNECTIONS_MAX;
+    if (!s->options.user_connections_max)
+        s->options.user_connections_max = NET_USER_CONNECTIONS_MAX;
     if (!s->options.receiving_max)
         s->options.receiving_max = NET_RECEIVING_MAX;
     uv_timer_init(loop, &s->grace);
@@ -118,6 +121,17 @@ static void fill_tcp_peer(struct conn *c) {
     snprintf(c->peer.address, sizeof c->peer.address, "[%s]:%d", host, port);
 }
 
+// One user leaves room for the others. Counted only when there are so many at all.
+static bool has_too_many(const struct net_server *s, const struct net_peer *peer) {
+    uint32_t n = 0;
+    if (peer->kind != NET_PEER_UNIX || peer->uid == 0 || peer->uid == geteuid() ||
+        s->connections <= s->options.user_connections_max)
+        return false;
+    for (const struct http_conn *h = s->first; h; h = h->next)
+        n += h->conn.peer.kind == NET_PEER_UNIX && h->conn.peer.uid == peer->uid;
+    return n > s->options.user_connections_max;
+}
+
 static void on_connection(uv_stream_t *stream, int status) {
     struct listener *l = stream->data;
     struct net_server *s = l->server;
@@ -147,7 +161,8 @@ static void on_connection(uv_stream_t *stream, int status) {
         r = fill_unix_peer(c);
     }
     http_conn_start(s, h);
-    if (r < 0 || s->closing || s->connections > s->options.connections_max)
+    if (r < 0 || s->closing || s->connections > s->options.connections_max ||
+        has_too_many(s, &c->peer))
         conn_destroy(c);
 }
 

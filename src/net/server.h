@@ -33,6 +33,7 @@ typedef void (*net_request_fn)(struct net_request *req, void *user);
 
 enum {
     NET_CONNECTIONS_MAX = 16 * 1024,
+    NET_USER_CONNECTIONS_MAX = 2048,  // of one user on unix sockets; root and our own user: all
     NET_PIPELINE_MAX = 64,  // requests of one connection that may await their answers
     NET_RECEIVING_MAX = 512 * 1024 * 1024,  // bytes of incomplete bodies, all connections together
     NET_HEAD_TIMEOUT_MS = 15 * 1000,   // first byte (or TLS hello) to the end of the head
@@ -48,6 +49,7 @@ struct net_server_options {
     void *user;
     // 0 means the default named above or in http.h, ws.h, socket.h
     uint32_t connections_max;
+    uint32_t user_connections_max;
     size_t head_max;
     uint64_t body_max;
     uint64_t receiving_max;

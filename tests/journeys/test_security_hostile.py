@@ -25,6 +25,7 @@ AS_NOBODY = ["setpriv", "--reuid", "nobody", "--regid", str(NOBODY.pw_gid), "--c
 @pytest.fixture(scope="module")
 def cluster():
     with Cluster(agents=["n1"]) as c:
+        wait_until(lambda: "n1" in c.nodes_up(), 20, "n1 does not join")
         yield c
 
 
@@ -95,6 +96,7 @@ class Socket:
 
 @pytest.mark.parametrize("number", [1, -1, 2**31, 2**32, 2**32 + 1, 2**40, 2**63 - 1, -2**63])
 def test_a_part_that_is_not_there(cluster, number):
+    """Numbers that are something else when they are cut to 32 bits."""
     job = cluster.api.post("/v1/jobs", {"spec": spec(argv=["sleep", "30"])})["id"]
     wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 20, "does not run")
     with pytest.raises(ApiError) as refused:
@@ -204,6 +206,30 @@ for i in range(20):
 print(json.dumps(codes))""")
     assert 429 in codes
     assert cluster.api.get(f"/v1/jobs/{job}/why?at_ms={at}")  # administrators may
+
+
+def test_connections_of_one_user_leave_room(cluster):
+    code = f"""
+import resource, socket, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+socks = []
+for i in range(2300):
+    s = socket.socket(socket.AF_UNIX); s.connect({cluster.api.path!r}); socks.append(s)
+    if i % 50 == 0:
+        time.sleep(0.01)
+time.sleep(1)
+open_ = 0
+for s in socks:
+    s.settimeout(0.0)
+    try:
+        open_ += s.recv(1) != b""
+    except BlockingIOError:
+        open_ += 1
+    except OSError:
+        pass
+print(json.dumps(open_))"""
+    assert 1000 < as_nobody(cluster, code) <= 2048
+    assert cluster.answers()
 
 
 def test_followers_of_one_user_leave_room(cluster):
