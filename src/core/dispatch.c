@@ -8,6 +8,8 @@
 #include "core/state.h"
 #include "model/name.h"
 
+enum { NODE_TEXT_MAX = 1000 };
+
 int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a, struct message_launch *out) {
     struct job *j = find_job(c, id);
     struct run_part *mine = j && j->attempt == attempt ? part_on(j, node) : NULL;
@@ -51,9 +53,30 @@ void node_ready(struct core *c, struct node_entry *n, int64_t now_ms) {
     emit(c, now_ms, EVENT_NODE_STATE, &b);
 }
 
+// What a node says of itself is shown to people and used as labels.
+static int check_words(const struct node *d, struct error *e) {
+    const char *const texts[] = {d->version, d->os, d->arch, d->missing, d->boot_id, d->spool_id, d->address};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i] && line_check("node", texts[i], NODE_TEXT_MAX, e) < 0)
+            return -EINVAL;
+    for (uint32_t i = 0; i < d->features.len; i++)
+        if (line_check("feature", d->features.at[i], NODE_TEXT_MAX, e) < 0)
+            return -EINVAL;
+    for (uint32_t i = 0; i < d->gpus.len; i++) {
+        const struct gpu *g = &d->gpus.at[i];
+        const char *const words[] = {g->uuid, g->model, g->pci, g->unhealthy, g->minor_path};
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+            if (words[k] && line_check("GPU", words[k], NODE_TEXT_MAX, e) < 0)
+                return -EINVAL;
+    }
+    return 0;
+}
+
 static int check_node(struct core *c, const struct node *d, struct error *e) {
     int r = identifier_check("node", d->name, e);
     if (r < 0)
+        return r;
+    if ((r = check_words(d, e)) < 0)
         return r;
     if (!d->cpus || d->cpus > 65536)
         return error_set(e, EINVAL, "node %s: %u CPUs; expected 1 to 65536", d->name, d->cpus);

@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "core/state.h"
 
+enum { REASON_TEXT_MAX = 512 };
+
 struct run_part *part_on(struct job *j, const char *node) {
     for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
         if (streq(j->run->parts[i].node->name, node))
@@ -173,9 +175,11 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
     struct job *j;
     struct message_ack ack = {m->id, m->attempt};
     struct run_part *p = current_part(c, node, m->id, m->attempt, &j);
+    char reason[REASON_TEXT_MAX];  // a node's words are read by people at terminals
     if (p) {
         struct event_part_ended b = {.id = m->id, .attempt = m->attempt, .node = p->node->name, .cause = m->cause,
-                                     .exit_code = m->exit_code, .exit_signal = m->exit_signal, .reason = m->reason, .usage = m->usage};
+                                     .exit_code = m->exit_code, .exit_signal = m->exit_signal, .usage = m->usage,
+                                     .reason = m->reason ? printable(m->reason, reason, sizeof reason) : NULL};
         if (!p->started && m->start_ms)  // the report of the start was lost
             core_agent_started(c, node, &(struct message_started){.id = m->id, .attempt = m->attempt}, now_ms);
         emit(c, now_ms, EVENT_PART_ENDED, &b);

@@ -579,8 +579,34 @@ static void a_node_speaks_for_its_own_jobs(void **state) {
     rig_done(&r);
 }
 
+static void words_of_nodes_are_plain(void **state) {
+    struct rig r;
+    struct error e = {0};
+    rig_init(&r);
+    struct node n = {.name = "n1", .cpus = 4, .memory_bytes = 1 << 30, .boot_id = "b", .spool_id = "s", .os = "x\x1b[2J"};
+    struct message_hello hello = {.node = &n};
+    assert_int_equal(core_agent_hello(r.core, &hello, NULL, r.now_ms, &e), -EINVAL);
+    n.os = "Linux";
+    assert_int_equal(core_agent_hello(r.core, &hello, NULL, r.now_ms, &e), 0);
+    rig_drain(&r);
+    struct spec s = rig_spec();
+    uint64_t id = rig_submit(&r, &alice, &s);
+    static char reason[100000];
+    memset(reason, '\x1b', sizeof reason - 1);
+    struct message_ended end = {.id = id, .attempt = 1, .cause = END_LAUNCH, .reason = reason};
+    core_schedule(r.core, r.now_ms);
+    core_agent_ended(r.core, "n1", &end, r.now_ms);
+    const struct outbox *o = core_outbox(r.core);
+    assert_true(o->bytes.len < 10000);
+    assert_null(memchr(o->bytes.data, '\x1b', o->bytes.len));
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_of_nodes_are_plain),
         cmocka_unit_test(tokens_do_not_multiply),
         cmocka_unit_test(a_token_for_one_node_is_for_that_one),
         cmocka_unit_test(a_user_has_a_share_of_the_memory),
