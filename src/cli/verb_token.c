@@ -17,6 +17,7 @@
 
 static const struct option_spec specs[] = {
     {"user", 'u', "NAME", "A token for this user's commands from other machines; else one for an agent to join.", 0, NULL, NULL},
+    {"node", 0, "NAME", "The token lets an agent join under this name only.", 0, NULL, NULL},
     {"ttl", 0, "DURATION", "How long it holds, as 1h or 30d; a bare number is seconds.", 0, NULL, NULL},
     {"output", 'o', "FILE", "Write the token into this new file, readable by you alone.", 0, NULL, "@file"},
 };
@@ -36,13 +37,15 @@ static int create(struct cli *c) {
     struct json_writer w = {.out = &body};
     struct reply reply;
     uint32_t ttl = 0;
-    const char *user = option_get(&c->options, "user"), *file = option_get(&c->options, "output");
+    const char *user = option_get(&c->options, "user"), *file = option_get(&c->options, "output"), *node = option_get(&c->options, "node");
     if (option_duration(&c->options, "ttl", 1, &ttl, &c->error) < 0 || (user && identifier_check("--user", user, &c->error) < 0))
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     json_open(&w, '{');
     json_kv_str(&w, "kind", user ? "user" : "agent");
     if (user)
         json_kv_str(&w, "user", user);
+    if (node)
+        json_kv_str(&w, "node", node);
     if (ttl)
         json_kv_i64(&w, "ttl_s", ttl);
     json_close(&w, '}');
