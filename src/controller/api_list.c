@@ -33,14 +33,14 @@ enum column {
     COL_REASON, COL_NODES, COL_NODE_COUNT, COL_TASKS, COL_CPUS, COL_MEMORY, COL_GPUS, COL_GPU_MODEL, COL_TIME_LIMIT, COL_SUBMIT,
     COL_ELIGIBLE, COL_START, COL_END, COL_ELAPSED, COL_EXPECTED, COL_EXIT_CODE, COL_EXIT_SIGNAL, COL_ATTEMPT, COL_PRIORITY, COL_NICE,
     COL_COMMENT, COL_WORKDIR, COL_OUTPUT, COL_ERROR, COL_COMMAND, COL_DEPENDENCY, COL_HOLD, COL_CPU, COL_MEMORY_PEAK, COL_GPU_BUSY,
-    COL_ENERGY, COL_PREEMPTED, COL_FEATURES, COL_BEGIN, COL_UID, COL_SPEC, COL_STEPS, COL_BY, COL_USAGE, COL_ENDING, COL_COUNT
+    COL_ENERGY, COL_PREEMPTED, COL_FEATURES, COL_BEGIN, COL_UID, COL_SPEC, COL_STEPS, COL_BY, COL_USAGE, COL_ENDING, COL_LAUNCH, COL_COUNT
 };
 static const char *const column_names[] = {
     "id", "array_id", "array_index", "label", "name", "user", "project", "partition", "qos", "class", "state",
     "reason", "nodes", "node_count", "tasks", "cpus", "memory_bytes", "gpus_milli", "gpu_model", "time_limit_s", "submit_ms",
     "eligible_ms", "start_ms", "end_ms", "elapsed_ms", "expected_start_ms", "exit_code", "exit_signal", "attempt", "priority", "nice",
     "comment", "workdir", "output", "error", "command_text", "dependency", "hold", "cpu_ms", "memory_peak_bytes", "gpu_busy_ms",
-    "energy_mj", "preempted", "features", "begin_ms", "uid", "spec", "steps", "by", "usage", "ending", NULL};
+    "energy_mj", "preempted", "features", "begin_ms", "uid", "spec", "steps", "by", "usage", "ending", "launch", NULL};
 _Static_assert(sizeof column_names / sizeof *column_names == COL_COUNT + 1, "a name per column");
 
 #define BIT(c) (1ULL << (c))
@@ -49,7 +49,7 @@ static const uint64_t default_columns =
     BIT(COL_REASON) | BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS) | BIT(COL_TIME_LIMIT) |
     BIT(COL_SUBMIT) | BIT(COL_START) | BIT(COL_END) | BIT(COL_ELAPSED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL);
 static const uint64_t private_columns = BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
-static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) | BIT(COL_FEATURES) | BIT(COL_BEGIN) | BIT(COL_SPEC);
+static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) | BIT(COL_FEATURES) | BIT(COL_BEGIN) | BIT(COL_SPEC) | BIT(COL_LAUNCH);
 
 struct listing {
     struct api_call *call;
@@ -160,6 +160,7 @@ static void put_column(struct listing *l, const struct row *r, enum column c) {
     case COL_NODES: json_put_str(&l->w, r->nodes); break;
     case COL_SPEC: put_spec(l, r); break;
     case COL_STEPS: put_steps(l, r); break;
+    case COL_LAUNCH: json_put_str(&l->w, launch_kind_words[r->spec->launch]); break;
     case COL_ENDING: json_put_str(&l->w, r->v.ending); break;
     case COL_BY: json_put_str(&l->w, r->by); break;
     case COL_USAGE:

@@ -25,7 +25,7 @@ typedef void (*set_fn)(struct sjob *j, const struct json *v);
     static void set_##field(struct sjob *j, const struct json *v) {       \
         j->field = (__typeof__(j->field))(v->type == JSON_INT ? v->i : 0); \
     }
-#define TEXTS(X) X(label) X(name) X(user) X(project) X(partition) X(qos) X(reason) X(nodes) X(elements) X(by) X(ending) X(gpu_model)
+#define TEXTS(X) X(label) X(name) X(user) X(project) X(partition) X(qos) X(reason) X(nodes) X(elements) X(by) X(ending) X(launch) X(gpu_model)
 #define NUMBERS(X)                                                                                                 \
     X(id) X(array_id) X(array_index) X(node_count) X(tasks) X(cpus) X(time_limit_s) X(attempt) X(uid) X(preempted)  \
     X(memory_bytes) X(gpus_milli) X(memory_peak_bytes) X(cpu_ms) X(energy_mj) X(gpu_busy_ms) X(submit_ms)          \

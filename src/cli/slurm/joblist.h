@@ -10,7 +10,7 @@ struct sjob {
     uint32_t array_index;
     const char *label, *name, *user, *project, *partition, *qos;
     enum job_state state;
-    const char *reason, *nodes, *elements, *by, *ending;
+    const char *reason, *nodes, *elements, *by, *ending, *launch;
     uint32_t node_count, tasks, cpus, time_limit_s, attempt, uid, preempted;
     uint64_t memory_bytes, gpus_milli, memory_peak_bytes, cpu_ms, energy_mj, gpu_busy_ms;
     const char *gpu_model;

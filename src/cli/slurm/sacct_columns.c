@@ -151,9 +151,12 @@ PUT(state) {
     enum job_state s = state_of(r);
     buf_adds(out, state_word(s));
     if (s == JOB_CANCELLED && !STEP && !str_empty(J->by)) {
-        struct passwd *pw = getpwnam(J->by);
-        if (pw)
-            buf_addf(out, " by %u", (unsigned)pw->pw_uid);
+        if (!streq(f->uids->name, J->by)) {
+            struct passwd *pw = getpwnam(J->by);
+            *f->uids = (struct uid_cache){.name = J->by, .uid = pw ? (long)pw->pw_uid : -1};
+        }
+        if (f->uids->uid >= 0)
+            buf_addf(out, " by %ld", f->uids->uid);
     }
 }
 PUT(exit) {
@@ -328,6 +331,7 @@ static const struct acct_column *find(const char *name, size_t len) {
 }
 
 int acct_columns(struct slurm *s, const char *format, struct acct_format *f) {
+    f->uids = arena_alloc(&s->cli.arena, sizeof *f->uids);
     for (const char *p = format; *p;) {
         size_t n = strcspn(p, ","), name = strcspn(p, ",%");
         struct acct_use u = {.column = find(p, name)};

@@ -24,6 +24,10 @@ struct acct_format {
     int parsable;           // 1: a delimiter at the end, too
     const char *delimiter, *units;
     bool plain_numbers;
+    struct uid_cache {  // the user asked for last: lists name the same ones again and again
+        const char *name;
+        long uid;
+    } *uids;
 };
 
 int acct_columns(struct slurm *s, const char *format, struct acct_format *f);  // refuses unknown names

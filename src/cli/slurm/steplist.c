@@ -53,9 +53,9 @@ void steps_of(struct arena *a, const struct sjob *j, sstep_vec *out) {
     uint32_t from = out->len;
     if (!j->start_ms)
         return;
-    if (j->spec && j->spec->launch == LAUNCH_BATCH)
+    if (streq(j->launch, "batch"))
         add_batch(j, out);
-    if (j->spec && j->spec->launch == LAUNCH_TASKS) {  // srun alone: the job is its only step
+    if (streq(j->launch, "tasks")) {  // srun alone: the job is its only step
         struct sstep s = {.job = j, .id = "0", .name = j->name, .nodes = j->nodes, .state = j->state == JOB_STARTING ? JOB_RUNNING : j->state,
                           .start_ms = j->start_ms, .end_ms = j->end_ms, .exit_code = j->exit_code, .exit_signal = j->exit_signal,
                           .tasks = j->tasks, .cpus = j->cpus, .node_count = j->node_count, .usage = j->usage};

@@ -16,7 +16,7 @@ struct sstep {
 typedef VEC(struct sstep) sstep_vec;
 
 // Steps of the newest attempt. Needs the fields STEP_FIELDS.
-#define STEP_FIELDS "id,label,state,name,nodes,start_ms,end_ms,exit_code,exit_signal,cpus,tasks,node_count,attempt,steps,spec,user,partition,array_id"
+#define STEP_FIELDS "id,label,state,name,nodes,start_ms,end_ms,exit_code,exit_signal,cpus,tasks,node_count,attempt,steps,launch,user,partition,array_id"
 void steps_of(struct arena *a, const struct sjob *j, sstep_vec *out);
 
 struct step_show {
