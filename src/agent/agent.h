@@ -25,6 +25,7 @@ enum {
     AGENT_ENDS_AFTER_MS = 5000,    // without a controller: ends go to disk
     AGENT_ZYGOTE_REST_MS = 2000,   // between two deaths of the zygote
     AGENT_STREAMS_MAX = 4096,
+    CHECKPOINTS_MAX = 1024,         // remembered; older ones have long ended
     AGENT_KEPT_OUTPUTS_MAX = 1000,  // output of attached jobs, kept for a later look
 };
 
@@ -39,6 +40,15 @@ struct waiting_launch {  // one that the socket had no room for
     uint64_t id;
     uint32_t attempt;
     int fds[3], nfds;
+};
+
+// A command that saves the job's work before it is preempted. The kill waits for its end, at most
+// until `until_ms`; the logic asks again and again meanwhile.
+struct checkpointing {
+    uint64_t id;
+    uint32_t attempt;
+    uint64_t stream;
+    int64_t until_ms;
 };
 
 struct agent {
@@ -59,6 +69,7 @@ struct agent {
     VEC(pid_t) strays;  // our own children that have been told to end
     VEC(struct waiting_launch) handed_back;
     VEC(struct waiting_control) waiting;
+    VEC(struct checkpointing) checkpointing;
 
     struct net_ws *ws;
     bool open, welcomed_once;
@@ -109,6 +120,7 @@ struct streams *streams_new(struct agent *a);
 void streams_close_all(struct streams *s);  // the connection is gone
 struct streams *streams_free(struct streams *s);
 void streams_message(struct streams *s, const struct message *m);
+bool streams_open(const struct streams *s, uint64_t number);  // it has not ended yet
 void streams_step_ended(struct streams *s, uint64_t id, uint32_t attempt, uint32_t step);
 void streams_attempt_ended(struct streams *s, uint64_t id, uint32_t attempt);
 // Opens what an attached job gets as 0, 1, 2. Returns the number of descriptors (the caller's to

@@ -338,6 +338,7 @@ static void tear_down(struct agent *a) {
     vec_done(&a->strays);
     vec_done(&a->handed_back);
     vec_done(&a->waiting);
+    vec_done(&a->checkpointing);
     int *fds[] = {&a->hints_fd, &a->spool_fd, &a->output_fd, &a->ends_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (*fds[i] >= 0)

@@ -20,11 +20,12 @@ struct entry {
     int64_t start_ms;
     uint32_t *cpus;
     uint32_t ncpus;
-    struct arena arena;         // of end
+    struct arena arena;         // of end and checkpoint
     struct message_ended *end;  // once ended
     bool kill, kill_sent;
     enum end_cause kill_cause;
     uint32_t kill_signal, kill_grace_ms;
+    const char *kill_checkpoint;  // in the arena
     int64_t kill_next_ms;
 };
 
@@ -241,6 +242,7 @@ static void emit_kill(struct agent_logic *l, struct entry *e, int64_t now_ms) {
     a->cause = e->kill_cause;
     a->signal = e->kill_signal;
     a->grace_ms = e->kill_grace_ms;
+    a->checkpoint = e->kill_signal == SIGKILL ? NULL : e->kill_checkpoint;
     e->kill_next_ms = now_ms + AGENT_KILL_RETRY_MS;
 }
 
@@ -282,6 +284,8 @@ static void on_kill(struct agent_logic *l, const struct message_kill *m, int64_t
     e->kill_sent = false;
     e->kill_signal = signal;
     e->kill_grace_ms = kill_grace_ms(l, m);
+    if (m->checkpoint && !e->kill_checkpoint)
+        e->kill_checkpoint = arena_strdup(&e->arena, m->checkpoint);
     emit_kill(l, e, now_ms);
 }
 

@@ -43,6 +43,7 @@ struct agent_action {
     uint32_t ncpus;
     enum end_cause cause;  // kill
     uint32_t signal, grace_ms;
+    const char *checkpoint;  // kill: to be run before; NULL: none
     bool batch_only, steps_only, resume;
     uint32_t time_limit_s;
 };

@@ -252,6 +252,13 @@ static void on_stop(struct streams *all, const struct message_stream *m) {
     stream_close(s);
 }
 
+bool streams_open(const struct streams *all, uint64_t number) {
+    for (uint32_t i = 0; i < all->list.len; i++)
+        if (all->list.at[i]->number == number)
+            return true;
+    return false;
+}
+
 void streams_message(struct streams *all, const struct message *m) {
     struct stream *s;
     if (m->type == MESSAGE_LOG_READ) {

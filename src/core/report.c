@@ -39,8 +39,12 @@ void core_agent_started(struct core *c, const char *node, const struct message_s
 }
 
 void send_kill(struct core *c, const struct job *j, const struct run_part *p) {
+    cleanup_arena struct arena a = {0};
+    struct spec s = {0};
+    if (j->run->cause == END_PREEMPT && p == &j->run->parts[0])
+        spec_of(j, &a, &s);  // its work is saved on the first node, where the batch script runs
     struct message_kill m = {.id = j->id, .attempt = j->attempt, .cause = j->run->cause, .reason = j->run->reason,
-                             .signal = j->run->signal, .grace_s = j->run->grace_s};
+                             .signal = j->run->signal, .grace_s = j->run->grace_s, .checkpoint = s.checkpoint};
     effect_send(c, p->node->name, MESSAGE_KILL, &m);
 }
 

@@ -105,9 +105,6 @@ static int check_amounts(const struct spec *s, struct error *e) {
         return error_set(e, ERANGE, "begin or deadline: the time is out of range");
     if (!str_empty(s->container))
         return error_set(e, ENOTSUP, "container: images cannot be run yet; leave it out");
-    if (!str_empty(s->checkpoint))
-        return error_set(e, ENOTSUP, "checkpoint: a command before preemption cannot be run yet; save in the job when it gets SIGTERM, which comes "
-                                     "as long before the end as its grace");
     if (s->nice < -NICE_MAX || s->nice > NICE_MAX)
         return error_set(e, ERANGE, "nice: %d is out of range; expected %d to %d", s->nice, -NICE_MAX, NICE_MAX);
     return 0;

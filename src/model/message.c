@@ -92,6 +92,7 @@ static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
 static const struct field kill_fields[] = {
     FIELD(1, S, id, ""),      FIELD(2, S, attempt, ""), FIELD_WORDS(3, S, cause, end_cause_words, ""), FIELD(4, S, signal, ""),
     FIELD(5, S, grace_s, ""), FIELD(6, S, step, ""),    FIELD(7, S, reason, ""),
+    FIELD(8, S, checkpoint, ""),
 };
 static const struct schema kill_schema = SCHEMA(S, "kill", kill_fields);
 #undef S

@@ -138,6 +138,7 @@ struct message_kill {
     uint32_t signal, grace_s;
     uint32_t step;       // 0: the whole attempt
     const char *reason;
+    const char *checkpoint;  // run in the attempt first, for as long as the grace at most
 };
 struct message_signal {
     uint64_t id;

@@ -487,7 +487,6 @@ def test_decisions_come_out_the_same_again(cluster):
 
 @pytest.mark.parametrize("options, said", [
     (["--container", "debian"], "container: images cannot be run yet"),
-    (["--checkpoint", "./save"], "checkpoint: a command before preemption cannot be run yet"),
     (["--deadline", "2020-01-01T00:00"], "deadline: that time has passed"),
     (["--project", "nope"], "see 'acequia project list'"),
     (["--qos", "nope"], "see 'acequia qos list'"),
