@@ -1,5 +1,8 @@
 // Owns the meeting with the scheduler: its decisions become events, and what must end by itself
 // (deadlines) ends.
+#include <stdlib.h>
+#include <string.h>
+
 #include <assert.h>
 #include <stdio.h>
 
@@ -23,6 +26,10 @@ static uint32_t interactive_limit(const struct core *c, const struct job *j, uin
     return most && (!limit_s || limit_s > most) ? most : limit_s;
 }
 
+static int by_name(const void *a, const void *b) {
+    return strverscmp(((const struct part *)a)->node, ((const struct part *)b)->node);
+}
+
 static void start(struct core *c, struct job *j, const struct alloc *a, int64_t now_ms) {
     cleanup_arena struct arena arena = {0};
     struct event_job_placed b = {.id = j->id, .attempt = j->attempt + 1};
@@ -36,6 +43,9 @@ static void start(struct core *c, struct job *j, const struct alloc *a, int64_t 
         for (p->gpus.len = 0; p->gpus.len < n->gpu_count; p->gpus.len++)
             p->gpus.at[p->gpus.len] = (struct gpu_grant){n->gpus[p->gpus.len].index, n->gpus[p->gpus.len].milli};
     }
+    // In the order of the node list: programs take its first name for where rank 0 is.
+    if (b.parts.len > 1)
+        qsort(b.parts.at, b.parts.len, sizeof *b.parts.at, by_name);
     emit(c, now_ms, EVENT_JOB_PLACED, &b);
     for (uint32_t i = 0; i < j->run->part_count; i++)
         effect(c, EFFECT_LAUNCH, j->run->parts[i].node->name, j->id, j->attempt);

@@ -79,7 +79,7 @@ class SlurmSide(Side):
 class AcequiaSide(Side):
     """Ours: a controller, two agents, and a folder of links first on PATH."""
 
-    def __init__(self):
+    def __init__(self, config=CONFIG, nodes=("n1", "n2")):
         super().__init__()
         self.home = tempfile.mkdtemp(prefix="acequia-slurm-")
         os.chmod(self.home, 0o755)
@@ -88,13 +88,13 @@ class AcequiaSide(Side):
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
         self.env = dict(env, ACEQUIA_HOME=self.home, PATH=f"{self.home}/bin:{env['PATH']}")
         with open(f"{self.home}/acequia.conf", "w", encoding="utf-8") as f:
-            f.write(CONFIG)
+            f.write(config)
         self.children = []
         try:
             self._start(binary, "controller")
             wait_until(lambda: os.path.exists(f"{self.home}/run/api.sock"), 20,
                        "the controller does not open its socket")
-            for name in ("n1", "n2"):
+            for name in nodes:
                 self._start(binary, "agent", "--name", name)
             subprocess.run([binary, "slurm-commands", f"{self.home}/bin"], env=self.env,
                            check=True, capture_output=True)

@@ -88,6 +88,8 @@ static void read_node(struct arena *a, const struct json *j, struct snode *n) {
         if (streq(states[i].api, state))
             n->state = (enum snode_state)i;
     n->silent = n->state == SNODE_LOST;
+    if (streq(n->address, "unix"))  // on the controller's own machine
+        n->address = n->name;
     int64_t in_use = json_i64(j, "memory_in_use_bytes", 0);
     n->free_bytes = in_use > 0 && (uint64_t)in_use < n->memory_bytes ? n->memory_bytes - (uint64_t)in_use : n->memory_bytes;
     n->features = joined(a, json_get(j, "features"));

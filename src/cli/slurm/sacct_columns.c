@@ -250,7 +250,8 @@ PUT(alloc_tres) {
     if (!STEP && J->start_ms)
         tres_text(J, true, out);
     if (STEP)
-        buf_addf(out, "cpu=%u,mem=%s,node=%u", STEP->cpus, slurm_megabytes(J->memory_bytes, t), STEP->node_count);
+        buf_addf(out, "cpu=%u%s%s,node=%u", STEP->cpus, J->memory_bytes ? ",mem=" : "", J->memory_bytes ? slurm_megabytes(J->memory_bytes, t) : "",
+                 STEP->node_count);
 }
 PUT(gpus) {
     char t[GPU_TEXT_MAX];

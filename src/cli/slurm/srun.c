@@ -189,6 +189,18 @@ static void put_number(struct json_writer *w, const char *key, uint64_t v) {
         json_kv_i64(w, key, (int64_t)v);
 }
 
+// What each node, task or step is told anew; it must not travel from the node where srun runs.
+static bool of_the_place(const char *entry) {
+    static const char *const names[] = {"SLURM_STEP", "SLURM_PROCID=", "SLURM_LOCALID=", "SLURM_NODEID=", "SLURM_GTIDS=", "SLURMD_NODENAME=",
+                                        "SLURM_TOPOLOGY_ADDR=", "SLURM_CPUS_ON_NODE=", "SLURM_GPUS_ON_NODE=", "SLURM_JOB_GPUS=", "SLURM_TASK_PID=",
+                                        "CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=", "ACEQUIA_NODE", "ACEQUIA_PROCID=", "ACEQUIA_LOCALID=",
+                                        "ACEQUIA_STEP", "ACEQUIA_GPU", "ACEQUIA_JOB_GPUS=", "ACEQUIA_CPUS_ON_NODE="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (str_has_prefix(entry, names[i]))
+            return true;
+    return false;
+}
+
 static int write_step(struct srun *r, struct json_writer *w) {
     const struct opts *o = &r->o;
     const struct spec *p = &r->spec;
@@ -206,8 +218,7 @@ static int write_step(struct srun *r, struct json_writer *w) {
     json_key(w, "environment");
     json_open(w, '[');
     for (uint32_t i = 0; i < environment.len; i++)
-        if (!str_has_prefix(environment.at[i], "SLURM_STEP") && !str_has_prefix(environment.at[i], "SLURM_PROCID=") &&
-            !str_has_prefix(environment.at[i], "SLURM_LOCALID=") && (r->job || !str_has_prefix(environment.at[i], "SLURM_JOB")))
+        if (!of_the_place(environment.at[i]) && (r->job || !str_has_prefix(environment.at[i], "SLURM_JOB")))
             json_put_str(w, environment.at[i]);
     json_close(w, ']');
     json_kv_str(w, "name", r->name);

@@ -10,7 +10,7 @@
 
 static void add_batch(const struct sjob *j, sstep_vec *out) {
     struct sstep b = {.job = j, .id = "batch", .name = "batch", .nodes = j->nodes, .state = j->state, .start_ms = j->start_ms, .end_ms = j->end_ms,
-                      .exit_code = j->exit_code, .exit_signal = j->exit_signal, .tasks = 1, .cpus = j->cpus, .node_count = 1, .usage = j->usage};
+                      .exit_code = j->exit_code, .exit_signal = j->exit_signal, .tasks = 1, .cpus = j->node_count > 1 ? j->cpus / j->node_count : j->cpus, .node_count = 1, .usage = j->usage};
     if (b.state == JOB_STARTING)
         b.state = JOB_RUNNING;
     if (b.state == JOB_FAILED && b.exit_signal)
