@@ -1,10 +1,9 @@
 // Owns the meeting with the scheduler: its decisions become events, and what must end by itself
 // (deadlines) ends.
-#include <stdlib.h>
-#include <string.h>
-
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/state.h"
 
