@@ -16,6 +16,7 @@ static const char *const action_words[] = {"cancel", "hold", "release", "requeue
 enum {
     SELECT_TIME_US = 2000000,
     SELECT_CHECK_EVERY = 4096,
+    ACTION_TIME_US = 10000000,
     SELECT_MAX = 4 << 20,           // more than there can be; the same may be named twice
     ACTION_EVENT_BYTES = 64 << 20,  // of the journal, by one request
 };
@@ -227,10 +228,13 @@ void api_action(struct api_call *call) {
         goto done;
     }
     uint64_t done = 0;
+    bool too_long = false;
     for (uint32_t i = 0; i < s.ids.len; i++) {
         struct error one = {0};
         char id[24];
-        if (core_outbox(call->controller->core)->bytes.len > ACTION_EVENT_BYTES)
+        if (i % 64 == 0)
+            too_long = clock_mono_us() - call->req->began_us > ACTION_TIME_US;
+        if (too_long || core_outbox(call->controller->core)->bytes.len > ACTION_EVENT_BYTES)
             error_set(&one, E2BIG, "one request may not change this much; %llu jobs were changed, ask again for the others", (unsigned long long)done);
         else if (act(call, (enum action)action, s.ids.at[i], j, &one) == 0) {
             done++;

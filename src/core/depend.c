@@ -183,13 +183,28 @@ bool depend_is_singleton(const struct submission *s) {
     return false;
 }
 
+static bool same_job_name(const struct job *a, const struct job *b) {
+    return streq(a->sub->user, b->sub->user) && streq(a->sub->name, b->sub->name);
+}
+
 void depend_singleton(struct core *c, const struct job *ended, int64_t now_ms) {
     if (!c->singletons)  // a large array shares one name: do not walk it for nothing
         return;
-    struct job *o = map_get(&c->same_name, same_name_key(ended->sub->user, ended->sub->name));
-    for (struct job *next; o; o = next) {
+    // The oldest, and the oldest of another submission: what is behind both is not free. Only the
+    // others are looked at closely, which costs a walk each.
+    struct job *first = map_get(&c->same_name, same_name_key(ended->sub->user, ended->sub->name));
+    const struct job *oldest = NULL;
+    uint64_t second = UINT64_MAX;
+    for (const struct job *o = first; o; o = o->next_same)
+        if (same_job_name(o, ended) && (!oldest || o->id < oldest->id))
+            oldest = o;
+    for (const struct job *o = first; o; o = o->next_same)
+        if (same_job_name(o, ended) && o->sub->id != oldest->sub->id && o->id < second)
+            second = o->id;
+    for (struct job *o = first, *next; o; o = next) {
         next = o->next_same;
-        if (o->flags & WAITS_DEPENDENCY)
+        bool behind = oldest && o != oldest && same_job_name(o, ended) && (!o->sub->is_array || o->sub->id != oldest->sub->id || second < o->id);
+        if (!behind && o->flags & WAITS_DEPENDENCY)
             evaluate(c, o->id, now_ms);
     }
 }

@@ -20,6 +20,7 @@ enum {
     ARGV_MAX = 65536,
     ARGV_BYTES_MAX = 1 << 20,
     PATH_BYTES_MAX = 4095,
+    SINGLETON_ARRAY_MAX = 1000,
 };
 
 static int check_range(const char *field, uint64_t value, uint64_t max, struct error *e) {
@@ -327,12 +328,20 @@ static int check_room(struct core *c, const struct actor *actor, uint64_t count,
     return 0;
 }
 
+// Each element of an array looks at all others of its name.
+static int check_singleton(const struct spec *s, struct error *e) {
+    if (str_empty(s->dependency) || !strstr(s->dependency, "singleton") || spec_array_count(s) <= SINGLETON_ARRAY_MAX)
+        return 0;
+    return error_set(e, E2BIG, "dependency: singleton is possible for arrays of up to %d elements; this one has %llu", SINGLETON_ARRAY_MAX,
+                     (unsigned long long)spec_array_count(s));
+}
+
 static int check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, struct error *e) {
     cleanup_arena struct arena a = {0};
     struct sched_request request;
     int r;
     if ((r = check_texts(s, e)) < 0 || (r = check_amounts(s, e)) < 0 || (r = check_array(c, s, e)) < 0 ||
-        (r = check_names(c, actor, s, e)) < 0 || (r = depend_check(c, s->dependency, self, e)) < 0 ||
+        (r = check_names(c, actor, s, e)) < 0 || (r = check_singleton(s, e)) < 0 || (r = depend_check(c, s->dependency, self, e)) < 0 ||
         (r = core_request(c, actor->user, s, &a, &request, e)) < 0)
         return r;
     return world_check_request(c->world, &request, e);

@@ -311,3 +311,18 @@ def test_many_large_scripts_do_not_cut_off_the_node():
                                          "array": [{"first": 0, "last": 39, "step": 1}]}, "script": "#!/bin/sh\nsleep 1\n#" + "x" * 4000000})
         c.wait_empty(60)
         assert "not connected any more" not in c.log_tail("controller", 100)
+
+
+def test_singletons_do_not_multiply(cluster):
+    """Every element looks at all others of its name: the number of looks is bounded, at submit, change and end."""
+    began = time.monotonic()
+    large, small = [{"first": 0, "last": 99999, "step": 1}], [{"first": 0, "last": 899, "step": 1}]
+    with pytest.raises(ApiError) as refused:
+        cluster.api.post("/v1/jobs", {"spec": spec(hold=True, dependency="singleton", array=large)})
+    assert refused.value.code == "E2BIG"
+    first = cluster.api.post("/v1/jobs", {"spec": spec(hold=True, array=small)})["id"]
+    second = cluster.api.post("/v1/jobs", {"spec": spec(hold=True, dependency="singleton", array=small)})["id"]
+    cluster.api.post("/v1/jobs/update", {"ids": [str(first)], "spec": {"dependency": "singleton"}})
+    cluster.api.post("/v1/jobs/cancel", {"ids": [str(first)]})
+    cluster.api.post("/v1/jobs/cancel", {"ids": [str(second)]})
+    assert time.monotonic() - began < 20
