@@ -90,3 +90,58 @@ def test_a_removed_database_is_noticed_before_work_is_taken():
         assert "has been removed" in " ".join(c.acequia("status").split())
     finally:
         c.close()
+
+
+FAILING_SYNC = """#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+// While the file $BAD_DISK exists, every third sync or so fails.
+static unsigned state = 12345;
+static int fails(void) {
+    const char *flag = getenv("BAD_DISK");
+    state = state * 1103515245u + 12345u;
+    return flag && access(flag, F_OK) == 0 && (state >> 16) % 3 == 0;
+}
+int fdatasync(int fd) {
+    if (fails()) { errno = EIO; return -1; }
+    return (int)syscall(SYS_fdatasync, fd);
+}
+int fsync(int fd) {
+    if (fails()) { errno = EIO; return -1; }
+    return (int)syscall(SYS_fsync, fd);
+}
+"""
+
+
+def test_failing_syncs_lose_nothing_that_was_acknowledged(tmp_path):
+    """A controller whose disk fails every third sync: answers are late or refused, never wrong."""
+    source, library = tmp_path / "sync.c", tmp_path / "sync.so"
+    source.write_text(FAILING_SYNC)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    with Cluster() as c:
+        c.kill_controller()
+        c.env.update(LD_PRELOAD=str(library), BAD_DISK=str(tmp_path / "bad"))
+        c.start_controller()
+        c.wait_ready()
+        del c.env["LD_PRELOAD"]
+        (tmp_path / "bad").touch()
+        spec = {"name": "t", "workdir": "/tmp", "output": "/dev/null", "argv": ["true"], "hold": True}
+        acknowledged, refused = [], 0
+        end = time.monotonic() + 20
+        while len(acknowledged) < 12 and time.monotonic() < end:
+            try:
+                acknowledged.append(c.api.post("/v1/jobs", {"spec": spec, "key": f"k{len(acknowledged)}"})["id"])
+            except (ApiError, OSError):
+                refused += 1
+                time.sleep(0.05)
+        assert len(acknowledged) >= 5, "nothing was taken"
+        log = "".join(open(f"{c.home}/log/{f}", encoding="utf-8", errors="replace").read() for f in os.listdir(f"{c.home}/log"))
+        assert "cannot be written" in log, "no sync failed: the test tests nothing"
+        c.kill_controller()
+        c.start_controller()
+        c.wait_ready()
+        kept = {j["id"] for j in c.api.get("/v1/jobs")["jobs"]}
+        assert set(acknowledged) <= kept
+        assert len(set(acknowledged)) == len(acknowledged)
