@@ -54,6 +54,8 @@ bool api_actor_of(struct controller *c, const struct net_request *req, struct ar
 uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);  // "12", "12_3"; 0: none
 int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live);
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status);
+// The parts of a pending job's turn, as an object; false: it is not waiting.
+bool api_put_order(struct controller *c, uint64_t id, int64_t now, struct json_writer *w);
 bool api_owns(struct controller *c, const struct actor *actor, uint64_t id);
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);
 void api_hide_private(struct spec *s);  // what is nobody else's business

@@ -49,7 +49,22 @@ int api_reference(void) {
         printf("| %s | `%s` | %s | %s |\n", api_routes[i].method, api_routes[i].path, permission_word(api_routes[i].permission), api_routes[i].help);
     printf("\nSubmit: `{\"spec\":{…},\"script\":\"text\",\"environment\":[\"A=b\"],\"key\":\"idempotency key\",\"dry_run\":true}`, or a list of these.\n"
            "WebSocket sessions (`/v1/run`, `exec`, `attach`, `step`): text messages are JSON, binary ones begin with a channel byte\n"
-           "(0 input, 1 output, 2 error); the last message carries `exit_code` and `exit_signal`.\n\n## Objects\n");
+           "(0 input, 1 output, 2 error); the last message carries `exit_code` and `exit_signal`.\n\n");
+    printf("A pending job has an `order` (also a field of lists, with `fields=…,order`): where its turn comes from.\n\n"
+           "| field | meaning |\n| --- | --- |\n"
+           "| `priority` | One positive number, higher first. Jobs of one project and partition sort by it as they are looked at, to the "
+           "second. Between projects shares come first: no number of one job says that, `why` tells the place. One point is one "
+           "second; 1,000,000,000 is a turn that has come just now. A step of priority is 2,000,000,000 points; jobs below priority 0 have numbers below "
+           "100,000,000, told apart to 1,000 s. 0: held, or its begin time has not come. |\n"
+           "| `turn_ms` | submitted + short + use + size; the earliest goes first. |\n"
+           "| `age_s` | since it was submitted, over requeues too. |\n"
+           "| `short_s` | what its time limit adds to the turn. |\n"
+           "| `use_s` | what its user's recent use adds. |\n"
+           "| `size_s` | what its GPUs add (may be negative). |\n"
+           "| `overdue` | it waited longer than the policy's longest wait: first of its priority. |\n"
+           "| `tier` | of its partition; before everything else. |\n"
+           "| `qos`, `own`, `nice` | QoS's priority + its own - nice: before the turn. |\n\n");
+    printf("## Objects\n");
     put_struct("A job's spec", &spec_schema);
     put_struct("A job", &job_record_schema);
     put_struct("Usage", &usage_schema);

@@ -8,6 +8,7 @@
 #include "controller/api.h"
 #include "controller/telemetry.h"
 #include "model/dependency.h"
+#include "sched/sched.h"
 
 struct found {
     uint32_t index;
@@ -162,6 +163,26 @@ static void put_live(struct json_writer *w, struct controller *c, const struct j
     json_close(w, '}');
 }
 
+bool api_put_order(struct controller *c, uint64_t id, int64_t now, struct json_writer *w) {
+    struct sched_turn t;
+    if (sched_turn(core_world(c->core), id, now, core_policy(c->core), &t) < 0)
+        return false;
+    json_open(w, '{');
+    json_kv_i64(w, "priority", t.priority);
+    json_kv_i64(w, "turn_ms", t.turn_ms);
+    json_kv_i64(w, "age_s", t.age_ms / 1000);
+    json_kv_i64(w, "short_s", t.short_ms / 1000);
+    json_kv_i64(w, "use_s", t.use_ms / 1000);
+    json_kv_i64(w, "size_s", t.size_ms / 1000);
+    json_kv_bool(w, "overdue", t.overdue);
+    json_kv_i64(w, "tier", t.tier);
+    json_kv_i64(w, "qos", t.qos);
+    json_kv_i64(w, "own", t.own);
+    json_kv_i64(w, "nice", t.nice);
+    json_close(w, '}');
+    return true;
+}
+
 // What is nobody else's business.
 void api_hide_private(struct spec *s) {
     s->argv.len = 0;
@@ -203,6 +224,11 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     json_kv_str(&w, "label", label);
     int64_t end = r.end_ms ? r.end_ms : now_ms();
     json_kv_i64(&w, "elapsed_ms", r.start_ms && end > r.start_ms ? end - r.start_ms : 0);
+    if (live && r.state == JOB_PENDING) {
+        json_key(&w, "order");
+        if (!api_put_order(c, id, now_ms(), &w))
+            json_put_null(&w);
+    }
     struct live_usage *u = live ? map_get(&c->live, id) : NULL;
     if (u)
         put_live(&w, c, &r, u);

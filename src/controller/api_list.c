@@ -33,14 +33,14 @@ enum column {
     COL_REASON, COL_NODES, COL_NODE_COUNT, COL_TASKS, COL_CPUS, COL_MEMORY, COL_GPUS, COL_GPU_MODEL, COL_TIME_LIMIT, COL_SUBMIT,
     COL_ELIGIBLE, COL_START, COL_END, COL_ELAPSED, COL_EXPECTED, COL_EXIT_CODE, COL_EXIT_SIGNAL, COL_ATTEMPT, COL_PRIORITY, COL_NICE,
     COL_COMMENT, COL_WORKDIR, COL_OUTPUT, COL_ERROR, COL_COMMAND, COL_DEPENDENCY, COL_HOLD, COL_CPU, COL_MEMORY_PEAK, COL_GPU_BUSY,
-    COL_ENERGY, COL_PREEMPTED, COL_FEATURES, COL_BEGIN, COL_UID, COL_SPEC, COL_STEPS, COL_BY, COL_USAGE, COL_ENDING, COL_LAUNCH, COL_COUNT
+    COL_ENERGY, COL_PREEMPTED, COL_FEATURES, COL_BEGIN, COL_UID, COL_SPEC, COL_STEPS, COL_BY, COL_USAGE, COL_ENDING, COL_LAUNCH, COL_ORDER, COL_COUNT
 };
 static const char *const column_names[] = {
     "id", "array_id", "array_index", "label", "name", "user", "project", "partition", "qos", "class", "state",
     "reason", "nodes", "node_count", "tasks", "cpus", "memory_bytes", "gpus_milli", "gpu_model", "time_limit_s", "submit_ms",
     "eligible_ms", "start_ms", "end_ms", "elapsed_ms", "expected_start_ms", "exit_code", "exit_signal", "attempt", "priority", "nice",
     "comment", "workdir", "output", "error", "command_text", "dependency", "hold", "cpu_ms", "memory_peak_bytes", "gpu_busy_ms",
-    "energy_mj", "preempted", "features", "begin_ms", "uid", "spec", "steps", "by", "usage", "ending", "launch", NULL};
+    "energy_mj", "preempted", "features", "begin_ms", "uid", "spec", "steps", "by", "usage", "ending", "launch", "order", NULL};
 _Static_assert(sizeof column_names / sizeof *column_names == COL_COUNT + 1, "a name per column");
 
 #define BIT(c) (1ULL << (c))
@@ -167,6 +167,10 @@ static void put_column(struct listing *l, const struct row *r, enum column c) {
         if (r->usage)
             schema_write_json(&usage_schema, r->usage, &l->w);
         else
+            json_put_null(&l->w);
+        break;
+    case COL_ORDER:
+        if (r->v.state != JOB_PENDING || !api_put_order(l->call->controller, r->v.id, l->now, &l->w))
             json_put_null(&l->w);
         break;
     case COL_HOLD: json_put_bool(&l->w, r->v.held); break;

@@ -5,45 +5,20 @@
 #include <assert.h>
 #include <string.h>
 
-enum { NO_LIMIT_COUNTS_AS_MS = 24 * 3600 * 1000 };
+#include "sched/turn.h"
 
 static struct job *job_of(const struct turn *t) {
     return t->request->queue.at[t->at];
 }
 
-static int64_t bounded(__int128 v) {
-    return v > INT64_MAX / 2 ? INT64_MAX / 2 : v < INT64_MIN / 4 ? INT64_MIN / 4 : (int64_t)v;
-}
-
-// a × b / c; the short way when it does not overflow.
-static int64_t scaled(int64_t a, int64_t b, int64_t c) {
-    int64_t product;
-    if (!__builtin_mul_overflow(a, b, &product))
-        return bounded(product / c);
-    return bounded((__int128)a * b / c);
-}
-
-static int64_t add(int64_t a, int64_t b) {
-    return bounded((__int128)a + b);
-}
-
 static int64_t turn_key(const struct order *o, const struct turn *t, int64_t load) {
-    const struct policy *policy = o->p->policy;
     const struct request *r = t->request;
-    const struct job *j = job_of(t);
-    int64_t limit = r->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->limit_ms;
     if (o->shortest)
-        return limit;
-    if (policy->order == POLICY_ORDER_FCFS || r->fifo)
-        return j->submit_ms;
-    if (policy->max_wait_ms && o->p->now_ms - j->submit_ms > policy->max_wait_ms)
-        return INT64_MIN / 2 + j->submit_ms;
-    int64_t key = j->submit_ms;
-    key = add(key, scaled(limit, policy->short_milli, 1000));
-    key = add(key, scaled(load, policy->use_ms, o->cost_capacity));
-    if (policy->size_ms)
-        key = add(key, scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU));
-    return key;
+        return r->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->limit_ms;
+    struct turn_parts parts;
+    int64_t submit_ms = job_of(t)->submit_ms;
+    turn_parts(o->p->policy, r, submit_ms, load, o->cost_capacity, o->p->now_ms, &parts);
+    return turn_time(submit_ms, &parts);
 }
 
 static void turn_update(const struct order *o, struct turn *t) {
@@ -166,9 +141,7 @@ void order_rebuild(struct order *o) {
 void order_make(struct order *o, struct pass *p) {
     struct world *w = p->w;
     *o = (struct order){.p = p};
-    o->cost_capacity = w->capacity[DIM_GPU] + w->capacity[DIM_CPU] * CPU_COST;
-    if (o->cost_capacity <= 0)
-        o->cost_capacity = 1;
+    o->cost_capacity = cost_capacity(w);
     struct line all = {0};
     bool fair = p->policy->order == POLICY_ORDER_FAIR;
     for (uint32_t i = 0; i < w->projects.len; i++) {

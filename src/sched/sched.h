@@ -66,3 +66,18 @@ void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy,
                   struct decisions *out);
 // The reason found by the latest decide; cheap.
 enum sched_reason sched_job_reason(const struct world *w, uint64_t job);
+
+// A pending job's turn in parts: turn = submitted + short + use + size; the earliest goes first.
+// `priority` stands for the turn and the priorities before it in one positive number, higher first:
+// jobs of one project and partition sort by it as they are looked at, to the second. Between projects
+// shares come first, which no number of one job can say; see the position in an explanation. 0: it is
+// held or its begin time has not come.
+struct sched_turn {
+    int64_t priority;
+    int64_t turn_ms, age_ms, short_ms, use_ms, size_ms;
+    bool overdue;            // waited longer than the policy lets anybody: first of its priority
+    int32_t tier;            // of its partition: before everything else
+    int32_t qos, own, nice;  // QoS's priority + its own - nice: before the turn
+};
+// Made on demand, in constant time; -ENOENT when there is no such pending job.
+int sched_turn(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy, struct sched_turn *out);

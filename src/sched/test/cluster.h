@@ -1,6 +1,7 @@
 // A cluster to test with: builds worlds from a few words, carries out decisions as a controller
 // would, and checks what must always hold.
 #pragma once
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,0 +1,103 @@
+// Owns a job's turn: the time it is made of, part by part, and the one number that stands for its
+// place among the jobs of its project and partition.
+#include "sched/turn.h"
+
+#include <errno.h>
+
+#include "sched/pass.h"
+
+static int64_t bounded(__int128 v) {
+    return v > INT64_MAX / 2 ? INT64_MAX / 2 : v < INT64_MIN / 4 ? INT64_MIN / 4 : (int64_t)v;
+}
+
+// a × b / c; the short way when it does not overflow.
+static int64_t scaled(int64_t a, int64_t b, int64_t c) {
+    int64_t product;
+    if (!__builtin_mul_overflow(a, b, &product))
+        return bounded(product / c);
+    return bounded((__int128)a * b / c);
+}
+
+int64_t turn_add(int64_t a, int64_t b) {
+    return bounded((__int128)a + b);
+}
+
+int64_t cost_capacity(const struct world *w) {
+    int64_t all = w->capacity[DIM_GPU] + w->capacity[DIM_CPU] * CPU_COST;
+    return all > 0 ? all : 1;
+}
+
+void turn_parts(const struct policy *policy, const struct request *r, int64_t submit_ms, int64_t load,
+                int64_t capacity, int64_t now_ms, struct turn_parts *out) {
+    *out = (struct turn_parts){0};
+    if (policy->order == POLICY_ORDER_FCFS || r->fifo)
+        return;
+    out->overdue = policy->max_wait_ms && now_ms - submit_ms > policy->max_wait_ms;
+    if (out->overdue)
+        return;
+    int64_t limit = r->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->limit_ms;
+    out->short_ms = scaled(limit, policy->short_milli, 1000);
+    out->use_ms = scaled(load, policy->use_ms, capacity);
+    out->size_ms = policy->size_ms ? scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU) : 0;
+}
+
+int64_t turn_time(int64_t submit_ms, const struct turn_parts *parts) {
+    if (parts->overdue)
+        return INT64_MIN / 2 + submit_ms;
+    return turn_add(turn_add(turn_add(submit_ms, parts->short_ms), parts->use_ms), parts->size_ms);
+}
+
+// --- the number ---
+
+// One point is one second of turn. A step of priority (QoS, the job's own, nice) is worth more than any
+// turn; below zero there is less room: a thousand seconds are one point there.
+enum { BELOW_BAND = 100000, BELOW_TOP = 100000000 };
+static const int64_t TURN_POINTS = 1000000000, CLASS_POINTS = 2000000000, CLASS_MAX = 4000000;
+
+static int64_t clamped(int64_t v, int64_t low, int64_t high) {
+    return v < low ? low : v > high ? high : v;
+}
+
+static int64_t number(int32_t class, const struct turn_parts *parts, int64_t turn_ms, int64_t age_ms, int64_t now_ms) {
+    int64_t since_s = turn_ms > now_ms ? -((turn_ms - now_ms + 999) / 1000) : (now_ms - turn_ms) / 1000;
+    int64_t turn = clamped(TURN_POINTS + since_s, BELOW_TOP, TURN_POINTS / 10 * 19 - 1);
+    if (parts->overdue)
+        turn = TURN_POINTS / 10 * 19 + clamped(age_ms / 1000, 0, TURN_POINTS / 10 - 1);
+    if (class >= 0)
+        return turn + clamped(class, 0, CLASS_MAX) * CLASS_POINTS;
+    int64_t within = clamped(BELOW_BAND / 2 + (turn - TURN_POINTS) / 1000, 0, BELOW_BAND / 10 * 9 - 1);
+    if (parts->overdue)
+        within = BELOW_BAND / 10 * 9 + clamped(age_ms / 1000000, 0, BELOW_BAND / 10 - 1);
+    return clamped(BELOW_TOP + (int64_t)class * BELOW_BAND + within, 1, BELOW_TOP - 1);
+}
+
+int sched_turn(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy, struct sched_turn *out) {
+    struct job *j = world_find(w, job);
+    if (!j || j->state != SCHED_JOB_PENDING)
+        return -ENOENT;
+    struct request *r = j->request;
+    request_refresh(w, r);
+    const struct user *u = r->user;
+    const struct qos *q = world_qos(w, r->asked.qos);
+    bool fair = policy->order == POLICY_ORDER_FAIR;
+    int64_t load = fair ? user_average(u, now_ms, w->half_life_ms) + u->cost : 0;
+    struct turn_parts parts;
+    turn_parts(policy, r, j->submit_ms, load, cost_capacity(w), now_ms, &parts);
+    *out = (struct sched_turn){
+        .turn_ms = turn_time(j->submit_ms, &parts),
+        .age_ms = now_ms > j->submit_ms ? now_ms - j->submit_ms : 0,
+        .short_ms = parts.short_ms,
+        .use_ms = parts.use_ms,
+        .size_ms = parts.size_ms,
+        .overdue = parts.overdue,
+        .tier = r->tier,
+        .qos = q ? q->priority : 0,
+        .own = r->asked.priority,
+        .nice = r->asked.nice,
+    };
+    if (parts.overdue)
+        out->turn_ms = j->submit_ms;
+    if (j->queued)
+        out->priority = number(r->priority, &parts, out->turn_ms, out->age_ms, now_ms);
+    return 0;
+}
