@@ -48,9 +48,6 @@ static void on_send(void *ctx, const char *node, const void *data, size_t len) {
 static void on_job(void *ctx, uint64_t id) {
 }
 
-static void on_node(void *ctx) {
-}
-
 // A node that is given up must say hello again before it is used.
 static void on_node_lost(void *ctx, const char *node) {
     struct sim *s = ctx;
@@ -106,7 +103,7 @@ void head_start(struct sim *s) {
         return;
     seams_next_format(h->format);
     struct core_config config = sim_config(s);
-    struct shell_hooks hooks = {.ctx = s, .send = on_send, .job_changed = on_job, .node_changed = on_node, .node_lost = on_node_lost, .storage = on_storage};
+    struct shell_hooks hooks = {.ctx = s, .send = on_send, .job_changed = on_job, .node_lost = on_node_lost, .storage = on_storage};
     h->core = core_new(&config);
     h->shell = shell_new(h->core, &hooks);
     h->life++;

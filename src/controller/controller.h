@@ -119,7 +119,6 @@ typedef void (*watch_fn)(void *arg, uint64_t id);
 struct waiter *watch_job(struct controller *c, uint64_t id, watch_fn fn, void *arg);
 void unwatch_job(struct controller *c, struct waiter *w);
 void hook_job_changed(void *ctx, uint64_t id);
-void hook_node_changed(void *ctx);
 void hook_storage(void *ctx, const struct error *problem);
 void followers_tick(struct controller *c);
 void watch_done(struct controller *c);

@@ -202,7 +202,7 @@ static void on_signal(uv_signal_t *h, int signal);
 static int start(struct controller *c, struct error *e) {
     int r;
     struct core_config core_config;
-    struct shell_hooks hooks = {.ctx = c, .send = hook_send, .has_room = hook_has_room, .job_changed = hook_job_changed, .node_changed = hook_node_changed, .node_lost = hook_node_lost,
+    struct shell_hooks hooks = {.ctx = c, .send = hook_send, .has_room = hook_has_room, .job_changed = hook_job_changed, .node_lost = hook_node_lost,
                                 .storage = hook_storage};
     if ((r = paths_get(&c->arena, &c->paths, e)) < 0 || (r = config_load(c->paths.config, now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
         (r = paths_make(c->paths.state, 0700, e)) < 0 || (r = paths_make(c->paths.run, 0755, e)) < 0)

@@ -225,7 +225,6 @@ static void release(struct shell *s, struct entry *e) {
         case EFFECT_SEND: s->hooks.send(s->hooks.ctx, f->node, e->bytes + f->offset, f->len); break;
         case EFFECT_LAUNCH: launch_or_wait(s, f); break;
         case EFFECT_JOB_CHANGED: s->hooks.job_changed(s->hooks.ctx, f->job); break;
-        case EFFECT_NODE_CHANGED: s->hooks.node_changed(s->hooks.ctx); break;
         }
     }
     for (uint32_t i = 0; i < e->answers.len; i++)

@@ -24,7 +24,6 @@ struct shell_hooks {
     // shell_launch_waiting. May be NULL: always.
     bool (*has_room)(void *ctx, const char *node);
     void (*job_changed)(void *ctx, uint64_t id);
-    void (*node_changed)(void *ctx);
     // The node was given up: its connection must end, so that its agent says hello before it is used
     // again. May be NULL.
     void (*node_lost)(void *ctx, const char *node);

@@ -59,9 +59,6 @@ void hook_job_changed(void *ctx, uint64_t id) {
         free(map_remove(&c->live, id));
 }
 
-void hook_node_changed(void *ctx) {
-}
-
 void hook_storage(void *ctx, const struct error *problem) {
     struct controller *c = ctx;
     if (problem)

@@ -60,7 +60,6 @@ enum effect_type {
     EFFECT_SEND,         // `message`, encoded in outbox.bytes, goes to `node`
     EFFECT_LAUNCH,       // build with core_launch and send to `node`
     EFFECT_JOB_CHANGED,  // for those who watch
-    EFFECT_NODE_CHANGED,
 };
 
 struct effect {

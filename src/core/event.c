@@ -19,8 +19,6 @@ void emit(struct core *c, int64_t now_ms, enum event_type type, void *body) {
     // Who attaches to a job must come behind its launch: there the notice follows the launch.
     if (record.job && type != EVENT_JOB_PLACED)
         effect(c, EFFECT_JOB_CHANGED, NULL, record.job, 0);
-    else if (type >= EVENT_NODE_JOINED && type <= EVENT_NODE_REMOVED)
-        effect(c, EFFECT_NODE_CHANGED, NULL, 0, 0);
 }
 
 void effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt) {
