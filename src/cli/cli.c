@@ -158,6 +158,7 @@ static int run_verb(struct cli *c, int argc, char **argv) {
     }
     if (option_given(&c->options, "help"))
         return print_help(v);
+    c->json = option_given(&c->options, "json");
     c->arguments = c->options.arguments.at;
     c->count = (int)c->options.arguments.len;
     if (c->count < v->least)

@@ -153,11 +153,21 @@ static int status_errno(int status) {
     }
 }
 
+int client_errno(const char *word, int otherwise) {
+    for (int code = 1; code < 256; code++)
+        if (streq(strerrorname_np(code), word))
+            return code;
+    return otherwise;
+}
+
 static int status_error(struct client *k, int status, const struct json *j) {
     const struct json *inner = j ? json_get(j, "error") : NULL;
     const char *message = inner ? json_str(inner, "message") : NULL;
+    int code = status_errno(status);
+    if (inner && status < 500)
+        code = client_errno(json_str(inner, "code"), code);
     if (message)
-        return error_set(&k->cli->error, status_errno(status), "%s", message);
+        return error_set(&k->cli->error, code, "%s", message);
     return error_set(&k->cli->error, status_errno(status), "the controller answered with status %d (%s)", status,
                      http_status_text(status));
 }

@@ -24,6 +24,7 @@ int client_call_timeout(struct client *k, const char *method, const char *target
                         struct reply *out);
 int client_stream(struct client *k, const char *target, http_body_fn fn, void *arg);
 int client_to_output(void *arg, const char *data, size_t len);  // for client_stream: standard output
+int client_errno(const char *word, int otherwise);  // of an error's "code"
 // A WebSocket; the client stays the owner.
 int client_socket(struct client *k, const char *target, struct http_client **out);
 

@@ -119,7 +119,8 @@ static int take_text(struct live *l, const char *data, size_t len) {
         if (l->session->job && l->job && error->type == JSON_OBJECT && streq(json_str(error, "code"), "EAGAIN"))
             return -EPIPE;  // its node is away: attach again
         const char *message = error->type == JSON_OBJECT ? json_str(error, "message") : error->type == JSON_STRING ? error->s : NULL;
-        return error_set(&l->session->cli->error, EIO, "%s", message ? message : "the controller reports a failure");
+        int code = error->type == JSON_OBJECT ? client_errno(json_str(error, "code"), EIO) : EIO;
+        return error_set(&l->session->cli->error, code, "%s", message ? message : "the controller reports a failure");
     }
     l->lost_ms = 0;
     int64_t taken = json_i64(j, "input", 0);

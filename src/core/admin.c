@@ -157,6 +157,13 @@ int core_reservation_set(struct core *c, const struct actor *actor, const struct
     return 0;
 }
 
+static uint32_t things_alive(const struct core *c, enum thing thing) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->thing_list[thing].len; i++)
+        n += c->thing_list[thing].at[i]->value != NULL;
+    return n;
+}
+
 int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms, struct error *e) {
     static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
     char shown[64];
@@ -171,6 +178,8 @@ int core_delete(struct core *c, const struct actor *actor, enum thing thing, con
         if (t->value && streq(((const struct project *)t->value)->parent, name))
             return error_set(e, EBUSY, "project \"%s\" has a child, \"%s\"; delete or move that first", name, t->name);
     }
+    if (thing == THING_PARTITION && things_alive(c, thing) == 1)
+        return error_set(e, EBUSY, "partition \"%s\" is the only one; create another before deleting it", name);
     struct event_name b = {.name = name, .by = actor->user};
     emit(c, now_ms, types[thing], &b);
     return 0;

@@ -196,6 +196,19 @@ static int node_handles(struct core *c, const char *field, const char *list, str
     return r;
 }
 
+#define FEATURE_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
+// No bar leads, follows or comes twice: each stands between two names.
+static bool alternatives_named(const char *text, size_t len) {
+    bool bar = true;
+    for (size_t i = 0; i < len; i++) {
+        if (bar && text[i] == '|')
+            return false;
+        bar = text[i] == '|';
+    }
+    return !bar;
+}
+
 // "a&b|c" becomes {"a", "b|c"}: all required, alternatives inside.
 static int split_features(const char *text, struct arena *a, struct sched_request *out, struct error *e) {
     if (str_empty(text))
@@ -203,7 +216,7 @@ static int split_features(const char *text, struct arena *a, struct sched_reques
     const char **list = arena_alloc(a, (strlen(text) + 1) * sizeof *list);
     for (const char *p = text;;) {
         size_t n = strcspn(p, "&,");
-        if (!n || strspn(p, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-|") < n)
+        if (!n || strspn(p, FEATURE_LETTERS "|") < n || !alternatives_named(p, n))
             return error_set(e, EINVAL, "features: \"%s\" is not understood; expected names joined by & (all) or | (any)", text);
         list[out->feature_count++] = arena_strndup(a, p, n);
         if (!p[n])

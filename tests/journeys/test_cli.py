@@ -209,6 +209,14 @@ def test_keys_make_submits_repeatable(cluster):
     cluster.acequia("cancel", one["id"])
 
 
+@pytest.mark.parametrize("verb", ["submit", "run"])
+def test_errors_are_json_where_it_is_asked_for(cluster, verb):
+    r = cluster.run(verb, "--gpus", "1.5", "--json", "--", "true")
+    assert r.returncode == 2 and json.loads(r.stderr)["error"]["message"].startswith("--gpus")
+    r = cluster.run(verb, "--gpus", "x", "--json", "--", "true")
+    assert r.returncode == 1 and json.loads(r.stderr)["error"]["code"] == "ERANGE"
+
+
 def test_dry_run_stores_nothing(cluster):
     before = cluster.json("status")["jobs"]["submitted"]
     cluster.acequia("submit", "--dry-run", "--", "true")

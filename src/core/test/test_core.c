@@ -58,10 +58,26 @@ static void refuses_bad_specs(void **state) {
     REFUSED(s.dependency = "after", "dependency");
     REFUSED(s.nice = -5, "administrator");
     REFUSED(s.nodes = "n9", "n9");
-    REFUSED(s.features = "a&&b", "features");
+    REFUSED(s.features = "a&&b", "features: \"a&&b\" is not understood");
+    REFUSED(s.features = "a&|b", "features: \"a&|b\" is not understood");
+    REFUSED(s.features = "a||b", "features: \"a||b\" is not understood");
+    REFUSED(s.features = "a|", "features: \"a|\" is not understood");
     REFUSED(s.memory_per_cpu_bytes = 1; s.memory_per_node_bytes = 1, "memory");
     REFUSED(s.time_limit_s = UINT32_MAX, "time_limit_s");
     assert_int_equal(core_seq(r.core), before);
+    rig_done(&r);
+}
+
+static void the_last_partition_stays(void **state) {
+    struct rig r;
+    rig_init(&r);
+    struct error e = {0};
+    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "main", r.now_ms, &e), -EBUSY);
+    assert_non_null(strstr(e.text, "partition \"main\" is the only one"));
+    struct partition other = {.name = "other"};
+    assert_int_equal(core_partition_set(r.core, &root, &other, r.now_ms, &e), 0);
+    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "main", r.now_ms, &e), 0);
+    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "other", r.now_ms, &e), -EBUSY);
     rig_done(&r);
 }
 
@@ -613,6 +629,7 @@ int main(void) {
         cmocka_unit_test(a_node_speaks_for_its_own_jobs),
         cmocka_unit_test(runs_a_job),
         cmocka_unit_test(refuses_bad_specs),
+        cmocka_unit_test(the_last_partition_stays),
         cmocka_unit_test(arrays_keep_their_limit),
         cmocka_unit_test(dependencies_are_kept),
         cmocka_unit_test(a_missing_element_is_never_there),
