@@ -211,7 +211,19 @@ static bool is_admin(const struct controller *c, const char *user, uid_t uid) {
     return false;
 }
 
-static bool actor_by_token(struct controller *c, const char *header, struct arena *a, struct actor *out) {
+static bool token_holds(const char *id, void *ctx) {
+    return core_token_holds(((struct controller *)ctx)->core, id, now_ms());
+}
+
+// Whoever was let in by a token, and still streams or follows, goes with it.
+void api_end_tokens(struct controller *c) {
+    uint32_t ended = net_server_end_passes(c->server, token_holds, c);
+    if (ended)
+        log_info("%u connections ended with their tokens", ended);
+}
+
+static bool actor_by_token(struct controller *c, struct net_request *req, struct arena *a, struct actor *out) {
+    const char *header = http_message_header(req->http, "Authorization");
     struct token t;
     char hash[TOKEN_SHA256_HEX + 1], buf[4096];
     if (!header || !str_has_prefix(header, "Bearer ") || token_parse(header + 7, &t, NULL) < 0)
@@ -219,8 +231,10 @@ static bool actor_by_token(struct controller *c, const char *header, struct aren
     token_hash(&t, hash);
     int64_t until_ms;
     const char *user = core_token_user(c->core, t.id, hash, now_ms(), &until_ms);
-    token_wipe(&t);
     struct passwd pw, *found = NULL;
+    if (user)
+        net_request_set_pass(req, t.id);
+    token_wipe(&t);
     if (!user || getpwnam_r(user, &pw, buf, sizeof buf, &found) != 0 || !found)
         return false;
     *out = (struct actor){.user = arena_strdup(a, user), .uid = pw.pw_uid, .gid = pw.pw_gid, .admin = is_admin(c, user, pw.pw_uid),
@@ -228,9 +242,9 @@ static bool actor_by_token(struct controller *c, const char *header, struct aren
     return true;
 }
 
-bool api_actor_of(struct controller *c, const struct net_request *req, struct arena *a, struct actor *out) {
+bool api_actor_of(struct controller *c, struct net_request *req, struct arena *a, struct actor *out) {
     if (req->peer->kind == NET_PEER_TLS)
-        return actor_by_token(c, http_message_header(req->http, "Authorization"), a, out);
+        return actor_by_token(c, req, a, out);
     const char *user = user_of_uid(c, req->peer->uid);
     *out = (struct actor){.user = user, .uid = req->peer->uid, .gid = req->peer->gid, .admin = is_admin(c, user, req->peer->uid)};
     return true;

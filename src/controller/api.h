@@ -34,6 +34,7 @@ extern const size_t api_route_count;
 
 void api_request(struct net_request *req, void *user);
 void api_forget_users(struct controller *c);  // between requests only: their names are in use meanwhile
+void api_end_tokens(struct controller *c);
 void api_replied(const struct net_request *req, int status, bool streams, void *user);  // counts
 
 // Answers.
@@ -48,7 +49,7 @@ int64_t api_query_i64(const struct api_call *call, const char *name, int64_t fal
 const char *api_query(struct api_call *call, const char *name);  // NULL: absent; in the arena
 int api_body(struct api_call *call, struct json **out);          // answers by itself on failure
 int api_check_storage(struct controller *c, struct error *e);       // whether new work can be kept
-bool api_actor_of(struct controller *c, const struct net_request *req, struct arena *a, struct actor *out);
+bool api_actor_of(struct controller *c, struct net_request *req, struct arena *a, struct actor *out);
 
 // Jobs.
 uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);  // "12", "12_3"; 0: none

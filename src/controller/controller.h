@@ -18,7 +18,8 @@ enum {
     STREAM_BACKLOG_BYTES = 512 << 10,   // unsent to the client before credit is held back
     SESSION_INPUT_MAX = STREAM_WINDOW_BYTES + 1,  // of one message from a client, its channel byte counted
     LAUNCH_BACKLOG_BYTES = 16 << 20,    // on their way to a node before launches wait
-    STREAMS_MAX = 4096,
+    STREAMS_MAX = 4096,                 // outputs, terminals and steps that are followed at once
+    USER_STREAMS_MAX = 1024,            // of them, one user's who is no administrator
     WAITERS_MAX = 65536,
     EVENT_FOLLOWERS_MAX = 1024,
     USER_FOLLOWERS_MAX = 64,            // of them, one user's who is no administrator
@@ -103,7 +104,9 @@ struct stream_client {
     void (*credit)(void *ctx, uint64_t bytes);  // this much input was taken; may be NULL
     void (*room)(void *ctx);  // may be NULL: the node has taken all that was sent to it
 };
-struct stream *stream_new(struct controller *c, const char *node, const struct stream_client *client, void *ctx);
+// NULL, and why, when there are too many.
+struct stream *stream_new(struct controller *c, const struct actor *actor, const char *node, const struct stream_client *client, void *ctx,
+                          struct error *e);
 uint64_t stream_id(const struct stream *s);
 void stream_send(struct stream *s, enum message_type type, struct message_stream *m);
 size_t stream_backlog(const struct stream *s);  // bytes that its node has not taken yet

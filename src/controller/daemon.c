@@ -102,6 +102,7 @@ static void on_tick(uv_timer_t *t) {
         store_prune(c->store, now_ms());
     if (c->ticks % USERS_KEEP_TICKS == 0)
         api_forget_users(c);
+    api_end_tokens(c);
     telemetry_tick(c);
     followers_tick(c);
 }

@@ -93,15 +93,14 @@ void api_logs(struct api_call *call) {
                                          api_query_i64(call, "tail", -1));
     struct log_reply *l = xcalloc(1, sizeof *l);
     *l = (struct log_reply){.controller = c, .req = call->req};
-    l->stream = stream_new(c, node, &client, l);
+    error_set(&e, ENOTCONN, "node %s, which has the output, is not connected; try again later", node);
+    l->stream = stream_new(c, &call->actor, node, &client, l, &e);
     if (l->stream)
         m.stream = stream_id(l->stream);
     if (!l->stream || !node_send(c, node, MESSAGE_LOG_READ, &m)) {
-        cleanup_buf struct buf text = {0};
-        buf_addf(&text, "node %s, which has the output, is not connected; try again later", node);
         if (l->stream)
             stream_drop(l->stream);
-        api_error(call->req, 503, "ENOTCONN", buf_str(&text));
+        api_fail(call->req, &e);
         free(l);
         return;
     }
@@ -280,7 +279,7 @@ static void attach_streams(struct session *s) {
     for (int which = 0; which < 2; which++) {
         struct stream **at = which ? &s->error : &s->output;
         struct message_log_read m = log_read(&r, 0, which ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT, true, -1);
-        *at = stream_new(c, r.parts.at[0].node, which ? &error : &output, s);
+        *at = stream_new(c, &s->actor, r.parts.at[0].node, which ? &error : &output, s, NULL);
         if (*at) {
             m.stream = stream_id(*at);
             if (node_send(c, r.parts.at[0].node, MESSAGE_LOG_READ, &m))
@@ -413,13 +412,12 @@ static void begin_exec(struct session *s, const struct json *j, struct arena *a)
                              .workdir = json_str(j, "workdir"), .pty = json_true(j, "pty"), .rows = (uint32_t)json_i64(j, "rows", 24),
                              .columns = (uint32_t)json_i64(j, "columns", 80), .tasks = 1, .total_tasks = 1, .credit = STREAM_WINDOW_BYTES,
                              .node_index = (uint32_t)index};
-    s->output = stream_new(c, node, &client, s);
+    error_set(&e, ENOTCONN, "node %s is not connected; try again later", node);
+    s->output = stream_new(c, &s->actor, node, &client, s, &e);
     if (s->output)
         m.stream = stream_id(s->output);
-    if (!s->output || !node_send(c, node, MESSAGE_EXEC, &m)) {
-        error_set(&e, ENOTCONN, "node %s is not connected; try again later", node);
+    if (!s->output || !node_send(c, node, MESSAGE_EXEC, &m))
         session_fail(s, &e);
-    }
 }
 
 static void begin_attach(struct session *s) {

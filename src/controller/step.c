@@ -311,7 +311,9 @@ static void send_node(struct step *s, uint32_t i, const struct message_exec *com
             uuids[g] = h->gpus[g].index < view.node->gpus.len ? view.node->gpus.at[h->gpus[g].index].uuid : "";
     m.gpu_uuids.at = uuids;
     m.gpu_uuids.len = h->gpu_count;
-    n->stream = stream_new(s->controller, node, &client, n);
+    struct error e = {0};
+    error_set(&e, ENOTCONN, "the node is not connected");
+    n->stream = stream_new(s->controller, &s->actor, node, &client, n, &e);
     if (n->stream)
         m.stream = stream_id(n->stream);
     if (n->stream && node_send(s->controller, node, MESSAGE_STEP, &m)) {
@@ -322,7 +324,7 @@ static void send_node(struct step *s, uint32_t i, const struct message_exec *com
         stream_drop(n->stream);
     n->stream = NULL;
     n->exit_code = 1;
-    n->error = xstrdup("the node is not connected");
+    n->error = xstrdup(e.text);
 }
 
 static bool is_behind(const struct step *s) {

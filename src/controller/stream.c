@@ -1,6 +1,7 @@
 // Owns the streams between agents and clients: output of jobs and of commands run inside them. An
 // agent sends at most the credit it was given; credit returns as the client takes the bytes.
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -10,6 +11,7 @@ struct stream {
     struct controller *controller;
     uint64_t id;
     const char *node;  // interned
+    uid_t uid;         // whose it is
     struct stream_client client;
     void *ctx;
     uint64_t owed;     // credit held back until the client drains
@@ -17,11 +19,26 @@ struct stream {
     struct usage usage;
 };
 
-struct stream *stream_new(struct controller *c, const char *node, const struct stream_client *client, void *ctx) {
-    if (c->streams.len >= STREAMS_MAX)
+static uint32_t streams_of(struct controller *c, uid_t uid) {
+    uint32_t n = 0;
+    size_t it = 0;
+    void *v;
+    while (map_next(&c->streams, &it, NULL, &v))
+        n += ((struct stream *)v)->uid == uid;
+    return n;
+}
+
+struct stream *stream_new(struct controller *c, const struct actor *actor, const char *node, const struct stream_client *client, void *ctx,
+                          struct error *e) {
+    bool full = c->streams.len >= STREAMS_MAX;
+    if (full || (!actor->admin && c->streams.len >= USER_STREAMS_MAX && streams_of(c, actor->uid) >= USER_STREAMS_MAX)) {
+        error_set(e, EBUSY, "%d outputs, terminals and steps are followed now, the limit %s; end some, or try again later",
+                  full ? STREAMS_MAX : USER_STREAMS_MAX, full ? "of the cluster" : "for one user");
         return NULL;
+    }
     struct stream *s = xcalloc(1, sizeof *s);
-    *s = (struct stream){.controller = c, .id = ++c->next_stream, .node = core_intern(c->core, node), .client = *client, .ctx = ctx};
+    *s = (struct stream){.controller = c, .id = ++c->next_stream, .node = core_intern(c->core, node), .uid = actor->uid, .client = *client,
+                         .ctx = ctx};
     map_put(&c->streams, s->id, s);
     return s;
 }

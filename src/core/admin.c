@@ -277,6 +277,11 @@ int core_token_revoke(struct core *c, const struct actor *actor, const char *id,
     return 0;
 }
 
+bool core_token_holds(const struct core *c, const char *id, int64_t now_ms) {
+    const struct token_entry *t = strmap_get(&c->tokens, id);
+    return t && t->token->expires_ms > now_ms;
+}
+
 const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms, int64_t *until_ms) {
     struct token_entry *t = valid_token(c, id, hash, now_ms);
     if (until_ms)

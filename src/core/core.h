@@ -154,6 +154,7 @@ int core_token_use(struct core *c, const char *id, const char *hash, const char 
 bool core_enrolled(const struct core *c, const char *node, const char *fingerprint);  // may dial in under this name
 int core_token_revoke(struct core *c, const struct actor *actor, const char *id, int64_t now_ms, struct error *e);
 // NULL: not valid. until_ms (may be NULL): when it ends.
+bool core_token_holds(const struct core *c, const char *id, int64_t now_ms);  // neither revoked nor ended
 const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms, int64_t *until_ms);
 
 // --- time passes ---

@@ -282,6 +282,16 @@ int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,
     return 0;
 }
 
+uint32_t net_server_end_passes(struct net_server *s, bool (*holds)(const char *pass, void *user), void *user) {
+    uint32_t ended = 0;
+    for (struct http_conn *h = s->first; h; h = h->next)
+        if (h->pass[0] && !holds(h->pass, user)) {
+            conn_destroy(&h->conn);
+            ended++;
+        }
+    return ended;
+}
+
 static void on_grace_over(uv_timer_t *timer) {
     struct net_server *s = timer->data;
     for (struct http_conn *h = s->first; h; h = h->next)

@@ -34,6 +34,7 @@ typedef void (*net_request_fn)(struct net_request *req, void *user);
 enum {
     NET_CONNECTIONS_MAX = 16 * 1024,
     NET_USER_CONNECTIONS_MAX = 2048,  // of one user on unix sockets; root and our own user: all
+    NET_PASS_MAX = 64,      // bytes of a pass
     NET_PIPELINE_MAX = 64,  // requests of one connection that may await their answers
     NET_RECEIVING_MAX = 512 * 1024 * 1024,  // bytes of incomplete bodies, all connections together
     NET_HEAD_TIMEOUT_MS = 15 * 1000,   // first byte (or TLS hello) to the end of the head
@@ -91,6 +92,12 @@ int net_reply_stream_start(struct net_request *req, int status, const char *cont
 ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len);
 int net_reply_stream_end(struct net_request *req);
 size_t net_reply_stream_pending(const struct net_request *req);
+
+// The connection is used under a pass, the id of a token say; it is kept, and what the connection
+// becomes (a WebSocket) keeps it as well. net_server_end_passes ends the connections whose pass does
+// not hold any more, and returns how many.
+void net_request_set_pass(struct net_request *req, const char *pass);
+uint32_t net_server_end_passes(struct net_server *s, bool (*holds)(const char *pass, void *user), void *user);
 
 // True when the request asks for a WebSocket in the proper way.
 bool net_request_wants_ws(const struct net_request *req);

@@ -46,6 +46,7 @@ struct http_conn {
     unsigned count;
     size_t queued;     // bytes of answers that wait for their turn
     size_t receiving;  // this connection's part of the server's
+    char pass[NET_PASS_MAX + 1];  // "": none is needed
     bool upgrading;  // an upgrade request is with the handler: nothing after it is parsed
     bool upgraded;
     bool no_more;    // no request after those already taken

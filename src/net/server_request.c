@@ -46,6 +46,12 @@ bool net_request_gone(const struct net_request *req) {
     return r->gone || r->conn->conn.closing;
 }
 
+void net_request_set_pass(struct net_request *req, const char *pass) {
+    struct http_conn *h = request_of(req)->conn;
+    assert(strlen(pass) <= NET_PASS_MAX);
+    snprintf(h->pass, sizeof h->pass, "%s", pass);
+}
+
 void net_request_watch(struct net_request *req, void (*on_close)(struct net_request *, void *user),
                        void (*on_drain)(struct net_request *, void *user), void *user) {
     struct request *r = request_of(req);

@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -242,6 +243,40 @@ for i in range(70):
     codes.append(int(s.recv(200).split()[1])); socks.append(s)
 print(json.dumps(codes))""")
     assert codes.count(200) == 64 and codes.count(429) == 6
+
+
+def test_streams_of_one_user_leave_room(cluster):
+    job = as_nobody(cluster, """
+print(json.dumps(api.post("/v1/jobs", {"spec": {"name": "s", "workdir": "/tmp", "output": "/tmp/acequia-streams-%j", "argv": ["sleep", "120"]}})["id"]))""")
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 20, "the job does not run")
+    last = as_nobody(cluster, f"""
+import resource, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+socks = []
+for i in range(1025):
+    s = socket.socket(socket.AF_UNIX); s.connect({cluster.api.path!r}); s.settimeout(20)
+    s.sendall(b"GET /v1/jobs/{job}/logs?follow=1 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n"); socks.append(s)
+print(json.dumps(socks[-1].recv(2000).decode()))""", 120)
+    assert " 409 " in last and "1024 outputs" in last
+    assert cluster.api.raw("GET", f"/v1/jobs/{job}/logs")[0] == 200
+    cluster.api.post("/v1/jobs/cancel", {"ids": [str(job)]})
+    os.unlink(f"/tmp/acequia-streams-{job}")
+
+
+def test_what_a_token_opened_ends_with_it(cluster):
+    made = cluster.api.post("/v1/tokens", {"kind": "user", "user": "nobody"})
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", cluster.port), timeout=20) as raw, context.wrap_socket(raw) as s:
+        s.sendall(f"GET /v1/events?follow=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {made['token']}\r\n\r\n".encode())
+        assert b" 200 " in s.recv(4096)
+        cluster.api.request("DELETE", f"/v1/tokens/{made['id']}")
+        try:
+            while s.recv(65536):
+                pass
+        except (ssl.SSLError, ConnectionError) as e:
+            assert not isinstance(e, TimeoutError)
 
 
 def test_a_node_that_is_here_cannot_be_replaced(cluster):
