@@ -5,19 +5,24 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "base/vec.h"
 
+// Members of arrays and objects not yet closed lie on two stacks that all levels share; what is
+// closed moves to the arena, at its final size.
 struct reader {
     const char *start, *p, *end;
     struct arena *arena;
     struct error *error;
+    char *own;         // the text again: strings stay in it; NULL: they are copied
     int depth;
-    const struct json *like;  // the object before this one in an array: mostly of the same shape
+    uint64_t values, values_max;
+    struct json like;  // the object before this one in an array: mostly of the same shape
+    VEC(struct json) items;
+    VEC(struct json_member) members;
 };
 
 static int fail(struct reader *r, const char *what) {
@@ -102,39 +107,58 @@ static int read_escape(struct reader *r, char *out, size_t *n) {
     return 0;
 }
 
-static int read_string(struct reader *r, const char **out, uint32_t *len) {
-    const char *q = ++r->p;
+// The end of the string that begins at r->p, after its quote; `plain` when it has no escapes.
+static const char *string_end(const struct reader *r, bool *plain, bool *ascii) {
+    const char *q = r->p;
+    unsigned char all = 0;
     while (q < r->end && *q != '"' && *q != '\\' && (unsigned char)*q >= 32)
-        q++;
-    size_t n = (size_t)(q - r->p);
-    char *text;
-    if (q < r->end && *q == '"') {  // no escapes: the usual case
-        text = arena_strndup(r->arena, r->p, n);
-        r->p = q + 1;
-    } else {
-        for (; q < r->end && *q != '"'; q++)
-            if (*q == '\\')
-                q++;
-        if (q >= r->end)
-            return fail(r, "string without end");
-        text = arena_alloc(r->arena, (size_t)(q - r->p) + 1);
-        n = 0;
-        while (*r->p != '"') {
-            if ((unsigned char)*r->p < 32)
-                return fail(r, "control character in a string");
-            if (*r->p != '\\') {
-                text[n++] = *r->p++;
-                continue;
-            }
-            r->p++;
-            int e = read_escape(r, text, &n);
-            if (e < 0)
-                return e;
+        all |= (unsigned char)*q++;
+    *plain = q < r->end && *q == '"';
+    *ascii = *plain && all < 0x80;
+    if (*plain)
+        return q;
+    for (; q < r->end && *q != '"'; q++)
+        if (*q == '\\')
+            q++;
+    return q < r->end ? q : NULL;
+}
+
+static int decode_string(struct reader *r, const char *end, char *text, size_t *n) {
+    while (r->p < end) {
+        if ((unsigned char)*r->p < 32)
+            return fail(r, "control character in a string");
+        if (*r->p != '\\') {
+            text[(*n)++] = *r->p++;
+            continue;
         }
         r->p++;
-        text[n] = 0;
+        int e = read_escape(r, text, n);
+        if (e < 0)
+            return e;
     }
-    if (!utf8_valid(text, n))
+    return 0;
+}
+
+static int read_string(struct reader *r, const char **out, uint32_t *len) {
+    bool plain, ascii;
+    r->p++;
+    const char *q = string_end(r, &plain, &ascii);
+    if (!q)
+        return fail(r, "string without end");
+    size_t n = (size_t)(q - r->p);
+    // What is decoded is never longer than what was written.
+    char *text = r->own ? r->own + (r->p - r->start) : plain ? arena_strndup(r->arena, r->p, n) : arena_alloc(r->arena, n + 1);
+    if (plain) {
+        r->p = q;
+    } else {
+        n = 0;
+        int e = decode_string(r, q, text, &n);
+        if (e < 0)
+            return e;
+    }
+    r->p++;
+    text[n] = 0;
+    if (!ascii && !utf8_valid(text, n))
         return fail(r, "a string that is not UTF-8");
     *out = text;
     *len = (uint32_t)n;
@@ -148,9 +172,30 @@ static bool digits(struct reader *r) {
     return r->p > from;
 }
 
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+// The usual number: whole, and too short to overflow.
+static bool read_short(struct reader *r, struct json *v) {
+    enum { SHORT_DIGITS = 18 };
+    const char *p = r->p + (*r->p == '-'), *first = p;
+    int64_t n = 0;
+    while (p < r->end && is_digit(*p) && p - first < SHORT_DIGITS)
+        n = n * 10 + (*p++ - '0');
+    if (p == first || p == r->end || is_digit(*p) || *p == '.' || *p == 'e' || *p == 'E' || (*first == '0' && p - first > 1))
+        return false;
+    v->type = JSON_INT;
+    v->i = *r->p == '-' ? -n : n;
+    r->p = p;
+    return true;
+}
+
 static int read_number(struct reader *r, struct json *v) {
     const char *from = r->p;
     bool whole = true;
+    if (read_short(r, v))
+        return 0;
     if (*r->p == '-')
         r->p++;
     const char *first = r->p;
@@ -191,41 +236,47 @@ static int read_number(struct reader *r, struct json *v) {
 
 static int read_value(struct reader *r, struct json *v);
 
-static int read_array(struct reader *r, struct json *v) {
-    VEC(struct json) items = {0};
-    int e = 0;
+// After a member: 1 when another follows, 0 at the end.
+static int goes_on(struct reader *r, char closing) {
+    skip_space(r);
+    if (r->p < r->end && *r->p == ',') {
+        r->p++;
+        return 1;
+    }
+    if (r->p >= r->end || *r->p != closing)
+        return fail(r, closing == ']' ? "expected ',' or ']'" : "expected ',' or '}'");
+    r->p++;
+    return 0;
+}
+
+static bool is_empty(struct reader *r, char closing) {
     r->p++;
     skip_space(r);
-    if (r->p < r->end && *r->p == ']') {
-        r->p++;
-    } else {
-        for (;;) {
-            struct json item = {0};
-            const struct json *before = items.len ? &items.at[items.len - 1] : NULL;
-            skip_space(r);
-            r->like = before && before->type == JSON_OBJECT && r->p < r->end && *r->p == '{' ? before : NULL;
-            if ((e = read_value(r, &item)) < 0)
-                break;
-            vec_push(&items, item);
-            skip_space(r);
-            if (r->p < r->end && *r->p == ',') {
-                r->p++;
-                continue;
-            }
-            if (r->p < r->end && *r->p == ']')
-                r->p++;
-            else
-                e = fail(r, "expected ',' or ']'");
-            break;
-        }
+    bool empty = r->p < r->end && *r->p == closing;
+    r->p += empty;
+    return empty;
+}
+
+static int read_array(struct reader *r, struct json *v) {
+    uint32_t base = r->items.len;
+    int more = !is_empty(r, ']');
+    v->type = JSON_ARRAY;
+    while (more > 0) {
+        struct json item = {0};
+        skip_space(r);
+        r->like = r->items.len > base ? r->items.at[r->items.len - 1] : (struct json){0};
+        int e = read_value(r, &item);
+        if (e < 0)
+            return e;
+        vec_push(&r->items, item);
+        more = goes_on(r, ']');
     }
-    if (e == 0) {
-        v->type = JSON_ARRAY;
-        v->len = items.len;
-        v->items = items.len ? arena_memdup(r->arena, items.at, items.len * sizeof *items.at) : NULL;
-    }
-    vec_done(&items);
-    return e;
+    if (more < 0)
+        return more;
+    v->len = r->items.len - base;
+    v->items = v->len ? arena_memdup(r->arena, r->items.at + base, v->len * sizeof *v->items) : NULL;
+    r->items.len = base;
+    return 0;
 }
 
 // The name that stood at the same place in the object before, if it stands here too: lists of objects
@@ -261,51 +312,40 @@ static int read_member(struct reader *r, struct json_member *m, const char *expe
     return read_value(r, &m->value);
 }
 
+static bool is_repeated(const struct reader *r, uint32_t base, const char *key) {
+    // Objects of requests are small; large ones (more than this) skip the check.
+    enum { CHECKED_MAX = 256 };
+    for (uint32_t i = base; r->members.len - base < CHECKED_MAX && i < r->members.len; i++)
+        if (strcmp(r->members.at[i].key, key) == 0)
+            return true;
+    return false;
+}
+
 static int read_object(struct reader *r, struct json *v) {
-    VEC(struct json_member) members = {0};
-    const struct json *like = r->like;
-    bool as_expected = like != NULL;
-    int e = 0;
-    r->like = NULL;
-    r->p++;
-    skip_space(r);
-    if (r->p < r->end && *r->p == '}') {
-        r->p++;
-    } else {
-        for (;;) {
-            struct json_member m = {0};
-            const char *expected = as_expected && members.len < like->len ? like->members[members.len].key : NULL;
-            as_expected = as_expected && expected;
-            if (members.len == 0 && like)
-                vec_reserve(&members, like->len);
-            if ((e = read_member(r, &m, expected, &as_expected)) < 0)
-                break;
-            // Objects of requests are small; large ones (more than this) skip the repeat check.
-            for (uint32_t i = 0; !as_expected && members.len < 256 && i < members.len; i++)
-                if (strcmp(members.at[i].key, m.key) == 0)
-                    e = fail(r, "the same name twice in one object");
-            if (e < 0)
-                break;
-            vec_push(&members, m);
-            skip_space(r);
-            if (r->p < r->end && *r->p == ',') {
-                r->p++;
-                continue;
-            }
-            if (r->p < r->end && *r->p == '}')
-                r->p++;
-            else
-                e = fail(r, "expected ',' or '}'");
-            break;
-        }
+    uint32_t base = r->members.len;
+    const struct json like = r->like;
+    bool as_expected = like.type == JSON_OBJECT;
+    r->like = (struct json){0};
+    int more = !is_empty(r, '}');
+    v->type = JSON_OBJECT;
+    while (more > 0) {
+        struct json_member m = {0};
+        uint32_t at = r->members.len - base;
+        as_expected = as_expected && at < like.len;
+        int e = read_member(r, &m, as_expected ? like.members[at].key : NULL, &as_expected);
+        if (e < 0)
+            return e;
+        if (!as_expected && is_repeated(r, base, m.key))
+            return fail(r, "the same name twice in one object");
+        vec_push(&r->members, m);
+        more = goes_on(r, '}');
     }
-    if (e == 0) {
-        v->type = JSON_OBJECT;
-        v->len = members.len;
-        v->members = members.len ? arena_memdup(r->arena, members.at, members.len * sizeof *members.at) : NULL;
-    }
-    vec_done(&members);
-    return e;
+    if (more < 0)
+        return more;
+    v->len = r->members.len - base;
+    v->members = v->len ? arena_memdup(r->arena, r->members.at + base, v->len * sizeof *v->members) : NULL;
+    r->members.len = base;
+    return 0;
 }
 
 static int read_word(struct reader *r, struct json *v) {
@@ -330,11 +370,13 @@ static int read_value(struct reader *r, struct json *v) {
     skip_space(r);
     if (r->p >= r->end)
         return fail(r, "ends too early");
+    if (++r->values > r->values_max)
+        return error_set(r->error, E2BIG, "more than %llu values in one JSON text; send it in parts", (unsigned long long)r->values_max);
     if (*r->p == '"') {
         v->type = JSON_STRING;
         return read_string(r, &v->s, &v->len);
     }
-    if (*r->p == '-' || (*r->p >= '0' && *r->p <= '9'))
+    if (*r->p == '-' || is_digit(*r->p))
         return read_number(r, v);
     if (*r->p != '[' && *r->p != '{')
         return read_word(r, v);
@@ -345,17 +387,77 @@ static int read_value(struct reader *r, struct json *v) {
     return e;
 }
 
+static void reader_done(struct reader *r) {
+    vec_done(&r->items);
+    vec_done(&r->members);
+}
+
+static int nothing_behind(struct reader *r) {
+    skip_space(r);
+    return r->p == r->end ? 0 : fail(r, "something after the value");
+}
+
+static int read_all(struct reader *r, struct json **out) {
+    struct json *v = arena_alloc(r->arena, sizeof *v);
+    int e = read_value(r, v);
+    if (e == 0)
+        e = nothing_behind(r);
+    if (e == 0)
+        *out = v;
+    reader_done(r);
+    return e;
+}
+
 int json_parse(const char *text, size_t len, struct arena *a, struct json **out, struct error *e) {
-    struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e};
-    struct json *v = arena_alloc(a, sizeof *v);
-    int n = read_value(&r, v);
-    if (n < 0)
-        return n;
+    struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e, .values_max = UINT64_MAX};
+    return read_all(&r, out);
+}
+
+int json_parse_few(const char *text, size_t len, uint64_t values_max, struct arena *a, struct json **out, struct error *e) {
+    struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e, .values_max = values_max};
+    return read_all(&r, out);
+}
+
+int json_parse_in_place(char *text, size_t len, struct arena *a, struct json **out, struct error *e) {
+    struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e, .own = text, .values_max = UINT64_MAX};
+    return read_all(&r, out);
+}
+
+bool json_items_begin(struct json_items *it, const char *text, size_t len, uint64_t values_max) {
+    struct reader r = {.p = text, .end = text + len};
     skip_space(&r);
-    if (r.p != r.end)
-        return fail(&r, "something after the value");
-    *out = v;
-    return 0;
+    *it = (struct json_items){.text = text, .len = len, .values_max = values_max, .at = (size_t)(r.p - text) + 1};
+    return r.p < r.end && *r.p == '[';
+}
+
+static int next_item(struct json_items *it, struct reader *r, struct json *v) {
+    skip_space(r);
+    if (!it->count && r->p < r->end && *r->p == ']') {
+        r->p++;
+        it->ended = true;
+        return nothing_behind(r);
+    }
+    int e = read_value(r, v), more = e < 0 ? e : goes_on(r, ']');
+    if (more < 0)
+        return more;
+    it->count++;
+    it->ended = !more;
+    e = more ? 0 : nothing_behind(r);
+    return e < 0 ? e : 1;
+}
+
+int json_items_next(struct json_items *it, struct arena *a, struct json **out, struct error *e) {
+    struct reader r = {.start = it->text, .p = it->text + it->at, .end = it->text + it->len, .arena = a, .error = e, .depth = 1,
+                       .values_max = it->values_max};
+    if (it->ended)
+        return 0;
+    struct json *v = arena_alloc(a, sizeof *v);
+    int n = next_item(it, &r, v);
+    if (n > 0)
+        *out = v;
+    it->at = (size_t)(r.p - it->text);
+    reader_done(&r);
+    return n;
 }
 
 const struct json *json_get(const struct json *object, const char *key) {
@@ -382,146 +484,3 @@ bool json_true(const struct json *object, const char *key) {
     return v && v->type == JSON_BOOL && v->boolean;
 }
 
-static void comma(struct json_writer *w) {
-    if (w->need_comma)
-        buf_addc(w->out, ',');
-    w->need_comma = true;
-}
-
-void json_open(struct json_writer *w, char bracket) {
-    comma(w);
-    buf_addc(w->out, bracket);
-    w->need_comma = false;
-}
-
-void json_close(struct json_writer *w, char bracket) {
-    buf_addc(w->out, bracket);
-    w->need_comma = true;
-}
-
-static void put_quoted(struct buf *b, const char *s, size_t len) {
-    static const char hex[] = "0123456789abcdef";
-    char *o = buf_reserve(b, len * 6 + 2), *start = o;
-    *o++ = '"';
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (c >= 32 && c != '"' && c != '\\' && c != 127) {
-            *o++ = (char)c;
-            continue;
-        }
-        *o++ = '\\';
-        static const char plain[] = "\n\t\r\"\\", letters[] = "ntr\"\\";
-        const char *at = c ? strchr(plain, c) : NULL;
-        if (at) {
-            *o++ = letters[at - plain];
-        } else {
-            *o++ = 'u';
-            *o++ = '0';
-            *o++ = '0';
-            *o++ = hex[c >> 4];
-            *o++ = hex[c & 15];
-        }
-    }
-    *o++ = '"';
-    *o = 0;
-    b->len += (size_t)(o - start);
-}
-
-void json_key(struct json_writer *w, const char *key) {
-    comma(w);
-    put_quoted(w->out, key, strlen(key));
-    buf_addc(w->out, ':');
-    w->need_comma = false;
-}
-
-void json_put_strn(struct json_writer *w, const char *s, size_t len) {
-    comma(w);
-    put_quoted(w->out, s, len);
-}
-
-void json_put_str(struct json_writer *w, const char *s) {
-    if (s)
-        json_put_strn(w, s, strlen(s));
-    else
-        json_put_null(w);
-}
-
-void json_put_u64(struct json_writer *w, uint64_t v) {
-    comma(w);
-    buf_addu(w->out, v);
-}
-
-void json_put_i64(struct json_writer *w, int64_t v) {
-    comma(w);
-    if (v < 0)
-        buf_addc(w->out, '-');
-    buf_addu(w->out, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
-}
-
-void json_put_double(struct json_writer *w, double v) {
-    if (!isfinite(v)) {
-        json_put_null(w);
-        return;
-    }
-    comma(w);
-    char text[32];
-    snprintf(text, sizeof text, "%.15g", v == 0 ? 0 : v);
-    if (strtod(text, NULL) != v)
-        snprintf(text, sizeof text, "%.17g", v);
-    buf_adds(w->out, text);
-}
-
-void json_put_bool(struct json_writer *w, bool v) {
-    comma(w);
-    buf_adds(w->out, v ? "true" : "false");
-}
-
-void json_put_null(struct json_writer *w) {
-    comma(w);
-    buf_adds(w->out, "null");
-}
-
-void json_put_raw(struct json_writer *w, const char *json) {
-    comma(w);
-    buf_adds(w->out, json);
-}
-
-void json_kv_str(struct json_writer *w, const char *key, const char *s) {
-    json_key(w, key);
-    json_put_str(w, s);
-}
-
-void json_kv_i64(struct json_writer *w, const char *key, int64_t v) {
-    json_key(w, key);
-    json_put_i64(w, v);
-}
-
-void json_kv_bool(struct json_writer *w, const char *key, bool v) {
-    json_key(w, key);
-    json_put_bool(w, v);
-}
-
-void json_write(struct json_writer *w, const struct json *v) {
-    switch (v->type) {
-    case JSON_NULL: json_put_null(w); break;
-    case JSON_BOOL: json_put_bool(w, v->boolean); break;
-    case JSON_INT: json_put_i64(w, v->i); break;
-    case JSON_UINT: json_put_u64(w, v->u); break;
-    case JSON_DOUBLE: json_put_double(w, v->d); break;
-    case JSON_STRING: json_put_strn(w, v->s, v->len); break;
-    case JSON_ARRAY:
-        json_open(w, '[');
-        for (uint32_t i = 0; i < v->len; i++)
-            json_write(w, &v->items[i]);
-        json_close(w, ']');
-        break;
-    case JSON_OBJECT:
-        json_open(w, '{');
-        for (uint32_t i = 0; i < v->len; i++) {
-            json_key(w, v->members[i].key);
-            json_write(w, &v->members[i].value);
-        }
-        json_close(w, '}');
-        break;
-    }
-}

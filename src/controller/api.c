@@ -169,7 +169,7 @@ int64_t api_query_i64(const struct api_call *call, const char *name, int64_t fal
 
 int api_body(struct api_call *call, struct json **out) {
     struct error e = {0};
-    int r = json_parse(call->req->body, call->req->body_len, &call->arena, out, &e);
+    int r = json_parse_few(call->req->body, call->req->body_len, API_VALUES_MAX, &call->arena, out, &e);
     if (r < 0)
         api_fail(call->req, &e);
     return r;

@@ -131,35 +131,57 @@ static void put_result(struct json_writer *w, uint64_t id, uint64_t count, bool 
     json_close(w, '}');
 }
 
-static void submit_bulk(struct api_call *call, const struct json *list) {
+// The whole list is looked at before the first job of it is taken.
+static int check_bulk(struct api_call *call, struct error *e) {
+    struct json_items it;
+    struct json *item;
+    int r;
+    json_items_begin(&it, call->req->body, call->req->body_len, API_VALUES_MAX);
+    do {
+        cleanup_arena struct arena a = {0};
+        r = json_items_next(&it, &a, &item, e);
+    } while (r > 0 && it.count <= BULK_SUBMITS_MAX);
+    return r > 0 ? error_set(e, E2BIG, "more than %d jobs in one request; send them in several", BULK_SUBMITS_MAX) : r;
+}
+
+static void submit_item(struct api_call *call, const struct json *item, struct json_writer *w) {
+    struct error e = {0};
+    uint64_t id, count;
+    bool repeated;
+    if (api_submit_one(call, item, &id, &count, &repeated, &e) < 0) {
+        json_open(w, '{');
+        json_key(w, "error");
+        api_error_json(w, &e);
+        json_close(w, '}');
+    } else {
+        put_result(w, id, count, repeated);
+    }
+}
+
+// One job after the other is decoded, submitted and forgotten: the request's bytes are the only thing
+// that is as large as the request.
+static void submit_bulk(struct api_call *call, struct json_items *it) {
     struct buf b = {0};
     struct json_writer w = {.out = &b};
-    if (list->len > BULK_SUBMITS_MAX) {
-        cleanup_buf struct buf text = {0};
-        buf_addf(&text, "%u jobs in one request; at most %d are allowed", list->len, BULK_SUBMITS_MAX);
-        api_error(call->req, 413, "E2BIG", buf_str(&text));
+    struct arena whole = call->arena;
+    struct error e = {0};
+    struct json *item;
+    if (check_bulk(call, &e) < 0) {
+        api_fail(call->req, &e);
         return;
     }
     json_open(&w, '[');
-    for (uint32_t i = 0; i < list->len; i++) {
-        struct error e = {0};
-        uint64_t id, count;
-        bool repeated;
-        if (api_submit_one(call, &list->items[i], &id, &count, &repeated, &e) < 0) {
-            json_open(&w, '{');
-            json_key(&w, "error");
-            api_error_json(&w, &e);
-            json_close(&w, '}');
-        } else {
-            put_result(&w, id, count, repeated);
-        }
-    }
+    for (call->arena = (struct arena){0}; json_items_next(it, &call->arena, &item, &e) > 0; arena_done(&call->arena))
+        submit_item(call, item, &w);
+    arena_done(&call->arena);
+    call->arena = whole;
     json_close(&w, ']');
     api_when_committed(call, 201, &b);
 }
 
 void api_submit(struct api_call *call) {
     struct json *j;
+    struct json_items items;
     struct error e = {0};
     uint64_t id, count;
     bool repeated;
@@ -167,12 +189,12 @@ void api_submit(struct api_call *call) {
         api_fail(call->req, &e);
         return;
     }
-    if (api_body(call, &j) < 0)
-        return;
-    if (j->type == JSON_ARRAY) {
-        submit_bulk(call, j);
+    if (json_items_begin(&items, call->req->body, call->req->body_len, API_VALUES_MAX)) {
+        submit_bulk(call, &items);
         return;
     }
+    if (api_body(call, &j) < 0)
+        return;
     if (api_submit_one(call, j, &id, &count, &repeated, &e) < 0) {
         api_fail(call->req, &e);
         return;

@@ -26,6 +26,7 @@ enum {
     USER_NAME_MAX = 257,  // longer than any: a name cut short could be another's
     LIST_ROWS_MAX = 1000000,
     BULK_SUBMITS_MAX = 10000,
+    API_VALUES_MAX = 1 << 20,           // JSON values of one request, or of one job of a bulk request
 };
 
 struct agent_conn {

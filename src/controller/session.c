@@ -433,7 +433,7 @@ static void on_text(struct session *s, const char *data, size_t len) {
     cleanup_arena struct arena a = {0};
     struct json *j;
     struct error e = {0};
-    if (json_parse(data, len, &a, &j, &e) < 0) {
+    if (json_parse_few(data, len, API_VALUES_MAX, &a, &j, &e) < 0) {
         session_fail(s, &e);
         return;
     }

@@ -618,7 +618,7 @@ static void on_text(struct step *s, const char *data, size_t len) {
     struct error e = {0};
     // The first message is kept: the step is made from it when there is room.
     if (s->phase == STEP_NEW) {
-        if (json_parse(arena_strndup(&s->arena, data, len), len, &s->arena, &j, &e) < 0) {
+        if (json_parse_few(arena_strndup(&s->arena, data, len), len, API_VALUES_MAX, &s->arena, &j, &e) < 0) {
             fail(s, &e);
         } else if (s->owns_job) {
             begin_allocation(s, j);
@@ -630,7 +630,7 @@ static void on_text(struct step *s, const char *data, size_t len) {
         return;
     }
     cleanup_arena struct arena a = {0};
-    if (json_parse(data, len, &a, &j, &e) < 0)
+    if (json_parse_few(data, len, API_VALUES_MAX, &a, &j, &e) < 0)
         return;
     const struct json *size = json_get(j, "resize");
     for (uint32_t i = 0; size && size->type == JSON_ARRAY && size->len == 2 && i < s->node_count; i++) {

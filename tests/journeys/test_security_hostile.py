@@ -188,6 +188,22 @@ def test_a_request_made_to_be_heavy_is_cut_short(cluster):
     cluster.api.post("/v1/jobs/cancel", {"ids": [str(job)]})
 
 
+@pytest.mark.parametrize("body, words", [
+    (lambda n: b"[" + b"1," * (n // 2) + b"1]", b"more than 10000 jobs in one request"),
+    (lambda n: b"[[" + b"1," * (n // 2) + b"1]]", b"more than 1048576 values"),
+    (lambda n: b'{"spec":{"argv":[' + b'"a",' * (n // 4) + b'"a"]}}', b"more than 1048576 values"),
+])
+def test_a_large_request_costs_little_more_than_its_bytes(body, words):
+    size = 60 << 20
+    with Cluster() as c:
+        status, data = c.api.raw("POST", "/v1/jobs", body(size))
+        assert status == 413 and words in data
+        with open(f"/proc/{c.pid('controller')}/status", encoding="utf-8") as f:
+            peak = next(int(line.split()[1]) << 10 for line in f if line.startswith("VmHWM"))
+        assert peak < 3 * size, f"{peak >> 20} MiB for a request of {size >> 20}"
+        assert c.api.get("/v1/jobs")["jobs"] == []
+
+
 def test_a_change_of_many_large_jobs_is_bounded(cluster):
     """Each changed element has a copy of what was submitted."""
     job = cluster.api.post("/v1/jobs", {"spec": spec(hold=True, argv=["true", "x" * 100000], array=[{"first": 0, "last": 99999, "step": 1}])})["id"]

@@ -77,11 +77,71 @@ static void writes_what_it_reads(void **state) {
     assert_string_equal(b.data, text);
 }
 
+static void reads_in_place(void **state) {
+    char text[] = "[\"plain\",\"q\\\"\\u00e9\\n\",{\"k\\u0041\":-7},\"\",123456789012345678,1234567890123456789,-0]";
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf b = {0};
+    struct json *v;
+    assert_int_equal(json_parse_in_place(text, sizeof text - 1, &a, &v, NULL), 0);
+    assert_true(v->items[0].s > text && v->items[0].s < text + sizeof text);
+    json_write(&(struct json_writer){.out = &b}, v);
+    assert_string_equal(b.data, "[\"plain\",\"q\\\"é\\n\",{\"kA\":-7},\"\",123456789012345678,1234567890123456789,0]");
+    char cut[] = "[\"abc";
+    assert_true(json_parse_in_place(cut, sizeof cut - 1, &a, &v, NULL) < 0);
+}
+
+static void bounds_the_number_of_values(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct json *v;
+    struct error e;
+    assert_int_equal(json_parse_few("[1,2,{\"a\":3}]", 13, 5, &a, &v, &e), 0);
+    assert_int_equal(json_parse_few("[1,2,{\"a\":3}]", 13, 4, &a, &v, &e), -E2BIG);
+    assert_non_null(strstr(e.text, "more than 4 values"));
+}
+
+static int count_items(const char *text, uint64_t values_max, uint64_t *count) {
+    struct json_items it;
+    int r;
+    *count = 0;
+    if (!json_items_begin(&it, text, strlen(text), values_max))
+        return -ENOENT;
+    do {
+        cleanup_arena struct arena a = {0};
+        struct json *v = NULL;
+        struct error e;
+        r = json_items_next(&it, &a, &v, &e);
+        assert_true((r > 0) == (v != NULL));
+        *count += r > 0;
+    } while (r > 0);
+    return r;
+}
+
+static void reads_items_one_by_one(void **state) {
+    static const struct {
+        const char *text;
+        int result;
+        uint64_t count;
+    } cases[] = {
+        {"[]", 0, 0}, {" [ ] ", 0, 0}, {"[1]", 0, 1}, {" [1 , {\"a\":[2]},\"x\"] ", 0, 3}, {"[1,]", -EINVAL, 1}, {"[1", -EINVAL, 0},
+        {"[1,2", -EINVAL, 1}, {"[1]2", -EINVAL, 0}, {"[]2", -EINVAL, 0}, {"[,1]", -EINVAL, 0}, {"{}", -ENOENT, 0}, {"", -ENOENT, 0}, {"[", -EINVAL, 0},
+        {"[1,[2,3,4]]", -E2BIG, 1}, {"[1,2,3,4,5]", 0, 5},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t count;
+        int r = count_items(cases[i].text, 3, &count);
+        if (r != cases[i].result || count != cases[i].count)
+            fail_msg("%s: %d after %d items", cases[i].text, r, (int)count);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_values),
         cmocka_unit_test(refuses_what_is_not_json),
         cmocka_unit_test(lists_of_objects_of_one_shape_and_of_others),
+        cmocka_unit_test(reads_in_place),
+        cmocka_unit_test(bounds_the_number_of_values),
+        cmocka_unit_test(reads_items_one_by_one),
         cmocka_unit_test(writes_what_it_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 // Fuzz target: JSON, and the reading of a job's spec from it; what parses is written and read again
-// as the same.
+// as the same. Reading in place and reading item by item take and refuse the same texts.
 #include <assert.h>
 #include <string.h>
 
@@ -13,6 +13,44 @@ const char *const fuzz_seeds[] = {
     "{\"name\":\"t\",\"class\":\"interactive\",\"array\":[{\"first\":0,\"last\":9,\"step\":1}],\"tasks\":4,\"argv\":[\"a\",\"b\"],\"nice\":-5,\"launch\":\"tasks\"}",
     "[[[[]]],{},\"\",0,-0.5e-3]", NULL};
 
+static void check_in_place(const uint8_t *data, size_t size, const struct json *v) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf text = {0}, first = {0}, second = {0};
+    struct json *here = NULL;
+    buf_add(&text, data, size);
+    assert((json_parse_in_place(text.data, size, &a, &here, NULL) == 0) == (v != NULL));
+    if (!v)
+        return;
+    json_write(&(struct json_writer){.out = &first}, v);
+    json_write(&(struct json_writer){.out = &second}, here);
+    assert(first.len == second.len && memcmp(first.data, second.data, first.len) == 0);
+}
+
+static void check_items(const uint8_t *data, size_t size, const struct json *v) {
+    cleanup_buf struct buf first = {0}, second = {0};
+    struct json_writer w = {.out = &second};
+    struct json_items it;
+    int r;
+    if (!json_items_begin(&it, (const char *)data, size, UINT64_MAX)) {
+        assert(!v || v->type != JSON_ARRAY);
+        return;
+    }
+    json_open(&w, '[');
+    do {
+        cleanup_arena struct arena a = {0};
+        struct json *item;
+        r = json_items_next(&it, &a, &item, NULL);
+        if (r > 0)
+            json_write(&w, item);
+    } while (r > 0);
+    json_close(&w, ']');
+    assert((r == 0) == (v != NULL));
+    if (!v)
+        return;
+    json_write(&(struct json_writer){.out = &first}, v);
+    assert(first.len == second.len && memcmp(first.data, second.data, first.len) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf first = {0}, second = {0};
@@ -21,8 +59,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct spec spec;
     if (json_parse((const char *)data, size, &a, &v, &e) < 0) {
         assert(e.code && e.text[0]);
+        check_in_place(data, size, NULL);
+        check_items(data, size, NULL);
         return 0;
     }
+    check_in_place(data, size, v);
+    check_items(data, size, v);
     json_write(&(struct json_writer){.out = &first}, v);
     assert(json_parse(first.data, first.len, &a, &again, &e) == 0);
     json_write(&(struct json_writer){.out = &second}, again);
