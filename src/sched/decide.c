@@ -83,6 +83,7 @@ static void serve_takers(struct pass *p) {
         struct alloc *a = place(p, t->request);
         if (a) {
             trial_start(p, t, a, false);
+            p->out->next_ms = p->now_ms;  // out of order: who is before it may take from it once it runs
             continue;
         }
         vec_clear(&victims);

@@ -367,6 +367,31 @@ static void weight_zero_takes_nothing_over_quota(void **state) {
     world_free(c.w);
 }
 
+// A job others made room for starts out of order. Who comes before it has found nothing to take yet,
+// so the pass asks for another one at once.
+static void what_made_room_may_be_taken_from(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 8);
+    for (uint32_t p = 1; p <= 3; p++)
+        cluster_project(&c, p, 0, p == 3 ? 6 : 1);
+    struct sched_request idle = gpus(1, 8), half = gpus(2, 4), own = gpus(3, 6);
+    cluster_submit(&c, &idle);
+    cluster_settle(&c);
+    uint64_t over = cluster_submit(&c, &half);
+    assert_int_equal(cluster_round(&c), 1);  // makes room
+    uint64_t inside = cluster_submit(&c, &own);
+    struct decisions d;
+    sched_decide(c.w, c.now_ms, &c.policy, &d);
+    assert_int_equal(d.starts.len, 1);
+    assert_int_equal(d.starts.at[0].job, over);
+    assert_int_equal(d.preempts.len, 0);
+    assert_int_equal(d.next_ms, c.now_ms);
+    decisions_done(&d);
+    cluster_settle(&c);
+    assert_true(cluster_runs(&c, inside));
+    world_free(c.w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partitions_bound_nodes_time_and_order),
@@ -382,6 +407,7 @@ int main(void) {
         cmocka_unit_test(gangs_start_whole),
         cmocka_unit_test(heavy_users_wait_longer),
         cmocka_unit_test(weight_zero_takes_nothing_over_quota),
+        cmocka_unit_test(what_made_room_may_be_taken_from),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
