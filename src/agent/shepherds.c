@@ -16,11 +16,11 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 
-enum { FDS_MAX = 3, IDLE_MAX_MAX = 256 };
+enum { FDS_MAX = 3, READY_MAX = 256 };
 
 struct shepherds {
     char *program, *spool_path, *cgroup, *tag;
-    unsigned idle_min, idle_max;
+    unsigned ready_min, ready_max;
     int send_fd, receive_fd;
     pid_t pid;
 };
@@ -37,13 +37,13 @@ _Noreturn static void run_zygote(const struct shepherds *s, char *const *argv) {
 }
 
 static int start_zygote(struct shepherds *s, struct error *e) {
-    char fd[16], idle_min[16], idle_max[16], name[] = "acequia-shepherd";
+    char fd[16], ready_min[16], ready_max[16], name[] = "acequia-shepherd";
     if (access(s->program, X_OK) < 0)
         return error_set(e, errno, "the shepherd program %s cannot be executed: %m", s->program);
     snprintf(fd, sizeof fd, "%d", s->receive_fd);
-    snprintf(idle_min, sizeof idle_min, "%u", s->idle_min);
-    snprintf(idle_max, sizeof idle_max, "%u", s->idle_max);
-    char *argv[] = {name, s->spool_path, fd, s->cgroup, s->tag, idle_min, idle_max, NULL};
+    snprintf(ready_min, sizeof ready_min, "%u", s->ready_min);
+    snprintf(ready_max, sizeof ready_max, "%u", s->ready_max);
+    char *argv[] = {name, s->spool_path, fd, s->cgroup, s->tag, ready_min, ready_max, NULL};
     pid_t pid = fork();
     if (pid < 0)
         return error_set(e, errno, "cannot fork: %m");
@@ -56,7 +56,7 @@ static int start_zygote(struct shepherds *s, struct error *e) {
 int shepherds_start(struct shepherds **out, const struct shepherds_options *o, struct error *e) {
     int pair[2];
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned busy = cpus < 1 ? 1 : cpus > IDLE_MAX_MAX / 2 ? IDLE_MAX_MAX / 2 : (unsigned)cpus;
+    unsigned ready = cpus < 1 ? 2 : cpus > READY_MAX / 4 ? READY_MAX / 2 : (unsigned)cpus * 2;
     if (o->spool_path[0] != '/')
         return error_set(e, EINVAL, "spool folder %s: must be an absolute path", o->spool_path);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -66,8 +66,8 @@ int shepherds_start(struct shepherds **out, const struct shepherds_options *o, s
     *s = (struct shepherds){
         .program = xstrdup(o->program), .spool_path = xstrdup(o->spool_path),
         .cgroup = xstrdup(o->cgroup), .tag = xstrdup(o->tag), .send_fd = pair[0],
-        .receive_fd = pair[1], .idle_min = o->idle_min ? o->idle_min : (busy + 1) / 2,
-        .idle_max = o->idle_max ? o->idle_max : busy * 2,
+        .receive_fd = pair[1], .ready_min = o->ready_min ? o->ready_min : ready,
+        .ready_max = o->ready_max ? o->ready_max : ready * 2,
     };
     int rc = start_zygote(s, e);
     if (rc < 0) {

@@ -12,7 +12,7 @@ struct shepherds_options {
     const char *spool_path;  // absolute
     const char *cgroup;      // "auto", "v1", "v2", "none"
     const char *tag;         // tells agents of one machine apart
-    unsigned idle_min, idle_max;  // 0: chosen by the number of cpus
+    unsigned ready_min, ready_max;  // 0: chosen by the number of cpus
 };
 
 struct shepherds;

@@ -46,9 +46,10 @@ struct spool_status {
 struct spool_hint {
     uint64_t job;
     uint32_t attempt, step;
-    uint32_t state;  // enum spool_state
+    uint32_t state;  // enum spool_state, or SPOOL_ORPHANED
     uint32_t pad;
 };
+enum { SPOOL_ORPHANED = SPOOL_ENDED + 1 };  // the shepherd that took it was killed
 
 // Opens (and makes, mode 0711 for root, else 0700) the folder; refuses one that belongs to
 // somebody else. Returns a descriptor.

@@ -67,6 +67,19 @@ void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive
         report(a, &s);
 }
 
+// Killed before it wrote that it began: nothing has run, and another may have it. If it lives in
+// the hands of another after all, the lock decides.
+static void check_orphan(struct agent *a, uint64_t id, uint32_t attempt) {
+    struct spool_status s;
+    agent_check(a, id, attempt, true);
+    if (agent_logic_phase(a->logic, id, attempt) != AGENT_LAUNCHING ||
+        spool_alive(a->spool_fd, id, attempt, NULL) ||
+        spool_read_status(a->spool_fd, id, attempt, 0, &s) < 0 || s.state != SPOOL_CREATED)
+        return;
+    struct waiting_launch w = {.id = id, .attempt = attempt};
+    vec_push(&a->handed_back, w);
+}
+
 void agent_read_hints(struct agent *a) {
     struct spool_hint h[HINTS_AT_ONCE];
     ssize_t n;
@@ -78,9 +91,10 @@ void agent_read_hints(struct agent *a) {
                     streams_step_ended(a->streams, h[i].job, h[i].attempt, h[i].step);
                 continue;
             }
-            bool again = h[i].state == SPOOL_STARTED &&
-                         agent_logic_phase(a->logic, h[i].job, h[i].attempt) == AGENT_RUNNING;
-            agent_check(a, h[i].job, h[i].attempt, again);
+            if (h[i].state == SPOOL_ORPHANED)
+                check_orphan(a, h[i].job, h[i].attempt);
+            else
+                agent_check(a, h[i].job, h[i].attempt, false);
         }
     } while (n == sizeof h);
     agent_execute(a);

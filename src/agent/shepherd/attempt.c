@@ -59,18 +59,27 @@ static void account(struct unit *u, const struct rusage *ru) {
         u->peak_bytes = peak;
 }
 
+static void resolve_units(struct shepherd *s) {
+    for (int i = 0; i < s->units_top; i++)
+        if (s->units[i].phase != UNIT_FREE)
+            unit_resolve(s, &s->units[i]);
+}
+
 // Collects every child that ended: tasks, and orphans of the job that fell to us.
 static void reap(struct shepherd *s) {
     struct rusage ru;
     int status;
     pid_t pid;
+    resolve_units(s);
     while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
         struct unit *owner = main_unit(s);
         if (pid == s->slot.nursery) {
             s->slot.nursery = -1;  // nothing can be started any more; the slot goes afterwards
             s->slot.spoilt = true;
+            resolve_units(s);
             continue;
         }
+        resolve_units(s);
         for (int i = 0; i < s->units_top; i++) {
             struct unit *u = &s->units[i];
             if (u->phase == UNIT_FREE)
@@ -115,6 +124,7 @@ static bool sweep(struct shepherd *s) {
             return true;
         if (clock_mono_ms() > until)
             return false;
+        shepherd_settle(s);
         if (grouped) {
             if (!sealed)
                 cgroup_slot_seal(&s->slot);
@@ -163,11 +173,14 @@ static void step_timers(struct shepherd *s, struct unit *u, int64_t now_ms) {
 static void timers(struct shepherd *s, int64_t now_ms) {
     struct unit *m = main_unit(s);
     int64_t ran = running_ms(s, now_ms);
-    if (!s->announced && ran >= ANNOUNCE_AFTER_MS) {
+    resolve_units(s);
+    if (!s->announced && ran >= ANNOUNCE_AFTER_MS && !m->awaited) {
         s->announced = true;
         unit_write(m);
         unit_hint(s, m);
     }
+    if (ran >= SETTLE_AFTER_MS)
+        shepherd_settle(s);
     if (s->listen_fd < 0 && ran >= LISTEN_AFTER_MS)
         steps_listen(s);
     if (m->req.warn_signal && !s->warned && s->limit_ms &&
@@ -192,7 +205,9 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
     struct unit *m = main_unit(s);
     int64_t next = now_ms + POLL_MAX_MS, ran = running_ms(s, now_ms);
     if (!s->announced)
-        sooner(&next, now_ms + ANNOUNCE_AFTER_MS - ran);
+        sooner(&next, ran < ANNOUNCE_AFTER_MS ? now_ms + ANNOUNCE_AFTER_MS - ran : now_ms + 1);
+    else if (!s->settled)
+        sooner(&next, now_ms + SETTLE_AFTER_MS - ran);
     else if (s->listen_fd == -1)
         sooner(&next, now_ms + LISTEN_AFTER_MS - ran);
     if (s->limit_ms && !s->suspended && m->phase == UNIT_RUNNING) {
@@ -313,8 +328,6 @@ void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds)
     int rc = unit_load(s, m, 0, &e);
     for (int i = 0; i < nfds && i < 3; i++)
         m->fds[i] = fds[i];
-    s->entry->job = m->status.job;
-    s->entry->attempt = m->status.attempt;
     if (rc == 0) {
         run_loaded(s);
     } else if (rc != -EALREADY && spool_sealed(&m->status)) {

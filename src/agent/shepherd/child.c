@@ -1,5 +1,7 @@
 // Owns the way from fork to exec: limits, then becoming the user for good, and only then anything
-// that the user names (folder, files, command). A failure is left in the shared note.
+// that the user names (folder, files, command). A failure is left in the shared note. What needs
+// memory is made before the fork: the new process may share the nursery's, and may be killed at
+// any moment, so from child_run on nothing is allocated and nothing shared is written but the note.
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -17,7 +19,6 @@
 
 #include "agent/procs.h"
 #include "agent/shepherd/shepherd.h"
-#include "base/alloc.h"
 #include "base/text.h"
 
 enum { SHEBANG_MAX = 256, LAUNCH_FAILED_EXIT = 127 };
@@ -39,28 +40,29 @@ static void fail(const struct child *c, enum launch_code code, int err, const ch
     _exit(LAUNCH_FAILED_EXIT);
 }
 
-static void reset_signals(void) {
-    sigset_t none;
-    sigemptyset(&none);
+void child_reset_signals(void) {
     for (int sig = 1; sig < 32; sig++)
         if (sig != SIGKILL && sig != SIGSTOP)
             signal(sig, SIG_DFL);
+}
+
+static void unblock_signals(void) {
+    sigset_t none;
+    sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 static void set_affinity(const struct child *c) {
     const uint32_t *cpus = c->task->ncpus ? c->task->cpus : c->req->cpus;
     uint32_t n = c->task->ncpus ? c->task->ncpus : c->req->ncpus;
-    size_t size = CPU_ALLOC_SIZE(LAUNCH_CPUS_MAX);
+    cpu_set_t set[LAUNCH_CPUS_MAX / CPU_SETSIZE] = {0};
     if (!n)
         return;
-    cpu_set_t *set = xcalloc(1, size);
     for (uint32_t i = 0; i < n; i++)
         if (cpus[i] < LAUNCH_CPUS_MAX)
-            CPU_SET_S(cpus[i], size, set);
+            CPU_SET_S(cpus[i], sizeof set, set);
     // Cpus that this machine does not have (a node declared larger than it is) bind nothing.
-    sched_setaffinity(0, size, set);
-    free(set);
+    sched_setaffinity(0, sizeof set, set);
 }
 
 static void set_oom_score(const struct child *c) {
@@ -108,9 +110,9 @@ static void become_user(const struct child *c) {
     }
     if (r->no_new_privs && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         fail(c, LAUNCH_PRIVILEGE, errno, "cannot give up new privileges");
-    // After the change of user, which clears it.
-    if (c->death_signal)
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // After the change of user, which clears it. A shepherd that died before sends nothing.
+    if (c->death_signal && (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != c->shepherd))
+        _exit(LAUNCH_FAILED_EXIT);
 }
 
 static void place(const struct child *c, int from, int to) {
@@ -166,10 +168,10 @@ static size_t key_length(const char *entry) {
 }
 
 // The unit's variables, those of the task, and the mark.
-static char **make_env(const struct child *c) {
+static char **make_env(const struct child *c, struct arena *arena) {
     const struct launch_request *r = c->req;
     const struct launch_process *t = c->task;
-    char **env = xcalloc(r->nenv + t->nenv + 2, sizeof *env);
+    char **env = arena_alloc(arena, (r->nenv + t->nenv + 2) * sizeof *env);
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->nenv; i++) {
         bool replaced = false;
@@ -181,8 +183,13 @@ static char **make_env(const struct child *c) {
     }
     for (uint32_t k = 0; k < t->nenv; k++)
         env[n++] = t->env[k];
-    env[n] = xasprintf("%s=%016" PRIx64, PROCS_MARK, c->id);
+    env[n] = arena_printf(arena, "%s=%016" PRIx64, PROCS_MARK, c->id);
     return env;
+}
+
+void child_prepare(struct child *c, struct arena *arena) {
+    c->env = make_env(c, arena);
+    c->script_argv = arena_alloc(arena, (c->req->argc + 4) * sizeof *c->script_argv);
 }
 
 static const char *env_get(char **env, const char *key) {
@@ -219,12 +226,18 @@ _Noreturn static void exec_failed(const struct child *c, const char *command, in
     }
 }
 
-_Noreturn static void exec_command(const struct child *c, char **argv, char **env) {
-    const char *path = env_get(env, "PATH"), *command = argv[0];
+// Looked at before it is executed: an execve that fails costs ten times as much.
+static bool not_there(const char *path) {
+    struct stat st;
+    return stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+_Noreturn static void exec_command(const struct child *c, char **argv) {
+    const char *path = env_get(c->env, "PATH"), *command = argv[0];
     char full[4096];
     int err = ENOENT;
     if (strchr(command, '/')) {
-        execve(command, argv, env);
+        execve(command, argv, c->env);
         exec_failed(c, command, errno);
     }
     if (!*command)
@@ -232,15 +245,11 @@ _Noreturn static void exec_command(const struct child *c, char **argv, char **en
     for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; p;) {
         size_t len = strcspn(p, ":");
         int n = snprintf(full, sizeof full, "%.*s%s%s", (int)len, p, len ? "/" : "./", command);
-        if (n > 0 && (size_t)n < sizeof full) {
-            execve(full, argv, env);
-            if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+        if (n > 0 && (size_t)n < sizeof full && !not_there(full)) {
+            execve(full, argv, c->env);
+            if (errno != EACCES)
                 exec_failed(c, full, errno);
-            struct stat st;
-            if (errno == ENOENT && stat(full, &st) == 0)
-                exec_failed(c, full, ENOENT);
-            if (errno == EACCES)
-                err = EACCES;
+            err = EACCES;
         }
         p = p[len] ? p + len + 1 : NULL;
     }
@@ -280,11 +289,11 @@ static void read_shebang(const struct child *c, const char *script, char line[SH
         fail(c, LAUNCH_FORMAT, 0, "the script has #! but no interpreter after it");
 }
 
-_Noreturn static void exec_script(const struct child *c, char **env) {
+_Noreturn static void exec_script(const struct child *c) {
     char script[4096], line[SHEBANG_MAX], *interpreter, *argument;
     snprintf(script, sizeof script, "%s/%s/script", c->spool_path, c->name);
     read_shebang(c, script, line, &interpreter, &argument);
-    char **argv = xcalloc(c->req->argc + 4, sizeof *argv);
+    char **argv = c->script_argv;
     uint32_t n = 0;
     argv[n++] = interpreter;
     if (argument)
@@ -292,7 +301,7 @@ _Noreturn static void exec_script(const struct child *c, char **env) {
     argv[n++] = script;
     for (uint32_t i = 0; i < c->req->argc; i++)
         argv[n++] = c->req->argv[i];
-    execve(interpreter, argv, env);
+    execve(interpreter, argv, c->env);
     if (errno == ENOENT || errno == ENOTDIR)
         fail(c, LAUNCH_INTERPRETER, 0, "the script's interpreter %s does not exist", interpreter);
     if (errno == EACCES)
@@ -307,7 +316,9 @@ void child_run(const struct child *c) {
         fail(c, LAUNCH_LIMITS, errno, "the step's control group cannot be entered");
     setsid();
     set_limits(c);
-    reset_signals();
+    if (c->reset_signals)
+        child_reset_signals();
+    unblock_signals();
     become_user(c);
     if (chdir(cwd) < 0)
         fail(c, LAUNCH_CWD, errno, "working directory %s cannot be entered", cwd);
@@ -316,12 +327,11 @@ void child_run(const struct child *c) {
     else
         open_files(c);
     atomic_fetch_add(&c->note->opened, 1);
-    char **env = make_env(c);
     // Everything of ours is close-on-exec already; this is the second lock.
     close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     if (c->task->argc)
-        exec_command(c, c->task->argv, env);
+        exec_command(c, c->task->argv);
     if (c->req->has_script)
-        exec_script(c, env);
-    exec_command(c, c->req->argv, env);
+        exec_script(c);
+    exec_command(c, c->req->argv);
 }

@@ -1,6 +1,6 @@
 // The shepherd program: the zygote's loop and the idle loop of its shepherds. Nothing here knows
 // what a job is. Started by the agent as
-//   acequia-shepherd SPOOL POOL_FD CGROUP_MODE TAG IDLE_MIN IDLE_MAX
+//   acequia-shepherd SPOOL POOL_FD CGROUP_MODE TAG READY_MIN READY_MAX
 // POOL_FD is the receiving end of a socket on which the agent names folders, one per packet; all
 // idle shepherds wait on it, and its end means that the agent is gone.
 #include <errno.h>
@@ -26,7 +26,6 @@ struct zygote {
     struct shepherd template;
     pid_t pids[SHEPHERDS_MAX];
     uint32_t top;  // entries ever used
-    int idle_min;
 };
 
 static void on_child(int sig) {
@@ -76,25 +75,42 @@ static void wake_zygote(struct shepherd *s) {
         return;  // awake already
 }
 
-static void serve(struct shepherd *s, int idle_min) {
+// A shepherd may be killed between its state and the count. The order is such that the count is
+// then too low, never too high: at worst there is a shepherd more than needed.
+void shepherd_settle(struct shepherd *s) {
+    if (s->settled)
+        return;
+    s->settled = true;
+    int before = atomic_fetch_sub(&s->pool->ready, 1);
+    atomic_store(&s->entry->state, POOL_SETTLED);
+    if (before <= s->ready_min)
+        wake_zygote(s);
+}
+
+// False: there are enough without this one.
+static bool back_in_pool(struct shepherd *s) {
+    if (s->settled && atomic_load(&s->pool->ready) >= s->ready_max)
+        return false;
+    atomic_store(&s->entry->state, POOL_IDLE);
+    if (s->settled)
+        atomic_fetch_add(&s->pool->ready, 1);
+    return true;
+}
+
+static void serve(struct shepherd *s) {
     char name[SPOOL_NAME_MAX];
     int fds[3], nfds;
     while (take(s, name, fds, &nfds) > 0) {
-        uint64_t job;
-        uint32_t attempt;
-        atomic_store(&s->entry->state, POOL_BUSY);
-        if (atomic_fetch_sub(&s->pool->idle, 1) <= idle_min)
-            wake_zygote(s);
-        if (spool_parse_name(name, &job, &attempt) == 0)
+        s->settled = false;
+        if (spool_parse_name(name, &s->entry->job, &s->entry->attempt) == 0) {
+            atomic_store(&s->entry->state, POOL_YOUNG);
             attempt_run(s, name, fds, nfds);
-        else
+            if (!back_in_pool(s))
+                return;
+        } else {
             for (int i = 0; i < nfds; i++)
                 close(fds[i]);
-        if (atomic_fetch_add(&s->pool->idle, 1) >= s->idle_max) {
-            atomic_fetch_sub(&s->pool->idle, 1);
-            break;
         }
-        atomic_store(&s->entry->state, POOL_IDLE);
     }
 }
 
@@ -109,7 +125,7 @@ _Noreturn static void shepherd_main(struct zygote *z, struct pool_entry *entry) 
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s->notes == MAP_FAILED)
         _exit(1);
-    serve(s, z->idle_min);
+    serve(s);
     s->slot.spoilt = true;
     spawn_release(s);
     _exit(0);
@@ -117,7 +133,7 @@ _Noreturn static void shepherd_main(struct zygote *z, struct pool_entry *entry) 
 
 static void grow(struct zygote *z) {
     struct pool *pool = z->template.pool;
-    while (atomic_load(&pool->idle) < z->idle_min) {
+    while (atomic_load(&pool->ready) < z->template.ready_min) {
         uint32_t i = 0;
         while (i < z->top && z->pids[i])
             i++;
@@ -126,13 +142,13 @@ static void grow(struct zygote *z) {
         if (i == z->top)
             z->top++;
         atomic_store(&pool->at[i].state, POOL_IDLE);
-        atomic_fetch_add(&pool->idle, 1);
+        atomic_fetch_add(&pool->ready, 1);
         pid_t pid = fork();
         if (pid == 0)
             shepherd_main(z, &pool->at[i]);
         if (pid < 0) {  // try again at the next event
             atomic_store(&pool->at[i].state, POOL_FREE);
-            atomic_fetch_sub(&pool->idle, 1);
+            atomic_fetch_sub(&pool->ready, 1);
             return;
         }
         z->pids[i] = pid;
@@ -151,14 +167,14 @@ static bool is_shepherd(void *ctx, pid_t pid) {
 // processes, those that fell to us are killed here.
 static void mourn(struct zygote *z, struct pool_entry *entry) {
     uint32_t was = atomic_exchange(&entry->state, POOL_FREE);
-    if (was == POOL_IDLE)
-        atomic_fetch_sub(&z->template.pool->idle, 1);
-    if (was != POOL_BUSY)
+    if (was == POOL_IDLE || was == POOL_YOUNG)
+        atomic_fetch_sub(&z->template.pool->ready, 1);
+    if (was != POOL_YOUNG && was != POOL_SETTLED)
         return;
     if (z->template.site->kind == CGROUP_NONE)
         for (int i = 0; i < 100 && procs_signal_tree(getpid(), SIGKILL, is_shepherd, z) > 0; i++)
             usleep(2000);
-    struct spool_hint h = {.job = entry->job, .attempt = entry->attempt, .state = SPOOL_STARTED};
+    struct spool_hint h = {.job = entry->job, .attempt = entry->attempt, .state = SPOOL_ORPHANED};
     if (write(z->template.hint_fd, &h, sizeof h) < 0)
         return;
 }
@@ -219,12 +235,12 @@ int main(int argc, char **argv) {
     struct shepherd *s = &z.template;
     struct error e;
     if (argc != 7)
-        return fail("is started by the agent: SPOOL POOL_FD CGROUP_MODE TAG IDLE_MIN IDLE_MAX");
+        return fail("is started by the agent: SPOOL POOL_FD CGROUP_MODE TAG READY_MIN READY_MAX");
     s->spool_path = argv[1];
     s->pool_fd = number(argv[2], 1 << 20);
-    z.idle_min = number(argv[5], SHEPHERDS_MAX);
-    s->idle_max = number(argv[6], SHEPHERDS_MAX);
-    if (s->pool_fd < 0 || z.idle_min < 1 || s->idle_max < z.idle_min)
+    s->ready_min = number(argv[5], SHEPHERDS_MAX);
+    s->ready_max = number(argv[6], SHEPHERDS_MAX);
+    if (s->pool_fd < 0 || s->ready_min < 1 || s->ready_max < s->ready_min)
         return fail("wrong arguments");
     fcntl(s->pool_fd, F_SETFD, FD_CLOEXEC);
     s->spool_fd = spool_open(s->spool_path, &e);

@@ -16,6 +16,7 @@ enum {
     UNITS_MAX = 256,        // an attempt and its running steps
     LISTEN_AFTER_MS = 20,   // a control socket is not worth making for shorter attempts
     ANNOUNCE_AFTER_MS = 3,  // an attempt that ends before is reported once, as ended
+    SETTLE_AFTER_MS = 10,   // one that lives longer keeps its shepherd for good
     KILL_PATIENCE_MS = 60000,
 };
 
@@ -24,12 +25,16 @@ enum {
 struct launch_note {
     _Atomic uint32_t claimed;
     _Atomic uint32_t opened;  // tasks that have their files open
+    _Atomic int32_t pid;      // of the process last made for the unit; negative: could not be made
     uint32_t code;  // enum launch_code
     uint32_t rank;
     char text[SPOOL_TEXT_MAX];
 };
 
-enum pool_state { POOL_FREE, POOL_IDLE, POOL_BUSY };
+// A shepherd is ready while it waits for an attempt, and also while its attempt is young: most
+// likely it will be back at once. Only one that settles down with a longer attempt is replaced, so
+// a flood of short jobs is worked off by a few shepherds that keep their groups.
+enum pool_state { POOL_FREE, POOL_IDLE, POOL_YOUNG, POOL_SETTLED };
 
 struct pool_entry {
     _Atomic uint32_t state;  // enum pool_state
@@ -39,7 +44,7 @@ struct pool_entry {
 
 // Shared between the zygote and all shepherds.
 struct pool {
-    _Atomic int idle;
+    _Atomic int ready;
     struct pool_entry at[SHEPHERDS_MAX];
 };
 
@@ -57,6 +62,7 @@ struct unit {
     pid_t *pids;
     int32_t *exits;
     uint32_t alive;
+    bool awaited;  // its only process was ordered and is counted in `alive`; the note will name it
     bool listed;  // its control group was made
     int worst;    // wait status of the worst task
     enum launch_end verdict;  // decided by us rather than by its exit
@@ -69,7 +75,7 @@ struct shepherd {
     int spool_fd, pool_fd, hint_fd, wake_fd;
     struct pool *pool;
     struct pool_entry *entry;
-    int idle_max;
+    int ready_min, ready_max;
     bool protected_from_oom;
     const struct cgroup_site *site;
     struct cgroup_slot slot;
@@ -83,12 +89,15 @@ struct shepherd {
     int folder_fd, listen_fd;
     struct unit units[UNITS_MAX];  // [0]: the attempt itself
     int units_top;                 // one past the last in use
-    bool announced, suspended;
+    bool announced, settled, suspended;
     int64_t suspended_since_ms, suspended_ms;
     int64_t limit_ms;
     bool warned;
     int64_t next_look_ms, look_every_ms;  // memory, where no control group counts it
 };
+
+// main.c: this attempt will take a while; called before anything that may block or nap.
+void shepherd_settle(struct shepherd *s);
 
 // attempt.c: from the folder's name to the end written there.
 void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds);
@@ -100,6 +109,7 @@ void attempt_end(struct shepherd *s, enum launch_end verdict, uint32_t why, int 
 int unit_load(struct shepherd *s, struct unit *u, uint32_t step, struct error *e);
 void unit_start(struct shepherd *s, struct unit *u, int64_t now_ms);
 struct unit *unit_find(struct shepherd *s, uint32_t step);
+void unit_resolve(struct shepherd *s, struct unit *u);  // looks whether an awaited process is there
 void unit_reaped(struct shepherd *s, struct unit *u, uint32_t task, int status);
 void unit_signal(struct shepherd *s, struct unit *u, int sig);
 void unit_end(struct shepherd *s, struct unit *u, enum launch_end verdict, uint32_t why, int sig,
@@ -112,10 +122,11 @@ void unit_hint(struct shepherd *s, const struct unit *u);
 
 // spawn.c
 int spawn_ready(struct shepherd *s, const struct launch_request *r, struct error *e);
+// The new process, or a negative errno; 0: ordered, `awaited`.
 pid_t spawn_task(struct shepherd *s, struct unit *u, uint32_t task);
 void spawn_release(struct shepherd *s);  // after an attempt: keep the slot or clear it away
 
-// child.c: the new process; does not return.
+// child.c: the new process.
 struct child {
     const char *spool_path, *name;
     const struct launch_request *req;
@@ -123,9 +134,14 @@ struct child {
     struct launch_note *note;
     int fds[3];
     int step_procs_fd;  // version 1: where to write to be in the step's group
-    bool reset_oom, death_signal, truncate;
+    int answer_fd;      // where to say that it exists; -1: nobody waits for that
+    bool reset_oom, reset_signals, death_signal, truncate;
     uint64_t id;
+    pid_t shepherd;
+    char **env, **script_argv;  // made by child_prepare
 };
+void child_prepare(struct child *c, struct arena *arena);  // before the fork
+void child_reset_signals(void);
 _Noreturn void child_run(const struct child *c);
 
 // steps.c: the control socket.

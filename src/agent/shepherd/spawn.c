@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,6 +26,7 @@ struct order {
     char name[SPOOL_NAME_MAX];
     uint32_t step, task, note;
     bool reset_oom, death_signal, truncate, has_fds, has_step_group;
+    bool answer;  // the shepherd waits; otherwise the note is enough
     uint64_t id;
 };
 
@@ -32,7 +34,7 @@ static void fill_child(struct child *c, const struct shepherd *s, const struct o
                        const struct launch_request *r) {
     *c = (struct child){
         .spool_path = s->spool_path, .name = o->name, .req = r, .task = &r->tasks[o->task],
-        .note = &s->notes[o->note], .fds = {-1, -1, -1}, .step_procs_fd = -1,
+        .note = &s->notes[o->note], .fds = {-1, -1, -1}, .step_procs_fd = -1, .answer_fd = -1,
         .reset_oom = o->reset_oom, .death_signal = o->death_signal, .truncate = o->truncate,
         .id = o->id,
     };
@@ -58,28 +60,7 @@ static int read_request(const struct shepherd *s, const struct order *o, struct 
     return launch_decode(data, len, arena, r, NULL);
 }
 
-_Noreturn static void nursery_child(const struct shepherd *s, const struct order *o,
-                                    const int *fds, int nfds) {
-    struct launch_request r;
-    struct arena arena = {0};
-    struct child c;
-    int used = 0;
-    if (read_request(s, o, &arena, &r) < 0 || o->task >= r.ntasks) {
-        struct launch_note *note = &s->notes[o->note];
-        note->code = LAUNCH_REQUEST;
-        snprintf(note->text, sizeof note->text, "the launch request cannot be read");
-        atomic_store(&note->claimed, 1);
-        _exit(127);
-    }
-    fill_child(&c, s, o, &r);
-    if (o->has_step_group && nfds > 0)
-        c.step_procs_fd = fds[used++];
-    for (int i = 0; o->has_fds && i < 3 && used < nfds; i++)
-        c.fds[i] = fds[used++];
-    child_run(&c);
-}
-
-enum { ORDER_FDS = 4 };
+enum { ORDER_FDS = 4, CHILD_STACK = 128 << 10 };
 
 union fd_space {
     struct cmsghdr header;
@@ -101,21 +82,69 @@ static int receive_order(int fd, struct order *o, int fds[ORDER_FDS]) {
     return n;
 }
 
+static int nursery_child(void *arg) {
+    const struct child *c = arg;
+    int32_t pid = atomic_load(&c->note->pid);
+    if (c->answer_fd >= 0 && send(c->answer_fd, &pid, sizeof pid, MSG_NOSIGNAL) < 0)
+        _exit(127);  // the shepherd is gone
+    child_run(c);
+}
+
+// Makes a child of the shepherd, in the groups of the nursery. Until it becomes the job's program
+// it lives in the nursery's memory, which waits: no page has to be copied. Its own are its stack,
+// descriptors, signals and credentials; that it changed its user makes the memory untraceable.
+static int nursery_make(struct child *c) {
+    static _Alignas(64) char stack[CHILD_STACK];
+    return clone(nursery_child, stack + sizeof stack,
+                 CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_PARENT_SETTID | SIGCHLD, c,
+                 &c->note->pid);
+}
+
+static int nursery_obey(const struct shepherd *s, const struct order *o, int fd, const int *fds,
+                        int nfds) {
+    cleanup_arena struct arena arena = {0};
+    struct launch_request r;
+    struct launch_note *note = &s->notes[o->note];
+    struct child c;
+    int used = 0;
+    if (read_request(s, o, &arena, &r) < 0 || o->task >= r.ntasks) {
+        note->code = LAUNCH_REQUEST;
+        snprintf(note->text, sizeof note->text, "the launch request cannot be read");
+        atomic_store(&note->claimed, 1);
+        return -EBADMSG;
+    }
+    fill_child(&c, s, o, &r);
+    child_prepare(&c, &arena);
+    c.answer_fd = o->answer ? fd : -1;
+    if (o->has_step_group && nfds > 0)
+        c.step_procs_fd = fds[used++];
+    for (int i = 0; o->has_fds && i < 3 && used < nfds; i++)
+        c.fds[i] = fds[used++];
+    return nursery_make(&c) < 0 ? -errno : 0;
+}
+
 _Noreturn static void nursery_run(const struct shepherd *s, int fd) {
     struct order o;
     int fds[ORDER_FDS], nfds;
+    sigset_t all;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, "acequia-nurse");
     if (s->protected_from_oom)
         kernel_write("/proc/self/oom_score_adj", "0");
+    // Deaf instead of ignoring, so that children have one thing to undo and no handler to run.
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    child_reset_signals();
     while ((nfds = receive_order(fd, &o, fds)) >= 0) {
-        // A child of the shepherd, in the groups of the nursery.
-        pid_t pid = (pid_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
-        if (pid == 0)
-            nursery_child(s, &o, fds, nfds);
-        int answer = pid < 0 ? -errno : pid;
+        int rc = nursery_obey(s, &o, fd, fds, nfds);
         for (int i = 0; i < nfds; i++)
             close(fds[i]);
-        if (send(fd, &answer, sizeof answer, MSG_NOSIGNAL) < 0)
+        if (rc == 0)
+            continue;
+        atomic_store(&s->notes[o.note].pid, rc);
+        if (!o.answer)
+            kill(getppid(), SIGCHLD);  // it looks at the note then
+        else if (send(fd, &rc, sizeof rc, MSG_NOSIGNAL) < 0)
             break;
     }
     _exit(0);
@@ -153,6 +182,8 @@ static int order_nursery(struct shepherd *s, struct order *o, const int *fds, in
     }
     if (s->nursery_fd < 0 || sendmsg(s->nursery_fd, &m, MSG_NOSIGNAL) < 0)
         return -EPIPE;
+    if (!o->answer)
+        return 0;
     ssize_t n;
     do
         n = recv(s->nursery_fd, &answer, sizeof answer, 0);
@@ -199,8 +230,11 @@ pid_t spawn_task(struct shepherd *s, struct unit *u, uint32_t task) {
             fds[n++] = u->fds[i];
         o.has_step_group = group >= 0;
         o.has_fds = u->fds[0] >= 0;
+        o.answer = u->req.ntasks > 1;
+        u->awaited = !o.answer;
         return order_nursery(s, &o, fds, n);
     }
+    pid_t shepherd = getpid();
     pid_t pid = kind == CGROUP_V2 ? fork_into(group) : fork();
     if (pid < 0)
         return -errno;
@@ -208,6 +242,9 @@ pid_t spawn_task(struct shepherd *s, struct unit *u, uint32_t task) {
         struct child c;
         fill_child(&c, s, &o, &u->req);
         memcpy(c.fds, u->fds, sizeof c.fds);
+        c.reset_signals = true;
+        c.shepherd = shepherd;
+        child_prepare(&c, &u->arena);
         child_run(&c);
     }
     return pid;

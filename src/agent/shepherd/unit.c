@@ -21,8 +21,11 @@
 enum { OPENED_PATIENCE_MS = 2000, MEBIBYTE = 1 << 20 };
 
 // The lock before anything is read: whoever had it may have written the end meanwhile.
-static int lock_unit(int fd) {
+static int lock_unit(struct shepherd *s, int fd) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_SETLK, &l) == 0)
+        return 0;
+    shepherd_settle(s);  // somebody has it, and that may last
     int rc;
     do
         rc = fcntl(fd, F_SETLKW, &l);
@@ -42,7 +45,7 @@ int unit_load(struct shepherd *s, struct unit *u, uint32_t step, struct error *e
     u->file = openat(s->folder_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (u->file < 0)
         return error_set(e, errno, "the launch request is gone");
-    int rc = step ? 0 : lock_unit(u->file);
+    int rc = step ? 0 : lock_unit(s, u->file);
     if (rc < 0 || fstat(u->file, &st) < 0 ||
         pread(u->file, &u->status, sizeof u->status, 0) != sizeof u->status)
         return error_set(e, EIO, "the launch request cannot be read");
@@ -95,12 +98,22 @@ void unit_failed(struct unit *u, enum launch_code code, const char *text) {
 }
 
 // A file that all tasks share is emptied by the first: the others wait for that.
-static void wait_opened(struct unit *u) {
+static void wait_opened(struct shepherd *s, struct unit *u) {
     struct timespec nap = {.tv_nsec = 500000};
     int64_t until = clock_mono_ms() + OPENED_PATIENCE_MS;
     while (!atomic_load(&u->note->opened) && !atomic_load(&u->note->claimed) &&
-           clock_mono_ms() < until)
+           clock_mono_ms() < until) {
+        shepherd_settle(s);
         nanosleep(&nap, NULL);
+    }
+}
+
+static void not_started(struct shepherd *s, struct unit *u, uint32_t task, int rc) {
+    char text[128];
+    snprintf(text, sizeof text, "task %u cannot be started: %s", u->req.tasks[task].rank,
+             strerror(-rc));
+    unit_failed(u, LAUNCH_RESOURCE, text);
+    s->slot.spoilt = true;
 }
 
 void unit_start(struct shepherd *s, struct unit *u, int64_t now_ms) {
@@ -123,11 +136,8 @@ void unit_start(struct shepherd *s, struct unit *u, int64_t now_ms) {
     for (uint32_t i = 0; i < u->req.ntasks && !u->verdict; i++) {
         pid_t pid = spawn_task(s, u, i);
         if (pid < 0) {
-            char text[128];
-            snprintf(text, sizeof text, "task %u cannot be started: %s", u->req.tasks[i].rank,
-                     strerror(-pid));
-            unit_failed(u, LAUNCH_RESOURCE, text);
-            s->slot.spoilt = true;
+            u->awaited = false;
+            not_started(s, u, i, pid);
             break;
         }
         u->pids[i] = pid;
@@ -135,7 +145,7 @@ void unit_start(struct shepherd *s, struct unit *u, int64_t now_ms) {
         if (i == 0) {
             st->first_pid = pid;
             if (u->req.ntasks > 1 && !u->req.append)
-                wait_opened(u);
+                wait_opened(s, u);
         }
     }
     for (int i = 0; i < 3; i++)
@@ -143,6 +153,28 @@ void unit_start(struct shepherd *s, struct unit *u, int64_t now_ms) {
             close(u->fds[i]);
             u->fds[i] = -1;
         }
+}
+
+// A nursery that is gone makes no process any more: then the note says all there will ever be.
+void unit_resolve(struct shepherd *s, struct unit *u) {
+    if (!u->awaited)
+        return;
+    int32_t pid = atomic_load(&u->note->pid);
+    if (pid == 0 && s->slot.nursery < 0)
+        pid = -EPIPE;
+    if (pid == 0)
+        return;
+    u->awaited = false;
+    if (pid > 0) {
+        u->pids[0] = pid;
+        u->status.first_pid = pid;
+        return;
+    }
+    u->alive--;
+    if (atomic_load(&u->note->claimed))
+        unit_failed(u, u->note->code, u->note->text);
+    else
+        not_started(s, u, 0, pid);
 }
 
 struct unit *unit_find(struct shepherd *s, uint32_t step) {
