@@ -158,12 +158,13 @@ class Cluster:
 
     def kill(self, daemon, sig=signal.SIGKILL):
         """kill -9 of a daemon; returns when it is gone."""
-        pid = self.pid(daemon)
+        child = self.children.pop(daemon, None)
+        # One that was started a moment ago may not have written its pid file yet.
+        pid = child.pid if child and child.poll() is None else self.pid(daemon)
         if not pid:
             raise LabError(f"{daemon} does not run")
         self._note_spools()
         os.kill(pid, sig)
-        child = self.children.pop(daemon, None)
         if child:
             child.wait(10)
         else:
