@@ -74,6 +74,12 @@ static int64_t held_in(const struct world *w, const struct job *v, unsigned dim)
     return held[dim];
 }
 
+// Interactive work may take from its own project. Work that only cannot be queued again (an attached
+// run, --no-requeue) is not paused either, but takes nothing from colleagues.
+static bool takes_own(const struct request *r) {
+    return r->asked.class == SCHED_INTERACTIVE && !r->preemptible;
+}
+
 // Could any job of this project be legal? Saves looking at its jobs when not.
 static bool may_give(const struct taker *t, struct project *v) {
     if (t->by_qos || v == t->project || !v->present)
@@ -95,7 +101,7 @@ static bool know_givers(struct taker *t) {
     vec_clear(&p->gives);
     for (uint32_t i = 0; i < p->w->projects.len; i++) {
         struct project *v = p->w->projects.at[i];
-        bool gives = v && v->running && may_give(t, v) && (v != t->project || !t->r->preemptible || t->by_qos);
+        bool gives = v && v->running && may_give(t, v) && (v != t->project || takes_own(t->r) || t->by_qos);
         vec_push(&p->gives, gives);
         any |= gives;
     }
@@ -130,7 +136,7 @@ static int legal(const struct taker *t, const struct job *v) {
         return -1;
     struct project *owner = world_project_slot(w, v->request->asked.project);
     if (owner == t->project)
-        return t->r->preemptible ? -1 : SCHED_PREEMPT_PROJECT;
+        return takes_own(t->r) ? SCHED_PREEMPT_PROJECT : -1;
     if (!t->p->policy->reclaim)
         return -1;
     unsigned dim = v->request->dim;
@@ -649,7 +655,7 @@ bool reclaim(struct pass *p, struct job *j) {
         return false;
     // What failed for one request fails for others like it, as long as nothing moved since.
     struct fit *f = fit_of(p->w, r);
-    uint64_t like[] = {f->hash, r->asked.project, r->asked.qos, r->preemptible, (uint64_t)r->limit_ms};
+    uint64_t like[] = {f->hash, r->asked.project, r->asked.qos, r->preemptible, takes_own(r), (uint64_t)r->limit_ms};
     uint64_t key = hash_bytes(like, sizeof like);
     uintptr_t moves = 1 + p->out->starts.len + p->out->preempts.len;
     if ((uintptr_t)map_get(&p->reclaims_failed, key) == moves)

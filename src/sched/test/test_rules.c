@@ -392,6 +392,27 @@ static void what_made_room_may_be_taken_from(void **state) {
     world_free(c.w);
 }
 
+// Only interactive work takes from its own project; what merely cannot be queued again waits.
+static void only_interactive_takes_from_its_own(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 4);
+    cluster_project(&c, 1, 0, 4);
+    struct sched_request train = gpus(1, 4), attached = gpus(1, 1), shell = gpus(1, 1);
+    attached.preemptible = SCHED_NO;
+    shell.class = SCHED_INTERACTIVE;
+    uint64_t first = cluster_submit(&c, &train);
+    cluster_settle(&c);
+    uint64_t waits = cluster_submit(&c, &attached);
+    cluster_settle(&c);
+    assert_true(cluster_runs(&c, first));
+    assert_false(cluster_runs(&c, waits));
+    uint64_t takes = cluster_submit(&c, &shell);
+    cluster_settle(&c);
+    assert_true(cluster_runs(&c, takes));
+    assert_false(cluster_runs(&c, first));
+    world_free(c.w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partitions_bound_nodes_time_and_order),
@@ -408,6 +429,7 @@ int main(void) {
         cmocka_unit_test(heavy_users_wait_longer),
         cmocka_unit_test(weight_zero_takes_nothing_over_quota),
         cmocka_unit_test(what_made_room_may_be_taken_from),
+        cmocka_unit_test(only_interactive_takes_from_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
