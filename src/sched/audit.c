@@ -45,8 +45,10 @@ static void audit_node(const struct world *w, const struct node *n) {
     }
 }
 
-static void audit_queue(const struct world *w, const struct project *p, uint32_t slot) {
-    const struct request *r = p->requests.at[slot];
+static void audit_queue(const struct project *p, uint32_t slot) {
+    const struct request *r = p->turns.slots.at[slot].request;
+    if (!r)
+        return;
     MUST(r->project_slot == slot && r->head < r->queue.len, "project %u: request slot %u is wrong", p->id, slot);
     for (uint32_t i = r->head; i < r->queue.len; i++) {
         const struct job *j = r->queue.at[i];
@@ -71,8 +73,12 @@ void world_assert(const struct world *cw) {
         const struct project *p = w->projects.at[i];
         if (!p)
             continue;
-        for (uint32_t k = 0; k < p->requests.len; k++)
-            audit_queue(w, p, k);
+        uint32_t count = 0;
+        for (uint32_t k = 0; k < p->turns.slots.len; k++) {
+            audit_queue(p, k);
+            count += p->turns.slots.at[k].request != NULL;
+        }
+        MUST(count == p->turns.count, "project %u has %u requests, its turns say %u", p->id, count, p->turns.count);
         pending += p->pending;
         memcpy(used[i][0], p->used, sizeof p->used);
         memcpy(used[i][1], p->fixed, sizeof p->fixed);

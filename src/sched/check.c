@@ -92,16 +92,17 @@ static int check_rules(const struct world *w, const struct sched_request *q, con
     return 0;
 }
 
-// The node as if it were up and idle.
+// The node as if it were up and idle, with nothing promised to anybody.
 static struct node idle_copy(const struct node *n, struct gpu gpus[SCHED_GPUS_MAX]) {
     struct node c = *n;
     c.state = SCHED_NODE_UP;
     c.exclusive = c.cpus_held = 0;
     c.memory_held = 0;
+    c.claimed = false;
     c.gpus = gpus;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
         gpus[i] = n->gpus[i];
-        gpus[i].held_milli = 0;
+        gpus[i].held_milli = gpus[i].claimed_milli = 0;
     }
     node_refresh(&c);
     return c;

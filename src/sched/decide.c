@@ -117,25 +117,23 @@ static bool blocked(struct pass *p, struct order *o, struct job *j) {
         return true;
     }
     uint32_t part = r->asked.partition;
-    r->reason = SCHED_REASON_PRIORITY;
     if (!fit_enough(f)) {
         fit_ever(p->w, f);
-        if (f->nodes_ever < r->demand.nodes_min || f->tasks_ever < r->demand.tasks) {
-            r->reason = SCHED_REASON_NODES;
+        if (f->nodes_ever < r->demand.nodes_min || f->tasks_ever < r->demand.tasks)
             return false;
-        }
-        if (p->plans[part] < p->policy->plan_depth && !strict(p, r)) {
-            p->plans[part]++;
-            if (plan_make(p, j))
+        if (strict(p, r)) {
+            if (!p->closed[part])
                 note(p, j, SCHED_REASON_RESOURCES);
+        } else if (p->plans[part] < p->policy->plan_depth) {
+            p->plans[part]++;
+            plan_make(p, j);
+            note(p, j, SCHED_REASON_RESOURCES);
             if (p->policy->backfill == POLICY_BACKFILL_SHORTEST && !o->shortest) {
                 o->shortest = true;
                 order_drop(o);
                 order_rebuild(o);
                 return true;
             }
-        } else if (!p->any_plan) {
-            note(p, j, SCHED_REASON_RESOURCES);
         }
     }
     p->closed[part] |= strict(p, r);
@@ -146,17 +144,10 @@ static bool blocked(struct pass *p, struct order *o, struct job *j) {
 static bool consider(struct pass *p, struct order *o, const struct turn *t) {
     struct request *r = t->request;
     struct job *j = r->queue.at[t->at];
-    if (j->alloc || j->promised)
+    if (p->served && (j->alloc || j->promised))
         return true;
-    if (p->closed[r->asked.partition]) {
-        r->reason = SCHED_REASON_PRIORITY;
+    if (p->closed[t->partition] || gate(p, r))
         return false;
-    }
-    enum sched_reason reason = gate(p, r);
-    if (reason) {
-        r->reason = (uint8_t)reason;
-        return false;
-    }
     struct alloc *a = place(p, r);
     if (!a)
         return blocked(p, o, j);
@@ -168,40 +159,51 @@ static void look_at_all(struct pass *p) {
     struct order o;
     order_make(&o, p);
     for (struct turn *t; (t = order_next(&o));) {
-        uint32_t preempts = p->out->preempts.len;
+        uint32_t preempts = p->out->preempts.len, moves = p->moves;
         bool shortest = o.shortest;
-        p->out->looked_at++;
-        uint32_t rest = t->request->queue.len - t->at - 1;
-        if (!consider(p, &o, t)) {
-            p->out->looked_at += rest;
+        if (order_inert(&o, t) || !consider(p, &o, t))
             order_drop(&o);
-        } else if (o.shortest == shortest) {
+        else if (o.shortest == shortest)
             order_started(&o);
-        } else {
-            p->out->looked_at += rest;
-        }
         if (p->out->preempts.len != preempts)
             order_projects(&o);  // victims' projects use less now
+        order_trim(&o, p->moves == moves);
     }
     order_done(&o);
+    p->out->looked_at = p->w->ready;
+}
+
+static void decide(struct pass *p) {
+    struct world *w = p->w;
+    world_due(w, p->now_ms);
+    w->pass++;
+    notes_clear(w);
+    share_update(w);
+    plan_windows(p);
+    if (w->waiting.len && w->waiting.at[0]->begin_ms < p->out->next_ms)
+        p->out->next_ms = w->waiting.at[0]->begin_ms;
+    serve_takers(p);
+    p->served = p->moves > 0;
+    look_at_all(p);
+    w->judged.now_ms = p->now_ms;
+    w->judged.within_quota = p->policy->interactive_within_quota;
+    w->judged.planless = !p->policy->plan_depth;
+    trial_undo(p);
+    plan_clear(p);
+    place_done(p);
+    vec_done(&p->gives);
+    vec_done(&p->freeable);
+    map_done(&p->reclaims_failed);
 }
 
 void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *out) {
     *out = (struct decisions){.next_ms = INT64_MAX};
     struct pass p = {.w = w, .policy = policy, .now_ms = now_ms, .out = out};
-    w->pass++;
-    world_due(w, now_ms);
-    notes_clear(w);
-    share_update(w);
-    plan_windows(&p);
-    if (w->waiting.len && w->waiting.at[0]->begin_ms < out->next_ms)
-        out->next_ms = w->waiting.at[0]->begin_ms;
-    serve_takers(&p);
-    look_at_all(&p);
-    trial_undo(&p);
-    plan_clear(&p);
-    place_done(&p);
-    vec_done(&p.gives);
-    vec_done(&p.freeable);
-    map_done(&p.reclaims_failed);
+    decide(&p);
+}
+
+void sched_decide_all(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *out) {
+    *out = (struct decisions){.next_ms = INT64_MAX};
+    struct pass p = {.w = w, .policy = policy, .now_ms = now_ms, .out = out, .all = true};
+    decide(&p);
 }

@@ -135,7 +135,7 @@ static void rebuild(const struct world *w, struct fit *f, const struct request *
             look(w, f, i);
 }
 
-struct fit *fit_of(struct world *w, struct request *r) {
+struct fit *fit_class(struct world *w, struct request *r) {
     if (!r->fit || r->fit_version != w->config_version) {
         struct fit *f = lookup(w, r);
         if (f != r->fit) {
@@ -145,7 +145,11 @@ struct fit *fit_of(struct world *w, struct request *r) {
         }
         r->fit_version = w->config_version;
     }
-    struct fit *f = r->fit;
+    return r->fit;
+}
+
+struct fit *fit_of(struct world *w, struct request *r) {
+    struct fit *f = fit_class(w, r);
     uint64_t latest = w->changes_base + w->changes.len;
     if (f->config_version != w->config_version || f->synced < w->changes_base ||
         latest - f->synced > w->nodes.len) {

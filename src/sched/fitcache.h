@@ -2,6 +2,7 @@
 #pragma once
 #include "sched/internal.h"
 
+struct fit *fit_class(struct world *w, struct request *r);  // perhaps not current
 struct fit *fit_of(struct world *w, struct request *r);  // current for the node log
 bool fit_enough(const struct fit *f);                    // counted, without planned or reserved nodes
 void fit_ever(struct world *w, struct fit *f);           // fills nodes_ever and tasks_ever

@@ -18,8 +18,7 @@ void request_refresh(struct world *w, struct request *r) {
 }
 
 // What the user of this request uses, by the moving average and at this moment.
-int64_t user_load(const struct world *w, const struct request *r, int64_t now_ms) {
-    struct user *u = r->user;
+int64_t user_load(const struct world *w, struct user *u, int64_t now_ms) {
     if (u->pass != w->pass) {
         u->average_now = user_average(u, now_ms, w->half_life_ms);
         u->pass = w->pass;
@@ -34,8 +33,7 @@ static bool listed(const uint32_t *ids, uint32_t n, uint32_t id) {
     return false;
 }
 
-static enum sched_reason gate_names(const struct pass *p, const struct request *r) {
-    const struct world *w = p->w;
+static enum sched_reason gate_names(const struct world *w, const struct request *r, int64_t now_ms) {
     const struct sched_request *q = &r->asked;
     if (!world_project(w, q->project))
         return SCHED_REASON_PROJECT_GONE;
@@ -48,19 +46,19 @@ static enum sched_reason gate_names(const struct pass *p, const struct request *
     if ((part && part->max_time_ms && r->limit_ms > part->max_time_ms) ||
         (qos && qos->max_time_ms && r->limit_ms > qos->max_time_ms))
         return SCHED_REASON_TIME_LIMIT;
-    if (q->deadline_ms && (r->limit_ms == INT64_MAX || p->now_ms + r->limit_ms > q->deadline_ms))
+    if (q->deadline_ms && (r->limit_ms == INT64_MAX || now_ms + r->limit_ms > q->deadline_ms))
         return SCHED_REASON_DEADLINE;
     if (q->reservation) {
         const struct reservation *v = world_reservation(w, q->reservation);
-        if (!v || v->maintenance || p->now_ms < v->start_ms || p->now_ms >= v->end_ms ||
+        if (!v || v->maintenance || now_ms < v->start_ms || now_ms >= v->end_ms ||
             !(listed(v->users.at, v->users.len, q->user) || listed(v->projects.at, v->projects.len, q->project)))
             return SCHED_REASON_RESERVATION;
     }
     return SCHED_REASON_NONE;
 }
 
-static enum sched_reason gate_qos(const struct pass *p, const struct request *r) {
-    const struct qos *q = world_qos(p->w, r->asked.qos);
+static enum sched_reason gate_qos(const struct world *w, const struct request *r) {
+    const struct qos *q = world_qos(w, r->asked.qos);
     const struct user *u = r->qos_user;
     if (!q)
         return SCHED_REASON_NONE;
@@ -72,8 +70,7 @@ static enum sched_reason gate_qos(const struct pass *p, const struct request *r)
     return SCHED_REASON_NONE;
 }
 
-static enum sched_reason gate_project(const struct pass *p, const struct request *r) {
-    const struct world *w = p->w;
+static enum sched_reason gate_project(const struct world *w, const struct request *r, bool within_quota) {
     const struct project *own = world_project(w, r->asked.project);
     for (unsigned d = 0; d < w->dims; d++) {
         int64_t amount = request_amount(w, r, d);
@@ -88,15 +85,45 @@ static enum sched_reason gate_project(const struct pass *p, const struct request
             continue;
         if (own->weight == 0 && own->used[d] + amount > own->quota[d])
             return SCHED_REASON_QUOTA;
-        if (!r->preemptible && p->policy->interactive_within_quota && own->fixed[d] + amount > own->quota[d])
+        if (!r->preemptible && within_quota && own->fixed[d] + amount > own->quota[d])
             return SCHED_REASON_QUOTA;
     }
     return SCHED_REASON_NONE;
 }
 
-enum sched_reason gate(const struct pass *p, const struct request *r) {
-    enum sched_reason reason = gate_names(p, r);
+static enum sched_reason gate_at(const struct world *w, const struct request *r, int64_t now_ms, bool within_quota) {
+    enum sched_reason reason = gate_names(w, r, now_ms);
     if (!reason)
-        reason = gate_qos(p, r);
-    return reason ? reason : gate_project(p, r);
+        reason = gate_qos(w, r);
+    return reason ? reason : gate_project(w, r, within_quota);
+}
+
+enum sched_reason gate(const struct pass *p, const struct request *r) {
+    return gate_at(p->w, r, p->now_ms, p->policy->interactive_within_quota);
+}
+
+// Made when somebody asks, so that a pass need not look at those whose answer cannot have changed.
+enum sched_reason sched_job_reason(const struct world *cw, uint64_t id) {
+    struct world *w = (struct world *)(uintptr_t)cw;  // caches are brought up to date
+    const struct job *j = world_find(w, id);
+    if (!j || j->state != SCHED_JOB_PENDING)
+        return SCHED_REASON_NONE;
+    if (j->hold != SCHED_HOLD_NONE)
+        return SCHED_REASON_HELD;
+    if (!j->queued)
+        return SCHED_REASON_BEGIN_TIME;
+    if (j->reason)
+        return (enum sched_reason)j->reason;
+    if (j->since_pass == (uint32_t)w->pass)
+        return SCHED_REASON_NONE;
+    struct request *r = j->request;
+    request_refresh(w, r);
+    enum sched_reason reason = gate_at(w, r, w->judged.now_ms, w->judged.within_quota);
+    struct fit *f = reason ? NULL : fit_of(w, r);
+    if (reason || fit_enough(f))
+        return reason ? reason : SCHED_REASON_PRIORITY;
+    fit_ever(w, f);
+    if (f->nodes_ever < r->demand.nodes_min || f->tasks_ever < r->demand.tasks)
+        return SCHED_REASON_NODES;
+    return w->judged.planless ? SCHED_REASON_RESOURCES : SCHED_REASON_PRIORITY;
 }

@@ -160,8 +160,10 @@ void world_recount(struct world *w) {
     }
     for (uint32_t i = 0; i < w->projects.len; i++) {
         struct project *p = w->projects.at[i];
-        for (uint32_t k = 0; p && k < p->requests.len; k++) {
-            const struct request *r = p->requests.at[k];
+        for (uint32_t k = 0; p && k < p->turns.slots.len; k++) {
+            const struct request *r = p->turns.slots.at[k].request;
+            if (!r)
+                continue;
             bool fixed = !request_preemptible(w, r);
             for (unsigned d = 0; d < w->dims; d++) {
                 int64_t amount = request_amount(w, r, d) * (r->queue.len - r->head);

@@ -69,6 +69,35 @@ struct model_quota {
     int64_t quota, limit;
 };
 
+struct request;
+
+// One request's next job as the order sees it; a cache line.
+struct turn {
+    int64_t key;               // when its turn comes; its limit while backfilling shortest first
+    int64_t base;              // the key without its user's use
+    int64_t limit_ms;
+    struct request *request;   // NULL: a free slot
+    struct fit *fit;
+    struct user *user;
+    int32_t tier, priority;
+    uint32_t at;               // index in its queue; of a free slot: the next one
+    uint8_t partition, dim;
+    bool stale;                // its next job is another one now
+    bool use_free : 1;         // its user's use does not count: a partition in the order of submission
+    bool special : 1;          // it may take from others whatever its project's share is
+    bool named : 1;            // it names a reservation
+};
+
+// A project's requests that have jobs ready to start. Slots stay where they are while a request has
+// jobs; `sorted` is their order at the latest pass, brought up to date by the next one.
+struct turns {
+    VEC(struct turn) slots;
+    VEC(uint32_t) sorted;
+    uint32_t free;             // 1 + the first free slot; 0: none
+    uint32_t count;            // slots in use
+    uint64_t version;          // config and policy they were made for
+};
+
 struct project {
     uint32_t id, parent;
     bool present;
@@ -85,7 +114,8 @@ struct project {
     int64_t queued[DIMS_MAX];
     int64_t queued_fixed[DIMS_MAX];
     uint32_t running, pending;
-    VEC(struct request *) requests;  // that have pending jobs ready to start
+    struct turns turns;
+    uint32_t takes;               // during a pass: dimensions in which it was under its share at first
     // Filled by share_update: the subtree, and the part of the project's own jobs.
     int64_t tree_used[DIMS_MAX], share[DIMS_MAX];
     int64_t own_share[DIMS_MAX];
@@ -123,6 +153,8 @@ struct user {
     int64_t trial_cost;         // of jobs started by the pass under way
     uint64_t pass;              // in which `average_now` was made
     int64_t average_now;
+    uint64_t use_pass;          // in which `use_ms` was made …
+    int64_t use_of, use_ms;     // … for this load: what it adds to turns
     int32_t ratio_milli;        // of their limits its jobs used lately, 0: not known
     uint32_t jobs;
     uint64_t gpu_milli;
@@ -173,6 +205,13 @@ struct fit {
     uint64_t failed_pass;         // in this pass placement failed …
     int64_t failed_limit_ms;      // … for jobs this long or longer
     uint32_t users;               // requests that point here
+    // During a pass: requests that were not looked at yet, and what is known of them together.
+    uint64_t tally_pass, dead_pass;  // dead: too little is free for it, and that stays so
+    struct request *any;
+    uint32_t left;
+    uint64_t bit;
+    int64_t least_ms;             // the shortest limit
+    bool named;                   // some name a reservation
     // While one pass places many of a class: its nodes as a heap by (score, id), see place.c.
     uint64_t scan_pass;
     uint32_t scans;
@@ -198,7 +237,6 @@ struct request {
     struct user *user, *qos_user; // entries of its user; never freed before the world
     int64_t limit_ms;             // effective, INT64_MAX: none; for limit_version
     uint64_t limit_version;
-    uint8_t reason;               // of its jobs, from the latest pass
     uint8_t dim;
     int64_t amount;               // it asks for in that dimension
     bool preemptible;
@@ -206,7 +244,7 @@ struct request {
     int32_t priority, tier;
     VEC(struct job *) queue;      // ready, by (submit, id), from `head`
     uint32_t head;
-    uint32_t project_slot;        // index in project.requests while the queue is not empty
+    uint32_t project_slot;        // in its project's turns while the queue is not empty
     uint64_t gpu_milli;           // of the whole job
 };
 
@@ -226,6 +264,7 @@ struct job {
     bool vacating;                // during a pass: ending, or chosen as a victim
     bool promised;                // during a pass: victims make room for it
     uint8_t state, hold, reason;
+    uint32_t since_pass;          // the pass before it was queued
     bool queued;                  // counted in its request's queue
     bool fixed;                   // cannot be preempted; as counted in its project
 };
@@ -271,6 +310,7 @@ struct world {
     VEC(struct job *) waiting;          // begin time not reached, heap by (begin, id)
     VEC(struct job *) ending;           // by id
     uint32_t pending;
+    uint32_t ready;                     // of them in a queue
     int64_t half_life_ms;
     VEC(struct project *) tree;         // present projects, parents first, then by id
     uint64_t tree_version;              // config_version it was built for
@@ -287,6 +327,16 @@ struct world {
     struct mix *mix;                    // requests seen lately
     VEC(uint64_t) takers;               // jobs marked so, in the order of marking
     VEC(uint64_t) noted;                // jobs with a reason of their own
+    struct {                            // what reasons are told by, from the latest pass
+        int64_t now_ms;
+        bool within_quota, planless;
+    } judged;
+    struct {                            // what turns are made with
+        int order;
+        int32_t short_milli;
+        int64_t size_ms;
+        uint64_t version;               // of these
+    } turn_rules;
     uint64_t pass;                      // number of the pass under way or done last
 };
 
@@ -331,6 +381,12 @@ void world_recount(struct world *w);                    // every count again, fr
 void job_enqueue(struct world *w, struct job *j);
 void job_dequeue(struct world *w, struct job *j);
 void world_due(struct world *w, int64_t now_ms);        // queues jobs whose begin time has come
+
+// turns.c
+void turns_add(struct turns *t, struct request *r);
+void turns_remove(struct turns *t, struct request *r);
+void turns_stale(struct project *p, struct request *r);  // its next job is another one
+void turns_done(struct turns *t);
 
 // fit.c
 uint32_t fit_tasks(const struct node *n, const struct demand *d);

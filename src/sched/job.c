@@ -31,13 +31,13 @@ void job_enqueue(struct world *w, struct job *j) {
     struct request *r = j->request;
     assert(!j->queued && j->state == SCHED_JOB_PENDING);
     if (r->head == r->queue.len) {
-        struct project *p = world_project_slot(w, r->asked.project);
         r->head = 0;
         vec_clear(&r->queue);
-        r->project_slot = p->requests.len;
-        vec_push(&p->requests, r);
+        turns_add(&world_project_slot(w, r->asked.project)->turns, r);
     }
     uint32_t at = queue_place(r, j);
+    if (at == r->head)
+        turns_stale(world_project_slot(w, r->asked.project), r);
     if (at == r->head && r->head > 0) {
         r->queue.at[--r->head] = j;
     } else {
@@ -46,6 +46,8 @@ void job_enqueue(struct world *w, struct job *j) {
         r->queue.at[at] = j;
     }
     j->queued = true;
+    j->since_pass = (uint32_t)w->pass;
+    w->ready++;
     count_queued(w, j, 1);
 }
 
@@ -55,18 +57,16 @@ void job_dequeue(struct world *w, struct job *j) {
         return;
     uint32_t at = queue_place(r, j);
     assert(at < r->queue.len && r->queue.at[at] == j);
+    turns_stale(world_project_slot(w, r->asked.project), r);  // places in the queue change as well
     if (at == r->head)
         r->head++;
     else
         vec_remove(&r->queue, at);
     j->queued = false;
+    w->ready--;
     count_queued(w, j, -1);
     if (r->head == r->queue.len) {
-        struct project *p = world_project_slot(w, r->asked.project);
-        assert(p->requests.at[r->project_slot] == r);
-        vec_remove_swap(&p->requests, r->project_slot);
-        if (r->project_slot < p->requests.len)
-            p->requests.at[r->project_slot]->project_slot = r->project_slot;
+        turns_remove(&world_project_slot(w, r->asked.project)->turns, r);
         vec_clear(&r->queue);
         r->head = 0;
     } else if (r->head > 64 && r->head > r->queue.len / 2) {
@@ -370,17 +370,4 @@ bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {
         .restarts = j->restarts,
     };
     return true;
-}
-
-enum sched_reason sched_job_reason(const struct world *w, uint64_t id) {
-    const struct job *j = world_find(w, id);
-    if (!j || j->state != SCHED_JOB_PENDING)
-        return SCHED_REASON_NONE;
-    if (j->hold != SCHED_HOLD_NONE)
-        return SCHED_REASON_HELD;
-    if (!j->queued)
-        return SCHED_REASON_BEGIN_TIME;
-    if (j->reason)
-        return (enum sched_reason)j->reason;
-    return (enum sched_reason)j->request->reason;
 }

@@ -1,30 +1,35 @@
 // The order of a pass: which pending job is looked at next.
 #pragma once
 #include "sched/pass.h"
+#include "sched/turn.h"
 
-// One request's next job inside its line.
-struct turn {
-    struct request *request;
-    uint32_t at;      // index in its queue
-    int64_t key;      // turn time, or limit while backfilling shortest first
-    int64_t load;     // the user's load the key was made with
-};
-
-// One project's requests (or everybody's, first come first served), as a heap; and the project's place.
+// One project's requests (or everybody's, first come first served), and the project's place.
 struct line {
     struct project *project;
-    VEC(struct turn) turns;
+    uint32_t next, count;   // of the project's sorted turns, while none of its jobs got a decision
+    bool heaped;            // then its turns are here instead
+    VEC(struct turn) heap;
+    // What its turns have in common; of all it began with.
+    uint64_t classes, partitions;
+    uint32_t dims;
+    bool special;
+    // Its place among the others, by its first turn.
     bool over_share, over_quota;
     int32_t tier, priority;
-    int64_t used, share;  // in the dimension of its first job
-    int64_t submit_ms;
+    int64_t used, share;    // in the dimension of its first job
+    unsigned dim;
+    uint32_t moves;         // 1 + the pass's when used and share were looked at
 };
 
 struct order {
     struct pass *p;
     int64_t cost_capacity;  // what the whole cluster counts as in users' use
-    VEC(struct line) lines; // a heap
+    VEC(struct line) lines;
+    VEC(uint32_t) heap;     // of lines
     bool shortest;          // backfilling by length now
+    VEC(uint32_t) moved, partitions;
+    bool listed[SCHED_PARTITIONS_MAX];
+    uint32_t idle, patience;  // looks in vain since lines were last left out, and until then
 };
 
 void order_make(struct order *o, struct pass *p);
@@ -33,4 +38,12 @@ void order_started(struct order *o);       // its job got a decision: the reques
 void order_drop(struct order *o);          // its request is done with for this pass
 void order_projects(struct order *o);      // after some project's use went down
 void order_rebuild(struct order *o);       // after the rule changed
+// Leaves out lines none of whose jobs can get anything in this pass; costs nothing most of the time.
+void order_trim(struct order *o, bool in_vain);
+bool order_inert(struct order *o, const struct turn *t);  // looking at it would change nothing
 void order_done(struct order *o);
+
+int64_t turn_key(const struct order *o, const struct turn *t);
+bool turn_before(const struct turn *a, const struct turn *b);
+// turns.c: a project's turns as of now, in order; what they have in common goes to the line.
+void turns_sort(struct order *o, struct project *p, struct line *l);

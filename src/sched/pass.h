@@ -40,6 +40,10 @@ struct pass {
     VEC(uint16_t) freeable;        // by node: GPUs that giving projects' jobs hold
     uint64_t freeable_for;         // hash of who gives and what moved since
     struct map reclaims_failed;    // taker's place, project and rights → moves made by then
+    VEC(struct fit *) classes;     // of all requests in the order
+    uint32_t moves;                // starts, victims and promises so far
+    bool served;                   // some job got its decision before the order was made
+    bool all;                      // for tests: nobody is left out
     bool again;                    // reclaim freed something: earlier failures do not count
 };
 
@@ -79,7 +83,8 @@ void project_use(struct world *w, struct project *p, const int64_t held[DIMS_MAX
 // gate.c: whether a request's next job may start at all, apart from resources
 enum sched_reason gate(const struct pass *p, const struct request *r);
 void request_refresh(struct world *w, struct request *r);  // limit, priority, tier, … after changes
-int64_t user_load(const struct world *w, const struct request *r, int64_t now_ms);
+int64_t user_load(const struct world *w, struct user *u, int64_t now_ms);
 
 // reclaim.c
 bool reclaim(struct pass *p, struct job *j);
+bool reclaim_hope(struct pass *p);  // somebody is above share or quota

@@ -621,6 +621,10 @@ static bool somebody_over(struct pass *p) {
     return p->over;
 }
 
+bool reclaim_hope(struct pass *p) {
+    return somebody_over(p);
+}
+
 static bool search(struct taker *t, const struct fit *f) {
     job_vec set = {0};
     for (uint32_t id = 1; id < f->nodes_len; id++)
@@ -649,7 +653,8 @@ bool reclaim(struct pass *p, struct job *j) {
     bool within, under = under_share(&t, project_parent(p->w, t.project), &within);
     know_quota(&t);
     t.by_qos = t.qos && t.qos->preempts.len;
-    if (!t.by_qos && r->preemptible && (!p->policy->reclaim || (!under && !t.in_quota)))
+    if (!t.by_qos && r->preemptible &&
+        (!p->policy->reclaim || !(t.project->takes >> t.dim & 1) || (!under && !t.in_quota)))
         return false;
     if (!t.by_qos && r->preemptible && (!others_run(p, t.project) || !somebody_over(p)))
         return false;

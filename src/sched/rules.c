@@ -326,7 +326,7 @@ void rules_free(struct world *w) {
             free(p->name);
             vec_done(&p->models);
             vec_done(&p->nodes);
-            vec_done(&p->requests);
+            turns_done(&p->turns);
             free(p);
         }
     for (uint32_t i = 0; i < w->qos.len; i++)

@@ -57,14 +57,16 @@ struct decisions {
     VEC(struct sched_start) starts;      // carry out in this order
     VEC(struct sched_preempt) preempts;  // victims of one taker are next to each other
     VEC(struct sched_plan) plans;
-    uint32_t looked_at;                  // pending jobs considered
+    uint32_t looked_at;                  // pending jobs that were ready
     int64_t next_ms;                     // decide again then even if nothing happens; INT64_MAX: no need
 };
 
 void decisions_done(struct decisions *d);  // frees, leaves it empty
 void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy,
                   struct decisions *out);
-// The reason found by the latest decide; cheap.
+// The same with nobody left out because he could get nothing anyway: what the other is tested against.
+void sched_decide_all(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *out);
+// By the latest decide, made when asked; cheap.
 enum sched_reason sched_job_reason(const struct world *w, uint64_t job);
 
 // A pending job's turn in parts: turn = submitted + short + use + size; the earliest goes first.

@@ -30,6 +30,7 @@ static void count(struct pass *p, struct request *r, const struct alloc *a, int 
 
 void trial_start(struct pass *p, struct job *j, struct alloc *a, bool backfill) {
     struct world *w = p->w;
+    p->moves++;
     j->alloc = a;
     j->start_ms = p->now_ms;
     j->limit_ms = j->request->limit_ms;
@@ -71,6 +72,7 @@ static void ending(struct pass *p, struct job *j, int sign) {
 
 void trial_vacate(struct pass *p, struct job *victim) {
     assert(!victim->vacating);
+    p->moves++;
     ending(p, victim, 1);
     vec_push(&p->vacating, victim);
 }
@@ -85,6 +87,7 @@ static void claim(struct pass *p, const struct promise *m, int sign) {
 }
 
 void trial_promise(struct pass *p, struct job *j, struct alloc *a) {
+    p->moves++;
     j->promised = true;
     vec_push(&p->promises, (struct promise){j, a});
     claim(p, &p->promises.at[p->promises.len - 1], 1);

@@ -11,7 +11,7 @@ static int64_t bounded(__int128 v) {
 }
 
 // a × b / c; the short way when it does not overflow.
-static int64_t scaled(int64_t a, int64_t b, int64_t c) {
+int64_t turn_scaled(int64_t a, int64_t b, int64_t c) {
     int64_t product;
     if (!__builtin_mul_overflow(a, b, &product))
         return bounded(product / c);
@@ -36,14 +36,18 @@ void turn_parts(const struct policy *policy, const struct request *r, int64_t su
     if (out->overdue)
         return;
     int64_t limit = r->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->limit_ms;
-    out->short_ms = scaled(limit, policy->short_milli, 1000);
-    out->use_ms = scaled(load, policy->use_ms, capacity);
-    out->size_ms = policy->size_ms ? scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU) : 0;
+    out->short_ms = turn_scaled(limit, policy->short_milli, 1000);
+    out->use_ms = turn_scaled(load, policy->use_ms, capacity);
+    out->size_ms = policy->size_ms ? turn_scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU) : 0;
+}
+
+int64_t turn_overdue(int64_t submit_ms) {
+    return INT64_MIN / 2 + submit_ms;
 }
 
 int64_t turn_time(int64_t submit_ms, const struct turn_parts *parts) {
     if (parts->overdue)
-        return INT64_MIN / 2 + submit_ms;
+        return turn_overdue(submit_ms);
     return turn_add(turn_add(turn_add(submit_ms, parts->short_ms), parts->use_ms), parts->size_ms);
 }
 
