@@ -185,6 +185,8 @@ static void decide(struct pass *p) {
     serve_takers(p);
     p->served = p->moves > 0;
     look_at_all(p);
+    if (p->out->preempts.len)
+        p->out->next_ms = p->now_ms;  // who gave something may be due something from others now
     w->judged.now_ms = p->now_ms;
     w->judged.within_quota = p->policy->interactive_within_quota;
     w->judged.planless = !p->policy->plan_depth;
