@@ -56,6 +56,53 @@ static const char *gpus_text(struct arena *a, const struct json *n) {
     return arena_printf(a, "%s/%s", gpu_milli_format((uint64_t)json_i64(n, "gpus_used_milli", 0), used), gpu_milli_format((uint64_t)total, all));
 }
 
+// Why the node takes no jobs; else which of its GPUs is out of use, and why.
+static const char *reason_text(struct arena *a, const struct json *n) {
+    const struct json *gpus = json_get(n, "gpus");
+    const char *own = json_str(n, "reason"), *first = NULL;
+    uint32_t bad = 0, index = 0;
+    if (!str_empty(own))
+        return own;
+    for (uint32_t i = 0; gpus && gpus->type == JSON_ARRAY && i < gpus->len; i++) {
+        const char *why = json_str(&gpus->items[i], "unhealthy");
+        if (str_empty(why))
+            continue;
+        bad++;
+        if (!first) {
+            first = why;
+            index = i;
+        }
+    }
+    if (!bad)
+        return "";
+    return bad == 1 ? arena_printf(a, "GPU %u: %s", index, first) : arena_printf(a, "GPU %u: %s; and %u more", index, first, bad - 1);
+}
+
+// The GPUs of one node, when it is asked for by name.
+static void print_gpus(struct cli *c, const struct json *n, struct buf *out) {
+    static const struct table_column titles[] = {{"GPU", true, 0, 0}, {"MODEL", false, 2, 8}, {"MEMORY", true, 0, 0}, {"STATE", false, 6, 10}};
+    const struct json *gpus = json_get(n, "gpus");
+    char size[UNIT_TEXT_MAX];
+    if (!gpus || gpus->type != JSON_ARRAY || !gpus->len)
+        return;
+    struct table t;
+    table_init(&t, &c->arena, titles, sizeof titles / sizeof *titles);
+    for (uint32_t i = 0; i < gpus->len; i++) {
+        const struct json *g = &gpus->items[i];
+        const char *why = json_str(g, "unhealthy");
+        table_addf(&t, "%u", i);
+        table_add(&t, json_str(g, "model"), COLOUR_NONE);
+        table_add(&t, arena_strdup(&c->arena, size_format((uint64_t)json_i64(g, "memory_bytes", 0), size)), COLOUR_NONE);
+        if (str_empty(why))
+            table_add(&t, "ready", COLOUR_NONE);
+        else
+            table_add(&t, arena_printf(&c->arena, "out of use: %s", why), COLOUR_RED);
+    }
+    buf_addc(out, '\n');
+    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_width(), !option_given(&c->options, "no-heading"), terminal_colour(), out);
+    table_done(&t);
+}
+
 static void add_cell(struct cli *c, const char *name, const struct json *n, struct table *t) {
     char used[UNIT_TEXT_MAX], all[UNIT_TEXT_MAX];
     struct arena *a = &c->arena;
@@ -72,6 +119,8 @@ static void add_cell(struct cli *c, const char *name, const struct json *n, stru
         table_addf(t, "%lld", jobs && jobs->type == JSON_ARRAY ? (long long)jobs->len : (long long)json_i64(n, "jobs", 0));
     else if (streq(name, "features") || streq(name, "partitions"))
         table_add(t, joined(a, json_get(n, name)), COLOUR_NONE);
+    else if (streq(name, "reason"))
+        table_add(t, reason_text(a, n), COLOUR_NONE);
     else if (streq(name, "seen"))
         table_add(t, arena_strdup(a, local_time_short(json_i64(n, "last_seen_ms", 0), clock_wall_ms(), used)), COLOUR_NONE);
     else
@@ -127,6 +176,8 @@ static int run(struct cli *c) {
     } else if (c->count) {
         struct json one = {.type = JSON_ARRAY, .len = 1, .items = (struct json *)(uintptr_t)reply.json};
         status = print_nodes(c, &one, &out);
+        if (status == CLI_OK && !option_given(&c->options, "columns") && !option_given(&c->options, "missing"))
+            print_gpus(c, reply.json, &out);
     } else {
         status = print_nodes(c, json_get(reply.json, "nodes"), &out);
     }
