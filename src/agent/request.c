@@ -143,10 +143,23 @@ static bool needed(const struct request_node *node, const struct part *part, con
     return false;
 }
 
+// Also one that is not there yet: the driver's tools make it when somebody asks for it.
+static bool device_of(const char *path, struct launch_device *out) {
+    enum { NVIDIA_MAJOR = 195 };
+    struct stat st;
+    uint32_t number;
+    if (stat(path, &st) == 0 && S_ISCHR(st.st_mode))
+        *out = (struct launch_device){.major = major(st.st_rdev), .minor = minor(st.st_rdev)};
+    else if (str_has_prefix(path, "/dev/nvidia") && parse_u32(path + strlen("/dev/nvidia"), &number) == 0)
+        *out = (struct launch_device){.major = NVIDIA_MAJOR, .minor = number};
+    else
+        return false;
+    return true;
+}
+
 static void deny_other_gpus(const struct request_node *node, const struct message_launch *m,
                             struct launch_request *r, struct arena *a) {
     struct gpu_nodes files;
-    struct stat st;
     if (!node->can_deny_devices || !node->node->gpus.len)
         return;
     r->denied = arena_alloc(a, node->node->gpus.len * GPU_NODES_MAX * sizeof *r->denied);
@@ -156,10 +169,9 @@ static void deny_other_gpus(const struct request_node *node, const struct messag
             continue;
         gpu_nodes(g, &files);
         for (uint32_t k = 0; k < files.count && r->ndenied < LAUNCH_DEVICES_MAX; k++)
-            if (!needed(node, m->part, files.paths[k]) && stat(files.paths[k], &st) == 0 &&
-                S_ISCHR(st.st_mode))
-                r->denied[r->ndenied++] = (struct launch_device){.major = major(st.st_rdev),
-                                                                 .minor = minor(st.st_rdev)};
+            if (!needed(node, m->part, files.paths[k]) &&
+                device_of(files.paths[k], &r->denied[r->ndenied]))
+                r->ndenied++;
     }
 }
 
