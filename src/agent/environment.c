@@ -148,6 +148,8 @@ static void set_gpus(struct env *env, const struct message_launch *m) {
         const char *comma = i ? "," : "";
         buf_addf(&ids, "%s%u", comma, m->part->gpus.at[i].index);
         buf_addf(&grants, "%s%u:%u", comma, m->part->gpus.at[i].index, m->part->gpus.at[i].milli);
+        if (m->spec->gpu_memory_bytes)
+            buf_addf(&grants, ":%llu", (unsigned long long)m->spec->gpu_memory_bytes);
         if (i < m->gpu_uuids.len)
             buf_addf(&uuids, "%s%s", comma, m->gpu_uuids.at[i]);
     }

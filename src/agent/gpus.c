@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/cgroup_io.h"
 #include "agent/environment.h"
+#include "agent/gpu_audit.h"
+#include "agent/owners.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -22,6 +23,7 @@
 #include "device/fraction.h"
 #include "device/host.h"
 #include "device/monitor.h"
+#include "model/units.h"
 
 enum { READ_EVERY_MS = 1000, GRANTS_MAX = 256 };
 
@@ -31,6 +33,7 @@ struct holder {
     uint64_t memory_bytes;
     char *ledger;        // NULL: a whole GPU
     int32_t load_milli;  // of simulated GPUs; negative: a believable load
+    uint64_t load_bytes;
     struct usage usage;  // of the attempt, as of the newest reading; on its first entry only
 };
 
@@ -40,6 +43,8 @@ struct gpus {
     struct host_state host;
     const char *shim_dir;
     VEC(struct holder) holders;
+    struct owners *owners;
+    struct gpu_audits audits;
     uv_timer_t timer;
     uv_work_t work;
     bool busy, stopping, started;
@@ -96,6 +101,8 @@ struct gpus *gpus_open(struct agent *a, const struct config_node *c) {
     uint32_t count = 0;
     g->agent = a;
     g->shim_dir = find_shim(&a->arena);
+    g->owners = owners_new(&a->site);
+    g->audits.policy = c->gpu_audit;
     int rc = open_source(a, c, &source, &e);
     if (rc == 0)
         rc = gpu_monitor_new(source, &g->monitor, &e);
@@ -117,19 +124,12 @@ static void read_gpus(uv_work_t *w) {
         gpu_monitor_read(g->monitor, clock_mono_ms());
 }
 
-// Which attempt a process on a GPU belongs to: its own word, good enough for accounting.
 static bool owner_of(void *ctx, uint32_t pid, uint64_t *job, uint32_t *attempt) {
-    char path[64], text[65536];
-    bool have_job = false, have_attempt = false;
-    snprintf(path, sizeof path, "/proc/%u/environ", pid);
-    ssize_t n = kernel_read(path, text, sizeof text);
-    for (ssize_t at = 0; at < n; at += (ssize_t)strlen(text + at) + 1) {
-        if (str_has_prefix(text + at, "ACEQUIA_JOB_ID="))
-            have_job = parse_u64(text + at + 15, job) == 0;
-        if (str_has_prefix(text + at, "ACEQUIA_ATTEMPT="))
-            have_attempt = parse_u32(text + at + 16, attempt) == 0;
-    }
-    return have_job && have_attempt;
+    return owners_find(ctx, pid, job, attempt);
+}
+
+static uint32_t inner_of(void *ctx, uint32_t pid) {
+    return owners_inner_pid(pid);
 }
 
 static void remember_usage(struct gpus *g) {
@@ -147,14 +147,18 @@ static void split(struct gpus *g, struct message_telemetry *t) {
         const struct holder *h = &g->holders.at[i];
         uses[i] = (struct gpu_use){.job = h->id, .attempt = h->attempt, .index = h->index,
                                    .milli = h->milli, .memory_limit_bytes = h->memory_bytes,
-                                   .ledger = h->ledger, .load_milli = h->load_milli};
+                                   .ledger = h->ledger, .load_milli = h->load_milli,
+                                   .load_bytes = h->load_bytes};
     }
-    struct gpu_holders holders = {.uses = uses, .count = g->holders.len, .owner = owner_of};
+    struct gpu_holders holders = {.uses = uses, .count = g->holders.len, .owner = owner_of,
+                                  .inner = inner_of, .ctx = g->owners,
+                                  .no_audit = g->audits.policy == GPU_AUDIT_OFF};
     gpu_monitor_split(g->monitor, &holders, &samples);
     memcpy(&t->gpus.at, &samples.at, sizeof samples.at);
     t->gpus.len = samples.len;
     remember_usage(g);
     free(uses);
+    gpu_audit_act(&g->audits, g->agent, &samples);
     if (samples.health_changed)
         agent_tell(g->agent, MESSAGE_NODE_CHANGED, &g->agent->node);
 }
@@ -199,6 +203,7 @@ struct gpus *gpus_free(struct gpus *g) {
     for (uint32_t i = 0; i < g->holders.len; i++)
         free(g->holders.at[i].ledger);
     vec_done(&g->holders);
+    owners_free(g->owners);
     gpu_monitor_free(g->monitor);
     free(g);
     return NULL;
@@ -229,11 +234,18 @@ static int32_t simulated_load(const struct launch_request *r) {
     return text && parse_u32(text, &milli) == 0 && milli <= 1000 ? (int32_t)milli : -1;
 }
 
+static uint64_t simulated_bytes(const struct launch_request *r) {
+    const char *text = get_env(r, "ACEQUIA_SIMULATED_GPU_MEMORY");
+    uint64_t bytes;
+    return text && size_parse(text, 1, &bytes, NULL) == 0 ? bytes : 0;
+}
+
 static void hold(struct gpus *g, const struct launch_request *r, const struct gpu_grant *grant,
                  uint64_t memory_bytes, const char *ledger) {
     struct holder h = {.id = r->job, .attempt = r->attempt, .index = grant->index,
                        .milli = grant->milli, .memory_bytes = memory_bytes,
-                       .ledger = ledger ? xstrdup(ledger) : NULL, .load_milli = simulated_load(r)};
+                       .ledger = ledger ? xstrdup(ledger) : NULL, .load_milli = simulated_load(r),
+                       .load_bytes = simulated_bytes(r)};
     vec_push(&g->holders, h);
 }
 
@@ -310,11 +322,12 @@ int gpus_grant(struct gpus *g, const struct message_launch *m, struct launch_req
     return 0;
 }
 
-// "0:500,1:1000"
+// "0:500,1:1000", with ":BYTES" behind where the memory was asked for.
 void gpus_recover(struct gpus *g, const struct launch_request *r) {
     const char *text = get_env(r, "ACEQUIA_GPU_GRANTS"), *dir = get_env(r, "ACEQUIA_GPU_LEDGER_DIR");
     unsigned index, milli;
-    int used;
+    unsigned long long bytes;
+    int used, more;
     for (int i = 0; text && i < GRANTS_MAX && sscanf(text, "%u:%u%n", &index, &milli, &used) == 2;
          i++) {
         struct gpu_grant grant = {.index = index, .milli = milli};
@@ -323,8 +336,14 @@ void gpus_recover(struct gpus *g, const struct launch_request *r) {
             return;
         if (dir)
             fraction_path(dir, g->agent->node.gpus.at[index].uuid, path);
-        hold(g, r, &grant, 0, *path ? path : NULL);
         text += used;
+        if (sscanf(text, ":%llu%n", &bytes, &more) == 1)
+            text += more;
+        else
+            bytes = 0;
+        // A ledger's folder is told for all of its GPUs, also for whole ones beside the fraction.
+        bool ledger = *path && milli < FRACTION_WHOLE_MILLI;
+        hold(g, r, &grant, bytes, ledger ? path : NULL);
         text += *text == ',';
     }
 }
@@ -355,7 +374,14 @@ uint32_t gpus_share(const struct gpus *g, uint64_t id, uint32_t attempt, uint32_
     return 0;
 }
 
+void gpus_started(struct gpus *g, const struct spool_status *s) {
+    if (g->monitor)
+        owners_started(g->owners, s);
+}
+
 void gpus_release(struct gpus *g, uint64_t id, uint32_t attempt) {
+    if (g->monitor)
+        owners_ended(g->owners, id, attempt);
     for (uint32_t i = g->holders.len; i-- > 0;)
         if (g->holders.at[i].id == id && g->holders.at[i].attempt == attempt) {
             free(g->holders.at[i].ledger);

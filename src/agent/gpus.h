@@ -2,6 +2,7 @@
 // granted to attempts: whole ones by visibility, fractions by a ledger that the shim enforces.
 #pragma once
 #include "agent/launch.h"
+#include "agent/spool.h"
 #include "model/config.h"
 #include "model/message.h"
 
@@ -24,5 +25,6 @@ void gpus_usage(const struct gpus *g, uint64_t id, uint32_t attempt, struct usag
 // The newest figures, until the loop turns; NULL: none yet.
 const struct message_telemetry *gpus_latest(const struct gpus *g);
 uint32_t gpus_share(const struct gpus *g, uint64_t id, uint32_t attempt, uint32_t index);  // in thousandths
+void gpus_started(struct gpus *g, const struct spool_status *s);    // its processes can be told by it
 void gpus_release(struct gpus *g, uint64_t id, uint32_t attempt);  // it has ended
 void gpus_forget(struct gpus *g, uint64_t id, uint32_t attempt);   // its ledgers may go

@@ -26,6 +26,7 @@ struct entry {
     enum end_cause kill_cause;
     uint32_t kill_signal, kill_grace_ms;
     const char *kill_checkpoint;  // in the arena
+    const char *stop_reason;      // of our own decision; in the arena
     int64_t kill_next_ms;
 };
 
@@ -161,6 +162,8 @@ static void set_end(struct agent_logic *l, struct entry *e, const struct message
     e->phase = AGENT_ENDED;
     e->kill = false;
     e->end = schema_copy(message_info(MESSAGE_ENDED)->schema, end, &e->arena);
+    if (e->stop_reason && end->cause == e->kill_cause)
+        e->end->reason = e->stop_reason;
 }
 
 void agent_logic_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, int64_t start_ms,
@@ -406,6 +409,18 @@ void agent_logic_ended(struct agent_logic *l, const struct message_ended *end) {
         return;
     set_end(l, e, end);
     report_ended(l, e);
+}
+
+void agent_logic_stop(struct agent_logic *l, uint64_t id, uint32_t attempt, enum end_cause cause,
+                      const char *reason, int64_t now_ms) {
+    struct entry *e = find(l, id, attempt);
+    if (!e || e->phase == AGENT_ENDED || e->kill)
+        return;
+    e->kill = true;
+    e->kill_cause = cause;
+    e->kill_signal = SIGKILL;
+    e->stop_reason = arena_strdup(&e->arena, reason);
+    emit_kill(l, e, now_ms);
 }
 
 void agent_logic_kill_sent(struct agent_logic *l, uint64_t id, uint32_t attempt) {

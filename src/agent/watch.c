@@ -61,8 +61,10 @@ void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive
     }
     if (s.state == SPOOL_STARTED && !alive)
         close_lost(a, &s, ENDED_LOST, lost_text);
-    if (s.state == SPOOL_STARTED)
+    if (s.state == SPOOL_STARTED) {
+        gpus_started(a->gpus, &s);
         agent_logic_started(a->logic, id, attempt, (uint32_t)s.first_pid, s.started_wall_ms);
+    }
     if (s.state == SPOOL_ENDED)
         report(a, &s);
 }
@@ -141,6 +143,8 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
                         s.state == SPOOL_STARTED ? s.started_wall_ms : 0, (uint32_t)s.first_pid,
                         r.cpus, r.ncpus, NULL);
     gpus_recover(a->gpus, &r);
+    if (s.state == SPOOL_STARTED)
+        gpus_started(a->gpus, &s);
     // Not taken by any shepherd yet. If an old one takes it after all, the lock decides.
     if (s.state == SPOOL_CREATED && !alive) {
         struct waiting_launch w = {.id = s.job, .attempt = s.attempt};

@@ -144,7 +144,7 @@ static void put_gpus(struct json_writer *w, struct controller *c, const struct j
 }
 
 static void put_live(struct json_writer *w, struct controller *c, const struct job_record *r, const struct live_usage *u) {
-    char warning[160];
+    char warning[320];
     uint64_t id = r->id;
     json_key(w, "live");
     json_open(w, '{');

@@ -15,7 +15,7 @@
 #include "model/units.h"
 #include "net/pki.h"
 
-enum { FORGET_MS = 60000, SERIES_FILE_MAX = 512 << 20 };
+enum { FORGET_MS = 60000, SERIES_FILE_MAX = 512 << 20, FINDING_MAX = 256, FINDING_MS = 10000 };
 
 struct latest {
     struct arena arena;
@@ -36,6 +36,8 @@ struct job_gpus {
     uint64_t use_milli, most_milli, memory_bytes, power_mw;
     uint32_t samples;
     bool unknown;
+    char finding[FINDING_MAX];  // the newest way in which it does not keep to its part
+    int64_t finding_ms;         // 0: there is none
     struct idle_state idle;
     int64_t seen_ms;
 };
@@ -156,6 +158,10 @@ static void add_job(struct controller *c, const char *node, const struct gpu_sam
     j->seen_ms = now;
     j->samples++;
     j->unknown |= s->utilisation_unknown;
+    if (s->finding) {
+        printable(s->finding, j->finding, sizeof j->finding);
+        j->finding_ms = now;
+    }
     j->use_milli += s->utilisation_milli;
     j->memory_bytes += s->memory_used_bytes;
     j->power_mw += s->power_mw;
@@ -337,6 +343,10 @@ uint64_t telemetry_idle_s(const struct controller *c, uint64_t job) {
 const char *telemetry_warning(const struct controller *c, uint64_t job, char *out, size_t size) {
     const struct job_gpus *j = map_get(&c->telemetry->jobs, job);
     char text[UNIT_TEXT_MAX], end[UNIT_TEXT_MAX];
+    if (j && j->finding_ms && now_ms() - j->finding_ms < FINDING_MS) {
+        snprintf(out, size, "does not keep to its part of a GPU: %s", j->finding);
+        return out;
+    }
     if (!j || j->idle.stage < IDLE_NAMED)
         return NULL;
     struct idle_policy p = policy_of(c);

@@ -36,6 +36,7 @@ struct gpu_reading {
     uint32_t xids[GPU_XIDS_MAX], xid_count;  // since the last reading
     const struct gpu_process *processes;     // the source's, until the next reading of this GPU
     uint32_t process_count;
+    bool processes_fresh;             // they were asked for in this reading
     uint32_t power_share_milli;       // of the power read that is this device's: less than 1000 for MIG
 };
 
@@ -49,6 +50,7 @@ struct gpu_use {
     const char *ledger;           // path of its ledger, NULL: a whole GPU without one
     // For simulated GPUs: how busy the job keeps its share, 0 … 1000; negative: a believable load.
     int32_t load_milli;
+    uint64_t load_bytes;          // likewise: memory it holds, whatever it may; 0: a believable amount
 };
 
 struct gpu_source;

@@ -37,3 +37,12 @@ int ledger_read(struct ledger_reader *r, const char *path, struct ledger_use *ou
     };
     return 0;
 }
+
+bool ledger_knows(const struct ledger_reader *r, uint32_t pid, uint32_t inner) {
+    for (unsigned i = 0; i < r->usage.nprocesses; i++) {
+        const struct ledger_process *p = &r->usage.process[i];
+        if ((uint32_t)p->pid == (p->same_namespace ? pid : inner))
+            return true;
+    }
+    return false;
+}

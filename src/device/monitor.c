@@ -9,25 +9,30 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "device/fraction.h"
 #include "device/health.h"
 #include "device/ledger_use.h"
 #include "device/split.h"
 
 enum { KEPT_MS = 60000, SPAN_MAX_MS = 60000 };
+static const uint32_t NOBODY = UINT32_MAX;
 
 // One attempt on one GPU.
 struct holding {
     uint64_t job;
     uint32_t attempt, index, milli;
-    int64_t seen_ms;
+    int64_t seen_ms, held_ms;  // held: as a holder, not by a process alone
     uint64_t energy_mj, busy_us, throttled_us, memory_peak_bytes;
     bool ledger_known;
     struct ledger_use ledger;
     // of the newest split
-    uint64_t process_bytes, outside_bytes;
+    uint64_t process_bytes;
     uint32_t process_milli, throttled_milli;
     uint64_t memory_bytes, limit_bytes;
-    bool has_process, ledger_measured;
+    bool has_process, ledger_measured, ledger_read;
+    bool stray;  // it holds nothing here, but a process of its was seen
+    struct audit_state audit;
+    char finding[AUDIT_TEXT_MAX];
 };
 
 struct device {
@@ -47,7 +52,11 @@ struct gpu_monitor {
     VEC(struct holding) holdings;
     VEC(struct gpu_sample) samples;
     VEC(struct split_job) split;
-    VEC(uint32_t) split_of;  // index in holdings
+    VEC(uint32_t) split_of;    // index in holdings
+    VEC(uint32_t) process_of;  // by process of the device at hand: index in holdings, or NOBODY
+    VEC(uint32_t) unlisted;
+    VEC(struct gpu_finding) findings;
+    struct arena texts;        // of the newest findings and samples
     struct ledger_reader *ledgers;
     int64_t now_ms;
 };
@@ -77,6 +86,10 @@ struct gpu_monitor *gpu_monitor_free(struct gpu_monitor *m) {
     vec_done(&m->samples);
     vec_done(&m->split);
     vec_done(&m->split_of);
+    vec_done(&m->process_of);
+    vec_done(&m->unlisted);
+    vec_done(&m->findings);
+    arena_done(&m->texts);
     ledger_reader_free(m->ledgers);
     free(m);
     return NULL;
@@ -155,10 +168,10 @@ static void take_holders(struct gpu_monitor *m, const struct gpu_holders *holder
             h = &m->holdings.at[m->holdings.len - 1];
         }
         h->milli = u->milli;
-        h->seen_ms = m->now_ms;
-        h->process_bytes = h->outside_bytes = 0;
+        h->seen_ms = h->held_ms = m->now_ms;
+        h->process_bytes = 0;
         h->process_milli = h->throttled_milli = 0;
-        h->has_process = h->ledger_measured = false;
+        h->has_process = h->ledger_measured = h->ledger_read = h->stray = false;
         uint64_t total = m->gpus[u->index].memory_bytes;
         h->limit_bytes = u->memory_limit_bytes ? u->memory_limit_bytes
                          : u->milli >= 1000    ? total
@@ -169,10 +182,27 @@ static void take_holders(struct gpu_monitor *m, const struct gpu_holders *holder
             vec_remove_swap(&m->holdings, i);
 }
 
+// A process of an attempt that holds nothing here is remembered like a holder, to be judged.
+static struct holding *stray_holding(struct gpu_monitor *m, uint64_t job, uint32_t attempt, uint32_t index) {
+    struct holding *h = holding_of(m, job, attempt, index);
+    if (!h) {
+        vec_push(&m->holdings, (struct holding){.job = job, .attempt = attempt, .index = index});
+        h = &m->holdings.at[m->holdings.len - 1];
+    }
+    if (h->seen_ms != m->now_ms) {
+        h->seen_ms = m->now_ms;
+        h->process_bytes = h->limit_bytes = 0;
+        h->process_milli = 0;
+        h->stray = true;
+    }
+    return h;
+}
+
 // Sums up the processes of each holding; the rest is foreign.
 static uint32_t take_processes(struct gpu_monitor *m, uint32_t index, const struct gpu_holders *holders) {
     const struct gpu_reading *r = &m->devices[index].reading;
     uint32_t foreign = 0;
+    vec_clear(&m->process_of);
     for (uint32_t i = 0; i < r->process_count; i++) {
         const struct gpu_process *p = &r->processes[i];
         uint64_t job = p->job;
@@ -180,10 +210,14 @@ static uint32_t take_processes(struct gpu_monitor *m, uint32_t index, const stru
         struct holding *h = NULL;
         if (job || (holders->owner && holders->owner(holders->ctx, p->pid, &job, &attempt)))
             h = holding_of(m, job, attempt, index);
-        if (!h || h->seen_ms != m->now_ms) {
+        if (job && (!h || h->seen_ms != m->now_ms) && p->pid)
+            h = stray_holding(m, job, attempt, index);
+        bool ours = h && h->seen_ms == m->now_ms;
+        vec_push(&m->process_of, ours ? (uint32_t)(h - m->holdings.at) : NOBODY);
+        if (!ours || h->stray)
             foreign += p->utilisation_milli;
+        if (!ours)
             continue;
-        }
         h->has_process = true;
         h->process_bytes += p->memory_bytes;
         h->process_milli += p->utilisation_milli;
@@ -208,16 +242,62 @@ static void take_ledger(struct gpu_monitor *m, struct holding *h, const char *pa
         h->ledger_measured = true;
     }
     h->ledger = now;
-    h->ledger_known = true;
-    if (h->process_bytes > now.used_bytes)
-        h->outside_bytes = h->process_bytes - now.used_bytes;
+    h->ledger_known = h->ledger_read = true;
 }
 
-static void measure(struct gpu_monitor *m, const struct gpu_use *u, struct holding *h, int64_t span_ms) {
+// The processes of the holding that its ledger, which was read last, does not know.
+static void list_unlisted(struct gpu_monitor *m, const struct gpu_holders *holders, const struct holding *h) {
+    const struct gpu_reading *r = &m->devices[h->index].reading;
+    vec_clear(&m->unlisted);
+    for (uint32_t i = 0; i < m->process_of.len; i++) {
+        uint32_t pid = r->processes[i].pid;
+        if (m->process_of.at[i] != (uint32_t)(h - m->holdings.at) || !pid)
+            continue;
+        uint32_t inner = holders->inner && !h->stray ? holders->inner(holders->ctx, pid) : 0;
+        if (h->stray || (h->ledger_read && !ledger_knows(m->ledgers, pid, inner)))
+            vec_push(&m->unlisted, pid);
+    }
+}
+
+static void audit(struct gpu_monitor *m, const struct gpu_holders *holders, struct holding *h, bool ledger) {
+    const struct gpu_reading *r = &m->devices[h->index].reading;
+    if (holders->no_audit)
+        return;
+    struct audit_facts f = {
+        .fresh = r->processes_fresh,
+        .granted = !h->stray,
+        .limit_bytes = h->milli < FRACTION_WHOLE_MILLI ? h->limit_bytes : 0,
+        .milli = h->milli,
+        .ledger = ledger,
+        .ledger_readable = h->ledger_read,
+        .ledger_bytes = h->ledger.used_bytes,
+        .ledger_limit_bytes = h->ledger.limit_bytes,
+        .ledger_milli = h->ledger.compute_milli,
+        .driver_bytes = h->process_bytes,
+    };
+    for (uint32_t i = 0; i < m->process_of.len; i++)
+        f.processes += m->process_of.at[i] == (uint32_t)(h - m->holdings.at);
+    vec_clear(&m->unlisted);
+    if (f.fresh && (ledger || h->stray))
+        list_unlisted(m, holders, h);
+    f.unlisted = m->unlisted.at;
+    f.unlisted_count = m->unlisted.len;
+    struct audit_finding found = audit_look(&h->audit, &f, m->now_ms);
+    if (f.fresh)
+        audit_text(&found, h->index, h->finding);
+    if (found.kind) {
+        struct gpu_finding told = {.job = h->job, .attempt = h->attempt, .index = h->index, .what = found,
+                                   .text = arena_strdup(&m->texts, h->finding)};
+        vec_push(&m->findings, told);
+    }
+}
+
+static void measure(struct gpu_monitor *m, const struct gpu_holders *holders, const struct gpu_use *u, struct holding *h, int64_t span_ms) {
     const struct gpu_reading *r = &m->devices[u->index].reading;
     struct split_job j = {.milli = u->milli};
     if (u->ledger)
         take_ledger(m, h, u->ledger, span_ms, &j.use_milli);
+    audit(m, holders, h, u->ledger != NULL);
     if (u->milli >= 1000 && !r->sample.utilisation_unknown) {
         j.use_milli = r->sample.utilisation_milli;  // alone on it: the device's own figure is the job's
         j.measured = true;
@@ -260,6 +340,7 @@ static void book(struct gpu_monitor *m, const struct split_job *j, struct holdin
         .memory_clock_mhz = r->sample.memory_clock_mhz,
         .throttle_reasons = r->sample.throttle_reasons,
         .throttled_milli = h->throttled_milli,
+        .finding = h->finding[0] ? arena_strdup(&m->texts, h->finding) : NULL,
     };
     vec_push(&m->samples, s);
 }
@@ -276,7 +357,10 @@ static void split_device(struct gpu_monitor *m, uint32_t index, const struct gpu
     vec_clear(&m->split_of);
     for (uint32_t i = 0; i < holders->count; i++)
         if (holders->uses[i].index == index)
-            measure(m, &holders->uses[i], holding_of(m, holders->uses[i].job, holders->uses[i].attempt, index), span);
+            measure(m, holders, &holders->uses[i], holding_of(m, holders->uses[i].job, holders->uses[i].attempt, index), span);
+    for (uint32_t i = 0; i < m->holdings.len; i++)
+        if (m->holdings.at[i].stray && m->holdings.at[i].index == index && m->holdings.at[i].seen_ms == m->now_ms)
+            audit(m, holders, &m->holdings.at[i], false);
     struct split_device dev = {
         .use_known = !d->reading.sample.utilisation_unknown,
         .use_milli = d->reading.sample.utilisation_milli,
@@ -295,6 +379,9 @@ static void split_device(struct gpu_monitor *m, uint32_t index, const struct gpu
 void gpu_monitor_split(struct gpu_monitor *m, const struct gpu_holders *holders, struct gpu_samples *out) {
     bool changed = false;
     vec_clear(&m->samples);
+    vec_clear(&m->findings);
+    arena_done(&m->texts);
+    m->texts = (struct arena){0};
     for (uint32_t i = 0; i < m->count; i++)
         settle_device(m, i, &changed);
     take_holders(m, holders);
@@ -302,14 +389,15 @@ void gpu_monitor_split(struct gpu_monitor *m, const struct gpu_holders *holders,
         split_device(m, i, holders);
     if (m->source->ops->running)
         m->source->ops->running(m->source, holders->uses, holders->count);
-    *out = (struct gpu_samples){.at = m->samples.at, .len = m->samples.len, .health_changed = changed};
+    *out = (struct gpu_samples){.at = m->samples.at, .len = m->samples.len, .health_changed = changed,
+                                .findings = m->findings.at, .finding_count = m->findings.len};
 }
 
 bool gpu_monitor_usage(const struct gpu_monitor *m, uint64_t job, uint32_t attempt, struct usage *sum) {
     bool known = false;
     for (uint32_t i = 0; i < m->holdings.len; i++) {
         const struct holding *h = &m->holdings.at[i];
-        if (h->job != job || h->attempt != attempt)
+        if (h->job != job || h->attempt != attempt || !h->held_ms || m->now_ms - h->held_ms > KEPT_MS)
             continue;
         known = true;
         sum->gpu_busy_ms += h->busy_us / 1000;
@@ -318,12 +406,4 @@ bool gpu_monitor_usage(const struct gpu_monitor *m, uint64_t job, uint32_t attem
         sum->energy_mj += h->energy_mj;
     }
     return known;
-}
-
-uint64_t gpu_monitor_outside_bytes(const struct gpu_monitor *m, uint64_t job, uint32_t attempt) {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < m->holdings.len; i++)
-        if (m->holdings.at[i].job == job && m->holdings.at[i].attempt == attempt)
-            sum += m->holdings.at[i].outside_bytes;
-    return sum;
 }

@@ -2,6 +2,7 @@
 // energy among jobs, and adds up what each attempt used. Reading may block and belongs into a work
 // thread; everything else is quick and belongs to the owner's thread. The two never run at once.
 #pragma once
+#include "device/audit.h"
 #include "device/gpu.h"
 
 struct gpu_monitor;
@@ -17,16 +18,29 @@ void gpu_monitor_read(struct gpu_monitor *m, int64_t now_ms);
 
 // Which attempt a process belongs to; false: none of ours.
 typedef bool (*gpu_owner_fn)(void *ctx, uint32_t pid, uint64_t *job, uint32_t *attempt);
+// The process's number in its own pid namespace; 0: not known.
+typedef uint32_t (*gpu_inner_fn)(void *ctx, uint32_t pid);
 struct gpu_holders {
     const struct gpu_use *uses;
     uint32_t count;
     gpu_owner_fn owner;  // NULL: nothing is known of processes
+    gpu_inner_fn inner;  // NULL: all in one namespace
+    bool no_audit;       // whether jobs keep to their parts is not looked at
     void *ctx;
+};
+// A job that does not keep to its part of a GPU, at this reading and for several before it.
+struct gpu_finding {
+    uint64_t job;
+    uint32_t attempt, index;
+    struct audit_finding what;
+    const char *text;  // one sentence; also in the job's sample, if it holds the GPU
 };
 struct gpu_samples {
     const struct gpu_sample *at;  // whole devices first, then jobs; the monitor's, until the next split
     uint32_t len;
     bool health_changed;          // the node must be reported anew
+    const struct gpu_finding *findings;
+    uint32_t finding_count;
 };
 // Owner's thread, after a reading.
 void gpu_monitor_split(struct gpu_monitor *m, const struct gpu_holders *holders, struct gpu_samples *out);
@@ -34,6 +48,3 @@ void gpu_monitor_split(struct gpu_monitor *m, const struct gpu_holders *holders,
 // Adds what the attempt used on all its GPUs (busy and throttled time, peak of memory, energy). Stays
 // known for a minute after the attempt was last named as a holder. False: nothing known.
 bool gpu_monitor_usage(const struct gpu_monitor *m, uint64_t job, uint32_t attempt, struct usage *sum);
-// A process on a GPU that belongs to an attempt with a ledger and whose memory is not in it: it goes
-// around the shim. 0: all is well.
-uint64_t gpu_monitor_outside_bytes(const struct gpu_monitor *m, uint64_t job, uint32_t attempt);

@@ -204,6 +204,7 @@ struct nvml_gpu {
     bool remap_pending, remap_failed, process_use;
     struct gpu_process *memory_of, *use_of, *processes;  // by process; the last is both together
     uint32_t memory_count, use_count;
+    int64_t processes_ms;      // when they were last asked for
     uint32_t xids[GPU_XIDS_MAX], xid_count;
 };
 

@@ -214,6 +214,7 @@ static void ask_processes(struct nvml_source *s, struct nvml_gpu *g, int64_t now
     unsigned n = GPU_PROCESSES_MAX;
     int (*list)(nvml_device, unsigned *, struct nvml_process_v2 *) = s->api.processes_v3 ? s->api.processes_v3 : s->api.processes_v2;
     g->memory_count = 0;
+    g->processes_ms = now_ms;
     if (list) {
         struct nvml_process_v2 *at = s->scratch;
         int r = list(g->handle, &n, at);
@@ -359,5 +360,6 @@ void nvml_read(struct gpu_source *base, uint32_t index, int64_t now_ms, struct g
     out->remap_pending = g->remap_pending;
     out->remap_failed = g->remap_failed;
     out->process_use = g->process_use;
+    out->processes_fresh = g->processes_ms == now_ms;
     merge_processes(g, out);
 }

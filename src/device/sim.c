@@ -108,6 +108,8 @@ static double load_of(const struct sim_use *u, int64_t now_ms) {
 
 static uint64_t memory_of(const struct sim_gpu *g, const struct sim_use *u, double load, int64_t now_ms) {
     uint64_t limit = u->use.memory_limit_bytes ? u->use.memory_limit_bytes : (uint64_t)((double)g->memory_bytes * u->use.milli / 1000.0);
+    if (u->use.load_bytes)
+        return u->use.load_bytes;
     if (u->use.load_milli == 0)
         return limit < (400ULL << 20) ? limit : 400ULL << 20;  // a context and nothing in it
     double fill = 0.55 + (double)(hash_u64(u->use.job + 7) % 35) / 100.0;
@@ -133,7 +135,7 @@ static double add_up(struct sim_source *s, uint32_t index, int64_t now_ms, struc
                 .job = u->use.job, .attempt = u->use.attempt, .memory_bytes = memory, .utilisation_milli = (uint32_t)(load * 1000)};
     }
     out->processes = g->processes;
-    out->process_use = true;
+    out->process_use = out->processes_fresh = true;
     if (out->sample.memory_used_bytes > g->memory_bytes)
         out->sample.memory_used_bytes = g->memory_bytes;
     return fmin(use, 1);

@@ -165,6 +165,7 @@ static void put_jobs(struct metrics_writer *w, const struct export_gpus *in) {
     PUT_JOBS(M_JOB_GPU_POWER, metrics_put_milli, j->sample->power_mw);
     PUT_JOBS(M_JOB_GPU_ENERGY, metrics_put_milli, j->sample->energy_mj);
     PUT_JOBS(M_JOB_GPU_THROTTLED, metrics_put_milli, j->sample->throttled_milli);
+    PUT_JOBS(M_JOB_GPU_OUTSIDE, metrics_put_u64, j->sample->finding != NULL);
     if (in->idle)
         PUT_JOBS(M_JOB_GPU_IDLE, metrics_put_u64, j->idle_s);
     for (uint32_t i = 0; i < in->job_count; i++)

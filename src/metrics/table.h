@@ -111,6 +111,8 @@ struct metric_info {
       "Energy of the GPU that falls to the job by its use.")                                                         \
     X(JOB_GPU_THROTTLED, BOTH, GAUGE, "acequia_job_gpu_throttled_ratio", "ratio", LABELS_JOB,                        \
       "Part of the time in which the job's kernels waited because its share was used up.")                           \
+    X(JOB_GPU_OUTSIDE, BOTH, GAUGE, "acequia_job_gpu_outside_limits", "", LABELS_JOB,                                \
+      "1: the job does not keep to its part of the GPU.")                                                            \
     X(JOB_GPU_IDLE, CONTROLLER, GAUGE, "acequia_job_gpu_idle_seconds", "seconds", LABELS_JOB,                        \
       "How long the job has held this GPU without using it.")
 

@@ -30,6 +30,9 @@ struct config_cluster {
     enum log_level log_level;
 };
 
+// What happens to a job that does not keep to its part of a GPU.
+enum gpu_audit { GPU_AUDIT_KILL, GPU_AUDIT_WARN, GPU_AUDIT_OFF };
+
 struct config_gpus {  // "v100:8:32G"
     const char *model;
     uint32_t count;
@@ -43,6 +46,7 @@ struct config_node {
     LIST(const char *) features;
     LIST(struct config_gpus) gpus;  // empty: as found
     bool gpus_simulated;
+    enum gpu_audit gpu_audit;
     const char *metrics_listen;     // "ADDRESS:PORT" of the agent's own /metrics; "": none
 };
 

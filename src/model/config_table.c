@@ -56,6 +56,8 @@ static const struct config_key node_keys[] = {
     KEY(N, features, CONFIG_NAMES, NULL, 0, 0, "Words that jobs can ask for with --constraint."),
     KEY(N, gpus, CONFIG_GPUS, NULL, 0, 0, "GPUs as MODEL:COUNT[:MEMORY]. Not given: those the machine has."),
     KEY(N, gpus_simulated, CONFIG_BOOL, "false", 0, 0, "The GPUs of this section are pretended, for tests and demonstrations."),
+    KEY(N, gpu_audit, CONFIG_AUDIT, "kill", 0, 0,
+        "What happens to a job that goes around the limits of its part of a GPU: kill it, warn, or off. See docs/gpu-sharing.md."),
     KEY(N, metrics_listen, CONFIG_ADDRESS, "", 0, 0,
         "Address and port at which the agent answers GET /metrics by itself, with TLS. Empty: only the controller does. See docs/monitoring.md."),
 };
@@ -162,6 +164,7 @@ const char *config_type_text(enum config_type type) {
         [CONFIG_TIME] = "time",
         [CONFIG_MILLIGPU] = "GPUs",
         [CONFIG_LEVEL] = "log level",
+        [CONFIG_AUDIT] = "kill, warn or off",
         [CONFIG_NAMES] = "names",
         [CONFIG_QUOTAS] = "model=GPUs list",
         [CONFIG_GPUS] = "GPU list",

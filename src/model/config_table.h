@@ -18,6 +18,7 @@ enum config_type {
     CONFIG_TIME,       // int64_t ms
     CONFIG_MILLIGPU,   // uint32_t
     CONFIG_LEVEL,      // enum log_level
+    CONFIG_AUDIT,      // enum gpu_audit
     CONFIG_NAMES,      // LIST(const char *) of identifiers
     CONFIG_QUOTAS,     // LIST(const char *) of MODEL=GPUS
     CONFIG_GPUS,       // LIST(struct config_gpus)

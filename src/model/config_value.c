@@ -14,6 +14,7 @@
 #include "model/units.h"
 
 static const char *const level_words[] = {"error", "warn", "info", "debug"};
+static const char *const audit_words[] = {"kill", "warn", "off"};
 
 static int range_check(const struct config_key *k, double v, const char *text, struct error *e) {
     char shown[64];
@@ -153,6 +154,15 @@ static int parse_level(const struct config_key *k, const char *text, enum log_le
     return 0;
 }
 
+static int parse_audit(const struct config_key *k, const char *text, enum gpu_audit *out, struct error *e) {
+    for (int i = GPU_AUDIT_KILL; i <= GPU_AUDIT_OFF; i++)
+        if (streq(text, audit_words[i])) {
+            *out = (enum gpu_audit)i;
+            return 0;
+        }
+    return wrong(k, text, e);
+}
+
 static int parse_text(const struct config_key *k, const char *text, struct arena *a, const char **out, struct error *e) {
     int r = 0;
     struct name_list names;
@@ -194,6 +204,7 @@ int config_value_parse(const struct config_key *k, const char *text, const struc
         break;
     case CONFIG_MILLIGPU: r = gpu_count_parse(text, at, e); break;
     case CONFIG_LEVEL: r = parse_level(k, text, at, e); break;
+    case CONFIG_AUDIT: r = parse_audit(k, text, at, e); break;
     case CONFIG_NAMES:
     case CONFIG_QUOTAS:
     case CONFIG_GPUS: r = parse_list(k, text, a, at, e); break;
@@ -252,6 +263,7 @@ void config_value_format(const struct config_key *k, const void *target, struct 
     case CONFIG_TIME: buf_addf(out, "@%lld", (long long)(*(const int64_t *)at / 1000)); break;
     case CONFIG_MILLIGPU: buf_adds(out, gpu_milli_format(*(const uint32_t *)at, text)); break;
     case CONFIG_LEVEL: buf_adds(out, level_words[*(const enum log_level *)at]); break;
+    case CONFIG_AUDIT: buf_adds(out, audit_words[*(const enum gpu_audit *)at]); break;
     case CONFIG_NAMES:
     case CONFIG_QUOTAS:
     case CONFIG_GPUS: format_list(k, at, out); break;

@@ -198,6 +198,7 @@ static const struct field sample_fields[] = {
     FIELD(23, S, decoder_milli, ""),
     FIELD(24, S, pcie_replays, ""),
     FIELD(25, S, utilisation_unknown, ""),
+    FIELD(26, S, finding, ""),
 };
 static const struct schema sample_schema = SCHEMA(S, "gpu_sample", sample_fields);
 #undef S

@@ -219,6 +219,7 @@ struct gpu_sample {
     uint32_t memory_copy_milli, encoder_milli, decoder_milli;
     uint64_t pcie_replays;
     bool utilisation_unknown;  // utilisation_milli is not measured (MIG)
+    const char *finding;       // how the job does not keep to its part; NULL: it does
 };
 struct message_telemetry {
     int64_t at_ms;

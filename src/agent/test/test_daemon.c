@@ -479,6 +479,39 @@ static void gpus_are_granted_and_measured(void **state) {
     ack(&w);
 }
 
+// Two halves of a GPU of 16 GiB: the one that takes more than its half is ended and told why, also by
+// an agent that was killed in between; its neighbour is not touched.
+static void more_than_the_granted_part_ends_the_job(void **state) {
+    struct work greedy, honest;
+    struct said *s;
+    struct gpu_grant grants[] = {{.index = 0, .milli = 500}};
+    struct work *both[] = {&honest, &greedy};
+    for (int i = 0; i < 2; i++) {
+        struct work *w = both[i];
+        work_sh(w, "sleep 30");
+        w->env[0] = w == &greedy ? "ACEQUIA_SIMULATED_GPU_MEMORY=12G" : "ACEQUIA_SIMULATED_GPU_MEMORY=8G";
+        w->part.gpus.at = grants;
+        w->part.gpus.len = 1;
+        launch(w);
+        said_free(head_wait(&head, MESSAGE_STARTED, 4000));
+    }
+    head_agent_kill(&head, SIGKILL);
+    head_agent_start(&head);
+    head_send(&head, MESSAGE_WELCOME, &(struct message_welcome){.heartbeat_s = 60, .grace_s = 1});
+    struct message_ended *e = ended(&greedy, &s);
+    assert_int_equal(e->cause, END_GPU);
+    assert_int_equal(e->exit_signal, SIGKILL);
+    assert_string_equal(e->reason, "its processes held 12288 MiB of GPU 0 where the job may hold 8192 MiB; ask for more with --gpu-memory");
+    said_free(s);
+    ack(&greedy);
+    head_pump(&head, 1500);
+    struct message_kill kill = {.id = honest.m.id, .attempt = 1, .cause = END_CANCEL, .signal = SIGKILL};
+    head_send(&head, MESSAGE_KILL, &kill);
+    assert_int_equal(ended(&honest, &s)->cause, END_CANCEL);
+    said_free(s);
+    ack(&honest);
+}
+
 // AGENT_TEST_JOBS=3000 makes a benchmark of it.
 static void many_jobs_pass(void **state) {
     const char *text = getenv("AGENT_TEST_JOBS");
@@ -527,6 +560,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(usage_is_told),
         cmocka_unit_test(a_dead_zygote_is_replaced),
         cmocka_unit_test(gpus_are_granted_and_measured),
+        cmocka_unit_test(more_than_the_granted_part_ends_the_job),
         cmocka_unit_test(many_jobs_pass),
     };
     head_start(&head, argv[1], argv[2]);

@@ -140,6 +140,43 @@ static void kills_are_repeated_until_told(void **state) {
     agent_logic_free(l);
 }
 
+static void a_stop_carries_its_reason(void **state) {
+    struct agent_logic *l = connected();
+    for (uint64_t id = 7; id <= 9; id++) {
+        launch(l, id, 1, 1);
+        agent_logic_started(l, id, 1, 99, 5);
+    }
+    agent_logic_clear(l);
+    agent_logic_stop(l, 7, 1, END_GPU, "took too much", 1000);
+    const struct agent_action *a = only(l, AGENT_KILL);
+    assert_int_equal(a->signal, SIGKILL);
+    assert_int_equal(a->grace_ms, 0);
+    assert_int_equal(a->cause, END_GPU);
+    agent_logic_clear(l);
+    agent_logic_stop(l, 7, 1, END_GPU, "took too much again", 2000);
+    agent_logic_kill_sent(l, 7, 1);
+    nothing(l);
+    agent_logic_ended(l, &(struct message_ended){.id = 7, .attempt = 1, .cause = END_GPU, .exit_signal = 9, .start_ms = 5});
+    const struct message_ended *m = only(l, AGENT_SEND)->message.body;
+    assert_string_equal(m->reason, "took too much");
+    agent_logic_clear(l);
+    // One that ended by itself before the kill came keeps its own end.
+    agent_logic_stop(l, 8, 1, END_GPU, "took too much", 1000);
+    agent_logic_clear(l);
+    end(l, 8, 3);
+    m = only(l, AGENT_SEND)->message.body;
+    assert_null(m->reason);
+    assert_int_equal(m->exit_code, 3);
+    agent_logic_clear(l);
+    // One that is being cancelled is not ours to stop, nor one that is not known.
+    kill_it(l, 9, 0, 1000);
+    agent_logic_clear(l);
+    agent_logic_stop(l, 9, 1, END_GPU, "took too much", 1000);
+    agent_logic_stop(l, 10, 1, END_GPU, "took too much", 1000);
+    nothing(l);
+    agent_logic_free(l);
+}
+
 static void a_kill_before_its_launch_wins(void **state) {
     struct agent_logic *l = connected();
     kill_it(l, 7, 0, 0);
@@ -209,6 +246,7 @@ int main(void) {
         cmocka_unit_test(ends_are_kept_until_acknowledged),
         cmocka_unit_test(an_early_acknowledgement_is_ignored),
         cmocka_unit_test(kills_are_repeated_until_told),
+        cmocka_unit_test(a_stop_carries_its_reason),
         cmocka_unit_test(a_kill_before_its_launch_wins),
         cmocka_unit_test(cpus_are_shared_out),
         cmocka_unit_test(silence_ends_the_connection),

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "agent/control.h"
+#include "agent/owners.h"
 #include "agent/procs.h"
 #include "agent/test/rig.h"
 #include "base/clock.h"
@@ -62,6 +63,87 @@ static void jobs_outlive_the_agent(void **state) {
     s = job_wait(&rig, &late, 10);
     assert_int_equal(s.end, ENDED_TIMEOUT);
     unlink(late.out);
+}
+
+// Whose a process is follows from where it is, whatever it says of itself and however it hides.
+static void processes_are_known_whatever_they_say(void **state) {
+    struct job liar, other;
+    struct spool_status s;
+    uint64_t job = 0;
+    uint32_t attempt = 0;
+    unsigned pids[3] = {0};
+    job_sh(&rig, &other, "sleep 47030");
+    job_submit(&rig, &other);
+    job_wait_started(&rig, &other);
+    job_sh(&rig, &liar, "A=ACEQUIA; (env -i ${A}_JOB_ID=1 ${A}_ATTEMPT=1 ${A}_ATTEMPT_ID=0 setsid /bin/sh -c 'echo $$; exec sleep 47031' &);"
+                        "(setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 47031\" &' &); echo $$; sleep 47031");
+    job_submit(&rig, &liar);
+    job_wait_started(&rig, &liar);
+    int told = 0;
+    for (int i = 0; i < 500 && told != 3; i++) {
+        nap_ms(20);
+        FILE *f = fopen(liar.out, "r");
+        told = f ? fscanf(f, "%u %u %u", &pids[0], &pids[1], &pids[2]) : 0;
+        if (f)
+            fclose(f);
+    }
+    assert_int_equal(told, 3);
+    struct owners *o = owners_new(&rig.site);
+    assert_false(owners_find(o, pids[0], &job, &attempt));
+    const struct job *jobs[] = {&other, &liar};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(spool_read_status(rig.spool, jobs[i]->req.job, 1, 0, &s), 0);
+        owners_started(o, &s);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_true(owners_find(o, pids[i], &job, &attempt));
+        assert_int_equal(job, liar.req.job);
+        assert_int_equal(attempt, 1);
+        assert_int_equal(owners_inner_pid(pids[i]), pids[i]);
+    }
+    assert_false(owners_find(o, (uint32_t)getpid(), &job, &attempt));
+    if (rig.site.kind != CGROUP_NONE) {  // by the group alone: no shepherd is above this one
+        char path[2 * CGROUP_PATH_MAX];
+        pid_t child = fork();
+        if (child == 0) {
+            pause();
+            _exit(0);
+        }
+        snprintf(path, sizeof path, "%s/%s/cgroup.procs", rig.site.base[rig.site.track], s.cgroup);
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fprintf(f, "%d", child);
+        assert_int_equal(fclose(f), 0);
+        assert_true(owners_find(o, (uint32_t)child, &job, &attempt));
+        assert_int_equal(job, liar.req.job);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
+    owners_ended(o, liar.req.job, 1);
+    assert_false(owners_find(o, pids[0], &job, &attempt));
+    owners_free(o);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ask_plain(jobs[i], (struct control_request){.type = CONTROL_KILL, .signal = SIGKILL}), 0);
+        job_wait(&rig, jobs[i], 5000);
+        unlink(jobs[i]->out);
+    }
+}
+
+static void a_group_of_the_same_name_elsewhere_is_not_ours(void **state) {
+    static const char v1[] = "/sys/fs/cgroup/cpuacct/acequia/00ff", v2[] = "/sys/fs/cgroup/system.slice/acequia.service/acequia/00ff";
+    char slot[CGROUP_NAME_MAX];
+    assert_true(owners_slot_of(v1, "5:cpuacct:/acequia/00ff/s12-1", slot));
+    assert_string_equal(slot, "s12-1");
+    assert_true(owners_slot_of(v1, "5:cpuacct:/acequia/00ff/s12-1/step3", slot));
+    assert_string_equal(slot, "s12-1");
+    assert_true(owners_slot_of(v2, "0::/system.slice/acequia.service/acequia/00ff/s12-1/inner/acequia/00ff/s9-1", slot));
+    assert_string_equal(slot, "s12-1");
+    assert_false(owners_slot_of(v1, "5:cpuacct:/user.slice/acequia/00ff/s12-1", slot));
+    assert_false(owners_slot_of(v2, "0::/user.slice/user@7.service/acequia/00ff/s12-1", slot));
+    assert_false(owners_slot_of(v1, "5:cpuacct:/acequia/00ff", slot));
+    assert_false(owners_slot_of(v1, "5:cpuacct:/acequia/00fff/s12-1", slot));
+    assert_false(owners_slot_of(v1, "0::/", slot));
+    assert_false(owners_slot_of(v1, "rubbish", slot));
 }
 
 static void jobs_outlive_the_zygote(void **state) {
@@ -354,6 +436,8 @@ int main(int argc, char **argv) {
         return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_outlive_the_agent),
+        cmocka_unit_test(processes_are_known_whatever_they_say),
+        cmocka_unit_test(a_group_of_the_same_name_elsewhere_is_not_ours),
         cmocka_unit_test(jobs_outlive_the_zygote),
         cmocka_unit_test(a_lost_shepherd_is_noticed),
         cmocka_unit_test(an_attempt_starts_at_most_once),

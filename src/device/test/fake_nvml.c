@@ -1,6 +1,8 @@
 // A library with NVML's entry points over pretended GPUs. With FAKE_NVML_OLD it is an old driver: only
-// what was there years ago, in the first versions of the structs.
+// what was there years ago, in the first versions of the structs. In another process (journeys) the
+// file that FAKE_NVML_FILE names says what there is: "gpus COUNT MIB" and lines "GPU PID MIB".
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -45,6 +47,33 @@ static struct fake_gpu *gpu_of(nvml_device d) {
     return &fake.gpus[of(d)->gpu];
 }
 
+static void read_file(void) {
+    const char *path = getenv("FAKE_NVML_FILE");
+    FILE *f = path ? fopen(path, "re") : NULL;
+    unsigned gpu, pid;
+    unsigned long long mib;
+    if (!f)
+        return;
+    if (fscanf(f, "gpus %u %llu", &fake.count, &mib) != 2 || fake.count > FAKE_GPUS_MAX)
+        fake.count = mib = 0;
+    for (unsigned i = 0; i < fake.count; i++) {
+        struct fake_gpu *g = &fake.gpus[i];
+        unsigned b = 0x10 + i, w = b * 0x101;  // as the pretended CUDA driver of src/shim/test has them
+        snprintf(g->uuid, sizeof g->uuid, "GPU-%04x%04x-%04x-%04x-%04x-%04x%04x%04x", w, w, w, w, w, w, w, w);
+        snprintf(g->name, sizeof g->name, "NVIDIA Pretended");
+        snprintf(g->bus_id, sizeof g->bus_id, "00000000:%02X:00.0", 0x10 + i);
+        g->minor = i;
+        g->total = mib << 20;
+        g->used = g->process_count = 0;
+    }
+    while (fscanf(f, "%u %u %llu", &gpu, &pid, &mib) == 3 && gpu < fake.count && fake.gpus[gpu].process_count < FAKE_PROCESSES_MAX) {
+        struct fake_gpu *g = &fake.gpus[gpu];
+        g->processes[g->process_count++] = (struct fake_process){.pid = pid, .memory = mib << 20};
+        g->used += mib << 20;
+    }
+    fclose(f);
+}
+
 #define ENTRY(name, ...)         \
     EXPORT int name(__VA_ARGS__); \
     EXPORT int name(__VA_ARGS__)
@@ -65,6 +94,7 @@ EXPORT const char *nvmlErrorString(int r) {
     return r == NVML_GPU_IS_LOST ? "GPU is lost" : "Not Supported";
 }
 ENTRY(nvmlDeviceGetCount_v2, unsigned *n) {
+    read_file();
     *n = fake.count;
     return 0;
 }
@@ -150,6 +180,7 @@ ENTRY(nvmlDeviceGetMemoryInfo_v2, nvml_device d, struct nvml_memory_v2 *out) {
     return 0;
 }
 ENTRY(nvmlDeviceGetComputeRunningProcesses_v3, nvml_device d, unsigned *n, struct nvml_process_v2 *out) {
+    read_file();
     const struct fake_gpu *g = gpu_of(d);
     for (*n = 0; *n < g->process_count; ++*n)
         out[*n] = (struct nvml_process_v2){.pid = g->processes[*n].pid, .memory = g->processes[*n].memory, .gpu_instance = ~0u};

@@ -158,7 +158,6 @@ static void test_ledger(void **state) {
     assert_int_equal(of_job(&s, 7)->throttled_milli, 120);
     assert_int_equal(of_job(&s, 7)->memory_used_bytes, 32 << 20);
     assert_int_equal(of_job(&s, 7)->memory_total_bytes, 64 << 20);
-    assert_int_equal(gpu_monitor_outside_bytes(m, 7, 1), 8 << 20);  // the driver sees more than was reserved
     struct usage u = {0};
     assert_true(gpu_monitor_usage(m, 7, 1, &u));
     assert_int_equal(u.gpu_busy_ms, 480);
@@ -194,10 +193,56 @@ static void test_health_is_told_once(void **state) {
     gpu_monitor_free(m);
 }
 
+static void test_audit_of_processes(void **state) {
+    struct gpu_monitor *m;
+    struct gpu_samples s;
+    struct puppet *p = start(&m);
+    char dir[] = "/tmp/acequia-ledger-XXXXXX", path[LEDGER_PATH_MAX];
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(ledger_path(path, dir, "GPU-01234567-89ab-cdef-0123-456789abcdef", LEDGER_SUFFIX), 0);
+    struct ledger_limits limits = {.memory_bytes = 50 << 20, .compute_milli = 500};
+    assert_int_equal(ledger_create(path, "7", "GPU-01234567-89ab-cdef-0123-456789abcdef", &limits, 0600, false), 0);
+    struct ledger *l;
+    assert_int_equal(ledger_open(path, &l), 0);
+    assert_int_equal(ledger_attach(l), 0);  // the ledger knows this process
+    const struct gpu_use use = {.job = 0, .attempt = 1, .index = 0, .milli = 500, .ledger = path};
+    struct gpu_use mine = use;
+    mine.job = (uint64_t)getpid() / 10;
+    p->processes[0][0] = (struct gpu_process){.pid = (uint32_t)getpid(), .memory_bytes = 40 << 20};
+    p->next[0] = (struct gpu_reading){.processes_fresh = true, .process_count = 1, .sample = {.power_mw = 1000}};
+    for (int t = 1; t < 10; t++) {
+        step(m, t * 1000, &mine, 1, &s);
+        assert_int_equal(s.finding_count, 0);
+    }
+    // A process of the job that is in no ledger, and one of a job that holds nothing here.
+    struct gpu_use other = use;
+    other.job = 7;
+    p->processes[0][0].pid = 71;
+    p->processes[1][0] = (struct gpu_process){.pid = 71, .memory_bytes = 1 << 20};
+    p->next[1] = p->next[0];
+    for (int t = 10; t < 14; t++)
+        step(m, t * 1000, &other, 1, &s);
+    assert_int_equal(s.finding_count, 2);
+    assert_int_equal(s.findings[0].job, 7);
+    assert_int_equal(s.findings[0].what.kind, AUDIT_AROUND);
+    assert_non_null(strstr(of_job(&s, 7)->finding, "process 71 used GPU 0 without"));
+    assert_int_equal(s.findings[1].what.kind, AUDIT_STRAY);
+    assert_non_null(strstr(s.findings[1].text, "process 71 used GPU 1, which the job does not hold"));
+    assert_int_equal(s.len, 3);  // a stray one gets no sample
+    gpu_monitor_read(m, 20000);  // not looked at: nothing is found
+    gpu_monitor_split(m, &(struct gpu_holders){.uses = &other, .count = 1, .owner = owner, .no_audit = true}, &s);
+    assert_int_equal(s.finding_count, 0);
+    ledger_close(l);
+    unlink(path);
+    rmdir(dir);
+    gpu_monitor_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_processes), cmocka_unit_test(test_whole_gpu), cmocka_unit_test(test_unknown_use),
         cmocka_unit_test(test_ledger),    cmocka_unit_test(test_health_is_told_once),
+        cmocka_unit_test(test_audit_of_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,10 +149,27 @@ static void test_host(void **state) {
     assert_true(t.memory_used_bytes > 1 << 20 && t.disk_free_bytes > 0 && t.disk_bytes >= t.disk_free_bytes && t.cpu_milli <= 1000);
 }
 
+// A job says how much memory it pretends to hold: beyond its part it is found, within it is not.
+static void test_memory_beyond_the_part(void **state) {
+    struct gpu_monitor *m;
+    struct gpu_samples s;
+    start(&m, NULL);
+    const struct gpu_use uses[] = {{.job = 5, .attempt = 1, .index = 1, .milli = 500, .load_milli = -1, .load_bytes = 90ULL << 30},
+                                   {.job = 6, .attempt = 1, .index = 1, .milli = 500, .load_milli = -1, .load_bytes = 70ULL << 30}};
+    for (int t = 1; t <= 6; t++)
+        step(m, t * 1000, uses, 2, &s);
+    assert_int_equal(s.finding_count, 1);
+    assert_int_equal(s.findings[0].job, 5);
+    assert_int_equal(s.findings[0].index, 1);
+    assert_int_equal(s.findings[0].what.kind, AUDIT_BEYOND);
+    gpu_monitor_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_there_is), cmocka_unit_test(test_follows_what_runs), cmocka_unit_test(test_deterministic),
         cmocka_unit_test(test_faults),        cmocka_unit_test(test_too_many),          cmocka_unit_test(test_host),
+        cmocka_unit_test(test_memory_beyond_the_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
