@@ -16,6 +16,13 @@ struct members {  // of a partition
     struct strmap nodes;
 };
 
+struct booking {  // a reservation that holds now
+    bool maintenance, all;
+    struct strmap nodes;
+};
+
+enum { NODE_GPUS_MAX = 128 };  // MIG instances counted one by one
+
 struct gathering {
     struct controller *controller;
     struct arena *arena;
@@ -25,6 +32,7 @@ struct gathering {
     VEC(struct metrics_gpu) gpus;
     VEC(struct metrics_job_gpu) job_gpus;
     VEC(struct members) partitions;
+    VEC(struct booking) bookings;
 };
 
 static struct metrics_group *group(struct gathering *g, int kind, const char *name) {
@@ -109,15 +117,27 @@ static void add_to_partitions(struct gathering *g, const struct node_view *v) {
     }
 }
 
+static void add_bookings(const struct gathering *g, const char *node, struct metrics_node *m) {
+    for (uint32_t i = 0; i < g->bookings.len; i++) {
+        const struct booking *b = &g->bookings.at[i];
+        if (!b->all && !strmap_get(&b->nodes, node))
+            continue;
+        m->maintenance |= b->maintenance;
+        m->reserved |= !b->maintenance;
+    }
+}
+
 static bool add_node(void *ctx, const struct node_view *v) {
     struct gathering *g = ctx;
     const struct message_telemetry *t = telemetry_latest(g->controller, v->node->name);
     struct metrics_node m = {.name = v->node->name, .state = v->state, .drained = v->drained, .cpus = v->node->cpus, .cpus_used = v->cpus_used,
                              .jobs = v->jobs, .memory_bytes = v->node->memory_bytes, .memory_used_bytes = v->memory_used_bytes,
                              .gpus_milli = v->node->gpus.len * 1000, .gpus_used_milli = v->gpus_used_milli, .telemetry = t};
-    uint32_t held[64] = {0};
-    core_node_gpus(g->controller->core, v->node->name, held, 64);
-    for (uint32_t i = 0; i < v->node->gpus.len && i < 64; i++) {
+    m.completing = v->stale || core_node_ending(g->controller->core, v->node->name);
+    add_bookings(g, v->node->name, &m);
+    uint32_t held[NODE_GPUS_MAX];
+    core_node_gpus(g->controller->core, v->node->name, held, NODE_GPUS_MAX);
+    for (uint32_t i = 0; i < v->node->gpus.len && i < NODE_GPUS_MAX; i++) {
         m.gpu_unhealthy |= v->node->gpus.at[i].unhealthy != NULL;
         struct metrics_gpu gpu = {.node = v->node->name, .index = i, .gpu = &v->node->gpus.at[i], .allocated_milli = held[i], .sample = device_sample(t, i)};
         vec_push(&g->gpus, gpu);
@@ -204,6 +224,32 @@ static bool add_partition(void *ctx, const char *name, const void *value) {
     return true;
 }
 
+static bool add_booking(void *ctx, const char *name, const void *value) {
+    struct gathering *g = ctx;
+    const struct reservation *r = value;
+    struct name_list names = {0};
+    struct booking b = {.maintenance = r->maintenance, .all = str_empty(r->nodes)};
+    if (r->start_ms > g->in->now_ms || (r->end_ms && r->end_ms <= g->in->now_ms))
+        return true;
+    if (!b.all && nodelist_expand(r->nodes, g->arena, &names, NULL) == 0)
+        for (uint32_t i = 0; i < names.len; i++)
+            strmap_put(&b.nodes, names.at[i], g);
+    vec_push(&g->bookings, b);
+    return true;
+}
+
+static void gathering_done(struct gathering *g) {
+    for (uint32_t i = 0; i < g->partitions.len; i++)
+        strmap_done(&g->partitions.at[i].nodes);
+    for (uint32_t i = 0; i < g->bookings.len; i++)
+        strmap_done(&g->bookings.at[i].nodes);
+    vec_done(&g->nodes);
+    vec_done(&g->gpus);
+    vec_done(&g->job_gpus);
+    vec_done(&g->partitions);
+    vec_done(&g->bookings);
+}
+
 void api_metrics(struct api_call *call) {
     struct controller *c = call->controller;
     cleanup_buf struct buf b = {0};
@@ -220,6 +266,7 @@ void api_metrics(struct api_call *call) {
     in.preempted = n.preempted;
     core_each_thing(c->core, THING_PROJECT, add_quota, &g);
     core_each_thing(c->core, THING_PARTITION, add_partition, &g);
+    core_each_thing(c->core, THING_RESERVATION, add_booking, &g);
     core_each_job(c->core, add_job, &g);
     core_each_node(c->core, add_node, &g);
     uint32_t len;
@@ -253,10 +300,5 @@ void api_metrics(struct api_call *call) {
     metrics_process_self(&in.process);
     metrics_controller(&in, &b);
     net_reply(call->req, 200, metrics_content_type(in.format), b.data, b.len);
-    vec_done(&g.nodes);
-    vec_done(&g.gpus);
-    vec_done(&g.job_gpus);
-    for (uint32_t i = 0; i < g.partitions.len; i++)
-        strmap_done(&g.partitions.at[i].nodes);
-    vec_done(&g.partitions);
+    gathering_done(&g);
 }

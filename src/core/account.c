@@ -180,6 +180,14 @@ void core_node_gpus(const struct core *c, const char *name, uint32_t *held, uint
     }
 }
 
+uint32_t core_node_ending(const struct core *c, const char *name) {
+    const struct node_entry *n = find_node(c, name);
+    uint32_t count = 0;
+    for (uint32_t i = 0; n && i < n->jobs.len; i++)
+        count += n->jobs.at[i]->state == JOB_COMPLETING;
+    return count;
+}
+
 const char *core_node_fingerprint(const struct core *c, const char *name) {
     const struct node_entry *n = find_node(c, name);
     return n ? n->fingerprint : NULL;

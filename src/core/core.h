@@ -211,6 +211,7 @@ void core_each_node(const struct core *c, bool (*fn)(void *ctx, const struct nod
 bool core_node(const struct core *c, const char *name, struct node_view *out);
 // Thousandths of each GPU that jobs hold, by index; `held` is zeroed first.
 void core_node_gpus(const struct core *c, const char *name, uint32_t *held, uint32_t max);
+uint32_t core_node_ending(const struct core *c, const char *name);  // jobs there that are being ended
 const char *core_node_fingerprint(const struct core *c, const char *name);
 
 struct core_counts {

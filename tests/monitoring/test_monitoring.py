@@ -237,6 +237,34 @@ def test_alert_fires(cluster, tmp_path):
         end_child(child)
 
 
+def metric(c, name):
+    """The value of a metric without labels."""
+    return float(re.search(rf"^{name} (\S+)$", c.api.raw("GET", "/metrics")[1].decode(), re.M).group(1))
+
+
+def test_nodes_being_cleaned_reserved_and_maintained():
+    with Cluster(config="[cluster]\ngrace = 20s\n[node *]\ncpus = 4\n") as c:
+        node = c.nodes_up()[0]
+        names = ("slurm_nodes_comp", "slurm_nodes_maint", "slurm_nodes_resv", "slurm_cpus_other")
+        assert [metric(c, n) for n in names] == [0, 0, 0, 0]
+        stubborn = c.api.post("/v1/jobs", {"spec": {"name": "t", "workdir": "/tmp", "output": "/dev/null",
+                                                   "argv": ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"]}})["id"]
+        wait_until(lambda: c.api.get(f"/v1/jobs/{stubborn}")["state"].upper() == "RUNNING", 10, "it does not start")
+        time.sleep(0.5)
+        c.cli("cancel", str(stubborn))
+        wait_until(lambda: metric(c, "slurm_nodes_comp") == 1, 5, "the node is not completing")
+        c.cli("cancel", "--signal", "KILL", str(stubborn), check=False)
+        c.cli("reservation", "create", "ours", "--nodes", node, "--start", "now", "--end", "now+1hour", "--users", "root")
+        assert metric(c, "slurm_nodes_resv") == 1 and metric(c, "slurm_nodes_maint") == 0
+        c.cli("reservation", "create", "works", "--start", "now", "--end", "now+1hour", "--maintenance", "true")
+        assert metric(c, "slurm_nodes_maint") == 1
+        c.cli("reservation", "create", "later", "--nodes", node, "--start", "now+2hours", "--end", "now+3hours", "--users", "root")
+        c.cli("reservation", "delete", "ours")
+        c.cli("reservation", "delete", "works")
+        assert metric(c, "slurm_nodes_resv") == 0 and metric(c, "slurm_nodes_maint") == 0
+        wait_until(lambda: metric(c, "slurm_nodes_comp") == 0, 40, "the node stays completing")
+
+
 def test_agent_answers_by_itself():
     port, own = free_ports(2)
     text = config(port).replace("[node *]\n", f"[node *]\nmetrics_listen = 127.0.0.1:{own}\n")
