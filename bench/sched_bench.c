@@ -199,6 +199,15 @@ static void large(uint32_t nodes, uint32_t pending) {
     }
     snprintf(note, sizeof note, "mean of %d, slowest %.3f ms", REPEAT, most);
     row("pass after one submit", sum / REPEAT, note);
+    sum = most = 0;
+    for (uint32_t i = 0; i < REPEAT; i++) {
+        world_node_state(c.w, 1 + (uint32_t)rand_below(&c.rnd, nodes), i % 2 ? SCHED_NODE_UP : SCHED_NODE_DRAINED);
+        started = decide(&c, &ms, true, &looked, NULL);
+        sum += ms;
+        most = ms > most ? ms : most;
+    }
+    snprintf(note, sizeof note, "mean of %d, slowest %.3f ms", REPEAT, most);
+    row("pass after one node was drained or resumed", sum / REPEAT, note);
     explaining(&c);
     printf("%-46s %10.1f MiB for %u nodes, %u jobs\n", "memory", (double)(resident_kib() - before) / 1024, nodes,
            world_pending(c.w) + world_running(c.w));

@@ -118,8 +118,7 @@ static bool blocked(struct pass *p, struct order *o, struct job *j) {
     }
     uint32_t part = r->asked.partition;
     if (!fit_enough(f)) {
-        fit_ever(p->w, f);
-        if (f->nodes_ever < r->demand.nodes_min || f->tasks_ever < r->demand.tasks)
+        if (!fit_ever(p->w, f))
             return false;
         if (strict(p, r)) {
             if (!p->closed[part])
@@ -194,6 +193,7 @@ static void decide(struct pass *p) {
     plan_clear(p);
     place_done(p);
     vec_done(&p->gives);
+    vec_done(&p->gives_most);
     vec_done(&p->freeable);
     map_done(&p->reclaims_failed);
 }

@@ -24,14 +24,62 @@ static bool worth_less(const struct job *a, const struct job *b) {
 
 typedef bool (*before_fn)(const struct job *a, const struct job *b);
 
-static int by_end(const void *pa, const void *pb) {
-    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
-    return ends_before(a, b) ? -1 : ends_before(b, a) ? 1 : 0;
+// A job with what decides its place, the most important last.
+enum { KEYS = 3, DIGIT = 11 };
+struct keyed {
+    uint64_t key[KEYS];
+    struct job *job;
+};
+
+typedef struct keyed (*key_fn)(struct job *j);
+
+static uint64_t ascending(int64_t v) {
+    return (uint64_t)v ^ 1ULL << 63;
 }
 
-static int by_worth(const void *pa, const void *pb) {
-    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
-    return worth_less(a, b) ? -1 : worth_less(b, a) ? 1 : 0;
+static struct keyed end_key(struct job *j) {
+    return (struct keyed){{j->id, 0, ascending(job_end_ms(j))}, j};
+}
+
+static struct keyed worth_key(struct job *j) {
+    return (struct keyed){{~j->id, ~ascending(j->start_ms), ascending(j->worth)}, j};
+}
+
+// By one digit, keeping the order of equals.
+static void distribute(const struct keyed *from, struct keyed *to, uint32_t n, unsigned key, unsigned shift) {
+    uint32_t at[1 << DIGIT] = {0}, sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        at[from[i].key[key] >> shift & ((1 << DIGIT) - 1)]++;
+    for (unsigned d = 0; d < 1 << DIGIT; d++) {
+        uint32_t count = at[d];
+        at[d] = sum;
+        sum += count;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        to[at[from[i].key[key] >> shift & ((1 << DIGIT) - 1)]++] = from[i];
+}
+
+// Digit by digit: tens of thousands of jobs may have started in one pass. Most digits are the same for all.
+static void sort_jobs(struct job **jobs, uint32_t n, key_fn key) {
+    struct keyed *from = xcalloc((size_t)2 * n + 1, sizeof *from), *all = from, *to = from + n;
+    for (uint32_t i = 0; i < n; i++)
+        from[i] = key(jobs[i]);
+    for (unsigned k = 0; k < KEYS; k++) {
+        uint64_t differ = 0;
+        for (uint32_t i = 0; i < n; i++)
+            differ |= from[i].key[k] ^ from[0].key[k];
+        for (unsigned shift = 0; shift < 64; shift += DIGIT) {
+            if (!(differ >> shift & ((1 << DIGIT) - 1)))
+                continue;
+            distribute(from, to, n, k, shift);
+            struct keyed *swap = from;
+            from = to;
+            to = swap;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        jobs[i] = from[i].job;
+    free(all);
 }
 
 // The first place whose job does not come before this one.
@@ -87,9 +135,9 @@ static void mend(struct world *w, struct standing *s) {
         (v)->len++;                                                                                \
     } while (0)
 
-static void merge(struct standing *s, before_fn before, int (*compare)(const void *, const void *)) {
+static void merge(struct standing *s, before_fn before, key_fn key) {
     uint32_t i = s->sorted.len, k = s->fresh.len;
-    qsort(s->fresh.at, k, sizeof *s->fresh.at, compare);
+    sort_jobs(s->fresh.at, k, key);
     vec_reserve(&s->sorted, i + k);
     s->sorted.len += k;
     for (uint32_t to = s->sorted.len; k > 0;) {
@@ -117,7 +165,7 @@ void ends_merge(struct world *w) {
         for (uint32_t i = 0; i < s->fresh.len; i++)
             INSERT(&s->sorted, place_of(s, s->fresh.at[i], ends_before), s->fresh.at[i]);
     } else {
-        merge(s, ends_before, by_end);
+        merge(s, ends_before, end_key);
     }
     for (uint32_t i = 0; i < w->by_end.fresh.len; i++)
         w->by_end.fresh.at[i]->in_by_end = true;
@@ -145,6 +193,7 @@ static struct victim victim_of(const struct job *j) {
     const struct alloc_node *a = &j->alloc->nodes[0];
     bool one = j->alloc->node_count == 1;
     return (struct victim){(struct job *)(uintptr_t)j, j->request->asked.project, one ? a->node : 0,
+                           j->held_gpu > UINT32_MAX ? UINT32_MAX : (uint32_t)j->held_gpu,
                            (uint16_t)(one ? a->gpu_count : 0), j->fixed};
 }
 
@@ -178,7 +227,7 @@ void worth_merge(struct world *w) {
         s->fresh.at[i]->worth = request_priority(w, s->fresh.at[i]->request);
     bool few = s->fresh.len <= FEW && !w->victims_stale;
     if (!few)
-        merge(s, worth_less, by_worth);
+        merge(s, worth_less, worth_key);
     for (uint32_t i = 0; few && i < s->fresh.len; i++) {
         uint32_t k = place_of(s, s->fresh.at[i], worth_less);
         INSERT(&s->sorted, k, s->fresh.at[i]);
@@ -189,4 +238,14 @@ void worth_merge(struct world *w) {
     vec_clear(&s->fresh);
     if (!few)
         victims_refill(w);
+}
+
+// For the audit: what is sorted is in order, and the victims are the same jobs.
+void ends_assert(const struct world *w) {
+    for (uint32_t i = 1; i < w->by_end.sorted.len; i++)
+        assert(ends_before(w->by_end.sorted.at[i - 1], w->by_end.sorted.at[i]));
+    for (uint32_t i = 1; i < w->by_worth.sorted.len; i++)
+        assert(worth_less(w->by_worth.sorted.at[i - 1], w->by_worth.sorted.at[i]));
+    for (uint32_t i = 0; !w->victims_stale && i < w->victims.len; i++)
+        assert(w->victims.at[i].job == w->by_worth.sorted.at[i]);
 }

@@ -123,10 +123,10 @@ static void rebuild(const struct world *w, struct fit *f, const struct request *
         f->score = xcalloc(f->nodes_len + 1, sizeof *f->score);
         for (uint32_t i = 0; i < f->nodes_len; i++) {
             const struct node *n = world_node(w, i);
-            f->allowed[i] = n && n->state == SCHED_NODE_UP && request_node_allowed(w, r, n);
+            f->allowed[i] = n && request_node_allowed(w, r, n);
         }
         f->config_version = w->config_version;
-        f->nodes_ever = UINT32_MAX;
+        f->ever_version = 0;
         f->nodes_fit = 0;
         f->tasks_fit = 0;
     }
@@ -166,16 +166,21 @@ bool fit_enough(const struct fit *f) {
     return f->nodes_fit >= f->demand.nodes_min && f->tasks_fit >= f->demand.tasks;
 }
 
-void fit_ever(struct world *w, struct fit *f) {
-    if (f->nodes_ever != UINT32_MAX)
-        return;
-    f->nodes_ever = 0;
-    f->tasks_ever = 0;
-    for (uint32_t i = 0; i < f->nodes_len; i++) {
-        uint32_t k = f->allowed[i] ? fit_tasks_idle(w->nodes.at[i], &f->demand) : 0;
-        f->nodes_ever += k > 0;
-        f->tasks_ever += k;
+bool fit_ever(const struct world *w, struct fit *f) {
+    const struct demand *d = &f->demand;
+    if (f->ever_version == w->nodes_version)
+        return f->ever;
+    uint32_t nodes = 0;
+    uint64_t tasks = 0;
+    for (uint32_t i = 0; i < f->nodes_len && (nodes < d->nodes_min || tasks < d->tasks); i++) {
+        const struct node *n = f->allowed[i] ? w->nodes.at[i] : NULL;
+        uint32_t k = n && n->state == SCHED_NODE_UP ? fit_tasks_idle(n, d) : 0;
+        nodes += k > 0;
+        tasks += k;
     }
+    f->ever = nodes >= d->nodes_min && tasks >= d->tasks;
+    f->ever_version = w->nodes_version;
+    return f->ever;
 }
 
 void fits_free(struct world *w) {

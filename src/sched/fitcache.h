@@ -5,7 +5,7 @@
 struct fit *fit_class(struct world *w, struct request *r);  // perhaps not current
 struct fit *fit_of(struct world *w, struct request *r);  // current for the node log
 bool fit_enough(const struct fit *f);                    // counted, without planned or reserved nodes
-void fit_ever(struct world *w, struct fit *f);           // fills nodes_ever and tasks_ever
+bool fit_ever(const struct world *w, struct fit *f);     // were the nodes that are up idle
 void fit_unrank(struct fit *f);
 void fits_free(struct world *w);
 void fit_forget(struct world *w, struct request *r);     // the request goes away

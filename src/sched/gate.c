@@ -122,8 +122,7 @@ enum sched_reason sched_job_reason(const struct world *cw, uint64_t id) {
     struct fit *f = reason ? NULL : fit_of(w, r);
     if (reason || fit_enough(f))
         return reason ? reason : SCHED_REASON_PRIORITY;
-    fit_ever(w, f);
-    if (f->nodes_ever < r->demand.nodes_min || f->tasks_ever < r->demand.tasks)
+    if (!fit_ever(w, f))
         return SCHED_REASON_NODES;
     return w->judged.planless ? SCHED_REASON_RESOURCES : SCHED_REASON_PRIORITY;
 }

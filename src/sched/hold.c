@@ -20,11 +20,13 @@ static void plain_refresh(struct node *n) {
     n->cpus_free = n->cpus > cpus ? n->cpus - (uint32_t)cpus : 0;
     n->memory_free = n->memory > memory ? n->memory - memory : 0;
     n->whole_free = n->most_free = 0;
+    n->free_milli = 0;
     n->like = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
         uint16_t f = n->gpus[i].free_milli;
         n->whole_free = (uint16_t)(n->whole_free + (f == SCHED_GPU));
         n->most_free = f > n->most_free ? f : n->most_free;
+        n->free_milli += f;
     }
 }
 

@@ -34,6 +34,7 @@ struct node {
     enum sched_node_state state;
     bool present;
     uint16_t whole_free, most_free;  // GPUs entirely free; largest free_milli
+    uint32_t free_milli;             // of all GPUs together
     uint64_t like;                // hash of shape and free resources, 0: not known now
     char *name;
     uint32_t cpus, cpus_free, cpus_held;
@@ -195,13 +196,13 @@ struct fit {
     uint64_t synced;              // changes seen so far
     uint64_t mix_version;
     uint32_t nodes_len;
-    uint8_t *allowed;             // by node id
+    uint8_t *allowed;             // by node id, whether it is up or not
     uint16_t *cap;                // tasks that fit now, 0: none
     int64_t *score;               // of placing on it, lower is better; SCORE_UNKNOWN
     uint32_t nodes_fit;
     uint64_t tasks_fit;
-    uint32_t nodes_ever;          // that could hold a part when idle (and are up)
-    uint64_t tasks_ever;
+    uint64_t ever_version;        // world's nodes_version `ever` is for
+    bool ever;                    // enough would fit were all nodes that are up idle
     uint64_t failed_pass;         // in this pass placement failed …
     int64_t failed_limit_ms;      // … for jobs this long or longer
     uint32_t users;               // requests that point here
@@ -281,7 +282,8 @@ struct victim {
     struct job *job;
     uint32_t project;
     uint32_t node;   // 0: on several
-    uint16_t gpus;   // it holds there
+    uint32_t milli;  // it holds in all
+    uint16_t gpus;   // it holds on that node
     bool fixed;      // cannot be preempted
 };
 
@@ -315,8 +317,12 @@ struct world {
     VEC(struct project *) tree;         // present projects, parents first, then by id
     uint64_t tree_version;              // config_version it was built for
     uint64_t config_version;            // anything but free resources and jobs changed
+    uint64_t nodes_version;             // nodes came, went, or changed their state
     VEC(uint32_t) changes;              // nodes whose free resources changed, oldest first
     uint64_t changes_base;              // number of changes dropped from the front
+    VEC(uint8_t) whole_free;            // by node: GPUs entirely free
+    VEC(uint8_t) room;                  // by node: free shares put together, in GPUs, rounded up
+    uint32_t room_count[SCHED_GPUS_MAX + 1];  // nodes by that
     struct map fits;                    // hash → struct fit
     uint32_t fit_count;
     struct standing by_end;             // running, by (end by limit, id)
@@ -418,5 +424,6 @@ void ends_merge(struct world *w);
 void worth_add(struct world *w, struct job *j);
 void worth_remove(struct world *w, struct job *j);
 void worth_merge(struct world *w);
+void ends_assert(const struct world *w);
 bool project_export(const struct world *w, uint32_t id, struct sched_project *out,
                     struct sched_model_quota quotas[SCHED_MODELS_MAX]);  // borrowed

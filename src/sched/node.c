@@ -123,8 +123,40 @@ static void hold_again(struct node *n) {
     }
 }
 
+static bool same_features(const struct world *w, const struct node *n, const struct sched_node *from) {
+    struct features f = {0};
+    for (uint32_t i = 0; i < from->feature_count; i++) {
+        int k = -1;
+        for (uint32_t m = 0; m < w->features.len && k < 0; m++)
+            k = streq(w->features.at[m], from->features[i]) ? (int)m : -1;
+        if (k < 0)
+            return false;
+        f.bits[k / 64] |= 1ULL << (k % 64);
+    }
+    return !memcmp(&f, &n->features, sizeof f);
+}
+
+// All but the state: an agent that comes back describes the machine that was there before.
+static bool same_machine(const struct world *w, const struct node *n, const struct sched_node *from) {
+    if (!n || !n->present || !streq(n->name, from->name) || n->cpus != from->cpus || n->memory != from->memory_bytes ||
+        n->gpu_count != from->gpu_count || !same_features(w, n, from))
+        return false;
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
+        const struct gpu *g = &n->gpus[i];
+        const struct sched_gpu *h = &from->gpus[i];
+        if (g->memory_bytes != h->memory_bytes || g->group != (uint16_t)h->group || g->usable == h->unusable ||
+            !streq(w->models.at[g->model], h->model ? h->model : "gpu"))
+            return false;
+    }
+    return true;
+}
+
 int world_node_set(struct world *w, const struct sched_node *from, struct error *err) {
     int r = node_check(w, from, err);
+    if (!r && from->id < w->nodes.len && same_machine(w, w->nodes.at[from->id], from)) {
+        world_node_state(w, from->id, from->state);
+        return 0;
+    }
     uint32_t words = w->models.len + w->features.len;
     if (r || (r = words_add(w, from, err)))
         return r;
@@ -160,7 +192,7 @@ void world_node_state(struct world *w, uint32_t id, enum sched_node_state state)
     capacity(w, n, -1);
     n->state = state;
     capacity(w, n, 1);
-    world_config_changed(w);
+    w->nodes_version++;
     world_node_changed(w, id);
 }
 

@@ -36,7 +36,9 @@ struct pass {
     uint32_t running_projects;     // with running jobs, when running_pass is this pass
     uint32_t victims_from;         // world's victims before it are vacating
     VEC(struct fit *) ranked;      // classes whose nodes are in a heap
-    VEC(uint8_t) gives;            // by project: may have to give to the taker at hand
+    VEC(uint8_t) gives;            // by project: may have to give to the taker at hand …
+    VEC(int64_t) gives_most;       // … so many milli-GPU at most
+    int64_t gives_all;             // and all together
     VEC(uint16_t) freeable;        // by node: GPUs that giving projects' jobs hold
     uint64_t freeable_for;         // hash of who gives and what moved since
     struct map reclaims_failed;    // taker's place, project and rights → moves made by then

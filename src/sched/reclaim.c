@@ -18,7 +18,6 @@ struct taker {
     bool in_quota;       // after starting; also of what the quota is worth when quotas exceed capacity
     const struct qos *qos;
     bool by_qos;
-    uint32_t most_whole;  // entirely free GPUs on the node that has most of them
 };
 
 typedef VEC(struct job *) job_vec;
@@ -95,14 +94,35 @@ static bool may_give(const struct taker *t, struct project *v) {
     return false;
 }
 
+// The most milli-GPU this project can lose to the taker. As long as the taker is not above its share
+// afterwards, or is inside its quota, one last job may be larger than what the project has too much;
+// otherwise nobody falls below a share.
+static int64_t most_given(const struct taker *t, struct project *v) {
+    if (t->by_qos || v == t->project || !v->present || t->in_quota)
+        return INT64_MAX / 4;
+    bool within;
+    if (!under_share(t, common(t->p->w, t->project, v), &within) || within)
+        return INT64_MAX / 4;
+    int64_t sum = 0;
+    for (unsigned d = 0; d < t->p->w->dims; d++)
+        if (d != DIM_CPU && v->used[d] > v->own_share[d])
+            sum += v->used[d] - v->own_share[d];
+    return sum;
+}
+
 static bool know_givers(struct taker *t) {
     struct pass *p = t->p;
     bool any = false;
     vec_clear(&p->gives);
+    vec_clear(&p->gives_most);
+    p->gives_all = 0;
     for (uint32_t i = 0; i < p->w->projects.len; i++) {
         struct project *v = p->w->projects.at[i];
         bool gives = v && v->running && may_give(t, v) && (v != t->project || takes_own(t->r) || t->by_qos);
+        int64_t most = gives ? most_given(t, v) : 0;
         vec_push(&p->gives, gives);
+        vec_push(&p->gives_most, most);
+        p->gives_all = p->gives_all > INT64_MAX / 4 - most ? INT64_MAX / 4 : p->gives_all + most;
         any |= gives;
     }
     return any;
@@ -362,7 +382,8 @@ static bool take(struct taker *t, const job_vec *set) {
 }
 
 static bool skip(const struct taker *t, const struct victim *c) {
-    return c->fixed || !t->p->gives.at[c->project] || c->job->vacating || c->job->state != SCHED_JOB_RUNNING;
+    return c->fixed || !t->p->gives.at[c->project] || c->milli > t->p->gives_most.at[c->project] || c->job->vacating ||
+           c->job->state != SCHED_JOB_RUNNING;
 }
 
 // Is this one enough by itself on one of its nodes? Then it is taken.
@@ -390,7 +411,7 @@ static bool one_victim(struct taker *t, const struct fit *f, job_vec *set) {
         p->victims_from++;
     for (uint32_t i = p->victims_from; i < w->victims.len; i++) {
         const struct victim *c = &w->victims.at[i];
-        if ((c->node && c->gpus + t->most_whole < whole) || skip(t, c))
+        if ((c->node && c->gpus + w->whole_free.at[c->node] < whole) || skip(t, c))
             continue;
         if (alone(t, f, c->job, set))
             return true;
@@ -625,11 +646,24 @@ bool reclaim_hope(struct pass *p) {
     return somebody_over(p);
 }
 
+// Freed shares that the taker needs at the least, wherever it goes; when less than that can be given
+// it is hopeless.
+static bool too_little(const struct taker *t) {
+    const struct world *w = t->p->w;
+    uint32_t whole = whole_needed(t), most = SCHED_GPUS_MAX, enough = 0;
+    if (!whole || whole > SCHED_GPUS_MAX || !t->r->demand.even)
+        return false;
+    for (uint32_t k = whole; k <= SCHED_GPUS_MAX; k++)
+        enough += w->room_count[k];
+    if (enough >= t->r->demand.nodes_min)
+        return false;
+    while (most >= whole || (most && !w->room_count[most]))
+        most--;
+    return t->p->gives_all < (int64_t)(whole - most) * (t->r->demand.nodes_min - enough) * SCHED_GPU;
+}
+
 static bool search(struct taker *t, const struct fit *f) {
     job_vec set = {0};
-    for (uint32_t id = 1; id < f->nodes_len; id++)
-        if (f->allowed[id] && t->p->w->nodes.at[id]->whole_free > t->most_whole)
-            t->most_whole = t->p->w->nodes.at[id]->whole_free;
     bool done;
     if (t->r->demand.even && t->r->demand.nodes_min == 1) {
         done = one_part(t, f, &set);
@@ -666,7 +700,7 @@ bool reclaim(struct pass *p, struct job *j) {
     if ((uintptr_t)map_get(&p->reclaims_failed, key) == moves)
         return false;
     worth_merge(p->w);
-    if (p->w->victims.len && know_givers(&t) && search(&t, f))
+    if (p->w->victims.len && know_givers(&t) && !too_little(&t) && search(&t, f))
         return true;
     map_put(&p->reclaims_failed, key, (void *)moves);
     return false;

@@ -185,11 +185,7 @@ static void rest_update(struct world *w) {
         int64_t rest = max64(w->capacity[DIM_GPU] - promised, 0);
         if (!p->quota_rest)
             continue;
-        p->tree_quota[DIM_GPU] = rest;
-        if (p->quota[DIM_GPU] != rest) {
-            p->quota[DIM_GPU] = rest;
-            world_config_changed(w);  // orders were made with the other quota
-        }
+        p->tree_quota[DIM_GPU] = p->quota[DIM_GPU] = rest;
     }
 }
 

@@ -14,7 +14,7 @@ struct world *world_new(void) {
     struct world *w = xcalloc(1, sizeof *w);
     w->half_life_ms = HALF_LIFE_DEFAULT_MS;
     w->dims = DIM_MODEL;
-    w->config_version = 1;
+    w->config_version = w->nodes_version = 1;
     // Jobs without project: nothing guaranteed, nothing rationed, one GPU's weight.
     struct project *none = world_project_slot(w, 0);
     none->present = true;
@@ -89,6 +89,7 @@ int world_feature(struct world *w, const char *feature, bool add) {
 
 void world_config_changed(struct world *w) {
     w->config_version++;
+    w->nodes_version++;
 }
 
 void world_node_changed(struct world *w, uint32_t node) {
@@ -97,6 +98,17 @@ void world_node_changed(struct world *w, uint32_t node) {
         vec_clear(&w->changes);
     }
     vec_push(&w->changes, node);
+    const struct node *n = world_node(w, node);
+    while (w->room.len <= node) {
+        vec_push(&w->whole_free, 0);
+        vec_push(&w->room, 0);
+        w->room_count[0]++;
+    }
+    uint8_t room = n ? (uint8_t)((n->free_milli + SCHED_GPU - 1) / SCHED_GPU) : 0;
+    w->whole_free.at[node] = n ? (uint8_t)n->whole_free : 0;
+    w->room_count[w->room.at[node]]--;
+    w->room_count[room]++;
+    w->room.at[node] = room;
 }
 
 int64_t world_fragmented_milligpu(const struct world *w) {
@@ -184,6 +196,8 @@ struct world *world_free(struct world *w) {
     vec_done(&w->waiting);
     vec_done(&w->ending);
     vec_done(&w->changes);
+    vec_done(&w->whole_free);
+    vec_done(&w->room);
     free(w);
     return NULL;
 }

@@ -413,6 +413,37 @@ static void only_interactive_takes_from_its_own(void **state) {
     world_free(c.w);
 }
 
+// Hundreds that started since the last look are put in order at once: by end, and by worth.
+static void many_starts_are_put_in_order(void **state) {
+    (void)state;
+    enum { MANY = 300 };
+    struct cluster c = cluster_new(MANY / 8 + 1, 8);
+    cluster_project(&c, 1, 0, 0);
+    cluster_project(&c, 2, 0, MANY + 8);
+    struct alloc *a = alloc_new(1, 1);
+    for (uint32_t i = 0; i < MANY; i++) {
+        struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 1000, .nice = (int32_t)(i * 7 % 3) - 1,
+                                  .time_limit_ms = i * 7919 % 100 ? 1000 * (1 + i * 7919 % 100) : 0};
+        uint64_t id = cluster_submit(&c, &q);
+        alloc_gpus(a)[0] = (struct alloc_gpu){(uint16_t)(i % 8), 1000};
+        a->nodes[0] = (struct alloc_node){.node = 1 + i / 8, .cpus = 1, .tasks = 1, .gpus = alloc_gpus(a), .gpu_count = 1};
+        assert_int_equal(world_job_start(c.w, id, a, 1000 + i * 104729 % 5000), 0);
+    }
+    alloc_free(a);
+    struct sched_request wide = {.project = 2, .user = 1, .nodes_min = MANY / 8 + 1, .gpu_milli_per_node = 8000, .class = SCHED_TRAIN};
+    cluster_submit(&c, &wide);
+    c.now_ms = 10000;
+    struct decisions d;
+    sched_decide(c.w, c.now_ms, &c.policy, &d);  // takes from all: both orders are made
+    assert_int_equal(d.preempts.len, MANY);
+    decisions_done(&d);
+    c.policy.reclaim = false;
+    sched_decide(c.w, c.now_ms, &c.policy, &d);
+    decisions_done(&d);
+    world_assert(c.w);
+    world_free(c.w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partitions_bound_nodes_time_and_order),
@@ -430,6 +461,7 @@ int main(void) {
         cmocka_unit_test(weight_zero_takes_nothing_over_quota),
         cmocka_unit_test(what_made_room_may_be_taken_from),
         cmocka_unit_test(only_interactive_takes_from_its_own),
+        cmocka_unit_test(many_starts_are_put_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
