@@ -10,16 +10,8 @@
 #include "model/dependency.h"
 #include "sched/sched.h"
 
-struct found {
-    uint32_t index;
-    uint64_t id;
-};
-
-static int match_index(void *ctx, const struct store_history *row) {
-    struct found *f = ctx;
-    if (row->index != f->index)
-        return 0;
-    f->id = row->id;
+static int take_id(void *ctx, const struct store_history *row) {
+    *(uint64_t *)ctx = row->id;
     return 1;
 }
 
@@ -30,12 +22,11 @@ uint64_t api_parse_job(struct controller *c, const char *text, struct error *e) 
     if (!ref.has_index)
         return ref.job;
     uint64_t id = core_element(c->core, ref.job, ref.index);
-    struct found f = {.index = ref.index, .id = id};
     if (!id)
-        store_history(c->store, &(struct store_query){.array = ref.job}, match_index, &f, NULL);
-    if (!f.id)
+        store_history(c->store, &(struct store_query){.array = ref.job, .has_index = true, .index = ref.index, .order = STORE_BY_ID}, take_id, &id, NULL);
+    if (!id)
         error_set(e, ENOENT, "there is no job %s", text);
-    return f.id;
+    return id;
 }
 
 struct loading {

@@ -304,7 +304,9 @@ static bool row_matches(const struct store_history *row, const struct store_quer
            (!q->ended_from_ms || row->end_ms >= q->ended_from_ms) &&
            (!q->ended_before_ms || row->end_ms < q->ended_before_ms) &&
            (!q->submitted_from_ms || row->submit_ms >= q->submitted_from_ms) &&
-           (!q->submitted_before_ms || row->submit_ms < q->submitted_before_ms);
+           (!q->submitted_before_ms || row->submit_ms < q->submitted_before_ms) &&
+           (!q->has_index || row->index == q->index) &&
+           (!q->began_before_ms || store_history_began_ms(row) < q->began_before_ms);
 }
 
 static int compare_u64(uint64_t a, uint64_t b) {
@@ -314,7 +316,7 @@ static int compare_u64(uint64_t a, uint64_t b) {
 static int row_order(const struct store_history *a, int64_t end_ms, uint64_t id,
                      const struct store_query *q) {
     int by_end = a->end_ms < end_ms ? -1 : a->end_ms > end_ms;
-    int order = q->order == STORE_BY_END && by_end ? by_end : compare_u64(a->id, id);
+    int order = q->order != STORE_BY_ID && by_end ? by_end : compare_u64(a->id, id);
     return q->descending ? -order : order;
 }
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 
 enum {
-    STORE_FORMAT = 1,                      // version of the files written by this program
+    STORE_FORMAT = 2,                      // version of the files written by this program
     STORE_EVENT_BYTES_MAX = 16 << 20,      // one journal record
     STORE_TEXT_BYTES_MAX = 64 << 20,       // one script or environment
     STORE_KEY_TEXT_MAX = 256,              // user name or idempotency key
@@ -79,6 +79,10 @@ struct store_history {
     const void *data;
     size_t len;
 };
+
+static inline int64_t store_history_began_ms(const struct store_history *row) {
+    return row->start_ms ? row->start_ms : row->submit_ms;
+}
 
 struct store_batch *store_batch_new(void);
 struct store_batch *store_batch_free(struct store_batch *b);  // accepts NULL
@@ -152,19 +156,23 @@ int store_text(struct store *s, const struct store_key *key, void **out, size_t 
 int store_events(struct store *s, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
                  void *ctx, struct error *e);
 
-enum store_order { STORE_BY_END, STORE_BY_ID };
+// STORE_ANY: in whatever order is quickest for the question, always the same for the same question.
+enum store_order { STORE_BY_END, STORE_BY_ID, STORE_ANY };
 
 // Unset fields (0, NULL) do not filter.
 struct store_query {
     uint64_t id, array;
+    bool has_index;                            // only this element of the array
+    uint32_t index;
     const char *user, *project, *name;
     uint32_t state_mask;                       // bit n: state n
     int64_t ended_from_ms, ended_before_ms;    // from: included, before: not
     int64_t submitted_from_ms, submitted_before_ms;
+    int64_t began_before_ms;                   // its start, or its submit when it never started
     enum store_order order;
-    bool descending;
+    bool descending;                           // not with STORE_ANY
     bool resume;                               // go on after this row of an earlier answer
-    int64_t after_end_ms;
+    int64_t after_began_ms, after_end_ms;      // the former for STORE_ANY only
     uint64_t after_id;
     uint32_t limit;                            // 0: all
 };

@@ -213,6 +213,8 @@ static void test_history(void **state) {
     assert_int_equal(count_rows(bed, (struct store_query){0}), 100);
     assert_int_equal(count_rows(bed, (struct store_query){.id = 17}), 1);
     assert_int_equal(count_rows(bed, (struct store_query){.array = 20}), 9);
+    assert_int_equal(count_rows(bed, (struct store_query){.array = 20, .has_index = true, .index = 3}), 1);
+    assert_int_equal(count_rows(bed, (struct store_query){.array = 20, .has_index = true}), 0);
     assert_int_equal(count_rows(bed, (struct store_query){.user = "bob"}), 25);
     assert_int_equal(count_rows(bed, (struct store_query){.user = "'; DROP TABLE history;"}), 0);
     assert_int_equal(count_rows(bed, (struct store_query){.project = "odd", .user = "ann"}), 50);
@@ -256,6 +258,78 @@ static void test_pages(void **state) {
         }
         vec_done(&rows.ids);
     }
+}
+
+// Jobs that took from nothing to months, some never started, one whose clock ran backwards.
+struct span {
+    int64_t submit_ms, start_ms, end_ms;
+};
+enum { SPAN_ROWS = 300, SPAN_STEP_MS = 1000000 };
+
+static struct span span_of(uint64_t id) {
+    static const int64_t lengths_s[] = {0, 3, 9, 10, 11, 99, 100, 5000, 86400, 999999, 1000000, 9000000, -20};
+    int64_t end = 20000000000 + (int64_t)id * SPAN_STEP_MS;
+    int64_t began = end - lengths_s[id % (sizeof lengths_s / sizeof *lengths_s)] * 1000;
+    return (struct span){.submit_ms = began - (id % 5 ? 700 : 0), .start_ms = id % 5 ? began : 0, .end_ms = end};
+}
+
+static void fill_spans(struct bed *bed) {
+    struct store_batch *b = store_batch_new();
+    for (uint64_t id = 1; id <= SPAN_ROWS; id++) {
+        struct span t = span_of(id);
+        store_batch_history(b, &(struct store_history){
+            .id = id, .user = id % 3 ? "ann" : "bob", .project = "p", .name = "n", .nodes = "n[1-4]",
+            .submit_ms = t.submit_ms, .start_ms = t.start_ms, .end_ms = t.end_ms, .state = 3,
+            .data = &id, .len = sizeof id});
+    }
+    settle(bed, store_submit(bed->store, b));
+}
+
+static void check_window(struct bed *bed, struct store_query q) {
+    struct rows rows = {0};
+    bool seen[SPAN_ROWS + 1] = {0};
+    uint32_t before, expected = 0;
+    do {
+        before = rows.ids.len;
+        assert_int_equal(store_history(bed->store, &q, collect, &rows, NULL), 0);
+        for (uint32_t i = before; i < rows.ids.len; i++) {
+            assert_false(seen[rows.ids.at[i]]);
+            seen[rows.ids.at[i]] = true;
+        }
+        if (rows.ids.len) {
+            struct span last = span_of(rows.ids.at[rows.ids.len - 1]);
+            q.resume = true;
+            q.after_id = rows.ids.at[rows.ids.len - 1];
+            q.after_end_ms = last.end_ms;
+            q.after_began_ms = last.start_ms ? last.start_ms : last.submit_ms;
+        }
+    } while (rows.ids.len > before && q.limit);
+    for (uint64_t id = 1; id <= SPAN_ROWS; id++) {
+        struct span t = span_of(id);
+        int64_t began = t.start_ms ? t.start_ms : t.submit_ms;
+        bool wanted = t.end_ms >= q.ended_from_ms && began < q.began_before_ms && (!q.user || id % 3 == 0);
+        expected += wanted;
+        assert_int_equal(seen[id], wanted);
+    }
+    assert_int_equal(rows.ids.len, expected);
+    vec_done(&rows.ids);
+}
+
+static void test_jobs_of_a_time(void **state) {
+    struct bed *bed = *state;
+    fill_spans(bed);
+    for (int64_t from = 1; from < SPAN_ROWS; from += 23)
+        for (int64_t to = from; to < SPAN_ROWS + 40; to += 41) {
+            struct store_query q = {.order = STORE_ANY, .ended_from_ms = 20000000000 + from * SPAN_STEP_MS,
+                                    .began_before_ms = 20000000000 + to * SPAN_STEP_MS + 1};
+            check_window(bed, q);
+            q.limit = 7;
+            check_window(bed, q);
+            q.user = "bob";
+            check_window(bed, q);
+        }
+    check_window(bed, (struct store_query){.order = STORE_ANY, .began_before_ms = INT64_MAX, .limit = 50});
+    check_window(bed, (struct store_query){.order = STORE_ANY, .began_before_ms = 1});
 }
 
 static int count_event(void *ctx, const struct store_event *ev) {
@@ -327,7 +401,7 @@ int main(void) {
     cmocka_unit_test_setup_teardown(test, setup_sqlite, teardown),   \
         cmocka_unit_test_setup_teardown(test, setup_sim, teardown)
     const struct CMUnitTest tests[] = {
-        BOTH(test_journal), BOTH(test_snapshots), BOTH(test_texts),  BOTH(test_history),
+        BOTH(test_journal), BOTH(test_snapshots), BOTH(test_texts),  BOTH(test_history), BOTH(test_jobs_of_a_time),
         BOTH(test_pages),   BOTH(test_events),    BOTH(test_idem),   BOTH(test_prune_journal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
