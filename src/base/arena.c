@@ -75,6 +75,17 @@ char *arena_printf(struct arena *a, const char *fmt, ...) {
     return p;
 }
 
+void arena_reset(struct arena *a) {
+    struct arena_chunk *newest = a->chunk;
+    if (!newest)
+        return;
+    a->chunk = newest->next;
+    arena_done(a);
+    newest->next = NULL;
+    newest->used = 0;
+    a->chunk = newest;
+}
+
 void arena_done(struct arena *a) {
     for (struct arena_chunk *c = a->chunk, *next; c; c = next) {
         next = c->next;

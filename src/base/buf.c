@@ -40,8 +40,14 @@ void buf_add(struct buf *b, const void *p, size_t n) {
     b->data[b->len] = 0;
 }
 
-void buf_addc(struct buf *b, char c) {
+void buf_addc_slow(struct buf *b, char c) {
     buf_add(b, &c, 1);
+}
+
+void buf_fill(struct buf *b, char c, size_t count) {
+    memset(buf_reserve(b, count), c, count);
+    b->len += count;
+    b->data[b->len] = 0;
 }
 
 void buf_adds(struct buf *b, const char *s) {

@@ -15,7 +15,16 @@ void buf_done(struct buf *b);
 void buf_clear(struct buf *b);                  // length 0, memory kept
 char *buf_reserve(struct buf *b, size_t more);  // room for `more` bytes past len; returns data + len
 void buf_add(struct buf *b, const void *p, size_t n);
-void buf_addc(struct buf *b, char c);
+void buf_addc_slow(struct buf *b, char c);
+static inline void buf_addc(struct buf *b, char c) {
+    if (b->len + 1 >= b->cap) {
+        buf_addc_slow(b, c);
+        return;
+    }
+    b->data[b->len++] = c;
+    b->data[b->len] = 0;
+}
+void buf_fill(struct buf *b, char c, size_t count);
 void buf_adds(struct buf *b, const char *s);
 void buf_addu(struct buf *b, uint64_t v);  // decimal
 void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

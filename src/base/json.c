@@ -423,6 +423,21 @@ int json_parse_in_place(char *text, size_t len, struct arena *a, struct json **o
     return read_all(&r, out);
 }
 
+int json_each_line(char *text, size_t len, struct arena *a, json_line_fn fn, void *ctx, struct error *e) {
+    struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e, .own = text, .values_max = UINT64_MAX};
+    int n = 0;
+    for (skip_space(&r); n == 0 && r.p < r.end; skip_space(&r)) {
+        struct json v = {0};
+        n = read_value(&r, &v);
+        if (n == 0 && r.p < r.end && *r.p != '\n')
+            n = fail(&r, "something after the value");
+        if (n == 0)
+            n = fn(ctx, &v);
+    }
+    reader_done(&r);
+    return n;
+}
+
 bool json_items_begin(struct json_items *it, const char *text, size_t len, uint64_t values_max) {
     struct reader r = {.p = text, .end = text + len};
     skip_space(&r);

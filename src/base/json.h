@@ -39,6 +39,11 @@ int json_parse_few(const char *text, size_t len, uint64_t values_max, struct are
 // The same without copying: strings point into the text, which is changed and must stay.
 int json_parse_in_place(char *text, size_t len, struct arena *a, struct json **out, struct error *e);
 
+// Lines of one value each, without copying: strings and values live until text or arena change. `fn`
+// returns 0 to go on; anything else ends the reading and is returned.
+typedef int (*json_line_fn)(void *ctx, const struct json *value);
+int json_each_line(char *text, size_t len, struct arena *a, json_line_fn fn, void *ctx, struct error *e);
+
 // The items of one long array, one after the other, so that only one of them is in memory. What is
 // wrong behind an item is found with it or with a later one.
 struct json_items {

@@ -192,12 +192,13 @@ static int decode_value(struct decoder *d, const struct field *f, const uint8_t 
 }
 
 static const struct field *field_by_num(const struct schema *s, uint64_t num, size_t *hint) {
+    size_t i = *hint;
     for (size_t n = 0; n < s->count; n++) {  // fields arrive in table order: the hint is mostly right
-        size_t i = (*hint + n) % s->count;
         if (s->fields[i].num == num) {
             *hint = i;
             return &s->fields[i];
         }
+        i = i + 1 < s->count ? i + 1 : 0;
     }
     return NULL;
 }

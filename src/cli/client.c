@@ -220,10 +220,10 @@ int client_call(struct client *k, const char *method, const char *target, const 
     return client_call_timeout(k, method, target, body, 0, out);
 }
 
-int client_stream(struct client *k, const char *target, http_body_fn fn, void *arg) {
+int client_stream(struct client *k, const char *target, int timeout_ms, http_body_fn fn, void *arg) {
     struct http_message m;
     struct reply ignored;
-    struct http_request q = {.method = "GET", .target = target, .extra = k->authorization, .timeout_ms = -1};
+    struct http_request q = {.method = "GET", .target = target, .extra = k->authorization, .timeout_ms = timeout_ms};
     if (!k->http || !http_client_reusable(k->http)) {
         int r = connect_now(k, &k->cli->error);
         if (r < 0)

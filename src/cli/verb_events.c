@@ -110,7 +110,7 @@ static int follow(struct cli *c) {
     query_add(&q, "job", c->count ? c->arguments[0] : NULL);
     if (client_open(c, &k) < 0)
         return cli_fail(c);
-    int r = client_stream(k, buf_str(&q.text), take_piece, &f);
+    int r = client_stream(k, buf_str(&q.text), -1, take_piece, &f);
     client_free(k);
     buf_done(&f.line);
     return r < 0 ? cli_fail(c) : CLI_OK;

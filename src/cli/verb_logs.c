@@ -33,7 +33,7 @@ static int run(struct cli *c) {
     struct client *k;
     if (client_open(c, &k) < 0)
         return cli_fail(c);
-    int r = client_stream(k, buf_str(&q.text), client_to_output, NULL);
+    int r = client_stream(k, buf_str(&q.text), -1, client_to_output, NULL);
     client_free(k);
     if (r == -EPIPE)
         return CLI_OK;

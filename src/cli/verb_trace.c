@@ -34,7 +34,7 @@ static int run(struct cli *c) {
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (client_open(c, &k) < 0)
         return cli_fail(c);
-    int r = client_stream(k, buf_str(&q.text), client_to_output, NULL);
+    int r = client_stream(k, buf_str(&q.text), -1, client_to_output, NULL);
     client_free(k);
     return r < 0 && r != -EPIPE ? cli_fail(c) : CLI_OK;
 }

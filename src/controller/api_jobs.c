@@ -23,6 +23,8 @@ uint64_t api_parse_job(struct controller *c, const char *text, struct error *e) 
         return ref.job;
     uint64_t id = core_element(c->core, ref.job, ref.index);
     if (!id)
+        id = shell_ending_element(c->shell, ref.job, ref.index);
+    if (!id)
         store_history(c->store, &(struct store_query){.array = ref.job, .has_index = true, .index = ref.index, .order = STORE_BY_ID}, take_id, &id, NULL);
     if (!id)
         error_set(e, ENOENT, "there is no job %s", text);

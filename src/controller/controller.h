@@ -76,6 +76,9 @@ struct controller {
     struct map step_jobs;    // job → struct step_job
     struct map users;        // uid + 1 → name
     VEC(struct follower *) followers;
+    uv_idle_t list_idle;     // while a list has something to write
+    VEC(struct list_stream *) list_streams;
+    uint32_t list_next;      // whose turn it is
     bool walking_waiters;
     int64_t past_again_us;   // when users may have the past played back again
     struct telemetry *telemetry;

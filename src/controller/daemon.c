@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "controller/api.h"
 #include "controller/controller.h"
+#include "controller/list_stream.h"
 #include "controller/policy.h"
 #include "controller/telemetry.h"
 
@@ -219,6 +220,7 @@ static int start(struct controller *c, struct error *e) {
     uv_prepare_init(&c->loop, &c->prepare);
     uv_timer_init(&c->loop, &c->wake);
     uv_timer_init(&c->loop, &c->tick);
+    list_streams_init(c);
     uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
     c->prepare.data = c->tick.data = c->store_poll.data = c;
     uv_prepare_start(&c->prepare, on_prepare);
@@ -292,6 +294,7 @@ static void free_all(struct controller *c) {
     map_done(&c->step_jobs);  // its steps went with their connections
     streams_done(c);
     watch_done(c);
+    list_streams_done(c);
     telemetry_done(c);
     strmap_done(&c->agents);
     api_forget_users(c);

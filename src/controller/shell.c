@@ -303,13 +303,16 @@ static void add_events(struct store_batch *b, const struct outbox *o) {
     }
 }
 
+static struct store_history history_of(const struct outbox_finished *f, const char *bytes) {
+    return (struct store_history){.id = f->id, .array = f->array_id, .index = f->array_index, .state = f->state, .user = f->user,
+                                  .project = f->project, .name = bytes + f->name, .nodes = bytes + f->nodes, .submit_ms = f->submit_ms,
+                                  .start_ms = f->start_ms, .end_ms = f->end_ms, .data = bytes + f->record, .len = f->record_len};
+}
+
 static void add_history(struct store_batch *b, const struct outbox *o) {
     for (uint32_t i = 0; i < o->finished.len; i++) {
         const struct outbox_finished *f = &o->finished.at[i];
-        struct store_history row = {.id = f->id, .array = f->array_id, .index = f->array_index, .state = f->state, .user = f->user,
-                                    .project = f->project, .name = o->bytes.data + f->name, .nodes = o->bytes.data + f->nodes,
-                                    .submit_ms = f->submit_ms, .start_ms = f->start_ms, .end_ms = f->end_ms,
-                                    .data = o->bytes.data + f->record, .len = f->record_len};
+        struct store_history row = history_of(f, o->bytes.data);
         store_batch_history(b, &row);
         if (f->release_texts)
             store_batch_release(b, f->text_owner);
@@ -394,6 +397,44 @@ bool shell_ending(const struct shell *s, uint64_t id, const void **record, size_
         if (find_finished(s->line.at[i]->finished.at, s->line.at[i]->finished.len, s->line.at[i]->bytes, id, record, len))
             return true;
     return false;
+}
+
+bool shell_has_endings(const struct shell *s) {
+    if (core_outbox(s->core)->finished.len)
+        return true;
+    for (uint32_t i = 0; i < s->line.len; i++)
+        if (s->line.at[i]->finished.len)
+            return true;
+    return false;
+}
+
+static void each_finished(const struct outbox_finished *list, uint32_t count, const char *bytes, store_history_fn fn, void *ctx) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct store_history row = history_of(&list[i], bytes);
+        fn(ctx, &row);
+    }
+}
+
+void shell_each_ending(const struct shell *s, store_history_fn fn, void *ctx) {
+    const struct outbox *o = core_outbox(s->core);
+    for (uint32_t i = 0; i < s->line.len; i++)
+        each_finished(s->line.at[i]->finished.at, s->line.at[i]->finished.len, s->line.at[i]->bytes, fn, ctx);
+    each_finished(o->finished.at, o->finished.len, o->bytes.data, fn, ctx);
+}
+
+static uint64_t find_element(const struct outbox_finished *list, uint32_t count, uint64_t array, uint32_t index) {
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].array_id == array && list[i].array_index == index)
+            return list[i].id;
+    return 0;
+}
+
+uint64_t shell_ending_element(const struct shell *s, uint64_t array, uint32_t index) {
+    const struct outbox *o = core_outbox(s->core);
+    uint64_t id = find_element(o->finished.at, o->finished.len, array, index);
+    for (uint32_t i = 0; i < s->line.len && !id; i++)
+        id = find_element(s->line.at[i]->finished.at, s->line.at[i]->finished.len, array, index);
+    return id;
 }
 
 // --- recovery ---

@@ -103,8 +103,8 @@ bool core_view(const struct core *c, uint64_t id, struct job_view *out) {
     return j != NULL;
 }
 
-void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
-    for (uint32_t i = 0; i < c->order.len; i++) {
+void core_each_job_after(const struct core *c, uint64_t after, bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
+    for (uint32_t i = order_after(c, after); i < c->order.len; i++) {
         struct job_view v;
         if (!c->order.at[i])
             continue;
@@ -112,6 +112,10 @@ void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_
         if (!fn(ctx, &v))
             return;
     }
+}
+
+void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
+    core_each_job_after(c, 0, fn, ctx);
 }
 
 bool core_is_array(const struct core *c, uint64_t id) {

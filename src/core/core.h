@@ -193,6 +193,7 @@ struct job_view {
 bool core_view(const struct core *c, uint64_t id, struct job_view *out);
 // Calls fn for every live job in order of id until it returns false.
 void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
+void core_each_job_after(const struct core *c, uint64_t after, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);  // those with larger ids
 void core_each_element(const struct core *c, uint64_t array_id, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
 void core_job_nodes(const struct core *c, uint64_t id, struct buf *out);  // folded list
 uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **names, uint32_t max);

@@ -214,23 +214,26 @@ void order_add(struct core *c, struct job *j) {
     vec_push(&c->order, j);
 }
 
-static uint32_t order_find(const struct core *c, uint64_t id) {
+uint32_t order_after(const struct core *c, uint64_t id) {
     uint32_t low = 0, high = c->order.len;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2, probe = mid;
         while (probe < high && !c->order.at[probe])
             probe++;
-        if (probe == high)
-            high = mid;
-        else if (c->order.at[probe]->id < id)
+        if (probe < high && c->order.at[probe]->id <= id)
             low = probe + 1;
-        else if (c->order.at[probe]->id == id)
-            return probe;
         else
             high = mid;
     }
-    assert(!"job in order");
-    return 0;
+    return low;
+}
+
+static uint32_t order_find(const struct core *c, uint64_t id) {
+    uint32_t at = order_after(c, id - 1);
+    while (at < c->order.len && !c->order.at[at])
+        at++;
+    assert(at < c->order.len && c->order.at[at]->id == id);
+    return at;
 }
 
 void order_remove(struct core *c, struct job *j) {

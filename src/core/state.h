@@ -174,6 +174,7 @@ uint32_t user_handle(struct core *c, const char *user);      // takes a new one:
 uint32_t user_known(const struct core *c, const char *user);  // 0: none yet
 struct user_count *user_count(struct core *c, const char *user);
 void order_add(struct core *c, struct job *j);
+uint32_t order_after(const struct core *c, uint64_t id);  // where larger ids begin
 void order_remove(struct core *c, struct job *j);
 void spec_of(const struct job *j, struct arena *a, struct spec *out);
 struct run *run_free(struct run *r);

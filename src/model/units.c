@@ -400,19 +400,26 @@ const char *duration_format(uint64_t seconds, char out[static UNIT_TEXT_MAX]) {
     return out;
 }
 
+// Long lists have several times per line: they are written by hand.
+static char *put_two(char *p, int64_t v) {
+    *p++ = (char)('0' + v / 10 % 10);
+    *p++ = (char)('0' + v % 10);
+    return p;
+}
+
 static const char *elapsed(int64_t s, bool full, char *out) {
     if (s < 0)
         s = 0;
-    long long d = (long long)(s / 86400);
-    int h = (int)(s / 3600 % 24), m = (int)(s / 60 % 60), sec = (int)(s % 60);
-    if (d)
-        snprintf(out, UNIT_TEXT_MAX, "%lld-%02d:%02d:%02d", d, h, m, sec);
-    else if (full)
-        snprintf(out, UNIT_TEXT_MAX, "%02d:%02d:%02d", h, m, sec);
-    else if (h)
-        snprintf(out, UNIT_TEXT_MAX, "%d:%02d:%02d", h, m, sec);
-    else
-        snprintf(out, UNIT_TEXT_MAX, "%d:%02d", m, sec);
+    int64_t d = s / 86400, h = s / 3600 % 24, m = s / 60 % 60;
+    char *p = out + (d ? snprintf(out, UNIT_TEXT_MAX, "%lld-", (long long)d) : 0);
+    if (d || full || h) {
+        p = d || full || h >= 10 ? put_two(p, h) : (*p = (char)('0' + h), p + 1);
+        *p++ = ':';
+    }
+    p = d || full || h || m >= 10 ? put_two(p, m) : (*p = (char)('0' + m), p + 1);
+    *p++ = ':';
+    p = put_two(p, s % 60);
+    *p = 0;
     return out;
 }
 
@@ -433,7 +440,13 @@ const char *time_format(int64_t at_ms, int32_t zone_offset_s, char out[static UN
     unsigned m, d;
     date_of(days, &y, &m, &d);
     s -= days * 86400;
-    snprintf(out, UNIT_TEXT_MAX, "%04lld-%02u-%02uT%02d:%02d:%02d", (long long)y, m, d, (int)(s / 3600 % 24),
-             (int)(s / 60 % 60), (int)(s % 60));
+    const int64_t parts[] = {m, d, s / 3600 % 24, s / 60 % 60, s % 60};
+    static const char marks[] = "--T::";
+    char *p = put_two(put_two(out, y / 100), y);
+    for (int i = 0; i < 5; i++) {
+        *p++ = marks[i];
+        p = put_two(p, parts[i]);
+    }
+    *p = 0;
     return out;
 }

@@ -22,6 +22,10 @@ static bool one_state(uint32_t mask) {
     return mask && !(mask & (mask - 1));
 }
 
+static bool by_span(const struct store_query *q) {
+    return q->order == STORE_ANY && q->began_before_ms && !q->id && !q->array;
+}
+
 static void question_filters(struct buf *sql, const struct store_query *q) {
     if (q->id)
         buf_adds(sql, " AND id = ?1");
@@ -35,9 +39,12 @@ static void question_filters(struct buf *sql, const struct store_query *q) {
         buf_adds(sql, " AND name = ?5");
     if (q->state_mask)
         buf_adds(sql, one_state(q->state_mask) ? " AND state = ?6" : " AND (?6 >> state) & 1");
-    if (q->ended_from_ms)
+    // Where the order goes on from a row, that row is the bound on its side: of two bounds SQLite would
+    // take the first for its index and test the other row by row.
+    bool goes_on = q->order != STORE_BY_ID && (q->resume || by_span(q));
+    if (q->ended_from_ms && (!goes_on || q->descending))
         buf_adds(sql, " AND end_ms >= ?7");
-    if (q->ended_before_ms)
+    if (q->ended_before_ms && (!goes_on || !q->descending))
         buf_adds(sql, " AND end_ms < ?8");
     if (q->submitted_from_ms)
         buf_adds(sql, " AND submit_ms >= ?9");
@@ -49,9 +56,6 @@ static void question_filters(struct buf *sql, const struct store_query *q) {
         buf_adds(sql, " AND " SCHEMA_BEGAN " < ?15");
 }
 
-static bool by_span(const struct store_query *q) {
-    return q->order == STORE_ANY && q->began_before_ms && !q->id && !q->array;
-}
 
 static void question_order(struct buf *sql, const struct store_query *q) {
     const char *way = q->descending ? "<" : ">", *order = q->descending ? " DESC" : "";
@@ -158,11 +162,12 @@ static int ask_spans(struct asking *a, const struct store_query *q, struct error
     int first = q->resume ? span_of(q->after_began_ms, q->after_end_ms) : 1, r = 0;
     for (int span = first; span <= SPANS && r == 0; span++) {
         bool goes_on = q->resume && span == first;
+        int64_t from = q->ended_from_ms ? q->ended_from_ms : INT64_MIN;
         if (q->limit && a->rows >= q->limit)
             break;
         sqlite3_bind_int64(a->stmt, BIND_SPAN, span);
         sqlite3_bind_int64(a->stmt, BIND_SPAN_END, span_end(q->began_before_ms, span));
-        sqlite3_bind_int64(a->stmt, BIND_AFTER_END, goes_on ? q->after_end_ms : INT64_MIN);
+        sqlite3_bind_int64(a->stmt, BIND_AFTER_END, goes_on ? q->after_end_ms : from);
         sqlite3_bind_int64(a->stmt, BIND_AFTER_ID, goes_on ? (int64_t)q->after_id : 0);
         sqlite3_bind_int64(a->stmt, BIND_LIMIT, q->limit ? (int64_t)(q->limit - a->rows) : -1);
         r = ask(a, e);

@@ -90,6 +90,37 @@ static void reads_in_place(void **state) {
     assert_true(json_parse_in_place(cut, sizeof cut - 1, &a, &v, NULL) < 0);
 }
 
+struct seen {
+    char text[64];
+    int stop_at, count;
+};
+
+static int see_line(void *ctx, const struct json *v) {
+    struct seen *s = ctx;
+    cleanup_buf struct buf b = {0};
+    json_write(&(struct json_writer){.out = &b}, v);
+    size_t at = strlen(s->text);
+    assert_true(at + b.len < sizeof s->text);
+    memcpy(s->text + at, b.data, b.len + 1);
+    return ++s->count == s->stop_at ? 77 : 0;
+}
+
+static void reads_lines(void **state) {
+    static const struct {
+        const char *text, *read;
+        int stop_at, result;
+    } cases[] = {{"[1,\"a\"]\n{\"b\":2}\n\n3\n", "[1,\"a\"]{\"b\":2}3", 0, 0}, {"", "", 0, 0}, {"\n", "", 0, 0}, {"1\n2\n3\n", "12", 2, 77},
+                 {"1\n[2\n", "1", 0, -EINVAL}, {"1 2\n", "", 0, -EINVAL}, {"1\n2", "12", 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cleanup_arena struct arena a = {0};
+        cleanup_buf struct buf text = {0};
+        struct seen seen = {.stop_at = cases[i].stop_at};
+        buf_adds(&text, cases[i].text);
+        assert_int_equal(json_each_line(text.data, text.len, &a, see_line, &seen, NULL), cases[i].result);
+        assert_string_equal(seen.text, cases[i].read);
+    }
+}
+
 static void bounds_the_number_of_values(void **state) {
     cleanup_arena struct arena a = {0};
     struct json *v;
@@ -141,6 +172,7 @@ int main(void) {
         cmocka_unit_test(lists_of_objects_of_one_shape_and_of_others),
         cmocka_unit_test(reads_in_place),
         cmocka_unit_test(bounds_the_number_of_values),
+        cmocka_unit_test(reads_lines),
         cmocka_unit_test(reads_items_one_by_one),
         cmocka_unit_test(writes_what_it_reads),
     };

@@ -99,44 +99,45 @@ void columns_fields(struct arena *a, const struct columns *c, const char *more, 
     *out = arena_strdup(a, buf_str(&b));
 }
 
-// Widths count bytes, but a character is never cut in two.
-static void put_padded(const struct column_use *u, const char *text, size_t len, struct buf *out) {
-    size_t width = (size_t)u->width;
-    if (!width) {
-        buf_add(out, text, len);
+// Cuts or pads what was written from `at` on. Widths count bytes, but a character is never cut in two.
+static void pad(const struct column_use *u, size_t at, struct buf *out) {
+    size_t width = (size_t)u->width, len = out->len - at;
+    if (!width || len == width)
         return;
-    }
     if (len > width) {
         len = width;
-        while (len && ((unsigned char)text[len] & 0xc0) == 0x80)
+        while (len && ((unsigned char)out->data[at + len] & 0xc0) == 0x80)
             len--;
+        out->len = at + len;
+        out->data[out->len] = 0;
     }
-    if (u->right)
-        for (size_t i = len; i < width; i++)
-            buf_addc(out, ' ');
-    buf_add(out, text, len);
-    if (!u->right)
-        for (size_t i = len; i < width; i++)
-            buf_addc(out, ' ');
+    size_t more = width - len;
+    buf_fill(out, ' ', more);
+    if (u->right && more && len) {
+        memmove(out->data + at + more, out->data + at, len);
+        memset(out->data + at, ' ', more);
+    }
 }
 
 void columns_heading(const struct columns *c, struct buf *out) {
     buf_adds(out, c->prefix);
     for (uint32_t i = 0; i < c->at.len; i++) {
         const struct column_use *u = &c->at.at[i];
-        put_padded(u, u->column->heading, strlen(u->column->heading), out);
+        size_t at = out->len;
+        buf_adds(out, u->column->heading);
+        pad(u, at, out);
         buf_adds(out, u->suffix);
     }
     buf_addc(out, '\n');
 }
 
-void columns_row(const struct columns *c, const void *row, struct buf *scratch, struct buf *out) {
+void columns_row(const struct columns *c, const void *row, struct buf *out) {
     buf_adds(out, c->prefix);
     for (uint32_t i = 0; i < c->at.len; i++) {
         const struct column_use *u = &c->at.at[i];
-        buf_clear(scratch);
-        u->column->put(row, scratch);
-        put_padded(u, buf_str(scratch), scratch->len, out);
+        size_t at = out->len;
+        u->column->put(row, out);
+        pad(u, at, out);
         buf_adds(out, u->suffix);
     }
     buf_addc(out, '\n');

@@ -31,5 +31,5 @@ void columns_by_names(struct slurm *s, const struct column *table, size_t count,
                       struct columns *out);
 void columns_fields(struct arena *a, const struct columns *c, const char *more, const char **out);
 void columns_heading(const struct columns *c, struct buf *out);
-void columns_row(const struct columns *c, const void *row, struct buf *scratch, struct buf *out);
+void columns_row(const struct columns *c, const void *row, struct buf *out);
 void columns_done(struct columns *c);

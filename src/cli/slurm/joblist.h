@@ -31,10 +31,15 @@ struct job_query {
     const char *user, *partition, *project, *name, *qos;  // one value each; NULL: any
     bool elements;        // array elements that wait, one by one
     bool live, finished;
-    int64_t since_ms, until_ms;  // of the end, for finished ones; 0: any
+    uint32_t states;      // bit per state; 0: all
+    int64_t since_ms, to_ms;  // finished ones that ended since then; those that began until then; 0: any
 };
 // 0, or the error is printed and the exit status returned. Rows live in the arena of the call.
 int jobs_fetch(struct slurm *s, const struct job_query *q, sjob_vec *out);
+// One row after the other, in any order; each lives until `fn` returns. What `fn` returns, when it is
+// not 0, ends the reading and is the exit status.
+typedef int (*sjob_fn)(void *ctx, const struct sjob *j);
+int jobs_each(struct slurm *s, const struct job_query *q, sjob_fn fn, void *ctx);
 
 // State as Slurm would say it: a job being started is running.
 const char *state_word(enum job_state s);

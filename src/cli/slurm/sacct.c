@@ -149,6 +149,20 @@ static bool matches(const struct wanted *w, const struct sjob *j) {
            (!w->to_ms || first <= w->to_ms) && (!w->nodes || (j->nodes && strstr(j->nodes, w->nodes)));
 }
 
+static const char *one_of(const struct wanted *w, const char *list) {
+    return list && !w->ids && !strchr(list, ',') ? list : NULL;
+}
+
+// What the controller can leave out is not sent; `matches` has the last word.
+static struct job_query query_of(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields) {
+    const char *bad;
+    return (struct job_query){.fields = fields, .live = true, .finished = true, .since_ms = w->from_ms, .to_ms = w->ids ? 0 : w->to_ms,
+                              .elements = opt_given(o, "array"), .user = w->ids ? NULL : w->users, .project = w->ids ? NULL : w->accounts,
+                              .partition = w->ids ? NULL : w->partitions, .name = one_of(w, w->names), .qos = NULL,
+                              .states = w->ids || (w->states & STATES_ALL) == STATES_ALL ? 0 : w->states & STATES_ALL,
+                              .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
+}
+
 static int order(const void *x, const void *y) {
     const struct sjob *a = x, *b = y;
     return a->id < b->id ? -1 : a->id > b->id;
@@ -156,11 +170,7 @@ static int order(const void *x, const void *y) {
 
 static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, sjob_vec *kept) {
     sjob_vec jobs = {0};
-    const char *bad;
-    bool one = w->users && !strchr(w->users, ',');
-    struct job_query q = {.fields = fields, .live = true, .finished = true, .since_ms = w->from_ms, .elements = opt_given(o, "array"),
-                          .user = one && !w->ids ? w->users : NULL, .name = w->names && !strchr(w->names, ',') && !w->ids ? w->names : NULL,
-                          .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
+    struct job_query q = query_of(s, o, w, fields);
     int status = jobs_fetch(s, &q, &jobs);
     for (uint32_t i = 0; !status && i < jobs.len; i++)
         if (matches(w, &jobs.at[i]))
@@ -197,42 +207,102 @@ static int print_json(const sjob_vec *jobs) {
     return cli_print(&out);
 }
 
+// The lines of one job, made when its row arrives and put in order at the end.
+struct lines {
+    uint64_t id;
+    size_t at, len;  // in the text
+};
+
+struct report {
+    const struct wanted *wanted;
+    const struct acct_format *format;
+    bool rows_only;  // without steps
+    struct buf text;
+    VEC(struct lines) jobs;
+    sstep_vec steps;
+};
+
+static int report_job(void *ctx, const struct sjob *j) {
+    struct report *r = ctx;
+    if (!matches(r->wanted, j))
+        return 0;
+    struct lines l = {.id = j->id, .at = r->text.len};
+    acct_put(r->format, &(struct acct_row){.job = j}, &r->text);
+    if (!r->rows_only) {
+        cleanup_arena struct arena a = {0};
+        r->steps.len = 0;
+        steps_of(&a, j, &r->steps);
+        for (uint32_t k = 0; k < r->steps.len; k++)
+            acct_put(r->format, &(struct acct_row){.job = j, .step = &r->steps.at[k]}, &r->text);
+    }
+    l.len = r->text.len - l.at;
+    vec_push(&r->jobs, l);
+    return 0;
+}
+
+// By id; of the same job the newest row last, as it was read.
+static int by_id(const void *x, const void *y) {
+    const struct lines *a = x, *b = y;
+    if (a->id != b->id)
+        return a->id < b->id ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+static int report_print(struct report *r, struct buf *out) {
+    bool ordered = true;
+    for (uint32_t i = 1; i < r->jobs.len && ordered; i++)
+        ordered = r->jobs.at[i - 1].id < r->jobs.at[i].id;
+    if (!ordered)
+        qsort(r->jobs.at, r->jobs.len, sizeof *r->jobs.at, by_id);
+    buf_reserve(out, r->text.len);
+    for (uint32_t i = 0; i < r->jobs.len; i++) {
+        const struct lines *l = &r->jobs.at[i];
+        // A job that ended while the list was written is in it twice; its end counts.
+        if (i + 1 < r->jobs.len && l[1].id == l->id)
+            continue;
+        buf_add(out, r->text.data + l->at, l->len);
+    }
+    return cli_print(out);
+}
+
+static int show_report(struct slurm *s, const struct opts *o, const struct wanted *w, const struct acct_format *f) {
+    struct report r = {.wanted = w, .format = f, .rows_only = opt_given(o, "allocations")};
+    struct job_query q = query_of(s, o, w, acct_fields(&s->cli.arena, f, !r.rows_only));
+    cleanup_buf struct buf out = {0};
+    int status = jobs_each(s, &q, report_job, &r);
+    if (!status) {
+        if (!opt_given(o, "noheader"))
+            acct_heading(f, &out);
+        status = report_print(&r, &out);
+    }
+    buf_done(&r.text);
+    vec_done(&r.jobs);
+    vec_done(&r.steps);
+    return status;
+}
+
+static int show_others(struct slurm *s, const struct opts *o, const struct wanted *w) {
+    sjob_vec jobs = {0};
+    bool json = opt_given(o, "json");
+    int status = fetch(s, o, w, json ? SJOB_JSON_FIELDS : "id,label,state,user,project,name,partition,qos,nodes,array_id,array_index,start_ms,end_ms,submit_ms", &jobs);
+    if (!status)
+        status = json ? print_json(&jobs) : print_texts(s, &jobs, opt_given(o, "batch-script"));
+    vec_done(&jobs);
+    return status;
+}
+
 static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     struct acct_format f = {.parsable = opt_given(o, "parsable") ? 1 : opt_given(o, "parsable2") ? 2 : 0, .delimiter = opt_get(o, "delimiter"),
                             .units = opt_get(o, "units"), .plain_numbers = opt_given(o, "noconvert")};
     const char *format = opt_get(o, "format");
-    sjob_vec jobs = {0};
-    sstep_vec steps = {0};
-    cleanup_buf struct buf out = {0};
-    bool rows_only = opt_given(o, "allocations"), json = opt_given(o, "json");
     if (!f.delimiter)
         f.delimiter = "|";
     if (!format)
         format = opt_given(o, "brief") ? "jobid,state,exitcode" : opt_given(o, "long") ? ACCT_LONG : ACCT_DEFAULT;
     if (acct_columns(s, format, &f))
         return SLURM_FAILED;
-    int status = fetch(s, o, w, json ? SJOB_JSON_FIELDS : acct_fields(&s->cli.arena, &f, !rows_only), &jobs);
-    if (!status && (opt_given(o, "batch-script") || opt_given(o, "env-vars")))
-        status = print_texts(s, &jobs, opt_given(o, "batch-script"));
-    else if (!status && json)
-        status = print_json(&jobs);
-    else if (!status) {
-        if (!opt_given(o, "noheader"))
-            acct_heading(&f, &out);
-        for (uint32_t i = 0; i < jobs.len; i++) {
-            struct acct_row row = {.job = &jobs.at[i]};
-            acct_put(&f, &row, &out);
-            if (rows_only)
-                continue;
-            steps.len = 0;
-            steps_of(&s->cli.arena, &jobs.at[i], &steps);
-            for (uint32_t k = 0; k < steps.len; k++)
-                acct_put(&f, &(struct acct_row){.job = &jobs.at[i], .step = &steps.at[k]}, &out);
-        }
-        status = cli_print(&out);
-    }
-    vec_done(&jobs);
-    vec_done(&steps);
+    bool others = opt_given(o, "batch-script") || opt_given(o, "env-vars") || opt_given(o, "json");
+    int status = others ? show_others(s, o, w) : show_report(s, o, w, &f);
     acct_done(&f);
     return status;
 }

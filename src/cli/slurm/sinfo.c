@@ -366,7 +366,7 @@ static int print_json(struct slurm *s) {
 static int show(struct slurm *s, const struct opts *o) {
     struct listing l = {.s = s, .o = o, .states = opt_get(o, "states"), .single = opt_given(o, "Node")};
     struct cluster_view c;
-    cleanup_buf struct buf out = {0}, scratch = {0};
+    cleanup_buf struct buf out = {0};
     if (opt_get(o, "nodes") && nodelist_expand(opt_get(o, "nodes"), &s->cli.arena, &l.names, &s->cli.error) < 0) {
         slurm_error(s, "%s", s->cli.error.text);
         return SLURM_FAILED;
@@ -401,7 +401,7 @@ static int show(struct slurm *s, const struct opts *o) {
     if (!opt_given(o, "noheader"))
         columns_heading(&l.columns, &out);
     for (uint32_t i = 0; i < l.lines.len; i++) {
-        columns_row(&l.columns, &l.lines.at[i], &scratch, &out);
+        columns_row(&l.columns, &l.lines.at[i], &out);
         vec_done(&l.lines.at[i].nodes);
     }
     vec_done(&l.lines);

@@ -77,7 +77,7 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
     BEGIN("[OPTIONS]");
     struct columns c = {0};
     sjob_vec jobs = {0};
-    cleanup_buf struct buf out = {0}, scratch = {0};
+    cleanup_buf struct buf out = {0};
     const char *ids = opt_get(&o, "jobs"), *bad = NULL, *fields, *plain = ids ? ids_plain(&s->cli.arena, ids, &bad) : NULL;
     if (ids && !plain) {
         slurm_error(s, "Invalid job id: %s", bad);
@@ -93,7 +93,7 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
     for (uint32_t i = 0; !status && i < jobs.len; i++) {
         const struct sjob *j = &jobs.at[i];
         if (j->state == JOB_PENDING && list_has(opt_get(&o, "user"), j->user) && list_has(opt_get(&o, "partition"), j->partition) && ids_have(ids, j))
-            columns_row(&c, j, &scratch, &out);
+            columns_row(&c, j, &out);
     }
     vec_done(&jobs);
     columns_done(&c);

@@ -145,7 +145,7 @@ static const char *sort_text(const struct sjob *j, int key) {
 }
 
 static int compare(const void *x, const void *y, void *arg) {
-    const struct sjob *a = x, *b = y;
+    const struct sjob *a = *(const struct sjob *const *)x, *b = *(const struct sjob *const *)y;
     for (const char *p = arg; *p; p++) {
         bool down = *p == '-';
         if (*p == '-' || *p == '+')
@@ -164,13 +164,24 @@ static int compare(const void *x, const void *y, void *arg) {
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static void put_json(struct slurm *s, const sjob_vec *jobs, struct buf *out) {
+// Sorted by moving pointers: rows are large, and most lists come in order as they are.
+static void sort_rows(const sjob_vec *jobs, char *by, const struct sjob **out) {
+    bool ordered = true;
+    for (uint32_t i = 0; i < jobs->len; i++) {
+        out[i] = &jobs->at[i];
+        ordered = ordered && (!i || compare(&out[i - 1], &out[i], by) <= 0);
+    }
+    if (!ordered)
+        qsort_r(out, jobs->len, sizeof *out, compare, by);
+}
+
+static void put_json(const struct sjob *const *jobs, uint32_t count, struct buf *out) {
     struct json_writer w = {.out = out};
     json_open(&w, '{');
     json_key(&w, "jobs");
     json_open(&w, '[');
-    for (uint32_t i = 0; i < jobs->len; i++)
-        sjob_json(&jobs->at[i], &w);
+    for (uint32_t i = 0; i < count; i++)
+        sjob_json(jobs[i], &w);
     json_close(&w, ']');
     json_close(&w, '}');
     buf_addc(out, '\n');
@@ -189,13 +200,14 @@ static int make_columns(struct slurm *s, const struct opts *o, struct columns *c
 
 static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, sjob_vec *jobs) {
     const char *bad;
-    bool one_user = w->users && !strchr(w->users, ','), one_partition = w->partitions && !strchr(w->partitions, ',');
     struct job_query q = {.fields = fields, .live = true, .elements = opt_given(o, "array") || opt_given(o, "array-unique"),
                           .finished = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL, .since_ms = clock_wall_ms() - SLURM_RECENT_MS,
                           .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
     if (!q.ids) {
-        q.user = one_user ? w->users : NULL;
-        q.partition = one_partition ? w->partitions : NULL;
+        q.user = w->users;
+        q.partition = w->partitions;
+        q.project = w->accounts;
+        q.states = w->states & STATES_ALL;
     }
     return jobs_fetch(s, &q, jobs);
 }
@@ -211,8 +223,8 @@ static bool unknown_id(const struct wanted *w, const sjob_vec *jobs) {
 
 static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     struct columns c = {0};
-    sjob_vec jobs = {0}, kept = {0};
-    cleanup_buf struct buf out = {0}, scratch = {0};
+    sjob_vec jobs = {0};
+    cleanup_buf struct buf out = {0};
     const char *fields, *sort = opt_get(o, "sort");
     make_columns(s, o, &c);
     bool ended = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL;
@@ -232,15 +244,17 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
         fprintf(stderr, "slurm_load_jobs error: Invalid job id specified\n");
         status = SLURM_FAILED;
     }
+    uint32_t kept = 0;
     for (uint32_t i = 0; !status && i < jobs.len; i++)
         if (matches(s, w, &jobs.at[i]))
-            vec_push(&kept, jobs.at[i]);
+            jobs.at[kept++] = jobs.at[i];
+    jobs.len = kept;
     if (!status) {
         char *by = arena_strdup(&s->cli.arena, sort ? sort : opt_given(o, "start") ? "S" : "P,t,-p");
-        if (kept.len)
-            qsort_r(kept.at, kept.len, sizeof *kept.at, compare, by);
+        const struct sjob **rows = arena_alloc(&s->cli.arena, jobs.len * sizeof *rows);
+        sort_rows(&jobs, by, rows);
         if (opt_given(o, "json")) {
-            put_json(s, &kept, &out);
+            put_json(rows, jobs.len, &out);
         } else {
             if (s->clusters)
                 buf_addf(&out, "CLUSTER: %s\n", s->clusters);
@@ -253,13 +267,12 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
             }
             if (!opt_given(o, "noheader"))
                 columns_heading(&c, &out);
-            for (uint32_t i = 0; i < kept.len; i++)
-                columns_row(&c, &kept.at[i], &scratch, &out);
+            for (uint32_t i = 0; i < jobs.len; i++)
+                columns_row(&c, rows[i], &out);
         }
         status = cli_print(&out);
     }
     vec_done(&jobs);
-    vec_done(&kept);
     columns_done(&c);
     return status;
 }

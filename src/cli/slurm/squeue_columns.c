@@ -21,6 +21,12 @@ static void put_time(struct buf *out, int64_t at_ms, const char *none) {
     buf_adds(out, slurm_time(at_ms, none, t));
 }
 
+static void put_in_brackets(struct buf *out, const char *text) {
+    buf_addc(out, '(');
+    buf_adds(out, text);
+    buf_addc(out, ')');
+}
+
 int64_t sjob_end_ms(const struct sjob *j) {
     if (j->end_ms)
         return j->end_ms;
@@ -110,7 +116,7 @@ PUT(reason) { JOB; buf_adds(out, reason_word(j)); }
 PUT(where) {
     JOB;
     if (j->state == JOB_PENDING || (job_state_final(j->state) && str_empty(j->nodes)))
-        buf_addf(out, "(%s)", reason_word(j));
+        put_in_brackets(out, reason_word(j));
     else
         text_or(out, j->nodes, "");
 }

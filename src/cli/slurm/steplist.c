@@ -101,7 +101,7 @@ int steps_show(struct slurm *s, const char *ids, const struct step_show *how) {
     struct columns c = {0};
     sjob_vec jobs = {0};
     sstep_vec steps = {0};
-    cleanup_buf struct buf out = {0}, scratch = {0};
+    cleanup_buf struct buf out = {0};
     const char *which = ids ? ids : how->jobs, *bad = NULL;
     const char *plain = which ? ids_plain(&s->cli.arena, which, &bad) : NULL;
     if (which && !plain) {
@@ -118,7 +118,7 @@ int steps_show(struct slurm *s, const char *ids, const struct step_show *how) {
         columns_heading(&c, &out);
     for (uint32_t i = 0; !status && i < steps.len; i++)
         if (steps.at[i].state == JOB_RUNNING || steps.at[i].state == JOB_SUSPENDED)
-            columns_row(&c, &steps.at[i], &scratch, &out);
+            columns_row(&c, &steps.at[i], &out);
     vec_done(&jobs);
     vec_done(&steps);
     columns_done(&c);

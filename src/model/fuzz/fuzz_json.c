@@ -1,6 +1,7 @@
 // Fuzz target: JSON, and the reading of a job's spec from it; what parses is written and read again
 // as the same. Reading in place and reading item by item take and refuse the same texts.
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -11,6 +12,7 @@ const char *const fuzz_seeds[] = {
     "{\"a\":[1,-2,18446744073709551615,1.5e3],\"b\":\"x\\u00e9\\ud83d\\ude00\\n\",\"c\":null,\"d\":true}",
     "[{\"a\":1,\"b\":{\"c\":2}},{\"a\":3,\"b\":{\"c\":4}},{\"b\":5,\"a\":6}]",
     "{\"name\":\"t\",\"class\":\"interactive\",\"array\":[{\"first\":0,\"last\":9,\"step\":1}],\"tasks\":4,\"argv\":[\"a\",\"b\"],\"nice\":-5,\"launch\":\"tasks\"}",
+    "{\"fields\":[\"id\"],\"now_ms\":1}\n[1,\"a\",null]\n[2,\"\\u00e9\",{\"x\":[]}]\n{\"rows\":2}\n",
     "[[[[]]],{},\"\",0,-0.5e-3]", NULL};
 
 static void check_in_place(const uint8_t *data, size_t size, const struct json *v) {
@@ -24,6 +26,24 @@ static void check_in_place(const uint8_t *data, size_t size, const struct json *
     json_write(&(struct json_writer){.out = &first}, v);
     json_write(&(struct json_writer){.out = &second}, here);
     assert(first.len == second.len && memcmp(first.data, second.data, first.len) == 0);
+}
+
+static int write_line(void *ctx, const struct json *v) {
+    json_write(&(struct json_writer){.out = ctx}, v);
+    buf_addc(ctx, '\n');
+    return 0;
+}
+
+// Whatever the lines are, what was read of them is read again as the same.
+static void check_lines(const uint8_t *data, size_t size) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf text = {0}, first = {0}, copy = {0}, second = {0};
+    buf_add(&text, data, size);
+    int r = json_each_line(text.data, size, &a, write_line, &first, NULL);
+    assert(r == 0 || r == -EINVAL);
+    buf_add(&copy, first.data, first.len);
+    assert(json_each_line(copy.data, copy.len, &a, write_line, &second, NULL) == 0);
+    assert(first.len == second.len && (!first.len || memcmp(first.data, second.data, first.len) == 0));
 }
 
 static void check_items(const uint8_t *data, size_t size, const struct json *v) {
@@ -57,6 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct json *v, *again;
     struct error e = {0};
     struct spec spec;
+    check_lines(data, size);
     if (json_parse((const char *)data, size, &a, &v, &e) < 0) {
         assert(e.code && e.text[0]);
         check_in_place(data, size, NULL);

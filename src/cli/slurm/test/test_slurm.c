@@ -119,17 +119,17 @@ static void ids(void **state) {
 static void formats(void **state) {
     struct slurm s = {.program = "squeue"};
     struct columns c = {0};
-    cleanup_buf struct buf out = {0}, scratch = {0};
+    cleanup_buf struct buf out = {0};
     struct sjob j = {.id = 12, .label = "12_[1-3]", .name = "a-long-name", .state = JOB_STARTING, .time_limit_s = 90061, .nodes = "n[1-2]"};
     columns_by_letters(&s, squeue_columns, squeue_column_count, "%.6i|%4j|%t %T|%.12l<%R", &c);
-    columns_row(&c, &j, &scratch, &out);
+    columns_row(&c, &j, &out);
     assert_string_equal(buf_str(&out), "12_[1-|a-lo|R RUNNING|  1-01:01:01<n[1-2]\n");
     columns_done(&c);
     buf_clear(&out);
     c = (struct columns){0};
     columns_by_names(&s, squeue_columns, squeue_column_count, "jobid:.5,name:;,State", "job", &c);
     columns_heading(&c, &out);
-    columns_row(&c, &j, &scratch, &out);
+    columns_row(&c, &j, &out);
     assert_string_equal(buf_str(&out), "JOBIDNAME;STATE               \n   12a-long-name;RUNNING             \n");
     columns_done(&c);
     struct acct_format f = {.parsable = 2, .delimiter = "|"};

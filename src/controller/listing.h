@@ -1,0 +1,56 @@
+// Lists of jobs: which ones, which fields of them, and their rows as JSON, folding elements of an array
+// that wait into one row. Rows are written straight from the core's views and from history's records,
+// so that a long list costs no copies. Whoever walks core or store hands each job to a listing.
+#pragma once
+#include "controller/api.h"
+
+enum { LISTING_FIELDS_MAX = 24 };
+
+// One row, from a live job's view or a finished one's record.
+struct row {
+    struct job_view v;
+    struct spec *spec;         // decoded only when a field needs it
+    int64_t end_ms;
+    int32_t exit_code;
+    uint32_t exit_signal;
+    const char *reason, *nodes;
+    const struct usage *usage;
+    const char *label, *elements, *by;
+    uint64_t count;
+    uint32_t steps;            // how many
+};
+
+struct listing {
+    struct controller *controller;
+    struct actor viewer;
+    struct json_writer w;
+    struct buf out;
+    uint64_t columns;
+    // Which ones: names, of which there may be several joined by ',' (not for name and node); NULL: all.
+    const char *user, *project, *partition, *name, *node, *qos;
+    uint32_t states;         // bit per state; 0: all
+    int64_t began_before_ms; // started, or submitted when it has not; 0: any time
+    bool elements, compact;  // compact: rows are lists in the order of "fields"
+    bool lines;              // each row is a line of its own
+    int64_t now;
+    uint64_t rows, limit;
+    struct arena keep;       // what was asked for
+    struct arena scratch;    // of one row
+    // Of history's records only what the columns need is decoded.
+    struct field record_fields[LISTING_FIELDS_MAX], spec_fields[LISTING_FIELDS_MAX];
+    struct schema record_schema, spec_schema;
+    // Array elements being folded.
+    struct row fold;
+    VEC(uint32_t) fold_indices;
+    char key[64];            // of the last row from history
+};
+
+// Reads what was asked for from the request. 0, or a negative errno with the sentence in `e`.
+int listing_init(struct listing *l, struct api_call *call, struct error *e);
+void listing_done(struct listing *l);
+bool listing_several(const char *names);          // "a,b"
+void listing_fields(struct listing *l);           // the list of their names, in the order of compact rows
+bool listing_live(void *ctx, const struct job_view *v);              // for core_each_job
+int listing_finished(void *ctx, const struct store_history *row);    // for store_history
+bool listing_folding(const struct listing *l, const struct job_view *v);  // a row of its array is not ended yet
+void listing_fold_end(struct listing *l);         // after the last live job

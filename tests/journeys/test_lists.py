@@ -1,0 +1,173 @@
+"""Long lists of jobs: streamed while others are served, complete, each job once, by index where one fits."""
+import json
+import os
+import socket
+import time
+
+import pytest
+
+from tests.lab.api import Api, ApiError
+from tests.lab.cluster import Cluster
+from tests.lab.proc import rss_bytes, wait_until
+
+PENDING = 20000
+FIELDS = "id,label,name,user,project,state,submit_ms,start_ms,end_ms,exit_code,partition,cpus,nodes,spec,usage"
+
+
+def job(name="l", argv=("true",), **more):
+    return {"spec": {"name": name, "workdir": "/tmp", "output": "/dev/null", "argv": list(argv), **more}}
+
+
+def stream(api, **query):
+    """Rows of a streamed list as dicts; checks that it is complete."""
+    text = "&".join(f"{k}={v}" for k, v in query.items())
+    status, data = api.raw("GET", f"/v1/jobs?stream=1&{text}")
+    assert status == 200, data
+    head, *rows, last = [json.loads(line) for line in data.splitlines()]
+    assert last == {"rows": len(rows)}
+    return [dict(zip(head["fields"], row, strict=True)) for row in rows]
+
+
+@pytest.fixture(scope="module", name="cluster")
+def _cluster():
+    with Cluster(config="[node *]\ncpus = 64\n") as c:
+        yield c
+
+
+@pytest.fixture(scope="module", name="past")
+def _past(cluster):
+    """Finished jobs of several names and outcomes, an array among them; their records."""
+    ids = [r["id"] for r in cluster.api.post("/v1/jobs", [job(f"n{i % 3}", argv=["sh", "-c", f"exit {i % 2}"]) for i in range(60)])]
+    ids += [cluster.api.post("/v1/jobs", job("slow", argv=["sleep", "1.2"]))["id"]]
+    array = cluster.api.post("/v1/jobs", job("a", array=[{"first": 0, "last": 40, "step": 4}]))["id"]
+    cluster.wait_empty(60)
+    rows = cluster.api.get("/v1/jobs?finished=1&limit=1000")["jobs"]
+    assert len(rows) == len(ids) + 11
+    return {"array": array, "rows": {r["id"]: r for r in rows}}
+
+
+def test_a_stream_has_what_pages_have(cluster, past):
+    pages = cluster.api.get(f"/v1/jobs?finished=1&limit=1000&fields={FIELDS}")["jobs"]
+    streamed = stream(cluster.api, all=1, fields=FIELDS)
+    assert sorted(streamed, key=lambda r: r["id"]) == sorted(pages, key=lambda r: r["id"])
+    one = next(iter(past["rows"]))
+    assert stream(cluster.api, ids=one, fields=FIELDS) == [r for r in pages if r["id"] == one]
+    # A few fields decode as all of them do.
+    for field in FIELDS.split(","):
+        few = {r["id"]: r[field] for r in stream(cluster.api, finished=1, fields=f"id,{field}")}
+        assert few == {r["id"]: r[field] for r in pages}, field
+
+
+@pytest.mark.parametrize("query, wanted", [
+    ({"name": "n1"}, lambda r: r["name"] == "n1"),
+    ({"state": "FAILED"}, lambda r: r["state"] == "FAILED"),
+    ({"state": "FAILED,COMPLETED", "name": "n0"}, lambda r: r["name"] == "n0"),
+    ({"user": "root,nobody"}, lambda r: r["user"] == "root"),
+    ({"user": "nobody"}, lambda r: False),
+    ({"project": "default", "partition": "other,main"}, lambda r: True),
+    ({"partition": "mai"}, lambda r: False),
+    ({"limit": 7}, None),
+])
+def test_filters(cluster, past, query, wanted):
+    got = {r["id"] for r in stream(cluster.api, all=1, **query)}
+    if wanted is None:
+        assert len(got) == query["limit"]
+    else:
+        assert got == {i for i, r in past["rows"].items() if wanted(r)}
+
+
+def test_jobs_that_were_there_at_a_time(cluster, past):
+    rows = past["rows"].values()
+    times = sorted({r["end_ms"] for r in rows} | {r["start_ms"] for r in rows})
+    for begin in times[::9]:
+        for end in times[::7]:
+            got = {r["id"] for r in stream(cluster.api, all=1, from_ms=begin, to_ms=end, fields="id")}
+            assert got == {r["id"] for r in rows if r["end_ms"] >= begin and r["start_ms"] <= end}
+
+
+def test_an_element_of_a_finished_array(cluster, past):
+    array = past["array"]
+    assert cluster.api.get(f"/v1/jobs/{array}_36")["array_index"] == 36
+    assert [r["label"] for r in stream(cluster.api, ids=f"{array}_36")] == [f"{array}_36"]
+    assert len(stream(cluster.api, ids=array)) == 11
+    with pytest.raises(ApiError) as missing:
+        cluster.api.get(f"/v1/jobs/{array}_37")
+    assert missing.value.code == "ENOENT"
+
+
+def test_bad_questions(cluster):
+    for query in ("fields=nothing", "state=SLEEPING"):
+        with pytest.raises(ApiError) as refused:
+            cluster.api.get(f"/v1/jobs?stream=1&{query}")
+        assert refused.value.code == "EINVAL"
+
+
+def test_each_job_once_while_they_end(cluster, past):
+    """Jobs move from the queue to history while the list is written: none is missed, named or not."""
+    first = cluster.api.post("/v1/jobs", [job("moving")] * 600)[0]["id"]
+    ids = set(range(first, first + 600))
+    for _ in range(40):
+        rows = stream(cluster.api, all=1, name="moving", fields="id,state")
+        assert {r["id"] for r in rows} == ids
+        out = cluster.cli("slurm", "sacct", "-nXP", "-o", "JobIDRaw", "--name=moving", "-S", "now-1hour").stdout.split()
+        assert [int(i) for i in out] == sorted(ids)
+        for _ in range(5):
+            named = stream(cluster.api, ids=",".join(str(i) for i in sorted(ids)), fields="id")
+            assert {r["id"] for r in named} == ids
+        if all(r["state"] == "COMPLETED" for r in rows):
+            return
+    cluster.wait_empty(60)
+
+
+class Reader:
+    """A client that asks for a list and reads when it likes."""
+
+    def __init__(self, path, target):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(path)
+        self.sock.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+
+    def rest(self):
+        data = b""
+        while piece := self.sock.recv(1 << 20):
+            data += piece
+        return data
+
+
+def test_slow_readers_hold_nobody_up():
+    with Cluster() as c:
+        for _ in range(PENDING // 10000):
+            c.api.post("/v1/jobs", [job(hold=True)] * 10000)
+        target = f"/v1/jobs?stream=1&fields={FIELDS}"
+        pid = c.pid("controller")
+        readers = [Reader(f"{c.home}/run/api.sock", target) for _ in range(30)]
+        time.sleep(1)
+        before = rss_bytes(pid)
+        took = []
+        for _ in range(50):
+            begin = time.monotonic()
+            c.api.get("/v1/status")
+            took.append(time.monotonic() - begin)
+        assert sorted(took)[25] < 0.05, took
+        for r in readers[:15]:
+            r.sock.close()
+        assert rss_bytes(pid) - before < 64 << 20 and before < 300 << 20
+        for r in readers[15:18]:
+            data = r.rest()
+            assert data.count(b'"PENDING"') == PENDING and f'{{"rows":{PENDING}}}\n'.encode() in data
+        for r in readers[18:]:
+            r.sock.close()
+        wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) < 60, 10, "connections stay open")
+        assert len(stream(Api(f"{c.home}/run/api.sock"), fields="id")) == PENDING
+
+
+def test_waiting_elements_stay_in_one_row(cluster):
+    """However long the queue is, an array is folded as a whole."""
+    array = cluster.api.post("/v1/jobs", job("folded", hold=True, array=[{"first": 0, "last": 49999, "step": 1}]))["id"]
+    cluster.api.post("/v1/jobs", [job("other", hold=True)] * 5000)
+    rows = stream(cluster.api, fields="id,label,name")
+    assert [r["label"] for r in rows if r["name"] == "folded"] == [f"{array}_[0-49999]"]
+    assert len(rows) == 5001
+    assert len(stream(cluster.api, fields="id", name="folded", elements=1)) == 50000
+    cluster.api.post("/v1/jobs/cancel", {"ids": [str(array)]})
