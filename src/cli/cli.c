@@ -95,18 +95,39 @@ int cli_print(const struct buf *b) {
         ssize_t n = write(STDOUT_FILENO, p, left);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0)
-            return errno == EPIPE ? CLI_OK : CLI_FAILED;
+        if (n < 0 && errno == EPIPE)
+            return CLI_OK;
+        if (n < 0) {
+            cli_note("the output cannot be written: %s", strerror(errno));
+            return CLI_FAILED;
+        }
         p += n;
         left -= (size_t)n;
     }
     return CLI_OK;
 }
 
+// What people of other tools would type: word, verb, and so on.
+static const char *other_word(const char *name) {
+    static const char *const words[] = {
+        "ps", "list", "queue", "list", "jobs", "list", "job", "get", "squeue", "list", "history", "list --finished", "sacct", "list --finished",
+        "kill", "cancel", "stop", "cancel", "rm", "cancel", "remove", "cancel", "abort", "cancel", "scancel", "cancel",
+        "describe", "get", "info", "get", "inspect", "get", "sbatch", "submit", "create", "submit", "srun", "run", "start", "up",
+        "shell", "bash", "ssh", "bash", "log", "logs", "tail", "logs -f", "output", "logs", "restart", "requeue", "pause", "suspend",
+        "unhold", "release", "edit", "update", "modify", "update", "node", "nodes", "sinfo", "nodes", "undrain", "resume",
+        "quota", "shares", "usage", "shares", "queues", "partition list", "projects", "project list", "partitions", "partition list",
+        "user", "token", "login", "token", "install", "up", "init", "up",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i += 2)
+        if (streq(words[i], name))
+            return words[i + 1];
+    return NULL;
+}
+
 static int unknown_verb(struct cli *c, const char *name) {
     char shown[64];
-    unsigned best = edit_distance_near(name);
-    const char *nearest = NULL;
+    const char *nearest = other_word(name);
+    unsigned best = nearest ? 0 : edit_distance_near(name);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         unsigned d = edit_distance(name, table[i]->name);
         if (table[i]->group && d < best) {

@@ -111,7 +111,15 @@ static pid_t pid_of_file(struct cli *c, const struct paths *p, const char *name)
 }
 
 pid_t daemon_running(struct cli *c, const struct paths *p, const char *name) {
+    char host[256] = "";
     pid_t pid = pid_of_file(c, p, name);
+    if (pid && is_daemon(pid, name))
+        return pid;
+    // An agent that was not started by "up" has told its number under its node's name.
+    if (!streq(name, "agent") || gethostname(host, sizeof host - 1) < 0)
+        return 0;
+    host[strcspn(host, ".")] = 0;
+    pid = pid_of_file(c, p, arena_printf(&c->arena, "agent-%s", host));
     return pid && is_daemon(pid, name) ? pid : 0;
 }
 

@@ -193,8 +193,9 @@ static void note_waiting(struct live *l) {
     if (l->told_waiting || l->running || !l->session->job || clock_mono_ms() - l->began_ms < PENDING_NOTE_MS)
         return;
     l->told_waiting = true;
-    if (isatty(STDERR_FILENO) && l->job)
-        cli_note("job %lld waits%s%s", (long long)l->job, *l->reason ? ": " : "", l->reason);
+    if (l->job)
+        cli_note("job %lld waits%s%s%s; acequia why %lld tells more", (long long)l->job, *l->reason ? " (" : "", l->reason, *l->reason ? ")" : "",
+                 (long long)l->job);
 }
 
 static int loop(struct live *l) {

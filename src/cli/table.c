@@ -49,16 +49,20 @@ uint32_t table_rows(const struct table *t) {
     return t->count ? t->cells.len / t->count : 0;
 }
 
-// Takes characters away from the columns that give way first, the widest of them first.
+enum { CELL_LEAST = 3 };
+
+// Takes characters away from the columns that give way first, the widest of them first; when that is
+// not enough, also from what they would like to keep.
 static void shrink(const struct table *t, size_t *widths, size_t room) {
     size_t total = 2 * (t->count - 1);
     for (uint32_t c = 0; c < t->count; c++)
         total += widths[c];
-    for (int level = 9; level >= 1; level--)
+    for (int round = 9 + 9; round >= 1; round--)
         while (total > room) {
             uint32_t widest = UINT32_MAX;
+            int level = round > 9 ? round - 9 : round;
             for (uint32_t c = 0; c < t->count; c++) {
-                size_t least = t->columns[c].least > 3 ? t->columns[c].least : 3;
+                size_t least = round > 9 && t->columns[c].least > CELL_LEAST ? t->columns[c].least : CELL_LEAST;
                 if (t->columns[c].shrink == level && widths[c] > least && (widest == UINT32_MAX || widths[c] > widths[widest]))
                     widest = c;
             }

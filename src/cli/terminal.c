@@ -32,6 +32,10 @@ int terminal_width(void) {
     return width < 20 ? TERMINAL_WIDTH_DEFAULT : width > TERMINAL_WIDTH_MAX ? TERMINAL_WIDTH_MAX : width;
 }
 
+int terminal_table_width(void) {
+    return isatty(STDOUT_FILENO) || !str_empty(getenv("COLUMNS")) ? terminal_width() : 0;
+}
+
 bool terminal_colour(void) {
     const char *term = getenv("TERM");
     return isatty(STDOUT_FILENO) && str_empty(getenv("NO_COLOR")) && term && !streq(term, "dumb");

@@ -67,7 +67,7 @@ static void print(struct cli *c, const struct json *j, struct buf *out) {
     table_init(&t, &c->arena, columns, 6);
     for (uint32_t i = 0; rows && rows->type == JSON_ARRAY && i < rows->len; i++)
         add_row(c, &t, &rows->items[i]);
-    table_print(&t, terminal_width(), true, terminal_colour(), out);
+    table_print(&t, terminal_table_width(), true, terminal_colour(), out);
     table_done(&t);
     if (json_true(j, "too_short"))
         buf_adds(out, "\nIt ran too briefly for advice.\n");

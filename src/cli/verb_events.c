@@ -2,14 +2,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/client.h"
 #include "cli/localtime.h"
+#include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "model/gpuspec.h"
 
-enum { LINE_MAX_BYTES = 1 << 20 };
+enum { LINE_MAX_BYTES = 1 << 20, INDENT = 25 };
 
 static const struct option_spec specs[] = {
     {"follow", 'f', NULL, "Go on with what happens from now.", 0, NULL, NULL},
@@ -71,6 +73,30 @@ static void print_event(const struct json *e, bool with_job, struct buf *out) {
     buf_addc(out, '\n');
 }
 
+// For people: lines no longer than the terminal, broken between words and indented.
+static void print_shown(const struct json *e, bool with_job, struct buf *out) {
+    cleanup_buf struct buf one = {0};
+    print_event(e, with_job, &one);
+    if (!isatty(STDOUT_FILENO)) {
+        buf_add(out, buf_str(&one), one.len);
+        return;
+    }
+    size_t width = (size_t)terminal_width(), at = 0;
+    for (const char *p = buf_str(&one); *p && *p != '\n';) {
+        size_t gap = strspn(p, " "), len = gap + strcspn(p + gap, " \n"), shown = len;
+        if (at > INDENT && at + len > width) {
+            buf_addf(out, "\n%*s", INDENT, "");
+            at = INDENT;
+            p += gap;
+            shown -= gap;
+        }
+        buf_add(out, p, shown);
+        at += shown;
+        p += shown;
+    }
+    buf_addc(out, '\n');
+}
+
 struct follow {
     struct cli *cli;
     struct buf line;
@@ -91,7 +117,7 @@ static int take_piece(void *arg, const char *data, size_t len) {
                 if (f->cli->json)
                     buf_addf(&out, "%.*s\n", (int)(n - 6), f->line.data + 6);
                 else
-                    print_event(j, true, &out);
+                    print_shown(j, true, &out);
                 cli_print(&out);
             }
         }
@@ -133,7 +159,7 @@ static int run(struct cli *c) {
     if (c->json)
         buf_addf(&out, "%s\n", reply.text);
     for (uint32_t i = 0; !c->json && events && events->type == JSON_ARRAY && i < events->len; i++)
-        print_event(&events->items[i], false, &out);
+        print_shown(&events->items[i], false, &out);
     return cli_print(&out);
 }
 

@@ -11,6 +11,7 @@
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "model/gpuspec.h"
+#include "model/pattern.h"
 #include "model/units.h"
 
 enum { LABEL = 15 };
@@ -88,7 +89,7 @@ static void part_lines(struct buf *out, const struct json *parts) {
             milli += json_i64(&gpus->items[g], "milli", 0);
         if (milli)
             buf_addf(&b, ", %s %s", gpu_milli_format((uint64_t)milli, text), milli == 1000 ? "GPU" : "GPUs");
-        line(out, i ? "" : "Held", "%s", buf_str(&b));
+        line(out, i ? "" : "Holds", "%s", buf_str(&b));
     }
 }
 
@@ -149,6 +150,24 @@ static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
         line(out, "Reason", "%s", reason);
 }
 
+// Where the output lies; the pattern itself where the job has not got what it is made of yet.
+static void file_line(struct buf *out, const char *label, const struct json *j, const struct json *spec, const char *field) {
+    const struct json *parts = json_get(j, "parts");
+    const char *pattern = json_str(spec, field);
+    struct pattern_values v = {.job = (uint64_t)json_i64(j, "id", 0), .array = (uint64_t)json_i64(j, "array_id", 0),
+                               .array_index = (uint32_t)json_i64(j, "array_index", 0), .name = json_str(spec, "name"), .user = json_str(spec, "user")};
+    cleanup_buf struct buf path = {0};
+    if (str_empty(pattern))
+        return;
+    if (parts && parts->type == JSON_ARRAY && parts->len)
+        v.node = json_str(&parts->items[0], "node");
+    bool known = v.name && v.user && (v.node || !strstr(pattern, "%N")) && !strstr(pattern, "%t") && !strstr(pattern, "%n");
+    if (known && pattern_expand(pattern, json_str(spec, "workdir"), &v, &path, NULL) == 0)
+        line(out, label, "%s", buf_str(&path));
+    else
+        line(out, label, "%s", pattern);
+}
+
 static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     char text[UNIT_TEXT_MAX];
     const struct json *spec = json_get(j, "spec"), *usage = json_get(j, "usage"), *live = json_get(j, "live");
@@ -178,8 +197,8 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     text_line(out, "Depends on", spec, "dependency");
     text_line(out, "Comment", spec, "comment");
     text_line(out, "Folder", spec, "workdir");
-    text_line(out, "Output", spec, "output");
-    text_line(out, "Error", spec, "error");
+    file_line(out, "Output", j, spec, "output");
+    file_line(out, "Error", j, spec, "error");
     text_line(out, "Command", spec, "command_text");
 }
 

@@ -1,5 +1,4 @@
 // acequia list
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "cli/job_columns.h"
 #include "cli/job_list.h"
 #include "cli/localtime.h"
+#include "cli/screen.h"
 #include "cli/verbs.h"
 
 enum { FINISHED_LIMIT = 1000, WATCH_DEFAULT_S = 2, PAGE_ROWS = 20000 };
@@ -36,16 +36,11 @@ static const struct option_table filters = OPTION_TABLE("Which jobs", filter_spe
 static const struct option_spec show_specs[] = {
     {"columns", 'o', "NAMES", "Columns to show, as id,name,state; 'help' names them all.", 0, NULL, NULL},
     {"sort", 'S', "NAMES", "Sort by these columns; -NAME the other way round.", 0, NULL, NULL},
-    {"watch", 0, "SECONDS", "Show again and again, until Ctrl-C.", OPTION_OPTIONAL, NULL, NULL},
+    {"watch", 0, "SECONDS", "Show again each 2 seconds, or as often as given; q leaves it.", OPTION_OPTIONAL, NULL, NULL},
     {"wide", 'W', NULL, "Shorten nothing.", 0, NULL, NULL},
     {"no-heading", 'H', NULL, "No line of titles.", 0, "noheader", NULL},
 };
 static const struct option_table show = OPTION_TABLE("How they are shown", show_specs);
-
-static const char *current_user(struct cli *c) {
-    const char *user = getenv("USER");
-    return str_empty(user) ? arena_printf(&c->arena, "%u", getuid()) : user;
-}
 
 static int add_times(struct cli *c, struct query *q) {
     static const char *const names[] = {"since", "until"}, *const keys[] = {"since_ms", "until_ms"};
@@ -71,7 +66,8 @@ static int build_query(struct cli *c, const char *fields, uint32_t limit, struct
     for (int i = 0; i < c->count; i++)
         buf_addf(&ids, "%s%s", i ? "," : "", c->arguments[i]);
     query_add(q, "ids", ids.len ? buf_str(&ids) : NULL);
-    query_add(q, "user", option_given(o, "me") ? current_user(c) : option_get(o, "user"));
+    query_add(q, "user", option_get(o, "user"));
+    query_add(q, "mine", option_given(o, "me") ? "1" : NULL);
     query_add(q, "project", option_get(o, "project"));
     query_add(q, "partition", option_get(o, "partition"));
     query_add(q, "qos", option_get(o, "qos"));
@@ -136,7 +132,7 @@ static void print_table(struct cli *c, struct job_columns *columns, const struct
     table_init(&t, &c->arena, columns->titles, columns->count);
     for (uint32_t i = 0; i < rows->rows.len; i++)
         job_columns_add(columns, &c->arena, rows->rows.at[i], now, &t);
-    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_width(), !option_given(&c->options, "no-heading"),
+    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_table_width(), !option_given(&c->options, "no-heading"),
                 terminal_colour(), out);
     table_done(&t);
 }
@@ -176,19 +172,33 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
     return r;
 }
 
+struct watched {
+    struct cli *cli;
+    struct client *client;
+    struct job_columns *columns;
+    uint32_t limit;
+};
+
+static int draw_screen(void *arg, struct buf *out) {
+    struct watched *w = arg;
+    int r = list_once(w->cli, w->client, w->columns, w->limit, out);
+    arena_done(&w->cli->arena);
+    return r;
+}
+
 static int watch(struct cli *c, struct client *k, struct job_columns *columns, uint32_t limit) {
     uint32_t seconds = WATCH_DEFAULT_S;
+    struct watched w = {c, k, columns, limit};
     if (option_u32(&c->options, "watch", 1, 3600, &seconds, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !c->json)
+        return screen_watch(c, seconds * 1000, draw_screen, &w);
     for (;;) {
         cleanup_buf struct buf out = {0};
-        if (isatty(STDOUT_FILENO))
-            buf_adds(&out, "\033[H\033[J");
-        if (list_once(c, k, columns, limit, &out) < 0)
+        if (draw_screen(&w, &out) < 0)
             return cli_fail(c);
         if (cli_print(&out) != CLI_OK)
             return CLI_FAILED;
-        arena_done(&c->arena);
         sleep(seconds);
     }
 }

@@ -155,7 +155,7 @@ static int print_nodes(struct cli *c, const struct json *nodes, struct buf *out)
     for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++)
         for (uint32_t k = 0; k < count; k++)
             add_cell(c, columns[chosen[k]].name, &nodes->items[i], &t);
-    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_width(), !option_given(&c->options, "no-heading"), terminal_colour(), out);
+    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_table_width(), !option_given(&c->options, "no-heading"), terminal_colour(), out);
     table_done(&t);
     return CLI_OK;
 }
@@ -181,8 +181,8 @@ static int run(struct cli *c) {
     } else {
         status = print_nodes(c, json_get(reply.json, "nodes"), &out);
     }
-    cli_print(&out);
-    return status;
+    int printed = cli_print(&out);
+    return status == CLI_OK ? printed : status;
 }
 
 const struct verb verb_nodes = {

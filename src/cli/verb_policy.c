@@ -261,7 +261,7 @@ static int list(struct noun *n) {
         for (uint32_t k = 0; k < count; k++)
             table_add(&t, cell(n, keys[k], values + i * n->schema->size), COLOUR_NONE);
     }
-    table_print(&t, terminal_width(), true, terminal_colour(), &out);
+    table_print(&t, terminal_table_width(), true, terminal_colour(), &out);
     table_done(&t);
     return cli_print(&out);
 }

@@ -45,7 +45,7 @@ static void print_gpus(struct cli *c, const struct json *projects, int64_t total
         table_addf(&t, "%lld+%lld", (long long)json_i64(p, "running", 0), (long long)json_i64(p, "pending", 0));
         table_add(&t, bar(&c->arena, used, quota, total), used > quota ? COLOUR_YELLOW : COLOUR_GREEN);
     }
-    table_print(&t, terminal_width(), true, terminal_colour(), out);
+    table_print(&t, terminal_table_width(), true, terminal_colour(), out);
     table_done(&t);
 }
 
@@ -62,7 +62,7 @@ static void print_cpus(struct cli *c, const struct json *projects, int64_t total
         table_addf(&t, "%lld+%lld", (long long)json_i64(p, "running", 0), (long long)json_i64(p, "pending", 0));
         table_add(&t, bar(&c->arena, used, total, total), COLOUR_GREEN);
     }
-    table_print(&t, terminal_width(), true, terminal_colour(), out);
+    table_print(&t, terminal_table_width(), true, terminal_colour(), out);
     table_done(&t);
 }
 

@@ -90,7 +90,7 @@ static int list(struct cli *c) {
         table_add(&t, json_str(j, "node"), COLOUR_NONE);
         table_add(&t, json_str(j, "by"), COLOUR_NONE);
     }
-    table_print(&t, terminal_width(), true, terminal_colour(), &out);
+    table_print(&t, terminal_table_width(), true, terminal_colour(), &out);
     table_done(&t);
     return cli_print(&out);
 }

@@ -1,17 +1,12 @@
 // acequia top
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/cluster_status.h"
 #include "cli/job_columns.h"
 #include "cli/job_list.h"
+#include "cli/screen.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 
@@ -27,7 +22,7 @@ static const char *running_first(const char *sort) {
     return sort ? sort : "-state,-time";
 }
 
-static int draw_jobs(struct cli *c, struct client *k, int rows_left, int width, struct buf *out) {
+static int draw_jobs(struct cli *c, struct client *k, int width, struct buf *out) {
     struct job_columns columns;
     struct job_rows rows = {0};
     struct table t;
@@ -45,7 +40,7 @@ static int draw_jobs(struct cli *c, struct client *k, int rows_left, int width, 
     if (r == 0) {
         job_columns_bind(&columns, &rows);
         table_init(&t, &c->arena, columns.titles, columns.count);
-        for (uint32_t i = 0; i < rows.rows.len && (rows_left < 0 || (int)i + 1 < rows_left); i++)
+        for (uint32_t i = 0; i < rows.rows.len; i++)
             job_columns_add(&columns, &c->arena, rows.rows.at[i], clock_wall_ms(), &t);
         table_print(&t, width, true, terminal_colour(), out);
         table_done(&t);
@@ -54,14 +49,7 @@ static int draw_jobs(struct cli *c, struct client *k, int rows_left, int width, 
     return r;
 }
 
-static int lines_of(const struct buf *b) {
-    int n = 0;
-    for (size_t i = 0; i < b->len; i++)
-        n += b->data[i] == '\n';
-    return n;
-}
-
-static int draw(struct cli *c, struct client *k, int rows, int width, struct buf *out) {
+static int draw(struct cli *c, struct client *k, int width, struct buf *out) {
     struct reply status, nodes;
     int r = client_call(k, "GET", "/v1/status", NULL, &status);
     r = r < 0 ? r : client_call(k, "GET", "/v1/nodes", NULL, &nodes);
@@ -69,7 +57,7 @@ static int draw(struct cli *c, struct client *k, int rows, int width, struct buf
         return r;
     cluster_status_lines(c, status.json, json_get(nodes.json, "nodes"), out);
     buf_addc(out, '\n');
-    return draw_jobs(c, k, rows < 0 ? -1 : rows - lines_of(out), width, out);
+    return draw_jobs(c, k, width, out);
 }
 
 static int once(struct cli *c, struct client *k) {
@@ -81,59 +69,19 @@ static int once(struct cli *c, struct client *k) {
         buf_addf(&out, "{\"status\":%s,\"jobs\":%s}\n", status.text, jobs.text);
         return cli_print(&out);
     }
-    return draw(c, k, -1, terminal_width(), &out) < 0 ? cli_fail(c) : cli_print(&out);
+    return draw(c, k, terminal_table_width(), &out) < 0 ? cli_fail(c) : cli_print(&out);
 }
 
-// One screen, cleared to the end of each line so that it does not flicker.
-static int refresh(struct cli *c, struct client *k) {
-    cleanup_buf struct buf text = {0}, screen = {0};
-    int rows, columns;
-    terminal_size(&rows, &columns);
-    int r = draw(c, k, rows - 1, columns, &text);
-    if (r < 0)
-        return r;
-    buf_adds(&screen, "\033[H");
-    for (const char *p = buf_str(&text); *p;) {
-        size_t len = strcspn(p, "\n");
-        buf_add(&screen, p, len);
-        buf_adds(&screen, "\033[K\r\n");
-        p += len + (p[len] == '\n');
-    }
-    buf_adds(&screen, "\033[J\033[90mq quits\033[0m");
-    cli_print(&screen);
-    arena_done(&c->arena);
-    return 0;
-}
+struct top {
+    struct cli *cli;
+    struct client *client;
+};
 
-static int live(struct cli *c, struct client *k) {
-    sigset_t set;
-    struct terminal_raw raw = {0};
-    int r = 0;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGWINCH);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    cleanup_close int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    terminal_raw_begin(&raw, STDIN_FILENO);
-    fputs("\033[?1049h\033[?25l", stdout);
-    fflush(stdout);
-    for (bool quit = false; !quit && (r = refresh(c, k)) == 0;) {
-        struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
-        char key;
-        if (poll(fds, 2, EVERY_MS) <= 0)
-            continue;
-        if (fds[0].revents)
-            quit = read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 3 || key == 27;
-        if (fds[1].revents) {
-            struct signalfd_siginfo info;
-            quit = quit || (read(signals, &info, sizeof info) > 0 && info.ssi_signo != SIGWINCH);
-        }
-    }
-    fputs("\033[?25h\033[?1049l", stdout);
-    fflush(stdout);
-    terminal_raw_end(&raw);
-    return r < 0 ? cli_fail(c) : CLI_OK;
+static int draw_screen(void *arg, struct buf *out) {
+    struct top *t = arg;
+    int r = draw(t->cli, t->client, terminal_width(), out);
+    arena_done(&t->cli->arena);
+    return r;
 }
 
 static int run(struct cli *c) {
@@ -141,7 +89,7 @@ static int run(struct cli *c) {
     if (client_open(c, &k) < 0)
         return cli_fail(c);
     bool screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !c->json && !option_given(&c->options, "once");
-    int status = screen ? live(c, k) : once(c, k);
+    int status = screen ? screen_watch(c, EVERY_MS, draw_screen, &(struct top){c, k}) : once(c, k);
     client_free(k);
     return status;
 }
@@ -151,7 +99,8 @@ const struct verb verb_top = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "watch the cluster, refreshed each second",
-    .examples = "acequia top",
+    .text = "What runs comes first. q leaves it; a restart of the controller is waited out.",
+    .examples = "acequia top\nacequia top --once\nacequia top --sort -gpus",
     .options = {&table, &common_options},
     .run = run,
 };

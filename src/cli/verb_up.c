@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -146,12 +148,49 @@ static int start_one(struct start *s, const char *name, bool agent) {
     return r < 0 ? r : wait_ready(s, name, pid, agent);
 }
 
+// Two at once would start two controllers, of which one waits for the other's end.
+static int take_turn(struct cli *c, const struct paths *p, int *out) {
+    const char *path = arena_printf(&c->arena, "%s/up.lock", p->run);
+    *out = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (*out < 0 || flock(*out, LOCK_EX) < 0)
+        return error_set(&c->error, errno, "cannot lock %s: %s", path, strerror(errno));
+    return 0;
+}
+
+// Users without a cluster of their own use the machine's: that one is theirs to use, not to start.
+static bool somebody_elses(struct cli *c, const struct paths *p) {
+    return geteuid() != 0 && str_empty(getenv("ACEQUIA_HOME")) && str_empty(getenv("ACEQUIA_HOST")) && access(p->socket, F_OK) < 0 &&
+           access(PATHS_SYSTEM_SOCKET, F_OK) == 0 && !daemon_running(c, p, "controller");
+}
+
+static int already_there(struct cli *c, struct start *s) {
+    cleanup_buf struct buf out = {0};
+    int r = client_open(c, &s->client);
+    r = r < 0 ? r : client_call(s->client, "GET", "/v1/status", NULL, &s->status);
+    r = r < 0 ? r : client_call(s->client, "GET", "/v1/nodes", NULL, &s->nodes);
+    client_free(s->client);
+    if (r < 0)
+        return cli_fail(c);
+    if (c->json) {
+        buf_addf(&out, "%s\n", s->status.text);
+    } else if (!option_given(&c->options, "quiet")) {
+        cluster_status_lines(c, s->status.json, json_get(s->nodes.json, "nodes"), &out);
+        buf_adds(&out, "The administrator's cluster is up on this machine; nothing was started.\n"
+                       "For one of your own: ACEQUIA_HOME=$HOME/acequia acequia up\n");
+    }
+    return cli_print(&out);
+}
+
 static int up(struct cli *c) {
     struct paths p;
     struct start s = {.cli = c, .paths = &p, .progress = isatty(STDERR_FILENO) && !c->json && !option_given(&c->options, "quiet")};
     cleanup_buf struct buf out = {0};
+    cleanup_close int turn = -1;
     int r = paths_get(&c->arena, &p, &c->error);
+    if (r == 0 && somebody_elses(c, &p))
+        return already_there(c, &s);
     r = r < 0 ? r : prepare(c, &p);
+    r = r < 0 ? r : take_turn(c, &p, &turn);
     r = r < 0 ? r : start_one(&s, "controller", false);
     if (r == 0 && !option_given(&c->options, "no-agent"))
         r = start_one(&s, "agent", true);
@@ -216,6 +255,8 @@ static int down(struct cli *c) {
         return cli_fail(c);
     if (c->json)
         buf_addf(&out, "{\"stopped\":%s,\"running_jobs\":%lld}\n", agent || controller ? "true" : "false", (long long)running);
+    else if (!agent && !controller && somebody_elses(c, &p))
+        buf_adds(&out, "Nothing of yours was running; the cluster on this machine is its administrator's\n");
     else if (!agent && !controller)
         buf_adds(&out, "Nothing was running\n");
     else

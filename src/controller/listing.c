@@ -405,7 +405,7 @@ int listing_init(struct listing *l, struct api_call *call, struct error *e) {
     *l = (struct listing){.controller = call->controller, .viewer = call->actor, .now = now_ms()};
     l->viewer.user = arena_strdup(&l->keep, call->actor.user);
     l->w.out = &l->out;
-    l->user = asked(l, call, "user");
+    l->user = api_query_i64(call, "mine", 0) ? l->viewer.user : asked(l, call, "user");
     l->project = asked(l, call, "project");
     l->partition = asked(l, call, "partition");
     l->name = asked(l, call, "name");

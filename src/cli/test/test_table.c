@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/job_columns.h"
 #include "cli/job_list.h"
+#include "cli/screen.h"
 #include "cli/table.h"
 
 static void columns_line_up(void **state) {
@@ -82,7 +83,35 @@ static void rows_sort(void **state) {
     vec_done(&rows.rows);
 }
 
+// Where even the least widths are too wide, columns give up more of theirs.
+static void narrow_terminals(void **state) {
+    static const struct table_column columns[] = {{"JOB", false, 1, 8}, {"STATE", false, 0, 0}, {"WHERE", false, 6, 12}};
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf out = {0};
+    struct table t;
+    table_init(&t, &a, columns, 3);
+    table_add(&t, "5_[10-99%10]", COLOUR_NONE);
+    table_add(&t, "PENDING", COLOUR_NONE);
+    table_add(&t, "(JobArrayTaskLimit)", COLOUR_NONE);
+    table_print(&t, 31, false, false, &out);
+    assert_string_equal(buf_str(&out), "5_[10-9+  PENDING  (JobArrayTa+\n");
+    buf_clear(&out);
+    table_print(&t, 17, false, false, &out);
+    assert_string_equal(buf_str(&out), "5_+  PENDING  (J+\n");
+    table_done(&t);
+}
+
+static void screens_are_cut(void **state) {
+    cleanup_buf struct buf out = {0};
+    assert_int_equal(screen_fit("one\ncaf\xc3\xa9 au lait\n\033[32mgreen\033[0m tea\nfour\nfive\n", 3, 7, &out), 2);
+    assert_string_equal(buf_str(&out),
+                        "one\033[K\r\n"
+                        "caf\xc3\xa9 au\033[K\r\n"
+                        "\033[32mgreen\033[0m t\033[0m\033[K\r\n");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_line_up), cmocka_unit_test(a_row_fits), cmocka_unit_test(rows_sort)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_line_up), cmocka_unit_test(a_row_fits), cmocka_unit_test(rows_sort),
+                                       cmocka_unit_test(narrow_terminals), cmocka_unit_test(screens_are_cut)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

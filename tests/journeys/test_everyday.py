@@ -1,0 +1,155 @@
+"""Small things that people meet every day: pipes, narrow terminals, watching, starting twice."""
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+from tests.lab.command import ACEQUIA, Cluster
+from tests.lab.proc import wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    c = Cluster()
+    yield c
+    c.close()
+
+
+class Terminal:
+    """A verb on a terminal of its own."""
+
+    def __init__(self, cluster, *args, rows=24, columns=80):
+        self.seen = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(ACEQUIA, [ACEQUIA, *args], {**cluster.env, "TERM": "xterm"})
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read(self, seconds=0.2):
+        """What came since the last time."""
+        text = b""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if select.select([self.fd], [], [], 0.05)[0]:
+                try:
+                    piece = os.read(self.fd, 65536)
+                except OSError:
+                    break
+                if not piece:
+                    break
+                text += piece
+        self.seen += text.decode()
+        return text.decode()
+
+    def expect(self, words, seconds=15):
+        end = time.monotonic() + seconds
+        text = ""
+        while words not in text:
+            assert time.monotonic() < end, f"{words!r} did not come; there was {text!r}"
+            text += self.read()
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def end(self):
+        status = os.waitpid(self.pid, 0)[1]
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+def test_what_a_program_reads_is_not_shortened(cluster):
+    name = "a-name-that-takes-all-the-room-there-is-in-a-line-of-eighty-columns"
+    job = cluster.submit("--hold", "--name", name, "--", "true")
+    env = {k: v for k, v in cluster.env.items() if k != "COLUMNS"}
+    whole = subprocess.run([ACEQUIA, "list"], capture_output=True, text=True, env=env, check=True).stdout
+    assert name in whole
+    assert name not in cluster.acequia("list")  # COLUMNS is set there
+    cluster.acequia("cancel", job)
+
+
+def test_output_that_cannot_be_written_is_told(cluster):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        r = subprocess.run([ACEQUIA, "nodes"], stdout=full, stderr=subprocess.PIPE, text=True, env=cluster.env, check=False)
+    assert r.returncode == 1 and "cannot be written" in r.stderr
+
+
+def test_top_outlives_the_controller_and_arrow_keys(cluster):
+    t = Terminal(cluster, "top")
+    t.expect("q quits")
+    cluster.acequia("down")
+    t.expect("trying again")
+    cluster.acequia("up")
+    t.expect("q quits")
+    t.send("\033[A")
+    t.expect("q quits")
+    t.send("q")
+    assert t.end() == 0
+
+
+def test_a_watched_list_stays_on_the_screen(cluster):
+    job = cluster.submit("--hold", "--array", "0-59", "--", "true")
+    t = Terminal(cluster, "list", "--elements", "--watch=1", job, rows=10)
+    time.sleep(0.3)
+    t.read(1.5)  # drawn at least once at the size that was set
+    t.seen = ""
+    t.expect("more; q quits")
+    assert t.seen.count("\r\n") % 9 == 0, t.seen
+    t.send("q")
+    assert t.end() == 0
+    cluster.acequia("cancel", job)
+
+
+@pytest.mark.parametrize("word,verb", [("ps", "list"), ("kill", "cancel"), ("queue", "list"), ("stop", "cancel"), ("lsit", "list")])
+def test_words_of_other_tools_lead_to_the_verb(cluster, word, verb):
+    r = cluster.run(word)
+    assert r.returncode == 2 and f'did you mean "{verb}"?' in r.stderr
+
+
+def test_my_jobs_do_not_depend_on_the_environment(cluster):
+    job = cluster.submit("--hold", "--", "true")
+    for user in ({}, {"USER": "somebody-else"}):
+        assert job in cluster.acequia("list", "--me", env=user)
+    cluster.acequia("cancel", job)
+
+
+def test_where_the_output_lies(cluster):
+    job = cluster.submit("-J", "x/y", "-o", "out-%x-%j.txt", "--", "true")
+    cluster.run("wait", job)
+    assert os.path.join(cluster.work, f"out-x_y-{job}.txt") in cluster.acequia("get", job)
+
+
+def test_starting_twice_at_once_starts_one():
+    c = Cluster(up=False)
+    try:
+        both = [c.start("up", stdout=subprocess.DEVNULL) for _ in range(3)]
+        assert [p.wait(60) for p in both] == [0, 0, 0]
+        assert c.acequia("down").startswith("Stopped")
+        time.sleep(0.5)
+        assert "no cluster is running here" in c.run("list").stderr
+    finally:
+        c.close()
+
+
+def test_up_and_down_know_daemons_they_did_not_start():
+    c = Cluster(up=False)
+    daemons = []
+    try:
+        for role in ("controller", "agent"):
+            daemons.append(c.start(role, stderr=subprocess.DEVNULL))
+            if role == "controller":
+                wait_until(lambda: c.run("status").returncode == 0, 20, "the controller to answer")
+        wait_until(lambda: c.json("nodes")["nodes"], 20, "the agent to be there")
+        c.acequia("up")
+        assert not os.path.exists(os.path.join(c.home, "log", "agent.log"))  # no second one was started
+        assert c.acequia("down").startswith("Stopped")
+        assert [d.wait(20) for d in daemons] == [0, 0]
+    finally:
+        for d in daemons:
+            d.kill()
+        c.close()
