@@ -50,7 +50,7 @@ int api_reference(void) {
     printf("\nSubmit: `{\"spec\":{…},\"script\":\"text\",\"environment\":[\"A=b\"],\"key\":\"idempotency key\",\"dry_run\":true}`, or a list of these.\n"
            "WebSocket sessions (`/v1/run`, `exec`, `attach`, `step`): text messages are JSON, binary ones begin with a channel byte\n"
            "(0 input, 1 output, 2 error); the last message carries `exit_code` and `exit_signal`.\n\n");
-    printf("Lists: `GET /v1/jobs` with `fields=id,label,…`, `user=`, `project=`, `partition=`, `qos=` (several joined by `,`), `name=`,\n"
+    printf("Lists: `GET /v1/jobs` with `fields=id,label,…`, `user=` or `mine=1`, `project=`, `partition=`, `qos=` (several joined by `,`), `name=`,\n"
            "`state=`, `node=`, `ids=`, `elements=1`, `limit=`; `finished=1` shows history, newest first, page by page (`after=` the `next`\n"
            "of the page before, `since_ms=`, `until_ms=` of the end). With `stream=1` the answer is lines of JSON, written while others\n"
            "are served and as fast as they are read: one with the names of the `fields`, one list of values per job, in any order, and a\n"
