@@ -105,6 +105,25 @@ static void describe_size(struct agent *a, const struct config_node *c) {
     n->tmp_bytes = statvfs("/tmp", &fs) == 0 ? (uint64_t)fs.f_blocks * fs.f_frsize : 0;
 }
 
+static uint64_t kernel_number(const char *path) {
+    char text[32];
+    uint64_t n;
+    if (kernel_read(path, text, sizeof text) < 0)
+        return UINT64_MAX;
+    text[strcspn(text, "\n")] = 0;
+    return parse_u64(text, &n) < 0 ? UINT64_MAX : n;
+}
+
+// One job must not be able to use up the numbers that the kernel has for everybody.
+static uint64_t pids_max(const struct config_node *c) {
+    uint64_t pids = kernel_number("/proc/sys/kernel/pid_max") / 2;
+    uint64_t threads = kernel_number("/proc/sys/kernel/threads-max") / 2;
+    uint64_t most = pids < threads ? pids : threads;
+    if (c->processes_per_job)
+        return c->processes_per_job;
+    return most < REQUEST_PIDS_MAX ? most : REQUEST_PIDS_MAX;
+}
+
 int agent_describe(struct agent *a, struct error *e) {
     struct node *n = &a->node;
     struct utsname uts;
@@ -123,6 +142,7 @@ int agent_describe(struct agent *a, struct error *e) {
         config_node(a->options->config, n->name, &a->arena, &c);
     describe_size(a, &c);
     a->metrics_listen = c.metrics_listen;
+    a->request_node.pids_max = pids_max(&c);
     a->gpus = gpus_open(a, &c);
     n->features.at = c.features.at;
     n->features.len = c.features.len;

@@ -179,7 +179,7 @@ static void set_limits(const struct request_node *node, const struct message_lau
                        struct launch_request *r) {
     const struct spec *s = m->spec;
     r->memory_bytes = m->part->memory_bytes;
-    r->pids_max = REQUEST_PIDS_MAX;
+    r->pids_max = node->pids_max ? node->pids_max : REQUEST_PIDS_MAX;
     r->grace_ms = seconds_to_ms(s->grace_s ? s->grace_s : node->grace_s);
     if (m->time_limit_s) {
         uint32_t left = m->elapsed_s < m->time_limit_s ? m->time_limit_s - m->elapsed_s : 1;

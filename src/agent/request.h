@@ -6,7 +6,7 @@
 #include "agent/user.h"
 #include "model/message.h"
 
-enum { REQUEST_PIDS_MAX = 32768 };
+enum { REQUEST_PIDS_MAX = 32768 };  // unless configured otherwise
 
 // What holds for every launch on this node.
 struct request_node {
@@ -17,6 +17,7 @@ struct request_node {
     const struct node *node;   // its GPUs
     const char *output_folder; // for output that is kept here and streamed (attach)
     uint32_t grace_s;
+    uint64_t pids_max;         // processes and threads of one job
 };
 
 // Fills `out`; everything belongs to the arena. *code says which kind of failure it was.

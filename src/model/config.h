@@ -43,6 +43,7 @@ struct config_node {
     uint32_t cpus;                  // 0: as found
     uint64_t memory_bytes;          // 0: as found
     uint64_t reserve_memory_bytes;  // kept from jobs
+    uint32_t processes_per_job;     // 0: as the machine allows
     LIST(const char *) features;
     LIST(struct config_gpus) gpus;  // empty: as found
     bool gpus_simulated;

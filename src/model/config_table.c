@@ -53,6 +53,8 @@ static const struct config_key node_keys[] = {
     KEY(N, cpus, CONFIG_U32, NULL, 0, 65536, "CPUs for jobs. Not given: those the machine has."),
     KEY_AS(N, "memory", memory_bytes, CONFIG_SIZE, NULL, 0, 1e18, "Memory for jobs. Not given: what the machine has, less reserve_memory."),
     KEY_AS(N, "reserve_memory", reserve_memory_bytes, CONFIG_SIZE, NULL, 0, 1e18, "Memory kept from jobs for the system."),
+    KEY(N, processes_per_job, CONFIG_U32, NULL, 0, 4194304,
+        "The most processes and threads of one job on the node. Not given: 32768, or half of what the kernel can have if that is less."),
     KEY(N, features, CONFIG_NAMES, NULL, 0, 0, "Words that jobs can ask for with --constraint."),
     KEY(N, gpus, CONFIG_GPUS, NULL, 0, 0, "GPUs as MODEL:COUNT[:MEMORY]. Not given: those the machine has."),
     KEY(N, gpus_simulated, CONFIG_BOOL, "false", 0, 0, "The GPUs of this section are pretended, for tests and demonstrations."),
