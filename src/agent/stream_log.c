@@ -1,50 +1,45 @@
-// Owns reading a job's output for somebody. The file is opened by a forked process that has become
-// the job's user, so that nobody reads through us what they could not read themselves; only plain
-// files are read.
+// Owns reading a job's output for somebody. Files of users are read by a process of their own that
+// has become the job's user (log_reader.c): nobody reads through us what they could not read
+// themselves, and a file system that hangs holds up that stream alone. Output of attached jobs lies
+// in our own folder and is read here.
 #include "agent/streams.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/log_file.h"
+#include "agent/log_reader.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { TAIL_BLOCK = 16384, CHUNKS_AT_ONCE = 16, REOPEN_MS = 60,
-       UNHEARD_PATIENCE_MS = 3000 };
+static_assert((int)LOG_READER_PIECE_MAX <= (int)STREAM_CHUNK_BYTES, "a piece fits into one message");
+
+enum { CHUNKS_AT_ONCE = 16, REOPEN_MS = 60, UNHEARD_PATIENCE_MS = 3000 };
 
 struct log_reader {
     struct agent *agent;
     struct arena arena;
-    const char *path;
     struct user_info user;  // groups and names in the arena
-    bool switch_user, follow;
-    int64_t tail_lines;
-    int fd;
-    off_t at;
-    struct watched *opening;  // the socket to the opener
-    pid_t opener;
-    int64_t begun_ms, started_ms, next_try_ms;
-    int last_error;
+    bool switch_user, follow, opened;
+    struct log_file file;      // ours
+    struct watched *remote;    // the socket to the reading process; NULL: the file is ours
+    pid_t pid;
+    bool asked, asked_over;    // an answer is due; the attempt had ended before it was asked for
+    int64_t begun_ms, asked_ms, next_try_ms;
 };
 
 struct log_reader *log_free(struct log_reader *l) {
     if (!l)
         return NULL;
-    watched_close(l->opening);
-    if (l->opener > 0) {
-        kill(l->opener, SIGKILL);
-        agent_reap(l->agent, l->opener);
+    watched_close(l->remote);
+    if (l->pid > 0) {
+        kill(l->pid, SIGKILL);
+        agent_reap(l->agent, l->pid);
     }
-    if (l->fd >= 0)
-        close(l->fd);
+    log_file_done(&l->file);
     arena_done(&l->arena);
     free(l);
     return NULL;
@@ -59,142 +54,89 @@ static bool attempt_over(const struct stream *s) {
     return p == AGENT_ENDED || p == AGENT_UNKNOWN;
 }
 
-// Where the last `lines` lines begin.
-static off_t tail_start(int fd, int64_t lines) {
-    char block[TAIL_BLOCK];
-    struct stat st;
-    if (lines < 0 || fstat(fd, &st) < 0)
-        return 0;
-    off_t at = st.st_size;
-    int64_t left = lines;
-    bool last = true;
-    while (at > 0) {
-        size_t n = at < TAIL_BLOCK ? (size_t)at : TAIL_BLOCK;
-        at -= (off_t)n;
-        if (pread(fd, block, n, at) != (ssize_t)n)
-            return 0;
-        for (size_t i = n; i-- > 0;) {
-            // The newline that ends the file does not begin another line.
-            if (block[i] == '\n' && !last && --left < 0)
-                return at + (off_t)i + 1;
-            if (block[i] == '\n' && last && lines == 0)
-                return st.st_size;
-            if (last) {
-                last = false;
-                left--;
-            }
-        }
-    }
-    return lines == 0 ? st.st_size : 0;
-}
-
-static void take_file(struct stream *s, int fd) {
-    struct log_reader *l = s->log;
-    struct stat st;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        stream_finish(s, 0, 0, "the output is not a plain file and cannot be read");
-        return;
-    }
-    l->fd = fd;
-    l->at = tail_start(fd, l->tail_lines);
-    log_pump(s, clock_mono_ms());
-}
-
-static void not_opened(struct stream *s, int error) {
-    struct log_reader *l = s->log;
+static void fail(struct stream *s, int error) {
     cleanup_arena struct arena a = {0};
-    l->last_error = error;
-    if (error == ENOENT && l->follow && !attempt_over(s)) {
+    if (error == EBADF)
+        stream_finish(s, 0, 0, "the output is not a plain file and cannot be read");
+    else if (error == EPIPE)
+        stream_finish(s, 0, 0, "the output cannot be read: the process that reads it was killed");
+    else
+        stream_finish(s, 0, 0, arena_printf(&a, "output file %s cannot be read: %s",
+                                            s->log->file.path, strerror(error)));
+}
+
+// What a read has given; `over`: the attempt had ended before. False when that is all for now, or
+// the stream is gone.
+static bool take(struct stream *s, const char *data, ssize_t n, bool over) {
+    struct log_reader *l = s->log;
+    if (n == -ENOENT && !l->opened && l->follow && !over) {
         l->next_try_ms = clock_mono_ms() + REOPEN_MS;
+        return false;
+    }
+    if (n < 0) {
+        fail(s, (int)-n);
+        return false;
+    }
+    l->opened = true;
+    if (n > 0) {
+        stream_put(s, 1, 0, data, (size_t)n);
+        return true;
+    }
+    if (over)
+        stream_finish(s, 0, 0, NULL);
+    return false;
+}
+
+// Asked before reading: what is written before the end is then read before we stop.
+static bool is_over(const struct stream *s) {
+    return !s->log->follow || attempt_over(s);
+}
+
+static size_t room(const struct stream *s) {
+    return s->credit < LOG_READER_PIECE_MAX ? (size_t)s->credit : LOG_READER_PIECE_MAX;
+}
+
+static void ask(struct stream *s) {
+    struct log_reader *l = s->log;
+    if (l->asked || !s->credit)
+        return;
+    l->asked_over = is_over(s);
+    int rc = log_reader_ask(l->remote->fd, (uint32_t)room(s));
+    if (rc < 0) {
+        fail(s, EPIPE);
         return;
     }
-    stream_finish(s, 0, 0, arena_printf(&a, "output file %s cannot be read: %s", l->path,
-                                     strerror(error)));
+    l->asked = true;
+    l->asked_ms = clock_mono_ms();
 }
 
-// In the forked process: only system calls.
-_Noreturn static void open_as_user(const struct log_reader *l, int sock) {
-    int code = 0;
-    if (setgroups(l->user.ngroups, l->user.groups) < 0 ||
-        setresgid(l->user.gid, l->user.gid, l->user.gid) < 0 ||
-        setresuid(l->user.uid, l->user.uid, l->user.uid) < 0 ||
-        (l->user.uid != 0 && setuid(0) == 0))
-        code = EPERM;
-    int fd = code ? -1 : open(l->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0 && !code)
-        code = errno;
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(int))];
-    } c = {0};
-    struct iovec iov = {.iov_base = &code, .iov_len = sizeof code};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fd >= 0) {
-        m.msg_control = &c;
-        m.msg_controllen = sizeof c;
-        c.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-                                    .cmsg_len = CMSG_LEN(sizeof(int))};
-        memcpy(CMSG_DATA(&c.header), &fd, sizeof fd);
-    }
-    _exit(sendmsg(sock, &m, MSG_NOSIGNAL) < 0);
-}
-
-static void on_opened(struct watched *w, int events) {
+static void on_answer(struct watched *w, int events) {
     struct stream *s = w->owner;
     struct log_reader *l = s->log;
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(int))];
-    } c;
-    int code = EIO, fd = -1;
-    struct iovec iov = {.iov_base = &code, .iov_len = sizeof code};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c,
-                       .msg_controllen = sizeof c};
-    ssize_t n = recvmsg(w->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (n < 0 && errno == EAGAIN)
+    char data[LOG_READER_PIECE_MAX];
+    ssize_t n = log_reader_answer(w->fd, data, sizeof data);
+    if (n == -EAGAIN)
         return;
-    struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-    if (h && h->cmsg_type == SCM_RIGHTS)
-        memcpy(&fd, CMSG_DATA(h), sizeof fd);
-    l->opening = watched_close(l->opening);
-    agent_reap(l->agent, l->opener);
-    l->opener = 0;
-    if (fd >= 0)
-        take_file(s, fd);
-    else
-        not_opened(s, code ? code : EIO);
+    l->asked = false;
+    if (take(s, data, n, l->asked_over))
+        ask(s);
 }
 
-static void open_file(struct stream *s) {
+static int start_remote(struct stream *s) {
     struct log_reader *l = s->log;
-    int pair[2];
-    l->next_try_ms = INT64_MAX;
-    l->started_ms = clock_mono_ms();
-    if (!l->switch_user) {
-        int fd = open(l->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-        if (fd >= 0)
-            take_file(s, fd);
-        else
-            not_opened(s, errno);
-        return;
+    struct log_reader_order o = {.path = l->file.path, .tail_lines = l->file.tail_lines,
+                                 .user = l->switch_user ? &l->user : NULL};
+    int fd;
+    int rc = log_reader_start(&o, &fd, &l->pid);
+    if (rc < 0)
+        return rc;
+    l->remote = watched_new(s->all->agent, fd, s, on_answer);
+    if (!l->remote) {
+        close(fd);
+        return -ENOMEM;
     }
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        stream_finish(s, 0, 0, "too many files are open on this node");
-        return;
-    }
-    pid_t pid = fork();
-    if (pid == 0)
-        open_as_user(l, pair[1]);
-    close(pair[1]);
-    l->opener = pid;
-    l->opening = pid < 0 ? NULL : watched_new(s->all->agent, pair[0], s, on_opened);
-    if (!l->opening) {
-        close(pair[0]);
-        stream_finish(s, 0, 0, "the output cannot be read now: out of processes");
-        return;
-    }
-    watched_want(l->opening, UV_READABLE);
+    watched_want(l->remote, UV_READABLE);
+    return 0;
 }
 
 void log_start(struct stream *s, const struct message_log_read *m) {
@@ -204,10 +146,9 @@ void log_start(struct stream *s, const struct message_log_read *m) {
     struct log_reader *l = xcalloc(1, sizeof *l);
     s->log = l;
     l->agent = a;
-    l->fd = -1;
+    l->file = (struct log_file){.fd = -1, .tail_lines = m->tail_lines};
     l->begun_ms = clock_mono_ms();
     l->follow = m->follow;
-    l->tail_lines = m->tail_lines;
     if (!m->spec) {
         stream_finish(s, 0, 0, "the request does not say whose output it is");
         return;
@@ -222,53 +163,42 @@ void log_start(struct stream *s, const struct message_log_read *m) {
     }
     l->user = *user;
     l->user.groups = arena_memdup(&l->arena, user->groups, user->ngroups * sizeof *user->groups);
-    l->path = request_log_path(&a->request_node, m, user->home, &l->arena, &e);
-    if (!l->path) {
+    const char *path = request_log_path(&a->request_node, m, user->home, &l->arena, &e);
+    if (!path) {
         stream_finish(s, 0, 0, e.text);
         return;
     }
-    l->path = arena_strdup(&l->arena, l->path);
-    // Output of attached jobs lies in our own folder; everything else is the user's.
-    l->switch_user = a->request_node.root && !m->spec->attach;
-    open_file(s);
+    l->file.path = arena_strdup(&l->arena, path);
+    l->switch_user = a->request_node.root;
+    if (!m->spec->attach && start_remote(s) < 0) {
+        stream_finish(s, 0, 0, "the output cannot be read now: this node is out of processes or files");
+        return;
+    }
+    log_pump(s, clock_mono_ms());
+}
+
+static void pump_own(struct stream *s) {
+    struct log_reader *l = s->log;
+    char data[LOG_READER_PIECE_MAX];
+    bool over = is_over(s);
+    for (int i = 0; i < CHUNKS_AT_ONCE && s->credit; i++)
+        if (!take(s, data, log_file_read(&l->file, data, room(s)), over))
+            return;
 }
 
 void log_pump(struct stream *s, int64_t now_ms) {
     struct log_reader *l = s->log;
-    char data[STREAM_CHUNK_BYTES];
-    if (l->fd < 0) {
-        if (now_ms >= l->next_try_ms)
-            open_file(s);
-        else if (l->opening && now_ms - l->started_ms > STREAM_OPEN_PATIENCE_MS)
-            stream_finish(s, 0, 0, "the output file does not open; its file system does not answer");
+    if (now_ms < l->next_try_ms)
         return;
-    }
-    // Asked before reading: what is written before the end is then read before we stop.
-    bool over = !l->follow || attempt_over(s);
-    for (int i = 0; i < CHUNKS_AT_ONCE && s->credit; i++) {
-        size_t want = s->credit < sizeof data ? (size_t)s->credit : sizeof data;
-        ssize_t n = pread(l->fd, data, want, l->at);
-        if (n < 0) {
-            stream_finish(s, 0, 0, "the output cannot be read");
-            return;
-        }
-        if (n == 0) {
-            struct stat st;
-            if (over) {
-                stream_finish(s, 0, 0, NULL);
-                return;
-            }
-            if (fstat(l->fd, &st) == 0 && st.st_size < l->at)
-                l->at = 0;  // emptied by the job: begin anew
-            return;
-        }
-        l->at += n;
-        stream_put(s, 1, 0, data, (size_t)n);
-    }
+    if (!l->remote)
+        pump_own(s);
+    else if (!l->asked)
+        ask(s);
+    else if (now_ms - l->asked_ms > STREAM_READ_PATIENCE_MS)
+        stream_finish(s, 0, 0, "the output cannot be read: its file system does not answer");
 }
 
 void log_kick(struct stream *s) {
-    if (s->log->fd < 0 && s->log->next_try_ms != INT64_MAX)
-        s->log->next_try_ms = 0;
+    s->log->next_try_ms = 0;
     log_pump(s, clock_mono_ms());
 }

@@ -7,7 +7,7 @@
 enum {
     STREAM_INPUT_MAX = 1 << 20,   // input that waits for a process to read it
     STREAM_POLL_MS = 20,          // how often files that grow are looked at
-    STREAM_OPEN_PATIENCE_MS = 15000,
+    STREAM_READ_PATIENCE_MS = 15000,  // a file system that does not answer
     STREAM_LINGER_MS = 2000,      // output may come this long after a step's end
     STREAM_STEP_FIRST = 0x40000000,  // numbers of steps that the controller does not count
     STREAM_STEP_MASK = 0x3fffffff,

@@ -1,0 +1,18 @@
+// One output file as it is read for somebody: opened when it is there, from its beginning or its
+// last lines, from the beginning again when it was emptied. Calls block as long as the file system
+// does: the loop uses it for the agent's own files alone. System calls only, safe after fork.
+#pragma once
+#include <stdint.h>
+#include <sys/types.h>
+
+struct log_file {
+    const char *path;
+    int64_t tail_lines;  // < 0: all
+    int fd;              // -1: not opened yet
+    off_t at;
+};
+
+// More bytes, 0 when there is nothing new, or a negative errno: -ENOENT while there is no such file,
+// -EBADF when it is not a plain file.
+ssize_t log_file_read(struct log_file *f, void *out, size_t size);
+void log_file_done(struct log_file *f);
