@@ -1,0 +1,289 @@
+# The checks inside the virtual machine, by busybox's shell: a real cluster on a kernel whose control
+# groups are ours alone. Prints "ok NAME" or "not ok NAME: what was seen" for each; run.py counts.
+# VM_MODE: v2, v1, hybrid, mixed or none. VM_ONLY: names of checks; else all.
+export ACEQUIA_HOME=/var/acequia
+mkdir -p $ACEQUIA_HOME /home/alice
+chmod 755 /var /var/acequia
+chown alice /home/alice
+cat >$ACEQUIA_HOME/acequia.conf <<END
+[cluster]
+grace = 1s
+admins = root
+[node *]
+processes_per_job = 120
+END
+limits=yes  # the kernel enforces
+[ "$VM_MODE" = none ] && limits=no
+cd /tmp
+
+ok() { echo "ok $NAME${1:+: $1}"; }
+bad() { echo "not ok $NAME: $1"; FAILED=1; }
+same() { [ "$1" = "$2" ] || bad "$3 is \"$1\", not \"$2\""; }
+has() { case "$1" in *"$2"*) ;; *) bad "\"$2\" is not in: $1" ;; esac; }
+between() { [ "${1:-0}" -ge "$2" ] && [ "${1:-0}" -le "$3" ] || bad "$4 is ${1:-nothing}, not $2 to $3"; }
+
+# The value of a key in the record of job $J.
+field() { acequia get --json "$J" | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }
+submit() { J=$(acequia submit -Q "$@"); [ -n "$J" ] || bad "not submitted: $*"; }
+# Submits, waits for the end; the state is in $STATE, the output in $OUT.
+job() {
+    submit -o /tmp/out-%j "$@"
+    acequia wait "$J" >/dev/null 2>&1
+    CODE=$?
+    STATE=$(field state)
+    OUT=$(cat "/tmp/out-$J" 2>/dev/null)
+}
+running() {  # waits until job $J runs
+    for _ in $(seq 100); do
+        [ "$(field state)" = RUNNING ] && return 0
+        sleep 0.1
+    done
+    bad "job $J does not start: $(field state)"
+}
+# How many processes have this in their command line; written so that the search does not find itself.
+alive() { grep -l "$1" /proc/[0-9]*/cmdline 2>/dev/null | wc -l; }
+MIB=1048576
+
+check_node() {
+    missing=$(acequia nodes --json | sed -n 's/.*"missing":"\{0,1\}\([^"}]*\).*/\1/p')
+    case "$VM_MODE" in
+    v2 | v1 | hybrid) has "$missing" "null" ;;
+    mixed) has "$missing" "devices of other jobs" ;;
+    none) has "$missing" "memory limits are checked" ; has "$missing" "processes is not limited" ;;
+    esac
+    [ "$limits" = no ] || ls -d /sys/fs/cgroup/acequia/* /sys/fs/cgroup/*/acequia/* 2>/dev/null | grep -q . || bad "no control group of ours"
+}
+
+check_memory() {
+    job -m 64M -- probe hog 200 8000
+    same "$STATE" OUT_OF_MEMORY state
+    has "$(acequia get "$J")" "over the memory limit of 64M"
+    peak=$(field memory_peak_bytes)
+    [ $limits = yes ] && between "$peak" $((60 * MIB)) $((65 * MIB)) peak
+    [ $limits = no ] && between "$peak" $((60 * MIB)) $((260 * MIB)) peak
+    same "$CODE" 137 "exit status of wait"
+    case "$OUT" in *touched*) [ $limits = yes ] && bad "it got its memory" ;; esac
+}
+
+check_memory_of_children() {  # who ends it does not matter: the limit is the job's
+    job -m 64M -- sh -c 'probe hog 40 8000 & probe hog 40 8000 & wait; exit 0'
+    same "$STATE" OUT_OF_MEMORY state
+    has "$(acequia get "$J")" "over the memory limit of 64M"
+}
+
+check_memory_inside_the_limit() {
+    job -m 64M -- probe hog 40 500
+    same "$STATE" COMPLETED state
+    between "$(field memory_peak_bytes)" $((39 * MIB)) $((50 * MIB)) peak
+}
+
+check_memory_in_shared_memory() {  # files in memory are the job's memory too
+    [ $limits = yes ] || return
+    job -m 64M -- dd if=/dev/urandom of=/dev/shm/eaten bs=1M count=100
+    rm -f /dev/shm/eaten
+    same "$STATE" OUT_OF_MEMORY state
+}
+
+check_swap_is_no_way_out() {
+    [ $limits = yes ] || return
+    [ "$(grep -c zram /proc/swaps)" = 1 ] || bad "no swap"
+    job -m 64M -- probe hog 100 300
+    same "$STATE" OUT_OF_MEMORY state
+    between "$(field memory_peak_bytes)" $((60 * MIB)) $((65 * MIB)) peak
+}
+
+check_processes() {
+    [ $limits = yes ] || return
+    job -- probe crowd 500
+    made=$(echo "$OUT" | sed -n 's/^made //p')
+    between "$made" 100 120 "number of processes"
+    job -- true
+    same "$STATE" COMPLETED "the next job"
+}
+
+check_fork_bomb() {
+    [ $limits = yes ] || return
+    submit -o /dev/null -- probe bomb
+    running
+    sleep 2
+    [ "$(alive "probe.[b]omb")" -gt 20 ] || bad "it did not explode: $(alive "probe.[b]omb")"
+    between "$(alive "probe.[b]omb")" 21 120 "size of the bomb"
+    bomb=$J
+    job -- echo meanwhile
+    same "$OUT" meanwhile "another job's output"
+    J=$bomb
+    acequia cancel "$J"
+    acequia wait "$J" 2>/dev/null
+    same "$(field state)" CANCELLED state
+    same "$(alive "probe.[b]omb")" 0 "processes left"
+}
+
+check_hopper() {  # no process of it lives for long
+    submit -o /dev/null -- sh -c 'probe hopper 3; sleep 30'
+    running
+    sleep 1
+    [ "$(alive "probe.[h]opper")" -gt 0 ] || bad "it does not hop"
+    acequia cancel "$J"
+    acequia wait "$J" 2>/dev/null
+    same "$(field state)" CANCELLED state
+    sleep 0.3
+    same "$(alive "probe.[h]opper")" 0 "processes left"
+}
+
+check_hidden_process_ends_with_its_job() {
+    job -- sh -c 'probe hide sleep 1111; probe hide; sleep 0.3; pidof sleep | wc -w'
+    same "$STATE" COMPLETED state
+    same "$OUT" 1 "hidden processes while it ran"
+    same "$(alive "sleep.[1]111")" 0 "hidden sleeps left"
+    same "$(alive "probe.[h]ide")" 0 "hidden probes left"
+}
+
+check_cpus() {
+    submit -o /tmp/a -c 1 -- sh -c 'grep Cpus_allowed_list /proc/self/status; probe widen; sleep 2'
+    first=$J
+    running
+    submit -o /tmp/b -c 1 -- sh -c 'grep Cpus_allowed_list /proc/self/status; probe widen; cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/cpuset.cpus.effective'
+    acequia wait "$first" "$J"
+    a=$(sed -n 's/Cpus_allowed_list:[^0-9]*//p' /tmp/a) b=$(sed -n 's/Cpus_allowed_list:[^0-9]*//p' /tmp/b)
+    same "$(printf '%s\n' $a $b | sort | tr '\n' ' ')" "0 1 " "cpus of two jobs"
+    case "$VM_MODE" in
+    v2)
+        has "$(cat /tmp/a /tmp/b)" "on 1"
+        same "$(tail -n 1 /tmp/b)" "$b" "cpuset.cpus.effective" ;;
+    v1 | hybrid) has "$(cat /tmp/a /tmp/b)" "on 1" ;;
+    none) has "$(cat /tmp/a)" "on 2" ;;
+    esac
+}
+
+check_usage() {  # of a process that hides as well
+    job -m 100M -- sh -c 'probe hide probe spin 700; probe hog 30 0; probe spin 500; sleep 2'
+    same "$STATE" COMPLETED state
+    # Emulated processors are slow at everything else too: no upper bound that would mean something.
+    between $(($(field cpu_user_us) + $(field cpu_system_us))) 1150000 4000000 "cpu time"
+    between "$(field memory_peak_bytes)" $((29 * MIB)) $((60 * MIB)) peak
+}
+
+check_time_limit() {
+    job -t 2s -- sh -c 'trap "echo asked; exit 0" TERM; while :; do sleep 0.1; done'
+    same "$STATE" TIMEOUT "state of one that obeys"
+    same "$(echo "$OUT" | tail -n 1)" asked "its output"
+    job -t 2s -- sh -c 'trap "echo asked" TERM; while :; do sleep 0.1; done'
+    same "$STATE" TIMEOUT "state of one that does not"
+    same "$(echo "$OUT" | tail -n 1)" asked "its output"
+    between "$(field wall_ms)" 2900 9000 "its time"
+}
+
+check_devices() {
+    job -g 1 -- sh -c 'probe open /dev/nvidia0; probe open /dev/nvidia1; probe open /dev/urandom'
+    if [ "$VM_MODE" = none ]; then
+        same "$(echo "$OUT" | grep -c opened)" 3 "devices opened"
+        return
+    fi
+    same "$(echo "$OUT" | grep -c 'nvidia. opened')" 1 "GPUs opened with one granted: $OUT,"
+    has "$OUT" "Operation not permitted"
+    has "$OUT" "/dev/urandom opened"
+    job -- sh -c 'probe open /dev/nvidia0; probe open /dev/nvidia1'
+    same "$(echo "$OUT" | grep -c 'Operation not permitted')" 2 "GPUs refused with none granted: $OUT,"
+    job -g 2 -- sh -c 'probe open /dev/nvidia0; probe open /dev/nvidia1'
+    same "$(echo "$OUT" | grep -c opened)" 2 "GPUs opened with both granted: $OUT,"
+}
+
+check_users() {
+    su alice -c 'cd /home/alice && acequia run -m 64M -- sh -c "id -u; cat /proc/self/status; echo 0 >/sys/fs/cgroup/cgroup.procs"' </dev/null >/tmp/who 2>/tmp/who.err
+    same "$(head -n 1 /tmp/who)" 1000 "uid"
+    has "$(cat /tmp/who)" "CapEff:	0000000000000000"
+    [ "$VM_MODE" != v2 ] || has "$(cat /tmp/who.err)" "ermission denied"
+    su alice -c 'cd /home/alice && acequia submit -Q -m 64M -o /dev/null -- probe hog 200 8000' >/tmp/who
+    J=$(cat /tmp/who)
+    acequia wait "$J" 2>/dev/null
+    same "$(field state)" OUT_OF_MEMORY "her job over its memory"
+}
+
+check_exec_counts() {  # what is started inside a job is inside its limits
+    submit -o /dev/null -m 64M -- sleep 60
+    running
+    acequia exec "$J" -- probe hog 200 8000 >/dev/null 2>&1
+    acequia wait "$J" 2>/dev/null
+    same "$(field state)" OUT_OF_MEMORY state
+}
+
+check_daemons_die() {
+    submit -m 64M -o /tmp/survivor -- sh -c 'sleep 6; probe hog 30 0; exit 7'
+    running
+    kill -9 "$(cat $ACEQUIA_HOME/run/agent-*.pid)"
+    kill -9 "$(cat $ACEQUIA_HOME/run/controller.pid)"
+    sleep 1
+    acequia up >/dev/null || bad "up: $?"
+    acequia wait "$J" 2>/dev/null
+    same "$?" 7 "exit status"
+    same "$(field attempt)" 1 attempt
+    between "$(field memory_peak_bytes)" $((29 * MIB)) $((60 * MIB)) peak
+    # A job that outgrows its memory, and ends, while nobody looks.
+    submit -m 64M -o /dev/null -- sh -c 'sleep 2; probe hog 200 4000'
+    running
+    kill -9 "$(cat $ACEQUIA_HOME/run/agent-*.pid)"
+    sleep 9
+    acequia up >/dev/null || bad "up: $?"
+    acequia wait "$J" 2>/dev/null
+    same "$(field state)" OUT_OF_MEMORY "state of one that ended meanwhile"
+    job -- echo again
+    same "$OUT" again "a job afterwards"
+}
+
+check_delegated() {  # an agent without root in a group that was handed over to it
+    [ "$VM_MODE" = v2 ] || return
+    group=/sys/fs/cgroup/alice
+    echo "+memory +pids +cpu +cpuset" >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir $group
+    chown -R alice $group
+    probe delegate $group || bad "the mark of delegation cannot be set"
+    (
+        echo 0 >$group/cgroup.procs
+        exec su alice -c '
+            export ACEQUIA_HOME=/home/alice/own; mkdir -p $ACEQUIA_HOME; cd /home/alice
+            acequia up; acequia nodes --json
+            acequia submit -Q -m 64M -o /dev/null -- probe hog 200 8000 >id; acequia wait $(cat id); acequia get $(cat id)
+            acequia run -- sh -c "probe hide sleep 2222; sleep 0.3"
+            acequia down'
+    ) >/tmp/delegated 2>&1
+    has "$(cat /tmp/delegated)" OUT_OF_MEMORY
+    has "$(cat /tmp/delegated)" "over the memory limit of 64M"
+    has "$(cat /tmp/delegated)" "jobs run as one user; devices of other jobs are reachable"
+    same "$(alive "sleep.[2]222")" 0 "hidden processes left"
+}
+
+check_machine_out_of_memory() {  # a job without a limit of its own: the daemons must survive it
+    swapoff /dev/zram0
+    submit -o /dev/null -- probe hog 4000 1000
+    acequia wait "$J" 2>/dev/null
+    state=$(field state)
+    [ $limits = no ] || same "$state" OUT_OF_MEMORY state
+    [ $limits = no ] || has "$(acequia get "$J")" "the node ran out of memory"
+    job -- echo alive
+    same "$OUT" alive "a job afterwards"
+    swapon /dev/zram0
+}
+
+check_nothing_is_left() {  # after the daemons have gone
+    acequia down >/dev/null
+    sleep 1
+    left=$(find /sys/fs/cgroup -name 's[0-9]*-[0-9]*' -type d 2>/dev/null)
+    same "$left" "" "groups left"
+    same "$(alive "acequia-[s]hepherd")" 0 "shepherds left"
+}
+
+acequia up >/tmp/up.log 2>&1 || { NAME=up; bad "$(cat /tmp/up.log)"; }
+all=$(sed -n 's/^check_\([a-z0-9_]*\)() .*/\1/p' /vm/checks.sh)
+for NAME in ${VM_ONLY:-$all}; do
+    NAME=$(echo "$NAME" | tr , ' ')
+    for NAME in $NAME; do
+        FAILED=
+        [ -z "$VM_TRACE" ] || set -x
+        "check_$NAME"
+        set +x
+        [ -n "$FAILED" ] || ok
+        echo "time $(cut -d' ' -f1 /proc/uptime)"
+    done
+done
+[ -z "$VM_LOGS" ] || tail -n 40 $ACEQUIA_HOME/log/*.log
+echo "done"
