@@ -4,10 +4,10 @@ BUILD ?= build
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build up down test faults fuzz bench install uninstall docs clean
+.PHONY: help setup build up down test test-vm faults fuzz bench install uninstall docs clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that are missing
 	@tools/setup
@@ -24,6 +24,10 @@ down: ## stop the cluster that `make up` has started
 test: ## set up, build and run all tests
 	@tools/setup --test
 	@python3 tests/run.py
+
+test-vm: build ## limits on emulated machines: cgroup v2, v1, both, none (MODES="v2 v1" for some)
+	@tools/setup --vm
+	@python3 tests/vm/run.py --build $(BUILD) $(MODES)
 
 faults: build ## search for faults in virtual time (FOR=60 seconds), on new seeds; keeps count
 	@$(BUILD)/sim/faults/acequia-faults --fresh --for $${FOR:-60} -j $$(nproc) --count .faults-runs

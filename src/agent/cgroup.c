@@ -19,7 +19,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-enum { TIDY_PATIENCE_MS = 500 };
+enum { TIDY_PATIENCE_MS = 500, MOVE_ROUNDS = 50 };
 
 static const char *const controller_names[CG_CONTROLLERS] = {
     [CG_CPUACCT] = "cpuacct", [CG_PIDS] = "pids", [CG_MEMORY] = "memory",
@@ -122,8 +122,25 @@ static bool delegated(const char *path) {
     return n > 0 && v[0] == '1';
 }
 
-// Where our version 2 groups may go: the delegated group that we run in, from whose root we move
-// aside because a group that divides its controllers may hold no process; else the mount's root.
+// Empties a group into one below it: a group that divides its controllers may hold no process of its
+// own. Again until none is left, because they fork meanwhile.
+static void move_aside(const char *group, const char *leaf) {
+    char from[CGROUP_PATH_MAX + 32], to[CGROUP_PATH_MAX + 32];
+    kernel_path(from, sizeof from, group, "cgroup.procs");
+    kernel_path(to, sizeof to, leaf, "cgroup.procs");
+    for (int i = 0, moved = 1; i < MOVE_ROUNDS && moved; i++) {
+        cleanup_fclose FILE *f = fopen(from, "re");
+        char pid[32];
+        moved = 0;
+        while (f && fgets(pid, sizeof pid, f)) {
+            pid[strcspn(pid, "\n")] = 0;
+            moved += kernel_write(to, pid) == 0;
+        }
+    }
+}
+
+// Where our version 2 groups may go: the delegated group that we run in, from whose root everybody
+// moves aside; else the mount's root.
 static void v2_parent(char out[CGROUP_PATH_MAX], const char *mount) {
     char text[4096], path[CGROUP_PATH_MAX], leaf[CGROUP_PATH_MAX];
     snprintf(out, CGROUP_PATH_MAX, "%s", mount);
@@ -143,9 +160,8 @@ static void v2_parent(char out[CGROUP_PATH_MAX], const char *mount) {
         return;
     snprintf(out, CGROUP_PATH_MAX, "%s", path);
     memcpy(leaf, path, sizeof leaf);
-    if (path_add(leaf, "acequia-agent") && (mkdir(leaf, 0755) == 0 || errno == EEXIST) &&
-        path_add(leaf, "cgroup.procs"))
-        kernel_write(leaf, "0");
+    if (path_add(leaf, "acequia-agent") && (mkdir(leaf, 0755) == 0 || errno == EEXIST))
+        move_aside(path, leaf);
 }
 
 static void v2_enable(const char *dir) {
@@ -242,9 +258,15 @@ int cgroup_discover(struct cgroup_site *site, const char *want, const char *tag,
     int rc = 0;
     if (any || streq(want, "v1"))
         rc = discover(&found, false, tag);
-    if (rc == 0 && found.kind == CGROUP_NONE && (any || streq(want, "v2"))) {
-        memset(&found, 0, sizeof found);
-        rc = discover(&found, true, tag);
+    // Controllers may be spread over both versions: memory is the one that decides.
+    if (rc == 0 && !found.has[CG_MEMORY] && (any || streq(want, "v2"))) {
+        struct cgroup_site second = {0};
+        rc = discover(&second, true, tag);
+        bool better = second.kind != CGROUP_NONE &&
+                      (second.has[CG_MEMORY] || found.kind == CGROUP_NONE);
+        cgroup_leave(better ? &found : &second);
+        if (better)
+            found = second;
     }
     if (rc < 0)
         return error_set(e, -rc, "cgroup: cannot read the list of mounts: %s", strerror(-rc));

@@ -75,8 +75,9 @@ void cgroup_slot_init(struct cgroup_slot *slot, const struct cgroup_site *site, 
 int cgroup_slot_prepare(struct cgroup_slot *slot, const struct launch_request *r, struct error *e);
 // Version 1: puts the nursery into every group of the slot, now and as they are made.
 int cgroup_slot_adopt(struct cgroup_slot *slot, pid_t nursery, struct error *e);
+enum cgroup_oom { CGROUP_OOM_NONE, CGROUP_OOM_LIMIT, CGROUP_OOM_MACHINE };  // whose memory ran out
 // What was used since prepare; fields that the kernel does not tell stay as they are.
-void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, bool *oom);
+void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, enum cgroup_oom *oom);
 // Memory and processes at this moment; fields that the kernel does not tell stay as they are.
 void cgroup_slot_now(struct cgroup_slot *slot, uint64_t *memory_bytes, uint32_t *processes);
 // True if nothing but the nursery is inside.

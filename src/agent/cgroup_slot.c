@@ -25,6 +25,7 @@ enum {
     REUSE_MEMORY_MAX = 8 << 20,  // charges left behind above this spoil a slot
     PATH_SIZE = CGROUP_PATH_MAX + CGROUP_NAME_MAX + 96,
     REMOVE_TRIES = 50,
+    NEARLY_FULL = 32,  // a group is full when less than this part of its limit is free
 };
 
 static const struct file_spec {
@@ -244,6 +245,20 @@ static uint64_t read_oom_kills(struct cgroup_slot *slot) {
     return file_get(slot, CGF_MEM_OOM, text, sizeof text) < 0 ? 0 : kernel_field(text, "oom_kill");
 }
 
+// Whether a kill came from the group's own limit rather than from a machine that is out of memory.
+// Version 1 does not tell: there the group has been full.
+static bool limit_was_hit(const struct cgroup_slot *slot, const char *group, uint64_t limit,
+                          uint64_t peak) {
+    char path[PATH_SIZE], rest[64], text[1024];
+    if (!limit)
+        return false;
+    snprintf(rest, sizeof rest, "%s%smemory.events.local", group, *group ? "/" : "");
+    if (slot->site->kind == CGROUP_V2 &&
+        kernel_read(slot_path(slot, CG_MEMORY, rest, path), text, sizeof text) > 0)
+        return kernel_field(text, "oom") > 0;
+    return peak >= limit - limit / NEARLY_FULL;
+}
+
 static int limit_failed(struct error *e, int rc, const char *what, const char *value) {
     return error_set(e, -rc, "%s limit %s cannot be set: %s", what, value, strerror(-rc));
 }
@@ -284,7 +299,14 @@ int cgroup_slot_prepare(struct cgroup_slot *slot, const struct launch_request *r
     return 0;
 }
 
-void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, bool *oom) {
+static enum cgroup_oom slot_oom(struct cgroup_slot *slot, uint64_t peak) {
+    if (!slot->made[CG_MEMORY] || read_oom_kills(slot) <= slot->base_oom_kills)
+        return CGROUP_OOM_NONE;
+    return limit_was_hit(slot, "", slot->memory_bytes, peak) ? CGROUP_OOM_LIMIT
+                                                             : CGROUP_OOM_MACHINE;
+}
+
+void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, enum cgroup_oom *oom) {
     uint64_t user = slot->base_user_ns, system = slot->base_system_ns;
     if (slot->site->kind == CGROUP_NONE)
         return;
@@ -296,7 +318,7 @@ void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, boo
     uint64_t peak = file_number(slot, CGF_MEM_PEAK);
     if (peak)
         usage->peak_bytes = peak;
-    *oom = slot->made[CG_MEMORY] && read_oom_kills(slot) > slot->base_oom_kills;
+    *oom = slot_oom(slot, peak);
 }
 
 void cgroup_slot_now(struct cgroup_slot *slot, uint64_t *memory_bytes, uint32_t *processes) {

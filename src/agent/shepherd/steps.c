@@ -97,7 +97,7 @@ static int suspend(struct shepherd *s, bool stop, int64_t now_ms) {
 static void usage_now(struct shepherd *s, struct control_reply *reply, int64_t now_ms) {
     struct unit *m = &s->units[0];
     struct launch_usage *out = &reply->usage;
-    bool oom;
+    enum cgroup_oom oom;
     if (!s->site->has[CG_MEMORY] || !s->site->has[CG_PIDS]) {
         struct procs_usage use;
         procs_tree_usage(getpid(), &use);

@@ -237,7 +237,8 @@ void unit_end(struct shepherd *s, struct unit *u, enum launch_end verdict, uint3
     }
 }
 
-static void take_usage(struct shepherd *s, struct unit *u, int64_t now_ms, bool *oom) {
+static void take_usage(struct shepherd *s, struct unit *u, int64_t now_ms,
+                       enum cgroup_oom *oom) {
     struct launch_usage *us = &u->status.usage;
     us->user_us = u->user_us;
     us->system_us = u->system_us;
@@ -247,9 +248,20 @@ static void take_usage(struct shepherd *s, struct unit *u, int64_t now_ms, bool 
         cgroup_slot_usage(&s->slot, us, oom);
 }
 
+static void say_out_of_memory(struct unit *u, bool machine) {
+    struct spool_status *st = &u->status;
+    uint64_t limit = u->req.memory_bytes;
+    bool whole = limit % MEBIBYTE == 0;
+    if (machine)
+        snprintf(st->text, sizeof st->text, "the node ran out of memory");
+    else
+        snprintf(st->text, sizeof st->text, "over the memory limit of %llu%s",
+                 (unsigned long long)(whole ? limit / MEBIBYTE : limit), whole ? "M" : " bytes");
+}
+
 void unit_write_end(struct shepherd *s, struct unit *u, int64_t now_ms) {
     struct spool_status *st = &u->status;
-    bool oom = false;
+    enum cgroup_oom oom = CGROUP_OOM_NONE;
     take_usage(s, u, now_ms, &oom);
     st->state = SPOOL_ENDED;
     st->ended_wall_ms = clock_wall_ms();
@@ -261,12 +273,8 @@ void unit_write_end(struct shepherd *s, struct unit *u, int64_t now_ms) {
         st->end = ENDED_OUT_OF_MEMORY;
     else
         st->end = st->signal ? ENDED_SIGNALED : ENDED_EXITED;
-    if (st->end == ENDED_OUT_OF_MEMORY) {
-        bool whole = u->req.memory_bytes % MEBIBYTE == 0;
-        snprintf(st->text, sizeof st->text, "over the memory limit of %llu%s",
-                 (unsigned long long)(whole ? u->req.memory_bytes / MEBIBYTE : u->req.memory_bytes),
-                 whole ? "M" : " bytes");
-    }
+    if (st->end == ENDED_OUT_OF_MEMORY)
+        say_out_of_memory(u, oom == CGROUP_OOM_MACHINE);
     unit_write(u);
     unit_hint(s, u);
 }

@@ -1,0 +1,43 @@
+"""A file system that hangs holds up whoever reads from it, and nobody else."""
+import subprocess
+import time
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.hang import HangingFolder, possible
+from tests.lab.proc import wait_until
+
+pytestmark = pytest.mark.skipif(not possible(), reason="needs root and FUSE")
+CONFIG = "[cluster]\nheartbeat = 1s\nnode_timeout = 3s\ngrace = 1s\n"
+
+
+def state(c, job):
+    return c.api.get(f"/v1/jobs/{job}")["state"]
+
+
+def test_logs_on_a_file_system_that_hangs(tmp_path):
+    with Cluster(config=CONFIG) as c, HangingFolder(f"{tmp_path}/remote") as folder:
+        spec = {"name": "t", "workdir": "/tmp", "output": f"{folder.path}/out", "append": True, "argv": ["sh", "-c", "echo one; sleep 60"]}
+        job = c.api.post("/v1/jobs", {"spec": spec})["id"]
+        wait_until(lambda: state(c, job) == "RUNNING", 10, "the job does not start")
+        wait_until(lambda: "one" in c.cli("logs", str(job)).stdout, 5, "its output cannot be read")
+        folder.hang()
+        readers = [subprocess.Popen([c.binary, "logs", *more, str(job)], env=c.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                   for more in ([], ["-f"], ["--tail", "1"])]
+        until = time.monotonic() + 8  # more than twice the time after which a silent node is lost
+        while time.monotonic() < until:
+            assert c.nodes_up(), "the node was lost"
+            assert c.cli("run", "--", "echo", "meanwhile").stdout == "meanwhile\n"
+            other = int(c.cli("submit", "-Q", "-W", "--output", f"{tmp_path}/other", "--", "echo", "other").stdout)
+            assert c.cli("logs", str(other)).stdout == "other\n"
+            time.sleep(0.3)
+        assert c.cli("exec", str(job), "--", "echo", "inside").stdout == "inside\n"
+        assert state(c, job) == "RUNNING" and c.api.get(f"/v1/jobs/{job}")["attempt"] == 1
+        for reader in readers:
+            _, err = reader.communicate(timeout=30)
+            assert reader.returncode != 0 and "file system does not answer" in err, (reader.returncode, err)
+        folder.answer()
+        assert "one" in c.cli("logs", str(job)).stdout
+        c.cli("cancel", str(job))
+        wait_until(lambda: state(c, job) == "CANCELLED", 10, "the job does not end")
