@@ -122,10 +122,9 @@ static bool delegated(const char *path) {
     return n > 0 && v[0] == '1';
 }
 
-// Empties a group into one below it: a group that divides its controllers may hold no process of its
-// own. Again until none is left, because they fork meanwhile.
-static void move_aside(const char *group, const char *leaf) {
-    char from[CGROUP_PATH_MAX + 32], to[CGROUP_PATH_MAX + 32];
+// Again until none is left, because they fork meanwhile.
+void cgroup_move(const char *group, const char *leaf) {
+    char from[CGROUP_FULL_MAX + 32], to[CGROUP_FULL_MAX + 32];
     kernel_path(from, sizeof from, group, "cgroup.procs");
     kernel_path(to, sizeof to, leaf, "cgroup.procs");
     for (int i = 0, moved = 1; i < MOVE_ROUNDS && moved; i++) {
@@ -161,7 +160,7 @@ static void v2_parent(char out[CGROUP_PATH_MAX], const char *mount) {
     snprintf(out, CGROUP_PATH_MAX, "%s", path);
     memcpy(leaf, path, sizeof leaf);
     if (path_add(leaf, "acequia-agent") && (mkdir(leaf, 0755) == 0 || errno == EEXIST))
-        move_aside(path, leaf);
+        cgroup_move(path, leaf);  // a group that divides its controllers may hold none
 }
 
 static void v2_enable(const char *dir) {

@@ -55,6 +55,9 @@ struct cgroup_slot {
     char cpus[CGROUP_PATH_MAX];
     uint64_t base_user_ns, base_system_ns, base_oom_kills;
     uint32_t steps;  // folders made for steps
+    uint64_t step_kills;  // processes that steps' own memory limits cost
+    bool step_victims;    // version 1: steps lost processes to the job's limit or the machine's
+    bool divided;         // version 2: the job's own processes are in a group beside the steps'
     bool spoilt;     // must not be used again
 };
 
@@ -88,11 +91,18 @@ void cgroup_slot_seal(struct cgroup_slot *slot);
 bool cgroup_slot_reusable(struct cgroup_slot *slot);
 void cgroup_slot_done(struct cgroup_slot *slot);
 
-// Steps: a folder inside the slot's tracking tree.
-int cgroup_step_make(struct cgroup_slot *slot, uint32_t step);
+// Steps: a folder inside the slot's tracking tree; others too, where the step has a memory limit or
+// devices of its own (memory_bytes, denied).
+enum { CGROUP_STEP_FDS = 3 };
+int cgroup_step_make(struct cgroup_slot *slot, uint32_t step, const struct launch_request *r,
+                     struct error *e);
 void cgroup_step_remove(struct cgroup_slot *slot, uint32_t step);
-// A descriptor to be in that group: version 1 `cgroup.procs`, version 2 the folder. -1: none.
-int cgroup_step_open(struct cgroup_slot *slot, uint32_t step);
+// Of a step with a memory limit: its peak, and whether it ran out of memory.
+void cgroup_step_usage(struct cgroup_slot *slot, uint32_t step, uint64_t limit,
+                       struct launch_usage *usage, enum cgroup_oom *oom);
+// Descriptors to be in its groups: version 1 `cgroup.procs` of each, version 2 the folder (step 0: the
+// slot's). Their number, or a negative errno.
+int cgroup_step_open(struct cgroup_slot *slot, uint32_t step, int fds[CGROUP_STEP_FDS]);
 // Signals every process of the slot (step 0: steps included) or step. SIGKILL uses cgroup.kill
 // where there is one. The number signalled, or a negative errno.
 int cgroup_signal(struct cgroup_slot *slot, uint32_t step, int sig);

@@ -116,7 +116,7 @@ struct launch_request {
     bool tty;     // descriptors passed along are a terminal: make it the controlling one
     bool use_fds; // 0, 1, 2 come as passed descriptors instead of paths
 
-    uint64_t memory_bytes;  // 0: none
+    uint64_t memory_bytes;  // 0: none; of a step: none but the job's
     uint64_t pids_max;      // 0: none
     uint32_t *cpus;         // 0 of them: all
     uint32_t ncpus;

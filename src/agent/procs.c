@@ -126,6 +126,13 @@ void procs_tree_usage(pid_t root, struct procs_usage *out) {
     each_descendant(root, NULL, NULL, add_usage, out);
 }
 
+void procs_family_usage(pid_t root, struct procs_usage *out) {
+    struct proc self;
+    procs_tree_usage(root, out);
+    if (read_stat(root, &self))
+        add_usage(out, &self);
+}
+
 // The environment as it was at exec; a variable begins after a NUL or at the start.
 static bool has_mark(pid_t pid, const char *mark, size_t mark_len) {
     char path[64], text[65536 + 64];

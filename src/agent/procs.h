@@ -17,6 +17,7 @@ typedef bool procs_skip_fn(void *ctx, pid_t pid);
 // Returns the number signalled (or seen).
 int procs_signal_tree(pid_t root, int sig, procs_skip_fn *skip, void *ctx);
 void procs_tree_usage(pid_t root, struct procs_usage *out);
+void procs_family_usage(pid_t root, struct procs_usage *out);  // with the root itself
 
 // The variable by which a process is recognised when its shepherd is gone.
 #define PROCS_MARK "ACEQUIA_ATTEMPT_ID"

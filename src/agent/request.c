@@ -157,7 +157,7 @@ static bool device_of(const char *path, struct launch_device *out) {
     return true;
 }
 
-static void deny_other_gpus(const struct request_node *node, const struct message_launch *m,
+static void deny_other_gpus(const struct request_node *node, const struct part *part,
                             struct launch_request *r, struct arena *a) {
     struct gpu_nodes files;
     if (!node->can_deny_devices || !node->node->gpus.len)
@@ -165,11 +165,11 @@ static void deny_other_gpus(const struct request_node *node, const struct messag
     r->denied = arena_alloc(a, node->node->gpus.len * GPU_NODES_MAX * sizeof *r->denied);
     for (uint32_t i = 0; i < node->node->gpus.len; i++) {
         const struct gpu *g = &node->node->gpus.at[i];
-        if (g->simulated || str_empty(g->minor_path) || granted(m->part, i))
+        if (g->simulated || str_empty(g->minor_path) || granted(part, i))
             continue;
         gpu_nodes(g, &files);
         for (uint32_t k = 0; k < files.count && r->ndenied < LAUNCH_DEVICES_MAX; k++)
-            if (!needed(node, m->part, files.paths[k]) &&
+            if (!needed(node, part, files.paths[k]) &&
                 device_of(files.paths[k], &r->denied[r->ndenied]))
                 r->ndenied++;
     }
@@ -233,7 +233,7 @@ int request_from_launch(const struct request_node *node, struct users *users,
     r.ncpus = ncpus;
     bind_tasks(&r);
     set_limits(node, m, &r);
-    deny_other_gpus(node, m, &r, a);
+    deny_other_gpus(node, m->part, &r, a);
     rc = launch_check(&r, e);
     if (rc == 0)
         *out = r;
@@ -266,6 +266,20 @@ static int set_step_files(const struct request_node *node, const struct launch_r
     return 0;
 }
 
+// What a step has of its own beside the job's: memory when it asks for some, and its GPUs.
+static void set_step_limits(const struct request_node *node, const struct message_exec *m,
+                            struct launch_request *r, struct arena *a) {
+    r->time_limit_ms = seconds_to_ms(m->time_limit_s);
+    bool own = m->step && (!r->memory_bytes || m->memory_bytes <= r->memory_bytes);
+    r->memory_bytes = own ? m->memory_bytes : 0;
+    r->denied = NULL;
+    r->ndenied = 0;
+    if (m->step && m->gpus.len) {
+        struct part part = {.gpus = {m->gpus.at, m->gpus.len}};
+        deny_other_gpus(node, &part, r, a);
+    }
+}
+
 int request_from_exec(const struct request_node *node, const struct launch_request *parent,
                       const struct message_exec *m, uint32_t step, struct arena *a,
                       struct launch_request *out, struct error *e) {
@@ -278,9 +292,7 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
     r.append = m->append;
     r.use_fds = r.tty = false;
     r.warn_signal = 0;
-    r.time_limit_ms = seconds_to_ms(m->time_limit_s);
-    r.denied = NULL;
-    r.ndenied = 0;
+    set_step_limits(node, m, &r, a);
     r.kill_on_bad_exit = m->kill_on_bad_exit;
     if (!str_empty(m->workdir))
         r.cwd = m->workdir;
@@ -341,7 +353,7 @@ const char *request_log_path(const struct request_node *node, const struct messa
     return expand(pattern, str_empty(s->workdir) ? home : s->workdir, &v, a, e);
 }
 
-static enum end_cause cause_of(const struct spool_status *s) {
+enum end_cause request_cause(const struct spool_status *s) {
     switch ((enum launch_end)s->end) {
     case ENDED_TIMEOUT:
         return END_TIMEOUT;
@@ -366,7 +378,7 @@ void request_report(const struct spool_status *s, struct arena *a, struct messag
                         .memory_peak_bytes = s->usage.peak_bytes,
                         .wall_ms = s->usage.wall_ms > 0 ? (uint64_t)s->usage.wall_ms : 0};
     *out = (struct message_ended){
-        .id = s->job, .attempt = s->attempt, .cause = cause_of(s), .exit_code = s->exit_code,
+        .id = s->job, .attempt = s->attempt, .cause = request_cause(s), .exit_code = s->exit_code,
         .exit_signal = (uint32_t)s->signal, .usage = u, .start_ms = s->started_wall_ms,
         .end_ms = s->ended_wall_ms,
     };

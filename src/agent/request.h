@@ -36,5 +36,6 @@ const char *request_log_path(const struct request_node *node, const struct messa
 const char *request_kept_path(const struct request_node *node, uint64_t id, uint32_t attempt,
                               bool error, struct arena *a);
 
-// How an attempt ended, in the controller's words.
+// How an attempt or step ended, in the controller's words.
+enum end_cause request_cause(const struct spool_status *s);
 void request_report(const struct spool_status *s, struct arena *a, struct message_ended *out);

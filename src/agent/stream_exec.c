@@ -90,6 +90,8 @@ static void finish(struct stream *s) {
         error = st->text;
     else if (st->end == ENDED_TIMEOUT)
         error = "over its time limit";
+    else if (st->end == ENDED_OUT_OF_MEMORY)
+        error = st->text;
     else if (st->end == ENDED_NONE)
         error = "ended together with its job";
     spool_remove_step(s->all->agent->spool_fd, s->id, s->attempt, s->step);
@@ -99,7 +101,8 @@ static void finish(struct stream *s) {
                              .wall_ms = st->usage.wall_ms > 0 ? (uint64_t)st->usage.wall_ms : 0};
         struct message_stream m = {.stream = s->number, .eof = true, .exit_code = st->exit_code,
                                    .exit_signal = (uint32_t)st->signal, .error = error,
-                                   .task = st->failed_rank, .usage = &used};
+                                   .task = st->failed_rank, .usage = &used,
+                                   .cause = request_cause(st)};
         agent_tell(s->all->agent, MESSAGE_STEP_ENDED, &m);
     }
     stream_finish(s, st->exit_code, (uint32_t)st->signal, error);

@@ -29,6 +29,7 @@ struct step_node {
     const char *node;
     int32_t exit_code;
     uint32_t exit_signal, task;
+    enum end_cause cause;
     char *error;
 };
 
@@ -168,6 +169,13 @@ static void put_node(struct json_writer *w, const struct step_node *n) {
     json_close(w, '}');
 }
 
+static enum job_state end_state(const struct step *s, bool fine, uint32_t signal) {
+    for (uint32_t i = 0; i < s->node_count; i++)
+        if (s->nodes[i].cause == END_OOM || s->nodes[i].cause == END_TIMEOUT)
+            return s->nodes[i].cause == END_OOM ? JOB_OUT_OF_MEMORY : JOB_TIMEOUT;
+    return fine ? JOB_COMPLETED : signal == SIGTERM || signal == SIGKILL ? JOB_CANCELLED : JOB_FAILED;
+}
+
 static void finish(struct step *s) {
     struct controller *c = s->controller;
     cleanup_buf struct buf b = {0};
@@ -182,7 +190,7 @@ static void finish(struct step *s) {
     int32_t code = worst->exit_code ? worst->exit_code : broken && !worst->exit_signal ? 1 : 0;
     bool fine = !code && !worst->exit_signal;
     struct event_step end = {.id = s->job, .attempt = s->attempt, .step = s->number, .exit_code = code, .exit_signal = worst->exit_signal,
-                             .state = fine ? JOB_COMPLETED : worst->exit_signal == SIGTERM || worst->exit_signal == SIGKILL ? JOB_CANCELLED : JOB_FAILED,
+                             .state = end_state(s, fine, worst->exit_signal),
                              .usage = &s->usage, .tasks = s->need.tasks};
     core_step_ended(c->core, &end, now_ms());
     json_open(&w, '{');
@@ -225,6 +233,7 @@ static void on_end(void *ctx, const struct message_stream *end) {
     n->exit_code = end->exit_code;
     n->exit_signal = end->exit_signal;
     n->task = end->task;
+    n->cause = end->cause;
     n->error = end->error ? xstrdup(end->error) : NULL;
     if (end->usage)
         usage_add(&s->usage, end->usage);

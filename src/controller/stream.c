@@ -16,6 +16,7 @@ struct stream {
     void *ctx;
     uint64_t owed;     // credit held back until the client drains
     uint32_t task;     // of a step: the one that failed first
+    enum end_cause cause;
     struct usage usage;
 };
 
@@ -103,6 +104,7 @@ void stream_message(struct controller *c, const char *node, const struct message
         return;  // ended here already
     if (message->type == MESSAGE_STEP_ENDED) {
         s->task = m->task;
+        s->cause = m->cause;
         if (m->usage)
             s->usage = *m->usage;
         return;
@@ -111,6 +113,7 @@ void stream_message(struct controller *c, const char *node, const struct message
         struct message_stream last = *m;
         struct usage usage = s->usage;
         last.task = s->task;
+        last.cause = s->cause;
         last.usage = &usage;
         end(s, &last);
         return;

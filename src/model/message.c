@@ -52,7 +52,7 @@ static const struct field stream_fields[] = {
     FIELD(1, S, stream, ""),    FIELD(2, S, fd, ""),    FIELD(3, S, data, ""),   FIELD(4, S, eof, ""),
     FIELD(5, S, exit_code, ""), FIELD(6, S, exit_signal, ""), FIELD(7, S, error, ""), FIELD(8, S, credit, ""),
     FIELD(9, S, rows, ""),      FIELD(10, S, columns, ""), FIELD(11, S, task, ""),
-    FIELD_SUB(12, S, usage, &usage_schema, ""),
+    FIELD_SUB(12, S, usage, &usage_schema, ""), FIELD_WORDS(13, S, cause, end_cause_words, ""),
 };
 static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #undef S

@@ -102,6 +102,7 @@ struct message_stream {  // data, end, credit, resize
     uint32_t rows, columns;
     uint32_t task;
     struct usage *usage;  // of a step that has ended
+    enum end_cause cause; // why it has
 };
 struct message_welcome {
     uint32_t heartbeat_s;  // the agent expects a ping at least this often

@@ -141,6 +141,20 @@ static bool sweep(struct shepherd *s) {
     }
 }
 
+static void look_at_step(struct shepherd *s, struct unit *u, int64_t now_ms) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < u->req.ntasks; i++) {
+        struct procs_usage use = {0};
+        if (u->pids[i] > 0)
+            procs_family_usage(u->pids[i], &use);
+        sum += use.rss_bytes;
+    }
+    if (sum > u->peak_bytes)
+        u->peak_bytes = sum;
+    if (sum > u->req.memory_bytes)
+        unit_end(s, u, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, now_ms);
+}
+
 static void look_at_memory(struct shepherd *s, int64_t now_ms) {
     struct unit *m = main_unit(s);
     struct procs_usage use;
@@ -153,6 +167,9 @@ static void look_at_memory(struct shepherd *s, int64_t now_ms) {
         m->peak_bytes = use.rss_bytes;
     if (m->req.memory_bytes && use.rss_bytes > m->req.memory_bytes)
         attempt_end(s, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, now_ms);
+    for (int i = 1; i < s->units_top; i++)
+        if (s->units[i].phase == UNIT_RUNNING && s->units[i].req.memory_bytes)
+            look_at_step(s, &s->units[i], now_ms);
 }
 
 static int64_t running_ms(const struct shepherd *s, int64_t now_ms) {

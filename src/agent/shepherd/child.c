@@ -312,8 +312,9 @@ _Noreturn static void exec_script(const struct child *c) {
 
 void child_run(const struct child *c) {
     const char *cwd = c->req->cwd ? c->req->cwd : "/";
-    if (c->step_procs_fd >= 0 && write(c->step_procs_fd, "0", 1) < 0)
-        fail(c, LAUNCH_LIMITS, errno, "the step's control group cannot be entered");
+    for (uint32_t i = 0; i < c->groups; i++)
+        if (write(c->group_fds[i], "0", 1) < 0)
+            fail(c, LAUNCH_LIMITS, errno, "the step's control group cannot be entered");
     setsid();
     set_limits(c);
     if (c->reset_signals)

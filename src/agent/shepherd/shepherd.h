@@ -133,7 +133,8 @@ struct child {
     const struct launch_process *task;
     struct launch_note *note;
     int fds[3];
-    int step_procs_fd;  // version 1: where to write to be in the step's group
+    int group_fds[CGROUP_STEP_FDS];  // version 1: where to write to be in the step's groups
+    uint32_t groups;
     int answer_fd;      // where to say that it exists; -1: nobody waits for that
     bool reset_oom, reset_signals, death_signal, truncate;
     uint64_t id;

@@ -25,7 +25,8 @@
 struct order {
     char name[SPOOL_NAME_MAX];
     uint32_t step, task, note;
-    bool reset_oom, death_signal, truncate, has_fds, has_step_group;
+    uint32_t groups;  // descriptors of the step's groups come first
+    bool reset_oom, death_signal, truncate, has_fds;
     bool answer;  // the shepherd waits; otherwise the note is enough
     uint64_t id;
 };
@@ -34,7 +35,7 @@ static void fill_child(struct child *c, const struct shepherd *s, const struct o
                        const struct launch_request *r) {
     *c = (struct child){
         .spool_path = s->spool_path, .name = o->name, .req = r, .task = &r->tasks[o->task],
-        .note = &s->notes[o->note], .fds = {-1, -1, -1}, .step_procs_fd = -1, .answer_fd = -1,
+        .note = &s->notes[o->note], .fds = {-1, -1, -1}, .answer_fd = -1,
         .reset_oom = o->reset_oom, .death_signal = o->death_signal, .truncate = o->truncate,
         .id = o->id,
     };
@@ -60,7 +61,7 @@ static int read_request(const struct shepherd *s, const struct order *o, struct 
     return launch_decode(data, len, arena, r, NULL);
 }
 
-enum { ORDER_FDS = 4, CHILD_STACK = 128 << 10 };
+enum { ORDER_FDS = 3 + CGROUP_STEP_FDS, CHILD_STACK = 128 << 10 };
 
 union fd_space {
     struct cmsghdr header;
@@ -116,8 +117,8 @@ static int nursery_obey(const struct shepherd *s, const struct order *o, int fd,
     fill_child(&c, s, o, &r);
     child_prepare(&c, &arena);
     c.answer_fd = o->answer ? fd : -1;
-    if (o->has_step_group && nfds > 0)
-        c.step_procs_fd = fds[used++];
+    while (used < nfds && c.groups < o->groups && c.groups < CGROUP_STEP_FDS)
+        c.group_fds[c.groups++] = fds[used++];
     for (int i = 0; o->has_fds && i < 3 && used < nfds; i++)
         c.fds[i] = fds[used++];
     return nursery_make(&c) < 0 ? -errno : 0;
@@ -212,41 +213,51 @@ static pid_t fork_into(int group_fd) {
     return (pid_t)syscall(SYS_clone3, &args, sizeof args);
 }
 
-pid_t spawn_task(struct shepherd *s, struct unit *u, uint32_t task) {
-    enum cgroup_kind kind = s->site->kind;
-    cleanup_close int group = cgroup_step_open(&s->slot, u->step);
-    struct order o = {
-        .step = u->step, .task = task, .note = (uint32_t)(u->note - s->notes),
-        .reset_oom = s->protected_from_oom && kind != CGROUP_V1, .death_signal = kind == CGROUP_NONE,
-        // The first task empties a file that all share; the others add to it.
-        .truncate = !u->req.append && (task == 0 || u->req.tasks[task].out), .id = u->status.id,
-    };
-    memcpy(o.name, s->name, sizeof o.name);
-    if (kind == CGROUP_V1) {
-        int fds[ORDER_FDS], n = 0;
-        if (group >= 0)
-            fds[n++] = group;
-        for (int i = 0; u->fds[0] >= 0 && i < 3 && u->fds[i] >= 0; i++)
-            fds[n++] = u->fds[i];
-        o.has_step_group = group >= 0;
-        o.has_fds = u->fds[0] >= 0;
-        o.answer = u->req.ntasks > 1;
-        u->awaited = !o.answer;
-        return order_nursery(s, &o, fds, n);
-    }
+static pid_t order_task(struct shepherd *s, struct unit *u, struct order *o, const int *groups) {
+    int fds[ORDER_FDS], n = 0;
+    for (; n < (int)o->groups; n++)
+        fds[n] = groups[n];
+    for (int i = 0; u->fds[0] >= 0 && i < 3 && u->fds[i] >= 0; i++)
+        fds[n++] = u->fds[i];
+    o->has_fds = u->fds[0] >= 0;
+    o->answer = u->req.ntasks > 1;
+    u->awaited = !o->answer;
+    return order_nursery(s, o, fds, n);
+}
+
+static pid_t fork_task(struct shepherd *s, struct unit *u, const struct order *o, int group) {
     pid_t shepherd = getpid();
-    pid_t pid = kind == CGROUP_V2 ? fork_into(group) : fork();
-    if (pid < 0)
-        return -errno;
+    pid_t pid = s->site->kind == CGROUP_V2 ? fork_into(group) : fork();
     if (pid == 0) {
         struct child c;
-        fill_child(&c, s, &o, &u->req);
+        fill_child(&c, s, o, &u->req);
         memcpy(c.fds, u->fds, sizeof c.fds);
         c.reset_signals = true;
         c.shepherd = shepherd;
         child_prepare(&c, &u->arena);
         child_run(&c);
     }
+    return pid < 0 ? -errno : pid;
+}
+
+pid_t spawn_task(struct shepherd *s, struct unit *u, uint32_t task) {
+    enum cgroup_kind kind = s->site->kind;
+    int groups[CGROUP_STEP_FDS];
+    int n = cgroup_step_open(&s->slot, u->step, groups);
+    struct order o = {
+        .step = u->step, .task = task, .note = (uint32_t)(u->note - s->notes),
+        .groups = n > 0 ? (uint32_t)n : 0,
+        .reset_oom = s->protected_from_oom && kind != CGROUP_V1, .death_signal = kind == CGROUP_NONE,
+        // The first task empties a file that all share; the others add to it.
+        .truncate = !u->req.append && (task == 0 || u->req.tasks[task].out), .id = u->status.id,
+    };
+    if (n < 0)
+        return n;
+    memcpy(o.name, s->name, sizeof o.name);
+    pid_t pid = kind == CGROUP_V1 ? order_task(s, u, &o, groups)
+                                  : fork_task(s, u, &o, n > 0 ? groups[0] : -1);
+    for (int i = 0; i < n; i++)
+        close(groups[i]);
     return pid;
 }
 

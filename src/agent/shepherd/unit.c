@@ -94,7 +94,7 @@ void unit_failed(struct unit *u, enum launch_code code, const char *text) {
         return;
     u->verdict = ENDED_LAUNCH_FAILED;
     u->status.launch_code = code;
-    snprintf(u->status.text, sizeof u->status.text, "%s", text);
+    snprintf(u->status.text, sizeof u->status.text, "%.*s", (int)sizeof u->status.text - 1, text);
 }
 
 // A file that all tasks share is emptied by the first: the others wait for that.
@@ -127,9 +127,10 @@ void unit_start(struct shepherd *s, struct unit *u, int64_t now_ms) {
     st->started_wall_ms = clock_wall_ms();
     st->started_mono_ms = now_ms;
     unit_write(u);
-    int rc = u->step ? cgroup_step_make(&s->slot, u->step) : 0;
+    struct error e;
+    int rc = u->step ? cgroup_step_make(&s->slot, u->step, &u->req, &e) : 0;
     if (rc < 0) {
-        unit_failed(u, LAUNCH_LIMITS, "the step's control group cannot be made");
+        unit_failed(u, LAUNCH_LIMITS, e.text);
         return;
     }
     u->listed = u->step != 0;
@@ -244,7 +245,9 @@ static void take_usage(struct shepherd *s, struct unit *u, int64_t now_ms,
     us->system_us = u->system_us;
     us->peak_bytes = u->peak_bytes;
     us->wall_ms = now_ms - u->start_ms;
-    if (!u->step && s->has_slot)
+    if (u->step && u->listed)
+        cgroup_step_usage(&s->slot, u->step, u->req.memory_bytes, us, oom);
+    else if (!u->step && s->has_slot)
         cgroup_slot_usage(&s->slot, us, oom);
 }
 
@@ -253,7 +256,7 @@ static void say_out_of_memory(struct unit *u, bool machine) {
     uint64_t limit = u->req.memory_bytes;
     bool whole = limit % MEBIBYTE == 0;
     if (machine)
-        snprintf(st->text, sizeof st->text, "the node ran out of memory");
+        snprintf(st->text, sizeof st->text, "the %snode ran out of memory", u->step ? "job or " : "");
     else
         snprintf(st->text, sizeof st->text, "over the memory limit of %llu%s",
                  (unsigned long long)(whole ? limit / MEBIBYTE : limit), whole ? "M" : " bytes");

@@ -145,6 +145,9 @@ static void take_end(struct live *l, const struct json *j) {
             slurm_error(s, "%s: task %lld: %s", node, (long long)task, error);
             slurm_error(s, "%s: task %lld: Exited with exit code %d", node, (long long)task, status);
             l->status = status;
+        } else if (error && (strstr(error, "over the memory limit") || strstr(error, "ran out of memory"))) {
+            slurm_error(s, "%s: task %lld: Out Of Memory (%s)", node, (long long)task, error);
+            l->status = l->status ? l->status : 1;
         } else if (error) {
             slurm_error(s, "%s: task %lld: %s", node, (long long)task, error);
             l->status = l->status ? l->status : 1;
