@@ -178,3 +178,21 @@ def test_time_limit_of_a_running_job_can_be_changed(cluster):
     wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 10, "the job does not start")
     cluster.api.post("/v1/jobs/update", {"ids": [str(job)], "spec": {"time_limit_s": 1}})
     assert ended(cluster, job)["state"] == "TIMEOUT"
+
+
+@root_only
+def test_a_steps_memory_limit_costs_the_step(cluster, tmp_path):
+    cluster.cli("slurm-commands", str(tmp_path))
+    hog = "python3 -c 'x = bytearray({} << 20); print(len(x) >> 20)'"
+    script = (f"#!/bin/sh\nPATH={tmp_path}:$PATH\nsrun -n1 --mem=60M {hog.format(150)}; echo over $?\n"
+              f"srun -n1 --mem=100M {hog.format(40)}; echo inside $?\nsrun -n1 {hog.format(150)}; echo without $?\n")
+    out = f"{tmp_path}/out"
+    job = cluster.api.post("/v1/jobs", {"spec": {"name": "t", "workdir": "/tmp", "output": out, "memory_per_node_bytes": 400 << 20}, "script": script,
+                                        "environment": ["PATH=/usr/bin:/bin", f"ACEQUIA_HOME={cluster.home}"]})["id"]
+    r = ended(cluster, job, 60)
+    text = open(out, encoding="utf-8").read()
+    assert r["state"] == "COMPLETED", (r, text)
+    assert "Out Of Memory (over the memory limit of 60M)" in text and "over 137" in text, text
+    assert "inside 0" in text and "without 0" in text, text
+    steps = {e["step"]: e["state"] for e in cluster.api.get(f"/v1/jobs/{job}/events")["events"] if e["type"] == "step_ended"}
+    assert "OUT_OF_MEMORY" in steps.values() and list(steps.values()).count("COMPLETED") == 2, steps

@@ -211,6 +211,48 @@ check_exec_counts() {  # what is started inside a job is inside its limits
     same "$(field state)" OUT_OF_MEMORY state
 }
 
+check_step_memory() {  # a step's limit costs that step, and not the job
+    cat >/tmp/steps.sh <<'END'
+#!/bin/sh
+srun -n 1 --mem=40M sh -c 'probe hog 70 6000 & wait; sleep 3'
+echo "over $?"
+srun -n 1 --mem=40M probe hog 25 300
+echo "inside $?"
+srun -n 1 probe hog 70 300
+echo "without $?"
+probe hog 70 300
+END
+    job -m 100M /tmp/steps.sh
+    same "$STATE" COMPLETED state
+    has "$OUT" "Out Of Memory (over the memory limit of 40M)"
+    has "$OUT" "over 1"  # 137, or 1 where the kernel kills one process only and the rest ends by itself
+    has "$OUT" "inside 0"
+    has "$OUT" "without 0"
+    same "$(echo "$OUT" | tail -n 1)" "touched 70 MiB" "last line of $OUT"
+    has "$(sacct -n -P -j "$J" -o JobID,State)" "$J.0|OUT_OF_MEMORY"
+    has "$(sacct -n -P -j "$J" -o JobID,State)" "$J.1|COMPLETED"
+    # The job's own limit still holds for what its steps use together.
+    printf '#!/bin/sh\nsrun -n 1 --mem=60M probe hog 55 8000 &\nprobe hog 60 8000\nwait\n' >/tmp/steps.sh
+    job -m 100M /tmp/steps.sh
+    same "$STATE" OUT_OF_MEMORY "state of a job over its limit with a step inside its own"
+}
+
+check_step_gpus() {
+    cat >/tmp/steps.sh <<'END'
+#!/bin/sh
+srun -n 1 --gpus=1 sh -c 'echo "visible $CUDA_VISIBLE_DEVICES"; probe open /dev/nvidia0; probe open /dev/nvidia1'
+echo main
+probe open /dev/nvidia0
+probe open /dev/nvidia1
+END
+    job -g 2 /tmp/steps.sh
+    has "$OUT" "visible GPU-0000000"
+    case "$OUT" in *visible*,*main*) bad "two GPUs visible: $OUT" ;; esac
+    step=$(echo "$OUT" | sed '/^main/,$d') main=$(echo "$OUT" | sed '1,/^main/d')
+    [ "$VM_MODE" = none ] || same "$(echo "$step" | grep -c opened)" 1 "GPUs opened by the step ($OUT)"
+    same "$(echo "$main" | grep -c opened)" 2 "GPUs opened by the job itself"
+}
+
 check_daemons_die() {
     submit -m 64M -o /tmp/survivor -- sh -c 'sleep 6; probe hog 30 0; exit 7'
     running

@@ -66,6 +66,8 @@ def fill(root, build, modules):
         put(root, f"{build}/{where}", f"/opt/acequia/bin/{name}")
         if name != "acequia-shepherd":
             needed.update(libraries(f"{build}/{where}"))
+    for name in ("srun", "sacct"):
+        os.symlink("acequia", f"{root}/opt/acequia/bin/{name}")
     for path in needed:
         put(root, os.path.realpath(path), path)
     put(root, shutil.which("busybox") or "/bin/busybox", "/bin/busybox")
