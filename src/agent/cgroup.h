@@ -55,7 +55,6 @@ struct cgroup_slot {
     char cpus[CGROUP_PATH_MAX];
     uint64_t base_user_ns, base_system_ns, base_oom_kills;
     uint32_t steps;  // folders made for steps
-    uint64_t step_kills;  // processes that steps' own memory limits cost
     bool step_victims;    // version 1: steps lost processes to the job's limit or the machine's
     bool divided;         // version 2: the job's own processes are in a group beside the steps'
     bool spoilt;     // must not be used again

@@ -26,5 +26,6 @@ int cgroup_deny(struct cgroup_slot *slot, const char *group, const struct launch
 // out of memory. Version 1 does not tell: there the group has been full.
 bool cgroup_limit_was_hit(const struct cgroup_slot *slot, const char *group, uint64_t limit,
                           uint64_t peak);
+bool cgroup_main_killed(const struct cgroup_slot *slot);  // of a divided slot
 void cgroup_steps_remove(struct cgroup_slot *slot);
 int cgroup_members(struct cgroup_slot *slot);  // how many processes are in the slot and its steps

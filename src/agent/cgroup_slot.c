@@ -29,7 +29,7 @@ static const struct file_spec {
     [CGF_MEM_SWAP_LIMIT] = {CG_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max", O_WRONLY},
     [CGF_MEM_PEAK] = {CG_MEMORY, "memory.max_usage_in_bytes", "memory.peak", O_RDWR},
     [CGF_MEM_USAGE] = {CG_MEMORY, "memory.usage_in_bytes", "memory.current", O_RDONLY},
-    [CGF_MEM_OOM] = {CG_MEMORY, "memory.oom_control", "memory.events", O_RDONLY},
+    [CGF_MEM_OOM] = {CG_MEMORY, "memory.oom_control", "memory.events.local", O_RDONLY},
     [CGF_PIDS_MAX] = {CG_PIDS, "pids.max", "pids.max", O_WRONLY},
     [CGF_PIDS_NOW] = {CG_PIDS, "pids.current", "pids.current", O_RDONLY},
     [CGF_CPU_USER] = {CG_CPUACCT, "cpuacct.usage_user", "cpu.stat", O_RDONLY},
@@ -255,13 +255,16 @@ int cgroup_slot_prepare(struct cgroup_slot *slot, const struct launch_request *r
     return 0;
 }
 
+// Counted are processes of the group itself: what happens inside a step with a limit of its own is
+// not the job's. Only the job's limit in a step's way is.
 static enum cgroup_oom slot_oom(struct cgroup_slot *slot, uint64_t peak) {
-    // Version 2 counts what happened in steps too; what their own limits did is not the job's.
-    uint64_t before = slot->base_oom_kills + (slot->site->kind == CGROUP_V2 ? slot->step_kills : 0);
-    if (!slot->made[CG_MEMORY] || (read_oom_kills(slot) <= before && !slot->step_victims))
+    if (!slot->made[CG_MEMORY])
         return CGROUP_OOM_NONE;
-    return cgroup_limit_was_hit(slot, "", slot->memory_bytes, peak) ? CGROUP_OOM_LIMIT
-                                                             : CGROUP_OOM_MACHINE;
+    bool killed = read_oom_kills(slot) > slot->base_oom_kills || slot->step_victims ||
+                  (slot->divided && cgroup_main_killed(slot));
+    if ((killed || slot->divided) && cgroup_limit_was_hit(slot, "", slot->memory_bytes, peak))
+        return CGROUP_OOM_LIMIT;
+    return killed ? CGROUP_OOM_MACHINE : CGROUP_OOM_NONE;
 }
 
 void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, enum cgroup_oom *oom) {

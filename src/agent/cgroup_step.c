@@ -210,10 +210,13 @@ void cgroup_step_usage(struct cgroup_slot *slot, uint32_t step, uint64_t limit,
         return;
     bool own = cgroup_limit_was_hit(slot, name, limit, peak);
     *oom = own ? CGROUP_OOM_LIMIT : CGROUP_OOM_MACHINE;
-    if (own)
-        slot->step_kills += kills;
-    else
-        slot->step_victims = true;
+    slot->step_victims |= !own && !v2;
+}
+
+bool cgroup_main_killed(const struct cgroup_slot *slot) {
+    char path[CGROUP_FULL_MAX], text[1024];
+    return kernel_read(group_file(slot, CG_MEMORY, MAIN, "memory.events.local", path), text,
+                       sizeof text) > 0 && kernel_field(text, "oom_kill") > 0;
 }
 
 void cgroup_step_remove(struct cgroup_slot *slot, uint32_t step) {
