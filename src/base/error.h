@@ -13,3 +13,7 @@ struct error {
 int error_set(struct error *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 // Puts "prefix: " before the text that is there already.
 int error_prefix(struct error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// "ENOENT"; NULL for a number that has no name.
+const char *error_name(int code);
+// The positive errno of that name; 0: there is none.
+int error_number(const char *name);

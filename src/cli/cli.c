@@ -47,7 +47,7 @@ void cli_note(const char *fmt, ...) {
 static void print_error_json(int code, const char *text) {
     cleanup_buf struct buf b = {0};
     struct json_writer w = {.out = &b};
-    const char *word = strerrorname_np(code);
+    const char *word = error_name(code);
     json_open(&w, '{');
     json_key(&w, "error");
     json_open(&w, '{');

@@ -154,10 +154,8 @@ static int status_errno(int status) {
 }
 
 int client_errno(const char *word, int otherwise) {
-    for (int code = 1; code < 256; code++)
-        if (streq(strerrorname_np(code), word))
-            return code;
-    return otherwise;
+    int code = error_number(word);
+    return code ? code : otherwise;
 }
 
 static int status_error(struct client *k, int status, const struct json *j) {

@@ -279,6 +279,9 @@ static int run(struct cli *c) {
         return stop(&m);
     pid_t pid = daemon_program_running(c, &m.paths, "prometheus", m.config);
     bool only = option_given(&c->options, "write-only");
+    // The small program may be linked statically and cannot open libraries.
+    if (!pid && !c->tls && daemon_exec_client(c, &c->error) < 0)
+        return cli_fail(c);
     if (!pid && (write_all(&m) < 0 || (!only && start(&m) < 0)))
         return cli_fail(c);
     if (pid)

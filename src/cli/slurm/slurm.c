@@ -6,7 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/text.h"
+#include "cli/daemon.h"
 #include "cli/localtime.h"
 #include "cli/slurm/joblist.h"
 
@@ -14,17 +16,17 @@ static const struct slurm_command commands[] = {
     {"sbatch", sbatch_run, "submit a batch script"},
     {"srun", srun_run, "run tasks, alone or as a step of a job"},
     {"salloc", salloc_run, "allocate and open a shell"},
-    {"squeue", squeue_run, "list jobs that are not finished"},
+    {"squeue", squeue_run, "list jobs that are not finished", .names = true},
     {"sinfo", sinfo_run, "list partitions and nodes"},
-    {"scancel", scancel_run, "cancel or signal jobs"},
-    {"scontrol", scontrol_run, "show and change jobs, nodes, partitions"},
-    {"sacct", sacct_run, "list jobs of the past and their use"},
-    {"sprio", sprio_run, "list what orders waiting jobs"},
-    {"sshare", sshare_run, "list shares of projects"},
-    {"sstat", sstat_run, "use of running jobs"},
+    {"scancel", scancel_run, "cancel or signal jobs", .names = true},
+    {"scontrol", scontrol_run, "show and change jobs, nodes, partitions", .names = true},
+    {"sacct", sacct_run, "list jobs of the past and their use", .names = true},
+    {"sprio", sprio_run, "list what orders waiting jobs", .names = true},
+    {"sshare", sshare_run, "list shares of projects", .names = true},
+    {"sstat", sstat_run, "use of running jobs", .names = true},
     {"sdiag", sdiag_run, "figures of the controller"},
     {"sattach", sattach_run, "attach to the output of a running job"},
-    {"sacctmgr", sacctmgr_run, "list projects, users, QoS and the cluster"},
+    {"sacctmgr", sacctmgr_run, "list projects, users, QoS and the cluster", .names = true},
 };
 
 const struct slurm_command *slurm_commands(size_t *count) {
@@ -37,6 +39,42 @@ const struct slurm_command *slurm_command_find(const char *name) {
         if (streq(commands[i].name, name))
             return &commands[i];
     return NULL;
+}
+
+// Whether a line of the name service switch names only sources that the files cover.
+static bool sources_local(const char *p) {
+    static const char *const local[] = {"files", "compat", "systemd"};
+    while (*(p += strspn(p, " \t\n"))) {
+        size_t n = strcspn(p, " \t\n#"), i = 0;
+        if (!n)
+            return true;  // a comment
+        while (i < 3 && !(strlen(local[i]) == n && strncmp(local[i], p, n) == 0))
+            i++;
+        if (i == 3)
+            return false;
+        p += n;
+    }
+    return true;
+}
+
+bool slurm_names_local(FILE *nsswitch) {
+    char line[512];
+    while (nsswitch && fgets(line, sizeof line, nsswitch)) {
+        const char *colon = strchr(line, ':');
+        if (colon && (str_has_prefix(line, "passwd:") || str_has_prefix(line, "group:")) && !sources_local(colon + 1))
+            return false;
+    }
+    return true;
+}
+
+// A C library that is not the system's reads the files only; acequiad knows the other sources too.
+static bool knows_names(void) {
+#ifdef __GLIBC__
+    return true;
+#else
+    cleanup_fclose FILE *f = fopen("/etc/nsswitch.conf", "re");
+    return slurm_names_local(f);
+#endif
 }
 
 int slurm_main(const char *name, int argc, char **argv, const struct cli_transport *tls) {
@@ -52,7 +90,11 @@ int slurm_main(const char *name, int argc, char **argv, const struct cli_transpo
         outer[i + 2] = own[i] = argv[i];
     s.cli.argc = argc + 2;
     s.cli.argv = outer;
-    int status = command->run(&s, argc, own);
+    int status = SLURM_FAILED;
+    if (command->names && !tls && !knows_names() && daemon_exec_client(&s.cli, &s.cli.error) < 0)
+        slurm_error(&s, "%s", s.cli.error.text);
+    else
+        status = command->run(&s, argc, own);
     client_free(s.client);
     arena_done(&s.cli.arena);
     free(outer[0]);

@@ -2,6 +2,8 @@
 // header holds what they share: the context of one call, messages in Slurm's form, and time texts.
 // Exit codes and the sense of messages follow Slurm 22.05; docs/slurm-differences.md lists the rest.
 #pragma once
+#include <stdio.h>
+
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/client.h"
@@ -22,7 +24,10 @@ struct slurm_command {
     const char *name;
     int (*run)(struct slurm *s, int argc, char **argv);  // argv[0] is the program's name
     const char *help;
+    bool names;  // looks up names of users or groups
 };
+// Whether the system's name service switch has users and groups in files only.
+bool slurm_names_local(FILE *nsswitch);
 const struct slurm_command *slurm_commands(size_t *count);
 const struct slurm_command *slurm_command_find(const char *name);
 // Runs the command called `name`; argv[0] is replaced by it. Returns the exit status.

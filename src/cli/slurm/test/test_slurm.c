@@ -146,10 +146,27 @@ static void formats(void **state) {
     arena_done(&s.cli.arena);
 }
 
+static bool local_names(const char *text) {
+    char copy[256];
+    int n = snprintf(copy, sizeof copy, "%s", text);
+    FILE *f = fmemopen(copy, (size_t)n, "r");
+    bool local = slurm_names_local(f);
+    fclose(f);
+    return local;
+}
+
+static void names_of_users(void **state) {
+    assert_true(slurm_names_local(NULL));
+    assert_true(local_names("passwd:         files systemd\ngroup: compat # as ever\nhosts: dns\n"));
+    assert_false(local_names("passwd: files sss\ngroup: files\n"));
+    assert_false(local_names("passwd: files\ngroup:\tfiles [SUCCESS=merge] ldap\n"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(precedence), cmocka_unit_test(specs), cmocka_unit_test(refusals),
         cmocka_unit_test(words_of_lines), cmocka_unit_test(ids), cmocka_unit_test(formats),
+        cmocka_unit_test(names_of_users),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
