@@ -1,9 +1,6 @@
 // Owns the names and forms of a job's variables.
 #include "agent/environment.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,22 +28,28 @@ static void env_put(struct env *env, uint32_t i, char *entry) {
         env->len++;
 }
 
-void env_set(struct env *env, const char *name, const char *fmt, ...) {
-    char value[4096], *entry;
-    va_list args;
-    va_start(args, fmt);
-    int n = vsnprintf(value, sizeof value, fmt, args);
-    va_end(args);
-    if (n >= (int)sizeof value) {  // a long list of nodes, say
-        cleanup_buf struct buf b = {0};
-        va_start(args, fmt);
-        buf_vaddf(&b, fmt, args);
-        va_end(args);
-        entry = arena_printf(env->arena, "%s=%s", name, buf_str(&b));
-    } else {
-        entry = arena_printf(env->arena, "%s=%s", name, value);
-    }
-    env_put(env, env->append_only ? env->len : env_index(env, name, strlen(name)), entry);
+// "NAME=value" in one piece.
+static void env_add(struct env *env, const char *name, const char *value, size_t len) {
+    size_t name_len = strlen(name);
+    char *entry = arena_alloc(env->arena, name_len + len + 2);
+    memcpy(entry, name, name_len);
+    entry[name_len] = '=';
+    memcpy(entry + name_len + 1, value, len);
+    env_put(env, env->append_only ? env->len : env_index(env, name, name_len), entry);
+}
+
+void env_set(struct env *env, const char *name, const char *value) {
+    env_add(env, name, value, strlen(value));
+}
+
+// A launch sets about fifty variables: printf would be a fifth of the agent's work on a short job.
+static void env_number(struct env *env, const char *name, uint64_t value) {
+    char digits[20], *p = digits + sizeof digits;
+    do {
+        *--p = (char)('0' + value % 10);
+        value /= 10;
+    } while (value);
+    env_add(env, name, p, (size_t)(digits + sizeof digits - p));
 }
 
 const char *env_find(const struct env *env, const char *name) {
@@ -57,14 +60,19 @@ const char *env_find(const struct env *env, const char *name) {
 
 static void env_default(struct env *env, const char *name, const char *value) {
     if (!env_find(env, name))
-        env_set(env, name, "%s", value);
+        env_set(env, name, value);
 }
 
 // Under both families of names.
-#define BOTH(env, name, ...)                          \
-    do {                                              \
-        env_set(env, "ACEQUIA_" name, __VA_ARGS__);   \
-        env_set(env, "SLURM_" name, __VA_ARGS__);     \
+#define BOTH(env, name, value)                   \
+    do {                                         \
+        env_set(env, "ACEQUIA_" name, value);    \
+        env_set(env, "SLURM_" name, value);      \
+    } while (0)
+#define BOTH_NUMBER(env, name, value)            \
+    do {                                         \
+        env_number(env, "ACEQUIA_" name, value); \
+        env_number(env, "SLURM_" name, value);   \
     } while (0)
 
 // "4(x2),3": how Slurm writes a number per node.
@@ -105,41 +113,41 @@ static void set_shape(struct env *env, const struct message_launch *m) {
     list_nodes(names, m->parts.len, env->arena, &nodes);
     fold_counts(m, true, &tasks);
     fold_counts(m, false, &cpus);
-    BOTH(env, "JOB_NODELIST", "%s", buf_str(&nodes));
-    env_set(env, "SLURM_NODELIST", "%s", buf_str(&nodes));
-    BOTH(env, "JOB_NUM_NODES", "%u", m->parts.len);
-    env_set(env, "SLURM_NNODES", "%u", m->parts.len);
-    env_set(env, "SLURM_TASKS_PER_NODE", "%s", buf_str(&tasks));
-    env_set(env, "SLURM_JOB_CPUS_PER_NODE", "%s", buf_str(&cpus));
-    BOTH(env, "NTASKS", "%u", total);
-    env_set(env, "SLURM_NPROCS", "%u", total);
-    BOTH(env, "CPUS_ON_NODE", "%u", m->part->cpus);
+    BOTH(env, "JOB_NODELIST", buf_str(&nodes));
+    env_set(env, "SLURM_NODELIST", buf_str(&nodes));
+    BOTH_NUMBER(env, "JOB_NUM_NODES", m->parts.len);
+    env_number(env, "SLURM_NNODES", m->parts.len);
+    env_set(env, "SLURM_TASKS_PER_NODE", buf_str(&tasks));
+    env_set(env, "SLURM_JOB_CPUS_PER_NODE", buf_str(&cpus));
+    BOTH_NUMBER(env, "NTASKS", total);
+    env_number(env, "SLURM_NPROCS", total);
+    BOTH_NUMBER(env, "CPUS_ON_NODE", m->part->cpus);
     if (m->spec->cpus_per_task > 1)
-        BOTH(env, "CPUS_PER_TASK", "%u", m->spec->cpus_per_task);
+        BOTH_NUMBER(env, "CPUS_PER_TASK", m->spec->cpus_per_task);
     if (m->spec->cpus_per_gpu)
-        env_set(env, "SLURM_CPUS_PER_GPU", "%u", m->spec->cpus_per_gpu);
+        env_number(env, "SLURM_CPUS_PER_GPU", m->spec->cpus_per_gpu);
     if (m->spec->ntasks_per_gpu)
-        env_set(env, "SLURM_NTASKS_PER_GPU", "%u", m->spec->ntasks_per_gpu);
+        env_number(env, "SLURM_NTASKS_PER_GPU", m->spec->ntasks_per_gpu);
     if (m->spec->memory_per_gpu_bytes)
-        env_set(env, "SLURM_MEM_PER_GPU", "%" PRIu64, m->spec->memory_per_gpu_bytes >> 20);
+        env_number(env, "SLURM_MEM_PER_GPU", m->spec->memory_per_gpu_bytes >> 20);
     if (m->spec->tasks_per_node)
-        BOTH(env, "NTASKS_PER_NODE", "%u", m->spec->tasks_per_node);
+        BOTH_NUMBER(env, "NTASKS_PER_NODE", m->spec->tasks_per_node);
     if (m->spec->memory_per_cpu_bytes)
-        BOTH(env, "MEM_PER_CPU", "%" PRIu64, m->spec->memory_per_cpu_bytes >> 20);
+        BOTH_NUMBER(env, "MEM_PER_CPU", m->spec->memory_per_cpu_bytes >> 20);
     else if (m->part->memory_bytes)
-        BOTH(env, "MEM_PER_NODE", "%" PRIu64, m->part->memory_bytes >> 20);
+        BOTH_NUMBER(env, "MEM_PER_NODE", m->part->memory_bytes >> 20);
 }
 
 static void set_array(struct env *env, const struct message_launch *m) {
     if (!m->is_array)
         return;
-    BOTH(env, "ARRAY_JOB_ID", "%" PRIu64, m->array_id);
-    BOTH(env, "ARRAY_TASK_ID", "%u", m->array_index);
-    BOTH(env, "ARRAY_TASK_COUNT", "%" PRIu64, m->array_count);
-    BOTH(env, "ARRAY_TASK_MIN", "%" PRIu64, m->array_min);
-    BOTH(env, "ARRAY_TASK_MAX", "%" PRIu64, m->array_max);
+    BOTH_NUMBER(env, "ARRAY_JOB_ID", m->array_id);
+    BOTH_NUMBER(env, "ARRAY_TASK_ID", m->array_index);
+    BOTH_NUMBER(env, "ARRAY_TASK_COUNT", m->array_count);
+    BOTH_NUMBER(env, "ARRAY_TASK_MIN", m->array_min);
+    BOTH_NUMBER(env, "ARRAY_TASK_MAX", m->array_max);
     if (m->spec->array.len)
-        BOTH(env, "ARRAY_TASK_STEP", "%u", m->spec->array.at[0].step);
+        BOTH_NUMBER(env, "ARRAY_TASK_STEP", m->spec->array.at[0].step);
 }
 
 static void set_gpus(struct env *env, const struct message_launch *m) {
@@ -154,19 +162,19 @@ static void set_gpus(struct env *env, const struct message_launch *m) {
             buf_addf(&uuids, "%s%s", comma, m->gpu_uuids.at[i]);
     }
     // Also without a GPU: none is visible then.
-    env_set(env, "CUDA_VISIBLE_DEVICES", "%s", buf_str(&uuids));
+    env_set(env, "CUDA_VISIBLE_DEVICES", buf_str(&uuids));
     if (!m->part->gpus.len)
         return;
-    env_set(env, "NVIDIA_VISIBLE_DEVICES", "%s", buf_str(&uuids));
-    BOTH(env, "JOB_GPUS", "%s", buf_str(&ids));
-    BOTH(env, "GPUS_ON_NODE", "%u", m->part->gpus.len);
+    env_set(env, "NVIDIA_VISIBLE_DEVICES", buf_str(&uuids));
+    BOTH(env, "JOB_GPUS", buf_str(&ids));
+    BOTH_NUMBER(env, "GPUS_ON_NODE", m->part->gpus.len);
     if (m->spec->gpus_milli >= 1000)
-        env_set(env, "SLURM_GPUS", "%u", m->spec->gpus_milli / 1000);
+        env_number(env, "SLURM_GPUS", m->spec->gpus_milli / 1000);
     if (m->spec->gpus_per_node_milli >= 1000)
-        env_set(env, "SLURM_GPUS_PER_NODE", "%u", m->spec->gpus_per_node_milli / 1000);
+        env_number(env, "SLURM_GPUS_PER_NODE", m->spec->gpus_per_node_milli / 1000);
     if (m->spec->gpus_per_task_milli >= 1000)
-        env_set(env, "SLURM_GPUS_PER_TASK", "%u", m->spec->gpus_per_task_milli / 1000);
-    env_set(env, "ACEQUIA_GPU_GRANTS", "%s", buf_str(&grants));
+        env_number(env, "SLURM_GPUS_PER_TASK", m->spec->gpus_per_task_milli / 1000);
+    env_set(env, "ACEQUIA_GPU_GRANTS", buf_str(&grants));
 }
 
 static const char *submitted_with(const struct message_launch *m, const char *name) {
@@ -181,41 +189,41 @@ static void set_identity(struct env *env, const struct message_launch *m,
                          const struct user_info *user, const char *node) {
     const struct spec *s = m->spec;
     char host[256] = "";
-    BOTH(env, "JOB_ID", "%" PRIu64, m->id);
-    env_set(env, "SLURM_JOBID", "%" PRIu64, m->id);
-    BOTH(env, "JOB_NAME", "%s", s->name ? s->name : "");
-    BOTH(env, "JOB_USER", "%s", user->name);
-    BOTH(env, "JOB_UID", "%u", user->uid);
-    BOTH(env, "JOB_GID", "%u", user->gid);
+    BOTH_NUMBER(env, "JOB_ID", m->id);
+    env_number(env, "SLURM_JOBID", m->id);
+    BOTH(env, "JOB_NAME", s->name ? s->name : "");
+    BOTH(env, "JOB_USER", user->name);
+    BOTH_NUMBER(env, "JOB_UID", user->uid);
+    BOTH_NUMBER(env, "JOB_GID", user->gid);
     if (!str_empty(s->project)) {
-        env_set(env, "ACEQUIA_PROJECT", "%s", s->project);
-        env_set(env, "SLURM_JOB_ACCOUNT", "%s", s->project);
+        env_set(env, "ACEQUIA_PROJECT", s->project);
+        env_set(env, "SLURM_JOB_ACCOUNT", s->project);
     }
     if (!str_empty(s->partition))
-        BOTH(env, "JOB_PARTITION", "%s", s->partition);
+        BOTH(env, "JOB_PARTITION", s->partition);
     if (!str_empty(s->qos))
-        BOTH(env, "JOB_QOS", "%s", s->qos);
+        BOTH(env, "JOB_QOS", s->qos);
     if (!str_empty(s->reservation))
-        BOTH(env, "JOB_RESERVATION", "%s", s->reservation);
-    BOTH(env, "CLUSTER_NAME", "%s", m->cluster ? m->cluster : "");
-    BOTH(env, "NODEID", "%u", m->node_index);
-    env_set(env, "ACEQUIA_NODE", "%s", node);
-    env_set(env, "SLURMD_NODENAME", "%s", node);
-    env_set(env, "SLURM_TOPOLOGY_ADDR", "%s", node);
+        BOTH(env, "JOB_RESERVATION", s->reservation);
+    BOTH(env, "CLUSTER_NAME", m->cluster ? m->cluster : "");
+    BOTH_NUMBER(env, "NODEID", m->node_index);
+    env_set(env, "ACEQUIA_NODE", node);
+    env_set(env, "SLURMD_NODENAME", node);
+    env_set(env, "SLURM_TOPOLOGY_ADDR", node);
     env_set(env, "SLURM_TOPOLOGY_ADDR_PATTERN", "node");
     // Where it was submitted is known to whoever submitted it; sbatch says so.
     const char *from = submitted_with(m, "SLURM_SUBMIT_DIR"), *at = submitted_with(m, "SLURM_SUBMIT_HOST");
-    BOTH(env, "SUBMIT_DIR", "%s", from ? from : s->workdir ? s->workdir : user->home);
+    BOTH(env, "SUBMIT_DIR", from ? from : s->workdir ? s->workdir : user->home);
     if (at || gethostname(host, sizeof host - 1) == 0)
-        BOTH(env, "SUBMIT_HOST", "%s", at ? at : host);
+        BOTH(env, "SUBMIT_HOST", at ? at : host);
     if (!str_empty(s->dependency))
-        BOTH(env, "JOB_DEPENDENCY", "%s", s->dependency);
+        BOTH(env, "JOB_DEPENDENCY", s->dependency);
     if (!str_empty(s->comment))
-        env_set(env, "SLURM_JOB_COMMENT", "%s", s->comment);
+        env_set(env, "SLURM_JOB_COMMENT", s->comment);
     env_set(env, "SLURM_NODE_ALIASES", "(null)");
-    env_set(env, "ACEQUIA_ATTEMPT", "%u", m->attempt);
+    env_number(env, "ACEQUIA_ATTEMPT", m->attempt);
     if (m->attempt > 1)
-        BOTH(env, "RESTART_COUNT", "%u", m->attempt - 1);
+        BOTH_NUMBER(env, "RESTART_COUNT", m->attempt - 1);
     env_set(env, "SLURM_PRIO_PROCESS", "0");
 }
 
@@ -231,6 +239,8 @@ static bool names_ours(const char *entry) {
     static const char *const whole[] = {"CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=",
                                         "SLURMD_NODENAME=", "ENVIRONMENT=", "HOME=", "USER=",
                                         "LOGNAME="};
+    if (!strchr("SACNEHUL", entry[0]))  // what all of them begin with
+        return false;
     for (size_t i = 0; i < 2; i++) {
         size_t len = strlen(families[i]);
         if (strncmp(entry, families[i], len) != 0)
@@ -255,9 +265,9 @@ void environment_job(struct env *env, const struct message_launch *m, const stru
     env_default(env, "PATH", "/usr/local/bin:/usr/bin:/bin");
     env_default(env, "SHELL", user->shell);
     env->append_only = true;
-    env_set(env, "HOME", "%s", user->home);
-    env_set(env, "USER", "%s", user->name);
-    env_set(env, "LOGNAME", "%s", user->name);
+    env_set(env, "HOME", user->home);
+    env_set(env, "USER", user->name);
+    env_set(env, "LOGNAME", user->name);
     set_identity(env, m, user, node);
     set_shape(env, m);
     set_array(env, m);
@@ -271,8 +281,8 @@ void environment_job(struct env *env, const struct message_launch *m, const stru
 }
 
 void environment_task(struct env *env, uint32_t rank, uint32_t local) {
-    BOTH(env, "PROCID", "%u", rank);
-    BOTH(env, "LOCALID", "%u", local);
+    BOTH_NUMBER(env, "PROCID", rank);
+    BOTH_NUMBER(env, "LOCALID", local);
 }
 
 static void set_visible(struct env *env, const struct message_exec *m, uint32_t first, uint32_t count) {
@@ -282,9 +292,9 @@ static void set_visible(struct env *env, const struct message_exec *m, uint32_t 
         if (i < m->gpu_uuids.len)
             buf_addf(&uuids, "%s%s", uuids.len ? "," : "", m->gpu_uuids.at[i]);
     }
-    env_set(env, "CUDA_VISIBLE_DEVICES", "%s", buf_str(&uuids));
-    env_set(env, "NVIDIA_VISIBLE_DEVICES", "%s", buf_str(&uuids));
-    env_set(env, "SLURM_STEP_GPUS", "%s", buf_str(&ids));
+    env_set(env, "CUDA_VISIBLE_DEVICES", buf_str(&uuids));
+    env_set(env, "NVIDIA_VISIBLE_DEVICES", buf_str(&uuids));
+    env_set(env, "SLURM_STEP_GPUS", buf_str(&ids));
 }
 
 void environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local) {
@@ -304,10 +314,10 @@ static void step_tasks(struct env *env, const struct message_exec *m) {
     for (uint32_t i = 0; i < m->tasks; i++)
         buf_addf(&ranks, "%s%u", i ? "," : "", m->first_rank + i);
     if (counts.len) {
-        BOTH(env, "STEP_TASKS_PER_NODE", "%s", buf_str(&counts));
-        env_set(env, "SLURM_TASKS_PER_NODE", "%s", buf_str(&counts));
+        BOTH(env, "STEP_TASKS_PER_NODE", buf_str(&counts));
+        env_set(env, "SLURM_TASKS_PER_NODE", buf_str(&counts));
     }
-    env_set(env, "SLURM_GTIDS", "%s", buf_str(&ranks));
+    env_set(env, "SLURM_GTIDS", buf_str(&ranks));
 }
 
 void environment_step(struct env *env, const struct message_exec *m) {
@@ -319,26 +329,26 @@ void environment_step(struct env *env, const struct message_exec *m) {
     }
     if (!m->step)
         return;
-    BOTH(env, "STEP_ID", "%u", m->step - 1);
-    env_set(env, "SLURM_STEPID", "%u", m->step - 1);
-    BOTH(env, "NODEID", "%u", m->node_index);
+    BOTH_NUMBER(env, "STEP_ID", m->step - 1);
+    env_number(env, "SLURM_STEPID", m->step - 1);
+    BOTH_NUMBER(env, "NODEID", m->node_index);
     if (m->total_tasks) {
-        BOTH(env, "NTASKS", "%u", m->total_tasks);
-        env_set(env, "SLURM_NPROCS", "%u", m->total_tasks);
-        BOTH(env, "STEP_NUM_TASKS", "%u", m->total_tasks);
+        BOTH_NUMBER(env, "NTASKS", m->total_tasks);
+        env_number(env, "SLURM_NPROCS", m->total_tasks);
+        BOTH_NUMBER(env, "STEP_NUM_TASKS", m->total_tasks);
     }
     if (m->node_count) {
-        BOTH(env, "STEP_NUM_NODES", "%u", m->node_count);
-        env_set(env, "SLURM_NNODES", "%u", m->node_count);
+        BOTH_NUMBER(env, "STEP_NUM_NODES", m->node_count);
+        env_number(env, "SLURM_NNODES", m->node_count);
     }
     if (!str_empty(m->nodes)) {
-        BOTH(env, "STEP_NODELIST", "%s", m->nodes);
-        env_set(env, "SLURM_NODELIST", "%s", m->nodes);
+        BOTH(env, "STEP_NODELIST", m->nodes);
+        env_set(env, "SLURM_NODELIST", m->nodes);
     }
     if (m->cpus_per_task)
-        BOTH(env, "CPUS_PER_TASK", "%u", m->cpus_per_task);
+        BOTH_NUMBER(env, "CPUS_PER_TASK", m->cpus_per_task);
     if (m->cpus.len)
-        BOTH(env, "CPUS_ON_NODE", "%u", m->cpus.len);
+        BOTH_NUMBER(env, "CPUS_ON_NODE", m->cpus.len);
     step_tasks(env, m);
     if (m->gpus.len)
         set_visible(env, m, 0, m->gpus.len);

@@ -13,8 +13,7 @@ struct env {
 };
 
 // Sets or replaces.
-void env_set(struct env *env, const char *name, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+void env_set(struct env *env, const char *name, const char *value);
 const char *env_find(const struct env *env, const char *name);  // NULL if not set
 
 // Of an attempt: for its script, command or tasks, and the ground for its steps.

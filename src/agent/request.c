@@ -297,7 +297,7 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
     if (!str_empty(m->workdir))
         r.cwd = m->workdir;
     for (uint32_t i = 0; i < parent->nenv; i++)
-        env_set(&env, arena_strndup(a, parent->env[i], strcspn(parent->env[i], "=")), "%s",
+        env_set(&env, arena_strndup(a, parent->env[i], strcspn(parent->env[i], "=")),
                 strchr(parent->env[i], '=') + 1);
     environment_step(&env, m);
     if (m->argv.len) {
