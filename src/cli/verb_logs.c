@@ -10,30 +10,63 @@ static const struct option_spec specs[] = {
     {"follow", 'f', NULL, "Go on until the job has ended.", 0, NULL, NULL},
     {"tail", 'n', "LINES", "Begin with the last lines.", 0, "lines", NULL},
     {"error", 'e', NULL, "Standard error, where it has a file of its own.", 0, "stderr", NULL},
+    {"attempt", 0, "NUMBER", "Of this attempt, from 1; else the newest.", 0, NULL, NULL},
     {"node", 'w', "NUMBER", "Of the job's node with this number, from 0.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
-static int run(struct cli *c) {
+struct request {
+    uint32_t tail, node, attempt;
+};
+
+static int print(struct cli *c, struct client *k, const struct request *r) {
     cleanup_query struct query q = {0};
     cleanup_buf struct buf path = {0};
-    uint32_t tail = 0, node = 0;
-    if (option_u32(&c->options, "tail", 0, 1000000000, &tail, &c->error) < 0 ||
-        option_u32(&c->options, "node", 0, 65535, &node, &c->error) < 0)
-        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     buf_adds(&path, "/v1/jobs/");
     http_percent_encode(&path, c->arguments[0]);
     buf_adds(&path, "/logs");
     query_begin(&q, buf_str(&path));
     query_add(&q, "follow", option_given(&c->options, "follow") ? "1" : NULL);
     if (option_given(&c->options, "tail"))
-        query_addf(&q, "tail", "%u", tail);
+        query_addf(&q, "tail", "%u", r->tail);
     query_add(&q, "source", option_given(&c->options, "error") ? "error" : NULL);
     query_add(&q, "node", option_get(&c->options, "node"));
+    if (r->attempt)
+        query_addf(&q, "attempt", "%u", r->attempt);
+    return client_stream(k, buf_str(&q.text), -1, client_to_output, NULL);
+}
+
+// A job that waits to run again has output of before. Its number of attempts, 0: it has none.
+static uint32_t earlier_attempt(struct cli *c, struct client *k) {
+    cleanup_buf struct buf path = {0};
+    struct reply reply;
+    buf_adds(&path, "/v1/jobs/");
+    http_percent_encode(&path, c->arguments[0]);
+    if (client_call(k, "GET", buf_str(&path), NULL, &reply) < 0 || reply.status != 200)
+        return 0;
+    int64_t n = json_i64(reply.json, "attempt", 0);
+    return streq(json_str(reply.json, "state"), "PENDING") && n > 0 ? (uint32_t)n : 0;
+}
+
+static int run(struct cli *c) {
+    struct request q = {0};
     struct client *k;
+    if (option_u32(&c->options, "tail", 0, 1000000000, &q.tail, &c->error) < 0 ||
+        option_u32(&c->options, "node", 0, 65535, &q.node, &c->error) < 0 ||
+        option_u32(&c->options, "attempt", 1, UINT32_MAX, &q.attempt, &c->error) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (client_open(c, &k) < 0)
         return cli_fail(c);
-    int r = client_stream(k, buf_str(&q.text), -1, client_to_output, NULL);
+    int r = print(c, k, &q);
+    if (r == -EBUSY && !q.attempt) {
+        struct error why = c->error;
+        q.attempt = earlier_attempt(c, k);
+        c->error = why;
+        if (q.attempt) {
+            fprintf(stderr, "acequia: job %s waits to run again; this is what attempt %u has written\n", c->arguments[0], q.attempt);
+            r = print(c, k, &q);
+        }
+    }
     client_free(k);
     if (r == -EPIPE)
         return CLI_OK;
@@ -45,7 +78,9 @@ const struct verb verb_logs = {
     .group = "Work",
     .arguments = "[options] JOB",
     .summary = "print what a job has written",
-    .examples = "acequia logs -f 12\nacequia logs --tail 20 12_3",
+    .text = "Each attempt of a job that is run again replaces the output of the one before, unless it was submitted with --append; only the output of "
+            "`acequia run` is kept for each. While a job waits to run again, that of its last attempt is printed.",
+    .examples = "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --attempt 1 12",
     .options = {&table, &common_options},
     .run = run,
     .complete = "@job",

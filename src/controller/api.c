@@ -24,7 +24,7 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/jobs/{job}/events", ALLOW_USER, api_job_events, "What happened to it, in order."),
     ROUTE("GET", "/v1/jobs/{job}/efficiency", ALLOW_USER, api_efficiency, "What it asked for against what it used, and which option to change."),
     ROUTE("GET", "/v1/jobs/{job}/wait", ALLOW_USER, api_wait, "Answers when it has ended."),
-    ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs, "Its output."),
+    ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs, "Its output: follow, tail, source (error), node and attempt by number."),
     ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_OWNER, api_exec, "WebSocket: a command or terminal inside it."),
     ROUTE("GET", "/v1/jobs/{job}/attach", ALLOW_OWNER, api_attach, "WebSocket: its output and input."),
     ROUTE("GET", "/v1/jobs/{job}/why", ALLOW_USER, api_why, "Why it waits, or waited at a time."),

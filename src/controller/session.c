@@ -7,13 +7,68 @@
 #include "base/text.h"
 #include "controller/api.h"
 
-// The part of a job that streams come from: its node, and where it is in the allocation. The number
-// comes from the request as it is: it is compared before it is made any narrower.
-static bool find_part(struct controller *c, uint64_t id, int64_t index, struct arena *a, struct job_record *r, bool *live, struct error *e) {
+static struct message_log_read log_read(struct job_record *r, uint32_t index, enum log_source source, bool follow, int64_t tail) {
+    return (struct message_log_read){.id = r->id, .attempt = r->attempt, .spec = r->spec, .part = &r->parts.at[index],
+                                     .array_id = r->is_array ? r->array_id : 0, .array_index = r->array_index, .source = source,
+                                     .follow = follow, .tail_lines = tail, .credit = STREAM_WINDOW_BYTES, .node_index = index};
+}
+
+// --- logs ---
+
+struct placing {
+    uint32_t attempt;
+    struct arena *arena;
+    struct job_record *record;
+    bool found;
+};
+
+static int take_placing(void *ctx, const struct store_event *e) {
+    struct placing *p = ctx;
+    struct event event;
+    if (e->type != EVENT_JOB_PLACED || event_decode(EVENT_JOB_PLACED, e->data, e->len, p->arena, &event) < 0)
+        return 0;
+    const struct event_job_placed *b = event.body;
+    if (b->attempt != p->attempt)
+        return 0;
+    p->record->parts.at = b->parts.at;
+    p->record->parts.len = b->parts.len;
+    p->found = true;
+    return 1;
+}
+
+// Makes the record one of an earlier attempt: where it ran is told by the journal. Attempts share
+// their output file, unless it is kept on the node for somebody who is attached.
+static bool find_attempt(struct controller *c, int64_t attempt, struct arena *a, struct job_record *r, struct error *e) {
+    struct placing p = {.attempt = (uint32_t)attempt, .arena = a, .record = r};
+    unsigned long long id = (unsigned long long)r->id;
+    if (attempt < 1 || attempt > r->attempt) {
+        error_set(e, EINVAL, r->attempt ? "attempt: job %llu has had %u; expected 1 to %u" : "attempt: job %llu has not run yet", id, r->attempt, r->attempt);
+        return false;
+    }
+    if (attempt < r->attempt && !r->spec->attach) {
+        error_set(e, EINVAL, r->spec->append ? "attempt: all attempts of job %llu append to one file; leave --attempt out" :
+                  "attempt: the output of job %llu was replaced by that of attempt %u; with --append all of it is kept", id, r->attempt);
+        return false;
+    }
+    if (attempt == r->attempt && r->parts.len)
+        return true;
+    int rc = store_events(c->store, r->id, 0, 0, take_placing, &p, e);
+    if (rc >= 0 && !p.found)
+        error_set(e, ENOENT, "attempt: where attempt %u of job %llu ran is not known any more", p.attempt, id);
+    r->attempt = p.attempt;
+    return rc >= 0 && p.found;
+}
+
+// The part of a job that streams come from: its node, and where it is in the allocation. Numbers come
+// from the request as they are: they are compared before they are made any narrower. Attempt 0: the newest.
+static bool find_part(struct controller *c, uint64_t id, int64_t index, int64_t attempt, struct arena *a, struct job_record *r, bool *live,
+                      struct error *e) {
     if (api_record(c, id, a, r, live) < 0) {
         error_set(e, ENOENT, "there is no job %llu", (unsigned long long)id);
         return false;
     }
+    if (attempt && !find_attempt(c, attempt, a, r, e))
+        return false;
     if (!r->parts.len) {
         error_set(e, EBUSY, "job %llu is %s; it %s", (unsigned long long)id, job_state_words[r->state],
                   r->attempt > 0 && r->state == JOB_PENDING ? "waits to run again" : "has not run yet");
@@ -25,14 +80,6 @@ static bool find_part(struct controller *c, uint64_t id, int64_t index, struct a
     }
     return true;
 }
-
-static struct message_log_read log_read(struct job_record *r, uint32_t index, enum log_source source, bool follow, int64_t tail) {
-    return (struct message_log_read){.id = r->id, .attempt = r->attempt, .spec = r->spec, .part = &r->parts.at[index],
-                                     .array_id = r->is_array ? r->array_id : 0, .array_index = r->array_index, .source = source,
-                                     .follow = follow, .tail_lines = tail, .credit = STREAM_WINDOW_BYTES, .node_index = index};
-}
-
-// --- logs ---
 
 struct log_reply {
     struct controller *controller;
@@ -83,7 +130,7 @@ void api_logs(struct api_call *call) {
     struct error e = {0};
     bool live;
     int64_t index = api_query_i64(call, "node", 0);
-    if (!find_part(c, call->job, index, &call->arena, &r, &live, &e)) {
+    if (!find_part(c, call->job, index, api_query_i64(call, "attempt", 0), &call->arena, &r, &live, &e)) {
         api_fail(call->req, &e);
         return;
     }
@@ -397,7 +444,7 @@ static void begin_exec(struct session *s, const struct json *j, struct arena *a)
     struct any_list argv, environment;
     bool live;
     int64_t index = json_i64(j, "node", 0);
-    if (!find_part(c, s->job, index, a, &r, &live, &e) ||
+    if (!find_part(c, s->job, index, 0, a, &r, &live, &e) ||
         read_texts(j, "argv", a, &argv, &e) < 0 || read_texts(j, "environment", a, &environment, &e) < 0) {
         session_fail(s, &e);
         return;

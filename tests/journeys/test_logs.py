@@ -1,0 +1,77 @@
+"""What `acequia logs` shows of jobs that ran more than once."""
+import os
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(config="[cluster]\ngrace = 1s\n") as c:
+        yield c
+
+
+def text_of(path):
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def requeue(c, job):
+    c.cli("requeue", "--hold", job)
+    wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "PENDING", 20, "the job is not queued again")
+
+
+def refused(c, *arguments):
+    done = c.cli("logs", *arguments, check=False)
+    assert done.returncode
+    return done.stderr
+
+
+def test_a_job_that_waits_to_run_again(cluster, tmp_path):
+    out = f"{tmp_path}/out"
+    job = cluster.cli("submit", "-Q", "-o", out, "--", "sh", "-c", "echo attempt $ACEQUIA_ATTEMPT; sleep 60").stdout.strip()
+    never = cluster.cli("submit", "-Q", "-H", "-o", "/dev/null", "--", "true").stdout.strip()
+    wait_until(lambda: text_of(out), 10, "the job writes nothing")
+    requeue(cluster, job)
+    done = cluster.cli("logs", job)
+    assert done.stdout == "attempt 1\n"
+    assert done.stderr == f"acequia: job {job} waits to run again; this is what attempt 1 has written\n"
+    assert cluster.cli("logs", "-f", job).stdout == "attempt 1\n"
+    assert cluster.cli("logs", "--attempt", "1", job).stdout == "attempt 1\n"
+    assert "expected 1 to 1" in refused(cluster, "--attempt", "2", job)
+    assert "has not run yet" in refused(cluster, never)
+    assert "has not run yet" in refused(cluster, "--attempt", "1", never)
+    cluster.cli("release", job)
+    wait_until(lambda: "attempt 2" in text_of(out), 20, "the job does not run again")
+    done = cluster.cli("logs", job)
+    assert (done.stdout, done.stderr) == ("attempt 2\n", "")
+    assert "was replaced by that of attempt 2" in refused(cluster, "--attempt", "1", job)
+    cluster.cli("cancel", job, never)
+
+
+def test_attempts_that_append(cluster, tmp_path):
+    out = f"{tmp_path}/out"
+    job = cluster.cli("submit", "-Q", "--append", "-o", out, "--", "sh", "-c", "echo attempt $ACEQUIA_ATTEMPT; sleep 60").stdout.strip()
+    wait_until(lambda: "attempt 1" in text_of(out), 10, "the job writes nothing")
+    requeue(cluster, job)
+    cluster.cli("release", job)
+    wait_until(lambda: "attempt 2" in text_of(out), 20, "the job does not run again")
+    assert cluster.cli("logs", job).stdout == "attempt 1\nattempt 2\n"
+    assert "append to one file" in refused(cluster, "--attempt", "1", job)
+    cluster.cli("cancel", job)
+
+
+def test_output_kept_for_somebody_attached(cluster):
+    """`acequia run` has no file: the node keeps what each attempt has written."""
+    spec = {"name": "t", "workdir": "/tmp", "attach": True, "requeue": True, "argv": ["sh", "-c", "echo attempt $ACEQUIA_ATTEMPT; sleep 60"]}
+    job = str(cluster.api.post("/v1/jobs", {"spec": spec})["id"])
+    wait_until(lambda: cluster.cli("logs", job, check=False).stdout == "attempt 1\n", 10, "the job writes nothing")
+    requeue(cluster, job)
+    cluster.cli("release", job)
+    wait_until(lambda: cluster.cli("logs", job, check=False).stdout == "attempt 2\n", 20, "the job does not run again")
+    assert cluster.cli("logs", "--attempt", "1", job).stdout == "attempt 1\n"
+    cluster.cli("cancel", job)
