@@ -146,6 +146,19 @@ static void explaining(struct cluster *c) {
     row("explaining one pending job", n ? sum / n : 0, note);
 }
 
+static void asking_when(struct cluster *c) {
+    enum { VARIANTS = 4 };
+    struct sched_request q[VARIANTS];
+    struct when out[VARIANTS];
+    char note[96];
+    for (unsigned i = 0; i < VARIANTS; i++)
+        q[i] = shape(c);
+    double began = cpu_ms();
+    sched_when(c->w, q, VARIANTS, c->now_ms, &c->policy, out);
+    snprintf(note, sizeof note, "%d variants", VARIANTS);
+    row("when would it start", cpu_ms() - began, note);
+}
+
 static void large(uint32_t nodes, uint32_t pending) {
     char note[96];
     long before = resident_kib();
@@ -209,6 +222,7 @@ static void large(uint32_t nodes, uint32_t pending) {
     snprintf(note, sizeof note, "mean of %d, slowest %.3f ms", REPEAT, most);
     row("pass after one node was drained or resumed", sum / REPEAT, note);
     explaining(&c);
+    asking_when(&c);
     printf("%-46s %10.1f MiB for %u nodes, %u jobs\n", "memory", (double)(resident_kib() - before) / 1024, nodes,
            world_pending(c.w) + world_running(c.w));
     world_free(c.w);

@@ -13,13 +13,13 @@
 
 enum { PAST_REST = 20 };  // a playback that took t is not repeated before PAST_REST * t have passed
 
-static const char *const basis_words[] = {"now", "forecast", "later", "never", "unknown"};
+static const char *const basis_words[] = {"now", "forecast", "later", "never", "unknown", "estimate"};
 
 static void put_band(struct json_writer *w, const struct explain_band *b) {
     json_key(w, "start");
     json_open(w, '{');
     json_kv_str(w, "basis", basis_words[b->basis]);
-    if (b->basis == EXPLAIN_FORECAST || b->basis == EXPLAIN_NOW) {
+    if (b->basis == EXPLAIN_FORECAST || b->basis == EXPLAIN_NOW || b->basis == EXPLAIN_ESTIMATE) {
         json_kv_i64(w, "early_ms", b->early_ms);
         json_kv_i64(w, "late_ms", b->late_ms);
     }
@@ -243,6 +243,7 @@ static void describe(struct buf *out, const char *label, const struct when *x) {
     switch (x->band.basis) {
     case EXPLAIN_NOW: buf_adds(out, "starts at once\n"); break;
     case EXPLAIN_FORECAST:
+    case EXPLAIN_ESTIMATE:
         duration_format((uint64_t)(x->band.early_ms > now ? x->band.early_ms - now : 0) / 1000, early);
         duration_format((uint64_t)(x->band.late_ms > now ? x->band.late_ms - now : 0) / 1000, late);
         if (x->band.late_ms <= now + 1000)

@@ -4,8 +4,9 @@
 #include "sched/change.h"
 
 #include "sched/pass.h"
+#include "sched/whatif.h"
 
-enum { TRIES_MAX = 24, LIMIT_LEAST_MS = 60000, PRIORITY_RAISE = 1000000 };
+enum { TRIES_MAX = 24, TRIES_LEAST = 48, TRIES_MOST = 480, TRIES_WORK = 500000, LIMIT_LEAST_MS = 60000, PRIORITY_RAISE = 1000000 };
 
 struct try {
     struct world *w;
@@ -13,11 +14,12 @@ struct try {
     int64_t now_ms;
     const struct policy *policy;
     unsigned left;
+    unsigned *passes;     // left for all changes together
     struct explanation *out;
     bool release, first;  // tried on top of each change
 };
 
-static bool starts(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
+static bool starts_under(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
     struct decisions d;
     bool found = false;
     sched_decide(w, now_ms, policy, &d);
@@ -25,6 +27,13 @@ static bool starts(struct world *w, uint64_t job, int64_t now_ms, const struct p
         found |= d.starts.at[i].job == job;
     decisions_done(&d);
     return found;
+}
+
+// Looking for victims takes long: the change must do without, and then with it as well.
+static bool starts(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
+    struct policy quick = *policy;
+    quick.reclaim = false;
+    return (!policy->reclaim || starts_under(w, job, now_ms, &quick)) && starts_under(w, job, now_ms, policy);
 }
 
 // The job as it would be with this request; the caller gives the request back.
@@ -56,18 +65,9 @@ static bool starts_as(struct try *t, const struct sched_request *asked) {
     world_job_update(t->w, &after);
     world_request_unref(t->w, after.request);
     bool works = starts(t->w, j->id, t->now_ms, t->policy);
+    *t->passes -= *t->passes > 0;
     world_job_update(t->w, &before);
     world_request_unref(t->w, old);
-    return works;
-}
-
-// The same on a copy of the world that was changed otherwise; frees it.
-static bool starts_in(const struct try *t, struct world *copy) {
-    struct sched_job after = changed(t, copy, &t->job->request->asked);
-    world_job_update(copy, &after);
-    world_request_unref(copy, after.request);
-    bool works = starts(copy, t->job->id, t->now_ms, t->policy);
-    world_free(copy);
     return works;
 }
 
@@ -225,31 +225,27 @@ static bool try_places(struct try *t) {
     return false;
 }
 
-// Quota or limit raised to what the job needs, on a copy.
+// Quota or limit raised to what the job needs.
 static bool try_project(struct try *t) {
     const struct request *r = t->job->request;
-    struct sched_model_quota quotas[SCHED_MODELS_MAX];
-    struct sched_project s;
     enum sched_reason reason = t->out->reason;
     if (reason != SCHED_REASON_QUOTA && reason != SCHED_REASON_PROJECT_LIMIT)
         return false;
-    for (const struct project *p = world_project(t->w, r->asked.project); p; p = project_parent(t->w, p)) {
-        if (!project_export(t->w, p->id, &s, quotas))
-            return false;
-        s.quota_rest = false;
-        bool cpu = r->dim == DIM_CPU, quota = reason == SCHED_REASON_QUOTA;
-        int64_t amount = request_amount(t->w, r, cpu ? DIM_CPU : DIM_GPU);
-        int64_t value = (quota ? p->weight == 0 ? p->used[cpu ? DIM_CPU : DIM_GPU] : p->fixed[cpu ? DIM_CPU : DIM_GPU]
-                               : p->tree_used[cpu ? DIM_CPU : DIM_GPU]) + amount;
-        if (quota)
-            *(cpu ? &s.quota_cpus : &s.quota_milligpu) = value;
-        else
-            *(cpu ? &s.limit_cpus : &s.limit_milligpu) = value;
-        if (s.limit_milligpu >= 0 && s.limit_milligpu < s.quota_milligpu)
-            s.limit_milligpu = s.quota_milligpu;
-        struct world *copy = world_clone(t->w);
-        world_project_set(copy, &s, NULL);
-        if (starts_in(t, copy))
+    unsigned d = r->dim == DIM_CPU ? DIM_CPU : DIM_GPU;
+    bool quota = reason == SCHED_REASON_QUOTA;
+    for (struct project *p = world_project(t->w, r->asked.project); p && p->id; p = project_parent(t->w, p)) {
+        int64_t had_quota = p->quota[d], had_limit = p->limit[d];
+        bool had_rest = p->quota_rest;
+        int64_t value = (quota ? p->weight == 0 ? p->used[d] : p->fixed[d] : p->tree_used[d]) + request_amount(t->w, r, d);
+        *(quota ? &p->quota[d] : &p->limit[d]) = value;
+        if (p->limit[d] >= 0 && p->limit[d] < p->quota[d])
+            p->limit[d] = p->quota[d];
+        p->quota_rest = false;
+        bool works = starts_as(t, &r->asked);
+        p->quota[d] = had_quota;
+        p->limit[d] = had_limit;
+        p->quota_rest = had_rest;
+        if (works)
             return found(t, quota ? CHANGE_PROJECT_QUOTA : CHANGE_PROJECT_LIMIT, value);
     }
     return false;
@@ -319,11 +315,15 @@ static void end_also(struct explanation *e, uint64_t id) {
 static bool try_ends(struct try *t) {
     const struct request *r = t->job->request;
     VEC(struct clearing) all = {0};
-    for (uint32_t i = 0; i < t->w->nodes.len; i++) {
-        const struct node *n = world_node(t->w, i);
+    const struct fit *f = fit_of(t->w, t->job->request);
+    uint32_t best = 0;  // nodes on which one job or none has to end: it gets no better
+    for (uint32_t i = 0; i < f->nodes_len && best < r->demand.nodes_max; i++) {
+        const struct node *n = f->allowed[i] ? world_node(t->w, i) : NULL;
         struct clearing c;
-        if (n && n->state == SCHED_NODE_UP && request_node_allowed(t->w, r, n) && clear_node(n, &r->demand, &c))
-            vec_push(&all, c);
+        if (!n || n->state != SCHED_NODE_UP || !clear_node(n, &r->demand, &c))
+            continue;
+        vec_push(&all, c);
+        best += c.count <= 1;
     }
     if (all.len)
         qsort(all.at, all.len, sizeof *all.at, by_count);
@@ -337,24 +337,37 @@ static bool try_ends(struct try *t) {
     vec_done(&all);
     bool works = false;
     if (t->out->end_count && tasks >= r->demand.tasks) {
-        struct world *copy = world_clone(t->w);
+        struct lifted gone[EXPLAIN_ENDS_MAX];
         for (uint32_t i = 0; i < t->out->end_count; i++)
-            world_job_end(copy, t->out->ends[i], t->now_ms);
-        works = starts_in(t, copy);
+            job_lift(t->w, world_find(t->w, t->out->ends[i]), t->now_ms, &gone[i]);
+        works = starts_as(t, &r->asked);
+        for (uint32_t i = t->out->end_count; i-- > 0;)
+            job_return(t->w, &gone[i]);
     }
     if (!works)
         t->out->end_count = 0;
     return works && found(t, CHANGE_END_JOBS, t->out->end_count);
 }
 
+// Whoever asks should not wait for long, nor keep others waiting.
+static unsigned passes_for(const struct world *w) {
+    size_t n = TRIES_WORK / (w->running.len + w->ready + 1);
+    return n < TRIES_LEAST ? TRIES_LEAST : n > TRIES_MOST ? TRIES_MOST : (unsigned)n;
+}
+
 void change_find(struct world *w, struct job *j, int64_t now_ms, const struct policy *policy, struct explanation *out) {
-    bool (*const tries[])(struct try *) = {try_nothing, try_wishes, try_limit, try_gpus, try_fewer, try_memory,
-                                           try_places, try_project, try_ends};
+    static const struct {
+        bool (*try)(struct try *);
+        bool always;  // one look that is worth it in any case
+    } tries[] = {{try_nothing, true}, {try_wishes, false}, {try_limit, false}, {try_gpus, false}, {try_fewer, false},
+                 {try_memory, false}, {try_places, false}, {try_project, true}, {try_ends, true}};
+    unsigned passes = passes_for(w);
     for (unsigned first = 0; first < 2; first++)
         for (unsigned i = 0; i < sizeof tries / sizeof *tries; i++) {
-            struct try t = {.w = w, .job = j, .now_ms = now_ms, .policy = policy, .left = TRIES_MAX, .out = out,
-                            .release = !j->queued, .first = first};
-            if (tries[i](&t)) {
+            struct try t = {.w = w, .job = j, .now_ms = now_ms, .policy = policy, .out = out, .release = !j->queued,
+                            .first = first, .passes = &passes};
+            t.left = tries[i].always || passes > TRIES_MAX ? TRIES_MAX : passes;
+            if (tries[i].try(&t)) {
                 out->also_release = t.release;
                 out->also_first = t.first;
                 return;

@@ -9,6 +9,7 @@
 #include "sched/change.h"
 #include "sched/forecast.h"
 #include "sched/order.h"
+#include "sched/whatif.h"
 
 static bool lists_allow(const struct sched_request *q, uint32_t node) {
     bool only = !q->nodes_only_count;
@@ -102,18 +103,11 @@ static void look_at_nodes(struct pass *p, struct job *j, struct explanation *e) 
     }
 }
 
-// Place in the order of a pass in which nobody starts.
 static void find_position(struct pass *p, const struct job *j, struct explanation *e) {
     struct order o;
     order_make(&o, p);
-    uint32_t place = 0;
-    for (struct turn *t; (t = order_next(&o));) {
-        place++;
-        if (t->request->queue.at[t->at] == j)
-            e->position = place;
-        order_started(&o);
-    }
-    e->waiting = place;
+    e->position = order_position(&o, j, NULL, NULL);
+    e->waiting = p->w->ready;
     order_done(&o);
 }
 
@@ -175,25 +169,29 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
 
 enum { WHEN_ID_BASE = 0x7fffffff };
 
+// As if it were in the queue; nothing is left of it afterwards.
+static struct when suppose(struct world *w, const struct sched_request *asked, int64_t now_ms, const struct policy *policy) {
+    uint64_t id = UINT64_MAX - WHEN_ID_BASE;  // above every real job, so it comes last among equals
+    const struct request *mine = world_request(w, asked);
+    job_suppose(w, &(struct sched_job){.id = id, .request = mine, .submit_ms = now_ms});
+    world_request_unref(w, mine);
+    struct decisions d;
+    sched_decide(w, now_ms, policy, &d);
+    struct when out = {.reason = sched_job_reason(w, id)};
+    for (uint32_t k = 0; k < d.starts.len; k++)
+        if (d.starts.at[k].job == id)
+            out = (struct when){.band = {EXPLAIN_NOW, now_ms, now_ms}};
+    decisions_done(&d);
+    if (out.reason == SCHED_REASON_NODES || out.reason == SCHED_REASON_PARTITION)
+        out.band.basis = EXPLAIN_NEVER;
+    else if (out.reason)
+        out.band = forecast(w, id, now_ms, policy);
+    world_job_remove(w, id);
+    return out;
+}
+
 void sched_when(struct world *w, const struct sched_request *requests, uint32_t n, int64_t now_ms,
                 const struct policy *policy, struct when *out) {
-    uint64_t id = UINT64_MAX - WHEN_ID_BASE;  // above every real job, so it comes last among equals
-    for (uint32_t i = 0; i < n; i++) {
-        struct world *copy = world_clone(w);
-        const struct request *mine = world_request(copy, &requests[i]);
-        world_job_add(copy, &(struct sched_job){.id = id, .request = mine, .submit_ms = now_ms});
-        world_request_unref(copy, mine);
-        struct decisions d;
-        sched_decide(copy, now_ms, policy, &d);
-        out[i] = (struct when){.reason = sched_job_reason(copy, id)};
-        for (uint32_t k = 0; k < d.starts.len; k++)
-            if (d.starts.at[k].job == id)
-                out[i] = (struct when){.band = {EXPLAIN_NOW, now_ms, now_ms}};
-        decisions_done(&d);
-        if (out[i].reason == SCHED_REASON_NODES || out[i].reason == SCHED_REASON_PARTITION)
-            out[i].band.basis = EXPLAIN_NEVER;
-        else if (out[i].reason)
-            out[i].band = forecast(copy, id, now_ms, policy);
-        world_free(copy);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = suppose(w, &requests[i], now_ms, policy);
 }

@@ -34,6 +34,7 @@ enum explain_basis {
     EXPLAIN_LATER,      // not before early_ms, as far as could be played forward
     EXPLAIN_NEVER,      // not as things are: see the blockers
     EXPLAIN_UNKNOWN,    // something in its way has no time limit
+    EXPLAIN_ESTIMATE,   // like a forecast, from totals: the cluster is too large to be played forward
 };
 
 struct explain_band {

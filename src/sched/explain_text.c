@@ -150,6 +150,13 @@ static void band_line(const struct explain_band *b, int64_t now_ms, struct buf *
         }
         buf_adds(out, " (late: jobs run to their limits; early: as long as their users' jobs usually do; nobody new).\n");
         break;
+    case EXPLAIN_ESTIMATE:
+        buf_adds(out, "Expected start: in about ");
+        span(out, b->early_ms - now_ms);
+        buf_adds(out, " to ");
+        span(out, b->late_ms - now_ms);
+        buf_adds(out, " (estimated from totals; nobody new).\n");
+        break;
     case EXPLAIN_LATER:
         buf_adds(out, "Expected start: not within ");
         span(out, b->early_ms - now_ms);

@@ -2,12 +2,13 @@
 // and once with every job ending when its user's jobs usually do. Nobody new comes in.
 #include "sched/forecast.h"
 
-#include "sched/internal.h"
+#include "sched/estimate.h"
+#include "sched/pass.h"
 
 enum { RATIO_UNKNOWN = 600 };  // thousandths of its limit a job uses when nothing is known of its user
 
 // Large clusters are played forward for fewer steps: whoever asks should not wait for long.
-enum { STEPS_LEAST = 6, WORK_MAX = 100000, TOGETHER_PART = 24 };
+enum { PLAYED_MAX = 1500, STEPS_LEAST = 6, WORK_MAX = 100000, TOGETHER_PART = 24 };
 
 struct ends {
     VEC(struct job *) jobs;
@@ -29,7 +30,8 @@ static int64_t end_of(struct world *w, const struct job *j, bool early, int64_t 
     if (end == INT64_MAX)
         return end;
     if (early) {
-        const struct user *u = user_get(&w->users, j->request->asked.project, j->request->asked.user);
+        request_refresh(w, j->request);
+        const struct user *u = j->request->user;
         int64_t ratio = u && u->ratio_milli ? u->ratio_milli : RATIO_UNKNOWN;
         end = j->start_ms + j->limit_ms / 1000 * ratio;
     }
@@ -111,7 +113,10 @@ static int64_t play(const struct world *from, uint64_t job, int64_t now_ms, cons
     return found;
 }
 
-struct explain_band forecast(const struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
+struct explain_band forecast(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
+    const struct job *j = world_find(w, job);
+    if (j->queued && w->running.len + w->ready > PLAYED_MAX)
+        return estimate(w, j, now_ms, policy);
     int64_t late_horizon, early_horizon;
     int64_t late = play(w, job, now_ms, policy, false, &late_horizon);
     if (late == now_ms)

@@ -213,6 +213,7 @@ struct fit {
     uint64_t bit;
     int64_t least_ms;             // the shortest limit
     bool named;                   // some name a reservation
+    int64_t weight;               // scratch of estimates
     // While one pass places many of a class: its nodes as a heap by (score, id), see place.c.
     uint64_t scan_pass;
     uint32_t scans;
@@ -369,7 +370,6 @@ int32_t request_priority(const struct world *w, const struct request *r);
 
 // usage.c
 uint64_t decay_q32(int64_t elapsed_ms, int64_t half_life_ms);  // 2^-(elapsed / half-life), Q32
-struct user *user_get(struct map *m, uint32_t owner, uint32_t user);
 struct user *user_slot(struct map *m, uint32_t owner, uint32_t user);
 int64_t user_average(const struct user *u, int64_t now_ms, int64_t half_life_ms);
 void user_hold(struct user *u, int64_t cost, int64_t now_ms, int64_t half_life_ms);

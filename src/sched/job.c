@@ -7,6 +7,7 @@
 
 #include "sched/internal.h"
 #include "sched/mix.h"
+#include "sched/whatif.h"
 
 static bool before(const struct job *a, const struct job *b) {
     return a->submit_ms != b->submit_ms ? a->submit_ms < b->submit_ms : a->id < b->id;
@@ -143,12 +144,7 @@ static void unpend(struct world *w, struct job *j) {
         waiting_remove(w, j);
 }
 
-int world_job_add(struct world *w, const struct sched_job *from) {
-    if (!from->id || !from->request || from->request->asked.project >= SCHED_PROJECTS_MAX ||
-        from->request->asked.partition >= SCHED_PARTITIONS_MAX)
-        return -EINVAL;
-    if (world_find(w, from->id))
-        return -EEXIST;
+struct job *job_suppose(struct world *w, const struct sched_job *from) {
     struct job *j = xcalloc(1, sizeof *j);
     *j = (struct job){
         .id = from->id,
@@ -160,11 +156,21 @@ int world_job_add(struct world *w, const struct sched_job *from) {
         .state = SCHED_JOB_PENDING,
     };
     j->request->refs++;
-    mix_add(w, j->request);
     map_put(&w->jobs, j->id, j);
     w->pending++;
     world_project_slot(w, j->request->asked.project)->pending++;
     pend(w, j);
+    return j;
+}
+
+int world_job_add(struct world *w, const struct sched_job *from) {
+    if (!from->id || !from->request || from->request->asked.project >= SCHED_PROJECTS_MAX ||
+        from->request->asked.partition >= SCHED_PARTITIONS_MAX)
+        return -EINVAL;
+    if (world_find(w, from->id))
+        return -EEXIST;
+    mix_add(w, from->request);
+    job_suppose(w, from);
     return 0;
 }
 
@@ -225,6 +231,15 @@ static void nodes_give(struct world *w, struct job *j) {
     }
 }
 
+static void run(struct world *w, struct job *j, int64_t now_ms) {
+    j->run_slot = w->running.len;
+    vec_push(&w->running, j);
+    nodes_take(w, j);
+    count_running(w, j, 1, now_ms);
+    ends_add(w, j);
+    worth_add(w, j);
+}
+
 int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t now_ms) {
     struct job *j = world_find(w, id);
     if (!j)
@@ -242,13 +257,17 @@ int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t
     j->alloc = alloc_copy(a);
     j->start_ms = now_ms;
     j->limit_ms = request_limit_ms(w, j->request);
-    j->run_slot = w->running.len;
-    vec_push(&w->running, j);
-    nodes_take(w, j);
-    count_running(w, j, 1, now_ms);
-    ends_add(w, j);
-    worth_add(w, j);
+    run(w, j, now_ms);
     return 0;
+}
+
+static void ending_add(struct world *w, struct job *j) {
+    uint32_t i = 0;
+    while (i < w->ending.len && w->ending.at[i]->id < j->id)
+        i++;
+    vec_push(&w->ending, NULL);
+    memmove(w->ending.at + i + 1, w->ending.at + i, (w->ending.len - 1 - i) * sizeof *w->ending.at);
+    w->ending.at[i] = j;
 }
 
 static void ending_remove(struct world *w, const struct job *j) {
@@ -274,12 +293,7 @@ int world_job_ending(struct world *w, uint64_t id, uint64_t for_job) {
     if (j->state == SCHED_JOB_ENDING)
         return 0;
     j->state = SCHED_JOB_ENDING;
-    uint32_t i = 0;
-    while (i < w->ending.len && w->ending.at[i]->id < id)
-        i++;
-    vec_push(&w->ending, NULL);
-    memmove(w->ending.at + i + 1, w->ending.at + i, (w->ending.len - 1 - i) * sizeof *w->ending.at);
-    w->ending.at[i] = j;
+    ending_add(w, j);
     return 0;
 }
 
@@ -299,6 +313,21 @@ static void stop_running(struct world *w, struct job *j, int64_t now_ms) {
     vec_remove_swap(&w->running, j->run_slot);
     if (j->run_slot < w->running.len)
         w->running.at[j->run_slot]->run_slot = j->run_slot;
+}
+
+void job_lift(struct world *w, struct job *j, int64_t now_ms, struct lifted *out) {
+    const struct sched_request *q = &j->request->asked;
+    *out = (struct lifted){j, *user_slot(&w->users, q->project, q->user), j->cost, j->state};
+    stop_running(w, j, now_ms);
+}
+
+void job_return(struct world *w, const struct lifted *l) {
+    struct job *j = l->job;
+    run(w, j, j->start_ms);
+    *user_slot(&w->users, j->request->asked.project, j->request->asked.user) = l->user;
+    j->cost = l->cost;
+    if (l->state == SCHED_JOB_ENDING)
+        ending_add(w, j);
 }
 
 // How much of their limits a user's jobs use: for forecasts only.

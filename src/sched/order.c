@@ -110,7 +110,7 @@ static void line_fullness(const struct order *o, struct line *l, unsigned d) {
     }
 }
 
-static void line_place(const struct order *o, struct line *l) {
+void line_place(const struct order *o, struct line *l) {
     line_settle(o, l);
     if (!line_len(l))
         return;
@@ -125,7 +125,7 @@ static void line_place(const struct order *o, struct line *l) {
     l->over_quota = quota == SCHED_UNLIMITED || l->project->used[d] + t->request->amount > quota;
 }
 
-static bool line_before(const struct line *a, const struct line *b) {
+bool line_before(const struct line *a, const struct line *b) {
     if (!line_len(a) || !line_len(b))
         return line_len(a) < line_len(b);  // done with: to the top, and out
     if (a->tier != b->tier)

@@ -43,6 +43,15 @@ void order_trim(struct order *o, bool in_vain);
 bool order_inert(struct order *o, const struct turn *t);  // looking at it would change nothing
 void order_done(struct order *o);
 
+void line_place(const struct order *o, struct line *l);
+bool line_before(const struct line *a, const struct line *b);
+
+// position.c: the job's place in an order that was made and not walked; 0: it is not in it. Tells, if
+// asked, up to where each project's turns come before it (NULL: all of them).
+typedef void (*order_cut_fn)(void *ctx, struct project *p, const struct turn *bound);
+uint32_t order_position(struct order *o, const struct job *j, order_cut_fn cut, void *ctx);
+uint32_t order_jobs_before(const struct order *o, const struct turn *t, const struct turn *bound);  // of one request
+
 int64_t turn_key(const struct order *o, const struct turn *t);
 bool turn_before(const struct turn *a, const struct turn *b);
 // turns.c: a project's turns as of now, in order; what they have in common goes to the line.

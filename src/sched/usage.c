@@ -24,10 +24,6 @@ uint64_t decay_q32(int64_t elapsed_ms, int64_t half_life_ms) {
     return q;
 }
 
-struct user *user_get(struct map *m, uint32_t owner, uint32_t user) {
-    return map_get(m, (uint64_t)owner << 32 | user);
-}
-
 struct user *user_slot(struct map *m, uint32_t owner, uint32_t user) {
     uint64_t key = (uint64_t)owner << 32 | user;
     struct user *u = map_get(m, key);

@@ -88,6 +88,28 @@ static struct sched_request random_request(struct rand *rnd) {
     return q;
 }
 
+// A question changes nothing: the world decides as a copy made before does.
+static void decides_as(struct cluster *c, struct world *before, uint64_t seed) {
+    struct decisions a, b;
+    sched_decide(before, c->now_ms, &c->policy, &a);
+    sched_decide(c->w, c->now_ms, &c->policy, &b);
+    bool same = a.starts.len == b.starts.len && a.preempts.len == b.preempts.len && a.plans.len == b.plans.len;
+    for (uint32_t i = 0; same && i < a.starts.len; i++)
+        same = a.starts.at[i].job == b.starts.at[i].job && a.starts.at[i].alloc->nodes[0].node == b.starts.at[i].alloc->nodes[0].node;
+    for (uint32_t i = 0; same && i < a.preempts.len; i++)
+        same = a.preempts.at[i].victim == b.preempts.at[i].victim;
+    for (uint32_t i = 0; same && i < a.plans.len; i++)
+        same = a.plans.at[i].job == b.plans.at[i].job && a.plans.at[i].start_ms == b.plans.at[i].start_ms;
+    for (uint32_t user = 1; same && user <= 3; user++)
+        for (uint32_t project = 1; same && project <= 3; project++)
+            same = world_usage(before, project, user, c->now_ms + 1000000) == world_usage(c->w, project, user, c->now_ms + 1000000);
+    if (!same)
+        fail_msg("seed %" PRIu64 ": a question changed what is decided", seed);
+    decisions_done(&a);
+    decisions_done(&b);
+    world_free(before);
+}
+
 static void stated_changes_start_the_job(void **state) {
     (void)state;
     uint32_t jobs = 0, with_change = 0;
@@ -115,8 +137,10 @@ static void stated_changes_start_the_job(void **state) {
             struct sched_job_view v;
             if (!world_job(c.w, id, &v) || v.state != SCHED_JOB_PENDING)
                 continue;
+            struct world *before = world_clone(c.w);
             assert_int_equal(sched_explain(c.w, id, c.now_ms, &c.policy, &e), 0);
             world_assert(c.w);
+            decides_as(&c, before, seed);
             assert_int_equal(counted(&e.nodes), e.nodes.all);
             if (e.hold == SCHED_HOLD_NONE)
                 assert_in_range(e.position, 1, e.waiting);
@@ -174,11 +198,44 @@ static void when_compares_variants(void **state) {
         {.project = 1, .user = 2, .gpu_milli_per_task = 8000, .time_limit_ms = 600000},
     };
     struct when out[3];
+    struct world *before = world_clone(c.w);
     sched_when(c.w, variants, 3, c.now_ms, &c.policy, out);
+    assert_int_equal(world_pending(c.w), 0);
+    decides_as(&c, before, 0);
     assert_int_equal(out[0].band.basis, EXPLAIN_FORECAST);
     assert_int_equal(out[0].band.late_ms, 1000 + 600000);
     assert_int_equal(out[1].band.basis, EXPLAIN_NOW);
     assert_int_equal(out[2].band.basis, EXPLAIN_NEVER);
+    world_assert(c.w);
+    world_free(c.w);
+}
+
+// Too large to be played forward: all GPUs are taken for an hour, and the queue takes them all once more
+// before the job that is asked about comes.
+static void large_clusters_are_estimated(void **state) {
+    (void)state;
+    enum { NODES = 128, HOUR = 3600 * 1000 };
+    struct cluster c = cluster_new(NODES, 8);
+    cluster_project(&c, 1, 0, NODES * 8);
+    struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 1000, .time_limit_ms = HOUR};
+    for (int i = 0; i < 2 * NODES * 8; i++) {
+        cluster_submit(&c, &q);
+        c.now_ms += i % 8 == 0;
+    }
+    cluster_round(&c);
+    int64_t began = c.now_ms - 1000;
+    uint64_t id = cluster_submit(&c, &q);
+    cluster_round(&c);
+    struct explanation e;
+    assert_int_equal(sched_explain(c.w, id, c.now_ms, &c.policy, &e), 0);
+    assert_int_equal(e.position, NODES * 8 + 1);
+    assert_int_equal(e.band.basis, EXPLAIN_ESTIMATE);
+    assert_in_range(e.band.late_ms, began + 2 * HOUR - HOUR / 20, began + 2 * HOUR + HOUR / 20);
+    assert_in_range(e.band.early_ms, began + 2 * HOUR * 6 / 10 - HOUR / 20, began + 2 * HOUR * 6 / 10 + HOUR / 20);
+    struct when when;
+    sched_when(c.w, &q, 1, c.now_ms, &c.policy, &when);
+    assert_int_equal(when.band.basis, EXPLAIN_ESTIMATE);
+    assert_in_range(when.band.late_ms, began + 2 * HOUR - HOUR / 20, began + 2 * HOUR + HOUR / 20);
     world_assert(c.w);
     world_free(c.w);
 }
@@ -196,6 +253,7 @@ int main(void) {
         cmocka_unit_test(stated_changes_start_the_job),
         cmocka_unit_test(says_who_holds_what),
         cmocka_unit_test(when_compares_variants),
+        cmocka_unit_test(large_clusters_are_estimated),
         cmocka_unit_test(a_job_that_is_not_pending_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

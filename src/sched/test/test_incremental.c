@@ -6,6 +6,7 @@
 
 #include "base/rand.h"
 #include "cluster.h"
+#include "sched/order.h"
 
 enum { SEEDS = 250, EVENTS = 120, NODES = 6, PROJECTS = 6, USERS = 4, PARTITIONS = 4, JOBS = 400, MINUTE = 60000 };
 
@@ -249,6 +250,33 @@ static void compare(struct run *r, const struct decisions *d, struct world *copy
     world_free(copy);
 }
 
+// The place of every job as it is told, against walking the whole order.
+static void check_positions(struct run *r) {
+    struct decisions none = {0};
+    struct pass p = {.w = r->c.w, .policy = &r->c.policy, .now_ms = r->c.now_ms, .out = &none};
+    struct order told, walked;
+    r->c.w->pass++;
+    share_update(r->c.w);
+    order_make(&told, &p);
+    uint32_t place[JOBS] = {0}, n = 0;
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        const struct job *j = world_find(r->c.w, r->jobs[i]);
+        place[i] = j && j->state == SCHED_JOB_PENDING ? order_position(&told, j, NULL, NULL) : 0;
+    }
+    order_done(&told);
+    r->c.w->pass++;
+    order_make(&walked, &p);
+    for (struct turn *t; (t = order_next(&walked)); order_started(&walked)) {
+        n++;
+        for (uint32_t i = 0; i < r->job_count; i++)
+            if (r->jobs[i] == t->request->queue.at[t->at]->id && place[i] != n)
+                fail_msg("seed %" PRIu64 " at %" PRId64 ": job %" PRIu64 " is told place %u, it has %u", r->seed, r->c.now_ms,
+                         r->jobs[i], place[i], n);
+    }
+    order_done(&walked);
+    assert_int_equal(n, r->c.w->ready);
+}
+
 static uint32_t decide(struct run *r) {
     struct cluster *c = &r->c;
     struct world *fresh = world_clone(c->w), *all = world_clone(c->w);
@@ -279,6 +307,8 @@ static void a_pass_decides_as_a_new_world_does(void **state) {
         for (uint32_t i = 0; i < EVENTS; i++) {
             event(&r);
             moves += decide(&r);
+            if (i % 8 == 0)
+                check_positions(&r);
             r.c.now_ms += 1000;
         }
         world_assert(r.c.w);
