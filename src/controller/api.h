@@ -51,6 +51,9 @@ int api_body(struct api_call *call, struct json **out);          // answers by i
 int api_check_storage(struct controller *c, struct error *e);       // whether new work can be kept
 bool api_actor_of(struct controller *c, struct net_request *req, struct arena *a, struct actor *out);
 
+bool question_begin(struct api_call *call);  // false: it waits for its turn, or was refused
+void question_end(struct controller *c);
+
 // Jobs.
 uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);  // "12", "12_3"; 0: none
 int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live);

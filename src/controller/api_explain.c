@@ -171,7 +171,10 @@ void api_why(struct api_call *call) {
     struct core *past;
     struct error e = {0};
     if (!at_ms) {
-        explain(call, call->controller->core, call->job, now_ms());
+        if (question_begin(call)) {
+            explain(call, call->controller->core, call->job, now_ms());
+            question_end(call->controller);
+        }
         return;
     }
     if (!may_play(call, &e) || past_core(call->controller, at_ms, &past, &e) < 0) {
@@ -285,10 +288,13 @@ void api_when(struct api_call *call) {
     struct variant list[VARIANTS_MAX];
     struct sched_request requests[VARIANTS_MAX];
     struct when answers[VARIANTS_MAX];
+    if (!question_begin(call))
+        return;
     uint32_t n = make_variants(call, &q, list);
     for (uint32_t i = 0; i < n; i++)
         requests[i] = list[i].request;
     sched_when(core_world(core), requests, n, now_ms(), core_policy(core), answers);
+    question_end(call->controller);
     cleanup_buf struct buf b = {0}, text = {0};
     struct json_writer w = {.out = &b};
     for (uint32_t i = 0; i < n; i++)

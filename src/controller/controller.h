@@ -80,6 +80,10 @@ struct controller {
     VEC(struct list_stream *) list_streams;
     uint32_t list_next;      // whose turn it is
     bool walking_waiters;
+    VEC(struct question *) questions;  // that wait for their turn, oldest first
+    uv_timer_t question_timer;
+    int64_t question_began_us, question_again_us;
+    bool answering;          // one of those that waited
     int64_t past_again_us;   // when users may have the past played back again
     struct telemetry *telemetry;
     struct metrics_histogram pass_times, request_times;
@@ -120,6 +124,10 @@ void stream_drop(struct stream *s);         // the client has gone; no callback 
 void stream_message(struct controller *c, const char *node, const struct message *m);
 void streams_node_gone(struct controller *c, const char *node);
 void streams_done(struct controller *c);
+
+// question.c: whose question is answered when.
+void questions_init(struct controller *c);
+void questions_done(struct controller *c);
 
 // watch.c: those who wait for a job, and those who follow events.
 typedef void (*watch_fn)(void *arg, uint64_t id);

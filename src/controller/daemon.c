@@ -221,6 +221,7 @@ static int start(struct controller *c, struct error *e) {
     uv_timer_init(&c->loop, &c->wake);
     uv_timer_init(&c->loop, &c->tick);
     list_streams_init(c);
+    questions_init(c);
     uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
     c->prepare.data = c->tick.data = c->store_poll.data = c;
     uv_prepare_start(&c->prepare, on_prepare);
@@ -295,6 +296,7 @@ static void free_all(struct controller *c) {
     streams_done(c);
     watch_done(c);
     list_streams_done(c);
+    questions_done(c);
     telemetry_done(c);
     strmap_done(&c->agents);
     api_forget_users(c);

@@ -1,10 +1,13 @@
 """The published Run:AI runs on two DGX-1 (16 simulated V100) through the real command line: quotas
 4, 2, 2, 8; over-quota use, reclaim, and what happens when a team leaves. Each end state stays put."""
+import socket
+import threading
 import time
 
 import pytest
 
 from tests.lab import command
+from tests.lab.api import Api, ApiError
 from tests.lab.cluster import Cluster
 from tests.lab.proc import wait_until
 
@@ -106,6 +109,34 @@ def test_recorded_decisions_come_out_again(lab):
     report = lab.c.api.get("/v1/replay")
     assert report["starts"] >= 17 and report["preemptions"] >= 2
     assert report["different"] == 0, report["differences"]
+
+
+def test_many_questions_wait_for_their_turn(lab):
+    """Explanations are made on the controller's loop: asked all at once they share a small part of it."""
+    waiting = lab.c.api.get("/v1/jobs?state=PENDING&fields=id")["jobs"][0]["id"]
+    answers, when = [], {"spec": {"name": "when", "gpus_milli": 4000, "time_limit_s": 3600}}
+
+    def ask(i):
+        api = Api(lab.c.api.path)
+        try:
+            answer = api.post("/v1/when", when) if i % 4 == 3 else api.get(f"/v1/jobs/{waiting}/why")
+            answers.append(len(answer["lines"]))
+        except ApiError as e:
+            answers.append(e.status)
+        finally:
+            api.close()
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(12)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    assert len(answers) == 12 and all(0 < a < 100 for a in answers), answers
+    for _ in range(3):  # whoever goes away before the answer leaves nothing behind
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+            s.connect(lab.c.api.path)
+            s.sendall(f"GET /v1/jobs/{waiting}/why HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 4)
+    assert lab.c.api.get(f"/v1/jobs/{waiting}/why")["position"] >= 1
 
 
 @pytest.fixture
