@@ -7,10 +7,11 @@ import tempfile
 import time
 
 from sides import LabError, spawn_program
-from slurm_words import run_steps
+from slurm_words import BURST, run_steps
 
 DEEP = 20000
 JOBS = 2000
+FINISHED = 100000
 
 
 def submit(side):
@@ -186,16 +187,25 @@ def words_squeue(side):
     return {"words_squeue_ms": r["median_us"] / 1e3}
 
 
-def words_sacct(side):
-    """sacct over many finished."""
-    side.clear()
-    side.finish(100000)
-    command = [side.word("sacct"), "-a", "-X", "-n", "-P", "-S", "now-1day", "-o",
+def sacct_ms(side, count, expected, *options):
+    """Milliseconds of one sacct, and that it prints what it must."""
+    command = [side.word("sacct"), "-a", "-X", "-n", "-P", *options, "-o",
                "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"]
     with tempfile.NamedTemporaryFile(prefix="bench-sacct-") as out:
-        r = side.timed(3, 1, *command, output=out.name)
-        rows = sum(1 for _ in out) / 3
-    return {"words_sacct_ms": r["median_us"] / 1e3, "words_sacct_rows": rows}
+        r = side.timed(count, 1, *command, output=out.name)
+        rows = sum(1 for _ in out) / count
+    if rows != expected:
+        raise LabError(f"sacct {' '.join(options)} printed {rows:.0f} lines for {expected} jobs")
+    return r["median_us"] / 1e3
+
+
+def words_sacct(side):
+    """sacct over many finished: all of them, one, and those of a short time."""
+    side.finish(FINISHED)
+    begin, end = side.window
+    return {"words_sacct_ms": sacct_ms(side, 3, FINISHED, "-S", "now-1day"),
+            "words_sacct_one_ms": sacct_ms(side, 20, 1, "-S", "now-1day", "-j", "777"),
+            "words_sacct_window_ms": sacct_ms(side, 20, BURST, "-S", begin, "-E", end)}
 
 
 def words_steps(side):
@@ -220,8 +230,8 @@ WORDS = {
 
 
 class Figure:
-    """How a figure is shown: title, unit, whether more is better, and the target: a bound on the
-    value, or a factor over Slurm's."""
+    """How a figure is shown: title, unit, whether more is better, and the target: bounds on the
+    value, and a factor over Slurm's."""
 
     def __init__(self, title, unit, more=False, most=None, least=None, times=None, digits=1):
         self.title, self.unit, self.more, self.digits = title, unit, more, digits
@@ -229,19 +239,23 @@ class Figure:
 
     def target(self):
         """The target in words."""
-        if self.times:
-            return f">= {self.times:g} x slurm"
+        parts = []
         if self.most is not None:
-            return f"<= {self.most:g} {self.unit}"
-        return f">= {self.least:g} {self.unit}" if self.least is not None else ""
+            parts.append(f"<= {self.most:g} {self.unit}")
+        if self.least is not None:
+            parts.append(f">= {self.least:g} {self.unit}")
+        if self.times:
+            parts.append(f">= {self.times:g} x slurm")
+        return ", ".join(parts)
 
     def reached(self, ours, theirs):
         """True, False, or None when it cannot be said."""
-        if ours is None or not self.target():
+        if ours is None or not self.target() or (self.times and not theirs):
             return None
-        if self.times:
-            return None if not theirs else ours >= self.times * theirs
-        return ours <= self.most if self.most is not None else ours >= self.least
+        ratio = (ours / theirs if self.more else theirs / ours) if theirs and ours else 0
+        return ((self.most is None or ours <= self.most) and
+                (self.least is None or ours >= self.least) and
+                (not self.times or ratio >= self.times))
 
 
 FIGURES = {
@@ -266,8 +280,10 @@ FIGURES = {
     "restart_big_s": Figure("restart with 100,000 jobs", "s", most=0.5, digits=3),
     "lost_jobs": Figure("acknowledged, lost by kill -9", "of 100", most=0, digits=0),
     "words_sbatch_ms": Figure("sbatch", "ms", most=2, digits=2),
-    "words_step_ms": Figure("srun step in an allocation", "ms", digits=2),
-    "words_squeue_ms": Figure(f"squeue, {DEEP:,} pending", "ms", most=40),
-    "words_sacct_ms": Figure("sacct, 100,000 finished", "ms", digits=0),
-    "words_sacct_rows": Figure("rows that sacct printed", "", more=True, digits=0),
+    "words_step_ms": Figure("srun step in an allocation", "ms", most=8, times=5, digits=2),
+    "words_squeue_ms": Figure(f"squeue, {DEEP:,} pending", "ms", most=60, times=4),
+    "words_sacct_ms": Figure(f"sacct, all of {FINISHED:,} finished", "ms", most=400, times=5,
+                             digits=0),
+    "words_sacct_one_ms": Figure("sacct, one of them", "ms", most=10, digits=2),
+    "words_sacct_window_ms": Figure(f"sacct, {BURST} of a short time", "ms", most=10, digits=2),
 }

@@ -19,6 +19,21 @@ COMMANDS = ["sbatch", "squeue", "srun", "scancel", "sinfo", "scontrol", "sacct",
             "sacctmgr"]
 
 
+COPY_STEP = 1000000  # between the ids of a job and of its copies
+BURST = 100          # jobs that have a window of time to themselves
+
+
+def burst(side):
+    """Runs BURST jobs with nothing before and after; the seconds they lie between, for -S and -E."""
+    time.sleep(2.1)
+    begin = int(time.time())
+    side.in_process(BURST, held=False)
+    side.wait_empty()
+    end = int(time.time()) + 1
+    time.sleep(2.1)
+    return [time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(t)) for t in (begin, end)]
+
+
 def run_steps(side, count):
     """Microseconds per `srun true` inside one allocation."""
     folder = tempfile.mkdtemp(prefix="bench-steps-")
@@ -49,6 +64,7 @@ class SlurmWords(SlurmSide):
 
     def __init__(self):
         super().__init__(accounting=True)
+        self.window = None
 
     @staticmethod
     def word(command):
@@ -56,19 +72,42 @@ class SlurmWords(SlurmSide):
         return command
 
     def finish(self, count):
-        """Has `count` finished jobs in the accounting database: a thousand that really ran, and
-        copies of their rows for the rest (Slurm itself would take half an hour)."""
+        """Has `count` finished jobs in the accounting database, BURST of them alone in their window
+        of time: a thousand that really ran, and copies of their rows for the rest (Slurm itself
+        would take half an hour)."""
+        if self.window:
+            return
+        self.clear()  # ids begin at 1 again
+        self.lab.sql("USE slurm_acct_db; DELETE FROM lab_job_table; DELETE FROM lab_step_table")
+        window = burst(self)
+        self._ran(BURST)
         real = 1000
         self.in_process(real, held=False)
         self.wait_empty()
-        deadline = time.monotonic() + 60
+        self._ran(BURST + real)
+        self._copy_rows("lab_job_table", real, count - BURST)
+        self._compare(BURST + 1, BURST + 1 + COPY_STEP)
+        self.window = window
+
+    def _ran(self, count):
+        """Waits until so many ended jobs are in the database."""
+        deadline = time.monotonic() + 120
         ended = "SELECT count(*) FROM slurm_acct_db.lab_job_table WHERE time_end > 0"
-        while int(self.lab.sql(ended).stdout) < real:
+        while int(self.lab.sql(ended).stdout) < count:
             if time.monotonic() > deadline:
                 raise LabError("the accounting database lags behind")
             time.sleep(0.2)
-        self._copy_rows("lab_job_table", real, count)
-        return int(self.lab.sql(ended).stdout)
+
+    def _compare(self, real, copy):
+        """A copied row must look like the one of a job that ran, for sacct too."""
+        lines = []
+        for job in (real, copy):
+            out = self.lab.run("sacct", "-a", "-X", "-n", "-P", "-S", "now-1day", "-j", str(job),
+                               "-o", "JobName,Partition,Account,User,AllocCPUS,AllocTRES,State,"
+                               "ExitCode,Submit,Start,End,NodeList,ReqMem,Timelimit").stdout
+            lines.append(out)
+        if lines[0] != lines[1] or lines[0].count("\n") != 1:
+            raise LabError(f"a copied row differs: {lines}")
 
     def _copy_rows(self, table, real, count):
         columns = self.lab.sql(f"SELECT column_name FROM information_schema.columns WHERE "
@@ -76,11 +115,12 @@ class SlurmWords(SlurmSide):
         names = [c for c in columns.split() if c != "job_db_inx"]
         quoted = ",".join(f"`{c}`" for c in names)
         statements = []
-        for k in range(1, count // real):
-            values = ",".join(f"id_job+{k * 1000000}" if c == "id_job" else f"`{c}`"
+        for k in range(1, -(-count // real)):
+            values = ",".join(f"id_job+{k * COPY_STEP}" if c == "id_job" else f"`{c}`"
                               for c in names)
             statements.append(f"INSERT INTO {table}({quoted}) SELECT {values} FROM {table} "
-                              f"WHERE id_job < 1000000")
+                              f"WHERE id_job > {BURST} AND id_job < {COPY_STEP}"
+                              f" LIMIT {min(real, count - k * real)}")
         self.lab.sql("USE slurm_acct_db; " + ";".join(statements))
 
 
@@ -89,6 +129,7 @@ class AcequiaWords(AcequiaSide):
 
     def up(self):
         super().up()
+        self.window = None
         self.words = f"{self.cluster.home}/words"
         os.mkdir(self.words)
         for command in COMMANDS:
@@ -100,8 +141,13 @@ class AcequiaWords(AcequiaSide):
         return f"{self.words}/{command}"
 
     def finish(self, count):
-        """Has `count` finished jobs in history; all of them really ran."""
-        for at in range(0, count, 10000):
+        """Has `count` finished jobs in history, BURST of them alone in their window of time; all
+        of them really ran."""
+        if self.window:
+            return
+        self.clear()
+        window = burst(self)
+        for at in range(BURST, count, 10000):
             self.in_process(min(10000, count - at), held=False)
         self.wait_empty()
-        return count
+        self.window = window

@@ -19,22 +19,16 @@ static int used_bytes(sqlite3 *db, uint64_t *out, struct error *e) {
     return r;
 }
 
+// Records that ended before this may go; with too large a database, any.
+static int64_t limit_of(int64_t keep_ms, int64_t now_ms, bool too_large) {
+    return too_large ? INT64_MAX : keep_ms ? now_ms - keep_ms : INT64_MIN;
+}
+
 // Rows removed, or a negative errno.
-static int prune_journal(struct sqlite_store *s, int64_t now_ms, uint64_t oldest,
+static int prune_journal(struct sqlite_store *s, int64_t before_ms, uint64_t oldest,
                          struct error *e) {
     struct writer *w = &s->writer;
-    if (oldest == 0)
-        return 0;
-    int64_t before_ms = s->retention.journal_ms ? now_ms - s->retention.journal_ms : INT64_MIN;
-    if (s->retention.file_bytes) {
-        uint64_t used = 0;
-        int r = used_bytes(w->db, &used, e);
-        if (r < 0)
-            return r;
-        if (used > s->retention.file_bytes)
-            before_ms = INT64_MAX;
-    }
-    if (before_ms == INT64_MIN)
+    if (oldest == 0 || before_ms == INT64_MIN)
         return 0;
     sqlite3_stmt *q = w->stmt[WRITE_PRUNE_JOURNAL];
     // The snapshot's own record stays: it shows that journal and snapshot belong together.
@@ -64,12 +58,12 @@ static int old_rows(struct sqlite_store *s, int64_t before_ms, struct old_row *r
     return r;
 }
 
-static int prune_history(struct sqlite_store *s, int64_t now_ms, struct error *e) {
+static int prune_history(struct sqlite_store *s, int64_t before_ms, struct error *e) {
     struct writer *w = &s->writer;
-    if (!s->retention.history_ms)
+    if (before_ms == INT64_MIN)
         return 0;
     struct old_row rows[PRUNE_ROWS];
-    int count = old_rows(s, now_ms - s->retention.history_ms, rows, e);
+    int count = old_rows(s, before_ms, rows, e);
     for (int i = 0; i < count; i++) {
         sqlite3_bind_int64(w->stmt[WRITE_DROP_HISTORY], 1, (int64_t)rows[i].id);
         int r = sql_run(w->db, w->stmt[WRITE_DROP_HISTORY], e, "pruning the history");
@@ -97,11 +91,18 @@ static int prune_idem(struct sqlite_store *s, int64_t now_ms, struct error *e) {
 
 int prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_snapshot, struct error *e) {
     struct writer *w = &s->writer;
-    int r = sql_run(w->db, w->stmt[WRITE_BEGIN], e, "pruning");
+    const struct store_retention *keep = &s->retention;
+    uint64_t used = 0;
+    int r = keep->file_bytes ? used_bytes(w->db, &used, e) : 0;
+    bool too_large = keep->file_bytes && used > keep->file_bytes;
+    if (r == 0)
+        r = sql_run(w->db, w->stmt[WRITE_BEGIN], e, "pruning");
     if (r < 0)
         return r;
-    int journal = prune_journal(s, now_ms, oldest_snapshot, e);
-    int history = journal < 0 ? journal : prune_history(s, now_ms, e);
+    // What happened goes before what came of it: the accounts of jobs are the last to go.
+    int journal = prune_journal(s, limit_of(keep->journal_ms, now_ms, too_large), oldest_snapshot, e);
+    bool accounts = too_large && journal == 0;
+    int history = journal < 0 ? journal : prune_history(s, limit_of(keep->history_ms, now_ms, accounts), e);
     int idem = history < 0 ? history : prune_idem(s, now_ms, e);
     r = idem < 0 ? idem : sql_run(w->db, w->stmt[WRITE_COMMIT], e, "pruning");
     if (r < 0) {

@@ -40,7 +40,8 @@ struct store_watch {
 struct store_retention {
     int64_t journal_ms;   // age of journal records
     int64_t history_ms;   // age, by their end, of finished jobs
-    uint64_t file_bytes;  // the oldest journal records go while the database holds more than this
+    uint64_t file_bytes;  // the oldest journal records, then the oldest finished jobs, go while the
+                          // database holds more than this
 };
 
 struct store_config {

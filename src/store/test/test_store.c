@@ -260,6 +260,38 @@ static void test_pages(void **state) {
     }
 }
 
+// The oldest finished jobs go when the database is too large, and only then.
+static void test_prune_by_size(void **state) {
+    enum { ROWS = 4000, LIMIT = 512 << 10 };
+    struct bed *bed = *state;
+    bed->config.retention.file_bytes = 100 << 20;
+    bed_reopen(bed);
+    lab_load(bed->store, NULL);
+    struct store_batch *b = store_batch_new();
+    for (uint64_t id = 1; id <= ROWS; id++)
+        lab_history(b, id, "ann", 3, (int64_t)(ROWS - id) * 100 + 1);
+    settle(bed, store_submit(bed->store, b));
+    store_prune(bed->store, 1000000);
+    usleep(50000);
+    assert_int_equal(count_rows(bed, (struct store_query){0}), ROWS);
+    bed->config.retention.file_bytes = LIMIT;
+    bed_reopen(bed);
+    lab_load(bed->store, NULL);
+    store_prune(bed->store, 1000000);
+    uint32_t left = ROWS, before = 0;
+    for (int i = 0; i < 100 && left != before; i++) {
+        usleep(50000);
+        before = left;
+        left = count_rows(bed, (struct store_query){0});
+    }
+    assert_in_range(left, ROWS / 4, ROWS - 500);
+    assert_int_equal(count_rows(bed, (struct store_query){.id = 1}), 1);     // it ended last
+    assert_int_equal(count_rows(bed, (struct store_query){.id = ROWS}), 0);
+    store_prune(bed->store, 1000000);
+    usleep(100000);
+    assert_int_equal(count_rows(bed, (struct store_query){0}), left);
+}
+
 // Jobs that took from nothing to months, some never started, one whose clock ran backwards.
 struct span {
     int64_t submit_ms, start_ms, end_ms;
@@ -402,6 +434,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test, setup_sim, teardown)
     const struct CMUnitTest tests[] = {
         BOTH(test_journal), BOTH(test_snapshots), BOTH(test_texts),  BOTH(test_history), BOTH(test_jobs_of_a_time),
+        cmocka_unit_test_setup_teardown(test_prune_by_size, setup_sqlite, teardown),
         BOTH(test_pages),   BOTH(test_events),    BOTH(test_idem),   BOTH(test_prune_journal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
