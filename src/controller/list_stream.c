@@ -174,6 +174,20 @@ static void on_idle(uv_idle_t *h) {
 
 // One filter leads the way through history by its index; the others are applied row by row, so that a
 // slice can end after any row.
+static int note_end(void *ctx, const struct store_history *row) {
+    *(int64_t *)ctx = row->end_ms;
+    return 1;
+}
+
+// Everything there is: read as it lies there.
+static struct store_query lead_through_all(const struct listing *l, struct store_query q) {
+    int64_t oldest = INT64_MAX;
+    store_history(l->controller->store, &(struct store_query){.order = STORE_BY_END, .limit = 1}, note_end, &oldest, NULL);
+    if (q.ended_from_ms <= oldest)
+        q = (struct store_query){.order = STORE_BY_ID};
+    return q;
+}
+
 static struct store_query lead(const struct listing *l, int64_t from_ms) {
     struct store_query q = {.order = STORE_ANY, .ended_from_ms = from_ms};
     if (l->began_before_ms && l->began_before_ms < l->now)
@@ -186,6 +200,8 @@ static struct store_query lead(const struct listing *l, int64_t from_ms) {
         q.project = l->project;
     else if (l->states && !(l->states & (l->states - 1)))
         q.state_mask = l->states;
+    else
+        q = lead_through_all(l, q);
     return q;
 }
 

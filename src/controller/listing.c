@@ -321,7 +321,8 @@ int listing_finished(void *ctx, const struct store_history *row) {
         return 0;
     r.label = label_of(row->id, row->array, row->index, label);
     put_row(l, &r);
-    snprintf(l->key, sizeof l->key, "%lld.%llu", (long long)row->end_ms, (unsigned long long)row->id);
+    if (!l->lines)
+        snprintf(l->key, sizeof l->key, "%lld.%llu", (long long)row->end_ms, (unsigned long long)row->id);
     return l->limit && l->rows >= l->limit ? 1 : 0;
 }
 

@@ -163,6 +163,14 @@ static struct job_query query_of(struct slurm *s, const struct opts *o, const st
                               .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
 }
 
+// Besides what is shown: what `matches` looks at. The controller has looked at the times already, unless
+// jobs are named.
+static const char *with_filters(struct slurm *s, const struct wanted *w, const char *fields) {
+    return arena_printf(&s->cli.arena, "%s%s%s%s%s%s%s%s", fields, w->users ? ",user" : "", w->accounts ? ",project" : "", w->names ? ",name" : "",
+                        w->partitions ? ",partition" : "", w->qos ? ",qos" : "", w->nodes ? ",nodes" : "",
+                        w->ids ? ",start_ms,end_ms,submit_ms" : "");
+}
+
 static int order(const void *x, const void *y) {
     const struct sjob *a = x, *b = y;
     return a->id < b->id ? -1 : a->id > b->id;
@@ -267,7 +275,7 @@ static int report_print(struct report *r, struct buf *out) {
 
 static int show_report(struct slurm *s, const struct opts *o, const struct wanted *w, const struct acct_format *f) {
     struct report r = {.wanted = w, .format = f, .rows_only = opt_given(o, "allocations")};
-    struct job_query q = query_of(s, o, w, acct_fields(&s->cli.arena, f, !r.rows_only));
+    struct job_query q = query_of(s, o, w, with_filters(s, w, acct_fields(&s->cli.arena, f, !r.rows_only)));
     cleanup_buf struct buf out = {0};
     int status = jobs_each(s, &q, report_job, &r);
     if (!status) {

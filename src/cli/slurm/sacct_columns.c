@@ -167,8 +167,13 @@ PUT(exit) {
         buf_adds(out, "0:125");
     else if (!STEP && (s == JOB_CANCELLED || s == JOB_TIMEOUT || s == JOB_PREEMPTED))
         buf_adds(out, "0:0");
-    else
-        buf_addf(out, "%d:%u", code, signal);
+    else {
+        if (code < 0)
+            buf_addc(out, '-');
+        buf_addu(out, (uint64_t)(code < 0 ? -(int64_t)code : code));
+        buf_addc(out, ':');
+        buf_addu(out, signal);
+    }
 }
 PUT(derived_exit) {
     int32_t code = 0;
@@ -293,24 +298,25 @@ PUT(zero) { buf_adds(out, "0"); }
 
 static const struct acct_column columns[] = {
     {"Account", 10, "project", put_account}, {"AdminComment", 19, "", put_empty}, {"AllocCPUS", 10, "cpus", put_cpus},
-    {"AllocNodes", 10, "node_count", put_nodes}, {"AllocTRES", 10, "cpus,memory_bytes,gpus_milli,node_count", put_alloc_tres},
+    {"AllocNodes", 10, "node_count", put_nodes}, {"AllocTRES", 10, "cpus,memory_bytes,gpus_milli,node_count,start_ms", put_alloc_tres},
     {"AllocGRES", 12, "gpus_milli", put_gpus}, {"ReqGRES", 12, "gpus_milli", put_gpus},
     {"AssocID", 7, "", put_zero}, {"AveCPU", 10, "usage", put_ave_cpu}, {"AveCPUFreq", 10, "", put_zero}, {"AveDiskRead", 14, "usage", put_read},
     {"AveDiskWrite", 14, "usage", put_write}, {"AvePages", 10, "", put_empty}, {"AveRSS", 10, "usage", put_max_rss}, {"AveVMSize", 10, "usage", put_max_rss},
     {"BlockID", 16, "", put_empty}, {"Cluster", 10, "", put_cluster}, {"Comment", 14, "spec", put_comment}, {"Constraints", 19, "spec", put_constraints},
     {"Container", 19, "spec", put_container}, {"ConsumedEnergy", 14, "usage", put_energy}, {"ConsumedEnergyRaw", 17, "usage", put_energy},
-    {"CPUTime", 10, "cpus", put_cpu_time}, {"CPUTimeRAW", 10, "cpus", put_cpu_time_raw}, {"DBIndex", 19, "", put_zero},
-    {"DerivedExitCode", 15, "steps", put_derived_exit}, {"Elapsed", 10, "", put_elapsed}, {"ElapsedRaw", 10, "", put_elapsed_raw},
-    {"Eligible", 19, "eligible_ms", put_eligible}, {"End", 19, "", put_end}, {"ExitCode", 8, "", put_exit}, {"Flags", 20, "", put_flags},
+    {"CPUTime", 10, "cpus,start_ms,end_ms", put_cpu_time}, {"CPUTimeRAW", 10, "cpus,start_ms,end_ms", put_cpu_time_raw}, {"DBIndex", 19, "", put_zero},
+    {"DerivedExitCode", 15, "steps", put_derived_exit}, {"Elapsed", 10, "start_ms,end_ms", put_elapsed}, {"ElapsedRaw", 10, "start_ms,end_ms", put_elapsed_raw},
+    {"Eligible", 19, "eligible_ms", put_eligible}, {"End", 19, "end_ms", put_end}, {"ExitCode", 8, "exit_code,exit_signal,ending", put_exit}, {"Flags", 20, "", put_flags},
     {"GID", 6, "spec", put_gid}, {"Group", 9, "spec", put_group}, {"JobID", -12, "", put_job_id}, {"JobIDRaw", -12, "", put_job_id_raw},
     {"JobName", 10, "name", put_name}, {"Layout", 9, "", put_empty}, {"MaxDiskRead", 12, "usage", put_read}, {"MaxDiskWrite", 12, "usage", put_write},
     {"MaxPages", 8, "", put_empty}, {"MaxRSS", 10, "usage", put_max_rss}, {"MaxRSSNode", 10, "", put_empty}, {"MaxRSSTask", 10, "", put_empty},
     {"MaxVMSize", 10, "usage", put_max_rss}, {"MCSLabel", 10, "", put_empty}, {"MinCPU", 10, "usage", put_ave_cpu}, {"NCPUS", 10, "cpus", put_cpus},
     {"NNodes", 8, "node_count", put_nodes}, {"NodeList", 15, "nodes", put_node_list}, {"NTasks", 8, "tasks", put_tasks}, {"Partition", 10, "partition", put_partition},
-    {"Planned", 10, "eligible_ms", put_planned}, {"Reserved", 10, "eligible_ms", put_planned}, {"Priority", 10, "priority,hold", put_priority}, {"QOS", 10, "qos", put_qos},
+    {"Planned", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned}, {"Reserved", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned},
+    {"Priority", 10, "priority,hold", put_priority}, {"QOS", 10, "qos", put_qos},
     {"QOSRAW", 10, "qos", put_qos}, {"Reason", 22, "reason", put_reason}, {"ReqCPUS", 8, "cpus", put_req_cpus}, {"ReqCPUFreq", 10, "", put_empty},
     {"ReqMem", 10, "memory_bytes", put_req_mem}, {"ReqNodes", 8, "node_count", put_nodes}, {"ReqTRES", 10, "cpus,memory_bytes,gpus_milli,node_count", put_req_tres},
-    {"Reservation", 20, "spec", put_reservation}, {"ReservationId", 16, "", put_empty}, {"ResvCPU", 10, "", put_zero_span}, {"Start", 19, "", put_start},
+    {"Reservation", 20, "spec", put_reservation}, {"ReservationId", 16, "", put_empty}, {"ResvCPU", 10, "", put_zero_span}, {"Start", 19, "start_ms,end_ms", put_start},
     {"State", 10, "by,ending", put_state}, {"Submit", 19, "submit_ms", put_submit}, {"SubmitLine", 20, "spec", put_submit_line}, {"Suspended", 10, "", put_zero_span},
     {"SystemCPU", 10, "usage", put_system_cpu}, {"SystemComment", 14, "", put_empty}, {"Timelimit", 10, "time_limit_s", put_limit},
     {"TimelimitRaw", 12, "time_limit_s", put_limit_raw}, {"TotalCPU", 10, "usage", put_total_cpu}, {"TRESUsageInAve", 14, "", put_empty},
@@ -359,7 +365,7 @@ int acct_columns(struct slurm *s, const char *format, struct acct_format *f) {
 const char *acct_fields(struct arena *a, const struct acct_format *f, bool steps) {
     cleanup_buf struct buf b = {0};
     buf_adds(&b, steps ? STEP_FIELDS ",array_index,submit_ms,project,qos"
-                       : "id,label,state,user,partition,name,start_ms,end_ms,submit_ms,exit_code,exit_signal,nodes,array_id,array_index,project,qos");
+                       : "id,label,state,array_id,array_index");
     for (uint32_t i = 0; i < f->at.len; i++)
         if (*f->at.at[i].column->fields)
             buf_addf(&b, ",%s", f->at.at[i].column->fields);
@@ -372,39 +378,43 @@ static int width_of(const struct acct_use *u, bool *left) {
     return u->width ? u->width : own < 0 ? -own : own;
 }
 
-static void put_cell(const struct acct_use *u, const char *text, size_t len, struct buf *out) {
+// Cuts or pads what was written from `at` on.
+static void fit_cell(const struct acct_use *u, size_t at, struct buf *out) {
     bool left;
-    size_t width = (size_t)width_of(u, &left);
-    bool cut = len > width;
-    if (cut) {
+    size_t width = (size_t)width_of(u, &left), len = out->len - at;
+    if (len > width) {
         len = width ? width - 1 : 0;
-        while (len && ((unsigned char)text[len] & 0xc0) == 0x80)
+        while (len && ((unsigned char)out->data[at + len] & 0xc0) == 0x80)
             len--;
-    }
-    size_t pad = width - len - (cut ? 1 : 0);
-    for (size_t i = 0; !left && i < pad; i++)
-        buf_addc(out, ' ');
-    buf_add(out, text, len);
-    if (cut)
+        out->len = at + len;
         buf_addc(out, '+');
-    for (size_t i = 0; left && i < pad; i++)
-        buf_addc(out, ' ');
+        len++;
+    }
+    size_t pad = width > len ? width - len : 0;
+    if (!pad)
+        return;
+    buf_fill(out, ' ', pad);
+    if (!left && len) {
+        memmove(out->data + at + pad, out->data + at, len);
+        memset(out->data + at, ' ', pad);
+    }
 }
 
-static void put_any(const struct acct_format *f, uint32_t i, const char *text, size_t len, struct buf *out) {
+static void end_cell(const struct acct_format *f, uint32_t i, size_t at, struct buf *out) {
     if (!f->parsable) {
-        put_cell(&f->at.at[i], text, len, out);
+        fit_cell(&f->at.at[i], at, out);
         buf_addc(out, ' ');
-        return;
-    }
-    buf_add(out, text, len);
-    if (f->parsable == 1 || i + 1 < f->at.len)
+    } else if (f->parsable == 1 || i + 1 < f->at.len) {
         buf_adds(out, f->delimiter);
+    }
 }
 
 void acct_heading(const struct acct_format *f, struct buf *out) {
-    for (uint32_t i = 0; i < f->at.len; i++)
-        put_any(f, i, f->at.at[i].column->name, strlen(f->at.at[i].column->name), out);
+    for (uint32_t i = 0; i < f->at.len; i++) {
+        size_t at = out->len;
+        buf_adds(out, f->at.at[i].column->name);
+        end_cell(f, i, at, out);
+    }
     buf_addc(out, '\n');
     if (f->parsable)
         return;
@@ -418,11 +428,10 @@ void acct_heading(const struct acct_format *f, struct buf *out) {
 }
 
 void acct_put(const struct acct_format *f, const struct acct_row *row, struct buf *out) {
-    cleanup_buf struct buf cell = {0};
     for (uint32_t i = 0; i < f->at.len; i++) {
-        buf_clear(&cell);
-        f->at.at[i].column->put(f, row, &cell);
-        put_any(f, i, buf_str(&cell), cell.len, out);
+        size_t at = out->len;
+        f->at.at[i].column->put(f, row, out);
+        end_cell(f, i, at, out);
     }
     buf_addc(out, '\n');
 }
