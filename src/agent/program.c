@@ -85,7 +85,7 @@ static int split_address(struct program *p, const char *text, struct error *e) {
     const char *colon = strrchr(text, ':');
     uint32_t port;
     if (!colon || colon == text || parse_u32(colon + 1, &port) < 0 || !port || port > 65535)
-        return error_set(e, EINVAL, "join: \"%s\" is not HOST:PORT", text);
+        return error_set(e, EINVAL, "join: \"%.200s\" is not HOST:PORT; write for example head:6820", text);
     size_t len = (size_t)(colon - text);
     if (text[0] == '[' && text[len - 1] == ']')
         text++, len -= 2;

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -66,6 +67,9 @@ static int read_token(struct client *k, struct error *e) {
     cleanup_close int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return asked ? error_set(e, errno, "cannot read the token file %s: %s", file, strerror(errno)) : 0;
+    struct stat st;
+    if (fstat(fd, &st) == 0 && st.st_mode & (S_IRWXG | S_IRWXO))
+        return error_set(e, EPERM, "others may read the token file %s; keep it to yourself: chmod 600 %s", file, file);
     ssize_t n = read(fd, token, sizeof token - 1);
     if (n <= 0)
         return error_set(e, EINVAL, "the token file %s is empty or unreadable", file);

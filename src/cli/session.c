@@ -283,6 +283,7 @@ int session_run(struct session *s) {
     }
     terminal_raw_end(&l.raw);
     client_free(l.client);
+    s->id = l.job;
     if (l.signals >= 0)
         close(l.signals);
     if (r == -ECANCELED)

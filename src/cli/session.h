@@ -12,6 +12,7 @@ struct session {
     bool input;               // forward standard input
     bool cancels;             // Ctrl-C cancels the job; the second time it is killed. Else it is sent on
     bool job;                 // it is a job of its own: when the controller goes away, attach again
+    int64_t id;               // of the job, when it is known; set by session_run
 };
 
 // Returns the exit status.

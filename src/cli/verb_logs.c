@@ -1,13 +1,18 @@
 // acequia logs
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "cli/client.h"
 #include "cli/verbs.h"
 
+enum { LOST_MS = 60 * 1000, AGAIN_US = 300 * 1000 };
+
 static const struct option_spec specs[] = {
-    {"follow", 'f', NULL, "Go on until the job has ended.", 0, NULL, NULL},
+    {"follow", 'f', NULL, "Go on until the job has ended; wait for it to start.", 0, NULL, NULL},
     {"tail", 'n', "LINES", "Begin with the last lines.", 0, "lines", NULL},
     {"error", 'e', NULL, "Standard error, where it has a file of its own.", 0, "stderr", NULL},
     {"attempt", 0, "NUMBER", "Of this attempt, from 1; else the newest.", 0, NULL, NULL},
@@ -15,11 +20,66 @@ static const struct option_spec specs[] = {
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
+struct reading {
+    struct cli *cli;
+    struct client *client;
+    const char *target, *none;  // none: only what comes from now on
+    bool follow, tail;
+    bool told_pending, told_lost;
+    bool closed;          // whoever reads our output has gone
+    uint64_t shown, skip;  // bytes; those to leave out after a new connection
+    int64_t lost_ms;      // since when the controller does not answer; 0: it does
+};
+
+static int take(void *arg, const char *data, size_t len) {
+    struct reading *r = arg;
+    size_t skip = r->skip < len ? (size_t)r->skip : len;
+    r->skip -= skip;
+    r->lost_ms = 0;
+    int status = client_to_output(NULL, data + skip, len - skip);
+    r->closed = status < 0;
+    r->shown += len - skip;
+    return status;
+}
+
+// The controller is being restarted, or a node is away: the output lies where it was.
+static bool try_again(struct reading *r, int status) {
+    if (status != -EAGAIN && status != -ECONNREFUSED && status != -EPIPE && status != -ECONNRESET && status != -ENOENT)
+        return false;
+    if (status == -ENOENT && !r->lost_ms)
+        return false;
+    if (!r->lost_ms)
+        r->lost_ms = clock_mono_ms();
+    if (clock_mono_ms() - r->lost_ms > LOST_MS)
+        return false;
+    if (!r->told_lost && r->tail)
+        cli_note("the connection was lost; lines written meanwhile are left out");
+    r->told_lost = true;
+    return true;
+}
+
+static int follow(struct reading *r) {
+    for (;;) {
+        int status = client_stream(r->client, r->target, -1, take, r);
+        bool pending = status == -EBUSY;
+        if (!r->follow || status == 0 || r->closed || (!pending && !try_again(r, status)))
+            return status;
+        if (pending && !r->told_pending)
+            cli_note("%s; waiting for its output", r->cli->error.text);
+        r->told_pending |= pending;
+        if (!pending) {
+            r->skip = r->tail ? 0 : r->shown;
+            r->target = r->tail ? r->none : r->target;
+        }
+        usleep(AGAIN_US);
+    }
+}
+
 struct request {
     uint32_t tail, node, attempt;
 };
 
-static int print(struct cli *c, struct client *k, const struct request *r) {
+static int print(struct cli *c, struct client *k, const struct request *r, struct reading *reading) {
     cleanup_query struct query q = {0};
     cleanup_buf struct buf path = {0};
     buf_adds(&path, "/v1/jobs/");
@@ -27,13 +87,16 @@ static int print(struct cli *c, struct client *k, const struct request *r) {
     buf_adds(&path, "/logs");
     query_begin(&q, buf_str(&path));
     query_add(&q, "follow", option_given(&c->options, "follow") ? "1" : NULL);
-    if (option_given(&c->options, "tail"))
-        query_addf(&q, "tail", "%u", r->tail);
     query_add(&q, "source", option_given(&c->options, "error") ? "error" : NULL);
     query_add(&q, "node", option_get(&c->options, "node"));
     if (r->attempt)
         query_addf(&q, "attempt", "%u", r->attempt);
-    return client_stream(k, buf_str(&q.text), -1, client_to_output, NULL);
+    const char *none = arena_printf(&c->arena, "%s&tail=0", buf_str(&q.text));
+    if (option_given(&c->options, "tail"))
+        query_addf(&q, "tail", "%u", r->tail);
+    *reading = (struct reading){.cli = c, .client = k, .target = buf_str(&q.text), .none = none,
+                                .follow = option_given(&c->options, "follow"), .tail = option_given(&c->options, "tail")};
+    return follow(reading);
 }
 
 // A job that waits to run again has output of before. Its number of attempts, 0: it has none.
@@ -57,18 +120,21 @@ static int run(struct cli *c) {
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (client_open(c, &k) < 0)
         return cli_fail(c);
-    int r = print(c, k, &q);
+    struct reading reading;
+    int r = print(c, k, &q, &reading);
     if (r == -EBUSY && !q.attempt) {
         struct error why = c->error;
         q.attempt = earlier_attempt(c, k);
         c->error = why;
         if (q.attempt) {
-            fprintf(stderr, "acequia: job %s waits to run again; this is what attempt %u has written\n", c->arguments[0], q.attempt);
-            r = print(c, k, &q);
+            cli_note("job %s waits to run again; this is what attempt %u has written", c->arguments[0], q.attempt);
+            r = print(c, k, &q, &reading);
         }
     }
     client_free(k);
-    if (r == -EPIPE)
+    if (reading.closed && r != -EPIPE)
+        return cli_failf(c, "the output cannot be written: %s", strerror(-r));
+    if (reading.closed)
         return CLI_OK;
     return r < 0 ? cli_fail(c) : CLI_OK;
 }

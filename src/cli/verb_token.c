@@ -14,6 +14,7 @@
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "model/name.h"
+#include "model/units.h"
 
 static const struct option_spec specs[] = {
     {"user", 'u', "NAME", "A token for this user's commands from other machines; else one for an agent to join.", 0, NULL, NULL},
@@ -23,13 +24,20 @@ static const struct option_spec specs[] = {
 };
 static const struct option_table table_options = OPTION_TABLE("Options of create", specs);
 
-static int write_secret(struct cli *c, const char *file, const char *token) {
-    cleanup_close int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return error_set(&c->error, errno, "cannot make the file %s: %s", file, strerror(errno));
-    if (write(fd, token, strlen(token)) < 0 || write(fd, "\n", 1) != 1)
-        return error_set(&c->error, errno, "cannot write the file %s: %s", file, strerror(errno));
+static int write_secret(struct cli *c, int fd, const char *file, const char *token) {
+    if (write(fd, token, strlen(token)) != (ssize_t)strlen(token) || write(fd, "\n", 1) != 1)
+        return error_set(&c->error, errno ? errno : ENOSPC, "cannot write the file %s: %s", file, strerror(errno ? errno : ENOSPC));
     return 0;
+}
+
+static void tell_use(struct buf *out, const char *file, const char *user, const struct json *reply) {
+    char until[UNIT_TEXT_MAX];
+    buf_addf(out, "Token written to %s; good %suntil %s.\n", file, user ? "" : "for one node, ",
+             local_time_format(json_i64(reply, "expires_ms", 0), until));
+    if (user)
+        buf_addf(out, "For %s: put it into ~/.config/acequia/token with mode 600, and set ACEQUIA_HOST.\n", user);
+    else
+        buf_addf(out, "On the node: acequia agent --join HOST:PORT --token-file %s\n", file);
 }
 
 static int create(struct cli *c) {
@@ -38,8 +46,14 @@ static int create(struct cli *c) {
     struct reply reply;
     uint32_t ttl = 0;
     const char *user = option_get(&c->options, "user"), *file = option_get(&c->options, "output"), *node = option_get(&c->options, "node");
+    if (option_given(&c->options, "ttl") && !option_duration(&c->options, "ttl", 1, &ttl, &c->error) && !ttl)
+        return cli_usage(c, "--ttl is \"%s\"; give more than 0, as 1h or 30d", option_get(&c->options, "ttl"));
     if (option_duration(&c->options, "ttl", 1, &ttl, &c->error) < 0 || (user && identifier_check("--user", user, &c->error) < 0))
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    // Before the token is made: one that nobody knows would stay valid.
+    cleanup_close int fd = file ? open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    if (file && fd < 0)
+        return cli_failf(c, "cannot make the file %s: %s", file, strerror(errno));
     json_open(&w, '{');
     json_kv_str(&w, "kind", user ? "user" : "agent");
     if (user)
@@ -50,13 +64,24 @@ static int create(struct cli *c) {
         json_kv_i64(&w, "ttl_s", ttl);
     json_close(&w, '}');
     int status = client_post(c, "/v1/tokens", &body, &reply);
+    if (status != CLI_OK && file)
+        unlink(file);
     if (status != CLI_OK)
         return status;
     const char *token = json_str(reply.json, "token");
     if (file && token) {
-        if (write_secret(c, file, token) < 0)
+        if (write_secret(c, fd, file, token) < 0)
             return cli_fail(c);
-        buf_addf(&out, "Token written to %s\n", file);
+        struct json_writer j = {.out = &out};
+        if (c->json) {
+            json_open(&j, '{');
+            json_kv_str(&j, "file", file);
+            json_kv_str(&j, "id", json_str(reply.json, "id"));
+            json_close(&j, '}');
+            buf_addc(&out, '\n');
+        } else {
+            tell_use(&out, file, user, reply.json);
+        }
     } else if (c->json) {
         buf_addf(&out, "%s\n", reply.text);
     } else {

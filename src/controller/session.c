@@ -75,7 +75,8 @@ static bool find_part(struct controller *c, uint64_t id, int64_t index, int64_t 
         return false;
     }
     if (index < 0 || index >= r->parts.len) {
-        error_set(e, EINVAL, "node: job %llu has %u nodes; expected 0 to %u", (unsigned long long)id, r->parts.len, r->parts.len - 1);
+        error_set(e, EINVAL, "node: job %llu has %u %s, counted from 0; there is no %lld", (unsigned long long)id, r->parts.len,
+                  r->parts.len == 1 ? "node" : "nodes", (long long)index);
         return false;
     }
     return true;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/text.h"
 
 static void finish(struct arena *a, struct paths *p) {
@@ -80,8 +81,20 @@ const char *paths_log_file(const struct paths *p, struct arena *a, const char *d
     return arena_printf(a, "%s/%s.log", p->log, daemon);
 }
 
+// What lies above it, as far as it is missing.
+static void make_parents(const char *path) {
+    cleanup_buf struct buf above = {0};
+    for (const char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+        buf_clear(&above);
+        buf_add(&above, path, (size_t)(p - path));
+        mkdir(buf_str(&above), 0755);
+    }
+}
+
 int paths_make(const char *path, mode_t mode, struct error *e) {
     struct stat st;
+    if (mkdir(path, mode) < 0 && errno == ENOENT)
+        make_parents(path);
     if (mkdir(path, mode) < 0 && errno != EEXIST)
         return error_set(e, errno, "folder %s cannot be made: %s", path, strerror(errno));
     if (stat(path, &st) < 0)

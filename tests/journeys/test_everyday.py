@@ -153,3 +153,51 @@ def test_up_and_down_know_daemons_they_did_not_start():
         for d in daemons:
             d.kill()
         c.close()
+
+
+def test_following_waits_for_the_start_and_outlives_the_controller():
+    c = Cluster()
+    try:
+        job = c.submit("--hold", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.5; done")
+        follow = c.start("logs", "-f", job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        tail = c.start("logs", "-f", "-n", "1", job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        c.acequia("release", job)
+        c.wait_state(job, "RUNNING")
+        time.sleep(1)
+        with open(os.path.join(c.home, "run", "controller.pid"), encoding="utf-8") as f:
+            os.kill(int(f.read()), 9)
+        c.acequia("up")
+        out, err = follow.communicate(timeout=30)
+        assert follow.returncode == 0, err
+        assert out.splitlines() == [f"line {i}" for i in range(1, 9)]
+        assert "waiting for its output" in err
+        out, err = tail.communicate(timeout=30)
+        assert tail.returncode == 0 and out.splitlines()[-1] == "line 8" and "left out" in err
+    finally:
+        c.close()
+
+
+def test_a_run_on_several_nodes_shows_what_all_wrote(cluster):
+    agent = cluster.start("agent", "--name", "second", stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: len([n for n in cluster.json("nodes")["nodes"] if n["connected"]]) == 2, 20, "two nodes")
+        out = cluster.acequia("run", "-N", "2", "-n", "2", "--", "sh", "-c", "echo task $ACEQUIA_PROCID")
+        assert sorted(out.splitlines()) == ["task 0", "task 1"]
+    finally:
+        agent.terminate()
+        agent.wait(20)
+        cluster.run("forget", "second")
+
+
+def test_tokens_are_kept_from_others(cluster, tmp_path):
+    kept = tmp_path / "kept"
+    kept.write_text("here already")
+    r = cluster.run("token", "create", "-o", str(kept))
+    assert r.returncode == 1 and "File exists" in r.stderr
+    assert "give more than 0" in cluster.run("token", "create", "--ttl", "0").stderr
+    loose = tmp_path / "token"
+    loose.write_text("aq1.0.0.0")
+    loose.chmod(0o644)
+    r = cluster.run("list", env={"ACEQUIA_HOST": "127.0.0.1:1", "ACEQUIA_TOKEN_FILE": str(loose)})
+    assert r.returncode == 1 and "chmod 600" in r.stderr
