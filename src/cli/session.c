@@ -78,6 +78,7 @@ static int take_output(struct live *l, const char *data, size_t len) {
     data++;
     len--;
     l->lost_ms = 0;
+    l->running = true;
     size_t skip = l->skip[fd] < len ? (size_t)l->skip[fd] : len;
     l->skip[fd] -= skip;
     l->shown[fd] += len - skip;
@@ -99,7 +100,7 @@ static void take_state(struct live *l, const struct json *j, const char *state) 
     const char *reason = json_str(j, "reason");
     if (reason)
         snprintf(l->reason, sizeof l->reason, "%.60s", reason);
-    l->running = l->running || streq(state, "RUNNING");
+    l->running = l->running || !streq(state, "PENDING");
     if (!final_state(state))
         return;
     l->exit_status = job_exit_status(j);
