@@ -58,14 +58,31 @@ static bool try_again(struct reading *r, int status) {
     return true;
 }
 
+// A job that waits to run again has output of before. Its number of attempts, 0: it has none.
+static uint32_t earlier_attempt(struct cli *c, struct client *k) {
+    cleanup_buf struct buf path = {0};
+    struct reply reply;
+    buf_adds(&path, "/v1/jobs/");
+    http_percent_encode(&path, c->arguments[0]);
+    if (client_call(k, "GET", buf_str(&path), NULL, &reply) < 0 || reply.status != 200)
+        return 0;
+    int64_t n = json_i64(reply.json, "attempt", 0);
+    return streq(json_str(reply.json, "state"), "PENDING") && n > 0 ? (uint32_t)n : 0;
+}
+
 static int follow(struct reading *r) {
     for (;;) {
         int status = client_stream(r->client, r->target, -1, take, r);
         bool pending = status == -EBUSY;
         if (!r->follow || status == 0 || r->closed || (!pending && !try_again(r, status)))
             return status;
+        struct error why = r->cli->error;
+        if (pending && earlier_attempt(r->cli, r->client)) {
+            r->cli->error = why;
+            return status;
+        }
         if (pending && !r->told_pending)
-            cli_note("%s; waiting for its output", r->cli->error.text);
+            cli_note("%s; waiting for its output", why.text);
         r->told_pending |= pending;
         if (!pending) {
             r->skip = r->tail ? 0 : r->shown;
@@ -97,18 +114,6 @@ static int print(struct cli *c, struct client *k, const struct request *r, struc
     *reading = (struct reading){.cli = c, .client = k, .target = buf_str(&q.text), .none = none,
                                 .follow = option_given(&c->options, "follow"), .tail = option_given(&c->options, "tail")};
     return follow(reading);
-}
-
-// A job that waits to run again has output of before. Its number of attempts, 0: it has none.
-static uint32_t earlier_attempt(struct cli *c, struct client *k) {
-    cleanup_buf struct buf path = {0};
-    struct reply reply;
-    buf_adds(&path, "/v1/jobs/");
-    http_percent_encode(&path, c->arguments[0]);
-    if (client_call(k, "GET", buf_str(&path), NULL, &reply) < 0 || reply.status != 200)
-        return 0;
-    int64_t n = json_i64(reply.json, "attempt", 0);
-    return streq(json_str(reply.json, "state"), "PENDING") && n > 0 ? (uint32_t)n : 0;
 }
 
 static int run(struct cli *c) {
