@@ -139,6 +139,7 @@ static void walk_what(struct walk *w, struct launch_request *r) {
     for (uint32_t i = 0; i < r->ntasks && !w->bad; i++)
         walk_task(w, &r->tasks[i]);
     FLAG(w, r, kill_on_bad_exit);
+    FIELD(w, r, wait_ms);
     walk_string(w, &r->in, "in");
     walk_string(w, &r->out, "out");
     walk_string(w, &r->err, "err");

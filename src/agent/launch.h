@@ -110,6 +110,7 @@ struct launch_request {
     struct launch_process *tasks;  // ntasks 0: the attempt only holds its limits for steps
     uint32_t ntasks;
     bool kill_on_bad_exit;  // one task's failure ends the others
+    int64_t wait_ms;        // from the first task's end to the kill of the others; 0: no limit
 
     const char *in, *out, *err;  // NULL in: /dev/null; NULL out: discarded; NULL err: same as out
     bool append;

@@ -294,6 +294,7 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
     r.warn_signal = 0;
     set_step_limits(node, m, &r, a);
     r.kill_on_bad_exit = m->kill_on_bad_exit;
+    r.wait_ms = seconds_to_ms(m->wait_s);
     if (!str_empty(m->workdir))
         r.cwd = m->workdir;
     for (uint32_t i = 0; i < parent->nenv; i++)

@@ -94,6 +94,9 @@ static void finish(struct stream *s) {
         error = st->text;
     else if (st->end == ENDED_NONE)
         error = "ended together with its job";
+    uint32_t n = st->state == SPOOL_ENDED && st->ntasks <= LAUNCH_TASKS_MAX ? st->ntasks : 0;
+    cleanup_free int32_t *exits = xcalloc(n + 1, sizeof *exits);
+    int known = spool_read_exits(s->all->agent->spool_fd, s->id, s->attempt, s->step, exits, n);
     spool_remove_step(s->all->agent->spool_fd, s->id, s->attempt, s->step);
     if (e->is_step) {
         struct usage used = {.cpu_user_us = st->usage.user_us, .cpu_system_us = st->usage.system_us,
@@ -102,7 +105,8 @@ static void finish(struct stream *s) {
         struct message_stream m = {.stream = s->number, .eof = true, .exit_code = st->exit_code,
                                    .exit_signal = (uint32_t)st->signal, .error = error,
                                    .task = st->failed_rank, .usage = &used,
-                                   .cause = request_cause(st)};
+                                   .cause = request_cause(st),
+                                   .exits = {(uint32_t *)exits, known > 0 ? (uint32_t)known : 0}};
         agent_tell(s->all->agent, MESSAGE_STEP_ENDED, &m);
     }
     stream_finish(s, st->exit_code, (uint32_t)st->signal, error);
@@ -250,7 +254,7 @@ static int make_named_pipes(struct stream *s, struct launch_request *r, struct a
                 return -errno;
             add_output(s, fd, 2, task->rank);
         }
-        if (!in) {
+        if (!in && !task->in) {
             if ((fd = named_pipe(s, r, t, 0, a, &task->in)) < 0)
                 return -errno;
             int writer = openat(agent->spool_fd, task->in + strlen(agent->spool_path) + 1,
@@ -269,7 +273,13 @@ static int make_files(struct stream *s, const struct message_exec *m, struct lau
                       struct arena *a) {
     if (m->pty)
         return make_terminal(s, m, r);
-    if (r->ntasks == 1 && !r->in && !r->out && !r->err)
+    bool deaf = false;  // input is for another task
+    for (uint32_t t = 0; m->input_rank && t < r->ntasks; t++)
+        if (r->tasks[t].rank != m->input_rank - 1) {
+            r->tasks[t].in = "/dev/null";
+            deaf = true;
+        }
+    if (r->ntasks == 1 && !r->in && !r->out && !r->err && !deaf)
         return make_pipes(s, r);
     if (r->ntasks > STREAMED_TASKS_MAX && !r->out)
         return -E2BIG;

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "controller/api.h"
 #include "controller/step_plan.h"
+#include "controller/step_report.h"
 #include "model/name.h"
 #include "model/nodelist.h"
 
@@ -31,6 +32,9 @@ struct step_node {
     uint32_t exit_signal, task;
     enum end_cause cause;
     char *error;
+    uint32_t first_rank, tasks;
+    uint32_t *exits;  // wait statuses of its tasks
+    uint32_t exit_count;
 };
 
 enum step_phase { STEP_NEW, STEP_FOR_JOB, STEP_QUEUED, STEP_COMMITTING, STEP_RUNNING, STEP_OVER };
@@ -160,13 +164,9 @@ static int badness(int32_t code, uint32_t signal) {
 }
 
 static void put_node(struct json_writer *w, const struct step_node *n) {
-    json_open(w, '{');
-    json_kv_str(w, "node", n->node);
-    json_kv_i64(w, "exit_code", n->exit_code);
-    json_kv_i64(w, "exit_signal", n->exit_signal);
-    json_kv_i64(w, "task", n->task);
-    json_kv_str(w, "error", n->error);
-    json_close(w, '}');
+    struct step_end e = {.node = n->node, .error = n->error, .exit_code = n->exit_code, .exit_signal = n->exit_signal, .task = n->task,
+                         .first_rank = n->first_rank, .tasks = n->tasks, .exits = n->exits, .exit_count = n->exit_count};
+    step_end_json(&e, w);
 }
 
 static enum job_state end_state(const struct step *s, bool fine, uint32_t signal) {
@@ -235,14 +235,23 @@ static void on_end(void *ctx, const struct message_stream *end) {
     n->task = end->task;
     n->cause = end->cause;
     n->error = end->error ? xstrdup(end->error) : NULL;
+    n->exit_count = end->exits.len < n->tasks ? end->exits.len : n->tasks;
+    if (n->exit_count)
+        n->exits = xmemdup(end->exits.at, n->exit_count * sizeof *n->exits);
     if (end->usage)
         usage_add(&s->usage, end->usage);
     s->running--;
     bool bad = end->exit_code || end->exit_signal || end->error;
     if (bad && s->running && (end->error || json_true(s->request, "kill_on_bad_exit")))
         kill_step(s, SIGTERM, true);
-    if (!s->running)
+    if (!s->running) {
         finish(s);
+        return;
+    }
+    // With --wait, whoever runs it ends the others some time after the first.
+    cleanup_buf struct buf b = {0};
+    buf_adds(&b, "{\"node_ended\":true}");
+    say(s, &b);
 }
 
 static void list_texts(const struct json *j, const char *key, struct arena *a, struct any_list *out) {
@@ -304,7 +313,7 @@ static void send_node(struct step *s, uint32_t i, const struct message_exec *com
     struct step_node *n = &s->nodes[i];
     struct node_view view;
     struct message_exec m = *common;
-    *n = (struct step_node){.step = s, .node = arena_strdup(&s->arena, node)};
+    *n = (struct step_node){.step = s, .node = arena_strdup(&s->arena, node), .first_rank = h->first_rank, .tasks = h->tasks};
     m.tasks = h->tasks;
     m.first_rank = h->first_rank;
     m.node_index = i;
@@ -401,6 +410,7 @@ static void launch(struct step *s) {
         .output = job_letters(&a, json_str(q, "output"), &r), .error = job_letters(&a, json_str(q, "error"), &r),
         .input = job_letters(&a, json_str(q, "input"), &r), .kill_on_bad_exit = json_true(q, "kill_on_bad_exit"), .append = json_true(q, "append"),
         .time_limit_s = (uint32_t)json_i64(q, "time_limit_s", 0), .credit = STREAM_WINDOW_BYTES, .nodes = buf_str(&folded),
+        .wait_s = (uint32_t)json_i64(q, "wait_s", 0), .input_rank = (uint32_t)json_i64(q, "input_rank", 0),
         .node_count = s->shares.len, .tasks_per_node = {counts, s->shares.len}};
     s->node_count = s->shares.len;
     s->nodes = xcalloc(s->node_count + 1, sizeof *s->nodes);
@@ -712,7 +722,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     if (there)
         core_cancel(s->controller->core, &s->actor, s->job, &(struct cancel_options){.reason = "its connection is gone"}, now_ms(), &ignored);
     for (uint32_t i = 0; i < s->node_count; i++)
-        free(s->nodes[i].error);
+        free(s->nodes[i].error), free(s->nodes[i].exits);
     free(s->nodes);
     buf_done(&s->early_input);
     arena_done(&s->arena);

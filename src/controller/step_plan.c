@@ -150,9 +150,23 @@ static int share_out(const struct step_need *n, const struct step_part *parts, u
     return 0;
 }
 
-static int never(const struct step_need *n, uint32_t count, struct error *e) {
+// Would it fit without asking for memory?
+static bool lacks_memory(const struct step_need *n, const struct step_part *parts, uint32_t count, uint32_t *tasks) {
+    struct step_need less = *n;
+    less.memory_per_node_bytes = less.memory_per_cpu_bytes = 0;
+    return (n->memory_per_node_bytes || n->memory_per_cpu_bytes) && spread(&less, parts, count, true, tasks);
+}
+
+static int never(const struct step_need *n, const struct step_part *parts, uint32_t count, uint32_t *tasks, struct error *e) {
+    uint32_t usable = 0;
+    for (uint32_t i = 0; i < count; i++)
+        usable += named(n, parts[i].node);
     if (n->nodes > count)
-        return error_set(e, E2BIG, "More nodes requested than the job has: %u of %u", n->nodes, count);
+        return error_set(e, E2BIG, "Only allocated %u nodes asked for %u", count, n->nodes);
+    if (usable < n->name_count)
+        return error_set(e, E2BIG, "Requested node configuration is not available");
+    if (lacks_memory(n, parts, count, tasks))
+        return error_set(e, E2BIG, "Memory required by task is not available");
     if (n->nodes > n->tasks)
         return error_set(e, EINVAL, "%u tasks cannot run on %u nodes", n->tasks, n->nodes);
     return error_set(e, E2BIG, "More processors requested than permitted");
@@ -166,9 +180,9 @@ int step_plan(const struct step_need *n, const struct step_part *parts, uint32_t
     for (uint32_t i = 0; i < count; i++)
         all_gpus += named(n, parts[i].node) ? gpus_there(&parts[i], true) : 0;
     if (n->gpus_milli > all_gpus)
-        return error_set(e, E2BIG, "More GPUs requested than the job has");
+        return error_set(e, E2BIG, all_gpus ? "More GPUs requested than the job has" : "Step requested GRES but job doesn't have GRES");
     if (!spread(n, parts, count, true, tasks))
-        return never(n, count, e);
+        return never(n, parts, count, tasks, e);
     uint32_t nodes = spread(n, parts, count, false, tasks);
     if (!nodes)
         return error_set(e, EAGAIN, "Requested nodes are busy");

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/text.h"
 #include "controller/controller.h"
 
@@ -18,6 +19,8 @@ struct stream {
     uint32_t task;     // of a step: the one that failed first
     enum end_cause cause;
     struct usage usage;
+    uint32_t *exits;   // of a step: wait statuses of its tasks
+    uint32_t exit_count;
 };
 
 static uint32_t streams_of(struct controller *c, uid_t uid) {
@@ -81,6 +84,7 @@ void stream_drained(struct stream *s) {
 
 static void stream_free(struct stream *s) {
     map_remove(&s->controller->streams, s->id);
+    free(s->exits);
     free(s);
 }
 
@@ -107,6 +111,9 @@ void stream_message(struct controller *c, const char *node, const struct message
         s->cause = m->cause;
         if (m->usage)
             s->usage = *m->usage;
+        free(s->exits);
+        s->exit_count = m->exits.len;
+        s->exits = m->exits.len ? xmemdup(m->exits.at, m->exits.len * sizeof *s->exits) : NULL;
         return;
     }
     if (message->type == MESSAGE_STREAM_END) {
@@ -115,6 +122,9 @@ void stream_message(struct controller *c, const char *node, const struct message
         last.task = s->task;
         last.cause = s->cause;
         last.usage = &usage;
+        cleanup_free uint32_t *exits = TAKE_PTR(s->exits);
+        last.exits.at = exits;
+        last.exits.len = s->exit_count;
         end(s, &last);
         return;
     }

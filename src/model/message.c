@@ -53,6 +53,7 @@ static const struct field stream_fields[] = {
     FIELD(5, S, exit_code, ""), FIELD(6, S, exit_signal, ""), FIELD(7, S, error, ""), FIELD(8, S, credit, ""),
     FIELD(9, S, rows, ""),      FIELD(10, S, columns, ""), FIELD(11, S, task, ""),
     FIELD_SUB(12, S, usage, &usage_schema, ""), FIELD_WORDS(13, S, cause, end_cause_words, ""),
+    FIELD_LIST(14, S, exits, ""),
 };
 static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #undef S
@@ -160,6 +161,8 @@ static const struct field exec_fields[] = {
     FIELD_LIST(29, S, tasks_per_node, ""),
     FIELD_LIST(30, S, cpus, ""),
     FIELD(31, S, gpus_per_task, ""),
+    FIELD(40, S, wait_s, ""),
+    FIELD(41, S, input_rank, ""),
 };
 static const struct schema exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S

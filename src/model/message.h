@@ -103,6 +103,7 @@ struct message_stream {  // data, end, credit, resize
     uint32_t task;
     struct usage *usage;  // of a step that has ended
     enum end_cause cause; // why it has
+    LIST(uint32_t) exits;  // wait statuses of its tasks, in order of rank
 };
 struct message_welcome {
     uint32_t heartbeat_s;  // the agent expects a ping at least this often
@@ -191,6 +192,8 @@ struct message_exec {  // exec, bash, and steps: processes inside a running atte
     LIST(uint32_t) tasks_per_node;
     LIST(uint32_t) cpus;     // which of the job's CPUs there, by number; none: all
     uint32_t gpus_per_task;  // the GPUs are dealt out to the tasks in order, this many each
+    uint32_t wait_s;         // after the first task has ended; then the others are killed; 0: no limit
+    uint32_t input_rank;     // 1 + the rank of the only task that gets input; 0: all do
 };
 struct message_time_limit {  // counted from the start; 0: none
     uint64_t id;

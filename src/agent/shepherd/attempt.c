@@ -181,6 +181,9 @@ static void step_timers(struct shepherd *s, struct unit *u, int64_t now_ms) {
     if (u->phase == UNIT_RUNNING && u->req.time_limit_ms &&
         now_ms - u->start_ms >= u->req.time_limit_ms)
         unit_end(s, u, ENDED_TIMEOUT, 0, SIGTERM, u->req.grace_ms, now_ms);
+    if (u->phase == UNIT_RUNNING && u->req.wait_ms && u->first_end_ms &&
+        now_ms - u->first_end_ms >= u->req.wait_ms)
+        unit_end(s, u, ENDED_KILLED, 0, SIGKILL, 0, now_ms);
     if (u->phase == UNIT_ENDING && now_ms >= u->end_by_ms)
         u->phase = UNIT_KILLING;
     if (u->phase == UNIT_KILLING)
@@ -243,9 +246,11 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
         struct unit *u = &s->units[i];
         if (u->phase == UNIT_RUNNING && u->req.time_limit_ms)
             sooner(&next, u->start_ms + u->req.time_limit_ms);
+        if (u->phase == UNIT_RUNNING && u->req.wait_ms && u->first_end_ms)
+            sooner(&next, u->first_end_ms + u->req.wait_ms);
         if (u->phase == UNIT_ENDING)
             sooner(&next, u->end_by_ms);
-        if (u->phase == UNIT_KILLING)
+        if (u->phase == UNIT_KILLING || (u->phase == UNIT_RUNNING && u->worst && u->req.kill_on_bad_exit))
             sooner(&next, now_ms + KILL_EVERY_MS);
     }
     return next <= now_ms ? 0 : (int)(next - now_ms);
@@ -267,15 +272,22 @@ static bool task_failed(const struct unit *u) {
     return u->req.kill_on_bad_exit && u->worst != 0;
 }
 
+// A task that is not in its group yet would miss a signal.
+static bool all_began(const struct unit *u) {
+    return atomic_load(&u->note->opened) >= u->req.ntasks;
+}
+
 // A step is over when its tasks are; what they left behind in its group is killed.
 static void end_steps(struct shepherd *s, bool all, int64_t now_ms) {
     for (int i = 1; i < s->units_top; i++) {
         struct unit *u = &s->units[i];
         if (u->phase == UNIT_FREE)
             continue;
-        if (u->alive && (u->verdict == ENDED_LAUNCH_FAILED || task_failed(u)) && !all) {
+        if (u->alive && u->verdict == ENDED_LAUNCH_FAILED && !all) {
             u->phase = UNIT_KILLING;
             unit_signal(s, u, SIGKILL);
+        } else if (u->alive && task_failed(u) && all_began(u) && !all) {
+            unit_end(s, u, ENDED_EXITED, 0, SIGTERM, u->req.grace_ms, now_ms);
         }
         if (u->alive && !all)
             continue;

@@ -67,6 +67,7 @@ struct unit {
     int worst;    // wait status of the worst task
     enum launch_end verdict;  // decided by us rather than by its exit
     int64_t start_ms, end_by_ms, kill_since_ms;
+    int64_t first_end_ms;  // of its tasks; 0: all run
     uint64_t user_us, system_us, peak_bytes;
 };
 

@@ -194,6 +194,8 @@ void unit_reaped(struct shepherd *s, struct unit *u, uint32_t task, int status) 
     u->alive--;
     u->pids[task] = 0;
     u->exits[task] = status;
+    if (!u->first_end_ms)
+        u->first_end_ms = clock_mono_ms();
     if (badness(status) > badness(u->worst)) {
         u->worst = status;
         u->status.failed_rank = u->req.tasks[task].rank;

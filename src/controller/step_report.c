@@ -1,0 +1,59 @@
+// Owns the words about the end of a step on one node.
+#include "controller/step_report.h"
+
+#include <sys/wait.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+static void put_range(struct buf *out, uint32_t first, uint32_t last) {
+    buf_addf(out, first == last ? "%s%u" : "%s%u-%u", out->len ? "," : "", first, last);
+}
+
+// Ranks whose tasks ended with this status, folded: "0,2-3".
+static void ranks_of(const struct step_end *n, uint32_t status, struct buf *out) {
+    for (uint32_t i = 0; i < n->exit_count; i++) {
+        uint32_t first = i;
+        if (n->exits[i] != status)
+            continue;
+        while (i + 1 < n->exit_count && n->exits[i + 1] == status)
+            i++;
+        put_range(out, n->first_rank + first, n->first_rank + i);
+    }
+}
+
+static bool seen_before(const struct step_end *n, uint32_t i) {
+    for (uint32_t k = 0; k < i; k++)
+        if (n->exits[k] == n->exits[i])
+            return true;
+    return false;
+}
+
+void step_end_json(const struct step_end *n, struct json_writer *w) {
+    cleanup_buf struct buf ranks = {0};
+    json_open(w, '{');
+    json_kv_str(w, "node", n->node);
+    json_kv_i64(w, "exit_code", n->exit_code);
+    json_kv_i64(w, "exit_signal", n->exit_signal);
+    json_kv_i64(w, "task", n->task);
+    json_kv_str(w, "error", n->error);
+    if (n->tasks)
+        put_range(&ranks, n->first_rank, n->first_rank + n->tasks - 1);
+    json_kv_str(w, "tasks", buf_str(&ranks));
+    json_key(w, "failed");
+    json_open(w, '[');
+    for (uint32_t i = 0; i < n->exit_count; i++) {
+        int status = (int)n->exits[i];
+        if (!status || seen_before(n, i))
+            continue;
+        buf_clear(&ranks);
+        ranks_of(n, n->exits[i], &ranks);
+        json_open(w, '{');
+        json_kv_str(w, "tasks", buf_str(&ranks));
+        json_kv_i64(w, "exit_code", WIFEXITED(status) ? WEXITSTATUS(status) : 0);
+        json_kv_i64(w, "exit_signal", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+        json_close(w, '}');
+    }
+    json_close(w, ']');
+    json_close(w, '}');
+}
