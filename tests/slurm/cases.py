@@ -1,14 +1,33 @@
 """The command lines that both sides receive, in groups. A group is a list of lines that build on
 each other; {names} stand for job ids. `same` says what must agree: the exit code always, and
-standard output ("out"), only whether there is any ("some"), or nothing of it ("code")."""
+standard output ("out"), only whether there is any ("some"), or nothing of it ("code"). Messages on
+standard error agree, or a row of docs/slurm-differences.md explains why not ("code" leaves them out,
+"err" compares only them). `user` is who gives the line; "other" is a user without rights."""
 
 
 class Line:
     """One command line."""
 
-    def __init__(self, line, same="out", save=None, stdin="", wait=None, says=None):
+    def __init__(self, line, same="out", save=None, stdin="", wait=None, user=None):
         self.line, self.same, self.save = line, same, save
-        self.stdin, self.wait, self.says = stdin, wait, says
+        self.stdin, self.wait, self.user = stdin, wait, user
+
+
+def lines(text, user=None):
+    """One line each; "a <- line" saves the number that it prints, "wait a" waits for a job's end,
+    "? line" compares only the exit code and messages, "~ line" nothing but the exit code."""
+    found = []
+    for line in text.strip().splitlines():
+        line = line.strip()
+        if line.startswith("wait "):
+            found.append(Line("true", wait=line[5:]))
+        elif line[1:5] == " <- ":
+            found.append(Line(line[5:], save=line[0], user=user))
+        elif line[:2] in ("? ", "~ "):
+            found.append(Line(line[2:], same="err" if line[0] == "?" else "code", user=user))
+        elif line:
+            found.append(Line(line, user=user))
+    return found
 
 
 def held(options, fields="%i %j %u %t %r %D %C %l %P"):
@@ -40,7 +59,7 @@ LONG_FIELDS = [
     "jobid", "jobarrayid", "arrayjobid", "arraytaskid", "name", "username", "userid", "groupid",
     "groupname", "partition", "state", "statecompact", "reason", "reasonlist", "numnodes",
     "numcpus", "numtasks", "timelimit", "timeleft", "timeused", "priority", "prioritylong", "nice",
-    "nodelist", "reqnodes", "exc_nodes", "feature", "dependency", "comment", "command", "workdir:60",
+    "nodelist", "reqnodes", "feature", "dependency", "comment", "command", "workdir:60",
     "contiguous", "corespec", "licenses", "wckey", "network", "reservation", "requeue", "restartcnt",
     "batchflag", "oversubscribe", "mincpus", "minmemory", "mintmpdisk", "starttime", "endtime",
     "submittime", "eligibletime", "tres-per-node", "tres-per-job", "tres-per-task", "stdin", "stdout:60",

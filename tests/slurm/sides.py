@@ -2,7 +2,6 @@
 called by the names of Slurm's commands. Both have two nodes, n1 and n2, with 64 CPUs each."""
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -34,23 +33,28 @@ class Side:
     def __init__(self):
         self.names = {}
 
-    def run(self, line, save=None, stdin="", timeout=60):
-        """Runs a line; `save` keeps the number it prints under a name."""
-        words = [w.format(**self.names) if "{" in w else w for w in shlex.split(line)]
-        done = subprocess.run(words, env=self.env, cwd=self.work, input=stdin, text=True,
+    @staticmethod
+    def become(user):
+        """The words before a command that is run as somebody else."""
+        return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
+
+    def run(self, line, save=None, stdin="", timeout=60, user=None):
+        """Runs a line with a shell; `save` keeps the number it prints under a name."""
+        for name, number in self.names.items():
+            line = line.replace(f"{{{name}}}", number)
+        done = subprocess.run([*self.become(user), "bash", "-c", line], env=self.env, cwd=self.work, input=stdin, text=True,
                               capture_output=True, timeout=timeout, check=False, errors="replace")
         if save:
             found = re.search(r"\d+", done.stdout)
             self.names[save] = found.group() if found else "0"
-        return Result(done.returncode, self.plain(done.stdout), done.stderr)
+        return Result(done.returncode, self.plain(done.stdout), self.plain(done.stderr))
 
     def plain(self, text):
         """Ids, times and folders by names, so that the two sides can be compared."""
+        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "<time>", text)
         for name, number in sorted(self.names.items(), key=lambda x: -len(x[1])):
             text = re.sub(rf"(?<![\w.]){number}(?![a-zA-Z0-9])", f"<{name}>", text)
-        text = text.replace(self.work, "<work>")
-        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "<time>", text)
-        return text
+        return text.replace(self.work, "<work>")
 
     def wait(self, name, seconds=30):
         """Until no element of the job is in the queue any more."""
@@ -79,7 +83,7 @@ class SlurmSide(Side):
 class AcequiaSide(Side):
     """Ours: a controller, two agents, and a folder of links first on PATH."""
 
-    def __init__(self, config=CONFIG, nodes=("n1", "n2")):
+    def __init__(self, config=CONFIG, nodes=("n1", "n2"), default_memory="10M"):
         super().__init__()
         self.home = tempfile.mkdtemp(prefix="acequia-slurm-")
         os.chmod(self.home, 0o755)
@@ -94,12 +98,15 @@ class AcequiaSide(Side):
             self._start(binary, "controller")
             wait_until(lambda: os.path.exists(f"{self.home}/run/api.sock"), 20,
                        "the controller does not open its socket")
-            for name in nodes:
-                self._start(binary, "agent", "--name", name)
             subprocess.run([binary, "slurm-commands", f"{self.home}/bin"], env=self.env,
                            check=True, capture_output=True)
-            wait_until(lambda: self.run("sinfo -h -o '%t %D'").out.strip() == "idle 2", 20,
-                       "the nodes do not become idle", interval=0.1)
+            for count, name in enumerate(nodes, 1):  # one by one: the first is filled first
+                self._start(binary, "agent", "--name", name)
+                wait_until(lambda n=count: self.run("sinfo -h -o '%t %D'").out.strip() == f"idle {n}", 20,
+                           f"{name} does not become idle", interval=0.05)
+            if default_memory:
+                subprocess.run([binary, "partition", "edit", "main", "--default-memory-per-cpu", default_memory],
+                               env=self.env, check=True, capture_output=True)
         except BaseException:
             self.close()
             raise

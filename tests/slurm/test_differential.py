@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from . import cases
-from .cases import Line, held
-from .differences import KNOWN, KNOWN_HELD
+from . import cases, cases_words
+from .cases import Line, held, lines
+from .differences import KNOWN, KNOWN_HELD, unexplained
 from .sides import AcequiaSide, SlurmSide, end_all
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a private Slurm needs root")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a private Slurm needs
 def sides():
     slurm = acequia = None
     try:
-        slurm = SlurmSide()
+        slurm = SlurmSide(accounting=True)  # -M asks it
         acequia = AcequiaSide()
         slurm.names["cluster"], acequia.names["cluster"] = "lab", "acequia"
         yield slurm, acequia
@@ -28,8 +28,9 @@ def compare(line, one, two):
     """What differs between the results of both sides; None: nothing that counts."""
     if one.code != two.code:
         return f"exit code {one.code} / {two.code}"
-    if bool(one.err.strip()) != bool(two.err.strip()) and line.same == "out" and one.code:
-        return "only one says why"
+    alone = unexplained(line.line, one.err, two.err) if line.same != "code" else [[], []]
+    if alone[0] or alone[1]:
+        return f"only Slurm says {alone[0]}, only Acequia says {alone[1]}"
     if line.same == "some" and bool(one.out.strip()) != bool(two.out.strip()):
         return "only one prints something"
     if line.same == "out":
@@ -39,15 +40,15 @@ def compare(line, one, two):
     return None
 
 
-def play(sides, lines):
+def play(sides, group):
     """Runs a group on both sides; a list of differences that are not known."""
     found = []
-    for line in lines:
+    for line in group:
         if line.wait:
             for side in sides:
                 side.wait(line.wait)
             continue
-        one, two = (side.run(line.line, line.save, line.stdin) for side in sides)
+        one, two = (side.run(line.line, line.save, line.stdin, user=line.user) for side in sides)
         what = compare(line, one, two)
         known = line.line in KNOWN
         if what and not known:
@@ -70,7 +71,25 @@ def test_submit_options(sides):
 
 
 def test_refusals(sides):
-    check(play(sides, [Line(x, "code") for x in cases.BAD]))
+    check(play(sides, [Line(x, "err") for x in cases.BAD]))
+
+
+def test_values(sides):
+    check(play(sides, lines(cases_words.VALUES)))
+
+
+def test_arrays(sides):
+    check(play(sides, lines(cases_words.ARRAYS)))
+
+
+@pytest.mark.long
+def test_step_lines(sides):
+    check(play(sides, lines(cases_words.STEPS)))
+
+
+@pytest.mark.long
+def test_inside_a_job(sides):
+    check(play(sides, lines(cases_words.INSIDE)))
 
 
 def test_scripts(sides):
@@ -78,18 +97,18 @@ def test_scripts(sides):
     for name, text in cases.SCRIPTS_BAD.items():
         found += [f"{name}: {x}" for x in play(sides, [Line("sbatch -H", "code", stdin=text)])]
     for name, (text, fields) in cases.SCRIPTS.items():
-        lines = [Line("sbatch -H --parsable", save="j", stdin=text), Line(f"squeue -h -j {{j}} -o '{fields}'"), Line("scancel {j}")]
-        found += [f"{name}: {x}" for x in play(sides, lines)]
+        group = [Line("sbatch -H --parsable", save="j", stdin=text), Line(f"squeue -h -j {{j}} -o '{fields}'"), Line("scancel {j}")]
+        found += [f"{name}: {x}" for x in play(sides, group)]
     check(found)
 
 
 def test_fields(sides):
-    lines = [Line("sbatch -H --parsable -J fields -t 10 --mem=100 -n 2 --wrap true", save="j")]
-    lines += [Line(f"squeue -h -j {{j}} -o '%{c}'") for c in cases.FIELDS]
-    lines += [Line(f"squeue -j {{j}} -o '%.12{c}|%5{c}'") for c in "ijPutTMDl"]
-    lines += [Line(f"squeue -h -j {{j}} -O {n}") for n in cases.LONG_FIELDS]
-    lines += [Line("squeue -j {j}"), Line("squeue -j {j} -l -h"), Line("squeue -h -j {j} --start"), Line("scancel {j}")]
-    check(play(sides, lines))
+    group = [Line("sbatch -H --parsable -J fields -t 10 --mem=100 -n 2 --wrap true", save="j")]
+    group += [Line(f"squeue -h -j {{j}} -o '%{c}'") for c in cases.FIELDS]
+    group += [Line(f"squeue -j {{j}} -o '%.12{c}|%5{c}'") for c in "ijPutTMDl"]
+    group += [Line(f"squeue -h -j {{j}} -O {n}") for n in cases.LONG_FIELDS]
+    group += [Line("squeue -j {j}"), Line("squeue -j {j} -l -h"), Line("squeue -h -j {j} --start"), Line("scancel {j}")]
+    check(play(sides, group))
 
 
 def test_nodes_and_lists(sides):

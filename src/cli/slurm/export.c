@@ -92,7 +92,8 @@ int job_export(struct slurm *s, const struct opts *o, bool for_step, struct text
         if (getcwd(here, sizeof here))
             set(&v, arena_printf(&s->cli.arena, "SLURM_SUBMIT_DIR=%s", here));
     }
-    *out = (struct texts){arena_memdup(&s->cli.arena, v.at, (v.len + 1) * sizeof *v.at), v.len};
+    vec_push(&v, NULL);
+    *out = (struct texts){arena_memdup(&s->cli.arena, v.at, v.len * sizeof *v.at), v.len - 1};
     vec_done(&v);
     return 0;
 }
@@ -121,37 +122,52 @@ void job_request(const struct spec *spec, const struct script *script, const str
     json_close(&w, '}');
 }
 
+// The controller's sentences by their beginnings, and Slurm's words for the same; `first` is a line
+// that Slurm prints before.
 static const struct {
-    const char *begins, *words;
+    const char *begins, *words, *first;
 } submit_errors[] = {
-    {"partition", "Invalid partition name specified"},
-    {"project", "Invalid account or account/partition combination specified"},
-    {"qos", "Invalid qos specification"},
-    {"reservation", "Requested reservation is invalid"},
-    {"features", "Invalid feature specification"},
-    {"dependency", "Job dependency problem"},
-    {"array", "Invalid job array specification"},
-    {"exclude", "Invalid node name specified"},
-    {"nodes: node", "Invalid node name specified"},
-    {"time limit", "Requested time limit is invalid (missing or exceeds some limit)"},
-    {"time_limit_s", "Requested time limit is invalid (missing or exceeds some limit)"},
-    {"cpus", "Requested node configuration is not available"},
-    {"memory", "Requested node configuration is not available"},
-    {"gpus", "Requested node configuration is not available"},
-    {"GPU", "Requested node configuration is not available"},
-    {"nodes", "Requested node configuration is not available"},
-    {"tasks", "Requested node configuration is not available"},
-    {"nice", "Access/permission denied"},
-    {"priority", "Access/permission denied"},
-    {"you have", "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"},
-    {"the queue holds", "Slurm temporarily unable to accept job, sleeping and retrying"},
+    {"partition", "Invalid partition name specified", NULL},
+    {"project", "Invalid account or account/partition combination specified", NULL},
+    {"QoS", "Invalid qos specification", NULL},
+    {"qos", "Invalid qos specification", NULL},
+    {"reservation", "Requested reservation is invalid", NULL},
+    {"features", "Invalid feature specification", NULL},
+    {"dependency", "Job dependency problem", NULL},
+    {"array", "Invalid job array specification", NULL},
+    {"exclude", "Invalid node name specified", NULL},
+    {"nodes: node", "Invalid node name specified", NULL},
+    {"node list", "Invalid node name specified", NULL},
+    {"time limit", "Requested time limit is invalid (missing or exceeds some limit)", NULL},
+    {"time_limit_s", "Requested time limit is invalid (missing or exceeds some limit)", NULL},
+    {"deadline", "Requested time limit is invalid (missing or exceeds some limit)", NULL},
+    {"cpus", "Requested node configuration is not available", NULL},
+    {"memory", "Requested node configuration is not available", "Memory specification can not be satisfied"},
+    {"gpus", "Requested node configuration is not available", NULL},
+    {"GPU", "Requested node configuration is not available", NULL},
+    {"nodes", "Requested node configuration is not available", NULL},
+    {"tasks", "Requested node configuration is not available", NULL},
+    {"nice", "Access/permission denied", NULL},
+    {"priority", "Access/permission denied", NULL},
+    {"you have", "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", NULL},
+    {"the queue holds", "Slurm temporarily unable to accept job, sleeping and retrying", NULL},
 };
+
+const char *submit_prefix(const struct slurm *s) {
+    if (streq(s->program, "sbatch"))
+        return "Batch job submission failed: ";
+    return streq(s->program, "salloc") ? "Job submit/allocate failed: " : "Unable to allocate resources: ";
+}
 
 const char *submit_error_text(struct slurm *s, const struct spec *spec) {
     const char *text = s->cli.error.text;
+    if (strstr(text, "is not a dependency"))
+        text = arena_printf(&s->cli.arena, "dependency: %s", text);
     for (size_t i = 0; i < sizeof submit_errors / sizeof *submit_errors; i++)
         if (str_has_prefix(text, submit_errors[i].begins)) {
-            if (i == 0 && spec->partition)
+            if (submit_errors[i].first)
+                slurm_error(s, "%s", submit_errors[i].first);
+            if (i == 0 && spec && spec->partition)
                 slurm_error(s, "invalid partition specified: %s", spec->partition);
             else
                 slurm_error(s, "%s", text);

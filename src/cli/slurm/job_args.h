@@ -12,6 +12,8 @@ extern const uint32_t job_opt_count;
 
 // Exit statuses of a bad value differ between options in Slurm; 0: fine. Messages are printed.
 int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out);
+// Values of options without effect; 0: fine.
+int job_values_check(struct slurm *s, const struct opts *o);
 // Parts of it, for steps.
 int job_count_arg(struct slurm *s, const struct opts *o, const char *name, uint32_t *out);  // at least 1
 int job_memory_arg(struct slurm *s, const struct opts *o, const char *name, uint64_t *bytes, bool *given);
@@ -44,5 +46,8 @@ char *script_word(char **p);
 // The body of a submit.
 void job_request(const struct spec *spec, const struct script *script, const struct texts *environment, bool dry_run, bool no_requeue,
                  struct buf *out);
-// What to print for an error of the controller: Slurm's words where clients look for them.
+// What to print for an error of the controller: Slurm's words where clients look for them. What the
+// controller says is printed before.
+// "Batch job submission failed: " and the like, by program.
+const char *submit_prefix(const struct slurm *s);
 const char *submit_error_text(struct slurm *s, const struct spec *spec);

@@ -16,7 +16,7 @@
 #include "model/nodelist.h"
 #include "model/signalname.h"
 
-enum { NICE_DEFAULT = 100, COUNT_MAX = 1 << 20, NODEFILE_MAX = 1 << 20 };
+enum { NICE_DEFAULT = 100, NICE_MOST = 2147483645, COUNT_MAX = 1 << 20, NODEFILE_MAX = 1 << 20 };
 
 int job_count_arg(struct slurm *s, const struct opts *o, const char *name, uint32_t *out) {
     const char *text = opt_get(o, name);
@@ -112,16 +112,15 @@ int job_nodes_arg(struct slurm *s, const struct opts *o, uint32_t *least, uint32
     const char *first = dash ? arena_strndup(&s->cli.arena, text, (size_t)(dash - text)) : text;
     bool bad = parse_u32(first, &low) < 0 || (dash && parse_u32(dash + 1, &high) < 0) || !low || low > COUNT_MAX;
     if (streq(text, "0")) {
-        slurm_error(s, "Invalid numeric value \"0\" for --nodes.");
+        slurm_error(s, "%sNode count specification invalid", submit_prefix(s));
         return SLURM_FAILED;
     }
     if (bad || (dash && high > COUNT_MAX)) {
         slurm_error(s, "\"%s\" is not a valid node count", text);
-        slurm_error(s, "Invalid --nodes specification");
         return SLURM_USAGE;
     }
     if (dash && high < low) {
-        slurm_error(s, "Maximum node count of --nodes=%s is less than the minimum node count", text);
+        slurm_error(s, "Maximum node count %u is less than minimum node count %u", high, low);
         return SLURM_USAGE;
     }
     *least = low;
@@ -163,7 +162,7 @@ static int take_memory(struct slurm *s, const struct opts *o, struct spec *p) {
     if (r)
         return r;
     if (node + cpu + gpu > 1) {
-        slurm_error(s, "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.");
+        slurm_fatal(s, "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.");
         return SLURM_FAILED;
     }
     if (node && !p->memory_per_node_bytes) {
@@ -232,8 +231,14 @@ static int take_places(struct slurm *s, const struct opts *o, struct spec *p) {
     if (opt_get(o, "nodelist"))
         p->nodes = opt_get(o, "nodelist");
     p->exclude = opt_get(o, "exclude");
-    if (p->nodes && nodelist_expand(p->nodes, &s->cli.arena, &names, NULL) < 0)
-        return bad_value(s, "nodelist");
+    if (p->nodes && nodelist_expand(p->nodes, &s->cli.arena, &names, NULL) < 0) {
+        slurm_error(s, "%sInvalid node name specified", submit_prefix(s));
+        return SLURM_FAILED;
+    }
+    if (p->nodes && opt_get(o, "nodes") && p->nodes_max && names.len > p->nodes_max) {
+        slurm_error(s, "invalid number of nodes (-N %u-%u)", names.len, p->nodes_max);
+        return SLURM_FAILED;
+    }
     if (p->nodes && !p->nodes_min && names.len > 1)
         p->nodes_min = p->nodes_max = names.len;
     if (p->nodes_min > p->tasks && !opt_given(o, "ntasks") && !p->ntasks_per_gpu)
@@ -290,7 +295,7 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
     int64_t v;
     if (array) {
         if (array_parse(array, &s->cli.arena, &a, &s->cli.error) < 0) {
-            slurm_error(s, "Batch job submission failed: Invalid job array specification");
+            slurm_error(s, "%sInvalid job array specification", submit_prefix(s));
             return SLURM_FAILED;
         }
         p->array.at = a.at;
@@ -306,8 +311,12 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
     }
     if (opt_given(o, "nice")) {
         p->nice = NICE_DEFAULT;
-        if (nice && (parse_i64(nice, &v) < 0 || v < INT32_MIN || v > INT32_MAX))
+        if (nice && parse_i64(nice, &v) < 0)
             return bad_value(s, "nice");
+        if (nice && (v < -NICE_MOST || v > NICE_MOST)) {
+            slurm_error(s, "Invalid --nice value, out of range (+/- %d)", NICE_MOST);
+            return SLURM_USAGE;
+        }
         if (nice)
             p->nice = (int32_t)v;
     }
@@ -331,7 +340,8 @@ static const char *first_of(struct slurm *s, const char *list) {
 int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     struct spec p = {0};
     char here[4096];
-    int r = take_counts(s, o, &p);
+    int r = job_values_check(s, o);
+    r = r ? r : take_counts(s, o, &p);
     r = r ? r : take_memory(s, o, &p);
     r = r ? r : take_gpus(s, o, &p);
     r = r ? r : take_times(s, o, &p);
@@ -343,6 +353,15 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     p.name = opt_get(o, "job-name");
     p.project = opt_get(o, "account");
     p.partition = first_of(s, opt_get(o, "partition"));
+    if (opt_given(o, "partition") && str_empty(p.partition)) {
+        slurm_error(s, "invalid partition specified: (null)");
+        slurm_error(s, "%sInvalid partition name specified", submit_prefix(s));
+        return SLURM_FAILED;
+    }
+    if (p.time_min_s && p.time_limit_s && p.time_min_s > p.time_limit_s) {
+        slurm_error(s, "%sInvalid time-min specification (exceeds job's time or other limits)", submit_prefix(s));
+        return SLURM_FAILED;
+    }
     if (p.partition != opt_get(o, "partition"))
         slurm_verbose(s, "--partition: the first, %s, is used", p.partition);
     p.qos = opt_get(o, "qos");

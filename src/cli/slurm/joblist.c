@@ -64,6 +64,13 @@ static const struct {
     {"STOPPED", "ST", 0},
 };
 
+bool states_known(const char *word) {
+    for (size_t i = 0; i < sizeof state_names / sizeof *state_names; i++)
+        if (same_word(word, state_names[i].word) || same_word(word, state_names[i].letters))
+            return true;
+    return same_word(word, "all");
+}
+
 uint32_t states_parse(struct slurm *s, const char *text) {
     enum { MATCHED_NOTHING = 1u << 31 };  // a state of Slurm that no job has here
     uint32_t mask = MATCHED_NOTHING;
@@ -145,6 +152,20 @@ static bool item_has(const char *item, size_t len, const struct sjob *j) {
     return false;
 }
 
+bool ids_have_step(const char *list, const struct sjob *j, const char *step) {
+    if (!list)
+        return true;
+    for (const char *p = list; *p;) {
+        size_t n = item_len(p);
+        const char *dot = memchr(p, '.', n);
+        size_t len = dot ? (size_t)(p + n - dot - 1) : 0;
+        if (item_has(p, n, j) && (!dot || (strlen(step) == len && !strncmp(dot + 1, step, len))))
+            return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
 bool ids_have(const char *list, const struct sjob *j) {
     if (str_empty(list))
         return true;
@@ -161,7 +182,7 @@ const char *ids_plain(struct arena *a, const char *list, const char **bad) {
     cleanup_buf struct buf out = {0};
     for (const char *p = list; *p;) {
         size_t n = item_len(p), digits = strspn(p, "0123456789");
-        if (!digits || digits > n || (digits < n && !strchr("_.+", p[digits]))) {
+        if (!digits || digits > n || strspn(p, "0") == digits || (digits < n && !strchr("_.+", p[digits]))) {
             *bad = arena_strndup(a, p, n);
             return NULL;
         }

@@ -51,7 +51,8 @@ bool opts_parse(struct opts *o, struct slurm *s, int argc, char **argv, bool sto
     opterr = 1;
     for (int c; (c = getopt_long(argc, argv, buf_str(&shorts), longs, NULL)) != -1;) {
         if (c == '?' || c == ':') {
-            fprintf(stderr, "Try \"%s --help\" for more information\n", s->program);
+            if (!streq(s->program, "sacct"))
+                fprintf(stderr, "Try \"%s --help\" for more information\n", s->program);
             return false;
         }
         uint32_t i = c >= LONG_BASE ? (uint32_t)(c - LONG_BASE) : find_letter(o, c);

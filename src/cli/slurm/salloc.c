@@ -118,7 +118,8 @@ static int submit_only(struct slurm *s, const struct spec *spec, const struct te
     if (!slurm_client(s))
         return SLURM_FAILED;
     if (client_call(s->client, "POST", "/v1/jobs", &body, &r) < 0) {
-        slurm_error(s, "Job submit/allocate failed: %s", submit_error_text(s, spec));
+        const char *words = submit_error_text(s, spec);
+        slurm_error(s, "%s%s", submit_prefix(s), words);
         return SLURM_FAILED;
     }
     fprintf(stderr, "salloc: Granted job allocation %lld\n", (long long)json_i64(r.json, "id", 0));
@@ -164,6 +165,7 @@ int salloc_run(struct slurm *s, int argc, char **argv) {
     json_put_raw(&w, buf_str(&submit));
     json_close(&w, '}');
     a.run.first = &first;
+    a.run.spec = &spec;
     return step_run(&a.run);
 }
 
@@ -180,11 +182,15 @@ int sattach_run(struct slurm *s, int argc, char **argv) {
         return SLURM_FAILED;
     if (opt_given(&o, "version"))
         return slurm_version();
-    if (opt_given(&o, "help") || !o.argument_count) {
+    if (opt_given(&o, "help")) {
         cleanup_buf struct buf out = {0};
         opts_help(&o, "sattach", "[OPTIONS] <jobid.stepid>", &out);
-        cli_print(&out);
-        return opt_given(&o, "help") ? SLURM_OK : SLURM_FAILED;
+        return cli_print(&out);
+    }
+    if (o.argument_count != 1) {
+        slurm_error(s, "too many parameters");
+        printf("Usage: sattach [options] <jobid.stepid>\n");
+        return SLURM_FAILED;
     }
     const char *id = arena_strndup(&s->cli.arena, o.arguments[0], strcspn(o.arguments[0], "."));
     struct reply r;

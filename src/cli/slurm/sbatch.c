@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "cli/slurm/estimate.h"
 #include "cli/slurm/job_args.h"
 #include "model/name.h"
 
@@ -28,7 +29,7 @@ static const char *safe_name(struct slurm *s, const char *name) {
 static int take_script(struct slurm *s, const struct opts *line, struct script *script) {
     const char *wrap = opt_get(line, "wrap");
     if (wrap && line->argument_count) {
-        slurm_error(s, "Script arguments are not permitted with the --wrap option.");
+        slurm_error(s, "Script arguments not permitted with --wrap option");
         return SLURM_FAILED;
     }
     int r = wrap ? script_wrap(s, wrap, script) : script_read(s, line->argument_count ? line->arguments[0] : NULL, script);
@@ -89,13 +90,8 @@ static int wait_for(struct slurm *s, uint64_t first, uint64_t count) {
     return worst;
 }
 
-static int report(struct slurm *s, const struct opts *o, const struct spec *spec, const struct reply *r) {
+static int report(struct slurm *s, const struct opts *o, const struct reply *r) {
     long long id = (long long)json_i64(r->json, "id", 0);
-    if (opt_given(o, "test-only")) {
-        fprintf(stderr, "sbatch: Job accepted: %u tasks in partition %s; nothing was submitted\n", spec->tasks,
-                spec->partition ? spec->partition : "(default)");
-        return SLURM_OK;
-    }
     if (opt_given(o, "parsable") && !s->quiet)
         printf(s->clusters ? "%lld;%s\n" : "%lld\n", id, s->clusters);
     else if (!s->quiet)
@@ -114,14 +110,17 @@ static int submit(struct slurm *s, const struct opts *o, const struct script *sc
     if (r)
         return r;
     name_job(s, o, script, &spec);
-    job_request(&spec, script, &environment, opt_given(o, "test-only"), opt_given(o, "no-requeue") && !spec.requeue, &body);
+    job_request(&spec, script, &environment, false, opt_given(o, "no-requeue") && !spec.requeue, &body);
     if (!slurm_client(s) || slurm_check_clusters(s))
         return SLURM_FAILED;
+    if (opt_given(o, "test-only"))
+        return estimate_show(s, &spec);
     if (client_call(s->client, "POST", "/v1/jobs", &body, &reply) < 0) {
-        slurm_error(s, "Batch job submission failed: %s", submit_error_text(s, &spec));
+        const char *words = submit_error_text(s, &spec);
+        slurm_error(s, "%s%s", submit_prefix(s), words);
         return SLURM_FAILED;
     }
-    return report(s, o, &spec, &reply);
+    return report(s, o, &reply);
 }
 
 int sbatch_run(struct slurm *s, int argc, char **argv) {

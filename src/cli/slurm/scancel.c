@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/slurm/joblist.h"
 #include "cli/slurm/opt.h"
+#include "model/arrayspec.h"
 #include "model/signalname.h"
 
 static const struct opt table[] = {
@@ -81,7 +82,42 @@ static int read_words(struct slurm *s, const struct opts *o, struct request *q) 
     }
     if (opt_given(o, "me"))
         q->user = own_name(&s->cli.arena);
-    return opt_get(o, "state") && !(q->states = states_parse(s, opt_get(o, "state"))) ? SLURM_FAILED : 0;
+    if (q->batch && !q->signal)
+        q->signal = SIGKILL;  // the script alone, not the job's steps
+    const char *state = opt_get(o, "state");
+    for (const char *p = state; p && *p;) {
+        const char *one = arena_strndup(&s->cli.arena, p, strcspn(p, ","));
+        if (!states_known(one)) {
+            fprintf(stderr, "Invalid job state specified: %s\nValid job states are PENDING, RUNNING, and SUSPENDED\n", one);
+            return SLURM_FAILED;
+        }
+        p += strlen(one) + (p[strlen(one)] == ',');
+    }
+    return state && !(q->states = states_parse(s, state)) ? SLURM_FAILED : 0;
+}
+
+// The part after '_': a number, "[1-3,7]", or "*" for all.
+static bool element_fits(struct slurm *s, const char *item) {
+    const char *mark = strchr(item, '_');
+    struct array_spec spec;
+    if (!mark || streq(mark, "_*"))
+        return true;
+    size_t len = strcspn(mark + 1, ".");
+    const char *inner = arena_strndup(&s->cli.arena, mark + 1, len);
+    if (*inner != '[')
+        return len && strspn(inner, "0123456789") == len;
+    if (inner[len - 1] != ']' || array_parse(arena_strndup(&s->cli.arena, inner + 1, len - 2), &s->cli.arena, &spec, NULL) < 0) {
+        slurm_error(s, "_parse_single_range: Invalid range: `%.*s'", (int)strcspn(inner + 1, "]"), inner + 1);
+        return false;
+    }
+    return true;
+}
+
+static size_t item_len(const char *p) {
+    size_t n = 0;
+    for (bool inside = false; p[n] && (inside || p[n] != ','); n++)
+        inside = p[n] == '[' || (inside && p[n] != ']');
+    return n;
 }
 
 static int read_ids(struct slurm *s, const struct opts *o, struct request *q) {
@@ -91,6 +127,15 @@ static int read_ids(struct slurm *s, const struct opts *o, struct request *q) {
         if (!ids_plain(&s->cli.arena, o->arguments[i], &bad)) {
             slurm_error(s, "Invalid job id %s", bad);
             return SLURM_FAILED;
+        }
+        for (const char *p = o->arguments[i]; *p;) {
+            size_t n = item_len(p);
+            const char *item = arena_strndup(&s->cli.arena, p, n);
+            if (!element_fits(s, item)) {
+                slurm_error(s, "Invalid job id %s", item);
+                return SLURM_FAILED;
+            }
+            p += n + (p[n] == ',');
         }
         buf_addf(&b, "%s%s", b.len ? "," : "", o->arguments[i]);
     }
@@ -107,13 +152,6 @@ static bool plain(const struct opts *o, const struct request *q) {
     return q->ids && !has_filter(q) && !opt_given(o, "interactive");
 }
 
-static size_t item_len(const char *p) {
-    size_t n = 0;
-    for (bool inside = false; p[n] && (inside || p[n] != ','); n++)
-        inside = p[n] == '[' || (inside && p[n] != ']');
-    return n;
-}
-
 // Jobs as a whole; steps ("12.0") go one by one.
 static uint32_t write_ids(const struct opts *o, struct json_writer *w) {
     uint32_t count = 0;
@@ -121,7 +159,7 @@ static uint32_t write_ids(const struct opts *o, struct json_writer *w) {
         for (const char *p = o->arguments[i]; *p;) {
             size_t n = item_len(p);
             if (!memchr(p, '.', n)) {
-                json_put_strn(w, p, n);
+                json_put_strn(w, p, n > 2 && !strncmp(p + n - 2, "_*", 2) ? n - 2 : n);
                 count++;
             }
             p += n + (p[n] == ',');

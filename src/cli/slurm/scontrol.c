@@ -175,7 +175,7 @@ int scontrol_run(struct slurm *s, int argc, char **argv) {
         if (len < words[i].least || len > strlen(words[i].word) || strncasecmp(word, words[i].word, len) != 0)
             continue;
         if (words[i].needs_argument && o.argument_count < 2) {
-            fprintf(stderr, "too few arguments for keyword:%s\n", word);
+            fprintf(stderr, words[i].run == run_update ? "too few arguments for %s keyword\n" : "too few arguments for keyword:%s\n", word);
             return SLURM_FAILED;
         }
         return words[i].run(&c, o.argument_count, o.arguments);

@@ -162,7 +162,7 @@ static int show_jobs(struct scontrol *c, const char *ids) {
     const char *bad = NULL, *plain = ids ? ids_plain(&c->s->cli.arena, ids, &bad) : NULL;
     uint32_t shown = 0;
     if (ids && !plain) {
-        fprintf(stderr, "Invalid job id specified: %s\n", bad);
+        fprintf(stderr, "scontrol_print_job error: Invalid job id specified\n");
         return SLURM_FAILED;
     }
     struct job_query q = {.fields = SJOB_JSON_FIELDS, .ids = plain, .live = true, .finished = true, .since_ms = clock_wall_ms() - SLURM_RECENT_MS};
@@ -263,7 +263,7 @@ static int show_nodes(struct scontrol *c, const char *names) {
     cleanup_buf struct buf out = {0};
     int status = SLURM_OK;
     if (names && nodelist_expand(names, &c->s->cli.arena, &wanted, NULL) < 0) {
-        fprintf(stderr, "Node %s not found\n", names);
+        printf("Node %s not found\n", names);
         return SLURM_FAILED;
     }
     if (cluster_fetch(c->s, &v))
@@ -278,7 +278,7 @@ static int show_nodes(struct scontrol *c, const char *names) {
                 found = true;
             }
         if (!found) {
-            fprintf(stderr, "Node %s not found\n", wanted.at[k]);
+            buf_addf(&out, "Node %s not found\n", wanted.at[k]);
             status = SLURM_FAILED;
         }
     }
@@ -336,7 +336,7 @@ static int show_partitions(struct scontrol *c, const char *name) {
         }
     cluster_done(&v);
     if (!found) {
-        fprintf(stderr, "Partition %s not found\n", name);
+        printf("Partition %s not found\n", name);
         return SLURM_FAILED;
     }
     return cli_print(&out);
@@ -371,7 +371,7 @@ static int show_reservations(struct scontrol *c, const char *name) {
         record_end(c, &out);
     }
     if (!found && name) {
-        fprintf(stderr, "Reservation %s not found\n", name);
+        printf("Reservation %s not found\n", name);
         return SLURM_FAILED;
     }
     if (!found)
@@ -391,13 +391,21 @@ static int show_steps(struct scontrol *c, const char *ids) {
     for (uint32_t i = 0; i < steps.len; i++) {
         const struct sstep *p = &steps.at[i];
         char t[UNIT_TEXT_MAX];
-        if (p->state != JOB_RUNNING)
+        if (p->state != JOB_RUNNING || !ids_have_step(ids, p->job, p->id))
             continue;
         buf_addf(&out, "StepId=%s.%s UserId=%u StartTime=%s TimeLimit=UNLIMITED", p->job->label, p->id, p->job->uid, slurm_time(p->start_ms, "Unknown", t));
         line_end(c, &out);
         buf_addf(&out, "State=RUNNING Partition=%s NodeList=%s", or_null(p->job->partition), or_null(p->nodes));
         line_end(c, &out);
         buf_addf(&out, "Nodes=%u CPUs=%u Tasks=%u Name=%s Network=(null)", p->node_count, p->cpus, p->tasks, or_null(p->name));
+        line_end(c, &out);
+        buf_addf(&out, "TRES=cpu=%u,node=%u", p->cpus, p->node_count);
+        line_end(c, &out);
+        buf_adds(&out, "ResvPorts=(null)");
+        line_end(c, &out);
+        buf_adds(&out, "CPUFreqReq=Default");
+        line_end(c, &out);
+        buf_adds(&out, "SrunHost:Pid=(null):0");
         record_end(c, &out);
     }
     vec_done(&jobs);
@@ -405,7 +413,7 @@ static int show_steps(struct scontrol *c, const char *ids) {
     if (!status && !out.len)
         buf_adds(&out, ids ? "" : "No job steps in the system\n");
     if (!status && !out.len) {
-        fprintf(stderr, "slurm_get_job_steps error: Invalid job id specified\n");
+        printf("Job step %s not found\n", ids);
         return SLURM_FAILED;
     }
     return status ? status : cli_print(&out);

@@ -242,7 +242,7 @@ static int update_node(struct scontrol *c, const char *list, int argc, char **ar
         return SLURM_FAILED;
     }
     if (drain && str_empty(reason)) {
-        fprintf(stderr, "You must specify a reason when %s a node.\nRequest denied\n", same_word(state, "DOWN") ? "DOWNING" : "DRAINING");
+        fprintf(stderr, "You must specify a reason when DOWNING or DRAINING a node. Request denied\n");
         return SLURM_FAILED;
     }
     json_open(&w, '{');

@@ -50,9 +50,9 @@ static int open_script(struct slurm *s, const char *path, const char **found) {
             p += n + (p[n] == ':');
         }
     }
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {  // read as if nothing were in it
         close(fd);
-        fd = -1;
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     }
     if (fd < 0)
         slurm_error(s, "Unable to open file %s", path);

@@ -119,6 +119,13 @@ void slurm_error(const struct slurm *s, const char *fmt, ...) {
     va_end(args);
 }
 
+void slurm_fatal(const struct slurm *s, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    message(s->program, "fatal: ", fmt, args);
+    va_end(args);
+}
+
 void slurm_verbose(const struct slurm *s, const char *fmt, ...) {
     va_list args;
     if (!s->verbose)

@@ -34,6 +34,8 @@ const struct slurm_command *slurm_command_find(const char *name);
 int slurm_main(const char *name, int argc, char **argv, const struct cli_transport *tls);
 
 void slurm_error(const struct slurm *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// The same, for what ends the program: "srun: fatal: …".
+void slurm_fatal(const struct slurm *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // A note under -v.
 void slurm_verbose(const struct slurm *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // The connection, opened at the first use. Prints why not.

@@ -16,7 +16,7 @@ static const struct opt table[] = {
     {"account", 'A', OPT_VALUE, OPT_DOES, "ACCOUNT", NULL, 0},
     {"all", 'a', OPT_FLAG, OPT_HARMLESS, "ALL", "no partition is hidden", 0},
     {"array", 'r', OPT_FLAG, OPT_DOES, "ARRAY", NULL, 0},
-    {"array-unique", 0, OPT_FLAG, OPT_DOES, "ARRAY_UNIQUE", NULL, 0},
+    {"array-unique", 0, OPT_FLAG, OPT_HARMLESS, "ARRAY_UNIQUE", "elements that wait are one line unless -r is given", 0},
     {"clusters", 'M', OPT_VALUE, OPT_DOES, "CLUSTERS", NULL, 0},
     {"federation", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
     {"format", 'o', OPT_VALUE, OPT_DOES, "FORMAT", NULL, 0},
@@ -200,7 +200,7 @@ static int make_columns(struct slurm *s, const struct opts *o, struct columns *c
 
 static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, sjob_vec *jobs) {
     const char *bad;
-    struct job_query q = {.fields = fields, .live = true, .elements = opt_given(o, "array") || opt_given(o, "array-unique"),
+    struct job_query q = {.fields = fields, .live = true, .elements = opt_given(o, "array"),
                           .finished = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL, .since_ms = clock_wall_ms() - SLURM_RECENT_MS,
                           .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
     if (!q.ids) {
@@ -213,7 +213,7 @@ static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, 
 }
 
 static bool unknown_id(const struct wanted *w, const sjob_vec *jobs) {
-    if (!w->ids || strchr(w->ids, ','))
+    if (!w->ids || strchr(w->ids, ',') || strchr(w->ids, '_'))
         return false;
     for (uint32_t i = 0; i < jobs->len; i++)
         if (!job_state_final(jobs->at[i].state) || jobs->at[i].end_ms > jobs->at[i].now_ms - SLURM_RECENT_MS)
@@ -296,7 +296,7 @@ int squeue_run(struct slurm *s, int argc, char **argv) {
         return cli_print(&out);
     }
     if (opt_get(&o, "iterate") && (parse_u32(opt_get(&o, "iterate"), &pause) < 0 || !pause)) {
-        slurm_error(s, "--iterate=%s is not a number of seconds", opt_get(&o, "iterate"));
+        slurm_error(s, "--iterate=%s", opt_get(&o, "iterate"));
         return SLURM_FAILED;
     }
     s->clusters = opt_get(&o, "clusters");

@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "model/gpuspec.h"
@@ -171,10 +172,7 @@ PUT(host) {
 PUT(min_cpus) { JOB; buf_addu(out, j->spec->cpus_per_task ? j->spec->cpus_per_task : 1); }
 PUT(cpus_per_task) {
     JOB;
-    if (j->spec->cpus_per_task)
-        buf_addu(out, j->spec->cpus_per_task);
-    else
-        buf_adds(out, "N/A");
+    buf_addu(out, j->spec->cpus_per_task ? j->spec->cpus_per_task : 1);
 }
 PUT(memory) {
     JOB;
@@ -210,6 +208,19 @@ PUT(na) { buf_adds(out, "N/A"); }
 PUT(not_set) { buf_adds(out, "NotSet"); }
 PUT(zero) { buf_adds(out, "0"); }
 PUT(star) { buf_adds(out, "*"); }
+PUT(none_na) { buf_adds(out, "NA"); }
+PUT(no_time) { buf_adds(out, "0:00"); }
+PUT(now) { JOB; put_time(out, j->now_ms, "N/A"); }
+PUT(min_time) {
+    JOB;
+    char t[UNIT_TEXT_MAX];
+    buf_adds(out, elapsed_format(j->spec->time_min_s, t));
+}
+PUT(submit_host) {
+    char host[256] = "localhost";
+    gethostname(host, sizeof host - 1);
+    buf_adds(out, host);
+}
 PUT(sct) { buf_adds(out, "*:*:*"); }
 
 const struct column squeue_columns[] = {
@@ -268,7 +279,7 @@ const struct column squeue_columns[] = {
     {0, "accruetime", "ACCRUE_TIME", "eligible_ms,hold", put_eligible},
     {0, "eligibletime", "ELIGIBLE_TIME", "eligible_ms,hold", put_eligible},
     {0, "batchflag", "BATCH_FLAG", "spec", put_batch},
-    {0, "boardspernode", "BOARDS_PER_NODE", "", put_na},
+    {0, "boardspernode", "BOARDS_PER_NODE", "", put_zero},
     {0, "burstbuffer", "BURST_BUFFER", "", put_null},
     {0, "cluster", "CLUSTER", "", put_na},
     {0, "clusterfeature", "CLUSTER_FEATURES", "", put_null},
@@ -280,24 +291,22 @@ const struct column squeue_columns[] = {
     {0, "licenses", "LICENSES", "", put_null},
     {0, "maxcpus", "MAX_CPUS", "", put_zero},
     {0, "maxnodes", "MAX_NODES", "spec,node_count", put_max_nodes},
-    {0, "mcslabel", "MCSLABEL", "", put_na},
+    {0, "mcslabel", "MCSLABEL", "", put_null},
     {0, "mem-per-tres", "MEM_PER_TRES", "", put_na},
     {0, "network", "NETWORK", "", put_null},
     {0, "ntpernode", "NTASKS_PER_NODE", "spec", put_tasks_node},
     {0, "ntpercore", "NTASKS_PER_CORE", "", put_na},
     {0, "ntpersocket", "NTASKS_PER_SOCKET", "", put_na},
-    {0, "ntperboard", "NTASKS_PER_BOARD", "", put_na},
+    {0, "ntperboard", "NTASKS_PER_BOARD", "", put_zero},
     {0, "numtasks", "TASKS", "tasks", put_tasks},
     {0, "tasks", "TASKS", "tasks", put_tasks},
     {0, "pendingtime", "PENDING_TIME", "submit_ms,start_ms", put_pending},
     {0, "profile", "PROFILE", "", put_not_set},
-    {0, "preemptime", "PREEMPT_TIME", "", put_na},
     {0, "reboot", "REBOOT", "", put_zero},
     {0, "reqswitch", "REQ_SWITCH", "", put_zero},
     {0, "requeue", "REQUEUE", "spec", put_requeue},
     {0, "resizetime", "RESIZE_TIME", "", put_na},
     {0, "restartcnt", "RESTART_COUNT", "attempt", put_restarts},
-    {0, "exc_nodes", "EXC_NODES", "spec", put_excluded},
     {0, "stderr", "STDERR", "spec,label,nodes,name,user", put_stderr},
     {0, "stdin", "STDIN", "spec", put_stdin},
     {0, "stdout", "STDOUT", "spec,label,nodes,name,user", put_stdout},
@@ -305,8 +314,33 @@ const struct column squeue_columns[] = {
     {0, "tres-per-job", "TRES_PER_JOB", "spec", put_gpus_job},
     {0, "tres-per-task", "TRES_PER_TASK", "spec", put_gpus_task},
     {0, "tres-per-socket", "TRES_PER_SOCKET", "", put_na},
-    {0, "tres-per-step", "TRES_PER_STEP", "", put_na},
     {0, "gres", "TRES_PER_NODE", "spec", put_gres},
-    {0, "wait4switch", "WAIT4SWITCH", "", put_zero},
+    {0, "wait4switch", "WAIT4SWITCH", "", put_no_time},
+    {0, "admin_comment", "ADMIN_COMMENT", "", put_null},
+    {0, "allocnodes", "ALLOC_NODES", "spec", put_submit_host},
+    {0, "allocsid", "ALLOC_SID", "", put_zero},
+    {0, "associd", "ASSOC_ID", "", put_zero},
+    {0, "burstbufferstate", "BURST_BUFFER_STATE", "", put_null},
+    {0, "cpufreq", "CPU_FREQ", "", put_na},
+    {0, "delayboot", "DELAY_BOOT", "", put_no_time},
+    {0, "derivedec", "DERIVED_EC", "", put_zero},
+    {0, "hetjobid", "HET_JOB_ID", "", put_na},
+    {0, "hetjobidset", "HET_JOB_ID_SET", "", put_na},
+    {0, "hetjoboffset", "HET_JOB_OFFSET", "", put_na},
+    {0, "lastschedeval", "LAST_SCHED_EVAL", "", put_now},
+    {0, "mintime", "MIN_TIME", "spec", put_min_time},
+    {0, "origin", "ORIGIN", "", put_none_na},
+    {0, "originraw", "ORIGIN_RAW", "", put_none_na},
+    {0, "preempttime", "PREEMPT_TIME", "", put_na},
+    {0, "prefer", "PREFER", "", put_null},
+    {0, "resvport", "RESV_PORT", "", put_null},
+    {0, "siblingsactive", "ACTIVE_SIBLINGS", "", put_none_na},
+    {0, "siblingsactiveraw", "ACTIVE_SIBLINGS_RAW", "", put_none_na},
+    {0, "siblingsviable", "VIABLE_SIBLINGS", "", put_none_na},
+    {0, "siblingsviableraw", "VIABLE_SIBLINGS_RAW", "", put_none_na},
+    {0, "sperboard", "SOCKETS_PER_BOARD", "", put_zero},
+    {0, "system_comment", "SYSTEM_COMMENT", "", put_null},
+    {0, "tres-bind", "TRES_BIND", "", put_na},
+    {0, "tres-freq", "TRES_FREQ", "", put_na},
 };
 const size_t squeue_column_count = sizeof squeue_columns / sizeof *squeue_columns;

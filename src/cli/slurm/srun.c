@@ -1,5 +1,4 @@
 // srun: alone it asks for an allocation and runs its tasks there; inside a job it is a step.
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,11 +8,12 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "cli/session.h"
+#include "cli/slurm/estimate.h"
 #include "cli/slurm/job_args.h"
+#include "cli/slurm/multiprog.h"
 #include "cli/slurm/steprun.h"
 #include "model/name.h"
-
-enum { CONFIG_MAX = 1 << 20 };
+#include "model/nodelist.h"
 
 struct srun {
     struct slurm *s;
@@ -22,7 +22,9 @@ struct srun {
     char **argv;
     int argc;
     struct spec spec;
-    const char *name;
+    const char *name, *output, *error;  // patterns of files that are written on the nodes; NULL: none
+    bool pty;
+    uint32_t step_tasks;  // with --overcommit more than the job is given CPUs for; 0: as in the spec
 };
 
 // Variables that srun reads have names of their own, and some of them are set in every job.
@@ -41,6 +43,9 @@ static void read_environment(struct srun *r) {
         {"SLURM_ACCOUNT", "account", true}, {"SLURM_PARTITION", "partition", true}, {"SLURM_QOS", "qos", true}, {"SLURM_RESERVATION", "reservation", true},
         {"SLURM_TIMELIMIT", "time", true}, {"SLURM_CONSTRAINT", "constraint", true}, {"SLURM_GRES", "gres", true}, {"SLURM_GPUS", "gpus", true},
         {"SLURM_GPUS_PER_NODE", "gpus-per-node", true}, {"SLURM_GPUS_PER_TASK", "gpus-per-task", true}, {"SLURM_JOB_NAME", "job-name", true},
+        {"SLURM_WAIT", "wait", false}, {"SLURM_THREADS", "threads", false}, {"SLURM_NTASKS_PER_GPU", "ntasks-per-gpu", true}, {"SLURM_DISTRIBUTION", "distribution", false},
+        {"SLURM_CPU_BIND", "cpu-bind", false}, {"SLURM_TEST_ONLY", "test-only", true}, {"SLURM_NO_KILL", "no-kill", true}, {"SLURM_HINT", "hint", false},
+        {"SLURM_CPUS_PER_GPU", "cpus-per-gpu", true}, {"SLURM_MEM_PER_GPU", "mem-per-gpu", true}, {"SLURM_SIGNAL", "signal", true},
         {"SLURM_MEM_PER_NODE", "mem", true}, {"SLURM_MEM_PER_CPU", "mem-per-cpu", true}, {"SLURM_DEPENDENCY", "dependency", true},
     };
     struct opts *o = &r->o;
@@ -64,84 +69,19 @@ static void read_environment(struct srun *r) {
     }
 }
 
-// One line of a --multi-prog file becomes a branch of a shell's case; %t and %o are the task's rank
-// and its number on the line.
-static int multi_line(struct srun *r, char *line, struct buf *out) {
-    char *ranks = script_word(&line), *word;
-    if (!ranks)
-        return 0;
-    if (streq(ranks, "*")) {
-        buf_adds(out, "*");
-    } else {
-        for (char *p = ranks; *p;) {
-            char *end;
-            unsigned long first = strtoul(p, &end, 10), last = first;
-            if (end == p || (*end == '-' && !isdigit((unsigned char)end[1])))
-                return error_set(&r->s->cli.error, EINVAL, "task ranks \"%s\" are not understood", ranks);
-            if (*end == '-')
-                last = strtoul(end + 1, &end, 10);
-            if (last < first || last - first > 65536)
-                return error_set(&r->s->cli.error, EINVAL, "task ranks \"%s\" are not understood", ranks);
-            for (unsigned long n = first; n <= last; n++)
-                buf_addf(out, "%s%lu", n == first && p == ranks ? "" : "|", n);
-            p = end + (*end == ',');
-        }
-    }
-    buf_adds(out, ") exec");
-    while ((word = script_word(&line))) {
-        buf_adds(out, " '");
-        for (; *word; word++) {
-            if (*word == '%' && (word[1] == 't' || word[1] == 'o')) {
-                buf_addf(out, "'\"${SLURM_%s}\"'", word[1] == 't' ? "PROCID" : "LOCALID");
-                word++;
-            } else if (*word == '\'') {
-                buf_adds(out, "'\\''");
-            } else {
-                buf_addc(out, *word);
-            }
-        }
-        buf_addc(out, '\'');
-    }
-    buf_adds(out, ";;\n");
-    return 0;
-}
-
-static int multi_prog(struct srun *r) {
-    cleanup_buf struct buf script = {0}, text = {0};
-    cleanup_close int fd = open(r->argv[0], O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, buf_reserve(&text, CONFIG_MAX), CONFIG_MAX);
-    if (n < 0) {
-        slurm_error(r->s, "Could not open configuration file %s: %s", r->argv[0], strerror(errno));
-        return SLURM_FAILED;
-    }
-    text.len = (size_t)n;
-    text.data[n] = 0;
-    buf_adds(&script, "case $SLURM_PROCID in\n");
-    for (char *p = text.data; p && *p;) {
-        char *end = strchr(p, '\n');
-        if (end)
-            *end = 0;
-        if (multi_line(r, p, &script) < 0) {
-            slurm_error(r->s, "%s: %s", r->argv[0], r->s->cli.error.text);
-            return SLURM_FAILED;
-        }
-        p = end ? end + 1 : NULL;
-    }
-    buf_adds(&script, "*) echo \"srun: error: no program for task $SLURM_PROCID\" >&2; exit 1;;\nesac\n");
-    char **argv = arena_alloc(&r->s->cli.arena, 4 * sizeof *argv);
-    argv[0] = arena_strdup(&r->s->cli.arena, "/bin/sh");
-    argv[1] = arena_strdup(&r->s->cli.arena, "-c");
-    argv[2] = arena_strdup(&r->s->cli.arena, buf_str(&script));
-    r->argv = argv;
-    r->argc = 3;
-    return 0;
-}
-
-// A file that every task or node has for itself is written there; others are written here.
-static bool per_task(const char *pattern) {
-    for (const char *p = pattern; p && *p; p++)
-        if (*p == '%' && p[1] && strchr("tnNs", p[1]))
+// A file that every task or node has for itself is written there, and so is one that is named after
+// a job which is not there yet; others are written here.
+static bool on_nodes(const struct srun *r, const char *pattern) {
+    for (const char *p = pattern; p && *p; p++) {
+        if (*p != '%')
+            continue;
+        p++;
+        p += strspn(p, "0123456789");
+        if (!*p)
+            return false;
+        if (strchr(r->job ? "tnNsJ" : "tnNsJjAa", *p))
             return true;
+    }
     return false;
 }
 
@@ -152,7 +92,7 @@ static bool is_number(const char *text) {
 // Where this side writes output; patterns know the job only.
 static int open_output(struct srun *r, const char *pattern, int otherwise, int *fd, const char **only) {
     *fd = otherwise;
-    if (!pattern || same_word(pattern, "all") || per_task(pattern))
+    if (!pattern || same_word(pattern, "all") || on_nodes(r, pattern))
         return 0;
     if (is_number(pattern)) {
         *only = pattern;
@@ -180,8 +120,22 @@ static int open_output(struct srun *r, const char *pattern, int otherwise, int *
     *fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0666);
     if (*fd >= 0)
         return 0;
-    slurm_error(r->s, "Could not open stdout file: %s: %s", buf_str(&path), strerror(errno));
+    slurm_error(r->s, "Could not open %s file: %s", otherwise == STDOUT_FILENO ? "stdout" : "stderr", strerror(errno));
     return SLURM_FAILED;
+}
+
+// A file that all tasks read is read here. True: whatever standard input is then is sent on.
+static int open_input(struct srun *r, const char *input, bool *forward) {
+    *forward = !input || same_word(input, "all") || is_number(input);
+    if (*forward || same_word(input, "none") || on_nodes(r, input))
+        return 0;
+    cleanup_close int fd = open(input, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || dup2(fd, STDIN_FILENO) < 0) {
+        slurm_error(r->s, "Could not open stdin file: %s", strerror(errno));
+        return SLURM_FAILED;
+    }
+    *forward = true;
+    return 0;
 }
 
 static void put_number(struct json_writer *w, const char *key, uint64_t v) {
@@ -205,7 +159,8 @@ static int write_step(struct srun *r, struct json_writer *w) {
     const struct opts *o = &r->o;
     const struct spec *p = &r->spec;
     struct texts environment;
-    const char *output = opt_get(o, "output"), *error = opt_get(o, "error"), *input = opt_get(o, "input");
+    const char *input = opt_get(o, "input");
+    uint32_t number = 0;
     bool exclusive = opt_given(o, "exclusive") && !opt_get(o, "exclusive");
     if (job_export(r->s, o, true, &environment))
         return SLURM_FAILED;
@@ -223,7 +178,7 @@ static int write_step(struct srun *r, struct json_writer *w) {
     json_close(w, ']');
     json_kv_str(w, "name", r->name);
     json_kv_str(w, "workdir", p->workdir);
-    put_number(w, "tasks", p->tasks);
+    put_number(w, "tasks", r->step_tasks ? r->step_tasks : p->tasks);
     put_number(w, "nodes", r->job ? p->nodes_min : 0);
     put_number(w, "tasks_per_node", p->tasks_per_node);
     put_number(w, "cpus_per_task", p->cpus_per_task);
@@ -237,20 +192,26 @@ static int write_step(struct srun *r, struct json_writer *w) {
         json_kv_bool(w, "exact", (opt_given(o, "exact") || exclusive || p->cpus_per_task || p->gpus_milli || p->gpus_per_node_milli || p->gpus_per_task_milli) &&
                                      !opt_given(o, "whole"));
         json_kv_bool(w, "overlap", opt_given(o, "overlap"));
-        json_kv_bool(w, "overcommit", opt_given(o, "overcommit"));
         put_number(w, "time_limit_s", p->time_limit_s < DURATION_LIMIT_S ? p->time_limit_s : 0);
     }
     put_number(w, "gpus_per_task_milli", p->gpus_per_task_milli);
     json_kv_bool(w, "kill_on_bad_exit", opt_given(o, "kill-on-bad-exit") && !streq(opt_get(o, "kill-on-bad-exit"), "0"));
+    if (opt_get(o, "wait") && parse_u32(opt_get(o, "wait"), &number) == 0)
+        put_number(w, "wait_s", number);
+    json_kv_bool(w, "overcommit", opt_given(o, "overcommit"));
     json_kv_bool(w, "immediate", opt_given(o, "immediate"));
     json_kv_bool(w, "append", p->append);
-    if (per_task(output))
-        json_kv_str(w, "output", p->output);
-    if (per_task(error))
-        json_kv_str(w, "error", p->error);
-    if (input && !same_word(input, "all") && !same_word(input, "none") && !is_number(input))
+    if (r->output)
+        json_kv_str(w, "output", r->output);
+    if (r->error)
+        json_kv_str(w, "error", r->error);
+    if (same_word(input, "none"))
+        json_kv_str(w, "input", "/dev/null");
+    else if (is_number(input) && parse_u32(input, &number) == 0)
+        json_kv_i64(w, "input_rank", (int64_t)number + 1);
+    else if (input && on_nodes(r, input))
         json_kv_str(w, "input", input);
-    if (opt_given(o, "pty")) {
+    if (r->pty) {
         json_kv_bool(w, "pty", true);
         session_json_terminal(w);
     }
@@ -262,12 +223,16 @@ static int run_tasks(struct srun *r) {
     const struct opts *o = &r->o;
     cleanup_buf struct buf first = {0}, target = {0};
     struct json_writer w = {.out = &first};
-    const char *input = opt_get(o, "input");
-    bool forwards = !input || same_word(input, "all") || is_number(input);
-    struct step_run run = {.s = r->s, .first = &first, .label = opt_given(o, "label"), .pty = opt_given(o, "pty"), .alone = !r->job,
-                           .input = forwards, .tasks = r->spec.tasks ? r->spec.tasks : 1};
+    uint32_t wait_s = 0;
+    struct step_run run = {.s = r->s, .first = &first, .label = opt_given(o, "label"), .pty = r->pty, .alone = !r->job, .spec = &r->spec,
+                           .argv0 = r->argv[0], .tasks = r->step_tasks ? r->step_tasks : r->spec.tasks ? r->spec.tasks : 1,
+                           .kill_on_bad_exit = opt_given(o, "kill-on-bad-exit") && !streq(opt_get(o, "kill-on-bad-exit"), "0"),
+                           .quit_on_interrupt = opt_given(o, "quit-on-interrupt")};
+    if (opt_get(o, "wait") && parse_u32(opt_get(o, "wait"), &wait_s) == 0)
+        run.wait_s = wait_s;
     int status = open_output(r, opt_get(o, "output"), STDOUT_FILENO, &run.out_fd, &run.only_output);
-    status = status ? status : open_output(r, opt_get(o, "error"), opt_get(o, "output") && !per_task(opt_get(o, "output")) ? run.out_fd : STDERR_FILENO, &run.err_fd, &run.only_error);
+    status = status ? status : open_output(r, opt_get(o, "error"), opt_get(o, "output") && !on_nodes(r, opt_get(o, "output")) ? run.out_fd : STDERR_FILENO, &run.err_fd, &run.only_error);
+    status = status ? status : open_input(r, opt_get(o, "input"), &run.input);
     if (status)
         return status;
     if (r->job) {
@@ -282,7 +247,7 @@ static int run_tasks(struct srun *r) {
         json_open(&w, '{');
         json_key(&w, "submit");
         cleanup_buf struct buf submit = {0};
-        job_request(&r->spec, NULL, &environment, opt_given(o, "test-only"), true, &submit);
+        job_request(&r->spec, NULL, &environment, false, true, &submit);
         json_put_raw(&w, buf_str(&submit));
         json_key(&w, "step");
         if (write_step(r, &w))
@@ -298,6 +263,30 @@ static const char *base_name(const char *path) {
     return slash && slash[1] ? slash + 1 : path;
 }
 
+// --relative: nodes of the job counted from its first.
+static int take_relative(struct srun *r) {
+    struct name_list names;
+    uint32_t first;
+    const char *text = opt_get(&r->o, "relative"), *list = getenv("SLURM_JOB_NODELIST");
+    if (!text)
+        return 0;
+    uint32_t n = r->spec.nodes_min ? r->spec.nodes_min : 1;
+    if (parse_u32(text, &first) < 0) {
+        slurm_error(r->s, "Invalid numeric value \"%s\" for --relative.", text);
+        return SLURM_FAILED;
+    }
+    if (!list || nodelist_expand(list, &r->s->cli.arena, &names, NULL) < 0 || first + n > names.len) {
+        slurm_error(r->s, "Unable to create step for job %s: Invalid node count", r->job);
+        return SLURM_FAILED;
+    }
+    cleanup_buf struct buf b = {0};
+    for (uint32_t i = first; i < first + n; i++)
+        buf_addf(&b, "%s%s", b.len ? "," : "", names.at[i]);
+    r->spec.nodes = arena_strdup(&r->s->cli.arena, buf_str(&b));
+    r->spec.nodes_min = r->spec.nodes_max = n;
+    return 0;
+}
+
 static int prepare(struct srun *r) {
     const struct opts *o = &r->o;
     const char *mpi = opt_get(o, "mpi");
@@ -310,19 +299,48 @@ static int prepare(struct srun *r) {
         return -1;
     }
     struct opts copy = *o;
-    for (uint32_t i = 0; r->job && i < copy.count; i++)  // a job's rule against it does not bind a step
+    for (uint32_t i = 0; i < copy.count; i++)  // a job's rule against it does not bind a step
         if (streq(copy.table[i].name, "overcommit"))
             copy.given[i] = false;
+    uint32_t named = 0;
+    const char *script = NULL;
+    if (opt_given(o, "multi-prog")) {
+        if (opt_get(o, "ntasks") && parse_u32(opt_get(o, "ntasks"), &named) < 0)
+            named = 0;
+        int wrong = multi_prog(r->s, r->argv[0], &named, &script);
+        if (wrong)
+            return wrong;
+    }
     int status = job_spec_from(r->s, &copy, &r->spec);
     if (status)
         return status;
     if (!opt_given(o, "ntasks") && r->job)
         r->spec.tasks = 0;
     r->name = opt_get(o, "job-name") ? opt_get(o, "job-name") : base_name(r->argv[0]);
-    if (opt_given(o, "multi-prog") && (status = multi_prog(r)))
-        return status;
+    if (script) {
+        char **argv = arena_alloc(&r->s->cli.arena, 4 * sizeof *argv);
+        argv[0] = arena_strdup(&r->s->cli.arena, "/bin/sh");
+        argv[1] = arena_strdup(&r->s->cli.arena, "-c");
+        argv[2] = arena_strdup(&r->s->cli.arena, script);
+        r->argv = argv;
+        r->argc = 3;
+        r->spec.tasks = named;
+    }
+    r->output = on_nodes(r, opt_get(o, "output")) ? r->spec.output : NULL;
+    r->error = on_nodes(r, opt_get(o, "error")) ? r->spec.error : NULL;
+    r->pty = opt_given(o, "pty");
+    if (r->pty && !isatty(STDOUT_FILENO)) {
+        slurm_error(r->s, "ioctl(TIOCGWINSZ): %s", strerror(ENOTTY));
+        slurm_error(r->s, "Not using a pseudo-terminal, disregarding --pty option");
+        r->pty = false;
+    }
     if (r->job)
-        return 0;
+        return take_relative(r);
+    if (opt_given(o, "overcommit")) {
+        r->step_tasks = r->spec.tasks;
+        r->spec.tasks = r->spec.nodes_min ? r->spec.nodes_min : 1;
+        r->spec.tasks_per_node = 0;
+    }
     r->spec.name = job_name_check(r->name, NULL) == 0 ? r->name : "srun";
     r->spec.launch = LAUNCH_STEPS;
     r->spec.output = r->spec.error = r->spec.input = NULL;
@@ -357,7 +375,7 @@ int srun_run(struct slurm *s, int argc, char **argv) {
     r.argv = r.o.arguments;
     r.argc = r.o.argument_count;
     if (!r.argc && !(opt_given(&r.o, "mpi") && same_word(opt_get(&r.o, "mpi"), "list"))) {
-        slurm_error(s, "No command given to execute.");
+        slurm_fatal(s, "No command given to execute.");
         return SLURM_FAILED;
     }
     s->clusters = opt_get(&r.o, "clusters");
@@ -366,5 +384,7 @@ int srun_run(struct slurm *s, int argc, char **argv) {
     int status = prepare(&r);
     if (status)
         return status < 0 ? SLURM_OK : status;
+    if (opt_given(&r.o, "test-only") && !r.job)
+        return estimate_show(s, &r.spec);
     return run_tasks(&r);
 }

@@ -117,7 +117,7 @@ int steps_show(struct slurm *s, const char *ids, const struct step_show *how) {
     if (!status && how->heading)
         columns_heading(&c, &out);
     for (uint32_t i = 0; !status && i < steps.len; i++)
-        if (steps.at[i].state == JOB_RUNNING || steps.at[i].state == JOB_SUSPENDED)
+        if ((steps.at[i].state == JOB_RUNNING || steps.at[i].state == JOB_SUSPENDED) && ids_have_step(which, steps.at[i].job, steps.at[i].id))
             columns_row(&c, &steps.at[i], &out);
     vec_done(&jobs);
     vec_done(&steps);

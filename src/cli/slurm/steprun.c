@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/slurm/job_args.h"
 #include "cli/terminal.h"
 
 enum { CHUNK = 64 * 1024, SECOND_INTERRUPT_MS = 1000, RANK_BYTES = 4 };
@@ -26,8 +27,10 @@ struct live {
     struct http_client *http;
     struct terminal_raw raw;
     int signals, status;
-    bool input_open, done, told_queued, told_granted, started;
+    bool input_open, done, told_queued, told_granted, started, forced, told_wait;
+    uint32_t step;
     int64_t interrupted_ms;
+    int64_t end_by_ms;  // --wait: when the nodes that are left are killed; 0: not yet
     VEC(struct lines *) lines;
 };
 
@@ -130,33 +133,66 @@ static int launch_status(const char *error) {
     return strstr(error, "may not be executed") ? EACCES : 1;
 }
 
+static const char *plural(const char *ranks) {
+    return strpbrk(ranks, ",-") ? "s" : "";
+}
+
+// One line for all tasks of a node that ended alike.
+static void tell_failed(struct live *l, const char *node, const struct json *f) {
+    const char *ranks = json_str(f, "tasks");
+    int64_t code = json_i64(f, "exit_code", 0), signal = json_i64(f, "exit_signal", 0);
+    if (!ranks)
+        return;
+    if (signal)
+        slurm_error(l->run->s, "%s: task%s %s: %s", node, plural(ranks), ranks, signal_words(signal));
+    else
+        slurm_error(l->run->s, "%s: task%s %s: Exited with exit code %lld", node, plural(ranks), ranks, (long long)code);
+    l->forced = l->forced || signal == SIGTERM || signal == SIGKILL;
+}
+
+static void tell_error(struct live *l, const char *node, const struct json *n, const char *error) {
+    struct slurm *s = l->run->s;
+    const char *ranks = json_str(n, "tasks");
+    int status = launch_status(error);
+    if (strstr(error, "over the memory limit") || strstr(error, "ran out of memory")) {
+        slurm_error(s, "%s: task%s %s: Out Of Memory", node, plural(ranks ? ranks : "0"), ranks ? ranks : "0");
+        l->status = l->status ? l->status : 1;
+        return;
+    }
+    if (!strstr(error, "command") || !ranks) {
+        slurm_error(s, "%s: task %lld: %s", node, (long long)json_i64(n, "task", 0), error);
+        l->status = l->status ? l->status : 1;
+        return;
+    }
+    fprintf(stderr, "slurmstepd: error: execve(): %s: %s\n", l->run->argv0 ? l->run->argv0 : "", status == 1 ? error : strerror(status));
+    slurm_error(s, "%s: task%s %s: Exited with exit code %d", node, plural(ranks), ranks, status);
+    l->status = status;
+}
+
+static void tell_terminating(struct live *l) {
+    fprintf(stderr, "%s: launch/slurm: _step_signal: Terminating StepId=%llu.%u\n", l->run->s->program, (unsigned long long)l->run->job, l->step);
+}
+
 static void take_end(struct live *l, const struct json *j) {
     struct slurm *s = l->run->s;
     int64_t code = json_i64(j, "exit_code", 0), signal = json_i64(j, "exit_signal", 0);
     const struct json *nodes = json_get(j, "nodes");
     l->done = true;
     l->status = signal > 0 && signal < 128 ? 128 + (int)signal : (int)(code & 255);
+    if (l->run->kill_on_bad_exit && l->status && l->run->tasks > 1)
+        tell_terminating(l);
+    else if (l->run->wait_s && signal == SIGKILL && l->run->tasks > 1 && !l->told_wait)
+        fprintf(stderr, "%s: First task exited %us ago\n", s->program, l->run->wait_s);
     for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++) {
-        const struct json *n = &nodes->items[i];
+        const struct json *n = &nodes->items[i], *failed = json_get(n, "failed");
         const char *node = json_str(n, "node"), *error = json_str(n, "error");
-        int64_t c = json_i64(n, "exit_code", 0), g = json_i64(n, "exit_signal", 0), task = json_i64(n, "task", 0);
-        if (error && strstr(error, "command")) {
-            int status = launch_status(error);
-            slurm_error(s, "%s: task %lld: %s", node, (long long)task, error);
-            slurm_error(s, "%s: task %lld: Exited with exit code %d", node, (long long)task, status);
-            l->status = status;
-        } else if (error && (strstr(error, "over the memory limit") || strstr(error, "ran out of memory"))) {
-            slurm_error(s, "%s: task %lld: Out Of Memory (%s)", node, (long long)task, error);
-            l->status = l->status ? l->status : 1;
-        } else if (error) {
-            slurm_error(s, "%s: task %lld: %s", node, (long long)task, error);
-            l->status = l->status ? l->status : 1;
-        } else if (g) {
-            slurm_error(s, "%s: task %lld: %s", node, (long long)task, signal_words(g));
-        } else if (c) {
-            slurm_error(s, "%s: task %lld: Exited with exit code %lld", node, (long long)task, (long long)c);
-        }
+        if (error)
+            tell_error(l, node, n, error);
+        for (uint32_t k = 0; !error && failed && failed->type == JSON_ARRAY && k < failed->len; k++)
+            tell_failed(l, node, &failed->items[k]);
     }
+    if (l->forced && !l->run->wait_s)
+        fprintf(stderr, "%s: Force Terminated StepId=%llu.%u\n", s->program, (unsigned long long)l->run->job, l->step);
 }
 
 static int take_state(struct live *l, const char *state, const char *reason) {
@@ -193,8 +229,12 @@ static int take_text(struct live *l, const char *data, size_t len) {
         l->run->job = (uint64_t)json_i64(j, "id", 0);
     if (json_str(j, "waiting") && !s->quiet)
         fprintf(stderr, "%s: Job %llu step creation temporarily disabled, retrying (%s)\n", s->program, (unsigned long long)l->run->job, json_str(j, "waiting"));
-    if (json_get(j, "step"))
+    if (json_get(j, "step")) {
         l->started = true;
+        l->step = (uint32_t)json_i64(j, "step", 0);
+    }
+    if (json_get(j, "node_ended") && l->run->wait_s && !l->end_by_ms)
+        l->end_by_ms = clock_mono_ms() + (int64_t)l->run->wait_s * 1000;
     if (json_str(j, "state"))
         return take_state(l, json_str(j, "state"), json_str(j, "reason"));
     if (json_get(j, "exit_code"))
@@ -252,17 +292,38 @@ static int take_signal(struct live *l) {
         int64_t now = clock_mono_ms();
         bool second = l->interrupted_ms && now - l->interrupted_ms < SECOND_INTERRUPT_MS;
         l->interrupted_ms = now;
-        if (!second) {
-            fprintf(stderr, "%s: interrupt (one more within 1 sec to abort)\n", l->run->s->program);
+        const char *program = l->run->s->program;
+        unsigned long long job = (unsigned long long)l->run->job;
+        if (!second && !l->run->quit_on_interrupt) {
+            char ranks[32] = "0";
+            fprintf(stderr, "%s: interrupt (one more within 1 sec to abort)\n", program);
+            if (l->run->tasks > 1)
+                snprintf(ranks, sizeof ranks, "0-%u", l->run->tasks - 1);
+            fprintf(stderr, "%s: StepId=%llu.%u task%s %s: running\n", program, job, l->step, plural(ranks), ranks);
             return 0;
         }
-        fprintf(stderr, "%s: sending Ctrl-C to job %llu\n", l->run->s->program, (unsigned long long)l->run->job);
+        fprintf(stderr, "%s: sending Ctrl-C to StepId=%llu.%u\n", program, job, l->step);
+        fprintf(stderr, "%s: Job step aborted: Waiting up to 32 seconds for job step to finish.\n", program);
+        l->forced = false;
         int r = send_text(l, "{\"signal\":2}");
         return r < 0 ? r : send_text(l, "{\"cancel\":true}");
+    }
+    if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) {
+        fprintf(stderr, "%s: forcing job termination\n", l->run->s->program);
+        fprintf(stderr, "%s: Job step aborted: Waiting up to 32 seconds for job step to finish.\n", l->run->s->program);
     }
     snprintf(text, sizeof text, "{\"signal\":%u}", info.ssi_signo);
     int r = send_text(l, text);
     return r == 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) ? send_text(l, "{\"cancel\":true}") : r;
+}
+
+static int end_rest(struct live *l) {
+    fprintf(stderr, "%s: First task exited %us ago\n", l->run->s->program, l->run->wait_s);
+    tell_terminating(l);
+    l->told_wait = true;
+    l->end_by_ms = 0;
+    l->run->wait_s = 0;
+    return send_text(l, "{\"signal\":9}");
 }
 
 static int loop(struct live *l) {
@@ -270,9 +331,12 @@ static int loop(struct live *l) {
         struct pollfd fds[] = {{.fd = http_client_fd(l->http), .events = POLLIN}, {.fd = l->signals, .events = POLLIN},
                                {.fd = l->input_open ? STDIN_FILENO : -1, .events = POLLIN}};
         bool buffered = http_client_ws_buffered(l->http);
-        int n = poll(fds, 3, buffered ? 0 : -1), r = 0;
+        int64_t left = l->end_by_ms - clock_mono_ms();
+        int n = poll(fds, 3, buffered ? 0 : l->end_by_ms ? (int)(left > 0 ? left : 0) : -1), r = 0;
         if (n < 0 && errno != EINTR)
             return -errno;
+        if (l->end_by_ms && clock_mono_ms() >= l->end_by_ms)
+            r = end_rest(l);
         if (n > 0 && fds[1].revents)
             r = take_signal(l);
         if (r == 0 && !l->done && (buffered || (n > 0 && fds[0].revents)))
@@ -302,10 +366,21 @@ static int problem(struct live *l, int r) {
     struct slurm *s = run->s;
     if (!s->cli.error.code)
         error_set(&s->cli.error, -r, "the connection to the controller is lost: %s", strerror(-r));
-    if (run->alone && !run->job)
-        slurm_error(s, "Unable to allocate resources: %s", s->cli.error.text);
-    else
-        slurm_error(s, "Unable to create step for job %llu: %s", (unsigned long long)run->job, s->cli.error.text);
+    unsigned long long job = (unsigned long long)run->job;
+    if (run->alone && !run->job) {
+        const char *words = submit_error_text(s, run->spec);
+        slurm_error(s, "%s%s", submit_prefix(s), words);
+    } else if (!run->alone && strstr(s->cli.error.text, "has already ended")) {
+        slurm_error(s, "Unable to confirm allocation for job %llu: Invalid job id specified", job);
+        fprintf(stderr, "%s: Check SLURM_JOB_ID environment variable. Expired or invalid job %llu\n", s->program, job);
+    } else if (str_has_prefix(s->cli.error.text, "Only allocated")) {
+        slurm_error(s, "%s", s->cli.error.text);
+    } else if (str_has_prefix(s->cli.error.text, "Step requested GRES")) {
+        slurm_error(s, "%s", s->cli.error.text);
+        slurm_error(s, "Unable to create step for job %llu: Invalid generic resource (gres) specification", job);
+    } else {
+        slurm_error(s, "Unable to create step for job %llu: %s", job, s->cli.error.text);
+    }
     return SLURM_FAILED;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/vec.h"
 #include "cli/slurm/slurm.h"
+#include "model/job.h"
 
 struct step_run {
     struct slurm *s;
@@ -12,6 +13,10 @@ struct step_run {
     int out_fd, err_fd;        // where output goes; -1: nowhere
     uint32_t tasks;
     bool alone;                // an allocation of its own: Ctrl-C cancels it
+    bool kill_on_bad_exit, quit_on_interrupt;
+    uint32_t wait_s;           // after the first task's end; 0: as long as it takes
+    const struct spec *spec;   // of the allocation, for messages
+    const char *argv0;
     // salloc: called when the allocation is there; its exit status is the job's.
     int (*granted)(struct step_run *r, uint64_t job);
     uint64_t job;
