@@ -89,7 +89,7 @@ int scontrol_act(struct scontrol *c, const char *word, const char *action, bool 
 }
 
 static int bad(const char *name, const char *value) {
-    fprintf(stderr, "Invalid value for %s: %s\n", name, value);
+    fprintf(stderr, "scontrol: error: Invalid %s value\n", name);
     return -1;
 }
 
@@ -150,9 +150,9 @@ static int put_change(struct json_writer *w, const char *name, const char *v) {
             return 0;
         }
     if (same_word(name, "TimeLimit"))
-        return put_seconds(w, "time_limit_s", name, v);
+        return put_seconds(w, "time_limit_s", "TimeLimit", v);
     if (same_word(name, "TimeMin"))
-        return put_seconds(w, "time_min_s", name, v);
+        return put_seconds(w, "time_min_s", "TimeMin", v);
     if (same_word(name, "StartTime") || same_word(name, "EligibleTime"))
         return put_moment(w, "begin_ms", name, v);
     if (same_word(name, "Deadline"))

@@ -303,7 +303,7 @@ int squeue_run(struct slurm *s, int argc, char **argv) {
     if (slurm_check_clusters(s) || read_wanted(s, &o, &w))
         return SLURM_FAILED;
     if (opt_given(&o, "steps"))
-        return steps_show(s, opt_get(&o, "steps"), &(struct step_show){.users = w.users, .partitions = w.partitions, .jobs = w.ids,
+        return steps_show(s, opt_get(&o, "steps") ? opt_get(&o, "steps") : o.argument_count ? o.arguments[0] : NULL, &(struct step_show){.users = w.users, .partitions = w.partitions, .jobs = w.ids,
                           .format = opt_get(&o, "format"), .heading = !opt_given(&o, "noheader")});
     for (;;) {
         int status = show(s, &o, &w);

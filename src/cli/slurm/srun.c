@@ -275,10 +275,15 @@ static int take_relative(struct srun *r) {
         slurm_error(r->s, "Invalid numeric value \"%s\" for --relative.", text);
         return SLURM_FAILED;
     }
-    if (!list || nodelist_expand(list, &r->s->cli.arena, &names, NULL) < 0 || first + n > names.len) {
-        slurm_error(r->s, "Unable to create step for job %s: Invalid node count", r->job);
+    names.len = 0;
+    if (list && nodelist_expand(list, &r->s->cli.arena, &names, NULL) < 0)
+        names.len = 0;
+    if (first + n > (names.len ? names.len : 1)) {
+        slurm_error(r->s, "--relative and SLURM_JOB_NUM_NODES option incompatible with count of allocated nodes (%u+%u>%u)", first, n, names.len ? names.len : 1);
         return SLURM_FAILED;
     }
+    if (!names.len)
+        return 0;
     cleanup_buf struct buf b = {0};
     for (uint32_t i = first; i < first + n; i++)
         buf_addf(&b, "%s%s", b.len ? "," : "", names.at[i]);

@@ -302,7 +302,7 @@ static int take_signal(struct live *l) {
             fprintf(stderr, "%s: StepId=%llu.%u task%s %s: running\n", program, job, l->step, plural(ranks), ranks);
             return 0;
         }
-        fprintf(stderr, "%s: sending Ctrl-C to StepId=%llu.%u\n", program, job, l->step);
+        fprintf(stderr, "%s: sending Ctrl-C to StepId=%llu.%u\n%s: forcing job termination\n", program, job, l->step, program);
         fprintf(stderr, "%s: Job step aborted: Waiting up to 32 seconds for job step to finish.\n", program);
         l->forced = false;
         int r = send_text(l, "{\"signal\":2}");
