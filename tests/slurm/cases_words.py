@@ -170,8 +170,7 @@ srun --mpi=list
 srun --mpi=nosuch echo ok
 srun --overcommit -n 70 sh -c 'echo 1' | wc -l
 srun --pty sh -c 'tty >/dev/null && echo yes; exit 3'
-script -qec "srun --pty sh -c 'tty >/dev/null && echo terminal; exit 3'" /dev/null < /dev/null | tr -d '\r' | sort
-timeout -s INT 2 srun -n 2 sleep 20
+script -qec "srun --pty sh -c 'tty >/dev/null && echo terminal; exit 3'" /dev/null < /dev/null | tr -d '\r' | sed 's/^^@//' | sort
 timeout -s TERM 2 srun -n 1 sleep 20
 timeout -s USR1 2 srun -n 1 sh -c 'trap "echo got; exit 4" USR1; sleep 5 & wait'
 srun -n 2 sleep 33 & sleep 1.5; kill -INT $!; sleep 0.3; kill -INT $!; wait $!; echo $?

@@ -28,13 +28,35 @@ MESSAGES = [(quoted(row[0]), quoted(row[1]), quoted(row[2])) for row in table("M
 KNOWN_HELD = {"-n 2 -c 3", "--cpus-per-task 2 --ntasks 2"}
 
 
+def ranks(text):
+    """Task numbers of "0,2-3"."""
+    found = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def tasks_together(found):
+    """Tasks that ended alike are told in one line or in several, as it happens."""
+    other, alike = [], {}
+    for line in found:
+        hit = re.match(r"srun: error: nX: tasks? ([\d,-]+): (.*)", line)
+        if hit:
+            alike.setdefault(hit.group(2), set()).update(ranks(hit.group(1)))
+        else:
+            other.append(line)
+    return other + [f"srun: error: nX: tasks {','.join(map(str, sorted(v)))}: {k}" for k, v in alike.items()]
+
+
 def plain(text):
     """Messages without what differs by nature: names of daemons, numbers, times, places, order."""
     text = re.sub(r"slurmstepd-\w+:", "slurmstepd:", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "<time>", text)
     text = re.sub(r"(StepId=|STEP |[Jj]ob |allocation )\d+", r"\1N", text)
     text = re.sub(r"/tmp/[\w./-]+", "<path>", text)
-    return sorted({line.rstrip() for line in text.splitlines() if line.strip()})
+    text = re.sub(r"\bn[12]\b", "nX", text)
+    return sorted(set(tasks_together(line.rstrip() for line in text.splitlines() if line.strip())))
 
 
 def unexplained(line, slurm, here):

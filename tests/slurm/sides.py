@@ -12,6 +12,7 @@ from tests.lab.cluster import find_binary
 from tests.lab.proc import LabError, end_child, kill_trees, processes_naming, wait_until
 from tests.lab.slurm import SlurmLab
 
+FIRST_ID = 2001  # so that no other number looks like a job's
 CONFIG = "[node *]\ncpus = 64\nmemory = 20000M\n"
 
 
@@ -69,7 +70,7 @@ class SlurmSide(Side):
 
     def __init__(self, accounting=False):
         super().__init__()
-        self.lab = SlurmLab(nodes=2, tuned=True, accounting=accounting)
+        self.lab = SlurmLab(nodes=2, tuned=True, accounting=accounting, extra=f"FirstJobId={FIRST_ID}")
         self.lab.up()
         self.env = self.lab.env
         self.work = tempfile.mkdtemp(prefix="slurm-work-")
@@ -104,6 +105,9 @@ class AcequiaSide(Side):
                 self._start(binary, "agent", "--name", name)
                 wait_until(lambda n=count: self.run("sinfo -h -o '%t %D'").out.strip() == f"idle {n}", 20,
                            f"{name} does not become idle", interval=0.05)
+            self.run(f"sbatch -H -a 1-{FIRST_ID - 1} --wrap true", save="first")
+            self.run("scancel {first}")
+            self.names.clear()
             if default_memory:
                 subprocess.run([binary, "partition", "edit", "main", "--default-memory-per-cpu", default_memory],
                                env=self.env, check=True, capture_output=True)
