@@ -21,7 +21,7 @@ static bool belongs(const struct opts *o, uint32_t i) {
 
 static void make_tables(const struct opts *o, bool stop, struct option *longs, struct buf *shorts) {
     uint32_t n = 0;
-    buf_adds(shorts, stop ? "+" : "");
+    buf_adds(shorts, stop ? "+:" : ":");
     for (uint32_t i = 0; i < o->count; i++) {
         const struct opt *t = &o->table[i];
         if (!belongs(o, i))
@@ -43,14 +43,45 @@ static uint32_t find_letter(const struct opts *o, int letter) {
     return i;
 }
 
+// "--ntas=3": which options could be meant.
+static void tell_unknown(const struct opts *o, struct slurm *s, const char *word) {
+    cleanup_buf struct buf could = {0};
+    size_t len = strcspn(word + 2, "=");
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < o->count; i++)
+        if (belongs(o, i) && !strncmp(o->table[i].name, word + 2, len)) {
+            buf_addf(&could, " '--%s'", o->table[i].name);
+            count++;
+        }
+    if (len && count > 1)
+        fprintf(stderr, "%s: option '%s' is ambiguous; possibilities:%s\n", s->program, word, buf_str(&could));
+    else
+        fprintf(stderr, "%s: unrecognized option '%s'\n", s->program, word);
+}
+
+static void tell_wrong(const struct opts *o, struct slurm *s, int c, const char *word) {
+    const char *name = optopt >= LONG_BASE ? o->table[optopt - LONG_BASE].name : NULL;
+    if (c == ':' && name)
+        fprintf(stderr, "%s: option '--%s' requires an argument\n", s->program, name);
+    else if (c == ':')
+        fprintf(stderr, "%s: option requires an argument -- '%c'\n", s->program, optopt);
+    else if (name)
+        fprintf(stderr, "%s: option '--%s' doesn't allow an argument\n", s->program, name);
+    else if (optopt)
+        fprintf(stderr, "%s: invalid option -- '%c'\n", s->program, optopt);
+    else
+        tell_unknown(o, s, word);
+}
+
 bool opts_parse(struct opts *o, struct slurm *s, int argc, char **argv, bool stop) {
     struct option longs[OPT_MAX + 1];
     cleanup_buf struct buf shorts = {0};
     make_tables(o, stop, longs, &shorts);
     optind = 0;  // glibc: start anew
-    opterr = 1;
+    opterr = 0;  // what a C library prints differs; scripts know one wording
     for (int c; (c = getopt_long(argc, argv, buf_str(&shorts), longs, NULL)) != -1;) {
         if (c == '?' || c == ':') {
+            tell_wrong(o, s, c, argv[optind - 1]);
             if (!streq(s->program, "sacct"))
                 fprintf(stderr, "Try \"%s --help\" for more information\n", s->program);
             return false;

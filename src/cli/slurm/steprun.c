@@ -155,7 +155,7 @@ static void tell_error(struct live *l, const char *node, const struct json *n, c
     const char *ranks = json_str(n, "tasks");
     int status = launch_status(error);
     if (strstr(error, "over the memory limit") || strstr(error, "ran out of memory")) {
-        slurm_error(s, "%s: task%s %s: Out Of Memory", node, plural(ranks ? ranks : "0"), ranks ? ranks : "0");
+        slurm_error(s, "%s: task%s %s: Out Of Memory (%s)", node, plural(ranks ? ranks : "0"), ranks ? ranks : "0", error);
         l->status = l->status ? l->status : 1;
         return;
     }
