@@ -17,13 +17,14 @@ static void nvml_free(struct gpu_source *base) {
     struct nvml_source *s = (struct nvml_source *)base;
     if (s->events && s->api.events_free)
         s->api.events_free(s->events);
-    if (s->initialised)
-        s->api.shutdown();
+    nvml_gpm_done(s);
     for (uint32_t i = 0; i < s->count; i++) {
         free(s->gpus[i].memory_of);
         free(s->gpus[i].use_of);
         free(s->gpus[i].processes);
     }
+    if (s->initialised)
+        s->api.shutdown();
     if (s->library)
         dlclose(s->library);
     free(s->scratch);

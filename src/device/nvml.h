@@ -11,6 +11,7 @@
 
 typedef struct nvml_device_opaque *nvml_device;
 typedef struct nvml_events_opaque *nvml_events;
+typedef struct nvml_gpm_opaque *nvml_gpm_sample;
 
 enum nvml_result {
     NVML_SUCCESS = 0,
@@ -97,6 +98,28 @@ struct nvml_attributes {
     unsigned multiprocessors, copy_engines, decoders, encoders, jpegs, ofas, gpu_slices, compute_slices;
     unsigned long long memory_mb;
 };
+// GPU performance monitoring (Hopper and later): two samples make a measurement, also of a MIG instance.
+enum {
+    NVML_GPM_VERSION = 1,
+    NVML_GPM_GRAPHICS_UTIL = 1,  // % of the time in which anything ran
+    NVML_GPM_DRAM_UTIL = 10,     // % of the memory's bandwidth
+    NVML_GPM_METRICS_MAX = 512,  // more than any driver knows: room, should it look at all of it
+};
+struct nvml_gpm_support {
+    unsigned version, supported;
+};
+struct nvml_gpm_metric {
+    unsigned id;
+    int result;
+    double value;
+    char *texts[3];
+};
+struct nvml_gpm_metrics {
+    unsigned version, count;
+    nvml_gpm_sample before, after;
+    struct nvml_gpm_metric metrics[NVML_GPM_METRICS_MAX];
+};
+static_assert(sizeof(struct nvml_gpm_metric) == 40 && offsetof(struct nvml_gpm_metrics, metrics) == 24, "layout of NVML");
 static_assert(sizeof(struct nvml_pci) == 68 && sizeof(struct nvml_memory_v2) == 40, "layout of NVML");
 static_assert(sizeof(struct nvml_process_v2) == 24 && sizeof(struct nvml_process_use) == 32, "layout of NVML");
 static_assert(sizeof(struct nvml_field) == 40 && sizeof(struct nvml_event) == 32, "layout of NVML");
@@ -143,6 +166,12 @@ static_assert(sizeof(struct nvml_attributes) == 40, "layout of NVML");
     X(false, mig_gpu_instance, "nvmlDeviceGetGpuInstanceId", (nvml_device, unsigned *))                             \
     X(false, mig_compute_instance, "nvmlDeviceGetComputeInstanceId", (nvml_device, unsigned *))                     \
     X(false, attributes, "nvmlDeviceGetAttributes_v2", (nvml_device, struct nvml_attributes *))                     \
+    X(false, gpm_support, "nvmlGpmQueryDeviceSupport", (nvml_device, struct nvml_gpm_support *))                    \
+    X(false, gpm_alloc, "nvmlGpmSampleAlloc", (nvml_gpm_sample *))                                                  \
+    X(false, gpm_free, "nvmlGpmSampleFree", (nvml_gpm_sample))                                                      \
+    X(false, gpm_sample, "nvmlGpmSampleGet", (nvml_device, nvml_gpm_sample))                                        \
+    X(false, gpm_mig_sample, "nvmlGpmMigSampleGet", (nvml_device, unsigned, nvml_gpm_sample))                       \
+    X(false, gpm_metrics, "nvmlGpmMetricsGet", (struct nvml_gpm_metrics *))                                         \
     X(false, events_new, "nvmlEventSetCreate", (nvml_events *))                                                     \
     X(false, events_register, "nvmlDeviceRegisterEvents", (nvml_device, unsigned long long, nvml_events))           \
     X(false, events_wait, "nvmlEventSetWait_v2", (nvml_events, struct nvml_event *, unsigned))                      \
@@ -184,8 +213,16 @@ enum nvml_probe {
 };
 
 struct nvml_turn {
-    int64_t next_ms;
-    double cost_us;  // moving average; 0: not asked yet
+    bool asked;
+    int64_t asked_ms;
+    double cost_us;  // moving average of CPU
+};
+
+struct nvml_gpm {
+    bool tried, works, sampled;
+    nvml_gpm_sample samples[2];  // the newest is at `newest`
+    unsigned newest;
+    unsigned instance;           // of a MIG instance
 };
 
 struct nvml_gpu {
@@ -197,8 +234,13 @@ struct nvml_gpu {
     unsigned minor;
     uint64_t process_at_us;  // newest utilisation sample of processes
     struct nvml_rate pcie_tx, pcie_rx, nvlink;
+    struct nvml_gpm gpm;
     bool no_instant_power, no_pcie_counts;  // the driver lacks them
     struct nvml_turn turns[PROBE_COUNT];
+    double budget_us;          // of CPU for dear questions; negative: overdrawn
+    int64_t earned_ms;
+    uint64_t energy_mj;        // the counter, when it was last asked for
+    int64_t energy_ms;
     struct gpu_sample sample;  // the newest of each value
     int error;                 // of the newest question for memory: whether it answers at all
     bool remap_pending, remap_failed, process_use;
@@ -220,6 +262,8 @@ struct nvml_source {
     uint32_t count;
     uint32_t pcie_turn;      // whose throughput is measured at this reading
     void *scratch;           // for the driver's lists
+    struct nvml_gpm_metrics *gpm_metrics;  // made when first needed
+    bool gpm_always;         // also for whole GPUs: to compare the two ways of measuring
 };
 
 // nvml_topology.c
@@ -227,5 +271,9 @@ void nvml_links(struct nvml_source *s, struct gpu *gpus);
 int32_t nvml_numa(const struct nvml_source *s, const char *bus_id);
 // The device files of a MIG instance, comma-separated, in the arena.
 const char *nvml_mig_nodes(const struct nvml_source *s, struct nvml_gpu *g, struct arena *a);
+// nvml_gpm.c
+// Use since the last call, of the GPU or MIG instance; false: not measured (yet).
+bool nvml_gpm_use(struct nvml_source *s, struct nvml_gpu *g, uint32_t *use_milli, uint32_t *memory_milli);
+void nvml_gpm_done(struct nvml_source *s);
 // nvml_read.c
 void nvml_read(struct gpu_source *base, uint32_t index, int64_t now_ms, struct gpu_reading *out);

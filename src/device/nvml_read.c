@@ -1,8 +1,9 @@
 // One reading of a GPU: each question that is due is asked and timed, the others keep their newest
-// answer. The allowances below add up to less than 1 % of a core for eight GPUs; what is neither cheap
-// nor within its allowance is asked less often than every second. Rates come from counters where the driver has
-// them, because its own measurement of PCIe traffic blocks for 20 ms a direction: without counters one
-// GPU is measured per second, in turn.
+// answer. All together have an allowance of 1.1 ms of CPU a second, which is less than 1 % of a core for
+// eight GPUs: cheap questions are always asked, the dear ones take turns, and with a driver for which most
+// are dear all become slower by the same factor. Energy between two looks at its counter is power times
+// time. Rates come from counters where the driver has them, because its own measurement of PCIe traffic
+// blocks for 20 ms a direction: without counters one GPU is measured per second, in turn.
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +14,18 @@
 #include "base/alloc.h"
 #include "device/nvml.h"
 
-enum { EVENTS_PER_READING = 64, INTERVAL_MAX_MS = 30000, EARLY_MS = 100, CHEAP_US = 60,
-       EVENT_ALLOWANCE_US = 100, EVENT_INTERVAL_MAX_MS = 5000 };
+enum {
+    EVENTS_PER_READING = 64,
+    READING_MS = 1000,
+    EARLY_MS = 100,
+    PROCESS_USE_AGE_MS = 3000,
+    ALLOWANCE_US = 1100,   // of CPU per second and GPU
+    SAVED_MAX_US = 2000,   // what is left over is kept for a while
+    CHEAP_US = 40,
+    EVENT_ALLOWANCE_US = 100,
+    EVENT_INTERVAL_MAX_MS = 5000,
+    OVERDUE_MAX = 1000000,
+};
 
 static void note_xid(struct nvml_source *s, nvml_device d, uint32_t xid) {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -78,6 +89,12 @@ static void ask_memory(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms
 
 static void ask_use(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) {
     struct nvml_utilisation use;
+    if (g->mig || s->gpm_always) {
+        if (nvml_gpm_use(s, g, &g->sample.utilisation_milli, &g->sample.memory_copy_milli)) {
+            g->sample.utilisation_unknown = false;
+            return;
+        }
+    }
     g->sample.utilisation_unknown = !s->api.utilisation || s->api.utilisation(g->handle, &use);
     if (g->sample.utilisation_unknown)
         return;
@@ -95,8 +112,21 @@ static void ask_engines(struct nvml_source *s, struct nvml_gpu *g, int64_t now_m
 
 static void ask_energy(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) {
     unsigned long long mj;
-    if (s->api.energy && !s->api.energy(g->physical, &mj))
-        g->sample.energy_mj = mj;
+    if (!s->api.energy || s->api.energy(g->physical, &mj))
+        return;
+    bool reset = mj < g->energy_mj;
+    if (reset || mj > g->sample.energy_mj)
+        g->sample.energy_mj = mj;  // an estimate that was too high waits until the counter has passed it
+    g->energy_mj = mj;
+    g->energy_ms = now_ms;
+}
+
+static void estimate_energy(struct nvml_gpu *g, int64_t now_ms) {
+    if (g->energy_mj && now_ms > g->energy_ms) {
+        uint64_t mj = g->energy_mj + g->sample.power_mw * (uint64_t)(now_ms - g->energy_ms) / 1000;
+        if (mj > g->sample.energy_mj)
+            g->sample.energy_mj = mj;
+    }
 }
 
 static bool ask_fields(struct nvml_source *s, struct nvml_gpu *g, struct nvml_field *f, int count) {
@@ -256,13 +286,17 @@ static void ask_process_use(struct nvml_source *s, struct nvml_gpu *g, int64_t n
     g->process_at_us = newest;
 }
 
-static void merge_processes(struct nvml_gpu *g, struct gpu_reading *out) {
-    if (!g->memory_count && !g->use_count)
+// What processes did a while ago says nothing about now, nor about who is there.
+static void merge_processes(struct nvml_gpu *g, struct gpu_reading *out, int64_t now_ms) {
+    bool recent = now_ms - g->turns[PROBE_PROCESS_USE].asked_ms <= PROCESS_USE_AGE_MS;
+    uint32_t use_count = recent ? g->use_count : 0;
+    out->process_use = g->process_use && recent;
+    if (!g->memory_count && !use_count)
         return;
     struct gpu_process *list = list_of(&g->processes);
     for (uint32_t i = 0; i < g->memory_count; i++)
         list[out->process_count++] = g->memory_of[i];
-    for (uint32_t i = 0; i < g->use_count; i++) {
+    for (uint32_t i = 0; i < use_count; i++) {
         struct gpu_process *p = process_of(list, &out->process_count, g->use_of[i].pid);
         if (p)
             p->utilisation_milli = g->use_of[i].utilisation_milli;
@@ -274,23 +308,26 @@ static void merge_processes(struct nvml_gpu *g, struct gpu_reading *out) {
 
 static const struct {
     void (*ask)(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms);
-    uint32_t allowance_us;  // of CPU per second
-    uint32_t least_ms;      // not asked more often, however cheap
+    uint32_t cheap_us;  // at most this: asked each time
+    uint32_t every_ms;  // dearer than that: so often, or less often if all of them are too dear
+    uint32_t least_ms;  // not more often than this in any case
 } probes[PROBE_COUNT] = {
-    [PROBE_MEMORY] = {ask_memory, 120, 0},
-    [PROBE_USE] = {ask_use, 200, 0},
-    [PROBE_ENGINES] = {ask_engines, 20, 0},
-    [PROBE_ENERGY] = {ask_energy, 120, 0},
-    [PROBE_POWER] = {ask_power, 120, 0},
-    [PROBE_TEMPERATURE] = {ask_temperature, 50, 0},
-    [PROBE_MEMORY_TEMPERATURE] = {ask_memory_temperature, 20, 0},
-    [PROBE_CLOCKS] = {ask_clocks, 50, 0},
-    [PROBE_REASONS] = {ask_reasons, 50, 0},
-    [PROBE_PCIE] = {ask_pcie, 50, 0},
-    [PROBE_NVLINK] = {ask_nvlink, 50, 0},
-    [PROBE_PROCESSES] = {ask_processes, 80, 0},
-    [PROBE_PROCESS_USE] = {ask_process_use, 120, 0},
-    [PROBE_ERRORS] = {ask_errors, 20, 15000},
+    // What jobs are judged by: each second, unless a driver is very slow.
+    [PROBE_MEMORY] = {ask_memory, 150, 1000, 0},
+    [PROBE_POWER] = {ask_power, 300, 1000, 0},
+    [PROBE_PROCESSES] = {ask_processes, 200, 1000, 0},
+    [PROBE_USE] = {ask_use, CHEAP_US, 2000, 0},
+    // What changes slowly, or can be told from the others meanwhile.
+    [PROBE_TEMPERATURE] = {ask_temperature, CHEAP_US, 5000, 0},
+    [PROBE_MEMORY_TEMPERATURE] = {ask_memory_temperature, CHEAP_US, 5000, 0},
+    [PROBE_CLOCKS] = {ask_clocks, CHEAP_US, 5000, 0},
+    [PROBE_REASONS] = {ask_reasons, CHEAP_US, 5000, 0},
+    [PROBE_PCIE] = {ask_pcie, CHEAP_US, 10000, 0},
+    [PROBE_NVLINK] = {ask_nvlink, CHEAP_US, 10000, 0},
+    [PROBE_ENGINES] = {ask_engines, CHEAP_US, 10000, 0},
+    [PROBE_ENERGY] = {ask_energy, CHEAP_US, 30000, 0},
+    [PROBE_PROCESS_USE] = {ask_process_use, CHEAP_US, 60000, 0},
+    [PROBE_ERRORS] = {ask_errors, CHEAP_US, 60000, 15000},
 };
 
 static double thread_us(void) {
@@ -299,34 +336,80 @@ static double thread_us(void) {
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-// When to ask again what has just cost `cost_us`.
-static void set_turn(struct nvml_turn *turn, double cost_us, uint32_t allowance_us, double least_ms, double most_ms, int64_t now_ms) {
+static void note_cost(struct nvml_turn *turn, double cost_us) {
     turn->cost_us = turn->cost_us ? (turn->cost_us * 3 + cost_us) / 4 : cost_us;
-    double interval = turn->cost_us > CHEAP_US ? turn->cost_us * 1000 / allowance_us : 0;
-    if (interval > most_ms)
-        interval = most_ms;
-    if (interval < least_ms)
-        interval = least_ms;
-    turn->next_ms = now_ms + (int64_t)interval - EARLY_MS;
 }
 
-static void take_turn(struct nvml_source *s, struct nvml_gpu *g, enum nvml_probe probe, int64_t now_ms) {
+static void ask(struct nvml_source *s, struct nvml_gpu *g, enum nvml_probe probe, int64_t now_ms) {
     struct nvml_turn *turn = &g->turns[probe];
-    // After an error the cheap way to learn more is to ask at once.
-    bool urgent = probe == PROBE_ERRORS && g->xid_count;
-    if (now_ms < turn->next_ms && !urgent)
-        return;
     double before = thread_us();
     probes[probe].ask(s, g, now_ms);
-    set_turn(turn, thread_us() - before, probes[probe].allowance_us, probes[probe].least_ms, INTERVAL_MAX_MS, now_ms);
+    double cost = thread_us() - before;
+    note_cost(turn, cost);
+    if (turn->asked)  // the first look at everything is for free
+        g->budget_us -= cost;
+    turn->asked_ms = now_ms;
+    turn->asked = true;
+}
+
+static bool is_cheap(const struct nvml_gpu *g, enum nvml_probe probe) {
+    return g->turns[probe].cost_us <= probes[probe].cheap_us;
+}
+
+// How long it has waited, in parts of the time it should wait; below 1: it is not its turn.
+static double overdue(const struct nvml_gpu *g, enum nvml_probe probe, int64_t now_ms) {
+    const struct nvml_turn *turn = &g->turns[probe];
+    if (!turn->asked || (probe == PROBE_ERRORS && g->xid_count))
+        return OVERDUE_MAX;  // after an error the cheap way to learn more is to ask at once
+    uint32_t every_ms = is_cheap(g, probe) ? READING_MS : probes[probe].every_ms;
+    if (every_ms < probes[probe].least_ms)
+        every_ms = probes[probe].least_ms;
+    return (double)(now_ms - turn->asked_ms + EARLY_MS) / every_ms;
+}
+
+static void earn(struct nvml_gpu *g, int64_t now_ms) {
+    int64_t span_ms = g->earned_ms ? now_ms - g->earned_ms : 1000;
+    g->earned_ms = now_ms;
+    g->budget_us += (double)span_ms * ALLOWANCE_US / 1000;
+    if (g->budget_us > SAVED_MAX_US)
+        g->budget_us = SAVED_MAX_US;
+}
+
+// The cheap questions that are due, and of the dear ones those that have waited longest for their
+// kind, as long as there is time left.
+static void take_turns(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) {
+    for (int p = PROBE_MEMORY + 1; p < PROBE_COUNT; p++) {
+        double late = overdue(g, (enum nvml_probe)p, now_ms);
+        if (late >= OVERDUE_MAX || (late >= 1 && is_cheap(g, (enum nvml_probe)p)))
+            ask(s, g, (enum nvml_probe)p, now_ms);
+    }
+    while (g->budget_us > 0) {
+        int next = -1;
+        double most = 1;
+        for (int p = PROBE_MEMORY; p < PROBE_COUNT; p++) {
+            double late = overdue(g, (enum nvml_probe)p, now_ms);
+            if (late >= most && g->turns[p].asked_ms != now_ms) {
+                most = late;
+                next = p;
+            }
+        }
+        if (next < 0)
+            return;
+        ask(s, g, (enum nvml_probe)next, now_ms);
+    }
 }
 
 static void take_event_turn(struct nvml_source *s, int64_t now_ms) {
-    if (now_ms < s->event_turn.next_ms)
+    double wait_ms = s->event_turn.cost_us > CHEAP_US ? s->event_turn.cost_us * 1000 / EVENT_ALLOWANCE_US : 0;
+    if (wait_ms > EVENT_INTERVAL_MAX_MS)
+        wait_ms = EVENT_INTERVAL_MAX_MS;
+    if (s->event_turn.asked && (double)(now_ms - s->event_turn.asked_ms + EARLY_MS) < wait_ms)
         return;
     double before = thread_us();
     poll_events(s);
-    set_turn(&s->event_turn, thread_us() - before, EVENT_ALLOWANCE_US, 0, EVENT_INTERVAL_MAX_MS, now_ms);
+    note_cost(&s->event_turn, thread_us() - before);
+    s->event_turn.asked_ms = now_ms;
+    s->event_turn.asked = true;
 }
 
 static void hand_over_xids(struct nvml_gpu *g, struct gpu_reading *out) {
@@ -344,7 +427,12 @@ void nvml_read(struct gpu_source *base, uint32_t index, int64_t now_ms, struct g
         take_event_turn(s, now_ms);
         s->pcie_turn++;
     }
-    take_turn(s, g, PROBE_MEMORY, now_ms);
+    earn(g, now_ms);
+    // Whether it answers at all is learnt here.
+    if (overdue(g, PROBE_MEMORY, now_ms) >= 1 && (g->error || is_cheap(g, PROBE_MEMORY)))
+        ask(s, g, PROBE_MEMORY, now_ms);
+    if (!g->error)
+        take_turns(s, g, now_ms);
     if (g->error) {
         hand_over_xids(g, out);
         const char *text = s->api.error_text ? s->api.error_text(g->error) : NULL;
@@ -352,14 +440,12 @@ void nvml_read(struct gpu_source *base, uint32_t index, int64_t now_ms, struct g
         out->error = g->error == NVML_GPU_IS_LOST || g->error == NVML_RESET_REQUIRED ? -ENODEV : -EIO;
         return;
     }
-    for (int probe = PROBE_MEMORY + 1; probe < PROBE_COUNT; probe++)
-        take_turn(s, g, (enum nvml_probe)probe, now_ms);
+    estimate_energy(g, now_ms);
     hand_over_xids(g, out);
     out->sample = g->sample;
     out->sample.index = index;
     out->remap_pending = g->remap_pending;
     out->remap_failed = g->remap_failed;
-    out->process_use = g->process_use;
     out->processes_fresh = g->processes_ms == now_ms;
-    merge_processes(g, out);
+    merge_processes(g, out, now_ms);
 }

@@ -16,6 +16,11 @@ static void fill_in_use(const struct split_device *d, struct split_job *jobs, ui
         else
             milli += jobs[i].milli;
     }
+    // Two jobs whose kernels lie in each other's way each measure the other's time, too.
+    uint64_t all = measured > 1000 ? measured : 1000;
+    for (uint32_t i = 0; i < count; i++)
+        if (jobs[i].measured)
+            jobs[i].use_milli = (uint32_t)((uint64_t)jobs[i].use_milli * 1000 / all);
     uint64_t rest = d->use_known && d->use_milli > measured ? d->use_milli - measured : 0;
     for (uint32_t i = 0; i < count; i++)
         if (!jobs[i].measured)

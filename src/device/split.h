@@ -1,7 +1,8 @@
 // How one GPU's use, power and energy are split among the jobs that hold it: pure arithmetic.
 // Use: the ledger's GPU time where there is one, else what the driver measures per process, else the
-// device's use by share. Energy: what the GPU draws when idle goes by share, the rest by measured use;
-// what falls to nobody's share stays with nobody.
+// device's use by share; measured uses that add up to more than the whole GPU are taken in proportion.
+// Energy: what the GPU draws when idle goes by share, the rest by measured use; what falls to nobody's
+// share stays with nobody.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -268,6 +268,39 @@ ENTRY(nvmlDeviceGetAttributes_v2, nvml_device d, struct nvml_attributes *out) {
     *out = (struct nvml_attributes){.compute_slices = gpu_of(d)->mig_slices[of(d)->mig]};
     return 0;
 }
+struct nvml_gpm_opaque {
+    double use;
+    uint64_t at;
+};
+ENTRY(nvmlGpmQueryDeviceSupport, nvml_device d, struct nvml_gpm_support *out) {
+    out->supported = gpu_of(d)->gpm;
+    return out->version == NVML_GPM_VERSION ? 0 : NVML_NOT_SUPPORTED;
+}
+ENTRY(nvmlGpmSampleAlloc, nvml_gpm_sample *out) {
+    *out = calloc(1, sizeof **out);
+    fake.gpm_samples++;
+    return *out ? 0 : NVML_NOT_SUPPORTED;
+}
+ENTRY(nvmlGpmSampleFree, nvml_gpm_sample s) {
+    fake.gpm_samples--;
+    free(s);
+    return 0;
+}
+ENTRY(nvmlGpmSampleGet, nvml_device d, nvml_gpm_sample s) {
+    *s = (struct nvml_gpm_opaque){.use = gpu_of(d)->utilisation, .at = ++fake.clock_us};
+    return 0;
+}
+ENTRY(nvmlGpmMigSampleGet, nvml_device d, unsigned instance, nvml_gpm_sample s) {
+    *s = (struct nvml_gpm_opaque){.use = gpu_of(d)->mig_use[instance - 3], .at = ++fake.clock_us};
+    return 0;
+}
+ENTRY(nvmlGpmMetricsGet, struct nvml_gpm_metrics *m) {
+    if (m->version != NVML_GPM_VERSION || m->before->at >= m->after->at || !m->before->at)
+        return NVML_NOT_SUPPORTED;  // two samples, the older first
+    for (unsigned i = 0; i < m->count; i++)
+        m->metrics[i].value = m->metrics[i].id == NVML_GPM_GRAPHICS_UTIL ? m->after->use : m->after->use / 2;
+    return 0;
+}
 ENTRY(nvmlEventSetCreate, nvml_events *out) {
     *out = (nvml_events)(void *)&fake;
     return 0;

@@ -1,5 +1,6 @@
 // What the fake NVML library pretends; the test changes it between readings.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { FAKE_GPUS_MAX = 8, FAKE_PROCESSES_MAX = 16, FAKE_LINKS = 18, FAKE_EVENTS_MAX = 8, FAKE_MIG_MAX = 7 };
@@ -25,6 +26,8 @@ struct fake_gpu {
     unsigned mig_count;    // 0: MIG is off
     unsigned mig_slices[FAKE_MIG_MAX];
     uint64_t mig_memory[FAKE_MIG_MAX];
+    bool gpm;              // a GPU with performance monitoring
+    double mig_use[FAKE_MIG_MAX];  // in %, as it tells
 };
 
 struct fake_event {
@@ -40,6 +43,7 @@ struct fake_nvml {
     int init_result;
     uint64_t clock_us;     // of the process samples
     unsigned calls, pcie_calls, open;
+    int gpm_samples;       // allocated
     unsigned busy_us;      // what every call burns
 };
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "device/monitor.h"
+#include "device/nvml.h"
 
 static int64_t cpu_us(void) {
     struct timespec t;
@@ -51,6 +52,24 @@ static void show_samples(const struct gpu_samples *s, int64_t wall_us, int64_t u
     free(copy);
 }
 
+// What each question costs by the reader's own count, and how old its answer may get.
+static void show_costs(const struct nvml_source *s) {
+    static const char *const names[PROBE_COUNT] = {"memory", "use", "engines", "energy", "power", "temperature", "memory_temperature", "clocks",
+                                                   "reasons", "pcie", "nvlink", "processes", "process_use", "errors"};
+    struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    json_open(&w, '{');
+    json_key(&w, "costs_us");
+    json_open(&w, '{');
+    for (int i = 0; i < PROBE_COUNT; i++)
+        json_kv_i64(&w, names[i], (int64_t)s->gpus[0].turns[i].cost_us);
+    json_kv_i64(&w, "events", (int64_t)s->event_turn.cost_us);
+    json_close(&w, '}');
+    json_close(&w, '}');
+    printf("%s\n", buf_str(&b));
+    buf_done(&b);
+}
+
 // With the pid of a process given in GPU_SHOW_PID, that process is job 1.
 static bool owner(void *ctx, uint32_t pid, uint64_t *job, uint32_t *attempt) {
     *job = 1;
@@ -77,6 +96,8 @@ int main(int argc, char **argv) {
         return r == -ENOENT ? 77 : 1;
     }
     show_gpus(m);
+    if (argc <= 2)
+        ((struct nvml_source *)source)->gpm_always = getenv("GPU_SHOW_GPM") != NULL;
     struct gpu_use use = {.job = 1, .attempt = 1, .index = 0, .milli = 500, .load_milli = -1};
     for (uint32_t i = 0; i <= seconds; i++) {
         struct gpu_samples samples;
@@ -87,6 +108,8 @@ int main(int argc, char **argv) {
         if (i < seconds)
             nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     }
+    if (argc <= 2)
+        show_costs((const struct nvml_source *)source);
     gpu_monitor_free(m);
     return 0;
 }

@@ -102,14 +102,21 @@ static void test_dear_driver(void **state) {
     fake->busy_us = 400;  // some twenty calls: 8 ms a reading if all were made
     struct gpu_samples s;
     int64_t start = 0;
+    uint64_t told_mj = 0;
+    fake->gpus[0].power_mw = 400000;
     for (int t = 1; t <= READINGS; t++) {
         if (t == SKIPPED + 1)
             start = cpu_us();
         fake->gpus[0].utilisation = (unsigned)t % 100;
         fake->gpus[0].temperature = 30 + (unsigned)t / 10;
+        fake->gpus[0].energy_mj = 1000000 + (uint64_t)t * 400000;
         gpu_monitor_read(m, t * 1000);
         gpu_monitor_split(m, &(struct gpu_holders){0}, &s);
         assert_true(t * 10 - (int)s.at[0].utilisation_milli <= 60);  // a few seconds old at most
+        // Energy goes on each second, by the power, also while its counter is not asked.
+        assert_true(s.at[0].energy_mj > told_mj);
+        assert_in_range(s.at[0].energy_mj, fake->gpus[0].energy_mj - 400000, fake->gpus[0].energy_mj + 400000);
+        told_mj = s.at[0].energy_mj;
     }
     int64_t each = (cpu_us() - start) / (READINGS - SKIPPED);
     printf("a driver of %u us a call: %lld us of CPU per second and GPU\n", fake->busy_us, (long long)each);

@@ -200,6 +200,30 @@ static void test_trouble(void **state) {
     tear_down(&r);
 }
 
+static void test_old_figures_are_dropped(void **state) {
+    struct rig r;
+    struct gpu_reading x;
+    set_up(&r, library, 1);
+    struct fake_gpu *g = &r.fake->gpus[0];
+    g->processes[0] = (struct fake_process){.pid = 100, .memory = 1 << 20, .sm = {40}, .samples = 1};
+    g->process_count = 1;
+    open_rig(&r, library);
+    r.fake->busy_us = 1500;  // so dear that use by process is asked once a minute
+    r.source->ops->read(r.source, 0, 1000, &x);
+    assert_true(x.process_use);
+    assert_int_equal(x.process_count, 1);
+    assert_int_equal(x.processes[0].utilisation_milli, 400);
+    g->process_count = 0;
+    for (int t = 2; t <= 12; t++) {
+        r.source->ops->read(r.source, 0, t * 1000, &x);
+        if (t > 4)
+            assert_false(x.process_use);
+    }
+    assert_int_equal(x.process_count, 0);
+    r.fake->busy_us = 0;
+    tear_down(&r);
+}
+
 static void test_mig(void **state) {
     struct rig r;
     struct gpu_reading x;
@@ -223,10 +247,37 @@ static void test_mig(void **state) {
     assert_int_equal(nodes.count, 3);
     assert_string_equal(nodes.paths[2], "/dev/nvidia-caps/nvidia-cap31");
     r.source->ops->read(r.source, 1, 1000, &x);
-    assert_true(x.sample.utilisation_unknown);
+    assert_true(x.sample.utilisation_unknown);  // an older GPU has no measure of an instance's use
     assert_int_equal(x.power_share_milli, 250);
     r.source->ops->read(r.source, 2, 1000, &x);
     assert_false(x.sample.utilisation_unknown);
+    tear_down(&r);
+}
+
+static void test_use_of_mig_instances(void **state) {
+    struct rig r;
+    struct gpu_reading x;
+    set_up(&r, library, 1);
+    struct fake_gpu *g = &r.fake->gpus[0];
+    g->mig_count = 2;
+    g->gpm = true;
+    open_rig(&r, library);
+    for (int t = 1; t <= 5; t++) {
+        g->mig_use[0] = t * 10;
+        g->mig_use[1] = 0;
+        r.source->ops->read(r.source, 0, t * 1000, &x);
+        assert_int_equal(x.sample.utilisation_unknown, t == 1);  // two samples make a measurement
+        assert_int_equal(x.sample.utilisation_milli, t == 1 ? 0 : t * 100);
+        assert_int_equal(x.sample.memory_copy_milli, t == 1 ? 0 : t * 50);
+        r.source->ops->read(r.source, 1, t * 1000, &x);
+        assert_int_equal(x.sample.utilisation_unknown, t == 1);
+        assert_int_equal(x.sample.utilisation_milli, 0);
+    }
+    assert_int_equal(r.fake->gpm_samples, 4);
+    struct fake_nvml *fake = r.fake;
+    gpu_source_free(r.source);
+    r.source = NULL;
+    assert_int_equal(fake->gpm_samples, 0);
     tear_down(&r);
 }
 
@@ -273,7 +324,8 @@ int main(int argc, char **argv) {
     old_library = argv[2];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_discovery), cmocka_unit_test(test_switches),   cmocka_unit_test(test_reading),   cmocka_unit_test(test_trouble),
-        cmocka_unit_test(test_mig),       cmocka_unit_test(test_old_driver), cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_old_figures_are_dropped),
+        cmocka_unit_test(test_mig),       cmocka_unit_test(test_use_of_mig_instances), cmocka_unit_test(test_old_driver), cmocka_unit_test(test_no_driver),
     };
     return argc < 3 ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
 }

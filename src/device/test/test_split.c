@@ -41,6 +41,16 @@ static void test_unmeasured_share_the_rest(void **state) {
     assert_int_equal(j[2].use_milli, 200);
 }
 
+static void test_overlapping_measurements(void **state) {
+    struct split_job j[] = {{.milli = 500, .measured = true, .use_milli = 680}, {.milli = 250, .measured = true, .use_milli = 680}, {.milli = 250}};
+    struct split_device d = {.use_known = true, .use_milli = 1000, .energy_mj = 1000, .span_ms = 1000};
+    gpu_split(&d, j, 3);
+    assert_int_equal(j[0].use_milli, 500);
+    assert_int_equal(j[1].use_milli, 500);
+    assert_int_equal(j[2].use_milli, 0);
+    assert_int_equal(j[0].energy_mj, 500);
+}
+
 static void test_never_more_than_there_was(void **state) {
     struct rand r;
     rand_seed(&r, 1);
@@ -67,7 +77,7 @@ static void test_never_more_than_there_was(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_use), cmocka_unit_test(test_idle_holder_pays_its_share), cmocka_unit_test(test_foreign_use_is_not_the_jobs),
-        cmocka_unit_test(test_unmeasured_share_the_rest), cmocka_unit_test(test_never_more_than_there_was),
+        cmocka_unit_test(test_unmeasured_share_the_rest), cmocka_unit_test(test_overlapping_measurements), cmocka_unit_test(test_never_more_than_there_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
