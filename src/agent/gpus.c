@@ -14,6 +14,7 @@
 #include "agent/agent.h"
 #include "agent/environment.h"
 #include "agent/gpu_audit.h"
+#include "agent/gpu_kept.h"
 #include "agent/owners.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -34,7 +35,8 @@ struct holder {
     char *ledger;        // NULL: a whole GPU
     int32_t load_milli;  // of simulated GPUs; negative: a believable load
     uint64_t load_bytes;
-    struct usage usage;  // of the attempt, as of the newest reading; on its first entry only
+    struct usage before; // of the attempt, counted by an agent that was killed
+    struct usage usage;  // of the attempt, as of the newest reading, that one's included
 };
 
 struct gpus {
@@ -132,11 +134,25 @@ static uint32_t inner_of(void *ctx, uint32_t pid) {
     return owners_inner_pid(pid);
 }
 
+static bool is_first(const struct gpus *g, uint32_t at) {
+    for (uint32_t i = 0; i < at; i++)
+        if (g->holders.at[i].id == g->holders.at[at].id && g->holders.at[i].attempt == g->holders.at[at].attempt)
+            return false;
+    return true;
+}
+
 static void remember_usage(struct gpus *g) {
     for (uint32_t i = 0; i < g->holders.len; i++) {
         struct holder *h = &g->holders.at[i];
+        uint64_t peak = h->before.gpu_memory_peak_bytes;
         h->usage = (struct usage){0};
         gpu_monitor_usage(g->monitor, h->id, h->attempt, &h->usage);
+        h->usage.gpu_busy_ms += h->before.gpu_busy_ms;
+        h->usage.gpu_throttled_ms += h->before.gpu_throttled_ms;
+        h->usage.energy_mj += h->before.energy_mj;
+        h->usage.gpu_memory_peak_bytes = peak > h->usage.gpu_memory_peak_bytes ? peak : h->usage.gpu_memory_peak_bytes;
+        if (is_first(g, i))
+            gpu_kept_write(g->agent->spool_fd, h->id, h->attempt, &h->usage);
     }
 }
 
@@ -344,6 +360,9 @@ void gpus_recover(struct gpus *g, const struct launch_request *r) {
         // A ledger's folder is told for all of its GPUs, also for whole ones beside the fraction.
         bool ledger = *path && milli < FRACTION_WHOLE_MILLI;
         hold(g, r, &grant, bytes, ledger ? path : NULL);
+        struct holder *h = &g->holders.at[g->holders.len - 1];
+        if (gpu_kept_read(g->agent->spool_fd, h->id, h->attempt, &h->before))
+            h->usage = h->before;
         text += *text == ',';
     }
 }

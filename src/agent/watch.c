@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/gpu_kept.h"
 #include "agent/procs.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -123,6 +124,13 @@ void agent_look(struct agent *a) {
     agent_execute(a);
 }
 
+// It ended while there was no agent: what the last one counted on its GPUs.
+static void add_kept(struct agent *a, struct message_ended *end) {
+    struct usage u;
+    if (gpu_kept_read(a->spool_fd, end->id, end->attempt, &u))
+        usage_add(end->usage, &u);
+}
+
 static void recover_one(void *ctx, const struct spool_status *found, bool alive) {
     struct agent *a = ctx;
     struct spool_status s = *found;
@@ -135,6 +143,7 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
         close_lost(a, &s, ENDED_LOST, lost_text);
     if (s.state == SPOOL_ENDED) {
         request_report(&s, &arena, &end);
+        add_kept(a, &end);
         agent_logic_recover(a->logic, s.job, s.attempt, s.started_wall_ms, 0, NULL, 0, &end);
         return;
     }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "agent/test/head.h"
+#include "agent/test/rig.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -479,6 +480,52 @@ static void gpus_are_granted_and_measured(void **state) {
     ack(&w);
 }
 
+// What was used before the agent was killed counts, whether the job ends before or after the next one.
+static void gpu_use_survives_the_agent(void **state) {
+    struct work w[2];
+    struct said *s;
+    uint64_t energy_mj = 0;
+    struct gpu_grant grants[] = {{.index = 0, .milli = 1000}, {.index = 1, .milli = 1000}};
+    head_forget(&head);
+    for (int i = 0; i < 2; i++) {
+        work_sh(&w[i], i == 0 ? "sleep 3.5" : "sleep 8");
+        w[i].env[0] = "ACEQUIA_SIMULATED_GPU_LOAD=1000";
+        w[i].part.gpus.at = &grants[i];
+        w[i].part.gpus.len = 1;
+        launch(&w[i]);
+    }
+    int64_t start = clock_mono_ms();
+    while (clock_mono_ms() - start < 2700) {
+        s = head_wait(&head, MESSAGE_TELEMETRY, 4000);
+        struct message_telemetry *t = s->m.body;
+        for (uint32_t k = 0; k < t->gpus.len; k++)
+            if (t->gpus.at[k].id == w[0].m.id)
+                energy_mj = t->gpus.at[k].energy_mj;
+        said_free(s);
+    }
+    assert_true(energy_mj > 0);
+    head_agent_kill(&head, SIGKILL);
+    nap_ms(1500);
+    head_agent_start(&head);
+    head_send(&head, MESSAGE_WELCOME, &(struct message_welcome){.heartbeat_s = 60, .grace_s = 1});
+    s = head_wait(&head, MESSAGE_HELLO, 1);
+    struct message_hello *h = s->m.body;
+    bool found = false;
+    for (uint32_t i = 0; i < h->attempts.len; i++)
+        if (h->attempts.at[i].id == w[0].m.id && h->attempts.at[i].end) {
+            found = true;
+            assert_true(h->attempts.at[i].end->usage->energy_mj >= energy_mj);
+        }
+    assert_true(found);
+    said_free(s);
+    struct message_ended *e = ended(&w[1], &s);
+    assert_true(e->usage->energy_mj > energy_mj * 12 / 10);  // and went on
+    said_free(s);
+    ack(&w[0]);
+    ack(&w[1]);
+    head_pump(&head, 50);
+}
+
 // Two halves of a GPU of 16 GiB: the one that takes more than its half is ended and told why, also by
 // an agent that was killed in between; its neighbour is not touched.
 static void more_than_the_granted_part_ends_the_job(void **state) {
@@ -561,6 +608,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_dead_zygote_is_replaced),
         cmocka_unit_test(gpus_are_granted_and_measured),
         cmocka_unit_test(more_than_the_granted_part_ends_the_job),
+        cmocka_unit_test(gpu_use_survives_the_agent),
         cmocka_unit_test(many_jobs_pass),
     };
     head_start(&head, argv[1], argv[2]);
