@@ -46,8 +46,9 @@ class Report:
         self.add(what, round(ours, 2), round(theirs, 2), abs(ours - theirs) <= max(part * abs(theirs), absolute))
 
 
-def show(program, seconds, pid=None):
-    env = dict(os.environ, **({"GPU_SHOW_PID": str(pid)} if pid else {}))
+def show(program, seconds, pid=None, gpm=False):
+    """The GPUs, a line per second, and what each question cost."""
+    env = dict(os.environ, **({"GPU_SHOW_PID": str(pid)} if pid else {}), **({"GPU_SHOW_GPM": "1"} if gpm else {}))
     done = subprocess.run([program, str(seconds)], capture_output=True, text=True, timeout=seconds + 60, env=env, check=False)
     if done.returncode == 77:
         print(done.stderr.strip())
@@ -55,7 +56,7 @@ def show(program, seconds, pid=None):
     if done.returncode:
         sys.exit(f"gpu_show ended with {done.returncode}: {done.stderr}")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return lines[0], lines[1:]
+    return lines[0], lines[1:-1], lines[-1]["costs_us"]
 
 
 def device(line, index=0):
@@ -109,8 +110,9 @@ def compare_load(report, program):
         time.sleep(4)
         watcher = Watcher(14)
         watcher.start()
-        _, lines = show(program, 14, child.pid)
+        _, lines, costs = show(program, 14, child.pid)
         watcher.join()
+        _, other, gpm_costs = show(program, 4, child.pid, gpm=True)
         processes = smi("pid,used_memory", "compute-apps")
     finally:
         child.terminate()
@@ -125,14 +127,18 @@ def compare_load(report, program):
     first, last = lines[2], lines[-1]
     seconds = (last["telemetry"]["at_ms"] - first["telemetry"]["at_ms"]) / 1000
     energy = (device(last)["energy_mj"] - device(first)["energy_mj"]) / 1000
+    fresh = sum(1 for a, b in zip(samples, samples[1:]) if a["power_mw"] != b["power_mw"]) + 1
+    report.add("load: new figures of power", f"{fresh} of {len(samples)}", "at least half", fresh >= len(samples) / 2)
     report.near("load: energy against power (J)", energy, mean(s["power_mw"] / 1000 for s in samples) * seconds, 0.08)
     of_job = [job(line) for line in lines[3:]]
     report.near("job: memory of its process (MiB)", mean(s.get("memory_used_bytes", 0) / 2**20 for s in of_job),
                 mean(float(m) for p, m in processes if int(p) == child.pid), 0.02)
     report.near("job: utilisation (%)", mean(s.get("utilisation_milli", 0) / 10 for s in of_job), watcher.mean(0), 0.1, 8)
     # A share of the idling and all of the work: never more than the device drew.
-    report.add("job: energy (J)", round((job(last)["energy_mj"] - job(first)["energy_mj"]) / 1000, 1), f"<= {energy:.1f}",
-               0 < (job(last)["energy_mj"] - job(first)["energy_mj"]) / 1000 <= energy * 1.001)
+    share = (job(last).get("energy_mj", 0) - job(first).get("energy_mj", 0)) / 1000
+    report.add("job: energy (J)", round(share, 1), f"<= {energy:.1f}", 0 < share <= energy * 1.001)
+    report.near("performance monitoring: use (%)", mean(device(line).get("utilisation_milli", 0) / 10 for line in other[2:]), watcher.mean(0), 0.05, 5)
+    print("cost of each question (us):", json.dumps(costs), "with performance monitoring:", gpm_costs["use"])
     cpu, wall = [line["cpu_us"] for line in lines[1:]], [line["wall_us"] for line in lines[1:]]
     report.add("cost: CPU per reading (us)", round(mean(cpu)), f"<= {COST_LIMIT_US} (most {max(cpu)}, wall {round(mean(wall))})",
                mean(cpu) <= COST_LIMIT_US)
@@ -141,7 +147,7 @@ def compare_load(report, program):
 def main():
     program, target = sys.argv[1], sys.argv[2]
     report = Report()
-    gpus, lines = show(program, 2)
+    gpus, lines, _ = show(program, 2)
     print("gpus:", json.dumps(gpus))
     print("idle:", json.dumps(lines[-1]))
     driver = smi("driver_version")[0][0]
