@@ -141,3 +141,11 @@ def test_open_ondemand_calls(acequia):
     assert r.out.split("\x1f")[4].startswith("CANCELLED")
     r = side.run("squeue -j 999999")
     assert r.code == 1 and "Invalid job id specified" in r.err
+
+
+def test_long_history(acequia):
+    """Many cancelled jobs in one list: their rows come and go."""
+    acequia.run("sbatch -H -a 1-3000 --wrap true", save="many")
+    assert acequia.run("scancel {many}").code == 0
+    r = acequia.run("sacct -n -P -a --array -o jobid,state")
+    assert r.code == 0 and r.out.count("CANCELLED by 0\n") >= 3000

@@ -25,7 +25,7 @@ const char *reason_word(const struct sjob *j) {
     case JOB_FAILED:
         if (j->exit_code > 0)
             return "NonZeroExitCode";
-        return j->exit_signal ? "RaisedSignal" : "JobLaunchFailure";
+        return "JobLaunchFailure";  // Slurm's word for a signal, too
     case JOB_TIMEOUT: return "TimeLimit";
     case JOB_OUT_OF_MEMORY: return "OutOfMemory";
     case JOB_NODE_FAIL: return "NodeDown";

@@ -153,7 +153,8 @@ PUT(state) {
     if (s == JOB_CANCELLED && !STEP && !str_empty(J->by)) {
         if (!streq(f->uids->name, J->by)) {
             struct passwd *pw = getpwnam(J->by);
-            *f->uids = (struct uid_cache){.name = J->by, .uid = pw ? (long)pw->pw_uid : -1};
+            snprintf(f->uids->name, sizeof f->uids->name, "%s", J->by);
+            f->uids->uid = pw ? (long)pw->pw_uid : -1;
         }
         if (f->uids->uid >= 0)
             buf_addf(out, " by %ld", f->uids->uid);

@@ -25,7 +25,7 @@ struct acct_format {
     const char *delimiter, *units;
     bool plain_numbers;
     struct uid_cache {  // the user asked for last: lists name the same ones again and again
-        const char *name;
+        char name[256];  // of its own: rows do not outlive their turn
         long uid;
     } *uids;
 };
