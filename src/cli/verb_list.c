@@ -26,7 +26,7 @@ static const struct option_spec filter_specs[] = {
      "PENDING RUNNING SUSPENDED COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED"},
     {"node", 'w', "NAME", "Only jobs on this node.", 0, NULL, "@node"},
     {"finished", 'f', NULL, "Finished jobs, newest last, instead of those that wait and run.", 0, NULL, NULL},
-    {"since", 0, "TIME", "Finished since then, as 08:00, yesterday's 2026-01-30 or now-2hours.", 0, NULL, NULL},
+    {"since", 0, "TIME", "Finished since then, as 08:00, 2026-01-30 or now-2hours.", 0, NULL, NULL},
     {"until", 0, "TIME", "Finished until then.", 0, NULL, NULL},
     {"elements", 'r', NULL, "One line per element of an array.", 0, NULL, NULL},
     {"limit", 'l', "COUNT", "At most this many.", 0, NULL, NULL},

@@ -291,7 +291,7 @@ static int show(struct noun *n) {
 
 static int run(struct cli *c) {
     struct noun n = {.cli = c, .section = config_section_find(c->verb->name)};
-    const char *what = c->arguments[0];
+    const char *what = c->count ? c->arguments[0] : "list";
     for (size_t i = 0; i < sizeof nouns / sizeof *nouns; i++)
         if (streq(nouns[i].word, c->verb->name)) {
             n.word = nouns[i].word;
@@ -315,14 +315,13 @@ static int run(struct cli *c) {
     const struct verb verb_##word = {                                                                                       \
         .name = #word,                                                                                                      \
         .group = "Sharing",                                                                                                 \
-        .arguments = "create NAME [settings]\nedit NAME [settings]\ndelete NAME\nlist\nshow NAME",                          \
+        .arguments = "create NAME [settings]\nedit NAME [settings]\ndelete NAME\n[list]\nshow NAME",                          \
         .summary = summary_,                                                                                                \
         .text = text_,                                                                                                      \
         .examples = examples_,                                                                                              \
         .options = {&table_, &common_options},                                                                              \
         .run = run,                                                                                                         \
         .complete = "create edit delete list show",                                                                         \
-        .least = 1,                                                                                                         \
         .most = 2,                                                                                                          \
     }
 
@@ -334,4 +333,5 @@ NOUN(partition, partition_options, "partitions: sets of nodes with rules of thei
 NOUN(qos, qos_options, "qualities of service that jobs can ask for", "What is not given when editing stays as it is.",
      "acequia qos create urgent --priority 1000 --max-jobs-per-user 2");
 NOUN(reservation, reservation_options, "nodes set aside for a time", "Jobs are planned around a reservation.",
-     "acequia reservation create upgrade --start tomorrow --end now+2days");
+     "acequia reservation create disks --start tomorrow --end now+2days\nacequia reservation list\n"
+     "acequia reservation delete disks");

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "controller/api.h"
+#include "model/nodelist.h"
 #include "sched/world.h"
 
 static enum thing thing_of_path(const char *path) {
@@ -57,7 +58,29 @@ void api_thing(struct api_call *call) {
     api_error(call->req, 404, "ENOENT", buf_str(&text));
 }
 
-static void finish(struct api_call *call, int r, const struct error *e) {
+// Nodes may come later, but a name nobody has is more often a slip.
+static void warn_of_nodes(struct api_call *call, const char *list, struct json_writer *w) {
+    char text[ERROR_TEXT_MAX];
+    struct name_list names = {0};
+    const char *first = NULL;
+    uint32_t unknown = 0;
+    if (str_empty(list) || streq(list, "ALL") || nodelist_expand(list, &call->arena, &names, NULL) < 0)
+        return;
+    for (uint32_t i = 0; i < names.len; i++)
+        if (!core_node_handle(call->controller->core, names.at[i])) {
+            first = first ? first : names.at[i];
+            unknown++;
+        }
+    if (!unknown)
+        return;
+    if (unknown == 1)
+        snprintf(text, sizeof text, "there is no node %.64s yet; see 'acequia nodes'", first);
+    else
+        snprintf(text, sizeof text, "%u of these nodes are not there yet, such as %.64s; see 'acequia nodes'", unknown, first);
+    json_put_str(w, text);
+}
+
+static void finish(struct api_call *call, int r, const char *nodes, const struct error *e) {
     struct buf b = {0};
     struct json_writer w = {.out = &b};
     char warning[ERROR_TEXT_MAX];
@@ -71,6 +94,7 @@ static void finish(struct api_call *call, int r, const struct error *e) {
     json_open(&w, '[');
     for (uint32_t i = 0; i < 100 && world_warning(core_world(call->controller->core), i, warning, sizeof warning); i++)
         json_put_str(&w, warning);
+    warn_of_nodes(call, nodes, &w);
     json_close(&w, ']');
     json_close(&w, '}');
     api_when_committed(call, 200, &b);
@@ -96,19 +120,29 @@ void api_thing_set(struct api_call *call) {
         return;
     }
     *name = call->name;
+    const char *nodes = NULL;
     switch (thing) {
-    case THING_PROJECT: r = core_project_set(core, &call->actor, value, now_ms(), &e); break;
-    case THING_PARTITION: r = core_partition_set(core, &call->actor, value, now_ms(), &e); break;
+    case THING_PROJECT:
+        r = core_project_set(core, &call->actor, value, now_ms(), &e);
+        nodes = ((const struct project *)value)->nodes;
+        break;
+    case THING_PARTITION:
+        r = core_partition_set(core, &call->actor, value, now_ms(), &e);
+        nodes = ((const struct partition *)value)->nodes;
+        break;
     case THING_QOS: r = core_qos_set(core, &call->actor, value, now_ms(), &e); break;
-    default: r = core_reservation_set(core, &call->actor, value, now_ms(), &e); break;
+    default:
+        r = core_reservation_set(core, &call->actor, value, now_ms(), &e);
+        nodes = ((const struct reservation *)value)->nodes;
+        break;
     }
-    finish(call, r, &e);
+    finish(call, r, nodes, &e);
 }
 
 void api_thing_delete(struct api_call *call) {
     struct error e = {0};
     int r = core_delete(call->controller->core, &call->actor, thing_of_path(call->req->path), call->name, now_ms(), &e);
-    finish(call, r, &e);
+    finish(call, r, NULL, &e);
 }
 
 struct share_listing {

@@ -113,6 +113,19 @@ int core_project_set(struct core *c, const struct actor *actor, const struct pro
     return 0;
 }
 
+// There is one default: the others are it no longer.
+static void only_default(struct core *c, const struct actor *actor, const char *name, int64_t now_ms) {
+    for (uint32_t i = 0; i < c->thing_list[THING_PARTITION].len; i++) {
+        const struct partition *p = c->thing_list[THING_PARTITION].at[i]->value;
+        if (!p || !p->is_default || streq(p->name, name))
+            continue;
+        struct partition other = *p;
+        struct event_partition_set b = {.partition = &other, .by = actor->user};
+        other.is_default = false;
+        emit(c, now_ms, EVENT_PARTITION_SET, &b);
+    }
+}
+
 int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms, struct error *e) {
     int r;
     if ((r = need_admin(actor, "change partitions", e)) < 0 || (r = identifier_check("partition", p->name, e)) < 0 ||
@@ -122,6 +135,8 @@ int core_partition_set(struct core *c, const struct actor *actor, const struct p
         return error_set(e, EINVAL, "default_time_s: %u is above max_time_s, %u", p->default_time_s, p->max_time_s);
     struct event_partition_set b = {.partition = (struct partition *)(uintptr_t)p, .by = actor->user};
     emit(c, now_ms, EVENT_PARTITION_SET, &b);
+    if (p->is_default)
+        only_default(c, actor, p->name, now_ms);
     return 0;
 }
 
@@ -178,6 +193,8 @@ int core_delete(struct core *c, const struct actor *actor, enum thing thing, con
         if (t->value && streq(((const struct project *)t->value)->parent, name))
             return error_set(e, EBUSY, "project \"%s\" has a child, \"%s\"; delete or move that first", name, t->name);
     }
+    if (thing == THING_PROJECT && streq(name, PROJECT_DEFAULT))
+        return error_set(e, EBUSY, "project \"%s\" is where jobs without a project belong; it cannot be deleted, only edited", name);
     if (thing == THING_PARTITION && things_alive(c, thing) == 1)
         return error_set(e, EBUSY, "partition \"%s\" is the only one; create another before deleting it", name);
     struct event_name b = {.name = name, .by = actor->user};

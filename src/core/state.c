@@ -29,7 +29,7 @@ void core_configure(struct core *c, const struct core_config *config) {
 // What is there without anybody having set it up: one project and one partition for all.
 static void add_builtin(struct core *c) {
     static const struct partition main_partition = {.name = "main", .is_default = true};
-    static const struct project default_project = {.name = "default", .quota_milligpu = PROJECT_QUOTA_ALL};
+    static const struct project default_project = {.name = PROJECT_DEFAULT, .quota_milligpu = PROJECT_QUOTA_ALL};
     struct event_partition_set p = {.partition = (struct partition *)(uintptr_t)&main_partition};
     struct event_project_set j = {.project = (struct project *)(uintptr_t)&default_project};
     apply(c, &(struct event){.type = EVENT_PARTITION_SET, .body = &p});

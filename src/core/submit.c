@@ -274,16 +274,18 @@ uint32_t core_handle(const struct core *c, enum thing thing, const char *name) {
     return t ? t->handle : 0;
 }
 
+// The one that is marked; "main" is marked from the start, so another that is comes before it.
 static const char *default_partition(const struct core *c) {
-    const char *first = NULL;
+    const char *first = NULL, *marked = NULL;
     for (uint32_t i = 0; i < c->thing_list[THING_PARTITION].len; i++) {
         const struct thing_entry *t = c->thing_list[THING_PARTITION].at[i];
         if (!t->value)
             continue;
-        if (!first || (((const struct partition *)t->value)->is_default && !streq(t->name, "main")))
-            first = t->name;
+        first = first ? first : t->name;
+        if (((const struct partition *)t->value)->is_default && (!marked || !streq(t->name, "main")))
+            marked = t->name;
     }
-    return first;
+    return marked ? marked : first;
 }
 
 // A user's own project when they are a member of exactly one that names members, else "default".
@@ -295,10 +297,10 @@ static const char *default_project(const struct core *c, const char *user) {
         if (!p || !p->members.len || !is_member(p, user))
             continue;
         if (found)
-            return "default";
+            return PROJECT_DEFAULT;
         found = t->name;
     }
-    return found ? found : "default";
+    return found ? found : PROJECT_DEFAULT;
 }
 
 void core_fill_defaults(const struct core *c, const struct actor *actor, struct spec *s) {

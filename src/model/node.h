@@ -39,6 +39,7 @@ enum node_state { NODE_UP, NODE_SILENT, NODE_DOWN };
 extern const char *const node_state_words[];
 
 enum { PROJECT_QUOTA_ALL = 1000000000 };  // a quota of what no other project is promised
+#define PROJECT_DEFAULT "default"         // always there: of jobs that name none
 
 struct project {
     const char *name, *parent;

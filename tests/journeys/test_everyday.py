@@ -201,3 +201,22 @@ def test_tokens_are_kept_from_others(cluster, tmp_path):
     loose.chmod(0o644)
     r = cluster.run("list", env={"ACEQUIA_HOST": "127.0.0.1:1", "ACEQUIA_TOKEN_FILE": str(loose)})
     assert r.returncode == 1 and "chmod 600" in r.stderr
+
+
+def test_a_slip_in_a_node_name_is_told(cluster):
+    r = cluster.run("partition", "create", "slip", "--nodes", "n[1-3]")
+    assert r.returncode == 0 and "3 of these nodes are not there yet, such as n1" in r.stderr
+    r = cluster.run("partition", "edit", "slip", "--nodes", cluster.json("nodes")["nodes"][0]["name"])
+    assert r.returncode == 0 and r.stderr == ""
+    cluster.acequia("partition", "delete", "slip")
+
+
+def test_what_everything_needs_is_not_deleted(cluster):
+    r = cluster.run("project", "delete", "default")
+    assert r.returncode == 1 and "it cannot be deleted" in r.stderr
+    assert "default" in cluster.acequia("project")
+    cluster.acequia("partition", "create", "other", "--default", "true")
+    marked = [p["name"] for p in cluster.json("partition", "list")["partitions"] if p.get("is_default")]
+    assert marked == ["other"]
+    cluster.acequia("partition", "edit", "main", "--default", "true")
+    cluster.acequia("partition", "delete", "other")

@@ -81,6 +81,26 @@ static void the_last_partition_stays(void **state) {
     rig_done(&r);
 }
 
+static void there_is_one_default_of_each(void **state) {
+    struct rig r;
+    rig_init(&r);
+    struct error e = {0};
+    assert_int_equal(core_delete(r.core, &root, THING_PROJECT, "default", r.now_ms, &e), -EBUSY);
+    assert_non_null(strstr(e.text, "it cannot be deleted"));
+    rig_hello(&r, "n1", 16, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    s.partition = NULL;
+    static const char *const order[] = {"other", "third", "main"};
+    for (int i = 0; i < 3; i++) {
+        cleanup_arena struct arena a = {0};
+        struct job_record record;
+        assert_int_equal(core_partition_set(r.core, &root, &(struct partition){.name = order[i], .is_default = true}, r.now_ms, &e), 0);
+        assert_int_equal(core_record(r.core, rig_submit(&r, &alice, &s), &a, &record), 0);
+        assert_string_equal(record.spec->partition, order[i]);
+    }
+    rig_done(&r);
+}
+
 static void arrays_keep_their_limit(void **state) {
     struct rig r;
     rig_init(&r);
@@ -630,6 +650,7 @@ int main(void) {
         cmocka_unit_test(runs_a_job),
         cmocka_unit_test(refuses_bad_specs),
         cmocka_unit_test(the_last_partition_stays),
+        cmocka_unit_test(there_is_one_default_of_each),
         cmocka_unit_test(arrays_keep_their_limit),
         cmocka_unit_test(dependencies_are_kept),
         cmocka_unit_test(a_missing_element_is_never_there),
