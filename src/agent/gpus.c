@@ -46,6 +46,7 @@ struct gpus {
     const char *shim_dir;
     VEC(struct holder) holders;
     struct owners *owners;
+    bool numbers_are_ours;  // of processes, as the driver tells them
     struct gpu_audits audits;
     uv_timer_t timer;
     uv_work_t work;
@@ -104,6 +105,7 @@ struct gpus *gpus_open(struct agent *a, const struct config_node *c) {
     g->agent = a;
     g->shim_dir = find_shim(&a->arena);
     g->owners = owners_new(&a->site);
+    g->numbers_are_ours = owners_in_first_namespace();
     g->audits.policy = c->gpu_audit;
     int rc = open_source(a, c, &source, &e);
     if (rc == 0)
@@ -126,8 +128,13 @@ static void read_gpus(uv_work_t *w) {
         gpu_monitor_read(g->monitor, clock_mono_ms());
 }
 
+// In a container the driver may name processes by other numbers than ours: a number alone then proves
+// nothing, an open GPU does.
 static bool owner_of(void *ctx, uint32_t pid, uint64_t *job, uint32_t *attempt) {
-    return owners_find(ctx, pid, job, attempt);
+    const struct gpus *g = ctx;
+    if (!g->numbers_are_ours && !owners_has_open(pid, "/dev/nvidia"))
+        return false;
+    return owners_find(g->owners, pid, job, attempt);
 }
 
 static uint32_t inner_of(void *ctx, uint32_t pid) {
@@ -167,7 +174,7 @@ static void split(struct gpus *g, struct message_telemetry *t) {
                                    .load_bytes = h->load_bytes};
     }
     struct gpu_holders holders = {.uses = uses, .count = g->holders.len, .owner = owner_of,
-                                  .inner = inner_of, .ctx = g->owners,
+                                  .inner = inner_of, .ctx = g,
                                   .no_audit = g->audits.policy == GPU_AUDIT_OFF};
     gpu_monitor_split(g->monitor, &holders, &samples);
     memcpy(&t->gpus.at, &samples.at, sizeof samples.at);

@@ -2,9 +2,12 @@
 // and a shepherd has one attempt at a time.
 #include "agent/owners.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "agent/cgroup_io.h"
 #include "base/alloc.h"
@@ -147,6 +150,27 @@ bool owners_find(const struct owners *o, uint32_t pid, uint64_t *job, uint32_t *
     *job = w->job;
     *attempt = w->attempt;
     return true;
+}
+
+bool owners_in_first_namespace(void) {
+    enum { FIRST_PID_NAMESPACE = 0xEFFFFFFC };  // the kernel's fixed inode for it
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == FIRST_PID_NAMESPACE;
+}
+
+bool owners_has_open(uint32_t pid, const char *prefix) {
+    char path[64], target[256];
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%u/fd", pid);
+    DIR *d = opendir(path);
+    for (struct dirent *ent; d && !found && (ent = readdir(d));) {
+        ssize_t n = readlinkat(dirfd(d), ent->d_name, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = 0;
+        found = str_has_prefix(target, prefix);
+    }
+    if (d)
+        closedir(d);
+    return found;
 }
 
 uint32_t owners_inner_pid(uint32_t pid) {

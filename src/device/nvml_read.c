@@ -21,7 +21,7 @@ enum {
     PROCESS_USE_AGE_MS = 3000,
     ALLOWANCE_US = 1100,   // of CPU per second and GPU
     SAVED_MAX_US = 2000,   // what is left over is kept for a while
-    CHEAP_US = 40,
+    CHEAP_US = 60,
     EVENT_ALLOWANCE_US = 100,
     EVENT_INTERVAL_MAX_MS = 5000,
     OVERDUE_MAX = 1000000,

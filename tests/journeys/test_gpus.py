@@ -123,7 +123,7 @@ class Pretended:
         self.on_gpu([])
         monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
         monkeypatch.setenv("FAKE_NVML_FILE", str(self.file))
-        self.cluster = Cluster(config="[node *]\ncpus = 16\nmemory = 8G\n" + config)
+        self.cluster = Cluster(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 16\nmemory = 8G\n" + config)
 
     def on_gpu(self, processes):
         """[(gpu, pid, MiB)]"""
@@ -208,6 +208,36 @@ def test_more_than_granted_by_the_drivers_count(pretended):
     wait_state(c, greedy, "FAILED", 15)
     assert "its processes held 20000 MiB of GPU 0 where the job may hold 16384 MiB" in job(c, greedy)["reason"]
     assert job(c, good)["state"].upper() == "RUNNING"
+
+
+def outer_pid(inner_command):
+    """The process with that word in its command line that lives in a pid namespace of its own."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
+                command = f.read()
+            with open(f"/proc/{pid}/status", encoding="utf-8") as f:
+                numbers = next(line for line in f if line.startswith("NSpid:")).split()[1:]
+        except (OSError, StopIteration):
+            continue
+        if inner_command in command and len(numbers) == 2:
+            return int(pid)
+    return None
+
+
+@needs_root
+def test_a_process_in_a_pid_namespace_is_found_in_its_ledger(pretended):
+    c = pretended.cluster
+    with open(f"{c.home}/inside.py", "w", encoding="utf-8") as f:
+        f.write(HONEST)
+    inside = with_environment(c, "exec unshare -mpf --mount-proc python3 inside.py", [f"ACEQUIA_REAL_LIBCUDA={pretended.cuda}", "PATH=/usr/bin:/bin"],
+                              gpus_milli=250)
+    assert pid_of(c, inside) < 10  # as it sees itself
+    pid = outer_pid("inside.py")
+    assert pid and pid > 10
+    pretended.on_gpu([(0, pid, 1500)])
+    time.sleep(7)
+    assert job(c, inside)["state"].upper() == "RUNNING", job(c, inside)["reason"]
 
 
 def test_a_ledger_that_was_written_to_and_a_gpu_that_was_not_granted(pretended):

@@ -144,6 +144,10 @@ static void a_group_of_the_same_name_elsewhere_is_not_ours(void **state) {
     assert_false(owners_slot_of(v1, "5:cpuacct:/acequia/00fff/s12-1", slot));
     assert_false(owners_slot_of(v1, "0::/", slot));
     assert_false(owners_slot_of(v1, "rubbish", slot));
+    int fd = open("/dev/null", O_RDONLY);
+    assert_true(owners_has_open((uint32_t)getpid(), "/dev/nul"));
+    assert_false(owners_has_open((uint32_t)getpid(), "/dev/nvidia"));
+    close(fd);
 }
 
 static void jobs_outlive_the_zygote(void **state) {

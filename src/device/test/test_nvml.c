@@ -265,11 +265,11 @@ static void test_use_of_mig_instances(void **state) {
     for (int t = 1; t <= 5; t++) {
         g->mig_use[0] = t * 10;
         g->mig_use[1] = 0;
-        r.source->ops->read(r.source, 0, t * 1000, &x);
+        r.source->ops->read(r.source, 0, t * 3000, &x);
         assert_int_equal(x.sample.utilisation_unknown, t == 1);  // two samples make a measurement
         assert_int_equal(x.sample.utilisation_milli, t == 1 ? 0 : t * 100);
         assert_int_equal(x.sample.memory_copy_milli, t == 1 ? 0 : t * 50);
-        r.source->ops->read(r.source, 1, t * 1000, &x);
+        r.source->ops->read(r.source, 1, t * 3000, &x);
         assert_int_equal(x.sample.utilisation_unknown, t == 1);
         assert_int_equal(x.sample.utilisation_milli, 0);
     }
