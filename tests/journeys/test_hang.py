@@ -41,3 +41,20 @@ def test_logs_on_a_file_system_that_hangs(tmp_path):
         assert "one" in c.cli("logs", str(job)).stdout
         c.cli("cancel", str(job))
         wait_until(lambda: state(c, job) == "CANCELLED", 10, "the job does not end")
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_launch_that_hangs_can_be_ended(tmp_path, tasks):
+    with Cluster(config=CONFIG + "[node *]\ncpus = 8\n") as c, HangingFolder(f"{tmp_path}/remote") as folder:
+        folder.hang("open")
+        spec = {"name": "t", "workdir": "/tmp", "output": f"{folder.path}/out", "append": True, "tasks": tasks, "launch": "tasks", "argv": ["sleep", "60"]}
+        job = c.api.post("/v1/jobs", {"spec": spec})["id"]
+        timed = c.api.post("/v1/jobs", {"spec": {**spec, "time_limit_s": 2}})["id"]
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            assert c.nodes_up(), "the node was lost"
+            assert c.cli("run", "--", "echo", "meanwhile").stdout == "meanwhile\n"
+            time.sleep(0.3)
+        c.cli("cancel", str(job))
+        wait_until(lambda: state(c, job) == "CANCELLED", 15, "the job does not end")
+        wait_until(lambda: state(c, timed) == "TIMEOUT", 15, "the time limit does not hold")

@@ -1,7 +1,7 @@
-"""A file system with one file whose reads can be made to hang, as those of a network file system whose server is gone.
+"""A file system with one file whose reads or opens can be made to hang, as on a network file system whose server is gone.
 
     with HangingFolder(path) as folder:       # needs root and FUSE
-        folder.hang(); ...; folder.answer()
+        folder.hang("read"); ...; folder.answer()
 
 The kernel's own FUSE protocol, spoken by a process of its own: killing that ends every request that hangs."""
 import ctypes
@@ -16,6 +16,7 @@ import time
 HEADER = struct.Struct("<IIQQIIIHH")
 LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FSYNC = 1, 2, 3, 4, 14, 15, 16, 17, 18, 20
 FLUSH, INIT, OPENDIR, RELEASEDIR, ACCESS, INTERRUPT, BATCH_FORGET = 25, 26, 27, 29, 34, 36, 42
+HANGS = {"read": READ, "open": OPEN}
 UNANSWERED = {FORGET, BATCH_FORGET, INTERRUPT}
 DIRECT_IO = 1
 BUFFER_BYTES = 1 << 18
@@ -25,7 +26,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Server:
-    """Answers the kernel; holds answers to reads back while the file `control` exists."""
+    """Answers the kernel, except requests of the kind that the file `control` names."""
 
     def __init__(self, control):
         self.control = control
@@ -68,12 +69,19 @@ class Server:
             return bytes(80)
         return b"" if opcode in (RELEASE, RELEASEDIR, FLUSH, FSYNC, ACCESS) else -errno.ENOSYS
 
+    def hangs(self):
+        try:
+            with open(self.control, encoding="utf-8") as f:
+                return HANGS.get(f.read().strip())
+        except FileNotFoundError:
+            return None
+
     def serve(self, fd):
         held = []
         while True:
-            if held and not os.path.exists(self.control):
-                for unique, node, body in held:
-                    self.reply(fd, unique, self.answer(READ, node, body))
+            if held and not self.hangs():
+                for opcode, unique, node, body in held:
+                    self.reply(fd, unique, self.answer(opcode, node, body))
                 held = []
             try:
                 data = os.read(fd, BUFFER_BYTES)
@@ -84,8 +92,13 @@ class Server:
                 return  # unmounted
             length, opcode, unique, node, *_ = HEADER.unpack_from(data)
             body = data[HEADER.size:length]
-            if opcode == READ and os.path.exists(self.control):
-                held.append((unique, node, body))
+            if opcode == INTERRUPT:  # a signal: as with NFS, whoever waits can be killed
+                gone = struct.unpack_from("<Q", body)[0]
+                for request in [r for r in held if r[1] == gone]:
+                    held.remove(request)
+                    self.reply(fd, gone, -errno.EINTR)
+            elif opcode == self.hangs():
+                held.append((opcode, unique, node, body))
             elif opcode not in UNANSWERED:
                 self.reply(fd, unique, self.answer(opcode, node, body))
 
@@ -132,9 +145,10 @@ class HangingFolder:
         libc.umount2(self.path.encode(), MNT_DETACH)
         self.answer()
 
-    def hang(self):
-        with open(self.control, "w", encoding="utf-8"):
-            pass
+    def hang(self, what="read"):
+        with open(f"{self.control}.new", "w", encoding="utf-8") as f:
+            f.write(what)
+        os.rename(f"{self.control}.new", self.control)
 
     def answer(self):
         if os.path.exists(self.control):

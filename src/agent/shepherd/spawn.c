@@ -28,6 +28,7 @@ struct order {
     uint32_t groups;  // descriptors of the step's groups come first
     bool reset_oom, death_signal, truncate, has_fds;
     bool answer;  // the shepherd waits; otherwise the note is enough
+    bool share;   // the nursery has nothing else to do until it has become the job's program
     uint64_t id;
 };
 
@@ -91,14 +92,15 @@ static int nursery_child(void *arg) {
     child_run(c);
 }
 
-// Makes a child of the shepherd, in the groups of the nursery. Until it becomes the job's program
-// it lives in the nursery's memory, which waits: no page has to be copied. Its own are its stack,
-// descriptors, signals and credentials; that it changed its user makes the memory untraceable.
-static int nursery_make(struct child *c) {
+// Makes a child of the shepherd, in the groups of the nursery. One that shares lives in the nursery's
+// memory until it becomes the job's program, and the nursery waits: no page has to be copied. Its own
+// are its stack, descriptors, signals and credentials; that it changed its user makes the memory
+// untraceable. Others may be followed by more, and may hang in somebody's file system meanwhile.
+static int nursery_make(struct child *c, bool share) {
     static _Alignas(64) char stack[CHILD_STACK];
+    int shared = share ? CLONE_VM | CLONE_VFORK : 0;
     return clone(nursery_child, stack + sizeof stack,
-                 CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_PARENT_SETTID | SIGCHLD, c,
-                 &c->note->pid);
+                 shared | CLONE_PARENT | CLONE_PARENT_SETTID | SIGCHLD, c, &c->note->pid);
 }
 
 static int nursery_obey(const struct shepherd *s, const struct order *o, int fd, const int *fds,
@@ -121,7 +123,7 @@ static int nursery_obey(const struct shepherd *s, const struct order *o, int fd,
         c.group_fds[c.groups++] = fds[used++];
     for (int i = 0; o->has_fds && i < 3 && used < nfds; i++)
         c.fds[i] = fds[used++];
-    return nursery_make(&c) < 0 ? -errno : 0;
+    return nursery_make(&c, o->share) < 0 ? -errno : 0;
 }
 
 _Noreturn static void nursery_run(const struct shepherd *s, int fd) {
@@ -221,6 +223,7 @@ static pid_t order_task(struct shepherd *s, struct unit *u, struct order *o, con
         fds[n++] = u->fds[i];
     o->has_fds = u->fds[0] >= 0;
     o->answer = u->req.ntasks > 1;
+    o->share = !u->step && u->req.ntasks == 1;
     u->awaited = !o->answer;
     return order_nursery(s, o, fds, n);
 }
