@@ -113,9 +113,13 @@ static void discover_v1_mount(struct cgroup_site *site, const char *mount, const
             site->has[c] = make_base(site->base[c], mount, tag, c == CG_CPUSET);
 }
 
-// A group that the service manager handed over for good: ours to divide.
-static bool delegated(const char *path) {
-    char v[8];
+// A group that was handed over for good: ours to divide. The service manager marks it; a container has
+// its own at the top of its mount, where only a machine's first group has no type.
+static bool delegated(const char *path, const char *mount) {
+    char v[8], type[CGROUP_PATH_MAX + 32];
+    kernel_path(type, sizeof type, path, "cgroup.type");
+    if (streq(path, mount))
+        return access(type, F_OK) == 0 && access(path, W_OK) == 0;
     ssize_t n = getxattr(path, "trusted.delegate", v, sizeof v);
     if (n <= 0)
         n = getxattr(path, "user.delegate", v, sizeof v);
@@ -155,7 +159,9 @@ static void v2_parent(char out[CGROUP_PATH_MAX], const char *mount) {
     char *last = strrchr(path, '/');
     if (last && streq(last, "/acequia-agent"))  // moved aside by an earlier call
         *last = 0;
-    if (!delegated(path))
+    else if (last && !last[1])  // the top itself
+        *last = 0;
+    if (!delegated(path, mount))
         return;
     snprintf(out, CGROUP_PATH_MAX, "%s", path);
     memcpy(leaf, path, sizeof leaf);

@@ -19,6 +19,7 @@ HERE = os.path.join(ROOT, "tests", "vm")
 MODES = ("v2", "v1", "hybrid", "mixed", "none")
 KERNEL = "linux-image-cloud-amd64"  # small, and quick to boot
 MODULES = ("zsmalloc.ko", "lzo-rle.ko", "zram.ko")
+UNIT_TESTS = ("test_agent_shepherd", "test_agent_survival", "test_agent_chaos")
 BOOT_SECONDS = 300
 APPLETS_WITHOUT = {"busybox", "init", "linuxrc"}
 
@@ -48,8 +49,9 @@ def kernel(folder):
 
 
 def libraries(program):
-    """What the loader needs for a program: paths as they are written in it."""
-    return [m[1] for m in re.finditer(r"(/\S+) \(0x", run(["ldd", program]))]
+    """What the loader needs for a program, none if it is static: paths as they are written in it."""
+    done = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    return [m[1] for m in re.finditer(r"(/\S+) \(0x", done.stdout)]
 
 
 def put(root, source, target, mode=0o755):
@@ -64,8 +66,10 @@ def fill(root, build, modules):
     needed = set()
     for name, where in programs.items():
         put(root, f"{build}/{where}", f"/opt/acequia/bin/{name}")
-        if name != "acequia-shepherd":
-            needed.update(libraries(f"{build}/{where}"))
+        needed.update(libraries(f"{build}/{where}"))
+    for name in UNIT_TESTS:
+        put(root, f"{build}/src/agent/test/{name}", f"/vm/{name}")
+        needed.update(libraries(f"{build}/src/agent/test/{name}"))
     for name in ("srun", "sacct"):
         os.symlink("acequia", f"{root}/opt/acequia/bin/{name}")
     for path in needed:

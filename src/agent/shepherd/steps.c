@@ -108,6 +108,9 @@ static void usage_now(struct shepherd *s, struct control_reply *reply, int64_t n
                                  .peak_bytes = m->peak_bytes, .wall_ms = now_ms - m->start_ms};
     cgroup_slot_usage(&s->slot, out, &oom);
     cgroup_slot_now(&s->slot, &reply->memory_now_bytes, &reply->processes);
+    // Kernels before 5.19 do not keep the peak of a group of version 2: then it is what was seen.
+    if (reply->memory_now_bytes > m->peak_bytes)
+        m->peak_bytes = reply->memory_now_bytes;
 }
 
 static int handle(struct shepherd *s, const struct control_request *r, const int *fds, int nfds,

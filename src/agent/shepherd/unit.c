@@ -278,6 +278,8 @@ void unit_write_end(struct shepherd *s, struct unit *u, int64_t now_ms) {
         st->end = ENDED_OUT_OF_MEMORY;
     else
         st->end = st->signal ? ENDED_SIGNALED : ENDED_EXITED;
+    if (oom == CGROUP_OOM_LIMIT && st->usage.peak_bytes < u->req.memory_bytes)
+        st->usage.peak_bytes = u->req.memory_bytes;  // it was full, also where nobody kept count
     if (st->end == ENDED_OUT_OF_MEMORY)
         say_out_of_memory(u, oom == CGROUP_OOM_MACHINE);
     unit_write(u);
