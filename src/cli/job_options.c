@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -284,4 +285,10 @@ int job_spec(struct cli *c, const struct options *o, struct spec *out) {
     if (r == 0)
         *out = s;
     return r;
+}
+
+void job_umask(struct spec *s) {
+    s->umask = (uint32_t)umask(077);
+    s->has_umask = true;
+    umask((mode_t)s->umask);
 }

@@ -10,6 +10,8 @@ extern const struct option_table job_control_options;   // how it is run
 // Fills a spec from the options; strings live in the arena of the command or belong to argv.
 int job_spec(struct cli *c, const struct options *o, struct spec *out);
 
+void job_umask(struct spec *s);  // the umask here holds for the job, too
+
 // The environment a job gets: --export and --env.
 struct job_environment {
     const char **at;

@@ -50,11 +50,11 @@ static void request_lines(struct buf *out, const struct json *spec) {
     int64_t v;
     cleanup_buf struct buf b = {0};
     if ((v = json_i64(spec, "nodes_min", 0)))
-        buf_addf(&b, "%lld nodes, ", (long long)v);
+        buf_addf(&b, "%lld %s, ", (long long)v, v == 1 ? "node" : "nodes");
     if ((v = json_i64(spec, "tasks", 0)))
-        buf_addf(&b, "%lld tasks, ", (long long)v);
+        buf_addf(&b, "%lld %s, ", (long long)v, v == 1 ? "task" : "tasks");
     if ((v = json_i64(spec, "cpus_per_task", 0)))
-        buf_addf(&b, "%lld CPUs per task, ", (long long)v);
+        buf_addf(&b, "%lld %s per task, ", (long long)v, v == 1 ? "CPU" : "CPUs");
     static const struct {
         const char *field, *per;
     } sizes[] = {{"memory_per_node_bytes", "per node"}, {"memory_per_cpu_bytes", "per CPU"}, {"memory_per_gpu_bytes", "per GPU"}, {"gpu_memory_bytes", "of GPU memory"}},
@@ -64,7 +64,7 @@ static void request_lines(struct buf *out, const struct json *spec) {
             buf_addf(&b, "%s %s, ", size_format((uint64_t)v, text), sizes[i].per);
     for (size_t i = 0; i < 3; i++)
         if ((v = json_i64(spec, gpus[i].field, 0)))
-            buf_addf(&b, "%s GPUs%s, ", gpu_milli_format((uint64_t)v, text), gpus[i].per);
+            buf_addf(&b, "%s %s%s, ", gpu_milli_format((uint64_t)v, text), v <= 1000 ? "GPU" : "GPUs", gpus[i].per);
     if (json_str(spec, "gpu_model"))
         buf_addf(&b, "model %s, ", json_str(spec, "gpu_model"));
     if (json_true(spec, "exclusive"))

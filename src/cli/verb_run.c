@@ -58,6 +58,7 @@ static int run(struct cli *c) {
     s.argv.at = arena_memdup(&c->arena, c->arguments, (size_t)c->count * sizeof *c->arguments);
     s.argv.len = (uint32_t)c->count;
     s.attach = true;
+    job_umask(&s);
     s.pty = pty;
     s.stdin_open = !option_given(&c->options, "no-input");
     s.launch = s.tasks > 1 || s.nodes_min > 1 || s.tasks_per_node ? LAUNCH_TASKS : LAUNCH_BATCH;

@@ -49,6 +49,7 @@ static int run(struct cli *c) {
     if (!s.output)
         s.output = s.array.len ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
     s.command_text = source.shown;
+    job_umask(&s);
     s.argv.at = arena_memdup(&c->arena, source.argv, (size_t)source.argc * sizeof *source.argv);
     s.argv.len = (uint32_t)source.argc;
     struct job_request q = {&s, &source, &environment, option_get(&c->options, "key"), option_given(&c->options, "dry-run"),

@@ -104,6 +104,8 @@ static int check_amounts(const struct spec *s, struct error *e) {
         return r;
     if (s->begin_ms < 0 || s->begin_ms > TIME_LIMIT_MS || s->deadline_ms < 0 || s->deadline_ms > TIME_LIMIT_MS)
         return error_set(e, ERANGE, "begin or deadline: the time is out of range");
+    if ((r = check_range("umask", s->umask, 0777, e)) < 0)
+        return r;
     if (!str_empty(s->container))
         return error_set(e, ENOTSUP, "container: images cannot be run yet; leave it out");
     if (s->nice < -NICE_MAX || s->nice > NICE_MAX)

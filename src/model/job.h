@@ -103,6 +103,8 @@ struct spec {
     uint32_t ntasks_per_gpu, cpus_per_gpu;
     const char *command_text;  // as typed, for people
     bool contiguous_topology;  // same socket or NVLink group wanted
+    bool has_umask;
+    uint32_t umask;            // of its processes and output files; 022 unless given
 };
 extern const struct schema spec_schema;
 

@@ -220,3 +220,16 @@ def test_what_everything_needs_is_not_deleted(cluster):
     assert marked == ["other"]
     cluster.acequia("partition", "edit", "main", "--default", "true")
     cluster.acequia("partition", "delete", "other")
+
+
+@pytest.mark.parametrize("mask,mode", [(0o077, 0o600), (0o002, 0o664), (0o022, 0o644)])
+def test_the_umask_holds_for_jobs(cluster, mask, mode):
+    out = os.path.join(cluster.work, f"masked-{mask:o}")
+    before = os.umask(mask)
+    try:
+        said = cluster.acequia("run", "--", "sh", "-c", "umask")
+        cluster.acequia("submit", "--wait", "-o", out, "--", "sh", "-c", "umask")
+    finally:
+        os.umask(before)
+    assert said.strip() == f"{mask:04o}" == cluster.read(out).strip()
+    assert os.stat(out).st_mode & 0o777 == mode

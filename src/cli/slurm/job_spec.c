@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/localtime.h"
+#include "cli/job_options.h"
 #include "cli/slurm/job_args.h"
 #include "model/arrayspec.h"
 #include "model/gpuspec.h"
@@ -350,6 +351,7 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     r = r ? r : take_control(s, o, &p);
     if (r)
         return r;
+    job_umask(&p);
     p.name = opt_get(o, "job-name");
     p.project = opt_get(o, "account");
     p.partition = first_of(s, opt_get(o, "partition"));
