@@ -22,7 +22,7 @@ static const struct named NAMED[] = {
 
 const char *sim_policy_help(void) {
     return "default, easy (first come first served with backfill), sjbf (shortest first backfill), fcfs (strict), "
-           "then settings after commas: short_milli=N, use_h=N, size_min=N, max_wait_h=N, plan_depth=N, grace_s=N, "
+           "then settings after commas: short_milli=N, use_h=N, half_life_h=N, size_min=N, qos_min=N, nice_min=N, max_wait_h=N, plan_depth=N, grace_s=N, "
            "min_runtime_s=N, reclaim=0|1, placement=fragment|pack|spread|first";
 }
 
@@ -49,6 +49,12 @@ static int setting(const char *key, const char *value, struct policy *p, struct 
         p->use_ms = v * HOUR_MS;
     else if (streq(key, "size_min"))
         p->size_ms = v * MINUTE_MS;
+    else if (streq(key, "half_life_h"))
+        p->half_life_ms = v * HOUR_MS;
+    else if (streq(key, "qos_min"))
+        p->qos_ms = v * MINUTE_MS;
+    else if (streq(key, "nice_min"))
+        p->nice_ms = v * MINUTE_MS;
     else if (streq(key, "max_wait_h"))
         p->max_wait_ms = v * HOUR_MS;
     else if (streq(key, "plan_depth"))

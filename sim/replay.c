@@ -182,6 +182,7 @@ static void step(struct loop *l) {
 int replay_run(const struct trace *t, const struct policy *policy, struct replay *out, struct error *err) {
     *out = (struct replay){0};
     struct loop l = {.t = t, .policy = policy, .out = out, .w = world_new(), .wake_ms = INT64_MAX};
+    world_half_life(l.w, policy->half_life_ms);
     int r = replay_world(t, l.w, err);
     for (uint32_t i = 0; i < t->nodes.len; i++)
         out->capacity += t->gpus ? (int64_t)t->nodes.at[i].gpus * SCHED_GPU : (int64_t)t->nodes.at[i].cpus;

@@ -49,6 +49,8 @@ const struct route api_routes[] = {
     ROUTE("DELETE", "/v1/tokens/{name}", ALLOW_USER, api_token_revoke, "Revokes a token."),
     ROUTE("POST", "/v1/join", ALLOW_ANYBODY, api_join, "A node trades a join token for a certificate."),
     ROUTE("GET", "/v1/agent", ALLOW_AGENT, api_agent, "WebSocket: an agent."),
+    ROUTE("GET", "/v1/policy", ALLOW_USER, api_policy, "The rules of sharing in force."),
+    ROUTE("PUT", "/v1/policy", ALLOW_ADMIN, api_policy_set, "Changes the rules given; the others stay."),
     ROUTE("GET", "/v1/projects", ALLOW_USER, api_things, "All projects."),
     ROUTE("GET", "/v1/partitions", ALLOW_USER, api_things, "All partitions."),
     ROUTE("GET", "/v1/qos", ALLOW_USER, api_things, "All QoS."),

@@ -108,6 +108,8 @@ void api_token_list(struct api_call *call);
 void api_token_revoke(struct api_call *call);
 void api_join(struct api_call *call);
 void api_agent(struct api_call *call);
+void api_policy(struct api_call *call);
+void api_policy_set(struct api_call *call);
 void api_things(struct api_call *call);
 void api_thing(struct api_call *call);
 void api_thing_set(struct api_call *call);

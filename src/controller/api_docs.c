@@ -62,14 +62,15 @@ int api_reference(void) {
            "second. Between projects shares come first: no number of one job says that, `why` tells the place. One point is one "
            "second; 1,000,000,000 is a turn that has come just now. A step of priority is 2,000,000,000 points; jobs below priority 0 have numbers below "
            "100,000,000, told apart to 1,000 s. 0: held, or its begin time has not come. |\n"
-           "| `turn_ms` | submitted + short + use + size; the earliest goes first. |\n"
+           "| `turn_ms` | submitted + short + use + size + qos + nice; the earliest goes first. |\n"
            "| `age_s` | since it was submitted, over requeues too. |\n"
            "| `short_s` | what its time limit adds to the turn. |\n"
            "| `use_s` | what its user's recent use adds. |\n"
            "| `size_s` | what its GPUs add (may be negative). |\n"
+           "| `qos_s`, `nice_s` | what priority and nice add, where the policy makes them count as time. |\n"
            "| `overdue` | it waited longer than the policy's longest wait: first of its priority. |\n"
            "| `tier` | of its partition; before everything else. |\n"
-           "| `qos`, `own`, `nice` | QoS's priority + its own - nice: before the turn. |\n\n");
+           "| `qos`, `own`, `nice` | QoS's priority, its own and nice: their sum, nice negative, comes before the turn, unless the policy makes them count as time. |\n\n");
     printf("## Objects\n");
     put_struct("A job's spec", &spec_schema);
     put_struct("A job", &job_record_schema);
@@ -81,6 +82,7 @@ int api_reference(void) {
     put_struct("A partition", &partition_schema);
     put_struct("A QoS", &qos_schema);
     put_struct("A reservation", &reservation_schema);
+    put_struct("The policy", &policy_schema);
     printf("\n## Events\n\nWhat `/v1/events` and `/v1/jobs/{job}/events` tell, each with `seq`, `at_ms` and `type`.\n");
     for (unsigned t = 1; t < EVENT_TYPE_MAX; t++) {
         const struct event_info *info = event_info((enum event_type)t);

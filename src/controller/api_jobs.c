@@ -167,6 +167,8 @@ bool api_put_order(struct controller *c, uint64_t id, int64_t now, struct json_w
     json_kv_i64(w, "short_s", t.short_ms / 1000);
     json_kv_i64(w, "use_s", t.use_ms / 1000);
     json_kv_i64(w, "size_s", t.size_ms / 1000);
+    json_kv_i64(w, "qos_s", t.qos_ms / 1000);
+    json_kv_i64(w, "nice_s", t.nice_ms / 1000);
     json_kv_bool(w, "overdue", t.overdue);
     json_kv_i64(w, "tier", t.tier);
     json_kv_i64(w, "qos", t.qos);

@@ -145,6 +145,54 @@ void api_thing_delete(struct api_call *call) {
     finish(call, r, NULL, &e);
 }
 
+// --- the policy ---
+
+void api_policy(struct api_call *call) {
+    cleanup_buf struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    struct policy_settings s;
+    core_policy_settings(call->controller->core, &s);
+    schema_write_json(&policy_schema, &s, &w);
+    api_json(call->req, 200, &b);
+}
+
+// What is not given stays as it is.
+void api_policy_set(struct api_call *call) {
+    struct core *core = call->controller->core;
+    cleanup_buf struct buf text = {0};
+    struct json_writer w = {.out = &text};
+    struct policy_settings now, after;
+    struct json *j, *before, *merged;
+    struct error e = {0};
+    if (api_body(call, &j) < 0)
+        return;
+    int r = schema_read_json(&policy_schema, j, &call->arena, &after, &e);  // its types and words
+    core_policy_settings(core, &now);
+    schema_write_json(&policy_schema, &now, &w);
+    if (r == 0)
+        r = json_parse(buf_str(&text), text.len, &call->arena, &before, &e);
+    if (r == 0) {
+        cleanup_buf struct buf both = {0};
+        struct json_writer bw = {.out = &both};
+        json_open(&bw, '{');
+        for (size_t i = 0; i < policy_schema.count; i++) {
+            const char *name = policy_schema.fields[i].name;
+            const struct json *v = json_get(j, name) ? json_get(j, name) : json_get(before, name);
+            if (!v)
+                continue;
+            json_key(&bw, name);
+            json_write(&bw, v);
+        }
+        json_close(&bw, '}');
+        r = json_parse(buf_str(&both), both.len, &call->arena, &merged, &e);
+        if (r == 0)
+            r = schema_read_json(&policy_schema, merged, &call->arena, &after, &e);
+    }
+    if (r == 0 && !schema_equal(&policy_schema, &now, &after))
+        r = core_policy_set(core, &call->actor, &after, now_ms(), &e);
+    finish(call, r, &e);
+}
+
 struct share_listing {
     struct json_writer w;
     struct core *core;

@@ -1,5 +1,5 @@
-// Owns playing the journal back. The scheduler is a pure function, so with the same policy every
-// recorded decision must come out again; a difference means the policy, or the program, has changed.
+// Owns playing the journal back. The scheduler is a pure function and every change of the policy is
+// an event, so every recorded decision must come out again; a difference means the program has changed.
 #include "controller/past.h"
 
 #include <errno.h>
@@ -108,7 +108,8 @@ static int compare(struct playing *p, const struct store_event *e) {
         p->differs = false;
         p->start = p->preempt = 0;
         p->report->passes++;
-        sched_decide(core_world(p->core), e->at_ms, core_policy(p->controller->core), &p->decisions);
+        decisions_done(&p->decisions);
+        sched_decide(core_world(p->core), e->at_ms, core_policy(p->core), &p->decisions);
     }
     if (ending)
         meet_preemption(p, e, ending);
@@ -135,7 +136,7 @@ static int play_all(struct playing *p, struct error *e) {
     if (r < 0)
         return r;
     core_config_default(&config);
-    config.policy = *core_policy(c->core);
+    config.policy.grace_ms = core_policy(c->core)->grace_ms;  // the rest as the events say
     p->core = core_new(&config);
     r = store_events(c->store, 0, 0, 0, play, p, e);
     if (r < 0) {

@@ -311,6 +311,7 @@ void apply_cluster(struct core *c, const struct event *e) {
     case EVENT_PARTITION_DELETED: apply_deleted(c, THING_PARTITION, e->body); break;
     case EVENT_QOS_DELETED: apply_deleted(c, THING_QOS, e->body); break;
     case EVENT_RESERVATION_DELETED: apply_deleted(c, THING_RESERVATION, e->body); break;
+    case EVENT_POLICY_SET: apply_policy(c, ((struct event_policy_set *)e->body)->policy, e->at_ms); break;
     case EVENT_TOKEN_CREATED:
     case EVENT_TOKEN_USED:
     case EVENT_TOKEN_REVOKED: apply_token(c, e); break;

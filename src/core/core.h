@@ -140,6 +140,7 @@ void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exi
 
 // --- administration ---
 
+int core_policy_set(struct core *c, const struct actor *actor, const struct policy_settings *s, int64_t now_ms, struct error *e);
 int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason, int64_t now_ms, struct error *e);
 int core_resume(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e);
 int core_node_remove(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e);
@@ -235,6 +236,7 @@ void core_each_token(const struct core *c, bool (*fn)(void *ctx, const struct ev
 struct world *core_world(struct core *c);  // for explanations
 uint32_t core_handle(const struct core *c, enum thing thing, const char *name);  // the world's id; 0: none
 const struct policy *core_policy(const struct core *c);
+void core_policy_settings(const struct core *c, struct policy_settings *out);
 // Turns a spec into the scheduler's request (lists live in the arena).
 struct sched_request;
 int core_request(struct core *c, const char *user, const struct spec *spec, struct arena *a, struct sched_request *out, struct error *e);

@@ -14,6 +14,7 @@ struct rec_meta {
     uint64_t next_id, submitted, requeued, preempted;
     LIST(uint64_t) by_state;
     int64_t last_event_ms;
+    struct policy_settings *policy;  // NULL: never set
 };
 struct rec_user {
     const char *name;
@@ -74,7 +75,8 @@ struct rec_outcomes {
 
 #define S struct rec_meta
 static const struct field meta_fields[] = {FIELD(1, S, next_id, ""), FIELD(2, S, submitted, ""), FIELD(3, S, requeued, ""),
-                                           FIELD(4, S, preempted, ""), FIELD_LIST(5, S, by_state, ""), FIELD(6, S, last_event_ms, "")};
+                                           FIELD(4, S, preempted, ""), FIELD_LIST(5, S, by_state, ""), FIELD(6, S, last_event_ms, ""),
+                                           FIELD_SUB(7, S, policy, &policy_schema, "")};
 static const struct schema meta_schema = SCHEMA(S, "meta", meta_fields);
 #undef S
 #define S struct rec_user
@@ -139,7 +141,8 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
     memcpy(by_state, c->counts.by_state, sizeof by_state);
     for (int i = 0; i < JOB_COMPLETED; i++)
         by_state[i] = 0;  // live ones are counted when they are loaded
-    struct rec_meta meta = {c->next_id, c->counts.submitted, c->counts.requeued, c->counts.preempted, {by_state, JOB_STATE_COUNT}, c->last_event_ms};
+    struct rec_meta meta = {c->next_id, c->counts.submitted, c->counts.requeued, c->counts.preempted, {by_state, JOB_STATE_COUNT}, c->last_event_ms,
+                            c->has_policy ? (struct policy_settings *)(uintptr_t)&c->policy : NULL};
     put(out, scratch, REC_META, &meta_schema, &meta);
     for (uint32_t i = 0; i < c->users.len; i++)
         put(out, scratch, REC_USER, &user_schema, &(struct rec_user){c->users.at[i]});
@@ -444,6 +447,8 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
         c->counts.submitted = m->submitted;
         c->counts.requeued = m->requeued;
         c->counts.preempted = m->preempted;
+        if (m->policy)
+            apply_policy(c, m->policy, 0);
         for (uint32_t i = 0; i < m->by_state.len && i < JOB_STATE_COUNT; i++)
             c->counts.by_state[i] = m->by_state.at[i];
         return 0;

@@ -23,6 +23,8 @@ void core_config_default(struct core_config *c) {
 void core_configure(struct core *c, const struct core_config *config) {
     c->config = *config;
     c->config.cluster = intern(c, config->cluster);
+    c->unset_policy = config->policy;
+    policy_again(c);
     c->dirty = true;
 }
 
@@ -38,6 +40,7 @@ static void add_builtin(struct core *c) {
 
 static void init(struct core *c, const struct core_config *config) {
     c->world = world_new();
+    world_half_life(c->world, config->policy.half_life_ms);
     c->next_id = 1;
     c->next_decide_ms = INT64_MAX;
     core_configure(c, config);
@@ -151,6 +154,7 @@ void core_reset(struct core *c) {
     struct core_config config = c->config;
     char *cluster = xstrdup(config.cluster);
     config.cluster = cluster;
+    config.policy = c->unset_policy;
     clear(c);
     init(c, &config);
     free(cluster);

@@ -129,6 +129,9 @@ struct outcome {
 
 struct core {
     struct core_config config;
+    struct policy_settings policy;  // as it was set; else the configuration's
+    bool has_policy;
+    struct policy unset_policy;  // the configuration's own
     uint64_t seq, next_id;
     struct map jobs;             // id → struct job
     VEC(struct job *) order;     // by id; holes (NULL) are swept when half of it is holes
@@ -225,6 +228,10 @@ void send_kill(struct core *c, const struct job *j, const struct run_part *p);
 void send_time_limit(struct core *c, const struct job *j, const struct run_part *p);
 void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause cause, const char *reason, int64_t now_ms);
 void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason, int64_t now_ms);
+
+// policy.c
+void apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms);  // at_ms 0: from a snapshot
+void policy_again(struct core *c);
 
 // account.c
 void finished_row(struct core *c, const struct job *j, const struct event_job_ended *e, int64_t now_ms);

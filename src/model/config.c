@@ -46,7 +46,7 @@ static int unknown_section(const char *word, struct error *e) {
         best = nearest(word, best, s[i].word, &distance);
     if (best)
         return error_set(e, EINVAL, "there is no section [%s]; did you mean [%s]?", printable(word, shown, sizeof shown), best);
-    return error_set(e, EINVAL, "there is no section [%s]; there are cluster, node, project, partition, qos and reservation",
+    return error_set(e, EINVAL, "there is no section [%s]; there are cluster, policy, node, project, partition, qos and reservation",
                      printable(word, shown, sizeof shown));
 }
 
@@ -226,10 +226,14 @@ static int interpret(struct reader *r, struct error *e) {
     int c = 0;
     r->c->blocks.at = arena_memdup(&r->c->arena, r->blocks.at, r->blocks.len * sizeof *r->blocks.at);
     r->c->blocks.len = r->blocks.len;
+    const struct config_section *policy = config_section_find("policy");
     config_defaults(&s[0], &r->c->arena, &r->c->cluster);
+    config_defaults(policy, &r->c->arena, &r->c->policy);
     for (uint32_t i = 0; c == 0 && i < r->blocks.len; i++) {
         if (r->blocks.at[i].section == &s[0])
             c = apply_block(r, &r->blocks.at[i], &r->c->cluster, e);
+        else if (r->blocks.at[i].section == policy)
+            c = apply_block(r, &r->blocks.at[i], &r->c->policy, e);
         else if (!r->blocks.at[i].section->list_offset) {
             config_defaults(r->blocks.at[i].section, &r->c->arena, &scratch);
             c = apply_block(r, &r->blocks.at[i], &scratch, e);

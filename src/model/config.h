@@ -67,6 +67,7 @@ struct config_block {  // one section of the file, as written
 struct config {
     struct arena arena;
     struct config_cluster cluster;
+    struct policy_settings policy;
     LIST(struct project) projects;
     LIST(struct partition) partitions;
     LIST(struct qos) qos;

@@ -20,11 +20,13 @@ static void show_block(const struct config_section *s, const char *name, const v
     }
 }
 
-// The parsed value of a block: the list entry of its name, or the cluster.
+// The parsed value of a block: the list entry of its name, or the one there is.
 static const void *block_value(const struct config *c, const struct config_block *b) {
     const struct config_section *s = b->section;
     if (streq(s->word, "cluster"))
         return &c->cluster;
+    if (streq(s->word, "policy"))
+        return &c->policy;
     const struct any_list *list = (const void *)((const char *)c + s->list_offset);
     for (uint32_t i = 0; s->list_offset && i < list->len; i++) {
         const char *at = (const char *)list->at + i * s->size, *name;
@@ -82,6 +84,10 @@ void config_show_json(const struct config *c, struct json_writer *w) {
     json_block(&s[0], &c->cluster, w);
     for (size_t i = 1; i < count; i++) {
         json_key(w, s[i].word);
+        if (!s[i].name_help) {
+            json_block(&s[i], &c->policy, w);
+            continue;
+        }
         json_open(w, '{');
         for (uint32_t b = 0; b < c->blocks.len; b++) {
             if (c->blocks.at[b].section != &s[i])

@@ -49,6 +49,38 @@ static const struct config_key cluster_keys[] = {
 };
 #undef C
 
+#define P struct policy_settings
+#define KEY_WORD(name_, words_, fallback_, text) \
+    {.name = #name_, .type = CONFIG_WORD, .offset = offsetof(P, name_), .fallback = fallback_, .words = words_, .help = text}
+static const double TEN_YEARS_S = 315360000;
+static const struct config_key policy_keys[] = {
+    KEY_WORD(order, policy_order_words, "fair",
+             "fair: projects by their shares, inside them by turn. fcfs: first come, first served."),
+    KEY_AS(P, "short_factor", short_factor, CONFIG_DOUBLE, "5", 0, 1000,
+           "A job's turn comes this many times its time limit after it was submitted: short ones sooner. 0: the limit does not count."),
+    KEY_AS(P, "use", use_s, CONFIG_SPAN, "2d", 0, TEN_YEARS_S,
+           "How much later the turns of a user come who lately used as much as the whole cluster; in proportion for less. 0: use does not count."),
+    KEY_AS(P, "half_life", half_life_s, CONFIG_SPAN, "7d", 60, TEN_YEARS_S, "Use this long ago counts half."),
+    KEY_AS(P, "size", size_s, CONFIG_I32, "0", -31536000, 31536000,
+           "Seconds that a job's turn comes later for each GPU it asks for; below 0: large jobs sooner."),
+    KEY_AS(P, "max_wait", max_wait_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
+           "A job that has waited longer comes first among those of its priority. 0: off."),
+    KEY_AS(P, "qos_step", qos_step_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
+           "How much sooner a job's turn comes for each step of priority (its QoS's and its own). 0: a higher priority comes before everything."),
+    KEY_AS(P, "nice_step", nice_step_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
+           "How much later a job's turn comes for each step of nice. 0: nice counts like priority, before everything."),
+    KEY_WORD(backfill, policy_backfill_words, "in_order",
+             "Who may pass a job that waits, without delaying it: in_order, shortest (limit first), none (strict order everywhere)."),
+    KEY(P, plan_depth, CONFIG_U32, "1", 0, 64, "How many blocked jobs of each partition get a planned start that others must not delay."),
+    KEY_WORD(placement, policy_placement_words, "fragment",
+             "fragment: keep what is left usable for the requests seen lately. pack: fullest node first. spread: emptiest. first: by number."),
+    KEY(P, reclaim, CONFIG_BOOL, "true", 0, 0, "Projects under their share may take from those over theirs."),
+    KEY_AS(P, "min_run", min_run_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S, "Nobody is preempted before having run this long."),
+    KEY(P, interactive_in_quota, CONFIG_BOOL, "true", 0, 0, "Work that is never preempted runs only inside its project's quota."),
+};
+#undef KEY_WORD
+#undef P
+
 #define N struct config_node
 static const struct config_key node_keys[] = {
     KEY(N, cpus, CONFIG_U32, NULL, 0, 65536, "CPUs for jobs. Not given: those the machine has."),
@@ -124,6 +156,11 @@ static const struct config_key reservation_keys[] = {
 static const struct config_section sections[] = {
     {"cluster", NULL, TABLE(cluster_keys), sizeof(struct config_cluster), 0, 0, "The cluster as a whole, and its limits.",
      "[cluster]\nname = lab\nlisten = 0.0.0.0:6820\nadmins = alice, bob\n"},
+    {"policy", NULL, TABLE(policy_keys), sizeof(struct policy_settings), 0, 0,
+     "Whose turn it is, who may pass whom, where jobs go and who gives. Read at the start and on SIGHUP; changes are recorded. "
+     "`acequia policy` shows and changes it while the cluster runs; what stands in the file is taken again at the next start. "
+     "The time between a preempted job's signal and its end is `grace` of [cluster].",
+     "[policy]\nshort_factor = 3\nuse = 1d\nhalf_life = 14d\nmin_run = 10m\n"},
     {"node", "a node, a list such as n[01-04], or * for all", TABLE(node_keys), sizeof(struct config_node), 0, 0,
      "What a node offers, where it differs from what its agent finds. [node *] holds for all; a section that names the node overrides it.",
      "[node dgx1]\nreserve_memory = 8G\nfeatures = nvlink\ngpus = v100:8:32G\ngpus_simulated = true\n"},
@@ -164,6 +201,8 @@ const char *config_type_text(enum config_type type) {
         [CONFIG_DOUBLE] = "number",
         [CONFIG_SIZE] = "size",
         [CONFIG_SECONDS] = "duration",
+        [CONFIG_SPAN] = "duration",
+        [CONFIG_WORD] = "word",
         [CONFIG_TIME] = "time",
         [CONFIG_MILLIGPU] = "GPUs",
         [CONFIG_LEVEL] = "log level",

@@ -15,6 +15,8 @@ enum config_type {
     CONFIG_DOUBLE,
     CONFIG_SIZE,       // uint64_t bytes
     CONFIG_SECONDS,    // uint32_t; a bare number is seconds
+    CONFIG_SPAN,       // uint32_t seconds; 0 is nothing, not endless
+    CONFIG_WORD,       // an enum: one of the key's words
     CONFIG_TIME,       // int64_t ms
     CONFIG_MILLIGPU,   // uint32_t
     CONFIG_LEVEL,      // enum log_level
@@ -32,6 +34,7 @@ struct config_key {
     uint16_t given_offset;  // of a bool that tells the key was given; 0: none
     const char *fallback;   // as it would be written; NULL: zero
     double low, high;       // of numbers; both 0: unchecked
+    const char *const *words;  // of CONFIG_WORD, ends in NULL
     const char *help;
 };
 

@@ -163,6 +163,31 @@ static int parse_audit(const struct config_key *k, const char *text, enum gpu_au
     return wrong(k, text, e);
 }
 
+static int parse_word(const struct config_key *k, const char *text, unsigned *out, struct error *e) {
+    cleanup_buf struct buf all = {0};
+    char shown[64];
+    for (unsigned i = 0; k->words[i]; i++) {
+        if (streq(text, k->words[i])) {
+            *out = i;
+            return 0;
+        }
+        buf_addf(&all, "%s%s", i ? k->words[i + 1] ? ", " : " or " : "", k->words[i]);
+    }
+    return error_set(e, EINVAL, "\"%s\" is not known; expected %s", printable(text, shown, sizeof shown), buf_str(&all));
+}
+
+static int parse_span(const struct config_key *k, const char *text, uint32_t *out, struct error *e) {
+    uint32_t v;
+    int r = duration_parse(text, 1, &v, e);
+    if (r == 0 && v == DURATION_UNLIMITED)
+        return wrong(k, text, e);
+    if (r == 0)
+        r = range_check(k, v, text, e);
+    if (r == 0)
+        *out = v;
+    return r;
+}
+
 static int parse_text(const struct config_key *k, const char *text, struct arena *a, const char **out, struct error *e) {
     int r = 0;
     struct name_list names;
@@ -199,6 +224,8 @@ int config_value_parse(const struct config_key *k, const char *text, const struc
             *(uint64_t *)at = bytes;
         break;
     case CONFIG_SECONDS: r = parse_seconds(k, text, at, e); break;
+    case CONFIG_SPAN: r = parse_span(k, text, at, e); break;
+    case CONFIG_WORD: r = parse_word(k, text, at, e); break;
     case CONFIG_TIME:
         r = time_parse(text, source ? source->now_ms : 0, source ? source->zone_offset_s : 0, TIME_NEXT, at, e);
         break;
@@ -260,6 +287,8 @@ void config_value_format(const struct config_key *k, const void *target, struct 
     case CONFIG_SECONDS:
         buf_adds(out, *(const uint32_t *)at || k->low > 0 ? duration_format(*(const uint32_t *)at, text) : "unlimited");
         break;
+    case CONFIG_SPAN: buf_adds(out, duration_format(*(const uint32_t *)at, text)); break;
+    case CONFIG_WORD: buf_adds(out, k->words[*(const unsigned *)at]); break;
     case CONFIG_TIME: buf_addf(out, "@%lld", (long long)(*(const int64_t *)at / 1000)); break;
     case CONFIG_MILLIGPU: buf_adds(out, gpu_milli_format(*(const uint32_t *)at, text)); break;
     case CONFIG_LEVEL: buf_adds(out, level_words[*(const enum log_level *)at]); break;

@@ -141,6 +141,7 @@ SET(project_set, struct event_project_set, project, &project_schema);
 SET(partition_set, struct event_partition_set, partition, &partition_schema);
 SET(qos_set, struct event_qos_set, qos, &qos_schema);
 SET(reservation_set, struct event_reservation_set, reservation, &reservation_schema);
+SET(policy_set, struct event_policy_set, policy, &policy_schema);
 #undef SET
 #define S struct event_name
 static const struct field name_fields[] = {
@@ -191,6 +192,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_QOS_DELETED] = {"qos_deleted", &name_schema},
     [EVENT_RESERVATION_SET] = {"reservation_set", &reservation_set_schema},
     [EVENT_RESERVATION_DELETED] = {"reservation_deleted", &name_schema},
+    [EVENT_POLICY_SET] = {"policy_set", &policy_set_schema},
     [EVENT_TOKEN_CREATED] = {"token_created", &token_schema},
     [EVENT_TOKEN_USED] = {"token_used", &token_schema},
     [EVENT_TOKEN_REVOKED] = {"token_revoked", &token_schema},

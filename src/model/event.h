@@ -37,6 +37,7 @@ enum event_type {
     EVENT_QOS_DELETED = 35,
     EVENT_RESERVATION_SET = 36,
     EVENT_RESERVATION_DELETED = 37,
+    EVENT_POLICY_SET = 38,
     EVENT_TOKEN_CREATED = 40,
     EVENT_TOKEN_USED = 41,
     EVENT_TOKEN_REVOKED = 42,
@@ -137,6 +138,7 @@ struct event_project_set { struct project *project; const char *by; };
 struct event_partition_set { struct partition *partition; const char *by; };
 struct event_qos_set { struct qos *qos; const char *by; };
 struct event_reservation_set { struct reservation *reservation; const char *by; };
+struct event_policy_set { struct policy_settings *policy; const char *by; };
 struct event_name {  // deletions
     const char *name, *by;
 };

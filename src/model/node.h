@@ -81,3 +81,20 @@ struct reservation {
     bool maintenance;
 };
 extern const struct schema reservation_schema;
+
+// The rules of sharing that are not properties of one project, partition or QoS.
+enum policy_order_word { ORDER_FAIR, ORDER_FCFS };
+enum policy_backfill_word { BACKFILL_IN_ORDER, BACKFILL_SHORTEST, BACKFILL_NONE };
+enum policy_placement_word { PLACEMENT_FRAGMENT, PLACEMENT_PACK, PLACEMENT_SPREAD, PLACEMENT_FIRST };
+extern const char *const policy_order_words[], *const policy_backfill_words[], *const policy_placement_words[];
+
+struct policy_settings {
+    enum policy_order_word order;
+    enum policy_backfill_word backfill;
+    enum policy_placement_word placement;
+    double short_factor;
+    uint32_t half_life_s, use_s, max_wait_s, qos_step_s, nice_step_s, min_run_s, plan_depth;
+    int32_t size_s;
+    bool reclaim, interactive_in_quota;
+};
+extern const struct schema policy_schema;

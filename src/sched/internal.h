@@ -341,7 +341,7 @@ struct world {
     struct {                            // what turns are made with
         int order;
         int32_t short_milli;
-        int64_t size_ms;
+        int64_t size_ms, qos_ms, nice_ms;
         uint64_t version;               // of these
     } turn_rules;
     uint64_t pass;                      // number of the pass under way or done last

@@ -183,11 +183,13 @@ void order_rebuild(struct order *o) {
 // Turns that were made with other rules are all made again.
 static void rules_known(struct world *w, const struct policy *p) {
     if (w->turn_rules.order == (int)p->order && w->turn_rules.short_milli == p->short_milli &&
-        w->turn_rules.size_ms == p->size_ms)
+        w->turn_rules.size_ms == p->size_ms && w->turn_rules.qos_ms == p->qos_ms && w->turn_rules.nice_ms == p->nice_ms)
         return;
     w->turn_rules.order = (int)p->order;
     w->turn_rules.short_milli = p->short_milli;
     w->turn_rules.size_ms = p->size_ms;
+    w->turn_rules.qos_ms = p->qos_ms;
+    w->turn_rules.nice_ms = p->nice_ms;
     w->turn_rules.version++;
 }
 

@@ -12,6 +12,7 @@ void policy_default(struct policy *p) {
         .placement = POLICY_PLACE_FRAGMENT,
         .short_milli = 5000,
         .use_ms = 48LL * HOUR_MS,
+        .half_life_ms = 7LL * 24 * HOUR_MS,
         .reclaim = true,
         .interactive_within_quota = true,
         .plan_depth = 1,
@@ -37,7 +38,8 @@ int policy_check(const struct policy *p, struct error *err) {
         return error_set(err, EINVAL, "plan depth is %u: at most %d jobs are planned ahead", p->plan_depth,
                          PLAN_DEPTH_MAX);
     if ((r = duration("use", p->use_ms, 0, err)) || (r = duration("size", p->size_ms, -DURATION_MAX_MS, err)) ||
-        (r = duration("maximum wait", p->max_wait_ms, 0, err)) || (r = duration("grace", p->grace_ms, 0, err)) ||
+        (r = duration("step of QoS", p->qos_ms, 0, err)) || (r = duration("step of nice", p->nice_ms, 0, err)) ||
+        (r = duration("half-life", p->half_life_ms, 1000, err)) || (r = duration("maximum wait", p->max_wait_ms, 0, err)) || (r = duration("grace", p->grace_ms, 0, err)) ||
         (r = duration("minimum run time", p->min_runtime_ms, 0, err)))
         return r;
     return 0;

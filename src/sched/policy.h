@@ -25,7 +25,8 @@ enum policy_placement {
 
 // A job's turn is a time: when it was submitted, plus `short_milli` thousandths of its time limit,
 // plus `use_ms` for a user whose recent use equals the whole cluster (in proportion for less), plus
-// `size_ms` for every GPU it asks for. The earliest turn comes first inside a project, after QoS and
+// `size_ms` for every GPU it asks for, less `qos_ms` for every step of priority, plus `nice_ms` for every
+// step of nice. The earliest turn comes first inside a project, after QoS and
 // priority; so everybody's turn comes, short work sooner, and whoever used little lately sooner.
 struct policy {
     enum policy_order order;
@@ -34,6 +35,8 @@ struct policy {
     int32_t short_milli;
     int64_t use_ms;
     int64_t size_ms;
+    int64_t qos_ms, nice_ms; // what a step of priority, or of nice, is worth; 0: it comes before every turn
+    int64_t half_life_ms;    // for whoever keeps the world: world_half_life
     int64_t max_wait_ms;     // waited longer: first among the same priority; 0: off
     bool reclaim;            // projects under their share may take from those over it
     bool interactive_within_quota;

@@ -69,7 +69,7 @@ void sched_decide_all(struct world *w, int64_t now_ms, const struct policy *poli
 // By the latest decide, made when asked; cheap.
 enum sched_reason sched_job_reason(const struct world *w, uint64_t job);
 
-// A pending job's turn in parts: turn = submitted + short + use + size; the earliest goes first.
+// A pending job's turn in parts: turn = submitted + short + use + size + qos + nice; the earliest goes first.
 // `priority` stands for the turn and the priorities before it in one positive number, higher first:
 // jobs of one project and partition sort by it as they are looked at, to the second. Between projects
 // shares come first, which no number of one job can say; see the position in an explanation. 0: it is
@@ -77,9 +77,10 @@ enum sched_reason sched_job_reason(const struct world *w, uint64_t job);
 struct sched_turn {
     int64_t priority;
     int64_t turn_ms, age_ms, short_ms, use_ms, size_ms;
+    int64_t qos_ms, nice_ms; // where priority and nice count as time (else 0: they come before the turn)
     bool overdue;            // waited longer than the policy lets anybody: first of its priority
     int32_t tier;            // of its partition: before everything else
-    int32_t qos, own, nice;  // QoS's priority + its own - nice: before the turn
+    int32_t qos, own, nice;  // QoS's priority, its own, and nice
 };
 // Made on demand, in constant time; -ENOENT when there is no such pending job.
 int sched_turn(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy, struct sched_turn *out);

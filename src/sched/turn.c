@@ -27,7 +27,20 @@ int64_t cost_capacity(const struct world *w) {
     return all > 0 ? all : 1;
 }
 
-void turn_parts(const struct policy *policy, const struct request *r, int64_t submit_ms, int64_t load,
+static int32_t steps(const struct world *w, const struct request *r) {
+    const struct qos *q = world_qos(w, r->asked.qos);
+    int64_t sum = (int64_t)(q ? q->priority : 0) + r->asked.priority;
+    return sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : (int32_t)sum;
+}
+
+int32_t turn_class(const struct world *w, const struct policy *policy, const struct request *r) {
+    if (policy->order == POLICY_ORDER_FCFS || (!policy->qos_ms && !policy->nice_ms))
+        return r->priority;
+    int64_t sum = (policy->qos_ms ? 0 : (int64_t)steps(w, r)) - (policy->nice_ms ? 0 : r->asked.nice);
+    return sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : (int32_t)sum;
+}
+
+void turn_parts(const struct world *w, const struct policy *policy, const struct request *r, int64_t submit_ms, int64_t load,
                 int64_t capacity, int64_t now_ms, struct turn_parts *out) {
     *out = (struct turn_parts){0};
     if (policy->order == POLICY_ORDER_FCFS || r->fifo)
@@ -39,6 +52,8 @@ void turn_parts(const struct policy *policy, const struct request *r, int64_t su
     out->short_ms = turn_scaled(limit, policy->short_milli, 1000);
     out->use_ms = turn_scaled(load, policy->use_ms, capacity);
     out->size_ms = policy->size_ms ? turn_scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU) : 0;
+    out->qos_ms = policy->qos_ms ? turn_scaled(-(int64_t)steps(w, r), policy->qos_ms, 1) : 0;
+    out->nice_ms = policy->nice_ms ? turn_scaled(r->asked.nice, policy->nice_ms, 1) : 0;
 }
 
 int64_t turn_overdue(int64_t submit_ms) {
@@ -48,7 +63,8 @@ int64_t turn_overdue(int64_t submit_ms) {
 int64_t turn_time(int64_t submit_ms, const struct turn_parts *parts) {
     if (parts->overdue)
         return turn_overdue(submit_ms);
-    return turn_add(turn_add(turn_add(submit_ms, parts->short_ms), parts->use_ms), parts->size_ms);
+    int64_t own = turn_add(turn_add(parts->size_ms, parts->qos_ms), parts->nice_ms);
+    return turn_add(turn_add(turn_add(submit_ms, parts->short_ms), parts->use_ms), own);
 }
 
 // --- the number ---
@@ -86,13 +102,15 @@ int sched_turn(struct world *w, uint64_t job, int64_t now_ms, const struct polic
     bool fair = policy->order == POLICY_ORDER_FAIR;
     int64_t load = fair ? user_average(u, now_ms, w->half_life_ms) + u->cost : 0;
     struct turn_parts parts;
-    turn_parts(policy, r, j->submit_ms, load, cost_capacity(w), now_ms, &parts);
+    turn_parts(w, policy, r, j->submit_ms, load, cost_capacity(w), now_ms, &parts);
     *out = (struct sched_turn){
         .turn_ms = turn_time(j->submit_ms, &parts),
         .age_ms = now_ms > j->submit_ms ? now_ms - j->submit_ms : 0,
         .short_ms = parts.short_ms,
         .use_ms = parts.use_ms,
         .size_ms = parts.size_ms,
+        .qos_ms = parts.qos_ms,
+        .nice_ms = parts.nice_ms,
         .overdue = parts.overdue,
         .tier = r->tier,
         .qos = q ? q->priority : 0,
@@ -102,6 +120,6 @@ int sched_turn(struct world *w, uint64_t job, int64_t now_ms, const struct polic
     if (parts.overdue)
         out->turn_ms = j->submit_ms;
     if (j->queued)
-        out->priority = number(r->priority, &parts, out->turn_ms, out->age_ms, now_ms);
+        out->priority = number(turn_class(w, policy, r), &parts, out->turn_ms, out->age_ms, now_ms);
     return 0;
 }

@@ -45,13 +45,13 @@ static void refresh(const struct order *o, struct turn *t) {
     const struct qos *q = world_qos(w, r->asked.qos);
     int64_t submit_ms = r->queue.at[r->head]->submit_ms;
     struct turn_parts parts;
-    turn_parts(o->p->policy, r, submit_ms, 0, 1, submit_ms, &parts);
+    turn_parts(w, o->p->policy, r, submit_ms, 0, 1, submit_ms, &parts);
     t->base = turn_time(submit_ms, &parts);
     t->limit_ms = r->limit_ms;
     t->fit = fit_class(w, r);
     t->user = r->user;
     t->tier = r->tier;
-    t->priority = r->priority;
+    t->priority = turn_class(w, o->p->policy, r);
     t->at = r->head;
     t->partition = (uint8_t)r->asked.partition;
     t->dim = r->dim;

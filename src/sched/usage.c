@@ -56,6 +56,17 @@ void world_half_life(struct world *w, int64_t half_life_ms) {
     w->half_life_ms = half_life_ms;
 }
 
+void world_half_life_from(struct world *w, int64_t half_life_ms, int64_t now_ms) {
+    size_t it = 0;
+    void *v;
+    if (half_life_ms == w->half_life_ms)
+        return;
+    while (map_next(&w->users, &it, NULL, &v))
+        if (((struct user *)v)->at_ms)  // else it never used anything
+            user_hold(v, 0, now_ms, w->half_life_ms);
+    world_half_life(w, half_life_ms);
+}
+
 void world_usage_set(struct world *w, uint32_t project, uint32_t user, int64_t milli, int64_t at_ms) {
     struct user *u = user_slot(&w->users, project, user);
     u->average = milli;

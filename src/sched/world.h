@@ -118,6 +118,7 @@ bool world_warning(const struct world *w, uint32_t i, char *text, size_t size);
 // Who used what lately: a moving average in milli-GPU (GPU jobs) plus weighted CPUs, halved every
 // half_life_ms without use. Kept by start and end; set when restored from elsewhere.
 void world_half_life(struct world *w, int64_t half_life_ms);  // default 7 days
+void world_half_life_from(struct world *w, int64_t half_life_ms, int64_t now_ms);  // what was used until now decayed as before
 void world_usage_set(struct world *w, uint32_t project, uint32_t user, int64_t milli, int64_t at_ms);
 int64_t world_usage(const struct world *w, uint32_t project, uint32_t user, int64_t now_ms);
 // As it is kept: setting it again gives the very same figures later. False: nothing is.

@@ -1,5 +1,6 @@
 """The published Run:AI runs on two DGX-1 (16 simulated V100) through the real command line: quotas
 4, 2, 2, 8; over-quota use, reclaim, and what happens when a team leaves. Each end state stays put."""
+import getpass
 import socket
 import threading
 import time
@@ -169,3 +170,28 @@ def test_work_without_a_project_leaves_the_others_their_quota(cluster_of_four):
     assert sorted(c.state(job) for job in jobs) == ["PENDING", "RUNNING"]
     shares = {s["project"]: s for s in c.json("shares")["projects"]}
     assert shares["default"]["quota_milligpu"] == 2000 and shares["team"]["share_milligpu"] == 2000
+
+
+def test_the_policy_is_set_shown_kept_and_recorded():
+    c = command.Cluster("[cluster]\ngrace = 1s\n[policy]\nuse = 1d\n[node *]\ncpus = 8\n")
+    try:
+        assert c.json("policy")["use_s"] == 86400
+        c.acequia("policy", "set", "half_life=14d", "min_run=10m", "backfill=shortest")
+        shown = c.acequia("policy", "show")
+        assert "backfill = shortest    # usually in_order" in shown and "min_run = 10m" in shown
+        assert all(len(line) <= 80 for line in shown.splitlines())
+        for bad, says in (("use=-1", "use: "), ("backfill=never", "expected in_order, shortest or none"), ("colour=red", "the policy has no"),
+                          ("plan_depth=99", "out of range")):
+            refused = c.run("policy", "set", bad)
+            assert refused.returncode == 2 and says in refused.stderr, refused.stderr
+        events = [e for e in Api(f"{c.home}/run/api.sock").get("/v1/events")["events"] if e["type"] == "policy_set"]
+        assert [e["by"] for e in events] == ["configuration", getpass.getuser()], events
+        c.acequia("policy", "set", "use=3h")
+        c.acequia("down")
+        c.acequia("up")
+        kept = c.json("policy")
+        assert kept["min_run_s"] == 600 and kept["backfill"] == "shortest"
+        assert kept["use_s"] == 86400  # what stands in the file is taken again
+        assert c.json("replay")["different"] == 0
+    finally:
+        c.close()

@@ -386,6 +386,50 @@ static void same_state(struct core *a, struct core *b) {
     core_assert(b);
 }
 
+// The policy is set while the cluster works: recorded, in force at once, kept; nonsense is refused and
+// changes nothing.
+static void the_policy_is_part_of_the_state(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct core_config config;
+    struct policy_settings p, now;
+    rig_init(&r);
+    core_policy_settings(r.core, &p);
+    assert_int_equal(p.use_s, 48 * 3600);
+    p.use_s = 3600;
+    p.half_life_s = 86400;
+    p.nice_step_s = 60;
+    p.reclaim = false;
+    assert_int_equal(core_policy_set(r.core, &alice, &p, r.now_ms, &e), -EPERM);
+    assert_int_equal(core_policy_set(r.core, &root, &p, r.now_ms, &e), 0);
+    p.plan_depth = 1000;
+    assert_int_equal(core_policy_set(r.core, &root, &p, r.now_ms, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "plan depth is 1000"));
+    p.plan_depth = 1;
+    p.short_factor = -1;
+    assert_true(core_policy_set(r.core, &root, &p, r.now_ms, &e) < 0);
+    rig_drain(&r);
+    assert_int_equal(r.journal.at[r.journal.len - 1].e.type, EVENT_POLICY_SET);
+    core_config_default(&config);
+    config.policy.grace_ms = 7000;
+    core_configure(r.core, &config);  // the configuration is read again
+    core_policy_settings(r.core, &now);
+    assert_int_equal(now.use_s, 3600);
+    assert_int_equal(now.half_life_s, 86400);
+    assert_int_equal(core_policy(r.core)->nice_ms, 60000);
+    assert_false(core_policy(r.core)->reclaim);
+    assert_int_equal(core_policy(r.core)->grace_ms, 7000);
+    cleanup_buf struct buf b = {0};
+    core_snapshot(r.core, &b);
+    struct core *loaded = core_new(&config);
+    assert_int_equal(core_load_snapshot(loaded, core_seq(r.core), b.data, b.len, &e), 0);
+    core_policy_settings(loaded, &p);
+    assert_true(schema_equal(&policy_schema, &now, &p));
+    same_state(r.core, loaded);
+    core_free(loaded);
+    rig_done(&r);
+}
+
 static void random_step(struct rig *r, struct rand *rnd) {
     const char *nodes[] = {"n1", "n2", "n3"};
     const char *node = nodes[rand_below(rnd, 3)];
@@ -425,6 +469,16 @@ static void random_step(struct rig *r, struct rand *rnd) {
     case 7: core_release(r->core, &root, id, r->now_ms, &e); break;
     case 8: core_cancel(r->core, &root, id, &(struct cancel_options){0}, r->now_ms, &e); break;
     case 9: core_requeue(r->core, &root, id, false, r->now_ms, &e); break;
+    case 10:
+        if (rand_below(rnd, 4) == 0) {
+            struct policy_settings p;
+            core_policy_settings(r->core, &p);
+            p.half_life_s = 60 * (1 + (uint32_t)rand_below(rnd, 100));
+            p.nice_step_s = (uint32_t)rand_below(rnd, 2) * 60;
+            p.backfill = (enum policy_backfill_word)rand_below(rnd, 3);
+            core_policy_set(r->core, &root, &p, r->now_ms, &e);
+        }
+        break;
     default:
         for (id = 1; id < 200; id++)
             if (core_view(r->core, id, &v) && job_state_holds_resources(v.state) && rand_below(rnd, 2)) {
@@ -661,7 +715,7 @@ int main(void) {
         cmocka_unit_test(a_refusal_changes_nothing),
         cmocka_unit_test(a_launch_that_never_arrived_is_sent_again),
         cmocka_unit_test(gangs_end_together),
-        cmocka_unit_test(a_removed_node_stays_with_its_jobs),
+        cmocka_unit_test(a_removed_node_stays_with_its_jobs), cmocka_unit_test(the_policy_is_part_of_the_state),
         cmocka_unit_test(a_snapshot_is_as_good_as_the_journal),
         cmocka_unit_test(tokens_have_one_order),
         cmocka_unit_test(replay_and_snapshot_give_the_state_back),

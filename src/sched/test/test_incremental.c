@@ -64,6 +64,8 @@ static void policy_pick(struct run *r) {
     p->plan_depth = below(r, 4);
     p->reclaim = one_in(r, 2);
     p->size_ms = (int64_t)below(r, 3) * MINUTE;
+    p->nice_ms = one_in(r, 3) ? MINUTE : 0;
+    p->qos_ms = one_in(r, 3) ? 3 * MINUTE : 0;
     p->short_milli = (int32_t)below(r, 3) * 2500;
     p->max_wait_ms = one_in(r, 4) ? 20 * MINUTE : 0;
     p->use_ms = one_in(r, 4) ? 0 : 60 * MINUTE;

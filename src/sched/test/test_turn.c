@@ -74,9 +74,42 @@ static void the_number_sorts_as_the_scheduler_does(void **state) {
     world_free(c.w);
 }
 
+// A step of nice or of QoS can be worth a time, so that a nice job's turn comes as well.
+static void steps_can_count_as_time(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 1);
+    cluster_project(&c, 1, 0, 1);
+    struct sched_qos urgent = {.id = 1, .name = "urgent", .priority = 2};
+    assert_int_equal(world_qos_set(c.w, &urgent, NULL), 0);
+    struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 1000, .time_limit_ms = HOUR}, nice = q, high = q;
+    uint64_t holds = cluster_submit(&c, &q);
+    cluster_settle(&c);
+    nice.nice = 10;
+    high.qos = 1;
+    uint64_t a = cluster_submit(&c, &nice);
+    c.now_ms += 5 * 60000;
+    uint64_t b = cluster_submit(&c, &q);
+    c.now_ms += HOUR;
+    uint64_t late = cluster_submit(&c, &high);
+    assert_true(turn_of(&c, late).priority > turn_of(&c, b).priority);
+    assert_true(turn_of(&c, b).priority > turn_of(&c, a).priority);
+    c.policy.nice_ms = c.policy.qos_ms = 60000;
+    assert_int_equal(turn_of(&c, a).nice_ms, 10 * 60000);
+    assert_int_equal(turn_of(&c, late).qos_ms, -2 * 60000);
+    assert_true(turn_of(&c, b).priority > turn_of(&c, a).priority);      // ten minutes for five
+    assert_true(turn_of(&c, a).priority > turn_of(&c, late).priority);   // two minutes for an hour
+    c.policy.nice_ms = 1000;
+    assert_true(turn_of(&c, a).priority > turn_of(&c, b).priority);
+    assert_int_equal(world_job_end(c.w, holds, c.now_ms), 0);
+    cluster_settle(&c);
+    assert_true(cluster_runs(&c, a));
+    world_free(c.w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_add_up),
+        cmocka_unit_test(steps_can_count_as_time),
         cmocka_unit_test(the_number_sorts_as_the_scheduler_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
