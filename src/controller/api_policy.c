@@ -190,7 +190,7 @@ void api_policy_set(struct api_call *call) {
     }
     if (r == 0 && !schema_equal(&policy_schema, &now, &after))
         r = core_policy_set(core, &call->actor, &after, now_ms(), &e);
-    finish(call, r, &e);
+    finish(call, r, NULL, &e);
 }
 
 struct share_listing {
