@@ -110,6 +110,10 @@ static bool wants(const struct line *l, uint64_t now) {
     return load(&l->key) && until > now && until <= now + ARBITER_WANT_NS;
 }
 
+bool arbiter_holds(const struct arbiter *a, int line) {
+    return turn_line(load(&a->file->turn)) == line;
+}
+
 bool arbiter_contended(const struct arbiter *a, int line, uint64_t now) {
     if (load(&a->file->wanted_until_ns) <= now)
         return false;
@@ -119,8 +123,12 @@ bool arbiter_contended(const struct arbiter *a, int line, uint64_t now) {
     return false;
 }
 
-static bool someone_goes_first(const struct arbiter *a, int line, uint64_t now) {
-    uint64_t mine = load(&a->file->line[line].virtual_ns);
+static uint64_t virtual_of(uint64_t ns, uint32_t share_milli) {
+    return ns * 1000 / (share_milli ? share_milli : 1000);
+}
+
+static bool someone_goes_first(const struct arbiter *a, int line, uint64_t pending, uint64_t now) {
+    uint64_t mine = load(&a->file->line[line].virtual_ns) + pending;
     for (int i = 0; i < ARBITER_JOBS; i++) {
         const struct line *l = &a->file->line[i];
         if (i != line && wants(l, now) &&
@@ -128,6 +136,15 @@ static bool someone_goes_first(const struct arbiter *a, int line, uint64_t now) 
             return true;
     }
     return false;
+}
+
+bool arbiter_company(const struct arbiter *a, int line, uint64_t now) {
+    for (int i = 0; i < ARBITER_JOBS; i++) {
+        const struct line *l = &a->file->line[i];
+        if (i != line && load(&l->key) && now < load(&l->launched_ns) + ARBITER_COMPANY_NS)
+            return true;
+    }
+    return arbiter_contended(a, line, now);
 }
 
 static bool here(const struct line *l, uint64_t now) {
@@ -158,7 +175,7 @@ static bool abandoned(const struct arbiter *a, int holder, uint64_t now) {
     const struct line *l = &a->file->line[holder];
     uint64_t busy = load(&l->busy_until_ns), launched = load(&l->launched_ns);
     uint64_t until = load(&a->file->until_ns);
-    if (busy > now + 2000000000ULL)
+    if (busy > now + ARBITER_BELIEVED_NS)
         busy = 0; // nobody's estimate reaches so far; not believed
     if (now > launched + ARBITER_QUIET_NS && now > busy + ARBITER_QUIET_NS / 2)
         return true;
@@ -174,21 +191,35 @@ static bool on_loan(const struct arbiter *a, int line, uint64_t now) {
     return false;
 }
 
-static void begin_turn(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch,
-                       uint64_t now) {
+static void begin_turn(struct arbiter *a, int line, uint32_t share_milli, uint64_t now) {
     uint64_t slice = (uint64_t)ARBITER_PERIOD_NS / 1000 * share_milli;
     if (slice < ARBITER_TURN_MIN_NS)
         slice = ARBITER_TURN_MIN_NS;
-    slice *= stretch;
     if (slice > ARBITER_TURN_MAX_NS)
         slice = ARBITER_TURN_MAX_NS;
     if (on_loan(a, line, now))
         slice = ARBITER_TURN_MIN_NS;
+    if (!arbiter_contended(a, line, now))
+        slice = ARBITER_ALONE_NS; // whoever comes is not to wait long
     store(&a->file->line[line].launched_ns, now);
     store(&a->file->until_ns, now + slice);
 }
 
-bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, unsigned stretch,
+static void want(struct arbiter *a, int line, uint64_t now) {
+    store(&a->file->line[line].want_until_ns, now + ARBITER_WANT_NS);
+    store(&a->file->wanted_until_ns, now + ARBITER_WANT_NS);
+}
+
+bool arbiter_renew(struct arbiter *a, int line, uint32_t share_milli, uint64_t pending_ns,
+                   uint64_t now) {
+    if (arbiter_contended(a, line, now) &&
+        someone_goes_first(a, line, virtual_of(pending_ns, share_milli), now))
+        return false;
+    begin_turn(a, line, share_milli, now);
+    return true;
+}
+
+bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, uint64_t pending_ns,
                   uint64_t now) {
     struct file *f = a->file;
     struct line *me = &f->line[line];
@@ -198,21 +229,17 @@ bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, unsigned st
     if (holder == line) {
         if (now < load(&f->until_ns))
             return true;
-        if (arbiter_contended(a, line, now))
-            return false;
-        begin_turn(a, line, share_milli, stretch, now);
-        return true;
+        return arbiter_renew(a, line, share_milli, pending_ns, now);
     }
     come_back(a, line, now);
-    store(&me->want_until_ns, now + ARBITER_WANT_NS);
-    store(&f->wanted_until_ns, now + ARBITER_WANT_NS);
+    want(a, line, now);
     if (holder >= 0 && holder < ARBITER_JOBS && !abandoned(a, holder, now))
         return false;
-    if (someone_goes_first(a, line, now))
+    if (someone_goes_first(a, line, virtual_of(pending_ns, share_milli), now))
         return false;
     if (!atomic_compare_exchange_strong(&f->turn, &turn, turn_next(turn, line)))
         return turn_line(turn) == line;
-    begin_turn(a, line, share_milli, stretch, now);
+    begin_turn(a, line, share_milli, now);
     store(&me->want_until_ns, 0);
     return true;
 }
@@ -221,9 +248,11 @@ static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct t
     return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-void arbiter_leave(struct arbiter *a, int line) {
+void arbiter_leave(struct arbiter *a, int line, bool again, uint64_t now) {
     struct file *f = a->file;
     uint64_t turn = atomic_load(&f->turn);
+    if (again && turn_line(turn) == line)
+        want(a, line, now); // before: the next one is to see that we wait
     if (turn_line(turn) != line ||
         !atomic_compare_exchange_strong(&f->turn, &turn, turn_next(turn, -1)))
         return;
@@ -233,18 +262,27 @@ void arbiter_leave(struct arbiter *a, int line) {
 
 void arbiter_wait(struct arbiter *a, uint64_t at_most_ns) {
     uint32_t seen = atomic_load(&a->file->passed);
+    bool held = turn_line(load(&a->file->turn)) >= 0;
+    if (!held && at_most_ns > ARBITER_NAP_NS) // just given on: whoever is to have it takes it now
+        at_most_ns = ARBITER_NAP_NS;
     struct timespec t = {.tv_sec = (time_t)(at_most_ns / 1000000000u),
                          .tv_nsec = (long)(at_most_ns % 1000000000u)};
-    if (turn_line(load(&a->file->turn)) >= 0)
+    if (held)
         futex(&a->file->passed, FUTEX_WAIT, seen, &t);
     else
         nanosleep(&t, NULL);
 }
 
-void arbiter_launched(struct arbiter *a, int line, uint64_t now, uint64_t busy_until) {
+// The latest end any of the job's processes expects; who wrote it may take it back.
+uint64_t arbiter_launched(struct arbiter *a, int line, uint64_t now, uint64_t before,
+                          uint64_t busy_until) {
     struct line *l = &a->file->line[line];
     store(&l->launched_ns, now);
-    store(&l->busy_until_ns, busy_until);
+    uint64_t old = load(&l->busy_until_ns);
+    while (old == before || old < busy_until || old > now + ARBITER_BELIEVED_NS)
+        if (atomic_compare_exchange_weak(&l->busy_until_ns, &old, busy_until))
+            return busy_until;
+    return before;
 }
 
 uint64_t arbiter_turn_left(const struct arbiter *a, uint64_t now) {
@@ -259,7 +297,7 @@ uint64_t arbiter_busy_until(const struct arbiter *a, int line) {
 void arbiter_charge(struct arbiter *a, int line, uint32_t share_milli, uint64_t used_ns) {
     struct line *l = &a->file->line[line];
     atomic_fetch_add_explicit(&l->used_ns, used_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&l->virtual_ns, used_ns * 1000 / (share_milli ? share_milli : 1000),
+    atomic_fetch_add_explicit(&l->virtual_ns, virtual_of(used_ns, share_milli),
                               memory_order_relaxed);
 }
 

@@ -5,46 +5,39 @@
 // first pays.
 #pragma once
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ledger.h"
 
 enum {
     BUCKET_CAP_NS = 20 * 1000 * 1000,   // unused share is kept for this long
-    BUCKET_WINDOW_NS = 4 * 1000 * 1000, // work let through at a time once it was held back
-    BUCKET_IDLE_NS = 300 * 1000 * 1000, // after so long without work what waiting kept is dropped
+    BUCKET_WINDOW_NS = 4 * 1000 * 1000, // work let through at a time once the bucket was empty
     BUCKET_MOMENT_NS = 50 * 1000,
     BUCKET_WORD_MOMENTS = 48,
 };
 #define BUCKET_DEBT_MAX_NS (120ULL * 1000000000ULL)
-#define BUCKET_KEEP_MAX_NS (4ULL * 1000000000ULL)
-
-static inline uint64_t bucket_cap(const struct ledger_compute *c) {
-    uint64_t keep = atomic_load_explicit(&c->keep_ns, memory_order_relaxed);
-    return keep > BUCKET_CAP_NS && keep <= BUCKET_KEEP_MAX_NS ? keep : BUCKET_CAP_NS;
-}
 
 // In GPU time; negative: overdrawn.
 static inline int64_t bucket_balance(const struct ledger_compute *c, uint32_t milli, uint64_t now) {
     int64_t wall = (int64_t)(now - atomic_load_explicit(&c->zero_at_ns, memory_order_relaxed));
-    int64_t cap = (int64_t)bucket_cap(c);
-    return (wall < cap ? wall : cap) / 1000 * milli;
+    return (wall < BUCKET_CAP_NS ? wall : BUCKET_CAP_NS) / 1000 * milli;
 }
 
-// The balance at which work goes on after it was held back, for a window of so many times the
-// usual length. What it takes to get there may be more than is kept for an idle job; so much is
-// kept from now on, until the job goes idle.
-static inline int64_t bucket_open_level(struct ledger_compute *c, uint32_t milli,
-                                        unsigned stretch) {
-    int64_t level = (int64_t)BUCKET_WINDOW_NS / 1000 * (1000 - milli) * stretch;
-    uint64_t wall = (uint64_t)level * 2000 / (milli ? milli : 1);
-    if (wall > BUCKET_KEEP_MAX_NS) {
-        wall = BUCKET_KEEP_MAX_NS;
-        level = (int64_t)wall / 2000 * milli;
-    }
-    if (wall > bucket_cap(c))
-        atomic_store_explicit(&c->keep_ns, wall, memory_order_relaxed);
-    return level;
+// What the bucket lacks, in GPU time, before `next_ns` of work may join `running_ns` of it. While
+// work runs the bucket fills, so only the rest must be there. Once empty it is let fill up a little,
+// so that work goes in windows and not in bits; a piece larger than the bucket goes when nothing
+// else runs and the bucket is half full, and is paid off afterwards.
+static inline int64_t bucket_lack(const struct ledger_compute *c, uint32_t milli, double running_ns,
+                                  double next_ns, bool flowing, uint64_t now) {
+    double rest = running_ns * (1000 - milli) / 1000, more = next_ns * (1000 - milli) / 1000;
+    double half = (double)BUCKET_CAP_NS / 2000 * milli;
+    double window = (double)BUCKET_WINDOW_NS / 1000 * (1000 - milli);
+    if (!flowing && more < window)
+        more = window;
+    if (running_ns <= 0 && more > half)
+        more = half;
+    return (int64_t)(rest + more) - bucket_balance(c, milli, now);
 }
 
 // Marks the moments [from, to) of one word; how many were not marked before. A word of a later lap
@@ -92,14 +85,12 @@ static inline uint64_t bucket_charge(struct ledger_compute *c, uint32_t milli, u
     uint64_t used = to > from ? bucket_unmarked(c, from, to) : 0;
     if (!used)
         return 0;
-    uint64_t last = atomic_exchange_explicit(&c->charged_ns, to, memory_order_relaxed);
-    if (from > last + BUCKET_IDLE_NS)
-        atomic_store_explicit(&c->keep_ns, 0, memory_order_relaxed);
-    uint64_t cost = used * 1000 / (milli ? milli : 1000), cap = bucket_cap(c);
+    uint64_t cost = used * 1000 / (milli ? milli : 1000), cap = BUCKET_CAP_NS;
+    atomic_store_explicit(&c->charged_ns, to, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->gpu_ns, used, memory_order_relaxed);
     uint64_t zero = atomic_load(&c->zero_at_ns), next;
     do {
-        uint64_t floor = to > cap ? to - cap : 0;
+        uint64_t floor = from > cap ? from - cap : 0; // only idle time is forgotten
         next = (zero > floor ? zero : floor) + cost;
         if (next > to + BUCKET_DEBT_MAX_NS)
             next = to + BUCKET_DEBT_MAX_NS;

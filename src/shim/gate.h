@@ -1,6 +1,5 @@
-// The gate every launch passes: lets work through while the job's share and turn allow it, holds
-// it back otherwise, keeps little in flight so that holding back takes effect at once, and charges
-// the GPU time that was really used. One gate per context.
+// The gate every launch passes: lets work run while the job's share and turn allow it, has the GPU
+// wait before it otherwise, and charges the GPU time that was really used. One gate per context.
 #pragma once
 #include <stdbool.h>
 
@@ -10,7 +9,9 @@ struct gate;
 
 // The gate of the current context; NULL when nothing is limited there.
 struct gate *gate_current(void);
-// Before a launch of the work named by `key`; may wait. What it returns goes to gate_after.
+void gate_moved(void); // this thread may have another context now
+// Before a launch of the work named by `key`; waits only if the program is far ahead of the GPU.
+// What it returns goes to gate_after.
 unsigned gate_before(struct gate *g, CUstream stream, bool per_thread, uint64_t key);
 void gate_after(struct gate *g, CUstream stream, bool per_thread, unsigned mark);
 

@@ -1,4 +1,4 @@
-// Making and ending contexts, and the calls that make one grow.
+// Making, ending and changing contexts, and the calls that make one grow.
 #include "gate.h"
 #include "shim.h"
 
@@ -10,6 +10,7 @@
             return r;                                         \
         r = REAL(name) args;                                  \
         context_end(&h, r);                                   \
+        gate_moved();                                         \
         return r;                                             \
     }
 CONTEXT_CREATE(cuCtxCreate, (CUcontext * ctx, unsigned flags, CUdevice dev), (ctx, flags, dev))
@@ -83,11 +84,24 @@ static CUdevice context_device(CUcontext ctx) {
         CUresult r = REAL(name)(ctx);            \
         if (r == CUDA_SUCCESS && dev >= 0)       \
             context_gone(dev, ctx);              \
+        gate_moved();                            \
         return r;                                \
     }
 CONTEXT_END(cuCtxDestroy)
 CONTEXT_END(cuCtxDestroy_v2)
 CONTEXT_END(cuCtxDetach)
+
+#define CONTEXT_MOVE(name, params, args) \
+    CUresult name params {               \
+        CUresult r = REAL(name) args;    \
+        gate_moved();                    \
+        return r;                        \
+    }
+CONTEXT_MOVE(cuCtxSetCurrent, (CUcontext ctx), (ctx))
+CONTEXT_MOVE(cuCtxPushCurrent, (CUcontext ctx), (ctx))
+CONTEXT_MOVE(cuCtxPushCurrent_v2, (CUcontext ctx), (ctx))
+CONTEXT_MOVE(cuCtxPopCurrent, (CUcontext * ctx), (ctx))
+CONTEXT_MOVE(cuCtxPopCurrent_v2, (CUcontext * ctx), (ctx))
 
 static CUresult grown(CUresult r, bool now) {
     struct device *d = r == CUDA_SUCCESS ? shim_current() : NULL;

@@ -1,6 +1,7 @@
 // Everything that puts work on the GPU passes the gate here; captures and synchronisation are
 // watched for the gate's sake.
 #include "gate.h"
+#include "gate_quick.h"
 #include "shim.h"
 
 static uint64_t key_of(const void *f, uint64_t gx, uint64_t gy, uint64_t gz) {
@@ -9,6 +10,8 @@ static uint64_t key_of(const void *f, uint64_t gx, uint64_t gy, uint64_t gz) {
 
 #define GATED(stream, per_thread, key, call)                            \
     do {                                                                \
+        if (gate_quick(stream, per_thread, key))                        \
+            return call;                                                \
         struct gate *gate_ = gate_current();                            \
         if (!gate_)                                                     \
             return call;                                                \

@@ -109,7 +109,7 @@ uint64_t ledger_round(uint64_t bytes);
 enum { LEDGER_BUSY_WORDS = 256 };
 struct ledger_compute {
     _Atomic uint64_t zero_at_ns; // when the bucket was or will be exactly empty
-    _Atomic uint64_t keep_ns;    // unused share is kept for so long while work is waiting
+    uint64_t spare_ns;
     _Atomic uint64_t charged_ns; // the end of the latest stretch charged
     _Atomic uint64_t gpu_ns;
     _Atomic uint64_t throttled_ns;

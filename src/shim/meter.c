@@ -10,14 +10,14 @@ enum { EVENT_TIMED = 0 };
 
 // While some stream is captured in the strict mode, even asking about an event would spoil the
 // capture; a relaxed thread may ask.
-static int relax(void) {
+int meter_relax(void) {
     int mode = CU_CAPTURE_MODE_RELAXED;
     if (atomic_load_explicit(&shim.captures, memory_order_relaxed) == 0)
         return -1;
     return REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS ? mode : -1;
 }
 
-static void unrelax(int mode) {
+void meter_unrelax(int mode) {
     if (mode >= 0)
         REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 }
@@ -25,21 +25,20 @@ static void unrelax(int mode) {
 static CUresult record(CUevent event, const struct lane *l) {
     if (shim_capturing(l->stream, l->per_thread))
         return CUDA_ERROR_NOT_READY; // it would become part of the captured graph
-    int mode = relax();
+    int mode = meter_relax();
     CUresult r = l->per_thread ? REAL(cuEventRecord_ptsz)(event, l->stream)
                                : REAL(cuEventRecord)(event, l->stream);
-    unrelax(mode);
+    meter_unrelax(mode);
     return r;
 }
 
 unsigned meter_kernel(struct gate *g, uint64_t key) {
-    unsigned at = (unsigned)((key * 0x9e3779b97f4a7c15ULL) >> 52), worst = at;
-    for (unsigned i = 0; i < GATE_PROBES; i++) {
-        struct kernel *k = &g->kernel[(at + i) % GATE_KERNELS];
-        if (k->key == key)
-            return (at + i) % GATE_KERNELS;
-        if (k->seen < g->kernel[worst].seen)
-            worst = (at + i) % GATE_KERNELS;
+    unsigned at = gate_set(key), worst = at;
+    for (unsigned k = at; k < at + GATE_WAYS; k++) {
+        if (g->kernel[k].key == key)
+            return k;
+        if (g->kernel[k].seen < g->kernel[worst].seen)
+            worst = k;
     }
     g->kernel[worst] = (struct kernel){.key = key, .ns = GATE_UNKNOWN_NS};
     return worst;
@@ -53,7 +52,7 @@ struct lane *meter_lane(struct gate *g, CUstream stream, bool per_thread, uint64
         struct lane *l = &g->lane[i];
         if (l->used && l->stream == stream && l->per_thread == per_thread)
             return g->last = l;
-        bool free = !l->used || (!l->open && !l->pending);
+        bool free = !l->used || (!l->open && !l->pending && !l->shut);
         if (free && (!idle || !l->used || (idle->used && l->touched < idle->touched)))
             idle = l;
     }
@@ -69,44 +68,59 @@ static void give_segment(struct gate *g, struct segment *s) {
     g->unused[g->nunused++] = s;
 }
 
-bool meter_open(struct gate *g, struct lane *l, uint64_t now, bool rough) {
-    meter_poll(g);
+bool meter_open(struct gate *g, struct lane *l, uint64_t now, bool rough, bool shut) {
     if (!g->nunused)
         return false;
     struct segment *s = g->unused[--g->nunused];
     s->lane = l;
     s->n = 0;
     s->est_ns = 0;
+    s->shut = s->ending = s->fed = false;
     s->first_ns = s->last_ns = now;
-    s->own_start = l->pending == 0;
-    s->rough = s->own_start && rough && g->based;
-    if (s->own_start && !s->rough && record(s->start, l) != CUDA_SUCCESS) {
+    if (shut && !door_shut(g, l, s)) {
         give_segment(g, s);
         return false;
+    }
+    s->own_start = shut || l->pending == 0;
+    s->rough = !shut && s->own_start && rough && g->based;
+    if (s->own_start && !s->rough && record(s->start, l) != CUDA_SUCCESS) {
+        if (!shut) {
+            give_segment(g, s);
+            return false;
+        }
+        s->rough = true; // its door is in the stream already
     }
     l->open = s;
     l->touched = now;
     return true;
 }
 
-void meter_close(struct gate *g, struct lane *l) {
+void meter_close(struct gate *g, struct lane *l, uint64_t now) {
     struct segment *s = l->open;
     if (!s)
         return;
+    if (g->open == s) {
+        door_settle(g, now);
+        g->open = NULL;
+    }
     l->open = NULL;
+    s->ending = false;
     if (!s->n || record(s->end, l) != CUDA_SUCCESS) {
         g->flight_ns -= s->est_ns;
+        while (s->shut) // its end cannot be seen, so it is let run
+            door_open_first(g, now);
         give_segment(g, s);
         return;
     }
-    g->ring[(g->head + g->count++) % GATE_SEGMENTS] = s;
+    s->last_ns = now;
+    g->ended[g->nended++] = s;
     l->pending++;
 }
 
-void meter_close_all(struct gate *g) {
+void meter_close_all(struct gate *g, uint64_t now) {
     for (int i = 0; i < GATE_LANES; i++)
         if (g->lane[i].used)
-            meter_close(g, &g->lane[i]);
+            meter_close(g, &g->lane[i], now);
 }
 
 static void charge(struct gate *g, uint64_t from, uint64_t to) {
@@ -120,13 +134,15 @@ static void charge(struct gate *g, uint64_t from, uint64_t to) {
 // it; the estimate stands for the measurement.
 void meter_stalled(struct gate *g, struct lane *l, uint64_t now) {
     struct segment *s = l->open;
-    if (!s || now < s->last_ns + GATE_STALL_NS ||
+    if (!s || s->shut || s->ending || now < s->last_ns + GATE_STALL_NS ||
         now < s->first_ns + (uint64_t)s->est_ns + GATE_STALL_NS)
         return;
     uint64_t end = s->first_ns + (uint64_t)s->est_ns;
     charge(g, s->first_ns, end > s->last_ns ? end : s->last_ns);
     g->flight_ns -= s->est_ns;
     l->open = NULL;
+    if (g->open == s)
+        g->open = NULL;
     give_segment(g, s);
 }
 
@@ -203,45 +219,64 @@ static void finished(struct gate *g, struct segment *s, uint64_t now) {
     double took, at;
     if (!segment_ended(g, s, now, &took, &at))
         return;
-    bool starved = at < (double)s->last_ns + s->launch[s->n - 1].ns + GATE_KEPT_UP_NS;
+    double left = (double)g->left_ns;
+    if (at > left && at - took < left) { // the rest of it waited for the next job's work, or so we hope
+        if (at > left + 2 * DOOR_HANDOVER_NS)
+            g->sure = 0;
+        charge(g, (uint64_t)(at - took), g->left_ns);
+        g->run_end_ns = (uint64_t)at;
+        return;
+    }
+    double off = took > s->est_ns ? took - s->est_ns : s->est_ns - took;
+    g->sure = off < DOOR_HANDOVER_NS || off < took / 8 ? g->sure + 1 : 0;
+    bool starved = !s->fed && at < (double)s->last_ns + s->launch[s->n - 1].ns + GATE_KEPT_UP_NS;
     double cost = took;
     if (starved && s->est_ns < took)
         cost = s->est_ns > took * GATE_STARVED_MIN ? s->est_ns : took * GATE_STARVED_MIN;
-    g->ended++;
-    g->starved += starved && s->n >= GATE_STARVED_LAUNCHES;
     charge(g, (uint64_t)(at - cost), (uint64_t)at);
     learn(g, s, took, starved);
+    g->run_end_ns = (uint64_t)at; // what still runs began then
 }
 
-bool meter_poll(struct gate *g) {
-    if (!g->count)
-        return false;
-    int mode = relax();
-    while (g->count) {
-        struct segment *s = g->ring[g->head];
-        CUresult r = REAL(cuEventQuery)(s->end);
-        if (r == CUDA_ERROR_NOT_READY)
-            break;
-        g->head = (g->head + 1) % GATE_SEGMENTS;
-        g->count--;
+// Streams are independent: in each, the oldest that may run is asked about.
+void meter_poll(struct gate *g) {
+    unsigned kept = 0, before = g->nended;
+    if (!before)
+        return;
+    uint64_t now = shim_now_ns();
+    uint32_t waits = 0; // lanes whose oldest has not finished
+    int mode = meter_relax();
+    for (unsigned i = 0; i < before; i++) {
+        struct segment *s = g->ended[i];
+        uint32_t lane = (uint32_t)1 << (s->lane - g->lane);
+        CUresult r = s->shut || (waits & lane) ? CUDA_ERROR_NOT_READY : REAL(cuEventQuery)(s->end);
+        if (r == CUDA_ERROR_NOT_READY) {
+            waits |= lane;
+            g->ended[kept++] = s;
+            continue;
+        }
         s->lane->pending--;
         g->flight_ns -= s->est_ns;
         if (r == CUDA_SUCCESS)
-            finished(g, s, shim_now_ns());
+            finished(g, s, now);
         give_segment(g, s);
     }
-    unrelax(mode);
-    if (!g->count) { // nothing closed is left: the sum is exact again
+    meter_unrelax(mode);
+    g->nended = kept;
+    if (kept == before)
+        return;
+    if (!kept) { // the sum is exact again
         g->flight_ns = 0;
         for (int i = 0; i < GATE_LANES; i++)
             if (g->lane[i].used && g->lane[i].open)
                 g->flight_ns += g->lane[i].open->est_ns;
     }
-    return g->count > 0;
+    g->moved_ns = now;
+    g->run_end_ns += (uint64_t)door_running(g);
 }
 
 bool meter_events(struct gate *g) {
-    g->nunused = g->count = g->head = 0;
+    g->nunused = g->nended = g->nshut = 0;
     bool ok = REAL(cuEventCreate)(&g->base, EVENT_TIMED) == CUDA_SUCCESS;
     for (int i = 0; i < GATE_SEGMENTS && ok; i++) {
         struct segment *s = &g->segment[i];
@@ -256,8 +291,11 @@ bool meter_events(struct gate *g) {
 void meter_reset(struct gate *g) {
     memset(g->lane, 0, sizeof g->lane);
     g->last = NULL;
-    g->nunused = g->count = g->head = 0;
+    g->open = NULL;
+    g->room = 0;
+    g->room_ns = g->granted_ns = 0;
+    g->nunused = g->nended = g->nshut = 0;
     g->flight_ns = 0;
     g->based = false;
-    g->ended = g->starved = 0;
+    g->run_end_ns = g->held_ns = g->left_ns = 0;
 }

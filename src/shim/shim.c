@@ -88,6 +88,11 @@ uint64_t shim_now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+void shim_sleep_ns(uint64_t ns) {
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    nanosleep(&t, NULL);
+}
+
 static int device_uuid(CUdevice ordinal, char out[LEDGER_UUID_MAX]) {
     struct CUuuid u;
     CUresult r = HAVE(cuDeviceGetUuid_v2) ? REAL(cuDeviceGetUuid_v2)(&u, ordinal)

@@ -49,6 +49,7 @@ struct shim {
     _Atomic unsigned captures;   // streams being captured
     _Atomic unsigned gate_epoch; // moves when a gate goes, so that no thread keeps it in mind
     _Atomic bool pools_used, graphs_used;
+    _Atomic bool asks; // contexts change by ways we do not see: asked at every launch
 
     pthread_mutex_t lock;
     pthread_mutex_t context_lock; // one context is made at a time, so that its cost is its own
@@ -71,6 +72,7 @@ CUresult shim_missing(void);
 #define HAVE(name) (shim_real[R_##name] != (void *)shim_missing)
 
 uint64_t shim_now_ns(void);
+void shim_sleep_ns(uint64_t ns);
 struct device *shim_device(CUdevice ordinal); // NULL: not limited
 struct device *shim_current(void);            // that of the current context
 bool shim_capturing(CUstream stream, bool per_thread);

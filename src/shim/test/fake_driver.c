@@ -23,14 +23,25 @@ struct CUctx_st {
     int device, primary;
     unsigned refs;
 };
+enum { QUEUE = 1024 }; // as deep as a real stream's
+struct op { // waits behind a door: exactly one is set
+    uint64_t ns;
+    CUevent event;
+    _Atomic uint32_t *word;
+    uint32_t value;
+};
 struct CUstream_st {
     uint64_t tail;
     int capturing;
     CUgraph graph;
+    unsigned head, count; // of op
+    int listed;
+    struct op op[QUEUE];
 };
 struct CUevent_st {
     uint64_t at;
     int recorded;
+    int queued;
 };
 struct CUmemPoolHandle_st {
     int device;
@@ -65,6 +76,9 @@ static struct {
     unsigned nthings;
     uint64_t next;
     struct CUstream_st legacy, per_thread;
+    struct CUstream_st *waiting[512]; // streams that ever had a door
+    unsigned nwaiting;
+    int pumped;
     int captures, strict;
     struct fake_counts counts;
     _Atomic uint64_t *engine;
@@ -84,7 +98,17 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+// A child has none of its parent's streams.
+static void after_fork(void) {
+    pthread_mutex_init(&fake.lock, NULL);
+    fake.legacy.count = fake.per_thread.count = 0;
+    fake.nwaiting = 0;
+    fake.pumped = 0;
+    fake.legacy.listed = fake.per_thread.listed = 0;
+}
+
 __attribute__((constructor)) static void fake_load(void) {
+    pthread_atfork(NULL, NULL, after_fork);
     const char *path = getenv("FAKE_ENGINE");
     int fd = path ? open(path, O_RDWR | O_CREAT, 0600) : -1;
     fake.engine = &fake.own_engine;
@@ -484,10 +508,11 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice d) { HIT(cuDevicePrimaryCtxReset_v2
 CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *f, int *a) { LOCK; *f = 0; *a = fake.primary[d].refs > 0; UNLOCK; return CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext *c) { *c = ctx_now(); return CUDA_SUCCESS; }
 CUresult cuCtxGetDevice(CUdevice *d) { if (!ctx_now()) return CUDA_ERROR_INVALID_CONTEXT; *d = ctx_now()->device; return CUDA_SUCCESS; }
-CUresult cuCtxPushCurrent_v2(CUcontext c) { current[depth++] = c; return CUDA_SUCCESS; }
-CUresult cuCtxPopCurrent_v2(CUcontext *c) { *c = current[--depth]; return CUDA_SUCCESS; }
-API CUresult cuCtxSetCurrent(CUcontext c);
-CUresult cuCtxSetCurrent(CUcontext c) { depth = c != NULL; current[0] = c; return CUDA_SUCCESS; }
+CUresult cuCtxPushCurrent(CUcontext c) { HIT(cuCtxPushCurrent); current[depth++] = c; return CUDA_SUCCESS; }
+CUresult cuCtxPopCurrent(CUcontext *c) { HIT(cuCtxPopCurrent); *c = current[--depth]; return CUDA_SUCCESS; }
+CUresult cuCtxPushCurrent_v2(CUcontext c) { HIT(cuCtxPushCurrent_v2); current[depth++] = c; return CUDA_SUCCESS; }
+CUresult cuCtxPopCurrent_v2(CUcontext *c) { HIT(cuCtxPopCurrent_v2); *c = current[--depth]; return CUDA_SUCCESS; }
+CUresult cuCtxSetCurrent(CUcontext c) { HIT(cuCtxSetCurrent); depth = c != NULL; current[0] = c; return CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int *n) { *n = DEVICES; return CUDA_SUCCESS; }
 CUresult cuDeviceGetUuid_v2(struct CUuuid *u, CUdevice d) { memset(u, 0x10 + physical(d), sizeof *u); return CUDA_SUCCESS; }
 CUresult cuDeviceGetUuid(struct CUuuid *u, CUdevice d) { return cuDeviceGetUuid_v2(u, d); }
@@ -499,25 +524,96 @@ CUresult cuLibraryLoadData(CUlibrary *l, const void *c, int *a, void **b, unsign
 CUresult cuLibraryLoadFromFile(CUlibrary *l, const char *c, int *a, void **b, unsigned n, int *d, void **e, unsigned f) { HIT(cuLibraryLoadFromFile); return CUDA_SUCCESS; }
 
 // One engine for all processes: a launch takes the next free stretch of time after its stream.
-static CUresult run(CUstream stream, int per_thread, uint64_t ns) {
-    struct CUstream_st *s = stream_of(stream, per_thread);
-    LOCK;
-    if (s->capturing) {
-        s->graph->ns += ns;
-        UNLOCK;
-        return CUDA_SUCCESS;
+static void run_op(struct CUstream_st *s, const struct op *o) {
+    uint64_t now = now_ns();
+    if (o->event) {
+        o->event->at = s->tail > now ? s->tail : now;
+        o->event->recorded = 1;
+        o->event->queued--;
     }
-    uint64_t free_at = atomic_load(fake.engine), start, now = now_ns();
+    if (!o->ns)
+        return;
+    uint64_t free_at = atomic_load(fake.engine), start;
     do {
         start = free_at > now ? free_at : now;
         start = start > s->tail ? start : s->tail;
-    } while (!atomic_compare_exchange_weak(fake.engine, &free_at, start + ns));
-    s->tail = start + ns;
+    } while (!atomic_compare_exchange_weak(fake.engine, &free_at, start + o->ns));
+    s->tail = start + o->ns;
     atomic_fetch_add(&fake.counts.kernels, 1);
-    atomic_fetch_add(&fake.counts.kernel_ns, ns);
+    atomic_fetch_add(&fake.counts.kernel_ns, o->ns);
+}
+
+static void pump(struct CUstream_st *s) {
+    while (s->count) {
+        struct op *o = &s->op[s->head];
+        if (o->word && (int32_t)(atomic_load(o->word) - o->value) < 0)
+            return;
+        run_op(s, o);
+        s->head = (s->head + 1) % QUEUE;
+        s->count--;
+    }
+}
+
+// Something must see that a door opened, also while every thread of the program sleeps.
+static void *pump_all(void *arg) {
+    for (;;) {
+        LOCK;
+        for (unsigned i = 0; i < fake.nwaiting; i++)
+            pump(fake.waiting[i]);
+        UNLOCK;
+        usleep(50);
+    }
+    return NULL;
+}
+
+static void enqueue(struct CUstream_st *s, struct op o) {
+    pthread_t thread;
+    pump(s);
+    if (!s->count && !o.word) {
+        run_op(s, &o);
+        return;
+    }
+    if (!s->listed && fake.nwaiting < 512)
+        fake.waiting[fake.nwaiting++] = s, s->listed = 1;
+    if (!fake.pumped)
+        fake.pumped = pthread_create(&thread, NULL, pump_all, NULL) == 0;
+    while (s->count == QUEUE) { // full: the caller waits, as with a real driver
+        UNLOCK;
+        usleep(50);
+        LOCK;
+        pump(s);
+    }
+    s->op[(s->head + s->count++) % QUEUE] = o;
+}
+
+static CUresult run(CUstream stream, int per_thread, uint64_t ns) {
+    struct CUstream_st *s = stream_of(stream, per_thread);
+    LOCK;
+    if (s->capturing)
+        s->graph->ns += ns;
+    else
+        enqueue(s, (struct op){.ns = ns ? ns : 1});
     UNLOCK;
     return CUDA_SUCCESS;
 }
+CUresult cuMemHostAlloc(void **p, size_t n, unsigned f) { *p = calloc(1, n); return CUDA_SUCCESS; }
+CUresult cuMemFreeHost(void *p) { free(p); return CUDA_SUCCESS; }
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *d, void *p, unsigned f) { *d = (uintptr_t)p; return CUDA_SUCCESS; }
+static CUresult wait_value(struct CUstream_st *s, CUdeviceptr at, uint32_t v) {
+    if (getenv("FAKE_NO_DOORS"))
+        return 801;
+    LOCK;
+    if (s->capturing)
+        fake.counts.spoiled++;
+    atomic_fetch_add(&fake.counts.doors, 1);
+    enqueue(s, (struct op){.word = (void *)(uintptr_t)at, .value = v});
+    UNLOCK;
+    return CUDA_SUCCESS;
+}
+CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr at, uint32_t v, unsigned f) { return wait_value(stream_of(s, 0), at, v); }
+CUresult cuStreamWaitValue32_v2_ptsz(CUstream s, CUdeviceptr at, uint32_t v, unsigned f) { return wait_value(stream_of(s, 1), at, v); }
+API CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char c, size_t n, CUstream s);
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char c, size_t n, CUstream s) { LOCK; enqueue(stream_of(s, 0), (struct op){0}); UNLOCK; return CUDA_SUCCESS; }
 CUresult cuLaunchKernel(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h, CUstream s, void **p, void **x) { HIT(cuLaunchKernel); return run(s, 0, (uintptr_t)f); }
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h, CUstream s, void **p, void **x) { HIT(cuLaunchKernel_ptsz); return run(s, 1, (uintptr_t)f); }
 CUresult cuLaunchKernelEx(const struct CUlaunchConfig *c, CUfunction f, void **p, void **x) { HIT(cuLaunchKernelEx); return run(c->stream, 0, (uintptr_t)f); }
@@ -571,8 +667,13 @@ static void strict_call(void) {
 
 API CUresult cuStreamCreate(CUstream *s, unsigned f);
 CUresult cuStreamCreate(CUstream *s, unsigned f) { *s = calloc(1, sizeof **s); return CUDA_SUCCESS; }
-CUresult cuStreamDestroy(CUstream s) { HIT(cuStreamDestroy); free(s); return CUDA_SUCCESS; }
-CUresult cuStreamDestroy_v2(CUstream s) { HIT(cuStreamDestroy_v2); free(s); return CUDA_SUCCESS; }
+static CUresult stream_end(CUstream s) {
+    if (!s->listed) // else it still has to be looked after
+        free(s);
+    return CUDA_SUCCESS;
+}
+CUresult cuStreamDestroy(CUstream s) { HIT(cuStreamDestroy); return stream_end(s); }
+CUresult cuStreamDestroy_v2(CUstream s) { HIT(cuStreamDestroy_v2); return stream_end(s); }
 static CUresult wait_until(uint64_t at) {
     uint64_t now = now_ns();
     if (at > now) {
@@ -585,27 +686,60 @@ static CUresult wait_until(uint64_t at) {
     UNLOCK;
     return CUDA_SUCCESS;
 }
-static uint64_t tail_of(struct CUstream_st *s) { LOCK; uint64_t t = s->tail; UNLOCK; return t; }
+// Until all before it has run, or is at least under way.
+static uint64_t tail_of(struct CUstream_st *s) {
+    LOCK;
+    for (pump(s); s->count; pump(s)) {
+        UNLOCK;
+        usleep(50);
+        LOCK;
+    }
+    uint64_t t = s->tail;
+    UNLOCK;
+    return t;
+}
+static uint64_t tail_of_all(void) {
+    LOCK;
+    for (unsigned i = 0; i < fake.nwaiting; i++) {
+        struct CUstream_st *s = fake.waiting[i];
+        UNLOCK;
+        tail_of(s);
+        LOCK;
+    }
+    UNLOCK;
+    return atomic_load(fake.engine);
+}
 CUresult cuStreamSynchronize(CUstream s) { HIT(cuStreamSynchronize); return wait_until(tail_of(stream_of(s, 0))); }
 CUresult cuStreamSynchronize_ptsz(CUstream s) { HIT(cuStreamSynchronize_ptsz); return wait_until(tail_of(stream_of(s, 1))); }
-CUresult cuCtxSynchronize(void) { HIT(cuCtxSynchronize); return wait_until(atomic_load(fake.engine)); }
-CUresult cuCtxSynchronize_v2(CUcontext c) { HIT(cuCtxSynchronize_v2); return wait_until(atomic_load(fake.engine)); }
+CUresult cuCtxSynchronize(void) { HIT(cuCtxSynchronize); return wait_until(tail_of_all()); }
+CUresult cuCtxSynchronize_v2(CUcontext c) { HIT(cuCtxSynchronize_v2); return wait_until(tail_of_all()); }
 CUresult cuEventSynchronize(CUevent e) { HIT(cuEventSynchronize); LOCK; uint64_t at = e->at; UNLOCK; return wait_until(at); }
 CUresult cuEventCreate(CUevent *e, unsigned f) { *e = calloc(1, sizeof **e); return CUDA_SUCCESS; }
-CUresult cuEventDestroy_v2(CUevent e) { free(e); return CUDA_SUCCESS; }
+CUresult cuEventDestroy_v2(CUevent e) {
+    LOCK;
+    if (!e->queued) // else it is left: its stream still points to it
+        free(e);
+    UNLOCK;
+    return CUDA_SUCCESS;
+}
 static CUresult event_record(CUevent e, struct CUstream_st *s) {
-    uint64_t now = now_ns();
     LOCK;
     if (s->capturing)
         fake.counts.spoiled++;
-    e->at = s->tail > now ? s->tail : now;
-    e->recorded = 1;
+    e->queued++;
+    enqueue(s, (struct op){.event = e});
     UNLOCK;
     return CUDA_SUCCESS;
 }
 CUresult cuEventRecord(CUevent e, CUstream s) { return event_record(e, stream_of(s, 0)); }
 CUresult cuEventRecord_ptsz(CUevent e, CUstream s) { return event_record(e, stream_of(s, 1)); }
-CUresult cuEventQuery(CUevent e) { strict_call(); LOCK; uint64_t at = e->at; UNLOCK; return now_ns() >= at ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+CUresult cuEventQuery(CUevent e) {
+    strict_call();
+    LOCK;
+    uint64_t at = e->queued ? UINT64_MAX : e->at;
+    UNLOCK;
+    return now_ns() >= at ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) {
     LOCK;
     int ok = a->recorded && b->recorded;

@@ -511,6 +511,10 @@ static void everything(void) {
     CHECK_EQ(CU(cuArrayCreate_v2)(&a, &dd), 0), CHECK_EQ(CU(cuArray3DCreate_v2)(&a, &dd3), 0);
     CHECK_EQ(CU(cuMipmappedArrayCreate)(&mm, &dd3, 2), 0), CHECK_EQ(CU(cuMipmappedArrayDestroy)(mm),
             0);
+    CUcontext now = context(0), popped;
+    CHECK_EQ(CU(cuCtxPushCurrent)(now), 0), CHECK_EQ(CU(cuCtxPopCurrent)(&popped), 0);
+    CHECK_EQ(CU(cuCtxPushCurrent_v2)(now), 0), CHECK_EQ(CU(cuCtxPopCurrent_v2)(&popped), 0);
+    CHECK_EQ(CU(cuDevicePrimaryCtxRelease)(0), 0);
     CHECK_EQ(CU(cuCtxSetLimit)(2, MIB), 0), CHECK_EQ(CU(cuDevicePrimaryCtxRelease)(0), 0);
     context(0), CHECK_EQ(CU(cuDevicePrimaryCtxRelease_v2)(0), 0);
     context(0), CHECK_EQ(CU(cuDevicePrimaryCtxReset)(0), 0);
