@@ -294,6 +294,24 @@ class Bench:
             extra = sorted(x[0] - x[1] for x in v)[1]
             row("overhead", f"added per launch: {k}", f"{extra:.0f} ns", "<= 100 ns", extra <= 100)
 
+    def doors(self):
+        """Programs that must neither hang nor go wrong while the GPU is made to wait."""
+        RESULT["doors"] = {}
+        for what, text in (("streams", "sixteen streams that wait for each other"), ("order", "order and completeness"),
+                           ("flood", "a queue full of other work"), ("await", "a kernel that waits for the program"),
+                           ("exit", "exit with work waiting"), ("reset", "context reset with work waiting")):
+            for arbiter in (False, True):
+                job = Job(self, f"doors-{what}-{arbiter}", memory=16 * GIB, milli=500 if what == "await" else 100)
+                start = time.monotonic()
+                try:
+                    r = subprocess.run([self.probe, "doors", what], env=job.env(arbiter=arbiter), capture_output=True, text=True,
+                                       timeout=15)
+                    took, ok, said = time.monotonic() - start, r.returncode == 0, r.stderr.strip()
+                except subprocess.TimeoutExpired:
+                    took, ok, said = 15, False, "hung"
+                RESULT["doors"][f"{what}-{arbiter}"] = took
+                row("doors", text + (", turns" if arbiter else ""), f"{took:.2f} s {said[-60:]}", "ends, right", ok)
+
     def loops(self, bare, shim, job):
         """Training and inference with and without the shim, alternating in one run."""
         for kind in self.kinds & {"train", "infer"}:
@@ -333,7 +351,7 @@ class Bench:
             full = max(full, bare.run(kind, self.seconds))
             RESULT["shares"][kind] = {"bare": full, "bare_busy": busy, "rates": rates}
             for milli, (rate, load) in rates.items():
-                pct, time_pct = 100 * rate / full, 100 * load / max(busy, 1)
+                pct, time_pct = 100 * rate / full, load
                 ok = min(abs(pct - milli / 10), abs(time_pct - milli / 10)) <= 3 and pct >= 0.97 * milli / 10
                 judged = busy > 90  # a program that cannot fill the GPU is bound by its processor
                 row("share", f"{kind} at {milli / 10:.0f} % ({full:.1f}/s bare, busy {busy:.0f} %)",
@@ -395,12 +413,16 @@ class Bench:
             for sa, sb, borrow in ((500, 500, 1), (750, 250, 1), (500, 250, 0)):
                 a.set(memory=48 * GIB, milli=sa, borrow=borrow)
                 b.set(memory=48 * GIB, milli=sb, borrow=borrow)
-                before = [j.show()["gpu_ns"] for j in (a, b)]
-                wa.send(f"run {kind} {self.seconds}")
-                wb.send(f"run {kind} {self.seconds}")
-                got = [w.read() for w in (wa, wb)]
-                ra, rb = [100 * x["rate"] / full for x in got]
-                gpu = [(j.show()["gpu_ns"] - x) / g["seconds"] / 1e7 for j, x, g in zip((a, b), before, got)]
+                for w in (wa, wb):  # the one with less is longer at its first steps: only the common time counts
+                    w.send(f"run {kind} {self.seconds + 1}")
+                time.sleep(0.6)
+                before, start = [j.show()["gpu_ns"] for j in (a, b)], time.monotonic()
+                time.sleep(self.seconds - 0.2)
+                gpu = [(j.show()["gpu_ns"] - x) / (time.monotonic() - start) / 1e7 for j, x in zip((a, b), before)]
+                series = [w.read()["series"] for w in (wa, wb)]
+                begin, end = max(s[0][0] for s in series), min(s[-1][0] for s in series)
+                common = [[r for t, r in s if begin < t <= end] for s in series]
+                ra, rb = [100 * sum(c) / max(len(c), 1) / full for c in common]
                 RESULT["jobs"][f"{kind}/{sa}/{sb}/{borrow}"] = {"rates": [ra, rb], "gpu": gpu}
                 near = lambda r, g, s: min(abs(r - s / 10), abs(g - s / 10)) <= 3 and r >= s / 10 - 3
                 ok = near(ra, gpu[0], sa) and near(rb, gpu[1], sb)
@@ -437,6 +459,36 @@ class Bench:
         row("kill", "a job alone after kill -9 of the other", f"{100 * sa[-2][1] / full:.1f} %", ">= 97 %",
             100 * sa[-2][1] / full >= 97)
         wa.end()
+
+    def latency(self, bare):
+        """Small inferences, 5 ms apart, beside a job that wants the whole GPU, each with half."""
+        a, b = (Job(self, f"reply-{x}", memory=48 * GIB, milli=500, borrow=1) for x in "ab")
+        wa, wb, other = Worker(a.env(arbiter=True)), Worker(b.env(arbiter=True)), Worker(dict(os.environ))
+        for w in (wa, wb, other):
+            w.ready()
+        seconds, got = self.seconds + 1, {}
+
+        def ask(w):
+            w.send(f"reply {seconds} 5")
+            return w.read()
+        for name, w, beside in (("bare, alone", bare, None), ("bare, beside another", bare, other), ("alone", wa, None),
+                                ("beside another", wa, wb)):
+            ask_kind = "large"
+            if beside:
+                beside.run(ask_kind, 0.3)
+            w.send("reply 0.3 5")
+            w.read()
+            if beside:
+                beside.send(f"run {ask_kind} {seconds + 1}")
+                time.sleep(0.3)
+            got[name] = ask(w)
+            got[name]["batch"] = beside.read()["rate"] if beside else 0
+        RESULT["latency"] = got
+        for name, r in got.items():
+            ok = name != "beside another" or r["p99"] <= max(25, 1.5 * got["bare, beside another"]["p99"])
+            row("latency", f"small inference, {name}", f"p50 {r['p50']:.1f}, p99 {r['p99']:.1f} ms", "", ok)
+        for w in (wa, wb, other):
+            w.end()
 
     def eight_jobs(self, bare, n=8):
         jobs = [Job(self, f"eight-{i}", memory=8 * GIB, milli=1000 // n, borrow=1) for i in range(n)]
@@ -510,9 +562,9 @@ def main():
     parts = {
         "exports": bench.exports, "smi": bench.smi, "kinds": bench.memory_kinds, "race": bench.memory_race,
         "forks": bench.forks, "allocators": bench.allocators, "overhead": bench.overhead,
-        "loops": lambda: bench.loops(bare(), *shim()), "shares": lambda: bench.shares(bare(), *shim()),
+        "doors": bench.doors, "loops": lambda: bench.loops(bare(), *shim()), "shares": lambda: bench.shares(bare(), *shim()),
         "pair": lambda: bench.two_processes(bare()), "jobs": lambda: bench.jobs_together(bare()),
-        "eight": lambda: bench.eight_jobs(bare()),
+        "eight": lambda: bench.eight_jobs(bare()), "latency": lambda: bench.latency(bare()),
     }
     for name, part in parts.items():
         if not wanted(name):

@@ -45,7 +45,16 @@ static CUresult start(CUcontext *ctx) {
     return r ? r : set(*ctx);
 }
 
-static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+// Kernels: one that does nothing, one that spins for so many cycles, one that adds one to a word,
+// one that waits until a word is set.
+static const char ptx[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n"
+    ".visible .entry spin(.param .u64 n) { .reg .u64 a, b, c; .reg .pred p; ld.param.u64 a, [n];\n"
+    "mov.u64 b, %clock64;\nL: mov.u64 c, %clock64; sub.u64 c, c, b; setp.lt.u64 p, c, a; @p bra L; ret; }\n"
+    ".visible .entry add(.param .u64 n) { .reg .u64 a; .reg .u32 v; ld.param.u64 a, [n];\n"
+    "ld.global.u32 v, [a]; add.u32 v, v, 1; st.global.u32 [a], v; ret; }\n"
+    ".visible .entry await(.param .u64 n) { .reg .u64 a; .reg .u32 v; .reg .pred p; ld.param.u64 a, [n];\n"
+    "L: ld.volatile.global.u32 v, [a]; setp.eq.u32 p, v, 0; @p bra L; ret; }\n";
 
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -228,10 +237,107 @@ static int kinds(void) {
     return failed != 0;
 }
 
+static CUmodule door_module;
+
+static void door_launch(const char *name, CUstream s, uint64_t arg) {
+    CUfunction f;
+    CUresult (*get)(CUfunction *, CUmodule, const char *);
+    void *params[] = {&arg};
+    *(void **)&get = symbol("cuModuleGetFunction");
+    TRY(get(&f, door_module, name));
+    TRY(CU(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
+}
+
+enum { SPIN_MS = 1800000 }; // about a millisecond of cycles
+
+static void door_streams(void) {
+    enum { N = 16 };
+    CUstream s[N];
+    CUevent e[N];
+    CUresult (*create)(CUstream *, unsigned), (*wait)(CUstream, CUevent, unsigned);
+    *(void **)&create = symbol("cuStreamCreate");
+    *(void **)&wait = symbol("cuStreamWaitEvent");
+    for (int i = 0; i < N; i++) {
+        TRY(create(&s[i], 1));
+        TRY(CU(cuEventCreate)(&e[i], 2));
+    }
+    for (int round = 0; round < 20; round++)
+        for (int i = 0; i < N; i++) { // each waits for the one before it
+            TRY(wait(s[i], e[(i + N - 1) % N], 0));
+            door_launch("spin", s[i], SPIN_MS / 10);
+            TRY(CU(cuEventRecord)(e[i], s[i]));
+        }
+    TRY(CU(cuCtxSynchronize)());
+}
+
+// What was launched is all done, in order, when a plain copy returns.
+static void door_order(int flood) {
+    CUdeviceptr p;
+    uint32_t got = 0;
+    CUresult (*set)(CUdeviceptr, unsigned, size_t, CUstream), (*copy)(void *, CUdeviceptr, size_t);
+    *(void **)&set = symbol("cuMemsetD32Async");
+    *(void **)&copy = symbol("cuMemcpyDtoH_v2");
+    TRY(CU(cuMemAlloc_v2)(&p, 1 << 20));
+    TRY(set(p, 0, 1, NULL));
+    for (int i = 0; i < 300; i++) {
+        door_launch("add", NULL, p);
+        door_launch("spin", NULL, SPIN_MS / 10);
+        for (int k = 0; k < flood; k++)
+            TRY(set(p + 4096, 0, 1, NULL));
+    }
+    TRY(copy(&got, p, sizeof got));
+    if (got != 300) {
+        fprintf(stderr, "%u of 300 additions seen\n", got);
+        exit(5);
+    }
+}
+
+// A kernel waits for this thread, which has more to launch first than may be on its way. All the
+// time it waits is charged.
+static void door_await(void) {
+    void *host;
+    CUdeviceptr at;
+    CUstream s;
+    CUresult (*create)(CUstream *, unsigned);
+    *(void **)&create = symbol("cuStreamCreate");
+    TRY(create(&s, 1));
+    TRY(CU(cuMemHostAlloc)(&host, 4096, 3));
+    *(volatile uint32_t *)host = 0;
+    TRY(CU(cuMemHostGetDevicePointer_v2)(&at, host, 0));
+    door_launch("await", s, at);
+    for (int i = 0; i < 60; i++)
+        door_launch("spin", NULL, SPIN_MS);
+    *(volatile uint32_t *)host = 1;
+    TRY(CU(cuCtxSynchronize)());
+}
+
+// Programs that must not hang or go wrong while the GPU is made to wait.
+static int doors(const char *what) {
+    CUcontext ctx;
+    TRY(start(&ctx));
+    TRY(CU(cuModuleLoadData)(&door_module, ptx));
+    door_launch("spin", NULL, SPIN_MS);
+    TRY(CU(cuCtxSynchronize)());
+    uint64_t from = now_ns();
+    if (!strcmp(what, "streams"))
+        door_streams();
+    else if (!strcmp(what, "order") || !strcmp(what, "flood"))
+        door_order(*what == 'f' ? 20 : 0);
+    else if (!strcmp(what, "await"))
+        door_await();
+    else
+        for (int i = 0; i < 100; i++)
+            door_launch("spin", NULL, SPIN_MS);
+    if (!strcmp(what, "reset"))
+        TRY(CU(cuDevicePrimaryCtxReset_v2)(0));
+    printf("%.3f\n", (double)(now_ns() - from) / 1e9);
+    return 0; // "exit": with work behind doors
+}
+
 int main(int argc, char **argv) {
     lib = dlopen("libcuda.so.1", RTLD_NOW);
     if (!lib || argc < 2) {
-        fprintf(stderr, "usage: probe launch|hog [SEED]|kinds (%s)\n",
+        fprintf(stderr, "usage: probe launch|hog [SEED]|kinds|doors WHAT (%s)\n",
                 lib ? "driver found" : dlerror());
         return 2;
     }
@@ -239,5 +345,7 @@ int main(int argc, char **argv) {
         return launch();
     if (!strcmp(argv[1], "hog"))
         return hog(argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 1);
+    if (!strcmp(argv[1], "doors") && argc > 2)
+        return doors(argv[2]);
     return !strcmp(argv[1], "kinds") ? kinds() : 2;
 }

@@ -2,7 +2,8 @@
 """A PyTorch process that measures what it is told to, line by line on its standard input.
 
 Commands: `run KIND SECONDS` answers {"rate": per second, "series": [rates of quarter seconds]};
-`fill` takes memory until refused; `quit`. Kinds: tiny, small, large, graph, train, infer.
+`reply SECONDS THINK_MS` answers the median and 99th percentile of small inferences with pauses in
+between; `fill` takes memory until refused; `quit`. Kinds: tiny, small, large, graph, train, infer.
 """
 import json
 import os
@@ -65,8 +66,19 @@ def make_infer():
     return step
 
 
+def make_reply():
+    import torchvision
+    model = torchvision.models.resnet18().cuda().eval()
+    images = torch.randn(8, 3, 224, 224, device="cuda")
+
+    def step():
+        with torch.inference_mode():
+            return model(images)[0, 0].item()
+    return step
+
+
 MAKE = {"tiny": make_tiny, "small": lambda: make_product(2048), "large": lambda: make_product(8192),
-        "graph": make_graph, "train": make_train, "infer": make_infer}
+        "graph": make_graph, "train": make_train, "infer": make_infer, "reply": make_reply}
 READY = {}
 
 
@@ -94,6 +106,18 @@ def measure(kind, seconds):
     torch.cuda.synchronize()
     took = time.perf_counter() - start
     return {"rate": done / took, "seconds": took, "series": series}
+
+
+def reply(seconds, think_ms):
+    measure("reply", 0.1)
+    step, took, start = READY["reply"], [], time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        before = time.perf_counter()
+        step()
+        took.append((time.perf_counter() - before) * 1e3)
+        time.sleep(think_ms / 1e3)
+    took.sort()
+    return {"p50": took[len(took) // 2], "p99": took[len(took) * 99 // 100], "n": len(took)}
 
 
 def fill():
@@ -127,6 +151,8 @@ def main():
         try:
             if word[0] == "run":
                 answer = measure(word[1], float(word[2]))
+            elif word[0] == "reply":
+                answer = reply(float(word[1]), float(word[2]))
             elif word[0] == "drop":
                 READY.pop("held", None)
                 torch.cuda.empty_cache()
