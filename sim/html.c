@@ -52,21 +52,49 @@ static void curve(struct buf *out, const double *v, uint32_t n, double top, unsi
     buf_adds(out, "\"/>");
 }
 
+// A little above the highest value, so that its quarters are short numbers.
+static double round_top(double v) {
+    static const double steps[] = {1, 1.2, 1.6, 2, 3, 4, 6, 8, 10};
+    double unit = 1;
+    while (unit * 10 < v)
+        unit *= 10;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (steps[i] * unit >= v)
+            return steps[i] * unit;
+    return v;
+}
+
+struct unit {
+    double seconds;
+    const char *word, *letter;
+};
+
+static const struct unit *unit_for(double seconds) {
+    static const struct unit units[] = {{86400, "day", " d"}, {3600, "hour", " h"}, {60, "minute", " min"}, {1, "second", " s"}};
+    size_t i = 0;
+    while (i + 1 < sizeof units / sizeof *units && seconds < 3 * units[i].seconds)
+        i++;
+    return &units[i];
+}
+
 static double highest(const struct sim_run *runs, uint32_t n, bool pending) {
     double top = 0;
     for (uint32_t i = 0; i < n; i++)
         for (unsigned k = 0; k <= METRICS_QUANTILES || (pending && k < METRICS_BINS); k++) {
             double v = pending ? (k < METRICS_BINS ? runs[i].m.pending_bins[k] : 0)
-                               : (k <= METRICS_QUANTILES ? runs[i].m.wait_quantiles_s[k] / 3600 : 0);
+                               : (k <= METRICS_QUANTILES ? runs[i].m.wait_quantiles_s[k] : 0);
             top = v > top ? v : top;
         }
     return top > 0 ? top : 1;
 }
 
 static void charts(const struct sim_run *runs, uint32_t n, struct buf *out) {
-    char days[32];
-    snprintf(days, sizeof days, "day %.1f", (double)(runs[0].m.last_ms - runs[0].m.first_ms) / 86400000);
-    frame(out, "Use of the machines over time", 100, "%", "day 0", days);
+    char from[32], to[32];
+    double span_s = (double)(runs[0].m.last_ms - runs[0].m.first_ms) / 1000;
+    const struct unit *u = unit_for(span_s);
+    snprintf(from, sizeof from, "%s 0", u->word);
+    snprintf(to, sizeof to, "%s %.1f", u->word, span_s / u->seconds);
+    frame(out, "Use of the machines over time", 100, "%", from, to);
     for (uint32_t i = 0; i < n; i++) {
         double v[METRICS_BINS];
         for (unsigned b = 0; b < METRICS_BINS; b++)
@@ -74,17 +102,19 @@ static void charts(const struct sim_run *runs, uint32_t n, struct buf *out) {
         curve(out, v, METRICS_BINS, 100, i);
     }
     buf_adds(out, "</svg></figure>");
-    double top = highest(runs, n, true);
-    frame(out, "Jobs waiting over time", top, "", "day 0", days);
+    double top = round_top(highest(runs, n, true));
+    frame(out, "Jobs waiting over time", top, "", from, to);
     for (uint32_t i = 0; i < n; i++)
         curve(out, runs[i].m.pending_bins, METRICS_BINS, top, i);
     buf_adds(out, "</svg></figure>");
     top = highest(runs, n, false);
-    frame(out, "Waiting time in hours: from the luckiest job to the unluckiest", top, " h", "0 % of jobs", "100 % of jobs");
+    u = unit_for(top);
+    top = round_top(top / u->seconds);
+    frame(out, "Waiting time: from the luckiest job to the unluckiest", top, u->letter, "0 % of jobs", "100 % of jobs");
     for (uint32_t i = 0; i < n; i++) {
         double v[METRICS_QUANTILES + 1];
         for (unsigned q = 0; q <= METRICS_QUANTILES; q++)
-            v[q] = runs[i].m.wait_quantiles_s[q] / 3600;
+            v[q] = runs[i].m.wait_quantiles_s[q] / u->seconds;
         curve(out, v, METRICS_QUANTILES + 1, top, i);
     }
     buf_adds(out, "</svg></figure>");
@@ -98,7 +128,7 @@ static void bars(const struct sim_run *runs, uint32_t n, struct buf *out) {
     uint32_t groups = runs[0].m.groups.len;
     if (!groups || top <= 0)
         return;
-    buf_addf(out, "<figure><figcaption>Mean bounded slowdown by %s (largest first)</figcaption>", runs[0].m.group_word);
+    buf_addf(out, "<figure><figcaption>Mean bounded slowdown by %s (heaviest use first)</figcaption>", runs[0].m.group_word);
     unsigned row = 14 * n + 10, height = groups * row + 10;
     buf_addf(out, "<svg viewBox=\"0 0 %d %u\" role=\"img\">", WIDTH, height);
     for (uint32_t g = 0; g < groups; g++) {
