@@ -1,5 +1,6 @@
 // Owns the completion scripts for bash and zsh, written from the tables. Job and node names are asked
 // of the running cluster while completing.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -17,13 +18,46 @@ static void all_verbs(struct buf *out) {
             buf_addf(out, "%s%s", i ? " " : "", verbs[i]->name);
 }
 
+// Names that the running cluster is asked for.
+static const struct source {
+    const char *kind, *command;
+} sources[] = {
+    {"@job", "acequia list --no-heading --columns id 2>/dev/null"},
+    {"@node", "acequia nodes --no-heading --columns name 2>/dev/null"},
+    {"@column", "acequia list --columns help 2>/dev/null | tr -d ,"},
+    {"@project", "acequia project list 2>/dev/null | sed '1d;s/ .*//'"},
+    {"@partition", "acequia partition list 2>/dev/null | sed '1d;s/ .*//'"},
+    {"@qos", "acequia qos list 2>/dev/null | sed '1d;s/ .*//'"},
+    {"@reservation", "acequia reservation list 2>/dev/null | sed '1d;s/ .*//'"},
+};
+enum { SOURCES = sizeof sources / sizeof *sources };
+
+static const struct source *source_of(const char *kind) {
+    for (size_t i = 0; i < SOURCES; i++)
+        if (streq(sources[i].kind, kind))
+            return &sources[i];
+    return NULL;
+}
+
+// "project create|edit|delete|list|show NAME": what completes the name; NULL for other verbs.
+static const struct source *noun_of(const struct verb *v) {
+    char kind[32];
+    if (!v->complete || !str_has_prefix(v->complete, "create edit"))
+        return NULL;
+    snprintf(kind, sizeof kind, "@%s", v->name);
+    return source_of(kind);
+}
+
 // What bash does to complete one kind of thing.
 static void bash_kind(struct buf *out, const char *kind) {
-    if (streq(kind, "@job"))
-        buf_adds(out, "COMPREPLY=($(compgen -W \"$(acequia list --no-heading --columns id 2>/dev/null)\" -- \"$cur\"))");
-    else if (streq(kind, "@node"))
-        buf_adds(out, "COMPREPLY=($(compgen -W \"$(acequia nodes --no-heading --columns name 2>/dev/null)\" -- \"$cur\"))");
-    else if (streq(kind, "@dir"))
+    const struct source *s = source_of(kind);
+    if (s)
+        buf_addf(out, "COMPREPLY=($(compgen -W \"$(%s)\" -- \"$cur\"))", s->command);
+    else if (streq(kind, "@verb")) {
+        buf_adds(out, "COMPREPLY=($(compgen -W \"");
+        all_verbs(out);
+        buf_adds(out, "\" -- \"$cur\"))");
+    } else if (streq(kind, "@dir"))
         buf_adds(out, "COMPREPLY=($(compgen -d -- \"$cur\"))");
     else if (streq(kind, "@file"))
         buf_adds(out, "COMPREPLY=($(compgen -f -- \"$cur\"))");
@@ -50,7 +84,13 @@ static void bash_verb(struct buf *out, const struct verb *v) {
         for (size_t i = 0; i < v->options[t]->count; i++)
             if (!(v->options[t]->at[i].flags & OPTION_HIDDEN))
                 buf_addf(out, "--%s ", v->options[t]->at[i].name);
-    buf_adds(out, "\" -- \"$cur\"))\n        else\n            ");
+    buf_adds(out, "\" -- \"$cur\"))\n        el");
+    if (noun_of(v)) {
+        buf_adds(out, "if ((COMP_CWORD > 2)); then\n            [[ ${COMP_WORDS[2]} == create ]] || ");
+        bash_kind(out, noun_of(v)->kind);
+        buf_adds(out, "\n        el");
+    }
+    buf_adds(out, "se\n            ");
     bash_kind(out, v->complete ? v->complete : "@file");
     buf_adds(out, "\n        fi ;;\n");
 }
@@ -86,11 +126,13 @@ static void zsh_text(struct buf *out, const char *s, size_t max) {
 }
 
 static void zsh_action(struct buf *out, const char *kind) {
-    if (streq(kind, "@job"))
-        buf_adds(out, "_acequia_jobs");
-    else if (streq(kind, "@node"))
-        buf_adds(out, "_acequia_nodes");
-    else if (streq(kind, "@dir"))
+    if (source_of(kind))
+        buf_addf(out, "_acequia_%s", kind + 1);
+    else if (streq(kind, "@verb")) {
+        buf_addc(out, '(');
+        all_verbs(out);
+        buf_addc(out, ')');
+    } else if (streq(kind, "@dir"))
         buf_adds(out, "_files -/");
     else if (streq(kind, "@file"))
         buf_adds(out, "_files");
@@ -127,8 +169,12 @@ static void zsh_verb(struct buf *out, const struct verb *v) {
                 zsh_option_spec(out, s, true);
             zsh_option_spec(out, s, false);
         }
-    buf_adds(out, " \\\n            '*:argument:");
+    buf_addf(out, " \\\n            '%s:argument:", noun_of(v) ? "1" : "*");
     zsh_action(out, v->complete ? v->complete : "@file");
+    if (noun_of(v)) {
+        buf_adds(out, "' \\\n            '2:name:");
+        zsh_action(out, noun_of(v)->kind);
+    }
     buf_adds(out, "' ;;\n");
 }
 
@@ -136,10 +182,10 @@ void completion_zsh(struct buf *out) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     buf_adds(out,
-             "#compdef acequia aq\n# zsh completion for acequia; written by `acequia completion zsh`\n"
-             "_acequia_jobs() { compadd -- ${(f)\"$(acequia list --no-heading --columns id 2>/dev/null)\"} }\n"
-             "_acequia_nodes() { compadd -- ${(f)\"$(acequia nodes --no-heading --columns name 2>/dev/null)\"} }\n"
-             "_acequia() {\n    local -a verbs\n    verbs=(\n");
+             "#compdef acequia aq\n# zsh completion for acequia; written by `acequia completion zsh`\n");
+    for (size_t i = 0; i < SOURCES; i++)
+        buf_addf(out, "_acequia_%s() { compadd -- ${=\"$(%s)\"} }\n", sources[i].kind + 1, sources[i].command);
+    buf_adds(out, "_acequia() {\n    local -a verbs\n    verbs=(\n");
     for (size_t i = 0; i < count; i++) {
         if (!visible(verbs[i]))
             continue;

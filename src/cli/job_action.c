@@ -10,8 +10,8 @@
 
 static const struct option_spec specs[] = {
     {"user", 'u', "NAME", "Jobs of this user.", 0, NULL, NULL},
-    {"project", 'P', "NAME", "Jobs of this project.", 0, NULL, NULL},
-    {"partition", 'p', "NAME", "Jobs of this partition.", 0, NULL, NULL},
+    {"project", 'P', "NAME", "Jobs of this project.", 0, NULL, "@project"},
+    {"partition", 'p', "NAME", "Jobs of this partition.", 0, NULL, "@partition"},
     {"name", 'J', "NAME", "Jobs of this name.", 0, NULL, NULL},
     {"state", 's', "STATES", "Jobs in these states.", 0, NULL, "PENDING RUNNING SUSPENDED"},
     {"all", 0, NULL, "All my jobs; for administrators with --user, all of theirs.", 0, NULL, NULL},

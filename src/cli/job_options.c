@@ -36,9 +36,9 @@ static const struct option_spec resource_specs[] = {
     {"tasks-per-gpu", 0, "COUNT", "Tasks for each GPU.", 0, "ntasks-per-gpu", NULL},
     {"time", 't', "DURATION", "Time limit, as 90m, 8h or 2-12:00:00; a bare number is minutes.", 0, NULL, NULL},
     {"time-min", 0, "DURATION", "Shortest time limit that would do, to start earlier.", 0, NULL, NULL},
-    {"project", 'P', "NAME", "Project that is charged.", 0, "account", NULL},
-    {"partition", 'p', "NAME", "Partition to run in.", 0, NULL, NULL},
-    {"qos", 'q', "NAME", "Quality of service.", 0, NULL, NULL},
+    {"project", 'P', "NAME", "Project that is charged.", 0, "account", "@project"},
+    {"partition", 'p', "NAME", "Partition to run in.", 0, NULL, "@partition"},
+    {"qos", 'q', "NAME", "Quality of service.", 0, NULL, "@qos"},
     {"interactive", 0, NULL, "Never paused, only inside the project's quota, closed at its time limit.", 0, NULL, NULL},
     {"constraint", 'C', "FEATURES", "Features the nodes must have, joined by & or |.", 0, "features", NULL},
     {"nodelist", 'w', "NODES", "Nodes that must be used, as n[01-04].", 0, NULL, "@node"},
@@ -46,7 +46,7 @@ static const struct option_spec resource_specs[] = {
     {"exclusive", 0, NULL, "No other job on its nodes.", 0, NULL, NULL},
     {"spread", 0, NULL, "Spread over nodes rather than packed.", 0, NULL, NULL},
     {"same-socket", 0, NULL, "GPUs and CPUs of one socket or NVLink group.", 0, NULL, NULL},
-    {"reservation", 0, "NAME", "Reservation to run in.", 0, NULL, NULL},
+    {"reservation", 0, "NAME", "Reservation to run in.", 0, NULL, "@reservation"},
 };
 const struct option_table job_resource_options = OPTION_TABLE("What the job needs", resource_specs);
 

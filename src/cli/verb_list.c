@@ -18,9 +18,9 @@ enum { FINISHED_LIMIT = 1000, WATCH_DEFAULT_S = 2, PAGE_ROWS = 20000 };
 static const struct option_spec filter_specs[] = {
     {"user", 'u', "NAME", "Only jobs of this user.", 0, NULL, NULL},
     {"me", 0, NULL, "Only my jobs.", 0, "mine", NULL},
-    {"project", 'P', "NAME", "Only jobs of this project.", 0, NULL, NULL},
-    {"partition", 'p', "NAME", "Only jobs of this partition.", 0, NULL, NULL},
-    {"qos", 'q', "NAME", "Only jobs of this QoS.", 0, NULL, NULL},
+    {"project", 'P', "NAME", "Only jobs of this project.", 0, NULL, "@project"},
+    {"partition", 'p', "NAME", "Only jobs of this partition.", 0, NULL, "@partition"},
+    {"qos", 'q', "NAME", "Only jobs of this QoS.", 0, NULL, "@qos"},
     {"name", 'J', "NAME", "Only jobs of this name.", 0, NULL, NULL},
     {"state", 's', "STATES", "Only jobs in these states, as PENDING,RUNNING.", 0, "states",
      "PENDING RUNNING SUSPENDED COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED"},
@@ -34,8 +34,8 @@ static const struct option_spec filter_specs[] = {
 static const struct option_table filters = OPTION_TABLE("Which jobs", filter_specs);
 
 static const struct option_spec show_specs[] = {
-    {"columns", 'o', "NAMES", "Columns to show, as id,name,state; 'help' names them all.", 0, NULL, NULL},
-    {"sort", 'S', "NAMES", "Sort by these columns; -NAME the other way round.", 0, NULL, NULL},
+    {"columns", 'o', "NAMES", "Columns to show, as id,name,state; 'help' names them all.", 0, NULL, "@column"},
+    {"sort", 'S', "NAMES", "Sort by these columns; -NAME the other way round.", 0, NULL, "@column"},
     {"watch", 0, "SECONDS", "Show again each 2 seconds, or as often as given; q leaves it.", OPTION_OPTIONAL, NULL, NULL},
     {"wide", 'W', NULL, "Shorten nothing.", 0, NULL, NULL},
     {"no-heading", 'H', NULL, "No line of titles.", 0, "noheader", NULL},

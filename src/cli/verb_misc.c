@@ -72,6 +72,7 @@ const struct verb verb_help = {
     .summary = "tell about a verb",
     .options = {&common_options},
     .run = run_help,
+    .complete = "@verb",
     .most = 1,
 };
 

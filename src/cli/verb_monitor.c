@@ -284,6 +284,8 @@ static int run(struct cli *c) {
         return cli_fail(c);
     if (!pid && (write_all(&m) < 0 || (!only && start(&m) < 0)))
         return cli_fail(c);
+    if (!m.templates)
+        m.templates = find_templates(&c->arena);
     if (pid)
         buf_addf(&out, "Prometheus runs already (process %d)\n", (int)pid);
     else if (!only)

@@ -16,18 +16,18 @@ static const struct option_spec project_specs[] = {
     {"quota", 0, "GPUS", "GPUs that are guaranteed to it.", 0, NULL, NULL},
     {"weight", 0, "NUMBER", "Its part of what nobody is guaranteed; else the quota.", 0, NULL, NULL},
     {"limit", 0, "GPUS", "The most GPUs it may hold at once.", 0, NULL, NULL},
-    {"parent", 0, "NAME", "The project this one is a part of.", 0, NULL, NULL},
+    {"parent", 0, "NAME", "The project this one is a part of.", 0, NULL, "@project"},
     {"members", 0, "NAMES", "Users who may submit to it; empty: everybody.", 0, NULL, NULL},
-    {"nodes", 0, "NODES", "Nodes its jobs may use; empty: all.", 0, NULL, NULL},
+    {"nodes", 0, "NODES", "Nodes its jobs may use; empty: all.", 0, NULL, "@node"},
     {"interactive-time", 0, "DURATION", "Time limit of its interactive jobs.", 0, NULL, NULL},
     {"model-quotas", 0, "LIST", "Quotas by GPU model, as v100=4,a100=2.", 0, NULL, NULL},
-    {"default-qos", 0, "NAME", "QoS of its jobs that ask for none.", 0, NULL, NULL},
+    {"default-qos", 0, "NAME", "QoS of its jobs that ask for none.", 0, NULL, "@qos"},
     {"shared-logs", 0, "BOOL", "Members may see each other's scripts and logs.", 0, NULL, "true false"},
 };
 static const struct option_table project_options = OPTION_TABLE("Settings", project_specs);
 
 static const struct option_spec partition_specs[] = {
-    {"nodes", 0, "NODES", "Its nodes; empty: all.", 0, NULL, NULL},
+    {"nodes", 0, "NODES", "Its nodes; empty: all.", 0, NULL, "@node"},
     {"default", 0, "BOOL", "Jobs that name no partition go here.", 0, NULL, "true false"},
     {"fifo", 0, "BOOL", "Strictly in order, without backfill.", 0, NULL, "true false"},
     {"down", 0, "BOOL", "Jobs are taken but none is started.", 0, NULL, "true false"},
@@ -50,7 +50,7 @@ static const struct option_spec qos_specs[] = {
 static const struct option_table qos_options = OPTION_TABLE("Settings", qos_specs);
 
 static const struct option_spec reservation_specs[] = {
-    {"nodes", 0, "NODES", "The nodes that are reserved; empty: all.", 0, NULL, NULL},
+    {"nodes", 0, "NODES", "The nodes that are reserved; empty: all.", 0, NULL, "@node"},
     {"start", 0, "TIME", "When it begins.", 0, NULL, NULL},
     {"end", 0, "TIME", "When it ends.", 0, NULL, NULL},
     {"users", 0, "NAMES", "Users who may run in it.", 0, NULL, NULL},

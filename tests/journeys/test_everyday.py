@@ -233,3 +233,18 @@ def test_the_umask_holds_for_jobs(cluster, mask, mode):
         os.umask(before)
     assert said.strip() == f"{mask:04o}" == cluster.read(out).strip()
     assert os.stat(out).st_mode & 0o777 == mode
+
+
+def test_completion_knows_the_names_of_the_cluster(cluster):
+    script = f"""PATH={os.path.dirname(ACEQUIA)}:$PATH
+source <(acequia completion bash)
+try() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _acequia; echo "${{COMPREPLY[*]}}"; }}
+try acequia submit -P d
+try acequia project show de
+try acequia project create de
+try acequia partition ed
+try acequia list --columns gpu_
+try acequia help sus
+"""
+    r = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=cluster.env, cwd=cluster.work, check=True)
+    assert r.stdout.split("\n")[:6] == ["default", "default", "", "edit", "gpu_model gpu_busy", "suspend"], r.stderr
