@@ -1,7 +1,8 @@
 """Fractions of a real GPU through the real programs: controller, agent and command line on this machine.
 
-usage: journey.py [RESULT.json]      needs root, one NVIDIA GPU with nvidia-smi, the built programs
-($BUILD or $ACEQUIA), python3; PyTorch where it is there. Takes two to three minutes.
+usage: journey.py [RESULT.json [PART,...]]      needs root, one NVIDIA GPU with nvidia-smi, the built programs
+($BUILD or $ACEQUIA), python3; PyTorch where it is there. Takes a minute and a half. Parts: memory, two halves,
+efficiency, around, idle, devices, torch, left, cost.
 Prints a row for each thing looked at; ends with 0 when all are as wanted, 77 without a GPU."""
 import json
 import os
@@ -282,7 +283,10 @@ def main():
                  ("two halves", lambda: facts.update(half=j.two_halves())), ("efficiency", lambda: j.efficiency(facts["half"])),
                  ("around", j.around_the_shim), ("idle", j.idle), ("devices", lambda: j.devices(facts["missing"])), ("torch", j.torch),
                  ("left", j.left_behind), ("cost", j.cost)]
+        wanted = sys.argv[2].split(",") if len(sys.argv) > 2 else None
         for name, step in steps:
+            if wanted and name not in wanted and name != "what there is":
+                continue
             try:
                 step()
             except Exception as e:  # one thing that fails must not hide the others
