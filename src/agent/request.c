@@ -280,6 +280,31 @@ static void set_step_limits(const struct request_node *node, const struct messag
     }
 }
 
+static const char *parent_value(const struct launch_request *parent, const char *name) {
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < parent->nenv; i++)
+        if (strncmp(parent->env[i], name, len) == 0 && parent->env[i][len] == '=')
+            return parent->env[i] + len + 1;
+    return NULL;
+}
+
+// A step may come with the environment of another machine's shell. What holds the job to its part of a
+// GPU stays; otherwise an honest step would look like one that goes around it.
+static void keep_shim(struct env *env, const struct launch_request *parent, struct arena *a) {
+    static const char *const kept[] = {"ACEQUIA_GPU_LEDGER_DIR", "ACEQUIA_GPU_ARBITER_DIR", "ACEQUIA_GPU_GRANTS"};
+    const char *path = parent_value(parent, "LD_LIBRARY_PATH"), *own = env_find(env, "LD_LIBRARY_PATH");
+    if (!path || !parent_value(parent, kept[0]))
+        return;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (parent_value(parent, kept[i]))
+            env_set(env, kept[i], parent_value(parent, kept[i]));
+    const char *shim = arena_strndup(a, path, strcspn(path, ":"));  // it comes first
+    if (str_empty(own))
+        env_set(env, "LD_LIBRARY_PATH", shim);
+    else if (!str_has_prefix(own, shim))
+        env_set(env, "LD_LIBRARY_PATH", arena_printf(a, "%s:%s", shim, own));
+}
+
 int request_from_exec(const struct request_node *node, const struct launch_request *parent,
                       const struct message_exec *m, uint32_t step, struct arena *a,
                       struct launch_request *out, struct error *e) {
@@ -301,6 +326,7 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
         env_set(&env, arena_strndup(a, parent->env[i], strcspn(parent->env[i], "=")),
                 strchr(parent->env[i], '=') + 1);
     environment_step(&env, m);
+    keep_shim(&env, parent, a);
     if (m->argv.len) {
         r.argv = copy_strings(m->argv.at, m->argv.len, a);
         r.argc = m->argv.len;

@@ -192,6 +192,23 @@ def test_processes_are_known_by_their_group_not_by_what_they_say(pretended):
         stranger.wait()
 
 
+def test_steps_and_commands_inside_keep_the_shim(pretended):
+    """A step that comes with another machine's environment is held to the job's part, too."""
+    c = pretended.cluster
+    number = honest(pretended)
+    pid_of(c, number)
+    show = ["sh", "-c", "echo $LD_LIBRARY_PATH; echo $ACEQUIA_GPU_LEDGER_DIR"]
+    os.symlink(c.binary, f"{c.home}/srun")
+    elsewhere = dict(c.env, LD_LIBRARY_PATH="/opt/mine", ACEQUIA_GPU_LEDGER_DIR="/nowhere")
+    step = subprocess.run([f"{c.home}/srun", f"--jobid={number}", *show], env=elsewhere, capture_output=True, text=True, timeout=30, check=False)
+    inside = c.cli("exec", str(number), "--", *show)
+    for out in (step.stdout, inside.stdout):
+        path, ledger = out.split()
+        assert path.split(":")[0].endswith("shim"), out
+        assert ledger.endswith(f"/gpu/{number}.1"), out
+    assert step.stdout.split()[0].endswith(":/opt/mine")
+
+
 def test_more_than_granted_by_the_drivers_count(pretended):
     c = pretended.cluster
     good, greedy = honest(pretended), honest(pretended)
