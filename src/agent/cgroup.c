@@ -92,6 +92,14 @@ static bool has_option(const char *options, const char *name) {
     return false;
 }
 
+// Version 1 before kernel 5.11: what is below a group counts in it only if this was said in time.
+static void hierarchical(const char *dir) {
+    char path[CGROUP_PATH_MAX + 32];
+    kernel_path(path, sizeof path, dir, "memory.use_hierarchy");
+    if (access(path, F_OK) == 0)
+        kernel_write(path, "1");
+}
+
 // Makes MOUNT/acequia/TAG of one tree.
 static bool make_base(char base[CGROUP_PATH_MAX], const char *mount, const char *tag, bool cpuset) {
     const char *parts[] = {"acequia", tag};
@@ -102,6 +110,7 @@ static bool make_base(char base[CGROUP_PATH_MAX], const char *mount, const char 
             return false;
         if (cpuset)
             cpuset_inherit(base);
+        hierarchical(base);
     }
     return access(base, W_OK) == 0;
 }

@@ -58,6 +58,7 @@ struct cgroup_slot {
     bool step_victims;    // version 1: steps lost processes to the job's limit or the machine's
     bool divided;         // version 2: the job's own processes are in a group beside the steps'
     bool spoilt;     // must not be used again
+    int watch_fd;    // version 1: readable when the memory limit costs a process; -1: not watched
 };
 
 // `want`: "auto", "v1", "v2" or "none". `tag` tells agents of one machine apart. Never fails for
@@ -82,6 +83,10 @@ enum cgroup_oom { CGROUP_OOM_NONE, CGROUP_OOM_LIMIT, CGROUP_OOM_MACHINE };  // w
 void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, enum cgroup_oom *oom);
 // Memory and processes at this moment; fields that the kernel does not tell stay as they are.
 void cgroup_slot_now(struct cgroup_slot *slot, uint64_t *memory_bytes, uint32_t *processes);
+// Version 1 kills one process of a group that is out of memory, and leaves the rest of a job that
+// cannot go on: makes watch_fd. True if it happened already. Version 2 kills all by itself.
+bool cgroup_slot_watch(struct cgroup_slot *slot);
+void cgroup_slot_unwatch(struct cgroup_slot *slot);
 // True if nothing but the nursery is inside.
 bool cgroup_slot_empty(struct cgroup_slot *slot);
 // Lets no new process be made inside, where the kernel can do that.

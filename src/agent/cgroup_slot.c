@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,7 +38,7 @@ static const struct file_spec {
 };
 
 void cgroup_slot_init(struct cgroup_slot *slot, const struct cgroup_site *site, const char *name) {
-    *slot = (struct cgroup_slot){.site = site};
+    *slot = (struct cgroup_slot){.site = site, .watch_fd = -1};
     assert(strlen(name) < sizeof slot->name);
     snprintf(slot->name, sizeof slot->name, "%s", name);
     for (int i = 0; i < CGF_FILES; i++)
@@ -282,6 +283,26 @@ void cgroup_slot_usage(struct cgroup_slot *slot, struct launch_usage *usage, enu
     *oom = slot_oom(slot, peak);
 }
 
+bool cgroup_slot_watch(struct cgroup_slot *slot) {
+    char path[CGROUP_FULL_MAX], text[48];
+    if (slot->site->kind != CGROUP_V1 || !slot->memory_bytes || slot->watch_fd >= 0)
+        return false;
+    int control = slot_file(slot, CGF_MEM_OOM);
+    cleanup_close int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (control < 0 || fd < 0)
+        return false;
+    snprintf(text, sizeof text, "%d %d", fd, control);
+    if (kernel_write(cgroup_path(slot, CG_MEMORY, "cgroup.event_control", path), text) == 0)
+        slot->watch_fd = TAKE_FD(fd);
+    return read_oom_kills(slot) > slot->base_oom_kills;
+}
+
+void cgroup_slot_unwatch(struct cgroup_slot *slot) {
+    if (slot->watch_fd >= 0)
+        close(slot->watch_fd);
+    slot->watch_fd = -1;
+}
+
 void cgroup_slot_now(struct cgroup_slot *slot, uint64_t *memory_bytes, uint32_t *processes) {
     if (slot->made[CG_MEMORY])
         *memory_bytes = file_number(slot, CGF_MEM_USAGE);
@@ -319,6 +340,7 @@ void cgroup_slot_done(struct cgroup_slot *slot) {
     for (int i = 0; i < CGF_FILES; i++)
         if (slot->files[i] >= 0)
             close(slot->files[i]);
+    cgroup_slot_unwatch(slot);
     cgroup_steps_remove(slot);
     for (int c = 0; c < CG_CONTROLLERS; c++)
         if (slot->made[c])

@@ -65,7 +65,8 @@ check_memory() {
 }
 
 check_memory_of_children() {  # who ends it does not matter: the limit is the job's
-    job -m 64M -- sh -c 'probe hog 40 8000 & probe hog 40 8000 & wait; exit 0'
+    job -m 64M -- sh -c 'sleep 0.5; probe hog 40 60000 & probe hog 40 60000 & wait; exit 0'
+    between "$(field wall_ms)" 0 30000 "time until all of it had ended"
     same "$STATE" OUT_OF_MEMORY state
     has "$(acequia get "$J")" "over the memory limit of 64M"
 }

@@ -201,8 +201,11 @@ static void timers(struct shepherd *s, int64_t now_ms) {
     }
     if (ran >= SETTLE_AFTER_MS)
         shepherd_settle(s);
-    if (s->listen_fd < 0 && ran >= LISTEN_AFTER_MS)
+    if (s->listen_fd < 0 && ran >= LISTEN_AFTER_MS) {
         steps_listen(s);
+        if (cgroup_slot_watch(&s->slot))
+            attempt_end(s, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, now_ms);
+    }
     if (m->req.warn_signal && !s->warned && s->limit_ms &&
         ran >= s->limit_ms - m->req.warn_before_ms) {
         s->warned = true;
@@ -256,15 +259,21 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
     return next <= now_ms ? 0 : (int)(next - now_ms);
 }
 
-// Sleeps until a child ends, the agent asks, or a timer is due. SIGCHLD is let in only here.
+// Sleeps until a child ends, the agent asks, memory runs out, or a timer is due. SIGCHLD is let in
+// only here.
 static void pause_until_event(struct shepherd *s, int64_t now_ms) {
-    struct pollfd p = {.fd = s->listen_fd, .events = POLLIN};
+    struct pollfd p[2] = {{.fd = s->listen_fd, .events = POLLIN},
+                          {.fd = s->slot.watch_fd, .events = POLLIN}};
     int ms = next_timeout(s, now_ms);
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L};
     sigset_t none;
     sigemptyset(&none);
-    int n = ppoll(&p, s->listen_fd >= 0, &t, &none);
-    if (n > 0)
+    int n = ppoll(p, s->listen_fd < 0 ? 0 : s->slot.watch_fd < 0 ? 1 : 2, &t, &none);
+    if (n > 0 && p[1].revents) {
+        cgroup_slot_unwatch(&s->slot);
+        attempt_end(s, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, clock_mono_ms());
+    }
+    if (n > 0 && p[0].revents)
         steps_serve(s, clock_mono_ms());
 }
 

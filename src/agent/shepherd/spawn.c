@@ -267,6 +267,7 @@ pid_t spawn_task(struct shepherd *s, struct unit *u, uint32_t task) {
 void spawn_release(struct shepherd *s) {
     if (!s->has_slot)
         return;
+    cgroup_slot_unwatch(&s->slot);
     if (s->slot.nursery && cgroup_slot_reusable(&s->slot))
         return;
     if (s->nursery_fd >= 0) {
