@@ -1,4 +1,4 @@
-// Rows of jobs fetched page by page.
+// Rows of jobs, fetched page by page or in one stream.
 #pragma once
 #include "base/vec.h"
 #include "cli/client.h"
@@ -11,5 +11,7 @@ struct job_rows {
 
 int job_rows_field(const struct job_rows *r, const char *name);  // position in a row, or -1
 
+// `target` is a query of /v1/jobs with stream=1: the rows come in order of their ids, live ones only.
+int job_list_stream(struct cli *c, struct client *k, const char *target, struct job_rows *out);
 // `target` is a query of /v1/jobs; limit 0: all.
 int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t limit, struct job_rows *out);

@@ -1,4 +1,5 @@
 // acequia list
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "cli/screen.h"
 #include "cli/verbs.h"
 
-enum { FINISHED_LIMIT = 1000, WATCH_DEFAULT_S = 2, PAGE_ROWS = 20000 };
+enum { FINISHED_LIMIT = 1000, WATCH_DEFAULT_S = 2, PAGE_ROWS = 2000, STREAM_TIMEOUT_MS = 60 * 1000 };
 
 static const struct option_spec filter_specs[] = {
     {"user", 'u', "NAME", "Only jobs of this user.", 0, NULL, NULL},
@@ -77,9 +78,11 @@ static int build_query(struct cli *c, const char *fields, uint32_t limit, struct
     query_add(q, "finished", option_given(o, "finished") ? "1" : NULL);
     query_add(q, "elements", option_given(o, "elements") ? "1" : NULL);
     query_add(q, "fields", fields);
+    bool finished = option_given(o, "finished");
     query_add(q, "compact", fields ? "1" : NULL);
+    query_add(q, "stream", fields && !finished ? "1" : NULL);
     if (limit)
-        query_addf(q, "limit", "%u", limit < PAGE_ROWS ? limit : PAGE_ROWS);
+        query_addf(q, "limit", "%u", finished && limit > PAGE_ROWS ? PAGE_ROWS : limit);
     return add_times(c, q);
 }
 
@@ -88,6 +91,49 @@ int job_rows_field(const struct job_rows *r, const char *name) {
         if (r->fields->items[i].type == JSON_STRING && streq(r->fields->items[i].s, name))
             return (int)i;
     return -1;
+}
+
+struct reading {
+    struct cli *cli;
+    struct job_rows *out;
+    struct buf in;  // the beginning of a line
+    bool ended;
+};
+
+static int read_line(void *ctx, const struct json *line) {
+    struct reading *r = ctx;
+    const struct json *failed = json_get(line, "error");
+    if (failed)
+        return error_set(&r->cli->error, EIO, "%s", json_str(failed, "message") ? json_str(failed, "message") : "the list is not complete");
+    const struct json *kept = arena_memdup(&r->cli->arena, line, sizeof *line);
+    if (line->type == JSON_ARRAY)
+        vec_push(&r->out->rows, kept);
+    else if (json_get(kept, "fields"))
+        r->out->fields = json_get(kept, "fields");
+    r->ended = line->type == JSON_OBJECT && json_get(line, "rows");
+    return 0;
+}
+
+// Whole lines are kept and read where they are; the rest waits for more.
+static int read_piece(void *arg, const char *data, size_t len) {
+    struct reading *r = arg;
+    buf_add(&r->in, data, len);
+    const char *last = memrchr(r->in.data, '\n', r->in.len);
+    if (!last)
+        return 0;
+    size_t whole = (size_t)(last - r->in.data) + 1;
+    char *text = arena_memdup(&r->cli->arena, r->in.data, whole);
+    buf_drop(&r->in, whole);
+    return json_each_line(text, whole, &r->cli->arena, read_line, r, &r->cli->error);
+}
+
+int job_list_stream(struct cli *c, struct client *k, const char *target, struct job_rows *out) {
+    struct reading r = {.cli = c, .out = out};
+    int n = client_stream(k, target, STREAM_TIMEOUT_MS, read_piece, &r);
+    buf_done(&r.in);
+    if (n == 0 && !r.ended)
+        n = error_set(&c->error, EPROTO, "the controller's answer ends too early");
+    return n;
 }
 
 int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t limit, struct job_rows *out) {
@@ -156,7 +202,9 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
     if (sort)
         buf_adds(&fields, ",id");
     int r = build_query(c, c->json ? NULL : buf_str(&fields), limit, &q);
-    r = r < 0 ? r : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
+    bool stream = !c->json && !option_given(&c->options, "finished");
+    if (r == 0)
+        r = stream ? job_list_stream(c, k, buf_str(&q.text), &rows) : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
     r = r < 0 || !sort || c->json ? r : job_rows_sort(&rows, sort, &c->error);
     // The controller gives the newest first; on a terminal the newest is wanted last.
     for (uint32_t i = 0; r == 0 && !sort && option_given(&c->options, "finished") && i < rows.rows.len / 2; i++) {
