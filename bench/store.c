@@ -131,6 +131,14 @@ static void bench_history(struct bench *b) {
     struct store_query page = {.user = "bob", .descending = true, .limit = 100};
     must(store_history(b->store, &page, see_row, &rows, &e), &e);
     printf("history_page_100 %.2f ms\n", (double)(clock_mono_us() - before) / 1e3);
+    // Everything that was there in a short time long before the end.
+    before = clock_mono_us();
+    rows = 0;
+    struct store_query window = {.order = STORE_ANY, .ended_from_ms = JOBS / 2,
+                                 .began_before_ms = JOBS / 2 + 100};
+    must(store_history(b->store, &window, see_row, &rows, &e), &e);
+    printf("history_window_%llu %.2f ms\n", (unsigned long long)rows,
+           (double)(clock_mono_us() - before) / 1e3);
 }
 
 static void open_store(struct bench *b, const char *path) {

@@ -2,7 +2,7 @@
 // value is bound. Pages go by key, not by offset: the caller names the last row it has seen.
 //
 // Which jobs were there between two times is a question about overlapping intervals, which no plain
-// index answers. Rows are therefore indexed by the class of their length (digits of its seconds) and
+// index answers. Rows are therefore indexed by the class of their length (digits of its milliseconds) and
 // their end: jobs of one class that began before B ended before B plus the longest of the class, so
 // that each class is one short range of ends, however much came after.
 #include <errno.h>
@@ -139,19 +139,18 @@ static int ask(struct asking *a, struct error *e) {
 
 // As SQLite counts the characters of the number.
 static int span_of(int64_t began_ms, int64_t end_ms) {
-    int64_t s;
-    if (__builtin_sub_overflow(end_ms, began_ms, &s))
+    int64_t took_ms;
+    if (__builtin_sub_overflow(end_ms, began_ms, &took_ms))
         return SPANS;
-    s /= 1000;
-    int digits = s < 0 ? 2 : 1;
-    while (s /= 10)
+    int digits = took_ms < 0 ? 2 : 1;
+    while (took_ms /= 10)
         digits++;
     return digits;
 }
 
 // The first moment at which no job of that class that began before `began_ms` can have ended.
 static int64_t span_end(int64_t began_ms, int span) {
-    int64_t ms = 1000, end;
+    int64_t ms = 1, end;
     for (int i = 0; i < span; i++)
         if (__builtin_mul_overflow(ms, 10, &ms))
             return INT64_MAX;

@@ -38,8 +38,8 @@ const struct schema_step schema_steps[] = {
          "CREATE TABLE idem(user TEXT NOT NULL, key TEXT NOT NULL, job INTEGER NOT NULL,"
          "  expires_ms INTEGER NOT NULL, PRIMARY KEY(user, key)) WITHOUT ROWID;"
          "CREATE INDEX idem_expires ON idem(expires_ms);"},
-    // Jobs that were there at some time: by the number of digits of the seconds they took, then by
-    // their end; see history.c.
+    // Jobs that were there at some time: by the number of digits of the milliseconds they took, then
+    // by their end; see history.c.
     {.readable_by = 1, .sql = "CREATE INDEX history_span ON history(" SCHEMA_SPAN ", end_ms);"},
 };
 const int schema_step_count = sizeof schema_steps / sizeof schema_steps[0];

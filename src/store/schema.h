@@ -20,4 +20,4 @@ int schema_prepare(sqlite3 *db, const char *path, const struct schema_step *step
 // How long a finished job took, as an expression of its row; what is indexed and what is asked must
 // be the same text.
 #define SCHEMA_BEGAN "CASE start_ms WHEN 0 THEN submit_ms ELSE start_ms END"
-#define SCHEMA_SPAN "length((end_ms - " SCHEMA_BEGAN ") / 1000)"
+#define SCHEMA_SPAN "length(end_ms - " SCHEMA_BEGAN ")"
