@@ -18,13 +18,20 @@ static const struct option_spec specs[] = {
 };
 const struct option_table job_filter_options = OPTION_TABLE("Which jobs, instead of ids", specs);
 
+const char *job_states_text(struct arena *a, const char *states) {
+    char *text = states ? arena_strdup(a, states) : NULL;
+    for (char *p = text; p && *p; p++)
+        *p = *p >= 'a' && *p <= 'z' ? (char)(*p - 32) : *p;
+    return text;
+}
+
 static bool write_filters(struct cli *c, struct json_writer *w) {
     static const char *const names[] = {"user", "project", "partition", "name", "state"};
     bool any = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = option_get(&c->options, names[i]);
         if (value) {
-            json_kv_str(w, names[i], value);
+            json_kv_str(w, names[i], streq(names[i], "state") ? job_states_text(&c->arena, value) : value);
             any = true;
         }
     }

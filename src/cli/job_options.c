@@ -292,3 +292,8 @@ void job_umask(struct spec *s) {
     s->has_umask = true;
     umask((mode_t)s->umask);
 }
+
+void job_note_shell(char *const *argv, int argc) {
+    if (argc == 1 && strpbrk(argv[0], " |&;<>") && access(argv[0], F_OK) < 0)
+        cli_note("\"%.60s\" is taken for the name of one program; for a line of shell write: sh -c '...'", argv[0]);
+}

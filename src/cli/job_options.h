@@ -10,6 +10,8 @@ extern const struct option_table job_control_options;   // how it is run
 // Fills a spec from the options; strings live in the arena of the command or belong to argv.
 int job_spec(struct cli *c, const struct options *o, struct spec *out);
 
+// Says so when a line of shell was given where a program and its arguments are wanted.
+void job_note_shell(char *const *argv, int argc);
 void job_umask(struct spec *s);  // the umask here holds for the job, too
 
 // The environment a job gets: --export and --env.

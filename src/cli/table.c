@@ -5,11 +5,42 @@
 #include <stdarg.h>
 #include <string.h>
 
-size_t text_width(const char *s) {
-    size_t n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
+// Characters that take two columns, or none, as terminals draw them.
+static const struct {
+    uint32_t first, last;
+    uint8_t width;
+} wide[] = {
+    {0x300, 0x36f, 0},     {0x1100, 0x115f, 2},   {0x200b, 0x200f, 0},   {0x2e80, 0x303e, 2},   {0x3041, 0xa4cf, 2},
+    {0xac00, 0xd7a3, 2},   {0xf900, 0xfaff, 2},   {0xfe00, 0xfe0f, 0},   {0xfe30, 0xfe6f, 2},   {0xff00, 0xff60, 2},
+    {0xffe0, 0xffe6, 2},   {0x1f300, 0x1f64f, 2}, {0x1f680, 0x1f6ff, 2}, {0x1f900, 0x1f9ff, 2}, {0x20000, 0x3fffd, 2},
+};
+
+// Bytes and columns of the character at `s`, which is not the end.
+static size_t next_char(const char *s, size_t *width) {
+    unsigned char c = (unsigned char)*s;
+    uint32_t code = c < 0x80 ? c : c < 0xe0 ? c & 0x1f : c < 0xf0 ? c & 0x0f : c & 0x07;
+    size_t n = 1;
+    for (; ((unsigned char)s[n] & 0xc0) == 0x80; n++)
+        code = code << 6 | ((unsigned char)s[n] & 0x3f);
+    *width = 1;
+    for (size_t i = 0; code >= 0x300 && i < sizeof wide / sizeof *wide; i++)
+        if (code >= wide[i].first && code <= wide[i].last)
+            *width = wide[i].width;
     return n;
+}
+
+size_t text_width(const char *s) {
+    size_t columns = 0, width;
+    while (*s) {
+        if ((unsigned char)*s < 0x80) {  // nearly always
+            columns++;
+            s++;
+            continue;
+        }
+        s += next_char(s, &width);
+        columns += width;
+    }
+    return columns;
 }
 
 static struct table_cell make_cell(const char *text, enum colour colour) {
@@ -79,14 +110,15 @@ static void add_spaces(struct buf *out, size_t n) {
     out->data[out->len] = 0;
 }
 
-// The first `width` characters; the last one becomes a mark when something was cut.
+// What fits into `width` columns and a mark that something was cut.
 static void add_cut(struct buf *out, const char *s, size_t width) {
+    size_t used = 0, columns;
     const char *p = s;
-    for (size_t n = 0; n + 1 < width; n++)
-        for (p++; ((unsigned char)*p & 0xc0) == 0x80; p++)
-            ;
+    for (size_t n; *p && (n = next_char(p, &columns), used + columns < width); p += n)
+        used += columns;
     buf_add(out, s, (size_t)(p - s));
-    buf_adds(out, "+");
+    for (; used < width; used++)
+        buf_addc(out, '+');
 }
 
 static void add_cell(const struct table *t, uint32_t c, const struct table_cell *cell, size_t width, bool colour, struct buf *out) {

@@ -1,5 +1,5 @@
 // Tables for people: columns as wide as needed, shortened where the line would be longer than the
-// terminal. Cells are UTF-8; widths count characters.
+// terminal. Cells are UTF-8; widths are columns of a terminal.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@ struct table_column {
 struct table_cell {
     const char *text;
     uint32_t len;    // bytes
-    uint16_t width;  // characters
+    uint16_t width;  // columns
     uint16_t colour;
 };
 
@@ -41,4 +41,4 @@ void table_addf(struct table *t, const char *fmt, ...) __attribute__((format(pri
 uint32_t table_rows(const struct table *t);
 // width 0: nothing is shortened.
 void table_print(const struct table *t, int width, bool heading, bool colour, struct buf *out);
-size_t text_width(const char *s);  // in characters
+size_t text_width(const char *s);  // in columns of a terminal

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/client.h"
+#include "cli/job_action.h"
 #include "cli/job_columns.h"
 #include "cli/job_list.h"
 #include "cli/localtime.h"
@@ -73,7 +74,7 @@ static int build_query(struct cli *c, const char *fields, uint32_t limit, struct
     query_add(q, "partition", option_get(o, "partition"));
     query_add(q, "qos", option_get(o, "qos"));
     query_add(q, "name", option_get(o, "name"));
-    query_add(q, "state", option_get(o, "state"));
+    query_add(q, "state", job_states_text(&c->arena, option_get(o, "state")));
     query_add(q, "node", option_get(o, "node"));
     query_add(q, "finished", option_given(o, "finished") ? "1" : NULL);
     query_add(q, "elements", option_given(o, "elements") ? "1" : NULL);

@@ -58,6 +58,7 @@ static int run(struct cli *c) {
     s.argv.at = arena_memdup(&c->arena, c->arguments, (size_t)c->count * sizeof *c->arguments);
     s.argv.len = (uint32_t)c->count;
     s.attach = true;
+    job_note_shell(c->arguments, c->count);
     job_umask(&s);
     s.pty = pty;
     s.stdin_open = !option_given(&c->options, "no-input");

@@ -49,6 +49,8 @@ static int run(struct cli *c) {
     if (!s.output)
         s.output = s.array.len ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
     s.command_text = source.shown;
+    if (!source.script)
+        job_note_shell(source.argv, source.argc);
     job_umask(&s);
     s.argv.at = arena_memdup(&c->arena, source.argv, (size_t)source.argc * sizeof *source.argv);
     s.argv.len = (uint32_t)source.argc;

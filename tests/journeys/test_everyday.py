@@ -248,3 +248,11 @@ try acequia help sus
 """
     r = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=cluster.env, cwd=cluster.work, check=True)
     assert r.stdout.split("\n")[:6] == ["default", "default", "", "edit", "gpu_model gpu_busy", "suspend"], r.stderr
+
+
+def test_states_in_any_case_and_lines_of_shell(cluster):
+    job = cluster.submit("--hold", "--", "true")
+    assert job in cluster.acequia("list", "-s", "pending,Running")
+    assert "1 job cancelled" in cluster.acequia("cancel", "--state", "pending", "--all")
+    r = cluster.run("run", "--", "echo a | cat")
+    assert r.returncode == 127 and "sh -c" in r.stderr

@@ -83,6 +83,25 @@ static void rows_sort(void **state) {
     vec_done(&rows.rows);
 }
 
+static void wide_characters_take_two_columns(void **state) {
+    static const struct table_column columns[] = {{"NAME", false, 5, 4}, {"CPUS", true, 0, 0}};
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf out = {0};
+    struct table t;
+    assert_int_equal(text_width("\u65e5\u672c e\u0301 \U0001f680"), 9);
+    table_init(&t, &a, columns, 2);
+    table_add(&t, "\u65e5\u672c\u8a9e", COLOUR_NONE);
+    table_add(&t, "1", COLOUR_NONE);
+    table_add(&t, "abcdefgh", COLOUR_NONE);
+    table_add(&t, "2", COLOUR_NONE);
+    table_print(&t, 0, false, false, &out);
+    assert_string_equal(buf_str(&out), "\u65e5\u672c\u8a9e       1\nabcdefgh     2\n");
+    buf_clear(&out);
+    table_print(&t, 11, false, false, &out);  // five columns are left: two characters and the mark
+    assert_string_equal(buf_str(&out), "\u65e5\u672c+     1\nabcd+     2\n");
+    table_done(&t);
+}
+
 // Where even the least widths are too wide, columns give up more of theirs.
 static void narrow_terminals(void **state) {
     static const struct table_column columns[] = {{"JOB", false, 1, 8}, {"STATE", false, 0, 0}, {"WHERE", false, 6, 12}};
@@ -112,6 +131,7 @@ static void screens_are_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(columns_line_up), cmocka_unit_test(a_row_fits), cmocka_unit_test(rows_sort),
-                                       cmocka_unit_test(narrow_terminals), cmocka_unit_test(screens_are_cut)};
+                                       cmocka_unit_test(narrow_terminals), cmocka_unit_test(wide_characters_take_two_columns),
+                                        cmocka_unit_test(screens_are_cut)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
