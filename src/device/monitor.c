@@ -40,6 +40,7 @@ struct device {
     int64_t read_ms, last_ms;        // last: of the split before
     uint64_t energy_mj, last_energy_mj;  // as told, counted here when the device does not
     uint64_t idle_power_mw;
+    uint32_t sample_at;  // of the newest split, in samples
     struct gpu_health health;
 };
 
@@ -145,6 +146,7 @@ static void settle_device(struct gpu_monitor *m, uint32_t i, bool *changed) {
     d->reading.sample.xid_errors = d->health.xid;
     settle_energy(d);
     learn_idle_power(d);
+    d->sample_at = m->samples.len;
     vec_push(&m->samples, d->reading.sample);
 }
 
@@ -201,6 +203,7 @@ static struct holding *stray_holding(struct gpu_monitor *m, uint64_t job, uint32
 // Sums up the processes of each holding; the rest is foreign.
 static uint32_t take_processes(struct gpu_monitor *m, uint32_t index, const struct gpu_holders *holders) {
     const struct gpu_reading *r = &m->devices[index].reading;
+    struct gpu_sample *whole = &m->samples.at[m->devices[index].sample_at];
     uint32_t foreign = 0;
     vec_clear(&m->process_of);
     for (uint32_t i = 0; i < r->process_count; i++) {
@@ -216,8 +219,11 @@ static uint32_t take_processes(struct gpu_monitor *m, uint32_t index, const stru
         vec_push(&m->process_of, ours ? (uint32_t)(h - m->holdings.at) : NOBODY);
         if (!ours || h->stray)
             foreign += p->utilisation_milli;
-        if (!ours)
+        if (!ours) {
+            whole->foreign_processes++;
+            whole->foreign_bytes += p->memory_bytes;
             continue;
+        }
         h->has_process = true;
         h->process_bytes += p->memory_bytes;
         h->process_milli += p->utilisation_milli;

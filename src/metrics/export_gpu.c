@@ -86,6 +86,7 @@ MILLI(memory_used, s->memory_used_bytes / MIB * 1000ULL)
 MILLI(nvlink, s->nvlink_bytes_s * 1000ULL)
 MILLI(rows, s->remapped_rows * 1000ULL)
 MILLI(ecc, s->ecc_errors * 1000ULL)
+MILLI(foreign, s->foreign_bytes * 1000ULL)
 MILLI(reasons, s->throttle_reasons * 1000ULL)
 #undef MILLI
 
@@ -96,7 +97,7 @@ static const struct gpu_family dcgm_families[] = {
     {M_DCGM_FB_FREE, memory_free}, {M_DCGM_FB_USED, memory_used}, {M_DCGM_NVLINK, nvlink}, {M_DCGM_ROWS, rows},
 };
 static const struct gpu_family own_families[] = {
-    {M_GPU_ECC, ecc}, {M_GPU_REMAPPED, rows}, {M_GPU_THROTTLE, reasons},
+    {M_GPU_ECC, ecc}, {M_GPU_REMAPPED, rows}, {M_GPU_FOREIGN, foreign}, {M_GPU_THROTTLE, reasons},
 };
 
 static void put_families(struct metrics_writer *w, const struct gpu_family *families, size_t count,

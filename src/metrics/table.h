@@ -97,6 +97,8 @@ struct metric_info {
     X(GPU_ALLOCATED, BOTH, GAUGE, "acequia_gpu_allocated_ratio", "ratio", LABELS_GPU, "Part of the GPU held by jobs.") \
     X(GPU_ECC, BOTH, GAUGE, "acequia_gpu_ecc_errors", "", LABELS_GPU, "Uncorrected memory errors the driver counts.") \
     X(GPU_REMAPPED, BOTH, GAUGE, "acequia_gpu_remapped_rows", "", LABELS_GPU, "Memory rows replaced by spare ones.") \
+    X(GPU_FOREIGN, BOTH, GAUGE, "acequia_gpu_foreign_memory_bytes", "bytes", LABELS_GPU,                             \
+      "Memory held by processes that belong to no job.")                                                             \
     X(GPU_THROTTLE, BOTH, GAUGE, "acequia_gpu_clock_reasons", "", LABELS_GPU,                                        \
       "Bit mask of why the clocks are lowered, as the driver gives it.")                                             \
     X(JOB_GPU_GRANT, BOTH, GAUGE, "acequia_job_gpu_allocated_ratio", "ratio", LABELS_JOB, "Part of the GPU the job holds.") \

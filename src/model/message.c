@@ -202,6 +202,8 @@ static const struct field sample_fields[] = {
     FIELD(24, S, pcie_replays, ""),
     FIELD(25, S, utilisation_unknown, ""),
     FIELD(26, S, finding, ""),
+    FIELD(27, S, foreign_bytes, ""),
+    FIELD(28, S, foreign_processes, ""),
 };
 static const struct schema sample_schema = SCHEMA(S, "gpu_sample", sample_fields);
 #undef S

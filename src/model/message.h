@@ -224,6 +224,8 @@ struct gpu_sample {
     uint64_t pcie_replays;
     bool utilisation_unknown;  // utilisation_milli is not measured (MIG)
     const char *finding;       // how the job does not keep to its part; NULL: it does
+    uint64_t foreign_bytes;    // of a whole device: held by processes of no job
+    uint32_t foreign_processes;
 };
 struct message_telemetry {
     int64_t at_ms;

@@ -5,6 +5,7 @@ import errno
 import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -187,6 +188,8 @@ def test_processes_are_known_by_their_group_not_by_what_they_say(pretended):
         time.sleep(2)
         assert job(c, good)["state"].upper() == "RUNNING"
         assert stranger.poll() is None
+        foreign = re.findall(r'^acequia_gpu_foreign_memory_bytes\{.*gpu="0".*\} (\S+)$', c.api.raw("GET", "/metrics")[1].decode(), re.M)
+        assert [float(v) for v in foreign] == [30000 * 2**20]  # but it is shown
     finally:
         stranger.kill()
         stranger.wait()

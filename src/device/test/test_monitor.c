@@ -93,6 +93,9 @@ static void test_processes(void **state) {
     assert_int_equal(a->power_mw, 300000);
     assert_int_equal(a->energy_mj, 3000000);
     assert_int_equal(of_job(&s, 8)->energy_mj, 1000000);
+    assert_int_equal(s.at[1].foreign_processes, 1);
+    assert_int_equal(s.at[1].foreign_bytes, 9);
+    assert_int_equal(s.at[0].foreign_processes, 0);
     struct usage u = {0};
     assert_true(gpu_monitor_usage(m, 7, 1, &u));
     assert_int_equal(u.gpu_busy_ms, 3000);
