@@ -414,12 +414,16 @@ void agent_logic_ended(struct agent_logic *l, const struct message_ended *end) {
 void agent_logic_stop(struct agent_logic *l, uint64_t id, uint32_t attempt, enum end_cause cause,
                       const char *reason, int64_t now_ms) {
     struct entry *e = find(l, id, attempt);
-    if (!e || e->phase == AGENT_ENDED || e->kill)
+    if (!e || e->phase == AGENT_ENDED || (e->kill && e->kill_signal == SIGKILL))
         return;
+    if (!e->kill) {
+        e->kill_cause = cause;
+        e->stop_reason = arena_strdup(&e->arena, reason);
+    }
     e->kill = true;
-    e->kill_cause = cause;
+    e->kill_sent = false;
     e->kill_signal = SIGKILL;
-    e->stop_reason = arena_strdup(&e->arena, reason);
+    e->kill_grace_ms = 0;
     emit_kill(l, e, now_ms);
 }
 

@@ -80,7 +80,7 @@ void agent_logic_started(struct agent_logic *l, uint64_t id, uint32_t attempt, u
 // Also for launches that failed before there was a process. Repeats do no harm.
 void agent_logic_ended(struct agent_logic *l, const struct message_ended *end);
 // The agent's own decision: the attempt is killed at once, and its end carries `cause` and `reason`.
-// Nothing happens to one that has ended or is being killed already.
+// One that is being ended already keeps the cause of that, but not its grace.
 void agent_logic_stop(struct agent_logic *l, uint64_t id, uint32_t attempt, enum end_cause cause,
                       const char *reason, int64_t now_ms);
 void agent_logic_kill_sent(struct agent_logic *l, uint64_t id, uint32_t attempt);

@@ -168,10 +168,17 @@ static void a_stop_carries_its_reason(void **state) {
     assert_null(m->reason);
     assert_int_equal(m->exit_code, 3);
     agent_logic_clear(l);
-    // One that is being cancelled is not ours to stop, nor one that is not known.
+    // One that is being cancelled stays cancelled, but has no more time; one that is not known is nothing.
     kill_it(l, 9, 0, 1000);
+    agent_logic_kill_sent(l, 9, 1);
     agent_logic_clear(l);
     agent_logic_stop(l, 9, 1, END_GPU, "took too much", 1000);
+    a = only(l, AGENT_KILL);
+    assert_int_equal(a->cause, END_CANCEL);
+    assert_int_equal(a->signal, SIGKILL);
+    assert_int_equal(a->grace_ms, 0);
+    agent_logic_clear(l);
+    agent_logic_stop(l, 9, 1, END_GPU, "took too much", 1200);
     agent_logic_stop(l, 10, 1, END_GPU, "took too much", 1000);
     nothing(l);
     agent_logic_free(l);
