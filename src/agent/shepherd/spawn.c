@@ -92,15 +92,27 @@ static int nursery_child(void *arg) {
     child_run(c);
 }
 
+// The address sanitizer knows nothing of other stacks.
+#ifdef __SANITIZE_ADDRESS__
+enum { MAY_SHARE = 0 };
+#else
+enum { MAY_SHARE = 1 };
+#endif
+
 // Makes a child of the shepherd, in the groups of the nursery. One that shares lives in the nursery's
 // memory until it becomes the job's program, and the nursery waits: no page has to be copied. Its own
 // are its stack, descriptors, signals and credentials; that it changed its user makes the memory
 // untraceable. Others may be followed by more, and may hang in somebody's file system meanwhile.
 static int nursery_make(struct child *c, bool share) {
     static _Alignas(64) char stack[CHILD_STACK];
-    int shared = share ? CLONE_VM | CLONE_VFORK : 0;
-    return clone(nursery_child, stack + sizeof stack,
-                 shared | CLONE_PARENT | CLONE_PARENT_SETTID | SIGCHLD, c, &c->note->pid);
+    const int flags = CLONE_PARENT | CLONE_PARENT_SETTID | SIGCHLD;
+    if (share && MAY_SHARE)
+        return clone(nursery_child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | flags, c,
+                     &c->note->pid);
+    int pid = (int)syscall(SYS_clone, flags, NULL, &c->note->pid, NULL, NULL);
+    if (pid == 0)
+        nursery_child(c);
+    return pid;
 }
 
 static int nursery_obey(const struct shepherd *s, const struct order *o, int fd, const int *fds,
