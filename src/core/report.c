@@ -93,15 +93,22 @@ static enum job_state state_for(const struct run_part *p) {
     }
 }
 
+// As a shell would say it.
+static uint32_t exit_status(const struct run_part *p) {
+    return p->exit_signal ? 128 + p->exit_signal : (uint32_t)p->exit_code;
+}
+
 // The part that speaks for the job: a lost node before all, then the first node's batch script, then
-// the first part that did not end well.
+// the first part that did not end well; of those that ended by themselves, the worst.
 static const struct run_part *telling_part(const struct run *r) {
     const struct run_part *bad = NULL;
     for (uint32_t i = 0; i < r->part_count; i++) {
-        if (r->parts[i].cause == END_NODE_FAIL)
-            return &r->parts[i];
-        if (!bad && state_for(&r->parts[i]) != JOB_COMPLETED)
-            bad = &r->parts[i];
+        const struct run_part *p = &r->parts[i];
+        if (p->cause == END_NODE_FAIL)
+            return p;
+        if (state_for(p) != JOB_COMPLETED &&
+            (!bad || (!r->ending && bad->cause == END_EXIT && p->cause == END_EXIT && exit_status(p) > exit_status(bad))))
+            bad = p;
     }
     // Parts that were only ended because the first one had: theirs is not the job's end.
     if (r->ending && r->cause == END_EXIT && state_for(&r->parts[0]) == JOB_COMPLETED)
@@ -137,7 +144,8 @@ void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
     }
     struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state_for(&p), .exit_code = p.exit_code,
                                 .exit_signal = p.exit_signal, .reason = reason, .by = r->by};
-    if (b.state == JOB_COMPLETED && r->ending && (r->exit_code || r->exit_signal)) {  // an allocation, given back
+    // An allocation that was given back, or tasks of which one had failed.
+    if (p.cause == END_EXIT && r->ending && r->cause == END_EXIT && (r->exit_code || r->exit_signal)) {
         b.state = JOB_FAILED;
         b.exit_code = r->exit_code;
         b.exit_signal = r->exit_signal;
@@ -160,7 +168,8 @@ static void end_others(struct core *c, struct job *j, const struct run_part *p, 
     spec_of(j, &a, &s);
     bool failed = state_for(p) != JOB_COMPLETED;
     if (s.launch == LAUNCH_TASKS ? failed && (!s.no_kill_on_bad_exit || p->cause != END_EXIT) : p == &j->run->parts[0] || failed)
-        begin_ending(c, j, &(struct event_job_ending){.cause = p->cause, .reason = "another part of the job has ended"}, now_ms);
+        begin_ending(c, j, &(struct event_job_ending){.cause = p->cause, .exit_code = p->exit_code, .exit_signal = p->exit_signal,
+                                                      .reason = "another part of the job has ended"}, now_ms);
 }
 
 static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32_t attempt, int64_t now_ms) {

@@ -350,6 +350,51 @@ static void gangs_end_together(void **state) {
     rig_done(&r);
 }
 
+static int32_t last_exit(const struct rig *r) {
+    cleanup_arena struct arena a = {0};
+    struct event e;
+    const struct journal_record *j = &r->journal.at[r->journal.len - 1];
+    assert_int_equal(j->e.type, EVENT_JOB_ENDED);
+    assert_int_equal(event_decode(j->e.type, j->data, j->e.len, &a, &e), 0);
+    return ((struct event_job_ended *)e.body)->exit_code;
+}
+
+// `codes` in the order in which the parts end; those after a bad one are told to.
+static int32_t tasks_end(bool kill, const int32_t codes[3], enum job_state *state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 2, 0, "b1", NULL, 0);
+    rig_hello(&r, "n2", 2, 0, "b1", NULL, 0);
+    rig_hello(&r, "n3", 2, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    s.nodes_min = 3;
+    s.tasks = 3;
+    s.launch = LAUNCH_TASKS;
+    s.no_kill_on_bad_exit = !kill;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    assert_int_equal(r.launches.len, 3);
+    for (int i = 0; i < 3; i++)
+        rig_started(&r, r.launches.at[i].node, id, 1);
+    for (int i = 0; i < 3; i++)
+        rig_end(&r, r.launches.at[i].node, id, 1, END_EXIT, codes[i]);
+    *state = r.last_state;
+    int32_t code = last_exit(&r);
+    rig_done(&r);
+    return code;
+}
+
+static void tasks_of_several_nodes_end_with_the_worst(void **state) {
+    enum job_state end;
+    assert_int_equal(tasks_end(true, (const int32_t[]){0, 5, 0}, &end), 5);
+    assert_int_equal(end, JOB_FAILED);
+    assert_int_equal(tasks_end(true, (const int32_t[]){0, 0, 7}, &end), 7);
+    assert_int_equal(end, JOB_FAILED);
+    assert_int_equal(tasks_end(true, (const int32_t[]){3, 15, 15}, &end), 3);
+    assert_int_equal(tasks_end(false, (const int32_t[]){3, 9, 4}, &end), 9);
+    assert_int_equal(tasks_end(false, (const int32_t[]){0, 0, 0}, &end), 0);
+    assert_int_equal(end, JOB_COMPLETED);
+}
+
 // A gang whose node is lost and then removed, before its other parts have ended.
 static void a_removed_node_stays_with_its_jobs(void **state) {
     struct rig r;
@@ -715,6 +760,7 @@ int main(void) {
         cmocka_unit_test(a_refusal_changes_nothing),
         cmocka_unit_test(a_launch_that_never_arrived_is_sent_again),
         cmocka_unit_test(gangs_end_together),
+        cmocka_unit_test(tasks_of_several_nodes_end_with_the_worst),
         cmocka_unit_test(a_removed_node_stays_with_its_jobs), cmocka_unit_test(the_policy_is_part_of_the_state),
         cmocka_unit_test(a_snapshot_is_as_good_as_the_journal),
         cmocka_unit_test(tokens_have_one_order),
