@@ -74,6 +74,22 @@ void feed_drain(struct feed *f) {
         copy_terminal(f);
 }
 
+// What nobody reads any more is taken too, and lost as in any pipe.
+void feed_write(struct feed *f, const void *data, size_t len, bool eof) {
+    pipe_in_write(&f->in, data, len, eof);
+    f->taken += len;
+    f->ended |= eof;
+}
+
+void feed_position(struct feed *f, struct stream *s) {
+    struct message_stream m = {.stream = s->number, .position = true, .eof = !f || f->ended,
+                               .input_taken = f ? f->taken : 0,
+                               .input_waiting = f ? f->in.pending.len : 0};
+    // What waits already came in through another stream; that it leaves is told through this one.
+    s->input_bytes += m.input_waiting;
+    agent_tell(s->all->agent, MESSAGE_STREAM_CREDIT, &m);
+}
+
 void feed_flush(struct feed *f) {
     pipe_in_flush(&f->in);
     for (uint32_t i = 0; i < f->all->list.len; i++) {
@@ -175,8 +191,9 @@ static void take_early(struct feed *f) {
             continue;
         if (s->rows)
             feed_resize(f, s->rows, s->columns);
+        feed_position(f, s);
         if (s->early.len || s->early_eof)
-            pipe_in_write(&f->in, buf_str(&s->early), s->early.len, s->early_eof);
+            feed_write(f, buf_str(&s->early), s->early.len, s->early_eof);
         buf_done(&s->early);
         s->early_eof = false;
     }

@@ -139,6 +139,15 @@ static int start_remote(struct stream *s) {
     return 0;
 }
 
+// Of an attempt that is not launched yet it is told when it is.
+static void tell_position(struct stream *s, const struct message_log_read *m) {
+    struct feed *f = feed_find(s->all, s->id, s->attempt);
+    bool known = agent_logic_phase(s->all->agent->logic, s->id, s->attempt) != AGENT_UNKNOWN ||
+                 agent_logic_forgotten(s->all->agent->logic, s->id, s->attempt);
+    if (f || known || (!m->spec->stdin_open && !m->spec->pty))
+        feed_position(f, s);
+}
+
 void log_start(struct stream *s, const struct message_log_read *m) {
     struct agent *a = s->all->agent;
     struct error e = {0};
@@ -170,6 +179,8 @@ void log_start(struct stream *s, const struct message_log_read *m) {
     }
     l->file.path = arena_strdup(&l->arena, path);
     l->switch_user = a->request_node.root;
+    if (m->spec->attach && m->source == LOG_SOURCE_OUTPUT)
+        tell_position(s, m);
     if (!m->spec->attach && start_remote(s) < 0) {
         stream_finish(s, 0, 0, "the output cannot be read now: this node is out of processes or files");
         return;

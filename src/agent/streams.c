@@ -210,7 +210,7 @@ static void on_data(struct streams *all, const struct message_stream *m) {
     }
     struct feed *f = feed_find(all, s->id, s->attempt);  // whoever reads an attached job feeds it
     if (f) {
-        pipe_in_write(&f->in, m->data.data, m->data.len, m->eof);
+        feed_write(f, m->data.data, m->data.len, m->eof);
         feed_flush(f);
     } else {
         if (s->early.len + m->data.len <= STREAM_INPUT_MAX)

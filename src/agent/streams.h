@@ -91,11 +91,15 @@ struct feed {
     uint64_t id;
     uint32_t attempt;
     struct pipe_in in;
-    bool terminal;
+    bool terminal, ended;  // ended: the end of input was seen
+    uint64_t taken;        // bytes of input ever taken in
     int kept_fd;  // terminals: where what they show is kept
 };
 struct feed *feed_find(struct streams *all, uint64_t id, uint32_t attempt);
 void feed_drain(struct feed *f);
+void feed_write(struct feed *f, const void *data, size_t len, bool eof);
+// Tells whoever reads the attempt's output where its input stands; f NULL: it takes none.
+void feed_position(struct feed *f, struct stream *s);
 void feed_flush(struct feed *f);  // input, and credit for what has left
 void feed_free(struct feed *f);
 void feed_resize(struct feed *f, uint32_t rows, uint32_t columns);

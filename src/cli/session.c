@@ -1,6 +1,7 @@
 // Owns the loop between standard input and output, signals, and a job's streams.
 #include "cli/session.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,10 +14,19 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/vec.h"
 #include "cli/job_wait.h"
 #include "cli/terminal.h"
 
-enum { CHUNK = 64 * 1024, INPUT_WINDOW = 256 * 1024, REATTACH_MS = 60 * 1000, REATTACH_PAUSE_US = 200 * 1000, PENDING_NOTE_MS = 1000 };
+enum { CHUNK = 64 * 1024, INPUT_WINDOW = 256 * 1024, REATTACH_MS = 60 * 1000, REATTACH_PAUSE_US = 200 * 1000, PENDING_NOTE_MS = 1000,
+       NODES_MAX = 1 << 20, PART_OF_LINE_MS = 200 };
+
+// What came from one node: bytes of each channel, those to leave out after attaching again, and the
+// beginning of a line whose end has not come.
+struct origin {
+    uint64_t shown[3], skip[3];
+    struct buf line[3];
+};
 
 struct live {
     struct session *session;
@@ -30,7 +40,11 @@ struct live {
     int64_t job, began_ms;
     int64_t lost_ms;  // since when nothing came; 0: it is well
     uint64_t window;  // input that may be sent before the job takes some
-    uint64_t shown[3], skip[3];  // bytes of each channel; those to leave out after attaching again
+    uint64_t sent, left;  // bytes of input, and those of them that have left for good
+    struct buf kept;      // those in between: sent again after attaching again
+    bool ended, locating; // the end was sent; nothing is before it is known where to go on
+    VEC(struct origin) origins;  // by the node's place in the job
+    bool lines;           // several nodes: only whole lines are shown, so that they do not mix
     char reason[64];
 };
 
@@ -71,21 +85,70 @@ static int send_size(struct live *l) {
     return send_text(l, text);
 }
 
+// Nobody reads any more: the job is told to stop, as a pipe would.
+static int show(struct live *l, int fd, const char *data, size_t len) {
+    int r = write_all(fd, data, len);
+    return r == -EPIPE ? send_text(l, "{\"signal\":13}") : r;
+}
+
+// Whole lines; one that is too long, or that has waited, goes as it is.
+static int show_lines(struct live *l, struct origin *o, int fd, const char *data, size_t len) {
+    const char *end = memrchr(data, '\n', len);
+    struct buf *line = &o->line[fd];
+    size_t whole = end ? (size_t)(end - data) + 1 : line->len + len > CHUNK ? len : 0;
+    int r = 0;
+    if (whole && line->len) {
+        r = show(l, fd, line->data, line->len);
+        buf_clear(line);
+    }
+    if (r == 0 && whole)
+        r = show(l, fd, data, whole);
+    buf_add(line, data + whole, len - whole);
+    return r;
+}
+
+static bool parts_of_lines(struct live *l, bool put) {
+    bool any = false;
+    for (uint32_t i = 0; i < l->origins.len; i++)
+        for (int fd = 1; fd <= 2; fd++) {
+            struct buf *line = &l->origins.at[i].line[fd];
+            any |= line->len > 0;
+            if (put && line->len)
+                show(l, fd, line->data, line->len);
+            if (put)
+                buf_clear(line);
+        }
+    return any;
+}
+
+static struct origin *origin_of(struct live *l, uint32_t node) {
+    while (l->origins.len <= node)
+        vec_push(&l->origins, (struct origin){0});
+    return &l->origins.at[node];
+}
+
+// Channels 1 and 2 are output and error of the first node; 3 and 4 name another.
 static int take_output(struct live *l, const char *data, size_t len) {
-    if (len < 1 || (data[0] != 1 && data[0] != 2))
+    uint32_t node = 0;
+    if (len < 1 || data[0] < 1 || data[0] > 4)
         return 0;
-    int fd = data[0];
-    data++;
-    len--;
+    int fd = data[0] > 2 ? data[0] - 2 : data[0];
+    size_t head = data[0] > 2 ? 5 : 1;
+    if (len < head)
+        return 0;
+    for (int i = 0; head > 1 && i < 4; i++)
+        node |= (uint32_t)(unsigned char)data[1 + i] << (8 * i);
+    if (node >= NODES_MAX)
+        return error_set(&l->session->cli->error, EPROTO, "the controller sent something that is not understood");
+    data += head;
+    len -= head;
     l->lost_ms = 0;
     l->running = true;
-    size_t skip = l->skip[fd] < len ? (size_t)l->skip[fd] : len;
-    l->skip[fd] -= skip;
-    l->shown[fd] += len - skip;
-    int r = write_all(fd, data + skip, len - skip);
-    if (r == -EPIPE)  // nobody reads any more: the job is told to stop, as a pipe would
-        return send_text(l, "{\"signal\":13}");
-    return r;
+    struct origin *o = origin_of(l, node);
+    size_t skip = o->skip[fd] < len ? (size_t)o->skip[fd] : len;
+    o->skip[fd] -= skip;
+    o->shown[fd] += len - skip;
+    return l->lines ? show_lines(l, o, fd, data + skip, len - skip) : show(l, fd, data + skip, len - skip);
 }
 
 static bool final_state(const char *state) {
@@ -94,6 +157,43 @@ static bool final_state(const char *state) {
         if (streq(state, live[i]))
             return false;
     return true;
+}
+
+static int send_input(struct live *l, const char *data, size_t len) {
+    static char piece[CHUNK + 1];
+    assert(len <= CHUNK);
+    memcpy(piece + 1, data, len);
+    return http_client_ws_send(l->http, WS_BINARY, piece, len + 1);
+}
+
+static void input_left(struct live *l, uint64_t bytes) {
+    size_t gone = bytes < l->kept.len ? (size_t)bytes : l->kept.len;
+    buf_drop(&l->kept, gone);
+    l->left += gone;
+    l->window = INPUT_WINDOW - l->kept.len;
+}
+
+// After attaching again: what the job's nodes have not had is sent once more.
+static int take_position(struct live *l, const struct json *j) {
+    uint64_t at = (uint64_t)json_i64(j, "input_at", 0), left = (uint64_t)json_i64(j, "input_left", 0);
+    int r = 0;
+    if (!l->locating)
+        return 0;
+    l->locating = false;
+    if (json_true(j, "input_closed")) {
+        l->input_open = false;
+        return 0;
+    }
+    if (at < l->left || at > l->sent)
+        at = l->sent;  // somebody else has fed it too: nothing is known, nothing is repeated
+    if (left > l->left)
+        input_left(l, left - l->left);
+    for (size_t from = (size_t)(at - l->left); r == 0 && from < l->kept.len;) {
+        size_t n = l->kept.len - from < CHUNK ? l->kept.len - from : CHUNK;
+        r = send_input(l, l->kept.data + from, n);
+        from += n;
+    }
+    return r == 0 && l->ended ? send_input(l, "", 0) : r;
 }
 
 static void take_state(struct live *l, const struct json *j, const char *state) {
@@ -105,6 +205,7 @@ static void take_state(struct live *l, const struct json *j, const char *state) 
         return;
     l->exit_status = job_exit_status(j);
     l->done = true;
+    parts_of_lines(l, true);
     bool plain = streq(state, "COMPLETED") || (streq(state, "FAILED") && !json_i64(j, "exit_signal", 0));
     if (!plain || !str_empty(reason) || (l->exit_status && !json_i64(j, "exit_code", 0)))
         cli_note("job %lld: %s%s%s", (long long)l->job, state, str_empty(reason) ? "" : ", ", reason ? reason : "");
@@ -124,9 +225,11 @@ static int take_text(struct live *l, const char *data, size_t len) {
         return error_set(&l->session->cli->error, code, "%s", message ? message : "the controller reports a failure");
     }
     l->lost_ms = 0;
-    int64_t taken = json_i64(j, "input", 0);
-    if (taken > 0)
-        l->window = l->window + (uint64_t)taken < INPUT_WINDOW ? l->window + (uint64_t)taken : INPUT_WINDOW;
+    if (json_i64(j, "input", 0) > 0)
+        input_left(l, (uint64_t)json_i64(j, "input", 0));
+    if (json_get(j, "input_at"))
+        return take_position(l, j);
+    l->lines |= json_i64(j, "nodes", 1) > 1;
     if (json_get(j, "id"))
         l->job = json_i64(j, "id", 0);
     const char *state = json_str(j, "state");
@@ -156,17 +259,19 @@ static int take_messages(struct live *l) {
 }
 
 static int forward_input(struct live *l) {
-    static char piece[CHUNK + 1];
-    ssize_t n = read(STDIN_FILENO, piece + 1, l->window < CHUNK ? l->window : CHUNK);
+    static char piece[CHUNK];
+    ssize_t n = read(STDIN_FILENO, piece, l->window < CHUNK ? l->window : CHUNK);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     if (n <= 0) {
         l->input_open = false;
+        l->ended = true;
         n = 0;
     }
-    piece[0] = 0;
-    l->window -= (uint64_t)n;
-    return http_client_ws_send(l->http, WS_BINARY, piece, (size_t)n + 1);
+    l->sent += (uint64_t)n;
+    buf_add(&l->kept, piece, (size_t)n);
+    l->window = INPUT_WINDOW - l->kept.len;
+    return send_input(l, piece, (size_t)n);
 }
 
 static int take_signal(struct live *l) {
@@ -204,13 +309,15 @@ static int loop(struct live *l) {
         struct pollfd fds[] = {
             {.fd = http_client_fd(l->http), .events = POLLIN},
             {.fd = l->signals, .events = POLLIN},
-            {.fd = l->input_open && l->window ? STDIN_FILENO : -1, .events = POLLIN},
+            {.fd = l->input_open && l->window && !l->locating ? STDIN_FILENO : -1, .events = POLLIN},
         };
-        bool buffered = http_client_ws_buffered(l->http);
-        int n = poll(fds, 3, buffered ? 0 : l->told_waiting || l->running ? -1 : PENDING_NOTE_MS);
+        bool buffered = http_client_ws_buffered(l->http), part = parts_of_lines(l, false);
+        int n = poll(fds, 3, buffered ? 0 : part ? PART_OF_LINE_MS : l->told_waiting || l->running ? -1 : PENDING_NOTE_MS);
         if (n < 0 && errno != EINTR)
             return -errno;
         int r = 0;
+        if (n == 0 && part && !buffered)
+            parts_of_lines(l, true);
         if (n > 0 && fds[1].revents)
             r = take_signal(l);
         if (r == 0 && (buffered || (n > 0 && fds[0].revents)))
@@ -235,7 +342,7 @@ static int open_socket(struct live *l, const char *target, const struct buf *fir
 
 // The controller went away; the job goes on. Attach again and leave out what was shown already.
 static int attach_again(struct live *l) {
-    const char *target = arena_printf(&l->session->cli->arena, "/v1/jobs/%lld/attach", (long long)l->job);
+    const char *target = arena_printf(&l->session->cli->arena, "/v1/jobs/%lld/attach?resume=1", (long long)l->job);
     bool first = !l->lost_ms;
     if (first)
         l->lost_ms = clock_mono_ms();
@@ -245,8 +352,9 @@ static int attach_again(struct live *l) {
         first = false;
         l->client = client_free(l->client);
         if (open_socket(l, target, NULL) == 0) {
-            memcpy(l->skip, l->shown, sizeof l->skip);
-            l->window = INPUT_WINDOW;
+            for (uint32_t i = 0; i < l->origins.len; i++)
+                memcpy(l->origins.at[i].skip, l->origins.at[i].shown, sizeof l->origins.at[i].skip);
+            l->locating = l->session->input;
             return 0;
         }
     }
@@ -284,6 +392,11 @@ int session_run(struct session *s) {
     }
     terminal_raw_end(&l.raw);
     client_free(l.client);
+    buf_done(&l.kept);
+    for (uint32_t i = 0; i < l.origins.len; i++)
+        for (int fd = 1; fd <= 2; fd++)
+            buf_done(&l.origins.at[i].line[fd]);
+    vec_done(&l.origins);
     s->id = l.job;
     if (l.signals >= 0)
         close(l.signals);

@@ -21,21 +21,6 @@ static const char *last_part(const char *path) {
     return name;
 }
 
-// The session carries the first node; what the others wrote follows when the job has ended.
-static void other_nodes(struct cli *c, int64_t job) {
-    struct client *k;
-    struct reply reply;
-    if (!job || client_open(c, &k) < 0)
-        return;
-    if (client_call(k, "GET", arena_printf(&c->arena, "/v1/jobs/%lld", (long long)job), NULL, &reply) == 0) {
-        const struct json *parts = json_get(reply.json, "parts");
-        for (uint32_t i = 1; parts && parts->type == JSON_ARRAY && i < parts->len; i++)
-            if (client_stream(k, arena_printf(&c->arena, "/v1/jobs/%lld/logs?node=%u", (long long)job, i), -1, client_to_output, NULL) < 0)
-                cli_note("the output of node %s cannot be shown: %s", json_str(&parts->items[i], "node"), c->error.text);
-    }
-    client_free(k);
-}
-
 static int run(struct cli *c) {
     struct spec s;
     struct job_environment environment;
@@ -65,10 +50,7 @@ static int run(struct cli *c) {
     s.launch = s.tasks > 1 || s.nodes_min > 1 || s.tasks_per_node ? LAUNCH_TASKS : LAUNCH_BATCH;
     job_request_write(&(struct job_request){.spec = &s, .environment = &environment, .no_requeue = !s.requeue}, &first);
     struct session live = {.cli = c, .target = "/v1/run", .first = &first, .pty = pty, .input = s.stdin_open, .cancels = true, .job = true};
-    int status = session_run(&live);
-    if (s.launch == LAUNCH_TASKS)
-        other_nodes(c, live.id);
-    return status;
+    return session_run(&live);
 }
 
 static int attach(struct cli *c) {
@@ -87,7 +69,7 @@ const struct verb verb_run = {
     .arguments = "[options] [--] COMMAND [arguments...]",
     .summary = "run a command as a job and stay attached to it",
     .text = "Output streams here, standard input goes there, the exit status is the command's. Ctrl-C cancels the job, a second "
-            "time kills it. Of a job on several nodes the first one's output streams; that of the others follows at the end.",
+            "time kills it. On several nodes the output of all is shown, line by line, input goes to all, and the exit status is the worst.",
     .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo task $ACEQUIA_PROCID'",
     .options = {&table, &job_resource_options, &job_control_options, &common_options},
     .run = run,

@@ -49,7 +49,11 @@ int api_reference(void) {
         printf("| %s | `%s` | %s | %s |\n", api_routes[i].method, api_routes[i].path, permission_word(api_routes[i].permission), api_routes[i].help);
     printf("\nSubmit: `{\"spec\":{…},\"script\":\"text\",\"environment\":[\"A=b\"],\"key\":\"idempotency key\",\"dry_run\":true}`, or a list of these.\n"
            "WebSocket sessions (`/v1/run`, `exec`, `attach`, `step`): text messages are JSON, binary ones begin with a channel byte\n"
-           "(0 input, 1 output, 2 error); the last message carries `exit_code` and `exit_signal`.\n\n");
+           "(0 input, 1 output, 2 error); the last message carries `exit_code` and `exit_signal`. `/v1/run` and `attach` show all nodes of\n"
+           "a job: `{\"nodes\":N}` comes first when there are several, and channels 3 and 4 are output and error of the node whose place in\n"
+           "the job follows in four bytes, lowest first. Input goes to all nodes; `{\"input\":N}` says that N more bytes of it have left.\n"
+           "Who was cut off attaches with `resume=1`, is told `{\"input_at\":A,\"input_left\":L,\"input_closed\":false}`, and sends its input from\n"
+           "byte A on; bytes before L will not be asked for again. Output always begins at its beginning.\n\n");
     printf("Lists: `GET /v1/jobs` with `fields=id,label,…`, `user=` or `mine=1`, `project=`, `partition=`, `qos=` (several joined by `,`), `name=`,\n"
            "`state=`, `node=`, `ids=`, `elements=1`, `limit=`; `finished=1` shows history, newest first, page by page (`after=` the `next`\n"
            "of the page before, `since_ms=`, `until_ms=` of the end). With `stream=1` the answer is lines of JSON, written while others\n"

@@ -106,11 +106,13 @@ void hook_node_lost(void *ctx, const char *node);
 // stream.c: bytes between an agent and a client.
 struct stream;
 struct stream_client {
-    // Returns bytes not yet on their way, or negative when the client has gone.
+    // Returns bytes not yet on their way, or negative when the client has gone: the stream is then
+    // dropped, and whoever held it must have let go of it.
     ssize_t (*data)(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len);
     void (*end)(void *ctx, const struct message_stream *end);  // once; the stream is gone afterwards
     void (*credit)(void *ctx, uint64_t bytes);  // this much input was taken; may be NULL
     void (*room)(void *ctx);  // may be NULL: the node has taken all that was sent to it
+    void (*position)(void *ctx, const struct message_stream *m);  // may be NULL: where the input of an attached job stands
 };
 // NULL, and why, when there are too many.
 struct stream *stream_new(struct controller *c, const struct actor *actor, const char *node, const struct stream_client *client, void *ctx,

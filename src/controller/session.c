@@ -1,13 +1,16 @@
 // Owns the conversations with a job: its output over HTTP (logs), and WebSocket sessions that run,
-// attach to, or execute inside a job. Channel bytes of binary messages: 0 input, 1 output, 2 error;
-// text messages are JSON; {"input":N} tells the client that N bytes of its input were taken.
+// attach to, or execute inside a job. Channel bytes of binary messages: 0 input, 1 output, 2 error,
+// of further nodes 3 output and 4 error with the node's place in four bytes, lowest first; text
+// messages are JSON; {"input":N} tells the client that N bytes of its input have left,
+// {"input_at":N} where a client that comes back goes on.
 #include <errno.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "controller/api.h"
+#include "controller/attached.h"
 
-static struct message_log_read log_read(struct job_record *r, uint32_t index, enum log_source source, bool follow, int64_t tail) {
+struct message_log_read session_log_read(struct job_record *r, uint32_t index, enum log_source source, bool follow, int64_t tail) {
     return (struct message_log_read){.id = r->id, .attempt = r->attempt, .spec = r->spec, .part = &r->parts.at[index],
                                      .array_id = r->is_array ? r->array_id : 0, .array_index = r->array_index, .source = source,
                                      .follow = follow, .tail_lines = tail, .credit = STREAM_WINDOW_BYTES, .node_index = index};
@@ -95,7 +98,10 @@ static ssize_t log_data(void *ctx, uint32_t fd, uint32_t task, const void *data,
         net_reply_stream_start(l->req, 200, "application/octet-stream");
         l->started = true;
     }
-    return len ? net_reply_stream_write(l->req, data, len) : 0;
+    ssize_t n = len ? net_reply_stream_write(l->req, data, len) : 0;
+    if (n < 0)
+        l->stream = NULL;  // dropped by whoever called
+    return n;
 }
 
 static void log_end(void *ctx, const struct message_stream *end) {
@@ -121,11 +127,13 @@ static void log_client_gone(struct net_request *req, void *user) {
 }
 
 static void log_drained(struct net_request *req, void *user) {
-    stream_drained(((struct log_reply *)user)->stream);
+    struct log_reply *l = user;
+    if (l->stream)
+        stream_drained(l->stream);
 }
 
 void api_logs(struct api_call *call) {
-    static const struct stream_client client = {log_data, log_end, NULL, NULL};
+    static const struct stream_client client = {log_data, log_end, NULL, NULL, NULL};
     struct controller *c = call->controller;
     struct job_record r;
     struct error e = {0};
@@ -137,7 +145,7 @@ void api_logs(struct api_call *call) {
     }
     const char *node = r.parts.at[index].node;
     bool error_file = streq(api_query(call, "source"), "error");
-    struct message_log_read m = log_read(&r, (uint32_t)index, error_file ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT, api_query_i64(call, "follow", 0),
+    struct message_log_read m = session_log_read(&r, (uint32_t)index, error_file ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT, api_query_i64(call, "follow", 0),
                                          api_query_i64(call, "tail", -1));
     struct log_reply *l = xcalloc(1, sizeof *l);
     *l = (struct log_reply){.controller = c, .req = call->req};
@@ -167,10 +175,12 @@ struct session {
     char user[USER_NAME_MAX];
     uint64_t job;
     struct waiter *waiter;
-    struct stream *output, *error;   // error: attached jobs only
+    struct stream *output;           // of a command inside a job
+    struct attached *attached;       // to a job of its own
     bool begun;                      // first message seen
-    bool attached, output_done, error_done, closed;
-    bool wants_input, returning;
+    bool resume;                     // it was attached before and goes on
+    bool output_done, closed;
+    bool returning;
     bool held;                       // nothing is read from the client until its node has taken what it sent
     char *final;                     // last message, sent when the output is complete
     struct buf early_input;          // typed before the job took any
@@ -194,22 +204,24 @@ static void session_fail(struct session *s, const struct error *e) {
     net_ws_close(s->ws, WS_NORMAL, "");
 }
 
-static ssize_t session_data(struct session *s, uint32_t channel, const void *data, size_t len) {
+static ssize_t session_data(void *ctx, uint32_t node, uint32_t fd, const void *data, size_t len) {
+    struct session *s = ctx;
     cleanup_buf struct buf b = {0};
     if (s->closed)
         return -EPIPE;
-    buf_addc(&b, (char)channel);
+    buf_addc(&b, (char)(node ? fd + 2 : fd));
+    for (int i = 0; node && i < 4; i++)
+        buf_addc(&b, (char)(node >> (8 * i)));
     buf_add(&b, data, len);
     return net_ws_send(s->ws, WS_BINARY, b.data, b.len);
 }
 
 static ssize_t on_stream_data(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len) {
-    return session_data(ctx, fd == 2 ? 2 : 1, data, len);
-}
-
-// Of a stream that reads the file of standard error: the agent does not tell the two files apart.
-static ssize_t on_error_data(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len) {
-    return session_data(ctx, 2, data, len);
+    struct session *s = ctx;
+    ssize_t n = session_data(s, 0, fd == 2 ? 2 : 1, data, len);
+    if (n < 0)
+        s->output = NULL;  // dropped by whoever called
+    return n;
 }
 
 // The job goes on but its node cannot be reached now: whoever listens attaches again later.
@@ -226,12 +238,10 @@ static bool ask_to_return(struct session *s) {
     return true;
 }
 
-static bool node_lost(const struct message_stream *end) {
-    return end->error && end->exit_code == -1;
-}
-
 static void session_finish(struct session *s) {
-    if (s->returning || !s->final || s->closed || !s->output_done || !s->error_done)
+    if (s->attached ? !attached_complete(s->attached) : !s->output_done)
+        return;
+    if (s->returning || !s->final || s->closed)
         return;
     net_ws_send(s->ws, WS_TEXT, s->final, strlen(s->final));
     net_ws_close(s->ws, WS_NORMAL, "");
@@ -244,29 +254,24 @@ static void put_exit(struct json_writer *w, int32_t code, uint32_t signal) {
 
 static void release_input(void *ctx);
 
-static void on_output_end(void *ctx, const struct message_stream *end) {
+static void on_exec_end(void *ctx, const struct message_stream *end) {
     struct session *s = ctx;
+    cleanup_buf struct buf b = {0};
+    struct json_writer w = {.out = &b};
+    struct error e = {0};
     s->output = NULL;
     release_input(s);
-    if (node_lost(end) && ask_to_return(s))
+    if (end->error) {
+        error_set(&e, EIO, "%s", end->error);
+        session_fail(s, &e);
         return;
-    s->output_done = true;
-    if (s->kind == SESSION_EXEC) {
-        cleanup_buf struct buf b = {0};
-        struct json_writer w = {.out = &b};
-        struct error e = {0};
-        if (end->error) {
-            error_set(&e, EIO, "%s", end->error);
-            session_fail(s, &e);
-            return;
-        }
-        json_open(&w, '{');
-        put_exit(&w, end->exit_code, end->exit_signal);
-        json_close(&w, '}');
-        free(s->final);
-        s->final = buf_take(&b);
-        s->error_done = true;
     }
+    json_open(&w, '{');
+    put_exit(&w, end->exit_code, end->exit_signal);
+    json_close(&w, '}');
+    free(s->final);
+    s->final = buf_take(&b);
+    s->output_done = true;
     session_finish(s);
 }
 
@@ -277,13 +282,24 @@ static void on_input_credit(void *ctx, uint64_t bytes) {
     send_json(s, &b);
 }
 
-static void on_error_end(void *ctx, const struct message_stream *end) {
+static void on_position(void *ctx, uint64_t taken, uint64_t left, bool closed) {
     struct session *s = ctx;
-    s->error = NULL;
-    if (node_lost(end) && ask_to_return(s))
-        return;
-    s->error_done = true;
-    session_finish(s);
+    cleanup_buf struct buf b = {0};
+    buf_addf(&b, "{\"input_at\":%llu,\"input_left\":%llu,\"input_closed\":%s}", (unsigned long long)taken, (unsigned long long)left,
+             closed ? "true" : "false");
+    send_json(s, &b);
+}
+
+static bool on_lost(void *ctx, const struct error *e) {
+    struct session *s = ctx;
+    if (!e)
+        return ask_to_return(s);
+    session_fail(s, e);
+    return true;
+}
+
+static void on_output_complete(void *ctx) {
+    session_finish(ctx);
 }
 
 static void release_input(void *ctx) {
@@ -297,50 +313,51 @@ static void release_input(void *ctx) {
 
 // All streams of a node share its connection, which is ended when too much waits in it: one who
 // sends faster than the node takes is read from no faster.
+static void hold_input(struct session *s, size_t backlog) {
+    if (s->held || backlog <= STREAM_BACKLOG_BYTES)
+        return;
+    s->held = true;
+    s->controller->held_inputs++;
+    net_ws_pause(s->ws, true);
+}
+
 static void feed_input(struct session *s, const void *data, size_t len, bool eof) {
     struct message_stream m = {.fd = 0, .data = {data, len}, .eof = eof};
-    if (s->output) {
+    if (s->attached) {
+        attached_input(s->attached, data, len, eof);
+        hold_input(s, attached_backlog(s->attached));
+    } else if (s->output) {
         stream_send(s->output, MESSAGE_STREAM_DATA, &m);
-        if (!s->held && stream_backlog(s->output) > STREAM_BACKLOG_BYTES) {
-            s->held = true;
-            s->controller->held_inputs++;
-            net_ws_pause(s->ws, true);
-        }
-        return;
+        hold_input(s, stream_backlog(s->output));
+    } else {
+        if (s->early_input.len + len <= STREAM_WINDOW_BYTES)
+            buf_add(&s->early_input, data, len);
+        s->early_eof |= eof;
     }
-    if (s->early_input.len + len <= STREAM_WINDOW_BYTES)
-        buf_add(&s->early_input, data, len);
-    s->early_eof |= eof;
+}
+
+static void tell_nodes(struct session *s, uint32_t count) {
+    cleanup_buf struct buf b = {0};
+    buf_addf(&b, "{\"nodes\":%u}", count);
+    if (count > 1)
+        send_json(s, &b);
 }
 
 // Opens the streams of an attached job, behind its launch.
 static void attach_streams(struct session *s) {
-    static const struct stream_client output = {on_stream_data, on_output_end, on_input_credit, release_input};
-    static const struct stream_client error = {on_error_data, on_error_end, NULL, NULL};
-    struct controller *c = s->controller;
+    static const struct attached_client client = {session_data, on_input_credit, on_position, on_output_complete, on_lost, release_input};
     cleanup_arena struct arena a = {0};
     struct job_record r;
     bool live;
-    if (s->attached || api_record(c, s->job, &a, &r, &live) < 0 || !r.parts.len)
+    if (s->attached || api_record(s->controller, s->job, &a, &r, &live) < 0 || !r.parts.len)
         return;
-    s->attached = true;
-    for (int which = 0; which < 2; which++) {
-        struct stream **at = which ? &s->error : &s->output;
-        struct message_log_read m = log_read(&r, 0, which ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT, true, -1);
-        *at = stream_new(c, &s->actor, r.parts.at[0].node, which ? &error : &output, s, NULL);
-        if (*at) {
-            m.stream = stream_id(*at);
-            if (node_send(c, r.parts.at[0].node, MESSAGE_LOG_READ, &m))
-                continue;
-            stream_drop(*at);
-            *at = NULL;
-        }
-        if (ask_to_return(s))
-            return;
-        *(which ? &s->error_done : &s->output_done) = true;
-    }
-    if (s->output && (s->early_input.len || s->early_eof))
-        feed_input(s, s->early_input.data, s->early_input.len, s->early_eof);
+    tell_nodes(s, r.parts.len);
+    s->attached = attached_new(s->controller, &s->actor, &client, s, s->resume);
+    attached_open(s->attached, &r);
+    if (s->returning || s->closed)
+        return;
+    if (s->early_input.len || s->early_eof)
+        attached_input(s->attached, s->early_input.data, s->early_input.len, s->early_eof);
     buf_done(&s->early_input);
 }
 
@@ -359,7 +376,7 @@ static void report_final(struct session *s) {
     json_close(&w, '}');
     s->final = buf_take(&b);
     if (!s->attached)
-        s->output_done = s->error_done = true;
+        s->output_done = true;
     session_finish(s);
 }
 
@@ -412,7 +429,6 @@ static void begin_run(struct session *s, const struct json *j, struct arena *are
         session_fail(s, &e);
         return;
     }
-    s->wants_input = json_true(spec, "stdin_open") || json_true(spec, "pty");
     struct pending_submit *p = xcalloc(1, sizeof *p);
     *p = (struct pending_submit){.session = s, .id = id};
     s->pending = &p->session;
@@ -438,7 +454,7 @@ static int read_texts(const struct json *j, const char *key, struct arena *a, st
 }
 
 static void begin_exec(struct session *s, const struct json *j, struct arena *a) {
-    static const struct stream_client client = {on_stream_data, on_output_end, on_input_credit, release_input};
+    static const struct stream_client client = {on_stream_data, on_exec_end, on_input_credit, release_input, NULL};
     struct controller *c = s->controller;
     struct job_record r;
     struct error e = {0};
@@ -494,9 +510,12 @@ static void on_text(struct session *s, const char *data, size_t len) {
         return;
     }
     const struct json *size = json_get(j, "resize");
-    if (size && size->type == JSON_ARRAY && size->len == 2 && s->output) {
+    if (size && size->type == JSON_ARRAY && size->len == 2) {
         struct message_stream m = {.rows = (uint32_t)size->items[0].i, .columns = (uint32_t)size->items[1].i};
-        stream_send(s->output, MESSAGE_RESIZE, &m);
+        if (s->output)
+            stream_send(s->output, MESSAGE_RESIZE, &m);
+        else if (s->attached)
+            attached_resize(s->attached, m.rows, m.columns);
     }
     int64_t signal = json_i64(j, "signal", 0);
     struct cancel_options o = {.signal = signal > 0 && signal <= 64 ? (uint32_t)signal : 0};
@@ -520,8 +539,8 @@ static void on_drain(struct net_ws *ws, void *user) {
     struct session *s = user;
     if (s->output)
         stream_drained(s->output);
-    if (s->error)
-        stream_drained(s->error);
+    if (s->attached)
+        attached_drained(s->attached);
 }
 
 static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {
@@ -530,8 +549,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     s->controller->held_inputs -= s->held;
     if (s->output)
         stream_drop(s->output);
-    if (s->error)
-        stream_drop(s->error);
+    s->attached = attached_free(s->attached);
     if (s->waiter)
         unwatch_job(s->controller, s->waiter);
     if (s->pending)
@@ -544,7 +562,8 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
 static void open_session(struct api_call *call, enum session_kind kind) {
     static const struct net_ws_callbacks callbacks = {.on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct session *s = xcalloc(1, sizeof *s);
-    *s = (struct session){.controller = call->controller, .kind = kind, .actor = call->actor, .job = call->job};
+    *s = (struct session){.controller = call->controller, .kind = kind, .actor = call->actor, .job = call->job,
+                          .resume = api_query_i64(call, "resume", 0) == 1};
     snprintf(s->user, sizeof s->user, "%s", call->actor.user);
     s->actor.user = s->user;
     s->ws = net_upgrade_ws(call->req, NULL, &callbacks, s);

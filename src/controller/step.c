@@ -213,13 +213,14 @@ static void finish(struct step *s) {
 static ssize_t on_data(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len) {
     struct step_node *n = ctx;
     cleanup_buf struct buf b = {0};
-    if (n->step->closed)
-        return -EPIPE;
     buf_addc(&b, fd == 2 ? 2 : 1);
     for (int shift = 0; shift < 32; shift += 8)
         buf_addc(&b, (char)(task >> shift));
     buf_add(&b, data, len);
-    return net_ws_send(n->step->ws, WS_BINARY, b.data, b.len);
+    ssize_t waiting = net_ws_send(n->step->ws, WS_BINARY, b.data, b.len);
+    if (waiting < 0)
+        n->stream = NULL;  // dropped by whoever called
+    return waiting;
 }
 
 static void release_input(struct step *s);
@@ -307,7 +308,7 @@ static uint32_t gpus_per_task(const struct step *s, const struct step_share *h) 
 }
 
 static void send_node(struct step *s, uint32_t i, const struct message_exec *common, const struct job_record *r, struct arena *a) {
-    static const struct stream_client client = {on_data, on_end, NULL, on_room};
+    static const struct stream_client client = {on_data, on_end, NULL, on_room, NULL};
     const struct step_share *h = &s->shares.at[i];
     const char *node = s->home->parts[h->part].node;
     struct step_node *n = &s->nodes[i];

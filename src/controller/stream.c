@@ -128,6 +128,11 @@ void stream_message(struct controller *c, const char *node, const struct message
         end(s, &last);
         return;
     }
+    if (message->type == MESSAGE_STREAM_CREDIT && m->position) {
+        if (s->client.position)
+            s->client.position(s->ctx, m);
+        return;
+    }
     if (message->type == MESSAGE_STREAM_CREDIT && s->client.credit)
         s->client.credit(s->ctx, m->credit);
     if (message->type != MESSAGE_STREAM_DATA)

@@ -54,6 +54,7 @@ static const struct field stream_fields[] = {
     FIELD(9, S, rows, ""),      FIELD(10, S, columns, ""), FIELD(11, S, task, ""),
     FIELD_SUB(12, S, usage, &usage_schema, ""), FIELD_WORDS(13, S, cause, end_cause_words, ""),
     FIELD_LIST(14, S, exits, ""),
+    FIELD(15, S, position, ""), FIELD(16, S, input_taken, ""), FIELD(17, S, input_waiting, ""),
 };
 static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #undef S

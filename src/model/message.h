@@ -104,6 +104,10 @@ struct message_stream {  // data, end, credit, resize
     struct usage *usage;  // of a step that has ended
     enum end_cause cause; // why it has
     LIST(uint32_t) exits;  // wait statuses of its tasks, in order of rank
+    // A credit that says where the input of an attached job stands: bytes that its node has ever
+    // taken in, and how many of them wait to be read; with eof it takes no more.
+    bool position;
+    uint64_t input_taken, input_waiting;
 };
 struct message_welcome {
     uint32_t heartbeat_s;  // the agent expects a ping at least this often
