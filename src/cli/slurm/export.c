@@ -159,6 +159,15 @@ const char *submit_prefix(const struct slurm *s) {
     return streq(s->program, "salloc") ? "Job submit/allocate failed: " : "Unable to allocate resources: ";
 }
 
+const char *submit_words(const char *text) {
+    if (strstr(text, "is not a dependency"))
+        return "Job dependency problem";
+    for (size_t i = 0; i < sizeof submit_errors / sizeof *submit_errors; i++)
+        if (str_has_prefix(text, submit_errors[i].begins))
+            return submit_errors[i].words;
+    return NULL;
+}
+
 const char *submit_error_text(struct slurm *s, const struct spec *spec) {
     const char *text = s->cli.error.text;
     if (strstr(text, "is not a dependency"))

@@ -48,6 +48,8 @@ void job_request(const struct spec *spec, const struct script *script, const str
                  struct buf *out);
 // What to print for an error of the controller: Slurm's words where clients look for them. What the
 // controller says is printed before.
+// Slurm's words for a sentence of the controller; NULL: it has none.
+const char *submit_words(const char *text);
 // "Batch job submission failed: " and the like, by program.
 const char *submit_prefix(const struct slurm *s);
 const char *submit_error_text(struct slurm *s, const struct spec *spec);

@@ -51,11 +51,25 @@ static void set_usage(struct sjob *j, const struct json *v) {
     j->usage = v->type == JSON_OBJECT ? v : NULL;
 }
 
+static void set_order(struct sjob *j, const struct json *v) {
+    if (v->type != JSON_OBJECT)
+        return;
+    j->ordered = true;
+    j->turn_priority = json_i64(v, "priority", 0);
+    j->age_s = json_i64(v, "age_s", 0);
+    j->short_s = json_i64(v, "short_s", 0);
+    j->use_s = json_i64(v, "use_s", 0);
+    j->size_s = json_i64(v, "size_s", 0);
+    j->tier = json_i64(v, "tier", 0);
+    j->qos_priority = json_i64(v, "qos", 0);
+}
+
 #define ENTRY(field) {#field, set_##field},
 static const struct {
     const char *name;
     set_fn set;
-} setters[] = {TEXTS(ENTRY) NUMBERS(ENTRY){"state", set_state}, {"hold", set_hold}, {"spec", set_spec}, {"steps", set_steps}, {"usage", set_usage}};
+} setters[] = {TEXTS(ENTRY) NUMBERS(ENTRY){"state", set_state}, {"hold", set_hold}, {"spec", set_spec}, {"steps", set_steps}, {"usage", set_usage},
+             {"order", set_order}};
 
 static set_fn setter(const char *name) {
     for (size_t i = 0; i < sizeof setters / sizeof *setters; i++)

@@ -17,6 +17,8 @@ struct sjob {
     int64_t submit_ms, eligible_ms, start_ms, end_ms, elapsed_ms, expected_start_ms;
     int32_t exit_code, nice;
     uint32_t exit_signal, priority;
+    bool ordered;           // where its turn comes from is known: see "order" in docs/api.md
+    int64_t turn_priority, age_s, short_s, use_s, size_s, tier, qos_priority;
     bool hold;
     const struct json *spec_json, *steps, *usage;
     struct spec *spec;      // never NULL when "spec" was asked for

@@ -193,7 +193,7 @@ PUT(reason) {
 PUT(submit) { put_moment(STEP ? STEP->start_ms : J->submit_ms, "Unknown", out); }
 PUT(eligible) {
     if (!STEP)
-        put_moment(J->eligible_ms, "Unknown", out);
+        put_moment(J->hold && J->state == JOB_PENDING ? 0 : J->eligible_ms, "Unknown", out);
 }
 PUT(start) { put_moment(start_of(r), end_of(r) ? "None" : "Unknown", out); }
 PUT(end) { put_moment(end_of(r), "Unknown", out); }
@@ -307,7 +307,7 @@ static const struct acct_column columns[] = {
     {"Container", 19, "spec", put_container}, {"ConsumedEnergy", 14, "usage", put_energy}, {"ConsumedEnergyRaw", 17, "usage", put_energy},
     {"CPUTime", 10, "cpus,start_ms,end_ms", put_cpu_time}, {"CPUTimeRAW", 10, "cpus,start_ms,end_ms", put_cpu_time_raw}, {"DBIndex", 19, "", put_zero},
     {"DerivedExitCode", 15, "steps", put_derived_exit}, {"Elapsed", 10, "start_ms,end_ms", put_elapsed}, {"ElapsedRaw", 10, "start_ms,end_ms", put_elapsed_raw},
-    {"Eligible", 19, "eligible_ms", put_eligible}, {"End", 19, "end_ms", put_end}, {"ExitCode", 8, "exit_code,exit_signal,ending", put_exit}, {"Flags", 20, "", put_flags},
+    {"Eligible", 19, "eligible_ms,hold", put_eligible}, {"End", 19, "end_ms", put_end}, {"ExitCode", 8, "exit_code,exit_signal,ending", put_exit}, {"Flags", 20, "", put_flags},
     {"GID", 6, "spec", put_gid}, {"Group", 9, "spec", put_group}, {"JobID", -12, "", put_job_id}, {"JobIDRaw", -12, "", put_job_id_raw},
     {"JobName", 10, "name", put_name}, {"Layout", 9, "", put_empty}, {"MaxDiskRead", 12, "usage", put_read}, {"MaxDiskWrite", 12, "usage", put_write},
     {"MaxPages", 8, "", put_empty}, {"MaxRSS", 10, "usage", put_max_rss}, {"MaxRSSNode", 10, "", put_empty}, {"MaxRSSTask", 10, "", put_empty},

@@ -147,19 +147,28 @@ static int read_ids(struct slurm *s, const struct opts *o, struct request *q) {
     return SLURM_FAILED;
 }
 
+// What -v tells before anything is sent.
+static void tell(struct slurm *s, const struct request *q, const char *id, size_t len) {
+    if (q->signal && q->signal != SIGKILL)
+        slurm_verbose(s, "Signal %u to %sjob %.*s", q->signal, q->batch ? "batch " : "", (int)len, id);
+    else
+        slurm_verbose(s, "Terminating job %.*s", (int)len, id);
+}
+
 // Ids that the API takes as they are: no filter has to look at them first.
 static bool plain(const struct opts *o, const struct request *q) {
     return q->ids && !has_filter(q) && !opt_given(o, "interactive");
 }
 
 // Jobs as a whole; steps ("12.0") go one by one.
-static uint32_t write_ids(const struct opts *o, struct json_writer *w) {
+static uint32_t write_ids(struct slurm *s, const struct opts *o, const struct request *q, struct json_writer *w) {
     uint32_t count = 0;
     for (int i = 0; i < o->argument_count; i++)
         for (const char *p = o->arguments[i]; *p;) {
             size_t n = item_len(p);
             if (!memchr(p, '.', n)) {
                 json_put_strn(w, p, n > 2 && !strncmp(p + n - 2, "_*", 2) ? n - 2 : n);
+                tell(s, q, p, n);
                 count++;
             }
             p += n + (p[n] == ',');
@@ -177,6 +186,7 @@ static int chosen(struct slurm *s, const struct opts *o, const struct request *q
     for (uint32_t i = 0; !status && i < jobs.len; i++)
         if (matches(q, &jobs.at[i]) && (!opt_given(o, "interactive") || confirmed(&jobs.at[i]))) {
             json_put_str(w, jobs.at[i].label);
+            tell(s, q, jobs.at[i].label, strlen(jobs.at[i].label));
             count++;
         }
     vec_done(&jobs);
@@ -283,7 +293,7 @@ int scancel_run(struct slurm *s, int argc, char **argv) {
     json_key(&w, "ids");
     json_open(&w, '[');
     if (plain(&o, &q))
-        count = write_ids(&o, &w);
+        count = write_ids(s, &o, &q, &w);
     else if (chosen(s, &o, &q, &w) < 0)
         return SLURM_FAILED;
     json_close(&w, ']');

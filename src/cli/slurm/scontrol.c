@@ -118,6 +118,19 @@ static int run_write(struct scontrol *c, int argc, char **argv) {
     return SLURM_OK;
 }
 
+static int run_errnumstr(struct scontrol *c, int argc, char **argv) {
+    uint32_t number;
+    if (parse_u32(argv[1], &number) < 0 || number > 4095)
+        return SLURM_FAILED;
+    printf("%s\n", strerror((int)number));
+    return SLURM_OK;
+}
+
+// What only has a meaning inside an interactive scontrol, or would show nothing here.
+static int run_nothing(struct scontrol *c, int argc, char **argv) {
+    return SLURM_OK;
+}
+
 static int run_show(struct scontrol *c, int argc, char **argv) {
     if (argc < 2) {
         fprintf(stderr, "too few arguments for keyword:%s\n", argv[0]);
@@ -147,6 +160,8 @@ static const struct {
     {"resume", 3, run_resume, true},      {"ping", 3, run_ping, false},          {"reconfigure", 3, run_reconfigure, false},
     {"version", 4, run_version, false},   {"wait_job", 2, run_wait_job, true},   {"write", 2, run_write, true},
     {"create", 2, run_create, true},      {"delete", 1, run_delete, true},       {"help", 2, run_help, false},
+    {"errnumstr", 2, run_errnumstr, true}, {"completing", 2, run_nothing, false}, {"cluster", 2, run_nothing, false},
+    {"details", 3, run_nothing, false},   {"oneliner", 1, run_nothing, false},   {"quiet", 3, run_nothing, false},
 };
 
 int scontrol_run(struct slurm *s, int argc, char **argv) {

@@ -33,13 +33,14 @@ static const char *or_null(const char *text) {
 static void job_times(const struct scontrol *c, const struct sjob *j, struct buf *out) {
     char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
     const struct spec *p = j->spec;
+    int64_t eligible = j->hold && j->state == JOB_PENDING ? 0 : j->eligible_ms;
     buf_addf(out, "RunTime=%s TimeLimit=%s TimeMin=%s", elapsed_format_full(j->elapsed_ms / 1000, a),
              j->time_limit_s && j->time_limit_s < DURATION_LIMIT_S ? elapsed_format_full(j->time_limit_s, b) : "UNLIMITED",
              p->time_min_s ? elapsed_format_full(p->time_min_s, d) : "N/A");
     line_end(c, out);
-    buf_addf(out, "SubmitTime=%s EligibleTime=%s", slurm_time(j->submit_ms, "Unknown", a), slurm_time(j->eligible_ms, "Unknown", b));
+    buf_addf(out, "SubmitTime=%s EligibleTime=%s", slurm_time(j->submit_ms, "Unknown", a), slurm_time(eligible, "Unknown", b));
     line_end(c, out);
-    buf_addf(out, "AccrueTime=%s", slurm_time(j->eligible_ms, "Unknown", a));
+    buf_addf(out, "AccrueTime=%s", slurm_time(eligible, "Unknown", a));
     line_end(c, out);
     buf_addf(out, "StartTime=%s EndTime=%s Deadline=%s", slurm_time(j->start_ms ? j->start_ms : j->expected_start_ms, "Unknown", a),
              slurm_time(sjob_end_ms(j), "Unknown", b), slurm_time(p->deadline_ms, "N/A", d));
@@ -73,10 +74,10 @@ static void job_shape(const struct scontrol *c, const struct sjob *j, struct buf
     bool per_cpu;
     uint32_t nodes = j->node_count ? j->node_count : p->nodes_min ? p->nodes_min : 1;
     uint64_t memory = sjob_memory(j, &per_cpu);
-    if (j->start_ms)
+    if (j->start_ms || p->nodes_max <= 1)
         buf_addf(out, "NumNodes=%u ", nodes);
     else
-        buf_addf(out, "NumNodes=%u-%u ", nodes, p->nodes_max ? p->nodes_max : nodes);
+        buf_addf(out, "NumNodes=%u-%u ", nodes, p->nodes_max);
     buf_addf(out, "NumCPUs=%u NumTasks=%u CPUs/Task=%u ReqB:S:C:T=0:0:*:*", j->cpus, j->tasks ? j->tasks : 1, p->cpus_per_task ? p->cpus_per_task : 1);
     line_end(c, out);
     buf_adds(out, "TRES=");
@@ -531,10 +532,20 @@ int scontrol_show(struct scontrol *c, int argc, char **argv) {
         return show_hostlist(c, name, true);
     if (begins(what, "config", 1))
         return show_config(c);
-    if (begins(what, "topology", 1)) {
-        fprintf(stderr, "No topology information available\n");
-        return SLURM_OK;
-    }
+    static const struct {
+        const char *word;
+        size_t least;
+        const char *out, *err;
+    } absent[] = {{"topology", 1, "", "scontrol: error: No topology information available\n"}, {"licenses", 1, "No licenses configured in Slurm.\n", ""},
+                  {"daemons", 1, "slurmctld slurmd\n", ""}, {"frontend", 1, "No nodes in the system\n", ""}, {"bbstat", 3, "", ""},
+                  {"burstbuffer", 2, "No burst buffers\n", ""}, {"aliases", 1, "", ""}, {"federation", 2, "No federation\n", ""},
+                  {"assoc_mgr", 2, "Current Association Manager state\n", ""}, {"slurmd", 2, "", ""}};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        if (begins(what, absent[i].word, absent[i].least)) {
+            printf("%s", absent[i].out);
+            fprintf(stderr, "%s", absent[i].err);
+            return SLURM_OK;
+        }
     fprintf(stderr, "invalid entity:%s for keyword:show \n", what);
     return SLURM_FAILED;
 }

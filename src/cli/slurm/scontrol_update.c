@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/localtime.h"
+#include "cli/slurm/job_args.h"
 #include "cli/slurm/joblist.h"
 #include "cli/slurm/scontrol.h"
 #include "model/gpuspec.h"
@@ -34,8 +35,13 @@ static void write_ids(const char *list, struct json_writer *w) {
 
 static const char *error_words(const struct json *e) {
     const char *code = json_str(e, "code"), *message = json_str(e, "message");
+    const char *words = message ? submit_words(message) : NULL;
+    if (words)
+        return words;
     if (streq(code, "ENOENT"))
         return "Invalid job id specified";
+    if (message && (strstr(message, "is PENDING; only a running") || strstr(message, "is STARTING; only a running")))
+        return "Job is pending execution";
     if (streq(code, "EPERM") || streq(code, "EACCES"))
         return "Access/permission denied";
     if (streq(code, "EALREADY"))
@@ -50,9 +56,25 @@ static int report(const struct scontrol *c, const struct reply *r, const char *c
         if (!c->quiet)
             fprintf(stderr, "%s for job %s\n", error_words(e), json_str(&errors->items[i], "id"));
     }
-    if (errors && errors->len && caller && !c->quiet)
+    if (errors && errors->len && caller && !c->quiet && !streq(error_words(json_get(&errors->items[0], "error")), "Job is pending execution"))
         fprintf(stderr, "%s error: %s\n", caller, error_words(json_get(&errors->items[0], "error")));
     return errors && errors->len ? SLURM_FAILED : SLURM_OK;
+}
+
+// Resuming what runs does nothing; Slurm says so.
+static bool not_suspended(struct scontrol *c, const char *ids) {
+    sjob_vec jobs = {0};
+    const char *wrong = NULL;
+    struct job_query q = {.fields = "id,label,state,array_id,array_index", .ids = ids_plain(&c->s->cli.arena, ids, &wrong)};
+    bool found = false;
+    if (jobs_fetch(c->s, &q, &jobs) == 0)
+        for (uint32_t i = 0; i < jobs.len; i++)
+            if (jobs.at[i].state == JOB_RUNNING || jobs.at[i].state == JOB_PENDING) {
+                fprintf(stderr, "%s for job %s\n", jobs.at[i].state == JOB_RUNNING ? "Job is not suspended" : "Job is pending execution", jobs.at[i].label);
+                found = true;
+            }
+    vec_done(&jobs);
+    return found;
 }
 
 int scontrol_act(struct scontrol *c, const char *word, const char *action, bool hold, int argc, char **argv) {
@@ -83,6 +105,8 @@ int scontrol_act(struct scontrol *c, const char *word, const char *action, bool 
     if (hold)
         json_kv_bool(&w, "hold", true);
     json_close(&w, '}');
+    if (streq(action, "resume") && list.len && not_suspended(c, buf_str(&list)))
+        return SLURM_FAILED;
     if (slurm_post(c->s, arena_printf(&c->s->cli.arena, "/v1/jobs/%s", action), &body, &r))
         return SLURM_FAILED;
     return report(c, &r, streq(word, "hold") || streq(word, "release") || streq(word, "suspend") || streq(word, "resume") ? "slurm_suspend" : NULL);
@@ -105,8 +129,10 @@ static int put_seconds(struct json_writer *w, const char *key, const char *name,
 
 static int put_moment(struct json_writer *w, const char *key, const char *name, const char *v) {
     int64_t at;
-    if (local_time_parse(v, clock_wall_ms(), TIME_NEXT, &at, NULL) < 0)
-        return bad(name, v);
+    if (local_time_parse(v, clock_wall_ms(), TIME_NEXT, &at, NULL) < 0) {
+        fprintf(stderr, "Invalid time specification (pos=0): %s\nNo changes specified\n", v);
+        return -1;
+    }
     json_kv_i64(w, key, at);
     return 0;
 }
@@ -137,6 +163,29 @@ static int put_size(struct json_writer *w, const char *key, const char *name, co
     return 0;
 }
 
+// What Slurm lets be changed and has no meaning here.
+static bool has_no_effect(const char *name) {
+    static const char *const names[] = {"OverSubscribe", "Shared", "Contiguous", "Licenses", "AdminComment", "SystemComment", "WCKey", "MailUser",
+                                        "MailType", "MinTmpDiskNode", "CoreSpec", "ThreadSpec", "Switches", "Network", "Power", "DelayBoot", "SiteFactor",
+                                        "Prefer", "ClusterFeatures", "Extra", "EndTime", "BurstBuffer", "ReqThreads", "ReqCores", "ReqSockets"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (same_word(name, names[i]))
+            return true;
+    return false;
+}
+
+// Own jobs of a name; NULL: none.
+static const char *jobs_named(struct scontrol *c, const char *name) {
+    sjob_vec jobs = {0};
+    cleanup_buf struct buf ids = {0};
+    struct job_query q = {.fields = "id,label,state,name,array_id,array_index", .live = true, .name = name, .user = own_name(&c->s->cli.arena)};
+    if (jobs_fetch(c->s, &q, &jobs) == 0)
+        for (uint32_t i = 0; i < jobs.len; i++)
+            buf_addf(&ids, "%s%llu", ids.len ? "," : "", (unsigned long long)(jobs.at[i].array_id ? jobs.at[i].array_id : jobs.at[i].id));
+    vec_done(&jobs);
+    return ids.len ? arena_strdup(&c->s->cli.arena, buf_str(&ids)) : NULL;
+}
+
 // One NAME=VALUE of "update JobId=12 …". 1: not known.
 static int put_change(struct json_writer *w, const char *name, const char *v) {
     static const struct {
@@ -154,11 +203,15 @@ static int put_change(struct json_writer *w, const char *name, const char *v) {
     if (same_word(name, "TimeMin"))
         return put_seconds(w, "time_min_s", "TimeMin", v);
     if (same_word(name, "StartTime") || same_word(name, "EligibleTime"))
-        return put_moment(w, "begin_ms", name, v);
+        return put_moment(w, "begin_ms", "StartTime", v);
     if (same_word(name, "Deadline"))
         return put_moment(w, "deadline_ms", name, v);
     if (same_word(name, "Nice"))
         return put_count(w, "nice", name, v);
+    if (same_word(name, "NumCPUs"))
+        return put_count(w, "tasks", name, v);
+    if (has_no_effect(name))
+        return 0;
     if (same_word(name, "NumTasks"))
         return put_count(w, "tasks", name, v);
     if (same_word(name, "CPUsPerTask"))
@@ -169,10 +222,11 @@ static int put_change(struct json_writer *w, const char *name, const char *v) {
         return put_count(w, "array_limit", name, v);
     if (same_word(name, "NumNodes"))
         return put_nodes(w, name, v);
-    if (same_word(name, "MinMemoryNode"))
-        return put_size(w, "memory_per_node_bytes", name, v);
-    if (same_word(name, "MinMemoryCPU"))
-        return put_size(w, "memory_per_cpu_bytes", name, v);
+    if (same_word(name, "MinMemoryNode") || same_word(name, "MinMemoryCPU")) {  // one of them only
+        bool node = same_word(name, "MinMemoryNode");
+        json_kv_i64(w, node ? "memory_per_cpu_bytes" : "memory_per_node_bytes", 0);
+        return put_size(w, node ? "memory_per_node_bytes" : "memory_per_cpu_bytes", name, v);
+    }
     if (same_word(name, "Requeue")) {
         json_kv_bool(w, "requeue", streq(v, "1"));
         return 0;
@@ -185,6 +239,24 @@ static int put_change(struct json_writer *w, const char *name, const char *v) {
         return 0;
     }
     return 1;
+}
+
+// "+5", "-2": minutes more or less than now, of the first job that is meant.
+static int put_relative(struct scontrol *c, struct json_writer *w, const char *ids, const char *v) {
+    sjob_vec jobs = {0};
+    const char *wrong = NULL;
+    uint32_t seconds;
+    struct job_query q = {.fields = "id,label,state,time_limit_s,array_id,array_index", .ids = ids_plain(&c->s->cli.arena, ids, &wrong)};
+    if (duration_parse(v + 1, 60, &seconds, NULL) < 0 || jobs_fetch(c->s, &q, &jobs) || !jobs.len) {
+        vec_done(&jobs);
+        return bad("TimeLimit", v);
+    }
+    int64_t now = jobs.at[0].time_limit_s, then = *v == '+' ? now + seconds : now - (int64_t)seconds;
+    vec_done(&jobs);
+    if (now >= DURATION_LIMIT_S || then < 60)
+        return bad("TimeLimit", v);
+    json_kv_i64(w, "time_limit_s", then);
+    return 0;
 }
 
 static int update_job(struct scontrol *c, const char *ids, int argc, char **argv) {
@@ -210,13 +282,19 @@ static int update_job(struct scontrol *c, const char *ids, int argc, char **argv
     for (int i = 0; i < argc; i++) {
         char *equals = strchr(argv[i], '=');
         const char *name = arena_strndup(&c->s->cli.arena, argv[i], strcspn(argv[i], "=+-"));
-        if (!equals) {
+        if (same_word(argv[i], "Job") || same_word(argv[i], "JobId")) {  // its id is the next word
+            i++;
+            continue;
+        }
+        if (!equals && !same_word(name, "Nice")) {
             fprintf(stderr, "Invalid input: %s\n", argv[i]);
             return SLURM_FAILED;
         }
         if (same_word(name, "JobId") || same_word(name, "Job"))
             continue;
-        int n = put_change(&w, name, equals + 1);
+        const char *value = equals ? equals + 1 : "100";
+        bool relative = same_word(name, "TimeLimit") && (*value == '+' || *value == '-');
+        int n = relative ? put_relative(c, &w, ids, value) : put_change(&w, name, value);
         if (n > 0)
             fprintf(stderr, "Update of this parameter is not supported: %s\nRequest aborted\n", argv[i]);
         if (n)
@@ -396,6 +474,10 @@ int scontrol_update(struct scontrol *c, int argc, char **argv) {
     const char *reservation = value_of(argc, argv, "ReservationName");
     if (!job)
         job = value_of(argc, argv, "Job");
+    if (!job && argc > 1 && (same_word(argv[0], "Job") || same_word(argv[0], "JobId")))
+        job = argv[1];
+    if (!job && value_of(argc, argv, "JobName") && !node && !partition && !reservation)
+        job = jobs_named(c, value_of(argc, argv, "JobName"));
     if (job)
         return update_job(c, job, argc, argv);
     if (node)

@@ -3,10 +3,13 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "cli/daemon.h"
 #include "cli/localtime.h"
@@ -185,10 +188,22 @@ int slurm_check_clusters(struct slurm *s) {
 }
 
 const char *slurm_time(int64_t at_ms, const char *none, char out[static UNIT_TEXT_MAX]) {
-    if (at_ms <= 0)
+    // The format is the user's, so that no compiler can check it; its result is bounded.
+    static size_t (*const as_the_user_says)(char *, size_t, const char *, const struct tm *) = strftime;
+    // SLURM_TIME_FORMAT is read for every time: looking it up costs little beside printing one.
+    const char *format = getenv("SLURM_TIME_FORMAT");
+    time_t at = (time_t)(at_ms / 1000);
+    struct tm tm;
+    if (at_ms <= 0) {
         snprintf(out, UNIT_TEXT_MAX, "%s", none);
-    else
+    } else if (str_empty(format) || streq(format, "standard")) {
         local_time_format(at_ms, out);
+    } else if (streq(format, "relative")) {
+        int64_t now = clock_wall_ms();
+        local_time_short(at_ms, now, out);
+    } else if (!localtime_r(&at, &tm) || !as_the_user_says(out, UNIT_TEXT_MAX, format, &tm)) {
+        local_time_format(at_ms, out);
+    }
     return out;
 }
 

@@ -1,4 +1,4 @@
-// sprio, sshare, sstat, sdiag, and the little of sacctmgr that clients call: all of them only look.
+// sstat, sdiag, and the little of sacctmgr that clients call: all of them only look.
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,100 +44,6 @@ static bool begin(struct slurm *s, struct opts *o, const struct opt *table, uint
     {"help", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},                \
     {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},           \
     {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0}
-
-// --- sprio ---
-
-#define PUT(fn) static void put_##fn(const void *row, struct buf *out)
-PUT(label) { buf_adds(out, ((const struct sjob *)row)->label); }
-PUT(partition) { buf_adds(out, ((const struct sjob *)row)->partition); }
-PUT(user) { buf_adds(out, ((const struct sjob *)row)->user); }
-PUT(account) { buf_adds(out, ((const struct sjob *)row)->project); }
-PUT(qos) { buf_adds(out, ((const struct sjob *)row)->qos ? ((const struct sjob *)row)->qos : "normal"); }
-PUT(name) { buf_adds(out, ((const struct sjob *)row)->name); }
-PUT(priority) { buf_addu(out, sjob_priority(row)); }
-PUT(nice) { buf_addf(out, "%d", ((const struct sjob *)row)->nice); }
-PUT(zero) { buf_adds(out, "0"); }
-
-static const struct column prio_columns[] = {
-    {'i', NULL, "JOBID", "label", put_label}, {'r', NULL, "PARTITION", "partition", put_partition}, {'u', NULL, "USER", "user", put_user},
-    {'o', NULL, "ACCOUNT", "project", put_account}, {'n', NULL, "QOS_NAME", "qos", put_qos}, {'j', NULL, "NAME", "name", put_name},
-    {'Y', NULL, "PRIORITY", "priority,hold", put_priority}, {'y', NULL, "PRIORITY", "priority,hold", put_priority}, {'N', NULL, "NICE", "nice", put_nice},
-    {'A', NULL, "AGE", "", put_zero}, {'a', NULL, "AGE", "", put_zero}, {'F', NULL, "FAIRSHARE", "", put_zero}, {'f', NULL, "FAIRSHARE", "", put_zero},
-    {'J', NULL, "JOBSIZE", "", put_zero}, {'P', NULL, "PARTITION", "", put_zero}, {'p', NULL, "PARTITION", "", put_zero}, {'Q', NULL, "QOS", "", put_zero},
-    {'q', NULL, "QOS", "", put_zero}, {'S', NULL, "SITE", "", put_zero}, {'T', NULL, "TRES", "", put_zero},
-};
-
-int sprio_run(struct slurm *s, int argc, char **argv) {
-    static const struct opt table[] = {
-        {"format", 'o', OPT_VALUE, OPT_DOES, NULL, NULL, 0}, {"jobs", 'j', OPT_MAYBE, OPT_DOES, NULL, NULL, 0},
-        {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"noheader", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"norm", 'n', OPT_FLAG, OPT_HARMLESS, NULL, "there are no weights", 0}, {"partition", 'p', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
-        {"sort", 'S', OPT_VALUE, OPT_HARMLESS, NULL, "lines come in order of id", 0}, {"user", 'u', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
-        {"weights", 'w', OPT_FLAG, OPT_HARMLESS, NULL, "there are no weights; see acequia shares", 0}, COMMON};
-    BEGIN("[OPTIONS]");
-    struct columns c = {0};
-    sjob_vec jobs = {0};
-    cleanup_buf struct buf out = {0};
-    const char *ids = opt_get(&o, "jobs"), *bad = NULL, *fields, *plain = ids ? ids_plain(&s->cli.arena, ids, &bad) : NULL;
-    if (ids && !plain) {
-        slurm_error(s, "Invalid job id: %s", bad);
-        return SLURM_FAILED;
-    }
-    const char *format = opt_get(&o, "format") ? opt_get(&o, "format") : opt_given(&o, "long") ? "%.15i %9r %.8u %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q %.11N %.20T"
-                                                                                             : "%.15i %9r %.10Y %.10S";
-    columns_by_letters(s, prio_columns, sizeof prio_columns / sizeof *prio_columns, format, &c);
-    columns_fields(&s->cli.arena, &c, "id,label,state,user,partition", &fields);
-    status = jobs_fetch(s, &(struct job_query){.live = true, .fields = fields, .ids = plain}, &jobs);
-    if (!status && !opt_given(&o, "noheader"))
-        columns_heading(&c, &out);
-    for (uint32_t i = 0; !status && i < jobs.len; i++) {
-        const struct sjob *j = &jobs.at[i];
-        if (j->state == JOB_PENDING && list_has(opt_get(&o, "user"), j->user) && list_has(opt_get(&o, "partition"), j->partition) && ids_have(ids, j))
-            columns_row(&c, j, &out);
-    }
-    vec_done(&jobs);
-    columns_done(&c);
-    return status ? status : cli_print(&out);
-}
-
-// --- sshare ---
-
-int sshare_run(struct slurm *s, int argc, char **argv) {
-    static const struct opt table[] = {
-        {"accounts", 'A', OPT_VALUE, OPT_DOES, NULL, NULL, 0}, {"all", 'a', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"format", 'o', OPT_VALUE, OPT_REFUSED, NULL, "its columns are fixed; use acequia shares --json", 0},
-        {"long", 'l', OPT_FLAG, OPT_HARMLESS, NULL, "all there is is shown", 0}, {"noheader", 'n', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"parsable", 'p', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"parsable2", 'P', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"user", 'u', OPT_VALUE, OPT_HARMLESS, NULL, "shares are those of projects", 0}, {"Users", 'U', OPT_FLAG, OPT_HARMLESS, NULL, "shares are those of projects", 0}, COMMON};
-    BEGIN("[OPTIONS]");
-    struct reply r;
-    cleanup_buf struct buf out = {0};
-    bool bar = opt_given(&o, "parsable") || opt_given(&o, "parsable2");
-    const char *end = opt_given(&o, "parsable") ? "|\n" : "\n";
-    if (slurm_get(s, "/v1/shares", &r))
-        return SLURM_FAILED;
-    const struct json *list = json_get(r.json, "projects");
-    int64_t total = 0;
-    for (uint32_t i = 0; list && i < list->len; i++)
-        total += json_i64(&list->items[i], "quota_milligpu", 0);
-    if (!opt_given(&o, "noheader") && bar)
-        buf_addf(&out, "Account|User|RawShares|NormShares|RawUsage|EffectvUsage|FairShare%s", end);
-    else if (!opt_given(&o, "noheader"))
-        buf_adds(&out, "             Account       User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare \n"
-                       "-------------------- ---------- ---------- ----------- ----------- ------------- ---------- \n");
-    for (uint32_t i = 0; list && i < list->len; i++) {
-        const struct json *p = &list->items[i];
-        const char *name = json_str(p, "project");
-        int64_t quota = json_i64(p, "quota_milligpu", 0), used = json_i64(p, "used_milligpu", 0);
-        double norm = total ? (double)quota / (double)total : 0, share = quota ? (double)used / (double)quota : 0;
-        if (!list_has(opt_get(&o, "accounts"), name))
-            continue;
-        buf_addf(&out, bar ? "%s|%s|%lld|%.6f|%lld|%.6f|%.6f" : "%-20s %10s %10lld %11.6f %11lld %13.6f %10.6f ", name, "", (long long)(quota / 1000), norm,
-                 (long long)used, share, share < 1 ? 1 - share : 0.0);
-        buf_adds(&out, bar ? end : "\n");
-    }
-    return cli_print(&out);
-}
 
 // --- sstat ---
 

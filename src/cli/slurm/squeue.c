@@ -221,6 +221,14 @@ static bool unknown_id(const struct wanted *w, const sjob_vec *jobs) {
     return true;
 }
 
+// An id may be named twice.
+static bool listed(const sjob_vec *jobs, uint32_t count, const struct sjob *j) {
+    for (uint32_t i = 0; i < count; i++)
+        if (jobs->at[i].id == j->id && streq(jobs->at[i].label, j->label))
+            return true;
+    return false;
+}
+
 static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     struct columns c = {0};
     sjob_vec jobs = {0};
@@ -236,7 +244,7 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
         fields = SJOB_JSON_FIELDS;
     if (sort || w->nodes || w->reservation)
         fields = arena_printf(&s->cli.arena, "%s,array_id,array_index,nodes,spec,start_ms,submit_ms,elapsed_ms,time_limit_s,cpus,node_count,uid,"
-                              "memory_bytes,nice,priority,hold,expected_start_ms", fields);
+                              "memory_bytes,nice,priority,hold,expected_start_ms%s", fields, sort && strpbrk(sort, "pQ") ? ",order" : "");
     else
         fields = arena_printf(&s->cli.arena, "%s,array_id,array_index,priority,hold", fields);
     int status = fetch(s, o, w, fields, &jobs);
@@ -246,7 +254,7 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     }
     uint32_t kept = 0;
     for (uint32_t i = 0; !status && i < jobs.len; i++)
-        if (matches(s, w, &jobs.at[i]))
+        if (matches(s, w, &jobs.at[i]) && !(w->ids && listed(&jobs, kept, &jobs.at[i])))
             jobs.at[kept++] = jobs.at[i];
     jobs.len = kept;
     if (!status) {

@@ -37,6 +37,8 @@ int64_t sjob_end_ms(const struct sjob *j) {
 uint32_t sjob_priority(const struct sjob *j) {
     if (j->hold && j->state == JOB_PENDING)
         return 0;
+    if (j->ordered && !j->priority)
+        return j->turn_priority < UINT32_MAX ? (uint32_t)j->turn_priority : UINT32_MAX;
     return j->priority ? j->priority : 1;
 }
 
@@ -70,14 +72,23 @@ static void gres_text(struct buf *out, uint32_t milli, const char *model) {
 
 void sjob_dependency(const struct sjob *j, struct buf *out) {
     const char *text = j->spec ? j->spec->dependency : NULL;
-    if (str_empty(text) || job_state_final(j->state) || !str_has_prefix(j->reason ? j->reason : "", "Dependency")) {
+    bool waits = str_has_prefix(j->reason ? j->reason : "", "Dependency") || j->hold;
+    if (str_empty(text) || j->state != JOB_PENDING || !waits) {
         buf_adds(out, "(null)");
         return;
     }
     bool never = streq(j->reason, "DependencyNeverSatisfied");
     for (const char *p = text; *p;) {
-        size_t n = strcspn(p, ",?");
-        buf_addf(out, "%.*s(%s)", (int)n, p, never ? "failed" : "unfulfilled");
+        // "afterok:12:13" is shown one by one.
+        size_t n = strcspn(p, ",?"), type = strcspn(p, ":,?");
+        for (const char *id = p + type; id < p + n || id == p + n;) {
+            size_t len = *id == ':' ? 1 + strcspn(id + 1, ":,?") : 0;
+            buf_addf(out, "%.*s%.*s(%s)", (int)type, p, (int)len, id, never ? "failed" : "unfulfilled");
+            id += len;
+            if (id >= p + n)
+                break;
+            buf_addc(out, p[n] == '?' ? '?' : ',');
+        }
         if (p[n])
             buf_addc(out, p[n]);
         p += n + (p[n] != 0);
@@ -233,7 +244,7 @@ const struct column squeue_columns[] = {
     {'d', "mintmpdisk", "MIN_TMP_DISK", "", put_zero},
     {'D', "numnodes", "NODES", "node_count", put_node_count},
     {'e', "endtime", "END_TIME", "start_ms,end_ms,time_limit_s", put_end},
-    {'E', "dependency", "DEPENDENCY", "spec,reason", put_dependency},
+    {'E', "dependency", "DEPENDENCY", "spec,reason,hold", put_dependency},
     {'f', "feature", "FEATURES", "spec", put_features},
     {'F', "arrayjobid", "ARRAY_JOB_ID", "id,array_id", put_array_id},
     {'g', "groupname", "GROUP", "spec", put_group},
@@ -254,10 +265,10 @@ const struct column squeue_columns[] = {
     {'N', "nodelist", "NODELIST", "nodes", put_nodes},
     {'o', "command", "COMMAND", "spec", put_command},
     {'O', "contiguous", "CONTIGUOUS", "", put_zero},
-    {'p', "priority", "PRIORITY", "priority,hold", put_priority_share},
+    {'p', "priority", "PRIORITY", "priority,hold,order", put_priority_share},
     {'P', "partition", "PARTITION", "partition", put_partition},
     {'q', "qos", "QOS", "qos", put_qos},
-    {'Q', "prioritylong", "PRIORITY", "priority,hold", put_priority},
+    {'Q', "prioritylong", "PRIORITY", "priority,hold,order", put_priority},
     {'r', "reason", "REASON", "reason,exit_code,exit_signal", put_reason},
     {'R', "reasonlist", "NODELIST(REASON)", "nodes,reason,exit_code,exit_signal", put_where},
     {'s', "selectjobinfo", "SELECT_JOBINFO", "", put_na},

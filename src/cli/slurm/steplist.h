@@ -28,7 +28,7 @@ int steps_show(struct slurm *s, const char *ids, const struct step_show *how);
 
 // --json of squeue and sacct.
 #define SJOB_JSON_FIELDS                                                                                              \
-    "id,array_id,array_index,label,name,user,uid,project,partition,qos,state,reason,nodes,node_count,tasks,cpus,memory_bytes,"  \
+    "order,id,array_id,array_index,label,name,user,uid,project,partition,qos,state,reason,nodes,node_count,tasks,cpus,memory_bytes,"  \
     "gpus_milli,time_limit_s,submit_ms,eligible_ms,start_ms,end_ms,elapsed_ms,expected_start_ms,exit_code,exit_signal,attempt," \
     "priority,nice,hold,spec,preempted"
 void sjob_json(const struct sjob *j, struct json_writer *w);
