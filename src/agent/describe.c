@@ -8,10 +8,12 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/cgroup_io.h"
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/rand.h"
 #include "base/text.h"
@@ -124,6 +126,14 @@ static uint64_t pids_max(const struct config_node *c) {
     return most < REQUEST_PIDS_MAX ? most : REQUEST_PIDS_MAX;
 }
 
+// When the machine came up, by the clock on the wall: what the kernel says of both clocks now.
+static int64_t boot_ms(void) {
+    struct timespec up;
+    if (clock_gettime(CLOCK_BOOTTIME, &up) < 0)
+        return 0;
+    return clock_wall_ms() - ((int64_t)up.tv_sec * 1000 + up.tv_nsec / 1000000);
+}
+
 int agent_describe(struct agent *a, struct error *e) {
     struct node *n = &a->node;
     struct utsname uts;
@@ -135,6 +145,8 @@ int agent_describe(struct agent *a, struct error *e) {
     if (rc < 0)
         return error_set(e, -rc, "the machine's boot id cannot be read");
     n->boot_id = arena_strdup(&a->arena, boot);
+    n->boot_ms = boot_ms();
+    n->agent_start_ms = clock_wall_ms();
     rc = spool_identity(a, &n->spool_id, e);
     if (rc < 0)
         return rc;

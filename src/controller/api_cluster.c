@@ -67,6 +67,8 @@ static void put_node(struct controller *c, struct json_writer *w, const struct n
     json_kv_str(w, "version", n->version);
     json_kv_str(w, "address", n->address);
     json_kv_str(w, "boot_id", n->boot_id);
+    json_kv_i64(w, "boot_ms", n->boot_ms);
+    json_kv_i64(w, "agent_start_ms", n->agent_start_ms);
     json_kv_str(w, "os", n->os);
     json_kv_str(w, "arch", n->arch);
     json_kv_i64(w, "sockets", n->sockets);

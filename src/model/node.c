@@ -33,6 +33,8 @@ static const struct field node_fields[] = {
     FIELD(14, struct node, tmp_bytes, "Temporary disk space."),
     FIELD(15, struct node, os, "Operating system."),
     FIELD(16, struct node, arch, "Processor architecture."),
+    FIELD(17, struct node, boot_ms, "When the machine was started."),
+    FIELD(18, struct node, agent_start_ms, "When its agent was started."),
 };
 const struct schema node_schema = SCHEMA(struct node, "a node", node_fields);
 

@@ -30,6 +30,7 @@ struct node {
     const char *missing;   // what this agent cannot enforce, for people
     uint64_t tmp_bytes;
     const char *os, *arch;
+    int64_t boot_ms, agent_start_ms;  // wall clock; 0: not known
 };
 extern const struct schema node_schema;
 

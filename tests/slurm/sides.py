@@ -1,6 +1,7 @@
 """Two sides that take the same command lines: a real Slurm from Debian's packages, and Acequia
 called by the names of Slurm's commands. Both have two nodes, n1 and n2, with 64 CPUs each."""
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -37,7 +38,7 @@ class Side:
     @staticmethod
     def become(user):
         """The words before a command that is run as somebody else."""
-        return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
+        return ["setpriv", f"--reuid={user}", f"--regid={pwd.getpwnam(user).pw_gid}", "--clear-groups"] if user else []
 
     def run(self, line, save=None, stdin="", timeout=60, user=None):
         """Runs a line with a shell; `save` keeps the number it prints under a name."""
@@ -57,7 +58,7 @@ class Side:
             text = re.sub(rf"(?<![\w.]){number}(?![a-zA-Z0-9])", f"<{name}>", text)
         return text.replace(self.work, "<work>")
 
-    def wait(self, name, seconds=30):
+    def wait(self, name, seconds=120):
         """Until no element of the job is in the queue any more."""
         def gone():
             r = self.run(f"squeue -h -j {{{name}}} -t PD,R,CG,S,CF -o %i")
@@ -74,6 +75,7 @@ class SlurmSide(Side):
         self.lab.up()
         self.env = self.lab.env
         self.work = tempfile.mkdtemp(prefix="slurm-work-")
+        os.chmod(self.work, 0o777)
 
     def close(self):
         """Ends it."""
@@ -89,6 +91,7 @@ class AcequiaSide(Side):
         self.home = tempfile.mkdtemp(prefix="acequia-slurm-")
         os.chmod(self.home, 0o755)
         self.work = tempfile.mkdtemp(prefix="slurm-work-")
+        os.chmod(self.work, 0o777)
         binary = find_binary()
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
         self.env = dict(env, ACEQUIA_HOME=self.home, PATH=f"{self.home}/bin:{env['PATH']}")

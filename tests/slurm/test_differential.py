@@ -1,10 +1,12 @@
 """A real Slurm and Acequia receive the same command lines. The everyday slice leaves the long groups
 out; all of them: pytest -m long tests/slurm."""
+import json
 import os
+import re
 
 import pytest
 
-from . import cases, cases_words
+from . import cases, cases_long, cases_words
 from .cases import Line, held, lines
 from .differences import KNOWN, KNOWN_HELD, unexplained
 from .sides import AcequiaSide, SlurmSide, end_all
@@ -85,6 +87,61 @@ def test_arrays(sides):
 @pytest.mark.long
 def test_step_lines(sides):
     check(play(sides, lines(cases_words.STEPS)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("story", ["UPDATES", "SIGNALS", "HISTORY"])
+def test_stories(sides, story):
+    check(play(sides, lines(getattr(cases_long, story))))
+
+
+def test_another_user(sides):
+    for side in sides:
+        side.run("sbatch -H --parsable --wrap true", save="r")
+    try:
+        check(play(sides, lines(cases_long.OTHER, user="nobody")))
+    finally:
+        for side in sides:
+            side.run("scancel {r}")
+
+
+def parsed(text):
+    """What was written; ids stand there by their names."""
+    return json.loads(re.sub(r": (<\w+>|-?nan)", ": 0", text))
+
+
+def shape(value):
+    """The names in a value, without what is empty here or there."""
+    if isinstance(value, dict):
+        return {k: shape(v) for k, v in value.items()}
+    return [shape(value[0])] if isinstance(value, list) and value else None
+
+
+def missing(one, two, path=""):
+    """Names that are in the first and not in the second."""
+    found = []
+    for k, v in (one or {}).items():
+        if k not in two:
+            found.append(f"{path}{k}")
+        elif isinstance(v, dict) and isinstance(two[k], dict):
+            found += missing(v, two[k], f"{path}{k}.")
+    return found
+
+
+# Nothing here has them: frequencies, federations, cores by socket, plugins' figures.
+NOT_IN_JSON = {"allocated_nodes", "limits", "het", "mcs", "reservation", "wckey", "CPU", "statistics", "task", "component", "cpu_binding", "last_busy", "gres_drained",
+               "next_state_after_reboot", "next_state_after_reboot_flags", "owner", "port", "tres_used", "tres_weighted", "requested", "consumed"}
+
+
+def test_json_has_the_same_names(sides):
+    for side in sides:
+        side.run("sbatch --parsable -t 5 --wrap 'srun true; exit 1'", save="a")
+        side.wait("a")
+    for command, key in (("squeue --json -t all -j {a}", "jobs"), ("sacct --json -j {a}", "jobs"), ("sinfo --json", "nodes")):
+        one, two = (parsed(side.run(command).out) for side in sides)
+        assert set(one) == set(two), command
+        lost = [x for x in missing(shape(one[key][0]), shape(two[key][0])) if x.split(".")[-1] not in NOT_IN_JSON]
+        assert lost == [], command
 
 
 @pytest.mark.long

@@ -7,13 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent/procs.h"
 #include "agent/shepherd/shepherd.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/text.h"
 
 enum { LOOK_FIRST_MS = 50, LOOK_MAX_MS = 1000, KILL_EVERY_MS = 5,
        ENDING_LOOK_MS = 20, POLL_MAX_MS = 60000 };
@@ -40,10 +44,39 @@ void attempt_signal(struct shepherd *s, enum signal_target target, int sig) {
             unit_signal(s, &s->units[i], sig);
 }
 
+static const char *node_name(const struct launch_request *r) {
+    for (uint32_t i = 0; i < r->nenv; i++)
+        if (str_has_prefix(r->env[i], "SLURMD_NODENAME="))
+            return r->env[i] + strlen("SLURMD_NODENAME=");
+    return "";
+}
+
+// Says in the job's own output that it is being ended, in the words that people look for there. The
+// descriptor is taken over from the task as it opened it, so that nothing is written that it could
+// not write; only to files, which never hold us up.
+static void tell_end(struct shepherd *s, enum launch_end verdict) {
+    struct unit *m = main_unit(s);
+    pid_t first = m->req.ntasks ? m->pids[0] : 0;
+    cleanup_close int pidfd = first > 0 ? (int)syscall(SYS_pidfd_open, first, 0) : -1;
+    cleanup_close int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, STDERR_FILENO, 0);
+    struct stat st;
+    struct tm tm;
+    time_t now = time(NULL);
+    char when[32], text[256];
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !localtime_r(&now, &tm) || !strftime(when, sizeof when, "%FT%T", &tm))
+        return;
+    int n = snprintf(text, sizeof text, "slurmstepd: error: *** JOB %llu ON %.100s CANCELLED AT %s%s ***\n", (unsigned long long)m->req.job,
+                     node_name(&m->req), when, verdict == ENDED_TIMEOUT ? " DUE TO TIME LIMIT" : "");
+    if (n > 0 && write(fd, text, (size_t)n) < 0)
+        return;  // a full disk: the end goes on
+}
+
 void attempt_end(struct shepherd *s, enum launch_end verdict, uint32_t why, int sig,
                  int64_t grace_ms, int64_t now_ms) {
     struct unit *m = main_unit(s);
     bool first = m->phase == UNIT_RUNNING;
+    if (first && (verdict == ENDED_TIMEOUT || verdict == ENDED_KILLED))
+        tell_end(s, verdict);
     unit_end(s, m, verdict, why, 0, grace_ms, now_ms);
     if (first && grace_ms > 0 && sig != SIGKILL) {
         attempt_signal(s, SIGNAL_ALL, sig);

@@ -147,7 +147,7 @@ static const struct {
     {"GPU", "Requested node configuration is not available", NULL},
     {"nodes", "Requested node configuration is not available", NULL},
     {"tasks", "Requested node configuration is not available", NULL},
-    {"nice", "Access/permission denied", NULL},
+    {"nice", "Invalid --nice value", NULL},
     {"priority", "Access/permission denied", NULL},
     {"you have", "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", NULL},
     {"the queue holds", "Slurm temporarily unable to accept job, sleeping and retrying", NULL},

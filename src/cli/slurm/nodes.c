@@ -83,7 +83,8 @@ static void read_node(struct arena *a, const struct json *j, struct snode *n) {
         .sockets = (uint32_t)json_i64(j, "sockets", 1), .cores = (uint32_t)json_i64(j, "cores_per_socket", 1),
         .threads = (uint32_t)json_i64(j, "threads_per_core", 1), .jobs = (uint32_t)json_i64(j, "jobs", 0),
         .gpus_milli = (uint32_t)json_i64(j, "gpus_milli", 0), .gpus_used_milli = (uint32_t)json_i64(j, "gpus_used_milli", 0),
-        .load_milli = (uint32_t)json_i64(j, "load_milli", 0)};
+        .load_milli = (uint32_t)json_i64(j, "load_milli", 0), .boot_ms = json_i64(j, "boot_ms", 0),
+        .agent_start_ms = json_i64(j, "agent_start_ms", 0)};
     for (int i = 0; i < SNODE_STATE_COUNT; i++)
         if (streq(states[i].api, state))
             n->state = (enum snode_state)i;

@@ -11,6 +11,8 @@
 #include "cli/localtime.h"
 #include "cli/slurm/opt.h"
 #include "cli/slurm/sacct_columns.h"
+#include "cli/slurm/slurmjson.h"
+#include "model/nodelist.h"
 
 static const struct opt table[] = {
     {"accounts", 'A', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
@@ -125,7 +127,7 @@ static int read_wanted(struct slurm *s, const struct opts *o, const char *ids, s
                          .names = opt_get(o, "name"), .partitions = opt_get(o, "partition"), .qos = opt_get(o, "qos"),
                          .nodes = opt_get(o, "nodelist"), .states = STATES_ALL};
     if (w->ids && !ids_plain(&s->cli.arena, w->ids, &bad)) {
-        slurm_error(s, "Bad job/step specified: %s", bad);
+        slurm_fatal(s, "Bad job/step specified: %s", bad);
         return SLURM_FAILED;
     }
     if (user) {
@@ -134,19 +136,46 @@ static int read_wanted(struct slurm *s, const struct opts *o, const char *ids, s
     } else if (!opt_given(o, "allusers") && !w->ids && geteuid() != 0) {
         w->users = own_name(&s->cli.arena);
     }
-    if (opt_get(o, "state") && !(w->states = states_parse(s, opt_get(o, "state"))))
+    const char *states = opt_get(o, "state");
+    for (const char *p = states; p && *p;) {
+        const char *one = arena_strndup(&s->cli.arena, p, strcspn(p, ","));
+        if (!states_known(one)) {
+            slurm_fatal(s, "unrecognized job state value '%s'", one);
+            return SLURM_FAILED;
+        }
+        p += strlen(one) + (p[strlen(one)] == ',');
+    }
+    if (states && !(w->states = states_parse(s, states)))
         return SLURM_FAILED;
     w->from_ms = w->ids ? 0 : midnight();
     if (take_time(s, opt_get(o, "starttime"), &w->from_ms) || take_time(s, opt_get(o, "endtime"), &w->to_ms))
         return SLURM_FAILED;
+    char from[UNIT_TEXT_MAX], to[UNIT_TEXT_MAX];
+    int64_t end = w->to_ms ? w->to_ms : clock_wall_ms();
+    if (w->from_ms > end) {
+        slurm_error(s, "Start time (%s) requested is after end time (%s).", slurm_time(w->from_ms, "", from), slurm_time(end, "", to));
+        return SLURM_FAILED;
+    }
     return 0;
+}
+
+static bool on_nodes(const char *wanted, const char *nodes) {
+    cleanup_arena struct arena a = {0};
+    struct name_list have, want;
+    if (str_empty(nodes) || nodelist_expand(nodes, &a, &have, NULL) < 0 || nodelist_expand(wanted, &a, &want, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < have.len; i++)
+        for (uint32_t k = 0; k < want.len; k++)
+            if (streq(have.at[i], want.at[k]))
+                return true;
+    return false;
 }
 
 static bool matches(const struct wanted *w, const struct sjob *j) {
     int64_t first = j->start_ms ? j->start_ms : j->submit_ms, last = j->end_ms ? j->end_ms : j->now_ms;
     return (w->states >> j->state & 1) && list_has(w->users, j->user) && list_has(w->accounts, j->project) && list_has(w->names, j->name) &&
            list_has(w->partitions, j->partition) && list_has(w->qos, j->qos) && ids_have(w->ids, j) && last >= w->from_ms &&
-           (!w->to_ms || first <= w->to_ms) && (!w->nodes || (j->nodes && strstr(j->nodes, w->nodes)));
+           (!w->to_ms || first <= w->to_ms) && (!w->nodes || on_nodes(w->nodes, j->nodes));
 }
 
 static const char *one_of(const struct wanted *w, const char *list) {
@@ -201,17 +230,20 @@ static int print_texts(struct slurm *s, const sjob_vec *jobs, bool script) {
     return SLURM_OK;
 }
 
-static int print_json(const sjob_vec *jobs) {
+static int print_json(struct slurm *s, const sjob_vec *jobs, bool with_steps) {
     cleanup_buf struct buf out = {0};
     struct json_writer w = {.out = &out};
-    json_open(&w, '{');
-    json_key(&w, "jobs");
-    json_open(&w, '[');
-    for (uint32_t i = 0; i < jobs->len; i++)
-        sjob_json(&jobs->at[i], &w);
-    json_close(&w, ']');
-    json_close(&w, '}');
-    buf_addc(&out, '\n');
+    const char *cluster = slurm_cluster(s);
+    sstep_vec steps = {0};
+    slurm_json_open(&w, "openapi/dbv0.0.38", "jobs");
+    for (uint32_t i = 0; i < jobs->len; i++) {
+        steps.len = 0;
+        if (with_steps)
+            steps_of(&s->cli.arena, &jobs->at[i], &steps);
+        sjob_history_json(&jobs->at[i], cluster, &steps, &w);
+    }
+    vec_done(&steps);
+    slurm_json_close(&w);
     return cli_print(&out);
 }
 
@@ -235,13 +267,15 @@ static int report_job(void *ctx, const struct sjob *j) {
     if (!matches(r->wanted, j))
         return 0;
     struct lines l = {.id = j->id, .at = r->text.len};
-    acct_put(r->format, &(struct acct_row){.job = j}, &r->text);
+    if (ids_have_step(r->wanted->ids, j, ""))  // not for a step alone
+        acct_put(r->format, &(struct acct_row){.job = j}, &r->text);
     if (!r->rows_only) {
         cleanup_arena struct arena a = {0};
         r->steps.len = 0;
         steps_of(&a, j, &r->steps);
         for (uint32_t k = 0; k < r->steps.len; k++)
-            acct_put(r->format, &(struct acct_row){.job = j, .step = &r->steps.at[k]}, &r->text);
+            if (ids_have_step(r->wanted->ids, j, r->steps.at[k].id))
+                acct_put(r->format, &(struct acct_row){.job = j, .step = &r->steps.at[k]}, &r->text);
     }
     l.len = r->text.len - l.at;
     vec_push(&r->jobs, l);
@@ -292,9 +326,9 @@ static int show_report(struct slurm *s, const struct opts *o, const struct wante
 static int show_others(struct slurm *s, const struct opts *o, const struct wanted *w) {
     sjob_vec jobs = {0};
     bool json = opt_given(o, "json");
-    int status = fetch(s, o, w, json ? SJOB_JSON_FIELDS : "id,label,state,user,project,name,partition,qos,nodes,array_id,array_index,start_ms,end_ms,submit_ms", &jobs);
+    int status = fetch(s, o, w, json ? SJOB_JSON_FIELDS ",steps,launch,usage,by" : "id,label,state,user,project,name,partition,qos,nodes,array_id,array_index,start_ms,end_ms,submit_ms", &jobs);
     if (!status)
-        status = json ? print_json(&jobs) : print_texts(s, &jobs, opt_given(o, "batch-script"));
+        status = json ? print_json(s, &jobs, !opt_given(o, "allocations")) : print_texts(s, &jobs, opt_given(o, "batch-script"));
     vec_done(&jobs);
     return status;
 }
@@ -309,6 +343,8 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
         format = opt_given(o, "brief") ? "jobid,state,exitcode" : opt_given(o, "long") ? ACCT_LONG : ACCT_DEFAULT;
     if (acct_columns(s, format, &f))
         return SLURM_FAILED;
+    if (strcasestr(format, "cluster"))
+        f.cluster = slurm_cluster(s);
     bool others = opt_given(o, "batch-script") || opt_given(o, "env-vars") || opt_given(o, "json");
     int status = others ? show_others(s, o, w) : show_report(s, o, w, &f);
     acct_done(&f);

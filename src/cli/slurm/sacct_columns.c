@@ -118,7 +118,7 @@ PUT(partition) {
         buf_adds(out, J->partition);
 }
 PUT(account) { buf_adds(out, J->project ? J->project : ""); }
-PUT(cluster) { buf_adds(out, ""); }
+PUT(cluster) { buf_adds(out, f->cluster ? f->cluster : ""); }
 PUT(user) {
     if (!STEP && J->user)
         buf_adds(out, J->user);
@@ -240,7 +240,9 @@ PUT(write) {
 }
 PUT(energy) { buf_addu(out, used(r, "energy_mj") / 1000); }
 PUT(req_mem) {
-    if (!STEP && J->memory_bytes)
+    if (!STEP && J->memory_bytes && f->plain_numbers)
+        buf_addf(out, "%lluM", (unsigned long long)(J->memory_bytes >> 20));
+    else if (!STEP && J->memory_bytes)
         put_bytes(f, J->memory_bytes, out);
 }
 PUT(node_list) {
@@ -323,7 +325,14 @@ static const struct acct_column columns[] = {
     {"TimelimitRaw", 12, "time_limit_s", put_limit_raw}, {"TotalCPU", 10, "usage", put_total_cpu}, {"TRESUsageInAve", 14, "", put_empty},
     {"TRESUsageInMax", 14, "", put_empty}, {"TRESUsageInTot", 14, "", put_empty}, {"TRESUsageOutTot", 15, "", put_empty}, {"UID", 6, "uid", put_uid},
     {"User", 9, "user", put_user}, {"UserCPU", 10, "usage", put_user_cpu}, {"WCKey", 10, "", put_empty}, {"WCKeyID", 8, "", put_empty},
-    {"WorkDir", 20, "spec", put_workdir},
+    {"WorkDir", 20, "spec", put_workdir}, {"MaxVMSizeNode", 14, "", put_empty}, {"MaxVMSizeTask", 14, "", put_empty}, {"MaxPagesNode", 12, "", put_empty},
+    {"MaxPagesTask", 14, "", put_empty}, {"MinCPUNode", 10, "", put_empty}, {"MinCPUTask", 10, "", put_empty}, {"ReqCPUFreqMin", 13, "", put_empty},
+    {"ReqCPUFreqMax", 13, "", put_empty}, {"ReqCPUFreqGov", 13, "", put_empty}, {"MaxDiskReadNode", 15, "", put_empty}, {"MaxDiskReadTask", 15, "", put_empty},
+    {"MaxDiskWriteNode", 16, "", put_empty}, {"MaxDiskWriteTask", 16, "", put_empty}, {"TRESUsageInMaxNode", 18, "", put_empty},
+    {"TRESUsageInMaxTask", 18, "", put_empty}, {"TRESUsageInMin", 14, "", put_empty}, {"TRESUsageInMinNode", 18, "", put_empty},
+    {"TRESUsageInMinTask", 18, "", put_empty}, {"TRESUsageOutMax", 15, "", put_empty}, {"TRESUsageOutMaxNode", 19, "", put_empty},
+    {"TRESUsageOutMaxTask", 19, "", put_empty}, {"TRESUsageOutMin", 15, "", put_empty}, {"TRESUsageOutMinNode", 19, "", put_empty},
+    {"TRESUsageOutMinTask", 19, "", put_empty}, {"TRESUsageOutAve", 15, "", put_empty},
 };
 enum { COLUMN_COUNT = sizeof columns / sizeof *columns };
 
@@ -375,7 +384,7 @@ const char *acct_fields(struct arena *a, const struct acct_format *f, bool steps
 
 static int width_of(const struct acct_use *u, bool *left) {
     int own = u->column->width;
-    *left = u->left || (own < 0 && !u->width) || own < 0;
+    *left = u->left || (own < 0 && !u->width);
     return u->width ? u->width : own < 0 ? -own : own;
 }
 
@@ -413,7 +422,9 @@ static void end_cell(const struct acct_format *f, uint32_t i, size_t at, struct 
 void acct_heading(const struct acct_format *f, struct buf *out) {
     for (uint32_t i = 0; i < f->at.len; i++) {
         size_t at = out->len;
-        buf_adds(out, f->at.at[i].column->name);
+        bool to_the_left;
+        size_t width = (size_t)width_of(&f->at.at[i], &to_the_left), len = strlen(f->at.at[i].column->name);
+        buf_add(out, f->at.at[i].column->name, !f->parsable && len > width ? width : len);  // cut without a mark
         end_cell(f, i, at, out);
     }
     buf_addc(out, '\n');

@@ -3,9 +3,13 @@
 #include "cli/slurm/steplist.h"
 
 #define ACCT_DEFAULT "jobid,jobname,partition,account,alloccpus,state,exitcode"
-#define ACCT_LONG                                                                                                    \
-    "jobid,jobidraw,jobname,partition,maxvmsize,maxrss,averss,ntasks,alloccpus,elapsed,state,exitcode,avecpu,reqmem,"  \
-    "consumedenergy,maxdiskread,maxdiskwrite,reqtres,alloctres"
+#define ACCT_LONG                                                                                                           \
+    "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,"  \
+    "maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,elapsed,state,"        \
+    "exitcode,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,maxdiskreadnode,"       \
+    "maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,alloctres,tresusageinave,"      \
+    "tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode,tresusageinmintask,"             \
+    "tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
 
 struct acct_row {
     const struct sjob *job;
@@ -24,6 +28,7 @@ struct acct_format {
     int parsable;           // 1: a delimiter at the end, too
     const char *delimiter, *units;
     bool plain_numbers;
+    const char *cluster;  // its name, when it is shown
     struct uid_cache {  // the user asked for last: lists name the same ones again and again
         char name[256];  // of its own: rows do not outlive their turn
         long uid;

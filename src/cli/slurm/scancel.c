@@ -38,6 +38,8 @@ static const struct opt table[] = {
     {"wckey", 0, OPT_VALUE, OPT_REFUSED, "WCKEY", "filter with --account, --name or --partition", 0},
 };
 
+enum { DENIED = 210 };  // Slurm's exit status of a job that is somebody else's
+
 struct request {
     uint32_t signal;
     bool batch, full;
@@ -210,7 +212,7 @@ static int report(struct slurm *s, const struct request *q, const struct reply *
                             q->signal ? "Job/step not running" : e ? json_str(e, "message") : "failed";
         if (!s->quiet)
             slurm_error(s, "Kill job error on job id %s: %s", id, words);
-        status = SLURM_FAILED;
+        status = streq(code, "EPERM") ? DENIED : SLURM_FAILED;
     }
     return status;
 }
@@ -300,7 +302,6 @@ int scancel_run(struct slurm *s, int argc, char **argv) {
     write_how(&q, &w);
     json_close(&w, '}');
     int status = plain(&o, &q) ? cancel_steps(s, &o, &q) : SLURM_OK;
-    if (count && (slurm_post(s, "/v1/jobs/cancel", &body, &r) || report(s, &q, &r)))
-        status = SLURM_FAILED;
-    return status;
+    int jobs = !count ? SLURM_OK : slurm_post(s, "/v1/jobs/cancel", &body, &r) ? SLURM_FAILED : report(s, &q, &r);
+    return jobs ? jobs : status;
 }

@@ -1,6 +1,7 @@
 // scontrol
 #include "cli/slurm/scontrol.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -80,7 +81,7 @@ static int run_reconfigure(struct scontrol *c, int argc, char **argv) {
     if (slurm_get(c->s, "/v1/status", &r))
         return SLURM_FAILED;
     if (!json_true(r.json, "admin")) {
-        fprintf(stderr, "slurm_reconfigure error: Access/permission denied\n");
+        fprintf(stderr, "slurm_reconfigure error: Invalid user id\n");
         return SLURM_FAILED;
     }
     slurm_verbose(c->s, "partitions, projects and QoS take effect at once; for the configuration file send SIGHUP to the controller");
@@ -90,8 +91,12 @@ static int run_reconfigure(struct scontrol *c, int argc, char **argv) {
 static int run_wait_job(struct scontrol *c, int argc, char **argv) {
     for (;;) {
         struct reply r;
-        if (slurm_get(c->s, arena_printf(&c->s->cli.arena, "/v1/jobs/%s/wait?timeout_s=25", argc > 1 ? argv[1] : "0"), &r))
+        if (!slurm_client(c->s))
             return SLURM_FAILED;
+        if (client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/jobs/%s/wait?timeout_s=25", argv[1]), NULL, &r) < 0) {
+            fprintf(stderr, "scontrol: Problem running job %s\n", argv[1]);
+            return SLURM_FAILED;
+        }
         if (r.status != 202)
             return SLURM_OK;
     }
@@ -103,8 +108,13 @@ static int run_write(struct scontrol *c, int argc, char **argv) {
         fprintf(stderr, "invalid write argument\n");
         return SLURM_FAILED;
     }
-    if (slurm_get(c->s, arena_printf(&c->s->cli.arena, "/v1/jobs/%s/script", argv[2]), &r))
+    if (!slurm_client(c->s))
         return SLURM_FAILED;
+    if (client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/jobs/%s/script", argv[2]), NULL, &r) < 0) {
+        int code = c->s->cli.error.code;
+        fprintf(stderr, "job script retrieval failed: %s\n", code == EPERM || code == EACCES ? "Invalid user id" : "Invalid job id specified");
+        return SLURM_OK;  // as Slurm does
+    }
     const char *path = argc > 3 ? argv[3] : arena_printf(&c->s->cli.arena, "slurm-%s.sh", argv[2]);
     cleanup_fclose FILE *f = streq(path, "-") ? NULL : fopen(path, "we");
     if (!f && !streq(path, "-")) {

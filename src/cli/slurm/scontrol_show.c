@@ -235,9 +235,11 @@ static void put_node(const struct scontrol *c, const struct snode *n, struct buf
     line_end(c, out);
     buf_addf(out, "Partitions=%s ", buf_str(&partitions));
     line_end(c, out);
-    buf_adds(out, "BootTime=None SlurmdStartTime=None");
+    char started[UNIT_TEXT_MAX];
+    buf_addf(out, "BootTime=%s SlurmdStartTime=%s", slurm_time(n->boot_ms, "None", t), slurm_time(n->agent_start_ms, "None", started));
     line_end(c, out);
-    buf_adds(out, "LastBusyTime=Unknown");
+    // A node in use is busy now; since when an idle one is, is not kept.
+    buf_addf(out, "LastBusyTime=%s", slurm_time(n->cpus_used ? clock_wall_ms() : 0, "Unknown", t));
     line_end(c, out);
     buf_adds(out, "CfgTRES=");
     put_tres(out, n->cpus, n->memory_bytes, n->gpus_milli, true);

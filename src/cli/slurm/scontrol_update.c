@@ -33,31 +33,34 @@ static void write_ids(const char *list, struct json_writer *w) {
     }
 }
 
-static const char *error_words(const struct json *e) {
+static const char *error_words(const struct json *e, bool may_see) {
     const char *code = json_str(e, "code"), *message = json_str(e, "message");
     const char *words = message ? submit_words(message) : NULL;
-    if (words)
+    if (words && !streq(code, "EPERM"))
         return words;
     if (streq(code, "ENOENT"))
         return "Invalid job id specified";
     if (message && (strstr(message, "is PENDING; only a running") || strstr(message, "is STARTING; only a running")))
         return "Job is pending execution";
-    if (streq(code, "EPERM") || streq(code, "EACCES"))
+    if (words)
         return "Access/permission denied";
+    if (streq(code, "EPERM") || streq(code, "EACCES"))  // Slurm has two words for it
+        return may_see ? "Access/permission denied" : "Invalid user id";
     if (streq(code, "EALREADY"))
         return "Job/step already completing or completed";
     return message ? message : "Unspecified error";
 }
 
-static int report(const struct scontrol *c, const struct reply *r, const char *caller) {
+static int report(const struct scontrol *c, const struct reply *r, const char *word) {
     const struct json *errors = json_get(r->json, "errors");
+    bool twice = streq(word, "hold") || streq(word, "release"), soft = !twice && !streq(word, "update");
     for (uint32_t i = 0; errors && i < errors->len; i++) {
         const struct json *e = json_get(&errors->items[i], "error");
         if (!c->quiet)
-            fprintf(stderr, "%s for job %s\n", error_words(e), json_str(&errors->items[i], "id"));
+            fprintf(stderr, "%s for job %s\n", error_words(e, soft), json_str(&errors->items[i], "id"));
     }
-    if (errors && errors->len && caller && !c->quiet && !streq(error_words(json_get(&errors->items[0], "error")), "Job is pending execution"))
-        fprintf(stderr, "%s error: %s\n", caller, error_words(json_get(&errors->items[0], "error")));
+    if (errors && errors->len && twice && !c->quiet)
+        fprintf(stderr, "slurm_suspend error: %s\n", error_words(json_get(&errors->items[0], "error"), soft));
     return errors && errors->len ? SLURM_FAILED : SLURM_OK;
 }
 
@@ -109,7 +112,7 @@ int scontrol_act(struct scontrol *c, const char *word, const char *action, bool 
         return SLURM_FAILED;
     if (slurm_post(c->s, arena_printf(&c->s->cli.arena, "/v1/jobs/%s", action), &body, &r))
         return SLURM_FAILED;
-    return report(c, &r, streq(word, "hold") || streq(word, "release") || streq(word, "suspend") || streq(word, "resume") ? "slurm_suspend" : NULL);
+    return report(c, &r, word);
 }
 
 static int bad(const char *name, const char *value) {
@@ -302,7 +305,7 @@ static int update_job(struct scontrol *c, const char *ids, int argc, char **argv
     }
     json_close(&w, '}');
     json_close(&w, '}');
-    return slurm_post(c->s, "/v1/jobs/update", &body, &r) ? SLURM_FAILED : report(c, &r, NULL);
+    return slurm_post(c->s, "/v1/jobs/update", &body, &r) ? SLURM_FAILED : report(c, &r, "update");
 }
 
 static int update_node(struct scontrol *c, const char *list, int argc, char **argv) {
@@ -333,14 +336,15 @@ static int update_node(struct scontrol *c, const char *list, int argc, char **ar
         if (!slurm_client(c->s))
             return SLURM_FAILED;
         if (client_call(c->s->client, "POST", target, &body, &r) < 0) {
-            fprintf(stderr, "slurm_update error: %s\n", c->s->cli.error.code == ENOENT ? "Invalid node name specified" : c->s->cli.error.text);
+            int code = c->s->cli.error.code;
+            fprintf(stderr, "slurm_update error: %s\n", code == ENOENT ? "Invalid node name specified" : code == EPERM || code == EACCES ? "Invalid user id" : c->s->cli.error.text);
             return SLURM_FAILED;
         }
     }
     return SLURM_OK;
 }
 
-static int put_thing(struct scontrol *c, const char *kind, const char *name, const struct schema *schema, const void *value) {
+static int put_thing(struct scontrol *c, const char *kind, const char *name, const struct schema *schema, const void *value, bool creates) {
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
     struct reply r;
@@ -349,7 +353,9 @@ static int put_thing(struct scontrol *c, const char *kind, const char *name, con
         return SLURM_FAILED;
     if (client_call(c->s->client, "PUT", arena_printf(&c->s->cli.arena, "/v1/%s/%s", kind, name), &body, &r) == 0)
         return SLURM_OK;
-    fprintf(stderr, "slurm_update error: %s\n", c->s->cli.error.text);
+    int code = c->s->cli.error.code;
+    fprintf(stderr, "%s: %s\n", creates ? "Error creating the reservation" : "slurm_update error",
+            code == EPERM || code == EACCES ? "Invalid user id" : c->s->cli.error.text);
     return SLURM_FAILED;
 }
 
@@ -385,7 +391,7 @@ static int update_partition(struct scontrol *c, const char *name, int argc, char
             return SLURM_FAILED;
         }
     }
-    return put_thing(c, "partitions", name, &partition_schema, &p);
+    return put_thing(c, "partitions", name, &partition_schema, &p, false);
 }
 
 static void split(struct arena *a, const char *list, struct any_list *out) {
@@ -399,7 +405,7 @@ static void split(struct arena *a, const char *list, struct any_list *out) {
     vec_done(&v);
 }
 
-static int set_reservation(struct scontrol *c, const char *name, struct reservation *v, int argc, char **argv) {
+static int set_reservation(struct scontrol *c, const char *name, struct reservation *v, bool creates, int argc, char **argv) {
     const char *start = value_of(argc, argv, "StartTime"), *end = value_of(argc, argv, "EndTime"), *span = value_of(argc, argv, "Duration");
     const char *nodes = value_of(argc, argv, "Nodes"), *users = value_of(argc, argv, "Users"), *accounts = value_of(argc, argv, "Accounts");
     const char *flags = value_of(argc, argv, "Flags");
@@ -428,7 +434,7 @@ static int set_reservation(struct scontrol *c, const char *name, struct reservat
     }
     if (flags)
         v->maintenance = strcasestr(flags, "maint") != NULL;
-    return put_thing(c, "reservations", name, &reservation_schema, v);
+    return put_thing(c, "reservations", name, &reservation_schema, v, creates);
 }
 
 int scontrol_create(struct scontrol *c, int argc, char **argv) {
@@ -442,7 +448,7 @@ int scontrol_create(struct scontrol *c, int argc, char **argv) {
     struct reservation v = {0};
     if (!name)
         name = arena_printf(&c->s->cli.arena, "resv_%lld", (long long)(clock_wall_ms() / 1000));
-    int r = set_reservation(c, name, &v, argc, argv);
+    int r = set_reservation(c, name, &v, true, argc, argv);
     if (!r)
         printf("Reservation created: %s\n", name);
     return r;
@@ -492,7 +498,7 @@ int scontrol_update(struct scontrol *c, int argc, char **argv) {
             fprintf(stderr, "slurm_update error: Requested reservation is invalid\n");
             return SLURM_FAILED;
         }
-        return set_reservation(c, reservation, &v, argc, argv);
+        return set_reservation(c, reservation, &v, false, argc, argv);
     }
     fprintf(stderr, "No valid entity in update command\nInput line must include \"NodeName\", \"PartitionName\", \"Reservation\", \"JobId\", or \"SlurmctldDebug\"\n");
     return SLURM_FAILED;

@@ -9,6 +9,7 @@
 #include "cli/slurm/columns.h"
 #include "cli/slurm/joblist.h"
 #include "cli/slurm/nodes.h"
+#include "cli/slurm/slurmjson.h"
 #include "cli/slurm/opt.h"
 #include "model/nodelist.h"
 
@@ -355,11 +356,16 @@ static int list_reservations(struct slurm *s, bool heading) {
 }
 
 static int print_json(struct slurm *s) {
-    struct reply r;
+    struct cluster_view c;
     cleanup_buf struct buf out = {0};
-    if (slurm_get(s, "/v1/nodes", &r))
+    struct json_writer w = {.out = &out};
+    if (cluster_fetch(s, &c))
         return SLURM_FAILED;
-    buf_add(&out, r.text, r.len);
+    slurm_json_open(&w, "openapi/v0.0.38", "nodes");
+    for (uint32_t i = 0; i < c.nodes.len; i++)
+        snode_json(&c.nodes.at[i], &w);
+    slurm_json_close(&w);
+    cluster_done(&c);
     return cli_print(&out);
 }
 

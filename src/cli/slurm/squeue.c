@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/slurm/opt.h"
 #include "cli/slurm/squeue_columns.h"
+#include "cli/slurm/slurmjson.h"
 #include "cli/slurm/steplist.h"
 #include "model/nodelist.h"
 
@@ -175,16 +176,13 @@ static void sort_rows(const sjob_vec *jobs, char *by, const struct sjob **out) {
         qsort_r(out, jobs->len, sizeof *out, compare, by);
 }
 
-static void put_json(const struct sjob *const *jobs, uint32_t count, struct buf *out) {
+static void put_json(struct slurm *s, const struct sjob *const *jobs, uint32_t count, struct buf *out) {
     struct json_writer w = {.out = out};
-    json_open(&w, '{');
-    json_key(&w, "jobs");
-    json_open(&w, '[');
+    const char *cluster = slurm_cluster(s);
+    slurm_json_open(&w, "openapi/v0.0.38", "jobs");
     for (uint32_t i = 0; i < count; i++)
-        sjob_json(jobs[i], &w);
-    json_close(&w, ']');
-    json_close(&w, '}');
-    buf_addc(out, '\n');
+        sjob_json(jobs[i], cluster, &w);
+    slurm_json_close(&w);
 }
 
 static int make_columns(struct slurm *s, const struct opts *o, struct columns *c) {
@@ -262,7 +260,7 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
         const struct sjob **rows = arena_alloc(&s->cli.arena, jobs.len * sizeof *rows);
         sort_rows(&jobs, by, rows);
         if (opt_given(o, "json")) {
-            put_json(rows, jobs.len, &out);
+            put_json(s, rows, jobs.len, &out);
         } else {
             if (s->clusters)
                 buf_addf(&out, "CLUSTER: %s\n", s->clusters);

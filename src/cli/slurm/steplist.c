@@ -1,4 +1,4 @@
-// Owns steps as rows, and jobs and steps as JSON.
+// Owns steps as rows.
 #include "cli/slurm/steplist.h"
 
 #include <stdio.h>
@@ -123,66 +123,4 @@ int steps_show(struct slurm *s, const char *ids, const struct step_show *how) {
     vec_done(&steps);
     columns_done(&c);
     return status ? status : cli_print(&out);
-}
-
-static void kv_time(struct json_writer *w, const char *key, int64_t at_ms) {
-    json_kv_i64(w, key, at_ms / 1000);
-}
-
-void sjob_json(const struct sjob *j, struct json_writer *w) {
-    const struct spec *s = j->spec;
-    cleanup_buf struct buf text = {0};
-    json_open(w, '{');
-    json_kv_i64(w, "job_id", (int64_t)j->id);
-    json_kv_i64(w, "array_job_id", (int64_t)j->array_id);
-    json_key(w, "array_task_id");
-    if (j->array_id && !j->elements)
-        json_put_i64(w, j->array_index);
-    else
-        json_put_null(w);
-    json_kv_str(w, "array_task_string", j->elements ? j->elements : "");
-    json_kv_str(w, "name", j->name);
-    json_kv_str(w, "user_name", j->user);
-    json_kv_i64(w, "user_id", j->uid);
-    json_kv_i64(w, "group_id", s ? s->gid : 0);
-    json_kv_str(w, "account", j->project ? j->project : "");
-    json_kv_str(w, "partition", j->partition);
-    json_kv_str(w, "qos", j->qos ? j->qos : "normal");
-    json_kv_str(w, "job_state", state_word(j->state));
-    json_kv_str(w, "state_reason", reason_word(j));
-    json_kv_str(w, "nodes", j->nodes ? j->nodes : "");
-    json_kv_i64(w, "node_count", j->node_count);
-    json_kv_i64(w, "tasks", j->tasks ? j->tasks : 1);
-    json_kv_i64(w, "cpus", j->cpus);
-    tres_text(j, false, &text);
-    json_kv_str(w, "tres_req_str", buf_str(&text));
-    json_kv_str(w, "tres_alloc_str", j->start_ms ? buf_str(&text) : "");
-    json_kv_i64(w, "time_limit", j->time_limit_s / 60);
-    kv_time(w, "submit_time", j->submit_ms);
-    kv_time(w, "eligible_time", j->eligible_ms);
-    kv_time(w, "start_time", j->start_ms ? j->start_ms : j->expected_start_ms);
-    kv_time(w, "end_time", sjob_end_ms(j));
-    json_kv_i64(w, "exit_code", (j->exit_code << 8) | (int)j->exit_signal);
-    json_kv_i64(w, "priority", sjob_priority(j));
-    json_kv_i64(w, "nice", j->nice);
-    json_kv_i64(w, "restart_cnt", j->attempt > 1 ? j->attempt - 1 : 0);
-    json_kv_bool(w, "hold", j->hold);
-    if (s) {
-        json_kv_str(w, "comment", s->comment ? s->comment : "");
-        json_kv_str(w, "current_working_directory", s->workdir ? s->workdir : "");
-        json_kv_str(w, "command", s->command_text ? s->command_text : "");
-        json_kv_str(w, "dependency", s->dependency ? s->dependency : "");
-        json_kv_str(w, "features", s->features ? s->features : "");
-        json_kv_str(w, "required_nodes", s->nodes ? s->nodes : "");
-        json_kv_str(w, "excluded_nodes", s->exclude ? s->exclude : "");
-        json_kv_bool(w, "requeue", s->requeue);
-        buf_clear(&text);
-        sjob_path(j, s->output, &text);
-        json_kv_str(w, "standard_output", buf_str(&text));
-        buf_clear(&text);
-        sjob_path(j, str_empty(s->error) ? s->output : s->error, &text);
-        json_kv_str(w, "standard_error", buf_str(&text));
-        json_kv_str(w, "standard_input", s->input ? s->input : "/dev/null");
-    }
-    json_close(w, '}');
 }

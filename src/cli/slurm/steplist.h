@@ -31,4 +31,3 @@ int steps_show(struct slurm *s, const char *ids, const struct step_show *how);
     "order,id,array_id,array_index,label,name,user,uid,project,partition,qos,state,reason,nodes,node_count,tasks,cpus,memory_bytes,"  \
     "gpus_milli,time_limit_s,submit_ms,eligible_ms,start_ms,end_ms,elapsed_ms,expected_start_ms,exit_code,exit_signal,attempt," \
     "priority,nice,hold,spec,preempted"
-void sjob_json(const struct sjob *j, struct json_writer *w);
