@@ -107,7 +107,7 @@ def test_another_user(sides):
 
 def parsed(text):
     """What was written; ids stand there by their names."""
-    return json.loads(re.sub(r": (<\w+>|-?nan)", ": 0", text))
+    return json.loads(re.sub(r":( ?)(<\w+>|-?nan)", r":\1 0", text))
 
 
 def shape(value):
