@@ -197,7 +197,7 @@ static void rules_known(struct world *w, const struct policy *p) {
 // nothing in the same pass.
 static uint32_t takes_in(const struct world *w, const struct project *p) {
     uint32_t dims = 0;
-    for (unsigned d = 0; d < w->dims; d++)
+    for (unsigned d = 0; d < w->dims && d < DIMS_MAX; d++)
         dims |= (uint32_t)(p->used[d] < p->own_share[d]) << d;
     return dims;
 }
