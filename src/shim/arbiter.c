@@ -229,6 +229,7 @@ bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, uint64_t pe
     if (holder == line) {
         if (now < load(&f->until_ns))
             return true;
+        come_back(a, line, now); // the last one to have run may have been away since
         return arbiter_renew(a, line, share_milli, pending_ns, now);
     }
     come_back(a, line, now);

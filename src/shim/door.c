@@ -108,8 +108,10 @@ void door_settle(struct gate *g, uint64_t now) {
     float joined = g->granted_ns - g->room_ns;
     if (g->open && !g->open->shut && joined > 0)
         door_added(g, now, joined);
-    if (g->open && joined > 0)
+    if (g->open && joined > 0) {
+        g->open->paused |= now > g->open->last_ns + GATE_STALL_NS; // between some of these launches
         g->open->last_ns = now;
+    }
     g->room = 0;
     g->granted_ns = g->room_ns = 0;
 }

@@ -60,6 +60,7 @@ struct segment {
     bool rough;     // no event at the start: the launch's time is good enough
     bool shut;      // behind a door that is not open
     bool ending;    // its last launch is under way
+    bool paused;    // the program was elsewhere in the middle of it
     bool fed;       // all of it was in the queue before it might run
     uint32_t seq;   // its door's number
     double est_ns;

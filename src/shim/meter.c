@@ -75,7 +75,7 @@ bool meter_open(struct gate *g, struct lane *l, uint64_t now, bool rough, bool s
     s->lane = l;
     s->n = 0;
     s->est_ns = 0;
-    s->shut = s->ending = s->fed = false;
+    s->shut = s->ending = s->fed = s->paused = false;
     s->first_ns = s->last_ns = now;
     if (shut && !door_shut(g, l, s)) {
         give_segment(g, s);
@@ -105,6 +105,7 @@ void meter_close(struct gate *g, struct lane *l, uint64_t now) {
     }
     l->open = NULL;
     s->ending = false;
+    s->paused |= now > s->last_ns + GATE_STALL_NS; // its end is marked late
     if (!s->n || record(s->end, l) != CUDA_SUCCESS) {
         g->flight_ns -= s->est_ns;
         while (s->shut) // its end cannot be seen, so it is let run
@@ -229,10 +230,11 @@ static void finished(struct gate *g, struct segment *s, uint64_t now) {
     }
     double off = took > s->est_ns ? took - s->est_ns : s->est_ns - took;
     g->sure = off < DOOR_HANDOVER_NS || off < took / 8 ? g->sure + 1 : 0;
-    bool starved = !s->fed && at < (double)s->last_ns + s->launch[s->n - 1].ns + GATE_KEPT_UP_NS;
-    double cost = took;
+    bool starved = !s->fed && (s->paused || at < (double)s->last_ns + s->launch[s->n - 1].ns +
+                                                     GATE_KEPT_UP_NS);
+    double cost = took, least = s->paused ? 0 : took * GATE_STARVED_MIN;
     if (starved && s->est_ns < took)
-        cost = s->est_ns > took * GATE_STARVED_MIN ? s->est_ns : took * GATE_STARVED_MIN;
+        cost = s->est_ns > least ? s->est_ns : least;
     charge(g, (uint64_t)(at - cost), (uint64_t)at);
     learn(g, s, took, starved);
     g->run_end_ns = (uint64_t)at; // what still runs began then

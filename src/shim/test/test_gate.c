@@ -276,6 +276,37 @@ static void killed_holder_blocks_nobody(void **state) {
     assert_int_equal(arbiter_forget(path, "y"), -ENOENT);
 }
 
+// The job that ran last finds the turn still its own when it comes back; it starts level with the
+// others all the same, also if another thinks it gone at this very moment.
+static void holder_comes_back_level(void **state) {
+    char path[LEDGER_PATH_MAX];
+    struct arbiter *a;
+    uint64_t t = 1000000000000, ms = 1000000, got = 0;
+    path_of(path, UUID0, ARBITER_SUFFIX);
+    assert_int_equal(arbiter_create(path, UUID0, 0600), 0);
+    assert_int_equal(arbiter_open(path, &a), 0);
+    int x = arbiter_join(a, "x", 500, t), y = arbiter_join(a, "y", 500, t);
+    assert_true(arbiter_take(a, x, 500, 0, t));
+    arbiter_charge(a, x, 500, 10000 * ms); // far more than the other ever had
+    t += 1000 * ms;
+    arbiter_launched(a, x, t - 60 * ms, 0, t + 100 * ms); // away, and y believes it busy
+    assert_false(arbiter_take(a, y, 500, 0, t));
+    arbiter_take(a, x, 500, 0, t);
+    for (int i = 0; i < 1000; i++, t += ms) {
+        for (int k = 0; k < 2; k++) {
+            int line = k ? y : x;
+            if (!arbiter_mine(a, line, t) && !arbiter_take(a, line, 500, 0, t))
+                arbiter_leave(a, line, true, t);
+        }
+        int runs = arbiter_holds(a, x) ? x : y;
+        arbiter_launched(a, runs, t, 0, t + ms);
+        arbiter_charge(a, runs, 500, ms);
+        got += runs == x;
+    }
+    assert_in_range(got, 400, 600);
+    arbiter_close(a);
+}
+
 static void bucket_arithmetic(void **state) {
     static struct ledger_compute c;
     uint64_t t = 1000000000000, ms = 1000000;
@@ -362,7 +393,8 @@ int main(void) {
     worker = mmap(NULL, sizeof *worker * WORKERS, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const struct CMUnitTest tests[] = {
-        T(bucket_arithmetic), T(killed_holder_blocks_nobody), T(shares_are_held), T(two_processes_share_one),
+        T(bucket_arithmetic), T(killed_holder_blocks_nobody), T(holder_comes_back_level),
+        T(shares_are_held), T(two_processes_share_one),
         T(one_left_alone_borrows), T(two_jobs_take_turns),
         T(turns_follow_the_shares), T(streams_test), T(change_test),
     };

@@ -192,6 +192,40 @@ static void answers_come_soon(void **state) {
     assert_near(run(&w, "a wait after every 2 ms").share[0], 50, 2);
 }
 
+// What the program does between launches is not the GPU's time: 4 ms of kernels every 50 ms need
+// no more than 8 %.
+static void pauses_are_not_charged(void **state) {
+    for (int unsynced = 0; unsynced < 2; unsynced++)
+        for (unsigned k = 1; k < 3; k++) {
+            struct twin_load l = {.milli = 250, .kernel_ns = kernels[k], .launch_ns = 5000, .think_ns = 45 * MS,
+                                  .unsynced = unsynced, .sync_every = (unsigned)(4 * MS / kernels[k])};
+            struct twin_world w = {.load = &l, .jobs = 1, .run_ns = 3000 * MS, .measure_from_ns = 500 * MS};
+            struct twin_result r = run(&w, unsynced ? "pauses without a wait" : "pauses");
+            printf("      charged %.1f %%\n", (double)r.charged_ns[0] / 3e7);
+            assert_true(r.share[0] > 7.5);
+            assert_near((double)r.charged_ns[0] / 3e7, r.share[0], 1.5);
+        }
+}
+
+// Each has had the GPU alone, one after the other, and then all come at once, the last of them first
+// or not: what was had before counts for nothing.
+static void all_come_at_once(void **state) {
+    for (unsigned order = 0; order < 4; order++) {
+        struct twin_load l[TWIN_JOBS];
+        for (unsigned i = 0; i < TWIN_JOBS; i++) {
+            l[i] = hog(125, true, 30000);
+            l[i].from_ns = (1 + i * 200) * MS;
+            l[i].until_ns = (i + 1) * 200 * MS;
+            l[i].again_ns = 2500 * MS + (i * 7 + order * 3) % 8 * 300000;
+        }
+        struct twin_world w = {.load = l, .jobs = TWIN_JOBS, .shared = true, .run_ns = 4000 * MS,
+                               .measure_from_ns = 2600 * MS};
+        struct twin_result r = run(&w, "all at once");
+        for (unsigned i = 0; i < TWIN_JOBS; i++)
+            assert_near(r.share[i], 12.5, 1.5);
+    }
+}
+
 // Whatever comes together: nobody starves, nobody has more than there is, all adds up.
 static void any_world(void **state) {
     unsigned seed = 7;
@@ -236,7 +270,8 @@ int main(void) {
         cmocka_unit_test(two_jobs_get_theirs), cmocka_unit_test(long_beside_short),
         cmocka_unit_test(slow_launchers), cmocka_unit_test(two_processes_of_one_job), cmocka_unit_test(many_jobs),
         cmocka_unit_test(lent_and_given_back), cmocka_unit_test(killed_in_its_turn),
-        cmocka_unit_test(answers_come_soon), cmocka_unit_test(any_world),
+        cmocka_unit_test(answers_come_soon), cmocka_unit_test(pauses_are_not_charged),
+        cmocka_unit_test(all_come_at_once), cmocka_unit_test(any_world),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

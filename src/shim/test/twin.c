@@ -254,7 +254,12 @@ static void program(void) {
     if (l->from_ns)
         yield_until(l->from_ns);
     uint64_t end = l->until_ns ? l->until_ns : t.end, first = t.now;
-    for (uint64_t i = 1; t.now < end; i++) {
+    for (uint64_t i = 1; t.now < end || (l->again_ns && end < t.end); i++) {
+        if (t.now >= end) {
+            synchronize(j);
+            yield_until(l->again_ns);
+            end = t.end;
+        }
         uint64_t ns = l->kernel_ns;
         if (l->mixed)
             ns = i % 7 == 0 ? ns / 3 : i % 5 == 0 ? ns * 2 : ns;
@@ -265,7 +270,8 @@ static void program(void) {
         while (j->tail - j->head > 1000) // as the driver's queue
             yield_until(t.now + 10000);
         if (l->sync_every && i % l->sync_every == 0) {
-            synchronize(j);
+            if (!l->unsynced)
+                synchronize(j);
             if (t.now > t.measure_from && j->waits < WAITS)
                 j->wait[j->waits++] = t.now - first;
             yield_until(t.now + l->think_ns);
@@ -361,6 +367,7 @@ static void setup(const char *dir, const struct twin_world *w) {
         j->load = w->load[i];
         j->load.from_ns += j->load.from_ns ? t.now : 0;
         j->load.until_ns += j->load.until_ns ? t.now : 0;
+        j->load.again_ns += j->load.again_ns ? t.now : 0;
         j->load.killed_ns += j->load.killed_ns ? t.now : 0;
         j->ctx.job = (int)i;
         j->device.ordinal = (int)i;

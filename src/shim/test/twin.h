@@ -16,7 +16,9 @@ struct twin_load {
     uint64_t launch_ns;     // what a launch takes the program
     unsigned sync_every;    // launches between two waits for the GPU; 0: never
     uint64_t think_ns;      // pause after such a wait
+    bool unsynced;          // pauses without having waited
     uint64_t from_ns, until_ns; // when it works; 0: to the end
+    uint64_t again_ns;      // when it works once more, to the end; 0: it does not
     uint64_t killed_ns;     // when it is gone from one instruction to the next; 0: never
 };
 
