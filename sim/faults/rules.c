@@ -181,7 +181,7 @@ static void check_turn(struct rules *r, uint64_t id, const struct rule_job *j, i
         const struct rule_job *o = &r->jobs.at[i];
         bool older = o->submit_ms != j->submit_ms ? o->submit_ms < j->submit_ms : i + 1 < id;
         bool waits = o->held_user || o->held_admin || o->placed || o->ended || o->begin_ms > at_ms || o->dependency || o->array_limit;
-        if (o->like == j->like && older && !waits && !o->taker) {
+        if (o->like == j->like && older && !waits) {
             r->passed = i + 1;
             r->passed_by = id;
             r->judge_ms = at_ms;
@@ -196,7 +196,7 @@ static void judge(struct rules *r, int64_t at_ms) {
     const struct rule_project *p = l ? project_of(r, l->project) : NULL;
     if (l && l->placed && p->has_limit && p->used_milli > p->limit_milli)
         broken(r, "job %llu was placed, its project %s now has %llu of %llu milli-GPU", (ull)r->limited, p->name, (ull)p->used_milli, (ull)p->limit_milli);
-    if (o && !o->taker && !o->placed)
+    if (o && !o->placed)
         broken(r, "job %llu passed job %llu, which asks for the same and is older", (ull)r->passed_by, (ull)r->passed);
     r->passed = r->limited = 0;
 }

@@ -163,11 +163,13 @@ static void run_to_world(struct core *c, const struct job *j) {
     alloc_free(a);
 }
 
-static void ending_to_world(struct core *c, const struct job *j) {
+// Returns the job it makes room for, if any.
+static uint64_t ending_to_world(struct core *c, const struct job *j) {
     uint64_t for_job = 0;
     if (j->run->cause == END_PREEMPT && j->run->by)
         parse_u64(j->run->by, &for_job);
     world_job_ending(c->world, j->id, for_job);
+    return for_job;
 }
 
 // After a snapshot: everything that follows from the jobs as they are.
@@ -189,9 +191,14 @@ void jobs_to_world(struct core *c) {
         }
         if (j->run)
             run_to_world(c, j);
-        if (j->run && j->run->ending)
-            ending_to_world(c, j);
     }
+    // All must be there: most make room for one that came later. One that started and came back since
+    // takes no more.
+    for (uint32_t i = 0; i < c->order.len; i++)
+        if (c->order.at[i]->run && c->order.at[i]->run->ending)
+            ending_to_world(c, c->order.at[i]);
+    for (uint32_t i = 0; i < c->order.len; i++)
+        world_job_takes(c->world, c->order.at[i]->id, c->order.at[i]->flags & TAKES);
 }
 
 static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const struct event_job_placed *b) {
@@ -217,6 +224,7 @@ static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const str
     j->run = r;
     j->attempt = b->attempt;
     j->start_ms = at_ms;
+    j->flags &= (uint8_t)~TAKES;
     if (!j->eligible_ms)
         j->eligible_ms = at_ms;
     set_state(c, j, JOB_STARTING);
@@ -261,7 +269,9 @@ static void apply_ending(struct core *c, struct job *j, const struct event_job_e
     r->by = b->by ? xstrdup(b->by) : NULL;
     r->reason = b->reason ? xstrdup(b->reason) : NULL;
     set_state(c, j, JOB_COMPLETING);
-    ending_to_world(c, j);
+    struct job *taker = find_job(c, ending_to_world(c, j));
+    if (taker && taker->state == JOB_PENDING)
+        taker->flags |= TAKES;
 }
 
 static void apply_part_ended(struct core *c, struct job *j, const struct event_part_ended *b) {

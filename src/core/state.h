@@ -70,7 +70,8 @@ struct run {
     uint32_t signal, grace_s;
 };
 
-enum { HELD_USER = 1, HELD_ADMIN = 2, WAITS_DEPENDENCY = 4, DEPENDENCY_NEVER = 8, WAITS_ARRAY = 16, HAS_BEGUN = 32 };
+enum { HELD_USER = 1, HELD_ADMIN = 2, WAITS_DEPENDENCY = 4, DEPENDENCY_NEVER = 8, WAITS_ARRAY = 16, HAS_BEGUN = 32,
+       TAKES = 64 };  // others were told to make room for it
 
 struct job {
     uint64_t id;

@@ -97,12 +97,12 @@ static struct node idle_copy(const struct node *n, struct gpu gpus[SCHED_GPUS_MA
     struct node c = *n;
     c.state = SCHED_NODE_UP;
     c.exclusive = c.cpus_held = 0;
-    c.memory_held = 0;
-    c.claimed = false;
+    c.memory_held = c.memory_withheld = 0;
+    c.cpus_withheld = 0;
     c.gpus = gpus;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
         gpus[i] = n->gpus[i];
-        gpus[i].held_milli = gpus[i].claimed_milli = 0;
+        gpus[i].held_milli = gpus[i].withheld_milli = 0;
     }
     node_refresh(&c);
     return c;

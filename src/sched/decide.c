@@ -92,7 +92,7 @@ static void serve_takers(struct pass *p) {
                 vec_push(&victims, p->w->ending.at[k]);
         a = victims.len ? trial_place_without(p, t->request, victims.at, victims.len) : NULL;
         if (a) {
-            trial_promise(p, t, a);
+            trial_promise(p, t, a, victims.at, victims.len);
             note(p, t, SCHED_REASON_VACATING);
         } else if (!victims.len) {
             t->taker = false;

@@ -5,18 +5,12 @@
 #include "sched/internal.h"
 
 static void gpu_refresh(struct gpu *g) {
-    uint32_t gone = g->held_milli;
-    if (g->claimed_milli > g->ending_milli)
-        gone += g->claimed_milli - g->ending_milli;
+    uint32_t gone = (uint32_t)g->held_milli + g->withheld_milli;
     g->free_milli = g->usable && gone < SCHED_GPU ? (uint16_t)(SCHED_GPU - gone) : 0;
 }
 
 static void plain_refresh(struct node *n) {
-    uint64_t cpus = n->cpus_held, memory = n->memory_held;
-    if (n->claimed) {
-        cpus += n->cpus_claimed > n->cpus_ending ? n->cpus_claimed - n->cpus_ending : 0;
-        memory += n->memory_claimed > n->memory_ending ? n->memory_claimed - n->memory_ending : 0;
-    }
+    uint64_t cpus = (uint64_t)n->cpus_held + n->cpus_withheld, memory = n->memory_held + n->memory_withheld;
     n->cpus_free = n->cpus > cpus ? n->cpus - (uint32_t)cpus : 0;
     n->memory_free = n->memory > memory ? n->memory - memory : 0;
     n->whole_free = n->most_free = 0;
@@ -50,23 +44,14 @@ void node_hold(struct node *n, const struct alloc_node *a, bool exclusive, int s
     plain_refresh(n);
 }
 
-// Adds to (or takes from) what is promised, or what will be freed, on the node.
-void node_claim(struct node *n, const struct alloc_node *a, bool ending, int sign) {
-    if (ending) {
-        n->cpus_ending += sign > 0 ? a->cpus : -a->cpus;
-        n->memory_ending += sign > 0 ? a->memory_bytes : -a->memory_bytes;
-    } else {
-        n->cpus_claimed += sign > 0 ? a->cpus : -a->cpus;
-        n->memory_claimed += sign > 0 ? a->memory_bytes : -a->memory_bytes;
-    }
-    n->claimed = n->cpus_claimed || n->memory_claimed;
+void node_withhold(struct node *n, const struct alloc_node *a, int sign) {
+    n->cpus_withheld += sign > 0 ? a->cpus : -a->cpus;
+    n->memory_withheld += sign > 0 ? a->memory_bytes : -a->memory_bytes;
     for (uint32_t i = 0; i < a->gpu_count; i++) {
         if (a->gpus[i].index >= n->gpu_count)
             continue;
         struct gpu *g = &n->gpus[a->gpus[i].index];
-        uint16_t *to = ending ? &g->ending_milli : &g->claimed_milli;
-        *to = (uint16_t)(*to + sign * a->gpus[i].milli);
-        n->claimed |= g->claimed_milli > 0;
+        g->withheld_milli = (uint16_t)(g->withheld_milli + sign * a->gpus[i].milli);
         gpu_refresh(g);
     }
     plain_refresh(n);

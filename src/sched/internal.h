@@ -21,9 +21,9 @@ struct features {
 
 struct gpu {
     uint64_t memory_bytes;
-    uint16_t free_milli;  // neither held nor claimed; 0 when unusable
+    uint16_t free_milli;  // neither held nor withheld; 0 when unusable
     uint16_t held_milli;
-    uint16_t claimed_milli, ending_milli;  // during a pass, see struct node
+    uint16_t withheld_milli;  // during a pass, see struct node
     uint16_t group;
     uint8_t model;        // index into world.models
     bool usable;
@@ -44,11 +44,10 @@ struct node {
     uint64_t models;              // mask of usable GPUs' models
     struct features features;
     uint64_t partitions[PARTITION_WORDS];
-    // During a pass: what jobs that are being preempted will free, and what is promised to the jobs
-    // they make room for. Promised beyond what will be freed is not free now.
-    uint32_t cpus_claimed, cpus_ending;
-    uint64_t memory_claimed, memory_ending;
-    bool claimed;
+    // During a pass: what is promised to jobs for which others are being preempted, beyond what those
+    // others will free for them. It is free, but not for anybody else.
+    uint32_t cpus_withheld;
+    uint64_t memory_withheld;
     bool special;                 // during a pass: planned on, or in a reservation
     uint32_t hold;                // during a pass: 1 + index of the first planned part on it
     uint32_t exclusive;           // running jobs that do not share it (0 or 1)
@@ -376,8 +375,8 @@ void user_hold(struct user *u, int64_t cost, int64_t now_ms, int64_t half_life_m
 
 // hold.c: taking and giving back what an allocation names, on nodes and in every count.
 void node_hold(struct node *n, const struct alloc_node *a, bool exclusive, int sign);
-void node_refresh(struct node *n);                      // free = total - held - claimed
-void node_claim(struct node *n, const struct alloc_node *a, bool ending, int sign);
+void node_refresh(struct node *n);                      // free = total - held - withheld
+void node_withhold(struct node *n, const struct alloc_node *a, int sign);
 void alloc_amounts(const struct world *w, const struct alloc *a, int64_t held[DIMS_MAX]);
 void count_running(struct world *w, struct job *j, int sign, int64_t now_ms);
 void count_queued(struct world *w, struct job *j, int sign);

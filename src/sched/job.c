@@ -278,6 +278,15 @@ static void ending_remove(struct world *w, const struct job *j) {
         }
 }
 
+void world_job_takes(struct world *w, uint64_t id, bool takes) {
+    struct job *j = world_find(w, id);
+    if (!j || j->state != SCHED_JOB_PENDING || j->taker == takes)
+        return;
+    j->taker = takes;
+    if (takes)
+        vec_push(&w->takers, id);
+}
+
 int world_job_ending(struct world *w, uint64_t id, uint64_t for_job) {
     struct job *j = world_find(w, id);
     if (!j)
@@ -285,11 +294,7 @@ int world_job_ending(struct world *w, uint64_t id, uint64_t for_job) {
     if (j->state == SCHED_JOB_PENDING)
         return -EINVAL;
     j->ending_for = for_job;
-    struct job *taker = world_find(w, for_job);
-    if (taker && taker->state == SCHED_JOB_PENDING && !taker->taker) {
-        taker->taker = true;
-        vec_push(&w->takers, for_job);
-    }
+    world_job_takes(w, for_job, true);
     if (j->state == SCHED_JOB_ENDING)
         return 0;
     j->state = SCHED_JOB_ENDING;
@@ -397,6 +402,7 @@ bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {
         .limit_end_ms = j->alloc ? job_end_ms(j) : INT64_MAX,
         .ending_for = j->ending_for,
         .restarts = j->restarts,
+        .takes = j->taker,
     };
     return true;
 }

@@ -16,6 +16,7 @@ struct part {
 struct promise {
     struct job *job;
     struct alloc *alloc;
+    struct alloc *withheld;  // the part of it that is free now
 };
 
 struct pass {
@@ -76,7 +77,8 @@ void plan_clear(struct pass *p);
 // trial.c: decisions tried on the world, and taken back
 void trial_start(struct pass *p, struct job *j, struct alloc *a, bool backfill);
 void trial_vacate(struct pass *p, struct job *victim);
-void trial_promise(struct pass *p, struct job *j, struct alloc *a);  // owns a
+// Owns a; the victims are those that make room for it.
+void trial_promise(struct pass *p, struct job *j, struct alloc *a, struct job *const *victims, uint32_t n);
 // Places as if these had ended.
 struct alloc *trial_place_without(struct pass *p, struct request *r, struct job *const *victims, uint32_t n);
 void trial_undo(struct pass *p);

@@ -334,7 +334,7 @@ static void commit(const struct taker *t, const job_vec *set, const uint8_t *why
                                                            .grace_ms = p->policy->grace_ms});
     for (uint32_t i = 0; i < set->len; i++)
         trial_vacate(p, set->at[i]);
-    trial_promise(p, t->job, a);
+    trial_promise(p, t->job, a, set->at, set->len);
 }
 
 static void know_quota(struct taker *t) {

@@ -58,12 +58,8 @@ static void undo_start(struct pass *p, const struct sched_start *s) {
     j->start_ms = 0;
 }
 
+// It holds what it holds until it has ended; it only does not count for its project any more.
 static void ending(struct pass *p, struct job *j, int sign) {
-    for (uint32_t i = 0; i < j->alloc->node_count; i++) {
-        struct node *n = p->w->nodes.at[j->alloc->nodes[i].node];
-        node_claim(n, &j->alloc->nodes[i], true, sign);
-        world_node_changed(p->w, n->id);
-    }
     int64_t held[DIMS_MAX];
     alloc_amounts(p->w, j->alloc, held);
     project_use(p->w, world_project_slot(p->w, j->request->asked.project), held, j->fixed, -sign);
@@ -77,27 +73,53 @@ void trial_vacate(struct pass *p, struct job *victim) {
     vec_push(&p->vacating, victim);
 }
 
+static void less(uint32_t *from, uint32_t by) {
+    *from = *from > by ? *from - by : 0;
+}
+
+// What of the promise is not with its victims: free now, and to stay so. What victims leave beyond it
+// is nobody's before they have ended; else who comes later would start on it, before the job.
+static struct alloc *beyond(const struct alloc *a, struct job *const *victims, uint32_t n) {
+    struct alloc *rest = alloc_copy(a);
+    for (uint32_t v = 0; v < n; v++)
+        for (uint32_t k = 0; k < victims[v]->alloc->node_count; k++) {
+            const struct alloc_node *gives = &victims[v]->alloc->nodes[k];
+            struct alloc_node *to = NULL;
+            for (uint32_t i = 0; i < rest->node_count; i++)
+                to = rest->nodes[i].node == gives->node ? &rest->nodes[i] : to;
+            if (!to)
+                continue;
+            less(&to->cpus, gives->cpus);
+            to->memory_bytes = to->memory_bytes > gives->memory_bytes ? to->memory_bytes - gives->memory_bytes : 0;
+            for (uint32_t g = 0; g < to->gpu_count; g++)
+                for (uint32_t h = 0; h < gives->gpu_count; h++)
+                    if (to->gpus[g].index == gives->gpus[h].index) {
+                        uint16_t by = gives->gpus[h].milli;
+                        to->gpus[g].milli = to->gpus[g].milli > by ? (uint16_t)(to->gpus[g].milli - by) : 0;
+                    }
+        }
+    return rest;
+}
+
 static void claim(struct pass *p, const struct promise *m, int sign) {
-    for (uint32_t i = 0; i < m->alloc->node_count; i++) {
-        struct node *n = p->w->nodes.at[m->alloc->nodes[i].node];
-        node_claim(n, &m->alloc->nodes[i], false, sign);
+    for (uint32_t i = 0; i < m->withheld->node_count; i++) {
+        struct node *n = p->w->nodes.at[m->withheld->nodes[i].node];
+        node_withhold(n, &m->withheld->nodes[i], sign);
         world_node_changed(p->w, n->id);
     }
     count(p, m->job->request, m->alloc, sign);
 }
 
-void trial_promise(struct pass *p, struct job *j, struct alloc *a) {
+void trial_promise(struct pass *p, struct job *j, struct alloc *a, struct job *const *victims, uint32_t n) {
     p->moves++;
     j->promised = true;
-    vec_push(&p->promises, (struct promise){j, a});
+    vec_push(&p->promises, (struct promise){j, a, beyond(a, victims, n)});
     claim(p, &p->promises.at[p->promises.len - 1], 1);
 }
 
 static void lift(struct pass *p, const struct job *j, int sign) {
     for (uint32_t i = 0; i < j->alloc->node_count; i++) {
         struct node *n = p->w->nodes.at[j->alloc->nodes[i].node];
-        if (j->vacating)
-            node_claim(n, &j->alloc->nodes[i], true, sign);
         node_hold(n, &j->alloc->nodes[i], j->request->demand.exclusive, sign);
         world_node_changed(p->w, n->id);
     }
@@ -119,6 +141,7 @@ void trial_undo(struct pass *p) {
         p->promises.at[i].job->promised = false;
         claim(p, &p->promises.at[i], -1);
         alloc_free(p->promises.at[i].alloc);
+        alloc_free(p->promises.at[i].withheld);
     }
     for (uint32_t i = p->vacating.len; i-- > 0;)
         ending(p, p->vacating.at[i], -1);

@@ -185,6 +185,7 @@ int world_job_update(struct world *w, const struct sched_job *job);      // pend
 int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t now_ms);
 // The job was told to stop so that `for_job` (0: none) can start; what it holds is spoken for.
 int world_job_ending(struct world *w, uint64_t id, uint64_t for_job);
+void world_job_takes(struct world *w, uint64_t id, bool takes);  // recovery: whether others were told to make room for it
 // Frees what it holds and forgets the job. For a requeue: end, then add again with the old submit_ms.
 int world_job_end(struct world *w, uint64_t id, int64_t now_ms);
 int world_job_remove(struct world *w, uint64_t id);  // pending, or running without account of use
@@ -202,6 +203,7 @@ struct sched_job_view {
     int64_t limit_end_ms;       // start + limit; INT64_MAX without limit
     uint64_t ending_for;
     uint32_t restarts;
+    bool takes;                 // others were told to make room for it: it comes first
 };
 bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out);
 

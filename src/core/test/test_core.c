@@ -431,6 +431,48 @@ static void same_state(struct core *a, struct core *b) {
     core_assert(b);
 }
 
+// The right of a job that others make room for outlives the controller: they came before it, and are
+// loaded before it.
+static void who_takes_goes_on_taking(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct core_config config;
+    struct sched_job_view v;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 4, "b1", NULL, 0);
+    assert_int_equal(core_project_set(r.core, &root, &(struct project){.name = "ours", .quota_milligpu = 4000}, r.now_ms, &e), 0);
+    struct spec s = rig_spec();
+    s.gpus_milli = 4000;
+    s.requeue = true;
+    uint64_t victim = rig_submit(&r, &alice, &s);
+    rig_started(&r, "n1", victim, 1);
+    s.project = "ours";
+    uint64_t taker = rig_submit(&r, &bob, &s);
+    assert_int_equal(rig_state(&r, victim), JOB_COMPLETING);
+    for (int ended = 0; ended < 2; ended++) {
+        cleanup_buf struct buf b = {0};
+        core_snapshot(r.core, &b);
+        core_config_default(&config);
+        struct core *loaded = core_new(&config);
+        assert_int_equal(core_load_snapshot(loaded, core_seq(r.core), b.data, b.len, &e), 0);
+        assert_true(world_job(core_world(loaded), taker, &v) && v.takes);
+        same_state(r.core, loaded);
+        core_free(loaded);
+        if (!ended)  // reported, not decided on yet
+            core_agent_ended(r.core, "n1", &(struct message_ended){.id = victim, .attempt = 1, .cause = END_PREEMPT}, r.now_ms);
+    }
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, taker), JOB_STARTING);
+    cleanup_buf struct buf b = {0};
+    core_snapshot(r.core, &b);
+    struct core *loaded = core_new(&config);
+    assert_int_equal(core_load_snapshot(loaded, core_seq(r.core), b.data, b.len, &e), 0);
+    assert_true(world_job(core_world(loaded), taker, &v) && !v.takes);
+    core_free(loaded);
+    rig_done(&r);
+}
+
 // The policy is set while the cluster works: recorded, in force at once, kept; nonsense is refused and
 // changes nothing.
 static void the_policy_is_part_of_the_state(void **state) {
@@ -762,6 +804,7 @@ int main(void) {
         cmocka_unit_test(gangs_end_together),
         cmocka_unit_test(tasks_of_several_nodes_end_with_the_worst),
         cmocka_unit_test(a_removed_node_stays_with_its_jobs), cmocka_unit_test(the_policy_is_part_of_the_state),
+        cmocka_unit_test(who_takes_goes_on_taking),
         cmocka_unit_test(a_snapshot_is_as_good_as_the_journal),
         cmocka_unit_test(tokens_have_one_order),
         cmocka_unit_test(replay_and_snapshot_give_the_state_back),

@@ -413,6 +413,37 @@ static void only_interactive_takes_from_its_own(void **state) {
     world_free(c.w);
 }
 
+// What a victim leaves beyond what its taker needs does not free what others were promised: a younger
+// job that asks for the same as the taker would start on it, before the taker.
+static void nobody_starts_on_what_is_promised(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 8);
+    cluster_project(&c, 1, 0, 8);
+    cluster_project(&c, 2, 0, 0);
+    struct sched_request large = gpus(2, 1), small = gpus(2, 1), first = gpus(1, 1), same = gpus(1, 1);
+    large.cpus_per_task = 30;
+    small.cpus_per_task = 20;
+    first.cpus_per_task = 34;  // the 14 that are free and the 20 of the small one
+    same.cpus_per_task = 14;
+    cluster_submit(&c, &large);
+    cluster_settle(&c);
+    uint64_t latest = cluster_submit(&c, &small);
+    cluster_settle(&c);
+    uint64_t a = cluster_submit(&c, &first);
+    c.now_ms += 1000;
+    uint64_t b = cluster_submit(&c, &same);
+    cluster_submit(&c, &same);
+    struct decisions d;
+    sched_decide(c.w, c.now_ms, &c.policy, &d);
+    assert_int_equal(d.starts.len, 0);
+    assert_int_equal(d.preempts.len, 2);
+    assert_int_equal(d.preempts.at[0].victim, latest);
+    assert_int_equal(d.preempts.at[0].for_job, a);
+    assert_int_equal(d.preempts.at[1].for_job, b);
+    decisions_done(&d);
+    world_free(c.w);
+}
+
 // Hundreds that started since the last look are put in order at once: by end, and by worth.
 static void many_starts_are_put_in_order(void **state) {
     (void)state;
@@ -461,6 +492,7 @@ int main(void) {
         cmocka_unit_test(weight_zero_takes_nothing_over_quota),
         cmocka_unit_test(what_made_room_may_be_taken_from),
         cmocka_unit_test(only_interactive_takes_from_its_own),
+        cmocka_unit_test(nobody_starts_on_what_is_promised),
         cmocka_unit_test(many_starts_are_put_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
