@@ -25,6 +25,7 @@ enum {
     AGENT_ENDS_AFTER_MS = 5000,    // without a controller: ends go to disk
     AGENT_ZYGOTE_REST_MS = 2000,   // between two deaths of the zygote
     AGENT_STREAMS_MAX = 4096,
+    AGENT_STUCK_MAX = 256,         // processes that were killed and do not end: no more readers then
     CHECKPOINTS_MAX = 1024,         // remembered; older ones have long ended
     AGENT_KEPT_OUTPUTS_MAX = 1000,  // output of attached jobs, kept for a later look
 };

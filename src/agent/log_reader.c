@@ -7,6 +7,7 @@
 #include <grp.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ _Noreturn static void serve(const struct log_reader_order *o, int fd) {
     struct log_file file = {.path = o->path, .tail_lines = o->tail_lines, .fd = -1};
     sigset_t none;
     uint32_t want;
+    prctl(PR_SET_NAME, "acequia-reader");
     if (fd != SOCKET_FD && dup2(fd, SOCKET_FD) < 0)
         _exit(1);
     close_range(SOCKET_FD + 1, ~0U, 0);

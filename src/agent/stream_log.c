@@ -127,6 +127,8 @@ static int start_remote(struct stream *s) {
     struct log_reader_order o = {.path = l->file.path, .tail_lines = l->file.tail_lines,
                                  .user = l->switch_user ? &l->user : NULL};
     int fd;
+    if (s->all->agent->strays.len >= AGENT_STUCK_MAX)
+        return -EMFILE;
     int rc = log_reader_start(&o, &fd, &l->pid);
     if (rc < 0)
         return rc;
@@ -182,7 +184,8 @@ void log_start(struct stream *s, const struct message_log_read *m) {
     if (m->spec->attach && m->source == LOG_SOURCE_OUTPUT)
         tell_position(s, m);
     if (!m->spec->attach && start_remote(s) < 0) {
-        stream_finish(s, 0, 0, "the output cannot be read now: this node is out of processes or files");
+        stream_finish(s, 0, 0, "the output cannot be read now: the node is out of processes, or too many readers "
+                      "hang in its file systems");
         return;
     }
     log_pump(s, clock_mono_ms());
