@@ -113,12 +113,15 @@ struct start {
     bool progress;
 };
 
+// pid 0: it was started before and by somebody else; -ESRCH when that one has ended.
 static int wait_ready(struct start *s, const char *name, pid_t pid, bool agent) {
     char words[400];
     int64_t began = clock_mono_ms();
     for (unsigned pause_us = 2000;; pause_us = pause_us < 50000 ? pause_us * 2 : 50000) {
         if (agent ? agent_answers(s->cli, s->client, &s->nodes) : controller_answers(s->cli, &s->client, &s->status))
             break;
+        if (!pid && !daemon_running(s->cli, s->paths, name))
+            return error_set(&s->cli->error, ESRCH, "the %s has ended", name);
         if (pid && waitpid(pid, NULL, WNOHANG) == pid) {
             last_words(s->cli, s->paths, name, words, sizeof words);
             unlink(paths_pid_file(s->paths, &s->cli->arena, name));
@@ -140,11 +143,12 @@ static int start_one(struct start *s, const char *name, bool agent) {
     pid_t pid = daemon_running(s->cli, s->paths, name);
     if (!agent && !pid && controller_answers(s->cli, &s->client, &s->status))
         return 0;  // run by someone else, such as systemd
-    if (pid)
-        return wait_ready(s, name, 0, agent);
+    int r = pid ? wait_ready(s, name, 0, agent) : -ESRCH;  // one that was killed may still be ending
+    if (r != -ESRCH)
+        return r;
     if (s->progress)
         fprintf(stderr, "Starting the %s ...\n", name);
-    int r = daemon_start(s->cli, s->paths, name, argv, &pid, &s->cli->error);
+    r = daemon_start(s->cli, s->paths, name, argv, &pid, &s->cli->error);
     return r < 0 ? r : wait_ready(s, name, pid, agent);
 }
 

@@ -516,3 +516,13 @@ def test_a_dependency_that_cannot_come_true_is_told_and_can_be_dropped(cluster):
     assert "would wait for itself" in cluster.run("update", job, "--dependency", f"afterok:{job}").stderr
     cluster.acequia("update", job, "--dependency", "none")
     assert cluster.run("wait", job).returncode == 0
+
+
+def test_up_right_after_a_kill_starts_another(new_cluster):
+    c = new_cluster()
+    for _ in range(10):
+        with open(os.path.join(c.home, "run", "controller.pid"), encoding="utf-8") as f:
+            os.kill(int(f.read()), signal.SIGKILL)
+        began = time.monotonic()
+        c.acequia("up")
+        assert time.monotonic() - began < 10
