@@ -72,7 +72,7 @@ static const struct option_spec control_specs[] = {
     {"grace", 0, "DURATION", "Time between the ending signal and the kill; a bare number is seconds.", 0, NULL, NULL},
     {"min-run", 0, "DURATION", "Runs this long before it may be preempted; a bare number is seconds.", 0, NULL, NULL},
     {"checkpoint", 0, "COMMAND", "Command run in the job before it is preempted.", 0, NULL, NULL},
-    {"container", 0, "IMAGE", "Container image to run in.", 0, NULL, NULL},
+    {"container", 0, "IMAGE", "Container image to run in; not supported yet, and refused.", 0, NULL, NULL},
 };
 const struct option_table job_control_options = OPTION_TABLE("How it is run", control_specs);
 

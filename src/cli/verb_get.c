@@ -227,6 +227,8 @@ static int run(struct cli *c) {
             buf_addf(&out, "%s\n", reply.text);
         else
             print_job(c, reply.json, &out);
+        if (!*part && !c->json && json_i64(reply.json, "array_id", 0) && !strchr(c->arguments[i], '_'))
+            line(&out, "Others", "of the array: acequia list %s, acequia list --finished %s", c->arguments[i], c->arguments[i]);
     }
     client_free(k);
     int printed = cli_print(&out);

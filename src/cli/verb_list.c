@@ -207,8 +207,8 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
     if (r == 0)
         r = stream ? job_list_stream(c, k, buf_str(&q.text), &rows) : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
     r = r < 0 || !sort || c->json ? r : job_rows_sort(&rows, sort, &c->error);
-    // The controller gives the newest first; on a terminal the newest is wanted last.
-    for (uint32_t i = 0; r == 0 && !sort && option_given(&c->options, "finished") && i < rows.rows.len / 2; i++) {
+    // The controller gives the newest first; on a terminal the newest is wanted last. Named jobs come as named.
+    for (uint32_t i = 0; r == 0 && !sort && !c->count && option_given(&c->options, "finished") && i < rows.rows.len / 2; i++) {
         const struct json *other = rows.rows.at[rows.rows.len - 1 - i];
         rows.rows.at[rows.rows.len - 1 - i] = rows.rows.at[i];
         rows.rows.at[i] = other;

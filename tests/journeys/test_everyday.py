@@ -256,3 +256,12 @@ def test_states_in_any_case_and_lines_of_shell(cluster):
     assert "1 job cancelled" in cluster.acequia("cancel", "--state", "pending", "--all")
     r = cluster.run("run", "--", "echo a | cat")
     assert r.returncode == 127 and "sh -c" in r.stderr
+
+
+def test_elements_of_an_array_in_order(cluster):
+    job = cluster.submit("--array", "0-3", "-o", "/dev/null", "--", "true")
+    assert cluster.run("wait", job).returncode == 0
+    rows = cluster.acequia("list", "--finished", "--no-heading", "--columns", "id", job).split()
+    assert rows == [f"{job}_{i}" for i in range(4)]
+    assert f"acequia list {job}" in cluster.acequia("get", job)
+    assert "acequia list" not in cluster.acequia("get", f"{job}_2")
