@@ -51,6 +51,7 @@ static void put_holders(struct json_writer *w, const struct core *core, const st
         json_open(w, '{');
         json_kv_i64(w, "job", (int64_t)h->job);
         if (core_view(core, h->job, &v)) {
+            json_kv_str(w, "name", v.name);
             json_kv_str(w, "user", v.user);
             json_kv_str(w, "project", v.project);
         }
@@ -98,6 +99,21 @@ static void put_text(struct json_writer *w, const char *key, const struct buf *t
     json_close(w, ']');
 }
 
+// "104 ours (eva, vision)": what lists tell everybody as well.
+static void put_name(void *ctx, uint64_t id, struct buf *out) {
+    const struct core *core = ctx;
+    struct job_view v;
+    if (!core_view(core, id, &v)) {
+        buf_addf(out, "%llu", (unsigned long long)id);
+        return;
+    }
+    if (v.array_id)
+        buf_addf(out, "%llu_%u", (unsigned long long)v.array_id, v.array_index);
+    else
+        buf_addf(out, "%llu", (unsigned long long)id);
+    buf_addf(out, " %s (%s, %s)", v.name, v.user, v.project);
+}
+
 static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v, struct json_writer *w) {
     struct explanation x;
     cleanup_buf struct buf text = {0};
@@ -108,7 +124,7 @@ static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const
     if (x.hold == SCHED_HOLD_DEPENDENCY && core_record(core, id, &a, &r) == 0 && !str_empty(r.spec->dependency))
         buf_addf(&text, "It depends on %s%s.\n", r.spec->dependency,
                  v->reason == REASON_DEPENDENCY_NEVER ? ", which cannot come true any more" : "");
-    sched_explain_text(core_world(core), &x, at_ms, &text);
+    sched_explain_text(core_world(core), &x, at_ms, put_name, core, &text);
     put_text(w, "lines", &text);
     json_kv_str(w, "reason", job_reason_words[v->reason]);
     json_kv_i64(w, "position", x.position);
@@ -272,6 +288,8 @@ void api_when(struct api_call *call) {
     static const char *argv[] = {"true"};
     int r = spec_json ? schema_read_json(&spec_schema, spec_json, &call->arena, &spec, &e) : error_set(&e, EINVAL, "expected an object with a \"spec\"");
     if (r == 0) {
+        if (!json_get(spec_json, "requeue"))
+            spec.requeue = call->controller->config.cluster.requeue;  // as a submit does
         if (!spec.workdir)
             spec.workdir = "/";
         if (!spec.argv.len)

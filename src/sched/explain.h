@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "sched/sched.h"
 
-enum { EXPLAIN_HOLDERS_MAX = 8, EXPLAIN_ENDS_MAX = 32, WHEN_STEPS_MAX = 400 };
+enum { EXPLAIN_HOLDERS_MAX = 8, EXPLAIN_NAMED_MAX = 5, EXPLAIN_ENDS_MAX = 32, WHEN_STEPS_MAX = 400 };
 
 // How many nodes are ruled out by what, each node counted once, by the first that applies.
 struct explain_nodes {
@@ -87,8 +87,11 @@ struct explanation {
 // -ENOENT when there is no such pending job.
 int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy,
                   struct explanation *out);
-// As sentences, one per line; names of users and jobs are the caller's, so ids are shown.
-void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms, struct buf *out);
+// As sentences, one per line; items of a list begin with two blanks. Names of users and jobs are the
+// caller's: `name` adds what it calls a job; NULL: its id.
+typedef void (*explain_name_fn)(void *ctx, uint64_t job, struct buf *out);
+void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms, explain_name_fn name, void *ctx,
+                        struct buf *out);
 
 // When would this start if it were submitted now?
 struct when {

@@ -1,6 +1,7 @@
 // Owns the words of an explanation: one sentence per line, for a person.
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "sched/explain.h"
@@ -25,6 +26,25 @@ static void span(struct buf *out, int64_t ms) {
         buf_addf(out, "%" PRId64 " days", (s + 43200) / 86400);
 }
 
+static void gpus(struct buf *out, int64_t milli) {
+    amount(out, milli);
+    buf_adds(out, milli == SCHED_GPU ? " GPU" : milli > SCHED_GPU ? " GPUs" : " of a GPU");
+}
+
+// "36 to 60 min", "50 s to 2 h"
+static void band(struct buf *out, int64_t early_ms, int64_t late_ms) {
+    cleanup_buf struct buf a = {0}, b = {0};
+    span(&a, early_ms);
+    span(&b, late_ms);
+    const char *unit = strrchr(buf_str(&a), ' '), *other = strrchr(buf_str(&b), ' ');
+    if (strcmp(buf_str(&a), buf_str(&b)) == 0)
+        buf_adds(out, buf_str(&a));
+    else if (unit && other && strcmp(unit, other) == 0)
+        buf_addf(out, "%.*s to %s", (int)(unit - buf_str(&a)), buf_str(&a), buf_str(&b));
+    else
+        buf_addf(out, "%s to %s", buf_str(&a), buf_str(&b));
+}
+
 static const char *reason_sentence(const struct explanation *e) {
     static const char *const sentences[SCHED_REASON_COUNT] = {
         [SCHED_REASON_NONE] = "It starts in the next pass.",
@@ -37,11 +57,11 @@ static const char *reason_sentence(const struct explanation *e) {
         [SCHED_REASON_DEADLINE] = "It could not end before its deadline.",
         [SCHED_REASON_PROJECT_LIMIT] = "Its project is at its limit.",
         [SCHED_REASON_QUOTA] = "Work that cannot be preempted runs only inside the project's quota, which is used up.",
-        [SCHED_REASON_RESOURCES] = "It is next in line and waits for resources.",
-        [SCHED_REASON_PRIORITY] = "Others are before it, or it would delay one that is planned.",
+        [SCHED_REASON_RESOURCES] = "It is next in line and waits until there is room for it.",
+        [SCHED_REASON_PRIORITY] = "Others come before it, or it would delay one that is planned.",
         [SCHED_REASON_NODES] = "No nodes that are up could run it, even idle.",
         [SCHED_REASON_RESERVATION] = "Its reservation is not open to it now.",
-        [SCHED_REASON_VACATING] = "Preempted jobs are making room for it.",
+        [SCHED_REASON_VACATING] = "Others were told to end and are making room for it.",
     };
     switch (e->hold) {
     case SCHED_HOLD_USER: return "It is held by its user.";
@@ -75,16 +95,31 @@ static void node_lines(const struct explain_nodes *n, struct buf *out) {
         {n->planned, "kept for a job that is planned before it"},
         {n->fit, "that could take a part of it now"},
     };
-    buf_addf(out, "Of %u nodes (it needs %u):", n->all, n->needed);
+    bool first = true;
+    buf_addf(out, "It needs %u node%s; of %u in all", n->needed, n->needed == 1 ? "" : "s", n->all);
     for (unsigned i = 0; i < sizeof lines / sizeof *lines; i++)
-        if (lines[i].count)
-            buf_addf(out, " %u %s;", lines[i].count, lines[i].text);
-    if (out->data[out->len - 1] == ';')
-        out->data[out->len - 1] = '.';
-    buf_addc(out, '\n');
+        if (lines[i].count) {
+            buf_addf(out, "%s %u %s", first ? ":" : ",", lines[i].count, lines[i].text);
+            first = false;
+        }
+    buf_adds(out, ".\n");
 }
 
-static void change_line(const struct world *w, const struct explanation *e, struct buf *out) {
+static void job_name(uint64_t job, explain_name_fn name, void *ctx, struct buf *out) {
+    if (name)
+        name(ctx, job, out);
+    else
+        buf_addf(out, "%" PRIu64, job);
+}
+
+// What it asks for now, where that is one amount.
+static int64_t asked_gpus(const struct world *w, uint64_t job) {
+    const struct job *j = world_find(w, job);
+    const struct sched_request *q = j ? &j->request->asked : NULL;
+    return !q ? 0 : q->gpu_milli_per_job ? q->gpu_milli_per_job : q->gpu_milli_per_node ? q->gpu_milli_per_node : q->gpu_milli_per_task;
+}
+
+static void change_line(const struct world *w, const struct explanation *e, explain_name_fn name, void *ctx, struct buf *out) {
     const struct partition *p = world_partition(w, (uint32_t)e->value);
     const struct qos *q = world_qos(w, (uint32_t)e->value);
     buf_adds(out, "It would start now ");
@@ -106,13 +141,20 @@ static void change_line(const struct world *w, const struct explanation *e, stru
         break;
     case CHANGE_GPUS:
         buf_adds(out, "with ");
-        amount(out, e->value);
-        buf_adds(out, " GPU where it asks for more.");
+        gpus(out, e->value);
+        buf_adds(out, " instead of ");
+        amount(out, asked_gpus(w, e->job));
+        buf_addc(out, '.');
         break;
-    case CHANGE_NODES: buf_addf(out, "on %" PRId64 " nodes.", e->value); break;
-    case CHANGE_TASKS: buf_addf(out, "with %" PRId64 " tasks.", e->value); break;
-    case CHANGE_CPUS: buf_addf(out, "with %" PRId64 " CPUs per task.", e->value); break;
-    case CHANGE_MEMORY: buf_addf(out, "with %" PRId64 " MiB of memory per node.", e->value >> 20); break;
+    case CHANGE_NODES: buf_addf(out, "on %" PRId64 " node%s.", e->value, e->value == 1 ? "" : "s"); break;
+    case CHANGE_TASKS: buf_addf(out, "with %" PRId64 " task%s.", e->value, e->value == 1 ? "" : "s"); break;
+    case CHANGE_CPUS: buf_addf(out, "with %" PRId64 " CPU%s per task.", e->value, e->value == 1 ? "" : "s"); break;
+    case CHANGE_MEMORY:
+        if (e->value >= 10LL << 30)
+            buf_addf(out, "with %" PRId64 " GiB of memory per node.", e->value >> 30);
+        else
+            buf_addf(out, "with %" PRId64 " MiB of memory per node.", e->value >> 20);
+        break;
     case CHANGE_ANY_MODEL: buf_adds(out, "on any GPU model."); break;
     case CHANGE_NO_FEATURES: buf_adds(out, "without the features it asks for."); break;
     case CHANGE_NO_NODE_LIST: buf_adds(out, "without its node list."); break;
@@ -129,9 +171,11 @@ static void change_line(const struct world *w, const struct explanation *e, stru
         buf_addc(out, '.');
         break;
     case CHANGE_END_JOBS:
-        buf_adds(out, "if these jobs ended:");
-        for (uint32_t i = 0; i < e->end_count; i++)
-            buf_addf(out, " %" PRIu64, e->ends[i]);
+        buf_adds(out, e->end_count == 1 ? "if this job ended: " : "if these jobs ended: ");
+        for (uint32_t i = 0; i < e->end_count; i++) {
+            buf_adds(out, i ? ", " : "");
+            job_name(e->ends[i], name, ctx, out);
+        }
         buf_addc(out, '.');
         break;
     }
@@ -143,19 +187,13 @@ static void band_line(const struct explain_band *b, int64_t now_ms, struct buf *
     case EXPLAIN_NOW: buf_adds(out, "It starts now.\n"); break;
     case EXPLAIN_FORECAST:
         buf_adds(out, "Expected start: in ");
-        span(out, b->early_ms - now_ms);
-        if (b->late_ms != b->early_ms) {
-            buf_adds(out, " to ");
-            span(out, b->late_ms - now_ms);
-        }
-        buf_adds(out, " (late: jobs run to their limits; early: as long as their users' jobs usually do; nobody new).\n");
+        band(out, b->early_ms - now_ms, b->late_ms - now_ms);
+        buf_adds(out, b->early_ms == b->late_ms ? ".\n" : ", if jobs run as long as usual, or to their limits.\n");
         break;
     case EXPLAIN_ESTIMATE:
         buf_adds(out, "Expected start: in about ");
-        span(out, b->early_ms - now_ms);
-        buf_adds(out, " to ");
-        span(out, b->late_ms - now_ms);
-        buf_adds(out, " (estimated from totals; nobody new).\n");
+        band(out, b->early_ms - now_ms, b->late_ms - now_ms);
+        buf_adds(out, ", estimated from what runs and waits before it.\n");
         break;
     case EXPLAIN_LATER:
         buf_adds(out, "Expected start: not within ");
@@ -167,24 +205,41 @@ static void band_line(const struct explain_band *b, int64_t now_ms, struct buf *
     }
 }
 
-void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms, struct buf *out) {
+static void holder_lines(const struct explanation *e, int64_t now_ms, explain_name_fn name, void *ctx, struct buf *out) {
+    uint32_t shown = e->holder_count < EXPLAIN_NAMED_MAX ? e->holder_count : EXPLAIN_NAMED_MAX;
+    if (!e->holders_all)
+        return;
+    buf_addf(out, "What it needs is held by %u %s:\n", e->holders_all, e->holders_all == 1 ? "job" : "jobs");
+    for (uint32_t i = 0; i < shown; i++) {
+        const struct explain_holder *h = &e->holders[i];
+        buf_adds(out, "  ");
+        job_name(h->job, name, ctx, out);
+        buf_adds(out, ": ");
+        if (h->gpu_milli) {
+            gpus(out, (int64_t)h->gpu_milli);
+            buf_adds(out, ", ");
+        }
+        buf_addf(out, "%u CPU%s, ", h->cpus, h->cpus == 1 ? "" : "s");
+        if (h->end_ms == INT64_MAX) {
+            buf_adds(out, "without time limit\n");
+        } else {
+            buf_adds(out, "at most ");
+            span(out, h->end_ms > now_ms ? h->end_ms - now_ms : 0);
+            buf_adds(out, " more\n");
+        }
+    }
+    if (e->holders_all > shown)
+        buf_addf(out, "  and %u more, none larger\n", e->holders_all - shown);
+}
+
+void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms, explain_name_fn name, void *ctx,
+                        struct buf *out) {
     buf_addf(out, "%s\n", reason_sentence(e));
     node_lines(&e->nodes, out);
-    if (e->holders_all) {
-        buf_addf(out, "What it needs is held by %u %s:", e->holders_all, e->holders_all == 1 ? "job" : "jobs");
-        for (uint32_t i = 0; i < e->holder_count; i++) {
-            buf_addf(out, "%s %" PRIu64 " (", i ? "," : "", e->holders[i].job);
-            if (e->holders[i].gpu_milli) {
-                amount(out, (int64_t)e->holders[i].gpu_milli);
-                buf_addf(out, " GPU%s, ", e->holders[i].gpu_milli > SCHED_GPU ? "s" : "");
-            }
-            buf_addf(out, "%u CPU%s)", e->holders[i].cpus, e->holders[i].cpus == 1 ? "" : "s");
-        }
-        buf_adds(out, e->holders_all > e->holder_count ? ", ...\n" : ".\n");
-    }
+    holder_lines(e, now_ms, name, ctx, out);
     if (e->position)
         buf_addf(out, "Place %u of %u in the order.\n", e->position, e->waiting);
     band_line(&e->band, now_ms, out);
     if (e->band.basis != EXPLAIN_NOW)
-        change_line(w, e, out);
+        change_line(w, e, name, ctx, out);
 }

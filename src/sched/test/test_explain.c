@@ -145,7 +145,7 @@ static void stated_changes_start_the_job(void **state) {
             if (e.hold == SCHED_HOLD_NONE)
                 assert_in_range(e.position, 1, e.waiting);
             cleanup_buf struct buf text = {0};
-            sched_explain_text(c.w, &e, c.now_ms, &text);
+            sched_explain_text(c.w, &e, c.now_ms, NULL, NULL, &text);
             assert_true(text.len > 20);
             jobs++;
             if (e.change == CHANGE_NONE || e.band.basis == EXPLAIN_NOW || e.change == CHANGE_PROJECT_QUOTA)
