@@ -167,19 +167,25 @@ static int read_list(const struct field *f, const struct json *j, struct arena *
     return 0;
 }
 
-static const struct field *field_by_name(const struct schema *s, const char *name, const char **near) {
-    unsigned best = 4;
-    *near = NULL;
-    for (size_t i = 0; i < s->count; i++) {
+static const struct field *field_by_name(const struct schema *s, const char *name) {
+    for (size_t i = 0; i < s->count; i++)
         if (streq(s->fields[i].name, name))
             return &s->fields[i];
+    return NULL;
+}
+
+// What was meant, perhaps; costs far more than finding a field that is there.
+static const char *near_name(const struct schema *s, const char *name) {
+    const char *near = NULL;
+    unsigned best = 4;
+    for (size_t i = 0; i < s->count; i++) {
         unsigned d = edit_distance(s->fields[i].name, name);
         if (d < best) {
             best = d;
-            *near = s->fields[i].name;
+            near = s->fields[i].name;
         }
     }
-    return NULL;
+    return near;
 }
 
 int schema_read_json(const struct schema *s, const struct json *j, struct arena *a, void *value, struct error *e) {
@@ -187,10 +193,10 @@ int schema_read_json(const struct schema *s, const struct json *j, struct arena 
     if (j->type != JSON_OBJECT)
         return error_set(e, EINVAL, "expected a JSON object for %s", s->name);
     for (uint32_t i = 0; i < j->len; i++) {
-        const char *near;
         char shown[64];
-        const struct field *f = field_by_name(s, j->members[i].key, &near);
+        const struct field *f = field_by_name(s, j->members[i].key);
         const struct json *v = &j->members[i].value;
+        const char *near = f ? NULL : near_name(s, j->members[i].key);
         if (!f)
             return error_set(e, EINVAL, "unknown field \"%s\" in %s%s%s%s", printable(j->members[i].key, shown, sizeof shown),
                              s->name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
