@@ -254,6 +254,21 @@ static void start(void) {
     pthread_create(&world.thread, NULL, run_loop, NULL);
 }
 
+static int ask(void) {
+    struct http_client *c = NULL;
+    struct error e = {0};
+    struct http_message m;
+    assert_int_equal(http_client_unix(world.path, &c, &e), 0);
+    struct http_request q = {.method = "GET", .target = "/sane", .timeout_ms = 5000};
+    int r = http_client_call(c, &q, &m, &e);
+    if (r == 0) {
+        assert_string_equal(buf_str(&m.body), "sane");
+        http_message_done(&m);
+    }
+    http_client_free(c);
+    return r;
+}
+
 static void survives(void **state) {
     start();
     struct rand r;
@@ -272,15 +287,10 @@ static void survives(void **state) {
     for (int i = 0; i < OPEN_MAX_AT_ONCE; i++)
         if (open[i] >= 0)
             close(open[i]);
-    struct http_client *c = NULL;
-    struct error e = {0};
-    struct http_message m;
-    assert_int_equal(http_client_unix(world.path, &c, &e), 0);
-    struct http_request q = {.method = "GET", .target = "/sane", .timeout_ms = 5000};
-    assert_int_equal(http_client_call(c, &q, &m, &e), 0);
-    assert_string_equal(buf_str(&m.body), "sane");
-    http_message_done(&m);
-    http_client_free(c);
+    int asked = -1;
+    for (int i = 0; i < 20 && asked < 0; i++)  // on a busy machine 50 ms are over soon
+        asked = ask();
+    assert_int_equal(asked, 0);
     poll(NULL, 0, 300);  // what was parked is answered, what lingers times out
     uv_async_send(&world.stop);
     pthread_join(world.thread, NULL);
