@@ -1,5 +1,5 @@
-"""Clients made for Slurm, unmodified, against Acequia. submitit and dask-jobqueue come from PyPI; where
-they are not installed these tests are left out. Open OnDemand's calls are made as its adapter makes
+"""Clients made for Slurm, unmodified, against Acequia. They come from PyPI (submitit, dask-jobqueue, parsl,
+psij-python, snakemake-executor-plugin-slurm, qtoolkit); where they are not installed these tests are left out. Open OnDemand's calls are made as its adapter makes
 them."""
 import os
 import subprocess
@@ -30,7 +30,8 @@ def run(side, python, text, timeout=120):
     path = f"{side.work}/client.py"
     with open(path, "w", encoding="utf-8") as f:
         f.write(textwrap.dedent(text))
-    done = subprocess.run([python, path], env=side.env, cwd=side.work, capture_output=True, text=True, timeout=timeout, check=False)
+    env = dict(side.env, PATH=f"{side.env['PATH']}:{os.path.dirname(python)}")  # some start programs of their own
+    done = subprocess.run([python, path], env=env, cwd=side.work, capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -149,3 +150,89 @@ def test_long_history(acequia):
     assert acequia.run("scancel {many}").code == 0
     r = acequia.run("sacct -n -P -a --array -o jobid,state")
     assert r.code == 0 and r.out.count("CANCELLED by 0\n") >= 3000
+
+
+@pytest.mark.long
+def test_parsl(acequia):
+    """A block of two nodes whose workers are started with srun, asked for with squeue."""
+    out = run(acequia, python_with("parsl"), """
+        import parsl
+        from parsl.config import Config
+        from parsl.executors import HighThroughputExecutor
+        from parsl.launchers import SrunLauncher
+        from parsl.providers import SlurmProvider
+        if __name__ == "__main__":
+            parsl.load(Config(run_dir="parsl", executors=[HighThroughputExecutor(label="s", address="127.0.0.1", max_workers_per_node=1,
+                provider=SlurmProvider(partition="main", nodes_per_block=2, init_blocks=1, max_blocks=1, walltime="00:05:00", cmd_timeout=30,
+                                       launcher=SrunLauncher(), cores_per_node=1, mem_per_node=1, exclusive=False))]))
+            @parsl.python_app
+            def where():
+                import os, time
+                time.sleep(1)
+                return os.environ.get("SLURMD_NODENAME")
+            print(sorted(set(f.result(timeout=100) for f in [where() for _ in range(6)])))
+            parsl.dfk().cleanup()
+        """)
+    assert "['n1', 'n2']" in out
+
+
+@pytest.mark.long
+def test_psij(acequia):
+    """States, exit codes and cancelling through squeue and scancel."""
+    out = run(acequia, python_with("psij"), """
+        import datetime, time
+        from psij import Job, JobAttributes, JobExecutor, JobSpec, ResourceSpecV1
+        ex = JobExecutor.get_instance("slurm")
+        ex.config.queue_polling_interval, ex.config.initial_queue_polling_delay = 2, 1
+        def end(executable, args, **kw):
+            job = Job(JobSpec(executable=executable, arguments=args, attributes=JobAttributes(queue_name="main", duration=datetime.timedelta(minutes=5)), **kw))
+            ex.submit(job)
+            s = job.wait(timeout=datetime.timedelta(seconds=60))
+            print(s.state.name, s.exit_code)
+        end("/bin/true", [])
+        end("/bin/sh", ["-c", "exit 3"])
+        end("/bin/hostname", [], resources=ResourceSpecV1(node_count=2, processes_per_node=1), launcher="srun")
+        job = Job(JobSpec(executable="/bin/sleep", arguments=["60"], attributes=JobAttributes(queue_name="main")))
+        ex.submit(job)
+        time.sleep(3)
+        job.cancel()
+        print(job.wait(timeout=datetime.timedelta(seconds=30)).state.name)
+        """)
+    assert out.split("\n")[:4] == ["COMPLETED 0", "FAILED 3", "COMPLETED 0", "CANCELED"]
+
+
+@pytest.mark.long
+def test_snakemake(acequia):
+    """The executor plugin: sbatch --parsable --wrap, sacct for states."""
+    python = python_with("snakemake_executor_plugin_slurm")
+    rule = 'resources: mem_mb=400, runtime=5, slurm_partition="main", slurm_account="default"'
+    with open(f"{acequia.work}/Snakefile", "w", encoding="utf-8") as f:
+        f.write(f'rule c:\n    input: "a.txt"\n    output: "c.txt"\n    {rule}\n    shell: "cat {{input}} > {{output}}"\n'
+                f'rule a:\n    output: "a.txt"\n    {rule}\n    shell: "echo made > {{output}}"\n')
+    done = subprocess.run([os.path.join(os.path.dirname(python), "snakemake"), "--executor", "slurm", "--jobs", "2", "--latency-wait", "5",
+                           "--default-resources", "slurm_account=default"],
+                          env=dict(acequia.env, PATH=f"{os.path.dirname(python)}:{acequia.env['PATH']}"), cwd=acequia.work, capture_output=True, text=True,
+                          timeout=400, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with open(f"{acequia.work}/c.txt", encoding="utf-8") as f:
+        assert f.read() == "made\n"
+
+
+def test_qtoolkit(acequia):
+    """What jobflow-remote reads: submit, lists, one job, cancelling."""
+    out = run(acequia, python_with("qtoolkit"), """
+        import subprocess
+        from qtoolkit.core.data_objects import QResources
+        from qtoolkit.io.slurm import SlurmIO
+        io = SlurmIO()
+        def ask(command, parse):
+            p = subprocess.run(command, shell=True, capture_output=True, text=True)
+            return parse(p.returncode, p.stdout, p.stderr)
+        with open("qt.sh", "w") as f:
+            f.write(io.get_submission_script(["sleep 20"], QResources(queue_name="main", job_name="qt", processes=1, time_limit=300, memory_per_thread=20)))
+        job = ask(io.get_submit_cmd("qt.sh"), io.parse_submit_output).job_id
+        print(len(ask(io.get_jobs_list_cmd([job], None), io.parse_jobs_list_output)))
+        print(ask(io.get_job_cmd(job), io.parse_job_output).queue_name)
+        print(ask(io.get_cancel_cmd(job), io.parse_cancel_output).status.name)
+        """)
+    assert out.split() == ["1", "main", "SUCCESSFUL"]

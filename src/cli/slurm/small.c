@@ -122,9 +122,13 @@ int sdiag_run(struct slurm *s, int argc, char **argv) {
            (long long)json_i64(jobs, "submitted", 0), (long long)(done + failed + json_i64(jobs, "RUNNING", 0)), (long long)done, (long long)cancelled, (long long)failed);
     printf("Job states ts:  %s (%lld)\nJobs pending:   %lld\nJobs running:   %lld\n\n", now, (long long)t, (long long)json_i64(jobs, "PENDING", 0),
            (long long)(json_i64(jobs, "RUNNING", 0) + json_i64(jobs, "STARTING", 0)));
-    printf("Main schedule statistics (microseconds):\n\tLast cycle:   %lld\n\tTotal cycles: %lld\n", (long long)json_i64(sched, "last_us", 0),
-           (long long)json_i64(sched, "passes", 0));
-    printf("\nRemote Procedure Calls:\t%lld\n", (long long)json_i64(r.json, "requests", 0));
+    long long last = (long long)json_i64(sched, "last_us", 0), passes = (long long)json_i64(sched, "passes", 0);
+    long long minutes = (long long)(t - began) / 60, queue = (long long)json_i64(jobs, "PENDING", 0);
+    printf("Main schedule statistics (microseconds):\n\tLast cycle:   %lld\n\tTotal cycles: %lld\n\tCycles per minute: %lld\n\tLast queue length: %lld\n\n",
+           last, passes, passes / (minutes > 0 ? minutes : 1), queue);
+    // There is one pass for both: what is planned and what is filled in behind it.
+    printf("Backfilling stats\n\tTotal cycles: %lld\n\tLast cycle: %lld\n\tLast queue length: %lld\n\n", passes, last, queue);
+    printf("Remote Procedure Call statistics by message type\n\tREQUEST                                 (    1) count:%lld\n\n", (long long)json_i64(r.json, "requests", 0));
     return SLURM_OK;
 }
 
