@@ -265,3 +265,12 @@ def test_elements_of_an_array_in_order(cluster):
     assert rows == [f"{job}_{i}" for i in range(4)]
     assert f"acequia list {job}" in cluster.acequia("get", job)
     assert "acequia list" not in cluster.acequia("get", f"{job}_2")
+
+
+def test_a_reservation_in_the_way_is_told(cluster):
+    cluster.acequia("reservation", "create", "window", "--start", "tomorrow", "--end", "now+2days", "--maintenance", "true")
+    job = cluster.submit("--", "true")  # without a limit it could run into it
+    said = cluster.acequia("why", job)
+    assert said.startswith("It could run into a reservation") and "1 reserved during its time" in said, said
+    cluster.acequia("reservation", "delete", "window")
+    assert cluster.run("wait", job).returncode == 0
