@@ -233,7 +233,11 @@ static int keep_row(void *ctx, const struct sjob *j) {
     return 0;
 }
 
-int jobs_fetch(struct slurm *s, const struct job_query *q, sjob_vec *out) {
-    struct reading r = {.query = q, .fn = keep_row, .ctx = out, .arena = &s->cli.arena, .keep = true};
+int jobs_fetch_in(struct slurm *s, const struct job_query *q, struct arena *a, sjob_vec *out) {
+    struct reading r = {.query = q, .fn = keep_row, .ctx = out, .arena = a, .keep = true};
     return read_all(s, &r);
+}
+
+int jobs_fetch(struct slurm *s, const struct job_query *q, sjob_vec *out) {
+    return jobs_fetch_in(s, q, &s->cli.arena, out);
 }

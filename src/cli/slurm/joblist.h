@@ -38,6 +38,7 @@ struct job_query {
 };
 // 0, or the error is printed and the exit status returned. Rows live in the arena of the call.
 int jobs_fetch(struct slurm *s, const struct job_query *q, sjob_vec *out);
+int jobs_fetch_in(struct slurm *s, const struct job_query *q, struct arena *a, sjob_vec *out);  // rows live there
 // One row after the other, in any order; each lives until `fn` returns. What `fn` returns, when it is
 // not 0, ends the reading and is the exit status.
 typedef int (*sjob_fn)(void *ctx, const struct sjob *j);

@@ -196,7 +196,8 @@ static int make_columns(struct slurm *s, const struct opts *o, struct columns *c
     return 0;
 }
 
-static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, sjob_vec *jobs) {
+static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, struct arena *a,
+                 sjob_vec *jobs) {
     const char *bad;
     struct job_query q = {.fields = fields, .live = true, .elements = opt_given(o, "array"),
                           .finished = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL, .since_ms = clock_wall_ms() - SLURM_RECENT_MS,
@@ -207,7 +208,7 @@ static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, 
         q.project = w->accounts;
         q.states = w->states & STATES_ALL;
     }
-    return jobs_fetch(s, &q, jobs);
+    return jobs_fetch_in(s, &q, a, jobs);
 }
 
 static bool unknown_id(const struct wanted *w, const sjob_vec *jobs) {
@@ -230,6 +231,7 @@ static bool listed(const sjob_vec *jobs, uint32_t count, const struct sjob *j) {
 static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     struct columns c = {0};
     sjob_vec jobs = {0};
+    cleanup_arena struct arena own = {0};  // rows: with --iterate they would pile up
     cleanup_buf struct buf out = {0};
     const char *fields, *sort = opt_get(o, "sort");
     make_columns(s, o, &c);
@@ -245,7 +247,7 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
                               "memory_bytes,nice,priority,hold,expected_start_ms%s", fields, sort && strpbrk(sort, "pQ") ? ",order" : "");
     else
         fields = arena_printf(&s->cli.arena, "%s,array_id,array_index,priority,hold", fields);
-    int status = fetch(s, o, w, fields, &jobs);
+    int status = fetch(s, o, w, fields, &own, &jobs);
     if (!status && unknown_id(w, &jobs)) {
         fprintf(stderr, "slurm_load_jobs error: Invalid job id specified\n");
         status = SLURM_FAILED;
@@ -257,7 +259,7 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     jobs.len = kept;
     if (!status) {
         char *by = arena_strdup(&s->cli.arena, sort ? sort : opt_given(o, "start") ? "S" : "P,t,-p");
-        const struct sjob **rows = arena_alloc(&s->cli.arena, jobs.len * sizeof *rows);
+        const struct sjob **rows = arena_alloc(&own, jobs.len * sizeof *rows);
         sort_rows(&jobs, by, rows);
         if (opt_given(o, "json")) {
             put_json(s, rows, jobs.len, &out);
