@@ -141,6 +141,11 @@ static void on_drain(struct net_request *req, void *user) {
     wake(s->l.controller);
 }
 
+// Every wait for a reader costs two changes of process; many lists at once shall not cost much memory.
+static ssize_t backlog_max(const struct controller *c) {
+    return c->list_streams.len > LIST_STREAMS_FEW ? LIST_BACKLOG_MANY_BYTES : LIST_BACKLOG_BYTES;
+}
+
 // True when it is done with.
 static bool go_on(struct list_stream *s) {
     if (!s->gone)
@@ -148,7 +153,7 @@ static bool go_on(struct list_stream *s) {
     if (!s->gone && s->l.out.len) {
         ssize_t waiting = net_reply_stream_write(s->req, s->l.out.data, s->l.out.len);
         s->gone = waiting < 0;
-        s->waits = waiting > LIST_BACKLOG_BYTES;
+        s->waits = waiting > backlog_max(s->l.controller);
         buf_clear(&s->l.out);
     }
     return (s->gone || s->phase == PHASE_END) && !s->committing;

@@ -8,7 +8,9 @@
 
 enum {
     LIST_SLICE_US = 1500,              // then others have their turn
-    LIST_BACKLOG_BYTES = 256 << 10,    // unsent; then the list waits for its reader
+    LIST_BACKLOG_BYTES = 1 << 20,      // unsent; then the list waits for its reader
+    LIST_BACKLOG_MANY_BYTES = 64 << 10,  // the same when there are more lists than
+    LIST_STREAMS_FEW = 32,
 };
 
 // Answers the request, now or later.
