@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -204,7 +205,19 @@ static bool is_slurm(int argc, char **argv, const char **name, int *skip) {
     return slurm_command_find(*name) != NULL;
 }
 
+// Where a standard descriptor is closed, the next file opened would take its place: a connection
+// would be read as input, or be written to as output.
+static void fill_standard(void) {
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int cli_main(int argc, char **argv, const struct cli_transport *tls) {
+    fill_standard();
     const char *slurm;
     int skip;
     if (is_slurm(argc, argv, &slurm, &skip))

@@ -274,3 +274,11 @@ def test_a_reservation_in_the_way_is_told(cluster):
     assert said.startswith("It could run into a reservation") and "1 reserved during its time" in said, said
     cluster.acequia("reservation", "delete", "window")
     assert cluster.run("wait", job).returncode == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors(cluster, closed):
+    line = f"exec {ACEQUIA} run -- sh -c 'cat; echo said' {closed}"
+    r = subprocess.run(["bash", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=cluster.env, cwd=cluster.work, timeout=20, check=False)
+    assert r.returncode == 0
+    assert r.stdout == ("" if ">&-" in closed.replace("2>&-", "") else "said\n")
