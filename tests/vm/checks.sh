@@ -161,7 +161,7 @@ check_cpus() {
 }
 
 check_usage() {  # of a process that hides as well
-    job -m 100M -- sh -c 'probe hide probe spin 700; probe hog 30 0; probe spin 500; sleep 2'
+    job -m 100M -- sh -c 'probe hide probe spin 700; probe hog 30 0; probe spin 500; while pidof probe >/dev/null; do sleep 0.1; done'
     same "$STATE" COMPLETED state
     # Emulated processors are slow at everything else too: no upper bound that would mean something.
     between $(($(field cpu_user_us) + $(field cpu_system_us))) 1150000 4000000 "cpu time"
