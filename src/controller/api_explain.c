@@ -237,7 +237,7 @@ static uint32_t make_variants(struct api_call *call, const struct sched_request 
         if (half > 1000)
             half -= half % 1000;
         char text[GPU_TEXT_MAX];
-        list[n].label = arena_printf(&call->arena, "with %s GPUs", gpu_milli_format(half, text));
+        list[n].label = arena_printf(&call->arena, "with %s %s", gpu_milli_format(half, text), half > 1000 ? "GPUs" : "GPU");
         if (q->gpu_milli_per_job)
             list[n++].request.gpu_milli_per_job = half;
         else
@@ -255,6 +255,12 @@ static uint32_t make_variants(struct api_call *call, const struct sched_request 
     return more.n;
 }
 
+// A forecast is no better than to the minute.
+static const char *until(int64_t at_ms, int64_t now, char out[static UNIT_TEXT_MAX]) {
+    uint64_t s = (uint64_t)(at_ms > now ? at_ms - now + 999 : 0) / 1000;
+    return duration_format(s < 120 ? s : (s + 59) / 60 * 60, out);
+}
+
 static void describe(struct buf *out, const char *label, const struct when *x) {
     char early[UNIT_TEXT_MAX], late[UNIT_TEXT_MAX];
     int64_t now = now_ms();
@@ -263,8 +269,8 @@ static void describe(struct buf *out, const char *label, const struct when *x) {
     case EXPLAIN_NOW: buf_adds(out, "starts at once\n"); break;
     case EXPLAIN_FORECAST:
     case EXPLAIN_ESTIMATE:
-        duration_format((uint64_t)(x->band.early_ms > now ? x->band.early_ms - now : 0) / 1000, early);
-        duration_format((uint64_t)(x->band.late_ms > now ? x->band.late_ms - now : 0) / 1000, late);
+        until(x->band.early_ms, now, early);
+        until(x->band.late_ms, now, late);
         if (x->band.late_ms <= now + 1000)
             buf_adds(out, "starts at once, after room is made for it\n");
         else
