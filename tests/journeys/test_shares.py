@@ -133,6 +133,8 @@ def test_many_questions_wait_for_their_turn(lab):
     for t in threads:
         t.join(30)
     assert len(answers) == 12 and all(0 < a < 100 for a in answers), answers
+    shown = lab.c.cli("why", str(waiting)).stdout
+    assert all(len(line) <= 80 for line in shown.splitlines()) and ", team-" in shown, shown  # who holds what it needs, by name
     reasons = {v["reason"] for v in lab.c.api.post("/v1/when", when)["variants"]}
     assert "Quota" not in reasons, reasons  # it would be queued again, so it may go over the quota, as when submitted
     for _ in range(3):  # whoever goes away before the answer leaves nothing behind
