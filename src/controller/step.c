@@ -37,7 +37,7 @@ struct step_node {
     uint32_t exit_count;
 };
 
-enum step_phase { STEP_NEW, STEP_FOR_JOB, STEP_QUEUED, STEP_COMMITTING, STEP_RUNNING, STEP_OVER };
+enum step_phase { STEP_NEW, STEP_FOR_JOB, STEP_QUEUED, STEP_COMMITTING, STEP_RUNNING, STEP_WATCHING, STEP_OVER };
 
 struct step {
     struct controller *controller;
@@ -62,6 +62,8 @@ struct step {
     struct buf early_input;
     bool early_eof, told_busy, closed, failed;
     bool held;         // nothing is read from the client until the nodes have taken what it sent
+    VEC(struct step *) watchers;  // connections that look on (sattach)
+    struct step *watched;         // this one looks on at that one; NULL: it runs itself
 };
 
 struct pending_step {
@@ -176,6 +178,35 @@ static enum job_state end_state(const struct step *s, bool fine, uint32_t signal
     return fine ? JOB_COMPLETED : signal == SIGTERM || signal == SIGKILL ? JOB_CANCELLED : JOB_FAILED;
 }
 
+// Whoever looks on gets what comes from now on; one that does not keep up is let go.
+static void show_watchers(struct step *s, enum ws_opcode type, const struct buf *b) {
+    for (uint32_t i = s->watchers.len; i-- > 0;) {
+        struct step *w = s->watchers.at[i];
+        if (net_ws_send(w->ws, type, b->data, b->len) > STREAM_BACKLOG_BYTES)
+            net_ws_close(w->ws, WS_NORMAL, "too slow");
+        if (i > s->watchers.len)
+            i = s->watchers.len;
+    }
+}
+
+static void leave_watched(struct step *s) {
+    for (uint32_t i = 0; s->watched && i < s->watched->watchers.len; i++)
+        if (s->watched->watchers.at[i] == s) {
+            vec_remove(&s->watched->watchers, i);
+            break;
+        }
+    s->watched = NULL;
+}
+
+static void end_watchers(struct step *s) {
+    while (s->watchers.len) {
+        struct step *w = s->watchers.at[s->watchers.len - 1];
+        leave_watched(w);
+        end_connection(w);
+    }
+    vec_done(&s->watchers);
+}
+
 static void finish(struct step *s) {
     struct controller *c = s->controller;
     cleanup_buf struct buf b = {0};
@@ -203,6 +234,8 @@ static void finish(struct step *s) {
     json_close(&w, ']');
     json_close(&w, '}');
     say(s, &b);
+    show_watchers(s, WS_TEXT, &b);
+    end_watchers(s);
     leave_home(s);
     if (s->owns_job)
         core_give_back(c->core, s->job, code, worst->exit_signal, now_ms());
@@ -217,6 +250,7 @@ static ssize_t on_data(void *ctx, uint32_t fd, uint32_t task, const void *data, 
     for (int shift = 0; shift < 32; shift += 8)
         buf_addc(&b, (char)(task >> shift));
     buf_add(&b, data, len);
+    show_watchers(n->step, WS_BINARY, &b);
     ssize_t waiting = net_ws_send(n->step->ws, WS_BINARY, b.data, b.len);
     if (waiting < 0)
         n->stream = NULL;  // dropped by whoever called
@@ -565,6 +599,33 @@ static void begin_step(struct step *s) {
     try_start(s);
 }
 
+// {"attach": N}: looks on at a step that runs, and types into it.
+static void begin_watching(struct step *s) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    struct error e = {0};
+    struct step_job *h = map_get(&s->controller->step_jobs, s->job);
+    int64_t number = json_i64(s->request, "attach", -1);
+    struct step *found = NULL;
+    for (uint32_t i = 0; h && i < h->steps.len; i++)
+        if (h->steps.at[i]->phase == STEP_RUNNING && h->steps.at[i]->number == number + 1)
+            found = h->steps.at[i];
+    if (core_record(s->controller->core, s->job, &a, &r) < 0 || !found)
+        error_set(&e, ENOENT, "job %llu has no step %lld that runs", (unsigned long long)s->job, (long long)number);
+    else if (!s->actor.admin && !streq(r.spec->user, s->actor.user))
+        error_set(&e, EPERM, "that job is somebody else's; only its user may look into it");
+    if (e.code) {
+        fail(s, &e);
+        return;
+    }
+    s->watched = found;
+    s->phase = STEP_WATCHING;
+    vec_push(&found->watchers, s);
+    cleanup_buf struct buf b = {0};
+    buf_addf(&b, "{\"step\":%lld,\"tasks\":%u}", (long long)number, found->need.tasks);
+    say(s, &b);
+}
+
 static void tell_state(struct step *s, const struct job_view *v) {
     cleanup_buf struct buf b = {0};
     buf_addf(&b, "{\"state\":\"%s\",\"reason\":\"%s\"}", job_state_words[v->state], v->state == JOB_PENDING ? job_reason_words[v->reason] : "None");
@@ -642,6 +703,9 @@ static void on_text(struct step *s, const char *data, size_t len) {
             fail(s, &e);
         } else if (s->owns_job) {
             begin_allocation(s, j);
+        } else if (json_get(j, "attach")) {
+            s->request = j;
+            begin_watching(s);
         } else {
             s->request = j;
             s->waiter = watch_job(s->controller, s->job, on_job_changed, s);
@@ -684,7 +748,10 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
         fail(s, &e);
     } else if (type == WS_TEXT)
         on_text(s, data, len);
-    else if (len && data[0] == 0)
+    else if (len && data[0] == 0 && s->phase == STEP_WATCHING) {
+        if (len > 1)  // one who looks on cannot end the input of others
+            feed(s->watched, data + 1, len - 1, false);
+    } else if (len && data[0] == 0)
         feed(s, data + 1, len - 1, len == 1);
 }
 
@@ -713,6 +780,8 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
             stream_drop(s->nodes[i].stream);
     if (running)
         record_lost(s);
+    leave_watched(s);
+    end_watchers(s);
     leave_home(s);
     if (s->waiter)
         unwatch_job(s->controller, s->waiter);

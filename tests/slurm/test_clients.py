@@ -8,6 +8,8 @@ import textwrap
 
 import pytest
 
+from tests.lab.proc import wait_until
+
 from .sides import AcequiaSide
 
 
@@ -236,3 +238,20 @@ def test_qtoolkit(acequia):
         print(ask(io.get_cancel_cmd(job), io.parse_cancel_output).status.name)
         """)
     assert out.split() == ["1", "main", "SUCCESSFUL"]
+
+
+def test_sattach(acequia):
+    """Looking on at a step of a batch job: its output by task, its exit code; and who may not."""
+    acequia.run("sbatch --parsable -n 2 -o at.out --wrap 'srun -n 2 sh -c \"for i in 1 2 3 4 5 6; do echo tick; sleep 0.3; done; exit 4\"'", save="at")
+    wait_until(lambda: acequia.run("squeue -h -s {at}.0 -o %i").out.strip(), 20, "the step does not start")
+    r = acequia.run("sattach -l {at}.0 < /dev/null")
+    assert r.code == 4 and {x.split(":")[0] for x in r.out.splitlines()} == {"0", "1"} and r.out.count("tick") >= 2
+    assert "Exited with exit code 4" in r.err
+    r = acequia.run("sattach {at}.7")
+    assert r.code == 1 and "Invalid job id specified" in r.err
+    acequia.run("sbatch --parsable --wrap 'srun sleep 30'", save="own")
+    wait_until(lambda: acequia.run("squeue -h -s {own}.0 -o %i").out.strip(), 20, "the step does not start")
+    assert acequia.run("sattach {own}.0", user="nobody").code == 1
+    assert acequia.run("timeout -s INT 1 sattach {own}.0 < /dev/null").code == 124  # the step goes on
+    assert acequia.run("squeue -h -s {own}.0 -o %i").out.strip()
+    acequia.run("scancel {own}")

@@ -232,6 +232,8 @@ static int take_text(struct live *l, const char *data, size_t len) {
     if (json_get(j, "step")) {
         l->started = true;
         l->step = (uint32_t)json_i64(j, "step", 0);
+        if (json_get(j, "tasks"))
+            l->run->tasks = (uint32_t)json_i64(j, "tasks", 1);
     }
     if (json_get(j, "node_ended") && l->run->wait_s && !l->end_by_ms)
         l->end_by_ms = clock_mono_ms() + (int64_t)l->run->wait_s * 1000;
@@ -281,6 +283,11 @@ static int take_signal(struct live *l) {
         terminal_size(&rows, &columns);
         snprintf(text, sizeof text, "{\"resize\":[%d,%d]}", rows, columns);
         return l->run->pty ? send_text(l, text) : 0;
+    }
+    if (l->run->attached) {
+        l->done = true;
+        l->status = SLURM_OK;
+        return 0;
     }
     if (info.ssi_signo == SIGINT && !l->started) {
         l->done = true;
@@ -367,6 +374,10 @@ static int problem(struct live *l, int r) {
     if (!s->cli.error.code)
         error_set(&s->cli.error, -r, "the connection to the controller is lost: %s", strerror(-r));
     unsigned long long job = (unsigned long long)run->job;
+    if (run->attached) {
+        slurm_error(s, "%s", strstr(s->cli.error.text, "has no step") ? "Unable to attach to job step: Invalid job id specified" : s->cli.error.text);
+        return SLURM_FAILED;
+    }
     if (run->alone && !run->job) {
         const char *words = submit_error_text(s, run->spec);
         slurm_error(s, "%s%s", submit_prefix(s), words);
