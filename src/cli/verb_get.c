@@ -168,6 +168,25 @@ static void file_line(struct buf *out, const char *label, const struct json *j, 
         line(out, label, "%s", pattern);
 }
 
+// Of a waiting job: when its turn comes, and what that is made of besides its submit time.
+static void turn_line(struct buf *out, const struct json *j) {
+    static const struct {
+        const char *key, *what;
+    } parts[] = {{"short_s", "for its limit"}, {"use_s", "for its user's use"}, {"size_s", "for its size"},
+                 {"qos_s", "for its priority"}, {"nice_s", "for its nice"}};
+    const struct json *order = json_get(j, "order");
+    cleanup_buf struct buf made = {0};
+    char text[UNIT_TEXT_MAX], when[UNIT_TEXT_MAX];
+    if (!order || order->type != JSON_OBJECT || !json_i64(order, "priority", 0))
+        return;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        int64_t v = json_i64(order, parts[i].key, 0);
+        if (v)
+            buf_addf(&made, "%s%s%s %s", made.len ? ", " : "", v < 0 ? "-" : "+", duration_format((uint64_t)(v < 0 ? -v : v), text), parts[i].what);
+    }
+    line(out, "Turn", "%s%s%s%s", local_time_format(json_i64(order, "turn_ms", 0), when), made.len ? " (" : "", buf_str(&made), made.len ? ")" : "");
+}
+
 static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     char text[UNIT_TEXT_MAX];
     const struct json *spec = json_get(j, "spec"), *usage = json_get(j, "usage"), *live = json_get(j, "live");
@@ -184,6 +203,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     part_lines(out, json_get(j, "parts"));
     time_line(out, "Submitted", j, "submit_ms");
     time_line(out, "Begins", spec ? spec : j, "begin_ms");
+    turn_line(out, j);
     if (!json_i64(j, "start_ms", 0))
         time_line(out, "Expected start", j, "expected_start_ms");
     time_line(out, "Started", j, "start_ms");
