@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "cli/client.h"
 #include "cli/localtime.h"
@@ -11,10 +12,10 @@
 #include "cli/verbs.h"
 #include "model/gpuspec.h"
 
-enum { LINE_MAX_BYTES = 1 << 20, INDENT = 25 };
+enum { LINE_MAX_BYTES = 1 << 20, INDENT = 25, LOST_MS = 60 * 1000, AGAIN_US = 300 * 1000 };
 
 static const struct option_spec specs[] = {
-    {"follow", 'f', NULL, "Go on with what happens from now.", 0, NULL, NULL},
+    {"follow", 'f', NULL, "Go on with what happens from now; with a job, until it has ended.", 0, NULL, NULL},
     {"after", 0, "NUMBER", "With --follow: first what happened after this number.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
@@ -100,6 +101,11 @@ static void print_shown(const struct json *e, bool with_job, struct buf *out) {
 struct follow {
     struct cli *cli;
     struct buf line;
+    const char *after;  // what was seen last, as a number; NULL: nothing yet
+    char seq[24];
+    int64_t lost_ms;    // since when the controller does not answer; 0: it does
+    int64_t job;        // only this one, until it has ended; 0: all
+    bool done;
 };
 
 // Server-sent events: each "data: {…}" line is one.
@@ -114,32 +120,78 @@ static int take_piece(void *arg, const char *data, size_t len) {
             cleanup_buf struct buf out = {0};
             struct json *j;
             if (json_parse(f->line.data + 6, n - 6, &a, &j, NULL) == 0) {
+                snprintf(f->seq, sizeof f->seq, "%lld", (long long)json_i64(j, "seq", 0));
+                f->after = f->seq;
+                f->lost_ms = 0;
                 if (f->cli->json)
                     buf_addf(&out, "%.*s\n", (int)(n - 6), f->line.data + 6);
                 else
                     print_shown(j, true, &out);
                 cli_print(&out);
+                f->done = f->job && json_i64(j, "id", 0) == f->job && streq(json_str(j, "type"), "job_ended");
             }
         }
         buf_drop(&f->line, n + 1);
+        if (f->done)
+            return -ECANCELED;
     }
     return f->line.len > LINE_MAX_BYTES ? -EMSGSIZE : 0;
 }
 
+// The controller is being restarted: go on where it was, for a while.
+static bool try_again(struct follow *f, int r) {
+    if (r != -ECONNRESET && r != -ECONNREFUSED && r != -EPIPE && r != 0)
+        return false;
+    int64_t now = clock_mono_ms();
+    f->lost_ms = f->lost_ms ? f->lost_ms : now;
+    if (now - f->lost_ms > LOST_MS)
+        return false;
+    buf_clear(&f->line);
+    usleep(AGAIN_US);
+    return true;
+}
+
+// The number of the job that was named, if it has not ended.
+static int find_job(struct cli *c, struct client *k, struct follow *f) {
+    cleanup_buf struct buf path = {0};
+    struct reply reply;
+    buf_adds(&path, "/v1/jobs/");
+    http_percent_encode(&path, c->arguments[0]);
+    int r = client_call(k, "GET", buf_str(&path), NULL, &reply);
+    if (r < 0)
+        return r;
+    if (json_i64(reply.json, "end_ms", 0))
+        return error_set(&c->error, EALREADY, "job %.40s has already ended; see acequia events %.40s", c->arguments[0], c->arguments[0]);
+    f->job = json_i64(reply.json, "id", 0);
+    return 0;
+}
+
 static int follow(struct cli *c) {
-    cleanup_query struct query q = {0};
-    struct follow f = {.cli = c};
+    struct follow f = {.cli = c, .after = option_get(&c->options, "after")};
     struct client *k;
-    query_begin(&q, "/v1/events");
-    query_add(&q, "follow", "1");
-    query_add(&q, "after", option_get(&c->options, "after"));
-    query_add(&q, "job", c->count ? c->arguments[0] : NULL);
+    int r;
     if (client_open(c, &k) < 0)
         return cli_fail(c);
-    int r = client_stream(k, buf_str(&q.text), -1, take_piece, &f);
+    if (c->count && find_job(c, k, &f) < 0) {
+        client_free(k);
+        return cli_fail(c);
+    }
+    do {
+        cleanup_query struct query q = {0};
+        query_begin(&q, "/v1/events");
+        query_add(&q, "follow", "1");
+        query_add(&q, "after", f.after);
+        if (f.job)
+            query_addf(&q, "job", "%lld", (long long)f.job);
+        r = client_stream(k, buf_str(&q.text), -1, take_piece, &f);
+    } while (!f.done && try_again(&f, r));
     client_free(k);
     buf_done(&f.line);
-    return r < 0 ? cli_fail(c) : CLI_OK;
+    if (f.done)
+        return CLI_OK;
+    if (r == 0)
+        return cli_failf(c, "the controller has ended the connection");
+    return cli_fail(c);
 }
 
 static int run(struct cli *c) {

@@ -1,5 +1,6 @@
 """Small things that people meet every day: pipes, narrow terminals, watching, starting twice."""
 import fcntl
+import json
 import os
 import pty
 import select
@@ -282,3 +283,28 @@ def test_closed_descriptors(cluster, closed):
     r = subprocess.run(["bash", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=cluster.env, cwd=cluster.work, timeout=20, check=False)
     assert r.returncode == 0
     assert r.stdout == ("" if ">&-" in closed.replace("2>&-", "") else "said\n")
+
+
+def test_following_events_outlives_the_controller():
+    c = Cluster()
+    try:
+        events = c.start("events", "--follow", "--json", stdout=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        first = c.submit("-o", "/dev/null", "--", "true")
+        c.run("wait", first)
+        c.acequia("down")
+        c.acequia("up")
+        second = c.submit("-o", "/dev/null", "--", "true")
+        c.run("wait", second)
+        time.sleep(1)
+        events.terminate()
+        third = c.submit("-o", "/dev/null", "--", "sleep", "1")
+        assert "job_ended" in c.acequia("events", "--follow", third)  # and ends by itself
+        assert "already ended" in c.run("events", "--follow", third).stderr
+        assert "is not a job id" in c.run("events", "--follow", "abc").stderr
+        seen = [json.loads(line) for line in events.communicate(timeout=10)[0].splitlines()]
+        numbers = [e["seq"] for e in seen]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers  # none missing, none twice
+        assert {str(e["id"]) for e in seen if e["type"] == "job_ended"} == {first, second}
+    finally:
+        c.close()
