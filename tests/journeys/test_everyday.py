@@ -308,3 +308,14 @@ def test_following_events_outlives_the_controller():
         assert {str(e["id"]) for e in seen if e["type"] == "job_ended"} == {first, second}
     finally:
         c.close()
+
+
+def test_deleting_under_jobs_is_told(cluster):
+    cluster.acequia("project", "create", "short-lived")
+    job = cluster.submit("--hold", "-P", "short-lived", "--", "true")
+    r = cluster.run("project", "delete", "short-lived")
+    assert r.returncode == 0 and "1 live job is in it" in r.stderr
+    cluster.acequia("cancel", job)
+    cluster.acequia("project", "create", "short-lived")
+    r = cluster.run("project", "delete", "short-lived")
+    assert r.returncode == 0 and r.stderr == ""
