@@ -109,6 +109,7 @@ void door_settle(struct gate *g, uint64_t now) {
     if (g->open && !g->open->shut && joined > 0)
         door_added(g, now, joined);
     if (g->open && joined > 0) {
+        g->batch_ns += joined;
         g->open->paused |= now > g->open->last_ns + GATE_STALL_NS; // between some of these launches
         g->open->last_ns = now;
     }
@@ -228,7 +229,7 @@ static void turn_step(struct gate *g, const struct view *v, double running) {
 }
 
 // A thread's own default stream cannot be marked by another.
-static bool own_stream(const struct lane *l) {
+bool door_own_stream(const struct lane *l) {
     return (l->per_thread && !l->stream) || (uintptr_t)l->stream == 2;
 }
 
@@ -236,7 +237,7 @@ static bool own_stream(const struct lane *l) {
 static void close_quiet(struct gate *g, uint64_t now) {
     for (int i = 0; i < GATE_LANES; i++) {
         struct segment *s = g->lane[i].used ? g->lane[i].open : NULL;
-        if (!s || s->shut || s->ending || !s->n || own_stream(s->lane) ||
+        if (!s || s->shut || s->ending || !s->n || door_own_stream(s->lane) ||
             now < s->last_ns + GATE_QUIET_NS)
             continue;
         if (s == g->open && g->room_ns < g->granted_ns)
@@ -269,6 +270,25 @@ static uint64_t due(const struct gate *g, const struct view *v, double running) 
     return wait < DOOR_NAP_NS ? DOOR_NAP_NS : wait > DOOR_LOOK_NS ? DOOR_LOOK_NS : (uint64_t)wait;
 }
 
+static bool waits_for(const struct segment *runs, const struct segment *s) {
+    return runs && !runs->shut && runs->n && runs->lane != s->lane &&
+           (int32_t)(runs->batch - s->batch) >= 0;
+}
+
+// What runs in another stream may wait for the rest of its batch: it goes along, covered or not, and
+// is paid off afterwards.
+static bool goes_along(const struct gate *g, const struct segment *s) {
+    if (!s->n)
+        return false;
+    for (unsigned i = 0; i < g->nended; i++)
+        if (waits_for(g->ended[i], s))
+            return true;
+    for (int i = 0; i < GATE_LANES; i++)
+        if (g->lane[i].used && waits_for(g->lane[i].open, s))
+            return true;
+    return false;
+}
+
 // A kernel may wait for one that is behind a door; when nothing moves for long, one door opens.
 static bool stuck(const struct gate *g, double running, uint64_t now) {
     return running > 0 && now > g->moved_ns + GATE_STUCK_NS + 4 * (uint64_t)running;
@@ -289,7 +309,8 @@ uint64_t door_step(struct gate *g) {
     while (g->nshut) {
         double next = g->shut[0]->est_ns;
         bool may = fits_turn(g, &v, running, next) && lack(g, &v, running, next) <= 0;
-        if (!may && !is_open(g, g->shut[0]) && !stuck(g, running, v.now))
+        if (!may && !is_open(g, g->shut[0]) && !goes_along(g, g->shut[0]) &&
+            !stuck(g, running, v.now))
             break;
         g->flowing = true;
         door_open_first(g, v.now);

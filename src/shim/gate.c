@@ -190,6 +190,8 @@ static bool plenty(const struct gate *g, const struct view *v) {
 // The segment the next launch on this stream joins; NULL: it goes unmeasured.
 static struct segment *segment_for(struct gate *g, struct lane *l, struct view *v) {
     meter_stalled(g, l, v->now);
+    if (l->open && l->open->batch != g->batch)
+        meter_close(g, l, v->now);
     if (l->open && l->open->shut)
         return l->open;
     CUstream stream = l->stream;
@@ -211,9 +213,19 @@ static struct segment *segment_for(struct gate *g, struct lane *l, struct view *
     return meter_open(g, l, v->now, !shut && plenty(g, v), shut) ? l->open : NULL;
 }
 
+// Ends are marked at once in all streams: later the program may have put a wait for the next batch
+// before the mark, and what ran would seem to run on.
+static void next_batch(struct gate *g, const struct lane *but, uint64_t now) {
+    g->batch++;
+    g->batch_ns = 0;
+    for (int i = 0; i < GATE_LANES; i++)
+        if (g->lane[i].used && &g->lane[i] != but && !door_own_stream(&g->lane[i]))
+            meter_close(g, &g->lane[i], now);
+}
+
 // Launches like this one may follow without a look around, within what the segment has left.
 static void give_room(struct gate *g, struct lane *l, struct segment *s) {
-    double left = GATE_SEGMENT_NS - s->est_ns;
+    double left = GATE_SEGMENT_NS - g->batch_ns;
     unsigned places = GATE_SEGMENT_LAUNCHES - 1 - s->n;
     g->open = s;
     g->room_stream = l->stream;
@@ -230,12 +242,15 @@ static unsigned enlist(struct gate *g, struct lane *l, struct segment *s, uint64
     s->launch[s->n++] = (struct launch){k, ns};
     s->est_ns += ns;
     s->last_ns = now;
+    g->batch_ns += ns;
     g->flight_ns += ns;
     if (!s->shut)
         door_added(g, now, ns);
     if (!g->kernel[k].seen)
         g->sure = 0;
-    s->ending = s->n == GATE_SEGMENT_LAUNCHES || s->est_ns >= GATE_SEGMENT_NS || !g->kernel[k].seen;
+    s->ending = s->n == GATE_SEGMENT_LAUNCHES || g->batch_ns >= GATE_SEGMENT_NS || !g->kernel[k].seen;
+    if (s->ending)
+        next_batch(g, l, now);
     if (!s->ending)
         give_room(g, l, s);
     return s->ending ? MARK_CLOSE : MARK_NONE;
@@ -268,10 +283,11 @@ unsigned gate_before(struct gate *g, CUstream stream, bool per_thread, uint64_t 
     if (shim_capturing(stream, per_thread))
         return MARK_NONE;
     gate_lock(g);
+    g->serial++;
     unsigned mark = g->ctx ? admit(g, stream, per_thread, key) : MARK_NONE;
-    if (++g->launches >= COUNT_EVERY || mark == MARK_CLOSE) {
-        ledger_count_launches(g->ledger, g->launches, 0);
-        g->launches = 0;
+    if (g->serial - g->counted >= COUNT_EVERY || mark == MARK_CLOSE) {
+        ledger_count_launches(g->ledger, g->serial - g->counted, 0);
+        g->counted = g->serial;
     }
     gate_unlock(g);
     return mark;
@@ -298,6 +314,7 @@ struct gate *gate_sync_begin(void) {
     if (g->ctx) {
         uint64_t now = shim_now_ns();
         meter_close_all(g, now);
+        next_batch(g, NULL, now);
         if (g->nshut || (g->line >= 0 && arbiter_holds(g->arbiter, g->line) &&
                          arbiter_contended(g->arbiter, g->line, now)))
             keeper_watch(g);

@@ -24,7 +24,7 @@ static inline bool gate_quick(CUstream stream, bool per_thread, uint64_t key) {
         g->flight_ns += ns;
         g->room--;
         g->room_ns -= ns;
-        g->launches++;
+        g->serial++;
         mine->trust--;
     }
     gate_unlock(g);

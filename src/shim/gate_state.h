@@ -63,6 +63,7 @@ struct segment {
     bool paused;    // the program was elsewhere in the middle of it
     bool fed;       // all of it was in the queue before it might run
     uint32_t seq;   // its door's number
+    uint32_t batch;
     double est_ns;
     uint64_t first_ns, last_ns; // launches, on our clock
     struct lane *lane;
@@ -85,7 +86,7 @@ struct gate {
     _Alignas(64) _Atomic uint32_t lock;
     uint32_t room;      // launches that may join `open` without a look
     float room_ns;      // up to so much work
-    uint32_t launches;  // not yet counted in the ledger
+    uint32_t serial;    // of the latest launch
     CUstream room_stream;
     struct segment *open;
     double flight_ns;   // estimate of all that is launched and not seen finished
@@ -98,6 +99,11 @@ struct gate {
     struct arbiter *arbiter;
     int line; // in the arbiter; -1: none
     struct lane *last;
+    // All launches of a batch come before those of the next, whatever stream they are on; so what
+    // runs waits for nothing but its own batch and earlier ones.
+    uint32_t batch;
+    double batch_ns;
+    uint32_t counted;    // serial of the last launch counted in the ledger
     uint64_t busy_until; // as we last wrote it into the arbiter
     uint64_t run_end_ns; // when what may run will be done, as estimated
     uint64_t moved_ns;   // when something last finished or was let run
@@ -181,6 +187,7 @@ bool meter_events(struct gate *g); // makes them
 int meter_relax(void);
 void meter_unrelax(int mode);
 
+bool door_own_stream(const struct lane *l);
 bool door_make(struct gate *g);
 bool door_possible(const struct gate *g, const struct lane *l);
 bool door_shut(struct gate *g, struct lane *l, struct segment *s);

@@ -75,6 +75,7 @@ bool meter_open(struct gate *g, struct lane *l, uint64_t now, bool rough, bool s
     s->lane = l;
     s->n = 0;
     s->est_ns = 0;
+    s->batch = g->batch;
     s->shut = s->ending = s->fed = s->paused = false;
     s->first_ns = s->last_ns = now;
     if (shut && !door_shut(g, l, s)) {
@@ -216,6 +217,14 @@ static bool segment_ended(struct gate *g, struct segment *s, uint64_t now, doubl
     return *took > 0 && *at > *took;
 }
 
+// Where several streams are at work, one's time includes waiting for the others.
+static bool crowded(const struct gate *g, const struct lane *l) {
+    for (int i = 0; i < GATE_LANES; i++)
+        if (&g->lane[i] != l && g->lane[i].used && (g->lane[i].open || g->lane[i].pending))
+            return true;
+    return false;
+}
+
 static void finished(struct gate *g, struct segment *s, uint64_t now) {
     double took, at;
     if (!segment_ended(g, s, now, &took, &at))
@@ -236,7 +245,7 @@ static void finished(struct gate *g, struct segment *s, uint64_t now) {
     if (starved && s->est_ns < took)
         cost = s->est_ns > least ? s->est_ns : least;
     charge(g, (uint64_t)(at - cost), (uint64_t)at);
-    learn(g, s, took, starved);
+    learn(g, s, took, starved || crowded(g, s->lane));
     g->run_end_ns = (uint64_t)at; // what still runs began then
 }
 

@@ -192,6 +192,21 @@ static void answers_come_soon(void **state) {
     assert_near(run(&w, "a wait after every 2 ms").share[0], 50, 2);
 }
 
+// Streams that wait for each other in a ring: what one takes includes the others.
+static void streams_in_a_ring(void **state) {
+    static const unsigned streams[] = {2, 4, 16};
+    for (unsigned n = 0; n < 3; n++)
+        for (uint32_t milli = 100; milli <= 700; milli += 300) {
+            struct twin_load l = hog(milli, false, 100000);
+            l.streams = streams[n];
+            struct twin_world w = {.load = &l, .jobs = 1, .run_ns = 3000 * MS, .measure_from_ns = 500 * MS};
+            char what[64];
+            snprintf(what, sizeof what, "%u streams in a ring at %u", streams[n], milli / 10);
+            double share = run(&w, what).share[0]; // every wait costs the GPU a moment here
+            assert_true(share > milli / 10.0 * 0.7 && share < milli / 10.0 + 1.5);
+        }
+}
+
 // What the program does between launches is not the GPU's time: 4 ms of kernels every 50 ms need
 // no more than 8 %.
 static void pauses_are_not_charged(void **state) {
@@ -270,7 +285,7 @@ int main(void) {
         cmocka_unit_test(two_jobs_get_theirs), cmocka_unit_test(long_beside_short),
         cmocka_unit_test(slow_launchers), cmocka_unit_test(two_processes_of_one_job), cmocka_unit_test(many_jobs),
         cmocka_unit_test(lent_and_given_back), cmocka_unit_test(killed_in_its_turn),
-        cmocka_unit_test(answers_come_soon), cmocka_unit_test(pauses_are_not_charged),
+        cmocka_unit_test(answers_come_soon), cmocka_unit_test(pauses_are_not_charged), cmocka_unit_test(streams_in_a_ring),
         cmocka_unit_test(all_come_at_once), cmocka_unit_test(any_world),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -15,7 +15,7 @@
 enum { BURST = 8, STACK = 256 << 10, OPS = 8192, EVENTS = 512, WAITS = 65536 };
 enum { WAKE_LATE_NS = 60 * 1000, DOOR_LATE_NS = 7 * 1000, TURN_LATE_NS = 50 * 1000 };
 
-enum op_kind { OP_KERNEL, OP_WAIT, OP_EVENT };
+enum op_kind { OP_KERNEL, OP_WAIT, OP_EVENT, OP_AFTER };
 struct op {
     enum op_kind kind;
     uint64_t ns;
@@ -25,6 +25,7 @@ struct op {
 struct CUevent_st {
     uint64_t at;
     unsigned pending; // records in the queue
+    uint32_t done;    // records passed
 };
 struct CUctx_st {
     int job;
@@ -39,14 +40,19 @@ struct co {
     struct gate_mine mine;
 };
 
+struct stream {
+    struct op op[OPS];
+    uint64_t head, tail; // of op
+    uint64_t ready_ns;   // it goes on no sooner
+    struct CUevent_st end; // of its latest launch, where streams wait for each other
+};
+
 struct job {
     struct twin_load load;
     struct device device;
     struct CUctx_st ctx;
     struct co program, keeper;
-    struct op op[OPS];
-    uint64_t head, tail; // of op
-    uint64_t ready_ns;   // the stream goes on no sooner
+    struct stream stream[TWIN_STREAMS];
     _Atomic uint32_t word;
     struct CUevent_st event[EVENTS];
     unsigned events;
@@ -61,7 +67,7 @@ static struct {
     uint64_t now, measure_from, measure_until, end;
     struct co *running;
     ucontext_t main;
-    int gpu_job; // whose kernel runs; -1: none
+    int gpu_job, gpu_stream; // whose kernel runs; -1: none
     uint64_t gpu_from, gpu_until;
     uint64_t busy_ns;
     unsigned next;
@@ -127,14 +133,26 @@ static CUresult event_create(CUevent *e, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
-static void push(struct job *j, struct op op) {
-    assert(j->tail - j->head < OPS);
-    j->op[j->tail++ % OPS] = op;
+static unsigned index_of(CUstream s) {
+    return s ? (unsigned)((uintptr_t)s - TWIN_STREAMS) : 0;
+}
+
+static void push(struct job *j, CUstream stream, struct op op) {
+    struct stream *s = &j->stream[index_of(stream)];
+    assert(s->tail - s->head < OPS);
+    s->op[s->tail++ % OPS] = op;
+}
+
+static bool idle(const struct job *j) {
+    for (int i = 0; i < TWIN_STREAMS; i++)
+        if (j->stream[i].head < j->stream[i].tail)
+            return false;
+    return true;
 }
 
 static CUresult event_record(CUevent e, CUstream s) {
     e->pending++;
-    push(current(), (struct op){.kind = OP_EVENT, .event = e});
+    push(current(), s, (struct op){.kind = OP_EVENT, .event = e});
     return CUDA_SUCCESS;
 }
 
@@ -158,7 +176,7 @@ static CUresult host_pointer(CUdeviceptr *p, void *host, unsigned flags) {
 }
 
 static CUresult wait_value(CUstream s, CUdeviceptr at, uint32_t value, unsigned flags) {
-    push(current(), (struct op){.kind = OP_WAIT, .seq = value});
+    push(current(), s, (struct op){.kind = OP_WAIT, .seq = value});
     return CUDA_SUCCESS;
 }
 
@@ -182,68 +200,88 @@ static void bind(bool doors) {
 }
 
 // Passes doors and marks that can be passed; says whether a kernel is ready.
-static bool stream_ready(struct job *j) {
-    while (j->head < j->tail && j->ready_ns <= t.now) {
-        struct op *o = &j->op[j->head % OPS];
+static bool stream_ready(struct job *j, struct stream *s) {
+    while (s->head < s->tail && s->ready_ns <= t.now) {
+        struct op *o = &s->op[s->head % OPS];
         if (o->kind == OP_KERNEL)
             return true;
+        if (o->kind == OP_AFTER && o->event->done < o->seq) // as it was when asked to wait
+            return false;
         if (o->kind == OP_WAIT) {
             if ((int32_t)(atomic_load(&j->word) - o->seq) < 0)
                 return false;
-            j->ready_ns = t.now + DOOR_LATE_NS;
-        } else {
+            s->ready_ns = t.now + DOOR_LATE_NS;
+        } else if (o->kind == OP_EVENT) {
             o->event->at = t.now;
             o->event->pending--;
+            o->event->done++;
         }
-        j->head++;
+        s->head++;
     }
     return false;
 }
 
-static void gpu_pump(void) {
-    if (t.gpu_job >= 0 && t.now >= t.gpu_until) {
-        struct job *j = &t.job[t.gpu_job];
-        uint64_t from = t.gpu_from > t.measure_from ? t.gpu_from : t.measure_from;
-        uint64_t to = t.gpu_until < t.measure_until ? t.gpu_until : t.measure_until;
-        if (to > from) {
-            j->ran_ns += to - from;
-            t.busy_ns += to - from;
-        }
-        j->head++;
-        t.gpu_job = -1;
+static void gpu_finish(void) {
+    struct job *j = &t.job[t.gpu_job];
+    uint64_t from = t.gpu_from > t.measure_from ? t.gpu_from : t.measure_from;
+    uint64_t to = t.gpu_until < t.measure_until ? t.gpu_until : t.measure_until;
+    if (to > from) {
+        j->ran_ns += to - from;
+        t.busy_ns += to - from;
     }
-    for (unsigned i = 0; i < t.jobs; i++) {
-        unsigned k = (t.next + i) % t.jobs;
-        if ((int)k == t.gpu_job || !stream_ready(&t.job[k]) || t.gpu_job >= 0)
+    j->stream[t.gpu_stream].head++;
+    t.gpu_job = -1;
+}
+
+static unsigned streams_of(const struct job *j) {
+    return j->load.streams ? j->load.streams : 1;
+}
+
+static void job_pump(unsigned k) {
+    struct job *j = &t.job[k];
+    for (unsigned i = 0; i < streams_of(j); i++) {
+        struct stream *s = &j->stream[i];
+        if (((int)k == t.gpu_job && (int)i == t.gpu_stream) || !stream_ready(j, s) || t.gpu_job >= 0)
             continue;
         t.gpu_job = (int)k;
+        t.gpu_stream = (int)i;
         t.gpu_from = t.now;
-        t.gpu_until = t.now + t.job[k].op[t.job[k].head % OPS].ns;
+        t.gpu_until = t.now + s->op[s->head % OPS].ns;
         t.next = k + 1;
     }
 }
 
-static void launch(struct job *j, uint64_t ns) {
+static void gpu_pump(void) {
+    if (t.gpu_job >= 0 && t.now >= t.gpu_until)
+        gpu_finish();
+    unsigned first = t.next;
+    for (unsigned i = 0; i < t.jobs; i++)
+        job_pump((first + i) % t.jobs);
+}
+
+static void launch(struct job *j, uint64_t i, uint64_t ns) {
     struct op op = {.kind = OP_KERNEL, .ns = ns};
     uint64_t key = ns << 1 | 1;
+    unsigned n = streams_of(j), at = (unsigned)(i % n);
+    CUstream s = at ? (CUstream)(uintptr_t)(at + TWIN_STREAMS) : NULL;
     j->launches += t.now >= t.measure_from;
-    if (gate_quick(NULL, false, key)) {
-        push(j, op);
-        return;
+    CUevent before = &j->stream[(at + n - 1) % n].end;
+    if (n > 1)
+        push(j, s, (struct op){.kind = OP_AFTER, .event = before, .seq = before->done + before->pending});
+    struct gate *g = gate_quick(s, false, key) ? NULL : gate_current();
+    unsigned mark = g ? gate_before(g, s, false, key) : 0;
+    push(j, s, op);
+    if (g)
+        gate_after(g, s, false, mark);
+    if (n > 1) {
+        j->stream[at].end.pending++;
+        push(j, s, (struct op){.kind = OP_EVENT, .event = &j->stream[at].end});
     }
-    struct gate *g = gate_current();
-    if (!g) {
-        push(j, op);
-        return;
-    }
-    unsigned mark = gate_before(g, NULL, false, key);
-    push(j, op);
-    gate_after(g, NULL, false, mark);
 }
 
 static void synchronize(struct job *j) {
     struct gate *g = gate_sync_begin();
-    while (j->head < j->tail)
+    while (!idle(j))
         yield_until(t.now + 10000);
     gate_sync_end(g);
 }
@@ -263,11 +301,11 @@ static void program(void) {
         uint64_t ns = l->kernel_ns;
         if (l->mixed)
             ns = i % 7 == 0 ? ns / 3 : i % 5 == 0 ? ns * 2 : ns;
-        launch(j, ns);
+        launch(j, i, ns);
         unsigned burst = l->kernel_ns < 100000 ? BURST : 1; // fewer switches: they take the real time
         if (i % burst == 0 || (l->sync_every && i % l->sync_every == 0))
             yield_until(t.now + l->launch_ns * burst);
-        while (j->tail - j->head > 1000) // as the driver's queue
+        while (j->stream[i % streams_of(j)].tail - j->stream[i % streams_of(j)].head > 1000) // as the driver's queue
             yield_until(t.now + 10000);
         if (l->sync_every && i % l->sync_every == 0) {
             if (!l->unsynced)
@@ -336,7 +374,8 @@ static void kill_due(void) {
         if (!j->load.killed_ns || t.now < j->load.killed_ns)
             continue;
         j->program.done = j->keeper.done = true;
-        j->head = t.gpu_job == (int)i ? j->tail - 1 : j->tail; // what runs runs out
+        for (int k = 0; k < TWIN_STREAMS; k++) // what runs runs out
+            j->stream[k].head = j->stream[k].tail - (t.gpu_job == (int)i && t.gpu_stream == k);
         j->load.killed_ns = 0;
     }
 }
@@ -344,8 +383,11 @@ static void kill_due(void) {
 static uint64_t gpu_next(void) {
     uint64_t at = t.gpu_job >= 0 ? t.gpu_until : UINT64_MAX;
     for (unsigned i = 0; i < t.jobs && t.gpu_job < 0; i++)
-        if (t.job[i].head < t.job[i].tail && t.job[i].ready_ns > t.now && t.job[i].ready_ns < at)
-            at = t.job[i].ready_ns;
+        for (unsigned k = 0; k < streams_of(&t.job[i]); k++) {
+            const struct stream *s = &t.job[i].stream[k];
+            if (s->head < s->tail && s->ready_ns > t.now && s->ready_ns < at)
+                at = s->ready_ns;
+        }
     return at;
 }
 

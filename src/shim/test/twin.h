@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TWIN_JOBS = 8 };
+enum { TWIN_JOBS = 8, TWIN_STREAMS = 16 };
 
 struct twin_load {
     uint32_t milli;
@@ -17,6 +17,7 @@ struct twin_load {
     unsigned sync_every;    // launches between two waits for the GPU; 0: never
     uint64_t think_ns;      // pause after such a wait
     bool unsynced;          // pauses without having waited
+    unsigned streams;       // launched on in turn, each waiting for the one before; 0: one
     uint64_t from_ns, until_ns; // when it works; 0: to the end
     uint64_t again_ns;      // when it works once more, to the end; 0: it does not
     uint64_t killed_ns;     // when it is gone from one instruction to the next; 0: never
