@@ -335,7 +335,7 @@ static int prepare(struct srun *r) {
     r->error = on_nodes(r, opt_get(o, "error")) ? r->spec.error : NULL;
     r->pty = opt_given(o, "pty");
     if (r->pty && !isatty(STDOUT_FILENO)) {
-        slurm_error(r->s, "ioctl(TIOCGWINSZ): %s", strerror(ENOTTY));
+        slurm_error(r->s, "ioctl(TIOCGWINSZ): Inappropriate ioctl for device");  // C libraries differ
         slurm_error(r->s, "Not using a pseudo-terminal, disregarding --pty option");
         r->pty = false;
     }
