@@ -56,6 +56,7 @@ def plain(text):
     text = re.sub(r"(StepId=|STEP |[Jj]ob |allocation )\d+", r"\1N", text)
     text = re.sub(r"/tmp/[\w./-]+", "<path>", text)
     text = re.sub(r"\bn[12]\b", "nX", text)
+    text = re.sub(r".*(queued and waiting for|has been allocated) resources\n?", "", text)  # as it happens
     return sorted(set(tasks_together(line.rstrip() for line in text.splitlines() if line.strip())))
 
 
