@@ -135,6 +135,7 @@ static void walk_what(struct walk *w, struct launch_request *r) {
     walk_strings(w, &r->env, &r->nenv, LAUNCH_ENV_MAX, "env");
     walk_string(w, &r->cwd, "cwd");
     FIELD(w, r, umask);
+    FLAG(w, r, slurm_words);
     r->tasks = walk_array(w, r->tasks, &r->ntasks, LAUNCH_TASKS_MAX, sizeof *r->tasks, "tasks");
     for (uint32_t i = 0; i < r->ntasks && !w->bad; i++)
         walk_task(w, &r->tasks[i]);

@@ -107,6 +107,7 @@ struct launch_request {
     uint32_t nenv;
     const char *cwd;
     uint32_t umask;
+    bool slurm_words;  // its end is told in Slurm's words
     struct launch_process *tasks;  // ntasks 0: the attempt only holds its limits for steps
     uint32_t ntasks;
     bool kill_on_bad_exit;  // one task's failure ends the others

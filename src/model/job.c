@@ -105,6 +105,7 @@ static const struct field spec_fields[] = {
     FIELD(63, struct spec, contiguous_topology, "GPUs and CPUs of one socket or NVLink group."),
     FIELD(64, struct spec, has_umask, "It has a umask of its own; else 022."),
     FIELD(65, struct spec, umask, "What new files of it are kept from, as a number: 18 is 022."),
+    FIELD(66, struct spec, slurm_words, "Its output says in Slurm's words when it is ended."),
 };
 const struct schema spec_schema = SCHEMA(struct spec, "a job", spec_fields);
 

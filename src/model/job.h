@@ -105,6 +105,7 @@ struct spec {
     bool contiguous_topology;  // same socket or NVLink group wanted
     bool has_umask;
     uint32_t umask;            // of its processes and output files; 022 unless given
+    bool slurm_words;          // submitted with Slurm's commands: its output tells its end as they do
 };
 extern const struct schema spec_schema;
 

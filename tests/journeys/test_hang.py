@@ -58,3 +58,16 @@ def test_a_launch_that_hangs_can_be_ended(tmp_path, tasks):
         c.cli("cancel", str(job))
         wait_until(lambda: state(c, job) == "CANCELLED", 15, "the job does not end")
         wait_until(lambda: state(c, timed) == "TIMEOUT", 15, "the time limit does not hold")
+
+
+def test_a_job_whose_output_hangs_can_be_cancelled(tmp_path):
+    """The line that tells its end goes into a file that takes nothing; the job ends all the same."""
+    with Cluster(config=CONFIG) as c, HangingFolder(f"{tmp_path}/remote") as folder:
+        spec = {"name": "t", "workdir": "/tmp", "output": f"{folder.path}/out", "append": True, "argv": ["sleep", "300"]}
+        job = c.api.post("/v1/jobs", {"spec": spec})["id"]
+        wait_until(lambda: state(c, job) == "RUNNING", 10, "the job does not start")
+        time.sleep(0.2)
+        folder.hang()
+        c.cli("cancel", str(job))
+        wait_until(lambda: state(c, job) == "CANCELLED", 15, "the job does not end")
+        folder.answer()

@@ -74,6 +74,16 @@ def test_time_limit_terminates_then_kills(cluster):
     assert time.monotonic() - begin < 20
 
 
+@root_only
+@pytest.mark.parametrize("slurm, words", [(False, "acequia: job {} reached its time limit"), (True, "slurmstepd: error: *** JOB {} ON ")])
+def test_the_output_tells_that_the_time_was_over(cluster, tmp_path, slurm, words):
+    job = cluster.api.post("/v1/jobs", {"spec": {"name": "t", "workdir": "/tmp", "output": f"{tmp_path}/out", "argv": ["sleep", "60"],
+                                                 "time_limit_s": 1, "slurm_words": slurm}})["id"]
+    assert ended(cluster, job)["state"] == "TIMEOUT"
+    text = open(f"{tmp_path}/out", encoding="utf-8").read()
+    assert text.startswith(words.format(job)) and text.count("\n") == 1 and ("DUE TO TIME LIMIT" in text) == slurm
+
+
 def test_nothing_survives_its_job(cluster):
     mark = f"survivor{os.getpid()}"
     text = (f"(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; : {mark}; done' >/dev/null 2>&1 &) ;"

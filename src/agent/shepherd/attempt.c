@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -51,9 +52,9 @@ static const char *node_name(const struct launch_request *r) {
     return "";
 }
 
-// Says in the job's own output that it is being ended, in the words that people look for there. The
-// descriptor is taken over from the task as it opened it, so that nothing is written that it could
-// not write; only to files, which never hold us up.
+// Says in the job's own output that it is being ended. The descriptor is taken over from the task as
+// it opened it, so that nothing is written that it could not write. Only to files, and by a process of
+// its own: the file system may be anybody's, and hang.
 static void tell_end(struct shepherd *s, enum launch_end verdict) {
     struct unit *m = main_unit(s);
     pid_t first = m->req.ntasks ? m->pids[0] : 0;
@@ -62,13 +63,24 @@ static void tell_end(struct shepherd *s, enum launch_end verdict) {
     struct stat st;
     struct tm tm;
     time_t now = time(NULL);
-    char when[32], text[256];
+    char when[32], text[320];
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !localtime_r(&now, &tm) || !strftime(when, sizeof when, "%FT%T", &tm))
         return;
-    int n = snprintf(text, sizeof text, "slurmstepd: error: *** JOB %llu ON %.100s CANCELLED AT %s%s ***\n", (unsigned long long)m->req.job,
-                     node_name(&m->req), when, verdict == ENDED_TIMEOUT ? " DUE TO TIME LIMIT" : "");
-    if (n > 0 && write(fd, text, (size_t)n) < 0)
-        return;  // a full disk: the end goes on
+    unsigned long long job = m->req.job;
+    bool late = verdict == ENDED_TIMEOUT;
+    int n = m->req.slurm_words
+                ? snprintf(text, sizeof text, "slurmstepd: error: *** JOB %llu ON %.100s CANCELLED AT %s%s ***\n", job,
+                           node_name(&m->req), when, late ? " DUE TO TIME LIMIT" : "")
+                : snprintf(text, sizeof text, "acequia: job %llu %s, %s on %.100s\n", job,
+                           late ? "reached its time limit" : "was ended", when, node_name(&m->req));
+    if (n <= 0 || (s->teller = fork()) != 0)
+        return;
+    sigset_t none;
+    sigemptyset(&none);
+    signal(SIGALRM, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    alarm(TELL_PATIENCE_S);
+    _exit(write(fd, text, (size_t)n) == n ? 0 : 1);  // a full disk: the end goes on
 }
 
 void attempt_end(struct shepherd *s, enum launch_end verdict, uint32_t why, int sig,
@@ -112,6 +124,8 @@ static void reap(struct shepherd *s) {
             resolve_units(s);
             continue;
         }
+        if (pid == s->teller)
+            continue;
         resolve_units(s);
         for (int i = 0; i < s->units_top; i++) {
             struct unit *u = &s->units[i];

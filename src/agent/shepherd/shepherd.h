@@ -18,6 +18,7 @@ enum {
     ANNOUNCE_AFTER_MS = 3,  // an attempt that ends before is reported once, as ended
     SETTLE_AFTER_MS = 10,   // one that lives longer keeps its shepherd for good
     KILL_PATIENCE_MS = 60000,
+    TELL_PATIENCE_S = 5,    // for the line in its output that tells a job's end
 };
 
 // Written by a new process until it becomes the job's program; shared memory, so that no pipe has
@@ -90,6 +91,7 @@ struct shepherd {
     int folder_fd, listen_fd;
     struct unit units[UNITS_MAX];  // [0]: the attempt itself
     int units_top;                 // one past the last in use
+    pid_t teller;                  // writes into the output that the attempt is ended
     bool announced, settled, suspended;
     int64_t suspended_since_ms, suspended_ms;
     int64_t limit_ms;

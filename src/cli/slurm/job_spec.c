@@ -352,6 +352,7 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     if (r)
         return r;
     job_umask(&p);
+    p.slurm_words = true;
     p.name = opt_get(o, "job-name");
     p.project = opt_get(o, "account");
     p.partition = first_of(s, opt_get(o, "partition"));
