@@ -67,7 +67,7 @@ def test_a_job_whose_output_hangs_can_be_cancelled(tmp_path):
         job = c.api.post("/v1/jobs", {"spec": spec})["id"]
         wait_until(lambda: state(c, job) == "RUNNING", 10, "the job does not start")
         time.sleep(0.2)
-        folder.hang()
+        folder.hang("write")
         c.cli("cancel", str(job))
         wait_until(lambda: state(c, job) == "CANCELLED", 15, "the job does not end")
         folder.answer()

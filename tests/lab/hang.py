@@ -1,4 +1,4 @@
-"""A file system with one file whose reads or opens can be made to hang, as on a network file system whose server is gone.
+"""A file system with one file whose reads, writes or opens can be made to hang, as on a network file system whose server is gone.
 
     with HangingFolder(path) as folder:       # needs root and FUSE
         folder.hang("read"); ...; folder.answer()
@@ -16,7 +16,7 @@ import time
 HEADER = struct.Struct("<IIQQIIIHH")
 LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FSYNC = 1, 2, 3, 4, 14, 15, 16, 17, 18, 20
 FLUSH, INIT, OPENDIR, RELEASEDIR, ACCESS, INTERRUPT, BATCH_FORGET = 25, 26, 27, 29, 34, 36, 42
-HANGS = {"read": READ, "open": OPEN}
+HANGS = {"read": READ, "open": OPEN, "write": WRITE}
 UNANSWERED = {FORGET, BATCH_FORGET, INTERRUPT}
 DIRECT_IO = 1
 BUFFER_BYTES = 1 << 18
