@@ -33,7 +33,12 @@ static void nodes_add(struct cluster *c, uint32_t nodes) {
     for (uint32_t i = 1; i <= nodes; i++) {
         char name[16];
         snprintf(name, sizeof name, "n%05u", i);
-        struct sched_node n = {.id = i, .name = name, .cpus = 128, .memory_bytes = 1024ULL << 30, .gpus = gpus, .gpu_count = GPUS};
+        struct sched_node n = {.id = i,
+                               .name = name,
+                               .cpus = 128,
+                               .memory_bytes = 1024ULL << 30,
+                               .gpus = gpus,
+                               .gpu_count = GPUS};
         world_node_set(c->w, &n, NULL);
     }
 }
@@ -42,8 +47,12 @@ static void projects_add(struct cluster *c, uint32_t count, int64_t quota_millig
     for (uint32_t i = 1; i <= count; i++) {
         char name[16];
         snprintf(name, sizeof name, "p%u", i);
-        struct sched_project p = {.id = i, .name = name, .quota_milligpu = quota_milligpu, .weight_milli = SCHED_UNLIMITED,
-                                  .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
+        struct sched_project p = {.id = i,
+                                  .name = name,
+                                  .quota_milligpu = quota_milligpu,
+                                  .weight_milli = SCHED_UNLIMITED,
+                                  .limit_milligpu = SCHED_UNLIMITED,
+                                  .quota_cpus = SCHED_UNLIMITED,
                                   .limit_cpus = SCHED_UNLIMITED};
         world_project_set(c->w, &p, NULL);
     }

@@ -136,7 +136,21 @@ int openb_read(struct trace *t, struct input *in, char *header, struct error *er
     return e ? e : r < 0 ? r : 0;
 }
 
-enum { O_SUBMIT, O_RUN, O_LIMIT, O_USER, O_PROJECT, O_NODES, O_TASKS, O_CPUS, O_MEMORY, O_GPU, O_MODEL, O_CLASS, O_COUNT };
+enum {
+    O_SUBMIT,
+    O_RUN,
+    O_LIMIT,
+    O_USER,
+    O_PROJECT,
+    O_NODES,
+    O_TASKS,
+    O_CPUS,
+    O_MEMORY,
+    O_GPU,
+    O_MODEL,
+    O_CLASS,
+    O_COUNT
+};
 static const char *const OWN_COLUMNS[O_COUNT] = {"submit_s", "run_s", "limit_s", "user", "project", "nodes", "tasks",
                                                  "cpus_per_task", "memory_mib", "gpu_milli", "gpu_model", "class"};
 

@@ -6,7 +6,8 @@
 
 enum { WIDTH = 860, HEIGHT = 220, LEFT = 60, BOTTOM = 30, TOP = 12 };
 
-static const char *const COLOURS[] = {"#0b6e99", "#c2571a", "#3c7d22", "#7a3e9d", "#a3123a", "#5b5b00", "#006d6d", "#444"};
+static const char *const COLOURS[] = {"#0b6e99", "#c2571a", "#3c7d22", "#7a3e9d",
+                                      "#a3123a", "#5b5b00", "#006d6d", "#444"};
 
 static void text(struct buf *out, const char *s) {
     for (; *s; s++) {
@@ -28,7 +29,8 @@ static double y_of(double part) {
     return TOP + (1 - part) * (HEIGHT - TOP - BOTTOM);
 }
 
-static void frame(struct buf *out, const char *title, double top, const char *unit, const char *left, const char *right) {
+static void frame(struct buf *out, const char *title, double top, const char *unit, const char *left,
+                  const char *right) {
     buf_adds(out, "<figure><figcaption>");
     text(out, title);
     buf_addf(out, "</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDTH, HEIGHT);
@@ -70,7 +72,8 @@ struct unit {
 };
 
 static const struct unit *unit_for(double seconds) {
-    static const struct unit units[] = {{86400, "day", " d"}, {3600, "hour", " h"}, {60, "minute", " min"}, {1, "second", " s"}};
+    static const struct unit units[] = {
+        {86400, "day", " d"}, {3600, "hour", " h"}, {60, "minute", " min"}, {1, "second", " s"}};
     size_t i = 0;
     while (i + 1 < sizeof units / sizeof *units && seconds < 3 * units[i].seconds)
         i++;
@@ -128,7 +131,8 @@ static void bars(const struct sim_run *runs, uint32_t n, struct buf *out) {
     uint32_t groups = runs[0].m.groups.len;
     if (!groups || top <= 0)
         return;
-    buf_addf(out, "<figure><figcaption>Mean bounded slowdown by %s (heaviest use first)</figcaption>", runs[0].m.group_word);
+    buf_addf(out, "<figure><figcaption>Mean bounded slowdown by %s (heaviest use first)</figcaption>",
+             runs[0].m.group_word);
     unsigned row = 14 * n + 10, height = groups * row + 10;
     buf_addf(out, "<svg viewBox=\"0 0 %d %u\" role=\"img\">", WIDTH, height);
     for (uint32_t g = 0; g < groups; g++) {
@@ -137,8 +141,11 @@ static void bars(const struct sim_run *runs, uint32_t n, struct buf *out) {
         buf_adds(out, "</text>");
         for (uint32_t i = 0; i < n && g < runs[i].m.groups.len; i++) {
             double v = runs[i].m.groups.at[g].slowdown_mean;
-            buf_addf(out, "<rect x=\"160\" y=\"%u\" height=\"11\" width=\"%.1f\" fill=\"%s\"/><text x=\"%.1f\" y=\"%u\">"
-                     "%.1f</text>", g * row + 6 + 14 * i, v / top * 600, COLOURS[i % 8], 166 + v / top * 600,
+            buf_addf(out,
+                     "<rect x=\"160\" y=\"%u\" height=\"11\" width=\"%.1f\" fill=\"%s\"/><text x=\"%.1f\" "
+                     "y=\"%u\">"
+                     "%.1f</text>",
+                     g * row + 6 + 14 * i, v / top * 600, COLOURS[i % 8], 166 + v / top * 600,
                      g * row + 16 + 14 * i, v);
         }
     }

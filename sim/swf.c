@@ -6,7 +6,22 @@
 #include "base/text.h"
 #include "sim/trace.h"
 
-enum { JOB, SUBMIT, WAIT, RUN, USED_PROCS, CPU_TIME, USED_MEMORY, PROCS, TIME, MEMORY, STATUS, USER, GROUP, COLUMNS = 18 };
+enum {
+    JOB,
+    SUBMIT,
+    WAIT,
+    RUN,
+    USED_PROCS,
+    CPU_TIME,
+    USED_MEMORY,
+    PROCS,
+    TIME,
+    MEMORY,
+    STATUS,
+    USER,
+    GROUP,
+    COLUMNS = 18
+};
 
 struct swf {
     struct trace *t;

@@ -62,8 +62,11 @@ int trace_read(struct trace *t, const char *path, struct error *err) {
         else if (strstr(line, "submit_s"))
             r = own_read(t, in, line, err);
         else
-            r = error_set(err, EINVAL, "%s: the format is not known: give the Standard Workload Format, an openb pod list, or "
-                          "a CSV with the columns submit_s, run_s, ...", path);
+            r = error_set(
+                err, EINVAL,
+                "%s: the format is not known: give the Standard Workload Format, an openb pod list, or "
+                "a CSV with the columns submit_s, run_s, ...",
+                path);
         if (r < 0 && err && err->text[0] != path[0])
             error_prefix(err, "%s", path);
     }

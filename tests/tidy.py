@@ -12,7 +12,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILE_LINES = 1000
 FUNCTION_LINES = 150
-LINE_COLUMNS = 200
+LINE_COLUMNS = 120
 TABLE_FILES = ("table.c", "job.c", "event.c", "message.c")  # declarations in rows, no logic
 
 BANNED = {

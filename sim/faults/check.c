@@ -72,7 +72,8 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
 
 static void told_placed(struct sim *s, struct told *j, const struct event_job_placed *b) {
     if (j->placed || b->attempt != j->attempt + 1)
-        sim_fail(s, "job %llu was placed as attempt %u after attempt %u%s", (ull)b->id, b->attempt, j->attempt, j->placed ? ", which goes on" : "");
+        sim_fail(s, "job %llu was placed as attempt %u after attempt %u%s", (ull)b->id, b->attempt,
+                 j->attempt, j->placed ? ", which goes on" : "");
     if (j->cancelled)
         sim_fail(s, "job %llu was placed again although it was cancelled", (ull)b->id);
     struct placement p = {.attempt = b->attempt, .part_count = b->parts.len};
@@ -109,8 +110,8 @@ static void told_part_ended(struct sim *s, struct told *j, const struct event_pa
         return;
     const struct usage *truth = map_get(&s->check.truths, truth_key(b->node, b->id, b->attempt));
     if (truth ? memcmp(truth, b->usage, sizeof *truth) != 0 : b->usage->wall_ms != 0)
-        sim_fail(s, "job %llu attempt %u on %s: the journal counts %llu ms of use, the machine %llu", (ull)b->id, b->attempt, b->node,
-                 (ull)b->usage->wall_ms, (ull)(truth ? truth->wall_ms : 0));
+        sim_fail(s, "job %llu attempt %u on %s: the journal counts %llu ms of use, the machine %llu",
+                 (ull)b->id, b->attempt, b->node, (ull)b->usage->wall_ms, (ull)(truth ? truth->wall_ms : 0));
     add_use(&j->usage, b->usage);
     j->has_usage = true;
 }
@@ -134,7 +135,8 @@ static void told_ended(struct sim *s, struct told *j, const struct event_job_end
         return;
     }
     if (j->has_usage != (r.usage != NULL) || (r.usage && memcmp(r.usage, &j->usage, sizeof j->usage) != 0))
-        sim_fail(s, "job %llu: history counts %llu ms, its events %llu", (ull)b->id, (ull)(r.usage ? r.usage->wall_ms : 0), (ull)j->usage.wall_ms);
+        sim_fail(s, "job %llu: history counts %llu ms, its events %llu", (ull)b->id,
+                 (ull)(r.usage ? r.usage->wall_ms : 0), (ull)j->usage.wall_ms);
 }
 
 static void tell_job(struct sim *s, const struct event *e) {
@@ -145,7 +147,8 @@ static void tell_job(struct sim *s, const struct event *e) {
     uint64_t id = event_job_id(e);
     struct told *j = job_told(&s->check, id);
     if (!j || j->ended) {
-        sim_fail(s, "%s about job %llu, which %s", event_info(e->type)->name, (ull)id, j ? "has ended" : "nobody submitted");
+        sim_fail(s, "%s about job %llu, which %s", event_info(e->type)->name, (ull)id,
+                 j ? "has ended" : "nobody submitted");
         return;
     }
     switch (e->type) {
@@ -170,7 +173,8 @@ static void tell(struct sim *s, const struct store_event *record) {
         return;
     }
     if (e.type == EVENT_JOB_ENDING)
-        note(s, "journal %llu: job %llu is to end: %s (%s)", (ull)record->seq, (ull)record->job, end_cause_words[((struct event_job_ending *)e.body)->cause],
+        note(s, "journal %llu: job %llu is to end: %s (%s)", (ull)record->seq, (ull)record->job,
+             end_cause_words[((struct event_job_ending *)e.body)->cause],
              ((struct event_job_ending *)e.body)->reason ? ((struct event_job_ending *)e.body)->reason : "-");
     else
         note(s, "journal %llu: %s job %llu", (ull)record->seq, event_info(e.type)->name, (ull)record->job);
@@ -180,7 +184,8 @@ static void tell(struct sim *s, const struct store_event *record) {
     rules_event(&s->check.rules, &e);
     if (s->check.rules.broken[0])
         sim_fail(s, "%s", s->check.rules.broken);
-    if (core_replay(s->check.shadow, record->seq, record->at_ms, (enum event_type)record->type, record->data, record->len) < 0)
+    if (core_replay(s->check.shadow, record->seq, record->at_ms, (enum event_type)record->type, record->data,
+                    record->len) < 0)
         sim_fail(s, "journal record %llu cannot be replayed", (ull)record->seq);
 }
 
@@ -204,7 +209,9 @@ void check_equal(struct sim *s) {
     size_t at = 0;
     while (at < live.len && at < shadow.len && live.data[at] == shadow.data[at])
         at++;
-    sim_fail(s, "replaying the journal up to record %llu gives another state than the controller's (%zu and %zu bytes, differ at %zu)",
+    sim_fail(s,
+             "replaying the journal up to record %llu gives another state than the controller's (%zu and %zu "
+             "bytes, differ at %zu)",
              (ull)core_seq(s->head.core), shadow.len, live.len, at);
 }
 
@@ -213,15 +220,18 @@ void check_loaded(struct sim *s) {
     uint64_t last = d->journal.len ? d->journal.at[d->journal.len - 1].seq : 0;
     uint64_t silent = core_outbox(s->head.core)->events.len;  // nodes that now count as silent
     if (core_seq(s->head.core) - silent != last)
-        sim_fail(s, "the journal ends at record %llu, the controller started from %llu", (ull)last, (ull)(core_seq(s->head.core) - silent));
+        sim_fail(s, "the journal ends at record %llu, the controller started from %llu", (ull)last,
+                 (ull)(core_seq(s->head.core) - silent));
     s->check.compared_seq = 0;
 }
 
 static bool within(void *ctx, const struct node_view *v) {
     struct sim *s = ctx;
-    if (v->cpus_used > v->node->cpus || v->memory_used_bytes > v->node->memory_bytes || v->gpus_used_milli > v->node->gpus.len * 1000)
-        sim_fail(s, "node %s has %u CPUs and %u GPUs; %u and %u.%03u are granted", v->node->name, v->node->cpus, v->node->gpus.len, v->cpus_used,
-                 v->gpus_used_milli / 1000, v->gpus_used_milli % 1000);
+    if (v->cpus_used > v->node->cpus || v->memory_used_bytes > v->node->memory_bytes ||
+        v->gpus_used_milli > v->node->gpus.len * 1000)
+        sim_fail(s, "node %s has %u CPUs and %u GPUs; %u and %u.%03u are granted", v->node->name,
+                 v->node->cpus, v->node->gpus.len, v->cpus_used, v->gpus_used_milli / 1000,
+                 v->gpus_used_milli % 1000);
     if (v->state == NODE_DOWN && v->jobs)
         sim_fail(s, "node %s is down and holds %u jobs", v->node->name, v->jobs);
     return !s->failed;
@@ -251,8 +261,10 @@ void check_step(struct sim *s) {
 void check_given_up(struct sim *s, const char *node) {
     for (uint32_t i = 0; i < s->machine_count; i++) {
         const struct machine *m = &s->machines[i];
-        if (streq(m->name, node) && m->heard_ms && s->now_ms - m->heard_ms < (int64_t)s->plan->lost_after_s * 1000 - SLACK_MS)
-            sim_fail(s, "node %s was given up %lld ms after it was heard of", node, (long long)(s->now_ms - m->heard_ms));
+        if (streq(m->name, node) && m->heard_ms &&
+            s->now_ms - m->heard_ms < (int64_t)s->plan->lost_after_s * 1000 - SLACK_MS)
+            sim_fail(s, "node %s was given up %lld ms after it was heard of", node,
+                     (long long)(s->now_ms - m->heard_ms));
     }
 }
 
@@ -265,7 +277,8 @@ void check_launch(struct sim *s, const struct machine *m, const struct message_l
     for (uint32_t i = 0; p && i < p->part_count; i++)
         if (streq(p->nodes[i], l->part->node))
             return;
-    sim_fail(s, "%s: told to launch job %llu attempt %u, which the journal does not know", m->name, (ull)l->id, l->attempt);
+    sim_fail(s, "%s: told to launch job %llu attempt %u, which the journal does not know", m->name,
+             (ull)l->id, l->attempt);
 }
 
 void check_started(struct sim *s, struct machine *m, const struct unit *u) {
@@ -283,10 +296,12 @@ void check_started(struct sim *s, struct machine *m, const struct unit *u) {
         memory += x->memory_bytes;
         for (uint32_t g = 0; g < x->gpu_count; g++)
             if (x->gpus[g].index < GPUS_MAX && (gpus[x->gpus[g].index] += x->gpus[g].milli) > 1000)
-                sim_fail(s, "%s: GPU %u is used by more than fits when job %llu attempt %u starts", m->name, x->gpus[g].index, (ull)u->id, u->attempt);
+                sim_fail(s, "%s: GPU %u is used by more than fits when job %llu attempt %u starts", m->name,
+                         x->gpus[g].index, (ull)u->id, u->attempt);
     }
     if (cpus > m->shape->cpus || memory > m->shape->memory_bytes)
-        sim_fail(s, "%s: %u CPUs are used of %u when job %llu attempt %u starts", m->name, cpus, m->shape->cpus, (ull)u->id, u->attempt);
+        sim_fail(s, "%s: %u CPUs are used of %u when job %llu attempt %u starts", m->name, cpus,
+                 m->shape->cpus, (ull)u->id, u->attempt);
 }
 
 void check_ended(struct sim *s, const struct machine *m, const struct unit *u) {
@@ -309,7 +324,8 @@ void check_removed(struct sim *s, const struct machine *m, const struct unit *u)
         over |= p->part_ended[i] && streq(p->nodes[i], u->node);
     // Under another name it is nobody's: the name it was launched under is given up in time.
     if (!over && streq(m->name, u->node))
-        sim_fail(s, "%s: the end of job %llu attempt %u was forgotten before it was recorded", m->name, (ull)u->id, u->attempt);
+        sim_fail(s, "%s: the end of job %llu attempt %u was forgotten before it was recorded", m->name,
+                 (ull)u->id, u->attempt);
 }
 
 void check_acknowledged(struct sim *s, const struct request *q) {
@@ -355,13 +371,15 @@ static bool any_job(void *ctx, const struct job_view *v) {
 bool check_idle(struct sim *s, char *why, size_t size) {
     struct job_view left = {0};
     struct node_view v;
-    if (!s->head.core || shell_degraded(s->head.shell, NULL, 0) || core_seq(s->head.core) != core_seq(s->check.shadow)) {
+    if (!s->head.core || shell_degraded(s->head.shell, NULL, 0) ||
+        core_seq(s->head.core) != core_seq(s->check.shadow)) {
         snprintf(why, size, "the controller has something to write");
         return false;
     }
     core_each_job(s->head.core, any_job, &left);
     if (left.id) {
-        snprintf(why, size, "job %llu is %s (%s), attempt %u", (ull)left.id, job_state_words[left.state], job_reason_words[left.reason], left.attempt);
+        snprintf(why, size, "job %llu is %s (%s), attempt %u", (ull)left.id, job_state_words[left.state],
+                 job_reason_words[left.reason], left.attempt);
         return false;
     }
     for (uint32_t i = 0; i < s->machine_count; i++) {

@@ -9,7 +9,8 @@
 #include "base/text.h"
 #include "sim.h"
 
-static const struct actor users[] = {{"alice", 1001, 1001, false}, {"bob", 1002, 1002, false}, {"carol", 1003, 1003, false}};
+static const struct actor users[] = {
+    {"alice", 1001, 1001, false}, {"bob", 1002, 1002, false}, {"carol", 1003, 1003, false}};
 static const struct actor admin = {"root", 0, 0, true};
 static const char *const projects[PROJECTS] = {"default", "vision", "speech"};
 
@@ -49,9 +50,13 @@ static uint64_t target_of(const struct sim *s, const struct item *it) {
 static bool depend_on(const struct job_shape *j, const struct request *other, char *out, size_t size) {
     static const struct {
         const char *before, *behind;
-    } forms[DEPEND_COUNT] = {
-        [DEPEND_AFTER] = {"after", ""}, [DEPEND_OK] = {"afterok", ""}, [DEPEND_ANY] = {"afterany", ""}, [DEPEND_NOT_OK] = {"afternotok", ""},
-        [DEPEND_SAME_ELEMENT] = {"aftercorr", ""}, [DEPEND_ELEMENT] = {"afterany", "_0"}, [DEPEND_MINUTE_AFTER] = {"after", "+1"}};
+    } forms[DEPEND_COUNT] = {[DEPEND_AFTER] = {"after", ""},
+                             [DEPEND_OK] = {"afterok", ""},
+                             [DEPEND_ANY] = {"afterany", ""},
+                             [DEPEND_NOT_OK] = {"afternotok", ""},
+                             [DEPEND_SAME_ELEMENT] = {"aftercorr", ""},
+                             [DEPEND_ELEMENT] = {"afterany", "_0"},
+                             [DEPEND_MINUTE_AFTER] = {"after", "+1"}};
     unsigned long long id = other ? other->id : 0;
     if (!id)
         return false;
@@ -95,12 +100,26 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     snprintf(number, sizeof number, "%u", q->item);
     shell_text_id(script, sizeof script - 1, script_id);
     static const char *const qos[] = {NULL, "urgent", "low"};
-    struct spec spec = {.name = j->dependency == DEPEND_SINGLETON ? "alone" : "job", .partition = j->small_partition ? "small" : NULL, .workdir = "/tmp", .tasks = j->tasks, .cpus_per_task = j->cpus,
-                        .nodes_min = j->nodes, .nodes_max = j->nodes, .gpus_milli = j->gpus_milli, .project = projects[j->project],
-                        .requeue = j->requeue, .hold = j->hold, .time_limit_s = j->time_limit_s, .grace_s = j->grace_s,
-                        .argv = {argv, 2}, .array_limit = j->array ? j->array_limit : 0, .qos = qos[j->qos],
-                        .script_id = script_id, .class = j->interactive ? CLASS_INTERACTIVE : CLASS_TRAIN,
-                        .launch = j->launch_tasks ? LAUNCH_TASKS : LAUNCH_BATCH, .memory_per_node_bytes = 64 << 20};
+    struct spec spec = {.name = j->dependency == DEPEND_SINGLETON ? "alone" : "job",
+                        .partition = j->small_partition ? "small" : NULL,
+                        .workdir = "/tmp",
+                        .tasks = j->tasks,
+                        .cpus_per_task = j->cpus,
+                        .nodes_min = j->nodes,
+                        .nodes_max = j->nodes,
+                        .gpus_milli = j->gpus_milli,
+                        .project = projects[j->project],
+                        .requeue = j->requeue,
+                        .hold = j->hold,
+                        .time_limit_s = j->time_limit_s,
+                        .grace_s = j->grace_s,
+                        .argv = {argv, 2},
+                        .array_limit = j->array ? j->array_limit : 0,
+                        .qos = qos[j->qos],
+                        .script_id = script_id,
+                        .class = j->interactive ? CLASS_INTERACTIVE : CLASS_TRAIN,
+                        .launch = j->launch_tasks ? LAUNCH_TASKS : LAUNCH_BATCH,
+                        .memory_per_node_bytes = 64 << 20};
     if (j->array) {
         spec.array.at = &range;
         spec.array.len = 1;
@@ -111,7 +130,8 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
         spec.deadline_ms = head_wall_ms(s) + j->deadline_after_ms;
     if (depend_on(j, j->dependency ? request_of(s, j->depends_on) : NULL, dependency, sizeof dependency))
         spec.dependency = dependency;
-    int r = core_submit(s->head.core, who, &spec, q->key[0] ? q->key : NULL, false, head_wall_ms(s), &a->id, &a->count, e);
+    int r = core_submit(s->head.core, who, &spec, q->key[0] ? q->key : NULL, false, head_wall_ms(s), &a->id,
+                        &a->count, e);
     if (r < 0)
         return r;
     shell_keep_text(shell, a->id, script, sizeof script - 1);
@@ -160,7 +180,11 @@ static int on_job(struct sim *s, const struct item *it, struct error *e) {
 
 static int set_project(struct sim *s, uint32_t which, uint32_t quota_milligpu, bool limit, struct error *e) {
     const char *models[] = {"V100=1"};
-    struct project p = {.name = projects[which], .parent = which == 2 ? projects[1] : NULL, .quota_milligpu = quota_milligpu, .has_limit = limit, .limit_milligpu = quota_milligpu + 1000};
+    struct project p = {.name = projects[which],
+                        .parent = which == 2 ? projects[1] : NULL,
+                        .quota_milligpu = quota_milligpu,
+                        .has_limit = limit,
+                        .limit_milligpu = quota_milligpu + 1000};
     if (quota_milligpu % 3 == 1)
         p.model_quotas = (__typeof__(p.model_quotas)){models, 1};
     return core_project_set(s->head.core, &admin, &p, head_wall_ms(s), e);
@@ -168,7 +192,10 @@ static int set_project(struct sim *s, uint32_t which, uint32_t quota_milligpu, b
 
 static int set_qos(struct sim *s, uint32_t max_jobs, struct error *e) {
     const char *preempts[] = {"low"};
-    struct qos low = {.name = "low", .priority = 1}, urgent = {.name = "urgent", .priority = 10, .max_jobs_per_user = max_jobs, .preempts = {preempts, 1}};
+    struct qos low = {.name = "low", .priority = 1}, urgent = {.name = "urgent",
+                                                               .priority = 10,
+                                                               .max_jobs_per_user = max_jobs,
+                                                               .preempts = {preempts, 1}};
     int r = core_qos_set(s->head.core, &admin, &low, head_wall_ms(s), e);
     return r < 0 ? r : core_qos_set(s->head.core, &admin, &urgent, head_wall_ms(s), e);
 }
@@ -184,12 +211,18 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_UNDRAIN: return core_resume(c, &admin, node, now, e);
     case ITEM_QUOTA: return set_project(s, it->pick % PROJECTS, it->amount * 5, it->amount % 2, e);
     case ITEM_PROJECT_DELETE: return core_delete(c, &admin, THING_PROJECT, projects[it->pick % PROJECTS], now, e);
-    case ITEM_PARTITION_DOWN: return core_partition_set(c, &admin, &(struct partition){.name = "main", .is_default = true, .down = true}, now, e);
+    case ITEM_PARTITION_DOWN:
+        return core_partition_set(
+            c, &admin, &(struct partition){.name = "main", .is_default = true, .down = true}, now, e);
     case ITEM_QOS: return it->amount % 2 ? set_qos(s, 1, e) : core_delete(c, &admin, THING_QOS, "urgent", now, e);
     case ITEM_NODE_REMOVE: return core_node_remove(c, &admin, node, now, e);
     case ITEM_RESERVATION: {
-        struct reservation r = {.name = "hold", .nodes = node, .start_ms = now + it->amount, .end_ms = now + 60000 + it->amount,
-                                .maintenance = it->amount % 2, .users = {who, 1}};
+        struct reservation r = {.name = "hold",
+                                .nodes = node,
+                                .start_ms = now + it->amount,
+                                .end_ms = now + 60000 + it->amount,
+                                .maintenance = it->amount % 2,
+                                .users = {who, 1}};
         return core_reservation_set(c, &admin, &r, now, e);
     }
     default: {
@@ -221,7 +254,9 @@ void client_arrives(struct sim *s, struct request *q) {
     struct answer *a = arena_alloc(&s->arena, sizeof *a);
     *a = (struct answer){.sim = s, .number = s->answers.len, .request = q->number};
     vec_push(&s->answers, a);
-    a->result = it->kind == ITEM_SUBMIT ? submit(s, q, it, a, &e) : it->kind < ITEM_DRAIN ? on_job(s, it, &e) : on_cluster(s, it, &e);
+    a->result = it->kind == ITEM_SUBMIT ? submit(s, q, it, a, &e)
+                : it->kind < ITEM_DRAIN ? on_job(s, it, &e)
+                                        : on_cluster(s, it, &e);
     note(s, "controller: request #%u %s: %s", q->item, item_word(it->kind), a->result < 0 ? e.text : "accepted");
     if (a->result < 0)
         committed(a);  // a refusal depends on nothing
@@ -298,7 +333,9 @@ void client_setup(struct sim *s, bool generous) {
     for (uint32_t i = 0; i < PROJECTS; i++)
         set_project(s, i, generous ? 100000000 : i ? 2000 : PROJECT_QUOTA_ALL, false, NULL);
     set_qos(s, 0, NULL);
-    core_partition_set(s->head.core, &admin, &(struct partition){.name = "small", .nodes = s->machines[0].name}, head_wall_ms(s), NULL);
+    core_partition_set(s->head.core, &admin,
+                       &(struct partition){.name = "small", .nodes = s->machines[0].name}, head_wall_ms(s),
+                       NULL);
     head_touched(s);
 }
 

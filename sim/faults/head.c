@@ -103,7 +103,8 @@ void head_start(struct sim *s) {
         return;
     seams_next_format(h->format);
     struct core_config config = sim_config(s);
-    struct shell_hooks hooks = {.ctx = s, .send = on_send, .job_changed = on_job, .node_lost = on_node_lost, .storage = on_storage};
+    struct shell_hooks hooks = {
+        .ctx = s, .send = on_send, .job_changed = on_job, .node_lost = on_node_lost, .storage = on_storage};
     h->core = core_new(&config);
     h->shell = shell_new(h->core, &hooks);
     h->life++;
@@ -122,7 +123,8 @@ void head_start(struct sim *s) {
         sim_fail(s, "the journal cannot be loaded: %s", e.text);
         return;
     }
-    note(s, "controller: started (life %llu, journal %llu)", (unsigned long long)h->life, (unsigned long long)core_seq(h->core));
+    note(s, "controller: started (life %llu, journal %llu)", (unsigned long long)h->life,
+         (unsigned long long)core_seq(h->core));
     check_loaded(s);
     h->snapshot_seq = core_seq(h->core);
     h->ping_ms = s->now_ms;
@@ -210,7 +212,10 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
     }
     snprintf(c->node, sizeof c->node, "%s", name);
     shell_heard(s->head.shell, name, head_mono_ms(s));
-    struct message_welcome w = {.heartbeat_s = s->plan->heartbeat_s, .cluster = "sim", .usage_every_s = 30, .grace_s = s->plan->grace_s};
+    struct message_welcome w = {.heartbeat_s = s->plan->heartbeat_s,
+                                .cluster = "sim",
+                                .usage_every_s = 30,
+                                .grace_s = s->plan->grace_s};
     send_to(s, c, MESSAGE_WELCOME, &w);
 }
 

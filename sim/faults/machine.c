@@ -29,7 +29,8 @@ static void name_machine(struct machine *m) {
 
 void machine_init(struct sim *s, uint32_t number) {
     struct machine *m = &s->machines[number];
-    *m = (struct machine){.number = number, .shape = &s->plan->machines[number], .powered = true, .boot = 1, .spool = 1};
+    *m = (struct machine){
+        .number = number, .shape = &s->plan->machines[number], .powered = true, .boot = 1, .spool = 1};
     name_machine(m);
     after(s, some_ms(s, 0, 3000), HAPPEN_AGENT_START, number, m->boot, 0);
 }
@@ -138,8 +139,13 @@ void agent_kill(struct sim *s, struct machine *m) {
 }
 
 static void describe(const struct machine *m, struct node *n, struct gpu gpus[GPUS_MAX], char ids[GPUS_MAX][48]) {
-    *n = (struct node){.name = m->name, .address = "10.0.0.1", .version = "sim", .boot_id = m->boot_id, .spool_id = m->spool_id,
-                       .cpus = m->shape->cpus, .memory_bytes = m->shape->memory_bytes};
+    *n = (struct node){.name = m->name,
+                       .address = "10.0.0.1",
+                       .version = "sim",
+                       .boot_id = m->boot_id,
+                       .spool_id = m->spool_id,
+                       .cpus = m->shape->cpus,
+                       .memory_bytes = m->shape->memory_bytes};
     n->gpus.at = gpus;
     n->gpus.len = m->shape->gpus;
     for (uint32_t i = 0; i < m->shape->gpus; i++) {
@@ -237,8 +243,11 @@ static void launch(struct sim *s, struct machine *m, const struct message_launch
         after(s, some_ms(s, 0, 3), HAPPEN_HANDOVER, m->number, m->agent_life, u->number);
         return;
     }
-    struct message_ended end = {.id = l->id, .attempt = l->attempt, .cause = END_LAUNCH,
-                                .reason = r == -EEXIST ? "the attempt has a folder already" : "no space left in the spool"};
+    struct message_ended end = {.id = l->id,
+                                .attempt = l->attempt,
+                                .cause = END_LAUNCH,
+                                .reason = r == -EEXIST ? "the attempt has a folder already"
+                                                       : "no space left in the spool"};
     agent_logic_ended(m->logic, &end);
 }
 

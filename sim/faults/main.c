@@ -110,18 +110,18 @@ static void explain(uint64_t seed, enum planted planted) {
         unlink(path);
         printf("\nFails with: %s\n", v.text);
     }
-    printf("Replay: acequia-faults --seed %" PRIu64 " --keep '%s' --timeline%s%s\n", seed, buf_str(&list), planted ? " --planted " : "",
-           planted ? planted_word(planted) : "");
+    printf("Replay: acequia-faults --seed %" PRIu64 " --keep '%s' --timeline%s%s\n", seed, buf_str(&list),
+           planted ? " --planted " : "", planted ? planted_word(planted) : "");
     free(keep);
     run_plan_done(&p);
 }
 
 static void print_found(const struct found *f, const char *what) {
     printf("%s: %" PRIu64 " runs, %.1f s, %.0f runs/s, %.0f times real time\n"
-           "  %" PRIu64 " steps, %" PRIu64 " messages, %" PRIu64 " jobs, %" PRIu64 " starts, %" PRIu64 " journal records, %" PRIu64
-           " audits, %" PRIu64 " replays compared\n",
-           what, f->runs, f->seconds, (double)f->runs / f->seconds, (double)f->virtual_ms / 1000 / f->seconds, f->steps, f->messages, f->jobs, f->starts, f->records,
-           f->asserts, f->compares);
+           "  %" PRIu64 " steps, %" PRIu64 " messages, %" PRIu64 " jobs, %" PRIu64 " starts, %" PRIu64
+           " journal records, %" PRIu64 " audits, %" PRIu64 " replays compared\n",
+           what, f->runs, f->seconds, (double)f->runs / f->seconds, (double)f->virtual_ms / 1000 / f->seconds,
+           f->steps, f->messages, f->jobs, f->starts, f->records, f->asserts, f->compares);
 }
 
 static int one_run(const struct options *o) {
@@ -137,8 +137,10 @@ static int one_run(const struct options *o) {
     if (o->timeline)
         setvbuf(stdout, NULL, _IOLBF, 0);
     struct verdict v = run_plan(&p, keep, o->timeline ? stdout : NULL);
-    printf("seed %" PRIu64 ": %s, hash %016" PRIx64 ", %.1f s in %" PRIu64 " steps, %" PRIu64 " jobs, %" PRIu64 " starts, %" PRIu64 " records\n", o->search.first,
-           v.failed ? "FAILED" : "good", v.hash, (double)v.virtual_ms / 1000, v.steps, v.jobs, v.starts, v.records);
+    printf("seed %" PRIu64 ": %s, hash %016" PRIx64 ", %.1f s in %" PRIu64 " steps, %" PRIu64
+           " jobs, %" PRIu64 " starts, %" PRIu64 " records\n",
+           o->search.first, v.failed ? "FAILED" : "good", v.hash, (double)v.virtual_ms / 1000, v.steps,
+           v.jobs, v.starts, v.records);
     if (v.failed)
         printf("%s\n", v.text);
     run_plan_done(&p);
@@ -233,8 +235,8 @@ static int check_planted(const struct options *o) {
     int missed = 0;
     for (int i = PLANTED_NONE + 1; i < PLANTED_COUNT; i++) {
         struct found f = catch_planted((enum planted)i, o->search.workers);
-        printf("%-22s %s after %4" PRIu64 " runs: %s\n", planted_word((enum planted)i), f.failed ? "caught" : "MISSED", f.runs,
-               f.failed ? f.text : planted_help((enum planted)i));
+        printf("%-22s %s after %4" PRIu64 " runs: %s\n", planted_word((enum planted)i),
+               f.failed ? "caught" : "MISSED", f.runs, f.failed ? f.text : planted_help((enum planted)i));
         fflush(stdout);
         missed += !f.failed;
     }
@@ -244,10 +246,21 @@ static int check_planted(const struct options *o) {
 
 static int parse(int argc, char **argv, struct options *o) {
     enum { SEED = 256, SEEDS, KEEP, TIMELINE, FRESH, FOR, REGRESSIONS, COUNT, PLANTED, CHECK, LIST_THEM, GO_ON, RUNS };
-    static const struct option options[] = {
-        {"seed", 1, 0, SEED}, {"seeds", 1, 0, SEEDS}, {"keep", 1, 0, KEEP}, {"timeline", 0, 0, TIMELINE}, {"fresh", 0, 0, FRESH},
-        {"for", 1, 0, FOR}, {"regressions", 1, 0, REGRESSIONS}, {"count", 1, 0, COUNT}, {"planted", 1, 0, PLANTED},
-        {"check-planted", 0, 0, CHECK}, {"list-planted", 0, 0, LIST_THEM}, {"go-on", 0, 0, GO_ON}, {"runs", 1, 0, RUNS}, {"help", 0, 0, 'h'}, {0}};
+    static const struct option options[] = {{"seed", 1, 0, SEED},
+                                            {"seeds", 1, 0, SEEDS},
+                                            {"keep", 1, 0, KEEP},
+                                            {"timeline", 0, 0, TIMELINE},
+                                            {"fresh", 0, 0, FRESH},
+                                            {"for", 1, 0, FOR},
+                                            {"regressions", 1, 0, REGRESSIONS},
+                                            {"count", 1, 0, COUNT},
+                                            {"planted", 1, 0, PLANTED},
+                                            {"check-planted", 0, 0, CHECK},
+                                            {"list-planted", 0, 0, LIST_THEM},
+                                            {"go-on", 0, 0, GO_ON},
+                                            {"runs", 1, 0, RUNS},
+                                            {"help", 0, 0, 'h'},
+                                            {0}};
     uint64_t n;
     int c, p;
     *o = (struct options){.search = {.workers = 1}};

@@ -65,12 +65,15 @@ const char *item_word(enum item_kind kind) {
 void item_print(const struct item *it, uint32_t number, char *out, size_t size) {
     const struct job_shape *j = it->job;
     if (j)
-        snprintf(out, size, "#%u at %lld ms: submit (%u nodes, %u cpus, %u milligpu, array %u%%%u, %u ms%s%s%s)", number, (long long)it->at_ms,
-                 j->nodes, j->cpus, j->gpus_milli, j->array, j->array_limit, j->behaviour.run_ms, j->requeue ? ", requeue" : "",
-                 j->hold ? ", held" : "", j->dependency ? ", dependent" : "");
+        snprintf(out, size,
+                 "#%u at %lld ms: submit (%u nodes, %u cpus, %u milligpu, array %u%%%u, %u ms%s%s%s)", number,
+                 (long long)it->at_ms, j->nodes, j->cpus, j->gpus_milli, j->array, j->array_limit,
+                 j->behaviour.run_ms, j->requeue ? ", requeue" : "", j->hold ? ", held" : "",
+                 j->dependency ? ", dependent" : "");
     else
-        snprintf(out, size, "#%u at %lld ms: %s (node %u, job of #%u, %lld ms, %u)", number, (long long)it->at_ms, kinds[it->kind].word,
-                 it->node, it->target, (long long)it->for_ms, it->amount);
+        snprintf(out, size, "#%u at %lld ms: %s (node %u, job of #%u, %lld ms, %u)", number,
+                 (long long)it->at_ms, kinds[it->kind].word, it->node, it->target, (long long)it->for_ms,
+                 it->amount);
 }
 
 static bool one_in(struct rand *r, uint32_t n) {
@@ -87,7 +90,9 @@ static void shape_cluster(struct plan *p, struct rand *r) {
     for (uint32_t i = 0; i < p->machine_count; i++) {
         struct machine_shape *m = &p->machines[i];
         *m = alike && i ? p->machines[0]
-                        : (struct machine_shape){.cpus = between(r, 1, 6), .gpus = one_in(r, 3) ? 0 : between(r, 1, GPUS_MAX), .memory_bytes = 16ull << 30};
+                        : (struct machine_shape){.cpus = between(r, 1, 6),
+                                                 .gpus = one_in(r, 3) ? 0 : between(r, 1, GPUS_MAX),
+                                                 .memory_bytes = 16ull << 30};
         m->keeps_spool = one_in(r, 2);
         m->drift_ppm = one_in(r, 3) ? (int32_t)rand_between(r, -2000, 2000) : 0;
     }
@@ -141,8 +146,13 @@ static void shape_behaviour(struct behaviour *b, struct rand *r) {
 static struct job_shape *shape_job(const struct plan *p, struct rand *r, uint32_t number) {
     struct job_shape *j = xcalloc(1, sizeof *j);
     const struct machine_shape *like = &p->machines[rand_below(r, p->machine_count)];
-    *j = (struct job_shape){.cpus = between(r, 1, like->cpus), .tasks = 1, .nodes = 1, .project = (uint32_t)rand_below(r, PROJECTS),
-                            .user = (uint32_t)rand_below(r, 3), .requeue = !one_in(r, 4), .keyed = !one_in(r, 5)};
+    *j = (struct job_shape){.cpus = between(r, 1, like->cpus),
+                            .tasks = 1,
+                            .nodes = 1,
+                            .project = (uint32_t)rand_below(r, PROJECTS),
+                            .user = (uint32_t)rand_below(r, 3),
+                            .requeue = !one_in(r, 4),
+                            .keyed = !one_in(r, 5)};
     if (like->gpus && !one_in(r, 3))
         j->gpus_milli = one_in(r, 2) ? between(r, 1, 9) * 100 : between(r, 1, like->gpus) * 1000;
     if (p->machine_count > 1 && one_in(r, 5)) {
@@ -217,7 +227,8 @@ static int64_t duration(struct rand *r, enum item_kind kind, const struct plan *
     case ITEM_CUT:
     case ITEM_CUT_UP:
     case ITEM_CUT_DOWN:
-    case ITEM_SLOW: return one_in(r, 2) ? rand_between(r, 1, 5000) : rand_between(r, 1, (int64_t)p->lost_after_s * 2000);
+    case ITEM_SLOW:
+        return one_in(r, 2) ? rand_between(r, 1, 5000) : rand_between(r, 1, (int64_t)p->lost_after_s * 2000);
     default: return rand_between(r, 100, 20000);
     }
 }
@@ -238,7 +249,8 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     int64_t length = rand_between(&r, 10000, one_in(&r, 4) ? 240000 : 90000);
     uint32_t submits = between(&r, 3, one_in(&r, 4) ? 45 : 20), others = between(&r, 0, one_in(&r, 3) ? 50 : 20);
     for (uint32_t i = 0; i < submits + others; i++) {
-        struct item it = {.at_ms = rand_between(&r, 0, length), .kind = i < submits ? ITEM_SUBMIT : choose(&r, weights)};
+        struct item it = {.at_ms = rand_between(&r, 0, length),
+                          .kind = i < submits ? ITEM_SUBMIT : choose(&r, weights)};
         it.node = (uint32_t)rand_below(&r, p->machine_count);
         it.pick = (uint32_t)rand_below(&r, 6);
         it.amount = (uint32_t)rand_below(&r, 1000);
@@ -257,7 +269,10 @@ void run_plan_make(struct plan *p, uint64_t seed) {
                 it->job->depends_on = at.at[it->job->depends_on];
             vec_push(&at, i);
         }
-        int64_t over = it->at_ms + (it->for_ms > 0 && it->kind >= ITEM_HEAD_KILL && it->kind != ITEM_HEAD_CLOCK && it->kind != ITEM_NODE_CLOCK ? it->for_ms : 0);
+        int64_t over = it->at_ms + (it->for_ms > 0 && it->kind >= ITEM_HEAD_KILL &&
+                                            it->kind != ITEM_HEAD_CLOCK && it->kind != ITEM_NODE_CLOCK
+                                        ? it->for_ms
+                                        : 0);
         if (over > p->last_ms)
             p->last_ms = over;
     }

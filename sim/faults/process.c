@@ -27,7 +27,8 @@ struct unit *unit_by_number(struct machine *m, uint64_t number) {
 static struct behaviour behaviour_of(const struct sim *s, const struct message_launch *l) {
     uint32_t item = 0;
     struct behaviour b = {.run_ms = 10};
-    if (l->spec->argv.len > 1 && parse_u32(l->spec->argv.at[1], &item) == 0 && item < s->plan->items.len && s->plan->items.at[item].job)
+    if (l->spec->argv.len > 1 && parse_u32(l->spec->argv.at[1], &item) == 0 && item < s->plan->items.len &&
+        s->plan->items.at[item].job)
         b = s->plan->items.at[item].job->behaviour;
     b.run_ms += l->array_index * 137 + l->node_index * 29;
     return b;
@@ -39,8 +40,15 @@ int unit_create(struct sim *s, struct machine *m, const struct message_launch *l
     if (m->spool_full_until_ms > s->now_ms)
         return -ENOSPC;
     struct unit *u = xcalloc(1, sizeof *u);
-    *u = (struct unit){.number = ++s->units_made, .id = l->id, .attempt = l->attempt, .boot = m->boot, .created_ms = s->now_ms, .behaviour = behaviour_of(s, l),
-                       .cpus = l->part->cpus, .memory_bytes = l->part->memory_bytes, .time_limit_s = l->time_limit_s,
+    *u = (struct unit){.number = ++s->units_made,
+                       .id = l->id,
+                       .attempt = l->attempt,
+                       .boot = m->boot,
+                       .created_ms = s->now_ms,
+                       .behaviour = behaviour_of(s, l),
+                       .cpus = l->part->cpus,
+                       .memory_bytes = l->part->memory_bytes,
+                       .time_limit_s = l->time_limit_s,
                        .grace_s = l->spec->grace_s ? l->spec->grace_s : s->plan->grace_s};
     for (uint32_t i = 0; i < l->part->gpus.len && i < GPUS_MAX; i++)
         u->gpus[u->gpu_count++] = l->part->gpus.at[i];
@@ -93,9 +101,13 @@ static void gone(struct sim *s, struct machine *m, struct unit *u) {
     u->gone_ms = s->now_ms;
     u->end_ms = machine_wall_ms(s, m);
     int64_t wall = s->now_ms - u->began_ms;
-    u->usage = (struct usage){.cpu_user_us = (uint64_t)wall * 900 * u->cpus, .cpu_system_us = (uint64_t)wall * 10, .wall_ms = (uint64_t)wall,
-                              .memory_peak_bytes = 1 << 20, .gpu_busy_ms = u->gpu_count ? (uint64_t)wall : 0};
-    note(s, "%s: job %llu attempt %u is over (%s, exit %d)", m->name, (unsigned long long)u->id, u->attempt, end_cause_words[u->cause], u->exit_code);
+    u->usage = (struct usage){.cpu_user_us = (uint64_t)wall * 900 * u->cpus,
+                              .cpu_system_us = (uint64_t)wall * 10,
+                              .wall_ms = (uint64_t)wall,
+                              .memory_peak_bytes = 1 << 20,
+                              .gpu_busy_ms = u->gpu_count ? (uint64_t)wall : 0};
+    note(s, "%s: job %llu attempt %u is over (%s, exit %d)", m->name, (unsigned long long)u->id, u->attempt,
+         end_cause_words[u->cause], u->exit_code);
     check_ended(s, m, u);
     unit_hint(s, m, u);
 }
@@ -133,7 +145,8 @@ void unit_step(struct sim *s, struct machine *m, struct unit *u) {
         }
         break;
     case PHASE_RUN:
-        if (u->time_limit_s && s->now_ms - u->began_ms >= (int64_t)u->time_limit_s * 1000 && u->left_ms > (int64_t)u->time_limit_s * 1000) {
+        if (u->time_limit_s && s->now_ms - u->began_ms >= (int64_t)u->time_limit_s * 1000 &&
+            u->left_ms > (int64_t)u->time_limit_s * 1000) {
             u->killed = true;
             u->cause = END_TIMEOUT;
             u->exit_signal = SIGTERM;
@@ -153,7 +166,8 @@ void unit_step(struct sim *s, struct machine *m, struct unit *u) {
     }
 }
 
-bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause cause, uint32_t signal, int64_t grace_ms) {
+bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause cause, uint32_t signal,
+               int64_t grace_ms) {
     if (u->state == UNIT_ENDED)
         return true;
     if (!u->shepherd)
@@ -208,7 +222,8 @@ void unit_close(struct sim *s, struct machine *m, struct unit *u, const char *re
 
 void unit_remove(struct sim *s, struct machine *m, struct unit *u) {
     if (u->state != UNIT_ENDED || u->live) {
-        sim_fail(s, "%s: the folder of job %llu attempt %u was removed while it runs", m->name, (unsigned long long)u->id, u->attempt);
+        sim_fail(s, "%s: the folder of job %llu attempt %u was removed while it runs", m->name,
+                 (unsigned long long)u->id, u->attempt);
         return;
     }
     check_removed(s, m, u);
@@ -222,6 +237,13 @@ void unit_remove(struct sim *s, struct machine *m, struct unit *u) {
 
 void unit_end_message(const struct unit *u, struct message_ended *out, struct usage *usage) {
     *usage = u->usage;
-    *out = (struct message_ended){.id = u->id, .attempt = u->attempt, .cause = u->cause, .exit_code = u->exit_code, .exit_signal = u->exit_signal,
-                                  .reason = u->reason, .usage = usage, .start_ms = u->start_ms, .end_ms = u->end_ms};
+    *out = (struct message_ended){.id = u->id,
+                                  .attempt = u->attempt,
+                                  .cause = u->cause,
+                                  .exit_code = u->exit_code,
+                                  .exit_signal = u->exit_signal,
+                                  .reason = u->reason,
+                                  .usage = usage,
+                                  .start_ms = u->start_ms,
+                                  .end_ms = u->end_ms};
 }

@@ -55,9 +55,22 @@ static struct rule_project *project_of(struct rules *r, const char *name) {
 
 static uint64_t likeness(const struct spec *s) {
     uint64_t h = hash_bytes(s->user, strlen(s->user)) * 3 + hash_bytes(s->project, strlen(s->project));
-    uint64_t fields[] = {s->class, s->nodes_min, s->nodes_max, s->tasks, s->tasks_per_node, s->cpus_per_task, s->memory_per_node_bytes,
-                         s->memory_per_cpu_bytes, s->gpus_milli, s->time_limit_s, s->priority, (uint64_t)(int64_t)s->nice, s->requeue,
-                         (uint64_t)s->deadline_ms, s->qos ? hash_bytes(s->qos, strlen(s->qos)) : 0, hash_bytes(s->partition, strlen(s->partition))};
+    uint64_t fields[] = {s->class,
+                         s->nodes_min,
+                         s->nodes_max,
+                         s->tasks,
+                         s->tasks_per_node,
+                         s->cpus_per_task,
+                         s->memory_per_node_bytes,
+                         s->memory_per_cpu_bytes,
+                         s->gpus_milli,
+                         s->time_limit_s,
+                         s->priority,
+                         (uint64_t)(int64_t)s->nice,
+                         s->requeue,
+                         (uint64_t)s->deadline_ms,
+                         s->qos ? hash_bytes(s->qos, strlen(s->qos)) : 0,
+                         hash_bytes(s->partition, strlen(s->partition))};
     return h ^ hash_bytes(fields, sizeof fields);
 }
 
@@ -70,7 +83,8 @@ static void read_spec(struct rules *r, struct rule_job *j, const struct spec *s)
 }
 
 static void on_submitted(struct rules *r, const struct event_job_submitted *b, int64_t at_ms) {
-    struct rule_job j = {.held_user = b->spec->hold, .submit_ms = at_ms, .array = b->id, .array_limit = b->spec->array_limit};
+    struct rule_job j = {
+        .held_user = b->spec->hold, .submit_ms = at_ms, .array = b->id, .array_limit = b->spec->array_limit};
     read_spec(r, &j, b->spec);
     for (uint64_t n = spec_array_count(b->spec); n; n--)
         vec_push(&r->jobs, j);
@@ -152,7 +166,10 @@ static uint64_t gpus_of(const struct event_job_placed *b) {
 static void check_part(struct rules *r, uint64_t id, const struct part *p) {
     const struct rule_node *n = node_of(r, p->node);
     if (!n || n->removed || !n->up || n->drained) {
-        broken(r, "job %llu was placed on %s, which is %s", (ull)id, p->node, !n || n->removed ? "not there" : n->drained ? "drained" : "not up");
+        broken(r, "job %llu was placed on %s, which is %s", (ull)id, p->node,
+               !n || n->removed ? "not there"
+               : n->drained     ? "drained"
+                                : "not up");
         return;
     }
     if (n->cpus > n->node->cpus || n->memory_bytes > n->node->memory_bytes)
@@ -172,7 +189,8 @@ static void check_array(struct rules *r, uint64_t id, const struct rule_job *j) 
     for (uint64_t i = j->array; i <= r->jobs.len && r->jobs.at[i - 1].array == j->array; i++)
         placed += r->jobs.at[i - 1].placed;
     if (placed > j->array_limit)
-        broken(r, "job %llu was placed although %u of its array run, at most %u may", (ull)id, placed - 1, j->array_limit);
+        broken(r, "job %llu was placed although %u of its array run, at most %u may", (ull)id, placed - 1,
+               j->array_limit);
 }
 
 // A job that asks for the same, is older and could go.
@@ -180,7 +198,8 @@ static void check_turn(struct rules *r, uint64_t id, const struct rule_job *j, i
     for (uint32_t i = 0; i < r->jobs.len && !j->taker; i++) {
         const struct rule_job *o = &r->jobs.at[i];
         bool older = o->submit_ms != j->submit_ms ? o->submit_ms < j->submit_ms : i + 1 < id;
-        bool waits = o->held_user || o->held_admin || o->placed || o->ended || o->begin_ms > at_ms || o->dependency || o->array_limit;
+        bool waits = o->held_user || o->held_admin || o->placed || o->ended || o->begin_ms > at_ms ||
+                     o->dependency || o->array_limit;
         if (o->like == j->like && older && !waits) {
             r->passed = i + 1;
             r->passed_by = id;
@@ -195,7 +214,8 @@ static void judge(struct rules *r, int64_t at_ms) {
     const struct rule_job *o = job_of(r, r->passed), *l = job_of(r, r->limited);
     const struct rule_project *p = l ? project_of(r, l->project) : NULL;
     if (l && l->placed && p->has_limit && p->used_milli > p->limit_milli)
-        broken(r, "job %llu was placed, its project %s now has %llu of %llu milli-GPU", (ull)r->limited, p->name, (ull)p->used_milli, (ull)p->limit_milli);
+        broken(r, "job %llu was placed, its project %s now has %llu of %llu milli-GPU", (ull)r->limited,
+               p->name, (ull)p->used_milli, (ull)p->limit_milli);
     if (o && !o->placed)
         broken(r, "job %llu passed job %llu, which asks for the same and is older", (ull)r->passed_by, (ull)r->passed);
     r->passed = r->limited = 0;
@@ -272,7 +292,8 @@ static void on_job(struct rules *r, const struct event *e) {
         if (!j->ending && j->placed)  // a limit counts what runs, not what makes room
             project_of(r, j->project)->used_milli -= gpus_of(j->at);
         j->ending = true;
-        if (ending->cause == END_PREEMPT && ending->by && parse_u64(ending->by, &for_job) == 0 && (taker = job_of(r, for_job)))
+        if (ending->cause == END_PREEMPT && ending->by && parse_u64(ending->by, &for_job) == 0 &&
+            (taker = job_of(r, for_job)))
             taker->taker = true;
         break;
     case EVENT_PART_ENDED: on_part_ended(r, j, e->body); break;

@@ -141,8 +141,8 @@ static void on_head(struct sim *s, const struct queued *q) {
 // The controller dies between two of its steps, or half-way through sending in the second.
 static void maybe_die(struct sim *s, const struct queued *q) {
     struct head *h = &s->head;
-    bool step = q->kind == HAPPEN_DISK || q->kind == HAPPEN_HEAD_FLUSH || q->kind == HAPPEN_HEAD_TICK || q->kind == HAPPEN_REQUEST ||
-                (q->kind == HAPPEN_PACKET && q->a == AGENT_END);
+    bool step = q->kind == HAPPEN_DISK || q->kind == HAPPEN_HEAD_FLUSH || q->kind == HAPPEN_HEAD_TICK ||
+                q->kind == HAPPEN_REQUEST || (q->kind == HAPPEN_PACKET && q->a == AGENT_END);
     if (!h->core || !h->die_in_steps || !step)
         return;
     if (h->muted || (h->die_in_steps == 1 && !h->mute_in))
@@ -207,7 +207,12 @@ static void end(struct sim *s) {
 struct verdict run_plan(const struct plan *p, const bool *keep, FILE *timeline) {
     struct sim *s = xcalloc(1, sizeof *s);
     struct queued q;
-    *s = (struct sim){.plan = p, .keep = keep, .now_ms = RUN_BEGIN_MS, .recording = timeline != NULL, .out = timeline, .machine_count = p->machine_count};
+    *s = (struct sim){.plan = p,
+                      .keep = keep,
+                      .now_ms = RUN_BEGIN_MS,
+                      .recording = timeline != NULL,
+                      .out = timeline,
+                      .machine_count = p->machine_count};
     begin(s);
     while (!s->failed && !s->finished && queue_take(&s->queue, &q)) {
         s->now_ms = q.at_ms;
@@ -220,8 +225,15 @@ struct verdict run_plan(const struct plan *p, const bool *keep, FILE *timeline) 
             sim_fail(s, "no end after %d steps", STEPS_MAX);
     }
     mix(s, sim_disk_hash(s->head.disk));
-    struct verdict v = {.failed = s->failed, .hash = s->hash, .steps = s->steps, .messages = s->messages, .jobs = s->check.jobs.len,
-                        .starts = s->started, .records = s->check.read, .compares = s->check.compares, .asserts = s->check.asserts,
+    struct verdict v = {.failed = s->failed,
+                        .hash = s->hash,
+                        .steps = s->steps,
+                        .messages = s->messages,
+                        .jobs = s->check.jobs.len,
+                        .starts = s->started,
+                        .records = s->check.read,
+                        .compares = s->check.compares,
+                        .asserts = s->check.asserts,
                         .virtual_ms = s->now_ms - RUN_BEGIN_MS};
     snprintf(v.text, sizeof v.text, "%s", s->failure);
     if (s->failed)

@@ -26,23 +26,29 @@ static const struct {
     const char *word, *help;
 } planted[PLANTED_COUNT] = {
     [PLANTED_NONE] = {"none", "nothing is broken"},
-    [PLANTED_ACK_BEFORE_COMMIT] = {"ack-before-commit", "commands are answered before their events are on disk"},
-    [PLANTED_EFFECTS_BEFORE_COMMIT] = {"effects-before-commit", "messages leave before their events are on disk"},
+    [PLANTED_ACK_BEFORE_COMMIT] = {"ack-before-commit",
+                                   "commands are answered before their events are on disk"},
+    [PLANTED_EFFECTS_BEFORE_COMMIT] = {"effects-before-commit",
+                                       "messages leave before their events are on disk"},
     [PLANTED_END_ACKED_EARLY] = {"end-acked-early", "an agent may forget an end before it is recorded"},
     [PLANTED_LAUNCH_TWICE] = {"launch-twice", "an agent launches whatever it is told, also again"},
     [PLANTED_END_FORGOTTEN] = {"end-forgotten", "an agent forgets an end once it was sent"},
     [PLANTED_ENDS_NOT_REPEATED] = {"ends-not-repeated", "an agent's hello leaves out what has ended"},
     [PLANTED_STALE_REPORT] = {"stale-report", "the end of an old attempt is taken for the current one's"},
     [PLANTED_LOST_REQUEUE] = {"lost-requeue", "a job that should go back to the queue does not"},
-    [PLANTED_DOUBLE_GRANT] = {"double-grant", "on reconnection what runs is taken for gone and granted again"},
+    [PLANTED_DOUBLE_GRANT] = {"double-grant",
+                              "on reconnection what runs is taken for gone and granted again"},
     [PLANTED_STALE_IGNORED] = {"stale-ignored", "attempts that were given up are not cleared away"},
     [PLANTED_UP_TOO_EARLY] = {"up-too-early", "a node is used before its old attempts are gone"},
     [PLANTED_SNAPSHOT_LOSES_JOB] = {"snapshot-loses-job", "the newest job is missing in snapshots"},
-    [PLANTED_SNAPSHOT_TOO_EARLY] = {"snapshot-too-early", "a snapshot becomes visible before its journal record"},
+    [PLANTED_SNAPSHOT_TOO_EARLY] = {"snapshot-too-early",
+                                    "a snapshot becomes visible before its journal record"},
     [PLANTED_RECORD_LOST] = {"record-lost", "the last committed record is gone after a restart"},
-    [PLANTED_RELAUNCH_AFTER_REBOOT] = {"relaunch-after-reboot", "a restarted machine is taken for one that never ran the attempt"},
+    [PLANTED_RELAUNCH_AFTER_REBOOT] = {"relaunch-after-reboot",
+                                       "a restarted machine is taken for one that never ran the attempt"},
     [PLANTED_CLOCK_JUMP] = {"clock-jump", "time-outs are measured with the clock that jumps"},
-    [PLANTED_KILL_NOT_REPEATED] = {"kill-not-repeated", "a kill that was lost is not sent again on reconnection"},
+    [PLANTED_KILL_NOT_REPEATED] = {"kill-not-repeated",
+                                   "a kill that was lost is not sent again on reconnection"},
     [PLANTED_USAGE_TWICE] = {"usage-twice", "what a job used is counted twice"},
     [PLANTED_KEY_IGNORED] = {"key-ignored", "a repeated submit makes another job"},
     [PLANTED_LOST_NODE_KEEPS_WORK] = {"lost-node-keeps-work", "a node is given up and keeps its jobs"},
@@ -130,7 +136,8 @@ WRAP(void, shell_when_committed, struct shell *s, shell_done_fn fn, void *arg) {
         __real_shell_when_committed(s, fn, arg);
 }
 
-static void add_attempts(const struct message_hello *h, struct message_hello *out, bool (*wanted)(struct core *, const struct attempt *), struct core *c) {
+static void add_attempts(const struct message_hello *h, struct message_hello *out,
+                         bool (*wanted)(struct core *, const struct attempt *), struct core *c) {
     out->attempts.len = 0;
     for (uint32_t i = 0; i < h->attempts.len; i++)
         if (wanted(c, &h->attempts.at[i]))
@@ -150,7 +157,8 @@ static bool is_current(struct core *c, const struct attempt *a) {
     return a->state == ATTEMPT_ENDED || (core_view(c, a->id, &v) && v.attempt == a->attempt && v.state != JOB_PENDING);
 }
 
-WRAP(int, core_agent_hello, struct core *c, const struct message_hello *h, const char *fingerprint, int64_t now_ms, struct error *e) {
+WRAP(int, core_agent_hello, struct core *c, const struct message_hello *h, const char *fingerprint,
+     int64_t now_ms, struct error *e) {
     struct attempt kept[64];
     struct node node = h->node ? *h->node : (struct node){0};
     struct message_hello changed = *h;
@@ -253,7 +261,8 @@ WRAP(uint64_t, store_submit, struct store *s, struct store_batch *b) {
     return ticket;
 }
 
-WRAP(int, store_idem, struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job, struct error *e) {
+WRAP(int, store_idem, struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job,
+     struct error *e) {
     return seams_planted(PLANTED_KEY_IGNORED) ? -ENOENT : __real_store_idem(s, user, key, now_ms, job, e);
 }
 

@@ -118,7 +118,8 @@ struct found search_run(const struct search *s) {
             sum->failed = true;
             sum->seed = sh->worker[i].seed;
             sum->runs++;
-            snprintf(sum->text, sizeof sum->text, "an assertion failed or the program crashed (signal %d)", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+            snprintf(sum->text, sizeof sum->text, "an assertion failed or the program crashed (signal %d)",
+                     WIFSIGNALED(status) ? WTERMSIG(status) : 0);
             atomic_store(&sh->stop, true);
         }
         merge(&all, sum);
@@ -151,7 +152,8 @@ struct verdict trial(uint64_t seed, const bool *keep, enum planted planted, cons
     v = *out;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         v.failed = true;
-        snprintf(v.text, sizeof v.text, "an assertion failed or the program crashed (signal %d)", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+        snprintf(v.text, sizeof v.text, "an assertion failed or the program crashed (signal %d)",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     }
     munmap(out, sizeof *out);
     return v;

@@ -257,7 +257,8 @@ struct unit *unit_by_number(struct machine *m, uint64_t number);
 int unit_create(struct sim *s, struct machine *m, const struct message_launch *l);
 void unit_handover(struct sim *s, struct machine *m, struct unit *u);
 void unit_step(struct sim *s, struct machine *m, struct unit *u);
-bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause cause, uint32_t signal, int64_t grace_ms);
+bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause cause, uint32_t signal,
+               int64_t grace_ms);
 void unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume);
 void unit_stop(struct sim *s, struct machine *m, struct unit *u);  // its processes are gone, nothing is written
 void unit_close(struct sim *s, struct machine *m, struct unit *u, const char *reason);  // by the agent

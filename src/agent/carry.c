@@ -138,7 +138,13 @@ static bool checkpoint_first(struct agent *a, const struct agent_action *k) {
     struct checkpointing c = {k->id, k->attempt, CHECKPOINT_STREAM | k->id, now_ms + k->grace_ms};
     vec_push(&a->checkpointing, c);
     const char *argv[] = {"/bin/sh", "-c", k->checkpoint};
-    struct message_exec x = {.stream = c.stream, .id = k->id, .attempt = k->attempt, .argv = {argv, 3}, .tasks = 1, .total_tasks = 1, .credit = UINT64_MAX / 2};
+    struct message_exec x = {.stream = c.stream,
+                             .id = k->id,
+                             .attempt = k->attempt,
+                             .argv = {argv, 3},
+                             .tasks = 1,
+                             .total_tasks = 1,
+                             .credit = UINT64_MAX / 2};
     streams_message(a->streams, &(struct message){MESSAGE_EXEC, &x});
     return true;
 }

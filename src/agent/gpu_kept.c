@@ -39,7 +39,8 @@ void gpu_kept_write(int spool_fd, uint64_t job, uint32_t attempt, const struct u
 bool gpu_kept_read(int spool_fd, uint64_t job, uint32_t attempt, struct usage *out) {
     struct record r;
     cleanup_close int fd = open_record(spool_fd, job, attempt, O_RDONLY);
-    if (fd < 0 || pread(fd, &r, sizeof r, 0) != sizeof r || r.check != check_of(&r) || r.job != job || r.attempt != attempt)
+    if (fd < 0 || pread(fd, &r, sizeof r, 0) != sizeof r || r.check != check_of(&r) || r.job != job ||
+        r.attempt != attempt)
         return false;
     *out = (struct usage){.gpu_busy_ms = r.busy_ms, .gpu_throttled_ms = r.throttled_ms,
                           .gpu_memory_peak_bytes = r.memory_peak_bytes, .energy_mj = r.energy_mj};

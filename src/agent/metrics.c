@@ -77,7 +77,8 @@ static void render(struct agent_metrics *m, struct metrics_agent_input *in, stru
 
 static void on_request(struct net_request *req, void *user) {
     struct agent_metrics *m = user;
-    static const char no[] = "{\"error\":{\"code\":\"EACCES\",\"message\":\"give the token of the agent's metrics.token file\"}}\n";
+    static const char no[] = "{\"error\":{\"code\":\"EACCES\",\"message\":\"give the token of the agent's "
+                             "metrics.token file\"}}\n";
     static const char nothing[] = "{\"error\":{\"code\":\"ENOENT\",\"message\":\"there is only GET /metrics\"}}\n";
     cleanup_buf struct buf b = {0};
     if (!admitted(m, req)) {
@@ -88,8 +89,11 @@ static void on_request(struct net_request *req, void *user) {
         net_reply(req, 404, "application/json", nothing, sizeof nothing - 1);
         return;
     }
-    struct metrics_agent_input in = {.format = metrics_negotiate(http_message_header(req->http, "Accept")), .version = ACEQUIA_VERSION,
-                                     .now_ms = clock_wall_ms(), .start_ms = m->start_ms, .node = &m->agent->node,
+    struct metrics_agent_input in = {.format = metrics_negotiate(http_message_header(req->http, "Accept")),
+                                     .version = ACEQUIA_VERSION,
+                                     .now_ms = clock_wall_ms(),
+                                     .start_ms = m->start_ms,
+                                     .node = &m->agent->node,
                                      .connected = m->agent->open};
     metrics_process_self(&in.process);
     render(m, &in, &b);
@@ -119,10 +123,12 @@ static int load_token(struct agent_metrics *m, struct error *e) {
 static int open_tls(struct agent_metrics *m, const char *host, struct error *e) {
     cleanup_arena struct arena a = {0};
     const char *folder = m->agent->options->folder, *name = m->agent->node.name;
-    const char *ca = arena_printf(&a, "%s/metrics-ca.crt", folder), *ca_key = arena_printf(&a, "%s/metrics-ca.key", folder);
+    const char *ca = arena_printf(&a, "%s/metrics-ca.crt", folder),
+               *ca_key = arena_printf(&a, "%s/metrics-ca.key", folder);
     const char *cert = arena_printf(&a, "%s/metrics.crt", folder), *key = arena_printf(&a, "%s/metrics.key", folder);
     bool any = str_empty(host) || streq(host, "0.0.0.0") || streq(host, "::");
-    const char *names[] = {name, m->agent->node.address ? m->agent->node.address : "localhost", "localhost", "127.0.0.1", host};
+    const char *names[] = {name, m->agent->node.address ? m->agent->node.address : "localhost", "localhost",
+                           "127.0.0.1", host};
     struct pki_ca *authority = NULL;
     int64_t now_s = clock_wall_ms() / 1000;
     int rc = pki_ca_create(ca, ca_key, name, now_s, e);
@@ -151,7 +157,8 @@ int agent_metrics_open(struct agent *a, const char *listen, struct agent_metrics
     rc = rc < 0 ? rc : load_token(m, e);
     rc = rc < 0 ? rc : open_tls(m, host, e);
     if (rc == 0) {
-        struct net_server_options o = {.on_request = on_request, .user = m, .body_max = BODY_MAX, .connections_max = CONNECTIONS_MAX};
+        struct net_server_options o = {
+            .on_request = on_request, .user = m, .body_max = BODY_MAX, .connections_max = CONNECTIONS_MAX};
         m->server = net_server_new(&a->loop, &o);
         rc = net_server_listen_tls(m->server, *host ? host : NULL, (uint16_t)port, m->tls, e);
     }

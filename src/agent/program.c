@@ -39,9 +39,12 @@ static void usage(void) {
 }
 
 static int parse(struct program *p, int argc, char **argv) {
-    static const struct option options[] = {
-        {"name", required_argument, NULL, 'n'}, {"join", required_argument, NULL, 'j'}, {"token-file", required_argument, NULL, 't'},
-        {"cgroup", required_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {"join", required_argument, NULL, 'j'},
+                                            {"token-file", required_argument, NULL, 't'},
+                                            {"cgroup", required_argument, NULL, 'c'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     int o;
     while ((o = getopt_long(argc, argv, "n:h", options, NULL)) >= 0)
         switch (o) {
@@ -112,10 +115,14 @@ static int join(struct program *p, struct error *e) {
     bool known = access(in_folder(p, "cert.pem"), R_OK) == 0;
     if (p->join && (p->token_file || !known)) {
         if (!p->token_file)
-            return error_set(e, EINVAL, "token-file: a new node needs a token; make one with 'acequia token create' on the controller");
+            return error_set(e, EINVAL,
+                             "token-file: a new node needs a token; make one with 'acequia token create' on "
+                             "the controller");
         char *name = NULL;
-        if ((r = split_address(p, p->join, e)) < 0 || (r = read_file(p->token_file, TOKEN_FILE_MAX, &token, e)) < 0 ||
-            (r = agent_join(p->folder, p->options.host, p->options.port, buf_str(&token), p->options.name, &name, e)) < 0)
+        if ((r = split_address(p, p->join, e)) < 0 ||
+            (r = read_file(p->token_file, TOKEN_FILE_MAX, &token, e)) < 0 ||
+            (r = agent_join(p->folder, p->options.host, p->options.port, buf_str(&token), p->options.name,
+                            &name, e)) < 0)
             return r;
         free(name);
         if ((r = remember_address(p, p->join, e)) < 0)

@@ -208,7 +208,10 @@ int request_from_launch(const struct request_node *node, struct users *users,
     const struct spec *s = m->spec;
     const struct user_info *user;
     struct env env = {.arena = a};
-    struct launch_request r = {.job = m->id, .attempt = m->attempt, .umask = s->has_umask ? s->umask : 022, .slurm_words = s->slurm_words};
+    struct launch_request r = {.job = m->id,
+                               .attempt = m->attempt,
+                               .umask = s->has_umask ? s->umask : 022,
+                               .slurm_words = s->slurm_words};
     *code = LAUNCH_USER;
     int rc = resolve_user(node, users, s, now_ms, &user, e);
     if (rc < 0)

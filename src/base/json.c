@@ -147,7 +147,9 @@ static int read_string(struct reader *r, const char **out, uint32_t *len) {
         return fail(r, "string without end");
     size_t n = (size_t)(q - r->p);
     // What is decoded is never longer than what was written.
-    char *text = r->own ? r->own + (r->p - r->start) : plain ? arena_strndup(r->arena, r->p, n) : arena_alloc(r->arena, n + 1);
+    char *text = r->own  ? r->own + (r->p - r->start)
+                 : plain ? arena_strndup(r->arena, r->p, n)
+                         : arena_alloc(r->arena, n + 1);
     if (plain) {
         r->p = q;
     } else {
@@ -183,7 +185,8 @@ static bool read_short(struct reader *r, struct json *v) {
     int64_t n = 0;
     while (p < r->end && is_digit(*p) && p - first < SHORT_DIGITS)
         n = n * 10 + (*p++ - '0');
-    if (p == first || p == r->end || is_digit(*p) || *p == '.' || *p == 'e' || *p == 'E' || (*first == '0' && p - first > 1))
+    if (p == first || p == r->end || is_digit(*p) || *p == '.' || *p == 'e' || *p == 'E' ||
+        (*first == '0' && p - first > 1))
         return false;
     v->type = JSON_INT;
     v->i = *r->p == '-' ? -n : n;
@@ -371,7 +374,8 @@ static int read_value(struct reader *r, struct json *v) {
     if (r->p >= r->end)
         return fail(r, "ends too early");
     if (++r->values > r->values_max)
-        return error_set(r->error, E2BIG, "more than %llu values in one JSON text; send it in parts", (unsigned long long)r->values_max);
+        return error_set(r->error, E2BIG, "more than %llu values in one JSON text; send it in parts",
+                         (unsigned long long)r->values_max);
     if (*r->p == '"') {
         v->type = JSON_STRING;
         return read_string(r, &v->s, &v->len);
@@ -413,18 +417,31 @@ int json_parse(const char *text, size_t len, struct arena *a, struct json **out,
     return read_all(&r, out);
 }
 
-int json_parse_few(const char *text, size_t len, uint64_t values_max, struct arena *a, struct json **out, struct error *e) {
+int json_parse_few(const char *text, size_t len, uint64_t values_max, struct arena *a, struct json **out,
+                   struct error *e) {
     struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e, .values_max = values_max};
     return read_all(&r, out);
 }
 
 int json_parse_in_place(char *text, size_t len, struct arena *a, struct json **out, struct error *e) {
-    struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e, .own = text, .values_max = UINT64_MAX};
+    struct reader r = {.start = text,
+                       .p = text,
+                       .end = text + len,
+                       .arena = a,
+                       .error = e,
+                       .own = text,
+                       .values_max = UINT64_MAX};
     return read_all(&r, out);
 }
 
 int json_each_line(char *text, size_t len, struct arena *a, json_line_fn fn, void *ctx, struct error *e) {
-    struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e, .own = text, .values_max = UINT64_MAX};
+    struct reader r = {.start = text,
+                       .p = text,
+                       .end = text + len,
+                       .arena = a,
+                       .error = e,
+                       .own = text,
+                       .values_max = UINT64_MAX};
     int n = 0;
     for (skip_space(&r); n == 0 && r.p < r.end; skip_space(&r)) {
         struct json v = {0};
@@ -462,7 +479,12 @@ static int next_item(struct json_items *it, struct reader *r, struct json *v) {
 }
 
 int json_items_next(struct json_items *it, struct arena *a, struct json **out, struct error *e) {
-    struct reader r = {.start = it->text, .p = it->text + it->at, .end = it->text + it->len, .arena = a, .error = e, .depth = 1,
+    struct reader r = {.start = it->text,
+                       .p = it->text + it->at,
+                       .end = it->text + it->len,
+                       .arena = a,
+                       .error = e,
+                       .depth = 1,
                        .values_max = it->values_max};
     if (it->ended)
         return 0;

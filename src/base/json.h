@@ -35,7 +35,8 @@ struct json_member {
 // One whole value, nothing after it. Strings are valid UTF-8 without NUL; repeated keys are refused.
 int json_parse(const char *text, size_t len, struct arena *a, struct json **out, struct error *e);
 // The same, but a text of more values than that is refused with -E2BIG: each costs memory.
-int json_parse_few(const char *text, size_t len, uint64_t values_max, struct arena *a, struct json **out, struct error *e);
+int json_parse_few(const char *text, size_t len, uint64_t values_max, struct arena *a, struct json **out,
+                   struct error *e);
 // The same without copying: strings point into the text, which is changed and must stay.
 int json_parse_in_place(char *text, size_t len, struct arena *a, struct json **out, struct error *e);
 
@@ -52,7 +53,8 @@ struct json_items {
     uint64_t count, values_max;  // values_max: of one item
     bool ended;
 };
-bool json_items_begin(struct json_items *it, const char *text, size_t len, uint64_t values_max);  // false: it is no array
+bool json_items_begin(struct json_items *it, const char *text, size_t len,
+                      uint64_t values_max);  // false: it is no array
 // 1: an item, 0: the end, and nothing stands behind it; a negative errno: it is no JSON.
 int json_items_next(struct json_items *it, struct arena *a, struct json **out, struct error *e);
 

@@ -226,7 +226,8 @@ static uint32_t count_run(const uint8_t *p, const uint8_t *end, uint64_t key) {
     return n;
 }
 
-static int decode_list(struct decoder *d, const struct field *f, uint64_t key, const uint8_t **p, const uint8_t *end, struct any_list *list) {
+static int decode_list(struct decoder *d, const struct field *f, uint64_t key, const uint8_t **p,
+                       const uint8_t *end, struct any_list *list) {
     uint32_t n = count_run(*p, end, key);
     if (list->len || n > SCHEMA_LIST_MAX)
         return -EBADMSG;

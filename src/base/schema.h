@@ -15,7 +15,18 @@
 
 enum { SCHEMA_DEPTH_MAX = 8, SCHEMA_LIST_MAX = 1 << 20 };
 
-enum field_type { FIELD_BOOL, FIELD_U32, FIELD_I32, FIELD_U64, FIELD_I64, FIELD_DOUBLE, FIELD_ENUM, FIELD_STRING, FIELD_BYTES, FIELD_STRUCT };
+enum field_type {
+    FIELD_BOOL,
+    FIELD_U32,
+    FIELD_I32,
+    FIELD_U64,
+    FIELD_I64,
+    FIELD_DOUBLE,
+    FIELD_ENUM,
+    FIELD_STRING,
+    FIELD_BYTES,
+    FIELD_STRUCT
+};
 
 struct bytes {
     const void *data;

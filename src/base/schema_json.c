@@ -97,7 +97,8 @@ static int hex_digit(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static int read_bytes(const struct field *f, const struct json *j, struct arena *a, struct bytes *out, struct error *e) {
+static int read_bytes(const struct field *f, const struct json *j, struct arena *a, struct bytes *out,
+                      struct error *e) {
     if (j->type != JSON_STRING || j->len % 2)
         return wrong(f, e, "bytes as hexadecimal text");
     uint8_t *data = arena_alloc(a, j->len / 2);
@@ -153,11 +154,13 @@ static int read_value(const struct field *f, const struct json *j, struct arena 
     return -EINVAL;
 }
 
-static int read_list(const struct field *f, const struct json *j, struct arena *a, struct any_list *list, struct error *e) {
+static int read_list(const struct field *f, const struct json *j, struct arena *a, struct any_list *list,
+                     struct error *e) {
     if (j->type != JSON_ARRAY)
         return wrong(f, e, "a list");
     if (j->len > SCHEMA_LIST_MAX)
-        return error_set(e, E2BIG, "field \"%s\": %u elements; at most %d are allowed", f->name, j->len, SCHEMA_LIST_MAX);
+        return error_set(e, E2BIG, "field \"%s\": %u elements; at most %d are allowed", f->name, j->len,
+                         SCHEMA_LIST_MAX);
     list->at = arena_alloc(a, j->len * field_size(f));
     for (list->len = 0; list->len < j->len; list->len++) {
         int r = read_value(f, &j->items[list->len], a, (char *)list->at + list->len * field_size(f), e);
@@ -198,8 +201,9 @@ int schema_read_json(const struct schema *s, const struct json *j, struct arena 
         const struct json *v = &j->members[i].value;
         const char *near = f ? NULL : near_name(s, j->members[i].key);
         if (!f)
-            return error_set(e, EINVAL, "unknown field \"%s\" in %s%s%s%s", printable(j->members[i].key, shown, sizeof shown),
-                             s->name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+            return error_set(e, EINVAL, "unknown field \"%s\" in %s%s%s%s",
+                             printable(j->members[i].key, shown, sizeof shown), s->name,
+                             near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
         if (v->type == JSON_NULL)
             continue;
         void *at = (char *)value + f->offset;

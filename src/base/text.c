@@ -55,7 +55,11 @@ int parse_u32(const char *s, uint32_t *out) {
 
 // Length of the UTF-8 sequence at s, 0 if it is not a valid one.
 static size_t utf8_sequence(const unsigned char *s, size_t len) {
-    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    size_t n = s[0] < 0x80                   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : (s[0] & 0xf0) == 0xe0       ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
     if (!n || n > len)
         return 0;
     for (size_t i = 1; i < n; i++)

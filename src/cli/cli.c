@@ -111,13 +111,48 @@ int cli_print(const struct buf *b) {
 // What people of other tools would type: word, verb, and so on.
 static const char *other_word(const char *name) {
     static const char *const words[] = {
-        "ps", "list", "queue", "list", "jobs", "list", "job", "get", "squeue", "list", "history", "list --finished", "sacct", "list --finished",
-        "kill", "cancel", "stop", "cancel", "rm", "cancel", "remove", "cancel", "abort", "cancel", "scancel", "cancel",
-        "describe", "get", "info", "get", "inspect", "get", "sbatch", "submit", "create", "submit", "srun", "run", "start", "up",
-        "shell", "bash", "ssh", "bash", "log", "logs", "tail", "logs -f", "output", "logs", "restart", "requeue", "pause", "suspend",
-        "unhold", "release", "edit", "update", "modify", "update", "node", "nodes", "sinfo", "nodes", "undrain", "resume",
-        "quota", "shares", "usage", "shares", "queues", "partition list", "projects", "project list", "partitions", "partition list",
-        "user", "token", "login", "token", "install", "up", "init", "up",
+        "ps",         "list",
+        "queue",      "list",
+        "jobs",       "list",
+        "job",        "get",
+        "squeue",     "list",
+        "history",    "list --finished",
+        "sacct",      "list --finished",
+        "kill",       "cancel",
+        "stop",       "cancel",
+        "rm",         "cancel",
+        "remove",     "cancel",
+        "abort",      "cancel",
+        "scancel",    "cancel",
+        "describe",   "get",
+        "info",       "get",
+        "inspect",    "get",
+        "sbatch",     "submit",
+        "create",     "submit",
+        "srun",       "run",
+        "start",      "up",
+        "shell",      "bash",
+        "ssh",        "bash",
+        "log",        "logs",
+        "tail",       "logs -f",
+        "output",     "logs",
+        "restart",    "requeue",
+        "pause",      "suspend",
+        "unhold",     "release",
+        "edit",       "update",
+        "modify",     "update",
+        "node",       "nodes",
+        "sinfo",      "nodes",
+        "undrain",    "resume",
+        "quota",      "shares",
+        "usage",      "shares",
+        "queues",     "partition list",
+        "projects",   "project list",
+        "partitions", "partition list",
+        "user",       "token",
+        "login",      "token",
+        "install",    "up",
+        "init",       "up",
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i += 2)
         if (streq(words[i], name))
@@ -184,11 +219,13 @@ static int run_verb(struct cli *c, int argc, char **argv) {
     c->arguments = c->options.arguments.at;
     c->count = (int)c->options.arguments.len;
     if (c->count < v->least)
-        return cli_usage(c, "%s needs %s: acequia %s %.*s", v->name, v->least == 1 ? "an argument" : "more arguments", v->name,
+        return cli_usage(c, "%s needs %s: acequia %s %.*s", v->name,
+                         v->least == 1 ? "an argument" : "more arguments", v->name,
                          (int)strcspn(v->arguments, "\n"), v->arguments);
     if (v->most >= 0 && c->count > v->most) {
         char shown[64];
-        return cli_usage(c, "\"%s\" is one argument too many for %s", printable(c->arguments[v->most], shown, sizeof shown), v->name);
+        return cli_usage(c, "\"%s\" is one argument too many for %s",
+                         printable(c->arguments[v->most], shown, sizeof shown), v->name);
     }
     return v->run(c);
 }

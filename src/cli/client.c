@@ -194,8 +194,8 @@ static int read_reply(struct client *k, const struct http_message *m, struct rep
     return 0;
 }
 
-int client_call_timeout(struct client *k, const char *method, const char *target, const struct buf *body, int timeout_ms,
-                        struct reply *out) {
+int client_call_timeout(struct client *k, const char *method, const char *target, const struct buf *body,
+                        int timeout_ms, struct reply *out) {
     struct http_message m;
     struct http_request q = {
         .method = method,

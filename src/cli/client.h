@@ -20,8 +20,8 @@ struct client *client_free(struct client *k);
 // Results live in the arena of the command. A status of 400 and more is an error with the
 // controller's sentence. `body` may be NULL.
 int client_call(struct client *k, const char *method, const char *target, const struct buf *body, struct reply *out);
-int client_call_timeout(struct client *k, const char *method, const char *target, const struct buf *body, int timeout_ms,
-                        struct reply *out);
+int client_call_timeout(struct client *k, const char *method, const char *target, const struct buf *body,
+                        int timeout_ms, struct reply *out);
 // The body goes to `fn` as it arrives. timeout_ms: of each wait; negative: for ever.
 int client_stream(struct client *k, const char *target, int timeout_ms, http_body_fn fn, void *arg);
 int client_to_output(void *arg, const char *data, size_t len);  // for client_stream: standard output

@@ -150,13 +150,15 @@ static void become_daemon(const char *log, const char *path, const char *const *
     _exit(ignored > 0 ? 127 : 126);
 }
 
-int daemon_start(struct cli *c, const struct paths *p, const char *name, const char *const *arguments, pid_t *pid, struct error *e) {
+int daemon_start(struct cli *c, const struct paths *p, const char *name, const char *const *arguments,
+                 pid_t *pid, struct error *e) {
     const char *path;
     int r = daemon_path(&c->arena, &path, e);
     return r < 0 ? r : daemon_program_start(c, p, name, path, arguments, pid, e);
 }
 
-int daemon_program_start(struct cli *c, const struct paths *p, const char *name, const char *path, const char *const *arguments, pid_t *pid, struct error *e) {
+int daemon_program_start(struct cli *c, const struct paths *p, const char *name, const char *path,
+                         const char *const *arguments, pid_t *pid, struct error *e) {
     const char *log = paths_log_file(p, &c->arena, name);
     int pipe_fds[2], code = 0;
     if (pipe2(pipe_fds, O_CLOEXEC) < 0)
@@ -175,7 +177,8 @@ int daemon_program_start(struct cli *c, const struct paths *p, const char *name,
     return write_pid(paths_pid_file(p, &c->arena, name), *pid, e);
 }
 
-static int stop_process(struct cli *c, const struct paths *p, const char *name, pid_t pid, int timeout_ms, struct error *e) {
+static int stop_process(struct cli *c, const struct paths *p, const char *name, pid_t pid, int timeout_ms,
+                        struct error *e) {
     const char *file = paths_pid_file(p, &c->arena, name);
     if (!pid) {
         unlink(file);
@@ -201,6 +204,7 @@ int daemon_stop(struct cli *c, const struct paths *p, const char *name, int time
     return stop_process(c, p, name, daemon_running(c, p, name), timeout_ms, e);
 }
 
-int daemon_program_stop(struct cli *c, const struct paths *p, const char *name, const char *mark, int timeout_ms, struct error *e) {
+int daemon_program_stop(struct cli *c, const struct paths *p, const char *name, const char *mark,
+                        int timeout_ms, struct error *e) {
     return stop_process(c, p, name, daemon_program_running(c, p, name, mark), timeout_ms, e);
 }

@@ -94,13 +94,15 @@ void help_overview(struct buf *out, bool colour) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     const char *group = NULL;
-    buf_adds(out, "acequia: share one machine, or many, and lose no work\n\nUsage: acequia VERB [options] [arguments]\n");
+    buf_adds(out, "acequia: share one machine, or many, and lose no work\n\nUsage: acequia VERB [options] "
+                  "[arguments]\n");
     for (size_t i = 0; i < count; i++) {
         if (!verbs[i]->group)
             continue;
         if (!streq(group, verbs[i]->group)) {
             group = verbs[i]->group;
-            buf_addf(out, "\n%s%s%s\n", colour ? colour_on(COLOUR_BOLD) : "", group, colour ? colour_off(COLOUR_BOLD) : "");
+            buf_addf(out, "\n%s%s%s\n", colour ? colour_on(COLOUR_BOLD) : "", group,
+                     colour ? colour_off(COLOUR_BOLD) : "");
         }
         buf_addf(out, "  %-*s", VERB_INDENT - 2, verbs[i]->name);
         help_wrap(out, verbs[i]->summary, VERB_INDENT, VERB_INDENT);

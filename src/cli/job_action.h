@@ -4,7 +4,8 @@
 #include "cli/cli.h"
 
 extern const struct option_table job_filter_options;
-const char *job_states_text(struct arena *a, const char *states);  // "running,Pending" as the words are written; NULL stays
+const char *job_states_text(struct arena *a,
+                            const char *states);  // "running,Pending" as the words are written; NULL stays
 // Writes further members of the request; may be NULL.
 typedef int (*job_action_fn)(struct cli *c, struct json_writer *w);
 // `done` is the word for success: "cancelled".

@@ -104,8 +104,9 @@ int job_columns_parse(const char *text, struct job_columns *out, struct error *e
             return -EINVAL;
         if (c.count == JOB_COLUMNS_MAX)
             return error_set(e, EINVAL, "more than %d columns do not fit", JOB_COLUMNS_MAX);
-        bool right = column->kind == NUMBER || column->kind == SIZE || column->kind == SECONDS || column->kind == MILLIS ||
-                     column->kind == GPUS || column->kind == EXIT || column->kind == JOULES;
+        bool right = column->kind == NUMBER || column->kind == SIZE || column->kind == SECONDS ||
+                     column->kind == MILLIS || column->kind == GPUS || column->kind == EXIT ||
+                     column->kind == JOULES;
         c.titles[c.count] = (struct table_column){column->title, right, column->shrink, column->least};
         c.at[c.count++] = column;
         p += len;
@@ -158,11 +159,15 @@ void job_columns_bind(struct job_columns *c, const struct job_rows *rows) {
 }
 
 static const char *text_at(const struct json *row, int i) {
-    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_STRING ? row->items[i].s : NULL;
+    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_STRING
+               ? row->items[i].s
+               : NULL;
 }
 
 static int64_t number_at(const struct json *row, int i) {
-    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_INT ? row->items[i].i : 0;
+    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_INT
+               ? row->items[i].i
+               : 0;
 }
 
 static const char *where_text(const struct job_columns *c, struct arena *a, const struct json *row) {
@@ -206,7 +211,8 @@ static const char *id_text(const struct job_columns *c, uint32_t i, struct arena
     return label ? label : arena_printf(a, "%lld", (long long)number_at(row, c->field[i]));
 }
 
-void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms, struct table *t) {
+void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms,
+                     struct table *t) {
     for (uint32_t i = 0; i < c->count; i++) {
         const struct job_column *column = c->at[i];
         const char *state;
@@ -218,7 +224,12 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
             table_add(t, state, job_state_colour(state));
             break;
         case WHERE: table_add(t, where_text(c, a, row), COLOUR_NONE); break;
-        case EXIT: table_add(t, job_exit_text(a, text_at(row, c->state), number_at(row, c->field[i]), number_at(row, c->exit_signal)), COLOUR_NONE); break;
+        case EXIT:
+            table_add(t,
+                      job_exit_text(a, text_at(row, c->state), number_at(row, c->field[i]),
+                                    number_at(row, c->exit_signal)),
+                      COLOUR_NONE);
+            break;
         default: table_add(t, number_text(column, a, number_at(row, c->field[i]), now_ms), COLOUR_NONE); break;
         }
     }
@@ -262,7 +273,8 @@ int job_rows_sort(struct job_rows *rows, const char *keys, struct error *e) {
         parsed.at[parsed.count++] = (struct sort_key){column, descending, job_rows_field(rows, column->field)};
         p += len;
     }
-    parsed.at[parsed.count++] = (struct sort_key){NULL, false, job_rows_field(rows, "id")};  // the same order every time
+    parsed.at[parsed.count++] =
+        (struct sort_key){NULL, false, job_rows_field(rows, "id")};  // the same order every time
     if (rows->rows.len)
         qsort_r(rows->rows.at, rows->rows.len, sizeof *rows->rows.at, compare_rows, &parsed);
     return 0;

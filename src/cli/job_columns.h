@@ -24,9 +24,11 @@ struct job_columns {
 int job_columns_parse(const char *text, struct job_columns *out, struct error *e);  // "id,name,…"
 void job_columns_fields(const struct job_columns *c, struct buf *out);  // for the query
 void job_columns_bind(struct job_columns *c, const struct job_rows *rows);  // before rows are added
-void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms, struct table *t);
+void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms,
+                     struct table *t);
 // "state,-start"; refuses unknown columns.
 int job_rows_sort(struct job_rows *rows, const char *keys, struct error *e);
 enum colour job_state_colour(const char *state);
-const char *job_exit_text(struct arena *a, const char *state, int64_t code, int64_t signal);  // "0", "1", "SIGKILL"; "" while it runs
+const char *job_exit_text(struct arena *a, const char *state, int64_t code,
+                          int64_t signal);  // "0", "1", "SIGKILL"; "" while it runs
 void job_columns_list(struct buf *out);  // names and meanings, for help

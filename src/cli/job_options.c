@@ -25,21 +25,26 @@ static const struct option_spec resource_specs[] = {
     {"tasks", 'n', "COUNT", "Tasks, the processes of a parallel program.", 0, "ntasks", NULL},
     {"tasks-per-node", 0, "COUNT", "Tasks on each node.", 0, "ntasks-per-node", NULL},
     {"cpus", 'c', "COUNT", "CPUs for each task.", 0, "cpus-per-task", NULL},
-    {"memory", 'm', "SIZE", "Memory on each node, as 64G or 512M; a bare number is megabytes.", 0, "mem", NULL},
+    {"memory", 'm', "SIZE", "Memory on each node, as 64G or 512M; a bare number is megabytes.", 0, "mem",
+     NULL},
     {"memory-per-cpu", 0, "SIZE", "Memory for each CPU.", 0, "mem-per-cpu", NULL},
     {"memory-per-gpu", 0, "SIZE", "Memory for each GPU.", 0, "mem-per-gpu", NULL},
-    {"gpus", 'g', "GPUS", "GPUs for the job: a number, a fraction below 1 such as 0.5, or with a model as a100:2.", 0, "gpu", NULL},
+    {"gpus", 'g', "GPUS",
+     "GPUs for the job: a number, a fraction below 1 such as 0.5, or with a model as a100:2.", 0, "gpu",
+     NULL},
     {"gpus-per-node", 0, "GPUS", "GPUs on each node.", 0, NULL, NULL},
     {"gpus-per-task", 0, "GPUS", "GPUs for each task.", 0, NULL, NULL},
     {"gpu-memory", 0, "SIZE", "GPU memory; becomes a fraction of the GPU it lands on.", 0, NULL, NULL},
     {"cpus-per-gpu", 0, "COUNT", "CPUs for each GPU.", 0, NULL, NULL},
     {"tasks-per-gpu", 0, "COUNT", "Tasks for each GPU.", 0, "ntasks-per-gpu", NULL},
-    {"time", 't', "DURATION", "Time limit, as 90m, 8h or 2-12:00:00; a bare number is minutes.", 0, NULL, NULL},
+    {"time", 't', "DURATION", "Time limit, as 90m, 8h or 2-12:00:00; a bare number is minutes.", 0, NULL,
+     NULL},
     {"time-min", 0, "DURATION", "Shortest time limit that would do, to start earlier.", 0, NULL, NULL},
     {"project", 'P', "NAME", "Project that is charged.", 0, "account", "@project"},
     {"partition", 'p', "NAME", "Partition to run in.", 0, NULL, "@partition"},
     {"qos", 'q', "NAME", "Quality of service.", 0, NULL, "@qos"},
-    {"interactive", 0, NULL, "Never paused, only inside the project's quota, closed at its time limit.", 0, NULL, NULL},
+    {"interactive", 0, NULL, "Never paused, only inside the project's quota, closed at its time limit.", 0,
+     NULL, NULL},
     {"constraint", 'C', "FEATURES", "Features the nodes must have, joined by & or |.", 0, "features", NULL},
     {"nodelist", 'w', "NODES", "Nodes that must be used, as n[01-04].", 0, NULL, "@node"},
     {"exclude", 'x', "NODES", "Nodes that must not be used.", 0, NULL, "@node"},
@@ -53,24 +58,35 @@ const struct option_table job_resource_options = OPTION_TABLE("What the job need
 static const struct option_spec control_specs[] = {
     {"name", 'J', "NAME", "Name of the job; else that of the script or command.", 0, "job-name", NULL},
     {"chdir", 'D', "FOLDER", "Working directory; else the current one.", 0, "workdir", "@dir"},
-    {"output", 'o', "PATTERN", "File for standard output: %j job, %x name, %u user, %A array, %a index, %N node, %t task. Else acequia-%j.out.", 0, NULL, "@file"},
+    {"output", 'o', "PATTERN",
+     "File for standard output: %j job, %x name, %u user, %A array, %a index, %N node, %t task. Else "
+     "acequia-%j.out.",
+     0, NULL, "@file"},
     {"error", 'e', "PATTERN", "File for standard error; else with the output.", 0, NULL, "@file"},
     {"input", 'i', "FILE", "File for standard input.", 0, NULL, "@file"},
     {"append", 0, NULL, "Append to output files instead of replacing them.", 0, NULL, NULL},
-    {"export", 0, "WHAT", "Environment: all (the default), none, or names and NAME=VALUE with commas.", 0, NULL, "all none"},
+    {"export", 0, "WHAT", "Environment: all (the default), none, or names and NAME=VALUE with commas.", 0,
+     NULL, "all none"},
     {"env", 'E', "NAME=VALUE", "Adds a variable.", OPTION_REPEAT, NULL, NULL},
     {"array", 'a', "INDICES", "Job array, as 0-99, 1,3,5-9 or 0-99999:2%50 (50 at once).", 0, NULL, NULL},
-    {"dependency", 'd', "LIST", "Wait for other jobs: after, afterok, afternotok, afterany, aftercorr with ids as afterok:12:13_4; singleton; none.", 0, NULL, NULL},
-    {"begin", 'b', "TIME", "Not before this time, as 16:00, tomorrow, now+1hour or 2026-01-31T12:00.", 0, NULL, NULL},
+    {"dependency", 'd', "LIST",
+     "Wait for other jobs: after, afterok, afternotok, afterany, aftercorr with ids as afterok:12:13_4; "
+     "singleton; none.",
+     0, NULL, NULL},
+    {"begin", 'b', "TIME", "Not before this time, as 16:00, tomorrow, now+1hour or 2026-01-31T12:00.", 0,
+     NULL, NULL},
     {"deadline", 0, "TIME", "Removed if it cannot end before this time.", 0, NULL, NULL},
     {"hold", 'H', NULL, "Submitted held, until released.", 0, NULL, NULL},
     {"requeue", 0, NULL, "Queued again when its node fails.", 0, NULL, NULL},
     {"no-requeue", 0, NULL, "Fails when its node fails.", 0, NULL, NULL},
     {"nice", 0, "NUMBER", "Lowers the priority.", 0, NULL, NULL},
     {"comment", 0, "TEXT", "A comment.", 0, NULL, NULL},
-    {"signal", 0, "[B:]SIGNAL[@SECONDS]", "Signal before the time limit; B: to the script only.", 0, NULL, NULL},
-    {"grace", 0, "DURATION", "Time between the ending signal and the kill; a bare number is seconds.", 0, NULL, NULL},
-    {"min-run", 0, "DURATION", "Runs this long before it may be preempted; a bare number is seconds.", 0, NULL, NULL},
+    {"signal", 0, "[B:]SIGNAL[@SECONDS]", "Signal before the time limit; B: to the script only.", 0, NULL,
+     NULL},
+    {"grace", 0, "DURATION", "Time between the ending signal and the kill; a bare number is seconds.", 0,
+     NULL, NULL},
+    {"min-run", 0, "DURATION", "Runs this long before it may be preempted; a bare number is seconds.", 0,
+     NULL, NULL},
     {"checkpoint", 0, "COMMAND", "Command run in the job before it is preempted.", 0, NULL, NULL},
     {"container", 0, "IMAGE", "Container image to run in; not supported yet, and refused.", 0, NULL, NULL},
 };
@@ -248,7 +264,9 @@ static int take_workdir(struct cli *c, const struct options *o, struct spec *s) 
         if (!here)
             return error_set(&c->error, errno, "the current folder cannot be found: %s; give --chdir", strerror(errno));
     }
-    s->workdir = !text ? arena_strdup(&c->arena, here) : *text == '/' ? text : arena_printf(&c->arena, "%s/%s", here, text);
+    s->workdir = !text          ? arena_strdup(&c->arena, here)
+                 : *text == '/' ? text
+                                : arena_printf(&c->arena, "%s/%s", here, text);
     return line_check("--chdir", s->workdir, PATTERN_PATH_MAX, &c->error);
 }
 

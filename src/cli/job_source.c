@@ -44,10 +44,13 @@ static int open_script(const char *path, struct error *e) {
     char shown[80];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
-        return error_set(e, ENOENT, "there is no script \"%s\"; to run a command write it after --: acequia submit -- %s ...",
-                         printable(path, shown, sizeof shown), shown);
+        return error_set(
+            e, ENOENT,
+            "there is no script \"%s\"; to run a command write it after --: acequia submit -- %s ...",
+            printable(path, shown, sizeof shown), shown);
     if (fd < 0)
-        return error_set(e, errno, "cannot read the script \"%s\": %s", printable(path, shown, sizeof shown), strerror(errno));
+        return error_set(e, errno, "cannot read the script \"%s\": %s", printable(path, shown, sizeof shown),
+                         strerror(errno));
     if (fstat(fd, &st) < 0 || S_ISDIR(st.st_mode)) {
         close(fd);
         return error_set(e, EISDIR, "\"%s\" is a folder, not a script", printable(path, shown, sizeof shown));
@@ -79,7 +82,8 @@ static int read_directive(struct cli *c, struct options *o, struct options *foun
     struct options one;
     while ((word = next_word(&line))) {
         if (n == DIRECTIVE_WORDS_MAX)
-            return error_set(&c->error, EINVAL, "line %u of the script has more than %d words", number, DIRECTIVE_WORDS_MAX);
+            return error_set(&c->error, EINVAL, "line %u of the script has more than %d words", number,
+                             DIRECTIVE_WORDS_MAX);
         words[n++] = word;
     }
     int r = options_parse(o->tables, n, words, false, &one, &c->error);
@@ -119,7 +123,8 @@ static int read_directives(struct cli *c, struct options *o, const char *script)
     if (r == 0)
         options_add_missing(o, &found);
     if (r == 0 && slurm)
-        cli_note("the script's #SBATCH lines are not read by submit; use sbatch (acequia slurm-commands) or write #ACEQUIA lines");
+        cli_note("the script's #SBATCH lines are not read by submit; use sbatch (acequia slurm-commands) or "
+                 "write #ACEQUIA lines");
     options_done(&found);
     return r;
 }
@@ -147,8 +152,10 @@ static int check_script(struct cli *c, const char *shown, const char *text, size
     if (!len)
         return error_set(&c->error, EINVAL, "the script \"%s\" is empty", printable(shown, name, sizeof name));
     if (len < 2 || text[0] != '#' || text[1] != '!')
-        return error_set(&c->error, EINVAL, "the script \"%s\" does not begin with #! and an interpreter; begin it with #!/bin/sh",
-                         printable(shown, name, sizeof name));
+        return error_set(
+            &c->error, EINVAL,
+            "the script \"%s\" does not begin with #! and an interpreter; begin it with #!/bin/sh",
+            printable(shown, name, sizeof name));
     if (memchr(text, 0, len) || !utf8_valid(text, len))
         return error_set(&c->error, EINVAL, "the script \"%s\" is not UTF-8 text", printable(shown, name, sizeof name));
     return 0;

@@ -29,7 +29,8 @@ const char *local_time_format(int64_t at_ms, char out[static UNIT_TEXT_MAX]) {
 }
 
 const char *local_time_short(int64_t at_ms, int64_t now_ms, char out[static UNIT_TEXT_MAX]) {
-    static const char months[][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    static const char months[][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     time_t at = (time_t)(at_ms / 1000), now = (time_t)(now_ms / 1000);
     struct tm a, n;
     if (at_ms <= 0 || at_ms > TIME_LIMIT_MS || !localtime_r(&at, &a) || !localtime_r(&now, &n)) {

@@ -64,9 +64,9 @@ static void see_also(struct buf *out, const char *pages) {
     buf_addf(out, ".SH SEE ALSO\n%s\n", pages);
 }
 
-static const char exit_status[] =
-    "0 when all was done, 1 when something failed, 2 when the command line was wrong. wait and run give the exit status of "
-    "the job; 128 and the signal's number when a signal ended it.";
+static const char exit_status[] = "0 when all was done, 1 when something failed, 2 when the command line was "
+                                  "wrong. wait and run give the exit status of "
+                                  "the job; 128 and the signal's number when a signal ended it.";
 
 void man_verb(const struct verb *v, struct buf *out) {
     cleanup_buf struct buf name = {0};
@@ -98,9 +98,11 @@ void man_verb(const struct verb *v, struct buf *out) {
 static const struct {
     const char *name, *text;
 } environment[] = {
-    {"ACEQUIA_HOST", "Where the controller is: HOST:PORT (with TLS), or the path of a unix socket. Not set: this machine."},
+    {"ACEQUIA_HOST",
+     "Where the controller is: HOST:PORT (with TLS), or the path of a unix socket. Not set: this machine."},
     {"ACEQUIA_HOME", "A folder that holds everything of a cluster: configuration, state, sockets, logs."},
-    {"ACEQUIA_TOKEN_FILE", "File with the token for a controller on another machine; else token beside the configuration."},
+    {"ACEQUIA_TOKEN_FILE",
+     "File with the token for a controller on another machine; else token beside the configuration."},
     {"COLUMNS", "Width of tables when standard output is no terminal; else 80."},
     {"NO_COLOR", "When set, nothing is coloured."},
 };
@@ -109,10 +111,11 @@ void man_overview(struct buf *out) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     head(out, "acequia", 1, "share one machine, or many, and lose no work");
-    buf_adds(out,
-             ".SH SYNOPSIS\n\\fBacequia\\fR \\fIverb\\fR [\\fIoptions\\fR] [\\fIarguments\\fR]\n.br\n\\fBaq\\fR \\fIverb\\fR ...\n"
-             ".SH DESCRIPTION\nA workload manager for AI infrastructure: submit work, watch it, share CPUs, memory and GPUs. "
-             "\\fBacequia up\\fR starts a cluster on this machine.\n");
+    buf_adds(out, ".SH SYNOPSIS\n\\fBacequia\\fR \\fIverb\\fR [\\fIoptions\\fR] "
+                  "[\\fIarguments\\fR]\n.br\n\\fBaq\\fR \\fIverb\\fR ...\n"
+                  ".SH DESCRIPTION\nA workload manager for AI infrastructure: submit work, watch it, share "
+                  "CPUs, memory and GPUs. "
+                  "\\fBacequia up\\fR starts a cluster on this machine.\n");
     const char *group = NULL;
     for (size_t i = 0; i < count; i++) {
         if (!verbs[i]->group)
@@ -168,9 +171,9 @@ void docs_markdown(struct buf *out) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     const char *group = NULL;
-    buf_adds(out,
-             "# Commands\n\n`acequia VERB [options] [arguments]`, or `aq` for short. Every verb takes `--help` and `--json`.\n"
-             "This page is made from the program's own tables (`acequia man --markdown`).\n\n");
+    buf_adds(out, "# Commands\n\n`acequia VERB [options] [arguments]`, or `aq` for short. Every verb takes "
+                  "`--help` and `--json`.\n"
+                  "This page is made from the program's own tables (`acequia man --markdown`).\n\n");
     buf_addf(out, "Exit status: %s\n\n| variable | |\n| --- | --- |\n", exit_status);
     for (size_t i = 0; i < sizeof environment / sizeof *environment; i++)
         buf_addf(out, "| `%s` | %s |\n", environment[i].name, environment[i].text);
@@ -181,8 +184,8 @@ void docs_markdown(struct buf *out) {
         if (!streq(group, v->group))
             buf_addf(out, "\n## %s\n", v->group);
         group = v->group;
-        buf_addf(out, "\n### acequia %s\n\n%c%s.", v->name, v->summary[0] - (v->summary[0] >= 'a' && v->summary[0] <= 'z' ? 32 : 0),
-                 v->summary + 1);
+        buf_addf(out, "\n### acequia %s\n\n%c%s.", v->name,
+                 v->summary[0] - (v->summary[0] >= 'a' && v->summary[0] <= 'z' ? 32 : 0), v->summary + 1);
         if (v->text)
             buf_addf(out, " %s", v->text);
         buf_adds(out, "\n\n```\n");

@@ -57,7 +57,8 @@ static int unknown_option(const struct option_table *const *tables, const char *
             }
         }
     if (nearest)
-        return error_set(e, EINVAL, "there is no option --%s; did you mean --%s?", printable(given, shown, sizeof shown), nearest);
+        return error_set(e, EINVAL, "there is no option --%s; did you mean --%s?",
+                         printable(given, shown, sizeof shown), nearest);
     return error_set(e, EINVAL, "there is no option --%s; see --help", printable(given, shown, sizeof shown));
 }
 
@@ -88,7 +89,8 @@ static int parse_letters(struct options *o, int argc, char **argv, int *i, struc
         const struct option_spec *s = find_letter(o->tables, *p);
         char shown[8];
         if (!s)
-            return error_set(e, EINVAL, "there is no option -%s; see --help", printable((char[]){*p, 0}, shown, sizeof shown));
+            return error_set(e, EINVAL, "there is no option -%s; see --help",
+                             printable((char[]){*p, 0}, shown, sizeof shown));
         struct option_value v = {s, NULL};
         bool takes = s->value && (!(s->flags & OPTION_OPTIONAL) || p[1] == '=');
         if (takes && p[1])

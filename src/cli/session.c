@@ -18,8 +18,15 @@
 #include "cli/job_wait.h"
 #include "cli/terminal.h"
 
-enum { CHUNK = 64 * 1024, INPUT_WINDOW = 256 * 1024, REATTACH_MS = 60 * 1000, REATTACH_PAUSE_US = 200 * 1000, PENDING_NOTE_MS = 1000,
-       NODES_MAX = 1 << 20, PART_OF_LINE_MS = 200 };
+enum {
+    CHUNK = 64 * 1024,
+    INPUT_WINDOW = 256 * 1024,
+    REATTACH_MS = 60 * 1000,
+    REATTACH_PAUSE_US = 200 * 1000,
+    PENDING_NOTE_MS = 1000,
+    NODES_MAX = 1 << 20,
+    PART_OF_LINE_MS = 200
+};
 
 // What came from one node: bytes of each channel, those to leave out after attaching again, and the
 // beginning of a line whose end has not come.
@@ -220,7 +227,9 @@ static int take_text(struct live *l, const char *data, size_t len) {
     if (error) {
         if (l->session->job && l->job && error->type == JSON_OBJECT && streq(json_str(error, "code"), "EAGAIN"))
             return -EPIPE;  // its node is away: attach again
-        const char *message = error->type == JSON_OBJECT ? json_str(error, "message") : error->type == JSON_STRING ? error->s : NULL;
+        const char *message = error->type == JSON_OBJECT   ? json_str(error, "message")
+                              : error->type == JSON_STRING ? error->s
+                                                           : NULL;
         int code = error->type == JSON_OBJECT ? client_errno(json_str(error, "code"), EIO) : EIO;
         return error_set(&l->session->cli->error, code, "%s", message ? message : "the controller reports a failure");
     }
@@ -300,8 +309,8 @@ static void note_waiting(struct live *l) {
         return;
     l->told_waiting = true;
     if (l->job)
-        cli_note("job %lld waits%s%s%s; acequia why %lld tells more", (long long)l->job, *l->reason ? " (" : "", l->reason, *l->reason ? ")" : "",
-                 (long long)l->job);
+        cli_note("job %lld waits%s%s%s; acequia why %lld tells more", (long long)l->job,
+                 *l->reason ? " (" : "", l->reason, *l->reason ? ")" : "", (long long)l->job);
 }
 
 static int loop(struct live *l) {
@@ -312,7 +321,11 @@ static int loop(struct live *l) {
             {.fd = l->input_open && l->window && !l->locating ? STDIN_FILENO : -1, .events = POLLIN},
         };
         bool buffered = http_client_ws_buffered(l->http), part = parts_of_lines(l, false);
-        int n = poll(fds, 3, buffered ? 0 : part ? PART_OF_LINE_MS : l->told_waiting || l->running ? -1 : PENDING_NOTE_MS);
+        int n = poll(fds, 3,
+                     buffered                        ? 0
+                     : part                          ? PART_OF_LINE_MS
+                     : l->told_waiting || l->running ? -1
+                                                     : PENDING_NOTE_MS);
         if (n < 0 && errno != EINTR)
             return -errno;
         int r = 0;
@@ -377,9 +390,14 @@ static int catch_signals(bool pty) {
 }
 
 int session_run(struct session *s) {
-    struct live l = {.session = s, .input_open = s->input, .window = INPUT_WINDOW, .began_ms = clock_mono_ms(), .exit_status = CLI_FAILED};
+    struct live l = {.session = s,
+                     .input_open = s->input,
+                     .window = INPUT_WINDOW,
+                     .began_ms = clock_mono_ms(),
+                     .exit_status = CLI_FAILED};
     l.signals = catch_signals(s->pty);
-    int r = l.signals < 0 ? error_set(&s->cli->error, errno, "cannot watch signals: %s", strerror(errno)) : open_socket(&l, s->target, s->first);
+    int r = l.signals < 0 ? error_set(&s->cli->error, errno, "cannot watch signals: %s", strerror(errno))
+                          : open_socket(&l, s->target, s->first);
     if (r == 0 && s->pty && isatty(STDIN_FILENO))
         terminal_raw_begin(&l.raw, STDIN_FILENO);
     bool lost = false;
@@ -403,7 +421,9 @@ int session_run(struct session *s) {
     if (r == -ECANCELED)
         return 130;
     if (r < 0 && lost && l.job)
-        return cli_failf(s->cli, "the connection to the controller is lost; job %lld goes on: acequia attach %lld", (long long)l.job, (long long)l.job);
+        return cli_failf(s->cli,
+                         "the connection to the controller is lost; job %lld goes on: acequia attach %lld",
+                         (long long)l.job, (long long)l.job);
     if (r < 0 && !s->cli->error.code)
         error_set(&s->cli->error, -r, "the connection to the controller is lost: %s", strerror(-r));
     return r < 0 ? cli_fail(s->cli) : l.exit_status;

@@ -45,7 +45,8 @@ size_t text_width(const char *s) {
 
 static struct table_cell make_cell(const char *text, enum colour colour) {
     size_t len = strlen(text), width = text_width(text);
-    return (struct table_cell){text, (uint32_t)len, (uint16_t)(width < UINT16_MAX ? width : UINT16_MAX), (uint16_t)colour};
+    return (struct table_cell){text, (uint32_t)len, (uint16_t)(width < UINT16_MAX ? width : UINT16_MAX),
+                               (uint16_t)colour};
 }
 
 void table_init(struct table *t, struct arena *a, const struct table_column *columns, uint32_t count) {
@@ -94,7 +95,8 @@ static void shrink(const struct table *t, size_t *widths, size_t room) {
             int level = round > 9 ? round - 9 : round;
             for (uint32_t c = 0; c < t->count; c++) {
                 size_t least = round > 9 && t->columns[c].least > CELL_LEAST ? t->columns[c].least : CELL_LEAST;
-                if (t->columns[c].shrink == level && widths[c] > least && (widest == UINT32_MAX || widths[c] > widths[widest]))
+                if (t->columns[c].shrink == level && widths[c] > least &&
+                    (widest == UINT32_MAX || widths[c] > widths[widest]))
                     widest = c;
             }
             if (widest == UINT32_MAX)
@@ -121,7 +123,8 @@ static void add_cut(struct buf *out, const char *s, size_t width) {
         buf_addc(out, '+');
 }
 
-static void add_cell(const struct table *t, uint32_t c, const struct table_cell *cell, size_t width, bool colour, struct buf *out) {
+static void add_cell(const struct table *t, uint32_t c, const struct table_cell *cell, size_t width,
+                     bool colour, struct buf *out) {
     size_t w = cell->width, shown = w > width ? width : w;
     bool last = c + 1 == t->count;
     if (t->columns[c].right)

@@ -42,7 +42,8 @@ bool terminal_colour(void) {
 }
 
 const char *colour_on(enum colour c) {
-    static const char *const codes[] = {"", "\033[32m", "\033[33m", "\033[31m", "\033[34m", "\033[90m", "\033[1m", "\033[36m"};
+    static const char *const codes[] = {"",         "\033[32m", "\033[33m", "\033[31m",
+                                        "\033[34m", "\033[90m", "\033[1m",  "\033[36m"};
     return codes[c];
 }
 

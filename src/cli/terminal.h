@@ -5,7 +5,16 @@
 
 enum { TERMINAL_WIDTH_DEFAULT = 80, TERMINAL_WIDTH_MAX = 1000 };
 
-enum colour { COLOUR_NONE, COLOUR_GREEN, COLOUR_YELLOW, COLOUR_RED, COLOUR_BLUE, COLOUR_GREY, COLOUR_BOLD, COLOUR_CYAN };
+enum colour {
+    COLOUR_NONE,
+    COLOUR_GREEN,
+    COLOUR_YELLOW,
+    COLOUR_RED,
+    COLOUR_BLUE,
+    COLOUR_GREY,
+    COLOUR_BOLD,
+    COLOUR_CYAN
+};
 
 int terminal_width(void);  // of standard output; $COLUMNS; else 80
 int terminal_table_width(void);  // the same; 0, no limit, where a program reads and COLUMNS is not set

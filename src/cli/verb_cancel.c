@@ -5,7 +5,8 @@
 #include "model/signalname.h"
 
 static const struct option_spec specs[] = {
-    {"signal", 0, "SIGNAL", "Send this signal only, as USR1; the job is not ended by us.", 0, NULL, "TERM INT KILL USR1 USR2 HUP CONT STOP"},
+    {"signal", 0, "SIGNAL", "Send this signal only, as USR1; the job is not ended by us.", 0, NULL,
+     "TERM INT KILL USR1 USR2 HUP CONT STOP"},
     {"batch", 'b', NULL, "With --signal: to the script only.", 0, NULL, NULL},
     {"reason", 'r', "TEXT", "Why, kept with the job.", 0, NULL, NULL},
 };
@@ -37,8 +38,10 @@ const struct verb verb_cancel = {
     .group = "Work",
     .arguments = "[options] JOB...\n[options] --name NAME | --all | ...",
     .summary = "end jobs, or send them a signal",
-    .text = "Pending jobs go at once; running ones get SIGTERM, after the grace time SIGKILL. Ids may be elements, as 12_[3-5].",
-    .examples = "acequia cancel 12 13_4\nacequia cancel --name sweep --state PENDING\nacequia cancel --signal USR1 12",
+    .text = "Pending jobs go at once; running ones get SIGTERM, after the grace time SIGKILL. Ids may be "
+            "elements, as 12_[3-5].",
+    .examples = "acequia cancel 12 13_4\nacequia cancel --name sweep --state PENDING\nacequia cancel "
+                "--signal USR1 12",
     .options = {&table, &job_filter_options, &common_options},
     .run = run,
     .complete = "@job",

@@ -37,7 +37,8 @@ static const char *figure(struct arena *a, const char *what, int64_t v) {
 static void add_row(struct cli *c, struct table *t, const struct json *row) {
     static const struct {
         const char *what, *shown;
-    } names[] = {{"cpu", "CPUs"}, {"memory", "Memory"}, {"gpu", "GPUs"}, {"gpu_memory", "GPU memory"}, {"time", "Time"}, {"energy", "Energy"}};
+    } names[] = {{"cpu", "CPUs"},  {"memory", "Memory"}, {"gpu", "GPUs"}, {"gpu_memory", "GPU memory"},
+                 {"time", "Time"}, {"energy", "Energy"}};
     const char *what = json_str(row, "what"), *shown = what;
     if (!what)
         return;
@@ -63,7 +64,8 @@ static void print(struct cli *c, const struct json *j, struct buf *out) {
     char elapsed[UNIT_TEXT_MAX];
     struct table t;
     duration_format((uint64_t)json_i64(j, "elapsed_s", 0), elapsed);
-    buf_addf(out, "Job %s %s %s\n\n", c->arguments[0], json_true(j, "final") ? "ran for" : "has been running for", elapsed);
+    buf_addf(out, "Job %s %s %s\n\n", c->arguments[0],
+             json_true(j, "final") ? "ran for" : "has been running for", elapsed);
     table_init(&t, &c->arena, columns, 6);
     for (uint32_t i = 0; rows && rows->type == JSON_ARRAY && i < rows->len; i++)
         add_row(c, &t, &rows->items[i]);
@@ -101,7 +103,8 @@ const struct verb verb_efficiency = {
     .group = "Work",
     .arguments = "[options] JOB",
     .summary = "compare what a job asked for with what it used",
-    .text = "CPUs, memory, GPUs, GPU memory, time and energy, while the job runs and afterwards. The last column is the option to give next time; "
+    .text = "CPUs, memory, GPUs, GPU memory, time and energy, while the job runs and afterwards. The last "
+            "column is the option to give next time; "
             "where there is none, the job asked for about what it needs.",
     .examples = "acequia efficiency 12\nacequia efficiency 12_3 --json",
     .options = {&common_options},

@@ -161,7 +161,8 @@ static int find_job(struct cli *c, struct client *k, struct follow *f) {
     if (r < 0)
         return r;
     if (json_i64(reply.json, "end_ms", 0))
-        return error_set(&c->error, EALREADY, "job %.40s has already ended; see acequia events %.40s", c->arguments[0], c->arguments[0]);
+        return error_set(&c->error, EALREADY, "job %.40s has already ended; see acequia events %.40s",
+                         c->arguments[0], c->arguments[0]);
     f->job = json_i64(reply.json, "id", 0);
     return 0;
 }

@@ -51,7 +51,11 @@ static int session(struct cli *c, char **argv, int argc, bool pty) {
     buf_adds(&target, "/v1/jobs/");
     http_percent_encode(&target, c->arguments[0]);
     buf_adds(&target, "/exec");
-    struct session s = {.cli = c, .target = buf_str(&target), .first = &first, .pty = pty, .input = !option_given(&c->options, "no-input")};
+    struct session s = {.cli = c,
+                        .target = buf_str(&target),
+                        .first = &first,
+                        .pty = pty,
+                        .input = !option_given(&c->options, "no-input")};
     return session_run(&s);
 }
 

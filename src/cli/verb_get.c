@@ -57,8 +57,12 @@ static void request_lines(struct buf *out, const struct json *spec) {
         buf_addf(&b, "%lld %s per task, ", (long long)v, v == 1 ? "CPU" : "CPUs");
     static const struct {
         const char *field, *per;
-    } sizes[] = {{"memory_per_node_bytes", "per node"}, {"memory_per_cpu_bytes", "per CPU"}, {"memory_per_gpu_bytes", "per GPU"}, {"gpu_memory_bytes", "of GPU memory"}},
-      gpus[] = {{"gpus_milli", ""}, {"gpus_per_node_milli", " per node"}, {"gpus_per_task_milli", " per task"}};
+    } sizes[] = {{"memory_per_node_bytes", "per node"},
+                 {"memory_per_cpu_bytes", "per CPU"},
+                 {"memory_per_gpu_bytes", "per GPU"},
+                 {"gpu_memory_bytes", "of GPU memory"}},
+      gpus[] = {
+          {"gpus_milli", ""}, {"gpus_per_node_milli", " per node"}, {"gpus_per_task_milli", " per task"}};
     for (size_t i = 0; i < 4; i++)
         if ((v = json_i64(spec, sizes[i].field, 0)))
             buf_addf(&b, "%s %s, ", size_format((uint64_t)v, text), sizes[i].per);
@@ -100,12 +104,15 @@ static void usage_lines(struct buf *out, const struct json *u) {
         return;
     int64_t user = json_i64(u, "cpu_user_us", 0), system = json_i64(u, "cpu_system_us", 0);
     if (user || system)
-        line(out, "CPU time", "%s (%lld.%02lld s user, %lld.%02lld s system)", elapsed_format((user + system) / 1000000, text), (long long)(user / 1000000),
-             (long long)(user / 10000 % 100), (long long)(system / 1000000), (long long)(system / 10000 % 100));
+        line(out, "CPU time", "%s (%lld.%02lld s user, %lld.%02lld s system)",
+             elapsed_format((user + system) / 1000000, text), (long long)(user / 1000000),
+             (long long)(user / 10000 % 100), (long long)(system / 1000000),
+             (long long)(system / 10000 % 100));
     if ((v = json_i64(u, "memory_peak_bytes", 0)))
         line(out, "Memory peak", "%s", size_format((uint64_t)v, text));
     if (json_i64(u, "read_bytes", 0) || json_i64(u, "write_bytes", 0))
-        line(out, "Disk", "%s read, %s written", size_format((uint64_t)json_i64(u, "read_bytes", 0), text), size_format((uint64_t)json_i64(u, "write_bytes", 0), more));
+        line(out, "Disk", "%s read, %s written", size_format((uint64_t)json_i64(u, "read_bytes", 0), text),
+             size_format((uint64_t)json_i64(u, "write_bytes", 0), more));
     if ((v = json_i64(u, "gpu_busy_ms", 0)))
         line(out, "GPU busy", "%s", elapsed_format(v / 1000, text));
     if ((v = json_i64(u, "gpu_memory_peak_bytes", 0)))
@@ -138,7 +145,9 @@ static void gpu_lines(struct buf *out, const struct json *live) {
 }
 
 static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
-    const char *state = json_str(j, "state"), *reason = json_str(j, "reason"), *exit = job_exit_text(&c->arena, state, json_i64(j, "exit_code", 0), json_i64(j, "exit_signal", 0));
+    const char *state = json_str(j, "state"), *reason = json_str(j, "reason"),
+               *exit = job_exit_text(&c->arena, state, json_i64(j, "exit_code", 0),
+                                     json_i64(j, "exit_signal", 0));
     enum colour colour = terminal_colour() ? job_state_colour(state) : COLOUR_NONE;
     cleanup_buf struct buf b = {0};
     if (*exit)
@@ -151,17 +160,22 @@ static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
 }
 
 // Where the output lies; the pattern itself where the job has not got what it is made of yet.
-static void file_line(struct buf *out, const char *label, const struct json *j, const struct json *spec, const char *field) {
+static void file_line(struct buf *out, const char *label, const struct json *j, const struct json *spec,
+                      const char *field) {
     const struct json *parts = json_get(j, "parts");
     const char *pattern = json_str(spec, field);
-    struct pattern_values v = {.job = (uint64_t)json_i64(j, "id", 0), .array = (uint64_t)json_i64(j, "array_id", 0),
-                               .array_index = (uint32_t)json_i64(j, "array_index", 0), .name = json_str(spec, "name"), .user = json_str(spec, "user")};
+    struct pattern_values v = {.job = (uint64_t)json_i64(j, "id", 0),
+                               .array = (uint64_t)json_i64(j, "array_id", 0),
+                               .array_index = (uint32_t)json_i64(j, "array_index", 0),
+                               .name = json_str(spec, "name"),
+                               .user = json_str(spec, "user")};
     cleanup_buf struct buf path = {0};
     if (str_empty(pattern))
         return;
     if (parts && parts->type == JSON_ARRAY && parts->len)
         v.node = json_str(&parts->items[0], "node");
-    bool known = v.name && v.user && (v.node || !strstr(pattern, "%N")) && !strstr(pattern, "%t") && !strstr(pattern, "%n");
+    bool known = v.name && v.user && (v.node || !strstr(pattern, "%N")) && !strstr(pattern, "%t") &&
+                 !strstr(pattern, "%n");
     if (known && pattern_expand(pattern, json_str(spec, "workdir"), &v, &path, NULL) == 0)
         line(out, label, "%s", buf_str(&path));
     else
@@ -182,9 +196,11 @@ static void turn_line(struct buf *out, const struct json *j) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         int64_t v = json_i64(order, parts[i].key, 0);
         if (v)
-            buf_addf(&made, "%s%s%s %s", made.len ? ", " : "", v < 0 ? "-" : "+", duration_format((uint64_t)(v < 0 ? -v : v), text), parts[i].what);
+            buf_addf(&made, "%s%s%s %s", made.len ? ", " : "", v < 0 ? "-" : "+",
+                     duration_format((uint64_t)(v < 0 ? -v : v), text), parts[i].what);
     }
-    line(out, "Turn", "%s%s%s%s", local_time_format(json_i64(order, "turn_ms", 0), when), made.len ? " (" : "", buf_str(&made), made.len ? ")" : "");
+    line(out, "Turn", "%s%s%s%s", local_time_format(json_i64(order, "turn_ms", 0), when),
+         made.len ? " (" : "", buf_str(&made), made.len ? ")" : "");
 }
 
 static void print_job(struct cli *c, const struct json *j, struct buf *out) {
@@ -224,7 +240,9 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
 
 static int run(struct cli *c) {
     struct client *k;
-    const char *part = option_given(&c->options, "script") ? "/script" : option_given(&c->options, "environment") ? "/environment" : "";
+    const char *part = option_given(&c->options, "script")        ? "/script"
+                       : option_given(&c->options, "environment") ? "/environment"
+                                                                  : "";
     cleanup_buf struct buf out = {0};
     if (client_open(c, &k) < 0)
         return cli_fail(c);
@@ -248,7 +266,8 @@ static int run(struct cli *c) {
         else
             print_job(c, reply.json, &out);
         if (!*part && !c->json && json_i64(reply.json, "array_id", 0) && !strchr(c->arguments[i], '_'))
-            line(&out, "Others", "of the array: acequia list %s, acequia list --finished %s", c->arguments[i], c->arguments[i]);
+            line(&out, "Others", "of the array: acequia list %s, acequia list --finished %s", c->arguments[i],
+                 c->arguments[i]);
     }
     client_free(k);
     int printed = cli_print(&out);

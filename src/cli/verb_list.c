@@ -36,9 +36,11 @@ static const struct option_spec filter_specs[] = {
 static const struct option_table filters = OPTION_TABLE("Which jobs", filter_specs);
 
 static const struct option_spec show_specs[] = {
-    {"columns", 'o', "NAMES", "Columns to show, as id,name,state; 'help' names them all.", 0, NULL, "@column"},
+    {"columns", 'o', "NAMES", "Columns to show, as id,name,state; 'help' names them all.", 0, NULL,
+     "@column"},
     {"sort", 'S', "NAMES", "Sort by these columns; -NAME the other way round.", 0, NULL, "@column"},
-    {"watch", 0, "SECONDS", "Show again each 2 seconds, or as often as given; q leaves it.", OPTION_OPTIONAL, NULL, NULL},
+    {"watch", 0, "SECONDS", "Show again each 2 seconds, or as often as given; q leaves it.", OPTION_OPTIONAL,
+     NULL, NULL},
     {"wide", 'W', NULL, "Shorten nothing.", 0, NULL, NULL},
     {"no-heading", 'H', NULL, "No line of titles.", 0, "noheader", NULL},
 };
@@ -105,7 +107,9 @@ static int read_line(void *ctx, const struct json *line) {
     struct reading *r = ctx;
     const struct json *failed = json_get(line, "error");
     if (failed)
-        return error_set(&r->cli->error, EIO, "%s", json_str(failed, "message") ? json_str(failed, "message") : "the list is not complete");
+        return error_set(&r->cli->error, EIO, "%s",
+                         json_str(failed, "message") ? json_str(failed, "message")
+                                                     : "the list is not complete");
     const struct json *kept = arena_memdup(&r->cli->arena, line, sizeof *line);
     if (line->type == JSON_ARRAY)
         vec_push(&r->out->rows, kept);
@@ -146,7 +150,8 @@ int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t
             return r;
         const struct json *jobs = json_get(reply.json, "jobs");
         out->fields = json_get(reply.json, "fields");
-        for (uint32_t i = 0; jobs && jobs->type == JSON_ARRAY && i < jobs->len && (!limit || out->rows.len < limit); i++)
+        for (uint32_t i = 0;
+             jobs && jobs->type == JSON_ARRAY && i < jobs->len && (!limit || out->rows.len < limit); i++)
             vec_push(&out->rows, &jobs->items[i]);
         const struct json *next = json_get(reply.json, "next");
         if (!next || next->type == JSON_NULL || (limit && out->rows.len >= limit))
@@ -179,8 +184,8 @@ static void print_table(struct cli *c, struct job_columns *columns, const struct
     table_init(&t, &c->arena, columns->titles, columns->count);
     for (uint32_t i = 0; i < rows->rows.len; i++)
         job_columns_add(columns, &c->arena, rows->rows.at[i], now, &t);
-    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_table_width(), !option_given(&c->options, "no-heading"),
-                terminal_colour(), out);
+    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_table_width(),
+                !option_given(&c->options, "no-heading"), terminal_colour(), out);
     table_done(&t);
 }
 
@@ -205,10 +210,13 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
     int r = build_query(c, c->json ? NULL : buf_str(&fields), limit, &q);
     bool stream = !c->json && !option_given(&c->options, "finished");
     if (r == 0)
-        r = stream ? job_list_stream(c, k, buf_str(&q.text), &rows) : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
+        r = stream ? job_list_stream(c, k, buf_str(&q.text), &rows)
+                   : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
     r = r < 0 || !sort || c->json ? r : job_rows_sort(&rows, sort, &c->error);
     // The controller gives the newest first; on a terminal the newest is wanted last. Named jobs come as named.
-    for (uint32_t i = 0; r == 0 && !sort && !c->count && option_given(&c->options, "finished") && i < rows.rows.len / 2; i++) {
+    for (uint32_t i = 0;
+         r == 0 && !sort && !c->count && option_given(&c->options, "finished") && i < rows.rows.len / 2;
+         i++) {
         const struct json *other = rows.rows.at[rows.rows.len - 1 - i];
         rows.rows.at[rows.rows.len - 1 - i] = rows.rows.at[i];
         rows.rows.at[i] = other;
@@ -263,7 +271,10 @@ static int run(struct cli *c) {
         buf_addc(&out, '\n');
         return cli_print(&out);
     }
-    if (job_columns_parse(names ? names : finished ? JOB_COLUMNS_FINISHED : JOB_COLUMNS_LIVE, &columns, &c->error) < 0 ||
+    if (job_columns_parse(names      ? names
+                          : finished ? JOB_COLUMNS_FINISHED
+                                     : JOB_COLUMNS_LIVE,
+                          &columns, &c->error) < 0 ||
         option_u32(&c->options, "limit", 1, 100000000, &limit, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     struct client *k;
@@ -284,8 +295,10 @@ const struct verb verb_list = {
     .group = "Work",
     .arguments = "[options] [JOB...]",
     .summary = "show jobs that wait and run, or finished ones",
-    .text = "WHERE is the nodes of a running job, or in brackets why a pending one waits. Pending elements of an array share a line.",
-    .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list -s PENDING -o id,name,reason,expected --sort -priority",
+    .text = "WHERE is the nodes of a running job, or in brackets why a pending one waits. Pending elements "
+            "of an array share a line.",
+    .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list -s PENDING -o "
+                "id,name,reason,expected --sort -priority",
     .options = {&filters, &show, &common_options},
     .run = run,
     .complete = "@job",

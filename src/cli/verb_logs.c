@@ -111,8 +111,12 @@ static int print(struct cli *c, struct client *k, const struct request *r, struc
     const char *none = arena_printf(&c->arena, "%s&tail=0", buf_str(&q.text));
     if (option_given(&c->options, "tail"))
         query_addf(&q, "tail", "%u", r->tail);
-    *reading = (struct reading){.cli = c, .client = k, .target = buf_str(&q.text), .none = none,
-                                .follow = option_given(&c->options, "follow"), .tail = option_given(&c->options, "tail")};
+    *reading = (struct reading){.cli = c,
+                                .client = k,
+                                .target = buf_str(&q.text),
+                                .none = none,
+                                .follow = option_given(&c->options, "follow"),
+                                .tail = option_given(&c->options, "tail")};
     return follow(reading);
 }
 
@@ -149,8 +153,10 @@ const struct verb verb_logs = {
     .group = "Work",
     .arguments = "[options] JOB",
     .summary = "print what a job has written",
-    .text = "Each attempt of a job that is run again replaces the output of the one before, unless it was submitted with --append; only the output of "
-            "`acequia run` is kept for each. While a job waits to run again, that of its last attempt is printed.",
+    .text = "Each attempt of a job that is run again replaces the output of the one before, unless it was "
+            "submitted with --append; only the output of "
+            "`acequia run` is kept for each. While a job waits to run again, that of its last attempt is "
+            "printed.",
     .examples = "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --attempt 1 12",
     .options = {&table, &common_options},
     .run = run,

@@ -167,7 +167,8 @@ const struct verb verb_agent = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "run a node's agent in the foreground",
-    .text = "With --join it makes its own key, has it signed with the token, which is then used up, and needs no token any more.",
+    .text = "With --join it makes its own key, has it signed with the token, which is then used up, and "
+            "needs no token any more.",
     .examples = "acequia agent --join head:6820 --token-file join.token",
     .options = {&agent_options, &common_options},
     .run = run_daemon,

@@ -22,8 +22,16 @@
 #include "cli/verbs.h"
 #include "model/config.h"
 
-enum { PORT_DEFAULT = 9090, INTERVAL_DEFAULT_S = 15, RETENTION_DEFAULT_S = 30 * 86400, TOKEN_TTL_S = 365 * 86400, READY_MS = 30000, STOP_MS = 20000,
-       TEMPLATE_MAX = 65536, SECRET_BYTES = 18 };
+enum {
+    PORT_DEFAULT = 9090,
+    INTERVAL_DEFAULT_S = 15,
+    RETENTION_DEFAULT_S = 30 * 86400,
+    TOKEN_TTL_S = 365 * 86400,
+    READY_MS = 30000,
+    STOP_MS = 20000,
+    TEMPLATE_MAX = 65536,
+    SECRET_BYTES = 18
+};
 
 static const struct option_spec specs[] = {
     {"port", 0, "PORT", "Port of Prometheus on this machine's loopback address; 9090 unless given.", 0, NULL, NULL},
@@ -43,8 +51,8 @@ struct monitor {
 
 // Where the rules and the template are: installed, or left in the tree of the build.
 static const char *find_templates(struct arena *a) {
-    static const char *const places[] = {"../share/acequia/prometheus", "../../share/acequia/prometheus", "../../../deploy/prometheus",
-                                         "../../../../deploy/prometheus"};
+    static const char *const places[] = {"../share/acequia/prometheus", "../../share/acequia/prometheus",
+                                         "../../../deploy/prometheus", "../../../../deploy/prometheus"};
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0)
@@ -102,8 +110,11 @@ static int find_controller(struct monitor *m) {
         return r;
     const char *listen = config.cluster.listen;
     if (str_empty(listen))
-        return error_set(e, ENOTCONN, "Prometheus reaches the controller by TLS only: put \"listen = 127.0.0.1:%d\" into [cluster] of %s, "
-                         "then acequia down and acequia up", CLIENT_PORT_DEFAULT, m->paths.config);
+        return error_set(e, ENOTCONN,
+                         "Prometheus reaches the controller by TLS only: put \"listen = 127.0.0.1:%d\" into "
+                         "[cluster] of %s, "
+                         "then acequia down and acequia up",
+                         CLIENT_PORT_DEFAULT, m->paths.config);
     const char *colon = strrchr(listen, ':');
     bool all = str_has_prefix(listen, "0.0.0.0:") || str_has_prefix(listen, "[::]:") || colon == listen;
     m->controller = arena_printf(&m->cli->arena, "%s%s", all ? "127.0.0.1" : "", all ? colon : listen);
@@ -131,7 +142,8 @@ static int make_token(struct monitor *m) {
     const char *token = r == 0 ? json_str(reply.json, "token") : NULL;
     if (r < 0)
         return r;
-    return token ? write_file(m, m->token, token, 0600) : error_set(&m->cli->error, EPROTO, "the controller gave no token");
+    return token ? write_file(m, m->token, token, 0600)
+                 : error_set(&m->cli->error, EPROTO, "the controller gave no token");
 }
 
 // A password for Prometheus' own pages: nobody else on this machine is to read them. The library for
@@ -155,11 +167,19 @@ static int make_password(struct monitor *m) {
         memcpy(&hash, &p, sizeof p);
         memcpy(&new_salt, &q, sizeof q);
     }
-    const char *hashed = hash && new_salt && new_salt("$2b$", 10, (const char *)bytes + 2, 16, salt, sizeof salt) ? hash(secret, salt) : NULL;
+    const char *hashed =
+        hash && new_salt && new_salt("$2b$", 10, (const char *)bytes + 2, 16, salt, sizeof salt)
+            ? hash(secret, salt)
+            : NULL;
     if (!hashed || !str_has_prefix(hashed, "$2"))
-        return error_set(e, ENOTSUP, "the system's libcrypt.so.1 cannot make bcrypt hashes, which Prometheus needs for its password");
+        return error_set(
+            e, ENOTSUP,
+            "the system's libcrypt.so.1 cannot make bcrypt hashes, which Prometheus needs for its password");
     r = write_file(m, m->password, secret, 0600);
-    return r < 0 ? r : write_file(m, m->web, arena_printf(&m->cli->arena, "basic_auth_users:\n  acequia: '%s'\n", hashed), 0600);
+    return r < 0 ? r
+                 : write_file(m, m->web,
+                              arena_printf(&m->cli->arena, "basic_auth_users:\n  acequia: '%s'\n", hashed),
+                              0600);
 }
 
 static int write_config(struct monitor *m) {
@@ -167,8 +187,11 @@ static int write_config(struct monitor *m) {
     const struct {
         const char *word, *value;
     } words[] = {
-        {"@CONTROLLER@", m->controller}, {"@CA_FILE@", arena_printf(a, "%s/ca.crt", m->paths.state)}, {"@TOKEN_FILE@", m->token},
-        {"@RULES@", m->templates}, {"@INTERVAL@", arena_printf(a, "%us", m->interval_s)},
+        {"@CONTROLLER@", m->controller},
+        {"@CA_FILE@", arena_printf(a, "%s/ca.crt", m->paths.state)},
+        {"@TOKEN_FILE@", m->token},
+        {"@RULES@", m->templates},
+        {"@INTERVAL@", arena_printf(a, "%us", m->interval_s)},
     };
     cleanup_buf struct buf out = {0};
     const char *text = "";
@@ -220,7 +243,9 @@ static int write_all(struct monitor *m) {
     struct error *e = &m->cli->error;
     m->templates = find_templates(&m->cli->arena);
     if (!m->templates)
-        return error_set(e, ENOENT, "the rules for Prometheus (share/acequia/prometheus) are not installed beside this program");
+        return error_set(
+            e, ENOENT,
+            "the rules for Prometheus (share/acequia/prometheus) are not installed beside this program");
     int r = find_controller(m);
     if (r < 0)
         return r;
@@ -232,7 +257,8 @@ static int write_all(struct monitor *m) {
 }
 
 static bool answers(uint32_t port) {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     cleanup_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     return fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0;
 }
@@ -242,20 +268,27 @@ static int start(struct monitor *m) {
     struct arena *a = &c->arena;
     const char *program = find_program(a, "prometheus");
     if (!program)
-        return error_set(&c->error, ENOENT, "the program prometheus is not installed; on Debian: apt install prometheus");
+        return error_set(&c->error, ENOENT,
+                         "the program prometheus is not installed; on Debian: apt install prometheus");
     if (answers(m->port))
-        return error_set(&c->error, EADDRINUSE, "something listens on 127.0.0.1:%u already; give another with --port", m->port);
-    const char *const argv[] = {
-        "prometheus", arena_printf(a, "--config.file=%s", m->config), arena_printf(a, "--storage.tsdb.path=%s/data", m->folder),
-        arena_printf(a, "--storage.tsdb.retention.time=%us", m->keep_s), arena_printf(a, "--web.listen-address=127.0.0.1:%u", m->port),
-        arena_printf(a, "--web.config.file=%s", m->web), NULL};
+        return error_set(&c->error, EADDRINUSE,
+                         "something listens on 127.0.0.1:%u already; give another with --port", m->port);
+    const char *const argv[] = {"prometheus",
+                                arena_printf(a, "--config.file=%s", m->config),
+                                arena_printf(a, "--storage.tsdb.path=%s/data", m->folder),
+                                arena_printf(a, "--storage.tsdb.retention.time=%us", m->keep_s),
+                                arena_printf(a, "--web.listen-address=127.0.0.1:%u", m->port),
+                                arena_printf(a, "--web.config.file=%s", m->web),
+                                NULL};
     pid_t pid;
     int r = daemon_program_start(c, &m->paths, "prometheus", program, argv, &pid, &c->error);
     for (int64_t began = clock_mono_ms(); r == 0 && !answers(m->port); usleep(50000)) {
         if (waitpid(pid, NULL, WNOHANG) == pid)
-            return error_set(&c->error, ECHILD, "Prometheus ended at once; see %s", paths_log_file(&m->paths, a, "prometheus"));
+            return error_set(&c->error, ECHILD, "Prometheus ended at once; see %s",
+                             paths_log_file(&m->paths, a, "prometheus"));
         if (clock_mono_ms() - began > READY_MS)
-            return error_set(&c->error, ETIMEDOUT, "Prometheus does not answer; see %s", paths_log_file(&m->paths, a, "prometheus"));
+            return error_set(&c->error, ETIMEDOUT, "Prometheus does not answer; see %s",
+                             paths_log_file(&m->paths, a, "prometheus"));
     }
     return r;
 }
@@ -300,8 +333,10 @@ const struct verb verb_monitor = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "start a Prometheus that is set up for this cluster",
-    .text = "Uses the prometheus package of the system, with a token of its own, the cluster's certificate, recording rules and alerts. It listens on "
-            "the loopback address and asks for a password. Dashboards for Grafana are installed beside the rules.",
+    .text = "Uses the prometheus package of the system, with a token of its own, the cluster's certificate, "
+            "recording rules and alerts. It listens on "
+            "the loopback address and asks for a password. Dashboards for Grafana are installed beside the "
+            "rules.",
     .examples = "acequia monitor\nacequia monitor --port 9091 --keep 90d\nacequia monitor --stop",
     .options = {&monitor_options, &common_options},
     .run = run,

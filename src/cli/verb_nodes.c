@@ -11,7 +11,10 @@
 #include "model/units.h"
 
 static const struct option_spec specs[] = {
-    {"columns", 'o', "NAMES", "Columns to show: name, state, cpus, memory, gpus, jobs, features, partitions, version, address, seen, reason.", 0, NULL, NULL},
+    {"columns", 'o', "NAMES",
+     "Columns to show: name, state, cpus, memory, gpus, jobs, features, partitions, version, address, seen, "
+     "reason.",
+     0, NULL, NULL},
     {"wide", 'W', NULL, "Shorten nothing.", 0, NULL, NULL},
     {"no-heading", 'H', NULL, "No line of titles.", 0, NULL, NULL},
     {"missing", 0, NULL, "What each node cannot enforce.", 0, NULL, NULL},
@@ -22,10 +25,18 @@ static const struct {
     const char *name;
     struct table_column column;
 } columns[] = {
-    {"name", {"NODE", false, 2, 8}},          {"state", {"STATE", false, 0, 0}},       {"cpus", {"CPUS", true, 0, 0}},
-    {"memory", {"MEMORY", true, 0, 0}},       {"gpus", {"GPUS", true, 0, 0}},          {"jobs", {"JOBS", true, 0, 0}},
-    {"features", {"FEATURES", false, 5, 8}},  {"reason", {"REASON", false, 6, 8}},     {"partitions", {"PARTITIONS", false, 5, 8}},
-    {"version", {"VERSION", false, 0, 0}},    {"address", {"ADDRESS", false, 3, 8}},   {"seen", {"SEEN", false, 0, 0}},
+    {"name", {"NODE", false, 2, 8}},
+    {"state", {"STATE", false, 0, 0}},
+    {"cpus", {"CPUS", true, 0, 0}},
+    {"memory", {"MEMORY", true, 0, 0}},
+    {"gpus", {"GPUS", true, 0, 0}},
+    {"jobs", {"JOBS", true, 0, 0}},
+    {"features", {"FEATURES", false, 5, 8}},
+    {"reason", {"REASON", false, 6, 8}},
+    {"partitions", {"PARTITIONS", false, 5, 8}},
+    {"version", {"VERSION", false, 0, 0}},
+    {"address", {"ADDRESS", false, 3, 8}},
+    {"seen", {"SEEN", false, 0, 0}},
     {"missing", {"CANNOT ENFORCE", false, 6, 10}},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
@@ -53,7 +64,8 @@ static const char *gpus_text(struct arena *a, const struct json *n) {
     int64_t total = json_i64(n, "gpus_milli", 0);
     if (!total)
         return "-";
-    return arena_printf(a, "%s/%s", gpu_milli_format((uint64_t)json_i64(n, "gpus_used_milli", 0), used), gpu_milli_format((uint64_t)total, all));
+    return arena_printf(a, "%s/%s", gpu_milli_format((uint64_t)json_i64(n, "gpus_used_milli", 0), used),
+                        gpu_milli_format((uint64_t)total, all));
 }
 
 // Why the node takes no jobs; else which of its GPUs is out of use, and why.
@@ -75,12 +87,14 @@ static const char *reason_text(struct arena *a, const struct json *n) {
     }
     if (!bad)
         return "";
-    return bad == 1 ? arena_printf(a, "GPU %u: %s", index, first) : arena_printf(a, "GPU %u: %s; and %u more", index, first, bad - 1);
+    return bad == 1 ? arena_printf(a, "GPU %u: %s", index, first)
+                    : arena_printf(a, "GPU %u: %s; and %u more", index, first, bad - 1);
 }
 
 // The GPUs of one node, when it is asked for by name.
 static void print_gpus(struct cli *c, const struct json *n, struct buf *out) {
-    static const struct table_column titles[] = {{"GPU", true, 0, 0}, {"MODEL", false, 2, 8}, {"MEMORY", true, 0, 0}, {"STATE", false, 6, 10}};
+    static const struct table_column titles[] = {
+        {"GPU", true, 0, 0}, {"MODEL", false, 2, 8}, {"MEMORY", true, 0, 0}, {"STATE", false, 6, 10}};
     const struct json *gpus = json_get(n, "gpus");
     char size[UNIT_TEXT_MAX];
     if (!gpus || gpus->type != JSON_ARRAY || !gpus->len)
@@ -92,14 +106,16 @@ static void print_gpus(struct cli *c, const struct json *n, struct buf *out) {
         const char *why = json_str(g, "unhealthy");
         table_addf(&t, "%u", i);
         table_add(&t, json_str(g, "model"), COLOUR_NONE);
-        table_add(&t, arena_strdup(&c->arena, size_format((uint64_t)json_i64(g, "memory_bytes", 0), size)), COLOUR_NONE);
+        table_add(&t, arena_strdup(&c->arena, size_format((uint64_t)json_i64(g, "memory_bytes", 0), size)),
+                  COLOUR_NONE);
         if (str_empty(why))
             table_add(&t, "ready", COLOUR_NONE);
         else
             table_add(&t, arena_printf(&c->arena, "out of use: %s", why), COLOUR_RED);
     }
     buf_addc(out, '\n');
-    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_width(), !option_given(&c->options, "no-heading"), terminal_colour(), out);
+    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_width(),
+                !option_given(&c->options, "no-heading"), terminal_colour(), out);
     table_done(&t);
 }
 
@@ -112,17 +128,21 @@ static void add_cell(struct cli *c, const char *name, const struct json *n, stru
     else if (streq(name, "cpus"))
         table_addf(t, "%lld/%lld", (long long)json_i64(n, "cpus_used", 0), (long long)json_i64(n, "cpus", 0));
     else if (streq(name, "memory"))
-        table_addf(t, "%s/%s", size_format((uint64_t)json_i64(n, "memory_used_bytes", 0), used), size_format((uint64_t)json_i64(n, "memory_bytes", 0), all));
+        table_addf(t, "%s/%s", size_format((uint64_t)json_i64(n, "memory_used_bytes", 0), used),
+                   size_format((uint64_t)json_i64(n, "memory_bytes", 0), all));
     else if (streq(name, "gpus"))
         table_add(t, gpus_text(a, n), COLOUR_NONE);
     else if (streq(name, "jobs"))
-        table_addf(t, "%lld", jobs && jobs->type == JSON_ARRAY ? (long long)jobs->len : (long long)json_i64(n, "jobs", 0));
+        table_addf(t, "%lld",
+                   jobs && jobs->type == JSON_ARRAY ? (long long)jobs->len
+                                                    : (long long)json_i64(n, "jobs", 0));
     else if (streq(name, "features") || streq(name, "partitions"))
         table_add(t, joined(a, json_get(n, name)), COLOUR_NONE);
     else if (streq(name, "reason"))
         table_add(t, reason_text(a, n), COLOUR_NONE);
     else if (streq(name, "seen"))
-        table_add(t, arena_strdup(a, local_time_short(json_i64(n, "last_seen_ms", 0), clock_wall_ms(), used)), COLOUR_NONE);
+        table_add(t, arena_strdup(a, local_time_short(json_i64(n, "last_seen_ms", 0), clock_wall_ms(), used)),
+                  COLOUR_NONE);
     else
         table_add(t, json_str(n, name), COLOUR_NONE);
 }
@@ -140,12 +160,14 @@ static int print_nodes(struct cli *c, const struct json *nodes, struct buf *out)
     uint32_t count = 0;
     const char *names = option_get(&c->options, "columns");
     if (!names)
-        names = option_given(&c->options, "missing") ? "name,state,missing" : "name,state,cpus,memory,gpus,jobs,features,reason";
+        names = option_given(&c->options, "missing") ? "name,state,missing"
+                                                     : "name,state,cpus,memory,gpus,jobs,features,reason";
     for (const char *p = names; *p; p += *p == ',') {
         size_t len = strcspn(p, ",");
         int i = find_column(p, len);
         if (i < 0 || count == COLUMNS)
-            return cli_usage(c, "there is no column \"%.*s\" of nodes; see acequia nodes --help", (int)(len > 40 ? 40 : len), p);
+            return cli_usage(c, "there is no column \"%.*s\" of nodes; see acequia nodes --help",
+                             (int)(len > 40 ? 40 : len), p);
         chosen[count] = i;
         titles[count++] = columns[i].column;
         p += len;
@@ -155,7 +177,8 @@ static int print_nodes(struct cli *c, const struct json *nodes, struct buf *out)
     for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++)
         for (uint32_t k = 0; k < count; k++)
             add_cell(c, columns[chosen[k]].name, &nodes->items[i], &t);
-    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_table_width(), !option_given(&c->options, "no-heading"), terminal_colour(), out);
+    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_table_width(),
+                !option_given(&c->options, "no-heading"), terminal_colour(), out);
     table_done(&t);
     return CLI_OK;
 }

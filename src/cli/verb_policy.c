@@ -133,7 +133,8 @@ static int merge(struct noun *n, const struct json *before, struct buf *body) {
         const struct field *f = &n->schema->fields[i];
         if (streq(f->name, "name"))
             continue;
-        const struct json *v = !before || field_changed(n, changed, f) ? json_get(after, f->name) : json_get(before, f->name);
+        const struct json *v =
+            !before || field_changed(n, changed, f) ? json_get(after, f->name) : json_get(before, f->name);
         if (!v || v->type == JSON_NULL)
             continue;
         json_key(&w, f->name);
@@ -168,20 +169,24 @@ static int put(struct noun *n, bool create) {
         return cli_fail(c);
     int r = client_call(k, "GET", target, NULL, &before), status = CLI_OK;
     if (create && r == 0)
-        status = cli_failf(c, "%s \"%s\" is there already; change it with: acequia %s edit %s", n->word, c->arguments[1], n->word, c->arguments[1]);
+        status = cli_failf(c, "%s \"%s\" is there already; change it with: acequia %s edit %s", n->word,
+                           c->arguments[1], n->word, c->arguments[1]);
     else if (r < 0 && (!create || r != -ENOENT))
         status = cli_fail(c);
     if (status == CLI_OK && merge(n, create ? NULL : before.json, &body) < 0)
         status = cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     else if (status == CLI_OK)
-        status = client_call(k, "PUT", target, &body, &reply) < 0 ? cli_fail(c) : report(c, &reply, n->word, create ? "created" : "changed");
+        status = client_call(k, "PUT", target, &body, &reply) < 0
+                     ? cli_fail(c)
+                     : report(c, &reply, n->word, create ? "created" : "changed");
     client_free(k);
     return status;
 }
 
 static int remove_one(struct noun *n) {
     struct reply reply;
-    int status = client_request(n->cli, "DELETE", arena_printf(&n->cli->arena, "%s/%s", n->path, n->cli->arguments[1]), NULL, &reply);
+    int status = client_request(
+        n->cli, "DELETE", arena_printf(&n->cli->arena, "%s/%s", n->path, n->cli->arguments[1]), NULL, &reply);
     return status == CLI_OK ? report(n->cli, &reply, n->word, "deleted") : status;
 }
 
@@ -209,11 +214,13 @@ static const char *cell(struct noun *n, const struct config_key *k, const void *
     if (k->given_offset && !*(const bool *)((const char *)value + k->given_offset))
         return "";
     if (k->type == CONFIG_TIME)
-        return arena_strdup(&n->cli->arena, local_time_format(*(const int64_t *)((const char *)value + k->offset), when));
+        return arena_strdup(&n->cli->arena,
+                            local_time_format(*(const int64_t *)((const char *)value + k->offset), when));
     if (k->type == CONFIG_MILLIGPU && *(const uint32_t *)((const char *)value + k->offset) == PROJECT_QUOTA_ALL)
         return "rest";
     config_value_format(k, value, &text);
-    bool nothing = (k->type == CONFIG_SECONDS && streq(buf_str(&text), "unlimited")) || (k->type == CONFIG_BOOL && streq(buf_str(&text), "false"));
+    bool nothing = (k->type == CONFIG_SECONDS && streq(buf_str(&text), "unlimited")) ||
+                   (k->type == CONFIG_BOOL && streq(buf_str(&text), "false"));
     if (nothing || (!streq(k->name, "quota") && streq(buf_str(&text), "0") && !k->given_offset))
         return "";
     return arena_strdup(&n->cli->arena, buf_str(&text));
@@ -311,24 +318,26 @@ static int run(struct cli *c) {
     return streq(what, "delete") ? remove_one(&n) : put(&n, streq(what, "create"));
 }
 
-#define NOUN(word, table_, summary_, text_, examples_)                                                                      \
-    const struct verb verb_##word = {                                                                                       \
-        .name = #word,                                                                                                      \
-        .group = "Sharing",                                                                                                 \
-        .arguments = "create NAME [settings]\nedit NAME [settings]\ndelete NAME\n[list]\nshow NAME",                          \
-        .summary = summary_,                                                                                                \
-        .text = text_,                                                                                                      \
-        .examples = examples_,                                                                                              \
-        .options = {&table_, &common_options},                                                                              \
-        .run = run,                                                                                                         \
-        .complete = "create edit delete list show",                                                                         \
-        .most = 2,                                                                                                          \
+#define NOUN(word, table_, summary_, text_, examples_)                                                       \
+    const struct verb verb_##word = {                                                                        \
+        .name = #word,                                                                                       \
+        .group = "Sharing",                                                                                  \
+        .arguments = "create NAME [settings]\nedit NAME [settings]\ndelete NAME\n[list]\nshow NAME",         \
+        .summary = summary_,                                                                                 \
+        .text = text_,                                                                                       \
+        .examples = examples_,                                                                               \
+        .options = {&table_, &common_options},                                                               \
+        .run = run,                                                                                          \
+        .complete = "create edit delete list show",                                                          \
+        .most = 2,                                                                                           \
     }
 
 NOUN(project, project_options, "projects: who shares, and how much is guaranteed",
      "A project has a quota of GPUs that is its own, and may use what others leave idle.",
-     "acequia project create vision --quota 8 --members eva,joan\nacequia project edit vision --limit 12\nacequia project list");
-NOUN(partition, partition_options, "partitions: sets of nodes with rules of their own", "What is not given when editing stays as it is.",
+     "acequia project create vision --quota 8 --members eva,joan\nacequia project edit vision --limit "
+     "12\nacequia project list");
+NOUN(partition, partition_options, "partitions: sets of nodes with rules of their own",
+     "What is not given when editing stays as it is.",
      "acequia partition create short --nodes n[01-04] --max-time 4h --default true");
 NOUN(qos, qos_options, "qualities of service that jobs can ask for", "What is not given when editing stays as it is.",
      "acequia qos create urgent --priority 1000 --max-jobs-per-user 2");

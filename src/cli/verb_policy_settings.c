@@ -121,10 +121,13 @@ const struct verb verb_policy = {
     .group = "Sharing",
     .arguments = "[show]\nset KEY=VALUE...",
     .summary = "the rules of sharing: whose turn it is, who may pass, who gives",
-    .text = "Keys and values are those of the [policy] section in acequia.conf(5). A change holds at once, is recorded as an event and stays over "
-            "restarts, unless the configuration file says otherwise: what stands there is taken again when it is read. Try a change on your own "
+    .text = "Keys and values are those of the [policy] section in acequia.conf(5). A change holds at once, "
+            "is recorded as an event and stays over "
+            "restarts, unless the configuration file says otherwise: what stands there is taken again when "
+            "it is read. Try a change on your own "
             "history first: acequia trace, then acequia sim.",
-    .examples = "acequia policy\nacequia policy set use=1d half_life=14d\nacequia policy set min_run=10m reclaim=true",
+    .examples = "acequia policy\nacequia policy set use=1d half_life=14d\nacequia policy set min_run=10m "
+                "reclaim=true",
     .options = {&common_options},
     .run = run,
     .complete = "show set",

@@ -49,7 +49,13 @@ static int run(struct cli *c) {
     s.stdin_open = !option_given(&c->options, "no-input");
     s.launch = s.tasks > 1 || s.nodes_min > 1 || s.tasks_per_node ? LAUNCH_TASKS : LAUNCH_BATCH;
     job_request_write(&(struct job_request){.spec = &s, .environment = &environment, .no_requeue = !s.requeue}, &first);
-    struct session live = {.cli = c, .target = "/v1/run", .first = &first, .pty = pty, .input = s.stdin_open, .cancels = true, .job = true};
+    struct session live = {.cli = c,
+                           .target = "/v1/run",
+                           .first = &first,
+                           .pty = pty,
+                           .input = s.stdin_open,
+                           .cancels = true,
+                           .job = true};
     return session_run(&live);
 }
 
@@ -68,9 +74,12 @@ const struct verb verb_run = {
     .group = "Work",
     .arguments = "[options] [--] COMMAND [arguments...]",
     .summary = "run a command as a job and stay attached to it",
-    .text = "Output streams here, standard input goes there, the exit status is the command's. Ctrl-C cancels the job, a second "
-            "time kills it. On several nodes the output of all is shown, line by line, input goes to all, and the exit status is the worst.",
-    .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo task $ACEQUIA_PROCID'",
+    .text = "Output streams here, standard input goes there, the exit status is the command's. Ctrl-C "
+            "cancels the job, a second "
+            "time kills it. On several nodes the output of all is shown, line by line, input goes to all, "
+            "and the exit status is the worst.",
+    .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo "
+                "task $ACEQUIA_PROCID'",
     .options = {&table, &job_resource_options, &job_control_options, &common_options},
     .run = run,
     .stop = true,

@@ -30,8 +30,9 @@ static const char *gpus(struct arena *a, const struct json *j, const char *field
 }
 
 static void print_gpus(struct cli *c, const struct json *projects, int64_t total, struct buf *out) {
-    static const struct table_column columns[] = {{"PROJECT", false, 5, 8}, {"QUOTA", true, 0, 0},  {"SHARE", true, 0, 0}, {"USED", true, 0, 0},
-                                                  {"QUEUED", true, 0, 0},   {"JOBS", true, 0, 0}, {"OF ALL GPUS", false, 0, 0}};
+    static const struct table_column columns[] = {
+        {"PROJECT", false, 5, 8}, {"QUOTA", true, 0, 0}, {"SHARE", true, 0, 0},       {"USED", true, 0, 0},
+        {"QUEUED", true, 0, 0},   {"JOBS", true, 0, 0},  {"OF ALL GPUS", false, 0, 0}};
     struct table t;
     table_init(&t, &c->arena, columns, 7);
     for (uint32_t i = 0; projects && projects->type == JSON_ARRAY && i < projects->len; i++) {
@@ -50,7 +51,11 @@ static void print_gpus(struct cli *c, const struct json *projects, int64_t total
 }
 
 static void print_cpus(struct cli *c, const struct json *projects, int64_t total, struct buf *out) {
-    static const struct table_column columns[] = {{"PROJECT", false, 5, 8}, {"CPUS USED", true, 0, 0}, {"QUEUED", true, 0, 0}, {"JOBS", true, 0, 0}, {"OF ALL CPUS", false, 0, 0}};
+    static const struct table_column columns[] = {{"PROJECT", false, 5, 8},
+                                                  {"CPUS USED", true, 0, 0},
+                                                  {"QUEUED", true, 0, 0},
+                                                  {"JOBS", true, 0, 0},
+                                                  {"OF ALL CPUS", false, 0, 0}};
     struct table t;
     table_init(&t, &c->arena, columns, 5);
     for (uint32_t i = 0; projects && projects->type == JSON_ARRAY && i < projects->len; i++) {
@@ -88,7 +93,8 @@ const struct verb verb_shares = {
     .group = "Sharing",
     .arguments = "[options]",
     .summary = "show quota, share, use and queue of each project",
-    .text = "In the bars # is what a project uses inside its quota, + what it uses beyond, | where its quota ends. JOBS are running+pending.",
+    .text = "In the bars # is what a project uses inside its quota, + what it uses beyond, | where its quota "
+            "ends. JOBS are running+pending.",
     .examples = "acequia shares",
     .options = {&common_options},
     .run = run,

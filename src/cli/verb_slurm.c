@@ -20,7 +20,9 @@ static int place(struct cli *c, const char *folder, const char *program, const c
         if (ours)
             return 0;
         if (!force)
-            return error_set(&c->error, EEXIST, "%s exists and is not ours; give another folder, or --force to replace it", path);
+            return error_set(&c->error, EEXIST,
+                             "%s exists and is not ours; give another folder, or --force to replace it",
+                             path);
         if (unlink(path) < 0)
             return error_set(&c->error, errno, "cannot remove %s: %s", path, strerror(errno));
     }
@@ -51,7 +53,8 @@ static int run(struct cli *c) {
     const char *name = c->count ? c->arguments[0] : "";
     char shown[64];
     if (!slurm_command_find(name))
-        return cli_failf(c, "there is no command \"%s\" of Slurm here; see acequia slurm-commands --help", printable(name, shown, sizeof shown));
+        return cli_failf(c, "there is no command \"%s\" of Slurm here; see acequia slurm-commands --help",
+                         printable(name, shown, sizeof shown));
     return slurm_main(name, c->count, c->arguments, c->tls);
 }
 
@@ -65,7 +68,8 @@ const struct verb verb_slurm_commands = {
     .group = "Cluster",
     .arguments = "DIR",
     .summary = "place sbatch, srun, squeue and the others into a folder",
-    .text = "The links speak Slurm's command line to this cluster: scripts with #SBATCH lines and tools made for Slurm run unchanged when "
+    .text = "The links speak Slurm's command line to this cluster: scripts with #SBATCH lines and tools made "
+            "for Slurm run unchanged when "
             "the folder is first on PATH.",
     .examples = "acequia slurm-commands ~/slurm\nexport PATH=~/slurm:$PATH",
     .options = {&table, &common_options},

@@ -71,8 +71,10 @@ void cluster_status_lines(struct cli *c, const struct json *status, const struct
     struct cluster_totals t;
     const struct json *warnings = json_get(status, "warnings");
     cluster_totals(nodes, &t);
-    buf_addf(out, "%-10s%s, Acequia %s, up %s\n", "Cluster", json_str(status, "cluster") ? json_str(status, "cluster") : "?",
-             json_str(status, "version") ? json_str(status, "version") : "?", duration_format((uint64_t)json_i64(status, "uptime_ms", 0) / 1000, a));
+    buf_addf(out, "%-10s%s, Acequia %s, up %s\n", "Cluster",
+             json_str(status, "cluster") ? json_str(status, "cluster") : "?",
+             json_str(status, "version") ? json_str(status, "version") : "?",
+             duration_format((uint64_t)json_i64(status, "uptime_ms", 0) / 1000, a));
     counts(out, "Nodes", json_get(status, "nodes"));
     counts(out, "Jobs", json_get(status, "jobs"));
     if (t.cpus) {
@@ -83,7 +85,8 @@ void cluster_status_lines(struct cli *c, const struct json *status, const struct
                       ratio((double)t.memory_used_bytes, (double)t.memory_bytes));
     }
     if (t.gpus_milli)
-        resource_line(out, "GPUs", gpu_milli_format((uint64_t)t.gpus_used_milli, a), gpu_milli_format((uint64_t)t.gpus_milli, b),
+        resource_line(out, "GPUs", gpu_milli_format((uint64_t)t.gpus_used_milli, a),
+                      gpu_milli_format((uint64_t)t.gpus_milli, b),
                       ratio((double)t.gpus_used_milli, (double)t.gpus_milli));
     for (uint32_t i = 0; warnings && warnings->type == JSON_ARRAY && i < warnings->len; i++)
         if (warnings->items[i].type == JSON_STRING) {

@@ -30,7 +30,8 @@ static int report(struct cli *c, const struct reply *reply, const struct spec *s
     else if (count > 1)
         buf_addf(&out, "Submitted job %lld, %lld elements\n", (long long)id, (long long)count);
     else
-        buf_addf(&out, "%s job %lld\n", json_true(reply->json, "repeated") ? "Already submitted:" : "Submitted", (long long)id);
+        buf_addf(&out, "%s job %lld\n",
+                 json_true(reply->json, "repeated") ? "Already submitted:" : "Submitted", (long long)id);
     return cli_print(&out);
 }
 
@@ -54,7 +55,11 @@ static int run(struct cli *c) {
     job_umask(&s);
     s.argv.at = arena_memdup(&c->arena, source.argv, (size_t)source.argc * sizeof *source.argv);
     s.argv.len = (uint32_t)source.argc;
-    struct job_request q = {&s, &source, &environment, option_get(&c->options, "key"), option_given(&c->options, "dry-run"),
+    struct job_request q = {&s,
+                            &source,
+                            &environment,
+                            option_get(&c->options, "key"),
+                            option_given(&c->options, "dry-run"),
                             option_given(&c->options, "no-requeue")};
     job_request_write(&q, &body);
     struct client *k;
@@ -72,8 +77,10 @@ const struct verb verb_submit = {
     .group = "Work",
     .arguments = "[options] SCRIPT [arguments...]\n[options] -- COMMAND [arguments...]\n[options] < SCRIPT",
     .summary = "queue a job",
-    .text = "The script is read now: it may change or go afterwards. Lines \"#ACEQUIA --option value\" at its beginning give "
-            "options, which the command line overrides. Output goes to acequia-JOB.out in the working directory.",
+    .text =
+        "The script is read now: it may change or go afterwards. Lines \"#ACEQUIA --option value\" at its "
+        "beginning give "
+        "options, which the command line overrides. Output goes to acequia-JOB.out in the working directory.",
     .examples = "acequia submit -g 2 -m 64G -t 8h train.sh --epochs 90\n"
                 "acequia submit -J hello -- python3 -c 'print(1)'\n"
                 "acequia submit -a 0-99%10 -o 'out-%A_%a.txt' sweep.sh\n"

@@ -17,7 +17,8 @@
 #include "model/units.h"
 
 static const struct option_spec specs[] = {
-    {"user", 'u', "NAME", "A token for this user's commands from other machines; else one for an agent to join.", 0, NULL, NULL},
+    {"user", 'u', "NAME",
+     "A token for this user's commands from other machines; else one for an agent to join.", 0, NULL, NULL},
     {"node", 0, "NAME", "The token lets an agent join under this name only.", 0, NULL, NULL},
     {"ttl", 0, "DURATION", "How long it holds, as 1h or 30d; a bare number is seconds.", 0, NULL, NULL},
     {"output", 'o', "FILE", "Write the token into this new file, readable by you alone.", 0, NULL, "@file"},
@@ -26,7 +27,8 @@ static const struct option_table table_options = OPTION_TABLE("Options of create
 
 static int write_secret(struct cli *c, int fd, const char *file, const char *token) {
     if (write(fd, token, strlen(token)) != (ssize_t)strlen(token) || write(fd, "\n", 1) != 1)
-        return error_set(&c->error, errno ? errno : ENOSPC, "cannot write the file %s: %s", file, strerror(errno ? errno : ENOSPC));
+        return error_set(&c->error, errno ? errno : ENOSPC, "cannot write the file %s: %s", file,
+                         strerror(errno ? errno : ENOSPC));
     return 0;
 }
 
@@ -45,10 +47,12 @@ static int create(struct cli *c) {
     struct json_writer w = {.out = &body};
     struct reply reply;
     uint32_t ttl = 0;
-    const char *user = option_get(&c->options, "user"), *file = option_get(&c->options, "output"), *node = option_get(&c->options, "node");
+    const char *user = option_get(&c->options, "user"), *file = option_get(&c->options, "output"),
+               *node = option_get(&c->options, "node");
     if (option_given(&c->options, "ttl") && !option_duration(&c->options, "ttl", 1, &ttl, &c->error) && !ttl)
         return cli_usage(c, "--ttl is \"%s\"; give more than 0, as 1h or 30d", option_get(&c->options, "ttl"));
-    if (option_duration(&c->options, "ttl", 1, &ttl, &c->error) < 0 || (user && identifier_check("--user", user, &c->error) < 0))
+    if (option_duration(&c->options, "ttl", 1, &ttl, &c->error) < 0 ||
+        (user && identifier_check("--user", user, &c->error) < 0))
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     // Before the token is made: one that nobody knows would stay valid.
     cleanup_close int fd = file ? open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
@@ -91,7 +95,8 @@ static int create(struct cli *c) {
 }
 
 static int list(struct cli *c) {
-    static const struct table_column columns[] = {{"ID", false, 0, 0}, {"KIND", false, 0, 0}, {"USER", false, 3, 5}, {"EXPIRES", false, 0, 0},
+    static const struct table_column columns[] = {{"ID", false, 0, 0},      {"KIND", false, 0, 0},
+                                                  {"USER", false, 3, 5},    {"EXPIRES", false, 0, 0},
                                                   {"USED BY", false, 4, 8}, {"MADE BY", false, 4, 8}};
     struct reply reply;
     struct table t;
@@ -111,7 +116,10 @@ static int list(struct cli *c) {
         table_add(&t, json_str(j, "id"), COLOUR_NONE);
         table_add(&t, json_str(j, "user") ? "user" : "agent", COLOUR_NONE);
         table_add(&t, json_str(j, "user"), COLOUR_NONE);
-        table_add(&t, arena_strdup(&c->arena, local_time_short(json_i64(j, "expires_ms", 0), clock_wall_ms(), when)), COLOUR_NONE);
+        table_add(
+            &t,
+            arena_strdup(&c->arena, local_time_short(json_i64(j, "expires_ms", 0), clock_wall_ms(), when)),
+            COLOUR_NONE);
         table_add(&t, json_str(j, "node"), COLOUR_NONE);
         table_add(&t, json_str(j, "by"), COLOUR_NONE);
     }
@@ -157,8 +165,10 @@ const struct verb verb_token = {
     .group = "Cluster",
     .arguments = "create [options]\nlist\nrevoke ID...",
     .summary = "make, list and revoke tokens for nodes and users",
-    .text = "A node joins with a token once: acequia agent --join HOST:PORT --token-file FILE. Keep tokens in files that only you can read.",
-    .examples = "acequia token create --ttl 1h -o join.token\nacequia token create --user eva --ttl 30d -o eva.token",
+    .text = "A node joins with a token once: acequia agent --join HOST:PORT --token-file FILE. Keep tokens "
+            "in files that only you can read.",
+    .examples =
+        "acequia token create --ttl 1h -o join.token\nacequia token create --user eva --ttl 30d -o eva.token",
     .options = {&table_options, &common_options},
     .run = run,
     .complete = "create list revoke",

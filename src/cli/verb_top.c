@@ -64,7 +64,8 @@ static int once(struct cli *c, struct client *k) {
     cleanup_buf struct buf out = {0};
     if (c->json) {
         struct reply status, jobs;
-        if (client_call(k, "GET", "/v1/status", NULL, &status) < 0 || client_call(k, "GET", "/v1/jobs?limit=500", NULL, &jobs) < 0)
+        if (client_call(k, "GET", "/v1/status", NULL, &status) < 0 ||
+            client_call(k, "GET", "/v1/jobs?limit=500", NULL, &jobs) < 0)
             return cli_fail(c);
         buf_addf(&out, "{\"status\":%s,\"jobs\":%s}\n", status.text, jobs.text);
         return cli_print(&out);

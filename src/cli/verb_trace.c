@@ -45,7 +45,8 @@ const struct verb verb_trace = {
     .arguments = "[options]",
     .summary = "print this cluster's finished jobs as a trace for sim",
     .text = "The form is CSV. With it a policy can be tried on what really happened here before it is set.",
-    .examples = "acequia trace > jobs.csv\nacequia trace --nodes > nodes.csv\nacequia sim jobs.csv --nodes nodes.csv --policy default --policy easy",
+    .examples = "acequia trace > jobs.csv\nacequia trace --nodes > nodes.csv\nacequia sim jobs.csv --nodes "
+                "nodes.csv --policy default --policy easy",
     .options = {&table, &common_options},
     .run = run,
 };

@@ -129,12 +129,15 @@ static int wait_ready(struct start *s, const char *name, pid_t pid, bool agent) 
         }
         if (clock_mono_ms() - began > READY_MS) {
             last_words(s->cli, s->paths, name, words, sizeof words);
-            return error_set(&s->cli->error, ETIMEDOUT, "the %s did not become ready within %d s; its log ends with: %s", name, READY_MS / 1000, words);
+            return error_set(&s->cli->error, ETIMEDOUT,
+                             "the %s did not become ready within %d s; its log ends with: %s", name,
+                             READY_MS / 1000, words);
         }
         usleep(pause_us);
     }
     if (s->progress)
-        fprintf(stderr, "%s ready after %lld ms\n", agent ? "Agent     " : "Controller", (long long)(clock_mono_ms() - began));
+        fprintf(stderr, "%s ready after %lld ms\n", agent ? "Agent     " : "Controller",
+                (long long)(clock_mono_ms() - began));
     return 0;
 }
 
@@ -163,8 +166,9 @@ static int take_turn(struct cli *c, const struct paths *p, int *out) {
 
 // Users without a cluster of their own use the machine's: that one is theirs to use, not to start.
 static bool somebody_elses(struct cli *c, const struct paths *p) {
-    return geteuid() != 0 && str_empty(getenv("ACEQUIA_HOME")) && str_empty(getenv("ACEQUIA_HOST")) && access(p->socket, F_OK) < 0 &&
-           access(PATHS_SYSTEM_SOCKET, F_OK) == 0 && !daemon_running(c, p, "controller");
+    return geteuid() != 0 && str_empty(getenv("ACEQUIA_HOME")) && str_empty(getenv("ACEQUIA_HOST")) &&
+           access(p->socket, F_OK) < 0 && access(PATHS_SYSTEM_SOCKET, F_OK) == 0 &&
+           !daemon_running(c, p, "controller");
 }
 
 static int already_there(struct cli *c, struct start *s) {
@@ -187,7 +191,9 @@ static int already_there(struct cli *c, struct start *s) {
 
 static int up(struct cli *c) {
     struct paths p;
-    struct start s = {.cli = c, .paths = &p, .progress = isatty(STDERR_FILENO) && !c->json && !option_given(&c->options, "quiet")};
+    struct start s = {.cli = c,
+                      .paths = &p,
+                      .progress = isatty(STDERR_FILENO) && !c->json && !option_given(&c->options, "quiet")};
     cleanup_buf struct buf out = {0};
     cleanup_close int turn = -1;
     int r = paths_get(&c->arena, &p, &c->error);
@@ -258,7 +264,8 @@ static int down(struct cli *c) {
     if (controller < 0)
         return cli_fail(c);
     if (c->json)
-        buf_addf(&out, "{\"stopped\":%s,\"running_jobs\":%lld}\n", agent || controller ? "true" : "false", (long long)running);
+        buf_addf(&out, "{\"stopped\":%s,\"running_jobs\":%lld}\n", agent || controller ? "true" : "false",
+                 (long long)running);
     else if (!agent && !controller && somebody_elses(c, &p))
         buf_adds(&out, "Nothing of yours was running; the cluster on this machine is its administrator's\n");
     else if (!agent && !controller)
@@ -266,8 +273,8 @@ static int down(struct cli *c) {
     else
         buf_adds(&out, "Stopped\n");
     if (!c->json && running)
-        buf_addf(&out, "%lld running %s on; acequia up picks %s up again\n", (long long)running, running == 1 ? "job goes" : "jobs go",
-                 running == 1 ? "it" : "them");
+        buf_addf(&out, "%lld running %s on; acequia up picks %s up again\n", (long long)running,
+                 running == 1 ? "job goes" : "jobs go", running == 1 ? "it" : "them");
     return cli_print(&out);
 }
 
@@ -276,7 +283,8 @@ const struct verb verb_up = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "start a cluster on this machine",
-    .text = "Starts the controller and an agent in the background, if they do not run already. The first time it makes the folders and "
+    .text = "Starts the controller and an agent in the background, if they do not run already. The first "
+            "time it makes the folders and "
             "a configuration file. As root, jobs run as the user who submits them; without root, as you.",
     .examples = "acequia up",
     .options = {&up_options, &common_options},
@@ -288,7 +296,8 @@ const struct verb verb_down = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "stop the cluster on this machine",
-    .text = "Stops the controller and the agent that acequia up has started. Running jobs go on, and are found again by the next acequia "
+    .text = "Stops the controller and the agent that acequia up has started. Running jobs go on, and are "
+            "found again by the next acequia "
             "up, unless they are cancelled with --cancel-jobs.",
     .examples = "acequia down\nacequia down --cancel-jobs",
     .options = {&down_options, &common_options},

@@ -96,9 +96,9 @@ static int run_replay(struct cli *c) {
         status = cli_print(&out);
         return different ? CLI_FAILED : status;
     }
-    buf_addf(&out, "Replayed %lld events: %lld decisions, %lld starts, %lld preemptions\n", (long long)json_i64(reply.json, "events", 0),
-             (long long)json_i64(reply.json, "passes", 0), (long long)json_i64(reply.json, "starts", 0),
-             (long long)json_i64(reply.json, "preemptions", 0));
+    buf_addf(&out, "Replayed %lld events: %lld decisions, %lld starts, %lld preemptions\n",
+             (long long)json_i64(reply.json, "events", 0), (long long)json_i64(reply.json, "passes", 0),
+             (long long)json_i64(reply.json, "starts", 0), (long long)json_i64(reply.json, "preemptions", 0));
     if (different)
         buf_addf(&out, "%lld came out differently\n", different);
     else
@@ -108,8 +108,9 @@ static int run_replay(struct cli *c) {
         const struct json *d = &list->items[i];
         const char *recorded = json_str(d, "recorded"), *now = json_str(d, "now");
         char time[UNIT_TEXT_MAX];
-        buf_addf(&out, "\n%s, event %lld\n  then  %s\n  now   %s\n", local_time_format(json_i64(d, "at_ms", 0), time),
-                 (long long)json_i64(d, "seq", 0), str_empty(recorded) ? "nothing" : recorded, str_empty(now) ? "nothing" : now);
+        buf_addf(&out, "\n%s, event %lld\n  then  %s\n  now   %s\n",
+                 local_time_format(json_i64(d, "at_ms", 0), time), (long long)json_i64(d, "seq", 0),
+                 str_empty(recorded) ? "nothing" : recorded, str_empty(now) ? "nothing" : now);
     }
     status = cli_print(&out);
     return different ? CLI_FAILED : status;
@@ -119,7 +120,8 @@ const struct verb verb_replay = {
     .name = "replay",
     .group = "Sharing",
     .summary = "decide again what was decided, and show any difference",
-    .text = "Takes the recorded events since the oldest snapshot through the scheduler of this version. The exit status is 1 when a decision "
+    .text = "Takes the recorded events since the oldest snapshot through the scheduler of this version. The "
+            "exit status is 1 when a decision "
             "comes out differently.",
     .examples = "acequia replay\nacequia replay --json",
     .options = {&common_options},

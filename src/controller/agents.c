@@ -20,12 +20,16 @@ static void refuse(struct agent_conn *a, const char *why) {
 static bool may_be(struct agent_conn *a, const char *name) {
     if (a->peer.kind == NET_PEER_UNIX)
         return true;
-    return a->peer.has_cert && streq(a->peer.cert_cn, name) && core_enrolled(a->controller->core, name, a->peer.cert_sha256);
+    return a->peer.has_cert && streq(a->peer.cert_cn, name) &&
+           core_enrolled(a->controller->core, name, a->peer.cert_sha256);
 }
 
 static void welcome(struct agent_conn *a) {
     const struct config_cluster *k = &a->controller->config.cluster;
-    struct message_welcome m = {.heartbeat_s = k->heartbeat_s, .cluster = k->name, .usage_every_s = k->usage_interval_s, .grace_s = k->grace_s};
+    struct message_welcome m = {.heartbeat_s = k->heartbeat_s,
+                                .cluster = k->name,
+                                .usage_every_s = k->usage_interval_s,
+                                .grace_s = k->grace_s};
     node_send(a->controller, a->node, MESSAGE_WELCOME, &m);
 }
 
@@ -65,7 +69,8 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
         return;
     }
     shell_heard(c->shell, node, clock_mono_ms());
-    log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus, h->node->gpus.len, h->attempts.len);
+    log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus,
+             h->node->gpus.len, h->attempts.len);
 }
 
 // A node speaks for what runs on it, and for nothing else.
@@ -78,7 +83,10 @@ static void on_usage(struct agent_conn *a, const struct message_usage *m) {
         u = xcalloc(1, sizeof *u);
         map_put(&c->live, m->id, u);
     }
-    *u = (struct live_usage){.usage = *m->usage, .memory_now_bytes = m->memory_now_bytes, .processes = m->processes, .attempt = m->attempt};
+    *u = (struct live_usage){.usage = *m->usage,
+                             .memory_now_bytes = m->memory_now_bytes,
+                             .processes = m->processes,
+                             .attempt = m->attempt};
 }
 
 static void on_agent_message(struct agent_conn *a, const struct message *m) {
@@ -148,10 +156,13 @@ static void on_drain(struct net_ws *ws, void *user) {
 }
 
 void agent_upgrade(struct controller *c, struct net_request *req) {
-    static const struct net_ws_callbacks callbacks = {.on_message = on_message, .on_drain = on_drain, .on_close = on_close};
+    static const struct net_ws_callbacks callbacks = {
+        .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct net_peer peer = *req->peer;
     if (peer.kind == NET_PEER_UNIX ? peer.uid != 0 && peer.uid != c->uid : !peer.has_cert) {
-        api_error(req, 403, "EPERM", "only an agent with a certificate of this cluster, or one started by the controller's own user, may do this");
+        api_error(req, 403, "EPERM",
+                  "only an agent with a certificate of this cluster, or one started by the controller's own "
+                  "user, may do this");
         return;
     }
     struct agent_conn *a = xcalloc(1, sizeof *a);

@@ -17,34 +17,45 @@
 const struct route api_routes[] = {
     ROUTE("POST", "/v1/jobs", ALLOW_USER, api_submit, "Submits a job, or a list of them."),
     ROUTE("GET", "/v1/jobs", ALLOW_USER, api_list, "Lists jobs."),
-    ROUTE("POST", "/v1/jobs/{name}", ALLOW_USER, api_action, "cancel, hold, release, requeue, suspend, resume or update: acts on jobs named or filtered in the body."),
+    ROUTE("POST", "/v1/jobs/{name}", ALLOW_USER, api_action,
+          "cancel, hold, release, requeue, suspend, resume or update: acts on jobs named or filtered in the "
+          "body."),
     ROUTE("GET", "/v1/jobs/{job}", ALLOW_USER, api_get, "One job."),
     ROUTE("GET", "/v1/jobs/{job}/script", ALLOW_JOB, api_script, "Its script."),
     ROUTE("GET", "/v1/jobs/{job}/environment", ALLOW_JOB, api_environment, "Its environment."),
     ROUTE("GET", "/v1/jobs/{job}/events", ALLOW_USER, api_job_events, "What happened to it, in order."),
-    ROUTE("GET", "/v1/jobs/{job}/efficiency", ALLOW_USER, api_efficiency, "What it asked for against what it used, and which option to change."),
+    ROUTE("GET", "/v1/jobs/{job}/efficiency", ALLOW_USER, api_efficiency,
+          "What it asked for against what it used, and which option to change."),
     ROUTE("GET", "/v1/jobs/{job}/wait", ALLOW_USER, api_wait, "Answers when it has ended."),
-    ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs, "Its output: follow, tail, source (error), node and attempt by number."),
+    ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs,
+          "Its output: follow, tail, source (error), node and attempt by number."),
     ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_OWNER, api_exec, "WebSocket: a command or terminal inside it."),
     ROUTE("GET", "/v1/jobs/{job}/attach", ALLOW_OWNER, api_attach, "WebSocket: its output and input."),
     ROUTE("GET", "/v1/jobs/{job}/why", ALLOW_USER, api_why, "Why it waits, or waited at a time."),
     ROUTE("POST", "/v1/when", ALLOW_USER, api_when, "When a job would start if it were submitted now."),
-    ROUTE("GET", "/v1/replay", ALLOW_ADMIN, api_replay, "Makes the recorded decisions again and tells differences."),
-    ROUTE("GET", "/v1/jobs/{job}/step", ALLOW_OWNER, api_step, "WebSocket: tasks inside it, packed into what it holds."),
-    ROUTE("GET", "/v1/allocate", ALLOW_USER, api_allocate, "WebSocket: submits an allocation, and a step in it; both end with the connection."),
-    ROUTE("GET", "/v1/trace", ALLOW_ADMIN, api_trace, "Finished jobs (or, with nodes=1, the machines) as CSV for the simulator."),
+    ROUTE("GET", "/v1/replay", ALLOW_ADMIN, api_replay,
+          "Makes the recorded decisions again and tells differences."),
+    ROUTE("GET", "/v1/jobs/{job}/step", ALLOW_OWNER, api_step,
+          "WebSocket: tasks inside it, packed into what it holds."),
+    ROUTE("GET", "/v1/allocate", ALLOW_USER, api_allocate,
+          "WebSocket: submits an allocation, and a step in it; both end with the connection."),
+    ROUTE("GET", "/v1/trace", ALLOW_ADMIN, api_trace,
+          "Finished jobs (or, with nodes=1, the machines) as CSV for the simulator."),
     ROUTE("GET", "/v1/run", ALLOW_USER, api_run, "WebSocket: submits and attaches."),
     ROUTE("GET", "/v1/shares", ALLOW_USER, api_shares, "Quota, share and use of each project."),
     ROUTE("GET", "/v1/nodes", ALLOW_USER, api_nodes, "All nodes."),
     ROUTE("GET", "/v1/nodes/{name}", ALLOW_USER, api_node, "One node."),
     ROUTE("POST", "/v1/nodes/{name}/drain", ALLOW_ADMIN, api_node_action, "No new jobs there."),
     ROUTE("POST", "/v1/nodes/{name}/resume", ALLOW_ADMIN, api_node_action, "Jobs again."),
-    ROUTE("DELETE", "/v1/nodes/{name}", ALLOW_ADMIN, api_node_remove, "Forgets a node that is gone for good."),
+    ROUTE("DELETE", "/v1/nodes/{name}", ALLOW_ADMIN, api_node_remove,
+          "Forgets a node that is gone for good."),
     ROUTE("GET", "/v1/status", ALLOW_USER, api_status, "The cluster at a glance."),
     ROUTE("GET", "/v1/events", ALLOW_USER, api_events, "The journal, also as server-sent events."),
     ROUTE("GET", "/metrics", ALLOW_USER, api_metrics, "Figures in OpenMetrics form."),
-    ROUTE("GET", "/v1/series", ALLOW_USER, api_series, "Time series for charts: names with prefix=, or one with name=, from_ms=, to_ms=, step_ms=."),
-    ROUTE("POST", "/v1/tokens", ALLOW_USER, api_token_create, "Makes a token for an agent to join, or for a user."),
+    ROUTE("GET", "/v1/series", ALLOW_USER, api_series,
+          "Time series for charts: names with prefix=, or one with name=, from_ms=, to_ms=, step_ms=."),
+    ROUTE("POST", "/v1/tokens", ALLOW_USER, api_token_create,
+          "Makes a token for an agent to join, or for a user."),
     ROUTE("GET", "/v1/tokens", ALLOW_USER, api_token_list, "Tokens, without their secrets."),
     ROUTE("DELETE", "/v1/tokens/{name}", ALLOW_USER, api_token_revoke, "Revokes a token."),
     ROUTE("POST", "/v1/join", ALLOW_ANYBODY, api_join, "A node trades a join token for a certificate."),
@@ -99,10 +110,14 @@ static const struct {
     int code, status;
     const char *word;
 } statuses[] = {
-    {EINVAL, 400, "EINVAL"},   {ERANGE, 400, "ERANGE"},     {ENOENT, 404, "ENOENT"},       {EPERM, 403, "EPERM"},
-    {EACCES, 401, "EACCES"},   {EBUSY, 409, "EBUSY"},       {EALREADY, 409, "EALREADY"},   {EAGAIN, 429, "EAGAIN"},
-    {E2BIG, 413, "E2BIG"},     {EDEADLK, 409, "EDEADLK"},   {ELOOP, 409, "ELOOP"},         {ENOSPC, 503, "ENOSPC"},
-    {EIO, 503, "EIO"},         {ENAMETOOLONG, 400, "ENAMETOOLONG"}, {ENOTSUP, 400, "ENOTSUP"}, {ENOTCONN, 503, "ENOTCONN"},
+    {EINVAL, 400, "EINVAL"},     {ERANGE, 400, "ERANGE"},
+    {ENOENT, 404, "ENOENT"},     {EPERM, 403, "EPERM"},
+    {EACCES, 401, "EACCES"},     {EBUSY, 409, "EBUSY"},
+    {EALREADY, 409, "EALREADY"}, {EAGAIN, 429, "EAGAIN"},
+    {E2BIG, 413, "E2BIG"},       {EDEADLK, 409, "EDEADLK"},
+    {ELOOP, 409, "ELOOP"},       {ENOSPC, 503, "ENOSPC"},
+    {EIO, 503, "EIO"},           {ENAMETOOLONG, 400, "ENAMETOOLONG"},
+    {ENOTSUP, 400, "ENOTSUP"},   {ENOTCONN, 503, "ENOTCONN"},
 };
 
 static void status_of(const struct error *e, int *status, const char **word) {
@@ -239,7 +254,10 @@ static bool actor_by_token(struct controller *c, struct net_request *req, struct
     token_wipe(&t);
     if (!user || getpwnam_r(user, &pw, buf, sizeof buf, &found) != 0 || !found)
         return false;
-    *out = (struct actor){.user = arena_strdup(a, user), .uid = pw.pw_uid, .gid = pw.pw_gid, .admin = is_admin(c, user, pw.pw_uid),
+    *out = (struct actor){.user = arena_strdup(a, user),
+                          .uid = pw.pw_uid,
+                          .gid = pw.pw_gid,
+                          .admin = is_admin(c, user, pw.pw_uid),
                           .until_ms = until_ms};
     return true;
 }
@@ -248,7 +266,10 @@ bool api_actor_of(struct controller *c, struct net_request *req, struct arena *a
     if (req->peer->kind == NET_PEER_TLS)
         return actor_by_token(c, req, a, out);
     const char *user = user_of_uid(c, req->peer->uid);
-    *out = (struct actor){.user = user, .uid = req->peer->uid, .gid = req->peer->gid, .admin = is_admin(c, user, req->peer->uid)};
+    *out = (struct actor){.user = user,
+                          .uid = req->peer->uid,
+                          .gid = req->peer->gid,
+                          .admin = is_admin(c, user, req->peer->uid)};
     return true;
 }
 
@@ -272,7 +293,8 @@ static bool path_matches(const char *pattern, const char *path, const char **val
     return !*path;
 }
 
-static const struct route *find_route(struct api_call *call, const char **value, size_t *len, bool *is_job, bool *path_known) {
+static const struct route *find_route(struct api_call *call, const char **value, size_t *len, bool *is_job,
+                                      bool *path_known) {
     for (size_t i = 0; i < api_route_count; i++) {
         *value = NULL;
         *is_job = false;
@@ -327,7 +349,9 @@ void api_request(struct net_request *req, void *user) {
     const struct route *r = find_route(&call, &value, &len, &is_job, &path_known);
     req->tag = r ? (uint32_t)(r - api_routes) + 1 : 0;
     if (!r)
-        api_error(req, path_known ? 405 : 404, path_known ? "EINVAL" : "ENOENT", path_known ? "this path does not take that method; see GET /v1" : "there is no such path; see GET /v1");
+        api_error(req, path_known ? 405 : 404, path_known ? "EINVAL" : "ENOENT",
+                  path_known ? "this path does not take that method; see GET /v1"
+                             : "there is no such path; see GET /v1");
     else if (permitted(&call, r) && (!value || take_value(&call, value, len, is_job))) {
         if (r->permission == ALLOW_JOB && !api_may_see(call.controller, &call.actor, call.job))
             api_error(req, 403, "EPERM", "that job is somebody else's; its script and output are private");

@@ -31,8 +31,9 @@ struct selection {
 
 static bool select_view(void *ctx, const struct job_view *v) {
     struct selection *s = ctx;
-    if ((!s->states || s->states >> v->state & 1) && (!s->user || streq(s->user, v->user)) && (!s->name || streq(s->name, v->name)) &&
-        (!s->project || streq(s->project, v->project)) && (!s->partition || streq(s->partition, v->partition)) && (!s->qos || streq(s->qos, v->qos)))
+    if ((!s->states || s->states >> v->state & 1) && (!s->user || streq(s->user, v->user)) &&
+        (!s->name || streq(s->name, v->name)) && (!s->project || streq(s->project, v->project)) &&
+        (!s->partition || streq(s->partition, v->partition)) && (!s->qos || streq(s->qos, v->qos)))
         vec_push(&s->ids, v->id);
     return true;
 }
@@ -44,7 +45,8 @@ static bool select_any(void *ctx, const struct job_view *v) {
 
 // False when the request asks for more than one may.
 static bool may_go_on(struct selection *s, struct error *e) {
-    if (s->ids.len <= SELECT_MAX && (s->looked++ % SELECT_CHECK_EVERY || clock_mono_us() - s->call->req->began_us < SELECT_TIME_US))
+    if (s->ids.len <= SELECT_MAX &&
+        (s->looked++ % SELECT_CHECK_EVERY || clock_mono_us() - s->call->req->began_us < SELECT_TIME_US))
         return true;
     error_set(e, E2BIG, "ids: this takes too long in one request; name fewer jobs at a time");
     return false;
@@ -72,7 +74,8 @@ static int select_elements(struct selection *s, const char *text, const char *br
     struct array_spec spec;
     uint64_t array;
     size_t len = strlen(bracket);
-    if (bracket[-1] != '_' || bracket[len - 1] != ']' || parse_u64(arena_strndup(&s->call->arena, text, (size_t)(bracket - text - 1)), &array) < 0)
+    if (bracket[-1] != '_' || bracket[len - 1] != ']' ||
+        parse_u64(arena_strndup(&s->call->arena, text, (size_t)(bracket - text - 1)), &array) < 0)
         return error_set(e, EINVAL, "\"%.60s\" is not a job; expected 12, 12_3 or 12_[1-5]", text);
     int r = array_parse(arena_strndup(&s->call->arena, bracket + 1, len - 2), &s->call->arena, &spec, e);
     if (r < 0)
@@ -155,7 +158,8 @@ static int select_jobs(struct selection *s, const struct json *j, struct problem
     s->project = json_str(j, "project");
     s->partition = json_str(j, "partition");
     s->qos = json_str(j, "qos");
-    if (!s->user && !s->name && !s->project && !s->partition && !s->qos && !json_get(j, "state") && !json_true(j, "all"))
+    if (!s->user && !s->name && !s->project && !s->partition && !s->qos && !json_get(j, "state") &&
+        !json_true(j, "all"))
         return error_set(e, EINVAL, "say which jobs: ids, or a filter (user, name, state, project, partition), or all");
     if (!s->user && !s->call->actor.admin)
         s->user = s->call->actor.user;  // a filter means one's own
@@ -193,8 +197,11 @@ static int update_one(struct api_call *call, uint64_t id, const struct json *cha
 static int act(struct api_call *call, enum action action, uint64_t id, const struct json *j, struct error *e) {
     struct core *core = call->controller->core;
     const struct actor *who = &call->actor;
-    struct cancel_options o = {.signal = (uint32_t)json_i64(j, "signal", 0), .batch_only = json_true(j, "batch_only"),
-                               .steps_only = json_true(j, "steps_only"), .step = (uint32_t)json_i64(j, "step", 0), .reason = json_str(j, "reason")};
+    struct cancel_options o = {.signal = (uint32_t)json_i64(j, "signal", 0),
+                               .batch_only = json_true(j, "batch_only"),
+                               .steps_only = json_true(j, "steps_only"),
+                               .step = (uint32_t)json_i64(j, "step", 0),
+                               .reason = json_str(j, "reason")};
     switch (action) {
     case ACT_CANCEL: return core_cancel(core, who, id, &o, now_ms(), e);
     case ACT_HOLD: return core_hold(core, who, id, now_ms(), e);
@@ -215,7 +222,8 @@ void api_action(struct api_call *call) {
     int action = words_find(action_words, call->name);
     p.w.out = &p.out;
     if (action < 0) {
-        api_error(call->req, 404, "ENOENT", "no such action; expected cancel, hold, release, requeue, suspend, resume or update");
+        api_error(call->req, 404, "ENOENT",
+                  "no such action; expected cancel, hold, release, requeue, suspend, resume or update");
         return;
     }
     if (api_body(call, &j) < 0)
@@ -235,7 +243,10 @@ void api_action(struct api_call *call) {
         if (i % 64 == 0)
             too_long = clock_mono_us() - call->req->began_us > ACTION_TIME_US;
         if (too_long || core_outbox(call->controller->core)->bytes.len > ACTION_EVENT_BYTES)
-            error_set(&one, E2BIG, "one request may not change this much; %llu jobs were changed, ask again for the others", (unsigned long long)done);
+            error_set(
+                &one, E2BIG,
+                "one request may not change this much; %llu jobs were changed, ask again for the others",
+                (unsigned long long)done);
         else if (act(call, (enum action)action, s.ids.at[i], j, &one) == 0) {
             done++;
             continue;

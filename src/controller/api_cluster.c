@@ -244,7 +244,9 @@ void api_token_create(struct api_call *call) {
     else if (ttl_s < 1 || ttl_s > TOKEN_TTL_MAX_S)
         error_set(&e, ERANGE, "ttl_s: expected 1 to %d", TOKEN_TTL_MAX_S);
     else if (!c->ca)
-        error_set(&e, ENOTSUP, "this controller takes no other machines: set listen in [cluster], for example listen = 0.0.0.0:6820, and restart it");
+        error_set(&e, ENOTSUP,
+                  "this controller takes no other machines: set listen in [cluster], for example listen = "
+                  "0.0.0.0:6820, and restart it");
     if (e.code || token_create(pki_ca_sha256(c->ca), &t, &e) < 0) {
         api_fail(call->req, &e);
         return;

@@ -22,7 +22,9 @@ static void gpu_memory(const struct controller *c, const struct job_record *r, s
                 continue;
             uint64_t whole = v.node->gpus.at[p->gpus.at[k].index].memory_bytes;
             in->gpu_memory_each_bytes = whole;
-            in->gpu_memory_bytes += p->gpus.at[k].milli >= 1000 ? whole : r->spec->gpu_memory_bytes ? r->spec->gpu_memory_bytes : whole / 1000 * p->gpus.at[k].milli;
+            in->gpu_memory_bytes += p->gpus.at[k].milli >= 1000 ? whole
+                                    : r->spec->gpu_memory_bytes ? r->spec->gpu_memory_bytes
+                                                                : whole / 1000 * p->gpus.at[k].milli;
         }
     }
 }
@@ -45,8 +47,13 @@ void api_efficiency(struct api_call *call) {
         return;
     }
     const struct live_usage *now = live ? map_get(&c->live, call->job) : NULL;
-    struct efficiency_input in = {.record = &r, .usage = now ? &now->usage : r.usage ? r.usage : &none, .now_ms = now_ms(),
-                                  .time_limit_s = core_view(c->core, call->job, &v) ? v.time_limit_s : r.spec->time_limit_s};
+    struct efficiency_input in = {.record = &r,
+                                  .usage = now       ? &now->usage
+                                           : r.usage ? r.usage
+                                                     : &none,
+                                  .now_ms = now_ms(),
+                                  .time_limit_s = core_view(c->core, call->job, &v) ? v.time_limit_s
+                                                                                    : r.spec->time_limit_s};
     gpu_memory(c, &r, &in);
     efficiency_of(&in, &call->arena, &report);
     efficiency_json(&report, &w);

@@ -30,10 +30,23 @@ static void put_nodes(struct json_writer *w, const struct explain_nodes *n) {
     const struct {
         const char *key;
         uint32_t value;
-    } counts[] = {{"all", n->all}, {"needed", n->needed}, {"fit", n->fit}, {"not_in_partition", n->partition}, {"not_for_project", n->project},
-                  {"not_listed", n->listed}, {"without_features", n->features}, {"other_gpu_model", n->model}, {"down", n->down},
-                  {"drained", n->drained}, {"too_small", n->small}, {"reserved", n->reserved}, {"gpus_busy", n->busy_gpus},
-                  {"cpus_busy", n->busy_cpus}, {"memory_busy", n->busy_memory}, {"exclusive", n->busy_alone}, {"planned_for_others", n->planned}};
+    } counts[] = {{"all", n->all},
+                  {"needed", n->needed},
+                  {"fit", n->fit},
+                  {"not_in_partition", n->partition},
+                  {"not_for_project", n->project},
+                  {"not_listed", n->listed},
+                  {"without_features", n->features},
+                  {"other_gpu_model", n->model},
+                  {"down", n->down},
+                  {"drained", n->drained},
+                  {"too_small", n->small},
+                  {"reserved", n->reserved},
+                  {"gpus_busy", n->busy_gpus},
+                  {"cpus_busy", n->busy_cpus},
+                  {"memory_busy", n->busy_memory},
+                  {"exclusive", n->busy_alone},
+                  {"planned_for_others", n->planned}};
     json_key(w, "nodes");
     json_open(w, '{');
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -65,13 +78,27 @@ static void put_holders(struct json_writer *w, const struct core *core, const st
 }
 
 static void put_change(struct json_writer *w, const struct explanation *x) {
-    static const char *const words[] = {
-        [CHANGE_NONE] = "none", [CHANGE_RELEASE] = "release", [CHANGE_BEGIN_NOW] = "begin_now", [CHANGE_TIME_LIMIT] = "time_limit_ms",
-        [CHANGE_GPUS] = "gpus_milli", [CHANGE_NODES] = "nodes", [CHANGE_TASKS] = "tasks", [CHANGE_CPUS] = "cpus_per_task",
-        [CHANGE_MEMORY] = "memory_per_node_bytes", [CHANGE_ANY_MODEL] = "any_gpu_model", [CHANGE_NO_FEATURES] = "no_features",
-        [CHANGE_NO_NODE_LIST] = "no_node_list", [CHANGE_PARTITION] = "partition", [CHANGE_QOS] = "qos", [CHANGE_TRAIN] = "class_train",
-        [CHANGE_SHARED] = "not_exclusive", [CHANGE_NO_RESERVATION] = "no_reservation", [CHANGE_PRIORITY] = "priority",
-        [CHANGE_PROJECT_QUOTA] = "project_quota_milligpu", [CHANGE_PROJECT_LIMIT] = "project_limit_milligpu", [CHANGE_END_JOBS] = "end_jobs"};
+    static const char *const words[] = {[CHANGE_NONE] = "none",
+                                        [CHANGE_RELEASE] = "release",
+                                        [CHANGE_BEGIN_NOW] = "begin_now",
+                                        [CHANGE_TIME_LIMIT] = "time_limit_ms",
+                                        [CHANGE_GPUS] = "gpus_milli",
+                                        [CHANGE_NODES] = "nodes",
+                                        [CHANGE_TASKS] = "tasks",
+                                        [CHANGE_CPUS] = "cpus_per_task",
+                                        [CHANGE_MEMORY] = "memory_per_node_bytes",
+                                        [CHANGE_ANY_MODEL] = "any_gpu_model",
+                                        [CHANGE_NO_FEATURES] = "no_features",
+                                        [CHANGE_NO_NODE_LIST] = "no_node_list",
+                                        [CHANGE_PARTITION] = "partition",
+                                        [CHANGE_QOS] = "qos",
+                                        [CHANGE_TRAIN] = "class_train",
+                                        [CHANGE_SHARED] = "not_exclusive",
+                                        [CHANGE_NO_RESERVATION] = "no_reservation",
+                                        [CHANGE_PRIORITY] = "priority",
+                                        [CHANGE_PROJECT_QUOTA] = "project_quota_milligpu",
+                                        [CHANGE_PROJECT_LIMIT] = "project_limit_milligpu",
+                                        [CHANGE_END_JOBS] = "end_jobs"};
     json_key(w, "change");
     json_open(w, '{');
     json_kv_str(w, "what", words[x->change]);
@@ -114,7 +141,8 @@ static void put_name(void *ctx, uint64_t id, struct buf *out) {
     buf_addf(out, " %s (%s, %s)", v.name, v.user, v.project);
 }
 
-static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v, struct json_writer *w) {
+static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
+                            struct json_writer *w) {
     struct explanation x;
     cleanup_buf struct buf text = {0};
     if (sched_explain(core_world(core), id, at_ms, core_policy(core), &x) < 0)
@@ -149,13 +177,15 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
             explain_pending(core, id, at_ms, &v, &w);
         } else {
             const char *why = all ? v.ending_reason : api_public_reason(&call->arena, v.ending_reason);
-            buf_addf(&text, "Job %llu is %s%s%s.", (unsigned long long)id, job_state_words[v.state], why ? ": " : "", why ? why : "");
+            buf_addf(&text, "Job %llu is %s%s%s.", (unsigned long long)id, job_state_words[v.state],
+                     why ? ": " : "", why ? why : "");
             put_text(&w, "lines", &text);
         }
     } else if (api_record(call->controller, id, &call->arena, &r, &live) == 0 && r.submit_ms <= at_ms) {
         json_kv_str(&w, "state", job_state_words[r.state]);
         const char *why = all ? r.reason : api_public_reason(&call->arena, r.reason);
-        buf_addf(&text, "Job %llu has ended: %s%s%s.", (unsigned long long)id, job_state_words[r.state], why ? ", " : "", why ? why : "");
+        buf_addf(&text, "Job %llu has ended: %s%s%s.", (unsigned long long)id, job_state_words[r.state],
+                 why ? ", " : "", why ? why : "");
         put_text(&w, "lines", &text);
     } else {
         cleanup_buf struct buf message = {0};
@@ -173,7 +203,8 @@ static bool may_play(struct api_call *call, struct error *e) {
     int64_t left_us = c->past_again_us - clock_mono_us();
     if (call->actor.admin || left_us <= 0)
         return true;
-    error_set(e, EAGAIN, "the past was asked about a moment ago; ask again in %lld s", (long long)(left_us / 1000000 + 1));
+    error_set(e, EAGAIN, "the past was asked about a moment ago; ask again in %lld s",
+              (long long)(left_us / 1000000 + 1));
     return false;
 }
 
@@ -237,7 +268,8 @@ static uint32_t make_variants(struct api_call *call, const struct sched_request 
         if (half > 1000)
             half -= half % 1000;
         char text[GPU_TEXT_MAX];
-        list[n].label = arena_printf(&call->arena, "with %s %s", gpu_milli_format(half, text), half > 1000 ? "GPUs" : "GPU");
+        list[n].label = arena_printf(&call->arena, "with %s %s", gpu_milli_format(half, text),
+                                     half > 1000 ? "GPUs" : "GPU");
         if (q->gpu_milli_per_job)
             list[n++].request.gpu_milli_per_job = half;
         else
@@ -247,7 +279,8 @@ static uint32_t make_variants(struct api_call *call, const struct sched_request 
         char text[UNIT_TEXT_MAX];
         list[n] = list[0];
         list[n].request.time_limit_ms = q->time_limit_ms / 2;
-        list[n].label = arena_printf(&call->arena, "with a limit of %s", duration_format((uint64_t)q->time_limit_ms / 2000, text));
+        list[n].label = arena_printf(&call->arena, "with a limit of %s",
+                                     duration_format((uint64_t)q->time_limit_ms / 2000, text));
         n++;
     }
     struct variants more = {call, list, n, VARIANTS_MAX};
@@ -274,11 +307,15 @@ static void describe(struct buf *out, const char *label, const struct when *x) {
         if (x->band.late_ms <= now + 1000)
             buf_adds(out, "starts at once, after room is made for it\n");
         else
-            buf_addf(out, "starts in %s%s%s (%s)\n", early, streq(early, late) ? "" : " to ", streq(early, late) ? "" : late, sched_reason_word(x->reason));
+            buf_addf(out, "starts in %s%s%s (%s)\n", early, streq(early, late) ? "" : " to ",
+                     streq(early, late) ? "" : late, sched_reason_word(x->reason));
         break;
     case EXPLAIN_LATER: buf_addf(out, "starts later than can be foreseen (%s)\n", sched_reason_word(x->reason)); break;
     case EXPLAIN_NEVER: buf_addf(out, "would not start as things are (%s)\n", sched_reason_word(x->reason)); break;
-    case EXPLAIN_UNKNOWN: buf_addf(out, "cannot be told: what is in its way has no time limit (%s)\n", sched_reason_word(x->reason)); break;
+    case EXPLAIN_UNKNOWN:
+        buf_addf(out, "cannot be told: what is in its way has no time limit (%s)\n",
+                 sched_reason_word(x->reason));
+        break;
     }
 }
 
@@ -292,7 +329,8 @@ void api_when(struct api_call *call) {
         return;
     const struct json *spec_json = json_get(j, "spec");
     static const char *argv[] = {"true"};
-    int r = spec_json ? schema_read_json(&spec_schema, spec_json, &call->arena, &spec, &e) : error_set(&e, EINVAL, "expected an object with a \"spec\"");
+    int r = spec_json ? schema_read_json(&spec_schema, spec_json, &call->arena, &spec, &e)
+                      : error_set(&e, EINVAL, "expected an object with a \"spec\"");
     if (r == 0) {
         if (!json_get(spec_json, "requeue"))
             spec.requeue = call->controller->config.cluster.requeue;  // as a submit does

@@ -25,7 +25,10 @@ uint64_t api_parse_job(struct controller *c, const char *text, struct error *e) 
     if (!id)
         id = shell_ending_element(c->shell, ref.job, ref.index);
     if (!id)
-        store_history(c->store, &(struct store_query){.array = ref.job, .has_index = true, .index = ref.index, .order = STORE_BY_ID}, take_id, &id, NULL);
+        store_history(c->store,
+                      &(struct store_query){
+                          .array = ref.job, .has_index = true, .index = ref.index, .order = STORE_BY_ID},
+                      take_id, &id, NULL);
     if (!id)
         error_set(e, ENOENT, "there is no job %s", text);
     return id;
@@ -104,7 +107,8 @@ void api_label(const struct job_record *r, char *out, size_t size) {
         snprintf(out, size, "%llu", (unsigned long long)r->id);
 }
 
-static const struct gpu_sample *sample_of(const struct message_telemetry *t, const struct job_record *r, uint32_t index) {
+static const struct gpu_sample *sample_of(const struct message_telemetry *t, const struct job_record *r,
+                                          uint32_t index) {
     for (uint32_t i = 0; t && i < t->gpus.len; i++)
         if (t->gpus.at[i].id == r->id && t->gpus.at[i].attempt == r->attempt && t->gpus.at[i].index == index)
             return &t->gpus.at[i];
@@ -136,7 +140,8 @@ static void put_gpus(struct json_writer *w, struct controller *c, const struct j
     json_close(w, ']');
 }
 
-static void put_live(struct json_writer *w, struct controller *c, const struct job_record *r, const struct live_usage *u) {
+static void put_live(struct json_writer *w, struct controller *c, const struct job_record *r,
+                     const struct live_usage *u) {
     char warning[320];
     uint64_t id = r->id;
     json_key(w, "live");
@@ -243,7 +248,9 @@ static void reply_text(struct api_call *call, bool script) {
     if (api_record(call->controller, call->job, &call->arena, &r, &live) == 0)
         id = script ? r.spec->script_id : r.spec->environment_id;
     if (!id || shell_text(call->controller->shell, id, &text, &len) < 0) {
-        api_error(call->req, 404, "ENOENT", script ? "this job has no script; it is a command" : "this job has no environment of its own");
+        api_error(call->req, 404, "ENOENT",
+                  script ? "this job has no script; it is a command"
+                         : "this job has no environment of its own");
         return;
     }
     cleanup_buf struct buf b = {0};

@@ -67,14 +67,16 @@ static int list_elements(struct naming *n, const char *text, size_t bracket, str
     size_t len = strlen(text);
     const char *stem = arena_strndup(a, text, bracket);
     struct job_ref array;
-    if (bracket < 2 || stem[bracket - 1] != '_' || text[len - 1] != ']' || job_ref_parse(arena_strndup(a, text, bracket - 1), &array, NULL) < 0)
+    if (bracket < 2 || stem[bracket - 1] != '_' || text[len - 1] != ']' ||
+        job_ref_parse(arena_strndup(a, text, bracket - 1), &array, NULL) < 0)
         return error_set(e, EINVAL, "\"%.60s\" is not a job; expected 12, 12_3 or 12_[1-5]", text);
     int r = array_parse(arena_strndup(a, text + bracket + 1, len - bracket - 2), a, &spec, e);
     if (r < 0)
         return r;
     if (spec.elements > LISTED_ELEMENTS_MAX)
-        return error_set(e, E2BIG, "\"%.60s\" names %llu elements; at most %d can be listed this way, list %llu instead", text,
-                         (unsigned long long)spec.elements, LISTED_ELEMENTS_MAX, (unsigned long long)array.job);
+        return error_set(
+            e, E2BIG, "\"%.60s\" names %llu elements; at most %d can be listed this way, list %llu instead",
+            text, (unsigned long long)spec.elements, LISTED_ELEMENTS_MAX, (unsigned long long)array.job);
     for (uint32_t i = 0; i < spec.len; i++)
         for (uint64_t k = spec.at[i].first; k <= spec.at[i].last; k += spec.at[i].step) {
             struct job_ref one = {.job = array.job, .has_index = true, .index = (uint32_t)k};
@@ -120,11 +122,17 @@ static int list_ids(struct listing *l, const char *text, int64_t began_us, struc
 }
 
 static void list_finished(struct listing *l, struct api_call *call) {
-    struct store_query q = {.user = listing_several(l->user) ? NULL : l->user, .project = listing_several(l->project) ? NULL : l->project,
-                            .name = l->name, .order = STORE_BY_END, .descending = true, .state_mask = l->states,
-                            .ended_from_ms = api_query_i64(call, "since_ms", 0), .ended_before_ms = api_query_i64(call, "until_ms", 0)};
+    struct store_query q = {.user = listing_several(l->user) ? NULL : l->user,
+                            .project = listing_several(l->project) ? NULL : l->project,
+                            .name = l->name,
+                            .order = STORE_BY_END,
+                            .descending = true,
+                            .state_mask = l->states,
+                            .ended_from_ms = api_query_i64(call, "since_ms", 0),
+                            .ended_before_ms = api_query_i64(call, "until_ms", 0)};
     const char *after = api_query(call, "after"), *dot = after ? strchr(after, '.') : NULL;
-    if (dot && parse_i64(arena_strndup(&call->arena, after, (size_t)(dot - after)), &q.after_end_ms) == 0 && parse_u64(dot + 1, &q.after_id) == 0)
+    if (dot && parse_i64(arena_strndup(&call->arena, after, (size_t)(dot - after)), &q.after_end_ms) == 0 &&
+        parse_u64(dot + 1, &q.after_id) == 0)
         q.resume = true;
     if (!l->limit)
         l->limit = 1000;

@@ -130,16 +130,28 @@ static void add_bookings(const struct gathering *g, const char *node, struct met
 static bool add_node(void *ctx, const struct node_view *v) {
     struct gathering *g = ctx;
     const struct message_telemetry *t = telemetry_latest(g->controller, v->node->name);
-    struct metrics_node m = {.name = v->node->name, .state = v->state, .drained = v->drained, .cpus = v->node->cpus, .cpus_used = v->cpus_used,
-                             .jobs = v->jobs, .memory_bytes = v->node->memory_bytes, .memory_used_bytes = v->memory_used_bytes,
-                             .gpus_milli = v->node->gpus.len * 1000, .gpus_used_milli = v->gpus_used_milli, .telemetry = t};
+    struct metrics_node m = {.name = v->node->name,
+                             .state = v->state,
+                             .drained = v->drained,
+                             .cpus = v->node->cpus,
+                             .cpus_used = v->cpus_used,
+                             .jobs = v->jobs,
+                             .memory_bytes = v->node->memory_bytes,
+                             .memory_used_bytes = v->memory_used_bytes,
+                             .gpus_milli = v->node->gpus.len * 1000,
+                             .gpus_used_milli = v->gpus_used_milli,
+                             .telemetry = t};
     m.completing = v->stale || core_node_ending(g->controller->core, v->node->name);
     add_bookings(g, v->node->name, &m);
     uint32_t held[NODE_GPUS_MAX];
     core_node_gpus(g->controller->core, v->node->name, held, NODE_GPUS_MAX);
     for (uint32_t i = 0; i < v->node->gpus.len && i < NODE_GPUS_MAX; i++) {
         m.gpu_unhealthy |= v->node->gpus.at[i].unhealthy != NULL;
-        struct metrics_gpu gpu = {.node = v->node->name, .index = i, .gpu = &v->node->gpus.at[i], .allocated_milli = held[i], .sample = device_sample(t, i)};
+        struct metrics_gpu gpu = {.node = v->node->name,
+                                  .index = i,
+                                  .gpu = &v->node->gpus.at[i],
+                                  .allocated_milli = held[i],
+                                  .sample = device_sample(t, i)};
         vec_push(&g->gpus, gpu);
     }
     vec_push(&g->nodes, m);
@@ -195,7 +207,10 @@ static void add_routes(struct gathering *g) {
     void *v;
     while (map_next(m, &it, &key, &v)) {
         const struct route *r = key >> 16 ? &api_routes[(key >> 16) - 1] : NULL;
-        list[n++] = (struct metrics_route){.route = r ? r->path : "none", .method = r ? r->method : "", .code = key & 0xffff, .count = *(uint64_t *)v};
+        list[n++] = (struct metrics_route){.route = r ? r->path : "none",
+                                           .method = r ? r->method : "",
+                                           .code = key & 0xffff,
+                                           .count = *(uint64_t *)v};
     }
     qsort(list, n, sizeof *list, by_route);
     g->in->routes.at = list;
@@ -295,7 +310,8 @@ void api_metrics(struct api_call *call) {
     in.journal_waiting = s.waiting_batches;
     in.journal_commits = s.commits;
     in.journal_commit_us = s.commit_us_total;
-    struct metrics_storage storage = {.path = c->paths.state, .free_bytes = s.free_bytes, .size_bytes = size_of(c->paths.state)};
+    struct metrics_storage storage = {
+        .path = c->paths.state, .free_bytes = s.free_bytes, .size_bytes = size_of(c->paths.state)};
     in.storage.at = &storage, in.storage.len = 1;
     metrics_process_self(&in.process);
     metrics_controller(&in, &b);

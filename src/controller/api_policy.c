@@ -54,7 +54,8 @@ void api_thing(struct api_call *call) {
     }
     cleanup_buf struct buf text = {0};
     char shown[64];
-    buf_addf(&text, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(l.thing), printable(call->name, shown, sizeof shown), thing_command(l.thing));
+    buf_addf(&text, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(l.thing),
+             printable(call->name, shown, sizeof shown), thing_command(l.thing));
     api_error(call->req, 404, "ENOENT", buf_str(&text));
 }
 
@@ -76,7 +77,8 @@ static void warn_of_nodes(struct api_call *call, const char *list, struct json_w
     if (unknown == 1)
         snprintf(text, sizeof text, "there is no node %.64s yet; see 'acequia nodes'", first);
     else
-        snprintf(text, sizeof text, "%u of these nodes are not there yet, such as %.64s; see 'acequia nodes'", unknown, first);
+        snprintf(text, sizeof text, "%u of these nodes are not there yet, such as %.64s; see 'acequia nodes'",
+                 unknown, first);
     json_put_str(w, text);
 }
 
@@ -100,8 +102,11 @@ static void warn_of_jobs(struct api_call *call, enum thing thing, struct json_wr
     core_each_job(call->controller->core, count_user, &u);
     if (!u.jobs)
         return;
-    snprintf(text, sizeof text, "%llu live %s in it: what runs goes on, what waits will not start; acequia cancel --%s %.64s ends them",
-             (unsigned long long)u.jobs, u.jobs == 1 ? "job is" : "jobs are", thing == THING_PROJECT ? "project" : "partition", call->name);
+    snprintf(text, sizeof text,
+             "%llu live %s in it: what runs goes on, what waits will not start; acequia cancel --%s %.64s "
+             "ends them",
+             (unsigned long long)u.jobs, u.jobs == 1 ? "job is" : "jobs are",
+             thing == THING_PROJECT ? "project" : "partition", call->name);
     json_put_str(w, text);
 }
 
@@ -120,7 +125,9 @@ static void finish(struct api_call *call, int r, const char *nodes, bool deleted
     enum thing thing = thing_of_path(call->req->path);
     if (deleted && (thing == THING_PROJECT || thing == THING_PARTITION))
         warn_of_jobs(call, thing, &w);
-    for (uint32_t i = 0; thing == THING_PROJECT && i < 100 && world_warning(core_world(call->controller->core), i, warning, sizeof warning); i++)
+    for (uint32_t i = 0; thing == THING_PROJECT && i < 100 &&
+                         world_warning(core_world(call->controller->core), i, warning, sizeof warning);
+         i++)
         json_put_str(&w, warning);
     warn_of_nodes(call, nodes, &w);
     json_close(&w, ']');

@@ -11,12 +11,17 @@ enum { KEY_MAX = 200 };
 int api_check_storage(struct controller *c, struct error *e) {
     char why[ERROR_TEXT_MAX];
     if (shell_degraded(c->shell, why, sizeof why))
-        return error_set(e, ENOSPC, "nothing can be stored right now (%.300s); running jobs go on. Try again later", why);
+        return error_set(
+            e, ENOSPC, "nothing can be stored right now (%.300s); running jobs go on. Try again later", why);
     enum store_space space = store_space(c->store);
     if (space == STORE_SPACE_GONE)
-        return error_set(e, EIO, "the controller's database has been removed from its folder; nothing new is taken. Stop it and put a backup back");
+        return error_set(e, EIO,
+                         "the controller's database has been removed from its folder; nothing new is taken. "
+                         "Stop it and put a backup back");
     if (space != STORE_SPACE_OK)
-        return error_set(e, ENOSPC, "the controller's disk is nearly full; running jobs go on, new ones are refused. Free some space there");
+        return error_set(e, ENOSPC,
+                         "the controller's disk is nearly full; running jobs go on, new ones are refused. "
+                         "Free some space there");
     return 0;
 }
 
@@ -36,7 +41,9 @@ static int read_environment(struct api_call *call, const struct json *j, struct 
                              v->type == JSON_STRING ? printable(v->s, shown, sizeof shown) : "(no text)");
         buf_add(out, v->s, v->len + 1);
         if (out->len > max)
-            return error_set(e, E2BIG, "environment: more than %llu bytes (max_environment); pass only what the job needs", (unsigned long long)max);
+            return error_set(
+                e, E2BIG, "environment: more than %llu bytes (max_environment); pass only what the job needs",
+                (unsigned long long)max);
     }
     return 0;
 }
@@ -51,7 +58,8 @@ static int read_script(struct api_call *call, const struct json *j, const char *
     if (s->type != JSON_STRING)
         return error_set(e, EINVAL, "script: expected text");
     if (s->len > max)
-        return error_set(e, E2BIG, "script: %u bytes; at most %llu are allowed (max_script)", s->len, (unsigned long long)max);
+        return error_set(e, E2BIG, "script: %u bytes; at most %llu are allowed (max_script)", s->len,
+                         (unsigned long long)max);
     if (!s->len)
         return error_set(e, EINVAL, "script: it is empty");
     *text = s->s;
@@ -67,7 +75,9 @@ static int check_fields(const struct json *j, struct error *e) {
             found |= streq(j->members[i].key, known[k]);
         char shown[64];
         if (!found)
-            return error_set(e, EINVAL, "unknown field \"%s\"; expected spec, script, environment, key or dry_run", printable(j->members[i].key, shown, sizeof shown));
+            return error_set(e, EINVAL,
+                             "unknown field \"%s\"; expected spec, script, environment, key or dry_run",
+                             printable(j->members[i].key, shown, sizeof shown));
     }
     return 0;
 }
@@ -80,7 +90,8 @@ static int repeated_key(struct api_call *call, const char *key, uint64_t *id, st
     return store_idem(call->controller->store, call->actor.user, key, now_ms(), id, &ignored) == 0;
 }
 
-int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, uint64_t *count, bool *repeated, struct error *e) {
+int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, uint64_t *count, bool *repeated,
+                   struct error *e) {
     struct controller *c = call->controller;
     const struct json *spec_json = json_get(j, "spec");
     const char *key = json_str(j, "key"), *script;

@@ -27,16 +27,19 @@ static int add_row(void *ctx, const struct store_history *row) {
             gpus += j.parts.at[i].gpus.at[g].milli;
     }
     int64_t run_s = (j.end_ms - j.start_ms + 999) / 1000;
-    buf_addf(&t->out, "%lld,%lld,%u,%s,%s,%u,%u,%u,%llu,%llu,%s,%s\n", (long long)j.submit_ms / 1000, (long long)(run_s > 0 ? run_s : 1),
-             s->time_limit_s, s->user, s->project, j.parts.len ? j.parts.len : 1, s->tasks ? s->tasks : 1, s->cpus_per_task ? s->cpus_per_task : 1,
-             (unsigned long long)(memory >> 20), (unsigned long long)gpus, s->gpu_model ? s->gpu_model : "", job_class_words[s->class]);
+    buf_addf(&t->out, "%lld,%lld,%u,%s,%s,%u,%u,%u,%llu,%llu,%s,%s\n", (long long)j.submit_ms / 1000,
+             (long long)(run_s > 0 ? run_s : 1), s->time_limit_s, s->user, s->project,
+             j.parts.len ? j.parts.len : 1, s->tasks ? s->tasks : 1, s->cpus_per_task ? s->cpus_per_task : 1,
+             (unsigned long long)(memory >> 20), (unsigned long long)gpus, s->gpu_model ? s->gpu_model : "",
+             job_class_words[s->class]);
     return ++t->rows >= TRACE_ROWS_MAX ? 1 : 0;
 }
 
 static bool add_node(void *ctx, const struct node_view *v) {
     struct buf *out = ctx;
     const struct node *n = v->node;
-    buf_addf(out, "%s,%llu,%llu,%u,%s\n", n->name, (unsigned long long)n->cpus * 1000, (unsigned long long)(n->memory_bytes >> 20), n->gpus.len,
+    buf_addf(out, "%s,%llu,%llu,%u,%s\n", n->name, (unsigned long long)n->cpus * 1000,
+             (unsigned long long)(n->memory_bytes >> 20), n->gpus.len,
              n->gpus.len ? n->gpus.at[0].model : "");
     return true;
 }
@@ -49,8 +52,11 @@ void api_trace(struct api_call *call) {
         buf_adds(&t.out, "sn,cpu_milli,memory_mib,gpu,model\n");
         core_each_node(c->core, add_node, &t.out);
     } else {
-        struct store_query q = {.order = STORE_BY_ID, .ended_from_ms = api_query_i64(call, "since_ms", 0), .ended_before_ms = api_query_i64(call, "until_ms", 0)};
-        buf_adds(&t.out, "submit_s,run_s,limit_s,user,project,nodes,tasks,cpus_per_task,memory_mib,gpu_milli,gpu_model,class\n");
+        struct store_query q = {.order = STORE_BY_ID,
+                                .ended_from_ms = api_query_i64(call, "since_ms", 0),
+                                .ended_before_ms = api_query_i64(call, "until_ms", 0)};
+        buf_adds(&t.out, "submit_s,run_s,limit_s,user,project,nodes,tasks,cpus_per_task,memory_mib,gpu_milli,"
+                         "gpu_model,class\n");
         if (store_history(c->store, &q, add_row, &t, &e) < 0) {
             api_error(call->req, 503, "EIO", e.text);
             goto done;

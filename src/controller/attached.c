@@ -27,7 +27,8 @@ struct attached {
     struct buf early;       // input that came before every node said where it stands
 };
 
-struct attached *attached_new(struct controller *c, const struct actor *actor, const struct attached_client *client, void *ctx, bool resume) {
+struct attached *attached_new(struct controller *c, const struct actor *actor,
+                              const struct attached_client *client, void *ctx, bool resume) {
     struct attached *a = xcalloc(1, sizeof *a);
     *a = (struct attached){.controller = c, .actor = actor, .client = *client, .ctx = ctx, .resume = resume};
     return a;

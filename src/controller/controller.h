@@ -112,11 +112,12 @@ struct stream_client {
     void (*end)(void *ctx, const struct message_stream *end);  // once; the stream is gone afterwards
     void (*credit)(void *ctx, uint64_t bytes);  // this much input was taken; may be NULL
     void (*room)(void *ctx);  // may be NULL: the node has taken all that was sent to it
-    void (*position)(void *ctx, const struct message_stream *m);  // may be NULL: where the input of an attached job stands
+    void (*position)(
+        void *ctx, const struct message_stream *m);  // may be NULL: where the input of an attached job stands
 };
 // NULL, and why, when there are too many.
-struct stream *stream_new(struct controller *c, const struct actor *actor, const char *node, const struct stream_client *client, void *ctx,
-                          struct error *e);
+struct stream *stream_new(struct controller *c, const struct actor *actor, const char *node,
+                          const struct stream_client *client, void *ctx, struct error *e);
 uint64_t stream_id(const struct stream *s);
 void stream_send(struct stream *s, enum message_type type, struct message_stream *m);
 size_t stream_backlog(const struct stream *s);  // bytes that its node has not taken yet

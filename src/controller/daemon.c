@@ -42,7 +42,8 @@ static int32_t zone_offset_s(void) {
 // --- the loop ---
 
 static bool too_soon(const struct controller *c) {
-    return c->schedule_us > SCHEDULE_FREE_US && clock_mono_us() - c->scheduled_mono_us < SCHEDULE_SHARE * c->schedule_us;
+    return c->schedule_us > SCHEDULE_FREE_US &&
+           clock_mono_us() - c->scheduled_mono_us < SCHEDULE_SHARE * c->schedule_us;
 }
 
 static void on_wake(uv_timer_t *t) {
@@ -123,8 +124,12 @@ static void core_config_of(const struct config_cluster *k, struct core_config *o
 
 static int open_store(struct controller *c, struct error *e) {
     struct store_config config = {
-        .path = c->paths.state, .watch = shell_watch(c->shell), .reserve_bytes = STORE_RESERVE_BYTES, .low_bytes = STORE_LOW_BYTES,
-        .retention = {.journal_ms = (int64_t)c->config.cluster.history_days * 86400000, .history_ms = (int64_t)c->config.cluster.history_days * 86400000,
+        .path = c->paths.state,
+        .watch = shell_watch(c->shell),
+        .reserve_bytes = STORE_RESERVE_BYTES,
+        .low_bytes = STORE_LOW_BYTES,
+        .retention = {.journal_ms = (int64_t)c->config.cluster.history_days * 86400000,
+                      .history_ms = (int64_t)c->config.cluster.history_days * 86400000,
                       .file_bytes = c->config.cluster.history_bytes}};
     int r = store_open(&config, &c->store, e);
     if (r < 0)
@@ -143,8 +148,10 @@ static int open_store(struct controller *c, struct error *e) {
 
 static int open_pki(struct controller *c, const char *host, struct error *e) {
     const char *dir = c->paths.state;
-    const char *ca_cert = arena_printf(&c->arena, "%s/ca.crt", dir), *ca_key = arena_printf(&c->arena, "%s/ca.key", dir);
-    const char *cert = arena_printf(&c->arena, "%s/server.crt", dir), *key = arena_printf(&c->arena, "%s/server.key", dir);
+    const char *ca_cert = arena_printf(&c->arena, "%s/ca.crt", dir),
+               *ca_key = arena_printf(&c->arena, "%s/ca.key", dir);
+    const char *cert = arena_printf(&c->arena, "%s/server.crt", dir),
+               *key = arena_printf(&c->arena, "%s/server.key", dir);
     const char *names[4] = {c->hostname, "localhost", "127.0.0.1", host};
     size_t count = str_empty(host) || streq(host, "0.0.0.0") || streq(host, "::") ? 3 : 4;
     int r = pki_ca_create(ca_cert, ca_key, c->config.cluster.name, now_ms() / 1000, e);
@@ -174,7 +181,10 @@ static int open_tls(struct controller *c, struct error *e) {
 }
 
 static int open_server(struct controller *c, struct error *e) {
-    struct net_server_options o = {.on_request = api_request, .on_reply = api_replied, .user = c, .body_max = c->config.cluster.max_request_bytes};
+    struct net_server_options o = {.on_request = api_request,
+                                   .on_reply = api_replied,
+                                   .user = c,
+                                   .body_max = c->config.cluster.max_request_bytes};
     c->server = net_server_new(&c->loop, &o);
     // Without root every job runs as this user: then nobody else may submit.
     int r = net_server_listen_unix(c->server, c->paths.socket, c->uid == 0 ? 0666 : 0600, e);
@@ -204,9 +214,14 @@ static void on_signal(uv_signal_t *h, int signal);
 static int start(struct controller *c, struct error *e) {
     int r;
     struct core_config core_config;
-    struct shell_hooks hooks = {.ctx = c, .send = hook_send, .has_room = hook_has_room, .job_changed = hook_job_changed, .node_lost = hook_node_lost,
+    struct shell_hooks hooks = {.ctx = c,
+                                .send = hook_send,
+                                .has_room = hook_has_room,
+                                .job_changed = hook_job_changed,
+                                .node_lost = hook_node_lost,
                                 .storage = hook_storage};
-    if ((r = paths_get(&c->arena, &c->paths, e)) < 0 || (r = config_load(c->paths.config, now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
+    if ((r = paths_get(&c->arena, &c->paths, e)) < 0 ||
+        (r = config_load(c->paths.config, now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
         (r = paths_make(c->paths.state, 0700, e)) < 0 || (r = paths_make(c->paths.run, 0755, e)) < 0)
         return r;
     log_set_level(c->config.cluster.log_level);

@@ -187,7 +187,8 @@ static int note_end(void *ctx, const struct store_history *row) {
 // Everything there is: read as it lies there.
 static struct store_query lead_through_all(const struct listing *l, struct store_query q) {
     int64_t oldest = INT64_MAX;
-    store_history(l->controller->store, &(struct store_query){.order = STORE_BY_END, .limit = 1}, note_end, &oldest, NULL);
+    store_history(l->controller->store, &(struct store_query){.order = STORE_BY_END, .limit = 1}, note_end,
+                  &oldest, NULL);
     if (q.ended_from_ms <= oldest)
         q = (struct store_query){.order = STORE_BY_ID};
     return q;

@@ -9,27 +9,100 @@
 #include "model/arrayspec.h"
 
 enum column {
-    COL_ID, COL_ARRAY_ID, COL_ARRAY_INDEX, COL_LABEL, COL_NAME, COL_USER, COL_PROJECT, COL_PARTITION, COL_QOS, COL_CLASS, COL_STATE,
-    COL_REASON, COL_NODES, COL_NODE_COUNT, COL_TASKS, COL_CPUS, COL_MEMORY, COL_GPUS, COL_GPU_MODEL, COL_TIME_LIMIT, COL_SUBMIT,
-    COL_ELIGIBLE, COL_START, COL_END, COL_ELAPSED, COL_EXPECTED, COL_EXIT_CODE, COL_EXIT_SIGNAL, COL_ATTEMPT, COL_PRIORITY, COL_NICE,
-    COL_COMMENT, COL_WORKDIR, COL_OUTPUT, COL_ERROR, COL_COMMAND, COL_DEPENDENCY, COL_HOLD, COL_CPU, COL_MEMORY_PEAK, COL_GPU_BUSY,
-    COL_ENERGY, COL_PREEMPTED, COL_FEATURES, COL_BEGIN, COL_UID, COL_SPEC, COL_STEPS, COL_BY, COL_USAGE, COL_ENDING, COL_LAUNCH, COL_ORDER, COL_COUNT
+    COL_ID,
+    COL_ARRAY_ID,
+    COL_ARRAY_INDEX,
+    COL_LABEL,
+    COL_NAME,
+    COL_USER,
+    COL_PROJECT,
+    COL_PARTITION,
+    COL_QOS,
+    COL_CLASS,
+    COL_STATE,
+    COL_REASON,
+    COL_NODES,
+    COL_NODE_COUNT,
+    COL_TASKS,
+    COL_CPUS,
+    COL_MEMORY,
+    COL_GPUS,
+    COL_GPU_MODEL,
+    COL_TIME_LIMIT,
+    COL_SUBMIT,
+    COL_ELIGIBLE,
+    COL_START,
+    COL_END,
+    COL_ELAPSED,
+    COL_EXPECTED,
+    COL_EXIT_CODE,
+    COL_EXIT_SIGNAL,
+    COL_ATTEMPT,
+    COL_PRIORITY,
+    COL_NICE,
+    COL_COMMENT,
+    COL_WORKDIR,
+    COL_OUTPUT,
+    COL_ERROR,
+    COL_COMMAND,
+    COL_DEPENDENCY,
+    COL_HOLD,
+    COL_CPU,
+    COL_MEMORY_PEAK,
+    COL_GPU_BUSY,
+    COL_ENERGY,
+    COL_PREEMPTED,
+    COL_FEATURES,
+    COL_BEGIN,
+    COL_UID,
+    COL_SPEC,
+    COL_STEPS,
+    COL_BY,
+    COL_USAGE,
+    COL_ENDING,
+    COL_LAUNCH,
+    COL_ORDER,
+    COL_COUNT
 };
-static const char *const column_names[] = {
-    "id", "array_id", "array_index", "label", "name", "user", "project", "partition", "qos", "class", "state",
-    "reason", "nodes", "node_count", "tasks", "cpus", "memory_bytes", "gpus_milli", "gpu_model", "time_limit_s", "submit_ms",
-    "eligible_ms", "start_ms", "end_ms", "elapsed_ms", "expected_start_ms", "exit_code", "exit_signal", "attempt", "priority", "nice",
-    "comment", "workdir", "output", "error", "command_text", "dependency", "hold", "cpu_ms", "memory_peak_bytes", "gpu_busy_ms",
-    "energy_mj", "preempted", "features", "begin_ms", "uid", "spec", "steps", "by", "usage", "ending", "launch", "order", NULL};
+static const char *const column_names[] = {"id",           "array_id",
+                                           "array_index",  "label",
+                                           "name",         "user",
+                                           "project",      "partition",
+                                           "qos",          "class",
+                                           "state",        "reason",
+                                           "nodes",        "node_count",
+                                           "tasks",        "cpus",
+                                           "memory_bytes", "gpus_milli",
+                                           "gpu_model",    "time_limit_s",
+                                           "submit_ms",    "eligible_ms",
+                                           "start_ms",     "end_ms",
+                                           "elapsed_ms",   "expected_start_ms",
+                                           "exit_code",    "exit_signal",
+                                           "attempt",      "priority",
+                                           "nice",         "comment",
+                                           "workdir",      "output",
+                                           "error",        "command_text",
+                                           "dependency",   "hold",
+                                           "cpu_ms",       "memory_peak_bytes",
+                                           "gpu_busy_ms",  "energy_mj",
+                                           "preempted",    "features",
+                                           "begin_ms",     "uid",
+                                           "spec",         "steps",
+                                           "by",           "usage",
+                                           "ending",       "launch",
+                                           "order",        NULL};
 _Static_assert(sizeof column_names / sizeof *column_names == COL_COUNT + 1, "a name per column");
 
 #define BIT(c) (1ULL << (c))
 static const uint64_t default_columns =
-    BIT(COL_ID) | BIT(COL_LABEL) | BIT(COL_NAME) | BIT(COL_USER) | BIT(COL_PROJECT) | BIT(COL_PARTITION) | BIT(COL_STATE) |
-    BIT(COL_REASON) | BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS) | BIT(COL_TIME_LIMIT) |
-    BIT(COL_SUBMIT) | BIT(COL_START) | BIT(COL_END) | BIT(COL_ELAPSED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL);
-static const uint64_t private_columns = BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
-static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) | BIT(COL_FEATURES) | BIT(COL_BEGIN) | BIT(COL_SPEC) | BIT(COL_LAUNCH);
+    BIT(COL_ID) | BIT(COL_LABEL) | BIT(COL_NAME) | BIT(COL_USER) | BIT(COL_PROJECT) | BIT(COL_PARTITION) |
+    BIT(COL_STATE) | BIT(COL_REASON) | BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_CPUS) |
+    BIT(COL_MEMORY) | BIT(COL_GPUS) | BIT(COL_TIME_LIMIT) | BIT(COL_SUBMIT) | BIT(COL_START) | BIT(COL_END) |
+    BIT(COL_ELAPSED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL);
+static const uint64_t private_columns =
+    BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
+static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) |
+                                     BIT(COL_FEATURES) | BIT(COL_BEGIN) | BIT(COL_SPEC) | BIT(COL_LAUNCH);
 
 static bool is_mine(const struct listing *l, const struct row *r) {
     return l->viewer.admin || streq(l->viewer.user, r->v.user);
@@ -174,7 +247,8 @@ static bool named(const char *names, const char *name) {
     if (!names || streq(names, name))
         return true;
     size_t len = name ? strlen(name) : 0;
-    for (const char *p = len && listing_several(names) ? names : NULL; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+    for (const char *p = len && listing_several(names) ? names : NULL; p;
+         p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
         if (!strncmp(p, name, len) && (p[len] == ',' || !p[len]))
             return true;
     return false;
@@ -188,8 +262,9 @@ static bool wanted(const struct listing *l, const struct job_view *v) {
 
 // What can be said before the record is decoded.
 static bool row_wanted(const struct listing *l, const struct store_history *row) {
-    return (!l->states || l->states >> row->state & 1) && named(l->user, row->user) && named(l->project, row->project) &&
-           (!l->name || streq(l->name, row->name)) && (!l->began_before_ms || store_history_began_ms(row) < l->began_before_ms);
+    return (!l->states || l->states >> row->state & 1) && named(l->user, row->user) &&
+           named(l->project, row->project) && (!l->name || streq(l->name, row->name)) &&
+           (!l->began_before_ms || store_history_began_ms(row) < l->began_before_ms);
 }
 
 void listing_fold_end(struct listing *l) {
@@ -213,7 +288,8 @@ void listing_fold_end(struct listing *l) {
 }
 
 static bool folds_with(const struct listing *l, const struct job_view *v) {
-    return l->fold_indices.len && l->fold.v.array_id == v->array_id && l->fold.v.state == v->state && l->fold.v.reason == v->reason &&
+    return l->fold_indices.len && l->fold.v.array_id == v->array_id && l->fold.v.state == v->state &&
+           l->fold.v.reason == v->reason &&
            (l->fold.v.spec_bytes == v->spec_bytes ||
             (l->fold.v.spec_len == v->spec_len && !memcmp(l->fold.v.spec_bytes, v->spec_bytes, v->spec_len)));
 }
@@ -292,11 +368,27 @@ bool listing_live(void *ctx, const struct job_view *v) {
 static void view_of_record(const struct store_history *row, const struct job_record *j, struct job_view *v) {
     static const struct spec none;
     const struct spec *s = j->spec ? j->spec : &none;
-    *v = (struct job_view){.id = row->id, .array_id = row->array, .array_index = row->index, .name = row->name, .user = row->user,
-                           .project = row->project, .partition = s->partition, .qos = s->qos, .class = s->class, .state = (enum job_state)row->state,
-                           .attempt = j->attempt, .tasks = s->tasks ? s->tasks : 1, .node_count = j->parts.len,
-                           .time_limit_s = s->time_limit_s, .preempted = j->preempted, .uid = s->uid, .submit_ms = row->submit_ms,
-                           .eligible_ms = j->eligible_ms, .start_ms = row->start_ms, .nice = s->nice, .priority = s->priority};
+    *v = (struct job_view){.id = row->id,
+                           .array_id = row->array,
+                           .array_index = row->index,
+                           .name = row->name,
+                           .user = row->user,
+                           .project = row->project,
+                           .partition = s->partition,
+                           .qos = s->qos,
+                           .class = s->class,
+                           .state = (enum job_state)row->state,
+                           .attempt = j->attempt,
+                           .tasks = s->tasks ? s->tasks : 1,
+                           .node_count = j->parts.len,
+                           .time_limit_s = s->time_limit_s,
+                           .preempted = j->preempted,
+                           .uid = s->uid,
+                           .submit_ms = row->submit_ms,
+                           .eligible_ms = j->eligible_ms,
+                           .start_ms = row->start_ms,
+                           .nice = s->nice,
+                           .priority = s->priority};
     for (uint32_t i = 0; i < j->parts.len; i++) {
         v->cpus += j->parts.at[i].cpus;
         v->memory_bytes += j->parts.at[i].memory_bytes;
@@ -314,8 +406,15 @@ int listing_finished(void *ctx, const struct store_history *row) {
     arena_reset(&l->scratch);
     if (schema_decode(&l->record_schema, row->data, row->len, &l->scratch, &j) < 0)
         return 0;
-    struct row r = {.spec = j.spec, .end_ms = row->end_ms, .exit_code = j.exit_code, .exit_signal = j.exit_signal, .reason = j.reason,
-                    .nodes = row->nodes, .usage = j.usage, .steps = j.steps, .by = j.by};
+    struct row r = {.spec = j.spec,
+                    .end_ms = row->end_ms,
+                    .exit_code = j.exit_code,
+                    .exit_signal = j.exit_signal,
+                    .reason = j.reason,
+                    .nodes = row->nodes,
+                    .usage = j.usage,
+                    .steps = j.steps,
+                    .by = j.by};
     view_of_record(row, &j, &r.v);
     if ((l->columns & spec_columns && !r.spec) || !wanted(l, &r.v))
         return 0;
@@ -360,14 +459,28 @@ static int parse_states(struct listing *l, const char *text, struct error *e) {
 static const struct {
     const char *name;
     uint64_t columns;
-} record_needs[] = {
-    {"reason", BIT(COL_REASON)}, {"exit_code", BIT(COL_EXIT_CODE)}, {"exit_signal", BIT(COL_EXIT_SIGNAL)}, {"attempt", BIT(COL_ATTEMPT)},
-    {"eligible_ms", BIT(COL_ELIGIBLE)}, {"parts", BIT(COL_NODE_COUNT) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS)},
-    {"usage", BIT(COL_CPU) | BIT(COL_MEMORY_PEAK) | BIT(COL_GPU_BUSY) | BIT(COL_ENERGY) | BIT(COL_USAGE)}, {"preempted", BIT(COL_PREEMPTED)},
-    {"steps", BIT(COL_STEPS)}, {"by", BIT(COL_BY)},
-}, spec_needs[] = {
-    {"partition", BIT(COL_PARTITION)}, {"qos", BIT(COL_QOS)}, {"class", BIT(COL_CLASS)}, {"tasks", BIT(COL_TASKS)},
-    {"time_limit_s", BIT(COL_TIME_LIMIT)}, {"uid", BIT(COL_UID)}, {"nice", BIT(COL_NICE)}, {"priority", BIT(COL_PRIORITY)},
+} record_needs[] =
+    {
+        {"reason", BIT(COL_REASON)},
+        {"exit_code", BIT(COL_EXIT_CODE)},
+        {"exit_signal", BIT(COL_EXIT_SIGNAL)},
+        {"attempt", BIT(COL_ATTEMPT)},
+        {"eligible_ms", BIT(COL_ELIGIBLE)},
+        {"parts", BIT(COL_NODE_COUNT) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS)},
+        {"usage", BIT(COL_CPU) | BIT(COL_MEMORY_PEAK) | BIT(COL_GPU_BUSY) | BIT(COL_ENERGY) | BIT(COL_USAGE)},
+        {"preempted", BIT(COL_PREEMPTED)},
+        {"steps", BIT(COL_STEPS)},
+        {"by", BIT(COL_BY)},
+},
+  spec_needs[] = {
+      {"partition", BIT(COL_PARTITION)},
+      {"qos", BIT(COL_QOS)},
+      {"class", BIT(COL_CLASS)},
+      {"tasks", BIT(COL_TASKS)},
+      {"time_limit_s", BIT(COL_TIME_LIMIT)},
+      {"uid", BIT(COL_UID)},
+      {"nice", BIT(COL_NICE)},
+      {"priority", BIT(COL_PRIORITY)},
 };
 
 static void take_field(const struct schema *from, const char *name, struct schema *to, struct field *fields) {
@@ -384,7 +497,8 @@ static void take_field(const struct schema *from, const char *name, struct schem
 static void choose_fields(struct listing *l) {
     uint64_t columns = l->columns | (l->partition ? BIT(COL_PARTITION) : 0) | (l->qos ? BIT(COL_QOS) : 0);
     l->spec_schema = (struct schema){.name = spec_schema.name, .size = spec_schema.size, .fields = l->spec_fields};
-    l->record_schema = (struct schema){.name = job_record_schema.name, .size = job_record_schema.size, .fields = l->record_fields};
+    l->record_schema = (struct schema){
+        .name = job_record_schema.name, .size = job_record_schema.size, .fields = l->record_fields};
     for (size_t i = 0; i < sizeof spec_needs / sizeof *spec_needs; i++)
         if (columns & spec_needs[i].columns)
             take_field(&spec_schema, spec_needs[i].name, &l->spec_schema, l->spec_fields);

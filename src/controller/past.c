@@ -23,8 +23,10 @@ struct playing {
 
 static int check_length(struct controller *c, struct error *e) {
     if (core_seq(c->core) > PAST_EVENTS_MAX)
-        return error_set(e, EFBIG, "the journal has %llu events; at most %d can be played back while the cluster is working",
-                         (unsigned long long)core_seq(c->core), PAST_EVENTS_MAX);
+        return error_set(
+            e, EFBIG,
+            "the journal has %llu events; at most %d can be played back while the cluster is working",
+            (unsigned long long)core_seq(c->core), PAST_EVENTS_MAX);
     return 0;
 }
 
@@ -44,10 +46,12 @@ static bool same_nodes(struct playing *p, const struct event_job_placed *b, cons
     if (b->parts.len != a->node_count)
         return false;
     for (uint32_t i = 0; i < b->parts.len; i++) {
-        if (core_node_handle(p->core, b->parts.at[i].node) != a->nodes[i].node || b->parts.at[i].gpus.len != a->nodes[i].gpu_count)
+        if (core_node_handle(p->core, b->parts.at[i].node) != a->nodes[i].node ||
+            b->parts.at[i].gpus.len != a->nodes[i].gpu_count)
             return false;
         for (uint32_t g = 0; g < a->nodes[i].gpu_count; g++)
-            if (b->parts.at[i].gpus.at[g].index != a->nodes[i].gpus[g].index || b->parts.at[i].gpus.at[g].milli != a->nodes[i].gpus[g].milli)
+            if (b->parts.at[i].gpus.at[g].index != a->nodes[i].gpus[g].index ||
+                b->parts.at[i].gpus.at[g].milli != a->nodes[i].gpus[g].milli)
                 return false;
     }
     return true;
@@ -56,7 +60,8 @@ static bool same_nodes(struct playing *p, const struct event_job_placed *b, cons
 static void meet_start(struct playing *p, const struct store_event *e, const struct event_job_placed *b) {
     char recorded[80], now[80] = "nothing more";
     p->report->starts++;
-    snprintf(recorded, sizeof recorded, "start job %llu on %.40s", (unsigned long long)b->id, b->parts.len ? b->parts.at[0].node : "?");
+    snprintf(recorded, sizeof recorded, "start job %llu on %.40s", (unsigned long long)b->id,
+             b->parts.len ? b->parts.at[0].node : "?");
     if (p->start < p->decisions.starts.len) {
         const struct sched_start *s = &p->decisions.starts.at[p->start++];
         if (s->job == b->id && same_nodes(p, b, s->alloc))
@@ -141,7 +146,9 @@ static int play_all(struct playing *p, struct error *e) {
     r = store_events(c->store, 0, 0, 0, play, p, e);
     if (r < 0) {
         p->core = core_free(p->core);
-        return error_set(e, r == -ENODATA ? ENODATA : EIO, r == -ENODATA ? "the beginning of the journal is no longer kept" : "the journal cannot be played back");
+        return error_set(e, r == -ENODATA ? ENODATA : EIO,
+                         r == -ENODATA ? "the beginning of the journal is no longer kept"
+                                       : "the journal cannot be played back");
     }
     return 0;
 }

@@ -47,7 +47,8 @@ static void overlay(const struct config *config, struct arena *a, struct policy_
     const struct config_section *policy = config_section_find("policy");
     for (uint32_t i = 0; i < config->blocks.len; i++)
         for (uint32_t k = 0; config->blocks.at[i].section == policy && k < config->blocks.at[i].entries.len; k++)
-            config_value_parse(config->blocks.at[i].entries.at[k].key, config->blocks.at[i].entries.at[k].text, NULL, a, to, NULL);
+            config_value_parse(config->blocks.at[i].entries.at[k].key,
+                               config->blocks.at[i].entries.at[k].text, NULL, a, to, NULL);
 }
 
 static void take_policy(struct controller *c) {

@@ -26,7 +26,10 @@ static int read_token(struct arena *a, const char *folder, struct token *out, st
     cleanup_close int fd = open(file, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (n <= 0)
-        return error_set(e, ENOENT, "no token in %s and no ca.pem in %s; ask for a token ('acequia token create --user' on the controller)", file, folder);
+        return error_set(e, ENOENT,
+                         "no token in %s and no ca.pem in %s; ask for a token ('acequia token create --user' "
+                         "on the controller)",
+                         file, folder);
     text[n] = 0;
     int r = token_parse(text, out, e);
     explicit_bzero(text, sizeof text);
@@ -37,7 +40,8 @@ static int dial(const char *host, unsigned port, const char *folder, struct http
     cleanup_arena struct arena a = {0};
     // Lives as long as the connection, which lives as long as the program.
     struct tls_context *context;
-    struct tls_client_options o = {.ca_file = existing(&a, folder, "ca.pem"), .cert_file = existing(&a, folder, "cert.pem"),
+    struct tls_client_options o = {.ca_file = existing(&a, folder, "ca.pem"),
+                                   .cert_file = existing(&a, folder, "cert.pem"),
                                    .key_file = existing(&a, folder, "key.pem")};
     struct token t = {0};
     int r = 0;

@@ -10,10 +10,19 @@
 #include "controller/api.h"
 #include "controller/attached.h"
 
-struct message_log_read session_log_read(struct job_record *r, uint32_t index, enum log_source source, bool follow, int64_t tail) {
-    return (struct message_log_read){.id = r->id, .attempt = r->attempt, .spec = r->spec, .part = &r->parts.at[index],
-                                     .array_id = r->is_array ? r->array_id : 0, .array_index = r->array_index, .source = source,
-                                     .follow = follow, .tail_lines = tail, .credit = STREAM_WINDOW_BYTES, .node_index = index};
+struct message_log_read session_log_read(struct job_record *r, uint32_t index, enum log_source source,
+                                         bool follow, int64_t tail) {
+    return (struct message_log_read){.id = r->id,
+                                     .attempt = r->attempt,
+                                     .spec = r->spec,
+                                     .part = &r->parts.at[index],
+                                     .array_id = r->is_array ? r->array_id : 0,
+                                     .array_index = r->array_index,
+                                     .source = source,
+                                     .follow = follow,
+                                     .tail_lines = tail,
+                                     .credit = STREAM_WINDOW_BYTES,
+                                     .node_index = index};
 }
 
 // --- logs ---
@@ -41,16 +50,24 @@ static int take_placing(void *ctx, const struct store_event *e) {
 
 // Makes the record one of an earlier attempt: where it ran is told by the journal. Attempts share
 // their output file, unless it is kept on the node for somebody who is attached.
-static bool find_attempt(struct controller *c, int64_t attempt, struct arena *a, struct job_record *r, struct error *e) {
+static bool find_attempt(struct controller *c, int64_t attempt, struct arena *a, struct job_record *r,
+                         struct error *e) {
     struct placing p = {.attempt = (uint32_t)attempt, .arena = a, .record = r};
     unsigned long long id = (unsigned long long)r->id;
     if (attempt < 1 || attempt > r->attempt) {
-        error_set(e, EINVAL, r->attempt ? "attempt: job %llu has had %u; expected 1 to %u" : "attempt: job %llu has not run yet", id, r->attempt, r->attempt);
+        error_set(e, EINVAL,
+                  r->attempt ? "attempt: job %llu has had %u; expected 1 to %u"
+                             : "attempt: job %llu has not run yet",
+                  id, r->attempt, r->attempt);
         return false;
     }
     if (attempt < r->attempt && !r->spec->attach) {
-        error_set(e, EINVAL, r->spec->append ? "attempt: all attempts of job %llu append to one file; leave --attempt out" :
-                  "attempt: the output of job %llu was replaced by that of attempt %u; with --append all of it is kept", id, r->attempt);
+        error_set(e, EINVAL,
+                  r->spec->append
+                      ? "attempt: all attempts of job %llu append to one file; leave --attempt out"
+                      : "attempt: the output of job %llu was replaced by that of attempt %u; with --append "
+                        "all of it is kept",
+                  id, r->attempt);
         return false;
     }
     if (attempt == r->attempt && r->parts.len)
@@ -64,8 +81,8 @@ static bool find_attempt(struct controller *c, int64_t attempt, struct arena *a,
 
 // The part of a job that streams come from: its node, and where it is in the allocation. Numbers come
 // from the request as they are: they are compared before they are made any narrower. Attempt 0: the newest.
-static bool find_part(struct controller *c, uint64_t id, int64_t index, int64_t attempt, struct arena *a, struct job_record *r, bool *live,
-                      struct error *e) {
+static bool find_part(struct controller *c, uint64_t id, int64_t index, int64_t attempt, struct arena *a,
+                      struct job_record *r, bool *live, struct error *e) {
     if (api_record(c, id, a, r, live) < 0) {
         error_set(e, ENOENT, "there is no job %llu", (unsigned long long)id);
         return false;
@@ -78,8 +95,9 @@ static bool find_part(struct controller *c, uint64_t id, int64_t index, int64_t 
         return false;
     }
     if (index < 0 || index >= r->parts.len) {
-        error_set(e, EINVAL, "node: job %llu has %u %s, counted from 0; there is no %lld", (unsigned long long)id, r->parts.len,
-                  r->parts.len == 1 ? "node" : "nodes", (long long)index);
+        error_set(e, EINVAL, "node: job %llu has %u %s, counted from 0; there is no %lld",
+                  (unsigned long long)id, r->parts.len, r->parts.len == 1 ? "node" : "nodes",
+                  (long long)index);
         return false;
     }
     return true;
@@ -145,8 +163,9 @@ void api_logs(struct api_call *call) {
     }
     const char *node = r.parts.at[index].node;
     bool error_file = streq(api_query(call, "source"), "error");
-    struct message_log_read m = session_log_read(&r, (uint32_t)index, error_file ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT, api_query_i64(call, "follow", 0),
-                                         api_query_i64(call, "tail", -1));
+    struct message_log_read m =
+        session_log_read(&r, (uint32_t)index, error_file ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT,
+                         api_query_i64(call, "follow", 0), api_query_i64(call, "tail", -1));
     struct log_reply *l = xcalloc(1, sizeof *l);
     *l = (struct log_reply){.controller = c, .req = call->req};
     error_set(&e, ENOTCONN, "node %s, which has the output, is not connected; try again later", node);
@@ -285,8 +304,8 @@ static void on_input_credit(void *ctx, uint64_t bytes) {
 static void on_position(void *ctx, uint64_t taken, uint64_t left, bool closed) {
     struct session *s = ctx;
     cleanup_buf struct buf b = {0};
-    buf_addf(&b, "{\"input_at\":%llu,\"input_left\":%llu,\"input_closed\":%s}", (unsigned long long)taken, (unsigned long long)left,
-             closed ? "true" : "false");
+    buf_addf(&b, "{\"input_at\":%llu,\"input_left\":%llu,\"input_closed\":%s}", (unsigned long long)taken,
+             (unsigned long long)left, closed ? "true" : "false");
     send_json(s, &b);
 }
 
@@ -345,7 +364,8 @@ static void tell_nodes(struct session *s, uint32_t count) {
 
 // Opens the streams of an attached job, behind its launch.
 static void attach_streams(struct session *s) {
-    static const struct attached_client client = {session_data, on_input_credit, on_position, on_output_complete, on_lost, release_input};
+    static const struct attached_client client = {session_data,       on_input_credit, on_position,
+                                                  on_output_complete, on_lost,         release_input};
     cleanup_arena struct arena a = {0};
     struct job_record r;
     bool live;
@@ -467,14 +487,23 @@ static void begin_exec(struct session *s, const struct json *j, struct arena *a)
         return;
     }
     if (!live || (r.state != JOB_RUNNING && r.state != JOB_SUSPENDED)) {
-        error_set(&e, EBUSY, "job %llu is %s; a command can only be run inside a running job", (unsigned long long)s->job, job_state_words[r.state]);
+        error_set(&e, EBUSY, "job %llu is %s; a command can only be run inside a running job",
+                  (unsigned long long)s->job, job_state_words[r.state]);
         session_fail(s, &e);
         return;
     }
     const char *node = r.parts.at[index].node;
-    struct message_exec m = {.id = s->job, .attempt = r.attempt, .argv = {argv.at, argv.len}, .environment = {environment.at, environment.len},
-                             .workdir = json_str(j, "workdir"), .pty = json_true(j, "pty"), .rows = (uint32_t)json_i64(j, "rows", 24),
-                             .columns = (uint32_t)json_i64(j, "columns", 80), .tasks = 1, .total_tasks = 1, .credit = STREAM_WINDOW_BYTES,
+    struct message_exec m = {.id = s->job,
+                             .attempt = r.attempt,
+                             .argv = {argv.at, argv.len},
+                             .environment = {environment.at, environment.len},
+                             .workdir = json_str(j, "workdir"),
+                             .pty = json_true(j, "pty"),
+                             .rows = (uint32_t)json_i64(j, "rows", 24),
+                             .columns = (uint32_t)json_i64(j, "columns", 80),
+                             .tasks = 1,
+                             .total_tasks = 1,
+                             .credit = STREAM_WINDOW_BYTES,
                              .node_index = (uint32_t)index};
     error_set(&e, ENOTCONN, "node %s is not connected; try again later", node);
     s->output = stream_new(c, &s->actor, node, &client, s, &e);
@@ -560,7 +589,8 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
 }
 
 static void open_session(struct api_call *call, enum session_kind kind) {
-    static const struct net_ws_callbacks callbacks = {.on_message = on_message, .on_drain = on_drain, .on_close = on_close};
+    static const struct net_ws_callbacks callbacks = {
+        .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct session *s = xcalloc(1, sizeof *s);
     *s = (struct session){.controller = call->controller, .kind = kind, .actor = call->actor, .job = call->job,
                           .resume = api_query_i64(call, "resume", 0) == 1};

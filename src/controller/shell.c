@@ -298,15 +298,30 @@ bool shell_degraded(const struct shell *s, char *why, size_t size) {
 static void add_events(struct store_batch *b, const struct outbox *o) {
     for (uint32_t i = 0; i < o->events.len; i++) {
         const struct outbox_event *e = &o->events.at[i];
-        struct store_event record = {.seq = e->seq, .at_ms = e->at_ms, .type = e->type, .job = e->job, .data = o->bytes.data + e->offset, .len = e->len};
+        struct store_event record = {.seq = e->seq,
+                                     .at_ms = e->at_ms,
+                                     .type = e->type,
+                                     .job = e->job,
+                                     .data = o->bytes.data + e->offset,
+                                     .len = e->len};
         store_batch_event(b, &record);
     }
 }
 
 static struct store_history history_of(const struct outbox_finished *f, const char *bytes) {
-    return (struct store_history){.id = f->id, .array = f->array_id, .index = f->array_index, .state = f->state, .user = f->user,
-                                  .project = f->project, .name = bytes + f->name, .nodes = bytes + f->nodes, .submit_ms = f->submit_ms,
-                                  .start_ms = f->start_ms, .end_ms = f->end_ms, .data = bytes + f->record, .len = f->record_len};
+    return (struct store_history){.id = f->id,
+                                  .array = f->array_id,
+                                  .index = f->array_index,
+                                  .state = f->state,
+                                  .user = f->user,
+                                  .project = f->project,
+                                  .name = bytes + f->name,
+                                  .nodes = bytes + f->nodes,
+                                  .submit_ms = f->submit_ms,
+                                  .start_ms = f->start_ms,
+                                  .end_ms = f->end_ms,
+                                  .data = bytes + f->record,
+                                  .len = f->record_len};
 }
 
 static void add_history(struct store_batch *b, const struct outbox *o) {
@@ -379,7 +394,8 @@ int64_t shell_flush(struct shell *s, int64_t now_ms, bool schedule) {
     return next;
 }
 
-static bool find_finished(const struct outbox_finished *list, uint32_t count, const char *bytes, uint64_t id, const void **record, size_t *len) {
+static bool find_finished(const struct outbox_finished *list, uint32_t count, const char *bytes, uint64_t id,
+                          const void **record, size_t *len) {
     for (uint32_t i = 0; i < count; i++)
         if (list[i].id == id) {
             *record = bytes + list[i].record;
@@ -394,7 +410,8 @@ bool shell_ending(const struct shell *s, uint64_t id, const void **record, size_
     if (find_finished(o->finished.at, o->finished.len, o->bytes.data, id, record, len))
         return true;
     for (uint32_t i = s->line.len; i-- > 0;)
-        if (find_finished(s->line.at[i]->finished.at, s->line.at[i]->finished.len, s->line.at[i]->bytes, id, record, len))
+        if (find_finished(s->line.at[i]->finished.at, s->line.at[i]->finished.len, s->line.at[i]->bytes, id,
+                          record, len))
             return true;
     return false;
 }
@@ -408,7 +425,8 @@ bool shell_has_endings(const struct shell *s) {
     return false;
 }
 
-static void each_finished(const struct outbox_finished *list, uint32_t count, const char *bytes, store_history_fn fn, void *ctx) {
+static void each_finished(const struct outbox_finished *list, uint32_t count, const char *bytes,
+                          store_history_fn fn, void *ctx) {
     for (uint32_t i = 0; i < count; i++) {
         struct store_history row = history_of(&list[i], bytes);
         fn(ctx, &row);
@@ -468,7 +486,8 @@ int shell_load(struct shell *s, int64_t now_ms, struct error *e) {
     if (r < 0)
         return r;
     if (last != core_seq(s->core))
-        return error_set(e, EBADMSG, "the journal ends at event %llu but was read up to %llu", (unsigned long long)last, (unsigned long long)core_seq(s->core));
+        return error_set(e, EBADMSG, "the journal ends at event %llu but was read up to %llu",
+                         (unsigned long long)last, (unsigned long long)core_seq(s->core));
     struct silent silent = {.shell = s};
     core_each_node(s->core, note_node, &silent);
     for (uint32_t i = 0; i < silent.nodes.len; i++)

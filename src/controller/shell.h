@@ -59,7 +59,8 @@ bool shell_dirty(const struct shell *s);  // something waits for a flush
 // nor in history. Lives until the next call of anything here.
 bool shell_ending(const struct shell *s, uint64_t id, const void **record, size_t *len);
 bool shell_has_endings(const struct shell *s);  // there are such jobs
-void shell_each_ending(const struct shell *s, store_history_fn fn, void *ctx);  // all of them, as history will have them
+void shell_each_ending(const struct shell *s, store_history_fn fn,
+                       void *ctx);  // all of them, as history will have them
 uint64_t shell_ending_element(const struct shell *s, uint64_t array, uint32_t index);  // such a job's id; 0: none
 void shell_poll(struct shell *s);         // the store's descriptor is readable, or time has passed
 void shell_retry(struct shell *s);

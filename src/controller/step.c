@@ -152,7 +152,12 @@ static void kill_step(struct step *s, uint32_t signal, bool end) {
     for (uint32_t i = 0; i < s->node_count; i++) {
         if (!s->nodes[i].stream)
             continue;
-        struct message_kill k = {.id = s->job, .attempt = s->attempt, .step = s->number, .cause = END_CANCEL, .signal = signal, .grace_s = 30};
+        struct message_kill k = {.id = s->job,
+                                 .attempt = s->attempt,
+                                 .step = s->number,
+                                 .cause = END_CANCEL,
+                                 .signal = signal,
+                                 .grace_s = 30};
         struct message_signal m = {.id = s->job, .attempt = s->attempt, .step = s->number, .signal = signal};
         if (end)
             node_send(s->controller, s->nodes[i].node, MESSAGE_KILL, &k);
@@ -166,8 +171,15 @@ static int badness(int32_t code, uint32_t signal) {
 }
 
 static void put_node(struct json_writer *w, const struct step_node *n) {
-    struct step_end e = {.node = n->node, .error = n->error, .exit_code = n->exit_code, .exit_signal = n->exit_signal, .task = n->task,
-                         .first_rank = n->first_rank, .tasks = n->tasks, .exits = n->exits, .exit_count = n->exit_count};
+    struct step_end e = {.node = n->node,
+                         .error = n->error,
+                         .exit_code = n->exit_code,
+                         .exit_signal = n->exit_signal,
+                         .task = n->task,
+                         .first_rank = n->first_rank,
+                         .tasks = n->tasks,
+                         .exits = n->exits,
+                         .exit_count = n->exit_count};
     step_end_json(&e, w);
 }
 
@@ -220,9 +232,14 @@ static void finish(struct step *s) {
     }
     int32_t code = worst->exit_code ? worst->exit_code : broken && !worst->exit_signal ? 1 : 0;
     bool fine = !code && !worst->exit_signal;
-    struct event_step end = {.id = s->job, .attempt = s->attempt, .step = s->number, .exit_code = code, .exit_signal = worst->exit_signal,
+    struct event_step end = {.id = s->job,
+                             .attempt = s->attempt,
+                             .step = s->number,
+                             .exit_code = code,
+                             .exit_signal = worst->exit_signal,
                              .state = end_state(s, fine, worst->exit_signal),
-                             .usage = &s->usage, .tasks = s->need.tasks};
+                             .usage = &s->usage,
+                             .tasks = s->need.tasks};
     core_step_ended(c->core, &end, now_ms());
     json_open(&w, '{');
     json_kv_i64(&w, "exit_code", code);
@@ -341,14 +358,16 @@ static uint32_t gpus_per_task(const struct step *s, const struct step_share *h) 
     return each && h->gpu_count == each * h->tasks ? each : 0;
 }
 
-static void send_node(struct step *s, uint32_t i, const struct message_exec *common, const struct job_record *r, struct arena *a) {
+static void send_node(struct step *s, uint32_t i, const struct message_exec *common,
+                      const struct job_record *r, struct arena *a) {
     static const struct stream_client client = {on_data, on_end, NULL, on_room, NULL};
     const struct step_share *h = &s->shares.at[i];
     const char *node = s->home->parts[h->part].node;
     struct step_node *n = &s->nodes[i];
     struct node_view view;
     struct message_exec m = *common;
-    *n = (struct step_node){.step = s, .node = arena_strdup(&s->arena, node), .first_rank = h->first_rank, .tasks = h->tasks};
+    *n = (struct step_node){
+        .step = s, .node = arena_strdup(&s->arena, node), .first_rank = h->first_rank, .tasks = h->tasks};
     m.tasks = h->tasks;
     m.first_rank = h->first_rank;
     m.node_index = i;
@@ -438,15 +457,29 @@ static void launch(struct step *s) {
     uint32_t *counts = arena_alloc(&a, (s->shares.len + 1) * sizeof *counts);
     for (uint32_t i = 0; i < s->shares.len; i++)
         counts[i] = s->shares.at[i].tasks;
-    struct message_exec m = {
-        .id = s->job, .attempt = s->attempt, .step = s->number, .argv = {argv.at, argv.len}, .environment = {environment.at, environment.len},
-        .workdir = json_str(q, "workdir"), .pty = json_true(q, "pty"), .rows = (uint32_t)json_i64(q, "rows", 24),
-        .columns = (uint32_t)json_i64(q, "columns", 80), .total_tasks = s->need.tasks, .cpus_per_task = s->need.cpus_per_task,
-        .output = job_letters(&a, json_str(q, "output"), &r), .error = job_letters(&a, json_str(q, "error"), &r),
-        .input = job_letters(&a, json_str(q, "input"), &r), .kill_on_bad_exit = json_true(q, "kill_on_bad_exit"), .append = json_true(q, "append"),
-        .time_limit_s = (uint32_t)json_i64(q, "time_limit_s", 0), .credit = STREAM_WINDOW_BYTES, .nodes = buf_str(&folded),
-        .wait_s = (uint32_t)json_i64(q, "wait_s", 0), .input_rank = (uint32_t)json_i64(q, "input_rank", 0),
-        .node_count = s->shares.len, .tasks_per_node = {counts, s->shares.len}};
+    struct message_exec m = {.id = s->job,
+                             .attempt = s->attempt,
+                             .step = s->number,
+                             .argv = {argv.at, argv.len},
+                             .environment = {environment.at, environment.len},
+                             .workdir = json_str(q, "workdir"),
+                             .pty = json_true(q, "pty"),
+                             .rows = (uint32_t)json_i64(q, "rows", 24),
+                             .columns = (uint32_t)json_i64(q, "columns", 80),
+                             .total_tasks = s->need.tasks,
+                             .cpus_per_task = s->need.cpus_per_task,
+                             .output = job_letters(&a, json_str(q, "output"), &r),
+                             .error = job_letters(&a, json_str(q, "error"), &r),
+                             .input = job_letters(&a, json_str(q, "input"), &r),
+                             .kill_on_bad_exit = json_true(q, "kill_on_bad_exit"),
+                             .append = json_true(q, "append"),
+                             .time_limit_s = (uint32_t)json_i64(q, "time_limit_s", 0),
+                             .credit = STREAM_WINDOW_BYTES,
+                             .nodes = buf_str(&folded),
+                             .wait_s = (uint32_t)json_i64(q, "wait_s", 0),
+                             .input_rank = (uint32_t)json_i64(q, "input_rank", 0),
+                             .node_count = s->shares.len,
+                             .tasks_per_node = {counts, s->shares.len}};
     s->node_count = s->shares.len;
     s->nodes = xcalloc(s->node_count + 1, sizeof *s->nodes);
     s->phase = STEP_RUNNING;
@@ -496,7 +529,8 @@ static void try_start(struct step *s) {
             cpus += s->shares.at[i].cpu_count ? s->shares.at[i].cpu_count : s->shares.at[i].tasks;
         fold_nodes(s, &nodes);
         const char *name = json_str(s->request, "name");
-        struct event_step b = {.name = name ? name : "step", .nodes = buf_str(&nodes), .tasks = s->need.tasks, .cpus = cpus};
+        struct event_step b = {
+            .name = name ? name : "step", .nodes = buf_str(&nodes), .tasks = s->need.tasks, .cpus = cpus};
         s->number = core_step_started(s->controller->core, s->job, &b, now_ms());
         if (!s->number)
             r = error_set(&e, EBUSY, "the job is ending");
@@ -530,12 +564,18 @@ static int read_need(struct step *s, const struct job_record *r, struct error *e
     struct name_list names;
     const char *list = json_str(q, "nodelist");
     uint32_t parts = r->parts.len;
-    struct step_need n = {
-        .tasks = number_of(q, "tasks", STEP_TASKS_MAX), .nodes = number_of(q, "nodes", STEP_TASKS_MAX), .tasks_per_node = number_of(q, "tasks_per_node", STEP_TASKS_MAX),
-        .cpus_per_task = number_of(q, "cpus_per_task", 65536), .memory_per_node_bytes = (uint64_t)json_i64(q, "memory_per_node_bytes", 0),
-        .memory_per_cpu_bytes = (uint64_t)json_i64(q, "memory_per_cpu_bytes", 0), .gpus_milli = number_of(q, "gpus_milli", UINT32_MAX),
-        .gpus_per_node_milli = number_of(q, "gpus_per_node_milli", UINT32_MAX), .gpus_per_task_milli = number_of(q, "gpus_per_task_milli", UINT32_MAX),
-        .overlap = json_true(q, "overlap"), .overcommit = json_true(q, "overcommit"), .whole = !json_true(q, "exact") && !json_true(q, "overlap")};
+    struct step_need n = {.tasks = number_of(q, "tasks", STEP_TASKS_MAX),
+                          .nodes = number_of(q, "nodes", STEP_TASKS_MAX),
+                          .tasks_per_node = number_of(q, "tasks_per_node", STEP_TASKS_MAX),
+                          .cpus_per_task = number_of(q, "cpus_per_task", 65536),
+                          .memory_per_node_bytes = (uint64_t)json_i64(q, "memory_per_node_bytes", 0),
+                          .memory_per_cpu_bytes = (uint64_t)json_i64(q, "memory_per_cpu_bytes", 0),
+                          .gpus_milli = number_of(q, "gpus_milli", UINT32_MAX),
+                          .gpus_per_node_milli = number_of(q, "gpus_per_node_milli", UINT32_MAX),
+                          .gpus_per_task_milli = number_of(q, "gpus_per_task_milli", UINT32_MAX),
+                          .overlap = json_true(q, "overlap"),
+                          .overcommit = json_true(q, "overcommit"),
+                          .whole = !json_true(q, "exact") && !json_true(q, "overlap")};
     if (list) {
         if (nodelist_expand(list, &s->arena, &names, e) < 0)
             return -EINVAL;
@@ -628,7 +668,8 @@ static void begin_watching(struct step *s) {
 
 static void tell_state(struct step *s, const struct job_view *v) {
     cleanup_buf struct buf b = {0};
-    buf_addf(&b, "{\"state\":\"%s\",\"reason\":\"%s\"}", job_state_words[v->state], v->state == JOB_PENDING ? job_reason_words[v->reason] : "None");
+    buf_addf(&b, "{\"state\":\"%s\",\"reason\":\"%s\"}", job_state_words[v->state],
+             v->state == JOB_PENDING ? job_reason_words[v->reason] : "None");
     say(s, &b);
 }
 
@@ -651,7 +692,8 @@ static void on_job_changed(void *arg, uint64_t id) {
     struct job_record r;
     bool live;
     int n = api_record(s->controller, id, &a, &r, &live);
-    error_set(&e, EBUSY, "job %llu has ended%s%s", (unsigned long long)id, n == 0 ? ": " : "", n == 0 ? job_state_words[r.state] : "");
+    error_set(&e, EBUSY, "job %llu has ended%s%s", (unsigned long long)id, n == 0 ? ": " : "",
+              n == 0 ? job_state_words[r.state] : "");
     s->owns_job = false;
     leave_home(s);
     fail(s, &e);
@@ -675,7 +717,9 @@ static void begin_allocation(struct step *s, const struct json *j) {
     uint64_t id, count;
     bool repeated;
     const struct json *submit = json_get(j, "submit"), *spec = submit ? json_get(submit, "spec") : NULL;
-    int r = !spec || !streq(json_str(spec, "launch"), "steps") ? error_set(&e, EINVAL, "submit.spec.launch must be steps here") : 0;
+    int r = !spec || !streq(json_str(spec, "launch"), "steps")
+                ? error_set(&e, EINVAL, "submit.spec.launch must be steps here")
+                : 0;
     if (r == 0)
         r = api_submit_one(&call, submit, &id, &count, &repeated, &e);
     arena_done(&call.arena);
@@ -763,7 +807,11 @@ static void on_drain(struct net_ws *ws, void *user) {
 }
 
 static void record_lost(struct step *s) {
-    struct event_step end = {.id = s->job, .attempt = s->attempt, .step = s->number, .state = JOB_CANCELLED, .exit_signal = SIGHUP};
+    struct event_step end = {.id = s->job,
+                             .attempt = s->attempt,
+                             .step = s->number,
+                             .state = JOB_CANCELLED,
+                             .exit_signal = SIGHUP};
     core_step_ended(s->controller->core, &end, now_ms());
 }
 
@@ -790,7 +838,8 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     struct job_view v;
     bool there = s->owns_job && s->job && core_view(s->controller->core, s->job, &v) && v.state != JOB_COMPLETING;
     if (there)
-        core_cancel(s->controller->core, &s->actor, s->job, &(struct cancel_options){.reason = "its connection is gone"}, now_ms(), &ignored);
+        core_cancel(s->controller->core, &s->actor, s->job,
+                    &(struct cancel_options){.reason = "its connection is gone"}, now_ms(), &ignored);
     for (uint32_t i = 0; i < s->node_count; i++)
         free(s->nodes[i].error), free(s->nodes[i].exits);
     free(s->nodes);
@@ -800,7 +849,8 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
 }
 
 static void open_step(struct api_call *call, bool owns_job) {
-    static const struct net_ws_callbacks callbacks = {.on_message = on_message, .on_drain = on_drain, .on_close = on_close};
+    static const struct net_ws_callbacks callbacks = {
+        .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct step *s = xcalloc(1, sizeof *s);
     *s = (struct step){.controller = call->controller, .actor = call->actor, .job = call->job, .owns_job = owns_job};
     snprintf(s->user, sizeof s->user, "%s", call->actor.user);

@@ -9,8 +9,11 @@
 #include "base/text.h"
 
 void step_part_init(struct step_part *p, const struct part *from, struct arena *a) {
-    *p = (struct step_part){.node = arena_strdup(a, from->node), .cpus = from->cpus, .cpu_held = arena_alloc(a, from->cpus + 1),
-                            .memory_bytes = from->memory_bytes, .gpus = arena_alloc(a, (from->gpus.len + 1) * sizeof *p->gpus),
+    *p = (struct step_part){.node = arena_strdup(a, from->node),
+                            .cpus = from->cpus,
+                            .cpu_held = arena_alloc(a, from->cpus + 1),
+                            .memory_bytes = from->memory_bytes,
+                            .gpus = arena_alloc(a, (from->gpus.len + 1) * sizeof *p->gpus),
                             .gpu_count = from->gpus.len};
     for (uint32_t i = 0; i < from->gpus.len; i++)
         p->gpus[i] = (struct step_gpu){.index = from->gpus.at[i].index, .milli = from->gpus.at[i].milli};
@@ -65,7 +68,8 @@ static uint32_t capacity(const struct step_need *n, const struct step_part *p, b
 
 // Chooses parts and spreads the tasks over them: one each, then filled in order. Returns how many
 // parts were chosen; 0: they do not fit.
-static uint32_t spread(const struct step_need *n, const struct step_part *parts, uint32_t count, bool empty, uint32_t *tasks) {
+static uint32_t spread(const struct step_need *n, const struct step_part *parts, uint32_t count, bool empty,
+                       uint32_t *tasks) {
     uint32_t *room = xcalloc(count + 1, sizeof *room), chosen = 0, left = n->tasks, wanted = n->nodes;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -117,7 +121,8 @@ static bool take_gpus(const struct step_part *p, uint32_t milli, bool overlap, s
     return !milli;
 }
 
-static bool share_gpus(const struct step_need *n, const struct step_part *p, uint32_t nodes, struct step_share *s, struct arena *a) {
+static bool share_gpus(const struct step_need *n, const struct step_part *p, uint32_t nodes,
+                       struct step_share *s, struct arena *a) {
     uint32_t want = n->gpus_per_node_milli ? n->gpus_per_node_milli : n->gpus_per_task_milli * s->tasks;
     s->gpus = arena_alloc(a, (p->gpu_count + 1) * sizeof *s->gpus);
     if (n->gpus_milli)
@@ -130,8 +135,8 @@ static bool share_gpus(const struct step_need *n, const struct step_part *p, uin
     return true;
 }
 
-static int share_out(const struct step_need *n, const struct step_part *parts, uint32_t count, const uint32_t *tasks, uint32_t nodes,
-                     struct arena *a, struct step_shares *out) {
+static int share_out(const struct step_need *n, const struct step_part *parts, uint32_t count,
+                     const uint32_t *tasks, uint32_t nodes, struct arena *a, struct step_shares *out) {
     struct step_shares shares = {.at = arena_alloc(a, (nodes + 1) * sizeof *shares.at)};
     uint32_t rank = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -142,7 +147,8 @@ static int share_out(const struct step_need *n, const struct step_part *parts, u
         rank += tasks[i];
         take_cpus(n, &parts[i], s, a);
         if (!n->overlap)
-            s->memory_bytes = n->memory_per_node_bytes ? n->memory_per_node_bytes : n->memory_per_cpu_bytes * s->cpu_count;
+            s->memory_bytes =
+                n->memory_per_node_bytes ? n->memory_per_node_bytes : n->memory_per_cpu_bytes * s->cpu_count;
         if (!share_gpus(n, &parts[i], nodes, s, a))
             return -EAGAIN;
     }
@@ -157,7 +163,8 @@ static bool lacks_memory(const struct step_need *n, const struct step_part *part
     return (n->memory_per_node_bytes || n->memory_per_cpu_bytes) && spread(&less, parts, count, true, tasks);
 }
 
-static int never(const struct step_need *n, const struct step_part *parts, uint32_t count, uint32_t *tasks, struct error *e) {
+static int never(const struct step_need *n, const struct step_part *parts, uint32_t count, uint32_t *tasks,
+                 struct error *e) {
     uint32_t usable = 0;
     for (uint32_t i = 0; i < count; i++)
         usable += named(n, parts[i].node);
@@ -172,15 +179,17 @@ static int never(const struct step_need *n, const struct step_part *parts, uint3
     return error_set(e, E2BIG, "More processors requested than permitted");
 }
 
-int step_plan(const struct step_need *n, const struct step_part *parts, uint32_t count, struct arena *a, struct step_shares *out,
-              struct error *e) {
+int step_plan(const struct step_need *n, const struct step_part *parts, uint32_t count, struct arena *a,
+              struct step_shares *out, struct error *e) {
     uint32_t *tasks = arena_alloc(a, (count + 1) * sizeof *tasks);
     uint64_t all_gpus = 0;
     assert(n->tasks);
     for (uint32_t i = 0; i < count; i++)
         all_gpus += named(n, parts[i].node) ? gpus_there(&parts[i], true) : 0;
     if (n->gpus_milli > all_gpus)
-        return error_set(e, E2BIG, all_gpus ? "More GPUs requested than the job has" : "Step requested GRES but job doesn't have GRES");
+        return error_set(e, E2BIG,
+                         all_gpus ? "More GPUs requested than the job has"
+                                  : "Step requested GRES but job doesn't have GRES");
     if (!spread(n, parts, count, true, tasks))
         return never(n, parts, count, tasks, e);
     uint32_t nodes = spread(n, parts, count, false, tasks);

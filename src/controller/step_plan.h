@@ -51,7 +51,7 @@ struct step_shares {
 
 void step_part_init(struct step_part *p, const struct part *from, struct arena *a);
 // -EAGAIN: other steps are in the way; else it can never be.
-int step_plan(const struct step_need *need, const struct step_part *parts, uint32_t count, struct arena *a, struct step_shares *out,
-              struct error *e);
+int step_plan(const struct step_need *need, const struct step_part *parts, uint32_t count, struct arena *a,
+              struct step_shares *out, struct error *e);
 void step_take(struct step_part *parts, const struct step_shares *shares);
 void step_release(struct step_part *parts, const struct step_shares *shares);

@@ -32,16 +32,23 @@ static uint32_t streams_of(struct controller *c, uid_t uid) {
     return n;
 }
 
-struct stream *stream_new(struct controller *c, const struct actor *actor, const char *node, const struct stream_client *client, void *ctx,
-                          struct error *e) {
+struct stream *stream_new(struct controller *c, const struct actor *actor, const char *node,
+                          const struct stream_client *client, void *ctx, struct error *e) {
     bool full = c->streams.len >= STREAMS_MAX;
-    if (full || (!actor->admin && c->streams.len >= USER_STREAMS_MAX && streams_of(c, actor->uid) >= USER_STREAMS_MAX)) {
-        error_set(e, EBUSY, "%d outputs, terminals and steps are followed now, the limit %s; end some, or try again later",
-                  full ? STREAMS_MAX : USER_STREAMS_MAX, full ? "of the cluster" : "for one user");
+    if (full || (!actor->admin && c->streams.len >= USER_STREAMS_MAX &&
+                 streams_of(c, actor->uid) >= USER_STREAMS_MAX)) {
+        error_set(
+            e, EBUSY,
+            "%d outputs, terminals and steps are followed now, the limit %s; end some, or try again later",
+            full ? STREAMS_MAX : USER_STREAMS_MAX, full ? "of the cluster" : "for one user");
         return NULL;
     }
     struct stream *s = xcalloc(1, sizeof *s);
-    *s = (struct stream){.controller = c, .id = ++c->next_stream, .node = core_intern(c->core, node), .uid = actor->uid, .client = *client,
+    *s = (struct stream){.controller = c,
+                         .id = ++c->next_stream,
+                         .node = core_intern(c->core, node),
+                         .uid = actor->uid,
+                         .client = *client,
                          .ctx = ctx};
     map_put(&c->streams, s->id, s);
     return s;

@@ -207,7 +207,9 @@ const struct message_telemetry *telemetry_latest(const struct controller *c, con
 
 static struct idle_policy policy_of(const struct controller *c) {
     const struct config_cluster *k = &c->config.cluster;
-    return (struct idle_policy){.below_milli = TELEMETRY_IDLE_MILLI, .after_s = k->idle_gpu_after_s, .warn_s = k->idle_gpu_warn_s,
+    return (struct idle_policy){.below_milli = TELEMETRY_IDLE_MILLI,
+                                .after_s = k->idle_gpu_after_s,
+                                .warn_s = k->idle_gpu_warn_s,
                                 .end_s = k->idle_gpu_end_s};
 }
 
@@ -215,14 +217,16 @@ static void end_idle(struct controller *c, const struct job_gpus *j, int64_t now
     char text[UNIT_TEXT_MAX], reason[160];
     struct error e = {0};
     const struct actor actor = {.user = "root", .admin = true};
-    snprintf(reason, sizeof reason, "held GPUs for %s without using them (idle_gpu_end)", duration_format(idle_seconds(&j->idle, now), text));
+    snprintf(reason, sizeof reason, "held GPUs for %s without using them (idle_gpu_end)",
+             duration_format(idle_seconds(&j->idle, now), text));
     if (core_cancel(c->core, &actor, j->id, &(struct cancel_options){.reason = reason}, now, &e) < 0)
         log_warn("job %llu holds idle GPUs and cannot be ended: %s", (unsigned long long)j->id, e.text);
     else
         log_info("job %llu ended: %s", (unsigned long long)j->id, reason);
 }
 
-static void look_at(struct controller *c, struct job_gpus *j, const struct job_view *v, const struct idle_policy *p, int64_t now) {
+static void look_at(struct controller *c, struct job_gpus *j, const struct job_view *v,
+                    const struct idle_policy *p, int64_t now) {
     char text[UNIT_TEXT_MAX];
     // A part that is not heard of may be busy.
     bool whole = j->samples * 1000ULL >= v->gpus_milli && !j->unknown && v->state == JOB_RUNNING;
@@ -231,7 +235,8 @@ static void look_at(struct controller *c, struct job_gpus *j, const struct job_v
     if (step == IDLE_NAME)
         log_info("job %llu of %s holds GPUs and has not used them for %s", (unsigned long long)j->id, v->user, text);
     if (step == IDLE_WARN)
-        log_warn("job %llu of %s holds GPUs and has not used them for %s: its owner is warned", (unsigned long long)j->id, v->user, text);
+        log_warn("job %llu of %s holds GPUs and has not used them for %s: its owner is warned",
+                 (unsigned long long)j->id, v->user, text);
     if (step == IDLE_END)
         end_idle(c, j, now);
 }
@@ -353,7 +358,8 @@ const char *telemetry_warning(const struct controller *c, uint64_t job, char *ou
     uint64_t s = idle_seconds(&j->idle, now_ms());
     duration_format(s, text);
     if (p.end_s)
-        snprintf(out, size, "holds GPUs and has not used them for %s; it is ended after %s", text, duration_format(p.end_s, end));
+        snprintf(out, size, "holds GPUs and has not used them for %s; it is ended after %s", text,
+                 duration_format(p.end_s, end));
     else
         snprintf(out, size, "holds GPUs and has not used them for %s", text);
     return out;

@@ -123,7 +123,12 @@ void api_wait(struct api_call *call) {
     w->waiter = watch_job(c, id, wait_changed, w);
     uv_timer_init(&c->loop, &w->timer);
     w->timer.data = w;
-    uv_timer_start(&w->timer, wait_timeout, (uint64_t)(timeout_s < 1 ? 1 : timeout_s > 3600 ? 3600 : timeout_s) * 1000, 0);
+    uv_timer_start(&w->timer, wait_timeout,
+                   (uint64_t)(timeout_s < 1      ? 1
+                              : timeout_s > 3600 ? 3600
+                                                 : timeout_s) *
+                       1000,
+                   0);
     net_request_watch(call->req, wait_gone, NULL, w);
 }
 
@@ -193,7 +198,8 @@ void api_events(struct api_call *call) {
         json_key(&list.writer, "events");
         json_open(&list.writer, '[');
         uint64_t after = (uint64_t)api_query_i64(call, "after", 0);
-        if (store_events(c->store, (uint64_t)api_query_i64(call, "job", 0), after, 1000, api_list_event, &list, &e) < 0) {
+        if (store_events(c->store, (uint64_t)api_query_i64(call, "job", 0), after, 1000, api_list_event,
+                         &list, &e) < 0) {
             api_error(call->req, 503, "EIO", e.text);
             return;
         }
@@ -202,12 +208,16 @@ void api_events(struct api_call *call) {
         net_reply(call->req, 200, "application/json", b.data, b.len);
         return;
     }
-    if (c->followers.len >= EVENT_FOLLOWERS_MAX || (!call->actor.admin && followers_of(c, call->actor.user) >= USER_FOLLOWERS_MAX)) {
+    if (c->followers.len >= EVENT_FOLLOWERS_MAX ||
+        (!call->actor.admin && followers_of(c, call->actor.user) >= USER_FOLLOWERS_MAX)) {
         api_error(call->req, 429, "EAGAIN", "too many clients follow the events; try again later");
         return;
     }
     struct follower *f = xcalloc(1, sizeof *f);
-    *f = (struct follower){.controller = c, .req = call->req, .actor = call->actor, .job = (uint64_t)api_query_i64(call, "job", 0)};
+    *f = (struct follower){.controller = c,
+                           .req = call->req,
+                           .actor = call->actor,
+                           .job = (uint64_t)api_query_i64(call, "job", 0)};
     snprintf(f->user, sizeof f->user, "%s", call->actor.user);
     f->actor.user = f->user;
     struct store_stats stats;

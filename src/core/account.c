@@ -9,11 +9,19 @@
 #include "model/nodelist.h"
 
 void record_of(const struct core *c, const struct job *j, struct arena *a, struct job_record *out) {
-    *out = (struct job_record){
-        .id = j->id, .is_array = j->sub->is_array, .array_id = j->sub->is_array ? j->sub->id : 0, .array_index = j->array_index,
-        .spec = arena_alloc(a, sizeof *out->spec), .state = (enum job_state)j->state, .attempt = j->attempt,
-        .submit_ms = j->sub->submit_ms, .eligible_ms = j->eligible_ms, .start_ms = j->start_ms,
-        .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0, .preempted = j->preempted, .steps = j->steps};
+    *out = (struct job_record){.id = j->id,
+                               .is_array = j->sub->is_array,
+                               .array_id = j->sub->is_array ? j->sub->id : 0,
+                               .array_index = j->array_index,
+                               .spec = arena_alloc(a, sizeof *out->spec),
+                               .state = (enum job_state)j->state,
+                               .attempt = j->attempt,
+                               .submit_ms = j->sub->submit_ms,
+                               .eligible_ms = j->eligible_ms,
+                               .start_ms = j->start_ms,
+                               .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,
+                               .preempted = j->preempted,
+                               .steps = j->steps};
     spec_of(j, a, out->spec);
     if (j->state == JOB_PENDING)
         out->reason = job_reason_words[reason_of(c, j)];
@@ -27,7 +35,10 @@ void record_of(const struct core *c, const struct job *j, struct arena *a, struc
     out->parts.len = j->run->part_count;
     for (uint32_t i = 0; i < out->parts.len; i++) {
         const struct run_part *p = &j->run->parts[i];
-        out->parts.at[i] = (struct part){.node = p->node->name, .cpus = p->cpus, .tasks = p->tasks, .memory_bytes = p->memory_bytes,
+        out->parts.at[i] = (struct part){.node = p->node->name,
+                                         .cpus = p->cpus,
+                                         .tasks = p->tasks,
+                                         .memory_bytes = p->memory_bytes,
                                          .gpus = {p->gpus, p->gpu_count}};
     }
     if (j->run->time_limit_s)
@@ -70,10 +81,17 @@ void finished_row(struct core *c, const struct job *j, const struct event_job_en
     r.end_ms = now_ms;
     r.expected_start_ms = 0;
     fold_nodes(j, &nodes);
-    struct outbox_finished f = {
-        .id = j->id, .array_id = r.array_id, .array_index = j->array_index, .state = e->state, .submit_ms = r.submit_ms,
-        .start_ms = r.start_ms, .end_ms = now_ms, .user = j->sub->user, .project = j->sub->project, .text_owner = j->sub->id,
-        .release_texts = j->sub->array ? j->sub->array->live == 1 : true};
+    struct outbox_finished f = {.id = j->id,
+                                .array_id = r.array_id,
+                                .array_index = j->array_index,
+                                .state = e->state,
+                                .submit_ms = r.submit_ms,
+                                .start_ms = r.start_ms,
+                                .end_ms = now_ms,
+                                .user = j->sub->user,
+                                .project = j->sub->project,
+                                .text_owner = j->sub->id,
+                                .release_texts = j->sub->array ? j->sub->array->live == 1 : true};
     f.name = put_text(bytes, j->sub->name);
     f.nodes = put_text(bytes, buf_str(&nodes));
     f.record = (uint32_t)bytes->len;
@@ -84,16 +102,39 @@ void finished_row(struct core *c, const struct job *j, const struct event_job_en
 
 static void view_of(const struct core *c, const struct job *j, struct job_view *v) {
     const struct submission *s = j->sub;
-    *v = (struct job_view){
-        .id = j->id, .array_id = s->is_array ? s->id : 0, .array_index = j->array_index, .array_limit = s->limit,
-        .name = s->name, .user = s->user, .project = s->project, .partition = s->partition, .qos = s->qos, .class = s->class,
-        .state = (enum job_state)j->state, .reason = reason_of(c, j), .attempt = j->attempt, .tasks = s->tasks, .cpus = s->cpus,
-        .node_count = j->run ? j->run->part_count : s->nodes_min, .time_limit_s = j->run ? j->run->time_limit_s : s->time_limit_s, .steps = j->steps, .priority = s->priority,
-        .preempted = j->preempted, .uid = s->uid, .memory_bytes = s->memory_bytes, .gpus_milli = s->gpus_milli,
-        .submit_ms = s->submit_ms, .eligible_ms = j->eligible_ms, .start_ms = j->start_ms,
-        .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,
-        .ending_reason = j->run ? j->run->reason : NULL, .ending = j->run && j->run->ending ? end_cause_words[j->run->cause] : NULL, .spec_bytes = s->spec, .spec_len = s->spec_len,
-        .held = j->flags & (HELD_USER | HELD_ADMIN), .nice = s->nice};
+    *v = (struct job_view){.id = j->id,
+                           .array_id = s->is_array ? s->id : 0,
+                           .array_index = j->array_index,
+                           .array_limit = s->limit,
+                           .name = s->name,
+                           .user = s->user,
+                           .project = s->project,
+                           .partition = s->partition,
+                           .qos = s->qos,
+                           .class = s->class,
+                           .state = (enum job_state)j->state,
+                           .reason = reason_of(c, j),
+                           .attempt = j->attempt,
+                           .tasks = s->tasks,
+                           .cpus = s->cpus,
+                           .node_count = j->run ? j->run->part_count : s->nodes_min,
+                           .time_limit_s = j->run ? j->run->time_limit_s : s->time_limit_s,
+                           .steps = j->steps,
+                           .priority = s->priority,
+                           .preempted = j->preempted,
+                           .uid = s->uid,
+                           .memory_bytes = s->memory_bytes,
+                           .gpus_milli = s->gpus_milli,
+                           .submit_ms = s->submit_ms,
+                           .eligible_ms = j->eligible_ms,
+                           .start_ms = j->start_ms,
+                           .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,
+                           .ending_reason = j->run ? j->run->reason : NULL,
+                           .ending = j->run && j->run->ending ? end_cause_words[j->run->cause] : NULL,
+                           .spec_bytes = s->spec,
+                           .spec_len = s->spec_len,
+                           .held = j->flags & (HELD_USER | HELD_ADMIN),
+                           .nice = s->nice};
 }
 
 bool core_view(const struct core *c, uint64_t id, struct job_view *out) {
@@ -103,7 +144,8 @@ bool core_view(const struct core *c, uint64_t id, struct job_view *out) {
     return j != NULL;
 }
 
-void core_each_job_after(const struct core *c, uint64_t after, bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
+void core_each_job_after(const struct core *c, uint64_t after,
+                         bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
     for (uint32_t i = order_after(c, after); i < c->order.len; i++) {
         struct job_view v;
         if (!c->order.at[i])
@@ -122,7 +164,8 @@ bool core_is_array(const struct core *c, uint64_t id) {
     return map_get(&c->arrays, id) != NULL;
 }
 
-void core_each_element(const struct core *c, uint64_t array_id, bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
+void core_each_element(const struct core *c, uint64_t array_id,
+                       bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
     const struct array *a = map_get(&c->arrays, array_id);
     for (uint64_t k = 0; a && k < a->count; k++) {
         const struct job *j = find_job(c, a->id + k);
@@ -210,7 +253,8 @@ void core_counts(const struct core *c, struct core_counts *out) {
     }
 }
 
-void core_each_thing(const struct core *c, enum thing thing, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
+void core_each_thing(const struct core *c, enum thing thing,
+                     bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
     for (uint32_t i = 0; i < c->thing_list[thing].len; i++) {
         const struct thing_entry *t = c->thing_list[thing].at[i];
         if (t->value && !fn(ctx, t->name, t->value))
@@ -218,7 +262,8 @@ void core_each_thing(const struct core *c, enum thing thing, bool (*fn)(void *ct
     }
 }
 
-void core_each_partition_of(const struct core *c, const char *node, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
+void core_each_partition_of(const struct core *c, const char *node,
+                            bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
     for (uint32_t i = 0; i < c->thing_list[THING_PARTITION].len; i++) {
         const struct thing_entry *t = c->thing_list[THING_PARTITION].at[i];
         const struct partition *p = t->value;
@@ -268,9 +313,11 @@ void core_assert(const struct core *c) {
         by_state[j->state]++;
         struct sched_job_view v;
         check(find_job(c, j->id) == j, "indexed", j->id);
-        check((j->run != NULL) == job_state_holds_resources((enum job_state)j->state), "has a run while it holds resources", j->id);
+        check((j->run != NULL) == job_state_holds_resources((enum job_state)j->state),
+              "has a run while it holds resources", j->id);
         check(world_job(c->world, j->id, &v), "known to the scheduler", j->id);
-        check((v.state == SCHED_JOB_PENDING) == (j->state == JOB_PENDING), "in the same state for the scheduler", j->id);
+        check((v.state == SCHED_JOB_PENDING) == (j->state == JOB_PENDING),
+              "in the same state for the scheduler", j->id);
     }
     check(live == c->jobs.len, "as many jobs in order as indexed", live);
     for (int s = 0; s < JOB_COMPLETED; s++)

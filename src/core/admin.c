@@ -13,10 +13,13 @@ enum { TOKENS_MAX = 1000 };  // of one user, or for agents, that have not ended
 static int need_node(const struct core *c, const char *name, struct node_entry **out, struct error *e) {
     char shown[64];
     *out = find_node(c, name);
-    return *out ? 0 : error_set(e, ENOENT, "node \"%s\" does not exist; see 'acequia nodes'", printable(name, shown, sizeof shown));
+    return *out ? 0
+                : error_set(e, ENOENT, "node \"%s\" does not exist; see 'acequia nodes'",
+                            printable(name, shown, sizeof shown));
 }
 
-int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason, int64_t now_ms, struct error *e) {
+int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason,
+               int64_t now_ms, struct error *e) {
     struct node_entry *n;
     int r;
     if ((r = need_admin(actor, "drain a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
@@ -59,7 +62,8 @@ int core_node_remove(struct core *c, const struct actor *actor, const char *node
 static int check_limit(const struct core *c, enum thing t, const char *name, uint32_t max, struct error *e) {
     if (strmap_get(&c->things[t], name) || c->thing_list[t].len + 1 < max)
         return 0;
-    return error_set(e, E2BIG, "%s \"%s\": there have been %u; no more than that are supported", thing_word(t), name, max - 1);
+    return error_set(e, E2BIG, "%s \"%s\": there have been %u; no more than that are supported",
+                     thing_word(t), name, max - 1);
 }
 
 static int check_nodes(const char *list, struct error *e) {
@@ -85,12 +89,15 @@ static int check_model_quotas(const struct project *p, struct error *e) {
         uint32_t n;
         char shown[64];
         if (!eq || eq == text || parse_u32(eq + 1, &n) < 0)
-            return error_set(e, EINVAL, "model_quotas: \"%s\" is not understood; expected MODEL=GPUS, e.g. V100=4", printable(text, shown, sizeof shown));
+            return error_set(e, EINVAL,
+                             "model_quotas: \"%s\" is not understood; expected MODEL=GPUS, e.g. V100=4",
+                             printable(text, shown, sizeof shown));
     }
     return 0;
 }
 
-int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms, struct error *e) {
+int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms,
+                     struct error *e) {
     int r;
     if ((r = need_admin(actor, "change projects", e)) < 0 || (r = identifier_check("project", p->name, e)) < 0 ||
         (r = check_limit(c, THING_PROJECT, p->name, SCHED_PROJECTS_MAX, e)) < 0 || (r = check_nodes(p->nodes, e)) < 0 ||
@@ -99,10 +106,15 @@ int core_project_set(struct core *c, const struct actor *actor, const struct pro
     if (p->parent && !find_thing(c, THING_PROJECT, p->parent))
         return error_set(e, ENOENT, "parent: project \"%s\" does not exist; create it first", p->parent);
     if (p->parent && is_below(c, p->parent, p->name))
-        return error_set(e, ELOOP, "parent: \"%s\" is below \"%s\" already; a project cannot be its own ancestor", p->parent, p->name);
+        return error_set(e, ELOOP,
+                         "parent: \"%s\" is below \"%s\" already; a project cannot be its own ancestor",
+                         p->parent, p->name);
     if (p->has_limit && p->limit_milligpu < p->quota_milligpu)
-        return error_set(e, EINVAL, "limit: %u.%03u GPUs is below the quota of %u.%03u; raise the limit or lower the quota",
-                         p->limit_milligpu / 1000, p->limit_milligpu % 1000, p->quota_milligpu / 1000, p->quota_milligpu % 1000);
+        return error_set(
+            e, EINVAL,
+            "limit: %u.%03u GPUs is below the quota of %u.%03u; raise the limit or lower the quota",
+            p->limit_milligpu / 1000, p->limit_milligpu % 1000, p->quota_milligpu / 1000,
+            p->quota_milligpu % 1000);
     if (p->default_qos && !find_thing(c, THING_QOS, p->default_qos))
         return error_set(e, ENOENT, "default_qos: QoS \"%s\" does not exist; create it first", p->default_qos);
     for (uint32_t i = 0; i < p->members.len; i++)
@@ -126,10 +138,13 @@ static void only_default(struct core *c, const struct actor *actor, const char *
     }
 }
 
-int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms, struct error *e) {
+int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms,
+                       struct error *e) {
     int r;
-    if ((r = need_admin(actor, "change partitions", e)) < 0 || (r = identifier_check("partition", p->name, e)) < 0 ||
-        (r = check_limit(c, THING_PARTITION, p->name, SCHED_PARTITIONS_MAX, e)) < 0 || (r = check_nodes(p->nodes, e)) < 0)
+    if ((r = need_admin(actor, "change partitions", e)) < 0 ||
+        (r = identifier_check("partition", p->name, e)) < 0 ||
+        (r = check_limit(c, THING_PARTITION, p->name, SCHED_PARTITIONS_MAX, e)) < 0 ||
+        (r = check_nodes(p->nodes, e)) < 0)
         return r;
     if (p->max_time_s && p->default_time_s > p->max_time_s)
         return error_set(e, EINVAL, "default_time_s: %u is above max_time_s, %u", p->default_time_s, p->max_time_s);
@@ -155,9 +170,11 @@ int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q,
     return 0;
 }
 
-int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *v, int64_t now_ms, struct error *e) {
+int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *v,
+                         int64_t now_ms, struct error *e) {
     int r;
-    if ((r = need_admin(actor, "change reservations", e)) < 0 || (r = identifier_check("reservation", v->name, e)) < 0 ||
+    if ((r = need_admin(actor, "change reservations", e)) < 0 ||
+        (r = identifier_check("reservation", v->name, e)) < 0 ||
         (r = check_limit(c, THING_RESERVATION, v->name, SCHED_PROJECTS_MAX, e)) < 0)
         return r;
     if (!str_empty(v->nodes) && (r = check_nodes(v->nodes, e)) < 0)
@@ -179,22 +196,26 @@ static uint32_t things_alive(const struct core *c, enum thing thing) {
     return n;
 }
 
-int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms, struct error *e) {
-    static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
+int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms,
+                struct error *e) {
+    static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED,
+                                            EVENT_RESERVATION_DELETED};
     char shown[64];
     int r = need_admin(actor, "delete that", e);
     if (r < 0)
         return r;
     if (!find_thing(c, thing, name))
-        return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(thing), printable(name, shown, sizeof shown),
-                         thing_command(thing));
+        return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(thing),
+                         printable(name, shown, sizeof shown), thing_command(thing));
     for (uint32_t i = 0; thing == THING_PROJECT && i < c->thing_list[thing].len; i++) {
         const struct thing_entry *t = c->thing_list[thing].at[i];
         if (t->value && streq(((const struct project *)t->value)->parent, name))
             return error_set(e, EBUSY, "project \"%s\" has a child, \"%s\"; delete or move that first", name, t->name);
     }
     if (thing == THING_PROJECT && streq(name, PROJECT_DEFAULT))
-        return error_set(e, EBUSY, "project \"%s\" is where jobs without a project belong; it cannot be deleted, only edited", name);
+        return error_set(
+            e, EBUSY,
+            "project \"%s\" is where jobs without a project belong; it cannot be deleted, only edited", name);
     if (thing == THING_PARTITION && things_alive(c, thing) == 1)
         return error_set(e, EBUSY, "partition \"%s\" is the only one; create another before deleting it", name);
     struct event_name b = {.name = name, .by = actor->user};
@@ -227,7 +248,8 @@ static uint32_t sweep_tokens(struct core *c, const char *user, int64_t now_ms) {
     return n;
 }
 
-int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms, struct error *e) {
+int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms,
+                      struct error *e) {
     int r = 0;
     // A user may make tokens for themselves; everything else is an administrator's.
     if (!t->user || !streq(t->user, actor->user))
@@ -238,12 +260,15 @@ int core_token_create(struct core *c, const struct actor *actor, const struct ev
         return error_set(e, EINVAL, "expires_ms: the token would have expired already");
     // Else one who got hold of a token for an hour would have it for ever.
     if (actor->until_ms && t->expires_ms > actor->until_ms)
-        return error_set(e, EPERM, "ttl: a token made with a token ends no later than that one; ask for less, or make it on the controller's machine");
+        return error_set(e, EPERM,
+                         "ttl: a token made with a token ends no later than that one; ask for less, or make "
+                         "it on the controller's machine");
     if (t->node && (t->user || (r = identifier_check("node", t->node, e)) < 0))
         return t->user ? error_set(e, EINVAL, "node: only a token for an agent can be for one node") : r;
     if (sweep_tokens(c, t->user, now_ms) >= TOKENS_MAX)
-        return error_set(e, EAGAIN, "%s has %d tokens that have not ended; revoke some first, see 'acequia token list'", t->user ? t->user : "the cluster",
-                         TOKENS_MAX);
+        return error_set(e, EAGAIN,
+                         "%s has %d tokens that have not ended; revoke some first, see 'acequia token list'",
+                         t->user ? t->user : "the cluster", TOKENS_MAX);
     struct event_token b = *t;
     b.by = actor->user;
     emit(c, now_ms, EVENT_TOKEN_CREATED, &b);
@@ -261,12 +286,17 @@ static struct token_entry *valid_token(const struct core *c, const char *id, con
     return differ ? NULL : t;
 }
 
-int core_token_use(struct core *c, const char *id, const char *hash, const char *node, const char *fingerprint, int64_t now_ms, struct error *e) {
+int core_token_use(struct core *c, const char *id, const char *hash, const char *node,
+                   const char *fingerprint, int64_t now_ms, struct error *e) {
     struct token_entry *t = valid_token(c, id, hash, now_ms);
     if (t && !t->used && t->token->node && !streq(t->token->node, node))
-        return error_set(e, EACCES, "the token is for another node than %s; make one for it with 'acequia token create'", node);
+        return error_set(e, EACCES,
+                         "the token is for another node than %s; make one for it with 'acequia token create'",
+                         node);
     if (!t || t->used || t->token->user)
-        return error_set(e, EACCES, "the token is not valid: it is wrong, used or expired. Make a new one with 'acequia token create'");
+        return error_set(e, EACCES,
+                         "the token is not valid: it is wrong, used or expired. Make a new one with 'acequia "
+                         "token create'");
     struct event_token b = {.id = id, .node = node, .fingerprint = fingerprint, .used_ms = now_ms};
     emit(c, now_ms, EVENT_TOKEN_USED, &b);
     return 0;

@@ -74,13 +74,19 @@ static void project_to_world(struct core *c, const struct thing_entry *t) {
     const struct project *p = t->value;
     struct thing_entry *parent = find_thing(c, THING_PROJECT, p->parent);
     struct sched_model_quota *quotas = arena_alloc(&a, p->model_quotas.len * sizeof *quotas);
-    struct sched_project s = {
-        .id = t->handle, .parent = parent ? parent->handle : 0, .name = t->name, .quota_milligpu = p->quota_milligpu == PROJECT_QUOTA_ALL ? 0 : p->quota_milligpu,
-        .quota_rest = p->quota_milligpu == PROJECT_QUOTA_ALL,
-        .weight_milli = p->has_weight ? (int64_t)p->weight_milli : SCHED_UNLIMITED,
-        .limit_milligpu = p->has_limit ? (int64_t)p->limit_milligpu : SCHED_UNLIMITED,
-        .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED, .models = quotas,
-        .model_count = parse_model_quotas(p, quotas, &a), .interactive_limit_ms = (int64_t)p->interactive_limit_s * 1000};
+    struct sched_project s = {.id = t->handle,
+                              .parent = parent ? parent->handle : 0,
+                              .name = t->name,
+                              .quota_milligpu =
+                                  p->quota_milligpu == PROJECT_QUOTA_ALL ? 0 : p->quota_milligpu,
+                              .quota_rest = p->quota_milligpu == PROJECT_QUOTA_ALL,
+                              .weight_milli = p->has_weight ? (int64_t)p->weight_milli : SCHED_UNLIMITED,
+                              .limit_milligpu = p->has_limit ? (int64_t)p->limit_milligpu : SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .models = quotas,
+                              .model_count = parse_model_quotas(p, quotas, &a),
+                              .interactive_limit_ms = (int64_t)p->interactive_limit_s * 1000};
     s.nodes = node_ids(c, p->nodes, &a, &s.node_count);
     world_project_set(c->world, &s, NULL);
 }
@@ -231,7 +237,8 @@ static void apply_node(struct core *c, const struct event *e) {
 }
 
 const struct schema *thing_schema(enum thing thing) {
-    static const struct schema *const schemas[] = {&project_schema, &partition_schema, &qos_schema, &reservation_schema};
+    static const struct schema *const schemas[] = {&project_schema, &partition_schema, &qos_schema,
+                                                   &reservation_schema};
     return schemas[thing];
 }
 
@@ -306,7 +313,9 @@ void apply_cluster(struct core *c, const struct event *e) {
     case EVENT_PROJECT_SET: apply_set(c, THING_PROJECT, ((struct event_project_set *)e->body)->project); break;
     case EVENT_PARTITION_SET: apply_set(c, THING_PARTITION, ((struct event_partition_set *)e->body)->partition); break;
     case EVENT_QOS_SET: apply_set(c, THING_QOS, ((struct event_qos_set *)e->body)->qos); break;
-    case EVENT_RESERVATION_SET: apply_set(c, THING_RESERVATION, ((struct event_reservation_set *)e->body)->reservation); break;
+    case EVENT_RESERVATION_SET:
+        apply_set(c, THING_RESERVATION, ((struct event_reservation_set *)e->body)->reservation);
+        break;
     case EVENT_PROJECT_DELETED: apply_deleted(c, THING_PROJECT, e->body); break;
     case EVENT_PARTITION_DELETED: apply_deleted(c, THING_PARTITION, e->body); break;
     case EVENT_QOS_DELETED: apply_deleted(c, THING_QOS, e->body); break;

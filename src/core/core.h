@@ -112,23 +112,27 @@ struct cancel_options {
     uint32_t step;     // only this one; 0: the job
     const char *reason;
 };
-int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o, int64_t now_ms, struct error *e);
+int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o,
+                int64_t now_ms, struct error *e);
 int core_hold(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e);
 int core_release(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e);
 int core_requeue(struct core *c, const struct actor *actor, uint64_t id, bool hold, int64_t now_ms, struct error *e);
 int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool resume, int64_t now_ms, struct error *e);
 // `spec`: the whole new one, built from the record's by the caller.
-int core_update(struct core *c, const struct actor *actor, uint64_t id, const struct spec *spec, int64_t now_ms, struct error *e);
+int core_update(struct core *c, const struct actor *actor, uint64_t id, const struct spec *spec,
+                int64_t now_ms, struct error *e);
 
 // --- what agents report ---
 
-int core_agent_hello(struct core *c, const struct message_hello *hello, const char *fingerprint, int64_t now_ms, struct error *e);
+int core_agent_hello(struct core *c, const struct message_hello *hello, const char *fingerprint,
+                     int64_t now_ms, struct error *e);
 void core_agent_gone(struct core *c, const char *node, int64_t now_ms);                       // connection closed
 void core_node_lost(struct core *c, const char *node, const char *reason, int64_t now_ms);    // time-out
 void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms);
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms);
 void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms);
-bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt, const char *node);  // its attempt has a part there
+bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt,
+                  const char *node);  // its attempt has a part there
 
 // --- steps: processes that somebody started inside a running job ---
 
@@ -140,18 +144,26 @@ void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exi
 
 // --- administration ---
 
-int core_policy_set(struct core *c, const struct actor *actor, const struct policy_settings *s, int64_t now_ms, struct error *e);
-int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason, int64_t now_ms, struct error *e);
+int core_policy_set(struct core *c, const struct actor *actor, const struct policy_settings *s,
+                    int64_t now_ms, struct error *e);
+int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason,
+               int64_t now_ms, struct error *e);
 int core_resume(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e);
 int core_node_remove(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e);
-int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms, struct error *e);
-int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms, struct error *e);
+int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms,
+                     struct error *e);
+int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms,
+                       struct error *e);
 int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q, int64_t now_ms, struct error *e);
-int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *r, int64_t now_ms, struct error *e);
+int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *r,
+                         int64_t now_ms, struct error *e);
 enum thing { THING_PROJECT, THING_PARTITION, THING_QOS, THING_RESERVATION, THING_COUNT };
-int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms, struct error *e);
-int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms, struct error *e);
-int core_token_use(struct core *c, const char *id, const char *hash, const char *node, const char *fingerprint, int64_t now_ms, struct error *e);
+int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms,
+                struct error *e);
+int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms,
+                      struct error *e);
+int core_token_use(struct core *c, const char *id, const char *hash, const char *node,
+                   const char *fingerprint, int64_t now_ms, struct error *e);
 bool core_enrolled(const struct core *c, const char *node, const char *fingerprint);  // may dial in under this name
 int core_token_revoke(struct core *c, const struct actor *actor, const char *id, int64_t now_ms, struct error *e);
 // NULL: not valid. until_ms (may be NULL): when it ends.
@@ -167,7 +179,8 @@ int64_t core_schedule(struct core *c, int64_t now_ms);
 // --- questions ---
 
 // The message for EFFECT_LAUNCH, all but script and environment; -ESTALE when it is no longer wanted.
-int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a, struct message_launch *out);
+int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
+                struct message_launch *out);
 int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_record *out);  // -ENOENT
 bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id);              // its script, logs, …
 // "12_3" style: the id of an array's element; 0 if there is none.
@@ -194,8 +207,11 @@ struct job_view {
 bool core_view(const struct core *c, uint64_t id, struct job_view *out);
 // Calls fn for every live job in order of id until it returns false.
 void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
-void core_each_job_after(const struct core *c, uint64_t after, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);  // those with larger ids
-void core_each_element(const struct core *c, uint64_t array_id, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
+void core_each_job_after(const struct core *c, uint64_t after,
+                         bool (*fn)(void *ctx, const struct job_view *v),
+                         void *ctx);  // those with larger ids
+void core_each_element(const struct core *c, uint64_t array_id,
+                       bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
 void core_job_nodes(const struct core *c, uint64_t id, struct buf *out);  // folded list
 uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **names, uint32_t max);
 
@@ -227,8 +243,10 @@ struct core_passes {
     uint64_t passes, looked_at, started, backfilled;
 };
 void core_passes(const struct core *c, struct core_passes *out);
-void core_each_thing(const struct core *c, enum thing thing, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
-void core_each_partition_of(const struct core *c, const char *node, bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
+void core_each_thing(const struct core *c, enum thing thing,
+                     bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
+void core_each_partition_of(const struct core *c, const char *node,
+                            bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
 const struct schema *thing_schema(enum thing thing);
 const char *thing_word(enum thing thing);  // "project"
 const char *thing_command(enum thing thing);  // the verb that shows them
@@ -239,7 +257,8 @@ const struct policy *core_policy(const struct core *c);
 void core_policy_settings(const struct core *c, struct policy_settings *out);
 // Turns a spec into the scheduler's request (lists live in the arena).
 struct sched_request;
-int core_request(struct core *c, const char *user, const struct spec *spec, struct arena *a, struct sched_request *out, struct error *e);
+int core_request(struct core *c, const char *user, const struct spec *spec, struct arena *a,
+                 struct sched_request *out, struct error *e);
 void core_fill_defaults(const struct core *c, const struct actor *actor, struct spec *spec);  // as a submit would
 uint32_t core_node_handle(const struct core *c, const char *node);  // the world's id; 0: none
 // Every index against every other; aborts with a message when one is wrong.

@@ -130,7 +130,8 @@ static void evaluate(struct core *c, uint64_t id, int64_t now_ms) {
 }
 
 void depend_parse(struct submission *s, const struct spec *spec) {
-    if (!str_empty(spec->dependency) && dependency_parse(spec->dependency, &s->dependency_arena, &s->dependency, NULL) < 0)
+    if (!str_empty(spec->dependency) &&
+        dependency_parse(spec->dependency, &s->dependency_arena, &s->dependency, NULL) < 0)
         s->dependency = (struct dependency){0};  // checked before it was accepted
 }
 
@@ -203,7 +204,8 @@ void depend_singleton(struct core *c, const struct job *ended, int64_t now_ms) {
             second = o->id;
     for (struct job *o = first, *next; o; o = next) {
         next = o->next_same;
-        bool behind = oldest && o != oldest && same_job_name(o, ended) && (!o->sub->is_array || o->sub->id != oldest->sub->id || second < o->id);
+        bool behind = oldest && o != oldest && same_job_name(o, ended) &&
+                      (!o->sub->is_array || o->sub->id != oldest->sub->id || second < o->id);
         if (!behind && o->flags & WAITS_DEPENDENCY)
             evaluate(c, o->id, now_ms);
     }
@@ -243,15 +245,20 @@ int depend_check(const struct core *c, const char *text, uint64_t self, struct e
         if (t->type == SINGLETON)
             continue;
         struct target x = resolve(c, t, 0);
-        if (!x.array && !x.job && !outcome_find(c, x.ended_id) && !(t->type == AFTER_CORR && map_get(&c->arrays, t->ref.job)))
-            return error_set(e, ENOENT, "dependency: job %llu%s is not known; it never existed or ended long ago. See 'acequia list'",
-                             (unsigned long long)t->ref.job, t->ref.has_index ? " has no such element, or it" : "");
+        if (!x.array && !x.job && !outcome_find(c, x.ended_id) &&
+            !(t->type == AFTER_CORR && map_get(&c->arrays, t->ref.job)))
+            return error_set(
+                e, ENOENT,
+                "dependency: job %llu%s is not known; it never existed or ended long ago. See 'acequia list'",
+                (unsigned long long)t->ref.job, t->ref.has_index ? " has no such element, or it" : "");
         uint32_t steps = 0;
         if (self && x.job && x.job->id == self)
             return error_set(e, EDEADLK, "dependency: job %llu would wait for itself", (unsigned long long)self);
         if (self && x.job && reaches(c, x.job->id, self, &steps))
-            return error_set(e, EDEADLK, "dependency: job %llu waits for job %llu already; the two would wait for each other for ever",
-                             (unsigned long long)x.job->id, (unsigned long long)self);
+            return error_set(
+                e, EDEADLK,
+                "dependency: job %llu waits for job %llu already; the two would wait for each other for ever",
+                (unsigned long long)x.job->id, (unsigned long long)self);
     }
     return 0;
 }

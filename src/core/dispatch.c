@@ -10,7 +10,8 @@
 
 enum { NODE_TEXT_MAX = 1000 };
 
-int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a, struct message_launch *out) {
+int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
+                struct message_launch *out) {
     struct job *j = find_job(c, id);
     struct run_part *mine = j && j->attempt == attempt ? part_on(j, node) : NULL;
     if (!mine || mine->ended || j->run->ending)
@@ -18,9 +19,15 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
     struct job_record record;
     record_of(c, j, a, &record);
     uint32_t index = (uint32_t)(mine - j->run->parts);
-    *out = (struct message_launch){
-        .id = id, .attempt = attempt, .spec = record.spec, .part = &record.parts.at[index], .node_index = index,
-        .time_limit_s = j->run->time_limit_s, .cluster = c->config.cluster, .submit_ms = j->sub->submit_ms, .is_array = j->sub->is_array};
+    *out = (struct message_launch){.id = id,
+                                   .attempt = attempt,
+                                   .spec = record.spec,
+                                   .part = &record.parts.at[index],
+                                   .node_index = index,
+                                   .time_limit_s = j->run->time_limit_s,
+                                   .cluster = c->config.cluster,
+                                   .submit_ms = j->sub->submit_ms,
+                                   .is_array = j->sub->is_array};
     out->parts.at = record.parts.at;
     out->parts.len = record.parts.len;
     for (uint32_t i = 0; i < index; i++)
@@ -32,7 +39,8 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
         out->array_count = array->count;
         out->array_min = array->ranges[0].first;
         for (uint32_t i = 0; i < array->range_count; i++) {
-            uint32_t last = array->ranges[i].last - (array->ranges[i].last - array->ranges[i].first) % array->ranges[i].step;
+            uint32_t last = array->ranges[i].last -
+                            (array->ranges[i].last - array->ranges[i].first) % array->ranges[i].step;
             if (array->ranges[i].first < out->array_min)
                 out->array_min = array->ranges[i].first;
             if (last > out->array_max)
@@ -110,11 +118,14 @@ static void missing_here(struct core *c, struct job *j, struct run_part *p, bool
     else
         end_part(c, j, p, END_NODE_FAIL, "the node restarted or lost its record of the job", now_ms);
     if (!j->run->ending && j->run->part_count > 1)
-        begin_ending(c, j, &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"}, now_ms);
+        begin_ending(
+            c, j, &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"},
+            now_ms);
     finish_if_done(c, j, now_ms);
 }
 
-static void reconcile_expected(struct core *c, struct node_entry *n, const struct message_hello *h, bool same_memory, int64_t now_ms) {
+static void reconcile_expected(struct core *c, struct node_entry *n, const struct message_hello *h,
+                               bool same_memory, int64_t now_ms) {
     VEC(struct job *) jobs = {0};  // the list changes while jobs end
     for (uint32_t i = 0; i < n->jobs.len; i++)
         vec_push(&jobs, n->jobs.at[i]);
@@ -142,7 +153,9 @@ static void reconcile_listed(struct core *c, struct node_entry *n, const struct 
         struct job *j = find_job(c, a->id);
         struct run_part *p = j && j->attempt == a->attempt ? part_on(j, n->name) : NULL;
         if (a->state == ATTEMPT_ENDED) {
-            struct message_ended end = a->end ? *a->end : (struct message_ended){.cause = END_NODE_FAIL, .reason = "its end was not recorded"};
+            struct message_ended end =
+                a->end ? *a->end
+                       : (struct message_ended){.cause = END_NODE_FAIL, .reason = "its end was not recorded"};
             end.id = a->id;
             end.attempt = a->attempt;
             core_agent_ended(c, n->name, &end, now_ms);
@@ -156,7 +169,8 @@ static void reconcile_listed(struct core *c, struct node_entry *n, const struct 
     }
 }
 
-int core_agent_hello(struct core *c, const struct message_hello *h, const char *fingerprint, int64_t now_ms, struct error *e) {
+int core_agent_hello(struct core *c, const struct message_hello *h, const char *fingerprint, int64_t now_ms,
+                     struct error *e) {
     if (!h->node || !h->node->name)
         return error_set(e, EINVAL, "the agent did not say which node it is");
     int r = check_node(c, h->node, e);
@@ -206,7 +220,10 @@ void core_node_lost(struct core *c, const char *node, const char *reason, int64_
         struct run_part *p = part_on(j, n->name);
         end_part(c, j, p, END_NODE_FAIL, "the node was lost", now_ms);
         if (!j->run->ending && j->run->part_count > 1)
-            begin_ending(c, j, &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"}, now_ms);
+            begin_ending(
+                c, j,
+                &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"},
+                now_ms);
         finish_if_done(c, j, now_ms);
     }
 }

@@ -7,8 +7,10 @@
 #include "sched/world.h"
 
 static_assert((int)ORDER_FCFS == (int)POLICY_ORDER_FCFS && (int)BACKFILL_NONE == (int)POLICY_BACKFILL_NONE &&
-                  (int)BACKFILL_SHORTEST == (int)POLICY_BACKFILL_SHORTEST && (int)PLACEMENT_FIRST == (int)POLICY_PLACE_FIRST &&
-                  (int)PLACEMENT_SPREAD == (int)POLICY_PLACE_SPREAD && (int)PLACEMENT_PACK == (int)POLICY_PLACE_PACK,
+                  (int)BACKFILL_SHORTEST == (int)POLICY_BACKFILL_SHORTEST &&
+                  (int)PLACEMENT_FIRST == (int)POLICY_PLACE_FIRST &&
+                  (int)PLACEMENT_SPREAD == (int)POLICY_PLACE_SPREAD &&
+                  (int)PLACEMENT_PACK == (int)POLICY_PLACE_PACK,
               "the same words in the same order");
 
 static void to_settings(const struct policy *p, struct policy_settings *out) {
@@ -52,7 +54,8 @@ void core_policy_settings(const struct core *c, struct policy_settings *out) {
     to_settings(&c->config.policy, out);
 }
 
-int core_policy_set(struct core *c, const struct actor *actor, const struct policy_settings *s, int64_t now_ms, struct error *e) {
+int core_policy_set(struct core *c, const struct actor *actor, const struct policy_settings *s,
+                    int64_t now_ms, struct error *e) {
     struct policy p = c->config.policy;
     int r = need_admin(actor, "change the policy", e);
     if (r < 0)

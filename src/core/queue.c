@@ -15,8 +15,12 @@ static enum sched_hold hold_of(const struct job *j) {
 }
 
 void job_to_world(struct core *c, struct job *j) {
-    struct sched_job s = {.id = j->id, .request = j->sub->request, .submit_ms = j->sub->submit_ms, .begin_ms = j->begin_ms,
-                          .hold = hold_of(j), .restarts = j->attempt};
+    struct sched_job s = {.id = j->id,
+                          .request = j->sub->request,
+                          .submit_ms = j->sub->submit_ms,
+                          .begin_ms = j->begin_ms,
+                          .hold = hold_of(j),
+                          .restarts = j->attempt};
     world_job_add(c->world, &s);
 }
 
@@ -105,7 +109,8 @@ int core_hold(struct core *c, const struct actor *actor, uint64_t id, int64_t no
     if (r < 0)
         return r;
     if (j->state != JOB_PENDING)
-        return error_set(e, EBUSY, "job %llu is %s; only a pending job can be held", (unsigned long long)id, job_state_words[j->state]);
+        return error_set(e, EBUSY, "job %llu is %s; only a pending job can be held", (unsigned long long)id,
+                         job_state_words[j->state]);
     bool by_admin = actor->admin && !streq(actor->user, j->sub->user);
     if (j->flags & (by_admin ? HELD_ADMIN : HELD_USER))
         return 0;
@@ -136,9 +141,14 @@ static int send_signal(struct core *c, struct job *j, const struct cancel_option
     struct spec s;
     spec_of(j, &a, &s);
     for (uint32_t i = 0; i < j->run->part_count; i++) {
-        struct message_signal m = {.id = j->id, .attempt = j->attempt, .signal = o->signal, .batch_only = o->batch_only, .step = o->step,
+        struct message_signal m = {.id = j->id,
+                                   .attempt = j->attempt,
+                                   .signal = o->signal,
+                                   .batch_only = o->batch_only,
+                                   .step = o->step,
                                    .steps_only = o->steps_only && s.launch == LAUNCH_BATCH};
-        struct message_kill k = {.id = j->id, .attempt = j->attempt, .step = o->step, .cause = END_CANCEL, .signal = o->signal};
+        struct message_kill k = {
+            .id = j->id, .attempt = j->attempt, .step = o->step, .cause = END_CANCEL, .signal = o->signal};
         if (j->run->parts[i].ended || (i && o->batch_only))
             continue;
         if (o->step && (!o->signal || o->signal == SIGKILL))
@@ -149,7 +159,8 @@ static int send_signal(struct core *c, struct job *j, const struct cancel_option
     return 0;
 }
 
-int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o, int64_t now_ms, struct error *e) {
+int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o,
+                int64_t now_ms, struct error *e) {
     struct job *j;
     int r = need_job(c, actor, id, &j, e);
     if (r < 0)
@@ -192,8 +203,9 @@ int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool re
     if (j->state == (resume ? JOB_RUNNING : JOB_SUSPENDED))
         return 0;
     if (j->state != (resume ? JOB_SUSPENDED : JOB_RUNNING))
-        return error_set(e, EBUSY, "job %llu is %s; only a %s job can be %s", (unsigned long long)id, job_state_words[j->state],
-                         resume ? "suspended" : "running", resume ? "resumed" : "suspended");
+        return error_set(e, EBUSY, "job %llu is %s; only a %s job can be %s", (unsigned long long)id,
+                         job_state_words[j->state], resume ? "suspended" : "running",
+                         resume ? "resumed" : "suspended");
     struct event_job b = {.id = id, .by = actor->user, .by_admin = actor->admin};
     emit(c, now_ms, resume ? EVENT_JOB_RESUMED : EVENT_JOB_SUSPENDED, &b);
     for (uint32_t i = 0; i < j->run->part_count; i++) {

@@ -75,7 +75,8 @@ void begin_ending(struct core *c, struct job *j, const struct event_job_ending *
             send_kill(c, j, &j->run->parts[i]);
 }
 
-void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason, int64_t now_ms) {
+void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason,
+                 int64_t now_ms) {
     struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state, .by = by, .reason = reason};
     finished_row(c, j, &b, now_ms);
     emit(c, now_ms, EVENT_JOB_ENDED, &b);
@@ -107,7 +108,8 @@ static const struct run_part *telling_part(const struct run *r) {
         if (p->cause == END_NODE_FAIL)
             return p;
         if (state_for(p) != JOB_COMPLETED &&
-            (!bad || (!r->ending && bad->cause == END_EXIT && p->cause == END_EXIT && exit_status(p) > exit_status(bad))))
+            (!bad || (!r->ending && bad->cause == END_EXIT && p->cause == END_EXIT &&
+                      exit_status(p) > exit_status(bad))))
             bad = p;
     }
     // Parts that were only ended because the first one had: theirs is not the job's end.
@@ -120,7 +122,9 @@ static const struct run_part *telling_part(const struct run *r) {
 // told to end the attempt for another reason before.
 static enum end_cause cause_for(const struct run *r, const struct run_part *p) {
     bool promised = r->ending && (r->cause == END_CANCEL || r->cause == END_REQUEUE);
-    return promised && (p->cause == END_NODE_FAIL || p->cause == END_PREEMPT || p->cause == END_REQUEUE) ? r->cause : p->cause;
+    return promised && (p->cause == END_NODE_FAIL || p->cause == END_PREEMPT || p->cause == END_REQUEUE)
+               ? r->cause
+               : p->cause;
 }
 
 static bool goes_back(const struct job *j, enum end_cause cause) {
@@ -137,7 +141,11 @@ void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
     const char *reason = r->end_reason ? r->end_reason : r->reason;
     if (goes_back(j, p.cause)) {
         bool too_often = j->attempt >= c->config.max_attempts;
-        struct event_job_requeued b = {.id = j->id, .attempt = j->attempt, .cause = p.cause, .by = r->by, .reason = reason,
+        struct event_job_requeued b = {.id = j->id,
+                                       .attempt = j->attempt,
+                                       .cause = p.cause,
+                                       .by = r->by,
+                                       .reason = reason,
                                        .hold = r->hold || too_often};
         emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
         return;
@@ -154,8 +162,10 @@ void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
     emit(c, now_ms, EVENT_JOB_ENDED, &b);
 }
 
-void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause cause, const char *reason, int64_t now_ms) {
-    struct event_part_ended b = {.id = j->id, .attempt = j->attempt, .node = p->node->name, .cause = cause, .reason = reason};
+void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause cause, const char *reason,
+              int64_t now_ms) {
+    struct event_part_ended b = {
+        .id = j->id, .attempt = j->attempt, .node = p->node->name, .cause = cause, .reason = reason};
     emit(c, now_ms, EVENT_PART_ENDED, &b);
 }
 
@@ -167,9 +177,14 @@ static void end_others(struct core *c, struct job *j, const struct run_part *p, 
         return;
     spec_of(j, &a, &s);
     bool failed = state_for(p) != JOB_COMPLETED;
-    if (s.launch == LAUNCH_TASKS ? failed && (!s.no_kill_on_bad_exit || p->cause != END_EXIT) : p == &j->run->parts[0] || failed)
-        begin_ending(c, j, &(struct event_job_ending){.cause = p->cause, .exit_code = p->exit_code, .exit_signal = p->exit_signal,
-                                                      .reason = "another part of the job has ended"}, now_ms);
+    if (s.launch == LAUNCH_TASKS ? failed && (!s.no_kill_on_bad_exit || p->cause != END_EXIT)
+                                 : p == &j->run->parts[0] || failed)
+        begin_ending(c, j,
+                     &(struct event_job_ending){.cause = p->cause,
+                                                .exit_code = p->exit_code,
+                                                .exit_signal = p->exit_signal,
+                                                .reason = "another part of the job has ended"},
+                     now_ms);
 }
 
 static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32_t attempt, int64_t now_ms) {

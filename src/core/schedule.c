@@ -21,7 +21,8 @@ static uint32_t time_limit_of(const struct core *c, const struct job *j) {
 
 static uint32_t interactive_limit(const struct core *c, const struct job *j, uint32_t limit_s) {
     const struct thing_entry *t = find_thing(c, THING_PROJECT, j->sub->project);
-    uint32_t most = t && j->sub->class == CLASS_INTERACTIVE ? ((const struct project *)t->value)->interactive_limit_s : 0;
+    uint32_t most =
+        t && j->sub->class == CLASS_INTERACTIVE ? ((const struct project *)t->value)->interactive_limit_s : 0;
     return most && (!limit_s || limit_s > most) ? most : limit_s;
 }
 
@@ -37,7 +38,10 @@ static void start(struct core *c, struct job *j, const struct alloc *a, int64_t 
     for (b.parts.len = 0; b.parts.len < a->node_count; b.parts.len++) {
         const struct alloc_node *n = &a->nodes[b.parts.len];
         struct part *p = &b.parts.at[b.parts.len];
-        *p = (struct part){.node = c->node_list.at[n->node - 1]->name, .cpus = n->cpus, .tasks = n->tasks, .memory_bytes = n->memory_bytes};
+        *p = (struct part){.node = c->node_list.at[n->node - 1]->name,
+                           .cpus = n->cpus,
+                           .tasks = n->tasks,
+                           .memory_bytes = n->memory_bytes};
         p->gpus.at = arena_alloc(&arena, n->gpu_count * sizeof *p->gpus.at);
         for (p->gpus.len = 0; p->gpus.len < n->gpu_count; p->gpus.len++)
             p->gpus.at[p->gpus.len] = (struct gpu_grant){n->gpus[p->gpus.len].index, n->gpus[p->gpus.len].milli};
@@ -64,7 +68,8 @@ static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_m
     char by[24], reason[160];
     snprintf(by, sizeof by, "%llu", (unsigned long long)p->for_job);
     snprintf(reason, sizeof reason, "made room for job %s: %s", by, why[p->why]);
-    struct event_job_ending how = {.cause = END_PREEMPT, .by = by, .reason = reason};  // with the grace it asked for, or the cluster's
+    struct event_job_ending how = {
+        .cause = END_PREEMPT, .by = by, .reason = reason};  // with the grace it asked for, or the cluster's
     begin_ending(c, j, &how, now_ms);
 }
 

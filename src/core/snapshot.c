@@ -8,7 +8,18 @@
 
 #include "core/state.h"
 
-enum record_type { REC_META = 1, REC_USER, REC_NODE, REC_THING, REC_TOKEN, REC_SUBMISSION, REC_JOB, REC_OUTCOMES, REC_USAGE, REC_END };
+enum record_type {
+    REC_META = 1,
+    REC_USER,
+    REC_NODE,
+    REC_THING,
+    REC_TOKEN,
+    REC_SUBMISSION,
+    REC_JOB,
+    REC_OUTCOMES,
+    REC_USAGE,
+    REC_END
+};
 
 struct rec_meta {
     uint64_t next_id, submitted, requeued, preempted;
@@ -74,8 +85,12 @@ struct rec_outcomes {
 };
 
 #define S struct rec_meta
-static const struct field meta_fields[] = {FIELD(1, S, next_id, ""), FIELD(2, S, submitted, ""), FIELD(3, S, requeued, ""),
-                                           FIELD(4, S, preempted, ""), FIELD_LIST(5, S, by_state, ""), FIELD(6, S, last_event_ms, ""),
+static const struct field meta_fields[] = {FIELD(1, S, next_id, ""),
+                                           FIELD(2, S, submitted, ""),
+                                           FIELD(3, S, requeued, ""),
+                                           FIELD(4, S, preempted, ""),
+                                           FIELD_LIST(5, S, by_state, ""),
+                                           FIELD(6, S, last_event_ms, ""),
                                            FIELD_SUB(7, S, policy, &policy_schema, "")};
 static const struct schema meta_schema = SCHEMA(S, "meta", meta_fields);
 #undef S
@@ -84,13 +99,17 @@ static const struct field user_fields[] = {FIELD(1, S, name, "")};
 static const struct schema user_schema = SCHEMA(S, "user", user_fields);
 #undef S
 #define S struct rec_usage
-static const struct field rec_usage_fields[] = {FIELD(1, S, project, ""), FIELD(2, S, user, ""), FIELD(3, S, milli, ""), FIELD(4, S, at_ms, "")};
+static const struct field rec_usage_fields[] = {FIELD(1, S, project, ""), FIELD(2, S, user, ""),
+                                                FIELD(3, S, milli, ""), FIELD(4, S, at_ms, "")};
 static const struct schema rec_usage_schema = SCHEMA(S, "usage", rec_usage_fields);
 #undef S
 #define S struct rec_node
 static const struct field rec_node_fields[] = {
-    FIELD(1, S, name, ""), FIELD_SUB(2, S, node, &node_schema, ""), FIELD(3, S, state, ""), FIELD(4, S, drained, ""), FIELD(5, S, removed, ""),
-    FIELD(6, S, reason, ""), FIELD(7, S, by, ""), FIELD(8, S, fingerprint, ""), FIELD(9, S, reason_ms, "")};
+    FIELD(1, S, name, ""),     FIELD_SUB(2, S, node, &node_schema, ""),
+    FIELD(3, S, state, ""),    FIELD(4, S, drained, ""),
+    FIELD(5, S, removed, ""),  FIELD(6, S, reason, ""),
+    FIELD(7, S, by, ""),       FIELD(8, S, fingerprint, ""),
+    FIELD(9, S, reason_ms, "")};
 static const struct schema rec_node_schema = SCHEMA(S, "node", rec_node_fields);
 #undef S
 #define S struct rec_thing
@@ -102,24 +121,56 @@ static const struct field rec_token_fields[] = {FIELD(1, S, token, ""), FIELD(2,
 static const struct schema rec_token_schema = SCHEMA(S, "token", rec_token_fields);
 #undef S
 #define S struct rec_submission
-static const struct field submission_fields[] = {
-    FIELD(1, S, number, ""), FIELD(2, S, id, ""), FIELD(3, S, count, ""), FIELD(4, S, submit_ms, ""), FIELD(5, S, spec, ""),
-    FIELD(6, S, is_array, ""), FIELD(7, S, limit, ""), FIELD(8, S, ended, ""), FIELD(9, S, ended_ok, ""), FIELD(10, S, begun, ""),
-    FIELD(11, S, live, ""), FIELD(12, S, cursor, ""), FIELD_LIST_SUB(13, S, ranges, &array_range_schema, ""), FIELD(14, S, has_array, "")};
+static const struct field submission_fields[] = {FIELD(1, S, number, ""),
+                                                 FIELD(2, S, id, ""),
+                                                 FIELD(3, S, count, ""),
+                                                 FIELD(4, S, submit_ms, ""),
+                                                 FIELD(5, S, spec, ""),
+                                                 FIELD(6, S, is_array, ""),
+                                                 FIELD(7, S, limit, ""),
+                                                 FIELD(8, S, ended, ""),
+                                                 FIELD(9, S, ended_ok, ""),
+                                                 FIELD(10, S, begun, ""),
+                                                 FIELD(11, S, live, ""),
+                                                 FIELD(12, S, cursor, ""),
+                                                 FIELD_LIST_SUB(13, S, ranges, &array_range_schema, ""),
+                                                 FIELD(14, S, has_array, "")};
 static const struct schema submission_schema = SCHEMA(S, "submission", submission_fields);
 #undef S
 #define S struct rec_part
-static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &part_schema, ""), FIELD(2, S, started, ""), FIELD(3, S, ended, ""),
-                                               FIELD(4, S, cause, ""), FIELD(5, S, exit_signal, ""), FIELD(6, S, exit_code, "")};
+static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &part_schema, ""),
+                                               FIELD(2, S, started, ""),
+                                               FIELD(3, S, ended, ""),
+                                               FIELD(4, S, cause, ""),
+                                               FIELD(5, S, exit_signal, ""),
+                                               FIELD(6, S, exit_code, "")};
 static const struct schema rec_part_schema = SCHEMA(S, "part", rec_part_fields);
 #undef S
 #define S struct rec_job
-static const struct field rec_job_fields[] = {
-    FIELD(1, S, id, ""), FIELD(2, S, submission, ""), FIELD(3, S, array_index, ""), FIELD(4, S, attempt, ""), FIELD(5, S, preempted, ""),
-    FIELD(6, S, state, ""), FIELD(7, S, flags, ""), FIELD(8, S, begin_ms, ""), FIELD(9, S, eligible_ms, ""), FIELD(10, S, start_ms, ""),
-    FIELD_SUB(11, S, usage, &usage_schema, ""), FIELD_LIST_SUB(12, S, parts, &rec_part_schema, ""), FIELD(13, S, time_limit_s, ""),
-    FIELD(14, S, ending, ""), FIELD(15, S, hold, ""), FIELD(16, S, cause, ""), FIELD(17, S, signal, ""), FIELD(18, S, grace_s, ""),
-    FIELD(19, S, by, ""), FIELD(20, S, reason, ""), FIELD(21, S, end_reason, ""), FIELD(22, S, steps, ""), FIELD(23, S, exit_code, ""), FIELD(24, S, exit_signal, "")};
+static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
+                                              FIELD(2, S, submission, ""),
+                                              FIELD(3, S, array_index, ""),
+                                              FIELD(4, S, attempt, ""),
+                                              FIELD(5, S, preempted, ""),
+                                              FIELD(6, S, state, ""),
+                                              FIELD(7, S, flags, ""),
+                                              FIELD(8, S, begin_ms, ""),
+                                              FIELD(9, S, eligible_ms, ""),
+                                              FIELD(10, S, start_ms, ""),
+                                              FIELD_SUB(11, S, usage, &usage_schema, ""),
+                                              FIELD_LIST_SUB(12, S, parts, &rec_part_schema, ""),
+                                              FIELD(13, S, time_limit_s, ""),
+                                              FIELD(14, S, ending, ""),
+                                              FIELD(15, S, hold, ""),
+                                              FIELD(16, S, cause, ""),
+                                              FIELD(17, S, signal, ""),
+                                              FIELD(18, S, grace_s, ""),
+                                              FIELD(19, S, by, ""),
+                                              FIELD(20, S, reason, ""),
+                                              FIELD(21, S, end_reason, ""),
+                                              FIELD(22, S, steps, ""),
+                                              FIELD(23, S, exit_code, ""),
+                                              FIELD(24, S, exit_signal, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -127,7 +178,8 @@ static const struct field outcomes_fields[] = {FIELD_LIST(1, S, ids, ""), FIELD_
 static const struct schema outcomes_schema = SCHEMA(S, "outcomes", outcomes_fields);
 #undef S
 
-static void put(struct buf *out, struct buf *scratch, enum record_type type, const struct schema *s, const void *value) {
+static void put(struct buf *out, struct buf *scratch, enum record_type type, const struct schema *s,
+                const void *value) {
     buf_clear(scratch);
     if (s)
         schema_encode(s, value, scratch);
@@ -141,14 +193,20 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
     memcpy(by_state, c->counts.by_state, sizeof by_state);
     for (int i = 0; i < JOB_COMPLETED; i++)
         by_state[i] = 0;  // live ones are counted when they are loaded
-    struct rec_meta meta = {c->next_id, c->counts.submitted, c->counts.requeued, c->counts.preempted, {by_state, JOB_STATE_COUNT}, c->last_event_ms,
+    struct rec_meta meta = {c->next_id,
+                            c->counts.submitted,
+                            c->counts.requeued,
+                            c->counts.preempted,
+                            {by_state, JOB_STATE_COUNT},
+                            c->last_event_ms,
                             c->has_policy ? (struct policy_settings *)(uintptr_t)&c->policy : NULL};
     put(out, scratch, REC_META, &meta_schema, &meta);
     for (uint32_t i = 0; i < c->users.len; i++)
         put(out, scratch, REC_USER, &user_schema, &(struct rec_user){c->users.at[i]});
     for (uint32_t i = 0; i < c->node_list.len; i++) {
         const struct node_entry *n = c->node_list.at[i];
-        struct rec_node r = {n->name, n->node, n->state, n->drained, n->removed, n->reason, n->by, n->fingerprint, n->reason_ms};
+        struct rec_node r = {n->name,   n->node, n->state,       n->drained,  n->removed,
+                             n->reason, n->by,   n->fingerprint, n->reason_ms};
         put(out, scratch, REC_NODE, &rec_node_schema, &r);
     }
     // Names first, then values: what they say may refer to a later name.
@@ -160,7 +218,8 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
                 if (pass && t->value)
                     schema_encode(thing_schema((enum thing)kind), t->value, &value);
                 if (!pass || t->value)
-                    put(out, scratch, REC_THING, &rec_thing_schema, &(struct rec_thing){kind, t->name, {value.data, value.len}});
+                    put(out, scratch, REC_THING, &rec_thing_schema,
+                        &(struct rec_thing){kind, t->name, {value.data, value.len}});
             }
 }
 
@@ -198,8 +257,13 @@ static void put_usage(const struct core *c, struct buf *out, struct buf *scratch
 
 static void put_submission(struct buf *out, struct buf *scratch, const struct submission *s, uint64_t number) {
     const struct array *a = s->array;
-    struct rec_submission r = {.number = number, .id = s->id, .count = s->count, .submit_ms = s->submit_ms, .spec = {s->spec, s->spec_len},
-                               .is_array = s->is_array, .limit = s->limit};
+    struct rec_submission r = {.number = number,
+                               .id = s->id,
+                               .count = s->count,
+                               .submit_ms = s->submit_ms,
+                               .spec = {s->spec, s->spec_len},
+                               .is_array = s->is_array,
+                               .limit = s->limit};
     if (a) {
         r.has_array = true;
         r.ended = a->ended;
@@ -214,9 +278,18 @@ static void put_submission(struct buf *out, struct buf *scratch, const struct su
 }
 
 static void put_job(struct buf *out, struct buf *scratch, const struct job *j, uint64_t number) {
-    struct rec_job r = {.id = j->id, .submission = number, .array_index = j->array_index, .attempt = j->attempt, .preempted = j->preempted,
-                        .state = j->state, .flags = j->flags, .begin_ms = j->begin_ms, .eligible_ms = j->eligible_ms,
-                        .start_ms = j->start_ms, .usage = j->usage, .steps = j->steps};
+    struct rec_job r = {.id = j->id,
+                        .submission = number,
+                        .array_index = j->array_index,
+                        .attempt = j->attempt,
+                        .preempted = j->preempted,
+                        .state = j->state,
+                        .flags = j->flags,
+                        .begin_ms = j->begin_ms,
+                        .eligible_ms = j->eligible_ms,
+                        .start_ms = j->start_ms,
+                        .usage = j->usage,
+                        .steps = j->steps};
     const struct run *run = j->run;
     cleanup_arena struct arena a = {0};
     if (run) {
@@ -225,7 +298,11 @@ static void put_job(struct buf *out, struct buf *scratch, const struct job *j, u
         for (uint32_t i = 0; i < run->part_count; i++) {
             const struct run_part *p = &run->parts[i];
             struct part *part = arena_alloc(&a, sizeof *part);
-            *part = (struct part){.node = p->node->name, .cpus = p->cpus, .tasks = p->tasks, .memory_bytes = p->memory_bytes, .gpus = {p->gpus, p->gpu_count}};
+            *part = (struct part){.node = p->node->name,
+                                  .cpus = p->cpus,
+                                  .tasks = p->tasks,
+                                  .memory_bytes = p->memory_bytes,
+                                  .gpus = {p->gpus, p->gpu_count}};
             r.parts.at[i] = (struct rec_part){part, p->started, p->ended, p->cause, p->exit_signal, p->exit_code};
         }
         r.time_limit_s = run->time_limit_s;
@@ -305,7 +382,8 @@ static int load_thing(struct core *c, const struct rec_thing *r, struct arena *a
         return -EBADMSG;
     const struct schema *s = thing_schema((enum thing)r->kind);
     static const enum event_type set[] = {EVENT_PROJECT_SET, EVENT_PARTITION_SET, EVENT_QOS_SET, EVENT_RESERVATION_SET};
-    static const enum event_type deleted[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
+    static const enum event_type deleted[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED,
+                                              EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
     void *value = arena_alloc(a, s->size);
     int e = schema_decode(s, r->value.data, r->value.len, a, value);
     if (e < 0)
@@ -343,8 +421,15 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
     depend_parse(s, &spec);
     if (r->has_array && !(s->array = map_get(&c->arrays, r->id))) {
         struct array *array = xcalloc(1, sizeof *array);
-        *array = (struct array){.id = r->id, .count = r->count, .ended = r->ended, .ended_ok = r->ended_ok, .begun = r->begun,
-                                .live = r->live, .limit = r->limit, .cursor = r->cursor, .range_count = r->ranges.len};
+        *array = (struct array){.id = r->id,
+                                .count = r->count,
+                                .ended = r->ended,
+                                .ended_ok = r->ended_ok,
+                                .begun = r->begun,
+                                .live = r->live,
+                                .limit = r->limit,
+                                .cursor = r->cursor,
+                                .range_count = r->ranges.len};
         array->ranges = xmemdup(r->ranges.at, r->ranges.len * sizeof *array->ranges);
         map_put(&c->arrays, array->id, array);
         s->array = array;
@@ -424,8 +509,10 @@ static int load_outcomes(struct core *c, const struct rec_outcomes *r) {
 
 static int load_record(struct loader *l, enum record_type type, const uint8_t *p, size_t len) {
     static const struct schema *const schemas[] = {
-        [REC_META] = &meta_schema, [REC_USER] = &user_schema, [REC_NODE] = &rec_node_schema, [REC_THING] = &rec_thing_schema,
-        [REC_TOKEN] = &rec_token_schema, [REC_SUBMISSION] = &submission_schema, [REC_JOB] = &rec_job_schema, [REC_OUTCOMES] = &outcomes_schema,
+        [REC_META] = &meta_schema,       [REC_USER] = &user_schema,
+        [REC_NODE] = &rec_node_schema,   [REC_THING] = &rec_thing_schema,
+        [REC_TOKEN] = &rec_token_schema, [REC_SUBMISSION] = &submission_schema,
+        [REC_JOB] = &rec_job_schema,     [REC_OUTCOMES] = &outcomes_schema,
         [REC_USAGE] = &rec_usage_schema};
     cleanup_arena struct arena a = {0};
     struct core *c = l->core;

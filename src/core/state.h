@@ -227,8 +227,10 @@ void finish_if_done(struct core *c, struct job *j, int64_t now_ms);
 void begin_ending(struct core *c, struct job *j, const struct event_job_ending *how, int64_t now_ms);
 void send_kill(struct core *c, const struct job *j, const struct run_part *p);
 void send_time_limit(struct core *c, const struct job *j, const struct run_part *p);
-void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause cause, const char *reason, int64_t now_ms);
-void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason, int64_t now_ms);
+void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause cause, const char *reason,
+              int64_t now_ms);
+void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason,
+                 int64_t now_ms);
 
 // policy.c
 void apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms);  // at_ms 0: from a snapshot

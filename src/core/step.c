@@ -26,6 +26,7 @@ void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exi
     struct job *j = find_job(c, id);
     if (!j || !j->run || j->run->ending)
         return;
-    struct event_job_ending how = {.cause = END_EXIT, .signal = SIGKILL, .exit_code = exit_code, .exit_signal = exit_signal};
+    struct event_job_ending how = {
+        .cause = END_EXIT, .signal = SIGKILL, .exit_code = exit_code, .exit_signal = exit_signal};
     begin_ending(c, j, &how, now_ms);
 }

@@ -26,14 +26,16 @@ enum {
 static int check_range(const char *field, uint64_t value, uint64_t max, struct error *e) {
     if (value <= max)
         return 0;
-    return error_set(e, ERANGE, "%s: %llu is too large; at most %llu is allowed", field, (unsigned long long)value, (unsigned long long)max);
+    return error_set(e, ERANGE, "%s: %llu is too large; at most %llu is allowed", field,
+                     (unsigned long long)value, (unsigned long long)max);
 }
 
 static int check_path(const char *field, const char *path, struct error *e) {
     if (!path)
         return 0;
     if (strlen(path) > PATH_BYTES_MAX)
-        return error_set(e, ENAMETOOLONG, "%s: the path has %zu bytes; at most %d are allowed", field, strlen(path), PATH_BYTES_MAX);
+        return error_set(e, ENAMETOOLONG, "%s: the path has %zu bytes; at most %d are allowed", field,
+                         strlen(path), PATH_BYTES_MAX);
     if (has_control_chars(path, strlen(path)))
         return error_set(e, EINVAL, "%s: the path contains control characters; remove them", field);
     return 0;
@@ -61,7 +63,9 @@ static int check_texts(const struct spec *s, struct error *e) {
     for (uint32_t i = 0; i < s->argv.len; i++)
         bytes += strlen(s->argv.at[i]) + 1;
     if (bytes > ARGV_BYTES_MAX)
-        return error_set(e, E2BIG, "argv: %zu bytes of arguments; at most %d are allowed. Put them into a file", bytes, ARGV_BYTES_MAX);
+        return error_set(e, E2BIG,
+                         "argv: %zu bytes of arguments; at most %d are allowed. Put them into a file", bytes,
+                         ARGV_BYTES_MAX);
     if (!s->argv.len && str_empty(s->script_id) && s->launch != LAUNCH_STEPS)
         return error_set(e, EINVAL, "there is nothing to run: give a command after --, or a script");
     if (s->argv.len && !*s->argv.at[0] && str_empty(s->script_id))
@@ -71,20 +75,25 @@ static int check_texts(const struct spec *s, struct error *e) {
 
 static int check_gpu(const char *field, uint32_t milli, struct error *e) {
     if (milli > 1000 && milli % 1000)
-        return error_set(e, EINVAL, "%s: %u.%03u GPUs; a fraction is only possible below one GPU. Ask for a whole number or for less than 1",
+        return error_set(e, EINVAL,
+                         "%s: %u.%03u GPUs; a fraction is only possible below one GPU. Ask for a whole "
+                         "number or for less than 1",
                          field, milli / 1000, milli % 1000);
     return 0;
 }
 
 static int check_amounts(const struct spec *s, struct error *e) {
     int r;
-    if ((r = check_range("nodes", s->nodes_min > s->nodes_max ? s->nodes_min : s->nodes_max, SCHED_NODES_MAX, e)) < 0 ||
+    if ((r = check_range("nodes", s->nodes_min > s->nodes_max ? s->nodes_min : s->nodes_max, SCHED_NODES_MAX,
+                         e)) < 0 ||
         (r = check_range("tasks", s->tasks, TASKS_MAX, e)) < 0 ||
         (r = check_range("tasks_per_node", s->tasks_per_node, TASKS_MAX, e)) < 0 ||
         (r = check_range("cpus_per_task", s->cpus_per_task, CPUS_PER_TASK_MAX, e)) < 0 ||
         (r = check_range("memory_per_node_bytes", s->memory_per_node_bytes, SIZE_LIMIT_BYTES, e)) < 0 ||
-        (r = check_range("memory_per_cpu_bytes", s->memory_per_cpu_bytes, SIZE_LIMIT_BYTES / CPUS_PER_TASK_MAX, e)) < 0 ||
-        (r = check_range("memory_per_gpu_bytes", s->memory_per_gpu_bytes, SIZE_LIMIT_BYTES / CPUS_PER_TASK_MAX, e)) < 0 ||
+        (r = check_range("memory_per_cpu_bytes", s->memory_per_cpu_bytes,
+                         SIZE_LIMIT_BYTES / CPUS_PER_TASK_MAX, e)) < 0 ||
+        (r = check_range("memory_per_gpu_bytes", s->memory_per_gpu_bytes,
+                         SIZE_LIMIT_BYTES / CPUS_PER_TASK_MAX, e)) < 0 ||
         (r = check_range("gpu_memory_bytes", s->gpu_memory_bytes, SIZE_LIMIT_BYTES, e)) < 0 ||
         (r = check_range("time_limit_s", s->time_limit_s, DURATION_LIMIT_S, e)) < 0 ||
         (r = check_range("time_min_s", s->time_min_s, DURATION_LIMIT_S, e)) < 0 ||
@@ -99,7 +108,8 @@ static int check_amounts(const struct spec *s, struct error *e) {
         return error_set(e, EINVAL, "memory: give it per node, per CPU or per GPU, not more than one of them");
     if (!!s->gpus_milli + !!s->gpus_per_node_milli + !!s->gpus_per_task_milli > 1)
         return error_set(e, EINVAL, "gpus: give them for the job, per node or per task, not more than one of them");
-    if ((r = check_gpu("gpus", s->gpus_milli, e)) < 0 || (r = check_gpu("gpus_per_node", s->gpus_per_node_milli, e)) < 0 ||
+    if ((r = check_gpu("gpus", s->gpus_milli, e)) < 0 ||
+        (r = check_gpu("gpus_per_node", s->gpus_per_node_milli, e)) < 0 ||
         (r = check_gpu("gpus_per_task", s->gpus_per_task_milli, e)) < 0)
         return r;
     if (s->begin_ms < 0 || s->begin_ms > TIME_LIMIT_MS || s->deadline_ms < 0 || s->deadline_ms > TIME_LIMIT_MS)
@@ -118,17 +128,20 @@ static int check_array(const struct core *c, const struct spec *s, struct error 
     for (uint32_t i = 0; i < s->array.len; i++) {
         const struct array_range *r = &s->array.at[i];
         if (!r->step || r->last < r->first || r->last > ARRAY_INDEX_MAX)
-            return error_set(e, EINVAL, "array: the range %u-%u:%u is not valid; expected first-last:step with indices up to %d",
-                             r->first, r->last, r->step, ARRAY_INDEX_MAX);
+            return error_set(
+                e, EINVAL,
+                "array: the range %u-%u:%u is not valid; expected first-last:step with indices up to %d",
+                r->first, r->last, r->step, ARRAY_INDEX_MAX);
         count += (r->last - r->first) / r->step + 1;
         for (uint32_t k = 0; k < i && s->array.len <= 64; k++)  // long lists come sorted from the parser
-            if (r->first <= s->array.at[k].last && s->array.at[k].first <= r->last && r->step == 1 && s->array.at[k].step == 1)
-                return error_set(e, EINVAL, "array: the ranges %u-%u and %u-%u overlap", s->array.at[k].first, s->array.at[k].last,
-                                 r->first, r->last);
+            if (r->first <= s->array.at[k].last && s->array.at[k].first <= r->last && r->step == 1 &&
+                s->array.at[k].step == 1)
+                return error_set(e, EINVAL, "array: the ranges %u-%u and %u-%u overlap", s->array.at[k].first,
+                                 s->array.at[k].last, r->first, r->last);
     }
     if (count > c->config.max_array_size)
-        return error_set(e, E2BIG, "array: %llu elements; at most %u are allowed (max_array_size)", (unsigned long long)count,
-                         c->config.max_array_size);
+        return error_set(e, E2BIG, "array: %llu elements; at most %u are allowed (max_array_size)",
+                         (unsigned long long)count, c->config.max_array_size);
     if (s->array_limit && !s->array.len)
         return error_set(e, EINVAL, "array_limit: only an array can have one");
     return 0;
@@ -157,7 +170,8 @@ static int unknown(const struct core *c, enum thing t, const char *name, struct 
     printable(name, shown, sizeof shown);
     if (best)
         return error_set(e, ENOENT, "%s \"%s\" does not exist; did you mean \"%s\"?", thing_word(t), shown, best);
-    return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(t), shown, thing_command(t));
+    return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(t), shown,
+                     thing_command(t));
 }
 
 static int check_names(const struct core *c, const struct actor *actor, const struct spec *s, struct error *e) {
@@ -165,7 +179,9 @@ static int check_names(const struct core *c, const struct actor *actor, const st
     if (!(t = find_thing(c, THING_PROJECT, s->project)))
         return unknown(c, THING_PROJECT, s->project, e);
     if (!actor->admin && !is_member(t->value, actor->user))
-        return error_set(e, EPERM, "project \"%s\": you (%s) are not a member; ask for it or choose another project", s->project, actor->user);
+        return error_set(e, EPERM,
+                         "project \"%s\": you (%s) are not a member; ask for it or choose another project",
+                         s->project, actor->user);
     if (!find_thing(c, THING_PARTITION, s->partition))
         return unknown(c, THING_PARTITION, s->partition, e);
     if (s->qos && !find_thing(c, THING_QOS, s->qos))
@@ -177,7 +193,8 @@ static int check_names(const struct core *c, const struct actor *actor, const st
     return 0;
 }
 
-static int node_handles(struct core *c, const char *field, const char *list, struct arena *a, const uint32_t **ids, uint32_t *count, struct error *e) {
+static int node_handles(struct core *c, const char *field, const char *list, struct arena *a,
+                        const uint32_t **ids, uint32_t *count, struct error *e) {
     struct name_list names;
     if (str_empty(list))
         return 0;
@@ -191,7 +208,8 @@ static int node_handles(struct core *c, const char *field, const char *list, str
         if (node)
             out[n++] = node->handle;
         else
-            r = error_set(e, ENOENT, "%s: node \"%s\" does not exist; see 'acequia nodes'", field, printable(names.at[i], shown, sizeof shown));
+            r = error_set(e, ENOENT, "%s: node \"%s\" does not exist; see 'acequia nodes'", field,
+                          printable(names.at[i], shown, sizeof shown));
     }
     *ids = out;
     *count = n;
@@ -219,7 +237,9 @@ static int split_features(const char *text, struct arena *a, struct sched_reques
     for (const char *p = text;;) {
         size_t n = strcspn(p, "&,");
         if (!n || strspn(p, FEATURE_LETTERS "|") < n || !alternatives_named(p, n))
-            return error_set(e, EINVAL, "features: \"%s\" is not understood; expected names joined by & (all) or | (any)", text);
+            return error_set(
+                e, EINVAL, "features: \"%s\" is not understood; expected names joined by & (all) or | (any)",
+                text);
         list[out->feature_count++] = arena_strndup(a, p, n);
         if (!p[n])
             break;
@@ -229,7 +249,8 @@ static int split_features(const char *text, struct arena *a, struct sched_reques
     return 0;
 }
 
-int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a, struct sched_request *out, struct error *e) {
+int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a,
+                 struct sched_request *out, struct error *e) {
     *out = (struct sched_request){
         .project = core_handle(c, THING_PROJECT, s->project),
         .user = user_known(c, user),
@@ -330,18 +351,25 @@ static int check_memory(struct core *c, const struct spec *s, struct error *e) {
     schema_encode(&spec_schema, s, &b);
     if (user_count(c, s->user)->spec_bytes + b.len <= c->config.max_spec_bytes_per_user)
         return 0;
-    return error_set(e, EAGAIN, "the commands and options of %s's jobs take more than %llu MiB; put long argument lists into files, or wait until some have ended",
+    return error_set(e, EAGAIN,
+                     "the commands and options of %s's jobs take more than %llu MiB; put long argument lists "
+                     "into files, or wait until some have ended",
                      s->user, (unsigned long long)(c->config.max_spec_bytes_per_user >> 20));
 }
 
 static int check_room(struct core *c, const struct actor *actor, uint64_t count, struct error *e) {
     uint64_t live = user_count(c, actor->user)->live;
     if (c->jobs.len + count > c->config.max_jobs)
-        return error_set(e, EAGAIN, "the queue holds %zu jobs; at most %llu are allowed (max_jobs). Try again when some have ended",
-                         c->jobs.len, (unsigned long long)c->config.max_jobs);
+        return error_set(
+            e, EAGAIN,
+            "the queue holds %zu jobs; at most %llu are allowed (max_jobs). Try again when some have ended",
+            c->jobs.len, (unsigned long long)c->config.max_jobs);
     if (live + count > c->config.max_jobs_per_user)
-        return error_set(e, EAGAIN, "you have %llu jobs and submit %llu more; at most %llu are allowed (max_jobs_per_user). Try again when some have ended",
-                         (unsigned long long)live, (unsigned long long)count, (unsigned long long)c->config.max_jobs_per_user);
+        return error_set(e, EAGAIN,
+                         "you have %llu jobs and submit %llu more; at most %llu are allowed "
+                         "(max_jobs_per_user). Try again when some have ended",
+                         (unsigned long long)live, (unsigned long long)count,
+                         (unsigned long long)c->config.max_jobs_per_user);
     return 0;
 }
 
@@ -349,8 +377,9 @@ static int check_room(struct core *c, const struct actor *actor, uint64_t count,
 static int check_singleton(const struct spec *s, struct error *e) {
     if (str_empty(s->dependency) || !strstr(s->dependency, "singleton") || spec_array_count(s) <= SINGLETON_ARRAY_MAX)
         return 0;
-    return error_set(e, E2BIG, "dependency: singleton is possible for arrays of up to %d elements; this one has %llu", SINGLETON_ARRAY_MAX,
-                     (unsigned long long)spec_array_count(s));
+    return error_set(e, E2BIG,
+                     "dependency: singleton is possible for arrays of up to %d elements; this one has %llu",
+                     SINGLETON_ARRAY_MAX, (unsigned long long)spec_array_count(s));
 }
 
 static int check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, struct error *e) {
@@ -358,7 +387,8 @@ static int check_spec(struct core *c, const struct actor *actor, const struct sp
     struct sched_request request;
     int r;
     if ((r = check_texts(s, e)) < 0 || (r = check_amounts(s, e)) < 0 || (r = check_array(c, s, e)) < 0 ||
-        (r = check_names(c, actor, s, e)) < 0 || (r = check_singleton(s, e)) < 0 || (r = depend_check(c, s->dependency, self, e)) < 0 ||
+        (r = check_names(c, actor, s, e)) < 0 || (r = check_singleton(s, e)) < 0 ||
+        (r = depend_check(c, s->dependency, self, e)) < 0 ||
         (r = core_request(c, actor->user, s, &a, &request, e)) < 0)
         return r;
     return world_check_request(c->world, &request, e);
@@ -382,7 +412,8 @@ int core_submit(struct core *c, const struct actor *actor, const struct spec *sp
     return 0;
 }
 
-int core_update(struct core *c, const struct actor *actor, uint64_t id, const struct spec *spec, int64_t now_ms, struct error *e) {
+int core_update(struct core *c, const struct actor *actor, uint64_t id, const struct spec *spec,
+                int64_t now_ms, struct error *e) {
     struct job *j;
     int r = need_job(c, actor, id, &j, e);
     if (r < 0)
@@ -406,7 +437,9 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
         allowed.name = s.name;
         allowed.requeue = s.requeue;
         if (!schema_equal(&spec_schema, &allowed, &s))
-            return error_set(e, EBUSY, "job %llu is %s: only its name, comment, time limit, nice value and requeue flag can be changed now",
+            return error_set(e, EBUSY,
+                             "job %llu is %s: only its name, comment, time limit, nice value and requeue "
+                             "flag can be changed now",
                              (unsigned long long)id, job_state_words[j->state]);
     }
     if ((r = check_spec(c, actor, &s, id, e)) < 0 || (r = check_memory(c, &s, e)) < 0)

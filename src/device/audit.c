@@ -87,18 +87,28 @@ const char *audit_text(const struct audit_finding *f, uint32_t index, char out[A
     case AUDIT_CLEAN:
         break;
     case AUDIT_BEYOND:
-        snprintf(out, AUDIT_TEXT_MAX, "its processes held %" PRIu64 " MiB of GPU %u where the job may hold %" PRIu64 " MiB; ask for more with --gpu-memory",
+        snprintf(out, AUDIT_TEXT_MAX,
+                 "its processes held %" PRIu64 " MiB of GPU %u where the job may hold %" PRIu64
+                 " MiB; ask for more with --gpu-memory",
                  f->bytes >> 20, index, f->limit_bytes >> 20);
         break;
     case AUDIT_AROUND:
-        snprintf(out, AUDIT_TEXT_MAX, "process %u used GPU %u without the library that keeps the job to its share; leave LD_LIBRARY_PATH as it is given",
+        snprintf(out, AUDIT_TEXT_MAX,
+                 "process %u used GPU %u without the library that keeps the job to its share; leave "
+                 "LD_LIBRARY_PATH as it is given",
                  f->pid, index);
         break;
     case AUDIT_TAMPERED:
-        snprintf(out, AUDIT_TEXT_MAX, "the record of its limits on GPU %u was changed or damaged by the job; leave ACEQUIA_GPU_LEDGER_DIR alone", index);
+        snprintf(out, AUDIT_TEXT_MAX,
+                 "the record of its limits on GPU %u was changed or damaged by the job; leave "
+                 "ACEQUIA_GPU_LEDGER_DIR alone",
+                 index);
         break;
     case AUDIT_STRAY:
-        snprintf(out, AUDIT_TEXT_MAX, "process %u used GPU %u, which the job does not hold; leave CUDA_VISIBLE_DEVICES as it is given", f->pid, index);
+        snprintf(
+            out, AUDIT_TEXT_MAX,
+            "process %u used GPU %u, which the job does not hold; leave CUDA_VISIBLE_DEVICES as it is given",
+            f->pid, index);
         break;
     }
     return out;

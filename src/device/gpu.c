@@ -24,7 +24,8 @@ void gpu_nodes(const struct gpu *g, struct gpu_nodes *out) {
 }
 
 void gpu_common_nodes(struct gpu_nodes *out) {
-    static const char *const paths[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
+    static const char *const paths[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+                                        "/dev/nvidia-modeset"};
     *out = (struct gpu_nodes){0};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         snprintf(out->paths[out->count++], sizeof out->paths[0], "%s", paths[i]);

@@ -236,7 +236,8 @@ static uint64_t grown(uint64_t now, uint64_t before) {
 }
 
 // The ledger of a fraction: GPU time and throttling since the last time, as parts of the span.
-static void take_ledger(struct gpu_monitor *m, struct holding *h, const char *path, int64_t span_ms, uint32_t *use_milli) {
+static void take_ledger(struct gpu_monitor *m, struct holding *h, const char *path, int64_t span_ms,
+                        uint32_t *use_milli) {
     struct ledger_use now;
     if (ledger_read(m->ledgers, path, &now) < 0)
         return;
@@ -298,7 +299,8 @@ static void audit(struct gpu_monitor *m, const struct gpu_holders *holders, stru
     }
 }
 
-static void measure(struct gpu_monitor *m, const struct gpu_holders *holders, const struct gpu_use *u, struct holding *h, int64_t span_ms) {
+static void measure(struct gpu_monitor *m, const struct gpu_holders *holders, const struct gpu_use *u,
+                    struct holding *h, int64_t span_ms) {
     const struct gpu_reading *r = &m->devices[u->index].reading;
     struct split_job j = {.milli = u->milli};
     if (u->ledger)
@@ -363,7 +365,8 @@ static void split_device(struct gpu_monitor *m, uint32_t index, const struct gpu
     vec_clear(&m->split_of);
     for (uint32_t i = 0; i < holders->count; i++)
         if (holders->uses[i].index == index)
-            measure(m, holders, &holders->uses[i], holding_of(m, holders->uses[i].job, holders->uses[i].attempt, index), span);
+            measure(m, holders, &holders->uses[i],
+                    holding_of(m, holders->uses[i].job, holders->uses[i].attempt, index), span);
     for (uint32_t i = 0; i < m->holdings.len; i++)
         if (m->holdings.at[i].stray && m->holdings.at[i].index == index && m->holdings.at[i].seen_ms == m->now_ms)
             audit(m, holders, &m->holdings.at[i], false);

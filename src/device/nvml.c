@@ -70,7 +70,8 @@ static void kernel_bus_id(const struct nvml_pci *pci, char out[static 32]) {
 }
 
 static void register_events(struct nvml_source *s, nvml_device d) {
-    if (!s->events && s->api.events_new && s->api.events_register && s->api.events_wait && s->api.events_new(&s->events))
+    if (!s->events && s->api.events_new && s->api.events_register && s->api.events_wait &&
+        s->api.events_new(&s->events))
         s->events = NULL;
     if (s->events)
         s->api.events_register(d, NVML_EVENT_XID | NVML_EVENT_DOUBLE_BIT_ECC, s->events);
@@ -107,7 +108,8 @@ static int describe(struct nvml_source *s, struct nvml_gpu *g, struct arena *a, 
 // The instances of a GPU that is cut up by MIG take its place.
 static uint32_t add_instances(struct nvml_source *s, nvml_device physical) {
     unsigned current = 0, pending = 0, max = 0, slices = 0;
-    if (!s->api.mig_mode || !s->api.mig_max || !s->api.mig_handle || s->api.mig_mode(physical, &current, &pending) || !current)
+    if (!s->api.mig_mode || !s->api.mig_max || !s->api.mig_handle ||
+        s->api.mig_mode(physical, &current, &pending) || !current)
         return 0;
     if (s->api.mig_max(physical, &max))
         return 0;
@@ -120,7 +122,8 @@ static uint32_t add_instances(struct nvml_source *s, nvml_device physical) {
         if (s->api.attributes && s->api.attributes(instance, &about))
             about.compute_slices = 1;
         struct nvml_gpu *g = &s->gpus[s->count++];
-        *g = (struct nvml_gpu){.handle = instance, .physical = physical, .mig = true, .power_share_milli = about.compute_slices};
+        *g = (struct nvml_gpu){
+            .handle = instance, .physical = physical, .mig = true, .power_share_milli = about.compute_slices};
         slices += about.compute_slices;
     }
     for (uint32_t i = first; i < s->count; i++)
@@ -145,7 +148,8 @@ static int enumerate(struct nvml_source *s, struct error *e) {
     return 0;
 }
 
-static int nvml_discover(struct gpu_source *base, struct arena *a, struct gpu **gpus, uint32_t *count, struct error *e) {
+static int nvml_discover(struct gpu_source *base, struct arena *a, struct gpu **gpus, uint32_t *count,
+                         struct error *e) {
     struct nvml_source *s = (struct nvml_source *)base;
     assert(!s->count);
     int r = enumerate(s, e);

@@ -45,7 +45,14 @@ enum {
     NVML_UUID_BYTES = 96,
     NVML_NAME_BYTES = 96,
 };
-enum nvml_value { NVML_VALUE_DOUBLE, NVML_VALUE_UINT, NVML_VALUE_ULONG, NVML_VALUE_ULONG_LONG, NVML_VALUE_LONG_LONG, NVML_VALUE_INT };
+enum nvml_value {
+    NVML_VALUE_DOUBLE,
+    NVML_VALUE_UINT,
+    NVML_VALUE_ULONG,
+    NVML_VALUE_ULONG_LONG,
+    NVML_VALUE_LONG_LONG,
+    NVML_VALUE_INT
+};
 
 struct nvml_pci {
     char bus_legacy[16];
@@ -119,62 +126,67 @@ struct nvml_gpm_metrics {
     nvml_gpm_sample before, after;
     struct nvml_gpm_metric metrics[NVML_GPM_METRICS_MAX];
 };
-static_assert(sizeof(struct nvml_gpm_metric) == 40 && offsetof(struct nvml_gpm_metrics, metrics) == 24, "layout of NVML");
+static_assert(sizeof(struct nvml_gpm_metric) == 40 && offsetof(struct nvml_gpm_metrics, metrics) == 24,
+              "layout of NVML");
 static_assert(sizeof(struct nvml_pci) == 68 && sizeof(struct nvml_memory_v2) == 40, "layout of NVML");
 static_assert(sizeof(struct nvml_process_v2) == 24 && sizeof(struct nvml_process_use) == 32, "layout of NVML");
 static_assert(sizeof(struct nvml_field) == 40 && sizeof(struct nvml_event) == 32, "layout of NVML");
 static_assert(sizeof(struct nvml_attributes) == 40, "layout of NVML");
 
 // X(needed, member, symbol, arguments)
-#define NVML_FUNCTIONS(X)                                                                                           \
-    X(true, init, "nvmlInit_v2", (void))                                                                            \
-    X(true, shutdown, "nvmlShutdown", (void))                                                                       \
-    X(true, count, "nvmlDeviceGetCount_v2", (unsigned *))                                                           \
-    X(true, handle, "nvmlDeviceGetHandleByIndex_v2", (unsigned, nvml_device *))                                     \
-    X(true, name, "nvmlDeviceGetName", (nvml_device, char *, unsigned))                                             \
-    X(true, uuid, "nvmlDeviceGetUUID", (nvml_device, char *, unsigned))                                             \
-    X(true, pci, "nvmlDeviceGetPciInfo_v3", (nvml_device, struct nvml_pci *))                                       \
-    X(true, memory, "nvmlDeviceGetMemoryInfo", (nvml_device, struct nvml_memory *))                                 \
-    X(false, memory_v2, "nvmlDeviceGetMemoryInfo_v2", (nvml_device, struct nvml_memory_v2 *))                       \
-    X(false, minor, "nvmlDeviceGetMinorNumber", (nvml_device, unsigned *))                                          \
-    X(false, utilisation, "nvmlDeviceGetUtilizationRates", (nvml_device, struct nvml_utilisation *))                \
-    X(false, power, "nvmlDeviceGetPowerUsage", (nvml_device, unsigned *))                                           \
-    X(false, energy, "nvmlDeviceGetTotalEnergyConsumption", (nvml_device, unsigned long long *))                    \
-    X(false, temperature, "nvmlDeviceGetTemperature", (nvml_device, unsigned, unsigned *))                          \
-    X(false, clock, "nvmlDeviceGetClockInfo", (nvml_device, unsigned, unsigned *))                                  \
-    X(false, reasons, "nvmlDeviceGetCurrentClocksEventReasons", (nvml_device, unsigned long long *))                \
-    X(false, reasons_old, "nvmlDeviceGetCurrentClocksThrottleReasons", (nvml_device, unsigned long long *))         \
-    X(false, pcie, "nvmlDeviceGetPcieThroughput", (nvml_device, unsigned, unsigned *))                              \
-    X(false, pcie_replays, "nvmlDeviceGetPcieReplayCounter", (nvml_device, unsigned *))                             \
-    X(false, encoder, "nvmlDeviceGetEncoderUtilization", (nvml_device, unsigned *, unsigned *))                     \
-    X(false, decoder, "nvmlDeviceGetDecoderUtilization", (nvml_device, unsigned *, unsigned *))                     \
-    X(false, fields, "nvmlDeviceGetFieldValues", (nvml_device, int, struct nvml_field *))                           \
-    X(false, ecc, "nvmlDeviceGetTotalEccErrors", (nvml_device, unsigned, unsigned, unsigned long long *))           \
-    X(false, remapped, "nvmlDeviceGetRemappedRows", (nvml_device, unsigned *, unsigned *, unsigned *, unsigned *))  \
-    X(false, retired_pending, "nvmlDeviceGetRetiredPagesPendingStatus", (nvml_device, unsigned *))                  \
-    X(false, processes_v3, "nvmlDeviceGetComputeRunningProcesses_v3", (nvml_device, unsigned *, struct nvml_process_v2 *)) \
-    X(false, processes_v2, "nvmlDeviceGetComputeRunningProcesses_v2", (nvml_device, unsigned *, struct nvml_process_v2 *)) \
-    X(false, processes_v1, "nvmlDeviceGetComputeRunningProcesses", (nvml_device, unsigned *, struct nvml_process_v1 *)) \
-    X(false, process_use, "nvmlDeviceGetProcessUtilization",                                                        \
-      (nvml_device, struct nvml_process_use *, unsigned *, unsigned long long))                                     \
-    X(false, link_state, "nvmlDeviceGetNvLinkState", (nvml_device, unsigned, unsigned *))                           \
-    X(false, link_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2", (nvml_device, unsigned, struct nvml_pci *))           \
-    X(false, link_type, "nvmlDeviceGetNvLinkRemoteDeviceType", (nvml_device, unsigned, unsigned *))                 \
-    X(false, mig_mode, "nvmlDeviceGetMigMode", (nvml_device, unsigned *, unsigned *))                               \
-    X(false, mig_max, "nvmlDeviceGetMaxMigDeviceCount", (nvml_device, unsigned *))                                  \
-    X(false, mig_handle, "nvmlDeviceGetMigDeviceHandleByIndex", (nvml_device, unsigned, nvml_device *))             \
-    X(false, mig_gpu_instance, "nvmlDeviceGetGpuInstanceId", (nvml_device, unsigned *))                             \
-    X(false, mig_compute_instance, "nvmlDeviceGetComputeInstanceId", (nvml_device, unsigned *))                     \
-    X(false, attributes, "nvmlDeviceGetAttributes_v2", (nvml_device, struct nvml_attributes *))                     \
-    X(false, gpm_support, "nvmlGpmQueryDeviceSupport", (nvml_device, struct nvml_gpm_support *))                    \
-    X(false, gpm_alloc, "nvmlGpmSampleAlloc", (nvml_gpm_sample *))                                                  \
-    X(false, gpm_free, "nvmlGpmSampleFree", (nvml_gpm_sample))                                                      \
-    X(false, gpm_sample, "nvmlGpmSampleGet", (nvml_device, nvml_gpm_sample))                                        \
-    X(false, gpm_mig_sample, "nvmlGpmMigSampleGet", (nvml_device, unsigned, nvml_gpm_sample))                       \
-    X(false, gpm_metrics, "nvmlGpmMetricsGet", (struct nvml_gpm_metrics *))                                         \
-    X(false, events_new, "nvmlEventSetCreate", (nvml_events *))                                                     \
-    X(false, events_register, "nvmlDeviceRegisterEvents", (nvml_device, unsigned long long, nvml_events))           \
-    X(false, events_wait, "nvmlEventSetWait_v2", (nvml_events, struct nvml_event *, unsigned))                      \
+#define NVML_FUNCTIONS(X)                                                                                    \
+    X(true, init, "nvmlInit_v2", (void))                                                                     \
+    X(true, shutdown, "nvmlShutdown", (void))                                                                \
+    X(true, count, "nvmlDeviceGetCount_v2", (unsigned *))                                                    \
+    X(true, handle, "nvmlDeviceGetHandleByIndex_v2", (unsigned, nvml_device *))                              \
+    X(true, name, "nvmlDeviceGetName", (nvml_device, char *, unsigned))                                      \
+    X(true, uuid, "nvmlDeviceGetUUID", (nvml_device, char *, unsigned))                                      \
+    X(true, pci, "nvmlDeviceGetPciInfo_v3", (nvml_device, struct nvml_pci *))                                \
+    X(true, memory, "nvmlDeviceGetMemoryInfo", (nvml_device, struct nvml_memory *))                          \
+    X(false, memory_v2, "nvmlDeviceGetMemoryInfo_v2", (nvml_device, struct nvml_memory_v2 *))                \
+    X(false, minor, "nvmlDeviceGetMinorNumber", (nvml_device, unsigned *))                                   \
+    X(false, utilisation, "nvmlDeviceGetUtilizationRates", (nvml_device, struct nvml_utilisation *))         \
+    X(false, power, "nvmlDeviceGetPowerUsage", (nvml_device, unsigned *))                                    \
+    X(false, energy, "nvmlDeviceGetTotalEnergyConsumption", (nvml_device, unsigned long long *))             \
+    X(false, temperature, "nvmlDeviceGetTemperature", (nvml_device, unsigned, unsigned *))                   \
+    X(false, clock, "nvmlDeviceGetClockInfo", (nvml_device, unsigned, unsigned *))                           \
+    X(false, reasons, "nvmlDeviceGetCurrentClocksEventReasons", (nvml_device, unsigned long long *))         \
+    X(false, reasons_old, "nvmlDeviceGetCurrentClocksThrottleReasons", (nvml_device, unsigned long long *))  \
+    X(false, pcie, "nvmlDeviceGetPcieThroughput", (nvml_device, unsigned, unsigned *))                       \
+    X(false, pcie_replays, "nvmlDeviceGetPcieReplayCounter", (nvml_device, unsigned *))                      \
+    X(false, encoder, "nvmlDeviceGetEncoderUtilization", (nvml_device, unsigned *, unsigned *))              \
+    X(false, decoder, "nvmlDeviceGetDecoderUtilization", (nvml_device, unsigned *, unsigned *))              \
+    X(false, fields, "nvmlDeviceGetFieldValues", (nvml_device, int, struct nvml_field *))                    \
+    X(false, ecc, "nvmlDeviceGetTotalEccErrors", (nvml_device, unsigned, unsigned, unsigned long long *))    \
+    X(false, remapped, "nvmlDeviceGetRemappedRows",                                                          \
+      (nvml_device, unsigned *, unsigned *, unsigned *, unsigned *))                                         \
+    X(false, retired_pending, "nvmlDeviceGetRetiredPagesPendingStatus", (nvml_device, unsigned *))           \
+    X(false, processes_v3, "nvmlDeviceGetComputeRunningProcesses_v3",                                        \
+      (nvml_device, unsigned *, struct nvml_process_v2 *))                                                   \
+    X(false, processes_v2, "nvmlDeviceGetComputeRunningProcesses_v2",                                        \
+      (nvml_device, unsigned *, struct nvml_process_v2 *))                                                   \
+    X(false, processes_v1, "nvmlDeviceGetComputeRunningProcesses",                                           \
+      (nvml_device, unsigned *, struct nvml_process_v1 *))                                                   \
+    X(false, process_use, "nvmlDeviceGetProcessUtilization",                                                 \
+      (nvml_device, struct nvml_process_use *, unsigned *, unsigned long long))                              \
+    X(false, link_state, "nvmlDeviceGetNvLinkState", (nvml_device, unsigned, unsigned *))                    \
+    X(false, link_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2", (nvml_device, unsigned, struct nvml_pci *))    \
+    X(false, link_type, "nvmlDeviceGetNvLinkRemoteDeviceType", (nvml_device, unsigned, unsigned *))          \
+    X(false, mig_mode, "nvmlDeviceGetMigMode", (nvml_device, unsigned *, unsigned *))                        \
+    X(false, mig_max, "nvmlDeviceGetMaxMigDeviceCount", (nvml_device, unsigned *))                           \
+    X(false, mig_handle, "nvmlDeviceGetMigDeviceHandleByIndex", (nvml_device, unsigned, nvml_device *))      \
+    X(false, mig_gpu_instance, "nvmlDeviceGetGpuInstanceId", (nvml_device, unsigned *))                      \
+    X(false, mig_compute_instance, "nvmlDeviceGetComputeInstanceId", (nvml_device, unsigned *))              \
+    X(false, attributes, "nvmlDeviceGetAttributes_v2", (nvml_device, struct nvml_attributes *))              \
+    X(false, gpm_support, "nvmlGpmQueryDeviceSupport", (nvml_device, struct nvml_gpm_support *))             \
+    X(false, gpm_alloc, "nvmlGpmSampleAlloc", (nvml_gpm_sample *))                                           \
+    X(false, gpm_free, "nvmlGpmSampleFree", (nvml_gpm_sample))                                               \
+    X(false, gpm_sample, "nvmlGpmSampleGet", (nvml_device, nvml_gpm_sample))                                 \
+    X(false, gpm_mig_sample, "nvmlGpmMigSampleGet", (nvml_device, unsigned, nvml_gpm_sample))                \
+    X(false, gpm_metrics, "nvmlGpmMetricsGet", (struct nvml_gpm_metrics *))                                  \
+    X(false, events_new, "nvmlEventSetCreate", (nvml_events *))                                              \
+    X(false, events_register, "nvmlDeviceRegisterEvents", (nvml_device, unsigned long long, nvml_events))    \
+    X(false, events_wait, "nvmlEventSetWait_v2", (nvml_events, struct nvml_event *, unsigned))               \
     X(false, events_free, "nvmlEventSetFree", (nvml_events))
 
 struct nvml_api {

@@ -9,7 +9,8 @@
 enum { METRICS = 2 };
 
 static bool complete(const struct nvml_api *api) {
-    return api->gpm_support && api->gpm_alloc && api->gpm_free && api->gpm_sample && api->gpm_mig_sample && api->gpm_metrics;
+    return api->gpm_support && api->gpm_alloc && api->gpm_free && api->gpm_sample && api->gpm_mig_sample &&
+           api->gpm_metrics;
 }
 
 static bool set_up(struct nvml_source *s, struct nvml_gpu *g) {
@@ -39,7 +40,8 @@ bool nvml_gpm_use(struct nvml_source *s, struct nvml_gpu *g, uint32_t *use_milli
     if (m->tried ? !m->works : !set_up(s, g))
         return false;
     unsigned next = 1 - m->newest;
-    int r = g->mig ? s->api.gpm_mig_sample(g->physical, m->instance, m->samples[next]) : s->api.gpm_sample(g->physical, m->samples[next]);
+    int r = g->mig ? s->api.gpm_mig_sample(g->physical, m->instance, m->samples[next])
+                   : s->api.gpm_sample(g->physical, m->samples[next]);
     if (r) {
         m->sampled = false;
         m->works = r != NVML_NOT_SUPPORTED;

@@ -170,7 +170,8 @@ static void ask_clocks(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms
 
 static void ask_reasons(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) {
     unsigned long long v;
-    if ((s->api.reasons && !s->api.reasons(g->physical, &v)) || (s->api.reasons_old && !s->api.reasons_old(g->physical, &v)))
+    if ((s->api.reasons && !s->api.reasons(g->physical, &v)) ||
+        (s->api.reasons_old && !s->api.reasons_old(g->physical, &v)))
         g->sample.throttle_reasons = v;
 }
 
@@ -193,7 +194,8 @@ static void ask_pcie(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) 
 }
 
 static void ask_nvlink(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) {
-    struct nvml_field f[] = {{.id = NVML_FI_NVLINK_TX, .scope = NVML_ALL_LINKS}, {.id = NVML_FI_NVLINK_RX, .scope = NVML_ALL_LINKS}};
+    struct nvml_field f[] = {{.id = NVML_FI_NVLINK_TX, .scope = NVML_ALL_LINKS},
+                             {.id = NVML_FI_NVLINK_RX, .scope = NVML_ALL_LINKS}};
     uint64_t tx, rx;
     if (ask_fields(s, g, f, 2) && field_u64(&f[0], &tx) && field_u64(&f[1], &rx))
         g->sample.nvlink_bytes_s = rate_of(&g->nvlink, tx + rx, now_ms) * 1024;
@@ -242,7 +244,8 @@ static void add_memory(struct nvml_gpu *g, unsigned pid, unsigned long long memo
 
 static void ask_processes(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) {
     unsigned n = GPU_PROCESSES_MAX;
-    int (*list)(nvml_device, unsigned *, struct nvml_process_v2 *) = s->api.processes_v3 ? s->api.processes_v3 : s->api.processes_v2;
+    int (*list)(nvml_device, unsigned *, struct nvml_process_v2 *) =
+        s->api.processes_v3 ? s->api.processes_v3 : s->api.processes_v2;
     g->memory_count = 0;
     g->processes_ms = now_ms;
     if (list) {

@@ -38,7 +38,8 @@ static int capability_minor(const struct nvml_source *s, const char *tail, unsig
     if (streq(tail, "gi"))
         snprintf(path, sizeof path, "%s/proc/driver/nvidia/capabilities/gpu%u/mig/gi%u/access", s->root, gpu, gi);
     else
-        snprintf(path, sizeof path, "%s/proc/driver/nvidia/capabilities/gpu%u/mig/gi%u/ci%u/access", s->root, gpu, gi, ci);
+        snprintf(path, sizeof path, "%s/proc/driver/nvidia/capabilities/gpu%u/mig/gi%u/ci%u/access", s->root,
+                 gpu, gi, ci);
     static const char *const label = "DeviceFileMinor: ";
     uint32_t minor;
     if (read_small(path, text) < 0 || !str_has_prefix(text, label) || parse_u32(text + strlen(label), &minor) < 0)
@@ -54,7 +55,8 @@ const char *nvml_mig_nodes(const struct nvml_source *s, struct nvml_gpu *g, stru
     int gi_minor = capability_minor(s, "gi", g->minor, gi, ci), ci_minor = capability_minor(s, "ci", g->minor, gi, ci);
     if (gi_minor < 0 || ci_minor < 0)
         return arena_printf(a, "/dev/nvidia%u", g->minor);
-    return arena_printf(a, "/dev/nvidia%u,/dev/nvidia-caps/nvidia-cap%d,/dev/nvidia-caps/nvidia-cap%d", g->minor, gi_minor, ci_minor);
+    return arena_printf(a, "/dev/nvidia%u,/dev/nvidia-caps/nvidia-cap%d,/dev/nvidia-caps/nvidia-cap%d",
+                        g->minor, gi_minor, ci_minor);
 }
 
 // Connected components by the smallest member; all GPUs on switches are one component.

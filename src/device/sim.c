@@ -19,9 +19,9 @@ static const struct {
     const char *model;
     uint32_t memory_gib, power_w, clock_mhz, memory_clock_mhz;
 } models[] = {
-    {"b200", 180, 1000, 1965, 3996}, {"h200", 141, 700, 1980, 3201}, {"h100", 80, 700, 1980, 2619}, {"a100", 80, 400, 1410, 1593},
-    {"l40s", 48, 350, 2520, 9001},   {"a40", 48, 300, 1740, 7251},   {"v100", 32, 300, 1530, 877},  {"t4", 16, 70, 1590, 5001},
-    {"", 24, 350, 1800, 5001},
+    {"b200", 180, 1000, 1965, 3996}, {"h200", 141, 700, 1980, 3201}, {"h100", 80, 700, 1980, 2619},
+    {"a100", 80, 400, 1410, 1593},   {"l40s", 48, 350, 2520, 9001},  {"a40", 48, 300, 1740, 7251},
+    {"v100", 32, 300, 1530, 877},    {"t4", 16, 70, 1590, 5001},     {"", 24, 350, 1800, 5001},
 };
 
 static size_t known_model(const char *name) {
@@ -43,8 +43,9 @@ static struct gpu describe(const struct sim_source *s, uint32_t i, struct arena 
     const struct sim_gpu *g = &s->gpus[i];
     uint64_t h = hash_u64(hash_bytes(s->node, strlen(s->node)) + i), h2 = hash_u64(h);
     return (struct gpu){
-        .uuid = arena_printf(a, "GPU-%08x-%04x-%04x-%04x-%012llx", (unsigned)(h >> 32), (unsigned)(h >> 16 & 0xffff), (unsigned)(h & 0xffff),
-                             (unsigned)(h2 >> 48), (unsigned long long)(h2 & 0xffffffffffffULL)),
+        .uuid = arena_printf(a, "GPU-%08x-%04x-%04x-%04x-%012llx", (unsigned)(h >> 32),
+                             (unsigned)(h >> 16 & 0xffff), (unsigned)(h & 0xffff), (unsigned)(h2 >> 48),
+                             (unsigned long long)(h2 & 0xffffffffffffULL)),
         .model = arena_strdup(a, g->model),
         .memory_bytes = g->memory_bytes,
         .pci = arena_printf(a, "0000:%02x:00.0", 0x10 + i),
@@ -79,7 +80,8 @@ static void sim_running(struct gpu_source *base, const struct gpu_use *uses, uin
     for (uint32_t k = 0; k < count; k++) {
         bool there = false;
         for (uint32_t i = 0; i < kept && !there; i++)
-            there = uses[k].job == s->uses.at[i].use.job && uses[k].attempt == s->uses.at[i].use.attempt && uses[k].index == s->uses.at[i].use.index;
+            there = uses[k].job == s->uses.at[i].use.job && uses[k].attempt == s->uses.at[i].use.attempt &&
+                    uses[k].index == s->uses.at[i].use.index;
         if (!there && s->uses.len < SIM_USES_MAX)
             vec_push(&s->uses, (struct sim_use){.use = uses[k], .since_ms = s->now_ms});
     }
@@ -107,7 +109,8 @@ static double load_of(const struct sim_use *u, int64_t now_ms) {
 }
 
 static uint64_t memory_of(const struct sim_gpu *g, const struct sim_use *u, double load, int64_t now_ms) {
-    uint64_t limit = u->use.memory_limit_bytes ? u->use.memory_limit_bytes : (uint64_t)((double)g->memory_bytes * u->use.milli / 1000.0);
+    uint64_t limit = u->use.memory_limit_bytes ? u->use.memory_limit_bytes
+                                               : (uint64_t)((double)g->memory_bytes * u->use.milli / 1000.0);
     if (u->use.load_bytes)
         return u->use.load_bytes;
     if (u->use.load_milli == 0)
@@ -131,8 +134,11 @@ static double add_up(struct sim_source *s, uint32_t index, int64_t now_ms, struc
         use += load;
         out->sample.memory_used_bytes += memory;
         if (out->process_count < SIM_PROCESSES)
-            g->processes[out->process_count++] = (struct gpu_process){
-                .job = u->use.job, .attempt = u->use.attempt, .memory_bytes = memory, .utilisation_milli = (uint32_t)(load * 1000)};
+            g->processes[out->process_count++] =
+                (struct gpu_process){.job = u->use.job,
+                                     .attempt = u->use.attempt,
+                                     .memory_bytes = memory,
+                                     .utilisation_milli = (uint32_t)(load * 1000)};
     }
     out->processes = g->processes;
     out->process_use = out->processes_fresh = true;
@@ -209,7 +215,8 @@ int gpu_sim_open(const struct gpu_sim_config *config, struct gpu_source **out, s
         const struct gpu_sim_model *m = &config->models[i];
         if (m->count > GPU_DEVICES_MAX - s->count) {
             sim_free(&s->source);
-            return error_set(e, EINVAL, "gpus = %s:%u: a node has at most %d GPUs", m->model, m->count, GPU_DEVICES_MAX);
+            return error_set(e, EINVAL, "gpus = %s:%u: a node has at most %d GPUs", m->model, m->count,
+                             GPU_DEVICES_MAX);
         }
         const char *name = arena_strdup(&s->arena, m->model);
         uint64_t memory = m->memory_bytes ? m->memory_bytes : (uint64_t)models[known_model(name)].memory_gib << 30;

@@ -49,7 +49,10 @@ static void take_line(struct sim_source *s, char *line) {
         const char *word;
         enum gpu_fault fault;
         bool value;
-    } words[] = {{"xid", GPU_FAULT_XID, true}, {"ecc", GPU_FAULT_ECC, true}, {"remap", GPU_FAULT_REMAP, false}, {"lost", GPU_FAULT_LOST, false}};
+    } words[] = {{"xid", GPU_FAULT_XID, true},
+                 {"ecc", GPU_FAULT_ECC, true},
+                 {"remap", GPU_FAULT_REMAP, false},
+                 {"lost", GPU_FAULT_LOST, false}};
     char *rest = line, *index_text = strsep(&rest, " "), *word = strsep(&rest, " "), *value_text = rest;
     uint32_t index, value = 0;
     if (!word || parse_u32(index_text, &index) < 0 || index >= s->count)

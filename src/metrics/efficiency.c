@@ -49,7 +49,8 @@ static uint64_t with_room(uint64_t v) {
     return (uint64_t)((__uint128_t)v * ROOM_PERCENT / 100);
 }
 
-static void judge_cpu(const struct held *h, const struct usage *u, uint64_t elapsed_ms, bool advise, struct arena *a, struct efficiency_row *row) {
+static void judge_cpu(const struct held *h, const struct usage *u, uint64_t elapsed_ms, bool advise,
+                      struct arena *a, struct efficiency_row *row) {
     if (!h->cpus || !elapsed_ms)
         return;
     uint64_t used = (u->cpu_user_us + u->cpu_system_us) / elapsed_ms;  // µs per ms: thousandths of a CPU
@@ -60,8 +61,8 @@ static void judge_cpu(const struct held *h, const struct usage *u, uint64_t elap
         each = 1;
     if (advise && row->percent < LOW_PERCENT && each * tasks < h->cpus)
         row->option = arena_printf(a, "--cpus %llu", (unsigned long long)each);
-    row->text = arena_printf(a, "%u.%u of %u CPUs were busy on average%s", (unsigned)(used / 1000), (unsigned)(used % 1000 / 100), h->cpus,
-                             row->option ? "; fewer would do." : ".");
+    row->text = arena_printf(a, "%u.%u of %u CPUs were busy on average%s", (unsigned)(used / 1000),
+                             (unsigned)(used % 1000 / 100), h->cpus, row->option ? "; fewer would do." : ".");
 }
 
 static const char *memory_option(const struct spec *s, const struct held *h, uint64_t bytes, struct arena *a) {
@@ -73,8 +74,8 @@ static const char *memory_option(const struct spec *s, const struct held *h, uin
     return arena_printf(a, "--memory %s", size_format(round_size(bytes / (h->nodes ? h->nodes : 1)), text));
 }
 
-static void judge_memory(const struct spec *s, const struct held *h, const struct usage *u, bool oom, bool advise, struct arena *a,
-                         struct efficiency_row *row) {
+static void judge_memory(const struct spec *s, const struct held *h, const struct usage *u, bool oom,
+                         bool advise, struct arena *a, struct efficiency_row *row) {
     if (!h->memory_bytes || !u->memory_peak_bytes)
         return;
     set(row, h->memory_bytes, u->memory_peak_bytes);
@@ -92,7 +93,8 @@ static void judge_memory(const struct spec *s, const struct held *h, const struc
         more = "; less would do.";
         row->option = memory_option(s, h, wanted, a);
     }
-    row->text = arena_printf(a, "%s of %s at the peak%s", size_format(u->memory_peak_bytes, used), size_format(h->memory_bytes, asked), more);
+    row->text = arena_printf(a, "%s of %s at the peak%s", size_format(u->memory_peak_bytes, used),
+                             size_format(h->memory_bytes, asked), more);
 }
 
 // Halves, quarters and so on below one GPU, whole ones above.
@@ -108,7 +110,8 @@ static uint64_t round_gpus(uint64_t milli) {
 static uint64_t gpus_needed(const struct efficiency_input *in, uint64_t busy_milli) {
     uint64_t by_memory = 0;
     if (in->gpu_memory_each_bytes)
-        by_memory = (uint64_t)((__uint128_t)with_room(in->usage->gpu_memory_peak_bytes) * 1000 / in->gpu_memory_each_bytes);
+        by_memory = (uint64_t)((__uint128_t)with_room(in->usage->gpu_memory_peak_bytes) * 1000 /
+                               in->gpu_memory_each_bytes);
     uint64_t by_time = with_room(busy_milli);
     return round_gpus(by_time > by_memory ? by_time : by_memory);
 }
@@ -124,11 +127,12 @@ static const char *gpu_option(const struct spec *s, const struct held *h, uint64
         milli = round_gpus(milli / h->tasks);
     }
     const char *colon = str_empty(s->gpu_model) ? "" : ":";
-    return arena_printf(a, "%s %s%s%s", option, str_empty(s->gpu_model) ? "" : s->gpu_model, colon, gpu_milli_format(milli, text));
+    return arena_printf(a, "%s %s%s%s", option, str_empty(s->gpu_model) ? "" : s->gpu_model, colon,
+                        gpu_milli_format(milli, text));
 }
 
-static void judge_gpu(const struct efficiency_input *in, const struct held *h, uint64_t elapsed_ms, bool advise, struct arena *a,
-                      struct efficiency_row *row) {
+static void judge_gpu(const struct efficiency_input *in, const struct held *h, uint64_t elapsed_ms,
+                      bool advise, struct arena *a, struct efficiency_row *row) {
     if (!h->gpus_milli || !elapsed_ms)
         return;
     const struct spec *s = in->record->spec;
@@ -144,10 +148,12 @@ static void judge_gpu(const struct efficiency_input *in, const struct held *h, u
         row->option = gpu_option(s, h, needed, a);
         more = "; less would do.";
     }
-    row->text = arena_printf(a, "%s of %s GPUs were busy on average%s", gpu_milli_format(busy, used), gpu_milli_format(h->gpus_milli, asked), more);
+    row->text = arena_printf(a, "%s of %s GPUs were busy on average%s", gpu_milli_format(busy, used),
+                             gpu_milli_format(h->gpus_milli, asked), more);
 }
 
-static void judge_gpu_memory(const struct efficiency_input *in, const struct held *h, bool advise, struct arena *a, struct efficiency_row *row) {
+static void judge_gpu_memory(const struct efficiency_input *in, const struct held *h, bool advise,
+                             struct arena *a, struct efficiency_row *row) {
     uint64_t peak = in->usage->gpu_memory_peak_bytes;
     if (!h->gpus_milli || !in->gpu_memory_bytes)
         return;
@@ -155,14 +161,17 @@ static void judge_gpu_memory(const struct efficiency_input *in, const struct hel
     char used[UNIT_TEXT_MAX], asked[UNIT_TEXT_MAX], wanted[UNIT_TEXT_MAX];
     const struct spec *s = in->record->spec;
     const char *more = ".";
-    if (advise && s->gpu_memory_bytes && row->percent < LOW_PERCENT && round_size(with_room(peak)) < s->gpu_memory_bytes) {
+    if (advise && s->gpu_memory_bytes && row->percent < LOW_PERCENT &&
+        round_size(with_room(peak)) < s->gpu_memory_bytes) {
         row->option = arena_printf(a, "--gpu-memory %s", size_format(round_size(with_room(peak)), wanted));
         more = "; less would do.";
     } else if (advise && h->gpus_milli < 1000 && row->percent > HIGH_PERCENT) {
-        row->option = arena_printf(a, "--gpu-memory %s", size_format(round_size(with_room(in->gpu_memory_bytes)), wanted));
+        row->option = arena_printf(a, "--gpu-memory %s",
+                                   size_format(round_size(with_room(in->gpu_memory_bytes)), wanted));
         more = "; it came close to its limit.";
     }
-    row->text = arena_printf(a, "%s of %s at the peak%s", size_format(peak, used), size_format(in->gpu_memory_bytes, asked), more);
+    row->text = arena_printf(a, "%s of %s at the peak%s", size_format(peak, used),
+                             size_format(in->gpu_memory_bytes, asked), more);
 }
 
 static uint64_t round_time(uint64_t s) {
@@ -170,7 +179,8 @@ static uint64_t round_time(uint64_t s) {
     return (s + unit - 1) / unit * unit;
 }
 
-static void judge_time(const struct efficiency_input *in, uint64_t elapsed_s, bool final, struct arena *a, struct efficiency_row *row) {
+static void judge_time(const struct efficiency_input *in, uint64_t elapsed_s, bool final, struct arena *a,
+                       struct efficiency_row *row) {
     if (!in->time_limit_s || in->time_limit_s == DURATION_UNLIMITED)
         return;
     set(row, in->time_limit_s, elapsed_s);
@@ -178,13 +188,15 @@ static void judge_time(const struct efficiency_input *in, uint64_t elapsed_s, bo
     uint64_t fit = round_time(elapsed_s * TIME_ROOM_PERCENT / 100);
     const char *more = ".";
     if (in->record->state == JOB_TIMEOUT) {
-        row->option = arena_printf(a, "--time %s", duration_format(round_time((uint64_t)in->time_limit_s * 3 / 2), wanted));
+        row->option = arena_printf(a, "--time %s",
+                                   duration_format(round_time((uint64_t)in->time_limit_s * 3 / 2), wanted));
         more = "; the limit ended it.";
     } else if (final && row->percent < LOW_PERCENT && fit < in->time_limit_s) {
         row->option = arena_printf(a, "--time %s", duration_format(fit, wanted));
         more = "; a shorter limit lets it start earlier.";
     }
-    row->text = arena_printf(a, "%s of %s%s", duration_format(elapsed_s, used), duration_format(in->time_limit_s, asked), more);
+    row->text = arena_printf(a, "%s of %s%s", duration_format(elapsed_s, used),
+                             duration_format(in->time_limit_s, asked), more);
 }
 
 static void judge_energy(const struct usage *u, const struct held *h, struct arena *a, struct efficiency_row *row) {
@@ -193,8 +205,8 @@ static void judge_energy(const struct usage *u, const struct held *h, struct are
     row->known = true;
     row->used = u->energy_mj / 1000;
     uint64_t wh_milli = u->energy_mj / 3600;
-    row->text = arena_printf(a, "%llu.%03llu Wh drawn by its GPUs, by share of use.", (unsigned long long)(wh_milli / 1000),
-                             (unsigned long long)(wh_milli % 1000));
+    row->text = arena_printf(a, "%llu.%03llu Wh drawn by its GPUs, by share of use.",
+                             (unsigned long long)(wh_milli / 1000), (unsigned long long)(wh_milli % 1000));
 }
 
 void efficiency_of(const struct efficiency_input *in, struct arena *a, struct efficiency *out) {

@@ -8,7 +8,15 @@
 #include "base/json.h"
 #include "model/job.h"
 
-enum efficiency_what { EFFICIENCY_CPU, EFFICIENCY_MEMORY, EFFICIENCY_GPU, EFFICIENCY_GPU_MEMORY, EFFICIENCY_TIME, EFFICIENCY_ENERGY, EFFICIENCY_ROWS };
+enum efficiency_what {
+    EFFICIENCY_CPU,
+    EFFICIENCY_MEMORY,
+    EFFICIENCY_GPU,
+    EFFICIENCY_GPU_MEMORY,
+    EFFICIENCY_TIME,
+    EFFICIENCY_ENERGY,
+    EFFICIENCY_ROWS
+};
 extern const char *const efficiency_words[];  // "cpu", "memory", "gpu", "gpu_memory", "time", "energy"
 
 struct efficiency_input {

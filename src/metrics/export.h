@@ -10,7 +10,8 @@ struct export_gpus {
     bool idle;           // the idle times are known
 };
 void export_gpus(struct metrics_writer *w, const struct export_gpus *in);
-void export_about(struct metrics_writer *w, const char *version, int64_t start_ms, const struct metrics_process *process);
+void export_about(struct metrics_writer *w, const char *version, int64_t start_ms,
+                  const struct metrics_process *process);
 
 static inline uint64_t export_u64_diff(uint64_t a, uint64_t b) {  // not below 0
     return a > b ? a - b : 0;

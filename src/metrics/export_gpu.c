@@ -91,10 +91,22 @@ MILLI(reasons, s->throttle_reasons * 1000ULL)
 #undef MILLI
 
 static const struct gpu_family dcgm_families[] = {
-    {M_DCGM_SM_CLOCK, sm_clock}, {M_DCGM_MEM_CLOCK, memory_clock}, {M_DCGM_POWER, power}, {M_DCGM_ENERGY, energy},
-    {M_DCGM_PCIE_REPLAY, pcie_replays}, {M_DCGM_PCIE_TX, pcie_tx}, {M_DCGM_PCIE_RX, pcie_rx}, {M_DCGM_GPU_UTIL, utilisation, true},
-    {M_DCGM_MEM_COPY, memory_copy, true}, {M_DCGM_ENC, encoder}, {M_DCGM_DEC, decoder}, {M_DCGM_XID, xid},
-    {M_DCGM_FB_FREE, memory_free}, {M_DCGM_FB_USED, memory_used}, {M_DCGM_NVLINK, nvlink}, {M_DCGM_ROWS, rows},
+    {M_DCGM_SM_CLOCK, sm_clock},
+    {M_DCGM_MEM_CLOCK, memory_clock},
+    {M_DCGM_POWER, power},
+    {M_DCGM_ENERGY, energy},
+    {M_DCGM_PCIE_REPLAY, pcie_replays},
+    {M_DCGM_PCIE_TX, pcie_tx},
+    {M_DCGM_PCIE_RX, pcie_rx},
+    {M_DCGM_GPU_UTIL, utilisation, true},
+    {M_DCGM_MEM_COPY, memory_copy, true},
+    {M_DCGM_ENC, encoder},
+    {M_DCGM_DEC, decoder},
+    {M_DCGM_XID, xid},
+    {M_DCGM_FB_FREE, memory_free},
+    {M_DCGM_FB_USED, memory_used},
+    {M_DCGM_NVLINK, nvlink},
+    {M_DCGM_ROWS, rows},
 };
 static const struct gpu_family own_families[] = {
     {M_GPU_ECC, ecc}, {M_GPU_REMAPPED, rows}, {M_GPU_FOREIGN, foreign}, {M_GPU_THROTTLE, reasons},

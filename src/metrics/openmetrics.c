@@ -95,7 +95,17 @@ static void fold(const struct metrics_group *at, uint32_t len, uint32_t max, str
     free(sorted);
 }
 
-enum group_field { GROUP_PENDING, GROUP_RUNNING, GROUP_SUSPENDED, GROUP_CPUS, GROUP_GPUS, GROUP_QUOTA, GROUP_IDLE, GROUP_OTHER, GROUP_TOTAL };
+enum group_field {
+    GROUP_PENDING,
+    GROUP_RUNNING,
+    GROUP_SUSPENDED,
+    GROUP_CPUS,
+    GROUP_GPUS,
+    GROUP_QUOTA,
+    GROUP_IDLE,
+    GROUP_OTHER,
+    GROUP_TOTAL
+};
 
 static uint64_t group_value(const struct metrics_group *g, enum group_field f) {
     switch (f) {
@@ -113,7 +123,8 @@ static uint64_t group_value(const struct metrics_group *g, enum group_field f) {
     return 0;
 }
 
-static void put_groups(struct metrics_writer *w, enum metric_id id, const char *label, const struct folded *f, enum group_field field) {
+static void put_groups(struct metrics_writer *w, enum metric_id id, const char *label, const struct folded *f,
+                       enum group_field field) {
     metrics_family(w, id);
     struct buf labels = {0};
     for (uint32_t i = 0; i < f->groups.len; i++) {
@@ -128,8 +139,10 @@ static void put_groups(struct metrics_writer *w, enum metric_id id, const char *
     buf_done(&labels);
 }
 
-static void put_groups_by_state(struct metrics_writer *w, enum metric_id id, const char *label, const struct folded *f) {
-    static const char *const states[] = {[GROUP_PENDING] = "PENDING", [GROUP_RUNNING] = "RUNNING", [GROUP_SUSPENDED] = "SUSPENDED"};
+static void put_groups_by_state(struct metrics_writer *w, enum metric_id id, const char *label,
+                                const struct folded *f) {
+    static const char *const states[] = {
+        [GROUP_PENDING] = "PENDING", [GROUP_RUNNING] = "RUNNING", [GROUP_SUSPENDED] = "SUSPENDED"};
     metrics_family(w, id);
     struct buf labels = {0};
     for (uint32_t i = 0; i < f->groups.len; i++)
@@ -173,7 +186,8 @@ static void put_slurm_queue(struct metrics_writer *w, const struct metrics_input
     };
     const uint64_t *n = in->jobs_by_state;
     put_one(w, M_SLURM_Q_PENDING, n[JOB_PENDING]);
-    put_one(w, M_SLURM_Q_DEPENDENCY, in->pending_by_reason[REASON_DEPENDENCY] + in->pending_by_reason[REASON_DEPENDENCY_NEVER]);
+    put_one(w, M_SLURM_Q_DEPENDENCY,
+            in->pending_by_reason[REASON_DEPENDENCY] + in->pending_by_reason[REASON_DEPENDENCY_NEVER]);
     put_one(w, M_SLURM_Q_RUNNING, n[JOB_RUNNING]);
     put_one(w, M_SLURM_Q_SUSPENDED, n[JOB_SUSPENDED]);
     put_one(w, M_SLURM_Q_CONFIGURING, n[JOB_STARTING]);
@@ -187,8 +201,18 @@ static void put_slurm_queue(struct metrics_writer *w, const struct metrics_input
     }
 }
 
-enum node_word { NODE_IDLE, NODE_MIXED, NODE_ALLOCATED, NODE_DRAINING, NODE_DRAINED, NODE_SILENT_WORD, NODE_DOWN_WORD, NODE_WORDS };
-static const char *const node_words[NODE_WORDS] = {"idle", "mixed", "allocated", "draining", "drained", "silent", "down"};
+enum node_word {
+    NODE_IDLE,
+    NODE_MIXED,
+    NODE_ALLOCATED,
+    NODE_DRAINING,
+    NODE_DRAINED,
+    NODE_SILENT_WORD,
+    NODE_DOWN_WORD,
+    NODE_WORDS
+};
+static const char *const node_words[NODE_WORDS] = {"idle",    "mixed",  "allocated", "draining",
+                                                   "drained", "silent", "down"};
 
 static enum node_word word_of(const struct metrics_node *n) {
     if (n->state == NODE_DOWN)
@@ -272,7 +296,8 @@ static void put_slurm_totals(struct metrics_writer *w, const struct totals *t) {
     } while (0)
 
 // What agents export of themselves, too.
-static void put_nodes_measured(struct metrics_writer *w, const struct metrics_node *nodes, uint32_t count, char *const *labels) {
+static void put_nodes_measured(struct metrics_writer *w, const struct metrics_node *nodes, uint32_t count,
+                               char *const *labels) {
     PUT_NODES(M_NODE_UP, metrics_put_u64, true, n->state == NODE_UP);
     PUT_NODES(M_NODE_JOBS, metrics_put_u64, true, n->jobs);
     PUT_NODES(M_NODE_CPUS, metrics_put_u64, true, n->cpus);
@@ -285,17 +310,20 @@ static void put_nodes_measured(struct metrics_writer *w, const struct metrics_no
     PUT_NODES(M_NODE_DISK, metrics_put_u64, n->telemetry && n->telemetry->disk_bytes, n->telemetry->disk_bytes);
 }
 
-static void put_nodes_held(struct metrics_writer *w, const struct metrics_node *nodes, uint32_t count, char *const *labels) {
+static void put_nodes_held(struct metrics_writer *w, const struct metrics_node *nodes, uint32_t count,
+                           char *const *labels) {
     PUT_NODES(M_NODE_DRAINED, metrics_put_u64, true, n->drained);
     PUT_NODES(M_NODE_CPUS_ALLOCATED, metrics_put_u64, true, n->cpus_used);
     PUT_NODES(M_NODE_MEMORY_ALLOCATED, metrics_put_u64, true, n->memory_used_bytes);
     PUT_NODES(M_NODE_GPUS_ALLOCATED, metrics_put_milli, true, n->gpus_used_milli);
 }
 
-static void put_nodes_slurm(struct metrics_writer *w, const struct metrics_node *nodes, uint32_t count, char *const *labels) {
+static void put_nodes_slurm(struct metrics_writer *w, const struct metrics_node *nodes, uint32_t count,
+                            char *const *labels) {
     PUT_NODES(M_SLURM_NODE_CPU_ALLOC, metrics_put_u64, true, n->cpus_used);
     PUT_NODES(M_SLURM_NODE_CPU_IDLE, metrics_put_u64, true, takes_jobs(n) ? export_u64_diff(n->cpus, n->cpus_used) : 0);
-    PUT_NODES(M_SLURM_NODE_CPU_OTHER, metrics_put_u64, true, takes_jobs(n) ? 0 : export_u64_diff(n->cpus, n->cpus_used));
+    PUT_NODES(M_SLURM_NODE_CPU_OTHER, metrics_put_u64, true,
+              takes_jobs(n) ? 0 : export_u64_diff(n->cpus, n->cpus_used));
     PUT_NODES(M_SLURM_NODE_CPU_TOTAL, metrics_put_u64, true, n->cpus);
     PUT_NODES(M_SLURM_NODE_MEM_ALLOC, metrics_put_u64, true, n->memory_used_bytes >> 20);
     PUT_NODES(M_SLURM_NODE_MEM_TOTAL, metrics_put_u64, true, n->memory_bytes >> 20);
@@ -434,8 +462,10 @@ void metrics_controller(const struct metrics_input *in, struct buf *out) {
     put_nodes(&w, in->nodes.at, within(in->nodes.len, METRICS_NODES_MAX));
     put_scheduler(&w, in);
     put_daemon(&w, in);
-    export_gpus(&w, &(struct export_gpus){.gpus = in->gpus.at, .gpu_count = within(in->gpus.len, METRICS_GPUS_MAX),
-                                          .jobs = in->job_gpus.at, .job_count = within(in->job_gpus.len, METRICS_JOB_GPUS_MAX),
+    export_gpus(&w, &(struct export_gpus){.gpus = in->gpus.at,
+                                          .gpu_count = within(in->gpus.len, METRICS_GPUS_MAX),
+                                          .jobs = in->job_gpus.at,
+                                          .job_count = within(in->job_gpus.len, METRICS_JOB_GPUS_MAX),
                                           .idle = true});
     metrics_end(&w);
     vec_done(&users.groups);
@@ -455,13 +485,18 @@ void metrics_agent(const struct metrics_agent_input *in, struct buf *out) {
     struct metrics_writer w;
     metrics_start(&w, out, in->format);
     export_about(&w, in->version, in->start_ms, &in->process);
-    uint32_t count = within(in->node->gpus.len, METRICS_GPUS_MAX), jobs = within(in->job_gpus.len, METRICS_JOB_GPUS_MAX);
+    uint32_t count = within(in->node->gpus.len, METRICS_GPUS_MAX),
+             jobs = within(in->job_gpus.len, METRICS_JOB_GPUS_MAX);
     metrics_family(&w, M_DROPPED);
     put_labelled(&w, "list", "gpus", in->node->gpus.len - count);
     put_labelled(&w, "list", "job_gpus", in->job_gpus.len - jobs);
-    struct metrics_node self = {.name = in->node->name, .state = in->connected ? NODE_UP : NODE_SILENT, .jobs = in->jobs,
-                                .cpus = in->node->cpus, .memory_bytes = in->node->memory_bytes,
-                                .gpus_milli = in->node->gpus.len * 1000, .telemetry = in->telemetry};
+    struct metrics_node self = {.name = in->node->name,
+                                .state = in->connected ? NODE_UP : NODE_SILENT,
+                                .jobs = in->jobs,
+                                .cpus = in->node->cpus,
+                                .memory_bytes = in->node->memory_bytes,
+                                .gpus_milli = in->node->gpus.len * 1000,
+                                .telemetry = in->telemetry};
     char **labels = node_labels(&self, 1, false);
     put_nodes_measured(&w, &self, 1, labels);
     labels_free(labels, 1);
@@ -470,7 +505,8 @@ void metrics_agent(const struct metrics_agent_input *in, struct buf *out) {
         gpus[i] = (struct metrics_gpu){.node = in->node->name, .index = i, .gpu = &in->node->gpus.at[i],
                                        .allocated_milli = i < in->allocated_milli.len ? in->allocated_milli.at[i] : 0,
                                        .sample = device_sample(in->telemetry, i)};
-    export_gpus(&w, &(struct export_gpus){.gpus = gpus, .gpu_count = count, .jobs = in->job_gpus.at, .job_count = jobs});
+    export_gpus(&w, &(struct export_gpus){
+                        .gpus = gpus, .gpu_count = count, .jobs = in->job_gpus.at, .job_count = jobs});
     free(gpus);
     metrics_end(&w);
 }

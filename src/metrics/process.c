@@ -40,7 +40,8 @@ void metrics_process_self(struct metrics_process *out) {
     struct rusage u = {0};
     getrusage(RUSAGE_SELF, &u);
     *out = (struct metrics_process){
-        .cpu_us = (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec),
+        .cpu_us = (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 +
+                  (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec),
         .memory_bytes = resident_bytes(),
         .fds = open_fds(),
     };

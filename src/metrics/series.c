@@ -216,7 +216,8 @@ static double mean_between(const struct series *x, int tier, int64_t first, int6
     return count ? sum / count : NAN;
 }
 
-static void put_points(const struct series *x, int tier, int64_t from_ms, int64_t to_ms, int64_t step_ms, struct json_writer *w) {
+static void put_points(const struct series *x, int tier, int64_t from_ms, int64_t to_ms, int64_t step_ms,
+                       struct json_writer *w) {
     int64_t unit = tiers[tier].step_ms, slots = step_ms / unit;
     json_key(w, "points");
     json_open(w, '[');
@@ -239,8 +240,10 @@ int series_query(const struct series_store *s, const char *name, int64_t from_ms
     if (!x)
         return error_set(e, ENOENT, "there is no series \"%s\"", printable(name, shown, sizeof shown));
     if (from_ms < 0 || to_ms <= from_ms || step_ms < 0)
-        return error_set(e, EINVAL, "from, to and step must be a range of time in milliseconds: from %lld, to %lld, step %lld",
-                         (long long)from_ms, (long long)to_ms, (long long)step_ms);
+        return error_set(
+            e, EINVAL,
+            "from, to and step must be a range of time in milliseconds: from %lld, to %lld, step %lld",
+            (long long)from_ms, (long long)to_ms, (long long)step_ms);
     int tier = choose_tier(x, from_ms, step_ms);
     int64_t unit = tiers[tier].step_ms, least = (to_ms - from_ms) / SERIES_ANSWER_MAX + 1;
     if (step_ms < least)
@@ -331,7 +334,8 @@ static int load_ring(struct ring *r, int tier, const uint8_t **p, const uint8_t 
         return -EBADMSG;
     r->lost = kept & 1;
     kept /= 2;
-    if (wire_get_varint(p, end, &count) < 0 || newest > INT64_MAX / 2 || !kept || kept > tiers[tier].points || kept > newest || !count || count > UINT32_MAX || (size_t)(end - *p) < sizeof r->sum)
+    if (wire_get_varint(p, end, &count) < 0 || newest > INT64_MAX / 2 || !kept || kept > tiers[tier].points ||
+        kept > newest || !count || count > UINT32_MAX || (size_t)(end - *p) < sizeof r->sum)
         return -EBADMSG;
     double sum;
     memcpy(&sum, *p, sizeof sum);
@@ -375,7 +379,8 @@ int series_load(struct series_store *s, const void *data, size_t len) {
     const uint8_t *p = data, *end = p + len;
     uint64_t version, count;
     assert(!s->all.len);
-    if (wire_get_varint(&p, end, &version) < 0 || version != SAVE_VERSION || wire_get_varint(&p, end, &count) < 0 || count > SERIES_MAX)
+    if (wire_get_varint(&p, end, &version) < 0 || version != SAVE_VERSION ||
+        wire_get_varint(&p, end, &count) < 0 || count > SERIES_MAX)
         return -EBADMSG;
     for (uint64_t i = 0; i < count && s->all.len < s->max; i++)
         if (load_one(s, &p, end) < 0)

@@ -45,9 +45,12 @@ static int unknown_section(const char *word, struct error *e) {
     for (size_t i = 0; i < count; i++)
         best = nearest(word, best, s[i].word, &distance);
     if (best)
-        return error_set(e, EINVAL, "there is no section [%s]; did you mean [%s]?", printable(word, shown, sizeof shown), best);
-    return error_set(e, EINVAL, "there is no section [%s]; there are cluster, policy, node, project, partition, qos and reservation",
-                     printable(word, shown, sizeof shown));
+        return error_set(e, EINVAL, "there is no section [%s]; did you mean [%s]?",
+                         printable(word, shown, sizeof shown), best);
+    return error_set(
+        e, EINVAL,
+        "there is no section [%s]; there are cluster, policy, node, project, partition, qos and reservation",
+        printable(word, shown, sizeof shown));
 }
 
 static int unknown_key(const struct config_section *s, const char *key, struct error *e) {
@@ -59,7 +62,8 @@ static int unknown_key(const struct config_section *s, const char *key, struct e
     if (best)
         return error_set(e, EINVAL, "section [%s] has no key \"%s\"; did you mean \"%s\"?", s->word,
                          printable(key, shown, sizeof shown), best);
-    return error_set(e, EINVAL, "section [%s] has no key \"%s\"; see acequia.conf(5)", s->word, printable(key, shown, sizeof shown));
+    return error_set(e, EINVAL, "section [%s] has no key \"%s\"; see acequia.conf(5)", s->word,
+                     printable(key, shown, sizeof shown));
 }
 
 static void end_block(struct reader *r) {
@@ -131,7 +135,8 @@ static int add_entry(struct reader *r, char *text, struct error *e) {
         return unknown_key(s, text, e);
     for (uint32_t i = 0; i < r->entries.len; i++)
         if (r->entries.at[i].key == key)
-            return error_set(e, EINVAL, "\"%s\" is there twice, first in line %u; keep one", key->name, r->entries.at[i].line);
+            return error_set(e, EINVAL, "\"%s\" is there twice, first in line %u; keep one", key->name,
+                             r->entries.at[i].line);
     char *value = equals + 1 + strspn(equals + 1, " \t");
     struct config_entry entry = {key, arena_strdup(&r->c->arena, value), r->line};
     vec_push(&r->entries, entry);
@@ -210,8 +215,8 @@ static int fill_list(struct reader *r, const struct config_section *s, struct er
 static int check_whole(const struct config *c, struct reader *r, struct error *e) {
     r->line = 1;
     if (c->cluster.heartbeat_s * 2 > c->cluster.node_timeout_s)
-        return error_set(e, EINVAL, "heartbeat (%us) must be at most half of node_timeout (%us)", c->cluster.heartbeat_s,
-                         c->cluster.node_timeout_s);
+        return error_set(e, EINVAL, "heartbeat (%us) must be at most half of node_timeout (%us)",
+                         c->cluster.heartbeat_s, c->cluster.node_timeout_s);
     for (uint32_t i = 0; i < c->reservations.len; i++)
         if (c->reservations.at[i].end_ms <= c->reservations.at[i].start_ms)
             return error_set(e, EINVAL, "reservation \"%s\" must end after it starts; set start and end",
@@ -245,7 +250,8 @@ static int interpret(struct reader *r, struct error *e) {
     return c < 0 ? c : check_whole(r->c, r, e);
 }
 
-int config_parse(const char *text, size_t len, const struct config_source *source, struct config *out, struct error *e) {
+int config_parse(const char *text, size_t len, const struct config_source *source, struct config *out,
+                 struct error *e) {
     struct config c = {0};
     struct reader r = {.source = source, .c = &c, .line = 1};
     int result = 0;

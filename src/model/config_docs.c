@@ -4,8 +4,8 @@
 #include "base/text.h"
 #include "model/config_table.h"
 
-static void show_block(const struct config_section *s, const char *name, const void *value, const struct config_block *given,
-                       bool defaults_too, struct buf *out) {
+static void show_block(const struct config_section *s, const char *name, const void *value,
+                       const struct config_block *given, bool defaults_too, struct buf *out) {
     buf_addf(out, "%s[%s%s%s]\n", out->len ? "\n" : "", s->word, name ? " " : "", name ? name : "");
     for (size_t i = 0; i < s->count; i++) {
         const struct config_key *k = &s->keys[i];
@@ -123,7 +123,8 @@ void config_reference_markdown(struct buf *out) {
         buf_addf(out, "\n## [%s%s]\n\n%s\n", s[i].word, s[i].name_help ? " NAME" : "", s[i].help);
         if (s[i].name_help)
             buf_addf(out, "NAME is %s.\n", s[i].name_help);
-        buf_addf(out, "\n```ini\n%s```\n\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n", s[i].example);
+        buf_addf(out, "\n```ini\n%s```\n\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n",
+                 s[i].example);
         for (size_t k = 0; k < s[i].count; k++) {
             const struct config_key *key = &s[i].keys[k];
             buf_addf(out, "| `%s` | %s | %s%s%s | %s |\n", key->name, config_type_text(key->type),
@@ -144,10 +145,11 @@ static void add_roff(struct buf *out, const char *s) {
 void config_reference_man(struct buf *out) {
     size_t count;
     const struct config_section *s = config_sections(&count);
-    buf_adds(out,
-             ".SH DESCRIPTION\n"
-             "Lines are \\fIkey\\fR = \\fIvalue\\fR under [\\fIsection\\fR] or [\\fIsection name\\fR]; # begins a comment. "
-             "A missing file is an empty one. Unknown sections and keys are errors; see \\fBacequia config check\\fR.\n");
+    buf_adds(out, ".SH DESCRIPTION\n"
+                  "Lines are \\fIkey\\fR = \\fIvalue\\fR under [\\fIsection\\fR] or [\\fIsection name\\fR]; "
+                  "# begins a comment. "
+                  "A missing file is an empty one. Unknown sections and keys are errors; see \\fBacequia "
+                  "config check\\fR.\n");
     for (size_t i = 0; i < count; i++) {
         buf_addf(out, ".SH [%s%s]\n", s[i].word, s[i].name_help ? " NAME" : "");
         add_roff(out, s[i].help);

@@ -3,23 +3,31 @@
 
 #include <string.h>
 
-#define KEY(S, member, type_, fallback_, low_, high_, text) \
-    {.name = #member, .type = type_, .offset = offsetof(S, member), .fallback = fallback_, .low = low_, .high = high_, .help = text}
-#define KEY_AS(S, name_, member, type_, fallback_, low_, high_, text) \
-    {.name = name_, .type = type_, .offset = offsetof(S, member), .fallback = fallback_, .low = low_, .high = high_, .help = text}
+#define KEY(S, member, type_, fallback_, low_, high_, text)                                                  \
+    {                                                                                                        \
+        .name = #member, .type = type_, .offset = offsetof(S, member), .fallback = fallback_, .low = low_,   \
+        .high = high_, .help = text                                                                          \
+    }
+#define KEY_AS(S, name_, member, type_, fallback_, low_, high_, text)                                        \
+    {                                                                                                        \
+        .name = name_, .type = type_, .offset = offsetof(S, member), .fallback = fallback_, .low = low_,     \
+        .high = high_, .help = text                                                                          \
+    }
 #define KEY_GIVEN(S, name_, member, given, type_, low_, high_, text)                                                \
     {.name = name_, .type = type_, .offset = offsetof(S, member), .given_offset = offsetof(S, given), .low = low_, \
      .high = high_, .help = text}
 
 #define C struct config_cluster
 static const struct config_key cluster_keys[] = {
-    KEY(C, name, CONFIG_IDENTIFIER, "acequia", 0, 0, "The cluster's name, shown by status and given to jobs."),
+    KEY(C, name, CONFIG_IDENTIFIER, "acequia", 0, 0,
+        "The cluster's name, shown by status and given to jobs."),
     KEY(C, listen, CONFIG_ADDRESS, "", 0, 0,
         "Address and port for other machines, with TLS. Empty: only the unix socket of this machine."),
     KEY(C, controller, CONFIG_ADDRESS, "", 0, 0,
         "Where the controller is, for commands on machines that do not run it. Empty: on this machine."),
     KEY(C, admins, CONFIG_NAMES, NULL, 0, 0,
-        "Users who may act on everybody's jobs, on nodes and on policy, besides root and the user the controller runs as."),
+        "Users who may act on everybody's jobs, on nodes and on policy, besides root and the user the "
+        "controller runs as."),
     KEY_AS(C, "node_timeout", node_timeout_s, CONFIG_SECONDS, "60s", 2, 86400,
            "A node that was silent for this long is down; its jobs are queued again or fail."),
     KEY_AS(C, "heartbeat", heartbeat_s, CONFIG_SECONDS, "10s", 1, 3600,
@@ -30,53 +38,74 @@ static const struct config_key cluster_keys[] = {
            "Time limit of jobs that ask for none and whose partition has no default."),
     KEY_AS(C, "idle_gpu_after", idle_gpu_after_s, CONFIG_SECONDS, "30m", 0, 0,
            "A job that holds GPUs and has used none of them for this long is shown as wasting them."),
-    KEY_AS(C, "idle_gpu_warn", idle_gpu_warn_s, CONFIG_SECONDS, "unlimited", 0, 0,
-           "After this long without use its owner is warned: the job carries a warning, and the log says so."),
+    KEY_AS(
+        C, "idle_gpu_warn", idle_gpu_warn_s, CONFIG_SECONDS, "unlimited", 0, 0,
+        "After this long without use its owner is warned: the job carries a warning, and the log says so."),
     KEY_AS(C, "idle_gpu_end", idle_gpu_end_s, CONFIG_SECONDS, "unlimited", 0, 0,
            "After this long without use the job is ended. Interactive ones too."),
-    KEY(C, requeue, CONFIG_BOOL, "true", 0, 0, "Whether jobs are queued again when their node fails, unless they say otherwise."),
-    KEY_AS(C, "usage_interval", usage_interval_s, CONFIG_SECONDS, "5s", 1, 3600, "How often agents report what running jobs use."),
-    KEY(C, history_days, CONFIG_U32, "365", 1, 36500, "Finished jobs, and what happened to them, are kept this many days."),
+    KEY(C, requeue, CONFIG_BOOL, "true", 0, 0,
+        "Whether jobs are queued again when their node fails, unless they say otherwise."),
+    KEY_AS(C, "usage_interval", usage_interval_s, CONFIG_SECONDS, "5s", 1, 3600,
+           "How often agents report what running jobs use."),
+    KEY(C, history_days, CONFIG_U32, "365", 1, 36500,
+        "Finished jobs, and what happened to them, are kept this many days."),
     KEY_AS(C, "history_size", history_bytes, CONFIG_SIZE, "20G", 1e6, 1e18,
-           "How large the database may become (a finished job takes about 700 bytes and its texts): beyond it the oldest events go, then the oldest finished jobs."),
-    KEY_AS(C, "max_request", max_request_bytes, CONFIG_SIZE, "64M", 65536, 1073741824, "The largest request the controller takes."),
+           "How large the database may become (a finished job takes about 700 bytes and its texts): beyond "
+           "it the oldest events go, then the oldest finished jobs."),
+    KEY_AS(C, "max_request", max_request_bytes, CONFIG_SIZE, "64M", 65536, 1073741824,
+           "The largest request the controller takes."),
     KEY_AS(C, "max_script", max_script_bytes, CONFIG_SIZE, "4M", 1024, 67108864, "The largest job script."),
-    KEY_AS(C, "max_environment", max_environment_bytes, CONFIG_SIZE, "1M", 1024, 16777216, "The largest environment of a job."),
+    KEY_AS(C, "max_environment", max_environment_bytes, CONFIG_SIZE, "1M", 1024, 16777216,
+           "The largest environment of a job."),
     KEY(C, max_array_size, CONFIG_U32, "1000000", 1, 1000000, "The most elements of one array."),
-    KEY(C, max_jobs_per_user, CONFIG_U32, "1000000", 1, 100000000, "The most pending and running jobs of one user, array elements counted."),
-    KEY(C, max_queue_length, CONFIG_U32, "2000000", 1, 100000000, "The most pending and running jobs of the cluster, array elements counted."),
+    KEY(C, max_jobs_per_user, CONFIG_U32, "1000000", 1, 100000000,
+        "The most pending and running jobs of one user, array elements counted."),
+    KEY(C, max_queue_length, CONFIG_U32, "2000000", 1, 100000000,
+        "The most pending and running jobs of the cluster, array elements counted."),
     KEY(C, log_level, CONFIG_LEVEL, "info", 0, 0, "How much the daemons log: error, warn, info or debug."),
 };
 #undef C
 
 #define P struct policy_settings
-#define KEY_WORD(name_, words_, fallback_, text) \
-    {.name = #name_, .type = CONFIG_WORD, .offset = offsetof(P, name_), .fallback = fallback_, .words = words_, .help = text}
+#define KEY_WORD(name_, words_, fallback_, text)                                                             \
+    {                                                                                                        \
+        .name = #name_, .type = CONFIG_WORD, .offset = offsetof(P, name_), .fallback = fallback_,            \
+        .words = words_, .help = text                                                                        \
+    }
 static const double TEN_YEARS_S = 315360000;
 static const struct config_key policy_keys[] = {
     KEY_WORD(order, policy_order_words, "fair",
              "fair: projects by their shares, inside them by turn. fcfs: first come, first served."),
     KEY_AS(P, "short_factor", short_factor, CONFIG_DOUBLE, "5", 0, 1000,
-           "A job's turn comes this many times its time limit after it was submitted: short ones sooner. 0: the limit does not count."),
+           "A job's turn comes this many times its time limit after it was submitted: short ones sooner. 0: "
+           "the limit does not count."),
     KEY_AS(P, "use", use_s, CONFIG_SPAN, "2d", 0, TEN_YEARS_S,
-           "How much later the turns of a user come who lately used as much as the whole cluster; in proportion for less. 0: use does not count."),
+           "How much later the turns of a user come who lately used as much as the whole cluster; in "
+           "proportion for less. 0: use does not count."),
     KEY_AS(P, "half_life", half_life_s, CONFIG_SPAN, "7d", 60, TEN_YEARS_S, "Use this long ago counts half."),
     KEY_AS(P, "size", size_s, CONFIG_I32, "0", -31536000, 31536000,
            "Seconds that a job's turn comes later for each GPU it asks for; below 0: large jobs sooner."),
     KEY_AS(P, "max_wait", max_wait_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
            "A job that has waited longer comes first among those of its priority. 0: off."),
     KEY_AS(P, "qos_step", qos_step_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
-           "How much sooner a job's turn comes for each step of priority (its QoS's and its own). 0: a higher priority comes before everything."),
+           "How much sooner a job's turn comes for each step of priority (its QoS's and its own). 0: a "
+           "higher priority comes before everything."),
     KEY_AS(P, "nice_step", nice_step_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
-           "How much later a job's turn comes for each step of nice. 0: nice counts like priority, before everything."),
+           "How much later a job's turn comes for each step of nice. 0: nice counts like priority, before "
+           "everything."),
     KEY_WORD(backfill, policy_backfill_words, "in_order",
-             "Who may pass a job that waits, without delaying it: in_order, shortest (limit first), none (strict order everywhere)."),
-    KEY(P, plan_depth, CONFIG_U32, "1", 0, 64, "How many blocked jobs of each partition get a planned start that others must not delay."),
+             "Who may pass a job that waits, without delaying it: in_order, shortest (limit first), none "
+             "(strict order everywhere)."),
+    KEY(P, plan_depth, CONFIG_U32, "1", 0, 64,
+        "How many blocked jobs of each partition get a planned start that others must not delay."),
     KEY_WORD(placement, policy_placement_words, "fragment",
-             "fragment: keep what is left usable for the requests seen lately. pack: fullest node first. spread: emptiest. first: by number."),
+             "fragment: keep what is left usable for the requests seen lately. pack: fullest node first. "
+             "spread: emptiest. first: by number."),
     KEY(P, reclaim, CONFIG_BOOL, "true", 0, 0, "Projects under their share may take from those over theirs."),
-    KEY_AS(P, "min_run", min_run_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S, "Nobody is preempted before having run this long."),
-    KEY(P, interactive_in_quota, CONFIG_BOOL, "true", 0, 0, "Work that is never preempted runs only inside its project's quota."),
+    KEY_AS(P, "min_run", min_run_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
+           "Nobody is preempted before having run this long."),
+    KEY(P, interactive_in_quota, CONFIG_BOOL, "true", 0, 0,
+        "Work that is never preempted runs only inside its project's quota."),
 };
 #undef KEY_WORD
 #undef P
@@ -84,33 +113,43 @@ static const struct config_key policy_keys[] = {
 #define N struct config_node
 static const struct config_key node_keys[] = {
     KEY(N, cpus, CONFIG_U32, NULL, 0, 65536, "CPUs for jobs. Not given: those the machine has."),
-    KEY_AS(N, "memory", memory_bytes, CONFIG_SIZE, NULL, 0, 1e18, "Memory for jobs. Not given: what the machine has, less reserve_memory."),
-    KEY_AS(N, "reserve_memory", reserve_memory_bytes, CONFIG_SIZE, NULL, 0, 1e18, "Memory kept from jobs for the system."),
+    KEY_AS(N, "memory", memory_bytes, CONFIG_SIZE, NULL, 0, 1e18,
+           "Memory for jobs. Not given: what the machine has, less reserve_memory."),
+    KEY_AS(N, "reserve_memory", reserve_memory_bytes, CONFIG_SIZE, NULL, 0, 1e18,
+           "Memory kept from jobs for the system."),
     KEY(N, processes_per_job, CONFIG_U32, NULL, 0, 4194304,
-        "The most processes and threads of one job on the node. Not given: 32768, or half of what the kernel can have if that is less."),
+        "The most processes and threads of one job on the node. Not given: 32768, or half of what the kernel "
+        "can have if that is less."),
     KEY(N, features, CONFIG_NAMES, NULL, 0, 0, "Words that jobs can ask for with --constraint."),
     KEY(N, gpus, CONFIG_GPUS, NULL, 0, 0, "GPUs as MODEL:COUNT[:MEMORY]. Not given: those the machine has."),
-    KEY(N, gpus_simulated, CONFIG_BOOL, "false", 0, 0, "The GPUs of this section are pretended, for tests and demonstrations."),
+    KEY(N, gpus_simulated, CONFIG_BOOL, "false", 0, 0,
+        "The GPUs of this section are pretended, for tests and demonstrations."),
     KEY(N, gpu_audit, CONFIG_AUDIT, "kill", 0, 0,
-        "What happens to a job that goes around the limits of its part of a GPU: kill it, warn, or off. See docs/gpu-sharing.md."),
+        "What happens to a job that goes around the limits of its part of a GPU: kill it, warn, or off. See "
+        "docs/gpu-sharing.md."),
     KEY(N, metrics_listen, CONFIG_ADDRESS, "", 0, 0,
-        "Address and port at which the agent answers GET /metrics by itself, with TLS. Empty: only the controller does. See docs/monitoring.md."),
+        "Address and port at which the agent answers GET /metrics by itself, with TLS. Empty: only the "
+        "controller does. See docs/monitoring.md."),
 };
 #undef N
 
 #define P struct project
 static const struct config_key project_keys[] = {
     KEY(P, parent, CONFIG_IDENTIFIER, NULL, 0, 0, "The project this one is a part of."),
-    KEY_AS(P, "quota", quota_milligpu, CONFIG_MILLIGPU, "0", 0, 0, "GPUs that are guaranteed to the project."),
+    KEY_AS(P, "quota", quota_milligpu, CONFIG_MILLIGPU, "0", 0, 0,
+           "GPUs that are guaranteed to the project."),
     KEY_GIVEN(P, "weight", weight_milli, has_weight, CONFIG_MILLIGPU, 0, 0,
               "Its part of what nobody is guaranteed, relative to others. Not given: the quota."),
-    KEY_GIVEN(P, "limit", limit_milligpu, has_limit, CONFIG_MILLIGPU, 0, 0, "The most GPUs it may hold at once."),
+    KEY_GIVEN(P, "limit", limit_milligpu, has_limit, CONFIG_MILLIGPU, 0, 0,
+              "The most GPUs it may hold at once."),
     KEY(P, members, CONFIG_NAMES, NULL, 0, 0, "Users who may submit to it. Not given: everybody."),
     KEY(P, nodes, CONFIG_NODES, NULL, 0, 0, "Nodes its jobs may use. Not given: all."),
-    KEY_AS(P, "interactive_time", interactive_limit_s, CONFIG_SECONDS, NULL, 0, 0, "Time limit of its interactive jobs."),
+    KEY_AS(P, "interactive_time", interactive_limit_s, CONFIG_SECONDS, NULL, 0, 0,
+           "Time limit of its interactive jobs."),
     KEY(P, model_quotas, CONFIG_QUOTAS, NULL, 0, 0, "Quotas by GPU model, as MODEL=GPUS."),
     KEY(P, default_qos, CONFIG_IDENTIFIER, NULL, 0, 0, "QoS of its jobs that ask for none."),
-    KEY(P, shared_logs, CONFIG_BOOL, "false", 0, 0, "Members may see each other's scripts, environments and logs."),
+    KEY(P, shared_logs, CONFIG_BOOL, "false", 0, 0,
+        "Members may see each other's scripts, environments and logs."),
 };
 #undef P
 
@@ -132,7 +171,8 @@ static const struct config_key partition_keys[] = {
 static const struct config_key qos_keys[] = {
     KEY(Q, priority, CONFIG_I32, "0", -1000000, 1000000, "Added to the priority of its jobs."),
     KEY(Q, max_jobs_per_user, CONFIG_U32, NULL, 0, 0, "The most running jobs of one user."),
-    KEY_AS(Q, "max_gpus_per_user", max_gpus_per_user_milli, CONFIG_MILLIGPU, NULL, 0, 0, "The most GPUs one user holds."),
+    KEY_AS(Q, "max_gpus_per_user", max_gpus_per_user_milli, CONFIG_MILLIGPU, NULL, 0, 0,
+           "The most GPUs one user holds."),
     KEY_AS(Q, "max_time", max_wall_s, CONFIG_SECONDS, NULL, 0, 0, "The longest time limit."),
     KEY(Q, preempts, CONFIG_NAMES, NULL, 0, 0, "QoS whose jobs may be preempted for its jobs."),
     KEY(Q, usage_factor, CONFIG_DOUBLE, "1", 0, 1000, "How much its use counts against fair share."),
@@ -154,27 +194,36 @@ static const struct config_key reservation_keys[] = {
 #define TABLE(keys_) .keys = keys_, .count = sizeof keys_ / sizeof keys_[0]
 
 static const struct config_section sections[] = {
-    {"cluster", NULL, TABLE(cluster_keys), sizeof(struct config_cluster), 0, 0, "The cluster as a whole, and its limits.",
+    {"cluster", NULL, TABLE(cluster_keys), sizeof(struct config_cluster), 0, 0,
+     "The cluster as a whole, and its limits.",
      "[cluster]\nname = lab\nlisten = 0.0.0.0:6820\nadmins = alice, bob\n"},
     {"policy", NULL, TABLE(policy_keys), sizeof(struct policy_settings), 0, 0,
-     "Whose turn it is, who may pass whom, where jobs go and who gives. Read at the start and on SIGHUP; changes are recorded. "
-     "`acequia policy` shows and changes it while the cluster runs; what stands in the file is taken again at the next start. "
+     "Whose turn it is, who may pass whom, where jobs go and who gives. Read at the start and on SIGHUP; "
+     "changes are recorded. "
+     "`acequia policy` shows and changes it while the cluster runs; what stands in the file is taken again "
+     "at the next start. "
      "The time between a preempted job's signal and its end is `grace` of [cluster].",
      "[policy]\nshort_factor = 3\nuse = 1d\nhalf_life = 14d\nmin_run = 10m\n"},
-    {"node", "a node, a list such as n[01-04], or * for all", TABLE(node_keys), sizeof(struct config_node), 0, 0,
-     "What a node offers, where it differs from what its agent finds. [node *] holds for all; a section that names the node overrides it.",
+    {"node", "a node, a list such as n[01-04], or * for all", TABLE(node_keys), sizeof(struct config_node), 0,
+     0,
+     "What a node offers, where it differs from what its agent finds. [node *] holds for all; a section that "
+     "names the node overrides it.",
      "[node dgx1]\nreserve_memory = 8G\nfeatures = nvlink\ngpus = v100:8:32G\ngpus_simulated = true\n"},
-    {"project", "the project's name", TABLE(project_keys), sizeof(struct project), offsetof(struct config, projects),
-     offsetof(struct project, name), "A project: who shares, and how much is guaranteed.",
+    {"project", "the project's name", TABLE(project_keys), sizeof(struct project),
+     offsetof(struct config, projects), offsetof(struct project, name),
+     "A project: who shares, and how much is guaranteed.",
      "[project vision]\nquota = 8\nmembers = alice, bob\n"},
     {"partition", "the partition's name", TABLE(partition_keys), sizeof(struct partition),
-     offsetof(struct config, partitions), offsetof(struct partition, name), "A partition: a set of nodes with rules of its own.",
+     offsetof(struct config, partitions), offsetof(struct partition, name),
+     "A partition: a set of nodes with rules of its own.",
      "[partition short]\nnodes = n[01-04]\nmax_time = 4h\ndefault = true\n"},
-    {"qos", "the QoS's name", TABLE(qos_keys), sizeof(struct qos), offsetof(struct config, qos), offsetof(struct qos, name),
-     "A quality of service that jobs can ask for.", "[qos urgent]\npriority = 1000\nmax_jobs_per_user = 2\n"},
+    {"qos", "the QoS's name", TABLE(qos_keys), sizeof(struct qos), offsetof(struct config, qos),
+     offsetof(struct qos, name), "A quality of service that jobs can ask for.",
+     "[qos urgent]\npriority = 1000\nmax_jobs_per_user = 2\n"},
     {"reservation", "the reservation's name", TABLE(reservation_keys), sizeof(struct reservation),
      offsetof(struct config, reservations), offsetof(struct reservation, name), "Nodes set aside for a time.",
-     "[reservation upgrade]\nnodes = n[01-02]\nstart = 2026-01-31T08:00\nend = 2026-01-31T18:00\nmaintenance = true\n"},
+     "[reservation upgrade]\nnodes = n[01-02]\nstart = 2026-01-31T08:00\nend = 2026-01-31T18:00\nmaintenance "
+     "= true\n"},
 };
 
 const struct config_section *config_sections(size_t *count) {

@@ -19,8 +19,8 @@ static const char *const audit_words[] = {"kill", "warn", "off"};
 static int range_check(const struct config_key *k, double v, const char *text, struct error *e) {
     char shown[64];
     if ((k->low != 0 || k->high != 0) && (v < k->low || v > k->high))
-        return error_set(e, ERANGE, "\"%s\" is out of range; expected %.15g to %.15g", printable(text, shown, sizeof shown),
-                         k->low, k->high);
+        return error_set(e, ERANGE, "\"%s\" is out of range; expected %.15g to %.15g",
+                         printable(text, shown, sizeof shown), k->low, k->high);
     return 0;
 }
 
@@ -71,7 +71,8 @@ static int parse_address(const char *text, struct error *e) {
     char shown[80];
     uint32_t port;
     const char *colon = strrchr(text, ':');
-    if (!*text || (colon && colon != text && strcspn(text, " /?#@") == strlen(text) && parse_u32(colon + 1, &port) == 0 && port > 0 && port < 65536))
+    if (!*text || (colon && colon != text && strcspn(text, " /?#@") == strlen(text) &&
+                   parse_u32(colon + 1, &port) == 0 && port > 0 && port < 65536))
         return 0;
     return error_set(e, EINVAL, "\"%s\" is not an address; write ADDRESS:PORT such as 0.0.0.0:6820, or leave it empty",
                      printable(text, shown, sizeof shown));
@@ -94,7 +95,8 @@ static int parse_quota(const char *item, struct error *e) {
     uint32_t milli;
     const char *equals = strchr(item, '=');
     if (!equals || !identifier_valid(item, (size_t)(equals - item)))
-        return error_set(e, EINVAL, "\"%s\" is not a quota; write MODEL=GPUS such as v100=4", printable(item, shown, sizeof shown));
+        return error_set(e, EINVAL, "\"%s\" is not a quota; write MODEL=GPUS such as v100=4",
+                         printable(item, shown, sizeof shown));
     return gpu_count_parse(equals + 1, &milli, e);
 }
 
@@ -127,7 +129,8 @@ static int parse_item(const struct config_key *k, const char *item, struct arena
 }
 
 // Items are separated by commas or blanks.
-static int parse_list(const struct config_key *k, const char *text, struct arena *a, struct any_list *out, struct error *e) {
+static int parse_list(const struct config_key *k, const char *text, struct arena *a, struct any_list *out,
+                      struct error *e) {
     static const char separators[] = ", \t";
     size_t size = k->type == CONFIG_GPUS ? sizeof(struct config_gpus) : sizeof(const char *);
     VEC(const char *) items = {0};
@@ -173,7 +176,8 @@ static int parse_word(const struct config_key *k, const char *text, unsigned *ou
         }
         buf_addf(&all, "%s%s", i ? k->words[i + 1] ? ", " : " or " : "", k->words[i]);
     }
-    return error_set(e, EINVAL, "\"%s\" is not known; expected %s", printable(text, shown, sizeof shown), buf_str(&all));
+    return error_set(e, EINVAL, "\"%s\" is not known; expected %s", printable(text, shown, sizeof shown),
+                     buf_str(&all));
 }
 
 static int parse_span(const struct config_key *k, const char *text, uint32_t *out, struct error *e) {
@@ -188,7 +192,8 @@ static int parse_span(const struct config_key *k, const char *text, uint32_t *ou
     return r;
 }
 
-static int parse_text(const struct config_key *k, const char *text, struct arena *a, const char **out, struct error *e) {
+static int parse_text(const struct config_key *k, const char *text, struct arena *a, const char **out,
+                      struct error *e) {
     int r = 0;
     struct name_list names;
     if (k->type == CONFIG_IDENTIFIER && *text)

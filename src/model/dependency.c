@@ -13,10 +13,11 @@ typedef VEC(struct dependency_term) term_vec;
 
 static int text_error(const char *text, struct error *e) {
     char shown[80];
-    return error_set(e, EINVAL,
-                     "\"%s\" is not a dependency; write for example afterok:12:13_4, after:12+10, afterany:12,singleton "
-                     "(all) or afterok:12?afterok:13 (any)",
-                     printable(text, shown, sizeof shown));
+    return error_set(
+        e, EINVAL,
+        "\"%s\" is not a dependency; write for example afterok:12:13_4, after:12+10, afterany:12,singleton "
+        "(all) or afterok:12?afterok:13 (any)",
+        printable(text, shown, sizeof shown));
 }
 
 static int ref_error(const char *text, struct error *e) {
@@ -117,7 +118,8 @@ int dependency_parse(const char *text, struct arena *a, struct dependency *out, 
         r = error_set(e, ERANGE, "a dependency on %u jobs is too long; at most %d are allowed", terms.len,
                       DEPENDENCY_TERMS_MAX);
     if (r == 0)
-        *out = (struct dependency){separator == '?', arena_memdup(a, terms.at, terms.len * sizeof *terms.at), terms.len};
+        *out = (struct dependency){separator == '?', arena_memdup(a, terms.at, terms.len * sizeof *terms.at),
+                                   terms.len};
     vec_done(&terms);
     return r;
 }

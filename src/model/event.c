@@ -4,7 +4,9 @@
 #include <assert.h>
 #include <errno.h>
 
-const char *const end_cause_words[] = {"exit", "cancel", "timeout", "preempt", "node_fail", "requeue", "out_of_memory", "launch", "deadline", "gpu", NULL};
+const char *const end_cause_words[] = {"exit",    "cancel",        "timeout", "preempt",  "node_fail",
+                                       "requeue", "out_of_memory", "launch",  "deadline", "gpu",
+                                       NULL};
 static_assert(sizeof end_cause_words / sizeof *end_cause_words == END_CAUSE_COUNT + 1, "a word per cause");
 
 #define S struct event_job_submitted

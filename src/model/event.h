@@ -45,7 +45,19 @@ enum event_type {
 };
 
 // Why a job is being ended, or was.
-enum end_cause { END_EXIT, END_CANCEL, END_TIMEOUT, END_PREEMPT, END_NODE_FAIL, END_REQUEUE, END_OOM, END_LAUNCH, END_DEADLINE, END_GPU, END_CAUSE_COUNT };
+enum end_cause {
+    END_EXIT,
+    END_CANCEL,
+    END_TIMEOUT,
+    END_PREEMPT,
+    END_NODE_FAIL,
+    END_REQUEUE,
+    END_OOM,
+    END_LAUNCH,
+    END_DEADLINE,
+    END_GPU,
+    END_CAUSE_COUNT
+};
 extern const char *const end_cause_words[];
 
 struct event_job_submitted {

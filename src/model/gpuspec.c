@@ -43,9 +43,10 @@ int gpu_count_parse(const char *text, uint32_t *milli, struct error *e) {
         return error_set(e, ERANGE, "\"%s\" is too many GPUs; the limit is %d", printable(text, shown, sizeof shown),
                          GPU_MILLI_MAX / 1000);
     if (whole && thousandths)
-        return error_set(e, EINVAL,
-                         "\"%s\" GPUs cannot be given: a fraction is a part of one GPU; use a whole number or less than 1",
-                         printable(text, shown, sizeof shown));
+        return error_set(
+            e, EINVAL,
+            "\"%s\" GPUs cannot be given: a fraction is a part of one GPU; use a whole number or less than 1",
+            printable(text, shown, sizeof shown));
     *milli = (uint32_t)(whole * 1000 + thousandths);
     return 0;
 }

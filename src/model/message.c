@@ -39,12 +39,14 @@ static const struct field hello_fields[] = {
 static const struct schema hello_schema = SCHEMA(S, "hello", hello_fields);
 #undef S
 #define S struct message_started
-static const struct field started_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, pid, ""), FIELD(4, S, at_ms, "")};
+static const struct field started_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""),
+                                              FIELD(3, S, pid, ""), FIELD(4, S, at_ms, "")};
 static const struct schema started_schema = SCHEMA(S, "started", started_fields);
 #undef S
 #define S struct message_usage
 static const struct field usage_message_fields[] = {
-    FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD_SUB(3, S, usage, &usage_schema, ""), FIELD(4, S, memory_now_bytes, ""), FIELD(5, S, processes, "")};
+    FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD_SUB(3, S, usage, &usage_schema, ""),
+    FIELD(4, S, memory_now_bytes, ""), FIELD(5, S, processes, "")};
 static const struct schema usage_message_schema = SCHEMA(S, "usage", usage_message_fields);
 #undef S
 #define S struct message_stream
@@ -92,16 +94,16 @@ static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
 #undef S
 #define S struct message_kill
 static const struct field kill_fields[] = {
-    FIELD(1, S, id, ""),      FIELD(2, S, attempt, ""), FIELD_WORDS(3, S, cause, end_cause_words, ""), FIELD(4, S, signal, ""),
-    FIELD(5, S, grace_s, ""), FIELD(6, S, step, ""),    FIELD(7, S, reason, ""),
-    FIELD(8, S, checkpoint, ""),
+    FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""),    FIELD_WORDS(3, S, cause, end_cause_words, ""),
+    FIELD(4, S, signal, ""), FIELD(5, S, grace_s, ""),    FIELD(6, S, step, ""),
+    FIELD(7, S, reason, ""), FIELD(8, S, checkpoint, ""),
 };
 static const struct schema kill_schema = SCHEMA(S, "kill", kill_fields);
 #undef S
 #define S struct message_signal
-static const struct field signal_fields[] = {
-    FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, signal, ""), FIELD(4, S, batch_only, ""), FIELD(5, S, step, ""),
-    FIELD(6, S, steps_only, "")};
+static const struct field signal_fields[] = {FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""),
+                                             FIELD(3, S, signal, ""), FIELD(4, S, batch_only, ""),
+                                             FIELD(5, S, step, ""),   FIELD(6, S, steps_only, "")};
 static const struct schema signal_schema = SCHEMA(S, "signal", signal_fields);
 #undef S
 #define S struct message_ack
@@ -168,7 +170,8 @@ static const struct field exec_fields[] = {
 static const struct schema exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S
 #define S struct message_time_limit
-static const struct field time_limit_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, time_limit_s, "")};
+static const struct field time_limit_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""),
+                                                 FIELD(3, S, time_limit_s, "")};
 static const struct schema time_limit_schema = SCHEMA(S, "time_limit", time_limit_fields);
 #undef S
 #define S struct message_suspend

@@ -41,8 +41,10 @@ static int add_name(struct expansion *x, const char *name, size_t len, struct er
         part[n] = 0;
         if (!n)
             return list_error(x, e);
-        return error_set(e, EINVAL, "\"%s\" in a node list is not a valid node name; use letters, digits, '.', '_' and '-'",
-                         printable(part, shown, sizeof shown));
+        return error_set(
+            e, EINVAL,
+            "\"%s\" in a node list is not a valid node name; use letters, digits, '.', '_' and '-'",
+            printable(part, shown, sizeof shown));
     }
     const char *copy = arena_strndup(x->arena, name, len);
     if (strmap_get(&x->seen, copy))
@@ -64,7 +66,8 @@ static int read_index(const char **p, uint64_t *v) {
     return (int)(*p - start);
 }
 
-static int expand_from(struct expansion *x, const char *head, size_t head_len, const char *rest, size_t rest_len, struct error *e);
+static int expand_from(struct expansion *x, const char *head, size_t head_len, const char *rest,
+                       size_t rest_len, struct error *e);
 
 // `group` is the text inside one pair of brackets.
 static int expand_group(struct expansion *x, const char *head, size_t head_len, const char *group, const char *close,
@@ -99,7 +102,8 @@ static int expand_group(struct expansion *x, const char *head, size_t head_len, 
     }
 }
 
-static int expand_from(struct expansion *x, const char *head, size_t head_len, const char *rest, size_t rest_len, struct error *e) {
+static int expand_from(struct expansion *x, const char *head, size_t head_len, const char *rest,
+                       size_t rest_len, struct error *e) {
     const char *end = rest + rest_len, *open = memchr(rest, '[', rest_len);
     size_t plain = open ? (size_t)(open - rest) : rest_len;
     char name[IDENTIFIER_MAX + 1];

@@ -102,7 +102,9 @@ int paths_make(const char *path, mode_t mode, struct error *e) {
     if (!S_ISDIR(st.st_mode))
         return error_set(e, ENOTDIR, "%s is not a folder; remove it", path);
     if (st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
-        return error_set(e, EPERM, "folder %s belongs to user %u and has mode %03o; it must be yours, and nobody else may write to it", path, st.st_uid,
-                         st.st_mode & 0777);
+        return error_set(e, EPERM,
+                         "folder %s belongs to user %u and has mode %03o; it must be yours, and nobody else "
+                         "may write to it",
+                         path, st.st_uid, st.st_mode & 0777);
     return 0;
 }

@@ -50,11 +50,12 @@ static int expand(const char *pattern, const struct pattern_values *v, struct bu
         for (p++; *p >= '0' && *p <= '9'; p++)
             width = width > PATTERN_WIDTH_MAX ? width : width * 10 + (*p - '0');
         if (width > PATTERN_WIDTH_MAX)
-            return error_set(e, EINVAL, "path \"%s\" pads a number to more than %d digits", printable(pattern, shown, sizeof shown),
-                             PATTERN_WIDTH_MAX);
+            return error_set(e, EINVAL, "path \"%s\" pads a number to more than %d digits",
+                             printable(pattern, shown, sizeof shown), PATTERN_WIDTH_MAX);
         if (!*p || !add_value(out, *p, width, v))
             return error_set(e, EINVAL,
-                             "path \"%s\" holds %%%.1s, which is not known; use %%j %%x %%u %%A %%a %%b %%N %%n %%t %%s %%J, or %%%% "
+                             "path \"%s\" holds %%%.1s, which is not known; use %%j %%x %%u %%A %%a %%b %%N "
+                             "%%n %%t %%s %%J, or %%%% "
                              "for a percent sign",
                              printable(pattern, shown, sizeof shown), *p && (unsigned char)*p < 127 ? p : "");
     }
@@ -83,8 +84,9 @@ int pattern_expand(const char *pattern, const char *workdir, const struct patter
         return r;
     if (*pattern != '/') {
         if (str_empty(workdir) || *workdir != '/')
-            return error_set(e, EINVAL, "path \"%s\" is relative and there is no working directory; give an absolute path",
-                             printable(pattern, shown, sizeof shown));
+            return error_set(
+                e, EINVAL, "path \"%s\" is relative and there is no working directory; give an absolute path",
+                printable(pattern, shown, sizeof shown));
         buf_adds(&path, workdir);
         if (workdir[strlen(workdir) - 1] != '/')
             buf_addc(&path, '/');
@@ -93,8 +95,8 @@ int pattern_expand(const char *pattern, const char *workdir, const struct patter
     if (r < 0)
         return r;
     if (path.len > PATTERN_PATH_MAX)
-        return error_set(e, ENAMETOOLONG, "path \"%s\" becomes longer than %d bytes", printable(pattern, shown, sizeof shown),
-                         PATTERN_PATH_MAX);
+        return error_set(e, ENAMETOOLONG, "path \"%s\" becomes longer than %d bytes",
+                         printable(pattern, shown, sizeof shown), PATTERN_PATH_MAX);
     buf_add(out, path.data, path.len);
     return 0;
 }

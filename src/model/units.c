@@ -305,7 +305,8 @@ static int64_t named_time(const char *text, int64_t *day_shift) {
     static const struct {
         const char *word;
         int64_t day, second;
-    } names[] = {{"today", 0, 0}, {"tomorrow", 1, 0}, {"midnight", -1, 0}, {"noon", -1, 43200}, {"teatime", -1, 57600}, {"elevenses", -1, 39600}, {"fika", -1, 54000}};
+    } names[] = {{"today", 0, 0},        {"tomorrow", 1, 0},       {"midnight", -1, 0}, {"noon", -1, 43200},
+                 {"teatime", -1, 57600}, {"elevenses", -1, 39600}, {"fika", -1, 54000}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcasecmp(text, names[i].word)) {
             *day_shift = names[i].day;

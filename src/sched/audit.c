@@ -68,7 +68,8 @@ void world_assert(const struct world *cw) {
         if (w->nodes.at[i])
             audit_node(w, w->nodes.at[i]);
     for (uint32_t i = 0; i < w->whole_free.len; i++)
-        MUST(w->whole_free.at[i] == (world_node(w, i) ? w->nodes.at[i]->whole_free : 0), "node %u: free GPUs were not kept up", i);
+        MUST(w->whole_free.at[i] == (world_node(w, i) ? w->nodes.at[i]->whole_free : 0),
+             "node %u: free GPUs were not kept up", i);
     ends_assert(w);
     uint32_t pending = 0;
     int64_t(*used)[3][DIMS_MAX] = xcalloc(w->projects.len + 1, sizeof *used);

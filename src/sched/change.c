@@ -6,7 +6,14 @@
 #include "sched/pass.h"
 #include "sched/whatif.h"
 
-enum { TRIES_MAX = 24, TRIES_LEAST = 48, TRIES_MOST = 480, TRIES_WORK = 500000, LIMIT_LEAST_MS = 60000, PRIORITY_RAISE = 1000000 };
+enum {
+    TRIES_MAX = 24,
+    TRIES_LEAST = 48,
+    TRIES_MOST = 480,
+    TRIES_WORK = 500000,
+    LIMIT_LEAST_MS = 60000,
+    PRIORITY_RAISE = 1000000
+};
 
 struct try {
     struct world *w;
@@ -236,7 +243,8 @@ static bool try_project(struct try *t) {
     for (struct project *p = world_project(t->w, r->asked.project); p && p->id; p = project_parent(t->w, p)) {
         int64_t had_quota = p->quota[d], had_limit = p->limit[d];
         bool had_rest = p->quota_rest;
-        int64_t value = (quota ? p->weight == 0 ? p->used[d] : p->fixed[d] : p->tree_used[d]) + request_amount(t->w, r, d);
+        int64_t value = (quota ? p->weight == 0 ? p->used[d] : p->fixed[d] : p->tree_used[d]) +
+                        request_amount(t->w, r, d);
         *(quota ? &p->quota[d] : &p->limit[d]) = value;
         if (p->limit[d] >= 0 && p->limit[d] < p->quota[d])
             p->limit[d] = p->quota[d];

@@ -175,8 +175,10 @@ static int nothing_fits(const struct request *r, const struct census *c, struct 
         return error_set(err, ERANGE, "GPU memory %s: the largest GPU that may be used has %s, ask for less", a, b);
     }
     if (gpus && !c->gpus_max)
-        return error_set(err, ERANGE, "gpus %u: none of the %u nodes that may be used has a GPU%s%s; see 'acequia nodes'", gpus, c->allowed,
-                         r->asked.gpu_model ? " of model " : "", r->asked.gpu_model ? r->asked.gpu_model : "");
+        return error_set(err, ERANGE,
+                         "gpus %u: none of the %u nodes that may be used has a GPU%s%s; see 'acequia nodes'",
+                         gpus, c->allowed, r->asked.gpu_model ? " of model " : "",
+                         r->asked.gpu_model ? r->asked.gpu_model : "");
     if (gpus > c->gpus_max)
         return error_set(err, ERANGE, "gpus %u on one node: the largest that may be used has %u%s%s, ask for less "
                          "or more nodes", gpus, c->gpus_max, r->asked.gpu_model ? " of model " : "",
@@ -194,9 +196,13 @@ static int check_nodes(const struct world *w, const struct request *r, struct er
         return error_set(err, ERANGE, "GPU model %s: no node has it, see the list of nodes for the models there are",
                          q->gpu_model);
     if (!c.allowed)
-        return error_set(err, ERANGE, "%s: none of the %u nodes has all of what is required, ask for fewer "
+        return error_set(err, ERANGE,
+                         "%s: none of the %u nodes has all of what is required, ask for fewer "
                          "features or another partition",
-                         q->feature_count ? "features" : q->nodes_only_count ? "node list" : "partition and project", c.nodes);
+                         q->feature_count      ? "features"
+                         : q->nodes_only_count ? "node list"
+                                               : "partition and project",
+                         c.nodes);
     if (!c.fitting)
         return nothing_fits(r, &c, err);
     if (c.fitting < r->demand.nodes_min)

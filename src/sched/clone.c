@@ -47,11 +47,19 @@ bool project_export(const struct world *w, uint32_t id, struct sched_project *ou
     for (uint32_t k = 0; k < n; k++)
         quotas[k] = (struct sched_model_quota){w->models.at[p->models.at[k].model], p->models.at[k].quota,
                                                p->models.at[k].limit};
-    *out = (struct sched_project){.id = p->id, .parent = p->parent, .name = p->name,
-                                  .quota_milligpu = p->quota[DIM_GPU], .quota_rest = p->quota_rest, .weight_milli = p->weight,
-                                  .limit_milligpu = p->limit[DIM_GPU], .quota_cpus = p->quota[DIM_CPU],
-                                  .limit_cpus = p->limit[DIM_CPU], .models = quotas, .model_count = n,
-                                  .nodes = p->nodes.at, .node_count = p->nodes.len,
+    *out = (struct sched_project){.id = p->id,
+                                  .parent = p->parent,
+                                  .name = p->name,
+                                  .quota_milligpu = p->quota[DIM_GPU],
+                                  .quota_rest = p->quota_rest,
+                                  .weight_milli = p->weight,
+                                  .limit_milligpu = p->limit[DIM_GPU],
+                                  .quota_cpus = p->quota[DIM_CPU],
+                                  .limit_cpus = p->limit[DIM_CPU],
+                                  .models = quotas,
+                                  .model_count = n,
+                                  .nodes = p->nodes.at,
+                                  .node_count = p->nodes.len,
                                   .interactive_limit_ms = p->interactive_limit_ms};
     return true;
 }

@@ -105,8 +105,11 @@ static void add_running(struct pool *s) {
         bool ending = j->state == SCHED_JOB_ENDING;
         request_refresh(w, j->request);
         if (held)
-            vec_push(&s->running, (struct parcel){0, held, ending ? 1 : left_of(j->start_ms + usual(j->limit_ms, j->request->user), now_ms),
-                                                  ending ? 1 : left_of(end, now_ms)});
+            vec_push(&s->running,
+                     (struct parcel){
+                         0, held,
+                         ending ? 1 : left_of(j->start_ms + usual(j->limit_ms, j->request->user), now_ms),
+                         ending ? 1 : left_of(end, now_ms)});
     }
 }
 

@@ -170,7 +170,8 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
 enum { WHEN_ID_BASE = 0x7fffffff };
 
 // As if it were in the queue; nothing is left of it afterwards.
-static struct when suppose(struct world *w, const struct sched_request *asked, int64_t now_ms, const struct policy *policy) {
+static struct when suppose(struct world *w, const struct sched_request *asked, int64_t now_ms,
+                           const struct policy *policy) {
     uint64_t id = UINT64_MAX - WHEN_ID_BASE;  // above every real job, so it comes last among equals
     const struct request *mine = world_request(w, asked);
     job_suppose(w, &(struct sched_job){.id = id, .request = mine, .submit_ms = now_ms});

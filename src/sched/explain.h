@@ -90,8 +90,8 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
 // As sentences, one per line; items of a list begin with two blanks. Names of users and jobs are the
 // caller's: `name` adds what it calls a job; NULL: its id.
 typedef void (*explain_name_fn)(void *ctx, uint64_t job, struct buf *out);
-void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms, explain_name_fn name, void *ctx,
-                        struct buf *out);
+void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms,
+                        explain_name_fn name, void *ctx, struct buf *out);
 
 // When would this start if it were submitted now?
 struct when {

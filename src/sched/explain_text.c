@@ -119,10 +119,14 @@ static void job_name(uint64_t job, explain_name_fn name, void *ctx, struct buf *
 static int64_t asked_gpus(const struct world *w, uint64_t job) {
     const struct job *j = world_find(w, job);
     const struct sched_request *q = j ? &j->request->asked : NULL;
-    return !q ? 0 : q->gpu_milli_per_job ? q->gpu_milli_per_job : q->gpu_milli_per_node ? q->gpu_milli_per_node : q->gpu_milli_per_task;
+    return !q                      ? 0
+           : q->gpu_milli_per_job  ? q->gpu_milli_per_job
+           : q->gpu_milli_per_node ? q->gpu_milli_per_node
+                                   : q->gpu_milli_per_task;
 }
 
-static void change_line(const struct world *w, const struct explanation *e, explain_name_fn name, void *ctx, struct buf *out) {
+static void change_line(const struct world *w, const struct explanation *e, explain_name_fn name, void *ctx,
+                        struct buf *out) {
     const struct partition *p = world_partition(w, (uint32_t)e->value);
     const struct qos *q = world_qos(w, (uint32_t)e->value);
     buf_adds(out, "It would start now ");
@@ -135,7 +139,9 @@ static void change_line(const struct world *w, const struct explanation *e, expl
         out->len -= sizeof "It would start now " - 1;  // nothing else was added then
         buf_adds(out, "No single change was found that would start it now.");
         break;
-    case CHANGE_RELEASE: buf_adds(out, e->hold == SCHED_HOLD_DEPENDENCY ? "without its dependency." : "if it were released."); break;
+    case CHANGE_RELEASE:
+        buf_adds(out, e->hold == SCHED_HOLD_DEPENDENCY ? "without its dependency." : "if it were released.");
+        break;
     case CHANGE_BEGIN_NOW: buf_adds(out, "without its begin time."); break;
     case CHANGE_TIME_LIMIT:
         buf_adds(out, "with a time limit of ");
@@ -208,7 +214,8 @@ static void band_line(const struct explain_band *b, int64_t now_ms, struct buf *
     }
 }
 
-static void holder_lines(const struct explanation *e, int64_t now_ms, explain_name_fn name, void *ctx, struct buf *out) {
+static void holder_lines(const struct explanation *e, int64_t now_ms, explain_name_fn name, void *ctx,
+                         struct buf *out) {
     uint32_t shown = e->holder_count < EXPLAIN_NAMED_MAX ? e->holder_count : EXPLAIN_NAMED_MAX;
     if (!e->holders_all)
         return;
@@ -235,8 +242,8 @@ static void holder_lines(const struct explanation *e, int64_t now_ms, explain_na
         buf_addf(out, "  and %u more, none larger\n", e->holders_all - shown);
 }
 
-void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms, explain_name_fn name, void *ctx,
-                        struct buf *out) {
+void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms,
+                        explain_name_fn name, void *ctx, struct buf *out) {
     buf_addf(out, "%s\n", reason_sentence(e));
     node_lines(&e->nodes, out);
     holder_lines(e, now_ms, name, ctx, out);

@@ -86,7 +86,8 @@ static int best_group(const struct node *n, const struct demand *d, const uint8_
         if (!free_count)
             continue;
         bool enough = free_count >= need, had = best_free >= need;
-        if (best < 0 || (enough && !had) || (enough == had && (enough ? free_count < best_free : free_count > best_free))) {
+        if (best < 0 || (enough && !had) ||
+            (enough == had && (enough ? free_count < best_free : free_count > best_free))) {
             best = n->gpus[i].group;
             best_free = free_count;
         }

@@ -296,7 +296,8 @@ int64_t mix_growth(const struct world *w, const struct node *n, const struct dem
     int64_t take = d->gpu_by_memory ? SCHED_GPU / 2 : (int64_t)d->gpu_task * tasks + d->gpu_node;
     int64_t more = stranded(m, free_milli - take, cpus, memory) - stranded(m, free_milli, n->cpus_free, n->memory_free);
     more *= WEIGHT_SUM;
-    bool part = d->gpu_by_memory || (d->gpu_task && d->gpu_task < SCHED_GPU) || (d->gpu_node && d->gpu_node < SCHED_GPU);
+    bool part = d->gpu_by_memory || (d->gpu_task && d->gpu_task < SCHED_GPU) ||
+                (d->gpu_node && d->gpu_node < SCHED_GPU);
     if (part)
         return more + growth_fraction(m, n, d, d->gpu_node ? d->gpu_node : d->gpu_task, cpus, memory, gpu);
     return more + growth_whole(m, n, d, (d->gpu_task * tasks + d->gpu_node) / SCHED_GPU, cpus, memory);

@@ -37,9 +37,13 @@ int policy_check(const struct policy *p, struct error *err) {
     if (p->plan_depth > PLAN_DEPTH_MAX)
         return error_set(err, EINVAL, "plan depth is %u: at most %d jobs are planned ahead", p->plan_depth,
                          PLAN_DEPTH_MAX);
-    if ((r = duration("use", p->use_ms, 0, err)) || (r = duration("size", p->size_ms, -DURATION_MAX_MS, err)) ||
-        (r = duration("step of QoS", p->qos_ms, 0, err)) || (r = duration("step of nice", p->nice_ms, 0, err)) ||
-        (r = duration("half-life", p->half_life_ms, 1000, err)) || (r = duration("maximum wait", p->max_wait_ms, 0, err)) || (r = duration("grace", p->grace_ms, 0, err)) ||
+    if ((r = duration("use", p->use_ms, 0, err)) ||
+        (r = duration("size", p->size_ms, -DURATION_MAX_MS, err)) ||
+        (r = duration("step of QoS", p->qos_ms, 0, err)) ||
+        (r = duration("step of nice", p->nice_ms, 0, err)) ||
+        (r = duration("half-life", p->half_life_ms, 1000, err)) ||
+        (r = duration("maximum wait", p->max_wait_ms, 0, err)) ||
+        (r = duration("grace", p->grace_ms, 0, err)) ||
         (r = duration("minimum run time", p->min_runtime_ms, 0, err)))
         return r;
     return 0;

@@ -164,7 +164,8 @@ static int legal(const struct taker *t, const struct job *v) {
     bool within;
     if (under_share(t, top, &within) && over_share(t, owner, top, dim, held_in(w, v, dim), within))
         return SCHED_PREEMPT_SHARE;
-    if (t->in_quota && (!owner->present || (owner->quota[dim] != SCHED_UNLIMITED && owner->used[dim] > owner->quota[dim])))
+    if (t->in_quota &&
+        (!owner->present || (owner->quota[dim] != SCHED_UNLIMITED && owner->used[dim] > owner->quota[dim])))
         return SCHED_PREEMPT_QUOTA;
     return -1;
 }

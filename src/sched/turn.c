@@ -40,8 +40,8 @@ int32_t turn_class(const struct world *w, const struct policy *policy, const str
     return sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : (int32_t)sum;
 }
 
-void turn_parts(const struct world *w, const struct policy *policy, const struct request *r, int64_t submit_ms, int64_t load,
-                int64_t capacity, int64_t now_ms, struct turn_parts *out) {
+void turn_parts(const struct world *w, const struct policy *policy, const struct request *r,
+                int64_t submit_ms, int64_t load, int64_t capacity, int64_t now_ms, struct turn_parts *out) {
     *out = (struct turn_parts){0};
     if (policy->order == POLICY_ORDER_FCFS || r->fifo)
         return;

@@ -17,7 +17,7 @@ int64_t turn_add(int64_t a, int64_t b);  // bounded
 int64_t turn_scaled(int64_t a, int64_t b, int64_t c);  // a × b / c, bounded
 int64_t turn_overdue(int64_t submit_ms);
 // `load`: what its user uses; `capacity`: what the whole cluster counts as in users' use.
-void turn_parts(const struct world *w, const struct policy *policy, const struct request *r, int64_t submit_ms, int64_t load,
-                int64_t capacity, int64_t now_ms, struct turn_parts *out);
+void turn_parts(const struct world *w, const struct policy *policy, const struct request *r,
+                int64_t submit_ms, int64_t load, int64_t capacity, int64_t now_ms, struct turn_parts *out);
 int64_t turn_time(int64_t submit_ms, const struct turn_parts *parts);  // the earliest goes first
 int64_t cost_capacity(const struct world *w);

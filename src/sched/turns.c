@@ -86,7 +86,8 @@ static void tally(struct order *o, const struct turn *t, struct line *l) {
 }
 
 static int by_turn(const void *pa, const void *pb, void *slots) {
-    const struct turn *a = (const struct turn *)slots + *(const uint32_t *)pa, *b = (const struct turn *)slots + *(const uint32_t *)pb;
+    const struct turn *a = (const struct turn *)slots + *(const uint32_t *)pa,
+                      *b = (const struct turn *)slots + *(const uint32_t *)pb;
     return turn_before(a, b) ? -1 : turn_before(b, a) ? 1 : 0;
 }
 

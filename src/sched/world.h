@@ -118,7 +118,8 @@ bool world_warning(const struct world *w, uint32_t i, char *text, size_t size);
 // Who used what lately: a moving average in milli-GPU (GPU jobs) plus weighted CPUs, halved every
 // half_life_ms without use. Kept by start and end; set when restored from elsewhere.
 void world_half_life(struct world *w, int64_t half_life_ms);  // default 7 days
-void world_half_life_from(struct world *w, int64_t half_life_ms, int64_t now_ms);  // what was used until now decayed as before
+void world_half_life_from(struct world *w, int64_t half_life_ms,
+                          int64_t now_ms);  // what was used until now decayed as before
 void world_usage_set(struct world *w, uint32_t project, uint32_t user, int64_t milli, int64_t at_ms);
 int64_t world_usage(const struct world *w, uint32_t project, uint32_t user, int64_t now_ms);
 // As it is kept: setting it again gives the very same figures later. False: nothing is.
@@ -185,7 +186,8 @@ int world_job_update(struct world *w, const struct sched_job *job);      // pend
 int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t now_ms);
 // The job was told to stop so that `for_job` (0: none) can start; what it holds is spoken for.
 int world_job_ending(struct world *w, uint64_t id, uint64_t for_job);
-void world_job_takes(struct world *w, uint64_t id, bool takes);  // recovery: whether others were told to make room for it
+void world_job_takes(struct world *w, uint64_t id,
+                     bool takes);  // recovery: whether others were told to make room for it
 // Frees what it holds and forgets the job. For a requeue: end, then add again with the old submit_ms.
 int world_job_end(struct world *w, uint64_t id, int64_t now_ms);
 int world_job_remove(struct world *w, uint64_t id);  // pending, or running without account of use

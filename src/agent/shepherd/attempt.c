@@ -64,7 +64,8 @@ static void tell_end(struct shepherd *s, enum launch_end verdict) {
     struct tm tm;
     time_t now = time(NULL);
     char when[32], text[320];
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !localtime_r(&now, &tm) || !strftime(when, sizeof when, "%FT%T", &tm))
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !localtime_r(&now, &tm) ||
+        !strftime(when, sizeof when, "%FT%T", &tm))
         return;
     unsigned long long job = m->req.job;
     bool late = verdict == ENDED_TIMEOUT;

@@ -548,7 +548,8 @@ static void more_than_the_granted_part_ends_the_job(void **state) {
     struct message_ended *e = ended(&greedy, &s);
     assert_int_equal(e->cause, END_GPU);
     assert_int_equal(e->exit_signal, SIGKILL);
-    assert_string_equal(e->reason, "its processes held 12288 MiB of GPU 0 where the job may hold 8192 MiB; ask for more with --gpu-memory");
+    assert_string_equal(e->reason, "its processes held 12288 MiB of GPU 0 where the job may hold 8192 MiB; "
+                                   "ask for more with --gpu-memory");
     said_free(s);
     ack(&greedy);
     head_pump(&head, 1500);

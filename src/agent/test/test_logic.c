@@ -156,7 +156,8 @@ static void a_stop_carries_its_reason(void **state) {
     agent_logic_stop(l, 7, 1, END_GPU, "took too much again", 2000);
     agent_logic_kill_sent(l, 7, 1);
     nothing(l);
-    agent_logic_ended(l, &(struct message_ended){.id = 7, .attempt = 1, .cause = END_GPU, .exit_signal = 9, .start_ms = 5});
+    agent_logic_ended(
+        l, &(struct message_ended){.id = 7, .attempt = 1, .cause = END_GPU, .exit_signal = 9, .start_ms = 5});
     const struct message_ended *m = only(l, AGENT_SEND)->message.body;
     assert_string_equal(m->reason, "took too much");
     agent_logic_clear(l);

@@ -75,8 +75,10 @@ static void processes_are_known_whatever_they_say(void **state) {
     job_sh(&rig, &other, "sleep 47030");
     job_submit(&rig, &other);
     job_wait_started(&rig, &other);
-    job_sh(&rig, &liar, "A=ACEQUIA; (env -i ${A}_JOB_ID=1 ${A}_ATTEMPT=1 ${A}_ATTEMPT_ID=0 setsid /bin/sh -c 'echo $$; exec sleep 47031' &);"
-                        "(setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 47031\" &' &); echo $$; sleep 47031");
+    job_sh(&rig, &liar,
+           "A=ACEQUIA; (env -i ${A}_JOB_ID=1 ${A}_ATTEMPT=1 ${A}_ATTEMPT_ID=0 setsid /bin/sh -c 'echo $$; "
+           "exec sleep 47031' &);"
+           "(setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 47031\" &' &); echo $$; sleep 47031");
     job_submit(&rig, &liar);
     job_wait_started(&rig, &liar);
     int told = 0;
@@ -130,13 +132,15 @@ static void processes_are_known_whatever_they_say(void **state) {
 }
 
 static void a_group_of_the_same_name_elsewhere_is_not_ours(void **state) {
-    static const char v1[] = "/sys/fs/cgroup/cpuacct/acequia/00ff", v2[] = "/sys/fs/cgroup/system.slice/acequia.service/acequia/00ff";
+    static const char v1[] = "/sys/fs/cgroup/cpuacct/acequia/00ff",
+                      v2[] = "/sys/fs/cgroup/system.slice/acequia.service/acequia/00ff";
     char slot[CGROUP_NAME_MAX];
     assert_true(owners_slot_of(v1, "5:cpuacct:/acequia/00ff/s12-1", slot));
     assert_string_equal(slot, "s12-1");
     assert_true(owners_slot_of(v1, "5:cpuacct:/acequia/00ff/s12-1/step3", slot));
     assert_string_equal(slot, "s12-1");
-    assert_true(owners_slot_of(v2, "0::/system.slice/acequia.service/acequia/00ff/s12-1/inner/acequia/00ff/s9-1", slot));
+    assert_true(owners_slot_of(
+        v2, "0::/system.slice/acequia.service/acequia/00ff/s12-1/inner/acequia/00ff/s9-1", slot));
     assert_string_equal(slot, "s12-1");
     assert_false(owners_slot_of(v1, "5:cpuacct:/user.slice/acequia/00ff/s12-1", slot));
     assert_false(owners_slot_of(v2, "0::/user.slice/user@7.service/acequia/00ff/s12-1", slot));

@@ -19,7 +19,10 @@ static int parse(const char *text, struct arena *a, struct json **v) {
 static void reads_values(void **state) {
     cleanup_arena struct arena a = {0};
     struct json *v;
-    assert_int_equal(parse(" {\"a\": [1, -2, 18446744073709551615, 1.5e3], \"b\":\"x\\u00e9\\ud83d\\ude00\\n\", \"c\":null, \"d\":true} ", &a, &v), 0);
+    assert_int_equal(parse(" {\"a\": [1, -2, 18446744073709551615, 1.5e3], "
+                           "\"b\":\"x\\u00e9\\ud83d\\ude00\\n\", \"c\":null, \"d\":true} ",
+                           &a, &v),
+                     0);
     const struct json *list = json_get(v, "a");
     assert_int_equal(list->len, 4);
     assert_int_equal(list->items[1].i, -2);
@@ -51,7 +54,8 @@ static void refuses_what_is_not_json(void **state) {
 }
 
 static void lists_of_objects_of_one_shape_and_of_others(void **state) {
-    static const char text[] = "[{\"a\":1,\"b\":{\"c\":2}},{\"a\":3,\"b\":{\"c\":4}},{\"b\":5,\"a\":6},{\"a\":7},{\"a\":8,\"b\":9,\"ab\":10},[{\"x\":1},{\"x\":2}]]";
+    static const char text[] = "[{\"a\":1,\"b\":{\"c\":2}},{\"a\":3,\"b\":{\"c\":4}},{\"b\":5,\"a\":6},{"
+                               "\"a\":7},{\"a\":8,\"b\":9,\"ab\":10},[{\"x\":1},{\"x\":2}]]";
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf b = {0};
     struct json *v;
@@ -68,7 +72,8 @@ static void lists_of_objects_of_one_shape_and_of_others(void **state) {
 }
 
 static void writes_what_it_reads(void **state) {
-    static const char text[] = "{\"a\":[1,-2,18446744073709551615,0.5],\"b\":\"q\\\"\\\\\\n\\u0001é\",\"c\":{\"d\":null,\"e\":false},\"f\":[]}";
+    static const char text[] = "{\"a\":[1,-2,18446744073709551615,0.5],\"b\":\"q\\\"\\\\\\n\\u0001é\",\"c\":{"
+                               "\"d\":null,\"e\":false},\"f\":[]}";
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf b = {0};
     struct json *v;
@@ -109,8 +114,13 @@ static void reads_lines(void **state) {
     static const struct {
         const char *text, *read;
         int stop_at, result;
-    } cases[] = {{"[1,\"a\"]\n{\"b\":2}\n\n3\n", "[1,\"a\"]{\"b\":2}3", 0, 0}, {"", "", 0, 0}, {"\n", "", 0, 0}, {"1\n2\n3\n", "12", 2, 77},
-                 {"1\n[2\n", "1", 0, -EINVAL}, {"1 2\n", "", 0, -EINVAL}, {"1\n2", "12", 0, 0}};
+    } cases[] = {{"[1,\"a\"]\n{\"b\":2}\n\n3\n", "[1,\"a\"]{\"b\":2}3", 0, 0},
+                 {"", "", 0, 0},
+                 {"\n", "", 0, 0},
+                 {"1\n2\n3\n", "12", 2, 77},
+                 {"1\n[2\n", "1", 0, -EINVAL},
+                 {"1 2\n", "", 0, -EINVAL},
+                 {"1\n2", "12", 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cleanup_arena struct arena a = {0};
         cleanup_buf struct buf text = {0};
@@ -153,9 +163,14 @@ static void reads_items_one_by_one(void **state) {
         int result;
         uint64_t count;
     } cases[] = {
-        {"[]", 0, 0}, {" [ ] ", 0, 0}, {"[1]", 0, 1}, {" [1 , {\"a\":[2]},\"x\"] ", 0, 3}, {"[1,]", -EINVAL, 1}, {"[1", -EINVAL, 0},
-        {"[1,2", -EINVAL, 1}, {"[1]2", -EINVAL, 0}, {"[]2", -EINVAL, 0}, {"[,1]", -EINVAL, 0}, {"{}", -ENOENT, 0}, {"", -ENOENT, 0}, {"[", -EINVAL, 0},
-        {"[1,[2,3,4]]", -E2BIG, 1}, {"[1,2,3,4,5]", 0, 5},
+        {"[]", 0, 0},          {" [ ] ", 0, 0},
+        {"[1]", 0, 1},         {" [1 , {\"a\":[2]},\"x\"] ", 0, 3},
+        {"[1,]", -EINVAL, 1},  {"[1", -EINVAL, 0},
+        {"[1,2", -EINVAL, 1},  {"[1]2", -EINVAL, 0},
+        {"[]2", -EINVAL, 0},   {"[,1]", -EINVAL, 0},
+        {"{}", -ENOENT, 0},    {"", -ENOENT, 0},
+        {"[", -EINVAL, 0},     {"[1,[2,3,4]]", -E2BIG, 1},
+        {"[1,2,3,4,5]", 0, 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t count;

@@ -55,7 +55,9 @@ static struct point corners[] = {{1, 0.5}, {-2, 0}, {0, 0}};
 static const char *words[] = {"a", "", "c"};
 static uint32_t numbers[] = {0, 7, UINT32_MAX};
 static struct point centre = {INT64_MIN, -1.25};
-static const struct thing sample = {"náme", true, 5, INT32_MIN, UINT64_MAX, GREEN, {"\0\1", 2}, &centre, {corners, 3}, {words, 3}, {numbers, 3}};
+static const struct thing sample = {"náme",       true,       5,           INT32_MIN,
+                                    UINT64_MAX,   GREEN,      {"\0\1", 2}, &centre,
+                                    {corners, 3}, {words, 3}, {numbers, 3}};
 
 static void binary_round_trip(void **state) {
     cleanup_arena struct arena a = {0};

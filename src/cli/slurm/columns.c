@@ -23,7 +23,8 @@ static int read_width(const char **p) {
     return width;
 }
 
-int columns_by_letters(struct slurm *s, const struct column *table, size_t count, const char *format, struct columns *out) {
+int columns_by_letters(struct slurm *s, const struct column *table, size_t count, const char *format,
+                       struct columns *out) {
     size_t n = strcspn(format, "%");
     out->prefix = arena_strndup(&s->cli.arena, format, n);
     for (const char *p = format + n; *p;) {

@@ -25,7 +25,8 @@ struct columns {
 };
 
 // Unknown letters are refused with a message.
-int columns_by_letters(struct slurm *s, const struct column *table, size_t count, const char *format, struct columns *out);
+int columns_by_letters(struct slurm *s, const struct column *table, size_t count, const char *format,
+                       struct columns *out);
 // Names not known are told and left out, as Slurm does.
 void columns_by_names(struct slurm *s, const struct column *table, size_t count, const char *format, const char *what,
                       struct columns *out);

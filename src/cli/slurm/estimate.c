@@ -48,7 +48,8 @@ int estimate_show(struct slurm *s, const struct spec *spec) {
     int64_t late = start ? json_i64(start, "late_ms", 0) : 0;
     const char *nodes = place_of(s, spec, &partition);
     uint32_t tasks = spec->tasks ? spec->tasks : 1, each = spec->cpus_per_task ? spec->cpus_per_task : 1;
-    fprintf(stderr, "%s: Job %lld to start at %s using %u processors on nodes %s in partition %s\n", s->program, (long long)json_i64(r.json, "id", 0),
-            slurm_time(late, "N/A", at), tasks * each, nodes ? nodes : "(null)", partition ? partition : "(null)");
+    fprintf(stderr, "%s: Job %lld to start at %s using %u processors on nodes %s in partition %s\n",
+            s->program, (long long)json_i64(r.json, "id", 0), slurm_time(late, "N/A", at), tasks * each,
+            nodes ? nodes : "(null)", partition ? partition : "(null)");
     return SLURM_OK;
 }

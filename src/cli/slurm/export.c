@@ -13,10 +13,12 @@ typedef VEC(const char *) text_vec;
 // What an outer job said about itself, and what the new one will be told anew.
 static bool of_outer_job(const char *entry) {
     static const char *const prefixes[] = {
-        "SLURM_JOB", "SLURM_ARRAY_", "SLURM_STEP", "SLURM_TASK", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_NODELIST",
-        "SLURM_CPUS_", "SLURM_GPUS", "SLURM_MEM_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURMD_NODENAME",
-        "SLURM_TOPOLOGY_", "SLURM_RESTART_COUNT", "SLURM_EXPORT_ENV", "SLURM_SUBMIT_", "SLURM_TRES_", "SBATCH_", "ACEQUIA_JOB",
-        "ACEQUIA_ARRAY", "ACEQUIA_STEP", "ACEQUIA_NTASKS"};
+        "SLURM_JOB",       "SLURM_ARRAY_",    "SLURM_STEP",          "SLURM_TASK",       "SLURM_NTASKS",
+        "SLURM_NPROCS",    "SLURM_NNODES",    "SLURM_NODELIST",      "SLURM_CPUS_",      "SLURM_GPUS",
+        "SLURM_MEM_",      "SLURM_PROCID",    "SLURM_LOCALID",       "SLURM_NODEID",     "SLURM_GTIDS",
+        "SLURMD_NODENAME", "SLURM_TOPOLOGY_", "SLURM_RESTART_COUNT", "SLURM_EXPORT_ENV", "SLURM_SUBMIT_",
+        "SLURM_TRES_",     "SBATCH_",         "ACEQUIA_JOB",         "ACEQUIA_ARRAY",    "ACEQUIA_STEP",
+        "ACEQUIA_NTASKS"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (str_has_prefix(entry, prefixes[i]))
             return true;
@@ -41,7 +43,8 @@ static void add_all(text_vec *v, bool for_step) {
 
 static void add_ours(text_vec *v, bool for_step) {
     for (char **e = environ; *e; e++)
-        if (str_has_prefix(*e, "SLURM_") && strchr(*e, '=') && (for_step || !of_outer_job(*e)) && utf8_valid(*e, strlen(*e)))
+        if (str_has_prefix(*e, "SLURM_") && strchr(*e, '=') && (for_step || !of_outer_job(*e)) &&
+            utf8_valid(*e, strlen(*e)))
             set(v, *e);
 }
 
@@ -98,8 +101,8 @@ int job_export(struct slurm *s, const struct opts *o, bool for_step, struct text
     return 0;
 }
 
-void job_request(const struct spec *spec, const struct script *script, const struct texts *environment, bool dry_run, bool no_requeue,
-                 struct buf *out) {
+void job_request(const struct spec *spec, const struct script *script, const struct texts *environment,
+                 bool dry_run, bool no_requeue, struct buf *out) {
     struct json_writer w = {.out = out};
     json_open(&w, '{');
     json_key(&w, "spec");

@@ -44,8 +44,8 @@ int script_options(struct slurm *s, const struct script *script, struct opts *ou
 char *script_word(char **p);
 
 // The body of a submit.
-void job_request(const struct spec *spec, const struct script *script, const struct texts *environment, bool dry_run, bool no_requeue,
-                 struct buf *out);
+void job_request(const struct spec *spec, const struct script *script, const struct texts *environment,
+                 bool dry_run, bool no_requeue, struct buf *out);
 // What to print for an error of the controller: Slurm's words where clients look for them. What the
 // controller says is printed before.
 // Slurm's words for a sentence of the controller; NULL: it has none.

@@ -149,7 +149,8 @@ static int take_counts(struct slurm *s, const struct opts *o, struct spec *p) {
     if (!p->tasks && !p->ntasks_per_gpu)
         p->tasks = nodes * (p->tasks_per_node ? p->tasks_per_node : 1);
     if (p->tasks && p->tasks < nodes) {
-        fprintf(stderr, "%s: warning: can't run %u processes on %u nodes, setting nnodes to %u\n", s->program, p->tasks, nodes, p->tasks);
+        fprintf(stderr, "%s: warning: can't run %u processes on %u nodes, setting nnodes to %u\n", s->program,
+                p->tasks, nodes, p->tasks);
         p->nodes_min = p->nodes_max = p->tasks;
     }
     return 0;
@@ -289,7 +290,8 @@ static int take_files(struct slurm *s, const struct opts *o, struct spec *p) {
 }
 
 static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
-    const char *array = o->program == FOR_SBATCH ? opt_get(o, "array") : NULL, *signal = opt_get(o, "signal"), *nice = opt_get(o, "nice");
+    const char *array = o->program == FOR_SBATCH ? opt_get(o, "array") : NULL, *signal = opt_get(o, "signal"),
+               *nice = opt_get(o, "nice");
     const char *priority = opt_get(o, "priority");
     struct array_spec a;
     struct signal_spec g;
@@ -376,7 +378,9 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
         slurm_error(s, "getcwd failed: %s", strerror(errno));
         return SLURM_FAILED;
     }
-    p.workdir = !dir ? arena_strdup(&s->cli.arena, here) : *dir == '/' ? dir : arena_printf(&s->cli.arena, "%s/%s", here, dir);
+    p.workdir = !dir          ? arena_strdup(&s->cli.arena, here)
+                : *dir == '/' ? dir
+                              : arena_printf(&s->cli.arena, "%s/%s", here, dir);
     *out = p;
     return 0;
 }

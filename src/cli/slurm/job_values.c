@@ -7,21 +7,27 @@
 #include "base/text.h"
 #include "cli/slurm/job_args.h"
 
-static const char *const mail_words[] = {"NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "STAGE_OUT", "TIME_LIMIT", "TIME_LIMIT_90",
-                                         "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS", "INVALID_DEPEND", NULL};
-static const char *const distribution_words[] = {"block", "cyclic", "plane", "arbitrary", "fcyclic", "pack", "nopack", "*", NULL};
+static const char *const mail_words[] = {
+    "NONE",           "BEGIN",      "END",           "FAIL",          "REQUEUE",       "ALL",
+    "STAGE_OUT",      "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS",
+    "INVALID_DEPEND", NULL};
+static const char *const distribution_words[] = {"block", "cyclic", "plane", "arbitrary", "fcyclic",
+                                                 "pack",  "nopack", "*",     NULL};
 static const char *const hint_words[] = {"compute_bound", "memory_bound", "multithread", "nomultithread", NULL};
 static const char *const profile_words[] = {"none", "energy", "task", "filesystem", "lustre", "network", "all", NULL};
 static const char *const gres_flag_words[] = {"disable-binding", "enforce-binding", NULL};
 static const char *const exclusive_words[] = {"user", "mcs", NULL};
 static const char *const yes_words[] = {"yes", "no", NULL};
 static const char *const off_words[] = {"off", NULL};
-static const char *const mem_bind_words[] = {"none", "local", "v", "verbose", "q", "quiet", "p", "prefer", "sort", "nosort", "rank", "map_mem",
-                                             "mask_mem", "help", NULL};
-static const char *const gpu_bind_words[] = {"closest", "single", "map_gpu", "mask_gpu", "none", "per_task", "v", "verbose", "map", "mask", NULL};
-static const char *const cpu_bind_words[] = {"none", "rank", "map_cpu", "mask_cpu", "rank_ldom", "map_ldom", "mask_ldom", "sockets", "cores", "threads",
-                                             "ldoms", "boards", "v", "verbose", "q", "quiet", "help", "socket", "core", "thread", "ldom", "board", "no",
-                                             "n", "yes", "y", NULL};
+static const char *const mem_bind_words[] = {"none",  "local",   "v",        "verbose", "q",
+                                             "quiet", "p",       "prefer",   "sort",    "nosort",
+                                             "rank",  "map_mem", "mask_mem", "help",    NULL};
+static const char *const gpu_bind_words[] = {"closest", "single",  "map_gpu", "mask_gpu", "none", "per_task",
+                                             "v",       "verbose", "map",     "mask",     NULL};
+static const char *const cpu_bind_words[] = {
+    "none",    "rank",   "map_cpu", "mask_cpu", "rank_ldom", "map_ldom", "mask_ldom", "sockets", "cores",
+    "threads", "ldoms",  "boards",  "v",        "verbose",   "q",        "quiet",     "help",    "socket",
+    "core",    "thread", "ldom",    "board",    "no",        "n",        "yes",       "y",       NULL};
 
 static const struct {
     const char *option;
@@ -89,11 +95,12 @@ int job_values_check(struct slurm *s, const struct opts *o) {
         for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
             if (!streq(rules[k].option, o->table[i].name))
                 continue;
-            if (rules[k].words ? words_fit(rules[k].words, rules[k].separators, value) : number_fits(rules[k].separators, value))
+            if (rules[k].words ? words_fit(rules[k].words, rules[k].separators, value)
+                               : number_fits(rules[k].separators, value))
                 continue;
             const char *mark = strstr(rules[k].message, "%s");
-            slurm_error(s, "%.*s%s%s", (int)(mark ? mark - rules[k].message : (long)strlen(rules[k].message)), rules[k].message, mark ? value : "",
-                        mark ? mark + 2 : "");
+            slurm_error(s, "%.*s%s%s", (int)(mark ? mark - rules[k].message : (long)strlen(rules[k].message)),
+                        rules[k].message, mark ? value : "", mark ? mark + 2 : "");
             return rules[k].status;
         }
     }

@@ -21,7 +21,10 @@ typedef void (*set_fn)(struct sjob *j, const struct json *v);
     static void set_##field(struct sjob *j, const struct json *v) {       \
         j->field = (__typeof__(j->field))(v->type == JSON_INT ? v->i : 0); \
     }
-#define TEXTS(X) X(label) X(name) X(user) X(project) X(partition) X(qos) X(reason) X(nodes) X(elements) X(by) X(ending) X(launch) X(gpu_model)
+#define TEXTS(X)                                                                                             \
+    X(label)                                                                                                 \
+    X(name) X(user) X(project) X(partition) X(qos) X(reason) X(nodes) X(elements) X(by) X(ending) X(launch)  \
+        X(gpu_model)
 #define NUMBERS(X)                                                                                                 \
     X(id) X(array_id) X(array_index) X(node_count) X(tasks) X(cpus) X(time_limit_s) X(attempt) X(uid) X(preempted)  \
     X(memory_bytes) X(gpus_milli) X(memory_peak_bytes) X(cpu_ms) X(energy_mj) X(gpu_busy_ms) X(submit_ms)          \
@@ -68,8 +71,12 @@ static void set_order(struct sjob *j, const struct json *v) {
 static const struct {
     const char *name;
     set_fn set;
-} setters[] = {TEXTS(ENTRY) NUMBERS(ENTRY){"state", set_state}, {"hold", set_hold}, {"spec", set_spec}, {"steps", set_steps}, {"usage", set_usage},
-             {"order", set_order}};
+} setters[] = {TEXTS(ENTRY) NUMBERS(ENTRY){"state", set_state},
+               {"hold", set_hold},
+               {"spec", set_spec},
+               {"steps", set_steps},
+               {"usage", set_usage},
+               {"order", set_order}};
 
 static set_fn setter(const char *name) {
     for (size_t i = 0; i < sizeof setters / sizeof *setters; i++)
@@ -152,7 +159,9 @@ static int read_line(void *ctx, const struct json *line) {
         return read_row(r, line);
     const struct json *fields = json_get(line, "fields"), *failed = json_get(line, "error");
     if (failed)
-        return error_set(r->error, EIO, "%s", json_str(failed, "message") ? json_str(failed, "message") : "the list is not complete");
+        return error_set(r->error, EIO, "%s",
+                         json_str(failed, "message") ? json_str(failed, "message")
+                                                     : "the list is not complete");
     r->ended = json_get(line, "rows") != NULL;
     for (uint32_t i = 0; fields && fields->type == JSON_ARRAY && i < fields->len && i < ROW_FIELDS_MAX; i++)
         r->set[r->fields++] = fields->items[i].type == JSON_STRING ? setter(fields->items[i].s) : NULL;

@@ -53,8 +53,11 @@ uint32_t states_parse(struct slurm *s, const char *text);
 bool states_known(const char *word);
 // Is the step meant by "12.0", "12.batch", or by its job's id alone?
 bool ids_have_step(const char *list, const struct sjob *j, const char *step);
-enum { STATES_ALL = (1u << JOB_STATE_COUNT) - 1,
-       STATES_LIVE = 1u << JOB_PENDING | 1u << JOB_STARTING | 1u << JOB_RUNNING | 1u << JOB_SUSPENDED | 1u << JOB_COMPLETING };
+enum {
+    STATES_ALL = (1u << JOB_STATE_COUNT) - 1,
+    STATES_LIVE = 1u << JOB_PENDING | 1u << JOB_STARTING | 1u << JOB_RUNNING | 1u << JOB_SUSPENDED |
+                  1u << JOB_COMPLETING
+};
 
 // Is the word in "a,b,c"? An empty list has everything.
 bool list_has(const char *list, const char *word);

@@ -41,7 +41,8 @@ static void put_command(struct buf *out, char *line, const char *offset) {
     buf_adds(out, ";;\n");
 }
 
-static bool put_range(struct ranks *r, struct buf *out, unsigned long first, unsigned long last, unsigned long base, const char *command) {
+static bool put_range(struct ranks *r, struct buf *out, unsigned long first, unsigned long last,
+                      unsigned long base, const char *command) {
     cleanup_free char *copy = xstrdup(command);
     if (last < first || last >= RANKS_MAX)
         return false;

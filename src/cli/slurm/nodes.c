@@ -74,17 +74,30 @@ static const char *gres_of(struct arena *a, const struct json *gpus, uint32_t us
 
 static void read_node(struct arena *a, const struct json *j, struct snode *n) {
     const char *state = json_str(j, "state");
-    *n = (struct snode){
-        .name = json_str(j, "name"), .reason = json_str(j, "reason"), .by = json_str(j, "by"), .version = json_str(j, "version"),
-        .address = json_str(j, "address"), .os = json_str(j, "os"), .arch = json_str(j, "arch"), .state = SNODE_DOWN,
-        .partitions = json_get(j, "partitions"), .reason_ms = json_i64(j, "reason_ms", 0), .memory_bytes = (uint64_t)json_i64(j, "memory_bytes", 0),
-        .memory_used_bytes = (uint64_t)json_i64(j, "memory_used_bytes", 0), .tmp_bytes = (uint64_t)json_i64(j, "tmp_bytes", 0),
-        .cpus = (uint32_t)json_i64(j, "cpus", 0), .cpus_used = (uint32_t)json_i64(j, "cpus_used", 0),
-        .sockets = (uint32_t)json_i64(j, "sockets", 1), .cores = (uint32_t)json_i64(j, "cores_per_socket", 1),
-        .threads = (uint32_t)json_i64(j, "threads_per_core", 1), .jobs = (uint32_t)json_i64(j, "jobs", 0),
-        .gpus_milli = (uint32_t)json_i64(j, "gpus_milli", 0), .gpus_used_milli = (uint32_t)json_i64(j, "gpus_used_milli", 0),
-        .load_milli = (uint32_t)json_i64(j, "load_milli", 0), .boot_ms = json_i64(j, "boot_ms", 0),
-        .agent_start_ms = json_i64(j, "agent_start_ms", 0)};
+    *n = (struct snode){.name = json_str(j, "name"),
+                        .reason = json_str(j, "reason"),
+                        .by = json_str(j, "by"),
+                        .version = json_str(j, "version"),
+                        .address = json_str(j, "address"),
+                        .os = json_str(j, "os"),
+                        .arch = json_str(j, "arch"),
+                        .state = SNODE_DOWN,
+                        .partitions = json_get(j, "partitions"),
+                        .reason_ms = json_i64(j, "reason_ms", 0),
+                        .memory_bytes = (uint64_t)json_i64(j, "memory_bytes", 0),
+                        .memory_used_bytes = (uint64_t)json_i64(j, "memory_used_bytes", 0),
+                        .tmp_bytes = (uint64_t)json_i64(j, "tmp_bytes", 0),
+                        .cpus = (uint32_t)json_i64(j, "cpus", 0),
+                        .cpus_used = (uint32_t)json_i64(j, "cpus_used", 0),
+                        .sockets = (uint32_t)json_i64(j, "sockets", 1),
+                        .cores = (uint32_t)json_i64(j, "cores_per_socket", 1),
+                        .threads = (uint32_t)json_i64(j, "threads_per_core", 1),
+                        .jobs = (uint32_t)json_i64(j, "jobs", 0),
+                        .gpus_milli = (uint32_t)json_i64(j, "gpus_milli", 0),
+                        .gpus_used_milli = (uint32_t)json_i64(j, "gpus_used_milli", 0),
+                        .load_milli = (uint32_t)json_i64(j, "load_milli", 0),
+                        .boot_ms = json_i64(j, "boot_ms", 0),
+                        .agent_start_ms = json_i64(j, "agent_start_ms", 0)};
     for (int i = 0; i < SNODE_STATE_COUNT; i++)
         if (streq(states[i].api, state))
             n->state = (enum snode_state)i;
@@ -92,7 +105,8 @@ static void read_node(struct arena *a, const struct json *j, struct snode *n) {
     if (streq(n->address, "unix"))  // on the controller's own machine
         n->address = n->name;
     int64_t in_use = json_i64(j, "memory_in_use_bytes", 0);
-    n->free_bytes = in_use > 0 && (uint64_t)in_use < n->memory_bytes ? n->memory_bytes - (uint64_t)in_use : n->memory_bytes;
+    n->free_bytes = in_use > 0 && (uint64_t)in_use < n->memory_bytes ? n->memory_bytes - (uint64_t)in_use
+                                                                     : n->memory_bytes;
     n->features = joined(a, json_get(j, "features"));
     n->gres = gres_of(a, json_get(j, "gpus"), 0, false);
     n->gres_used = gres_of(a, json_get(j, "gpus"), n->gpus_used_milli, true);

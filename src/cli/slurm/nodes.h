@@ -4,8 +4,18 @@
 #include "cli/slurm/slurm.h"
 #include "model/node.h"
 
-enum snode_state { SNODE_IDLE, SNODE_MIXED, SNODE_ALLOCATED, SNODE_COMPLETING, SNODE_DOWN, SNODE_LOST, SNODE_DRAINING, SNODE_DRAINED,
-                   SNODE_MAINT, SNODE_STATE_COUNT };
+enum snode_state {
+    SNODE_IDLE,
+    SNODE_MIXED,
+    SNODE_ALLOCATED,
+    SNODE_COMPLETING,
+    SNODE_DOWN,
+    SNODE_LOST,
+    SNODE_DRAINING,
+    SNODE_DRAINED,
+    SNODE_MAINT,
+    SNODE_STATE_COUNT
+};
 
 struct snode {
     const char *name, *reason, *by, *version, *address, *os, *arch, *features, *gres, *gres_used;

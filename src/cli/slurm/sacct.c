@@ -123,9 +123,13 @@ static const char *all_ids(struct slurm *s, int argc, char **argv) {
 
 static int read_wanted(struct slurm *s, const struct opts *o, const char *ids, struct wanted *w) {
     const char *bad = NULL, *user = opt_get(o, "user") ? opt_get(o, "user") : opt_get(o, "uid");
-    *w = (struct wanted){.ids = ids ? ids : opt_get(o, "jobs"), .accounts = opt_get(o, "accounts") ? opt_get(o, "accounts") : opt_get(o, "account"),
-                         .names = opt_get(o, "name"), .partitions = opt_get(o, "partition"), .qos = opt_get(o, "qos"),
-                         .nodes = opt_get(o, "nodelist"), .states = STATES_ALL};
+    *w = (struct wanted){.ids = ids ? ids : opt_get(o, "jobs"),
+                         .accounts = opt_get(o, "accounts") ? opt_get(o, "accounts") : opt_get(o, "account"),
+                         .names = opt_get(o, "name"),
+                         .partitions = opt_get(o, "partition"),
+                         .qos = opt_get(o, "qos"),
+                         .nodes = opt_get(o, "nodelist"),
+                         .states = STATES_ALL};
     if (w->ids && !ids_plain(&s->cli.arena, w->ids, &bad)) {
         slurm_fatal(s, "Bad job/step specified: %s", bad);
         return SLURM_FAILED;
@@ -153,7 +157,8 @@ static int read_wanted(struct slurm *s, const struct opts *o, const char *ids, s
     char from[UNIT_TEXT_MAX], to[UNIT_TEXT_MAX];
     int64_t end = w->to_ms ? w->to_ms : clock_wall_ms();
     if (w->from_ms > end) {
-        slurm_error(s, "Start time (%s) requested is after end time (%s).", slurm_time(w->from_ms, "", from), slurm_time(end, "", to));
+        slurm_error(s, "Start time (%s) requested is after end time (%s).", slurm_time(w->from_ms, "", from),
+                    slurm_time(end, "", to));
         return SLURM_FAILED;
     }
     return 0;
@@ -173,9 +178,10 @@ static bool on_nodes(const char *wanted, const char *nodes) {
 
 static bool matches(const struct wanted *w, const struct sjob *j) {
     int64_t first = j->start_ms ? j->start_ms : j->submit_ms, last = j->end_ms ? j->end_ms : j->now_ms;
-    return (w->states >> j->state & 1) && list_has(w->users, j->user) && list_has(w->accounts, j->project) && list_has(w->names, j->name) &&
-           list_has(w->partitions, j->partition) && list_has(w->qos, j->qos) && ids_have(w->ids, j) && last >= w->from_ms &&
-           (!w->to_ms || first <= w->to_ms) && (!w->nodes || on_nodes(w->nodes, j->nodes));
+    return (w->states >> j->state & 1) && list_has(w->users, j->user) && list_has(w->accounts, j->project) &&
+           list_has(w->names, j->name) && list_has(w->partitions, j->partition) && list_has(w->qos, j->qos) &&
+           ids_have(w->ids, j) && last >= w->from_ms && (!w->to_ms || first <= w->to_ms) &&
+           (!w->nodes || on_nodes(w->nodes, j->nodes));
 }
 
 static const char *one_of(const struct wanted *w, const char *list) {
@@ -185,17 +191,27 @@ static const char *one_of(const struct wanted *w, const char *list) {
 // What the controller can leave out is not sent; `matches` has the last word.
 static struct job_query query_of(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields) {
     const char *bad;
-    return (struct job_query){.fields = fields, .live = true, .finished = true, .since_ms = w->from_ms, .to_ms = w->ids ? 0 : w->to_ms,
-                              .elements = opt_given(o, "array"), .user = w->ids ? NULL : w->users, .project = w->ids ? NULL : w->accounts,
-                              .partition = w->ids ? NULL : w->partitions, .name = one_of(w, w->names), .qos = NULL,
-                              .states = w->ids || (w->states & STATES_ALL) == STATES_ALL ? 0 : w->states & STATES_ALL,
-                              .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
+    return (struct job_query){
+        .fields = fields,
+        .live = true,
+        .finished = true,
+        .since_ms = w->from_ms,
+        .to_ms = w->ids ? 0 : w->to_ms,
+        .elements = opt_given(o, "array"),
+        .user = w->ids ? NULL : w->users,
+        .project = w->ids ? NULL : w->accounts,
+        .partition = w->ids ? NULL : w->partitions,
+        .name = one_of(w, w->names),
+        .qos = NULL,
+        .states = w->ids || (w->states & STATES_ALL) == STATES_ALL ? 0 : w->states & STATES_ALL,
+        .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
 }
 
 // Besides what is shown: what `matches` looks at. The controller has looked at the times already, unless
 // jobs are named.
 static const char *with_filters(struct slurm *s, const struct wanted *w, const char *fields) {
-    return arena_printf(&s->cli.arena, "%s%s%s%s%s%s%s%s", fields, w->users ? ",user" : "", w->accounts ? ",project" : "", w->names ? ",name" : "",
+    return arena_printf(&s->cli.arena, "%s%s%s%s%s%s%s%s", fields, w->users ? ",user" : "",
+                        w->accounts ? ",project" : "", w->names ? ",name" : "",
                         w->partitions ? ",partition" : "", w->qos ? ",qos" : "", w->nodes ? ",nodes" : "",
                         w->ids ? ",start_ms,end_ms,submit_ms" : "");
 }
@@ -326,16 +342,25 @@ static int show_report(struct slurm *s, const struct opts *o, const struct wante
 static int show_others(struct slurm *s, const struct opts *o, const struct wanted *w) {
     sjob_vec jobs = {0};
     bool json = opt_given(o, "json");
-    int status = fetch(s, o, w, json ? SJOB_JSON_FIELDS ",steps,launch,usage,by" : "id,label,state,user,project,name,partition,qos,nodes,array_id,array_index,start_ms,end_ms,submit_ms", &jobs);
+    int status = fetch(s, o, w,
+                       json ? SJOB_JSON_FIELDS ",steps,launch,usage,by"
+                            : "id,label,state,user,project,name,partition,qos,nodes,array_id,array_index,"
+                              "start_ms,end_ms,submit_ms",
+                       &jobs);
     if (!status)
-        status = json ? print_json(s, &jobs, !opt_given(o, "allocations")) : print_texts(s, &jobs, opt_given(o, "batch-script"));
+        status = json ? print_json(s, &jobs, !opt_given(o, "allocations"))
+                      : print_texts(s, &jobs, opt_given(o, "batch-script"));
     vec_done(&jobs);
     return status;
 }
 
 static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
-    struct acct_format f = {.parsable = opt_given(o, "parsable") ? 1 : opt_given(o, "parsable2") ? 2 : 0, .delimiter = opt_get(o, "delimiter"),
-                            .units = opt_get(o, "units"), .plain_numbers = opt_given(o, "noconvert")};
+    struct acct_format f = {.parsable = opt_given(o, "parsable")    ? 1
+                                        : opt_given(o, "parsable2") ? 2
+                                                                    : 0,
+                            .delimiter = opt_get(o, "delimiter"),
+                            .units = opt_get(o, "units"),
+                            .plain_numbers = opt_given(o, "noconvert")};
     const char *format = opt_get(o, "format");
     if (!f.delimiter)
         f.delimiter = "|";

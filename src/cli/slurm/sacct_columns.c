@@ -26,8 +26,8 @@ static enum job_state settled(const struct sjob *j) {
     static const struct {
         const char *cause;
         enum job_state state;
-    } known[] = {{"cancel", JOB_CANCELLED}, {"timeout", JOB_TIMEOUT}, {"preempt", JOB_PREEMPTED}, {"node_fail", JOB_NODE_FAIL}, {"deadline", JOB_DEADLINE},
-                 {"requeue", JOB_PENDING}};
+    } known[] = {{"cancel", JOB_CANCELLED},    {"timeout", JOB_TIMEOUT},   {"preempt", JOB_PREEMPTED},
+                 {"node_fail", JOB_NODE_FAIL}, {"deadline", JOB_DEADLINE}, {"requeue", JOB_PENDING}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (streq(j->ending, known[i].cause))
             return known[i].state;
@@ -97,7 +97,8 @@ static void put_span(int64_t seconds, struct buf *out) {
 
 static void put_used_time(uint64_t us, struct buf *out) {
     if (us < 3600 * 1000000ull)
-        buf_addf(out, "%02u:%02u.%03u", (unsigned)(us / 60000000), (unsigned)(us / 1000000 % 60), (unsigned)(us / 1000 % 1000));
+        buf_addf(out, "%02u:%02u.%03u", (unsigned)(us / 60000000), (unsigned)(us / 1000000 % 60),
+                 (unsigned)(us / 1000 % 1000));
     else
         put_span((int64_t)(us / 1000000), out);
 }
@@ -200,7 +201,9 @@ PUT(end) { put_moment(end_of(r), "Unknown", out); }
 PUT(elapsed) { put_span(elapsed_s(r), out); }
 PUT(elapsed_raw) { buf_addu(out, (uint64_t)elapsed_s(r)); }
 PUT(planned) {
-    int64_t from = J->eligible_ms ? J->eligible_ms : J->submit_ms, to = J->start_ms ? J->start_ms : J->end_ms ? J->end_ms : J->now_ms;
+    int64_t from = J->eligible_ms ? J->eligible_ms : J->submit_ms, to = J->start_ms ? J->start_ms
+                                                                        : J->end_ms ? J->end_ms
+                                                                                    : J->now_ms;
     if (!STEP)
         put_span(to > from ? (to - from) / 1000 : 0, out);
 }
@@ -224,7 +227,9 @@ PUT(user_cpu) { put_used_time(used(r, "cpu_user_us"), out); }
 PUT(system_cpu) { put_used_time(used(r, "cpu_system_us"), out); }
 PUT(ave_cpu) {
     if (STEP && STEP->usage)
-        put_span((int64_t)((used(r, "cpu_user_us") + used(r, "cpu_system_us")) / 1000000 / (STEP->tasks ? STEP->tasks : 1)), out);
+        put_span((int64_t)((used(r, "cpu_user_us") + used(r, "cpu_system_us")) / 1000000 /
+                           (STEP->tasks ? STEP->tasks : 1)),
+                 out);
 }
 PUT(max_rss) {
     if (STEP && STEP->usage)
@@ -258,8 +263,8 @@ PUT(alloc_tres) {
     if (!STEP && J->start_ms)
         tres_text(J, true, out);
     if (STEP)
-        buf_addf(out, "cpu=%u%s%s,node=%u", STEP->cpus, J->memory_bytes ? ",mem=" : "", J->memory_bytes ? slurm_megabytes(J->memory_bytes, t) : "",
-                 STEP->node_count);
+        buf_addf(out, "cpu=%u%s%s,node=%u", STEP->cpus, J->memory_bytes ? ",mem=" : "",
+                 J->memory_bytes ? slurm_megabytes(J->memory_bytes, t) : "", STEP->node_count);
 }
 PUT(gpus) {
     char t[GPU_TEXT_MAX];
@@ -300,39 +305,117 @@ PUT(empty) { buf_adds(out, ""); }
 PUT(zero) { buf_adds(out, "0"); }
 
 static const struct acct_column columns[] = {
-    {"Account", 10, "project", put_account}, {"AdminComment", 19, "", put_empty}, {"AllocCPUS", 10, "cpus", put_cpus},
-    {"AllocNodes", 10, "node_count", put_nodes}, {"AllocTRES", 10, "cpus,memory_bytes,gpus_milli,node_count,start_ms", put_alloc_tres},
-    {"AllocGRES", 12, "gpus_milli", put_gpus}, {"ReqGRES", 12, "gpus_milli", put_gpus},
-    {"AssocID", 7, "", put_zero}, {"AveCPU", 10, "usage", put_ave_cpu}, {"AveCPUFreq", 10, "", put_zero}, {"AveDiskRead", 14, "usage", put_read},
-    {"AveDiskWrite", 14, "usage", put_write}, {"AvePages", 10, "", put_empty}, {"AveRSS", 10, "usage", put_max_rss}, {"AveVMSize", 10, "usage", put_max_rss},
-    {"BlockID", 16, "", put_empty}, {"Cluster", 10, "", put_cluster}, {"Comment", 14, "spec", put_comment}, {"Constraints", 19, "spec", put_constraints},
-    {"Container", 19, "spec", put_container}, {"ConsumedEnergy", 14, "usage", put_energy}, {"ConsumedEnergyRaw", 17, "usage", put_energy},
-    {"CPUTime", 10, "cpus,start_ms,end_ms", put_cpu_time}, {"CPUTimeRAW", 10, "cpus,start_ms,end_ms", put_cpu_time_raw}, {"DBIndex", 19, "", put_zero},
-    {"DerivedExitCode", 15, "steps", put_derived_exit}, {"Elapsed", 10, "start_ms,end_ms", put_elapsed}, {"ElapsedRaw", 10, "start_ms,end_ms", put_elapsed_raw},
-    {"Eligible", 19, "eligible_ms,hold", put_eligible}, {"End", 19, "end_ms", put_end}, {"ExitCode", 8, "exit_code,exit_signal,ending", put_exit}, {"Flags", 20, "", put_flags},
-    {"GID", 6, "spec", put_gid}, {"Group", 9, "spec", put_group}, {"JobID", -12, "", put_job_id}, {"JobIDRaw", -12, "", put_job_id_raw},
-    {"JobName", 10, "name", put_name}, {"Layout", 9, "", put_empty}, {"MaxDiskRead", 12, "usage", put_read}, {"MaxDiskWrite", 12, "usage", put_write},
-    {"MaxPages", 8, "", put_empty}, {"MaxRSS", 10, "usage", put_max_rss}, {"MaxRSSNode", 10, "", put_empty}, {"MaxRSSTask", 10, "", put_empty},
-    {"MaxVMSize", 10, "usage", put_max_rss}, {"MCSLabel", 10, "", put_empty}, {"MinCPU", 10, "usage", put_ave_cpu}, {"NCPUS", 10, "cpus", put_cpus},
-    {"NNodes", 8, "node_count", put_nodes}, {"NodeList", 15, "nodes", put_node_list}, {"NTasks", 8, "tasks", put_tasks}, {"Partition", 10, "partition", put_partition},
-    {"Planned", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned}, {"Reserved", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned},
-    {"Priority", 10, "priority,hold", put_priority}, {"QOS", 10, "qos", put_qos},
-    {"QOSRAW", 10, "qos", put_qos}, {"Reason", 22, "reason", put_reason}, {"ReqCPUS", 8, "cpus", put_req_cpus}, {"ReqCPUFreq", 10, "", put_empty},
-    {"ReqMem", 10, "memory_bytes", put_req_mem}, {"ReqNodes", 8, "node_count", put_nodes}, {"ReqTRES", 10, "cpus,memory_bytes,gpus_milli,node_count", put_req_tres},
-    {"Reservation", 20, "spec", put_reservation}, {"ReservationId", 16, "", put_empty}, {"ResvCPU", 10, "", put_zero_span}, {"Start", 19, "start_ms,end_ms", put_start},
-    {"State", 10, "by,ending", put_state}, {"Submit", 19, "submit_ms", put_submit}, {"SubmitLine", 20, "spec", put_submit_line}, {"Suspended", 10, "", put_zero_span},
-    {"SystemCPU", 10, "usage", put_system_cpu}, {"SystemComment", 14, "", put_empty}, {"Timelimit", 10, "time_limit_s", put_limit},
-    {"TimelimitRaw", 12, "time_limit_s", put_limit_raw}, {"TotalCPU", 10, "usage", put_total_cpu}, {"TRESUsageInAve", 14, "", put_empty},
-    {"TRESUsageInMax", 14, "", put_empty}, {"TRESUsageInTot", 14, "", put_empty}, {"TRESUsageOutTot", 15, "", put_empty}, {"UID", 6, "uid", put_uid},
-    {"User", 9, "user", put_user}, {"UserCPU", 10, "usage", put_user_cpu}, {"WCKey", 10, "", put_empty}, {"WCKeyID", 8, "", put_empty},
-    {"WorkDir", 20, "spec", put_workdir}, {"MaxVMSizeNode", 14, "", put_empty}, {"MaxVMSizeTask", 14, "", put_empty}, {"MaxPagesNode", 12, "", put_empty},
-    {"MaxPagesTask", 14, "", put_empty}, {"MinCPUNode", 10, "", put_empty}, {"MinCPUTask", 10, "", put_empty}, {"ReqCPUFreqMin", 13, "", put_empty},
-    {"ReqCPUFreqMax", 13, "", put_empty}, {"ReqCPUFreqGov", 13, "", put_empty}, {"MaxDiskReadNode", 15, "", put_empty}, {"MaxDiskReadTask", 15, "", put_empty},
-    {"MaxDiskWriteNode", 16, "", put_empty}, {"MaxDiskWriteTask", 16, "", put_empty}, {"TRESUsageInMaxNode", 18, "", put_empty},
-    {"TRESUsageInMaxTask", 18, "", put_empty}, {"TRESUsageInMin", 14, "", put_empty}, {"TRESUsageInMinNode", 18, "", put_empty},
-    {"TRESUsageInMinTask", 18, "", put_empty}, {"TRESUsageOutMax", 15, "", put_empty}, {"TRESUsageOutMaxNode", 19, "", put_empty},
-    {"TRESUsageOutMaxTask", 19, "", put_empty}, {"TRESUsageOutMin", 15, "", put_empty}, {"TRESUsageOutMinNode", 19, "", put_empty},
-    {"TRESUsageOutMinTask", 19, "", put_empty}, {"TRESUsageOutAve", 15, "", put_empty},
+    {"Account", 10, "project", put_account},
+    {"AdminComment", 19, "", put_empty},
+    {"AllocCPUS", 10, "cpus", put_cpus},
+    {"AllocNodes", 10, "node_count", put_nodes},
+    {"AllocTRES", 10, "cpus,memory_bytes,gpus_milli,node_count,start_ms", put_alloc_tres},
+    {"AllocGRES", 12, "gpus_milli", put_gpus},
+    {"ReqGRES", 12, "gpus_milli", put_gpus},
+    {"AssocID", 7, "", put_zero},
+    {"AveCPU", 10, "usage", put_ave_cpu},
+    {"AveCPUFreq", 10, "", put_zero},
+    {"AveDiskRead", 14, "usage", put_read},
+    {"AveDiskWrite", 14, "usage", put_write},
+    {"AvePages", 10, "", put_empty},
+    {"AveRSS", 10, "usage", put_max_rss},
+    {"AveVMSize", 10, "usage", put_max_rss},
+    {"BlockID", 16, "", put_empty},
+    {"Cluster", 10, "", put_cluster},
+    {"Comment", 14, "spec", put_comment},
+    {"Constraints", 19, "spec", put_constraints},
+    {"Container", 19, "spec", put_container},
+    {"ConsumedEnergy", 14, "usage", put_energy},
+    {"ConsumedEnergyRaw", 17, "usage", put_energy},
+    {"CPUTime", 10, "cpus,start_ms,end_ms", put_cpu_time},
+    {"CPUTimeRAW", 10, "cpus,start_ms,end_ms", put_cpu_time_raw},
+    {"DBIndex", 19, "", put_zero},
+    {"DerivedExitCode", 15, "steps", put_derived_exit},
+    {"Elapsed", 10, "start_ms,end_ms", put_elapsed},
+    {"ElapsedRaw", 10, "start_ms,end_ms", put_elapsed_raw},
+    {"Eligible", 19, "eligible_ms,hold", put_eligible},
+    {"End", 19, "end_ms", put_end},
+    {"ExitCode", 8, "exit_code,exit_signal,ending", put_exit},
+    {"Flags", 20, "", put_flags},
+    {"GID", 6, "spec", put_gid},
+    {"Group", 9, "spec", put_group},
+    {"JobID", -12, "", put_job_id},
+    {"JobIDRaw", -12, "", put_job_id_raw},
+    {"JobName", 10, "name", put_name},
+    {"Layout", 9, "", put_empty},
+    {"MaxDiskRead", 12, "usage", put_read},
+    {"MaxDiskWrite", 12, "usage", put_write},
+    {"MaxPages", 8, "", put_empty},
+    {"MaxRSS", 10, "usage", put_max_rss},
+    {"MaxRSSNode", 10, "", put_empty},
+    {"MaxRSSTask", 10, "", put_empty},
+    {"MaxVMSize", 10, "usage", put_max_rss},
+    {"MCSLabel", 10, "", put_empty},
+    {"MinCPU", 10, "usage", put_ave_cpu},
+    {"NCPUS", 10, "cpus", put_cpus},
+    {"NNodes", 8, "node_count", put_nodes},
+    {"NodeList", 15, "nodes", put_node_list},
+    {"NTasks", 8, "tasks", put_tasks},
+    {"Partition", 10, "partition", put_partition},
+    {"Planned", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned},
+    {"Reserved", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned},
+    {"Priority", 10, "priority,hold", put_priority},
+    {"QOS", 10, "qos", put_qos},
+    {"QOSRAW", 10, "qos", put_qos},
+    {"Reason", 22, "reason", put_reason},
+    {"ReqCPUS", 8, "cpus", put_req_cpus},
+    {"ReqCPUFreq", 10, "", put_empty},
+    {"ReqMem", 10, "memory_bytes", put_req_mem},
+    {"ReqNodes", 8, "node_count", put_nodes},
+    {"ReqTRES", 10, "cpus,memory_bytes,gpus_milli,node_count", put_req_tres},
+    {"Reservation", 20, "spec", put_reservation},
+    {"ReservationId", 16, "", put_empty},
+    {"ResvCPU", 10, "", put_zero_span},
+    {"Start", 19, "start_ms,end_ms", put_start},
+    {"State", 10, "by,ending", put_state},
+    {"Submit", 19, "submit_ms", put_submit},
+    {"SubmitLine", 20, "spec", put_submit_line},
+    {"Suspended", 10, "", put_zero_span},
+    {"SystemCPU", 10, "usage", put_system_cpu},
+    {"SystemComment", 14, "", put_empty},
+    {"Timelimit", 10, "time_limit_s", put_limit},
+    {"TimelimitRaw", 12, "time_limit_s", put_limit_raw},
+    {"TotalCPU", 10, "usage", put_total_cpu},
+    {"TRESUsageInAve", 14, "", put_empty},
+    {"TRESUsageInMax", 14, "", put_empty},
+    {"TRESUsageInTot", 14, "", put_empty},
+    {"TRESUsageOutTot", 15, "", put_empty},
+    {"UID", 6, "uid", put_uid},
+    {"User", 9, "user", put_user},
+    {"UserCPU", 10, "usage", put_user_cpu},
+    {"WCKey", 10, "", put_empty},
+    {"WCKeyID", 8, "", put_empty},
+    {"WorkDir", 20, "spec", put_workdir},
+    {"MaxVMSizeNode", 14, "", put_empty},
+    {"MaxVMSizeTask", 14, "", put_empty},
+    {"MaxPagesNode", 12, "", put_empty},
+    {"MaxPagesTask", 14, "", put_empty},
+    {"MinCPUNode", 10, "", put_empty},
+    {"MinCPUTask", 10, "", put_empty},
+    {"ReqCPUFreqMin", 13, "", put_empty},
+    {"ReqCPUFreqMax", 13, "", put_empty},
+    {"ReqCPUFreqGov", 13, "", put_empty},
+    {"MaxDiskReadNode", 15, "", put_empty},
+    {"MaxDiskReadTask", 15, "", put_empty},
+    {"MaxDiskWriteNode", 16, "", put_empty},
+    {"MaxDiskWriteTask", 16, "", put_empty},
+    {"TRESUsageInMaxNode", 18, "", put_empty},
+    {"TRESUsageInMaxTask", 18, "", put_empty},
+    {"TRESUsageInMin", 14, "", put_empty},
+    {"TRESUsageInMinNode", 18, "", put_empty},
+    {"TRESUsageInMinTask", 18, "", put_empty},
+    {"TRESUsageOutMax", 15, "", put_empty},
+    {"TRESUsageOutMaxNode", 19, "", put_empty},
+    {"TRESUsageOutMaxTask", 19, "", put_empty},
+    {"TRESUsageOutMin", 15, "", put_empty},
+    {"TRESUsageOutMinNode", 19, "", put_empty},
+    {"TRESUsageOutMinTask", 19, "", put_empty},
+    {"TRESUsageOutAve", 15, "", put_empty},
 };
 enum { COLUMN_COUNT = sizeof columns / sizeof *columns };
 

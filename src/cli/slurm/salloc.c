@@ -100,7 +100,9 @@ static int granted(struct step_run *run, uint64_t job) {
     if (!run->s->quiet)
         fprintf(stderr, "salloc: Granted job allocation %llu\n", (unsigned long long)job);
     if (client_open(c, &k) == 0) {
-        if (client_call(k, "GET", arena_printf(&c->arena, "/v1/jobs/%llu", (unsigned long long)job), NULL, &r) == 0 && r.json)
+        if (client_call(k, "GET", arena_printf(&c->arena, "/v1/jobs/%llu", (unsigned long long)job), NULL,
+                        &r) == 0 &&
+            r.json)
             set_environment(a, r.json);
         client_free(k);
     }
@@ -171,11 +173,16 @@ int salloc_run(struct slurm *s, int argc, char **argv) {
 
 int sattach_run(struct slurm *s, int argc, char **argv) {
     static const struct opt table[] = {
-        {"error-filter", 0, OPT_VALUE, OPT_HARMLESS, NULL, "all tasks are shown", 0}, {"help", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"input-filter", 0, OPT_VALUE, OPT_HARMLESS, NULL, "input goes to all tasks", 0}, {"label", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"layout", 0, OPT_FLAG, OPT_REFUSED, NULL, "use scontrol show step", 0}, {"output-filter", 0, OPT_VALUE, OPT_HARMLESS, NULL, "all tasks are shown", 0},
-        {"pty", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"quiet", 'Q', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0}};
+        {"error-filter", 0, OPT_VALUE, OPT_HARMLESS, NULL, "all tasks are shown", 0},
+        {"help", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"input-filter", 0, OPT_VALUE, OPT_HARMLESS, NULL, "input goes to all tasks", 0},
+        {"label", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"layout", 0, OPT_FLAG, OPT_REFUSED, NULL, "use scontrol show step", 0},
+        {"output-filter", 0, OPT_VALUE, OPT_HARMLESS, NULL, "all tasks are shown", 0},
+        {"pty", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"quiet", 'Q', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0}};
     struct opts o;
     opts_init(&o, table, sizeof table / sizeof *table, 0);
     if (!opts_parse(&o, s, argc, argv, false) || !opts_check(&o, s))
@@ -198,19 +205,32 @@ int sattach_run(struct slurm *s, int argc, char **argv) {
         return SLURM_FAILED;
     const struct json *spec = json_get(r.json, "spec");
     if (spec && json_true(spec, "attach")) {
-        struct session live = {.cli = &s->cli, .target = arena_printf(&s->cli.arena, "/v1/jobs/%s/attach", id), .input = true, .pty = opt_given(&o, "pty"), .job = true};
+        struct session live = {.cli = &s->cli,
+                               .target = arena_printf(&s->cli.arena, "/v1/jobs/%s/attach", id),
+                               .input = true,
+                               .pty = opt_given(&o, "pty"),
+                               .job = true};
         return session_run(&live);
     }
     const char *dot = strchr(o.arguments[0], '.');
     uint32_t number;
     if (!dot || parse_u32(dot + 1, &number) < 0) {
-        slurm_error(s, "%s is no step such as %s.0; the output of a batch script is in its file: acequia logs -f %s", o.arguments[0], id, id);
+        slurm_error(
+            s, "%s is no step such as %s.0; the output of a batch script is in its file: acequia logs -f %s",
+            o.arguments[0], id, id);
         return SLURM_FAILED;
     }
     cleanup_buf struct buf first = {0};
     buf_addf(&first, "{\"attach\":%u}", number);
-    struct step_run run = {.s = s, .target = arena_printf(&s->cli.arena, "/v1/jobs/%s/step", id), .first = &first, .label = opt_given(&o, "label"), .input = true,
-                           .out_fd = STDOUT_FILENO, .err_fd = STDERR_FILENO, .tasks = 1, .attached = true};
+    struct step_run run = {.s = s,
+                           .target = arena_printf(&s->cli.arena, "/v1/jobs/%s/step", id),
+                           .first = &first,
+                           .label = opt_given(&o, "label"),
+                           .input = true,
+                           .out_fd = STDOUT_FILENO,
+                           .err_fd = STDERR_FILENO,
+                           .tasks = 1,
+                           .attached = true};
     parse_u64(id, &run.job);
     return step_run(&run);
 }

@@ -32,7 +32,8 @@ static int take_script(struct slurm *s, const struct opts *line, struct script *
         slurm_error(s, "Script arguments not permitted with --wrap option");
         return SLURM_FAILED;
     }
-    int r = wrap ? script_wrap(s, wrap, script) : script_read(s, line->argument_count ? line->arguments[0] : NULL, script);
+    int r = wrap ? script_wrap(s, wrap, script)
+                 : script_read(s, line->argument_count ? line->arguments[0] : NULL, script);
     return r ? r : script_check(s, script);
 }
 
@@ -63,7 +64,8 @@ static void name_job(struct slurm *s, const struct opts *o, const struct script 
     if (!spec->output)
         spec->output = spec->array.len ? "slurm-%A_%a.out" : "slurm-%j.out";
     if (o->argument_count > 1) {
-        spec->argv.at = arena_memdup(&s->cli.arena, o->arguments + 1, (size_t)(o->argument_count - 1) * sizeof *o->arguments);
+        spec->argv.at = arena_memdup(&s->cli.arena, o->arguments + 1,
+                                     (size_t)(o->argument_count - 1) * sizeof *o->arguments);
         spec->argv.len = (uint32_t)o->argument_count - 1;
     }
     if (opt_given(o, "requeue"))
@@ -74,7 +76,8 @@ static int wait_for(struct slurm *s, uint64_t first, uint64_t count) {
     int worst = 0;
     for (uint64_t id = first; id < first + count;) {
         struct reply r;
-        const char *target = arena_printf(&s->cli.arena, "/v1/jobs/%llu/wait?timeout_s=%d", (unsigned long long)id, WAIT_ROUND_S);
+        const char *target = arena_printf(&s->cli.arena, "/v1/jobs/%llu/wait?timeout_s=%d",
+                                          (unsigned long long)id, WAIT_ROUND_S);
         if (client_call_timeout(s->client, "GET", target, NULL, (WAIT_ROUND_S + 30) * 1000, &r) < 0) {
             slurm_error(s, "%s", s->cli.error.text);
             return SLURM_FAILED;
@@ -95,7 +98,8 @@ static int report(struct slurm *s, const struct opts *o, const struct reply *r) 
     if (opt_given(o, "parsable") && !s->quiet)
         printf(s->clusters ? "%lld;%s\n" : "%lld\n", id, s->clusters);
     else if (!s->quiet)
-        printf(s->clusters ? "Submitted batch job %lld on cluster %s\n" : "Submitted batch job %lld\n", id, s->clusters);
+        printf(s->clusters ? "Submitted batch job %lld on cluster %s\n" : "Submitted batch job %lld\n", id,
+               s->clusters);
     fflush(stdout);
     return opt_given(o, "wait") ? wait_for(s, (uint64_t)id, (uint64_t)json_i64(r->json, "count", 1)) : SLURM_OK;
 }

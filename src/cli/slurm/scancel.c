@@ -53,9 +53,11 @@ static bool has_filter(const struct request *q) {
 }
 
 static bool matches(const struct request *q, const struct sjob *j) {
-    return list_has(q->user, j->user) && list_has(q->names, j->name) && list_has(q->partition, j->partition) && list_has(q->account, j->project) &&
-           list_has(q->qos, j->qos) && (!q->states || q->states >> j->state & 1) && ids_have(q->ids, j) && !job_state_final(j->state) &&
-           (!q->nodes || list_has(q->nodes, j->nodes)) && (!q->reservation || (j->spec && streq(j->spec->reservation, q->reservation)));
+    return list_has(q->user, j->user) && list_has(q->names, j->name) &&
+           list_has(q->partition, j->partition) && list_has(q->account, j->project) &&
+           list_has(q->qos, j->qos) && (!q->states || q->states >> j->state & 1) && ids_have(q->ids, j) &&
+           !job_state_final(j->state) && (!q->nodes || list_has(q->nodes, j->nodes)) &&
+           (!q->reservation || (j->spec && streq(j->spec->reservation, q->reservation)));
 }
 
 static bool confirmed(const struct sjob *j) {
@@ -68,9 +70,14 @@ static bool confirmed(const struct sjob *j) {
 
 static int read_words(struct slurm *s, const struct opts *o, struct request *q) {
     const char *signal = opt_get(o, "signal");
-    *q = (struct request){.batch = opt_given(o, "batch"), .full = opt_given(o, "full"), .partition = opt_get(o, "partition"),
-                          .account = opt_get(o, "account"), .qos = opt_get(o, "qos"), .nodes = opt_get(o, "nodelist"),
-                          .reservation = opt_get(o, "reservation"), .names = opt_get(o, "jobname") ? opt_get(o, "jobname") : opt_get(o, "name")};
+    *q = (struct request){.batch = opt_given(o, "batch"),
+                          .full = opt_given(o, "full"),
+                          .partition = opt_get(o, "partition"),
+                          .account = opt_get(o, "account"),
+                          .qos = opt_get(o, "qos"),
+                          .nodes = opt_get(o, "nodelist"),
+                          .reservation = opt_get(o, "reservation"),
+                          .names = opt_get(o, "jobname") ? opt_get(o, "jobname") : opt_get(o, "name")};
     if (signal && signal_parse(signal, &q->signal, NULL) < 0) {
         fprintf(stderr, "Unknown job signal: %s\n", signal);
         return SLURM_FAILED;
@@ -90,7 +97,9 @@ static int read_words(struct slurm *s, const struct opts *o, struct request *q) 
     for (const char *p = state; p && *p;) {
         const char *one = arena_strndup(&s->cli.arena, p, strcspn(p, ","));
         if (!states_known(one)) {
-            fprintf(stderr, "Invalid job state specified: %s\nValid job states are PENDING, RUNNING, and SUSPENDED\n", one);
+            fprintf(stderr,
+                    "Invalid job state specified: %s\nValid job states are PENDING, RUNNING, and SUSPENDED\n",
+                    one);
             return SLURM_FAILED;
         }
         p += strlen(one) + (p[strlen(one)] == ',');
@@ -108,7 +117,8 @@ static bool element_fits(struct slurm *s, const char *item) {
     const char *inner = arena_strndup(&s->cli.arena, mark + 1, len);
     if (*inner != '[')
         return len && strspn(inner, "0123456789") == len;
-    if (inner[len - 1] != ']' || array_parse(arena_strndup(&s->cli.arena, inner + 1, len - 2), &s->cli.arena, &spec, NULL) < 0) {
+    if (inner[len - 1] != ']' ||
+        array_parse(arena_strndup(&s->cli.arena, inner + 1, len - 2), &s->cli.arena, &spec, NULL) < 0) {
         slurm_error(s, "_parse_single_range: Invalid range: `%.*s'", (int)strcspn(inner + 1, "]"), inner + 1);
         return false;
     }
@@ -181,9 +191,13 @@ static uint32_t write_ids(struct slurm *s, const struct opts *o, const struct re
 static int chosen(struct slurm *s, const struct opts *o, const struct request *q, struct json_writer *w) {
     sjob_vec jobs = {0};
     const char *bad;
-    struct job_query query = {.live = true, .elements = true, .ids = q->ids ? ids_plain(&s->cli.arena, q->ids, &bad) : NULL,
-                              .fields = q->reservation ? "id,label,array_id,array_index,name,user,partition,project,qos,state,nodes,spec"
-                                                       : "id,label,array_id,array_index,name,user,partition,project,qos,state,nodes"};
+    struct job_query query = {
+        .live = true,
+        .elements = true,
+        .ids = q->ids ? ids_plain(&s->cli.arena, q->ids, &bad) : NULL,
+        .fields = q->reservation
+                      ? "id,label,array_id,array_index,name,user,partition,project,qos,state,nodes,spec"
+                      : "id,label,array_id,array_index,name,user,partition,project,qos,state,nodes"};
     int status = jobs_fetch(s, &query, &jobs), count = 0;
     for (uint32_t i = 0; !status && i < jobs.len; i++)
         if (matches(q, &jobs.at[i]) && (!opt_given(o, "interactive") || confirmed(&jobs.at[i]))) {
@@ -205,7 +219,9 @@ static int report(struct slurm *s, const struct request *q, const struct reply *
         bool gone = streq(code, "ENOENT") || streq(code, "EALREADY");
         if (gone) {
             if (s->verbose)
-                slurm_error(s, "Kill job error on job id %s: %s", id, streq(code, "ENOENT") ? "Invalid job id specified" : "Job/step already completing or completed");
+                slurm_error(s, "Kill job error on job id %s: %s", id,
+                            streq(code, "ENOENT") ? "Invalid job id specified"
+                                                  : "Job/step already completing or completed");
             continue;
         }
         const char *words = streq(code, "EPERM") ? "Access/permission denied" :
@@ -233,7 +249,8 @@ static int cancel_step(struct slurm *s, const struct request *q, const char *ite
     struct json_writer w = {.out = &body};
     struct reply r;
     struct request how = *q;
-    const char *dot = memchr(item, '.', len), *step = arena_strndup(&s->cli.arena, dot + 1, len - (size_t)(dot + 1 - item));
+    const char *dot = memchr(item, '.', len),
+               *step = arena_strndup(&s->cli.arena, dot + 1, len - (size_t)(dot + 1 - item));
     uint32_t number = 0;
     how.batch = streq(step, "batch");
     if (!how.batch && parse_u32(step, &number) < 0) {

@@ -46,7 +46,8 @@ static int run_ping(struct scontrol *c, int argc, char **argv) {
     char host[256] = "localhost";
     struct reply r;
     gethostname(host, sizeof host - 1);
-    bool up = client_open(&c->s->cli, &c->s->client) == 0 && client_call(c->s->client, "GET", "/v1/status", NULL, &r) == 0;
+    bool up = client_open(&c->s->cli, &c->s->client) == 0 &&
+              client_call(c->s->client, "GET", "/v1/status", NULL, &r) == 0;
     printf("Slurmctld(primary) at %s is %s\n", host, up ? "UP" : "DOWN");
     return up ? SLURM_OK : SLURM_FAILED;
 }
@@ -84,7 +85,8 @@ static int run_reconfigure(struct scontrol *c, int argc, char **argv) {
         fprintf(stderr, "slurm_reconfigure error: Invalid user id\n");
         return SLURM_FAILED;
     }
-    slurm_verbose(c->s, "partitions, projects and QoS take effect at once; for the configuration file send SIGHUP to the controller");
+    slurm_verbose(c->s, "partitions, projects and QoS take effect at once; for the configuration file send "
+                        "SIGHUP to the controller");
     return SLURM_OK;
 }
 
@@ -93,7 +95,9 @@ static int run_wait_job(struct scontrol *c, int argc, char **argv) {
         struct reply r;
         if (!slurm_client(c->s))
             return SLURM_FAILED;
-        if (client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/jobs/%s/wait?timeout_s=25", argv[1]), NULL, &r) < 0) {
+        if (client_call(c->s->client, "GET",
+                        arena_printf(&c->s->cli.arena, "/v1/jobs/%s/wait?timeout_s=25", argv[1]), NULL,
+                        &r) < 0) {
             fprintf(stderr, "scontrol: Problem running job %s\n", argv[1]);
             return SLURM_FAILED;
         }
@@ -112,7 +116,8 @@ static int run_write(struct scontrol *c, int argc, char **argv) {
         return SLURM_FAILED;
     if (client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/jobs/%s/script", argv[2]), NULL, &r) < 0) {
         int code = c->s->cli.error.code;
-        fprintf(stderr, "job script retrieval failed: %s\n", code == EPERM || code == EACCES ? "Invalid user id" : "Invalid job id specified");
+        fprintf(stderr, "job script retrieval failed: %s\n",
+                code == EPERM || code == EACCES ? "Invalid user id" : "Invalid job id specified");
         return SLURM_OK;  // as Slurm does
     }
     const char *path = argc > 3 ? argv[3] : arena_printf(&c->s->cli.arena, "slurm-%s.sh", argv[2]);
@@ -164,14 +169,18 @@ static const struct {
     int (*run)(struct scontrol *c, int argc, char **argv);
     bool needs_argument;
 } words[] = {
-    {"show", 2, run_show, false},         {"update", 1, run_update, true},       {"hold", 3, run_hold, true},
-    {"holdu", 5, run_hold, true},         {"uhold", 2, run_hold, true},          {"release", 3, run_release, true},
-    {"requeue", 3, run_requeue, true},    {"requeuehold", 8, run_requeuehold, true}, {"suspend", 2, run_suspend, true},
-    {"resume", 3, run_resume, true},      {"ping", 3, run_ping, false},          {"reconfigure", 3, run_reconfigure, false},
-    {"version", 4, run_version, false},   {"wait_job", 2, run_wait_job, true},   {"write", 2, run_write, true},
-    {"create", 2, run_create, true},      {"delete", 1, run_delete, true},       {"help", 2, run_help, false},
-    {"errnumstr", 2, run_errnumstr, true}, {"completing", 2, run_nothing, false}, {"cluster", 2, run_nothing, false},
-    {"details", 3, run_nothing, false},   {"oneliner", 1, run_nothing, false},   {"quiet", 3, run_nothing, false},
+    {"show", 2, run_show, false},          {"update", 1, run_update, true},
+    {"hold", 3, run_hold, true},           {"holdu", 5, run_hold, true},
+    {"uhold", 2, run_hold, true},          {"release", 3, run_release, true},
+    {"requeue", 3, run_requeue, true},     {"requeuehold", 8, run_requeuehold, true},
+    {"suspend", 2, run_suspend, true},     {"resume", 3, run_resume, true},
+    {"ping", 3, run_ping, false},          {"reconfigure", 3, run_reconfigure, false},
+    {"version", 4, run_version, false},    {"wait_job", 2, run_wait_job, true},
+    {"write", 2, run_write, true},         {"create", 2, run_create, true},
+    {"delete", 1, run_delete, true},       {"help", 2, run_help, false},
+    {"errnumstr", 2, run_errnumstr, true}, {"completing", 2, run_nothing, false},
+    {"cluster", 2, run_nothing, false},    {"details", 3, run_nothing, false},
+    {"oneliner", 1, run_nothing, false},   {"quiet", 3, run_nothing, false},
 };
 
 int scontrol_run(struct slurm *s, int argc, char **argv) {
@@ -184,7 +193,10 @@ int scontrol_run(struct slurm *s, int argc, char **argv) {
         return SLURM_FAILED;
     if (opt_given(&o, "version"))
         return slurm_version();
-    struct scontrol c = {.s = s, .one_line = opt_given(&o, "oneliner"), .details = opt_given(&o, "details"), .quiet = opt_given(&o, "quiet")};
+    struct scontrol c = {.s = s,
+                         .one_line = opt_given(&o, "oneliner"),
+                         .details = opt_given(&o, "details"),
+                         .quiet = opt_given(&o, "quiet")};
     if (opt_given(&o, "help"))
         return run_help(&c, 0, NULL);
     s->clusters = opt_get(&o, "cluster") ? opt_get(&o, "cluster") : opt_get(&o, "clusters");
@@ -200,7 +212,10 @@ int scontrol_run(struct slurm *s, int argc, char **argv) {
         if (len < words[i].least || len > strlen(words[i].word) || strncasecmp(word, words[i].word, len) != 0)
             continue;
         if (words[i].needs_argument && o.argument_count < 2) {
-            fprintf(stderr, words[i].run == run_update ? "too few arguments for %s keyword\n" : "too few arguments for keyword:%s\n", word);
+            fprintf(stderr,
+                    words[i].run == run_update ? "too few arguments for %s keyword\n"
+                                               : "too few arguments for keyword:%s\n",
+                    word);
             return SLURM_FAILED;
         }
         return words[i].run(&c, o.argument_count, o.arguments);

@@ -35,17 +35,21 @@ static void job_times(const struct scontrol *c, const struct sjob *j, struct buf
     const struct spec *p = j->spec;
     int64_t eligible = j->hold && j->state == JOB_PENDING ? 0 : j->eligible_ms;
     buf_addf(out, "RunTime=%s TimeLimit=%s TimeMin=%s", elapsed_format_full(j->elapsed_ms / 1000, a),
-             j->time_limit_s && j->time_limit_s < DURATION_LIMIT_S ? elapsed_format_full(j->time_limit_s, b) : "UNLIMITED",
+             j->time_limit_s && j->time_limit_s < DURATION_LIMIT_S ? elapsed_format_full(j->time_limit_s, b)
+                                                                   : "UNLIMITED",
              p->time_min_s ? elapsed_format_full(p->time_min_s, d) : "N/A");
     line_end(c, out);
-    buf_addf(out, "SubmitTime=%s EligibleTime=%s", slurm_time(j->submit_ms, "Unknown", a), slurm_time(eligible, "Unknown", b));
+    buf_addf(out, "SubmitTime=%s EligibleTime=%s", slurm_time(j->submit_ms, "Unknown", a),
+             slurm_time(eligible, "Unknown", b));
     line_end(c, out);
     buf_addf(out, "AccrueTime=%s", slurm_time(eligible, "Unknown", a));
     line_end(c, out);
-    buf_addf(out, "StartTime=%s EndTime=%s Deadline=%s", slurm_time(j->start_ms ? j->start_ms : j->expected_start_ms, "Unknown", a),
+    buf_addf(out, "StartTime=%s EndTime=%s Deadline=%s",
+             slurm_time(j->start_ms ? j->start_ms : j->expected_start_ms, "Unknown", a),
              slurm_time(sjob_end_ms(j), "Unknown", b), slurm_time(p->deadline_ms, "N/A", d));
     line_end(c, out);
-    buf_addf(out, "SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main", slurm_time(j->now_ms, "Unknown", a));
+    buf_addf(out, "SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main",
+             slurm_time(j->now_ms, "Unknown", a));
     line_end(c, out);
 }
 
@@ -78,15 +82,16 @@ static void job_shape(const struct scontrol *c, const struct sjob *j, struct buf
         buf_addf(out, "NumNodes=%u ", nodes);
     else
         buf_addf(out, "NumNodes=%u-%u ", nodes, p->nodes_max);
-    buf_addf(out, "NumCPUs=%u NumTasks=%u CPUs/Task=%u ReqB:S:C:T=0:0:*:*", j->cpus, j->tasks ? j->tasks : 1, p->cpus_per_task ? p->cpus_per_task : 1);
+    buf_addf(out, "NumCPUs=%u NumTasks=%u CPUs/Task=%u ReqB:S:C:T=0:0:*:*", j->cpus, j->tasks ? j->tasks : 1,
+             p->cpus_per_task ? p->cpus_per_task : 1);
     line_end(c, out);
     buf_adds(out, "TRES=");
     tres_text(j, false, out);
     line_end(c, out);
     buf_addf(out, "Socks/Node=* NtasksPerN:B:S:C=%u:0:*:* CoreSpec=*", p->tasks_per_node);
     line_end(c, out);
-    buf_addf(out, "MinCPUsNode=%u MinMemory%s=%s MinTmpDiskNode=0", p->cpus_per_task ? p->cpus_per_task : 1, per_cpu ? "CPU" : "Node",
-             memory ? slurm_megabytes(memory, t) : "0");
+    buf_addf(out, "MinCPUsNode=%u MinMemory%s=%s MinTmpDiskNode=0", p->cpus_per_task ? p->cpus_per_task : 1,
+             per_cpu ? "CPU" : "Node", memory ? slurm_megabytes(memory, t) : "0");
     line_end(c, out);
     buf_addf(out, "Features=%s DelayBoot=00:00:00", or_null(p->features));
     line_end(c, out);
@@ -121,10 +126,15 @@ static void job_files(const struct scontrol *c, const struct sjob *j, struct buf
     buf_adds(out, "Power=");
     if (p->gpus_per_node_milli || p->gpus_milli || p->gpus_per_task_milli) {
         char t[GPU_TEXT_MAX];
-        uint32_t milli = p->gpus_per_node_milli ? p->gpus_per_node_milli : p->gpus_milli ? p->gpus_milli : p->gpus_per_task_milli;
+        uint32_t milli = p->gpus_per_node_milli ? p->gpus_per_node_milli
+                         : p->gpus_milli        ? p->gpus_milli
+                                                : p->gpus_per_task_milli;
         line_end(c, out);
-        buf_addf(out, "TresPer%s=gres:gpu:%s%s%s", p->gpus_per_node_milli ? "Node" : p->gpus_milli ? "Job" : "Task", p->gpu_model ? p->gpu_model : "",
-                 p->gpu_model ? ":" : "", gpu_milli_format(milli, t));
+        buf_addf(out, "TresPer%s=gres:gpu:%s%s%s",
+                 p->gpus_per_node_milli ? "Node"
+                 : p->gpus_milli        ? "Job"
+                                        : "Task",
+                 p->gpu_model ? p->gpu_model : "", p->gpu_model ? ":" : "", gpu_milli_format(milli, t));
     }
 }
 
@@ -140,15 +150,17 @@ static void put_job(const struct scontrol *c, const struct sjob *j, struct buf *
         buf_addf(out, "ArrayTaskThrottle=%u ", p->array_limit);
     buf_addf(out, "JobName=%s", or_null(j->name));
     line_end(c, out);
-    buf_addf(out, "UserId=%s(%u) GroupId=%s(%u) MCS_label=N/A", or_null(j->user), j->uid, group_name(a, p->gid), p->gid);
+    buf_addf(out, "UserId=%s(%u) GroupId=%s(%u) MCS_label=N/A", or_null(j->user), j->uid,
+             group_name(a, p->gid), p->gid);
     line_end(c, out);
-    buf_addf(out, "Priority=%u Nice=%d Account=%s QOS=%s", sjob_priority(j), j->nice, or_null(j->project), j->qos ? j->qos : "normal");
+    buf_addf(out, "Priority=%u Nice=%d Account=%s QOS=%s", sjob_priority(j), j->nice, or_null(j->project),
+             j->qos ? j->qos : "normal");
     line_end(c, out);
     buf_addf(out, "JobState=%s Reason=%s Dependency=", state_word(j->state), reason_word(j));
     sjob_dependency(j, out);
     line_end(c, out);
-    buf_addf(out, "Requeue=%d Restarts=%u BatchFlag=%d Reboot=0 ExitCode=%d:%u", p->requeue, j->attempt > 1 ? j->attempt - 1 : 0,
-             p->launch == LAUNCH_BATCH, j->exit_code, j->exit_signal);
+    buf_addf(out, "Requeue=%d Restarts=%u BatchFlag=%d Reboot=0 ExitCode=%d:%u", p->requeue,
+             j->attempt > 1 ? j->attempt - 1 : 0, p->launch == LAUNCH_BATCH, j->exit_code, j->exit_signal);
     line_end(c, out);
     job_times(c, j, out);
     job_places(c, j, out);
@@ -166,7 +178,11 @@ static int show_jobs(struct scontrol *c, const char *ids) {
         fprintf(stderr, "scontrol_print_job error: Invalid job id specified\n");
         return SLURM_FAILED;
     }
-    struct job_query q = {.fields = SJOB_JSON_FIELDS, .ids = plain, .live = true, .finished = true, .since_ms = clock_wall_ms() - SLURM_RECENT_MS};
+    struct job_query q = {.fields = SJOB_JSON_FIELDS,
+                          .ids = plain,
+                          .live = true,
+                          .finished = true,
+                          .since_ms = clock_wall_ms() - SLURM_RECENT_MS};
     int status = jobs_fetch(c->s, &q, &jobs);
     for (uint32_t i = 0; !status && i < jobs.len; i++) {
         const struct sjob *j = &jobs.at[i];
@@ -211,7 +227,8 @@ static void put_node(const struct scontrol *c, const struct snode *n, struct buf
         buf_addf(&partitions, "%s%s", i ? "," : "", n->partitions->items[i].s);
     buf_addf(out, "NodeName=%s Arch=%s CoresPerSocket=%u ", n->name, n->arch ? n->arch : "unknown", n->cores);
     line_end(c, out);
-    buf_addf(out, "CPUAlloc=%u CPUEfctv=%u CPUTot=%u CPULoad=%.2f", n->cpus_used, n->cpus, n->cpus, n->load_milli / 1000.0);
+    buf_addf(out, "CPUAlloc=%u CPUEfctv=%u CPUTot=%u CPULoad=%.2f", n->cpus_used, n->cpus, n->cpus,
+             n->load_milli / 1000.0);
     line_end(c, out);
     buf_addf(out, "AvailableFeatures=%s", or_null(n->features));
     line_end(c, out);
@@ -223,20 +240,23 @@ static void put_node(const struct scontrol *c, const struct snode *n, struct buf
         buf_addf(out, "GresUsed=%s", or_null(n->gres_used));
         line_end(c, out);
     }
-    buf_addf(out, "NodeAddr=%s NodeHostName=%s Version=%s", n->address ? n->address : n->name, n->name, n->version ? n->version : "(null)");
+    buf_addf(out, "NodeAddr=%s NodeHostName=%s Version=%s", n->address ? n->address : n->name, n->name,
+             n->version ? n->version : "(null)");
     line_end(c, out);
     buf_addf(out, "OS=%s ", n->os ? n->os : "Linux");
     line_end(c, out);
-    buf_addf(out, "RealMemory=%llu AllocMem=%llu FreeMem=%llu Sockets=%u Boards=1", (unsigned long long)(n->memory_bytes >> 20),
-             (unsigned long long)(n->memory_used_bytes >> 20), (unsigned long long)(n->free_bytes >> 20), n->sockets);
+    buf_addf(out, "RealMemory=%llu AllocMem=%llu FreeMem=%llu Sockets=%u Boards=1",
+             (unsigned long long)(n->memory_bytes >> 20), (unsigned long long)(n->memory_used_bytes >> 20),
+             (unsigned long long)(n->free_bytes >> 20), n->sockets);
     line_end(c, out);
-    buf_addf(out, "State=%s ThreadsPerCore=%u TmpDisk=%llu Weight=1 Owner=N/A MCS_label=N/A", buf_str(&state), n->threads,
-             (unsigned long long)(n->tmp_bytes >> 20));
+    buf_addf(out, "State=%s ThreadsPerCore=%u TmpDisk=%llu Weight=1 Owner=N/A MCS_label=N/A", buf_str(&state),
+             n->threads, (unsigned long long)(n->tmp_bytes >> 20));
     line_end(c, out);
     buf_addf(out, "Partitions=%s ", buf_str(&partitions));
     line_end(c, out);
     char started[UNIT_TEXT_MAX];
-    buf_addf(out, "BootTime=%s SlurmdStartTime=%s", slurm_time(n->boot_ms, "None", t), slurm_time(n->agent_start_ms, "None", started));
+    buf_addf(out, "BootTime=%s SlurmdStartTime=%s", slurm_time(n->boot_ms, "None", t),
+             slurm_time(n->agent_start_ms, "None", started));
     line_end(c, out);
     // A node in use is busy now; since when an idle one is, is not kept.
     buf_addf(out, "LastBusyTime=%s", slurm_time(n->cpus_used ? clock_wall_ms() : 0, "Unknown", t));
@@ -307,20 +327,24 @@ static void put_partition(const struct scontrol *c, const struct spartition *p, 
     line_end(c, out);
     buf_addf(out, "Nodes=%s", or_null(p->node_list));
     line_end(c, out);
-    buf_addf(out, "PriorityJobFactor=1 PriorityTier=%u RootOnly=NO ReqResv=NO OverSubscribe=NO", p->p.tier ? p->p.tier : 1);
+    buf_addf(out, "PriorityJobFactor=1 PriorityTier=%u RootOnly=NO ReqResv=NO OverSubscribe=NO",
+             p->p.tier ? p->p.tier : 1);
     line_end(c, out);
     buf_adds(out, "OverTimeLimit=NONE PreemptMode=OFF");
     line_end(c, out);
-    buf_addf(out, "State=%s TotalCPUs=%u TotalNodes=%u SelectTypeParameters=NONE", p->p.down ? "DOWN" : "UP", p->cpus, p->nodes);
+    buf_addf(out, "State=%s TotalCPUs=%u TotalNodes=%u SelectTypeParameters=NONE", p->p.down ? "DOWN" : "UP",
+             p->cpus, p->nodes);
     line_end(c, out);
     buf_adds(out, "JobDefaults=(null)");
     line_end(c, out);
     if (p->p.default_memory_per_cpu_bytes)
-        buf_addf(out, "DefMemPerCPU=%llu MaxMemPerNode=UNLIMITED", (unsigned long long)(p->p.default_memory_per_cpu_bytes >> 20));
+        buf_addf(out, "DefMemPerCPU=%llu MaxMemPerNode=UNLIMITED",
+                 (unsigned long long)(p->p.default_memory_per_cpu_bytes >> 20));
     else
         buf_adds(out, "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED");
     line_end(c, out);
-    buf_addf(out, "TRES=cpu=%u,mem=%lluM,node=%u,billing=%u", p->cpus, (unsigned long long)(p->memory_bytes >> 20), p->nodes, p->cpus);
+    buf_addf(out, "TRES=cpu=%u,mem=%lluM,node=%u,billing=%u", p->cpus,
+             (unsigned long long)(p->memory_bytes >> 20), p->nodes, p->cpus);
     if (p->gpus_milli)
         buf_addf(out, ",gres/gpu=%llu", (unsigned long long)(p->gpus_milli / 1000));
     record_end(c, out);
@@ -355,13 +379,16 @@ static int show_reservations(struct scontrol *c, const char *name) {
     for (uint32_t i = 0; list && i < list->len; i++) {
         struct reservation v;
         char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
-        if (schema_read_json(&reservation_schema, &list->items[i], &c->s->cli.arena, &v, NULL) < 0 || (name && !streq(v.name, name)))
+        if (schema_read_json(&reservation_schema, &list->items[i], &c->s->cli.arena, &v, NULL) < 0 ||
+            (name && !streq(v.name, name)))
             continue;
         found = true;
-        buf_addf(&out, "ReservationName=%s StartTime=%s EndTime=%s Duration=%s", v.name, slurm_time(v.start_ms, "N/A", a),
-                 slurm_time(v.end_ms, "N/A", b), elapsed_format_full((v.end_ms - v.start_ms) / 1000, d));
+        buf_addf(&out, "ReservationName=%s StartTime=%s EndTime=%s Duration=%s", v.name,
+                 slurm_time(v.start_ms, "N/A", a), slurm_time(v.end_ms, "N/A", b),
+                 elapsed_format_full((v.end_ms - v.start_ms) / 1000, d));
         line_end(c, &out);
-        buf_addf(&out, "Nodes=%s Features=(null) PartitionName=(null) Flags=%s", or_null(v.nodes), v.maintenance ? "MAINT" : "");
+        buf_addf(&out, "Nodes=%s Features=(null) PartitionName=(null) Flags=%s", or_null(v.nodes),
+                 v.maintenance ? "MAINT" : "");
         line_end(c, &out);
         buf_adds(&out, "Users=");
         for (uint32_t k = 0; k < v.users.len; k++)
@@ -370,7 +397,8 @@ static int show_reservations(struct scontrol *c, const char *name) {
         for (uint32_t k = 0; k < v.projects.len; k++)
             buf_addf(&out, "%s%s", k ? "," : "", v.projects.at[k]);
         int64_t now = clock_wall_ms();
-        buf_addf(&out, "%s State=%s", v.projects.len ? "" : "(null)", v.start_ms <= now && now < v.end_ms ? "ACTIVE" : "INACTIVE");
+        buf_addf(&out, "%s State=%s", v.projects.len ? "" : "(null)",
+                 v.start_ms <= now && now < v.end_ms ? "ACTIVE" : "INACTIVE");
         record_end(c, &out);
     }
     if (!found && name) {
@@ -396,11 +424,13 @@ static int show_steps(struct scontrol *c, const char *ids) {
         char t[UNIT_TEXT_MAX];
         if (p->state != JOB_RUNNING || !ids_have_step(ids, p->job, p->id))
             continue;
-        buf_addf(&out, "StepId=%s.%s UserId=%u StartTime=%s TimeLimit=UNLIMITED", p->job->label, p->id, p->job->uid, slurm_time(p->start_ms, "Unknown", t));
+        buf_addf(&out, "StepId=%s.%s UserId=%u StartTime=%s TimeLimit=UNLIMITED", p->job->label, p->id,
+                 p->job->uid, slurm_time(p->start_ms, "Unknown", t));
         line_end(c, &out);
         buf_addf(&out, "State=RUNNING Partition=%s NodeList=%s", or_null(p->job->partition), or_null(p->nodes));
         line_end(c, &out);
-        buf_addf(&out, "Nodes=%u CPUs=%u Tasks=%u Name=%s Network=(null)", p->node_count, p->cpus, p->tasks, or_null(p->name));
+        buf_addf(&out, "Nodes=%u CPUs=%u Tasks=%u Name=%s Network=(null)", p->node_count, p->cpus, p->tasks,
+                 or_null(p->name));
         line_end(c, &out);
         buf_addf(&out, "TRES=cpu=%u,node=%u", p->cpus, p->node_count);
         line_end(c, &out);
@@ -446,7 +476,8 @@ static void fold_in_order(const struct name_list *names, struct buf *out) {
         while (stem && names->at[i][stem - 1] >= '0' && names->at[i][stem - 1] <= '9')
             stem--;
         uint32_t group = i;
-        while (names->at[i][stem] && group < names->len && !strncmp(names->at[group], names->at[i], stem) && names->at[group][stem] &&
+        while (names->at[i][stem] && group < names->len && !strncmp(names->at[group], names->at[i], stem) &&
+               names->at[group][stem] &&
                strspn(names->at[group] + stem, "0123456789") == strlen(names->at[group] + stem) &&
                strlen(names->at[group]) == strlen(names->at[i]))
             group++;
@@ -461,7 +492,8 @@ static void fold_in_order(const struct name_list *names, struct buf *out) {
             uint32_t last = k + 1;
             while (last < group && strtoul(names->at[last] + stem, NULL, 10) == first + (last - k))
                 last++;
-            buf_addf(out, last > k + 1 ? "%s%s-%s" : "%s%s", k > i ? "," : "", names->at[k] + stem, names->at[last - 1] + stem);
+            buf_addf(out, last > k + 1 ? "%s%s-%s" : "%s%s", k > i ? "," : "", names->at[k] + stem,
+                     names->at[last - 1] + stem);
             k = last;
         }
         buf_addc(out, ']');
@@ -491,10 +523,19 @@ static int show_config(struct scontrol *c) {
     if (slurm_get(c->s, "/v1/status", &r))
         return SLURM_FAILED;
     printf("Configuration data as of %s\n", slurm_time(clock_wall_ms(), "", t));
-    static const char *const fixed[][2] = {
-        {"AccountingStorageType", "accounting_storage/acequia"}, {"AuthType", "auth/peer"}, {"GresTypes", "gpu"}, {"JobAcctGatherType", "jobacct_gather/cgroup"},
-        {"MinJobAge", "300 sec"}, {"MpiDefault", "none"}, {"PreemptMode", "REQUEUE"}, {"PriorityType", "priority/shares"}, {"ProctrackType", "proctrack/cgroup"},
-        {"SchedulerType", "sched/backfill"}, {"SelectType", "select/cons_tres"}, {"SelectTypeParameters", "CR_CPU_MEMORY"}, {"TaskPlugin", "task/cgroup"}};
+    static const char *const fixed[][2] = {{"AccountingStorageType", "accounting_storage/acequia"},
+                                           {"AuthType", "auth/peer"},
+                                           {"GresTypes", "gpu"},
+                                           {"JobAcctGatherType", "jobacct_gather/cgroup"},
+                                           {"MinJobAge", "300 sec"},
+                                           {"MpiDefault", "none"},
+                                           {"PreemptMode", "REQUEUE"},
+                                           {"PriorityType", "priority/shares"},
+                                           {"ProctrackType", "proctrack/cgroup"},
+                                           {"SchedulerType", "sched/backfill"},
+                                           {"SelectType", "select/cons_tres"},
+                                           {"SelectTypeParameters", "CR_CPU_MEMORY"},
+                                           {"TaskPlugin", "task/cgroup"}};
     printf("%-23s = %s\n", "ClusterName", json_str(r.json, "cluster") ? json_str(r.json, "cluster") : "cluster");
     printf("%-23s = %s\n", "SlurmctldHost[0]", host);
     printf("%-23s = 22.05.8 (acequia %s)\n", "SLURM_VERSION", ACEQUIA_VERSION);
@@ -538,10 +579,16 @@ int scontrol_show(struct scontrol *c, int argc, char **argv) {
         const char *word;
         size_t least;
         const char *out, *err;
-    } absent[] = {{"topology", 1, "", "scontrol: error: No topology information available\n"}, {"licenses", 1, "No licenses configured in Slurm.\n", ""},
-                  {"daemons", 1, "slurmctld slurmd\n", ""}, {"frontend", 1, "No nodes in the system\n", ""}, {"bbstat", 3, "", ""},
-                  {"burstbuffer", 2, "No burst buffers\n", ""}, {"aliases", 1, "", ""}, {"federation", 2, "No federation\n", ""},
-                  {"assoc_mgr", 2, "Current Association Manager state\n", ""}, {"slurmd", 2, "", ""}};
+    } absent[] = {{"topology", 1, "", "scontrol: error: No topology information available\n"},
+                  {"licenses", 1, "No licenses configured in Slurm.\n", ""},
+                  {"daemons", 1, "slurmctld slurmd\n", ""},
+                  {"frontend", 1, "No nodes in the system\n", ""},
+                  {"bbstat", 3, "", ""},
+                  {"burstbuffer", 2, "No burst buffers\n", ""},
+                  {"aliases", 1, "", ""},
+                  {"federation", 2, "No federation\n", ""},
+                  {"assoc_mgr", 2, "Current Association Manager state\n", ""},
+                  {"slurmd", 2, "", ""}};
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
         if (begins(what, absent[i].word, absent[i].least)) {
             printf("%s", absent[i].out);

@@ -68,12 +68,15 @@ static int report(const struct scontrol *c, const struct reply *r, const char *w
 static bool not_suspended(struct scontrol *c, const char *ids) {
     sjob_vec jobs = {0};
     const char *wrong = NULL;
-    struct job_query q = {.fields = "id,label,state,array_id,array_index", .ids = ids_plain(&c->s->cli.arena, ids, &wrong)};
+    struct job_query q = {.fields = "id,label,state,array_id,array_index",
+                          .ids = ids_plain(&c->s->cli.arena, ids, &wrong)};
     bool found = false;
     if (jobs_fetch(c->s, &q, &jobs) == 0)
         for (uint32_t i = 0; i < jobs.len; i++)
             if (jobs.at[i].state == JOB_RUNNING || jobs.at[i].state == JOB_PENDING) {
-                fprintf(stderr, "%s for job %s\n", jobs.at[i].state == JOB_RUNNING ? "Job is not suspended" : "Job is pending execution", jobs.at[i].label);
+                fprintf(stderr, "%s for job %s\n",
+                        jobs.at[i].state == JOB_RUNNING ? "Job is not suspended" : "Job is pending execution",
+                        jobs.at[i].label);
                 found = true;
             }
     vec_done(&jobs);
@@ -168,9 +171,12 @@ static int put_size(struct json_writer *w, const char *key, const char *name, co
 
 // What Slurm lets be changed and has no meaning here.
 static bool has_no_effect(const char *name) {
-    static const char *const names[] = {"OverSubscribe", "Shared", "Contiguous", "Licenses", "AdminComment", "SystemComment", "WCKey", "MailUser",
-                                        "MailType", "MinTmpDiskNode", "CoreSpec", "ThreadSpec", "Switches", "Network", "Power", "DelayBoot", "SiteFactor",
-                                        "Prefer", "ClusterFeatures", "Extra", "EndTime", "BurstBuffer", "ReqThreads", "ReqCores", "ReqSockets"};
+    static const char *const names[] = {
+        "OverSubscribe", "Shared",      "Contiguous", "Licenses",        "AdminComment",
+        "SystemComment", "WCKey",       "MailUser",   "MailType",        "MinTmpDiskNode",
+        "CoreSpec",      "ThreadSpec",  "Switches",   "Network",         "Power",
+        "DelayBoot",     "SiteFactor",  "Prefer",     "ClusterFeatures", "Extra",
+        "EndTime",       "BurstBuffer", "ReqThreads", "ReqCores",        "ReqSockets"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (same_word(name, names[i]))
             return true;
@@ -181,10 +187,14 @@ static bool has_no_effect(const char *name) {
 static const char *jobs_named(struct scontrol *c, const char *name) {
     sjob_vec jobs = {0};
     cleanup_buf struct buf ids = {0};
-    struct job_query q = {.fields = "id,label,state,name,array_id,array_index", .live = true, .name = name, .user = own_name(&c->s->cli.arena)};
+    struct job_query q = {.fields = "id,label,state,name,array_id,array_index",
+                          .live = true,
+                          .name = name,
+                          .user = own_name(&c->s->cli.arena)};
     if (jobs_fetch(c->s, &q, &jobs) == 0)
         for (uint32_t i = 0; i < jobs.len; i++)
-            buf_addf(&ids, "%s%llu", ids.len ? "," : "", (unsigned long long)(jobs.at[i].array_id ? jobs.at[i].array_id : jobs.at[i].id));
+            buf_addf(&ids, "%s%llu", ids.len ? "," : "",
+                     (unsigned long long)(jobs.at[i].array_id ? jobs.at[i].array_id : jobs.at[i].id));
     vec_done(&jobs);
     return ids.len ? arena_strdup(&c->s->cli.arena, buf_str(&ids)) : NULL;
 }
@@ -193,9 +203,22 @@ static const char *jobs_named(struct scontrol *c, const char *name) {
 static int put_change(struct json_writer *w, const char *name, const char *v) {
     static const struct {
         const char *name, *key;
-    } texts[] = {{"JobName", "name"}, {"Name", "name"}, {"Partition", "partition"}, {"QOS", "qos"}, {"Account", "project"}, {"Comment", "comment"},
-                 {"Dependency", "dependency"}, {"Features", "features"}, {"NodeList", "nodes"}, {"ReqNodeList", "nodes"}, {"ExcNodeList", "exclude"},
-                 {"ReservationName", "reservation"}, {"Reservation", "reservation"}, {"WorkDir", "workdir"}, {"StdOut", "output"}, {"StdErr", "error"}};
+    } texts[] = {{"JobName", "name"},
+                 {"Name", "name"},
+                 {"Partition", "partition"},
+                 {"QOS", "qos"},
+                 {"Account", "project"},
+                 {"Comment", "comment"},
+                 {"Dependency", "dependency"},
+                 {"Features", "features"},
+                 {"NodeList", "nodes"},
+                 {"ReqNodeList", "nodes"},
+                 {"ExcNodeList", "exclude"},
+                 {"ReservationName", "reservation"},
+                 {"Reservation", "reservation"},
+                 {"WorkDir", "workdir"},
+                 {"StdOut", "output"},
+                 {"StdErr", "error"}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (same_word(name, texts[i].name)) {
             json_kv_str(w, texts[i].key, v);
@@ -249,7 +272,8 @@ static int put_relative(struct scontrol *c, struct json_writer *w, const char *i
     sjob_vec jobs = {0};
     const char *wrong = NULL;
     uint32_t seconds;
-    struct job_query q = {.fields = "id,label,state,time_limit_s,array_id,array_index", .ids = ids_plain(&c->s->cli.arena, ids, &wrong)};
+    struct job_query q = {.fields = "id,label,state,time_limit_s,array_id,array_index",
+                          .ids = ids_plain(&c->s->cli.arena, ids, &wrong)};
     if (duration_parse(v + 1, 60, &seconds, NULL) < 0 || jobs_fetch(c->s, &q, &jobs) || !jobs.len) {
         vec_done(&jobs);
         return bad("TimeLimit", v);
@@ -314,7 +338,9 @@ static int update_node(struct scontrol *c, const char *list, int argc, char **ar
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
     if (!state || nodelist_expand(list, &c->s->cli.arena, &names, NULL) < 0) {
-        fprintf(stderr, "slurm_update error: Invalid node name or state: give State=DRAIN Reason=... or State=RESUME\n");
+        fprintf(
+            stderr,
+            "slurm_update error: Invalid node name or state: give State=DRAIN Reason=... or State=RESUME\n");
         return SLURM_FAILED;
     }
     bool drain = same_word(state, "DRAIN") || same_word(state, "DOWN") || same_word(state, "FAIL");
@@ -337,14 +363,18 @@ static int update_node(struct scontrol *c, const char *list, int argc, char **ar
             return SLURM_FAILED;
         if (client_call(c->s->client, "POST", target, &body, &r) < 0) {
             int code = c->s->cli.error.code;
-            fprintf(stderr, "slurm_update error: %s\n", code == ENOENT ? "Invalid node name specified" : code == EPERM || code == EACCES ? "Invalid user id" : c->s->cli.error.text);
+            fprintf(stderr, "slurm_update error: %s\n",
+                    code == ENOENT                    ? "Invalid node name specified"
+                    : code == EPERM || code == EACCES ? "Invalid user id"
+                                                      : c->s->cli.error.text);
             return SLURM_FAILED;
         }
     }
     return SLURM_OK;
 }
 
-static int put_thing(struct scontrol *c, const char *kind, const char *name, const struct schema *schema, const void *value, bool creates) {
+static int put_thing(struct scontrol *c, const char *kind, const char *name, const struct schema *schema,
+                     const void *value, bool creates) {
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
     struct reply r;
@@ -362,7 +392,9 @@ static int put_thing(struct scontrol *c, const char *kind, const char *name, con
 static int update_partition(struct scontrol *c, const char *name, int argc, char **argv) {
     struct reply r;
     struct partition p;
-    if (!slurm_client(c->s) || client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/partitions/%s", name), NULL, &r) < 0 ||
+    if (!slurm_client(c->s) ||
+        client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/partitions/%s", name), NULL,
+                    &r) < 0 ||
         schema_read_json(&partition_schema, r.json, &c->s->cli.arena, &p, NULL) < 0) {
         fprintf(stderr, "slurm_update error: Invalid partition name specified\n");
         return SLURM_FAILED;
@@ -405,9 +437,12 @@ static void split(struct arena *a, const char *list, struct any_list *out) {
     vec_done(&v);
 }
 
-static int set_reservation(struct scontrol *c, const char *name, struct reservation *v, bool creates, int argc, char **argv) {
-    const char *start = value_of(argc, argv, "StartTime"), *end = value_of(argc, argv, "EndTime"), *span = value_of(argc, argv, "Duration");
-    const char *nodes = value_of(argc, argv, "Nodes"), *users = value_of(argc, argv, "Users"), *accounts = value_of(argc, argv, "Accounts");
+static int set_reservation(struct scontrol *c, const char *name, struct reservation *v, bool creates,
+                           int argc, char **argv) {
+    const char *start = value_of(argc, argv, "StartTime"), *end = value_of(argc, argv, "EndTime"),
+               *span = value_of(argc, argv, "Duration");
+    const char *nodes = value_of(argc, argv, "Nodes"), *users = value_of(argc, argv, "Users"),
+               *accounts = value_of(argc, argv, "Accounts");
     const char *flags = value_of(argc, argv, "Flags");
     struct any_list list;
     uint32_t seconds;
@@ -476,7 +511,8 @@ int scontrol_delete(struct scontrol *c, int argc, char **argv) {
 }
 
 int scontrol_update(struct scontrol *c, int argc, char **argv) {
-    const char *job = value_of(argc, argv, "JobId"), *node = value_of(argc, argv, "NodeName"), *partition = value_of(argc, argv, "PartitionName");
+    const char *job = value_of(argc, argv, "JobId"), *node = value_of(argc, argv, "NodeName"),
+               *partition = value_of(argc, argv, "PartitionName");
     const char *reservation = value_of(argc, argv, "ReservationName");
     if (!job)
         job = value_of(argc, argv, "Job");
@@ -493,13 +529,16 @@ int scontrol_update(struct scontrol *c, int argc, char **argv) {
     if (reservation) {
         struct reply r;
         struct reservation v;
-        if (!slurm_client(c->s) || client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/reservations/%s", reservation), NULL, &r) < 0 ||
+        if (!slurm_client(c->s) ||
+            client_call(c->s->client, "GET",
+                        arena_printf(&c->s->cli.arena, "/v1/reservations/%s", reservation), NULL, &r) < 0 ||
             schema_read_json(&reservation_schema, r.json, &c->s->cli.arena, &v, NULL) < 0) {
             fprintf(stderr, "slurm_update error: Requested reservation is invalid\n");
             return SLURM_FAILED;
         }
         return set_reservation(c, reservation, &v, false, argc, argv);
     }
-    fprintf(stderr, "No valid entity in update command\nInput line must include \"NodeName\", \"PartitionName\", \"Reservation\", \"JobId\", or \"SlurmctldDebug\"\n");
+    fprintf(stderr, "No valid entity in update command\nInput line must include \"NodeName\", "
+                    "\"PartitionName\", \"Reservation\", \"JobId\", or \"SlurmctldDebug\"\n");
     return SLURM_FAILED;
 }

@@ -27,7 +27,9 @@ static int read_all(struct slurm *s, int fd, const char *shown, struct script *o
         b.len += (size_t)n;
         b.data[b.len] = 0;
         if (b.len > SCRIPT_MAX_BYTES) {
-            slurm_error(s, "Batch job submission failed: Job script size (%zu bytes) exceeds the limit of %d bytes", b.len, SCRIPT_MAX_BYTES);
+            slurm_error(
+                s, "Batch job submission failed: Job script size (%zu bytes) exceeds the limit of %d bytes",
+                b.len, SCRIPT_MAX_BYTES);
             return SLURM_FAILED;
         }
     }
@@ -83,10 +85,12 @@ int script_check(struct slurm *s, const struct script *script) {
     else if (strlen(script->text) != script->len)
         wrong = "The Slurm controller does not allow scripts that\nsbatch: error: contain the NULL character '\\0'.";
     else if (!str_has_prefix(script->text, "#!"))
-        wrong = "This does not look like a batch script.  The first\nsbatch: error: line must start with #! followed by the path to an interpreter.\n"
+        wrong = "This does not look like a batch script.  The first\nsbatch: error: line must start with #! "
+                "followed by the path to an interpreter.\n"
                 "sbatch: error: For instance: #!/bin/sh";
     else if (strstr(script->text, "\r\n"))
-        wrong = "Batch script contains DOS line breaks (\\r\\n)\nsbatch: error: instead of expected UNIX line breaks (\\n).";
+        wrong = "Batch script contains DOS line breaks (\\r\\n)\nsbatch: error: instead of expected UNIX "
+                "line breaks (\\n).";
     if (!wrong)
         return 0;
     slurm_error(s, "%s", wrong);

@@ -16,7 +16,8 @@
     {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},           \
     {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0}
 
-static bool begin(struct slurm *s, struct opts *o, const struct opt *table, uint32_t count, int argc, char **argv, int *status) {
+static bool begin(struct slurm *s, struct opts *o, const struct opt *table, uint32_t count, int argc,
+                  char **argv, int *status) {
     opts_init(o, table, count, 0);
     *status = SLURM_FAILED;
     if (!opts_parse(o, s, argc, argv, false))
@@ -62,29 +63,50 @@ PUT(zero) { buf_adds(out, "0"); }
 PUT(none) { buf_adds(out, ""); }
 
 static const struct column prio_columns[] = {
-    {'i', NULL, "JOBID", "label", put_label}, {'r', NULL, "PARTITION", "partition", put_partition}, {'u', NULL, "USER", "user", put_user},
-    {'o', NULL, "ACCOUNT", "project", put_account}, {'n', NULL, "QOS_NAME", "qos", put_qos}, {'j', NULL, "NAME", "name", put_name},
-    {'Y', NULL, "PRIORITY", "priority,hold,order", put_priority}, {'y', NULL, "PRIORITY", "priority,hold,order", put_norm_priority},
-    {'N', NULL, "NICE", "nice", put_nice}, {'A', NULL, "AGE", "order", put_age}, {'a', NULL, "AGE", "order", put_age},
-    {'F', NULL, "FAIRSHARE", "order", put_share}, {'f', NULL, "FAIRSHARE", "order", put_share}, {'J', NULL, "JOBSIZE", "order", put_size},
-    {'P', NULL, "PARTITION", "order", put_tier}, {'p', NULL, "PARTITION", "order", put_tier}, {'Q', NULL, "QOS", "order", put_qos_part},
-    {'q', NULL, "QOS", "order", put_qos_part}, {'S', NULL, "SITE", "", put_zero}, {'B', NULL, "ASSOC", "", put_zero}, {'T', NULL, "TRES", "", put_none},
+    {'i', NULL, "JOBID", "label", put_label},
+    {'r', NULL, "PARTITION", "partition", put_partition},
+    {'u', NULL, "USER", "user", put_user},
+    {'o', NULL, "ACCOUNT", "project", put_account},
+    {'n', NULL, "QOS_NAME", "qos", put_qos},
+    {'j', NULL, "NAME", "name", put_name},
+    {'Y', NULL, "PRIORITY", "priority,hold,order", put_priority},
+    {'y', NULL, "PRIORITY", "priority,hold,order", put_norm_priority},
+    {'N', NULL, "NICE", "nice", put_nice},
+    {'A', NULL, "AGE", "order", put_age},
+    {'a', NULL, "AGE", "order", put_age},
+    {'F', NULL, "FAIRSHARE", "order", put_share},
+    {'f', NULL, "FAIRSHARE", "order", put_share},
+    {'J', NULL, "JOBSIZE", "order", put_size},
+    {'P', NULL, "PARTITION", "order", put_tier},
+    {'p', NULL, "PARTITION", "order", put_tier},
+    {'Q', NULL, "QOS", "order", put_qos_part},
+    {'q', NULL, "QOS", "order", put_qos_part},
+    {'S', NULL, "SITE", "", put_zero},
+    {'B', NULL, "ASSOC", "", put_zero},
+    {'T', NULL, "TRES", "", put_none},
 };
 
 static int show_weights(bool heading) {
     if (heading)
-        printf("          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE    JOBSIZE  PARTITION        QOS\n");
-    printf("        Weights                             1          1          1          1          1 %10d\n", PRIORITY_STEP);
+        printf("          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE    JOBSIZE  PARTITION  "
+               "      QOS\n");
+    printf("        Weights                             1          1          1          1          1 %10d\n",
+           PRIORITY_STEP);
     return SLURM_OK;
 }
 
 int sprio_run(struct slurm *s, int argc, char **argv) {
     static const struct opt table[] = {
-        {"format", 'o', OPT_VALUE, OPT_DOES, NULL, NULL, 0}, {"jobs", 'j', OPT_MAYBE, OPT_DOES, NULL, NULL, 0},
-        {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"noheader", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"norm", 'n', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"partition", 'p', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
-        {"sort", 'S', OPT_VALUE, OPT_HARMLESS, NULL, "lines come in order of id", 0}, {"user", 'u', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
-        {"weights", 'w', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, COMMON};
+        {"format", 'o', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+        {"jobs", 'j', OPT_MAYBE, OPT_DOES, NULL, NULL, 0},
+        {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"noheader", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"norm", 'n', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"partition", 'p', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+        {"sort", 'S', OPT_VALUE, OPT_HARMLESS, NULL, "lines come in order of id", 0},
+        {"user", 'u', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+        {"weights", 'w', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        COMMON};
     struct opts o;
     int status;
     if (!begin(s, &o, table, sizeof table / sizeof *table, argc, argv, &status))
@@ -92,7 +114,9 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
     struct columns c = {0};
     sjob_vec jobs = {0};
     cleanup_buf struct buf out = {0};
-    const char *ids = opt_get(&o, "jobs") ? opt_get(&o, "jobs") : opt_given(&o, "jobs") && o.argument_count ? o.arguments[0] : NULL;
+    const char *ids = opt_get(&o, "jobs")                         ? opt_get(&o, "jobs")
+                      : opt_given(&o, "jobs") && o.argument_count ? o.arguments[0]
+                                                                  : NULL;
     const char *bad = NULL, *fields, *plain = ids ? ids_plain(&s->cli.arena, ids, &bad) : NULL;
     if (ids && !plain) {
         slurm_error(s, "Invalid job id: %s", bad);
@@ -100,10 +124,11 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
     }
     if (opt_given(&o, "weights"))
         return show_weights(!opt_given(&o, "noheader"));
-    const char *format = opt_get(&o, "format")       ? opt_get(&o, "format") :
-                         opt_given(&o, "long") ? "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T" :
-                         opt_given(&o, "norm") ? "%.15i %9r %.16y %.10S %.10a %.10f %.10J %.10p %.10q" :
-                                                 "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q";
+    const char *format = opt_get(&o, "format") ? opt_get(&o, "format")
+                         : opt_given(&o, "long")
+                             ? "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T"
+                         : opt_given(&o, "norm") ? "%.15i %9r %.16y %.10S %.10a %.10f %.10J %.10p %.10q"
+                                                 : "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q";
     columns_by_letters(s, prio_columns, sizeof prio_columns / sizeof *prio_columns, format, &c);
     columns_fields(&s->cli.arena, &c, "id,label,state,user,partition,array_id,array_index", &fields);
     status = jobs_fetch(s, &(struct job_query){.live = true, .fields = fields, .ids = plain}, &jobs);
@@ -111,7 +136,8 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
         columns_heading(&c, &out);
     for (uint32_t i = 0; !status && i < jobs.len; i++) {
         const struct sjob *j = &jobs.at[i];
-        if (j->state == JOB_PENDING && list_has(opt_get(&o, "user"), j->user) && list_has(opt_get(&o, "partition"), j->partition) && ids_have(ids, j))
+        if (j->state == JOB_PENDING && list_has(opt_get(&o, "user"), j->user) &&
+            list_has(opt_get(&o, "partition"), j->partition) && ids_have(ids, j))
             columns_row(&c, j, &out);
     }
     vec_done(&jobs);
@@ -130,8 +156,10 @@ struct share_row {
 static const struct share_column {
     const char *name;
     int width;  // negative: left-justified
-} share_columns[] = {{"Account", -20}, {"User", 10}, {"RawShares", 10}, {"NormShares", 11}, {"RawUsage", 11}, {"NormUsage", 11}, {"EffectvUsage", 13},
-                     {"FairShare", 10}, {"LevelFS", 10}, {"GrpTRESMins", 30}, {"TRESRunMins", 30}, {"Cluster", 10}, {"Partition", 10}};
+} share_columns[] = {{"Account", -20}, {"User", 10},        {"RawShares", 10},    {"NormShares", 11},
+                     {"RawUsage", 11}, {"NormUsage", 11},   {"EffectvUsage", 13}, {"FairShare", 10},
+                     {"LevelFS", 10},  {"GrpTRESMins", 30}, {"TRESRunMins", 30},  {"Cluster", 10},
+                     {"Partition", 10}};
 
 static void share_cell(const struct share_row *r, const char *name, struct buf *out) {
     if (streq(name, "Account"))
@@ -197,21 +225,37 @@ static int share_format(struct slurm *s, const char *format, struct share_table 
 static void share_rows(struct slurm *s, const struct opts *o, const struct json *answer, const struct share_table *t) {
     const struct json *list = json_get(answer, "projects");
     bool gpus = json_i64(answer, "total_milligpu", 0) > 0;
-    double total = gpus ? (double)json_i64(answer, "total_milligpu", 0) / 1000 : (double)json_i64(answer, "total_cpus", 0), shares = 0, used = 0;
+    double total = gpus ? (double)json_i64(answer, "total_milligpu", 0) / 1000
+                        : (double)json_i64(answer, "total_cpus", 0),
+           shares = 0, used = 0;
     for (uint32_t i = 0; list && i < list->len; i++) {
         int64_t quota = json_i64(&list->items[i], "quota_milligpu", 0);
         shares += quota ? (double)quota / 1000 : 1;
-        used += gpus ? (double)json_i64(&list->items[i], "used_milligpu", 0) / 1000 : (double)json_i64(&list->items[i], "used_cpus", 0);
+        used += gpus ? (double)json_i64(&list->items[i], "used_milligpu", 0) / 1000
+                     : (double)json_i64(&list->items[i], "used_cpus", 0);
     }
-    const char *accounts = opt_get(o, "accounts"), *user = opt_get(o, "user") ? opt_get(o, "user") : own_name(&s->cli.arena);
+    const char *accounts = opt_get(o, "accounts"),
+               *user = opt_get(o, "user") ? opt_get(o, "user") : own_name(&s->cli.arena);
     if (!accounts && !opt_given(o, "Users"))
-        share_line(t, &(struct share_row){.account = "root", .user = "", .shares = -1, .usage = used, .effective = total > 0 ? used / total : 0}, 0);
+        share_line(t,
+                   &(struct share_row){.account = "root",
+                                       .user = "",
+                                       .shares = -1,
+                                       .usage = used,
+                                       .effective = total > 0 ? used / total : 0},
+                   0);
     for (uint32_t i = 0; list && i < list->len; i++) {
         const struct json *p = &list->items[i];
         int64_t quota = json_i64(p, "quota_milligpu", 0);
-        double own = quota ? (double)quota / 1000 : 1, mine = gpus ? (double)json_i64(p, "used_milligpu", 0) / 1000 : (double)json_i64(p, "used_cpus", 0);
-        struct share_row r = {.account = arena_printf(&s->cli.arena, " %s", json_str(p, "project")), .user = "", .shares = (int64_t)own,
-                              .norm = shares > 0 ? own / shares : 0, .usage = mine, .effective = total > 0 ? mine / total : 0};
+        double own = quota ? (double)quota / 1000 : 1,
+               mine = gpus ? (double)json_i64(p, "used_milligpu", 0) / 1000
+                           : (double)json_i64(p, "used_cpus", 0);
+        struct share_row r = {.account = arena_printf(&s->cli.arena, " %s", json_str(p, "project")),
+                              .user = "",
+                              .shares = (int64_t)own,
+                              .norm = shares > 0 ? own / shares : 0,
+                              .usage = mine,
+                              .effective = total > 0 ? mine / total : 0};
         r.fair = r.effective <= 0 ? 1 : r.norm / (r.norm + r.effective);
         if (!list_has(accounts, json_str(p, "project")))
             continue;
@@ -226,12 +270,18 @@ static void share_rows(struct slurm *s, const struct opts *o, const struct json 
 
 int sshare_run(struct slurm *s, int argc, char **argv) {
     static const struct opt table[] = {
-        {"accounts", 'A', OPT_VALUE, OPT_DOES, NULL, NULL, 0}, {"all", 'a', OPT_FLAG, OPT_HARMLESS, NULL, "shares are those of projects", 0},
-        {"format", 'o', OPT_VALUE, OPT_DOES, NULL, NULL, 0}, {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"noheader", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"no-header", 'n', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        {"parsable", 'p', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, {"parsable2", 'P', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"accounts", 'A', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+        {"all", 'a', OPT_FLAG, OPT_HARMLESS, NULL, "shares are those of projects", 0},
+        {"format", 'o', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+        {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"noheader", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"no-header", 'n', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"parsable", 'p', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"parsable2", 'P', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
         {"partition", 'm', OPT_FLAG, OPT_HARMLESS, NULL, "shares hold for all partitions", 0},
-        {"user", 'u', OPT_VALUE, OPT_DOES, NULL, NULL, 0}, {"Users", 'U', OPT_FLAG, OPT_DOES, NULL, NULL, 0}, COMMON};
+        {"user", 'u', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+        {"Users", 'U', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        COMMON};
     struct opts o;
     int status;
     if (!begin(s, &o, table, sizeof table / sizeof *table, argc, argv, &status))
@@ -239,9 +289,11 @@ int sshare_run(struct slurm *s, int argc, char **argv) {
     struct reply r;
     cleanup_buf struct buf out = {0};
     struct share_table t = {.out = &out, .bar = opt_given(&o, "parsable") ? 1 : opt_given(&o, "parsable2") ? 2 : 0};
-    const char *format = opt_get(&o, "format")       ? opt_get(&o, "format") :
-                         opt_given(&o, "long") ? "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins" :
-                                                 "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare";
+    const char *format = opt_get(&o, "format") ? opt_get(&o, "format")
+                         : opt_given(&o, "long")
+                             ? "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,"
+                               "LevelFS,GrpTRESMins,TRESRunMins"
+                             : "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare";
     if (share_format(s, format, &t) || slurm_get(s, "/v1/shares", &r))
         return SLURM_FAILED;
     if (!opt_given(&o, "noheader") && !opt_given(&o, "no-header")) {

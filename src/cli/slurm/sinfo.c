@@ -270,7 +270,8 @@ static bool wanted(struct listing *l, const struct snode *n) {
         const char *word = arena_strndup(&l->s->cli.arena, p, len);
         bool draining = n->state == SNODE_DRAINING || n->state == SNODE_DRAINED;
         if (same_word(word, snode_long(n)) || same_word(word, snode_short(n)) || same_word(word, "all") ||
-            (same_word(word, "drain") && draining) || (same_word(word, "down") && dead) || (same_word(word, "mixed") && n->state == SNODE_MIXED))
+            (same_word(word, "drain") && draining) || (same_word(word, "down") && dead) ||
+            (same_word(word, "mixed") && n->state == SNODE_MIXED))
             return true;
         p += len + (p[len] != 0);
     }
@@ -296,8 +297,9 @@ static void add_node(struct listing *l, uint32_t from, const struct spartition *
 static void add_partition(struct listing *l, const struct cluster_view *c, const struct spartition *p) {
     uint32_t from = l->lines.len;
     // Lines of a partition come in the order of states, busy ones first, as nodes are in order of name.
-    static const enum snode_state order[] = {SNODE_LOST, SNODE_DOWN, SNODE_DRAINING, SNODE_DRAINED, SNODE_MAINT, SNODE_COMPLETING, SNODE_MIXED,
-                                             SNODE_ALLOCATED, SNODE_IDLE};
+    static const enum snode_state order[] = {SNODE_LOST,    SNODE_DOWN,      SNODE_DRAINING,
+                                             SNODE_DRAINED, SNODE_MAINT,     SNODE_COMPLETING,
+                                             SNODE_MIXED,   SNODE_ALLOCATED, SNODE_IDLE};
     for (size_t k = 0; k < (l->single ? 1 : sizeof order / sizeof *order); k++)
         for (uint32_t i = 0; i < c->nodes.len; i++) {
             const struct snode *n = &c->nodes.at[i];
@@ -344,13 +346,15 @@ static int list_reservations(struct slurm *s, bool heading) {
         return SLURM_OK;
     }
     if (heading)
-        buf_addf(&out, "%-11s %8s %19s %19s %11s  %s\n", "RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST");
+        buf_addf(&out, "%-11s %8s %19s %19s %11s  %s\n", "RESV_NAME", "STATE", "START_TIME", "END_TIME",
+                 "DURATION", "NODELIST");
     for (uint32_t i = 0; i < list->len; i++) {
         const struct json *j = &list->items[i];
         int64_t from = json_i64(j, "start_ms", 0), to = json_i64(j, "end_ms", 0), now = (int64_t)time(NULL) * 1000;
         char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
-        buf_addf(&out, "%-11s %8s %19s %19s %11s  %s\n", json_str(j, "name"), from <= now && now < to ? "ACTIVE" : "INACTIVE",
-                 slurm_time(from, "N/A", a), slurm_time(to, "N/A", b), elapsed_format_full((to - from) / 1000, d), json_str(j, "nodes"));
+        buf_addf(&out, "%-11s %8s %19s %19s %11s  %s\n", json_str(j, "name"),
+                 from <= now && now < to ? "ACTIVE" : "INACTIVE", slurm_time(from, "N/A", a),
+                 slurm_time(to, "N/A", b), elapsed_format_full((to - from) / 1000, d), json_str(j, "nodes"));
     }
     return cli_print(&out);
 }

@@ -183,7 +183,10 @@ int slurm_check_clusters(struct slurm *s) {
         return 0;
     }
     slurm_error(s, "No cluster '%s' known by database.", s->clusters);
-    slurm_error(s, "'%s' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters.", s->clusters);
+    slurm_error(s,
+                "'%s' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list "
+                "clusters' to see available clusters.",
+                s->clusters);
     return SLURM_FAILED;
 }
 

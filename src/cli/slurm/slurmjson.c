@@ -76,7 +76,8 @@ static void kv_each(struct json_writer *w, const char *const *keys, size_t count
 
 static void kv_gpus(struct json_writer *w, const char *key, uint32_t milli, const char *model) {
     char gpus[GPU_TEXT_MAX], text[128];
-    snprintf(text, sizeof text, "gres:gpu:%s%s%s", model ? model : "", model ? ":" : "", milli ? gpu_milli_format(milli, gpus) : "0");
+    snprintf(text, sizeof text, "gres:gpu:%s%s%s", model ? model : "", model ? ":" : "",
+             milli ? gpu_milli_format(milli, gpus) : "0");
     json_kv_str(w, key, milli ? text : "");
 }
 
@@ -144,13 +145,16 @@ static void put_memory(const struct sjob *j, struct json_writer *w) {
 }
 
 static void put_without_meaning(struct json_writer *w) {
-    EACH(w, "text", "admin_comment", "batch_features", "burst_buffer", "burst_buffer_state", "cluster_features", "cpus_per_tres", "federation_origin",
-         "federation_siblings_active", "federation_siblings_viable", "het_job_id_set", "licenses", "mcs_label", "memory_per_tres", "prefer",
+    EACH(w, "text", "admin_comment", "batch_features", "burst_buffer", "burst_buffer_state",
+         "cluster_features", "cpus_per_tres", "federation_origin", "federation_siblings_active",
+         "federation_siblings_viable", "het_job_id_set", "licenses", "mcs_label", "memory_per_tres", "prefer",
          "state_description", "system_comment", "tres_bind", "tres_freq", "tres_per_socket", "wckey");
-    EACH(w, "zero", "association_id", "delay_boot", "derived_exit_code", "het_job_id", "het_job_offset", "max_cpus", "minimum_tmp_disk_per_node",
-         "pre_sus_time", "preempt_time", "resize_time", "sockets_per_board", "suspend_time", "tasks_per_board");
-    EACH(w, "null", "core_spec", "cores_per_socket", "cpu_frequency_governor", "cpu_frequency_maximum", "cpu_frequency_minimum", "profile", "shared",
-         "sockets_per_node", "tasks_per_core", "tasks_per_socket", "thread_spec", "threads_per_core");
+    EACH(w, "zero", "association_id", "delay_boot", "derived_exit_code", "het_job_id", "het_job_offset",
+         "max_cpus", "minimum_tmp_disk_per_node", "pre_sus_time", "preempt_time", "resize_time",
+         "sockets_per_board", "suspend_time", "tasks_per_board");
+    EACH(w, "null", "core_spec", "cores_per_socket", "cpu_frequency_governor", "cpu_frequency_maximum",
+         "cpu_frequency_minimum", "profile", "shared", "sockets_per_node", "tasks_per_core",
+         "tasks_per_socket", "thread_spec", "threads_per_core");
     EACH(w, "false", "contiguous", "reboot");
     static const char *const lists[] = {"flags", "gres_detail", "show_flags"};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -243,7 +247,8 @@ static void put_span(struct json_writer *w, const char *key, uint64_t us) {
 }
 
 static void put_times(struct json_writer *w, int64_t start, int64_t end, int64_t now, const struct json *usage) {
-    uint64_t user = usage ? (uint64_t)json_i64(usage, "cpu_user_us", 0) : 0, system = usage ? (uint64_t)json_i64(usage, "cpu_system_us", 0) : 0;
+    uint64_t user = usage ? (uint64_t)json_i64(usage, "cpu_user_us", 0) : 0,
+             system = usage ? (uint64_t)json_i64(usage, "cpu_system_us", 0) : 0;
     json_kv_i64(w, "elapsed", start ? ((end ? end : now) - start) / 1000 : 0);
     kv_time(w, "end", end);
     kv_time(w, "start", start);
@@ -253,14 +258,18 @@ static void put_times(struct json_writer *w, int64_t start, int64_t end, int64_t
     put_span(w, "user", user);
 }
 
-static void put_tres(struct json_writer *w, const char *key, const struct sjob *j, uint32_t cpus, uint32_t nodes, bool billing) {
+static void put_tres(struct json_writer *w, const char *key, const struct sjob *j, uint32_t cpus,
+                     uint32_t nodes, bool billing) {
     const struct {
         const char *type, *name;
         int id;
         int64_t count;
         bool there;
-    } all[] = {{"cpu", NULL, 1, cpus, true}, {"mem", NULL, 2, (int64_t)(j->memory_bytes >> 20), j->memory_bytes > 0}, {"node", NULL, 4, nodes, true},
-               {"billing", NULL, 5, cpus, billing}, {"gres", "gpu", 1001, (int64_t)(j->gpus_milli / 1000), j->gpus_milli > 0}};
+    } all[] = {{"cpu", NULL, 1, cpus, true},
+               {"mem", NULL, 2, (int64_t)(j->memory_bytes >> 20), j->memory_bytes > 0},
+               {"node", NULL, 4, nodes, true},
+               {"billing", NULL, 5, cpus, billing},
+               {"gres", "gpu", 1001, (int64_t)(j->gpus_milli / 1000), j->gpus_milli > 0}};
     json_key(w, key);
     json_open(w, '[');
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

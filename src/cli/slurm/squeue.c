@@ -17,7 +17,8 @@ static const struct opt table[] = {
     {"account", 'A', OPT_VALUE, OPT_DOES, "ACCOUNT", NULL, 0},
     {"all", 'a', OPT_FLAG, OPT_HARMLESS, "ALL", "no partition is hidden", 0},
     {"array", 'r', OPT_FLAG, OPT_DOES, "ARRAY", NULL, 0},
-    {"array-unique", 0, OPT_FLAG, OPT_HARMLESS, "ARRAY_UNIQUE", "elements that wait are one line unless -r is given", 0},
+    {"array-unique", 0, OPT_FLAG, OPT_HARMLESS, "ARRAY_UNIQUE",
+     "elements that wait are one line unless -r is given", 0},
     {"clusters", 'M', OPT_VALUE, OPT_DOES, "CLUSTERS", NULL, 0},
     {"federation", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
     {"format", 'o', OPT_VALUE, OPT_DOES, "FORMAT", NULL, 0},
@@ -77,8 +78,12 @@ static const char *user_list(struct slurm *s, const char *text) {
 
 static int read_wanted(struct slurm *s, const struct opts *o, struct wanted *w) {
     const char *bad = NULL;
-    *w = (struct wanted){.ids = opt_get(o, "jobs"), .partitions = opt_get(o, "partition"), .accounts = opt_get(o, "account"),
-                         .names = opt_get(o, "name"), .qos = opt_get(o, "qos"), .reservation = opt_get(o, "reservation")};
+    *w = (struct wanted){.ids = opt_get(o, "jobs"),
+                         .partitions = opt_get(o, "partition"),
+                         .accounts = opt_get(o, "account"),
+                         .names = opt_get(o, "name"),
+                         .qos = opt_get(o, "qos"),
+                         .reservation = opt_get(o, "reservation")};
     w->nodes = opt_get(o, "nodelist") ? opt_get(o, "nodelist") : opt_get(o, "node");
     if (opt_given(o, "jobs") && !w->ids && o->argument_count)
         w->ids = o->arguments[0];
@@ -109,9 +114,11 @@ static bool on_node(struct slurm *s, const char *wanted, const char *nodes) {
 }
 
 static bool matches(struct slurm *s, const struct wanted *w, const struct sjob *j) {
-    return (w->states >> j->state & 1) && list_has(w->users, j->user) && list_has(w->partitions, j->partition) &&
-           list_has(w->accounts, j->project) && list_has(w->names, j->name) && list_has(w->qos, j->qos) && ids_have(w->ids, j) &&
-           (!w->nodes || on_node(s, w->nodes, j->nodes)) && (!w->reservation || (j->spec && streq(j->spec->reservation, w->reservation))) &&
+    return (w->states >> j->state & 1) && list_has(w->users, j->user) &&
+           list_has(w->partitions, j->partition) && list_has(w->accounts, j->project) &&
+           list_has(w->names, j->name) && list_has(w->qos, j->qos) && ids_have(w->ids, j) &&
+           (!w->nodes || on_node(s, w->nodes, j->nodes)) &&
+           (!w->reservation || (j->spec && streq(j->spec->reservation, w->reservation))) &&
            (!job_state_final(j->state) || j->end_ms > j->now_ms - SLURM_RECENT_MS);
 }
 
@@ -192,15 +199,22 @@ static int make_columns(struct slurm *s, const struct opts *o, struct columns *c
         columns_by_names(s, squeue_columns, squeue_column_count, names, "job", c);
     else
         columns_by_letters(s, squeue_columns, squeue_column_count,
-                           format ? format : opt_given(o, "start") ? start_format : opt_given(o, "long") ? long_format : default_format, c);
+                           format                  ? format
+                           : opt_given(o, "start") ? start_format
+                           : opt_given(o, "long")  ? long_format
+                                                   : default_format,
+                           c);
     return 0;
 }
 
 static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, struct arena *a,
                  sjob_vec *jobs) {
     const char *bad;
-    struct job_query q = {.fields = fields, .live = true, .elements = opt_given(o, "array"),
-                          .finished = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL, .since_ms = clock_wall_ms() - SLURM_RECENT_MS,
+    struct job_query q = {.fields = fields,
+                          .live = true,
+                          .elements = opt_given(o, "array"),
+                          .finished = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL,
+                          .since_ms = clock_wall_ms() - SLURM_RECENT_MS,
                           .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
     if (!q.ids) {
         q.user = w->users;
@@ -237,14 +251,18 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     make_columns(s, o, &c);
     bool ended = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL;
     columns_fields(&s->cli.arena, &c,
-                   arena_printf(&s->cli.arena, "id,label,state,partition%s%s%s%s%s", w->users ? ",user" : "", w->names ? ",name" : "",
-                                w->accounts ? ",project" : "", w->qos ? ",qos" : "", ended || w->ids ? ",end_ms" : ""),
+                   arena_printf(&s->cli.arena, "id,label,state,partition%s%s%s%s%s", w->users ? ",user" : "",
+                                w->names ? ",name" : "", w->accounts ? ",project" : "", w->qos ? ",qos" : "",
+                                ended || w->ids ? ",end_ms" : ""),
                    &fields);
     if (opt_given(o, "json"))
         fields = SJOB_JSON_FIELDS;
     if (sort || w->nodes || w->reservation)
-        fields = arena_printf(&s->cli.arena, "%s,array_id,array_index,nodes,spec,start_ms,submit_ms,elapsed_ms,time_limit_s,cpus,node_count,uid,"
-                              "memory_bytes,nice,priority,hold,expected_start_ms%s", fields, sort && strpbrk(sort, "pQ") ? ",order" : "");
+        fields = arena_printf(&s->cli.arena,
+                              "%s,array_id,array_index,nodes,spec,start_ms,submit_ms,elapsed_ms,time_limit_s,"
+                              "cpus,node_count,uid,"
+                              "memory_bytes,nice,priority,hold,expected_start_ms%s",
+                              fields, sort && strpbrk(sort, "pQ") ? ",order" : "");
     else
         fields = arena_printf(&s->cli.arena, "%s,array_id,array_index,priority,hold", fields);
     int status = fetch(s, o, w, fields, &own, &jobs);
@@ -311,8 +329,15 @@ int squeue_run(struct slurm *s, int argc, char **argv) {
     if (slurm_check_clusters(s) || read_wanted(s, &o, &w))
         return SLURM_FAILED;
     if (opt_given(&o, "steps"))
-        return steps_show(s, opt_get(&o, "steps") ? opt_get(&o, "steps") : o.argument_count ? o.arguments[0] : NULL, &(struct step_show){.users = w.users, .partitions = w.partitions, .jobs = w.ids,
-                          .format = opt_get(&o, "format"), .heading = !opt_given(&o, "noheader")});
+        return steps_show(s,
+                          opt_get(&o, "steps") ? opt_get(&o, "steps")
+                          : o.argument_count   ? o.arguments[0]
+                                               : NULL,
+                          &(struct step_show){.users = w.users,
+                                              .partitions = w.partitions,
+                                              .jobs = w.ids,
+                                              .format = opt_get(&o, "format"),
+                                              .heading = !opt_given(&o, "noheader")});
     for (;;) {
         int status = show(s, &o, &w);
         if (status || !pause)

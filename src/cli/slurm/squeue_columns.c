@@ -31,7 +31,9 @@ static void put_in_brackets(struct buf *out, const char *text) {
 int64_t sjob_end_ms(const struct sjob *j) {
     if (j->end_ms)
         return j->end_ms;
-    return j->start_ms && j->time_limit_s && j->time_limit_s < DURATION_LIMIT_S ? j->start_ms + (int64_t)j->time_limit_s * 1000 : 0;
+    return j->start_ms && j->time_limit_s && j->time_limit_s < DURATION_LIMIT_S
+               ? j->start_ms + (int64_t)j->time_limit_s * 1000
+               : 0;
 }
 
 uint32_t sjob_priority(const struct sjob *j) {
@@ -54,7 +56,11 @@ uint64_t sjob_memory(const struct sjob *j, bool *per_cpu) {
 
 void sjob_path(const struct sjob *j, const char *pattern, struct buf *out) {
     const struct spec *s = j->spec;
-    struct pattern_values v = {.job = j->id, .array = j->array_id, .array_index = j->array_index, .name = j->name, .user = j->user,
+    struct pattern_values v = {.job = j->id,
+                               .array = j->array_id,
+                               .array_index = j->array_index,
+                               .name = j->name,
+                               .user = j->user,
                                .node = j->nodes};
     if (str_empty(pattern))
         pattern = j->array_id ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
@@ -65,7 +71,8 @@ void sjob_path(const struct sjob *j, const char *pattern, struct buf *out) {
 static void gres_text(struct buf *out, uint32_t milli, const char *model) {
     char gpus[GPU_TEXT_MAX];
     if (milli)
-        buf_addf(out, "gres:gpu:%s%s%s", str_empty(model) ? "" : model, str_empty(model) ? "" : ":", gpu_milli_format(milli, gpus));
+        buf_addf(out, "gres:gpu:%s%s%s", str_empty(model) ? "" : model, str_empty(model) ? "" : ":",
+                 gpu_milli_format(milli, gpus));
     else
         buf_adds(out, "N/A");
 }

@@ -33,20 +33,54 @@ static void read_environment(struct srun *r) {
         const char *variable, *option;
         bool alone_only;
     } names[] = {
-        {"SLURM_NTASKS", "ntasks", false}, {"SLURM_NPROCS", "ntasks", false}, {"SLURM_NNODES", "nodes", false}, {"SRUN_CPUS_PER_TASK", "cpus-per-task", false},
-        {"SLURM_NTASKS_PER_NODE", "ntasks-per-node", false}, {"SLURM_LABELIO", "label", false}, {"SLURM_UNBUFFEREDIO", "unbuffered", false},
-        {"SLURM_KILL_BAD_EXIT", "kill-on-bad-exit", false}, {"SLURM_OVERLAP", "overlap", false}, {"SLURM_EXACT", "exact", false},
-        {"SLURM_WHOLE", "whole", false}, {"SLURM_EXCLUSIVE", "exclusive", false}, {"SLURM_OPEN_MODE", "open-mode", false},
-        {"SLURM_STDOUTMODE", "output", false}, {"SLURM_STDERRMODE", "error", false}, {"SLURM_STDINMODE", "input", false}, {"SLURM_EXPORT_ENV", "export", false},
-        {"SLURM_MPI_TYPE", "mpi", false}, {"SLURM_MULTI_PROG", "multi-prog", false}, {"SLURM_IMMEDIATE", "immediate", false},
-        {"SLURM_WORKING_DIR", "chdir", false}, {"SLURM_DEBUG", "verbose", false}, {"SLURM_OVERCOMMIT", "overcommit", false},
-        {"SLURM_ACCOUNT", "account", true}, {"SLURM_PARTITION", "partition", true}, {"SLURM_QOS", "qos", true}, {"SLURM_RESERVATION", "reservation", true},
-        {"SLURM_TIMELIMIT", "time", true}, {"SLURM_CONSTRAINT", "constraint", true}, {"SLURM_GRES", "gres", true}, {"SLURM_GPUS", "gpus", true},
-        {"SLURM_GPUS_PER_NODE", "gpus-per-node", true}, {"SLURM_GPUS_PER_TASK", "gpus-per-task", true}, {"SLURM_JOB_NAME", "job-name", true},
-        {"SLURM_WAIT", "wait", false}, {"SLURM_THREADS", "threads", false}, {"SLURM_NTASKS_PER_GPU", "ntasks-per-gpu", true}, {"SLURM_DISTRIBUTION", "distribution", false},
-        {"SLURM_CPU_BIND", "cpu-bind", false}, {"SLURM_TEST_ONLY", "test-only", true}, {"SLURM_NO_KILL", "no-kill", true}, {"SLURM_HINT", "hint", false},
-        {"SLURM_CPUS_PER_GPU", "cpus-per-gpu", true}, {"SLURM_MEM_PER_GPU", "mem-per-gpu", true}, {"SLURM_SIGNAL", "signal", true},
-        {"SLURM_MEM_PER_NODE", "mem", true}, {"SLURM_MEM_PER_CPU", "mem-per-cpu", true}, {"SLURM_DEPENDENCY", "dependency", true},
+        {"SLURM_NTASKS", "ntasks", false},
+        {"SLURM_NPROCS", "ntasks", false},
+        {"SLURM_NNODES", "nodes", false},
+        {"SRUN_CPUS_PER_TASK", "cpus-per-task", false},
+        {"SLURM_NTASKS_PER_NODE", "ntasks-per-node", false},
+        {"SLURM_LABELIO", "label", false},
+        {"SLURM_UNBUFFEREDIO", "unbuffered", false},
+        {"SLURM_KILL_BAD_EXIT", "kill-on-bad-exit", false},
+        {"SLURM_OVERLAP", "overlap", false},
+        {"SLURM_EXACT", "exact", false},
+        {"SLURM_WHOLE", "whole", false},
+        {"SLURM_EXCLUSIVE", "exclusive", false},
+        {"SLURM_OPEN_MODE", "open-mode", false},
+        {"SLURM_STDOUTMODE", "output", false},
+        {"SLURM_STDERRMODE", "error", false},
+        {"SLURM_STDINMODE", "input", false},
+        {"SLURM_EXPORT_ENV", "export", false},
+        {"SLURM_MPI_TYPE", "mpi", false},
+        {"SLURM_MULTI_PROG", "multi-prog", false},
+        {"SLURM_IMMEDIATE", "immediate", false},
+        {"SLURM_WORKING_DIR", "chdir", false},
+        {"SLURM_DEBUG", "verbose", false},
+        {"SLURM_OVERCOMMIT", "overcommit", false},
+        {"SLURM_ACCOUNT", "account", true},
+        {"SLURM_PARTITION", "partition", true},
+        {"SLURM_QOS", "qos", true},
+        {"SLURM_RESERVATION", "reservation", true},
+        {"SLURM_TIMELIMIT", "time", true},
+        {"SLURM_CONSTRAINT", "constraint", true},
+        {"SLURM_GRES", "gres", true},
+        {"SLURM_GPUS", "gpus", true},
+        {"SLURM_GPUS_PER_NODE", "gpus-per-node", true},
+        {"SLURM_GPUS_PER_TASK", "gpus-per-task", true},
+        {"SLURM_JOB_NAME", "job-name", true},
+        {"SLURM_WAIT", "wait", false},
+        {"SLURM_THREADS", "threads", false},
+        {"SLURM_NTASKS_PER_GPU", "ntasks-per-gpu", true},
+        {"SLURM_DISTRIBUTION", "distribution", false},
+        {"SLURM_CPU_BIND", "cpu-bind", false},
+        {"SLURM_TEST_ONLY", "test-only", true},
+        {"SLURM_NO_KILL", "no-kill", true},
+        {"SLURM_HINT", "hint", false},
+        {"SLURM_CPUS_PER_GPU", "cpus-per-gpu", true},
+        {"SLURM_MEM_PER_GPU", "mem-per-gpu", true},
+        {"SLURM_SIGNAL", "signal", true},
+        {"SLURM_MEM_PER_NODE", "mem", true},
+        {"SLURM_MEM_PER_CPU", "mem-per-cpu", true},
+        {"SLURM_DEPENDENCY", "dependency", true},
     };
     struct opts *o = &r->o;
     bool tasks = opt_given(o, "ntasks"), per_node = opt_given(o, "ntasks-per-node"), nodes = opt_given(o, "nodes");
@@ -62,7 +96,8 @@ static void read_environment(struct srun *r) {
         if (streq(names[i].option, "ntasks-per-node") && (tasks || nodes))
             continue;
         for (uint32_t k = 0; k < o->count; k++)
-            if (streq(o->table[k].name, names[i].option) && (!o->table[k].programs || o->table[k].programs & FOR_SRUN) && !o->given[k]) {
+            if (streq(o->table[k].name, names[i].option) &&
+                (!o->table[k].programs || o->table[k].programs & FOR_SRUN) && !o->given[k]) {
                 o->given[k] = o->table[k].value != OPT_FLAG || !streq(v, "0");
                 o->value[k] = o->table[k].value == OPT_FLAG ? NULL : v;
             }
@@ -103,12 +138,18 @@ static int open_output(struct srun *r, const char *pattern, int otherwise, int *
         return 0;
     }
     cleanup_buf struct buf path = {0};
-    const char *id = getenv("SLURM_JOB_ID"), *array = getenv("SLURM_ARRAY_JOB_ID"), *index = getenv("SLURM_ARRAY_TASK_ID"), *name = getenv("SLURM_JOB_NAME");
+    const char *id = getenv("SLURM_JOB_ID"), *array = getenv("SLURM_ARRAY_JOB_ID"),
+               *index = getenv("SLURM_ARRAY_TASK_ID"), *name = getenv("SLURM_JOB_NAME");
     for (const char *p = pattern; *p; p++) {
         const char *v = NULL;
         if (*p == '%')
-            v = p[1] == 'j' || p[1] == 'J' ? (r->job ? r->job : id) : p[1] == 'A' ? (array ? array : id) : p[1] == 'a' ? index :
-                p[1] == 'x' ? (r->job ? name : r->name) : p[1] == 'u' ? getenv("USER") : p[1] == '%' ? "%" : NULL;
+            v = p[1] == 'j' || p[1] == 'J' ? (r->job ? r->job : id)
+                : p[1] == 'A'              ? (array ? array : id)
+                : p[1] == 'a'              ? index
+                : p[1] == 'x'              ? (r->job ? name : r->name)
+                : p[1] == 'u'              ? getenv("USER")
+                : p[1] == '%'              ? "%"
+                                           : NULL;
         if (v) {
             buf_adds(&path, v);
             p++;
@@ -145,10 +186,26 @@ static void put_number(struct json_writer *w, const char *key, uint64_t v) {
 
 // What each node, task or step is told anew; it must not travel from the node where srun runs.
 static bool of_the_place(const char *entry) {
-    static const char *const names[] = {"SLURM_STEP", "SLURM_PROCID=", "SLURM_LOCALID=", "SLURM_NODEID=", "SLURM_GTIDS=", "SLURMD_NODENAME=",
-                                        "SLURM_TOPOLOGY_ADDR=", "SLURM_CPUS_ON_NODE=", "SLURM_GPUS_ON_NODE=", "SLURM_JOB_GPUS=", "SLURM_TASK_PID=",
-                                        "CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=", "ACEQUIA_NODE", "ACEQUIA_PROCID=", "ACEQUIA_LOCALID=",
-                                        "ACEQUIA_STEP", "ACEQUIA_GPU", "ACEQUIA_JOB_GPUS=", "ACEQUIA_CPUS_ON_NODE="};
+    static const char *const names[] = {"SLURM_STEP",
+                                        "SLURM_PROCID=",
+                                        "SLURM_LOCALID=",
+                                        "SLURM_NODEID=",
+                                        "SLURM_GTIDS=",
+                                        "SLURMD_NODENAME=",
+                                        "SLURM_TOPOLOGY_ADDR=",
+                                        "SLURM_CPUS_ON_NODE=",
+                                        "SLURM_GPUS_ON_NODE=",
+                                        "SLURM_JOB_GPUS=",
+                                        "SLURM_TASK_PID=",
+                                        "CUDA_VISIBLE_DEVICES=",
+                                        "NVIDIA_VISIBLE_DEVICES=",
+                                        "ACEQUIA_NODE",
+                                        "ACEQUIA_PROCID=",
+                                        "ACEQUIA_LOCALID=",
+                                        "ACEQUIA_STEP",
+                                        "ACEQUIA_GPU",
+                                        "ACEQUIA_JOB_GPUS=",
+                                        "ACEQUIA_CPUS_ON_NODE="};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_has_prefix(entry, names[i]))
             return true;
@@ -189,13 +246,16 @@ static int write_step(struct srun *r, struct json_writer *w) {
         put_number(w, "gpus_per_node_milli", p->gpus_per_node_milli);
         if (p->nodes)
             json_kv_str(w, "nodelist", p->nodes);
-        json_kv_bool(w, "exact", (opt_given(o, "exact") || exclusive || p->cpus_per_task || p->gpus_milli || p->gpus_per_node_milli || p->gpus_per_task_milli) &&
-                                     !opt_given(o, "whole"));
+        json_kv_bool(w, "exact",
+                     (opt_given(o, "exact") || exclusive || p->cpus_per_task || p->gpus_milli ||
+                      p->gpus_per_node_milli || p->gpus_per_task_milli) &&
+                         !opt_given(o, "whole"));
         json_kv_bool(w, "overlap", opt_given(o, "overlap"));
         put_number(w, "time_limit_s", p->time_limit_s < DURATION_LIMIT_S ? p->time_limit_s : 0);
     }
     put_number(w, "gpus_per_task_milli", p->gpus_per_task_milli);
-    json_kv_bool(w, "kill_on_bad_exit", opt_given(o, "kill-on-bad-exit") && !streq(opt_get(o, "kill-on-bad-exit"), "0"));
+    json_kv_bool(w, "kill_on_bad_exit",
+                 opt_given(o, "kill-on-bad-exit") && !streq(opt_get(o, "kill-on-bad-exit"), "0"));
     if (opt_get(o, "wait") && parse_u32(opt_get(o, "wait"), &number) == 0)
         put_number(w, "wait_s", number);
     json_kv_bool(w, "overcommit", opt_given(o, "overcommit"));
@@ -224,14 +284,27 @@ static int run_tasks(struct srun *r) {
     cleanup_buf struct buf first = {0}, target = {0};
     struct json_writer w = {.out = &first};
     uint32_t wait_s = 0;
-    struct step_run run = {.s = r->s, .first = &first, .label = opt_given(o, "label"), .pty = r->pty, .alone = !r->job, .spec = &r->spec,
-                           .argv0 = r->argv[0], .tasks = r->step_tasks ? r->step_tasks : r->spec.tasks ? r->spec.tasks : 1,
-                           .kill_on_bad_exit = opt_given(o, "kill-on-bad-exit") && !streq(opt_get(o, "kill-on-bad-exit"), "0"),
+    struct step_run run = {.s = r->s,
+                           .first = &first,
+                           .label = opt_given(o, "label"),
+                           .pty = r->pty,
+                           .alone = !r->job,
+                           .spec = &r->spec,
+                           .argv0 = r->argv[0],
+                           .tasks = r->step_tasks   ? r->step_tasks
+                                    : r->spec.tasks ? r->spec.tasks
+                                                    : 1,
+                           .kill_on_bad_exit = opt_given(o, "kill-on-bad-exit") &&
+                                               !streq(opt_get(o, "kill-on-bad-exit"), "0"),
                            .quit_on_interrupt = opt_given(o, "quit-on-interrupt")};
     if (opt_get(o, "wait") && parse_u32(opt_get(o, "wait"), &wait_s) == 0)
         run.wait_s = wait_s;
     int status = open_output(r, opt_get(o, "output"), STDOUT_FILENO, &run.out_fd, &run.only_output);
-    status = status ? status : open_output(r, opt_get(o, "error"), opt_get(o, "output") && !on_nodes(r, opt_get(o, "output")) ? run.out_fd : STDERR_FILENO, &run.err_fd, &run.only_error);
+    status = status ? status
+                    : open_output(r, opt_get(o, "error"),
+                                  opt_get(o, "output") && !on_nodes(r, opt_get(o, "output")) ? run.out_fd
+                                                                                             : STDERR_FILENO,
+                                  &run.err_fd, &run.only_error);
     status = status ? status : open_input(r, opt_get(o, "input"), &run.input);
     if (status)
         return status;
@@ -279,7 +352,10 @@ static int take_relative(struct srun *r) {
     if (list && nodelist_expand(list, &r->s->cli.arena, &names, NULL) < 0)
         names.len = 0;
     if (first + n > (names.len ? names.len : 1)) {
-        slurm_error(r->s, "--relative and SLURM_JOB_NUM_NODES option incompatible with count of allocated nodes (%u+%u>%u)", first, n, names.len ? names.len : 1);
+        slurm_error(
+            r->s,
+            "--relative and SLURM_JOB_NUM_NODES option incompatible with count of allocated nodes (%u+%u>%u)",
+            first, n, names.len ? names.len : 1);
         return SLURM_FAILED;
     }
     if (!names.len)

@@ -9,8 +9,19 @@
 #include "cli/slurm/squeue_columns.h"
 
 static void add_batch(const struct sjob *j, sstep_vec *out) {
-    struct sstep b = {.job = j, .id = "batch", .name = "batch", .nodes = j->nodes, .state = j->state, .start_ms = j->start_ms, .end_ms = j->end_ms,
-                      .exit_code = j->exit_code, .exit_signal = j->exit_signal, .tasks = 1, .cpus = j->node_count > 1 ? j->cpus / j->node_count : j->cpus, .node_count = 1, .usage = j->usage};
+    struct sstep b = {.job = j,
+                      .id = "batch",
+                      .name = "batch",
+                      .nodes = j->nodes,
+                      .state = j->state,
+                      .start_ms = j->start_ms,
+                      .end_ms = j->end_ms,
+                      .exit_code = j->exit_code,
+                      .exit_signal = j->exit_signal,
+                      .tasks = 1,
+                      .cpus = j->node_count > 1 ? j->cpus / j->node_count : j->cpus,
+                      .node_count = 1,
+                      .usage = j->usage};
     if (b.state == JOB_STARTING)
         b.state = JOB_RUNNING;
     if (b.state == JOB_FAILED && b.exit_signal)
@@ -26,9 +37,15 @@ static void add_event(struct arena *a, const struct sjob *j, const struct json *
     if (json_i64(e, "attempt", 0) != j->attempt)
         return;
     if (streq(type, "step_started")) {
-        struct sstep s = {.job = j, .id = arena_printf(a, "%u", number - 1), .name = json_str(e, "name"), .nodes = json_str(e, "nodes"),
-                          .state = JOB_RUNNING, .start_ms = json_i64(e, "at_ms", 0), .tasks = (uint32_t)json_i64(e, "tasks", 1),
-                          .cpus = (uint32_t)json_i64(e, "cpus", 1), .node_count = 1};
+        struct sstep s = {.job = j,
+                          .id = arena_printf(a, "%u", number - 1),
+                          .name = json_str(e, "name"),
+                          .nodes = json_str(e, "nodes"),
+                          .state = JOB_RUNNING,
+                          .start_ms = json_i64(e, "at_ms", 0),
+                          .tasks = (uint32_t)json_i64(e, "tasks", 1),
+                          .cpus = (uint32_t)json_i64(e, "cpus", 1),
+                          .node_count = 1};
         vec_push(out, s);
         return;
     }
@@ -56,9 +73,19 @@ void steps_of(struct arena *a, const struct sjob *j, sstep_vec *out) {
     if (streq(j->launch, "batch"))
         add_batch(j, out);
     if (streq(j->launch, "tasks")) {  // srun alone: the job is its only step
-        struct sstep s = {.job = j, .id = "0", .name = j->name, .nodes = j->nodes, .state = j->state == JOB_STARTING ? JOB_RUNNING : j->state,
-                          .start_ms = j->start_ms, .end_ms = j->end_ms, .exit_code = j->exit_code, .exit_signal = j->exit_signal,
-                          .tasks = j->tasks, .cpus = j->cpus, .node_count = j->node_count, .usage = j->usage};
+        struct sstep s = {.job = j,
+                          .id = "0",
+                          .name = j->name,
+                          .nodes = j->nodes,
+                          .state = j->state == JOB_STARTING ? JOB_RUNNING : j->state,
+                          .start_ms = j->start_ms,
+                          .end_ms = j->end_ms,
+                          .exit_code = j->exit_code,
+                          .exit_signal = j->exit_signal,
+                          .tasks = j->tasks,
+                          .cpus = j->cpus,
+                          .node_count = j->node_count,
+                          .usage = j->usage};
         vec_push(out, s);
     }
     for (uint32_t i = 0; j->steps && i < j->steps->len; i++)
@@ -92,10 +119,11 @@ PUT(tasks) { STEP; buf_addu(out, p->tasks); }
 PUT(state) { STEP; buf_adds(out, job_state_words[p->state]); }
 
 static const struct column step_columns[] = {
-    {'i', "stepid", "STEPID", "", put_id},         {'A', "jobid", "JOBID", "", put_job_id},     {'j', "stepname", "NAME", "", put_name},
-    {'P', "partition", "PARTITION", "", put_partition}, {'u', "username", "USER", "", put_user}, {'M', "timeused", "TIME", "", put_used},
-    {'N', "nodelist", "NODELIST", "", put_nodes}, {'S', "starttime", "START_TIME", "", put_start}, {'A', "numtasks", "TASKS", "", put_tasks},
-    {'T', "stepstate", "STATE", "", put_state}};
+    {'i', "stepid", "STEPID", "", put_id},        {'A', "jobid", "JOBID", "", put_job_id},
+    {'j', "stepname", "NAME", "", put_name},      {'P', "partition", "PARTITION", "", put_partition},
+    {'u', "username", "USER", "", put_user},      {'M', "timeused", "TIME", "", put_used},
+    {'N', "nodelist", "NODELIST", "", put_nodes}, {'S', "starttime", "START_TIME", "", put_start},
+    {'A', "numtasks", "TASKS", "", put_tasks},    {'T', "stepstate", "STATE", "", put_state}};
 
 int steps_show(struct slurm *s, const char *ids, const struct step_show *how) {
     struct columns c = {0};
@@ -108,16 +136,19 @@ int steps_show(struct slurm *s, const char *ids, const struct step_show *how) {
         slurm_error(s, "Invalid job id: %s", bad);
         return SLURM_FAILED;
     }
-    columns_by_letters(s, step_columns, sizeof step_columns / sizeof *step_columns, how->format ? how->format : "%.15i %.8j %.9P %.8u %.9M %N", &c);
+    columns_by_letters(s, step_columns, sizeof step_columns / sizeof *step_columns,
+                       how->format ? how->format : "%.15i %.8j %.9P %.8u %.9M %N", &c);
     struct job_query q = {.live = true, .fields = STEP_FIELDS, .ids = plain};
     int status = jobs_fetch(s, &q, &jobs);
     for (uint32_t i = 0; !status && i < jobs.len; i++)
-        if (list_has(how->users, jobs.at[i].user) && list_has(how->partitions, jobs.at[i].partition) && ids_have(which, &jobs.at[i]))
+        if (list_has(how->users, jobs.at[i].user) && list_has(how->partitions, jobs.at[i].partition) &&
+            ids_have(which, &jobs.at[i]))
             steps_of(&s->cli.arena, &jobs.at[i], &steps);
     if (!status && how->heading)
         columns_heading(&c, &out);
     for (uint32_t i = 0; !status && i < steps.len; i++)
-        if ((steps.at[i].state == JOB_RUNNING || steps.at[i].state == JOB_SUSPENDED) && ids_have_step(which, steps.at[i].job, steps.at[i].id))
+        if ((steps.at[i].state == JOB_RUNNING || steps.at[i].state == JOB_SUSPENDED) &&
+            ids_have_step(which, steps.at[i].job, steps.at[i].id))
             columns_row(&c, &steps.at[i], &out);
     vec_done(&jobs);
     vec_done(&steps);

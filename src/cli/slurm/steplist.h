@@ -16,7 +16,9 @@ struct sstep {
 typedef VEC(struct sstep) sstep_vec;
 
 // Steps of the newest attempt. Needs the fields STEP_FIELDS.
-#define STEP_FIELDS "id,label,state,name,nodes,start_ms,end_ms,exit_code,exit_signal,cpus,tasks,node_count,attempt,steps,launch,user,partition,array_id"
+#define STEP_FIELDS                                                                                          \
+    "id,label,state,name,nodes,start_ms,end_ms,exit_code,exit_signal,cpus,tasks,node_count,attempt,steps,"   \
+    "launch,user,partition,array_id"
 void steps_of(struct arena *a, const struct sjob *j, sstep_vec *out);
 
 struct step_show {
@@ -27,7 +29,9 @@ struct step_show {
 int steps_show(struct slurm *s, const char *ids, const struct step_show *how);
 
 // --json of squeue and sacct.
-#define SJOB_JSON_FIELDS                                                                                              \
-    "order,id,array_id,array_index,label,name,user,uid,project,partition,qos,state,reason,nodes,node_count,tasks,cpus,memory_bytes,"  \
-    "gpus_milli,time_limit_s,submit_ms,eligible_ms,start_ms,end_ms,elapsed_ms,expected_start_ms,exit_code,exit_signal,attempt," \
+#define SJOB_JSON_FIELDS                                                                                     \
+    "order,id,array_id,array_index,label,name,user,uid,project,partition,qos,state,reason,nodes,node_count," \
+    "tasks,cpus,memory_bytes,"                                                                               \
+    "gpus_milli,time_limit_s,submit_ms,eligible_ms,start_ms,end_ms,elapsed_ms,expected_start_ms,exit_code,"  \
+    "exit_signal,attempt,"                                                                                   \
     "priority,nice,hold,spec,preempted"

@@ -146,7 +146,8 @@ static void tell_failed(struct live *l, const char *node, const struct json *f) 
     if (signal)
         slurm_error(l->run->s, "%s: task%s %s: %s", node, plural(ranks), ranks, signal_words(signal));
     else
-        slurm_error(l->run->s, "%s: task%s %s: Exited with exit code %lld", node, plural(ranks), ranks, (long long)code);
+        slurm_error(l->run->s, "%s: task%s %s: Exited with exit code %lld", node, plural(ranks), ranks,
+                    (long long)code);
     l->forced = l->forced || signal == SIGTERM || signal == SIGKILL;
 }
 
@@ -155,7 +156,8 @@ static void tell_error(struct live *l, const char *node, const struct json *n, c
     const char *ranks = json_str(n, "tasks");
     int status = launch_status(error);
     if (strstr(error, "over the memory limit") || strstr(error, "ran out of memory")) {
-        slurm_error(s, "%s: task%s %s: Out Of Memory (%s)", node, plural(ranks ? ranks : "0"), ranks ? ranks : "0", error);
+        slurm_error(s, "%s: task%s %s: Out Of Memory (%s)", node, plural(ranks ? ranks : "0"),
+                    ranks ? ranks : "0", error);
         l->status = l->status ? l->status : 1;
         return;
     }
@@ -164,13 +166,15 @@ static void tell_error(struct live *l, const char *node, const struct json *n, c
         l->status = l->status ? l->status : 1;
         return;
     }
-    fprintf(stderr, "slurmstepd: error: execve(): %s: %s\n", l->run->argv0 ? l->run->argv0 : "", status == 1 ? error : strerror(status));
+    fprintf(stderr, "slurmstepd: error: execve(): %s: %s\n", l->run->argv0 ? l->run->argv0 : "",
+            status == 1 ? error : strerror(status));
     slurm_error(s, "%s: task%s %s: Exited with exit code %d", node, plural(ranks), ranks, status);
     l->status = status;
 }
 
 static void tell_terminating(struct live *l) {
-    fprintf(stderr, "%s: launch/slurm: _step_signal: Terminating StepId=%llu.%u\n", l->run->s->program, (unsigned long long)l->run->job, l->step);
+    fprintf(stderr, "%s: launch/slurm: _step_signal: Terminating StepId=%llu.%u\n", l->run->s->program,
+            (unsigned long long)l->run->job, l->step);
 }
 
 static void take_end(struct live *l, const struct json *j) {
@@ -224,11 +228,14 @@ static int take_text(struct live *l, const char *data, size_t len) {
         return -EPROTO;
     const struct json *error = json_get(j, "error");
     if (error)
-        return error_set(&s->cli.error, EIO, "%s", error->type == JSON_OBJECT && json_str(error, "message") ? json_str(error, "message") : "failed");
+        return error_set(&s->cli.error, EIO, "%s",
+                         error->type == JSON_OBJECT && json_str(error, "message") ? json_str(error, "message")
+                                                                                  : "failed");
     if (json_get(j, "id"))
         l->run->job = (uint64_t)json_i64(j, "id", 0);
     if (json_str(j, "waiting") && !s->quiet)
-        fprintf(stderr, "%s: Job %llu step creation temporarily disabled, retrying (%s)\n", s->program, (unsigned long long)l->run->job, json_str(j, "waiting"));
+        fprintf(stderr, "%s: Job %llu step creation temporarily disabled, retrying (%s)\n", s->program,
+                (unsigned long long)l->run->job, json_str(j, "waiting"));
     if (json_get(j, "step")) {
         l->started = true;
         l->step = (uint32_t)json_i64(j, "step", 0);
@@ -309,7 +316,8 @@ static int take_signal(struct live *l) {
             fprintf(stderr, "%s: StepId=%llu.%u task%s %s: running\n", program, job, l->step, plural(ranks), ranks);
             return 0;
         }
-        fprintf(stderr, "%s: sending Ctrl-C to StepId=%llu.%u\n%s: forcing job termination\n", program, job, l->step, program);
+        fprintf(stderr, "%s: sending Ctrl-C to StepId=%llu.%u\n%s: forcing job termination\n", program, job,
+                l->step, program);
         fprintf(stderr, "%s: Job step aborted: Waiting up to 32 seconds for job step to finish.\n", program);
         l->forced = false;
         int r = send_text(l, "{\"signal\":2}");
@@ -375,7 +383,10 @@ static int problem(struct live *l, int r) {
         error_set(&s->cli.error, -r, "the connection to the controller is lost: %s", strerror(-r));
     unsigned long long job = (unsigned long long)run->job;
     if (run->attached) {
-        slurm_error(s, "%s", strstr(s->cli.error.text, "has no step") ? "Unable to attach to job step: Invalid job id specified" : s->cli.error.text);
+        slurm_error(s, "%s",
+                    strstr(s->cli.error.text, "has no step")
+                        ? "Unable to attach to job step: Invalid job id specified"
+                        : s->cli.error.text);
         return SLURM_FAILED;
     }
     if (run->alone && !run->job) {

@@ -42,7 +42,8 @@ static void end(struct fixture *f) {
 static void a_whole_request(void **state) {
     struct fixture f;
     struct spec s;
-    begin(&f, true, 16, "-g", "a100:2", "-m64G", "-t", "8h", "--array=0-9%2", "-N2-4", "-c", "4", "-H", "-d", "afterok:1", "-D", "/tmp", "--", "x");
+    begin(&f, true, 16, "-g", "a100:2", "-m64G", "-t", "8h", "--array=0-9%2", "-N2-4", "-c", "4", "-H", "-d",
+          "afterok:1", "-D", "/tmp", "--", "x");
     assert_true(job_dashes(&f.cli));
     assert_int_equal(job_spec(&f.cli, &f.cli.options, &s), 0);
     assert_int_equal(s.gpus_milli, 2000);
@@ -66,9 +67,16 @@ static void a_whole_request(void **state) {
 static void bad_values_name_the_option(void **state) {
     static const struct {
         const char *option, *value;
-    } bad[] = {{"--gpus", "1.5"}, {"--memory", "lots"}, {"--time", "-5"}, {"--nodes", "0"}, {"--nodes", "4-2"}, {"--tasks", "99999999999"},
-               {"--array", "5-1"}, {"--dependency", "before:1"}, {"--begin", "soon"}, {"--output", "%q"}, {"--nice", "x"}, {"--signal", "FOO"},
-               {"--nodelist", "n["}, {"--time", "0"}, {"--name", "a\nb"}, {"--project", "a b"}, {"--comment", "\x01"}, {"--cpus", "0"}, {"--grace", "1y"}};
+    } bad[] = {{"--gpus", "1.5"},     {"--memory", "lots"},
+               {"--time", "-5"},      {"--nodes", "0"},
+               {"--nodes", "4-2"},    {"--tasks", "99999999999"},
+               {"--array", "5-1"},    {"--dependency", "before:1"},
+               {"--begin", "soon"},   {"--output", "%q"},
+               {"--nice", "x"},       {"--signal", "FOO"},
+               {"--nodelist", "n["},  {"--time", "0"},
+               {"--name", "a\nb"},    {"--project", "a b"},
+               {"--comment", "\x01"}, {"--cpus", "0"},
+               {"--grace", "1y"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct fixture f;
         struct spec s;
@@ -116,7 +124,8 @@ static void scripts_carry_options(void **state) {
     struct job_source source;
     struct spec s;
     close(mkstemp(path));
-    write_script(path, "#!/bin/sh\n#ACEQUIA --gpus 2 --name 'two words'  # why\n\n#ACEQUIA -t 1h\necho\n#ACEQUIA --gpus 9\n");
+    write_script(path, "#!/bin/sh\n#ACEQUIA --gpus 2 --name 'two words'  # why\n\n#ACEQUIA -t "
+                       "1h\necho\n#ACEQUIA --gpus 9\n");
     begin(&f, true, 4, "-t", "2h", path, "--flag");
     assert_false(job_dashes(&f.cli));
     assert_int_equal(job_source(&f.cli, &f.cli.options, false, &source), 0);

@@ -33,7 +33,9 @@ static void all_forms(void **state) {
     struct options o;
     struct error e;
     uint32_t it = 0;
-    assert_int_equal(parse(&o, &e, false, 9, "--gpus", "2", "a", "-Hg3", "--watch", "-E", "A=1", "--env=B=2", "--gpu=4"), 0);
+    assert_int_equal(
+        parse(&o, &e, false, 9, "--gpus", "2", "a", "-Hg3", "--watch", "-E", "A=1", "--env=B=2", "--gpu=4"),
+        0);
     assert_string_equal(option_get(&o, "gpus"), "4");
     assert_true(option_given(&o, "hold"));
     assert_true(option_given(&o, "watch") && !option_get(&o, "watch"));
@@ -143,7 +145,8 @@ static void verbs_are_whole(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_forms), cmocka_unit_test(mistakes), cmocka_unit_test(typed_values),
-                                       cmocka_unit_test(earlier_ones_do_not_override), cmocka_unit_test(verbs_are_whole)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_forms), cmocka_unit_test(mistakes), cmocka_unit_test(typed_values),
+        cmocka_unit_test(earlier_ones_do_not_override), cmocka_unit_test(verbs_are_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,9 +35,11 @@ static void columns_line_up(void **state) {
     table_done(&t);
 }
 
-static const char page[] = "{\"fields\":[\"label\",\"name\",\"user\",\"state\",\"reason\",\"cpus\",\"gpus_milli\",\"time_limit_s\",\"elapsed_ms\"],"
-                           "\"jobs\":[[\"12_[3-99%5]\",\"a name that is much longer than the room there is for it\",\"someone\","
-                           "\"PENDING\",\"Resources\",4,2500,28800,61000]]}";
+static const char page[] =
+    "{\"fields\":[\"label\",\"name\",\"user\",\"state\",\"reason\",\"cpus\",\"gpus_milli\",\"time_limit_s\","
+    "\"elapsed_ms\"],"
+    "\"jobs\":[[\"12_[3-99%5]\",\"a name that is much longer than the room there is for it\",\"someone\","
+    "\"PENDING\",\"Resources\",4,2500,28800,61000]]}";
 
 static void a_row_fits(void **state) {
     cleanup_arena struct arena a = {0};
@@ -104,7 +106,8 @@ static void wide_characters_take_two_columns(void **state) {
 
 // Where even the least widths are too wide, columns give up more of theirs.
 static void narrow_terminals(void **state) {
-    static const struct table_column columns[] = {{"JOB", false, 1, 8}, {"STATE", false, 0, 0}, {"WHERE", false, 6, 12}};
+    static const struct table_column columns[] = {
+        {"JOB", false, 1, 8}, {"STATE", false, 0, 0}, {"WHERE", false, 6, 12}};
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf out = {0};
     struct table t;
@@ -130,8 +133,11 @@ static void screens_are_cut(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_line_up), cmocka_unit_test(a_row_fits), cmocka_unit_test(rows_sort),
-                                       cmocka_unit_test(narrow_terminals), cmocka_unit_test(wide_characters_take_two_columns),
-                                        cmocka_unit_test(screens_are_cut)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_line_up),
+                                       cmocka_unit_test(a_row_fits),
+                                       cmocka_unit_test(rows_sort),
+                                       cmocka_unit_test(narrow_terminals),
+                                       cmocka_unit_test(wide_characters_take_two_columns),
+                                       cmocka_unit_test(screens_are_cut)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,8 +122,9 @@ static void gpus_are_taken_and_given_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_steps_exclude_each_other), cmocka_unit_test(exact_steps_fill_up),     cmocka_unit_test(what_can_never_be_is_refused),
-        cmocka_unit_test(tasks_are_spread),               cmocka_unit_test(gpus_are_taken_and_given_back),
+        cmocka_unit_test(whole_steps_exclude_each_other), cmocka_unit_test(exact_steps_fill_up),
+        cmocka_unit_test(what_can_never_be_is_refused),   cmocka_unit_test(tasks_are_spread),
+        cmocka_unit_test(gpus_are_taken_and_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

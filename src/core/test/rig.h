@@ -12,7 +12,8 @@
 #include "core/core.h"
 #include "sched/world.h"
 
-static const struct actor alice = {"alice", 1001, 1001, false}, bob = {"bob", 1002, 1002, false}, root = {"root", 0, 0, true};
+static const struct actor alice = {"alice", 1001, 1001, false}, bob = {"bob", 1002, 1002, false},
+                          root = {"root", 0, 0, true};
 
 struct journal_record {
     struct outbox_event e;
@@ -32,7 +33,8 @@ struct rig {
 static inline void rig_drain(struct rig *r) {
     struct outbox *o = core_outbox(r->core);
     for (uint32_t i = 0; i < o->events.len; i++) {
-        struct journal_record j = {o->events.at[i], xmemdup(o->bytes.data + o->events.at[i].offset, o->events.at[i].len)};
+        struct journal_record j = {o->events.at[i],
+                                   xmemdup(o->bytes.data + o->events.at[i].offset, o->events.at[i].len)};
         vec_push(&r->journal, j);
     }
     for (uint32_t i = 0; i < o->effects.len; i++) {
@@ -68,14 +70,20 @@ static inline void rig_done(struct rig *r) {
     vec_done(&r->launches);
 }
 
-static inline void rig_hello(struct rig *r, const char *name, uint32_t cpus, uint32_t gpus, const char *boot, struct attempt *known, uint32_t count) {
+static inline void rig_hello(struct rig *r, const char *name, uint32_t cpus, uint32_t gpus, const char *boot,
+                             struct attempt *known, uint32_t count) {
     struct gpu g[16];
     char ids[16][8];
     for (uint32_t i = 0; i < gpus; i++) {
         snprintf(ids[i], sizeof ids[i], "g%u", i);
         g[i] = (struct gpu){.uuid = ids[i], .model = "V100", .memory_bytes = 32ull << 30, .simulated = true};
     }
-    struct node n = {.name = name, .boot_id = boot, .spool_id = "s", .cpus = cpus, .memory_bytes = 64ull << 30, .gpus = {g, gpus}};
+    struct node n = {.name = name,
+                     .boot_id = boot,
+                     .spool_id = "s",
+                     .cpus = cpus,
+                     .memory_bytes = 64ull << 30,
+                     .gpus = {g, gpus}};
     struct message_hello h = {.node = &n, .attempts = {known, count}};
     struct error e = {0};
     if (core_agent_hello(r->core, &h, NULL, r->now_ms, &e) < 0)
@@ -86,7 +94,8 @@ static inline void rig_hello(struct rig *r, const char *name, uint32_t cpus, uin
 
 static inline struct spec rig_spec(void) {
     static const char *argv[] = {"true"};
-    return (struct spec){.name = "t", .workdir = "/tmp", .tasks = 1, .cpus_per_task = 1, .requeue = true, .argv = {argv, 1}};
+    return (struct spec){
+        .name = "t", .workdir = "/tmp", .tasks = 1, .cpus_per_task = 1, .requeue = true, .argv = {argv, 1}};
 }
 
 static inline uint64_t rig_submit(struct rig *r, const struct actor *who, const struct spec *s) {
@@ -104,9 +113,11 @@ static inline enum job_state rig_state(struct rig *r, uint64_t id) {
     return core_view(r->core, id, &v) ? v.state : JOB_STATE_COUNT;  // ended
 }
 
-static inline void rig_end(struct rig *r, const char *node, uint64_t id, uint32_t attempt, enum end_cause cause, int32_t code) {
+static inline void rig_end(struct rig *r, const char *node, uint64_t id, uint32_t attempt,
+                           enum end_cause cause, int32_t code) {
     struct usage u = {.cpu_user_us = 5, .wall_ms = 10};
-    struct message_ended m = {.id = id, .attempt = attempt, .cause = cause, .exit_code = code, .usage = &u, .start_ms = r->now_ms};
+    struct message_ended m = {
+        .id = id, .attempt = attempt, .cause = cause, .exit_code = code, .usage = &u, .start_ms = r->now_ms};
     core_agent_ended(r->core, node, &m, r->now_ms);
     core_schedule(r->core, r->now_ms);
     rig_drain(r);

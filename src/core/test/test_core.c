@@ -94,7 +94,10 @@ static void there_is_one_default_of_each(void **state) {
     for (int i = 0; i < 3; i++) {
         cleanup_arena struct arena a = {0};
         struct job_record record;
-        assert_int_equal(core_partition_set(r.core, &root, &(struct partition){.name = order[i], .is_default = true}, r.now_ms, &e), 0);
+        assert_int_equal(core_partition_set(r.core, &root,
+                                            &(struct partition){.name = order[i], .is_default = true},
+                                            r.now_ms, &e),
+                         0);
         assert_int_equal(core_record(r.core, rig_submit(&r, &alice, &s), &a, &record), 0);
         assert_string_equal(record.spec->partition, order[i]);
     }
@@ -440,7 +443,10 @@ static void who_takes_goes_on_taking(void **state) {
     struct sched_job_view v;
     rig_init(&r);
     rig_hello(&r, "n1", 4, 4, "b1", NULL, 0);
-    assert_int_equal(core_project_set(r.core, &root, &(struct project){.name = "ours", .quota_milligpu = 4000}, r.now_ms, &e), 0);
+    assert_int_equal(core_project_set(r.core, &root,
+                                      &(struct project){.name = "ours", .quota_milligpu = 4000}, r.now_ms,
+                                      &e),
+                     0);
     struct spec s = rig_spec();
     s.gpus_milli = 4000;
     s.requeue = true;
@@ -459,7 +465,9 @@ static void who_takes_goes_on_taking(void **state) {
         same_state(r.core, loaded);
         core_free(loaded);
         if (!ended)  // reported, not decided on yet
-            core_agent_ended(r.core, "n1", &(struct message_ended){.id = victim, .attempt = 1, .cause = END_PREEMPT}, r.now_ms);
+            core_agent_ended(r.core, "n1",
+                             &(struct message_ended){.id = victim, .attempt = 1, .cause = END_PREEMPT},
+                             r.now_ms);
     }
     core_schedule(r.core, r.now_ms);
     rig_drain(&r);
@@ -540,7 +548,9 @@ static void random_step(struct rig *r, struct rand *rnd) {
             s.array_limit = (uint32_t)rand_below(rnd, 3);
         }
         if (rand_below(rnd, 3) == 0) {
-            snprintf(dep, sizeof dep, "%s:%llu", (const char *[]){"after", "afterok", "afterany", "afternotok"}[rand_below(rnd, 4)], (unsigned long long)id);
+            snprintf(dep, sizeof dep, "%s:%llu",
+                     (const char *[]){"after", "afterok", "afterany", "afternotok"}[rand_below(rnd, 4)],
+                     (unsigned long long)id);
             s.dependency = dep;
         }
         uint64_t out, n;
@@ -573,7 +583,8 @@ static void random_step(struct rig *r, struct rand *rnd) {
                 if (v.state == JOB_STARTING && rand_below(rnd, 2))
                     rig_started(r, node, id, v.attempt);
                 else
-                    rig_end(r, node, id, v.attempt, (enum end_cause)rand_below(rnd, END_LAUNCH), (int32_t)rand_below(rnd, 2));
+                    rig_end(r, node, id, v.attempt, (enum end_cause)rand_below(rnd, END_LAUNCH),
+                            (int32_t)rand_below(rnd, 2));
                 break;
             }
     }
@@ -601,7 +612,9 @@ static void a_snapshot_is_as_good_as_the_journal(void **state) {
         for (int i = 0; i < 80; i++)
             random_step(&r, &rnd);
         for (uint32_t i = from; i < r.journal.len; i++)
-            assert_int_equal(core_replay(loaded, r.journal.at[i].e.seq, r.journal.at[i].e.at_ms, r.journal.at[i].e.type, r.journal.at[i].data, r.journal.at[i].e.len), 0);
+            assert_int_equal(core_replay(loaded, r.journal.at[i].e.seq, r.journal.at[i].e.at_ms,
+                                         r.journal.at[i].e.type, r.journal.at[i].data, r.journal.at[i].e.len),
+                             0);
         same_state(r.core, loaded);
         core_free(loaded);
         rig_done(&r);
@@ -647,7 +660,9 @@ static void replay_and_snapshot_give_the_state_back(void **state) {
         core_config_default(&config);
         struct core *replayed = core_new(&config), *loaded = core_new(&config);
         for (uint32_t i = 0; i < r.journal.len; i++)
-            assert_int_equal(core_replay(replayed, r.journal.at[i].e.seq, r.journal.at[i].e.at_ms, r.journal.at[i].e.type, r.journal.at[i].data, r.journal.at[i].e.len), 0);
+            assert_int_equal(core_replay(replayed, r.journal.at[i].e.seq, r.journal.at[i].e.at_ms,
+                                         r.journal.at[i].e.type, r.journal.at[i].data, r.journal.at[i].e.len),
+                             0);
         same_state(r.core, replayed);
         cleanup_buf struct buf b = {0};
         struct error e;
@@ -661,7 +676,8 @@ static void replay_and_snapshot_give_the_state_back(void **state) {
     }
 }
 
-static int make_token(struct rig *r, const struct actor *who, const char *id, const char *user, const char *node, int64_t ends_ms) {
+static int make_token(struct rig *r, const struct actor *who, const char *id, const char *user,
+                      const char *node, int64_t ends_ms) {
     struct event_token t = {.id = id, .hash = "aa", .user = user, .node = node, .expires_ms = ends_ms};
     int n = core_token_create(r->core, who, &t, r->now_ms, NULL);
     rig_drain(r);
@@ -760,7 +776,8 @@ static void words_of_nodes_are_plain(void **state) {
     struct rig r;
     struct error e = {0};
     rig_init(&r);
-    struct node n = {.name = "n1", .cpus = 4, .memory_bytes = 1 << 30, .boot_id = "b", .spool_id = "s", .os = "x\x1b[2J"};
+    struct node n = {
+        .name = "n1", .cpus = 4, .memory_bytes = 1 << 30, .boot_id = "b", .spool_id = "s", .os = "x\x1b[2J"};
     struct message_hello hello = {.node = &n};
     assert_int_equal(core_agent_hello(r.core, &hello, NULL, r.now_ms, &e), -EINVAL);
     n.os = "Linux";

@@ -66,7 +66,8 @@ static void read_file(void) {
         g->total = mib << 20;
         g->used = g->process_count = 0;
     }
-    while (fscanf(f, "%u %u %llu", &gpu, &pid, &mib) == 3 && gpu < fake.count && fake.gpus[gpu].process_count < FAKE_PROCESSES_MAX) {
+    while (fscanf(f, "%u %u %llu", &gpu, &pid, &mib) == 3 && gpu < fake.count &&
+           fake.gpus[gpu].process_count < FAKE_PROCESSES_MAX) {
         struct fake_gpu *g = &fake.gpus[gpu];
         g->processes[g->process_count++] = (struct fake_process){.pid = pid, .memory = mib << 20};
         g->used += mib << 20;
@@ -176,22 +177,29 @@ ENTRY(nvmlDeviceGetMemoryInfo_v2, nvml_device d, struct nvml_memory_v2 *out) {
     if (out->version != (sizeof *out | 2u << 24))
         return 25;
     uint64_t total = of(d)->mig >= 0 ? g->mig_memory[of(d)->mig] : g->total;
-    *out = (struct nvml_memory_v2){.version = out->version, .total = total, .reserved = 1 << 20, .used = g->used, .free = total - g->used};
+    *out = (struct nvml_memory_v2){.version = out->version,
+                                   .total = total,
+                                   .reserved = 1 << 20,
+                                   .used = g->used,
+                                   .free = total - g->used};
     return 0;
 }
 ENTRY(nvmlDeviceGetComputeRunningProcesses_v3, nvml_device d, unsigned *n, struct nvml_process_v2 *out) {
     read_file();
     const struct fake_gpu *g = gpu_of(d);
     for (*n = 0; *n < g->process_count; ++*n)
-        out[*n] = (struct nvml_process_v2){.pid = g->processes[*n].pid, .memory = g->processes[*n].memory, .gpu_instance = ~0u};
+        out[*n] = (struct nvml_process_v2){
+            .pid = g->processes[*n].pid, .memory = g->processes[*n].memory, .gpu_instance = ~0u};
     return 0;
 }
-ENTRY(nvmlDeviceGetProcessUtilization, nvml_device d, struct nvml_process_use *out, unsigned *n, unsigned long long last_us) {
+ENTRY(nvmlDeviceGetProcessUtilization, nvml_device d, struct nvml_process_use *out, unsigned *n,
+      unsigned long long last_us) {
     const struct fake_gpu *g = gpu_of(d);
     *n = 0;
     for (unsigned i = 0; i < g->process_count; i++)
         for (unsigned k = 0; k < g->processes[i].samples; k++)
-            out[(*n)++] = (struct nvml_process_use){.pid = g->processes[i].pid, .at_us = fake.clock_us - k, .sm = g->processes[i].sm[k]};
+            out[(*n)++] = (struct nvml_process_use){
+                .pid = g->processes[i].pid, .at_us = fake.clock_us - k, .sm = g->processes[i].sm[k]};
     return *n ? 0 : NVML_NOT_FOUND;
 }
 ENTRY(nvmlDeviceGetTotalEnergyConsumption, nvml_device d, unsigned long long *out) {
@@ -222,7 +230,8 @@ ENTRY(nvmlDeviceGetFieldValues, nvml_device d, int n, struct nvml_field *f) {
     }
     return 0;
 }
-ENTRY(nvmlDeviceGetRemappedRows, nvml_device d, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) {
+ENTRY(nvmlDeviceGetRemappedRows, nvml_device d, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
+      unsigned *failed) {
     const struct fake_gpu *g = gpu_of(d);
     *corrected = 0;
     *uncorrected = g->remapped;

@@ -54,8 +54,9 @@ static void show_samples(const struct gpu_samples *s, int64_t wall_us, int64_t u
 
 // What each question costs by the reader's own count, and how old its answer may get.
 static void show_costs(const struct nvml_source *s) {
-    static const char *const names[PROBE_COUNT] = {"memory", "use", "engines", "energy", "power", "temperature", "memory_temperature", "clocks",
-                                                   "reasons", "pcie", "nvlink", "processes", "process_use", "errors"};
+    static const char *const names[PROBE_COUNT] = {
+        "memory", "use",     "engines", "energy", "power",     "temperature", "memory_temperature",
+        "clocks", "reasons", "pcie",    "nvlink", "processes", "process_use", "errors"};
     struct buf b = {0};
     struct json_writer w = {.out = &b};
     json_open(&w, '{');
@@ -87,8 +88,10 @@ int main(int argc, char **argv) {
     if (getenv("GPU_SHOW_PID") && parse_u32(getenv("GPU_SHOW_PID"), &pid) < 0)
         return 2;
     struct gpu_sim_model model = {.model = argc > 3 ? argv[3] : "h200", .count = 8};
-    int r = argc > 2 ? gpu_sim_open(&(struct gpu_sim_config){.node = "show", .models = &model, .model_count = 1}, &source, &e)
-                     : gpu_nvml_open(NULL, NULL, &source, &e);
+    int r = argc > 2
+                ? gpu_sim_open(&(struct gpu_sim_config){.node = "show", .models = &model, .model_count = 1},
+                               &source, &e)
+                : gpu_nvml_open(NULL, NULL, &source, &e);
     if (r == 0)
         r = gpu_monitor_new(source, &m, &e);
     if (r < 0) {

@@ -13,8 +13,17 @@
 #define GIB (1ULL << 30)
 
 static struct audit_facts honest(void) {
-    return (struct audit_facts){.fresh = true, .granted = true, .limit_bytes = 16 * GIB, .milli = 500, .ledger = true, .ledger_readable = true,
-                                .ledger_bytes = 15 * GIB, .ledger_limit_bytes = 16 * GIB, .ledger_milli = 500, .driver_bytes = 15 * GIB, .processes = 4};
+    return (struct audit_facts){.fresh = true,
+                                .granted = true,
+                                .limit_bytes = 16 * GIB,
+                                .milli = 500,
+                                .ledger = true,
+                                .ledger_readable = true,
+                                .ledger_bytes = 15 * GIB,
+                                .ledger_limit_bytes = 16 * GIB,
+                                .ledger_milli = 500,
+                                .driver_bytes = 15 * GIB,
+                                .processes = 4};
 }
 
 // The reading at which it was found, 0: never within `count`.
@@ -53,7 +62,8 @@ static void memory_beyond_the_limit_is_found(void **state) {
     f.driver_bytes = 18 * GIB;
     assert_int_equal(found_after(&f, 10, &x), 4);  // 2.5 s after the first
     assert_int_equal(x.kind, AUDIT_BEYOND);
-    assert_string_equal(audit_text(&x, 3, text), "its processes held 18432 MiB of GPU 3 where the job may hold 16384 MiB; ask for more with --gpu-memory");
+    assert_string_equal(audit_text(&x, 3, text), "its processes held 18432 MiB of GPU 3 where the job may "
+                                                 "hold 16384 MiB; ask for more with --gpu-memory");
     f.ledger_bytes = 90 * GIB;  // what the job's own file says excuses only so much
     f.driver_bytes = 19 * GIB;
     assert_true(found_after(&f, 10, &x) > 0);

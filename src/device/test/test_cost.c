@@ -36,7 +36,8 @@ static void measure(struct gpu_source *source, const char *name) {
     assert_int_equal(gpu_monitor_new(source, &m, &e), 0);
     struct gpu_use uses[GPUS * JOBS_PER_GPU];
     for (uint32_t i = 0; i < GPUS * JOBS_PER_GPU; i++)
-        uses[i] = (struct gpu_use){.job = i + 1, .attempt = 1, .index = i / JOBS_PER_GPU, .milli = 125, .load_milli = -1};
+        uses[i] = (struct gpu_use){
+            .job = i + 1, .attempt = 1, .index = i / JOBS_PER_GPU, .milli = 125, .load_milli = -1};
     struct gpu_samples s;
     int64_t start = cpu_us();
     for (int t = 1; t <= SECONDS; t++) {
@@ -45,8 +46,8 @@ static void measure(struct gpu_source *source, const char *name) {
     }
     int64_t each = (cpu_us() - start) / SECONDS;
     assert_int_equal(s.len, GPUS + GPUS * JOBS_PER_GPU);
-    printf("%s: %lld us of CPU per second for %d GPUs with %d jobs (%.3f %% of a core)\n", name, (long long)each, GPUS, GPUS * JOBS_PER_GPU,
-           (double)each / 10000.0);
+    printf("%s: %lld us of CPU per second for %d GPUs with %d jobs (%.3f %% of a core)\n", name,
+           (long long)each, GPUS, GPUS * JOBS_PER_GPU, (double)each / 10000.0);
     assert_true(each < LIMIT_US);
     gpu_monitor_free(m);
 }
@@ -55,7 +56,9 @@ static void test_simulated(void **state) {
     const struct gpu_sim_model model = {.model = "h200", .count = GPUS};
     struct gpu_source *source;
     struct error e;
-    assert_int_equal(gpu_sim_open(&(struct gpu_sim_config){.node = "n1", .models = &model, .model_count = 1}, &source, &e), 0);
+    assert_int_equal(
+        gpu_sim_open(&(struct gpu_sim_config){.node = "n1", .models = &model, .model_count = 1}, &source, &e),
+        0);
     measure(source, "simulated");
 }
 
@@ -72,7 +75,8 @@ static void test_nvml(void **state) {
         snprintf(g->uuid, sizeof g->uuid, "GPU-%08u-1111-2222-3333-444444444444", i);
         g->total = 100ULL << 30;
         for (unsigned k = 0; k < JOBS_PER_GPU; k++)
-            g->processes[g->process_count++] = (struct fake_process){.pid = 1001 + i * JOBS_PER_GPU + k, .memory = 1 << 20, .sm = {10}, .samples = 1};
+            g->processes[g->process_count++] = (struct fake_process){
+                .pid = 1001 + i * JOBS_PER_GPU + k, .memory = 1 << 20, .sm = {10}, .samples = 1};
     }
     struct gpu_source *source;
     struct error e;
@@ -129,6 +133,7 @@ static void test_dear_driver(void **state) {
 
 int main(int argc, char **argv) {
     library = argv[1];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_simulated), cmocka_unit_test(test_nvml), cmocka_unit_test(test_dear_driver)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_simulated), cmocka_unit_test(test_nvml),
+                                       cmocka_unit_test(test_dear_driver)};
     return argc < 2 ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,8 +92,9 @@ static void test_unreadable(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reset_needed), cmocka_unit_test(test_programs_are_not_blamed), cmocka_unit_test(test_quarantine),
-        cmocka_unit_test(test_memory_errors), cmocka_unit_test(test_unreadable),
+        cmocka_unit_test(test_reset_needed), cmocka_unit_test(test_programs_are_not_blamed),
+        cmocka_unit_test(test_quarantine),   cmocka_unit_test(test_memory_errors),
+        cmocka_unit_test(test_unreadable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

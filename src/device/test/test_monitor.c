@@ -39,7 +39,8 @@ static void puppet_free(struct gpu_source *s) {
     free(s);
 }
 
-static const struct gpu_source_ops puppet_ops = {.name = "puppet", .discover = puppet_discover, .read = puppet_read, .free = puppet_free};
+static const struct gpu_source_ops puppet_ops = {
+    .name = "puppet", .discover = puppet_discover, .read = puppet_read, .free = puppet_free};
 
 static struct puppet *start(struct gpu_monitor **m) {
     struct puppet *p = calloc(1, sizeof *p);
@@ -55,7 +56,8 @@ static bool owner(void *ctx, uint32_t pid, uint64_t *job, uint32_t *attempt) {
     return pid >= 10;
 }
 
-static void step(struct gpu_monitor *m, int64_t now_ms, const struct gpu_use *uses, uint32_t n, struct gpu_samples *out) {
+static void step(struct gpu_monitor *m, int64_t now_ms, const struct gpu_use *uses, uint32_t n,
+                 struct gpu_samples *out) {
     gpu_monitor_read(m, now_ms);
     gpu_monitor_split(m, &(struct gpu_holders){.uses = uses, .count = n, .owner = owner}, out);
 }
@@ -72,7 +74,8 @@ static void test_processes(void **state) {
     struct gpu_monitor *m;
     struct gpu_samples s;
     struct puppet *p = start(&m);
-    const struct gpu_use uses[] = {{.job = 7, .attempt = 1, .index = 1, .milli = 500}, {.job = 8, .attempt = 1, .index = 1, .milli = 250}};
+    const struct gpu_use uses[] = {{.job = 7, .attempt = 1, .index = 1, .milli = 500},
+                                   {.job = 8, .attempt = 1, .index = 1, .milli = 250}};
     p->processes[1][0] = (struct gpu_process){.pid = 71, .memory_bytes = 1000, .utilisation_milli = 200};
     p->processes[1][1] = (struct gpu_process){.pid = 72, .memory_bytes = 500, .utilisation_milli = 100};
     p->processes[1][2] = (struct gpu_process){.pid = 81, .memory_bytes = 50, .utilisation_milli = 100};
@@ -114,7 +117,8 @@ static void test_whole_gpu(void **state) {
     struct gpu_samples s;
     struct puppet *p = start(&m);
     const struct gpu_use use = {.job = 7, .attempt = 1, .index = 0, .milli = 1000};
-    p->next[0] = (struct gpu_reading){.process_use = true, .sample = {.utilisation_milli = 900, .power_mw = 1, .memory_used_bytes = 77}};
+    p->next[0] = (struct gpu_reading){
+        .process_use = true, .sample = {.utilisation_milli = 900, .power_mw = 1, .memory_used_bytes = 77}};
     step(m, 1000, &use, 1, &s);
     assert_int_equal(of_job(&s, 7)->utilisation_milli, 900);  // also when its processes cannot be seen
     assert_int_equal(of_job(&s, 7)->memory_used_bytes, 77);
@@ -149,9 +153,11 @@ static void test_ledger(void **state) {
     struct ledger *l;
     assert_int_equal(ledger_open(path, &l), 0);
     assert_int_equal(ledger_attach(l), 0);
-    const struct gpu_use use = {.job = 7, .attempt = 1, .index = 0, .milli = 500, .memory_limit_bytes = 64 << 20, .ledger = path};
+    const struct gpu_use use = {
+        .job = 7, .attempt = 1, .index = 0, .milli = 500, .memory_limit_bytes = 64 << 20, .ledger = path};
     p->processes[0][0] = (struct gpu_process){.pid = 70, .memory_bytes = 40 << 20, .utilisation_milli = 990};
-    p->next[0] = (struct gpu_reading){.process_use = true, .process_count = 1, .sample = {.utilisation_milli = 990, .power_mw = 1000}};
+    p->next[0] = (struct gpu_reading){
+        .process_use = true, .process_count = 1, .sample = {.utilisation_milli = 990, .power_mw = 1000}};
     assert_int_equal(ledger_reserve(l, LEDGER_DEVICE, 32 << 20), 0);
     step(m, 1000, &use, 1, &s);
     atomic_fetch_add(&ledger_compute(l)->gpu_ns, 480000000);

@@ -53,9 +53,20 @@ static void set_up(struct rig *r, const char *path, unsigned gpus) {
     r->fake->clock_us = 1000;
     for (unsigned i = 0; i < gpus; i++) {
         struct fake_gpu *g = &r->fake->gpus[i];
-        *g = (struct fake_gpu){.name = "NVIDIA H200", .minor = 7 - i, .total = 141ULL << 30, .used = (i + 1ULL) << 30, .utilisation = 10 * i,
-                               .memory_utilisation = 5, .power_mw = 100000 + i, .temperature = 40 + i, .memory_temperature = 50 + i,
-                               .sm_clock = 1980, .memory_clock = 3201, .energy_mj = 5000, .reasons = 4, .replays = 2};
+        *g = (struct fake_gpu){.name = "NVIDIA H200",
+                               .minor = 7 - i,
+                               .total = 141ULL << 30,
+                               .used = (i + 1ULL) << 30,
+                               .utilisation = 10 * i,
+                               .memory_utilisation = 5,
+                               .power_mw = 100000 + i,
+                               .temperature = 40 + i,
+                               .memory_temperature = 50 + i,
+                               .sm_clock = 1980,
+                               .memory_clock = 3201,
+                               .energy_mj = 5000,
+                               .reasons = 4,
+                               .replays = 2};
         snprintf(g->uuid, sizeof g->uuid, "GPU-%08u-1111-2222-3333-444444444444", i);
         snprintf(g->bus_id, sizeof g->bus_id, "00000000:%02X:00.0", 0x1a + i);
     }
@@ -75,12 +86,23 @@ static void tear_down(struct rig *r) {
     arena_done(&r->arena);
     dlclose(r->dl);
     // the few files of the test
-    const char *const files[] = {"/sys/bus/pci/devices/0000:1b:00.0/numa_node", "/sys/bus/pci/devices/0000:1b:00.0", "/sys/bus/pci/devices",
-                                 "/sys/bus/pci", "/sys/bus", "/sys", "/proc/driver/nvidia/capabilities/gpu7/mig/gi4/ci0/access",
-                                 "/proc/driver/nvidia/capabilities/gpu7/mig/gi4/ci0", "/proc/driver/nvidia/capabilities/gpu7/mig/gi4/access",
-                                 "/proc/driver/nvidia/capabilities/gpu7/mig/gi4", "/proc/driver/nvidia/capabilities/gpu7/mig",
-                                 "/proc/driver/nvidia/capabilities/gpu7", "/proc/driver/nvidia/capabilities", "/proc/driver/nvidia", "/proc/driver",
-                                 "/proc", ""};
+    const char *const files[] = {"/sys/bus/pci/devices/0000:1b:00.0/numa_node",
+                                 "/sys/bus/pci/devices/0000:1b:00.0",
+                                 "/sys/bus/pci/devices",
+                                 "/sys/bus/pci",
+                                 "/sys/bus",
+                                 "/sys",
+                                 "/proc/driver/nvidia/capabilities/gpu7/mig/gi4/ci0/access",
+                                 "/proc/driver/nvidia/capabilities/gpu7/mig/gi4/ci0",
+                                 "/proc/driver/nvidia/capabilities/gpu7/mig/gi4/access",
+                                 "/proc/driver/nvidia/capabilities/gpu7/mig/gi4",
+                                 "/proc/driver/nvidia/capabilities/gpu7/mig",
+                                 "/proc/driver/nvidia/capabilities/gpu7",
+                                 "/proc/driver/nvidia/capabilities",
+                                 "/proc/driver/nvidia",
+                                 "/proc/driver",
+                                 "/proc",
+                                 ""};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char full[256];
         snprintf(full, sizeof full, "%s%s", r->root, files[i]);
@@ -137,7 +159,8 @@ static void test_reading(void **state) {
     set_up(&r, library, 2);
     struct fake_gpu *g = &r.fake->gpus[1];
     g->processes[0] = (struct fake_process){.pid = 100, .memory = 1 << 30, .sm = {40, 60}, .samples = 2};
-    g->processes[1] = (struct fake_process){.pid = 200, .memory = ~0ULL, .sm = {4000, 30}, .samples = 2};  // junk comes along
+    g->processes[1] = (struct fake_process){
+        .pid = 200, .memory = ~0ULL, .sm = {4000, 30}, .samples = 2};  // junk comes along
     g->process_count = 2;
     open_rig(&r, library);
     r.source->ops->read(r.source, 1, 1000, &x);
@@ -234,14 +257,16 @@ static void test_mig(void **state) {
     g->mig_slices[1] = 1;
     g->mig_memory[0] = 71ULL << 30;
     g->mig_memory[1] = 18ULL << 30;
-    put_file(r.root, "/proc/driver/nvidia/capabilities/gpu7/mig/gi4/access", "DeviceFileMinor: 30\nDeviceFileMode: 292\n");
+    put_file(r.root, "/proc/driver/nvidia/capabilities/gpu7/mig/gi4/access",
+             "DeviceFileMinor: 30\nDeviceFileMode: 292\n");
     put_file(r.root, "/proc/driver/nvidia/capabilities/gpu7/mig/gi4/ci0/access", "DeviceFileMinor: 31\n");
     open_rig(&r, library);
     assert_int_equal(r.count, 3);  // two instances instead of the first GPU
     assert_string_equal(r.gpus[1].uuid, "MIG-10000000-1111-2222-3333-444444444444");
     assert_true(r.gpus[1].memory_bytes == 18ULL << 30);
     assert_string_equal(r.gpus[0].minor_path, "/dev/nvidia7");  // its capability files are not there
-    assert_string_equal(r.gpus[1].minor_path, "/dev/nvidia7,/dev/nvidia-caps/nvidia-cap30,/dev/nvidia-caps/nvidia-cap31");
+    assert_string_equal(r.gpus[1].minor_path,
+                        "/dev/nvidia7,/dev/nvidia-caps/nvidia-cap30,/dev/nvidia-caps/nvidia-cap31");
     struct gpu_nodes nodes;
     gpu_nodes(&r.gpus[1], &nodes);
     assert_int_equal(nodes.count, 3);
@@ -323,9 +348,15 @@ int main(int argc, char **argv) {
     library = argv[1];
     old_library = argv[2];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_discovery), cmocka_unit_test(test_switches),   cmocka_unit_test(test_reading),   cmocka_unit_test(test_trouble),
+        cmocka_unit_test(test_discovery),
+        cmocka_unit_test(test_switches),
+        cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_trouble),
         cmocka_unit_test(test_old_figures_are_dropped),
-        cmocka_unit_test(test_mig),       cmocka_unit_test(test_use_of_mig_instances), cmocka_unit_test(test_old_driver), cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_mig),
+        cmocka_unit_test(test_use_of_mig_instances),
+        cmocka_unit_test(test_old_driver),
+        cmocka_unit_test(test_no_driver),
     };
     return argc < 3 ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
 }

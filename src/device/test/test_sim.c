@@ -15,15 +15,21 @@
 #include "device/monitor.h"
 
 static struct gpu_source *start(struct gpu_monitor **m, const char *faults) {
-    const struct gpu_sim_model models[] = {{.model = "h200", .count = 2}, {.model = "v100", .count = 1, .memory_bytes = 16ULL << 30}};
+    const struct gpu_sim_model models[] = {{.model = "h200", .count = 2},
+                                           {.model = "v100", .count = 1, .memory_bytes = 16ULL << 30}};
     struct gpu_source *source;
     struct error e;
-    assert_int_equal(gpu_sim_open(&(struct gpu_sim_config){.node = "n1", .models = models, .model_count = 2, .faults = faults}, &source, &e), 0);
+    assert_int_equal(
+        gpu_sim_open(
+            &(struct gpu_sim_config){.node = "n1", .models = models, .model_count = 2, .faults = faults},
+            &source, &e),
+        0);
     assert_int_equal(gpu_monitor_new(source, m, &e), 0);
     return source;
 }
 
-static void step(struct gpu_monitor *m, int64_t now_ms, const struct gpu_use *uses, uint32_t n, struct gpu_samples *out) {
+static void step(struct gpu_monitor *m, int64_t now_ms, const struct gpu_use *uses, uint32_t n,
+                 struct gpu_samples *out) {
     gpu_monitor_read(m, now_ms);
     gpu_monitor_split(m, &(struct gpu_holders){.uses = uses, .count = n}, out);
 }
@@ -135,7 +141,9 @@ static void test_too_many(void **state) {
     const struct gpu_sim_model model = {.model = "h200", .count = GPU_DEVICES_MAX + 1};
     struct gpu_source *source;
     struct error e;
-    assert_int_equal(gpu_sim_open(&(struct gpu_sim_config){.node = "n1", .models = &model, .model_count = 1}, &source, &e), -EINVAL);
+    assert_int_equal(
+        gpu_sim_open(&(struct gpu_sim_config){.node = "n1", .models = &model, .model_count = 1}, &source, &e),
+        -EINVAL);
     assert_non_null(strstr(e.text, "at most 128 GPUs"));
 }
 
@@ -146,7 +154,8 @@ static void test_host(void **state) {
     for (volatile int i = 0; i < 30000000; i++)
         ;
     host_sample(&h, "/tmp", &t);
-    assert_true(t.memory_used_bytes > 1 << 20 && t.disk_free_bytes > 0 && t.disk_bytes >= t.disk_free_bytes && t.cpu_milli <= 1000);
+    assert_true(t.memory_used_bytes > 1 << 20 && t.disk_free_bytes > 0 && t.disk_bytes >= t.disk_free_bytes &&
+                t.cpu_milli <= 1000);
 }
 
 // A job says how much memory it pretends to hold: beyond its part it is found, within it is not.
@@ -154,8 +163,9 @@ static void test_memory_beyond_the_part(void **state) {
     struct gpu_monitor *m;
     struct gpu_samples s;
     start(&m, NULL);
-    const struct gpu_use uses[] = {{.job = 5, .attempt = 1, .index = 1, .milli = 500, .load_milli = -1, .load_bytes = 90ULL << 30},
-                                   {.job = 6, .attempt = 1, .index = 1, .milli = 500, .load_milli = -1, .load_bytes = 70ULL << 30}};
+    const struct gpu_use uses[] = {
+        {.job = 5, .attempt = 1, .index = 1, .milli = 500, .load_milli = -1, .load_bytes = 90ULL << 30},
+        {.job = 6, .attempt = 1, .index = 1, .milli = 500, .load_milli = -1, .load_bytes = 70ULL << 30}};
     for (int t = 1; t <= 6; t++)
         step(m, t * 1000, uses, 2, &s);
     assert_int_equal(s.finding_count, 1);
@@ -167,8 +177,12 @@ static void test_memory_beyond_the_part(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_there_is), cmocka_unit_test(test_follows_what_runs), cmocka_unit_test(test_deterministic),
-        cmocka_unit_test(test_faults),        cmocka_unit_test(test_too_many),          cmocka_unit_test(test_host),
+        cmocka_unit_test(test_what_there_is),
+        cmocka_unit_test(test_follows_what_runs),
+        cmocka_unit_test(test_deterministic),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_host),
         cmocka_unit_test(test_memory_beyond_the_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

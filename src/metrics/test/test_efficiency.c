@@ -28,11 +28,16 @@ static void set_up(struct rig *r, uint32_t gpus, uint32_t milli) {
     r->part = (struct part){.node = "n1", .cpus = 8, .tasks = 1, .memory_bytes = 64 * SIZE_G};
     r->part.gpus.at = r->grants;
     r->part.gpus.len = gpus;
-    r->record = (struct job_record){.id = 1, .spec = &r->spec, .state = JOB_COMPLETED, .start_ms = 1000, .end_ms = 1000 + 3600000};
+    r->record = (struct job_record){
+        .id = 1, .spec = &r->spec, .state = JOB_COMPLETED, .start_ms = 1000, .end_ms = 1000 + 3600000};
     r->record.parts.at = &r->part;
     r->record.parts.len = 1;
-    r->in = (struct efficiency_input){.record = &r->record, .usage = &r->usage, .now_ms = 9000000, .time_limit_s = 4 * 3600,
-                                      .gpu_memory_bytes = gpus * (80 * SIZE_G / 1000 * milli), .gpu_memory_each_bytes = 80 * SIZE_G};
+    r->in = (struct efficiency_input){.record = &r->record,
+                                      .usage = &r->usage,
+                                      .now_ms = 9000000,
+                                      .time_limit_s = 4 * 3600,
+                                      .gpu_memory_bytes = gpus * (80 * SIZE_G / 1000 * milli),
+                                      .gpu_memory_each_bytes = 80 * SIZE_G};
 }
 
 static const struct efficiency_row *look(struct rig *r, enum efficiency_what what) {
@@ -142,11 +147,13 @@ static void test_json(void **state) {
     r.usage.cpu_user_us = 3600ULL * 1000000;
     look(&r, EFFICIENCY_CPU);
     efficiency_json(&r.out, &w);
-    assert_string_equal(buf_str(&b), "{\"elapsed_s\":3600,\"final\":true,\"too_short\":false,\"rows\":["
-                                     "{\"what\":\"cpu\",\"asked\":8000,\"percent\":12,\"used\":1000,\"option\":\"--cpus 2\","
-                                     "\"text\":\"1.0 of 8 CPUs were busy on average; fewer would do.\"},"
-                                     "{\"what\":\"time\",\"asked\":14400,\"percent\":25,\"used\":3600,\"option\":\"--time 1h30m\","
-                                     "\"text\":\"1h of 4h; a shorter limit lets it start earlier.\"}]}");
+    assert_string_equal(
+        buf_str(&b),
+        "{\"elapsed_s\":3600,\"final\":true,\"too_short\":false,\"rows\":["
+        "{\"what\":\"cpu\",\"asked\":8000,\"percent\":12,\"used\":1000,\"option\":\"--cpus 2\","
+        "\"text\":\"1.0 of 8 CPUs were busy on average; fewer would do.\"},"
+        "{\"what\":\"time\",\"asked\":14400,\"percent\":25,\"used\":3600,\"option\":\"--time 1h30m\","
+        "\"text\":\"1h of 4h; a shorter limit lets it start earlier.\"}]}");
     buf_done(&b);
     arena_done(&r.arena);
 }
@@ -177,7 +184,8 @@ static void test_idle(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cpu),  cmocka_unit_test(test_memory), cmocka_unit_test(test_gpus), cmocka_unit_test(test_time_and_energy),
+        cmocka_unit_test(test_cpu),  cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_gpus), cmocka_unit_test(test_time_and_energy),
         cmocka_unit_test(test_json), cmocka_unit_test(test_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,8 @@ static void test_table(void **state) {
         assert_false(m->type == METRIC_COUNTER && has_suffix(m->name, "_total"));
         assert_false(m->type == METRIC_INFO && *m->unit);
         if (str_has_prefix(m->name, "acequia_"))
-            assert_false(has_suffix(m->name, "_total") || has_suffix(m->name, "_info") || has_suffix(m->name, "_count"));
+            assert_false(has_suffix(m->name, "_total") || has_suffix(m->name, "_info") ||
+                         has_suffix(m->name, "_count"));
     }
     strmap_done(&names);
 }
@@ -163,10 +164,16 @@ static void test_controller(void **state) {
                                      "device=\"nvidia2\",modelName=\"NVIDIA H200\",Hostname=\"gpu1\"}"), "20.5");
     assert_string_equal(value_of(&r, "DCGM_FI_DEV_FB_USED{gpu=\"1\",UUID=\"GPU-00000001-0000-0000-0000-000000000000\","
                                      "device=\"nvidia1\",modelName=\"NVIDIA H200\",Hostname=\"gpu1\"}"), "4096");
-    assert_string_equal(value_of(&r, "acequia_job_gpu_energy_joules_total{job_id=\"100_7\",user=\"ana\",project=\"vision\","
-                                     "node=\"gpu1\",gpu=\"0\",uuid=\"GPU-00000000-0000-0000-0000-000000000000\"}"), "2.5");
-    assert_string_equal(value_of(&r, "acequia_gpu_healthy{node=\"gpu2\",gpu=\"3\",uuid=\"GPU-00000007-0000-0000-0000-000000000000\","
-                                     "model=\"NVIDIA H200\"}"), "0");
+    assert_string_equal(
+        value_of(&r, "acequia_job_gpu_energy_joules_total{job_id=\"100_7\",user=\"ana\",project=\"vision\","
+                     "node=\"gpu1\",gpu=\"0\",uuid=\"GPU-00000000-0000-0000-0000-000000000000\"}"),
+        "2.5");
+    assert_string_equal(
+        value_of(
+            &r,
+            "acequia_gpu_healthy{node=\"gpu2\",gpu=\"3\",uuid=\"GPU-00000007-0000-0000-0000-000000000000\","
+            "model=\"NVIDIA H200\"}"),
+        "0");
     assert_string_equal(value_of(&r, "acequia_scheduler_pass_seconds_bucket{le=\"+Inf\"}"), "6");
     assert_string_equal(value_of(&r, "acequia_scheduler_pass_seconds_bucket{le=\"0.0001\"}"), "2");
     reader_done(&r);
@@ -209,7 +216,8 @@ static void test_bounds(void **state) {
     struct buf out = {0};
     struct metrics_group *users = arena_alloc(&a, USERS * sizeof *users);
     for (uint32_t i = 0; i < USERS; i++)
-        users[i] = (struct metrics_group){.name = i == 7 ? "other" : arena_printf(&a, "u%u", i), .running = i == USERS - 1 ? 99 : 2};
+        users[i] = (struct metrics_group){.name = i == 7 ? "other" : arena_printf(&a, "u%u", i),
+                                          .running = i == USERS - 1 ? 99 : 2};
     struct metrics_node *nodes = arena_alloc(&a, NODES * sizeof *nodes);
     for (uint32_t i = 0; i < NODES; i++)
         nodes[i] = (struct metrics_node){.name = arena_printf(&a, "n%u", i), .cpus = 1};
@@ -262,7 +270,8 @@ static void test_negotiate(void **state) {
     assert_int_equal(metrics_negotiate(NULL), METRICS_OPENMETRICS);
     assert_int_equal(metrics_negotiate("*/*"), METRICS_OPENMETRICS);
     assert_int_equal(metrics_negotiate("text/plain;version=0.0.4"), METRICS_PLAIN);
-    assert_int_equal(metrics_negotiate("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"), METRICS_OPENMETRICS);
+    assert_int_equal(metrics_negotiate("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"),
+                     METRICS_OPENMETRICS);
 }
 
 static void test_recent(void **state) {

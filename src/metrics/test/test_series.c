@@ -21,7 +21,8 @@ struct points {
     const struct json *json, *list;
 };
 
-static void query(const struct series_store *s, const char *name, int64_t from, int64_t to, int64_t step, struct points *out) {
+static void query(const struct series_store *s, const char *name, int64_t from, int64_t to, int64_t step,
+                  struct points *out) {
     struct buf b = {0};
     struct json_writer w = {.out = &b};
     struct error e;
@@ -137,7 +138,8 @@ static void test_bounds(void **state) {
     series_store_free(s);
 }
 
-static void same(const struct series_store *a, const struct series_store *b, const char *name, int64_t from, int64_t to) {
+static void same(const struct series_store *a, const struct series_store *b, const char *name, int64_t from,
+                 int64_t to) {
     struct buf x = {0}, y = {0};
     struct json_writer wx = {.out = &x}, wy = {.out = &y};
     struct error e;

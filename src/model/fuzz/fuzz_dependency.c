@@ -9,7 +9,8 @@
 #include "driver.h"
 #include "model/dependency.h"
 
-const char *const fuzz_seeds[] = {"afterok:12:13_4,singleton", "after:12+10", "afterany:1?afternotok:2", "aftercorr:7", NULL};
+const char *const fuzz_seeds[] = {"afterok:12:13_4,singleton", "after:12+10", "afterany:1?afternotok:2",
+                                  "aftercorr:7", NULL};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

@@ -11,9 +11,11 @@
 const char *const fuzz_seeds[] = {
     "{\"a\":[1,-2,18446744073709551615,1.5e3],\"b\":\"x\\u00e9\\ud83d\\ude00\\n\",\"c\":null,\"d\":true}",
     "[{\"a\":1,\"b\":{\"c\":2}},{\"a\":3,\"b\":{\"c\":4}},{\"b\":5,\"a\":6}]",
-    "{\"name\":\"t\",\"class\":\"interactive\",\"array\":[{\"first\":0,\"last\":9,\"step\":1}],\"tasks\":4,\"argv\":[\"a\",\"b\"],\"nice\":-5,\"launch\":\"tasks\"}",
+    "{\"name\":\"t\",\"class\":\"interactive\",\"array\":[{\"first\":0,\"last\":9,\"step\":1}],\"tasks\":4,"
+    "\"argv\":[\"a\",\"b\"],\"nice\":-5,\"launch\":\"tasks\"}",
     "{\"fields\":[\"id\"],\"now_ms\":1}\n[1,\"a\",null]\n[2,\"\\u00e9\",{\"x\":[]}]\n{\"rows\":2}\n",
-    "[[[[]]],{},\"\",0,-0.5e-3]", NULL};
+    "[[[[]]],{},\"\",0,-0.5e-3]",
+    NULL};
 
 static void check_in_place(const uint8_t *data, size_t size, const struct json *v) {
     cleanup_arena struct arena a = {0};

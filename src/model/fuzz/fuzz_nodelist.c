@@ -9,7 +9,8 @@
 #include "driver.h"
 #include "model/nodelist.h"
 
-const char *const fuzz_seeds[] = {"n[01-04,7],gpu1", "rack[1-2]n[1-4]", "a", "n[1-300]", "x[08-12]", "n9,n10,n11,n09", NULL};
+const char *const fuzz_seeds[] = {"n[01-04,7],gpu1", "rack[1-2]n[1-4]", "a", "n[1-300]",
+                                  "x[08-12]",        "n9,n10,n11,n09",  NULL};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

@@ -9,12 +9,14 @@
 #include "driver.h"
 #include "model/pattern.h"
 
-const char *const fuzz_seeds[] = {"out-%j.txt", "/tmp/%x/%u-%A_%5a.log", "%N.%n.%t.%s.%J.%b", "100%%", "%99999999999j", NULL};
+const char *const fuzz_seeds[] = {"out-%j.txt", "/tmp/%x/%u-%A_%5a.log", "%N.%n.%t.%s.%J.%b",
+                                  "100%%",      "%99999999999j",         NULL};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);
     struct error e = {0};
-    struct pattern_values v = {.job = UINT64_MAX, .array = 7, .array_index = 3, .name = "a/b", .user = "u", .node = "n1"};
+    struct pattern_values v = {
+        .job = UINT64_MAX, .array = 7, .array_index = 3, .name = "a/b", .user = "u", .node = "n1"};
     cleanup_buf struct buf out = {0};
     if (pattern_expand(text, "/home/u", &v, &out, &e) < 0) {
         assert(e.text[0] && !out.len);

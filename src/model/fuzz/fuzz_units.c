@@ -9,8 +9,9 @@
 #include "driver.h"
 #include "model/units.h"
 
-const char *const fuzz_seeds[] = {"64G", "1.5T", "2-12:30:00", "90m", "1h30m", "2026-01-31T12:00:00Z",
-                                  "16:00", "4:30PM", "now+1hour", "01/31/26-10:00", "tomorrow", "@1769860800", "99999999999999999999", NULL};
+const char *const fuzz_seeds[] = {
+    "64G",    "1.5T",      "2-12:30:00",     "90m",      "1h30m",       "2026-01-31T12:00:00Z", "16:00",
+    "4:30PM", "now+1hour", "01/31/26-10:00", "tomorrow", "@1769860800", "99999999999999999999", NULL};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

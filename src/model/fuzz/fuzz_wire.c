@@ -7,7 +7,8 @@
 #include "model/event.h"
 #include "model/message.h"
 
-const char *const fuzz_seeds[] = {"\x02\x05\x04\x01", "abcdefgh", "\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f", "0", NULL};
+const char *const fuzz_seeds[] = {"\x02\x05\x04\x01", "abcdefgh", "\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f",
+                                  "0", NULL};
 
 static void as_event(enum event_type type, const void *data, size_t size) {
     cleanup_arena struct arena a = {0};
@@ -38,7 +39,12 @@ static void sample(struct buf *out) {
     static struct gpu_grant gpus[] = {{0, 500}, {3, 1000}};
     struct spec spec = {.name = "sample", .user = "alice", .argv = {argv, 2}, .tasks = 4, .nice = -3};
     struct part parts[] = {{.node = "n1", .cpus = 4, .gpus = {gpus, 2}}, {.node = "n2"}};
-    struct message_launch launch = {.id = 12, .attempt = 2, .spec = &spec, .part = &parts[0], .parts = {parts, 2}, .script = {"#!/bin/sh\n", 10}};
+    struct message_launch launch = {.id = 12,
+                                    .attempt = 2,
+                                    .spec = &spec,
+                                    .part = &parts[0],
+                                    .parts = {parts, 2},
+                                    .script = {"#!/bin/sh\n", 10}};
     message_encode(&(struct message){MESSAGE_LAUNCH, &launch}, out);
 }
 

@@ -68,16 +68,30 @@ static void everything_is_read(void **state) {
 static void mistakes_are_named(void **state) {
     static const struct {
         const char *text, *part;
-    } bad[] = {
-        {"[clutser]\n", "did you mean [cluster]"}, {"[cluster]\nnode_timeuot = 5\n", "did you mean \"node_timeout\""},
-        {"name = x\n", "before any section"}, {"[cluster]\nname\n", "key = value"}, {"[cluster]\nname = a b\n", "name: "},
-        {"[cluster]\ngrace = 2 fortnights\n", "acequia.conf:2: grace"}, {"[cluster]\nhistory_days = 0\n", "out of range"},
-        {"[cluster]\nhistory_days = 99999999999999999999\n", "history_days"}, {"[cluster]\n[cluster]\n", "twice"},
-        {"[cluster]\nname = a\nname = b\n", "twice"}, {"[node]\n", "needs a name"}, {"[cluster x]\n", "takes no name"},
-        {"[project a b]\n", "not a valid name"}, {"[node n]\ngpus = v100\n", "MODEL:COUNT"}, {"[node n]\ncpus = -1\n", "out of range"},
-        {"[cluster]\nlisten = 6820\n", "ADDRESS:PORT"}, {"[cluster]\nnode_timeout = 10\nheartbeat = 9\n", "half of node_timeout"},
-        {"[reservation r]\nstart = 2026-01-31\n", "must end after"}, {"[cluster\n", "alone on its line"}, {"[cluster]\nmax_script = 1P\n", "out of range"},
-        {"[project p]\nquota = 1.5\n", "quota"}, {"[cluster]\nrequeue = maybe\n", "true or false"}, {"\xff", "UTF-8"}, {"[nodes x]\n", "[node]"}};
+    } bad[] = {{"[clutser]\n", "did you mean [cluster]"},
+               {"[cluster]\nnode_timeuot = 5\n", "did you mean \"node_timeout\""},
+               {"name = x\n", "before any section"},
+               {"[cluster]\nname\n", "key = value"},
+               {"[cluster]\nname = a b\n", "name: "},
+               {"[cluster]\ngrace = 2 fortnights\n", "acequia.conf:2: grace"},
+               {"[cluster]\nhistory_days = 0\n", "out of range"},
+               {"[cluster]\nhistory_days = 99999999999999999999\n", "history_days"},
+               {"[cluster]\n[cluster]\n", "twice"},
+               {"[cluster]\nname = a\nname = b\n", "twice"},
+               {"[node]\n", "needs a name"},
+               {"[cluster x]\n", "takes no name"},
+               {"[project a b]\n", "not a valid name"},
+               {"[node n]\ngpus = v100\n", "MODEL:COUNT"},
+               {"[node n]\ncpus = -1\n", "out of range"},
+               {"[cluster]\nlisten = 6820\n", "ADDRESS:PORT"},
+               {"[cluster]\nnode_timeout = 10\nheartbeat = 9\n", "half of node_timeout"},
+               {"[reservation r]\nstart = 2026-01-31\n", "must end after"},
+               {"[cluster\n", "alone on its line"},
+               {"[cluster]\nmax_script = 1P\n", "out of range"},
+               {"[project p]\nquota = 1.5\n", "quota"},
+               {"[cluster]\nrequeue = maybe\n", "true or false"},
+               {"\xff", "UTF-8"},
+               {"[nodes x]\n", "[node]"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct config c = {0};
         struct error e = {0};
@@ -101,7 +115,8 @@ static void what_is_written_reads_back(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_hold_without_a_file), cmocka_unit_test(everything_is_read),
-                                       cmocka_unit_test(mistakes_are_named), cmocka_unit_test(what_is_written_reads_back)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_hold_without_a_file), cmocka_unit_test(everything_is_read),
+        cmocka_unit_test(mistakes_are_named), cmocka_unit_test(what_is_written_reads_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

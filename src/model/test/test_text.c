@@ -27,9 +27,17 @@ static void node_lists(void **state) {
         const char *text;
         uint32_t count;
         const char *folded;
-    } good[] = {{"n[01-04,7],gpu1", 6, "gpu1,n[01-04,7]"}, {"n9,n10,n11", 3, "n[9-11]"}, {"a,a,a", 1, "a"}, {"n08,n09,n10", 3, "n[08-10]"},
-                {"r[1-2]n[1-2]", 4, "r1n[1-2],r2n[1-2]"}, {"n1,n01", 2, "n[1,01]"}, {"cvblab[03-04]", 2, "cvblab[03-04]"}, {"n3,n1", 2, "n[1,3]"}};
-    static const char *const bad[] = {"", ",", "n[", "n[1", "n[]", "n[1-]", "n[4-1]", "n[a]", "n[1-99999999]", "n[1-300][1-300]", "-a", "a b", "n[1],,b", "n]1", "a,"};
+    } good[] = {{"n[01-04,7],gpu1", 6, "gpu1,n[01-04,7]"},
+                {"n9,n10,n11", 3, "n[9-11]"},
+                {"a,a,a", 1, "a"},
+                {"n08,n09,n10", 3, "n[08-10]"},
+                {"r[1-2]n[1-2]", 4, "r1n[1-2],r2n[1-2]"},
+                {"n1,n01", 2, "n[1,01]"},
+                {"cvblab[03-04]", 2, "cvblab[03-04]"},
+                {"n3,n1", 2, "n[1,3]"}};
+    static const char *const bad[] = {"",      ",",      "n[",      "n[1",           "n[]",
+                                      "n[1-]", "n[4-1]", "n[a]",    "n[1-99999999]", "n[1-300][1-300]",
+                                      "-a",    "a b",    "n[1],,b", "n]1",           "a,"};
     struct error e;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         cleanup_arena struct arena a = {0};
@@ -53,9 +61,30 @@ static void arrays(void **state) {
         const char *text, *again;
         uint64_t elements;
         uint32_t limit;
-    } good[] = {{"0-99999:2%50", "0-99998:2%50", 50000, 50}, {"1,3,5-9", "1-5:2,6-9", 7, 0}, {"7", "7", 1, 0}, {"3-1,2", NULL, 0, 0},
-                {"5-9,1-6", "1-9", 9, 0}, {"1,1,1", "1", 1, 0}, {"3-99%5", "3-99%5", 97, 5}, {"0-999999", "0-999999", 1000000, 0}, {"1,9", "1,9", 2, 0}};
-    static const char *const bad[] = {"", "-1", "1-", "a", "1,,2", "1%", "1%0", "1%x", "4000000", "0-1000000", "1:2", "1-5:0", "99999999999999999999", "1 ", "%5"};
+    } good[] = {{"0-99999:2%50", "0-99998:2%50", 50000, 50},
+                {"1,3,5-9", "1-5:2,6-9", 7, 0},
+                {"7", "7", 1, 0},
+                {"3-1,2", NULL, 0, 0},
+                {"5-9,1-6", "1-9", 9, 0},
+                {"1,1,1", "1", 1, 0},
+                {"3-99%5", "3-99%5", 97, 5},
+                {"0-999999", "0-999999", 1000000, 0},
+                {"1,9", "1,9", 2, 0}};
+    static const char *const bad[] = {"",
+                                      "-1",
+                                      "1-",
+                                      "a",
+                                      "1,,2",
+                                      "1%",
+                                      "1%0",
+                                      "1%x",
+                                      "4000000",
+                                      "0-1000000",
+                                      "1:2",
+                                      "1-5:0",
+                                      "99999999999999999999",
+                                      "1 ",
+                                      "%5"};
     struct error e;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         cleanup_arena struct arena a = {0};
@@ -86,10 +115,26 @@ static void dependencies(void **state) {
     static const struct {
         const char *text, *again;
         bool any;
-    } good[] = {{"afterok:12:13_4,singleton", "afterok:12,afterok:13_4,singleton", false}, {"after:12+10:13", "after:12+10,after:13", false},
-                {"afterany:1?afternotok:2", "afterany:1?afternotok:2", true}, {"aftercorr:7", "aftercorr:7", false}, {"singleton", "singleton", false}};
-    static const char *const bad[] = {"", "afterok", "afterok:", "afterok:0", "afterok:x", "afterok:1,", "before:1", "afterok:1,after:2?after:3",
-                                      "afterok:1+5", "after:1+", "singleton:1", "afterok:99999999999999999999", "afterok:1_", "afterok:-1", "afterok:1 "};
+    } good[] = {{"afterok:12:13_4,singleton", "afterok:12,afterok:13_4,singleton", false},
+                {"after:12+10:13", "after:12+10,after:13", false},
+                {"afterany:1?afternotok:2", "afterany:1?afternotok:2", true},
+                {"aftercorr:7", "aftercorr:7", false},
+                {"singleton", "singleton", false}};
+    static const char *const bad[] = {"",
+                                      "afterok",
+                                      "afterok:",
+                                      "afterok:0",
+                                      "afterok:x",
+                                      "afterok:1,",
+                                      "before:1",
+                                      "afterok:1,after:2?after:3",
+                                      "afterok:1+5",
+                                      "after:1+",
+                                      "singleton:1",
+                                      "afterok:99999999999999999999",
+                                      "afterok:1_",
+                                      "afterok:-1",
+                                      "afterok:1 "};
     struct error e;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         cleanup_arena struct arena a = {0};
@@ -108,10 +153,20 @@ static void dependencies(void **state) {
 }
 
 static void patterns(void **state) {
-    struct pattern_values v = {.job = 12, .array = 10, .array_index = 2, .name = "a/b", .user = "eva", .node = "n1", .node_index = 3, .task = 4, .step = 5};
+    struct pattern_values v = {.job = 12,
+                               .array = 10,
+                               .array_index = 2,
+                               .name = "a/b",
+                               .user = "eva",
+                               .node = "n1",
+                               .node_index = 3,
+                               .task = 4,
+                               .step = 5};
     static const struct {
         const char *pattern, *path;
-    } good[] = {{"out-%j.txt", "/w/out-12.txt"}, {"/t/%x-%u-%A_%3a", "/t/a_b-eva-10_002"}, {"%N.%n.%t.%s.%J.%b%%", "/w/n1.3.4.5.12.5.2%"}};
+    } good[] = {{"out-%j.txt", "/w/out-12.txt"},
+                {"/t/%x-%u-%A_%3a", "/t/a_b-eva-10_002"},
+                {"%N.%n.%t.%s.%J.%b%%", "/w/n1.3.4.5.12.5.2%"}};
     static const char *const bad[] = {"", "%", "%q", "%99j", "a\nb", "%5"};
     struct error e;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -130,9 +185,20 @@ static void gpu_requests(void **state) {
     static const struct {
         const char *text, *model;
         uint32_t milli;
-    } good[] = {{"2", "", 2000}, {"0.5", "", 500}, {".25", "", 250}, {"a100:2", "a100", 2000}, {"gpu:2", "", 2000}, {"gpu:a100:1", "a100", 1000},
-                {"v100:0.25", "v100", 250}, {"gpu", "", 1000}, {"gpu:a100", "a100", 1000}, {"2.0", "", 2000}, {"0", "", 0}, {"0.5000", "", 500}};
-    static const char *const bad[] = {"", "1.5", "-1", "a100:", ":2", "2:2:2", "gpu:a:b:1", "0.0001", "99999999999", "1x:y", "a100:1.5", "1.", "gpu:"};
+    } good[] = {{"2", "", 2000},
+                {"0.5", "", 500},
+                {".25", "", 250},
+                {"a100:2", "a100", 2000},
+                {"gpu:2", "", 2000},
+                {"gpu:a100:1", "a100", 1000},
+                {"v100:0.25", "v100", 250},
+                {"gpu", "", 1000},
+                {"gpu:a100", "a100", 1000},
+                {"2.0", "", 2000},
+                {"0", "", 0},
+                {"0.5000", "", 500}};
+    static const char *const bad[] = {"",       "1.5",         "-1",   "a100:",    ":2", "2:2:2", "gpu:a:b:1",
+                                      "0.0001", "99999999999", "1x:y", "a100:1.5", "1.", "gpu:"};
     struct gpu_spec g;
     struct error e;
     char out[GPU_TEXT_MAX];
@@ -179,7 +245,8 @@ static void signals(void **state) {
     assert_true(signal_parse("0", &n, &e) < 0 && signal_parse("65", &n, &e) < 0 && signal_parse("SIG", &n, &e) < 0);
     assert_true(signal_spec_parse("B:USR1@120", &s, &e) == 0 && s.batch_only && s.signal == 10 && s.before_s == 120);
     assert_true(signal_spec_parse("USR2", &s, &e) == 0 && !s.batch_only && s.before_s == SIGNAL_BEFORE_DEFAULT_S);
-    assert_true(signal_spec_parse("X:USR1", &s, &e) < 0 && signal_spec_parse("USR1@", &s, &e) < 0 && signal_spec_parse("USR1@99999", &s, &e) < 0);
+    assert_true(signal_spec_parse("X:USR1", &s, &e) < 0 && signal_spec_parse("USR1@", &s, &e) < 0 &&
+                signal_spec_parse("USR1@99999", &s, &e) < 0);
     assert_string_equal(signal_name(15, out), "TERM");
     assert_string_equal(signal_name(40, out), "RTMIN+6");
 }
@@ -235,9 +302,14 @@ static void folders_of_others_are_not_used(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folders_of_others_are_not_used),
-        cmocka_unit_test(node_lists),   cmocka_unit_test(arrays), cmocka_unit_test(dependencies), cmocka_unit_test(patterns),
-        cmocka_unit_test(gpu_requests), cmocka_unit_test(names),  cmocka_unit_test(signals),      cmocka_unit_test(folders)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(folders_of_others_are_not_used),
+                                       cmocka_unit_test(node_lists),
+                                       cmocka_unit_test(arrays),
+                                       cmocka_unit_test(dependencies),
+                                       cmocka_unit_test(patterns),
+                                       cmocka_unit_test(gpu_requests),
+                                       cmocka_unit_test(names),
+                                       cmocka_unit_test(signals),
+                                       cmocka_unit_test(folders)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,8 @@ static inline void cluster_node(struct cluster *c, uint32_t id, uint32_t gpus, c
     snprintf(name, sizeof name, "n%u", id);
     for (uint32_t i = 0; i < gpus; i++)
         g[i] = (struct sched_gpu){model, 32ULL << 30, i / 4, false};
-    struct sched_node n = {.id = id, .name = name, .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = gpus};
+    struct sched_node n = {
+        .id = id, .name = name, .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = gpus};
     struct error e;
     if (world_node_set(c->w, &n, &e))
         fail_msg("%s", e.text);

@@ -29,7 +29,9 @@ static bool change_works(const struct cluster *c, const struct explanation *e) {
         j.begin_ms = 0;
         break;
     case CHANGE_TIME_LIMIT: q.time_limit_ms = e->value; break;
-    case CHANGE_GPUS: *(q.gpu_milli_per_task ? &q.gpu_milli_per_task : &q.gpu_milli_per_node) = (uint32_t)e->value; break;
+    case CHANGE_GPUS:
+        *(q.gpu_milli_per_task ? &q.gpu_milli_per_task : &q.gpu_milli_per_node) = (uint32_t)e->value;
+        break;
     case CHANGE_NODES:
         q.tasks_per_node = request_tasks(v.request) / q.nodes_min;
         q.nodes_min = (uint32_t)e->value;
@@ -77,7 +79,10 @@ static struct sched_request random_request(struct rand *rnd) {
                               .memory_per_node_bytes = rand_below(rnd, 300) << 30,
                               .time_limit_ms = 60000 * rand_between(rnd, 1, 600)};
     switch (rand_below(rnd, 6)) {
-    case 0: q.nodes_min = 1 + (uint32_t)rand_below(rnd, 4); q.gpu_milli_per_node = 1000 * (uint32_t)rand_below(rnd, 5); break;
+    case 0:
+        q.nodes_min = 1 + (uint32_t)rand_below(rnd, 4);
+        q.gpu_milli_per_node = 1000 * (uint32_t)rand_below(rnd, 5);
+        break;
     case 1: q.gpu_milli_per_task = 500; break;
     case 2: q.gpu_milli_per_task = 1000; q.gpu_model = "A100"; break;
     case 3: q.exclusive = true; break;
@@ -95,14 +100,16 @@ static void decides_as(struct cluster *c, struct world *before, uint64_t seed) {
     sched_decide(c->w, c->now_ms, &c->policy, &b);
     bool same = a.starts.len == b.starts.len && a.preempts.len == b.preempts.len && a.plans.len == b.plans.len;
     for (uint32_t i = 0; same && i < a.starts.len; i++)
-        same = a.starts.at[i].job == b.starts.at[i].job && a.starts.at[i].alloc->nodes[0].node == b.starts.at[i].alloc->nodes[0].node;
+        same = a.starts.at[i].job == b.starts.at[i].job &&
+               a.starts.at[i].alloc->nodes[0].node == b.starts.at[i].alloc->nodes[0].node;
     for (uint32_t i = 0; same && i < a.preempts.len; i++)
         same = a.preempts.at[i].victim == b.preempts.at[i].victim;
     for (uint32_t i = 0; same && i < a.plans.len; i++)
         same = a.plans.at[i].job == b.plans.at[i].job && a.plans.at[i].start_ms == b.plans.at[i].start_ms;
     for (uint32_t user = 1; same && user <= 3; user++)
         for (uint32_t project = 1; same && project <= 3; project++)
-            same = world_usage(before, project, user, c->now_ms + 1000000) == world_usage(c->w, project, user, c->now_ms + 1000000);
+            same = world_usage(before, project, user, c->now_ms + 1000000) ==
+                   world_usage(c->w, project, user, c->now_ms + 1000000);
     if (!same)
         fail_msg("seed %" PRIu64 ": a question changed what is decided", seed);
     decisions_done(&a);
@@ -165,10 +172,16 @@ static void says_who_holds_what(void **state) {
     (void)state;
     struct cluster c = cluster_new(2, 4);
     cluster_project(&c, 1, 0, 8);
-    uint64_t a = cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 4000, .time_limit_ms = 600000});
-    uint64_t b = cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 3000, .time_limit_ms = 900000});
+    uint64_t a =
+        cluster_submit(&c, &(struct sched_request){
+                               .project = 1, .user = 1, .gpu_milli_per_task = 4000, .time_limit_ms = 600000});
+    uint64_t b =
+        cluster_submit(&c, &(struct sched_request){
+                               .project = 1, .user = 1, .gpu_milli_per_task = 3000, .time_limit_ms = 900000});
     cluster_settle(&c);
-    uint64_t w = cluster_submit(&c, &(struct sched_request){.project = 1, .user = 2, .gpu_milli_per_task = 4000, .time_limit_ms = 600000});
+    uint64_t w =
+        cluster_submit(&c, &(struct sched_request){
+                               .project = 1, .user = 2, .gpu_milli_per_task = 4000, .time_limit_ms = 600000});
     struct explanation e;
     assert_int_equal(sched_explain(c.w, w, c.now_ms, &c.policy, &e), 0);
     assert_int_equal(e.reason, SCHED_REASON_RESOURCES);
@@ -190,7 +203,8 @@ static void when_compares_variants(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 4);
     cluster_project(&c, 1, 0, 4);
-    cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 3000, .time_limit_ms = 600000});
+    cluster_submit(&c, &(struct sched_request){
+                           .project = 1, .user = 1, .gpu_milli_per_task = 3000, .time_limit_ms = 600000});
     cluster_settle(&c);
     struct sched_request variants[] = {
         {.project = 1, .user = 2, .gpu_milli_per_task = 2000, .time_limit_ms = 600000},

@@ -29,9 +29,15 @@ static bool one_in(struct run *r, uint32_t n) {
 static void project_put(struct run *r, uint32_t id) {
     char name[8];
     snprintf(name, sizeof name, "p%u", id);
-    struct sched_project p = {.id = id, .parent = id > 4 ? id - 4 : 0, .name = name, .quota_milligpu = below(r, 5) * 1000,
-                              .weight_milli = one_in(r, 4) ? (int64_t)below(r, 3) * 1000 : (int64_t)SCHED_UNLIMITED,
-                              .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED};
+    struct sched_project p = {.id = id,
+                              .parent = id > 4 ? id - 4 : 0,
+                              .name = name,
+                              .quota_milligpu = below(r, 5) * 1000,
+                              .weight_milli =
+                                  one_in(r, 4) ? (int64_t)below(r, 3) * 1000 : (int64_t)SCHED_UNLIMITED,
+                              .limit_milligpu = SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED};
     if (one_in(r, 4))
         p.limit_milligpu = p.quota_milligpu + 1000;
     world_project_set(r->c.w, &p, NULL);
@@ -44,15 +50,26 @@ static void partition_put(struct run *r, uint32_t id) {
     for (uint32_t i = 1; i <= NODES; i++)
         if (!one_in(r, 3))
             nodes[n++] = i;
-    struct sched_partition p = {.id = id, .name = name, .all_nodes = one_in(r, 2), .nodes = nodes, .node_count = n,
-                                .tier = one_in(r, 4), .fifo = one_in(r, 4), .closed = one_in(r, 8), .default_time_ms = 5 * MINUTE};
+    struct sched_partition p = {.id = id,
+                                .name = name,
+                                .all_nodes = one_in(r, 2),
+                                .nodes = nodes,
+                                .node_count = n,
+                                .tier = one_in(r, 4),
+                                .fifo = one_in(r, 4),
+                                .closed = one_in(r, 8),
+                                .default_time_ms = 5 * MINUTE};
     world_partition_set(r->c.w, &p, NULL);
 }
 
 static void qos_put(struct run *r, uint32_t id) {
     uint32_t lower = 1;
-    struct sched_qos q = {.id = id, .name = id == 1 ? "low" : "high", .priority = id == 1 ? -1 : 2, .max_jobs_per_user = below(r, 4),
-                          .preempts = &lower, .preempts_count = id == 2 && one_in(r, 2)};
+    struct sched_qos q = {.id = id,
+                          .name = id == 1 ? "low" : "high",
+                          .priority = id == 1 ? -1 : 2,
+                          .max_jobs_per_user = below(r, 4),
+                          .preempts = &lower,
+                          .preempts_count = id == 2 && one_in(r, 2)};
     world_qos_set(r->c.w, &q, NULL);
 }
 
@@ -88,9 +105,13 @@ static void begin(struct run *r, uint64_t seed) {
 
 static struct sched_request shape(struct run *r) {
     static const uint32_t gpus[] = {0, 250, 500, 1000, 1000, 1000, 2000, 4000};
-    struct sched_request q = {.project = 1 + below(r, PROJECTS), .user = 1 + below(r, USERS), .cpus_per_task = 1 + below(r, 3) * 10,
-                              .gpu_milli_per_task = gpus[below(r, 8)], .partition = below(r, PARTITIONS),
-                              .time_limit_ms = (int64_t)below(r, 6) * 3 * MINUTE, .qos = one_in(r, 5) ? 1 + below(r, 2) : 0,
+    struct sched_request q = {.project = 1 + below(r, PROJECTS),
+                              .user = 1 + below(r, USERS),
+                              .cpus_per_task = 1 + below(r, 3) * 10,
+                              .gpu_milli_per_task = gpus[below(r, 8)],
+                              .partition = below(r, PARTITIONS),
+                              .time_limit_ms = (int64_t)below(r, 6) * 3 * MINUTE,
+                              .qos = one_in(r, 5) ? 1 + below(r, 2) : 0,
                               .nice = one_in(r, 8) ? 1 : 0};
     if (r->plain) {
         static const uint32_t few[] = {1000, 1000, 2000, 4000};
@@ -128,7 +149,8 @@ static void submit(struct run *r, uint32_t n) {
     struct sched_request q = shape(r);
     for (; n > 0 && r->job_count < JOBS; n--) {
         const struct request *req = world_request(r->c.w, &q);
-        struct sched_job j = {.id = r->c.next_id++, .request = req, .submit_ms = r->c.now_ms - (int64_t)below(r, 3) * MINUTE};
+        struct sched_job j = {
+            .id = r->c.next_id++, .request = req, .submit_ms = r->c.now_ms - (int64_t)below(r, 3) * MINUTE};
         if (one_in(r, 10))
             j.begin_ms = r->c.now_ms + MINUTE;
         assert_int_equal(world_job_add(r->c.w, &j), 0);
@@ -155,8 +177,14 @@ static void change_job(struct run *r) {
 
 static void reserve(struct run *r) {
     uint32_t user = 1, node = 1 + below(r, NODES);
-    struct sched_reservation v = {.id = 1, .name = "mine", .start_ms = r->c.now_ms + (int64_t)below(r, 3) * 5 * MINUTE, .nodes = &node,
-                                  .node_count = 1, .maintenance = one_in(r, 3), .users = &user, .user_count = 1};
+    struct sched_reservation v = {.id = 1,
+                                  .name = "mine",
+                                  .start_ms = r->c.now_ms + (int64_t)below(r, 3) * 5 * MINUTE,
+                                  .nodes = &node,
+                                  .node_count = 1,
+                                  .maintenance = one_in(r, 3),
+                                  .users = &user,
+                                  .user_count = 1};
     v.end_ms = v.start_ms + 10 * MINUTE;
     world_reservation_remove(r->c.w, 1);
     if (!one_in(r, 3))
@@ -225,7 +253,8 @@ static bool same_preempts(const struct decisions *a, const struct decisions *b) 
     if (a->preempts.len != b->preempts.len || a->plans.len != b->plans.len || a->looked_at != b->looked_at)
         return false;
     for (uint32_t i = 0; i < a->preempts.len; i++)
-        if (a->preempts.at[i].victim != b->preempts.at[i].victim || a->preempts.at[i].for_job != b->preempts.at[i].for_job)
+        if (a->preempts.at[i].victim != b->preempts.at[i].victim ||
+            a->preempts.at[i].for_job != b->preempts.at[i].for_job)
             return false;
     for (uint32_t i = 0; i < a->plans.len; i++)
         if (a->plans.at[i].job != b->plans.at[i].job || a->plans.at[i].start_ms != b->plans.at[i].start_ms)
@@ -239,11 +268,14 @@ static void compare(struct run *r, const struct decisions *d, struct world *copy
     bool equal = same_preempts(d, &other) && same_starts(d, &other) && (all || d->next_ms == other.next_ms);
     for (uint32_t i = 0; equal && !all && i < r->job_count; i++)
         if (sched_job_reason(r->c.w, r->jobs[i]) != sched_job_reason(copy, r->jobs[i]))
-            fail_msg("seed %" PRIu64 " at %" PRId64 ": job %" PRIu64 " waits for %s, in a copy for %s", r->seed, r->c.now_ms, r->jobs[i],
-                     sched_reason_word(sched_job_reason(r->c.w, r->jobs[i])), sched_reason_word(sched_job_reason(copy, r->jobs[i])));
+            fail_msg("seed %" PRIu64 " at %" PRId64 ": job %" PRIu64 " waits for %s, in a copy for %s",
+                     r->seed, r->c.now_ms, r->jobs[i],
+                     sched_reason_word(sched_job_reason(r->c.w, r->jobs[i])),
+                     sched_reason_word(sched_job_reason(copy, r->jobs[i])));
     if (!equal)
-        fail_msg("seed %" PRIu64 " at %" PRId64 ": %u starts %u preempts %u plans, %s %u, %u, %u", r->seed, r->c.now_ms, d->starts.len,
-                 d->preempts.len, d->plans.len, all ? "with nobody left out" : "from scratch", other.starts.len, other.preempts.len,
+        fail_msg("seed %" PRIu64 " at %" PRId64 ": %u starts %u preempts %u plans, %s %u, %u, %u", r->seed,
+                 r->c.now_ms, d->starts.len, d->preempts.len, d->plans.len,
+                 all ? "with nobody left out" : "from scratch", other.starts.len, other.preempts.len,
                  other.plans.len);
     decisions_done(&other);
     world_free(copy);
@@ -269,8 +301,8 @@ static void check_positions(struct run *r) {
         n++;
         for (uint32_t i = 0; i < r->job_count; i++)
             if (r->jobs[i] == t->request->queue.at[t->at]->id && place[i] != n)
-                fail_msg("seed %" PRIu64 " at %" PRId64 ": job %" PRIu64 " is told place %u, it has %u", r->seed, r->c.now_ms,
-                         r->jobs[i], place[i], n);
+                fail_msg("seed %" PRIu64 " at %" PRId64 ": job %" PRIu64 " is told place %u, it has %u",
+                         r->seed, r->c.now_ms, r->jobs[i], place[i], n);
     }
     order_done(&walked);
     assert_int_equal(n, r->c.w->ready);
@@ -298,7 +330,11 @@ static uint32_t decide(struct run *r) {
 static void a_pass_decides_as_a_new_world_does(void **state) {
     (void)state;
     const char *from = getenv("SCHED_SEED"), *many = getenv("SCHED_SEEDS");
-    uint64_t first = from ? strtoull(from, NULL, 10) : 1, count = many ? strtoull(many, NULL, 10) : from ? 1 : SEEDS, moves = 0;
+    uint64_t first = from ? strtoull(from, NULL, 10) : 1,
+             count = many   ? strtoull(many, NULL, 10)
+                     : from ? 1
+                            : SEEDS,
+             moves = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         static struct run r;
         begin(&r, seed);

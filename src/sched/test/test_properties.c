@@ -43,10 +43,15 @@ static bool failed(struct run *r, const char *fmt, ...) {
 static void project_put(struct run *r, uint32_t id) {
     char name[8];
     snprintf(name, sizeof name, "p%u", id);
-    struct sched_project p = {.id = id, .parent = r->setup.tree && id > 2 ? id - 2 : 0, .name = name,
-                              .quota_milligpu = r->setup.quota[id] * 1000, .weight_milli = SCHED_UNLIMITED,
-                              .limit_milligpu = r->setup.limits && id == 2 ? r->setup.quota[id] * 1000 + 2000 : SCHED_UNLIMITED,
-                              .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED};
+    struct sched_project p = {.id = id,
+                              .parent = r->setup.tree && id > 2 ? id - 2 : 0,
+                              .name = name,
+                              .quota_milligpu = r->setup.quota[id] * 1000,
+                              .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = r->setup.limits && id == 2 ? r->setup.quota[id] * 1000 + 2000
+                                                                           : SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED};
     world_project_set(r->c.w, &p, NULL);
 }
 
@@ -91,7 +96,8 @@ static struct step random_step(struct rand *rnd) {
     enum op op = SUBMIT;
     while (k >= often[op])
         k -= often[op++];
-    return (struct step){op, (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd)};
+    return (struct step){op, (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd),
+                         (uint32_t)rand_u64(rnd)};
 }
 
 static void submit(struct run *r, const struct step *s) {
@@ -129,7 +135,8 @@ static uint64_t nth(const struct run *r, uint32_t n, bool running) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < r->job_count; i++) {
         struct sched_job_view v;
-        if (world_job(r->c.w, r->jobs[i], &v) && (running ? v.state == SCHED_JOB_RUNNING : v.state == SCHED_JOB_PENDING))
+        if (world_job(r->c.w, r->jobs[i], &v) &&
+            (running ? v.state == SCHED_JOB_RUNNING : v.state == SCHED_JOB_PENDING))
             found[count++] = r->jobs[i];
     }
     return count ? found[n % count] : 0;
@@ -151,7 +158,8 @@ static bool same_decisions(const struct decisions *a, const struct decisions *b)
         }
     }
     for (uint32_t i = 0; i < a->preempts.len; i++)
-        if (a->preempts.at[i].victim != b->preempts.at[i].victim || a->preempts.at[i].for_job != b->preempts.at[i].for_job)
+        if (a->preempts.at[i].victim != b->preempts.at[i].victim ||
+            a->preempts.at[i].for_job != b->preempts.at[i].for_job)
             return false;
     for (uint32_t i = 0; i < a->plans.len; i++)
         if (a->plans.at[i].job != b->plans.at[i].job || a->plans.at[i].start_ms != b->plans.at[i].start_ms)
@@ -309,7 +317,12 @@ static bool take_step(struct run *r, const struct step *s) {
         if ((id = nth(r, s->a, false)))
             world_job_remove(w, id);
         break;
-    case NODE_FLIP: world_node_state(w, node, s->b % 3 ? SCHED_NODE_UP : s->b / 3 % 2 ? SCHED_NODE_DRAINED : SCHED_NODE_DOWN); break;
+    case NODE_FLIP:
+        world_node_state(w, node,
+                         s->b % 3       ? SCHED_NODE_UP
+                         : s->b / 3 % 2 ? SCHED_NODE_DRAINED
+                                        : SCHED_NODE_DOWN);
+        break;
     case NODE_GONE:
         if (world_node_figures(w, node, &f))
             world_node_remove(w, node);
@@ -417,7 +430,8 @@ static bool check_reclaimed(struct run *r) {
             for (uint32_t b = 0; b < a; b++) {
                 struct sched_job_view two[2] = {running[a], running[b]};
                 if (legal_set(r, &t, two, 2))
-                    return failed(r, "job %" PRIu64 " could have taken %" PRIu64 " and %" PRIu64, t.id, two[0].id, two[1].id);
+                    return failed(r, "job %" PRIu64 " could have taken %" PRIu64 " and %" PRIu64, t.id,
+                                  two[0].id, two[1].id);
             }
         }
     }

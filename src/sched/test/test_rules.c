@@ -457,11 +457,13 @@ static void many_starts_are_put_in_order(void **state) {
                                   .time_limit_ms = i * 7919 % 100 ? 1000 * (1 + i * 7919 % 100) : 0};
         uint64_t id = cluster_submit(&c, &q);
         alloc_gpus(a)[0] = (struct alloc_gpu){(uint16_t)(i % 8), 1000};
-        a->nodes[0] = (struct alloc_node){.node = 1 + i / 8, .cpus = 1, .tasks = 1, .gpus = alloc_gpus(a), .gpu_count = 1};
+        a->nodes[0] = (struct alloc_node){
+            .node = 1 + i / 8, .cpus = 1, .tasks = 1, .gpus = alloc_gpus(a), .gpu_count = 1};
         assert_int_equal(world_job_start(c.w, id, a, 1000 + i * 104729 % 5000), 0);
     }
     alloc_free(a);
-    struct sched_request wide = {.project = 2, .user = 1, .nodes_min = MANY / 8 + 1, .gpu_milli_per_node = 8000, .class = SCHED_TRAIN};
+    struct sched_request wide = {
+        .project = 2, .user = 1, .nodes_min = MANY / 8 + 1, .gpu_milli_per_node = 8000, .class = SCHED_TRAIN};
     cluster_submit(&c, &wide);
     c.now_ms = 10000;
     struct decisions d;

@@ -16,7 +16,8 @@ static void parts_add_up(void **state) {
     struct cluster c = cluster_new(1, 4);
     cluster_project(&c, 1, 0, 4);
     c.policy.size_ms = 60000;
-    struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 2000, .time_limit_ms = 2 * HOUR, .nice = 3};
+    struct sched_request q = {
+        .project = 1, .user = 1, .gpu_milli_per_task = 2000, .time_limit_ms = 2 * HOUR, .nice = 3};
     cluster_submit(&c, &q);
     cluster_submit(&c, &q);
     cluster_settle(&c);
@@ -81,7 +82,8 @@ static void steps_can_count_as_time(void **state) {
     cluster_project(&c, 1, 0, 1);
     struct sched_qos urgent = {.id = 1, .name = "urgent", .priority = 2};
     assert_int_equal(world_qos_set(c.w, &urgent, NULL), 0);
-    struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 1000, .time_limit_ms = HOUR}, nice = q, high = q;
+    struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 1000, .time_limit_ms = HOUR},
+                         nice = q, high = q;
     uint64_t holds = cluster_submit(&c, &q);
     cluster_settle(&c);
     nice.nice = 10;

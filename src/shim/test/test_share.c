@@ -70,8 +70,11 @@ static void two_jobs_get_theirs(void **state) {
     for (unsigned s = 0; s < 3; s++)
         for (unsigned k = 0; k < NKERNELS; k++) {
             struct twin_load l[2] = {hog(first[s], true, kernels[k]), hog(1000 - first[s], true, kernels[k])};
-            struct twin_world w = {.load = l, .jobs = 2, .shared = true,
-                                   .run_ns = kernels[k] > 20 * MS ? 16000 * MS : 2500 * MS, .measure_from_ns = 500 * MS};
+            struct twin_world w = {.load = l,
+                                   .jobs = 2,
+                                   .shared = true,
+                                   .run_ns = kernels[k] > 20 * MS ? 16000 * MS : 2500 * MS,
+                                   .measure_from_ns = 500 * MS};
             char what[64];
             snprintf(what, sizeof what, "%u and %u, kernels of %lu us", first[s] / 10, 100 - first[s] / 10,
                      (unsigned long)kernels[k] / 1000);
@@ -264,8 +267,10 @@ static void any_world(void **state) {
             bool ok = r.share[i] > l[i].milli / 10.0 * 0.7 - 2;
             ok = ok && (l[i].borrow || r.share[i] < l[i].milli / 10.0 * 1.15 + 3);
             if ((!ok && !l[i].sync_every) || !r.launches[i])
-                fail_msg("world %d: job %u of %u at %u got %.1f %% (kernels of %lu us, wait each %u, borrow %d)", world, i,
-                         n, l[i].milli, r.share[i], (unsigned long)l[i].kernel_ns / 1000, l[i].sync_every, l[i].borrow);
+                fail_msg(
+                    "world %d: job %u of %u at %u got %.1f %% (kernels of %lu us, wait each %u, borrow %d)",
+                    world, i, n, l[i].milli, r.share[i], (unsigned long)l[i].kernel_ns / 1000,
+                    l[i].sync_every, l[i].borrow);
         }
     }
 }
@@ -281,12 +286,20 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bucket_holds_a_share), cmocka_unit_test(without_doors_too),
-        cmocka_unit_test(two_jobs_get_theirs), cmocka_unit_test(long_beside_short),
-        cmocka_unit_test(slow_launchers), cmocka_unit_test(two_processes_of_one_job), cmocka_unit_test(many_jobs),
-        cmocka_unit_test(lent_and_given_back), cmocka_unit_test(killed_in_its_turn),
-        cmocka_unit_test(answers_come_soon), cmocka_unit_test(pauses_are_not_charged), cmocka_unit_test(streams_in_a_ring),
-        cmocka_unit_test(all_come_at_once), cmocka_unit_test(any_world),
+        cmocka_unit_test(the_bucket_holds_a_share),
+        cmocka_unit_test(without_doors_too),
+        cmocka_unit_test(two_jobs_get_theirs),
+        cmocka_unit_test(long_beside_short),
+        cmocka_unit_test(slow_launchers),
+        cmocka_unit_test(two_processes_of_one_job),
+        cmocka_unit_test(many_jobs),
+        cmocka_unit_test(lent_and_given_back),
+        cmocka_unit_test(killed_in_its_turn),
+        cmocka_unit_test(answers_come_soon),
+        cmocka_unit_test(pauses_are_not_charged),
+        cmocka_unit_test(streams_in_a_ring),
+        cmocka_unit_test(all_come_at_once),
+        cmocka_unit_test(any_world),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -37,7 +37,8 @@ static int parse(struct slurm *s, struct spec *out, const char *script, char **a
 static void precedence(void **state) {
     struct slurm s = {0};
     struct spec p;
-    const char *script = "#!/bin/sh\n#SBATCH -J script -n 2 --time=7\n\n# comment\n#SBATCH --comment=\"two words\"\ntrue\n#SBATCH -J late\n";
+    const char *script = "#!/bin/sh\n#SBATCH -J script -n 2 --time=7\n\n# comment\n#SBATCH --comment=\"two "
+                         "words\"\ntrue\n#SBATCH -J late\n";
     assert_int_equal(PARSE(script), 0);
     assert_string_equal(p.name, "script");
     assert_string_equal(p.comment, "two words");
@@ -56,8 +57,9 @@ static void precedence(void **state) {
 static void specs(void **state) {
     struct slurm s = {0};
     struct spec p;
-    assert_int_equal(PARSE("", "-N", "2-4", "--ntasks-per-node=3", "-c2", "--mem=4G", "--gres=gpu:a100:2", "-a", "1-9:2%3", "--signal=B:USR1@90",
-                           "--exclusive", "-o", "x-%j-%q.out"), 0);
+    assert_int_equal(PARSE("", "-N", "2-4", "--ntasks-per-node=3", "-c2", "--mem=4G", "--gres=gpu:a100:2",
+                           "-a", "1-9:2%3", "--signal=B:USR1@90", "--exclusive", "-o", "x-%j-%q.out"),
+                     0);
     assert_int_equal(p.nodes_min, 2);
     assert_int_equal(p.nodes_max, 4);
     assert_int_equal(p.tasks, 6);
@@ -109,9 +111,12 @@ static void ids(void **state) {
     assert_string_equal(ids_plain(&s.cli.arena, "12,13_4,14_[1-5,7],15.0", &bad), "12,13_4,14,15");
     assert_null(ids_plain(&s.cli.arena, "12,x", &bad));
     assert_string_equal(bad, "x");
-    assert_true(ids_have("3,12", &plain) && ids_have("12", &element) && ids_have("12_5", &element) && ids_have("12_[1-3,5]", &element));
-    assert_true(ids_have("17", &element) && !ids_have("12_[1-4]", &element) && !ids_have("12_5", &plain) && ids_have(NULL, &plain));
-    assert_int_equal(states_parse(&s, "PD,running"), 1u << 31 | 1u << JOB_PENDING | 1u << JOB_RUNNING | 1u << JOB_STARTING);
+    assert_true(ids_have("3,12", &plain) && ids_have("12", &element) && ids_have("12_5", &element) &&
+                ids_have("12_[1-3,5]", &element));
+    assert_true(ids_have("17", &element) && !ids_have("12_[1-4]", &element) && !ids_have("12_5", &plain) &&
+                ids_have(NULL, &plain));
+    assert_int_equal(states_parse(&s, "PD,running"),
+                     1u << 31 | 1u << JOB_PENDING | 1u << JOB_RUNNING | 1u << JOB_STARTING);
     assert_int_equal(states_parse(&s, "nope"), 0);
     arena_done(&s.cli.arena);
 }
@@ -120,7 +125,12 @@ static void formats(void **state) {
     struct slurm s = {.program = "squeue"};
     struct columns c = {0};
     cleanup_buf struct buf out = {0};
-    struct sjob j = {.id = 12, .label = "12_[1-3]", .name = "a-long-name", .state = JOB_STARTING, .time_limit_s = 90061, .nodes = "n[1-2]"};
+    struct sjob j = {.id = 12,
+                     .label = "12_[1-3]",
+                     .name = "a-long-name",
+                     .state = JOB_STARTING,
+                     .time_limit_s = 90061,
+                     .nodes = "n[1-2]"};
     columns_by_letters(&s, squeue_columns, squeue_column_count, "%.6i|%4j|%t %T|%.12l<%R", &c);
     columns_row(&c, &j, &out);
     assert_string_equal(buf_str(&out), "12_[1-|a-lo|R RUNNING|  1-01:01:01<n[1-2]\n");
