@@ -15,12 +15,13 @@ uint64_t decay_q32(int64_t elapsed_ms, int64_t half_life_ms) {
         return 1ULL << 32;
     if (elapsed_ms / half_life_ms >= 32)
         return 0;
-    uint64_t q = (1ULL << 32) >> (elapsed_ms / half_life_ms);
-    uint64_t part = (uint64_t)(((unsigned __int128)(elapsed_ms % half_life_ms) << 16) /
-                               (uint64_t)half_life_ms);
-    for (unsigned i = 0; i < 16; i++)
-        if (part & (0x8000U >> i))
-            q = (q * ROOTS[i]) >> 32;
+    uint64_t q = (1ULL << 32) >> (elapsed_ms / half_life_ms), rest = (uint64_t)(elapsed_ms % half_life_ms);
+    uint64_t part = rest >> 47 ? (uint64_t)(((unsigned __int128)rest << 16) / (uint64_t)half_life_ms)
+                               : (rest << 16) / (uint64_t)half_life_ms;
+    for (unsigned bit; part; part ^= 1ULL << bit) {
+        bit = 63 - (unsigned)__builtin_clzll(part);
+        q = (q * ROOTS[15 - bit]) >> 32;
+    }
     return q;
 }
 
@@ -38,6 +39,8 @@ struct user *user_slot(struct map *m, uint32_t owner, uint32_t user) {
 int64_t user_average(const struct user *u, int64_t now_ms, int64_t half_life_ms) {
     if (!u)
         return 0;
+    if (u->average == u->cost)
+        return u->cost;
     uint64_t q = decay_q32(now_ms - u->at_ms, half_life_ms);
     __int128 past = (__int128)(u->average - u->cost) * (int64_t)q;
     return u->cost + (int64_t)(past / ((__int128)1 << 32));
