@@ -41,6 +41,7 @@ _Noreturn static void serve(const struct log_reader_order *o, int fd) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     int refused = become(o->user);
+    prctl(PR_SET_DUMPABLE, 0);  // its memory is a copy of the agent's, keys included; the user may only end it
     while (recv(SOCKET_FD, &want, sizeof want, 0) == sizeof want) {
         size_t size = want < sizeof piece ? want : sizeof piece;
         int64_t result = refused ? refused : log_file_read(&file, piece, size);

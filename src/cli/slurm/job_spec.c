@@ -336,8 +336,14 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
     return 0;
 }
 
+// A job has one partition here. That the others are left out is said: it may wait for it.
 static const char *first_of(struct slurm *s, const char *list) {
-    return list && strchr(list, ',') ? arena_strndup(&s->cli.arena, list, strcspn(list, ",")) : list;
+    if (!list || !strchr(list, ','))
+        return list;
+    const char *first = arena_strndup(&s->cli.arena, list, strcspn(list, ","));
+    if (!s->quiet && *first)
+        fprintf(stderr, "%s: of the partitions %s only the first, %s, is used\n", s->program, list, first);
+    return first;
 }
 
 int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {

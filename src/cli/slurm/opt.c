@@ -165,3 +165,27 @@ void opts_help(const struct opts *o, const char *program, const char *usage, str
     }
     buf_adds(out, "\nSee docs/slurm.md for what each does, and docs/slurm-differences.md for what differs.\n");
 }
+
+bool opts_begin(struct opts *o, struct slurm *s, int argc, char **argv, const char *prefix, const char *usage,
+                int *status) {
+    *status = SLURM_FAILED;
+    if (!opts_parse(o, s, argc, argv, false))
+        return false;
+    s->verbose = opt_given(o, "verbose");
+    if (prefix)
+        opts_environment(o, prefix);
+    if (!opts_check(o, s))
+        return false;
+    s->clusters = opt_get(o, "clusters");
+    if (opt_given(o, "version")) {
+        *status = slurm_version();
+        return false;
+    }
+    if (opt_given(o, "help") || opt_given(o, "usage")) {
+        cleanup_buf struct buf out = {0};
+        opts_help(o, s->program, usage, &out);
+        *status = cli_print(&out);
+        return false;
+    }
+    return true;
+}

@@ -45,3 +45,13 @@ bool opts_check(const struct opts *o, struct slurm *s);
 bool opt_given(const struct opts *o, const char *name);
 const char *opt_get(const struct opts *o, const char *name);  // NULL: not given, or no value
 void opts_help(const struct opts *o, const char *program, const char *usage, struct buf *out);
+// The beginning of every command that only looks: options, variables (`prefix` may be NULL), --version
+// and --help. False: done, with *status. Its table holds OPTS_COMMON.
+bool opts_begin(struct opts *o, struct slurm *s, int argc, char **argv, const char *prefix, const char *usage,
+                int *status);
+#define OPTS_COMMON                                        \
+    {"clusters", 'M', OPT_VALUE, OPT_DOES, NULL, NULL, 0}, \
+    {"help", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},        \
+    {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},       \
+    {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},   \
+    {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0}

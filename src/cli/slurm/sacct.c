@@ -378,25 +378,14 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
 
 int sacct_run(struct slurm *s, int argc, char **argv) {
     struct opts o;
+    int status;
     struct wanted w;
     const char *ids = all_ids(s, argc, argv);
     opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_parse(&o, s, argc, argv, false))
-        return SLURM_FAILED;
-    opts_environment(&o, "SACCT");
-    s->verbose = opt_given(&o, "verbose");
-    if (!opts_check(&o, s))
-        return SLURM_FAILED;
-    if (opt_given(&o, "version"))
-        return slurm_version();
-    if (opt_given(&o, "help") || opt_given(&o, "usage")) {
-        cleanup_buf struct buf out = {0};
-        opts_help(&o, "sacct", "[OPTIONS]", &out);
-        return cli_print(&out);
-    }
+    if (!opts_begin(&o, s, argc, argv, "SACCT", "[OPTIONS]", &status))
+        return status;
     if (opt_given(&o, "helpformat"))
         return acct_help();
-    s->clusters = opt_get(&o, "clusters");
     if (slurm_check_clusters(s) || read_wanted(s, &o, ids, &w))
         return SLURM_FAILED;
     return show(s, &o, &w);

@@ -9,36 +9,6 @@
 #include "cli/slurm/opt.h"
 #include "cli/slurm/squeue_columns.h"
 
-#define COMMON                                                     \
-    {"clusters", 'M', OPT_VALUE, OPT_DOES, NULL, NULL, 0},         \
-    {"help", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},                \
-    {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},               \
-    {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},           \
-    {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0}
-
-static bool begin(struct slurm *s, struct opts *o, const struct opt *table, uint32_t count, int argc,
-                  char **argv, int *status) {
-    opts_init(o, table, count, 0);
-    *status = SLURM_FAILED;
-    if (!opts_parse(o, s, argc, argv, false))
-        return false;
-    s->verbose = opt_given(o, "verbose");
-    if (!opts_check(o, s))
-        return false;
-    if (opt_given(o, "version")) {
-        *status = slurm_version();
-        return false;
-    }
-    if (opt_given(o, "help") || opt_given(o, "usage")) {
-        cleanup_buf struct buf out = {0};
-        opts_help(o, s->program, "[OPTIONS]", &out);
-        *status = cli_print(&out);
-        return false;
-    }
-    s->clusters = opt_get(o, "clusters");
-    return slurm_check_clusters(s) == 0;
-}
-
 // --- sprio ---
 
 enum { PRIORITY_STEP = 2000000000 };  // points of one step of priority; see "order" in docs/api.md
@@ -106,11 +76,14 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
         {"sort", 'S', OPT_VALUE, OPT_HARMLESS, NULL, "lines come in order of id", 0},
         {"user", 'u', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
         {"weights", 'w', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        COMMON};
+        OPTS_COMMON};
     struct opts o;
     int status;
-    if (!begin(s, &o, table, sizeof table / sizeof *table, argc, argv, &status))
+    opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!opts_begin(&o, s, argc, argv, NULL, "[OPTIONS]", &status))
         return status;
+    if (slurm_check_clusters(s))
+        return SLURM_FAILED;
     struct columns c = {0};
     sjob_vec jobs = {0};
     cleanup_buf struct buf out = {0};
@@ -281,11 +254,14 @@ int sshare_run(struct slurm *s, int argc, char **argv) {
         {"partition", 'm', OPT_FLAG, OPT_HARMLESS, NULL, "shares hold for all partitions", 0},
         {"user", 'u', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
         {"Users", 'U', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        COMMON};
+        OPTS_COMMON};
     struct opts o;
     int status;
-    if (!begin(s, &o, table, sizeof table / sizeof *table, argc, argv, &status))
+    opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!opts_begin(&o, s, argc, argv, NULL, "[OPTIONS]", &status))
         return status;
+    if (slurm_check_clusters(s))
+        return SLURM_FAILED;
     struct reply r;
     cleanup_buf struct buf out = {0};
     struct share_table t = {.out = &out, .bar = opt_given(&o, "parsable") ? 1 : opt_given(&o, "parsable2") ? 2 : 0};

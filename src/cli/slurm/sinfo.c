@@ -422,22 +422,11 @@ static int show(struct slurm *s, const struct opts *o) {
 
 int sinfo_run(struct slurm *s, int argc, char **argv) {
     struct opts o;
+    int status;
     uint32_t pause = 0;
     opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_parse(&o, s, argc, argv, false))
-        return SLURM_FAILED;
-    s->verbose = opt_given(&o, "verbose");
-    opts_environment(&o, "SINFO");
-    if (!opts_check(&o, s))
-        return SLURM_FAILED;
-    if (opt_given(&o, "version"))
-        return slurm_version();
-    if (opt_given(&o, "help") || opt_given(&o, "usage")) {
-        cleanup_buf struct buf out = {0};
-        opts_help(&o, "sinfo", "[OPTIONS]", &out);
-        return cli_print(&out);
-    }
-    s->clusters = opt_get(&o, "clusters");
+    if (!opts_begin(&o, s, argc, argv, "SINFO", "[OPTIONS]", &status))
+        return status;
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
     if (opt_given(&o, "json"))
@@ -447,7 +436,7 @@ int sinfo_run(struct slurm *s, int argc, char **argv) {
     if (opt_get(&o, "iterate") && parse_u32(opt_get(&o, "iterate"), &pause) < 0)
         return SLURM_FAILED;
     for (;;) {
-        int status = show(s, &o);
+        status = show(s, &o);
         if (status || !pause)
             return status;
         sleep(pause);

@@ -13,38 +13,14 @@
 #include "cli/slurm/squeue_columns.h"
 #include "model/node.h"
 
-static bool begin(struct slurm *s, struct opts *o, const struct opt *table, uint32_t count, int argc,
-                  char **argv, const char *usage, int *status) {
-    opts_init(o, table, count, 0);
-    *status = SLURM_FAILED;
-    if (!opts_parse(o, s, argc, argv, false))
-        return false;
-    s->verbose = opt_given(o, "verbose");
-    if (!opts_check(o, s))
-        return false;
-    if (opt_given(o, "version")) {
-        *status = slurm_version();
-        return false;
-    }
-    if (opt_given(o, "help")) {
-        cleanup_buf struct buf out = {0};
-        opts_help(o, s->program, usage, &out);
-        *status = cli_print(&out);
-        return false;
-    }
-    s->clusters = opt_get(o, "clusters");
-    return slurm_check_clusters(s) == 0;
-}
-#define BEGIN(usage) \
-    struct opts o;   \
-    int status;      \
-    if (!begin(s, &o, table, sizeof table / sizeof *table, argc, argv, usage, &status)) \
-        return status
-#define COMMON                                                     \
-    {"clusters", 'M', OPT_VALUE, OPT_DOES, NULL, NULL, 0},         \
-    {"help", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},                \
-    {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},           \
-    {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0}
+#define BEGIN(usage)                                               \
+    struct opts o;                                                 \
+    int status;                                                    \
+    opts_init(&o, table, sizeof table / sizeof *table, 0);         \
+    if (!opts_begin(&o, s, argc, argv, NULL, usage, &status))      \
+        return status;                                             \
+    if (slurm_check_clusters(s))                                   \
+        return SLURM_FAILED
 
 // --- sstat ---
 
@@ -59,8 +35,7 @@ int sstat_run(struct slurm *s, int argc, char **argv) {
         {"parsable", 'p', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
         {"parsable2", 'P', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
         {"pidformat", 'i', OPT_FLAG, OPT_REFUSED, NULL, "use ps on the node", 0},
-        {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        COMMON};
+        OPTS_COMMON};
     BEGIN("[OPTIONS] -j JOB");
     struct acct_format f = {.parsable = opt_given(&o, "parsable")    ? 1
                                         : opt_given(&o, "parsable2") ? 2
@@ -121,8 +96,7 @@ int sdiag_run(struct slurm *s, int argc, char **argv) {
         {"sort-by-id", 'i', OPT_FLAG, OPT_HARMLESS, NULL, NULL, 0},
         {"sort-by-time", 't', OPT_FLAG, OPT_HARMLESS, NULL, NULL, 0},
         {"sort-by-time2", 'T', OPT_FLAG, OPT_HARMLESS, NULL, NULL, 0},
-        {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-        COMMON};
+        OPTS_COMMON};
     BEGIN("[OPTIONS]");
     struct reply r;
     char now[64], since[64];
@@ -293,7 +267,7 @@ int sacctmgr_run(struct slurm *s, int argc, char **argv) {
                                        {"parsable2", 'P', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
                                        {"quiet", 'Q', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
                                        {"readonly", 'r', OPT_FLAG, OPT_HARMLESS, NULL, "it only shows", 0},
-                                       COMMON};
+                                       OPTS_COMMON};
     BEGIN("[OPTIONS] show users|accounts|associations|qos|clusters [withassoc] [format=…] [where user=…]");
     struct acct_table t = {.parsable = opt_given(&o, "parsable") || opt_given(&o, "parsable2"),
                            .trailing = opt_given(&o, "parsable"),

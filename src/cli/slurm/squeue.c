@@ -305,27 +305,16 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
 
 int squeue_run(struct slurm *s, int argc, char **argv) {
     struct opts o;
+    int status;
     struct wanted w;
     uint32_t pause = 0;
     opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_parse(&o, s, argc, argv, false))
-        return SLURM_FAILED;
-    s->verbose = opt_given(&o, "verbose");
-    opts_environment(&o, "SQUEUE");
-    if (!opts_check(&o, s))
-        return SLURM_FAILED;
-    if (opt_given(&o, "version"))
-        return slurm_version();
-    if (opt_given(&o, "help") || opt_given(&o, "usage")) {
-        cleanup_buf struct buf out = {0};
-        opts_help(&o, "squeue", "[OPTIONS]", &out);
-        return cli_print(&out);
-    }
+    if (!opts_begin(&o, s, argc, argv, "SQUEUE", "[OPTIONS]", &status))
+        return status;
     if (opt_get(&o, "iterate") && (parse_u32(opt_get(&o, "iterate"), &pause) < 0 || !pause)) {
         slurm_error(s, "--iterate=%s", opt_get(&o, "iterate"));
         return SLURM_FAILED;
     }
-    s->clusters = opt_get(&o, "clusters");
     if (slurm_check_clusters(s) || read_wanted(s, &o, &w))
         return SLURM_FAILED;
     if (opt_given(&o, "steps"))
@@ -339,7 +328,7 @@ int squeue_run(struct slurm *s, int argc, char **argv) {
                                               .format = opt_get(&o, "format"),
                                               .heading = !opt_given(&o, "noheader")});
     for (;;) {
-        int status = show(s, &o, &w);
+        status = show(s, &o, &w);
         if (status || !pause)
             return status;
         sleep(pause);
