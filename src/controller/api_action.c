@@ -191,6 +191,8 @@ static int update_one(struct api_call *call, uint64_t id, const struct json *cha
     }
     merged.script_id = r.spec->script_id;
     merged.environment_id = r.spec->environment_id;
+    merged.script_bytes = r.spec->script_bytes;
+    merged.environment_bytes = r.spec->environment_bytes;
     return core_update(core, &call->actor, id, &merged, now_ms(), e);
 }
 

@@ -188,6 +188,7 @@ void api_hide_private(struct spec *s) {
     s->argv.len = 0;
     s->command_text = s->workdir = s->output = s->error = s->input = s->comment = s->checkpoint = NULL;
     s->script_id = s->environment_id = NULL;
+    s->script_bytes = s->environment_bytes = 0;
 }
 
 // Why a job could not be started names folders and commands after the first colon.

@@ -112,6 +112,8 @@ int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, ui
         return r < 0 ? r : 0;
     }
     spec.script_id = spec.environment_id = NULL;
+    spec.script_bytes = script_len;
+    spec.environment_bytes = environment.len;
     if (script) {
         shell_text_id(script, script_len, script_id);
         spec.script_id = script_id;

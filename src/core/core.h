@@ -26,6 +26,7 @@ struct core_config {
     uint64_t max_jobs_per_user;
     uint32_t max_array_size;
     uint64_t max_spec_bytes_per_user;  // of their jobs, without scripts and environments: held in memory
+    uint64_t max_text_bytes_per_user;  // scripts and environments of their live jobs, each text once: on disk
     uint32_t max_dependencies;
     uint32_t default_time_s, grace_s;
     uint64_t default_memory_per_cpu_bytes;
@@ -102,7 +103,7 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
 // --- commands about jobs ---
 
 // `spec` as the user wrote it; identity is taken from `actor`. With `dry_run` everything is checked
-// and nothing happens. script_id and environment_id must be set already.
+// and nothing happens. script_id, environment_id and their sizes must be set already.
 int core_submit(struct core *c, const struct actor *actor, const struct spec *spec, const char *key, bool dry_run,
                 int64_t now_ms, uint64_t *id, uint64_t *count, struct error *e);
 struct cancel_options {

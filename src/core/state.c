@@ -13,6 +13,7 @@ void core_config_default(struct core_config *c) {
         .max_jobs_per_user = 1000000,
         .max_array_size = 1000000,
         .max_spec_bytes_per_user = 1ULL << 30,
+        .max_text_bytes_per_user = 1ULL << 30,
         .max_dependencies = 1000,
         .grace_s = 30,
         .max_attempts = 100,
@@ -136,6 +137,7 @@ static void clear(struct core *c) {
     strmap_done(&c->user_handles);
     strmap_done(&c->user_jobs);
     strmap_done(&c->tokens);
+    strmap_done(&c->texts);
     it = 0;
     while (strmap_next(&c->interned, &it, NULL, &v))
         free(v);
@@ -309,6 +311,8 @@ struct submission *submission_new(struct core *c, uint64_t id, const struct spec
     s->name = xstrdup(spec->name ? spec->name : "");
     s->user = intern(c, spec->user);
     user_count(c, s->user)->spec_bytes += s->spec_len;
+    s->script = text_take(c, s->user, spec->script_id, spec->script_bytes);
+    s->environment = text_take(c, s->user, spec->environment_id, spec->environment_bytes);
     s->project = intern(c, spec->project);
     s->partition = intern(c, spec->partition);
     s->qos = intern(c, spec->qos);
@@ -342,6 +346,8 @@ void submission_unref(struct core *c, struct submission *s) {
     if (!s || --s->refs)
         return;
     user_count(c, s->user)->spec_bytes -= s->spec_len;
+    text_drop(c, s->script);
+    text_drop(c, s->environment);
     world_request_unref(c->world, s->request);
     free(s->spec);
     free((char *)(uintptr_t)s->name);

@@ -30,6 +30,7 @@ struct submission {
     int64_t begin_ms, deadline_ms;
     const struct request *request;
     struct array *array;      // NULL without
+    struct text_use *script, *environment;  // NULL without
     struct dependency dependency;  // what the job waits for; no terms: nothing
     struct arena dependency_arena;
 };
@@ -145,6 +146,7 @@ struct core {
     struct strmap user_handles;
     VEC(const char *) users;     // by handle - 1
     struct strmap user_jobs;     // user → struct user_count
+    struct strmap texts;         // key and user → struct text_use
     struct strmap tokens;
     struct map same_name;        // hash of user and name → first struct job
     struct map arrays;           // id → struct array, while elements live
@@ -166,6 +168,7 @@ struct core {
 struct user_count {
     uint64_t live;
     uint64_t spec_bytes;  // what their live submissions take here
+    uint64_t text_bytes;  // and on the disk, in scripts and environments
 };
 
 // state.c
@@ -231,6 +234,12 @@ void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause 
               int64_t now_ms);
 void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason,
                  int64_t now_ms);
+
+// texts.c
+struct text_use *text_take(struct core *c, const char *user, const char *id, uint64_t bytes);  // user: interned
+void text_drop(struct core *c, struct text_use *t);  // accepts NULL
+int texts_check(struct core *c, const struct spec *s, struct error *e);
+bool texts_add_up(const struct core *c);
 
 // policy.c
 void apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms);  // at_ms 0: from a snapshot

@@ -399,7 +399,8 @@ int core_submit(struct core *c, const struct actor *actor, const struct spec *sp
     struct spec s = *spec;
     core_fill_defaults(c, actor, &s);
     int r = check_spec(c, actor, &s, 0, e);
-    if (r < 0 || (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0)
+    if (r < 0 || (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
+        (r = texts_check(c, &s, e)) < 0)
         return r;
     if (s.deadline_ms && s.deadline_ms <= now_ms)
         return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");

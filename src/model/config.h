@@ -25,7 +25,7 @@ struct config_cluster {
     bool requeue;
     uint32_t history_days;
     uint64_t history_bytes;
-    uint64_t max_request_bytes, max_script_bytes, max_environment_bytes;
+    uint64_t max_request_bytes, max_script_bytes, max_environment_bytes, max_texts_bytes_per_user;
     uint32_t max_array_size, max_jobs_per_user, max_queue_length;
     enum log_level log_level;
 };

@@ -57,6 +57,9 @@ static const struct config_key cluster_keys[] = {
     KEY_AS(C, "max_script", max_script_bytes, CONFIG_SIZE, "4M", 1024, 67108864, "The largest job script."),
     KEY_AS(C, "max_environment", max_environment_bytes, CONFIG_SIZE, "1M", 1024, 16777216,
            "The largest environment of a job."),
+    KEY_AS(C, "max_texts_per_user", max_texts_bytes_per_user, CONFIG_SIZE, "1G", 65536, 1e18,
+           "What the scripts and environments of one user's pending and running jobs may take on the controller's "
+           "disk. The same text counts once, however many jobs, arrays and resubmissions need it."),
     KEY(C, max_array_size, CONFIG_U32, "1000000", 1, 1000000, "The most elements of one array."),
     KEY(C, max_jobs_per_user, CONFIG_U32, "1000000", 1, 100000000,
         "The most pending and running jobs of one user, array elements counted."),

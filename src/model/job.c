@@ -109,6 +109,8 @@ static const struct field spec_fields[] = {
     FIELD(64, struct spec, has_umask, "It has a umask of its own; else 022."),
     FIELD(65, struct spec, umask, "What new files of it are kept from, as a number: 18 is 022."),
     FIELD(66, struct spec, slurm_words, "Its output says in Slurm's words when it is ended."),
+    FIELD(67, struct spec, script_bytes, "Size of the stored script (set by the controller)."),
+    FIELD(68, struct spec, environment_bytes, "Size of the stored environment (set by the controller)."),
 };
 const struct schema spec_schema = SCHEMA(struct spec, "a job", spec_fields);
 

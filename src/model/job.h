@@ -87,6 +87,7 @@ struct spec {
     bool append;      // open output files for appending
     LIST(const char *) argv;
     const char *script_id, *environment_id;  // texts are kept apart, see store
+    uint64_t script_bytes, environment_bytes;
     uint32_t signal, signal_before_s;
     bool signal_batch_only;
     const char *features, *nodes, *exclude, *reservation, *container;

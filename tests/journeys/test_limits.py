@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.lab.api import ApiError
 from tests.lab.cluster import Cluster
 from tests.lab.proc import wait_until
 
@@ -216,3 +217,30 @@ def test_a_steps_memory_limit_costs_the_step(cluster, tmp_path):
     assert "inside 0" in text and "without 0" in text, text
     steps = {e["step"]: e["state"] for e in cluster.api.get(f"/v1/jobs/{job}/events")["events"] if e["type"] == "step_ended"}
     assert "OUT_OF_MEMORY" in steps.values() and list(steps.values()).count("COMPLETED") == 2, steps
+
+
+def test_the_scripts_of_one_user_do_not_fill_the_controllers_disk():
+    """What their waiting and running jobs keep there is limited; the same text counts once."""
+    with Cluster(config="[cluster]\nmax_texts_per_user = 1M\n") as c:
+        def send(letter, **spec):
+            text = "#!/bin/sh\n# " + letter * 400000 + "\n"
+            spec = {"name": "t", "workdir": "/tmp", "output": "/dev/null", "hold": True, **spec}
+            return c.api.post("/v1/jobs", {"spec": spec, "script": text})["id"]
+
+        first = send("a")
+        send("b")
+        send("a", array=[{"first": 0, "last": 99, "step": 1}])
+        send("b")
+        with pytest.raises(ApiError) as refused:
+            send("c")
+        assert refused.value.status == 429
+        said = str(refused.value)
+        assert "0.8 MiB" in said and "at most 1.0 MiB are allowed (max_texts_per_user)" in said and "array" in said
+        c.kill_controller()
+        c.start_controller()
+        c.wait_ready()
+        with pytest.raises(ApiError):
+            send("c")
+        c.api.post("/v1/jobs/cancel", {"all": True})
+        send("c")
+        assert len(c.api.raw("GET", f"/v1/jobs/{first}/script")[1]) > 400000  # kept as long as the history

@@ -757,6 +757,57 @@ static void a_user_has_a_share_of_the_memory(void **state) {
     vec_done(&r.journal);
 }
 
+// Each text counts once for each user who has live jobs with it.
+static void a_user_has_a_share_of_the_disk(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct core_config config;
+    rig_init(&r);
+    core_config_default(&config);
+    config.max_text_bytes_per_user = 3 << 20;
+    core_configure(r.core, &config);
+    struct spec s = rig_spec();
+    s.environment_id = "e1";
+    s.environment_bytes = 1 << 20;
+    s.script_id = "s1";
+    s.script_bytes = 1 << 20;
+    s.hold = true;
+    uint64_t first = 0, id, count;
+    for (int i = 0; i < 5; i++) {  // the same texts again and again, as arrays too
+        struct array_range range = {.first = 0, .last = 99, .step = 1};
+        s.array.at = &range;
+        s.array.len = i % 2;
+        assert_int_equal(core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
+        first = first ? first : id;
+    }
+    s.array.len = 0;
+    s.script_id = "s2";
+    assert_int_equal(core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
+    core_assert(r.core);
+    struct spec other = s;
+    other.script_id = "s3";
+    other.script_bytes = 1;
+    assert_int_equal(core_submit(r.core, &alice, &other, NULL, true, r.now_ms, &id, &count, &e), -EAGAIN);
+    assert_non_null(strstr(e.text, "alice's"));
+    assert_non_null(strstr(e.text, "take 3.0 MiB"));
+    assert_non_null(strstr(e.text, "at most 3.0 MiB are allowed (max_texts_per_user)"));
+    assert_int_equal(core_submit(r.core, &bob, &other, NULL, false, r.now_ms, &id, &count, &e), 0);
+    // A restart counts the same, and what has ended makes room.
+    cleanup_buf struct buf b = {0};
+    core_snapshot(r.core, &b);
+    struct core *again = core_new(&config);
+    assert_int_equal(core_load_snapshot(again, core_seq(r.core), b.data, b.len, &e), 0);
+    core_assert(again);
+    assert_int_equal(core_submit(again, &alice, &other, NULL, true, r.now_ms, &id, &count, &e), -EAGAIN);
+    for (id = first; core_cancel(again, &root, id, &(struct cancel_options){0}, r.now_ms, NULL) == 0; id++)
+        ;
+    core_assert(again);
+    assert_int_equal(core_submit(again, &alice, &other, NULL, false, r.now_ms, &id, &count, &e), 0);
+    core_free(again);
+    core_free(r.core);
+    vec_done(&r.journal);
+}
+
 static void a_node_speaks_for_its_own_jobs(void **state) {
     struct rig r;
     rig_init(&r);
@@ -804,6 +855,7 @@ int main(void) {
         cmocka_unit_test(tokens_do_not_multiply),
         cmocka_unit_test(a_token_for_one_node_is_for_that_one),
         cmocka_unit_test(a_user_has_a_share_of_the_memory),
+        cmocka_unit_test(a_user_has_a_share_of_the_disk),
         cmocka_unit_test(a_node_speaks_for_its_own_jobs),
         cmocka_unit_test(runs_a_job),
         cmocka_unit_test(refuses_bad_specs),
