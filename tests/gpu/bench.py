@@ -432,13 +432,14 @@ class Bench:
         # Borrow, give back, borrow again.
         for j in (a, b):
             j.set(memory=48 * GIB, milli=500, borrow=1)
-        full = bare.run("small", 1)
+        full = bare.run("small", 1.5)
         wa.send("run small 4.5")
         time.sleep(1.5)
         wb.send("run small 1.5")
         sb = wb.read()["series"]
         t1, t2 = sb[0][0] - 0.25, sb[-1][0]
         sa = wa.read()["series"]
+        full = (full + bare.run("small", 1.5)) / 2  # the chip grows warm and slow meanwhile
         alone = [r for t, r in sa if t < t1]
         during = [r for t, r in sa if t1 + 0.5 < t <= t2]
         after = [r for t, r in sa if t > t2 + 0.5]
@@ -450,14 +451,15 @@ class Bench:
             100 * sb[0][1] / full >= 40)
         row("borrow", "alone again", f"{mean(after):.1f} %", ">= 97 %", mean(after) >= 97)
         # A job killed in its turn must not hold the others up.
-        wa.send("run small 2")
+        wa.send("run small 3")
         wb.send("run small 4")
         time.sleep(0.8)
         wb.p.send_signal(signal.SIGKILL)
         wb.p.wait()
-        sa = wa.read()["series"]
-        row("kill", "a job alone after kill -9 of the other", f"{100 * sa[-2][1] / full:.1f} %", ">= 97 %",
-            100 * sa[-2][1] / full >= 97)
+        t3 = time.monotonic()
+        after = [r for t, r in wa.read()["series"] if t > t3 + 0.5]
+        full = (full + bare.run("small", 1.5)) / 2
+        row("kill", "a job alone after kill -9 of the other", f"{mean(after):.1f} %", ">= 97 %", mean(after) >= 97)
         wa.end()
 
     def latency(self, bare):
