@@ -24,6 +24,7 @@ enum {
     AGENT_LOST_PATIENCE_MS = 1000,
     AGENT_ENDS_AFTER_MS = 5000,    // without a controller: ends go to disk
     AGENT_ZYGOTE_REST_MS = 2000,   // between two deaths of the zygote
+    AGENT_USER_PATIENCE_MS = 20000,  // a launch whose user nobody tells; then the job is queued again
     AGENT_STREAMS_MAX = 4096,
     AGENT_STUCK_MAX = 256,         // processes that were killed and do not end: no more readers then
     CHECKPOINTS_MAX = 1024,         // remembered; older ones have long ended
@@ -41,6 +42,14 @@ struct waiting_launch {  // one that the socket had no room for
     uint64_t id;
     uint32_t attempt;
     int fds[3], nfds;
+};
+
+struct unresolved_launch {  // its user is not known yet
+    struct arena arena;     // of all below
+    struct message_launch *launch;
+    int64_t until_ms;
+    uint32_t *cpus;
+    uint32_t ncpus;
 };
 
 // A command that saves the job's work before it is preempted. The kill waits for its end, at most
@@ -69,6 +78,7 @@ struct agent {
     bool executing;
     VEC(pid_t) strays;  // our own children that have been told to end
     VEC(struct waiting_launch) handed_back;
+    VEC(struct unresolved_launch) unresolved;
     VEC(struct waiting_control) waiting;
     VEC(struct checkpointing) checkpointing;
 
@@ -80,7 +90,7 @@ struct agent {
     int64_t dial_delay_ms, next_look_ms, usage_done_ms;
     uint32_t usage_at;  // next attempt to be asked
     uv_timer_t tick, dial, retry;
-    uv_poll_t hints;
+    uv_poll_t hints, users_poll;
     uv_signal_t on_term, on_int, on_child;
     uint32_t handles;
     bool stopping;
@@ -95,6 +105,8 @@ struct agent {
 void agent_reap(struct agent *a, pid_t pid);  // collects it now or when it ends
 void agent_execute(struct agent *a);
 void agent_retry(struct agent *a);  // controls and launches that had to wait
+void agent_users_changed(struct agent *a);  // somebody's look-up has an answer, or takes too long
+bool agent_unresolved(const struct agent *a, uint64_t id, uint32_t attempt);  // waits for its user: nothing is there yet
 int agent_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r,
                   const int *fds, int nfds);  // sends; waits in line if the shepherd is too young
 void agent_tell(struct agent *a, enum message_type type, const void *body);
@@ -122,6 +134,7 @@ void streams_close_all(struct streams *s);  // the connection is gone
 struct streams *streams_free(struct streams *s);
 void streams_message(struct streams *s, const struct message *m);
 bool streams_open(const struct streams *s, uint64_t number);  // it has not ended yet
+void streams_users_changed(struct streams *s);
 void streams_step_ended(struct streams *s, uint64_t id, uint32_t attempt, uint32_t step);
 void streams_attempt_ended(struct streams *s, uint64_t id, uint32_t attempt);
 // Opens what an attached job gets as 0, 1, 2. Returns the number of descriptors (the caller's to

@@ -21,6 +21,14 @@ void agent_tell(struct agent *a, enum message_type type, const void *body) {
     net_ws_send(a->ws, WS_BINARY, b.data, b.len);
 }
 
+// Whatever the job asks for, the node cannot do it now: it may be queued again.
+static void node_failed(struct agent *a, uint64_t id, uint32_t attempt, const char *text) {
+    struct message_ended end = {
+        .id = id, .attempt = attempt, .cause = END_NODE_FAIL, .end_ms = clock_wall_ms(), .reason = text};
+    log_warn("job %llu: not started: %s", (unsigned long long)id, text);
+    agent_logic_ended(a->logic, &end);
+}
+
 static void launch_failed(struct agent *a, uint64_t id, uint32_t attempt, enum launch_code code,
                           const char *text) {
     cleanup_arena struct arena arena = {0};
@@ -62,6 +70,13 @@ static void hand_over(struct agent *a, uint64_t id, uint32_t attempt, const int 
     launch_failed(a, id, attempt, LAUNCH_RESOURCE, strerror(-rc));
 }
 
+static void wait_for_user(struct agent *a, const struct agent_action *action) {
+    struct unresolved_launch w = {.ncpus = action->ncpus, .until_ms = clock_mono_ms() + AGENT_USER_PATIENCE_MS};
+    w.launch = schema_copy(message_info(MESSAGE_LAUNCH)->schema, action->launch, &w.arena);
+    w.cpus = arena_memdup(&w.arena, action->cpus, action->ncpus * sizeof *w.cpus);
+    vec_push(&a->unresolved, w);
+}
+
 static void launch(struct agent *a, const struct agent_action *action) {
     const struct message_launch *m = action->launch;
     cleanup_arena struct arena arena = {0};
@@ -71,6 +86,10 @@ static void launch(struct agent *a, const struct agent_action *action) {
     int fds[3] = {-1, -1, -1}, nfds = 0;
     int rc = request_from_launch(&a->request_node, a->users, m, action->cpus, action->ncpus,
                                  clock_mono_ms(), &arena, &r, &code, &e);
+    if (rc == -EINPROGRESS || rc == -ETIMEDOUT) {
+        wait_for_user(a, action);
+        return;
+    }
     if (rc < 0) {
         launch_failed(a, m->id, m->attempt, code, e.text);
         return;
@@ -91,6 +110,58 @@ static void launch(struct agent *a, const struct agent_action *action) {
     }
     for (int i = 0; i < nfds; i++)
         close(fds[i]);
+}
+
+bool agent_unresolved(const struct agent *a, uint64_t id, uint32_t attempt) {
+    for (uint32_t i = 0; i < a->unresolved.len; i++)
+        if (a->unresolved.at[i].launch->id == id && a->unresolved.at[i].launch->attempt == attempt)
+            return true;
+    return false;
+}
+
+// False while it has to wait.
+static bool launch_resolved(struct agent *a, const struct unresolved_launch *w, int64_t now_ms) {
+    struct agent_action action = {.launch = w->launch, .cpus = w->cpus, .ncpus = w->ncpus};
+    const struct user_info *user;
+    struct error e = {0};
+    int rc = request_user(a->users, w->launch->spec, now_ms, &user, &e);
+    bool silent = rc == -EINPROGRESS || rc == -ETIMEDOUT;
+    if (silent && now_ms < w->until_ms)
+        return false;
+    if (silent)
+        node_failed(a, w->launch->id, w->launch->attempt, "the node's directory of users does not answer");
+    else
+        launch(a, &action);
+    return true;
+}
+
+void agent_users_changed(struct agent *a) {
+    int64_t now_ms = clock_mono_ms();
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < a->unresolved.len; i++) {
+        struct unresolved_launch w = a->unresolved.at[i];
+        if (launch_resolved(a, &w, now_ms))
+            arena_done(&w.arena);
+        else
+            a->unresolved.at[kept++] = w;
+    }
+    a->unresolved.len = kept;
+    streams_users_changed(a->streams);
+    agent_execute(a);
+}
+
+// True when it waited: it ends before it began.
+static bool end_unresolved(struct agent *a, const struct agent_action *k) {
+    struct message_ended end = {.id = k->id, .attempt = k->attempt, .cause = k->cause, .end_ms = clock_wall_ms(),
+                                .reason = "ended before it began: its user was still being looked up"};
+    for (uint32_t i = 0; i < a->unresolved.len; i++)
+        if (a->unresolved.at[i].launch->id == k->id && a->unresolved.at[i].launch->attempt == k->attempt) {
+            arena_done(&a->unresolved.at[i].arena);
+            vec_remove(&a->unresolved, i);
+            agent_logic_ended(a->logic, &end);
+            return true;
+        }
+    return false;
 }
 
 static bool too_young(int rc) {
@@ -150,6 +221,8 @@ static bool checkpoint_first(struct agent *a, const struct agent_action *k) {
 }
 
 static void kill_attempt(struct agent *a, const struct agent_action *k) {
+    if (!k->step && end_unresolved(a, k))
+        return;
     if (k->checkpoint && checkpoint_first(a, k))
         return;  // not told yet: the logic asks again
     struct control_request r = {.type = CONTROL_KILL, .step = k->step, .why = k->cause,
@@ -256,7 +329,8 @@ void agent_retry(struct agent *a) {
         struct waiting_control *w = &a->waiting.at[i];
         int rc = tell(a, w->id, w->attempt, &w->request, NULL, 0);
         bool over = agent_logic_phase(a->logic, w->id, w->attempt) == AGENT_ENDED;
-        if (too_young(rc) && now_ms < w->until_ms && !over)
+        bool patient = now_ms < w->until_ms || agent_unresolved(a, w->id, w->attempt);
+        if (too_young(rc) && patient && !over)
             i++;
         else
             vec_remove(&a->waiting, i);

@@ -103,6 +103,8 @@ static void on_tick(uv_timer_t *t) {
     agent_logic_tick(a->logic, now_ms);
     agent_execute(a);
     restart_zygote(a, now_ms);
+    if (users_tick(a->users, now_ms) || a->unresolved.len)
+        agent_users_changed(a);
     if (now_ms >= a->next_look_ms) {
         a->next_look_ms = now_ms + AGENT_LOOK_EVERY_MS;
         agent_look(a);
@@ -116,6 +118,12 @@ static void on_tick(uv_timer_t *t) {
 
 static void on_hints(uv_poll_t *p, int status, int events) {
     agent_read_hints(p->data);
+}
+
+static void on_users(uv_poll_t *p, int status, int events) {
+    struct agent *a = p->data;
+    if (users_read(a->users, clock_mono_ms()))
+        agent_users_changed(a);
 }
 
 // One that dies as soon as it is started is not started again and again without a pause.
@@ -178,6 +186,7 @@ static void on_stop(uv_signal_t *s, int signum) {
         net_ws_close(a->ws, WS_GOING_AWAY, "the agent stops");
     uv_handle_t *handles[] = {(uv_handle_t *)&a->tick, (uv_handle_t *)&a->dial,
                               (uv_handle_t *)&a->retry, (uv_handle_t *)&a->hints,
+                              (uv_handle_t *)&a->users_poll,
                               (uv_handle_t *)&a->on_term, (uv_handle_t *)&a->on_int,
                               (uv_handle_t *)&a->on_child};
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
@@ -189,14 +198,16 @@ static void start_handles(struct agent *a) {
     uv_timer_init(&a->loop, &a->dial);
     uv_timer_init(&a->loop, &a->retry);
     uv_poll_init(&a->loop, &a->hints, a->hints_fd);
+    uv_poll_init(&a->loop, &a->users_poll, users_fd(a->users));
     uv_signal_init(&a->loop, &a->on_term);
     uv_signal_init(&a->loop, &a->on_int);
     uv_signal_init(&a->loop, &a->on_child);
-    a->tick.data = a->dial.data = a->retry.data = a->hints.data = a;
+    a->tick.data = a->dial.data = a->retry.data = a->hints.data = a->users_poll.data = a;
     a->on_term.data = a->on_int.data = a->on_child.data = a;
     uv_timer_start(&a->tick, on_tick, AGENT_TICK_MS, AGENT_TICK_MS);
     uv_timer_start(&a->dial, on_dial, 0, 0);
     uv_poll_start(&a->hints, UV_READABLE, on_hints);
+    uv_poll_start(&a->users_poll, UV_READABLE, on_users);
     uv_signal_start(&a->on_term, on_stop, SIGTERM);
     uv_signal_start(&a->on_int, on_stop, SIGINT);
     uv_signal_start(&a->on_child, on_child, SIGCHLD);
@@ -277,7 +288,9 @@ static uint32_t physical_cpus(void) {
 static int set_up(struct agent *a, struct error *e) {
     const struct agent_options *o = a->options;
     char tag[32];
-    int rc = open_folders(a, e);
+    int rc = users_start(&a->users, e);
+    if (rc == 0)
+        rc = open_folders(a, e);
     if (rc < 0)
         return rc;
     snprintf(tag, sizeof tag, "%016llx",
@@ -304,7 +317,6 @@ static int set_up(struct agent *a, struct error *e) {
         return rc;
     // A node that is declared larger than the machine has no cpus to bind to.
     a->logic = agent_logic_new(a->node.cpus <= physical_cpus() ? a->node.cpus : 0);
-    a->users = users_new();
     return 0;
 }
 
@@ -337,6 +349,9 @@ static void tear_down(struct agent *a) {
     tls_context_free(a->tls);
     vec_done(&a->strays);
     vec_done(&a->handed_back);
+    for (uint32_t i = 0; i < a->unresolved.len; i++)
+        arena_done(&a->unresolved.at[i].arena);
+    vec_done(&a->unresolved);
     vec_done(&a->waiting);
     vec_done(&a->checkpointing);
     int *fds[] = {&a->hints_fd, &a->spool_fd, &a->output_fd, &a->ends_fd};

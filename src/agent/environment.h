@@ -2,7 +2,7 @@
 // own names and under those that programs written for Slurm look for.
 #pragma once
 #include "agent/launch.h"
-#include "agent/user.h"
+#include "base/users.h"
 #include "model/message.h"
 
 struct env {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/user.h"
+#include "base/users.h"
 
 enum { LOG_READER_PIECE_MAX = 64 << 10 };
 

@@ -17,9 +17,21 @@ static int64_t seconds_to_ms(uint32_t s) {
     return (int64_t)s * 1000;
 }
 
+int request_user(struct users *users, const struct spec *s, int64_t now_ms, const struct user_info **out,
+                 struct error *e) {
+    int rc = users_by_uid(users, s->uid, now_ms, out, e);
+    if (rc == -ENOENT)
+        return error_set(e, ENOENT, "user %s (id %u) does not exist on this node", s->user ? s->user : "?", s->uid);
+    if (rc == -ETIMEDOUT)
+        return error_set(e, ETIMEDOUT, "the node's directory of users does not answer");
+    if (rc == 0 && s->user && !streq(s->user, (*out)->name))
+        return error_set(e, ENOENT, "user id %u is %s on this node, not %s", s->uid, (*out)->name, s->user);
+    return rc;
+}
+
 static int resolve_user(const struct request_node *node, struct users *users, const struct spec *s,
                         int64_t now_ms, const struct user_info **out, struct error *e) {
-    int rc = users_find(users, s->uid, s->user, now_ms, out, e);
+    int rc = request_user(users, s, now_ms, out, e);
     if (rc == 0 && !node->root && s->uid != node->own_uid)
         rc = error_set(e, EPERM, "this agent does not run as root and cannot start jobs of user %s",
                        s->user ? s->user : "?");

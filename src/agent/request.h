@@ -3,7 +3,7 @@
 #include "agent/environment.h"
 #include "agent/launch.h"
 #include "agent/spool.h"
-#include "agent/user.h"
+#include "base/users.h"
 #include "model/message.h"
 
 enum { REQUEST_PIDS_MAX = 32768 };  // unless configured otherwise
@@ -20,7 +20,11 @@ struct request_node {
     uint64_t pids_max;         // processes and threads of one job
 };
 
-// Fills `out`; everything belongs to the arena. *code says which kind of failure it was.
+// The job's user on this node. -EINPROGRESS: not known yet, -ETIMEDOUT: and nobody tells, see base/users.h.
+int request_user(struct users *users, const struct spec *s, int64_t now_ms, const struct user_info **out,
+                 struct error *e);
+// Fills `out`; everything belongs to the arena. *code says which kind of failure it was; what
+// request_user returns comes through.
 int request_from_launch(const struct request_node *node, struct users *users,
                         const struct message_launch *m, const uint32_t *cpus, uint32_t ncpus,
                         int64_t now_ms, struct arena *a, struct launch_request *out,

@@ -22,6 +22,7 @@ enum { CHUNKS_AT_ONCE = 16, REOPEN_MS = 60, UNHEARD_PATIENCE_MS = 3000 };
 struct log_reader {
     struct agent *agent;
     struct arena arena;
+    const struct message_log_read *wanted;  // not begun: its user is not known yet
     struct user_info user;  // groups and names in the arena
     bool switch_user, follow, opened;
     struct log_file file;      // ours
@@ -150,25 +151,18 @@ static void tell_position(struct stream *s, const struct message_log_read *m) {
         feed_position(f, s);
 }
 
-void log_start(struct stream *s, const struct message_log_read *m) {
-    struct agent *a = s->all->agent;
+// Whose output it is must be known; until then the stream is there and silent.
+static void begin(struct stream *s) {
+    struct log_reader *l = s->log;
+    const struct message_log_read *m = l->wanted;
+    struct agent *a = l->agent;
     struct error e = {0};
     const struct user_info *user;
-    struct log_reader *l = xcalloc(1, sizeof *l);
-    s->log = l;
-    l->agent = a;
-    l->file = (struct log_file){.fd = -1, .tail_lines = m->tail_lines};
-    l->begun_ms = clock_mono_ms();
-    l->follow = m->follow;
-    if (!m->spec) {
-        stream_finish(s, 0, 0, "the request does not say whose output it is");
+    int rc = request_user(a->users, m->spec, clock_mono_ms(), &user, &e);
+    if (rc == -EINPROGRESS)
         return;
-    }
-    if (m->spec->attach && m->spec->pty && m->source == LOG_SOURCE_ERROR) {
-        stream_finish(s, 0, 0, NULL);  // a terminal shows both as one
-        return;
-    }
-    if (users_find(a->users, m->spec->uid, m->spec->user, clock_mono_ms(), &user, &e) < 0) {
+    l->wanted = NULL;
+    if (rc < 0) {
         stream_finish(s, 0, 0, e.text);
         return;
     }
@@ -191,6 +185,25 @@ void log_start(struct stream *s, const struct message_log_read *m) {
     log_pump(s, clock_mono_ms());
 }
 
+void log_start(struct stream *s, const struct message_log_read *m) {
+    struct log_reader *l = xcalloc(1, sizeof *l);
+    s->log = l;
+    l->agent = s->all->agent;
+    l->file = (struct log_file){.fd = -1, .tail_lines = m->tail_lines};
+    l->begun_ms = clock_mono_ms();
+    l->follow = m->follow;
+    if (!m->spec) {
+        stream_finish(s, 0, 0, "the request does not say whose output it is");
+        return;
+    }
+    if (m->spec->attach && m->spec->pty && m->source == LOG_SOURCE_ERROR) {
+        stream_finish(s, 0, 0, NULL);  // a terminal shows both as one
+        return;
+    }
+    l->wanted = schema_copy(message_info(MESSAGE_LOG_READ)->schema, m, &l->arena);
+    begin(s);
+}
+
 static void pump_own(struct stream *s) {
     struct log_reader *l = s->log;
     char data[LOG_READER_PIECE_MAX];
@@ -202,6 +215,10 @@ static void pump_own(struct stream *s) {
 
 void log_pump(struct stream *s, int64_t now_ms) {
     struct log_reader *l = s->log;
+    if (l->wanted) {
+        begin(s);
+        return;
+    }
     if (now_ms < l->next_try_ms)
         return;
     if (!l->remote)

@@ -259,6 +259,12 @@ bool streams_open(const struct streams *all, uint64_t number) {
     return false;
 }
 
+void streams_users_changed(struct streams *all) {
+    for (uint32_t i = all->list.len; i-- > 0;)
+        if (i < all->list.len && all->list.at[i]->kind == STREAM_LOG)
+            log_pump(all->list.at[i], clock_mono_ms());
+}
+
 void streams_message(struct streams *all, const struct message *m) {
     struct stream *s;
     if (m->type == MESSAGE_LOG_READ) {

@@ -47,7 +47,7 @@ static const char lost_text[] = "the process that watched over the job was kille
 void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive) {
     struct spool_status s;
     enum agent_phase phase = agent_logic_phase(a->logic, id, attempt);
-    if (phase != AGENT_LAUNCHING && phase != AGENT_RUNNING)
+    if ((phase != AGENT_LAUNCHING && phase != AGENT_RUNNING) || agent_unresolved(a, id, attempt))
         return;
     // Whether it lives is asked before what it wrote: an end in between is then seen as an end.
     int alive = look_alive ? spool_alive(a->spool_fd, id, attempt, NULL) : 1;

@@ -2,8 +2,6 @@
 #include "controller/api.h"
 
 #include <errno.h>
-#include <grp.h>
-#include <pwd.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -118,6 +116,7 @@ static const struct {
     {ELOOP, 409, "ELOOP"},       {ENOSPC, 503, "ENOSPC"},
     {EIO, 503, "EIO"},           {ENAMETOOLONG, 400, "ENAMETOOLONG"},
     {ENOTSUP, 400, "ENOTSUP"},   {ENOTCONN, 503, "ENOTCONN"},
+    {ETIMEDOUT, 503, "ETIMEDOUT"},
 };
 
 static void status_of(const struct error *e, int *status, const char **word) {
@@ -194,31 +193,6 @@ int api_body(struct api_call *call, struct json **out) {
 
 // --- identity ---
 
-// Numbers are given to other people in time: who is who is asked again now and then.
-void api_forget_users(struct controller *c) {
-    size_t it = 0;
-    void *v;
-    while (map_next(&c->users, &it, NULL, &v))
-        free(v);
-    map_done(&c->users);
-}
-
-static const char *user_of_uid(struct controller *c, uid_t uid) {
-    char *known = map_get(&c->users, (uint64_t)uid + 1);
-    if (known)
-        return known;
-    struct passwd pw, *found = NULL;
-    char buf[4096];
-    if (getpwuid_r(uid, &pw, buf, sizeof buf, &found) != 0 || !found)
-        known = xasprintf("%u", (unsigned)uid);  // no name: the number stands for it
-    else
-        known = xstrdup(found->pw_name);
-    if (c->users.len > 65536)  // a bound; names come back on demand
-        api_forget_users(c);
-    map_put(&c->users, (uint64_t)uid + 1, known);
-    return known;
-}
-
 static bool is_admin(const struct controller *c, const char *user, uid_t uid) {
     if (uid == 0 || uid == c->uid)
         return true;
@@ -239,38 +213,56 @@ void api_end_tokens(struct controller *c) {
         log_info("%u connections ended with their tokens", ended);
 }
 
-static bool actor_by_token(struct controller *c, struct net_request *req, struct arena *a, struct actor *out) {
+// Who somebody is that was identified a moment ago (`again`) is not asked anew.
+static int find_user(struct controller *c, uid_t uid, const char *name, bool again, const struct user_info **out,
+                     struct error *e) {
+    *out = again ? users_last(c->users, uid, name) : NULL;
+    if (*out)
+        return 0;
+    return name ? users_by_name(c->users, name, clock_mono_ms(), out, e)
+                : users_by_uid(c->users, uid, clock_mono_ms(), out, e);
+}
+
+static int actor_by_token(struct controller *c, struct net_request *req, bool again, struct arena *a,
+                          struct actor *out, struct error *e) {
     const char *header = http_message_header(req->http, "Authorization");
     struct token t;
-    char hash[TOKEN_SHA256_HEX + 1], buf[4096];
+    char hash[TOKEN_SHA256_HEX + 1];
     if (!header || !str_has_prefix(header, "Bearer ") || token_parse(header + 7, &t, NULL) < 0)
-        return false;
+        return -EACCES;
     token_hash(&t, hash);
     int64_t until_ms;
     const char *user = core_token_user(c->core, t.id, hash, now_ms(), &until_ms);
-    struct passwd pw, *found = NULL;
+    const struct user_info *found;
     if (user)
         net_request_set_pass(req, t.id);
     token_wipe(&t);
-    if (!user || getpwnam_r(user, &pw, buf, sizeof buf, &found) != 0 || !found)
-        return false;
+    int r = user ? find_user(c, 0, user, again, &found, e) : -EACCES;
+    if (r < 0)
+        return r == -ENOENT ? -EACCES : r;
     *out = (struct actor){.user = arena_strdup(a, user),
-                          .uid = pw.pw_uid,
-                          .gid = pw.pw_gid,
-                          .admin = is_admin(c, user, pw.pw_uid),
+                          .uid = found->uid,
+                          .gid = found->gid,
+                          .admin = is_admin(c, user, found->uid),
                           .until_ms = until_ms};
-    return true;
+    return 0;
 }
 
-bool api_actor_of(struct controller *c, struct net_request *req, struct arena *a, struct actor *out) {
+int api_actor_of(struct controller *c, struct net_request *req, bool again, struct arena *a, struct actor *out,
+                 struct error *e) {
     if (req->peer->kind == NET_PEER_TLS)
-        return actor_by_token(c, req, a, out);
-    const char *user = user_of_uid(c, req->peer->uid);
+        return actor_by_token(c, req, again, a, out, e);
+    const struct user_info *found;
+    int r = find_user(c, req->peer->uid, NULL, again, &found, e);
+    if (r < 0 && r != -ENOENT)
+        return r;
+    // No name: the number stands for it.
+    const char *user = r == 0 ? arena_strdup(a, found->name) : arena_printf(a, "%u", (unsigned)req->peer->uid);
     *out = (struct actor){.user = user,
                           .uid = req->peer->uid,
                           .gid = req->peer->gid,
                           .admin = is_admin(c, user, req->peer->uid)};
-    return true;
+    return 0;
 }
 
 // --- routing ---
@@ -323,9 +315,19 @@ static bool take_value(struct api_call *call, const char *value, size_t len, boo
 }
 
 static bool permitted(struct api_call *call, const struct route *r) {
+    struct error e = {0};
     if (r->permission == ALLOW_ANYBODY || r->permission == ALLOW_AGENT)
         return true;
-    if (!api_actor_of(call->controller, call->req, &call->arena, &call->actor)) {
+    int rc = api_actor_of(call->controller, call->req, false, &call->arena, &call->actor, &e);
+    if (rc == -EINPROGRESS) {
+        vec_push(&call->controller->unidentified, call->req);
+        return false;
+    }
+    if (rc == -ETIMEDOUT) {
+        api_fail(call->req, &e);
+        return false;
+    }
+    if (rc < 0) {
         api_error(call->req, 401, "EACCES", "who are you? Give a valid token, or use the controller's machine");
         return false;
     }
@@ -338,14 +340,11 @@ static bool permitted(struct api_call *call, const struct route *r) {
     return true;
 }
 
-void api_request(struct net_request *req, void *user) {
-    struct api_call call = {.controller = user, .req = req};
+static void dispatch(struct controller *c, struct net_request *req) {
+    struct api_call call = {.controller = c, .req = req};
     const char *value;
     size_t len = 0;
     bool is_job, path_known = false;
-    call.controller->requests++;
-    call.controller->body_bytes += req->body_len;
-    req->began_us = clock_mono_us();
     const struct route *r = find_route(&call, &value, &len, &is_job, &path_known);
     req->tag = r ? (uint32_t)(r - api_routes) + 1 : 0;
     if (!r)
@@ -361,6 +360,28 @@ void api_request(struct net_request *req, void *user) {
             r->handler(&call);
     }
     arena_done(&call.arena);
+}
+
+void api_request(struct net_request *req, void *user) {
+    struct controller *c = user;
+    c->requests++;
+    c->body_bytes += req->body_len;
+    req->began_us = clock_mono_us();
+    dispatch(c, req);
+}
+
+// Those who are still not known come back into the line.
+void api_users_changed(struct controller *c) {
+    uint32_t n = c->unidentified.len;
+    struct net_request **list = c->unidentified.at;
+    c->unidentified.at = NULL;
+    c->unidentified.len = c->unidentified.cap = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (c->stopping)
+            api_error(list[i], 503, "ENOTCONN", "the controller stops; try again later");
+        else
+            dispatch(c, list[i]);
+    free(list);
 }
 
 void api_routes_list(struct api_call *call) {

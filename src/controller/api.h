@@ -33,7 +33,7 @@ extern const struct route api_routes[];
 extern const size_t api_route_count;
 
 void api_request(struct net_request *req, void *user);
-void api_forget_users(struct controller *c);  // between requests only: their names are in use meanwhile
+void api_users_changed(struct controller *c);  // somebody's look-up has an answer, or takes too long
 void api_end_tokens(struct controller *c);
 void api_replied(const struct net_request *req, int status, bool streams, void *user);  // counts
 
@@ -49,7 +49,10 @@ int64_t api_query_i64(const struct api_call *call, const char *name, int64_t fal
 const char *api_query(struct api_call *call, const char *name);  // NULL: absent; in the arena
 int api_body(struct api_call *call, struct json **out);          // answers by itself on failure
 int api_check_storage(struct controller *c, struct error *e);       // whether new work can be kept
-bool api_actor_of(struct controller *c, struct net_request *req, struct arena *a, struct actor *out);
+// 0, -EACCES, or what base/users.h says when the user is not known yet. `again`: the same request was
+// identified before.
+int api_actor_of(struct controller *c, struct net_request *req, bool again, struct arena *a, struct actor *out,
+                 struct error *e);
 
 bool question_begin(struct api_call *call);  // false: it waits for its turn, or was refused
 void question_end(struct controller *c);

@@ -213,7 +213,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
         api_error(req, 404, "ENOENT", buf_str(&text));
         return;
     }
-    if (!api_actor_of(c, req, &a, &actor) || !api_may_see(c, &actor, id)) {
+    if (api_actor_of(c, req, true, &a, &actor, NULL) < 0 || !api_may_see(c, &actor, id)) {
         api_hide_private(r.spec);
         r.reason = api_public_reason(&a, r.reason);
     }

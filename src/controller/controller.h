@@ -4,6 +4,7 @@
 #include <uv.h>
 
 #include "base/map.h"
+#include "base/users.h"
 #include "base/vec.h"
 #include "controller/shell.h"
 #include "metrics/writer.h"
@@ -48,7 +49,7 @@ struct controller {
     uv_loop_t loop;
     uv_prepare_t prepare;
     uv_timer_t wake, tick;
-    uv_poll_t store_poll;
+    uv_poll_t store_poll, users_poll;
     uv_signal_t sigterm, sigint, sighup;
     struct net_server *server;
     struct core *core;
@@ -74,7 +75,8 @@ struct controller {
     uint32_t held_inputs;    // sessions whose input waits for their node
     struct map live;         // job → struct live_usage
     struct map step_jobs;    // job → struct step_job
-    struct map users;        // uid + 1 → name
+    struct users *users;
+    VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     VEC(struct follower *) followers;
     uv_idle_t list_idle;     // while a list has something to write
     VEC(struct list_stream *) list_streams;

@@ -21,7 +21,6 @@
 
 enum {
     TICK_MS = 1000,
-    USERS_KEEP_TICKS = 300,
     DESCRIPTORS = 32 * 1024,
     STORE_RESERVE_BYTES = 32 << 20,
     STORE_LOW_BYTES = 64 << 20,
@@ -85,6 +84,12 @@ static void on_store(uv_poll_t *h, int status, int events) {
     shell_poll(((struct controller *)h->data)->shell);
 }
 
+static void on_users(uv_poll_t *h, int status, int events) {
+    struct controller *c = h->data;
+    if (users_read(c->users, clock_mono_ms()))
+        api_users_changed(c);
+}
+
 static void on_tick(uv_timer_t *t) {
     struct controller *c = t->data;
     const struct config_cluster *k = &c->config.cluster;
@@ -102,8 +107,8 @@ static void on_tick(uv_timer_t *t) {
     }
     if (++c->ticks % 60 == 0)
         store_prune(c->store, now_ms());
-    if (c->ticks % USERS_KEEP_TICKS == 0)
-        api_forget_users(c);
+    if (users_tick(c->users, mono))
+        api_users_changed(c);
     api_end_tokens(c);
     telemetry_tick(c);
     followers_tick(c);
@@ -221,7 +226,7 @@ static int start(struct controller *c, struct error *e) {
                                 .job_changed = hook_job_changed,
                                 .node_lost = hook_node_lost,
                                 .storage = hook_storage};
-    if ((r = paths_get(&c->arena, &c->paths, e)) < 0 ||
+    if ((r = users_start(&c->users, e)) < 0 || (r = paths_get(&c->arena, &c->paths, e)) < 0 ||
         (r = config_load(c->paths.config, now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
         (r = paths_make(c->paths.state, 0700, e)) < 0 || (r = paths_make(c->paths.run, 0755, e)) < 0)
         return r;
@@ -239,10 +244,12 @@ static int start(struct controller *c, struct error *e) {
     list_streams_init(c);
     questions_init(c);
     uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
-    c->prepare.data = c->tick.data = c->store_poll.data = c;
+    uv_poll_init(&c->loop, &c->users_poll, users_fd(c->users));
+    c->prepare.data = c->tick.data = c->store_poll.data = c->users_poll.data = c;
     uv_prepare_start(&c->prepare, on_prepare);
     uv_timer_start(&c->tick, on_tick, TICK_MS, TICK_MS);
     uv_poll_start(&c->store_poll, UV_READABLE, on_store);
+    uv_poll_start(&c->users_poll, UV_READABLE, on_users);
     uv_signal_t *const handles[] = {&c->sigterm, &c->sigint, &c->sighup};
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     for (int i = 0; i < 3; i++) {
@@ -277,6 +284,7 @@ static void stop(struct controller *c) {
     store_flush(c->store);
     telemetry_save(c);
     c->stopping = true;
+    api_users_changed(c);
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
 }
 
@@ -315,7 +323,7 @@ static void free_all(struct controller *c) {
     questions_done(c);
     telemetry_done(c);
     strmap_done(&c->agents);
-    api_forget_users(c);
+    users_free(c->users);
     size_t it = 0;
     void *v;
     while (map_next(&c->replies, &it, NULL, &v))

@@ -1,4 +1,5 @@
 // From messages to launch requests: variables, files, tasks, limits.
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -52,10 +53,16 @@ static void launch(const struct message_launch *m, struct arena *a, struct launc
     struct node node = {.name = "n1"};
     struct request_node here = {.name = "n1", .own_uid = geteuid(), .root = geteuid() == 0,
                                 .node = &node, .grace_s = 30, .output_folder = "/kept"};
-    struct users *users = users_new();
+    struct users *users;
     struct error e = {0};
     enum launch_code code;
-    if (request_from_launch(&here, users, m, (uint32_t[]){0, 1, 2, 3}, 4, 0, a, r, &code, &e) < 0)
+    assert_int_equal(users_start(&users, &e), 0);
+    int rc;
+    while ((rc = request_from_launch(&here, users, m, (uint32_t[]){0, 1, 2, 3}, 4, 1, a, r, &code, &e)) == -EINPROGRESS) {
+        usleep(1000);
+        users_read(users, 1);
+    }
+    if (rc < 0)
         fail_msg("%s", e.text);
     users_free(users);
 }
