@@ -106,7 +106,8 @@ void agent_reap(struct agent *a, pid_t pid);  // collects it now or when it ends
 void agent_execute(struct agent *a);
 void agent_retry(struct agent *a);  // controls and launches that had to wait
 void agent_users_changed(struct agent *a);  // somebody's look-up has an answer, or takes too long
-bool agent_unresolved(const struct agent *a, uint64_t id, uint32_t attempt);  // waits for its user: nothing is there yet
+// Waits for its user: nothing of it is there yet.
+bool agent_unresolved(const struct agent *a, uint64_t id, uint32_t attempt);
 int agent_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r,
                   const int *fds, int nfds);  // sends; waits in line if the shepherd is too young
 void agent_tell(struct agent *a, enum message_type type, const void *body);
