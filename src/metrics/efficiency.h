@@ -65,10 +65,16 @@ enum idle_step { IDLE_NOTHING, IDLE_NAME, IDLE_WARN, IDLE_END, IDLE_BUSY_AGAIN }
 
 struct idle_state {
     enum idle_stage stage;
-    int64_t since_ms;  // of the first unused moment
+    int64_t idle_ms;  // measured without use
+    int64_t seen_ms;  // of the last look that counted; 0: the time until the next one does not count
 };
 
-// One look: what is to be done now, each step once per idle time. Use that is not known (`use_milli`
-// negative) changes nothing: nobody is blamed for what was not measured.
+// Time between two looks counts up to this: what lies in a longer gap was not seen, or the clock was set.
+enum { IDLE_GAP_MS = 5000 };
+
+// One look: what is to be done now, each step once per idle time. Only time that was measured counts: use
+// that is not known (`use_milli` negative), a gap and a clock that jumps are nobody's fault.
 enum idle_step idle_look(struct idle_state *s, const struct idle_policy *p, int64_t now_ms, int64_t use_milli);
-uint64_t idle_seconds(const struct idle_state *s, int64_t now_ms);
+// Below this a holder of `share_milli` counts as not using its GPUs: 1 % of what it holds of each.
+uint32_t idle_below_milli(uint64_t share_milli);
+uint64_t idle_seconds(const struct idle_state *s);

@@ -161,6 +161,26 @@ static void ring_add(struct ring *r, int tier, int64_t at_ms, double value) {
     *cell(r, tier, slot) = (float)(r->sum / r->count);
 }
 
+// The clock was wrong until now. What it wrote beyond this moment goes, or nothing new could be written
+// until then; what is before it stays. The minute and the hour at hand begin again.
+static void set_back(struct series *x, int64_t at_ms) {
+    for (int t = 0; t < SERIES_TIERS; t++) {
+        struct ring *r = &x->rings[t];
+        int64_t last = at_ms / tiers[t].step_ms - 1;
+        if (r->newest < 0 || last >= r->newest)
+            continue;
+        int64_t cut = r->newest - last;
+        if (last < 0 || cut >= r->kept)
+            *r = (struct ring){.at = r->at, .newest = -1};
+        else {
+            r->newest = last;
+            r->kept -= (uint32_t)cut;
+        }
+        r->sum = r->count = 0;
+    }
+    x->at_ms = INT64_MIN;
+}
+
 int series_add(struct series_store *s, const char *name, int64_t at_ms, double value) {
     if (strlen(name) > SERIES_NAME_MAX)
         return -ENAMETOOLONG;
@@ -169,7 +189,9 @@ int series_add(struct series_store *s, const char *name, int64_t at_ms, double v
     struct series *x = obtain(s, name, at_ms);
     if (!x)
         return -ENOSPC;
-    if (at_ms < x->at_ms)
+    if (at_ms < x->at_ms - SERIES_BACK_MS)
+        set_back(x, at_ms);
+    else if (at_ms < x->at_ms)
         return 0;
     // The second's last value counts, but a minute's mean takes each second once.
     bool again = x->at_ms >= 0 && at_ms / tiers[0].step_ms == x->at_ms / tiers[0].step_ms;

@@ -14,6 +14,7 @@
 enum {
     SERIES_MAX = 2048,
     SERIES_STALE_S = 3600,
+    SERIES_BACK_MS = 10000,  // further back, the clock was set
     SERIES_NAME_MAX = 160,
     SERIES_TIERS = 3,
     SERIES_FINE_S = 1,
@@ -31,8 +32,9 @@ struct series_store *series_store_free(struct series_store *s);  // returns NULL
 uint32_t series_count(const struct series_store *s);
 size_t series_bytes_each(void);  // memory of one series, all tiers
 
-// Values in order of time; one that is older than the newest is passed over. Of several within a
-// second the last counts. -ENAMETOOLONG: the name has more than SERIES_NAME_MAX bytes; -ENOSPC: there
+// Values in order of time; one that is a little older than the newest is passed over, and a clock that was
+// set back further takes what was written after that moment out again: it lay in the future. Of several
+// within a second the last counts. -ENAMETOOLONG: the name has more than SERIES_NAME_MAX bytes; -ENOSPC: there
 // are too many series that are being written.
 int series_add(struct series_store *s, const char *name, int64_t at_ms, double value);
 void series_drop(struct series_store *s, const char *name);

@@ -172,14 +172,47 @@ static void test_idle(void **state) {
     assert_int_equal(named, 606);
     assert_int_equal(warned, 1206);
     assert_int_equal(ended, 1806);
-    assert_int_equal(idle_seconds(&s, 2006000), 2000);
+    assert_int_equal(idle_seconds(&s), 1994);
     assert_int_equal(idle_look(&s, &p, 2007000, -1), IDLE_NOTHING);  // not measured
-    assert_int_equal(idle_seconds(&s, 2006000), 2000);
+    assert_int_equal(idle_seconds(&s), 1994);
     assert_int_equal(idle_look(&s, &p, 2008000, 10), IDLE_BUSY_AGAIN);
-    assert_int_equal(idle_seconds(&s, 2009000), 0);
+    assert_int_equal(idle_seconds(&s), 0);
     const struct idle_policy off = {.below_milli = 10};
     for (int64_t t = 0; t < 100000; t++)
         assert_int_equal(idle_look(&s, &off, 3000000 + t * 1000, 0), IDLE_NOTHING);
+}
+
+// What was not measured is not counted: readings that failed, an agent that was away, a clock that jumps.
+static void test_idle_counts_what_was_measured(void **state) {
+    const struct idle_policy p = {.below_milli = 10, .after_s = 60, .end_s = 600};
+    struct idle_state s = {0};
+    int64_t t = 1800000000000;
+    for (int i = 0; i <= 30; i++, t += 1000)
+        assert_int_equal(idle_look(&s, &p, t, 0), IDLE_NOTHING);
+    assert_int_equal(idle_seconds(&s), 30);
+    for (int i = 0; i < 3600; i++, t += 1000)  // the driver does not answer for an hour
+        assert_int_equal(idle_look(&s, &p, t, -1), IDLE_NOTHING);
+    assert_int_equal(idle_look(&s, &p, t, 0), IDLE_NOTHING);
+    assert_int_equal(idle_seconds(&s), 30);
+    t += 3600000;  // the clock is set forward by an hour: no more than a moment
+    assert_int_equal(idle_look(&s, &p, t, 0), IDLE_NOTHING);
+    assert_int_equal(idle_seconds(&s), 30 + IDLE_GAP_MS / 1000);
+    t -= 86400000;  // and back by a day: it goes on from there
+    assert_int_equal(idle_look(&s, &p, t, 0), IDLE_NOTHING);
+    for (int i = 0; i < 25; i++)
+        idle_look(&s, &p, t += 1000, 0);
+    assert_int_equal(idle_seconds(&s), 60);
+    assert_int_equal(s.stage, IDLE_NAMED);
+}
+
+// A twentieth of a GPU that is used to a tenth is 0.5 % of the GPU, and in use.
+static void test_idle_of_fractions(void **state) {
+    assert_int_equal(idle_below_milli(4000), 10);
+    assert_int_equal(idle_below_milli(1000), 10);
+    assert_int_equal(idle_below_milli(500), 5);
+    assert_int_equal(idle_below_milli(200), 2);
+    assert_int_equal(idle_below_milli(50), 1);
+    assert_int_equal(idle_below_milli(0), 1);
 }
 
 int main(void) {
@@ -187,6 +220,8 @@ int main(void) {
         cmocka_unit_test(test_cpu),  cmocka_unit_test(test_memory),
         cmocka_unit_test(test_gpus), cmocka_unit_test(test_time_and_energy),
         cmocka_unit_test(test_json), cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_idle_counts_what_was_measured),
+        cmocka_unit_test(test_idle_of_fractions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

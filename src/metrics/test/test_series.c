@@ -67,6 +67,40 @@ static void test_fine(void **state) {
     series_store_free(s);
 }
 
+// A clock that ran ahead, by hours or by years, and was set right: what is written then is kept and seen.
+static void test_clock_set_back(void **state) {
+    static const int64_t ahead[] = {HOUR_MS / 2, 5 * HOUR_MS, 20 * (int64_t)DAY_MS, 40 * 365 * (int64_t)DAY_MS};
+    for (size_t k = 0; k < sizeof ahead / sizeof *ahead; k++) {
+        struct series_store *s = series_store_new(10);
+        struct points p;
+        for (int64_t i = 0; i < 3600; i++)
+            series_add(s, "a", t0 + i * 1000, 1);
+        for (int64_t i = 0; i < 60; i++)
+            series_add(s, "a", t0 + HOUR_MS + ahead[k] + i * 1000, 9);
+        for (int64_t i = 0; i < 600; i++)
+            assert_int_equal(series_add(s, "a", t0 + HOUR_MS + i * 1000, 2), 0);
+        assert_true(series_mean(s, "a", t0 + HOUR_MS, t0 + HOUR_MS + 600000) == 2);
+        query(s, "a", t0 + HOUR_MS, t0 + 41 * 365 * (int64_t)DAY_MS, 0, &p);  // nothing lies in the future
+        for (uint32_t i = 0; i < p.list->len; i++)
+            assert_true(value_of(&p, i) <= 2);
+        assert_true(p.list->len >= 1);
+        arena_done(&p.arena);
+        if (k == 0) {  // what was before is still there
+            query(s, "a", t0 + 3000000, t0 + HOUR_MS, 0, &p);
+            assert_int_equal(p.list->len, 600);
+            arena_done(&p.arena);
+        }
+        struct buf b = {0};  // and it can be saved and loaded
+        struct series_store *again = series_store_new(10);
+        series_save(s, &b);
+        assert_int_equal(series_load(again, b.data, b.len), 0);
+        assert_true(series_mean(again, "a", t0 + HOUR_MS, t0 + HOUR_MS + 600000) == 2);
+        buf_done(&b);
+        series_store_free(again);
+        series_store_free(s);
+    }
+}
+
 static void test_long(void **state) {
     struct series_store *s = series_store_new(10);
     struct points p;
@@ -211,8 +245,10 @@ static void test_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fine),   cmocka_unit_test(test_long), cmocka_unit_test(test_order_and_repeats),
-        cmocka_unit_test(test_bounds), cmocka_unit_test(test_save), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_fine),   cmocka_unit_test(test_clock_set_back),
+        cmocka_unit_test(test_long),   cmocka_unit_test(test_order_and_repeats),
+        cmocka_unit_test(test_bounds), cmocka_unit_test(test_save),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
