@@ -80,6 +80,8 @@ static void told_placed(struct sim *s, struct told *j, const struct event_job_pl
     for (uint32_t i = 0; i < b->parts.len && i < MACHINES_MAX; i++)
         p.nodes[i] = arena_strdup(&s->check.arena, b->parts.at[i].node);
     vec_push(&j->placements, p);
+    j->usage = (struct usage){0};  // use is told of the newest attempt
+    j->has_usage = false;
     j->attempt = b->attempt;
     j->placed = true;
 }

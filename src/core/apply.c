@@ -221,6 +221,8 @@ static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const str
     }
     r->time_limit_s = b->time_limit_s;
     j->steps = 0;
+    free(j->usage);  // figures are of the newest attempt, as start and end are
+    j->usage = NULL;
     j->run = r;
     j->attempt = b->attempt;
     j->start_ms = at_ms;
