@@ -92,8 +92,8 @@ static int check_rules(const struct world *w, const struct sched_request *q, con
     return 0;
 }
 
-// The node as if it were up and idle, with nothing promised to anybody.
-static struct node idle_copy(const struct node *n, struct gpu gpus[SCHED_GPUS_MAX]) {
+// The node as if it were up and idle, with nothing promised to anybody; `repaired`: its GPUs without faults too.
+static struct node idle_copy(const struct node *n, struct gpu gpus[SCHED_GPUS_MAX], bool repaired) {
     struct node c = *n;
     c.state = SCHED_NODE_UP;
     c.exclusive = c.cpus_held = 0;
@@ -103,14 +103,22 @@ static struct node idle_copy(const struct node *n, struct gpu gpus[SCHED_GPUS_MA
     for (uint32_t i = 0; i < n->gpu_count; i++) {
         gpus[i] = n->gpus[i];
         gpus[i].held_milli = gpus[i].withheld_milli = 0;
+        gpus[i].usable |= repaired;
     }
+    c.gpu_usable = repaired ? c.gpu_count : c.gpu_usable;
     node_refresh(&c);
     return c;
 }
 
 uint32_t fit_tasks_idle(const struct node *n, const struct demand *d) {
     struct gpu gpus[SCHED_GPUS_MAX];
-    struct node c = idle_copy(n, gpus);
+    struct node c = idle_copy(n, gpus, false);
+    return fit_tasks(&c, d);
+}
+
+static uint32_t fit_tasks_repaired(const struct node *n, const struct demand *d) {
+    struct gpu gpus[SCHED_GPUS_MAX];
+    struct node c = idle_copy(n, gpus, true);
     return fit_tasks(&c, d);
 }
 
@@ -128,6 +136,7 @@ struct census {
     uint64_t memory_max, gpu_memory_max;
 };
 
+// What there is, down or up, with a fault or without: work for it is taken and waits until it is back.
 static struct census census(const struct world *w, const struct request *r) {
     struct census c = {0};
     for (uint32_t i = 0; i < w->nodes.len; i++) {
@@ -140,7 +149,7 @@ static struct census census(const struct world *w, const struct request *r) {
         c.allowed++;
         uint32_t gpus = 0;
         for (uint32_t g = 0; g < n->gpu_count; g++)
-            if (n->gpus[g].usable && (!r->demand.models || (r->demand.models >> n->gpus[g].model & 1))) {
+            if (!r->demand.models || (r->demand.models >> n->gpus[g].model & 1)) {
                 gpus++;
                 if (n->gpus[g].memory_bytes > c.gpu_memory_max)
                     c.gpu_memory_max = n->gpus[g].memory_bytes;
@@ -148,7 +157,7 @@ static struct census census(const struct world *w, const struct request *r) {
         c.cpus_max = n->cpus > c.cpus_max ? n->cpus : c.cpus_max;
         c.memory_max = n->memory > c.memory_max ? n->memory : c.memory_max;
         c.gpus_max = gpus > c.gpus_max ? gpus : c.gpus_max;
-        uint32_t k = fit_tasks_idle(n, &r->demand);
+        uint32_t k = fit_tasks_repaired(n, &r->demand);
         c.fitting += k > 0;
         c.tasks += k;
     }

@@ -84,6 +84,10 @@ static void holders_add(struct explanation *e, const struct job *j) {
     }
 }
 
+static bool wants_gpus(const struct demand *d) {
+    return d->gpu_task || d->gpu_node || d->gpu_by_memory;
+}
+
 // The pass is made again up to the point where everything was decided, then looked at.
 static void look_at_nodes(struct pass *p, struct job *j, struct explanation *e) {
     struct request *r = j->request;
@@ -95,6 +99,8 @@ static void look_at_nodes(struct pass *p, struct job *j, struct explanation *e) 
         e->nodes.all++;
         uint32_t *count = ruled_out_by(p, r, n, &e->nodes);
         ++*count;
+        if (count == &e->nodes.busy_gpus || count == &e->nodes.small || count == &e->nodes.model)
+            e->nodes.sick_gpus += wants_gpus(&r->demand) ? n->gpu_count - n->gpu_usable : 0;
         bool held = count == &e->nodes.busy_gpus || count == &e->nodes.busy_cpus || count == &e->nodes.busy_memory ||
                     count == &e->nodes.busy_alone;
         for (uint32_t k = 0; held && k < n->jobs.len; k++)

@@ -18,6 +18,7 @@ struct explain_nodes {
     uint32_t planned;      // free, but the job would delay one that is planned there
     uint32_t fit;          // could take a part of the job now
     uint32_t needed;
+    uint32_t sick_gpus;    // out of use, on nodes that lack GPUs for it
 };
 
 struct explain_holder {

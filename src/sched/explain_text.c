@@ -106,6 +106,9 @@ static void node_lines(const struct explain_nodes *n, struct buf *out) {
             first = false;
         }
     buf_adds(out, ".\n");
+    if (n->sick_gpus)
+        buf_addf(out, "%u GPU%s there %s a fault and %s out of use.\n", n->sick_gpus, n->sick_gpus == 1 ? "" : "s",
+                 n->sick_gpus == 1 ? "has" : "have", n->sick_gpus == 1 ? "is" : "are");
 }
 
 static void job_name(uint64_t job, explain_name_fn name, void *ctx, struct buf *out) {

@@ -103,7 +103,7 @@ static void node_fill(struct world *w, struct node *n, const struct sched_node *
             .usable = !g->unusable,
         };
         n->gpu_usable += !g->unusable;
-        n->models |= g->unusable ? 0 : 1ULL << model;
+        n->models |= 1ULL << model;  // a GPU with a fault is still one of its model
     }
     for (uint32_t i = 0; i < from->feature_count; i++) {
         unsigned f = (unsigned)world_feature(w, from->features[i], false);

@@ -254,6 +254,40 @@ static void large_clusters_are_estimated(void **state) {
     world_free(c.w);
 }
 
+// Work for GPUs that have a fault is taken and waits; nobody is told that there are none.
+static void gpus_with_a_fault_are_waited_for(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 0);
+    struct sched_gpu g[2] = {{"V100", 32ULL << 30, 1, true}, {"V100", 32ULL << 30, 1, false}};
+    struct sched_node n = {.id = 1, .name = "n1", .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = 2};
+    struct sched_request two = {.user = 1, .gpu_milli_per_task = 2000, .gpu_model = "V100"};
+    struct explanation e;
+    struct error err;
+    struct buf text = {0};
+    for (int sick = 1; sick <= 2; sick++) {
+        g[1].unusable = sick == 2;
+        assert_int_equal(world_node_set(c.w, &n, &err), 0);
+        assert_int_equal(world_check_request(c.w, &two, &err), 0);
+        assert_true(world_check_request(c.w, &(struct sched_request){.user = 1, .gpu_milli_per_task = 3000}, &err) < 0);
+        uint64_t job = cluster_submit(&c, &two);
+        cluster_settle(&c);
+        assert_int_equal(sched_explain(c.w, job, c.now_ms, &c.policy, &e), 0);
+        assert_int_equal(e.nodes.sick_gpus, sick);
+        sched_explain_text(c.w, &e, c.now_ms, NULL, NULL, &text);
+        assert_non_null(strstr(buf_str(&text), sick == 1 ? "1 GPU there has a fault and is out of use."
+                                                         : "2 GPUs there have a fault and are out of use."));
+        buf_done(&text);
+        text = (struct buf){0};
+        assert_int_equal(world_job_end(c.w, job, c.now_ms), 0);
+    }
+    g[0].unusable = g[1].unusable = false;
+    assert_int_equal(world_node_set(c.w, &n, &err), 0);
+    uint64_t job = cluster_submit(&c, &two);
+    cluster_settle(&c);
+    assert_true(cluster_runs(&c, job));
+    world_free(c.w);
+}
+
 static void a_job_that_is_not_pending_has_none(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 4);
@@ -268,6 +302,7 @@ int main(void) {
         cmocka_unit_test(says_who_holds_what),
         cmocka_unit_test(when_compares_variants),
         cmocka_unit_test(large_clusters_are_estimated),
+        cmocka_unit_test(gpus_with_a_fault_are_waited_for),
         cmocka_unit_test(a_job_that_is_not_pending_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
