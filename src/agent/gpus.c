@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "device/fraction.h"
+#include "device/health.h"
 #include "device/host.h"
 #include "device/monitor.h"
 #include "model/units.h"
@@ -51,6 +52,7 @@ struct gpus {
     uv_timer_t timer;
     uv_work_t work;
     bool busy, stopping, started;
+    char sickness[GPU_DEVICES_MAX][HEALTH_TEXT_MAX];  // as it was last told in the log
     struct message_telemetry latest;  // at_ms 0: none; its samples are the monitor's
 };
 
@@ -163,6 +165,21 @@ static void remember_usage(struct gpus *g) {
     }
 }
 
+static void log_health(struct gpus *g) {
+    uint32_t count;
+    const struct gpu *list = gpu_monitor_gpus(g->monitor, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *now = list[i].unhealthy ? list[i].unhealthy : "";
+        if (streq(now, g->sickness[i]))
+            continue;
+        if (*now)
+            log_warn("GPU %u (%s) is out of use: %s", i, list[i].uuid, now);
+        else
+            log_info("GPU %u (%s) is in use again", i, list[i].uuid);
+        snprintf(g->sickness[i], sizeof g->sickness[i], "%s", now);
+    }
+}
+
 static void split(struct gpus *g, struct message_telemetry *t) {
     struct gpu_use *uses = xcalloc(g->holders.len + 1, sizeof *uses);
     struct gpu_samples samples = {0};
@@ -182,8 +199,10 @@ static void split(struct gpus *g, struct message_telemetry *t) {
     remember_usage(g);
     free(uses);
     gpu_audit_act(&g->audits, g->agent, &samples);
-    if (samples.health_changed)
+    if (samples.health_changed) {
+        log_health(g);
         agent_tell(g->agent, MESSAGE_NODE_CHANGED, &g->agent->node);
+    }
 }
 
 static void on_read(uv_work_t *w, int status) {

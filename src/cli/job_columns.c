@@ -12,7 +12,7 @@
 #include "model/signalname.h"
 #include "model/units.h"
 
-enum kind { TEXT, NUMBER, SIZE, SECONDS, MILLIS, TIME, GPUS, STATE, WHERE, EXIT, ID, JOULES };
+enum kind { TEXT, NUMBER, SIZE, SECONDS, MILLIS, TIME, GPUS, STATE, WHERE, EXIT, ID, JOULES, BUSY };
 
 struct job_column {
     const char *name, *title;
@@ -55,7 +55,9 @@ static const struct job_column columns[] = {
     {"cpu", "CPU", MILLIS, "cpu_ms", NULL, 0, 0},
     {"peak", "PEAK", SIZE, "memory_peak_bytes", NULL, 0, 0},
     {"gpu_busy", "GPU BUSY", MILLIS, "gpu_busy_ms", NULL, 0, 0},
+    {"gpu_use", "GPU USE", BUSY, "gpu_use_milli", "gpus_milli", 0, 0},
     {"energy", "ENERGY", JOULES, "energy_mj", NULL, 0, 0},
+    {"warning", "WARNING", TEXT, "warning", NULL, 6, 8},
     {"comment", "COMMENT", TEXT, "comment", NULL, 6, 6},
     {"workdir", "FOLDER", TEXT, "workdir", NULL, 6, 8},
     {"output", "OUTPUT", TEXT, "output", NULL, 6, 8},
@@ -106,7 +108,7 @@ int job_columns_parse(const char *text, struct job_columns *out, struct error *e
             return error_set(e, EINVAL, "more than %d columns do not fit", JOB_COLUMNS_MAX);
         bool right = column->kind == NUMBER || column->kind == SIZE || column->kind == SECONDS ||
                      column->kind == MILLIS || column->kind == GPUS || column->kind == EXIT ||
-                     column->kind == JOULES;
+                     column->kind == JOULES || column->kind == BUSY;
         c.titles[c.count] = (struct table_column){column->title, right, column->shrink, column->least};
         c.at[c.count++] = column;
         p += len;
@@ -156,6 +158,7 @@ void job_columns_bind(struct job_columns *c, const struct job_rows *rows) {
     c->reason = job_rows_field(rows, "reason");
     c->state = job_rows_field(rows, "state");
     c->exit_signal = job_rows_field(rows, "exit_signal");
+    c->gpus = job_rows_field(rows, "gpus_milli");
 }
 
 static const char *text_at(const struct json *row, int i) {
@@ -211,6 +214,16 @@ static const char *id_text(const struct job_columns *c, uint32_t i, struct arena
     return label ? label : arena_printf(a, "%lld", (long long)number_at(row, c->field[i]));
 }
 
+// How much of what it holds a job keeps busy; nothing where that is not measured.
+static const char *busy_text(const struct job_columns *c, uint32_t i, struct arena *a, const struct json *row) {
+    int field = c->field[i];
+    int64_t held = number_at(row, c->gpus);
+    bool there = field >= 0 && row->type == JSON_ARRAY && (uint32_t)field < row->len;
+    if (!held || !there || row->items[field].type != JSON_INT)
+        return "-";
+    return arena_printf(a, "%lld %%", (long long)(number_at(row, field) * 100 / held));
+}
+
 void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms,
                      struct table *t) {
     for (uint32_t i = 0; i < c->count; i++) {
@@ -230,6 +243,7 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
                                     number_at(row, c->exit_signal)),
                       COLOUR_NONE);
             break;
+        case BUSY: table_add(t, busy_text(c, i, a, row), COLOUR_NONE); break;
         default: table_add(t, number_text(column, a, number_at(row, c->field[i]), now_ms), COLOUR_NONE); break;
         }
     }

@@ -91,32 +91,82 @@ static const char *reason_text(struct arena *a, const struct json *n) {
                     : arena_printf(a, "GPU %u: %s; and %u more", index, first, bad - 1);
 }
 
-// The GPUs of one node, when it is asked for by name.
+static const struct json *item(const struct json *list, uint32_t i) {
+    return list && list->type == JSON_ARRAY && i < list->len ? &list->items[i] : NULL;
+}
+
+// "12, 15_3, 16 and 2 more": who holds it, those who only use it marked.
+static const char *holders_text(struct arena *a, const struct json *now) {
+    enum { NAMED_MAX = 3 };
+    cleanup_buf struct buf b = {0};
+    const struct json *jobs = now ? json_get(now, "jobs") : NULL, *j;
+    for (uint32_t i = 0; i < NAMED_MAX && (j = item(jobs, i)); i++)
+        buf_addf(&b, "%s%s%s", i ? ", " : "", json_str(j, "job"), json_get(j, "stray") ? " (stray)" : "");
+    if (item(jobs, NAMED_MAX))
+        buf_addf(&b, " and %u more", jobs->len - NAMED_MAX);
+    return arena_strdup(a, buf_str(&b));
+}
+
+// What the GPU does right now; dashes where nobody measures it.
+static void add_measured(struct arena *a, const struct json *g, const struct json *now, struct table *t) {
+    char used[UNIT_TEXT_MAX], all[UNIT_TEXT_MAX], held[GPU_TEXT_MAX];
+    bool known = now && json_get(now, "memory_used_bytes");
+    size_format((uint64_t)json_i64(g, "memory_bytes", 0), all);
+    if (known && json_get(now, "use_milli"))
+        table_addf(t, "%lld %%", (long long)(json_i64(now, "use_milli", 0) + 5) / 10);
+    else
+        table_add(t, "-", COLOUR_NONE);
+    if (known) {
+        table_addf(t, "%s/%s", size_format((uint64_t)json_i64(now, "memory_used_bytes", 0), used), all);
+        table_addf(t, "%lld W", (long long)(json_i64(now, "power_mw", 0) + 500) / 1000);
+        table_addf(t, "%lld C", (long long)json_i64(now, "temperature_c", 0));
+    } else {
+        table_addf(t, "-/%s", all);
+        table_add(t, "-", COLOUR_NONE);
+        table_add(t, "-", COLOUR_NONE);
+    }
+    gpu_milli_format(now ? (uint64_t)json_i64(now, "held_milli", 0) : 0, held);
+    table_add(t, arena_strdup(a, held), COLOUR_NONE);
+}
+
+// The GPUs of one node, when it is asked for by name; where they are only with --wide.
 static void print_gpus(struct cli *c, const struct json *n, struct buf *out) {
     static const struct table_column titles[] = {
-        {"GPU", true, 0, 0}, {"MODEL", false, 2, 8}, {"MEMORY", true, 0, 0}, {"STATE", false, 6, 10}};
-    const struct json *gpus = json_get(n, "gpus");
-    char size[UNIT_TEXT_MAX];
-    if (!gpus || gpus->type != JSON_ARRAY || !gpus->len)
+        {"GPU", true, 0, 0},   {"MODEL", false, 2, 8}, {"USE", true, 0, 0},   {"MEMORY", true, 0, 0},
+        {"POWER", true, 0, 0}, {"TEMP", true, 0, 0},   {"HELD", true, 0, 0},  {"JOBS", false, 5, 4},
+        {"STATE", false, 0, 0}, {"NUMA", true, 0, 0}, {"LINKS", true, 0, 0}, {"PCI", false, 0, 0},
+        {"UUID", false, 0, 0}};
+    enum { WIDE = sizeof titles / sizeof *titles, NARROW = 9 };
+    const struct json *gpus = json_get(n, "gpus"), *now = json_get(n, "gpus_now");
+    bool wide = option_given(&c->options, "wide");
+    if (!item(gpus, 0))
         return;
     struct table t;
-    table_init(&t, &c->arena, titles, sizeof titles / sizeof *titles);
+    table_init(&t, &c->arena, titles, wide ? WIDE : NARROW);
     for (uint32_t i = 0; i < gpus->len; i++) {
         const struct json *g = &gpus->items[i];
         const char *why = json_str(g, "unhealthy");
         table_addf(&t, "%u", i);
         table_add(&t, json_str(g, "model"), COLOUR_NONE);
-        table_add(&t, arena_strdup(&c->arena, size_format((uint64_t)json_i64(g, "memory_bytes", 0), size)),
-                  COLOUR_NONE);
+        add_measured(&c->arena, g, item(now, i), &t);
+        table_add(&t, holders_text(&c->arena, item(now, i)), COLOUR_NONE);
         if (str_empty(why))
-            table_add(&t, "ready", COLOUR_NONE);
+            table_add(&t, json_get(g, "simulated") ? "simulated" : "ready", COLOUR_NONE);
         else
-            table_add(&t, arena_printf(&c->arena, "out of use: %s", why), COLOUR_RED);
+            table_add(&t, "out of use", COLOUR_RED);
+        if (!wide)
+            continue;
+        table_addf(&t, "%lld", (long long)json_i64(g, "numa", 0));
+        table_addf(&t, "%lld", (long long)json_i64(g, "link_group", 0));
+        table_add(&t, json_str(g, "pci"), COLOUR_NONE);
+        table_add(&t, json_str(g, "uuid"), COLOUR_NONE);
     }
     buf_addc(out, '\n');
-    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_width(),
-                !option_given(&c->options, "no-heading"), terminal_colour(), out);
+    table_print(&t, wide ? 0 : terminal_width(), !option_given(&c->options, "no-heading"), terminal_colour(), out);
     table_done(&t);
+    for (uint32_t i = 0; i < gpus->len; i++)
+        if (!str_empty(json_str(&gpus->items[i], "unhealthy")))
+            buf_addf(out, "GPU %u is out of use: %s\n", i, json_str(&gpus->items[i], "unhealthy"));
 }
 
 static void add_cell(struct cli *c, const char *name, const struct json *n, struct table *t) {

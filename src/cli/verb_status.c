@@ -66,6 +66,23 @@ static double ratio(double a, double b) {
     return b > 0 ? a / b : 0;
 }
 
+// What the GPUs do, held or not; nothing where none is measured.
+static void gpu_line(struct buf *out, const struct json *gpus) {
+    int64_t measured = gpus && gpus->type == JSON_OBJECT ? json_i64(gpus, "measured", 0) : 0;
+    char text[64];
+    if (!measured)
+        return;
+    double busy = (double)json_i64(gpus, "busy_milli", 0) / (double)measured / 1000;
+    buf_addf(out, "%-10s", "GPU use");
+    cluster_bar(out, busy, 30, false);
+    int64_t watts = json_i64(gpus, "power_mw", 0) / 1000;
+    if (watts < 10000)
+        snprintf(text, sizeof text, "%lld W", (long long)watts);
+    else
+        snprintf(text, sizeof text, "%lld.%lld kW", (long long)(watts / 1000), (long long)(watts % 1000 / 100));
+    buf_addf(out, " %.0f %%, %s\n", busy * 100, text);
+}
+
 void cluster_status_lines(struct cli *c, const struct json *status, const struct json *nodes, struct buf *out) {
     char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX];
     struct cluster_totals t;
@@ -88,6 +105,7 @@ void cluster_status_lines(struct cli *c, const struct json *status, const struct
         resource_line(out, "GPUs", gpu_milli_format((uint64_t)t.gpus_used_milli, a),
                       gpu_milli_format((uint64_t)t.gpus_milli, b),
                       ratio((double)t.gpus_used_milli, (double)t.gpus_milli));
+    gpu_line(out, json_get(status, "gpus"));
     for (uint32_t i = 0; warnings && warnings->type == JSON_ARRAY && i < warnings->len; i++)
         if (warnings->items[i].type == JSON_STRING) {
             buf_addf(out, "%-10s", "Note");

@@ -28,7 +28,7 @@ static int draw_jobs(struct cli *c, struct client *k, int width, struct buf *out
     struct table t;
     cleanup_buf struct buf fields = {0};
     cleanup_query struct query q = {0};
-    int r = job_columns_parse("id,name,user,project,state,time,cpus,memory,gpus,where", &columns, &c->error);
+    int r = job_columns_parse("id,name,user,project,state,time,cpus,memory,gpus,gpu_use,where", &columns, &c->error);
     job_columns_fields(&columns, &fields);
     query_begin(&q, "/v1/jobs");
     buf_adds(&fields, ",id");

@@ -73,6 +73,16 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
              h->node->gpus.len, h->attempts.len);
 }
 
+static void sum_parts(struct live_usage *u) {
+    u->usage = (struct usage){0};
+    u->memory_now_bytes = u->processes = 0;
+    for (uint32_t i = 0; i < u->parts.len; i++) {
+        usage_add(&u->usage, &u->parts.at[i].usage);
+        u->memory_now_bytes += u->parts.at[i].memory_now_bytes;
+        u->processes += u->parts.at[i].processes;
+    }
+}
+
 // A node speaks for what runs on it, and for nothing else.
 static void on_usage(struct agent_conn *a, const struct message_usage *m) {
     struct controller *c = a->controller;
@@ -83,10 +93,45 @@ static void on_usage(struct agent_conn *a, const struct message_usage *m) {
         u = xcalloc(1, sizeof *u);
         map_put(&c->live, m->id, u);
     }
-    *u = (struct live_usage){.usage = *m->usage,
-                             .memory_now_bytes = m->memory_now_bytes,
-                             .processes = m->processes,
-                             .attempt = m->attempt};
+    if (u->attempt != m->attempt)
+        vec_clear(&u->parts);
+    uint32_t at = 0;
+    while (at < u->parts.len && !streq(u->parts.at[at].node, a->node))
+        at++;
+    if (at == u->parts.len)
+        vec_push(&u->parts, (struct live_part){.node = a->node});
+    u->parts.at[at].usage = *m->usage;
+    u->parts.at[at].memory_now_bytes = m->memory_now_bytes;
+    u->parts.at[at].processes = m->processes;
+    u->attempt = m->attempt;
+    sum_parts(u);
+}
+
+struct live_usage *live_usage_free(struct live_usage *u) {
+    if (u)
+        vec_done(&u->parts);
+    free(u);
+    return NULL;
+}
+
+static const char *sickness(const struct node *n, uint32_t i) {
+    return i < n->gpus.len && n->gpus.at[i].unhealthy ? n->gpus.at[i].unhealthy : "";
+}
+
+static void log_health(struct controller *c, const struct node *n) {
+    struct node_view v;
+    char shown[160];
+    if (!core_node(c->core, n->name, &v))
+        return;
+    for (uint32_t i = 0; i < n->gpus.len; i++) {
+        const char *now = sickness(n, i);
+        if (streq(now, sickness(v.node, i)))
+            continue;
+        if (*now)
+            log_warn("GPU %u of node %s is out of use: %s", i, n->name, printable(now, shown, sizeof shown));
+        else
+            log_info("GPU %u of node %s is in use again", i, n->name);
+    }
 }
 
 static void on_agent_message(struct agent_conn *a, const struct message *m) {
@@ -112,6 +157,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
         struct node *n = m->body;
         if (streq(n->name, a->node)) {
             n->address = a->address;
+            log_health(c, n);
             core_agent_node_changed(c->core, n, now_ms());
         }
         break;

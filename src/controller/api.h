@@ -62,6 +62,10 @@ uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);
 int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live);
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status);
 // The parts of a pending job's turn, as an object; false: it is not waiting.
+// GPUs right now (api_gpus.c): of one node; of all, with a note on those out of use; why a job's GPU is.
+void api_put_gpus_now(struct controller *c, struct json_writer *w, const struct node_view *v);
+void api_put_gpu_status(struct controller *c, struct json_writer *w, struct buf *warning);
+const char *api_sick_gpu(const struct controller *c, const struct job_record *r, char *out, size_t size);
 bool api_put_order(struct controller *c, uint64_t id, int64_t now, struct json_writer *w);
 bool api_owns(struct controller *c, const struct actor *actor, uint64_t id);
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);

@@ -38,7 +38,7 @@ static bool put_partition(void *ctx, const char *name, const void *value) {
     return true;
 }
 
-static void put_node(struct controller *c, struct json_writer *w, const struct node_view *v) {
+static void put_node(struct controller *c, struct json_writer *w, const struct node_view *v, bool whole) {
     const struct node *n = v->node;
     const struct message_telemetry *t = telemetry_latest(c, n->name);
     json_open(w, '{');
@@ -54,6 +54,8 @@ static void put_node(struct controller *c, struct json_writer *w, const struct n
     json_kv_i64(w, "gpus_milli", (int64_t)n->gpus.len * 1000);
     json_kv_i64(w, "gpus_used_milli", v->gpus_used_milli);
     put_gpus(w, n);
+    if (whole)
+        api_put_gpus_now(c, w, v);
     json_key(w, "features");
     json_open(w, '[');
     for (uint32_t i = 0; i < n->features.len; i++)
@@ -92,7 +94,7 @@ struct node_listing {
 
 static bool list_node(void *ctx, const struct node_view *v) {
     struct node_listing *l = ctx;
-    put_node(l->controller, &l->w, v);
+    put_node(l->controller, &l->w, v, false);
     return true;
 }
 
@@ -124,7 +126,7 @@ void api_node(struct api_call *call) {
     struct json_writer w = {.out = &b};
     if (!need_node(call, &v))
         return;
-    put_node(call->controller, &w, &v);
+    put_node(call->controller, &w, &v, true);
     api_json(call->req, 200, &b);
 }
 
@@ -195,6 +197,8 @@ void api_status(struct api_call *call) {
     json_kv_i64(&w, "requeued", (int64_t)n.requeued);
     json_kv_i64(&w, "preempted", (int64_t)n.preempted);
     json_close(&w, '}');
+    cleanup_buf struct buf sick = {0}, waste = {0}, outside = {0};
+    api_put_gpu_status(c, &w, &sick);
     json_kv_i64(&w, "journal_seq", (int64_t)s.committed_seq);
     json_key(&w, "storage");
     json_open(&w, '{');
@@ -218,9 +222,12 @@ void api_status(struct api_call *call) {
     if (api_check_storage(c, &e) < 0)
         json_put_str(&w, e.text);
     core_each_node(c->core, warn_missing, &w);
-    char waste[160];
-    if (telemetry_waste(c, waste, sizeof waste))
-        json_put_str(&w, waste);
+    if (sick.len)
+        json_put_str(&w, buf_str(&sick));
+    if (telemetry_outside(c, &outside))
+        json_put_str(&w, buf_str(&outside));
+    if (telemetry_waste(c, &waste))
+        json_put_str(&w, buf_str(&waste));
     json_close(&w, ']');
     json_close(&w, '}');
     api_json(call->req, 200, &b);

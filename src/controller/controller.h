@@ -39,11 +39,20 @@ struct agent_conn {
 };
 
 // What a job uses right now, as last reported. Not part of the journal.
+// What a running job uses, all its nodes together. Each node tells its own part.
+struct live_part {
+    const char *node;  // interned
+    struct usage usage;
+    uint64_t memory_now_bytes;
+    uint32_t processes;
+};
 struct live_usage {
     struct usage usage;
     uint64_t memory_now_bytes;
     uint32_t processes, attempt;
+    VEC(struct live_part) parts;
 };
+struct live_usage *live_usage_free(struct live_usage *u);
 
 struct controller {
     uv_loop_t loop;

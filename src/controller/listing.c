@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "controller/telemetry.h"
 #include "model/arrayspec.h"
 
 enum column {
@@ -62,6 +63,8 @@ enum column {
     COL_ENDING,
     COL_LAUNCH,
     COL_ORDER,
+    COL_GPU_USE,
+    COL_WARNING,
     COL_COUNT
 };
 static const char *const column_names[] = {"id",           "array_id",
@@ -90,7 +93,8 @@ static const char *const column_names[] = {"id",           "array_id",
                                            "spec",         "steps",
                                            "by",           "usage",
                                            "ending",       "launch",
-                                           "order",        NULL};
+                                           "order",        "gpu_use_milli",
+                                           "warning",      NULL};
 _Static_assert(sizeof column_names / sizeof *column_names == COL_COUNT + 1, "a name per column");
 
 #define BIT(c) (1ULL << (c))
@@ -180,6 +184,20 @@ static void put_spec(struct listing *l, const struct row *r) {
     schema_write_json(&spec_schema, &s, &l->w);
 }
 
+static void put_gpu_use(struct listing *l, const struct row *r) {
+    uint64_t milli;
+    if (!r->end_ms && telemetry_job_use(l->controller, r->v.id, &milli))
+        json_put_i64(&l->w, (int64_t)milli);
+    else
+        json_put_null(&l->w);
+}
+
+static void put_warning(struct listing *l, const struct row *r) {
+    char text[320];
+    bool has = !r->end_ms && is_mine(l, r) && telemetry_warning(l->controller, r->v.id, text, sizeof text);
+    json_put_str(&l->w, has ? text : NULL);
+}
+
 static void put_column(struct listing *l, const struct row *r, enum column c) {
     if (!l->compact)
         json_key(&l->w, column_names[c]);
@@ -198,6 +216,8 @@ static void put_column(struct listing *l, const struct row *r, enum column c) {
     case COL_STEPS: put_steps(l, r); break;
     case COL_LAUNCH: json_put_str(&l->w, launch_kind_words[r->spec->launch]); break;
     case COL_ENDING: json_put_str(&l->w, r->v.ending); break;
+    case COL_GPU_USE: put_gpu_use(l, r); break;
+    case COL_WARNING: put_warning(l, r); break;
     case COL_BY: json_put_str(&l->w, r->by); break;
     case COL_USAGE:
         if (r->usage)

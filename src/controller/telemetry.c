@@ -10,16 +10,28 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "model/gpuspec.h"
 #include "model/units.h"
 #include "net/pki.h"
 
-enum { FORGET_MS = 60000, SERIES_FILE_MAX = 512 << 20, FINDING_MAX = 256, FINDING_MS = 10000 };
+enum {
+    FORGET_MS = 60000,
+    SERIES_FILE_MAX = 512 << 20,
+    FINDING_MAX = 256,
+    FINDING_MS = 10000,
+    // The charts are saved as often as it costs no more than this on average, within these bounds.
+    SAVE_BYTES_S = 64 << 10,
+    SAVE_LEAST_MS = 60000,
+    SAVE_MOST_MS = 1800000,
+};
 
 struct latest {
     struct arena arena;
     struct message_telemetry *sample;
+    int64_t mono_ms;  // when it came
 };
 
 struct gpu_idle {
@@ -28,14 +40,18 @@ struct gpu_idle {
     uint32_t index;
     struct idle_state state;
     int64_t seen_ms;
+    uint64_t tick;  // in which it was last counted
 };
 
 // What a job's GPUs did since the last tick.
 struct job_gpus {
     uint64_t id;
     uint64_t use_milli, most_milli, memory_bytes, power_mw;
-    uint32_t samples;
+    uint32_t samples;           // GPUs heard of, each once
+    uint32_t attempt, grants;   // GPUs that this attempt holds
     bool unknown;
+    uint64_t last_use_milli;    // of the newest second that was whole
+    int64_t last_use_ms;        // 0: there is none
     char finding[FINDING_MAX];  // the newest way in which it does not keep to its part
     int64_t finding_ms;         // 0: there is none
     struct idle_state idle;
@@ -48,7 +64,9 @@ struct telemetry {
     struct map gpus;      // hash of job, node, index → struct gpu_idle
     struct series_store *series;
     struct metrics_recent recent;
-    int64_t saved_ms;
+    uint64_t tick;
+    int64_t saved_ms;     // on the clock that is never set
+    int64_t save_every_ms;
     bool saving;
 };
 
@@ -62,7 +80,9 @@ void telemetry_open(struct controller *c) {
     struct stat st;
     c->telemetry = xcalloc(1, sizeof *c->telemetry);
     c->telemetry->series = series_store_new(SERIES_MAX);
-    c->telemetry->saved_ms = now_ms();
+    c->telemetry->tick = 1;  // 0: never
+    c->telemetry->saved_ms = clock_mono_ms();
+    c->telemetry->save_every_ms = SAVE_LEAST_MS;
     cleanup_close int fd = open(series_path(c, &a), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > SERIES_FILE_MAX)
         return;
@@ -110,13 +130,19 @@ static void save_done(uv_work_t *w, int status) {
     free(s);
 }
 
-static void save_later(struct controller *c, int64_t now) {
+static int64_t save_every_ms(size_t bytes) {
+    int64_t ms = (int64_t)(bytes * 1000 / SAVE_BYTES_S);
+    return ms < SAVE_LEAST_MS ? SAVE_LEAST_MS : ms < SAVE_MOST_MS ? ms : SAVE_MOST_MS;
+}
+
+static void save_later(struct controller *c) {
     struct saving *s = xcalloc(1, sizeof *s);
-    c->telemetry->saved_ms = now;
+    c->telemetry->saved_ms = clock_mono_ms();
     s->controller = c;
     s->work.data = s;
     s->path = series_path(c, &s->arena);
     series_save(c->telemetry->series, &s->bytes);
+    c->telemetry->save_every_ms = save_every_ms(s->bytes.len);
     c->telemetry->saving = uv_queue_work(&c->loop, &s->work, save_work, save_done) == 0;
     if (!c->telemetry->saving)
         save_done(&s->work, UV_ECANCELED);
@@ -144,11 +170,23 @@ static uint64_t gpu_key(uint64_t job, const char *node, uint32_t index) {
     return hash_u64(job * 1024 + index) ^ hash_bytes(node, strlen(node));
 }
 
+static uint32_t count_grants(const struct controller *c, uint64_t id) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    uint32_t n = 0;
+    if (core_record(c->core, id, &a, &r) < 0)
+        return UINT32_MAX;
+    for (uint32_t i = 0; i < r.parts.len; i++)
+        n += r.parts.at[i].gpus.len;
+    return n;
+}
+
 static void add_job(struct controller *c, const char *node, const struct gpu_sample *s, int64_t now) {
-    static const struct idle_policy look_only = {.below_milli = TELEMETRY_IDLE_MILLI};
     struct telemetry *t = c->telemetry;
-    if (!core_runs_on(c->core, s->id, s->attempt, node))
+    struct job_view v;
+    if (!core_runs_on(c->core, s->id, s->attempt, node) || !core_view(c->core, s->id, &v))
         return;
+    const struct idle_policy look_only = {.below_milli = idle_below_milli(v.gpus_milli)};
     struct job_gpus *j = map_get(&t->jobs, s->id);
     if (!j) {
         j = xcalloc(1, sizeof *j);
@@ -156,12 +194,21 @@ static void add_job(struct controller *c, const char *node, const struct gpu_sam
         map_put(&t->jobs, s->id, j);
     }
     j->seen_ms = now;
-    j->samples++;
-    j->unknown |= s->utilisation_unknown;
+    if (j->attempt != s->attempt) {
+        j->attempt = s->attempt;
+        j->grants = count_grants(c, s->id);
+        j->idle = (struct idle_state){0};
+    }
     if (s->finding) {
         printable(s->finding, j->finding, sizeof j->finding);
+        if (!j->finding_ms)
+            log_warn("job %llu of %s does not keep to its part of a GPU of %s: %s", (unsigned long long)s->id, v.user,
+                     node, j->finding);
         j->finding_ms = now;
     }
+    if (s->stray)
+        return;
+    j->unknown |= s->utilisation_unknown;
     j->use_milli += s->utilisation_milli;
     j->memory_bytes += s->memory_used_bytes;
     j->power_mw += s->power_mw;
@@ -175,6 +222,8 @@ static void add_job(struct controller *c, const char *node, const struct gpu_sam
         map_put(&t->gpus, key, g);
     }
     g->seen_ms = now;
+    j->samples += g->tick != t->tick;  // a message that came late and one in time are no two GPUs
+    g->tick = t->tick;
     idle_look(&g->state, &look_only, now, s->utilisation_unknown ? -1 : (int64_t)s->utilisation_milli);
 }
 
@@ -188,6 +237,7 @@ void telemetry_add(struct controller *c, const char *node, const struct message_
         strmap_put(&t->nodes, name, l);
     }
     arena_done(&l->arena);
+    l->mono_ms = clock_mono_ms();
     l->sample = schema_copy(message_info(MESSAGE_TELEMETRY)->schema, m, &l->arena);
     for (uint32_t i = 0; i < m->gpus.len; i++) {
         const struct gpu_sample *s = &m->gpus.at[i];
@@ -198,16 +248,20 @@ void telemetry_add(struct controller *c, const char *node, const struct message_
     }
 }
 
+static bool is_fresh(const struct latest *l) {
+    return l && clock_mono_ms() - l->mono_ms <= TELEMETRY_FRESH_MS;
+}
+
 const struct message_telemetry *telemetry_latest(const struct controller *c, const char *node) {
     const struct latest *l = c->telemetry ? strmap_get(&c->telemetry->nodes, node) : NULL;
-    return l ? l->sample : NULL;
+    return is_fresh(l) ? l->sample : NULL;
 }
 
 // --- once a second ---
 
-static struct idle_policy policy_of(const struct controller *c) {
+static struct idle_policy policy_of(const struct controller *c, uint64_t gpus_milli) {
     const struct config_cluster *k = &c->config.cluster;
-    return (struct idle_policy){.below_milli = TELEMETRY_IDLE_MILLI,
+    return (struct idle_policy){.below_milli = idle_below_milli(gpus_milli),
                                 .after_s = k->idle_gpu_after_s,
                                 .warn_s = k->idle_gpu_warn_s,
                                 .end_s = k->idle_gpu_end_s};
@@ -218,20 +272,20 @@ static void end_idle(struct controller *c, const struct job_gpus *j, int64_t now
     struct error e = {0};
     const struct actor actor = {.user = "root", .admin = true};
     snprintf(reason, sizeof reason, "held GPUs for %s without using them (idle_gpu_end)",
-             duration_format(idle_seconds(&j->idle, now), text));
+             duration_format(idle_seconds(&j->idle), text));
     if (core_cancel(c->core, &actor, j->id, &(struct cancel_options){.reason = reason}, now, &e) < 0)
         log_warn("job %llu holds idle GPUs and cannot be ended: %s", (unsigned long long)j->id, e.text);
     else
         log_info("job %llu ended: %s", (unsigned long long)j->id, reason);
 }
 
-static void look_at(struct controller *c, struct job_gpus *j, const struct job_view *v,
-                    const struct idle_policy *p, int64_t now) {
+static void look_at(struct controller *c, struct job_gpus *j, const struct job_view *v, int64_t now) {
+    const struct idle_policy p = policy_of(c, v->gpus_milli);
     char text[UNIT_TEXT_MAX];
     // A part that is not heard of may be busy.
-    bool whole = j->samples * 1000ULL >= v->gpus_milli && !j->unknown && v->state == JOB_RUNNING;
-    enum idle_step step = idle_look(&j->idle, p, now, whole ? (int64_t)j->most_milli : -1);
-    duration_format(idle_seconds(&j->idle, now), text);
+    bool whole = j->samples >= j->grants && !j->unknown && v->state == JOB_RUNNING;
+    enum idle_step step = idle_look(&j->idle, &p, now, whole ? (int64_t)j->most_milli : -1);
+    duration_format(idle_seconds(&j->idle), text);
     if (step == IDLE_NAME)
         log_info("job %llu of %s holds GPUs and has not used them for %s", (unsigned long long)j->id, v->user, text);
     if (step == IDLE_WARN)
@@ -243,7 +297,6 @@ static void look_at(struct controller *c, struct job_gpus *j, const struct job_v
 
 static void tick_jobs(struct controller *c, int64_t now) {
     struct telemetry *t = c->telemetry;
-    struct idle_policy p = policy_of(c);
     size_t it = 0;
     uint64_t id;
     void *value;
@@ -258,11 +311,13 @@ static void tick_jobs(struct controller *c, int64_t now) {
             continue;
         char prefix[64];
         snprintf(prefix, sizeof prefix, "job/%llu", (unsigned long long)id);
+        j->last_use_milli = j->use_milli;
+        j->last_use_ms = j->unknown ? 0 : now;
         if (!j->unknown)
             keep(t, prefix, "gpu_utilisation", now, (double)j->use_milli / 1000.0);
         keep(t, prefix, "gpu_memory_bytes", now, (double)j->memory_bytes);
         keep(t, prefix, "gpu_power_watts", now, (double)j->power_mw / 1000.0);
-        look_at(c, j, &v, &p, now);
+        look_at(c, j, &v, now);
         j->use_milli = j->most_milli = j->memory_bytes = j->power_mw = 0;
         j->samples = 0;
         j->unknown = false;
@@ -301,7 +356,7 @@ static void tick_cluster(struct controller *c, int64_t now) {
     core_each_node(c->core, sum_node, &sum);
     while (strmap_next(&t->nodes, &it, NULL, &value)) {
         const struct message_telemetry *m = ((struct latest *)value)->sample;
-        for (uint32_t i = 0; i < m->gpus.len; i++)
+        for (uint32_t i = 0; is_fresh(value) && i < m->gpus.len; i++)
             if (!m->gpus.at[i].id && !m->gpus.at[i].utilisation_unknown) {
                 use += m->gpus.at[i].utilisation_milli / 1000.0;
                 measured++;
@@ -320,9 +375,10 @@ void telemetry_tick(struct controller *c) {
     int64_t now = now_ms();
     tick_cluster(c, now);
     tick_jobs(c, now);
+    c->telemetry->tick++;
     forget_gpus(c->telemetry, now);
-    if (!c->telemetry->saving && (now - c->telemetry->saved_ms >= TELEMETRY_SAVE_MS || now < c->telemetry->saved_ms))
-        save_later(c, now);
+    if (!c->telemetry->saving && clock_mono_ms() - c->telemetry->saved_ms >= c->telemetry->save_every_ms)
+        save_later(c);
 }
 
 // --- questions ---
@@ -337,12 +393,12 @@ const struct metrics_recent *telemetry_recent(const struct controller *c) {
 
 uint64_t telemetry_gpu_idle_s(const struct controller *c, uint64_t job, const char *node, uint32_t index) {
     const struct gpu_idle *g = map_get(&c->telemetry->gpus, gpu_key(job, node, index));
-    return g ? idle_seconds(&g->state, now_ms()) : 0;
+    return g ? idle_seconds(&g->state) : 0;
 }
 
 uint64_t telemetry_idle_s(const struct controller *c, uint64_t job) {
     const struct job_gpus *j = map_get(&c->telemetry->jobs, job);
-    return j ? idle_seconds(&j->idle, now_ms()) : 0;
+    return j ? idle_seconds(&j->idle) : 0;
 }
 
 const char *telemetry_warning(const struct controller *c, uint64_t job, char *out, size_t size) {
@@ -354,9 +410,8 @@ const char *telemetry_warning(const struct controller *c, uint64_t job, char *ou
     }
     if (!j || j->idle.stage < IDLE_NAMED)
         return NULL;
-    struct idle_policy p = policy_of(c);
-    uint64_t s = idle_seconds(&j->idle, now_ms());
-    duration_format(s, text);
+    struct idle_policy p = policy_of(c, 0);
+    duration_format(idle_seconds(&j->idle), text);
     if (p.end_s)
         snprintf(out, size, "holds GPUs and has not used them for %s; it is ended after %s", text,
                  duration_format(p.end_s, end));
@@ -365,15 +420,36 @@ const char *telemetry_warning(const struct controller *c, uint64_t job, char *ou
     return out;
 }
 
-const char *telemetry_waste(const struct controller *c, char *out, size_t size) {
-    enum { NAMED_MAX = 5 };
-    uint64_t ids[NAMED_MAX];
+bool telemetry_job_use(const struct controller *c, uint64_t job, uint64_t *milli) {
+    const struct job_gpus *j = map_get(&c->telemetry->jobs, job);
+    if (!j || !j->last_use_ms || llabs(now_ms() - j->last_use_ms) > TELEMETRY_FRESH_MS)
+        return false;
+    *milli = j->last_use_milli;
+    return true;
+}
+
+// --- notes on the cluster ---
+
+enum { NAMED_MAX = 5 };
+
+static bool is_waste(const struct job_gpus *j, int64_t now) {
+    return j->idle.stage >= IDLE_NAMED;
+}
+
+static bool is_outside(const struct job_gpus *j, int64_t now) {
+    return j->finding_ms && now - j->finding_ms < FINDING_MS;
+}
+
+// The lowest numbers of the jobs that are so, in order; returns how many there are in all.
+static uint32_t pick(const struct controller *c, bool (*is)(const struct job_gpus *j, int64_t now),
+                     uint64_t ids[static NAMED_MAX]) {
     uint32_t count = 0;
-    size_t it = 0, len = 0;
+    size_t it = 0;
     void *value;
+    int64_t now = now_ms();
     while (map_next(&c->telemetry->jobs, &it, NULL, &value)) {
         const struct job_gpus *j = value;
-        if (j->idle.stage < IDLE_NAMED)
+        if (!is(j, now))
             continue;
         uint32_t at = count < NAMED_MAX ? count : NAMED_MAX;  // the lowest numbers, in order
         while (at > 0 && ids[at - 1] > j->id) {
@@ -385,14 +461,49 @@ const char *telemetry_waste(const struct controller *c, char *out, size_t size) 
             ids[at] = j->id;
         count++;
     }
+    return count;
+}
+
+static void name_job(const struct controller *c, uint64_t id, bool idle, struct buf *out) {
+    const struct job_gpus *j = map_get(&c->telemetry->jobs, id);
+    char gpus[GPU_TEXT_MAX], text[UNIT_TEXT_MAX];
+    struct job_view v;
+    buf_addf(out, " %llu", (unsigned long long)id);
+    if (!core_view(c->core, id, &v))
+        return;
+    buf_addf(out, " of %s", v.user);
+    if (idle)
+        buf_addf(out, " (%s for %s)", gpu_milli_format(v.gpus_milli, gpus),
+                 duration_format(idle_seconds(&j->idle), text));
+}
+
+static bool note(const struct controller *c, const uint64_t *ids, uint32_t count, bool idle, struct buf *out) {
+    for (uint32_t i = 0; i < count && i < NAMED_MAX; i++) {
+        buf_adds(out, i ? "," : "");
+        name_job(c, ids[i], idle, out);
+    }
+    if (count > NAMED_MAX)
+        buf_adds(out, " and others");
+    return true;
+}
+
+bool telemetry_waste(const struct controller *c, struct buf *out) {
+    uint64_t ids[NAMED_MAX];
+    uint32_t count = pick(c, is_waste, ids);
     if (!count)
-        return NULL;
-    len = (size_t)snprintf(out, size, "%u %s GPUs without using them:", count, count == 1 ? "job holds" : "jobs hold");
-    for (uint32_t i = 0; i < count && i < NAMED_MAX && len < size; i++)
-        len += (size_t)snprintf(out + len, size - len, "%s %llu", i ? "," : "", (unsigned long long)ids[i]);
-    if (count > NAMED_MAX && len < size)
-        snprintf(out + len, size - len, " and others");
-    return out;
+        return false;
+    buf_addf(out, "%u %s GPUs without using them:", count, count == 1 ? "job holds" : "jobs hold");
+    return note(c, ids, count, true, out);
+}
+
+bool telemetry_outside(const struct controller *c, struct buf *out) {
+    uint64_t ids[NAMED_MAX];
+    uint32_t count = pick(c, is_outside, ids);
+    if (!count)
+        return false;
+    buf_addf(out, "%u %s to %s part of a GPU:", count, count == 1 ? "job does not keep" : "jobs do not keep",
+             count == 1 ? "its" : "their");
+    return note(c, ids, count, false, out);
 }
 
 static void free_values(struct map *m) {

@@ -6,7 +6,8 @@
 #include "metrics/openmetrics.h"
 #include "metrics/series.h"
 
-enum { TELEMETRY_SAVE_MS = 1800000, TELEMETRY_IDLE_MILLI = 10 };
+// A node whose figures are older than this is not heard of: no figure is better than one of long ago.
+enum { TELEMETRY_FRESH_MS = 15000 };
 
 void telemetry_open(struct controller *c);  // loads what the last run saved
 void telemetry_add(struct controller *c, const char *node, const struct message_telemetry *m);
@@ -20,6 +21,10 @@ const struct metrics_recent *telemetry_recent(const struct controller *c);
 uint64_t telemetry_gpu_idle_s(const struct controller *c, uint64_t job, const char *node, uint32_t index);
 // How long a job has used none of its GPUs, and what it is told; NULL: nothing.
 uint64_t telemetry_idle_s(const struct controller *c, uint64_t job);
-// "2 jobs hold GPUs without using them: 12, 15"; NULL: none does.
-const char *telemetry_waste(const struct controller *c, char *out, size_t size);
+// How much of its GPUs a job kept busy in the last second, all together; false: not known.
+bool telemetry_job_use(const struct controller *c, uint64_t job, uint64_t *milli);
+// "2 jobs hold GPUs without using them: 12 of eva (1 for 40m), 15 of joan (0.5 for 2h)", and those that do not
+// keep to their part; false: there are none.
+bool telemetry_waste(const struct controller *c, struct buf *out);
+bool telemetry_outside(const struct controller *c, struct buf *out);
 const char *telemetry_warning(const struct controller *c, uint64_t job, char *out, size_t size);

@@ -56,7 +56,7 @@ void hook_job_changed(void *ctx, uint64_t id) {
     if (map_get(&c->waiters, id))
         sweep(c, id);
     if (!core_view(c->core, id, &v))
-        free(map_remove(&c->live, id));
+        live_usage_free(map_remove(&c->live, id));
 }
 
 void hook_storage(void *ctx, const struct error *problem) {
@@ -243,6 +243,6 @@ void watch_done(struct controller *c) {
     vec_done(&c->followers);
     it = 0;
     while (map_next(&c->live, &it, NULL, &v))
-        free(v);
+        live_usage_free(v);
     map_done(&c->live);
 }

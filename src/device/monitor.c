@@ -353,6 +353,22 @@ static void book(struct gpu_monitor *m, const struct split_job *j, struct holdin
     vec_push(&m->samples, s);
 }
 
+// Where it is only to be warned of, its owner and the administrators see it like everything else.
+static void tell_stray(struct gpu_monitor *m, const struct holding *h) {
+    if (!h->finding[0])
+        return;
+    struct gpu_sample s = {
+        .index = h->index,
+        .id = h->job,
+        .attempt = h->attempt,
+        .utilisation_unknown = true,
+        .memory_used_bytes = h->process_bytes,
+        .finding = arena_strdup(&m->texts, h->finding),
+        .stray = true,
+    };
+    vec_push(&m->samples, s);
+}
+
 static void split_device(struct gpu_monitor *m, uint32_t index, const struct gpu_holders *holders) {
     struct device *d = &m->devices[index];
     if (d->reading.error)
@@ -368,8 +384,10 @@ static void split_device(struct gpu_monitor *m, uint32_t index, const struct gpu
             measure(m, holders, &holders->uses[i],
                     holding_of(m, holders->uses[i].job, holders->uses[i].attempt, index), span);
     for (uint32_t i = 0; i < m->holdings.len; i++)
-        if (m->holdings.at[i].stray && m->holdings.at[i].index == index && m->holdings.at[i].seen_ms == m->now_ms)
+        if (m->holdings.at[i].stray && m->holdings.at[i].index == index && m->holdings.at[i].seen_ms == m->now_ms) {
             audit(m, holders, &m->holdings.at[i], false);
+            tell_stray(m, &m->holdings.at[i]);
+        }
     struct split_device dev = {
         .use_known = !d->reading.sample.utilisation_unknown,
         .use_milli = d->reading.sample.utilisation_milli,

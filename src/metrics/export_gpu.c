@@ -165,7 +165,8 @@ static void put_devices(struct metrics_writer *w, const struct export_gpus *in) 
                 put(w, labels[i], value);                   \
         }                                                   \
     } while (0)
-#define PUT_JOBS(id, put, value) PUT_JOBS_WHEN(id, put, true, value)
+// A stray is told as such and by its memory; it holds nothing.
+#define PUT_JOBS(id, put, value) PUT_JOBS_WHEN(id, put, !j->sample->stray, value)
 
 static void put_jobs(struct metrics_writer *w, const struct export_gpus *in) {
     char **labels = xcalloc(in->job_count ? in->job_count : 1, sizeof *labels);
@@ -173,12 +174,12 @@ static void put_jobs(struct metrics_writer *w, const struct export_gpus *in) {
         labels[i] = job_labels(&in->jobs[i]);
     PUT_JOBS(M_JOB_GPU_GRANT, metrics_put_milli, j->grant_milli);
     PUT_JOBS_WHEN(M_JOB_GPU_USE, metrics_put_milli, !j->sample->utilisation_unknown, j->sample->utilisation_milli);
-    PUT_JOBS(M_JOB_GPU_MEMORY, metrics_put_u64, j->sample->memory_used_bytes);
+    PUT_JOBS_WHEN(M_JOB_GPU_MEMORY, metrics_put_u64, true, j->sample->memory_used_bytes);
     PUT_JOBS(M_JOB_GPU_MEMORY_LIMIT, metrics_put_u64, j->sample->memory_total_bytes);
     PUT_JOBS(M_JOB_GPU_POWER, metrics_put_milli, j->sample->power_mw);
     PUT_JOBS(M_JOB_GPU_ENERGY, metrics_put_milli, j->sample->energy_mj);
     PUT_JOBS(M_JOB_GPU_THROTTLED, metrics_put_milli, j->sample->throttled_milli);
-    PUT_JOBS(M_JOB_GPU_OUTSIDE, metrics_put_u64, j->sample->finding != NULL);
+    PUT_JOBS_WHEN(M_JOB_GPU_OUTSIDE, metrics_put_u64, true, j->sample->finding != NULL);
     if (in->idle)
         PUT_JOBS(M_JOB_GPU_IDLE, metrics_put_u64, j->idle_s);
     for (uint32_t i = 0; i < in->job_count; i++)

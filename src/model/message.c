@@ -208,6 +208,7 @@ static const struct field sample_fields[] = {
     FIELD(26, S, finding, ""),
     FIELD(27, S, foreign_bytes, ""),
     FIELD(28, S, foreign_processes, ""),
+    FIELD(29, S, stray, ""),
 };
 static const struct schema sample_schema = SCHEMA(S, "gpu_sample", sample_fields);
 #undef S

@@ -230,6 +230,7 @@ struct gpu_sample {
     const char *finding;       // how the job does not keep to its part; NULL: it does
     uint64_t foreign_bytes;    // of a whole device: held by processes of no job
     uint32_t foreign_processes;
+    bool stray;                // of a job: it does not hold this GPU, but has processes on it
 };
 struct message_telemetry {
     int64_t at_ms;

@@ -63,6 +63,9 @@ def test_the_policy_can_be_to_warn_only():
         assert "acequia_job_gpu_outside_limits{" in c.api.raw("GET", "/metrics")[1].decode()
         time.sleep(2)
         assert job(c, greedy)["state"].upper() == "RUNNING"
+        status = c.api.get("/v1/status")
+        assert f"1 job does not keep to its part of a GPU: {greedy} of {status['user']}" in status["warnings"]
+        assert f"job {greedy} of" in c.log_tail("controller") and "does not keep to its part" in c.log_tail("controller")
     with Cluster(config=SIMULATED + "gpu_audit = off\n") as c:
         greedy = with_environment(c, "sleep 60", ["ACEQUIA_SIMULATED_GPU_MEMORY=90G"], gpus_milli=500)
         time.sleep(6)
@@ -89,17 +92,30 @@ def test_a_faulty_gpu_gets_no_jobs_until_it_is_well():
             fault(text)
             wait_until(lambda: gpus()[1].get("unhealthy") == reason, 10, f"{reason}: not told", 0.2)
             shown = c.cli("nodes", node).stdout
-            assert f"out of use: {reason}" in shown
+            assert f"GPU 1 is out of use: {reason}\n" in shown
+            assert re.search(r"^ +1 .* out of use$", shown, re.M) and re.search(r"^ +0 .* simulated$", shown, re.M), shown
+            assert f"1 GPU is out of use: {node}:1; acequia nodes NODE tells why" in c.api.get("/v1/status")["warnings"]
+            assert f"GPU 1 of node {node} is out of use: {reason}" in c.log_tail("controller")
+            assert f"is out of use: {reason}" in c.log_tail(f"agent-{node}") + c.log_tail("agent")
             assert f"GPU 1: {reason}" in c.cli("nodes", "--wide").stdout
             waiting = submit(c, "sleep 60", gpus_milli=1000)
             time.sleep(1)
             assert job(c, waiting)["state"].upper() == "PENDING"
             assert job(c, running)["state"].upper() == "RUNNING"
+            assert "1 GPU there has a fault and is out of use." in c.cli("why", str(waiting)).stdout
+            both = submit(c, "true", gpus_milli=2000)  # what is to be repaired is waited for, not refused
+            c.cli("cancel", str(both))
             fault("")
             wait_until(lambda: "unhealthy" not in gpus()[1], 10, "it does not come back", 0.2)
             wait_state(c, waiting, "RUNNING")
             c.cli("cancel", str(waiting))
             wait_state(c, waiting, "CANCELLED")
+        fault("0 xid 62\n")
+        wait_until(lambda: "GPU 0 of" in job(c, running)["live"].get("warning", ""), 10, "the job's owner is not told", 0.2)
+        assert re.search(r"Warning +it runs on GPU 0 of \S+, which has a fault: XID 62", c.cli("get", str(running)).stdout)
+        fault("")
+        wait_until(lambda: "unhealthy" not in gpus()[0], 10, "it does not come back", 0.2)
+        assert "warning" not in job(c, running)["live"]
         fault("1 lost\n")
         wait_until(lambda: "GPU is lost" in gpus()[1].get("unhealthy", ""), 10, "a lost GPU is not told", 0.2)
         # The other GPU goes on being measured and used.
@@ -275,6 +291,26 @@ def test_a_ledger_that_was_written_to_and_a_gpu_that_was_not_granted(pretended):
     pretended.on_gpu([(1, stray_pid, 900)])
     wait_state(c, stray, "FAILED", 15)
     assert f"process {stray_pid} used GPU 1, which the job does not hold" in job(c, stray)["reason"]
+
+
+def test_a_stray_is_told_where_it_is_only_warned_of(tmp_path, monkeypatch):
+    p = Pretended(tmp_path, monkeypatch, "gpu_audit = warn\n")
+    with p.cluster as c:
+        stray = with_environment(c, f"echo $$ > {c.home}/pid-stray; exec sleep 120", ["PATH=/usr/bin:/bin"])
+        pid = pid_of(c, "stray")
+        p.on_gpu([(1, pid, 900)])
+        said = f"process {pid} used GPU 1, which the job does not hold"
+        wait_until(lambda: said in job(c, stray).get("live", {}).get("warning", ""), 15, "its owner is not told", 0.2)
+        assert said in c.cli("get", str(stray)).stdout.replace("\n", " ")
+        status = c.api.get("/v1/status")
+        assert f"1 job does not keep to its part of a GPU: {stray} of {status['user']}" in status["warnings"]
+        node = c.nodes_up()[0]
+        assert f"{stray} (stray)" in c.cli("nodes", node).stdout
+        text = c.api.raw("GET", "/metrics")[1].decode()
+        assert re.search(rf'^acequia_job_gpu_outside_limits\{{job_id="{stray}",.*gpu="1",.*\}} 1$', text, re.M)
+        assert not re.search(rf'^acequia_job_gpu_allocated_ratio\{{job_id="{stray}"', text, re.M)
+        assert said in c.log_tail("controller")
+        assert job(c, stray)["state"].upper() == "RUNNING"
 
 
 def ledger_dir(pid):

@@ -237,7 +237,9 @@ static void test_audit_of_processes(void **state) {
     assert_non_null(strstr(of_job(&s, 7)->finding, "process 71 used GPU 0 without"));
     assert_int_equal(s.findings[1].what.kind, AUDIT_STRAY);
     assert_non_null(strstr(s.findings[1].text, "process 71 used GPU 1, which the job does not hold"));
-    assert_int_equal(s.len, 3);  // a stray one gets no sample
+    assert_int_equal(s.len, 4);  // a stray one is told, as what it is
+    assert_true(s.at[3].stray && s.at[3].id == 7 && s.at[3].index == 1);
+    assert_non_null(strstr(s.at[3].finding, "process 71 used GPU 1"));
     gpu_monitor_read(m, 20000);  // not looked at: nothing is found
     gpu_monitor_split(m, &(struct gpu_holders){.uses = &other, .count = 1, .owner = owner, .no_audit = true}, &s);
     assert_int_equal(s.finding_count, 0);

@@ -1,0 +1,100 @@
+"""What is told about use: of now and of nobody who is gone, of all nodes of a job, of the attempt that runs;
+over restarts of both daemons."""
+import os
+import re
+import time
+
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+SIMULATED = "[cluster]\ngrace = 1s\nusage_interval = 1s\n[node *]\ncpus = 16\nmemory = 8G\ngpus = h200:2\ngpus_simulated = true\n"
+
+
+def submit(c, text, load=None, **spec):
+    body = {"name": "t", "workdir": c.home, "output": "/dev/null", "argv": ["sh", "-c", text], **spec}
+    environment = [f"ACEQUIA_SIMULATED_GPU_LOAD={load}"] if load is not None else []
+    return c.api.post("/v1/jobs", {"spec": body, "environment": environment})["id"]
+
+
+def job(c, number):
+    return c.api.get(f"/v1/jobs/{number}")
+
+
+def wait_state(c, number, state, seconds=20):
+    wait_until(lambda: job(c, number)["state"].upper() == state, seconds, f"job {number} does not become {state}", 0.1)
+
+
+def metrics(c):
+    return c.api.raw("GET", "/metrics")[1].decode()
+
+
+def test_a_node_that_is_gone_has_no_figures():
+    with Cluster(config=SIMULATED) as c:
+        node = c.nodes_up()[0]
+        number = submit(c, "sleep 60", load=900, gpus_milli=1000)
+        wait_until(lambda: " 90 % busy" in c.cli("get", str(number)).stdout, 10, "no use")
+        now = c.api.get(f"/v1/nodes/{node}")["gpus_now"]
+        assert now[0]["use_milli"] == 900 and now[0]["held_milli"] == 1000 and now[1]["use_milli"] == 0
+        assert [j["job"] for j in now[0]["jobs"]] == [str(number)] and now[1]["jobs"] == []
+        assert re.search(r"^ +0 +h200 +90 % +\S+/141G +\d+ W +\d+ C +1 +\d+ +simulated$", c.cli("nodes", node).stdout, re.M)
+        assert re.search(r"^GPU use +\[#+\.+\] 45 %, \d+ W$", c.cli("status").stdout, re.M)
+        wait_until(lambda: c.cli("list", "-o", "id,gpu_use", "-H").stdout.split() == [str(number), "90", "%"], 5, "no use in the list")
+        c.kill_agent(node)
+        wait_until(lambda: "acequia_job_gpu_utilization_ratio{" not in metrics(c), 25, "figures of long ago are told")
+        text = metrics(c)
+        for name in ("DCGM_FI_DEV_GPU_UTIL{", "DCGM_FI_DEV_GPU_TEMP{", "acequia_node_load{", "acequia_job_gpu_memory_used_bytes{"):
+            assert f"\n{name}" not in text, name
+        assert re.search(r"^acequia_gpu_healthy\{.*\} 1$", text, re.M)  # that is known without a measurement
+        assert c.api.get("/v1/status")["gpus"]["measured"] == 0
+        assert c.api.get(f"/v1/nodes/{node}")["gpus_now"][0] == {"held_milli": 1000, "jobs": []}
+        assert re.search(r"^ +0 +h200 +- +-/141G +- +- +1 ", c.cli("nodes", node).stdout, re.M)
+        newest = c.api.get("/v1/series?name=cluster/gpu_utilisation")["points"][-1][0]
+        time.sleep(2)
+        assert c.api.get("/v1/series?name=cluster/gpu_utilisation")["points"][-1][0] == newest
+        c.start_agent(node)
+        wait_until(lambda: "acequia_job_gpu_utilization_ratio{" in metrics(c), 20, "no telemetry afterwards")
+
+
+def test_all_nodes_of_a_job_count():
+    with Cluster(config=SIMULATED, agents=("n1", "n2")) as c:
+        wait_until(lambda: {"n1", "n2"} <= set(c.nodes_up()), 20, "two nodes")
+        number = submit(c, "sleep 60", load=500, nodes_min=2, nodes_max=2, gpus_per_node_milli=1000, nodes="n1,n2")
+        wait_state(c, number, "RUNNING")
+
+        def live():
+            return job(c, number).get("live", {})
+        wait_until(lambda: live().get("gpu_busy_ms", 0) > 3000, 20, "no use", 0.3)
+        seen = [live()["processes"] for _ in range(12) if not time.sleep(0.25)]
+        assert len(set(seen)) == 1, seen  # not now one node's, now the other's
+        rows = {r["what"]: r for r in c.api.get(f"/v1/jobs/{number}/efficiency")["rows"]}
+        assert rows["gpu"]["asked"] == 2000 and 700 <= rows["gpu"]["used"] <= 1100, rows
+        assert len(live()["gpus"]) == 2
+
+
+def test_figures_are_of_the_newest_attempt():
+    with Cluster(config=SIMULATED) as c:
+        number = submit(c, "sleep 7", load=500, gpus_milli=1000)
+        for _ in range(3):
+            wait_state(c, number, "RUNNING")
+            wait_until(lambda: job(c, number).get("live", {}).get("gpu_busy_ms", 0) > 500, 20, "no use", 0.2)
+            if job(c, number)["attempt"] < 3:
+                c.cli("requeue", str(number))
+                wait_until(lambda: job(c, number)["state"].upper() != "RUNNING", 10, "it goes on", 0.05)
+        wait_state(c, number, "COMPLETED", 30)
+        done = job(c, number)
+        assert done["attempt"] == 3
+        elapsed = done["end_ms"] - done["start_ms"]
+        assert done["usage"]["gpu_busy_ms"] <= elapsed, (done["usage"], elapsed)
+        assert done["usage"]["gpu_memory_peak_bytes"] < 60 << 30  # one peak, not three
+
+
+def test_charts_survive_kill_9_of_the_controller():
+    with Cluster(config=SIMULATED) as c:
+        node = c.nodes_up()[0]
+        submit(c, "sleep 300", load=700, gpus_milli=1000)
+        wait_until(lambda: os.path.exists(f"{c.home}/state/series.bin"), 90, "the charts are not saved within a minute", 1)
+        c.kill_controller()
+        c.start_controller()
+        c.wait_ready()
+        points = c.api.get(f"/v1/series?name=gpu/{node}/0/utilisation")["points"]
+        assert len(points) > 40 and max(v for _, v in points) > 0.6
