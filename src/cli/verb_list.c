@@ -229,6 +229,15 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
     return r;
 }
 
+// As the controller writes it: however long the list is, it goes through.
+static int list_json(struct cli *c, struct client *k, uint32_t limit) {
+    cleanup_query struct query q = {0};
+    int r = build_query(c, NULL, limit, &q);
+    if (r == 0)
+        r = client_stream(k, buf_str(&q.text), STREAM_TIMEOUT_MS, client_to_output, NULL);
+    return r < 0 && r != -EPIPE ? cli_fail(c) : CLI_OK;
+}
+
 struct watched {
     struct cli *cli;
     struct client *client;
@@ -283,6 +292,8 @@ static int run(struct cli *c) {
     int status;
     if (option_given(&c->options, "watch"))
         status = watch(c, k, &columns, limit);
+    else if (c->json && !finished)
+        status = list_json(c, k, limit);
     else
         status = list_once(c, k, &columns, limit, &out) < 0 ? cli_fail(c) : cli_print(&out);
     client_free(k);

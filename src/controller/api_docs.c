@@ -80,7 +80,10 @@ int api_reference(void) {
            "last one with the number of `rows`, or an `error`; without it the list is not complete. `all=1` "
            "adds history to what waits and\n"
            "runs, `from_ms=` and `to_ms=` leave jobs that were there between these times. A job that ends "
-           "meanwhile may come twice.\n\n");
+           "meanwhile comes once.\n"
+           "Without `stream=1` the answer is one document, written in the same way; a connection that ends before its "
+           "end means that\n"
+           "something went wrong.\n\n");
     printf("A pending job has an `order` (also a field of lists, with `fields=…,order`): where its turn "
            "comes from.\n\n"
            "| field | meaning |\n| --- | --- |\n"

@@ -1,5 +1,5 @@
-// Owns GET /v1/jobs: jobs by their ids, those that wait and run, or finished ones page by page; with
-// stream=1 as lines that are written while others are served (list_stream.c).
+// Owns GET /v1/jobs: jobs by their ids are looked up here and answered at once; those that wait and run,
+// and finished ones, are written while others are served (list_stream.c).
 #include <errno.h>
 #include <string.h>
 
@@ -121,24 +121,6 @@ static int list_ids(struct listing *l, const char *text, int64_t began_us, struc
     return r < 0 ? r : n.waits;
 }
 
-static void list_finished(struct listing *l, struct api_call *call) {
-    struct store_query q = {.user = listing_several(l->user) ? NULL : l->user,
-                            .project = listing_several(l->project) ? NULL : l->project,
-                            .name = l->name,
-                            .order = STORE_BY_END,
-                            .descending = true,
-                            .state_mask = l->states,
-                            .ended_from_ms = api_query_i64(call, "since_ms", 0),
-                            .ended_before_ms = api_query_i64(call, "until_ms", 0)};
-    const char *after = api_query(call, "after"), *dot = after ? strchr(after, '.') : NULL;
-    if (dot && parse_i64(arena_strndup(&call->arena, after, (size_t)(dot - after)), &q.after_end_ms) == 0 &&
-        parse_u64(dot + 1, &q.after_id) == 0)
-        q.resume = true;
-    if (!l->limit)
-        l->limit = 1000;
-    store_history(call->controller->store, &q, listing_finished, l, NULL);
-}
-
 struct answer {
     struct net_request *req;
     const char *type;
@@ -176,25 +158,10 @@ static void reply_lines(struct listing *l, struct api_call *call, const char *id
 
 static void reply_whole(struct listing *l, struct api_call *call, const char *ids) {
     struct error e = {0};
-    bool finished = api_query_i64(call, "finished", 0);
-    int r = 0;
-    json_open(&l->w, '{');
-    if (l->compact) {
-        json_key(&l->w, "fields");
-        listing_fields(l);
-    }
-    json_key(&l->w, "jobs");
-    json_open(&l->w, '[');
-    if (ids) {
-        r = list_ids(l, ids, call->req->began_us, &e);
-    } else if (finished) {
-        list_finished(l, call);
-    } else {
-        core_each_job(call->controller->core, listing_live, l);
-        listing_fold_end(l);
-    }
+    list_document_head(l);
+    int r = list_ids(l, ids, call->req->began_us, &e);
     json_close(&l->w, ']');
-    json_kv_str(&l->w, "next", finished && l->limit && l->rows >= l->limit ? l->key : NULL);
+    json_kv_str(&l->w, "next", NULL);
     json_close(&l->w, '}');
     buf_addc(&l->out, '\n');
     if (r < 0)
@@ -203,40 +170,15 @@ static void reply_whole(struct listing *l, struct api_call *call, const char *id
         answer(l, call, "application/json", r > 0);
 }
 
-struct again {
-    struct controller *controller;
-    struct net_request *req;
-};
-
-static void ask_again(void *arg) {
-    struct again a = *(struct again *)arg;
-    free(arg);
-    api_request(a.req, a.controller);
-}
-
-// Whoever asks for finished jobs sees all that had ended when they asked.
-static bool wait_for_endings(struct api_call *call) {
-    struct controller *c = call->controller;
-    if (call->req->user || !shell_has_endings(c->shell) || shell_degraded(c->shell, NULL, 0))
-        return false;
-    struct again *a = xcalloc(1, sizeof *a);
-    *a = (struct again){c, call->req};
-    call->req->user = call->req;
-    shell_when_committed(c->shell, ask_again, a);
-    return true;
-}
-
 void api_list(struct api_call *call) {
     struct listing l;
     struct error e = {0};
     const char *ids = api_query(call, "ids");
     bool stream = api_query_i64(call, "stream", 0);
-    if (stream && !ids) {
-        list_stream_begin(call);
+    if (!ids) {
+        list_stream_begin(call, stream ? LIST_LINES : LIST_DOCUMENT);
         return;
     }
-    if (!ids && api_query_i64(call, "finished", 0) && wait_for_endings(call))
-        return;
     if (listing_init(&l, call, &e) < 0) {
         api_fail(call->req, &e);
         return;

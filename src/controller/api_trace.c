@@ -1,23 +1,17 @@
 // Owns the cluster's own history as a trace: finished jobs and machines in the CSV forms that the
 // simulator reads, so that a policy can be tried on what really happened here.
-#include <errno.h>
-
 #include "base/text.h"
-#include "controller/api.h"
+#include "controller/list_stream.h"
 
-enum { TRACE_ROWS_MAX = 1000000 };
+void trace_head(struct listing *l) {
+    buf_adds(&l->out, "submit_s,run_s,limit_s,user,project,nodes,tasks,cpus_per_task,memory_mib,gpu_milli,"
+                      "gpu_model,class\n");
+}
 
-struct tracing {
-    struct buf out;
-    struct arena scratch;
-    uint64_t rows;
-};
-
-static int add_row(void *ctx, const struct store_history *row) {
-    struct tracing *t = ctx;
+int trace_row(struct listing *l, const struct store_history *row) {
     struct job_record j;
-    arena_done(&t->scratch);
-    if (!row->start_ms || schema_decode(&job_record_schema, row->data, row->len, &t->scratch, &j) < 0 || !j.spec)
+    arena_reset(&l->scratch);
+    if (!row->start_ms || schema_decode(&job_record_schema, row->data, row->len, &l->scratch, &j) < 0 || !j.spec)
         return 0;  // never ran: nothing to replay
     const struct spec *s = j.spec;
     uint64_t memory = 0, gpus = 0;
@@ -27,12 +21,12 @@ static int add_row(void *ctx, const struct store_history *row) {
             gpus += j.parts.at[i].gpus.at[g].milli;
     }
     int64_t run_s = (j.end_ms - j.start_ms + 999) / 1000;
-    buf_addf(&t->out, "%lld,%lld,%u,%s,%s,%u,%u,%u,%llu,%llu,%s,%s\n", (long long)j.submit_ms / 1000,
+    buf_addf(&l->out, "%lld,%lld,%u,%s,%s,%u,%u,%u,%llu,%llu,%s,%s\n", (long long)j.submit_ms / 1000,
              (long long)(run_s > 0 ? run_s : 1), s->time_limit_s, s->user, s->project,
              j.parts.len ? j.parts.len : 1, s->tasks ? s->tasks : 1, s->cpus_per_task ? s->cpus_per_task : 1,
              (unsigned long long)(memory >> 20), (unsigned long long)gpus, s->gpu_model ? s->gpu_model : "",
              job_class_words[s->class]);
-    return ++t->rows >= TRACE_ROWS_MAX ? 1 : 0;
+    return 0;
 }
 
 static bool add_node(void *ctx, const struct node_view *v) {
@@ -45,25 +39,12 @@ static bool add_node(void *ctx, const struct node_view *v) {
 }
 
 void api_trace(struct api_call *call) {
-    struct controller *c = call->controller;
-    struct tracing t = {0};
-    struct error e = {0};
-    if (api_query_i64(call, "nodes", 0)) {
-        buf_adds(&t.out, "sn,cpu_milli,memory_mib,gpu,model\n");
-        core_each_node(c->core, add_node, &t.out);
-    } else {
-        struct store_query q = {.order = STORE_BY_ID,
-                                .ended_from_ms = api_query_i64(call, "since_ms", 0),
-                                .ended_before_ms = api_query_i64(call, "until_ms", 0)};
-        buf_adds(&t.out, "submit_s,run_s,limit_s,user,project,nodes,tasks,cpus_per_task,memory_mib,gpu_milli,"
-                         "gpu_model,class\n");
-        if (store_history(c->store, &q, add_row, &t, &e) < 0) {
-            api_error(call->req, 503, "EIO", e.text);
-            goto done;
-        }
+    cleanup_buf struct buf out = {0};
+    if (!api_query_i64(call, "nodes", 0)) {
+        list_stream_begin(call, LIST_TRACE);
+        return;
     }
-    net_reply(call->req, 200, "text/csv; charset=utf-8", t.out.data, t.out.len);
-done:
-    buf_done(&t.out);
-    arena_done(&t.scratch);
+    buf_adds(&out, "sn,cpu_milli,memory_mib,gpu,model\n");
+    core_each_node(call->controller->core, add_node, &out);
+    net_reply(call->req, 200, "text/csv; charset=utf-8", out.data, out.len);
 }

@@ -7,21 +7,29 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 enum phase { PHASE_LIVE, PHASE_COMMIT, PHASE_FINISHED, PHASE_END };
 
 enum { CLOCK_EVERY = 16 };  // rows between looks at the clock
 
+struct id_range {
+    uint64_t first, last;
+};
+
 struct list_stream {
     struct listing l;
     struct net_request *req;
+    enum list_form form;
     enum phase phase;
     bool finished;          // those of history, too
     bool waits;             // for its reader
     bool committing;        // waits for a commit, and must stay until then
     bool gone;              // its reader has left
     uint64_t after;         // live: the last id
+    VEC(struct id_range) told;  // live ones that were written: they may end meanwhile, and be in history
     struct store_query query;
+    int64_t ended_from_ms, ended_before_ms;  // of a trace; 0: any
     int64_t until_us;       // of this slice
     uint32_t seen;          // in this slice
     bool cut;               // the slice ended before the list did
@@ -54,6 +62,26 @@ static bool slice_over(struct list_stream *s) {
     return ++s->seen % CLOCK_EVERY == 0 && clock_mono_us() >= s->until_us;
 }
 
+static void note_told(struct list_stream *s, uint64_t id) {
+    struct id_range *last = s->told.len ? &s->told.at[s->told.len - 1] : NULL;
+    if (last && last->last + 1 == id)
+        last->last = id;
+    else
+        vec_push(&s->told, ((struct id_range){id, id}));
+}
+
+static bool was_told(const struct list_stream *s, uint64_t id) {
+    uint32_t from = 0, to = s->told.len;
+    while (from < to) {
+        uint32_t mid = (from + to) / 2;
+        if (s->told.at[mid].last < id)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return from < s->told.len && s->told.at[from].first <= id;
+}
+
 // A slice ends between rows, never inside one that folds elements of an array: what it is folded from
 // may be gone when the next slice begins.
 static bool next_live(void *ctx, const struct job_view *v) {
@@ -63,7 +91,15 @@ static bool next_live(void *ctx, const struct job_view *v) {
         return false;
     }
     s->after = v->id;
-    return listing_live(&s->l, v);
+    bool more = listing_live(&s->l, v);
+    if (s->finished && s->l.last_id == v->id)
+        note_told(s, v->id);
+    return more;
+}
+
+static int next_traced(struct list_stream *s, const struct store_history *row) {
+    bool there = row->end_ms >= s->ended_from_ms && (!s->ended_before_ms || row->end_ms < s->ended_before_ms);
+    return there ? trace_row(&s->l, row) : 0;
 }
 
 static int next_finished(void *ctx, const struct store_history *row) {
@@ -72,7 +108,7 @@ static int next_finished(void *ctx, const struct store_history *row) {
     s->query.after_id = row->id;
     s->query.after_end_ms = row->end_ms;
     s->query.after_began_ms = store_history_began_ms(row);
-    int r = listing_finished(&s->l, row);
+    int r = was_told(s, row->id) ? 0 : s->form == LIST_TRACE ? next_traced(s, row) : listing_finished(&s->l, row);
     if (r == 0 && slice_over(s)) {
         s->cut = true;
         r = 1;
@@ -101,6 +137,18 @@ static void await_commit(struct list_stream *s) {
     shell_when_committed(s->l.controller->shell, committed, s);
 }
 
+static void end(struct list_stream *s) {
+    struct listing *l = &s->l;
+    if (s->form == LIST_LINES) {
+        list_stream_tail(l, s->error.code ? &s->error : NULL);
+    } else if (s->form == LIST_DOCUMENT) {
+        json_close(&l->w, ']');
+        json_kv_str(&l->w, "next", s->finished && l->limit && l->rows >= l->limit ? l->key : NULL);
+        json_close(&l->w, '}');
+        buf_addc(&l->out, '\n');
+    }
+}
+
 static void slice(struct list_stream *s) {
     struct controller *c = s->l.controller;
     s->until_us = clock_mono_us() + LIST_SLICE_US;
@@ -121,11 +169,12 @@ static void slice(struct list_stream *s) {
     if (s->l.limit && s->l.rows >= s->l.limit)
         s->phase = PHASE_END;
     if (s->phase == PHASE_END)
-        list_stream_tail(&s->l, s->error.code ? &s->error : NULL);
+        end(s);
 }
 
 static void stream_free(struct list_stream *s) {
     listing_done(&s->l);
+    vec_done(&s->told);
     free(s);
 }
 
@@ -169,7 +218,10 @@ static void on_idle(uv_idle_t *h) {
             continue;
         if (go_on(s)) {
             vec_remove_swap(&c->list_streams, at);
-            net_reply_stream_end(s->req);
+            if (s->error.code && s->form != LIST_LINES)
+                net_reply_stream_abort(s->req);
+            else
+                net_reply_stream_end(s->req);
             stream_free(s);
         }
         return;
@@ -211,6 +263,27 @@ static struct store_query lead(const struct listing *l, int64_t from_ms) {
     return q;
 }
 
+// The newest first, from where the last page ended.
+static struct store_query lead_page(const struct listing *l, struct api_call *call) {
+    struct store_query q = {.order = STORE_BY_END,
+                            .descending = true,
+                            .ended_from_ms = api_query_i64(call, "since_ms", 0),
+                            .ended_before_ms = api_query_i64(call, "until_ms", 0)};
+    if (l->name)
+        q.name = l->name;
+    else if (l->user && !listing_several(l->user))
+        q.user = l->user;
+    else if (l->project && !listing_several(l->project))
+        q.project = l->project;
+    else if (l->states && !(l->states & (l->states - 1)))
+        q.state_mask = l->states;
+    const char *after = api_query(call, "after"), *dot = after ? strchr(after, '.') : NULL;
+    if (dot && parse_i64(arena_strndup(&call->arena, after, (size_t)(dot - after)), &q.after_end_ms) == 0 &&
+        parse_u64(dot + 1, &q.after_id) == 0)
+        q.resume = true;
+    return q;
+}
+
 static bool live_wanted(const struct listing *l) {
     for (int s = 0; s < JOB_STATE_COUNT; s++)
         if (!job_state_final((enum job_state)s) && (!l->states || l->states >> s & 1))
@@ -218,24 +291,72 @@ static bool live_wanted(const struct listing *l) {
     return false;
 }
 
-void list_stream_begin(struct api_call *call) {
-    struct controller *c = call->controller;
-    struct list_stream *s = xcalloc(1, sizeof *s);
-    struct error e = {0};
-    if (listing_init(&s->l, call, &e) < 0) {
-        api_fail(call->req, &e);
-        free(s);
-        return;
-    }
+static int begin_lines(struct list_stream *s, struct api_call *call, struct error *e) {
+    int r = listing_init(&s->l, call, e);
+    if (r < 0)
+        return r;
     bool all = api_query_i64(call, "all", 0), finished = api_query_i64(call, "finished", 0);
-    s->req = call->req;
     s->finished = all || finished;
     s->phase = (finished && !all) || !live_wanted(&s->l) ? PHASE_COMMIT : PHASE_LIVE;
     if (!s->finished && s->phase == PHASE_COMMIT)
         s->phase = PHASE_END;
     s->query = lead(&s->l, api_query_i64(call, "from_ms", 0));
     list_stream_head(&s->l);
-    net_reply_stream_start(call->req, 200, LIST_STREAM_TYPE);
+    return 0;
+}
+
+static int begin_document(struct list_stream *s, struct api_call *call, struct error *e) {
+    struct listing *l = &s->l;
+    int r = listing_init(l, call, e);
+    if (r < 0)
+        return r;
+    s->finished = api_query_i64(call, "finished", 0);
+    s->phase = s->finished ? PHASE_COMMIT : PHASE_LIVE;
+    if (s->finished && !l->limit)
+        l->limit = LIST_PAGE_ROWS;
+    s->query = lead_page(l, call);
+    list_document_head(l);
+    return 0;
+}
+
+static void begin_trace(struct list_stream *s, struct api_call *call) {
+    s->l = (struct listing){.controller = call->controller};
+    s->finished = true;
+    s->phase = PHASE_COMMIT;
+    s->query = (struct store_query){.order = STORE_BY_ID};
+    s->ended_from_ms = api_query_i64(call, "since_ms", 0);
+    s->ended_before_ms = api_query_i64(call, "until_ms", 0);
+    trace_head(&s->l);
+}
+
+void list_document_head(struct listing *l) {
+    json_open(&l->w, '{');
+    if (l->compact) {
+        json_key(&l->w, "fields");
+        listing_fields(l);
+    }
+    json_key(&l->w, "jobs");
+    json_open(&l->w, '[');
+}
+
+void list_stream_begin(struct api_call *call, enum list_form form) {
+    static const char *const types[] = {LIST_STREAM_TYPE, "application/json", "text/csv; charset=utf-8"};
+    struct controller *c = call->controller;
+    struct list_stream *s = xcalloc(1, sizeof *s);
+    struct error e = {0};
+    int r = 0;
+    s->req = call->req;
+    s->form = form;
+    if (form == LIST_TRACE)
+        begin_trace(s, call);
+    else
+        r = form == LIST_LINES ? begin_lines(s, call, &e) : begin_document(s, call, &e);
+    if (r < 0) {
+        api_fail(call->req, &e);
+        free(s);
+        return;
+    }
+    net_reply_stream_start(call->req, 200, types[form]);
     net_request_watch(call->req, on_close, on_drain, s);
     vec_push(&c->list_streams, s);
     wake(c);

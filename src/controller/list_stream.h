@@ -1,6 +1,7 @@
-// Long lists of jobs, written in slices between other work: a line with the names of the fields, a line
-// per job, and a last line that says how many there were, or what went wrong. Whoever does not see that
-// line has not seen everything.
+// Long lists of jobs, written in slices between other work, in one of three forms: lines (the names of
+// the fields, a line per job, and a last one that says how many there were, or what went wrong;
+// whoever does not see that line has not seen everything), one JSON document, or a trace for the
+// simulator. The last two are cut off, connection and all, when something goes wrong.
 #pragma once
 #include "controller/listing.h"
 
@@ -11,12 +12,20 @@ enum {
     LIST_BACKLOG_BYTES = 1 << 20,      // unsent; then the list waits for its reader
     LIST_BACKLOG_MANY_BYTES = 64 << 10,  // the same when there are more lists than
     LIST_STREAMS_FEW = 32,
+    LIST_PAGE_ROWS = 1000,             // of finished jobs, unless asked for more
 };
 
+enum list_form { LIST_LINES, LIST_DOCUMENT, LIST_TRACE };
+
 // Answers the request, now or later.
-void list_stream_begin(struct api_call *call);
+void list_stream_begin(struct api_call *call, enum list_form form);
 void list_stream_head(struct listing *l);
 void list_stream_tail(struct listing *l, const struct error *e);  // `e` NULL: complete
+void list_document_head(struct listing *l);
 
 void list_streams_init(struct controller *c);
 void list_streams_done(struct controller *c);
+
+// api_trace.c
+void trace_head(struct listing *l);
+int trace_row(struct listing *l, const struct store_history *row);

@@ -347,6 +347,7 @@ bool listing_live(void *ctx, const struct job_view *v) {
         return true;
     if (folds_with(l, v)) {
         vec_push(&l->fold_indices, v->array_index);
+        l->last_id = v->id;
         return true;
     }
     listing_fold_end(l);
@@ -375,6 +376,7 @@ bool listing_live(void *ctx, const struct job_view *v) {
         if (schema_decode(&spec_schema, v->spec_bytes, v->spec_len, &l->scratch, r.spec) < 0)
             return true;
     }
+    l->last_id = v->id;
     if (v->array_id && v->state == JOB_PENDING && !l->elements) {
         l->fold = r;
         vec_push(&l->fold_indices, v->array_index);

@@ -34,6 +34,7 @@ struct listing {
     bool lines;              // each row is a line of its own
     int64_t now;
     uint64_t rows, limit;
+    uint64_t last_id;        // the live job that was written, or folded, last
     struct arena keep;       // what was asked for
     struct arena scratch;    // of one row
     // Of history's records only what the columns need is decoded.

@@ -91,6 +91,8 @@ bool net_request_gone(const struct net_request *req);
 int net_reply_stream_start(struct net_request *req, int status, const char *content_type);
 ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len);
 int net_reply_stream_end(struct net_request *req);
+// Ends it unfinished: the connection is cut, so that the reader sees that something is missing.
+void net_reply_stream_abort(struct net_request *req);
 size_t net_reply_stream_pending(const struct net_request *req);
 
 // The connection is used under a pass, the id of a token say; it is kept, and what the connection

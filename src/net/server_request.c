@@ -186,6 +186,14 @@ int net_reply_stream_end(struct net_request *req) {
     return complete(r);
 }
 
+void net_reply_stream_abort(struct net_request *req) {
+    struct request *r = request_of(req);
+    assert(r->streaming);
+    if (!net_request_gone(req))
+        conn_destroy(&r->conn->conn);
+    complete(r);
+}
+
 bool net_request_wants_ws(const struct net_request *req) {
     const struct http_message *m = req->http;
     const char *version = http_message_header(m, "Sec-WebSocket-Version");

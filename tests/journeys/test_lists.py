@@ -171,3 +171,71 @@ def test_waiting_elements_stay_in_one_row(cluster):
     assert len(rows) == 5001
     assert len(stream(cluster.api, fields="id", name="folded", elements=1)) == 50000
     cluster.api.post("/v1/jobs/cancel", {"ids": [str(array)]})
+
+
+def ids_of(data, form):
+    """The ids of a list as it came over the wire, in pieces."""
+    body = b"".join(piece for piece in chunks(data.split(b"\r\n\r\n", 1)[1]))
+    if form == "lines":
+        head, *rows, last = [json.loads(line) for line in body.splitlines()]
+        assert last == {"rows": len(rows)}
+        return [row[head["fields"].index("id")] for row in rows]
+    return [row["id"] for row in json.loads(body)["jobs"]]
+
+
+def chunks(text):
+    while True:
+        size, text = text.split(b"\r\n", 1)
+        if not int(size, 16):
+            return
+        yield text[:int(size, 16)]
+        text = text[int(size, 16) + 2:]
+
+
+def test_a_job_that_ends_while_the_list_is_written_comes_once():
+    with Cluster() as c:
+        ids = [r["id"] for r in c.api.post("/v1/jobs", [job(hold=True, comment="x" * 200)] * 6000)]
+        reader = Reader(f"{c.home}/run/api.sock", f"/v1/jobs?stream=1&all=1&fields={FIELDS}")
+        reader.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        time.sleep(0.5)  # its first megabyte is written, the rest waits for its reader
+        assert c.api.post("/v1/jobs/cancel", {"all": True})["done"] == len(ids)
+        wait_until(lambda: not c.api.get("/v1/jobs")["jobs"], 20, "they do not end")
+        got = ids_of(reader.rest(), "lines")
+        assert sorted(got) == ids
+
+
+def test_documents_are_written_in_pieces_too():
+    """As long as the list is: the controller keeps little of it, and others are served meanwhile."""
+    with Cluster() as c:
+        for _ in range(PENDING // 10000):
+            c.api.post("/v1/jobs", [job(hold=True)] * 10000)
+        pid = c.pid("controller")
+        before = rss_bytes(pid)
+        readers = [Reader(f"{c.home}/run/api.sock", f"/v1/jobs?fields={FIELDS}") for _ in range(20)]
+        time.sleep(1)
+        assert rss_bytes(pid) - before < 64 << 20  # one of them is 30 MB long
+        assert sorted(ids_of(readers[0].rest(), "document")) == sorted(ids_of(readers[1].rest(), "document"))
+        for r in readers:
+            r.sock.close()
+        assert len(json.loads(c.cli("list", "--json").stdout)["jobs"]) == PENDING
+        assert len(json.loads(c.cli("list", "--json", "--limit", "7").stdout)["jobs"]) == 7
+        c.api.post("/v1/jobs/cancel", {"all": True})
+        seen, target = set(), "/v1/jobs?finished=1&state=CANCELLED&fields=id"
+        after = ""
+        while after is not None:
+            page = c.api.get(target + after)
+            assert len(page["jobs"]) <= 1000
+            seen |= {r["id"] for r in page["jobs"]}
+            after = page["next"] and f"&after={page['next']}"
+        assert len(seen) == PENDING
+
+
+def test_a_trace_is_written_in_pieces(cluster, past):
+    rows = cluster.cli("trace").stdout.splitlines()
+    ran = [r for r in cluster.api.get("/v1/jobs?finished=1&limit=100000")["jobs"] if r["start_ms"]]
+    assert len(rows) == len(ran) + 1
+    middle = sorted(r["end_ms"] for r in ran)[len(ran) // 2]
+    status, data = cluster.api.raw("GET", f"/v1/trace?since_ms={middle}")
+    assert status == 200 and len(data.splitlines()) == sum(r["end_ms"] >= middle for r in ran) + 1
+    status, data = cluster.api.raw("GET", f"/v1/trace?until_ms={middle}")
+    assert status == 200 and len(data.splitlines()) == sum(r["end_ms"] < middle for r in ran) + 1
