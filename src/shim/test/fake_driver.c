@@ -819,6 +819,39 @@ static const struct { const char *base; int version, flag; void *fn; } versions[
     V(cuStreamCreate, 2000, 0, cuStreamCreate), V(cuInit, 2000, 0, cuInit),
     V(cuDevicePrimaryCtxRetain, 7000, 0, cuDevicePrimaryCtxRetain),
 };
+// Those not in the table above: a version for each suffix, so that every function can be asked for.
+static const struct { const char *name; void *fn; } exported[] = {
+#define X(name) {#name, (void *)name},
+#include "../cuda_hooks.def"
+#undef X
+};
+int fake_version_of(const char *name, char base[static 64], uint64_t *flags) {
+    snprintf(base, 64, "%s", name);
+    size_t n = strlen(base);
+    *flags = n > 5 && !strcmp(base + n - 5, "_ptsz") ? CU_PROC_PER_THREAD : 0;
+    if (*flags)
+        base[n -= 5] = 0;
+    if (n < 4 || base[n - 3] != '_' || base[n - 2] != 'v')
+        return 2000;
+    int v = base[n - 1] - '0';
+    base[n - 3] = 0;
+    return v == 2 ? 3020 : v == 3 ? 11040 : 12050;
+}
+static void *by_suffix(const char *symbol, int version, uint64_t flags) {
+    void *fn = NULL;
+    int best = -1;
+    for (size_t i = 0; i < sizeof exported / sizeof *exported; i++) {
+        char base[64];
+        uint64_t per_thread;
+        int v = fake_version_of(exported[i].name, base, &per_thread);
+        if (strcmp(base, symbol) || v > version || v < best || (per_thread && !(flags & CU_PROC_PER_THREAD)))
+            continue;
+        if (v > best || per_thread)
+            fn = exported[i].fn;
+        best = v;
+    }
+    return fn;
+}
 CUresult cuGetProcAddress_v2(const char *symbol, void **fn, int version, uint64_t flags, int *status) {
     *fn = NULL;
     if (!*symbol) // what libcudart asks first; the driver says yes to nothing
@@ -828,6 +861,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **fn, int version, uint64_
         if (!strcmp(versions[i].base, symbol) && versions[i].version <= version &&
             (versions[i].flag == 0 || (flags & CU_PROC_PER_THREAD)) && versions[i].version >= best)
             *fn = versions[i].fn, best = versions[i].version;
+    if (!*fn)
+        *fn = by_suffix(symbol, version, flags);
     if (status)
         *status = *fn ? 0 : 1;
     return *fn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;

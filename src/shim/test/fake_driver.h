@@ -13,3 +13,5 @@ struct fake_counts {
 __attribute__((visibility("default"))) struct fake_counts *fake_counts(void);
 __attribute__((visibility("default"))) uint64_t fake_used(int device);
 __attribute__((visibility("default"))) uint64_t fake_hits(const char *name);
+// The base name, version and flags by which cuGetProcAddress gives a function that is in no other table.
+__attribute__((visibility("default"))) int fake_version_of(const char *name, char base[static 64], uint64_t *flags);

@@ -52,6 +52,34 @@ static void binds(void) {
     CHECK_EQ(lacking(), CUDA_ERROR_NOT_FOUND);
 }
 
+// Every function taken over, asked for as libcudart does, in its own version and stream variant: the hook
+// and no other. A name that is added to the table is tried by being there.
+static void binds_everything(void) {
+    static const char *const names[] = {
+#define X(name) #name,
+#include "../cuda_hooks.def"
+#undef X
+    };
+    limit(UUID0, "j", 1024ULL * MIB, 0, 0);
+    shadow_load();
+    CUresult (*get)(const char *, void **, int, uint64_t, int *), (*driver)(const char *, void **, int, uint64_t, int *);
+    int (*version_of)(const char *, char *, uint64_t *);
+    *(void **)&get = dlsym(shadow, "cuGetProcAddress_v2");
+    *(void **)&driver = dlsym(fake_lib, "cuGetProcAddress_v2");
+    *(void **)&version_of = dlsym(fake_lib, "fake_version_of");
+    for (size_t i = 2; i < sizeof names / sizeof *names; i++) { // after the two cuGetProcAddress
+        char base[64];
+        uint64_t flags;
+        void *fn, *theirs;
+        int version = version_of(names[i], base, &flags), status;
+        CHECK_EQ(driver(base, &theirs, version, flags, &status), 0);
+        CHECK_EQ(get(base, &fn, version, flags, &status), 0);
+        if (theirs != dlsym(fake_lib, names[i]) || fn != dlsym(shadow, names[i]))
+            fprintf(stderr, "%s is not bound\n", names[i]);
+        CHECK(theirs == dlsym(fake_lib, names[i]) && fn == dlsym(shadow, names[i]));
+    }
+}
+
 static uint64_t job_used(void) {
     return sample(UUID0).used_bytes;
 }
@@ -576,6 +604,62 @@ static void nvml_view(void) {
     CHECK_EQ(power(d0, &n), NVML_ERROR_FUNCTION_NOT_FOUND);
 }
 
+// Every NVML function taken over shows the part where there is one, and the driver's answer where not.
+static void nvml_everything(void) {
+    static const char *const names[] = {
+#define X(name) #name,
+#include "../nvml_hooks.def"
+#undef X
+    };
+    limit(UUID0, "j", 1024ULL * MIB, 0, 0);
+    shadow_load();
+    context(0);
+    void *nvml = dlopen(getenv("TEST_NVML"), RTLD_NOW);
+    CHECK(nvml);
+    nvmlDevice d0 = (nvmlDevice)1, d1 = (nvmlDevice)2;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *name = names[i];
+        bool driver_has = dlsym(fake_lib, name);
+        union { struct nvmlMemory m; struct nvmlMemory_v2 m2; } u = {.m2.version = 2};
+        struct nvmlProcess_v2 list[4] = {{0}};
+        struct nvmlProcessDetail details[4] = {{0}};
+        struct nvmlProcessDetailList detail = {.version = 1, .count = 4, .entry = details};
+        unsigned n = 4;
+        nvmlReturn (*one)(nvmlDevice, void *), (*two)(nvmlDevice, unsigned *, void *);
+        *(void **)&one = *(void **)&two = dlsym(nvml, name);
+        CHECK(one);
+        if (strstr(name, "MemoryInfo")) {
+            bool second = strstr(name, "_v2");
+            CHECK_EQ(one(d0, &u), 0);
+            CHECK_EQ(second ? u.m2.total : u.m.total, 1024ULL * MIB);
+            CHECK_EQ(second ? u.m2.used : u.m.used, job_used());
+            CHECK_EQ(one(d1, &u), 0);
+            CHECK_EQ(second ? u.m2.total : u.m.total, 80ULL << 30);
+        } else if (strstr(name, "DetailList")) {
+            CHECK_EQ(one(d0, &detail), 0);
+            CHECK(detail.count == 1 && details[0].pid == (unsigned)getpid() && details[0].used_bytes == job_used());
+            detail.count = 0;
+            CHECK_EQ(one(d0, &detail), NVML_ERROR_INSUFFICIENT_SIZE);
+            CHECK_EQ(detail.count, 1);
+            detail = (struct nvmlProcessDetailList){.version = 1, .mode = 1, .count = 4, .entry = details};
+            CHECK_EQ(one(d0, &detail), 0); // graphics: none
+            CHECK_EQ(detail.count, 0);
+            CHECK_EQ(one(d1, &detail), driver_has ? 0 : NVML_ERROR_FUNCTION_NOT_FOUND);
+        } else if (strstr(name, "RunningProcesses")) {
+            bool computing = strstr(name, "GetCompute");
+            CHECK_EQ(two(d0, &n, list), 0);
+            CHECK_EQ(n, computing ? 1 : 0);
+            CHECK(!computing || (list[0].pid == (unsigned)getpid() && list[0].used_bytes == job_used()));
+            CHECK_EQ(two(d0, NULL, list), NVML_ERROR_INVALID_ARGUMENT);
+            n = 4;
+            CHECK_EQ(two(d1, &n, list), driver_has ? 0 : NVML_ERROR_FUNCTION_NOT_FOUND);
+        } else {
+            fprintf(stderr, "%s has no test\n", name);
+            CHECK(false);
+        }
+    }
+}
+
 static void no_driver(void) {
     setenv("ACEQUIA_REAL_LIBCUDA", getenv("TEST_SHADOW"), 1); // itself: refused
     void *h = dlopen(getenv("TEST_SHADOW"), RTLD_NOW);
@@ -590,6 +674,7 @@ static void no_driver(void) {
 #define CHILD(name) \
     static void name##_test(void **state) { in_child(name); }
 CHILD(binds)
+CHILD(binds_everything)
 CHILD(memory)
 CHILD(pools)
 CHILD(vmm)
@@ -602,12 +687,13 @@ CHILD(blind)
 CHILD(forks)
 CHILD(everything)
 CHILD(nvml_view)
+CHILD(nvml_everything)
 CHILD(no_driver)
 
 #define T(name) cmocka_unit_test_teardown(name, test_teardown)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        T(binds_test), T(memory_test), T(pools_test), T(vmm_test), T(arrays_test), T(graphs_test),
+        T(binds_test), T(binds_everything_test), T(nvml_everything_test), T(memory_test), T(pools_test), T(vmm_test), T(arrays_test), T(graphs_test),
         T(threads_test), T(renumbered_test), T(broken_ledger_test), T(blind_test), T(forks_test),
         T(everything_test), T(nvml_view_test), T(no_driver_test), T(race_of_sixteen),
     };
