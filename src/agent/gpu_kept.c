@@ -2,6 +2,7 @@
 #include "agent/gpu_kept.h"
 
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -13,10 +14,16 @@ struct record {
     uint64_t job, attempt;
     uint64_t busy_ms, throttled_ms, memory_peak_bytes, energy_mj;
     uint64_t check;  // of what is before it
+    uint64_t measured_ms, check_measured;  // not in the records of older agents
 };
+enum { OLDER_SIZE = offsetof(struct record, measured_ms) };
 
 static uint64_t check_of(const struct record *r) {
     return hash_bytes((const char *)r, offsetof(struct record, check));
+}
+
+static uint64_t check_measured_of(const struct record *r) {
+    return hash_bytes((const char *)r, offsetof(struct record, check_measured));
 }
 
 static int open_record(int spool_fd, uint64_t job, uint32_t attempt, int flags) {
@@ -29,7 +36,9 @@ static int open_record(int spool_fd, uint64_t job, uint32_t attempt, int flags) 
 void gpu_kept_write(int spool_fd, uint64_t job, uint32_t attempt, const struct usage *u) {
     struct record r = {.job = job, .attempt = attempt, .busy_ms = u->gpu_busy_ms, .throttled_ms = u->gpu_throttled_ms,
                        .memory_peak_bytes = u->gpu_memory_peak_bytes, .energy_mj = u->energy_mj};
+    r.measured_ms = u->gpu_measured_ms;
     r.check = check_of(&r);
+    r.check_measured = check_measured_of(&r);
     cleanup_close int fd = open_record(spool_fd, job, attempt, O_WRONLY | O_CREAT);
     // Half a record fails its check; the one after the next second is whole again.
     if (fd >= 0 && pwrite(fd, &r, sizeof r, 0) != sizeof r)
@@ -37,12 +46,14 @@ void gpu_kept_write(int spool_fd, uint64_t job, uint32_t attempt, const struct u
 }
 
 bool gpu_kept_read(int spool_fd, uint64_t job, uint32_t attempt, struct usage *out) {
-    struct record r;
+    struct record r = {0};
     cleanup_close int fd = open_record(spool_fd, job, attempt, O_RDONLY);
-    if (fd < 0 || pread(fd, &r, sizeof r, 0) != sizeof r || r.check != check_of(&r) || r.job != job ||
+    if (fd < 0 || pread(fd, &r, sizeof r, 0) < OLDER_SIZE || r.check != check_of(&r) || r.job != job ||
         r.attempt != attempt)
         return false;
     *out = (struct usage){.gpu_busy_ms = r.busy_ms, .gpu_throttled_ms = r.throttled_ms,
                           .gpu_memory_peak_bytes = r.memory_peak_bytes, .energy_mj = r.energy_mj};
+    if (r.check_measured == check_measured_of(&r))
+        out->gpu_measured_ms = r.measured_ms;
     return true;
 }

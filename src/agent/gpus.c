@@ -158,6 +158,7 @@ static void remember_usage(struct gpus *g) {
         gpu_monitor_usage(g->monitor, h->id, h->attempt, &h->usage);
         h->usage.gpu_busy_ms += h->before.gpu_busy_ms;
         h->usage.gpu_throttled_ms += h->before.gpu_throttled_ms;
+        h->usage.gpu_measured_ms += h->before.gpu_measured_ms;
         h->usage.energy_mj += h->before.energy_mj;
         h->usage.gpu_memory_peak_bytes = peak > h->usage.gpu_memory_peak_bytes ? peak : h->usage.gpu_memory_peak_bytes;
         if (is_first(g, i))
@@ -400,6 +401,7 @@ void gpus_usage(const struct gpus *g, uint64_t id, uint32_t attempt, struct usag
             continue;
         u->gpu_busy_ms += h->usage.gpu_busy_ms;
         u->gpu_throttled_ms += h->usage.gpu_throttled_ms;
+        u->gpu_measured_ms += h->usage.gpu_measured_ms;
         u->gpu_memory_peak_bytes += h->usage.gpu_memory_peak_bytes;
         u->energy_mj += h->usage.energy_mj;
         return;  // every entry of the attempt holds the sum

@@ -50,8 +50,9 @@ static void add_row(struct cli *c, struct table *t, const struct json *row) {
     const char *option = json_str(row, "option");
     enum colour colour = !has ? COLOUR_NONE : option ? COLOUR_YELLOW : COLOUR_GREEN;
     table_add(t, shown, COLOUR_NONE);
-    table_add(t, has ? figure(&c->arena, what, json_i64(row, "asked", 0)) : "", COLOUR_NONE);
-    table_add(t, figure(&c->arena, what, json_i64(row, "used", 0)), COLOUR_NONE);
+    table_add(t, json_get(row, "asked") ? figure(&c->arena, what, json_i64(row, "asked", 0)) : "", COLOUR_NONE);
+    bool used = json_get(row, "used") != NULL;
+    table_add(t, used ? figure(&c->arena, what, json_i64(row, "used", 0)) : "not measured", COLOUR_NONE);
     table_add(t, has ? arena_printf(&c->arena, "%lld %%", (long long)percent) : "", colour);
     table_add(t, has ? bar(&c->arena, percent > 100 ? 100 : percent) : "", colour);
     table_add(t, option ? option : "", COLOUR_BOLD);
@@ -64,8 +65,12 @@ static void print(struct cli *c, const struct json *j, struct buf *out) {
     char elapsed[UNIT_TEXT_MAX];
     struct table t;
     duration_format((uint64_t)json_i64(j, "elapsed_s", 0), elapsed);
-    buf_addf(out, "Job %s %s %s\n\n", c->arguments[0],
-             json_true(j, "final") ? "ran for" : "has been running for", elapsed);
+    if (json_get(j, "elements"))
+        buf_addf(out, "Array %s, %lld elements that ran for %s on average\n\n", c->arguments[0],
+                 (long long)json_i64(j, "elements", 0), elapsed);
+    else
+        buf_addf(out, "Job %s %s %s\n\n", c->arguments[0],
+                 json_true(j, "final") ? "ran for" : "has been running for", elapsed);
     table_init(&t, &c->arena, columns, 6);
     for (uint32_t i = 0; rows && rows->type == JSON_ARRAY && i < rows->len; i++)
         add_row(c, &t, &rows->items[i]);
@@ -73,6 +78,8 @@ static void print(struct cli *c, const struct json *j, struct buf *out) {
     table_done(&t);
     if (json_true(j, "too_short"))
         buf_adds(out, "\nIt ran too briefly for advice.\n");
+    else if (json_true(j, "failed"))
+        buf_adds(out, "\nIt failed: what it used until then is no measure for the next one.\n");
     for (uint32_t i = 0; rows && rows->type == JSON_ARRAY && i < rows->len; i++) {
         const char *option = json_str(&rows->items[i], "option"), *text = json_str(&rows->items[i], "text");
         if (option && text)
@@ -105,7 +112,8 @@ const struct verb verb_efficiency = {
     .summary = "compare what a job asked for with what it used",
     .text = "CPUs, memory, GPUs, GPU memory, time and energy, while the job runs and afterwards. The last "
             "column is the option to give next time; "
-            "where there is none, the job asked for about what it needs.",
+            "where there is none, the job asked for about what it needs. Of an array all elements together: "
+            "means, but the highest peaks and the longest time.",
     .examples = "acequia efficiency 12\nacequia efficiency 12_3 --json",
     .options = {&common_options},
     .run = run,

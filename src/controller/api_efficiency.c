@@ -29,6 +29,67 @@ static void gpu_memory(const struct controller *c, const struct job_record *r, s
     }
 }
 
+static const struct usage *usage_of(const struct controller *c, const struct job_record *r, bool live) {
+    static const struct usage none;
+    const struct live_usage *now = live ? map_get(&c->live, r->id) : NULL;
+    return now ? &now->usage : r->usage ? r->usage : &none;
+}
+
+// The elements of an array that have begun; of very many, those that were found first.
+enum { ELEMENTS_MAX = 20000 };
+
+struct elements {
+    struct controller *controller;
+    struct efficiency_sum sum;
+    struct arena *arena;       // of the one that is kept
+    struct job_record sample;  // with places, to know what was held
+};
+
+static bool take_element(struct elements *s, const struct job_record *r, bool live) {
+    if (r->start_ms)
+        efficiency_add(&s->sum, r, usage_of(s->controller, r, live), now_ms());
+    return s->sum.count < ELEMENTS_MAX;
+}
+
+static int ended_element(void *ctx, const struct store_history *row) {
+    struct elements *s = ctx;
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    bool first = !s->sample.parts.len;
+    if (schema_decode(&job_record_schema, row->data, row->len, first ? s->arena : &a, &r) < 0)
+        return 0;
+    if (first && r.parts.len)
+        s->sample = r;
+    return take_element(s, &r, false) ? 0 : 1;
+}
+
+static bool live_element(void *ctx, const struct job_view *v) {
+    struct elements *s = ctx;
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    bool first = !s->sample.parts.len;
+    if (!v->start_ms || core_record(s->controller->core, v->id, first ? s->arena : &a, &r) < 0)
+        return true;
+    if (first && r.parts.len)
+        s->sample = r;
+    return take_element(s, &r, true);
+}
+
+// False: the job is no array, or one of which nothing has run.
+static bool whole_array(struct api_call *call, struct job_record *r, struct usage *mean, struct efficiency_input *in) {
+    struct elements s = {.controller = call->controller, .arena = &call->arena};
+    if (!r->is_array || strchr(call->name, '_'))
+        return false;
+    store_history(call->controller->store, &(struct store_query){.array = r->array_id, .order = STORE_BY_ID},
+                  ended_element, &s, NULL);
+    core_each_element(call->controller->core, r->array_id, live_element, &s);
+    if (!s.sum.count || !s.sample.parts.len)
+        return false;
+    *r = s.sample;
+    efficiency_mean(&s.sum, r, mean, in);
+    return true;
+}
+
 void api_efficiency(struct api_call *call) {
     struct controller *c = call->controller;
     cleanup_buf struct buf b = {0};
@@ -36,24 +97,18 @@ void api_efficiency(struct api_call *call) {
     struct job_record r;
     struct job_view v;
     struct efficiency report;
-    static const struct usage none;
+    struct usage mean;
     bool live;
     if (api_record(c, call->job, &call->arena, &r, &live) < 0) {
         api_error(call->req, 404, "ENOENT", "there is no such job");
         return;
     }
-    if (!r.start_ms) {
+    struct efficiency_input in = {.record = &r, .usage = usage_of(c, &r, live), .now_ms = now_ms()};
+    if (!whole_array(call, &r, &mean, &in) && !r.start_ms) {
         api_error(call->req, 409, "EBUSY", "the job has not run yet; there is nothing to compare");
         return;
     }
-    const struct live_usage *now = live ? map_get(&c->live, call->job) : NULL;
-    struct efficiency_input in = {.record = &r,
-                                  .usage = now       ? &now->usage
-                                           : r.usage ? r.usage
-                                                     : &none,
-                                  .now_ms = now_ms(),
-                                  .time_limit_s = core_view(c->core, call->job, &v) ? v.time_limit_s
-                                                                                    : r.spec->time_limit_s};
+    in.time_limit_s = core_view(c->core, r.id, &v) ? v.time_limit_s : r.spec->time_limit_s;
     gpu_memory(c, &r, &in);
     efficiency_of(&in, &call->arena, &report);
     efficiency_json(&report, &w);

@@ -22,7 +22,7 @@ struct holding {
     uint64_t job;
     uint32_t attempt, index, milli;
     int64_t seen_ms, held_ms;  // held: as a holder, not by a process alone
-    uint64_t energy_mj, busy_us, throttled_us, memory_peak_bytes;
+    uint64_t energy_mj, busy_us, throttled_us, measured_us, memory_peak_bytes;
     bool ledger_known;
     struct ledger_use ledger;
     // of the newest split
@@ -330,6 +330,8 @@ static void book(struct gpu_monitor *m, const struct split_job *j, struct holdin
     h->energy_mj += j->energy_mj;
     h->busy_us += (uint64_t)j->use_milli * (uint64_t)span_ms;
     h->throttled_us += (uint64_t)h->throttled_milli * (uint64_t)span_ms;
+    if (j->measured || !r->sample.utilisation_unknown)
+        h->measured_us += (uint64_t)span_ms * 1000;
     uint64_t peak = h->memory_bytes > h->ledger.peak_bytes ? h->memory_bytes : h->ledger.peak_bytes;
     if (peak > h->memory_peak_bytes)
         h->memory_peak_bytes = peak;
@@ -429,6 +431,7 @@ bool gpu_monitor_usage(const struct gpu_monitor *m, uint64_t job, uint32_t attem
         known = true;
         sum->gpu_busy_ms += h->busy_us / 1000;
         sum->gpu_throttled_ms += h->throttled_us / 1000;
+        sum->gpu_measured_ms += h->measured_us / 1000;
         sum->gpu_memory_peak_bytes += h->memory_peak_bytes;
         sum->energy_mj += h->energy_mj;
     }

@@ -14,7 +14,7 @@ const char *const efficiency_words[] = {"cpu", "memory", "gpu", "gpu_memory", "t
 enum { LOW_PERCENT = 60, HIGH_PERCENT = 95, ROOM_PERCENT = 120, TIME_ROOM_PERCENT = 130, UNUSED_GPU_MILLI = 10 };
 
 struct held {
-    uint32_t nodes, cpus, tasks;
+    uint32_t nodes, cpus, tasks, gpus;
     uint64_t memory_bytes, gpus_milli;
 };
 
@@ -25,6 +25,7 @@ static struct held sum_parts(const struct job_record *r) {
         h.cpus += p->cpus;
         h.tasks += p->tasks;
         h.memory_bytes += p->memory_bytes;
+        h.gpus += p->gpus.len;
         for (uint32_t k = 0; k < p->gpus.len; k++)
             h.gpus_milli += p->gpus.at[k].milli;
     }
@@ -116,19 +117,40 @@ static uint64_t gpus_needed(const struct efficiency_input *in, uint64_t busy_mil
     return round_gpus(by_time > by_memory ? by_time : by_memory);
 }
 
-static const char *gpu_option(const struct spec *s, const struct held *h, uint64_t milli, struct arena *a) {
+// What is asked for over several nodes is divided among them evenly, in whole GPUs.
+static uint64_t whole_over_nodes(uint64_t milli, uint32_t nodes) {
+    uint64_t unit = nodes * 1000ULL;
+    return nodes > 1 ? (milli + unit - 1) / unit * unit : milli;
+}
+
+// The option it was asked with, and how many GPUs that makes in all.
+static const char *gpu_option(const struct spec *s, const struct held *h, uint64_t milli, struct arena *a,
+                              uint64_t *total) {
     char text[GPU_TEXT_MAX];
-    const char *option = "--gpus";
+    const char *option = "--gpus", *model = str_empty(s->gpu_model) ? "" : s->gpu_model;
+    uint32_t times = 1;
     if (s->gpus_per_node_milli && h->nodes) {
         option = "--gpus-per-node";
-        milli = round_gpus(milli / h->nodes);
+        times = h->nodes;
+        milli = round_gpus(milli / times);
     } else if (s->gpus_per_task_milli && h->tasks) {
         option = "--gpus-per-task";
-        milli = round_gpus(milli / h->tasks);
+        times = h->tasks;
+        milli = round_gpus(milli / times);
+    } else {
+        milli = whole_over_nodes(milli, h->nodes);
     }
-    const char *colon = str_empty(s->gpu_model) ? "" : ":";
-    return arena_printf(a, "%s %s%s%s", option, str_empty(s->gpu_model) ? "" : s->gpu_model, colon,
-                        gpu_milli_format(milli, text));
+    *total = milli * times;
+    return arena_printf(a, "%s %s%s%s", option, model, *model ? ":" : "", gpu_milli_format(milli, text));
+}
+
+// Busy GPUs on average, over the time in which somebody looked; false where nobody did.
+static bool busy_gpus(const struct usage *u, const struct held *h, uint64_t elapsed_ms, uint64_t *milli) {
+    if (u->gpu_measured_ms && h->gpus)
+        *milli = (uint64_t)((__uint128_t)u->gpu_busy_ms * 1000 * h->gpus / u->gpu_measured_ms);
+    else
+        *milli = u->gpu_busy_ms * 1000 / elapsed_ms;  // by an agent that did not tell
+    return u->gpu_measured_ms || u->gpu_busy_ms;
 }
 
 static void judge_gpu(const struct efficiency_input *in, const struct held *h, uint64_t elapsed_ms,
@@ -136,26 +158,48 @@ static void judge_gpu(const struct efficiency_input *in, const struct held *h, u
     if (!h->gpus_milli || !elapsed_ms)
         return;
     const struct spec *s = in->record->spec;
-    uint64_t busy = in->usage->gpu_busy_ms * 1000 / elapsed_ms;
-    set(row, h->gpus_milli, busy);
+    const struct usage *u = in->usage;
     char used[GPU_TEXT_MAX], asked[GPU_TEXT_MAX];
-    uint64_t needed = gpus_needed(in, busy);
+    uint64_t busy, total;
+    if (!busy_gpus(u, h, elapsed_ms, &busy)) {
+        *row = (struct efficiency_row){.known = true, .unmeasured = true, .asked = h->gpus_milli};
+        row->text = "Its GPUs were not measured.";
+        return;
+    }
+    set(row, h->gpus_milli, busy);
     const char *more = ".";
-    if (advise && busy < UNUSED_GPU_MILLI && !in->usage->gpu_memory_peak_bytes) {
+    // Half of the time at least has to be known, and who asked for memory got the share that goes with it.
+    advise &= !u->gpu_measured_ms || u->gpu_measured_ms >= elapsed_ms * h->gpus / 2;
+    advise &= !(s->gpu_memory_bytes && h->gpus_milli < 1000);
+    if (advise && busy < UNUSED_GPU_MILLI && !u->gpu_memory_peak_bytes) {
         row->option = "--gpus 0";
         more = "; it never used a GPU.";
-    } else if (advise && row->percent < LOW_PERCENT && needed < h->gpus_milli) {
-        row->option = gpu_option(s, h, needed, a);
-        more = "; less would do.";
+    } else if (advise && row->percent < LOW_PERCENT) {
+        const char *option = gpu_option(s, h, gpus_needed(in, busy), a, &total);
+        row->option = total < h->gpus_milli ? option : NULL;
+        more = row->option ? "; less would do." : ".";
     }
     row->text = arena_printf(a, "%s of %s GPUs were busy on average%s", gpu_milli_format(busy, used),
                              gpu_milli_format(h->gpus_milli, asked), more);
 }
 
+// More memory than it has: by the option it was asked with, at most a whole GPU.
+static const char *more_gpu_memory(const struct efficiency_input *in, const struct held *h, struct arena *a) {
+    char wanted[UNIT_TEXT_MAX], gpus[GPU_TEXT_MAX];
+    const struct spec *s = in->record->spec;
+    uint64_t bytes = round_size(with_room(in->gpu_memory_bytes)), share = round_gpus(with_room(h->gpus_milli)), total;
+    if (!s->gpu_memory_bytes)
+        return gpu_option(s, h, share < 1000 ? share : 1000, a, &total);
+    if (in->gpu_memory_each_bytes && bytes > in->gpu_memory_each_bytes)
+        return arena_printf(a, "--gpus %s", gpu_milli_format(1000, gpus));
+    return arena_printf(a, "--gpu-memory %s", size_format(bytes, wanted));
+}
+
 static void judge_gpu_memory(const struct efficiency_input *in, const struct held *h, bool advise,
                              struct arena *a, struct efficiency_row *row) {
     uint64_t peak = in->usage->gpu_memory_peak_bytes;
-    if (!h->gpus_milli || !in->gpu_memory_bytes)
+    const struct usage *u = in->usage;
+    if (!h->gpus_milli || !in->gpu_memory_bytes || !(peak || u->gpu_measured_ms || u->gpu_busy_ms))
         return;
     set(row, in->gpu_memory_bytes, peak);
     char used[UNIT_TEXT_MAX], asked[UNIT_TEXT_MAX], wanted[UNIT_TEXT_MAX];
@@ -165,9 +209,8 @@ static void judge_gpu_memory(const struct efficiency_input *in, const struct hel
         round_size(with_room(peak)) < s->gpu_memory_bytes) {
         row->option = arena_printf(a, "--gpu-memory %s", size_format(round_size(with_room(peak)), wanted));
         more = "; less would do.";
-    } else if (advise && h->gpus_milli < 1000 && row->percent > HIGH_PERCENT) {
-        row->option = arena_printf(a, "--gpu-memory %s",
-                                   size_format(round_size(with_room(in->gpu_memory_bytes)), wanted));
+    } else if (advise && h->gpus == 1 && h->gpus_milli < 1000 && row->percent > HIGH_PERCENT) {
+        row->option = more_gpu_memory(in, h, a);
         more = "; it came close to its limit.";
     }
     row->text = arena_printf(a, "%s of %s at the peak%s", size_format(peak, used),
@@ -179,7 +222,7 @@ static uint64_t round_time(uint64_t s) {
     return (s + unit - 1) / unit * unit;
 }
 
-static void judge_time(const struct efficiency_input *in, uint64_t elapsed_s, bool final, struct arena *a,
+static void judge_time(const struct efficiency_input *in, uint64_t elapsed_s, bool ended_well, struct arena *a,
                        struct efficiency_row *row) {
     if (!in->time_limit_s || in->time_limit_s == DURATION_UNLIMITED)
         return;
@@ -191,40 +234,93 @@ static void judge_time(const struct efficiency_input *in, uint64_t elapsed_s, bo
         row->option = arena_printf(a, "--time %s",
                                    duration_format(round_time((uint64_t)in->time_limit_s * 3 / 2), wanted));
         more = "; the limit ended it.";
-    } else if (final && row->percent < LOW_PERCENT && fit < in->time_limit_s) {
+    } else if (ended_well && row->percent < LOW_PERCENT && fit < in->time_limit_s) {
         row->option = arena_printf(a, "--time %s", duration_format(fit, wanted));
         more = "; a shorter limit lets it start earlier.";
     }
-    row->text = arena_printf(a, "%s of %s%s", duration_format(elapsed_s, used),
-                             duration_format(in->time_limit_s, asked), more);
+    row->text = arena_printf(a, "%s of %s%s%s", duration_format(elapsed_s, used),
+                             duration_format(in->time_limit_s, asked), in->elements ? " by the longest" : "", more);
 }
 
-static void judge_energy(const struct usage *u, const struct held *h, struct arena *a, struct efficiency_row *row) {
-    if (!h->gpus_milli || !u->energy_mj)
+static void judge_energy(uint64_t energy_mj, const struct held *h, struct arena *a, struct efficiency_row *row) {
+    if (!h->gpus_milli || !energy_mj)
         return;
     row->known = true;
-    row->used = u->energy_mj / 1000;
-    uint64_t wh_milli = u->energy_mj / 3600;
+    row->used = energy_mj / 1000;
+    uint64_t wh_milli = energy_mj / 3600;
     row->text = arena_printf(a, "%llu.%03llu Wh drawn by its GPUs, by share of use.",
                              (unsigned long long)(wh_milli / 1000), (unsigned long long)(wh_milli % 1000));
+}
+
+static uint64_t elapsed_of(const struct job_record *r, int64_t now_ms) {
+    int64_t end_ms = job_state_final(r->state) ? r->end_ms : now_ms;
+    return r->start_ms && end_ms > r->start_ms ? (uint64_t)(end_ms - r->start_ms) : 0;
 }
 
 void efficiency_of(const struct efficiency_input *in, struct arena *a, struct efficiency *out) {
     const struct job_record *r = in->record;
     struct held h = sum_parts(r);
     assert(r->spec && in->usage);
-    *out = (struct efficiency){.final = job_state_final(r->state)};
-    int64_t end_ms = out->final ? r->end_ms : in->now_ms;
-    uint64_t elapsed_ms = r->start_ms && end_ms > r->start_ms ? (uint64_t)(end_ms - r->start_ms) : 0;
+    *out = (struct efficiency){.final = job_state_final(r->state), .elements = in->elements};
+    uint64_t elapsed_ms = elapsed_of(r, in->now_ms);
     out->elapsed_s = elapsed_ms / 1000;
     out->too_short = out->elapsed_s < EFFICIENCY_LEAST_S;
-    bool advise = !out->too_short;
+    out->failed = r->state == JOB_FAILED || r->state == JOB_NODE_FAIL || r->state == JOB_OUT_OF_MEMORY;
+    bool advise = !out->too_short && !out->failed;
+    uint64_t longest_s = in->elements ? in->longest_s : out->elapsed_s;
     judge_cpu(&h, in->usage, elapsed_ms, advise, a, &out->rows[EFFICIENCY_CPU]);
     judge_memory(r->spec, &h, in->usage, r->state == JOB_OUT_OF_MEMORY, advise, a, &out->rows[EFFICIENCY_MEMORY]);
     judge_gpu(in, &h, elapsed_ms, advise, a, &out->rows[EFFICIENCY_GPU]);
     judge_gpu_memory(in, &h, advise, a, &out->rows[EFFICIENCY_GPU_MEMORY]);
-    judge_time(in, out->elapsed_s, out->final && (advise || in->time_limit_s > 3600), a, &out->rows[EFFICIENCY_TIME]);
-    judge_energy(in->usage, &h, a, &out->rows[EFFICIENCY_ENERGY]);
+    judge_time(in, longest_s, r->state == JOB_COMPLETED && (advise || in->time_limit_s > 3600), a,
+               &out->rows[EFFICIENCY_TIME]);
+    judge_energy(in->elements ? in->energy_mj : in->usage->energy_mj, &h, a, &out->rows[EFFICIENCY_ENERGY]);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+void efficiency_add(struct efficiency_sum *s, const struct job_record *r, const struct usage *u, int64_t now_ms) {
+    uint64_t elapsed = elapsed_of(r, now_ms);
+    struct usage before = s->usage;
+    usage_add(&s->usage, u);
+    s->usage.memory_peak_bytes = larger(before.memory_peak_bytes, u->memory_peak_bytes);
+    s->usage.gpu_memory_peak_bytes = larger(before.gpu_memory_peak_bytes, u->gpu_memory_peak_bytes);
+    s->elapsed_ms += elapsed;
+    s->longest_ms = larger(s->longest_ms, elapsed);
+    s->count++;
+    s->running += !job_state_final(r->state);
+    s->completed += r->state == JOB_COMPLETED;
+    s->timeout += r->state == JOB_TIMEOUT;
+    s->out_of_memory += r->state == JOB_OUT_OF_MEMORY;
+}
+
+// One that was too small for some is too small; what failed otherwise counts only where nothing ended well.
+static enum job_state state_of_all(const struct efficiency_sum *s) {
+    return s->out_of_memory ? JOB_OUT_OF_MEMORY
+           : s->timeout     ? JOB_TIMEOUT
+           : s->running     ? JOB_RUNNING
+           : s->completed   ? JOB_COMPLETED
+                            : JOB_FAILED;
+}
+
+void efficiency_mean(const struct efficiency_sum *s, struct job_record *record, struct usage *usage,
+                     struct efficiency_input *in) {
+    assert(s->count);
+    *usage = s->usage;
+    usage->cpu_user_us /= s->count;
+    usage->cpu_system_us /= s->count;
+    usage->gpu_busy_ms /= s->count;
+    usage->gpu_measured_ms /= s->count;
+    record->state = state_of_all(s);
+    record->start_ms = 1;
+    record->end_ms = in->now_ms = 1 + (int64_t)(s->elapsed_ms / s->count);
+    in->record = record;
+    in->usage = usage;
+    in->elements = s->count;
+    in->longest_s = s->longest_ms / 1000;
+    in->energy_mj = s->usage.energy_mj;
 }
 
 void efficiency_json(const struct efficiency *e, struct json_writer *w) {
@@ -232,6 +328,9 @@ void efficiency_json(const struct efficiency *e, struct json_writer *w) {
     json_kv_i64(w, "elapsed_s", (int64_t)e->elapsed_s);
     json_kv_bool(w, "final", e->final);
     json_kv_bool(w, "too_short", e->too_short);
+    json_kv_bool(w, "failed", e->failed);
+    if (e->elements)
+        json_kv_i64(w, "elements", e->elements);
     json_key(w, "rows");
     json_open(w, '[');
     for (int i = 0; i < EFFICIENCY_ROWS; i++) {
@@ -242,9 +341,11 @@ void efficiency_json(const struct efficiency *e, struct json_writer *w) {
         json_kv_str(w, "what", efficiency_words[i]);
         if (i != EFFICIENCY_ENERGY) {
             json_kv_i64(w, "asked", (int64_t)row->asked);
-            json_kv_i64(w, "percent", row->percent);
+            if (!row->unmeasured)
+                json_kv_i64(w, "percent", row->percent);
         }
-        json_kv_i64(w, "used", (int64_t)row->used);
+        if (!row->unmeasured)
+            json_kv_i64(w, "used", (int64_t)row->used);
         json_kv_str(w, "option", row->option);
         json_kv_str(w, "text", row->text);
         json_close(w, '}');

@@ -26,12 +26,28 @@ struct efficiency_input {
     uint32_t time_limit_s;          // in force; 0: none
     uint64_t gpu_memory_bytes;      // it may use on all its GPUs; 0: not known
     uint64_t gpu_memory_each_bytes; // of one whole GPU of its kind; 0: not known
+    // For an array: how many elements record and usage are the mean of; 0: none. The longest of them, and
+    // the energy of all.
+    uint32_t elements;
+    uint64_t longest_s, energy_mj;
 };
+
+// Elements of an array, added up one by one; then as one that stands for all: means, but the highest peaks.
+struct efficiency_sum {
+    struct usage usage;
+    uint64_t elapsed_ms, longest_ms;
+    uint32_t count, running, completed, timeout, out_of_memory;
+};
+void efficiency_add(struct efficiency_sum *s, const struct job_record *r, const struct usage *u, int64_t now_ms);
+// `record` (a copy of any element's) and `usage` are changed to stand for all.
+void efficiency_mean(const struct efficiency_sum *s, struct job_record *record, struct usage *usage,
+                     struct efficiency_input *in);
 
 // cpu and gpu in thousandths of one, kept busy on average; memory in bytes at the peak; time in
 // seconds; energy in joules.
 struct efficiency_row {
-    bool known;         // both figures are
+    bool known;         // what was asked for, or used, is
+    bool unmeasured;    // nobody measured the use
     uint64_t asked, used;
     uint32_t percent;   // of what was asked for, at most 999; energy has none
     const char *option; // "--cpus 2": what to give next time; NULL: fits
@@ -43,6 +59,8 @@ struct efficiency {
     uint64_t elapsed_s;
     bool final;         // the job has ended; else the figures are of now
     bool too_short;     // ran too briefly for advice
+    bool failed;        // what it used until then is no measure for the next one
+    uint32_t elements;  // of an array, all together; 0: one job
 };
 
 enum { EFFICIENCY_LEAST_S = 60 };  // no advice before

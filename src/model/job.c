@@ -147,6 +147,7 @@ static const struct field usage_fields[] = {
     FIELD(8, struct usage, read_bytes, "Bytes read from disk."),
     FIELD(9, struct usage, write_bytes, "Bytes written to disk."),
     FIELD(10, struct usage, gpu_throttled_ms, "Time kernels waited because the GPU share was used up."),
+    FIELD(11, struct usage, gpu_measured_ms, "Time in which the use of GPUs was measured, summed over GPUs."),
 };
 const struct schema usage_schema = SCHEMA(struct usage, "usage", usage_fields);
 
@@ -162,6 +163,7 @@ void usage_add(struct usage *sum, const struct usage *more) {
     sum->read_bytes += more->read_bytes;
     sum->write_bytes += more->write_bytes;
     sum->gpu_throttled_ms += more->gpu_throttled_ms;
+    sum->gpu_measured_ms += more->gpu_measured_ms;
 }
 
 static const struct field gpu_grant_fields[] = {

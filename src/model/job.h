@@ -122,6 +122,7 @@ struct usage {
     uint64_t energy_mj;
     uint64_t read_bytes, write_bytes;
     uint64_t gpu_throttled_ms;
+    uint64_t gpu_measured_ms;  // sum over GPUs of time in which use was measured
 };
 extern const struct schema usage_schema;
 void usage_add(struct usage *sum, const struct usage *more);  // peaks add up: parts run side by side

@@ -88,6 +88,22 @@ def test_figures_are_of_the_newest_attempt():
         assert done["usage"]["gpu_memory_peak_bytes"] < 60 << 30  # one peak, not three
 
 
+def test_efficiency_of_an_array():
+    with Cluster(config=SIMULATED) as c:
+        c.cli("submit", "-a", "0-3", "-g", "0.5", "-E", "ACEQUIA_SIMULATED_GPU_LOAD=500", "-o", "/dev/null", "--", "sleep", "4")
+        array = 1
+        wait_until(lambda: c.active_jobs() == 0, 40, "the array does not end", 0.3)
+        report = c.api.get(f"/v1/jobs/{array}/efficiency")
+        assert report["elements"] == 4 and 4 <= report["elapsed_s"] <= 6
+        rows = {r["what"]: r for r in report["rows"]}
+        assert rows["gpu"]["asked"] == 500 and 100 <= rows["gpu"]["used"] <= 300, rows["gpu"]
+        one = {r["what"]: r for r in c.api.get(f"/v1/jobs/{array}_1/efficiency")["rows"]}
+        assert rows["energy"]["used"] >= 2 * one["energy"]["used"]
+        shown = c.cli("efficiency", str(array)).stdout
+        assert re.search(rf"^Array {array}, 4 elements that ran for \ds on average$", shown, re.M), shown
+        assert "elements" not in c.api.get(f"/v1/jobs/{array}_1/efficiency")
+
+
 def test_charts_survive_kill_9_of_the_controller():
     with Cluster(config=SIMULATED) as c:
         node = c.nodes_up()[0]

@@ -99,6 +99,11 @@ static void test_gpus(void **state) {
     r.usage.gpu_memory_peak_bytes = 300 * SIZE_G;  // the memory needs all four
     assert_null(look(&r, EFFICIENCY_GPU)->option);
     r.usage.gpu_busy_ms = r.usage.gpu_memory_peak_bytes = 0;
+    row = look(&r, EFFICIENCY_GPU);  // nobody looked: nothing is said of it
+    assert_true(row->known && row->unmeasured && !row->option);
+    assert_string_equal(row->text, "Its GPUs were not measured.");
+    assert_false(look(&r, EFFICIENCY_GPU_MEMORY)->known);
+    r.usage.gpu_measured_ms = 4 * 3600000;
     assert_string_equal(look(&r, EFFICIENCY_GPU)->option, "--gpus 0");
     arena_done(&r.arena);
 
@@ -118,6 +123,106 @@ static void test_gpus(void **state) {
     r.usage.gpu_memory_peak_bytes = 10 * SIZE_G;
     assert_null(look(&r, EFFICIENCY_GPU)->option);
     assert_string_equal(look(&r, EFFICIENCY_GPU_MEMORY)->option, "--gpu-memory 12G");
+    arena_done(&r.arena);
+}
+
+// The average is over the time in which somebody looked; advice needs half of it.
+static void test_gpus_measured_in_part(void **state) {
+    struct rig r;
+    set_up(&r, 2, 1000);
+    r.usage.gpu_measured_ms = 2 * 2400000;  // 40 of 60 minutes
+    r.usage.gpu_busy_ms = 2 * 2400000 / 4;
+    const struct efficiency_row *row = look(&r, EFFICIENCY_GPU);
+    assert_int_equal(row->used, 500);
+    assert_string_equal(row->option, "--gpus 0.6");
+    r.usage.gpu_measured_ms = 2 * 600000;
+    r.usage.gpu_busy_ms = 2 * 600000 / 4;
+    row = look(&r, EFFICIENCY_GPU);
+    assert_int_equal(row->used, 500);
+    assert_null(row->option);
+    arena_done(&r.arena);
+}
+
+// What is advised can be asked for: whole GPUs over several nodes, no more memory than a GPU has, and the
+// share that goes with the memory is not talked away.
+static void test_gpus_that_can_be_had(void **state) {
+    struct rig r;
+    struct part parts[2];
+    set_up(&r, 4, 1000);
+    parts[0] = parts[1] = r.part;
+    r.record.parts.at = parts;
+    r.record.parts.len = 2;
+    r.in.gpu_memory_bytes = 8 * 80 * SIZE_G;
+    r.usage.gpu_measured_ms = 8 * 3600000;
+    r.usage.gpu_busy_ms = 3600000 / 4;
+    assert_string_equal(look(&r, EFFICIENCY_GPU)->option, "--gpus 2");
+    r.spec.gpus_per_node_milli = 4000;
+    assert_string_equal(look(&r, EFFICIENCY_GPU)->option, "--gpus-per-node 0.2");
+    r.spec.gpus_per_node_milli = 0;
+    parts[0].gpus.len = parts[1].gpus.len = 1;  // one on each node: it cannot be less
+    r.in.gpu_memory_bytes = 2 * 80 * SIZE_G;
+    r.usage.gpu_measured_ms = 2 * 3600000;
+    assert_null(look(&r, EFFICIENCY_GPU)->option);
+    arena_done(&r.arena);
+
+    set_up(&r, 1, 900);
+    r.spec.gpu_memory_bytes = 72 * SIZE_G;
+    r.usage.gpu_measured_ms = 3600000;
+    r.usage.gpu_busy_ms = 360000;
+    r.usage.gpu_memory_peak_bytes = 72 * SIZE_G - SIZE_M;
+    assert_null(look(&r, EFFICIENCY_GPU)->option);
+    assert_string_equal(look(&r, EFFICIENCY_GPU_MEMORY)->option, "--gpus 1");
+    r.spec.gpu_memory_bytes = 0;
+    assert_string_equal(look(&r, EFFICIENCY_GPU_MEMORY)->option, "--gpus 1");
+    arena_done(&r.arena);
+}
+
+static void test_failed(void **state) {
+    struct rig r;
+    set_up(&r, 4, 1000);
+    r.usage.gpu_measured_ms = 4 * 3600000;
+    r.usage.memory_peak_bytes = SIZE_G;
+    r.record.state = JOB_FAILED;
+    for (int i = 0; i < EFFICIENCY_ROWS; i++)
+        assert_null(look(&r, (enum efficiency_what)i)->option);
+    assert_true(r.out.failed);
+    r.record.state = JOB_CANCELLED;  // as notebooks end
+    assert_non_null(look(&r, EFFICIENCY_GPU)->option);
+    assert_null(look(&r, EFFICIENCY_TIME)->option);
+    r.record.state = JOB_OUT_OF_MEMORY;
+    assert_string_equal(look(&r, EFFICIENCY_MEMORY)->option, "--memory 96G");
+    assert_null(look(&r, EFFICIENCY_GPU)->option);
+    arena_done(&r.arena);
+}
+
+// An array: means of what runs, the highest peak, the longest time, all the energy.
+static void test_array(void **state) {
+    struct rig r;
+    struct efficiency_sum s = {0};
+    struct usage mean;
+    set_up(&r, 1, 1000);
+    for (int i = 1; i <= 4; i++) {
+        r.usage = (struct usage){.cpu_user_us = 3600000000ULL * (uint64_t)i, .memory_peak_bytes = (uint64_t)i * SIZE_G,
+                                 .gpu_busy_ms = 900000, .gpu_measured_ms = (uint64_t)i * 1800000,
+                                 .gpu_memory_peak_bytes = (uint64_t)i * 4 * SIZE_G, .energy_mj = 3600000};
+        r.record.end_ms = r.record.start_ms + i * 1800000;
+        efficiency_add(&s, &r.record, &r.usage, 0);
+    }
+    efficiency_mean(&s, &r.record, &mean, &r.in);
+    const struct efficiency_row *row = look(&r, EFFICIENCY_CPU);
+    assert_int_equal(r.out.elements, 4);
+    assert_int_equal(r.out.elapsed_s, 4500);
+    assert_int_equal(row->used, 2000);
+    assert_int_equal(look(&r, EFFICIENCY_MEMORY)->used, 4 * SIZE_G);
+    assert_int_equal(look(&r, EFFICIENCY_GPU)->used, 200);
+    assert_string_equal(look(&r, EFFICIENCY_GPU)->option, "--gpus 0.25");
+    assert_int_equal(look(&r, EFFICIENCY_TIME)->used, 7200);
+    assert_string_equal(look(&r, EFFICIENCY_TIME)->option, "--time 2h45m");
+    assert_int_equal(look(&r, EFFICIENCY_ENERGY)->used, 4 * 3600);
+    r.record.state = JOB_OUT_OF_MEMORY;
+    efficiency_add(&s, &r.record, &r.usage, 0);
+    efficiency_mean(&s, &r.record, &mean, &r.in);
+    assert_string_equal(look(&r, EFFICIENCY_MEMORY)->option, "--memory 96G");
     arena_done(&r.arena);
 }
 
@@ -149,7 +254,7 @@ static void test_json(void **state) {
     efficiency_json(&r.out, &w);
     assert_string_equal(
         buf_str(&b),
-        "{\"elapsed_s\":3600,\"final\":true,\"too_short\":false,\"rows\":["
+        "{\"elapsed_s\":3600,\"final\":true,\"too_short\":false,\"failed\":false,\"rows\":["
         "{\"what\":\"cpu\",\"asked\":8000,\"percent\":12,\"used\":1000,\"option\":\"--cpus 2\","
         "\"text\":\"1.0 of 8 CPUs were busy on average; fewer would do.\"},"
         "{\"what\":\"time\",\"asked\":14400,\"percent\":25,\"used\":3600,\"option\":\"--time 1h30m\","
@@ -220,6 +325,8 @@ int main(void) {
         cmocka_unit_test(test_cpu),  cmocka_unit_test(test_memory),
         cmocka_unit_test(test_gpus), cmocka_unit_test(test_time_and_energy),
         cmocka_unit_test(test_json), cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_gpus_measured_in_part), cmocka_unit_test(test_gpus_that_can_be_had),
+        cmocka_unit_test(test_failed), cmocka_unit_test(test_array),
         cmocka_unit_test(test_idle_counts_what_was_measured),
         cmocka_unit_test(test_idle_of_fractions),
     };
