@@ -109,6 +109,9 @@ struct nvml_attributes {
 enum {
     NVML_GPM_VERSION = 1,
     NVML_GPM_GRAPHICS_UTIL = 1,  // % of the time in which anything ran
+    NVML_GPM_SM_UTIL = 2,        // % of the multiprocessors with work
+    NVML_GPM_SM_OCCUPANCY = 3,   // % of the warps they can hold
+    NVML_GPM_TENSOR_UTIL = 5,    // % of the time in which tensor cores worked
     NVML_GPM_DRAM_UTIL = 10,     // % of the memory's bandwidth
     NVML_GPM_METRICS_MAX = 512,  // more than any driver knows: room, should it look at all of it
 };
@@ -221,6 +224,7 @@ enum nvml_probe {
     PROBE_PROCESSES,
     PROBE_PROCESS_USE,
     PROBE_ERRORS,
+    PROBE_PROFILE,
     PROBE_COUNT,
 };
 
@@ -284,8 +288,8 @@ int32_t nvml_numa(const struct nvml_source *s, const char *bus_id);
 // The device files of a MIG instance, comma-separated, in the arena.
 const char *nvml_mig_nodes(const struct nvml_source *s, struct nvml_gpu *g, struct arena *a);
 // nvml_gpm.c
-// Use since the last call, of the GPU or MIG instance; false: not measured (yet).
-bool nvml_gpm_use(struct nvml_source *s, struct nvml_gpu *g, uint32_t *use_milli, uint32_t *memory_milli);
+// What was done since the last call, by the GPU or MIG instance, into g->sample; false: not measured (yet).
+bool nvml_gpm_read(struct nvml_source *s, struct nvml_gpu *g);
 void nvml_gpm_done(struct nvml_source *s);
 // nvml_read.c
 void nvml_read(struct gpu_source *base, uint32_t index, int64_t now_ms, struct gpu_reading *out);

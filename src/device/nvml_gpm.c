@@ -1,12 +1,14 @@
-// Use of a MIG instance, which NVML's own utilisation leaves out: from GPU performance monitoring, which
-// Hopper and later have. Each reading takes a sample, and what lies between it and the one before is
-// the use. Older GPUs have nothing of the kind: there the use of an instance stays unknown.
+// GPU performance monitoring, which Hopper and later have: how far the parts of a GPU are used, and use of a
+// MIG instance at all, which NVML's own utilisation leaves out. Each reading takes a sample, and what lies
+// between it and the one before is the use. Older GPUs have nothing of the kind: there it stays unknown.
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "device/nvml.h"
 
-enum { METRICS = 2 };
+static const unsigned wanted[] = {NVML_GPM_GRAPHICS_UTIL, NVML_GPM_SM_UTIL, NVML_GPM_SM_OCCUPANCY,
+                                  NVML_GPM_TENSOR_UTIL, NVML_GPM_DRAM_UTIL};
+enum { METRICS = sizeof wanted / sizeof *wanted };
 
 static bool complete(const struct nvml_api *api) {
     return api->gpm_support && api->gpm_alloc && api->gpm_free && api->gpm_sample && api->gpm_mig_sample &&
@@ -35,8 +37,9 @@ static uint32_t milli_of(const struct nvml_gpm_metric *m) {
     return m->value < 100 ? (uint32_t)(m->value * 10 + 0.5) : 1000;
 }
 
-bool nvml_gpm_use(struct nvml_source *s, struct nvml_gpu *g, uint32_t *use_milli, uint32_t *memory_milli) {
+bool nvml_gpm_read(struct nvml_source *s, struct nvml_gpu *g) {
     struct nvml_gpm *m = &g->gpm;
+    g->sample.profiled = false;
     if (m->tried ? !m->works : !set_up(s, g))
         return false;
     unsigned next = 1 - m->newest;
@@ -52,16 +55,19 @@ bool nvml_gpm_use(struct nvml_source *s, struct nvml_gpu *g, uint32_t *use_milli
     out->count = METRICS;
     out->before = m->samples[m->newest];
     out->after = m->samples[next];
-    out->metrics[0] = (struct nvml_gpm_metric){.id = NVML_GPM_GRAPHICS_UTIL};
-    out->metrics[1] = (struct nvml_gpm_metric){.id = NVML_GPM_DRAM_UTIL};
+    for (int i = 0; i < METRICS; i++)
+        out->metrics[i] = (struct nvml_gpm_metric){.id = wanted[i]};
     bool measured = m->sampled && !s->api.gpm_metrics(out) && !out->metrics[0].result;
     m->newest = next;
     m->sampled = true;
     if (!measured)
         return false;
-    *use_milli = milli_of(&out->metrics[0]);
-    *memory_milli = milli_of(&out->metrics[1]);
-    return true;
+    g->sample.engine_milli = milli_of(&out->metrics[0]);
+    g->sample.sm_milli = milli_of(&out->metrics[1]);
+    g->sample.occupancy_milli = milli_of(&out->metrics[2]);
+    g->sample.tensor_milli = milli_of(&out->metrics[3]);
+    g->sample.dram_milli = milli_of(&out->metrics[4]);
+    return g->sample.profiled = true;
 }
 
 void nvml_gpm_done(struct nvml_source *s) {

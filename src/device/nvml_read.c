@@ -90,7 +90,9 @@ static void ask_memory(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms
 static void ask_use(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) {
     struct nvml_utilisation use;
     if (g->mig || s->gpm_always) {
-        if (nvml_gpm_use(s, g, &g->sample.utilisation_milli, &g->sample.memory_copy_milli)) {
+        if (nvml_gpm_read(s, g)) {
+            g->sample.utilisation_milli = g->sample.engine_milli;
+            g->sample.memory_copy_milli = g->sample.dram_milli;
             g->sample.utilisation_unknown = false;
             return;
         }
@@ -201,6 +203,12 @@ static void ask_nvlink(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms
         g->sample.nvlink_bytes_s = rate_of(&g->nvlink, tx + rx, now_ms) * 1024;
 }
 
+// Of instances, and where the two ways are compared, this is how use is measured anyway.
+static void ask_profile(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) {
+    if (!g->mig && !s->gpm_always)
+        nvml_gpm_read(s, g);
+}
+
 static void ask_errors(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms) {
     unsigned long long ecc;
     unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0, replays;
@@ -208,6 +216,8 @@ static void ask_errors(struct nvml_source *s, struct nvml_gpu *g, int64_t now_ms
         g->sample.ecc_errors = ecc;
     if (s->api.remapped && !s->api.remapped(g->physical, &corrected, &uncorrected, &pending, &failed)) {
         g->sample.remapped_rows = corrected + uncorrected;
+        g->sample.remapped_uncorrected = uncorrected;
+        g->sample.remap_failed = failed;
         g->remap_pending = pending;
         g->remap_failed = failed;
     } else if (s->api.retired_pending && !s->api.retired_pending(g->physical, &pending)) {
@@ -331,6 +341,7 @@ static const struct {
     [PROBE_ENERGY] = {ask_energy, CHEAP_US, 30000, 0},
     [PROBE_PROCESS_USE] = {ask_process_use, CHEAP_US, 60000, 0},
     [PROBE_ERRORS] = {ask_errors, CHEAP_US, 60000, 15000},
+    [PROBE_PROFILE] = {ask_profile, CHEAP_US, 10000, 2000},
 };
 
 static double thread_us(void) {

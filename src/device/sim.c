@@ -18,10 +18,17 @@
 static const struct {
     const char *model;
     uint32_t memory_gib, power_w, clock_mhz, memory_clock_mhz;
+    bool profiled;  // has performance monitoring
 } models[] = {
-    {"b200", 180, 1000, 1965, 3996}, {"h200", 141, 700, 1980, 3201}, {"h100", 80, 700, 1980, 2619},
-    {"a100", 80, 400, 1410, 1593},   {"l40s", 48, 350, 2520, 9001},  {"a40", 48, 300, 1740, 7251},
-    {"v100", 32, 300, 1530, 877},    {"t4", 16, 70, 1590, 5001},     {"", 24, 350, 1800, 5001},
+    {"b200", 180, 1000, 1965, 3996, true},
+    {"h200", 141, 700, 1980, 3201, true},
+    {"h100", 80, 700, 1980, 2619, true},
+    {"a100", 80, 400, 1410, 1593, false},
+    {"l40s", 48, 350, 2520, 9001, false},
+    {"a40", 48, 300, 1740, 7251, false},
+    {"v100", 32, 300, 1530, 877, false},
+    {"t4", 16, 70, 1590, 5001, false},
+    {"", 24, 350, 1800, 5001, false},
 };
 
 static size_t known_model(const char *name) {
@@ -171,6 +178,14 @@ static void fill(const struct sim_gpu *g, size_t model, double use, struct gpu_s
     if (use > 0.97)
         out->sm_clock_mhz = out->sm_clock_mhz * 96 / 100;
     out->memory_copy_milli = (uint32_t)lround(use * 550);
+    out->profiled = models[model].profiled;
+    if (out->profiled) {
+        out->engine_milli = out->utilisation_milli;
+        out->sm_milli = (uint32_t)lround(use * 880);
+        out->occupancy_milli = (uint32_t)lround(use * 370);
+        out->tensor_milli = (uint32_t)lround(use * 420);
+        out->dram_milli = out->memory_copy_milli;
+    }
     out->pcie_tx_bytes_s = (uint64_t)(use * 1.1e9);
     out->pcie_rx_bytes_s = (uint64_t)(use * 2.4e9);
 }

@@ -2,6 +2,7 @@
 // sample yet appears only where no measurement is needed: an absent series is honest, a 0 is not.
 #include "metrics/export.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -24,11 +25,22 @@ static const char *device_name(const struct gpu *g) {
     return path;
 }
 
+// Simulated ones have no device file; a name by their number keeps dashboards whole.
+static const char *number(uint32_t index, char out[static 32]) {
+    snprintf(out, 32, "nvidia%u", index);
+    return out;
+}
+
 static char *dcgm_labels(const struct metrics_gpu *g) {
     struct buf b = {0};
+    char device[32];
     metrics_label_u64(&b, "gpu", g->index);
     metrics_label(&b, "UUID", known(g->gpu->uuid));
-    metrics_label(&b, "device", device_name(g->gpu));
+    metrics_label(&b, "pci_bus_id", g->gpu->pci ? g->gpu->pci : "");
+    if (str_empty(g->gpu->minor_path))
+        metrics_label(&b, "device", number(g->index, device));
+    else
+        metrics_label(&b, "device", device_name(g->gpu));
     metrics_label(&b, "modelName", known(g->gpu->model));
     metrics_label(&b, "Hostname", g->node);
     return buf_take(&b);
@@ -61,8 +73,12 @@ static char *job_labels(const struct metrics_job_gpu *j) {
 struct gpu_family {
     enum metric_id id;
     uint64_t (*milli)(const struct metrics_gpu *g);
-    bool needs_utilisation;  // left out where the driver does not measure it
+    enum { ALWAYS, UTILISATION, PROFILE } needs;  // left out where the driver does not measure it
 };
+
+static bool has(const struct gpu_sample *s, int needs) {
+    return s && (needs == ALWAYS || (needs == UTILISATION ? !s->utilisation_unknown : s->profiled));
+}
 
 #define MILLI(name, expression)                             \
     static uint64_t name(const struct metrics_gpu *g) {     \
@@ -85,6 +101,14 @@ MILLI(memory_free, export_u64_diff(s->memory_total_bytes, s->memory_used_bytes) 
 MILLI(memory_used, s->memory_used_bytes / MIB * 1000ULL)
 MILLI(nvlink, s->nvlink_bytes_s * 1000ULL)
 MILLI(rows, s->remapped_rows * 1000ULL)
+MILLI(rows_uncorrected, s->remapped_uncorrected * 1000ULL)
+MILLI(rows_corrected, export_u64_diff(s->remapped_rows, s->remapped_uncorrected) * 1000ULL)
+MILLI(rows_failed, s->remap_failed * 1000ULL)
+MILLI(engine, s->engine_milli)
+MILLI(sm_active, s->sm_milli)
+MILLI(occupancy, s->occupancy_milli)
+MILLI(tensor, s->tensor_milli)
+MILLI(dram, s->dram_milli)
 MILLI(ecc, s->ecc_errors * 1000ULL)
 MILLI(foreign, s->foreign_bytes * 1000ULL)
 MILLI(reasons, s->throttle_reasons * 1000ULL)
@@ -98,15 +122,22 @@ static const struct gpu_family dcgm_families[] = {
     {M_DCGM_PCIE_REPLAY, pcie_replays},
     {M_DCGM_PCIE_TX, pcie_tx},
     {M_DCGM_PCIE_RX, pcie_rx},
-    {M_DCGM_GPU_UTIL, utilisation, true},
-    {M_DCGM_MEM_COPY, memory_copy, true},
+    {M_DCGM_GPU_UTIL, utilisation, UTILISATION},
+    {M_DCGM_MEM_COPY, memory_copy, UTILISATION},
     {M_DCGM_ENC, encoder},
     {M_DCGM_DEC, decoder},
     {M_DCGM_XID, xid},
     {M_DCGM_FB_FREE, memory_free},
     {M_DCGM_FB_USED, memory_used},
     {M_DCGM_NVLINK, nvlink},
-    {M_DCGM_ROWS, rows},
+    {M_DCGM_ROWS, rows_uncorrected},
+    {M_DCGM_ROWS_CORRECTED, rows_corrected},
+    {M_DCGM_ROWS_FAILED, rows_failed},
+    {M_DCGM_ENGINE, engine, PROFILE},
+    {M_DCGM_SM_ACTIVE, sm_active, PROFILE},
+    {M_DCGM_OCCUPANCY, occupancy, PROFILE},
+    {M_DCGM_TENSOR, tensor, PROFILE},
+    {M_DCGM_DRAM, dram, PROFILE},
 };
 static const struct gpu_family own_families[] = {
     {M_GPU_ECC, ecc}, {M_GPU_REMAPPED, rows}, {M_GPU_FOREIGN, foreign}, {M_GPU_THROTTLE, reasons},
@@ -117,7 +148,7 @@ static void put_families(struct metrics_writer *w, const struct gpu_family *fami
     for (size_t f = 0; f < count; f++) {
         metrics_family(w, families[f].id);
         for (uint32_t i = 0; i < in->gpu_count; i++)
-            if (in->gpus[i].sample && !(families[f].needs_utilisation && in->gpus[i].sample->utilisation_unknown))
+            if (has(in->gpus[i].sample, families[f].needs))
                 metrics_put_milli(w, labels[i], families[f].milli(&in->gpus[i]));
     }
 }

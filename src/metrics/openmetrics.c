@@ -369,7 +369,12 @@ static void put_scheduler(struct metrics_writer *w, const struct metrics_input *
     put_one(w, M_SLURM_S_MEAN, pass->count ? pass->sum_us / pass->count : 0);
     put_one_milli(w, M_SLURM_S_RATE, up_ms > 0 ? pass->count * 60000000ULL / (uint64_t)up_ms : 0);
     put_one_milli(w, M_SLURM_S_DEPTH, pass->count ? in->pass_jobs * 1000 / pass->count : 0);
+    put_one(w, M_SLURM_S_BF_LAST, in->pass_last_us);
+    put_one(w, M_SLURM_S_BF_MEAN, pass->count ? pass->sum_us / pass->count : 0);
     put_one(w, M_SLURM_S_BACKFILLED, in->backfilled);
+    put_one(w, M_SLURM_S_BF_CYCLE, in->backfilled);
+    put_one(w, M_SLURM_S_BF_HET, 0);
+    put_one(w, M_SLURM_S_DBD, 0);
     put_one(w, M_SLURM_S_THREADS, in->connections);
     put_one(w, M_SLURM_S_QUEUE, in->journal_waiting);
     metrics_family(w, M_API_TIME);

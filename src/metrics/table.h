@@ -18,7 +18,7 @@ struct metric_info {
     const char *help;
 };
 
-#define LABELS_DCGM "gpu,UUID,device,modelName,Hostname"
+#define LABELS_DCGM "gpu,UUID,pci_bus_id,device,modelName,Hostname"
 #define LABELS_GPU "node,gpu,uuid,model"
 #define LABELS_JOB "job_id,user,project,node,gpu,uuid"
 
@@ -162,7 +162,22 @@ struct metric_info {
     X(DCGM_FB_USED, BOTH, GAUGE, "DCGM_FI_DEV_FB_USED", "", LABELS_DCGM, "Memory used (in MiB).")                    \
     X(DCGM_NVLINK, BOTH, GAUGE, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "", LABELS_DCGM,                               \
       "NVLink traffic of all lanes (in bytes per second).")                                                          \
-    X(DCGM_ROWS, BOTH, UNKNOWN, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "", LABELS_DCGM, "Memory rows replaced.")
+    X(DCGM_ROWS, BOTH, UNKNOWN, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "", LABELS_DCGM,                          \
+      "Memory rows replaced after uncorrectable errors.")                                                            \
+    X(DCGM_ROWS_CORRECTED, BOTH, UNKNOWN, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "", LABELS_DCGM,                  \
+      "Memory rows replaced after correctable errors.")                                                              \
+    X(DCGM_ROWS_FAILED, BOTH, GAUGE, "DCGM_FI_DEV_ROW_REMAP_FAILURE", "", LABELS_DCGM,                               \
+      "1: replacing memory rows failed.")                                                                            \
+    X(DCGM_ENGINE, BOTH, GAUGE, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", LABELS_DCGM,                                    \
+      "Part of the time in which anything ran, 0 to 1 (Hopper and later, as those below).")                          \
+    X(DCGM_SM_ACTIVE, BOTH, GAUGE, "DCGM_FI_PROF_SM_ACTIVE", "", LABELS_DCGM,                                        \
+      "Part of the multiprocessors that had work, 0 to 1.")                                                          \
+    X(DCGM_OCCUPANCY, BOTH, GAUGE, "DCGM_FI_PROF_SM_OCCUPANCY", "", LABELS_DCGM,                                     \
+      "Part of the warps they can hold, 0 to 1.")                                                                    \
+    X(DCGM_TENSOR, BOTH, GAUGE, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "", LABELS_DCGM,                                  \
+      "Part of the time in which tensor cores worked, 0 to 1.")                                                      \
+    X(DCGM_DRAM, BOTH, GAUGE, "DCGM_FI_PROF_DRAM_ACTIVE", "", LABELS_DCGM,                                           \
+      "Part of the memory's bandwidth in use, 0 to 1.")
 
 // The names of the Slurm exporters in use.
 #define METRICS_SLURM(X)                                                                                     \
@@ -254,10 +269,20 @@ struct metric_info {
       "Mean time of a scheduling pass (in microseconds).")                                                   \
     X(SLURM_S_RATE, CONTROLLER, GAUGE, "slurm_scheduler_cycle_per_minute", "", "",                           \
       "Scheduling passes per minute.")                                                                       \
+    X(SLURM_S_BF_LAST, CONTROLLER, GAUGE, "slurm_scheduler_backfill_last_cycle", "", "",                     \
+      "The same as last_cycle: one pass does both (in microseconds).")                                       \
+    X(SLURM_S_BF_MEAN, CONTROLLER, GAUGE, "slurm_scheduler_backfill_mean_cycle", "", "",                     \
+      "The same as mean_cycle (in microseconds).")                                                           \
     X(SLURM_S_DEPTH, CONTROLLER, GAUGE, "slurm_scheduler_backfill_depth_mean", "", "",                       \
       "Jobs looked at by a pass, on average.")                                                               \
     X(SLURM_S_BACKFILLED, CONTROLLER, COUNTER, "slurm_scheduler_backfilled_jobs_since_start", "", "",        \
-      "Jobs started ahead of others without delaying them.")
+      "Jobs started ahead of others without delaying them.")                                                 \
+    X(SLURM_S_BF_CYCLE, CONTROLLER, COUNTER, "slurm_scheduler_backfilled_jobs_since_cycle", "", "",          \
+      "The same as since_start: nothing resets it in between.")                                              \
+    X(SLURM_S_BF_HET, CONTROLLER, COUNTER, "slurm_scheduler_backfilled_heterogeneous", "", "",               \
+      "Always 0: there are no heterogeneous jobs.")                                                          \
+    X(SLURM_S_DBD, CONTROLLER, GAUGE, "slurm_scheduler_dbd_queue_size", "", "",                              \
+      "Always 0: history is written with the events.")
 
 #define METRICS_ALL(X) \
     METRICS_ABOUT(X) METRICS_JOBS(X) METRICS_NODES(X) METRICS_DAEMON(X) METRICS_GPU(X) METRICS_DCGM(X) METRICS_SLURM(X)

@@ -209,6 +209,14 @@ static const struct field sample_fields[] = {
     FIELD(27, S, foreign_bytes, ""),
     FIELD(28, S, foreign_processes, ""),
     FIELD(29, S, stray, ""),
+    FIELD(30, S, profiled, ""),
+    FIELD(31, S, engine_milli, ""),
+    FIELD(32, S, sm_milli, ""),
+    FIELD(33, S, occupancy_milli, ""),
+    FIELD(34, S, tensor_milli, ""),
+    FIELD(35, S, dram_milli, ""),
+    FIELD(36, S, remapped_uncorrected, ""),
+    FIELD(37, S, remap_failed, ""),
 };
 static const struct schema sample_schema = SCHEMA(S, "gpu_sample", sample_fields);
 #undef S

@@ -230,6 +230,11 @@ struct gpu_sample {
     const char *finding;       // how the job does not keep to its part; NULL: it does
     uint64_t foreign_bytes;    // of a whole device: held by processes of no job
     uint32_t foreign_processes;
+    // From the GPU's performance monitoring, in thousandths of the time or of what is possible.
+    bool profiled;             // these are known
+    uint32_t engine_milli, sm_milli, occupancy_milli, tensor_milli, dram_milli;
+    uint64_t remapped_uncorrected;  // of the remapped rows
+    bool remap_failed;
     bool stray;                // of a job: it does not hold this GPU, but has processes on it
 };
 struct message_telemetry {

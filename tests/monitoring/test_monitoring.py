@@ -150,7 +150,7 @@ def test_openmetrics_is_the_default(cluster):
     assert "slurm_queue_pending 1\n" in text
     assert 'slurm_partition_cpus_total{partition="main"} 16\n' in text
     assert 'slurm_partition_cpus_idle{partition="main"} 13\n' in text
-    assert re.search(r'^DCGM_FI_DEV_GPU_UTIL\{gpu="0",UUID="GPU-[0-9a-f-]{36}",device="",modelName="h200",Hostname="[\w-]+"\} [\d.]+$', text, re.M)
+    assert re.search(r'^DCGM_FI_DEV_GPU_UTIL\{gpu="0",UUID="GPU-[0-9a-f-]{36}",pci_bus_id="0000:10:00.0",device="nvidia0",modelName="h200",Hostname="[\w-]+"\} [\d.]+$', text, re.M)
     assert re.search(r'^acequia_job_gpu_allocated_ratio\{job_id="2",user="\w+",project="default",.*\} 0\.5$', text, re.M)
 
 
@@ -235,6 +235,37 @@ def test_alert_fires(cluster, tmp_path):
         if os.path.exists(faults[0]):
             os.unlink(faults[0])
         end_child(child)
+
+
+# What the popular dashboards ask, written down by name: NVIDIA's for its exporter (12239), whose selectors are
+# the node as instance and the GPU, and the one for the Slurm exporter (4323).
+DCGM_PANELS = ["DCGM_FI_DEV_GPU_TEMP{S}", "avg(DCGM_FI_DEV_GPU_TEMP{S})", "DCGM_FI_DEV_POWER_USAGE{S}",
+               "sum(DCGM_FI_DEV_POWER_USAGE{S})", "DCGM_FI_DEV_SM_CLOCK{S} * 1000000", "DCGM_FI_DEV_GPU_UTIL{S}",
+               "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{S}", "DCGM_FI_DEV_FB_USED{S}", "DCGM_FI_DEV_FB_FREE{S}",
+               "DCGM_FI_PROF_GR_ENGINE_ACTIVE{S}", "DCGM_FI_PROF_DRAM_ACTIVE{S}", "DCGM_FI_DEV_XID_ERRORS{S}",
+               "DCGM_FI_DEV_ROW_REMAP_FAILURE{S}", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS{S}"]
+SLURM_PANELS = [f"slurm_nodes_{w}" for w in ("alloc", "comp", "down", "drain", "err", "fail", "idle", "maint", "mix", "resv")] + [
+    f"slurm_queue_{w}" for w in ("pending", "pending_dependency", "running", "suspended", "cancelled", "completing", "completed",
+                                 "configuring", "failed", "timeout", "preempted", "node_fail")] + [
+    f"slurm_cpus_{w}" for w in ("alloc", "idle", "other", "total")] + [
+    f"slurm_scheduler_{w}" for w in ("threads", "queue_size", "dbd_queue_size", "last_cycle", "mean_cycle", "cycle_per_minute",
+                                     "backfill_last_cycle", "backfill_mean_cycle", "backfill_depth_mean",
+                                     "backfilled_jobs_since_start_total", "backfilled_jobs_since_cycle_total",
+                                     "backfilled_heterogeneous_total")]
+
+
+@needs_prometheus
+def test_dashboards_of_others(cluster, monitored):
+    node = cluster.api.get("/v1/nodes")["nodes"][0]["name"]
+    selector = f'{{instance=~"{node}", gpu=~"0"}}'
+    wait_until(lambda: monitored.query(f"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{selector}"), 20, "nothing is scraped")
+    assert {s["metric"]["instance"] for s in monitored.query("DCGM_FI_DEV_GPU_TEMP")} == {node}
+    assert {s["metric"]["gpu"] for s in monitored.query("DCGM_FI_DEV_GPU_TEMP")} == {"0", "1", "2", "3"}
+    empty = [q for q in DCGM_PANELS if len(monitored.query(q.replace("{S}", selector))) != 1]
+    empty += [q for q in SLURM_PANELS if len(monitored.query(q)) != 1]
+    assert not empty
+    tensor = monitored.query("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
+    assert all(0 <= float(s["value"][1]) <= 1 for s in tensor) and len(tensor) == 4
 
 
 def metric(c, name):

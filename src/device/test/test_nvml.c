@@ -306,6 +306,27 @@ static void test_use_of_mig_instances(void **state) {
     tear_down(&r);
 }
 
+// How far the parts of a whole GPU are used, where there is performance monitoring, and only there.
+static void test_profile(void **state) {
+    struct rig r;
+    struct gpu_reading x;
+    set_up(&r, library, 2);
+    r.fake->gpus[0].gpm = true;
+    open_rig(&r, library);
+    for (int t = 1; t <= 5; t++) {
+        r.fake->gpus[0].utilisation = r.fake->gpus[1].utilisation = (unsigned)t * 10;
+        r.fake->gpus[0].remapped = 3;
+        r.source->ops->read(r.source, 0, t * 20000, &x);
+        assert_int_equal(x.sample.profiled, t > 1);
+        assert_int_equal(x.sample.engine_milli, t > 1 ? t * 100 : 0);
+        assert_int_equal(x.sample.tensor_milli, t > 1 ? t * 50 : 0);
+        assert_int_equal(x.sample.utilisation_milli, t * 100);  // NVML's own, as before
+        r.source->ops->read(r.source, 1, t * 20000, &x);
+        assert_false(x.sample.profiled);
+    }
+    tear_down(&r);
+}
+
 static void test_old_driver(void **state) {
     struct rig r;
     struct gpu_reading x;
@@ -355,7 +376,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_old_figures_are_dropped),
         cmocka_unit_test(test_mig),
         cmocka_unit_test(test_use_of_mig_instances),
-        cmocka_unit_test(test_old_driver),
+        cmocka_unit_test(test_profile), cmocka_unit_test(test_old_driver),
         cmocka_unit_test(test_no_driver),
     };
     return argc < 3 ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
