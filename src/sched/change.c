@@ -214,9 +214,10 @@ static bool try_wishes(struct try *t) {
 static bool try_places(struct try *t) {
     struct sched_request q = t->job->request->asked;
     for (uint32_t i = 1; i < t->w->partitions.len && q.partition; i++) {
-        if (i == t->job->request->asked.partition || !world_partition(t->w, i))
+        if (job_option_in(t->job, i)->asked.partition == i || !world_partition(t->w, i))
             continue;
         q.partition = i;
+        q.also_count = 0;
         if (starts_as(t, &q))
             return found(t, CHANGE_PARTITION, i);
     }

@@ -54,7 +54,10 @@ static int check_gpus(const struct sched_request *q, const struct request *r, st
 static int check_names(const struct world *w, const struct sched_request *q, struct error *err) {
     if (q->project && !world_project(w, q->project))
         return error_set(err, EINVAL, "project: there is none with this id, see the list of projects");
-    if (q->partition && !world_partition(w, q->partition))
+    bool known = !q->partition || world_partition(w, q->partition);
+    for (uint32_t i = 0; i < q->also_count; i++)
+        known &= world_partition(w, q->also[i]) != NULL;
+    if (!known)
         return error_set(err, EINVAL, "partition: there is none with this id, see the list of partitions");
     if (q->qos && !world_qos(w, q->qos))
         return error_set(err, EINVAL, "qos: there is none with this id, see the list of QoS");
@@ -223,13 +226,32 @@ static int check_nodes(const struct world *w, const struct request *r, struct er
     return 0;
 }
 
+static int check_partition(const struct world *w, const struct request *r, struct error *err) {
+    int code = check_rules(w, &r->asked, r, err);
+    return code ? code : check_nodes(w, r, err);
+}
+
+// One of several is enough; if none does, what stands against the first is told.
+static int check_partitions(const struct world *w, const struct request *r, struct error *err) {
+    if (!r->options.len)
+        return check_partition(w, r, err);
+    for (uint32_t i = 0; i < r->options.len; i++)
+        if (!check_partition(w, r->options.at[i], NULL))
+            return 0;
+    struct error first = {0};
+    int code = check_partition(w, r->options.at[0], &first);
+    const struct partition *p = world_partition(w, r->options.at[0]->asked.partition);
+    return error_set(err, -code, "none of its partitions can ever run this; in %s: %s", p ? p->name : "the first",
+                     first.text);
+}
+
 int world_check_request(struct world *w, const struct sched_request *asked, struct error *err) {
     int r = check_numbers(asked, err);
     if (r || (r = check_names(w, asked, err)))
         return r;
     const struct request *q = world_request(w, asked);
-    if (!(r = check_gpus(asked, q, err)) && !(r = check_rules(w, asked, q, err)))
-        r = check_nodes(w, q, err);
+    if (!(r = check_gpus(asked, q, err)))
+        r = check_partitions(w, q, err);
     world_request_unref(w, q);
     return r;
 }

@@ -140,7 +140,7 @@ static void clone_jobs(struct world *to, const struct world *w) {
         world_job_add(to, &s);
         if (j->state == SCHED_JOB_PENDING)
             continue;
-        world_job_start(to, j->id, j->alloc, j->start_ms);
+        world_job_start_in(to, j->id, j->partition, j->alloc, j->start_ms);
         world_find(to, j->id)->limit_ms = j->limit_ms;
         if (j->state == SCHED_JOB_ENDING)
             world_job_ending(to, j->id, j->ending_for);

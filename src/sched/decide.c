@@ -67,6 +67,33 @@ static uint32_t takers_of(struct world *w, struct job ***out) {
     return n;
 }
 
+static bool may(const struct pass *p, const struct job *j) {
+    bool any = false;
+    for (uint32_t i = 0; i < job_options(j); i++)
+        any |= !gate(p, job_option(j, i));
+    return any;
+}
+
+// It starts if it fits; with victims, if it will fit without them, that is kept for it.
+static bool serve_taker(struct pass *p, struct job *t, struct job *const *victims, uint32_t n) {
+    for (uint32_t i = 0; i < job_options(t); i++) {
+        struct request *r = job_option(t, i);
+        request_refresh(p->w, r);
+        struct alloc *a = gate(p, r) ? NULL : n ? trial_place_without(p, r, victims, n) : place(p, r);
+        if (!a)
+            continue;
+        if (n) {
+            trial_promise(p, t, r, a, victims, n);
+            note(p, t, SCHED_REASON_VACATING);
+        } else {
+            trial_start(p, t, r, a, false);
+            p->out->next_ms = p->now_ms;  // out of order: who is before it may take from it once it runs
+        }
+        return true;
+    }
+    return false;
+}
+
 // They start as soon as they fit, and what they were promised stays theirs meanwhile. One that would
 // not fit even when all its victims are gone (a node was lost) is a job like any other again.
 static void serve_takers(struct pass *p) {
@@ -77,42 +104,33 @@ static void serve_takers(struct pass *p) {
     uint32_t count = takers_of(p->w, &takers);
     for (uint32_t i = 0; i < count; i++) {
         struct job *t = takers[i];
-        request_refresh(p->w, t->request);
-        if (gate(p, t->request))
-            continue;
-        struct alloc *a = place(p, t->request);
-        if (a) {
-            trial_start(p, t, a, false);
-            p->out->next_ms = p->now_ms;  // out of order: who is before it may take from it once it runs
-            continue;
-        }
         vec_clear(&victims);
         for (uint32_t k = 0; k < p->w->ending.len; k++)
             if (p->w->ending.at[k]->ending_for == t->id)
                 vec_push(&victims, p->w->ending.at[k]);
-        a = victims.len ? trial_place_without(p, t->request, victims.at, victims.len) : NULL;
-        if (a) {
-            trial_promise(p, t, a, victims.at, victims.len);
-            note(p, t, SCHED_REASON_VACATING);
-        } else if (!victims.len) {
+        if (serve_taker(p, t, NULL, 0))
+            continue;
+        if (victims.len)
+            serve_taker(p, t, victims.at, victims.len);
+        else if (may(p, t))
             t->taker = false;
-        }
     }
     free(takers);
     vec_done(&victims);
 }
 
-static bool strict(const struct pass *p, const struct request *r) {
+bool pass_strict(const struct pass *p, const struct request *r) {
     const struct partition *part = world_partition(p->w, r->asked.partition);
     return p->policy->backfill == POLICY_BACKFILL_NONE || (part && part->fifo);
 }
 
 // The job does not fit now: take, plan, or wait.
-static bool blocked(struct pass *p, struct order *o, struct job *j) {
-    struct request *r = j->request;
+static bool blocked(struct pass *p, struct order *o, struct job *j, struct request *r) {
     struct fit *f = fit_of(p->w, r);
+    bool choice = r->choices && j->request != r;
     // One that would fit but for a planned job before it takes nothing from anybody.
-    if (!fit_enough(f) && reclaim(p, j)) {
+    if (!fit_enough(f) && !(choice && choice_room(p, j, r, false)) &&
+        reclaim(p, j, choice ? choice_cheapest(p, j, r) : r)) {
         note(p, j, SCHED_REASON_VACATING);
         return true;
     }
@@ -120,12 +138,16 @@ static bool blocked(struct pass *p, struct order *o, struct job *j) {
     if (!fit_enough(f)) {
         if (!fit_ever(p->w, f))
             return false;
-        if (strict(p, r)) {
+        if (pass_strict(p, r)) {
             if (!p->closed[part])
                 note(p, j, SCHED_REASON_RESOURCES);
         } else if (p->plans[part] < p->policy->plan_depth) {
-            p->plans[part]++;
-            plan_make(p, j);
+            // planned in another partition, or starting there next: who follows may be planned here
+            if (choice && (j->planned || choice_room(p, j, r, true)))
+                return true;
+            struct request *in = choice ? choice_soonest(p, j, r) : r;
+            p->plans[in->asked.partition]++;
+            plan_make(p, j, in);
             note(p, j, SCHED_REASON_RESOURCES);
             if (p->policy->backfill == POLICY_BACKFILL_SHORTEST && !o->shortest) {
                 o->shortest = true;
@@ -133,9 +155,11 @@ static bool blocked(struct pass *p, struct order *o, struct job *j) {
                 order_rebuild(o);
                 return true;
             }
+            if (in != r)
+                return true;
         }
     }
-    p->closed[part] |= strict(p, r);
+    p->closed[part] |= pass_strict(p, r);
     return false;
 }
 
@@ -147,11 +171,13 @@ static bool consider(struct pass *p, struct order *o, const struct turn *t) {
         return true;
     if (p->closed[t->partition] || gate(p, r))
         return false;
+    p->placing = p->choice_planned && j->planned ? j : NULL;
     struct alloc *a = place(p, r);
-    if (!a)
-        return blocked(p, o, j);
-    trial_start(p, j, a, p->any_plan);
-    return true;
+    bool more = a || blocked(p, o, j, r);
+    p->placing = NULL;
+    if (a)
+        trial_start(p, j, r, a, p->any_plan);
+    return more;
 }
 
 static void look_at_all(struct pass *p) {

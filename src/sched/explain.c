@@ -36,7 +36,7 @@ static uint32_t *busy(const struct node *n, const struct demand *d, struct expla
 static uint32_t *ruled_out_by(struct pass *p, const struct request *r, const struct node *n, struct explain_nodes *e) {
     const struct sched_request *q = &r->asked;
     const struct demand *d = &r->demand;
-    if (q->partition && !(n->partitions[q->partition / 64] >> (q->partition % 64) & 1))
+    if (!request_partition_has(q, n))
         return &e->partition;
     if (!project_allows(world_project(p->w, q->project), n->id))
         return &e->project;
@@ -127,7 +127,20 @@ static void remake_plans(struct pass *p, const struct decisions *d, uint64_t exc
     for (uint32_t i = 0; i < d->plans.len; i++) {
         struct job *other = world_find(p->w, d->plans.at[i].job);
         if (other && other->id != except)
-            plan_make(p, other);
+            plan_make(p, other, job_option_in(other, d->plans.at[i].partition));
+    }
+}
+
+// What it waits for in each of its partitions.
+static void explain_options(const struct world *w, const struct job *j, const struct decisions *d,
+                            struct explanation *e) {
+    for (uint32_t i = 0; job_is_choice(j) && i < job_options(j) && i < EXPLAIN_OPTIONS_MAX; i++) {
+        struct explain_option *o = &e->options[e->option_count++];
+        o->partition = job_option(j, i)->asked.partition;
+        o->reason = j->queued ? sched_option_reason(w, j->id, o->partition) : SCHED_REASON_NONE;
+        for (uint32_t k = 0; k < d->plans.len; k++)
+            if (d->plans.at[k].job == j->id && d->plans.at[k].partition == o->partition)
+                o->planned_ms = d->plans.at[k].start_ms;
     }
 }
 
@@ -139,6 +152,7 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
     struct decisions d, unused;
     sched_decide(w, now_ms, policy, &d);
     out->reason = sched_job_reason(w, job);
+    explain_options(w, j, &d, out);
     bool starts = false;
     for (uint32_t i = 0; i < d.starts.len; i++)
         starts |= d.starts.at[i].job == job;

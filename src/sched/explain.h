@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "sched/sched.h"
 
-enum { EXPLAIN_HOLDERS_MAX = 8, EXPLAIN_NAMED_MAX = 5, EXPLAIN_ENDS_MAX = 32, WHEN_STEPS_MAX = 400 };
+enum { EXPLAIN_HOLDERS_MAX = 8, EXPLAIN_NAMED_MAX = 5, EXPLAIN_ENDS_MAX = 32, EXPLAIN_OPTIONS_MAX = 16, WHEN_STEPS_MAX = 400 };
 
 // How many nodes are ruled out by what, each node counted once, by the first that applies.
 struct explain_nodes {
@@ -67,6 +67,13 @@ enum explain_change {
     CHANGE_END_JOBS,       // `ends` says which
 };
 
+// One of a job's several partitions.
+struct explain_option {
+    uint32_t partition;
+    enum sched_reason reason;
+    int64_t planned_ms;  // its planned start there; 0: none
+};
+
 struct explanation {
     uint64_t job;
     enum sched_reason reason;
@@ -74,6 +81,8 @@ struct explanation {
     struct explain_nodes nodes;
     struct explain_holder holders[EXPLAIN_HOLDERS_MAX];  // of what it needs, largest first
     uint32_t holder_count, holders_all;
+    struct explain_option options[EXPLAIN_OPTIONS_MAX];  // none when it names one partition
+    uint32_t option_count;
     uint32_t position, waiting;  // place in the order, of how many
     struct explain_band band;
     enum explain_change change;

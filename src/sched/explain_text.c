@@ -245,9 +245,39 @@ static void holder_lines(const struct explanation *e, int64_t now_ms, explain_na
         buf_addf(out, "  and %u more, none larger\n", e->holders_all - shown);
 }
 
+static const char *option_words(enum sched_reason r) {
+    switch (r) {
+    case SCHED_REASON_PARTITION: return "closed, or gone";
+    case SCHED_REASON_TIME_LIMIT: return "its time limit is too long there";
+    case SCHED_REASON_NODES: return "no node that is up can fit it";
+    case SCHED_REASON_RESERVATION: return "nodes are kept for a reservation";
+    case SCHED_REASON_NONE: return "not looked at yet";
+    default: return "it waits for its turn and for room";
+    }
+}
+
+static void option_lines(const struct world *w, const struct explanation *e, int64_t now_ms, struct buf *out) {
+    if (!e->option_count)
+        return;
+    buf_adds(out, "It starts in whichever of its partitions lets it start first:\n");
+    for (uint32_t i = 0; i < e->option_count; i++) {
+        const struct explain_option *o = &e->options[i];
+        const struct partition *p = world_partition(w, o->partition);
+        buf_addf(out, "  %s: ", p ? p->name : "(deleted)");
+        if (o->planned_ms > now_ms) {
+            buf_adds(out, "planned, in ");
+            span(out, o->planned_ms - now_ms);
+            buf_addc(out, '\n');
+        } else {
+            buf_addf(out, "%s\n", option_words(o->reason));
+        }
+    }
+}
+
 void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms,
                         explain_name_fn name, void *ctx, struct buf *out) {
     buf_addf(out, "%s\n", reason_sentence(e));
+    option_lines(w, e, now_ms, out);
     node_lines(&e->nodes, out);
     holder_lines(e, now_ms, name, ctx, out);
     if (e->position)

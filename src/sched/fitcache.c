@@ -24,6 +24,8 @@ static void encode(struct buf *b, const struct world *w, const struct request *r
         buf_add(b, q->nodes_only, q->nodes_only_count * sizeof *q->nodes_only);
     if (q->nodes_except_count)
         buf_add(b, q->nodes_except, q->nodes_except_count * sizeof *q->nodes_except);
+    if (q->also_count)
+        buf_add(b, q->also, q->also_count * sizeof *q->also);
 }
 
 void fit_unrank(struct fit *f) {

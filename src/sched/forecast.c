@@ -66,7 +66,7 @@ static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t be
 
 static void carry_out(struct world *w, const struct decisions *d, int64_t now_ms) {
     for (uint32_t i = 0; i < d->starts.len; i++)
-        world_job_start(w, d->starts.at[i].job, d->starts.at[i].alloc, now_ms);
+        world_job_start_in(w, d->starts.at[i].job, d->starts.at[i].partition, d->starts.at[i].alloc, now_ms);
     for (uint32_t i = 0; i < d->preempts.len; i++)
         world_job_ending(w, d->preempts.at[i].victim, d->preempts.at[i].for_job);
 }

@@ -102,6 +102,21 @@ enum sched_reason gate(const struct pass *p, const struct request *r) {
     return gate_at(p->w, r, p->now_ms, p->policy->interactive_within_quota);
 }
 
+static bool waits_in_line(enum sched_reason r) {
+    return r == SCHED_REASON_PRIORITY || r == SCHED_REASON_RESOURCES;
+}
+
+static enum sched_reason reason_of(struct world *w, struct request *r) {
+    request_refresh(w, r);
+    enum sched_reason reason = gate_at(w, r, w->judged.now_ms, w->judged.within_quota);
+    struct fit *f = reason ? NULL : fit_of(w, r);
+    if (reason || fit_enough(f))
+        return reason ? reason : SCHED_REASON_PRIORITY;
+    if (!fit_ever(w, f))
+        return SCHED_REASON_NODES;
+    return w->judged.planless ? SCHED_REASON_RESOURCES : SCHED_REASON_PRIORITY;
+}
+
 // Made when somebody asks, so that a pass need not look at those whose answer cannot have changed.
 enum sched_reason sched_job_reason(const struct world *cw, uint64_t id) {
     struct world *w = (struct world *)(uintptr_t)cw;  // caches are brought up to date
@@ -116,13 +131,17 @@ enum sched_reason sched_job_reason(const struct world *cw, uint64_t id) {
         return (enum sched_reason)j->reason;
     if (j->since_pass == (uint32_t)w->pass)
         return SCHED_REASON_NONE;
-    struct request *r = j->request;
-    request_refresh(w, r);
-    enum sched_reason reason = gate_at(w, r, w->judged.now_ms, w->judged.within_quota);
-    struct fit *f = reason ? NULL : fit_of(w, r);
-    if (reason || fit_enough(f))
-        return reason ? reason : SCHED_REASON_PRIORITY;
-    if (!fit_ever(w, f))
-        return SCHED_REASON_NODES;
-    return w->judged.planless ? SCHED_REASON_RESOURCES : SCHED_REASON_PRIORITY;
+    enum sched_reason best = reason_of(w, job_option(j, 0));
+    for (uint32_t i = 1; i < job_options(j); i++) {
+        enum sched_reason other = reason_of(w, job_option(j, i));
+        if (waits_in_line(other) || (!waits_in_line(best) && other == SCHED_REASON_NODES))
+            best = other;
+    }
+    return best;
+}
+
+enum sched_reason sched_option_reason(const struct world *cw, uint64_t id, uint32_t partition) {
+    struct world *w = (struct world *)(uintptr_t)cw;
+    const struct job *j = world_find(w, id);
+    return j && j->queued ? reason_of(w, job_option_in(j, partition)) : SCHED_REASON_NONE;
 }

@@ -158,5 +158,9 @@ void world_recount(struct world *w) {
                 p->queued_fixed[d] += fixed ? amount : 0;
             }
         }
+        // whoever waits in several queues counts once
+        for (uint32_t k = 0; p && k < p->turns.choices.len; k++)
+            for (uint32_t n = p->turns.choices.at[k]->request->options.len; n > 1; n--)
+                count_queued(w, p->turns.choices.at[k], -1);
     }
 }

@@ -85,7 +85,7 @@ struct turn {
     bool stale;                // its next job is another one now
     bool use_free : 1;         // its user's use does not count: a partition in the order of submission
     bool special : 1;          // it may take from others whatever its project's share is
-    bool named : 1;            // it names a reservation
+    bool named : 1;            // one names a reservation, or waits elsewhere too: what failed for others may do for it
 };
 
 // A project's requests that have jobs ready to start. Slots stay where they are while a request has
@@ -96,6 +96,7 @@ struct turns {
     uint32_t free;             // 1 + the first free slot; 0: none
     uint32_t count;            // slots in use
     uint64_t version;          // config and policy they were made for
+    VEC(struct job *) choices; // queued jobs that name several partitions: in a queue for each
 };
 
 struct project {
@@ -211,7 +212,7 @@ struct fit {
     uint32_t left;
     uint64_t bit;
     int64_t least_ms;             // the shortest limit
-    bool named;                   // some name a reservation
+    bool named;                   // for some a failure of others says nothing
     int64_t weight;               // scratch of estimates
     // While one pass places many of a class: its nodes as a heap by (score, id), see place.c.
     uint64_t scan_pass;
@@ -223,8 +224,13 @@ struct fit {
 
 #define SCORE_UNKNOWN INT64_MIN
 
+// A request that names several partitions is a choice. Its jobs wait in the queue of each of its
+// options, plain requests for one of the partitions each; its own queue stays empty. What does not
+// depend on the partition (amounts, project, user, rights) is the same in a choice and its options.
 struct request {
     struct sched_request asked;   // lists and texts owned
+    VEC(struct request *) options;  // of a choice, in the order named, each with a reference; else empty
+    uint32_t choices;             // jobs in `queue` that wait elsewhere too
     char *code;                   // canonical bytes, for interning
     uint32_t code_len;
     uint64_t hash;
@@ -256,6 +262,7 @@ struct job {
     struct alloc *alloc;
     uint64_t ending_for;
     uint32_t restarts;
+    uint32_t choice_slot;         // index in its project's choices while it is queued
     int64_t cost;                 // what it counts as in its user's use while it runs
     int64_t held_gpu, held_cpus;  // of its allocation
     uint32_t run_slot;            // index in world.running
@@ -264,6 +271,8 @@ struct job {
     bool taker;                   // others were told to make room for it: it comes first
     bool vacating;                // during a pass: ending, or chosen as a victim
     bool promised;                // during a pass: victims make room for it
+    bool planned;                 // during a pass: it has a planned start
+    uint8_t partition;            // it runs in; 0: none, or it waits
     uint8_t state, hold, reason;
     uint32_t since_pass;          // the pass before it was queued
     bool queued;                  // counted in its request's queue
@@ -361,6 +370,7 @@ void world_node_changed(struct world *w, uint32_t node);
 // request.c
 void request_derive(struct world *w, struct request *r);  // again after models, features changed
 int64_t request_limit_ms(const struct world *w, const struct request *r);
+bool request_partition_has(const struct sched_request *q, const struct node *n);  // one of its partitions
 bool request_node_allowed(const struct world *w, const struct request *r, const struct node *n);
 unsigned request_dim(const struct world *w, const struct request *r);  // the share that rules it
 int64_t request_amount(const struct world *w, const struct request *r, unsigned dim);
@@ -383,6 +393,12 @@ void count_queued(struct world *w, struct job *j, int sign);
 void world_recount(struct world *w);                    // every count again, from the jobs
 
 // job.c
+// The requests a pending job waits in: its own, or each option of a choice.
+uint32_t job_options(const struct job *j);
+struct request *job_option(const struct job *j, uint32_t i);
+struct request *job_option_in(const struct job *j, uint32_t partition);  // the first one when there is none
+bool job_is_choice(const struct job *j);
+uint32_t queue_place(const struct request *r, const struct job *j);      // its index there
 void job_enqueue(struct world *w, struct job *j);
 void job_dequeue(struct world *w, struct job *j);
 void world_due(struct world *w, int64_t now_ms);        // queues jobs whose begin time has come

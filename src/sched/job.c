@@ -13,8 +13,27 @@ static bool before(const struct job *a, const struct job *b) {
     return a->submit_ms != b->submit_ms ? a->submit_ms < b->submit_ms : a->id < b->id;
 }
 
+bool job_is_choice(const struct job *j) {
+    return j->request->options.len > 0;
+}
+
+uint32_t job_options(const struct job *j) {
+    return job_is_choice(j) ? j->request->options.len : 1;
+}
+
+struct request *job_option(const struct job *j, uint32_t i) {
+    return job_is_choice(j) ? j->request->options.at[i] : j->request;
+}
+
+struct request *job_option_in(const struct job *j, uint32_t partition) {
+    for (uint32_t i = 0; i < job_options(j); i++)
+        if (job_option(j, i)->asked.partition == partition)
+            return job_option(j, i);
+    return job_option(j, 0);
+}
+
 // First place at or after `head` whose job is not before `j`.
-static uint32_t queue_place(const struct request *r, const struct job *j) {
+uint32_t queue_place(const struct request *r, const struct job *j) {
     uint32_t low = r->head, high = r->queue.len;
     if (low < high && before(r->queue.at[high - 1], j))
         return high;
@@ -28,9 +47,7 @@ static uint32_t queue_place(const struct request *r, const struct job *j) {
     return low;
 }
 
-void job_enqueue(struct world *w, struct job *j) {
-    struct request *r = j->request;
-    assert(!j->queued && j->state == SCHED_JOB_PENDING);
+static void queue_add(struct world *w, struct request *r, struct job *j) {
     if (r->head == r->queue.len) {
         r->head = 0;
         vec_clear(&r->queue);
@@ -46,16 +63,9 @@ void job_enqueue(struct world *w, struct job *j) {
         memmove(r->queue.at + at + 1, r->queue.at + at, (r->queue.len - 1 - at) * sizeof *r->queue.at);
         r->queue.at[at] = j;
     }
-    j->queued = true;
-    j->since_pass = (uint32_t)w->pass;
-    w->ready++;
-    count_queued(w, j, 1);
 }
 
-void job_dequeue(struct world *w, struct job *j) {
-    struct request *r = j->request;
-    if (!j->queued)
-        return;
+static void queue_remove(struct world *w, struct request *r, const struct job *j) {
     uint32_t at = queue_place(r, j);
     assert(at < r->queue.len && r->queue.at[at] == j);
     turns_stale(world_project_slot(w, r->asked.project), r);  // places in the queue change as well
@@ -63,9 +73,6 @@ void job_dequeue(struct world *w, struct job *j) {
         r->head++;
     else
         vec_remove(&r->queue, at);
-    j->queued = false;
-    w->ready--;
-    count_queued(w, j, -1);
     if (r->head == r->queue.len) {
         turns_remove(&world_project_slot(w, r->asked.project)->turns, r);
         vec_clear(&r->queue);
@@ -75,6 +82,54 @@ void job_dequeue(struct world *w, struct job *j) {
         r->queue.len -= r->head;
         r->head = 0;
     }
+}
+
+static void choice_enqueue(struct world *w, struct job *j) {
+    struct project *p = world_project_slot(w, j->request->asked.project);
+    j->choice_slot = p->turns.choices.len;
+    vec_push(&p->turns.choices, j);
+    for (uint32_t i = 0; i < j->request->options.len; i++) {
+        struct request *r = j->request->options.at[i];
+        queue_add(w, r, j);
+        if (r->choices++ == 0)
+            turns_stale(p, r);  // its turn says so
+    }
+}
+
+static void choice_dequeue(struct world *w, struct job *j) {
+    struct project *p = world_project_slot(w, j->request->asked.project);
+    assert(p->turns.choices.at[j->choice_slot] == j);
+    vec_remove_swap(&p->turns.choices, j->choice_slot);
+    if (j->choice_slot < p->turns.choices.len)
+        p->turns.choices.at[j->choice_slot]->choice_slot = j->choice_slot;
+    for (uint32_t i = 0; i < j->request->options.len; i++) {
+        j->request->options.at[i]->choices--;
+        queue_remove(w, j->request->options.at[i], j);
+    }
+}
+
+void job_enqueue(struct world *w, struct job *j) {
+    assert(!j->queued && j->state == SCHED_JOB_PENDING);
+    if (job_is_choice(j))
+        choice_enqueue(w, j);
+    else
+        queue_add(w, j->request, j);
+    j->queued = true;
+    j->since_pass = (uint32_t)w->pass;
+    w->ready++;
+    count_queued(w, j, 1);
+}
+
+void job_dequeue(struct world *w, struct job *j) {
+    if (!j->queued)
+        return;
+    if (job_is_choice(j))
+        choice_dequeue(w, j);
+    else
+        queue_remove(w, j->request, j);
+    j->queued = false;
+    w->ready--;
+    count_queued(w, j, -1);
 }
 
 static bool wakes_before(const struct job *a, const struct job *b) {
@@ -167,6 +222,9 @@ int world_job_add(struct world *w, const struct sched_job *from) {
     if (!from->id || !from->request || from->request->asked.project >= SCHED_PROJECTS_MAX ||
         from->request->asked.partition >= SCHED_PARTITIONS_MAX)
         return -EINVAL;
+    for (uint32_t i = 0; i < from->request->asked.also_count; i++)
+        if (from->request->asked.also[i] >= SCHED_PARTITIONS_MAX)
+            return -EINVAL;
     if (world_find(w, from->id))
         return -EEXIST;
     mix_add(w, from->request);
@@ -241,6 +299,10 @@ static void run(struct world *w, struct job *j, int64_t now_ms) {
 }
 
 int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t now_ms) {
+    return world_job_start_in(w, id, 0, a, now_ms);
+}
+
+int world_job_start_in(struct world *w, uint64_t id, uint32_t partition, const struct alloc *a, int64_t now_ms) {
     struct job *j = world_find(w, id);
     if (!j)
         return -ENOENT;
@@ -256,7 +318,9 @@ int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t
     j->state = SCHED_JOB_RUNNING;
     j->alloc = alloc_copy(a);
     j->start_ms = now_ms;
-    j->limit_ms = request_limit_ms(w, j->request);
+    const struct request *option = job_option_in(j, partition);
+    j->partition = (uint8_t)option->asked.partition;
+    j->limit_ms = request_limit_ms(w, option);
     run(w, j, now_ms);
     return 0;
 }
@@ -402,6 +466,7 @@ bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {
         .limit_end_ms = j->alloc ? job_end_ms(j) : INT64_MAX,
         .ending_for = j->ending_for,
         .restarts = j->restarts,
+        .partition = j->partition,
         .takes = j->taker,
     };
     return true;

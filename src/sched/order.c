@@ -44,6 +44,8 @@ bool turn_before(const struct turn *a, const struct turn *b) {
     if (a->key != b->key)
         return a->key < b->key;
     const struct job *i = job_of(a), *j = job_of(b);
+    if (i == j)
+        return option_before(i, a->request, b->request);
     return i->submit_ms != j->submit_ms ? i->submit_ms < j->submit_ms : i->id < j->id;
 }
 

@@ -10,11 +10,13 @@ struct part {
     int64_t from_ms;
     const struct request *request;
     uint32_t tasks;
+    struct job *job;
 };
 
 // What a job that waits for others to end was promised.
 struct promise {
     struct job *job;
+    struct request *request;  // its own, or the option it was made for
     struct alloc *alloc;
     struct alloc *withheld;  // the part of it that is free now
 };
@@ -30,7 +32,8 @@ struct pass {
     VEC(uint32_t) special;         // nodes whose `special` is set
     uint8_t plans[SCHED_PARTITIONS_MAX];  // made per partition
     bool closed[SCHED_PARTITIONS_MAX];    // strict order and somebody is blocked
-    bool any_plan;
+    bool any_plan, choice_planned;
+    const struct job *placing;     // a job with a planned start is tried elsewhere: its plan is not in its way
     uint32_t over_moves;           // when `over` was looked at
     bool over;                     // some project is above its share or quota
     uint64_t running_pass;
@@ -69,16 +72,19 @@ struct scratch {
 void scratch_copy(struct scratch *s, const struct node *n);
 void scratch_give(struct scratch *s, const struct job *j);
 void plan_windows(struct pass *p);                     // marks nodes of reservations
-bool plan_make(struct pass *p, struct job *j);         // gives the job a planned start
+bool plan_make(struct pass *p, struct job *j, struct request *r);  // gives the job a planned start
+int64_t plan_when(struct pass *p, struct request *r);  // the start it would get; INT64_MAX: none
 bool plan_allows(struct pass *p, const struct request *r, const struct node *n, uint32_t tasks);
 bool window_allows(const struct world *w, const struct request *r, uint32_t node, int64_t at_ms, int64_t limit_ms);
 void plan_clear(struct pass *p);
 
 // trial.c: decisions tried on the world, and taken back
-void trial_start(struct pass *p, struct job *j, struct alloc *a, bool backfill);
+// `r`: the job's request, or the option it starts in.
+void trial_start(struct pass *p, struct job *j, struct request *r, struct alloc *a, bool backfill);
 void trial_vacate(struct pass *p, struct job *victim);
 // Owns a; the victims are those that make room for it.
-void trial_promise(struct pass *p, struct job *j, struct alloc *a, struct job *const *victims, uint32_t n);
+void trial_promise(struct pass *p, struct job *j, struct request *r, struct alloc *a, struct job *const *victims,
+                   uint32_t n);
 // Places as if these had ended.
 struct alloc *trial_place_without(struct pass *p, struct request *r, struct job *const *victims, uint32_t n);
 void trial_undo(struct pass *p);
@@ -89,6 +95,17 @@ enum sched_reason gate(const struct pass *p, const struct request *r);
 void request_refresh(struct world *w, struct request *r);  // limit, priority, tier, … after changes
 int64_t user_load(const struct world *w, struct user *u, int64_t now_ms);
 
+// decide.c
+bool pass_strict(const struct pass *p, const struct request *r);  // nobody passes a blocked job
+
+// choice.c: of a job with several partitions, about the one at hand
+// Could another of them have it now? `now`: only those whose turn is the same, so that it starts there next.
+bool choice_room(struct pass *p, const struct job *j, struct request *r, bool now);
+struct request *choice_cheapest(struct pass *p, struct job *j, struct request *r);       // to take others' place in
+struct request *choice_soonest(struct pass *p, const struct job *j, struct request *r);  // to plan it in
+bool option_before(const struct job *j, const struct request *a, const struct request *b);  // named before
+
 // reclaim.c
-bool reclaim(struct pass *p, struct job *j);
+bool reclaim(struct pass *p, struct job *j, struct request *r);
+uint32_t reclaim_count(struct pass *p, struct job *j, struct request *r);  // victims it would take; 0: none would do
 bool reclaim_hope(struct pass *p);  // somebody is above share or quota

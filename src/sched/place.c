@@ -294,14 +294,15 @@ struct alloc *place(struct pass *p, struct request *r) {
     struct fit *f = fit_of(p->w, r);
     if (!fit_enough(f))
         return NULL;
-    if (!r->asked.reservation && !p->again && f->failed_pass == p->w->pass && r->limit_ms >= f->failed_limit_ms)
+    bool own = r->asked.reservation || p->again || p->placing;  // others' failures say nothing, nor does its own
+    if (!own && f->failed_pass == p->w->pass && r->limit_ms >= f->failed_limit_ms)
         return NULL;
     scores_valid(p, f);
     bool one = f->demand.even && f->demand.nodes_min == 1;
     struct alloc *a = one ? place_one(p, r, f) : place_many(p, r, f);
     // During a pass resources only shrink: what failed for this length fails for longer ones too,
     // unless a reservation is named.
-    if (!a && !r->asked.reservation && !p->again) {
+    if (!a && !own) {
         f->failed_pass = p->w->pass;
         f->failed_limit_ms = r->limit_ms;
     }

@@ -98,7 +98,7 @@ bool plan_allows(struct pass *p, const struct request *r, const struct node *n, 
     int64_t end_ms = later(p->now_ms, r->limit_ms);
     for (uint32_t i = n->hold; i; i = p->parts.at[i - 1].next) {
         const struct part *part = &p->parts.at[i - 1];
-        if (end_ms <= part->from_ms)
+        if (end_ms <= part->from_ms || part->job == p->placing)
             continue;
         struct scratch s;
         scratch_copy(&s, n);
@@ -256,7 +256,7 @@ static int64_t walk_all(struct walk *k) {
 }
 
 // Nodes that came to fit last are taken first: what is free now stays free for shorter work.
-static void keep_nodes(struct walk *k, int64_t from_ms) {
+static void keep_nodes(struct walk *k, struct job *j, int64_t from_ms) {
     const struct demand *d = &k->f->demand;
     struct pass *p = k->p;
     uint32_t left = d->tasks, nodes = 0;
@@ -266,7 +266,7 @@ static void keep_nodes(struct walk *k, int64_t from_ms) {
         uint32_t most = left > others ? left - others : 1;
         uint32_t tasks = k->cap[id] < most ? k->cap[id] : most;
         struct node *n = p->w->nodes.at[id];
-        vec_push(&p->parts, (struct part){id, n->hold, from_ms, k->r, tasks});
+        vec_push(&p->parts, (struct part){id, n->hold, from_ms, k->r, tasks, j});
         n->hold = p->parts.len;
         mark(p, id);
         left -= tasks;
@@ -275,8 +275,7 @@ static void keep_nodes(struct walk *k, int64_t from_ms) {
     p->any_plan = true;
 }
 
-bool plan_make(struct pass *p, struct job *j) {
-    struct request *r = j->request;
+static int64_t plan(struct pass *p, struct job *j, struct request *r) {
     struct walk k = {.p = p, .r = r, .f = fit_of(p->w, r)};
     k.copies = xcalloc(k.f->nodes_len + 1, sizeof *k.copies);
     k.cap = xcalloc(k.f->nodes_len + 1, sizeof *k.cap);
@@ -284,16 +283,29 @@ bool plan_make(struct pass *p, struct job *j) {
         if (k.f->cap[id] && window_allows(p->w, r, id, p->now_ms, r->limit_ms))
             walk_look(&k, id, k.f->cap[id]);
     int64_t at = walk_enough(&k) ? INT64_MAX : walk_all(&k);
-    if (at != INT64_MAX) {
-        keep_nodes(&k, at);
-        vec_push(&p->out->plans, (struct sched_plan){.job = j->id, .start_ms = at, .node_count = r->demand.nodes_min});
+    if (j && at != INT64_MAX) {
+        keep_nodes(&k, j, at);
+        vec_push(&p->out->plans, (struct sched_plan){.job = j->id,
+                                                     .start_ms = at,
+                                                     .partition = r->asked.partition,
+                                                     .node_count = r->demand.nodes_min});
+        j->planned = true;
+        p->choice_planned |= j->request != r;
     }
     for (uint32_t id = 0; id < k.f->nodes_len; id++)
         free(k.copies[id]);
     free(k.copies);
     free(k.cap);
     vec_done(&k.order);
-    return at != INT64_MAX;
+    return at;
+}
+
+bool plan_make(struct pass *p, struct job *j, struct request *r) {
+    return plan(p, j, r) != INT64_MAX;
+}
+
+int64_t plan_when(struct pass *p, struct request *r) {
+    return plan(p, NULL, r);
 }
 
 void plan_clear(struct pass *p) {
@@ -302,6 +314,8 @@ void plan_clear(struct pass *p) {
         n->special = false;
         n->hold = 0;
     }
+    for (uint32_t i = 0; i < p->parts.len; i++)
+        p->parts.at[i].job->planned = false;
     vec_done(&p->special);
     vec_done(&p->parts);
 }

@@ -33,6 +33,26 @@ uint32_t order_jobs_before(const struct order *o, const struct turn *t, const st
     return turn_before(t, bound) ? first_not_before(o, t, bound) - t->at : 0;
 }
 
+static struct turn turn_of(const struct order *o, const struct project *p, const struct request *r,
+                           const struct job *j) {
+    return turn_at(o, &p->turns.slots.at[r->project_slot], queue_place(r, j));
+}
+
+// How often jobs that wait in several queues come before the bound after they came once.
+static uint32_t counted_again(const struct order *o, const struct project *p, const struct turn *bound) {
+    uint32_t again = 0;
+    for (uint32_t i = 0; i < p->turns.choices.len; i++) {
+        const struct job *j = p->turns.choices.at[i];
+        uint32_t times = 0;
+        for (uint32_t k = 0; k < job_options(j); k++) {
+            struct turn t = turn_of(o, p, job_option(j, k), j);
+            times += !bound || turn_before(&t, bound);
+        }
+        again += times > 1 ? times - 1 : 0;
+    }
+    return again;
+}
+
 static uint32_t jobs_before(const struct order *o, const struct project *p, const struct turn *bound) {
     uint32_t sum = 0;
     for (uint32_t i = 0; i < p->turns.sorted.len; i++) {
@@ -41,7 +61,7 @@ static uint32_t jobs_before(const struct order *o, const struct project *p, cons
             break;  // nor the heads that follow
         sum += order_jobs_before(o, t, bound);
     }
-    return sum;
+    return sum - counted_again(o, p, bound);
 }
 
 // The project's place with this turn as its first; `turn` must outlive it.
@@ -103,13 +123,13 @@ uint32_t order_position(struct order *o, const struct job *j, order_cut_fn cut, 
     if (!j->queued)
         return 0;
     const struct world *w = o->p->w;
-    struct request *r = j->request;
-    struct project *own = w->projects.at[r->asked.project];
-    const struct turn *head = &own->turns.slots.at[r->project_slot];
-    uint32_t at = head->at;
-    while (r->queue.at[at] != j)
-        at++;
-    struct turn mine = turn_at(o, head, at), worst, first;
+    struct project *own = w->projects.at[j->request->asked.project];
+    struct turn mine = turn_of(o, own, job_option(j, 0), j), worst, first;
+    for (uint32_t i = 1; i < job_options(j); i++) {
+        struct turn other = turn_of(o, own, job_option(j, i), j);
+        if (turn_before(&other, &mine))
+            mine = other;
+    }
     bool fair = o->p->policy->order == POLICY_ORDER_FAIR;
     struct line place = worst_until(o, own, &mine, &worst);
     uint32_t sum = 1;

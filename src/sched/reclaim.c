@@ -18,6 +18,7 @@ struct taker {
     bool in_quota;       // after starting; also of what the quota is worth when quotas exceed capacity
     const struct qos *qos;
     bool by_qos;
+    uint32_t *count;     // only counted: how many would have to go
 };
 
 typedef VEC(struct job *) job_vec;
@@ -335,7 +336,7 @@ static void commit(const struct taker *t, const job_vec *set, const uint8_t *why
                                                            .grace_ms = p->policy->grace_ms});
     for (uint32_t i = 0; i < set->len; i++)
         trial_vacate(p, set->at[i]);
-    trial_promise(p, t->job, a, set->at, set->len);
+    trial_promise(p, t->job, t->r, a, set->at, set->len);
 }
 
 static void know_quota(struct taker *t) {
@@ -371,9 +372,11 @@ static bool take(struct taker *t, const job_vec *set) {
     uint8_t *whys = xcalloc(set->len + 1, sizeof *whys);
     int64_t asked = t->amount;
     bool fine = reasons(t, set, a, whys);
-    if (fine) {
+    if (fine && !t->count) {
         commit(t, set, whys, a);
     } else {
+        if (fine)
+            *t->count = set->len;
         alloc_free(a);
         t->amount = asked;
         know_quota(t);
@@ -679,10 +682,9 @@ static bool search(struct taker *t, const struct fit *f) {
     return done;
 }
 
-bool reclaim(struct pass *p, struct job *j) {
-    struct request *r = j->request;
+static bool find(struct pass *p, struct job *j, struct request *r, uint32_t *count) {
     struct taker t = {.p = p, .job = j, .r = r, .project = world_project(p->w, r->asked.project), .dim = r->dim,
-                      .amount = r->amount, .qos = world_qos(p->w, r->asked.qos)};
+                      .amount = r->amount, .qos = world_qos(p->w, r->asked.qos), .count = count};
     if (!t.project)
         return false;
     bool within, under = under_share(&t, project_parent(p->w, t.project), &within);
@@ -705,4 +707,14 @@ bool reclaim(struct pass *p, struct job *j) {
         return true;
     map_put(&p->reclaims_failed, key, (void *)moves);
     return false;
+}
+
+bool reclaim(struct pass *p, struct job *j, struct request *r) {
+    return find(p, j, r, NULL);
+}
+
+uint32_t reclaim_count(struct pass *p, struct job *j, struct request *r) {
+    uint32_t count = 0;
+    find(p, j, r, &count);
+    return count;
 }

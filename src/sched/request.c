@@ -50,6 +50,8 @@ static void encode(struct buf *b, const struct sched_request *q) {
         add_text(b, q->features[i]);
     add_ids(b, q->nodes_only, q->nodes_only_count);
     add_ids(b, q->nodes_except, q->nodes_except_count);
+    if (q->also_count)
+        add_ids(b, q->also, q->also_count);
 }
 
 static const uint32_t *copy_ids(const uint32_t *ids, uint32_t n) {
@@ -67,10 +69,33 @@ static struct request *request_new(const struct sched_request *asked, struct buf
     r->asked.features = (const char *const *)features;
     r->asked.nodes_only = copy_ids(asked->nodes_only, asked->nodes_only_count);
     r->asked.nodes_except = copy_ids(asked->nodes_except, asked->nodes_except_count);
+    r->asked.also = copy_ids(asked->also, asked->also_count);
     r->code_len = (uint32_t)code->len;
     r->code = buf_take(code);
     r->hash = hash;
     return r;
+}
+
+static bool has_option(const struct request *r, const struct request *option) {
+    for (uint32_t i = 0; i < r->options.len; i++)
+        if (r->options.at[i] == option)
+            return true;
+    return false;
+}
+
+// One plain request for each partition named.
+static void make_options(struct world *w, struct request *r) {
+    for (uint32_t i = 0; r->asked.also_count && i <= r->asked.also_count; i++) {
+        struct sched_request one = r->asked;
+        one.partition = i ? r->asked.also[i - 1] : r->asked.partition;
+        one.also = NULL;
+        one.also_count = 0;
+        struct request *option = (struct request *)(uintptr_t)world_request(w, &one);
+        if (has_option(r, option))
+            world_request_unref(w, option);  // named twice
+        else
+            vec_push(&r->options, option);
+    }
 }
 
 const struct request *world_request(struct world *w, const struct sched_request *asked) {
@@ -89,6 +114,7 @@ const struct request *world_request(struct world *w, const struct sched_request 
     map_put(&w->requests, hash, r);
     request_derive(w, r);
     w->by_memory += r->demand.gpu_by_memory;
+    make_options(w, r);
     return r;
 }
 
@@ -116,6 +142,8 @@ void world_request_unref(struct world *w, const struct request *cr) {
         map_put(&w->requests, r->hash, first);
     w->by_memory -= r->demand.gpu_by_memory;
     fit_forget(w, r);
+    for (uint32_t i = 0; i < r->options.len; i++)
+        world_request_unref(w, r->options.at[i]);
     request_free(r);
 }
 
@@ -128,6 +156,8 @@ void request_free(struct request *r) {
     free((void *)(uintptr_t)q->reservation);
     free((void *)(uintptr_t)q->nodes_only);
     free((void *)(uintptr_t)q->nodes_except);
+    free((void *)(uintptr_t)q->also);
+    vec_done(&r->options);
     vec_done(&r->features);
     vec_done(&r->queue);
     free(r->code);
@@ -307,10 +337,21 @@ bool project_allows(const struct project *p, uint32_t node) {
     return low < p->nodes.len && p->nodes.at[low] == node;
 }
 
+static bool node_in(const struct node *n, uint32_t partition) {
+    return n->partitions[partition / 64] >> (partition % 64) & 1;
+}
+
+bool request_partition_has(const struct sched_request *q, const struct node *n) {
+    bool has = !q->partition || node_in(n, q->partition);
+    for (uint32_t i = 0; i < q->also_count && !has; i++)
+        has = node_in(n, q->also[i]);
+    return has;
+}
+
 // By everything that does not depend on what runs: partition, project, lists, features, model.
 bool request_node_allowed(const struct world *w, const struct request *r, const struct node *n) {
     const struct sched_request *q = &r->asked;
-    if (q->partition && !(n->partitions[q->partition / 64] >> (q->partition % 64) & 1))
+    if (!request_partition_has(q, n))
         return false;
     if (q->nodes_only_count && !contains(q->nodes_only, q->nodes_only_count, n->id))
         return false;

@@ -22,6 +22,8 @@ enum {
 // Ids are handles given by the caller; 0 means none. Zeroed fields have the meaning said.
 struct sched_request {
     uint32_t project, user, qos, partition;
+    const uint32_t *also;           // further partitions: it starts in whichever lets it start first
+    uint32_t also_count;
     enum sched_class class;
     uint32_t nodes_min, nodes_max;  // 0: as few as the tasks need; max 0: same as min
     uint32_t tasks;                 // 0: nodes × tasks_per_node, at least 1

@@ -38,6 +38,7 @@ enum sched_preempt_why {
 struct sched_start {
     uint64_t job;
     struct alloc *alloc;  // owned by the decisions
+    uint32_t partition;   // of those it may have; 0: it names none
     bool backfill;        // passed a planned job without delaying it
 };
 
@@ -50,6 +51,7 @@ struct sched_preempt {
 struct sched_plan {
     uint64_t job;
     int64_t start_ms;     // by the limits of what runs
+    uint32_t partition;   // of those it may have: the one it is planned in
     uint32_t node_count;
 };
 
@@ -68,6 +70,8 @@ void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy,
 void sched_decide_all(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *out);
 // By the latest decide, made when asked; cheap.
 enum sched_reason sched_job_reason(const struct world *w, uint64_t job);
+// Of a ready job in one of its partitions; of the whole job the one is told that is nearest to starting.
+enum sched_reason sched_option_reason(const struct world *w, uint64_t job, uint32_t partition);
 
 // A pending job's turn in parts: turn = submitted + short + use + size + qos + nice; the earliest goes first.
 // `priority` stands for the turn and the priorities before it in one positive number, higher first:

@@ -28,20 +28,35 @@ static void count(struct pass *p, struct request *r, const struct alloc *a, int 
     r->qos_user->cpus += (uint64_t)(sign * held[DIM_CPU]);
 }
 
-void trial_start(struct pass *p, struct job *j, struct alloc *a, bool backfill) {
+// It is out of every other queue for this pass. A planned start it had elsewhere is kept free until the
+// pass ends, since room only shrinks in one; so there is another pass at once.
+static void choice_started(struct pass *p, const struct job *j) {
+    p->served = true;
+    if (!j->planned)
+        return;
+    p->out->next_ms = p->now_ms;
+    for (uint32_t i = p->out->plans.len; i-- > 0;)
+        if (p->out->plans.at[i].job == j->id)
+            vec_remove(&p->out->plans, i);
+}
+
+void trial_start(struct pass *p, struct job *j, struct request *r, struct alloc *a, bool backfill) {
     struct world *w = p->w;
     p->moves++;
     j->alloc = a;
     j->start_ms = p->now_ms;
-    j->limit_ms = j->request->limit_ms;
+    j->limit_ms = r->limit_ms;
     for (uint32_t i = 0; i < a->node_count; i++) {
         struct node *n = w->nodes.at[a->nodes[i].node];
-        node_hold(n, &a->nodes[i], j->request->demand.exclusive, 1);
+        node_hold(n, &a->nodes[i], r->demand.exclusive, 1);
         vec_push(&n->jobs, j);
         world_node_changed(w, n->id);
     }
-    count(p, j->request, a, 1);
-    vec_push(&p->out->starts, (struct sched_start){.job = j->id, .alloc = a, .backfill = backfill});
+    count(p, r, a, 1);
+    vec_push(&p->out->starts, (struct sched_start){
+                                  .job = j->id, .alloc = a, .partition = r->asked.partition, .backfill = backfill});
+    if (j->request != r)
+        choice_started(p, j);
 }
 
 static void undo_start(struct pass *p, const struct sched_start *s) {
@@ -53,7 +68,7 @@ static void undo_start(struct pass *p, const struct sched_start *s) {
         n->jobs.len--;
         world_node_changed(p->w, n->id);
     }
-    count(p, j->request, s->alloc, -1);
+    count(p, job_option_in(j, s->partition), s->alloc, -1);
     j->alloc = NULL;
     j->start_ms = 0;
 }
@@ -107,13 +122,15 @@ static void claim(struct pass *p, const struct promise *m, int sign) {
         node_withhold(n, &m->withheld->nodes[i], sign);
         world_node_changed(p->w, n->id);
     }
-    count(p, m->job->request, m->alloc, sign);
+    count(p, m->request, m->alloc, sign);
 }
 
-void trial_promise(struct pass *p, struct job *j, struct alloc *a, struct job *const *victims, uint32_t n) {
+void trial_promise(struct pass *p, struct job *j, struct request *r, struct alloc *a, struct job *const *victims,
+                   uint32_t n) {
     p->moves++;
     j->promised = true;
-    vec_push(&p->promises, (struct promise){j, a, beyond(a, victims, n)});
+    p->served |= j->request != r;
+    vec_push(&p->promises, (struct promise){j, r, a, beyond(a, victims, n)});
     claim(p, &p->promises.at[p->promises.len - 1], 1);
 }
 

@@ -91,12 +91,28 @@ static int64_t number(int32_t class, const struct turn_parts *parts, int64_t tur
     return clamped(BELOW_TOP + (int64_t)class * BELOW_BAND + within, 1, BELOW_TOP - 1);
 }
 
+// Of a job with several partitions: where its turn comes first.
+static struct request *first_option(struct world *w, const struct job *j, const struct policy *policy) {
+    struct request *best = job_option(j, 0);
+    request_refresh(w, best);
+    for (uint32_t i = 1; i < job_options(j); i++) {
+        struct request *r = job_option(j, i);
+        struct turn_parts a, b;
+        request_refresh(w, r);
+        turn_parts(w, policy, best, j->submit_ms, 0, 1, j->submit_ms, &a);
+        turn_parts(w, policy, r, j->submit_ms, 0, 1, j->submit_ms, &b);
+        int64_t x = turn_time(j->submit_ms, &a), y = turn_time(j->submit_ms, &b);
+        if (r->tier != best->tier ? r->tier > best->tier : y < x)
+            best = r;
+    }
+    return best;
+}
+
 int sched_turn(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy, struct sched_turn *out) {
     struct job *j = world_find(w, job);
     if (!j || j->state != SCHED_JOB_PENDING)
         return -ENOENT;
-    struct request *r = j->request;
-    request_refresh(w, r);
+    struct request *r = first_option(w, j, policy);
     const struct user *u = r->user;
     const struct qos *q = world_qos(w, r->asked.qos);
     bool fair = policy->order == POLICY_ORDER_FAIR;

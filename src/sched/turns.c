@@ -36,6 +36,7 @@ void turns_stale(struct project *p, struct request *r) {
 void turns_done(struct turns *t) {
     vec_done(&t->slots);
     vec_done(&t->sorted);
+    vec_done(&t->choices);
 }
 
 static void refresh(const struct order *o, struct turn *t) {
@@ -58,7 +59,7 @@ static void refresh(const struct order *o, struct turn *t) {
     t->stale = false;
     t->use_free = r->fifo || o->p->policy->order == POLICY_ORDER_FCFS;
     t->special = !r->preemptible || (q && q->preempts.len);
-    t->named = r->asked.reservation;
+    t->named = r->asked.reservation || r->choices;
 }
 
 static void tally(struct order *o, const struct turn *t, struct line *l) {

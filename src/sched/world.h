@@ -184,6 +184,8 @@ int world_job_add(struct world *w, const struct sched_job *job);  // pending; -E
 int world_job_hold(struct world *w, uint64_t id, enum sched_hold hold);  // pending; -ENOENT
 int world_job_update(struct world *w, const struct sched_job *job);      // pending; -ENOENT, -EBUSY
 int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t now_ms);
+// The same for a job that may have several partitions: it runs in this one (0: the first).
+int world_job_start_in(struct world *w, uint64_t id, uint32_t partition, const struct alloc *a, int64_t now_ms);
 // The job was told to stop so that `for_job` (0: none) can start; what it holds is spoken for.
 int world_job_ending(struct world *w, uint64_t id, uint64_t for_job);
 void world_job_takes(struct world *w, uint64_t id,
@@ -205,6 +207,7 @@ struct sched_job_view {
     int64_t limit_end_ms;       // start + limit; INT64_MAX without limit
     uint64_t ending_for;
     uint32_t restarts;
+    uint32_t partition;         // it runs in; 0: it waits, or names none
     bool takes;                 // others were told to make room for it: it comes first
 };
 bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out);

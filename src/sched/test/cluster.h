@@ -80,7 +80,8 @@ static inline uint32_t cluster_round(struct cluster *c) {
     sched_decide(c->w, c->now_ms, &c->policy, &d);
     uint32_t n = d.starts.len + d.preempts.len;
     for (uint32_t i = 0; i < d.starts.len; i++)
-        assert_int_equal(world_job_start(c->w, d.starts.at[i].job, d.starts.at[i].alloc, c->now_ms), 0);
+        assert_int_equal(world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition,
+                                            d.starts.at[i].alloc, c->now_ms), 0);
     for (uint32_t i = 0; i < d.preempts.len; i++)
         world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
     for (uint32_t i = 0; i < d.preempts.len; i++)

@@ -117,7 +117,7 @@ static struct sched_request shape(struct run *r) {
         static const uint32_t few[] = {1000, 1000, 2000, 4000};
         q.gpu_milli_per_task = few[below(r, 4)];
         q.cpus_per_task = 1;
-        q.partition = q.partition == 1;
+        q.partition = q.partition == 1 ? 1 + below(r, PARTITIONS - 1) : 0;
         q.time_limit_ms = (int64_t)(1 + below(r, 30)) * MINUTE;
     }
     if (one_in(r, 6))
@@ -132,6 +132,12 @@ static struct sched_request shape(struct run *r) {
         q.exclusive = true;
     if (one_in(r, 12))
         q.deadline_ms = r->c.now_ms + 10 * MINUTE;
+    if (q.partition && one_in(r, 2)) {  // wherever it can start first
+        static uint32_t also[PARTITIONS];
+        for (uint32_t n = 1 + below(r, PARTITIONS - 1); n > 0; n--)
+            also[q.also_count++] = 1 + below(r, PARTITIONS - 1);
+        q.also = also;
+    }
     return q;
 }
 
@@ -237,7 +243,7 @@ static bool same_starts(const struct decisions *a, const struct decisions *b) {
         return false;
     for (uint32_t i = 0; i < a->starts.len; i++) {
         const struct sched_start *x = &a->starts.at[i], *y = &b->starts.at[i];
-        if (x->job != y->job || x->backfill != y->backfill || x->alloc->node_count != y->alloc->node_count)
+        if (x->job != y->job || x->backfill != y->backfill || x->partition != y->partition || x->alloc->node_count != y->alloc->node_count)
             return false;
         for (uint32_t k = 0; k < x->alloc->node_count; k++) {
             const struct alloc_node *m = &x->alloc->nodes[k], *n = &y->alloc->nodes[k];
@@ -257,7 +263,8 @@ static bool same_preempts(const struct decisions *a, const struct decisions *b) 
             a->preempts.at[i].for_job != b->preempts.at[i].for_job)
             return false;
     for (uint32_t i = 0; i < a->plans.len; i++)
-        if (a->plans.at[i].job != b->plans.at[i].job || a->plans.at[i].start_ms != b->plans.at[i].start_ms)
+        if (a->plans.at[i].job != b->plans.at[i].job || a->plans.at[i].start_ms != b->plans.at[i].start_ms ||
+            a->plans.at[i].partition != b->plans.at[i].partition)
             return false;
     return true;
 }
@@ -290,6 +297,7 @@ static void check_positions(struct run *r) {
     share_update(r->c.w);
     order_make(&told, &p);
     uint32_t place[JOBS] = {0}, n = 0;
+    bool seen[JOBS] = {0};  // in another of its partitions
     for (uint32_t i = 0; i < r->job_count; i++) {
         const struct job *j = world_find(r->c.w, r->jobs[i]);
         place[i] = j && j->state == SCHED_JOB_PENDING ? order_position(&told, j, NULL, NULL) : 0;
@@ -298,9 +306,12 @@ static void check_positions(struct run *r) {
     r->c.w->pass++;
     order_make(&walked, &p);
     for (struct turn *t; (t = order_next(&walked)); order_started(&walked)) {
-        n++;
-        for (uint32_t i = 0; i < r->job_count; i++)
-            if (r->jobs[i] == t->request->queue.at[t->at]->id && place[i] != n)
+        uint32_t at = 0;
+        while (r->jobs[at] != t->request->queue.at[t->at]->id)
+            at++;
+        n += !seen[at];
+        for (uint32_t i = at; i == at && !seen[at]; seen[i++] = true)
+            if (place[i] != n)
                 fail_msg("seed %" PRIu64 " at %" PRId64 ": job %" PRIu64 " is told place %u, it has %u",
                          r->seed, r->c.now_ms, r->jobs[i], place[i], n);
     }
@@ -317,7 +328,8 @@ static uint32_t decide(struct run *r) {
     compare(r, &d, all, true);
     uint32_t moves = d.starts.len + d.preempts.len;
     for (uint32_t i = 0; i < d.starts.len; i++)
-        assert_int_equal(world_job_start(c->w, d.starts.at[i].job, d.starts.at[i].alloc, c->now_ms), 0);
+        assert_int_equal(world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition, d.starts.at[i].alloc,
+                                            c->now_ms), 0);
     for (uint32_t i = 0; i < d.preempts.len; i++) {
         world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
         r->ending[r->ending_count++] = d.preempts.at[i].victim;

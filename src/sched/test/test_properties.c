@@ -6,9 +6,10 @@
 #include "base/rand.h"
 #include "cluster.h"
 
-enum { STEPS = 60, SEEDS = 400, NODES = 4, PROJECTS = 4, USERS = 3, JOBS = 128, LOOP_MAX = 200 };
+enum { STEPS = 60, SEEDS = 400, NODES = 4, PARTITIONS = 3, PROJECTS = 4, USERS = 3, JOBS = 128, LOOP_MAX = 200 };
 
-enum op { SUBMIT, END, CANCEL, NODE_FLIP, NODE_GONE, PROJECT_EDIT, PROJECT_GONE, QOS_EDIT, QOS_GONE, ROUND, OP_COUNT };
+enum op { SUBMIT, END, CANCEL, NODE_FLIP, NODE_GONE, PROJECT_EDIT, PROJECT_GONE, QOS_EDIT, QOS_GONE,
+          PARTITION_EDIT, ROUND, OP_COUNT };
 
 struct step {
     enum op op;
@@ -16,7 +17,8 @@ struct step {
 };
 
 struct setup {
-    bool tree, limits, qos, fractions;
+    bool tree, limits, qos, fractions, partitions;
+    int32_t tier[PARTITIONS + 1];
     uint32_t gpus[NODES + 1];
     int64_t quota[PROJECTS + 1];
 };
@@ -62,6 +64,16 @@ static void qos_put(struct run *r, uint32_t id, uint32_t jobs_max) {
     world_qos_set(r->c.w, &q, NULL);
 }
 
+// Two nodes each, one of them in the next partition too.
+static void partition_put(struct run *r, uint32_t id, int32_t tier, bool closed) {
+    char name[8];
+    snprintf(name, sizeof name, "q%u", id);
+    struct sched_partition p = {.id = id, .name = name, .nodes = (uint32_t[]){id, id + 1}, .node_count = 2,
+                                .tier = tier, .closed = closed};
+    r->setup.tier[id] = tier;
+    world_partition_set(r->c.w, &p, NULL);
+}
+
 static void start_run(struct run *r, uint64_t seed) {
     struct rand rnd;
     rand_seed(&rnd, seed * 7919 + 1);
@@ -81,6 +93,9 @@ static void start_run(struct run *r, uint64_t seed) {
     }
     qos_put(r, 1, 0);
     qos_put(r, 2, 0);
+    r->setup.partitions = rand_below(&rnd, 2);
+    for (uint32_t i = 1; i <= PARTITIONS; i++)
+        partition_put(r, i, rand_below(&rnd, 3) == 0, false);
 }
 
 static void end_run(struct run *r) {
@@ -88,7 +103,7 @@ static void end_run(struct run *r) {
 }
 
 static struct step random_step(struct rand *rnd) {
-    static const uint8_t often[OP_COUNT] = {30, 12, 4, 2, 2, 2, 1, 1, 1, 30};
+    static const uint8_t often[OP_COUNT] = {30, 12, 4, 2, 2, 2, 1, 1, 1, 2, 30};
     uint32_t sum = 0;
     for (unsigned i = 0; i < OP_COUNT; i++)
         sum += often[i];
@@ -127,6 +142,12 @@ static void submit(struct run *r, const struct step *s) {
         q.class = SCHED_INTERACTIVE;
     if (r->setup.qos && s->b % 4 == 0)
         q.qos = 1 + s->b / 4 % 2;
+    uint32_t also[] = {1 + s->a / 11 % PARTITIONS, 1 + s->b / 11 % PARTITIONS};
+    if (r->setup.partitions && s->c % 5) {  // one, or wherever of several it can start first
+        q.partition = 1 + s->d / 11 % PARTITIONS;
+        q.also = also;
+        q.also_count = s->c % 3;
+    }
     r->jobs[r->job_count++] = cluster_submit(&r->c, &q);
 }
 
@@ -147,7 +168,7 @@ static bool same_decisions(const struct decisions *a, const struct decisions *b)
         return false;
     for (uint32_t i = 0; i < a->starts.len; i++) {
         const struct sched_start *x = &a->starts.at[i], *y = &b->starts.at[i];
-        if (x->job != y->job || x->alloc->node_count != y->alloc->node_count)
+        if (x->job != y->job || x->partition != y->partition || x->alloc->node_count != y->alloc->node_count)
             return false;
         for (uint32_t k = 0; k < x->alloc->node_count; k++) {
             const struct alloc_node *m = &x->alloc->nodes[k], *n = &y->alloc->nodes[k];
@@ -180,6 +201,8 @@ static bool check_held(struct run *r) {
             const struct alloc_node *n = &v.alloc->nodes[k];
             if (k && n->node <= v.alloc->nodes[k - 1].node)
                 return failed(r, "job %" PRIu64 ": nodes out of order", v.id);
+            if (v.partition && n->node != v.partition && n->node != v.partition + 1)
+                return failed(r, "job %" PRIu64 " is outside its partition %u", v.id, v.partition);
             tasks += n->tasks;
             cpus[n->node] += n->cpus;
             jobs[n->node]++;
@@ -200,6 +223,16 @@ static bool check_held(struct run *r) {
     return true;
 }
 
+static bool tiers_differ(const struct run *r, uint64_t job) {
+    struct sched_job_view v;
+    world_job(r->c.w, job, &v);
+    const struct sched_request *q = request_asked(v.request);
+    bool differ = false;
+    for (uint32_t i = 0; i < q->also_count; i++)
+        differ |= r->setup.tier[q->also[i]] != r->setup.tier[q->partition];
+    return differ;
+}
+
 // With any one of its victims still running the taker would not start. Seen only where there is one
 // taker, as what others were promised is not said.
 static bool check_victims(struct run *r, const struct decisions *d) {
@@ -210,6 +243,8 @@ static bool check_victims(struct run *r, const struct decisions *d) {
             return true;
     for (uint32_t i = 0; i < d->preempts.len; i++) {
         uint64_t taker = d->preempts.at[i].for_job;
+        if (tiers_differ(r, taker))
+            continue;  // it comes first in one of its partitions: there it takes, also what is dearer than elsewhere
         struct world *w = world_clone(r->c.w);
         struct policy policy = r->c.policy;
         policy.reclaim = false;
@@ -225,7 +260,7 @@ static bool check_victims(struct run *r, const struct decisions *d) {
                 const struct request *q = world_request(w, request_asked(v.request));
                 world_job_add(w, &(struct sched_job){.id = v.id, .request = q, .submit_ms = v.submit_ms});
                 world_request_unref(w, q);
-                world_job_start(w, v.id, d->starts.at[k].alloc, r->c.now_ms);
+                world_job_start_in(w, v.id, d->starts.at[k].partition, d->starts.at[k].alloc, r->c.now_ms);
             }
         for (uint32_t k = 0; k < d->preempts.len; k++)
             if (d->preempts.at[k].for_job == taker && k != i)
@@ -284,7 +319,7 @@ static bool one_round(struct run *r, bool instantly, uint32_t *moves) {
     if (getenv("SCHED_TRACE"))
         print_round(r, &d);
     for (uint32_t i = 0; i < d.starts.len; i++)
-        if (world_job_start(c->w, d.starts.at[i].job, d.starts.at[i].alloc, c->now_ms))
+        if (world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition, d.starts.at[i].alloc, c->now_ms))
             fine = failed(r, "job %" PRIu64 " started twice", d.starts.at[i].job);
     for (uint32_t i = 0; i < d.preempts.len; i++) {
         world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
@@ -336,6 +371,7 @@ static bool take_step(struct run *r, const struct step *s) {
     case PROJECT_GONE: world_project_remove(w, 1 + s->a % PROJECTS); break;
     case QOS_EDIT: qos_put(r, 1 + s->a % 2, s->b % 4); break;
     case QOS_GONE: world_qos_remove(w, 1 + s->a % 2); break;
+    case PARTITION_EDIT: partition_put(r, 1 + s->a % PARTITIONS, s->b % 3 == 0, s->c % 3 == 0); break;
     case ROUND: return one_round(r, false, &moves);
     case OP_COUNT: break;
     }
@@ -465,7 +501,8 @@ static bool play(struct run *r, uint64_t seed, const struct step *steps, uint32_
 
 static void print_steps(const struct step *steps, uint32_t n) {
     static const char *const words[OP_COUNT] = {"submit", "end", "cancel", "node-flip", "node-gone", "project-edit",
-                                                "project-gone", "qos-edit", "qos-gone", "round"};
+                                                "project-gone", "qos-edit", "qos-gone",
+                                                "partition-edit", "round"};
     for (uint32_t i = 0; i < n; i++)
         print_message("  %-12s %u %u %u %u\n", words[steps[i].op], steps[i].a, steps[i].b, steps[i].c, steps[i].d);
 }

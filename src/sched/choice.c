@@ -1,0 +1,69 @@
+// Owns what a pass does differently for a job that names several partitions. It waits in the queue of
+// each, in each at its place; the first that lets it start has it. It has at most one planned start,
+// and takes from others only where no partition of its own has room. Options that come at the same
+// turn come right after each other, so of these the best can be chosen without passing anybody.
+#include "sched/pass.h"
+
+static bool same_turn(struct world *w, struct request *a, struct request *b) {
+    request_refresh(w, a);
+    request_refresh(w, b);
+    return a->tier == b->tier && a->limit_ms == b->limit_ms && a->fifo == b->fifo;
+}
+
+static bool open_to(const struct pass *p, struct request *r) {
+    request_refresh(p->w, r);
+    return !p->closed[r->asked.partition] && !gate(p, r);
+}
+
+bool choice_room(struct pass *p, const struct job *j, struct request *r, bool now) {
+    bool room = false;
+    for (uint32_t i = 0; i < job_options(j) && !room; i++) {
+        struct request *x = job_option(j, i);
+        if (x == r || (now && !same_turn(p->w, x, r)) || !open_to(p, x))
+            continue;
+        struct alloc *a = place(p, x);
+        room = a;
+        alloc_free(a);
+    }
+    return room;
+}
+
+struct request *choice_cheapest(struct pass *p, struct job *j, struct request *r) {
+    struct request *best = r;
+    uint32_t fewest = reclaim_count(p, j, r);
+    for (uint32_t i = 0; i < job_options(j) && fewest != 1; i++) {
+        struct request *x = job_option(j, i);
+        if (x == r || !same_turn(p->w, x, r) || !open_to(p, x) || fit_enough(fit_of(p->w, x)))
+            continue;
+        uint32_t count = reclaim_count(p, j, x);
+        if (count && (!fewest || count < fewest)) {
+            fewest = count;
+            best = x;
+        }
+    }
+    return best;
+}
+
+struct request *choice_soonest(struct pass *p, const struct job *j, struct request *r) {
+    struct request *best = r;
+    int64_t soonest = plan_when(p, r);
+    for (uint32_t i = 0; i < job_options(j); i++) {
+        struct request *x = job_option(j, i);
+        if (x == r || !same_turn(p->w, x, r) || !open_to(p, x) || pass_strict(p, x) ||
+            p->plans[x->asked.partition] >= p->policy->plan_depth || !fit_ever(p->w, fit_of(p->w, x)))
+            continue;
+        int64_t at = plan_when(p, x);
+        if (at < soonest) {
+            soonest = at;
+            best = x;
+        }
+    }
+    return best;
+}
+
+bool option_before(const struct job *j, const struct request *a, const struct request *b) {
+    for (uint32_t i = 0; i < job_options(j) && a != b; i++)
+        if (job_option(j, i) == a || job_option(j, i) == b)
+            return job_option(j, i) == a;
+    return false;
+}
