@@ -61,6 +61,19 @@ struct request *choice_soonest(struct pass *p, const struct job *j, struct reque
     return best;
 }
 
+uint32_t choice_planned_after(const struct pass *p, const struct request *r, uint32_t at) {
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < p->parts.len; i++) {
+        const struct job *j = p->parts.at[i].job;
+        if (!job_is_choice(j) || job_option_in(j, r->asked.partition) != r)
+            continue;
+        uint32_t place = queue_place(r, j);
+        if (place > at && (!next || place < next))
+            next = place;
+    }
+    return next;
+}
+
 bool option_before(const struct job *j, const struct request *a, const struct request *b) {
     for (uint32_t i = 0; i < job_options(j) && a != b; i++)
         if (job_option(j, i) == a || job_option(j, i) == b)

@@ -125,7 +125,8 @@ bool pass_strict(const struct pass *p, const struct request *r) {
 }
 
 // The job does not fit now: take, plan, or wait.
-static bool blocked(struct pass *p, struct order *o, struct job *j, struct request *r) {
+static bool blocked(struct pass *p, struct order *o, const struct turn *t, struct job *j) {
+    struct request *r = t->request;
     struct fit *f = fit_of(p->w, r);
     bool choice = r->choices && j->request != r;
     // One that would fit but for a planned job before it takes nothing from anybody.
@@ -160,7 +161,9 @@ static bool blocked(struct pass *p, struct order *o, struct job *j, struct reque
         }
     }
     p->closed[part] |= pass_strict(p, r);
-    return false;
+    // what is in the way of this one may be the plan of one behind it, in whose way it is not
+    o->jump = p->choice_planned && r->choices && fit_enough(f) ? choice_planned_after(p, r, t->at) : 0;
+    return o->jump;
 }
 
 // Looks at the next job; false when its request is done with for this pass.
@@ -173,7 +176,7 @@ static bool consider(struct pass *p, struct order *o, const struct turn *t) {
         return false;
     p->placing = p->choice_planned && j->planned ? j : NULL;
     struct alloc *a = place(p, r);
-    bool more = a || blocked(p, o, j, r);
+    bool more = a || blocked(p, o, t, j);
     p->placing = NULL;
     if (a)
         trial_start(p, j, r, a, p->any_plan);

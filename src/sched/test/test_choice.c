@@ -118,8 +118,13 @@ static void what_forbids_one_leaves_the_others(void **state) {
     partition(&c, B, 3, 4, 0, 0);
     cluster_settle(&c);
     assert_int_equal(runs_in(&c, id), B);
+    submit(&c, 4, B, NULL, 0);
+    submit(&c, 4, B, NULL, 0);
+    id = submit(&c, 4, A, ALSO_B, 1);
+    cluster_settle(&c);
+    assert_int_equal(sched_job_reason(c.w, id), SCHED_REASON_PRIORITY);  // in b; a is gone
+    assert_int_equal(sched_option_reason(c.w, id, A), SCHED_REASON_PARTITION);
     world_partition_remove(c.w, B);
-    id = submit(&c, 1, A, ALSO_B, 1);
     cluster_settle(&c);
     assert_int_equal(sched_job_reason(c.w, id), SCHED_REASON_PARTITION);
     world_free(c.w);
@@ -154,6 +159,14 @@ static void one_planned_start_where_it_is_soonest(void **state) {
     assert_int_equal(d.plans.at[1].job, second);
     assert_int_equal(d.plans.at[1].partition, A);
     decisions_done(&d);
+    c.policy.plan_depth = 2;
+    sched_decide(c.w, c.now_ms, &c.policy, &d);
+    assert_int_equal(d.plans.len, 2);
+    assert_true(d.plans.at[0].job == first && d.plans.at[1].job == second);
+    decisions_done(&d);
+    c.policy.plan_depth = 1;
+    sched_decide(c.w, c.now_ms, &c.policy, &d);
+    decisions_done(&d);
     assert_int_equal(sched_job_reason(c.w, first), SCHED_REASON_RESOURCES);
     struct explanation e;
     assert_int_equal(sched_explain(c.w, first, c.now_ms, &c.policy, &e), 0);
@@ -172,8 +185,7 @@ static void one_planned_start_where_it_is_soonest(void **state) {
 }
 
 // a is looked at first and has one of two nodes free: that one is kept. b has all nodes, two of them free.
-static void its_own_plan_is_not_in_its_way(void **state) {
-    (void)state;
+static void its_own_plan(bool another) {
     struct cluster c = cluster_new(4, 4);
     cluster_project(&c, 1, 0, 16);
     partition(&c, A, 1, 2, 1, 0);
@@ -181,6 +193,8 @@ static void its_own_plan_is_not_in_its_way(void **state) {
     partition(&c, C, 2, 3, 0, 0);
     submit_wide(&c, 2, C, NULL, 0, 60 * MINUTE);
     cluster_settle(&c);
+    // another, before it in b: what fails for that one, because of the plan, does not for its owner
+    uint64_t before = another ? submit_wide(&c, 2, B, NULL, 0, 120 * MINUTE) : 0;
     uint64_t id = submit_wide(&c, 2, A, ALSO_B, 1, 120 * MINUTE);
     struct decisions d;
     sched_decide(c.w, c.now_ms, &c.policy, &d);
@@ -192,7 +206,14 @@ static void its_own_plan_is_not_in_its_way(void **state) {
     decisions_done(&d);
     cluster_settle(&c);
     assert_int_equal(runs_in(&c, id), B);
+    assert_false(before && cluster_runs(&c, before));
     world_free(c.w);
+}
+
+static void its_own_plan_is_not_in_its_way(void **state) {
+    (void)state;
+    its_own_plan(false);
+    its_own_plan(true);
 }
 
 static void nobody_gives_while_there_is_room(void **state) {
