@@ -141,6 +141,23 @@ static void put_name(void *ctx, uint64_t id, struct buf *out) {
     buf_addf(out, " %s (%s, %s)", v.name, v.user, v.project);
 }
 
+// Of a job with several partitions: what it waits for in each.
+static void put_options(struct json_writer *w, const struct world *world, const struct explanation *x) {
+    if (!x->option_count)
+        return;
+    json_key(w, "partitions");
+    json_open(w, '[');
+    for (uint32_t i = 0; i < x->option_count; i++) {
+        json_open(w, '{');
+        json_kv_str(w, "partition", world_partition_name(world, x->options[i].partition));
+        json_kv_str(w, "reason", sched_reason_word(x->options[i].reason));
+        if (x->options[i].planned_ms)
+            json_kv_i64(w, "planned_start_ms", x->options[i].planned_ms);
+        json_close(w, '}');
+    }
+    json_close(w, ']');
+}
+
 static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
                             struct json_writer *w) {
     struct explanation x;
@@ -157,6 +174,7 @@ static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const
     json_kv_str(w, "reason", job_reason_words[v->reason]);
     json_kv_i64(w, "position", x.position);
     json_kv_i64(w, "waiting", x.waiting);
+    put_options(w, core_world(core), &x);
     put_band(w, &x.band);
     put_nodes(w, &x.nodes);
     put_holders(w, core, &x);
@@ -250,9 +268,14 @@ static bool add_partition_variant(void *ctx, const char *name, const void *value
     struct variants *v = ctx;
     struct core *core = v->call->controller->core;
     uint32_t handle = core_handle(core, THING_PARTITION, name);
-    if (handle == v->list[0].request.partition || v->n >= v->max)
+    const struct sched_request *asked = &v->list[0].request;
+    bool listed = handle == asked->partition;
+    for (uint32_t i = 0; i < asked->also_count; i++)
+        listed |= handle == asked->also[i];
+    if (listed || v->n >= v->max)
         return v->n < v->max;
     v->list[v->n] = v->list[0];
+    v->list[v->n].request.also_count = 0;
     v->list[v->n].label = arena_printf(&v->call->arena, "in partition %s", name);
     v->list[v->n++].request.partition = handle;
     return true;

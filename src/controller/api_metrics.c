@@ -8,6 +8,7 @@
 #include "controller/api.h"
 #include "controller/telemetry.h"
 #include "metrics/openmetrics.h"
+#include "model/name.h"
 #include "model/nodelist.h"
 
 struct members {  // of a partition
@@ -45,9 +46,19 @@ static struct metrics_group *group(struct gathering *g, int kind, const char *na
     return found;
 }
 
+// It waits in each of its partitions.
+static void add_waiting(struct gathering *g, const char *partitions) {
+    size_t len;
+    for (const char *at; (at = names_next(&partitions, &len));)
+        group(g, 2, arena_strndup(g->arena, at, len))->pending++;
+}
+
 static bool add_job(void *ctx, const struct job_view *v) {
     struct gathering *g = ctx;
-    const char *const names[] = {v->user, v->project, v->partition};
+    bool several = names_several(v->partition);
+    const char *const names[] = {v->user, v->project, several ? NULL : v->partition};
+    if (several)
+        add_waiting(g, v->partition);
     for (int kind = 0; kind < 3; kind++) {
         if (!names[kind])
             continue;

@@ -43,6 +43,8 @@ void record_of(const struct core *c, const struct job *j, struct arena *a, struc
     }
     if (j->run->time_limit_s)
         out->spec->time_limit_s = j->run->time_limit_s;
+    if (j->run->partition)
+        out->spec->partition = j->run->partition;
 }
 
 int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_record *out) {
@@ -109,7 +111,7 @@ static void view_of(const struct core *c, const struct job *j, struct job_view *
                            .name = s->name,
                            .user = s->user,
                            .project = s->project,
-                           .partition = s->partition,
+                           .partition = j->run && j->run->partition ? j->run->partition : s->partition,
                            .qos = s->qos,
                            .class = s->class,
                            .state = (enum job_state)j->state,

@@ -157,7 +157,7 @@ static struct alloc *alloc_of(const struct run *r) {
 
 static void run_to_world(struct core *c, const struct job *j) {
     struct alloc *a = alloc_of(j->run);
-    world_job_start(c->world, j->id, a, j->start_ms);
+    world_job_start_in(c->world, j->id, core_handle(c, THING_PARTITION, j->run->partition), a, j->start_ms);
     if (j->run->time_limit_s)
         world_job_limit(c->world, j->id, (int64_t)j->run->time_limit_s * 1000);
     alloc_free(a);
@@ -220,6 +220,7 @@ static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const str
         r->part_count++;
     }
     r->time_limit_s = b->time_limit_s;
+    r->partition = b->partition ? intern(c, b->partition) : NULL;
     j->steps = 0;
     free(j->usage);  // figures are of the newest attempt, as start and end are
     j->usage = NULL;

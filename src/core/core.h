@@ -192,7 +192,8 @@ bool core_is_array(const struct core *c, uint64_t id);  // some element of it is
 struct job_view {
     uint64_t id, array_id;
     uint32_t array_index, array_limit;
-    const char *name, *user, *project, *partition, *qos;
+    const char *name, *user, *project, *qos;
+    const char *partition;  // it runs in; while it waits all it names, "a,b"
     enum job_class class;
     enum job_state state;
     enum job_reason reason;

@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "core/state.h"
+#include "model/name.h"
 
-static uint32_t time_limit_of(const struct core *c, const struct job *j) {
-    const struct thing_entry *t = find_thing(c, THING_PARTITION, j->sub->partition);
+static uint32_t time_limit_of(const struct core *c, const struct job *j, const char *partition) {
+    const struct thing_entry *t = find_thing(c, THING_PARTITION, partition);
     const struct partition *p = t ? t->value : NULL;
     if (j->sub->time_limit_s)
         return j->sub->time_limit_s;
@@ -30,10 +31,13 @@ static int by_name(const void *a, const void *b) {
     return strverscmp(((const struct part *)a)->node, ((const struct part *)b)->node);
 }
 
-static void start(struct core *c, struct job *j, const struct alloc *a, int64_t now_ms) {
+static void start(struct core *c, struct job *j, const struct sched_start *s, int64_t now_ms) {
     cleanup_arena struct arena arena = {0};
+    const struct alloc *a = s->alloc;
     struct event_job_placed b = {.id = j->id, .attempt = j->attempt + 1};
-    b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j));
+    if (names_several(j->sub->partition))
+        b.partition = c->thing_list[THING_PARTITION].at[s->partition - 1]->name;
+    b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j, b.partition ? b.partition : j->sub->partition));
     b.parts.at = arena_alloc(&arena, a->node_count * sizeof *b.parts.at);
     for (b.parts.len = 0; b.parts.len < a->node_count; b.parts.len++) {
         const struct alloc_node *n = &a->nodes[b.parts.len];
@@ -112,7 +116,7 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
     for (uint32_t i = 0; i < d->starts.len; i++) {
         struct job *j = find_job(c, d->starts.at[i].job);
         assert(j && j->state == JOB_PENDING && !j->run);
-        start(c, j, d->starts.at[i].alloc, now_ms);
+        start(c, j, &d->starts.at[i], now_ms);
         c->passes.backfilled += d->starts.at[i].backfill;
     }
     for (uint32_t i = 0; i < d->preempts.len; i++)

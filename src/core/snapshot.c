@@ -79,6 +79,7 @@ struct rec_job {
     bool ending, hold;
     uint32_t cause, signal, grace_s;
     const char *by, *reason, *end_reason;
+    const char *partition;
 };
 struct rec_outcomes {
     LIST(uint64_t) ids, flags;
@@ -170,7 +171,8 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(21, S, end_reason, ""),
                                               FIELD(22, S, steps, ""),
                                               FIELD(23, S, exit_code, ""),
-                                              FIELD(24, S, exit_signal, "")};
+                                              FIELD(24, S, exit_signal, ""),
+                                              FIELD(25, S, partition, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -316,6 +318,7 @@ static void put_job(struct buf *out, struct buf *scratch, const struct job *j, u
         r.by = run->by;
         r.reason = run->reason;
         r.end_reason = run->end_reason;
+        r.partition = run->partition;
     }
     put(out, scratch, REC_JOB, &rec_job_schema, &r);
 }
@@ -455,6 +458,7 @@ static int load_run(struct core *c, struct job *j, const struct rec_job *r) {
     run->by = r->by ? xstrdup(r->by) : NULL;
     run->reason = r->reason ? xstrdup(r->reason) : NULL;
     run->end_reason = r->end_reason ? xstrdup(r->end_reason) : NULL;
+    run->partition = r->partition ? intern(c, r->partition) : NULL;
     for (uint32_t i = 0; i < r->parts.len; i++) {
         const struct rec_part *from = &r->parts.at[i];
         struct run_part *p = &run->parts[i];

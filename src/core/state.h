@@ -62,6 +62,7 @@ struct run {
     struct run_part *parts;
     uint32_t part_count;
     uint32_t time_limit_s;
+    const char *partition;    // interned; NULL: the only one it names
     bool ending, hold;
     enum end_cause cause;     // of the ending
     int32_t exit_code;        // of an allocation that is given back

@@ -2,6 +2,7 @@
 // cluster, before anything is stored. One sentence per refusal: field, value, remedy.
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -21,6 +22,7 @@ enum {
     ARGV_BYTES_MAX = 1 << 20,
     PATH_BYTES_MAX = 4095,
     SINGLETON_ARRAY_MAX = 1000,
+    PARTITIONS_PER_JOB = 16,
 };
 
 static int check_range(const char *field, uint64_t value, uint64_t max, struct error *e) {
@@ -174,6 +176,29 @@ static int unknown(const struct core *c, enum thing t, const char *name, struct 
                      thing_command(t));
 }
 
+// One name of a list; the text lives in `out`.
+static const char *name_at(const char *at, size_t len, char out[static IDENTIFIER_MAX + 1]) {
+    snprintf(out, IDENTIFIER_MAX + 1, "%.*s", (int)(len < IDENTIFIER_MAX ? len : IDENTIFIER_MAX), at);
+    return out;
+}
+
+static int check_partitions(const struct core *c, const char *list, struct error *e) {
+    char name[IDENTIFIER_MAX + 1];
+    size_t len;
+    uint32_t count = 0;
+    if (!names_several(list))
+        return find_thing(c, THING_PARTITION, list) ? 0 : unknown(c, THING_PARTITION, list, e);
+    for (const char *at, *rest = list; (at = names_next(&rest, &len));) {
+        if (len > IDENTIFIER_MAX || !find_thing(c, THING_PARTITION, name_at(at, len, name)))
+            return unknown(c, THING_PARTITION, name_at(at, len, name), e);
+        if (++count > PARTITIONS_PER_JOB)
+            return error_set(e, E2BIG, "partition: a job may name at most %d", PARTITIONS_PER_JOB);
+    }
+    if (strstr(list, ",,") || list[0] == ',' || list[strlen(list) - 1] == ',')
+        return error_set(e, EINVAL, "partition: \"%.64s\" has an empty name; join names by single commas", list);
+    return 0;
+}
+
 static int check_names(const struct core *c, const struct actor *actor, const struct spec *s, struct error *e) {
     const struct thing_entry *t;
     if (!(t = find_thing(c, THING_PROJECT, s->project)))
@@ -182,8 +207,9 @@ static int check_names(const struct core *c, const struct actor *actor, const st
         return error_set(e, EPERM,
                          "project \"%s\": you (%s) are not a member; ask for it or choose another project",
                          s->project, actor->user);
-    if (!find_thing(c, THING_PARTITION, s->partition))
-        return unknown(c, THING_PARTITION, s->partition, e);
+    int r = check_partitions(c, s->partition, e);
+    if (r < 0)
+        return r;
     if (s->qos && !find_thing(c, THING_QOS, s->qos))
         return unknown(c, THING_QOS, s->qos, e);
     if (s->reservation && !find_thing(c, THING_RESERVATION, s->reservation))
@@ -249,13 +275,26 @@ static int split_features(const char *text, struct arena *a, struct sched_reques
     return 0;
 }
 
+static void set_partitions(const struct core *c, const char *list, struct arena *a, struct sched_request *out) {
+    char name[IDENTIFIER_MAX + 1];
+    size_t len;
+    if (!names_several(list)) {
+        out->partition = core_handle(c, THING_PARTITION, list);
+        return;
+    }
+    uint32_t *also = arena_alloc(a, PARTITIONS_PER_JOB * sizeof *also), n = 0;
+    for (const char *at; n <= PARTITIONS_PER_JOB && (at = names_next(&list, &len)); n++)
+        *(n ? &also[n - 1] : &out->partition) = core_handle(c, THING_PARTITION, name_at(at, len, name));
+    out->also = also;
+    out->also_count = n - 1;
+}
+
 int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a,
                  struct sched_request *out, struct error *e) {
     *out = (struct sched_request){
         .project = core_handle(c, THING_PROJECT, s->project),
         .user = user_known(c, user),
         .qos = core_handle(c, THING_QOS, s->qos),
-        .partition = core_handle(c, THING_PARTITION, s->partition),
         .class = s->class == CLASS_INTERACTIVE ? SCHED_INTERACTIVE : SCHED_TRAIN,
         .nodes_min = s->nodes_min,
         .nodes_max = s->nodes_max,
@@ -281,6 +320,7 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
         .nice = s->nice,
         .preemptible = s->requeue || s->class == CLASS_INTERACTIVE ? SCHED_BY_CLASS : SCHED_NO,
     };
+    set_partitions(c, s->partition, a, out);
     int r = node_handles(c, "nodes", s->nodes, a, &out->nodes_only, &out->nodes_only_count, e);
     int r2 = node_handles(c, "exclude", s->exclude, a, &out->nodes_except, &out->nodes_except_count, e);
     int r3 = split_features(s->features, a, out, e);
@@ -339,7 +379,11 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     const struct thing_entry *t = find_thing(c, THING_PROJECT, s->project);
     if (str_empty(s->qos))
         s->qos = t ? ((const struct project *)t->value)->default_qos : NULL;
-    const struct thing_entry *part = find_thing(c, THING_PARTITION, s->partition);
+    char name[IDENTIFIER_MAX + 1];
+    const char *rest = s->partition;
+    size_t len;
+    const char *first = names_next(&rest, &len);
+    const struct thing_entry *part = first ? find_thing(c, THING_PARTITION, name_at(first, len, name)) : NULL;
     uint64_t per_cpu = part ? ((const struct partition *)part->value)->default_memory_per_cpu_bytes : 0;
     if (!s->memory_per_node_bytes && !s->memory_per_cpu_bytes && !s->memory_per_gpu_bytes)
         s->memory_per_cpu_bytes = per_cpu ? per_cpu : c->config.default_memory_per_cpu_bytes;
@@ -437,6 +481,8 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
         allowed.nice = s.nice;
         allowed.name = s.name;
         allowed.requeue = s.requeue;
+        if (j->run && j->run->partition && streq(s.partition, j->run->partition))
+            s.partition = old.partition;  // what is told of it; it keeps the others for when it waits again
         if (!schema_equal(&spec_schema, &allowed, &s))
             return error_set(e, EBUSY,
                              "job %llu is %s: only its name, comment, time limit, nice value and requeue "

@@ -40,6 +40,7 @@ static const struct field placed_fields[] = {
     FIELD(2, S, attempt, "Attempt, from 1."),
     FIELD_LIST_SUB(3, S, parts, &part_schema, "What it gets, by node."),
     FIELD(4, S, time_limit_s, "Time limit."),
+    FIELD(5, S, partition, "Partition it runs in, of several it may have."),
 };
 static const struct schema placed_schema = SCHEMA(S, "job_placed", placed_fields);
 #undef S

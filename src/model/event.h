@@ -81,6 +81,7 @@ struct event_job_placed {
     uint32_t attempt;
     LIST(struct part) parts;
     uint32_t time_limit_s;  // 0: none
+    const char *partition;  // of the several it may have; NULL: it names one
 };
 struct event_job_started {
     uint64_t id;

@@ -48,3 +48,34 @@ int identifier_check(const char *what, const char *name, struct error *e) {
                      "a letter or digit",
                      what, printable(name ? name : "", shown, sizeof shown), IDENTIFIER_MAX);
 }
+
+const char *names_next(const char **list, size_t *len) {
+    const char *at = *list ? *list + strspn(*list, ",") : "";
+    *len = strcspn(at, ",");
+    *list = at + *len;
+    return *len ? at : NULL;
+}
+
+bool names_several(const char *list) {
+    return list && strchr(list, ',');
+}
+
+static bool listed(const char *list, const char *name, size_t len) {
+    size_t n;
+    for (const char *at; (at = names_next(&list, &n));)
+        if (n == len && !strncmp(at, name, n))
+            return true;
+    return false;
+}
+
+bool names_have(const char *list, const char *name) {
+    return name && listed(list, name, strlen(name));
+}
+
+bool names_meet(const char *a, const char *b) {
+    size_t n;
+    for (const char *at; (at = names_next(&a, &n));)
+        if (listed(b, at, n))
+            return true;
+    return false;
+}

@@ -73,6 +73,11 @@ int world_partition_set(struct world *w, const struct sched_partition *from, str
     return 0;
 }
 
+const char *world_partition_name(const struct world *w, uint32_t id) {
+    const struct partition *p = world_partition(w, id);
+    return p ? p->name : NULL;
+}
+
 void world_partition_remove(struct world *w, uint32_t id) {
     struct partition *p = world_partition(w, id);
     if (!p)

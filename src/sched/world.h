@@ -105,6 +105,7 @@ void world_node_state(struct world *w, uint32_t id, enum sched_node_state state)
 void world_node_remove(struct world *w, uint32_t id);
 int world_partition_set(struct world *w, const struct sched_partition *p, struct error *err);
 void world_partition_remove(struct world *w, uint32_t id);
+const char *world_partition_name(const struct world *w, uint32_t id);  // NULL: there is none now
 int world_project_set(struct world *w, const struct sched_project *p, struct error *err);
 void world_project_remove(struct world *w, uint32_t id);
 int world_qos_set(struct world *w, const struct sched_qos *q, struct error *err);

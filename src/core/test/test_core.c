@@ -553,6 +553,8 @@ static void random_step(struct rig *r, struct rand *rnd) {
                      (unsigned long long)id);
             s.dependency = dep;
         }
+        if (rand_below(rnd, 3) == 0)  // refused until there is such a partition
+            s.partition = (const char *[]){"main,other", "other,main", "other"}[rand_below(rnd, 3)];
         uint64_t out, n;
         core_submit(r->core, rand_below(rnd, 2) ? &alice : &bob, &s, NULL, false, r->now_ms, &out, &n, &e);
         break;
@@ -574,6 +576,12 @@ static void random_step(struct rig *r, struct rand *rnd) {
             p.nice_step_s = (uint32_t)rand_below(rnd, 2) * 60;
             p.backfill = (enum policy_backfill_word)rand_below(rnd, 3);
             core_policy_set(r->core, &root, &p, r->now_ms, &e);
+        } else if (rand_below(rnd, 4)) {
+            core_partition_set(r->core, &root,
+                               &(struct partition){.name = "other", .nodes = node, .down = rand_below(rnd, 3) == 0},
+                               r->now_ms, &e);
+        } else {
+            core_delete(r->core, &root, THING_PARTITION, "other", r->now_ms, &e);
         }
         break;
     default:
