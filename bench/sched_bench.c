@@ -97,7 +97,7 @@ static uint32_t decide(struct cluster *c, double *ms, bool apply, uint32_t *look
     sched_decide(c->w, c->now_ms, &c->policy, &d);
     *ms = cpu_ms() - began;
     for (uint32_t i = 0; apply && i < d.starts.len; i++)
-        world_job_start(c->w, d.starts.at[i].job, d.starts.at[i].alloc, c->now_ms);
+        world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition, d.starts.at[i].alloc, c->now_ms);
     for (uint32_t i = 0; apply && i < d.preempts.len; i++)
         world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
     for (uint32_t i = 0; apply && i < d.preempts.len; i++)

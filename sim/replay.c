@@ -139,7 +139,7 @@ static void finish(struct loop *l, const struct event *e) {
 static void carry_out(struct loop *l, const struct decisions *d) {
     for (uint32_t i = 0; i < d->starts.len; i++) {
         uint32_t job = (uint32_t)(d->starts.at[i].job - 1);
-        world_job_start(l->w, d->starts.at[i].job, d->starts.at[i].alloc, l->now_ms);
+        world_job_start_in(l->w, d->starts.at[i].job, d->starts.at[i].partition, d->starts.at[i].alloc, l->now_ms);
         l->out->jobs.at[job].start_ms = l->now_ms;
         l->used += size_of(l, job);
         event_add(l, (struct event){l->now_ms + l->t->jobs.at[job].run_ms, job, l->attempts.at[job], false});

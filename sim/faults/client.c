@@ -101,7 +101,7 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     shell_text_id(script, sizeof script - 1, script_id);
     static const char *const qos[] = {NULL, "urgent", "low"};
     struct spec spec = {.name = j->dependency == DEPEND_SINGLETON ? "alone" : "job",
-                        .partition = j->small_partition ? "small" : NULL,
+                        .partition = j->partition,
                         .workdir = "/tmp",
                         .tasks = j->tasks,
                         .cpus_per_task = j->cpus,

@@ -173,7 +173,10 @@ static struct job_shape *shape_job(const struct plan *p, struct rand *r, uint32_
     j->hold = one_in(r, 15);
     j->qos = one_in(r, 5) ? between(r, 1, 2) : 0;
     bool fits = j->nodes == 1 && j->cpus <= p->machines[0].cpus && j->gpus_milli <= p->machines[0].gpus * 1000;
-    j->small_partition = one_in(r, 8) && fits;
+    static const char *const partitions[8] = {"small", "small,main", "main,small"};
+    j->partition = partitions[rand_below(r, 8)];
+    if (!fits && j->partition == partitions[0])
+        j->partition = NULL;
     j->interactive = one_in(r, 12);
     if (one_in(r, 6))
         j->time_limit_s = between(r, 1, 20);

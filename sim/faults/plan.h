@@ -95,7 +95,8 @@ struct job_shape {
     enum job_dependency dependency;
     uint32_t depends_on;  // on this item
     uint32_t qos;         // 0: none
-    bool requeue, hold, keyed, interactive, launch_tasks, small_partition;
+    const char *partition;  // NULL: the default; some name both, in either order
+    bool requeue, hold, keyed, interactive, launch_tasks;
     int64_t begin_after_ms, deadline_after_ms;
     struct behaviour behaviour;
 };

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "model/dependency.h"
+#include "model/name.h"
 
 typedef unsigned long long ull;
 
@@ -77,7 +78,7 @@ static uint64_t likeness(const struct spec *s) {
 static void read_spec(struct rules *r, struct rule_job *j, const struct spec *s) {
     j->like = likeness(s);
     j->begin_ms = s->begin_ms;
-    j->in_main = streq(s->partition, "main");
+    j->partition = arena_strdup(&r->arena, s->partition);
     j->project = project_of(r, s->project)->name;
     j->dependency = str_empty(s->dependency) ? NULL : arena_strdup(&r->arena, s->dependency);
 }
@@ -221,6 +222,18 @@ static void judge(struct rules *r, int64_t at_ms) {
     r->passed = r->limited = 0;
 }
 
+// In one of those it names: whichever, it must be up and have the nodes.
+static void check_partition(struct rules *r, const struct rule_job *j, const struct event_job_placed *b) {
+    const char *in = b->partition ? b->partition : j->partition;
+    if (!names_have(j->partition, in))
+        broken(r, "job %llu was placed in partition %s, it names %s", (ull)b->id, in, j->partition);
+    if (r->partition_down && streq(in, "main"))
+        broken(r, "job %llu was placed in a partition that is down", (ull)b->id);
+    for (uint32_t i = 0; i < b->parts.len && streq(in, "small"); i++)
+        if (!streq(b->parts.at[i].node, r->small_nodes))
+            broken(r, "job %llu was placed on %s, which is not in partition small", (ull)b->id, b->parts.at[i].node);
+}
+
 static void on_placed(struct rules *r, struct rule_job *j, const struct event_job_placed *b, int64_t at_ms) {
     struct rule_project *p = project_of(r, j->project);
     if (j->held_user || j->held_admin)
@@ -229,8 +242,7 @@ static void on_placed(struct rules *r, struct rule_job *j, const struct event_jo
         broken(r, "job %llu was placed %lld ms before its begin", (ull)b->id, (long long)(j->begin_ms - at_ms));
     if (!may_go(r, j, b->id))
         broken(r, "job %llu was placed before what it waits for (%s)", (ull)b->id, j->dependency);
-    if (r->partition_down && j->in_main)
-        broken(r, "job %llu was placed in a partition that is down", (ull)b->id);
+    check_partition(r, j, b);
     if (p->deleted)
         broken(r, "job %llu was placed, its project %s is deleted", (ull)b->id, p->name);
     check_turn(r, b->id, j, at_ms);
@@ -362,6 +374,8 @@ void rules_event(struct rules *r, const struct event *e) {
     case EVENT_PARTITION_SET:
         if (streq(((struct event_partition_set *)e->body)->partition->name, "main"))
             r->partition_down = ((struct event_partition_set *)e->body)->partition->down;
+        else
+            r->small_nodes = arena_strdup(&r->arena, ((struct event_partition_set *)e->body)->partition->nodes);
         break;
     default: on_job(r, e); break;
     }

@@ -25,7 +25,8 @@ struct rule_project {
 };
 
 struct rule_job {
-    bool in_main, held_user, held_admin, placed, ending, ended, ok, began, taker;
+    const char *partition;  // all it names
+    bool held_user, held_admin, placed, ending, ended, ok, began, taker;
     uint64_t array, like;  // like: the same for jobs that ask for the same
     uint32_t array_limit;
     int64_t submit_ms, begin_ms;
@@ -40,6 +41,7 @@ struct rules {
     VEC(struct rule_project) projects;
     VEC(struct rule_job) jobs;  // by id - 1
     bool partition_down;
+    const char *small_nodes;  // of the other partition
     int64_t latest_ms;          // the controller's clock has been here; it may go back
     struct arena arena;
     // Judged when the decision is complete: others may make room in the same one.
