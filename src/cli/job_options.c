@@ -41,7 +41,7 @@ static const struct option_spec resource_specs[] = {
      NULL},
     {"time-min", 0, "DURATION", "Shortest time limit that would do, to start earlier.", 0, NULL, NULL},
     {"project", 'P', "NAME", "Project that is charged.", 0, "account", "@project"},
-    {"partition", 'p', "NAME", "Partition to run in.", 0, NULL, "@partition"},
+    {"partition", 'p', "NAME[,NAME]", "Partition to run in; of several, the first that lets it start.", 0, NULL, "@partition"},
     {"qos", 'q', "NAME", "Quality of service.", 0, NULL, "@qos"},
     {"interactive", 0, NULL, "Never paused, only inside the project's quota, closed at its time limit.", 0,
      NULL, NULL},
@@ -99,6 +99,21 @@ static int take_identifier(const struct options *o, const char *option, const ch
         return 0;
     int r = identifier_check(option, text, e);
     if (r == 0)
+        *out = text;
+    return r;
+}
+
+// Names joined by commas.
+static int take_identifiers(const struct options *o, const char *option, const char **out, struct error *e) {
+    const char *text = option_get(o, option), *rest = text;
+    char name[IDENTIFIER_MAX + 2];  // one more than is allowed, so that it is seen
+    size_t len;
+    int r = text && !*text ? identifier_check(option, text, e) : 0;
+    for (const char *at; r == 0 && (at = names_next(&rest, &len));) {
+        snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name - 1), at);
+        r = identifier_check(option, name, e);
+    }
+    if (r == 0 && text)
         *out = text;
     return r;
 }
@@ -180,7 +195,7 @@ static int take_resources(struct cli *c, const struct options *o, struct spec *s
     r = r < 0 ? r : option_duration(o, "time", 60, &s->time_limit_s, e);
     r = r < 0 ? r : option_duration(o, "time-min", 60, &s->time_min_s, e);
     r = r < 0 ? r : take_identifier(o, "project", &s->project, e);
-    r = r < 0 ? r : take_identifier(o, "partition", &s->partition, e);
+    r = r < 0 ? r : take_identifiers(o, "partition", &s->partition, e);
     r = r < 0 ? r : take_identifier(o, "qos", &s->qos, e);
     r = r < 0 ? r : take_identifier(o, "reservation", &s->reservation, e);
     r = r < 0 ? r : take_node_lists(c, o, s);

@@ -8,7 +8,6 @@
 #include "controller/api.h"
 #include "model/arrayspec.h"
 #include "model/dependency.h"
-#include "model/name.h"
 
 enum action { ACT_CANCEL, ACT_HOLD, ACT_RELEASE, ACT_REQUEUE, ACT_SUSPEND, ACT_RESUME, ACT_UPDATE };
 static const char *const action_words[] = {"cancel", "hold", "release", "requeue", "suspend", "resume", "update", NULL};
@@ -34,7 +33,7 @@ static bool select_view(void *ctx, const struct job_view *v) {
     struct selection *s = ctx;
     if ((!s->states || s->states >> v->state & 1) && (!s->user || streq(s->user, v->user)) &&
         (!s->name || streq(s->name, v->name)) && (!s->project || streq(s->project, v->project)) &&
-        (!s->partition || names_meet(s->partition, v->partition)) && (!s->qos || streq(s->qos, v->qos)))
+        (!s->partition || streq(s->partition, v->partition)) && (!s->qos || streq(s->qos, v->qos)))
         vec_push(&s->ids, v->id);
     return true;
 }

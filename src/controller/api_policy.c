@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "controller/api.h"
-#include "model/name.h"
 #include "model/nodelist.h"
 #include "sched/world.h"
 
@@ -92,7 +91,7 @@ struct users_of {
 static bool count_user(void *ctx, const struct job_view *v) {
     struct users_of *u = ctx;
     const char *const used[] = {[THING_PROJECT] = v->project, [THING_PARTITION] = v->partition, [THING_QOS] = v->qos};
-    u->jobs += u->thing < sizeof used / sizeof *used && names_have(used[u->thing], u->name);
+    u->jobs += u->thing < sizeof used / sizeof *used && streq(used[u->thing], u->name);
     return true;
 }
 
@@ -104,7 +103,7 @@ static void warn_of_jobs(struct api_call *call, enum thing thing, struct json_wr
     if (!u.jobs)
         return;
     snprintf(text, sizeof text,
-             "%llu live %s in it: what runs goes on, what waits will not start in it; acequia cancel --%s %.64s "
+             "%llu live %s in it: what runs goes on, what waits will not start; acequia cancel --%s %.64s "
              "ends them",
              (unsigned long long)u.jobs, u.jobs == 1 ? "job is" : "jobs are",
              thing == THING_PROJECT ? "project" : "partition", call->name);

@@ -194,9 +194,7 @@ static int check_partitions(const struct core *c, const char *list, struct error
         if (++count > PARTITIONS_PER_JOB)
             return error_set(e, E2BIG, "partition: a job may name at most %d", PARTITIONS_PER_JOB);
     }
-    if (strstr(list, ",,") || list[0] == ',' || list[strlen(list) - 1] == ',')
-        return error_set(e, EINVAL, "partition: \"%.64s\" has an empty name; join names by single commas", list);
-    return 0;
+    return count ? 0 : unknown(c, THING_PARTITION, list, e);
 }
 
 static int check_names(const struct core *c, const struct actor *actor, const struct spec *s, struct error *e) {
@@ -286,7 +284,7 @@ static void set_partitions(const struct core *c, const char *list, struct arena 
     for (const char *at; n <= PARTITIONS_PER_JOB && (at = names_next(&list, &len)); n++)
         *(n ? &also[n - 1] : &out->partition) = core_handle(c, THING_PARTITION, name_at(at, len, name));
     out->also = also;
-    out->also_count = n - 1;
+    out->also_count = n ? n - 1 : 0;
 }
 
 int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a,

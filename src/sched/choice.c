@@ -4,10 +4,11 @@
 // turn come right after each other, so of these the best can be chosen without passing anybody.
 #include "sched/pass.h"
 
-static bool same_turn(struct world *w, struct request *a, struct request *b) {
-    request_refresh(w, a);
-    request_refresh(w, b);
-    return a->tier == b->tier && a->limit_ms == b->limit_ms && a->fifo == b->fifo;
+static bool same_turn(const struct pass *p, struct request *a, struct request *b) {
+    request_refresh(p->w, a);
+    request_refresh(p->w, b);
+    bool by_limit = p->policy->backfill == POLICY_BACKFILL_SHORTEST;
+    return a->tier == b->tier && a->fifo == b->fifo && (!by_limit || a->limit_ms == b->limit_ms);
 }
 
 static bool open_to(const struct pass *p, struct request *r) {
@@ -19,7 +20,7 @@ bool choice_room(struct pass *p, const struct job *j, struct request *r, bool no
     bool room = false;
     for (uint32_t i = 0; i < job_options(j) && !room; i++) {
         struct request *x = job_option(j, i);
-        if (x == r || (now && !same_turn(p->w, x, r)) || !open_to(p, x))
+        if (x == r || (now && !same_turn(p, x, r)) || !open_to(p, x))
             continue;
         struct alloc *a = place(p, x);
         room = a;
@@ -33,7 +34,7 @@ struct request *choice_cheapest(struct pass *p, struct job *j, struct request *r
     uint32_t fewest = reclaim_count(p, j, r);
     for (uint32_t i = 0; i < job_options(j) && fewest != 1; i++) {
         struct request *x = job_option(j, i);
-        if (x == r || !same_turn(p->w, x, r) || !open_to(p, x) || fit_enough(fit_of(p->w, x)))
+        if (x == r || !same_turn(p, x, r) || !open_to(p, x) || fit_enough(fit_of(p->w, x)))
             continue;
         uint32_t count = reclaim_count(p, j, x);
         if (count && (!fewest || count < fewest)) {
@@ -49,7 +50,7 @@ struct request *choice_soonest(struct pass *p, const struct job *j, struct reque
     int64_t soonest = plan_when(p, r);
     for (uint32_t i = 0; i < job_options(j); i++) {
         struct request *x = job_option(j, i);
-        if (x == r || !same_turn(p->w, x, r) || !open_to(p, x) || pass_strict(p, x) ||
+        if (x == r || !same_turn(p, x, r) || !open_to(p, x) || pass_strict(p, x) ||
             p->plans[x->asked.partition] >= p->policy->plan_depth || !fit_ever(p->w, fit_of(p->w, x)))
             continue;
         int64_t at = plan_when(p, x);
@@ -59,19 +60,6 @@ struct request *choice_soonest(struct pass *p, const struct job *j, struct reque
         }
     }
     return best;
-}
-
-uint32_t choice_planned_after(const struct pass *p, const struct request *r, uint32_t at) {
-    uint32_t next = 0;
-    for (uint32_t i = 0; i < p->parts.len; i++) {
-        const struct job *j = p->parts.at[i].job;
-        if (!job_is_choice(j) || job_option_in(j, r->asked.partition) != r)
-            continue;
-        uint32_t place = queue_place(r, j);
-        if (place > at && (!next || place < next))
-            next = place;
-    }
-    return next;
 }
 
 bool option_before(const struct job *j, const struct request *a, const struct request *b) {

@@ -125,10 +125,9 @@ bool pass_strict(const struct pass *p, const struct request *r) {
 }
 
 // The job does not fit now: take, plan, or wait.
-static bool blocked(struct pass *p, struct order *o, const struct turn *t, struct job *j) {
-    struct request *r = t->request;
+static bool blocked(struct pass *p, struct order *o, struct job *j, struct request *r) {
     struct fit *f = fit_of(p->w, r);
-    bool choice = r->choices && j->request != r;
+    bool choice = r->choice;
     // One that would fit but for a planned job before it takes nothing from anybody.
     if (!fit_enough(f) && !(choice && choice_room(p, j, r, false)) &&
         reclaim(p, j, choice ? choice_cheapest(p, j, r) : r)) {
@@ -161,9 +160,7 @@ static bool blocked(struct pass *p, struct order *o, const struct turn *t, struc
         }
     }
     p->closed[part] |= pass_strict(p, r);
-    // what is in the way of this one may be the plan of one behind it, in whose way it is not
-    o->jump = p->choice_planned && r->choices && fit_enough(f) ? choice_planned_after(p, r, t->at) : 0;
-    return o->jump;
+    return false;
 }
 
 // Looks at the next job; false when its request is done with for this pass.
@@ -176,7 +173,7 @@ static bool consider(struct pass *p, struct order *o, const struct turn *t) {
         return false;
     p->placing = p->choice_planned && j->planned ? j : NULL;
     struct alloc *a = place(p, r);
-    bool more = a || blocked(p, o, t, j);
+    bool more = a || blocked(p, o, j, r);
     p->placing = NULL;
     if (a)
         trial_start(p, j, r, a, p->any_plan);

@@ -69,8 +69,8 @@ static void add_ahead(void *ctx, struct project *p, const struct turn *bound) {
         const struct turn *t = &p->turns.slots.at[p->turns.sorted.at[i]];
         uint32_t n = order_jobs_before(s->o, t, bound);
         int64_t amount = n ? amount_of(s, t->request) * n * t->fit->weight / WEIGHT : 0;
-        // of those that wait in another partition too, half will go there
-        amount -= amount * t->request->choices / (t->request->queue.len - t->request->head) / 2;
+        if (t->request->choice)  // they go to one of their partitions
+            amount /= t->request->choice->options.len;
         int64_t limit = t->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : t->limit_ms;
         if (amount)
             vec_push(&s->ahead, (struct parcel){t->key, amount, usual(limit, t->user), limit});

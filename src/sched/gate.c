@@ -5,7 +5,11 @@ void request_refresh(struct world *w, struct request *r) {
     if (r->limit_version == w->config_version)
         return;
     const struct partition *part = world_partition(w, r->asked.partition);
-    r->limit_ms = request_limit_ms(w, r);
+    r->limit_ms = r->turn_limit_ms = request_limit_ms(w, r);
+    for (uint32_t i = 0; r->choice && i < r->choice->options.len; i++) {
+        int64_t other = request_limit_ms(w, r->choice->options.at[i]);
+        r->turn_limit_ms = other > r->turn_limit_ms ? other : r->turn_limit_ms;
+    }
     r->priority = request_priority(w, r);
     r->tier = part ? part->tier : 0;
     r->fifo = part && part->fifo;

@@ -85,7 +85,7 @@ struct turn {
     bool stale;                // its next job is another one now
     bool use_free : 1;         // its user's use does not count: a partition in the order of submission
     bool special : 1;          // it may take from others whatever its project's share is
-    bool named : 1;            // one names a reservation, or waits elsewhere too: what failed for others may do for it
+    bool named : 1;            // it names a reservation, or waits elsewhere too: what failed for others may do for it
 };
 
 // A project's requests that have jobs ready to start. Slots stay where they are while a request has
@@ -225,12 +225,12 @@ struct fit {
 #define SCORE_UNKNOWN INT64_MIN
 
 // A request that names several partitions is a choice. Its jobs wait in the queue of each of its
-// options, plain requests for one of the partitions each; its own queue stays empty. What does not
-// depend on the partition (amounts, project, user, rights) is the same in a choice and its options.
+// options, requests for one of the partitions each; its own queue stays empty. What does not depend on
+// the partition (amounts, project, user, rights) is the same in a choice and its options.
 struct request {
     struct sched_request asked;   // lists and texts owned
     VEC(struct request *) options;  // of a choice, in the order named, each with a reference; else empty
-    uint32_t choices;             // jobs in `queue` that wait elsewhere too
+    const struct request *choice; // of an option; else NULL
     char *code;                   // canonical bytes, for interning
     uint32_t code_len;
     uint64_t hash;
@@ -243,6 +243,7 @@ struct request {
     uint64_t fit_version;         // config_version of the lookup
     struct user *user, *qos_user; // entries of its user; never freed before the world
     int64_t limit_ms;             // effective, INT64_MAX: none; for limit_version
+    int64_t turn_limit_ms;        // what its turn goes by: the longest of its choice's, so that options come together
     uint64_t limit_version;
     uint8_t dim;
     int64_t amount;               // it asks for in that dimension

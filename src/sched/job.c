@@ -88,12 +88,8 @@ static void choice_enqueue(struct world *w, struct job *j) {
     struct project *p = world_project_slot(w, j->request->asked.project);
     j->choice_slot = p->turns.choices.len;
     vec_push(&p->turns.choices, j);
-    for (uint32_t i = 0; i < j->request->options.len; i++) {
-        struct request *r = j->request->options.at[i];
-        queue_add(w, r, j);
-        if (r->choices++ == 0)
-            turns_stale(p, r);  // its turn says so
-    }
+    for (uint32_t i = 0; i < j->request->options.len; i++)
+        queue_add(w, j->request->options.at[i], j);
 }
 
 static void choice_dequeue(struct world *w, struct job *j) {
@@ -102,10 +98,8 @@ static void choice_dequeue(struct world *w, struct job *j) {
     vec_remove_swap(&p->turns.choices, j->choice_slot);
     if (j->choice_slot < p->turns.choices.len)
         p->turns.choices.at[j->choice_slot]->choice_slot = j->choice_slot;
-    for (uint32_t i = 0; i < j->request->options.len; i++) {
-        j->request->options.at[i]->choices--;
+    for (uint32_t i = 0; i < j->request->options.len; i++)
         queue_remove(w, j->request->options.at[i], j);
-    }
 }
 
 void job_enqueue(struct world *w, struct job *j) {

@@ -264,14 +264,11 @@ void order_started(struct order *o) {
     struct line *l = first(o);
     line_heap(l);
     struct turn *t = &l->heap.at[0];
-    int64_t before_ms = job_of(t)->submit_ms;
-    t->at = o->jump ? o->jump : t->at + 1;
-    o->jump = 0;
-    if (t->at == t->request->queue.len) {
+    if (++t->at == t->request->queue.len) {
         order_drop(o);
         return;
     }
-    t->base = turn_add(t->base, job_of(t)->submit_ms - before_ms);
+    t->base = turn_add(t->base, job_of(t)->submit_ms - t->request->queue.at[t->at - 1]->submit_ms);
     t->key = turn_key(o, t);
     turn_sift(l, 0);
 }

@@ -29,7 +29,6 @@ struct order {
     bool shortest;          // backfilling by length now
     VEC(uint32_t) moved, partitions;
     bool listed[SCHED_PARTITIONS_MAX];
-    uint32_t jump;          // of the request at hand, the next job to be looked at; 0: the one that follows
     uint32_t idle, patience;  // looks in vain since lines were last left out, and until then
 };
 

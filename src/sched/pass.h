@@ -103,8 +103,6 @@ bool pass_strict(const struct pass *p, const struct request *r);  // nobody pass
 bool choice_room(struct pass *p, const struct job *j, struct request *r, bool now);
 struct request *choice_cheapest(struct pass *p, struct job *j, struct request *r);       // to take others' place in
 struct request *choice_soonest(struct pass *p, const struct job *j, struct request *r);  // to plan it in
-// The place in the request's queue of the next job after this one with a planned start elsewhere; 0: none.
-uint32_t choice_planned_after(const struct pass *p, const struct request *r, uint32_t at);
 bool option_before(const struct job *j, const struct request *a, const struct request *b);  // named before
 
 // reclaim.c

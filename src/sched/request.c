@@ -76,31 +76,11 @@ static struct request *request_new(const struct sched_request *asked, struct buf
     return r;
 }
 
-static bool has_option(const struct request *r, const struct request *option) {
-    for (uint32_t i = 0; i < r->options.len; i++)
-        if (r->options.at[i] == option)
-            return true;
-    return false;
-}
-
-// One plain request for each partition named.
-static void make_options(struct world *w, struct request *r) {
-    for (uint32_t i = 0; r->asked.also_count && i <= r->asked.also_count; i++) {
-        struct sched_request one = r->asked;
-        one.partition = i ? r->asked.also[i - 1] : r->asked.partition;
-        one.also = NULL;
-        one.also_count = 0;
-        struct request *option = (struct request *)(uintptr_t)world_request(w, &one);
-        if (has_option(r, option))
-            world_request_unref(w, option);  // named twice
-        else
-            vec_push(&r->options, option);
-    }
-}
-
-const struct request *world_request(struct world *w, const struct sched_request *asked) {
+static struct request *intern(struct world *w, const struct sched_request *asked, const struct request *choice) {
     cleanup_buf struct buf code = {0};
     encode(&code, asked);
+    if (choice)
+        buf_add(&code, choice->code, choice->code_len);
     uint64_t hash = hash_bytes(code.data, code.len);
     struct request *first = map_get(&w->requests, hash);
     for (struct request *r = first; r; r = r->next)
@@ -109,12 +89,41 @@ const struct request *world_request(struct world *w, const struct sched_request 
             return r;
         }
     struct request *r = request_new(asked, &code, hash);
+    r->choice = choice;
     r->next = first;
     r->refs = 1;
     map_put(&w->requests, hash, r);
     request_derive(w, r);
     w->by_memory += r->demand.gpu_by_memory;
-    make_options(w, r);
+    return r;
+}
+
+static bool has_option(const struct request *r, const struct request *option) {
+    for (uint32_t i = 0; i < r->options.len; i++)
+        if (r->options.at[i] == option)
+            return true;
+    return false;
+}
+
+// A request for each partition named. They are the choice's own, so its jobs are in one order in all.
+static void make_options(struct world *w, struct request *r) {
+    for (uint32_t i = 0; i <= r->asked.also_count; i++) {
+        struct sched_request one = r->asked;
+        one.partition = i ? r->asked.also[i - 1] : r->asked.partition;
+        one.also = NULL;
+        one.also_count = 0;
+        struct request *option = intern(w, &one, r);
+        if (has_option(r, option))
+            world_request_unref(w, option);  // named twice
+        else
+            vec_push(&r->options, option);
+    }
+}
+
+const struct request *world_request(struct world *w, const struct sched_request *asked) {
+    struct request *r = intern(w, asked, NULL);
+    if (asked->also_count && !r->options.len)
+        make_options(w, r);
     return r;
 }
 

@@ -48,7 +48,7 @@ void turn_parts(const struct world *w, const struct policy *policy, const struct
     out->overdue = policy->max_wait_ms && now_ms - submit_ms > policy->max_wait_ms;
     if (out->overdue)
         return;
-    int64_t limit = r->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->limit_ms;
+    int64_t limit = r->turn_limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->turn_limit_ms;
     out->short_ms = turn_scaled(limit, policy->short_milli, 1000);
     out->use_ms = turn_scaled(load, policy->use_ms, capacity);
     out->size_ms = policy->size_ms ? turn_scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU) : 0;

@@ -59,7 +59,7 @@ static void refresh(const struct order *o, struct turn *t) {
     t->stale = false;
     t->use_free = r->fifo || o->p->policy->order == POLICY_ORDER_FCFS;
     t->special = !r->preemptible || (q && q->preempts.len);
-    t->named = r->asked.reservation || r->choices;
+    t->named = r->asked.reservation || r->choice;
 }
 
 static void tally(struct order *o, const struct turn *t, struct line *l) {

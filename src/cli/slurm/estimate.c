@@ -7,17 +7,21 @@
 #include "base/text.h"
 #include "cli/slurm/job_args.h"
 #include "cli/slurm/nodes.h"
+#include "model/name.h"
 
-// Where it may start: what it asks for, else the nodes of its partition.
+// Where it may start: what it asks for, else the nodes of its partition, of several the first.
 static const char *place_of(struct slurm *s, const struct spec *spec, const char **partition) {
     struct cluster_view v;
     const char *nodes = NULL;
-    *partition = spec->partition;
+    const char *rest = spec->partition, *first;
+    size_t len;
+    *partition = (first = names_next(&rest, &len)) ? arena_strndup(&s->cli.arena, first, len) : NULL;
+    const char *name = *partition;
     if (cluster_fetch(s, &v))
         return NULL;
     for (uint32_t i = 0; i < v.partitions.len; i++) {
         const struct spartition *p = &v.partitions.at[i];
-        if (spec->partition ? streq(p->p.name, spec->partition) : p->p.is_default) {
+        if (name ? streq(p->p.name, name) : p->p.is_default) {
             *partition = arena_strdup(&s->cli.arena, p->p.name);
             nodes = p->node_list ? arena_strdup(&s->cli.arena, p->node_list) : NULL;
         }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "cli/slurm/job_args.h"
+#include "model/name.h"
 
 extern char **environ;
 typedef VEC(const char *) text_vec;
@@ -171,6 +172,15 @@ const char *submit_words(const char *text) {
     return NULL;
 }
 
+// Of a list, the one that is not known: it stands in quotes.
+static const char *unknown_partition(struct slurm *s, const char *list, const char *text) {
+    const char *name = strchr(text, '"');
+    if (!names_several(list) || !name || !strchr(name + 1, '"'))
+        return list;
+    name = arena_strndup(&s->cli.arena, name + 1, strcspn(name + 1, "\""));
+    return strchr(name, ',') ? "(null)" : name;
+}
+
 const char *submit_error_text(struct slurm *s, const struct spec *spec) {
     const char *text = s->cli.error.text;
     if (strstr(text, "is not a dependency"))
@@ -180,7 +190,7 @@ const char *submit_error_text(struct slurm *s, const struct spec *spec) {
             if (submit_errors[i].first)
                 slurm_error(s, "%s", submit_errors[i].first);
             if (i == 0 && spec && spec->partition)
-                slurm_error(s, "invalid partition specified: %s", spec->partition);
+                slurm_error(s, "invalid partition specified: %s", unknown_partition(s, spec->partition, text));
             else
                 slurm_error(s, "%s", text);
             return submit_errors[i].words;

@@ -336,16 +336,6 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
     return 0;
 }
 
-// A job has one partition here. That the others are left out is said: it may wait for it.
-static const char *first_of(struct slurm *s, const char *list) {
-    if (!list || !strchr(list, ','))
-        return list;
-    const char *first = arena_strndup(&s->cli.arena, list, strcspn(list, ","));
-    if (!s->quiet && *first)
-        fprintf(stderr, "%s: of the partitions %s only the first, %s, is used\n", s->program, list, first);
-    return first;
-}
-
 int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     struct spec p = {0};
     char here[4096];
@@ -363,7 +353,7 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     p.slurm_words = true;
     p.name = opt_get(o, "job-name");
     p.project = opt_get(o, "account");
-    p.partition = first_of(s, opt_get(o, "partition"));
+    p.partition = opt_get(o, "partition");
     if (opt_given(o, "partition") && str_empty(p.partition)) {
         slurm_error(s, "invalid partition specified: (null)");
         slurm_error(s, "%sInvalid partition name specified", submit_prefix(s));
@@ -373,8 +363,6 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
         slurm_error(s, "%sInvalid time-min specification (exceeds job's time or other limits)", submit_prefix(s));
         return SLURM_FAILED;
     }
-    if (p.partition != opt_get(o, "partition"))
-        slurm_verbose(s, "--partition: the first, %s, is used", p.partition);
     p.qos = opt_get(o, "qos");
     p.comment = opt_get(o, "comment");
     p.reservation = opt_get(o, "reservation");

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "model/arrayspec.h"
 #include "model/gpuspec.h"
+#include "model/name.h"
 
 const char *state_word(enum job_state s) {
     return s == JOB_STARTING ? "RUNNING" : job_state_words[s];
@@ -108,6 +109,27 @@ bool list_has(const char *list, const char *word) {
         p += n + (p[n] == ',');
     }
     return false;
+}
+
+bool list_meets(const char *list, const char *words) {
+    return str_empty(list) || names_meet(list, words);
+}
+
+void jobs_by_partition(const char *wanted, struct arena *a, sjob_vec *jobs) {
+    sjob_vec all = {0};
+    for (uint32_t i = 0; i < jobs->len; i++) {
+        struct sjob row = jobs->at[i];
+        size_t len;
+        if (!names_several(row.partition))
+            vec_push(&all, row);
+        for (const char *at, *rest = names_several(row.partition) ? row.partition : ""; (at = names_next(&rest, &len));) {
+            row.partition = arena_strndup(a, at, len);
+            if (list_has(wanted, row.partition))
+                vec_push(&all, row);
+        }
+    }
+    vec_done(jobs);
+    *jobs = all;
 }
 
 // The end of one item of a list; commas in brackets do not count.

@@ -61,6 +61,9 @@ enum {
 
 // Is the word in "a,b,c"? An empty list has everything.
 bool list_has(const char *list, const char *word);
+bool list_meets(const char *list, const char *words);  // of several words, one; no list: true
+// A waiting job of several partitions becomes a row for each that is asked about (NULL: for each).
+void jobs_by_partition(const char *wanted, struct arena *a, sjob_vec *jobs);
 // Is the job meant by a list of "12", "12_3", "12_[1-5]", "12.0"?
 bool ids_have(const char *list, const struct sjob *j);
 // Ids as the API takes them ("12_[1-5]" becomes "12"); NULL with *bad the one that is none.

@@ -54,7 +54,7 @@ static bool has_filter(const struct request *q) {
 
 static bool matches(const struct request *q, const struct sjob *j) {
     return list_has(q->user, j->user) && list_has(q->names, j->name) &&
-           list_has(q->partition, j->partition) && list_has(q->account, j->project) &&
+           (!q->partition || streq(q->partition, j->partition)) && list_has(q->account, j->project) &&
            list_has(q->qos, j->qos) && (!q->states || q->states >> j->state & 1) && ids_have(q->ids, j) &&
            !job_state_final(j->state) && (!q->nodes || list_has(q->nodes, j->nodes)) &&
            (!q->reservation || (j->spec && streq(j->spec->reservation, q->reservation)));

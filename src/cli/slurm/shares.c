@@ -105,6 +105,7 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
     columns_by_letters(s, prio_columns, sizeof prio_columns / sizeof *prio_columns, format, &c);
     columns_fields(&s->cli.arena, &c, "id,label,state,user,partition,array_id,array_index", &fields);
     status = jobs_fetch(s, &(struct job_query){.live = true, .fields = fields, .ids = plain}, &jobs);
+    jobs_by_partition(opt_get(&o, "partition"), &s->cli.arena, &jobs);
     if (!status && !opt_given(&o, "noheader"))
         columns_heading(&c, &out);
     for (uint32_t i = 0; !status && i < jobs.len; i++) {

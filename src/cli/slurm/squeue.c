@@ -38,7 +38,7 @@ static const struct opt table[] = {
     {"nodelist", 'w', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"noheader", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"partition", 'p', OPT_VALUE, OPT_DOES, "PARTITION", NULL, 0},
-    {"priority", 'P', OPT_FLAG, OPT_HARMLESS, "PRIORITY", "a job waits in one partition", 0},
+    {"priority", 'P', OPT_FLAG, OPT_DOES, "PRIORITY", NULL, 0},
     {"qos", 'q', OPT_VALUE, OPT_DOES, "QOS", NULL, 0},
     {"reservation", 'R', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"sibling", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
@@ -115,7 +115,7 @@ static bool on_node(struct slurm *s, const char *wanted, const char *nodes) {
 
 static bool matches(struct slurm *s, const struct wanted *w, const struct sjob *j) {
     return (w->states >> j->state & 1) && list_has(w->users, j->user) &&
-           list_has(w->partitions, j->partition) && list_has(w->accounts, j->project) &&
+           list_meets(w->partitions, j->partition) && list_has(w->accounts, j->project) &&
            list_has(w->names, j->name) && list_has(w->qos, j->qos) && ids_have(w->ids, j) &&
            (!w->nodes || on_node(s, w->nodes, j->nodes)) &&
            (!w->reservation || (j->spec && streq(j->spec->reservation, w->reservation))) &&
@@ -275,6 +275,8 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
         if (matches(s, w, &jobs.at[i]) && !(w->ids && listed(&jobs, kept, &jobs.at[i])))
             jobs.at[kept++] = jobs.at[i];
     jobs.len = kept;
+    if (opt_given(o, "priority"))
+        jobs_by_partition(w->partitions, &own, &jobs);
     if (!status) {
         char *by = arena_strdup(&s->cli.arena, sort ? sort : opt_given(o, "start") ? "S" : "P,t,-p");
         const struct sjob **rows = arena_alloc(&own, jobs.len * sizeof *rows);

@@ -63,6 +63,15 @@ static void it_starts_in_the_one_with_room(void **state) {
     cluster_settle(&c);
     assert_int_equal(runs_in(&c, first), A);  // both are idle: the one named first
     assert_int_equal(runs_in(&c, other), B);
+    partition(&c, B, 3, 4, 0, MINUTE);  // b would give it less time: that makes no difference
+    struct sched_request q = asks(1, A, ALSO_B, 1);
+    q.time_limit_ms = 0;
+    assert_int_equal(runs_in(&c, first), A);
+    uint64_t endless = cluster_submit(&c, &q);
+    cluster_settle(&c);
+    assert_int_equal(runs_in(&c, endless), A);
+    assert_int_equal(world_job_end(c.w, endless, c.now_ms), 0);
+    partition(&c, B, 3, 4, 0, 0);
     uint64_t full[] = {submit(&c, 4, A, NULL, 0), submit(&c, 3, A, NULL, 0)};
     cluster_settle(&c);
     assert_true(cluster_runs(&c, full[0]) && cluster_runs(&c, full[1]));
