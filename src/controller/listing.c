@@ -277,7 +277,8 @@ static bool named(const char *names, const char *name) {
 
 static bool wanted(const struct listing *l, const struct job_view *v) {
     return (!l->states || l->states >> v->state & 1) && named(l->user, v->user) && named(l->project, v->project) &&
-           (!l->partition || names_meet(l->partition, v->partition)) && (!l->name || streq(l->name, v->name)) && named(l->qos, v->qos) &&
+           (!l->partition || names_meet(l->partition, v->partition)) && (!l->name || streq(l->name, v->name)) &&
+           named(l->qos, v->qos) &&
            (!l->began_before_ms || (v->start_ms ? v->start_ms : v->submit_ms) < l->began_before_ms);
 }
 

@@ -45,7 +45,7 @@ static const struct field spec_fields[] = {
     FIELD(3, struct spec, uid, "User id of the job's processes (set by the controller)."),
     FIELD(4, struct spec, gid, "Group id of the job's processes (set by the controller)."),
     FIELD(5, struct spec, project, "Project that is charged."),
-    FIELD(6, struct spec, partition, "Partition to run in; of several, joined by commas, the first that lets it start."),
+    FIELD(6, struct spec, partition, "Partition to run in; of several (a,b) the first that lets it start."),
     FIELD(7, struct spec, qos, "Quality of service."),
     FIELD_WORDS(8, struct spec, class, job_class_words,
                 "train: preemptible, may go over quota; interactive: never paused, only inside the quota."),

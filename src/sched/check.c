@@ -241,8 +241,8 @@ static int check_partitions(const struct world *w, const struct request *r, stru
     struct error first = {0};
     int code = check_partition(w, r->options.at[0], &first);
     const struct partition *p = world_partition(w, r->options.at[0]->asked.partition);
-    return error_set(err, -code, "none of its partitions can ever run this; in %s: %s", p ? p->name : "the first",
-                     first.text);
+    return error_set(err, -code, "%s (in partition %s; none of the others it names can ever run this either)",
+                     first.text, p ? p->name : "(none)");
 }
 
 int world_check_request(struct world *w, const struct sched_request *asked, struct error *err) {

@@ -5,7 +5,13 @@
 #include "base/buf.h"
 #include "sched/sched.h"
 
-enum { EXPLAIN_HOLDERS_MAX = 8, EXPLAIN_NAMED_MAX = 5, EXPLAIN_ENDS_MAX = 32, EXPLAIN_OPTIONS_MAX = 16, WHEN_STEPS_MAX = 400 };
+enum {
+    EXPLAIN_HOLDERS_MAX = 8,
+    EXPLAIN_NAMED_MAX = 5,
+    EXPLAIN_ENDS_MAX = 32,
+    EXPLAIN_OPTIONS_MAX = 16,
+    WHEN_STEPS_MAX = 400
+};
 
 // How many nodes are ruled out by what, each node counted once, by the first that applies.
 struct explain_nodes {

@@ -59,6 +59,61 @@ scancel {a} {d}
 wait d
 """
 
+# Partitions other (n2, ten minutes) and third (n1) are there besides main.
+PARTITIONS = r"""
+sbatch -p main,nope -H --wrap true
+sbatch -p nope,main -H --wrap true
+sbatch -p , -H --wrap true
+srun -p main,nope true
+salloc -p nope,main true
+a <- sbatch -p main,other -H --parsable -o where.out --wrap 'echo $SLURM_JOB_PARTITION'
+squeue -h -j {a} -o '%i %P %t %r'
+squeue -h -j {a} -O 'partition:30,state'
+scontrol show job {a} | grep -o 'Partition=[^ ]*'
+squeue -h -p other -o '%i %P'
+squeue -h -p third -o '%i %P'
+squeue -h -p third,other -o '%i %P'
+squeue -h -P -j {a} -o '%i %P' -S P
+squeue -h -P -p other -o '%i %P'
+scontrol update jobid={a} partition=third,nope
+scontrol update jobid={a} partition=third,other
+squeue -h -j {a} -o '%i %P'
+b <- sbatch -p other,third -t 30 -H --parsable --wrap true
+squeue -h -p other -S i -o '%i %P %l'
+scancel -p other
+squeue -h -p other -S i -o '%i %P'
+scancel {b}
+scontrol release {a}
+wait a
+cat where.out
+srun -p third,other sh -c 'echo $SLURMD_NODENAME'
+srun -p other,third sh -c 'echo $SLURMD_NODENAME'
+salloc -Q -p other,third true
+c <- sbatch -p third,other --exclusive --parsable --wrap 'sleep 60'
+d <- sbatch -p third,other --exclusive --parsable --wrap 'sleep 60'
+e <- sbatch -p third,other --exclusive --parsable --wrap 'sleep 60'
+sleep 1.5
+squeue -h -j {c},{d},{e} -S i -o '%i %P %t %N'
+scontrol show job {d} | grep -o 'Partition=[^ ]*'
+scontrol show job {e} | grep -o 'Partition=[^ ]*'
+squeue -h -p third -S i -o '%i %P %t'
+squeue -h -p other -S i -o '%i %P %t'
+squeue -h -P -j {e} -o '%i %P %t'
+sprio -h -j {e} -o '%i %r'
+sprio -h -p other -o '%i %r'
+scontrol requeuehold {c}
+sleep 4
+squeue -h -j {c},{e} -S i -o '%i %P %t'
+scancel -p other
+wait d
+squeue -h -j {c},{e} -S i -o '%i %P %t'
+scancel {c} {e}
+wait e
+sleep 3
+sacct -X -n -P -j {c},{d},{e} -o jobid,partition | sort
+sacct -X -n -P -j {c},{d},{e} -r other -o jobid,partition
+"""
+
 SIGNALS = r"""
 a <- sbatch --parsable -t 1 -o to.out --wrap 'sleep 200'
 b <- sbatch --parsable -t 1 --signal=B:USR1@50 -o sigb.out --wrap 'trap "echo gotB; exit 3" USR1; while :; do sleep 0.1; done'

@@ -112,11 +112,14 @@ class AcequiaSide(Side):
             self.run("scancel {first}")
             self.names.clear()
             if default_memory:
-                subprocess.run([binary, "partition", "edit", "main", "--default-memory-per-cpu", default_memory],
-                               env=self.env, check=True, capture_output=True)
+                self.acequia("partition", "edit", "main", "--default-memory-per-cpu", default_memory)
         except BaseException:
             self.close()
             raise
+
+    def acequia(self, *words):
+        """A command of its own, which must do."""
+        subprocess.run([find_binary(), *words], env=self.env, check=True, capture_output=True)
 
     def _start(self, *command):
         with open(f"{self.home}/{command[1]}.out", "ab") as log:

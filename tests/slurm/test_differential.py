@@ -95,6 +95,19 @@ def test_stories(sides, story):
     check(play(sides, lines(getattr(cases_long, story))))
 
 
+def test_several_partitions(sides):
+    """A job that names several starts in the first that lets it; until then it shows all of them."""
+    slurm, acequia = sides
+    slurm.run("scontrol create partitionname=other nodes=n2 maxtime=10; scontrol create partitionname=third nodes=n1")
+    acequia.acequia("partition", "create", "other", "--nodes", "n2", "--max-time", "10m", "--default-memory-per-cpu", "10M")
+    acequia.acequia("partition", "create", "third", "--nodes", "n1", "--default-memory-per-cpu", "10M")
+    try:
+        check(play(sides, lines(cases_long.PARTITIONS)))
+    finally:
+        for side in sides:
+            side.run("scancel -u root; sleep 1; scontrol delete partitionname=other; scontrol delete partitionname=third")
+
+
 def test_another_user(sides):
     for side in sides:
         side.run("sbatch -H --parsable --wrap true", save="r")

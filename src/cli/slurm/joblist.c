@@ -120,9 +120,10 @@ void jobs_by_partition(const char *wanted, struct arena *a, sjob_vec *jobs) {
     for (uint32_t i = 0; i < jobs->len; i++) {
         struct sjob row = jobs->at[i];
         size_t len;
-        if (!names_several(row.partition))
+        const char *rest = names_several(row.partition) ? row.partition : NULL;
+        if (!rest)
             vec_push(&all, row);
-        for (const char *at, *rest = names_several(row.partition) ? row.partition : ""; (at = names_next(&rest, &len));) {
+        for (const char *at; (at = names_next(&rest, &len));) {
             row.partition = arena_strndup(a, at, len);
             if (list_has(wanted, row.partition))
                 vec_push(&all, row);
