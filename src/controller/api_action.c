@@ -196,6 +196,11 @@ static int update_one(struct api_call *call, uint64_t id, const struct json *cha
     return core_update(core, &call->actor, id, &merged, now_ms(), e);
 }
 
+static enum hold_kind hold_kind(const struct json *j) {
+    const char *as = json_str(j, "as");
+    return streq(as, "admin") ? HOLD_ADMIN : streq(as, "user") ? HOLD_USER : HOLD_BY_OWNER;
+}
+
 static int act(struct api_call *call, enum action action, uint64_t id, const struct json *j, struct error *e) {
     struct core *core = call->controller->core;
     const struct actor *who = &call->actor;
@@ -206,7 +211,7 @@ static int act(struct api_call *call, enum action action, uint64_t id, const str
                                .reason = json_str(j, "reason")};
     switch (action) {
     case ACT_CANCEL: return core_cancel(core, who, id, &o, now_ms(), e);
-    case ACT_HOLD: return core_hold(core, who, id, now_ms(), e);
+    case ACT_HOLD: return core_hold_as(core, who, id, hold_kind(j), now_ms(), e);
     case ACT_RELEASE: return core_release(core, who, id, now_ms(), e);
     case ACT_REQUEUE: return core_requeue(core, who, id, json_true(j, "hold"), now_ms(), e);
     case ACT_SUSPEND: return core_suspend(core, who, id, false, now_ms(), e);

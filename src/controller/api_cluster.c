@@ -47,6 +47,7 @@ static void put_node(struct controller *c, struct json_writer *w, const struct n
     json_kv_str(w, "reason", v->reason);
     json_kv_str(w, "by", v->by);
     json_kv_i64(w, "reason_ms", v->reason_ms);
+    json_kv_i64(w, "busy_ms", v->busy_ms);
     json_kv_i64(w, "cpus", n->cpus);
     json_kv_i64(w, "cpus_used", v->cpus_used);
     json_kv_i64(w, "memory_bytes", (int64_t)n->memory_bytes);

@@ -187,6 +187,7 @@ bool api_put_order(struct controller *c, uint64_t id, int64_t now, struct json_w
 void api_hide_private(struct spec *s) {
     s->argv.len = 0;
     s->command_text = s->workdir = s->output = s->error = s->input = s->comment = s->checkpoint = NULL;
+    s->submit_line = NULL;
     s->script_id = s->environment_id = NULL;
     s->script_bytes = s->environment_bytes = 0;
 }
@@ -224,7 +225,9 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     w.need_comma = true;
     json_kv_str(&w, "label", label);
     int64_t end = r.end_ms ? r.end_ms : now_ms();
-    json_kv_i64(&w, "elapsed_ms", r.start_ms && end > r.start_ms ? end - r.start_ms : 0);
+    struct job_view view;
+    int64_t paused = live && core_view(c->core, id, &view) ? job_view_paused_ms(&view, end) : r.suspended_ms;
+    json_kv_i64(&w, "elapsed_ms", r.start_ms && end - paused > r.start_ms ? end - paused - r.start_ms : 0);
     if (live && r.state == JOB_PENDING) {
         json_key(&w, "order");
         if (!api_put_order(c, id, now_ms(), &w))

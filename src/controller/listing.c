@@ -66,6 +66,8 @@ enum column {
     COL_ORDER,
     COL_GPU_USE,
     COL_WARNING,
+    COL_SUSPENDED,
+    COL_SUSPEND,
     COL_COUNT
 };
 static const char *const column_names[] = {"id",           "array_id",
@@ -95,7 +97,8 @@ static const char *const column_names[] = {"id",           "array_id",
                                            "by",           "usage",
                                            "ending",       "launch",
                                            "order",        "gpu_use_milli",
-                                           "warning",      NULL};
+                                           "warning",      "suspended_ms",
+                                           "suspend_ms",   NULL};
 _Static_assert(sizeof column_names / sizeof *column_names == COL_COUNT + 1, "a name per column");
 
 #define BIT(c) (1ULL << (c))
@@ -145,7 +148,11 @@ static void put_number(struct listing *l, const struct row *r, enum column c) {
     case COL_ELIGIBLE: n = v->eligible_ms; break;
     case COL_START: n = v->start_ms; break;
     case COL_END: n = r->end_ms; break;
-    case COL_ELAPSED: n = !v->start_ms ? 0 : (r->end_ms ? r->end_ms : l->now) - v->start_ms; break;
+    case COL_ELAPSED:
+        n = !v->start_ms ? 0 : (r->end_ms ? r->end_ms : l->now) - v->start_ms - job_view_paused_ms(v, l->now);
+        break;
+    case COL_SUSPENDED: n = job_view_paused_ms(v, l->now); break;
+    case COL_SUSPEND: n = v->suspend_ms; break;
     case COL_EXPECTED: n = v->expected_start_ms; break;
     case COL_EXIT_CODE: n = r->exit_code; break;
     case COL_EXIT_SIGNAL: n = r->exit_signal; break;
@@ -356,7 +363,8 @@ bool listing_live(void *ctx, const struct job_view *v) {
     if (l->limit && l->rows >= l->limit)
         return false;
     cleanup_buf struct buf nodes = {0};
-    r.reason = v->state == JOB_PENDING ? job_reason_words[v->reason] : v->ending_reason;
+    bool waits = v->state == JOB_PENDING || (v->held && !v->ending);  // held: when it comes back
+    r.reason = waits ? job_reason_words[v->reason] : v->ending_reason;
     if (v->start_ms && (l->columns & BIT(COL_NODES) || l->node)) {
         core_job_nodes(l->controller->core, v->id, &nodes);
         r.nodes = buf_str(&nodes);
@@ -411,8 +419,13 @@ static void view_of_record(const struct store_history *row, const struct job_rec
                            .submit_ms = row->submit_ms,
                            .eligible_ms = j->eligible_ms,
                            .start_ms = row->start_ms,
+                           .suspended_ms = j->suspended_ms,
                            .nice = s->nice,
                            .priority = s->priority};
+    if (!j->parts.len) {  // it never started: what it asked for
+        v->cpus = v->tasks * (s->cpus_per_task ? s->cpus_per_task : 1);
+        v->memory_bytes = s->memory_per_node_bytes ? s->memory_per_node_bytes : v->cpus * s->memory_per_cpu_bytes;
+    }
     for (uint32_t i = 0; i < j->parts.len; i++) {
         v->cpus += j->parts.at[i].cpus;
         v->memory_bytes += j->parts.at[i].memory_bytes;
@@ -495,12 +508,16 @@ static const struct {
         {"preempted", BIT(COL_PREEMPTED)},
         {"steps", BIT(COL_STEPS)},
         {"by", BIT(COL_BY)},
+        {"suspended_ms", BIT(COL_SUSPENDED) | BIT(COL_ELAPSED)},
 },
   spec_needs[] = {
       {"partition", BIT(COL_PARTITION)},
       {"qos", BIT(COL_QOS)},
       {"class", BIT(COL_CLASS)},
-      {"tasks", BIT(COL_TASKS)},
+      {"tasks", BIT(COL_TASKS) | BIT(COL_CPUS) | BIT(COL_MEMORY)},
+      {"cpus_per_task", BIT(COL_CPUS) | BIT(COL_MEMORY)},
+      {"memory_per_node_bytes", BIT(COL_MEMORY)},
+      {"memory_per_cpu_bytes", BIT(COL_MEMORY)},
       {"time_limit_s", BIT(COL_TIME_LIMIT)},
       {"uid", BIT(COL_UID)},
       {"nice", BIT(COL_NICE)},

@@ -21,7 +21,8 @@ void record_of(const struct core *c, const struct job *j, struct arena *a, struc
                                .start_ms = j->start_ms,
                                .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,
                                .preempted = j->preempted,
-                               .steps = j->steps};
+                               .steps = j->steps,
+                               .suspended_ms = j->run ? j->run->suspended_ms : 0};
     spec_of(j, a, out->spec);
     if (j->state == JOB_PENDING)
         out->reason = job_reason_words[reason_of(c, j)];
@@ -82,6 +83,9 @@ void finished_row(struct core *c, const struct job *j, const struct event_job_en
     r.by = e->by;
     r.end_ms = now_ms;
     r.expected_start_ms = 0;
+    r.suspended_ms = run_paused_ms(j, now_ms);
+    if (!r.start_ms && j->flags & (HELD_USER | HELD_ADMIN))
+        r.eligible_ms = 0;  // its turn never came
     fold_nodes(j, &nodes);
     struct outbox_finished f = {.id = j->id,
                                 .array_id = r.array_id,
@@ -107,7 +111,7 @@ static void view_of(const struct core *c, const struct job *j, struct job_view *
     *v = (struct job_view){.id = j->id,
                            .array_id = s->is_array ? s->id : 0,
                            .array_index = j->array_index,
-                           .array_limit = s->limit,
+                           .array_limit = s->array ? s->array->limit : 0,
                            .name = s->name,
                            .user = s->user,
                            .project = s->project,
@@ -131,12 +135,19 @@ static void view_of(const struct core *c, const struct job *j, struct job_view *
                            .eligible_ms = j->eligible_ms,
                            .start_ms = j->start_ms,
                            .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,
+                           .suspended_ms = j->run ? j->run->suspended_ms : 0,
+                           .suspend_ms = j->run ? j->run->suspend_ms : 0,
                            .ending_reason = j->run ? j->run->reason : NULL,
                            .ending = j->run && j->run->ending ? end_cause_words[j->run->cause] : NULL,
                            .spec_bytes = s->spec,
                            .spec_len = s->spec_len,
                            .held = j->flags & (HELD_USER | HELD_ADMIN),
                            .nice = s->nice};
+}
+
+int64_t job_view_paused_ms(const struct job_view *v, int64_t now_ms) {
+    int64_t now = v->state == JOB_SUSPENDED ? now_ms - v->suspend_ms : 0;
+    return v->suspended_ms + (now > 0 ? now : 0);
 }
 
 bool core_view(const struct core *c, uint64_t id, struct job_view *out) {
@@ -197,7 +208,8 @@ uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **nam
 static void node_view_of(const struct node_entry *n, struct node_view *v) {
     *v = (struct node_view){.node = n->node, .state = n->state, .drained = n->drained, .reason = n->reason, .by = n->by,
                             .reason_ms = n->reason_ms, .cpus_used = n->cpus_used, .gpus_used_milli = n->gpus_used_milli,
-                            .jobs = n->jobs.len, .memory_used_bytes = n->memory_used_bytes, .stale = n->stale.len / 2};
+                            .jobs = n->jobs.len, .memory_used_bytes = n->memory_used_bytes, .stale = n->stale.len / 2,
+                            .busy_ms = n->busy_ms};
 }
 
 void core_each_node(const struct core *c, bool (*fn)(void *ctx, const struct node_view *v), void *ctx) {

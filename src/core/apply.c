@@ -89,19 +89,34 @@ static void apply_held(struct core *c, struct job *j, const struct event_job *b,
     c->dirty = true;
 }
 
+int64_t run_paused_ms(const struct job *j, int64_t now_ms) {
+    if (!j->run)
+        return 0;
+    int64_t pause = j->state == JOB_SUSPENDED ? now_ms - j->run->suspend_ms : 0;
+    return j->run->suspended_ms + (pause > 0 ? pause : 0);
+}
+
+// The limit does not run while the job is suspended.
+static void limit_to_world(struct core *c, const struct job *j) {
+    if (j->run->time_limit_s)
+        world_job_limit(c->world, j->id, (int64_t)j->run->time_limit_s * 1000 + j->run->suspended_ms);
+}
+
 // The element gets a submission of its own; age, texts and place in the array stay.
 static void apply_updated(struct core *c, struct job *j, int64_t at_ms, const struct event_job_updated *b) {
     struct submission *old = j->sub, *s = submission_new(c, old->id, b->spec, old->submit_ms);
     s->count = old->count;
     s->is_array = old->is_array;
-    s->limit = old->limit;
     s->array = old->array;
+    s->limit = s->array ? b->spec->array_limit : 0;
     s->refs = 1;
     same_name_remove(c, j);
     if (j->state == JOB_PENDING)
         world_job_remove(c->world, j->id);
-    else if (j->run && s->time_limit_s)
-        world_job_limit(c->world, j->id, (int64_t)(j->run->time_limit_s = s->time_limit_s) * 1000);
+    else if (j->run && s->time_limit_s) {
+        j->run->time_limit_s = s->time_limit_s;
+        limit_to_world(c, j);
+    }
     depend_parse(s, b->spec);
     c->deadlines += (s->deadline_ms != 0) - (old->deadline_ms != 0);
     c->singletons += (uint64_t)depend_is_singleton(s) - depend_is_singleton(old);
@@ -113,6 +128,8 @@ static void apply_updated(struct core *c, struct job *j, int64_t at_ms, const st
         depend_attach(c, j, at_ms);
         job_to_world(c, j);
     }
+    if (s->array && s->array->limit != s->limit)
+        array_limit(c, s->array, s->limit);
     c->dirty = true;
 }
 
@@ -131,7 +148,8 @@ static void node_job_add(struct node_entry *n, struct job *j) {
     n->jobs.at[i] = j;
 }
 
-static void node_job_remove(struct node_entry *n, const struct job *j) {
+static void node_job_remove(struct node_entry *n, const struct job *j, int64_t at_ms) {
+    n->busy_ms = at_ms;
     for (uint32_t i = 0; i < n->jobs.len; i++)
         if (n->jobs.at[i] == j) {
             vec_remove(&n->jobs, i);
@@ -158,9 +176,24 @@ static struct alloc *alloc_of(const struct run *r) {
 static void run_to_world(struct core *c, const struct job *j) {
     struct alloc *a = alloc_of(j->run);
     world_job_start_in(c->world, j->id, core_handle(c, THING_PARTITION, j->run->partition), a, j->start_ms);
-    if (j->run->time_limit_s)
-        world_job_limit(c->world, j->id, (int64_t)j->run->time_limit_s * 1000);
+    limit_to_world(c, j);
     alloc_free(a);
+}
+
+static void pause_over(struct core *c, struct job *j, int64_t at_ms) {
+    j->run->suspended_ms = run_paused_ms(j, at_ms);
+    j->run->suspend_ms = at_ms;
+    limit_to_world(c, j);
+}
+
+static void apply_suspended(struct core *c, struct job *j, int64_t at_ms, bool resumed) {
+    if (!j->run)
+        return;
+    if (resumed)
+        pause_over(c, j, at_ms);
+    else
+        j->run->suspend_ms = at_ms;
+    set_state(c, j, resumed ? JOB_RUNNING : JOB_SUSPENDED);
 }
 
 // Returns the job it makes room for, if any.
@@ -241,8 +274,10 @@ static void note_begun(struct core *c, struct job *j, int64_t at_ms) {
     if (j->flags & HAS_BEGUN)
         return;
     j->flags |= HAS_BEGUN;
-    if (a && ++a->begun == a->count)
+    if (a && ++a->begun == a->count) {
+        a->begun_ms = at_ms;
         depend_array(c, a, at_ms);
+    }
 }
 
 static void apply_started(struct core *c, struct job *j, int64_t at_ms, const struct event_job_started *b) {
@@ -256,10 +291,12 @@ static void apply_started(struct core *c, struct job *j, int64_t at_ms, const st
     }
 }
 
-static void apply_ending(struct core *c, struct job *j, const struct event_job_ending *b) {
+static void apply_ending(struct core *c, struct job *j, int64_t at_ms, const struct event_job_ending *b) {
     struct run *r = j->run;
     if (!r)
         return;
+    if (j->state == JOB_SUSPENDED)
+        pause_over(c, j, at_ms);
     r->ending = true;
     r->hold = b->hold;
     r->cause = b->cause;
@@ -277,7 +314,7 @@ static void apply_ending(struct core *c, struct job *j, const struct event_job_e
         taker->flags |= TAKES;
 }
 
-static void apply_part_ended(struct core *c, struct job *j, const struct event_part_ended *b) {
+static void apply_part_ended(struct core *c, struct job *j, int64_t at_ms, const struct event_part_ended *b) {
     struct run_part *p = part_on(j, b->node);
     if (!p || p->ended)
         return;
@@ -293,7 +330,7 @@ static void apply_part_ended(struct core *c, struct job *j, const struct event_p
         usage_add(j->usage, b->usage);
     }
     node_take(p->node, p, -1);
-    node_job_remove(p->node, j);
+    node_job_remove(p->node, j, at_ms);
 }
 
 // Frees what is left of the run; parts that never ended (a node that is gone) are given back too.
@@ -304,7 +341,7 @@ static void run_end(struct core *c, struct job *j, int64_t at_ms) {
         struct run_part *p = &j->run->parts[i];
         if (!p->ended) {
             node_take(p->node, p, -1);
-            node_job_remove(p->node, j);
+            node_job_remove(p->node, j, at_ms);
         }
     }
     world_job_end(c->world, j->id, at_ms);
@@ -325,7 +362,7 @@ static void array_ended(struct core *c, struct job *j, bool ok, int64_t at_ms) {
     }
     if (a->live)
         return;
-    outcome_add(c, a->id | OUTCOME_ARRAY, a->ended_ok == a->count, true);
+    outcome_add(c, a->id | OUTCOME_ARRAY, a->ended_ok == a->count, true, (uint32_t)(a->begun_ms / 1000));
     struct dependent *waiting = a->waiting;
     a->waiting = NULL;
     map_remove(&c->arrays, a->id);
@@ -341,7 +378,7 @@ static void apply_ended(struct core *c, struct job *j, int64_t at_ms, const stru
     else
         world_job_remove(c->world, j->id);
     set_state(c, j, b->state);
-    outcome_add(c, j->id, ok, b->attempt > 0);
+    outcome_add(c, j->id, ok, b->attempt > 0, (uint32_t)(j->start_ms / 1000));
     map_remove(&c->jobs, j->id);
     order_remove(c, j);
     same_name_remove(c, j);
@@ -388,12 +425,12 @@ static void apply_job(struct core *c, const struct event *e) {
     case EVENT_JOB_UPDATED: apply_updated(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_PLACED: apply_placed(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_STARTED: apply_started(c, j, e->at_ms, e->body); break;
-    case EVENT_JOB_ENDING: apply_ending(c, j, e->body); break;
-    case EVENT_PART_ENDED: apply_part_ended(c, j, e->body); break;
+    case EVENT_JOB_ENDING: apply_ending(c, j, e->at_ms, e->body); break;
+    case EVENT_PART_ENDED: apply_part_ended(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_ENDED: apply_ended(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_REQUEUED: apply_requeued(c, j, e->at_ms, e->body); break;
-    case EVENT_JOB_SUSPENDED: set_state(c, j, JOB_SUSPENDED); break;
-    case EVENT_JOB_RESUMED: set_state(c, j, JOB_RUNNING); break;
+    case EVENT_JOB_SUSPENDED: apply_suspended(c, j, e->at_ms, false); break;
+    case EVENT_JOB_RESUMED: apply_suspended(c, j, e->at_ms, true); break;
     case EVENT_STEP_STARTED: {
         const struct event_step *b = e->body;
         j->steps = b->attempt == j->attempt && b->step > j->steps ? b->step : j->steps;

@@ -116,6 +116,11 @@ struct cancel_options {
 int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o,
                 int64_t now_ms, struct error *e);
 int core_hold(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e);
+// Held by an administrator, only one may release it. A job that runs goes on, and is held when it comes
+// back to the queue. Without a kind: the owner's, or the administrator's of somebody else's job.
+enum hold_kind { HOLD_BY_OWNER, HOLD_USER, HOLD_ADMIN };
+int core_hold_as(struct core *c, const struct actor *actor, uint64_t id, enum hold_kind kind, int64_t now_ms,
+                 struct error *e);
 int core_release(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e);
 int core_requeue(struct core *c, const struct actor *actor, uint64_t id, bool hold, int64_t now_ms, struct error *e);
 int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool resume, int64_t now_ms, struct error *e);
@@ -200,6 +205,7 @@ struct job_view {
     uint32_t attempt, tasks, cpus, node_count, time_limit_s, preempted, uid, steps, priority;
     uint64_t memory_bytes, gpus_milli;
     int64_t submit_ms, eligible_ms, start_ms, expected_start_ms;
+    int64_t suspended_ms, suspend_ms;  // pauses that are over; when it was suspended or resumed last
     const char *ending_reason, *ending;  // the word of the cause; NULL: it is not being ended
     const void *spec_bytes;  // encoded spec
     size_t spec_len;
@@ -207,6 +213,7 @@ struct job_view {
     int32_t nice;
 };
 bool core_view(const struct core *c, uint64_t id, struct job_view *out);
+int64_t job_view_paused_ms(const struct job_view *v, int64_t now_ms);  // all pauses, with the one it is in
 // Calls fn for every live job in order of id until it returns false.
 void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
 void core_each_job_after(const struct core *c, uint64_t after,
@@ -226,6 +233,7 @@ struct node_view {
     uint32_t cpus_used, gpus_used_milli, jobs;
     uint64_t memory_used_bytes;
     uint32_t stale;           // attempts still being cleaned up there
+    int64_t busy_ms;          // when its last job ended; 0: none yet
 };
 void core_each_node(const struct core *c, bool (*fn)(void *ctx, const struct node_view *v), void *ctx);
 bool core_node(const struct core *c, const char *name, struct node_view *out);

@@ -74,21 +74,32 @@ static bool earlier_of_same_name(const struct core *c, const struct job *j) {
     return false;
 }
 
+// "after:JOB+MINUTES": so long after its start, whether it still runs or not.
+static void wait_after(struct job *j, const struct dependency_term *t, int64_t start_ms) {
+    int64_t not_before = start_ms + (int64_t)t->delay_minutes * 60000;
+    if (t->type == AFTER && t->delay_minutes && j->begin_ms < not_before)
+        j->begin_ms = not_before;
+}
+
 static enum verdict judge_term(const struct core *c, struct job *j, const struct dependency_term *t) {
     if (t->type == SINGLETON)
         return earlier_of_same_name(c, j) ? WAITS : HOLDS;
     struct target x = resolve(c, t, j->array_index);
-    if (x.array)
+    if (x.array) {
+        if (x.array->begun == x.array->count)
+            wait_after(j, t, x.array->begun_ms);
         return judge(t->type, x.array->begun == x.array->count, x.array->live == 0, x.array->ended_ok == x.array->count,
                      x.array->ended > x.array->ended_ok && (t->type != AFTER_NOT_OK || !x.array->live));
-    if (!x.job)
-        return judge_outcome(c, x.ended_id, t->type);
-    bool begun = x.job->flags & HAS_BEGUN;
-    if (t->type == AFTER && begun && t->delay_minutes) {
-        int64_t not_before = x.job->start_ms + (int64_t)t->delay_minutes * 60000;
-        if (j->begin_ms < not_before)
-            j->begin_ms = not_before;
     }
+    if (!x.job) {
+        const struct outcome *o = outcome_find(c, x.ended_id);
+        if (o && o->start_s)
+            wait_after(j, t, (int64_t)o->start_s * 1000);
+        return judge_outcome(c, x.ended_id, t->type);
+    }
+    bool begun = x.job->flags & HAS_BEGUN;
+    if (begun)
+        wait_after(j, t, x.job->start_ms);
     return judge(t->type, begun, false, false, false);
 }
 

@@ -40,13 +40,30 @@ void array_fill(struct core *c, struct array *a) {
     }
 }
 
+// What runs counts; of what waits as many as still fit are let through.
+void array_limit(struct core *c, struct array *a, uint32_t limit) {
+    a->limit = limit;
+    a->active = 0;
+    a->cursor = 0;
+    for (uint64_t k = 0; k < a->count; k++) {
+        struct job *j = find_job(c, a->id + k);
+        if (!j)
+            continue;
+        a->active += limit && j->run;
+        j->flags = (uint8_t)(limit && !j->run ? j->flags | WAITS_ARRAY : j->flags & ~WAITS_ARRAY);
+        job_hold_changed(c, j);
+    }
+    if (limit)
+        array_fill(c, a);
+}
+
 enum job_reason reason_of(const struct core *c, const struct job *j) {
-    if (j->state != JOB_PENDING)
-        return REASON_NONE;
     if (j->flags & HELD_ADMIN)
         return REASON_HELD_ADMIN;
     if (j->flags & HELD_USER)
         return REASON_HELD_USER;
+    if (j->state != JOB_PENDING)
+        return REASON_NONE;
     if (j->flags & DEPENDENCY_NEVER)
         return REASON_DEPENDENCY_NEVER;
     if (j->flags & WAITS_DEPENDENCY)
@@ -104,14 +121,19 @@ bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id) 
 }
 
 int core_hold(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e) {
+    return core_hold_as(c, actor, id, HOLD_BY_OWNER, now_ms, e);
+}
+
+int core_hold_as(struct core *c, const struct actor *actor, uint64_t id, enum hold_kind kind, int64_t now_ms,
+                 struct error *e) {
     struct job *j;
     int r = need_job(c, actor, id, &j, e);
     if (r < 0)
         return r;
-    if (j->state != JOB_PENDING)
-        return error_set(e, EBUSY, "job %llu is %s; only a pending job can be held", (unsigned long long)id,
-                         job_state_words[j->state]);
-    bool by_admin = actor->admin && !streq(actor->user, j->sub->user);
+    bool own = streq(actor->user, j->sub->user);
+    bool by_admin = actor->admin && (kind == HOLD_ADMIN || (kind == HOLD_BY_OWNER && !own));
+    if (kind == HOLD_USER && j->flags & HELD_ADMIN && (r = core_release(c, actor, id, now_ms, e)) < 0)
+        return r;
     if (j->flags & (by_admin ? HELD_ADMIN : HELD_USER))
         return 0;
     struct event_job b = {.id = id, .by = actor->user, .by_admin = by_admin};

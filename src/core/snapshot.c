@@ -40,7 +40,7 @@ struct rec_node {
     uint32_t state;
     bool drained, removed;
     const char *reason, *by, *fingerprint;
-    int64_t reason_ms;
+    int64_t reason_ms, busy_ms;
 };
 struct rec_thing {
     uint32_t kind;
@@ -61,6 +61,7 @@ struct rec_submission {
     uint64_t ended, ended_ok, begun, live, cursor;
     LIST(struct array_range) ranges;
     bool has_array;      // this record brings the array's counts
+    int64_t begun_ms;
 };
 struct rec_part {
     struct part *part;
@@ -80,9 +81,10 @@ struct rec_job {
     uint32_t cause, signal, grace_s;
     const char *by, *reason, *end_reason;
     const char *partition;
+    int64_t suspended_ms, suspend_ms;
 };
 struct rec_outcomes {
-    LIST(uint64_t) ids, flags;
+    LIST(uint64_t) ids, flags, starts;
 };
 
 #define S struct rec_meta
@@ -110,7 +112,7 @@ static const struct field rec_node_fields[] = {
     FIELD(3, S, state, ""),    FIELD(4, S, drained, ""),
     FIELD(5, S, removed, ""),  FIELD(6, S, reason, ""),
     FIELD(7, S, by, ""),       FIELD(8, S, fingerprint, ""),
-    FIELD(9, S, reason_ms, "")};
+    FIELD(9, S, reason_ms, ""), FIELD(10, S, busy_ms, "")};
 static const struct schema rec_node_schema = SCHEMA(S, "node", rec_node_fields);
 #undef S
 #define S struct rec_thing
@@ -135,7 +137,8 @@ static const struct field submission_fields[] = {FIELD(1, S, number, ""),
                                                  FIELD(11, S, live, ""),
                                                  FIELD(12, S, cursor, ""),
                                                  FIELD_LIST_SUB(13, S, ranges, &array_range_schema, ""),
-                                                 FIELD(14, S, has_array, "")};
+                                                 FIELD(14, S, has_array, ""),
+                                                 FIELD(15, S, begun_ms, "")};
 static const struct schema submission_schema = SCHEMA(S, "submission", submission_fields);
 #undef S
 #define S struct rec_part
@@ -172,11 +175,14 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(22, S, steps, ""),
                                               FIELD(23, S, exit_code, ""),
                                               FIELD(24, S, exit_signal, ""),
-                                              FIELD(25, S, partition, "")};
+                                              FIELD(25, S, partition, ""),
+                                              FIELD(26, S, suspended_ms, ""),
+                                              FIELD(27, S, suspend_ms, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
-static const struct field outcomes_fields[] = {FIELD_LIST(1, S, ids, ""), FIELD_LIST(2, S, flags, "")};
+static const struct field outcomes_fields[] = {FIELD_LIST(1, S, ids, ""), FIELD_LIST(2, S, flags, ""),
+                                               FIELD_LIST(3, S, starts, "")};
 static const struct schema outcomes_schema = SCHEMA(S, "outcomes", outcomes_fields);
 #undef S
 
@@ -208,7 +214,7 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
     for (uint32_t i = 0; i < c->node_list.len; i++) {
         const struct node_entry *n = c->node_list.at[i];
         struct rec_node r = {n->name,   n->node, n->state,       n->drained,  n->removed,
-                             n->reason, n->by,   n->fingerprint, n->reason_ms};
+                             n->reason, n->by,   n->fingerprint, n->reason_ms, n->busy_ms};
         put(out, scratch, REC_NODE, &rec_node_schema, &r);
     }
     // Names first, then values: what they say may refer to a later name.
@@ -265,7 +271,7 @@ static void put_submission(struct buf *out, struct buf *scratch, const struct su
                                .submit_ms = s->submit_ms,
                                .spec = {s->spec, s->spec_len},
                                .is_array = s->is_array,
-                               .limit = s->limit};
+                               .limit = s->array ? s->array->limit : s->limit};
     if (a) {
         r.has_array = true;
         r.ended = a->ended;
@@ -273,6 +279,7 @@ static void put_submission(struct buf *out, struct buf *scratch, const struct su
         r.begun = a->begun;
         r.live = a->live;
         r.cursor = a->cursor;
+        r.begun_ms = a->begun_ms;
         r.ranges.at = a->ranges;
         r.ranges.len = a->range_count;
     }
@@ -319,19 +326,23 @@ static void put_job(struct buf *out, struct buf *scratch, const struct job *j, u
         r.reason = run->reason;
         r.end_reason = run->end_reason;
         r.partition = run->partition;
+        r.suspended_ms = run->suspended_ms;
+        r.suspend_ms = run->suspend_ms;
     }
     put(out, scratch, REC_JOB, &rec_job_schema, &r);
 }
 
 static void put_outcomes(const struct core *c, struct buf *out, struct buf *scratch) {
     enum { CHUNK = 4096 };
-    uint64_t ids[CHUNK], flags[CHUNK];
+    uint64_t ids[CHUNK], flags[CHUNK], starts[CHUNK];
     for (uint32_t i = 0, n = 0; i < c->outcomes.len; i++) {
         const struct outcome *o = &c->outcomes.at[(c->outcome_next + i) % c->outcomes.len];
         ids[n] = o->id;
+        starts[n] = o->start_s;
         flags[n++] = (uint64_t)o->ok | (uint64_t)o->started << 1;
         if (n == CHUNK || i + 1 == c->outcomes.len) {
-            put(out, scratch, REC_OUTCOMES, &outcomes_schema, &(struct rec_outcomes){{ids, n}, {flags, n}});
+            put(out, scratch, REC_OUTCOMES, &outcomes_schema, 
+                &(struct rec_outcomes){{ids, n}, {flags, n}, {starts, n}});
             n = 0;
         }
     }
@@ -376,6 +387,9 @@ static void load_node(struct core *c, const struct rec_node *r) {
     apply(c, &(struct event){.type = EVENT_NODE_STATE, .at_ms = r->reason_ms, .body = &state});
     if (r->drained)
         apply(c, &(struct event){.type = EVENT_NODE_DRAINED, .at_ms = r->reason_ms, .body = &state});
+    struct node_entry *n = find_node(c, r->name);
+    if (n)
+        n->busy_ms = r->busy_ms;
     if (r->removed)
         apply(c, &(struct event){.type = EVENT_NODE_REMOVED, .body = &state});
 }
@@ -432,6 +446,7 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
                                 .live = r->live,
                                 .limit = r->limit,
                                 .cursor = r->cursor,
+                                .begun_ms = r->begun_ms,
                                 .range_count = r->ranges.len};
         array->ranges = xmemdup(r->ranges.at, r->ranges.len * sizeof *array->ranges);
         map_put(&c->arrays, array->id, array);
@@ -459,6 +474,8 @@ static int load_run(struct core *c, struct job *j, const struct rec_job *r) {
     run->reason = r->reason ? xstrdup(r->reason) : NULL;
     run->end_reason = r->end_reason ? xstrdup(r->end_reason) : NULL;
     run->partition = r->partition ? intern(c, r->partition) : NULL;
+    run->suspended_ms = r->suspended_ms;
+    run->suspend_ms = r->suspend_ms;
     for (uint32_t i = 0; i < r->parts.len; i++) {
         const struct rec_part *from = &r->parts.at[i];
         struct run_part *p = &run->parts[i];
@@ -507,7 +524,8 @@ static int load_outcomes(struct core *c, const struct rec_outcomes *r) {
     if (r->ids.len != r->flags.len)
         return -EBADMSG;
     for (uint32_t i = 0; i < r->ids.len; i++)
-        outcome_add(c, r->ids.at[i], r->flags.at[i] & 1, r->flags.at[i] & 2);
+        outcome_add(c, r->ids.at[i], r->flags.at[i] & 1, r->flags.at[i] & 2,
+                    r->starts.len == r->ids.len ? (uint32_t)r->starts.at[i] : 0);
     return 0;
 }
 

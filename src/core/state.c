@@ -257,6 +257,8 @@ void order_remove(struct core *c, struct job *j) {
 void spec_of(const struct job *j, struct arena *a, struct spec *out) {
     int r = schema_decode(&spec_schema, j->sub->spec, j->sub->spec_len, a, out);
     assert(r == 0);
+    if (j->sub->array)
+        out->array_limit = j->sub->array->limit;  // changed for all of them at once
 }
 
 struct run *run_free(struct run *r) {
@@ -272,7 +274,7 @@ struct run *run_free(struct run *r) {
     return NULL;
 }
 
-void outcome_add(struct core *c, uint64_t id, bool ok, bool started) {
+void outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32_t start_s) {
     if (!c->outcomes.cap)
         vec_reserve(&c->outcomes, OUTCOMES_KEPT);  // never moves: the index points into it
     struct outcome *o;
@@ -284,7 +286,7 @@ void outcome_add(struct core *c, uint64_t id, bool ok, bool started) {
         if (map_get(&c->outcome_index, o->id) == o)
             map_remove(&c->outcome_index, o->id);
     }
-    *o = (struct outcome){id, ok, started};
+    *o = (struct outcome){id, ok, started, start_s};
     map_put(&c->outcome_index, id, o);
 }
 

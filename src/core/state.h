@@ -42,6 +42,7 @@ struct array {
     uint32_t range_count;
     uint32_t limit, active;   // active: elements not kept back by the limit and not ended
     uint64_t cursor;          // no element before this position is kept back by the limit
+    int64_t begun_ms;         // when the last of them started, or ended without
     struct dependent *waiting;
 };
 
@@ -70,6 +71,8 @@ struct run {
     char *by, *reason;
     char *end_reason;         // the first part's words
     uint32_t signal, grace_s;
+    int64_t suspended_ms;     // pauses that are over
+    int64_t suspend_ms;       // when it was suspended or resumed last; 0: never
 };
 
 enum { HELD_USER = 1, HELD_ADMIN = 2, WAITS_DEPENDENCY = 4, DEPENDENCY_NEVER = 8, WAITS_ARRAY = 16, HAS_BEGUN = 32,
@@ -108,6 +111,7 @@ struct node_entry {
     VEC(uint64_t) stale;       // attempts (id, attempt) still being cleaned up; not part of the journal
     uint32_t cpus_used, gpus_used_milli;
     uint64_t memory_used_bytes;
+    int64_t busy_ms;           // when its last job ended; 0: none yet
 };
 
 struct thing_entry {
@@ -127,6 +131,7 @@ struct token_entry {
 struct outcome {
     uint64_t id;  // OUTCOME_ARRAY set: of a whole array
     bool ok, started;
+    uint32_t start_s;  // since 1970; 0: it never started
 };
 #define OUTCOME_ARRAY (1ULL << 63)
 
@@ -186,7 +191,7 @@ uint32_t order_after(const struct core *c, uint64_t id);  // where larger ids be
 void order_remove(struct core *c, struct job *j);
 void spec_of(const struct job *j, struct arena *a, struct spec *out);
 struct run *run_free(struct run *r);
-void outcome_add(struct core *c, uint64_t id, bool ok, bool started);
+void outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32_t start_s);
 const struct outcome *outcome_find(const struct core *c, uint64_t id);
 struct submission *submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms);
 void submission_unref(struct core *c, struct submission *s);
@@ -196,6 +201,7 @@ uint64_t same_name_key(const char *user, const char *name);
 void apply(struct core *c, const struct event *e);
 void apply_cluster(struct core *c, const struct event *e);
 void job_link(struct core *c, struct job *j);
+int64_t run_paused_ms(const struct job *j, int64_t now_ms);  // all pauses of the attempt until then
 void jobs_to_world(struct core *c);
 // event.c: numbers the event, applies it, puts it into the outbox.
 void emit(struct core *c, int64_t now_ms, enum event_type type, void *body);
@@ -207,6 +213,7 @@ void job_to_world(struct core *c, struct job *j);      // pending: known to the 
 void job_hold_changed(struct core *c, struct job *j);  // after a change of flags
 enum job_reason reason_of(const struct core *c, const struct job *j);
 void array_fill(struct core *c, struct array *a);      // lets elements through up to the limit
+void array_limit(struct core *c, struct array *a, uint32_t limit);  // a new one; 0: none
 // The job, if the actor may change it.
 int need_job(const struct core *c, const struct actor *actor, uint64_t id, struct job **out, struct error *e);
 int need_admin(const struct actor *actor, const char *what, struct error *e);

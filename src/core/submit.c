@@ -47,6 +47,8 @@ static int check_texts(const struct spec *s, struct error *e) {
     int r;
     if ((r = job_name_check(s->name, e)) < 0)
         return r;
+    if (s->submit_line && (r = line_check("submit_line", s->submit_line, COMMENT_MAX, e)) < 0)
+        return r;
     if (s->comment && (r = line_check("comment", s->comment, COMMENT_MAX, e)) < 0)
         return r;
     if (!s->workdir || s->workdir[0] != '/')
@@ -481,10 +483,14 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
         allowed.requeue = s.requeue;
         if (j->run && j->run->partition && streq(s.partition, j->run->partition))
             s.partition = old.partition;  // what is told of it; it keeps the others for when it waits again
+        allowed.priority = s.priority;
+        allowed.time_min_s = s.time_min_s;
+        allowed.deadline_ms = s.deadline_ms;
+        allowed.array_limit = s.array_limit;
         if (!schema_equal(&spec_schema, &allowed, &s))
             return error_set(e, EBUSY,
-                             "job %llu is %s: only its name, comment, time limit, nice value and requeue "
-                             "flag can be changed now",
+                             "job %llu is %s: only its name, comment, time limit, deadline, priority, nice value, "
+                             "requeue flag and its array's limit can be changed now",
                              (unsigned long long)id, job_state_words[j->state]);
     }
     if ((r = check_spec(c, actor, &s, id, e)) < 0 || (r = check_memory(c, &s, e)) < 0)

@@ -111,6 +111,7 @@ static const struct field spec_fields[] = {
     FIELD(66, struct spec, slurm_words, "Its output says in Slurm's words when it is ended."),
     FIELD(67, struct spec, script_bytes, "Size of the stored script (set by the controller)."),
     FIELD(68, struct spec, environment_bytes, "Size of the stored environment (set by the controller)."),
+    FIELD(69, struct spec, submit_line, "The command line that submitted it."),
 };
 const struct schema spec_schema = SCHEMA(struct spec, "a job", spec_fields);
 
@@ -202,5 +203,6 @@ static const struct field job_record_fields[] = {
     FIELD(18, struct job_record, preempted, "How often it was preempted."),
     FIELD(19, struct job_record, steps, "Steps its newest attempt started."),
     FIELD(20, struct job_record, by, "Who ended it."),
+    FIELD(21, struct job_record, suspended_ms, "How long it was suspended."),
 };
 const struct schema job_record_schema = SCHEMA(struct job_record, "a job record", job_record_fields);

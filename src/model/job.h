@@ -107,6 +107,7 @@ struct spec {
     bool has_umask;
     uint32_t umask;            // of its processes and output files; 022 unless given
     bool slurm_words;          // submitted with Slurm's commands: its output tells its end as they do
+    const char *submit_line;   // the command line that submitted it
 };
 extern const struct schema spec_schema;
 
@@ -159,5 +160,6 @@ struct job_record {
     uint32_t preempted;   // how often
     uint32_t steps;       // started by its newest attempt
     const char *by;       // who cancelled it
+    int64_t suspended_ms; // how long it was suspended
 };
 extern const struct schema job_record_schema;

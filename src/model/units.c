@@ -204,6 +204,13 @@ static int64_t floor_div(int64_t a, int64_t b) {
     return a / b - (a % b < 0);
 }
 
+static unsigned month_of(int64_t days) {
+    int64_t y;
+    unsigned m, d;
+    date_of(days, &y, &m, &d);
+    return m;
+}
+
 static unsigned month_days(int64_t y, unsigned m) {
     static const uint8_t days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     return m == 2 && ((y % 4 == 0 && y % 100) || y % 400 == 0) ? 29 : days[m - 1];
@@ -244,37 +251,71 @@ static bool take_clock(const char **p, int64_t *seconds) {
     return true;
 }
 
-// "YYYY-MM-DD" or "MM/DD[/YY[YY]]"
-static bool take_date(const char **p, int64_t today, int64_t *days) {
-    unsigned y, m, d;
+// "MMDD" or "MMDDYY": digits alone.
+static bool take_short_date(const char **p, unsigned *y, unsigned *m, unsigned *d, bool *has_year) {
+    const char *at = *p;
+    uint64_t v;
+    int n = take_digits(&at, &v);
+    if ((n != 4 && n != 6) || *at == ':')
+        return false;
+    *has_year = n == 6;
+    *y = n == 6 ? 2000 + (unsigned)(v % 100) : 0;
+    v = n == 6 ? v / 100 : v;
+    *m = (unsigned)(v / 100);
+    *d = (unsigned)(v % 100);
+    *p = at;
+    return *m >= 1 && *m <= 12 && *d >= 1 && *d <= 31;
+}
+
+// "MM/DD[/YY[YY]]", also with points.
+static bool take_marked_date(const char **p, unsigned *y, unsigned *m, unsigned *d, bool *has_year) {
+    const char *at = *p;
+    if (!take_number(&at, -2, 1, 12, m) || (*at != '/' && *at != '.'))
+        return false;
+    char mark = *at++;
+    if (!take_number(&at, -2, 1, 31, d))
+        return false;
+    *has_year = *at == mark;
+    if (*has_year) {
+        at++;
+        if (take_number(&at, 2, 0, 99, y))
+            *y += 2000;
+        else if (!take_number(&at, 4, 1970, 9999, y))
+            return false;
+    }
+    *p = at;
+    return true;
+}
+
+// "YYYY-MM-DD", "MM/DD[/YY[YY]]", "MM.DD[.YY[YY]]" or "MMDD[YY]". Without a year: this one.
+static bool take_date(const char **p, int64_t today, int64_t *days, bool *has_year) {
+    unsigned y, m, d, mo, da;
     int64_t year;
-    unsigned mo, da;
     date_of(today, &year, &mo, &da);
     const char *at = *p;
+    *has_year = true;
     if (strlen(at) > 4 && at[4] == '-') {
-        if (!take_number(&at, 4, 1970, 9999, &y) || *at++ != '-' || !take_number(&at, 2, 1, 12, &m) || *at++ != '-')
+        if (!take_number(&at, 4, 1970, 9999, &y) || *at++ != '-' || !take_number(&at, 2, 1, 12, &m) || *at++ != '-' ||
+            !take_number(&at, -2, 1, 31, &d))
             return false;
-        year = y;
-    } else {
-        if (!take_number(&at, -2, 1, 12, &m) || *at++ != '/')
-            return false;
-    }
-    if (!take_number(&at, -2, 1, 31, &d))
+    } else if (!take_marked_date(&at, &y, &m, &d, has_year) && !take_short_date(&at, &y, &m, &d, has_year)) {
         return false;
-    if (*at == '/') {
-        at++;
-        if (take_number(&at, 4, 1970, 9999, &y))
-            year = y;
-        else if (take_number(&at, 2, 0, 99, &y))
-            year = 2000 + y;
-        else
-            return false;
     }
+    year = *has_year ? y : year;
     if (d > month_days(year, m))
         return false;
     *days = days_of(year, m, d);
     *p = at;
     return true;
+}
+
+// The same day of another year; the last of February where there is no 29th.
+static int64_t shift_year(int64_t days, int by) {
+    int64_t y;
+    unsigned m, d;
+    date_of(days, &y, &m, &d);
+    unsigned most = month_days(y + by, m);
+    return days_of(y + by, m, d < most ? d : most);
 }
 
 static int time_error(const char *text, struct error *e) {
@@ -315,9 +356,9 @@ static int64_t named_time(const char *text, int64_t *day_shift) {
     return -1;
 }
 
-static int time_epoch(const char *text, int64_t *at_ms, struct error *e) {
+static int time_epoch(const char *text, const char *number, int64_t *at_ms, struct error *e) {
     uint64_t s;
-    if (parse_u64(text + 1, &s) < 0 || s > (uint64_t)TIME_LIMIT_MS / 1000)
+    if (parse_u64(number, &s) < 0 || s > (uint64_t)TIME_LIMIT_MS / 1000)
         return time_error(text, e);
     *at_ms = (int64_t)s * 1000;
     return 0;
@@ -328,21 +369,23 @@ int time_parse(const char *text, int64_t now_ms, int32_t zone_offset_s, enum tim
     if (str_empty(text))
         return time_error("", e);
     if (*text == '@')
-        return time_epoch(text, at_ms, e);
+        return time_epoch(text, text + 1, at_ms, e);
+    if (!strncasecmp(text, "uts", 3))
+        return time_epoch(text, text + 3, at_ms, e);
     if (!strncasecmp(text, "now", 3))
         return time_relative(text, text + 3, now_ms, at_ms, e);
     int64_t local_s = floor_div(now_ms, 1000) + zone_offset_s, today = floor_div(local_s, 86400);
     int64_t days = today, second = 0, shift = 0;
-    bool has_date = false;
+    bool has_date = false, has_year = true;
     const char *p = text;
     int64_t named = named_time(text, &shift);
     if (named >= 0) {
         second = named;
         has_date = shift >= 0;
         days = today + (has_date ? shift : 0);
-    } else if (take_date(&p, today, &days)) {
+    } else if (take_date(&p, today, &days, &has_year)) {
         has_date = true;
-        if (*p == 'T' || *p == ' ' || (*p == '-' && strchr(text, '/'))) {
+        if (*p == 'T' || *p == ' ' || *p == '-') {
             p++;
             if (!take_clock(&p, &second))
                 return time_error(text, e);
@@ -358,6 +401,10 @@ int time_parse(const char *text, int64_t now_ms, int32_t zone_offset_s, enum tim
     }
     if (!has_date && meaning == TIME_NEXT && days * 86400 + second <= local_s)
         days++;
+    if (!has_year && meaning == TIME_NEXT && days * 86400 + second <= local_s)
+        days = shift_year(days, 1);
+    if (!has_year && meaning == TIME_TODAY && month_of(days) > month_of(today))
+        days = shift_year(days, -1);
     *at_ms = (days * 86400 + second - zone_offset_s) * 1000;
     return 0;
 }

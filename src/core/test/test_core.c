@@ -564,7 +564,12 @@ static void random_step(struct rig *r, struct rand *rnd) {
         if (rand_below(rnd, 4) == 0)
             core_node_lost(r->core, node, "lost", r->now_ms);
         break;
-    case 6: core_hold(r->core, &root, id, r->now_ms, &e); break;
+    case 6:
+        if (rand_below(rnd, 2))
+            core_suspend(r->core, &root, id, rand_below(rnd, 2), r->now_ms, &e);
+        else
+            core_hold(r->core, &root, id, r->now_ms, &e);
+        break;
     case 7: core_release(r->core, &root, id, r->now_ms, &e); break;
     case 8: core_cancel(r->core, &root, id, &(struct cancel_options){0}, r->now_ms, &e); break;
     case 9: core_requeue(r->core, &root, id, false, r->now_ms, &e); break;

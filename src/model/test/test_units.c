@@ -103,12 +103,18 @@ static void times(void **state) {
                 {"4:30pm", "2026-01-31T16:30:00"},
                 {"02/03", "2026-02-03T00:00:00"},
                 {"02/03/27-10:00", "2027-02-03T10:00:00"},
+                {"0203", "2026-02-03T00:00:00"},
+                {"0101", "2027-01-01T00:00:00"},  // the next one
+                {"020327", "2027-02-03T00:00:00"},
+                {"02.03.27", "2027-02-03T00:00:00"},
+                {"2027-02-03-10:00", "2027-02-03T10:00:00"},
+                {"uts1769860800", "2026-01-31T13:00:00"},
                 {"2024-02-29T23:59:59", "2024-02-29T23:59:59"},
                 {"2026-01-31T12:00Z", "2026-01-31T13:00:00"},
                 {"@1769860800", "2026-01-31T13:00:00"}};
     static const char *const bad[] = {"",       "25:00", "2026-02-29",      "2026-13-01",  "now+",
                                       "now+1x", "soon",  "12:60",           "2026-01-31T", "13:00pm",
-                                      "@-1",    "1/1/1", "2026-01-31X12:00"};
+                                      "@-1",    "1/1/1", "2026-01-31X12:00", "1301", "02.03/27", "uts", "02030"};
     char out[UNIT_TEXT_MAX];
     struct error e;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -117,6 +123,8 @@ static void times(void **state) {
     }
     assert_int_equal(time_parse("12:00", now, 3600, TIME_TODAY, &at, &e), 0);
     assert_string_equal(time_format(at, 3600, out), "2026-01-31T12:00:00");
+    assert_int_equal(time_parse("12/24", now, 3600, TIME_TODAY, &at, &e), 0);  // a month that was
+    assert_string_equal(time_format(at, 3600, out), "2025-12-24T00:00:00");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_true(time_parse(bad[i], now, 3600, TIME_NEXT, &at, &e) < 0);
     assert_string_equal(time_format(0, 0, out), "-");

@@ -1,0 +1,190 @@
+// Pauses and holds of jobs that run, what comes after an ended job's start, and the limit of an array
+// that is changed; each of them also out of a snapshot.
+#include <errno.h>
+
+#include "core/test/rig.h"
+
+static struct core *reloaded(struct rig *r) {
+    cleanup_buf struct buf b = {0};
+    struct core_config config;
+    struct error e = {0};
+    core_config_default(&config);
+    struct core *c = core_new(&config);
+    core_snapshot(r->core, &b);
+    assert_int_equal(core_load_snapshot(c, core_seq(r->core), b.data, b.len, &e), 0);
+    core_assert(c);
+    return c;
+}
+
+static struct job_view view(const struct core *c, uint64_t id) {
+    struct job_view v;
+    assert_true(core_view(c, id, &v));
+    return v;
+}
+
+static uint64_t running(struct rig *r, struct spec *s) {
+    uint64_t id = rig_submit(r, &alice, s);
+    rig_started(r, "n1", id, 1);
+    assert_int_equal(rig_state(r, id), JOB_RUNNING);
+    return id;
+}
+
+static void pauses_are_counted(void **state) {
+    struct rig r;
+    struct error e = {0};
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t id = running(&r, &s);
+    r.now_ms += 5000;
+    assert_int_equal(core_suspend(r.core, &alice, id, false, r.now_ms, &e), 0);
+    int64_t at = r.now_ms;
+    r.now_ms += 7000;
+    struct job_view v = view(r.core, id);
+    assert_int_equal(v.suspend_ms, at);
+    assert_int_equal(job_view_paused_ms(&v, r.now_ms), 7000);
+    assert_int_equal(core_suspend(r.core, &alice, id, true, r.now_ms, &e), 0);
+    r.now_ms += 1000;
+    assert_int_equal(core_suspend(r.core, &alice, id, false, r.now_ms, &e), 0);
+    r.now_ms += 2000;
+    struct core *other = reloaded(&r);
+    v = view(other, id);
+    assert_int_equal(job_view_paused_ms(&v, r.now_ms), 9000);
+    core_free(other);
+    // It is ended while it is suspended: the pause ends then.
+    assert_int_equal(core_cancel(r.core, &alice, id, &(struct cancel_options){0}, r.now_ms, &e), 0);
+    r.now_ms += 30000;
+    v = view(r.core, id);
+    assert_int_equal(job_view_paused_ms(&v, r.now_ms), 9000);
+    rig_drain(&r);
+    rig_done(&r);
+}
+
+static void a_hold_waits_for_the_requeue(void **state) {
+    struct rig r;
+    struct error e = {0};
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t id = running(&r, &s);
+    assert_int_equal(core_hold(r.core, &alice, id, r.now_ms, &e), 0);
+    assert_int_equal(view(r.core, id).state, JOB_RUNNING);
+    assert_int_equal(view(r.core, id).reason, REASON_HELD_USER);
+    assert_int_equal(core_hold_as(r.core, &root, id, HOLD_ADMIN, r.now_ms, &e), 0);
+    assert_int_equal(view(r.core, id).reason, REASON_HELD_ADMIN);
+    assert_int_equal(core_release(r.core, &alice, id, r.now_ms, &e), -EPERM);
+    assert_int_equal(core_hold_as(r.core, &root, id, HOLD_USER, r.now_ms, &e), 0);
+    assert_int_equal(view(r.core, id).reason, REASON_HELD_USER);
+    assert_int_equal(core_requeue(r.core, &alice, id, false, r.now_ms, &e), 0);
+    rig_end(&r, "n1", id, 1, END_REQUEUE, 0);
+    assert_int_equal(rig_state(&r, id), JOB_PENDING);
+    assert_int_equal(view(r.core, id).reason, REASON_HELD_USER);
+    assert_int_equal(core_release(r.core, &alice, id, r.now_ms, &e), 0);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    rig_done(&r);
+}
+
+// "after:JOB+1" of a job that has ended: a minute after its start.
+static void after_counts_from_the_start(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t first = running(&r, &s);
+    int64_t start = view(r.core, first).start_ms;
+    r.now_ms += 20000;
+    rig_end(&r, "n1", first, 1, END_EXIT, 0);
+    char text[40];
+    snprintf(text, sizeof text, "after:%llu+1", (unsigned long long)first);
+    s.dependency = text;
+    struct core *other = reloaded(&r);
+    uint64_t id = rig_submit(&r, &alice, &s);
+    assert_int_equal(rig_state(&r, id), JOB_PENDING);
+    assert_int_equal(view(r.core, id).reason, REASON_BEGIN_TIME);
+    r.now_ms = start / 1000 * 1000 + 60000;
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    uint64_t count;
+    struct error e = {0};
+    assert_int_equal(core_submit(other, &alice, &s, NULL, false, start + 20000, &id, &count, &e), 0);
+    core_schedule(other, start + 20000);
+    assert_int_equal(view(other, id).reason, REASON_BEGIN_TIME);
+    core_free(other);
+    rig_done(&r);
+}
+
+static uint32_t let_through(struct rig *r, uint64_t id, uint32_t count) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++)
+        n += view(r->core, id + i).reason != REASON_ARRAY_LIMIT;
+    return n;
+}
+
+static void the_limit_of_an_array_changes(void **state) {
+    struct rig r;
+    struct error e = {0};
+    rig_init(&r);
+    rig_hello(&r, "n1", 16, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    struct array_range range = {0, 9, 1};
+    s.array.at = &range;
+    s.array.len = 1;
+    s.array_limit = 2;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    assert_int_equal(let_through(&r, id, 10), 2);
+    s.array_limit = 5;
+    assert_int_equal(core_update(r.core, &alice, id + 3, &s, r.now_ms, &e), 0);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(let_through(&r, id, 10), 5);
+    // Another change of another element leaves it.
+    cleanup_arena struct arena a = {0};
+    struct job_record record;
+    assert_int_equal(core_record(r.core, id + 7, &a, &record), 0);
+    record.spec->comment = "still five";
+    assert_int_equal(core_update(r.core, &alice, id + 7, record.spec, r.now_ms, &e), 0);
+    rig_drain(&r);
+    assert_int_equal(let_through(&r, id, 10), 5);
+    struct core *other = reloaded(&r);
+    assert_int_equal(view(other, id).array_limit, 5);
+    core_free(other);
+    s.array_limit = 0;
+    assert_int_equal(core_update(r.core, &alice, id + 9, &s, r.now_ms, &e), 0);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(let_through(&r, id, 10), 10);
+    rig_done(&r);
+}
+
+static void an_idle_node_was_busy(void **state) {
+    struct rig r;
+    struct node_view v;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    assert_true(core_node(r.core, "n1", &v) && v.busy_ms == 0);
+    struct spec s = rig_spec();
+    uint64_t id = running(&r, &s);
+    r.now_ms += 4000;
+    rig_end(&r, "n1", id, 1, END_EXIT, 0);
+    assert_true(core_node(r.core, "n1", &v));
+    assert_int_equal(v.busy_ms, r.now_ms);
+    struct core *other = reloaded(&r);
+    assert_true(core_node(other, "n1", &v));
+    assert_int_equal(v.busy_ms, r.now_ms);
+    core_free(other);
+    rig_done(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pauses_are_counted),
+        cmocka_unit_test(a_hold_waits_for_the_requeue),
+        cmocka_unit_test(after_counts_from_the_start),
+        cmocka_unit_test(the_limit_of_an_array_changes),
+        cmocka_unit_test(an_idle_node_was_busy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
