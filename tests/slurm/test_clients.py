@@ -150,7 +150,7 @@ def test_long_history(acequia):
     """Many cancelled jobs in one list: their rows come and go."""
     acequia.run("sbatch -H -a 1-3000 --wrap true", save="many")
     assert acequia.run("scancel {many}").code == 0
-    r = acequia.run("sacct -n -P -a --array -o jobid,state")
+    r = acequia.run("sacct -n -P -a --array -s CA -S now-1hour -E now -o jobid,state")
     assert r.code == 0 and r.out.count("CANCELLED by 0\n") >= 3000
 
 

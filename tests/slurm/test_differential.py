@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from . import cases, cases_long, cases_words
+from . import cases, cases_acct, cases_long, cases_words
 from .cases import Line, held, lines
 from .differences import KNOWN, KNOWN_HELD, unexplained
 from .sides import AcequiaSide, SlurmSide, end_all
@@ -106,6 +106,16 @@ def test_several_partitions(sides):
     finally:
         for side in sides:
             side.run("scancel -u root; sleep 1; scontrol delete partitionname=other; scontrol delete partitionname=third")
+
+
+def test_cancelling(sides):
+    check(play(sides, lines(cases_acct.CANCEL)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("story", ["WINDOW", "PAUSE", "HOLD"])
+def test_accounts_and_control(sides, story):
+    check(play(sides, lines(getattr(cases_acct, story))))
 
 
 def test_another_user(sides):

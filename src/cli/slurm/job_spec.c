@@ -336,6 +336,20 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
     return 0;
 }
 
+// As it was typed, on one line and cut where it gets too long.
+static const char *submit_line(struct slurm *s) {
+    cleanup_buf struct buf b = {0};
+    for (int i = 2; i < s->cli.argc && b.len <= COMMENT_MAX; i++)  // after "acequia slurm"
+        buf_addf(&b, "%s%s", b.len ? " " : "", s->cli.argv[i]);
+    for (size_t i = 0; i < b.len; i++)
+        if ((unsigned char)b.data[i] < 32 || b.data[i] == 127)
+            b.data[i] = ' ';
+    size_t len = b.len < COMMENT_MAX ? b.len : COMMENT_MAX;
+    while (len && !utf8_valid(buf_str(&b), len))
+        len--;
+    return arena_strndup(&s->cli.arena, buf_str(&b), len);
+}
+
 int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     struct spec p = {0};
     char here[4096];
@@ -351,6 +365,7 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
         return r;
     job_umask(&p);
     p.slurm_words = true;
+    p.submit_line = submit_line(s);
     p.name = opt_get(o, "job-name");
     p.project = opt_get(o, "account");
     p.partition = opt_get(o, "partition");

@@ -29,7 +29,7 @@ typedef void (*set_fn)(struct sjob *j, const struct json *v);
     X(id) X(array_id) X(array_index) X(node_count) X(tasks) X(cpus) X(time_limit_s) X(attempt) X(uid) X(preempted)  \
     X(memory_bytes) X(gpus_milli) X(memory_peak_bytes) X(cpu_ms) X(energy_mj) X(gpu_busy_ms) X(submit_ms)          \
     X(eligible_ms) X(start_ms) X(end_ms) X(elapsed_ms) X(expected_start_ms) X(exit_code) X(nice) X(exit_signal)    \
-    X(priority)
+    X(priority) X(suspended_ms) X(suspend_ms)
 TEXTS(SETTER_TEXT)
 NUMBERS(SETTER_NUMBER)
 

@@ -11,6 +11,7 @@
 #include "model/arrayspec.h"
 #include "model/gpuspec.h"
 #include "model/name.h"
+#include "model/nodelist.h"
 
 const char *state_word(enum job_state s) {
     return s == JOB_STARTING ? "RUNNING" : job_state_words[s];
@@ -23,6 +24,9 @@ const char *state_letters(enum job_state s) {
 const char *reason_word(const struct sjob *j) {
     switch (j->state) {
     case JOB_PENDING: return j->reason ? j->reason : "None";
+    case JOB_STARTING:
+    case JOB_RUNNING:
+    case JOB_SUSPENDED: return j->hold && j->reason ? j->reason : "None";  // held when it comes back
     case JOB_FAILED:
         if (j->exit_code > 0)
             return "NonZeroExitCode";
@@ -198,6 +202,18 @@ bool ids_have(const char *list, const struct sjob *j) {
             return true;
         p += n + (p[n] == ',');
     }
+    return false;
+}
+
+bool nodes_meet(const char *wanted, const char *nodes) {
+    cleanup_arena struct arena a = {0};
+    struct name_list have, want;
+    if (str_empty(nodes) || nodelist_expand(nodes, &a, &have, NULL) < 0 || nodelist_expand(wanted, &a, &want, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < have.len; i++)
+        for (uint32_t k = 0; k < want.len; k++)
+            if (streq(have.at[i], want.at[k]))
+                return true;
     return false;
 }
 

@@ -15,6 +15,7 @@ struct sjob {
     uint64_t memory_bytes, gpus_milli, memory_peak_bytes, cpu_ms, energy_mj, gpu_busy_ms;
     const char *gpu_model;
     int64_t submit_ms, eligible_ms, start_ms, end_ms, elapsed_ms, expected_start_ms;
+    int64_t suspended_ms, suspend_ms;  // all pauses; when it was suspended or resumed last
     int32_t exit_code, nice;
     uint32_t exit_signal, priority;
     bool ordered;           // where its turn comes from is known: see "order" in docs/api.md
@@ -64,6 +65,8 @@ bool list_has(const char *list, const char *word);
 bool list_meets(const char *list, const char *words);  // of several words, one; no list: true
 // A waiting job of several partitions becomes a row for each that is asked about (NULL: for each).
 void jobs_by_partition(const char *wanted, struct arena *a, sjob_vec *jobs);
+// Have the two lists of nodes one in common?
+bool nodes_meet(const char *wanted, const char *nodes);
 // Is the job meant by a list of "12", "12_3", "12_[1-5]", "12.0"?
 bool ids_have(const char *list, const struct sjob *j);
 // Ids as the API takes them ("12_[1-5]" becomes "12"); NULL with *bad the one that is none.

@@ -84,6 +84,7 @@ static void read_node(struct arena *a, const struct json *j, struct snode *n) {
                         .state = SNODE_DOWN,
                         .partitions = json_get(j, "partitions"),
                         .reason_ms = json_i64(j, "reason_ms", 0),
+                        .busy_ms = json_i64(j, "busy_ms", 0),
                         .memory_bytes = (uint64_t)json_i64(j, "memory_bytes", 0),
                         .memory_used_bytes = (uint64_t)json_i64(j, "memory_used_bytes", 0),
                         .tmp_bytes = (uint64_t)json_i64(j, "tmp_bytes", 0),

@@ -22,7 +22,7 @@ struct snode {
     enum snode_state state;
     bool silent;  // does not answer
     const struct json *partitions;
-    int64_t reason_ms, boot_ms, agent_start_ms;
+    int64_t reason_ms, boot_ms, agent_start_ms, busy_ms;
     uint64_t memory_bytes, memory_used_bytes, free_bytes, tmp_bytes;
     uint32_t cpus, cpus_used, sockets, cores, threads, jobs, gpus_milli, gpus_used_milli, load_milli;
 };

@@ -1,18 +1,12 @@
 // sacct: jobs of the past and present, with their steps.
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/text.h"
-#include "cli/localtime.h"
 #include "cli/slurm/opt.h"
 #include "cli/slurm/sacct_columns.h"
+#include "cli/slurm/sacct_wanted.h"
 #include "cli/slurm/slurmjson.h"
-#include "model/nodelist.h"
 
 static const struct opt table[] = {
     {"accounts", 'A', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
@@ -24,8 +18,8 @@ static const struct opt table[] = {
     {"batch-script", 'B', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"brief", 'b', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"clusters", 'M', OPT_VALUE, OPT_DOES, "CLUSTERS", NULL, 0},
-    {"completion", 'c', OPT_FLAG, OPT_REFUSED, NULL, "there is one history; leave it out", 0},
-    {"constraints", 'C', OPT_VALUE, OPT_REFUSED, NULL, "filter with --partition or --name", 0},
+    {"completion", 'c', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+    {"constraints", 'C', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"delimiter", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"duplicates", 'D', OPT_FLAG, OPT_HARMLESS, NULL, "the newest attempt is shown; see acequia events", 0},
     {"endtime", 'E', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
@@ -33,8 +27,8 @@ static const struct opt table[] = {
     {"federation", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
     {"file", 'f', OPT_VALUE, OPT_REFUSED, NULL, "history is kept by the controller", 0},
     {"format", 'o', OPT_VALUE, OPT_DOES, "FORMAT", NULL, 0},
-    {"gid", 0, OPT_VALUE, OPT_REFUSED, NULL, "filter with --user", 0},
-    {"group", 'g', OPT_VALUE, OPT_REFUSED, NULL, "filter with --user", 0},
+    {"gid", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"group", 'g', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"help", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"helpformat", 'e', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"jobs", 'j', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
@@ -42,8 +36,8 @@ static const struct opt table[] = {
     {"local", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
     {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"name", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
-    {"ncpus", 'i', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
-    {"nnodes", 'I', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"ncpus", 'I', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"nnodes", 'i', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"noconvert", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"nodelist", 'N', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"noheader", 'n', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
@@ -53,9 +47,9 @@ static const struct opt table[] = {
     {"qos", 'q', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"starttime", 'S', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"state", 's', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
-    {"timelimit-max", 'K', OPT_VALUE, OPT_REFUSED, NULL, "choose lines with awk", 0},
-    {"timelimit-min", 'k', OPT_VALUE, OPT_REFUSED, NULL, "choose lines with awk", 0},
-    {"truncate", 'T', OPT_FLAG, OPT_HARMLESS, NULL, "times are shown as they are", 0},
+    {"timelimit-max", 'K', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"timelimit-min", 'k', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
+    {"truncate", 'T', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"units", 0, OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"user", 'u', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
@@ -63,46 +57,10 @@ static const struct opt table[] = {
     {"use-local-uid", 0, OPT_FLAG, OPT_HARMLESS, NULL, "user ids are those of this machine", 0},
     {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-    {"wckeys", 'W', OPT_VALUE, OPT_REFUSED, NULL, "filter with --account", 0},
+    {"wckeys", 'W', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"whole-hetjob", 0, OPT_MAYBE, OPT_HARMLESS, NULL, "there are no heterogeneous jobs", 0},
     {"yaml", 0, OPT_FLAG, OPT_REFUSED, NULL, "use --json", 0},
 };
-
-struct wanted {
-    const char *ids, *users, *accounts, *names, *partitions, *qos, *nodes;
-    uint32_t states;
-    int64_t from_ms, to_ms;
-};
-
-static int take_time(struct slurm *s, const char *text, int64_t *out) {
-    if (!text || local_time_parse(text, clock_wall_ms(), TIME_TODAY, out, NULL) == 0)
-        return 0;
-    fprintf(stderr, "Invalid time specification (pos=0): %s\n", text);
-    return SLURM_FAILED;
-}
-
-static int64_t midnight(void) {
-    time_t now = time(NULL);
-    struct tm tm;
-    localtime_r(&now, &tm);
-    tm.tm_sec = tm.tm_min = tm.tm_hour = 0;
-    return (int64_t)mktime(&tm) * 1000;
-}
-
-static const char *users_of(struct slurm *s, const char *text) {
-    cleanup_buf struct buf b = {0};
-    for (const char *p = text; *p;) {
-        size_t n = strcspn(p, ",");
-        const char *one = arena_strndup(&s->cli.arena, p, n), *name = user_name_of(&s->cli.arena, one);
-        if (!name) {
-            slurm_error(s, "Invalid user id: %s", one);
-            return NULL;
-        }
-        buf_addf(&b, "%s%s", b.len ? "," : "", name);
-        p += n + (p[n] == ',');
-    }
-    return arena_strdup(&s->cli.arena, buf_str(&b));
-}
 
 // -j may be given several times; getopt keeps the last, so the line is read once more.
 static const char *all_ids(struct slurm *s, int argc, char **argv) {
@@ -121,112 +79,19 @@ static const char *all_ids(struct slurm *s, int argc, char **argv) {
     return b.len ? arena_strdup(&s->cli.arena, buf_str(&b)) : NULL;
 }
 
-static int read_wanted(struct slurm *s, const struct opts *o, const char *ids, struct wanted *w) {
-    const char *bad = NULL, *user = opt_get(o, "user") ? opt_get(o, "user") : opt_get(o, "uid");
-    *w = (struct wanted){.ids = ids ? ids : opt_get(o, "jobs"),
-                         .accounts = opt_get(o, "accounts") ? opt_get(o, "accounts") : opt_get(o, "account"),
-                         .names = opt_get(o, "name"),
-                         .partitions = opt_get(o, "partition"),
-                         .qos = opt_get(o, "qos"),
-                         .nodes = opt_get(o, "nodelist"),
-                         .states = STATES_ALL};
-    if (w->ids && !ids_plain(&s->cli.arena, w->ids, &bad)) {
-        slurm_fatal(s, "Bad job/step specified: %s", bad);
-        return SLURM_FAILED;
-    }
-    if (user) {
-        if (!(w->users = users_of(s, user)))
-            return SLURM_FAILED;
-    } else if (!opt_given(o, "allusers") && !w->ids && geteuid() != 0) {
-        w->users = own_name(&s->cli.arena);
-    }
-    const char *states = opt_get(o, "state");
-    for (const char *p = states; p && *p;) {
-        const char *one = arena_strndup(&s->cli.arena, p, strcspn(p, ","));
-        if (!states_known(one)) {
-            slurm_fatal(s, "unrecognized job state value '%s'", one);
-            return SLURM_FAILED;
-        }
-        p += strlen(one) + (p[strlen(one)] == ',');
-    }
-    if (states && !(w->states = states_parse(s, states)))
-        return SLURM_FAILED;
-    w->from_ms = w->ids ? 0 : midnight();
-    if (take_time(s, opt_get(o, "starttime"), &w->from_ms) || take_time(s, opt_get(o, "endtime"), &w->to_ms))
-        return SLURM_FAILED;
-    char from[UNIT_TEXT_MAX], to[UNIT_TEXT_MAX];
-    int64_t end = w->to_ms ? w->to_ms : clock_wall_ms();
-    if (w->from_ms > end) {
-        slurm_error(s, "Start time (%s) requested is after end time (%s).", slurm_time(w->from_ms, "", from),
-                    slurm_time(end, "", to));
-        return SLURM_FAILED;
-    }
-    return 0;
-}
-
-static bool on_nodes(const char *wanted, const char *nodes) {
-    cleanup_arena struct arena a = {0};
-    struct name_list have, want;
-    if (str_empty(nodes) || nodelist_expand(nodes, &a, &have, NULL) < 0 || nodelist_expand(wanted, &a, &want, NULL) < 0)
-        return false;
-    for (uint32_t i = 0; i < have.len; i++)
-        for (uint32_t k = 0; k < want.len; k++)
-            if (streq(have.at[i], want.at[k]))
-                return true;
-    return false;
-}
-
-static bool matches(const struct wanted *w, const struct sjob *j) {
-    int64_t first = j->start_ms ? j->start_ms : j->submit_ms, last = j->end_ms ? j->end_ms : j->now_ms;
-    return (w->states >> j->state & 1) && list_has(w->users, j->user) && list_has(w->accounts, j->project) &&
-           list_has(w->names, j->name) && list_has(w->partitions, j->partition) && list_has(w->qos, j->qos) &&
-           ids_have(w->ids, j) && last >= w->from_ms && (!w->to_ms || first <= w->to_ms) &&
-           (!w->nodes || on_nodes(w->nodes, j->nodes));
-}
-
-static const char *one_of(const struct wanted *w, const char *list) {
-    return list && !w->ids && !strchr(list, ',') ? list : NULL;
-}
-
-// What the controller can leave out is not sent; `matches` has the last word.
-static struct job_query query_of(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields) {
-    const char *bad;
-    return (struct job_query){
-        .fields = fields,
-        .live = true,
-        .finished = true,
-        .since_ms = w->from_ms,
-        .to_ms = w->ids ? 0 : w->to_ms,
-        .elements = opt_given(o, "array"),
-        .user = w->ids ? NULL : w->users,
-        .project = w->ids ? NULL : w->accounts,
-        .partition = w->ids ? NULL : w->partitions,
-        .name = one_of(w, w->names),
-        .qos = NULL,
-        .states = w->ids || (w->states & STATES_ALL) == STATES_ALL ? 0 : w->states & STATES_ALL,
-        .ids = w->ids ? ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
-}
-
-// Besides what is shown: what `matches` looks at. The controller has looked at the times already, unless
-// jobs are named.
-static const char *with_filters(struct slurm *s, const struct wanted *w, const char *fields) {
-    return arena_printf(&s->cli.arena, "%s%s%s%s%s%s%s%s", fields, w->users ? ",user" : "",
-                        w->accounts ? ",project" : "", w->names ? ",name" : "",
-                        w->partitions ? ",partition" : "", w->qos ? ",qos" : "", w->nodes ? ",nodes" : "",
-                        w->ids ? ",start_ms,end_ms,submit_ms" : "");
-}
-
 static int order(const void *x, const void *y) {
     const struct sjob *a = x, *b = y;
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, sjob_vec *kept) {
+static int fetch(struct slurm *s, const struct opts *o, const struct acct_wanted *w, const char *fields,
+                 sjob_vec *kept) {
     sjob_vec jobs = {0};
-    struct job_query q = query_of(s, o, w, fields);
+    fields = acct_wanted_fields(&s->cli.arena, w, fields);
+    struct job_query q = acct_wanted_query(s, w, fields, opt_given(o, "array"));
     int status = jobs_fetch(s, &q, &jobs);
     for (uint32_t i = 0; !status && i < jobs.len; i++)
-        if (matches(w, &jobs.at[i]))
+        if (acct_wanted_has(w, &jobs.at[i]))
             vec_push(kept, jobs.at[i]);
     if (kept->len)
         qsort(kept->at, kept->len, sizeof *kept->at, order);
@@ -270,7 +135,7 @@ struct lines {
 };
 
 struct report {
-    const struct wanted *wanted;
+    const struct acct_wanted *wanted;
     const struct acct_format *format;
     bool rows_only;  // without steps
     struct buf text;
@@ -278,10 +143,13 @@ struct report {
     sstep_vec steps;
 };
 
-static int report_job(void *ctx, const struct sjob *j) {
+static int report_job(void *ctx, const struct sjob *row) {
     struct report *r = ctx;
-    if (!matches(r->wanted, j))
+    if (!acct_wanted_has(r->wanted, row))
         return 0;
+    struct sjob cut = *row;
+    const struct sjob *j = &cut;
+    acct_wanted_cut(r->wanted, &cut);
     struct lines l = {.id = j->id, .at = r->text.len};
     if (ids_have_step(r->wanted->ids, j, ""))  // not for a step alone
         acct_put(r->format, &(struct acct_row){.job = j}, &r->text);
@@ -323,9 +191,11 @@ static int report_print(struct report *r, struct buf *out) {
     return cli_print(out);
 }
 
-static int show_report(struct slurm *s, const struct opts *o, const struct wanted *w, const struct acct_format *f) {
+static int show_report(struct slurm *s, const struct opts *o, const struct acct_wanted *w,
+                       const struct acct_format *f) {
     struct report r = {.wanted = w, .format = f, .rows_only = opt_given(o, "allocations")};
-    struct job_query q = query_of(s, o, w, with_filters(s, w, acct_fields(&s->cli.arena, f, !r.rows_only)));
+    const char *shown = acct_fields(&s->cli.arena, f, !r.rows_only);
+    struct job_query q = acct_wanted_query(s, w, acct_wanted_fields(&s->cli.arena, w, shown), opt_given(o, "array"));
     cleanup_buf struct buf out = {0};
     int status = jobs_each(s, &q, report_job, &r);
     if (!status) {
@@ -339,7 +209,7 @@ static int show_report(struct slurm *s, const struct opts *o, const struct wante
     return status;
 }
 
-static int show_others(struct slurm *s, const struct opts *o, const struct wanted *w) {
+static int show_others(struct slurm *s, const struct opts *o, const struct acct_wanted *w) {
     sjob_vec jobs = {0};
     bool json = opt_given(o, "json");
     int status = fetch(s, o, w,
@@ -354,7 +224,7 @@ static int show_others(struct slurm *s, const struct opts *o, const struct wante
     return status;
 }
 
-static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
+static int show(struct slurm *s, const struct opts *o, const struct acct_wanted *w) {
     struct acct_format f = {.parsable = opt_given(o, "parsable")    ? 1
                                         : opt_given(o, "parsable2") ? 2
                                                                     : 0,
@@ -379,14 +249,24 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
 int sacct_run(struct slurm *s, int argc, char **argv) {
     struct opts o;
     int status;
-    struct wanted w;
+    struct acct_wanted w;
     const char *ids = all_ids(s, argc, argv);
     opts_init(&o, table, sizeof table / sizeof *table, 0);
     if (!opts_begin(&o, s, argc, argv, "SACCT", "[OPTIONS]", &status))
         return status;
     if (opt_given(&o, "helpformat"))
         return acct_help();
-    if (slurm_check_clusters(s) || read_wanted(s, &o, ids, &w))
+    if (opt_given(&o, "completion")) {  // history is one, and not that of a plugin
+        fprintf(stderr, "Slurm job completion is disabled\n");
+        return SLURM_FAILED;
+    }
+    const char *units = opt_get(&o, "units");
+    if (units && (!*units || !strchr("KMGTP", *units & 0x5f) || units[1])) {
+        slurm_error(s, "Invalid unit type '%s'. Possible options are 'KMGTP'", units);
+        slurm_fatal(s, "Invalid unit type");
+        return SLURM_FAILED;
+    }
+    if (slurm_check_clusters(s) || acct_wanted_read(s, &o, ids, &w))
         return SLURM_FAILED;
     return show(s, &o, &w);
 }

@@ -47,9 +47,14 @@ static int64_t end_of(const struct acct_row *r) {
     return STEP ? STEP->end_ms : J->end_ms;
 }
 
+// What its steps had of it is not kept: those that were there then had all of it.
+static int64_t paused_s(const struct acct_row *r) {
+    return STEP && J->suspend_ms && STEP->end_ms && STEP->end_ms < J->suspend_ms ? 0 : J->suspended_ms / 1000;
+}
+
 static int64_t elapsed_s(const struct acct_row *r) {
-    int64_t start = start_of(r), end = end_of(r) ? end_of(r) : J->now_ms;
-    return start && end > start ? (end - start) / 1000 : 0;
+    int64_t start = start_of(r) / 1000, end = (end_of(r) ? end_of(r) : J->now_ms) / 1000 - paused_s(r);
+    return start && end > start ? end - start : 0;
 }
 
 static uint32_t cpus_of(const struct acct_row *r) {
@@ -143,6 +148,17 @@ PUT(qos) {
 }
 PUT(cpus) { buf_addu(out, cpus_of(r)); }
 PUT(nodes) { buf_addu(out, STEP ? STEP->node_count : J->node_count ? J->node_count : 1); }
+PUT(alloc_nodes) { buf_addu(out, STEP ? STEP->node_count : J->start_ms ? J->node_count : 0); }
+PUT(suspended) { put_span(paused_s(r), out); }
+PUT(frequency) { buf_adds(out, STEP && streq(STEP->id, "batch") ? "0" : "Unknown"); }
+PUT(layout) {
+    if (STEP)
+        buf_adds(out, streq(STEP->id, "batch") ? "Unknown" : STEP->tasks > STEP->node_count ? "Block" : "Cyclic");
+}
+PUT(step_zero) {
+    if (STEP)
+        buf_adds(out, "0");
+}
 PUT(tasks) {
     if (STEP)
         buf_addu(out, STEP->tasks);
@@ -196,7 +212,8 @@ PUT(eligible) {
     if (!STEP)
         put_moment(J->hold && J->state == JOB_PENDING ? 0 : J->eligible_ms, "Unknown", out);
 }
-PUT(start) { put_moment(start_of(r), end_of(r) ? "None" : "Unknown", out); }
+// What ended without having started shows its end twice.
+PUT(start) { put_moment(start_of(r) ? start_of(r) : end_of(r), "Unknown", out); }
 PUT(end) { put_moment(end_of(r), "Unknown", out); }
 PUT(elapsed) { put_span(elapsed_s(r), out); }
 PUT(elapsed_raw) { buf_addu(out, (uint64_t)elapsed_s(r)); }
@@ -243,7 +260,10 @@ PUT(write) {
     if (STEP && STEP->usage)
         buf_addf(out, "%.2fM", (double)used(r, "write_bytes") / 1048576);
 }
-PUT(energy) { buf_addu(out, used(r, "energy_mj") / 1000); }
+PUT(energy) {
+    if (STEP || J->usage)
+        buf_addu(out, used(r, "energy_mj") / 1000);
+}
 PUT(req_mem) {
     if (!STEP && J->memory_bytes && f->plain_numbers)
         buf_addf(out, "%lluM", (unsigned long long)(J->memory_bytes >> 20));
@@ -296,8 +316,8 @@ PUT(container) {
         buf_adds(out, J->spec->container);
 }
 PUT(submit_line) {
-    if (!STEP && J->spec && J->spec->command_text)
-        buf_adds(out, J->spec->command_text);
+    if (!STEP && J->spec && J->spec->submit_line)
+        buf_adds(out, J->spec->submit_line);
 }
 PUT(flags) { buf_adds(out, ""); }
 PUT(zero_span) { buf_adds(out, "00:00:00"); }
@@ -308,13 +328,11 @@ static const struct acct_column columns[] = {
     {"Account", 10, "project", put_account},
     {"AdminComment", 19, "", put_empty},
     {"AllocCPUS", 10, "cpus", put_cpus},
-    {"AllocNodes", 10, "node_count", put_nodes},
+    {"AllocNodes", 10, "node_count,start_ms", put_alloc_nodes},
     {"AllocTRES", 10, "cpus,memory_bytes,gpus_milli,node_count,start_ms", put_alloc_tres},
-    {"AllocGRES", 12, "gpus_milli", put_gpus},
-    {"ReqGRES", 12, "gpus_milli", put_gpus},
     {"AssocID", 7, "", put_zero},
     {"AveCPU", 10, "usage", put_ave_cpu},
-    {"AveCPUFreq", 10, "", put_zero},
+    {"AveCPUFreq", 10, "", put_step_zero},
     {"AveDiskRead", 14, "usage", put_read},
     {"AveDiskWrite", 14, "usage", put_write},
     {"AvePages", 10, "", put_empty},
@@ -324,15 +342,15 @@ static const struct acct_column columns[] = {
     {"Cluster", 10, "", put_cluster},
     {"Comment", 14, "spec", put_comment},
     {"Constraints", 19, "spec", put_constraints},
-    {"Container", 19, "spec", put_container},
     {"ConsumedEnergy", 14, "usage", put_energy},
     {"ConsumedEnergyRaw", 17, "usage", put_energy},
-    {"CPUTime", 10, "cpus,start_ms,end_ms", put_cpu_time},
-    {"CPUTimeRAW", 10, "cpus,start_ms,end_ms", put_cpu_time_raw},
+    {"Container", 19, "spec", put_container},
+    {"CPUTime", 10, "cpus,start_ms,end_ms,suspended_ms,suspend_ms", put_cpu_time},
+    {"CPUTimeRAW", 10, "cpus,start_ms,end_ms,suspended_ms,suspend_ms", put_cpu_time_raw},
     {"DBIndex", 19, "", put_zero},
     {"DerivedExitCode", 15, "steps", put_derived_exit},
-    {"Elapsed", 10, "start_ms,end_ms", put_elapsed},
-    {"ElapsedRaw", 10, "start_ms,end_ms", put_elapsed_raw},
+    {"Elapsed", 10, "start_ms,end_ms,suspended_ms,suspend_ms", put_elapsed},
+    {"ElapsedRaw", 10, "start_ms,end_ms,suspended_ms,suspend_ms", put_elapsed_raw},
     {"Eligible", 19, "eligible_ms,hold", put_eligible},
     {"End", 19, "end_ms", put_end},
     {"ExitCode", 8, "exit_code,exit_signal,ending", put_exit},
@@ -342,48 +360,73 @@ static const struct acct_column columns[] = {
     {"JobID", -12, "", put_job_id},
     {"JobIDRaw", -12, "", put_job_id_raw},
     {"JobName", 10, "name", put_name},
-    {"Layout", 9, "", put_empty},
+    {"Layout", 9, "", put_layout},
     {"MaxDiskRead", 12, "usage", put_read},
+    {"MaxDiskReadNode", 15, "", put_empty},
+    {"MaxDiskReadTask", 15, "", put_empty},
     {"MaxDiskWrite", 12, "usage", put_write},
+    {"MaxDiskWriteNode", 16, "", put_empty},
+    {"MaxDiskWriteTask", 16, "", put_empty},
     {"MaxPages", 8, "", put_empty},
+    {"MaxPagesNode", 12, "", put_empty},
+    {"MaxPagesTask", 14, "", put_empty},
     {"MaxRSS", 10, "usage", put_max_rss},
     {"MaxRSSNode", 10, "", put_empty},
     {"MaxRSSTask", 10, "", put_empty},
     {"MaxVMSize", 10, "usage", put_max_rss},
-    {"MCSLabel", 10, "", put_empty},
+    {"MaxVMSizeNode", 14, "", put_empty},
+    {"MaxVMSizeTask", 14, "", put_empty},
+    {"McsLabel", 10, "", put_empty},
     {"MinCPU", 10, "usage", put_ave_cpu},
+    {"MinCPUNode", 10, "", put_empty},
+    {"MinCPUTask", 10, "", put_empty},
     {"NCPUS", 10, "cpus", put_cpus},
     {"NNodes", 8, "node_count", put_nodes},
     {"NodeList", 15, "nodes", put_node_list},
     {"NTasks", 8, "tasks", put_tasks},
     {"Partition", 10, "partition", put_partition},
-    {"Planned", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned},
-    {"Reserved", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned},
     {"Priority", 10, "priority,hold", put_priority},
     {"QOS", 10, "qos", put_qos},
     {"QOSRAW", 10, "qos", put_qos},
     {"Reason", 22, "reason", put_reason},
+    {"ReqCPUFreq", 10, "", put_frequency},
+    {"ReqCPUFreqGov", 13, "", put_frequency},
+    {"ReqCPUFreqMax", 13, "", put_frequency},
+    {"ReqCPUFreqMin", 13, "", put_frequency},
     {"ReqCPUS", 8, "cpus", put_req_cpus},
-    {"ReqCPUFreq", 10, "", put_empty},
     {"ReqMem", 10, "memory_bytes", put_req_mem},
     {"ReqNodes", 8, "node_count", put_nodes},
     {"ReqTRES", 10, "cpus,memory_bytes,gpus_milli,node_count", put_req_tres},
     {"Reservation", 20, "spec", put_reservation},
     {"ReservationId", 16, "", put_empty},
+    {"Reserved", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned},
     {"ResvCPU", 10, "", put_zero_span},
+    {"ResvCPURAW", 10, "", put_zero},
     {"Start", 19, "start_ms,end_ms", put_start},
     {"State", 10, "by,ending", put_state},
     {"Submit", 19, "submit_ms", put_submit},
     {"SubmitLine", 20, "spec", put_submit_line},
-    {"Suspended", 10, "", put_zero_span},
-    {"SystemCPU", 10, "usage", put_system_cpu},
+    {"Suspended", 10, "suspended_ms,suspend_ms,end_ms", put_suspended},
     {"SystemComment", 14, "", put_empty},
+    {"SystemCPU", 10, "usage", put_system_cpu},
     {"Timelimit", 10, "time_limit_s", put_limit},
     {"TimelimitRaw", 12, "time_limit_s", put_limit_raw},
     {"TotalCPU", 10, "usage", put_total_cpu},
     {"TRESUsageInAve", 14, "", put_empty},
     {"TRESUsageInMax", 14, "", put_empty},
+    {"TRESUsageInMaxNode", 18, "", put_empty},
+    {"TRESUsageInMaxTask", 18, "", put_empty},
+    {"TRESUsageInMin", 14, "", put_empty},
+    {"TRESUsageInMinNode", 18, "", put_empty},
+    {"TRESUsageInMinTask", 18, "", put_empty},
     {"TRESUsageInTot", 14, "", put_empty},
+    {"TRESUsageOutAve", 15, "", put_empty},
+    {"TRESUsageOutMax", 15, "", put_empty},
+    {"TRESUsageOutMaxNode", 19, "", put_empty},
+    {"TRESUsageOutMaxTask", 19, "", put_empty},
+    {"TRESUsageOutMin", 15, "", put_empty},
+    {"TRESUsageOutMinNode", 19, "", put_empty},
+    {"TRESUsageOutMinTask", 19, "", put_empty},
     {"TRESUsageOutTot", 15, "", put_empty},
     {"UID", 6, "uid", put_uid},
     {"User", 9, "user", put_user},
@@ -391,33 +434,12 @@ static const struct acct_column columns[] = {
     {"WCKey", 10, "", put_empty},
     {"WCKeyID", 8, "", put_empty},
     {"WorkDir", 20, "spec", put_workdir},
-    {"MaxVMSizeNode", 14, "", put_empty},
-    {"MaxVMSizeTask", 14, "", put_empty},
-    {"MaxPagesNode", 12, "", put_empty},
-    {"MaxPagesTask", 14, "", put_empty},
-    {"MinCPUNode", 10, "", put_empty},
-    {"MinCPUTask", 10, "", put_empty},
-    {"ReqCPUFreqMin", 13, "", put_empty},
-    {"ReqCPUFreqMax", 13, "", put_empty},
-    {"ReqCPUFreqGov", 13, "", put_empty},
-    {"MaxDiskReadNode", 15, "", put_empty},
-    {"MaxDiskReadTask", 15, "", put_empty},
-    {"MaxDiskWriteNode", 16, "", put_empty},
-    {"MaxDiskWriteTask", 16, "", put_empty},
-    {"TRESUsageInMaxNode", 18, "", put_empty},
-    {"TRESUsageInMaxTask", 18, "", put_empty},
-    {"TRESUsageInMin", 14, "", put_empty},
-    {"TRESUsageInMinNode", 18, "", put_empty},
-    {"TRESUsageInMinTask", 18, "", put_empty},
-    {"TRESUsageOutMax", 15, "", put_empty},
-    {"TRESUsageOutMaxNode", 19, "", put_empty},
-    {"TRESUsageOutMaxTask", 19, "", put_empty},
-    {"TRESUsageOutMin", 15, "", put_empty},
-    {"TRESUsageOutMinNode", 19, "", put_empty},
-    {"TRESUsageOutMinTask", 19, "", put_empty},
-    {"TRESUsageOutAve", 15, "", put_empty},
+    // Not Slurm 22.05's: known to older or newer ones.
+    {"AllocGRES", 12, "gpus_milli", put_gpus},
+    {"ReqGRES", 12, "gpus_milli", put_gpus},
+    {"Planned", 10, "eligible_ms,submit_ms,start_ms,end_ms", put_planned},
 };
-enum { COLUMN_COUNT = sizeof columns / sizeof *columns };
+enum { COLUMN_COUNT = sizeof columns / sizeof *columns, COLUMNS_TOLD = COLUMN_COUNT - 3 };
 
 // Slurm takes any beginning of a name that is long enough; the first that fits counts.
 static const struct acct_column *find(const char *name, size_t len) {
@@ -437,6 +459,12 @@ int acct_columns(struct slurm *s, const char *format, struct acct_format *f) {
         struct acct_use u = {.column = find(p, name)};
         if (!n) {
             p++;
+            continue;
+        }
+        if (n == 3 && !strncasecmp(p, "all", 3)) {
+            for (int i = 0; i < COLUMNS_TOLD; i++)
+                vec_push(&f->at, (struct acct_use){.column = &columns[i]});
+            p += n + (p[n] == ',');
             continue;
         }
         if (!u.column) {
@@ -536,7 +564,7 @@ void acct_done(struct acct_format *f) {
 }
 
 int acct_help(void) {
-    for (int i = 0; i < COLUMN_COUNT; i++)
-        printf("%-20s%s", columns[i].name, i % 4 == 3 || i + 1 == COLUMN_COUNT ? "\n" : "");
+    for (int i = 0; i < COLUMNS_TOLD; i++)
+        printf("%-20s%s", columns[i].name, i % 4 == 3 || i + 1 == COLUMNS_TOLD ? "\n" : "");
     return SLURM_OK;
 }

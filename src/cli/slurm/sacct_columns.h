@@ -10,7 +10,7 @@
     "elapsed,state,"                                                                                         \
     "exitcode,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,"       \
     "maxdiskreadnode,"                                                                                       \
-    "maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,alloctres,"     \
+    "maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,reqtres,alloctres,"     \
     "tresusageinave,"                                                                                        \
     "tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode,"                \
     "tresusageinmintask,"                                                                                    \

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/slurm/joblist.h"
 #include "cli/slurm/opt.h"
+#include "cli/slurm/steplist.h"
 #include "model/arrayspec.h"
 #include "model/signalname.h"
 
@@ -35,7 +36,7 @@ static const struct opt table[] = {
     {"user", 'u', OPT_VALUE, OPT_DOES, "USER", NULL, 0},
     {"verbose", 'v', OPT_FLAG, OPT_DOES, "VERBOSE", NULL, 0},
     {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-    {"wckey", 0, OPT_VALUE, OPT_REFUSED, "WCKEY", "filter with --account, --name or --partition", 0},
+    {"wckey", 0, OPT_VALUE, OPT_DOES, "WCKEY", NULL, 0},
 };
 
 enum { DENIED = 210 };  // Slurm's exit status of a job that is somebody else's
@@ -46,17 +47,20 @@ struct request {
     const char *user, *names, *partition, *account, *qos, *nodes, *reservation;
     uint32_t states;
     const char *ids;  // joined by ','; NULL: by filter
+    bool nobody;      // a filter that nothing here can match
 };
 
 static bool has_filter(const struct request *q) {
-    return q->user || q->names || q->partition || q->account || q->qos || q->nodes || q->reservation || q->states;
+    return q->user || q->names || q->partition || q->account || q->qos || q->nodes || q->reservation || q->states ||
+           q->nobody;
 }
 
 static bool matches(const struct request *q, const struct sjob *j) {
-    return list_has(q->user, j->user) && list_has(q->names, j->name) &&
+    return !q->nobody && list_has(q->user, j->user) && list_has(q->names, j->name) &&
            (!q->partition || streq(q->partition, j->partition)) && list_has(q->account, j->project) &&
-           list_has(q->qos, j->qos) && (!q->states || q->states >> j->state & 1) && ids_have(q->ids, j) &&
-           !job_state_final(j->state) && (!q->nodes || list_has(q->nodes, j->nodes)) &&
+           list_has(q->qos, j->qos ? j->qos : "normal") && (!q->states || q->states >> j->state & 1) &&
+           ids_have(q->ids, j) &&
+           !job_state_final(j->state) && (!q->nodes || nodes_meet(q->nodes, j->nodes)) &&
            (!q->reservation || (j->spec && streq(j->spec->reservation, q->reservation)));
 }
 
@@ -77,6 +81,7 @@ static int read_words(struct slurm *s, const struct opts *o, struct request *q) 
                           .qos = opt_get(o, "qos"),
                           .nodes = opt_get(o, "nodelist"),
                           .reservation = opt_get(o, "reservation"),
+                          .nobody = opt_given(o, "wckey"),
                           .names = opt_get(o, "jobname") ? opt_get(o, "jobname") : opt_get(o, "name")};
     if (signal && signal_parse(signal, &q->signal, NULL) < 0) {
         fprintf(stderr, "Unknown job signal: %s\n", signal);
@@ -136,8 +141,8 @@ static int read_ids(struct slurm *s, const struct opts *o, struct request *q) {
     cleanup_buf struct buf b = {0};
     const char *bad = NULL;
     for (int i = 0; i < o->argument_count; i++) {
-        if (!ids_plain(&s->cli.arena, o->arguments[i], &bad)) {
-            slurm_error(s, "Invalid job id %s", bad);
+        if (!*o->arguments[i] || !ids_plain(&s->cli.arena, o->arguments[i], &bad)) {
+            slurm_error(s, "Invalid job id %s", bad ? bad : "");
             return SLURM_FAILED;
         }
         for (const char *p = o->arguments[i]; *p;) {
@@ -217,6 +222,12 @@ static int report(struct slurm *s, const struct request *q, const struct reply *
         const struct json *e = json_get(&errors->items[i], "error");
         const char *id = json_str(&errors->items[i], "id"), *code = e ? json_str(e, "code") : NULL;
         bool gone = streq(code, "ENOENT") || streq(code, "EALREADY");
+        if ((gone && q->signal) || (q->batch && !streq(code, "EPERM"))) {  // nothing to send to
+            if (!s->quiet)
+                slurm_error(s, "Kill job error on job id %s: Invalid job id specified", id);
+            status = SLURM_FAILED;
+            continue;
+        }
         if (gone) {
             if (s->verbose)
                 slurm_error(s, "Kill job error on job id %s: %s", id,
@@ -244,6 +255,22 @@ static void write_how(const struct request *q, struct json_writer *w) {
         json_kv_bool(w, "steps_only", true);
 }
 
+static bool step_runs(struct slurm *s, const char *item, size_t len) {
+    const char *list = arena_strndup(&s->cli.arena, item, len), *bad;
+    sjob_vec jobs = {0};
+    sstep_vec steps = {0};
+    bool runs = false;
+    struct job_query q = {.live = true, .fields = STEP_FIELDS, .ids = ids_plain(&s->cli.arena, list, &bad)};
+    if (jobs_fetch(s, &q, &jobs) == 0)
+        for (uint32_t i = 0; i < jobs.len; i++)
+            steps_of(&s->cli.arena, &jobs.at[i], &steps);
+    for (uint32_t i = 0; i < steps.len; i++)
+        runs |= !job_state_final(steps.at[i].state) && ids_have_step(list, steps.at[i].job, steps.at[i].id);
+    vec_done(&jobs);
+    vec_done(&steps);
+    return runs;
+}
+
 static int cancel_step(struct slurm *s, const struct request *q, const char *item, size_t len) {
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
@@ -259,6 +286,11 @@ static int cancel_step(struct slurm *s, const struct request *q, const char *ite
     }
     if (how.batch && !how.signal)
         how.signal = SIGTERM;
+    if (!step_runs(s, item, len)) {
+        if (!s->quiet)
+            slurm_error(s, "Kill job error on job step id %.*s: Invalid job id specified", (int)len, item);
+        return SLURM_FAILED;
+    }
     json_open(&w, '{');
     json_key(&w, "ids");
     json_open(&w, '[');

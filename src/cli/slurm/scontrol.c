@@ -59,6 +59,9 @@ static int run_version(struct scontrol *c, int argc, char **argv) {
 static int run_hold(struct scontrol *c, int argc, char **argv) {
     return scontrol_act(c, "hold", "hold", false, argc, argv);
 }
+static int run_uhold(struct scontrol *c, int argc, char **argv) {
+    return scontrol_act(c, "uhold", "hold", false, argc, argv);
+}
 static int run_release(struct scontrol *c, int argc, char **argv) {
     return scontrol_act(c, "release", "release", false, argc, argv);
 }
@@ -170,8 +173,8 @@ static const struct {
     bool needs_argument;
 } words[] = {
     {"show", 2, run_show, false},          {"update", 1, run_update, true},
-    {"hold", 3, run_hold, true},           {"holdu", 5, run_hold, true},
-    {"uhold", 2, run_hold, true},          {"release", 3, run_release, true},
+    {"hold", 3, run_hold, true},           {"holdu", 5, run_uhold, true},
+    {"uhold", 2, run_uhold, true},          {"release", 3, run_release, true},
     {"requeue", 3, run_requeue, true},     {"requeuehold", 8, run_requeuehold, true},
     {"suspend", 2, run_suspend, true},     {"resume", 3, run_resume, true},
     {"ping", 3, run_ping, false},          {"reconfigure", 3, run_reconfigure, false},

@@ -30,6 +30,11 @@ static const char *or_null(const char *text) {
     return str_empty(text) ? "(null)" : text;
 }
 
+// Pauses before the one that it is in.
+static int64_t past_pauses_ms(const struct sjob *j) {
+    return j->suspended_ms - (j->state == JOB_SUSPENDED ? j->now_ms - j->suspend_ms : 0);
+}
+
 static void job_times(const struct scontrol *c, const struct sjob *j, struct buf *out) {
     char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
     const struct spec *p = j->spec;
@@ -48,8 +53,10 @@ static void job_times(const struct scontrol *c, const struct sjob *j, struct buf
              slurm_time(j->start_ms ? j->start_ms : j->expected_start_ms, "Unknown", a),
              slurm_time(sjob_end_ms(j), "Unknown", b), slurm_time(p->deadline_ms, "N/A", d));
     line_end(c, out);
-    buf_addf(out, "SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main",
-             slurm_time(j->now_ms, "Unknown", a));
+    int64_t before = j->suspend_ms ? (j->suspend_ms - j->start_ms - past_pauses_ms(j)) / 1000 : 0;
+    buf_addf(out, "SuspendTime=%s SecsPreSuspend=%lld LastSchedEval=%s Scheduler=Main",
+             slurm_time(j->suspend_ms, "None", a), (long long)(before > 0 ? before : 0),
+             slurm_time(j->now_ms, "Unknown", b));
     line_end(c, out);
 }
 
@@ -258,8 +265,9 @@ static void put_node(const struct scontrol *c, const struct snode *n, struct buf
     buf_addf(out, "BootTime=%s SlurmdStartTime=%s", slurm_time(n->boot_ms, "None", t),
              slurm_time(n->agent_start_ms, "None", started));
     line_end(c, out);
-    // A node in use is busy now; since when an idle one is, is not kept.
-    buf_addf(out, "LastBusyTime=%s", slurm_time(n->cpus_used ? clock_wall_ms() : 0, "Unknown", t));
+    // Where no job has been yet: idle since it is there.
+    int64_t busy_ms = n->cpus_used ? clock_wall_ms() : n->busy_ms ? n->busy_ms : n->agent_start_ms;
+    buf_addf(out, "LastBusyTime=%s", slurm_time(busy_ms, "Unknown", t));
     line_end(c, out);
     buf_adds(out, "CfgTRES=");
     put_tres(out, n->cpus, n->memory_bytes, n->gpus_milli, true);

@@ -33,7 +33,8 @@ static void write_ids(const char *list, struct json_writer *w) {
     }
 }
 
-static const char *error_words(const struct json *e, bool may_see) {
+// `soft`: of requeue, suspend and resume, which have other words for some errors.
+static const char *error_words(const struct json *e, bool soft) {
     const char *code = json_str(e, "code"), *message = json_str(e, "message");
     const char *words = message ? submit_words(message) : NULL;
     if (words && !streq(code, "EPERM"))
@@ -42,18 +43,21 @@ static const char *error_words(const struct json *e, bool may_see) {
         return "Invalid job id specified";
     if (message && (strstr(message, "is PENDING; only a running") || strstr(message, "is STARTING; only a running")))
         return "Job is pending execution";
+    if (message && strstr(message, "can be changed now"))
+        return "Job is no longer pending execution";
     if (words)
         return "Access/permission denied";
     if (streq(code, "EPERM") || streq(code, "EACCES"))  // Slurm has two words for it
-        return may_see ? "Access/permission denied" : "Invalid user id";
+        return soft ? "Access/permission denied" : "Invalid user id";
     if (streq(code, "EALREADY"))
-        return "Job/step already completing or completed";
+        return soft ? "Job/step already completing or completed" : "Job has already finished";
     return message ? message : "Unspecified error";
 }
 
 static int report(const struct scontrol *c, const struct reply *r, const char *word) {
     const struct json *errors = json_get(r->json, "errors");
-    bool twice = streq(word, "hold") || streq(word, "release"), soft = !twice && !streq(word, "update");
+    bool twice = streq(word, "hold") || streq(word, "uhold") || streq(word, "release");
+    bool soft = !twice && !streq(word, "update");
     for (uint32_t i = 0; errors && i < errors->len; i++) {
         const struct json *e = json_get(&errors->items[i], "error");
         if (!c->quiet)
@@ -90,7 +94,7 @@ int scontrol_act(struct scontrol *c, const char *word, const char *action, bool 
     const char *name = NULL, *bad = NULL;
     for (int i = 1; i < argc; i++) {
         const char *equals = strchr(argv[i], '=');
-        if (equals && !strncasecmp(argv[i], "name=", 5))
+        if (equals && (!strncasecmp(argv[i], "name=", 5) || !strncasecmp(argv[i], "jobname=", 8)))
             name = equals + 1;
         else
             buf_addf(&list, "%s%s", list.len ? "," : "", equals ? equals + 1 : argv[i]);
@@ -110,6 +114,8 @@ int scontrol_act(struct scontrol *c, const char *word, const char *action, bool 
     }
     if (hold)
         json_kv_bool(&w, "hold", true);
+    if (streq(action, "hold"))  // an administrator's own hold, unless it is asked for as a user's
+        json_kv_str(&w, "as", streq(word, "uhold") ? "user" : "admin");
     json_close(&w, '}');
     if (streq(action, "resume") && list.len && not_suspended(c, buf_str(&list)))
         return SLURM_FAILED;
@@ -119,7 +125,8 @@ int scontrol_act(struct scontrol *c, const char *word, const char *action, bool 
 }
 
 static int bad(const char *name, const char *value) {
-    fprintf(stderr, "scontrol: error: Invalid %s value\n", name);
+    bool told = same_word(name, "Priority") || same_word(name, "Requeue");
+    fprintf(stderr, "scontrol: error: Invalid %s value%s%s\n", name, told ? ": " : "", told ? value : "");
     return -1;
 }
 
@@ -176,7 +183,7 @@ static bool has_no_effect(const char *name) {
         "SystemComment", "WCKey",       "MailUser",   "MailType",        "MinTmpDiskNode",
         "CoreSpec",      "ThreadSpec",  "Switches",   "Network",         "Power",
         "DelayBoot",     "SiteFactor",  "Prefer",     "ClusterFeatures", "Extra",
-        "EndTime",       "BurstBuffer", "ReqThreads", "ReqCores",        "ReqSockets"};
+        "ReqThreads",    "ReqCores",    "ReqSockets", "ResetAccrueTime"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (same_word(name, names[i]))
             return true;
@@ -217,8 +224,7 @@ static int put_change(struct json_writer *w, const char *name, const char *v) {
                  {"ReservationName", "reservation"},
                  {"Reservation", "reservation"},
                  {"WorkDir", "workdir"},
-                 {"StdOut", "output"},
-                 {"StdErr", "error"}};
+                 {"StdOut", "output"}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (same_word(name, texts[i].name)) {
             json_kv_str(w, texts[i].key, v);
@@ -243,7 +249,7 @@ static int put_change(struct json_writer *w, const char *name, const char *v) {
     if (same_word(name, "CPUsPerTask"))
         return put_count(w, "cpus_per_task", name, v);
     if (same_word(name, "Priority"))
-        return put_count(w, "priority", name, v);
+        return put_count(w, "priority", "Priority", v);
     if (same_word(name, "ArrayTaskThrottle"))
         return put_count(w, "array_limit", name, v);
     if (same_word(name, "NumNodes"))
@@ -254,6 +260,8 @@ static int put_change(struct json_writer *w, const char *name, const char *v) {
         return put_size(w, node ? "memory_per_node_bytes" : "memory_per_cpu_bytes", name, v);
     }
     if (same_word(name, "Requeue")) {
+        if (!streq(v, "0") && !streq(v, "1"))
+            return bad("Requeue", v);
         json_kv_bool(w, "requeue", streq(v, "1"));
         return 0;
     }
@@ -267,23 +275,76 @@ static int put_change(struct json_writer *w, const char *name, const char *v) {
     return 1;
 }
 
-// "+5", "-2": minutes more or less than now, of the first job that is meant.
-static int put_relative(struct scontrol *c, struct json_writer *w, const char *ids, const char *v) {
+// The first job that is meant; false: there is none.
+static bool first_job(struct scontrol *c, const char *ids, struct sjob *out) {
     sjob_vec jobs = {0};
     const char *wrong = NULL;
-    uint32_t seconds;
-    struct job_query q = {.fields = "id,label,state,time_limit_s,array_id,array_index",
+    struct job_query q = {.fields = "id,label,state,time_limit_s,array_id,array_index,start_ms,hold,"
+                                    "suspended_ms,nice,user,partition",
                           .ids = ids_plain(&c->s->cli.arena, ids, &wrong)};
-    if (duration_parse(v + 1, 60, &seconds, NULL) < 0 || jobs_fetch(c->s, &q, &jobs) || !jobs.len) {
-        vec_done(&jobs);
-        return bad("TimeLimit", v);
-    }
-    int64_t now = jobs.at[0].time_limit_s, then = *v == '+' ? now + seconds : now - (int64_t)seconds;
+    bool found = jobs_fetch(c->s, &q, &jobs) == 0 && jobs.len;
+    if (found)
+        *out = jobs.at[0];
     vec_done(&jobs);
+    return found;
+}
+
+// "+5", "-2": minutes more or less than now, of the first job that is meant.
+static int put_relative(struct scontrol *c, struct json_writer *w, const char *ids, char sign, const char *v) {
+    struct sjob j;
+    uint32_t seconds;
+    if (duration_parse(v, 60, &seconds, NULL) < 0 || !first_job(c, ids, &j))
+        return bad("TimeLimit", v);
+    int64_t now = j.time_limit_s, then = sign == '+' ? now + seconds : now - (int64_t)seconds;
     if (now >= DURATION_LIMIT_S || then < 60)
         return bad("TimeLimit", v);
     json_kv_i64(w, "time_limit_s", then);
     return 0;
+}
+
+// The end is a time limit, counted from the start.
+static int put_end(struct scontrol *c, struct json_writer *w, const char *ids, const char *v) {
+    struct sjob j;
+    int64_t at;
+    if (local_time_parse(v, clock_wall_ms(), TIME_NEXT, &at, NULL) < 0) {
+        fprintf(stderr, "Invalid time specification (pos=0): %s\n", v);
+        return -1;
+    }
+    if (!first_job(c, ids, &j) || !j.start_ms || job_state_final(j.state)) {
+        fprintf(stderr, "Job is not running for job %s\n", ids);
+        return -1;
+    }
+    int64_t minutes = (at - j.start_ms - j.suspended_ms) / 60000;
+    json_kv_i64(w, "time_limit_s", minutes > 1 ? minutes * 60 : 60);
+    return 0;
+}
+
+// What is no text or number of the job's spec. 1: none of these; -1: refused, and said why.
+static int put_special(struct scontrol *c, struct json_writer *w, const char *ids, const char *word, const char *v) {
+    const char *name = arena_strndup(&c->s->cli.arena, word, strcspn(word, "=+-"));
+    char sign = word[strlen(name)];  // "TimeLimit+=5", "TimeLimit=+5"
+    if (same_word(name, "TimeLimit") && (sign == '+' || sign == '-'))
+        return put_relative(c, w, ids, sign, v);
+    if (same_word(name, "TimeLimit") && (*v == '+' || *v == '-'))
+        return put_relative(c, w, ids, *v, v + 1);
+    if (same_word(name, "EndTime"))
+        return put_end(c, w, ids, v);
+    if (same_word(name, "Licenses") && *v) {
+        fprintf(stderr, "Invalid license specification for job %s\n", ids);
+        return -1;
+    }
+    if (same_word(name, "BurstBuffer")) {
+        fprintf(stderr, "Requested operation not supported on this system for job %s\n", ids);
+        return -1;
+    }
+    struct sjob j;
+    uint32_t number;
+    if (same_word(name, "Priority") && parse_u32(v, &number) == 0 && first_job(c, ids, &j) && j.hold &&
+        !job_state_final(j.state)) {
+        fprintf(stderr, "Job is in held state, pending scheduler release for job %s\n", ids);
+        return -1;
+    }
+    return 1;
 }
 
 static int update_job(struct scontrol *c, const char *ids, int argc, char **argv) {
@@ -291,6 +352,7 @@ static int update_job(struct scontrol *c, const char *ids, int argc, char **argv
     struct json_writer w = {.out = &body};
     struct reply r;
     const char *priority = value_of(argc, argv, "Priority"), *wrong = NULL;
+    uint32_t changes = 0;
     if (!ids_plain(&c->s->cli.arena, ids, &wrong)) {
         fprintf(stderr, "Invalid job id specified for job %s\n", wrong);
         return SLURM_FAILED;
@@ -313,15 +375,17 @@ static int update_job(struct scontrol *c, const char *ids, int argc, char **argv
             i++;
             continue;
         }
-        if (!equals && !same_word(name, "Nice")) {
-            fprintf(stderr, "Invalid input: %s\n", argv[i]);
+        if (!equals && !same_word(name, "Nice") && !same_word(name, "ResetAccrueTime")) {
+            fprintf(stderr, "Invalid input: %s\nRequest aborted\n", argv[i]);
             return SLURM_FAILED;
         }
         if (same_word(name, "JobId") || same_word(name, "Job"))
             continue;
         const char *value = equals ? equals + 1 : "100";
-        bool relative = same_word(name, "TimeLimit") && (*value == '+' || *value == '-');
-        int n = relative ? put_relative(c, &w, ids, value) : put_change(&w, name, value);
+        int n = put_special(c, &w, ids, argv[i], value);
+        if (n > 0)
+            n = put_change(&w, name, value);
+        changes++;
         if (n > 0)
             fprintf(stderr, "Update of this parameter is not supported: %s\nRequest aborted\n", argv[i]);
         if (n)
@@ -329,6 +393,10 @@ static int update_job(struct scontrol *c, const char *ids, int argc, char **argv
     }
     json_close(&w, '}');
     json_close(&w, '}');
+    if (!changes) {
+        fprintf(stderr, "No changes specified\n");
+        return SLURM_FAILED;
+    }
     return slurm_post(c->s, "/v1/jobs/update", &body, &r) ? SLURM_FAILED : report(c, &r, "update");
 }
 

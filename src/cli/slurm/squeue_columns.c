@@ -32,12 +32,12 @@ int64_t sjob_end_ms(const struct sjob *j) {
     if (j->end_ms)
         return j->end_ms;
     return j->start_ms && j->time_limit_s && j->time_limit_s < DURATION_LIMIT_S
-               ? j->start_ms + (int64_t)j->time_limit_s * 1000
+               ? j->start_ms + (int64_t)j->time_limit_s * 1000 + j->suspended_ms
                : 0;
 }
 
 uint32_t sjob_priority(const struct sjob *j) {
-    if (j->hold && j->state == JOB_PENDING)
+    if (j->hold && !job_state_final(j->state))
         return 0;
     if (j->ordered && !j->priority)
         return j->turn_priority < UINT32_MAX ? (uint32_t)j->turn_priority : UINT32_MAX;
@@ -250,7 +250,7 @@ const struct column squeue_columns[] = {
     {'C', "numcpus", "CPUS", "cpus", put_cpus},
     {'d', "mintmpdisk", "MIN_TMP_DISK", "", put_zero},
     {'D', "numnodes", "NODES", "node_count", put_node_count},
-    {'e', "endtime", "END_TIME", "start_ms,end_ms,time_limit_s", put_end},
+    {'e', "endtime", "END_TIME", "start_ms,end_ms,time_limit_s,suspended_ms", put_end},
     {'E', "dependency", "DEPENDENCY", "spec,reason,hold", put_dependency},
     {'f', "feature", "FEATURES", "spec", put_features},
     {'F', "arrayjobid", "ARRAY_JOB_ID", "id,array_id", put_array_id},
@@ -276,7 +276,7 @@ const struct column squeue_columns[] = {
     {'P', "partition", "PARTITION", "partition", put_partition},
     {'q', "qos", "QOS", "qos", put_qos},
     {'Q', "prioritylong", "PRIORITY", "priority,hold,order", put_priority},
-    {'r', "reason", "REASON", "reason,exit_code,exit_signal", put_reason},
+    {'r', "reason", "REASON", "reason,exit_code,exit_signal,hold", put_reason},
     {'R', "reasonlist", "NODELIST(REASON)", "nodes,reason,exit_code,exit_signal", put_where},
     {'s', "selectjobinfo", "SELECT_JOBINFO", "", put_na},
     {'S', "starttime", "START_TIME", "start_ms,expected_start_ms", put_start},

@@ -34,4 +34,4 @@ int steps_show(struct slurm *s, const char *ids, const struct step_show *how);
     "tasks,cpus,memory_bytes,"                                                                               \
     "gpus_milli,time_limit_s,submit_ms,eligible_ms,start_ms,end_ms,elapsed_ms,expected_start_ms,exit_code,"  \
     "exit_signal,attempt,"                                                                                   \
-    "priority,nice,hold,spec,preempted"
+    "priority,nice,hold,spec,preempted,suspended_ms,suspend_ms"
