@@ -26,8 +26,9 @@
 #include "device/host.h"
 #include "device/monitor.h"
 #include "model/units.h"
+#include "net/pki.h"
 
-enum { READ_EVERY_MS = 1000, GRANTS_MAX = 256 };
+enum { READ_EVERY_MS = 1000, GRANTS_MAX = 256, HEALTH_FILE_MAX = 32768 };
 
 struct holder {
     uint64_t id;
@@ -52,6 +53,7 @@ struct gpus {
     uv_timer_t timer;
     uv_work_t work;
     bool busy, stopping, started;
+    const char *health_path;
     char sickness[GPU_DEVICES_MAX][HEALTH_TEXT_MAX];  // as it was last told in the log
     struct message_telemetry latest;  // at_ms 0: none; its samples are the monitor's
 };
@@ -99,6 +101,31 @@ static int open_source(struct agent *a, const struct config_node *c, struct gpu_
     return gpu_sim_open(&sim, out, e);
 }
 
+// GPUs that need a reset stay out of use when the agent starts anew, until the reset is seen.
+static const char *health_path(struct gpus *g) {
+    return arena_printf(&g->agent->arena, "%s/gpu-health", g->agent->options->folder);
+}
+
+static void recall_health(struct gpus *g) {
+    char text[HEALTH_FILE_MAX + 1];
+    cleanup_close int fd = open(health_path(g), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, HEALTH_FILE_MAX);
+    text[n > 0 ? n : 0] = 0;
+    gpu_monitor_recall(g->monitor, text);
+}
+
+static void keep_health(struct gpus *g) {
+    cleanup_buf struct buf b = {0};
+    struct error e = {0};
+    if (!g->health_path)
+        g->health_path = health_path(g);
+    gpu_monitor_keep(g->monitor, &b);
+    if (!b.len)
+        unlink(g->health_path);
+    else if (pki_write_file(g->health_path, b.data, b.len, 0600, &e) < 0)
+        log_warn("which GPUs need a reset cannot be kept: %s", e.text);
+}
+
 struct gpus *gpus_open(struct agent *a, const struct config_node *c) {
     struct gpus *g = xcalloc(1, sizeof *g);
     struct gpu_source *source = NULL;
@@ -115,6 +142,7 @@ struct gpus *gpus_open(struct agent *a, const struct config_node *c) {
     if (rc < 0 && rc != -ENOENT)
         log_warn("GPUs cannot be used: %s", e.text);
     if (rc == 0) {
+        recall_health(g);
         const struct gpu *list = gpu_monitor_gpus(g->monitor, &count);
         memcpy(&a->node.gpus.at, &list, sizeof list);
         a->node.gpus.len = count;
@@ -202,6 +230,7 @@ static void split(struct gpus *g, struct message_telemetry *t) {
     gpu_audit_act(&g->audits, g->agent, &samples);
     if (samples.health_changed) {
         log_health(g);
+        keep_health(g);
         agent_tell(g->agent, MESSAGE_NODE_CHANGED, &g->agent->node);
     }
 }

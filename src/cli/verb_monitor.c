@@ -45,7 +45,7 @@ static const struct option_table monitor_options = OPTION_TABLE("Options", specs
 struct monitor {
     struct cli *cli;
     struct paths paths;
-    const char *folder, *config, *token, *password, *web, *templates, *controller;
+    const char *folder, *config, *token, *token_id, *password, *web, *templates, *controller;
     uint32_t port, interval_s, keep_s;
 };
 
@@ -121,6 +121,19 @@ static int find_controller(struct monitor *m) {
     return 0;
 }
 
+// It is to read, not to rule: a user who has no jobs and may act on nobody's.
+#define MONITOR_USER "nobody"
+
+// The token of the start before is of no use to anybody any more; one that is gone already is fine.
+static void revoke_older(struct monitor *m, struct client *k) {
+    struct reply reply;
+    const char *id = "";
+    if (access(m->token_id, R_OK) < 0 || read_file(m, m->token_id, &id) < 0 || !*id)
+        return;
+    client_call(k, "DELETE", arena_printf(&m->cli->arena, "/v1/tokens/%s", id), NULL, &reply);
+    m->cli->error = (struct error){0};
+}
+
 static int make_token(struct monitor *m) {
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
@@ -129,8 +142,10 @@ static int make_token(struct monitor *m) {
     int r = client_open(m->cli, &k);
     if (r == 0)
         r = client_call(k, "GET", "/v1/status", NULL, &reply);
-    const char *user = r == 0 ? json_str(reply.json, "user") : NULL;
+    bool admin = r == 0 && json_true(reply.json, "admin");
+    const char *user = r == 0 ? admin ? MONITOR_USER : json_str(reply.json, "user") : NULL;
     if (r == 0) {
+        revoke_older(m, k);
         json_open(&w, '{');
         json_kv_str(&w, "kind", "user");
         json_kv_str(&w, "user", user);
@@ -139,7 +154,9 @@ static int make_token(struct monitor *m) {
         r = client_call(k, "POST", "/v1/tokens", &body, &reply);
     }
     client_free(k);
-    const char *token = r == 0 ? json_str(reply.json, "token") : NULL;
+    const char *token = r == 0 ? json_str(reply.json, "token") : NULL, *id = r == 0 ? json_str(reply.json, "id") : NULL;
+    if (r == 0 && id)
+        r = write_file(m, m->token_id, id, 0600);
     if (r < 0)
         return r;
     return token ? write_file(m, m->token, token, 0600)
@@ -234,6 +251,7 @@ static int prepare(struct monitor *m) {
     m->folder = arena_printf(&c->arena, "%s/monitor", m->paths.state);
     m->config = arena_printf(&c->arena, "%s/prometheus.yml", m->folder);
     m->token = arena_printf(&c->arena, "%s/token", m->folder);
+    m->token_id = arena_printf(&c->arena, "%s/token.id", m->folder);
     m->password = arena_printf(&c->arena, "%s/password", m->folder);
     m->web = arena_printf(&c->arena, "%s/web.yml", m->folder);
     return 0;
@@ -293,6 +311,19 @@ static int start(struct monitor *m) {
     return r;
 }
 
+// Where the one that runs listens, from its own command line.
+static const char *running_at(struct monitor *m, pid_t pid) {
+    static const char option[] = "--web.listen-address=";
+    char text[4096];
+    cleanup_close int fd = open(arena_printf(&m->cli->arena, "/proc/%d/cmdline", (int)pid), O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    for (const char *p = text; p < text + n; p += strlen(p) + 1)
+        if (str_has_prefix(p, option))
+            return arena_strdup(&m->cli->arena, p + sizeof option - 1);
+    return "?";
+}
+
 static int stop(struct monitor *m) {
     struct cli *c = m->cli;
     cleanup_buf struct buf out = {0};
@@ -301,6 +332,11 @@ static int stop(struct monitor *m) {
         return cli_fail(c);
     buf_adds(&out, r ? "Prometheus stopped\n" : "Prometheus was not running\n");
     return cli_print(&out);
+}
+
+static bool changes_wanted(const struct cli *c) {
+    return option_given(&c->options, "port") || option_given(&c->options, "interval") ||
+           option_given(&c->options, "keep");
 }
 
 static int run(struct cli *c) {
@@ -320,7 +356,9 @@ static int run(struct cli *c) {
     if (!m.templates)
         m.templates = find_templates(&c->arena);
     if (pid)
-        buf_addf(&out, "Prometheus runs already (process %d)\n", (int)pid);
+        buf_addf(&out, "Prometheus  runs already (process %d): http://%s/ as user acequia, password in %s\n%s",
+                 (int)pid, running_at(&m, pid), m.password,
+                 changes_wanted(c) ? "Changes     need acequia monitor --stop first\n" : "");
     else if (!only)
         buf_addf(&out, "Prometheus  http://127.0.0.1:%u/ as user acequia, password in %s\n", m.port, m.password);
     buf_addf(&out, "Settings    %s\nDashboards  for Grafana: %s\n", m.config,

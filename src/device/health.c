@@ -112,6 +112,16 @@ static void judge(const struct gpu_health *h, const struct gpu_reading *r, char 
     }
 }
 
+bool gpu_health_recall(struct gpu_health *h, uint32_t xid, uint64_t energy_mj) {
+    const char *text;
+    if (!energy_mj || kind_of(xid, &text) != XID_RESET)
+        return false;
+    h->xid = h->reset_xid = xid;
+    h->energy_mj = energy_mj;
+    judge(h, &(struct gpu_reading){0}, h->reason);
+    return h->unhealthy = true;
+}
+
 bool gpu_health_update(struct gpu_health *h, const struct gpu_reading *r, int64_t now_ms) {
     if (!r->error) {
         notice_reset(h, r);

@@ -1,6 +1,6 @@
 // Whether a GPU may be used: judged from its readings alone, so that a replay gives the same answer.
-// Errors that only a reset heals keep it out until a reset is seen (or the agent starts anew);
-// others keep it out for a while after the last one.
+// Errors that only a reset heals keep it out until a reset is seen, also over a new start of the agent; others
+// keep it out for a while after the last one.
 #pragma once
 #include "device/gpu.h"
 
@@ -21,3 +21,6 @@ struct gpu_health {
 
 // True when `unhealthy` or the reason changed.
 bool gpu_health_update(struct gpu_health *h, const struct gpu_reading *r, int64_t now_ms);
+// What an earlier run knew: this XID needs a reset, and the energy counter stood there. A counter that then
+// reads less tells of the reset. False: not an XID that needs one.
+bool gpu_health_recall(struct gpu_health *h, uint32_t xid, uint64_t energy_mj);

@@ -3,6 +3,7 @@
 #include "device/monitor.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,28 @@ struct gpu_monitor *gpu_monitor_free(struct gpu_monitor *m) {
 const struct gpu *gpu_monitor_gpus(const struct gpu_monitor *m, uint32_t *count) {
     *count = m->count;
     return m->gpus;
+}
+
+void gpu_monitor_keep(const struct gpu_monitor *m, struct buf *out) {
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct gpu_health *h = &m->devices[i].health;
+        if (h->reset_xid && h->energy_mj)
+            buf_addf(out, "%s %u %llu\n", m->gpus[i].uuid, h->reset_xid, (unsigned long long)h->energy_mj);
+    }
+}
+
+void gpu_monitor_recall(struct gpu_monitor *m, const char *text) {
+    char uuid[97];
+    unsigned xid;
+    unsigned long long energy;
+    for (const char *p = text; *p; p += *p == '\n') {
+        size_t len = strcspn(p, "\n");
+        bool whole = sscanf(p, "%96s %u %llu", uuid, &xid, &energy) == 3;
+        for (uint32_t i = 0; whole && i < m->count; i++)
+            if (streq(uuid, m->gpus[i].uuid) && gpu_health_recall(&m->devices[i].health, xid, energy))
+                m->gpus[i].unhealthy = arena_strdup(&m->arena, m->devices[i].health.reason);
+        p += len;
+    }
 }
 
 void gpu_monitor_read(struct gpu_monitor *m, int64_t now_ms) {

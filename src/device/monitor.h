@@ -3,6 +3,7 @@
 // thread; everything else is quick and belongs to the owner's thread. The two never run at once.
 #pragma once
 #include "device/audit.h"
+#include "base/buf.h"
 #include "device/gpu.h"
 
 struct gpu_monitor;
@@ -12,6 +13,11 @@ int gpu_monitor_new(struct gpu_source *source, struct gpu_monitor **out, struct 
 struct gpu_monitor *gpu_monitor_free(struct gpu_monitor *m);  // returns NULL
 // In order of their index, with `unhealthy` as of the newest split; the monitor's own.
 const struct gpu *gpu_monitor_gpus(const struct gpu_monitor *m, uint32_t *count);
+
+// What must outlive the agent: GPUs that need a reset, a line each, "UUID XID ENERGY". A GPU whose driver counts
+// no energy is left out, for nothing would tell that it was reset. Recalled before the first reading.
+void gpu_monitor_keep(const struct gpu_monitor *m, struct buf *out);
+void gpu_monitor_recall(struct gpu_monitor *m, const char *text);
 
 // Work thread: one reading of every GPU. `now_ms` never goes back.
 void gpu_monitor_read(struct gpu_monitor *m, int64_t now_ms);

@@ -98,6 +98,7 @@ def test_a_faulty_gpu_gets_no_jobs_until_it_is_well():
             assert f"GPU 1 of node {node} is out of use: {reason}" in c.log_tail("controller")
             assert f"is out of use: {reason}" in c.log_tail(f"agent-{node}") + c.log_tail("agent")
             assert f"GPU 1: {reason}" in c.cli("nodes", "--wide").stdout
+            assert os.path.exists(f"{folder}/gpu-health") == ("xid" in text)  # for the next start of the agent
             waiting = submit(c, "sleep 60", gpus_milli=1000)
             time.sleep(1)
             assert job(c, waiting)["state"].upper() == "PENDING"
@@ -115,6 +116,7 @@ def test_a_faulty_gpu_gets_no_jobs_until_it_is_well():
         assert re.search(r"Warning +it runs on GPU 0 of \S+, which has a fault: XID 62", c.cli("get", str(running)).stdout)
         fault("")
         wait_until(lambda: "unhealthy" not in gpus()[0], 10, "it does not come back", 0.2)
+        assert not os.path.exists(f"{folder}/gpu-health")
         assert "warning" not in job(c, running)["live"]
         fault("1 lost\n")
         wait_until(lambda: "GPU is lost" in gpus()[1].get("unhealthy", ""), 10, "a lost GPU is not told", 0.2)

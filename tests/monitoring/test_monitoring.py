@@ -333,6 +333,38 @@ def test_monitor_needs_an_address():
         assert "listen = 127.0.0.1:6820" in done.stderr
 
 
+@needs_prometheus
+def test_monitor_twice_and_again():
+    with Cluster(config=config(free_ports(1)[0])) as c:
+        port = free_ports(1)[0]
+        first = c.cli("monitor", "--port", str(port)).stdout
+        assert f"http://127.0.0.1:{port}/ as user acequia" in first
+        again = c.cli("monitor").stdout
+        assert "runs already" in again and f"http://127.0.0.1:{port}/ as user acequia" in again
+        assert "need acequia monitor --stop" not in again
+        assert "need acequia monitor --stop" in c.cli("monitor", "--port", "1").stdout
+        c.cli("monitor", "--stop")
+        assert "was not running" in c.cli("monitor", "--stop").stdout
+        for _ in range(3):
+            c.cli("monitor", "--write-only")
+        tokens = c.api.get("/v1/tokens")["tokens"]
+        assert [t["user"] for t in tokens] == ["nobody"]
+        with open(f"{c.home}/state/monitor/token", encoding="utf-8") as f:
+            token = f.read().strip()
+        trust = ssl.create_default_context(cafile=f"{c.home}/state/ca.crt")
+        trust.check_hostname = False
+
+        def ask(path, method="GET", data=None):
+            request = urllib.request.Request(f"https://127.0.0.1:{c.api.get('/v1/status')['listen'].split(':')[1]}{path}",
+                                             method=method, data=data, headers={"Authorization": f"Bearer {token}"})
+            with urllib.request.urlopen(request, timeout=10, context=trust) as reply:
+                return reply.status
+        assert ask("/metrics") == 200
+        with pytest.raises(urllib.error.HTTPError) as refused:  # it reads, and rules over nothing
+            ask(f"/v1/nodes/{c.nodes_up()[0]}/drain", "POST", b'{"reason": "x"}')
+        assert refused.value.code == 403
+
+
 def test_idle_gpus_are_named_and_ended():
     more = "idle_gpu_after = 2s\nidle_gpu_warn = 4s\nidle_gpu_end = 8s\n"
     with Cluster(config=config(free_ports(1)[0], more)) as c:

@@ -22,7 +22,7 @@ struct puppet {
 static int puppet_discover(struct gpu_source *s, struct arena *a, struct gpu **gpus, uint32_t *count, struct error *e) {
     *gpus = arena_alloc(a, 2 * sizeof **gpus);
     for (int i = 0; i < 2; i++)
-        (*gpus)[i] = (struct gpu){.uuid = "GPU-x", .model = "H200", .memory_bytes = 100 << 20};
+        (*gpus)[i] = (struct gpu){.uuid = i ? "GPU-y" : "GPU-x", .model = "H200", .memory_bytes = 100 << 20};
     *count = 2;
     return 0;
 }
@@ -202,6 +202,34 @@ static void test_health_is_told_once(void **state) {
     gpu_monitor_free(m);
 }
 
+// What needs a reset is known to the next run, until the counter tells that there was one.
+static void test_health_outlives_the_agent(void **state) {
+    struct gpu_monitor *m;
+    struct gpu_samples s;
+    struct buf kept = {0};
+    uint32_t n;
+    struct puppet *p = start(&m);
+    p->next[0] = (struct gpu_reading){.xids = {74}, .xid_count = 1};  // counts no energy: nothing could heal it
+    p->next[1] = (struct gpu_reading){.xids = {119}, .xid_count = 1, .sample.energy_mj = 5000};
+    step(m, 1000, NULL, 0, &s);
+    gpu_monitor_keep(m, &kept);
+    assert_string_equal(buf_str(&kept), "GPU-y 119 5000\n");
+    gpu_monitor_free(m);
+    for (int reset = 0; reset < 2; reset++) {
+        p = start(&m);
+        gpu_monitor_recall(m, "junk\nGPU-x 13 77\nGPU-z 79 1\n\nGPU-y 119 5000\n");
+        assert_string_equal(gpu_monitor_gpus(m, &n)[1].unhealthy,
+                            "XID 119: the GPU's system processor does not answer; reset the GPU");
+        assert_null(gpu_monitor_gpus(m, &n)[0].unhealthy);
+        p->next[1] = (struct gpu_reading){.sample.energy_mj = reset ? 10 : 6000};
+        step(m, 1000, NULL, 0, &s);
+        assert_int_equal(s.health_changed, reset);
+        assert_int_equal(gpu_monitor_gpus(m, &n)[1].unhealthy == NULL, reset);
+        gpu_monitor_free(m);
+    }
+    buf_done(&kept);
+}
+
 static void test_audit_of_processes(void **state) {
     struct gpu_monitor *m;
     struct gpu_samples s;
@@ -253,7 +281,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_processes), cmocka_unit_test(test_whole_gpu), cmocka_unit_test(test_unknown_use),
         cmocka_unit_test(test_ledger),    cmocka_unit_test(test_health_is_told_once),
-        cmocka_unit_test(test_audit_of_processes),
+        cmocka_unit_test(test_audit_of_processes), cmocka_unit_test(test_health_outlives_the_agent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
