@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/container.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -95,6 +96,9 @@ static void launch(struct agent *a, const struct agent_action *action) {
         return;
     }
     rc = gpus_grant(a->gpus, m, &r, &arena, &e);
+    struct container_wish box = {m->spec->container, m->spec->container_mounts, m->spec->container_workdir};
+    if (rc >= 0)
+        rc = container_apply(&a->request_node, &r, &box, false, &arena, &e);
     if (rc >= 0 && m->spec->attach && r.ntasks)
         rc = nfds = streams_attach(a->streams, m, &r, fds, &e);
     if (rc >= 0)

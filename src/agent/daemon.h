@@ -10,6 +10,7 @@
 struct agent_options {
     const char *name;        // of the node
     const char *folder;      // the agent's own: identity, kept output; made if missing
+    const char *images;      // folder of users' images; NULL: below the agent's own
     const char *spool;       // NULL: chosen, on a memory file system where there is one
     const char *shepherd;    // program; NULL: found next to ours
     const char *cgroup;      // NULL or "auto", "v1", "v2", "none"

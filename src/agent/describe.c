@@ -13,6 +13,7 @@
 
 #include "agent/agent.h"
 #include "agent/cgroup_io.h"
+#include "agent/container.h"
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/rand.h"
@@ -156,6 +157,7 @@ int agent_describe(struct agent *a, struct error *e) {
     a->metrics_listen = c.metrics_listen;
     a->request_node.pids_max = pids_max(&c);
     a->gpus = gpus_open(a, &c);
+    container_describe(a, &c);
     n->features.at = c.features.at;
     n->features.len = c.features.len;
     if (uname(&uts) == 0) {

@@ -177,6 +177,13 @@ static void walk_limits(struct walk *w, struct launch_request *r) {
     }
 }
 
+// Only there in requests for containers: older ones, which may still run, end before it.
+static void walk_box(struct walk *w, struct launch_request *r) {
+    walk_strings(w, &r->box, &r->boxc, LAUNCH_ARGS_MAX, "box");
+    if (!w->bad && !r->boxc)
+        w->bad = "box";
+}
+
 void launch_encode(const struct launch_request *r, struct buf *out) {
     struct launch_request copy = *r;  // the walk is shared with decoding, which writes
     struct walk w = {.out = out};
@@ -184,6 +191,8 @@ void launch_encode(const struct launch_request *r, struct buf *out) {
     walk_bytes(&w, &magic, sizeof magic, "magic");
     walk_what(&w, &copy);
     walk_limits(&w, &copy);
+    if (copy.boxc)
+        walk_box(&w, &copy);
     assert(!w.bad);  // launch_check ran before
 }
 
@@ -199,6 +208,8 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
         walk_what(&w, &got);
     if (!w.bad)
         walk_limits(&w, &got);
+    if (!w.bad && w.at != w.end)
+        walk_box(&w, &got);
     if (!w.bad && w.at != w.end)
         w.bad = "end";
     if (w.bad)
@@ -219,7 +230,7 @@ static int check_strings(char *const *list, uint32_t n, const char *field, struc
 
 static int check_task(const struct launch_request *r, const struct launch_process *t,
                       struct error *e) {
-    if (!r->has_script && !r->argc && !t->argc)
+    if (!r->has_script && !r->argc && !t->argc && !r->boxc)  // an image may have a command of its own
         return error_set(e, EINVAL, "launch request: task %u has neither script nor command",
                          t->rank);
     if (t->argc > LAUNCH_ARGS_MAX || t->nenv > LAUNCH_ENV_MAX || t->ncpus > LAUNCH_CPUS_MAX)
@@ -232,7 +243,7 @@ static int check_task(const struct launch_request *r, const struct launch_proces
 int launch_check(const struct launch_request *r, struct error *e) {
     if (r->argc > LAUNCH_ARGS_MAX || r->nenv > LAUNCH_ENV_MAX || r->ngroups > LAUNCH_GROUPS_MAX ||
         r->ntasks > LAUNCH_TASKS_MAX || r->ncpus > LAUNCH_CPUS_MAX ||
-        r->nrlimits > LAUNCH_RLIMITS_MAX || r->ndenied > LAUNCH_DEVICES_MAX)
+        r->boxc > LAUNCH_ARGS_MAX || r->nrlimits > LAUNCH_RLIMITS_MAX || r->ndenied > LAUNCH_DEVICES_MAX)
         return error_set(e, E2BIG, "launch request: too many arguments, variables, groups, tasks, "
                          "cpus, limits or devices");
     if (r->time_limit_ms < 0 || r->grace_ms < 0 || r->warn_before_ms < 0)
@@ -251,6 +262,8 @@ int launch_check(const struct launch_request *r, struct error *e) {
             return error_set(e, EINVAL, "launch request: cpu %u does not exist", r->cpus[i]);
     int rc = check_strings(r->argv, r->argc, "the arguments", e);
     if (rc == 0)
+        rc = check_strings(r->box, r->boxc, "the container's options", e);
+    if (rc == 0)
         rc = check_strings(r->env, r->nenv, "the environment", e);
     for (uint32_t i = 0; rc == 0 && i < r->ntasks; i++)
         rc = check_task(r, &r->tasks[i], e);
@@ -261,6 +274,7 @@ const char *launch_code_name(enum launch_code code) {
     static const char *const names[LAUNCH_CODES] = {
         "ok", "request", "user", "privilege", "limits", "cwd", "input", "output",
         "command_not_found", "permission", "interpreter", "format", "resource", "disk_full",
+        "image",
     };
     return code < LAUNCH_CODES ? names[code] : "unknown";
 }

@@ -39,6 +39,7 @@ enum launch_code {
     LAUNCH_FORMAT,       // neither a program nor a script with #!
     LAUNCH_RESOURCE,     // the system is out of processes, memory or descriptors
     LAUNCH_DISK,         // no space left
+    LAUNCH_IMAGE,        // the container image cannot be had or entered
     LAUNCH_CODES,
 };
 const char *launch_code_name(enum launch_code code);
@@ -105,6 +106,8 @@ struct launch_request {
     uint32_t argc;
     char **env;
     uint32_t nenv;
+    char **box;      // in a container: acequia-box and its options, to which the command is added
+    uint32_t boxc;
     const char *cwd;
     uint32_t umask;
     bool slurm_words;  // its end is told in Slurm's words

@@ -179,6 +179,7 @@ static int run(struct program *p, struct error *e) {
         return r;
     log_set_level(p->config.cluster.log_level);
     p->options.folder = p->folder;
+    p->options.images = p->paths.images;
     p->options.config = &p->config;
     return agent_run(&p->options, e);
 }

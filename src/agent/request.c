@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "agent/container.h"
 #include "base/text.h"
 #include "device/gpu.h"
 #include "model/pattern.h"
@@ -235,7 +236,7 @@ int request_from_launch(const struct request_node *node, struct users *users,
     r.argv = copy_strings(s->argv.at, s->argv.len, a);
     r.argc = s->argv.len;
     set_tasks(m, &r, a);
-    if (r.ntasks && !r.has_script && !r.argc)
+    if (r.ntasks && !r.has_script && !r.argc && str_empty(s->container))
         return error_set(e, EINVAL, "the job has neither a script nor a command");
     rc = set_files(node, m, &r, a, e);
     if (rc < 0)
@@ -320,6 +321,21 @@ static void keep_shim(struct env *env, const struct launch_request *parent, stru
         env_set(env, "LD_LIBRARY_PATH", arena_printf(a, "%s:%s", shim, own));
 }
 
+// A step is in the container of its job unless it names one itself.
+static int set_step_container(const struct request_node *node, const struct launch_request *parent,
+                              const struct message_exec *m, struct launch_request *r, struct arena *a,
+                              struct error *e) {
+    struct container_wish own = {m->container, m->container_mounts, m->container_workdir};
+    struct container_wish w = str_empty(own.image) ? container_of(parent) : own;
+    r->box = NULL;
+    r->boxc = 0;
+    if (!str_empty(own.mounts))
+        w.mounts = own.mounts;
+    if (!str_empty(own.workdir))
+        w.workdir = own.workdir;
+    return container_apply(node, r, &w, !m->argv.len, a, e);
+}
+
 int request_from_exec(const struct request_node *node, const struct launch_request *parent,
                       const struct message_exec *m, uint32_t step, struct arena *a,
                       struct launch_request *out, struct error *e) {
@@ -375,7 +391,9 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
     r.nenv = env.len;
     if (m->cpus.len)
         bind_tasks(&r);
-    int rc = set_step_files(node, parent, m, &r, a, e);
+    int rc = set_step_container(node, parent, m, &r, a, e);
+    if (rc == 0)
+        rc = set_step_files(node, parent, m, &r, a, e);
     if (rc == 0)
         rc = launch_check(&r, e);
     if (rc == 0)

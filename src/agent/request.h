@@ -18,6 +18,11 @@ struct request_node {
     const char *output_folder; // for output that is kept here and streamed (attach)
     uint32_t grace_s;
     uint64_t pids_max;         // processes and threads of one job
+    // For containers.
+    const char *no_containers; // why they cannot be run here; NULL: they can
+    const char *box_path, *tools_path, *driver_folder, *controller_socket;
+    const char *image_folder;  // of the users' own folders for images
+    uint64_t image_cache_bytes;
 };
 
 // The job's user on this node. -EINPROGRESS: not known yet, -ETIMEDOUT: and nobody tells, see base/users.h.

@@ -77,6 +77,13 @@ void spool_unit_name(char out[SPOOL_NAME_MAX], uint32_t step) {
         snprintf(out, SPOOL_NAME_MAX, "unit");
 }
 
+void spool_report_name(char out[SPOOL_NAME_MAX], uint32_t step) {
+    if (step)
+        snprintf(out, SPOOL_NAME_MAX, "report.%" PRIu32, step);
+    else
+        snprintf(out, SPOOL_NAME_MAX, "report");
+}
+
 // "JOB.ATTEMPT/file": one lookup instead of opening the folder first.
 static void spool_path(char out[SPOOL_PATH_MAX], uint64_t job, uint32_t attempt, const char *file) {
     snprintf(out, SPOOL_PATH_MAX, "%" PRIu64 ".%" PRIu32 "/%s", job, attempt, file);
@@ -341,6 +348,8 @@ int spool_remove_step(int spool_fd, uint64_t job, uint32_t attempt, uint32_t ste
     cleanup_close int dir = open_folder(spool_fd, job, attempt);
     if (dir < 0)
         return dir;
+    spool_report_name(name, step);
+    unlinkat(dir, name, 0);
     spool_unit_name(name, step);
     return unlinkat(dir, name, 0) < 0 ? -errno : 0;
 }

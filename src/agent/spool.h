@@ -1,6 +1,7 @@
 // The agent's spool folder: one folder per attempt, "JOB.ATTEMPT", with
 //   unit      status record, then the encoded launch request (step N: `unit.N`)
 //   script    the job's script, owned by its user
+//   report    why a container could not be entered, written by the user's process (step N: `report.N`)
 //   control   the shepherd's socket, for attempts that live longer than a moment
 // A shepherd holds a POSIX lock on `unit` for as long as it lives (a fork does not inherit it, a
 // pid cannot be mistaken for another); whoever holds the lock may write how the attempt ended.
@@ -59,6 +60,7 @@ int spool_open_hints(int spool_fd, struct error *e);
 void spool_name(char out[SPOOL_NAME_MAX], uint64_t job, uint32_t attempt);
 int spool_parse_name(const char *name, uint64_t *job, uint32_t *attempt);
 void spool_unit_name(char out[SPOOL_NAME_MAX], uint32_t step);
+void spool_report_name(char out[SPOOL_NAME_MAX], uint32_t step);
 
 // Writes the folder of a new attempt. -EEXIST: this attempt is known already. On any other
 // failure nothing is left behind. `boot_id` may be NULL: it is then read.

@@ -89,7 +89,13 @@ static const struct option_spec control_specs[] = {
     {"min-run", 0, "DURATION", "Runs this long before it may be preempted; a bare number is seconds.", 0,
      NULL, NULL},
     {"checkpoint", 0, "COMMAND", "Command run in the job before it is preempted.", 0, NULL, NULL},
-    {"container", 0, "IMAGE", "Container image to run in; not supported yet, and refused.", 0, NULL, NULL},
+    {"container", 0, "IMAGE",
+     "Run in a container: a root file system, OCI bundle or layout, squashfs file or saved image on the nodes, or a "
+     "name at a registry as docker://HOST/NAME:TAG.",
+     0, "container-image", "@file"},
+    {"container-mounts", 0, "SRC[:DST[:ro]],...", "Folders and files of the node that the container sees.", 0,
+     "mounts", NULL},
+    {"container-workdir", 0, "FOLDER", "Working directory in the container; else as outside.", 0, NULL, NULL},
 };
 const struct option_table job_control_options = OPTION_TABLE("How it is run", control_specs);
 
@@ -305,6 +311,8 @@ static int take_control(struct cli *c, const struct options *o, struct spec *s) 
     s->comment = option_get(o, "comment");
     s->checkpoint = option_get(o, "checkpoint");
     s->container = option_get(o, "container");
+    s->container_mounts = option_get(o, "container-mounts");
+    s->container_workdir = option_get(o, "container-workdir");
     s->hold = option_given(o, "hold");
     s->requeue = option_given(o, "requeue");
     return s->comment ? line_check("--comment", s->comment, COMMENT_MAX, e) : 0;

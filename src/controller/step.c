@@ -477,6 +477,9 @@ static void launch(struct step *s) {
                              .credit = STREAM_WINDOW_BYTES,
                              .nodes = buf_str(&folded),
                              .wait_s = (uint32_t)json_i64(q, "wait_s", 0),
+                             .container = json_str(q, "container"),
+                             .container_mounts = json_str(q, "container_mounts"),
+                             .container_workdir = json_str(q, "container_workdir"),
                              .input_rank = (uint32_t)json_i64(q, "input_rank", 0),
                              .node_count = s->shares.len,
                              .tasks_per_node = {counts, s->shares.len}};

@@ -14,9 +14,15 @@ static void node_to_world(struct core *c, struct node_entry *n) {
     for (uint32_t i = 0; i < d->gpus.len; i++)
         gpus[i] = (struct sched_gpu){.model = d->gpus.at[i].model, .memory_bytes = d->gpus.at[i].memory_bytes,
                                      .group = d->gpus.at[i].link_group, .unusable = d->gpus.at[i].unhealthy != NULL};
+    const char **features = arena_alloc(&a, (d->features.len + 1) * sizeof *features);
+    uint32_t count = 0;
+    for (; count < d->features.len; count++)
+        features[count] = d->features.at[count];
+    if (d->containers && count < SCHED_FEATURES_MAX)
+        features[count++] = CORE_CONTAINERS;
     struct sched_node s = {
         .id = n->handle, .name = n->name, .cpus = d->cpus, .memory_bytes = d->memory_bytes,
-        .gpus = gpus, .gpu_count = d->gpus.len, .features = d->features.at, .feature_count = d->features.len,
+        .gpus = gpus, .gpu_count = d->gpus.len, .features = features, .feature_count = count,
         .state = n->state != NODE_UP ? SCHED_NODE_DOWN : n->drained ? SCHED_NODE_DRAINED : SCHED_NODE_UP};
     int r = world_node_set(c->world, &s, NULL);
     assert(r == 0);  // checked before the event was made

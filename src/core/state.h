@@ -8,6 +8,9 @@
 #include "sched/sched.h"
 #include "sched/world.h"
 
+// What the scheduler knows nodes by that can run containers; no feature that people write looks like it.
+#define CORE_CONTAINERS "*containers"
+
 enum { OUTCOMES_KEPT = 1 << 18 };  // ended jobs that dependencies can still refer to
 
 // What was submitted: one per job or array, shared by the elements.

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "core/state.h"
 #include "model/arrayspec.h"
+#include "model/mountspec.h"
 #include "model/name.h"
 #include "model/nodelist.h"
 #include "model/pattern.h"
@@ -23,6 +24,7 @@ enum {
     PATH_BYTES_MAX = 4095,
     SINGLETON_ARRAY_MAX = 1000,
     PARTITIONS_PER_JOB = 16,
+    CONTAINER_TEXT_MAX = 16383,
 };
 
 static int check_range(const char *field, uint64_t value, uint64_t max, struct error *e) {
@@ -70,7 +72,7 @@ static int check_texts(const struct spec *s, struct error *e) {
         return error_set(e, E2BIG,
                          "argv: %zu bytes of arguments; at most %d are allowed. Put them into a file", bytes,
                          ARGV_BYTES_MAX);
-    if (!s->argv.len && str_empty(s->script_id) && s->launch != LAUNCH_STEPS)
+    if (!s->argv.len && str_empty(s->script_id) && str_empty(s->container) && s->launch != LAUNCH_STEPS)
         return error_set(e, EINVAL, "there is nothing to run: give a command after --, or a script");
     if (s->argv.len && !*s->argv.at[0] && str_empty(s->script_id))
         return error_set(e, EINVAL, "argv: the command is empty");
@@ -83,6 +85,24 @@ static int check_gpu(const char *field, uint32_t milli, struct error *e) {
                          "%s: %u.%03u GPUs; a fraction is only possible below one GPU. Ask for a whole "
                          "number or for less than 1",
                          field, milli / 1000, milli % 1000);
+    return 0;
+}
+
+static int check_container(const struct spec *s, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    struct mount_specs mounts;
+    int r;
+    if (str_empty(s->container) && (!str_empty(s->container_mounts) || !str_empty(s->container_workdir)))
+        return error_set(e, EINVAL, "container_%s: there is no container; name an image with --container",
+                         str_empty(s->container_mounts) ? "workdir" : "mounts");
+    if ((!str_empty(s->container) && (r = line_check("container", s->container, CONTAINER_TEXT_MAX, e)) < 0) ||
+        (!str_empty(s->container_mounts) && (r = line_check("container_mounts", s->container_mounts, CONTAINER_TEXT_MAX, e)) < 0) ||
+        (!str_empty(s->container_mounts) &&
+         (r = mount_specs_parse("container_mounts", s->container_mounts, &a, &mounts, e)) < 0) ||
+        (!str_empty(s->container_workdir) && (r = line_check("container_workdir", s->container_workdir, CONTAINER_TEXT_MAX, e)) < 0))
+        return r;
+    if (!str_empty(s->container_workdir) && *s->container_workdir != '/')
+        return error_set(e, EINVAL, "container_workdir: \"%s\" is not an absolute path", s->container_workdir);
     return 0;
 }
 
@@ -120,8 +140,8 @@ static int check_amounts(const struct spec *s, struct error *e) {
         return error_set(e, ERANGE, "begin or deadline: the time is out of range");
     if ((r = check_range("umask", s->umask, 0777, e)) < 0)
         return r;
-    if (!str_empty(s->container))
-        return error_set(e, ENOTSUP, "container: images cannot be run yet; leave it out");
+    if ((r = check_container(s, e)) < 0)
+        return r;
     if (s->nice < -NICE_MAX || s->nice > NICE_MAX)
         return error_set(e, ERANGE, "nice: %d is out of range; expected %d to %d", s->nice, -NICE_MAX, NICE_MAX);
     return 0;
@@ -289,6 +309,14 @@ static void set_partitions(const struct core *c, const char *list, struct arena 
     out->also_count = n ? n - 1 : 0;
 }
 
+static void add_feature(struct sched_request *out, const char *name, struct arena *a) {
+    const char **list = arena_alloc(a, (out->feature_count + 1) * sizeof *list);
+    if (out->feature_count)
+        memcpy(list, out->features, out->feature_count * sizeof *list);
+    list[out->feature_count++] = name;
+    out->features = list;
+}
+
 int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a,
                  struct sched_request *out, struct error *e) {
     *out = (struct sched_request){
@@ -324,6 +352,8 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
     int r = node_handles(c, "nodes", s->nodes, a, &out->nodes_only, &out->nodes_only_count, e);
     int r2 = node_handles(c, "exclude", s->exclude, a, &out->nodes_except, &out->nodes_except_count, e);
     int r3 = split_features(s->features, a, out, e);
+    if (r3 == 0 && !str_empty(s->container))
+        add_feature(out, CORE_CONTAINERS, a);
     return r < 0 ? r : r2 < 0 ? r2 : r3;
 }
 
@@ -426,6 +456,14 @@ static int check_singleton(const struct spec *s, struct error *e) {
                      SINGLETON_ARRAY_MAX, (unsigned long long)spec_array_count(s));
 }
 
+// An empty cluster may still grow.
+static bool any_containers(const struct core *c) {
+    for (uint32_t i = 0; i < c->node_list.len; i++)
+        if (c->node_list.at[i]->node && c->node_list.at[i]->node->containers)
+            return true;
+    return !c->node_list.len;
+}
+
 static int check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, struct error *e) {
     cleanup_arena struct arena a = {0};
     struct sched_request request;
@@ -435,6 +473,9 @@ static int check_spec(struct core *c, const struct actor *actor, const struct sp
         (r = depend_check(c, s->dependency, self, e)) < 0 ||
         (r = core_request(c, actor->user, s, &a, &request, e)) < 0)
         return r;
+    if (!str_empty(s->container) && !any_containers(c))
+        return error_set(e, ENOTSUP, "container: none of the %u nodes can run containers; why is said when its agent "
+                         "starts", c->node_list.len);
     return world_check_request(c->world, &request, e);
 }
 

@@ -48,6 +48,8 @@ struct config_node {
     LIST(struct config_gpus) gpus;  // empty: as found
     bool gpus_simulated;
     enum gpu_audit gpu_audit;
+    const char *image_folder;       // "": the usual place
+    uint64_t image_cache_bytes;     // of one user's unpacked images
     const char *metrics_listen;     // "ADDRESS:PORT" of the agent's own /metrics; "": none
 };
 

@@ -130,6 +130,11 @@ static const struct config_key node_keys[] = {
     KEY(N, gpu_audit, CONFIG_AUDIT, "kill", 0, 0,
         "What happens to a job that goes around the limits of its part of a GPU: kill it, warn, or off. See "
         "docs/gpu-sharing.md."),
+    KEY(N, image_folder, CONFIG_TEXT, "", 0, 0,
+        "Folder for the unpacked container images of users, on a local disk. Empty: /var/cache/acequia/images, or "
+        "images in the state folder of an agent that is not root's."),
+    KEY_AS(N, "image_cache", image_cache_bytes, CONFIG_SIZE, "100G", 1e6, 1e18,
+           "How much of it one user's images may take: beyond that the least recently used go."),
     KEY(N, metrics_listen, CONFIG_ADDRESS, "", 0, 0,
         "Address and port at which the agent answers GET /metrics by itself, with TLS. Empty: only the "
         "controller does. See docs/monitoring.md."),

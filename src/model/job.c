@@ -89,7 +89,8 @@ static const struct field spec_fields[] = {
     FIELD(45, struct spec, nodes, "Nodes that must be used, e.g. n[1-4]."),
     FIELD(46, struct spec, exclude, "Nodes that must not be used."),
     FIELD(47, struct spec, reservation, "Reservation to run in."),
-    FIELD(48, struct spec, container, "Container image."),
+    FIELD(48, struct spec, container,
+          "Container image: a folder, a squashfs file or archive on the nodes, or a name at a registry."),
     FIELD(49, struct spec, exclusive, "No other job on its nodes."),
     FIELD_WORDS(50, struct spec, launch, launch_kind_words, "What is started: batch, tasks or steps."),
     FIELD(51, struct spec, attach, "Output is kept in the node's spool for whoever attaches."),
@@ -112,6 +113,8 @@ static const struct field spec_fields[] = {
     FIELD(67, struct spec, script_bytes, "Size of the stored script (set by the controller)."),
     FIELD(68, struct spec, environment_bytes, "Size of the stored environment (set by the controller)."),
     FIELD(69, struct spec, submit_line, "The command line that submitted it."),
+    FIELD(80, struct spec, container_mounts, "Folders seen in the container, as SRC[:DST[:ro]] with commas."),
+    FIELD(81, struct spec, container_workdir, "Working directory in the container; else workdir."),
 };
 const struct schema spec_schema = SCHEMA(struct spec, "a job", spec_fields);
 

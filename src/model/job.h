@@ -106,6 +106,7 @@ struct spec {
     bool contiguous_topology;  // same socket or NVLink group wanted
     bool has_umask;
     uint32_t umask;            // of its processes and output files; 022 unless given
+    const char *container_mounts, *container_workdir;
     bool slurm_words;          // submitted with Slurm's commands: its output tells its end as they do
     const char *submit_line;   // the command line that submitted it
 };

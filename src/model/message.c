@@ -166,6 +166,9 @@ static const struct field exec_fields[] = {
     FIELD(31, S, gpus_per_task, ""),
     FIELD(40, S, wait_s, ""),
     FIELD(41, S, input_rank, ""),
+    FIELD(42, S, container, ""),
+    FIELD(43, S, container_mounts, ""),
+    FIELD(44, S, container_workdir, ""),
 };
 static const struct schema exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S

@@ -35,6 +35,7 @@ static const struct field node_fields[] = {
     FIELD(16, struct node, arch, "Processor architecture."),
     FIELD(17, struct node, boot_ms, "When the machine was started."),
     FIELD(18, struct node, agent_start_ms, "When its agent was started."),
+    FIELD(19, struct node, containers, "It can run jobs in containers."),
 };
 const struct schema node_schema = SCHEMA(struct node, "a node", node_fields);
 

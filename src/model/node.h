@@ -31,6 +31,7 @@ struct node {
     uint64_t tmp_bytes;
     const char *os, *arch;
     int64_t boot_ms, agent_start_ms;  // wall clock; 0: not known
+    bool containers;       // can run them
 };
 extern const struct schema node_schema;
 

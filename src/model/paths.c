@@ -33,15 +33,18 @@ int paths_resolve(const struct paths_environment *env, struct arena *a, struct p
         p.run = arena_printf(a, "%s/run", h);
         p.log = arena_printf(a, "%s/log", h);
         p.agents = arena_strdup(a, h);
+        p.images = arena_printf(a, "%s/images", h);
     } else if (env->root) {
         p = (struct paths){.config_dir = "/etc/acequia", .state = "/var/lib/acequia", .run = "/run/acequia",
-                           .log = "/var/log/acequia", .agents = "/var/lib/acequia"};
+                           .log = "/var/log/acequia", .agents = "/var/lib/acequia",
+                           .images = "/var/cache/acequia/images"};
     } else {
         if (str_empty(env->home) || *env->home != '/')
             return error_set(e, EINVAL, "HOME is not set to an absolute path; set HOME or ACEQUIA_HOME");
         p.config_dir = xdg(a, env->xdg_config, env->home, ".config");
         p.state = xdg(a, env->xdg_state, env->home, ".local/state");
         p.agents = p.state;
+        p.images = arena_printf(a, "%s/images", p.state);
         p.log = arena_printf(a, "%s/log", p.state);
         if (!str_empty(env->xdg_runtime) && *env->xdg_runtime == '/')
             p.run = arena_printf(a, "%s/acequia", env->xdg_runtime);

@@ -20,6 +20,7 @@ struct paths {
     const char *run;         // sockets and pid files
     const char *log;
     const char *socket;      // run/api.sock
+    const char *images;      // container images of users, unpacked
     const char *agents;      // folder of the agents' own folders
 };
 

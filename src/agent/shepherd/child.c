@@ -17,11 +17,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/box_report.h"
 #include "agent/procs.h"
+#include "agent/shebang.h"
 #include "agent/shepherd/shepherd.h"
 #include "base/text.h"
 
-enum { SHEBANG_MAX = 256, LAUNCH_FAILED_EXIT = 127 };
+enum { SCRIPT_PATH_MAX = 4096, LAUNCH_FAILED_EXIT = 127 };
 
 _Noreturn __attribute__((format(printf, 4, 5)))
 static void fail(const struct child *c, enum launch_code code, int err, const char *fmt, ...) {
@@ -189,7 +191,8 @@ static char **make_env(const struct child *c, struct arena *arena) {
 
 void child_prepare(struct child *c, struct arena *arena) {
     c->env = make_env(c, arena);
-    c->script_argv = arena_alloc(arena, (c->req->argc + 4) * sizeof *c->script_argv);
+    uint32_t argc = c->req->argc > c->task->argc ? c->req->argc : c->task->argc;
+    c->script_argv = arena_alloc(arena, (argc + c->req->boxc + 6) * sizeof *c->script_argv);
 }
 
 static const char *env_get(char **env, const char *key) {
@@ -256,48 +259,18 @@ _Noreturn static void exec_command(const struct child *c, char **argv) {
     exec_failed(c, command, err);
 }
 
-// Reads "#!interpreter [argument]" ourselves: the spool folder may be on a file system that does
-// not allow execution, and the messages are better.
-static void read_shebang(const struct child *c, const char *script, char line[SHEBANG_MAX],
-                         char **interpreter, char **argument) {
-    int fd = open(script, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        fail(c, LAUNCH_PERMISSION, errno, "the script cannot be read");
-    ssize_t n = read(fd, line, SHEBANG_MAX - 1);
-    close(fd);
-    line[n > 0 ? n : 0] = 0;
-    if (strncmp(line, "#!", 2) != 0)
-        fail(c, LAUNCH_FORMAT, 0, "the script has no interpreter; its first line must begin with "
-             "#!, for example #!/bin/bash");
-    char *end = strchr(line, '\n');
-    if (!end && n == SHEBANG_MAX - 1)
-        fail(c, LAUNCH_FORMAT, 0, "the first line of the script is over %d bytes long",
-             SHEBANG_MAX - 1);
-    if (end)
-        *end = 0;
-    if (end && end > line && end[-1] == '\r')
-        fail(c, LAUNCH_FORMAT, 0, "the script has Windows line ends; convert it with dos2unix");
-    char *p = line + 2 + strspn(line + 2, " \t");
-    *interpreter = p;
-    p += strcspn(p, " \t");
-    char *rest = p + strspn(p, " \t");
-    *p = 0;
-    for (size_t len = strlen(rest); len && (rest[len - 1] == ' ' || rest[len - 1] == '\t');)
-        rest[--len] = 0;
-    *argument = rest < line + SHEBANG_MAX && *rest ? rest : NULL;
-    if (!**interpreter)
-        fail(c, LAUNCH_FORMAT, 0, "the script has #! but no interpreter after it");
-}
-
 _Noreturn static void exec_script(const struct child *c) {
-    char script[4096], line[SHEBANG_MAX], *interpreter, *argument;
+    char script[SCRIPT_PATH_MAX], text[SHEBANG_MAX + 128], *interpreter;
+    struct shebang s;
     snprintf(script, sizeof script, "%s/%s/script", c->spool_path, c->name);
-    read_shebang(c, script, line, &interpreter, &argument);
+    enum launch_code code = shebang_read(script, &s, text, sizeof text);
+    if (code != LAUNCH_OK)
+        fail(c, code, 0, "%s", text);
     char **argv = c->script_argv;
     uint32_t n = 0;
-    argv[n++] = interpreter;
-    if (argument)
-        argv[n++] = argument;
+    argv[n++] = interpreter = s.interpreter;
+    if (s.argument)
+        argv[n++] = s.argument;
     argv[n++] = script;
     for (uint32_t i = 0; i < c->req->argc; i++)
         argv[n++] = c->req->argv[i];
@@ -310,11 +283,49 @@ _Noreturn static void exec_script(const struct child *c) {
     exec_failed(c, interpreter, errno);
 }
 
+// A container job is started through acequia-box, which runs as the user like all that comes after it.
+_Noreturn static void exec_box(const struct child *c) {
+    char script[SCRIPT_PATH_MAX];
+    const struct launch_request *r = c->req;
+    bool is_script = r->has_script && !c->task->argc;
+    char **argv = c->script_argv, *const *rest = c->task->argc ? c->task->argv : r->argv;
+    uint32_t n = 0, argc = c->task->argc ? c->task->argc : r->argc;
+    for (uint32_t i = 0; i < r->boxc; i++)
+        argv[n++] = r->box[i];
+    if (is_script)
+        argv[n++] = "--script";
+    argv[n++] = "--";
+    if (is_script) {
+        snprintf(script, sizeof script, "%s/%s/script", c->spool_path, c->name);
+        argv[n++] = script;
+    }
+    for (uint32_t i = 0; i < argc; i++)
+        argv[n++] = rest[i];
+    argv[n] = NULL;
+    fcntl(BOX_REPORT_FD, F_SETFD, 0);
+    execve(argv[0], argv, c->env);
+    fail(c, LAUNCH_IMAGE, errno, "%s cannot be executed", argv[0]);
+}
+
+// Opened while we may: the user gets the descriptor, not the file.
+static int open_report(const struct child *c) {
+    char path[SCRIPT_PATH_MAX], name[SPOOL_NAME_MAX];
+    if (!c->req->boxc)
+        return -1;
+    spool_report_name(name, c->req->step);
+    snprintf(path, sizeof path, "%s/%s/%s", c->spool_path, c->name, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        fail(c, LAUNCH_RESOURCE, errno, "the image cannot be prepared");
+    return fd;
+}
+
 void child_run(const struct child *c) {
     const char *cwd = c->req->cwd ? c->req->cwd : "/";
     for (uint32_t i = 0; i < c->groups; i++)
         if (write(c->group_fds[i], "0", 1) < 0)
             fail(c, LAUNCH_LIMITS, errno, "the step's control group cannot be entered");
+    int report = open_report(c);
     setsid();
     set_limits(c);
     if (c->reset_signals)
@@ -330,6 +341,11 @@ void child_run(const struct child *c) {
     atomic_fetch_add(&c->note->opened, 1);
     // Everything of ours is close-on-exec already; this is the second lock.
     close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+    if (c->req->boxc) {
+        if (report != BOX_REPORT_FD && dup2(report, BOX_REPORT_FD) < 0)
+            fail(c, LAUNCH_RESOURCE, errno, "the image cannot be prepared");
+        exec_box(c);
+    }
     if (c->task->argc)
         exec_command(c, c->task->argv);
     if (c->req->has_script)

@@ -12,11 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/box_report.h"
 #include "agent/procs.h"
 #include "agent/shepherd/shepherd.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/text.h"
 
 enum { OPENED_PATIENCE_MS = 2000, MEBIBYTE = 1 << 20 };
 
@@ -189,6 +191,23 @@ static int badness(int status) {
     return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// What acequia-box left behind if it could not become the job's program. The user's process wrote it:
+// a number within bounds and a line of text, nothing more is believed.
+static void read_report(struct shepherd *s, struct unit *u) {
+    char name[SPOOL_NAME_MAX], text[BOX_REPORT_MAX], clean[SPOOL_TEXT_MAX];
+    unsigned code;
+    int used = 0;
+    spool_report_name(name, u->step);
+    cleanup_close int fd = openat(s->folder_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (n <= 0)
+        return;
+    text[n] = 0;
+    if (sscanf(text, "%u %n", &code, &used) != 1 || code == LAUNCH_OK || code >= LAUNCH_CODES)
+        return;
+    unit_failed(u, code, printable(text + used, clean, sizeof clean - 1));
+}
+
 void unit_reaped(struct shepherd *s, struct unit *u, uint32_t task, int status) {
     assert(u->alive > 0);
     u->alive--;
@@ -204,6 +223,8 @@ void unit_reaped(struct shepherd *s, struct unit *u, uint32_t task, int status) 
         unit_failed(u, u->note->code, u->note->text);
         u->status.failed_rank = u->note->rank;
     }
+    if (u->req.boxc && status)
+        read_report(s, u);
 }
 
 static void signal_tasks(struct unit *u, int sig) {

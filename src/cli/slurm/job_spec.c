@@ -381,7 +381,9 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     p.qos = opt_get(o, "qos");
     p.comment = opt_get(o, "comment");
     p.reservation = opt_get(o, "reservation");
-    p.container = opt_get(o, "container");
+    p.container = opt_get(o, "container-image") ? opt_get(o, "container-image") : opt_get(o, "container");
+    p.container_mounts = opt_get(o, "container-mounts");
+    p.container_workdir = opt_get(o, "container-workdir");
     const char *dir = opt_get(o, "chdir");
     if (!getcwd(here, sizeof here)) {
         slurm_error(s, "getcwd failed: %s", strerror(errno));

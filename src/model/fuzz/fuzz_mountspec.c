@@ -1,0 +1,25 @@
+// Fuzz target: mounts of containers.
+#include <assert.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "driver.h"
+#include "model/mountspec.h"
+
+const char *const fuzz_seeds[] = {"/a", "/a:/b", "/a:/b:ro", "/a:ro", "/a:/b:rw,/c", "a:b", "/a:/", "/a::ro", ",,", NULL};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    cleanup_free char *text = xstrndup((const char *)data, size);
+    cleanup_arena struct arena a = {0};
+    struct error e = {0};
+    struct mount_specs s;
+    if (mount_specs_parse("mounts", text, &a, &s, &e) < 0) {
+        assert(e.text[0]);
+        return 0;
+    }
+    assert(s.len <= MOUNT_SPECS_MAX);
+    for (uint32_t i = 0; i < s.len; i++)
+        assert(s.at[i].from[0] == '/' && s.at[i].to[0] == '/' && !strpbrk(s.at[i].from, ":,") && !strpbrk(s.at[i].to, ":,"));
+    return 0;
+}
