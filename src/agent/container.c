@@ -73,7 +73,8 @@ static void add_gpus(struct args *s, const struct request_node *node, const stru
     if (!variable(r, "ACEQUIA_GPU_LEDGER_DIR"))
         return;
     const char *path = variable(r, "LD_LIBRARY_PATH");  // the shim comes first in it
-    add(s, "--shim", path ? arena_strndup(s->a, path, strcspn(path, ":")) : NULL);
+    cleanup_free char *shim = path ? realpath(arena_strndup(s->a, path, strcspn(path, ":")), NULL) : NULL;
+    add(s, "--shim", shim);
     add(s, "--bind", variable(r, "ACEQUIA_GPU_LEDGER_DIR"));
     add(s, "--bind", variable(r, "ACEQUIA_GPU_ARBITER_DIR"));
 }
@@ -125,7 +126,7 @@ int container_apply(const struct request_node *node, struct launch_request *r, c
     }
     r->box = s.at;
     r->boxc = s.len;
-    return 0;
+    return launch_check(r, e);
 }
 
 struct container_wish container_of(const struct launch_request *r) {

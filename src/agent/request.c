@@ -250,7 +250,8 @@ int request_from_launch(const struct request_node *node, struct users *users,
     bind_tasks(&r);
     set_limits(node, m, &r);
     deny_other_gpus(node, m->part, &r, a);
-    rc = launch_check(&r, e);
+    if (str_empty(s->container))  // else it is whole when the container is added
+        rc = launch_check(&r, e);
     if (rc == 0)
         *out = r;
     return rc;

@@ -164,13 +164,14 @@ static int check_script(struct cli *c, const char *shown, const char *text, size
 int job_source(struct cli *c, struct options *o, bool dashes, struct job_source *out) {
     struct job_source s = {0};
     cleanup_buf struct buf text = {0};
-    if (dashes && !c->count)
+    const char *image = option_get(o, "container");  // which may have a command of its own
+    if (dashes && !c->count && !image)
         return error_set(&c->error, EINVAL, "there is no command after --");
     if (dashes) {
         s.argv = c->arguments;
         s.argc = c->count;
-        s.name = base_name(c->arguments[0]);
-        s.shown = as_typed(c, s.argv, s.argc);
+        s.name = base_name(c->count ? c->arguments[0] : image);
+        s.shown = c->count ? as_typed(c, s.argv, s.argc) : image;
         *out = s;
         return 0;
     }

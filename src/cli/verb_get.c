@@ -232,6 +232,8 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
         return;
     text_line(out, "Depends on", spec, "dependency");
     text_line(out, "Comment", spec, "comment");
+    text_line(out, "Container", spec, "container");
+    text_line(out, "Mounts", spec, "container_mounts");
     text_line(out, "Folder", spec, "workdir");
     file_line(out, "Output", j, spec, "output");
     file_line(out, "Error", j, spec, "error");

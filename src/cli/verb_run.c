@@ -26,19 +26,20 @@ static int run(struct cli *c) {
     struct job_environment environment;
     cleanup_buf struct buf first = {0};
     bool pty = option_given(&c->options, "pty");
-    if (!c->count)
+    const char *image = option_get(&c->options, "container");
+    if (!c->count && !image)
         return cli_usage(c, "there is nothing to run; give a command: acequia run -- hostname");
     if (job_spec(c, &c->options, &s) < 0 || job_environment(c, &c->options, &environment) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (s.array.len)
         return cli_usage(c, "--array: an array cannot be attached to; use acequia submit");
-    const char *name = last_part(c->arguments[0]);
+    const char *name = last_part(c->count ? c->arguments[0] : image);
     if (!s.name)
         s.name = job_name_check(name, NULL) == 0 ? name : "job";
     cleanup_buf struct buf shown = {0};
     for (int i = 0; i < c->count && shown.len < 500; i++)
         buf_addf(&shown, "%s%s", i ? " " : "", c->arguments[i]);
-    if (!has_control_chars(buf_str(&shown), shown.len) && utf8_valid(buf_str(&shown), shown.len))
+    if (!has_control_chars(buf_str(&shown), shown.len) && utf8_valid(buf_str(&shown), shown.len) && shown.len)
         s.command_text = buf_str(&shown);
     s.argv.at = arena_memdup(&c->arena, c->arguments, (size_t)c->count * sizeof *c->arguments);
     s.argv.len = (uint32_t)c->count;

@@ -90,20 +90,23 @@ static int check_gpu(const char *field, uint32_t milli, struct error *e) {
 
 static int check_container(const struct spec *s, struct error *e) {
     cleanup_arena struct arena a = {0};
+    const struct {
+        const char *what, *text;
+    } texts[] = {{"container", s->container}, {"container_mounts", s->container_mounts},
+                 {"container_workdir", s->container_workdir}};
     struct mount_specs mounts;
-    int r;
-    if (str_empty(s->container) && (!str_empty(s->container_mounts) || !str_empty(s->container_workdir)))
-        return error_set(e, EINVAL, "container_%s: there is no container; name an image with --container",
-                         str_empty(s->container_mounts) ? "workdir" : "mounts");
-    if ((!str_empty(s->container) && (r = line_check("container", s->container, CONTAINER_TEXT_MAX, e)) < 0) ||
-        (!str_empty(s->container_mounts) && (r = line_check("container_mounts", s->container_mounts, CONTAINER_TEXT_MAX, e)) < 0) ||
-        (!str_empty(s->container_mounts) &&
-         (r = mount_specs_parse("container_mounts", s->container_mounts, &a, &mounts, e)) < 0) ||
-        (!str_empty(s->container_workdir) && (r = line_check("container_workdir", s->container_workdir, CONTAINER_TEXT_MAX, e)) < 0))
-        return r;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int r = str_empty(texts[i].text) ? 0 : line_check(texts[i].what, texts[i].text, CONTAINER_TEXT_MAX, e);
+        if (r < 0)
+            return r;
+        if (!str_empty(texts[i].text) && str_empty(s->container))
+            return error_set(e, EINVAL, "%s: there is no container; name an image with --container", texts[i].what);
+    }
     if (!str_empty(s->container_workdir) && *s->container_workdir != '/')
         return error_set(e, EINVAL, "container_workdir: \"%s\" is not an absolute path", s->container_workdir);
-    return 0;
+    return str_empty(s->container_mounts)
+               ? 0
+               : mount_specs_parse("container_mounts", s->container_mounts, &a, &mounts, e);
 }
 
 static int check_amounts(const struct spec *s, struct error *e) {

@@ -2,7 +2,7 @@
 
 usage: journey.py [RESULT.json [PART,...]]      needs root, one NVIDIA GPU with nvidia-smi, the built programs
 ($BUILD or $ACEQUIA), python3; PyTorch where it is there. Takes a minute and a half. Parts: memory, two halves,
-efficiency, around, idle, devices, torch, left, cost.
+efficiency, around, idle, devices, container, torch, left, cost.
 Prints a row for each thing looked at; ends with 0 when all are as wanted, 77 without a GPU."""
 import json
 import os
@@ -253,6 +253,38 @@ class Journey:
             inner = self.run(command=["unshare", "-mpf", self.python, "-c", look]).stdout.strip()
             self.r.add("the same from namespaces of its own (unshare)", inner, "Operation not permitted" if enforced else "-", inner == "Operation not permitted" or not enforced)
 
+    def bundle(self):
+        """An image of this machine's own folders, but for those that every container has of its own."""
+        folder = f"{self.c.home}/bundle"
+        os.makedirs(f"{folder}/rootfs")
+        mounts = []
+        for name in os.listdir("/"):
+            if os.path.islink(f"/{name}"):
+                os.symlink(os.readlink(f"/{name}"), f"{folder}/rootfs/{name}")
+            elif os.path.isdir(f"/{name}") and name not in ("dev", "proc", "sys", "tmp", "run"):
+                mounts.append({"destination": f"/{name}", "source": f"/{name}", "type": "bind", "options": ["rbind", "ro"]})
+        with open(f"{folder}/config.json", "w", encoding="utf-8") as f:
+            json.dump({"ociVersion": "1.0.2", "root": {"path": "rootfs"}, "mounts": mounts, "process": {"env": [f"PATH={os.environ['PATH']}"], "cwd": "/"}}, f)
+        return folder
+
+    def container(self):
+        """A part of the GPU in a container: of the root as it is, and of an image made of its folders."""
+        if not self.c.api.get("/v1/nodes")["nodes"][0].get("containers"):
+            self.r.add("containers", self.c.log_tail(f"agent-{self.c.nodes_up()[0]}", 5)[-80:], "not possible on this machine", True)
+            return
+        devices = "import glob; print(*sorted(glob.glob('/dev/nvidia[0-9]*') + glob.glob('/dev/nvidiactl')))"
+        for kind, image in (("the root", "/"), ("a bundle", self.bundle())):
+            none = self.run("--container", image, command=[self.python, "-c", devices])
+            self.r.add(f"{kind}: GPUs in a container without any", none.stdout.strip() or none.stderr.strip()[-60:], "none, exit 0", none.returncode == 0 and not none.stdout.strip())
+            own = self.run("--gpus", "1", "--container", image, command=[self.python, "-c", devices])
+            self.r.add(f"{kind}: in one with a GPU", own.stdout.strip() or own.stderr.strip()[-60:], "its own and nvidiactl", len(own.stdout.split()) == 2)
+            smi_says = self.run("--gpus", "1", "--container", image, command=["nvidia-smi", "-L"])
+            self.r.add(f"{kind}: nvidia-smi -L", smi_says.stdout.strip()[:30] or smi_says.stderr.strip()[-60:], "one GPU", smi_says.stdout.count("GPU ") == 1)
+            got = self.run_load("--gpus", "0.25", "--container", image, load=["--fill"])
+            self.r.add(f"{kind}: memory seen by a quarter (MiB)", got.get("total_mib", got), round(self.total / 4), abs(got.get("total_mib", 0) - self.total / 4) <= self.total * 0.02)
+        libraries = self.run("--gpus", "1", "--container", f"{self.c.home}/bundle", command=["sh", "-c", "ls /.acequia/nvidia/lib64; command -v nvidia-smi"])
+        self.r.add("the driver's libraries in an image", libraries.stdout.split()[:1], "libcuda.so.1 among them", "libcuda.so.1" in libraries.stdout.split())
+
     def cost(self):
         pid = self.c.pid(f"agent-{self.c.nodes_up()[0]}")
 
@@ -281,7 +313,8 @@ def main():
         j = Journey(c, report)
         steps = [("what there is", lambda: facts.update(zip(("driver", "missing"), j.what_there_is()))), ("memory", j.memory_seen),
                  ("two halves", lambda: facts.update(half=j.two_halves())), ("efficiency", lambda: j.efficiency(facts["half"])),
-                 ("around", j.around_the_shim), ("idle", j.idle), ("devices", lambda: j.devices(facts["missing"])), ("torch", j.torch),
+                 ("around", j.around_the_shim), ("idle", j.idle), ("devices", lambda: j.devices(facts["missing"])), ("container", j.container),
+                 ("torch", j.torch),
                  ("left", j.left_behind), ("cost", j.cost)]
         wanted = sys.argv[2].split(",") if len(sys.argv) > 2 else None
         for name, step in steps:

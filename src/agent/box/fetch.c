@@ -44,9 +44,12 @@ static bool has_policy(struct arena *a) {
            (home && access(arena_printf(a, "%s/.config/containers/policy.json", home), R_OK) == 0);
 }
 
-static int skopeo(char *argv[ARGS_MAX], const char *verb, const struct box_source *s, bool copy, struct arena *a) {
+static int skopeo(char *argv[ARGS_MAX], const char *verb, const struct box_source *s, bool copy, const char *folder,
+                  struct arena *a) {
     int n = 0;
     argv[n++] = "skopeo";
+    argv[n++] = "--tmpdir";
+    argv[n++] = arena_strdup(a, folder);
     if (!has_policy(a))
         argv[n++] = "--insecure-policy";
     argv[n++] = arena_strdup(a, verb);
@@ -68,7 +71,7 @@ int box_fetch_digest(const struct box_source *s, const char *folder, struct aren
     int rc = need("skopeo", "skopeo", "this kind of image", e);
     if (rc < 0)
         return rc;
-    int n = skopeo(argv, "inspect", s, false, a);
+    int n = skopeo(argv, "inspect", s, false, folder, a);
     argv[n++] = "--no-tags";
     argv[n++] = "--format";
     argv[n++] = "{{.Digest}}";
@@ -99,7 +102,7 @@ static int from_skopeo(const struct box_source *s, const char *folder, struct ar
     int rc = need("umoci", "umoci", "this kind of image", e);
     if (rc < 0)
         return rc;
-    int n = skopeo(argv, "copy", s, true, a);
+    int n = skopeo(argv, "copy", s, true, folder, a);
     argv[n++] = "--quiet";
     argv[n++] = arena_strdup(a, s->reference);
     argv[n++] = stored;
@@ -107,7 +110,7 @@ static int from_skopeo(const struct box_source *s, const char *folder, struct ar
     rc = run(argv, folder, s->remote, NULL, "the image cannot be had", a, e);
     if (rc < 0)
         return rc;
-    n = skopeo(argv, "inspect", &local, false, a);
+    n = skopeo(argv, "inspect", &local, false, folder, a);
     argv[n++] = "--config";
     argv[n++] = stored;
     argv[n] = NULL;

@@ -173,6 +173,11 @@ const char *box_tool_last_words(const struct buf *errors, struct arena *a) {
         if (len && line[len - 1] == '"')
             line[len - 1] = 0;
     }
+    size_t kept = 0;
+    for (const char *p = line; *p; p++)
+        if (p[0] != '\\' || p[1] != '"')
+            line[kept++] = *p;
+    line[kept] = 0;
     char *clean = arena_alloc(a, WORDS_MAX + 4);
     return *line ? printable(line, clean, WORDS_MAX) : "it did not say why";
 }

@@ -62,9 +62,37 @@ static void refuses_bad_specs(void **state) {
     REFUSED(s.features = "a&|b", "features: \"a&|b\" is not understood");
     REFUSED(s.features = "a||b", "features: \"a||b\" is not understood");
     REFUSED(s.features = "a|", "features: \"a|\" is not understood");
+    REFUSED(s.container = "x", "none of the 1 nodes can run containers");
+    REFUSED(s.container_mounts = "/a", "there is no container");
+    REFUSED(s.container = "x"; s.container_mounts = "a:/b", "not an absolute path");
+    REFUSED(s.container = "x"; s.container_workdir = "w", "container_workdir: \"w\" is not an absolute path");
     REFUSED(s.memory_per_cpu_bytes = 1; s.memory_per_node_bytes = 1, "memory");
     REFUSED(s.time_limit_s = UINT32_MAX, "time_limit_s");
     assert_int_equal(core_seq(r.core), before);
+    rig_done(&r);
+}
+
+// A job with an image is placed only on nodes that say that they can run it.
+static void containers_go_where_they_can(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct node able = {.name = "n2", .boot_id = "b", .spool_id = "s", .cpus = 4, .memory_bytes = 1ull << 34,
+                        .containers = true};
+    struct message_hello h = {.node = &able};
+    struct error e = {0};
+    assert_int_equal(core_agent_hello(r.core, &h, NULL, r.now_ms, &e), 0);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    struct spec s = rig_spec();
+    s.container = "image";
+    s.argv.len = 0;
+    for (int i = 0; i < 5; i++) {
+        uint64_t id = rig_submit(&r, &alice, &s);
+        assert_int_equal(rig_state(&r, id), i < 4 ? JOB_STARTING : JOB_PENDING);
+        if (i < 4)
+            assert_string_equal(r.launches.at[r.launches.len - 1].node, "n2");
+    }
     rig_done(&r);
 }
 
@@ -864,6 +892,7 @@ static void words_of_nodes_are_plain(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(containers_go_where_they_can),
         cmocka_unit_test(words_of_nodes_are_plain),
         cmocka_unit_test(tokens_do_not_multiply),
         cmocka_unit_test(a_token_for_one_node_is_for_that_one),
