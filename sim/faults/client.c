@@ -200,6 +200,34 @@ static int set_qos(struct sim *s, uint32_t max_jobs, struct error *e) {
     return r < 0 ? r : core_qos_set(s->head.core, &admin, &urgent, head_wall_ms(s), e);
 }
 
+// Somebody turns a few of the knobs, sometimes beyond where they go.
+static int set_policy(struct sim *s, const struct item *it, struct error *e) {
+    struct policy_settings p;
+    uint32_t n = it->amount;
+    core_policy_settings(s->head.core, &p);
+    switch (it->pick) {
+    case 0: p.order = p.order == ORDER_FCFS ? ORDER_FAIR : ORDER_FCFS; break;
+    case 1: p.backfill = (enum policy_backfill_word)(n % 3); break;
+    case 2: p.placement = (enum policy_placement_word)(n % 4); break;
+    case 3: p.reclaim = !p.reclaim; break;
+    case 4: p.half_life_s = 60 + n * 600; break;
+    default: p.short_factor = n; break;
+    }
+    if (n % 2) {
+        p.use_s = n * 100;
+        p.size_s = (int32_t)n - 500;
+        p.max_wait_s = n % 3 ? 0 : n;
+        p.min_run_s = n % 7;
+    }
+    if (n % 3 == 0) {
+        p.plan_depth = n % 70;  // more than 64 is refused
+        p.qos_step_s = n % 2 ? n * 60 : 0;
+        p.nice_step_s = n % 5 ? 0 : 60;
+        p.interactive_in_quota = !p.interactive_in_quota;
+    }
+    return core_policy_set(s->head.core, &admin, &p, head_wall_ms(s), e);
+}
+
 static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     struct core *c = s->head.core;
     int64_t now = head_wall_ms(s);
@@ -210,11 +238,12 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_DRAIN: return core_drain(c, &admin, node, "to be repaired", now, e);
     case ITEM_UNDRAIN: return core_resume(c, &admin, node, now, e);
     case ITEM_QUOTA: return set_project(s, it->pick % PROJECTS, it->amount * 5, it->amount % 2, e);
-    case ITEM_PROJECT_DELETE: return core_delete(c, &admin, THING_PROJECT, projects[it->pick % PROJECTS], now, e);
+    case ITEM_PROJECT_DELETE: return core_delete(c, &admin, THING_PROJECT, projects[it->pick % PROJECTS], true, now, e);
     case ITEM_PARTITION_DOWN:
         return core_partition_set(
             c, &admin, &(struct partition){.name = "main", .is_default = true, .down = true}, now, e);
-    case ITEM_QOS: return it->amount % 2 ? set_qos(s, 1, e) : core_delete(c, &admin, THING_QOS, "urgent", now, e);
+    case ITEM_QOS: return it->amount % 2 ? set_qos(s, 1, e) : core_delete(c, &admin, THING_QOS, "urgent", true, now, e);
+    case ITEM_POLICY: return set_policy(s, it, e);
     case ITEM_NODE_REMOVE: return core_node_remove(c, &admin, node, now, e);
     case ITEM_RESERVATION: {
         struct reservation r = {.name = "hold",
@@ -348,7 +377,7 @@ void client_cleanup(struct sim *s) {
     if (s->cleanups % 64 == 1) {
         client_setup(s, true);  // interactive work must fit into its quota
         core_partition_set(c, &admin, &(struct partition){.name = "main", .is_default = true}, now, NULL);
-        core_delete(c, &admin, THING_RESERVATION, "hold", now, NULL);
+        core_delete(c, &admin, THING_RESERVATION, "hold", true, now, NULL);
     }
     for (uint32_t i = 0; i < s->machine_count; i++)
         core_resume(c, &admin, s->machines[i].name, now, NULL);

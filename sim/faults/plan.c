@@ -29,6 +29,7 @@ static const struct {
     [ITEM_PARTITION_DOWN] = {"partition-down", 1},
     [ITEM_RESERVATION] = {"reservation", 1},
     [ITEM_QOS] = {"qos", 2},
+    [ITEM_POLICY] = {"policy", 3},
     [ITEM_NODE_REMOVE] = {"node-remove", 3},
     [ITEM_TOKEN] = {"token", 4},
     [ITEM_HEAD_KILL] = {"controller-kill", 12},

@@ -31,6 +31,7 @@ enum item_kind {
     ITEM_PARTITION_DOWN,
     ITEM_RESERVATION,
     ITEM_QOS,
+    ITEM_POLICY,
     ITEM_NODE_REMOVE,
     ITEM_TOKEN,
     // the controller

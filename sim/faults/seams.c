@@ -56,6 +56,7 @@ static const struct {
     [PLANTED_DRAIN_IGNORED] = {"drain-ignored", "a drained node gets new jobs"},
     [PLANTED_LIMIT_IGNORED] = {"limit-ignored", "a project's limit does not hold"},
     [PLANTED_DEPENDENCY_IGNORED] = {"dependency-ignored", "a job starts before what it waits for"},
+    [PLANTED_POLICY_FORGOTTEN] = {"policy-forgotten", "a policy that was set is not in snapshots"},
 };
 
 const char *planted_word(enum planted p) {
@@ -242,6 +243,11 @@ WRAP(int, world_project_set, struct world *w, const struct sched_project *p, str
     if (seams_planted(PLANTED_LIMIT_IGNORED))
         changed.limit_milligpu = SCHED_UNLIMITED;
     return __real_world_project_set(w, &changed, err);
+}
+
+WRAP(void, apply_policy, struct core *c, const struct policy_settings *s, int64_t at_ms) {
+    if (!seams_planted(PLANTED_POLICY_FORGOTTEN) || at_ms)
+        __real_apply_policy(c, s, at_ms);
 }
 
 // --- store ---
