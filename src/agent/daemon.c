@@ -342,6 +342,9 @@ static void tear_down(struct agent *a) {
         agent_logic_each(a->logic, count_running, &running);
     if (a->logic && !running)
         leave_site(a);
+    // One that nobody chose is found again by its name alone; empty, it would lie there until the next boot.
+    if (a->spool_fd >= 0 && str_empty(a->options->spool))
+        spool_discard(a->spool_fd, a->spool_path);
     agent_logic_free(a->logic);
     users_free(a->users);
     gpus_free(a->gpus);

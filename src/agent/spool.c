@@ -384,6 +384,26 @@ static DIR *open_listing(int dir_fd) {
     return d;
 }
 
+void spool_discard(int spool_fd, const char *path) {
+    static const char *const own[] = {"hints", "id", "shepherd.log"};
+    DIR *d = open_listing(spool_fd);
+    bool empty = d != NULL;
+    for (struct dirent *ent; empty && (ent = readdir(d));) {
+        struct stat st;
+        bool known = streq(ent->d_name, ".") || streq(ent->d_name, "..");
+        for (size_t i = 0; i < sizeof own / sizeof *own && !known; i++)
+            known = streq(ent->d_name, own[i]) && fstatat(spool_fd, own[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    (i < 2 || st.st_size == 0);
+        empty = known;
+    }
+    if (d)
+        closedir(d);
+    for (size_t i = 0; i < sizeof own / sizeof *own && empty; i++)
+        unlinkat(spool_fd, own[i], 0);
+    if (empty)
+        rmdir(path);
+}
+
 int spool_scan(int spool_fd, spool_scan_fn *fn, void *ctx, struct error *e) {
     DIR *d = open_listing(spool_fd);
     if (!d)

@@ -57,6 +57,8 @@ enum { SPOOL_ORPHANED = SPOOL_ENDED + 1 };  // the shepherd that took it was kil
 int spool_open(const char *path, struct error *e);
 // Reading end of the hint pipe; one agent at a time holds it (-EBUSY).
 int spool_open_hints(int spool_fd, struct error *e);
+// Removes the folder when nothing of a job, and nothing anybody might want to read, is left in it.
+void spool_discard(int spool_fd, const char *path);
 void spool_name(char out[SPOOL_NAME_MAX], uint64_t job, uint32_t attempt);
 int spool_parse_name(const char *name, uint64_t *job, uint32_t *attempt);
 void spool_unit_name(char out[SPOOL_NAME_MAX], uint32_t step);
