@@ -36,9 +36,9 @@ static void launch_failed(struct agent *a, uint64_t id, uint32_t attempt, enum l
     struct message_ended end = {
         .id = id, .attempt = attempt, .cause = END_LAUNCH, .exit_code = 127,
         .end_ms = clock_wall_ms(),
-        .reason = arena_printf(&arena, "%s: %s", launch_code_name(code), text),
+        .reason = arena_printf(&arena, LAUNCH_FAILED_WORDS "%s", text),
     };
-    log_info("job %llu: not started: %s", (unsigned long long)id, end.reason);
+    log_info("job %llu: not started (%s): %s", (unsigned long long)id, launch_code_name(code), text);
     agent_logic_ended(a->logic, &end);
 }
 

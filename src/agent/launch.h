@@ -23,7 +23,7 @@ enum {
     LAUNCH_SCRIPT_MAX = 16 << 20,
 };
 
-// Why a process could not be started. The names are reported upwards and are stable.
+// Why a process could not be started.
 enum launch_code {
     LAUNCH_OK,
     LAUNCH_REQUEST,      // the request cannot be read or carried out as written
@@ -43,6 +43,8 @@ enum launch_code {
     LAUNCH_CODES,
 };
 const char *launch_code_name(enum launch_code code);
+// What a job's reason begins with; the sentence of the failure follows, which may name paths.
+#define LAUNCH_FAILED_WORDS "could not be started: "
 
 // How an attempt or step ended.
 enum launch_end {

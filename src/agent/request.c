@@ -443,8 +443,8 @@ void request_report(const struct spool_status *s, struct arena *a, struct messag
         .exit_signal = (uint32_t)s->signal, .usage = u, .start_ms = s->started_wall_ms,
         .end_ms = s->ended_wall_ms,
     };
-    if (s->end == ENDED_LAUNCH_FAILED)  // the code for programs, the sentence for people
-        out->reason = arena_printf(a, "%s: %s", launch_code_name(s->launch_code), s->text);
+    if (s->end == ENDED_LAUNCH_FAILED)
+        out->reason = arena_printf(a, LAUNCH_FAILED_WORDS "%s", s->text);
     else if (s->text[0])
         out->reason = arena_strdup(a, s->text);
 }

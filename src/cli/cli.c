@@ -63,7 +63,7 @@ int cli_fail(struct cli *c) {
     if (c->json)
         print_error_json(c->error.code, c->error.text);
     else
-        cli_note("%s", c->error.text);
+        cli_note("%s", cli_field_words(c, c->error.text));
     return CLI_FAILED;
 }
 

@@ -59,6 +59,7 @@ int cli_fail(struct cli *c);
 int cli_failf(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int cli_usage(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  // to standard error
+const char *cli_field_words(struct cli *c, const char *text);  // the controller's sentence, with options for fields
 int cli_print(const struct buf *b);  // to standard output; exit status
 
 // Texts made from the tables.

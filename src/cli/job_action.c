@@ -12,6 +12,7 @@ static const struct option_spec specs[] = {
     {"user", 'u', "NAME", "Jobs of this user.", 0, NULL, NULL},
     {"project", 'P', "NAME", "Jobs of this project.", 0, NULL, "@project"},
     {"partition", 'p', "NAME", "Jobs of this partition.", 0, NULL, "@partition"},
+    {"qos", 'q', "NAME", "Jobs of this QoS.", 0, NULL, "@qos"},
     {"name", 'J', "NAME", "Jobs of this name.", 0, NULL, NULL},
     {"state", 's', "STATES", "Jobs in these states.", 0, NULL, "PENDING RUNNING SUSPENDED"},
     {"all", 0, NULL, "All my jobs; for administrators with --user, all of theirs.", 0, NULL, NULL},
@@ -26,7 +27,7 @@ const char *job_states_text(struct arena *a, const char *states) {
 }
 
 static bool write_filters(struct cli *c, struct json_writer *w) {
-    static const char *const names[] = {"user", "project", "partition", "name", "state"};
+    static const char *const names[] = {"user", "project", "partition", "qos", "name", "state"};
     bool any = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = option_get(&c->options, names[i]);
@@ -55,6 +56,7 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
     for (uint32_t i = 0; i < failed; i++) {
         const struct json *one = &errors->items[i], *inner = json_get(one, "error");
         const char *id = json_str(one, "id"), *message = json_str(inner ? inner : one, "message");
+        message = message ? cli_field_words(c, message) : NULL;
         bool named = id && message && strstr(message, arena_printf(&c->arena, "job %s", id));
         if (named)
             cli_note("%s", message);

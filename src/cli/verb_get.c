@@ -240,6 +240,43 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     text_line(out, "Command", spec, "command_text");
 }
 
+// Of an array: what its elements have in common, and how many are in which state.
+static void print_array(struct cli *c, const struct json *j, const struct json *counts, struct buf *out) {
+    const struct json *spec = json_get(j, "spec"), *states = json_get(counts, "states");
+    long long id = (long long)json_i64(counts, "id", 0);
+    cleanup_buf struct buf b = {0};
+    line(out, "Array", "%lld, %lld elements", id, (long long)json_i64(counts, "elements", 0));
+    text_line(out, "Name", spec, "name");
+    text_line(out, "User", spec, "user");
+    text_line(out, "Project", spec, "project");
+    text_line(out, "Partition", spec, "partition");
+    text_line(out, "QoS", spec, "qos");
+    for (uint32_t i = 0; states && states->type == JSON_OBJECT && i < states->len; i++)
+        buf_addf(&b, "%s%lld %s", i ? ", " : "", (long long)json_i64(states, states->members[i].key, 0),
+                 states->members[i].key);
+    line(out, "States", "%s%s", buf_str(&b), json_true(counts, "complete") ? "" : ", and more that have ended");
+    if (json_i64(spec, "array_limit", 0))
+        line(out, "At once", "%lld", (long long)json_i64(spec, "array_limit", 0));
+    request_lines(out, spec);
+    time_line(out, "Submitted", j, "submit_ms");
+    text_line(out, "Depends on", spec, "dependency");
+    text_line(out, "Comment", spec, "comment");
+    text_line(out, "Folder", spec, "workdir");
+    text_line(out, "Output", spec, "output");
+    text_line(out, "Error", spec, "error");
+    text_line(out, "Command", spec, "command_text");
+    line(out, "Elements", "acequia list %lld, acequia list --finished %lld, acequia get %lld_%lld", id, id, id,
+         (long long)json_i64(j, "array_index", 0));
+}
+
+// True when it is an array that was named, not one of its elements.
+static bool array_of(struct cli *c, struct client *k, const char *name, const struct json *j, struct reply *counts) {
+    if (!json_i64(j, "array_id", 0) || strchr(name, '_'))
+        return false;
+    const char *target = arena_printf(&c->arena, "/v1/jobs/%lld/array", (long long)json_i64(j, "array_id", 0));
+    return client_call(k, "GET", target, NULL, counts) == 0 && counts->json && json_get(j, "spec");
+}
+
 static int run(struct cli *c) {
     struct client *k;
     const char *part = option_given(&c->options, "script")        ? "/script"
@@ -250,7 +287,7 @@ static int run(struct cli *c) {
         return cli_fail(c);
     int status = CLI_OK;
     for (int i = 0; i < c->count; i++) {
-        struct reply reply;
+        struct reply reply, counts;
         cleanup_buf struct buf target = {0};
         buf_adds(&target, "/v1/jobs/");
         http_percent_encode(&target, c->arguments[i]);
@@ -265,11 +302,10 @@ static int run(struct cli *c) {
             buf_add(&out, reply.text, reply.len);
         else if (c->json)
             buf_addf(&out, "%s\n", reply.text);
+        else if (array_of(c, k, c->arguments[i], reply.json, &counts))
+            print_array(c, reply.json, counts.json, &out);
         else
             print_job(c, reply.json, &out);
-        if (!*part && !c->json && json_i64(reply.json, "array_id", 0) && !strchr(c->arguments[i], '_'))
-            line(&out, "Others", "of the array: acequia list %s, acequia list --finished %s", c->arguments[i],
-                 c->arguments[i]);
     }
     client_free(k);
     int printed = cli_print(&out);

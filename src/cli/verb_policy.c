@@ -59,6 +59,11 @@ static const struct option_spec reservation_specs[] = {
 };
 static const struct option_table reservation_options = OPTION_TABLE("Settings", reservation_specs);
 
+static const struct option_spec delete_specs[] = {
+    {"force", 0, NULL, "Delete it although live jobs are in it: what runs goes on, what waits will not start.", 0, NULL, NULL},
+};
+static const struct option_table delete_options = OPTION_TABLE("With delete", delete_specs);
+
 static const struct {
     const char *word, *path;
     const struct schema *schema;
@@ -186,7 +191,8 @@ static int put(struct noun *n, bool create) {
 static int remove_one(struct noun *n) {
     struct reply reply;
     int status = client_request(
-        n->cli, "DELETE", arena_printf(&n->cli->arena, "%s/%s", n->path, n->cli->arguments[1]), NULL, &reply);
+        n->cli, "DELETE", arena_printf(&n->cli->arena, "%s/%s%s", n->path, n->cli->arguments[1],
+                                        option_given(&n->cli->options, "force") ? "?force=1" : ""), NULL, &reply);
     return status == CLI_OK ? report(n->cli, &reply, n->word, "deleted") : status;
 }
 
@@ -315,6 +321,8 @@ static int run(struct cli *c) {
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (streq(what, "show"))
         return show(&n);
+    if (option_given(&c->options, "force") && !streq(what, "delete"))
+        return cli_usage(c, "--force is for delete");
     return streq(what, "delete") ? remove_one(&n) : put(&n, streq(what, "create"));
 }
 
@@ -322,11 +330,11 @@ static int run(struct cli *c) {
     const struct verb verb_##word = {                                                                        \
         .name = #word,                                                                                       \
         .group = "Sharing",                                                                                  \
-        .arguments = "create NAME [settings]\nedit NAME [settings]\ndelete NAME\n[list]\nshow NAME",         \
+        .arguments = "create NAME [settings]\nedit NAME [settings]\ndelete NAME [--force]\n[list]\nshow NAME",         \
         .summary = summary_,                                                                                 \
         .text = text_,                                                                                       \
         .examples = examples_,                                                                               \
-        .options = {&table_, &common_options},                                                               \
+        .options = {&table_, &delete_options, &common_options},                                                               \
         .run = run,                                                                                          \
         .complete = "create edit delete list show",                                                          \
         .most = 2,                                                                                           \

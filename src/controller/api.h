@@ -86,6 +86,7 @@ int api_list_event(void *ctx, const struct store_event *e);
 void api_submit(struct api_call *call);
 void api_list(struct api_call *call);
 void api_get(struct api_call *call);
+void api_array(struct api_call *call);
 void api_script(struct api_call *call);
 void api_environment(struct api_call *call);
 void api_action(struct api_call *call);

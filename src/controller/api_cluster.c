@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "controller/api.h"
 #include "controller/telemetry.h"
@@ -236,6 +237,19 @@ void api_status(struct api_call *call) {
 
 // --- tokens ---
 
+// A slip in a name would make a token that opens nothing. -EINPROGRESS: the request comes again.
+static int check_user(struct api_call *call, const char *user, struct error *e) {
+    const struct user_info *found;
+    if (!call->actor.admin)
+        return 0;  // refused for others anyway
+    int r = users_by_name(call->controller->users, user, clock_mono_ms(), &found, e);
+    if (r == -EINPROGRESS)
+        vec_push(&call->controller->unidentified, call->req);
+    if (r == -ENOENT)
+        r = error_set(e, ENOENT, "user: there is no user %.64s on the controller's machine", user);
+    return r;
+}
+
 void api_token_create(struct api_call *call) {
     struct controller *c = call->controller;
     struct json *j;
@@ -255,6 +269,8 @@ void api_token_create(struct api_call *call) {
         error_set(&e, ENOTSUP,
                   "this controller takes no other machines: set listen in [cluster], for example listen = "
                   "0.0.0.0:6820, and restart it");
+    if (!e.code && for_user && user && check_user(call, user, &e) == -EINPROGRESS)
+        return;
     if (e.code || token_create(pki_ca_sha256(c->ca), &t, &e) < 0) {
         api_fail(call->req, &e);
         return;

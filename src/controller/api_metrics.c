@@ -73,7 +73,8 @@ static bool add_job(void *ctx, const struct job_view *v) {
     }
     if (v->state == JOB_PENDING) {
         g->in->pending_by_reason[v->reason]++;
-        bool waits = v->reason == REASON_RESOURCES || v->reason == REASON_PRIORITY;
+        bool waits = v->reason == REASON_RESOURCES || v->reason == REASON_PRIORITY ||
+                     v->reason == REASON_RESERVATION;
         if (waits && v->eligible_ms && (!g->in->oldest_eligible_ms || v->eligible_ms < g->in->oldest_eligible_ms))
             g->in->oldest_eligible_ms = v->eligible_ms;
     }

@@ -82,35 +82,17 @@ static void warn_of_nodes(struct api_call *call, const char *list, struct json_w
     json_put_str(w, text);
 }
 
-struct users_of {
-    enum thing thing;
-    const char *name;
-    uint64_t jobs;
-};
-
-static bool count_user(void *ctx, const struct job_view *v) {
-    struct users_of *u = ctx;
-    const char *const used[] = {[THING_PROJECT] = v->project, [THING_PARTITION] = v->partition, [THING_QOS] = v->qos};
-    u->jobs += u->thing < sizeof used / sizeof *used && streq(used[u->thing], u->name);
-    return true;
-}
-
-// What is deleted under a job that waits keeps it waiting.
-static void warn_of_jobs(struct api_call *call, enum thing thing, struct json_writer *w) {
+// What is deleted under a job that waits keeps it waiting. `jobs`: that were in it.
+static void warn_of_jobs(struct api_call *call, enum thing thing, uint64_t jobs, struct json_writer *w) {
     char text[ERROR_TEXT_MAX];
-    struct users_of u = {.thing = thing, .name = call->name};
-    core_each_job(call->controller->core, count_user, &u);
-    if (!u.jobs)
-        return;
     snprintf(text, sizeof text,
              "%llu live %s in it: what runs goes on, what waits will not start; acequia cancel --%s %.64s "
              "ends them",
-             (unsigned long long)u.jobs, u.jobs == 1 ? "job is" : "jobs are",
-             thing == THING_PROJECT ? "project" : "partition", call->name);
+             (unsigned long long)jobs, jobs == 1 ? "job is" : "jobs are", thing_command(thing), call->name);
     json_put_str(w, text);
 }
 
-static void finish(struct api_call *call, int r, const char *nodes, bool deleted, const struct error *e) {
+static void finish(struct api_call *call, int r, const char *nodes, uint64_t jobs, const struct error *e) {
     struct buf b = {0};
     struct json_writer w = {.out = &b};
     char warning[ERROR_TEXT_MAX];
@@ -123,8 +105,8 @@ static void finish(struct api_call *call, int r, const char *nodes, bool deleted
     json_key(&w, "warnings");
     json_open(&w, '[');
     enum thing thing = thing_of_path(call->req->path);
-    if (deleted && (thing == THING_PROJECT || thing == THING_PARTITION))
-        warn_of_jobs(call, thing, &w);
+    if (jobs)
+        warn_of_jobs(call, thing, jobs, &w);
     for (uint32_t i = 0; thing == THING_PROJECT && i < 100 &&
                          world_warning(core_world(call->controller->core), i, warning, sizeof warning);
          i++)
@@ -171,13 +153,16 @@ void api_thing_set(struct api_call *call) {
         nodes = ((const struct reservation *)value)->nodes;
         break;
     }
-    finish(call, r, nodes, false, &e);
+    finish(call, r, nodes, 0, &e);
 }
 
 void api_thing_delete(struct api_call *call) {
     struct error e = {0};
-    int r = core_delete(call->controller->core, &call->actor, thing_of_path(call->req->path), call->name, now_ms(), &e);
-    finish(call, r, NULL, true, &e);
+    enum thing thing = thing_of_path(call->req->path);
+    struct core *core = call->controller->core;
+    uint64_t jobs = core_jobs_in(core, thing, call->name);
+    int r = core_delete(core, &call->actor, thing, call->name, api_query_i64(call, "force", 0), now_ms(), &e);
+    finish(call, r, NULL, jobs, &e);
 }
 
 // --- the policy ---
@@ -225,7 +210,7 @@ void api_policy_set(struct api_call *call) {
     }
     if (r == 0 && !schema_equal(&policy_schema, &now, &after))
         r = core_policy_set(core, &call->actor, &after, now_ms(), &e);
-    finish(call, r, NULL, false, &e);
+    finish(call, r, NULL, 0, &e);
 }
 
 struct share_listing {

@@ -196,8 +196,40 @@ static uint32_t things_alive(const struct core *c, enum thing thing) {
     return n;
 }
 
-int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms,
-                struct error *e) {
+// A job may name several partitions, with commas.
+static bool names(const char *list, const char *name) {
+    size_t len = strlen(name);
+    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        if (!strncmp(p, name, len) && (!p[len] || p[len] == ','))
+            return true;
+    return false;
+}
+
+uint64_t core_jobs_in(const struct core *c, enum thing thing, const char *name) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < c->order.len; i++) {
+        const struct submission *s = c->order.at[i] ? c->order.at[i]->sub : NULL;
+        const char *const in[THING_COUNT] = {[THING_PROJECT] = s ? s->project : NULL,
+                                             [THING_PARTITION] = s ? s->partition : NULL,
+                                             [THING_QOS] = s ? s->qos : NULL};
+        n += names(in[thing], name);
+    }
+    return n;
+}
+
+static int check_unused(const struct core *c, enum thing thing, const char *name, struct error *e) {
+    uint64_t jobs = core_jobs_in(c, thing, name);
+    if (!jobs)
+        return 0;
+    return error_set(e, EBUSY,
+                     "%s \"%s\" has %llu live %s; wait until they have ended or end them with 'acequia cancel --%s %s', "
+                     "or delete it with --force: what runs goes on then, what waits will not start",
+                     thing_word(thing), name, (unsigned long long)jobs, jobs == 1 ? "job" : "jobs", thing_command(thing),
+                     name);
+}
+
+int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, bool force,
+                int64_t now_ms, struct error *e) {
     static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED,
                                             EVENT_RESERVATION_DELETED};
     char shown[64];
@@ -218,6 +250,8 @@ int core_delete(struct core *c, const struct actor *actor, enum thing thing, con
             "project \"%s\" is where jobs without a project belong; it cannot be deleted, only edited", name);
     if (thing == THING_PARTITION && things_alive(c, thing) == 1)
         return error_set(e, EBUSY, "partition \"%s\" is the only one; create another before deleting it", name);
+    if (!force && (r = check_unused(c, thing, name, e)) < 0)
+        return r;
     struct event_name b = {.name = name, .by = actor->user};
     emit(c, now_ms, types[thing], &b);
     return 0;

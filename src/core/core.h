@@ -164,8 +164,10 @@ int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q,
 int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *r,
                          int64_t now_ms, struct error *e);
 enum thing { THING_PROJECT, THING_PARTITION, THING_QOS, THING_RESERVATION, THING_COUNT };
-int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, int64_t now_ms,
-                struct error *e);
+// Refused while live jobs are in it, unless forced; those of a reservation only lose their right to it.
+int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, bool force,
+                int64_t now_ms, struct error *e);
+uint64_t core_jobs_in(const struct core *c, enum thing thing, const char *name);  // live; 0 for reservations
 int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms,
                       struct error *e);
 int core_token_use(struct core *c, const char *id, const char *hash, const char *node,

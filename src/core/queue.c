@@ -72,12 +72,12 @@ enum job_reason reason_of(const struct core *c, const struct job *j) {
         return REASON_ARRAY_LIMIT;
     switch (sched_job_reason(c->world, j->id)) {
     case SCHED_REASON_BEGIN_TIME: return REASON_BEGIN_TIME;
-    case SCHED_REASON_PROJECT_GONE:
+    case SCHED_REASON_PROJECT_GONE: return REASON_PROJECT_GONE;
     case SCHED_REASON_PROJECT_LIMIT:
     case SCHED_REASON_QUOTA: return REASON_QUOTA;
-    case SCHED_REASON_PARTITION:
+    case SCHED_REASON_PARTITION: return REASON_PARTITION_DOWN;
     case SCHED_REASON_TIME_LIMIT: return REASON_PARTITION;
-    case SCHED_REASON_QOS_GONE:
+    case SCHED_REASON_QOS_GONE: return REASON_QOS_GONE;
     case SCHED_REASON_QOS_LIMIT: return REASON_QOS_LIMIT;
     case SCHED_REASON_NODES: return REASON_NODES_DOWN;
     case SCHED_REASON_RESERVATION: return REASON_RESERVATION;

@@ -75,7 +75,7 @@ static int check_texts(const struct spec *s, struct error *e) {
     if (!s->argv.len && str_empty(s->script_id) && str_empty(s->container) && s->launch != LAUNCH_STEPS)
         return error_set(e, EINVAL, "there is nothing to run: give a command after --, or a script");
     if (s->argv.len && !*s->argv.at[0] && str_empty(s->script_id))
-        return error_set(e, EINVAL, "argv: the command is empty");
+        return error_set(e, EINVAL, "argv: it is empty");
     return 0;
 }
 

@@ -40,10 +40,13 @@ enum job_reason {
     REASON_ARRAY_LIMIT,
     REASON_QUOTA,           // the project's limit or, for interactive work, its quota
     REASON_QOS_LIMIT,
-    REASON_PARTITION,       // partition down or limit of it
-    REASON_RESERVATION,
+    REASON_PARTITION,       // over its time limit
+    REASON_RESERVATION,     // its own is not open, or another's is in the way
     REASON_NODES_DOWN,      // all nodes that would fit are down or drained
     REASON_SHARES,          // over its share while others are below theirs
+    REASON_PROJECT_GONE,
+    REASON_QOS_GONE,
+    REASON_PARTITION_DOWN,  // closed, or gone
     REASON_COUNT
 };
 extern const char *const job_reason_words[];  // "Priority", "Resources", …

@@ -148,7 +148,8 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
     struct job *j = world_find(w, job);
     if (!j || j->state != SCHED_JOB_PENDING)
         return -ENOENT;
-    *out = (struct explanation){.job = job, .hold = (enum sched_hold)j->hold};
+    *out = (struct explanation){.job = job, .hold = (enum sched_hold)j->hold,
+                                  .names_reservation = j->request->asked.reservation != NULL};
     struct decisions d, unused;
     sched_decide(w, now_ms, policy, &d);
     out->reason = sched_job_reason(w, job);

@@ -84,6 +84,7 @@ struct explanation {
     uint64_t job;
     enum sched_reason reason;
     enum sched_hold hold;
+    bool names_reservation;
     struct explain_nodes nodes;
     struct explain_holder holders[EXPLAIN_HOLDERS_MAX];  // of what it needs, largest first
     uint32_t holder_count, holders_all;

@@ -71,8 +71,9 @@ static const char *reason_sentence(const struct explanation *e) {
     case SCHED_HOLD_OTHER: return "It is held.";
     case SCHED_HOLD_NONE: break;
     }
-    // It has room, but not for as long as it may run: nobody is before it for that.
-    if (e->reason == SCHED_REASON_PRIORITY && e->nodes.reserved && !e->nodes.planned && !e->nodes.fit)
+    bool kept_out = e->nodes.reserved && !e->nodes.planned && !e->nodes.fit;
+    if ((e->reason == SCHED_REASON_RESERVATION && !e->names_reservation) ||
+        (e->reason == SCHED_REASON_PRIORITY && kept_out))
         return "It could run into a reservation of the nodes it needs.";
     return sentences[e->reason] ? sentences[e->reason] : "It has not been looked at yet.";
 }

@@ -121,10 +121,29 @@ static enum sched_reason reason_of(struct world *w, struct request *r) {
     return w->judged.planless ? SCHED_REASON_RESOURCES : SCHED_REASON_PRIORITY;
 }
 
+// There is room, but not for as long as it may run: a reservation is in the way. Looked at once in a
+// pass for all jobs that ask for the same.
+static bool kept_out(struct world *w, struct request *r) {
+    request_refresh(w, r);
+    const struct fit *f = fit_of(w, r);
+    if (!fit_enough(f))
+        return false;  // something else is missing, too
+    if (r->window_pass == w->pass + 1)
+        return r->kept_out;
+    uint32_t nodes = 0;
+    uint64_t tasks = 0;
+    for (uint32_t i = 0; i < f->nodes_len && (nodes < f->demand.nodes_min || tasks < f->demand.tasks); i++)
+        if (f->cap[i] && window_allows(w, r, i, w->judged.now_ms, r->limit_ms)) {
+            nodes++;
+            tasks += f->cap[i];
+        }
+    r->window_pass = w->pass + 1;
+    r->kept_out = nodes < f->demand.nodes_min || tasks < f->demand.tasks;
+    return r->kept_out;
+}
+
 // Made when somebody asks, so that a pass need not look at those whose answer cannot have changed.
-enum sched_reason sched_job_reason(const struct world *cw, uint64_t id) {
-    struct world *w = (struct world *)(uintptr_t)cw;  // caches are brought up to date
-    const struct job *j = world_find(w, id);
+static enum sched_reason reason_in_line(struct world *w, const struct job *j) {
     if (!j || j->state != SCHED_JOB_PENDING)
         return SCHED_REASON_NONE;
     if (j->hold != SCHED_HOLD_NONE)
@@ -148,4 +167,16 @@ enum sched_reason sched_option_reason(const struct world *cw, uint64_t id, uint3
     struct world *w = (struct world *)(uintptr_t)cw;
     const struct job *j = world_find(w, id);
     return j && j->queued ? reason_of(w, job_option_in(j, partition)) : SCHED_REASON_NONE;
+}
+
+enum sched_reason sched_job_reason(const struct world *cw, uint64_t id) {
+    struct world *w = (struct world *)(uintptr_t)cw;  // caches are brought up to date
+    const struct job *j = world_find(w, id);
+    enum sched_reason reason = reason_in_line(w, j);
+    if (!waits_in_line(reason) || !w->reservations.len)
+        return reason;
+    bool out = true;
+    for (uint32_t i = 0; i < job_options(j) && out; i++)
+        out = kept_out(w, job_option(j, i));
+    return out ? SCHED_REASON_RESERVATION : reason;
 }

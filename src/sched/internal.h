@@ -254,6 +254,8 @@ struct request {
     uint32_t head;
     uint32_t project_slot;        // in its project's turns while the queue is not empty
     uint64_t gpu_milli;           // of the whole job
+    uint64_t window_pass;         // pass + 1 that `kept_out` is of
+    bool kept_out;                // reservations are in the way, nothing else
 };
 
 struct job {

@@ -22,7 +22,7 @@ enum sched_reason {
     SCHED_REASON_RESOURCES,   // nothing free that fits: it is next in line and planned
     SCHED_REASON_PRIORITY,    // others are before it, or it would delay a planned job
     SCHED_REASON_NODES,       // no node that is up can fit it even when idle
-    SCHED_REASON_RESERVATION, // nodes are kept for a reservation
+    SCHED_REASON_RESERVATION, // its own is not open, or it could run into another's
     SCHED_REASON_VACATING,    // preempted jobs are making room for it
     SCHED_REASON_COUNT,
 };

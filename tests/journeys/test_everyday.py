@@ -248,7 +248,7 @@ try acequia list --columns gpu_
 try acequia help sus
 """
     r = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=cluster.env, cwd=cluster.work, check=True)
-    assert r.stdout.split("\n")[:6] == ["default", "default", "", "edit", "gpu_model gpu_busy", "suspend"], r.stderr
+    assert r.stdout.split("\n")[:6] == ["default", "default", "", "edit", "gpu_model gpu_busy gpu_use", "suspend"], r.stderr
 
 
 def test_states_in_any_case_and_lines_of_shell(cluster):
@@ -264,8 +264,13 @@ def test_elements_of_an_array_in_order(cluster):
     assert cluster.run("wait", job).returncode == 0
     rows = cluster.acequia("list", "--finished", "--no-heading", "--columns", "id", job).split()
     assert rows == [f"{job}_{i}" for i in range(4)]
-    assert f"acequia list {job}" in cluster.acequia("get", job)
+    shown = cluster.acequia("get", job)
+    assert f"acequia list {job}" in shown and "4 elements" in shown and "4 COMPLETED" in shown
     assert "acequia list" not in cluster.acequia("get", f"{job}_2")
+    job = cluster.submit("--array", "0-9%2", "-o", "/dev/null", "--", "sh", "-c", "[ $ACEQUIA_ARRAY_TASK_ID -lt 4 ] || sleep 30; exit 3")
+    wait_until(lambda: "4 FAILED" in cluster.acequia("get", job), 10, "the first four do not end")
+    wait_until(lambda: "4 PENDING, 2 RUNNING, 4 FAILED" in cluster.acequia("get", job), 10, "they are not counted")
+    assert cluster.run("cancel", job).returncode == 0
 
 
 def test_a_reservation_in_the_way_is_told(cluster):
@@ -310,12 +315,36 @@ def test_following_events_outlives_the_controller():
         c.close()
 
 
-def test_deleting_under_jobs_is_told(cluster):
-    cluster.acequia("project", "create", "short-lived")
-    job = cluster.submit("--hold", "-P", "short-lived", "--", "true")
-    r = cluster.run("project", "delete", "short-lived")
-    assert r.returncode == 0 and "1 live job is in it" in r.stderr
+def test_deleting_under_jobs_is_refused_or_told(cluster):
+    for noun, option in (("project", "-P"), ("partition", "-p"), ("qos", "-q")):
+        cluster.acequia(noun, "create", "short-lived")
+        job = cluster.submit("--hold", option, "short-lived", "--", "true")
+        r = cluster.run(noun, "delete", "short-lived")
+        assert r.returncode == 1 and "1 live job" in r.stderr and f"acequia cancel --{noun} short-lived" in r.stderr, r.stderr
+        r = cluster.run(noun, "delete", "short-lived", "--force")
+        assert r.returncode == 0 and "1 live job is in it" in r.stderr
+        cluster.acequia("release", job)
+        gone = {"project": "ProjectGone", "partition": "PartitionDown", "qos": "QOSGone"}[noun]
+        wait_until(lambda: gone in cluster.acequia("list", job), 5, "its reason is not told")
+        cluster.acequia("cancel", f"--{noun}", "short-lived")
+        cluster.acequia(noun, "create", "short-lived")
+        r = cluster.run(noun, "delete", "short-lived")
+        assert r.returncode == 0 and r.stderr == ""
+    assert "--force is for delete" in cluster.run("qos", "create", "x", "--force").stderr
+
+
+def test_words_are_those_of_the_command_line(cluster):
+    """Sentences of the controller name options, not fields of the API; reasons are no codes."""
+    r = cluster.run("reservation", "create", "late", "--start", "tomorrow", "--end", "now+1hour")
+    assert r.returncode == 1 and "acequia: --end: a reservation must end" in r.stderr
+    assert "acequia: --nodelist: node \"nowhere\" does not exist" in cluster.run("submit", "-w", "nowhere", "--", "true").stderr
+    job = cluster.submit("-o", "/dev/null", "--", "no-such-program")
+    cluster.run("wait", job)
+    assert "could not be started: command no-such-program not found" in cluster.acequia("get", job)
+    reservation = cluster.run("reservation", "create", "soon", "--start", "now+1hour", "--end", "now+2hours", "--maintenance", "true")
+    assert reservation.returncode == 0
+    job = cluster.submit("-o", "/dev/null", "-t", "4h", "--", "true")
+    wait_until(lambda: "(Reservation)" in cluster.acequia("list", job), 5, "the reservation is not the reason")
+    assert "could run into a reservation" in cluster.acequia("why", job)
     cluster.acequia("cancel", job)
-    cluster.acequia("project", "create", "short-lived")
-    r = cluster.run("project", "delete", "short-lived")
-    assert r.returncode == 0 and r.stderr == ""
+    cluster.acequia("reservation", "delete", "soon")

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from tests.lab.api import ApiError
 from tests.lab.cluster import Cluster
 from tests.lab.proc import wait_until
 
@@ -125,6 +126,12 @@ def test_a_user_token_stands_for_its_user_over_tls(cluster):
     assert status == 200 and body["user"] == "nobody" and not body["admin"]
     bad = token[:-70] + ("0" if token[-70] != "0" else "1") + token[-69:]
     assert http(cluster, "GET", "/v1/status", headers=f"Authorization: Bearer {bad}\r\n")[0] == 401
+
+
+def test_a_token_for_nobody_is_not_made(cluster):
+    with pytest.raises(ApiError) as refused:
+        cluster.api.post("/v1/tokens", {"kind": "user", "user": "no-such-user"})
+    assert refused.value.status == 404 and "no user no-such-user" in str(refused.value)
 
 
 def test_secrets_are_in_private_files_only(cluster):

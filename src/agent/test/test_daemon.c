@@ -116,7 +116,7 @@ static void failures_carry_reasons(void **state) {
     launch(&w);
     struct message_ended *e = ended(&w, &s);
     assert_int_equal(e->cause, END_LAUNCH);
-    assert_true(str_has_prefix(e->reason, "command_not_found: "));
+    assert_true(str_has_prefix(e->reason, "could not be started: "));
     said_free(s);
     ack(&w);
     work_sh(&w, "exit 0");

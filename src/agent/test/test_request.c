@@ -105,7 +105,7 @@ static void ends_are_told_in_the_controllers_words(void **state) {
                              .launch_code = LAUNCH_CWD, .text = "no folder"};
     request_report(&s, &a, &m);
     assert_int_equal(m.cause, END_LAUNCH);
-    assert_string_equal(m.reason, "cwd: no folder");
+    assert_string_equal(m.reason, "could not be started: no folder");
     s = (struct spool_status){.end = ENDED_KILLED, .kill_why = END_PREEMPT, .signal = SIGTERM};
     request_report(&s, &a, &m);
     assert_int_equal(m.cause, END_PREEMPT);

@@ -21,9 +21,17 @@ const char *state_letters(enum job_state s) {
     return s == JOB_STARTING ? "R" : job_state_short(s);
 }
 
+static const char *pending_word(const char *reason) {
+    if (streq(reason, job_reason_words[REASON_PROJECT_GONE]))
+        return "InvalidAccount";
+    if (streq(reason, job_reason_words[REASON_QOS_GONE]))
+        return "InvalidQOS";
+    return reason ? reason : "None";
+}
+
 const char *reason_word(const struct sjob *j) {
     switch (j->state) {
-    case JOB_PENDING: return j->reason ? j->reason : "None";
+    case JOB_PENDING: return pending_word(j->reason);
     case JOB_STARTING:
     case JOB_RUNNING:
     case JOB_SUSPENDED: return j->hold && j->reason ? j->reason : "None";  // held when it comes back

@@ -56,6 +56,32 @@ static void all_forms(void **state) {
     options_done(&o);
 }
 
+static void fields_become_options(void **state) {
+    static const struct option_spec here[] = {
+        {"time", 't', "DURATION", "", 0, NULL, NULL},    {"chdir", 'D', "FOLDER", "", 0, "workdir", NULL},
+        {"cpus", 'c', "COUNT", "", 0, "cpus-per-task", NULL}, {"nodelist", 'w', "NODES", "", 0, NULL, NULL},
+        {"deadline", 0, "TIME", "", 0, NULL, NULL},
+    };
+    static const struct option_table one = OPTION_TABLE("", here);
+    static const struct verb verb = {.name = "x", .options = {&one}};
+    static const char *const cases[][2] = {
+        {"time_limit_s: 99 is too large; at most 5 is allowed", "--time: 99 is too large; at most 5 is allowed"},
+        {"workdir: \"a\" is not an absolute path", "--chdir: \"a\" is not an absolute path"},
+        {"cpus_per_task: 9 is too large", "--cpus: 9 is too large"},
+        {"deadline: that time has passed already", "--deadline: that time has passed already"},
+        {"end_ms: a reservation must end after it starts", "end: a reservation must end after it starts"},
+        {"nodes: node \"n9\" does not exist", "--nodelist: node \"n9\" does not exist"},
+        {"array: 5 elements; at most 2 are allowed (max_array_size)", "array: 5 elements; at most 2 are allowed (max_array_size)"},
+        {"default_time_s: 9 is above max_time_s, 3", "default time: 9 is above max time, 3"},
+        {"argv: it is empty", "the command: it is empty"},
+        {"job 3 has no time left; /a/b_s x_ms.txt \"q_ms\"", "job 3 has no time left; /a/b_s x_ms.txt \"q_ms\""},
+    };
+    struct cli c = {.verb = &verb};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(cli_field_words(&c, cases[i][0]), cases[i][1]);
+    arena_done(&c.arena);
+}
+
 static void mistakes(void **state) {
     struct options o;
     struct error e;
@@ -146,7 +172,8 @@ static void verbs_are_whole(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_forms), cmocka_unit_test(mistakes), cmocka_unit_test(typed_values),
+        cmocka_unit_test(all_forms), cmocka_unit_test(mistakes),
+        cmocka_unit_test(fields_become_options), cmocka_unit_test(typed_values),
         cmocka_unit_test(earlier_ones_do_not_override), cmocka_unit_test(verbs_are_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

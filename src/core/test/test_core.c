@@ -100,12 +100,12 @@ static void the_last_partition_stays(void **state) {
     struct rig r;
     rig_init(&r);
     struct error e = {0};
-    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "main", r.now_ms, &e), -EBUSY);
+    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "main", false, r.now_ms, &e), -EBUSY);
     assert_non_null(strstr(e.text, "partition \"main\" is the only one"));
     struct partition other = {.name = "other"};
     assert_int_equal(core_partition_set(r.core, &root, &other, r.now_ms, &e), 0);
-    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "main", r.now_ms, &e), 0);
-    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "other", r.now_ms, &e), -EBUSY);
+    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "main", false, r.now_ms, &e), 0);
+    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "other", false, r.now_ms, &e), -EBUSY);
     rig_done(&r);
 }
 
@@ -113,7 +113,7 @@ static void there_is_one_default_of_each(void **state) {
     struct rig r;
     rig_init(&r);
     struct error e = {0};
-    assert_int_equal(core_delete(r.core, &root, THING_PROJECT, "default", r.now_ms, &e), -EBUSY);
+    assert_int_equal(core_delete(r.core, &root, THING_PROJECT, "default", false, r.now_ms, &e), -EBUSY);
     assert_non_null(strstr(e.text, "it cannot be deleted"));
     rig_hello(&r, "n1", 16, 0, "b1", NULL, 0);
     struct spec s = rig_spec();
@@ -849,6 +849,41 @@ static void a_user_has_a_share_of_the_disk(void **state) {
     vec_done(&r.journal);
 }
 
+// What live jobs are in is not deleted under them by mistake.
+static void what_jobs_need_is_not_deleted(void **state) {
+    struct rig r;
+    struct error e = {0};
+    rig_init(&r);
+    assert_int_equal(core_project_set(r.core, &root, &(struct project){.name = "p"}, r.now_ms, &e), 0);
+    assert_int_equal(core_partition_set(r.core, &root, &(struct partition){.name = "q"}, r.now_ms, &e), 0);
+    assert_int_equal(core_qos_set(r.core, &root, &(struct qos){.name = "u", .usage_factor = 1}, r.now_ms, &e), 0);
+    struct spec s = rig_spec();
+    s.project = "p";
+    s.partition = "q";
+    s.qos = "u";
+    uint64_t id = rig_submit(&r, &alice, &s);
+    static const enum thing things[] = {THING_PROJECT, THING_PARTITION, THING_QOS};
+    static const char *const names[] = {"p", "q", "u"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(core_delete(r.core, &root, things[i], names[i], false, r.now_ms, &e), -EBUSY);
+        assert_non_null(strstr(e.text, "has 1 live job"));
+        assert_non_null(strstr(e.text, "acequia cancel --"));
+        assert_non_null(strstr(e.text, "--force"));
+    }
+    struct job_view v;
+    assert_int_equal(core_delete(r.core, &root, THING_QOS, "u", true, r.now_ms, &e), 0);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    assert_true(core_view(r.core, id, &v) && v.reason == REASON_QOS_GONE);
+    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "q", true, r.now_ms, &e), 0);
+    core_schedule(r.core, r.now_ms);
+    assert_true(core_view(r.core, id, &v) && v.reason == REASON_PARTITION_DOWN);
+    assert_int_equal(core_delete(r.core, &root, THING_PROJECT, "p", true, r.now_ms, &e), 0);
+    core_schedule(r.core, r.now_ms);
+    assert_true(core_view(r.core, id, &v) && v.reason == REASON_PROJECT_GONE);
+    rig_drain(&r);
+    rig_done(&r);
+}
+
 static void a_node_speaks_for_its_own_jobs(void **state) {
     struct rig r;
     rig_init(&r);
@@ -898,6 +933,7 @@ int main(void) {
         cmocka_unit_test(a_token_for_one_node_is_for_that_one),
         cmocka_unit_test(a_user_has_a_share_of_the_memory),
         cmocka_unit_test(a_user_has_a_share_of_the_disk),
+        cmocka_unit_test(what_jobs_need_is_not_deleted),
         cmocka_unit_test(a_node_speaks_for_its_own_jobs),
         cmocka_unit_test(runs_a_job),
         cmocka_unit_test(refuses_bad_specs),

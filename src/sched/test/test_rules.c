@@ -151,7 +151,10 @@ static void maintenance_is_planned_around(void **state) {
     sched_decide(c.w, c.now_ms, &c.policy, &d);
     assert_int_equal(d.next_ms, 100000);
     decisions_done(&d);
+    assert_int_equal(reason(&c, cluster_runs(&c, a) ? b : a), SCHED_REASON_RESOURCES);  // s has what it needs
     end(&c, s);
+    cluster_settle(&c);
+    assert_int_equal(reason(&c, cluster_runs(&c, a) ? b : a), SCHED_REASON_RESERVATION);
     c.now_ms = 201000;
     cluster_settle(&c);
     assert_true(cluster_runs(&c, a) && cluster_runs(&c, b));
