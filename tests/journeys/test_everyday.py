@@ -268,9 +268,10 @@ def test_elements_of_an_array_in_order(cluster):
     assert f"acequia list {job}" in shown and "4 elements" in shown and "4 COMPLETED" in shown
     assert "acequia list" not in cluster.acequia("get", f"{job}_2")
     job = cluster.submit("--array", "0-9%2", "-o", "/dev/null", "--", "sh", "-c", "[ $ACEQUIA_ARRAY_TASK_ID -lt 4 ] || sleep 30; exit 3")
-    wait_until(lambda: "4 FAILED" in cluster.acequia("get", job), 10, "the first four do not end")
-    wait_until(lambda: "4 PENDING, 2 RUNNING, 4 FAILED" in cluster.acequia("get", job), 10, "they are not counted")
-    assert cluster.run("cancel", job).returncode == 0
+    try:
+        wait_until(lambda: "4 PENDING, 2 RUNNING, 4 FAILED" in cluster.acequia("get", job), 25, "they are not counted")
+    finally:
+        assert cluster.run("cancel", job).returncode == 0
 
 
 def test_a_reservation_in_the_way_is_told(cluster):

@@ -614,7 +614,7 @@ static void random_step(struct rig *r, struct rand *rnd) {
                                &(struct partition){.name = "other", .nodes = node, .down = rand_below(rnd, 3) == 0},
                                r->now_ms, &e);
         } else {
-            core_delete(r->core, &root, THING_PARTITION, "other", r->now_ms, &e);
+            core_delete(r->core, &root, THING_PARTITION, "other", true, r->now_ms, &e);
         }
         break;
     default:

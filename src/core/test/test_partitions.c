@@ -178,7 +178,7 @@ static void a_partition_may_go_under_it(void **state) {
     struct error e = {0};
     two_partitions(&r);
     uint64_t in_a = submit(&r, "a", 4), in_b = submit(&r, "b,a", 4), waits = submit(&r, "a,b", 4);
-    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "b", r.now_ms, &e), 0);
+    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "b", true, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     rig_drain(&r);
     assert_string_equal(told(r.core, in_b), "b");
