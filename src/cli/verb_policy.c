@@ -60,7 +60,8 @@ static const struct option_spec reservation_specs[] = {
 static const struct option_table reservation_options = OPTION_TABLE("Settings", reservation_specs);
 
 static const struct option_spec delete_specs[] = {
-    {"force", 0, NULL, "Delete it although live jobs are in it: what runs goes on, what waits will not start.", 0, NULL, NULL},
+    {"force", 0, NULL, "Delete it although live jobs are in it: what runs goes on, what waits will not start.", 0,
+     NULL, NULL},
 };
 static const struct option_table delete_options = OPTION_TABLE("With delete", delete_specs);
 
@@ -330,7 +331,8 @@ static int run(struct cli *c) {
     const struct verb verb_##word = {                                                                        \
         .name = #word,                                                                                       \
         .group = "Sharing",                                                                                  \
-        .arguments = "create NAME [settings]\nedit NAME [settings]\ndelete NAME [--force]\n[list]\nshow NAME",         \
+        .arguments = "create NAME [settings]\nedit NAME [settings]\ndelete NAME [--force]\n[list]\n"         \
+                     "show NAME",                                                                            \
         .summary = summary_,                                                                                 \
         .text = text_,                                                                                       \
         .examples = examples_,                                                                               \

@@ -222,10 +222,10 @@ static int check_unused(const struct core *c, enum thing thing, const char *name
     if (!jobs)
         return 0;
     return error_set(e, EBUSY,
-                     "%s \"%s\" has %llu live %s; wait until they have ended or end them with 'acequia cancel --%s %s', "
-                     "or delete it with --force: what runs goes on then, what waits will not start",
-                     thing_word(thing), name, (unsigned long long)jobs, jobs == 1 ? "job" : "jobs", thing_command(thing),
-                     name);
+                     "%s \"%s\" has %llu live %s; wait until they have ended or end them with 'acequia cancel "
+                     "--%s %s', or delete it with --force: what runs goes on then, what waits will not start",
+                     thing_word(thing), name, (unsigned long long)jobs, jobs == 1 ? "job" : "jobs",
+                     thing_command(thing), name);
 }
 
 int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, bool force,
