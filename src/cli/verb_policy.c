@@ -336,7 +336,7 @@ static int run(struct cli *c) {
         .summary = summary_,                                                                                 \
         .text = text_,                                                                                       \
         .examples = examples_,                                                                               \
-        .options = {&table_, &delete_options, &common_options},                                                               \
+        .options = {&table_, &delete_options, &common_options},                                              \
         .run = run,                                                                                          \
         .complete = "create edit delete list show",                                                          \
         .most = 2,                                                                                           \
