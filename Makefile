@@ -50,7 +50,8 @@ uninstall: ## remove what `make install` has put there
 	DESTDIR=$(DESTDIR) ninja -C build-install uninstall >/dev/null; \
 	share="$(DESTDIR)$$prefix/share"; \
 	rm -f "$$share"/man/man1/acequia.1 "$$share"/man/man1/acequia-*.1 "$$share"/man/man1/aq.1 "$$share"/man/man5/acequia.conf.5 \
-	    "$$share"/bash-completion/completions/acequia "$$share"/bash-completion/completions/aq "$$share"/zsh/site-functions/_acequia; \
+	    "$$share"/bash-completion/completions/acequia "$$share"/bash-completion/completions/aq "$$share"/zsh/site-functions/_acequia \
+	    "$$share"/fish/vendor_completions.d/acequia.fish; \
 	echo "Removed from $(DESTDIR)$$prefix"
 
 docs: build ## write the pages that are made from the program's tables

@@ -73,3 +73,4 @@ void man_config(struct buf *out);
 void docs_markdown(struct buf *out);
 void completion_bash(struct buf *out);
 void completion_zsh(struct buf *out);
+void completion_fish(struct buf *out);

@@ -1,4 +1,4 @@
-// Owns the completion scripts for bash and zsh, written from the tables. Job and node names are asked
+// Owns the completion scripts for bash, zsh and fish, written from the tables. Job and node names are asked
 // of the running cluster while completing.
 #include <stdio.h>
 #include <string.h>
@@ -200,4 +200,92 @@ void completion_zsh(struct buf *out) {
         if (visible(verbs[i]))
             zsh_verb(out, verbs[i]);
     buf_adds(out, "    esac\n}\n_acequia \"$@\"\n");
+}
+
+// --- fish ---
+
+static void fish_text(struct buf *out, const char *s, size_t max) {
+    buf_addc(out, '\'');
+    for (size_t n = 0; *s && n < max; s++, n++) {
+        if (*s == '\'' || *s == '\\')
+            buf_addc(out, '\\');
+        buf_addc(out, *s);
+    }
+    buf_addc(out, '\'');
+}
+
+// What follows on the line of a `complete`: candidates, files or folders.
+static void fish_kind(struct buf *out, const char *kind) {
+    if (source_of(kind)) {
+        buf_addf(out, " -a '(__acequia_%s)'", kind + 1);
+    } else if (streq(kind, "@verb")) {
+        buf_adds(out, " -a '");
+        all_verbs(out);
+        buf_addc(out, '\'');
+    } else if (streq(kind, "@dir")) {
+        buf_adds(out, " -a '(__fish_complete_directories)'");
+    } else if (streq(kind, "@file")) {
+        buf_adds(out, " -F");
+    } else {
+        buf_addf(out, " -a '%s'", kind);
+    }
+}
+
+static void fish_option(struct buf *out, const struct verb *v, const struct option_spec *s) {
+    buf_addf(out, "complete -c acequia -n '__acequia_verb %s %s'", v->name, v->alias ? v->alias : "");
+    if (s->letter)
+        buf_addf(out, " -s %c", s->letter);
+    buf_addf(out, " -l %s", s->name);
+    if (s->value && !(s->flags & OPTION_OPTIONAL))
+        buf_adds(out, streq(s->complete, "@file") ? " -r" : " -x");
+    buf_adds(out, " -d ");
+    fish_text(out, s->help, 70);
+    if (s->value && s->complete)
+        fish_kind(out, s->complete);
+    buf_addc(out, '\n');
+}
+
+// The words after the verb; `place` is the second of a noun's, 0: any.
+static void fish_arguments(struct buf *out, const struct verb *v, int place, const char *kind) {
+    buf_addf(out, "complete -c acequia -n '__acequia_verb %s %s", v->name, v->alias ? v->alias : "");
+    if (place)
+        buf_addf(out, "; and __acequia_place %d", place);
+    buf_addc(out, '\'');
+    fish_kind(out, kind);
+    buf_addc(out, '\n');
+}
+
+static void fish_verb(struct buf *out, const struct verb *v) {
+    for (int t = 0; t < OPTION_TABLES_MAX && v->options[t]; t++)
+        for (size_t i = 0; i < v->options[t]->count; i++)
+            if (!(v->options[t]->at[i].flags & OPTION_HIDDEN))
+                fish_option(out, v, &v->options[t]->at[i]);
+    fish_arguments(out, v, noun_of(v) ? 1 : 0, v->complete ? v->complete : "@file");
+    if (noun_of(v))
+        fish_arguments(out, v, 2, noun_of(v)->kind);
+}
+
+void completion_fish(struct buf *out) {
+    size_t count;
+    const struct verb *const *verbs = verbs_all(&count);
+    buf_adds(out,
+             "# fish completion for acequia; written by `acequia completion fish`\n"
+             "function __acequia_verb\n    set -l words (commandline -opc)\n"
+             "    test (count $words) -ge 2; and contains -- $words[2] $argv\nend\n"
+             "# The first word after the verb, or a name that is there already.\n"
+             "function __acequia_place\n    set -l words (commandline -opc)\n"
+             "    test (count $words) -eq (math $argv[1] + 1); and not contains -- create $words\nend\n");
+    for (size_t i = 0; i < SOURCES; i++)
+        buf_addf(out, "function __acequia_%s\n    %s | tr -s ' ' '\\n'\nend\n", sources[i].kind + 1, sources[i].command);
+    buf_adds(out, "complete -c acequia -f\n");
+    for (size_t i = 0; i < count; i++)
+        if (visible(verbs[i])) {
+            buf_addf(out, "complete -c acequia -n 'test (count (commandline -opc)) -eq 1' -a %s -d ", verbs[i]->name);
+            fish_text(out, verbs[i]->summary, 70);
+            buf_addc(out, '\n');
+        }
+    for (size_t i = 0; i < count; i++)
+        if (visible(verbs[i]))
+            fish_verb(out, verbs[i]);
+    buf_adds(out, "complete -c aq -w acequia\n");
 }

@@ -35,20 +35,23 @@ static int run_completion(struct cli *c) {
         completion_bash(&out);
     else if (streq(c->arguments[0], "zsh"))
         completion_zsh(&out);
+    else if (streq(c->arguments[0], "fish"))
+        completion_fish(&out);
     else
-        return cli_usage(c, "\"%.40s\" is not known; use bash or zsh", c->arguments[0]);
+        return cli_usage(c, "\"%.40s\" is not known; use bash, zsh or fish", c->arguments[0]);
     return cli_print(&out);
 }
 
 const struct verb verb_completion = {
     .name = "completion",
     .group = "More",
-    .arguments = "bash|zsh",
+    .arguments = "bash|zsh|fish",
     .summary = "print a completion script for a shell",
-    .examples = "source <(acequia completion bash)\nacequia completion zsh > ~/.zfunc/_acequia",
+    .examples = "source <(acequia completion bash)\nacequia completion zsh > ~/.zfunc/_acequia\n"
+                "acequia completion fish > ~/.config/fish/completions/acequia.fish",
     .options = {&common_options},
     .run = run_completion,
-    .complete = "bash zsh",
+    .complete = "bash zsh fish",
     .least = 1,
     .most = 1,
 };

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import struct
 import subprocess
 import termios
@@ -249,6 +250,19 @@ try acequia help sus
 """
     r = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=cluster.env, cwd=cluster.work, check=True)
     assert r.stdout.split("\n")[:6] == ["default", "default", "", "edit", "gpu_model gpu_busy gpu_use", "suspend"], r.stderr
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="needs fish")
+def test_completion_for_fish(cluster, tmp_path):
+    (tmp_path / "c.fish").write_text(cluster.acequia("completion", "fish"))
+    asked = {"acequia su": ["submit", "suspend"], "acequia submit --gp": ["--gpu-memory", "--gpus", "--gpus-per-node", "--gpus-per-task"],
+             "acequia submit -P d": ["default"], "acequia submit --project d": ["default"], "acequia project show de": ["default"], "acequia project create de": [],
+             "acequia partition ed": ["edit"], "aq list --columns gpu_m": ["gpu_model"], "acequia help sus": ["suspend"], "acequia list --sta": ["--state"]}
+    tries = "".join(f"echo '#'; complete -C '{line}' | string replace -r '\\t.*' ''\n" for line in asked)
+    script = f"set -x PATH {os.path.dirname(ACEQUIA)} $PATH; source {tmp_path}/c.fish\n{tries}"
+    r = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True, env={**cluster.env, "HOME": str(tmp_path)}, cwd=cluster.work, check=True)
+    told = [sorted(t.split()) for t in r.stdout.split("#")[1:]]
+    assert r.stderr == "" and dict(zip(asked, told, strict=True)) == asked
 
 
 def test_states_in_any_case_and_lines_of_shell(cluster):

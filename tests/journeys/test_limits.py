@@ -244,3 +244,35 @@ def test_the_scripts_of_one_user_do_not_fill_the_controllers_disk():
         c.api.post("/v1/jobs/cancel", {"all": True})
         send("c")
         assert len(c.api.raw("GET", f"/v1/jobs/{first}/script")[1]) > 400000  # kept as long as the history
+
+
+def spools(c):
+    """Folders that the agents hold open on a memory file system."""
+    found = set()
+    for f in [f for f in os.listdir(f"{c.home}/run") if f.startswith("agent") and f.endswith(".pid")]:
+        pid = int(open(f"{c.home}/run/{f}", encoding="utf-8").read())
+        links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        found |= {t for t in links if t.startswith(("/dev/shm/acequia-", "/run/acequia-")) and "/hints" not in t}
+    return found
+
+
+@root_only
+def test_an_agent_that_stops_leaves_no_empty_folder_behind():
+    with Cluster(config=CONFIG) as c:
+        places = spools(c)
+        ended(c, shell(c, "exit 0"))
+        job = shell(c, "sleep 60")
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 10, "it does not start")
+        c.cli("down")
+        assert all(os.path.isdir(p) for p in places)  # a job runs there
+        c.cli("up")
+        c.wait_ready()
+        wait_until(c.nodes_up, 10, "the node does not come back")
+        assert spools(c) == places and c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING"
+        c.api.post("/v1/jobs/cancel", {"ids": [str(job)]})
+        ended(c, job)
+        time.sleep(0.3)  # the end is acknowledged
+        c.cli("down")
+        assert not any(os.path.exists(p) for p in places)
+        c.cli("up")
+        c.wait_ready()
