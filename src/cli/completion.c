@@ -276,7 +276,8 @@ void completion_fish(struct buf *out) {
              "function __acequia_place\n    set -l words (commandline -opc)\n"
              "    test (count $words) -eq (math $argv[1] + 1); and not contains -- create $words\nend\n");
     for (size_t i = 0; i < SOURCES; i++)
-        buf_addf(out, "function __acequia_%s\n    %s | tr -s ' ' '\\n'\nend\n", sources[i].kind + 1, sources[i].command);
+        buf_addf(out, "function __acequia_%s\n    %s | tr -s ' ' '\\n'\nend\n", sources[i].kind + 1,
+                 sources[i].command);
     buf_adds(out, "complete -c acequia -f\n");
     for (size_t i = 0; i < count; i++)
         if (visible(verbs[i])) {
