@@ -215,7 +215,7 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
     api_json(call->req, 200, &b);
 }
 
-// Playing the journal back keeps everybody waiting: of the loop's time, users get a small part for it.
+// Playing the journal back takes a processor: users get a small part of one for it.
 static bool may_play(struct api_call *call, struct error *e) {
     const struct controller *c = call->controller;
     int64_t left_us = c->past_again_us - clock_mono_us();
@@ -226,29 +226,28 @@ static bool may_play(struct api_call *call, struct error *e) {
     return false;
 }
 
-static void played(struct controller *c, int64_t began_us) {
+static void explain_past(struct past *p) {
+    struct api_call call = {.controller = p->controller, .req = p->req, .actor = p->actor, .job = p->job};
     int64_t now = clock_mono_us();
-    c->past_again_us = now + (now - began_us) * PAST_REST;
+    if (p->result < 0)
+        api_fail(p->req, &p->error);
+    else
+        explain(&call, p->core, p->job, p->at_ms);
+    arena_done(&call.arena);
+    p->controller->past_again_us = now + (now - p->began_us) * PAST_REST;
 }
 
 void api_why(struct api_call *call) {
-    int64_t at_ms = api_query_i64(call, "at_ms", 0), began_us = clock_mono_us();
-    struct core *past;
+    int64_t at_ms = api_query_i64(call, "at_ms", 0);
     struct error e = {0};
     if (!at_ms) {
         if (question_begin(call)) {
             explain(call, call->controller->core, call->job, now_ms());
             question_end(call->controller);
         }
-        return;
-    }
-    if (!may_play(call, &e) || past_core(call->controller, at_ms, &past, &e) < 0) {
+    } else if (!may_play(call, &e) || past_ask(call, at_ms, false, explain_past, &e) < 0) {
         api_fail(call->req, &e);
-        return;
     }
-    explain(call, past, call->job, at_ms);
-    core_free(past);
-    played(call->controller, began_us);
 }
 
 // --- when ---
@@ -400,26 +399,24 @@ void api_when(struct api_call *call) {
     api_json(call->req, 200, &b);
 }
 
-void api_replay(struct api_call *call) {
-    struct past_report report = {0};
-    struct error e = {0};
-    if (past_compare(call->controller, &report, &e) < 0) {
-        api_fail(call->req, &e);
-        vec_done(&report.differences);
-        return;
-    }
+static void tell_differences(struct past *p) {
+    const struct past_report *report = &p->report;
     cleanup_buf struct buf b = {0};
     struct json_writer w = {.out = &b};
+    if (p->result < 0) {
+        api_fail(p->req, &p->error);
+        return;
+    }
     json_open(&w, '{');
-    json_kv_i64(&w, "events", (int64_t)report.events);
-    json_kv_i64(&w, "passes", (int64_t)report.passes);
-    json_kv_i64(&w, "starts", (int64_t)report.starts);
-    json_kv_i64(&w, "preemptions", (int64_t)report.preemptions);
-    json_kv_i64(&w, "different", (int64_t)report.different);
+    json_kv_i64(&w, "events", (int64_t)report->events);
+    json_kv_i64(&w, "passes", (int64_t)report->passes);
+    json_kv_i64(&w, "starts", (int64_t)report->starts);
+    json_kv_i64(&w, "preemptions", (int64_t)report->preemptions);
+    json_kv_i64(&w, "different", (int64_t)report->different);
     json_key(&w, "differences");
     json_open(&w, '[');
-    for (uint32_t i = 0; i < report.differences.len; i++) {
-        const struct past_difference *d = &report.differences.at[i];
+    for (uint32_t i = 0; i < report->differences.len; i++) {
+        const struct past_difference *d = &report->differences.at[i];
         json_open(&w, '{');
         json_kv_i64(&w, "seq", (int64_t)d->seq);
         json_kv_i64(&w, "at_ms", d->at_ms);
@@ -429,6 +426,11 @@ void api_replay(struct api_call *call) {
     }
     json_close(&w, ']');
     json_close(&w, '}');
-    api_json(call->req, 200, &b);
-    vec_done(&report.differences);
+    api_json(p->req, 200, &b);
+}
+
+void api_replay(struct api_call *call) {
+    struct error e = {0};
+    if (past_ask(call, 0, true, tell_differences, &e) < 0)
+        api_fail(call->req, &e);
 }

@@ -95,6 +95,7 @@ struct controller {
     uv_timer_t question_timer;
     int64_t question_began_us, question_again_us;
     bool answering;          // one of those that waited
+    struct past *past;       // the question about the past that is being answered
     int64_t past_again_us;   // when users may have the past played back again
     struct telemetry *telemetry;
     struct metrics_histogram pass_times, request_times;

@@ -16,6 +16,7 @@
 #include "controller/api.h"
 #include "controller/controller.h"
 #include "controller/list_stream.h"
+#include "controller/past.h"
 #include "controller/policy.h"
 #include "controller/telemetry.h"
 
@@ -284,6 +285,7 @@ static void stop(struct controller *c) {
     store_flush(c->store);
     telemetry_save(c);
     c->stopping = true;
+    past_stop(c);
     api_users_changed(c);
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
 }

@@ -1,16 +1,18 @@
 // Owns playing the journal back. The scheduler is a pure function and every change of the policy is
 // an event, so every recorded decision must come out again; a difference means the program has changed.
+// Core and scheduler have no state but their own, so another core can be worked on by another thread.
 #include "controller/past.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "sched/sched.h"
 #include "sched/world.h"
 
 struct playing {
-    struct controller *controller;
+    struct past *past;
     struct core *core;
     int64_t until_ms;
     uint64_t events;
@@ -20,15 +22,6 @@ struct playing {
     uint32_t start, preempt;     // next of the decisions to be met
     bool differs;
 };
-
-static int check_length(struct controller *c, struct error *e) {
-    if (core_seq(c->core) > PAST_EVENTS_MAX)
-        return error_set(
-            e, EFBIG,
-            "the journal has %llu events; at most %d can be played back while the cluster is working",
-            (unsigned long long)core_seq(c->core), PAST_EVENTS_MAX);
-    return 0;
-}
 
 static void difference(struct playing *p, const struct store_event *e, const char *recorded, const char *now) {
     struct past_difference d = {.seq = e->seq, .at_ms = e->at_ms};
@@ -127,6 +120,8 @@ static int play(void *ctx, const struct store_event *e) {
     struct playing *p = ctx;
     if (e->at_ms > p->until_ms)
         return 1;
+    if (atomic_load(&p->past->stop))
+        return -ECANCELED;
     if (e->seq != p->events + 1)
         return -ENODATA;
     p->events++;
@@ -134,37 +129,56 @@ static int play(void *ctx, const struct store_event *e) {
     return r < 0 ? r : core_replay(p->core, e->seq, e->at_ms, (enum event_type)e->type, e->data, e->len);
 }
 
-static int play_all(struct playing *p, struct error *e) {
-    struct controller *c = p->controller;
+// On the other thread.
+static void play_all(uv_work_t *work) {
+    struct past *past = work->data;
+    struct playing p = {.past = past, .until_ms = past->compare ? INT64_MAX : past->at_ms,
+                        .report = past->compare ? &past->report : NULL};
     struct core_config config;
-    int r = check_length(c, e);
-    if (r < 0)
-        return r;
     core_config_default(&config);
-    config.policy.grace_ms = core_policy(c->core)->grace_ms;  // the rest as the events say
-    p->core = core_new(&config);
-    r = store_events(c->store, 0, 0, 0, play, p, e);
-    if (r < 0) {
-        p->core = core_free(p->core);
-        return error_set(e, r == -ENODATA ? ENODATA : EIO,
-                         r == -ENODATA ? "the beginning of the journal is no longer kept"
-                                       : "the journal cannot be played back");
+    config.policy.grace_ms = past->grace_ms;  // the rest as the events say
+    p.core = core_new(&config);
+    int r = store_journal(past->controller->store, play, &p, NULL);
+    past->report.events = p.events;
+    decisions_done(&p.decisions);
+    past->core = p.core;
+    if (r < 0)
+        past->result = error_set(&past->error, r == -ENODATA ? ENODATA : EIO,
+                                 r == -ENODATA ? "the beginning of the journal is no longer kept"
+                                               : "the journal cannot be played back");
+}
+
+static void played(uv_work_t *work, int status) {
+    struct past *p = work->data;
+    p->controller->past = NULL;
+    p->done(p);
+    core_free(p->core);
+    vec_done(&p->report.differences);
+    free(p);
+}
+
+int past_ask(struct api_call *call, int64_t at_ms, bool compare, void (*done)(struct past *p), struct error *e) {
+    struct controller *c = call->controller;
+    if (c->past)
+        return error_set(e, EAGAIN, "the past is being played back for somebody; ask again in a moment");
+    if (core_seq(c->core) > PAST_EVENTS_MAX)
+        return error_set(e, EFBIG, "the journal has %llu events; at most %d can be played back",
+                         (unsigned long long)core_seq(c->core), PAST_EVENTS_MAX);
+    struct past *p = xcalloc(1, sizeof *p);
+    *p = (struct past){.work.data = p, .controller = c, .req = call->req, .actor = call->actor, .job = call->job,
+                       .at_ms = at_ms, .began_us = clock_mono_us(), .compare = compare, .done = done,
+                       .grace_ms = core_policy(c->core)->grace_ms};
+    snprintf(p->user, sizeof p->user, "%s", call->actor.user);
+    p->actor.user = p->user;
+    if (uv_queue_work(&c->loop, &p->work, play_all, played) < 0) {
+        free(p);
+        return error_set(e, EAGAIN, "the journal cannot be played back now; ask again in a moment");
     }
+    c->past = p;
     return 0;
 }
 
-int past_core(struct controller *c, int64_t at_ms, struct core **out, struct error *e) {
-    struct playing p = {.controller = c, .until_ms = at_ms};
-    int r = play_all(&p, e);
-    *out = p.core;
-    return r;
-}
-
-int past_compare(struct controller *c, struct past_report *out, struct error *e) {
-    struct playing p = {.controller = c, .until_ms = INT64_MAX, .report = out};
-    int r = play_all(&p, e);
-    out->events = p.events;
-    decisions_done(&p.decisions);
-    core_free(p.core);
-    return r;
+void past_stop(struct controller *c) {
+    if (c->past)
+        atomic_store(&c->past->stop, true);
 }

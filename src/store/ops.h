@@ -20,6 +20,7 @@ struct store_ops {
                 struct error *e);
     int (*events)(struct store *s, uint64_t job, uint64_t after, uint32_t limit,
                   store_event_fn fn, void *ctx, struct error *e);
+    int (*journal)(struct store *s, store_event_fn fn, void *ctx, struct error *e);
     int (*history)(struct store *s, const struct store_query *q, store_history_fn fn, void *ctx,
                    struct error *e);
     int (*idem)(struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job,

@@ -57,8 +57,8 @@ static int row_event(sqlite3_stmt *q, struct store_event *ev, struct error *e) {
     return 0;
 }
 
-static int each_event(struct sqlite_store *s, sqlite3_stmt *q, uint64_t after, uint32_t limit,
-                      store_event_fn fn, void *ctx, struct error *e) {
+static int each_event(sqlite3 *db, sqlite3_stmt *q, uint64_t after, uint32_t limit, store_event_fn fn, void *ctx,
+                      struct error *e) {
     sqlite3_bind_int64(q, 1, (int64_t)after);
     sqlite3_bind_int64(q, 2, limit ? (int64_t)limit : -1);
     int r = 0, rc;
@@ -71,7 +71,7 @@ static int each_event(struct sqlite_store *s, sqlite3_stmt *q, uint64_t after, u
             break;
     }
     if (r == 0 && rc != SQLITE_DONE)
-        r = sql_error(s->reader, e, "reading the journal");
+        r = sql_error(db, e, "reading the journal");
     sqlite3_reset(q);
     return r < 0 ? r : 0;
 }
@@ -82,7 +82,24 @@ int reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit
     sqlite3_stmt *q = s->read[job ? READ_JOB_EVENTS : READ_JOURNAL];
     if (job)
         sqlite3_bind_int64(q, 3, (int64_t)job);
-    return each_event(s, q, after, limit, fn, ctx, e);
+    return each_event(s->reader, q, after, limit, fn, ctx, e);
+}
+
+int reader_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e) {
+    struct sqlite_store *s = sqlite_store_of(st);  // only what never changes while it is open
+    struct sql_options options = {.vfs = s->vfs, .flags = SQLITE_OPEN_READWRITE};
+    sqlite3 *db;
+    sqlite3_stmt *q = NULL;
+    int r = sql_open(s->file, &options, &db, e);
+    if (r == 0)
+        r = sql_exec(db, "PRAGMA query_only=ON", e);
+    if (r == 0)
+        r = sql_prepare(db, read_sql[READ_JOURNAL], &q, e);
+    if (r == 0)
+        r = each_event(db, q, 0, 0, fn, ctx, e);
+    sqlite3_finalize(q);
+    sqlite3_close(db);
+    return r;
 }
 
 struct load {
@@ -157,7 +174,7 @@ int reader_load(struct store *st, const struct store_loader *loader, uint64_t *l
                          s->folder, first,
                          snapshot_error.code ? snapshot_error.text : "there is none");
     struct load load = {.loader = loader, .last = from, .e = e};
-    r = each_event(s, s->read[READ_JOURNAL], from, 0, load_event, &load, e);
+    r = each_event(s->reader, s->read[READ_JOURNAL], from, 0, load_event, &load, e);
     if (r < 0)
         return r;
     *last_seq = load.last;
@@ -239,5 +256,5 @@ int reader_check(struct store *st, struct error *e) {
         r = error_set(e, EBADMSG, "%s is damaged: %s; restore the state folder from a backup",
                       s->file, said);
     sqlite3_finalize(q);
-    return r < 0 ? r : each_event(s, s->read[READ_JOURNAL], 0, 0, check_event, NULL, e);
+    return r < 0 ? r : each_event(s->reader, s->read[READ_JOURNAL], 0, 0, check_event, NULL, e);
 }

@@ -269,6 +269,10 @@ static int sim_events(struct store *st, uint64_t job, uint64_t after, uint32_t l
     return sim_disk_events(sim_of(st)->disk, job, after, limit, fn, ctx);
 }
 
+static int sim_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e) {
+    return sim_disk_events(sim_of(st)->disk, 0, 0, 0, fn, ctx);
+}
+
 static int sim_history(struct store *st, const struct store_query *q, store_history_fn fn,
                        void *ctx, struct error *e) {
     return sim_disk_history(sim_of(st)->disk, q, fn, ctx);
@@ -332,6 +336,7 @@ static const struct store_ops sim_ops = {
     .load = sim_load,
     .text = sim_text,
     .events = sim_events,
+    .journal = sim_journal,
     .history = sim_history,
     .idem = sim_idem,
     .check = sim_check,

@@ -288,6 +288,7 @@ static const struct store_ops sqlite_ops = {
     .load = reader_load,
     .text = reader_text,
     .events = reader_events,
+    .journal = reader_journal,
     .history = reader_history,
     .idem = reader_idem,
     .check = reader_check,

@@ -105,6 +105,7 @@ int reader_load(struct store *st, const struct store_loader *loader, uint64_t *l
                 struct error *e);
 int reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
                 struct error *e);
+int reader_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e);
 int reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,
                   store_event_fn fn, void *ctx, struct error *e);
 int reader_idem(struct store *st, const char *user, const char *key, int64_t now_ms, uint64_t *job,

@@ -92,6 +92,10 @@ int store_events(struct store *s, uint64_t job, uint64_t after, uint32_t limit, 
     return s->ops->events(s, job, after, limit, fn, ctx, e);
 }
 
+int store_journal(struct store *s, store_event_fn fn, void *ctx, struct error *e) {
+    return s->ops->journal(s, fn, ctx, e);
+}
+
 int store_history(struct store *s, const struct store_query *q, store_history_fn fn, void *ctx,
                   struct error *e) {
     return s->ops->history(s, q, fn, ctx, e);

@@ -156,6 +156,9 @@ int store_text(struct store *s, const struct store_key *key, void **out, size_t 
 // Events of one job (0: all records), in order, with a seq greater than `after`; limit 0: all.
 int store_events(struct store *s, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
                  void *ctx, struct error *e);
+// All records, in order, through a connection of its own: the one function here that another thread than
+// the owner's may call, while the store is open.
+int store_journal(struct store *s, store_event_fn fn, void *ctx, struct error *e);
 
 // STORE_ANY: in whatever order is quickest for the question, always the same for the same question.
 enum store_order { STORE_BY_END, STORE_BY_ID, STORE_ANY };

@@ -145,3 +145,26 @@ def test_failing_syncs_lose_nothing_that_was_acknowledged(tmp_path):
         kept = {j["id"] for j in c.api.get("/v1/jobs")["jobs"]}
         assert set(acknowledged) <= kept
         assert len(set(acknowledged)) == len(acknowledged)
+
+
+def test_others_are_served_while_the_past_is_played_back():
+    """On a thread of its own, one question at a time."""
+    with Cluster() as c:
+        spec = {"name": "t", "workdir": "/tmp", "output": "/dev/null", "argv": ["true"], "hold": True, "array": [{"first": 0, "last": 29999, "step": 1}]}
+        job = c.api.post("/v1/jobs", {"spec": spec})["id"]
+        c.api.post("/v1/jobs/cancel", {"ids": [str(job)]})
+        at = int(time.time() * 1000)
+        began = time.monotonic()
+        asking = [subprocess.Popen([c.binary, *words], env=c.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                  for words in (["replay"], ["replay"])]
+        took = []
+        while any(p.poll() is None for p in asking):
+            before = time.monotonic()
+            c.api.get("/v1/status")
+            took.append(time.monotonic() - before)
+        lasted = time.monotonic() - began
+        told = [p.communicate()[0] + p.communicate()[1] for p in asking]
+        assert any("Every decision came out the same" in t for t in told), told
+        assert any("played back for somebody" in t for t in told), told
+        assert max(took) < lasted / 3 and sorted(took)[len(took) // 2] < 0.2, (lasted, took)
+        assert c.api.get(f"/v1/jobs/{job}/why?at_ms={at}")["state"] == "CANCELLED"

@@ -1,6 +1,7 @@
 // What every store must do, run against both implementations: the database and the simulated disk.
 #include "lab.h"
 
+#include <pthread.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -404,6 +405,39 @@ static void test_idem(void **state) {
     assert_int_equal(store_idem(bed->store, "bob", "k2", 0, &job, NULL), -ENOENT);
 }
 
+struct walk {
+    struct store *store;
+    uint64_t records;
+    int result;
+};
+
+static int next_record(void *ctx, const struct store_event *event) {
+    struct walk *w = ctx;
+    return event->seq == ++w->records ? 0 : -EBADMSG;
+}
+
+static void *walk_journal(void *arg) {
+    struct walk *w = arg;
+    w->result = store_journal(w->store, next_record, w, NULL);
+    return NULL;
+}
+
+// Another thread reads all of it while the owner writes.
+static void test_journal_by_another_thread(void **state) {
+    enum { RECORDS = 20000, MORE = 50 };
+    struct bed *bed = *state;
+    lab_load(bed->store, NULL);
+    settle(bed, store_submit(bed->store, lab_batch(1, RECORDS, 100)));
+    struct walk w = {.store = bed->store};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, walk_journal, &w), 0);
+    for (uint64_t i = 0; i < MORE; i++)
+        settle(bed, store_submit(bed->store, lab_batch(RECORDS + 1 + i * 10, 10, 100)));
+    pthread_join(thread, NULL);
+    assert_int_equal(w.result, 0);
+    assert_in_range(w.records, RECORDS, RECORDS + MORE * 10);
+}
+
 static void test_prune_journal(void **state) {
     struct bed *bed = *state;
     bed->config.retention.journal_ms = 100;
@@ -435,6 +469,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         BOTH(test_journal), BOTH(test_snapshots), BOTH(test_texts),  BOTH(test_history), BOTH(test_jobs_of_a_time),
         cmocka_unit_test_setup_teardown(test_prune_by_size, setup_sqlite, teardown),
+        cmocka_unit_test_setup_teardown(test_journal_by_another_thread, setup_sqlite, teardown),
         BOTH(test_pages),   BOTH(test_events),    BOTH(test_idem),   BOTH(test_prune_journal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
