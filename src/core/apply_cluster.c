@@ -13,7 +13,8 @@ static void node_to_world(struct core *c, struct node_entry *n) {
     struct sched_gpu *gpus = arena_alloc(&a, d->gpus.len * sizeof *gpus);
     for (uint32_t i = 0; i < d->gpus.len; i++)
         gpus[i] = (struct sched_gpu){.model = d->gpus.at[i].model, .memory_bytes = d->gpus.at[i].memory_bytes,
-                                     .group = d->gpus.at[i].link_group, .unusable = d->gpus.at[i].unhealthy != NULL};
+                                     .group = d->gpus.at[i].link_group, .unusable = d->gpus.at[i].unhealthy != NULL,
+                                     .socket = d->gpus.at[i].numa > 0 ? (uint32_t)d->gpus.at[i].numa : 0};
     const char **features = arena_alloc(&a, (d->features.len + 1) * sizeof *features);
     uint32_t count = 0;
     for (; count < d->features.len; count++)

@@ -12,7 +12,7 @@ static void clone_nodes(struct world *to, const struct world *w) {
         struct sched_gpu gpus[SCHED_GPUS_MAX];
         for (uint32_t g = 0; g < n->gpu_count; g++)
             gpus[g] = (struct sched_gpu){w->models.at[n->gpus[g].model], n->gpus[g].memory_bytes,
-                                         n->gpus[g].group, !n->gpus[g].usable};
+                                         n->gpus[g].group, !n->gpus[g].usable, n->gpus[g].socket};
         const char *features[SCHED_FEATURES_MAX];
         uint32_t count = 0;
         for (uint32_t f = 0; f < w->features.len; f++)

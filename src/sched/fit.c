@@ -73,26 +73,53 @@ uint32_t fit_tasks(const struct node *n, const struct demand *d) {
     return d->even && k < d->node_tasks ? 0 : k;
 }
 
-// The group to take `need` whole GPUs from: the one with fewest free that has enough; when none
-// has, the one with most. -1: none left.
-static int best_group(const struct node *n, const struct demand *d, const uint8_t *taken, uint32_t need) {
+static bool can_take(const struct node *n, const struct demand *d, const uint8_t *taken, uint32_t i) {
+    return !taken[i] && n->gpus[i].free_milli == SCHED_GPU && gpu_matches(&n->gpus[i], d);
+}
+
+enum { ANY_GROUP = -1 };
+
+static bool same_part(const struct gpu *a, const struct gpu *b, int group) {
+    return group == ANY_GROUP ? a->group == b->group : a->group == b->group && a->socket == b->socket;
+}
+
+// A GPU of the part to take `need` whole ones from: of all groups, or of the sockets of one group, the part
+// with fewest free that has enough; when none has, the one with most. -1: none left.
+static int best_part(const struct node *n, const struct demand *d, const uint8_t *taken, uint32_t need, int group) {
     int best = -1;
     uint32_t best_free = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
         uint32_t free_count = 0;
+        if (group != ANY_GROUP && n->gpus[i].group != group)
+            continue;
         for (uint32_t k = 0; k < n->gpu_count; k++)
-            free_count += n->gpus[k].group == n->gpus[i].group && !taken[k] &&
-                          n->gpus[k].free_milli == SCHED_GPU && gpu_matches(&n->gpus[k], d);
+            free_count += same_part(&n->gpus[k], &n->gpus[i], group) && can_take(n, d, taken, k);
         if (!free_count)
             continue;
         bool enough = free_count >= need, had = best_free >= need;
         if (best < 0 || (enough && !had) ||
             (enough == had && (enough ? free_count < best_free : free_count > best_free))) {
-            best = n->gpus[i].group;
+            best = (int)i;
             best_free = free_count;
         }
     }
     return best;
+}
+
+// Out of one group, socket by socket.
+static uint32_t take_of_group(const struct node *n, const struct demand *d, int group, uint32_t count, uint8_t *taken) {
+    uint32_t got = 0;
+    while (got < count) {
+        int part = best_part(n, d, taken, count - got, group);
+        if (part < 0)
+            break;
+        for (uint32_t i = 0; i < n->gpu_count && got < count; i++)
+            if (same_part(&n->gpus[i], &n->gpus[part], group) && can_take(n, d, taken, i)) {
+                taken[i] = 1;
+                got++;
+            }
+    }
+    return got;
 }
 
 static uint32_t pick_whole(const struct node *n, const struct demand *d, uint32_t count,
@@ -100,15 +127,10 @@ static uint32_t pick_whole(const struct node *n, const struct demand *d, uint32_
     uint8_t taken[SCHED_GPUS_MAX] = {0};
     uint32_t got = 0;
     while (got < count) {
-        int group = best_group(n, d, taken, count - got);
-        if (group < 0)
+        int part = best_part(n, d, taken, count - got, ANY_GROUP);
+        if (part < 0)
             return 0;
-        for (uint32_t i = 0; i < n->gpu_count && got < count; i++)
-            if (n->gpus[i].group == group && !taken[i] && n->gpus[i].free_milli == SCHED_GPU &&
-                gpu_matches(&n->gpus[i], d)) {
-                taken[i] = 1;
-                got++;
-            }
+        got += take_of_group(n, d, n->gpus[part].group, count - got, taken);
     }
     uint32_t k = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++)

@@ -27,6 +27,7 @@ struct gpu {
     uint16_t group;
     uint8_t model;        // index into world.models
     bool usable;
+    uint8_t socket;
 };
 
 struct node {

@@ -101,6 +101,7 @@ static void node_fill(struct world *w, struct node *n, const struct sched_node *
             .group = (uint16_t)g->group,
             .model = (uint8_t)model,
             .usable = !g->unusable,
+            .socket = (uint8_t)g->socket,
         };
         n->gpu_usable += !g->unusable;
         n->models |= 1ULL << model;  // a GPU with a fault is still one of its model
@@ -145,6 +146,7 @@ static bool same_machine(const struct world *w, const struct node *n, const stru
         const struct gpu *g = &n->gpus[i];
         const struct sched_gpu *h = &from->gpus[i];
         if (g->memory_bytes != h->memory_bytes || g->group != (uint16_t)h->group || g->usable == h->unusable ||
+            g->socket != (uint8_t)h->socket ||
             !streq(w->models.at[g->model], h->model ? h->model : "gpu"))
             return false;
     }

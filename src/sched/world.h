@@ -24,6 +24,7 @@ struct sched_gpu {
     uint64_t memory_bytes;
     uint32_t group;  // GPUs with the same number are well connected (socket, NVLink island)
     bool unusable;   // broken: counts for nothing
+    uint32_t socket; // of the machine: GPUs of a group are taken from one as far as it goes
 };
 
 struct sched_node {

@@ -121,8 +121,52 @@ static void scenario_410(void **state) {
     world_free(c.w);
 }
 
+// Starts a job of so many GPUs and returns which it got, as a mask.
+static uint32_t taken_by(struct cluster *c, uint32_t gpus) {
+    uint64_t id = cluster_submit(c, &(struct sched_request){.user = 1, .gpu_milli_per_task = gpus * 1000});
+    struct decisions d;
+    uint32_t mask = 0;
+    sched_decide(c->w, c->now_ms, &c->policy, &d);
+    assert_int_equal(d.starts.len, 1);
+    assert_int_equal(d.starts.at[0].job, id);
+    const struct alloc_node *n = &d.starts.at[0].alloc->nodes[0];
+    for (uint32_t i = 0; i < n->gpu_count; i++)
+        mask |= 1u << n->gpus[i].index;
+    assert_int_equal(world_job_start(c->w, id, d.starts.at[0].alloc, c->now_ms), 0);
+    decisions_done(&d);
+    c->now_ms += 1000;
+    return mask;
+}
+
+// GPUs that are all linked are still nearer to one socket than to the other.
+static void gpus_of_one_socket(void **state) {
+    (void)state;
+    for (uint32_t groups = 1; groups <= 2; groups++) {
+        struct cluster c = cluster_new(1, 0);
+        struct sched_gpu g[8];
+        for (uint32_t i = 0; i < 8; i++)  // two groups: each has GPUs on both sockets
+            g[i] = (struct sched_gpu){"H200", 141ULL << 30, groups == 1 ? 1 : 1 + i % 2, false, i / 4};
+        struct sched_node n = {.id = 1, .name = "n1", .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = 8};
+        struct error e;
+        assert_int_equal(world_node_set(c.w, &n, &e), 0);
+        assert_int_equal(taken_by(&c, 1), 0x01);
+        if (groups == 1) {
+            assert_int_equal(taken_by(&c, 2), 0x06);  // not across, and the other socket stays whole
+            assert_int_equal(taken_by(&c, 4), 0xf0);
+            assert_int_equal(taken_by(&c, 1), 0x08);
+        } else {
+            assert_int_equal(taken_by(&c, 2), 0x50);  // the group with fewest left, there one socket
+            assert_int_equal(taken_by(&c, 3), 0x2a);  // of the other group: 1 and 3, then 5
+            assert_int_equal(taken_by(&c, 1), 0x04);
+        }
+        world_assert(c.w);
+        world_free(c.w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpus_of_one_socket),
         cmocka_unit_test(scenario_48),
         cmocka_unit_test(scenario_49),
         cmocka_unit_test(scenario_410),
