@@ -113,8 +113,12 @@ def test_every_alert_is_tested():
     with open(f"{RULES}/alerts.yml", encoding="utf-8") as f:
         alerts = set(re.findall(r"alert: (\w+)", f.read()))
     with open(f"{HERE}/rules_test.yml", encoding="utf-8") as f:
-        tested = set(re.findall(r"alertname: (\w+)", f.read()))
-    assert alerts == tested
+        cases = re.findall(r"eval_time: (\d+)m\s+alertname: (\w+)\s+exp_alerts:( \[\])?", f.read())
+    fired, ended = {}, {}
+    for minute, name, none in cases:
+        (ended if none else fired)[name] = int(minute)  # the last of each
+    assert alerts == set(fired)
+    assert not [name for name in alerts if ended.get(name, 0) <= fired[name]], "alerts that are not seen to end"
 
 
 def plain_metrics(c):
