@@ -306,6 +306,7 @@ static int set_up(struct agent *a, struct error *e) {
     a->request_node.node = &a->node;
     a->request_node.root = geteuid() == 0;
     a->request_node.own_uid = geteuid();
+    a->request_node.cluster_home = getenv("ACEQUIA_HOME");
     a->request_node.can_deny_devices = a->site.has[CG_DEVICES];
     a->request_node.grace_s = DEFAULT_GRACE_S;
     struct shepherds_options so = {

@@ -229,7 +229,7 @@ static void set_identity(struct env *env, const struct message_launch *m,
 
 // Whether a variable of the submitter has a name that we set: what an outer job left behind is not
 // this job's. After this, ours can be appended without looking.
-static bool names_ours(const char *entry) {
+static bool names_ours(const char *entry, bool slurm_words) {
     static const char *const families[] = {"SLURM_", "ACEQUIA_"};
     static const char *const ours[] = {"JOB", "ARRAY_", "NTASKS", "NPROCS", "CPUS_", "MEM_PER_",
                                        "NODEID", "NODELIST", "NODE_ALIASES", "NNODES", "NODE=", "SUBMIT_",
@@ -237,8 +237,8 @@ static bool names_ours(const char *entry) {
                                        "CLUSTER_NAME", "GPU", "PROJECT", "ATTEMPT", "TASKS_PER_NODE",
                                        "TOPOLOGY_ADDR", "PRIO_PROCESS"};
     static const char *const whole[] = {"CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=",
-                                        "SLURMD_NODENAME=", "ENVIRONMENT=", "HOME=", "USER=",
-                                        "LOGNAME="};
+                                        "SLURMD_NODENAME=", "ENVIRONMENT="};
+    static const char *const person[] = {"HOME=", "USER=", "LOGNAME="};
     if (!strchr("SACNEHUL", entry[0]))  // what all of them begin with
         return false;
     for (size_t i = 0; i < 2; i++) {
@@ -252,22 +252,32 @@ static bool names_ours(const char *entry) {
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
         if (str_has_prefix(entry, whole[i]))
             return true;
+    for (size_t i = 0; !slurm_words && i < sizeof person / sizeof person[0]; i++)
+        if (str_has_prefix(entry, person[i]))
+            return true;
     return false;
+}
+
+// Slurm leaves the submitter's HOME, USER and LOGNAME as they are; `acequia` may be called on a laptop
+// whose home is none here, so there they are those of the node.
+static void set_person(struct env *env, const struct user_info *user, bool slurm_words) {
+    const char *const values[][2] = {{"HOME", user->home}, {"USER", user->name}, {"LOGNAME", user->name}};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        if (!slurm_words || !env_find(env, values[i][0]))
+            env_set(env, values[i][0], values[i][1]);
 }
 
 void environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
                      const char *node) {
     for (uint32_t i = 0; i < m->environment.len; i++) {
         const char *entry = m->environment.at[i];
-        if (strchr(entry, '=') && !names_ours(entry))
+        if (strchr(entry, '=') && !names_ours(entry, m->spec->slurm_words))
             env_put(env, env->len, arena_strdup(env->arena, entry));
     }
     env_default(env, "PATH", "/usr/local/bin:/usr/bin:/bin");
     env_default(env, "SHELL", user->shell);
+    set_person(env, user, m->spec->slurm_words);
     env->append_only = true;
-    env_set(env, "HOME", user->home);
-    env_set(env, "USER", user->name);
-    env_set(env, "LOGNAME", user->name);
     set_identity(env, m, user, node);
     set_shape(env, m);
     set_array(env, m);

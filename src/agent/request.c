@@ -242,6 +242,8 @@ int request_from_launch(const struct request_node *node, struct users *users,
     if (rc < 0)
         return rc;
     environment_job(&env, m, user, node->name);
+    if (node->cluster_home && !env_find(&env, "ACEQUIA_HOME"))
+        env_set(&env, "ACEQUIA_HOME", node->cluster_home);
     r.env = env.at;
     r.nenv = env.len;
     r.kill_on_bad_exit = s->launch == LAUNCH_TASKS && !s->no_kill_on_bad_exit;

@@ -18,6 +18,7 @@ struct request_node {
     const char *output_folder; // for output that is kept here and streamed (attach)
     uint32_t grace_s;
     uint64_t pids_max;         // processes and threads of one job
+    const char *cluster_home;  // ACEQUIA_HOME here, NULL in the usual places: jobs find their cluster by it
     // For containers.
     const char *no_containers; // why they cannot be run here; NULL: they can
     const char *box_path, *tools_path, *driver_folder, *controller_socket;

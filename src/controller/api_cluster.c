@@ -170,6 +170,17 @@ static bool warn_missing(void *ctx, const struct node_view *v) {
     return true;
 }
 
+// What bounds a submit, so that programs can stay within it.
+static void put_limits(const struct controller *c, struct json_writer *w) {
+    json_key(w, "limits");
+    json_open(w, '{');
+    json_kv_i64(w, "max_array_size", c->config.cluster.max_array_size);
+    json_kv_i64(w, "max_jobs_per_user", c->config.cluster.max_jobs_per_user);
+    json_kv_i64(w, "max_queue_length", c->config.cluster.max_queue_length);
+    json_kv_i64(w, "grace_s", c->config.cluster.grace_s);
+    json_close(w, '}');
+}
+
 void api_status(struct api_call *call) {
     struct controller *c = call->controller;
     cleanup_buf struct buf b = {0};
@@ -216,6 +227,7 @@ void api_status(struct api_call *call) {
     json_kv_i64(&w, "passes", (int64_t)c->schedules);
     json_kv_i64(&w, "last_us", c->schedule_us);
     json_close(&w, '}');
+    put_limits(c, &w);
     json_kv_i64(&w, "requests", (int64_t)c->requests);
     json_kv_str(&w, "listen", c->config.cluster.listen);
     json_key(&w, "warnings");

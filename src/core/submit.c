@@ -412,6 +412,8 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     const struct thing_entry *t = find_thing(c, THING_PROJECT, s->project);
     if (str_empty(s->qos))
         s->qos = t ? ((const struct project *)t->value)->default_qos : NULL;
+    else if (s->slurm_words && streq(s->qos, "normal") && !find_thing(c, THING_QOS, "normal"))
+        s->qos = NULL;  // what Slurm's commands call a job without one
     char name[IDENTIFIER_MAX + 1];
     const char *rest = s->partition;
     size_t len;

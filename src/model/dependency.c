@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/text.h"
 #include "base/vec.h"
@@ -62,17 +63,24 @@ int job_ref_parse(const char *text, struct job_ref *out, struct error *e) {
 }
 
 static int term_type(const char **p) {
-    size_t len = strspn(*p, "abcdefghijklmnopqrstuvwxyz");
+    size_t len = strspn(*p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
     for (int i = 0; i < DEPENDENCY_TYPE_COUNT; i++)
-        if (strlen(dependency_words[i]) == len && !strncmp(dependency_words[i], *p, len)) {
+        if (strlen(dependency_words[i]) == len && !strncasecmp(dependency_words[i], *p, len)) {
             *p += len;
             return i;
         }
     return -1;
 }
 
-// One "type:id[+minutes][:id…]" adds a term per id.
+// One "type:id[+minutes][:id…]" adds a term per id; an id alone is the oldest way to write afterany,
+// and some programs still join ids by commas.
 static bool take_terms(const char **p, term_vec *terms) {
+    if (**p >= '0' && **p <= '9') {
+        struct dependency_term t = {.type = AFTER_ANY};
+        bool good = take_ref(p, &t.ref);
+        vec_push(terms, t);
+        return good;
+    }
     int type = term_type(p);
     if (type < 0)
         return false;
@@ -85,7 +93,7 @@ static bool take_terms(const char **p, term_vec *terms) {
     while (**p == ':') {
         struct dependency_term t = {.type = (enum dependency_type)type};
         uint64_t minutes = 0;
-        (*p)++;
+        *p += 1 + strspn(*p + 1, " ");
         if (!take_ref(p, &t.ref))
             return false;
         if (**p == '+') {

@@ -110,7 +110,9 @@ static const struct field spec_fields[] = {
     FIELD(63, struct spec, contiguous_topology, "GPUs and CPUs of one socket or NVLink group."),
     FIELD(64, struct spec, has_umask, "It has a umask of its own; else 022."),
     FIELD(65, struct spec, umask, "What new files of it are kept from, as a number: 18 is 022."),
-    FIELD(66, struct spec, slurm_words, "Its output says in Slurm's words when it is ended."),
+    FIELD(66, struct spec, slurm_words,
+          "Submitted in Slurm's language: its output tells its end as Slurm does, and the submitter's HOME, USER and "
+          "LOGNAME stay."),
     FIELD(67, struct spec, script_bytes, "Size of the stored script (set by the controller)."),
     FIELD(68, struct spec, environment_bytes, "Size of the stored environment (set by the controller)."),
     FIELD(69, struct spec, submit_line, "The command line that submitted it."),

@@ -52,6 +52,8 @@ HELD = [
     "--profile=none", "--contiguous", "--wait-all-nodes=1", "--propagate=NONE", "--get-user-env=L",
     "--deadline=2031-01-01", "-t 10 --time-min=5", "--part=main", "--job=abbreviated", "-Jglued",
     "-n2", "-N1 -n1 -c1", "--cpus-per-task 2 --ntasks 2", "--gres=gpu:0",
+    # what templates leave empty
+    "--reservation=", "--gpus=", "--gpus-per-node=", "--nodelist=", "--exclude=", "--output=", "--error=",
 ]
 
 FIELDS = [c for c in "ACDFGHIJKLMNOPQSTUWXYZcdehijlmnoprtuvwxyz"]
@@ -127,6 +129,19 @@ FLOWS = [
      Line("true", wait="a"), Line("squeue -h -j {a} -t all -o '%t %T'"), Line("scontrol hold {a}", "code")],
     [Line("sbatch --parsable --wrap 'sleep 60'", save="a"), Line("sleep 1"), Line("squeue -h -j {a} -o '%t %D %C'"),
      Line("scancel {a}"), Line("true", wait="a"), Line("squeue -h -j {a} -t all -o '%T %r'"), Line("scancel {a}")],
+    lines("""
+        a <- sbatch --parsable -H --wrap true
+        b <- sbatch --parsable -H --wrap true
+        c <- sbatch --parsable -d {a},{b} --wrap true
+        d <- sbatch --parsable -d afterok:{a},{b} --wrap true
+        e <- sbatch --parsable -d 'AfterOK: {a}' --wrap true
+        f <- sbatch --parsable -d afterok:{a}?{b} --wrap true
+        squeue -h -S i -j {c},{d},{e},{f} -o '%i %E'
+        sbatch -d {a}:{b} --wrap true
+        sbatch -d {a}, --wrap true
+        scancel {a} {b} {c} {d} {e} {f}
+        export HOME=/elsewhere LOGNAME=maria; sbatch -W -o home.out --wrap 'echo $HOME $LOGNAME'
+        cat home.out"""),
     [Line("sbatch --parsable --wrap 'exit 2'", save="a"), Line("sbatch --parsable -d afterok:{a} --wrap true", save="b"),
      Line("sbatch --parsable -d afternotok:{a} --wrap true", save="c"), Line("sbatch --parsable -d afterany:{a} --wrap true", save="d"),
      Line("true", wait="c"), Line("true", wait="d"), Line("squeue -h -j {b} -o '%t %r'"), Line("squeue -h -j {c} -t all -o %T"),

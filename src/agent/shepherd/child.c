@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/box_report.h"
@@ -23,7 +24,7 @@
 #include "agent/shepherd/shepherd.h"
 #include "base/text.h"
 
-enum { SCRIPT_PATH_MAX = 4096, LAUNCH_FAILED_EXIT = 127 };
+enum { SCRIPT_PATH_MAX = 4096, LAUNCH_FAILED_EXIT = 127, LATE_FOLDER_MS = 3000, LATE_FOLDER_STEP_MS = 20 };
 
 _Noreturn __attribute__((format(printf, 4, 5)))
 static void fail(const struct child *c, enum launch_code code, int err, const char *fmt, ...) {
@@ -124,10 +125,22 @@ static void place(const struct child *c, int from, int to) {
         fail(c, LAUNCH_RESOURCE, errno, "cannot place descriptor %d", to);
 }
 
+// Programs written for Slurm make the folder of the output once they know the job's number, and a job
+// may start before they come to it: it is given a moment.
+static int open_late(const char *path, int flags, bool wait) {
+    const struct timespec step = {.tv_nsec = LATE_FOLDER_STEP_MS * 1000000L};
+    int fd = open(path, flags, 0666);
+    for (int ms = 0; fd < 0 && errno == ENOENT && wait && ms < LATE_FOLDER_MS; ms += LATE_FOLDER_STEP_MS) {
+        nanosleep(&step, NULL);
+        fd = open(path, flags, 0666);
+    }
+    return fd;
+}
+
 // Without waiting for a reader if it is a pipe, which would hold the launch up without limit.
 static int open_output(const struct child *c, const char *path) {
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK;
-    int fd = open(path, flags | (c->truncate ? O_TRUNC : 0), 0666);
+    int fd = open_late(path, flags | (c->truncate ? O_TRUNC : 0), c->req->slurm_words);
     if (fd < 0 && errno == ENXIO)
         fail(c, LAUNCH_OUTPUT, 0, "output file %s is a pipe that nobody reads", path);
     if (fd < 0)

@@ -49,10 +49,25 @@ static void variables_are_set_once(void **state) {
     assert_null(env_find(&env, "SLURM_ARRAY_TASK_ID"));
 }
 
+static void slurms_language_keeps_the_submitters_home(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct env env = {.arena = &a};
+    const char *outer[] = {"HOME=/other", "LOGNAME=maria"};
+    struct spec spec = {.name = "train", .user = "ana", .workdir = "/srv", .slurm_words = true};
+    struct part part = {.node = "n2", .cpus = 1, .tasks = 1};
+    struct message_launch m = {.id = 7, .attempt = 1, .spec = &spec, .part = &part, .parts = {&part, 1},
+                               .environment = {outer, 2}, .cluster = "lab"};
+    environment_job(&env, &m, &user, "n2");
+    assert_string_equal(env_find(&env, "HOME"), "/other");
+    assert_string_equal(env_find(&env, "LOGNAME"), "maria");
+    assert_string_equal(env_find(&env, "USER"), "ana");
+}
+
 static void launch(const struct message_launch *m, struct arena *a, struct launch_request *r) {
     struct node node = {.name = "n1"};
     struct request_node here = {.name = "n1", .own_uid = geteuid(), .root = geteuid() == 0,
-                                .node = &node, .grace_s = 30, .output_folder = "/kept"};
+                                .node = &node, .grace_s = 30, .output_folder = "/kept",
+                                .cluster_home = "/srv/lab"};
     struct users *users;
     struct error e = {0};
     enum launch_code code;
@@ -89,6 +104,10 @@ static void tasks_have_their_own_files_and_cpus(void **state) {
     assert_int_equal(r.time_limit_ms, 60000);
     assert_int_equal(r.grace_ms, 5000);
     assert_int_equal(r.warn_target, SIGNAL_ALL);
+    bool found = false;  // also a job that was given no variables finds its cluster
+    for (uint32_t i = 0; i < r.nenv; i++)
+        found |= strcmp(r.env[i], "ACEQUIA_HOME=/srv/lab") == 0;
+    assert_true(found);
     spec.launch = LAUNCH_BATCH;
     launch(&m, &a, &r);
     assert_int_equal(r.ntasks, 1);
@@ -118,6 +137,7 @@ static void ends_are_told_in_the_controllers_words(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variables_are_set_once),
+        cmocka_unit_test(slurms_language_keeps_the_submitters_home),
         cmocka_unit_test(tasks_have_their_own_files_and_cpus),
         cmocka_unit_test(ends_are_told_in_the_controllers_words),
     };

@@ -13,6 +13,7 @@
 #include "cli/job_options.h"
 #include "cli/slurm/job_args.h"
 #include "model/arrayspec.h"
+#include "model/dependency.h"
 #include "model/gpuspec.h"
 #include "model/nodelist.h"
 #include "model/signalname.h"
@@ -74,7 +75,7 @@ static int take_gpu(struct slurm *s, const char *name, const char *text, uint32_
 }
 
 int job_gpu_arg(struct slurm *s, const struct opts *o, const char *name, uint32_t *milli, const char **model) {
-    const char *text = opt_get(o, name);
+    const char *text = opt_filled(o, name);
     if (!text || streq(text, "0"))
         return 0;
     return take_gpu(s, name, text, milli, model);
@@ -230,9 +231,9 @@ static int take_places(struct slurm *s, const struct opts *o, struct spec *p) {
     struct name_list names;
     if (opt_get(o, "nodefile") && read_nodefile(s, opt_get(o, "nodefile"), &p->nodes))
         return SLURM_USAGE;
-    if (opt_get(o, "nodelist"))
-        p->nodes = opt_get(o, "nodelist");
-    p->exclude = opt_get(o, "exclude");
+    if (opt_filled(o, "nodelist"))
+        p->nodes = opt_filled(o, "nodelist");
+    p->exclude = opt_filled(o, "exclude");
     if (p->nodes && nodelist_expand(p->nodes, &s->cli.arena, &names, NULL) < 0) {
         slurm_error(s, "%sInvalid node name specified", submit_prefix(s));
         return SLURM_FAILED;
@@ -276,10 +277,10 @@ static const char *take_pattern(struct slurm *s, const char *text) {
 
 static int take_files(struct slurm *s, const struct opts *o, struct spec *p) {
     const char *mode = opt_get(o, "open-mode");
-    if (opt_get(o, "output"))
-        p->output = take_pattern(s, opt_get(o, "output"));
-    if (opt_get(o, "error"))
-        p->error = take_pattern(s, opt_get(o, "error"));
+    if (opt_filled(o, "output"))
+        p->output = take_pattern(s, opt_filled(o, "output"));
+    if (opt_filled(o, "error"))
+        p->error = take_pattern(s, opt_filled(o, "error"));
     p->input = opt_get(o, "input");
     if (!mode)
         return 0;
@@ -287,6 +288,16 @@ static int take_files(struct slurm *s, const struct opts *o, struct spec *p) {
         return bad_value(s, "open-mode");
     p->append = *mode == 'a' || *mode == 'A';
     return 0;
+}
+
+// As it will be shown: "12,13" is an old way to write afterany. What is none is told by the controller.
+static const char *plain_dependency(struct slurm *s, const char *text) {
+    struct dependency d;
+    cleanup_buf struct buf b = {0};
+    if (str_empty(text) || dependency_parse(text, &s->cli.arena, &d, NULL) < 0)
+        return text;
+    dependency_format(&d, &b);
+    return arena_strdup(&s->cli.arena, buf_str(&b));
 }
 
 static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
@@ -332,7 +343,7 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
         p->hold = v == 0;
     }
     p->hold = p->hold || opt_given(o, "hold");
-    p->dependency = opt_get(o, "dependency");
+    p->dependency = plain_dependency(s, opt_get(o, "dependency"));
     return 0;
 }
 
@@ -380,7 +391,7 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     }
     p.qos = opt_get(o, "qos");
     p.comment = opt_get(o, "comment");
-    p.reservation = opt_get(o, "reservation");
+    p.reservation = opt_filled(o, "reservation");
     p.container = opt_get(o, "container-image") ? opt_get(o, "container-image") : opt_get(o, "container");
     p.container_mounts = opt_get(o, "container-mounts");
     p.container_workdir = opt_get(o, "container-workdir");

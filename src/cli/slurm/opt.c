@@ -152,6 +152,11 @@ const char *opt_get(const struct opts *o, const char *name) {
     return o->value[index_of(o, name)];
 }
 
+const char *opt_filled(const struct opts *o, const char *name) {
+    const char *v = opt_get(o, name);
+    return v && *v ? v : NULL;
+}
+
 void opts_help(const struct opts *o, const char *program, const char *usage, struct buf *out) {
     buf_addf(out, "Usage: %s %s\n\n", program, usage);
     for (uint32_t i = 0; i < o->count; i++) {

@@ -44,6 +44,8 @@ void opts_override(struct opts *o, const struct opts *later);
 bool opts_check(const struct opts *o, struct slurm *s);
 bool opt_given(const struct opts *o, const char *name);
 const char *opt_get(const struct opts *o, const char *name);  // NULL: not given, or no value
+// The same where an empty value is none: programs that fill in templates leave "--reservation=".
+const char *opt_filled(const struct opts *o, const char *name);
 void opts_help(const struct opts *o, const char *program, const char *usage, struct buf *out);
 // The beginning of every command that only looks: options, variables (`prefix` may be NULL), --version
 // and --help. False: done, with *status. Its table holds OPTS_COMMON.

@@ -531,10 +531,17 @@ static int show_config(struct scontrol *c) {
     if (slurm_get(c->s, "/v1/status", &r))
         return SLURM_FAILED;
     printf("Configuration data as of %s\n", slurm_time(clock_wall_ms(), "", t));
-    static const char *const fixed[][2] = {{"AccountingStorageType", "accounting_storage/acequia"},
+    static const char *const fixed[][2] = {{"AccountingStorageEnforce", "associations,limits,qos"},
+                                           {"AccountingStorageTRES", "cpu,mem,energy,node,billing,gres/gpu"},
+                                           {"AccountingStorageType", "accounting_storage/acequia"},
                                            {"AuthType", "auth/peer"},
+                                           {"EnforcePartLimits", "ALL"},
+                                           {"FirstJobId", "1"},
                                            {"GresTypes", "gpu"},
                                            {"JobAcctGatherType", "jobacct_gather/cgroup"},
+                                           {"Licenses", "(null)"},
+                                           {"LaunchParameters", "(null)"},
+                                           {"MaxTasksPerNode", "4096"},
                                            {"MinJobAge", "300 sec"},
                                            {"MpiDefault", "none"},
                                            {"PreemptMode", "REQUEUE"},
@@ -547,6 +554,10 @@ static int show_config(struct scontrol *c) {
     printf("%-23s = %s\n", "ClusterName", json_str(r.json, "cluster") ? json_str(r.json, "cluster") : "cluster");
     printf("%-23s = %s\n", "SlurmctldHost[0]", host);
     printf("%-23s = 22.05.8 (acequia %s)\n", "SLURM_VERSION", ACEQUIA_VERSION);
+    const struct json *limits = json_get(r.json, "limits");
+    printf("%-23s = %lld sec\n", "KillWait", (long long)json_i64(limits, "grace_s", 30));
+    printf("%-23s = %lld\n", "MaxArraySize", (long long)json_i64(limits, "max_array_size", 0));
+    printf("%-23s = %lld\n", "MaxJobCount", (long long)json_i64(limits, "max_queue_length", 0));
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         printf("%-23s = %s\n", fixed[i][0], fixed[i][1]);
     printf("\nSlurmctld(primary) at %s is UP\n", host);

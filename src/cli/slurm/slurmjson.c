@@ -81,6 +81,28 @@ static void kv_gpus(struct json_writer *w, const char *key, uint32_t milli, cons
     json_kv_str(w, key, milli ? text : "");
 }
 
+static void kv_empty_list(struct json_writer *w, const char *key) {
+    json_key(w, key);
+    json_open(w, '[');
+    json_close(w, ']');
+}
+
+// An object of empty lists: figures by resource that are not measured.
+static void kv_unmeasured(struct json_writer *w, const char *key) {
+    json_key(w, key);
+    json_open(w, '{');
+    kv_empty_list(w, "max");
+    kv_empty_list(w, "min");
+    kv_empty_list(w, "average");
+    kv_empty_list(w, "total");
+    json_close(w, '}');
+}
+
+static void kv_open(struct json_writer *w, const char *key) {
+    json_key(w, key);
+    json_open(w, '{');
+}
+
 static void kv_limit(struct json_writer *w, const char *key, uint32_t seconds) {
     if (!seconds || seconds >= DURATION_LIMIT_S)
         kv_null(w, key);
@@ -156,12 +178,9 @@ static void put_without_meaning(struct json_writer *w) {
          "cpu_frequency_minimum", "profile", "shared", "sockets_per_node", "tasks_per_core",
          "tasks_per_socket", "thread_spec", "threads_per_core");
     EACH(w, "false", "contiguous", "reboot");
-    static const char *const lists[] = {"flags", "gres_detail", "show_flags"};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        json_key(w, lists[i]);
-        json_open(w, '[');
-        json_close(w, ']');
-    }
+    kv_empty_list(w, "flags");
+    kv_empty_list(w, "gres_detail");
+    kv_empty_list(w, "show_flags");
 }
 
 void sjob_json(const struct sjob *j, const char *cluster, struct json_writer *w) {
@@ -285,6 +304,27 @@ static void put_tres(struct json_writer *w, const char *key, const struct sjob *
     json_close(w, ']');
 }
 
+static void put_step_without_meaning(struct json_writer *w) {
+    kv_open(w, "CPU");
+    kv_open(w, "requested_frequency");
+    json_kv_i64(w, "min", 0);
+    json_kv_i64(w, "max", 0);
+    json_close(w, '}');
+    kv_empty_list(w, "governor");
+    json_close(w, '}');
+    kv_open(w, "statistics");
+    kv_open(w, "CPU");
+    json_kv_i64(w, "actual_frequency", 0);
+    json_close(w, '}');
+    kv_open(w, "energy");
+    json_kv_i64(w, "consumed", 0);
+    json_close(w, '}');
+    json_close(w, '}');
+    kv_open(w, "task");
+    json_kv_str(w, "distribution", "Unknown");
+    json_close(w, '}');
+}
+
 static void put_step(const struct sstep *p, struct json_writer *w) {
     cleanup_arena struct arena a = {0};
     struct name_list names = {0};
@@ -303,8 +343,11 @@ static void put_step(const struct sstep *p, struct json_writer *w) {
     json_close(w, '}');
     json_key(w, "tres");
     json_open(w, '{');
+    kv_unmeasured(w, "requested");
+    kv_unmeasured(w, "consumed");
     put_tres(w, "allocated", p->job, p->cpus, p->node_count, false);
     json_close(w, '}');
+    put_step_without_meaning(w);
     json_key(w, "time");
     json_open(w, '{');
     put_times(w, p->start_ms, p->end_ms, p->job->now_ms, p->usage);
@@ -320,6 +363,9 @@ static void put_step(const struct sstep *p, struct json_writer *w) {
     json_key(w, "step");
     json_open(w, '{');
     json_kv_i64(w, "job_id", (int64_t)p->job->id);
+    kv_open(w, "het");
+    kv_null(w, "component");
+    json_close(w, '}');
     json_key(w, "id");
     if (parse_u32(p->id, &number) == 0)
         json_put_i64(w, number);
@@ -334,6 +380,12 @@ static void put_array(const struct sjob *j, struct json_writer *w) {
     json_key(w, "array");
     json_open(w, '{');
     json_kv_i64(w, "job_id", (int64_t)j->array_id);
+    kv_open(w, "limits");
+    kv_open(w, "max");
+    kv_open(w, "running");
+    json_kv_i64(w, "tasks", j->spec ? j->spec->array_limit : 0);
+    for (int i = 0; i < 3; i++)
+        json_close(w, '}');
     json_key(w, "task_id");
     if (j->array_id && !j->elements)
         json_put_i64(w, j->array_index);
@@ -380,9 +432,22 @@ void sjob_history_json(const struct sjob *j, const char *cluster, const sstep_ve
     kv_limit(w, "limit", j->time_limit_s);
     json_close(w, '}');
     put_exit(w, "exit_code", j->exit_code, j->exit_signal);
-    json_key(w, "flags");
-    json_open(w, '[');
-    json_close(w, ']');
+    kv_empty_list(w, "flags");
+    kv_open(w, "het");
+    json_kv_i64(w, "job_id", 0);
+    kv_null(w, "job_offset");
+    json_close(w, '}');
+    kv_open(w, "mcs");
+    kv_text(w, "label", "");
+    json_close(w, '}');
+    kv_open(w, "reservation");
+    json_kv_i64(w, "id", 0);
+    json_kv_str(w, "name", j->spec && !str_empty(j->spec->reservation) ? j->spec->reservation : NULL);
+    json_close(w, '}');
+    kv_open(w, "wckey");
+    kv_text(w, "wckey", "");
+    kv_empty_list(w, "flags");
+    json_close(w, '}');
     json_kv_i64(w, "job_id", (int64_t)j->id);
     kv_text(w, "name", j->name);
     kv_text(w, "nodes", str_empty(j->nodes) ? "None assigned" : j->nodes);
@@ -465,6 +530,15 @@ void snode_json(const struct snode *n, struct json_writer *w) {
     json_kv_i64(w, "alloc_memory", (int64_t)(n->memory_used_bytes >> 20));
     json_kv_i64(w, "alloc_cpus", n->cpus_used);
     json_kv_i64(w, "idle_cpus", n->cpus > n->cpus_used ? n->cpus - n->cpus_used : 0);
+    buf_clear(&tres);
+    buf_addf(&tres, "cpu=%u,mem=%lluM", n->cpus_used, (unsigned long long)(n->memory_used_bytes >> 20));
+    json_kv_str(w, "tres_used", n->cpus_used ? buf_str(&tres) : NULL);
+    json_kv_i64(w, "tres_weighted", n->cpus_used);
+    json_kv_str(w, "gres_drained", "N/A");
+    json_kv_str(w, "next_state_after_reboot", "invalid");
+    kv_empty_list(w, "next_state_after_reboot_flags");
+    kv_null(w, "owner");
+    EACH(w, "zero", "cpu_binding", "last_busy", "port");
     EACH(w, "text", "burstbuffer_network_address", "comment", "extra", "mcs_label");
     json_close(w, '}');
 }

@@ -95,7 +95,7 @@ static int read_wanted(struct slurm *s, const struct opts *o, struct wanted *w) 
         w->users = own_name(&s->cli.arena);
     else if (opt_get(o, "user"))
         w->users = user_list(s, opt_get(o, "user"));
-    w->states = opt_given(o, "start") ? 1u << JOB_PENDING : STATES_LIVE;
+    w->states = opt_given(o, "start") ? 1u << JOB_PENDING : opt_given(o, "json") ? STATES_ALL : STATES_LIVE;
     if (opt_get(o, "states") && !(w->states = states_parse(s, opt_get(o, "states"))))
         return SLURM_FAILED;
     return 0;
