@@ -53,7 +53,7 @@ HELD = [
     "--deadline=2031-01-01", "-t 10 --time-min=5", "--part=main", "--job=abbreviated", "-Jglued",
     "-n2", "-N1 -n1 -c1", "--cpus-per-task 2 --ntasks 2", "--gres=gpu:0",
     # what templates leave empty
-    "--reservation=", "--gpus=", "--gpus-per-node=", "--nodelist=", "--exclude=", "--output=", "--error=",
+    "--reservation=", "--gpus=", "--gpus-per-node=", "--exclude=", "--output=", "--error=",
 ]
 
 FIELDS = [c for c in "ACDFGHIJKLMNOPQSTUWXYZcdehijlmnoprtuvwxyz"]
@@ -140,7 +140,7 @@ FLOWS = [
         sbatch -d {a}:{b} --wrap true
         sbatch -d {a}, --wrap true
         scancel {a} {b} {c} {d} {e} {f}
-        export HOME=/elsewhere LOGNAME=maria; sbatch -W -o home.out --wrap 'echo $HOME $LOGNAME'
+        h <- export HOME=/elsewhere LOGNAME=maria; sbatch -W -o home.out --wrap 'echo $HOME $LOGNAME'
         cat home.out"""),
     [Line("sbatch --parsable --wrap 'exit 2'", save="a"), Line("sbatch --parsable -d afterok:{a} --wrap true", save="b"),
      Line("sbatch --parsable -d afternotok:{a} --wrap true", save="c"), Line("sbatch --parsable -d afterany:{a} --wrap true", save="d"),
