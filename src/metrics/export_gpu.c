@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/text.h"
@@ -14,34 +15,45 @@ static const char *known(const char *s) {
     return str_empty(s) ? "unknown" : s;
 }
 
-// "nvidia0" of "/dev/nvidia0", as NVIDIA's exporter has it.
-static const char *device_name(const struct gpu *g) {
-    const char *path = g->minor_path;
-    if (str_empty(path))
-        return "";
-    for (const char *p = path; *p; p++)
-        if (*p == '/')
-            path = p + 1;
-    return path;
+enum { DEVICE_MAX = 64 };
+
+// "nvidia0" of "/dev/nvidia0", as NVIDIA's exporter has it; of an instance, whose list of device files begins
+// with its GPU's, that one. Simulated ones have none; a name by their number keeps dashboards whole.
+static const char *device_name(const struct metrics_gpu *g, char out[static DEVICE_MAX]) {
+    const char *path = g->gpu->minor_path;
+    if (str_empty(path)) {
+        snprintf(out, DEVICE_MAX, "nvidia%u", g->index);
+        return out;
+    }
+    size_t len = strcspn(path, ",");
+    for (size_t i = len; i-- > 0;)
+        if (path[i] == '/') {
+            path += i + 1;
+            len -= i + 1;
+            break;
+        }
+    snprintf(out, DEVICE_MAX, "%.*s", (int)len, path);
+    return out;
 }
 
-// Simulated ones have no device file; a name by their number keeps dashboards whole.
-static const char *number(uint32_t index, char out[static 32]) {
-    snprintf(out, 32, "nvidia%u", index);
-    return out;
+// "1g.18gb" of "NVIDIA H200 MIG 1g.18gb"; NULL: a whole GPU.
+static const char *mig_profile(const struct gpu *g) {
+    static const char word[] = " MIG ";
+    const char *found = g->model ? strstr(g->model, word) : NULL;
+    return found ? found + sizeof word - 1 : NULL;
 }
 
 static char *dcgm_labels(const struct metrics_gpu *g) {
     struct buf b = {0};
-    char device[32];
+    char device[DEVICE_MAX];
+    const char *profile = mig_profile(g->gpu);
     metrics_label_u64(&b, "gpu", g->index);
     metrics_label(&b, "UUID", known(g->gpu->uuid));
     metrics_label(&b, "pci_bus_id", g->gpu->pci ? g->gpu->pci : "");
-    if (str_empty(g->gpu->minor_path))
-        metrics_label(&b, "device", number(g->index, device));
-    else
-        metrics_label(&b, "device", device_name(g->gpu));
+    metrics_label(&b, "device", device_name(g, device));
     metrics_label(&b, "modelName", known(g->gpu->model));
+    if (profile)
+        metrics_label(&b, "GPU_I_PROFILE", profile);
     metrics_label(&b, "Hostname", g->node);
     return buf_take(&b);
 }

@@ -101,22 +101,34 @@ void series_drop(struct series_store *s, const char *name) {
         }
 }
 
-static bool make_room(struct series_store *s, int64_t now_ms) {
+static bool of_a_job(const char *name) {
+    return str_has_prefix(name, "job/");
+}
+
+static struct series *oldest(const struct series_store *s, bool jobs_only) {
+    struct series *found = NULL;
+    for (uint32_t i = 0; i < s->all.len; i++)
+        if ((!jobs_only || of_a_job(s->all.at[i]->name)) && (!found || s->all.at[i]->at_ms < found->at_ms))
+            found = s->all.at[i];
+    return found;
+}
+
+static bool make_room(struct series_store *s, const char *name, int64_t now_ms) {
     if (s->all.len < s->max)
         return true;
-    uint32_t oldest = 0;
-    for (uint32_t i = 1; i < s->all.len; i++)
-        if (s->all.at[i]->at_ms < s->all.at[oldest]->at_ms)
-            oldest = i;
-    if (s->all.at[oldest]->at_ms > now_ms - SERIES_STALE_S * 1000LL)
-        return false;
-    series_drop(s, s->all.at[oldest]->name);
+    struct series *x = oldest(s, false);
+    if (x->at_ms > now_ms - SERIES_STALE_S * 1000LL) {
+        x = oldest(s, true);
+        if (!x || (of_a_job(name) && x->at_ms > now_ms - SERIES_ENDED_S * 1000LL))
+            return false;
+    }
+    series_drop(s, x->name);
     return true;
 }
 
 static struct series *obtain(struct series_store *s, const char *name, int64_t now_ms) {
     struct series *x = strmap_get(&s->by_name, name);
-    if (x || !make_room(s, now_ms))
+    if (x || !make_room(s, name, now_ms))
         return x;
     x = series_new(name);
     vec_push(&s->all, x);

@@ -1,8 +1,9 @@
 // Time series for the charts, in memory and bounded: a value per second for two hours, a mean per
 // minute for three days, a mean per hour for half a year. A series takes the same memory however long
-// it runs; of too many series the one that was not written for longest goes, if that is an hour or
-// more, else the new one is not taken. Saved as bytes and
-// loaded again, so that a restart keeps them. Longer history is Prometheus' business.
+// it runs; of too many series the one that was not written for longest goes, if that is an hour or more. Else
+// the charts of jobs give way: to those of nodes and the cluster always, to those of other jobs once they have
+// ended; and if there are none, the new one is not taken. Saved as bytes and loaded again, so that a restart
+// keeps them. Longer history is Prometheus' business.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 enum {
     SERIES_MAX = 2048,
     SERIES_STALE_S = 3600,
+    SERIES_ENDED_S = 60,  // a job's that was not written for so long
     SERIES_BACK_MS = 10000,  // further back, the clock was set
     SERIES_NAME_MAX = 160,
     SERIES_TIERS = 3,

@@ -104,6 +104,22 @@ def test_efficiency_of_an_array():
         assert "elements" not in c.api.get(f"/v1/jobs/{array}_1/efficiency")
 
 
+def test_nobody_is_ended_for_time_in_which_nobody_looked():
+    config = SIMULATED.replace("[cluster]\n", "[cluster]\nidle_gpu_after = 2s\nidle_gpu_end = 15s\n")
+    with Cluster(config=config) as c:
+        node = c.nodes_up()[0]
+        number = submit(c, "sleep 120", load=0, gpus_milli=500)
+        wait_until(lambda: "has not used them" in (job(c, number).get("live") or {}).get("warning", ""), 15, "it is not named", 0.2)
+        c.kill_agent(node)
+        time.sleep(18)
+        c.start_agent(node)
+        wait_until(lambda: c.api.get("/v1/status")["gpus"]["measured"], 20, "no telemetry")
+        time.sleep(3)
+        assert job(c, number)["state"].upper() == "RUNNING", job(c, number)["reason"]
+        wait_state(c, number, "CANCELLED", 30)
+        assert "held GPUs for 15s without using them (idle_gpu_end)" in job(c, number)["reason"]
+
+
 def test_charts_survive_kill_9_of_the_controller():
     with Cluster(config=SIMULATED) as c:
         node = c.nodes_up()[0]

@@ -313,9 +313,34 @@ static void test_process(void **state) {
     assert_true(p.memory_bytes > 100000 && p.fds >= 3 && p.fds < 100);
 }
 
+// An instance of a GPU that is cut up: named by its profile, as NVIDIA's exporter does, on its GPU's device.
+static void test_mig_labels(void **state) {
+    struct arena a = {0};
+    struct buf out = {0};
+    struct metrics_input in;
+    struct reader r;
+    example_input(&a, 5, 1800000000000, &in);
+    struct metrics_gpu mig = in.gpus.at[1];
+    struct gpu about = *mig.gpu;
+    about.model = "NVIDIA H200 MIG 1g.18gb";
+    about.pci = "0000:1b:00.0";
+    about.minor_path = "/dev/nvidia1,/dev/nvidia-caps/nvidia-cap12,/dev/nvidia-caps/nvidia-cap13";
+    mig.gpu = &about;
+    in.gpus.at = &mig;
+    in.gpus.len = 1;
+    metrics_controller(&in, &out);
+    read_all(&r, &out);
+    value_of(&r, "DCGM_FI_DEV_GPU_TEMP{gpu=\"1\",UUID=\"GPU-00000001-0000-0000-0000-000000000000\",pci_bus_id=\"0000:1b:00.0\","
+                 "device=\"nvidia1\",modelName=\"NVIDIA H200 MIG 1g.18gb\",GPU_I_PROFILE=\"1g.18gb\",Hostname=\"gpu1\"}");
+    reader_done(&r);
+    buf_done(&out);
+    arena_done(&a);
+}
+
 int main(int argc, char **argv) {
     page = argv[1];
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mig_labels),
         cmocka_unit_test(test_table),  cmocka_unit_test(test_controller), cmocka_unit_test(test_agent),
         cmocka_unit_test(test_empty),  cmocka_unit_test(test_bounds),     cmocka_unit_test(test_plain),
         cmocka_unit_test(test_labels), cmocka_unit_test(test_negotiate),  cmocka_unit_test(test_recent),

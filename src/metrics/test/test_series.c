@@ -101,6 +101,24 @@ static void test_clock_set_back(void **state) {
     }
 }
 
+// A flood of jobs takes nothing from the GPUs' charts, and jobs that run take the place of those that ended.
+static void test_jobs_give_way(void **state) {
+    struct series_store *s = series_store_new(4);
+    char name[32];
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "job/%d/gpu_power_watts", i);
+        assert_int_equal(series_add(s, name, t0 + i, 1), 0);
+    }
+    assert_int_equal(series_add(s, "job/9/gpu_power_watts", t0 + 1000, 1), -ENOSPC);  // all of them run
+    assert_int_equal(series_add(s, "gpu/n1/0/power_watts", t0 + 1000, 1), 0);
+    assert_true(isnan(series_mean(s, "job/0/gpu_power_watts", t0 - 1000, t0 + 2000)));
+    assert_int_equal(series_add(s, "job/9/gpu_power_watts", t0 + 62000, 1), 0);  // the others have ended
+    assert_int_equal(series_add(s, "job/8/gpu_power_watts", t0 + 62000, 1), 0);
+    assert_false(isnan(series_mean(s, "gpu/n1/0/power_watts", t0, t0 + 2000)));
+    assert_int_equal(series_count(s), 4);
+    series_store_free(s);
+}
+
 static void test_long(void **state) {
     struct series_store *s = series_store_new(10);
     struct points p;
@@ -248,7 +266,7 @@ int main(void) {
         cmocka_unit_test(test_fine),   cmocka_unit_test(test_clock_set_back),
         cmocka_unit_test(test_long),   cmocka_unit_test(test_order_and_repeats),
         cmocka_unit_test(test_bounds), cmocka_unit_test(test_save),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_names),  cmocka_unit_test(test_jobs_give_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
