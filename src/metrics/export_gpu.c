@@ -36,11 +36,11 @@ static const char *device_name(const struct metrics_gpu *g, char out[static DEVI
     return out;
 }
 
-// "1g.18gb" of "NVIDIA H200 MIG 1g.18gb"; NULL: a whole GPU.
+// "1g.18gb" of "NVIDIA H200 MIG 1g.18gb"; empty, which is the same as no label: a whole GPU.
 static const char *mig_profile(const struct gpu *g) {
     static const char word[] = " MIG ";
     const char *found = g->model ? strstr(g->model, word) : NULL;
-    return found ? found + sizeof word - 1 : NULL;
+    return found ? found + sizeof word - 1 : "";
 }
 
 static char *dcgm_labels(const struct metrics_gpu *g) {
@@ -52,8 +52,7 @@ static char *dcgm_labels(const struct metrics_gpu *g) {
     metrics_label(&b, "pci_bus_id", g->gpu->pci ? g->gpu->pci : "");
     metrics_label(&b, "device", device_name(g, device));
     metrics_label(&b, "modelName", known(g->gpu->model));
-    if (profile)
-        metrics_label(&b, "GPU_I_PROFILE", profile);
+    metrics_label(&b, "GPU_I_PROFILE", profile);
     metrics_label(&b, "Hostname", g->node);
     return buf_take(&b);
 }

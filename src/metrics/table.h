@@ -18,7 +18,7 @@ struct metric_info {
     const char *help;
 };
 
-#define LABELS_DCGM "gpu,UUID,pci_bus_id,device,modelName,Hostname"
+#define LABELS_DCGM "gpu,UUID,pci_bus_id,device,modelName,GPU_I_PROFILE,Hostname"
 #define LABELS_GPU "node,gpu,uuid,model"
 #define LABELS_JOB "job_id,user,project,node,gpu,uuid"
 

@@ -154,7 +154,7 @@ def test_openmetrics_is_the_default(cluster):
     assert "slurm_queue_pending 1\n" in text
     assert 'slurm_partition_cpus_total{partition="main"} 16\n' in text
     assert 'slurm_partition_cpus_idle{partition="main"} 13\n' in text
-    assert re.search(r'^DCGM_FI_DEV_GPU_UTIL\{gpu="0",UUID="GPU-[0-9a-f-]{36}",pci_bus_id="0000:10:00.0",device="nvidia0",modelName="h200",Hostname="[\w-]+"\} [\d.]+$', text, re.M)
+    assert re.search(r'^DCGM_FI_DEV_GPU_UTIL\{gpu="0",UUID="GPU-[0-9a-f-]{36}",pci_bus_id="0000:10:00.0",device="nvidia0",modelName="h200",GPU_I_PROFILE="",Hostname="[\w-]+"\} [\d.]+$', text, re.M)
     assert re.search(r'^acequia_job_gpu_allocated_ratio\{job_id="2",user="\w+",project="default",.*\} 0\.5$', text, re.M)
 
 

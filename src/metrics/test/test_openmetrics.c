@@ -161,9 +161,9 @@ static void test_controller(void **state) {
     assert_string_equal(value_of(&r, "slurm_user_jobs_pending{user=\"o\\\"brien\\\\\"}"), "1");
     assert_string_equal(value_of(&r, "acequia_build_info{version=\"0.1.0\"}"), "1");
     assert_string_equal(value_of(&r, "DCGM_FI_DEV_GPU_UTIL{gpu=\"2\",UUID=\"GPU-00000002-0000-0000-0000-000000000000\","
-                                     "pci_bus_id=\"\",device=\"nvidia2\",modelName=\"NVIDIA H200\",Hostname=\"gpu1\"}"), "20.5");
+                                     "pci_bus_id=\"\",device=\"nvidia2\",modelName=\"NVIDIA H200\",GPU_I_PROFILE=\"\",Hostname=\"gpu1\"}"), "20.5");
     assert_string_equal(value_of(&r, "DCGM_FI_DEV_FB_USED{gpu=\"1\",UUID=\"GPU-00000001-0000-0000-0000-000000000000\","
-                                     "pci_bus_id=\"\",device=\"nvidia1\",modelName=\"NVIDIA H200\",Hostname=\"gpu1\"}"), "4096");
+                                     "pci_bus_id=\"\",device=\"nvidia1\",modelName=\"NVIDIA H200\",GPU_I_PROFILE=\"\",Hostname=\"gpu1\"}"), "4096");
     assert_string_equal(
         value_of(&r, "acequia_job_gpu_energy_joules_total{job_id=\"100_7\",user=\"ana\",project=\"vision\","
                      "node=\"gpu1\",gpu=\"0\",uuid=\"GPU-00000000-0000-0000-0000-000000000000\"}"),
