@@ -17,6 +17,7 @@ struct cluster {
     struct rand rnd;
     uint64_t next_id;
     int64_t now_ms;
+    bool both;  // every job names two partitions, which share a fifth of the nodes
 };
 
 // Processor time: the figures must not depend on who else uses the machine.
@@ -41,6 +42,18 @@ static void nodes_add(struct cluster *c, uint32_t nodes) {
                                .gpu_count = GPUS};
         world_node_set(c->w, &n, NULL);
     }
+}
+
+static void partitions_add(struct cluster *c, uint32_t nodes) {
+    uint32_t *ids = xcalloc(nodes, sizeof *ids);
+    for (uint32_t i = 0; i < nodes; i++)
+        ids[i] = i + 1;
+    uint32_t n = nodes / 10 * 6;
+    world_partition_set(c->w, &(struct sched_partition){.id = 1, .name = "a", .nodes = ids, .node_count = n}, NULL);
+    world_partition_set(
+        c->w, &(struct sched_partition){.id = 2, .name = "b", .nodes = ids + nodes - n, .node_count = n}, NULL);
+    free(ids);
+    c->both = true;
 }
 
 static void projects_add(struct cluster *c, uint32_t count, int64_t quota_milligpu) {
@@ -69,6 +82,12 @@ static struct sched_request shape(struct cluster *c) {
         q.nodes_min = 4;
     if (k == 23)
         q.nodes_min = 32;
+    static const uint32_t also[] = {2};
+    if (c->both) {
+        q.partition = 1;
+        q.also = also;
+        q.also_count = 1;
+    }
     return q;
 }
 
@@ -168,12 +187,14 @@ static void asking_when(struct cluster *c) {
     row("when would it start", cpu_ms() - began, note);
 }
 
-static void large(uint32_t nodes, uint32_t pending) {
+static void large(uint32_t nodes, uint32_t pending, bool both) {
     char note[96];
     long before = resident_kib();
     struct cluster c = cluster_new(nodes, PROJECTS, (int64_t)nodes * GPUS * 1000 / PROJECTS);
     double ms;
     uint32_t looked;
+    if (both)
+        partitions_add(&c, nodes);
     for (uint32_t i = 0; i < pending; i++) {
         struct sched_request q = shape(&c);
         submit(&c, &q);
@@ -258,14 +279,16 @@ static void reclaiming(uint32_t nodes, uint32_t jobs, uint32_t gpus_each) {
 }
 
 int main(int argc, char **argv) {
-    uint64_t nodes = 10000, pending = 100000;
-    if ((argc > 1 && parse_u64(argv[1], &nodes)) || (argc > 2 && parse_u64(argv[2], &pending)) || nodes < 1 ||
-        nodes > 60000 || pending > 2000000) {
-        fprintf(stderr, "usage: sched_bench [NODES [PENDING]]\n");
+    uint64_t nodes = 10000, pending = 100000, partitions = 1;
+    if ((argc > 1 && parse_u64(argv[1], &nodes)) || (argc > 2 && parse_u64(argv[2], &pending)) ||
+        (argc > 3 && parse_u64(argv[3], &partitions)) || nodes < 1 || nodes > 60000 || pending > 2000000 ||
+        partitions < 1 || partitions > 2) {
+        fprintf(stderr, "usage: sched_bench [NODES [PENDING [PARTITIONS-PER-JOB: 1 or 2]]]\n");
         return 2;
     }
-    printf("%llu nodes x %d GPUs, %llu pending\n", (unsigned long long)nodes, GPUS, (unsigned long long)pending);
-    large((uint32_t)nodes, (uint32_t)pending);
+    printf("%llu nodes x %d GPUs, %llu pending%s\n", (unsigned long long)nodes, GPUS, (unsigned long long)pending,
+           partitions > 1 ? ", each in two partitions" : "");
+    large((uint32_t)nodes, (uint32_t)pending, partitions > 1);
     reclaiming(500, 4000, 1000);
     reclaiming(500, 4000, 2000);
     return 0;

@@ -54,22 +54,15 @@ static void audit_queue(const struct project *p, uint32_t slot) {
         const struct job *j = r->queue.at[i];
         MUST(j->queued && job_option_in(j, r->asked.partition) == r && j->state == SCHED_JOB_PENDING,
              "job %" PRIu64 " queued wrongly", j->id);
+        for (uint32_t k = 0; k < job_options(j); k++) {
+            const struct request *o = job_option(j, k);
+            MUST(o->queue.len - o->head == r->queue.len - r->head && o->queue.at[o->head + i - r->head] == j,
+                 "job %" PRIu64 " is not in all its queues", j->id);
+        }
         if (i > r->head) {
             const struct job *b = r->queue.at[i - 1];
             MUST(b->submit_ms < j->submit_ms || (b->submit_ms == j->submit_ms && b->id < j->id),
                  "job %" PRIu64 " out of order", j->id);
-        }
-    }
-}
-
-static void audit_choices(const struct project *p) {
-    for (uint32_t i = 0; i < p->turns.choices.len; i++) {
-        const struct job *j = p->turns.choices.at[i];
-        MUST(j->choice_slot == i && j->queued && job_is_choice(j), "job %" PRIu64 " is no choice", j->id);
-        for (uint32_t k = 0; k < j->request->options.len; k++) {
-            const struct request *r = j->request->options.at[k];
-            uint32_t at = queue_place(r, j);
-            MUST(at < r->queue.len && r->queue.at[at] == j, "job %" PRIu64 " is not in all its queues", j->id);
         }
     }
 }
@@ -94,7 +87,6 @@ void world_assert(const struct world *cw) {
             audit_queue(p, k);
             count += p->turns.slots.at[k].request != NULL;
         }
-        audit_choices(p);
         MUST(count == p->turns.count, "project %u has %u requests, its turns say %u", p->id, count, p->turns.count);
         pending += p->pending;
         memcpy(used[i][0], p->used, sizeof p->used);

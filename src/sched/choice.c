@@ -45,26 +45,16 @@ struct request *choice_cheapest(struct pass *p, struct job *j, struct request *r
     return best;
 }
 
-struct request *choice_soonest(struct pass *p, const struct job *j, struct request *r) {
-    struct request *best = r;
-    int64_t soonest = plan_when(p, r);
+struct request *choice_plan(struct pass *p, struct job *j, struct request *r) {
+    VEC(struct request *) among = {0};
+    vec_push(&among, r);
     for (uint32_t i = 0; i < job_options(j); i++) {
         struct request *x = job_option(j, i);
-        if (x == r || !same_turn(p, x, r) || !open_to(p, x) || pass_strict(p, x) ||
-            p->plans[x->asked.partition] >= p->policy->plan_depth || !fit_ever(p->w, fit_of(p->w, x)))
-            continue;
-        int64_t at = plan_when(p, x);
-        if (at < soonest) {
-            soonest = at;
-            best = x;
-        }
+        if (x != r && same_turn(p, x, r) && open_to(p, x) && !pass_strict(p, x) &&
+            p->plans[x->asked.partition] < p->policy->plan_depth && fit_ever(p->w, fit_of(p->w, x)))
+            vec_push(&among, x);
     }
-    return best;
-}
-
-bool option_before(const struct job *j, const struct request *a, const struct request *b) {
-    for (uint32_t i = 0; i < job_options(j) && a != b; i++)
-        if (job_option(j, i) == a || job_option(j, i) == b)
-            return job_option(j, i) == a;
-    return false;
+    struct request *in = plan_make(p, j, among.at, among.len);
+    vec_done(&among);
+    return in;
 }

@@ -145,9 +145,9 @@ static bool blocked(struct pass *p, struct order *o, struct job *j, struct reque
             // planned in another partition, or starting there next: who follows may be planned here
             if (choice && (j->planned || choice_room(p, j, r, true)))
                 return true;
-            struct request *in = choice ? choice_soonest(p, j, r) : r;
+            struct request *in = choice ? choice_plan(p, j, r) : plan_make(p, j, &r, 1);
+            in = in ? in : r;
             p->plans[in->asked.partition]++;
-            plan_make(p, j, in);
             note(p, j, SCHED_REASON_RESOURCES);
             if (p->policy->backfill == POLICY_BACKFILL_SHORTEST && !o->shortest) {
                 o->shortest = true;

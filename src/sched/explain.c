@@ -127,7 +127,7 @@ static void remake_plans(struct pass *p, const struct decisions *d, uint64_t exc
     for (uint32_t i = 0; i < d->plans.len; i++) {
         struct job *other = world_find(p->w, d->plans.at[i].job);
         if (other && other->id != except)
-            plan_make(p, other, job_option_in(other, d->plans.at[i].partition));
+            plan_make(p, other, &(struct request *){job_option_in(other, d->plans.at[i].partition)}, 1);
     }
 }
 

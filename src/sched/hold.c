@@ -149,7 +149,7 @@ void world_recount(struct world *w) {
         struct project *p = w->projects.at[i];
         for (uint32_t k = 0; p && k < p->turns.slots.len; k++) {
             const struct request *r = p->turns.slots.at[k].request;
-            if (!r)
+            if (!r || !request_counts(r))
                 continue;
             bool fixed = !request_preemptible(w, r);
             for (unsigned d = 0; d < w->dims; d++) {
@@ -158,9 +158,5 @@ void world_recount(struct world *w) {
                 p->queued_fixed[d] += fixed ? amount : 0;
             }
         }
-        // whoever waits in several queues counts once
-        for (uint32_t k = 0; p && k < p->turns.choices.len; k++)
-            for (uint32_t n = p->turns.choices.at[k]->request->options.len; n > 1; n--)
-                count_queued(w, p->turns.choices.at[k], -1);
     }
 }

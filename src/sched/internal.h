@@ -13,6 +13,7 @@ enum {
     FEATURE_WORDS = SCHED_FEATURES_MAX / 64,
     PARTITION_WORDS = SCHED_PARTITIONS_MAX / 64,
     CPU_COST = 50,  // milli-GPU that one CPU counts as in users' use
+    OPTIONS_TOLD = 31,  // options of a choice whose order is kept; those after it go by id
 };
 
 struct features {
@@ -86,7 +87,8 @@ struct turn {
     bool stale;                // its next job is another one now
     bool use_free : 1;         // its user's use does not count: a partition in the order of submission
     bool special : 1;          // it may take from others whatever its project's share is
-    bool named : 1;            // it names a reservation, or waits elsewhere too: what failed for others may do for it
+    bool named : 1;            // it names a reservation
+    uint8_t nth : 5;           // of an option: its place among those its jobs name, up to OPTIONS_TOLD
 };
 
 // A project's requests that have jobs ready to start. Slots stay where they are while a request has
@@ -97,7 +99,6 @@ struct turns {
     uint32_t free;             // 1 + the first free slot; 0: none
     uint32_t count;            // slots in use
     uint64_t version;          // config and policy they were made for
-    VEC(struct job *) choices; // queued jobs that name several partitions: in a queue for each
 };
 
 struct project {
@@ -213,7 +214,8 @@ struct fit {
     uint32_t left;
     uint64_t bit;
     int64_t least_ms;             // the shortest limit
-    bool named;                   // for some a failure of others says nothing
+    bool named;                   // some name a reservation
+    uint64_t own_pass;            // in this pass one has a planned start elsewhere, which is not in its own way
     int64_t weight;               // scratch of estimates
     // While one pass places many of a class: its nodes as a heap by (score, id), see place.c.
     uint64_t scan_pass;
@@ -232,6 +234,7 @@ struct request {
     struct sched_request asked;   // lists and texts owned
     VEC(struct request *) options;  // of a choice, in the order named, each with a reference; else empty
     const struct request *choice; // of an option; else NULL
+    uint8_t nth;                  // of an option, see struct turn
     char *code;                   // canonical bytes, for interning
     uint32_t code_len;
     uint64_t hash;
@@ -266,7 +269,6 @@ struct job {
     struct alloc *alloc;
     uint64_t ending_for;
     uint32_t restarts;
-    uint32_t choice_slot;         // index in its project's choices while it is queued
     int64_t cost;                 // what it counts as in its user's use while it runs
     int64_t held_gpu, held_cpus;  // of its allocation
     uint32_t run_slot;            // index in world.running
@@ -402,6 +404,7 @@ uint32_t job_options(const struct job *j);
 struct request *job_option(const struct job *j, uint32_t i);
 struct request *job_option_in(const struct job *j, uint32_t partition);  // the first one when there is none
 bool job_is_choice(const struct job *j);
+bool request_counts(const struct request *r);  // of a choice's options, whose queues are alike, only the first
 uint32_t queue_place(const struct request *r, const struct job *j);      // its index there
 void job_enqueue(struct world *w, struct job *j);
 void job_dequeue(struct world *w, struct job *j);

@@ -17,6 +17,10 @@ bool job_is_choice(const struct job *j) {
     return j->request->options.len > 0;
 }
 
+bool request_counts(const struct request *r) {
+    return !r->choice || r == r->choice->options.at[0];
+}
+
 uint32_t job_options(const struct job *j) {
     return job_is_choice(j) ? j->request->options.len : 1;
 }
@@ -84,30 +88,10 @@ static void queue_remove(struct world *w, struct request *r, const struct job *j
     }
 }
 
-static void choice_enqueue(struct world *w, struct job *j) {
-    struct project *p = world_project_slot(w, j->request->asked.project);
-    j->choice_slot = p->turns.choices.len;
-    vec_push(&p->turns.choices, j);
-    for (uint32_t i = 0; i < j->request->options.len; i++)
-        queue_add(w, j->request->options.at[i], j);
-}
-
-static void choice_dequeue(struct world *w, struct job *j) {
-    struct project *p = world_project_slot(w, j->request->asked.project);
-    assert(p->turns.choices.at[j->choice_slot] == j);
-    vec_remove_swap(&p->turns.choices, j->choice_slot);
-    if (j->choice_slot < p->turns.choices.len)
-        p->turns.choices.at[j->choice_slot]->choice_slot = j->choice_slot;
-    for (uint32_t i = 0; i < j->request->options.len; i++)
-        queue_remove(w, j->request->options.at[i], j);
-}
-
 void job_enqueue(struct world *w, struct job *j) {
     assert(!j->queued && j->state == SCHED_JOB_PENDING);
-    if (job_is_choice(j))
-        choice_enqueue(w, j);
-    else
-        queue_add(w, j->request, j);
+    for (uint32_t i = 0; i < job_options(j); i++)
+        queue_add(w, job_option(j, i), j);
     j->queued = true;
     j->since_pass = (uint32_t)w->pass;
     w->ready++;
@@ -117,10 +101,8 @@ void job_enqueue(struct world *w, struct job *j) {
 void job_dequeue(struct world *w, struct job *j) {
     if (!j->queued)
         return;
-    if (job_is_choice(j))
-        choice_dequeue(w, j);
-    else
-        queue_remove(w, j->request, j);
+    for (uint32_t i = 0; i < job_options(j); i++)
+        queue_remove(w, job_option(j, i), j);
     j->queued = false;
     w->ready--;
     count_queued(w, j, -1);

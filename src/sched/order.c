@@ -45,7 +45,7 @@ bool turn_before(const struct turn *a, const struct turn *b) {
         return a->key < b->key;
     const struct job *i = job_of(a), *j = job_of(b);
     if (i == j)
-        return option_before(i, a->request, b->request);
+        return a->nth != b->nth ? a->nth < b->nth : a->partition < b->partition;
     return i->submit_ms != j->submit_ms ? i->submit_ms < j->submit_ms : i->id < j->id;
 }
 
@@ -296,7 +296,7 @@ static bool class_alive(struct order *o, struct fit *f) {
         f->dead_pass = w->pass;
         return false;
     }
-    return f->named || f->failed_pass != w->pass || f->least_ms < f->failed_limit_ms;
+    return f->named || f->own_pass == w->pass || f->failed_pass != w->pass || f->least_ms < f->failed_limit_ms;
 }
 
 // Does it matter who comes next in this partition, even if the job can have nothing now?

@@ -72,8 +72,8 @@ struct scratch {
 void scratch_copy(struct scratch *s, const struct node *n);
 void scratch_give(struct scratch *s, const struct job *j);
 void plan_windows(struct pass *p);                     // marks nodes of reservations
-bool plan_make(struct pass *p, struct job *j, struct request *r);  // gives the job a planned start
-int64_t plan_when(struct pass *p, struct request *r);  // the start it would get; INT64_MAX: none
+// Gives the job a planned start as the one of these requests with which it is soonest; NULL: with none.
+struct request *plan_make(struct pass *p, struct job *j, struct request *const *among, uint32_t count);
 bool plan_allows(struct pass *p, const struct request *r, const struct node *n, uint32_t tasks);
 bool window_allows(const struct world *w, const struct request *r, uint32_t node, int64_t at_ms, int64_t limit_ms);
 void plan_clear(struct pass *p);
@@ -102,8 +102,8 @@ bool pass_strict(const struct pass *p, const struct request *r);  // nobody pass
 // Could another of them have it now? `now`: only those whose turn is the same, so that it starts there next.
 bool choice_room(struct pass *p, const struct job *j, struct request *r, bool now);
 struct request *choice_cheapest(struct pass *p, struct job *j, struct request *r);       // to take others' place in
-struct request *choice_soonest(struct pass *p, const struct job *j, struct request *r);  // to plan it in
-bool option_before(const struct job *j, const struct request *a, const struct request *b);  // named before
+// Gives it a planned start in the partition at hand or in one whose turn is the same; NULL: in none.
+struct request *choice_plan(struct pass *p, struct job *j, struct request *r);
 
 // reclaim.c
 bool reclaim(struct pass *p, struct job *j, struct request *r);

@@ -122,6 +122,7 @@ struct walk {
     VEC(uint32_t) order;       // nodes in the order in which they came to fit
     uint32_t nodes_fit;
     uint64_t tasks_fit;
+    int64_t until_ms;          // later is too late
 };
 
 static void walk_look(struct walk *k, uint32_t id, uint32_t cap) {
@@ -238,7 +239,7 @@ static int64_t walk_all(struct walk *k) {
         if (v) {
             at = streq(v->name, k->r->asked.reservation) ? v->start_ms : v->end_ms;
             walk_window(k, v, at);
-        } else if (end_ms == INT64_MAX) {
+        } else if (end_ms >= k->until_ms) {
             break;
         } else {
             at = end_ms;
@@ -275,37 +276,57 @@ static void keep_nodes(struct walk *k, struct job *j, int64_t from_ms) {
     p->any_plan = true;
 }
 
-static int64_t plan(struct pass *p, struct job *j, struct request *r) {
-    struct walk k = {.p = p, .r = r, .f = fit_of(p->w, r)};
-    k.copies = xcalloc(k.f->nodes_len + 1, sizeof *k.copies);
-    k.cap = xcalloc(k.f->nodes_len + 1, sizeof *k.cap);
-    for (uint32_t id = 0; id < k.f->nodes_len; id++)
-        if (k.f->cap[id] && window_allows(p->w, r, id, p->now_ms, r->limit_ms))
-            walk_look(&k, id, k.f->cap[id]);
-    int64_t at = walk_enough(&k) ? INT64_MAX : walk_all(&k);
-    if (j && at != INT64_MAX) {
-        keep_nodes(&k, j, at);
-        vec_push(&p->out->plans, (struct sched_plan){.job = j->id,
-                                                     .start_ms = at,
-                                                     .partition = r->asked.partition,
-                                                     .node_count = r->demand.nodes_min});
-        j->planned = true;
-        p->choice_planned |= j->request != r;
+static int64_t walk_begin(struct walk *k, struct pass *p, struct request *r, int64_t until_ms) {
+    *k = (struct walk){.p = p, .r = r, .f = fit_of(p->w, r), .until_ms = until_ms};
+    k->copies = xcalloc(k->f->nodes_len + 1, sizeof *k->copies);
+    k->cap = xcalloc(k->f->nodes_len + 1, sizeof *k->cap);
+    for (uint32_t id = 0; id < k->f->nodes_len; id++)
+        if (k->f->cap[id] && window_allows(p->w, r, id, p->now_ms, r->limit_ms))
+            walk_look(k, id, k->f->cap[id]);
+    return walk_enough(k) ? INT64_MAX : walk_all(k);
+}
+
+static void walk_done(struct walk *k) {
+    for (uint32_t id = 0; k->f && id < k->f->nodes_len; id++)
+        free(k->copies[id]);
+    free(k->copies);
+    free(k->cap);
+    vec_done(&k->order);
+}
+
+static void keep(struct walk *k, struct job *j, int64_t at_ms) {
+    struct pass *p = k->p;
+    const struct request *r = k->r;
+    keep_nodes(k, j, at_ms);
+    vec_push(&p->out->plans, (struct sched_plan){.job = j->id,
+                                                 .start_ms = at_ms,
+                                                 .partition = r->asked.partition,
+                                                 .node_count = r->demand.nodes_min});
+    j->planned = true;
+    p->choice_planned |= r->choice != NULL;
+    for (uint32_t i = 0; r->choice && i < r->choice->options.len; i++)
+        fit_class(p->w, r->choice->options.at[i])->own_pass = p->w->pass;
+}
+
+struct request *plan_make(struct pass *p, struct job *j, struct request *const *among, uint32_t count) {
+    struct walk best = {0}, k;
+    int64_t soonest = INT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t at = walk_begin(&k, p, among[i], soonest);
+        if (at < soonest) {
+            struct walk t = best;
+            best = k;
+            k = t;
+            soonest = at;
+        }
+        walk_done(&k);
     }
-    for (uint32_t id = 0; id < k.f->nodes_len; id++)
-        free(k.copies[id]);
-    free(k.copies);
-    free(k.cap);
-    vec_done(&k.order);
-    return at;
-}
-
-bool plan_make(struct pass *p, struct job *j, struct request *r) {
-    return plan(p, j, r) != INT64_MAX;
-}
-
-int64_t plan_when(struct pass *p, struct request *r) {
-    return plan(p, NULL, r);
+    if (soonest == INT64_MAX)
+        return NULL;
+    keep(&best, j, soonest);
+    struct request *r = best.r;
+    walk_done(&best);
+    return r;
 }
 
 void plan_clear(struct pass *p) {

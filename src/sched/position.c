@@ -38,19 +38,19 @@ static struct turn turn_of(const struct order *o, const struct project *p, const
     return turn_at(o, &p->turns.slots.at[r->project_slot], queue_place(r, j));
 }
 
-// How often jobs that wait in several queues come before the bound after they came once.
-static uint32_t counted_again(const struct order *o, const struct project *p, const struct turn *bound) {
-    uint32_t again = 0;
-    for (uint32_t i = 0; i < p->turns.choices.len; i++) {
-        const struct job *j = p->turns.choices.at[i];
-        uint32_t times = 0;
-        for (uint32_t k = 0; k < job_options(j); k++) {
-            struct turn t = turn_of(o, p, job_option(j, k), j);
-            times += !bound || turn_before(&t, bound);
-        }
-        again += times > 1 ? times - 1 : 0;
+// The same jobs wait in all options of a choice, in the same order: they have come when they have come
+// in one. Told for the option that comes first; 0 for the others.
+static uint32_t choice_before(const struct order *o, const struct project *p, const struct turn *t,
+                              const struct turn *bound) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < t->request->choice->options.len; i++) {
+        const struct turn *other = &p->turns.slots.at[t->request->choice->options.at[i]->project_slot];
+        if (turn_before(other, t))
+            return 0;
+        uint32_t n = order_jobs_before(o, other, bound);
+        most = n > most ? n : most;
     }
-    return again;
+    return most;
 }
 
 static uint32_t jobs_before(const struct order *o, const struct project *p, const struct turn *bound) {
@@ -59,9 +59,9 @@ static uint32_t jobs_before(const struct order *o, const struct project *p, cons
         const struct turn *t = &p->turns.slots.at[p->turns.sorted.at[i]];
         if (bound && !turn_before(t, bound))
             break;  // nor the heads that follow
-        sum += order_jobs_before(o, t, bound);
+        sum += t->request->choice ? choice_before(o, p, t, bound) : order_jobs_before(o, t, bound);
     }
-    return sum - counted_again(o, p, bound);
+    return sum;
 }
 
 // The project's place with this turn as its first; `turn` must outlive it.

@@ -113,10 +113,12 @@ static void make_options(struct world *w, struct request *r) {
         one.also = NULL;
         one.also_count = 0;
         struct request *option = intern(w, &one, r);
-        if (has_option(r, option))
+        if (has_option(r, option)) {
             world_request_unref(w, option);  // named twice
-        else
-            vec_push(&r->options, option);
+            continue;
+        }
+        option->nth = (uint8_t)(r->options.len < OPTIONS_TOLD ? r->options.len : OPTIONS_TOLD);
+        vec_push(&r->options, option);
     }
 }
 

@@ -5,6 +5,8 @@
 
 #include "sched/order.h"
 
+static_assert(sizeof(struct turn) == 64, "a pass looks at one for each request");
+
 void turns_add(struct turns *t, struct request *r) {
     uint32_t slot = t->free ? t->free - 1 : t->slots.len;
     if (t->free)
@@ -36,7 +38,6 @@ void turns_stale(struct project *p, struct request *r) {
 void turns_done(struct turns *t) {
     vec_done(&t->slots);
     vec_done(&t->sorted);
-    vec_done(&t->choices);
 }
 
 static void refresh(const struct order *o, struct turn *t) {
@@ -59,7 +60,8 @@ static void refresh(const struct order *o, struct turn *t) {
     t->stale = false;
     t->use_free = r->fifo || o->p->policy->order == POLICY_ORDER_FCFS;
     t->special = !r->preemptible || (q && q->preempts.len);
-    t->named = r->asked.reservation || r->choice;
+    t->named = r->asked.reservation;
+    t->nth = r->nth & OPTIONS_TOLD;
 }
 
 static void tally(struct order *o, const struct turn *t, struct line *l) {
