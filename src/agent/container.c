@@ -118,7 +118,7 @@ int container_apply(const struct request_node *node, struct launch_request *r, c
     add(&s, "--user", variable(r, "USER"));
     add(&s, "--home", variable(r, "HOME"));
     add(&s, "--tools", node->tools_path);
-    add(&s, "--bind", node->controller_socket);
+    add(&s, "--bind", node->socket_folder);
     add_gpus(&s, node, r);
     if (login) {
         s.at[s.len++] = arena_strdup(a, "--login");
@@ -204,11 +204,13 @@ void container_describe(struct agent *a, const struct config_node *c) {
     n->image_cache_bytes = c->image_cache_bytes;
     n->box_path = beside(&a->arena, boxes, sizeof boxes / sizeof *boxes);
     n->tools_path = beside(&a->arena, tools, sizeof tools / sizeof *tools);
-    n->controller_socket = a->options->socket;
+    // Its folder: a controller that starts anew makes a new socket in it.
+    const char *socket = a->options->socket, *slash = socket ? strrchr(socket, '/') : NULL;
+    n->socket_folder = slash && slash > socket ? arena_strndup(&a->arena, socket, (size_t)(slash - socket)) : NULL;
     n->driver_folder = driver_folder(&a->arena);
     n->no_containers = n->box_path ? probe(a, n->box_path)
                                    : "containers cannot be run on this node: acequia-box is not installed";
     a->node.containers = !n->no_containers;
     if (n->no_containers)
-        log_info("%s", n->no_containers);
+        log_warn("%s", n->no_containers);
 }

@@ -90,6 +90,8 @@ static const char *missing(struct agent *a) {
         buf_adds(&b, "the number of processes is not limited; ");
     if (!s->has[CG_DEVICES])
         buf_adds(&b, "devices of other jobs are reachable; ");
+    if (a->request_node.no_containers)
+        buf_adds(&b, "containers cannot be run; ");
     if (b.len >= 2)
         b.data[b.len - 2] = 0;
     return b.len ? arena_strdup(&a->arena, b.data) : NULL;

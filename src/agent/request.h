@@ -21,7 +21,7 @@ struct request_node {
     const char *cluster_home;  // ACEQUIA_HOME here, NULL in the usual places: jobs find their cluster by it
     // For containers.
     const char *no_containers; // why they cannot be run here; NULL: they can
-    const char *box_path, *tools_path, *driver_folder, *controller_socket;
+    const char *box_path, *tools_path, *driver_folder, *socket_folder;
     const char *image_folder;  // of the users' own folders for images
     uint64_t image_cache_bytes;
 };

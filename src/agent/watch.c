@@ -2,13 +2,16 @@
 // and then, and at the start by reading the spool. The spool is the truth, a hint only says where
 // to look.
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/gpu_kept.h"
 #include "agent/procs.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -169,6 +172,17 @@ void agent_recover(struct agent *a) {
     agent_retry(a);
 }
 
+// Until it becomes the job's program, the first process is the one that prepares the image.
+static bool is_preparing(struct agent *a, uint64_t id, uint32_t attempt) {
+    char path[64], name[32] = "";
+    struct spool_status s;
+    if (!a->node.containers || spool_read_status(a->spool_fd, id, attempt, 0, &s) < 0 || s.first_pid <= 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/comm", s.first_pid);
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, name, sizeof name - 1) > 0 && streq(name, "acequia-box\n");
+}
+
 static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
     struct control_request r = {.type = CONTROL_USAGE};
     struct control_reply reply;
@@ -181,7 +195,8 @@ static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
     gpus_usage(a->gpus, id, attempt, &u);
     struct message_usage m = {.id = id, .attempt = attempt, .usage = &u,
                               .memory_now_bytes = reply.memory_now_bytes,
-                              .processes = reply.processes};
+                              .processes = reply.processes,
+                              .preparing = is_preparing(a, id, attempt)};
     agent_tell(a, MESSAGE_USAGE, &m);
 }
 

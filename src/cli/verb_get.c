@@ -154,6 +154,9 @@ static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
         buf_addf(&b, str_has_prefix(exit, "SIG") ? ", ended by %s" : ", exit code %s", exit);
     if (json_i64(j, "attempt", 0) > 1)
         buf_addf(&b, ", attempt %lld", (long long)json_i64(j, "attempt", 0));
+    const struct json *live = json_get(j, "live");
+    if (live && live->type == JSON_OBJECT && json_true(live, "preparing"))
+        buf_adds(&b, ", preparing its image");
     line(out, "State", "%s%s%s%s", colour_on(colour), state ? state : "?", colour_off(colour), buf_str(&b));
     if (!str_empty(reason) && !streq(reason, "None"))
         line(out, "Reason", "%s", reason);

@@ -76,10 +76,12 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
 static void sum_parts(struct live_usage *u) {
     u->usage = (struct usage){0};
     u->memory_now_bytes = u->processes = 0;
+    u->preparing = false;
     for (uint32_t i = 0; i < u->parts.len; i++) {
         usage_add(&u->usage, &u->parts.at[i].usage);
         u->memory_now_bytes += u->parts.at[i].memory_now_bytes;
         u->processes += u->parts.at[i].processes;
+        u->preparing = u->preparing || u->parts.at[i].preparing;
     }
 }
 
@@ -103,6 +105,7 @@ static void on_usage(struct agent_conn *a, const struct message_usage *m) {
     u->parts.at[at].usage = *m->usage;
     u->parts.at[at].memory_now_bytes = m->memory_now_bytes;
     u->parts.at[at].processes = m->processes;
+    u->parts.at[at].preparing = m->preparing;
     u->attempt = m->attempt;
     sum_parts(u);
 }

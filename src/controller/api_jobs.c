@@ -155,6 +155,8 @@ static void put_live(struct json_writer *w, struct controller *c, const struct j
     json_kv_i64(w, "gpu_memory_peak_bytes", (int64_t)u->usage.gpu_memory_peak_bytes);
     json_kv_i64(w, "energy_mj", (int64_t)u->usage.energy_mj);
     json_kv_i64(w, "gpu_idle_s", (int64_t)telemetry_idle_s(c, id));
+    if (u->preparing)
+        json_kv_bool(w, "preparing", true);
     if (api_sick_gpu(c, r, warning, sizeof warning) || telemetry_warning(c, id, warning, sizeof warning))
         json_kv_str(w, "warning", warning);
     put_gpus(w, c, r);

@@ -45,11 +45,13 @@ struct live_part {
     struct usage usage;
     uint64_t memory_now_bytes;
     uint32_t processes;
+    bool preparing;
 };
 struct live_usage {
     struct usage usage;
     uint64_t memory_now_bytes;
     uint32_t processes, attempt;
+    bool preparing;  // its container image, on some node
     VEC(struct live_part) parts;
 };
 struct live_usage *live_usage_free(struct live_usage *u);

@@ -46,7 +46,7 @@ static const struct schema started_schema = SCHEMA(S, "started", started_fields)
 #define S struct message_usage
 static const struct field usage_message_fields[] = {
     FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD_SUB(3, S, usage, &usage_schema, ""),
-    FIELD(4, S, memory_now_bytes, ""), FIELD(5, S, processes, "")};
+    FIELD(4, S, memory_now_bytes, ""), FIELD(5, S, processes, ""), FIELD(6, S, preparing, "")};
 static const struct schema usage_message_schema = SCHEMA(S, "usage", usage_message_fields);
 #undef S
 #define S struct message_stream

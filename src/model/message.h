@@ -89,6 +89,7 @@ struct message_usage {
     struct usage *usage;
     uint64_t memory_now_bytes;
     uint32_t processes;
+    bool preparing;  // its container image
 };
 struct message_stream {  // data, end, credit, resize
     uint64_t stream;

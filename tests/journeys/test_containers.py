@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from tests.lab.cluster import Cluster
+from tests.lab.cluster import Cluster, find_binary
 from tests.lab.images import (Registry, layer_of, layer_with, make_rootfs, make_sif, member, save_docker, skopeo)
 from tests.lab.proc import wait_until
 from tests.journeys.test_gpus import Pretended
@@ -89,7 +89,7 @@ def public_folder():
 
 @pytest.fixture(scope="module")
 def lab():
-    with public_folder() as folder, Cluster(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 16\nmemory = 8G\n") as c:
+    with public_folder() as folder, Cluster(config="[cluster]\ngrace = 1s\nusage_interval = 1s\n[node *]\ncpus = 16\nmemory = 8G\n") as c:
         yield Lab(c, folder)
 
 
@@ -209,6 +209,25 @@ def test_somebody_elses_root_file_system_and_the_machines_own(lab):
     assert "nvidia" not in done.stdout and "mem" not in done.stdout.split() and "null" in done.stdout.split()
 
 
+def test_links_to_nowhere_are_followed_inside(lab):
+    """As in images where /home is a link to var/home, which is not there."""
+    rootfs = make_rootfs(lab.path("rootfs-linked"))
+    shutil.rmtree(f"{rootfs}/home")
+    os.symlink("var/home", f"{rootfs}/home")
+    os.symlink("/loop", f"{rootfs}/loop")
+    os.makedirs(lab.path("data"), exist_ok=True)
+    image = lab.squashfs(rootfs, "linked.sqsh")
+    done = lab.run(image, "sh", "-c", "ls -d /home/me /var/home/me; pwd", options=["--container-mounts", f"{lab.path('data')}:/home/me"])
+    assert done.stdout == f"/home/me\n/var/home/me\n{lab.home}\n", done.stderr
+    done = lab.run(image, "true", options=["--container-mounts", f"{lab.path('data')}:/loop/x"])
+    assert done.returncode == 127 and "nothing can be mounted at /loop/x in the image" in done.stderr
+
+
+def test_an_allocation_with_an_image(lab, archive):
+    done = lab.command("salloc", f"--container={archive}", "sh", "-c", "test -e /word || echo outside; srun cat /word; srun --container-workdir=/work pwd")
+    assert done.stdout == "outside\nimage\n/work\n", done.stderr
+
+
 def test_exits_signals_input_and_terminal(lab, archive):
     assert lab.run(archive, "sh", "-c", "exit 137").returncode == 137
     number = lab.submit(archive, "#!/bin/sh\nkill -SEGV $$\n")
@@ -271,7 +290,7 @@ def test_steps(lab, archive):
     assert "image" in done.stdout and "shell yes" in done.stdout, (done.stdout, done.stderr)
     lab.command(lab.c.binary, "cancel", str(number))
     assert lab.wait(number, "CANCELLED")
-    script = f"#!/bin/sh\ntest -e /word; echo outside $?\nsrun --container-image={archive} --container-mounts={lab.folder}:/lab:ro sh -c 'cat /word; ls /lab | grep rootfs'\n"
+    script = f"#!/bin/sh\ntest -e /word; echo outside $?\nsrun --container-image={archive} --container-mounts={lab.folder}:/lab:ro sh -c 'cat /word; ls /lab | grep saved.tar'\n"
     path = lab.path("plain")
     with open(path, "w", encoding="utf-8") as f:
         f.write(script)
@@ -279,7 +298,7 @@ def test_steps(lab, archive):
     number = int(done.stdout)
     lab.wait(number, "COMPLETED", "FAILED")
     with open(f"{lab.home}/slurm-{number}.out", encoding="utf-8") as f:
-        assert f.read() == "outside 1\nimage\nrootfs\n"
+        assert f.read() == "outside 1\nimage\nsaved.tar\n"
     done = lab.command("srun", f"--container={archive}", "-n", "2", "cat", "/word")
     assert done.stdout == "image\nimage\n", done.stderr
 
@@ -314,6 +333,8 @@ def test_the_least_recently_used_go():
             rootfs = make_rootfs(lab.path(f"rootfs{i}"), f"image {i}")
             with open(f"{rootfs}/ballast", "wb") as f:
                 f.write(os.urandom(1 << 20))
+            os.makedirs(f"{rootfs}/closed/inner")
+            os.chmod(f"{rootfs}/closed", 0o555)  # what cannot be written to can be removed all the same
             images.append(lab.squashfs(rootfs, f"{i}.sqsh"))
         user = NOBODY.pw_uid if ROOT else os.getuid()
         held = lab.submit(images[0], "#!/bin/sh\ntouch up\nsleep 60\n")
@@ -331,6 +352,54 @@ def test_the_least_recently_used_go():
         done = lab.run(lab.squashfs(lab.path("rootfs0"), "large.sqsh"), "true")
         assert done.returncode == 127 and "and this node keeps 9M of images per user (image_cache)" in done.stderr, done.stderr
         assert entries(lab, user)[2] == []
+
+
+@needs_root
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path):
+    with public_folder() as folder:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=755", "acequia-test", folder], check=True)
+        try:
+            with public_folder() as other, Cluster(config=f"[cluster]\ngrace = 1s\n[node *]\nimage_folder = {folder}/images\n") as c:
+                lab = Lab(c, other)
+                with open(f"{lab.rootfs}/large", "wb") as f:
+                    f.write(os.urandom(8 << 20))
+                for image in (lab.squashfs(lab.rootfs), save_docker(lab.path("saved.tar"), [layer_of(lab.rootfs)])):
+                    done = lab.run(image, "true")
+                    assert done.returncode == 127 and "FAILED, disk_full: image" in done.stderr and "no space left in" in done.stderr, done.stderr
+                    user = f"{folder}/images/{NOBODY.pw_uid}"
+                    assert os.listdir(f"{user}/store") == [] and os.listdir(f"{user}/work") == []
+                os.unlink(f"{lab.rootfs}/large")
+                for i in range(4):  # what is not in use makes room
+                    with open(f"{lab.rootfs}/more", "wb") as f:
+                        f.write(os.urandom(1 << 20))
+                    done = lab.run(lab.squashfs(lab.rootfs, f"{i}.sqsh"), "cat", "/word")
+                    assert done.stdout == "image\n", done.stderr
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+@needs_root
+def test_an_agent_that_is_not_root(tmp_path):
+    """Everything of a user's own: controller, agent, images."""
+    with public_folder() as folder:
+        home = f"{folder}/own"
+        os.makedirs(home)
+        os.chown(home, NOBODY.pw_uid, NOBODY.pw_gid)
+        rootfs = make_rootfs(f"{folder}/rootfs")
+        image = save_docker(f"{folder}/saved.tar", [layer_of(rootfs)])
+        program = find_binary()
+        env = dict(os.environ, HOME=home, ACEQUIA_HOME=f"{home}/acequia")
+        env.pop("XDG_RUNTIME_DIR", None)
+
+        def own(*arguments):
+            return subprocess.run([*AS_NOBODY, program, *arguments], env=env, cwd=home, capture_output=True, text=True, timeout=60)
+        try:
+            assert own("up").returncode == 0
+            done = own("run", "--container", image, "--", "sh", "-c", "cat /word; id -un; srun cat /word; exit 6")
+            assert (done.returncode, done.stdout) == (6, "image\nnobody\nimage\n"), done.stderr
+            assert own("run", "--container", rootfs, "--", "sh", "-c", "kill -TERM $$").returncode == 143
+        finally:
+            own("down", "--cancel-jobs")
 
 
 @pytest.fixture()
@@ -358,6 +427,7 @@ def preparing(lab, number):
     wait_until(lambda: any(name == "skopeo" for _, name in programs_of(number)), 20, "skopeo is not started")
     assert "preparing image" in lab.output(number)
     assert lab.job(number)["state"].upper() == "RUNNING"
+    wait_until(lambda: "preparing its image" in lab.command(lab.c.binary, "get", str(number)).stdout, 10, "it is not said", 0.2)
 
 
 def test_cancelled_while_preparing(lab, silent):

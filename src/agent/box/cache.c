@@ -252,11 +252,9 @@ static int put_in_store(const struct cache *c, const char *work, const char *dig
     return 0;
 }
 
-static int make(const struct cache *c, const struct box_source *s, const char *digest, uint64_t limit,
-                struct error *e) {
+static int make_once(const struct cache *c, const struct box_source *s, const char *digest, uint64_t limit,
+                     struct error *e) {
     const char *name = arena_printf(c->a, "%s.%d", digest, getpid()), *work = in(c, "work", name);
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
     clear_work(c);
     if (mkdir(work, 0700) < 0)
         return error_set(e, errno, "the folder for images %s cannot be written: %m", c->folder);
@@ -264,10 +262,22 @@ static int make(const struct cache *c, const struct box_source *s, const char *d
     box_remove(work, "containers");  // skopeo's notes
     if (rc == 0)
         rc = put_in_store(c, work, digest, limit, e);
-    if (rc < 0) {
+    if (rc < 0)
         box_remove(in(c, "work", ""), name);
-        return rc;
+    return rc;
+}
+
+static int make(const struct cache *c, const struct box_source *s, const char *digest, uint64_t limit,
+                struct error *e) {
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    int rc = make_once(c, s, digest, limit, e);
+    if (rc == -ENOSPC || rc == -EDQUOT) {  // all that nobody uses now makes room
+        make_room(c, 0, digest);
+        rc = make_once(c, s, digest, limit, e);
     }
+    if (rc < 0)
+        return rc;
     clock_gettime(CLOCK_MONOTONIC, &end);
     dprintf(STDERR_FILENO, "acequia: image %s is ready after %ld s\n", c->image, (long)(end.tv_sec - begin.tv_sec));
     make_room(c, limit, digest);

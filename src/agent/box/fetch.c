@@ -3,6 +3,7 @@
 // nothing of that is done here.
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,6 +24,12 @@ static int need(const char *tool, const char *package, const char *what, struct 
                      "with: apt install %s", what, tool, package);
 }
 
+static int failed(const char *what, const char *folder, const struct buf *errors, struct arena *a, struct error *e) {
+    if (strstr(buf_str(errors), "o space left on device") || strstr(buf_str(errors), "isk quota exceeded"))
+        return error_set(e, ENOSPC, "%s: no space left in %s", what, folder);
+    return error_set(e, EIO, "%s: %s", what, box_tool_last_words(errors, a));
+}
+
 static int run(char *const *argv, const char *folder, bool network, struct buf *out, const char *what,
                struct arena *a, struct error *e) {
     cleanup_buf struct buf errors = {0};
@@ -34,7 +41,7 @@ static int run(char *const *argv, const char *folder, bool network, struct buf *
         return 0;
     if (WIFSIGNALED(status))
         return error_set(e, EIO, "%s: %s was killed by signal %d", what, argv[0], WTERMSIG(status));
-    return error_set(e, EIO, "%s: %s", what, box_tool_last_words(&errors, a));
+    return failed(what, folder, &errors, a, e);
 }
 
 // The site's rules for signatures hold where there are any.
@@ -140,7 +147,11 @@ static bool only_devices(const struct buf *errors) {
 
 static int from_squashfs(const struct box_source *s, const char *folder, struct arena *a, struct error *e) {
     cleanup_buf struct buf errors = {0};
-    char *argv[ARGS_MAX] = {"unsquashfs", "-no-progress", "-quiet", "-no-xattrs", "-d",
+    // Its buffers are the job's memory, its threads on the job's cpus.
+    cpu_set_t cpus;
+    int threads = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    char *argv[ARGS_MAX] = {"unsquashfs", "-data-queue", "32", "-frag-queue", "32", "-processors",
+                            arena_printf(a, "%d", threads), "-no-progress", "-quiet", "-no-xattrs", "-d",
                             arena_printf(a, "%s/rootfs", folder), "-offset",
                             arena_printf(a, "%llu", (unsigned long long)s->offset), arena_strdup(a, s->path)};
     struct box_tool t = {.argv = argv, .folder = folder, .errors = &errors};
@@ -152,7 +163,7 @@ static int from_squashfs(const struct box_source *s, const char *folder, struct 
         return error_set(e, -status, "unsquashfs cannot be run: %s", strerror(-status));
     bool fine = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || (WEXITSTATUS(status) == 2 && only_devices(&errors)));
     if (!fine)
-        return error_set(e, EIO, "the image cannot be unpacked: %s", box_tool_last_words(&errors, a));
+        return failed("the image cannot be unpacked", folder, &errors, a, e);
     return 0;
 }
 

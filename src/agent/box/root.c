@@ -21,7 +21,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-enum { TREES_MAX = 512 + BOX_LIST_MAX, OPENED_MAX = 512 };
+enum { TREES_MAX = 512 + BOX_LIST_MAX, OPENED_MAX = 512, DEPTH_MAX = 64 };
 
 struct tree {
     int fd;
@@ -70,7 +70,11 @@ static int take_same(struct room *r, const char *path, bool read_only, bool opti
             return 0;
     if (!read_only)
         box_list_add(&r->same, r->a, path);
-    return take(r, path, path, read_only, optional, e);
+    uint32_t before = r->trees.len;
+    int rc = take(r, path, path, read_only, optional, e);
+    if (r->trees.len > before)
+        r->trees.at[before].optional = false;  // what there is must be seen
+    return rc;
 }
 
 // A working folder among the system's own would cover the image's.
@@ -189,17 +193,36 @@ static int open_up(const char *folder, struct arena *a) {
     return rc;
 }
 
-static int make_folder(const char *path, struct arena *a) {
+// A link to what is not there, as /home to var/home: that is made. Absolute or not, it is inside by now.
+static const char *link_target(const char *path, const char *parent, struct arena *a) {
+    char target[4096];
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    if (n <= 0)
+        return NULL;
+    target[n] = 0;
+    return *target == '/' ? arena_strdup(a, target) : arena_printf(a, "%s/%s", parent, target);
+}
+
+static int make_folder_within(const char *path, int depth, struct arena *a) {
     char *copy = arena_strdup(a, path);
     struct stat st;
     if (stat(path, &st) == 0)
         return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
     char *slash = strrchr(copy, '/');
+    if (!slash || !depth)
+        return -ELOOP;
     *slash = 0;
-    int rc = *copy ? make_folder(copy, a) : 0;
+    int rc = *copy ? make_folder_within(copy, depth - 1, a) : 0;
+    const char *target = rc == 0 ? link_target(path, copy, a) : NULL;
+    if (target)
+        return make_folder_within(target, depth - 1, a);
     if (rc == 0 && mkdir(path, 0755) < 0)
         rc = errno != EACCES && errno != EROFS ? -errno : open_up(*copy ? copy : "/", a);
     return rc < 0 ? rc : mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int make_folder(const char *path, struct arena *a) {
+    return make_folder_within(path, DEPTH_MAX, a);
 }
 
 static int make_place(const struct tree *t, struct arena *a) {
