@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/fds.h"
 #include "agent/spool.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -20,10 +21,6 @@ int control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct cont
                  const int *fds, int nfds) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char name[SPOOL_NAME_MAX];
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(FDS_MAX * sizeof(int))];
-    } c = {0};
     if (nfds < 0 || nfds > FDS_MAX)
         return -EINVAL;
     cleanup_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -34,18 +31,9 @@ int control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct cont
     snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%s/control", spool_fd, name);
     if (connect(fd, (struct sockaddr *)&a, sizeof a) < 0)
         return -errno;
-    struct iovec iov = {.iov_len = sizeof *r};
-    memcpy(&iov.iov_base, &r, sizeof r);
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (nfds) {
-        m.msg_control = &c;
-        m.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
-        c.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-                                    .cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int))};
-        memcpy(CMSG_DATA(&c.header), fds, (size_t)nfds * sizeof(int));
-    }
-    if (sendmsg(fd, &m, MSG_NOSIGNAL) < 0)
-        return -errno;
+    int rc = fds_send(fd, r, sizeof *r, fds, nfds);
+    if (rc < 0)
+        return rc;
     return TAKE_FD(fd);
 }
 

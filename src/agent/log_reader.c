@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -13,9 +12,8 @@
 #include <unistd.h>
 
 #include "agent/log_file.h"
+#include "base/apart.h"
 #include "base/cleanup.h"
-
-enum { SOCKET_FD = 3 };
 
 static int become(const struct user_info *u) {
     if (!u)
@@ -29,26 +27,17 @@ static int become(const struct user_info *u) {
 _Noreturn static void serve(const struct log_reader_order *o, int fd) {
     static char piece[LOG_READER_PIECE_MAX];
     struct log_file file = {.path = o->path, .tail_lines = o->tail_lines, .fd = -1};
-    sigset_t none;
     uint32_t want;
-    prctl(PR_SET_NAME, "acequia-reader");
-    if (fd != SOCKET_FD && dup2(fd, SOCKET_FD) < 0)
-        _exit(1);
-    close_range(SOCKET_FD + 1, ~0U, 0);
-    for (int sig = 1; sig < 32; sig++)
-        if (sig != SIGKILL && sig != SIGSTOP)
-            signal(sig, SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    apart_begin("acequia-reader", fd);
     int refused = become(o->user);
     prctl(PR_SET_DUMPABLE, 0);  // its memory is a copy of the agent's, keys included; the user may only end it
-    while (recv(SOCKET_FD, &want, sizeof want, 0) == sizeof want) {
+    while (recv(APART_FD, &want, sizeof want, 0) == sizeof want) {
         size_t size = want < sizeof piece ? want : sizeof piece;
         int64_t result = refused ? refused : log_file_read(&file, piece, size);
         struct iovec parts[2] = {{.iov_base = &result, .iov_len = sizeof result},
                                  {.iov_base = piece, .iov_len = result > 0 ? (size_t)result : 0}};
         struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
-        if (sendmsg(SOCKET_FD, &m, MSG_NOSIGNAL) < 0)
+        if (sendmsg(APART_FD, &m, MSG_NOSIGNAL) < 0)
             break;
     }
     _exit(0);

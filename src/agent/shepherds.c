@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/fds.h"
 #include "agent/spool.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -96,23 +97,10 @@ struct shepherds *shepherds_free(struct shepherds *s) {
 int shepherds_launch(struct shepherds *s, uint64_t job, uint32_t attempt, const int *fds,
                      int nfds) {
     char name[SPOOL_NAME_MAX];
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(FDS_MAX * sizeof(int))];
-    } c = {0};
     if (nfds < 0 || nfds > FDS_MAX)
         return -EINVAL;
     spool_name(name, job, attempt);
-    struct iovec iov = {.iov_base = name, .iov_len = strlen(name)};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (nfds) {
-        m.msg_control = &c;
-        m.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
-        c.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-                                    .cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int))};
-        memcpy(CMSG_DATA(&c.header), fds, (size_t)nfds * sizeof(int));
-    }
-    return sendmsg(s->send_fd, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
+    return fds_send(s->send_fd, name, strlen(name), fds, nfds);
 }
 
 int shepherds_fd(const struct shepherds *s) {

@@ -15,9 +15,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/apart.h"
 #include "base/text.h"
 
-enum { SOCKET_FD = 3, PASSWD_BYTES = 65536, GROUPS_FIRST = 64 };
+enum { PASSWD_BYTES = 65536, GROUPS_FIRST = 64 };
 
 static void answer(const struct users_answer *a, const struct passwd *pw, const char *shell, const gid_t *groups) {
     struct iovec parts[5] = {{(void *)(uintptr_t)a, sizeof *a}};
@@ -29,7 +30,7 @@ static void answer(const struct users_answer *a, const struct passwd *pw, const 
         parts[n++] = (struct iovec){(gid_t *)(uintptr_t)groups, a->ngroups * sizeof *groups};
     }
     struct msghdr m = {.msg_iov = parts, .msg_iovlen = n};
-    while (sendmsg(SOCKET_FD, &m, MSG_NOSIGNAL) < 0 && errno == EINTR)
+    while (sendmsg(APART_FD, &m, MSG_NOSIGNAL) < 0 && errno == EINTR)
         ;
 }
 
@@ -92,19 +93,10 @@ static void start_child(const struct users_question *q, uint32_t *children) {
 _Noreturn static void serve(int fd) {
     struct users_question q;
     uint32_t children = 0;
-    sigset_t none;
-    prctl(PR_SET_NAME, "acequia-users");
-    if (fd != SOCKET_FD && dup2(fd, SOCKET_FD) < 0)
-        _exit(1);
-    close_range(SOCKET_FD + 1, ~0U, 0);
-    for (int sig = 1; sig < 32; sig++)
-        if (sig != SIGKILL && sig != SIGSTOP)
-            signal(sig, SIG_DFL);
+    apart_begin("acequia-users", fd);
     signal(SIGINT, SIG_IGN);  // meant for whoever we ask for, who tells us by leaving
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
     ssize_t n;
-    while ((n = recv(SOCKET_FD, &q, sizeof q, 0)) == sizeof q || (n < 0 && errno == EINTR))
+    while ((n = recv(APART_FD, &q, sizeof q, 0)) == sizeof q || (n < 0 && errno == EINTR))
         if (n == sizeof q)
             start_child(&q, &children);
     _exit(0);

@@ -246,19 +246,26 @@ static struct store_query lead_through_all(const struct listing *l, struct store
     return q;
 }
 
+// The one filter that history has an index for; false when there is none.
+static bool lead_by(const struct listing *l, struct store_query *q) {
+    if (l->name)
+        q->name = l->name;
+    else if (l->user && !listing_several(l->user))
+        q->user = l->user;
+    else if (l->project && !listing_several(l->project))
+        q->project = l->project;
+    else if (l->states && !(l->states & (l->states - 1)))
+        q->state_mask = l->states;
+    else
+        return false;
+    return true;
+}
+
 static struct store_query lead(const struct listing *l, int64_t from_ms) {
     struct store_query q = {.order = STORE_ANY, .ended_from_ms = from_ms};
     if (l->began_before_ms && l->began_before_ms < l->now)
         q.began_before_ms = l->began_before_ms;
-    else if (l->name)
-        q.name = l->name;
-    else if (l->user && !listing_several(l->user))
-        q.user = l->user;
-    else if (l->project && !listing_several(l->project))
-        q.project = l->project;
-    else if (l->states && !(l->states & (l->states - 1)))
-        q.state_mask = l->states;
-    else
+    else if (!lead_by(l, &q))
         q = lead_through_all(l, q);
     return q;
 }
@@ -269,14 +276,7 @@ static struct store_query lead_page(const struct listing *l, struct api_call *ca
                             .descending = true,
                             .ended_from_ms = api_query_i64(call, "since_ms", 0),
                             .ended_before_ms = api_query_i64(call, "until_ms", 0)};
-    if (l->name)
-        q.name = l->name;
-    else if (l->user && !listing_several(l->user))
-        q.user = l->user;
-    else if (l->project && !listing_several(l->project))
-        q.project = l->project;
-    else if (l->states && !(l->states & (l->states - 1)))
-        q.state_mask = l->states;
+    lead_by(l, &q);
     const char *after = api_query(call, "after"), *dot = after ? strchr(after, '.') : NULL;
     if (dot && parse_i64(arena_strndup(&call->arena, after, (size_t)(dot - after)), &q.after_end_ms) == 0 &&
         parse_u64(dot + 1, &q.after_id) == 0)

@@ -2,6 +2,7 @@
 // a fifth of a short job, so a small process (the nursery) stays inside the shepherd's group and
 // forks the job's processes there as children of the shepherd. Version 2 forks straight into the
 // group. Without control groups it is a plain fork.
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "agent/cgroup_io.h"
+#include "agent/fds.h"
 #include "agent/shepherd/shepherd.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -63,6 +65,7 @@ static int read_request(const struct shepherd *s, const struct order *o, struct 
 }
 
 enum { ORDER_FDS = 3 + CGROUP_STEP_FDS, CHILD_STACK = 128 << 10 };
+static_assert((int)ORDER_FDS <= (int)FDS_SENT_MAX, "an order goes in one message");
 
 union fd_space {
     struct cmsghdr header;
@@ -184,18 +187,8 @@ static int nursery_start(struct shepherd *s, struct error *e) {
 }
 
 static int order_nursery(struct shepherd *s, struct order *o, const int *fds, int nfds) {
-    union fd_space c = {0};
-    struct iovec iov = {.iov_base = o, .iov_len = sizeof *o};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
     int answer;
-    if (nfds) {
-        m.msg_control = &c;
-        m.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
-        c.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-                                    .cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int))};
-        memcpy(CMSG_DATA(&c.header), fds, (size_t)nfds * sizeof(int));
-    }
-    if (s->nursery_fd < 0 || sendmsg(s->nursery_fd, &m, MSG_NOSIGNAL) < 0)
+    if (s->nursery_fd < 0 || fds_send(s->nursery_fd, o, sizeof *o, fds, nfds) < 0)
         return -EPIPE;
     if (!o->answer)
         return 0;
