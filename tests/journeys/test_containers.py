@@ -672,3 +672,17 @@ def test_a_part_of_a_gpu_in_a_container(tmp_path, monkeypatch, device_files):
         assert {"nvidia0", "nvidia1"} <= set(both["devices"])
         none = c.cli("run", "--container", str(image), "--", "sh", "-c", "ls /dev; ls -A /.acequia", cwd=str(tmp_path)).stdout
         assert "nvidia" not in none
+
+
+def test_the_shim_loads_with_old_c_libraries():
+    """Images bring their own C library: nothing younger than 2014's may be asked of it."""
+    build = os.path.dirname(os.path.dirname(os.path.dirname(find_binary())))
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        path = f"{build}/src/shim/{name}"
+        if not os.path.exists(path) or not shutil.which("objdump"):
+            pytest.skip("not a build folder")
+        table = subprocess.run(["objdump", "-T", path], capture_output=True, text=True, check=True).stdout
+        if "__asan" in table or "__tsan" in table:
+            pytest.skip("built with sanitizers")
+        versions = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", table)}
+        assert max(versions) <= (2, 17), sorted(versions)
