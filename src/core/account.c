@@ -143,6 +143,14 @@ static void view_of(const struct core *c, const struct job *j, struct job_view *
                            .spec_len = s->spec_len,
                            .held = j->flags & (HELD_USER | HELD_ADMIN),
                            .nice = s->nice};
+    if (!j->run)
+        return;
+    v->cpus = 0;  // what it has may be more than it asked for: nodes of its own
+    v->memory_bytes = 0;
+    for (uint32_t i = 0; i < j->run->part_count; i++) {
+        v->cpus += j->run->parts[i].cpus;
+        v->memory_bytes += j->run->parts[i].memory_bytes;
+    }
 }
 
 int64_t job_view_paused_ms(const struct job_view *v, int64_t now_ms) {

@@ -420,7 +420,9 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     const char *first = names_next(&rest, &len);
     const struct thing_entry *part = first ? find_thing(c, THING_PARTITION, name_at(first, len, name)) : NULL;
     uint64_t per_cpu = part ? ((const struct partition *)part->value)->default_memory_per_cpu_bytes : 0;
-    if (!s->memory_per_node_bytes && !s->memory_per_cpu_bytes && !s->memory_per_gpu_bytes)
+    spec_count_by_gpu(s);
+    // A job that has nodes to itself has all their memory, unless it says how much.
+    if (!s->exclusive && !s->memory_per_node_bytes && !s->memory_per_cpu_bytes && !s->memory_per_gpu_bytes)
         s->memory_per_cpu_bytes = per_cpu ? per_cpu : c->config.default_memory_per_cpu_bytes;
 }
 

@@ -125,6 +125,47 @@ static uint64_t range_count(const struct array_range *r) {
     return (uint64_t)(r->last - r->first) / r->step + 1;
 }
 
+static uint64_t whole_gpus(uint32_t milli) {
+    return ((uint64_t)milli + 999) / 1000;
+}
+
+// Too many for a number are refused with the most there can be, by whoever checks ranges.
+static uint32_t bounded(uint64_t v) {
+    return v < UINT32_MAX ? (uint32_t)v : UINT32_MAX;
+}
+
+static void count_tasks(struct spec *s) {
+    uint64_t each = s->ntasks_per_gpu, nodes = s->nodes_min ? s->nodes_min : 1;
+    bool asks = s->gpus_milli || s->gpus_per_node_milli || s->gpus_per_task_milli;
+    if (!each)
+        return;
+    if (s->tasks && !asks) {
+        s->gpus_milli = bounded((s->tasks + each - 1) / each * 1000);
+    } else if (!s->tasks && s->gpus_per_node_milli) {
+        s->tasks_per_node = bounded(each * whole_gpus(s->gpus_per_node_milli));
+        s->tasks = bounded(nodes * s->tasks_per_node);
+    } else if (!s->tasks && s->gpus_milli) {
+        s->tasks = bounded(each * whole_gpus(s->gpus_milli));
+    }
+}
+
+void spec_count_by_gpu(struct spec *s) {
+    count_tasks(s);
+    if (!s->cpus_per_gpu || s->cpus_per_task)
+        return;
+    uint64_t tasks = s->tasks ? s->tasks : 1, nodes = s->nodes_min ? s->nodes_min : 1, gpus = 0;
+    if (s->gpus_per_task_milli) {
+        gpus = whole_gpus(s->gpus_per_task_milli);
+        tasks = 1;
+    } else if (s->gpus_per_node_milli) {
+        gpus = whole_gpus(s->gpus_per_node_milli);
+        tasks = s->tasks_per_node ? s->tasks_per_node : (tasks + nodes - 1) / nodes;
+    } else {
+        gpus = whole_gpus(s->gpus_milli);
+    }
+    s->cpus_per_task = bounded((s->cpus_per_gpu * gpus + tasks - 1) / tasks);
+}
+
 uint64_t spec_array_count(const struct spec *s) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < s->array.len; i++)

@@ -115,6 +115,8 @@ struct spec {
 };
 extern const struct schema spec_schema;
 
+// What is asked for by GPU (tasks, CPUs) becomes numbers of tasks and of CPUs per task, or GPUs for the tasks.
+void spec_count_by_gpu(struct spec *s);
 uint64_t spec_array_count(const struct spec *s);                    // 1 without an array
 uint32_t spec_array_index(const struct spec *s, uint64_t position);  // position 0 … count-1
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "model/job.h"
 #include "model/units.h"
 
 static void sizes(void **state) {
@@ -130,7 +131,35 @@ static void times(void **state) {
     assert_string_equal(time_format(0, 0, out), "-");
 }
 
+// What is asked for by GPU: the numbers that the scheduler knows.
+static void by_gpu(void **state) {
+    struct spec a = {.tasks = 5, .ntasks_per_gpu = 2};
+    spec_count_by_gpu(&a);
+    assert_int_equal(a.gpus_milli, 3000);
+    struct spec b = {.gpus_milli = 2000, .ntasks_per_gpu = 3, .cpus_per_gpu = 6};
+    spec_count_by_gpu(&b);
+    assert_int_equal(b.tasks, 6);
+    assert_int_equal(b.cpus_per_task, 2);
+    struct spec c = {.gpus_per_node_milli = 4000, .nodes_min = 2, .cpus_per_gpu = 3};
+    spec_count_by_gpu(&c);
+    assert_int_equal(c.cpus_per_task, 12);
+    struct spec d = {.gpus_per_task_milli = 500, .tasks = 4, .cpus_per_gpu = 3};
+    spec_count_by_gpu(&d);
+    assert_int_equal(d.cpus_per_task, 3);
+    struct spec e = {.gpus_per_node_milli = 2000, .nodes_min = 2, .ntasks_per_gpu = 2};
+    spec_count_by_gpu(&e);
+    assert_int_equal(e.tasks, 8);
+    assert_int_equal(e.tasks_per_node, 4);
+    struct spec f = {.cpus_per_gpu = 4};  // no GPU, no CPU of it
+    spec_count_by_gpu(&f);
+    assert_int_equal(f.cpus_per_task, 0);
+    struct spec g = {.tasks = UINT32_MAX, .ntasks_per_gpu = 1};
+    spec_count_by_gpu(&g);
+    assert_int_equal(g.gpus_milli, UINT32_MAX);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(durations), cmocka_unit_test(times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(durations), cmocka_unit_test(times),
+                                       cmocka_unit_test(by_gpu)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
