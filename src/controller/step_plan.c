@@ -86,12 +86,15 @@ static uint32_t spread(const struct step_need *n, const struct step_part *parts,
         }
     bool fits = sum >= n->tasks && chosen && chosen <= n->tasks && (!n->nodes || chosen == n->nodes);
     left = fits ? left - chosen : 0;
-    for (uint32_t i = 0; fits && i < count && left; i++) {
-        uint32_t more = tasks[i] ? room[i] - 1 : 0;
-        more = more < left ? more : left;
-        tasks[i] += more;
-        left -= more;
-    }
+    // Without a bound by CPUs the first would take all: evenly first, then what is left.
+    uint32_t even = n->overcommit && chosen ? (n->tasks + chosen - 1) / chosen : UINT32_MAX;
+    for (int pass = 0; pass < 2; pass++, even = UINT32_MAX)
+        for (uint32_t i = 0; fits && i < count && left; i++) {
+            uint32_t most = room[i] < even ? room[i] : even, more = tasks[i] && most > tasks[i] ? most - tasks[i] : 0;
+            more = more < left ? more : left;
+            tasks[i] += more;
+            left -= more;
+        }
     free(room);
     return fits ? chosen : 0;
 }

@@ -91,6 +91,9 @@ static void tasks_are_spread(void **state) {
     assert_int_equal(s.at[1].first_rank, 4);
     assert_int_equal(plan(&f, &(struct step_need){.tasks = 4, .nodes = 2, .tasks_per_node = 2, .whole = true}, &s), 0);
     assert_int_equal(s.at[0].tasks, 2);
+    assert_int_equal(plan(&f, &(struct step_need){.tasks = 9, .nodes = 2, .whole = true, .overcommit = true}, &s), 0);
+    assert_int_equal(s.at[0].tasks, 5);  // no CPUs bound it: evenly
+    assert_int_equal(s.at[1].tasks, 4);
     const char *only[] = {"n2"};
     assert_int_equal(plan(&f, &(struct step_need){.tasks = 1, .names = only, .name_count = 1}, &s), 0);
     assert_int_equal(s.at[0].part, 1);
