@@ -102,6 +102,48 @@ static void list_nodes(const char *const *names, uint32_t count, struct arena *a
         buf_addf(out, i ? ",%s" : "%s", names[i]);
 }
 
+static const char *submitted_with(const struct message_launch *m, const char *name) {
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < m->environment.len; i++)
+        if (strncmp(m->environment.at[i], name, len) == 0 && m->environment.at[i][len] == '=')
+            return m->environment.at[i] + len + 1;
+    return NULL;
+}
+
+static bool from_sbatch(const struct message_launch *m) {
+    return m->spec->slurm_words && m->spec->launch == LAUNCH_BATCH;
+}
+
+// What was asked for, in the words it was asked in; sbatch says so. A script finds the number of tasks only
+// if it was asked for: programs take its presence for having been started by srun.
+static void set_asked(struct env *env, const struct message_launch *m) {
+    static const char *const names[] = {"SLURM_NTASKS",          "SLURM_NPROCS",            "SLURM_GPUS",
+                                        "SLURM_GPUS_PER_NODE",   "SLURM_GPUS_PER_TASK",     "SLURM_GPU_BIND",
+                                        "SLURM_GPU_FREQ",        "SLURM_NTASKS_PER_CORE",   "SLURM_NTASKS_PER_SOCKET",
+                                        "SLURM_ARRAY_TASK_STEP"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = submitted_with(m, names[i]);
+        if (value)
+            env_set(env, names[i], value);
+    }
+}
+
+static void set_counted(struct env *env, const struct message_launch *m, uint32_t tasks) {
+    const struct spec *s = m->spec;
+    env_number(env, "SLURM_NTASKS", tasks);
+    env_number(env, "SLURM_NPROCS", tasks);
+    if (m->is_array && s->array.len)
+        env_number(env, "SLURM_ARRAY_TASK_STEP", s->array.at[0].step);
+    if (!m->part->gpus.len)
+        return;
+    if (s->gpus_milli >= 1000)
+        env_number(env, "SLURM_GPUS", s->gpus_milli / 1000);
+    if (s->gpus_per_node_milli >= 1000)
+        env_number(env, "SLURM_GPUS_PER_NODE", s->gpus_per_node_milli / 1000);
+    if (s->gpus_per_task_milli >= 1000)
+        env_number(env, "SLURM_GPUS_PER_TASK", s->gpus_per_task_milli / 1000);
+}
+
 static void set_shape(struct env *env, const struct message_launch *m) {
     cleanup_buf struct buf nodes = {0}, tasks = {0}, cpus = {0};
     const char **names = arena_alloc(env->arena, (m->parts.len + 1) * sizeof *names);
@@ -119,10 +161,13 @@ static void set_shape(struct env *env, const struct message_launch *m) {
     env_number(env, "SLURM_NNODES", m->parts.len);
     env_set(env, "SLURM_TASKS_PER_NODE", buf_str(&tasks));
     env_set(env, "SLURM_JOB_CPUS_PER_NODE", buf_str(&cpus));
-    BOTH_NUMBER(env, "NTASKS", total);
-    env_number(env, "SLURM_NPROCS", total);
+    env_number(env, "ACEQUIA_NTASKS", total);
+    if (from_sbatch(m))
+        set_asked(env, m);
+    else
+        set_counted(env, m, total);
     BOTH_NUMBER(env, "CPUS_ON_NODE", m->part->cpus);
-    if (m->spec->cpus_per_task > 1)
+    if (m->spec->cpus_per_task > 1 && !m->spec->cpus_per_gpu)
         BOTH_NUMBER(env, "CPUS_PER_TASK", m->spec->cpus_per_task);
     if (m->spec->cpus_per_gpu)
         env_number(env, "SLURM_CPUS_PER_GPU", m->spec->cpus_per_gpu);
@@ -134,7 +179,7 @@ static void set_shape(struct env *env, const struct message_launch *m) {
         BOTH_NUMBER(env, "NTASKS_PER_NODE", m->spec->tasks_per_node);
     if (m->spec->memory_per_cpu_bytes)
         BOTH_NUMBER(env, "MEM_PER_CPU", m->spec->memory_per_cpu_bytes >> 20);
-    else if (m->part->memory_bytes)
+    else if (m->part->memory_bytes && !m->spec->memory_per_gpu_bytes)
         BOTH_NUMBER(env, "MEM_PER_NODE", m->part->memory_bytes >> 20);
 }
 
@@ -147,7 +192,7 @@ static void set_array(struct env *env, const struct message_launch *m) {
     BOTH_NUMBER(env, "ARRAY_TASK_MIN", m->array_min);
     BOTH_NUMBER(env, "ARRAY_TASK_MAX", m->array_max);
     if (m->spec->array.len)
-        BOTH_NUMBER(env, "ARRAY_TASK_STEP", m->spec->array.at[0].step);
+        env_number(env, "ACEQUIA_ARRAY_TASK_STEP", m->spec->array.at[0].step);
 }
 
 static void set_gpus(struct env *env, const struct message_launch *m) {
@@ -168,21 +213,7 @@ static void set_gpus(struct env *env, const struct message_launch *m) {
     env_set(env, "NVIDIA_VISIBLE_DEVICES", buf_str(&uuids));
     BOTH(env, "JOB_GPUS", buf_str(&ids));
     BOTH_NUMBER(env, "GPUS_ON_NODE", m->part->gpus.len);
-    if (m->spec->gpus_milli >= 1000)
-        env_number(env, "SLURM_GPUS", m->spec->gpus_milli / 1000);
-    if (m->spec->gpus_per_node_milli >= 1000)
-        env_number(env, "SLURM_GPUS_PER_NODE", m->spec->gpus_per_node_milli / 1000);
-    if (m->spec->gpus_per_task_milli >= 1000)
-        env_number(env, "SLURM_GPUS_PER_TASK", m->spec->gpus_per_task_milli / 1000);
     env_set(env, "ACEQUIA_GPU_GRANTS", buf_str(&grants));
-}
-
-static const char *submitted_with(const struct message_launch *m, const char *name) {
-    size_t len = strlen(name);
-    for (uint32_t i = 0; i < m->environment.len; i++)
-        if (strncmp(m->environment.at[i], name, len) == 0 && m->environment.at[i][len] == '=')
-            return m->environment.at[i] + len + 1;
-    return NULL;
 }
 
 static void set_identity(struct env *env, const struct message_launch *m,
@@ -277,6 +308,10 @@ void environment_job(struct env *env, const struct message_launch *m, const stru
     env_default(env, "PATH", "/usr/local/bin:/usr/bin:/bin");
     env_default(env, "SHELL", user->shell);
     set_person(env, user, m->spec->slurm_words);
+    if (m->spec->slurm_words)
+        env_default(env, "TMPDIR", "/tmp");
+    if (from_sbatch(m))  // of a login node, as it came
+        env_set(env, "HOSTNAME", node);
     env->append_only = true;
     set_identity(env, m, user, node);
     set_shape(env, m);
@@ -351,17 +386,17 @@ void environment_step(struct env *env, const struct message_exec *m) {
         BOTH_NUMBER(env, "STEP_NUM_NODES", m->node_count);
         env_number(env, "SLURM_NNODES", m->node_count);
     }
-    if (!str_empty(m->nodes)) {
+    if (!str_empty(m->nodes))
         BOTH(env, "STEP_NODELIST", m->nodes);
-        env_set(env, "SLURM_NODELIST", m->nodes);
-    }
     if (m->cpus_per_task)
         BOTH_NUMBER(env, "CPUS_PER_TASK", m->cpus_per_task);
     if (m->cpus.len)
         BOTH_NUMBER(env, "CPUS_ON_NODE", m->cpus.len);
     step_tasks(env, m);
-    if (m->gpus.len)
+    if (m->gpus.len) {
         set_visible(env, m, 0, m->gpus.len);
+        BOTH_NUMBER(env, "GPUS_ON_NODE", m->gpus.len);
+    }
     env_set(env, "SLURM_STEP_LAUNCHER_PORT", "0");
     env_set(env, "SLURM_UMASK", "0022");
 }

@@ -3,9 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -248,6 +254,29 @@ int client_socket(struct client *k, const char *target, struct http_client **out
     http_message_done(&refusal);
     *out = k->http;
     return r;
+}
+
+static bool address_text(const struct sockaddr *at, char *out, size_t size) {
+    socklen_t len = at->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    return (at->sa_family == AF_INET || at->sa_family == AF_INET6) &&
+           getnameinfo(at, len, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0;
+}
+
+void client_own_address(const struct client *k, char out[CLIENT_ADDRESS_MAX]) {
+    struct sockaddr_storage own;
+    socklen_t len = sizeof own;
+    struct ifaddrs *list = NULL;
+    snprintf(out, CLIENT_ADDRESS_MAX, "127.0.0.1");
+    if (k->http && getsockname(http_client_fd(k->http), (struct sockaddr *)&own, &len) == 0 &&
+        address_text((struct sockaddr *)&own, out, CLIENT_ADDRESS_MAX))
+        return;
+    if (getifaddrs(&list) < 0)
+        return;
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP &&
+            !(i->ifa_flags & IFF_LOOPBACK) && address_text(i->ifa_addr, out, CLIENT_ADDRESS_MAX))
+            break;
+    freeifaddrs(list);
 }
 
 void query_begin(struct query *q, const char *path) {

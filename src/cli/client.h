@@ -26,6 +26,9 @@ int client_call_timeout(struct client *k, const char *method, const char *target
 int client_stream(struct client *k, const char *target, int timeout_ms, http_body_fn fn, void *arg);
 int client_to_output(void *arg, const char *data, size_t len);  // for client_stream: standard output
 int client_errno(const char *word, int otherwise);  // of an error's "code"
+// This machine's address as the controller sees it; beside the controller, one that others can reach.
+enum { CLIENT_ADDRESS_MAX = 64 };
+void client_own_address(const struct client *k, char out[CLIENT_ADDRESS_MAX]);
 // A WebSocket; the client stays the owner.
 int client_socket(struct client *k, const char *target, struct http_client **out);
 

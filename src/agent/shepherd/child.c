@@ -1,7 +1,8 @@
 // Owns the way from fork to exec: limits, then becoming the user for good, and only then anything
 // that the user names (folder, files, command). A failure is left in the shared note. What needs
 // memory is made before the fork: the new process may share the nursery's, and may be killed at
-// any moment, so from child_run on nothing is allocated and nothing shared is written but the note.
+// any moment, so from child_run on nothing is allocated and nothing shared is written but the note and
+// the one variable that nobody else reads, the process's own number.
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -24,7 +25,8 @@
 #include "agent/shepherd/shepherd.h"
 #include "base/text.h"
 
-enum { SCRIPT_PATH_MAX = 4096, LAUNCH_FAILED_EXIT = 127, LATE_FOLDER_MS = 3000, LATE_FOLDER_STEP_MS = 20 };
+enum { SCRIPT_PATH_MAX = 4096, LAUNCH_FAILED_EXIT = 127, LATE_FOLDER_MS = 3000, LATE_FOLDER_STEP_MS = 20,
+       OWN_PID_MAX = 32 };
 
 _Noreturn __attribute__((format(printf, 4, 5)))
 static void fail(const struct child *c, enum launch_code code, int err, const char *fmt, ...) {
@@ -186,10 +188,10 @@ static size_t key_length(const char *entry) {
 static char **make_env(const struct child *c, struct arena *arena) {
     const struct launch_request *r = c->req;
     const struct launch_process *t = c->task;
-    char **env = arena_alloc(arena, (r->nenv + t->nenv + 2) * sizeof *env);
+    char **env = arena_alloc(arena, (r->nenv + t->nenv + 3) * sizeof *env);
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->nenv; i++) {
-        bool replaced = false;
+        bool replaced = str_has_prefix(r->env[i], "SLURM_TASK_PID=");
         size_t len = key_length(r->env[i]);
         for (uint32_t k = 0; k < t->nenv && !replaced; k++)
             replaced = key_length(t->env[k]) == len && strncmp(t->env[k], r->env[i], len) == 0;
@@ -198,11 +200,13 @@ static char **make_env(const struct child *c, struct arena *arena) {
     }
     for (uint32_t k = 0; k < t->nenv; k++)
         env[n++] = t->env[k];
+    env[n++] = c->own_pid;
     env[n] = arena_printf(arena, "%s=%016" PRIx64, PROCS_MARK, c->id);
     return env;
 }
 
 void child_prepare(struct child *c, struct arena *arena) {
+    c->own_pid = arena_alloc(arena, OWN_PID_MAX);
     c->env = make_env(c, arena);
     uint32_t argc = c->req->argc > c->task->argc ? c->req->argc : c->task->argc;
     c->script_argv = arena_alloc(arena, (argc + c->req->boxc + 6) * sizeof *c->script_argv);
@@ -340,6 +344,7 @@ void child_run(const struct child *c) {
             fail(c, LAUNCH_LIMITS, errno, "the step's control group cannot be entered");
     int report = open_report(c);
     setsid();
+    snprintf(c->own_pid, OWN_PID_MAX, "SLURM_TASK_PID=%d", (int)getpid());
     set_limits(c);
     if (c->reset_signals)
         child_reset_signals();

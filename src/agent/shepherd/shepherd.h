@@ -143,6 +143,7 @@ struct child {
     uint64_t id;
     pid_t shepherd;
     char **env, **script_argv;  // made by child_prepare
+    char *own_pid;              // the variable in it that the process itself fills in
 };
 void child_prepare(struct child *c, struct arena *arena);  // before the fork
 void child_reset_signals(void);

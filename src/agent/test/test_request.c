@@ -63,6 +63,34 @@ static void slurms_language_keeps_the_submitters_home(void **state) {
     assert_string_equal(env_find(&env, "USER"), "ana");
 }
 
+// Programs take the presence of SLURM_NTASKS for having been started by srun.
+static void a_script_is_told_what_was_asked_for(void **state) {
+    cleanup_arena struct arena a = {0};
+    const char *asked[] = {"SLURM_NTASKS=3", "SLURM_GPUS=v100:2", "SLURM_GPU_BIND=closest", "HOSTNAME=login",
+                           "SLURM_ARRAY_TASK_STEP=4"};
+    struct spec spec = {.name = "train", .user = "ana", .tasks = 3, .launch = LAUNCH_BATCH, .slurm_words = true,
+                        .gpus_milli = 2000};
+    struct gpu_grant gpus[] = {{.index = 0, .milli = 1000}, {.index = 1, .milli = 1000}};
+    struct part part = {.node = "n2", .cpus = 4, .tasks = 3, .gpus = {gpus, 2}};
+    struct message_launch m = {.id = 7, .attempt = 1, .spec = &spec, .part = &part, .parts = {&part, 1}};
+    struct env none = {.arena = &a}, told = {.arena = &a};
+    environment_job(&none, &m, &user, "n2");
+    assert_null(env_find(&none, "SLURM_NTASKS"));
+    assert_null(env_find(&none, "SLURM_NPROCS"));
+    assert_null(env_find(&none, "SLURM_GPUS"));
+    assert_string_equal(env_find(&none, "ACEQUIA_NTASKS"), "3");
+    assert_string_equal(env_find(&none, "SLURM_GPUS_ON_NODE"), "2");
+    m.environment.at = asked;
+    m.environment.len = sizeof asked / sizeof *asked;
+    environment_job(&told, &m, &user, "n2");
+    assert_string_equal(env_find(&told, "SLURM_NTASKS"), "3");
+    assert_string_equal(env_find(&told, "SLURM_GPUS"), "v100:2");
+    assert_string_equal(env_find(&told, "SLURM_GPU_BIND"), "closest");
+    assert_string_equal(env_find(&told, "SLURM_ARRAY_TASK_STEP"), "4");
+    assert_string_equal(env_find(&told, "HOSTNAME"), "n2");
+    assert_string_equal(env_find(&told, "TMPDIR"), "/tmp");
+}
+
 static void launch(const struct message_launch *m, struct arena *a, struct launch_request *r) {
     struct node node = {.name = "n1"};
     struct request_node here = {.name = "n1", .own_uid = geteuid(), .root = geteuid() == 0,
@@ -138,6 +166,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variables_are_set_once),
         cmocka_unit_test(slurms_language_keeps_the_submitters_home),
+        cmocka_unit_test(a_script_is_told_what_was_asked_for),
         cmocka_unit_test(tasks_have_their_own_files_and_cpus),
         cmocka_unit_test(ends_are_told_in_the_controllers_words),
     };

@@ -74,10 +74,77 @@ static void add_item(struct slurm *s, text_vec *v, const char *item, bool for_st
     }
 }
 
-int job_export(struct slurm *s, const struct opts *o, bool for_step, struct texts *out) {
+static void add_numbers(struct slurm *s, const struct opts *o, const struct spec *spec, text_vec *v) {
+    const struct {
+        const char *option, *variable;
+        uint64_t value;
+    } told[] = {{"cpus-per-task", "SLURM_CPUS_PER_TASK", spec->cpus_per_task},
+                {"ntasks-per-node", "SLURM_NTASKS_PER_NODE", spec->tasks_per_node},
+                {"ntasks-per-gpu", "SLURM_NTASKS_PER_GPU", spec->ntasks_per_gpu},
+                {"cpus-per-gpu", "SLURM_CPUS_PER_GPU", spec->cpus_per_gpu},
+                {"mem", "SLURM_MEM_PER_NODE", spec->memory_per_node_bytes >> 20},
+                {"mem-per-cpu", "SLURM_MEM_PER_CPU", spec->memory_per_cpu_bytes >> 20},
+                {"mem-per-gpu", "SLURM_MEM_PER_GPU", spec->memory_per_gpu_bytes >> 20}};
+    struct arena *a = &s->cli.arena;
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        if (opt_given(o, told[i].option) && told[i].value)
+            set(v, arena_printf(a, "%s=%llu", told[i].variable, (unsigned long long)told[i].value));
+    if (spec->tasks &&
+        (opt_given(o, "ntasks") || opt_given(o, "ntasks-per-node") || opt_given(o, "ntasks-per-gpu"))) {
+        set(v, arena_printf(a, "SLURM_NTASKS=%u", spec->tasks));
+        set(v, arena_printf(a, "SLURM_NPROCS=%u", spec->tasks));
+    }
+}
+
+// A script or shell is told what was asked for, in the words it was asked in; so are the steps in it.
+static void add_asked(struct slurm *s, const struct opts *o, const struct spec *spec, text_vec *v) {
+    static const struct {
+        const char *option, *variable;
+    } told[] = {{"gpus", "SLURM_GPUS"},
+                {"gpus-per-node", "SLURM_GPUS_PER_NODE"},
+                {"gpus-per-task", "SLURM_GPUS_PER_TASK"},
+                {"gpu-bind", "SLURM_GPU_BIND"},
+                {"gpu-freq", "SLURM_GPU_FREQ"},
+                {"hint", "SLURM_HINT"},
+                {"distribution", "SLURM_DISTRIBUTION"},
+                {"threads-per-core", "SLURM_THREADS_PER_CORE"},
+                {"ntasks-per-core", "SLURM_NTASKS_PER_CORE"},
+                {"ntasks-per-socket", "SLURM_NTASKS_PER_SOCKET"}};
+    struct arena *a = &s->cli.arena;
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        if (opt_get(o, told[i].option))
+            set(v, arena_printf(a, "%s=%s", told[i].variable, opt_get(o, told[i].option)));
+    if (same_word(opt_get(o, "hint"), "nomultithread"))
+        set(v, "SLURM_THREADS_PER_CORE=1");
+    add_numbers(s, o, spec, v);
+    if (o->program != FOR_SBATCH)
+        return;
+    if (opt_get(o, "open-mode"))
+        set(v, spec->append ? "SLURM_OPEN_MODE=a" : "SLURM_OPEN_MODE=t");
+    if (spec->array.len) {  // a list is kept as ranges with steps; only a step that was written is told
+        const char *colon = strrchr(opt_get(o, "array"), ':');
+        set(v, arena_printf(a, "SLURM_ARRAY_TASK_STEP=%.*s", colon ? (int)strspn(colon + 1, "0123456789") : 1,
+                            colon ? colon + 1 : "1"));
+    }
+}
+
+static void give(struct slurm *s, text_vec *v, struct texts *out) {
+    vec_push(v, NULL);
+    *out = (struct texts){arena_memdup(&s->cli.arena, v->at, v->len * sizeof *v->at), v->len - 1};
+    vec_done(v);
+}
+
+void job_asked(struct slurm *s, const struct opts *o, const struct spec *spec, struct texts *out) {
+    text_vec v = {0};
+    add_asked(s, o, spec, &v);
+    give(s, &v, out);
+}
+
+int job_export(struct slurm *s, const struct opts *o, const struct spec *spec, struct texts *out) {
     const char *what = o->program == FOR_SALLOC ? NULL : opt_get(o, "export");
     text_vec v = {0};
     char host[256] = "", here[4096];
+    bool for_step = !spec;
     if (!what || same_word(what, "ALL")) {
         add_all(&v, for_step);
     } else {
@@ -95,10 +162,10 @@ int job_export(struct slurm *s, const struct opts *o, bool for_step, struct text
             set(&v, arena_printf(&s->cli.arena, "SLURM_SUBMIT_HOST=%s", host));
         if (getcwd(here, sizeof here))
             set(&v, arena_printf(&s->cli.arena, "SLURM_SUBMIT_DIR=%s", here));
+        if (o->program == FOR_SBATCH)
+            add_asked(s, o, spec, &v);
     }
-    vec_push(&v, NULL);
-    *out = (struct texts){arena_memdup(&s->cli.arena, v.at, v.len * sizeof *v.at), v.len - 1};
-    vec_done(&v);
+    give(s, &v, out);
     return 0;
 }
 

@@ -27,7 +27,11 @@ struct texts {
     const char **at;
     uint32_t len;
 };
-int job_export(struct slurm *s, const struct opts *o, bool for_step, struct texts *out);
+// `spec`: of a job that is submitted; NULL: a step.
+int job_export(struct slurm *s, const struct opts *o, const struct spec *spec, struct texts *out);
+
+// The variables that say what was asked for.
+void job_asked(struct slurm *s, const struct opts *o, const struct spec *spec, struct texts *out);
 
 // A batch script. `text` ends in NUL.
 struct script {

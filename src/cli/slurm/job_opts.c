@@ -131,6 +131,7 @@ const struct opt job_opts[] = {
     {"reservation", 0, OPT_VALUE, OPT_DOES, "RESERVATION", NULL, 0},
     {"resv-ports", 0, OPT_MAYBE, OPT_HARMLESS, NULL, "ports are not reserved", RUN},
     {"signal", 0, OPT_VALUE, OPT_DOES, "SIGNAL", NULL, 0},
+    {"slurmd-debug", 0, OPT_VALUE, OPT_HARMLESS, "SLURMD_DEBUG", "see the log of the agent", RUN},
     {"sockets-per-node", 0, OPT_VALUE, OPT_HARMLESS, NULL, layout, 0},
     {"spread-job", 0, OPT_FLAG, OPT_DOES, "SPREAD_JOB", NULL, 0},
     {"switches", 0, OPT_VALUE, OPT_HARMLESS, "REQ_SWITCH", layout, 0},

@@ -261,10 +261,14 @@ static int take_places(struct slurm *s, const struct opts *o, struct spec *p) {
     return 0;
 }
 
-// Letters that have no meaning stay as they are, as in Slurm.
-static const char *take_pattern(struct slurm *s, const char *text) {
+// Letters that have no meaning stay as they are, as in Slurm. A script is the step "batch".
+static const char *take_pattern(struct slurm *s, const char *text, bool script) {
     cleanup_buf struct buf b = {0};
     for (const char *p = text; *p; p++) {
+        if (script && *p == '%' && (p[1] == 's' || p[1] == 'J')) {
+            buf_adds(&b, *++p == 's' ? "batch" : "%j");
+            continue;
+        }
         size_t digits = *p == '%' ? strspn(p + 1, "0123456789") : 0;
         if (*p == '%' && (!p[1 + digits] || !strchr("%jxuAabNntsJ", p[1 + digits])))
             buf_addc(&b, '%');
@@ -278,9 +282,9 @@ static const char *take_pattern(struct slurm *s, const char *text) {
 static int take_files(struct slurm *s, const struct opts *o, struct spec *p) {
     const char *mode = opt_get(o, "open-mode");
     if (opt_filled(o, "output"))
-        p->output = take_pattern(s, opt_filled(o, "output"));
+        p->output = take_pattern(s, opt_filled(o, "output"), o->program == FOR_SBATCH);
     if (opt_filled(o, "error"))
-        p->error = take_pattern(s, opt_filled(o, "error"));
+        p->error = take_pattern(s, opt_filled(o, "error"), o->program == FOR_SBATCH);
     p->input = opt_get(o, "input");
     if (!mode)
         return 0;
@@ -374,6 +378,7 @@ int job_spec_from(struct slurm *s, const struct opts *o, struct spec *out) {
     r = r ? r : take_control(s, o, &p);
     if (r)
         return r;
+    spec_count_by_gpu(&p);
     job_umask(&p);
     p.slurm_words = true;
     p.submit_line = submit_line(s);

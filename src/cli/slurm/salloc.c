@@ -26,13 +26,44 @@ static void set_number(const char *name, uint64_t v) {
     setenv(name, text, 1);
 }
 
+// "2(x3),1": how Slurm writes a number per node.
+static void add_count(struct buf *out, uint32_t *last, uint32_t *run, uint32_t v) {
+    if (*run && *last == v) {
+        ++*run;
+        return;
+    }
+    if (*run)
+        buf_addf(out, *run > 1 ? "%s%u(x%u)" : "%s%u", out->len ? "," : "", *last, *run);
+    *last = v;
+    *run = 1;
+}
+
+static void fold_parts(const struct job_record *r, bool tasks, struct buf *out) {
+    uint32_t last = 0, run = 0;
+    for (uint32_t i = 0; i < r->parts.len; i++)
+        add_count(out, &last, &run, tasks ? r->parts.at[i].tasks : r->parts.at[i].cpus);
+    add_count(out, &last, &run, ~last);
+}
+
+static void set_asked(struct salloc *a) {
+    struct texts told;
+    char host[256] = "";
+    job_asked(a->run.s, &a->o, a->run.spec, &told);
+    for (uint32_t i = 0; i < told.len; i++) {
+        const char *eq = strchr(told.at[i], '=');
+        setenv(arena_strndup(&a->run.s->cli.arena, told.at[i], (size_t)(eq - told.at[i])), eq + 1, 1);
+    }
+    setenv("SLURM_NODE_ALIASES", "(null)", 1);
+    if (gethostname(host, sizeof host - 1) == 0)
+        setenv("SLURM_SUBMIT_HOST", host, 1);
+}
+
 // What a shell in an allocation finds, as far as it is known outside the job.
 static void set_environment(struct salloc *a, const struct json *record) {
     struct job_record r;
     struct arena *arena = &a->run.s->cli.arena;
     cleanup_buf struct buf nodes = {0}, tasks = {0}, cpus = {0};
     VEC(const char *) names = {0};
-    uint32_t total = 0;
     char here[4096];
     struct json *plain = arena_memdup(arena, record, sizeof *record);
     // Members that are no part of the record are left out: the table refuses what it does not know.
@@ -45,12 +76,10 @@ static void set_environment(struct salloc *a, const struct json *record) {
     plain->members = kept;
     if (schema_read_json(&job_record_schema, plain, arena, &r, &a->run.s->cli.error) < 0)
         return;
-    for (uint32_t i = 0; i < r.parts.len; i++) {
+    for (uint32_t i = 0; i < r.parts.len; i++)
         vec_push(&names, r.parts.at[i].node);
-        buf_addf(&tasks, "%s%u", i ? "," : "", r.parts.at[i].tasks);
-        buf_addf(&cpus, "%s%u", i ? "," : "", r.parts.at[i].cpus);
-        total += r.parts.at[i].tasks;
-    }
+    fold_parts(&r, true, &tasks);
+    fold_parts(&r, false, &cpus);
     nodelist_fold(names.at, names.len, &nodes);
     vec_done(&names);
     set_number("SLURM_JOB_ID", r.id);
@@ -60,8 +89,7 @@ static void set_environment(struct salloc *a, const struct json *record) {
     setenv("SLURM_NODELIST", buf_str(&nodes), 1);
     set_number("SLURM_JOB_NUM_NODES", r.parts.len);
     set_number("SLURM_NNODES", r.parts.len);
-    set_number("SLURM_NTASKS", total);
-    set_number("SLURM_NPROCS", total);
+    set_asked(a);
     setenv("SLURM_TASKS_PER_NODE", buf_str(&tasks), 1);
     setenv("SLURM_JOB_CPUS_PER_NODE", buf_str(&cpus), 1);
     if (r.spec->partition)
@@ -80,8 +108,8 @@ static int run_here(struct salloc *a) {
     pid_t pid = fork();
     if (pid == 0) {
         execvp(argv[0], argv);
-        fprintf(stderr, "salloc: error: %s: %s\n", argv[0], strerror(errno));
-        _exit(127);
+        fprintf(stderr, "salloc: error: Unable to find command \"%s\": %s\n", argv[0], strerror(errno));
+        _exit(SLURM_FAILED);
     }
     if (pid < 0)
         return SLURM_FAILED;
@@ -104,6 +132,8 @@ static int granted(struct step_run *run, uint64_t job) {
                         &r) == 0 &&
             r.json)
             set_environment(a, r.json);
+        if (client_call(k, "GET", "/v1/status", NULL, &r) == 0 && r.json && json_str(r.json, "cluster"))
+            setenv("SLURM_CLUSTER_NAME", json_str(r.json, "cluster"), 1);
         client_free(k);
     }
     int status = run_here(a);
@@ -124,7 +154,8 @@ static int submit_only(struct slurm *s, const struct spec *spec, const struct te
         slurm_error(s, "%s%s", submit_prefix(s), words);
         return SLURM_FAILED;
     }
-    fprintf(stderr, "salloc: Granted job allocation %lld\n", (long long)json_i64(r.json, "id", 0));
+    if (!s->quiet)
+        fprintf(stderr, "salloc: Granted job allocation %lld\n", (long long)json_i64(r.json, "id", 0));
     return SLURM_OK;
 }
 
@@ -151,7 +182,7 @@ int salloc_run(struct slurm *s, int argc, char **argv) {
         return SLURM_FAILED;
     s->clusters = opt_get(&a.o, "clusters");
     int r = job_spec_from(s, &a.o, &spec);
-    r = r ? r : job_export(s, &a.o, false, &environment);
+    r = r ? r : job_export(s, &a.o, &spec, &environment);
     if (r || slurm_check_clusters(s))
         return r ? r : SLURM_FAILED;
     a.argv = a.o.arguments;

@@ -110,7 +110,7 @@ static int submit(struct slurm *s, const struct opts *o, const struct script *sc
     struct reply reply;
     cleanup_buf struct buf body = {0};
     int r = job_spec_from(s, o, &spec);
-    r = r ? r : job_export(s, o, false, &environment);
+    r = r ? r : job_export(s, o, &spec, &environment);
     if (r)
         return r;
     name_job(s, o, script, &spec);

@@ -10,6 +10,7 @@
 #include "cli/session.h"
 #include "cli/slurm/estimate.h"
 #include "cli/slurm/job_args.h"
+#include "cli/slurm/joblist.h"
 #include "cli/slurm/multiprog.h"
 #include "cli/slurm/steprun.h"
 #include "model/name.h"
@@ -147,7 +148,7 @@ static int open_output(struct srun *r, const char *pattern, int otherwise, int *
                 : p[1] == 'A'              ? (array ? array : id)
                 : p[1] == 'a'              ? index
                 : p[1] == 'x'              ? (r->job ? name : r->name)
-                : p[1] == 'u'              ? getenv("USER")
+                : p[1] == 'u'              ? own_name(&r->s->cli.arena)
                 : p[1] == '%'              ? "%"
                                            : NULL;
         if (v) {
@@ -197,6 +198,8 @@ static bool of_the_place(const char *entry) {
                                         "SLURM_GPUS_ON_NODE=",
                                         "SLURM_JOB_GPUS=",
                                         "SLURM_TASK_PID=",
+                                        "SLURM_LAUNCH_NODE_IPADDR=",
+                                        "SLURM_SRUN_COMM_HOST=",
                                         "CUDA_VISIBLE_DEVICES=",
                                         "NVIDIA_VISIBLE_DEVICES=",
                                         "ACEQUIA_NODE",
@@ -212,6 +215,18 @@ static bool of_the_place(const char *entry) {
     return false;
 }
 
+// Many programs take the machine where srun runs for the one where rank 0 listens.
+static void put_launch_node(struct srun *r, struct json_writer *w) {
+    static const char *const names[] = {"SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST"};
+    char address[CLIENT_ADDRESS_MAX];
+    struct client *k = slurm_client(r->s);
+    if (!k)
+        return;
+    client_own_address(k, address);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        json_put_str(w, arena_printf(&r->s->cli.arena, "%s=%s", names[i], address));
+}
+
 static int write_step(struct srun *r, struct json_writer *w) {
     const struct opts *o = &r->o;
     const struct spec *p = &r->spec;
@@ -219,7 +234,7 @@ static int write_step(struct srun *r, struct json_writer *w) {
     const char *input = opt_get(o, "input");
     uint32_t number = 0;
     bool exclusive = opt_given(o, "exclusive") && !opt_get(o, "exclusive");
-    if (job_export(r->s, o, true, &environment))
+    if (job_export(r->s, o, NULL, &environment))
         return SLURM_FAILED;
     json_open(w, '{');
     json_key(w, "argv");
@@ -232,6 +247,7 @@ static int write_step(struct srun *r, struct json_writer *w) {
     for (uint32_t i = 0; i < environment.len; i++)
         if (!of_the_place(environment.at[i]) && (r->job || !str_has_prefix(environment.at[i], "SLURM_JOB")))
             json_put_str(w, environment.at[i]);
+    put_launch_node(r, w);
     json_close(w, ']');
     json_kv_str(w, "name", r->name);
     json_kv_str(w, "workdir", p->workdir);
@@ -321,7 +337,7 @@ static int run_tasks(struct srun *r) {
         parse_u64(r->job, &run.job);
     } else {
         struct texts environment;
-        job_export(r->s, o, false, &environment);
+        job_export(r->s, o, &r->spec, &environment);
         buf_adds(&target, "/v1/allocate");
         json_open(&w, '{');
         json_key(&w, "submit");
@@ -374,6 +390,43 @@ static int take_relative(struct srun *r) {
     return 0;
 }
 
+// --exclude in a job: the step runs on what is left of its nodes.
+static int take_exclude(struct srun *r) {
+    struct name_list names, except;
+    struct arena *a = &r->s->cli.arena;
+    const char *list = getenv("SLURM_JOB_NODELIST");
+    cleanup_buf struct buf left = {0};
+    uint32_t count = 0;
+    if (!r->spec.exclude || r->spec.nodes || str_empty(list) || nodelist_expand(list, a, &names, NULL) < 0 ||
+        nodelist_expand(r->spec.exclude, a, &except, NULL) < 0)
+        return 0;
+    for (uint32_t i = 0; i < names.len; i++) {
+        bool out = false;
+        for (uint32_t k = 0; k < except.len && !out; k++)
+            out = streq(names.at[i], except.at[k]);
+        if (!out)
+            buf_addf(&left, count++ ? ",%s" : "%s", names.at[i]);
+    }
+    if (!count || (opt_given(&r->o, "nodes") && r->spec.nodes_min > count && !getenv("SLURM_NNODES"))) {
+        slurm_error(r->s, "Unable to create step for job %s: Requested node configuration is not available", r->job);
+        return SLURM_FAILED;
+    }
+    r->spec.nodes = arena_strdup(a, buf_str(&left));
+    if (r->spec.nodes_min > count)
+        r->spec.nodes_min = r->spec.nodes_max = count;
+    return 0;
+}
+
+// "a : b": parts of one step that differ; the rest would be taken for arguments.
+static int refuse_parts(struct srun *r) {
+    for (int i = 0; i < r->argc; i++)
+        if (streq(r->argv[i], ":")) {
+            slurm_error(r->s, "heterogeneous steps (:) are not supported: use --multi-prog, or one srun for each part");
+            return SLURM_FAILED;
+        }
+    return 0;
+}
+
 static int prepare(struct srun *r) {
     const struct opts *o = &r->o;
     const char *mpi = opt_get(o, "mpi");
@@ -421,8 +474,10 @@ static int prepare(struct srun *r) {
         slurm_error(r->s, "Not using a pseudo-terminal, disregarding --pty option");
         r->pty = false;
     }
-    if (r->job)
-        return take_relative(r);
+    if (r->job) {
+        status = take_relative(r);
+        return status ? status : take_exclude(r);
+    }
     if (opt_given(o, "overcommit")) {
         r->step_tasks = r->spec.tasks;
         r->spec.tasks = r->spec.nodes_min ? r->spec.nodes_min : 1;
@@ -468,7 +523,8 @@ int srun_run(struct slurm *s, int argc, char **argv) {
     s->clusters = opt_get(&r.o, "clusters");
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
-    int status = prepare(&r);
+    int status = refuse_parts(&r);
+    status = status ? status : prepare(&r);
     if (status)
         return status < 0 ? SLURM_OK : status;
     if (opt_given(&r.o, "test-only") && !r.job)
