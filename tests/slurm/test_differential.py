@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from . import cases, cases_acct, cases_long, cases_words
+from . import cases, cases_acct, cases_lines, cases_long, cases_words
 from .cases import Line, held, lines
 from .differences import KNOWN, KNOWN_HELD, unexplained
 from .sides import AcequiaSide, SlurmSide, end_all
@@ -78,6 +78,16 @@ def test_refusals(sides):
 
 def test_values(sides):
     check(play(sides, lines(cases_words.VALUES)))
+
+
+def test_short_lines(sides):
+    check(play(sides, lines(cases_lines.SHORT)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("group", ["QUEUE", "NODES", "STEP_LIST", "SCRIPTS", "RUNNING"])
+def test_lines(sides, group):
+    check(play(sides, lines(getattr(cases_lines, group))))
 
 
 def test_arrays(sides):

@@ -1,6 +1,7 @@
 // Owns formats of columns.
 #include "cli/slurm/columns.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -23,31 +24,38 @@ static int read_width(const char **p) {
     return width;
 }
 
-int columns_by_letters(struct slurm *s, const struct column *table, size_t count, const char *format,
-                       struct columns *out) {
+// Text that belongs to no column stands behind the last one, or before all.
+static void add_text(struct arena *a, struct columns *c, const char *text, size_t len) {
+    const char **end = c->at.len ? &c->at.at[c->at.len - 1].suffix : &c->prefix;
+    *end = arena_printf(a, "%s%.*s", *end, (int)len, text);
+}
+
+void columns_by_letters(struct slurm *s, const struct column *table, size_t count, const char *format, const char *what,
+                        struct columns *out) {
     size_t n = strcspn(format, "%");
     out->prefix = arena_strndup(&s->cli.arena, format, n);
     for (const char *p = format + n; *p;) {
-        struct column_use u = {0};
-        p++;
-        if (*p == '.') {
-            u.right = true;
-            p++;
-        }
+        const char *from = p++;
+        struct column_use u = {.right = *p == '.'};
+        p += u.right;
         u.width = read_width(&p);
         if (!*p)
             break;
+        if (*p == '%' && p == from + 1)  // written twice it is still one
+            continue;
         u.column = by_letter(table, count, *p);
-        if (!u.column)
-            slurm_error(s, "Invalid node format specification: %c", *p);
-        p++;
-        n = strcspn(p, "%");
-        u.suffix = arena_strndup(&s->cli.arena, p, n);
-        p += n;
-        if (u.column)
+        if (u.column) {
+            u.suffix = "";
             vec_push(&out->at, u);
+            from = ++p;
+        } else if (streq(s->program, "sinfo")) {
+            fprintf(stderr, "Invalid %s format specification: %c\n", what, *p);
+        } else {
+            slurm_error(s, "Invalid %s format specification: %c", what, *p);
+        }
+        p += strcspn(p, "%");
+        add_text(&s->cli.arena, out, from, (size_t)(p - from));
     }
-    return 0;
 }
 
 void columns_by_names(struct slurm *s, const struct column *table, size_t count, const char *format, const char *what,
@@ -75,7 +83,7 @@ void columns_by_names(struct slurm *s, const struct column *table, size_t count,
                 u.column = &table[i];
         if (u.column)
             vec_push(&out->at, u);
-        else
+        else if (*item)
             slurm_error(s, "Invalid %s format specification: %s", what, item);
         p += n + (p[n] == ',');
     }

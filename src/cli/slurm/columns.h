@@ -24,9 +24,9 @@ struct columns {
     VEC(struct column_use) at;
 };
 
-// Unknown letters are refused with a message.
-int columns_by_letters(struct slurm *s, const struct column *table, size_t count, const char *format,
-                       struct columns *out);
+// Unknown letters are told and printed as they stand, as Slurm does. `what`: whose columns these are.
+void columns_by_letters(struct slurm *s, const struct column *table, size_t count, const char *format, const char *what,
+                        struct columns *out);
 // Names not known are told and left out, as Slurm does.
 void columns_by_names(struct slurm *s, const struct column *table, size_t count, const char *format, const char *what,
                       struct columns *out);

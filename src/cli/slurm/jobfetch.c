@@ -85,15 +85,16 @@ static set_fn setter(const char *name) {
     return NULL;
 }
 
-// Slurm writes indices with a distance one by one: "[0,3,6]", not "[0-6:3]".
+// Slurm writes indices with a distance one by one, "[0,3,6]", unless they are all of a long list.
 static const char *without_steps(struct arena *a, const char *text) {
-    enum { ONE_BY_ONE_MAX = 10000 };
+    enum { ONE_BY_ONE_MAX = 10000, SHORT_SPAN = 10 };
     const char *open = text ? strchr(text, '[') : NULL, *from = open ? open + 1 : text;
     struct array_spec spec;
     if (!text || !strchr(text, ':'))
         return text;
     size_t len = strcspn(from, "%]");
-    if (array_parse(arena_strndup(a, from, len), a, &spec, NULL) < 0 || spec.elements > ONE_BY_ONE_MAX)
+    if (array_parse(arena_strndup(a, from, len), a, &spec, NULL) < 0 || spec.elements > ONE_BY_ONE_MAX ||
+        (spec.len == 1 && spec.elements > 2 && spec.at[0].last - spec.at[0].first > SHORT_SPAN))
         return text;
     cleanup_buf struct buf b = {0};
     buf_add(&b, text, (size_t)(from - text));

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/text.h"
 #include "model/gpuspec.h"
@@ -34,6 +35,78 @@ bool snode_usable(const struct snode *n) {
     return n->state <= SNODE_COMPLETING;
 }
 
+// Words of --states; the state underneath counts, so that an idle node that is drained is "idle", too.
+static const char *const state_words[] = {
+    "unknown",      "down",       "idle",       "allocated",  "mixed",      "future",        "drained",
+    "draining",     "no_respond", "reserved",   "resv",       "perfctrs",   "npc",           "cloud",
+    "completing",   "pow_up",     "pow_dn",     "fail",       "failing",    "powering_down", "powered_down",
+    "power_down",   "powering_up", "maint",     "reboot",     "planned",    "all",           "drain"};
+enum { STATE_WORD_COUNT = sizeof state_words / sizeof *state_words };
+
+// A word may be cut short. NULL: it is none.
+static const char *find_state(const char *text, size_t len) {
+    for (size_t i = 0; i < STATE_WORD_COUNT && len; i++)
+        if (strlen(state_words[i]) == len && !strncasecmp(state_words[i], text, len))
+            return state_words[i];
+    for (size_t i = 0; i < STATE_WORD_COUNT && len; i++)
+        if (!strncasecmp(state_words[i], text, len))
+            return state_words[i];
+    return NULL;
+}
+
+int snode_states_check(struct slurm *s, const char *text) {
+    for (const char *p = text ? text : ""; *p;) {
+        size_t len = strcspn(p, ",&");
+        if (!find_state(p, len)) {
+            slurm_error(s, "Bad state string: \"%.*s\"", (int)len, p);
+            slurm_error(s, "valid states: all,unknown,down,idle,allocated,mixed,drain,drained,draining,no_respond,"
+                           "reserved,completing,maint,fail,planned");
+            return SLURM_FAILED;
+        }
+        p += len + (p[len] != 0);
+    }
+    return 0;
+}
+
+static bool has_state(const struct snode *n, const char *word) {
+    bool busy = n->state == SNODE_MIXED || n->state == SNODE_ALLOCATED || n->state == SNODE_DRAINING;
+    if (streq(word, "all"))
+        return true;
+    if (streq(word, "idle"))
+        return n->state == SNODE_IDLE || n->state == SNODE_DRAINED;
+    if (streq(word, "allocated"))
+        return busy;
+    if (streq(word, "mixed"))
+        return n->state == SNODE_MIXED || (n->state == SNODE_DRAINING && n->cpus_used < n->cpus);
+    if (streq(word, "drain"))
+        return n->state == SNODE_DRAINED || n->state == SNODE_DRAINING;
+    if (streq(word, "down"))
+        return n->state == SNODE_DOWN || n->state == SNODE_LOST;
+    if (streq(word, "no_respond"))
+        return n->state == SNODE_LOST;
+    return same_word(word, snode_long(n));
+}
+
+// "idle&drain,down": any of the parts, all words of a part.
+bool snode_states_match(const char *text, const struct snode *n) {
+    for (const char *p = text; *p;) {
+        bool all = true;
+        for (;;) {
+            size_t len = strcspn(p, ",&");
+            const char *word = find_state(p, len);
+            all = all && word && has_state(n, word);
+            p += len;
+            if (*p != '&')
+                break;
+            p++;
+        }
+        if (all)
+            return true;
+        p += *p == ',';
+    }
+    return false;
+}
+
 int name_order(const char *a, const char *b) {
     return strverscmp(a, b);
 }
@@ -52,8 +125,6 @@ static const char *gres_of(struct arena *a, const struct json *gpus, uint32_t us
     char text[GPU_TEXT_MAX];
     if (!gpus || gpus->type != JSON_ARRAY || !gpus->len)
         return NULL;
-    if (used)
-        return arena_printf(a, "gpu:%s", gpu_milli_format(used_milli, text));
     for (uint32_t i = 0; i < gpus->len; i++) {
         const char *model = json_str(&gpus->items[i], "model");
         uint32_t same = 0, before = 0;
@@ -67,8 +138,13 @@ static const char *gres_of(struct arena *a, const struct json *gpus, uint32_t us
         cleanup_buf struct buf name = {0};
         for (const char *p = model; p && *p; p++)
             buf_addc(&name, *p == ' ' || *p == ',' || *p == ':' ? '_' : *p);
+        if (used && same == gpus->len)
+            return arena_printf(a, "gpu:%s%s%s", buf_str(&name), name.len ? ":" : "",
+                                gpu_milli_format(used_milli, text));
         buf_addf(&b, "%sgpu:%s%s%u", b.len ? "," : "", buf_str(&name), name.len ? ":" : "", same);
     }
+    if (used)  // of which model is not told
+        return arena_printf(a, "gpu:%s", gpu_milli_format(used_milli, text));
     return arena_strdup(a, buf_str(&b));
 }
 

@@ -44,4 +44,7 @@ bool snode_in(const struct snode *n, const char *partition);
 const char *snode_long(const struct snode *n);   // "idle", "drained", with '*' when it does not answer
 const char *snode_short(const struct snode *n);  // "idle", "drain"
 bool snode_usable(const struct snode *n);
+// "idle&drain,down", as --states names them: a word that is none is told; whether a node is in one.
+int snode_states_check(struct slurm *s, const char *text);
+bool snode_states_match(const char *text, const struct snode *n);
 int name_order(const char *a, const char *b);    // n2 before n10

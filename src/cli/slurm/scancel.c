@@ -321,22 +321,11 @@ int scancel_run(struct slurm *s, int argc, char **argv) {
     struct reply r;
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
+    int status;
     opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_parse(&o, s, argc, argv, false))
-        return SLURM_FAILED;
-    opts_environment(&o, "SCANCEL");
-    s->verbose = opt_given(&o, "verbose");
+    if (!opts_begin(&o, s, argc, argv, "SCANCEL", "[OPTIONS] [job_id[_array_id][.step_id]]", &status))
+        return status;
     s->quiet = opt_given(&o, "quiet");
-    if (!opts_check(&o, s))
-        return SLURM_FAILED;
-    if (opt_given(&o, "version"))
-        return slurm_version();
-    if (opt_given(&o, "help") || opt_given(&o, "usage")) {
-        cleanup_buf struct buf out = {0};
-        opts_help(&o, "scancel", "[OPTIONS] [job_id[_array_id][.step_id]]", &out);
-        return cli_print(&out);
-    }
-    s->clusters = opt_get(&o, "clusters");
     if (read_words(s, &o, &q) || read_ids(s, &o, &q) || slurm_check_clusters(s))
         return SLURM_FAILED;
     uint32_t count = 1;
@@ -350,7 +339,7 @@ int scancel_run(struct slurm *s, int argc, char **argv) {
     json_close(&w, ']');
     write_how(&q, &w);
     json_close(&w, '}');
-    int status = plain(&o, &q) ? cancel_steps(s, &o, &q) : SLURM_OK;
+    status = plain(&o, &q) ? cancel_steps(s, &o, &q) : SLURM_OK;
     int jobs = !count ? SLURM_OK : slurm_post(s, "/v1/jobs/cancel", &body, &r) ? SLURM_FAILED : report(s, &q, &r);
     return jobs ? jobs : status;
 }

@@ -102,7 +102,7 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
                              ? "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T"
                          : opt_given(&o, "norm") ? "%.15i %9r %.16y %.10S %.10a %.10f %.10J %.10p %.10q"
                                                  : "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q";
-    columns_by_letters(s, prio_columns, sizeof prio_columns / sizeof *prio_columns, format, &c);
+    columns_by_letters(s, prio_columns, sizeof prio_columns / sizeof *prio_columns, format, "job", &c);
     columns_fields(&s->cli.arena, &c, "id,label,state,user,partition,array_id,array_index", &fields);
     status = jobs_fetch(s, &(struct job_query){.live = true, .fields = fields, .ids = plain}, &jobs);
     jobs_by_partition(opt_get(&o, "partition"), &s->cli.arena, &jobs);

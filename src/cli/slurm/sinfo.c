@@ -1,6 +1,8 @@
 // sinfo: partitions and nodes. Nodes of a partition that look the same in the columns asked for
 // share a line; numbers that differ within it are shown as the least with a '+'.
+#include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,7 +23,6 @@ static const struct opt table[] = {
     {"federation", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
     {"format", 'o', OPT_VALUE, OPT_DOES, "FORMAT", NULL, 0},
     {"Format", 'O', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
-    {"future", 'F', OPT_FLAG, OPT_HARMLESS, NULL, "there are no future nodes", 0},
     {"help", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"hide", 0, OPT_FLAG, OPT_HARMLESS, NULL, "no partition is hidden", 0},
     {"iterate", 'i', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
@@ -36,7 +37,7 @@ static const struct opt table[] = {
     {"partition", 'p', OPT_VALUE, OPT_DOES, "PARTITION", NULL, 0},
     {"reservation", 'T', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"responding", 'r', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-    {"sort", 'S', OPT_VALUE, OPT_HARMLESS, "SORT", "lines come by partition and state", 0},
+    {"sort", 'S', OPT_VALUE, OPT_DOES, "SORT", NULL, 0},
     {"states", 't', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"summarize", 's', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"usage", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
@@ -111,11 +112,28 @@ PUT(address) {
 }
 PUT(state) { LINE; buf_adds(out, FIRST ? snode_long(FIRST) : "n/a"); }
 PUT(state_short) { LINE; buf_adds(out, FIRST ? snode_short(FIRST) : "n/a"); }
+// The state that is underneath, and what is on top of it.
+PUT(state_complete) {
+    LINE;
+    if (FIRST && FIRST->state == SNODE_DRAINED)
+        buf_adds(out, "idle+drain");
+    else if (FIRST && FIRST->state == SNODE_DRAINING)
+        buf_adds(out, FIRST->cpus_used < FIRST->cpus ? "mixed+drain" : "allocated+drain");
+    else
+        put_state(row, out);
+}
 PUT(features) { LINE; buf_adds(out, FIRST && FIRST->features ? FIRST->features : "(null)"); }
 PUT(gres) { LINE; buf_adds(out, FIRST && FIRST->gres ? FIRST->gres : "(null)"); }
 PUT(gres_used) { LINE; buf_adds(out, FIRST && FIRST->gres_used ? FIRST->gres_used : "(null)"); }
 PUT(reason) { LINE; buf_adds(out, FIRST && !str_empty(FIRST->reason) ? FIRST->reason : "none"); }
 PUT(reason_user) { LINE; buf_adds(out, FIRST && !str_empty(FIRST->by) ? FIRST->by : "Unknown"); }
+PUT(reason_user_long) {
+    LINE;
+    struct passwd *pw = FIRST && !str_empty(FIRST->by) ? getpwnam(FIRST->by) : NULL;
+    put_reason_user(row, out);
+    if (pw)
+        buf_addf(out, "(%u)", (unsigned)pw->pw_uid);
+}
 PUT(reason_time) {
     LINE;
     char t[UNIT_TEXT_MAX];
@@ -131,7 +149,8 @@ PUT(sct) {
 static void node_counts(const struct line *l, uint32_t n[4]) {
     for (uint32_t i = 0; i < l->nodes.len; i++) {
         const struct snode *node = l->nodes.at[i];
-        int which = !snode_usable(node) ? 2 : node->state == SNODE_IDLE ? 1 : 0;
+        bool works = snode_usable(node) || node->state == SNODE_DRAINING;  // jobs still run on it
+        int which = !works ? 2 : node->state == SNODE_IDLE ? 1 : 0;
         n[which]++;
         n[3]++;
     }
@@ -171,6 +190,7 @@ PUT(off) { buf_adds(out, "OFF"); }
 PUT(size) { buf_adds(out, "1-infinite"); }
 PUT(unlimited) { buf_adds(out, "UNLIMITED"); }
 PUT(na) { buf_adds(out, "N/A"); }
+PUT(null) { buf_adds(out, "(null)"); }
 
 static const struct column columns_table[] = {
     {'a', "available", "AVAIL", "", put_avail},
@@ -207,7 +227,7 @@ static const struct column columns_table[] = {
     {'t', "statecompact", "STATE", "t", put_state_short},
     {'T', "statelong", "STATE", "t", put_state},
     {'u', "user", "USER", "r", put_reason_user},
-    {'U', "userlong", "USER", "r", put_reason_user},
+    {'U', "userlong", "USER", "r", put_reason_user_long},
     {'v', "version", "VERSION", "v", put_version},
     {'V', "cluster", "CLUSTER", "", put_na},
     {'w', "weight", "WEIGHT", "", put_one},
@@ -215,12 +235,12 @@ static const struct column columns_table[] = {
     {'Y', "cores", "CORES", "", put_cores},
     {'Z', "threads", "THREADS", "", put_threads},
     {'z', "socketcorethread", "S:C:T", "s", put_sct},
-    {0, "allocmem", "ALLOCMEM", "", put_alloc_memory},
+    {0, "allocmem", "ALLOCMEM", "a", put_alloc_memory},
     {0, "gresused", "GRES_USED", "u", put_gres_used},
     {0, "port", "PORT", "", put_na},
-    {0, "statecomplete", "STATECOMPLETE", "t", put_state},
-    {0, "comment", "COMMENT", "", put_na},
-    {0, "extra", "EXTRA", "", put_na},
+    {0, "statecomplete", "STATECOMPLETE", "t", put_state_complete},
+    {0, "comment", "COMMENT", "", put_null},
+    {0, "extra", "EXTRA", "", put_null},
     {0, "host", "HOST", "n", put_list},
 };
 enum { COLUMN_COUNT = sizeof columns_table / sizeof *columns_table };
@@ -263,19 +283,7 @@ static bool wanted(struct listing *l, const struct snode *n) {
         return false;
     if (opt_given(l->o, "list-reasons") && str_empty(n->reason))
         return false;
-    if (!l->states)
-        return true;
-    for (const char *p = l->states; *p;) {
-        size_t len = strcspn(p, ",&");
-        const char *word = arena_strndup(&l->s->cli.arena, p, len);
-        bool draining = n->state == SNODE_DRAINING || n->state == SNODE_DRAINED;
-        if (same_word(word, snode_long(n)) || same_word(word, snode_short(n)) || same_word(word, "all") ||
-            (same_word(word, "drain") && draining) || (same_word(word, "down") && dead) ||
-            (same_word(word, "mixed") && n->state == SNODE_MIXED))
-            return true;
-        p += len + (p[len] != 0);
-    }
-    return false;
+    return !l->states || snode_states_match(l->states, n);
 }
 
 static void add_node(struct listing *l, uint32_t from, const struct spartition *p, const struct snode *n) {
@@ -300,15 +308,68 @@ static void add_partition(struct listing *l, const struct cluster_view *c, const
     static const enum snode_state order[] = {SNODE_LOST,    SNODE_DOWN,      SNODE_DRAINING,
                                              SNODE_DRAINED, SNODE_MAINT,     SNODE_COMPLETING,
                                              SNODE_MIXED,   SNODE_ALLOCATED, SNODE_IDLE};
-    for (size_t k = 0; k < (l->single ? 1 : sizeof order / sizeof *order); k++)
+    bool by_name = l->single || opt_get(l->o, "sort");
+    for (size_t k = 0; k < (by_name ? 1 : sizeof order / sizeof *order); k++)
         for (uint32_t i = 0; i < c->nodes.len; i++) {
             const struct snode *n = &c->nodes.at[i];
-            if ((l->single || n->state == order[k]) && (!p || snode_in(n, p->p.name)) && wanted(l, n))
+            if ((by_name || n->state == order[k]) && (!p || snode_in(n, p->p.name)) && wanted(l, n))
                 add_node(l, from, p, n);
         }
     if (l->lines.len == from && p && !opt_get(l->o, "nodes") && !opt_given(l->o, "list-reasons") && !l->single) {
         struct line empty = {.partition = p};
         vec_push(&l->lines, empty);
+    }
+}
+
+static int state_rank(const struct line *l) {
+    static const int ranks[] = {[SNODE_IDLE] = 0,       [SNODE_ALLOCATED] = 1, [SNODE_MIXED] = 2,
+                                [SNODE_COMPLETING] = 3, [SNODE_MAINT] = 4,     [SNODE_DRAINED] = 5,
+                                [SNODE_DRAINING] = 6,   [SNODE_DOWN] = 7,      [SNODE_LOST] = 8};
+    return l->nodes.len ? ranks[l->nodes.at[0]->state] : -1;
+}
+
+static int compare_by(const struct line *a, const struct line *b, int key) {
+    const struct snode *m = a->nodes.len ? a->nodes.at[0] : NULL, *n = b->nodes.len ? b->nodes.at[0] : NULL;
+    switch (key) {
+    case 'P':
+    case 'R': return a->partition && b->partition ? strcmp(a->partition->p.name, b->partition->p.name) : 0;
+    case 't':
+    case 'T': return state_rank(a) - state_rank(b);
+    case 'D': return a->nodes.len < b->nodes.len ? -1 : a->nodes.len > b->nodes.len;
+    case 'n':
+    case 'N': return m && n ? name_order(m->name, n->name) : !m - !n;
+    case 'c': return m && n ? (m->cpus > n->cpus) - (m->cpus < n->cpus) : 0;
+    case 'm': return m && n ? (m->memory_bytes > n->memory_bytes) - (m->memory_bytes < n->memory_bytes) : 0;
+    case 'O': return m && n ? (m->load_milli > n->load_milli) - (m->load_milli < n->load_milli) : 0;
+    case 'e': return m && n ? (m->free_bytes > n->free_bytes) - (m->free_bytes < n->free_bytes) : 0;
+    case 'H': return m && n ? (m->reason_ms > n->reason_ms) - (m->reason_ms < n->reason_ms) : 0;
+    case 'E': return m && n ? strcmp(m->reason ? m->reason : "", n->reason ? n->reason : "") : 0;
+    case 'u': return m && n ? strcmp(m->by ? m->by : "", n->by ? n->by : "") : 0;
+    default: return 0;  // the same for all
+    }
+}
+
+static bool comes_after(const struct line *a, const struct line *b, const char *by) {
+    for (const char *p = by; *p; p++) {
+        bool down = *p == '-', listed = *p == '#';  // '#': in the order of the partitions, as the lines are
+        if (strchr("+-#", *p) && !*++p)
+            break;
+        int d = listed ? 0 : compare_by(a, b, *p);
+        if (d)
+            return down ? d < 0 : d > 0;
+    }
+    return false;
+}
+
+// Few lines, and those that are equal stay as they were.
+static void sort_lines(struct listing *l) {
+    const char *by = opt_get(l->o, "sort");
+    for (uint32_t i = 1; by && i < l->lines.len; i++) {
+        struct line moved = l->lines.at[i];
+        uint32_t k = i;
+        for (; k && comes_after(&l->lines.at[k - 1], &moved, by); k--)
+            l->lines.at[k] = l->lines.at[k - 1];
+        l->lines.at[k] = moved;
     }
 }
 
@@ -321,7 +382,7 @@ static const char *format_of(const struct opts *o) {
     if (opt_given(o, "list-reasons"))
         return wide ? "%20E %12U %19H %6t %N" : "%20E %9u %19H %N";
     if (opt_given(o, "Node"))
-        return wide ? "%N %.5D %.9P %.11T %.4c %.8z %.6m %.8d %.6w %.8f %20E" : "%N %.5D %.9P %6t";
+        return wide ? "%N %.5D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E" : "%N %.5D %.9P %6t";
     return wide ? "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N" : "%9P %.5a %.10l %.6D %.6t %N";
 }
 
@@ -383,10 +444,10 @@ static int show(struct slurm *s, const struct opts *o) {
     }
     if (cluster_fetch(s, &c))
         return SLURM_FAILED;
-    if (opt_get(o, "Format"))
-        columns_by_names(s, columns_table, COLUMN_COUNT, opt_get(o, "Format"), "node", &l.columns);
+    if (opt_get(o, "Format") && (!opt_get(o, "format") || streq(opt_get(o, "format"), getenv("SINFO_FORMAT"))))
+        columns_by_names(s, columns_table, COLUMN_COUNT, opt_get(o, "Format"), "job", &l.columns);
     else
-        columns_by_letters(s, columns_table, COLUMN_COUNT, format_of(o), &l.columns);
+        columns_by_letters(s, columns_table, COLUMN_COUNT, format_of(o), "node", &l.columns);
     widen_names(&l, &c);
     if (uses_partitions(&l.columns)) {
         for (uint32_t i = 0; i < c.partitions.len; i++)
@@ -399,7 +460,8 @@ static int show(struct slurm *s, const struct opts *o) {
             if (list_has(opt_get(o, "partition"), c.partitions.at[i].p.name))
                 add_partition(&l, &c, &c.partitions.at[i]);
     }
-    if (s->clusters)
+    sort_lines(&l);
+    if (s->clusters && !opt_given(o, "noheader"))
         buf_addf(&out, "CLUSTER: %s\n", s->clusters);
     if (opt_given(o, "long") && !opt_given(o, "noheader")) {
         time_t now = time(NULL);
@@ -427,14 +489,16 @@ int sinfo_run(struct slurm *s, int argc, char **argv) {
     opts_init(&o, table, sizeof table / sizeof *table, 0);
     if (!opts_begin(&o, s, argc, argv, "SINFO", "[OPTIONS]", &status))
         return status;
-    if (slurm_check_clusters(s))
+    if (snode_states_check(s, opt_get(&o, "states")) || slurm_check_clusters(s))
         return SLURM_FAILED;
     if (opt_given(&o, "json"))
         return print_json(s);
     if (opt_given(&o, "reservation"))
         return list_reservations(s, !opt_given(&o, "noheader"));
-    if (opt_get(&o, "iterate") && parse_u32(opt_get(&o, "iterate"), &pause) < 0)
+    if (opt_get(&o, "iterate") && (parse_u32(opt_get(&o, "iterate"), &pause) < 0 || !pause)) {
+        slurm_error(s, "Error: invalid entry for --iterate=%s", opt_get(&o, "iterate"));
         return SLURM_FAILED;
+    }
     for (;;) {
         status = show(s, &o);
         if (status || !pause)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/slurm/nodes.h"
 #include "cli/slurm/opt.h"
 #include "cli/slurm/squeue_columns.h"
 #include "cli/slurm/slurmjson.h"
@@ -28,7 +29,7 @@ static const struct opt table[] = {
     {"iterate", 'i', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
     {"jobs", 'j', OPT_MAYBE, OPT_DOES, NULL, NULL, 0},
     {"json", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-    {"licenses", 'L', OPT_VALUE, OPT_REFUSED, "LICENSES", "there are no licenses here", 0},
+    {"licenses", 'L', OPT_VALUE, OPT_DOES, "LICENSES", NULL, 0},
     {"local", 0, OPT_FLAG, OPT_HARMLESS, NULL, "there is one cluster", 0},
     {"long", 'l', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"me", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},
@@ -113,6 +114,46 @@ static bool on_node(struct slurm *s, const char *wanted, const char *nodes) {
     return false;
 }
 
+// Names that no node has.
+static int check_nodes(struct slurm *s, const char *list) {
+    struct name_list want;
+    struct cluster_view c;
+    if (!list)
+        return 0;
+    if (nodelist_expand(list, &s->cli.arena, &want, NULL) < 0 || cluster_fetch(s, &c))
+        return SLURM_FAILED;
+    int status = 0;
+    for (uint32_t i = 0; i < want.len && !status; i++) {
+        bool there = false;
+        for (uint32_t k = 0; k < c.nodes.len && !there; k++)
+            there = streq(c.nodes.at[k].name, want.at[i]);
+        if (!there) {
+            slurm_error(s, "Invalid node name %s", want.at[i]);
+            status = SLURM_FAILED;
+        }
+    }
+    cluster_done(&c);
+    return status;
+}
+
+// What stands on the line besides options, other than a list that belongs to -j or -s.
+static int check_rest(struct slurm *s, const struct opts *o) {
+    int taken = (opt_given(o, "jobs") && !opt_get(o, "jobs")) || (opt_given(o, "steps") && !opt_get(o, "steps"));
+    if (o->argument_count <= taken)
+        return 0;
+    slurm_error(s, "Unrecognized option: %s", o->arguments[taken]);
+    return SLURM_FAILED;
+}
+
+// The letters that lists can be sorted by.
+static int check_sort(struct slurm *s, const char *by) {
+    size_t n = by ? strspn(by, ",+-bcdefghijlmnptuvzBCDGHIJLMNOPQSTUVaAFKqRy") : 0;
+    if (!by || !by[n])
+        return 0;
+    slurm_error(s, "Invalid sort specification: %c", by[n]);
+    return SLURM_FAILED;
+}
+
 static bool matches(struct slurm *s, const struct wanted *w, const struct sjob *j) {
     return (w->states >> j->state & 1) && list_has(w->users, j->user) &&
            list_meets(w->partitions, j->partition) && list_has(w->accounts, j->project) &&
@@ -164,8 +205,10 @@ static int compare(const void *x, const void *y, void *arg) {
             continue;
         int64_t m = sort_number(a, *p), n = sort_number(b, *p);
         int d = m < n ? -1 : m > n;
-        if (!d && strchr("PjuaqNRB", *p))
-            d = strcmp(sort_text(a, *p), sort_text(b, *p));
+        if (!d && strchr("PjuaqNRB", *p)) {
+            const char *left = sort_text(a, *p), *right = sort_text(b, *p);
+            d = *left && *right ? strcmp(left, right) : !*left - !*right;  // jobs that are nowhere come last
+        }
         if (d)
             return down ? -d : d;
     }
@@ -192,7 +235,7 @@ static void put_json(struct slurm *s, const struct sjob *const *jobs, uint32_t c
     slurm_json_close(&w);
 }
 
-static int make_columns(struct slurm *s, const struct opts *o, struct columns *c) {
+static void make_columns(struct slurm *s, const struct opts *o, struct columns *c) {
     const char *format = opt_get(o, "format"), *names = opt_get(o, "Format");
     // A format on the command line beats one from the environment, whichever kind.
     if (names && (!format || !getenv("SQUEUE_FORMAT2") || streq(format, getenv("SQUEUE_FORMAT"))))
@@ -203,8 +246,7 @@ static int make_columns(struct slurm *s, const struct opts *o, struct columns *c
                            : opt_given(o, "start") ? start_format
                            : opt_given(o, "long")  ? long_format
                                                    : default_format,
-                           c);
-    return 0;
+                           "job", c);
 }
 
 static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, struct arena *a,
@@ -284,7 +326,7 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
         if (opt_given(o, "json")) {
             put_json(s, rows, jobs.len, &out);
         } else {
-            if (s->clusters)
+            if (s->clusters && !opt_given(o, "noheader"))
                 buf_addf(&out, "CLUSTER: %s\n", s->clusters);
             if (opt_given(o, "long") && !opt_given(o, "noheader")) {
                 time_t now = time(NULL);
@@ -317,8 +359,11 @@ int squeue_run(struct slurm *s, int argc, char **argv) {
         slurm_error(s, "--iterate=%s", opt_get(&o, "iterate"));
         return SLURM_FAILED;
     }
-    if (slurm_check_clusters(s) || read_wanted(s, &o, &w))
+    if (check_rest(s, &o) || check_sort(s, opt_get(&o, "sort")) || slurm_check_clusters(s) ||
+        read_wanted(s, &o, &w) || check_nodes(s, w.nodes))
         return SLURM_FAILED;
+    if (opt_given(&o, "licenses"))  // no job has one
+        w.states = 0;
     if (opt_given(&o, "steps"))
         return steps_show(s,
                           opt_get(&o, "steps") ? opt_get(&o, "steps")
@@ -328,6 +373,7 @@ int squeue_run(struct slurm *s, int argc, char **argv) {
                                               .partitions = w.partitions,
                                               .jobs = w.ids,
                                               .format = opt_get(&o, "format"),
+                                              .names = opt_get(&o, "Format"),
                                               .heading = !opt_given(&o, "noheader")});
     for (;;) {
         status = show(s, &o, &w);

@@ -39,7 +39,7 @@ int64_t sjob_end_ms(const struct sjob *j) {
 uint32_t sjob_priority(const struct sjob *j) {
     if (j->hold && !job_state_final(j->state))
         return 0;
-    if (j->ordered && !j->priority)
+    if (j->ordered && !j->priority && j->turn_priority)
         return j->turn_priority < UINT32_MAX ? (uint32_t)j->turn_priority : UINT32_MAX;
     return j->priority ? j->priority : 1;
 }
@@ -221,6 +221,7 @@ PUT(tasks_node) {
     buf_addu(out, j->spec->tasks_per_node);
 }
 PUT(max_nodes) { JOB; buf_addu(out, j->spec->nodes_max ? j->spec->nodes_max : j->node_count ? j->node_count : 1); }
+PUT(nothing) { (void)row; (void)out; }
 PUT(null) { buf_adds(out, "(null)"); }
 PUT(na) { buf_adds(out, "N/A"); }
 PUT(not_set) { buf_adds(out, "NotSet"); }
@@ -278,7 +279,7 @@ const struct column squeue_columns[] = {
     {'Q', "prioritylong", "PRIORITY", "priority,hold,order", put_priority},
     {'r', "reason", "REASON", "reason,exit_code,exit_signal,hold", put_reason},
     {'R', "reasonlist", "NODELIST(REASON)", "nodes,reason,exit_code,exit_signal", put_where},
-    {'s', "selectjobinfo", "SELECT_JOBINFO", "", put_na},
+    {'s', "selectjobinfo", "SELECT_JOBINFO", "", put_nothing},
     {'S', "starttime", "START_TIME", "start_ms,expected_start_ms", put_start},
     {'t', "statecompact", "ST", "", put_letters},
     {'T', "state", "STATE", "", put_state},
@@ -329,6 +330,7 @@ const struct column squeue_columns[] = {
     {0, "stdin", "STDIN", "spec", put_stdin},
     {0, "stdout", "STDOUT", "spec,label,nodes,name,user", put_stdout},
     {0, "tres-alloc", "TRES_ALLOC", "cpus,memory_bytes,gpus_milli,node_count", put_tres_alloc},
+    {0, "tres", "TRES_ALLOC", "cpus,memory_bytes,gpus_milli,node_count", put_tres_alloc},
     {0, "tres-per-job", "TRES_PER_JOB", "spec", put_gpus_job},
     {0, "tres-per-task", "TRES_PER_TASK", "spec", put_gpus_task},
     {0, "tres-per-socket", "TRES_PER_SOCKET", "", put_na},
@@ -351,7 +353,6 @@ const struct column squeue_columns[] = {
     {0, "originraw", "ORIGIN_RAW", "", put_none_na},
     {0, "preempttime", "PREEMPT_TIME", "", put_na},
     {0, "prefer", "PREFER", "", put_null},
-    {0, "resvport", "RESV_PORT", "", put_null},
     {0, "siblingsactive", "ACTIVE_SIBLINGS", "", put_none_na},
     {0, "siblingsactiveraw", "ACTIVE_SIBLINGS_RAW", "", put_none_na},
     {0, "siblingsviable", "VIABLE_SIBLINGS", "", put_none_na},

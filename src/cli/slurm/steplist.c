@@ -2,11 +2,14 @@
 #include "cli/slurm/steplist.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/text.h"
 #include "cli/slurm/columns.h"
 #include "cli/slurm/squeue_columns.h"
+#include "model/nodelist.h"
 
 static void add_batch(const struct sjob *j, sstep_vec *out) {
     struct sstep b = {.job = j,
@@ -101,15 +104,32 @@ void steps_of(struct arena *a, const struct sjob *j, sstep_vec *out) {
 #define STEP const struct sstep *p = row
 PUT(id) { STEP; buf_addf(out, "%s.%s", p->job->label, p->id); }
 PUT(job_id) { STEP; buf_addu(out, p->job->id); }
+PUT(array_id) { STEP; buf_addu(out, p->job->array_id); }
+PUT(array_index) {
+    STEP;
+    if (p->job->array_id)
+        buf_addu(out, p->job->array_index);
+    else
+        buf_adds(out, "N/A");
+}
 PUT(name) { STEP; buf_adds(out, p->name ? p->name : ""); }
 PUT(partition) { STEP; buf_adds(out, p->job->partition ? p->job->partition : ""); }
 PUT(user) { STEP; buf_adds(out, p->job->user ? p->job->user : ""); }
+PUT(uid) { STEP; buf_addu(out, p->job->uid); }
 PUT(used) {
     STEP;
     char t[UNIT_TEXT_MAX];
     buf_adds(out, elapsed_format((p->job->now_ms - p->start_ms) / 1000, t));
 }
-PUT(nodes) { STEP; buf_adds(out, p->nodes ? p->nodes : ""); }
+PUT(nodes) {
+    STEP;
+    struct name_list names;
+    cleanup_arena struct arena a = {0};
+    if (streq(p->id, "batch") && p->nodes && nodelist_expand(p->nodes, &a, &names, NULL) == 0 && names.len)
+        buf_adds(out, names.at[0]);  // the script runs on the first
+    else
+        buf_adds(out, p->nodes ? p->nodes : "");
+}
 PUT(start) {
     STEP;
     char t[UNIT_TEXT_MAX];
@@ -117,13 +137,38 @@ PUT(start) {
 }
 PUT(tasks) { STEP; buf_addu(out, p->tasks); }
 PUT(state) { STEP; buf_adds(out, job_state_words[p->state]); }
+PUT(unlimited) { (void)row; buf_adds(out, "UNLIMITED"); }
+PUT(null) { (void)row; buf_adds(out, "(null)"); }
 
-static const struct column step_columns[] = {
-    {'i', "stepid", "STEPID", "", put_id},        {'A', "jobid", "JOBID", "", put_job_id},
-    {'j', "stepname", "NAME", "", put_name},      {'P', "partition", "PARTITION", "", put_partition},
-    {'u', "username", "USER", "", put_user},      {'M', "timeused", "TIME", "", put_used},
-    {'N', "nodelist", "NODELIST", "", put_nodes}, {'S', "starttime", "START_TIME", "", put_start},
-    {'A', "numtasks", "TASKS", "", put_tasks},    {'T', "stepstate", "STATE", "", put_state}};
+static const struct column step_columns[] = {{'A', "numtasks", "TASKS", "", put_tasks},
+                                             {'b', "gres", "TRES_PER_NODE", "", put_null},
+                                             {'i', "stepid", "STEPID", "", put_id},
+                                             {'j', "stepname", "NAME", "", put_name},
+                                             {'l', "timelimit", "TIME_LIMIT", "", put_unlimited},
+                                             {'M', "timeused", "TIME", "", put_used},
+                                             {'N', "nodes", "NODELIST", "", put_nodes},
+                                             {'P', "partition", "PARTITION", "", put_partition},
+                                             {'S', "starttime", "START_TIME", "", put_start},
+                                             {'u', "username", "USER", "", put_user},
+                                             {'U', "userid", "UID", "", put_uid},
+                                             {0, "arrayjobid", "ARRAY_JOB_ID", "", put_array_id},
+                                             {0, "arraytaskid", "ARRAY_TASK_ID", "", put_array_index},
+                                             {0, "container", "CONTAINER", "", put_null},
+                                             {0, "jobid", "JOBID", "", put_job_id},
+                                             {0, "resvports", "RESV_PORTS", "", put_null},
+                                             {0, "stepstate", "STATE", "", put_state},
+                                             {0, "tres-per-step", "TRES_PER_STEP", "", put_null}};
+
+// Numbered ones first, the script last.
+static int by_number(const void *x, const void *y) {
+    const struct sstep *a = x, *b = y;
+    if (a->job != b->job)
+        return a->job < b->job ? -1 : 1;
+    uint32_t m = UINT32_MAX, n = UINT32_MAX;
+    parse_u32(a->id, &m);
+    parse_u32(b->id, &n);
+    return m < n ? -1 : m > n;
+}
 
 int steps_show(struct slurm *s, const char *ids, const struct step_show *how) {
     struct columns c = {0};
@@ -136,14 +181,20 @@ int steps_show(struct slurm *s, const char *ids, const struct step_show *how) {
         slurm_error(s, "Invalid job id: %s", bad);
         return SLURM_FAILED;
     }
-    columns_by_letters(s, step_columns, sizeof step_columns / sizeof *step_columns,
-                       how->format ? how->format : "%.15i %.8j %.9P %.8u %.9M %N", &c);
+    size_t count = sizeof step_columns / sizeof *step_columns;
+    if (how->names && !how->format)
+        columns_by_names(s, step_columns, count, how->names, "job step", &c);
+    else
+        columns_by_letters(s, step_columns, count, how->format ? how->format : "%.15i %.8j %.9P %.8u %.9M %N",
+                           "job step", &c);
     struct job_query q = {.live = true, .fields = STEP_FIELDS, .ids = plain};
     int status = jobs_fetch(s, &q, &jobs);
     for (uint32_t i = 0; !status && i < jobs.len; i++)
         if (list_has(how->users, jobs.at[i].user) && list_has(how->partitions, jobs.at[i].partition) &&
             ids_have(which, &jobs.at[i]))
             steps_of(&s->cli.arena, &jobs.at[i], &steps);
+    if (steps.len > 1)
+        qsort(steps.at, steps.len, sizeof *steps.at, by_number);
     if (!status && how->heading)
         columns_heading(&c, &out);
     for (uint32_t i = 0; !status && i < steps.len; i++)

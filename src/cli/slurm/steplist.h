@@ -18,11 +18,11 @@ typedef VEC(struct sstep) sstep_vec;
 // Steps of the newest attempt. Needs the fields STEP_FIELDS.
 #define STEP_FIELDS                                                                                          \
     "id,label,state,name,nodes,start_ms,end_ms,exit_code,exit_signal,cpus,tasks,node_count,attempt,steps,"   \
-    "launch,user,partition,array_id"
+    "launch,user,uid,partition,array_id,array_index"
 void steps_of(struct arena *a, const struct sjob *j, sstep_vec *out);
 
 struct step_show {
-    const char *users, *partitions, *jobs, *format;
+    const char *users, *partitions, *jobs, *format, *names;  // `names`: the columns by name
     bool heading;
 };
 // squeue -s

@@ -131,7 +131,7 @@ static void formats(void **state) {
                      .state = JOB_STARTING,
                      .time_limit_s = 90061,
                      .nodes = "n[1-2]"};
-    columns_by_letters(&s, squeue_columns, squeue_column_count, "%.6i|%4j|%t %T|%.12l<%R", &c);
+    columns_by_letters(&s, squeue_columns, squeue_column_count, "%.6i|%4j|%t %T|%.12l<%R", "job", &c);
     columns_row(&c, &j, &out);
     assert_string_equal(buf_str(&out), "12_[1-|a-lo|R RUNNING|  1-01:01:01<n[1-2]\n");
     columns_done(&c);
