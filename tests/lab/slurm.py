@@ -83,9 +83,9 @@ class SlurmLab:
     slurmdbd on a private MariaDB."""
 
     def __init__(self, nodes=4, tuned=True, cgroup=False, accounting=False, cpus=64, gpus=8,
-                 extra=""):
+                 extra="", gpu_type=""):
         self.count, self.tuned, self.cgroup, self.accounting = nodes, tuned, cgroup, accounting
-        self.cpus, self.gpus, self.extra = cpus, gpus, extra
+        self.cpus, self.gpus, self.extra, self.gpu_type = cpus, gpus, extra, gpu_type
         self.folder = None
         self.munged = self.ctld = self.dbd = self.mariadb = None
         self.slurmds = {}
@@ -185,7 +185,8 @@ class SlurmLab:
         self.dbd_port, self.sql_port = ports[-2:]
         nodes = [f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[i]} "
                  f"CPUs={self.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={self.cpus} "
-                 f"ThreadsPerCore=1 RealMemory=20000 Gres=gpu:{self.gpus} State=UNKNOWN"
+                 f"ThreadsPerCore=1 RealMemory=20000 Gres=gpu:{self.gpu_type and self.gpu_type + ':'}{self.gpus} "
+                 f"State=UNKNOWN"
                  for i in range(1, self.count + 1)]
         accounting = "AccountingStorageType=accounting_storage/none"
         if self.accounting:
@@ -206,6 +207,7 @@ class SlurmLab:
             self._write(f"fakegpu{k}", "")
         if self.gpus:
             self._write("gres.conf", f"NodeName=n[1-{self.count}] Name=gpu "
+                                     f"{self.gpu_type and f'Type={self.gpu_type} '}"
                                      f"File={self.folder}/fakegpu[0-{self.gpus - 1}]\n")
         cgroup = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
         if self.cgroup:

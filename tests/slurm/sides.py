@@ -69,9 +69,9 @@ class Side:
 class SlurmSide(Side):
     """The real one."""
 
-    def __init__(self, accounting=False):
+    def __init__(self, accounting=False, gpu_type=""):
         super().__init__()
-        self.lab = SlurmLab(nodes=2, tuned=True, accounting=accounting, extra=f"FirstJobId={FIRST_ID}")
+        self.lab = SlurmLab(nodes=2, tuned=True, accounting=accounting, extra=f"FirstJobId={FIRST_ID}", gpu_type=gpu_type)
         self.lab.up()
         self.env = self.lab.env
         self.work = tempfile.mkdtemp(prefix="slurm-work-")

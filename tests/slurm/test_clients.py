@@ -1,5 +1,5 @@
 """Clients made for Slurm, unmodified, against Acequia. They come from PyPI (submitit, dask-jobqueue, parsl,
-psij-python, snakemake-executor-plugin-slurm, qtoolkit); where they are not installed these tests are left out. Open OnDemand's calls are made as its adapter makes
+psij-python, snakemake-executor-plugin-slurm, qtoolkit, simple-slurm); where they are not installed these tests are left out. Open OnDemand's calls are made as its adapter makes
 them."""
 import os
 import subprocess
@@ -238,6 +238,22 @@ def test_qtoolkit(acequia):
         print(ask(io.get_cancel_cmd(job), io.parse_cancel_output).status.name)
         """)
     assert out.split() == ["1", "main", "SUCCESSFUL"]
+
+
+def test_simple_slurm(acequia):
+    """Submit, look at the queue, cancel. Its list takes no arrays, under Slurm neither: an id must be a number."""
+    out = run(acequia, python_with("simple_slurm"), """
+        from simple_slurm import Slurm
+        s = Slurm(job_name="simple", ntasks=1, hold=True, output="simple-%j.out")
+        job = s.sbatch("sleep 60")
+        s.squeue.update_squeue()
+        row = s.squeue.jobs[job]
+        print(row["NAME"], row["ST"], row["NODELIST(REASON)"], len(s.squeue.get_filtered_jobs("simple")))
+        s.scancel.cancel_job(job)
+        s.squeue.update_squeue()
+        print(job in s.squeue.jobs, Slurm(job_name="x").srun("echo hello"))
+        """)
+    assert "simple PD (JobHeldUser) 1\n" in out and "False 0\n" in out
 
 
 def test_sattach(acequia):
