@@ -10,6 +10,7 @@
 #include "metrics/openmetrics.h"
 #include "model/name.h"
 #include "model/nodelist.h"
+#include "sched/sched.h"
 
 struct members {  // of a partition
     struct metrics_group *group;
@@ -235,7 +236,13 @@ static uint64_t size_of(const char *path) {
 }
 
 static bool add_quota(void *ctx, const char *name, const void *value) {
-    group(ctx, 1, name)->quota_milligpu = ((const struct project *)value)->quota_milligpu;
+    struct gathering *g = ctx;
+    struct metrics_group *m = group(g, 1, name);
+    struct core *core = g->controller->core;
+    struct sched_project_figures f;
+    m->quota_milligpu = ((const struct project *)value)->quota_milligpu;
+    if (world_project_figures(core_world(core), core_handle(core, THING_PROJECT, name), &f) && f.quota_milligpu > 0)
+        m->share_milligpu = (uint64_t)f.quota_milligpu;
     return true;
 }
 

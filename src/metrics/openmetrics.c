@@ -62,6 +62,10 @@ static int busier_first(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
+static uint64_t shares_of(const struct metrics_group *g) {
+    return g->share_milligpu ? g->share_milligpu : 1000;
+}
+
 static void group_add(struct metrics_group *sum, const struct metrics_group *g) {
     sum->pending += g->pending;
     sum->running += g->running;
@@ -69,6 +73,7 @@ static void group_add(struct metrics_group *sum, const struct metrics_group *g) 
     sum->cpus += g->cpus;
     sum->gpus_milli += g->gpus_milli;
     sum->quota_milligpu += g->quota_milligpu;
+    sum->share_milligpu += shares_of(g);
     sum->cpus_total += g->cpus_total;
     sum->cpus_idle += g->cpus_idle;
     sum->cpus_other += g->cpus_other;
@@ -416,6 +421,24 @@ static void put_users(struct metrics_writer *w, const struct folded *f) {
     put_groups(w, M_SLURM_USER_CPUS, "user", f, GROUP_CPUS);
 }
 
+// As sshare has it: the part promised against the part in use, of GPUs where there are any, else of CPUs.
+static void put_fairshare(struct metrics_writer *w, const struct folded *f, const struct totals *t) {
+    struct buf labels = {0};
+    double total = t->gpus_milli ? (double)t->gpus_milli : (double)t->cpus * 1000, shares = 0;
+    for (uint32_t i = 0; i < f->groups.len; i++)
+        shares += (double)shares_of(&f->groups.at[i]);
+    metrics_family(w, M_SLURM_ACCOUNT_FAIR);
+    for (uint32_t i = 0; i < f->groups.len; i++) {
+        const struct metrics_group *g = &f->groups.at[i];
+        double norm = (double)shares_of(g) / shares;
+        double used = t->gpus_milli ? (double)g->gpus_milli : (double)g->cpus * 1000;
+        buf_clear(&labels);
+        metrics_label(&labels, "account", g->name);
+        metrics_put(w, buf_str(&labels), used > 0 && total > 0 ? norm / (norm + used / total) : 1);
+    }
+    buf_done(&labels);
+}
+
 static void put_projects(struct metrics_writer *w, const struct folded *f) {
     put_groups_by_state(w, M_PROJECT_JOBS, "project", f);
     put_groups(w, M_PROJECT_GPUS, "project", f, GROUP_GPUS);
@@ -461,6 +484,7 @@ void metrics_controller(const struct metrics_input *in, struct buf *out) {
     put_slurm_queue(&w, in);
     put_users(&w, &users);
     put_projects(&w, &projects);
+    put_fairshare(&w, &projects, &totals);
     put_partitions(&w, &partitions);
     put_totals(&w, &totals);
     put_slurm_totals(&w, &totals);

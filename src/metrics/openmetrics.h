@@ -34,6 +34,7 @@ struct metrics_group {
     uint64_t cpus;             // held by its running jobs
     uint64_t gpus_milli;       // likewise
     uint64_t quota_milligpu;   // projects
+    uint64_t share_milligpu;   // projects: the quota as it counts, of the rest too; 0: one share
     uint64_t cpus_total, cpus_idle, cpus_other;  // partitions
 };
 

@@ -237,6 +237,8 @@ struct metric_info {
       "A project's running jobs.")                                                                           \
     X(SLURM_ACCOUNT_SUSPENDED, CONTROLLER, GAUGE, "slurm_account_jobs_suspended", "", "account",             \
       "A project's suspended jobs.")                                                                         \
+    X(SLURM_ACCOUNT_FAIR, CONTROLLER, GAUGE, "slurm_account_fairshare", "", "account",                       \
+      "What a project is promised against what it uses, as sshare tells: 1 unused, 0.5 even.")               \
     X(SLURM_ACCOUNT_CPUS, CONTROLLER, GAUGE, "slurm_account_cpus_running", "", "account",                    \
       "CPUs a project's running jobs hold.")                                                                 \
     X(SLURM_PARTITION_ALLOC, CONTROLLER, GAUGE, "slurm_partition_cpus_allocated", "", "partition",           \

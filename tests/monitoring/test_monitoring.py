@@ -255,7 +255,8 @@ SLURM_PANELS = [f"slurm_nodes_{w}" for w in ("alloc", "comp", "down", "drain", "
     f"slurm_scheduler_{w}" for w in ("threads", "queue_size", "dbd_queue_size", "last_cycle", "mean_cycle", "cycle_per_minute",
                                      "backfill_last_cycle", "backfill_mean_cycle", "backfill_depth_mean",
                                      "backfilled_jobs_since_start_total", "backfilled_jobs_since_cycle_total",
-                                     "backfilled_heterogeneous_total")]
+                                     "backfilled_heterogeneous_total")] + [
+    "slurm_user_jobs_running", "slurm_user_cpus_running", "slurm_account_jobs_running", "slurm_account_fairshare"]
 
 
 @needs_prometheus
@@ -268,6 +269,7 @@ def test_dashboards_of_others(cluster, monitored):
     empty = [q for q in DCGM_PANELS if len(monitored.query(q.replace("{S}", selector))) != 1]
     empty += [q for q in SLURM_PANELS if len(monitored.query(q)) != 1]
     assert not empty
+    assert 0 < float(monitored.query("slurm_account_fairshare")[0]["value"][1]) < 1
     tensor = monitored.query("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
     assert all(0 <= float(s["value"][1]) <= 1 for s in tensor) and len(tensor) == 4
 
