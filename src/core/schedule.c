@@ -35,6 +35,7 @@ static void start(struct core *c, struct job *j, const struct sched_start *s, in
     cleanup_arena struct arena arena = {0};
     const struct alloc *a = s->alloc;
     struct event_job_placed b = {.id = j->id, .attempt = j->attempt + 1};
+    assert(s->partition);
     if (names_several(j->sub->partition))
         b.partition = c->thing_list[THING_PARTITION].at[s->partition - 1]->name;
     b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j, b.partition ? b.partition : j->sub->partition));

@@ -66,6 +66,10 @@ def test_a_job_starts_in_whichever_partition_lets_it(cluster):
     told = json.loads(c.cli("why", "--json", waits).stdout)
     assert [p["partition"] for p in told["partitions"]] == ["long", "short"]
     assert "Partition" in c.cli("get", waits).stdout and "long,short" in c.cli("get", waits).stdout
+    metrics = c.api.raw("GET", "/metrics")[1].decode()
+    for name in ("short", "long"):  # it waits in each; there is no partition of both names
+        assert f'slurm_partition_jobs_pending{{partition="{name}"}} 1\n' in metrics
+    assert "long,short" not in metrics
 
     c.kill_controller()
     c.start_controller()
