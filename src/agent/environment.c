@@ -398,5 +398,4 @@ void environment_step(struct env *env, const struct message_exec *m) {
         BOTH_NUMBER(env, "GPUS_ON_NODE", m->gpus.len);
     }
     env_set(env, "SLURM_STEP_LAUNCHER_PORT", "0");
-    env_set(env, "SLURM_UMASK", "0022");
 }

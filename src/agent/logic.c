@@ -211,9 +211,20 @@ void agent_logic_disconnected(struct agent_logic *l) {
     l->connected = l->welcomed = false;
 }
 
+// "0-3,8"
+static void put_cpus(const struct entry *e, struct buf *out) {
+    for (uint32_t i = 0, last; i < e->ncpus; i = last + 1) {
+        for (last = i; last + 1 < e->ncpus && e->cpus[last + 1] == e->cpus[last] + 1;)
+            last++;
+        buf_addf(out, last > i ? "%s%u-%u" : "%s%u", i ? "," : "", e->cpus[i], e->cpus[last]);
+    }
+}
+
 static void report_started(struct agent_logic *l, const struct entry *e) {
-    struct message_started m = {.id = e->id, .attempt = e->attempt, .pid = e->pid,
-                                .at_ms = e->start_ms};
+    cleanup_buf struct buf cpus = {0};
+    put_cpus(e, &cpus);
+    struct message_started m = {.id = e->id, .attempt = e->attempt, .pid = e->pid, .at_ms = e->start_ms,
+                                .cpu_ids = cpus.len ? buf_str(&cpus) : NULL};
     send(l, MESSAGE_STARTED, &m);
 }
 

@@ -359,7 +359,11 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
     for (uint32_t i = 0; i < parent->nenv; i++)
         env_set(&env, arena_strndup(a, parent->env[i], strcspn(parent->env[i], "=")),
                 strchr(parent->env[i], '=') + 1);
+    if (m->umask_plus && m->umask_plus <= 01000)
+        r.umask = m->umask_plus - 1;
     environment_step(&env, m);
+    if (m->step)
+        env_set(&env, "SLURM_UMASK", arena_printf(a, "%04o", r.umask));
     keep_shim(&env, parent, a);
     if (m->argv.len) {
         r.argv = copy_strings(m->argv.at, m->argv.len, a);

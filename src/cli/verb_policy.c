@@ -31,6 +31,7 @@ static const struct option_spec partition_specs[] = {
     {"default", 0, "BOOL", "Jobs that name no partition go here.", 0, NULL, "true false"},
     {"fifo", 0, "BOOL", "Strictly in order, without backfill.", 0, NULL, "true false"},
     {"down", 0, "BOOL", "Jobs are taken but none is started.", 0, NULL, "true false"},
+    {"closed", 0, "BOOL", "No new jobs are taken; those that wait are started.", 0, NULL, "true false"},
     {"default-time", 0, "DURATION", "Time limit of jobs that ask for none.", 0, NULL, NULL},
     {"max-time", 0, "DURATION", "The longest time limit.", 0, NULL, NULL},
     {"tier", 0, "NUMBER", "Jobs of a higher tier go first.", 0, NULL, NULL},

@@ -438,6 +438,11 @@ static void feed(struct step *s, const void *data, size_t len, bool eof) {
     }
 }
 
+static uint32_t umask_plus(const struct json *q) {
+    int64_t mask = json_i64(q, "umask", -1);
+    return mask >= 0 && mask <= 0777 ? (uint32_t)mask + 1 : 0;
+}
+
 static void launch(struct step *s) {
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf folded = {0};
@@ -463,6 +468,7 @@ static void launch(struct step *s) {
                              .argv = {argv.at, argv.len},
                              .environment = {environment.at, environment.len},
                              .workdir = json_str(q, "workdir"),
+                             .umask_plus = umask_plus(q),
                              .pty = json_true(q, "pty"),
                              .rows = (uint32_t)json_i64(q, "rows", 24),
                              .columns = (uint32_t)json_i64(q, "columns", 80),

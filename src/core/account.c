@@ -40,7 +40,8 @@ void record_of(const struct core *c, const struct job *j, struct arena *a, struc
                                          .cpus = p->cpus,
                                          .tasks = p->tasks,
                                          .memory_bytes = p->memory_bytes,
-                                         .gpus = {p->gpus, p->gpu_count}};
+                                         .gpus = {p->gpus, p->gpu_count},
+                                         .cpu_ids = p->cpu_ids ? arena_strdup(a, p->cpu_ids) : NULL};
     }
     if (j->run->time_limit_s)
         out->spec->time_limit_s = j->run->time_limit_s;

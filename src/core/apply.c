@@ -284,6 +284,8 @@ static void apply_started(struct core *c, struct job *j, int64_t at_ms, const st
     struct run_part *p = part_on(j, b->node);
     if (p)
         p->started = true;
+    if (p && b->cpu_ids && !p->cpu_ids)
+        p->cpu_ids = xstrdup(b->cpu_ids);
     if (j->state == JOB_STARTING) {
         set_state(c, j, JOB_RUNNING);
         note_begun(c, j, at_ms);

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "core/state.h"
 
-enum { REASON_TEXT_MAX = 512 };
+enum { REASON_TEXT_MAX = 512, CPU_LIST_MAX = 2048 };
 
 struct run_part *part_on(struct job *j, const char *node) {
     for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
@@ -29,12 +29,19 @@ bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt, const cha
     return j && j->attempt == attempt && part_on(j, node);
 }
 
+// A node's word is shown at terminals: numbers and nothing else.
+static bool cpu_list(const char *text) {
+    size_t len = text ? strlen(text) : 0;
+    return len && len <= CPU_LIST_MAX && strspn(text, "0123456789,-") == len;
+}
+
 void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms) {
     struct job *j;
     struct run_part *p = current_part(c, node, m->id, m->attempt, &j);
     if (!p || p->started)
         return;
-    struct event_job_started b = {.id = m->id, .attempt = m->attempt, .node = p->node->name};
+    struct event_job_started b = {.id = m->id, .attempt = m->attempt, .node = p->node->name,
+                                  .cpu_ids = cpu_list(m->cpu_ids) ? m->cpu_ids : NULL};
     emit(c, now_ms, EVENT_JOB_STARTED, &b);
 }
 

@@ -311,7 +311,8 @@ static void put_job(struct buf *out, struct buf *scratch, const struct job *j, u
                                   .cpus = p->cpus,
                                   .tasks = p->tasks,
                                   .memory_bytes = p->memory_bytes,
-                                  .gpus = {p->gpus, p->gpu_count}};
+                                  .gpus = {p->gpus, p->gpu_count},
+                                  .cpu_ids = p->cpu_ids};
             r.parts.at[i] = (struct rec_part){part, p->started, p->ended, p->cause, p->exit_signal, p->exit_code};
         }
         r.time_limit_s = run->time_limit_s;
@@ -487,6 +488,7 @@ static int load_run(struct core *c, struct job *j, const struct rec_job *r) {
         p->memory_bytes = from->part->memory_bytes;
         p->gpus = xmemdup(from->part->gpus.at, from->part->gpus.len * sizeof *p->gpus);
         p->gpu_count = from->part->gpus.len;
+        p->cpu_ids = from->part->cpu_ids ? xstrdup(from->part->cpu_ids) : NULL;
         p->started = from->started;
         p->ended = from->ended;
         p->cause = (enum end_cause)from->cause;

@@ -264,8 +264,10 @@ void spec_of(const struct job *j, struct arena *a, struct spec *out) {
 struct run *run_free(struct run *r) {
     if (!r)
         return NULL;
-    for (uint32_t i = 0; i < r->part_count; i++)
+    for (uint32_t i = 0; i < r->part_count; i++) {
         free(r->parts[i].gpus);
+        free(r->parts[i].cpu_ids);
+    }
     free(r->parts);
     free(r->by);
     free(r->reason);

@@ -55,6 +55,7 @@ struct run_part {
     uint64_t memory_bytes;
     struct gpu_grant *gpus;
     uint32_t gpu_count;
+    char *cpu_ids;            // NULL: not told
     bool started, ended;
     enum end_cause cause;
     int32_t exit_code;

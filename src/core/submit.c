@@ -222,6 +222,18 @@ static int check_partitions(const struct core *c, const char *list, struct error
     return count ? 0 : unknown(c, THING_PARTITION, list, e);
 }
 
+static int check_open(const struct core *c, const char *list, struct error *e) {
+    char name[IDENTIFIER_MAX + 1];
+    size_t len;
+    for (const char *at, *rest = list; (at = names_next(&rest, &len));) {
+        const struct thing_entry *t =
+            len <= IDENTIFIER_MAX ? find_thing(c, THING_PARTITION, name_at(at, len, name)) : NULL;
+        if (t && ((const struct partition *)t->value)->closed)
+            return error_set(e, EBUSY, "closed: partition \"%s\" takes no new jobs now; choose another", t->name);
+    }
+    return 0;
+}
+
 static int check_names(const struct core *c, const struct actor *actor, const struct spec *s, struct error *e) {
     const struct thing_entry *t;
     if (!(t = find_thing(c, THING_PROJECT, s->project)))
@@ -491,7 +503,8 @@ int core_submit(struct core *c, const struct actor *actor, const struct spec *sp
     struct spec s = *spec;
     core_fill_defaults(c, actor, &s);
     int r = check_spec(c, actor, &s, 0, e);
-    if (r < 0 || (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
+    if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
+        (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
         (r = texts_check(c, &s, e)) < 0)
         return r;
     if (s.deadline_ms && s.deadline_ms <= now_ms)

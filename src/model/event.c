@@ -49,6 +49,7 @@ static const struct field started_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD(2, S, attempt, "Attempt."),
     FIELD(3, S, node, "Node that reported it."),
+    FIELD(4, S, cpu_ids, "The node's CPUs that it was given."),
 };
 static const struct schema started_schema = SCHEMA(S, "job_started", started_fields);
 #undef S

@@ -87,6 +87,7 @@ struct event_job_started {
     uint64_t id;
     uint32_t attempt;
     const char *node;
+    const char *cpu_ids;
 };
 struct event_job_ending {
     uint64_t id;

@@ -226,6 +226,7 @@ static const struct field part_fields[] = {
     FIELD(3, struct part, tasks, "Tasks there."),
     FIELD(4, struct part, memory_bytes, "Memory held."),
     FIELD_LIST_SUB(5, struct part, gpus, &gpu_grant_schema, "GPUs held."),
+    FIELD(6, struct part, cpu_ids, "Which of the node's CPUs, as 0-3,8; empty until it runs."),
 };
 const struct schema part_schema = SCHEMA(struct part, "a part of an allocation", part_fields);
 

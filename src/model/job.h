@@ -145,6 +145,7 @@ struct part {
     uint32_t cpus, tasks;
     uint64_t memory_bytes;
     LIST(struct gpu_grant) gpus;
+    const char *cpu_ids;  // of the node's CPUs, "0-3,8"; NULL: not told
 };
 extern const struct schema part_schema;
 

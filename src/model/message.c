@@ -40,7 +40,8 @@ static const struct schema hello_schema = SCHEMA(S, "hello", hello_fields);
 #undef S
 #define S struct message_started
 static const struct field started_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""),
-                                              FIELD(3, S, pid, ""), FIELD(4, S, at_ms, "")};
+                                              FIELD(3, S, pid, ""), FIELD(4, S, at_ms, ""),
+                                              FIELD(5, S, cpu_ids, "")};
 static const struct schema started_schema = SCHEMA(S, "started", started_fields);
 #undef S
 #define S struct message_usage
@@ -169,6 +170,7 @@ static const struct field exec_fields[] = {
     FIELD(42, S, container, ""),
     FIELD(43, S, container_mounts, ""),
     FIELD(44, S, container_workdir, ""),
+    FIELD(46, S, umask_plus, ""),
 };
 static const struct schema exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S

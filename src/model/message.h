@@ -72,6 +72,7 @@ struct message_started {
     uint32_t attempt;
     uint32_t pid;
     int64_t at_ms;
+    const char *cpu_ids;  // the node's CPUs that it was given, "0-3,8"
 };
 struct message_ended {
     uint64_t id;
@@ -200,6 +201,7 @@ struct message_exec {  // exec, bash, and steps: processes inside a running atte
     uint32_t wait_s;         // after the first task has ended; then the others are killed; 0: no limit
     const char *container, *container_mounts, *container_workdir;  // NULL: as the job's
     uint32_t input_rank;     // 1 + the rank of the only task that gets input; 0: all do
+    uint32_t umask_plus;     // 1 + the umask of its processes; 0: the job's
 };
 struct message_time_limit {  // counted from the start; 0: none
     uint64_t id;

@@ -66,6 +66,7 @@ static const struct field partition_fields[] = {
     FIELD(7, struct partition, max_time_s, "Longest time limit; 0: none."),
     FIELD(8, struct partition, tier, "Higher tiers are served first."),
     FIELD(9, struct partition, default_memory_per_cpu_bytes, "Memory per CPU of jobs that name none."),
+    FIELD(10, struct partition, closed, "Takes no new jobs; those that wait go on."),
 };
 const struct schema partition_schema = SCHEMA(struct partition, "a partition", partition_fields);
 

@@ -60,7 +60,7 @@ extern const struct schema project_schema;
 
 struct partition {
     const char *name, *nodes;
-    bool is_default, fifo, down;
+    bool is_default, fifo, down, closed;
     uint32_t default_time_s, max_time_s, tier;
     uint64_t default_memory_per_cpu_bytes;
 };

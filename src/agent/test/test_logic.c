@@ -65,6 +65,7 @@ static void a_launch_happens_once(void **state) {
     nothing(l);
     agent_logic_started(l, 7, 1, 99, 5);
     assert_int_equal(only(l, AGENT_SEND)->message.type, MESSAGE_STARTED);
+    assert_string_equal(((const struct message_started *)only(l, AGENT_SEND)->message.body)->cpu_ids, "0-1");
     agent_logic_clear(l);
     launch(l, 7, 1, 2);
     assert_int_equal(only(l, AGENT_SEND)->message.type, MESSAGE_STARTED);

@@ -178,6 +178,52 @@ static void an_idle_node_was_busy(void **state) {
     rig_done(&r);
 }
 
+static const char *cpu_ids(struct rig *r, uint64_t id, struct arena *a) {
+    struct job_record record;
+    assert_int_equal(core_record(r->core, id, a, &record), 0);
+    return record.parts.at[0].cpu_ids;
+}
+
+// The node says which CPUs it gave; anything but numbers is not believed.
+static void cpus_are_told(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t one = rig_submit(&r, &alice, &s), two = rig_submit(&r, &alice, &s);
+    struct message_started m = {.id = one, .attempt = 1, .cpu_ids = "0,2-3"};
+    core_agent_started(r.core, "n1", &m, r.now_ms);
+    m = (struct message_started){.id = two, .attempt = 1, .cpu_ids = "\033[2J"};
+    core_agent_started(r.core, "n1", &m, r.now_ms);
+    rig_drain(&r);
+    assert_string_equal(cpu_ids(&r, one, &a), "0,2-3");
+    assert_null(cpu_ids(&r, two, &a));
+    struct core *other = reloaded(&r);
+    struct job_record record;
+    assert_int_equal(core_record(other, one, &a, &record), 0);
+    assert_string_equal(record.parts.at[0].cpu_ids, "0,2-3");
+    core_free(other);
+    rig_done(&r);
+}
+
+// A closed partition takes no new jobs, and starts those that wait.
+static void closed_partitions_go_on(void **state) {
+    struct rig r;
+    struct error e = {0};
+    rig_init(&r);
+    struct spec s = rig_spec();
+    uint64_t id = rig_submit(&r, &alice, &s), count;
+    struct partition p = {.name = "main", .is_default = true, .closed = true};
+    assert_int_equal(core_partition_set(r.core, &root, &p, r.now_ms, &e), 0);
+    assert_int_equal(core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &count, &count, &e), -EBUSY);
+    assert_non_null(strstr(e.text, "takes no new jobs"));
+    rig_drain(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pauses_are_counted),
@@ -185,6 +231,8 @@ int main(void) {
         cmocka_unit_test(after_counts_from_the_start),
         cmocka_unit_test(the_limit_of_an_array_changes),
         cmocka_unit_test(an_idle_node_was_busy),
+        cmocka_unit_test(cpus_are_told),
+        cmocka_unit_test(closed_partitions_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
