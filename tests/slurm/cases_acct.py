@@ -189,3 +189,133 @@ scontrol update jobid={b} arraytaskthrottle=4
 scontrol show job {b} | grep -o 'ArrayTaskThrottle=.'
 scancel {b}
 """
+
+# What administrators change: nodes, partitions, reservations. Nothing of a line is dropped in silence.
+THINGS = r"""
+scontrol write nosuch
+scontrol wait_job x
+scontrol exit
+scontrol delete
+scontrol delete x
+scontrol delete reservationname=nosuch
+scontrol delete partitionname=nosuch
+scontrol delete jobid=1
+scontrol create
+scontrol create x
+scontrol show step 999999
+scontrol show node n1 n2
+scontrol show hostnames
+scontrol show burstbuffer
+scontrol show federation
+scontrol show topo
+scontrol -o show node n1 | wc -l
+scontrol update nodename=n1 state=drain reason=test
+scontrol show node n1 | grep -oE '(State|Reason)=\S*'
+scontrol update nodename=n1 state=resume
+scontrol update nodename=nosuch state=resume
+scontrol update nodename=n2 nosuch=1
+scontrol update nodename=n2
+scontrol update nodename=n2 comment=hi
+scontrol update nodename=ALL state=drain reason='two words'
+scontrol show node n2 | grep -oE 'Reason=two words'
+scontrol update nodename=ALL state=resume
+scontrol update node=n1 state=drain reason=z
+scontrol update node=n1 state=resume
+scontrol update partitionname=main state=drain
+sinfo -h -o '%P %a'
+sbatch --wrap true
+scontrol update partitionname=main state=inactive
+sinfo -h -o '%P %a'
+sbatch --wrap true
+scontrol update partitionname=main state=down
+sinfo -h -o '%P %a'
+scontrol show partition main | grep -oE 'State=\S*'
+scontrol update partitionname=main state=up
+sinfo -h -o '%P %a'
+scontrol update partitionname=main state=x
+scontrol update partitionname=main maxtime=60
+scontrol show partition main | grep -oE 'MaxTime=\S*'
+scontrol update partitionname=main maxtime=x
+scontrol update partitionname=main maxtime=unlimited
+scontrol show partition main | grep -oE 'MaxTime=\S*'
+scontrol update partitionname=main defaulttime=none
+scontrol update partitionname=main prioritytier=7
+scontrol show partition main | grep -oE 'PriorityTier=\S*'
+scontrol update partitionname=main prioritytier=1
+scontrol update partitionname=main allowaccounts=ALL maxnodes=unlimited hidden=no rootonly=no
+scontrol update partitionname=main defmempercpu=10
+scontrol show partition main | grep -oE 'DefMemPerCPU=\S*'
+scontrol update partitionname=main nosuch=1
+scontrol update partitionname=main
+scontrol update partitionname=nosuch state=up
+scontrol create partitionname=extra nodes=n1
+scontrol create partitionname=extra nodes=n1
+scontrol update partition=extra maxtime=10
+scontrol delete partitionname=extra
+scontrol delete partition=extra
+scontrol create reservationname=r1 starttime=now+10minutes duration=10 nodes=n1 users=root
+scontrol show reservation r1 | sed 's/StartTime.*//'
+scontrol create reservation starttime=now+30minutes duration=10 nodes=n2 users=root | sed 's/_[0-9]*//'
+scontrol create reservation starttime=now+1hour duration=10 nodes=n2
+scontrol create reservation starttime=now duration=10 nodes=nosuch users=root
+scontrol create reservation duration=10 nodes=n2 users=root
+scontrol create reservationname=r2 starttime=now+3hour endtime=now+4hours nodecnt=1 users=root flags=maint
+scontrol create reservationname=r5 starttime=now+7hour duration=10 nodes=n1 users=nosuchuser
+scontrol create reservationname=r6 starttime=now+7hour duration=10 nodes=n1 accounts=nosuchacct
+scontrol create reservationname=r7 starttime=now+8hour duration=10 nodes=n1 users=root nosuch=1
+scontrol update reservationname=r1 duration=20
+scontrol update reservationname=r1 users+=nobody
+scontrol show reservation r1 | grep -oE 'Users=\S*'
+scontrol update reservationname=r1 users-=nobody
+scontrol update reservationname=nosuch duration=20
+scontrol delete reservationname=r1
+scontrol delete reservation=r1
+for r in $(scontrol -o show res | grep -oE 'ReservationName=\S*' | cut -d= -f2); do scontrol delete reservationname=$r; done
+scontrol show res
+"""
+
+# Running steps, turns, accounts; and what a step is given.
+LOOKS = r"""
+a <- sbatch --parsable -n 2 -t 5 -J st --wrap 'srun sleep 60'
+h <- sbatch --parsable -H -n 2 -t 5 -J prio --wrap true
+sleep 2
+scontrol -d show job {a} | grep -oE '(JOB_GRES|Nodes|Mem|GRES)=\S*'
+scontrol show step {a}.0 | grep -v SrunHost
+scontrol show step {a} | grep -oE '(StepId|CPUs|TRES)=\S*'
+scontrol listpids {a}.0 | awk 'NR>1{print $2,$3,$4,$5}' | sort
+scontrol listpids {a} | awk 'NR>1{print $3}' | sort -u
+scontrol pidinfo $(scontrol listpids {a}.0 | awk 'NR==2{print $1}') | grep -c .
+scontrol pidinfo x
+scontrol top {a}
+scontrol top {h}
+scontrol top 999999
+scontrol requeue {h}
+scontrol write batch_script {a} y.sh
+cat y.sh
+sstat -j {a} -n -P -o jobid
+sstat -j {a}.0 -n -P -o jobid
+sstat -j {a}.batch -n -P -o jobid
+sstat -a -j {a} -n -P -o jobid
+sstat -j {a} | head -1
+sstat -j 999999
+sstat -j x
+sstat -j {h}
+sstat -j {a}.9
+sprio -h -j {h} -o %i
+sprio -h -j 999999
+sprio -h -u nosuch
+sshare | head -2
+sshare -A nosuch
+sacctmgr show cluster -n -P format=cluster
+sacctmgr show qos -n -P format=name
+sacctmgr -n -P show qos format=name,priority,maxwall,flags
+sacctmgr show runaway
+sacctmgr show wckey -n -P
+sbatch --test-only -n 3 -N 2 --wrap true
+srun --test-only -N 2 true
+sbatch --test-only -w n2 --wrap true
+umask 027; srun sh -c 'umask; echo $SLURM_UMASK'
+umask 027; sbatch --wait -o um.out --wrap 'umask; srun sh -c "umask; echo \$SLURM_UMASK"; umask 077; srun sh -c umask' > /dev/null; cat um.out
+scancel {a} {h}
+wait a
+"""

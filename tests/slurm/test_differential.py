@@ -123,7 +123,7 @@ def test_cancelling(sides):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("story", ["WINDOW", "PAUSE", "HOLD"])
+@pytest.mark.parametrize("story", ["WINDOW", "PAUSE", "HOLD", "THINGS", "LOOKS"])
 def test_accounts_and_control(sides, story):
     check(play(sides, lines(getattr(cases_acct, story))))
 

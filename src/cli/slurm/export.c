@@ -199,6 +199,7 @@ static const struct {
     const char *begins, *words, *first;
 } submit_errors[] = {
     {"partition", "Invalid partition name specified", NULL},
+    {"closed", "Required partition not available (inactive or drain)", NULL},
     {"project", "Invalid account or account/partition combination specified", NULL},
     {"QoS", "Invalid qos specification", NULL},
     {"qos", "Invalid qos specification", NULL},

@@ -199,6 +199,10 @@ static int by_name(const void *a, const void *b) {
     return name_order(((const struct snode *)a)->name, ((const struct snode *)b)->name);
 }
 
+const char *spartition_state(const struct spartition *p) {
+    return p->p.down && p->p.closed ? "inactive" : p->p.closed ? "drain" : p->p.down ? "down" : "up";
+}
+
 bool snode_in(const struct snode *n, const char *partition) {
     for (uint32_t i = 0; n->partitions && i < n->partitions->len; i++)
         if (n->partitions->items[i].type == JSON_STRING && streq(n->partitions->items[i].s, partition))

@@ -40,6 +40,7 @@ struct cluster_view {
 };
 int cluster_fetch(struct slurm *s, struct cluster_view *out);  // 0 or the exit status, with the error printed
 void cluster_done(struct cluster_view *c);
+const char *spartition_state(const struct spartition *p);  // "up", "down", "drain", "inactive"
 bool snode_in(const struct snode *n, const char *partition);
 const char *snode_long(const struct snode *n);   // "idle", "drained", with '*' when it does not answer
 const char *snode_short(const struct snode *n);  // "idle", "drain"

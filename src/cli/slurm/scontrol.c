@@ -38,6 +38,7 @@ static int run_help(struct scontrol *c, int argc, char **argv) {
            "  update JobId=... | NodeName=... | PartitionName=... | ReservationName=...\n"
            "  create reservation ...    delete reservation NAME\n"
            "  hold JOBS   uhold JOBS   release JOBS   requeue JOBS   requeuehold JOBS   suspend JOBS   resume JOBS\n"
+           "  top JOBS   listpids [JOB[.STEP]]   pidinfo PID\n"
            "  ping   reconfigure   version   wait_job JOB   write batch_script JOB [FILE|-]\n");
     return SLURM_OK;
 }
@@ -93,26 +94,35 @@ static int run_reconfigure(struct scontrol *c, int argc, char **argv) {
     return SLURM_OK;
 }
 
+// Until its nodes can be used, which is when it runs.
 static int run_wait_job(struct scontrol *c, int argc, char **argv) {
-    for (;;) {
+    uint32_t id;
+    if (parse_u32(argv[1], &id) < 0 || !id) {
+        fprintf(stderr, "Invalid job_id %s\n", argv[1]);
+        return SLURM_FAILED;
+    }
+    for (;; sleep(1)) {
         struct reply r;
         if (!slurm_client(c->s))
             return SLURM_FAILED;
-        if (client_call(c->s->client, "GET",
-                        arena_printf(&c->s->cli.arena, "/v1/jobs/%s/wait?timeout_s=25", argv[1]), NULL,
-                        &r) < 0) {
-            fprintf(stderr, "scontrol: Problem running job %s\n", argv[1]);
+        if (client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/jobs/%u", id), NULL, &r) < 0) {
+            fprintf(stderr, "scontrol: Problem running job %u\n", id);
             return SLURM_FAILED;
         }
-        if (r.status != 202)
+        int state = words_find(job_state_words, json_str(r.json, "state"));
+        if (state == JOB_RUNNING || state == JOB_SUSPENDED)
             return SLURM_OK;
+        if (state < 0 || job_state_final((enum job_state)state) || state == JOB_COMPLETING) {
+            fprintf(stderr, "scontrol: Job %u no longer running\n", id);
+            return SLURM_FAILED;
+        }
     }
 }
 
 static int run_write(struct scontrol *c, int argc, char **argv) {
     struct reply r;
     if (argc < 3 || !same_word(argv[1], "batch_script")) {
-        fprintf(stderr, "invalid write argument\n");
+        fprintf(stderr, "invalid write argument:%s\n", argv[1]);
         return SLURM_FAILED;
     }
     if (!slurm_client(c->s))
@@ -126,13 +136,13 @@ static int run_write(struct scontrol *c, int argc, char **argv) {
     const char *path = argc > 3 ? argv[3] : arena_printf(&c->s->cli.arena, "slurm-%s.sh", argv[2]);
     cleanup_fclose FILE *f = streq(path, "-") ? NULL : fopen(path, "we");
     if (!f && !streq(path, "-")) {
-        slurm_error(c->s, "failed to open file `%s`: %m", path);
+        fprintf(stderr, "failed to open file `%s`: %m\n", path);
         return SLURM_FAILED;
     }
     if (fwrite(r.text, 1, r.len, f ? f : stdout) != r.len || fflush(f ? f : stdout))
         return SLURM_FAILED;
     if (f)
-        printf("batch script for job id %s written to %s\n", argv[2], path);
+        printf("batch script for job %s written to %s\n", argv[2], path);
     return SLURM_OK;
 }
 
@@ -149,9 +159,34 @@ static int run_nothing(struct scontrol *c, int argc, char **argv) {
     return SLURM_OK;
 }
 
+// What Slurm's daemons do and these do otherwise, or not at all.
+static int run_refused(struct scontrol *c, int argc, char **argv) {
+    static const struct {
+        const char *word, *instead;
+    } known[] = {{"notify", "write to the job's output or use acequia exec"},
+                 {"token", "use acequia token"},
+                 {"setdebug", "set the log level in acequia.conf"},
+                 {"setdebugflags", "set the log level in acequia.conf"},
+                 {"schedloglevel", "every decision is recorded; see acequia why"},
+                 {"fsdampeningfactor", "see acequia policy"},
+                 {"takeover", "there is one controller"},
+                 {"shutdown", "stop the service, or use acequia down"},
+                 {"abort", "stop the service, or use acequia down"},
+                 {"reboot", "drain the node and reboot it there"},
+                 {"cancel_reboot", "nodes are not rebooted from here"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strncasecmp(known[i].word, argv[0], strlen(argv[0])))
+            slurm_error(c->s, "%s is not supported: %s", known[i].word, known[i].instead);
+    return SLURM_FAILED;
+}
+
+static int run_top(struct scontrol *c, int argc, char **argv) {
+    return scontrol_top(c, argc - 1, argv + 1);
+}
+
 static int run_show(struct scontrol *c, int argc, char **argv) {
-    if (argc < 2) {
-        fprintf(stderr, "too few arguments for keyword:%s\n", argv[0]);
+    if (argc < 2 || argc > 3) {
+        fprintf(stderr, "too %s arguments for keyword:%s\n", argc < 2 ? "few" : "many", argv[0]);
         return SLURM_FAILED;
     }
     return scontrol_show(c, argc - 1, argv + 1);
@@ -183,7 +218,15 @@ static const struct {
     {"delete", 1, run_delete, true},       {"help", 2, run_help, false},
     {"errnumstr", 2, run_errnumstr, true}, {"completing", 2, run_nothing, false},
     {"cluster", 2, run_nothing, false},    {"details", 3, run_nothing, false},
-    {"oneliner", 1, run_nothing, false},   {"quiet", 3, run_nothing, false},
+    {"oneliner", 1, run_nothing, false},   {"quiet", 4, run_nothing, false},
+    {"exit", 1, run_nothing, false},       {"quit", 4, run_nothing, false},
+    {"top", 3, run_top, true},             {"notify", 1, run_refused, true},
+    {"listpids", 1, scontrol_pids, false}, {"pidinfo", 3, scontrol_pid, true},
+    {"token", 3, run_refused, false},      {"takeover", 3, run_refused, false},
+    {"setdebug", 3, run_refused, true},    {"setdebugflags", 9, run_refused, true},
+    {"schedloglevel", 3, run_refused, true}, {"fsdampeningfactor", 3, run_refused, true},
+    {"shutdown", 3, run_refused, false},   {"abort", 1, run_refused, false},
+    {"reboot", 3, run_refused, false},     {"cancel_reboot", 3, run_refused, false},
 };
 
 int scontrol_run(struct slurm *s, int argc, char **argv) {
@@ -215,9 +258,8 @@ int scontrol_run(struct slurm *s, int argc, char **argv) {
         if (len < words[i].least || len > strlen(words[i].word) || strncasecmp(word, words[i].word, len) != 0)
             continue;
         if (words[i].needs_argument && o.argument_count < 2) {
-            fprintf(stderr,
-                    words[i].run == run_update ? "too few arguments for %s keyword\n"
-                                               : "too few arguments for keyword:%s\n",
+            bool changes = words[i].run == run_update || words[i].run == run_create || words[i].run == run_delete;
+            fprintf(stderr, changes ? "too few arguments for %s keyword\n" : "too few arguments for keyword:%s\n",
                     word);
             return SLURM_FAILED;
         }

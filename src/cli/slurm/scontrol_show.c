@@ -79,6 +79,51 @@ static void job_places(const struct scontrol *c, const struct sjob *j, struct bu
     }
 }
 
+// "gpu:2(IDX:0-1)", or with parts of one "gpu:0.5(IDX:3)"; nothing without.
+static uint64_t put_gpu_places(const struct json *gpus, struct buf *out) {
+    uint64_t milli = 0;
+    cleanup_buf struct buf places = {0};
+    for (uint32_t i = 0; gpus && i < gpus->len;) {
+        int64_t first = json_i64(&gpus->items[i], "index", 0), last = first;
+        milli += (uint64_t)json_i64(&gpus->items[i], "milli", 0);
+        for (i++; i < gpus->len && json_i64(&gpus->items[i], "index", 0) == last + 1; i++, last++)
+            milli += (uint64_t)json_i64(&gpus->items[i], "milli", 0);
+        buf_addf(&places, last > first ? "%s%lld-%lld" : "%s%lld", places.len ? "," : "", (long long)first,
+                 (long long)last);
+    }
+    char t[GPU_TEXT_MAX];
+    if (milli)
+        buf_addf(out, "gpu:%s(IDX:%s)", gpu_milli_format((uint32_t)milli, t), buf_str(&places));
+    return milli;
+}
+
+// -d: what the job has on each node. Which CPUs is the node's choice and told there.
+static void job_parts(const struct scontrol *c, const struct sjob *j, struct buf *out) {
+    struct reply r;
+    cleanup_buf struct buf lines = {0};
+    uint64_t milli = 0;
+    char t[GPU_TEXT_MAX];
+    if (!j->start_ms || !slurm_client(c->s) ||
+        client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/jobs/%llu", (unsigned long long)j->id),
+                    NULL, &r) < 0)
+        return;
+    const struct json *parts = json_get(r.json, "parts");
+    for (uint32_t i = 0; parts && i < parts->len; i++) {
+        const struct json *p = &parts->items[i];
+        buf_addf(&lines, "%sNodes=%s CPU_IDs=%s Mem=%llu GRES=", c->one_line ? "" : "  ", or_null(json_str(p, "node")),
+                 json_str(p, "cpu_ids") ? json_str(p, "cpu_ids") : "",
+                 (unsigned long long)(json_i64(p, "memory_bytes", 0) >> 20));
+        milli += put_gpu_places(json_get(p, "gpus"), &lines);
+        line_end(c, &lines);
+    }
+    if (milli)
+        buf_addf(out, "JOB_GRES=gpu:%s", gpu_milli_format((uint32_t)milli, t));
+    else
+        buf_adds(out, "JOB_GRES=(null)");
+    line_end(c, out);
+    buf_adds(out, buf_str(&lines));
+}
+
 static void job_shape(const struct scontrol *c, const struct sjob *j, struct buf *out) {
     const struct spec *p = j->spec;
     char t[UNIT_TEXT_MAX];
@@ -97,6 +142,8 @@ static void job_shape(const struct scontrol *c, const struct sjob *j, struct buf
     line_end(c, out);
     buf_addf(out, "Socks/Node=* NtasksPerN:B:S:C=%u:0:*:* CoreSpec=*", p->tasks_per_node);
     line_end(c, out);
+    if (c->details)
+        job_parts(c, j, out);
     buf_addf(out, "MinCPUsNode=%u MinMemory%s=%s MinTmpDiskNode=0", p->cpus_per_task ? p->cpus_per_task : 1,
              per_cpu ? "CPU" : "Node", memory ? slurm_megabytes(memory, t) : "0");
     line_end(c, out);
@@ -181,7 +228,7 @@ static int show_jobs(struct scontrol *c, const char *ids) {
     cleanup_buf struct buf out = {0};
     const char *bad = NULL, *plain = ids ? ids_plain(&c->s->cli.arena, ids, &bad) : NULL;
     uint32_t shown = 0;
-    if (ids && !plain) {
+    if (ids && (!plain || strchr(ids, '.'))) {
         fprintf(stderr, "scontrol_print_job error: Invalid job id specified\n");
         return SLURM_FAILED;
     }
@@ -340,8 +387,9 @@ static void put_partition(const struct scontrol *c, const struct spartition *p, 
     line_end(c, out);
     buf_adds(out, "OverTimeLimit=NONE PreemptMode=OFF");
     line_end(c, out);
-    buf_addf(out, "State=%s TotalCPUs=%u TotalNodes=%u SelectTypeParameters=NONE", p->p.down ? "DOWN" : "UP",
-             p->cpus, p->nodes);
+    buf_adds(out, "State=");
+    upper(spartition_state(p), out);
+    buf_addf(out, " TotalCPUs=%u TotalNodes=%u SelectTypeParameters=NONE", p->cpus, p->nodes);
     line_end(c, out);
     buf_adds(out, "JobDefaults=(null)");
     line_end(c, out);
@@ -377,6 +425,30 @@ static int show_partitions(struct scontrol *c, const char *name) {
     return cli_print(&out);
 }
 
+static void reservation_place(const struct scontrol *c, const struct reservation *v, struct buf *out) {
+    struct cluster_view view;
+    uint32_t nodes = 0, cpus = 0;
+    cleanup_buf struct buf folded = {0};
+    VEC(const char *) names = {0};
+    if (cluster_fetch(c->s, &view))
+        return;
+    for (uint32_t i = 0; i < view.nodes.len; i++)
+        if (!v->nodes || nodes_meet(v->nodes, view.nodes.at[i].name)) {
+            nodes++;
+            cpus += view.nodes.at[i].cpus;
+            vec_push(&names, view.nodes.at[i].name);
+        }
+    nodelist_fold(names.at, names.len, &folded);
+    buf_addf(out, "Nodes=%s NodeCnt=%u CoreCnt=%u Features=(null) PartitionName=(null) Flags=%s%s",
+             nodes ? buf_str(&folded) : or_null(v->nodes), nodes, cpus, v->maintenance ? "MAINT," : "",
+             v->nodes ? "SPEC_NODES" : "ALL_NODES");
+    line_end(c, out);
+    buf_addf(out, "TRES=cpu=%u", cpus);
+    line_end(c, out);
+    vec_done(&names);
+    cluster_done(&view);
+}
+
 static int show_reservations(struct scontrol *c, const char *name) {
     struct reply r;
     cleanup_buf struct buf out = {0};
@@ -395,18 +467,18 @@ static int show_reservations(struct scontrol *c, const char *name) {
                  slurm_time(v.start_ms, "N/A", a), slurm_time(v.end_ms, "N/A", b),
                  elapsed_format_full((v.end_ms - v.start_ms) / 1000, d));
         line_end(c, &out);
-        buf_addf(&out, "Nodes=%s Features=(null) PartitionName=(null) Flags=%s", or_null(v.nodes),
-                 v.maintenance ? "MAINT" : "");
-        line_end(c, &out);
+        reservation_place(c, &v, &out);
         buf_adds(&out, "Users=");
         for (uint32_t k = 0; k < v.users.len; k++)
             buf_addf(&out, "%s%s", k ? "," : "", v.users.at[k]);
-        buf_addf(&out, "%s Accounts=", v.users.len ? "" : "(null)");
+        buf_addf(&out, "%s Groups=(null) Accounts=", v.users.len ? "" : "(null)");
         for (uint32_t k = 0; k < v.projects.len; k++)
             buf_addf(&out, "%s%s", k ? "," : "", v.projects.at[k]);
         int64_t now = clock_wall_ms();
-        buf_addf(&out, "%s State=%s", v.projects.len ? "" : "(null)",
+        buf_addf(&out, "%s Licenses=(null) State=%s BurstBuffer=(null) Watts=n/a", v.projects.len ? "" : "(null)",
                  v.start_ms <= now && now < v.end_ms ? "ACTIVE" : "INACTIVE");
+        line_end(c, &out);
+        buf_adds(&out, "MaxStartDelay=(null)");
         record_end(c, &out);
     }
     if (!found && name) {
@@ -423,8 +495,9 @@ static int show_steps(struct scontrol *c, const char *ids) {
     sstep_vec steps = {0};
     cleanup_buf struct buf out = {0};
     const char *bad, *plain = ids ? ids_plain(&c->s->cli.arena, ids, &bad) : NULL;
-    struct job_query q = {.fields = STEP_FIELDS ",uid", .live = true, .ids = plain};
+    struct job_query q = {.fields = STEP_FIELDS ",uid,memory_bytes", .live = true, .ids = plain};
     int status = jobs_fetch(c->s, &q, &jobs);
+    bool jobs_found = jobs.len;
     for (uint32_t i = 0; !status && i < jobs.len; i++)
         steps_of(&c->s->cli.arena, &jobs.at[i], &steps);
     for (uint32_t i = 0; i < steps.len; i++) {
@@ -437,14 +510,19 @@ static int show_steps(struct scontrol *c, const char *ids) {
         line_end(c, &out);
         buf_addf(&out, "State=RUNNING Partition=%s NodeList=%s", or_null(p->job->partition), or_null(p->nodes));
         line_end(c, &out);
-        buf_addf(&out, "Nodes=%u CPUs=%u Tasks=%u Name=%s Network=(null)", p->node_count, p->cpus, p->tasks,
+        bool batch = streq(p->id, "batch");
+        buf_addf(&out, "Nodes=%u CPUs=%u Tasks=%u Name=%s Network=(null)", p->node_count, batch ? 0 : p->cpus, p->tasks,
                  or_null(p->name));
         line_end(c, &out);
-        buf_addf(&out, "TRES=cpu=%u,node=%u", p->cpus, p->node_count);
+        if (batch)
+            buf_adds(&out, "TRES=(null)");
+        else
+            buf_addf(&out, "TRES=cpu=%u,mem=%s,node=%u", p->cpus, slurm_megabytes(p->job->memory_bytes, t),
+                     p->node_count);
         line_end(c, &out);
         buf_adds(&out, "ResvPorts=(null)");
         line_end(c, &out);
-        buf_adds(&out, "CPUFreqReq=Default");
+        buf_addf(&out, "CPUFreqReq=Default%s", batch ? "" : p->tasks > p->node_count ? " Dist=Block" : " Dist=Cyclic");
         line_end(c, &out);
         buf_adds(&out, "SrunHost:Pid=(null):0");
         record_end(c, &out);
@@ -453,6 +531,10 @@ static int show_steps(struct scontrol *c, const char *ids) {
     vec_done(&steps);
     if (!status && !out.len)
         buf_adds(&out, ids ? "" : "No job steps in the system\n");
+    if (!status && !out.len && !jobs_found) {
+        fprintf(stderr, "slurm_get_job_steps error: Invalid job id specified\n");
+        return SLURM_FAILED;
+    }
     if (!status && !out.len) {
         printf("Job step %s not found\n", ids);
         return SLURM_FAILED;
@@ -464,9 +546,9 @@ static int show_hostnames(struct scontrol *c, const char *list) {
     struct name_list names;
     if (!list)
         list = getenv("SLURM_JOB_NODELIST");
-    if (!list) {
-        fprintf(stderr, "No hostlist given\n");
-        return SLURM_FAILED;
+    if (str_empty(list)) {
+        fprintf(stderr, "scontrol: error: host list is empty\n");
+        return SLURM_OK;
     }
     if (nodelist_expand(list, &c->s->cli.arena, &names, &c->s->cli.error) < 0) {
         fprintf(stderr, "Invalid hostlist: %s\n", list);
@@ -603,9 +685,9 @@ int scontrol_show(struct scontrol *c, int argc, char **argv) {
                   {"daemons", 1, "slurmctld slurmd\n", ""},
                   {"frontend", 1, "No nodes in the system\n", ""},
                   {"bbstat", 3, "", ""},
-                  {"burstbuffer", 2, "No burst buffers\n", ""},
+                  {"burstbuffer", 2, "", ""},
                   {"aliases", 1, "", ""},
-                  {"federation", 2, "No federation\n", ""},
+                  {"federation", 2, "", ""},
                   {"assoc_mgr", 2, "Current Association Manager state\n", ""},
                   {"slurmd", 2, "", ""}};
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)

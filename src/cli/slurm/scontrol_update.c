@@ -1,9 +1,9 @@
-// Owns what scontrol changes: jobs, nodes, partitions, reservations.
-#include <errno.h>
+// Owns what scontrol changes of jobs.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -12,16 +12,6 @@
 #include "cli/slurm/joblist.h"
 #include "cli/slurm/scontrol.h"
 #include "model/gpuspec.h"
-#include "model/node.h"
-#include "model/nodelist.h"
-
-static const char *value_of(int argc, char **argv, const char *name) {
-    size_t n = strlen(name);
-    for (int i = 0; i < argc; i++)
-        if (!strncasecmp(argv[i], name, n) && argv[i][n] == '=')
-            return argv[i] + n + 1;
-    return NULL;
-}
 
 static void write_ids(const char *list, struct json_writer *w) {
     for (const char *p = list; *p;) {
@@ -68,23 +58,29 @@ static int report(const struct scontrol *c, const struct reply *r, const char *w
     return errors && errors->len ? SLURM_FAILED : SLURM_OK;
 }
 
-// Resuming what runs does nothing; Slurm says so.
-static bool not_suspended(struct scontrol *c, const char *ids) {
+// Resuming what runs and requeueing what waits does nothing; Slurm says so.
+static bool no_use(struct scontrol *c, const char *ids, bool resume, bool *some) {
     sjob_vec jobs = {0};
     const char *wrong = NULL;
-    struct job_query q = {.fields = "id,label,state,array_id,array_index",
+    struct job_query q = {.fields = "id,label,state,array_id,array_index,user",
                           .ids = ids_plain(&c->s->cli.arena, ids, &wrong)};
-    bool found = false;
-    if (jobs_fetch(c->s, &q, &jobs) == 0)
-        for (uint32_t i = 0; i < jobs.len; i++)
-            if (jobs.at[i].state == JOB_RUNNING || jobs.at[i].state == JOB_PENDING) {
-                fprintf(stderr, "%s for job %s\n",
-                        jobs.at[i].state == JOB_RUNNING ? "Job is not suspended" : "Job is pending execution",
-                        jobs.at[i].label);
-                found = true;
-            }
+    const char *me = own_name(&c->s->cli.arena);
+    uint32_t found = 0;
+    int status = jobs_fetch(c->s, &q, &jobs);
+    for (uint32_t i = 0; !status && i < jobs.len; i++) {
+        const struct sjob *j = &jobs.at[i];
+        if (!resume && geteuid() != 0 && !streq(j->user, me))
+            continue;  // that it is not theirs comes first
+        if ((!resume || j->state != JOB_RUNNING) && j->state != JOB_PENDING)
+            continue;
+        fprintf(stderr, "%s for job %s\n",
+                j->state == JOB_RUNNING ? "Job is not suspended" : "Job is pending execution", j->label);
+        found++;
+    }
+    *some = found;
+    bool all = found && found == jobs.len;
     vec_done(&jobs);
-    return found;
+    return all;
 }
 
 int scontrol_act(struct scontrol *c, const char *word, const char *action, bool hold, int argc, char **argv) {
@@ -117,11 +113,12 @@ int scontrol_act(struct scontrol *c, const char *word, const char *action, bool 
     if (streq(action, "hold"))  // an administrator's own hold, unless it is asked for as a user's
         json_kv_str(&w, "as", streq(word, "uhold") ? "user" : "admin");
     json_close(&w, '}');
-    if (streq(action, "resume") && list.len && not_suspended(c, buf_str(&list)))
+    bool resume = streq(action, "resume"), some = false;
+    if ((resume || streq(action, "requeue")) && list.len && no_use(c, buf_str(&list), resume, &some))
         return SLURM_FAILED;
     if (slurm_post(c->s, arena_printf(&c->s->cli.arena, "/v1/jobs/%s", action), &body, &r))
         return SLURM_FAILED;
-    return report(c, &r, word);
+    return report(c, &r, word) || some ? SLURM_FAILED : SLURM_OK;
 }
 
 static int bad(const char *name, const char *value) {
@@ -351,7 +348,7 @@ static int update_job(struct scontrol *c, const char *ids, int argc, char **argv
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
     struct reply r;
-    const char *priority = value_of(argc, argv, "Priority"), *wrong = NULL;
+    const char *priority = scontrol_value(argc, argv, "Priority"), *wrong = NULL;
     uint32_t changes = 0;
     if (!ids_plain(&c->s->cli.arena, ids, &wrong)) {
         fprintf(stderr, "Invalid job id specified for job %s\n", wrong);
@@ -400,212 +397,69 @@ static int update_job(struct scontrol *c, const char *ids, int argc, char **argv
     return slurm_post(c->s, "/v1/jobs/update", &body, &r) ? SLURM_FAILED : report(c, &r, "update");
 }
 
-static int update_node(struct scontrol *c, const char *list, int argc, char **argv) {
-    const char *state = value_of(argc, argv, "State"), *reason = value_of(argc, argv, "Reason");
-    struct name_list names;
+static int update_nice(struct scontrol *c, const struct sjob *j, int64_t nice) {
     cleanup_buf struct buf body = {0};
-    struct json_writer w = {.out = &body};
-    if (!state || nodelist_expand(list, &c->s->cli.arena, &names, NULL) < 0) {
-        fprintf(
-            stderr,
-            "slurm_update error: Invalid node name or state: give State=DRAIN Reason=... or State=RESUME\n");
+    struct reply r;
+    buf_addf(&body, "{\"ids\":[\"%llu\"],\"spec\":{\"nice\":%lld}}", (unsigned long long)j->id, (long long)nice);
+    return slurm_post(c->s, "/v1/jobs/update", &body, &r) ? SLURM_FAILED : report(c, &r, "update");
+}
+
+// Before the other waiting jobs of its user and partition: nicer than the least nice of them by one.
+static int to_the_top(struct scontrol *c, const char *id) {
+    struct sjob j;
+    sjob_vec jobs = {0};
+    if (!first_job(c, id, &j)) {
+        fprintf(stderr, "Invalid job id specified for job %s\n", id);
         return SLURM_FAILED;
     }
-    bool drain = same_word(state, "DRAIN") || same_word(state, "DOWN") || same_word(state, "FAIL");
-    if (!drain && !same_word(state, "RESUME") && !same_word(state, "UNDRAIN") && !same_word(state, "IDLE")) {
-        fprintf(stderr, "Invalid input: State=%s\nValid states are: DRAIN, DOWN, FAIL, RESUME, UNDRAIN, IDLE\n", state);
+    const char *wrong = job_state_final(j.state)  ? "Job has already finished"
+                        : j.state != JOB_PENDING ? "Job is no longer pending execution"
+                        : j.hold                 ? "Job is in held state, pending scheduler release"
+                                                 : NULL;
+    if (wrong) {
+        fprintf(stderr, "%s for job %s\n", wrong, id);
         return SLURM_FAILED;
     }
-    if (drain && str_empty(reason)) {
-        fprintf(stderr, "You must specify a reason when DOWNING or DRAINING a node. Request denied\n");
-        return SLURM_FAILED;
-    }
-    json_open(&w, '{');
-    if (drain)
-        json_kv_str(&w, "reason", reason);
-    json_close(&w, '}');
-    for (uint32_t i = 0; i < names.len; i++) {
-        struct reply r;
-        const char *target = arena_printf(&c->s->cli.arena, "/v1/nodes/%s/%s", names.at[i], drain ? "drain" : "resume");
-        if (!slurm_client(c->s))
-            return SLURM_FAILED;
-        if (client_call(c->s->client, "POST", target, &body, &r) < 0) {
-            int code = c->s->cli.error.code;
-            fprintf(stderr, "slurm_update error: %s\n",
-                    code == ENOENT                    ? "Invalid node name specified"
-                    : code == EPERM || code == EACCES ? "Invalid user id"
-                                                      : c->s->cli.error.text);
-            return SLURM_FAILED;
+    int64_t least = j.nice;
+    struct job_query q = {.fields = "id,label,state,nice,user,partition,array_id,array_index",
+                          .live = true,
+                          .user = j.user,
+                          .states = 1u << JOB_PENDING};
+    int status = jobs_fetch(c->s, &q, &jobs);
+    for (uint32_t i = 0; !status && i < jobs.len; i++)
+        if (jobs.at[i].id != j.id && streq(jobs.at[i].partition, j.partition) && jobs.at[i].nice <= least)
+            least = jobs.at[i].nice - 1;
+    vec_done(&jobs);
+    return status || least == j.nice ? status : update_nice(c, &j, least);
+}
+
+int scontrol_top(struct scontrol *c, int argc, char **argv) {
+    int status = SLURM_OK;
+    for (int i = argc - 1; i >= 0; i--) {  // the first comes first
+        const char *bad = NULL;
+        if (!ids_plain(&c->s->cli.arena, argv[i], &bad)) {
+            fprintf(stderr, "Invalid job id specified for job %s\n", argv[i]);
+            status = SLURM_FAILED;
+        } else if (to_the_top(c, argv[i])) {
+            status = SLURM_FAILED;
         }
     }
-    return SLURM_OK;
-}
-
-static int put_thing(struct scontrol *c, const char *kind, const char *name, const struct schema *schema,
-                     const void *value, bool creates) {
-    cleanup_buf struct buf body = {0};
-    struct json_writer w = {.out = &body};
-    struct reply r;
-    schema_write_json(schema, value, &w);
-    if (!slurm_client(c->s))
-        return SLURM_FAILED;
-    if (client_call(c->s->client, "PUT", arena_printf(&c->s->cli.arena, "/v1/%s/%s", kind, name), &body, &r) == 0)
-        return SLURM_OK;
-    int code = c->s->cli.error.code;
-    fprintf(stderr, "%s: %s\n", creates ? "Error creating the reservation" : "slurm_update error",
-            code == EPERM || code == EACCES ? "Invalid user id" : c->s->cli.error.text);
-    return SLURM_FAILED;
-}
-
-static int update_partition(struct scontrol *c, const char *name, int argc, char **argv) {
-    struct reply r;
-    struct partition p;
-    if (!slurm_client(c->s) ||
-        client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/partitions/%s", name), NULL,
-                    &r) < 0 ||
-        schema_read_json(&partition_schema, r.json, &c->s->cli.arena, &p, NULL) < 0) {
-        fprintf(stderr, "slurm_update error: Invalid partition name specified\n");
-        return SLURM_FAILED;
-    }
-    for (int i = 0; i < argc; i++) {
-        const char *v = strchr(argv[i], '=');
-        const char *key = arena_strndup(&c->s->cli.arena, argv[i], strcspn(argv[i], "="));
-        if (!v++ || same_word(key, "PartitionName"))
-            continue;
-        if (same_word(key, "State"))
-            p.down = !same_word(v, "UP");
-        else if (same_word(key, "Default"))
-            p.is_default = same_word(v, "YES");
-        else if (same_word(key, "Nodes"))
-            p.nodes = same_word(v, "ALL") ? NULL : v;
-        else if (same_word(key, "MaxTime") && (same_word(v, "UNLIMITED") || same_word(v, "INFINITE")))
-            p.max_time_s = 0;
-        else if (same_word(key, "MaxTime") && duration_parse(v, 60, &p.max_time_s, NULL) == 0)
-            continue;
-        else if (same_word(key, "DefaultTime") && duration_parse(v, 60, &p.default_time_s, NULL) == 0)
-            continue;
-        else if (same_word(key, "PriorityTier") && parse_u32(v, &p.tier) == 0)
-            continue;
-        else {
-            fprintf(stderr, "Update of this parameter is not supported: %s\nRequest aborted\n", argv[i]);
-            return SLURM_FAILED;
-        }
-    }
-    return put_thing(c, "partitions", name, &partition_schema, &p, false);
-}
-
-static void split(struct arena *a, const char *list, struct any_list *out) {
-    VEC(const char *) v = {0};
-    for (const char *p = list; *p;) {
-        size_t n = strcspn(p, ",");
-        vec_push(&v, arena_strndup(a, p, n));
-        p += n + (p[n] == ',');
-    }
-    *out = (struct any_list){arena_memdup(a, v.at, (v.len + 1) * sizeof *v.at), v.len};
-    vec_done(&v);
-}
-
-static int set_reservation(struct scontrol *c, const char *name, struct reservation *v, bool creates,
-                           int argc, char **argv) {
-    const char *start = value_of(argc, argv, "StartTime"), *end = value_of(argc, argv, "EndTime"),
-               *span = value_of(argc, argv, "Duration");
-    const char *nodes = value_of(argc, argv, "Nodes"), *users = value_of(argc, argv, "Users"),
-               *accounts = value_of(argc, argv, "Accounts");
-    const char *flags = value_of(argc, argv, "Flags");
-    struct any_list list;
-    uint32_t seconds;
-    v->name = name;
-    if (start && local_time_parse(start, clock_wall_ms(), TIME_NEXT, &v->start_ms, NULL) < 0)
-        return bad("StartTime", start), SLURM_FAILED;
-    if (end && local_time_parse(end, clock_wall_ms(), TIME_NEXT, &v->end_ms, NULL) < 0)
-        return bad("EndTime", end), SLURM_FAILED;
-    if (span && duration_parse(span, 60, &seconds, NULL) < 0)
-        return bad("Duration", span), SLURM_FAILED;
-    if (span)
-        v->end_ms = v->start_ms + (int64_t)seconds * 1000;
-    if (nodes)
-        v->nodes = same_word(nodes, "ALL") ? NULL : nodes;
-    if (users) {
-        split(&c->s->cli.arena, users, &list);
-        v->users.at = list.at;
-        v->users.len = list.len;
-    }
-    if (accounts) {
-        split(&c->s->cli.arena, accounts, &list);
-        v->projects.at = list.at;
-        v->projects.len = list.len;
-    }
-    if (flags)
-        v->maintenance = strcasestr(flags, "maint") != NULL;
-    return put_thing(c, "reservations", name, &reservation_schema, v, creates);
-}
-
-int scontrol_create(struct scontrol *c, int argc, char **argv) {
-    const char *name = value_of(argc, argv, "ReservationName");
-    if (!name)
-        name = value_of(argc, argv, "Reservation");
-    if (!name && !same_word(argv[0], "reservation")) {
-        fprintf(stderr, "No valid entity in create command\nInput line must include \"Reservation\"\n");
-        return SLURM_FAILED;
-    }
-    struct reservation v = {0};
-    if (!name)
-        name = arena_printf(&c->s->cli.arena, "resv_%lld", (long long)(clock_wall_ms() / 1000));
-    int r = set_reservation(c, name, &v, true, argc, argv);
-    if (!r)
-        printf("Reservation created: %s\n", name);
-    return r;
-}
-
-int scontrol_delete(struct scontrol *c, int argc, char **argv) {
-    const char *name = value_of(argc, argv, "ReservationName"), *kind = "reservations";
-    struct reply r;
-    if (!name)
-        name = value_of(argc, argv, "Reservation");
-    if (!name && argc > 1 && same_word(argv[0], "reservation"))
-        name = argv[1];
-    if (!name && (name = value_of(argc, argv, "PartitionName")))
-        kind = "partitions";
-    if (!name) {
-        fprintf(stderr, "No valid entity in delete command\n");
-        return SLURM_FAILED;
-    }
-    if (!slurm_client(c->s))
-        return SLURM_FAILED;
-    if (client_call(c->s->client, "DELETE", arena_printf(&c->s->cli.arena, "/v1/%s/%s", kind, name), NULL, &r) == 0)
-        return SLURM_OK;
-    fprintf(stderr, "slurm_delete_reservation error: %s\n", c->s->cli.error.text);
-    return SLURM_FAILED;
+    return status;
 }
 
 int scontrol_update(struct scontrol *c, int argc, char **argv) {
-    const char *job = value_of(argc, argv, "JobId"), *node = value_of(argc, argv, "NodeName"),
-               *partition = value_of(argc, argv, "PartitionName");
-    const char *reservation = value_of(argc, argv, "ReservationName");
+    const char *job = scontrol_value(argc, argv, "JobId");
     if (!job)
-        job = value_of(argc, argv, "Job");
+        job = scontrol_value(argc, argv, "Job");
     if (!job && argc > 1 && (same_word(argv[0], "Job") || same_word(argv[0], "JobId")))
         job = argv[1];
-    if (!job && value_of(argc, argv, "JobName") && !node && !partition && !reservation)
-        job = jobs_named(c, value_of(argc, argv, "JobName"));
+    int r = job ? -1 : scontrol_update_thing(c, argc, argv);
+    if (r >= 0)
+        return r;
+    if (!job && scontrol_value(argc, argv, "JobName"))
+        job = jobs_named(c, scontrol_value(argc, argv, "JobName"));
     if (job)
         return update_job(c, job, argc, argv);
-    if (node)
-        return update_node(c, node, argc, argv);
-    if (partition)
-        return update_partition(c, partition, argc, argv);
-    if (reservation) {
-        struct reply r;
-        struct reservation v;
-        if (!slurm_client(c->s) ||
-            client_call(c->s->client, "GET",
-                        arena_printf(&c->s->cli.arena, "/v1/reservations/%s", reservation), NULL, &r) < 0 ||
-            schema_read_json(&reservation_schema, r.json, &c->s->cli.arena, &v, NULL) < 0) {
-            fprintf(stderr, "slurm_update error: Requested reservation is invalid\n");
-            return SLURM_FAILED;
-        }
-        return set_reservation(c, reservation, &v, false, argc, argv);
-    }
     fprintf(stderr, "No valid entity in update command\nInput line must include \"NodeName\", "
                     "\"PartitionName\", \"Reservation\", \"JobId\", or \"SlurmctldDebug\"\n");
     return SLURM_FAILED;

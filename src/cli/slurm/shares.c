@@ -103,19 +103,33 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
                          : opt_given(&o, "norm") ? "%.15i %9r %.16y %.10S %.10a %.10f %.10J %.10p %.10q"
                                                  : "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q";
     columns_by_letters(s, prio_columns, sizeof prio_columns / sizeof *prio_columns, format, "job", &c);
-    columns_fields(&s->cli.arena, &c, "id,label,state,user,partition,array_id,array_index", &fields);
+    columns_fields(&s->cli.arena, &c, "id,label,state,user,partition,array_id,array_index,hold,eligible_ms", &fields);
+    const char *users = opt_get(&o, "user");
+    if (users && !strchr(users, ',') && !user_name_of(&s->cli.arena, users)) {
+        slurm_error(s, "Invalid user: %s", users);
+        columns_done(&c);
+        return SLURM_OK;
+    }
     status = jobs_fetch(s, &(struct job_query){.live = true, .fields = fields, .ids = plain}, &jobs);
     jobs_by_partition(opt_get(&o, "partition"), &s->cli.arena, &jobs);
     if (!status && !opt_given(&o, "noheader"))
         columns_heading(&c, &out);
+    uint32_t shown = 0;
     for (uint32_t i = 0; !status && i < jobs.len; i++) {
         const struct sjob *j = &jobs.at[i];
-        if (j->state == JOB_PENDING && list_has(opt_get(&o, "user"), j->user) &&
-            list_has(opt_get(&o, "partition"), j->partition) && ids_have(ids, j))
+        bool in_turn = j->state == JOB_PENDING && !j->hold && j->eligible_ms && j->eligible_ms <= j->now_ms;
+        if (in_turn && list_has(users, j->user) &&
+            list_has(opt_get(&o, "partition"), j->partition) && ids_have(ids, j)) {
             columns_row(&c, j, &out);
+            shown++;
+        }
     }
     vec_done(&jobs);
     columns_done(&c);
+    if (!status && !shown && ids) {
+        buf_clear(&out);
+        buf_adds(&out, "Unable to find jobs matching user/id(s) specified\n");
+    }
     return status ? status : cli_print(&out);
 }
 

@@ -84,7 +84,7 @@ PUT(partition) {
         buf_addf(out, "%s%s", l->partition->p.name, l->partition->p.is_default ? "*" : "");
 }
 PUT(partition_name) { LINE; buf_adds(out, l->partition ? l->partition->p.name : ""); }
-PUT(avail) { LINE; buf_adds(out, l->partition && l->partition->p.down ? "down" : "up"); }
+PUT(avail) { LINE; buf_adds(out, l->partition ? spartition_state(l->partition) : "up"); }
 PUT(limit) {
     LINE;
     char t[UNIT_TEXT_MAX];

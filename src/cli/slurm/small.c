@@ -24,6 +24,46 @@
 
 // --- sstat ---
 
+#define STAT_DEFAULT                                                                                          \
+    "jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,maxpages,"     \
+    "maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,avecpufreq,"               \
+    "reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,consumedenergy,maxdiskread,maxdiskreadnode,maxdiskreadtask,"   \
+    "avediskread%12,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite%12,tresusageinave,"           \
+    "tresusageinmax,"                                                                                         \
+    "tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode,tresusageinmintask,"             \
+    "tresusageintot,tresusageoutave,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,"                 \
+    "tresusageoutmin,tresusageoutminnode,tresusageoutmintask,tresusageouttot"
+
+// Steps that run: those that are named; of a job without -a the first that srun started, else the script.
+static uint32_t put_steps(const struct acct_format *f, const sstep_vec *steps, uint32_t from, const char *ids,
+                          bool all, struct buf *out) {
+    const struct sstep *first = NULL;
+    uint32_t shown = 0;
+    for (uint32_t k = from; k < steps->len; k++) {
+        const struct sstep *p = &steps->at[k];
+        if (p->state != JOB_RUNNING || !ids_have_step(ids, p->job, p->id))
+            continue;
+        if (all || strchr(ids, '.')) {
+            acct_put(f, &(struct acct_row){.job = p->job, .step = p}, out);
+            shown++;
+        } else if (!first || streq(first->id, "batch")) {
+            first = p;
+        }
+    }
+    if (first)
+        acct_put(f, &(struct acct_row){.job = first->job, .step = first}, out);
+    return shown + (first != NULL);
+}
+
+static void tell_none(struct slurm *s, const char *ids, uint32_t jobs) {
+    if (!jobs)
+        slurm_error(s, "couldn't get steps for job %s", ids);
+    else if (strchr(ids, '.'))
+        slurm_error(s, "StepId=%s not found running.", ids);
+    else
+        slurm_error(s, "No steps running for job %s", ids);
+}
+
 int sstat_run(struct slurm *s, int argc, char **argv) {
     static const struct opt table[] = {
         {"allsteps", 'a', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
@@ -45,6 +85,7 @@ int sstat_run(struct slurm *s, int argc, char **argv) {
     const char *ids = opt_get(&o, "jobs") ? opt_get(&o, "jobs") : o.argument_count ? o.arguments[0] : NULL, *bad = NULL;
     sjob_vec jobs = {0};
     sstep_vec steps = {0};
+    uint32_t shown = 0;
     cleanup_buf struct buf out = {0};
     if (opt_given(&o, "helpformat"))
         return acct_help();
@@ -54,13 +95,12 @@ int sstat_run(struct slurm *s, int argc, char **argv) {
     }
     const char *plain = ids_plain(&s->cli.arena, ids, &bad);
     if (!plain) {
-        slurm_error(s, "Bad job/step specified: %s", bad);
+        slurm_fatal(s, "Bad job/step specified: %s", bad);
         return SLURM_FAILED;
     }
     if (acct_columns(s,
                      opt_get(&o, "format") ? opt_get(&o, "format")
-                                           : "jobid,maxvmsize,maxrss,averss,maxpages,mincpu,avecpu,ntasks,"
-                                             "consumedenergy,maxdiskread,maxdiskwrite",
+                                           : STAT_DEFAULT,
                      &f))
         return SLURM_FAILED;
     status = jobs_fetch(s,
@@ -74,12 +114,10 @@ int sstat_run(struct slurm *s, int argc, char **argv) {
         uint32_t from = steps.len;
         if (!job_state_final(jobs.at[i].state))
             steps_of(&s->cli.arena, &jobs.at[i], &steps);
-        for (uint32_t k = from; k < steps.len; k++)
-            if (steps.at[k].state == JOB_RUNNING)
-                acct_put(&f, &(struct acct_row){.job = &jobs.at[i], .step = &steps.at[k]}, &out);
+        shown += put_steps(&f, &steps, from, ids, opt_given(&o, "allsteps"), &out);
     }
-    if (!status && !steps.len)
-        slurm_error(s, "No steps running for job %s", ids);
+    if (!status && !shown)
+        tell_none(s, ids, jobs.len);
     vec_done(&jobs);
     vec_done(&steps);
     acct_done(&f);

@@ -257,6 +257,8 @@ static int write_step(struct srun *r, struct json_writer *w) {
         json_kv_str(w, "container_mounts", p->container_mounts);
     if (p->container_workdir)
         json_kv_str(w, "container_workdir", p->container_workdir);
+    if (p->has_umask)
+        json_kv_i64(w, "umask", p->umask);
     put_number(w, "tasks", r->step_tasks ? r->step_tasks : p->tasks);
     put_number(w, "nodes", r->job ? p->nodes_min : 0);
     put_number(w, "tasks_per_node", p->tasks_per_node);
