@@ -161,6 +161,26 @@ def test_every_kind_of_image(lab, archive, kind, request):
     assert "preparing" not in again.stderr  # it is kept
 
 
+def test_layers_take_away_what_earlier_ones_had(lab):
+    first = layer_with(member("old", b"old"), member("folder", kind=tarfile.DIRTYPE, mode=0o755), member("folder/old", b"old"),
+                       member("cleared", kind=tarfile.DIRTYPE, mode=0o755), member("cleared/old", b"old"), member("changed", b"before"))
+    second = layer_with(member(".wh.old"), member("folder/.wh.old"), member("folder/new", b"new"), member("cleared", kind=tarfile.DIRTYPE, mode=0o755),
+                        member("cleared/.wh..wh..opq"), member("cleared/new", b"new"), member("changed", b"after\n"))
+    image = save_docker(lab.path("layers.tar"), [layer_of(lab.rootfs), first, second])
+    done = lab.run(image, "sh", "-c", "ls -d /old; ls /folder /cleared; cat /changed; ls -A / | grep -c '^.wh'")
+    assert done.stdout == "/cleared:\nnew\n\n/folder:\nnew\nafter\n0\n", (done.stdout, done.stderr)
+    assert "/old: No such file" in done.stderr
+
+
+def test_a_batch_script_that_names_its_image(lab, archive):
+    with open(lab.path("named"), "w", encoding="utf-8") as f:
+        f.write(f"#!/bin/sh\n#SBATCH --container-image={archive}\n#SBATCH --container-mounts={lab.folder}:/lab:ro\n#SBATCH -o named.out\ncat /word; ls -d /lab/rootfs; echo $1\n")
+    done = lab.command("sbatch", "--wait", lab.path("named"), "argument")
+    assert done.returncode == 0, done.stderr
+    with open(f"{lab.home}/named.out", encoding="utf-8") as f:
+        assert f.read().endswith("image\n/lab/rootfs\nargument\n")
+
+
 def test_the_images_own_command(lab, archive):
     done = lab.command(lab.c.binary, "run", "--container", archive)
     assert done.stdout == "hello world\n", done.stderr

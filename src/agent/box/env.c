@@ -55,7 +55,10 @@ static bool of_outside(const char *entry) {
 // The shim before the driver before the image's: what holds a job to its part of a GPU is found first.
 static void set_libraries(struct vars *v, const struct box_wish *w) {
     const char *image = value(v, "LD_LIBRARY_PATH");
-    const char *driver = there(BOX_DRIVER "/lib64") ? BOX_DRIVER "/lib64" : NULL;
+    // In a root that nothing could be added to, the driver is where it is outside.
+    const char *driver = there(BOX_DRIVER "/lib64")        ? BOX_DRIVER "/lib64"
+                         : w->driver && there(w->driver) ? w->driver
+                                                         : NULL;
     const char *parts[] = {w->shim, driver, str_empty(image) ? NULL : image};
     const char *all = NULL;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

@@ -120,8 +120,11 @@ static int take_driver(struct room *r, struct error *e) {
                       arena_printf(r->a, BOX_DRIVER "/lib64/%s", ent->d_name), true, true, e);
     if (d)
         closedir(d);
-    if (folder && rc == 0)
-        rc = take(r, "/usr/bin/nvidia-smi", BOX_DRIVER "/bin/nvidia-smi", true, true, e);
+    static const char *const programs[] = {"/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi",
+                                           "/usr/local/bin/nvidia-smi"};
+    for (size_t i = 0; folder && rc == 0 && i < sizeof programs / sizeof *programs; i++)
+        if (access(programs[i], X_OK) == 0)
+            return take(r, programs[i], BOX_DRIVER "/bin/nvidia-smi", true, true, e);
     return rc;
 }
 

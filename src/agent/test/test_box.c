@@ -58,7 +58,7 @@ static void bundles_name_what_they_bind(void **state) {
 static void variables_of_the_job_come_over_those_of_the_image(void **state) {
     cleanup_arena struct arena a = {0};
     struct box_config c = {0};
-    struct box_wish w = {.image = "img", .shim = "/shim"};
+    struct box_wish w = {.image = "img", .shim = "/shim", .driver = "/proc"};
     char *job[] = {"PATH=/outside", "LANG=job", "LD_LIBRARY_PATH=/outside", "LD_PRELOAD=/x.so", "TMPDIR=/no/such", "X=1", NULL};
     box_list_add(&c.env, &a, "PATH=/inside");
     box_list_add(&c.env, &a, "LANG=image");
@@ -67,7 +67,7 @@ static void variables_of_the_job_come_over_those_of_the_image(void **state) {
     char **env = box_env(&w, &c, job, &a);
     assert_string_equal(find(env, "PATH"), "/inside");
     assert_string_equal(find(env, "LANG"), "job");
-    assert_string_equal(find(env, "LD_LIBRARY_PATH"), "/shim:/image/lib");
+    assert_string_equal(find(env, "LD_LIBRARY_PATH"), "/shim:/proc:/image/lib");
     assert_null(find(env, "LD_PRELOAD"));
     assert_string_equal(find(env, "TMPDIR"), "/tmp");
     assert_string_equal(find(env, "SLURM_CONTAINER"), "img");
