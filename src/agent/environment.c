@@ -121,10 +121,12 @@ static void set_asked(struct env *env, const struct message_launch *m) {
                                         "SLURM_GPUS_PER_NODE",   "SLURM_GPUS_PER_TASK",     "SLURM_GPU_BIND",
                                         "SLURM_GPU_FREQ",        "SLURM_NTASKS_PER_CORE",   "SLURM_NTASKS_PER_SOCKET",
                                         "SLURM_ARRAY_TASK_STEP"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = submitted_with(m, names[i]);
-        if (value)
-            env_set(env, names[i], value);
+    for (uint32_t i = 0; i < m->environment.len; i++) {
+        const char *entry = m->environment.at[i];
+        size_t len = str_has_prefix(entry, "SLURM_") ? strcspn(entry, "=") : 0;
+        for (size_t k = 0; len && k < sizeof names / sizeof *names; k++)
+            if (strlen(names[k]) == len && !strncmp(names[k], entry, len) && entry[len])
+                env_set(env, names[k], entry + len + 1);
     }
 }
 
