@@ -106,6 +106,8 @@ SCRIPTS = {
     "comment_between": ("#!/bin/sh\n# a comment\n\n#SBATCH -J ok # not this\necho\n", "%j"),
     "two_hashes": ("#!/bin/sh\n##SBATCH -J no\n#SBATCH -J yes\ntrue\n", "%j"),
     "tab": ("#!/bin/sh\n#SBATCH\t-J tabbed\ntrue\n", "%j"),
+    "glued": ("#!/bin/sh\n#SBATCH\n#SBATCH-J glued\n   #SBATCH -J no\ntrue\n", "%j"),
+    "tasks_per_node": ("#!/bin/sh\n#SBATCH -N 2 --tasks-per-node=2\ntrue\n", "%C %D"),
     "last_wins": ("#!/bin/sh\n#SBATCH -J one\n#SBATCH -J two\ntrue\n", "%j"),
 }
 

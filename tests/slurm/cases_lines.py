@@ -14,6 +14,7 @@ sinfo -i 0
 sinfo -i x
 sinfo -h -S -N -N -o %N
 sinfo -h -M {cluster} -o %P
+set -o pipefail; for i in 1 2 3 4 5 6 7 8; do scontrol show hostnames n[1-9] | head -n 1 || echo broken; done
 """
 
 QUEUE = r"""

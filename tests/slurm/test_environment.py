@@ -1,5 +1,5 @@
 """What scripts, their steps and the shells of salloc find in their environment: the same names with the same
-values under a real Slurm and here, but for those below."""
+values under a real Slurm and here, but for those below. And scripts as frameworks are launched with."""
 import os
 
 import pytest
@@ -94,3 +94,51 @@ def test_shells(sides):
         assert two, options
         found += [f"salloc {options}: {x}" for x in differing(one, two, {"TMPDIR"})]
     assert found == []
+
+
+LAUNCH = {
+    "one process per node, address of the first": """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:4 --cpus-per-task=8 --mem=1G --time=00:10:00
+set -euo pipefail
+export WORLD_SIZE=$(($SLURM_NNODES * $SLURM_NTASKS_PER_NODE)) OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+echo $SLURM_NODELIST $MASTER_ADDR $WORLD_SIZE $OMP_NUM_THREADS $SLURM_GPUS_ON_NODE
+srun -c $SLURM_CPUS_PER_TASK bash -c 'echo $SLURM_PROCID $SLURM_NODEID $WORLD_SIZE $SLURM_GPUS_ON_NODE $SLURM_CPUS_ON_NODE' | sort
+""",
+    "one process per GPU": """#!/bin/bash
+#SBATCH -N 2 --ntasks-per-node=4 --gpus-per-node=4 -c 2 -t 10
+echo $SLURM_NTASKS $SLURM_NTASKS_PER_NODE $SLURM_GPUS_PER_NODE $SLURM_JOB_NUM_NODES $SLURM_TASKS_PER_NODE $SLURM_JOB_CPUS_PER_NODE
+srun --kill-on-bad-exit=1 bash -c 'echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NTASKS $SLURM_NODEID $SLURM_STEP_NUM_NODES' | sort -n
+""",
+    "a head and workers, by node": """#!/bin/bash
+#SBATCH -N 2 --exclusive --tasks-per-node=1 --cpus-per-task=4 -t 10
+nodes=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
+srun --nodes=1 --ntasks=1 -w "${nodes[0]}" bash -c 'echo head $SLURMD_NODENAME $SLURM_CPUS_PER_TASK; sleep 1.5' &
+sleep 0.7
+srun --nodes=1 --ntasks=1 -w "${nodes[1]}" bash -c 'echo worker $SLURMD_NODENAME'
+wait
+""",
+    "a launcher with the rank of each node": """#!/bin/bash
+#SBATCH -N2 --ntasks-per-node=1 --gres=gpu:2
+export LAUNCHER="--num_processes $((SLURM_NNODES * 2)) --num_machines $SLURM_NNODES --machine_rank \\$SLURM_PROCID"
+srun --jobid $SLURM_JOBID bash -c "echo $LAUNCHER" | sort
+scontrol show hostnames $SLURM_JOB_NODELIST | awk '{print $0" slots=2"}'
+""",
+    "steps side by side, each with a GPU": """#!/bin/bash
+#SBATCH -n 4 --gres=gpu:4
+for i in 0 1 2 3; do
+    srun --exact -n1 --gres=gpu:1 bash -c 'echo $SLURM_GPUS_ON_NODE $SLURM_CPUS_ON_NODE' 2>/dev/null &
+done
+wait
+""",
+}
+
+
+@pytest.mark.parametrize("name", LAUNCH)
+def test_launch_scripts(sides, name):
+    one, two = [], []
+    for side, into in zip(sides, (one, two)):
+        done = side.run("sbatch --wait -Q -o launch.out", stdin=LAUNCH[name])
+        with open(f"{side.work}/launch.out", encoding="utf-8") as f:
+            into += [done.code, *f.read().splitlines()]
+    assert one == two

@@ -137,6 +137,7 @@ const struct opt job_opts[] = {
     {"switches", 0, OPT_VALUE, OPT_HARMLESS, "REQ_SWITCH", layout, 0},
     {"task-epilog", 0, OPT_VALUE, OPT_REFUSED, "TASK_EPILOG", "put it after the command, in a script", RUN},
     {"task-prolog", 0, OPT_VALUE, OPT_REFUSED, "TASK_PROLOG", "put it before the command, in a script", RUN},
+    {"tasks-per-node", 0, OPT_VALUE, OPT_ALIAS, NULL, "ntasks-per-node", 0},
     {"test-only", 0, OPT_FLAG, OPT_DOES, "TEST_ONLY", NULL, BATCH | RUN},
     {"thread-spec", 0, OPT_VALUE, OPT_HARMLESS, "THREAD_SPEC", "no threads are set aside", 0},
     {"threads", 'T', OPT_VALUE, OPT_HARMLESS, "THREADS", "there is one connection", RUN},

@@ -73,6 +73,14 @@ static void tell_wrong(const struct opts *o, struct slurm *s, int c, const char 
         tell_unknown(o, s, word);
 }
 
+static uint32_t index_of(const struct opts *o, const char *name) {
+    uint32_t i = 0;
+    while (i < o->count && !(belongs(o, i) && streq(o->table[i].name, name)))
+        i++;
+    assert(i < o->count && "an option is asked for that the table does not have");
+    return i;
+}
+
 bool opts_parse(struct opts *o, struct slurm *s, int argc, char **argv, bool stop) {
     struct option longs[OPT_MAX + 1];
     cleanup_buf struct buf shorts = {0};
@@ -87,6 +95,8 @@ bool opts_parse(struct opts *o, struct slurm *s, int argc, char **argv, bool sto
             return false;
         }
         uint32_t i = c >= LONG_BASE ? (uint32_t)(c - LONG_BASE) : find_letter(o, c);
+        if (o->table[i].use == OPT_ALIAS)
+            i = index_of(o, o->table[i].hint);
         o->given[i] = true;
         o->value[i] = optarg;
     }
@@ -134,14 +144,6 @@ bool opts_check(const struct opts *o, struct slurm *s) {
         }
     }
     return fine;
-}
-
-static uint32_t index_of(const struct opts *o, const char *name) {
-    uint32_t i = 0;
-    while (i < o->count && !(belongs(o, i) && streq(o->table[i].name, name)))
-        i++;
-    assert(i < o->count && "an option is asked for that the table does not have");
-    return i;
 }
 
 bool opt_given(const struct opts *o, const char *name) {

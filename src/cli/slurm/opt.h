@@ -8,7 +8,7 @@
 #include "cli/slurm/slurm.h"
 
 enum opt_value { OPT_FLAG, OPT_VALUE, OPT_MAYBE };
-enum opt_use { OPT_DOES, OPT_HARMLESS, OPT_REFUSED };
+enum opt_use { OPT_DOES, OPT_HARMLESS, OPT_REFUSED, OPT_ALIAS };  // alias: `hint` is what it is called otherwise
 
 struct opt {
     const char *name;

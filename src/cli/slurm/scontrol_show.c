@@ -554,9 +554,10 @@ static int show_hostnames(struct scontrol *c, const char *list) {
         fprintf(stderr, "Invalid hostlist: %s\n", list);
         return SLURM_FAILED;
     }
+    cleanup_buf struct buf out = {0};  // in one piece: whoever reads only the first line ends no pipe
     for (uint32_t i = 0; i < names.len; i++)
-        printf("%s\n", names.at[i]);
-    return SLURM_OK;
+        buf_addf(&out, "%s\n", names.at[i]);
+    return cli_print(&out);
 }
 
 // In the order in which they are written: runs of neighbours are joined, nothing is sorted.

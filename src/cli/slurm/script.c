@@ -138,8 +138,8 @@ int script_options(struct slurm *s, const struct script *script, struct opts *ou
         size_t len = strcspn(p, "\n"), blank = strspn(p, " \t\r");
         if (blank < len && p[blank] != '#')
             return 0;  // the first command: what comes later is no option
-        if (str_has_prefix(p, "#SBATCH ") || str_has_prefix(p, "#SBATCH\t")) {
-            char *line = arena_strndup(&s->cli.arena, p + 8, len - 8);
+        if (str_has_prefix(p, "#SBATCH")) {
+            char *line = arena_strndup(&s->cli.arena, p + 7, len - 7);
             line[strcspn(line, "\r")] = 0;
             int r = read_line(s, line, out);
             if (r)

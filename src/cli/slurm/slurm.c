@@ -93,6 +93,10 @@ int slurm_main(const char *name, int argc, char **argv, const struct cli_transpo
         outer[i + 2] = own[i] = argv[i];
     s.cli.argc = argc + 2;
     s.cli.argv = outer;
+    // Some C libraries write the first line by itself; a reader of one line ("| head -1") would then end the
+    // rest with SIGPIPE, and with it a script that looks at the status of pipes.
+    if (!isatty(STDOUT_FILENO))
+        setvbuf(stdout, NULL, _IOFBF, BUFSIZ);
     int status = SLURM_FAILED;
     if (command->names && !tls && !knows_names() && daemon_exec_client(&s.cli, &s.cli.error) < 0)
         slurm_error(&s, "%s", s.cli.error.text);
