@@ -74,7 +74,7 @@ def goes_on(c, seconds):
         began = time.monotonic()
         done = subprocess.run([find_binary(), "run", "--", "echo", "meanwhile"], env=c.env, capture_output=True, text=True, timeout=20, check=False)
         assert done.stdout == "meanwhile\n", done
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5
         if time.monotonic() >= until:
             return
         time.sleep(0.3)
@@ -110,7 +110,7 @@ def test_an_agent_does_not_wait_for_a_directory(mute):
         assert all(r["state"] == "STARTING" and r["attempt"] == 1 for r in record.values()), record
         c.api.post("/v1/jobs/cancel", {"ids": [str(cancelled)]})
         wait_until(lambda: c.api.get(f"/v1/jobs/{cancelled}")["state"] == "CANCELLED", 5, "it cannot be cancelled")
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 18
         c.api.post("/v1/jobs/cancel", {"ids": [str(quick)]})
         # The node says in time that it cannot, and the job is tried again; nothing of it ran.
         wait_until(lambda: c.api.get(f"/v1/jobs/{late}")["attempt"] > 1, 30, "it is not queued again")
