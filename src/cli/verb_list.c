@@ -189,6 +189,33 @@ static void print_table(struct cli *c, struct job_columns *columns, const struct
     table_done(&t);
 }
 
+// What a person should know of jobs in the list, below it: never between rows that programs read.
+static bool wants_notes(const struct cli *c) {
+    const struct options *o = &c->options;
+    return !c->json && isatty(STDOUT_FILENO) && !option_given(o, "columns") && !option_given(o, "no-heading") &&
+           !option_given(o, "finished");
+}
+
+static const char *cell_text(const struct json *row, int i) {
+    bool there = i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_STRING;
+    return there ? row->items[i].s : NULL;
+}
+
+static void print_notes(struct cli *c, const struct job_rows *rows, struct buf *out) {
+    enum { NOTES_MAX = 5 };
+    int label = job_rows_field(rows, "label"), warning = job_rows_field(rows, "warning");
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rows->rows.len; i++) {
+        const char *job = cell_text(rows->rows.at[i], label), *text = cell_text(rows->rows.at[i], warning);
+        if (!job || !text || count++ >= NOTES_MAX)
+            continue;
+        buf_adds(out, "Note  ");
+        help_wrap(out, arena_printf(&c->arena, "job %s %s", job, text), 6, 6);
+    }
+    if (count > NOTES_MAX)
+        buf_addf(out, "Note  and %u more: acequia list -o id,warning\n", count - NOTES_MAX);
+}
+
 static int list_once(struct cli *c, struct client *k, struct job_columns *columns, uint32_t limit, struct buf *out) {
     cleanup_query struct query q = {0};
     cleanup_buf struct buf fields = {0};
@@ -207,6 +234,8 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
     }
     if (sort)
         buf_adds(&fields, ",id");
+    if (wants_notes(c))
+        buf_adds(&fields, ",label,warning");
     int r = build_query(c, c->json ? NULL : buf_str(&fields), limit, &q);
     bool stream = !c->json && !option_given(&c->options, "finished");
     if (r == 0)
@@ -225,6 +254,8 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         print_json(&rows, out);
     else if (r == 0)
         print_table(c, columns, &rows, out);
+    if (r == 0 && wants_notes(c))
+        print_notes(c, &rows, out);
     vec_done(&rows.rows);
     return r;
 }

@@ -384,6 +384,10 @@ def test_idle_gpus_are_named_and_ended():
         named = [w for w in c.api.get("/v1/status")["warnings"] if "without using them" in w]
         assert len(named) == 1 and re.fullmatch(rf"1 job holds GPUs without using them: {idle} of {user} \(1 for \w+\)", named[0]), named
         assert "Warning" in c.cli("get", str(idle)).stdout
+        assert "Note" not in c.cli("list").stdout  # for programs
+        shown = subprocess.run(["script", "-qec", f"{c.binary} list", "/dev/null"], env=c.env, capture_output=True, text=True,
+                               timeout=20, check=True).stdout.replace("\r\n", " ")
+        assert re.search(rf"Note +job {idle} holds GPUs and has not used them", re.sub(r"\x1b\[[0-9;]*m", "", shown)), shown
         shown = c.cli("get", str(busy)).stdout
         assert re.search(r"GPUs now +\S+:1  1 of it, 90 % busy, \S+ of 141G\n", shown), shown
         wait_until(lambda: c.api.get(f"/v1/jobs/{idle}")["state"] == "CANCELLED", 20, "the idle job is not ended", 0.2)
