@@ -494,7 +494,7 @@ def test_decisions_come_out_the_same_again(cluster):
 
 
 @pytest.mark.parametrize("options, said", [
-    (["--container-mounts", "/data"], "container_mounts: there is no container"),
+    (["--container-mounts", "/data"], "--container-mounts: there is no container"),
     (["--container", "debian", "--container-mounts", "data"], "\"data\" in \"data\" is not an absolute path"),
     (["--deadline", "2020-01-01T00:00"], "deadline: that time has passed"),
     (["--project", "nope"], "see 'acequia project list'"),
