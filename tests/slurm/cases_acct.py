@@ -319,3 +319,94 @@ umask 027; sbatch --wait -o um.out --wrap 'umask; srun sh -c "umask; echo \$SLUR
 scancel {a} {h}
 wait a
 """
+
+# As workflow managers and portals ask.
+TOOLS = r"""
+a <- sbatch --parsable -J tool -t 5 -n 2 --mem=50 --comment='c d' -o %j.out --wrap 'srun -n 2 true; sleep 2; exit 3'
+b <- sbatch --parsable -J tarr -a 0-3%2 -t 5 --wrap 'sleep 1; exit $((SLURM_ARRAY_TASK_ID == 2))'
+c <- sbatch --parsable -J trun -t 5 --wrap 'sleep 100'
+d <- sbatch --parsable -J tdep -d afterok:{a} -t 5 --wrap true
+wait a
+wait b
+sleep 3
+sacct --jobs={a} --format=JobID,State --noheader --parsable2 -X
+sacct -o JobID,State,ExitCode --parsable2 -j {b}
+sacct -n -X -P -j {b} --format=jobidraw,jobid | awk -F'|' '{print ($1 > 0), $2}'
+sacct -X --noheader --parsable2 --format=JobIdRaw,State --name tool --starttime now-1hour --endtime now | awk -F'|' '{print $2}' | sort -u
+sacct -j {a} --format=State --noheader | head -1 | tr -d ' '
+sacct -b -j {a} -n
+sacct -j {a}.batch --format=jobid,exitcode -n -P
+sacct -j {a}.0 --format=jobid,ntasks,nnodes,alloccpus -n -P
+sacct -j {a} -o jobid,jobname%30,partition,state,elapsed,timelimit -P | cut -d'|' -f1-4
+sacct -X -j {a},{b},{c} -n -P -o jobid,state,exitcode | sort
+sacct -X -s RUNNING -j {c} -n -P -o state
+sacct -j {a} -n -P -o submit,start,end | head -1
+sacct --units=M -j {a} -n -X -P -o reqmem
+sacct -j {c} -n -X -o end
+sacct -j {c} -n -X -P -o exitcode,derivedexitcode
+sacct -j {b}_2 -n -X -P -o state,exitcode
+sacct -j {b}_9 -n -X -P -o state,exitcode
+sacct -a -X -n -S now-1hour -r main -P -o partition | sort -u
+sacct -X -n -P -S now-1hour -E now --name tool -o user,group | sort -u
+scontrol show job {b}_99
+squeue -h -j {d} -o '%t %r %E'
+scontrol show job {d} | grep -oE '(JobState|Reason|Dependency)=\S*'
+scontrol update jobid={d} dependency=
+sleep 2
+squeue -h -j {d} -t all -o '%T'
+scontrol show job {a} | grep -oE '(JobState|ExitCode|Comment|MinMemoryNode|NumTasks)=.*'
+scontrol show job {c} | grep -E 'RunTime' | grep -oE 'TimeLimit=\S*'
+scontrol -o show jobs | wc -l | awk '{print ($1 > 3)}'
+scontrol show job {b}_1 | grep -oE 'ArrayTaskId=\S*'
+scancel --state=RUNNING --name=trun
+wait c
+sacct -j {c} -n -X -P -o state
+squeue -h -j {c} -t CA -o %T
+scancel --quiet {c}; echo $?
+scancel {c} 999999 x; echo $?
+scancel -n trun -u root; echo $?
+e <- sbatch --parsable -H -J te1 -t 5 --wrap true
+f <- sbatch --parsable -H -J te2 -t 5 --wrap true
+scontrol update jobid={e},{f} timelimit=7
+squeue -h -j {e},{f} -o %l
+scontrol update jobid={e} partition=main name=both comment=both nice=4
+squeue -h -j {e} -o '%j %k %y'
+scontrol update jobid={e} nodelist=n2
+squeue -h -j {e} -o '%n'
+scontrol update jobid={e} reqnodelist=
+squeue -h -j {e} -o '%n'
+scontrol update jobid={e} excnodelist=n1
+scontrol show job {e} | grep -oE 'ExcNodeList=\S*'
+scontrol update jobid={e} excnodelist=
+scontrol update jobid={e} numnodes=1-2
+scontrol show job {e} | grep -oE 'NumNodes=\S*'
+scontrol update jobid={e} eligibletime=now+1hour
+scontrol update jobid={e} deadline=x
+scontrol update jobid={e} starttime=2020-01-01
+scontrol hold {e} {f}
+scontrol release {e},{f}
+wait e
+wait f
+"""
+
+# Without rights.
+STRANGER = r"""
+a <- sbatch --parsable -J mine -t 5 --wrap 'sleep 30'
+sleep 4
+sacct -n -X -P -o jobname | sort -u
+sacct -n -X -P -s R -o jobname
+scontrol hold {a}
+squeue -h -j {a} -o '%r'
+scontrol release {a}
+scontrol update jobid={a} timelimit=3
+scontrol update jobid={a} timelimit=30
+scontrol update jobid={a} priority=7
+scontrol create partitionname=x nodes=n1
+scontrol delete partitionname=main
+scontrol create reservation starttime=now duration=5 nodes=n1 users=nobody
+scontrol delete reservationname=zz
+scontrol update nodename=n1 state=resume
+scancel -s USR1 999999
+scancel {a}
+wait a
+"""

@@ -118,12 +118,17 @@ def test_several_partitions(sides):
             side.run("scancel -u root; sleep 1; scontrol delete partitionname=other; scontrol delete partitionname=third")
 
 
+@pytest.mark.long
+def test_control_without_rights(sides):
+    check(play(sides, lines(cases_acct.STRANGER, user="nobody")))
+
+
 def test_cancelling(sides):
     check(play(sides, lines(cases_acct.CANCEL)))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("story", ["WINDOW", "PAUSE", "HOLD", "THINGS", "LOOKS"])
+@pytest.mark.parametrize("story", ["WINDOW", "PAUSE", "HOLD", "THINGS", "LOOKS", "TOOLS"])
 def test_accounts_and_control(sides, story):
     check(play(sides, lines(getattr(cases_acct, story))))
 

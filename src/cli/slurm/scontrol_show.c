@@ -223,6 +223,18 @@ static void put_job(const struct scontrol *c, const struct sjob *j, struct buf *
     record_end(c, out);
 }
 
+// Of "12_99": is there a job 12?
+static bool array_there(struct scontrol *c, const char *ids) {
+    sjob_vec jobs = {0};
+    struct job_query q = {.fields = "id,label,state,array_id,array_index",
+                          .ids = arena_strndup(&c->s->cli.arena, ids, strcspn(ids, "_")),
+                          .live = true,
+                          .finished = true};
+    bool there = jobs_fetch(c->s, &q, &jobs) == 0 && jobs.len;
+    vec_done(&jobs);
+    return there;
+}
+
 static int show_jobs(struct scontrol *c, const char *ids) {
     sjob_vec jobs = {0};
     cleanup_buf struct buf out = {0};
@@ -246,6 +258,10 @@ static int show_jobs(struct scontrol *c, const char *ids) {
         shown++;
     }
     vec_done(&jobs);
+    if (!status && !shown && ids && strchr(ids, '_') && array_there(c, ids)) {
+        printf("Job %s not found\n", ids);
+        return SLURM_FAILED;
+    }
     if (!status && !shown && ids) {
         fprintf(stderr, "slurm_load_jobs error: Invalid job id specified\n");
         return SLURM_FAILED;
