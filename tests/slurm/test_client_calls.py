@@ -140,8 +140,8 @@ def test_exporters(acequia):
     rows = ok(acequia, "sinfo -h -N -O NodeList,AllocMem,Memory,CPUsState,StateLong").splitlines()
     assert rows[0].split() == ["n1", "100", "20000", "2/62/0/64", "mixed"]
     assert ok(acequia, "sinfo -h -o '%R|%D|%T|%b'") == "main|1|mixed|(null)\nmain|1|idle|(null)\n"
-    line = ok(acequia, """squeue --states=R -h -r -o '{"a": "%a", "id": "%A", "end_time": "%e", "u": "%u", "state": "%T", """
-              """"p": "%P", "cpu": %C, "mem": "%m", "array_id": "%K", "r": "%R"}'""")
+    line = ok(acequia, """squeue --states=R -h -r -o '{"a": "%a", "id": "%A", "end_time": "%e", "u": "%u", """
+              """"state": "%T", "p": "%P", "cpu": %C, "mem": "%m", "array_id": "%K", "r": "%R"}'""")
     assert json.loads(line.splitlines()[0])["mem"] == "100M"
     line = ok(acequia, """sinfo -h -o '{"s": "%T", "mem": %m, "n": "%n", "l": "%O", "p": "%R", "fmem": "%e", """
               """"cstate": "%C", "w": %w}'""")
@@ -175,3 +175,24 @@ def test_states_as_clients_ask(acequia):
     rows = ok(acequia, f"sacct --format={fields}, --parsable --jobs={{n}}").splitlines()
     assert rows[0].count("|") == rows[1].count("|") == fields.count(",") + 1
     assert ok(acequia, "squeue --noheader -o '%i^^^%t^^^%r^^^%B^^^%u' --jobs={n},{n}") == ""
+
+
+def test_names_of_newer_releases(acequia):
+    """Open OnDemand 4 asks for ExcNodes, which came after 22.05; a name left out would move all columns."""
+    ok(acequia, "sbatch -H --parsable -x n2 --wrap true", save="x")
+    line = ok(acequia, "squeue --all --states=all --noconvert -h -O 'JobID:\x1f,ExcNodes:\x1f,WorkDir:\x1f,' -j {x}")
+    assert line.split("\x1f") == ["<x>", "n2", "<work>", "\n"]
+    assert ok(acequia, "squeue -h -O 'cpuspertask:5,shared:5' -j {x}").split() == ["1", "OK"]
+    ok(acequia, "scancel {x}")
+
+
+def test_requeue_is_told(acequia):
+    """Lightning and submitit ask for a requeue themselves; the output says why the job was ended."""
+    ok(acequia, "sbatch --parsable --requeue -o again.out --open-mode=append "
+                "--wrap 'echo $SLURM_RESTART_COUNT; sleep 60'", save="z")
+    ok(acequia, "for i in $(seq 100); do [ -s again.out ] && break; sleep 0.1; done")
+    ok(acequia, "scontrol requeue {z}")
+    ok(acequia, "for i in $(seq 100); do grep -q '^1$' again.out && break; sleep 0.1; done")
+    ok(acequia, "scancel {z}")
+    text = ok(acequia, "cat again.out")
+    assert "*** JOB <z> ON n1 CANCELLED AT <time> DUE TO JOB REQUEUE ***" in text and "\n1\n" in text

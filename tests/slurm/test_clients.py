@@ -3,13 +3,12 @@ psij-python, snakemake-executor-plugin-slurm, qtoolkit, simple-slurm); where the
 them."""
 import os
 import subprocess
-import sys
-import textwrap
 
 import pytest
 
 from tests.lab.proc import wait_until
 
+from .client_run import python_with, run
 from .sides import AcequiaSide
 
 
@@ -18,24 +17,6 @@ def acequia():
     side = AcequiaSide()
     yield side
     side.close()
-
-
-def python_with(module):
-    """A Python that has the module: $CLIENTS_PYTHON, or this one."""
-    for python in (os.environ.get("CLIENTS_PYTHON"), sys.executable):
-        if python and subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0:
-            return python
-    return pytest.skip(f"{module} is not installed; name a Python that has it in CLIENTS_PYTHON")
-
-
-def run(side, python, text, timeout=120):
-    path = f"{side.work}/client.py"
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(textwrap.dedent(text))
-    env = dict(side.env, PATH=f"{side.env['PATH']}:{os.path.dirname(python)}")  # some start programs of their own
-    done = subprocess.run([python, path], env=env, cwd=side.work, capture_output=True, text=True, timeout=timeout, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_submitit(acequia):

@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "model/event.h"
 
 enum { LOOK_FIRST_MS = 50, LOOK_MAX_MS = 1000, KILL_EVERY_MS = 5,
        ENDING_LOOK_MS = 20, POLL_MAX_MS = 60000 };
@@ -55,7 +56,7 @@ static const char *node_name(const struct launch_request *r) {
 // Says in the job's own output that it is being ended. The descriptor is taken over from the task as
 // it opened it, so that nothing is written that it could not write. Only to files, and by a process of
 // its own: the file system may be anybody's, and hang.
-static void tell_end(struct shepherd *s, enum launch_end verdict) {
+static void tell_end(struct shepherd *s, enum launch_end verdict, uint32_t why) {
     struct unit *m = main_unit(s);
     pid_t first = m->req.ntasks ? m->pids[0] : 0;
     cleanup_close int pidfd = first > 0 ? (int)syscall(SYS_pidfd_open, first, 0) : -1;
@@ -69,9 +70,13 @@ static void tell_end(struct shepherd *s, enum launch_end verdict) {
         return;
     unsigned long long job = m->req.job;
     bool late = verdict == ENDED_TIMEOUT;
+    const char *due = late                 ? " DUE TO TIME LIMIT"
+                      : why == END_REQUEUE ? " DUE TO JOB REQUEUE"
+                      : why == END_PREEMPT ? " DUE TO PREEMPTION"
+                                           : "";
     int n = m->req.slurm_words
                 ? snprintf(text, sizeof text, "slurmstepd: error: *** JOB %llu ON %.100s CANCELLED AT %s%s ***\n", job,
-                           node_name(&m->req), when, late ? " DUE TO TIME LIMIT" : "")
+                           node_name(&m->req), when, due)
                 : snprintf(text, sizeof text, "acequia: job %llu %s, %s on %.100s\n", job,
                            late ? "reached its time limit" : "was ended", when, node_name(&m->req));
     if (n <= 0 || (s->teller = fork()) != 0)
@@ -89,7 +94,7 @@ void attempt_end(struct shepherd *s, enum launch_end verdict, uint32_t why, int 
     struct unit *m = main_unit(s);
     bool first = m->phase == UNIT_RUNNING;
     if (first && (verdict == ENDED_TIMEOUT || verdict == ENDED_KILLED))
-        tell_end(s, verdict);
+        tell_end(s, verdict, why);
     unit_end(s, m, verdict, why, 0, grace_ms, now_ms);
     if (first && grace_ms > 0 && sig != SIGKILL) {
         attempt_signal(s, SIGNAL_ALL, sig);
