@@ -317,6 +317,21 @@ check_container() {  # an agent that sees its container's group as the top of al
     same "$(alive "sleep.[3]333")" 0 "hidden processes left"
 }
 
+check_images() {  # a root file system as an image, for a user, with memory above it
+    mkdir -p /var/image/bin /var/image/etc /var/image/home
+    cp /bin/busybox /var/image/bin/
+    for a in sh ls touch id cat rm mkdir; do ln -s busybox /var/image/bin/$a; done
+    chown -R alice:alice /var/image
+    chgrp 0 /var/image/home  # a group that is not in the container
+    OUT=$(cd /tmp && su alice -c "acequia run --container /var/image -- sh -c 'id -un; touch /bin/new && ls /bin/new; rm /bin/ls; rm -r /etc; mkdir /etc && echo done; exit 7'; echo \$?" 2>&1)
+    has "$OUT" alice
+    has "$OUT" /bin/new
+    has "$OUT" done
+    has "$OUT" 7
+    [ -e /var/image/bin/new ] && bad "the image was written to"
+    [ -e /var/image/bin/ls ] || bad "the image was written to"
+}
+
 check_machine_out_of_memory() {  # a job without a limit of its own: the daemons must survive it
     swapoff /dev/zram0
     submit -o /dev/null -- probe hog 4000 1000

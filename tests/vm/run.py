@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 HERE = os.path.join(ROOT, "tests", "vm")
 MODES = ("v2", "v1", "hybrid", "mixed", "none")
 KERNEL = "linux-image-cloud-amd64"  # small, and quick to boot
-MODULES = ("zsmalloc.ko", "lzo-rle.ko", "zram.ko")
+MODULES = ("zsmalloc.ko", "lzo-rle.ko", "zram.ko", "overlay.ko")
 UNIT_TESTS = ("test_agent_shepherd", "test_agent_survival", "test_agent_chaos")
 BOOT_SECONDS = 300
 APPLETS_WITHOUT = {"busybox", "init", "linuxrc"}
@@ -62,7 +62,8 @@ def put(root, source, target, mode=0o755):
 
 
 def fill(root, build, modules):
-    programs = {"acequia": "src/cli/acequia", "acequiad": "src/controller/acequiad", "acequia-shepherd": "src/agent/acequia-shepherd"}
+    programs = {"acequia": "src/cli/acequia", "acequiad": "src/controller/acequiad", "acequia-shepherd": "src/agent/acequia-shepherd",
+                "acequia-box": "src/agent/acequia-box"}
     needed = set()
     for name, where in programs.items():
         put(root, f"{build}/{where}", f"/opt/acequia/bin/{name}")

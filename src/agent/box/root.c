@@ -196,6 +196,11 @@ static int open_up(const char *folder, struct arena *a) {
     return rc;
 }
 
+// Of somebody else; of a group that is not in our namespace; read-only.
+static bool is_closed(int err) {
+    return err == EACCES || err == EPERM || err == EOVERFLOW || err == EROFS;
+}
+
 // A link to what is not there, as /home to var/home: that is made. Absolute or not, it is inside by now.
 static const char *link_target(const char *path, const char *parent, struct arena *a) {
     char target[4096];
@@ -220,7 +225,7 @@ static int make_folder_within(const char *path, int depth, struct arena *a) {
     if (target)
         return make_folder_within(target, depth - 1, a);
     if (rc == 0 && mkdir(path, 0755) < 0)
-        rc = errno != EACCES && errno != EROFS ? -errno : open_up(*copy ? copy : "/", a);
+        rc = !is_closed(errno) ? -errno : open_up(*copy ? copy : "/", a);
     return rc < 0 ? rc : mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : 0;
 }
 
@@ -237,7 +242,7 @@ static int make_place(const struct tree *t, struct arena *a) {
     const char *parent = arena_strndup(a, t->to, (size_t)(strrchr(t->to, '/') - t->to));
     int rc = *parent ? make_folder(parent, a) : 0;
     int fd = rc < 0 ? -1 : open(t->to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0 && rc == 0 && (errno == EACCES || errno == EROFS) && (rc = open_up(*parent ? parent : "/", a)) == 0)
+    if (fd < 0 && rc == 0 && is_closed(errno) && (rc = open_up(*parent ? parent : "/", a)) == 0)
         fd = open(t->to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0)
         return rc < 0 ? rc : -errno;
@@ -272,8 +277,13 @@ static int make_root(struct room *r, const char *root, const char *stage, struct
     if (!r->overlay && (plain < 0 || mount_setattr(plain, "", AT_EMPTY_PATH | AT_RECURSIVE, &ro, sizeof ro) < 0 ||
                         move_mount(plain, "", AT_FDCWD, "root", MOVE_MOUNT_F_EMPTY_PATH) < 0))
         return error_set(e, errno, "the image cannot be mounted: %m");
-    // The old root lies on top of the new one for a moment, and is then let go.
-    if (chdir("root") < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+    if (chdir("root") < 0)
+        return error_set(e, errno, "the image cannot be entered: %m");
+    // The old root lies on top of the new one for a moment, and is then let go. On machines that run from
+    // the kernel's first memory it cannot be: there it is covered for good.
+    bool changed = syscall(SYS_pivot_root, ".", ".") == 0 ? umount2(".", MNT_DETACH) == 0
+                                                          : errno == EINVAL && mount(".", "/", NULL, MS_MOVE, NULL) == 0;
+    if (!changed || chroot(".") < 0 || chdir("/") < 0)
         return error_set(e, errno, "the image cannot be entered: %m");
     return 0;
 }
@@ -350,7 +360,7 @@ static void write_names(struct room *r, const struct outside *o) {
     const struct box_wish *w = r->wish;
     const char *shell = access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
     const char *user = w->user ? w->user : "job", *home = w->home ? w->home : "/";
-    if (make_folder("/etc", r->a) == 0 && access("/etc", W_OK) < 0)
+    if (make_folder("/etc", r->a) == 0 && (mkdir("/etc/.acequia", 0700) < 0 || rmdir("/etc/.acequia") < 0))
         open_up("/etc", r->a);
     add_line("/etc/passwd", arena_printf(r->a, "%s:x:%u:%u::%s:%s\n", user, geteuid(), getegid(), home, shell),
              r->a);
