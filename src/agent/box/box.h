@@ -100,6 +100,7 @@ int box_fetch(const struct box_source *s, const char *folder, struct arena *a, s
 int box_fetch_digest(const struct box_source *s, const char *folder, struct arena *a, const char **out,
                      struct error *e);
 void box_remove(const char *parent, const char *name);
+void box_cache_clear(const char *cache, struct arena *a);  // what processes that are gone have left
 
 // root.c: from here on only the image is seen.
 int box_enter(const struct box_wish *w, const struct box_image *image, const char *script, const char *cwd,

@@ -180,6 +180,10 @@ static void clear_work(const struct cache *c) {
     }
 }
 
+void box_cache_clear(const char *cache, struct arena *a) {
+    clear_work(&(struct cache){.folder = cache, .a = a});
+}
+
 struct entry {
     const char *name;
     uint64_t bytes;

@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "agent/box/box.h"
@@ -260,6 +261,26 @@ static int put(const struct tree *t, struct arena *a, struct error *e) {
     return error_set(e, -rc, "nothing can be mounted at %s in the image: %s", t->to, strerror(-rc));
 }
 
+// Where an overlay can keep what is changed. In memory, if files in memory can carry the marks it needs
+// (Linux 6.6); else folders that were removed could not be made again, and a folder beside the images
+// serves, which goes when the next one of this user begins.
+static int open_changes(struct room *r, struct error *e) {
+    const char *work = arena_printf(r->a, "%s/work", r->wish->cache), *name = arena_printf(r->a, "changes.%d", getpid());
+    const char *folder = arena_printf(r->a, "%s/%s", work, name);
+    if (setxattr("upper", "user.overlay.probe", "y", 1, 0) < 0) {
+        box_cache_clear(r->wish->cache, r->a);
+        box_remove(work, name);
+        if (mkdir(folder, 0700) < 0 || mkdir(arena_printf(r->a, "%s/upper", folder), 0755) < 0 ||
+            mkdir(arena_printf(r->a, "%s/work", folder), 0755) < 0)
+            return error_set(e, errno, "%s cannot be made: %m", folder);
+    } else {
+        removexattr("upper", "user.overlay.probe");
+        folder = ".";
+    }
+    int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? error_set(e, errno, "%s cannot be opened: %m", folder) : fd;
+}
+
 // The image below, memory above: it is shared by all that run in it, and what one writes is its own and
 // gone at its end. Where the kernel does not allow that, or other file systems are mounted inside the
 // folder (as in /), it is shown as it is, read-only.
@@ -272,7 +293,11 @@ static int make_root(struct room *r, const char *root, const char *stage, struct
     if (mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 || chdir(stage) < 0 ||
         mkdir("upper", 0755) < 0 || mkdir("work", 0755) < 0 || mkdir("root", 0755) < 0)
         return error_set(e, errno, "the image cannot be mounted: %m");
-    const char *options = arena_printf(r->a, "lowerdir=/proc/self/fd/%d,upperdir=upper,workdir=work,userxattr", fd);
+    cleanup_close int changes = open_changes(r, e);
+    if (changes < 0)
+        return changes;
+    const char *options = arena_printf(r->a, "lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d/upper,"
+                                       "workdir=/proc/self/fd/%d/work,userxattr", fd, changes, changes);
     r->overlay = mount("overlay", "root", "overlay", 0, options) == 0;
     if (!r->overlay && (plain < 0 || mount_setattr(plain, "", AT_EMPTY_PATH | AT_RECURSIVE, &ro, sizeof ro) < 0 ||
                         move_mount(plain, "", AT_FDCWD, "root", MOVE_MOUNT_F_EMPTY_PATH) < 0))
