@@ -265,7 +265,8 @@ static int put(const struct tree *t, struct arena *a, struct error *e) {
 // (Linux 6.6); else folders that were removed could not be made again, and a folder beside the images
 // serves, which goes when the next one of this user begins.
 static int open_changes(struct room *r, struct error *e) {
-    const char *work = arena_printf(r->a, "%s/work", r->wish->cache), *name = arena_printf(r->a, "changes.%d", getpid());
+    const char *work = arena_printf(r->a, "%s/work", r->wish->cache);
+    const char *name = arena_printf(r->a, "changes.%d", getpid());
     const char *folder = arena_printf(r->a, "%s/%s", work, name);
     if (setxattr("upper", "user.overlay.probe", "y", 1, 0) < 0) {
         box_cache_clear(r->wish->cache, r->a);
@@ -306,8 +307,9 @@ static int make_root(struct room *r, const char *root, const char *stage, struct
         return error_set(e, errno, "the image cannot be entered: %m");
     // The old root lies on top of the new one for a moment, and is then let go. On machines that run from
     // the kernel's first memory it cannot be: there it is covered for good.
-    bool changed = syscall(SYS_pivot_root, ".", ".") == 0 ? umount2(".", MNT_DETACH) == 0
-                                                          : errno == EINVAL && mount(".", "/", NULL, MS_MOVE, NULL) == 0;
+    bool changed = syscall(SYS_pivot_root, ".", ".") == 0
+                       ? umount2(".", MNT_DETACH) == 0
+                       : errno == EINVAL && mount(".", "/", NULL, MS_MOVE, NULL) == 0;
     if (!changed || chroot(".") < 0 || chdir("/") < 0)
         return error_set(e, errno, "the image cannot be entered: %m");
     return 0;
