@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from .sides import AcequiaSide
+from .sides import CONFIG, AcequiaSide
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +196,21 @@ def test_requeue_is_told(acequia):
     ok(acequia, "scancel {z}")
     text = ok(acequia, "cat again.out")
     assert "*** JOB <z> ON n1 CANCELLED AT <time> DUE TO JOB REQUEUE ***" in text and "\n1\n" in text
+
+
+def test_gpus_as_monitors_read_them():
+    """slurm_gpustat takes the model from JOB_GRES; slurm_exporter counts from sinfo."""
+    side = AcequiaSide(config=CONFIG + "gpus = a100:4:40G\ngpus_simulated = true\n")
+    try:
+        ok(side, "sbatch --parsable -N 2 --gpus-per-node=1 --wrap 'sleep 60'", save="g")
+        ok(side, "for i in $(seq 100); do [ \"$(squeue -h -j {g} -o %t)\" = R ] && break; sleep 0.1; done")
+        text = ok(side, "scontrol show jobid -dd {g}")
+        assert "JOB_GRES=gpu:a100:2\n" in text and text.count(" GRES=gpu:a100:1(IDX:0)\n") == 2
+        assert ok(side, "squeue -O tres-per-node:100,nodelist:100,username:100,jobid:100 --noheader").split() == [
+            "gres:gpu:1", "n[1-2]", "root", "<g>"]
+        assert ok(side, "sinfo -o '%1000N|%1000G' --noheader").replace(" ", "") == "n[1-2]|gpu:a100:4\n"
+        rows = ok(side, "sinfo -a -h '--Format=Nodes: ,StateLong: ,Gres: ,GresUsed:'").splitlines()
+        assert rows[0].split() == ["2", "mixed", "gpu:a100:4", "gpu:a100:1"]
+        ok(side, "scancel {g}")
+    finally:
+        side.close()

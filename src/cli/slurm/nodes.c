@@ -119,6 +119,15 @@ static const char *joined(struct arena *a, const struct json *list) {
     return b.len ? arena_strdup(a, buf_str(&b)) : NULL;
 }
 
+// A model as GRES name it: a word without the signs that part them.
+const char *gres_model(struct arena *a, const char *model) {
+    char *word = arena_strdup(a, model ? model : "");
+    for (char *p = word; *p; p++)
+        if (*p == ' ' || *p == ',' || *p == ':')
+            *p = '_';
+    return word;
+}
+
 // "gpu:a100:4,gpu:v100:2": one part per model, in the order of the devices.
 static const char *gres_of(struct arena *a, const struct json *gpus, uint32_t used_milli, bool used) {
     cleanup_buf struct buf b = {0};
@@ -135,13 +144,10 @@ static const char *gres_of(struct arena *a, const struct json *gpus, uint32_t us
             }
         if (before)
             continue;
-        cleanup_buf struct buf name = {0};
-        for (const char *p = model; p && *p; p++)
-            buf_addc(&name, *p == ' ' || *p == ',' || *p == ':' ? '_' : *p);
+        const char *name = gres_model(a, model);
         if (used && same == gpus->len)
-            return arena_printf(a, "gpu:%s%s%s", buf_str(&name), name.len ? ":" : "",
-                                gpu_milli_format(used_milli, text));
-        buf_addf(&b, "%sgpu:%s%s%u", b.len ? "," : "", buf_str(&name), name.len ? ":" : "", same);
+            return arena_printf(a, "gpu:%s%s%s", name, *name ? ":" : "", gpu_milli_format(used_milli, text));
+        buf_addf(&b, "%sgpu:%s%s%u", b.len ? "," : "", name, *name ? ":" : "", same);
     }
     if (used)  // of which model is not told
         return arena_printf(a, "gpu:%s", gpu_milli_format(used_milli, text));

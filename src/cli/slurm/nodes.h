@@ -49,3 +49,4 @@ bool snode_usable(const struct snode *n);
 int snode_states_check(struct slurm *s, const char *text);
 bool snode_states_match(const char *text, const struct snode *n);
 int name_order(const char *a, const char *b);    // n2 before n10
+const char *gres_model(struct arena *a, const char *model);  // as in "gpu:a100:4"

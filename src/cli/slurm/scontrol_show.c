@@ -79,8 +79,28 @@ static void job_places(const struct scontrol *c, const struct sjob *j, struct bu
     }
 }
 
-// "gpu:2(IDX:0-1)", or with parts of one "gpu:0.5(IDX:3)"; nothing without.
-static uint64_t put_gpu_places(const struct json *gpus, struct buf *out) {
+// "a100:" if all GPUs of the part are that, else "".
+static const char *part_model(const struct scontrol *c, const struct json *part) {
+    struct arena *a = &c->s->cli.arena;
+    const struct json *mine = json_get(part, "gpus");
+    struct reply r;
+    const char *model = NULL;
+    if (!mine || !mine->len ||
+        client_call(c->s->client, "GET", arena_printf(a, "/v1/nodes/%s", or_null(json_str(part, "node"))), NULL, &r) < 0)
+        return "";
+    const struct json *gpus = json_get(r.json, "gpus");
+    for (uint32_t i = 0; i < mine->len; i++) {
+        int64_t at = json_i64(&mine->items[i], "index", 0);
+        const char *here = gpus && at >= 0 && at < gpus->len ? json_str(&gpus->items[at], "model") : NULL;
+        if (!here || (model && !streq(model, here)))
+            return "";
+        model = here;
+    }
+    return arena_printf(a, "%s:", gres_model(a, model));
+}
+
+// "gpu:a100:2(IDX:0-1)", or with parts of one "gpu:a100:0.5(IDX:3)"; nothing without.
+static uint64_t put_gpu_places(const struct json *gpus, const char *model, struct buf *out) {
     uint64_t milli = 0;
     cleanup_buf struct buf places = {0};
     for (uint32_t i = 0; gpus && i < gpus->len;) {
@@ -93,7 +113,7 @@ static uint64_t put_gpu_places(const struct json *gpus, struct buf *out) {
     }
     char t[GPU_TEXT_MAX];
     if (milli)
-        buf_addf(out, "gpu:%s(IDX:%s)", gpu_milli_format((uint32_t)milli, t), buf_str(&places));
+        buf_addf(out, "gpu:%s%s(IDX:%s)", model, gpu_milli_format((uint32_t)milli, t), buf_str(&places));
     return milli;
 }
 
@@ -102,6 +122,7 @@ static void job_parts(const struct scontrol *c, const struct sjob *j, struct buf
     struct reply r;
     cleanup_buf struct buf lines = {0};
     uint64_t milli = 0;
+    const char *model = "";
     char t[GPU_TEXT_MAX];
     if (!j->start_ms || !slurm_client(c->s) ||
         client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/jobs/%llu", (unsigned long long)j->id),
@@ -113,11 +134,13 @@ static void job_parts(const struct scontrol *c, const struct sjob *j, struct buf
         buf_addf(&lines, "%sNodes=%s CPU_IDs=%s Mem=%llu GRES=", c->one_line ? "" : "  ", or_null(json_str(p, "node")),
                  json_str(p, "cpu_ids") ? json_str(p, "cpu_ids") : "",
                  (unsigned long long)(json_i64(p, "memory_bytes", 0) >> 20));
-        milli += put_gpu_places(json_get(p, "gpus"), &lines);
+        const char *here = part_model(c, p);
+        model = i && !streq(model, here) ? "" : here;
+        milli += put_gpu_places(json_get(p, "gpus"), here, &lines);
         line_end(c, &lines);
     }
     if (milli)
-        buf_addf(out, "JOB_GRES=gpu:%s", gpu_milli_format((uint32_t)milli, t));
+        buf_addf(out, "JOB_GRES=gpu:%s%s", model, gpu_milli_format((uint32_t)milli, t));
     else
         buf_adds(out, "JOB_GRES=(null)");
     line_end(c, out);
