@@ -85,8 +85,8 @@ static const char *part_model(const struct scontrol *c, const struct json *part)
     const struct json *mine = json_get(part, "gpus");
     struct reply r;
     const char *model = NULL;
-    if (!mine || !mine->len ||
-        client_call(c->s->client, "GET", arena_printf(a, "/v1/nodes/%s", or_null(json_str(part, "node"))), NULL, &r) < 0)
+    const char *path = arena_printf(a, "/v1/nodes/%s", or_null(json_str(part, "node")));
+    if (!mine || !mine->len || client_call(c->s->client, "GET", path, NULL, &r) < 0)
         return "";
     const struct json *gpus = json_get(r.json, "gpus");
     for (uint32_t i = 0; i < mine->len; i++) {
