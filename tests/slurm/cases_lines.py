@@ -371,6 +371,14 @@ cat hn.out
 a <- sbatch --parsable -N 2 --ntasks-per-node=4 -c 2 -o tr.out --wrap 'srun sh -c "echo \$SLURM_NODEID \$SLURM_PROCID \$SLURM_LOCALID \$SLURM_NTASKS \$SLURM_STEP_TASKS_PER_NODE \$SLURM_GTIDS \$SLURM_CPUS_PER_TASK \$SLURM_CPUS_ON_NODE" | sort -k2n'
 wait a
 cat tr.out
+a <- sbatch --parsable -O -n 4 -o oc.out --wrap 'echo $SLURM_NTASKS $SLURM_CPUS_ON_NODE $SLURM_OVERCOMMIT; srun sh -c "echo \$SLURM_PROCID \$SLURM_NTASKS" | sort'
+wait a
+cat oc.out
+a <- sbatch --parsable -O -N 2 -n 4 -o oc2.out --wrap 'srun sh -c "echo \$SLURM_PROCID \$SLURM_NODEID" | sort'
+wait a
+cat oc2.out
+salloc -Q -O -n 3 srun sh -c 'echo $SLURM_PROCID' | sort
+sbatch --parsable -H -n 1 -N 2 --wrap true | xargs -I@ sh -c 'squeue -h -j @ -o "%C %D"; scancel @'
 a <- sbatch --parsable -o chain1 --wrap 'exit 0'
 b <- sbatch --parsable -d afterok:{a} -o chain2 --wrap 'exit 1'
 d <- sbatch --parsable -d afternotok:{b} --wrap 'true'

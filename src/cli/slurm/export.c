@@ -89,10 +89,17 @@ static void add_numbers(struct slurm *s, const struct opts *o, const struct spec
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
         if (opt_given(o, told[i].option) && told[i].value)
             set(v, arena_printf(a, "%s=%llu", told[i].variable, (unsigned long long)told[i].value));
-    if (spec->tasks &&
-        (opt_given(o, "ntasks") || opt_given(o, "ntasks-per-node") || opt_given(o, "ntasks-per-gpu"))) {
-        set(v, arena_printf(a, "SLURM_NTASKS=%u", spec->tasks));
-        set(v, arena_printf(a, "SLURM_NPROCS=%u", spec->tasks));
+    uint32_t tasks = spec->tasks;
+    if (opt_given(o, "overcommit")) {
+        uint32_t each = 1;
+        set(v, "SLURM_OVERCOMMIT=1");
+        job_count_arg(s, o, "ntasks-per-node", &each);
+        tasks *= each;
+        job_count_arg(s, o, "ntasks", &tasks);
+    }
+    if (tasks && (opt_given(o, "ntasks") || opt_given(o, "ntasks-per-node") || opt_given(o, "ntasks-per-gpu"))) {
+        set(v, arena_printf(a, "SLURM_NTASKS=%u", tasks));
+        set(v, arena_printf(a, "SLURM_NPROCS=%u", tasks));
     }
 }
 

@@ -139,10 +139,6 @@ static int take_counts(struct slurm *s, const struct opts *o, struct spec *p) {
     r = r ? r : job_count_arg(s, o, "ntasks-per-gpu", &p->ntasks_per_gpu);
     if (r)
         return r;
-    if (opt_given(o, "overcommit")) {
-        slurm_error(s, "option --overcommit is not supported: every task has a CPU of its own; ask for fewer tasks");
-        return SLURM_FAILED;
-    }
     if (p->tasks && p->tasks_per_node && !p->nodes_min)
         p->nodes_min = p->nodes_max = (p->tasks + p->tasks_per_node - 1) / p->tasks_per_node;
     // With nodes alone there is a task on each; with tasks per node, that many.
@@ -150,9 +146,13 @@ static int take_counts(struct slurm *s, const struct opts *o, struct spec *p) {
     if (!p->tasks && !p->ntasks_per_gpu)
         p->tasks = nodes * (p->tasks_per_node ? p->tasks_per_node : 1);
     if (p->tasks && p->tasks < nodes) {
-        fprintf(stderr, "%s: warning: can't run %u processes on %u nodes, setting nnodes to %u\n", s->program,
+        fprintf(stderr, "%s: Warning: can't run %u processes on %u nodes, setting nnodes to %u\n", s->program,
                 p->tasks, nodes, p->tasks);
         p->nodes_min = p->nodes_max = p->tasks;
+    }
+    if (opt_given(o, "overcommit")) {  // a CPU for each node, whatever runs on it; steps are told how many tasks
+        p->tasks = p->nodes_min ? p->nodes_min : 1;
+        p->tasks_per_node = 0;
     }
     return 0;
 }
@@ -252,6 +252,10 @@ static int take_places(struct slurm *s, const struct opts *o, struct spec *p) {
     if (features) {
         size_t n = strlen(features);
         if (n > 1 && (*features == '"' || *features == '\'') && features[n - 1] == *features)
+            features = arena_strndup(&s->cli.arena, features + 1, n - 2);
+        // "[a|b]": all nodes with the same one, which one node always has.
+        n = strlen(features);
+        if (n > 2 && *features == '[' && features[n - 1] == ']' && p->nodes_max <= 1)
             features = arena_strndup(&s->cli.arena, features + 1, n - 2);
         p->features = features;
     }
