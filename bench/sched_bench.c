@@ -104,8 +104,12 @@ static void requeue(struct cluster *c, uint64_t id) {
     world_job(c->w, id, &v);
     const struct request *r = world_request(c->w, request_asked(v.request));
     struct sched_job j = {.id = id, .request = r, .submit_ms = v.submit_ms, .restarts = v.restarts + 1};
+    uint32_t gave;
+    struct sched_gave *to = world_job_gave(c->w, id, &gave);
     world_job_end(c->w, id, c->now_ms);
     world_job_add(c->w, &j);
+    world_job_gave_set(c->w, id, to, gave);
+    free(to);
     world_request_unref(c->w, r);
 }
 
@@ -118,7 +122,7 @@ static uint32_t decide(struct cluster *c, double *ms, bool apply, uint32_t *look
     for (uint32_t i = 0; apply && i < d.starts.len; i++)
         world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition, d.starts.at[i].alloc, c->now_ms);
     for (uint32_t i = 0; apply && i < d.preempts.len; i++)
-        world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
+        world_job_preempt(c->w, &d.preempts.at[i]);
     for (uint32_t i = 0; apply && i < d.preempts.len; i++)
         requeue(c, d.preempts.at[i].victim);
     uint32_t n = d.starts.len;

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/cleanup.h"
+
 enum { FRAGMENT_SAMPLES = 256, ROUNDS_AT_ONE_TIME_MAX = 10000 };
 
 struct event {
@@ -127,6 +129,8 @@ static void finish(struct loop *l, const struct event *e) {
         return;
     l->attempts.at[e->job]++;
     l->used -= size_of(l, e->job);
+    uint32_t gave;
+    cleanup_free struct sched_gave *to = world_job_gave(l->w, (uint64_t)e->job + 1, &gave);
     world_job_end(l->w, (uint64_t)e->job + 1, l->now_ms);
     if (!e->evict) {
         o->end_ms = l->now_ms;
@@ -134,6 +138,7 @@ static void finish(struct loop *l, const struct event *e) {
     }
     o->preempted++;
     arrive(l, e->job, o->preempted);
+    world_job_gave_set(l->w, (uint64_t)e->job + 1, to, gave);
 }
 
 static void carry_out(struct loop *l, const struct decisions *d) {
@@ -146,7 +151,7 @@ static void carry_out(struct loop *l, const struct decisions *d) {
     }
     for (uint32_t i = 0; i < d->preempts.len; i++) {
         uint32_t job = (uint32_t)(d->preempts.at[i].victim - 1);
-        world_job_ending(l->w, d->preempts.at[i].victim, d->preempts.at[i].for_job);
+        world_job_preempt(l->w, &d->preempts.at[i]);
         event_add(l, (struct event){l->now_ms + d->preempts.at[i].grace_ms, job, l->attempts.at[job], true});
         l->out->preemptions++;
     }

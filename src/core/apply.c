@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/text.h"
 #include "core/state.h"
 
@@ -196,12 +197,11 @@ static void apply_suspended(struct core *c, struct job *j, int64_t at_ms, bool r
     set_state(c, j, resumed ? JOB_RUNNING : JOB_SUSPENDED);
 }
 
-// Returns the job it makes room for, if any.
-static uint64_t ending_to_world(struct core *c, const struct job *j) {
+// The job it makes room for; 0: none.
+static uint64_t makes_room_for(const struct job *j) {
     uint64_t for_job = 0;
     if (j->run->cause == END_PREEMPT && j->run->by)
         parse_u64(j->run->by, &for_job);
-    world_job_ending(c->world, j->id, for_job);
     return for_job;
 }
 
@@ -229,7 +229,7 @@ void jobs_to_world(struct core *c) {
     // takes no more.
     for (uint32_t i = 0; i < c->order.len; i++)
         if (c->order.at[i]->run && c->order.at[i]->run->ending)
-            ending_to_world(c, c->order.at[i]);
+            world_job_ending(c->world, c->order.at[i]->id, makes_room_for(c->order.at[i]));
     for (uint32_t i = 0; i < c->order.len; i++)
         world_job_takes(c->world, c->order.at[i]->id, c->order.at[i]->flags & TAKES);
 }
@@ -311,7 +311,10 @@ static void apply_ending(struct core *c, struct job *j, int64_t at_ms, const str
     r->by = b->by ? xstrdup(b->by) : NULL;
     r->reason = b->reason ? xstrdup(b->reason) : NULL;
     set_state(c, j, JOB_COMPLETING);
-    struct job *taker = find_job(c, ending_to_world(c, j));
+    struct sched_preempt p = {.victim = j->id, .for_job = makes_room_for(j)};
+    p.gave = (struct sched_gave){p.for_job, b->share, b->by_share, b->beyond};
+    world_job_preempt(c->world, &p);
+    struct job *taker = find_job(c, p.for_job);
     if (taker && taker->state == JOB_PENDING)
         taker->flags |= TAKES;
 }
@@ -398,6 +401,8 @@ static void apply_ended(struct core *c, struct job *j, int64_t at_ms, const stru
 }
 
 static void apply_requeued(struct core *c, struct job *j, int64_t at_ms, const struct event_job_requeued *b) {
+    uint32_t gave = 0;
+    cleanup_free struct sched_gave *to = b->cause == END_PREEMPT ? world_job_gave(c->world, j->id, &gave) : NULL;
     run_end(c, j, at_ms);
     set_state(c, j, JOB_PENDING);
     c->counts.requeued++;
@@ -410,6 +415,7 @@ static void apply_requeued(struct core *c, struct job *j, int64_t at_ms, const s
     j->begin_ms = b->begin_ms;
     j->start_ms = 0;
     job_to_world(c, j);
+    world_job_gave_set(c->world, j->id, to, gave);
     c->dirty = true;
 }
 

@@ -258,6 +258,12 @@ const char *thing_command(enum thing thing) {
     return thing == THING_QOS ? "qos" : thing_word(thing);
 }
 
+// Other rights now: who had to make room for whom before says nothing any more.
+static void rights_changed(struct core *c, enum thing kind) {
+    if (kind == THING_PROJECT || kind == THING_QOS)
+        world_gave_forget(c->world);
+}
+
 static void apply_set(struct core *c, enum thing kind, const void *value) {
     const char *name = *(const char *const *)value;  // every one of these structs begins with its name
     struct thing_entry *t = strmap_get(&c->things[kind], name);
@@ -273,6 +279,7 @@ static void apply_set(struct core *c, enum thing kind, const void *value) {
     t->value = schema_copy(thing_schema(kind), value, &t->arena);
     arena_done(&old);
     thing_to_world(c, kind, t);
+    rights_changed(c, kind);
 }
 
 static void apply_deleted(struct core *c, enum thing kind, const struct event_name *b) {
@@ -289,6 +296,7 @@ static void apply_deleted(struct core *c, enum thing kind, const struct event_na
     t->value = NULL;
     arena_done(&t->arena);
     lists_to_world(c);
+    rights_changed(c, kind);
 }
 
 static void apply_token(struct core *c, const struct event *e) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "core/state.h"
 
 enum record_type {
@@ -69,6 +70,11 @@ struct rec_part {
     uint32_t cause, exit_signal;
     int32_t exit_code;
 };
+struct rec_gave {  // whom a job made room for
+    uint64_t to;
+    int64_t share, to_share;
+    bool beyond;
+};
 struct rec_job {
     uint64_t id, submission;
     uint32_t array_index, attempt, preempted, state, flags, steps, exit_signal;
@@ -82,6 +88,7 @@ struct rec_job {
     const char *by, *reason, *end_reason;
     const char *partition;
     int64_t suspended_ms, suspend_ms;
+    LIST(struct rec_gave) gave;
 };
 struct rec_outcomes {
     LIST(uint64_t) ids, flags, starts;
@@ -150,6 +157,11 @@ static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &part_schem
                                                FIELD(6, S, exit_code, "")};
 static const struct schema rec_part_schema = SCHEMA(S, "part", rec_part_fields);
 #undef S
+#define S struct rec_gave
+static const struct field rec_gave_fields[] = {FIELD(1, S, to, ""), FIELD(2, S, share, ""), FIELD(3, S, to_share, ""),
+                                               FIELD(4, S, beyond, "")};
+static const struct schema rec_gave_schema = SCHEMA(S, "gave", rec_gave_fields);
+#undef S
 #define S struct rec_job
 static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(2, S, submission, ""),
@@ -177,7 +189,8 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(24, S, exit_signal, ""),
                                               FIELD(25, S, partition, ""),
                                               FIELD(26, S, suspended_ms, ""),
-                                              FIELD(27, S, suspend_ms, "")};
+                                              FIELD(27, S, suspend_ms, ""),
+                                              FIELD_LIST_SUB(28, S, gave, &rec_gave_schema, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -286,7 +299,7 @@ static void put_submission(struct buf *out, struct buf *scratch, const struct su
     put(out, scratch, REC_SUBMISSION, &submission_schema, &r);
 }
 
-static void put_job(struct buf *out, struct buf *scratch, const struct job *j, uint64_t number) {
+static void put_job(const struct core *c, struct buf *out, struct buf *scratch, const struct job *j, uint64_t number) {
     struct rec_job r = {.id = j->id,
                         .submission = number,
                         .array_index = j->array_index,
@@ -301,6 +314,10 @@ static void put_job(struct buf *out, struct buf *scratch, const struct job *j, u
                         .steps = j->steps};
     const struct run *run = j->run;
     cleanup_arena struct arena a = {0};
+    cleanup_free struct sched_gave *gave = world_job_gave(c->world, j->id, &r.gave.len);
+    r.gave.at = arena_alloc(&a, r.gave.len * sizeof *r.gave.at);
+    for (uint32_t i = 0; i < r.gave.len; i++)
+        r.gave.at[i] = (struct rec_gave){gave[i].to, gave[i].share, gave[i].to_share, gave[i].beyond};
     if (run) {
         r.parts.at = arena_alloc(&a, run->part_count * sizeof *r.parts.at);
         r.parts.len = run->part_count;
@@ -366,7 +383,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
             map_put(&numbers, (uintptr_t)j->sub, (void *)number);
             put_submission(out, &scratch, j->sub, number);
         }
-        put_job(out, &scratch, j, number);
+        put_job(c, out, &scratch, j, number);
     }
     put(out, &scratch, REC_END, NULL, NULL);
     map_done(&numbers);
@@ -376,6 +393,8 @@ struct loader {
     struct core *core;
     VEC(struct submission *) submissions;
     VEC(struct rec_usage) usage;  // set when the jobs hold what they hold
+    VEC(struct sched_gave) gave;  // …, and when all are there
+    VEC(uint64_t) givers;         // whose these are
     bool complete;
 };
 
@@ -519,6 +538,11 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     j->start_ms = r->start_ms;
     j->usage = r->usage ? xmemdup(r->usage, sizeof *r->usage) : NULL;
     job_link(c, j);
+    for (uint32_t i = 0; i < r->gave.len; i++) {
+        const struct rec_gave *g = &r->gave.at[i];
+        vec_push(&l->gave, (struct sched_gave){g->to, g->share, g->to_share, g->beyond});
+        vec_push(&l->givers, r->id);
+    }
     return job_state_holds_resources((enum job_state)j->state) ? load_run(c, j, r) : 0;
 }
 
@@ -576,6 +600,15 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     }
 }
 
+static void gave_to_world(const struct loader *l) {
+    world_gave_forget(l->core->world);
+    for (uint32_t i = 0, n; i < l->gave.len; i += n) {
+        for (n = 1; i + n < l->gave.len && l->givers.at[i + n] == l->givers.at[i];)
+            n++;
+        world_job_gave_set(l->core->world, l->givers.at[i], l->gave.at + i, n);
+    }
+}
+
 int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t len, struct error *e) {
     const uint8_t *p = data, *end = p + len;
     struct loader l = {.core = c};
@@ -595,13 +628,17 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     }
     if (r == 0 && !l.complete)
         r = -EBADMSG;
-    if (r == 0)
+    if (r == 0) {
         jobs_to_world(c);
+        gave_to_world(&l);
+    }
     for (uint32_t i = 0; r == 0 && i < l.usage.len; i++) {
         const struct rec_usage *u = &l.usage.at[i];
         world_usage_set(c->world, u->project, u->user, u->milli, u->at_ms);
     }
     vec_done(&l.usage);
+    vec_done(&l.gave);
+    vec_done(&l.givers);
     for (uint32_t i = 0; i < l.submissions.len; i++)
         submission_unref(c, l.submissions.at[i]);
     vec_done(&l.submissions);

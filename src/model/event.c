@@ -65,6 +65,9 @@ static const struct field ending_fields[] = {
     FIELD(8, S, hold, "Held when it is queued again."),
     FIELD(9, S, exit_code, "Exit code of an allocation that is given back."),
     FIELD(10, S, exit_signal, "Signal that ended what it was for."),
+    FIELD(11, S, beyond, "The job it makes room for gets more than its project's share."),
+    FIELD(12, S, share, "Share of its project when it had to make room."),
+    FIELD(13, S, by_share, "Share of the other job's project then."),
 };
 static const struct schema ending_schema = SCHEMA(S, "job_ending", ending_fields);
 #undef S

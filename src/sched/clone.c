@@ -2,6 +2,7 @@
 // and equal in everything that decides.
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "sched/mix.h"
 
 static void clone_nodes(struct world *to, const struct world *w) {
@@ -146,6 +147,11 @@ static void clone_jobs(struct world *to, const struct world *w) {
             world_job_ending(to, j->id, j->ending_for);
     }
     world_request_unref(to, r);
+    for (uint32_t i = 0; i < jobs.len && w->gave.len; i++) {
+        uint32_t gave;
+        cleanup_free struct sched_gave *list = world_job_gave(w, jobs.at[i]->id, &gave);
+        world_job_gave_set(to, jobs.at[i]->id, list, gave);
+    }
     vec_done(&jobs);
 }
 

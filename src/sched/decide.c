@@ -160,7 +160,7 @@ static bool blocked(struct pass *p, struct order *o, struct job *j, struct reque
         }
     }
     p->closed[part] |= pass_strict(p, r);
-    return false;
+    return j->gave && !fit_enough(f);  // what it must not take back, the next one like it may take
 }
 
 // Looks at the next job; false when its request is done with for this pass.

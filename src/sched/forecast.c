@@ -1,5 +1,6 @@
 // Owns forecasts: the world is copied and played forward, once with every job running to its limit
 // and once with every job ending when its user's jobs usually do. Nobody new comes in.
+#include "base/cleanup.h"
 #include "sched/forecast.h"
 
 #include "sched/estimate.h"
@@ -68,17 +69,21 @@ static void carry_out(struct world *w, const struct decisions *d, int64_t now_ms
     for (uint32_t i = 0; i < d->starts.len; i++)
         world_job_start_in(w, d->starts.at[i].job, d->starts.at[i].partition, d->starts.at[i].alloc, now_ms);
     for (uint32_t i = 0; i < d->preempts.len; i++)
-        world_job_ending(w, d->preempts.at[i].victim, d->preempts.at[i].for_job);
+        world_job_preempt(w, &d->preempts.at[i]);
 }
 
 static void end_job(struct world *w, struct job *j, int64_t now_ms) {
     struct sched_job again = {.id = j->id, .request = j->request, .submit_ms = j->submit_ms,
                               .restarts = j->restarts + 1};
     bool requeue = j->state == SCHED_JOB_ENDING && j->ending_for;
+    uint32_t gave;
+    cleanup_free struct sched_gave *to = world_job_gave(w, j->id, &gave);
     j->request->refs++;
     world_job_end(w, again.id, now_ms);
-    if (requeue)
+    if (requeue) {
         world_job_add(w, &again);
+        world_job_gave_set(w, again.id, to, gave);
+    }
     world_request_unref(w, again.request);
 }
 

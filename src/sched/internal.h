@@ -268,6 +268,8 @@ struct job {
     int64_t submit_ms, begin_ms, start_ms, limit_ms;
     struct alloc *alloc;
     uint64_t ending_for;
+    struct gave *gave;            // whom it made room for; NULL: for nobody
+    uint32_t above, above_due;    // world's `above`: it is above the taker looked at last (gave.c)
     uint32_t restarts;
     int64_t cost;                 // what it counts as in its user's use while it runs
     int64_t held_gpu, held_cpus;  // of its allocation
@@ -347,6 +349,8 @@ struct world {
     bool victims_stale;
     struct mix *mix;                    // requests seen lately
     VEC(uint64_t) takers;               // jobs marked so, in the order of marking
+    VEC(struct job *) gave;             // jobs that made room for others
+    uint32_t above;                     // number of the taker whose order was looked at last
     VEC(uint64_t) noted;                // jobs with a reason of their own
     struct {                            // what reasons are told by, from the latest pass
         int64_t now_ms;
@@ -382,6 +386,11 @@ unsigned request_dim(const struct world *w, const struct request *r);  // the sh
 int64_t request_amount(const struct world *w, const struct request *r, unsigned dim);
 bool request_preemptible(const struct world *w, const struct request *r);
 int32_t request_priority(const struct world *w, const struct request *r);
+
+// gave.c
+void gave_note(struct world *w, struct job *j, const struct sched_gave *new);
+void gave_forget(struct world *w, struct job *j);
+void gave_lapse(struct world *w, uint32_t project);  // one of its jobs ended by itself
 
 // usage.c
 uint64_t decay_q32(int64_t elapsed_ms, int64_t half_life_ms);  // 2^-(elapsed / half-life), Q32

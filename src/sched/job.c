@@ -327,13 +327,16 @@ void world_job_takes(struct world *w, uint64_t id, bool takes) {
         vec_push(&w->takers, id);
 }
 
-int world_job_ending(struct world *w, uint64_t id, uint64_t for_job) {
+static int make_room(struct world *w, uint64_t id, const struct sched_gave *gave) {
+    uint64_t for_job = gave->to;
     struct job *j = world_find(w, id);
     if (!j)
         return -ENOENT;
     if (j->state == SCHED_JOB_PENDING)
         return -EINVAL;
     j->ending_for = for_job;
+    if (for_job && for_job != id)
+        gave_note(w, j, gave);
     world_job_takes(w, for_job, true);
     if (j->state == SCHED_JOB_ENDING)
         return 0;
@@ -342,8 +345,17 @@ int world_job_ending(struct world *w, uint64_t id, uint64_t for_job) {
     return 0;
 }
 
+int world_job_ending(struct world *w, uint64_t id, uint64_t for_job) {
+    return make_room(w, id, &(struct sched_gave){.to = for_job, .share = INT64_MAX});
+}
+
+int world_job_preempt(struct world *w, const struct sched_preempt *p) {
+    return make_room(w, p->victim, &p->gave);
+}
+
 static void forget(struct world *w, struct job *j) {
     map_remove(&w->jobs, j->id);
+    gave_forget(w, j);
     world_request_unref(w, j->request);
     alloc_free(j->alloc);
     free(j);
@@ -393,6 +405,8 @@ int world_job_end(struct world *w, uint64_t id, int64_t now_ms) {
         return world_job_remove(w, id);
     stop_running(w, j, now_ms);
     learn(w, j, now_ms);
+    if (j->state != SCHED_JOB_ENDING || !j->ending_for)
+        gave_lapse(w, j->request->asked.project);
     forget(w, j);
     return 0;
 }

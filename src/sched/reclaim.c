@@ -6,7 +6,7 @@
 #include "sched/pass.h"
 
 enum { VICTIMS_MAX = 4096, PAIRS_FROM_MAX = 32, SUBSETS_OF_MAX = 10, NODES_TRIED_MAX = 64,
-       NODES_FEW = 96 };
+       NODES_FEW = 96, BEYOND = 0x10 };
 
 struct taker {
     struct pass *p;
@@ -18,6 +18,7 @@ struct taker {
     bool in_quota;       // after starting; also of what the quota is worth when quotas exceed capacity
     const struct qos *qos;
     bool by_qos;
+    uint32_t above;      // jobs marked so are above it; 0: none
     uint32_t *count;     // only counted: how many would have to go
 };
 
@@ -133,10 +134,11 @@ static bool gives(const struct taker *t, const struct job *v) {
     return t->p->gives.at[v->request->asked.project];
 }
 
-// Why this victim may be taken as things stand; -1 when it may not.
+// Why this victim may be taken as things stand, with BEYOND when the taker gets more than its project's
+// due thereby; -1 when it may not.
 static int legal(const struct taker *t, const struct job *v) {
     struct world *w = t->p->w;
-    if (!gives(t, v))
+    if (!gives(t, v) || (t->above && v->above_due == t->above))
         return -1;
     int64_t least = v->request->asked.min_runtime_ms;
     if (t->p->policy->min_runtime_ms > least)
@@ -163,8 +165,9 @@ static int legal(const struct taker *t, const struct job *v) {
     unsigned dim = v->request->dim;
     const struct project *top = common(w, t->project, owner);
     bool within;
-    if (under_share(t, top, &within) && over_share(t, owner, top, dim, held_in(w, v, dim), within))
-        return SCHED_PREEMPT_SHARE;
+    if (under_share(t, top, &within) && over_share(t, owner, top, dim, held_in(w, v, dim), within) &&
+        (within || !t->above || v->above != t->above))
+        return within ? SCHED_PREEMPT_SHARE : SCHED_PREEMPT_SHARE | BEYOND;
     if (t->in_quota &&
         (!owner->present || (owner->quota[dim] != SCHED_UNLIMITED && owner->used[dim] > owner->quota[dim])))
         return SCHED_PREEMPT_QUOTA;
@@ -332,8 +335,9 @@ static void commit(const struct taker *t, const job_vec *set, const uint8_t *why
     struct pass *p = t->p;
     for (uint32_t i = 0; i < set->len; i++)
         vec_push(&p->out->preempts, (struct sched_preempt){.victim = set->at[i]->id, .for_job = t->job->id,
-                                                           .why = (enum sched_preempt_why)whys[i],
-                                                           .grace_ms = p->policy->grace_ms});
+                                                           .why = (enum sched_preempt_why)(whys[i] & ~BEYOND),
+                                                           .grace_ms = p->policy->grace_ms,
+                                                           .gave = gave_grounds(p->w, set->at[i], t->job, whys[i] & BEYOND)});
     for (uint32_t i = 0; i < set->len; i++)
         trial_vacate(p, set->at[i]);
     trial_promise(p, t->job, t->r, a, set->at, set->len);
@@ -697,12 +701,14 @@ static bool find(struct pass *p, struct job *j, struct request *r, uint32_t *cou
         return false;
     // What failed for one request fails for others like it, as long as nothing moved since.
     struct fit *f = fit_of(p->w, r);
-    uint64_t like[] = {f->hash, r->asked.project, r->asked.qos, r->preemptible, takes_own(r), (uint64_t)r->limit_ms};
+    uint64_t like[] = {f->hash, r->asked.project, r->asked.qos, r->preemptible, takes_own(r), (uint64_t)r->limit_ms,
+                       j->gave ? j->id : 0};
     uint64_t key = hash_bytes(like, sizeof like);
     uintptr_t moves = 1 + p->out->starts.len + p->out->preempts.len;
     if ((uintptr_t)map_get(&p->reclaims_failed, key) == moves)
         return false;
     worth_merge(p->w);
+    t.above = gave_above(p, j);
     if (p->w->victims.len && know_givers(&t) && !too_little(&t) && search(&t, f))
         return true;
     map_put(&p->reclaims_failed, key, (void *)moves);

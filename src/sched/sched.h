@@ -46,7 +46,10 @@ struct sched_preempt {
     uint64_t victim, for_job;
     enum sched_preempt_why why;
     int64_t grace_ms;
+    struct sched_gave gave;  // for_job, and on what grounds
 };
+
+int world_job_preempt(struct world *w, const struct sched_preempt *p);  // as world_job_ending, with all that is known
 
 struct sched_plan {
     uint64_t job;

@@ -163,6 +163,7 @@ struct world *world_free(struct world *w) {
         return NULL;
     size_t it = 0;
     void *v;
+    world_gave_forget(w);
     while (map_next(&w->jobs, &it, NULL, &v)) {
         alloc_free(((struct job *)v)->alloc);
         free(v);
@@ -188,6 +189,7 @@ struct world *world_free(struct world *w) {
     vec_done(&w->victims);
     vec_done(&w->noted);
     vec_done(&w->takers);
+    vec_done(&w->gave);
     map_done(&w->jobs);
     map_done(&w->requests);
     map_done(&w->users);

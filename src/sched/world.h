@@ -192,7 +192,18 @@ int world_job_start_in(struct world *w, uint64_t id, uint32_t partition, const s
 int world_job_ending(struct world *w, uint64_t id, uint64_t for_job);
 void world_job_takes(struct world *w, uint64_t id,
                      bool takes);  // recovery: whether others were told to make room for it
-// Frees what it holds and forgets the job. For a requeue: end, then add again with the old submit_ms.
+// Whom it made room for: it does not take that back (gave.c), unless its project is due more by now or the
+// other's less. A copy, NULL when there is nobody; set again when the job is queued again and in recovery.
+struct sched_gave {
+    uint64_t to;
+    int64_t share, to_share;  // of the projects then, in what rules each of the two jobs
+    bool beyond;              // the other job got more than its project's due
+};
+struct sched_gave *world_job_gave(const struct world *w, uint64_t id, uint32_t *count);
+void world_job_gave_set(struct world *w, uint64_t id, const struct sched_gave *to, uint32_t count);
+void world_gave_forget(struct world *w);  // of all jobs: who may take from whom was changed by hand
+// Frees what it holds and forgets the job. For a requeue: end, then add again with the old submit_ms and
+// whom it made room for.
 int world_job_end(struct world *w, uint64_t id, int64_t now_ms);
 int world_job_remove(struct world *w, uint64_t id);  // pending, or running without account of use
 // Recovery and elastic limits: a running job's time limit counts from start_ms.

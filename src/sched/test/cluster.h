@@ -69,8 +69,12 @@ static inline void cluster_requeue(struct cluster *c, uint64_t id) {
     assert_true(world_job(c->w, id, &v));
     const struct request *r = world_request(c->w, request_asked(v.request));
     struct sched_job j = {.id = id, .request = r, .submit_ms = v.submit_ms, .restarts = v.restarts + 1};
+    uint32_t gave;
+    struct sched_gave *to = world_job_gave(c->w, id, &gave);
     assert_int_equal(world_job_end(c->w, id, c->now_ms), 0);
     assert_int_equal(world_job_add(c->w, &j), 0);
+    world_job_gave_set(c->w, id, to, gave);
+    free(to);
     world_request_unref(c->w, r);
 }
 
@@ -83,7 +87,7 @@ static inline uint32_t cluster_round(struct cluster *c) {
         assert_int_equal(world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition,
                                             d.starts.at[i].alloc, c->now_ms), 0);
     for (uint32_t i = 0; i < d.preempts.len; i++)
-        world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
+        world_job_preempt(c->w, &d.preempts.at[i]);
     for (uint32_t i = 0; i < d.preempts.len; i++)
         cluster_requeue(c, d.preempts.at[i].victim);
     c->started += d.starts.len;

@@ -331,7 +331,7 @@ static uint32_t decide(struct run *r) {
         assert_int_equal(world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition, d.starts.at[i].alloc,
                                             c->now_ms), 0);
     for (uint32_t i = 0; i < d.preempts.len; i++) {
-        world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
+        world_job_preempt(c->w, &d.preempts.at[i]);
         r->ending[r->ending_count++] = d.preempts.at[i].victim;
         assert_true(r->ending_count < JOBS);
     }

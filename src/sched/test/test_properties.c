@@ -17,7 +17,7 @@ struct step {
 };
 
 struct setup {
-    bool tree, limits, qos, fractions, partitions;
+    bool tree, limits, qos, fractions, partitions, several;
     int32_t tier[PARTITIONS + 1];
     uint32_t gpus[NODES + 1];
     int64_t quota[PROJECTS + 1];
@@ -30,6 +30,7 @@ struct run {
     uint32_t job_count;
     uint64_t ending[JOBS];
     uint32_t ending_count;
+    bool one_partition;  // no job names several
     char why[256];
 };
 
@@ -55,6 +56,7 @@ static void project_put(struct run *r, uint32_t id) {
                               .quota_cpus = SCHED_UNLIMITED,
                               .limit_cpus = SCHED_UNLIMITED};
     world_project_set(r->c.w, &p, NULL);
+    world_gave_forget(r->c.w);
 }
 
 static void qos_put(struct run *r, uint32_t id, uint32_t jobs_max) {
@@ -62,6 +64,7 @@ static void qos_put(struct run *r, uint32_t id, uint32_t jobs_max) {
     struct sched_qos q = {.id = id, .name = id == 1 ? "low" : "high", .priority = id == 1 ? -10 : 10,
                           .max_jobs_per_user = jobs_max, .preempts = &lower, .preempts_count = id == 2};
     world_qos_set(r->c.w, &q, NULL);
+    world_gave_forget(r->c.w);
 }
 
 // Two nodes each, one of them in the next partition too.
@@ -77,7 +80,7 @@ static void partition_put(struct run *r, uint32_t id, int32_t tier, bool closed)
 static void start_run(struct run *r, uint64_t seed) {
     struct rand rnd;
     rand_seed(&rnd, seed * 7919 + 1);
-    *r = (struct run){.c = {.w = world_new(), .next_id = 1, .now_ms = 1000}};
+    *r = (struct run){.c = {.w = world_new(), .next_id = 1, .now_ms = 1000}, .one_partition = r->one_partition};
     policy_default(&r->c.policy);
     r->setup.tree = rand_below(&rnd, 3) == 0;
     r->setup.limits = rand_below(&rnd, 3) == 0;
@@ -94,6 +97,7 @@ static void start_run(struct run *r, uint64_t seed) {
     qos_put(r, 1, 0);
     qos_put(r, 2, 0);
     r->setup.partitions = rand_below(&rnd, 2);
+    r->setup.several = !r->one_partition;
     for (uint32_t i = 1; i <= PARTITIONS; i++)
         partition_put(r, i, rand_below(&rnd, 3) == 0, false);
 }
@@ -146,7 +150,7 @@ static void submit(struct run *r, const struct step *s) {
     if (r->setup.partitions && s->c % 5) {  // one, or wherever of several it can start first
         q.partition = 1 + s->d / 11 % PARTITIONS;
         q.also = also;
-        q.also_count = s->c % 3;
+        q.also_count = r->setup.several ? s->c % 3 : 0;
     }
     r->jobs[r->job_count++] = cluster_submit(&r->c, &q);
 }
@@ -322,7 +326,7 @@ static bool one_round(struct run *r, bool instantly, uint32_t *moves) {
         if (world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition, d.starts.at[i].alloc, c->now_ms))
             fine = failed(r, "job %" PRIu64 " started twice", d.starts.at[i].job);
     for (uint32_t i = 0; i < d.preempts.len; i++) {
-        world_job_ending(c->w, d.preempts.at[i].victim, d.preempts.at[i].for_job);
+        world_job_preempt(c->w, &d.preempts.at[i]);
         r->ending[r->ending_count++] = d.preempts.at[i].victim;
     }
     decisions_done(&d);
@@ -526,14 +530,14 @@ static uint32_t shrink(struct run *r, uint64_t seed, struct step *steps, uint32_
     }
 }
 
-static void holds_over_random_histories(void **state) {
-    (void)state;
+static void histories(bool one_partition) {
     const char *from = getenv("SCHED_SEED"), *many = getenv("SCHED_SEEDS");
     uint64_t first = from ? strtoull(from, NULL, 10) : 1, count = many ? strtoull(many, NULL, 10) : from ? 1 : SEEDS;
     for (uint64_t seed = first; seed < first + count; seed++) {
         struct rand rnd;
         struct step steps[STEPS];
         static struct run r;
+        r.one_partition = one_partition;
         rand_seed(&rnd, seed);
         for (unsigned i = 0; i < STEPS; i++)
             steps[i] = random_step(&rnd);
@@ -545,6 +549,16 @@ static void holds_over_random_histories(void **state) {
         print_steps(steps, n);
         fail();
     }
+}
+
+static void holds_over_random_histories(void **state) {
+    (void)state;
+    histories(false);
+}
+
+static void holds_with_one_partition_each(void **state) {
+    (void)state;
+    histories(true);
 }
 
 // A wide job planned behind narrow ones starts no later than first promised.
@@ -601,6 +615,7 @@ static void planned_jobs_keep_their_promise(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(holds_over_random_histories),
+        cmocka_unit_test(holds_with_one_partition_each),
         cmocka_unit_test(planned_jobs_keep_their_promise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
