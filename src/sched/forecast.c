@@ -1,8 +1,8 @@
 // Owns forecasts: the world is copied and played forward, once with every job running to its limit
 // and once with every job ending when its user's jobs usually do. Nobody new comes in.
-#include "base/cleanup.h"
 #include "sched/forecast.h"
 
+#include "base/cleanup.h"
 #include "sched/estimate.h"
 #include "sched/pass.h"
 

@@ -52,15 +52,21 @@ void gave_lapse(struct world *w, uint32_t project) {
 }
 
 // Those that ended meanwhile go when the next comes, so the list is no longer than the jobs there are.
-// Of two times to the same job that hold by themselves, both stay: one by due, one beyond.
+// The second time to the same job counts whatever becomes of shares: what a job holds can differ from what
+// it asked for, so they may go up and down as the two take turns.
 void gave_note(struct world *w, struct job *j, const struct sched_gave *new) {
+    struct sched_gave last = *new;
     VEC(struct sched_gave) all = {0};
     for (uint32_t i = 0; j->gave && i < j->gave->count; i++) {
         const struct sched_gave *g = &j->gave->to[i];
-        if (world_find(w, g->to) && (g->to != new->to || g->beyond != new->beyond))
+        if (g->to == new->to && g->beyond == new->beyond) {
+            last.share = INT64_MAX;
+            last.to_share = 0;
+        } else if (world_find(w, g->to)) {
             vec_push(&all, *g);
+        }
     }
-    vec_push(&all, *new);
+    vec_push(&all, last);
     replace(w, j, list(all.at, all.len));
     vec_done(&all);
 }

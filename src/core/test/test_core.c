@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "base/cleanup.h"
 #include "base/rand.h"
 
 static void runs_a_job(void **state) {

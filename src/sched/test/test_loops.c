@@ -179,6 +179,31 @@ static void unless_things_have_changed(void **state) {
     world_free(c.w);
 }
 
+// Shares that follow who runs would let the two take turns.
+static void the_second_time_counts_whatever_the_shares(void **state) {
+    (void)state;
+    struct cluster c = two();
+    world_job_end(c.w, 1, c.now_ms);
+    assert_int_equal(cluster_round(&c), 1);
+    const struct sched_preempt p = {.victim = 2, .for_job = 3, .gave = {.to = 3, .share = 0, .to_share = 2 * GPU}};
+    cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 2 * GPU});
+    for (int i = 0; i < 2; i++) {
+        world_job_preempt(c.w, &p);
+        cluster_requeue(&c, 2);
+        c.now_ms += 1000;
+        assert_int_equal(cluster_round(&c), 1);
+        assert_true(cluster_runs(&c, 3));
+        assert_int_equal(takes(&c), i ? 0 : 2);
+        if (i == 0) {
+            world_job_preempt(c.w, &(struct sched_preempt){.victim = 3, .for_job = 2, .gave = {.to = 2}});
+            cluster_requeue(&c, 3);
+            assert_int_equal(cluster_round(&c), 1);
+            assert_true(cluster_runs(&c, 2));
+        }
+    }
+    world_free(c.w);
+}
+
 static void a_job_that_ends_by_itself_begins_it_anew(void **state) {
     (void)state;
     struct cluster c = two();
@@ -210,6 +235,7 @@ int main(void) {
         cmocka_unit_test(room_once_made_is_not_taken_back),
         cmocka_unit_test(over_any_number_of_steps),
         cmocka_unit_test(unless_things_have_changed),
+        cmocka_unit_test(the_second_time_counts_whatever_the_shares),
         cmocka_unit_test(a_job_that_ends_by_itself_begins_it_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
