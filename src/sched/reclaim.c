@@ -333,11 +333,13 @@ static bool enough_gpus(const struct taker *t, const struct node *n, const struc
 
 static void commit(const struct taker *t, const job_vec *set, const uint8_t *whys, struct alloc *a) {
     struct pass *p = t->p;
-    for (uint32_t i = 0; i < set->len; i++)
-        vec_push(&p->out->preempts, (struct sched_preempt){.victim = set->at[i]->id, .for_job = t->job->id,
+    for (uint32_t i = 0; i < set->len; i++) {
+        struct job *v = set->at[i];
+        vec_push(&p->out->preempts, (struct sched_preempt){.victim = v->id, .for_job = t->job->id,
                                                            .why = (enum sched_preempt_why)(whys[i] & ~BEYOND),
                                                            .grace_ms = p->policy->grace_ms,
-                                                           .gave = gave_grounds(p->w, set->at[i], t->job, whys[i] & BEYOND)});
+                                                           .gave = gave_grounds(p->w, v, t->job, whys[i] & BEYOND)});
+    }
     for (uint32_t i = 0; i < set->len; i++)
         trial_vacate(p, set->at[i]);
     trial_promise(p, t->job, t->r, a, set->at, set->len);
