@@ -54,9 +54,10 @@ static void show_samples(const struct gpu_samples *s, int64_t wall_us, int64_t u
 
 // What each question costs by the reader's own count, and how old its answer may get.
 static void show_costs(const struct nvml_source *s) {
-    static const char *const names[PROBE_COUNT] = {
-        "memory", "use",     "engines", "energy", "power",     "temperature", "memory_temperature",
-        "clocks", "reasons", "pcie",    "nvlink", "processes", "process_use", "errors"};
+    static const char *const names[] = {
+        "memory",  "use",  "engines", "energy",    "power",       "temperature", "memory_temperature", "clocks",
+        "reasons", "pcie", "nvlink",  "processes", "process_use", "errors",      "profile"};
+    _Static_assert(sizeof names / sizeof *names == PROBE_COUNT, "a name for each question");
     struct buf b = {0};
     struct json_writer w = {.out = &b};
     json_open(&w, '{');
