@@ -197,6 +197,11 @@ static void apply_suspended(struct core *c, struct job *j, int64_t at_ms, bool r
     set_state(c, j, resumed ? JOB_RUNNING : JOB_SUSPENDED);
 }
 
+// What is unknown counts as the strongest.
+enum sched_claim claim_read(uint32_t claim) {
+    return claim < SCHED_CLAIM_COUNT ? (enum sched_claim)claim : SCHED_CLAIM_DUE;
+}
+
 // The job it makes room for; 0: none.
 static uint64_t makes_room_for(const struct job *j) {
     uint64_t for_job = 0;
@@ -312,7 +317,7 @@ static void apply_ending(struct core *c, struct job *j, int64_t at_ms, const str
     r->reason = b->reason ? xstrdup(b->reason) : NULL;
     set_state(c, j, JOB_COMPLETING);
     struct sched_preempt p = {.victim = j->id, .for_job = makes_room_for(j)};
-    p.gave = (struct sched_gave){p.for_job, b->share, b->by_share, b->beyond};
+    p.gave = (struct sched_gave){p.for_job, b->share, b->by_share, claim_read(b->claim)};
     world_job_preempt(c->world, &p);
     struct job *taker = find_job(c, p.for_job);
     if (taker && taker->state == JOB_PENDING)

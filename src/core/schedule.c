@@ -75,7 +75,7 @@ static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_m
     snprintf(reason, sizeof reason, "made room for job %s: %s", by, why[p->why]);
     struct event_job_ending how = {
         .cause = END_PREEMPT, .by = by, .reason = reason,  // with the grace it asked for, or the cluster's
-        .beyond = p->gave.beyond, .share = p->gave.share, .by_share = p->gave.to_share};
+        .claim = p->gave.claim, .share = p->gave.share, .by_share = p->gave.to_share};
     begin_ending(c, j, &how, now_ms);
 }
 

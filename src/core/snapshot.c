@@ -73,7 +73,7 @@ struct rec_part {
 struct rec_gave {  // whom a job made room for
     uint64_t to;
     int64_t share, to_share;
-    bool beyond;
+    uint32_t claim;
 };
 struct rec_job {
     uint64_t id, submission;
@@ -159,7 +159,7 @@ static const struct schema rec_part_schema = SCHEMA(S, "part", rec_part_fields);
 #undef S
 #define S struct rec_gave
 static const struct field rec_gave_fields[] = {FIELD(1, S, to, ""), FIELD(2, S, share, ""), FIELD(3, S, to_share, ""),
-                                               FIELD(4, S, beyond, "")};
+                                               FIELD(4, S, claim, "")};
 static const struct schema rec_gave_schema = SCHEMA(S, "gave", rec_gave_fields);
 #undef S
 #define S struct rec_job
@@ -317,7 +317,7 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
     cleanup_free struct sched_gave *gave = world_job_gave(c->world, j->id, &r.gave.len);
     r.gave.at = arena_alloc(&a, r.gave.len * sizeof *r.gave.at);
     for (uint32_t i = 0; i < r.gave.len; i++)
-        r.gave.at[i] = (struct rec_gave){gave[i].to, gave[i].share, gave[i].to_share, gave[i].beyond};
+        r.gave.at[i] = (struct rec_gave){gave[i].to, gave[i].share, gave[i].to_share, gave[i].claim};
     if (run) {
         r.parts.at = arena_alloc(&a, run->part_count * sizeof *r.parts.at);
         r.parts.len = run->part_count;
@@ -540,7 +540,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     job_link(c, j);
     for (uint32_t i = 0; i < r->gave.len; i++) {
         const struct rec_gave *g = &r->gave.at[i];
-        vec_push(&l->gave, (struct sched_gave){g->to, g->share, g->to_share, g->beyond});
+        vec_push(&l->gave, (struct sched_gave){g->to, g->share, g->to_share, claim_read(g->claim)});
         vec_push(&l->givers, r->id);
     }
     return job_state_holds_resources((enum job_state)j->state) ? load_run(c, j, r) : 0;

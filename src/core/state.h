@@ -207,6 +207,7 @@ void apply_cluster(struct core *c, const struct event *e);
 void job_link(struct core *c, struct job *j);
 int64_t run_paused_ms(const struct job *j, int64_t now_ms);  // all pauses of the attempt until then
 void jobs_to_world(struct core *c);
+enum sched_claim claim_read(uint32_t claim);
 // event.c: numbers the event, applies it, puts it into the outbox.
 void emit(struct core *c, int64_t now_ms, enum event_type type, void *body);
 void effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt);

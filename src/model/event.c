@@ -65,7 +65,7 @@ static const struct field ending_fields[] = {
     FIELD(8, S, hold, "Held when it is queued again."),
     FIELD(9, S, exit_code, "Exit code of an allocation that is given back."),
     FIELD(10, S, exit_signal, "Signal that ended what it was for."),
-    FIELD(11, S, beyond, "The job it makes room for gets more than its project's share."),
+    FIELD(11, S, claim, "By what the other job takes it: 0 its due, 1 its quota, 2 beyond its share."),
     FIELD(12, S, share, "Share of its project when it had to make room."),
     FIELD(13, S, by_share, "Share of the other job's project then."),
 };

@@ -100,7 +100,7 @@ struct event_job_ending {
     bool hold;           // END_REQUEUE: held afterwards
     int32_t exit_code;   // END_EXIT of an allocation: what becomes of the job
     uint32_t exit_signal;
-    bool beyond;         // END_PREEMPT: the other job gets more than its project's due; the projects' shares then
+    uint32_t claim;      // END_PREEMPT: by what the other job takes it (enum sched_claim); the projects' shares then
     int64_t share, by_share;
 };
 struct event_part_ended {

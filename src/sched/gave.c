@@ -1,10 +1,10 @@
-// Owns who made room for whom. "A gave way to B" puts B above A while both are there. Who takes what is
-// its project's due (share, quota, rank of a QoS) takes from nobody above itself by steps of that kind; who
-// takes more than that, from nobody above itself by steps of any kind. So there is always one order of all
-// jobs in which every taker is before its victims: first by groups that only dues can join in a circle,
-// inside them by dues, which never make one. As starts on free room take nothing from anybody, preemption
-// ends. A step counts no more when the one's project is due more than then, or the other's less; it all
-// begins anew for a project's jobs when one of them ends by itself, for all when rules are changed.
+// Owns who made room for whom. "A gave way to B" puts B above A while both are there, by a step of the kind
+// of claim it was. Nobody takes from a job above itself by steps of the kind it claims by now or of stronger
+// ones. So there is always one order of all jobs in which every taker is before its victims: by groups that
+// all steps join in circles, inside them by groups that all but the weakest do, and so on; the strongest make
+// none. As starts on free room take nothing from anybody, preemption ends. A step counts no more when the
+// one's project is due more than then, or the other's less; it all begins anew for a project's jobs when one
+// of them ends by itself, for all when rules are changed.
 #include <string.h>
 
 #include "sched/pass.h"
@@ -59,7 +59,7 @@ void gave_note(struct world *w, struct job *j, const struct sched_gave *new) {
     VEC(struct sched_gave) all = {0};
     for (uint32_t i = 0; j->gave && i < j->gave->count; i++) {
         const struct sched_gave *g = &j->gave->to[i];
-        if (g->to == new->to && g->beyond == new->beyond) {
+        if (g->to == new->to && g->claim == new->claim) {
             last.share = INT64_MAX;
             last.to_share = 0;
         } else if (world_find(w, g->to)) {
@@ -87,7 +87,7 @@ void world_job_gave_set(struct world *w, uint64_t id, const struct sched_gave *t
 
 struct search {
     struct pass *p;
-    bool dues;  // only by steps of that kind
+    enum sched_claim up_to;  // by steps of this kind or stronger
     VEC(struct job *) found;
 };
 
@@ -95,20 +95,21 @@ static int64_t share_of(struct world *w, const struct job *j) {
     return world_project_slot(w, j->request->asked.project)->own_share[j->request->dim];
 }
 
-struct sched_gave gave_grounds(struct world *w, const struct job *victim, const struct job *taker, bool beyond) {
+struct sched_gave gave_grounds(struct world *w, const struct job *victim, const struct job *taker,
+                               enum sched_claim claim) {
     return (struct sched_gave){.to = taker->id, .share = share_of(w, victim), .to_share = share_of(w, taker),
-                               .beyond = beyond};
+                               .claim = claim};
 }
 
 // From one that made room (NULL: the first).
 static void reach(struct search *s, const struct job *from, const struct sched_gave *g) {
     struct world *w = s->p->w;
     struct job *j = world_find(w, g->to);
-    if (!j || (g->beyond && s->dues) || (s->dues ? j->above_due : j->above) == w->above)
+    if (!j || g->claim > s->up_to || j->above[s->up_to] == w->above)
         return;
     if (from && (share_of(w, from) > g->share || share_of(w, j) < g->to_share))
         return;
-    *(s->dues ? &j->above_due : &j->above) = w->above;
+    j->above[s->up_to] = w->above;
     vec_push(&s->found, j);
 }
 
@@ -131,11 +132,10 @@ uint32_t gave_above(struct pass *p, const struct job *taker) {
     struct world *w = p->w;
     if (!taker->gave)
         return 0;
-    struct search s = {.p = p, .dues = true};
+    struct search s = {.p = p};
     w->above = w->above == UINT32_MAX ? 1 : w->above + 1;
-    spread(&s, taker->id);
-    s.dues = false;
-    spread(&s, taker->id);
+    for (; s.up_to < SCHED_CLAIM_COUNT; s.up_to++)
+        spread(&s, taker->id);
     vec_done(&s.found);
     return w->above;
 }

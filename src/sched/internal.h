@@ -269,7 +269,7 @@ struct job {
     struct alloc *alloc;
     uint64_t ending_for;
     struct gave *gave;            // whom it made room for; NULL: for nobody
-    uint32_t above, above_due;    // world's `above`: it is above the taker looked at last (gave.c)
+    uint32_t above[SCHED_CLAIM_COUNT];  // world's `above`: by such steps it is above the taker looked at last
     uint32_t restarts;
     int64_t cost;                 // what it counts as in its user's use while it runs
     int64_t held_gpu, held_cpus;  // of its allocation

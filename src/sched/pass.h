@@ -105,9 +105,10 @@ struct request *choice_cheapest(struct pass *p, struct job *j, struct request *r
 // Gives it a planned start in the partition at hand or in one whose turn is the same; NULL: in none.
 struct request *choice_plan(struct pass *p, struct job *j, struct request *r);
 
-// gave.c: marks the jobs above the taker with the number returned (job.above, above_due); 0: there are none
+// gave.c: marks the jobs above the taker with the number returned (job.above); 0: there are none
 uint32_t gave_above(struct pass *p, const struct job *taker);
-struct sched_gave gave_grounds(struct world *w, const struct job *victim, const struct job *taker, bool beyond);
+struct sched_gave gave_grounds(struct world *w, const struct job *victim, const struct job *taker,
+                               enum sched_claim claim);
 
 // reclaim.c
 bool reclaim(struct pass *p, struct job *j, struct request *r);

@@ -134,11 +134,16 @@ static bool gives(const struct taker *t, const struct job *v) {
     return t->p->gives.at[v->request->asked.project];
 }
 
+// It must not be taken back by such a claim.
+static bool above(const struct taker *t, const struct job *v, enum sched_claim claim) {
+    return t->above && v->above[claim] == t->above;
+}
+
 // Why this victim may be taken as things stand, with BEYOND when the taker gets more than its project's
 // due thereby; -1 when it may not.
 static int legal(const struct taker *t, const struct job *v) {
     struct world *w = t->p->w;
-    if (!gives(t, v) || (t->above && v->above_due == t->above))
+    if (!gives(t, v) || above(t, v, SCHED_CLAIM_DUE))
         return -1;
     int64_t least = v->request->asked.min_runtime_ms;
     if (t->p->policy->min_runtime_ms > least)
@@ -166,9 +171,9 @@ static int legal(const struct taker *t, const struct job *v) {
     const struct project *top = common(w, t->project, owner);
     bool within;
     if (under_share(t, top, &within) && over_share(t, owner, top, dim, held_in(w, v, dim), within) &&
-        (within || !t->above || v->above != t->above))
+        (within || !above(t, v, SCHED_CLAIM_BEYOND)))
         return within ? SCHED_PREEMPT_SHARE : SCHED_PREEMPT_SHARE | BEYOND;
-    if (t->in_quota &&
+    if (t->in_quota && !above(t, v, SCHED_CLAIM_QUOTA) &&
         (!owner->present || (owner->quota[dim] != SCHED_UNLIMITED && owner->used[dim] > owner->quota[dim])))
         return SCHED_PREEMPT_QUOTA;
     return -1;
@@ -331,6 +336,10 @@ static bool enough_gpus(const struct taker *t, const struct node *n, const struc
     return n->whole_free + freed >= whole;
 }
 
+static enum sched_claim claim_of(uint8_t why) {
+    return why & BEYOND ? SCHED_CLAIM_BEYOND : why == SCHED_PREEMPT_QUOTA ? SCHED_CLAIM_QUOTA : SCHED_CLAIM_DUE;
+}
+
 static void commit(const struct taker *t, const job_vec *set, const uint8_t *whys, struct alloc *a) {
     struct pass *p = t->p;
     for (uint32_t i = 0; i < set->len; i++) {
@@ -338,7 +347,7 @@ static void commit(const struct taker *t, const job_vec *set, const uint8_t *why
         vec_push(&p->out->preempts, (struct sched_preempt){.victim = v->id, .for_job = t->job->id,
                                                            .why = (enum sched_preempt_why)(whys[i] & ~BEYOND),
                                                            .grace_ms = p->policy->grace_ms,
-                                                           .gave = gave_grounds(p->w, v, t->job, whys[i] & BEYOND)});
+                                                           .gave = gave_grounds(p->w, v, t->job, claim_of(whys[i]))});
     }
     for (uint32_t i = 0; i < set->len; i++)
         trial_vacate(p, set->at[i]);

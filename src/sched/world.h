@@ -194,10 +194,16 @@ void world_job_takes(struct world *w, uint64_t id,
                      bool takes);  // recovery: whether others were told to make room for it
 // Whom it made room for: it does not take that back (gave.c), unless its project is due more by now or the
 // other's less. A copy, NULL when there is nobody; set again when the job is queued again and in recovery.
+enum sched_claim {  // what the other job took it by, the strongest first
+    SCHED_CLAIM_DUE,    // its project is not above its share with it, a QoS, interactive work of the same project
+    SCHED_CLAIM_QUOTA,  // its project's quota, from one inside its share
+    SCHED_CLAIM_BEYOND, // more than its project's share
+    SCHED_CLAIM_COUNT,
+};
 struct sched_gave {
     uint64_t to;
     int64_t share, to_share;  // of the projects then, in what rules each of the two jobs
-    bool beyond;              // the other job got more than its project's due
+    enum sched_claim claim;
 };
 struct sched_gave *world_job_gave(const struct world *w, uint64_t id, uint32_t *count);
 void world_job_gave_set(struct world *w, uint64_t id, const struct sched_gave *to, uint32_t count);

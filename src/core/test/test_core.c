@@ -510,7 +510,7 @@ static void who_takes_goes_on_taking(void **state) {
     uint32_t count;
     cleanup_free struct sched_gave *gave = world_job_gave(core_world(loaded), victim, &count);
     assert_int_equal(count, 1);
-    assert_true(gave->to == taker && gave->to_share == 4000 && !gave->share && !gave->beyond);
+    assert_true(gave->to == taker && gave->to_share == 4000 && !gave->share && gave->claim == SCHED_CLAIM_DUE);
     same_state(r.core, loaded);
     core_free(loaded);
     assert_int_equal(core_project_set(r.core, &root, &(struct project){.name = "others"}, r.now_ms, &e), 0);

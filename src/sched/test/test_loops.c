@@ -166,7 +166,7 @@ static void over_any_number_of_steps(void **state) {
 static void unless_things_have_changed(void **state) {
     (void)state;
     struct cluster c = two();
-    gave(&c, 2, (struct sched_gave){.to = 1, .share = GPU, .to_share = GPU, .beyond = true});
+    gave(&c, 2, (struct sched_gave){.to = 1, .share = GPU, .to_share = GPU, .claim = SCHED_CLAIM_BEYOND});
     assert_int_equal(takes(&c), 2);  // what the other has beyond its due is not for good
     gave(&c, 2, (struct sched_gave){.to = 1, .share = 0, .to_share = GPU});
     assert_int_equal(takes(&c), 2);  // due more than then
