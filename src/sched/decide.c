@@ -222,6 +222,7 @@ static void decide(struct pass *p) {
     vec_done(&p->gives_most);
     vec_done(&p->freeable);
     map_done(&p->reclaims_failed);
+    map_done(&p->above);
 }
 
 void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *out) {

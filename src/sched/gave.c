@@ -105,19 +105,17 @@ struct sched_gave gave_grounds(struct world *w, const struct job *victim, const 
 static void reach(struct search *s, const struct job *from, const struct sched_gave *g) {
     struct world *w = s->p->w;
     struct job *j = world_find(w, g->to);
-    if (!j || g->claim > s->up_to || j->above[s->up_to] == w->above)
+    if (!j || g->claim > s->up_to || map_get(&s->p->above, j->id))
         return;
     if (from && (share_of(w, from) > g->share || share_of(w, j) < g->to_share))
         return;
-    j->above[s->up_to] = w->above;
+    map_put(&s->p->above, j->id, (void *)(uintptr_t)(1 + s->up_to));
     vec_push(&s->found, j);
 }
 
 // Also by what this pass decided: its victims are below their takers from now on.
-static void spread(struct search *s, uint64_t from) {
+static void spread(struct search *s) {
     const struct decisions *d = s->p->out;
-    vec_clear(&s->found);
-    reach(s, NULL, &(struct sched_gave){.to = from});
     for (uint32_t i = 0; i < s->found.len; i++) {
         const struct job *j = s->found.at[i];
         for (uint32_t k = 0; j->gave && k < j->gave->count; k++)
@@ -128,14 +126,14 @@ static void spread(struct search *s, uint64_t from) {
     }
 }
 
-uint32_t gave_above(struct pass *p, const struct job *taker) {
-    struct world *w = p->w;
+bool gave_above(struct pass *p, const struct job *taker) {
     if (!taker->gave)
-        return 0;
+        return false;
     struct search s = {.p = p};
-    w->above = w->above == UINT32_MAX ? 1 : w->above + 1;
+    map_done(&p->above);
+    reach(&s, NULL, &(struct sched_gave){.to = taker->id});
     for (; s.up_to < SCHED_CLAIM_COUNT; s.up_to++)
-        spread(&s, taker->id);
+        spread(&s);
     vec_done(&s.found);
-    return w->above;
+    return true;
 }

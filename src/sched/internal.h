@@ -269,7 +269,6 @@ struct job {
     struct alloc *alloc;
     uint64_t ending_for;
     struct gave *gave;            // whom it made room for; NULL: for nobody
-    uint32_t above[SCHED_CLAIM_COUNT];  // world's `above`: by such steps it is above the taker looked at last
     uint32_t restarts;
     int64_t cost;                 // what it counts as in its user's use while it runs
     int64_t held_gpu, held_cpus;  // of its allocation
@@ -350,7 +349,6 @@ struct world {
     struct mix *mix;                    // requests seen lately
     VEC(uint64_t) takers;               // jobs marked so, in the order of marking
     VEC(struct job *) gave;             // jobs that made room for others
-    uint32_t above;                     // number of the taker whose order was looked at last
     VEC(uint64_t) noted;                // jobs with a reason of their own
     struct {                            // what reasons are told by, from the latest pass
         int64_t now_ms;

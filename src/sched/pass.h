@@ -46,6 +46,7 @@ struct pass {
     VEC(uint16_t) freeable;        // by node: GPUs that giving projects' jobs hold
     uint64_t freeable_for;         // hash of who gives and what moved since
     struct map reclaims_failed;    // taker's place, project and rights → moves made by then
+    struct map above;              // jobs above the taker at hand → 1 + the kind of steps it takes (gave.c)
     VEC(struct fit *) classes;     // of all requests in the order
     uint32_t moves;                // starts, victims and promises so far
     bool served;                   // some job got its decision before the order was made
@@ -105,8 +106,8 @@ struct request *choice_cheapest(struct pass *p, struct job *j, struct request *r
 // Gives it a planned start in the partition at hand or in one whose turn is the same; NULL: in none.
 struct request *choice_plan(struct pass *p, struct job *j, struct request *r);
 
-// gave.c: marks the jobs above the taker with the number returned (job.above); 0: there are none
-uint32_t gave_above(struct pass *p, const struct job *taker);
+// gave.c: finds the jobs above the taker (pass.above); false: it never made room for any
+bool gave_above(struct pass *p, const struct job *taker);
 struct sched_gave gave_grounds(struct world *w, const struct job *victim, const struct job *taker,
                                enum sched_claim claim);
 

@@ -18,7 +18,7 @@ struct taker {
     bool in_quota;       // after starting; also of what the quota is worth when quotas exceed capacity
     const struct qos *qos;
     bool by_qos;
-    uint32_t above;      // jobs marked so are above it; 0: none
+    bool above;          // there may be jobs above it
     uint32_t *count;     // only counted: how many would have to go
 };
 
@@ -136,7 +136,8 @@ static bool gives(const struct taker *t, const struct job *v) {
 
 // It must not be taken back by such a claim.
 static bool above(const struct taker *t, const struct job *v, enum sched_claim claim) {
-    return t->above && v->above[claim] == t->above;
+    uintptr_t steps = t->above ? (uintptr_t)map_get(&t->p->above, v->id) : 0;
+    return steps && steps - 1 <= claim;
 }
 
 // Why this victim may be taken as things stand, with BEYOND when the taker gets more than its project's
