@@ -296,6 +296,8 @@ static void print_round(struct run *r, const struct decisions *d) {
         print_message(" preempt %" PRIu64 "(p%u %" PRIu64 ") for %" PRIu64 " why %d", v.id,
                       request_asked(v.request)->project, request_gpu_milli(v.request), d->preempts.at[i].for_job,
                       d->preempts.at[i].why);
+    for (uint32_t i = 0; i < d->plans.len; i++)
+        print_message(" plan %" PRIu64, d->plans.at[i].job);
     print_message("\n");
 }
 
