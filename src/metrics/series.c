@@ -201,7 +201,7 @@ int series_add(struct series_store *s, const char *name, int64_t at_ms, double v
     struct series *x = obtain(s, name, at_ms);
     if (!x)
         return -ENOSPC;
-    if (at_ms < x->at_ms - SERIES_BACK_MS)
+    if (x->at_ms >= 0 && at_ms < x->at_ms - SERIES_BACK_MS)
         set_back(x, at_ms);
     else if (at_ms < x->at_ms)
         return 0;

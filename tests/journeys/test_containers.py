@@ -447,7 +447,7 @@ def programs_of(number):
 def preparing(lab, number):
     wait_until(lambda: any(name == "skopeo" for _, name in programs_of(number)), 20, "skopeo is not started")
     assert "preparing image" in lab.output(number)
-    assert lab.job(number)["state"].upper() == "RUNNING"
+    wait_until(lambda: lab.job(number)["state"].upper() == "RUNNING", 20, "the job does not run")
     wait_until(lambda: "preparing its image" in lab.command(lab.c.binary, "get", str(number)).stdout, 10, "it is not said", 0.2)
 
 

@@ -4,6 +4,8 @@ import os
 import re
 import time
 
+import pytest
+
 from tests.lab.cluster import Cluster
 from tests.lab.proc import wait_until
 
@@ -28,6 +30,7 @@ def metrics(c):
     return c.api.raw("GET", "/metrics")[1].decode()
 
 
+@pytest.mark.long
 def test_a_node_that_is_gone_has_no_figures():
     with Cluster(config=SIMULATED) as c:
         node = c.nodes_up()[0]
@@ -104,6 +107,7 @@ def test_efficiency_of_an_array():
         assert "elements" not in c.api.get(f"/v1/jobs/{array}_1/efficiency")
 
 
+@pytest.mark.long
 def test_nobody_is_ended_for_time_in_which_nobody_looked():
     config = SIMULATED.replace("[cluster]\n", "[cluster]\nidle_gpu_after = 2s\nidle_gpu_end = 15s\n")
     with Cluster(config=config) as c:
@@ -120,6 +124,7 @@ def test_nobody_is_ended_for_time_in_which_nobody_looked():
         assert "held GPUs for 15s without using them (idle_gpu_end)" in job(c, number)["reason"]
 
 
+@pytest.mark.long
 def test_charts_survive_kill_9_of_the_controller():
     with Cluster(config=SIMULATED) as c:
         node = c.nodes_up()[0]

@@ -105,6 +105,7 @@ def test_stories(sides, story):
     check(play(sides, lines(getattr(cases_long, story))))
 
 
+@pytest.mark.long
 def test_several_partitions(sides):
     """A job that names several starts in the first that lets it; until then it shows all of them."""
     slurm, acequia = sides
