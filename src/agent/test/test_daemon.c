@@ -488,7 +488,7 @@ static void gpu_use_survives_the_agent(void **state) {
     struct gpu_grant grants[] = {{.index = 0, .milli = 1000}, {.index = 1, .milli = 1000}};
     head_forget(&head);
     for (int i = 0; i < 2; i++) {
-        work_sh(&w[i], i == 0 ? "sleep 3.5" : "sleep 8");
+        work_sh(&w[i], i == 0 ? "sleep 3.5" : "sleep 10");
         w[i].env[0] = "ACEQUIA_SIMULATED_GPU_LOAD=1000";
         w[i].part.gpus.at = &grants[i];
         w[i].part.gpus.len = 1;
