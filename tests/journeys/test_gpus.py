@@ -56,6 +56,7 @@ def test_a_job_beyond_its_part_is_ended_with_a_reason():
         assert "warning" not in job(c, honest)
 
 
+@pytest.mark.long
 def test_the_policy_can_be_to_warn_only():
     with Cluster(config=SIMULATED + "gpu_audit = warn\n") as c:
         greedy = with_environment(c, "sleep 60", ["ACEQUIA_SIMULATED_GPU_MEMORY=90G"], gpus_milli=500)

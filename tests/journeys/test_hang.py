@@ -16,6 +16,7 @@ def state(c, job):
     return c.api.get(f"/v1/jobs/{job}")["state"]
 
 
+@pytest.mark.long
 def test_logs_on_a_file_system_that_hangs(tmp_path):
     with Cluster(config=CONFIG) as c, HangingFolder(f"{tmp_path}/remote") as folder:
         spec = {"name": "t", "workdir": "/tmp", "output": f"{folder.path}/out", "append": True, "argv": ["sh", "-c", "echo one; sleep 60"]}

@@ -74,6 +74,7 @@ def test_all_nodes_of_a_job_count():
         assert len(live()["gpus"]) == 2
 
 
+@pytest.mark.long
 def test_figures_are_of_the_newest_attempt():
     with Cluster(config=SIMULATED) as c:
         number = submit(c, "sleep 7", load=500, gpus_milli=1000)

@@ -80,6 +80,7 @@ def goes_on(c, seconds):
         time.sleep(0.3)
 
 
+@pytest.mark.long
 def test_the_controller_does_not_wait_for_a_directory(mute):
     with Cluster(config=CONFIG, binary=str(mute.program)) as c:
         goes_on(c, 0)
