@@ -412,36 +412,32 @@ static int read_all(struct reader *r, struct json **out) {
     return e;
 }
 
+static struct reader reader_of(const char *text, size_t len, struct arena *a, struct error *e) {
+    return (struct reader){.start = text, .p = text, .end = text + len, .arena = a, .error = e,
+                           .values_max = UINT64_MAX};
+}
+
 int json_parse(const char *text, size_t len, struct arena *a, struct json **out, struct error *e) {
-    struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e, .values_max = UINT64_MAX};
+    struct reader r = reader_of(text, len, a, e);
     return read_all(&r, out);
 }
 
 int json_parse_few(const char *text, size_t len, uint64_t values_max, struct arena *a, struct json **out,
                    struct error *e) {
-    struct reader r = {.start = text, .p = text, .end = text + len, .arena = a, .error = e, .values_max = values_max};
+    struct reader r = reader_of(text, len, a, e);
+    r.values_max = values_max;
     return read_all(&r, out);
 }
 
 int json_parse_in_place(char *text, size_t len, struct arena *a, struct json **out, struct error *e) {
-    struct reader r = {.start = text,
-                       .p = text,
-                       .end = text + len,
-                       .arena = a,
-                       .error = e,
-                       .own = text,
-                       .values_max = UINT64_MAX};
+    struct reader r = reader_of(text, len, a, e);
+    r.own = text;
     return read_all(&r, out);
 }
 
 int json_each_line(char *text, size_t len, struct arena *a, json_line_fn fn, void *ctx, struct error *e) {
-    struct reader r = {.start = text,
-                       .p = text,
-                       .end = text + len,
-                       .arena = a,
-                       .error = e,
-                       .own = text,
-                       .values_max = UINT64_MAX};
+    struct reader r = reader_of(text, len, a, e);
+    r.own = text;
     int n = 0;
     for (skip_space(&r); n == 0 && r.p < r.end; skip_space(&r)) {
         struct json v = {0};

@@ -111,6 +111,12 @@ void api_error(struct net_request *req, int status, const char *code, const char
     api_json(req, status, &b);
 }
 
+void api_no_job(struct net_request *req, uint64_t id) {
+    struct error e = {0};
+    error_set(&e, ENOENT, "there is no job %llu", (unsigned long long)id);
+    api_error(req, 404, "ENOENT", e.text);
+}
+
 static const struct {
     int code, status;
     const char *word;

@@ -39,6 +39,7 @@ void api_replied(const struct net_request *req, int status, bool streams, void *
 
 // Answers.
 void api_error(struct net_request *req, int status, const char *code, const char *message);
+void api_no_job(struct net_request *req, uint64_t id);
 void api_fail(struct net_request *req, const struct error *e);  // status by errno
 void api_json(struct net_request *req, int status, struct buf *body);
 void api_when_committed(struct api_call *call, int status, struct buf *body);  // takes the body

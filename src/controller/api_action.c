@@ -177,7 +177,7 @@ static int update_one(struct api_call *call, uint64_t id, const struct json *cha
     struct spec changed;
     int n = core_record(core, id, &a, &r);
     if (n < 0)
-        return error_set(e, ENOENT, "there is no such job");
+        return error_set(e, ENOENT, "there is no job %llu", (unsigned long long)id);
     if (!change || change->type != JSON_OBJECT)
         return error_set(e, EINVAL, "spec: expected an object with the fields to change");
     if ((n = schema_read_json(&spec_schema, change, &a, &changed, e)) < 0)

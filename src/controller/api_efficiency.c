@@ -100,7 +100,7 @@ void api_efficiency(struct api_call *call) {
     struct usage mean;
     bool live;
     if (api_record(c, call->job, &call->arena, &r, &live) < 0) {
-        api_error(call->req, 404, "ENOENT", "there is no such job");
+        api_no_job(call->req, call->job);
         return;
     }
     struct efficiency_input in = {.record = &r, .usage = usage_of(c, &r, live), .now_ms = now_ms()};

@@ -211,9 +211,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     if (defer(c, req, id, status))
         return;
     if (api_record(c, id, &a, &r, &live) < 0) {
-        cleanup_buf struct buf text = {0};
-        buf_addf(&text, "there is no job %llu", (unsigned long long)id);
-        api_error(req, 404, "ENOENT", buf_str(&text));
+        api_no_job(req, id);
         return;
     }
     if (api_actor_of(c, req, true, &a, &actor, NULL) < 0 || !api_may_see(c, &actor, id)) {
@@ -339,7 +337,7 @@ void api_job_events(struct api_call *call) {
     struct error e = {0};
     bool live;
     if (api_record(c, call->job, &call->arena, &r, &live) < 0) {
-        api_error(call->req, 404, "ENOENT", "there is no such job");
+        api_no_job(call->req, call->job);
         return;
     }
     list.all = api_may_see(c, &call->actor, call->job);

@@ -78,8 +78,9 @@ static int check_rules(const struct world *w, const struct sched_request *q, con
         return error_set(err, EINVAL, "time limit %" PRId64 " s is above QoS %s's %" PRId64 " s: ask for less",
                          q->time_limit_ms / 1000, qos->name, qos->max_time_ms / 1000);
     if (qos && qos->max_gpu_milli_per_user && r->gpu_milli > qos->max_gpu_milli_per_user)
-        return error_set(err, EINVAL, "gpus %" PRIu64 " milli are above the %u a user may have in QoS %s: ask "
-                         "for less", r->gpu_milli, qos->max_gpu_milli_per_user, qos->name);
+        return error_set(err, EINVAL, "gpus %" PRIu64 ".%03" PRIu64 " are above the %u.%03u a user may have in QoS %s: "
+                         "ask for less", r->gpu_milli / 1000, r->gpu_milli % 1000,
+                         qos->max_gpu_milli_per_user / 1000, qos->max_gpu_milli_per_user % 1000, qos->name);
     if (qos && qos->max_cpus_per_user && request_cpus(r) > qos->max_cpus_per_user)
         return error_set(err, EINVAL, "cpus %u are above the %u a user may have in QoS %s: ask for less",
                          request_cpus(r), qos->max_cpus_per_user, qos->name);
@@ -188,8 +189,8 @@ static int nothing_fits(const struct request *r, const struct census *c, struct 
     }
     if (gpus && !c->gpus_max)
         return error_set(err, ERANGE,
-                         "gpus %u: none of the %u nodes that may be used has a GPU%s%s; see 'acequia nodes'",
-                         gpus, c->allowed, r->asked.gpu_model ? " of model " : "",
+                         "gpus: none of the %u nodes that may be used has a GPU%s%s; see 'acequia nodes'",
+                         c->allowed, r->asked.gpu_model ? " of model " : "",
                          r->asked.gpu_model ? r->asked.gpu_model : "");
     if (gpus > c->gpus_max)
         return error_set(err, ERANGE, "gpus %u on one node: the largest that may be used has %u%s%s, ask for less "
