@@ -147,7 +147,7 @@ def check_generated():
     program = os.path.join(ROOT, os.environ.get("BUILD", "build"), "src/cli/acequia")
     if not os.access(program, os.X_OK):
         return
-    daemon = os.path.join(ROOT, os.environ.get("BUILD", "build"), "src/controller/acequiad")
+    daemon = os.path.join(ROOT, os.environ.get("BUILD", "build"), "src/acequiad/acequiad")
     for page, command in (("docs/commands.md", [program, "man", "--markdown"]), ("docs/configuration.md", [program, "man", "--configuration"]),
                           ("docs/api.md", [daemon, "api-reference"])):
         made = subprocess.run(command, capture_output=True, text=True).stdout

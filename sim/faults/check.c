@@ -373,7 +373,7 @@ static bool any_job(void *ctx, const struct job_view *v) {
 bool check_idle(struct sim *s, char *why, size_t size) {
     struct job_view left = {0};
     struct node_view v;
-    if (!s->head.core || shell_degraded(s->head.shell, NULL, 0) ||
+    if (!s->head.core || pipeline_degraded(s->head.pipeline, NULL, 0) ||
         core_seq(s->head.core) != core_seq(s->check.shadow)) {
         snprintf(why, size, "the controller has something to write");
         return false;

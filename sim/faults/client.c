@@ -85,7 +85,7 @@ static int step(struct sim *s, const struct item *it, uint64_t id) {
 
 static int submit(struct sim *s, struct request *q, const struct item *it, struct answer *a, struct error *e) {
     const struct job_shape *j = it->job;
-    struct shell *shell = s->head.shell;
+    struct commit_pipeline *pipeline = s->head.pipeline;
     const struct actor *who = &users[j->user];
     char number[16], dependency[64], script_id[33];
     const char *argv[] = {"run", number};
@@ -98,7 +98,7 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
         return 0;
     }
     snprintf(number, sizeof number, "%u", q->item);
-    shell_text_id(script, sizeof script - 1, script_id);
+    pipeline_text_id(script, sizeof script - 1, script_id);
     static const char *const qos[] = {NULL, "urgent", "low"};
     struct spec spec = {.name = j->dependency == DEPEND_SINGLETON ? "alone" : "job",
                         .partition = j->partition,
@@ -134,9 +134,9 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
                         &a->count, e);
     if (r < 0)
         return r;
-    shell_keep_text(shell, a->id, script, sizeof script - 1);
+    pipeline_keep_text(pipeline, a->id, script, sizeof script - 1);
     if (q->key[0])
-        shell_keep_key(shell, who->user, q->key, a->id, head_wall_ms(s));
+        pipeline_keep_key(pipeline, who->user, q->key, a->id, head_wall_ms(s));
     s->submitted += a->count;
     return RESULT_LATER;
 }
@@ -238,11 +238,13 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_DRAIN: return core_drain(c, &admin, node, "to be repaired", now, e);
     case ITEM_UNDRAIN: return core_resume(c, &admin, node, now, e);
     case ITEM_QUOTA: return set_project(s, it->pick % PROJECTS, it->amount * 5, it->amount % 2, e);
-    case ITEM_PROJECT_DELETE: return core_delete(c, &admin, THING_PROJECT, projects[it->pick % PROJECTS], true, now, e);
+    case ITEM_PROJECT_DELETE:
+        return core_delete(c, &admin, ENTITY_PROJECT, projects[it->pick % PROJECTS], true, now, e);
     case ITEM_PARTITION_DOWN:
         return core_partition_set(
             c, &admin, &(struct partition){.name = "main", .is_default = true, .down = true}, now, e);
-    case ITEM_QOS: return it->amount % 2 ? set_qos(s, 1, e) : core_delete(c, &admin, THING_QOS, "urgent", true, now, e);
+    case ITEM_QOS:
+        return it->amount % 2 ? set_qos(s, 1, e) : core_delete(c, &admin, ENTITY_QOS, "urgent", true, now, e);
     case ITEM_POLICY: return set_policy(s, it, e);
     case ITEM_NODE_REMOVE: return core_node_remove(c, &admin, node, now, e);
     case ITEM_RESERVATION: {
@@ -290,7 +292,7 @@ void client_arrives(struct sim *s, struct request *q) {
     if (a->result < 0)
         committed(a);  // a refusal depends on nothing
     else
-        shell_when_committed(s->head.shell, committed, a);
+        pipeline_when_committed(s->head.pipeline, committed, a);
     head_touched(s);
 }
 
@@ -377,7 +379,7 @@ void client_cleanup(struct sim *s) {
     if (s->cleanups % 64 == 1) {
         client_setup(s, true);  // interactive work must fit into its quota
         core_partition_set(c, &admin, &(struct partition){.name = "main", .is_default = true}, now, NULL);
-        core_delete(c, &admin, THING_RESERVATION, "hold", true, now, NULL);
+        core_delete(c, &admin, ENTITY_RESERVATION, "hold", true, now, NULL);
     }
     for (uint32_t i = 0; i < s->machine_count; i++)
         core_resume(c, &admin, s->machines[i].name, now, NULL);

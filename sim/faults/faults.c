@@ -30,7 +30,8 @@ static void controller(struct sim *s, const struct item *it) {
         break;
     case ITEM_HEAD_STOP: head_stop(s, it->for_ms); break;
     case ITEM_HEAD_SNAPSHOT:
-        if (h->core && core_seq(h->core) && !core_outbox(h->core)->events.len && shell_snapshot(h->shell) == 0) {
+        if (h->core && core_seq(h->core) && !core_outbox(h->core)->events.len &&
+            pipeline_snapshot(h->pipeline) == 0) {
             h->snapshot_seq = core_seq(h->core);
             head_touched(s);
         }

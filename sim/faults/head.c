@@ -103,23 +103,25 @@ void head_start(struct sim *s) {
         return;
     seams_next_format(h->format);
     struct core_config config = sim_config(s);
-    struct shell_hooks hooks = {
+    struct pipeline_hooks hooks = {
         .ctx = s, .send = on_send, .job_changed = on_job, .node_lost = on_node_lost, .storage = on_storage};
     h->core = core_new(&config);
-    h->shell = shell_new(h->core, &hooks);
+    h->pipeline = pipeline_new(h->core, &hooks);
     h->life++;
     h->flush_at_ms = h->wake_at_ms = h->disk_at_ms = 0;
     h->mute_in = 0;
     h->muted = false;
-    struct store_config store = {.watch = shell_watch(h->shell), .reserve_bytes = 4096, .low_bytes = 4096,
+    struct store_config store = {.watch = pipeline_watch(h->pipeline),
+                                 .reserve_bytes = 4096,
+                                 .low_bytes = 4096,
                                  .retention = {.journal_ms = RETENTION_MS}};
     check_journal(s);  // what reached the disk although nobody was told
     if (sim_store_open(h->disk, &store, &h->store, &e) < 0) {
         sim_fail(s, "the store cannot be opened: %s", e.text);
         return;
     }
-    shell_attach(h->shell, h->store);
-    if (shell_load(h->shell, head_wall_ms(s), &e) < 0) {
+    pipeline_attach(h->pipeline, h->store);
+    if (pipeline_load(h->pipeline, head_wall_ms(s), &e) < 0) {
         sim_fail(s, "the journal cannot be loaded: %s", e.text);
         return;
     }
@@ -134,7 +136,7 @@ void head_start(struct sim *s) {
 
 static void forget(struct sim *s) {
     struct head *h = &s->head;
-    h->shell = shell_free(h->shell);
+    h->pipeline = pipeline_free(h->pipeline);
     h->core = core_free(h->core);
     h->store = NULL;
     h->life++;
@@ -182,7 +184,7 @@ void head_done(struct sim *s) {
     struct head *h = &s->head;
     if (h->store)
         sim_store_crash(h->store);
-    shell_free(h->shell);
+    pipeline_free(h->pipeline);
     core_free(h->core);
     sim_disk_free(h->disk);
 }
@@ -211,7 +213,7 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
         return;
     }
     snprintf(c->node, sizeof c->node, "%s", name);
-    shell_heard(s->head.shell, name, head_mono_ms(s));
+    pipeline_heard(s->head.pipeline, name, head_mono_ms(s));
     struct message_welcome w = {.heartbeat_s = s->plan->heartbeat_s,
                                 .cluster = "sim",
                                 .usage_every_s = 30,
@@ -233,7 +235,7 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
     if (!c->node[0])
         return;
     s->machines[c->machine].heard_ms = s->now_ms;
-    shell_heard(s->head.shell, c->node, head_mono_ms(s));
+    pipeline_heard(s->head.pipeline, c->node, head_mono_ms(s));
     switch (m->type) {
     case MESSAGE_STARTED: core_agent_started(core, c->node, m->body, now); break;
     case MESSAGE_ENDED:
@@ -263,7 +265,7 @@ void head_flush(struct sim *s) {
     struct head *h = &s->head;
     h->flush_at_ms = h->wake_at_ms = 0;
     bool schedule = rand_below(&s->rand, 8) != 0;  // the daemon puts a decision off when the last took long
-    int64_t wall = head_wall_ms(s), next = shell_flush(h->shell, wall, schedule);
+    int64_t wall = head_wall_ms(s), next = pipeline_flush(h->pipeline, wall, schedule);
     if (!schedule)
         next = wall + some_ms(s, 1, 20);
     if (next != INT64_MAX) {
@@ -271,7 +273,7 @@ void head_flush(struct sim *s) {
         h->wake_at_ms = s->now_ms + (in < 3600000 ? in : 3600000);
         queue_put(&s->queue, h->wake_at_ms, HAPPEN_HEAD_FLUSH, 0, h->life, 0);
     }
-    if (core_seq(h->core) - h->snapshot_seq >= s->plan->snapshot_every && shell_snapshot(h->shell) == 0)
+    if (core_seq(h->core) - h->snapshot_seq >= s->plan->snapshot_every && pipeline_snapshot(h->pipeline) == 0)
         h->snapshot_seq = core_seq(h->core);
     watch_disk(s);
 }
@@ -280,8 +282,8 @@ void head_disk(struct sim *s) {
     s->head.disk_at_ms = 0;
     sim_disk_tick(s->head.disk, s->now_ms);
     check_journal(s);
-    shell_poll(s->head.shell);
-    if (shell_dirty(s->head.shell))
+    pipeline_poll(s->head.pipeline);
+    if (pipeline_dirty(s->head.pipeline))
         head_touched(s);
     watch_disk(s);
 }
@@ -289,7 +291,7 @@ void head_disk(struct sim *s) {
 void head_tick(struct sim *s) {
     struct head *h = &s->head;
     int64_t timeout = (int64_t)s->plan->lost_after_s * 1000;
-    shell_check_nodes(h->shell, head_mono_ms(s), timeout, head_wall_ms(s));
+    pipeline_check_nodes(h->pipeline, head_mono_ms(s), timeout, head_wall_ms(s));
     if (s->now_ms - h->ping_ms >= (int64_t)s->plan->heartbeat_s * 1000 - TICK_MS / 2) {
         struct message_ping ping = {.at_ms = head_mono_ms(s)};
         h->ping_ms = s->now_ms;
@@ -297,8 +299,8 @@ void head_tick(struct sim *s) {
             if (s->conns.at[i]->open[HEAD_END] && s->conns.at[i]->node[0])
                 send_to(s, s->conns.at[i], MESSAGE_PING, &ping);
     }
-    if (shell_degraded(h->shell, NULL, 0))
-        shell_retry(h->shell);
+    if (pipeline_degraded(h->pipeline, NULL, 0))
+        pipeline_retry(h->pipeline);
     if (rand_below(&s->rand, 16) == 0)
         store_prune(h->store, head_wall_ms(s));
     after(s, TICK_MS, HAPPEN_HEAD_TICK, 0, h->life, 0);

@@ -8,8 +8,8 @@
 
 #include "agent/logic.h"
 #include "base/text.h"
-#include "controller/shell.h"
-#include "core/state.h"
+#include "controller/commit_pipeline.h"
+#include "state.h"
 #include "store/sim_disk.h"
 
 enum { UNKNOWN_FIELD = 1000, SNAPSHOT_RECORD_JOB = 7 };
@@ -130,11 +130,11 @@ WRAP(void, core_snapshot, const struct core *c, struct buf *out) {
 
 // --- controller ---
 
-WRAP(void, shell_when_committed, struct shell *s, shell_done_fn fn, void *arg) {
+WRAP(void, pipeline_when_committed, struct commit_pipeline *s, pipeline_done_fn fn, void *arg) {
     if (seams_planted(PLANTED_ACK_BEFORE_COMMIT))
         fn(arg);
     else
-        __real_shell_when_committed(s, fn, arg);
+        __real_pipeline_when_committed(s, fn, arg);
 }
 
 static void add_attempts(const struct message_hello *h, struct message_hello *out,

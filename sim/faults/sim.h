@@ -14,7 +14,7 @@
 #include "agent/logic.h"
 #include "base/map.h"
 #include "base/rand.h"
-#include "controller/shell.h"
+#include "controller/commit_pipeline.h"
 #include "plan.h"
 #include "queue.h"
 #include "rules.h"
@@ -127,7 +127,7 @@ struct machine {
 struct head {
     struct sim_disk *disk;
     struct store *store;
-    struct shell *shell;
+    struct commit_pipeline *pipeline;
     struct core *core;          // NULL: it does not run
     uint64_t life;
     uint32_t format;            // 1: writes what the next version would write

@@ -101,7 +101,7 @@ struct agent {
     struct gpus *gpus;
 };
 
-// carry.c: carries out what the logic decided.
+// actions.c: carries out what the logic decided.
 void agent_reap(struct agent *a, pid_t pid);  // collects it now or when it ends
 void agent_execute(struct agent *a);
 void agent_retry(struct agent *a);  // controls and launches that had to wait
@@ -112,14 +112,14 @@ int agent_control(struct agent *a, uint64_t id, uint32_t attempt, const struct c
                   const int *fds, int nfds);  // sends; waits in line if the shepherd is too young
 void agent_tell(struct agent *a, enum message_type type, const void *body);
 
-// watch.c: what became of attempts.
+// attempt_scan.c: what became of attempts.
 void agent_recover(struct agent *a);
 void agent_read_hints(struct agent *a);
 void agent_look(struct agent *a);  // at every attempt
 void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive);
 void agent_report_usage(struct agent *a, int64_t now_ms);
 
-// ends.c: ends that wait for the controller survive a reboot.
+// unacknowledged_ends.c: ends that wait for the controller survive a reboot.
 int ends_open(struct agent *a, struct error *e);
 void ends_recover(struct agent *a);
 void ends_keep(struct agent *a);

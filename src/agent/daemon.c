@@ -1,5 +1,5 @@
 // Owns the daemon's life: opening its folders, the event loop, the connection to the controller
-// and connecting anew. What to do is decided in logic.c and done in carry.c.
+// and connecting anew. What to do is decided in logic.c and done in actions.c.
 #include "agent/daemon.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "agent/log_file.h"
-#include "base/apart.h"
+#include "base/forked_child.h"
 #include "base/cleanup.h"
 
 static int become(const struct user_info *u) {

@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/text.h"
-#include "base/users_ask.h"
+#include "users_ask.h"
 #include "base/vec.h"
 
 struct known {

@@ -1,6 +1,6 @@
 // Owns the asking process: forked, not executed. It never asks itself; each question has a child,
 // which may hang in whatever the machine's configuration of names leads it to, until its time is up.
-#include "base/users_ask.h"
+#include "users_ask.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/apart.h"
+#include "base/forked_child.h"
 #include "base/text.h"
 
 enum { PASSWD_BYTES = 65536, GROUPS_FIRST = 64 };

@@ -18,7 +18,7 @@
 
 // Beside this program, where the build leaves it, or where it is installed.
 int daemon_path(struct arena *a, const char **out, struct error *e) {
-    static const char *const places[] = {"", "../libexec/acequia/", "../controller/"};
+    static const char *const places[] = {"", "../libexec/acequia/", "../acequiad/"};
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0)

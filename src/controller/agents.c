@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/controller.h"
-#include "controller/telemetry.h"
+#include "api.h"
+#include "controller.h"
+#include "telemetry.h"
 
 static void refuse(struct agent_conn *a, const char *why) {
     log_warn("agent %s at %s refused: %s", a->node ? a->node : "?", a->peer.address, why);
@@ -68,7 +68,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
         refuse(a, e.text);
         return;
     }
-    shell_heard(c->shell, node, clock_mono_ms());
+    pipeline_heard(c->pipeline, node, clock_mono_ms());
     log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus,
              h->node->gpus.len, h->attempts.len);
 }
@@ -147,7 +147,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
         refuse(a, "the first message must be a hello");
         return;
     }
-    shell_heard(c->shell, a->node, clock_mono_ms());
+    pipeline_heard(c->pipeline, a->node, clock_mono_ms());
     switch (m->type) {
     case MESSAGE_STARTED: core_agent_started(c->core, a->node, m->body, now_ms()); break;
     case MESSAGE_ENDED: core_agent_ended(c->core, a->node, m->body, now_ms()); break;
@@ -187,7 +187,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     if (a->node && strmap_get(&c->agents, a->node) == a) {
         log_info("node %s is not connected any more (%s)", a->node, *reason ? reason : "closed");
         strmap_remove(&c->agents, a->node);
-        shell_launch_waiting(c->shell, a->node, true);
+        pipeline_launch_waiting(c->pipeline, a->node, true);
         streams_node_gone(c, a->node);
         if (!c->stopping)
             core_agent_gone(c->core, a->node, now_ms());
@@ -199,7 +199,7 @@ static void on_drain(struct net_ws *ws, void *user) {
     struct agent_conn *a = user;
     if (!a->node)
         return;
-    shell_launch_waiting(a->controller->shell, a->node, false);
+    pipeline_launch_waiting(a->controller->pipeline, a->node, false);
     if (a->controller->held_inputs)
         streams_node_drained(a->controller, a->node);
 }

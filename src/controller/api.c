@@ -1,5 +1,5 @@
 // Owns the table of routes, identity, permission, and the form of answers.
-#include "controller/api.h"
+#include "api.h"
 
 #include <errno.h>
 #include <string.h>
@@ -64,25 +64,25 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/agent", ALLOW_AGENT, api_agent, "WebSocket: an agent."),
     ROUTE("GET", "/v1/policy", ALLOW_USER, api_policy, "The rules of sharing in force."),
     ROUTE("PUT", "/v1/policy", ALLOW_ADMIN, api_policy_set, "Changes the rules given; the others stay."),
-    ROUTE("GET", "/v1/projects", ALLOW_USER, api_things, "All projects."),
-    ROUTE("GET", "/v1/partitions", ALLOW_USER, api_things, "All partitions."),
-    ROUTE("GET", "/v1/qos", ALLOW_USER, api_things, "All QoS."),
-    ROUTE("GET", "/v1/reservations", ALLOW_USER, api_things, "All reservations."),
-    ROUTE("GET", "/v1/projects/{name}", ALLOW_USER, api_thing, "One project."),
-    ROUTE("GET", "/v1/partitions/{name}", ALLOW_USER, api_thing, "One partition."),
-    ROUTE("GET", "/v1/qos/{name}", ALLOW_USER, api_thing, "One QoS."),
-    ROUTE("GET", "/v1/reservations/{name}", ALLOW_USER, api_thing, "One reservation."),
-    ROUTE("PUT", "/v1/projects/{name}", ALLOW_ADMIN, api_thing_set, "Creates or changes a project."),
-    ROUTE("PUT", "/v1/partitions/{name}", ALLOW_ADMIN, api_thing_set, "Creates or changes a partition."),
-    ROUTE("PUT", "/v1/qos/{name}", ALLOW_ADMIN, api_thing_set, "Creates or changes a QoS."),
-    ROUTE("PUT", "/v1/reservations/{name}", ALLOW_ADMIN, api_thing_set, "Creates or changes a reservation."),
-    ROUTE("DELETE", "/v1/projects/{name}", ALLOW_ADMIN, api_thing_delete,
+    ROUTE("GET", "/v1/projects", ALLOW_USER, api_entities, "All projects."),
+    ROUTE("GET", "/v1/partitions", ALLOW_USER, api_entities, "All partitions."),
+    ROUTE("GET", "/v1/qos", ALLOW_USER, api_entities, "All QoS."),
+    ROUTE("GET", "/v1/reservations", ALLOW_USER, api_entities, "All reservations."),
+    ROUTE("GET", "/v1/projects/{name}", ALLOW_USER, api_entity, "One project."),
+    ROUTE("GET", "/v1/partitions/{name}", ALLOW_USER, api_entity, "One partition."),
+    ROUTE("GET", "/v1/qos/{name}", ALLOW_USER, api_entity, "One QoS."),
+    ROUTE("GET", "/v1/reservations/{name}", ALLOW_USER, api_entity, "One reservation."),
+    ROUTE("PUT", "/v1/projects/{name}", ALLOW_ADMIN, api_entity_set, "Creates or changes a project."),
+    ROUTE("PUT", "/v1/partitions/{name}", ALLOW_ADMIN, api_entity_set, "Creates or changes a partition."),
+    ROUTE("PUT", "/v1/qos/{name}", ALLOW_ADMIN, api_entity_set, "Creates or changes a QoS."),
+    ROUTE("PUT", "/v1/reservations/{name}", ALLOW_ADMIN, api_entity_set, "Creates or changes a reservation."),
+    ROUTE("DELETE", "/v1/projects/{name}", ALLOW_ADMIN, api_entity_delete,
           "Deletes a project; while live jobs are in it only with force=1."),
-    ROUTE("DELETE", "/v1/partitions/{name}", ALLOW_ADMIN, api_thing_delete,
+    ROUTE("DELETE", "/v1/partitions/{name}", ALLOW_ADMIN, api_entity_delete,
           "Deletes a partition; while live jobs are in it only with force=1."),
-    ROUTE("DELETE", "/v1/qos/{name}", ALLOW_ADMIN, api_thing_delete,
+    ROUTE("DELETE", "/v1/qos/{name}", ALLOW_ADMIN, api_entity_delete,
           "Deletes a QoS; while live jobs have it only with force=1."),
-    ROUTE("DELETE", "/v1/reservations/{name}", ALLOW_ADMIN, api_thing_delete, "Deletes a reservation."),
+    ROUTE("DELETE", "/v1/reservations/{name}", ALLOW_ADMIN, api_entity_delete, "Deletes a reservation."),
     ROUTE("GET", "/v1", ALLOW_USER, api_routes_list, "This list."),
 };
 const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
@@ -176,7 +176,7 @@ void api_when_committed(struct api_call *call, int status, struct buf *body) {
     struct later *l = xcalloc(1, sizeof *l);
     *l = (struct later){.req = call->req, .status = status, .body = *body};
     *body = (struct buf){0};
-    shell_when_committed(call->controller->shell, reply_now, l);
+    pipeline_when_committed(call->controller->pipeline, reply_now, l);
 }
 
 // --- questions ---

@@ -3,7 +3,7 @@
 // token over TLS.
 #pragma once
 #include "base/json.h"
-#include "controller/controller.h"
+#include "controller.h"
 
 enum permission {
     ALLOW_ANYBODY = 1,  // no identity needed: the request proves itself (joining) or says nothing
@@ -55,8 +55,8 @@ int api_check_storage(struct controller *c, struct error *e);       // whether n
 int api_actor_of(struct controller *c, struct net_request *req, bool again, struct arena *a, struct actor *out,
                  struct error *e);
 
-bool question_begin(struct api_call *call);  // false: it waits for its turn, or was refused
-void question_end(struct controller *c);
+bool query_throttle_begin(struct api_call *call);  // false: it waits for its turn, or was refused
+void query_throttle_end(struct controller *c);
 
 // Jobs.
 uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);  // "12", "12_3"; 0: none
@@ -120,8 +120,8 @@ void api_join(struct api_call *call);
 void api_agent(struct api_call *call);
 void api_policy(struct api_call *call);
 void api_policy_set(struct api_call *call);
-void api_things(struct api_call *call);
-void api_thing(struct api_call *call);
-void api_thing_set(struct api_call *call);
-void api_thing_delete(struct api_call *call);
+void api_entities(struct api_call *call);
+void api_entity(struct api_call *call);
+void api_entity_set(struct api_call *call);
+void api_entity_delete(struct api_call *call);
 void api_routes_list(struct api_call *call);

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "controller/api.h"
+#include "api.h"
 #include "model/arrayspec.h"
 #include "model/dependency.h"
 

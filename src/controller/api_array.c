@@ -1,5 +1,5 @@
 // Owns GET /v1/jobs/{job}/array: how many elements of an array are in which state.
-#include "controller/api.h"
+#include "api.h"
 
 enum { ENDED_COUNTED_MAX = 100000 };  // rows of history; others wait meanwhile
 
@@ -43,7 +43,7 @@ void api_array(struct api_call *call) {
     }
     struct tally t = {.array = r.array_id};
     core_each_element(c->core, t.array, add_live, &t);
-    shell_each_ending(c->shell, add_ending, &t);
+    pipeline_each_ending(c->pipeline, add_ending, &t);
     int rc = store_history(c->store, &(struct store_query){.array = t.array, .order = STORE_BY_ID}, add_ended, &t, &e);
     map_done(&t.ending);
     if (rc < 0) {

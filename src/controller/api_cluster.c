@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/telemetry.h"
+#include "api.h"
+#include "telemetry.h"
 #include "model/gpuspec.h"
 #include "model/name.h"
 #include "net/token.h"

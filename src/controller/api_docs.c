@@ -1,7 +1,7 @@
 // Owns the reference of the API, written from the tables: routes, and the structs they carry.
 #include <stdio.h>
 
-#include "controller/api.h"
+#include "api.h"
 #include "controller/daemon.h"
 
 static const char *type_word(const struct field *f) {

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/telemetry.h"
+#include "api.h"
+#include "telemetry.h"
 
 // What the job may use on its GPUs together, and what one whole GPU of the last kind has. A node that
 // is gone leaves both unknown.

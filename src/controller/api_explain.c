@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/past.h"
+#include "api.h"
+#include "journal_replay.h"
 #include "model/gpuspec.h"
 #include "model/units.h"
 #include "sched/explain.h"
@@ -218,7 +218,7 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
 // Playing the journal back takes a processor: users get a small part of one for it.
 static bool may_play(struct api_call *call, struct error *e) {
     const struct controller *c = call->controller;
-    int64_t left_us = c->past_again_us - clock_mono_us();
+    int64_t left_us = c->journal_replay_again_us - clock_mono_us();
     if (call->actor.admin || left_us <= 0)
         return true;
     error_set(e, EAGAIN, "the past was asked about a moment ago; ask again in %lld s",
@@ -234,18 +234,18 @@ static void explain_past(struct past *p) {
     else
         explain(&call, p->core, p->job, p->at_ms);
     arena_done(&call.arena);
-    p->controller->past_again_us = now + (now - p->began_us) * PAST_REST;
+    p->controller->journal_replay_again_us = now + (now - p->began_us) * PAST_REST;
 }
 
 void api_why(struct api_call *call) {
     int64_t at_ms = api_query_i64(call, "at_ms", 0);
     struct error e = {0};
     if (!at_ms) {
-        if (question_begin(call)) {
+        if (query_throttle_begin(call)) {
             explain(call, call->controller->core, call->job, now_ms());
-            question_end(call->controller);
+            query_throttle_end(call->controller);
         }
-    } else if (!may_play(call, &e) || past_ask(call, at_ms, false, explain_past, &e) < 0) {
+    } else if (!may_play(call, &e) || journal_replay_ask(call, at_ms, false, explain_past, &e) < 0) {
         api_fail(call->req, &e);
     }
 }
@@ -266,7 +266,7 @@ struct variants {
 static bool add_partition_variant(void *ctx, const char *name, const void *value) {
     struct variants *v = ctx;
     struct core *core = v->call->controller->core;
-    uint32_t handle = core_handle(core, THING_PARTITION, name);
+    uint32_t handle = core_handle(core, ENTITY_PARTITION, name);
     const struct sched_request *asked = &v->list[0].request;
     bool listed = handle == asked->partition;
     for (uint32_t i = 0; i < asked->also_count; i++)
@@ -306,7 +306,7 @@ static uint32_t make_variants(struct api_call *call, const struct sched_request 
         n++;
     }
     struct variants more = {call, list, n, VARIANTS_MAX};
-    core_each_thing(call->controller->core, THING_PARTITION, add_partition_variant, &more);
+    core_each_entity(call->controller->core, ENTITY_PARTITION, add_partition_variant, &more);
     return more.n;
 }
 
@@ -372,13 +372,13 @@ void api_when(struct api_call *call) {
     struct variant list[VARIANTS_MAX];
     struct sched_request requests[VARIANTS_MAX];
     struct when answers[VARIANTS_MAX];
-    if (!question_begin(call))
+    if (!query_throttle_begin(call))
         return;
     uint32_t n = make_variants(call, &q, list);
     for (uint32_t i = 0; i < n; i++)
         requests[i] = list[i].request;
     sched_when(core_world(core), requests, n, now_ms(), core_policy(core), answers);
-    question_end(call->controller);
+    query_throttle_end(call->controller);
     cleanup_buf struct buf b = {0}, text = {0};
     struct json_writer w = {.out = &b};
     for (uint32_t i = 0; i < n; i++)
@@ -400,7 +400,7 @@ void api_when(struct api_call *call) {
 }
 
 static void tell_differences(struct past *p) {
-    const struct past_report *report = &p->report;
+    const struct journal_replay_report *report = &p->report;
     cleanup_buf struct buf b = {0};
     struct json_writer w = {.out = &b};
     if (p->result < 0) {
@@ -416,7 +416,7 @@ static void tell_differences(struct past *p) {
     json_key(&w, "differences");
     json_open(&w, '[');
     for (uint32_t i = 0; i < report->differences.len; i++) {
-        const struct past_difference *d = &report->differences.at[i];
+        const struct journal_replay_difference *d = &report->differences.at[i];
         json_open(&w, '{');
         json_kv_i64(&w, "seq", (int64_t)d->seq);
         json_kv_i64(&w, "at_ms", d->at_ms);
@@ -431,6 +431,6 @@ static void tell_differences(struct past *p) {
 
 void api_replay(struct api_call *call) {
     struct error e = {0};
-    if (past_ask(call, 0, true, tell_differences, &e) < 0)
+    if (journal_replay_ask(call, 0, true, tell_differences, &e) < 0)
         api_fail(call->req, &e);
 }

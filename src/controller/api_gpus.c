@@ -1,7 +1,7 @@
 // Owns what is told about GPUs right now: those of a node, what they do and for whom; and which are out of use.
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/telemetry.h"
+#include "api.h"
+#include "telemetry.h"
 
 enum { NODE_GPUS_MAX = 128, NAMED_MAX = 5 };
 

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/telemetry.h"
+#include "api.h"
+#include "telemetry.h"
 #include "model/dependency.h"
 #include "sched/sched.h"
 
@@ -23,7 +23,7 @@ uint64_t api_parse_job(struct controller *c, const char *text, struct error *e) 
         return ref.job;
     uint64_t id = core_element(c->core, ref.job, ref.index);
     if (!id)
-        id = shell_ending_element(c->shell, ref.job, ref.index);
+        id = pipeline_ending_element(c->pipeline, ref.job, ref.index);
     if (!id)
         store_history(c->store,
                       &(struct store_query){
@@ -53,7 +53,7 @@ int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_re
         return 0;
     const void *record;
     size_t len;
-    if (shell_ending(c->shell, id, &record, &len))
+    if (pipeline_ending(c->pipeline, id, &record, &len))
         return schema_decode(&job_record_schema, record, len, a, out);
     store_history(c->store, &(struct store_query){.id = id, .limit = 1}, load_row, &l, NULL);
     return l.found ? 0 : -ENOENT;
@@ -76,11 +76,11 @@ static void reply_later(void *arg) {
 static bool defer(struct controller *c, struct net_request *req, uint64_t id, int status) {
     const void *record;
     size_t len;
-    if (!shell_ending(c->shell, id, &record, &len))
+    if (!pipeline_ending(c->pipeline, id, &record, &len))
         return false;
     struct later *l = xcalloc(1, sizeof *l);
     *l = (struct later){c, req, id, status};
-    shell_when_committed(c->shell, reply_later, l);
+    pipeline_when_committed(c->pipeline, reply_later, l);
     return true;
 }
 
@@ -251,7 +251,7 @@ static void reply_text(struct api_call *call, bool script) {
     size_t len;
     if (api_record(call->controller, call->job, &call->arena, &r, &live) == 0)
         id = script ? r.spec->script_id : r.spec->environment_id;
-    if (!id || shell_text(call->controller->shell, id, &text, &len) < 0) {
+    if (!id || pipeline_text(call->controller->pipeline, id, &text, &len) < 0) {
         api_error(call->req, 404, "ENOENT",
                   script ? "this job has no script; it is a command"
                          : "this job has no environment of its own");

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "controller/list_stream.h"
+#include "list_stream.h"
 #include "model/arrayspec.h"
 #include "model/dependency.h"
 
@@ -52,8 +52,8 @@ static void list_id(struct naming *n, const char *text, const struct job_ref *re
     listing_fold_end(l);
     n->id = id;
     n->array = ref->has_index ? 0 : id;
-    if (id && !shell_degraded(c->shell, NULL, 0))
-        shell_each_ending(c->shell, add_ending, n);
+    if (id && !pipeline_degraded(c->pipeline, NULL, 0))
+        pipeline_each_ending(c->pipeline, add_ending, n);
     if (!ref->has_index)
         store_history(c->store, &(struct store_query){.array = id, .order = STORE_BY_ID}, add_finished, n, NULL);
     if (id && !live && l->rows == before)
@@ -139,7 +139,7 @@ static void answer(struct listing *l, struct api_call *call, const char *type, b
     *a = (struct answer){call->req, type, l->out};
     l->out = (struct buf){0};
     if (waits)
-        shell_when_committed(call->controller->shell, answer_now, a);
+        pipeline_when_committed(call->controller->pipeline, answer_now, a);
     else
         answer_now(a);
 }

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/telemetry.h"
+#include "api.h"
+#include "telemetry.h"
 #include "metrics/openmetrics.h"
 #include "model/name.h"
 #include "model/nodelist.h"
@@ -241,7 +241,8 @@ static bool add_quota(void *ctx, const char *name, const void *value) {
     struct core *core = g->controller->core;
     struct sched_project_figures f;
     m->quota_milligpu = ((const struct project *)value)->quota_milligpu;
-    if (world_project_figures(core_world(core), core_handle(core, THING_PROJECT, name), &f) && f.quota_milligpu > 0)
+    if (world_project_figures(core_world(core), core_handle(core, ENTITY_PROJECT, name), &f) &&
+        f.quota_milligpu > 0)
         m->share_milligpu = (uint64_t)f.quota_milligpu;
     return true;
 }
@@ -298,9 +299,9 @@ void api_metrics(struct api_call *call) {
     in.submitted = n.submitted;
     in.requeued = n.requeued;
     in.preempted = n.preempted;
-    core_each_thing(c->core, THING_PROJECT, add_quota, &g);
-    core_each_thing(c->core, THING_PARTITION, add_partition, &g);
-    core_each_thing(c->core, THING_RESERVATION, add_booking, &g);
+    core_each_entity(c->core, ENTITY_PROJECT, add_quota, &g);
+    core_each_entity(c->core, ENTITY_PARTITION, add_partition, &g);
+    core_each_entity(c->core, ENTITY_RESERVATION, add_booking, &g);
     core_each_job(c->core, add_job, &g);
     core_each_node(c->core, add_node, &g);
     uint32_t len;

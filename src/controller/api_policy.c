@@ -4,58 +4,58 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "controller/api.h"
+#include "api.h"
 #include "model/nodelist.h"
 #include "sched/world.h"
 
-static enum thing thing_of_path(const char *path) {
-    return str_has_prefix(path, "/v1/projects")     ? THING_PROJECT
-           : str_has_prefix(path, "/v1/partitions") ? THING_PARTITION
-           : str_has_prefix(path, "/v1/qos")        ? THING_QOS
-                                                    : THING_RESERVATION;
+static enum entity entity_of_path(const char *path) {
+    return str_has_prefix(path, "/v1/projects")     ? ENTITY_PROJECT
+           : str_has_prefix(path, "/v1/partitions") ? ENTITY_PARTITION
+           : str_has_prefix(path, "/v1/qos")        ? ENTITY_QOS
+                                                    : ENTITY_RESERVATION;
 }
 
-struct thing_listing {
+struct entity_listing {
     struct json_writer w;
-    enum thing thing;
+    enum entity kind;
     const char *only;
     bool found;
 };
 
-static bool list_thing(void *ctx, const char *name, const void *value) {
-    struct thing_listing *l = ctx;
+static bool list_entity(void *ctx, const char *name, const void *value) {
+    struct entity_listing *l = ctx;
     if (l->only && !streq(l->only, name))
         return true;
     l->found = true;
-    schema_write_json(thing_schema(l->thing), value, &l->w);
+    schema_write_json(entity_schema(l->kind), value, &l->w);
     return true;
 }
 
-void api_things(struct api_call *call) {
+void api_entities(struct api_call *call) {
     static const char *const keys[] = {"projects", "partitions", "qos", "reservations"};
     cleanup_buf struct buf b = {0};
-    struct thing_listing l = {.w = {.out = &b}, .thing = thing_of_path(call->req->path)};
+    struct entity_listing l = {.w = {.out = &b}, .kind = entity_of_path(call->req->path)};
     json_open(&l.w, '{');
-    json_key(&l.w, keys[l.thing]);
+    json_key(&l.w, keys[l.kind]);
     json_open(&l.w, '[');
-    core_each_thing(call->controller->core, l.thing, list_thing, &l);
+    core_each_entity(call->controller->core, l.kind, list_entity, &l);
     json_close(&l.w, ']');
     json_close(&l.w, '}');
     api_json(call->req, 200, &b);
 }
 
-void api_thing(struct api_call *call) {
+void api_entity(struct api_call *call) {
     cleanup_buf struct buf b = {0};
-    struct thing_listing l = {.w = {.out = &b}, .thing = thing_of_path(call->req->path), .only = call->name};
-    core_each_thing(call->controller->core, l.thing, list_thing, &l);
+    struct entity_listing l = {.w = {.out = &b}, .kind = entity_of_path(call->req->path), .only = call->name};
+    core_each_entity(call->controller->core, l.kind, list_entity, &l);
     if (l.found) {
         api_json(call->req, 200, &b);
         return;
     }
     cleanup_buf struct buf text = {0};
     char shown[64];
-    buf_addf(&text, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(l.thing),
-             printable(call->name, shown, sizeof shown), thing_command(l.thing));
+    buf_addf(&text, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(l.kind),
+             printable(call->name, shown, sizeof shown), entity_command(l.kind));
     api_error(call->req, 404, "ENOENT", buf_str(&text));
 }
 
@@ -83,12 +83,12 @@ static void warn_of_nodes(struct api_call *call, const char *list, struct json_w
 }
 
 // What is deleted under a job that waits keeps it waiting. `jobs`: that were in it.
-static void warn_of_jobs(struct api_call *call, enum thing thing, uint64_t jobs, struct json_writer *w) {
+static void warn_of_jobs(struct api_call *call, enum entity kind, uint64_t jobs, struct json_writer *w) {
     char text[ERROR_TEXT_MAX];
     snprintf(text, sizeof text,
              "%llu live %s in it: what runs goes on, what waits will not start; acequia cancel --%s %.64s "
              "ends them",
-             (unsigned long long)jobs, jobs == 1 ? "job is" : "jobs are", thing_command(thing), call->name);
+             (unsigned long long)jobs, jobs == 1 ? "job is" : "jobs are", entity_command(kind), call->name);
     json_put_str(w, text);
 }
 
@@ -104,10 +104,10 @@ static void finish(struct api_call *call, int r, const char *nodes, uint64_t job
     json_kv_bool(&w, "done", true);
     json_key(&w, "warnings");
     json_open(&w, '[');
-    enum thing thing = thing_of_path(call->req->path);
+    enum entity kind = entity_of_path(call->req->path);
     if (jobs)
-        warn_of_jobs(call, thing, jobs, &w);
-    for (uint32_t i = 0; thing == THING_PROJECT && i < 100 &&
+        warn_of_jobs(call, kind, jobs, &w);
+    for (uint32_t i = 0; kind == ENTITY_PROJECT && i < 100 &&
                          world_warning(core_world(call->controller->core), i, warning, sizeof warning);
          i++)
         json_put_str(&w, warning);
@@ -117,10 +117,10 @@ static void finish(struct api_call *call, int r, const char *nodes, uint64_t job
     api_when_committed(call, 200, &b);
 }
 
-void api_thing_set(struct api_call *call) {
+void api_entity_set(struct api_call *call) {
     struct core *core = call->controller->core;
-    enum thing thing = thing_of_path(call->req->path);
-    const struct schema *schema = thing_schema(thing);
+    enum entity kind = entity_of_path(call->req->path);
+    const struct schema *schema = entity_schema(kind);
     void *value = arena_alloc(&call->arena, schema->size);
     struct json *j;
     struct error e = {0};
@@ -138,16 +138,16 @@ void api_thing_set(struct api_call *call) {
     }
     *name = call->name;
     const char *nodes = NULL;
-    switch (thing) {
-    case THING_PROJECT:
+    switch (kind) {
+    case ENTITY_PROJECT:
         r = core_project_set(core, &call->actor, value, now_ms(), &e);
         nodes = ((const struct project *)value)->nodes;
         break;
-    case THING_PARTITION:
+    case ENTITY_PARTITION:
         r = core_partition_set(core, &call->actor, value, now_ms(), &e);
         nodes = ((const struct partition *)value)->nodes;
         break;
-    case THING_QOS: r = core_qos_set(core, &call->actor, value, now_ms(), &e); break;
+    case ENTITY_QOS: r = core_qos_set(core, &call->actor, value, now_ms(), &e); break;
     default:
         r = core_reservation_set(core, &call->actor, value, now_ms(), &e);
         nodes = ((const struct reservation *)value)->nodes;
@@ -156,12 +156,12 @@ void api_thing_set(struct api_call *call) {
     finish(call, r, nodes, 0, &e);
 }
 
-void api_thing_delete(struct api_call *call) {
+void api_entity_delete(struct api_call *call) {
     struct error e = {0};
-    enum thing thing = thing_of_path(call->req->path);
+    enum entity kind = entity_of_path(call->req->path);
     struct core *core = call->controller->core;
-    uint64_t jobs = core_jobs_in(core, thing, call->name);
-    int r = core_delete(core, &call->actor, thing, call->name, api_query_i64(call, "force", 0), now_ms(), &e);
+    uint64_t jobs = core_jobs_in(core, kind, call->name);
+    int r = core_delete(core, &call->actor, kind, call->name, api_query_i64(call, "force", 0), now_ms(), &e);
     finish(call, r, NULL, jobs, &e);
 }
 
@@ -222,7 +222,7 @@ static bool list_share(void *ctx, const char *name, const void *value) {
     struct share_listing *l = ctx;
     const struct project *p = value;
     struct sched_project_figures f;
-    if (!world_project_figures(core_world(l->core), core_handle(l->core, THING_PROJECT, name), &f))
+    if (!world_project_figures(core_world(l->core), core_handle(l->core, ENTITY_PROJECT, name), &f))
         return true;
     json_open(&l->w, '{');
     json_kv_str(&l->w, "project", name);
@@ -262,7 +262,7 @@ void api_shares(struct api_call *call) {
     json_kv_i64(&l.w, "total_cpus", t.cpus);
     json_key(&l.w, "projects");
     json_open(&l.w, '[');
-    core_each_thing(l.core, THING_PROJECT, list_share, &l);
+    core_each_entity(l.core, ENTITY_PROJECT, list_share, &l);
     json_close(&l.w, ']');
     json_close(&l.w, '}');
     api_json(call->req, 200, &b);

@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "controller/api.h"
+#include "api.h"
 
 enum { KEY_MAX = 200 };
 
 int api_check_storage(struct controller *c, struct error *e) {
     char why[ERROR_TEXT_MAX];
-    if (shell_degraded(c->shell, why, sizeof why))
+    if (pipeline_degraded(c->pipeline, why, sizeof why))
         return error_set(
             e, ENOSPC, "nothing can be stored right now (%.300s); running jobs go on. Try again later", why);
     enum store_space space = store_space(c->store);
@@ -115,11 +115,11 @@ int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, ui
     spec.script_bytes = script_len;
     spec.environment_bytes = environment.len;
     if (script) {
-        shell_text_id(script, script_len, script_id);
+        pipeline_text_id(script, script_len, script_id);
         spec.script_id = script_id;
     }
     if (environment.len) {
-        shell_text_id(environment.data, environment.len, environment_id);
+        pipeline_text_id(environment.data, environment.len, environment_id);
         spec.environment_id = environment_id;
     }
     if (!json_get(spec_json, "requeue"))
@@ -128,11 +128,11 @@ int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, ui
     if ((r = core_submit(c->core, &call->actor, &spec, key, dry, now_ms(), id, count, e)) < 0 || dry)
         return r;
     if (script)
-        shell_keep_text(c->shell, *id, script, script_len);
+        pipeline_keep_text(c->pipeline, *id, script, script_len);
     if (environment.len)
-        shell_keep_text(c->shell, *id, environment.data, environment.len);
+        pipeline_keep_text(c->pipeline, *id, environment.data, environment.len);
     if (key)
-        shell_keep_key(c->shell, call->actor.user, key, *id, now_ms());
+        pipeline_keep_key(c->pipeline, call->actor.user, key, *id, now_ms());
     return 0;
 }
 

@@ -1,7 +1,7 @@
 // Owns the cluster's own history as a trace: finished jobs and machines in the CSV forms that the
 // simulator reads, so that a policy can be tried on what really happened here.
 #include "base/text.h"
-#include "controller/list_stream.h"
+#include "list_stream.h"
 
 void trace_head(struct listing *l) {
     buf_adds(&l->out, "submit_s,run_s,limit_s,user,project,nodes,tasks,cpus_per_task,memory_mib,gpu_milli,"

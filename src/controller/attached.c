@@ -1,6 +1,6 @@
 // Owns the streams of an attached job and the account of its input: a node that is slower holds the
 // client back, one that takes none does not.
-#include "controller/attached.h"
+#include "attached.h"
 
 #include <assert.h>
 #include <string.h>

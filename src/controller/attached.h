@@ -2,7 +2,7 @@
 // in which that node wrote it; input goes to all of them. Positions of input are counted from the
 // beginning of the job, so that a client that comes back sends what no node has.
 #pragma once
-#include "controller/controller.h"
+#include "controller.h"
 
 struct attached;
 

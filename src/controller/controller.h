@@ -6,7 +6,7 @@
 #include "base/map.h"
 #include "base/users.h"
 #include "base/vec.h"
-#include "controller/shell.h"
+#include "controller/commit_pipeline.h"
 #include "metrics/writer.h"
 #include "model/config.h"
 #include "model/paths.h"
@@ -64,7 +64,7 @@ struct controller {
     uv_signal_t sigterm, sigint, sighup;
     struct net_server *server;
     struct core *core;
-    struct shell *shell;
+    struct commit_pipeline *pipeline;
     struct store *store;
     struct config config;
     struct arena arena;  // of paths
@@ -94,11 +94,11 @@ struct controller {
     uint32_t list_next;      // whose turn it is
     bool walking_waiters;
     VEC(struct question *) questions;  // that wait for their turn, oldest first
-    uv_timer_t question_timer;
-    int64_t question_began_us, question_again_us;
+    uv_timer_t query_throttle_timer;
+    int64_t query_throttle_began_us, query_throttle_again_us;
     bool answering;          // one of those that waited
     struct past *past;       // the question about the past that is being answered
-    int64_t past_again_us;   // when users may have the past played back again
+    int64_t journal_replay_again_us;  // when users may have the past played back again
     struct telemetry *telemetry;
     struct metrics_histogram pass_times, request_times;
     struct map replies;      // route and status → count
@@ -142,11 +142,11 @@ void stream_message(struct controller *c, const char *node, const struct message
 void streams_node_gone(struct controller *c, const char *node);
 void streams_done(struct controller *c);
 
-// question.c: whose question is answered when.
+// query_throttle.c: whose question is answered when.
 void questions_init(struct controller *c);
 void questions_done(struct controller *c);
 
-// watch.c: those who wait for a job, and those who follow events.
+// subscriptions.c: those who wait for a job, and those who follow events.
 typedef void (*watch_fn)(void *arg, uint64_t id);
 struct waiter *watch_job(struct controller *c, uint64_t id, watch_fn fn, void *arg);
 void unwatch_job(struct controller *c, struct waiter *w);

@@ -13,12 +13,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/controller.h"
-#include "controller/list_stream.h"
-#include "controller/past.h"
-#include "controller/policy.h"
-#include "controller/telemetry.h"
+#include "api.h"
+#include "controller.h"
+#include "list_stream.h"
+#include "journal_replay.h"
+#include "policy.h"
+#include "telemetry.h"
 
 enum {
     TICK_MS = 1000,
@@ -54,7 +54,7 @@ static void flush(struct controller *c) {
     struct core_passes passes, after;
     core_passes(c->core, &passes);
     int64_t before = clock_mono_us(), now = now_ms();
-    int64_t next = shell_flush(c->shell, now, schedule);
+    int64_t next = pipeline_flush(c->pipeline, now, schedule);
     if (schedule) {
         c->scheduled_mono_us = clock_mono_us();
         c->schedule_us = c->scheduled_mono_us - before;
@@ -82,7 +82,7 @@ static void on_prepare(uv_prepare_t *h) {
 }
 
 static void on_store(uv_poll_t *h, int status, int events) {
-    shell_poll(((struct controller *)h->data)->shell);
+    pipeline_poll(((struct controller *)h->data)->pipeline);
 }
 
 static void on_users(uv_poll_t *h, int status, int events) {
@@ -99,9 +99,9 @@ static void on_tick(uv_timer_t *t) {
         c->last_ping_ms = mono;
         agents_ping(c);
     }
-    shell_check_nodes(c->shell, mono, (int64_t)k->node_timeout_s * 1000, now_ms());
-    if (shell_degraded(c->shell, NULL, 0))
-        shell_retry(c->shell);
+    pipeline_check_nodes(c->pipeline, mono, (int64_t)k->node_timeout_s * 1000, now_ms());
+    if (pipeline_degraded(c->pipeline, NULL, 0))
+        pipeline_retry(c->pipeline);
     if (c->body_bytes > TRIM_AFTER_BYTES) {
         c->body_bytes = 0;
         malloc_trim(0);
@@ -132,7 +132,7 @@ static void core_config_of(const struct config_cluster *k, struct core_config *o
 static int open_store(struct controller *c, struct error *e) {
     struct store_config config = {
         .path = c->paths.state,
-        .watch = shell_watch(c->shell),
+        .watch = pipeline_watch(c->pipeline),
         .reserve_bytes = STORE_RESERVE_BYTES,
         .low_bytes = STORE_LOW_BYTES,
         .retention = {.journal_ms = (int64_t)c->config.cluster.history_days * 86400000,
@@ -141,9 +141,9 @@ static int open_store(struct controller *c, struct error *e) {
     int r = store_open(&config, &c->store, e);
     if (r < 0)
         return r;
-    shell_attach(c->shell, c->store);
+    pipeline_attach(c->pipeline, c->store);
     int64_t before = clock_mono_ms();
-    if ((r = shell_load(c->shell, now_ms(), e)) < 0)
+    if ((r = pipeline_load(c->pipeline, now_ms(), e)) < 0)
         return r;
     struct core_counts n;
     core_counts(c->core, &n);
@@ -221,12 +221,12 @@ static void on_signal(uv_signal_t *h, int signal);
 static int start(struct controller *c, struct error *e) {
     int r;
     struct core_config core_config;
-    struct shell_hooks hooks = {.ctx = c,
-                                .send = hook_send,
-                                .has_room = hook_has_room,
-                                .job_changed = hook_job_changed,
-                                .node_lost = hook_node_lost,
-                                .storage = hook_storage};
+    struct pipeline_hooks hooks = {.ctx = c,
+                                   .send = hook_send,
+                                   .has_room = hook_has_room,
+                                   .job_changed = hook_job_changed,
+                                   .node_lost = hook_node_lost,
+                                   .storage = hook_storage};
     if ((r = users_start(&c->users, e)) < 0 || (r = paths_get(&c->arena, &c->paths, e)) < 0 ||
         (r = config_load(c->paths.config, now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
         (r = paths_make(c->paths.state, 0700, e)) < 0 || (r = paths_make(c->paths.run, 0755, e)) < 0)
@@ -234,7 +234,7 @@ static int start(struct controller *c, struct error *e) {
     log_set_level(c->config.cluster.log_level);
     core_config_of(&c->config.cluster, &core_config);
     c->core = core_new(&core_config);
-    c->shell = shell_new(c->core, &hooks);
+    c->pipeline = pipeline_new(c->core, &hooks);
     if ((r = open_store(c, e)) < 0)
         return r;
     policy_from_config(c);
@@ -281,11 +281,11 @@ static void stop(struct controller *c) {
         return;
     log_info("stopping; running jobs go on");
     flush(c);
-    shell_snapshot(c->shell);
+    pipeline_snapshot(c->pipeline);
     store_flush(c->store);
     telemetry_save(c);
     c->stopping = true;
-    past_stop(c);
+    journal_replay_stop(c);
     api_users_changed(c);
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
 }
@@ -332,7 +332,7 @@ static void free_all(struct controller *c) {
         free(v);
     map_done(&c->replies);
     c->store = c->store ? store_close(c->store) : NULL;
-    shell_free(c->shell);
+    pipeline_free(c->pipeline);
     core_free(c->core);
     tls_context_free(c->tls);
     pki_ca_free(c->ca);

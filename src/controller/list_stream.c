@@ -1,7 +1,7 @@
 // Owns the lists that are being written. The loop calls back as long as one of them has something to
 // write; each turn is one slice of one list. Between slices nothing of core or store is held: live jobs
 // go on after the last id, finished ones after the last row, so a slow reader costs a small buffer.
-#include "controller/list_stream.h"
+#include "list_stream.h"
 
 #include <errno.h>
 #include <string.h>
@@ -131,10 +131,10 @@ static void committed(void *arg) {
 // A job that has ended is in history once that is committed: none falls between the two.
 static void await_commit(struct list_stream *s) {
     s->phase = PHASE_FINISHED;
-    if (shell_degraded(s->l.controller->shell, NULL, 0))
+    if (pipeline_degraded(s->l.controller->pipeline, NULL, 0))
         return;
     s->committing = true;
-    shell_when_committed(s->l.controller->shell, committed, s);
+    pipeline_when_committed(s->l.controller->pipeline, committed, s);
 }
 
 static void end(struct list_stream *s) {

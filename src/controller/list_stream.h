@@ -3,7 +3,7 @@
 // whoever does not see that line has not seen everything), one JSON document, or a trace for the
 // simulator. The last two are cut off, connection and all, when something goes wrong.
 #pragma once
-#include "controller/listing.h"
+#include "listing.h"
 
 #define LIST_STREAM_TYPE "application/x-ndjson"
 

@@ -1,12 +1,12 @@
 // Owns the columns of job lists, what is wanted of them, and the rows.
-#include "controller/listing.h"
+#include "listing.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "controller/telemetry.h"
+#include "telemetry.h"
 #include "model/arrayspec.h"
 #include "model/name.h"
 

@@ -2,7 +2,7 @@
 // that wait into one row. Rows are written straight from the core's views and from history's records,
 // so that a long list costs no copies. Whoever walks core or store hands each job to a listing.
 #pragma once
-#include "controller/api.h"
+#include "api.h"
 
 enum { LISTING_FIELDS_MAX = 24 };
 

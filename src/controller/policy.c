@@ -1,5 +1,5 @@
 // Owns the comparison of the configuration's policy with the core's.
-#include "controller/policy.h"
+#include "policy.h"
 
 #include "base/log.h"
 #include "base/text.h"
@@ -21,9 +21,10 @@ static bool compare(void *ctx, const char *name, const void *value) {
     return true;
 }
 
-static bool is_set(struct controller *c, enum thing thing, const void *value) {
-    struct comparison k = {.schema = thing_schema(thing), .name = *(const char *const *)value, .value = value};
-    core_each_thing(c->core, thing, compare, &k);
+static bool is_set(struct controller *c, enum entity kind, const void *value) {
+    struct comparison k = {
+        .schema = entity_schema(kind), .name = *(const char *const *)value, .value = value};
+    core_each_entity(c->core, kind, compare, &k);
     return k.same;
 }
 
@@ -34,12 +35,12 @@ static void report(const char *what, const char *name, int r, const struct error
         log_info("%s \"%s\" set from the configuration", what, name);
 }
 
-#define TAKE(list, thing, set)                                                              \
-    for (uint32_t i = 0; i < c->config.list.len; i++) {                                     \
-        struct error e = {0};                                                               \
-        if (!is_set(c, thing, &c->config.list.at[i]))                                       \
-            report(thing_word(thing), c->config.list.at[i].name,                            \
-                   set(c->core, &file_actor, &c->config.list.at[i], now_ms(), &e), &e);     \
+#define TAKE(list, kind, set)                                                                                \
+    for (uint32_t i = 0; i < c->config.list.len; i++) {                                                      \
+        struct error e = {0};                                                                                \
+        if (!is_set(c, kind, &c->config.list.at[i]))                                                         \
+            report(entity_word(kind), c->config.list.at[i].name,                                             \
+                   set(c->core, &file_actor, &c->config.list.at[i], now_ms(), &e), &e);                      \
     }
 
 // Keys that stand in the file; what was set otherwise stays.
@@ -69,8 +70,8 @@ static void take_policy(struct controller *c) {
 void policy_from_config(struct controller *c) {
     take_policy(c);
     // QoS first: projects may name one.
-    TAKE(qos, THING_QOS, core_qos_set)
-    TAKE(partitions, THING_PARTITION, core_partition_set)
-    TAKE(projects, THING_PROJECT, core_project_set)
-    TAKE(reservations, THING_RESERVATION, core_reservation_set)
+    TAKE(qos, ENTITY_QOS, core_qos_set)
+    TAKE(partitions, ENTITY_PARTITION, core_partition_set)
+    TAKE(projects, ENTITY_PROJECT, core_project_set)
+    TAKE(reservations, ENTITY_RESERVATION, core_reservation_set)
 }

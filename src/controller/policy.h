@@ -1,6 +1,6 @@
 // Projects, partitions, QoS and reservations of the configuration file, brought into the core.
 #pragma once
-#include "controller/controller.h"
+#include "controller.h"
 
 // What the file says and the core does not have yet becomes events; what was set by command and is
 // not in the file stays. A bad entry is logged and left out.

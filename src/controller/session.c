@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/attached.h"
+#include "api.h"
+#include "attached.h"
 
 struct message_log_read session_log_read(struct job_record *r, uint32_t index, enum log_source source,
                                          bool follow, int64_t tail) {
@@ -452,7 +452,7 @@ static void begin_run(struct session *s, const struct json *j, struct arena *are
     struct pending_submit *p = xcalloc(1, sizeof *p);
     *p = (struct pending_submit){.session = s, .id = id};
     s->pending = &p->session;
-    shell_when_committed(s->controller->shell, submit_committed, p);
+    pipeline_when_committed(s->controller->pipeline, submit_committed, p);
     watch(s, id);
 }
 

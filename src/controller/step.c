@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/step_plan.h"
-#include "controller/step_report.h"
+#include "api.h"
+#include "step_plan.h"
+#include "step_report.h"
 #include "model/name.h"
 #include "model/nodelist.h"
 
@@ -554,7 +554,7 @@ static void try_start(struct step *s) {
     s->phase = STEP_COMMITTING;
     s->pending = xcalloc(1, sizeof *s->pending);
     s->pending->step = s;
-    shell_when_committed(s->controller->shell, started_committed, s->pending);
+    pipeline_when_committed(s->controller->pipeline, started_committed, s->pending);
 }
 
 // --- the request ---
@@ -743,7 +743,7 @@ static void begin_allocation(struct step *s, const struct json *j) {
     s->phase = STEP_FOR_JOB;
     s->pending = xcalloc(1, sizeof *s->pending);
     *s->pending = (struct pending_step){.step = s, .announce = id};
-    shell_when_committed(s->controller->shell, submit_committed, s->pending);
+    pipeline_when_committed(s->controller->pipeline, submit_committed, s->pending);
     s->waiter = watch_job(s->controller, id, on_job_changed, s);
 }
 

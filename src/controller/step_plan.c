@@ -1,5 +1,5 @@
 // Owns the packing of steps.
-#include "controller/step_plan.h"
+#include "step_plan.h"
 
 #include <assert.h>
 #include <errno.h>

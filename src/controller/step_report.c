@@ -1,5 +1,5 @@
 // Owns the words about the end of a step on one node.
-#include "controller/step_report.h"
+#include "step_report.h"
 
 #include <sys/wait.h>
 

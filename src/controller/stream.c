@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "controller/controller.h"
+#include "controller.h"
 
 struct stream {
     struct controller *controller;

@@ -1,6 +1,6 @@
 // Owns the newest telemetry of each node, the time series and the idle GPUs. Nothing of it is in the
 // journal: it comes again with the next second, and the series are saved now and then.
-#include "controller/telemetry.h"
+#include "telemetry.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // What agents measure: the latest figures of each node for lists and /metrics, time series for the
 // charts, and jobs that hold GPUs without using them.
 #pragma once
-#include "controller/controller.h"
+#include "controller.h"
 #include "metrics/efficiency.h"
 #include "metrics/openmetrics.h"
 #include "metrics/series.h"

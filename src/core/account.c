@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 #include "model/nodelist.h"
 
 void record_of(const struct core *c, const struct job *j, struct arena *a, struct job_record *out) {
@@ -276,10 +276,10 @@ void core_counts(const struct core *c, struct core_counts *out) {
     }
 }
 
-void core_each_thing(const struct core *c, enum thing thing,
-                     bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
-    for (uint32_t i = 0; i < c->thing_list[thing].len; i++) {
-        const struct thing_entry *t = c->thing_list[thing].at[i];
+void core_each_entity(const struct core *c, enum entity kind,
+                      bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
+    for (uint32_t i = 0; i < c->entity_list[kind].len; i++) {
+        const struct entity_entry *t = c->entity_list[kind].at[i];
         if (t->value && !fn(ctx, t->name, t->value))
             return;
     }
@@ -287,8 +287,8 @@ void core_each_thing(const struct core *c, enum thing thing,
 
 void core_each_partition_of(const struct core *c, const char *node,
                             bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
-    for (uint32_t i = 0; i < c->thing_list[THING_PARTITION].len; i++) {
-        const struct thing_entry *t = c->thing_list[THING_PARTITION].at[i];
+    for (uint32_t i = 0; i < c->entity_list[ENTITY_PARTITION].len; i++) {
+        const struct entity_entry *t = c->entity_list[ENTITY_PARTITION].at[i];
         const struct partition *p = t->value;
         if (!p)
             continue;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 #include "model/name.h"
 #include "model/nodelist.h"
 
@@ -59,11 +59,11 @@ int core_node_remove(struct core *c, const struct actor *actor, const char *node
     return 0;
 }
 
-static int check_limit(const struct core *c, enum thing t, const char *name, uint32_t max, struct error *e) {
-    if (strmap_get(&c->things[t], name) || c->thing_list[t].len + 1 < max)
+static int check_limit(const struct core *c, enum entity t, const char *name, uint32_t max, struct error *e) {
+    if (strmap_get(&c->entities[t], name) || c->entity_list[t].len + 1 < max)
         return 0;
     return error_set(e, E2BIG, "%s \"%s\": there have been %u; no more than that are supported",
-                     thing_word(t), name, max - 1);
+                     entity_word(t), name, max - 1);
 }
 
 static int check_nodes(const char *list, struct error *e) {
@@ -74,10 +74,10 @@ static int check_nodes(const char *list, struct error *e) {
 
 // Follows the parents upwards; more steps than there are projects means a circle.
 static bool is_below(const struct core *c, const char *name, const char *ancestor) {
-    for (uint32_t steps = 0; name && steps <= c->thing_list[THING_PROJECT].len; steps++) {
+    for (uint32_t steps = 0; name && steps <= c->entity_list[ENTITY_PROJECT].len; steps++) {
         if (streq(name, ancestor))
             return true;
-        const struct thing_entry *t = find_thing(c, THING_PROJECT, name);
+        const struct entity_entry *t = find_entity(c, ENTITY_PROJECT, name);
         name = t ? ((const struct project *)t->value)->parent : NULL;
     }
     return false;
@@ -99,11 +99,12 @@ static int check_model_quotas(const struct project *p, struct error *e) {
 int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms,
                      struct error *e) {
     int r;
-    if ((r = need_admin(actor, "change projects", e)) < 0 || (r = identifier_check("project", p->name, e)) < 0 ||
-        (r = check_limit(c, THING_PROJECT, p->name, SCHED_PROJECTS_MAX, e)) < 0 || (r = check_nodes(p->nodes, e)) < 0 ||
-        (r = check_model_quotas(p, e)) < 0)
+    if ((r = need_admin(actor, "change projects", e)) < 0 ||
+        (r = identifier_check("project", p->name, e)) < 0 ||
+        (r = check_limit(c, ENTITY_PROJECT, p->name, SCHED_PROJECTS_MAX, e)) < 0 ||
+        (r = check_nodes(p->nodes, e)) < 0 || (r = check_model_quotas(p, e)) < 0)
         return r;
-    if (p->parent && !find_thing(c, THING_PROJECT, p->parent))
+    if (p->parent && !find_entity(c, ENTITY_PROJECT, p->parent))
         return error_set(e, ENOENT, "parent: project \"%s\" does not exist; create it first", p->parent);
     if (p->parent && is_below(c, p->parent, p->name))
         return error_set(e, ELOOP,
@@ -115,7 +116,7 @@ int core_project_set(struct core *c, const struct actor *actor, const struct pro
             "limit: %u.%03u GPUs is below the quota of %u.%03u; raise the limit or lower the quota",
             p->limit_milligpu / 1000, p->limit_milligpu % 1000, p->quota_milligpu / 1000,
             p->quota_milligpu % 1000);
-    if (p->default_qos && !find_thing(c, THING_QOS, p->default_qos))
+    if (p->default_qos && !find_entity(c, ENTITY_QOS, p->default_qos))
         return error_set(e, ENOENT, "default_qos: QoS \"%s\" does not exist; create it first", p->default_qos);
     for (uint32_t i = 0; i < p->members.len; i++)
         if ((r = identifier_check("member", p->members.at[i], e)) < 0)
@@ -127,8 +128,8 @@ int core_project_set(struct core *c, const struct actor *actor, const struct pro
 
 // There is one default: the others are it no longer.
 static void only_default(struct core *c, const struct actor *actor, const char *name, int64_t now_ms) {
-    for (uint32_t i = 0; i < c->thing_list[THING_PARTITION].len; i++) {
-        const struct partition *p = c->thing_list[THING_PARTITION].at[i]->value;
+    for (uint32_t i = 0; i < c->entity_list[ENTITY_PARTITION].len; i++) {
+        const struct partition *p = c->entity_list[ENTITY_PARTITION].at[i]->value;
         if (!p || !p->is_default || streq(p->name, name))
             continue;
         struct partition other = *p;
@@ -143,7 +144,7 @@ int core_partition_set(struct core *c, const struct actor *actor, const struct p
     int r;
     if ((r = need_admin(actor, "change partitions", e)) < 0 ||
         (r = identifier_check("partition", p->name, e)) < 0 ||
-        (r = check_limit(c, THING_PARTITION, p->name, SCHED_PARTITIONS_MAX, e)) < 0 ||
+        (r = check_limit(c, ENTITY_PARTITION, p->name, SCHED_PARTITIONS_MAX, e)) < 0 ||
         (r = check_nodes(p->nodes, e)) < 0)
         return r;
     if (p->max_time_s && p->default_time_s > p->max_time_s)
@@ -158,12 +159,12 @@ int core_partition_set(struct core *c, const struct actor *actor, const struct p
 int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q, int64_t now_ms, struct error *e) {
     int r;
     if ((r = need_admin(actor, "change QoS", e)) < 0 || (r = identifier_check("QoS", q->name, e)) < 0 ||
-        (r = check_limit(c, THING_QOS, q->name, SCHED_QOS_MAX, e)) < 0)
+        (r = check_limit(c, ENTITY_QOS, q->name, SCHED_QOS_MAX, e)) < 0)
         return r;
     if (!(q->usage_factor >= 0 && q->usage_factor <= 1000))
         return error_set(e, ERANGE, "usage_factor: expected 0 to 1000");
     for (uint32_t i = 0; i < q->preempts.len; i++)
-        if (!find_thing(c, THING_QOS, q->preempts.at[i]))
+        if (!find_entity(c, ENTITY_QOS, q->preempts.at[i]))
             return error_set(e, ENOENT, "preempts: QoS \"%s\" does not exist; create it first", q->preempts.at[i]);
     struct event_qos_set b = {.qos = (struct qos *)(uintptr_t)q, .by = actor->user};
     emit(c, now_ms, EVENT_QOS_SET, &b);
@@ -175,24 +176,24 @@ int core_reservation_set(struct core *c, const struct actor *actor, const struct
     int r;
     if ((r = need_admin(actor, "change reservations", e)) < 0 ||
         (r = identifier_check("reservation", v->name, e)) < 0 ||
-        (r = check_limit(c, THING_RESERVATION, v->name, SCHED_PROJECTS_MAX, e)) < 0)
+        (r = check_limit(c, ENTITY_RESERVATION, v->name, SCHED_PROJECTS_MAX, e)) < 0)
         return r;
     if (!str_empty(v->nodes) && (r = check_nodes(v->nodes, e)) < 0)
         return r;
     if (v->end_ms <= v->start_ms || v->end_ms <= now_ms)
         return error_set(e, EINVAL, "end_ms: a reservation must end after it starts, and in the future");
     for (uint32_t i = 0; i < v->projects.len; i++)
-        if (!find_thing(c, THING_PROJECT, v->projects.at[i]))
+        if (!find_entity(c, ENTITY_PROJECT, v->projects.at[i]))
             return error_set(e, ENOENT, "projects: project \"%s\" does not exist", v->projects.at[i]);
     struct event_reservation_set b = {.reservation = (struct reservation *)(uintptr_t)v, .by = actor->user};
     emit(c, now_ms, EVENT_RESERVATION_SET, &b);
     return 0;
 }
 
-static uint32_t things_alive(const struct core *c, enum thing thing) {
+static uint32_t entities_alive(const struct core *c, enum entity kind) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < c->thing_list[thing].len; i++)
-        n += c->thing_list[thing].at[i]->value != NULL;
+    for (uint32_t i = 0; i < c->entity_list[kind].len; i++)
+        n += c->entity_list[kind].at[i]->value != NULL;
     return n;
 }
 
@@ -205,30 +206,31 @@ static bool names(const char *list, const char *name) {
     return false;
 }
 
-uint64_t core_jobs_in(const struct core *c, enum thing thing, const char *name) {
+uint64_t core_jobs_in(const struct core *c, enum entity kind, const char *name) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < c->order.len; i++) {
         const struct submission *s = c->order.at[i] ? c->order.at[i]->sub : NULL;
-        const char *const in[THING_COUNT] = {[THING_PROJECT] = s ? s->project : NULL,
-                                             [THING_PARTITION] = s ? s->partition : NULL,
-                                             [THING_QOS] = s ? s->qos : NULL};
-        n += names(in[thing], name);
+        const char *const in[ENTITY_COUNT] = {[ENTITY_PROJECT] = s ? s->project : NULL,
+                                              [ENTITY_PARTITION] = s ? s->partition : NULL,
+                                              [ENTITY_QOS] = s ? s->qos : NULL};
+        n += names(in[kind], name);
     }
     return n;
 }
 
-static int check_unused(const struct core *c, enum thing thing, const char *name, struct error *e) {
-    uint64_t jobs = core_jobs_in(c, thing, name);
+static int check_unused(const struct core *c, enum entity kind, const char *name, struct error *e) {
+    uint64_t jobs = core_jobs_in(c, kind, name);
     if (!jobs)
         return 0;
-    return error_set(e, EBUSY,
-                     "%s \"%s\" has %llu live %s; wait until they have ended or end them with 'acequia cancel "
-                     "--%s %s', or delete it with --force: what runs goes on then, what waits will not start",
-                     thing_word(thing), name, (unsigned long long)jobs, jobs == 1 ? "job" : "jobs",
-                     thing_command(thing), name);
+    return error_set(
+        e, EBUSY,
+        "%s \"%s\" has %llu live %s; wait until they have ended or end them with 'acequia cancel "
+        "--%s %s', or delete it with --force: what runs goes on then, what waits will not start",
+        entity_word(kind), name, (unsigned long long)jobs, jobs == 1 ? "job" : "jobs", entity_command(kind),
+        name);
 }
 
-int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, bool force,
+int core_delete(struct core *c, const struct actor *actor, enum entity kind, const char *name, bool force,
                 int64_t now_ms, struct error *e) {
     static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED,
                                             EVENT_RESERVATION_DELETED};
@@ -236,24 +238,24 @@ int core_delete(struct core *c, const struct actor *actor, enum thing thing, con
     int r = need_admin(actor, "delete that", e);
     if (r < 0)
         return r;
-    if (!find_thing(c, thing, name))
-        return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(thing),
-                         printable(name, shown, sizeof shown), thing_command(thing));
-    for (uint32_t i = 0; thing == THING_PROJECT && i < c->thing_list[thing].len; i++) {
-        const struct thing_entry *t = c->thing_list[thing].at[i];
+    if (!find_entity(c, kind, name))
+        return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(kind),
+                         printable(name, shown, sizeof shown), entity_command(kind));
+    for (uint32_t i = 0; kind == ENTITY_PROJECT && i < c->entity_list[kind].len; i++) {
+        const struct entity_entry *t = c->entity_list[kind].at[i];
         if (t->value && streq(((const struct project *)t->value)->parent, name))
             return error_set(e, EBUSY, "project \"%s\" has a child, \"%s\"; delete or move that first", name, t->name);
     }
-    if (thing == THING_PROJECT && streq(name, PROJECT_DEFAULT))
+    if (kind == ENTITY_PROJECT && streq(name, PROJECT_DEFAULT))
         return error_set(
             e, EBUSY,
             "project \"%s\" is where jobs without a project belong; it cannot be deleted, only edited", name);
-    if (thing == THING_PARTITION && things_alive(c, thing) == 1)
+    if (kind == ENTITY_PARTITION && entities_alive(c, kind) == 1)
         return error_set(e, EBUSY, "partition \"%s\" is the only one; create another before deleting it", name);
-    if (!force && (r = check_unused(c, thing, name, e)) < 0)
+    if (!force && (r = check_unused(c, kind, name, e)) < 0)
         return r;
     struct event_name b = {.name = name, .by = actor->user};
-    emit(c, now_ms, types[thing], &b);
+    emit(c, now_ms, types[kind], &b);
     return 0;
 }
 

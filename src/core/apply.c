@@ -5,7 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 
 static void same_name_add(struct core *c, struct job *j) {
     uint64_t key = same_name_key(j->sub->user, j->sub->name);
@@ -176,7 +176,7 @@ static struct alloc *alloc_of(const struct run *r) {
 
 static void run_to_world(struct core *c, const struct job *j) {
     struct alloc *a = alloc_of(j->run);
-    world_job_start_in(c->world, j->id, core_handle(c, THING_PARTITION, j->run->partition), a, j->start_ms);
+    world_job_start_in(c->world, j->id, core_handle(c, ENTITY_PARTITION, j->run->partition), a, j->start_ms);
     limit_to_world(c, j);
     alloc_free(a);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 #include "model/nodelist.h"
 
 static void node_to_world(struct core *c, struct node_entry *n) {
@@ -51,7 +51,7 @@ static uint32_t *node_ids(struct core *c, const char *list, struct arena *a, uin
     return ids;
 }
 
-static void partition_to_world(struct core *c, const struct thing_entry *t) {
+static void partition_to_world(struct core *c, const struct entity_entry *t) {
     cleanup_arena struct arena a = {0};
     const struct partition *p = t->value;
     struct sched_partition s = {
@@ -76,10 +76,10 @@ static uint32_t parse_model_quotas(const struct project *p, struct sched_model_q
     return n;
 }
 
-static void project_to_world(struct core *c, const struct thing_entry *t) {
+static void project_to_world(struct core *c, const struct entity_entry *t) {
     cleanup_arena struct arena a = {0};
     const struct project *p = t->value;
-    struct thing_entry *parent = find_thing(c, THING_PROJECT, p->parent);
+    struct entity_entry *parent = find_entity(c, ENTITY_PROJECT, p->parent);
     struct sched_model_quota *quotas = arena_alloc(&a, p->model_quotas.len * sizeof *quotas);
     struct sched_project s = {.id = t->handle,
                               .parent = parent ? parent->handle : 0,
@@ -98,12 +98,12 @@ static void project_to_world(struct core *c, const struct thing_entry *t) {
     world_project_set(c->world, &s, NULL);
 }
 
-static void qos_to_world(struct core *c, const struct thing_entry *t) {
+static void qos_to_world(struct core *c, const struct entity_entry *t) {
     cleanup_arena struct arena a = {0};
     const struct qos *q = t->value;
     uint32_t *preempts = arena_alloc(&a, q->preempts.len * sizeof *preempts), n = 0;
     for (uint32_t i = 0; i < q->preempts.len; i++) {
-        struct thing_entry *other = find_thing(c, THING_QOS, q->preempts.at[i]);
+        struct entity_entry *other = find_entity(c, ENTITY_QOS, q->preempts.at[i]);
         if (other)
             preempts[n++] = other->handle;
     }
@@ -116,7 +116,7 @@ static void qos_to_world(struct core *c, const struct thing_entry *t) {
     world_qos_set(c->world, &s, NULL);
 }
 
-static void reservation_to_world(struct core *c, const struct thing_entry *t) {
+static void reservation_to_world(struct core *c, const struct entity_entry *t) {
     cleanup_arena struct arena a = {0};
     const struct reservation *r = t->value;
     uint32_t *users = arena_alloc(&a, r->users.len * sizeof *users);
@@ -124,7 +124,7 @@ static void reservation_to_world(struct core *c, const struct thing_entry *t) {
     for (uint32_t i = 0; i < r->users.len; i++)
         users[i] = user_handle(c, r->users.at[i]);
     for (uint32_t i = 0; i < r->projects.len; i++) {
-        struct thing_entry *p = find_thing(c, THING_PROJECT, r->projects.at[i]);
+        struct entity_entry *p = find_entity(c, ENTITY_PROJECT, r->projects.at[i]);
         if (p)
             projects[n++] = p->handle;
     }
@@ -135,23 +135,23 @@ static void reservation_to_world(struct core *c, const struct thing_entry *t) {
     world_reservation_set(c->world, &s, NULL);
 }
 
-static void thing_to_world(struct core *c, enum thing kind, const struct thing_entry *t) {
+static void entity_to_world(struct core *c, enum entity kind, const struct entity_entry *t) {
     switch (kind) {
-    case THING_PROJECT: project_to_world(c, t); break;
-    case THING_PARTITION: partition_to_world(c, t); break;
-    case THING_QOS: qos_to_world(c, t); break;
-    case THING_RESERVATION: reservation_to_world(c, t); break;
-    case THING_COUNT: break;
+    case ENTITY_PROJECT: project_to_world(c, t); break;
+    case ENTITY_PARTITION: partition_to_world(c, t); break;
+    case ENTITY_QOS: qos_to_world(c, t); break;
+    case ENTITY_RESERVATION: reservation_to_world(c, t); break;
+    case ENTITY_COUNT: break;
     }
     c->dirty = true;
 }
 
 // Node lists name nodes that may come later: told again when the set of nodes changes.
 static void lists_to_world(struct core *c) {
-    for (int kind = 0; kind < THING_COUNT; kind++)
-        for (uint32_t i = 0; i < c->thing_list[kind].len; i++)
-            if (c->thing_list[kind].at[i]->value)
-                thing_to_world(c, (enum thing)kind, c->thing_list[kind].at[i]);
+    for (int kind = 0; kind < ENTITY_COUNT; kind++)
+        for (uint32_t i = 0; i < c->entity_list[kind].len; i++)
+            if (c->entity_list[kind].at[i]->value)
+                entity_to_world(c, (enum entity)kind, c->entity_list[kind].at[i]);
 }
 
 static struct node_entry *node_slot(struct core *c, const char *name) {
@@ -243,55 +243,55 @@ static void apply_node(struct core *c, const struct event *e) {
     node_state_to_world(c, n);
 }
 
-const struct schema *thing_schema(enum thing thing) {
+const struct schema *entity_schema(enum entity kind) {
     static const struct schema *const schemas[] = {&project_schema, &partition_schema, &qos_schema,
                                                    &reservation_schema};
-    return schemas[thing];
+    return schemas[kind];
 }
 
-const char *thing_word(enum thing thing) {
+const char *entity_word(enum entity kind) {
     static const char *const words[] = {"project", "partition", "QoS", "reservation"};
-    return words[thing];
+    return words[kind];
 }
 
-const char *thing_command(enum thing thing) {
-    return thing == THING_QOS ? "qos" : thing_word(thing);
+const char *entity_command(enum entity kind) {
+    return kind == ENTITY_QOS ? "qos" : entity_word(kind);
 }
 
 // Other rights now: who had to make room for whom before says nothing any more.
-static void rights_changed(struct core *c, enum thing kind) {
-    if (kind == THING_PROJECT || kind == THING_QOS)
+static void rights_changed(struct core *c, enum entity kind) {
+    if (kind == ENTITY_PROJECT || kind == ENTITY_QOS)
         world_gave_forget(c->world);
 }
 
-static void apply_set(struct core *c, enum thing kind, const void *value) {
+static void apply_set(struct core *c, enum entity kind, const void *value) {
     const char *name = *(const char *const *)value;  // every one of these structs begins with its name
-    struct thing_entry *t = strmap_get(&c->things[kind], name);
+    struct entity_entry *t = strmap_get(&c->entities[kind], name);
     if (!t) {
         t = xcalloc(1, sizeof *t);
         t->name = intern(c, name);
-        vec_push(&c->thing_list[kind], t);
-        t->handle = c->thing_list[kind].len;
-        strmap_put(&c->things[kind], t->name, t);
+        vec_push(&c->entity_list[kind], t);
+        t->handle = c->entity_list[kind].len;
+        strmap_put(&c->entities[kind], t->name, t);
     }
     struct arena old = t->arena;
     t->arena = (struct arena){0};
-    t->value = schema_copy(thing_schema(kind), value, &t->arena);
+    t->value = schema_copy(entity_schema(kind), value, &t->arena);
     arena_done(&old);
-    thing_to_world(c, kind, t);
+    entity_to_world(c, kind, t);
     rights_changed(c, kind);
 }
 
-static void apply_deleted(struct core *c, enum thing kind, const struct event_name *b) {
-    struct thing_entry *t = find_thing(c, kind, b->name);
+static void apply_deleted(struct core *c, enum entity kind, const struct event_name *b) {
+    struct entity_entry *t = find_entity(c, kind, b->name);
     if (!t)
         return;
     switch (kind) {
-    case THING_PROJECT: world_project_remove(c->world, t->handle); break;
-    case THING_PARTITION: world_partition_remove(c->world, t->handle); break;
-    case THING_QOS: world_qos_remove(c->world, t->handle); break;
-    case THING_RESERVATION: world_reservation_remove(c->world, t->handle); break;
-    case THING_COUNT: break;
+    case ENTITY_PROJECT: world_project_remove(c->world, t->handle); break;
+    case ENTITY_PARTITION: world_partition_remove(c->world, t->handle); break;
+    case ENTITY_QOS: world_qos_remove(c->world, t->handle); break;
+    case ENTITY_RESERVATION: world_reservation_remove(c->world, t->handle); break;
+    case ENTITY_COUNT: break;
     }
     t->value = NULL;
     arena_done(&t->arena);
@@ -325,16 +325,20 @@ void apply_cluster(struct core *c, const struct event *e) {
     case EVENT_NODE_DRAINED:
     case EVENT_NODE_RESUMED:
     case EVENT_NODE_REMOVED: apply_node(c, e); break;
-    case EVENT_PROJECT_SET: apply_set(c, THING_PROJECT, ((struct event_project_set *)e->body)->project); break;
-    case EVENT_PARTITION_SET: apply_set(c, THING_PARTITION, ((struct event_partition_set *)e->body)->partition); break;
-    case EVENT_QOS_SET: apply_set(c, THING_QOS, ((struct event_qos_set *)e->body)->qos); break;
-    case EVENT_RESERVATION_SET:
-        apply_set(c, THING_RESERVATION, ((struct event_reservation_set *)e->body)->reservation);
+    case EVENT_PROJECT_SET:
+        apply_set(c, ENTITY_PROJECT, ((struct event_project_set *)e->body)->project);
         break;
-    case EVENT_PROJECT_DELETED: apply_deleted(c, THING_PROJECT, e->body); break;
-    case EVENT_PARTITION_DELETED: apply_deleted(c, THING_PARTITION, e->body); break;
-    case EVENT_QOS_DELETED: apply_deleted(c, THING_QOS, e->body); break;
-    case EVENT_RESERVATION_DELETED: apply_deleted(c, THING_RESERVATION, e->body); break;
+    case EVENT_PARTITION_SET:
+        apply_set(c, ENTITY_PARTITION, ((struct event_partition_set *)e->body)->partition);
+        break;
+    case EVENT_QOS_SET: apply_set(c, ENTITY_QOS, ((struct event_qos_set *)e->body)->qos); break;
+    case EVENT_RESERVATION_SET:
+        apply_set(c, ENTITY_RESERVATION, ((struct event_reservation_set *)e->body)->reservation);
+        break;
+    case EVENT_PROJECT_DELETED: apply_deleted(c, ENTITY_PROJECT, e->body); break;
+    case EVENT_PARTITION_DELETED: apply_deleted(c, ENTITY_PARTITION, e->body); break;
+    case EVENT_QOS_DELETED: apply_deleted(c, ENTITY_QOS, e->body); break;
+    case EVENT_RESERVATION_DELETED: apply_deleted(c, ENTITY_RESERVATION, e->body); break;
     case EVENT_POLICY_SET: apply_policy(c, ((struct event_policy_set *)e->body)->policy, e->at_ms); break;
     case EVENT_TOKEN_CREATED:
     case EVENT_TOKEN_USED:

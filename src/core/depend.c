@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 
 enum verdict { HOLDS, WAITS, NEVER };
 enum { CYCLE_SEARCH_MAX = 10000 };

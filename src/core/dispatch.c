@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 #include "model/name.h"
 
 enum { NODE_TEXT_MAX = 1000 };

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "core/state.h"
+#include "state.h"
 
 void emit(struct core *c, int64_t now_ms, enum event_type type, void *body) {
     struct event e = {.type = type, .at_ms = now_ms, .body = body};

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "core/state.h"
+#include "state.h"
 #include "sched/world.h"
 
 static_assert((int)ORDER_FCFS == (int)POLICY_ORDER_FCFS && (int)BACKFILL_NONE == (int)POLICY_BACKFILL_NONE &&

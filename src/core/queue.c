@@ -3,7 +3,7 @@
 #include <signal.h>
 
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 #include "model/name.h"
 
 static enum sched_hold hold_of(const struct job *j) {
@@ -112,7 +112,7 @@ bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id) 
     const struct job *j = find_job(c, id);
     if (!j || actor->admin || streq(actor->user, j->sub->user))
         return j != NULL;
-    const struct thing_entry *t = find_thing(c, THING_PROJECT, j->sub->project);
+    const struct entity_entry *t = find_entity(c, ENTITY_PROJECT, j->sub->project);
     const struct project *p = t ? t->value : NULL;
     for (uint32_t i = 0; p && p->shared_logs && i < p->members.len; i++)
         if (streq(p->members.at[i], actor->user))

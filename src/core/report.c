@@ -5,7 +5,7 @@
 #include <signal.h>
 
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 
 enum { REASON_TEXT_MAX = 512, CPU_LIST_MAX = 2048 };
 

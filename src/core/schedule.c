@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/state.h"
+#include "state.h"
 #include "model/name.h"
 
 static uint32_t time_limit_of(const struct core *c, const struct job *j, const char *partition) {
-    const struct thing_entry *t = find_thing(c, THING_PARTITION, partition);
+    const struct entity_entry *t = find_entity(c, ENTITY_PARTITION, partition);
     const struct partition *p = t ? t->value : NULL;
     if (j->sub->time_limit_s)
         return j->sub->time_limit_s;
@@ -21,7 +21,7 @@ static uint32_t time_limit_of(const struct core *c, const struct job *j, const c
 }
 
 static uint32_t interactive_limit(const struct core *c, const struct job *j, uint32_t limit_s) {
-    const struct thing_entry *t = find_thing(c, THING_PROJECT, j->sub->project);
+    const struct entity_entry *t = find_entity(c, ENTITY_PROJECT, j->sub->project);
     uint32_t most =
         t && j->sub->class == CLASS_INTERACTIVE ? ((const struct project *)t->value)->interactive_limit_s : 0;
     return most && (!limit_s || limit_s > most) ? most : limit_s;
@@ -37,7 +37,7 @@ static void start(struct core *c, struct job *j, const struct sched_start *s, in
     struct event_job_placed b = {.id = j->id, .attempt = j->attempt + 1};
     assert(s->partition);
     if (names_several(j->sub->partition))
-        b.partition = c->thing_list[THING_PARTITION].at[s->partition - 1]->name;
+        b.partition = c->entity_list[ENTITY_PARTITION].at[s->partition - 1]->name;
     b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j, b.partition ? b.partition : j->sub->partition));
     b.parts.at = arena_alloc(&arena, a->node_count * sizeof *b.parts.at);
     for (b.parts.len = 0; b.parts.len < a->node_count; b.parts.len++) {

@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "core/state.h"
+#include "state.h"
 
 enum record_type {
     REC_META = 1,
     REC_USER,
     REC_NODE,
-    REC_THING,
+    REC_ENTITY,
     REC_TOKEN,
     REC_SUBMISSION,
     REC_JOB,
@@ -43,7 +43,7 @@ struct rec_node {
     const char *reason, *by, *fingerprint;
     int64_t reason_ms, busy_ms;
 };
-struct rec_thing {
+struct rec_entity {
     uint32_t kind;
     const char *name;
     struct bytes value;  // empty: deleted, the name keeps its handle
@@ -122,9 +122,10 @@ static const struct field rec_node_fields[] = {
     FIELD(9, S, reason_ms, ""), FIELD(10, S, busy_ms, "")};
 static const struct schema rec_node_schema = SCHEMA(S, "node", rec_node_fields);
 #undef S
-#define S struct rec_thing
-static const struct field rec_thing_fields[] = {FIELD(1, S, kind, ""), FIELD(2, S, name, ""), FIELD(3, S, value, "")};
-static const struct schema rec_thing_schema = SCHEMA(S, "thing", rec_thing_fields);
+#define S struct rec_entity
+static const struct field rec_entity_fields[] = {FIELD(1, S, kind, ""), FIELD(2, S, name, ""),
+                                                 FIELD(3, S, value, "")};
+static const struct schema rec_entity_schema = SCHEMA(S, "thing", rec_entity_fields);
 #undef S
 #define S struct rec_token
 static const struct field rec_token_fields[] = {FIELD(1, S, token, ""), FIELD(2, S, used, "")};
@@ -232,15 +233,15 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
     }
     // Names first, then values: what they say may refer to a later name.
     for (int pass = 0; pass < 2; pass++)
-        for (uint32_t kind = 0; kind < THING_COUNT; kind++)
-            for (uint32_t i = 0; i < c->thing_list[kind].len; i++) {
-                const struct thing_entry *t = c->thing_list[kind].at[i];
+        for (uint32_t kind = 0; kind < ENTITY_COUNT; kind++)
+            for (uint32_t i = 0; i < c->entity_list[kind].len; i++) {
+                const struct entity_entry *t = c->entity_list[kind].at[i];
                 cleanup_buf struct buf value = {0};
                 if (pass && t->value)
-                    schema_encode(thing_schema((enum thing)kind), t->value, &value);
+                    schema_encode(entity_schema((enum entity)kind), t->value, &value);
                 if (!pass || t->value)
-                    put(out, scratch, REC_THING, &rec_thing_schema,
-                        &(struct rec_thing){kind, t->name, {value.data, value.len}});
+                    put(out, scratch, REC_ENTITY, &rec_entity_schema,
+                        &(struct rec_entity){kind, t->name, {value.data, value.len}});
             }
 }
 
@@ -268,7 +269,7 @@ static void put_tokens(const struct core *c, struct buf *out, struct buf *scratc
 }
 
 static void put_usage(const struct core *c, struct buf *out, struct buf *scratch) {
-    for (uint32_t p = 1; p <= c->thing_list[THING_PROJECT].len; p++)
+    for (uint32_t p = 1; p <= c->entity_list[ENTITY_PROJECT].len; p++)
         for (uint32_t u = 1; u <= c->users.len; u++) {
             struct rec_usage r = {.project = p, .user = u};
             if (world_usage_kept(c->world, p, u, &r.milli, &r.at_ms))
@@ -414,10 +415,10 @@ static void load_node(struct core *c, const struct rec_node *r) {
         apply(c, &(struct event){.type = EVENT_NODE_REMOVED, .body = &state});
 }
 
-static int load_thing(struct core *c, const struct rec_thing *r, struct arena *a) {
-    if (r->kind >= THING_COUNT)
+static int load_entity(struct core *c, const struct rec_entity *r, struct arena *a) {
+    if (r->kind >= ENTITY_COUNT)
         return -EBADMSG;
-    const struct schema *s = thing_schema((enum thing)r->kind);
+    const struct schema *s = entity_schema((enum entity)r->kind);
     static const enum event_type set[] = {EVENT_PROJECT_SET, EVENT_PARTITION_SET, EVENT_QOS_SET, EVENT_RESERVATION_SET};
     static const enum event_type deleted[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED,
                                               EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
@@ -558,7 +559,7 @@ static int load_outcomes(struct core *c, const struct rec_outcomes *r) {
 static int load_record(struct loader *l, enum record_type type, const uint8_t *p, size_t len) {
     static const struct schema *const schemas[] = {
         [REC_META] = &meta_schema,       [REC_USER] = &user_schema,
-        [REC_NODE] = &rec_node_schema,   [REC_THING] = &rec_thing_schema,
+        [REC_NODE] = &rec_node_schema,   [REC_ENTITY] = &rec_entity_schema,
         [REC_TOKEN] = &rec_token_schema, [REC_SUBMISSION] = &submission_schema,
         [REC_JOB] = &rec_job_schema,     [REC_OUTCOMES] = &outcomes_schema,
         [REC_USAGE] = &rec_usage_schema};
@@ -590,7 +591,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     }
     case REC_USER: user_handle(c, ((struct rec_user *)value)->name); return 0;
     case REC_NODE: load_node(c, value); return 0;
-    case REC_THING: return load_thing(c, value, &a);
+    case REC_ENTITY: return load_entity(c, value, &a);
     case REC_TOKEN: return load_token(c, value, &a);
     case REC_SUBMISSION: return load_submission(l, value, &a);
     case REC_JOB: return load_job(l, value);

@@ -1,5 +1,5 @@
 // Owns the making, finding and freeing of what the state consists of.
-#include "core/state.h"
+#include "state.h"
 
 #include <assert.h>
 #include <string.h>
@@ -66,14 +66,14 @@ static void node_entry_free(struct node_entry *n) {
     free(n);
 }
 
-static void free_things(struct core *c) {
-    for (int t = 0; t < THING_COUNT; t++) {
-        for (uint32_t i = 0; i < c->thing_list[t].len; i++) {
-            arena_done(&c->thing_list[t].at[i]->arena);
-            free(c->thing_list[t].at[i]);
+static void free_entities(struct core *c) {
+    for (int t = 0; t < ENTITY_COUNT; t++) {
+        for (uint32_t i = 0; i < c->entity_list[t].len; i++) {
+            arena_done(&c->entity_list[t].at[i]->arena);
+            free(c->entity_list[t].at[i]);
         }
-        vec_done(&c->thing_list[t]);
-        strmap_done(&c->things[t]);
+        vec_done(&c->entity_list[t]);
+        strmap_done(&c->entities[t]);
     }
 }
 
@@ -111,7 +111,7 @@ static void clear(struct core *c) {
     for (uint32_t i = 0; i < c->node_list.len; i++)
         node_entry_free(c->node_list.at[i]);
     vec_done(&c->node_list);
-    free_things(c);
+    free_entities(c);
     size_t it = 0;
     void *v;
     while (strmap_next(&c->tokens, &it, NULL, &v)) {
@@ -186,8 +186,8 @@ struct node_entry *find_node(const struct core *c, const char *name) {
     return n && !n->removed ? n : NULL;
 }
 
-struct thing_entry *find_thing(const struct core *c, enum thing t, const char *name) {
-    struct thing_entry *entry = name ? strmap_get(&c->things[t], name) : NULL;
+struct entity_entry *find_entity(const struct core *c, enum entity t, const char *name) {
+    struct entity_entry *entry = name ? strmap_get(&c->entities[t], name) : NULL;
     return entry && entry->value ? entry : NULL;
 }
 

@@ -118,7 +118,7 @@ struct node_entry {
     int64_t busy_ms;           // when its last job ended; 0: none yet
 };
 
-struct thing_entry {
+struct entity_entry {
     uint32_t handle;           // stays with the name, also when the thing is deleted and comes back
     const char *name;
     struct arena arena;
@@ -151,8 +151,8 @@ struct core {
     struct strmap interned;      // name → itself
     struct strmap nodes;         // name → struct node_entry
     VEC(struct node_entry *) node_list;  // by handle - 1
-    struct strmap things[THING_COUNT];
-    VEC(struct thing_entry *) thing_list[THING_COUNT];  // by handle - 1
+    struct strmap entities[ENTITY_COUNT];
+    VEC(struct entity_entry *) entity_list[ENTITY_COUNT];  // by handle - 1
     struct strmap user_handles;
     VEC(const char *) users;     // by handle - 1
     struct strmap user_jobs;     // user → struct user_count
@@ -186,7 +186,7 @@ void core_reset(struct core *c);  // as new
 const char *intern(struct core *c, const char *s);  // NULL stays NULL
 struct job *find_job(const struct core *c, uint64_t id);
 struct node_entry *find_node(const struct core *c, const char *name);
-struct thing_entry *find_thing(const struct core *c, enum thing t, const char *name);
+struct entity_entry *find_entity(const struct core *c, enum entity t, const char *name);
 uint32_t user_handle(struct core *c, const char *user);      // takes a new one: only while events are applied
 uint32_t user_known(const struct core *c, const char *user);  // 0: none yet
 struct user_count *user_count(struct core *c, const char *user);

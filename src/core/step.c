@@ -2,7 +2,7 @@
 // cluster: whoever starts it keeps that (controller/step.c), and it is gone when they are.
 #include <signal.h>
 
-#include "core/state.h"
+#include "state.h"
 
 uint32_t core_step_started(struct core *c, uint64_t id, const struct event_step *step, int64_t now_ms) {
     const struct job *j = find_job(c, id);

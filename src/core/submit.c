@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 #include "model/arrayspec.h"
 #include "model/mountspec.h"
 #include "model/name.h"
@@ -182,11 +182,11 @@ static bool is_member(const struct project *p, const char *user) {
 }
 
 // A name that is not known gets the nearest one as a hint.
-static int unknown(const struct core *c, enum thing t, const char *name, struct error *e) {
+static int unknown(const struct core *c, enum entity t, const char *name, struct error *e) {
     const char *best = NULL;
     unsigned distance = edit_distance_near(name);
-    for (uint32_t i = 0; i < c->thing_list[t].len; i++) {
-        const struct thing_entry *x = c->thing_list[t].at[i];
+    for (uint32_t i = 0; i < c->entity_list[t].len; i++) {
+        const struct entity_entry *x = c->entity_list[t].at[i];
         unsigned d = edit_distance(x->name, name);
         if (x->value && d < distance) {
             distance = d;
@@ -196,9 +196,10 @@ static int unknown(const struct core *c, enum thing t, const char *name, struct 
     char shown[64];
     printable(name, shown, sizeof shown);
     if (best)
-        return error_set(e, ENOENT, "%s \"%s\" does not exist; did you mean \"%s\"?", thing_word(t), shown, best);
-    return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", thing_word(t), shown,
-                     thing_command(t));
+        return error_set(e, ENOENT, "%s \"%s\" does not exist; did you mean \"%s\"?", entity_word(t), shown,
+                         best);
+    return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(t), shown,
+                     entity_command(t));
 }
 
 // One name of a list; the text lives in `out`.
@@ -212,22 +213,22 @@ static int check_partitions(const struct core *c, const char *list, struct error
     size_t len;
     uint32_t count = 0;
     if (!names_several(list))
-        return find_thing(c, THING_PARTITION, list) ? 0 : unknown(c, THING_PARTITION, list, e);
+        return find_entity(c, ENTITY_PARTITION, list) ? 0 : unknown(c, ENTITY_PARTITION, list, e);
     for (const char *at, *rest = list; (at = names_next(&rest, &len));) {
-        if (len > IDENTIFIER_MAX || !find_thing(c, THING_PARTITION, name_at(at, len, name)))
-            return unknown(c, THING_PARTITION, name_at(at, len, name), e);
+        if (len > IDENTIFIER_MAX || !find_entity(c, ENTITY_PARTITION, name_at(at, len, name)))
+            return unknown(c, ENTITY_PARTITION, name_at(at, len, name), e);
         if (++count > PARTITIONS_PER_JOB)
             return error_set(e, E2BIG, "partition: a job may name at most %d", PARTITIONS_PER_JOB);
     }
-    return count ? 0 : unknown(c, THING_PARTITION, list, e);
+    return count ? 0 : unknown(c, ENTITY_PARTITION, list, e);
 }
 
 static int check_open(const struct core *c, const char *list, struct error *e) {
     char name[IDENTIFIER_MAX + 1];
     size_t len;
     for (const char *at, *rest = list; (at = names_next(&rest, &len));) {
-        const struct thing_entry *t =
-            len <= IDENTIFIER_MAX ? find_thing(c, THING_PARTITION, name_at(at, len, name)) : NULL;
+        const struct entity_entry *t =
+            len <= IDENTIFIER_MAX ? find_entity(c, ENTITY_PARTITION, name_at(at, len, name)) : NULL;
         if (t && ((const struct partition *)t->value)->closed)
             return error_set(e, EBUSY, "closed: partition \"%s\" takes no new jobs now; choose another", t->name);
     }
@@ -235,9 +236,9 @@ static int check_open(const struct core *c, const char *list, struct error *e) {
 }
 
 static int check_names(const struct core *c, const struct actor *actor, const struct spec *s, struct error *e) {
-    const struct thing_entry *t;
-    if (!(t = find_thing(c, THING_PROJECT, s->project)))
-        return unknown(c, THING_PROJECT, s->project, e);
+    const struct entity_entry *t;
+    if (!(t = find_entity(c, ENTITY_PROJECT, s->project)))
+        return unknown(c, ENTITY_PROJECT, s->project, e);
     if (!actor->admin && !is_member(t->value, actor->user))
         return error_set(e, EPERM,
                          "project \"%s\": you (%s) are not a member; ask for it or choose another project",
@@ -245,10 +246,10 @@ static int check_names(const struct core *c, const struct actor *actor, const st
     int r = check_partitions(c, s->partition, e);
     if (r < 0)
         return r;
-    if (s->qos && !find_thing(c, THING_QOS, s->qos))
-        return unknown(c, THING_QOS, s->qos, e);
-    if (s->reservation && !find_thing(c, THING_RESERVATION, s->reservation))
-        return unknown(c, THING_RESERVATION, s->reservation, e);
+    if (s->qos && !find_entity(c, ENTITY_QOS, s->qos))
+        return unknown(c, ENTITY_QOS, s->qos, e);
+    if (s->reservation && !find_entity(c, ENTITY_RESERVATION, s->reservation))
+        return unknown(c, ENTITY_RESERVATION, s->reservation, e);
     if ((s->nice < 0 || s->priority) && !actor->admin)
         return error_set(e, EPERM, "%s: only an administrator may raise a priority", s->nice < 0 ? "nice" : "priority");
     return 0;
@@ -314,12 +315,12 @@ static void set_partitions(const struct core *c, const char *list, struct arena 
     char name[IDENTIFIER_MAX + 1];
     size_t len;
     if (!names_several(list)) {
-        out->partition = core_handle(c, THING_PARTITION, list);
+        out->partition = core_handle(c, ENTITY_PARTITION, list);
         return;
     }
     uint32_t *also = arena_alloc(a, PARTITIONS_PER_JOB * sizeof *also), n = 0;
     for (const char *at; n <= PARTITIONS_PER_JOB && (at = names_next(&list, &len)); n++)
-        *(n ? &also[n - 1] : &out->partition) = core_handle(c, THING_PARTITION, name_at(at, len, name));
+        *(n ? &also[n - 1] : &out->partition) = core_handle(c, ENTITY_PARTITION, name_at(at, len, name));
     out->also = also;
     out->also_count = n ? n - 1 : 0;
 }
@@ -335,9 +336,9 @@ static void add_feature(struct sched_request *out, const char *name, struct aren
 int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a,
                  struct sched_request *out, struct error *e) {
     *out = (struct sched_request){
-        .project = core_handle(c, THING_PROJECT, s->project),
+        .project = core_handle(c, ENTITY_PROJECT, s->project),
         .user = user_known(c, user),
-        .qos = core_handle(c, THING_QOS, s->qos),
+        .qos = core_handle(c, ENTITY_QOS, s->qos),
         .class = s->class == CLASS_INTERACTIVE ? SCHED_INTERACTIVE : SCHED_TRAIN,
         .nodes_min = s->nodes_min,
         .nodes_max = s->nodes_max,
@@ -377,16 +378,16 @@ uint32_t core_node_handle(const struct core *c, const char *node) {
     return n ? n->handle : 0;
 }
 
-uint32_t core_handle(const struct core *c, enum thing thing, const char *name) {
-    const struct thing_entry *t = name ? strmap_get(&c->things[thing], name) : NULL;
+uint32_t core_handle(const struct core *c, enum entity kind, const char *name) {
+    const struct entity_entry *t = name ? strmap_get(&c->entities[kind], name) : NULL;
     return t ? t->handle : 0;
 }
 
 // The one that is marked; "main" is marked from the start, so another that is comes before it.
 static const char *default_partition(const struct core *c) {
     const char *first = NULL, *marked = NULL;
-    for (uint32_t i = 0; i < c->thing_list[THING_PARTITION].len; i++) {
-        const struct thing_entry *t = c->thing_list[THING_PARTITION].at[i];
+    for (uint32_t i = 0; i < c->entity_list[ENTITY_PARTITION].len; i++) {
+        const struct entity_entry *t = c->entity_list[ENTITY_PARTITION].at[i];
         if (!t->value)
             continue;
         first = first ? first : t->name;
@@ -399,8 +400,8 @@ static const char *default_partition(const struct core *c) {
 // A user's own project when they are a member of exactly one that names members, else "default".
 static const char *default_project(const struct core *c, const char *user) {
     const char *found = NULL;
-    for (uint32_t i = 0; i < c->thing_list[THING_PROJECT].len; i++) {
-        const struct thing_entry *t = c->thing_list[THING_PROJECT].at[i];
+    for (uint32_t i = 0; i < c->entity_list[ENTITY_PROJECT].len; i++) {
+        const struct entity_entry *t = c->entity_list[ENTITY_PROJECT].at[i];
         const struct project *p = t->value;
         if (!p || !p->members.len || !is_member(p, user))
             continue;
@@ -421,16 +422,17 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
         s->project = default_project(c, actor->user);
     if (str_empty(s->partition))
         s->partition = default_partition(c);
-    const struct thing_entry *t = find_thing(c, THING_PROJECT, s->project);
+    const struct entity_entry *t = find_entity(c, ENTITY_PROJECT, s->project);
     if (str_empty(s->qos))
         s->qos = t ? ((const struct project *)t->value)->default_qos : NULL;
-    else if (s->slurm_words && streq(s->qos, "normal") && !find_thing(c, THING_QOS, "normal"))
+    else if (s->slurm_words && streq(s->qos, "normal") && !find_entity(c, ENTITY_QOS, "normal"))
         s->qos = NULL;  // what Slurm's commands call a job without one
     char name[IDENTIFIER_MAX + 1];
     const char *rest = s->partition;
     size_t len;
     const char *first = names_next(&rest, &len);
-    const struct thing_entry *part = first ? find_thing(c, THING_PARTITION, name_at(first, len, name)) : NULL;
+    const struct entity_entry *part =
+        first ? find_entity(c, ENTITY_PARTITION, name_at(first, len, name)) : NULL;
     uint64_t per_cpu = part ? ((const struct partition *)part->value)->default_memory_per_cpu_bytes : 0;
     spec_count_by_gpu(s);
     // A job that has nodes to itself has all their memory, unless it says how much.

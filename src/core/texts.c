@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "core/state.h"
+#include "state.h"
 
 struct text_use {
     uint64_t bytes;

@@ -1,5 +1,5 @@
 // The adapter over the shim's ledger_sample, which reads by pread and cannot be hurt by the job.
-#include "device/ledger_use.h"
+#include "ledger_use.h"
 
 #include <stdlib.h>
 

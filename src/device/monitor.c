@@ -12,8 +12,8 @@
 #include "base/vec.h"
 #include "device/fraction.h"
 #include "device/health.h"
-#include "device/ledger_use.h"
-#include "device/split.h"
+#include "ledger_use.h"
+#include "split.h"
 
 enum { KEPT_MS = 60000, SPAN_MAX_MS = 60000 };
 static const uint32_t NOBODY = UINT32_MAX;

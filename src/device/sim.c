@@ -13,7 +13,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "device/sim.h"
+#include "sim.h"
 
 static const struct {
     const char *model;

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "base/text.h"
-#include "device/sim.h"
+#include "sim.h"
 
 enum { FAULTS_FILE_MAX = 4096 };
 

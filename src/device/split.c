@@ -1,5 +1,5 @@
 // The arithmetic of split.h. Rounding is always down, so that parts never add up to more than the whole.
-#include "device/split.h"
+#include "split.h"
 
 #include <assert.h>
 

@@ -1,6 +1,6 @@
 // The families of GPUs and of jobs on GPUs, the same on controller and agents. A GPU without a
 // sample yet appears only where no measurement is needed: an absent series is honest, a 0 is not.
-#include "metrics/export.h"
+#include "export.h"
 
 #include <stdio.h>
 #include <stdlib.h>

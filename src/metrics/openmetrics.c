@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "metrics/export.h"
+#include "export.h"
 
 enum metrics_format metrics_negotiate(const char *accept) {
     if (accept && strstr(accept, "text/plain") && !strstr(accept, "application/openmetrics-text"))

@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/rand.h"
-#include "net/handshake.h"
+#include "handshake.h"
 
 enum { READ_BYTES = 64 * 1024 };
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "net/client.h"
-#include "net/connect.h"
+#include "connect.h"
 
 static int unix_fd(void *self) {
     return (int)(intptr_t)self;

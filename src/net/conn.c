@@ -1,7 +1,7 @@
 // Connections: reading, writing, TLS, deadlines, ending. The order of things at the end is fixed:
 // finish (flush, close-notify, shut the sending side, linger), destroy (close the handles), gone
 // (tell the owner), free (when the last reference is dropped).
-#include "net/conn.h"
+#include "conn.h"
 
 #include <assert.h>
 #include <errno.h>

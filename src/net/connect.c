@@ -1,5 +1,5 @@
 // Connecting and sending on plain sockets; nothing here needs an event loop.
-#include "net/connect.h"
+#include "connect.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -15,9 +15,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/rand.h"
-#include "net/connect.h"
-#include "net/handshake.h"
-#include "net/socket_internal.h"
+#include "connect.h"
+#include "handshake.h"
+#include "socket_internal.h"
 
 struct dial {
     struct conn conn;

@@ -1,5 +1,5 @@
 // Asking for a WebSocket and checking the answer, for the blocking and the event-loop client.
-#include "net/handshake.h"
+#include "handshake.h"
 
 #include <errno.h>
 #include <string.h>

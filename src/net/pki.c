@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "net/pki_internal.h"
+#include "pki_internal.h"
 
 #define cleanup_x509 __attribute__((__cleanup__(free_x509)))
 #define cleanup_key __attribute__((__cleanup__(free_key)))

@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "net/pki_internal.h"
+#include "pki_internal.h"
 
 static int write_all(int fd, const char *p, size_t n) {
     while (n) {

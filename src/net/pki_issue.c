@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/rand.h"
-#include "net/pki_internal.h"
+#include "pki_internal.h"
 
 bool pki_cn_ok(const char *cn) {
     static const char allowed[] =

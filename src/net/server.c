@@ -17,7 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "net/server_internal.h"
+#include "server_internal.h"
 
 enum { BACKLOG = 1024 };
 

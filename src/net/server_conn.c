@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "net/server_internal.h"
+#include "server_internal.h"
 
 enum { OUTPUT_HIGH = 1024 * 1024 };  // unsent bytes beyond which no more requests are parsed
 

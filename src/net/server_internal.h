@@ -1,7 +1,7 @@
 // Shared by the files of the server only: connections that speak HTTP, and their requests.
 #pragma once
 #include "base/vec.h"
-#include "net/conn.h"
+#include "conn.h"
 #include "net/server.h"
 
 struct listener;

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "net/server_internal.h"
-#include "net/socket_internal.h"
+#include "server_internal.h"
+#include "socket_internal.h"
 
 static struct request *request_of(const struct net_request *req) {
     return (struct request *)(uintptr_t)req;  // the first member

@@ -1,6 +1,6 @@
 // How connections become WebSockets and tunnels (inside net/ only).
 #pragma once
-#include "net/conn.h"
+#include "conn.h"
 #include "net/socket.h"
 
 // Takes over an open connection. The owner of `c` keeps its own hooks (on_closed).

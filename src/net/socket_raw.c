@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "net/socket_internal.h"
+#include "socket_internal.h"
 
 struct net_raw {
     struct conn *conn;  // a reference

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/rand.h"
-#include "net/socket_internal.h"
+#include "socket_internal.h"
 
 enum { CLOSE_WAIT_MS = 3000 };  // how long the peer may take to answer a close frame
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "net/connect.h"
+#include "connect.h"
 
 struct transport {
     int fd;

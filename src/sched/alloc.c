@@ -1,7 +1,7 @@
 // Owns the memory layout of allocations: the node parts, then all their GPUs, in one block.
 #include <string.h>
 
-#include "sched/internal.h"
+#include "internal.h"
 
 struct alloc *alloc_new(uint32_t nodes, uint32_t gpus) {
     size_t head = sizeof(struct alloc) + nodes * sizeof(struct alloc_node);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sched/internal.h"
+#include "internal.h"
 
 #define MUST(cond, ...)                       \
     do {                                      \

@@ -1,10 +1,10 @@
 // Owns the search for the smallest change that starts a job now. Every candidate is applied and a pass
 // is made: only one with which the job starts is reported. What the user can do comes before what an
 // administrator can; less change before more.
-#include "sched/change.h"
+#include "change.h"
 
-#include "sched/pass.h"
-#include "sched/whatif.h"
+#include "pass.h"
+#include "whatif.h"
 
 enum {
     TRIES_MAX = 24,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "sched/internal.h"
+#include "internal.h"
 
 enum { TASKS_MAX = 1000000, CPUS_PER_TASK_MAX = 65536 };
 

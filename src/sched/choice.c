@@ -2,7 +2,7 @@
 // each, in each at its place; the first that lets it start has it. It has at most one planned start,
 // and takes from others only where no partition of its own has room. Options that come at the same
 // turn come right after each other, so of these the best can be chosen without passing anybody.
-#include "sched/pass.h"
+#include "pass.h"
 
 static bool same_turn(const struct pass *p, struct request *a, struct request *b) {
     request_refresh(p->w, a);

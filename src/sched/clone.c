@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "sched/mix.h"
+#include "mix.h"
 
 static void clone_nodes(struct world *to, const struct world *w) {
     for (uint32_t i = 0; i < w->nodes.len; i++) {

@@ -2,7 +2,7 @@
 // learns what it waits for.
 #include <assert.h>
 
-#include "sched/order.h"
+#include "order.h"
 
 static const char *const WORDS[SCHED_REASON_COUNT] = {
     "None", "Held", "BeginTime", "ProjectGone", "Partition", "QosGone", "QosLimit", "TimeLimit",

@@ -2,9 +2,9 @@
 // the job may use become one pool, what runs gives its part back when it ends, and what is before the
 // job in the order flows in as there is room, request by request. Where the pieces fit is not looked
 // at, and nobody new comes in.
-#include "sched/estimate.h"
+#include "estimate.h"
 
-#include "sched/order.h"
+#include "order.h"
 
 enum { SLOTS = 2048, WEIGHT = 1024, RATIO_UNKNOWN = 600 };
 

@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "sched/change.h"
-#include "sched/forecast.h"
-#include "sched/order.h"
-#include "sched/whatif.h"
+#include "change.h"
+#include "forecast.h"
+#include "order.h"
+#include "whatif.h"
 
 static bool lists_allow(const struct sched_request *q, uint32_t node) {
     bool only = !q->nodes_only_count;

@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "sched/explain.h"
-#include "sched/internal.h"
+#include "internal.h"
 
 static void amount(struct buf *out, int64_t milli) {
     if (milli % SCHED_GPU)

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "sched/internal.h"
+#include "internal.h"
 
 static bool gpu_matches(const struct gpu *g, const struct demand *d) {
     return g->usable && (!d->models || (d->models >> g->model & 1)) && g->memory_bytes >= d->gpu_memory;

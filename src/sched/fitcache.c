@@ -1,6 +1,6 @@
 // Owns the fit classes. A class is brought up to date by looking again at the nodes that changed
 // since it was last used; the summaries in struct node refuse most nodes without a closer look.
-#include "sched/fitcache.h"
+#include "fitcache.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // Fit classes: requests that place alike share one, see struct fit.
 #pragma once
-#include "sched/internal.h"
+#include "internal.h"
 
 struct fit *fit_class(struct world *w, struct request *r);  // perhaps not current
 struct fit *fit_of(struct world *w, struct request *r);  // current for the node log

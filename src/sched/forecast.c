@@ -1,10 +1,10 @@
 // Owns forecasts: the world is copied and played forward, once with every job running to its limit
 // and once with every job ending when its user's jobs usually do. Nobody new comes in.
-#include "sched/forecast.h"
+#include "forecast.h"
 
 #include "base/cleanup.h"
-#include "sched/estimate.h"
-#include "sched/pass.h"
+#include "estimate.h"
+#include "pass.h"
 
 enum { RATIO_UNKNOWN = 600 };  // thousandths of its limit a job uses when nothing is known of its user
 

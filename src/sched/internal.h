@@ -385,7 +385,7 @@ int64_t request_amount(const struct world *w, const struct request *r, unsigned 
 bool request_preemptible(const struct world *w, const struct request *r);
 int32_t request_priority(const struct world *w, const struct request *r);
 
-// gave.c
+// preemption_order.c
 void gave_note(struct world *w, struct job *j, const struct sched_gave *new);
 void gave_forget(struct world *w, struct job *j);
 void gave_lapse(struct world *w, uint32_t project);  // one of its jobs ended by itself
@@ -396,7 +396,7 @@ struct user *user_slot(struct map *m, uint32_t owner, uint32_t user);
 int64_t user_average(const struct user *u, int64_t now_ms, int64_t half_life_ms);
 void user_hold(struct user *u, int64_t cost, int64_t now_ms, int64_t half_life_ms);
 
-// hold.c: taking and giving back what an allocation names, on nodes and in every count.
+// allocation.c: taking and giving back what an allocation names, on nodes and in every count.
 void node_hold(struct node *n, const struct alloc_node *a, bool exclusive, int sign);
 void node_refresh(struct node *n);                      // free = total - held - withheld
 void node_withhold(struct node *n, const struct alloc_node *a, int sign);
@@ -417,7 +417,7 @@ void job_enqueue(struct world *w, struct job *j);
 void job_dequeue(struct world *w, struct job *j);
 void world_due(struct world *w, int64_t now_ms);        // queues jobs whose begin time has come
 
-// turns.c
+// project_queue.c
 void turns_add(struct turns *t, struct request *r);
 void turns_remove(struct turns *t, struct request *r);
 void turns_stale(struct project *p, struct request *r);  // its next job is another one
@@ -446,7 +446,7 @@ struct project *project_parent(const struct world *w, const struct project *p);
 int64_t project_quota(const struct project *p, unsigned dim);  // 0 when not rationed
 uint32_t fit_tasks_idle(const struct node *n, const struct demand *d);  // were it up and idle
 
-// ends.c: standing orders of the running jobs; `sorted` is complete after a merge
+// running_order.c: standing orders of the running jobs; `sorted` is complete after a merge
 void ends_add(struct world *w, struct job *j);
 void ends_remove(struct world *w, struct job *j);
 void ends_merge(struct world *w);

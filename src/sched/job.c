@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sched/internal.h"
-#include "sched/mix.h"
-#include "sched/whatif.h"
+#include "internal.h"
+#include "mix.h"
+#include "whatif.h"
 
 static bool before(const struct job *a, const struct job *b) {
     return a->submit_ms != b->submit_ms ? a->submit_ms < b->submit_ms : a->id < b->id;

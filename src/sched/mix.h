@@ -1,6 +1,6 @@
 // The mix of requests seen lately, and how badly a node's free GPUs serve it: fragmentation.
 #pragma once
-#include "sched/internal.h"
+#include "internal.h"
 
 void mix_add(struct world *w, const struct request *r);  // a job with this request came in
 void mix_free(struct world *w);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "sched/internal.h"
+#include "internal.h"
 
 static void capacity(struct world *w, const struct node *n, int sign) {
     if (!n->present || n->state != SCHED_NODE_UP)

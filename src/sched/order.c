@@ -2,7 +2,7 @@
 // so keys only get worse: a stale key is noticed when its owner comes to the top and is sifted down
 // again. A project's turns are read from where they are kept; only when one of its jobs got a
 // decision are they copied into a heap of their own.
-#include "sched/order.h"
+#include "order.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // The order of a pass: which pending job is looked at next.
 #pragma once
-#include "sched/pass.h"
-#include "sched/turn.h"
+#include "pass.h"
+#include "queue_position.h"
 
 // One project's requests (or everybody's, first come first served), and the project's place.
 struct line {
@@ -54,5 +54,5 @@ uint32_t order_jobs_before(const struct order *o, const struct turn *t, const st
 
 int64_t turn_key(const struct order *o, const struct turn *t);
 bool turn_before(const struct turn *a, const struct turn *b);
-// turns.c: a project's turns as of now, in order; what they have in common goes to the line.
+// project_queue.c: a project's turns as of now, in order; what they have in common goes to the line.
 void turns_sort(struct order *o, struct project *p, struct line *l);

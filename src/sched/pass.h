@@ -1,8 +1,8 @@
 // One scheduling pass under way. Starts are tried on the world itself and taken back at the end, so
 // a pass sees its own decisions and leaves no trace but caches.
 #pragma once
-#include "sched/fitcache.h"
-#include "sched/internal.h"
+#include "fitcache.h"
+#include "internal.h"
 
 // A part of a planned job: from `from_ms` on, `tasks` of its tasks must fit on the node.
 struct part {
@@ -46,7 +46,7 @@ struct pass {
     VEC(uint16_t) freeable;        // by node: GPUs that giving projects' jobs hold
     uint64_t freeable_for;         // hash of who gives and what moved since
     struct map reclaims_failed;    // taker's place, project and rights → moves made by then
-    struct map above;              // jobs above the taker at hand → 1 + the kind of steps it takes (gave.c)
+    struct map above;  // jobs above the taker at hand → 1 + the kind of steps it takes (preemption_order.c)
     VEC(struct fit *) classes;     // of all requests in the order
     uint32_t moves;                // starts, victims and promises so far
     bool served;                   // some job got its decision before the order was made
@@ -91,7 +91,7 @@ struct alloc *trial_place_without(struct pass *p, struct request *r, struct job 
 void trial_undo(struct pass *p);
 void project_use(struct world *w, struct project *p, const int64_t held[DIMS_MAX], bool fixed, int sign);
 
-// gate.c: whether a request's next job may start at all, apart from resources
+// eligibility.c: whether a request's next job may start at all, apart from resources
 enum sched_reason gate(const struct pass *p, const struct request *r);
 void request_refresh(struct world *w, struct request *r);  // limit, priority, tier, … after changes
 int64_t user_load(const struct world *w, struct user *u, int64_t now_ms);
@@ -106,7 +106,7 @@ struct request *choice_cheapest(struct pass *p, struct job *j, struct request *r
 // Gives it a planned start in the partition at hand or in one whose turn is the same; NULL: in none.
 struct request *choice_plan(struct pass *p, struct job *j, struct request *r);
 
-// gave.c: finds the jobs above the taker (pass.above); false: it never made room for any
+// preemption_order.c: finds the jobs above the taker (pass.above); false: it never made room for any
 bool gave_above(struct pass *p, const struct job *taker);
 struct sched_gave gave_grounds(struct world *w, const struct job *victim, const struct job *taker,
                                enum sched_claim claim);

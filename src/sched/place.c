@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "sched/mix.h"
-#include "sched/pass.h"
+#include "mix.h"
+#include "pass.h"
 
 enum { TIE_RANGE = 1024, ALIKE_SLOTS = 256, SCANS_BEFORE_RANKING = 8 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "sched/pass.h"
+#include "pass.h"
 
 static int64_t later(int64_t at_ms, int64_t by_ms) {
     return by_ms >= INT64_MAX - at_ms ? INT64_MAX : at_ms + by_ms;

@@ -2,7 +2,7 @@
 // merged by their first jobs, so a job comes when everything before it in its own line has come: it is
 // as late as the worst place its line had until then. Of another line everything comes before it up to
 // the first job with which that line is worse.
-#include "sched/order.h"
+#include "order.h"
 
 // The turn of the request's job at `at`.
 static struct turn turn_at(const struct order *o, const struct turn *t, uint32_t at) {

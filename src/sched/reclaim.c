@@ -3,7 +3,7 @@
 // nodes; nothing is chosen unless the taker then fits, and every victim is needed.
 #include <assert.h>
 
-#include "sched/pass.h"
+#include "pass.h"
 
 enum { VICTIMS_MAX = 4096, PAIRS_FROM_MAX = 32, SUBSETS_OF_MAX = 10, NODES_TRIED_MAX = 64,
        NODES_FEW = 96, BEYOND = 0x10 };

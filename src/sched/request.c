@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/text.h"
-#include "sched/fitcache.h"
+#include "fitcache.h"
 
 const struct sched_request *request_asked(const struct request *r) {
     return &r->asked;

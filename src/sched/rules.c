@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "sched/internal.h"
+#include "internal.h"
 
 static int by_u32(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;

@@ -1,11 +1,11 @@
 // Owns the fair share: pouring at one level, and walking the tree of projects. Integers only; the
 // outcome depends on the claims alone, not on the order they come in.
-#include "sched/share.h"
+#include "share.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#include "sched/internal.h"
+#include "internal.h"
 
 enum { CLAIMS_FEW = 64 };
 

@@ -2,7 +2,7 @@
 // and all are taken back when the pass ends. What was applied last is taken back first.
 #include <assert.h>
 
-#include "sched/pass.h"
+#include "pass.h"
 
 void project_use(struct world *w, struct project *p, const int64_t held[DIMS_MAX], bool fixed, int sign) {
     for (unsigned d = 0; d < w->dims; d++) {

@@ -2,7 +2,7 @@
 // machine computes the same order.
 #include <assert.h>
 
-#include "sched/internal.h"
+#include "internal.h"
 
 // 2^-(1/2), 2^-(1/4), … in Q32.
 static const uint64_t ROOTS[] = {

@@ -1,6 +1,6 @@
 // Trying things on the world itself and taking them back: nothing is left but caches.
 #pragma once
-#include "sched/internal.h"
+#include "internal.h"
 
 // A running job taken out as if it had ended, and put back.
 struct lifted {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "sched/fitcache.h"
-#include "sched/mix.h"
+#include "fitcache.h"
+#include "mix.h"
 
 enum { HALF_LIFE_DEFAULT_MS = 7 * 24 * 3600 * 1000, CHANGES_KEPT = 65536 };
 

@@ -1,6 +1,6 @@
 // Turns on one GPU. All words are atomic and stand alone: a job killed between two of them costs
 // the others a few milliseconds at most, never a block.
-#include "arbiter.h"
+#include "shim/arbiter.h"
 
 #include <assert.h>
 #include <errno.h>

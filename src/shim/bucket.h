@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ledger.h"
+#include "shim/ledger.h"
 
 enum {
     BUCKET_CAP_NS = 20 * 1000 * 1000,   // unused share is kept for this long

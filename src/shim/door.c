@@ -4,7 +4,7 @@
 // borrow, as much as its bucket covers. Doors open in the order they were shut.
 #include <string.h>
 
-#include "arbiter.h"
+#include "shim/arbiter.h"
 #include "bucket.h"
 #include "gate_state.h"
 

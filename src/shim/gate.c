@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arbiter.h"
+#include "shim/arbiter.h"
 #include "bucket.h"
 #include "gate_state.h"
 

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "arbiter.h"
+#include "shim/arbiter.h"
 #include "gate_state.h"
 
 enum { KEEPER_STACK = 512 << 10, KEEPER_SLACK_NS = 1000, KEEPER_NAP_NS = 5000 };

@@ -3,7 +3,7 @@
 // copied into the slot's own word by whoever comes next ("help"). So total = sum of slots plus at
 // most one announced change, at every instruction. Only the slot's owner starts changes on it,
 // or, once the owner is dead, anybody, and then only the one that empties it.
-#include "ledger.h"
+#include "shim/ledger.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #pragma once
 #include <assert.h>
 
-#include "ledger.h"
+#include "shim/ledger.h"
 
 enum {
     WORD_SEQ_BITS = 24,

@@ -2,7 +2,7 @@
 // remembering how long each kind of work takes, so that what is in flight can be estimated.
 #include <string.h>
 
-#include "arbiter.h"
+#include "shim/arbiter.h"
 #include "bucket.h"
 #include "gate_state.h"
 

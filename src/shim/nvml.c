@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "forward.h"
-#include "ledger.h"
+#include "shim/ledger.h"
 
 #define NV_API __attribute__((visibility("default"))) nvmlReturn
 NV_API nvmlDeviceGetMemoryInfo(nvmlDevice, struct nvmlMemory *);

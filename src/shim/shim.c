@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "arbiter.h"
+#include "shim/arbiter.h"
 #include "forward.h"
 #include "gate.h"
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "cuda_abi.h"
-#include "ledger.h"
+#include "shim/ledger.h"
 #include "table.h"
 
 enum {

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "store/schema.h"
-#include "store/sql.h"
-#include "store/sqlite_store.h"
+#include "schema.h"
+#include "sql.h"
+#include "sqlite_store.h"
 
 enum { BIND_ID = 1, BIND_ARRAY, BIND_USER, BIND_PROJECT, BIND_NAME, BIND_STATE, BIND_ENDED_FROM,
        BIND_ENDED_BEFORE, BIND_SUBMITTED_FROM, BIND_SUBMITTED_BEFORE, BIND_AFTER_END, BIND_AFTER_ID,

@@ -1,6 +1,6 @@
 // A queue in ticket order plus a map from "user\nkey". A later entry with the same key takes the
 // map over; settling the earlier one must then leave the map alone.
-#include "store/idem.h"
+#include "idem.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "base/vec.h"
-#include "store/sql.h"
-#include "store/sqlite_store.h"
+#include "sql.h"
+#include "sqlite_store.h"
 
 enum { PRUNE_ROWS = 500 };
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "store/sql.h"
-#include "store/sqlite_store.h"
+#include "sql.h"
+#include "sqlite_store.h"
 
 static const char *const read_sql[READ_COUNT] = {
     [READ_JOURNAL] = "SELECT seq, at_ms, type, job, sum, data FROM journal WHERE seq > ?1"

@@ -1,14 +1,14 @@
 // Version and tables of the state database. A released step is never changed: a new format is a
 // new step at the end, and STORE_FORMAT grows with it. A program one version older keeps working
 // where `readable_by` says so, so that an upgrade can be taken back.
-#include "store/schema.h"
+#include "schema.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "store/sql.h"
+#include "sql.h"
 #include "store/store.h"
 
 enum { APPLICATION_ID = 0x61636571 };  // "aceq" in the file header: this file is ours

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "store/sql.h"
+#include "sql.h"
 
 struct sim_text {
     struct store_key key;

@@ -10,10 +10,10 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "store/batch.h"
-#include "store/idem.h"
-#include "store/ops.h"
+#include "idem.h"
+#include "ops.h"
 #include "store/sim_disk.h"
-#include "store/sql.h"
+#include "sql.h"
 
 struct sim_store {
     struct store base;

@@ -12,8 +12,8 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "store/sql.h"
-#include "store/sqlite_store.h"
+#include "sql.h"
+#include "sqlite_store.h"
 
 enum {
     SNAPSHOT_FORMAT = 1,  // of the file around the bytes, not of the bytes

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "store/sqlite_store.h"
+#include "sqlite_store.h"
 
 static const char reserve_name[] = "reserve";
 

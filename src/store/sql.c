@@ -1,5 +1,5 @@
 // SQLite's calls with this project's errors. Nothing here knows what is stored.
-#include "store/sql.h"
+#include "sql.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 // The store on SQLite in a state folder: opening and closing, handing batches to the writer, and
 // telling the owner what became of them.
-#include "store/sqlite_store.h"
+#include "sqlite_store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "store/schema.h"
-#include "store/sql.h"
+#include "schema.h"
+#include "sql.h"
 
 enum { LOCK_TRIES = 100, LOCK_PAUSE_US = 20000 };
 

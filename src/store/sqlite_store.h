@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 
 #include "store/batch.h"
-#include "store/idem.h"
-#include "store/ops.h"
+#include "idem.h"
+#include "ops.h"
 
 enum write_sql {
     WRITE_BEGIN, WRITE_COMMIT, WRITE_EVENT, WRITE_TEXT, WRITE_TEXT_ID, WRITE_OWNER, WRITE_RELEASE,
@@ -81,7 +81,7 @@ int writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error *e);
 // prune.c: one small step in its own transaction; 1 when there may be more, 0 when done.
 int prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_snapshot, struct error *e);
 
-// keeper.c
+// maintenance.c
 void *keeper_main(void *store);
 
 // snapshot.c

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "store/batch.h"
-#include "store/ops.h"
+#include "ops.h"
 
 struct store *store_close(struct store *s) {
     if (s)

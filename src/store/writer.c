@@ -8,8 +8,8 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
-#include "store/sql.h"
-#include "store/sqlite_store.h"
+#include "sql.h"
+#include "sqlite_store.h"
 
 enum {
     TRANSACTION_BYTES_MAX = 8 << 20,     // bounds how long an acknowledgement waits for others

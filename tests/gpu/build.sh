@@ -11,11 +11,11 @@ link="-shared -Wl,-z,nodelete -Wl,-Bsymbolic -Wl,-z,now -pthread -ldl"
 python3 "$src/forward.py" "$src/libcuda.symbols" "$src/cuda_hooks.def" "$out/cuda.S" "$out/cuda.c"
 python3 "$src/forward.py" "$src/libnvml.symbols" "$src/nvml_hooks.def" "$out/nvml.S" "$out/nvml.c"
 shared="$src/forward.c $src/ledger.c $src/ledger_file.c"
-gcc $flags -I"$src" $shared "$src/arbiter.c" "$src/shim.c" "$src/account.c" "$src/table.c" \
+gcc $flags -I"$src" -I"$src/include" $shared "$src/arbiter.c" "$src/shim.c" "$src/account.c" "$src/table.c" \
     "$src/context.c" "$src/gate.c" "$src/door.c" "$src/keeper.c" "$src/meter.c" "$src"/hook_*.c "$out/cuda.S" "$out/cuda.c" \
     $link -Wl,-soname,libcuda.so.1 -o "$out/shim/libcuda.so.1"
-gcc $flags -I"$src" $shared "$src/nvml.c" "$out/nvml.S" "$out/nvml.c" \
+gcc $flags -I"$src" -I"$src/include" $shared "$src/nvml.c" "$out/nvml.S" "$out/nvml.c" \
     $link -Wl,-soname,libnvidia-ml.so.1 -o "$out/shim/libnvidia-ml.so.1"
-gcc $flags -I"$src" "$here/ledger_cli.c" "$src/ledger.c" "$src/ledger_file.c" "$src/arbiter.c" \
+gcc $flags -I"$src" -I"$src/include" "$here/ledger_cli.c" "$src/ledger.c" "$src/ledger_file.c" "$src/arbiter.c" \
     -pthread -o "$out/ledger"
-gcc $flags -I"$src" "$here/probe.c" -pthread -ldl -o "$out/probe"
+gcc $flags -I"$src" -I"$src/include" "$here/probe.c" -pthread -ldl -o "$out/probe"

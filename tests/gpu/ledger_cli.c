@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arbiter.h"
-#include "ledger.h"
+#include "shim/arbiter.h"
+#include "shim/ledger.h"
 
 static int usage(void) {
     fprintf(stderr, "usage: ledger create|set FILE JOB UUID MEMORY_BYTES COMPUTE_MILLI BORROW\n"

@@ -62,7 +62,7 @@ def put(root, source, target, mode=0o755):
 
 
 def fill(root, build, modules):
-    programs = {"acequia": "src/cli/acequia", "acequiad": "src/controller/acequiad", "acequia-shepherd": "src/agent/acequia-shepherd",
+    programs = {"acequia": "src/cli/acequia", "acequiad": "src/acequiad/acequiad", "acequia-shepherd": "src/agent/acequia-shepherd",
                 "acequia-box": "src/agent/acequia-box"}
     needed = set()
     for name, where in programs.items():

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "agent/box/box.h"
-#include "model/fuzz/driver.h"
+#include "driver.h"
 
 const char *const fuzz_seeds[] = {
     "{\"config\":{\"Env\":[\"PATH=/bin\",\"A=b\"],\"Entrypoint\":[\"/e\"],\"Cmd\":null,\"WorkingDir\":\"/w\"}}",

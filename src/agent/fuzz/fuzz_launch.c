@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "agent/launch.h"
-#include "model/fuzz/driver.h"
+#include "driver.h"
 
 const char *const fuzz_seeds[] = {"AAQ1", NULL};
 

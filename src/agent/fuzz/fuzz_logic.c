@@ -5,7 +5,7 @@
 
 #include "agent/logic.h"
 #include "base/map.h"
-#include "model/fuzz/driver.h"
+#include "driver.h"
 
 const char *const fuzz_seeds[] = {"LSEA", "LLKEAL", "KLSE", "LSDCEAcL", "LSKKTTTEA", NULL};
 

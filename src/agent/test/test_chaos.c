@@ -25,7 +25,7 @@ static uint32_t jobs = 120;
 static uint64_t seed;
 static unsigned kills;
 
-// What an agent does with its spool when it starts; the same as watch.c, without a controller.
+// What an agent does with its spool when it starts; the same as attempt_scan.c, without a controller.
 static void recover(void *ctx, const struct spool_status *found, bool alive) {
     struct spool_status s = *found;
     if (s.state == SPOOL_CREATED && !alive)

@@ -34,7 +34,7 @@ struct thing {
     LIST(const char *) words;
     LIST(uint32_t) numbers;
 };
-static const struct field thing_fields[] = {
+static const struct field entity_fields[] = {
     FIELD(1, struct thing, name, ""),
     FIELD(2, struct thing, big, ""),
     FIELD(3, struct thing, count, ""),
@@ -47,9 +47,9 @@ static const struct field thing_fields[] = {
     FIELD_LIST(10, struct thing, words, ""),
     FIELD_LIST(11, struct thing, numbers, ""),
 };
-static const struct schema thing_schema = SCHEMA(struct thing, "a thing", thing_fields);
+static const struct schema entity_schema = SCHEMA(struct thing, "a thing", entity_fields);
 // What a version before saw: fewer fields.
-static const struct schema old_schema = {"an old thing", sizeof(struct thing), thing_fields, 2};
+static const struct schema old_schema = {"an old thing", sizeof(struct thing), entity_fields, 2};
 
 static struct point corners[] = {{1, 0.5}, {-2, 0}, {0, 0}};
 static const char *words[] = {"a", "", "c"};
@@ -63,9 +63,9 @@ static void binary_round_trip(void **state) {
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf b = {0};
     struct thing t;
-    schema_encode(&thing_schema, &sample, &b);
-    assert_int_equal(schema_decode(&thing_schema, b.data, b.len, &a, &t), 0);
-    assert_true(schema_equal(&thing_schema, &sample, &t));
+    schema_encode(&entity_schema, &sample, &b);
+    assert_int_equal(schema_decode(&entity_schema, b.data, b.len, &a, &t), 0);
+    assert_true(schema_equal(&entity_schema, &sample, &t));
     assert_string_equal(t.name, "náme");
     assert_true(t.delta == INT32_MIN && t.total == UINT64_MAX && t.centre->x == INT64_MIN && t.centre->y == -1.25);
     assert_int_equal(t.corners.len, 3);
@@ -82,10 +82,10 @@ static void json_round_trip(void **state) {
     struct thing t;
     struct json *j;
     struct error e = {0};
-    schema_write_json(&thing_schema, &sample, &(struct json_writer){.out = &b});
+    schema_write_json(&entity_schema, &sample, &(struct json_writer){.out = &b});
     assert_int_equal(json_parse(b.data, b.len, &a, &j, &e), 0);
-    assert_int_equal(schema_read_json(&thing_schema, j, &a, &t, &e), 0);
-    assert_true(schema_equal(&thing_schema, &sample, &t));
+    assert_int_equal(schema_read_json(&entity_schema, j, &a, &t, &e), 0);
+    assert_true(schema_equal(&entity_schema, &sample, &t));
 }
 
 static void json_errors_name_the_field(void **state) {
@@ -101,7 +101,7 @@ static void json_errors_name_the_field(void **state) {
         struct thing t;
         struct error e = {0};
         assert_int_equal(json_parse(cases[i][0], strlen(cases[i][0]), &a, &j, &e), 0);
-        assert_true(schema_read_json(&thing_schema, j, &a, &t, &e) < 0);
+        assert_true(schema_read_json(&entity_schema, j, &a, &t, &e) < 0);
         if (!strstr(e.text, cases[i][1]))
             fail_msg("%s gave: %s", cases[i][0], e.text);
     }
@@ -110,7 +110,7 @@ static void json_errors_name_the_field(void **state) {
 static void damaged_bytes_never_hurt(void **state) {
     struct rand r;
     cleanup_buf struct buf b = {0};
-    schema_encode(&thing_schema, &sample, &b);
+    schema_encode(&entity_schema, &sample, &b);
     for (uint64_t seed = 0; seed < 20000; seed++) {
         cleanup_arena struct arena a = {0};
         struct thing t;
@@ -120,9 +120,9 @@ static void damaged_bytes_never_hurt(void **state) {
         memcpy(copy, b.data, len);
         for (int k = 0; k < 3 && len; k++)
             copy[rand_below(&r, len)] = (char)rand_u64(&r);
-        if (schema_decode(&thing_schema, copy, len, &a, &t) == 0) {
+        if (schema_decode(&entity_schema, copy, len, &a, &t) == 0) {
             cleanup_buf struct buf again = {0};
-            schema_encode(&thing_schema, &t, &again);
+            schema_encode(&entity_schema, &t, &again);
         }
     }
 }

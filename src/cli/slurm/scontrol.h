@@ -11,7 +11,7 @@ struct scontrol {
 int scontrol_show(struct scontrol *c, int argc, char **argv);    // argv[0] is the entity
 int scontrol_update(struct scontrol *c, int argc, char **argv);  // argv: NAME=VALUE
 // Nodes, partitions, reservations; -1: the line names none of these.
-int scontrol_update_thing(struct scontrol *c, int argc, char **argv);
+int scontrol_update_entity(struct scontrol *c, int argc, char **argv);
 const char *scontrol_value(int argc, char **argv, const char *name);  // of "NAME=VALUE"; NULL: not there
 int scontrol_top(struct scontrol *c, int argc, char **argv);   // argv: ids
 int scontrol_pids(struct scontrol *c, int argc, char **argv);  // "listpids", on this machine

@@ -136,8 +136,8 @@ static int update_nodes(struct scontrol *c, const char *list, int argc, char **a
 
 // --- partitions ---
 
-static int put_thing(struct scontrol *c, const char *kind, const char *name, const struct schema *schema,
-                     const void *value, const char *what) {
+static int put_entity(struct scontrol *c, const char *kind, const char *name, const struct schema *schema,
+                      const void *value, const char *what) {
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
     struct reply r;
@@ -268,8 +268,8 @@ static int set_partition(struct scontrol *c, const char *name, bool create, int 
         fprintf(stderr, "scontrol: error: No changes specified\n");
         return SLURM_FAILED;
     }
-    return put_thing(c, "partitions", name, &partition_schema, &p,
-                     create ? "Error creating the partition" : "slurm_update error");
+    return put_entity(c, "partitions", name, &partition_schema, &p,
+                      create ? "Error creating the partition" : "slurm_update error");
 }
 
 // --- reservations ---
@@ -441,8 +441,8 @@ static int set_reservation(struct scontrol *c, const char *name, struct reservat
         r->end_ms = r->start_ms + t.seconds * 1000;
     if (nodes && choose_nodes(c, t.count, r))
         return SLURM_FAILED;
-    return put_thing(c, "reservations", name, &reservation_schema, r,
-                     create ? "Error creating the reservation" : "slurm_update error");
+    return put_entity(c, "reservations", name, &reservation_schema, r,
+                      create ? "Error creating the reservation" : "slurm_update error");
 }
 
 static bool get_reservation(struct scontrol *c, const char *name, struct reservation *out) {
@@ -518,7 +518,7 @@ int scontrol_delete(struct scontrol *c, int argc, char **argv) {
     return SLURM_FAILED;
 }
 
-int scontrol_update_thing(struct scontrol *c, int argc, char **argv) {
+int scontrol_update_entity(struct scontrol *c, int argc, char **argv) {
     const char *node = either(argc, argv, "NodeName", "Node"),
                *partition = either(argc, argv, "PartitionName", "Partition"),
                *reservation = either(argc, argv, "ReservationName", "Reservation");

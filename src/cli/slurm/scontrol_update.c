@@ -453,7 +453,7 @@ int scontrol_update(struct scontrol *c, int argc, char **argv) {
         job = scontrol_value(argc, argv, "Job");
     if (!job && argc > 1 && (same_word(argv[0], "Job") || same_word(argv[0], "JobId")))
         job = argv[1];
-    int r = job ? -1 : scontrol_update_thing(c, argc, argv);
+    int r = job ? -1 : scontrol_update_entity(c, argc, argv);
     if (r >= 0)
         return r;
     if (!job && scontrol_value(argc, argv, "JobName"))

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "controller/step_plan.h"
+#include "../step_plan.h"
 
 struct fixture {
     struct arena arena;

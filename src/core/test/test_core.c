@@ -1,6 +1,6 @@
 // Jobs from submit to end, dependencies, arrays, lost nodes, permissions; and that replay and
 // snapshot give the state back.
-#include "core/test/rig.h"
+#include "rig.h"
 
 #include <errno.h>
 
@@ -101,12 +101,12 @@ static void the_last_partition_stays(void **state) {
     struct rig r;
     rig_init(&r);
     struct error e = {0};
-    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "main", false, r.now_ms, &e), -EBUSY);
+    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "main", false, r.now_ms, &e), -EBUSY);
     assert_non_null(strstr(e.text, "partition \"main\" is the only one"));
     struct partition other = {.name = "other"};
     assert_int_equal(core_partition_set(r.core, &root, &other, r.now_ms, &e), 0);
-    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "main", false, r.now_ms, &e), 0);
-    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "other", false, r.now_ms, &e), -EBUSY);
+    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "main", false, r.now_ms, &e), 0);
+    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "other", false, r.now_ms, &e), -EBUSY);
     rig_done(&r);
 }
 
@@ -114,7 +114,7 @@ static void there_is_one_default_of_each(void **state) {
     struct rig r;
     rig_init(&r);
     struct error e = {0};
-    assert_int_equal(core_delete(r.core, &root, THING_PROJECT, "default", false, r.now_ms, &e), -EBUSY);
+    assert_int_equal(core_delete(r.core, &root, ENTITY_PROJECT, "default", false, r.now_ms, &e), -EBUSY);
     assert_non_null(strstr(e.text, "it cannot be deleted"));
     rig_hello(&r, "n1", 16, 0, "b1", NULL, 0);
     struct spec s = rig_spec();
@@ -623,7 +623,7 @@ static void random_step(struct rig *r, struct rand *rnd) {
                                &(struct partition){.name = "other", .nodes = node, .down = rand_below(rnd, 3) == 0},
                                r->now_ms, &e);
         } else {
-            core_delete(r->core, &root, THING_PARTITION, "other", true, r->now_ms, &e);
+            core_delete(r->core, &root, ENTITY_PARTITION, "other", true, r->now_ms, &e);
         }
         break;
     default:
@@ -871,7 +871,7 @@ static void what_jobs_need_is_not_deleted(void **state) {
     s.partition = "q";
     s.qos = "u";
     uint64_t id = rig_submit(&r, &alice, &s);
-    static const enum thing things[] = {THING_PROJECT, THING_PARTITION, THING_QOS};
+    static const enum entity things[] = {ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS};
     static const char *const names[] = {"p", "q", "u"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(core_delete(r.core, &root, things[i], names[i], false, r.now_ms, &e), -EBUSY);
@@ -880,13 +880,13 @@ static void what_jobs_need_is_not_deleted(void **state) {
         assert_non_null(strstr(e.text, "--force"));
     }
     struct job_view v;
-    assert_int_equal(core_delete(r.core, &root, THING_QOS, "u", true, r.now_ms, &e), 0);
+    assert_int_equal(core_delete(r.core, &root, ENTITY_QOS, "u", true, r.now_ms, &e), 0);
     rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
     assert_true(core_view(r.core, id, &v) && v.reason == REASON_QOS_GONE);
-    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "q", true, r.now_ms, &e), 0);
+    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "q", true, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     assert_true(core_view(r.core, id, &v) && v.reason == REASON_PARTITION_DOWN);
-    assert_int_equal(core_delete(r.core, &root, THING_PROJECT, "p", true, r.now_ms, &e), 0);
+    assert_int_equal(core_delete(r.core, &root, ENTITY_PROJECT, "p", true, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     assert_true(core_view(r.core, id, &v) && v.reason == REASON_PROJECT_GONE);
     rig_drain(&r);

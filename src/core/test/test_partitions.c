@@ -2,7 +2,7 @@
 // controller and ends with a requeue.
 #include <errno.h>
 
-#include "core/test/rig.h"
+#include "rig.h"
 
 static void partition(struct rig *r, const char *name, const char *nodes, uint32_t max_time_s) {
     struct error e = {0};
@@ -135,7 +135,7 @@ static void where_it_runs_outlives_the_controller(void **state) {
         assert_string_equal(told(again[i], id), "b");
         assert_string_equal(told(again[i], waits), "b,a");
         assert_true(world_job(core_world(again[i]), id, &v));
-        assert_int_equal(v.partition, core_handle(again[i], THING_PARTITION, "b"));
+        assert_int_equal(v.partition, core_handle(again[i], ENTITY_PARTITION, "b"));
         assert_int_equal(v.limit_end_ms - v.start_ms, 1200 * 1000);
         core_assert(again[i]);
         core_free(again[i]);
@@ -178,7 +178,7 @@ static void a_partition_may_go_under_it(void **state) {
     struct error e = {0};
     two_partitions(&r);
     uint64_t in_a = submit(&r, "a", 4), in_b = submit(&r, "b,a", 4), waits = submit(&r, "a,b", 4);
-    assert_int_equal(core_delete(r.core, &root, THING_PARTITION, "b", true, r.now_ms, &e), 0);
+    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "b", true, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     rig_drain(&r);
     assert_string_equal(told(r.core, in_b), "b");

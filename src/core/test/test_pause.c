@@ -2,7 +2,7 @@
 // that is changed; each of them also out of a snapshot.
 #include <errno.h>
 
-#include "core/test/rig.h"
+#include "rig.h"
 
 static struct core *reloaded(struct rig *r) {
     cleanup_buf struct buf b = {0};

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/rand.h"
-#include "device/split.h"
+#include "../split.h"
 
 static void test_by_use(void **state) {
     struct split_job j[] = {{.milli = 500, .measured = true, .use_milli = 300},

@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "base/rand.h"
 #include "base/text.h"
-#include "net/connect.h"
+#include "../connect.h"
 #include "net/dial.h"
 #include "net/pki.h"
 #include "net/server.h"

@@ -6,7 +6,7 @@
 
 #include "base/rand.h"
 #include "cluster.h"
-#include "sched/order.h"
+#include "../order.h"
 
 enum { SEEDS = 250, EVENTS = 120, NODES = 6, PROJECTS = 6, USERS = 4, PARTITIONS = 4, JOBS = 400, MINUTE = 60000 };
 

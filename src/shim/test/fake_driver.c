@@ -16,7 +16,7 @@
 #include "../nvml_abi.h"
 #include "fake_driver.h"
 
-enum { DEVICES = 2, MIB = 1 << 20, CONTEXT_MIB = 300, BLOCK = 2 * MIB, STEP = 32 * MIB, THINGS = 65536 };
+enum { DEVICES = 2, MIB = 1 << 20, CONTEXT_MIB = 300, BLOCK = 2 * MIB, STEP = 32 * MIB, ENTITIES = 65536 };
 static const uint64_t device_bytes = 80ULL << 30;
 
 struct CUctx_st {
@@ -72,8 +72,8 @@ static struct {
     uint64_t used[DEVICES], graph_store[DEVICES], small[DEVICES];
     struct CUctx_st primary[DEVICES];
     struct CUmemPoolHandle_st pool[DEVICES];
-    struct thing thing[THINGS];
-    unsigned nthings;
+    struct thing thing[ENTITIES];
+    unsigned nentities;
     uint64_t next;
     struct CUstream_st legacy, per_thread;
     struct CUstream_st *waiting[512]; // streams that ever had a door
@@ -167,16 +167,15 @@ static CUresult take_sized(int device, uint64_t bytes, int sign) {
     return CUDA_SUCCESS;
 }
 
-static uint64_t add_thing(int device, uint64_t bytes, CUmemoryPool pool) {
+static uint64_t add_entity(int device, uint64_t bytes, CUmemoryPool pool) {
     uint64_t key = fake.next;
     fake.next += blocks(bytes ? bytes : 1);
-    fake.thing[fake.nthings++ % THINGS] =
-        (struct thing){key, bytes, device, 1, 0, 1, pool, ctx_now()};
+    fake.thing[fake.nentities++ % ENTITIES] = (struct thing){key, bytes, device, 1, 0, 1, pool, ctx_now()};
     return key;
 }
 
-static struct thing *find_thing(uint64_t key) {
-    for (unsigned i = 0; i < fake.nthings && i < THINGS; i++)
+static struct thing *find_entity(uint64_t key) {
+    for (unsigned i = 0; i < fake.nentities && i < ENTITIES; i++)
         if (fake.thing[i].live && fake.thing[i].key == key)
             return &fake.thing[i];
     return NULL;
@@ -191,14 +190,14 @@ static CUresult alloc(uint64_t *out, uint64_t bytes) {
     LOCK;
     CUresult r = take_sized(c->device, bytes, 1);
     if (r == CUDA_SUCCESS)
-        *out = add_thing(c->device, bytes, NULL);
+        *out = add_entity(c->device, bytes, NULL);
     UNLOCK;
     return r;
 }
 
 static CUresult drop(uint64_t key) {
     LOCK;
-    struct thing *t = find_thing(key);
+    struct thing *t = find_entity(key);
     if (t && t->pool) {
         t->pool->used -= t->bytes;
         if (t->pool->dead && !t->pool->used)
@@ -240,7 +239,7 @@ CUresult cuMemAlloc(unsigned *p, unsigned n) {
     CUresult r = alloc(&at, n);
     if (r == CUDA_SUCCESS) { // a 32-bit address
         LOCK;
-        struct thing *t = find_thing(at);
+        struct thing *t = find_entity(at);
         t->key = 0x1000 + (fake.next >> 16 & 0x7fffffff);
         *p = (unsigned)t->key;
         UNLOCK;
@@ -297,7 +296,7 @@ static CUresult pool_alloc(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream
         }
         if (r == CUDA_SUCCESS) {
             pool->used += n;
-            *p = add_thing(pool->device, n, pool);
+            *p = add_entity(pool->device, n, pool);
         }
     }
     UNLOCK;
@@ -353,7 +352,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const struct CUm
     LOCK;
     CUresult r = p->location.type == CU_LOCATION_DEVICE ? take(p->location.id, blocks(n)) : CUDA_SUCCESS;
     if (r == CUDA_SUCCESS)
-        *h = add_thing(p->location.type == CU_LOCATION_DEVICE ? p->location.id : -1, n, NULL);
+        *h = add_entity(p->location.type == CU_LOCATION_DEVICE ? p->location.id : -1, n, NULL);
     UNLOCK;
     return r;
 }
@@ -367,7 +366,7 @@ static void vmm_check(struct thing *t) {
 CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
     HIT(cuMemRelease);
     LOCK;
-    struct thing *t = find_thing(h);
+    struct thing *t = find_entity(h);
     if (t && t->refs)
         t->refs--, vmm_check(t);
     UNLOCK;
@@ -378,7 +377,7 @@ static int nmaps;
 CUresult cuMemMap(CUdeviceptr p, size_t n, size_t off, CUmemGenericAllocationHandle h, uint64_t f) {
     HIT(cuMemMap);
     LOCK;
-    struct thing *t = find_thing(h);
+    struct thing *t = find_entity(h);
     if (t)
         t->maps++, maps[nmaps].ptr = p, maps[nmaps].handle = h, maps[nmaps++].bytes = n;
     UNLOCK;
@@ -389,7 +388,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
     LOCK;
     for (int i = 0; i < nmaps; i++)
         if (maps[i].ptr >= p && maps[i].ptr < p + n) {
-            struct thing *t = find_thing(maps[i].handle);
+            struct thing *t = find_entity(maps[i].handle);
             t->maps--, vmm_check(t);
             maps[i].ptr = 0;
         }
@@ -402,7 +401,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *addr
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; i < nmaps; i++)
         if ((uint64_t)(uintptr_t)addr - maps[i].ptr < maps[i].bytes) {
-            find_thing(maps[i].handle)->refs++;
+            find_entity(maps[i].handle)->refs++;
             *h = maps[i].handle;
             r = CUDA_SUCCESS;
         }
@@ -452,7 +451,7 @@ static CUresult ctx_make(CUcontext *c, int device) {
 }
 static void ctx_end(CUcontext c) {
     LOCK;
-    for (unsigned i = 0; i < fake.nthings && i < THINGS; i++) {
+    for (unsigned i = 0; i < fake.nentities && i < ENTITIES; i++) {
         struct thing *t = &fake.thing[i];
         if (t->live && t->ctx == c && !t->pool && t->device >= 0 && !t->maps)
             take_sized(t->device, t->bytes, -1), t->live = 0;

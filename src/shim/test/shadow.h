@@ -17,9 +17,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "../arbiter.h"
+#include "shim/arbiter.h"
 #include "../cuda_abi.h"
-#include "../ledger.h"
+#include "shim/ledger.h"
 #include "fake_driver.h"
 
 #define UUID0 "10101010-1010-1010-1010-101010101010"

@@ -9,7 +9,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "../arbiter.h"
+#include "shim/arbiter.h"
 #include "../gate_quick.h"
 
 enum { BURST = 8, STACK = 256 << 10, OPS = 8192, EVENTS = 512, WAITS = 65536 };

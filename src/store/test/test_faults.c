@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "base/rand.h"
 #include "shim.h"
-#include "store/schema.h"
-#include "store/sql.h"
+#include "../schema.h"
+#include "../sql.h"
 
 enum { BATCHES = 12, PER_BATCH = 5, RECORDS = 2000 };
 

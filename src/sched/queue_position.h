@@ -1,6 +1,6 @@
 // A pending job's turn, in parts: the order of a pass and what people are told of it come from here.
 #pragma once
-#include "sched/internal.h"
+#include "internal.h"
 
 enum { NO_LIMIT_COUNTS_AS_MS = 24 * 3600 * 1000 };
 

@@ -5,7 +5,7 @@
 
 #include "agent/program.h"
 #include "controller/daemon.h"
-#include "controller/remote.h"
+#include "remote.h"
 #include "sim/sim.h"
 
 int main(int argc, char **argv) {

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "ledger.h"
+#include "shim/ledger.h"
 
 #define ARBITER_MAGIC 0x3142524151434141ULL // "AACQARB1", little-endian
 #define ARBITER_SUFFIX ".arbiter"

@@ -3,7 +3,7 @@
 // up to date costs one look at each and the moving of a few.
 #include <assert.h>
 
-#include "sched/order.h"
+#include "order.h"
 
 static_assert(sizeof(struct turn) == 64, "a pass looks at one for each request");
 

@@ -2,7 +2,7 @@
 // QoS and user that follow from it. Everything is a sum over jobs, so the order never matters.
 #include <assert.h>
 
-#include "sched/internal.h"
+#include "internal.h"
 
 static void gpu_refresh(struct gpu *g) {
     uint32_t gone = (uint32_t)g->held_milli + g->withheld_milli;

@@ -163,11 +163,11 @@ int core_partition_set(struct core *c, const struct actor *actor, const struct p
 int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q, int64_t now_ms, struct error *e);
 int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *r,
                          int64_t now_ms, struct error *e);
-enum thing { THING_PROJECT, THING_PARTITION, THING_QOS, THING_RESERVATION, THING_COUNT };
+enum entity { ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS, ENTITY_RESERVATION, ENTITY_COUNT };
 // Refused while live jobs are in it, unless forced; those of a reservation only lose their right to it.
-int core_delete(struct core *c, const struct actor *actor, enum thing thing, const char *name, bool force,
+int core_delete(struct core *c, const struct actor *actor, enum entity kind, const char *name, bool force,
                 int64_t now_ms, struct error *e);
-uint64_t core_jobs_in(const struct core *c, enum thing thing, const char *name);  // live; 0 for reservations
+uint64_t core_jobs_in(const struct core *c, enum entity kind, const char *name);  // live; 0 for reservations
 int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms,
                       struct error *e);
 int core_token_use(struct core *c, const char *id, const char *hash, const char *node,
@@ -255,16 +255,16 @@ struct core_passes {
     uint64_t passes, looked_at, started, backfilled;
 };
 void core_passes(const struct core *c, struct core_passes *out);
-void core_each_thing(const struct core *c, enum thing thing,
-                     bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
+void core_each_entity(const struct core *c, enum entity kind,
+                      bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
 void core_each_partition_of(const struct core *c, const char *node,
                             bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
-const struct schema *thing_schema(enum thing thing);
-const char *thing_word(enum thing thing);  // "project"
-const char *thing_command(enum thing thing);  // the verb that shows them
+const struct schema *entity_schema(enum entity kind);
+const char *entity_word(enum entity kind);     // "project"
+const char *entity_command(enum entity kind);  // the verb that shows them
 void core_each_token(const struct core *c, bool (*fn)(void *ctx, const struct event_token *t, bool used), void *ctx);
 struct world *core_world(struct core *c);  // for explanations
-uint32_t core_handle(const struct core *c, enum thing thing, const char *name);  // the world's id; 0: none
+uint32_t core_handle(const struct core *c, enum entity kind, const char *name);  // the world's id; 0: none
 const struct policy *core_policy(const struct core *c);
 void core_policy_settings(const struct core *c, struct policy_settings *out);
 // Turns a spec into the scheduler's request (lists live in the arena).

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "sched/pass.h"
+#include "pass.h"
 
 enum {
     FEW = 32,           // newcomers that are put in one by one

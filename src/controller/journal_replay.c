@@ -1,7 +1,7 @@
 // Owns playing the journal back. The scheduler is a pure function and every change of the policy is
 // an event, so every recorded decision must come out again; a difference means the program has changed.
 // Core and scheduler have no state but their own, so another core can be worked on by another thread.
-#include "controller/past.h"
+#include "journal_replay.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct playing {
     struct core *core;
     int64_t until_ms;
     uint64_t events;
-    struct past_report *report;  // NULL: only the state is wanted
+    struct journal_replay_report *report;  // NULL: only the state is wanted
     struct decisions decisions;
     bool in_pass;
     uint32_t start, preempt;     // next of the decisions to be met
@@ -24,7 +24,7 @@ struct playing {
 };
 
 static void difference(struct playing *p, const struct store_event *e, const char *recorded, const char *now) {
-    struct past_difference d = {.seq = e->seq, .at_ms = e->at_ms};
+    struct journal_replay_difference d = {.seq = e->seq, .at_ms = e->at_ms};
     if (!p->differs)
         p->report->different++;
     p->differs = true;
@@ -157,7 +157,8 @@ static void played(uv_work_t *work, int status) {
     free(p);
 }
 
-int past_ask(struct api_call *call, int64_t at_ms, bool compare, void (*done)(struct past *p), struct error *e) {
+int journal_replay_ask(struct api_call *call, int64_t at_ms, bool compare, void (*done)(struct past *p),
+                       struct error *e) {
     struct controller *c = call->controller;
     if (c->past)
         return error_set(e, EAGAIN, "the past is being played back for somebody; ask again in a moment");
@@ -178,7 +179,7 @@ int past_ask(struct api_call *call, int64_t at_ms, bool compare, void (*done)(st
     return 0;
 }
 
-void past_stop(struct controller *c) {
+void journal_replay_stop(struct controller *c) {
     if (c->past)
         atomic_store(&c->past->stop, true);
 }

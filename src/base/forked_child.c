@@ -1,5 +1,5 @@
 // Owns the first moments of a process that was forked, not executed.
-#include "base/apart.h"
+#include "base/forked_child.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

@@ -3,19 +3,19 @@
 #pragma once
 #include <stdatomic.h>
 
-#include "controller/api.h"
+#include "api.h"
 
 enum { PAST_EVENTS_MAX = 2000000, PAST_DIFFERENCES_MAX = 100 };
 
-struct past_difference {
+struct journal_replay_difference {
     uint64_t seq;
     int64_t at_ms;
     char recorded[120], now[120];
 };
 
-struct past_report {
+struct journal_replay_report {
     uint64_t events, passes, starts, preemptions;
-    VEC(struct past_difference) differences;
+    VEC(struct journal_replay_difference) differences;
     uint64_t different;  // passes
 };
 
@@ -32,7 +32,7 @@ struct past {
     atomic_bool stop;
     void (*done)(struct past *p);
     struct core *core;        // as it was at at_ms
-    struct past_report report;
+    struct journal_replay_report report;
     int result;               // 0, or with a sentence in `error`
     struct error error;
 };
@@ -40,5 +40,6 @@ struct past {
 // Calls `done` on the loop when the state at at_ms is there, or (compare) all decisions were made again;
 // answering the request is its business. -EAGAIN while another question is being answered, -EFBIG when
 // the journal is too long.
-int past_ask(struct api_call *call, int64_t at_ms, bool compare, void (*done)(struct past *p), struct error *e);
-void past_stop(struct controller *c);  // what is being played back ends soon
+int journal_replay_ask(struct api_call *call, int64_t at_ms, bool compare, void (*done)(struct past *p),
+                       struct error *e);
+void journal_replay_stop(struct controller *c);  // what is being played back ends soon

@@ -192,7 +192,7 @@ int world_job_start_in(struct world *w, uint64_t id, uint32_t partition, const s
 int world_job_ending(struct world *w, uint64_t id, uint64_t for_job);
 void world_job_takes(struct world *w, uint64_t id,
                      bool takes);  // recovery: whether others were told to make room for it
-// Whom it made room for: it does not take that back (gave.c), unless its project is due more by now or the
+// Whom it made room for: it does not take that back (preemption_order.c), unless its project is due more by now or the
 // other's less. A copy, NULL when there is nobody; set again when the job is queued again and in recovery.
 enum sched_claim {  // what the other job took it by, the strongest first
     SCHED_CLAIM_DUE,    // its project is not above its share with it, a QoS, interactive work of the same project

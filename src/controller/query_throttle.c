@@ -1,7 +1,7 @@
 // Owns the turn of questions: explanations and what-if answers are made on the loop, so they get a
 // small part of its time. One that comes too soon after a long one waits and is answered then; nobody
 // has more than a few waiting.
-#include "controller/api.h"
+#include "api.h"
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -41,9 +41,9 @@ static void on_turn(uv_timer_t *t) {
 }
 
 static void arm(struct controller *c) {
-    int64_t left_us = c->question_again_us - clock_mono_us();
+    int64_t left_us = c->query_throttle_again_us - clock_mono_us();
     if (c->questions.len)
-        uv_timer_start(&c->question_timer, on_turn, left_us > 0 ? (uint64_t)left_us / 1000 + 1 : 0, 0);
+        uv_timer_start(&c->query_throttle_timer, on_turn, left_us > 0 ? (uint64_t)left_us / 1000 + 1 : 0, 0);
 }
 
 static void on_gone(struct net_request *req, void *user) {
@@ -76,23 +76,23 @@ static bool wait_turn(struct api_call *call) {
     return false;
 }
 
-bool question_begin(struct api_call *call) {
+bool query_throttle_begin(struct api_call *call) {
     struct controller *c = call->controller;
     int64_t now_us = clock_mono_us();
-    if (!c->answering && (c->questions.len || now_us < c->question_again_us))
+    if (!c->answering && (c->questions.len || now_us < c->query_throttle_again_us))
         return wait_turn(call);
-    c->question_began_us = now_us;
+    c->query_throttle_began_us = now_us;
     return true;
 }
 
-void question_end(struct controller *c) {
+void query_throttle_end(struct controller *c) {
     int64_t now_us = clock_mono_us();
-    c->question_again_us = now_us + (now_us - c->question_began_us) * REST;
+    c->query_throttle_again_us = now_us + (now_us - c->query_throttle_began_us) * REST;
 }
 
 void questions_init(struct controller *c) {
-    uv_timer_init(&c->loop, &c->question_timer);
-    c->question_timer.data = c;
+    uv_timer_init(&c->loop, &c->query_throttle_timer);
+    c->query_throttle_timer.data = c;
 }
 
 void questions_done(struct controller *c) {

@@ -1,5 +1,5 @@
 // Owns the choice of whom to trust when a client dials out.
-#include "controller/remote.h"
+#include "remote.h"
 
 #include <errno.h>
 #include <fcntl.h>

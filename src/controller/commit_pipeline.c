@@ -1,6 +1,6 @@
 // Owns the waiting line between core and world. A line of entries, one per batch: the effects and
 // answers that leave when the store reports the batch's ticket.
-#include "controller/shell.h"
+#include "controller/commit_pipeline.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 enum { TEXT_CACHE_SLOTS = 64, TEXT_CACHE_BYTES_MAX = 256 << 10 };
 
 struct answer {
-    shell_done_fn fn;
+    pipeline_done_fn fn;
     void *arg;
 };
 
@@ -35,10 +35,10 @@ struct cached_text {
     size_t len;
 };
 
-struct shell {
+struct commit_pipeline {
     struct core *core;
     struct store *store;
-    struct shell_hooks hooks;
+    struct pipeline_hooks hooks;
     VEC(struct entry *) line;   // oldest first
     VEC(struct answer) answers;  // for the batch to come
     struct store_batch *batch;   // texts and keys that came in since the last flush
@@ -52,8 +52,8 @@ struct shell {
     char *uncached;
 };
 
-struct shell *shell_new(struct core *core, const struct shell_hooks *hooks) {
-    struct shell *s = xcalloc(1, sizeof *s);
+struct commit_pipeline *pipeline_new(struct core *core, const struct pipeline_hooks *hooks) {
+    struct commit_pipeline *s = xcalloc(1, sizeof *s);
     s->core = core;
     s->hooks = *hooks;
     s->batch = store_batch_new();
@@ -68,7 +68,7 @@ static void entry_free(struct entry *e) {
     free(e);
 }
 
-struct shell *shell_free(struct shell *s) {
+struct commit_pipeline *pipeline_free(struct commit_pipeline *s) {
     if (!s)
         return NULL;
     for (uint32_t i = 0; i < s->line.len; i++)
@@ -89,21 +89,21 @@ struct shell *shell_free(struct shell *s) {
     return NULL;
 }
 
-struct store *shell_store(struct shell *s) {
+struct store *pipeline_store(struct commit_pipeline *s) {
     return s->store;
 }
 
-struct core *shell_core(struct shell *s) {
+struct core *pipeline_core(struct commit_pipeline *s) {
     return s->core;
 }
 
-void shell_attach(struct shell *s, struct store *store) {
+void pipeline_attach(struct commit_pipeline *s, struct store *store) {
     s->store = store;
 }
 
 // --- texts ---
 
-void shell_text_id(const void *text, size_t len, char id[static 33]) {
+void pipeline_text_id(const void *text, size_t len, char id[static 33]) {
     struct store_key key;
     store_key_of(text, len, &key);
     for (int i = 0; i < 16; i++)
@@ -122,13 +122,13 @@ static int key_of_id(const char *id, struct store_key *key) {
     return 0;
 }
 
-void shell_keep_text(struct shell *s, uint64_t owner, const void *text, size_t len) {
+void pipeline_keep_text(struct commit_pipeline *s, uint64_t owner, const void *text, size_t len) {
     struct store_key key;
     store_key_of(text, len, &key);
     store_batch_text(s->batch, owner, &key, text, len);
 }
 
-int shell_text(struct shell *s, const char *id, const char **text, size_t *len) {
+int pipeline_text(struct commit_pipeline *s, const char *id, const char **text, size_t *len) {
     struct cached_text *c = &s->texts[hash_bytes(id, strlen(id)) % TEXT_CACHE_SLOTS];
     if (!c->text || strcmp(c->id, id) != 0) {
         struct store_key key;
@@ -154,8 +154,9 @@ int shell_text(struct shell *s, const char *id, const char **text, size_t *len) 
     return 0;
 }
 
-void shell_keep_key(struct shell *s, const char *user, const char *key, uint64_t id, int64_t now_ms) {
-    store_batch_idem(s->batch, user, key, id, now_ms + (int64_t)SHELL_KEY_DAYS * 86400000);
+void pipeline_keep_key(struct commit_pipeline *s, const char *user, const char *key, uint64_t id,
+                       int64_t now_ms) {
+    store_batch_idem(s->batch, user, key, id, now_ms + (int64_t)PIPELINE_KEY_DAYS * 86400000);
 }
 
 // --- effects ---
@@ -170,18 +171,19 @@ static void split_environment(const char *text, size_t len, struct arena *a, str
         m->environment.at[m->environment.len++] = p;
 }
 
-static int add_texts(struct shell *s, struct arena *a, struct message_launch *m) {
+static int add_texts(struct commit_pipeline *s, struct arena *a, struct message_launch *m) {
     const char *text;
     size_t len;
     int r = 0;
-    if (m->spec->script_id && (r = shell_text(s, m->spec->script_id, &text, &len)) == 0)
+    if (m->spec->script_id && (r = pipeline_text(s, m->spec->script_id, &text, &len)) == 0)
         m->script = (struct bytes){arena_memdup(a, text, len), len};
-    if (r == 0 && m->spec->environment_id && (r = shell_text(s, m->spec->environment_id, &text, &len)) == 0)
+    if (r == 0 && m->spec->environment_id &&
+        (r = pipeline_text(s, m->spec->environment_id, &text, &len)) == 0)
         split_environment(text, len, a, m);
     return r;
 }
 
-static void launch(struct shell *s, const struct effect *f) {
+static void launch(struct commit_pipeline *s, const struct effect *f) {
     cleanup_arena struct arena a = {0};
     struct message_launch m;
     if (core_launch(s->core, f->job, f->attempt, f->node, &a, &m) < 0)
@@ -198,14 +200,14 @@ static void launch(struct shell *s, const struct effect *f) {
 }
 
 // Scripts are large and many may start at once: what the node has not taken yet is not even made.
-static void launch_or_wait(struct shell *s, const struct effect *f) {
+static void launch_or_wait(struct commit_pipeline *s, const struct effect *f) {
     if (s->hooks.has_room && !s->hooks.has_room(s->hooks.ctx, f->node))
         vec_push(&s->waiting, *f);
     else
         launch(s, f);
 }
 
-void shell_launch_waiting(struct shell *s, const char *node, bool gone) {
+void pipeline_launch_waiting(struct commit_pipeline *s, const char *node, bool gone) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < s->waiting.len; i++) {
         struct effect f = s->waiting.at[i];
@@ -218,7 +220,7 @@ void shell_launch_waiting(struct shell *s, const char *node, bool gone) {
     s->waiting.len = kept;
 }
 
-static void release(struct shell *s, struct entry *e) {
+static void release(struct commit_pipeline *s, struct entry *e) {
     for (uint32_t i = 0; i < e->effects.len; i++) {
         const struct effect *f = &e->effects.at[i];
         switch (f->type) {
@@ -232,7 +234,7 @@ static void release(struct shell *s, struct entry *e) {
     entry_free(e);
 }
 
-void shell_when_committed(struct shell *s, shell_done_fn fn, void *arg) {
+void pipeline_when_committed(struct commit_pipeline *s, pipeline_done_fn fn, void *arg) {
     struct answer a = {fn, arg};
     vec_push(&s->answers, a);
 }
@@ -240,7 +242,7 @@ void shell_when_committed(struct shell *s, shell_done_fn fn, void *arg) {
 // --- the store's words ---
 
 static void on_committed(void *ctx, uint64_t ticket, uint64_t seq) {
-    struct shell *s = ctx;
+    struct commit_pipeline *s = ctx;
     uint32_t n = 0;
     if (s->degraded) {
         s->degraded = false;
@@ -260,7 +262,7 @@ static void on_committed(void *ctx, uint64_t ticket, uint64_t seq) {
 }
 
 static void on_failed(void *ctx, const struct error *e) {
-    struct shell *s = ctx;
+    struct commit_pipeline *s = ctx;
     bool news = !s->degraded;
     s->degraded = true;
     snprintf(s->why, sizeof s->why, "%s", e->text);
@@ -269,25 +271,25 @@ static void on_failed(void *ctx, const struct error *e) {
 }
 
 static void on_snapshot(void *ctx, uint64_t seq, const struct error *e) {
-    struct shell *s = ctx;
+    struct commit_pipeline *s = ctx;
     s->snapshot_busy = false;
     if (e)
         s->snapshot_seq = 0;  // tried again at the next occasion
 }
 
-struct store_watch shell_watch(struct shell *s) {
+struct store_watch pipeline_watch(struct commit_pipeline *s) {
     return (struct store_watch){.ctx = s, .committed = on_committed, .failed = on_failed, .snapshot_done = on_snapshot};
 }
 
-void shell_poll(struct shell *s) {
+void pipeline_poll(struct commit_pipeline *s) {
     store_poll(s->store);
 }
 
-void shell_retry(struct shell *s) {
+void pipeline_retry(struct commit_pipeline *s) {
     store_retry(s->store);
 }
 
-bool shell_degraded(const struct shell *s, char *why, size_t size) {
+bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size) {
     if (s->degraded && why)
         snprintf(why, size, "%s", s->why);
     return s->degraded;
@@ -334,20 +336,20 @@ static void add_history(struct store_batch *b, const struct outbox *o) {
     }
 }
 
-static void maybe_snapshot(struct shell *s) {
+static void maybe_snapshot(struct commit_pipeline *s) {
     uint64_t since = core_seq(s->core) - s->snapshot_seq;
     struct core_counts counts;
-    if (s->snapshot_busy || since < SHELL_SNAPSHOT_EVENTS)
+    if (s->snapshot_busy || since < PIPELINE_SNAPSHOT_EVENTS)
         return;
     core_counts(s->core, &counts);
     uint64_t live = 0;
     for (int i = 0; i < JOB_COMPLETED; i++)
         live += counts.by_state[i];
     if (since >= live / 2)  // a large queue is written less often
-        shell_snapshot(s);
+        pipeline_snapshot(s);
 }
 
-int shell_snapshot(struct shell *s) {
+int pipeline_snapshot(struct commit_pipeline *s) {
     cleanup_buf struct buf b = {0};
     if (s->snapshot_busy)
         return -EBUSY;
@@ -360,15 +362,15 @@ int shell_snapshot(struct shell *s) {
     return r;
 }
 
-bool shell_dirty(const struct shell *s) {
+bool pipeline_dirty(const struct commit_pipeline *s) {
     const struct outbox *o = core_outbox(s->core);
     return o->events.len || o->effects.len || s->answers.len || !store_batch_empty(s->batch);
 }
 
-int64_t shell_flush(struct shell *s, int64_t now_ms, bool schedule) {
+int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule) {
     s->now_ms = now_ms;
     int64_t next = schedule ? core_schedule(s->core, now_ms) : INT64_MAX;
-    if (!shell_dirty(s))
+    if (!pipeline_dirty(s))
         return next;
     struct outbox *o = core_outbox(s->core);
     struct entry *e = xcalloc(1, sizeof *e);
@@ -405,7 +407,7 @@ static bool find_finished(const struct outbox_finished *list, uint32_t count, co
     return false;
 }
 
-bool shell_ending(const struct shell *s, uint64_t id, const void **record, size_t *len) {
+bool pipeline_ending(const struct commit_pipeline *s, uint64_t id, const void **record, size_t *len) {
     const struct outbox *o = core_outbox(s->core);
     if (find_finished(o->finished.at, o->finished.len, o->bytes.data, id, record, len))
         return true;
@@ -416,7 +418,7 @@ bool shell_ending(const struct shell *s, uint64_t id, const void **record, size_
     return false;
 }
 
-bool shell_has_endings(const struct shell *s) {
+bool pipeline_has_endings(const struct commit_pipeline *s) {
     if (core_outbox(s->core)->finished.len)
         return true;
     for (uint32_t i = 0; i < s->line.len; i++)
@@ -433,7 +435,7 @@ static void each_finished(const struct outbox_finished *list, uint32_t count, co
     }
 }
 
-void shell_each_ending(const struct shell *s, store_history_fn fn, void *ctx) {
+void pipeline_each_ending(const struct commit_pipeline *s, store_history_fn fn, void *ctx) {
     const struct outbox *o = core_outbox(s->core);
     for (uint32_t i = 0; i < s->line.len; i++)
         each_finished(s->line.at[i]->finished.at, s->line.at[i]->finished.len, s->line.at[i]->bytes, fn, ctx);
@@ -447,7 +449,7 @@ static uint64_t find_element(const struct outbox_finished *list, uint32_t count,
     return 0;
 }
 
-uint64_t shell_ending_element(const struct shell *s, uint64_t array, uint32_t index) {
+uint64_t pipeline_ending_element(const struct commit_pipeline *s, uint64_t array, uint32_t index) {
     const struct outbox *o = core_outbox(s->core);
     uint64_t id = find_element(o->finished.at, o->finished.len, array, index);
     for (uint32_t i = 0; i < s->line.len && !id; i++)
@@ -458,18 +460,18 @@ uint64_t shell_ending_element(const struct shell *s, uint64_t array, uint32_t in
 // --- recovery ---
 
 static int load_snapshot(void *ctx, uint64_t seq, const void *data, size_t len) {
-    struct shell *s = ctx;
+    struct commit_pipeline *s = ctx;
     s->snapshot_seq = seq;
     return core_load_snapshot(s->core, seq, data, len, NULL);
 }
 
 static int load_event(void *ctx, const struct store_event *e) {
-    struct shell *s = ctx;
+    struct commit_pipeline *s = ctx;
     return core_replay(s->core, e->seq, e->at_ms, (enum event_type)e->type, e->data, e->len);
 }
 
 struct silent {
-    struct shell *shell;
+    struct commit_pipeline *pipeline;
     VEC(const char *) nodes;
 };
 
@@ -479,7 +481,7 @@ static bool note_node(void *ctx, const struct node_view *v) {
     return true;
 }
 
-int shell_load(struct shell *s, int64_t now_ms, struct error *e) {
+int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e) {
     struct store_loader loader = {.ctx = s, .snapshot = load_snapshot, .event = load_event};
     uint64_t last;
     int r = store_load(s->store, &loader, &last, e);
@@ -488,7 +490,7 @@ int shell_load(struct shell *s, int64_t now_ms, struct error *e) {
     if (last != core_seq(s->core))
         return error_set(e, EBADMSG, "the journal ends at event %llu but was read up to %llu",
                          (unsigned long long)last, (unsigned long long)core_seq(s->core));
-    struct silent silent = {.shell = s};
+    struct silent silent = {.pipeline = s};
     core_each_node(s->core, note_node, &silent);
     for (uint32_t i = 0; i < silent.nodes.len; i++)
         core_agent_gone(s->core, silent.nodes.at[i], now_ms);
@@ -498,7 +500,7 @@ int shell_load(struct shell *s, int64_t now_ms, struct error *e) {
 
 // --- heartbeats ---
 
-void shell_heard(struct shell *s, const char *node, int64_t mono_ms) {
+void pipeline_heard(struct commit_pipeline *s, const char *node, int64_t mono_ms) {
     struct heard *h = strmap_get(&s->heard, node);
     if (!h) {
         h = xcalloc(1, sizeof *h);
@@ -508,25 +510,25 @@ void shell_heard(struct shell *s, const char *node, int64_t mono_ms) {
 }
 
 struct checking {
-    struct shell *shell;
+    struct commit_pipeline *pipeline;
     int64_t mono_ms, timeout_ms;
     VEC(const char *) lost;
 };
 
 static bool check_node(void *ctx, const struct node_view *v) {
     struct checking *c = ctx;
-    struct heard *h = strmap_get(&c->shell->heard, v->node->name);
+    struct heard *h = strmap_get(&c->pipeline->heard, v->node->name);
     if (v->state == NODE_DOWN)
         return true;
     if (!h)  // the controller has just started: its time begins now
-        shell_heard(c->shell, v->node->name, c->mono_ms);
+        pipeline_heard(c->pipeline, v->node->name, c->mono_ms);
     else if (c->mono_ms - h->mono_ms > c->timeout_ms)
         vec_push(&c->lost, v->node->name);
     return true;
 }
 
-void shell_check_nodes(struct shell *s, int64_t mono_ms, int64_t timeout_ms, int64_t now_ms) {
-    struct checking c = {.shell = s, .mono_ms = mono_ms, .timeout_ms = timeout_ms};
+void pipeline_check_nodes(struct commit_pipeline *s, int64_t mono_ms, int64_t timeout_ms, int64_t now_ms) {
+    struct checking c = {.pipeline = s, .mono_ms = mono_ms, .timeout_ms = timeout_ms};
     char reason[80];
     core_each_node(s->core, check_node, &c);
     snprintf(reason, sizeof reason, "no word from it for %lld s", (long long)timeout_ms / 1000);

@@ -7,7 +7,7 @@
 // of them ends by itself, for all when rules are changed.
 #include <string.h>
 
-#include "sched/pass.h"
+#include "pass.h"
 
 struct gave {
     uint32_t count, slot;  // slot: of its job in world.gave

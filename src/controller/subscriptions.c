@@ -4,8 +4,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "controller/api.h"
-#include "controller/controller.h"
+#include "api.h"
+#include "controller.h"
 
 struct waiter {
     uint64_t id;

@@ -1,10 +1,10 @@
 // Owns a job's turn: the time it is made of, part by part, and the one number that stands for its
 // place among the jobs of its project and partition.
-#include "sched/turn.h"
+#include "queue_position.h"
 
 #include <errno.h>
 
-#include "sched/pass.h"
+#include "pass.h"
 
 static int64_t bounded(__int128 v) {
     return v > INT64_MAX / 2 ? INT64_MAX / 2 : v < INT64_MIN / 4 ? INT64_MIN / 4 : (int64_t)v;

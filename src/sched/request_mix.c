@@ -4,7 +4,7 @@
 // too small, or because the node lacks the CPUs, memory or number of GPUs the kind needs beside it.
 // Two things are added that a look at one request at a time misses: GPUs stranded because the node's
 // CPUs or memory will run out before its GPUs do, and crumbs that hardly anybody can use.
-#include "sched/mix.h"
+#include "mix.h"
 
 #include <assert.h>
 #include <string.h>

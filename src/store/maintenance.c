@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "store/sql.h"
-#include "store/sqlite_store.h"
+#include "sql.h"
+#include "sqlite_store.h"
 
 // Called and returns with the lock held. A snapshot must not run ahead of its journal record.
 static bool wait_committed(struct sqlite_store *s, uint64_t seq) {

@@ -1,5 +1,5 @@
 // Owns the rules that may keep a job waiting whatever is free: what it refers to, limits, quota.
-#include "sched/pass.h"
+#include "pass.h"
 
 void request_refresh(struct world *w, struct request *r) {
     if (r->limit_version == w->config_version)

@@ -1,0 +1,77 @@
+// The order of things around the core: events go to the store in one batch, and what they cause
+// (messages to agents, answers to commands, notices) leaves only when that batch is committed, in
+// the same order. Also recovery, snapshots, and the time-out of silent nodes. Does no I/O of its own:
+// the store and the hooks do, so the fault simulator runs this very code.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/core.h"
+#include "store/store.h"
+
+struct commit_pipeline;
+
+enum {
+    PIPELINE_SNAPSHOT_EVENTS = 50000,  // journal records between snapshots, at least
+    PIPELINE_KEY_DAYS = 7,             // idempotency keys are remembered
+};
+
+struct pipeline_hooks {
+    void *ctx;
+    // An encoded message for an agent; dropped when it is not connected: reconciliation repairs that.
+    void (*send)(void *ctx, const char *node, const void *data, size_t len);
+    // Whether a launch, which may be large, would find room on its way there; else it waits for
+    // pipeline_launch_waiting. May be NULL: always.
+    bool (*has_room)(void *ctx, const char *node);
+    void (*job_changed)(void *ctx, uint64_t id);
+    // The node was given up: its connection must end, so that its agent says hello before it is used
+    // again. May be NULL.
+    void (*node_lost)(void *ctx, const char *node);
+    void (*storage)(void *ctx, const struct error *problem);  // NULL: it works again
+};
+
+struct commit_pipeline *pipeline_new(struct core *core, const struct pipeline_hooks *hooks);
+struct commit_pipeline *pipeline_free(struct commit_pipeline *s);
+struct store_watch pipeline_watch(struct commit_pipeline *s);  // for opening the store
+void pipeline_attach(struct commit_pipeline *s, struct store *store);
+// Loads snapshot and journal into the core. Nodes count as silent until their agents come back.
+int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e);
+
+// There is room again, or (gone) the node is away and will be told anew when it comes back.
+void pipeline_launch_waiting(struct commit_pipeline *s, const char *node, bool gone);
+
+// Texts of a submit (script, environment); kept until a job refers to them in the same batch.
+void pipeline_text_id(const void *text, size_t len, char id[static 33]);
+void pipeline_keep_text(struct commit_pipeline *s, uint64_t owner, const void *text, size_t len);
+// By id; the bytes live until the next call. -ENOENT.
+int pipeline_text(struct commit_pipeline *s, const char *id, const char **text, size_t *len);
+void pipeline_keep_key(struct commit_pipeline *s, const char *user, const char *key, uint64_t id,
+                       int64_t now_ms);
+
+// Called when everything the core was told so far is committed; at once if it is already.
+typedef void (*pipeline_done_fn)(void *arg);
+void pipeline_when_committed(struct commit_pipeline *s, pipeline_done_fn fn, void *arg);
+
+// Lets the scheduler decide (unless told not to) and hands everything new to the store. Returns when
+// to call again even if nothing happens.
+int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule);
+bool pipeline_dirty(const struct commit_pipeline *s);  // something waits for a flush
+// The record of a job that has ended but whose end is not committed yet: it is neither in the core
+// nor in history. Lives until the next call of anything here.
+bool pipeline_ending(const struct commit_pipeline *s, uint64_t id, const void **record, size_t *len);
+bool pipeline_has_endings(const struct commit_pipeline *s);  // there are such jobs
+void pipeline_each_ending(const struct commit_pipeline *s, store_history_fn fn,
+                          void *ctx);  // all of them, as history will have them
+uint64_t pipeline_ending_element(const struct commit_pipeline *s, uint64_t array,
+                                 uint32_t index);  // such a job's id; 0: none
+void pipeline_poll(struct commit_pipeline *s);     // the store's descriptor is readable, or time has passed
+void pipeline_retry(struct commit_pipeline *s);
+bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size);  // commits fail
+
+// Heartbeats: a node that was not heard of for `timeout_ms` is lost. Monotonic time.
+void pipeline_heard(struct commit_pipeline *s, const char *node, int64_t mono_ms);
+void pipeline_check_nodes(struct commit_pipeline *s, int64_t mono_ms, int64_t timeout_ms, int64_t now_ms);
+
+int pipeline_snapshot(struct commit_pipeline *s);  // now, whatever the count
+struct store *pipeline_store(struct commit_pipeline *s);
+struct core *pipeline_core(struct commit_pipeline *s);
