@@ -182,7 +182,7 @@ WRAP(int, core_agent_hello, struct core *c, const struct message_hello *h, const
     }
     int r = __real_core_agent_hello(c, &changed, fingerprint, now_ms, e);
     if (seams_planted(PLANTED_UP_TOO_EARLY) && r == 0)
-        node_ready(c, find_node(c, h->node->name), now_ms);
+        core_node_ready(c, core_find_node(c, h->node->name), now_ms);
     return r;
 }
 
@@ -200,17 +200,17 @@ WRAP(void, core_node_lost, struct core *c, const char *node, const char *reason,
     if (!seams_planted(PLANTED_LOST_NODE_KEEPS_WORK))
         __real_core_node_lost(c, node, reason, now_ms);
     else if (core_node(c, node, &v) && v.state != NODE_DOWN)
-        emit(c, now_ms, EVENT_NODE_STATE, &b);
+        core_emit(c, now_ms, EVENT_NODE_STATE, &b);
 }
 
-WRAP(void, emit, struct core *c, int64_t now_ms, enum event_type type, void *body) {
+WRAP(void, core_emit, struct core *c, int64_t now_ms, enum event_type type, void *body) {
     if (type != EVENT_JOB_REQUEUED || !seams_planted(PLANTED_LOST_REQUEUE))
-        __real_emit(c, now_ms, type, body);
+        __real_core_emit(c, now_ms, type, body);
 }
 
-WRAP(void, send_kill, struct core *c, const struct job *j, const struct run_part *p) {
+WRAP(void, core_send_kill, struct core *c, const struct core_job *j, const struct run_part *p) {
     if (!seams_planted(PLANTED_KILL_NOT_REPEATED))
-        __real_send_kill(c, j, p);
+        __real_core_send_kill(c, j, p);
 }
 
 WRAP(void, usage_add, struct usage *sum, const struct usage *more) {
@@ -245,9 +245,9 @@ WRAP(int, world_project_set, struct world *w, const struct sched_project *p, str
     return __real_world_project_set(w, &changed, err);
 }
 
-WRAP(void, apply_policy, struct core *c, const struct policy_settings *s, int64_t at_ms) {
+WRAP(void, core_apply_policy, struct core *c, const struct policy_settings *s, int64_t at_ms) {
     if (!seams_planted(PLANTED_POLICY_FORGOTTEN) || at_ms)
-        __real_apply_policy(c, s, at_ms);
+        __real_core_apply_policy(c, s, at_ms);
 }
 
 // --- store ---

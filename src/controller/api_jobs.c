@@ -226,7 +226,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     json_kv_str(&w, "label", label);
     int64_t end = r.end_ms ? r.end_ms : now_ms();
     struct job_view view;
-    int64_t paused = live && core_view(c->core, id, &view) ? job_view_paused_ms(&view, end) : r.suspended_ms;
+    int64_t paused = live && core_view(c->core, id, &view) ? core_view_paused_ms(&view, end) : r.suspended_ms;
     json_kv_i64(&w, "elapsed_ms", r.start_ms && end - paused > r.start_ms ? end - paused - r.start_ms : 0);
     if (live && r.state == JOB_PENDING) {
         json_key(&w, "order");

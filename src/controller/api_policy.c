@@ -8,7 +8,7 @@
 #include "model/nodelist.h"
 #include "sched/world.h"
 
-static enum entity entity_of_path(const char *path) {
+static enum entity_kind entity_of_path(const char *path) {
     return str_has_prefix(path, "/v1/projects")     ? ENTITY_PROJECT
            : str_has_prefix(path, "/v1/partitions") ? ENTITY_PARTITION
            : str_has_prefix(path, "/v1/qos")        ? ENTITY_QOS
@@ -17,7 +17,7 @@ static enum entity entity_of_path(const char *path) {
 
 struct entity_listing {
     struct json_writer w;
-    enum entity kind;
+    enum entity_kind kind;
     const char *only;
     bool found;
 };
@@ -83,7 +83,7 @@ static void warn_of_nodes(struct api_call *call, const char *list, struct json_w
 }
 
 // What is deleted under a job that waits keeps it waiting. `jobs`: that were in it.
-static void warn_of_jobs(struct api_call *call, enum entity kind, uint64_t jobs, struct json_writer *w) {
+static void warn_of_jobs(struct api_call *call, enum entity_kind kind, uint64_t jobs, struct json_writer *w) {
     char text[ERROR_TEXT_MAX];
     snprintf(text, sizeof text,
              "%llu live %s in it: what runs goes on, what waits will not start; acequia cancel --%s %.64s "
@@ -104,7 +104,7 @@ static void finish(struct api_call *call, int r, const char *nodes, uint64_t job
     json_kv_bool(&w, "done", true);
     json_key(&w, "warnings");
     json_open(&w, '[');
-    enum entity kind = entity_of_path(call->req->path);
+    enum entity_kind kind = entity_of_path(call->req->path);
     if (jobs)
         warn_of_jobs(call, kind, jobs, &w);
     for (uint32_t i = 0; kind == ENTITY_PROJECT && i < 100 &&
@@ -119,7 +119,7 @@ static void finish(struct api_call *call, int r, const char *nodes, uint64_t job
 
 void api_entity_set(struct api_call *call) {
     struct core *core = call->controller->core;
-    enum entity kind = entity_of_path(call->req->path);
+    enum entity_kind kind = entity_of_path(call->req->path);
     const struct schema *schema = entity_schema(kind);
     void *value = arena_alloc(&call->arena, schema->size);
     struct json *j;
@@ -158,7 +158,7 @@ void api_entity_set(struct api_call *call) {
 
 void api_entity_delete(struct api_call *call) {
     struct error e = {0};
-    enum entity kind = entity_of_path(call->req->path);
+    enum entity_kind kind = entity_of_path(call->req->path);
     struct core *core = call->controller->core;
     uint64_t jobs = core_jobs_in(core, kind, call->name);
     int r = core_delete(core, &call->actor, kind, call->name, api_query_i64(call, "force", 0), now_ms(), &e);

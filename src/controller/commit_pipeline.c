@@ -384,7 +384,7 @@ int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule)
     for (uint32_t i = 0; i < o->finished.len; i++)
         vec_push(&e->finished, o->finished.at[i]);
     e->bytes = buf_take(&o->bytes);
-    outbox_clear(o);
+    core_outbox_clear(o);
     if (store_batch_empty(s->batch) && !s->line.len) {
         release(s, e);  // nothing to write and nothing before it
     } else {

@@ -149,9 +149,9 @@ static void put_number(struct listing *l, const struct row *r, enum column c) {
     case COL_START: n = v->start_ms; break;
     case COL_END: n = r->end_ms; break;
     case COL_ELAPSED:
-        n = !v->start_ms ? 0 : (r->end_ms ? r->end_ms : l->now) - v->start_ms - job_view_paused_ms(v, l->now);
+        n = !v->start_ms ? 0 : (r->end_ms ? r->end_ms : l->now) - v->start_ms - core_view_paused_ms(v, l->now);
         break;
-    case COL_SUSPENDED: n = job_view_paused_ms(v, l->now); break;
+    case COL_SUSPENDED: n = core_view_paused_ms(v, l->now); break;
     case COL_SUSPEND: n = v->suspend_ms; break;
     case COL_EXPECTED: n = v->expected_start_ms; break;
     case COL_EXIT_CODE: n = r->exit_code; break;

@@ -21,7 +21,7 @@ static bool compare(void *ctx, const char *name, const void *value) {
     return true;
 }
 
-static bool is_set(struct controller *c, enum entity kind, const void *value) {
+static bool is_set(struct controller *c, enum entity_kind kind, const void *value) {
     struct comparison k = {
         .schema = entity_schema(kind), .name = *(const char *const *)value, .value = value};
     core_each_entity(c->core, kind, compare, &k);

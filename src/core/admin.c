@@ -12,7 +12,7 @@ enum { TOKENS_MAX = 1000 };  // of one user, or for agents, that have not ended
 
 static int need_node(const struct core *c, const char *name, struct node_entry **out, struct error *e) {
     char shown[64];
-    *out = find_node(c, name);
+    *out = core_find_node(c, name);
     return *out ? 0
                 : error_set(e, ENOENT, "node \"%s\" does not exist; see 'acequia nodes'",
                             printable(name, shown, sizeof shown));
@@ -22,44 +22,44 @@ int core_drain(struct core *c, const struct actor *actor, const char *node, cons
                int64_t now_ms, struct error *e) {
     struct node_entry *n;
     int r;
-    if ((r = need_admin(actor, "drain a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
+    if ((r = core_need_admin(actor, "drain a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
         return r;
     if (str_empty(reason))
         return error_set(e, EINVAL, "reason: say why node %s is drained, for those who will wonder", node);
     if ((r = line_check("reason", reason, COMMENT_MAX, e)) < 0)
         return r;
     struct event_node b = {.name = n->name, .state = n->state, .reason = reason, .by = actor->user};
-    emit(c, now_ms, EVENT_NODE_DRAINED, &b);
+    core_emit(c, now_ms, EVENT_NODE_DRAINED, &b);
     return 0;
 }
 
 int core_resume(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e) {
     struct node_entry *n;
     int r;
-    if ((r = need_admin(actor, "resume a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
+    if ((r = core_need_admin(actor, "resume a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
         return r;
     if (!n->drained)
         return 0;
     struct event_node b = {.name = n->name, .state = n->state, .by = actor->user};
-    emit(c, now_ms, EVENT_NODE_RESUMED, &b);
+    core_emit(c, now_ms, EVENT_NODE_RESUMED, &b);
     return 0;
 }
 
 int core_node_remove(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e) {
     struct node_entry *n;
     int r;
-    if ((r = need_admin(actor, "remove a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
+    if ((r = core_need_admin(actor, "remove a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
         return r;
     if (n->jobs.len)
         return error_set(e, EBUSY, "node %s runs %u jobs; drain it and wait, or cancel them", node, n->jobs.len);
     if (n->state == NODE_UP || n->stale.len)  // the second: while old attempts are cleared away
         return error_set(e, EBUSY, "node %s is connected; stop its agent first", node);
     struct event_node b = {.name = n->name, .by = actor->user};
-    emit(c, now_ms, EVENT_NODE_REMOVED, &b);
+    core_emit(c, now_ms, EVENT_NODE_REMOVED, &b);
     return 0;
 }
 
-static int check_limit(const struct core *c, enum entity t, const char *name, uint32_t max, struct error *e) {
+static int check_limit(const struct core *c, enum entity_kind t, const char *name, uint32_t max, struct error *e) {
     if (strmap_get(&c->entities[t], name) || c->entity_list[t].len + 1 < max)
         return 0;
     return error_set(e, E2BIG, "%s \"%s\": there have been %u; no more than that are supported",
@@ -77,7 +77,7 @@ static bool is_below(const struct core *c, const char *name, const char *ancesto
     for (uint32_t steps = 0; name && steps <= c->entity_list[ENTITY_PROJECT].len; steps++) {
         if (streq(name, ancestor))
             return true;
-        const struct entity_entry *t = find_entity(c, ENTITY_PROJECT, name);
+        const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, name);
         name = t ? ((const struct project *)t->value)->parent : NULL;
     }
     return false;
@@ -99,12 +99,12 @@ static int check_model_quotas(const struct project *p, struct error *e) {
 int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms,
                      struct error *e) {
     int r;
-    if ((r = need_admin(actor, "change projects", e)) < 0 ||
+    if ((r = core_need_admin(actor, "change projects", e)) < 0 ||
         (r = identifier_check("project", p->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_PROJECT, p->name, SCHED_PROJECTS_MAX, e)) < 0 ||
         (r = check_nodes(p->nodes, e)) < 0 || (r = check_model_quotas(p, e)) < 0)
         return r;
-    if (p->parent && !find_entity(c, ENTITY_PROJECT, p->parent))
+    if (p->parent && !core_find_entity(c, ENTITY_PROJECT, p->parent))
         return error_set(e, ENOENT, "parent: project \"%s\" does not exist; create it first", p->parent);
     if (p->parent && is_below(c, p->parent, p->name))
         return error_set(e, ELOOP,
@@ -116,13 +116,13 @@ int core_project_set(struct core *c, const struct actor *actor, const struct pro
             "limit: %u.%03u GPUs is below the quota of %u.%03u; raise the limit or lower the quota",
             p->limit_milligpu / 1000, p->limit_milligpu % 1000, p->quota_milligpu / 1000,
             p->quota_milligpu % 1000);
-    if (p->default_qos && !find_entity(c, ENTITY_QOS, p->default_qos))
+    if (p->default_qos && !core_find_entity(c, ENTITY_QOS, p->default_qos))
         return error_set(e, ENOENT, "default_qos: QoS \"%s\" does not exist; create it first", p->default_qos);
     for (uint32_t i = 0; i < p->members.len; i++)
         if ((r = identifier_check("member", p->members.at[i], e)) < 0)
             return r;
     struct event_project_set b = {.project = (struct project *)(uintptr_t)p, .by = actor->user};
-    emit(c, now_ms, EVENT_PROJECT_SET, &b);
+    core_emit(c, now_ms, EVENT_PROJECT_SET, &b);
     return 0;
 }
 
@@ -135,14 +135,14 @@ static void only_default(struct core *c, const struct actor *actor, const char *
         struct partition other = *p;
         struct event_partition_set b = {.partition = &other, .by = actor->user};
         other.is_default = false;
-        emit(c, now_ms, EVENT_PARTITION_SET, &b);
+        core_emit(c, now_ms, EVENT_PARTITION_SET, &b);
     }
 }
 
 int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms,
                        struct error *e) {
     int r;
-    if ((r = need_admin(actor, "change partitions", e)) < 0 ||
+    if ((r = core_need_admin(actor, "change partitions", e)) < 0 ||
         (r = identifier_check("partition", p->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_PARTITION, p->name, SCHED_PARTITIONS_MAX, e)) < 0 ||
         (r = check_nodes(p->nodes, e)) < 0)
@@ -150,7 +150,7 @@ int core_partition_set(struct core *c, const struct actor *actor, const struct p
     if (p->max_time_s && p->default_time_s > p->max_time_s)
         return error_set(e, EINVAL, "default_time_s: %u is above max_time_s, %u", p->default_time_s, p->max_time_s);
     struct event_partition_set b = {.partition = (struct partition *)(uintptr_t)p, .by = actor->user};
-    emit(c, now_ms, EVENT_PARTITION_SET, &b);
+    core_emit(c, now_ms, EVENT_PARTITION_SET, &b);
     if (p->is_default)
         only_default(c, actor, p->name, now_ms);
     return 0;
@@ -158,23 +158,23 @@ int core_partition_set(struct core *c, const struct actor *actor, const struct p
 
 int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q, int64_t now_ms, struct error *e) {
     int r;
-    if ((r = need_admin(actor, "change QoS", e)) < 0 || (r = identifier_check("QoS", q->name, e)) < 0 ||
+    if ((r = core_need_admin(actor, "change QoS", e)) < 0 || (r = identifier_check("QoS", q->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_QOS, q->name, SCHED_QOS_MAX, e)) < 0)
         return r;
     if (!(q->usage_factor >= 0 && q->usage_factor <= 1000))
         return error_set(e, ERANGE, "usage_factor: expected 0 to 1000");
     for (uint32_t i = 0; i < q->preempts.len; i++)
-        if (!find_entity(c, ENTITY_QOS, q->preempts.at[i]))
+        if (!core_find_entity(c, ENTITY_QOS, q->preempts.at[i]))
             return error_set(e, ENOENT, "preempts: QoS \"%s\" does not exist; create it first", q->preempts.at[i]);
     struct event_qos_set b = {.qos = (struct qos *)(uintptr_t)q, .by = actor->user};
-    emit(c, now_ms, EVENT_QOS_SET, &b);
+    core_emit(c, now_ms, EVENT_QOS_SET, &b);
     return 0;
 }
 
 int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *v,
                          int64_t now_ms, struct error *e) {
     int r;
-    if ((r = need_admin(actor, "change reservations", e)) < 0 ||
+    if ((r = core_need_admin(actor, "change reservations", e)) < 0 ||
         (r = identifier_check("reservation", v->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_RESERVATION, v->name, SCHED_PROJECTS_MAX, e)) < 0)
         return r;
@@ -183,14 +183,14 @@ int core_reservation_set(struct core *c, const struct actor *actor, const struct
     if (v->end_ms <= v->start_ms || v->end_ms <= now_ms)
         return error_set(e, EINVAL, "end_ms: a reservation must end after it starts, and in the future");
     for (uint32_t i = 0; i < v->projects.len; i++)
-        if (!find_entity(c, ENTITY_PROJECT, v->projects.at[i]))
+        if (!core_find_entity(c, ENTITY_PROJECT, v->projects.at[i]))
             return error_set(e, ENOENT, "projects: project \"%s\" does not exist", v->projects.at[i]);
     struct event_reservation_set b = {.reservation = (struct reservation *)(uintptr_t)v, .by = actor->user};
-    emit(c, now_ms, EVENT_RESERVATION_SET, &b);
+    core_emit(c, now_ms, EVENT_RESERVATION_SET, &b);
     return 0;
 }
 
-static uint32_t entities_alive(const struct core *c, enum entity kind) {
+static uint32_t entities_alive(const struct core *c, enum entity_kind kind) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->entity_list[kind].len; i++)
         n += c->entity_list[kind].at[i]->value != NULL;
@@ -206,7 +206,7 @@ static bool names(const char *list, const char *name) {
     return false;
 }
 
-uint64_t core_jobs_in(const struct core *c, enum entity kind, const char *name) {
+uint64_t core_jobs_in(const struct core *c, enum entity_kind kind, const char *name) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < c->order.len; i++) {
         const struct submission *s = c->order.at[i] ? c->order.at[i]->sub : NULL;
@@ -218,7 +218,7 @@ uint64_t core_jobs_in(const struct core *c, enum entity kind, const char *name) 
     return n;
 }
 
-static int check_unused(const struct core *c, enum entity kind, const char *name, struct error *e) {
+static int check_unused(const struct core *c, enum entity_kind kind, const char *name, struct error *e) {
     uint64_t jobs = core_jobs_in(c, kind, name);
     if (!jobs)
         return 0;
@@ -230,15 +230,15 @@ static int check_unused(const struct core *c, enum entity kind, const char *name
         name);
 }
 
-int core_delete(struct core *c, const struct actor *actor, enum entity kind, const char *name, bool force,
+int core_delete(struct core *c, const struct actor *actor, enum entity_kind kind, const char *name, bool force,
                 int64_t now_ms, struct error *e) {
     static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED,
                                             EVENT_RESERVATION_DELETED};
     char shown[64];
-    int r = need_admin(actor, "delete that", e);
+    int r = core_need_admin(actor, "delete that", e);
     if (r < 0)
         return r;
-    if (!find_entity(c, kind, name))
+    if (!core_find_entity(c, kind, name))
         return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(kind),
                          printable(name, shown, sizeof shown), entity_command(kind));
     for (uint32_t i = 0; kind == ENTITY_PROJECT && i < c->entity_list[kind].len; i++) {
@@ -255,7 +255,7 @@ int core_delete(struct core *c, const struct actor *actor, enum entity kind, con
     if (!force && (r = check_unused(c, kind, name, e)) < 0)
         return r;
     struct event_name b = {.name = name, .by = actor->user};
-    emit(c, now_ms, types[kind], &b);
+    core_emit(c, now_ms, types[kind], &b);
     return 0;
 }
 
@@ -278,7 +278,7 @@ static uint32_t sweep_tokens(struct core *c, const char *user, int64_t now_ms) {
     for (uint32_t i = 0; i < ended.len; i++) {
         cleanup_arena struct arena a = {0};
         struct event_token b = {.id = arena_strdup(&a, ended.at[i])};
-        emit(c, now_ms, EVENT_TOKEN_REVOKED, &b);
+        core_emit(c, now_ms, EVENT_TOKEN_REVOKED, &b);
     }
     vec_done(&ended);
     return n;
@@ -289,7 +289,7 @@ int core_token_create(struct core *c, const struct actor *actor, const struct ev
     int r = 0;
     // A user may make tokens for themselves; everything else is an administrator's.
     if (!t->user || !streq(t->user, actor->user))
-        r = need_admin(actor, t->user ? "create tokens for others" : "create tokens for agents", e);
+        r = core_need_admin(actor, t->user ? "create tokens for others" : "create tokens for agents", e);
     if (r < 0)
         return r;
     if (t->expires_ms <= now_ms)
@@ -307,7 +307,7 @@ int core_token_create(struct core *c, const struct actor *actor, const struct ev
                          t->user ? t->user : "the cluster", TOKENS_MAX);
     struct event_token b = *t;
     b.by = actor->user;
-    emit(c, now_ms, EVENT_TOKEN_CREATED, &b);
+    core_emit(c, now_ms, EVENT_TOKEN_CREATED, &b);
     return 0;
 }
 
@@ -334,7 +334,7 @@ int core_token_use(struct core *c, const char *id, const char *hash, const char 
                          "the token is not valid: it is wrong, used or expired. Make a new one with 'acequia "
                          "token create'");
     struct event_token b = {.id = id, .node = node, .fingerprint = fingerprint, .used_ms = now_ms};
-    emit(c, now_ms, EVENT_TOKEN_USED, &b);
+    core_emit(c, now_ms, EVENT_TOKEN_USED, &b);
     return 0;
 }
 
@@ -356,7 +356,7 @@ int core_token_revoke(struct core *c, const struct actor *actor, const char *id,
     if (!t || (!actor->admin && !streq(t->token->user, actor->user)))
         return error_set(e, ENOENT, "there is no token with that id; see 'acequia token list'");
     struct event_token b = {.id = t->token->id, .by = actor->user};
-    emit(c, now_ms, EVENT_TOKEN_REVOKED, &b);
+    core_emit(c, now_ms, EVENT_TOKEN_REVOKED, &b);
     return 0;
 }
 

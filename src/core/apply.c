@@ -7,9 +7,9 @@
 #include "base/text.h"
 #include "state.h"
 
-static void same_name_add(struct core *c, struct job *j) {
-    uint64_t key = same_name_key(j->sub->user, j->sub->name);
-    struct job *first = map_get(&c->same_name, key);
+static void same_name_add(struct core *c, struct core_job *j) {
+    uint64_t key = core_same_name_key(j->sub->user, j->sub->name);
+    struct core_job *first = map_get(&c->same_name, key);
     j->next_same = first;  // newest first
     j->prev_same = NULL;
     if (first)
@@ -17,8 +17,8 @@ static void same_name_add(struct core *c, struct job *j) {
     map_put(&c->same_name, key, j);
 }
 
-static void same_name_remove(struct core *c, struct job *j) {
-    uint64_t key = same_name_key(j->sub->user, j->sub->name);
+static void same_name_remove(struct core *c, struct core_job *j) {
+    uint64_t key = core_same_name_key(j->sub->user, j->sub->name);
     if (j->next_same)
         j->next_same->prev_same = j->prev_same;
     if (j->prev_same)
@@ -39,58 +39,58 @@ static struct array *array_add(struct core *c, const struct submission *s, const
 }
 
 // Puts a job into every index but the scheduler's.
-void job_link(struct core *c, struct job *j) {
+void core_job_link(struct core *c, struct core_job *j) {
     map_put(&c->jobs, j->id, j);
-    order_add(c, j);
+    core_order_add(c, j);
     same_name_add(c, j);
-    user_count(c, j->sub->user)->live++;
+    core_user_count(c, j->sub->user)->live++;
     c->deadlines += j->sub->deadline_ms != 0;
-    c->singletons += depend_is_singleton(j->sub);
+    c->singletons += core_depend_is_singleton(j->sub);
     c->counts.by_state[j->state]++;
 }
 
 static void apply_submitted(struct core *c, int64_t at_ms, const struct event_job_submitted *b) {
-    struct submission *s = submission_new(c, b->id, b->spec, at_ms);
+    struct submission *s = core_submission_new(c, b->id, b->spec, at_ms);
     if (s->is_array)
         s->array = array_add(c, s, b->spec);
     s->refs++;  // until the loop is done
-    depend_parse(s, b->spec);
+    core_depend_parse(s, b->spec);
     for (uint64_t k = 0; k < s->count; k++) {
-        struct job *j = xcalloc(1, sizeof *j);
+        struct core_job *j = xcalloc(1, sizeof *j);
         j->id = b->id + k;
         j->sub = s;
         j->array_index = spec_array_index(b->spec, k);
         j->begin_ms = s->begin_ms;
         j->flags = (uint8_t)((s->hold ? HELD_USER : 0) | (s->limit ? WAITS_ARRAY : 0));
         s->refs++;
-        job_link(c, j);
-        depend_attach(c, j, at_ms);
-        job_to_world(c, j);
+        core_job_link(c, j);
+        core_depend_attach(c, j, at_ms);
+        core_job_to_world(c, j);
     }
     if (s->limit)
-        array_fill(c, s->array);
+        core_array_fill(c, s->array);
     c->counts.submitted += s->count;
     if (c->next_id < b->id + s->count)
         c->next_id = b->id + s->count;
-    submission_unref(c, s);
+    core_submission_unref(c, s);
     c->dirty = true;
 }
 
-static void set_state(struct core *c, struct job *j, enum job_state state) {
+static void set_state(struct core *c, struct core_job *j, enum job_state state) {
     c->counts.by_state[j->state]--;
     c->counts.by_state[state]++;
     j->state = (uint8_t)state;
 }
 
-static void apply_held(struct core *c, struct job *j, const struct event_job *b, bool held) {
+static void apply_held(struct core *c, struct core_job *j, const struct event_job *b, bool held) {
     uint8_t flag = b->by_admin ? HELD_ADMIN : HELD_USER;
     uint8_t clear = b->by_admin ? HELD_ADMIN | HELD_USER : HELD_USER;
     j->flags = (uint8_t)(held ? j->flags | flag : j->flags & ~clear);
-    job_hold_changed(c, j);
+    core_job_hold_changed(c, j);
     c->dirty = true;
 }
 
-int64_t run_paused_ms(const struct job *j, int64_t now_ms) {
+int64_t core_run_paused_ms(const struct core_job *j, int64_t now_ms) {
     if (!j->run)
         return 0;
     int64_t pause = j->state == JOB_SUSPENDED ? now_ms - j->run->suspend_ms : 0;
@@ -98,14 +98,14 @@ int64_t run_paused_ms(const struct job *j, int64_t now_ms) {
 }
 
 // The limit does not run while the job is suspended.
-static void limit_to_world(struct core *c, const struct job *j) {
+static void limit_to_world(struct core *c, const struct core_job *j) {
     if (j->run->time_limit_s)
         world_job_limit(c->world, j->id, (int64_t)j->run->time_limit_s * 1000 + j->run->suspended_ms);
 }
 
 // The element gets a submission of its own; age, texts and place in the array stay.
-static void apply_updated(struct core *c, struct job *j, int64_t at_ms, const struct event_job_updated *b) {
-    struct submission *old = j->sub, *s = submission_new(c, old->id, b->spec, old->submit_ms);
+static void apply_updated(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_updated *b) {
+    struct submission *old = j->sub, *s = core_submission_new(c, old->id, b->spec, old->submit_ms);
     s->count = old->count;
     s->is_array = old->is_array;
     s->array = old->array;
@@ -118,19 +118,19 @@ static void apply_updated(struct core *c, struct job *j, int64_t at_ms, const st
         j->run->time_limit_s = s->time_limit_s;
         limit_to_world(c, j);
     }
-    depend_parse(s, b->spec);
+    core_depend_parse(s, b->spec);
     c->deadlines += (s->deadline_ms != 0) - (old->deadline_ms != 0);
-    c->singletons += (uint64_t)depend_is_singleton(s) - depend_is_singleton(old);
+    c->singletons += (uint64_t)core_depend_is_singleton(s) - core_depend_is_singleton(old);
     j->sub = s;
-    submission_unref(c, old);
+    core_submission_unref(c, old);
     same_name_add(c, j);
     if (j->state == JOB_PENDING) {
         j->begin_ms = s->begin_ms;
-        depend_attach(c, j, at_ms);
-        job_to_world(c, j);
+        core_depend_attach(c, j, at_ms);
+        core_job_to_world(c, j);
     }
     if (s->array && s->array->limit != s->limit)
-        array_limit(c, s->array, s->limit);
+        core_array_set_limit(c, s->array, s->limit);
     c->dirty = true;
 }
 
@@ -141,7 +141,7 @@ static void node_take(struct node_entry *n, const struct run_part *p, int sign) 
         n->gpus_used_milli += (uint32_t)sign * p->gpus[g].milli;
 }
 
-static void node_job_add(struct node_entry *n, struct job *j) {
+static void node_job_add(struct node_entry *n, struct core_job *j) {
     uint32_t i = n->jobs.len;
     vec_push(&n->jobs, j);
     for (; i > 0 && n->jobs.at[i - 1]->id > j->id; i--)
@@ -149,7 +149,7 @@ static void node_job_add(struct node_entry *n, struct job *j) {
     n->jobs.at[i] = j;
 }
 
-static void node_job_remove(struct node_entry *n, const struct job *j, int64_t at_ms) {
+static void node_job_remove(struct node_entry *n, const struct core_job *j, int64_t at_ms) {
     n->busy_ms = at_ms;
     for (uint32_t i = 0; i < n->jobs.len; i++)
         if (n->jobs.at[i] == j) {
@@ -158,7 +158,7 @@ static void node_job_remove(struct node_entry *n, const struct job *j, int64_t a
         }
 }
 
-static struct alloc *alloc_of(const struct run *r) {
+static struct alloc *alloc_of(const struct core_run *r) {
     uint32_t gpus = 0;
     for (uint32_t i = 0; i < r->part_count; i++)
         gpus += r->parts[i].gpu_count;
@@ -174,20 +174,20 @@ static struct alloc *alloc_of(const struct run *r) {
     return a;
 }
 
-static void run_to_world(struct core *c, const struct job *j) {
+static void run_to_world(struct core *c, const struct core_job *j) {
     struct alloc *a = alloc_of(j->run);
     world_job_start_in(c->world, j->id, core_handle(c, ENTITY_PARTITION, j->run->partition), a, j->start_ms);
     limit_to_world(c, j);
     alloc_free(a);
 }
 
-static void pause_over(struct core *c, struct job *j, int64_t at_ms) {
-    j->run->suspended_ms = run_paused_ms(j, at_ms);
+static void pause_over(struct core *c, struct core_job *j, int64_t at_ms) {
+    j->run->suspended_ms = core_run_paused_ms(j, at_ms);
     j->run->suspend_ms = at_ms;
     limit_to_world(c, j);
 }
 
-static void apply_suspended(struct core *c, struct job *j, int64_t at_ms, bool resumed) {
+static void apply_suspended(struct core *c, struct core_job *j, int64_t at_ms, bool resumed) {
     if (!j->run)
         return;
     if (resumed)
@@ -198,12 +198,12 @@ static void apply_suspended(struct core *c, struct job *j, int64_t at_ms, bool r
 }
 
 // What is unknown counts as the strongest.
-enum sched_claim claim_read(uint32_t claim) {
+enum sched_claim core_claim_read(uint32_t claim) {
     return claim < SCHED_CLAIM_COUNT ? (enum sched_claim)claim : SCHED_CLAIM_DUE;
 }
 
 // The job it makes room for; 0: none.
-static uint64_t makes_room_for(const struct job *j) {
+static uint64_t makes_room_for(const struct core_job *j) {
     uint64_t for_job = 0;
     if (j->run->cause == END_PREEMPT && j->run->by)
         parse_u64(j->run->by, &for_job);
@@ -211,15 +211,15 @@ static uint64_t makes_room_for(const struct job *j) {
 }
 
 // After a snapshot: everything that follows from the jobs as they are.
-void jobs_to_world(struct core *c) {
+void core_jobs_to_world(struct core *c) {
     for (uint32_t i = 0; i < c->order.len; i++) {
-        struct job *j = c->order.at[i];
+        struct core_job *j = c->order.at[i];
         struct array *a = j->sub->array;
         if (a && a->limit && !(j->flags & WAITS_ARRAY))
             a->active++;
         if (j->flags & WAITS_DEPENDENCY && !(j->flags & DEPENDENCY_NEVER))
-            depend_attach(c, j, j->sub->submit_ms);
-        job_to_world(c, j);
+            core_depend_attach(c, j, j->sub->submit_ms);
+        core_job_to_world(c, j);
         for (uint32_t k = 0; j->run && k < j->run->part_count; k++) {
             struct run_part *p = &j->run->parts[k];
             if (!p->ended) {
@@ -239,13 +239,13 @@ void jobs_to_world(struct core *c) {
         world_job_takes(c->world, c->order.at[i]->id, c->order.at[i]->flags & TAKES);
 }
 
-static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const struct event_job_placed *b) {
-    struct run *r = xcalloc(1, sizeof *r);
+static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_placed *b) {
+    struct core_run *r = xcalloc(1, sizeof *r);
     r->parts = xcalloc(b->parts.len, sizeof *r->parts);
     for (uint32_t i = 0; i < b->parts.len; i++) {
         const struct part *from = &b->parts.at[i];
         struct run_part *p = &r->parts[r->part_count];
-        p->node = find_node(c, from->node);
+        p->node = core_find_node(c, from->node);
         if (!p->node)
             continue;
         p->cpus = from->cpus;
@@ -258,7 +258,7 @@ static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const str
         r->part_count++;
     }
     r->time_limit_s = b->time_limit_s;
-    r->partition = b->partition ? intern(c, b->partition) : NULL;
+    r->partition = b->partition ? core_intern(c, b->partition) : NULL;
     j->steps = 0;
     free(j->usage);  // figures are of the newest attempt, as start and end are
     j->usage = NULL;
@@ -274,19 +274,19 @@ static void apply_placed(struct core *c, struct job *j, int64_t at_ms, const str
 }
 
 // Notes that a job has started, or ended, for the first time.
-static void note_begun(struct core *c, struct job *j, int64_t at_ms) {
+static void note_begun(struct core *c, struct core_job *j, int64_t at_ms) {
     struct array *a = j->sub->array;
     if (j->flags & HAS_BEGUN)
         return;
     j->flags |= HAS_BEGUN;
     if (a && ++a->begun == a->count) {
         a->begun_ms = at_ms;
-        depend_array(c, a, at_ms);
+        core_depend_array(c, a, at_ms);
     }
 }
 
-static void apply_started(struct core *c, struct job *j, int64_t at_ms, const struct event_job_started *b) {
-    struct run_part *p = part_on(j, b->node);
+static void apply_started(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_started *b) {
+    struct run_part *p = core_part_on(j, b->node);
     if (p)
         p->started = true;
     if (p && b->cpu_ids && !p->cpu_ids)
@@ -294,12 +294,12 @@ static void apply_started(struct core *c, struct job *j, int64_t at_ms, const st
     if (j->state == JOB_STARTING) {
         set_state(c, j, JOB_RUNNING);
         note_begun(c, j, at_ms);
-        depend_notify(c, j, at_ms);
+        core_depend_notify(c, j, at_ms);
     }
 }
 
-static void apply_ending(struct core *c, struct job *j, int64_t at_ms, const struct event_job_ending *b) {
-    struct run *r = j->run;
+static void apply_ending(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_ending *b) {
+    struct core_run *r = j->run;
     if (!r)
         return;
     if (j->state == JOB_SUSPENDED)
@@ -317,15 +317,15 @@ static void apply_ending(struct core *c, struct job *j, int64_t at_ms, const str
     r->reason = b->reason ? xstrdup(b->reason) : NULL;
     set_state(c, j, JOB_COMPLETING);
     struct sched_preempt p = {.victim = j->id, .for_job = makes_room_for(j)};
-    p.gave = (struct sched_gave){p.for_job, b->share, b->by_share, claim_read(b->claim)};
+    p.gave = (struct sched_gave){p.for_job, b->share, b->by_share, core_claim_read(b->claim)};
     world_job_preempt(c->world, &p);
-    struct job *taker = find_job(c, p.for_job);
+    struct core_job *taker = core_find_job(c, p.for_job);
     if (taker && taker->state == JOB_PENDING)
         taker->flags |= TAKES;
 }
 
-static void apply_part_ended(struct core *c, struct job *j, int64_t at_ms, const struct event_part_ended *b) {
-    struct run_part *p = part_on(j, b->node);
+static void apply_part_ended(struct core *c, struct core_job *j, int64_t at_ms, const struct event_part_ended *b) {
+    struct run_part *p = core_part_on(j, b->node);
     if (!p || p->ended)
         return;
     p->ended = true;
@@ -344,7 +344,7 @@ static void apply_part_ended(struct core *c, struct job *j, int64_t at_ms, const
 }
 
 // Frees what is left of the run; parts that never ended (a node that is gone) are given back too.
-static void run_end(struct core *c, struct job *j, int64_t at_ms) {
+static void run_end(struct core *c, struct core_job *j, int64_t at_ms) {
     if (!j->run)
         return;
     for (uint32_t i = 0; i < j->run->part_count; i++) {
@@ -355,57 +355,57 @@ static void run_end(struct core *c, struct job *j, int64_t at_ms) {
         }
     }
     world_job_end(c->world, j->id, at_ms);
-    j->run = run_free(j->run);
+    j->run = core_run_free(j->run);
 }
 
-static void array_ended(struct core *c, struct job *j, bool ok, int64_t at_ms) {
+static void array_ended(struct core *c, struct core_job *j, bool ok, int64_t at_ms) {
     struct array *a = j->sub->array;
     note_begun(c, j, at_ms);
     a->ended++;
     a->ended_ok += ok;
     a->live--;
     if (!ok && a->live && a->ended == a->ended_ok + 1)
-        depend_array(c, a, at_ms);  // the first failure: afterok can no longer hold
+        core_depend_array(c, a, at_ms);  // the first failure: afterok can no longer hold
     if (a->limit && !(j->flags & WAITS_ARRAY)) {
         a->active--;
-        array_fill(c, a);
+        core_array_fill(c, a);
     }
     if (a->live)
         return;
-    outcome_add(c, a->id | OUTCOME_ARRAY, a->ended_ok == a->count, true, (uint32_t)(a->begun_ms / 1000));
+    core_outcome_add(c, a->id | OUTCOME_ARRAY, a->ended_ok == a->count, true, (uint32_t)(a->begun_ms / 1000));
     struct dependent *waiting = a->waiting;
     a->waiting = NULL;
     map_remove(&c->arrays, a->id);
-    depend_wake(c, waiting, at_ms);
+    core_depend_wake(c, waiting, at_ms);
     free(a->ranges);
     free(a);
 }
 
-static void apply_ended(struct core *c, struct job *j, int64_t at_ms, const struct event_job_ended *b) {
+static void apply_ended(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_ended *b) {
     bool ok = b->state == JOB_COMPLETED;
     if (j->run)
         run_end(c, j, at_ms);
     else
         world_job_remove(c->world, j->id);
     set_state(c, j, b->state);
-    outcome_add(c, j->id, ok, b->attempt > 0, (uint32_t)(j->start_ms / 1000));
+    core_outcome_add(c, j->id, ok, b->attempt > 0, (uint32_t)(j->start_ms / 1000));
     map_remove(&c->jobs, j->id);
-    order_remove(c, j);
+    core_order_remove(c, j);
     same_name_remove(c, j);
-    user_count(c, j->sub->user)->live--;
+    core_user_count(c, j->sub->user)->live--;
     c->deadlines -= j->sub->deadline_ms != 0;
-    c->singletons -= depend_is_singleton(j->sub);
-    depend_notify(c, j, at_ms);
-    depend_singleton(c, j, at_ms);
+    c->singletons -= core_depend_is_singleton(j->sub);
+    core_depend_notify(c, j, at_ms);
+    core_depend_singleton(c, j, at_ms);
     if (j->sub->array)
         array_ended(c, j, ok, at_ms);
     free(j->usage);
-    submission_unref(c, j->sub);
+    core_submission_unref(c, j->sub);
     free(j);
     c->dirty = true;
 }
 
-static void apply_requeued(struct core *c, struct job *j, int64_t at_ms, const struct event_job_requeued *b) {
+static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_requeued *b) {
     uint32_t gave = 0;
     cleanup_free struct sched_gave *to = b->cause == END_PREEMPT ? world_job_gave(c->world, j->id, &gave) : NULL;
     run_end(c, j, at_ms);
@@ -419,7 +419,7 @@ static void apply_requeued(struct core *c, struct job *j, int64_t at_ms, const s
         j->flags |= HELD_USER;
     j->begin_ms = b->begin_ms;
     j->start_ms = 0;
-    job_to_world(c, j);
+    core_job_to_world(c, j);
     world_job_gave_set(c->world, j->id, to, gave);
     c->dirty = true;
 }
@@ -429,7 +429,7 @@ static void apply_job(struct core *c, const struct event *e) {
         apply_submitted(c, e->at_ms, e->body);
         return;
     }
-    struct job *j = find_job(c, event_job_id(e));
+    struct core_job *j = core_find_job(c, event_job_id(e));
     if (!j)
         return;
     switch (e->type) {
@@ -453,11 +453,11 @@ static void apply_job(struct core *c, const struct event *e) {
     }
 }
 
-void apply(struct core *c, const struct event *e) {
+void core_apply(struct core *c, const struct event *e) {
     if (c->last_event_ms < e->at_ms)
         c->last_event_ms = e->at_ms;
     if (e->type >= EVENT_JOB_SUBMITTED && e->type <= EVENT_STEP_ENDED)
         apply_job(c, e);
     else
-        apply_cluster(c, e);
+        core_apply_cluster(c, e);
 }

@@ -44,7 +44,7 @@ static uint32_t *node_ids(struct core *c, const char *list, struct arena *a, uin
         return NULL;
     uint32_t *ids = arena_alloc(a, names.len * sizeof *ids);
     for (uint32_t i = 0; i < names.len; i++) {
-        struct node_entry *n = find_node(c, names.at[i]);
+        struct node_entry *n = core_find_node(c, names.at[i]);
         if (n)
             ids[(*count)++] = n->handle;
     }
@@ -79,7 +79,7 @@ static uint32_t parse_model_quotas(const struct project *p, struct sched_model_q
 static void project_to_world(struct core *c, const struct entity_entry *t) {
     cleanup_arena struct arena a = {0};
     const struct project *p = t->value;
-    struct entity_entry *parent = find_entity(c, ENTITY_PROJECT, p->parent);
+    struct entity_entry *parent = core_find_entity(c, ENTITY_PROJECT, p->parent);
     struct sched_model_quota *quotas = arena_alloc(&a, p->model_quotas.len * sizeof *quotas);
     struct sched_project s = {.id = t->handle,
                               .parent = parent ? parent->handle : 0,
@@ -103,7 +103,7 @@ static void qos_to_world(struct core *c, const struct entity_entry *t) {
     const struct qos *q = t->value;
     uint32_t *preempts = arena_alloc(&a, q->preempts.len * sizeof *preempts), n = 0;
     for (uint32_t i = 0; i < q->preempts.len; i++) {
-        struct entity_entry *other = find_entity(c, ENTITY_QOS, q->preempts.at[i]);
+        struct entity_entry *other = core_find_entity(c, ENTITY_QOS, q->preempts.at[i]);
         if (other)
             preempts[n++] = other->handle;
     }
@@ -122,9 +122,9 @@ static void reservation_to_world(struct core *c, const struct entity_entry *t) {
     uint32_t *users = arena_alloc(&a, r->users.len * sizeof *users);
     uint32_t *projects = arena_alloc(&a, r->projects.len * sizeof *projects), n = 0;
     for (uint32_t i = 0; i < r->users.len; i++)
-        users[i] = user_handle(c, r->users.at[i]);
+        users[i] = core_user_handle(c, r->users.at[i]);
     for (uint32_t i = 0; i < r->projects.len; i++) {
-        struct entity_entry *p = find_entity(c, ENTITY_PROJECT, r->projects.at[i]);
+        struct entity_entry *p = core_find_entity(c, ENTITY_PROJECT, r->projects.at[i]);
         if (p)
             projects[n++] = p->handle;
     }
@@ -135,7 +135,7 @@ static void reservation_to_world(struct core *c, const struct entity_entry *t) {
     world_reservation_set(c->world, &s, NULL);
 }
 
-static void entity_to_world(struct core *c, enum entity kind, const struct entity_entry *t) {
+static void entity_to_world(struct core *c, enum entity_kind kind, const struct entity_entry *t) {
     switch (kind) {
     case ENTITY_PROJECT: project_to_world(c, t); break;
     case ENTITY_PARTITION: partition_to_world(c, t); break;
@@ -151,17 +151,17 @@ static void lists_to_world(struct core *c) {
     for (int kind = 0; kind < ENTITY_COUNT; kind++)
         for (uint32_t i = 0; i < c->entity_list[kind].len; i++)
             if (c->entity_list[kind].at[i]->value)
-                entity_to_world(c, (enum entity)kind, c->entity_list[kind].at[i]);
+                entity_to_world(c, (enum entity_kind)kind, c->entity_list[kind].at[i]);
 }
 
 static struct node_entry *node_slot(struct core *c, const char *name) {
-    struct node_entry *n = find_node(c, name);
+    struct node_entry *n = core_find_node(c, name);
     if (n)
         return n;
     n = strmap_get(&c->nodes, name);  // was here before
     if (!n) {
         n = xcalloc(1, sizeof *n);
-        n->name = intern(c, name);
+        n->name = core_intern(c, name);
         vec_push(&c->node_list, n);
         n->handle = c->node_list.len;
         strmap_put(&c->nodes, n->name, n);
@@ -172,7 +172,7 @@ static struct node_entry *node_slot(struct core *c, const char *name) {
 }
 
 static void apply_joined(struct core *c, const struct event_node_joined *b) {
-    bool is_new = !find_node(c, b->node->name);
+    bool is_new = !core_find_node(c, b->node->name);
     struct node_entry *n = node_slot(c, b->node->name);
     struct arena old = n->arena;
     n->arena = (struct arena){0};
@@ -218,7 +218,7 @@ static void apply_removed(struct core *c, struct node_entry *n) {
 
 static void apply_node(struct core *c, const struct event *e) {
     const struct event_node *b = e->body;
-    struct node_entry *n = find_node(c, b->name);
+    struct node_entry *n = core_find_node(c, b->name);
     if (!n)
         return;
     switch (e->type) {
@@ -243,33 +243,18 @@ static void apply_node(struct core *c, const struct event *e) {
     node_state_to_world(c, n);
 }
 
-const struct schema *entity_schema(enum entity kind) {
-    static const struct schema *const schemas[] = {&project_schema, &partition_schema, &qos_schema,
-                                                   &reservation_schema};
-    return schemas[kind];
-}
-
-const char *entity_word(enum entity kind) {
-    static const char *const words[] = {"project", "partition", "QoS", "reservation"};
-    return words[kind];
-}
-
-const char *entity_command(enum entity kind) {
-    return kind == ENTITY_QOS ? "qos" : entity_word(kind);
-}
-
 // Other rights now: who had to make room for whom before says nothing any more.
-static void rights_changed(struct core *c, enum entity kind) {
+static void rights_changed(struct core *c, enum entity_kind kind) {
     if (kind == ENTITY_PROJECT || kind == ENTITY_QOS)
         world_gave_forget(c->world);
 }
 
-static void apply_set(struct core *c, enum entity kind, const void *value) {
+static void apply_set(struct core *c, enum entity_kind kind, const void *value) {
     const char *name = *(const char *const *)value;  // every one of these structs begins with its name
     struct entity_entry *t = strmap_get(&c->entities[kind], name);
     if (!t) {
         t = xcalloc(1, sizeof *t);
-        t->name = intern(c, name);
+        t->name = core_intern(c, name);
         vec_push(&c->entity_list[kind], t);
         t->handle = c->entity_list[kind].len;
         strmap_put(&c->entities[kind], t->name, t);
@@ -282,8 +267,8 @@ static void apply_set(struct core *c, enum entity kind, const void *value) {
     rights_changed(c, kind);
 }
 
-static void apply_deleted(struct core *c, enum entity kind, const struct event_name *b) {
-    struct entity_entry *t = find_entity(c, kind, b->name);
+static void apply_deleted(struct core *c, enum entity_kind kind, const struct event_name *b) {
+    struct entity_entry *t = core_find_entity(c, kind, b->name);
     if (!t)
         return;
     switch (kind) {
@@ -318,7 +303,7 @@ static void apply_token(struct core *c, const struct event *e) {
     }
 }
 
-void apply_cluster(struct core *c, const struct event *e) {
+void core_apply_cluster(struct core *c, const struct event *e) {
     switch (e->type) {
     case EVENT_NODE_JOINED: apply_joined(c, e->body); break;
     case EVENT_NODE_STATE:
@@ -339,7 +324,7 @@ void apply_cluster(struct core *c, const struct event *e) {
     case EVENT_PARTITION_DELETED: apply_deleted(c, ENTITY_PARTITION, e->body); break;
     case EVENT_QOS_DELETED: apply_deleted(c, ENTITY_QOS, e->body); break;
     case EVENT_RESERVATION_DELETED: apply_deleted(c, ENTITY_RESERVATION, e->body); break;
-    case EVENT_POLICY_SET: apply_policy(c, ((struct event_policy_set *)e->body)->policy, e->at_ms); break;
+    case EVENT_POLICY_SET: core_apply_policy(c, ((struct event_policy_set *)e->body)->policy, e->at_ms); break;
     case EVENT_TOKEN_CREATED:
     case EVENT_TOKEN_USED:
     case EVENT_TOKEN_REVOKED: apply_token(c, e); break;

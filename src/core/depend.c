@@ -7,10 +7,10 @@
 #include "base/text.h"
 #include "state.h"
 
-enum verdict { HOLDS, WAITS, NEVER };
+enum depend_verdict { HOLDS, WAITS, NEVER };
 enum { CYCLE_SEARCH_MAX = 10000 };
 
-uint64_t array_element(const struct array *a, uint32_t index) {
+uint64_t core_array_element(const struct array *a, uint32_t index) {
     uint64_t position = 0;
     for (uint32_t i = 0; i < a->range_count; i++) {
         const struct array_range *r = &a->ranges[i];
@@ -23,10 +23,10 @@ uint64_t array_element(const struct array *a, uint32_t index) {
 
 uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index) {
     const struct array *a = map_get(&c->arrays, array_id);
-    return a ? array_element(a, index) : 0;
+    return a ? core_array_element(a, index) : 0;
 }
 
-static enum verdict judge(enum dependency_type type, bool begun, bool ended, bool ok, bool failed) {
+static enum depend_verdict judge(enum dependency_type type, bool begun, bool ended, bool ok, bool failed) {
     switch (type) {
     case AFTER: return begun || ended ? HOLDS : WAITS;
     case AFTER_ANY: return ended ? HOLDS : WAITS;
@@ -37,8 +37,8 @@ static enum verdict judge(enum dependency_type type, bool begun, bool ended, boo
     }
 }
 
-static enum verdict judge_outcome(const struct core *c, uint64_t id, enum dependency_type type) {
-    const struct outcome *o = outcome_find(c, id);
+static enum depend_verdict judge_outcome(const struct core *c, uint64_t id, enum dependency_type type) {
+    const struct core_outcome *o = core_outcome_find(c, id);
     if (!o)  // forgotten: it did end, how is not known any more
         return type == AFTER || type == AFTER_ANY ? HOLDS : NEVER;
     return judge(type, o->started, true, o->ok, !o->ok);
@@ -46,7 +46,7 @@ static enum verdict judge_outcome(const struct core *c, uint64_t id, enum depend
 
 // What a term refers to: a live job, a live array as a whole, or something that has ended.
 struct target {
-    struct job *job;
+    struct core_job *job;
     struct array *array;
     uint64_t ended_id;
 };
@@ -56,17 +56,17 @@ static struct target resolve(const struct core *c, const struct dependency_term 
     bool element = t->ref.has_index || t->type == AFTER_CORR;
     if (a && !element)
         return (struct target){.array = a};
-    uint64_t id = a ? array_element(a, t->ref.has_index ? t->ref.index : own_index) : t->ref.job;
-    struct job *j = id ? find_job(c, id) : NULL;
+    uint64_t id = a ? core_array_element(a, t->ref.has_index ? t->ref.index : own_index) : t->ref.job;
+    struct core_job *j = id ? core_find_job(c, id) : NULL;
     if (j)
         return (struct target){.job = j};
-    if (!a && outcome_find(c, t->ref.job | OUTCOME_ARRAY))
+    if (!a && core_outcome_find(c, t->ref.job | OUTCOME_ARRAY))
         id = t->ref.job | OUTCOME_ARRAY;
     return (struct target){.ended_id = id || a ? id : t->ref.job};  // 0: an array without that element
 }
 
-static bool earlier_of_same_name(const struct core *c, const struct job *j) {
-    struct job *o = map_get(&c->same_name, same_name_key(j->sub->user, j->sub->name));
+static bool earlier_of_same_name(const struct core *c, const struct core_job *j) {
+    struct core_job *o = map_get(&c->same_name, core_same_name_key(j->sub->user, j->sub->name));
     for (; o; o = o->next_same)
         if (o->id < j->id && (!j->sub->is_array || o->sub->id != j->sub->id) && streq(o->sub->user, j->sub->user) &&
             streq(o->sub->name, j->sub->name))
@@ -75,13 +75,13 @@ static bool earlier_of_same_name(const struct core *c, const struct job *j) {
 }
 
 // "after:JOB+MINUTES": so long after its start, whether it still runs or not.
-static void wait_after(struct job *j, const struct dependency_term *t, int64_t start_ms) {
+static void wait_after(struct core_job *j, const struct dependency_term *t, int64_t start_ms) {
     int64_t not_before = start_ms + (int64_t)t->delay_minutes * 60000;
     if (t->type == AFTER && t->delay_minutes && j->begin_ms < not_before)
         j->begin_ms = not_before;
 }
 
-static enum verdict judge_term(const struct core *c, struct job *j, const struct dependency_term *t) {
+static enum depend_verdict judge_term(const struct core *c, struct core_job *j, const struct dependency_term *t) {
     if (t->type == SINGLETON)
         return earlier_of_same_name(c, j) ? WAITS : HOLDS;
     struct target x = resolve(c, t, j->array_index);
@@ -92,7 +92,7 @@ static enum verdict judge_term(const struct core *c, struct job *j, const struct
                      x.array->ended > x.array->ended_ok && (t->type != AFTER_NOT_OK || !x.array->live));
     }
     if (!x.job) {
-        const struct outcome *o = outcome_find(c, x.ended_id);
+        const struct core_outcome *o = core_outcome_find(c, x.ended_id);
         if (o && o->start_s)
             wait_after(j, t, (int64_t)o->start_s * 1000);
         return judge_outcome(c, x.ended_id, t->type);
@@ -103,11 +103,11 @@ static enum verdict judge_term(const struct core *c, struct job *j, const struct
     return judge(t->type, begun, false, false, false);
 }
 
-static enum verdict judge_all(const struct core *c, struct job *j) {
+static enum depend_verdict judge_all(const struct core *c, struct core_job *j) {
     const struct dependency *d = &j->sub->dependency;
     bool some_hold = false, some_wait = false, some_never = false;
     for (uint32_t i = 0; i < d->len; i++) {
-        enum verdict v = judge_term(c, j, &d->at[i]);
+        enum depend_verdict v = judge_term(c, j, &d->at[i]);
         some_hold |= v == HOLDS;
         some_wait |= v == WAITS;
         some_never |= v == NEVER;
@@ -119,7 +119,7 @@ static enum verdict judge_all(const struct core *c, struct job *j) {
     return some_never ? NEVER : some_wait ? WAITS : HOLDS;
 }
 
-static void set_flags(struct core *c, struct job *j, enum verdict v, int64_t now_ms) {
+static void set_flags(struct core *c, struct core_job *j, enum depend_verdict v, int64_t now_ms) {
     j->flags &= (uint8_t)~(WAITS_DEPENDENCY | DEPENDENCY_NEVER);
     if (v == WAITS)
         j->flags |= WAITS_DEPENDENCY;
@@ -130,25 +130,25 @@ static void set_flags(struct core *c, struct job *j, enum verdict v, int64_t now
 }
 
 static void evaluate(struct core *c, uint64_t id, int64_t now_ms) {
-    struct job *j = find_job(c, id);
+    struct core_job *j = core_find_job(c, id);
     // Never is never, also when what was missing then would be judged otherwise now.
     if (!j || j->state != JOB_PENDING || !(j->flags & WAITS_DEPENDENCY) || j->flags & DEPENDENCY_NEVER)
         return;
     set_flags(c, j, judge_all(c, j), now_ms);
     world_job_remove(c->world, j->id);  // its begin time may have moved
-    job_to_world(c, j);
+    core_job_to_world(c, j);
     c->dirty = true;
 }
 
-void depend_parse(struct submission *s, const struct spec *spec) {
+void core_depend_parse(struct submission *s, const struct spec *spec) {
     if (!str_empty(spec->dependency) &&
         dependency_parse(spec->dependency, &s->dependency_arena, &s->dependency, NULL) < 0)
         s->dependency = (struct dependency){0};  // checked before it was accepted
 }
 
-void depend_attach(struct core *c, struct job *j, int64_t now_ms) {
+void core_depend_attach(struct core *c, struct core_job *j, int64_t now_ms) {
     const struct dependency *d = &j->sub->dependency;
-    enum verdict v = judge_all(c, j);
+    enum depend_verdict v = judge_all(c, j);
     set_flags(c, j, v, now_ms);
     for (uint32_t i = 0; v == WAITS && i < d->len; i++) {
         if (d->at[i].type == SINGLETON)
@@ -163,7 +163,7 @@ void depend_attach(struct core *c, struct job *j, int64_t now_ms) {
     }
 }
 
-void depend_wake(struct core *c, struct dependent *list, int64_t now_ms) {
+void core_depend_wake(struct core *c, struct dependent *list, int64_t now_ms) {
     while (list) {
         struct dependent *next = list->next;
         evaluate(c, list->id, now_ms);
@@ -172,48 +172,48 @@ void depend_wake(struct core *c, struct dependent *list, int64_t now_ms) {
     }
 }
 
-void depend_notify(struct core *c, struct job *j, int64_t now_ms) {
+void core_depend_notify(struct core *c, struct core_job *j, int64_t now_ms) {
     if (job_state_final(j->state)) {
         struct dependent *list = j->waiting;
         j->waiting = NULL;
-        depend_wake(c, list, now_ms);
+        core_depend_wake(c, list, now_ms);
         return;
     }
     for (struct dependent *d = j->waiting; d; d = d->next)
         evaluate(c, d->id, now_ms);
 }
 
-void depend_array(struct core *c, struct array *a, int64_t now_ms) {
+void core_depend_array(struct core *c, struct array *a, int64_t now_ms) {
     for (struct dependent *d = a->waiting; d; d = d->next)
         evaluate(c, d->id, now_ms);
 }
 
-bool depend_is_singleton(const struct submission *s) {
+bool core_depend_is_singleton(const struct submission *s) {
     for (uint32_t i = 0; i < s->dependency.len; i++)
         if (s->dependency.at[i].type == SINGLETON)
             return true;
     return false;
 }
 
-static bool same_job_name(const struct job *a, const struct job *b) {
+static bool same_job_name(const struct core_job *a, const struct core_job *b) {
     return streq(a->sub->user, b->sub->user) && streq(a->sub->name, b->sub->name);
 }
 
-void depend_singleton(struct core *c, const struct job *ended, int64_t now_ms) {
+void core_depend_singleton(struct core *c, const struct core_job *ended, int64_t now_ms) {
     if (!c->singletons)  // a large array shares one name: do not walk it for nothing
         return;
     // The oldest, and the oldest of another submission: what is behind both is not free. Only the
     // others are looked at closely, which costs a walk each.
-    struct job *first = map_get(&c->same_name, same_name_key(ended->sub->user, ended->sub->name));
-    const struct job *oldest = NULL;
+    struct core_job *first = map_get(&c->same_name, core_same_name_key(ended->sub->user, ended->sub->name));
+    const struct core_job *oldest = NULL;
     uint64_t second = UINT64_MAX;
-    for (const struct job *o = first; o; o = o->next_same)
+    for (const struct core_job *o = first; o; o = o->next_same)
         if (same_job_name(o, ended) && (!oldest || o->id < oldest->id))
             oldest = o;
-    for (const struct job *o = first; o; o = o->next_same)
+    for (const struct core_job *o = first; o; o = o->next_same)
         if (same_job_name(o, ended) && o->sub->id != oldest->sub->id && o->id < second)
             second = o->id;
-    for (struct job *o = first, *next; o; o = next) {
+    for (struct core_job *o = first, *next; o; o = next) {
         next = o->next_same;
         bool behind = oldest && o != oldest && same_job_name(o, ended) &&
                       (!o->sub->is_array || o->sub->id != oldest->sub->id || second < o->id);
@@ -224,7 +224,7 @@ void depend_singleton(struct core *c, const struct job *ended, int64_t now_ms) {
 
 // Would waiting for `from` mean waiting for `self`? Bounded: a search that large is not a user's.
 static bool reaches(const struct core *c, uint64_t from, uint64_t self, uint32_t *steps) {
-    struct job *j = find_job(c, from);
+    struct core_job *j = core_find_job(c, from);
     if (from == self)
         return true;
     if (!j || j->state != JOB_PENDING || ++*steps > CYCLE_SEARCH_MAX)
@@ -234,14 +234,14 @@ static bool reaches(const struct core *c, uint64_t from, uint64_t self, uint32_t
         if (t->type == SINGLETON)
             continue;
         struct target x = resolve(c, t, j->array_index);
-        const struct job *me = find_job(c, self);
+        const struct core_job *me = core_find_job(c, self);
         if ((x.array && me && me->sub->array == x.array) || (x.job && reaches(c, x.job->id, self, steps)))
             return true;
     }
     return false;
 }
 
-int depend_check(const struct core *c, const char *text, uint64_t self, struct error *e) {
+int core_depend_check(const struct core *c, const char *text, uint64_t self, struct error *e) {
     cleanup_arena struct arena a = {0};
     struct dependency d;
     if (str_empty(text))
@@ -256,7 +256,7 @@ int depend_check(const struct core *c, const char *text, uint64_t self, struct e
         if (t->type == SINGLETON)
             continue;
         struct target x = resolve(c, t, 0);
-        if (!x.array && !x.job && !outcome_find(c, x.ended_id) &&
+        if (!x.array && !x.job && !core_outcome_find(c, x.ended_id) &&
             !(t->type == AFTER_CORR && map_get(&c->arrays, t->ref.job)))
             return error_set(
                 e, ENOENT,

@@ -12,12 +12,12 @@ enum { NODE_TEXT_MAX = 1000 };
 
 int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
                 struct message_launch *out) {
-    struct job *j = find_job(c, id);
-    struct run_part *mine = j && j->attempt == attempt ? part_on(j, node) : NULL;
+    struct core_job *j = core_find_job(c, id);
+    struct run_part *mine = j && j->attempt == attempt ? core_part_on(j, node) : NULL;
     if (!mine || mine->ended || j->run->ending)
         return -ESTALE;
     struct job_record record;
-    record_of(c, j, a, &record);
+    core_record_of(c, j, a, &record);
     uint32_t index = (uint32_t)(mine - j->run->parts);
     *out = (struct message_launch){.id = id,
                                    .attempt = attempt,
@@ -54,11 +54,11 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
     return 0;
 }
 
-void node_ready(struct core *c, struct node_entry *n, int64_t now_ms) {
+void core_node_ready(struct core *c, struct node_entry *n, int64_t now_ms) {
     if (n->state == NODE_UP)
         return;
     struct event_node b = {.name = n->name, .state = NODE_UP};
-    emit(c, now_ms, EVENT_NODE_STATE, &b);
+    core_emit(c, now_ms, EVENT_NODE_STATE, &b);
 }
 
 // What a node says of itself is shown to people and used as labels.
@@ -95,7 +95,7 @@ static int check_node(struct core *c, const struct node *d, struct error *e) {
     for (uint32_t i = 0; i < d->gpus.len; i++)
         if (str_empty(d->gpus.at[i].uuid) || str_empty(d->gpus.at[i].model))
             return error_set(e, EINVAL, "node %s: GPU %u has no id or no model", d->name, i);
-    if (!find_node(c, d->name) && c->node_list.len + 1 >= SCHED_NODES_MAX)
+    if (!core_find_node(c, d->name) && c->node_list.len + 1 >= SCHED_NODES_MAX)
         return error_set(e, E2BIG, "the cluster has seen %d node names; no more are supported", SCHED_NODES_MAX);
     return 0;
 }
@@ -108,30 +108,30 @@ static const struct attempt *listed(const struct message_hello *h, uint64_t id, 
 }
 
 // A job that should be here and that the agent does not know.
-static void missing_here(struct core *c, struct job *j, struct run_part *p, bool same_memory, int64_t now_ms) {
+static void missing_here(struct core *c, struct core_job *j, struct run_part *p, bool same_memory, int64_t now_ms) {
     if (same_memory && !j->run->ending && !p->started) {
-        effect(c, EFFECT_LAUNCH, p->node->name, j->id, j->attempt);
+        core_effect(c, EFFECT_LAUNCH, p->node->name, j->id, j->attempt);
         return;
     }
     if (same_memory && !p->started)
-        end_part(c, j, p, j->run->cause, "ended before it was started", now_ms);
+        core_end_part(c, j, p, j->run->cause, "ended before it was started", now_ms);
     else
-        end_part(c, j, p, END_NODE_FAIL, "the node restarted or lost its record of the job", now_ms);
+        core_end_part(c, j, p, END_NODE_FAIL, "the node restarted or lost its record of the job", now_ms);
     if (!j->run->ending && j->run->part_count > 1)
-        begin_ending(
+        core_begin_ending(
             c, j, &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"},
             now_ms);
-    finish_if_done(c, j, now_ms);
+    core_finish_if_done(c, j, now_ms);
 }
 
 static void reconcile_expected(struct core *c, struct node_entry *n, const struct message_hello *h,
                                bool same_memory, int64_t now_ms) {
-    VEC(struct job *) jobs = {0};  // the list changes while jobs end
+    VEC(struct core_job *) jobs = {0};  // the list changes while jobs end
     for (uint32_t i = 0; i < n->jobs.len; i++)
         vec_push(&jobs, n->jobs.at[i]);
     for (uint32_t i = 0; i < jobs.len; i++) {
-        struct job *j = jobs.at[i];
-        struct run_part *p = part_on(j, n->name);
+        struct core_job *j = jobs.at[i];
+        struct run_part *p = core_part_on(j, n->name);
         assert(p && !p->ended);
         const struct attempt *a = listed(h, j->id, j->attempt);
         if (!a)
@@ -139,9 +139,9 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
         else if (a->state == ATTEMPT_RUNNING && !p->started)
             core_agent_started(c, n->name, &(struct message_started){.id = j->id, .attempt = j->attempt}, now_ms);
         if (a && a->state == ATTEMPT_RUNNING && j->run->ending)
-            send_kill(c, j, p);
+            core_send_kill(c, j, p);
         else if (a && a->state == ATTEMPT_RUNNING)
-            send_time_limit(c, j, p);  // may have changed meanwhile
+            core_send_time_limit(c, j, p);  // may have changed meanwhile
     }
     vec_done(&jobs);
 }
@@ -150,8 +150,8 @@ static void reconcile_listed(struct core *c, struct node_entry *n, const struct 
     vec_clear(&n->stale);
     for (uint32_t i = 0; i < h->attempts.len; i++) {
         const struct attempt *a = &h->attempts.at[i];
-        struct job *j = find_job(c, a->id);
-        struct run_part *p = j && j->attempt == a->attempt ? part_on(j, n->name) : NULL;
+        struct core_job *j = core_find_job(c, a->id);
+        struct run_part *p = j && j->attempt == a->attempt ? core_part_on(j, n->name) : NULL;
         if (a->state == ATTEMPT_ENDED) {
             struct message_ended end =
                 a->end ? *a->end
@@ -164,7 +164,7 @@ static void reconcile_listed(struct core *c, struct node_entry *n, const struct 
                                      .reason = "the attempt was given up while the node was away"};
             vec_push(&n->stale, a->id);
             vec_push(&n->stale, a->attempt);
-            effect_send(c, n->name, MESSAGE_KILL, &m);
+            core_effect_send(c, n->name, MESSAGE_KILL, &m);
         }
     }
 }
@@ -176,54 +176,54 @@ int core_agent_hello(struct core *c, const struct message_hello *h, const char *
     int r = check_node(c, h->node, e);
     if (r < 0)
         return r;
-    struct node_entry *n = find_node(c, h->node->name);
+    struct node_entry *n = core_find_node(c, h->node->name);
     bool same_memory = n && streq(n->node->boot_id, h->node->boot_id) && streq(n->node->spool_id, h->node->spool_id);
     if (!n || !schema_equal(&node_schema, n->node, h->node) || !streq(n->fingerprint, fingerprint)) {
         struct event_node_joined b = {.node = h->node, .fingerprint = fingerprint};
-        emit(c, now_ms, EVENT_NODE_JOINED, &b);
-        n = find_node(c, h->node->name);
+        core_emit(c, now_ms, EVENT_NODE_JOINED, &b);
+        n = core_find_node(c, h->node->name);
     }
     reconcile_expected(c, n, h, same_memory, now_ms);
     reconcile_listed(c, n, h, now_ms);
     if (!n->stale.len)
-        node_ready(c, n, now_ms);
+        core_node_ready(c, n, now_ms);
     return 0;
 }
 
 void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms) {
-    struct node_entry *n = find_node(c, node->name);
+    struct node_entry *n = core_find_node(c, node->name);
     struct event_node_joined b = {.node = (struct node *)(uintptr_t)node, .fingerprint = n ? n->fingerprint : NULL};
     if (n && check_node(c, node, NULL) == 0 && !schema_equal(&node_schema, n->node, node))
-        emit(c, now_ms, EVENT_NODE_JOINED, &b);
+        core_emit(c, now_ms, EVENT_NODE_JOINED, &b);
 }
 
 void core_agent_gone(struct core *c, const char *node, int64_t now_ms) {
-    struct node_entry *n = find_node(c, node);
+    struct node_entry *n = core_find_node(c, node);
     if (n)
         vec_clear(&n->stale);  // counted anew when it comes back
     if (!n || n->state != NODE_UP)
         return;
     struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = "not connected"};
-    emit(c, now_ms, EVENT_NODE_STATE, &b);
+    core_emit(c, now_ms, EVENT_NODE_STATE, &b);
 }
 
 void core_node_lost(struct core *c, const char *node, const char *reason, int64_t now_ms) {
-    struct node_entry *n = find_node(c, node);
+    struct node_entry *n = core_find_node(c, node);
     if (n)
         vec_clear(&n->stale);
     if (!n || n->state == NODE_DOWN)
         return;
     struct event_node b = {.name = n->name, .state = NODE_DOWN, .reason = reason};
-    emit(c, now_ms, EVENT_NODE_STATE, &b);
+    core_emit(c, now_ms, EVENT_NODE_STATE, &b);
     while (n->jobs.len) {
-        struct job *j = n->jobs.at[n->jobs.len - 1];
-        struct run_part *p = part_on(j, n->name);
-        end_part(c, j, p, END_NODE_FAIL, "the node was lost", now_ms);
+        struct core_job *j = n->jobs.at[n->jobs.len - 1];
+        struct run_part *p = core_part_on(j, n->name);
+        core_end_part(c, j, p, END_NODE_FAIL, "the node was lost", now_ms);
         if (!j->run->ending && j->run->part_count > 1)
-            begin_ending(
+            core_begin_ending(
                 c, j,
                 &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"},
                 now_ms);
-        finish_if_done(c, j, now_ms);
+        core_finish_if_done(c, j, now_ms);
     }
 }

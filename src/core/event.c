@@ -5,7 +5,7 @@
 
 #include "state.h"
 
-void emit(struct core *c, int64_t now_ms, enum event_type type, void *body) {
+void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body) {
     struct event e = {.type = type, .at_ms = now_ms, .body = body};
     struct outbox *o = &c->outbox;
     uint32_t offset = (uint32_t)o->bytes.len;
@@ -15,20 +15,20 @@ void emit(struct core *c, int64_t now_ms, enum event_type type, void *body) {
         .seq = ++c->seq, .at_ms = now_ms, .type = type, .job = event_job_id(&e),
         .offset = offset, .len = (uint32_t)(o->bytes.len - offset)};
     vec_push(&o->events, record);
-    apply(c, &e);
+    core_apply(c, &e);
     // Who attaches to a job must come behind its launch: there the notice follows the launch.
     if (record.job && type != EVENT_JOB_PLACED)
-        effect(c, EFFECT_JOB_CHANGED, NULL, record.job, 0);
+        core_effect(c, EFFECT_JOB_CHANGED, NULL, record.job, 0);
 }
 
-void effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt) {
+void core_effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt) {
     struct effect e = {.type = type, .node = node, .job = job, .attempt = attempt};
     vec_push(&c->outbox.effects, e);
 }
 
-void effect_send(struct core *c, const char *node, enum message_type type, void *body) {
+void core_effect_send(struct core *c, const char *node, enum message_type type, void *body) {
     struct outbox *o = &c->outbox;
-    struct effect e = {.type = EFFECT_SEND, .node = intern(c, node), .offset = (uint32_t)o->bytes.len};
+    struct effect e = {.type = EFFECT_SEND, .node = core_intern(c, node), .offset = (uint32_t)o->bytes.len};
     message_encode(&(struct message){type, body}, &o->bytes);
     e.len = (uint32_t)(o->bytes.len - e.offset);
     vec_push(&o->effects, e);
@@ -38,7 +38,7 @@ struct outbox *core_outbox(struct core *c) {
     return &c->outbox;
 }
 
-void outbox_clear(struct outbox *o) {
+void core_outbox_clear(struct outbox *o) {
     vec_clear(&o->events);
     vec_clear(&o->effects);
     vec_clear(&o->finished);
@@ -58,7 +58,7 @@ int core_replay(struct core *c, uint64_t seq, int64_t at_ms, enum event_type typ
         return r;
     e.at_ms = at_ms;
     c->replaying = true;
-    apply(c, &e);
+    core_apply(c, &e);
     c->replaying = false;
     c->seq = seq;
     return 0;

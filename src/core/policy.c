@@ -57,7 +57,7 @@ void core_policy_settings(const struct core *c, struct policy_settings *out) {
 int core_policy_set(struct core *c, const struct actor *actor, const struct policy_settings *s,
                     int64_t now_ms, struct error *e) {
     struct policy p = c->config.policy;
-    int r = need_admin(actor, "change the policy", e);
+    int r = core_need_admin(actor, "change the policy", e);
     if (r < 0)
         return r;
     if (!(s->short_factor >= 0 && s->short_factor <= 1000))
@@ -68,11 +68,11 @@ int core_policy_set(struct core *c, const struct actor *actor, const struct poli
     if ((r = policy_check(&p, e)) < 0)
         return r;
     struct event_policy_set b = {.policy = (struct policy_settings *)(uintptr_t)s, .by = actor->user};
-    emit(c, now_ms, EVENT_POLICY_SET, &b);
+    core_emit(c, now_ms, EVENT_POLICY_SET, &b);
     return 0;
 }
 
-void apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms) {
+void core_apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms) {
     c->policy = *s;
     c->has_policy = true;
     to_policy(s, &c->config.policy);
@@ -84,7 +84,7 @@ void apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms
 }
 
 // After the configuration was read again: what was set stays in force.
-void policy_again(struct core *c) {
+void core_policy_reapply(struct core *c) {
     if (c->has_policy)
         to_policy(&c->policy, &c->config.policy);
 }

@@ -6,7 +6,7 @@
 #include "state.h"
 #include "model/name.h"
 
-static enum sched_hold hold_of(const struct job *j) {
+static enum sched_hold hold_of(const struct core_job *j) {
     return j->flags & HELD_ADMIN         ? SCHED_HOLD_ADMIN
            : j->flags & HELD_USER        ? SCHED_HOLD_USER
            : j->flags & WAITS_DEPENDENCY ? SCHED_HOLD_DEPENDENCY
@@ -14,7 +14,7 @@ static enum sched_hold hold_of(const struct job *j) {
                                          : SCHED_HOLD_NONE;
 }
 
-void job_to_world(struct core *c, struct job *j) {
+void core_job_to_world(struct core *c, struct core_job *j) {
     struct sched_job s = {.id = j->id,
                           .request = j->sub->request,
                           .submit_ms = j->sub->submit_ms,
@@ -24,40 +24,40 @@ void job_to_world(struct core *c, struct job *j) {
     world_job_add(c->world, &s);
 }
 
-void job_hold_changed(struct core *c, struct job *j) {
+void core_job_hold_changed(struct core *c, struct core_job *j) {
     if (j->state == JOB_PENDING)
         world_job_hold(c->world, j->id, hold_of(j));
 }
 
-void array_fill(struct core *c, struct array *a) {
+void core_array_fill(struct core *c, struct array *a) {
     for (; a->cursor < a->count && a->active < a->limit; a->cursor++) {
-        struct job *j = find_job(c, a->id + a->cursor);
+        struct core_job *j = core_find_job(c, a->id + a->cursor);
         if (!j || !(j->flags & WAITS_ARRAY))
             continue;
         j->flags &= (uint8_t)~WAITS_ARRAY;
         a->active++;
-        job_hold_changed(c, j);
+        core_job_hold_changed(c, j);
     }
 }
 
 // What runs counts; of what waits as many as still fit are let through.
-void array_limit(struct core *c, struct array *a, uint32_t limit) {
+void core_array_set_limit(struct core *c, struct array *a, uint32_t limit) {
     a->limit = limit;
     a->active = 0;
     a->cursor = 0;
     for (uint64_t k = 0; k < a->count; k++) {
-        struct job *j = find_job(c, a->id + k);
+        struct core_job *j = core_find_job(c, a->id + k);
         if (!j)
             continue;
         a->active += limit && j->run;
         j->flags = (uint8_t)(limit && !j->run ? j->flags | WAITS_ARRAY : j->flags & ~WAITS_ARRAY);
-        job_hold_changed(c, j);
+        core_job_hold_changed(c, j);
     }
     if (limit)
-        array_fill(c, a);
+        core_array_fill(c, a);
 }
 
-enum job_reason reason_of(const struct core *c, const struct job *j) {
+enum job_reason core_reason_of(const struct core *c, const struct core_job *j) {
     if (j->flags & HELD_ADMIN)
         return REASON_HELD_ADMIN;
     if (j->flags & HELD_USER)
@@ -88,16 +88,17 @@ enum job_reason reason_of(const struct core *c, const struct job *j) {
     }
 }
 
-int need_admin(const struct actor *actor, const char *what, struct error *e) {
+int core_need_admin(const struct actor *actor, const char *what, struct error *e) {
     if (actor->admin)
         return 0;
     return error_set(e, EPERM, "only an administrator may %s; you are %s", what, actor->user);
 }
 
-int need_job(const struct core *c, const struct actor *actor, uint64_t id, struct job **out, struct error *e) {
-    struct job *j = find_job(c, id);
+int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, struct core_job **out,
+                  struct error *e) {
+    struct core_job *j = core_find_job(c, id);
     if (!j) {
-        const struct outcome *o = outcome_find(c, id);
+        const struct core_outcome *o = core_outcome_find(c, id);
         return error_set(e, o ? EALREADY : ENOENT, o ? "job %llu has already ended" : "there is no job %llu",
                          (unsigned long long)id);
     }
@@ -109,10 +110,10 @@ int need_job(const struct core *c, const struct actor *actor, uint64_t id, struc
 }
 
 bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id) {
-    const struct job *j = find_job(c, id);
+    const struct core_job *j = core_find_job(c, id);
     if (!j || actor->admin || streq(actor->user, j->sub->user))
         return j != NULL;
-    const struct entity_entry *t = find_entity(c, ENTITY_PROJECT, j->sub->project);
+    const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, j->sub->project);
     const struct project *p = t ? t->value : NULL;
     for (uint32_t i = 0; p && p->shared_logs && i < p->members.len; i++)
         if (streq(p->members.at[i], actor->user))
@@ -126,8 +127,8 @@ int core_hold(struct core *c, const struct actor *actor, uint64_t id, int64_t no
 
 int core_hold_as(struct core *c, const struct actor *actor, uint64_t id, enum hold_kind kind, int64_t now_ms,
                  struct error *e) {
-    struct job *j;
-    int r = need_job(c, actor, id, &j, e);
+    struct core_job *j;
+    int r = core_need_job(c, actor, id, &j, e);
     if (r < 0)
         return r;
     bool own = streq(actor->user, j->sub->user);
@@ -137,13 +138,13 @@ int core_hold_as(struct core *c, const struct actor *actor, uint64_t id, enum ho
     if (j->flags & (by_admin ? HELD_ADMIN : HELD_USER))
         return 0;
     struct event_job b = {.id = id, .by = actor->user, .by_admin = by_admin};
-    emit(c, now_ms, EVENT_JOB_HELD, &b);
+    core_emit(c, now_ms, EVENT_JOB_HELD, &b);
     return 0;
 }
 
 int core_release(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e) {
-    struct job *j;
-    int r = need_job(c, actor, id, &j, e);
+    struct core_job *j;
+    int r = core_need_job(c, actor, id, &j, e);
     if (r < 0)
         return r;
     if (j->flags & HELD_ADMIN && !actor->admin)
@@ -151,17 +152,17 @@ int core_release(struct core *c, const struct actor *actor, uint64_t id, int64_t
     if (!(j->flags & (HELD_USER | HELD_ADMIN)))
         return 0;
     struct event_job b = {.id = id, .by = actor->user, .by_admin = actor->admin};
-    emit(c, now_ms, EVENT_JOB_RELEASED, &b);
+    core_emit(c, now_ms, EVENT_JOB_RELEASED, &b);
     return 0;
 }
 
-static int send_signal(struct core *c, struct job *j, const struct cancel_options *o, struct error *e) {
+static int send_signal(struct core *c, struct core_job *j, const struct cancel_options *o, struct error *e) {
     if (!j->run)
         return error_set(e, EBUSY, "job %llu is %s; only a running job can be sent a signal", (unsigned long long)j->id,
                          job_state_words[j->state]);
     cleanup_arena struct arena a = {0};
     struct spec s;
-    spec_of(j, &a, &s);
+    core_spec_of(j, &a, &s);
     for (uint32_t i = 0; i < j->run->part_count; i++) {
         struct message_signal m = {.id = j->id,
                                    .attempt = j->attempt,
@@ -174,17 +175,17 @@ static int send_signal(struct core *c, struct job *j, const struct cancel_option
         if (j->run->parts[i].ended || (i && o->batch_only))
             continue;
         if (o->step && (!o->signal || o->signal == SIGKILL))
-            effect_send(c, j->run->parts[i].node->name, MESSAGE_KILL, &k);
+            core_effect_send(c, j->run->parts[i].node->name, MESSAGE_KILL, &k);
         else
-            effect_send(c, j->run->parts[i].node->name, MESSAGE_SIGNAL, &m);
+            core_effect_send(c, j->run->parts[i].node->name, MESSAGE_SIGNAL, &m);
     }
     return 0;
 }
 
 int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o,
                 int64_t now_ms, struct error *e) {
-    struct job *j;
-    int r = need_job(c, actor, id, &j, e);
+    struct core_job *j;
+    int r = core_need_job(c, actor, id, &j, e);
     if (r < 0)
         return r;
     if (o->reason && (r = line_check("reason", o->reason, COMMENT_MAX, e)) < 0)
@@ -192,7 +193,7 @@ int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const st
     if (o->step || (o->signal && (o->signal != SIGKILL || o->batch_only)))
         return send_signal(c, j, o, e);
     if (!j->run) {
-        end_pending(c, j, JOB_CANCELLED, actor->user, o->reason, now_ms);
+        core_end_pending(c, j, JOB_CANCELLED, actor->user, o->reason, now_ms);
         return 0;
     }
     if (j->run->ending && j->run->cause == END_CANCEL && o->signal != SIGKILL)
@@ -200,26 +201,26 @@ int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const st
     struct event_job_ending how = {.cause = END_CANCEL, .by = actor->user, .reason = o->reason};
     if (o->signal == SIGKILL)
         how.signal = SIGKILL;
-    begin_ending(c, j, &how, now_ms);
+    core_begin_ending(c, j, &how, now_ms);
     return 0;
 }
 
 int core_requeue(struct core *c, const struct actor *actor, uint64_t id, bool hold, int64_t now_ms, struct error *e) {
-    struct job *j;
-    int r = need_job(c, actor, id, &j, e);
+    struct core_job *j;
+    int r = core_need_job(c, actor, id, &j, e);
     if (r < 0)
         return r;
     if (!j->run)
         return hold ? core_hold(c, actor, id, now_ms, e) : 0;
     if (j->run->ending)
         return error_set(e, EBUSY, "job %llu is being ended already", (unsigned long long)id);
-    begin_ending(c, j, &(struct event_job_ending){.cause = END_REQUEUE, .by = actor->user, .hold = hold}, now_ms);
+    core_begin_ending(c, j, &(struct event_job_ending){.cause = END_REQUEUE, .by = actor->user, .hold = hold}, now_ms);
     return 0;
 }
 
 int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool resume, int64_t now_ms, struct error *e) {
-    struct job *j;
-    int r = need_job(c, actor, id, &j, e);
+    struct core_job *j;
+    int r = core_need_job(c, actor, id, &j, e);
     if (r < 0)
         return r;
     if (j->state == (resume ? JOB_RUNNING : JOB_SUSPENDED))
@@ -229,11 +230,11 @@ int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool re
                          job_state_words[j->state], resume ? "suspended" : "running",
                          resume ? "resumed" : "suspended");
     struct event_job b = {.id = id, .by = actor->user, .by_admin = actor->admin};
-    emit(c, now_ms, resume ? EVENT_JOB_RESUMED : EVENT_JOB_SUSPENDED, &b);
+    core_emit(c, now_ms, resume ? EVENT_JOB_RESUMED : EVENT_JOB_SUSPENDED, &b);
     for (uint32_t i = 0; i < j->run->part_count; i++) {
         struct message_suspend m = {.id = id, .attempt = j->attempt, .resume = resume};
         if (!j->run->parts[i].ended)
-            effect_send(c, j->run->parts[i].node->name, MESSAGE_SUSPEND, &m);
+            core_effect_send(c, j->run->parts[i].node->name, MESSAGE_SUSPEND, &m);
     }
     return 0;
 }

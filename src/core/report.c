@@ -9,24 +9,25 @@
 
 enum { REASON_TEXT_MAX = 512, CPU_LIST_MAX = 2048 };
 
-struct run_part *part_on(struct job *j, const char *node) {
+struct run_part *core_part_on(struct core_job *j, const char *node) {
     for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
         if (streq(j->run->parts[i].node->name, node))
             return &j->run->parts[i];
     return NULL;
 }
 
-static struct run_part *current_part(struct core *c, const char *node, uint64_t id, uint32_t attempt, struct job **j) {
-    *j = find_job(c, id);
+static struct run_part *current_part(struct core *c, const char *node, uint64_t id, uint32_t attempt,
+                                     struct core_job **j) {
+    *j = core_find_job(c, id);
     if (!*j || (*j)->attempt != attempt)
         return NULL;
-    struct run_part *p = part_on(*j, node);
+    struct run_part *p = core_part_on(*j, node);
     return p && !p->ended ? p : NULL;
 }
 
 bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt, const char *node) {
-    struct job *j = find_job(c, id);
-    return j && j->attempt == attempt && part_on(j, node);
+    struct core_job *j = core_find_job(c, id);
+    return j && j->attempt == attempt && core_part_on(j, node);
 }
 
 // A node's word is shown at terminals: numbers and nothing else.
@@ -36,57 +37,57 @@ static bool cpu_list(const char *text) {
 }
 
 void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms) {
-    struct job *j;
+    struct core_job *j;
     struct run_part *p = current_part(c, node, m->id, m->attempt, &j);
     if (!p || p->started)
         return;
     struct event_job_started b = {.id = m->id, .attempt = m->attempt, .node = p->node->name,
                                   .cpu_ids = cpu_list(m->cpu_ids) ? m->cpu_ids : NULL};
-    emit(c, now_ms, EVENT_JOB_STARTED, &b);
+    core_emit(c, now_ms, EVENT_JOB_STARTED, &b);
 }
 
-void send_kill(struct core *c, const struct job *j, const struct run_part *p) {
+void core_send_kill(struct core *c, const struct core_job *j, const struct run_part *p) {
     cleanup_arena struct arena a = {0};
     struct spec s = {0};
     if (j->run->cause == END_PREEMPT && p == &j->run->parts[0])
-        spec_of(j, &a, &s);  // its work is saved on the first node, where the batch script runs
+        core_spec_of(j, &a, &s);  // its work is saved on the first node, where the batch script runs
     struct message_kill m = {.id = j->id, .attempt = j->attempt, .cause = j->run->cause, .reason = j->run->reason,
                              .signal = j->run->signal, .grace_s = j->run->grace_s, .checkpoint = s.checkpoint};
-    effect_send(c, p->node->name, MESSAGE_KILL, &m);
+    core_effect_send(c, p->node->name, MESSAGE_KILL, &m);
 }
 
-void send_time_limit(struct core *c, const struct job *j, const struct run_part *p) {
+void core_send_time_limit(struct core *c, const struct core_job *j, const struct run_part *p) {
     struct message_time_limit m = {.id = j->id, .attempt = j->attempt, .time_limit_s = j->run->time_limit_s};
-    effect_send(c, p->node->name, MESSAGE_TIME_LIMIT, &m);
+    core_effect_send(c, p->node->name, MESSAGE_TIME_LIMIT, &m);
 }
 
-static uint32_t grace_of(const struct core *c, const struct job *j, const struct event_job_ending *how) {
+static uint32_t grace_of(const struct core *c, const struct core_job *j, const struct event_job_ending *how) {
     cleanup_arena struct arena a = {0};
     struct spec s;
     if (how->signal == SIGKILL)
         return 0;
     if (how->grace_s)
         return how->grace_s;
-    spec_of(j, &a, &s);
+    core_spec_of(j, &a, &s);
     return s.grace_s ? s.grace_s : c->config.grace_s;
 }
 
-void begin_ending(struct core *c, struct job *j, const struct event_job_ending *how, int64_t now_ms) {
+void core_begin_ending(struct core *c, struct core_job *j, const struct event_job_ending *how, int64_t now_ms) {
     struct event_job_ending b = *how;
     b.id = j->id;
     b.attempt = j->attempt;
     b.grace_s = grace_of(c, j, how);
-    emit(c, now_ms, EVENT_JOB_ENDING, &b);
+    core_emit(c, now_ms, EVENT_JOB_ENDING, &b);
     for (uint32_t i = 0; i < j->run->part_count; i++)
         if (!j->run->parts[i].ended)
-            send_kill(c, j, &j->run->parts[i]);
+            core_send_kill(c, j, &j->run->parts[i]);
 }
 
-void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason,
+void core_end_pending(struct core *c, struct core_job *j, enum job_state state, const char *by, const char *reason,
                  int64_t now_ms) {
     struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state, .by = by, .reason = reason};
-    finished_row(c, j, &b, now_ms);
-    emit(c, now_ms, EVENT_JOB_ENDED, &b);
+    core_finished_row(c, j, &b, now_ms);
+    core_emit(c, now_ms, EVENT_JOB_ENDED, &b);
 }
 
 static enum job_state state_for(const struct run_part *p) {
@@ -108,7 +109,7 @@ static uint32_t exit_status(const struct run_part *p) {
 
 // The part that speaks for the job: a lost node before all, then the first node's batch script, then
 // the first part that did not end well; of those that ended by themselves, the worst.
-static const struct run_part *telling_part(const struct run *r) {
+static const struct run_part *telling_part(const struct core_run *r) {
     const struct run_part *bad = NULL;
     for (uint32_t i = 0; i < r->part_count; i++) {
         const struct run_part *p = &r->parts[i];
@@ -127,19 +128,19 @@ static const struct run_part *telling_part(const struct run *r) {
 
 // What a person was promised holds also when the node is lost meanwhile, or when the agent had been
 // told to end the attempt for another reason before.
-static enum end_cause cause_for(const struct run *r, const struct run_part *p) {
+static enum end_cause cause_for(const struct core_run *r, const struct run_part *p) {
     bool promised = r->ending && (r->cause == END_CANCEL || r->cause == END_REQUEUE);
     return promised && (p->cause == END_NODE_FAIL || p->cause == END_PREEMPT || p->cause == END_REQUEUE)
                ? r->cause
                : p->cause;
 }
 
-static bool goes_back(const struct job *j, enum end_cause cause) {
+static bool goes_back(const struct core_job *j, enum end_cause cause) {
     return cause == END_REQUEUE || (j->sub->requeue && (cause == END_NODE_FAIL || cause == END_PREEMPT));
 }
 
-void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
-    struct run *r = j->run;
+void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms) {
+    struct core_run *r = j->run;
     for (uint32_t i = 0; i < r->part_count; i++)
         if (!r->parts[i].ended)
             return;
@@ -154,7 +155,7 @@ void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
                                        .by = r->by,
                                        .reason = reason,
                                        .hold = r->hold || too_often};
-        emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
+        core_emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
         return;
     }
     struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state_for(&p), .exit_code = p.exit_code,
@@ -165,28 +166,28 @@ void finish_if_done(struct core *c, struct job *j, int64_t now_ms) {
         b.exit_code = r->exit_code;
         b.exit_signal = r->exit_signal;
     }
-    finished_row(c, j, &b, now_ms);
-    emit(c, now_ms, EVENT_JOB_ENDED, &b);
+    core_finished_row(c, j, &b, now_ms);
+    core_emit(c, now_ms, EVENT_JOB_ENDED, &b);
 }
 
-void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause cause, const char *reason,
+void core_end_part(struct core *c, struct core_job *j, struct run_part *p, enum end_cause cause, const char *reason,
               int64_t now_ms) {
     struct event_part_ended b = {
         .id = j->id, .attempt = j->attempt, .node = p->node->name, .cause = cause, .reason = reason};
-    emit(c, now_ms, EVENT_PART_ENDED, &b);
+    core_emit(c, now_ms, EVENT_PART_ENDED, &b);
 }
 
 // One part has ended: must the others?
-static void end_others(struct core *c, struct job *j, const struct run_part *p, int64_t now_ms) {
+static void end_others(struct core *c, struct core_job *j, const struct run_part *p, int64_t now_ms) {
     cleanup_arena struct arena a = {0};
     struct spec s;
     if (j->run->part_count == 1 || j->run->ending)
         return;
-    spec_of(j, &a, &s);
+    core_spec_of(j, &a, &s);
     bool failed = state_for(p) != JOB_COMPLETED;
     if (s.launch == LAUNCH_TASKS ? failed && (!s.no_kill_on_bad_exit || p->cause != END_EXIT)
                                  : p == &j->run->parts[0] || failed)
-        begin_ending(c, j,
+        core_begin_ending(c, j,
                      &(struct event_job_ending){.cause = p->cause,
                                                 .exit_code = p->exit_code,
                                                 .exit_signal = p->exit_signal,
@@ -200,14 +201,14 @@ static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32
             vec_remove(&n->stale, i + 1);
             vec_remove(&n->stale, i);
             if (!n->stale.len)
-                node_ready(c, n, now_ms);
+                core_node_ready(c, n, now_ms);
             return;
         }
 }
 
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms) {
-    struct node_entry *n = find_node(c, node);
-    struct job *j;
+    struct node_entry *n = core_find_node(c, node);
+    struct core_job *j;
     struct message_ack ack = {m->id, m->attempt};
     struct run_part *p = current_part(c, node, m->id, m->attempt, &j);
     char reason[REASON_TEXT_MAX];  // a node's words are read by people at terminals
@@ -217,11 +218,11 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
                                      .reason = m->reason ? printable(m->reason, reason, sizeof reason) : NULL};
         if (!p->started && m->start_ms)  // the report of the start was lost
             core_agent_started(c, node, &(struct message_started){.id = m->id, .attempt = m->attempt}, now_ms);
-        emit(c, now_ms, EVENT_PART_ENDED, &b);
+        core_emit(c, now_ms, EVENT_PART_ENDED, &b);
         end_others(c, j, p, now_ms);
-        finish_if_done(c, j, now_ms);
+        core_finish_if_done(c, j, now_ms);
     }
-    effect_send(c, node, MESSAGE_ACK, &ack);
+    core_effect_send(c, node, MESSAGE_ACK, &ack);
     if (n)
         stale_gone(c, n, m->id, m->attempt, now_ms);
 }

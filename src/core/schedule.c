@@ -8,8 +8,8 @@
 #include "state.h"
 #include "model/name.h"
 
-static uint32_t time_limit_of(const struct core *c, const struct job *j, const char *partition) {
-    const struct entity_entry *t = find_entity(c, ENTITY_PARTITION, partition);
+static uint32_t time_limit_of(const struct core *c, const struct core_job *j, const char *partition) {
+    const struct entity_entry *t = core_find_entity(c, ENTITY_PARTITION, partition);
     const struct partition *p = t ? t->value : NULL;
     if (j->sub->time_limit_s)
         return j->sub->time_limit_s;
@@ -20,8 +20,8 @@ static uint32_t time_limit_of(const struct core *c, const struct job *j, const c
     return c->config.default_time_s;
 }
 
-static uint32_t interactive_limit(const struct core *c, const struct job *j, uint32_t limit_s) {
-    const struct entity_entry *t = find_entity(c, ENTITY_PROJECT, j->sub->project);
+static uint32_t interactive_limit(const struct core *c, const struct core_job *j, uint32_t limit_s) {
+    const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, j->sub->project);
     uint32_t most =
         t && j->sub->class == CLASS_INTERACTIVE ? ((const struct project *)t->value)->interactive_limit_s : 0;
     return most && (!limit_s || limit_s > most) ? most : limit_s;
@@ -31,7 +31,7 @@ static int by_name(const void *a, const void *b) {
     return strverscmp(((const struct part *)a)->node, ((const struct part *)b)->node);
 }
 
-static void start(struct core *c, struct job *j, const struct sched_start *s, int64_t now_ms) {
+static void start(struct core *c, struct core_job *j, const struct sched_start *s, int64_t now_ms) {
     cleanup_arena struct arena arena = {0};
     const struct alloc *a = s->alloc;
     struct event_job_placed b = {.id = j->id, .attempt = j->attempt + 1};
@@ -54,10 +54,10 @@ static void start(struct core *c, struct job *j, const struct sched_start *s, in
     // In the order of the node list: programs take its first name for where rank 0 is.
     if (b.parts.len > 1)
         qsort(b.parts.at, b.parts.len, sizeof *b.parts.at, by_name);
-    emit(c, now_ms, EVENT_JOB_PLACED, &b);
+    core_emit(c, now_ms, EVENT_JOB_PLACED, &b);
     for (uint32_t i = 0; i < j->run->part_count; i++)
-        effect(c, EFFECT_LAUNCH, j->run->parts[i].node->name, j->id, j->attempt);
-    effect(c, EFFECT_JOB_CHANGED, NULL, j->id, 0);
+        core_effect(c, EFFECT_LAUNCH, j->run->parts[i].node->name, j->id, j->attempt);
+    core_effect(c, EFFECT_JOB_CHANGED, NULL, j->id, 0);
 }
 
 static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_ms) {
@@ -67,7 +67,7 @@ static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_m
         [SCHED_PREEMPT_QOS] = "the other job's QoS may preempt",
         [SCHED_PREEMPT_PROJECT] = "interactive work of the same project comes first",
     };
-    struct job *j = find_job(c, p->victim);
+    struct core_job *j = core_find_job(c, p->victim);
     if (!j || !j->run || j->run->ending)
         return;
     char by[24], reason[160];
@@ -76,13 +76,13 @@ static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_m
     struct event_job_ending how = {
         .cause = END_PREEMPT, .by = by, .reason = reason,  // with the grace it asked for, or the cluster's
         .claim = p->gave.claim, .share = p->gave.share, .by_share = p->gave.to_share};
-    begin_ending(c, j, &how, now_ms);
+    core_begin_ending(c, j, &how, now_ms);
 }
 
 // Plans change with every decision; only what people see of them is kept.
 static void note_plans(struct core *c, const struct decisions *d) {
     for (uint32_t i = 0; i < d->plans.len; i++) {
-        struct job *j = find_job(c, d->plans.at[i].job);
+        struct core_job *j = core_find_job(c, d->plans.at[i].job);
         if (j)
             j->expected_start_ms = d->plans.at[i].start_ms;
     }
@@ -92,9 +92,9 @@ static void note_plans(struct core *c, const struct decisions *d) {
 static void end_overdue(struct core *c, int64_t now_ms) {
     c->next_deadline_ms = now_ms + 1000;
     for (uint32_t i = 0; i < c->order.len; i++) {
-        struct job *j = c->order.at[i];
+        struct core_job *j = c->order.at[i];
         if (j && j->sub->deadline_ms && j->sub->deadline_ms <= now_ms && j->state == JOB_PENDING)
-            end_pending(c, j, JOB_DEADLINE, NULL, "its deadline passed before it could start", now_ms);
+            core_end_pending(c, j, JOB_DEADLINE, NULL, "its deadline passed before it could start", now_ms);
     }
 }
 
@@ -116,7 +116,7 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
     decisions_done(d);
     sched_decide(c->world, now_ms, &c->config.policy, d);
     for (uint32_t i = 0; i < d->starts.len; i++) {
-        struct job *j = find_job(c, d->starts.at[i].job);
+        struct core_job *j = core_find_job(c, d->starts.at[i].job);
         assert(j && j->state == JOB_PENDING && !j->run);
         start(c, j, &d->starts.at[i], now_ms);
         c->passes.backfilled += d->starts.at[i].backfill;

@@ -238,7 +238,7 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
                 const struct entity_entry *t = c->entity_list[kind].at[i];
                 cleanup_buf struct buf value = {0};
                 if (pass && t->value)
-                    schema_encode(entity_schema((enum entity)kind), t->value, &value);
+                    schema_encode(entity_schema((enum entity_kind)kind), t->value, &value);
                 if (!pass || t->value)
                     put(out, scratch, REC_ENTITY, &rec_entity_schema,
                         &(struct rec_entity){kind, t->name, {value.data, value.len}});
@@ -300,7 +300,8 @@ static void put_submission(struct buf *out, struct buf *scratch, const struct su
     put(out, scratch, REC_SUBMISSION, &submission_schema, &r);
 }
 
-static void put_job(const struct core *c, struct buf *out, struct buf *scratch, const struct job *j, uint64_t number) {
+static void put_job(const struct core *c, struct buf *out, struct buf *scratch, const struct core_job *j,
+                    uint64_t number) {
     struct rec_job r = {.id = j->id,
                         .submission = number,
                         .array_index = j->array_index,
@@ -313,7 +314,7 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                         .start_ms = j->start_ms,
                         .usage = j->usage,
                         .steps = j->steps};
-    const struct run *run = j->run;
+    const struct core_run *run = j->run;
     cleanup_arena struct arena a = {0};
     cleanup_free struct sched_gave *gave = world_job_gave(c->world, j->id, &r.gave.len);
     r.gave.at = arena_alloc(&a, r.gave.len * sizeof *r.gave.at);
@@ -355,7 +356,7 @@ static void put_outcomes(const struct core *c, struct buf *out, struct buf *scra
     enum { CHUNK = 4096 };
     uint64_t ids[CHUNK], flags[CHUNK], starts[CHUNK];
     for (uint32_t i = 0, n = 0; i < c->outcomes.len; i++) {
-        const struct outcome *o = &c->outcomes.at[(c->outcome_next + i) % c->outcomes.len];
+        const struct core_outcome *o = &c->outcomes.at[(c->outcome_next + i) % c->outcomes.len];
         ids[n] = o->id;
         starts[n] = o->start_s;
         flags[n++] = (uint64_t)o->ok | (uint64_t)o->started << 1;
@@ -375,7 +376,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);
     for (uint32_t i = 0; i < c->order.len; i++) {
-        const struct job *j = c->order.at[i];
+        const struct core_job *j = c->order.at[i];
         if (!j)
             continue;
         uintptr_t number = (uintptr_t)map_get(&numbers, (uintptr_t)j->sub);
@@ -404,21 +405,21 @@ static void load_node(struct core *c, const struct rec_node *r) {
     struct node empty = {.name = r->name, .boot_id = "-", .spool_id = "-", .cpus = 1};
     struct event_node_joined joined = {.node = r->node ? r->node : &empty, .fingerprint = r->fingerprint};
     struct event_node state = {.name = r->name, .state = (enum node_state)r->state, .reason = r->reason, .by = r->by};
-    apply(c, &(struct event){.type = EVENT_NODE_JOINED, .body = &joined});
-    apply(c, &(struct event){.type = EVENT_NODE_STATE, .at_ms = r->reason_ms, .body = &state});
+    core_apply(c, &(struct event){.type = EVENT_NODE_JOINED, .body = &joined});
+    core_apply(c, &(struct event){.type = EVENT_NODE_STATE, .at_ms = r->reason_ms, .body = &state});
     if (r->drained)
-        apply(c, &(struct event){.type = EVENT_NODE_DRAINED, .at_ms = r->reason_ms, .body = &state});
-    struct node_entry *n = find_node(c, r->name);
+        core_apply(c, &(struct event){.type = EVENT_NODE_DRAINED, .at_ms = r->reason_ms, .body = &state});
+    struct node_entry *n = core_find_node(c, r->name);
     if (n)
         n->busy_ms = r->busy_ms;
     if (r->removed)
-        apply(c, &(struct event){.type = EVENT_NODE_REMOVED, .body = &state});
+        core_apply(c, &(struct event){.type = EVENT_NODE_REMOVED, .body = &state});
 }
 
 static int load_entity(struct core *c, const struct rec_entity *r, struct arena *a) {
     if (r->kind >= ENTITY_COUNT)
         return -EBADMSG;
-    const struct schema *s = entity_schema((enum entity)r->kind);
+    const struct schema *s = entity_schema((enum entity_kind)r->kind);
     static const enum event_type set[] = {EVENT_PROJECT_SET, EVENT_PARTITION_SET, EVENT_QOS_SET, EVENT_RESERVATION_SET};
     static const enum event_type deleted[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED,
                                               EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
@@ -428,9 +429,9 @@ static int load_entity(struct core *c, const struct rec_entity *r, struct arena 
         return e;
     *(const char **)value = r->name;
     struct event_project_set body = {.project = value};  // all four begin with the pointer
-    apply(c, &(struct event){.type = set[r->kind], .body = &body});
+    core_apply(c, &(struct event){.type = set[r->kind], .body = &body});
     if (!r->value.len)
-        apply(c, &(struct event){.type = deleted[r->kind], .body = &(struct event_name){.name = r->name}});
+        core_apply(c, &(struct event){.type = deleted[r->kind], .body = &(struct event_name){.name = r->name}});
     return 0;
 }
 
@@ -439,9 +440,9 @@ static int load_token(struct core *c, const struct rec_token *r, struct arena *a
     int e = schema_decode(event_info(EVENT_TOKEN_CREATED)->schema, r->token.data, r->token.len, a, &t);
     if (e < 0)
         return e;
-    apply(c, &(struct event){.type = EVENT_TOKEN_CREATED, .body = &t});
+    core_apply(c, &(struct event){.type = EVENT_TOKEN_CREATED, .body = &t});
     if (r->used)
-        apply(c, &(struct event){.type = EVENT_TOKEN_USED, .body = &t});
+        core_apply(c, &(struct event){.type = EVENT_TOKEN_USED, .body = &t});
     return 0;
 }
 
@@ -451,12 +452,12 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
     int e = schema_decode(&spec_schema, r->spec.data, r->spec.len, a, &spec);
     if (e < 0 || r->number != l->submissions.len + 1 || !spec.user)
         return -EBADMSG;
-    struct submission *s = submission_new(c, r->id, &spec, r->submit_ms);
+    struct submission *s = core_submission_new(c, r->id, &spec, r->submit_ms);
     s->count = r->count;
     s->is_array = r->is_array;
     s->limit = r->limit;
     s->refs = 1;  // dropped when loading is done
-    depend_parse(s, &spec);
+    core_depend_parse(s, &spec);
     if (r->has_array && !(s->array = map_get(&c->arrays, r->id))) {
         struct array *array = xcalloc(1, sizeof *array);
         *array = (struct array){.id = r->id,
@@ -477,10 +478,10 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
     return 0;
 }
 
-static int load_run(struct core *c, struct job *j, const struct rec_job *r) {
+static int load_run(struct core *c, struct core_job *j, const struct rec_job *r) {
     if (!r->parts.len)
         return -EBADMSG;
-    struct run *run = xcalloc(1, sizeof *run);
+    struct core_run *run = xcalloc(1, sizeof *run);
     j->run = run;
     run->parts = xcalloc(r->parts.len, sizeof *run->parts);
     run->time_limit_s = r->time_limit_s;
@@ -494,7 +495,7 @@ static int load_run(struct core *c, struct job *j, const struct rec_job *r) {
     run->by = r->by ? xstrdup(r->by) : NULL;
     run->reason = r->reason ? xstrdup(r->reason) : NULL;
     run->end_reason = r->end_reason ? xstrdup(r->end_reason) : NULL;
-    run->partition = r->partition ? intern(c, r->partition) : NULL;
+    run->partition = r->partition ? core_intern(c, r->partition) : NULL;
     run->suspended_ms = r->suspended_ms;
     run->suspend_ms = r->suspend_ms;
     for (uint32_t i = 0; i < r->parts.len; i++) {
@@ -521,10 +522,10 @@ static int load_run(struct core *c, struct job *j, const struct rec_job *r) {
 
 static int load_job(struct loader *l, const struct rec_job *r) {
     struct core *c = l->core;
-    if (!r->submission || r->submission > l->submissions.len || r->state >= JOB_COMPLETED || find_job(c, r->id) ||
+    if (!r->submission || r->submission > l->submissions.len || r->state >= JOB_COMPLETED || core_find_job(c, r->id) ||
         (c->order.len && c->order.at[c->order.len - 1]->id >= r->id))
         return -EBADMSG;
-    struct job *j = xcalloc(1, sizeof *j);
+    struct core_job *j = xcalloc(1, sizeof *j);
     j->id = r->id;
     j->sub = l->submissions.at[r->submission - 1];
     j->sub->refs++;
@@ -538,10 +539,10 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     j->eligible_ms = r->eligible_ms;
     j->start_ms = r->start_ms;
     j->usage = r->usage ? xmemdup(r->usage, sizeof *r->usage) : NULL;
-    job_link(c, j);
+    core_job_link(c, j);
     for (uint32_t i = 0; i < r->gave.len; i++) {
         const struct rec_gave *g = &r->gave.at[i];
-        vec_push(&l->gave, (struct sched_gave){g->to, g->share, g->to_share, claim_read(g->claim)});
+        vec_push(&l->gave, (struct sched_gave){g->to, g->share, g->to_share, core_claim_read(g->claim)});
         vec_push(&l->givers, r->id);
     }
     return job_state_holds_resources((enum job_state)j->state) ? load_run(c, j, r) : 0;
@@ -551,7 +552,7 @@ static int load_outcomes(struct core *c, const struct rec_outcomes *r) {
     if (r->ids.len != r->flags.len)
         return -EBADMSG;
     for (uint32_t i = 0; i < r->ids.len; i++)
-        outcome_add(c, r->ids.at[i], r->flags.at[i] & 1, r->flags.at[i] & 2,
+        core_outcome_add(c, r->ids.at[i], r->flags.at[i] & 1, r->flags.at[i] & 2,
                     r->starts.len == r->ids.len ? (uint32_t)r->starts.at[i] : 0);
     return 0;
 }
@@ -584,12 +585,12 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
         c->counts.requeued = m->requeued;
         c->counts.preempted = m->preempted;
         if (m->policy)
-            apply_policy(c, m->policy, 0);
+            core_apply_policy(c, m->policy, 0);
         for (uint32_t i = 0; i < m->by_state.len && i < JOB_STATE_COUNT; i++)
             c->counts.by_state[i] = m->by_state.at[i];
         return 0;
     }
-    case REC_USER: user_handle(c, ((struct rec_user *)value)->name); return 0;
+    case REC_USER: core_user_handle(c, ((struct rec_user *)value)->name); return 0;
     case REC_NODE: load_node(c, value); return 0;
     case REC_ENTITY: return load_entity(c, value, &a);
     case REC_TOKEN: return load_token(c, value, &a);
@@ -630,7 +631,7 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     if (r == 0 && !l.complete)
         r = -EBADMSG;
     if (r == 0) {
-        jobs_to_world(c);
+        core_jobs_to_world(c);
         gave_to_world(&l);
     }
     for (uint32_t i = 0; r == 0 && i < l.usage.len; i++) {
@@ -641,7 +642,7 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     vec_done(&l.gave);
     vec_done(&l.givers);
     for (uint32_t i = 0; i < l.submissions.len; i++)
-        submission_unref(c, l.submissions.at[i]);
+        core_submission_unref(c, l.submissions.at[i]);
     vec_done(&l.submissions);
     c->replaying = false;
     c->dirty = true;

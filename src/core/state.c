@@ -23,9 +23,9 @@ void core_config_default(struct core_config *c) {
 
 void core_configure(struct core *c, const struct core_config *config) {
     c->config = *config;
-    c->config.cluster = intern(c, config->cluster);
+    c->config.cluster = core_intern(c, config->cluster);
     c->unset_policy = config->policy;
-    policy_again(c);
+    core_policy_reapply(c);
     c->dirty = true;
 }
 
@@ -35,8 +35,8 @@ static void add_builtin(struct core *c) {
     static const struct project default_project = {.name = PROJECT_DEFAULT, .quota_milligpu = PROJECT_QUOTA_ALL};
     struct event_partition_set p = {.partition = (struct partition *)(uintptr_t)&main_partition};
     struct event_project_set j = {.project = (struct project *)(uintptr_t)&default_project};
-    apply(c, &(struct event){.type = EVENT_PARTITION_SET, .body = &p});
-    apply(c, &(struct event){.type = EVENT_PROJECT_SET, .body = &j});
+    core_apply(c, &(struct event){.type = EVENT_PARTITION_SET, .body = &p});
+    core_apply(c, &(struct event){.type = EVENT_PROJECT_SET, .body = &j});
 }
 
 static void init(struct core *c, const struct core_config *config) {
@@ -87,13 +87,13 @@ static void dependents_free(struct dependent *d) {
 
 static void free_jobs(struct core *c) {
     for (uint32_t i = 0; i < c->order.len; i++) {
-        struct job *j = c->order.at[i];
+        struct core_job *j = c->order.at[i];
         if (!j)
             continue;
-        run_free(j->run);
+        core_run_free(j->run);
         dependents_free(j->waiting);
         free(j->usage);
-        submission_unref(c, j->sub);
+        core_submission_unref(c, j->sub);
         free(j);
     }
     vec_done(&c->order);
@@ -162,7 +162,7 @@ void core_reset(struct core *c) {
     free(cluster);
 }
 
-const char *intern(struct core *c, const char *s) {
+const char *core_intern(struct core *c, const char *s) {
     if (!s)
         return NULL;
     char *known = strmap_get(&c->interned, s);
@@ -173,32 +173,28 @@ const char *intern(struct core *c, const char *s) {
     return known;
 }
 
-const char *core_intern(struct core *c, const char *name) {
-    return intern(c, name);
-}
-
-struct job *find_job(const struct core *c, uint64_t id) {
+struct core_job *core_find_job(const struct core *c, uint64_t id) {
     return map_get(&c->jobs, id);
 }
 
-struct node_entry *find_node(const struct core *c, const char *name) {
+struct node_entry *core_find_node(const struct core *c, const char *name) {
     struct node_entry *n = name ? strmap_get(&c->nodes, name) : NULL;
     return n && !n->removed ? n : NULL;
 }
 
-struct entity_entry *find_entity(const struct core *c, enum entity t, const char *name) {
+struct entity_entry *core_find_entity(const struct core *c, enum entity_kind t, const char *name) {
     struct entity_entry *entry = name ? strmap_get(&c->entities[t], name) : NULL;
     return entry && entry->value ? entry : NULL;
 }
 
-uint32_t user_known(const struct core *c, const char *user) {
+uint32_t core_user_known(const struct core *c, const char *user) {
     return (uint32_t)(uintptr_t)strmap_get(&c->user_handles, user);
 }
 
-uint32_t user_handle(struct core *c, const char *user) {
-    uintptr_t handle = user_known(c, user);
+uint32_t core_user_handle(struct core *c, const char *user) {
+    uintptr_t handle = core_user_known(c, user);
     if (!handle) {
-        const char *name = intern(c, user);
+        const char *name = core_intern(c, user);
         vec_push(&c->users, name);
         handle = c->users.len;
         strmap_put(&c->user_handles, name, (void *)handle);
@@ -206,21 +202,21 @@ uint32_t user_handle(struct core *c, const char *user) {
     return (uint32_t)handle;
 }
 
-struct user_count *user_count(struct core *c, const char *user) {
-    struct user_count *u = strmap_get(&c->user_jobs, user);
+struct core_user *core_user_count(struct core *c, const char *user) {
+    struct core_user *u = strmap_get(&c->user_jobs, user);
     if (!u) {
         u = xcalloc(1, sizeof *u);
-        strmap_put(&c->user_jobs, intern(c, user), u);
+        strmap_put(&c->user_jobs, core_intern(c, user), u);
     }
     return u;
 }
 
-void order_add(struct core *c, struct job *j) {
+void core_order_add(struct core *c, struct core_job *j) {
     assert(!c->order.len || !c->order.at[c->order.len - 1] || c->order.at[c->order.len - 1]->id < j->id);
     vec_push(&c->order, j);
 }
 
-uint32_t order_after(const struct core *c, uint64_t id) {
+uint32_t core_order_after(const struct core *c, uint64_t id) {
     uint32_t low = 0, high = c->order.len;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2, probe = mid;
@@ -235,14 +231,14 @@ uint32_t order_after(const struct core *c, uint64_t id) {
 }
 
 static uint32_t order_find(const struct core *c, uint64_t id) {
-    uint32_t at = order_after(c, id - 1);
+    uint32_t at = core_order_after(c, id - 1);
     while (at < c->order.len && !c->order.at[at])
         at++;
     assert(at < c->order.len && c->order.at[at]->id == id);
     return at;
 }
 
-void order_remove(struct core *c, struct job *j) {
+void core_order_remove(struct core *c, struct core_job *j) {
     c->order.at[order_find(c, j->id)] = NULL;
     if (++c->holes * 2 <= c->order.len || c->order.len < 64)
         return;
@@ -254,14 +250,14 @@ void order_remove(struct core *c, struct job *j) {
     c->holes = 0;
 }
 
-void spec_of(const struct job *j, struct arena *a, struct spec *out) {
+void core_spec_of(const struct core_job *j, struct arena *a, struct spec *out) {
     int r = schema_decode(&spec_schema, j->sub->spec, j->sub->spec_len, a, out);
     assert(r == 0);
     if (j->sub->array)
         out->array_limit = j->sub->array->limit;  // changed for all of them at once
 }
 
-struct run *run_free(struct run *r) {
+struct core_run *core_run_free(struct core_run *r) {
     if (!r)
         return NULL;
     for (uint32_t i = 0; i < r->part_count; i++) {
@@ -276,10 +272,10 @@ struct run *run_free(struct run *r) {
     return NULL;
 }
 
-void outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32_t start_s) {
+void core_outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32_t start_s) {
     if (!c->outcomes.cap)
         vec_reserve(&c->outcomes, OUTCOMES_KEPT);  // never moves: the index points into it
-    struct outcome *o;
+    struct core_outcome *o;
     if (c->outcomes.len < OUTCOMES_KEPT) {
         o = &c->outcomes.at[c->outcomes.len++];
     } else {
@@ -288,19 +284,19 @@ void outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32_t st
         if (map_get(&c->outcome_index, o->id) == o)
             map_remove(&c->outcome_index, o->id);
     }
-    *o = (struct outcome){id, ok, started, start_s};
+    *o = (struct core_outcome){id, ok, started, start_s};
     map_put(&c->outcome_index, id, o);
 }
 
-const struct outcome *outcome_find(const struct core *c, uint64_t id) {
+const struct core_outcome *core_outcome_find(const struct core *c, uint64_t id) {
     return map_get(&c->outcome_index, id);
 }
 
-uint64_t same_name_key(const char *user, const char *name) {
+uint64_t core_same_name_key(const char *user, const char *name) {
     return hash_bytes(user, strlen(user)) * 31 + hash_bytes(name, strlen(name));
 }
 
-struct submission *submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms) {
+struct submission *core_submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms) {
     struct submission *s = xcalloc(1, sizeof *s);
     struct buf b = {0};
     schema_encode(&spec_schema, spec, &b);
@@ -313,13 +309,13 @@ struct submission *submission_new(struct core *c, uint64_t id, const struct spec
     s->limit = spec->array_limit;
     s->submit_ms = submit_ms;
     s->name = xstrdup(spec->name ? spec->name : "");
-    s->user = intern(c, spec->user);
-    user_count(c, s->user)->spec_bytes += s->spec_len;
-    s->script = text_take(c, s->user, spec->script_id, spec->script_bytes);
-    s->environment = text_take(c, s->user, spec->environment_id, spec->environment_bytes);
-    s->project = intern(c, spec->project);
-    s->partition = intern(c, spec->partition);
-    s->qos = intern(c, spec->qos);
+    s->user = core_intern(c, spec->user);
+    core_user_count(c, s->user)->spec_bytes += s->spec_len;
+    s->script = core_text_take(c, s->user, spec->script_id, spec->script_bytes);
+    s->environment = core_text_take(c, s->user, spec->environment_id, spec->environment_bytes);
+    s->project = core_intern(c, spec->project);
+    s->partition = core_intern(c, spec->partition);
+    s->qos = core_intern(c, spec->qos);
     s->uid = spec->uid;
     s->nice = spec->nice;
     s->priority = spec->priority;
@@ -333,7 +329,7 @@ struct submission *submission_new(struct core *c, uint64_t id, const struct spec
     struct sched_request asked;
     // A project or partition that has gone since gives a request that waits and says so.
     core_request(c, spec->user, spec, &a, &asked, NULL);
-    asked.user = user_handle(c, spec->user);  // from here on the user is part of the state
+    asked.user = core_user_handle(c, spec->user);  // from here on the user is part of the state
     s->request = world_request(c->world, &asked);
     s->tasks = request_tasks(s->request);
     s->cpus = request_cpus(s->request);
@@ -346,12 +342,12 @@ struct submission *submission_new(struct core *c, uint64_t id, const struct spec
     return s;
 }
 
-void submission_unref(struct core *c, struct submission *s) {
+void core_submission_unref(struct core *c, struct submission *s) {
     if (!s || --s->refs)
         return;
-    user_count(c, s->user)->spec_bytes -= s->spec_len;
-    text_drop(c, s->script);
-    text_drop(c, s->environment);
+    core_user_count(c, s->user)->spec_bytes -= s->spec_len;
+    core_text_drop(c, s->script);
+    core_text_drop(c, s->environment);
     world_request_unref(c->world, s->request);
     free(s->spec);
     free((char *)(uintptr_t)s->name);

@@ -63,7 +63,7 @@ struct run_part {
 };
 
 // What a job has while it holds resources.
-struct run {
+struct core_run {
     struct run_part *parts;
     uint32_t part_count;
     uint32_t time_limit_s;
@@ -82,17 +82,17 @@ struct run {
 enum { HELD_USER = 1, HELD_ADMIN = 2, WAITS_DEPENDENCY = 4, DEPENDENCY_NEVER = 8, WAITS_ARRAY = 16, HAS_BEGUN = 32,
        TAKES = 64 };  // others were told to make room for it
 
-struct job {
+struct core_job {
     uint64_t id;
     struct submission *sub;
     uint32_t array_index, attempt, preempted, steps;
     uint8_t state;  // enum job_state
     uint8_t flags;  // HELD_USER, …
     int64_t begin_ms, eligible_ms, start_ms, expected_start_ms;
-    struct run *run;               // placed
+    struct core_run *run;               // placed
     struct usage *usage;           // of all attempts so far
     struct dependent *waiting;     // jobs that wait for this one
-    struct job *next_same, *prev_same;  // same user and name, by id: for singleton
+    struct core_job *next_same, *prev_same;  // same user and name, by id: for singleton
 };
 
 // A job that waits for another job, an array, or all earlier ones of its name.
@@ -111,7 +111,7 @@ struct node_entry {
     bool drained;
     char *reason, *by, *fingerprint;
     int64_t reason_ms;
-    VEC(struct job *) jobs;    // with a part here that has not ended, by id
+    VEC(struct core_job *) jobs;    // with a part here that has not ended, by id
     VEC(uint64_t) stale;       // attempts (id, attempt) still being cleaned up; not part of the journal
     uint32_t cpus_used, gpus_used_milli;
     uint64_t memory_used_bytes;
@@ -132,7 +132,7 @@ struct token_entry {
 };
 
 // How an ended job or array ended, for dependencies.
-struct outcome {
+struct core_outcome {
     uint64_t id;  // OUTCOME_ARRAY set: of a whole array
     bool ok, started;
     uint32_t start_s;  // since 1970; 0: it never started
@@ -145,8 +145,8 @@ struct core {
     bool has_policy;
     struct policy unset_policy;  // the configuration's own
     uint64_t seq, next_id;
-    struct map jobs;             // id → struct job
-    VEC(struct job *) order;     // by id; holes (NULL) are swept when half of it is holes
+    struct map jobs;             // id → struct core_job
+    VEC(struct core_job *) order;     // by id; holes (NULL) are swept when half of it is holes
     uint32_t holes;
     struct strmap interned;      // name → itself
     struct strmap nodes;         // name → struct node_entry
@@ -155,14 +155,14 @@ struct core {
     VEC(struct entity_entry *) entity_list[ENTITY_COUNT];  // by handle - 1
     struct strmap user_handles;
     VEC(const char *) users;     // by handle - 1
-    struct strmap user_jobs;     // user → struct user_count
+    struct strmap user_jobs;     // user → struct core_user
     struct strmap texts;         // key and user → struct text_use
     struct strmap tokens;
-    struct map same_name;        // hash of user and name → first struct job
+    struct map same_name;        // hash of user and name → first struct core_job
     struct map arrays;           // id → struct array, while elements live
-    VEC(struct outcome) outcomes;  // a ring
+    VEC(struct core_outcome) outcomes;  // a ring
     uint32_t outcome_next;
-    struct map outcome_index;    // id → struct outcome
+    struct map outcome_index;    // id → struct core_outcome
     struct world *world;
     struct decisions decisions;
     struct core_counts counts;
@@ -175,7 +175,7 @@ struct core {
     uint64_t singletons;         // live jobs that wait for the others of their name
 };
 
-struct user_count {
+struct core_user {
     uint64_t live;
     uint64_t spec_bytes;  // what their live submissions take here
     uint64_t text_bytes;  // and on the disk, in scripts and environments
@@ -183,81 +183,83 @@ struct user_count {
 
 // state.c
 void core_reset(struct core *c);  // as new
-const char *intern(struct core *c, const char *s);  // NULL stays NULL
-struct job *find_job(const struct core *c, uint64_t id);
-struct node_entry *find_node(const struct core *c, const char *name);
-struct entity_entry *find_entity(const struct core *c, enum entity t, const char *name);
-uint32_t user_handle(struct core *c, const char *user);      // takes a new one: only while events are applied
-uint32_t user_known(const struct core *c, const char *user);  // 0: none yet
-struct user_count *user_count(struct core *c, const char *user);
-void order_add(struct core *c, struct job *j);
-uint32_t order_after(const struct core *c, uint64_t id);  // where larger ids begin
-void order_remove(struct core *c, struct job *j);
-void spec_of(const struct job *j, struct arena *a, struct spec *out);
-struct run *run_free(struct run *r);
-void outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32_t start_s);
-const struct outcome *outcome_find(const struct core *c, uint64_t id);
-struct submission *submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms);
-void submission_unref(struct core *c, struct submission *s);
-uint64_t same_name_key(const char *user, const char *name);
+struct core_job *core_find_job(const struct core *c, uint64_t id);
+struct node_entry *core_find_node(const struct core *c, const char *name);
+struct entity_entry *core_find_entity(const struct core *c, enum entity_kind t, const char *name);
+uint32_t core_user_handle(struct core *c, const char *user);      // takes a new one: only while events are applied
+uint32_t core_user_known(const struct core *c, const char *user);  // 0: none yet
+struct core_user *core_user_count(struct core *c, const char *user);
+void core_order_add(struct core *c, struct core_job *j);
+uint32_t core_order_after(const struct core *c, uint64_t id);  // where larger ids begin
+void core_order_remove(struct core *c, struct core_job *j);
+void core_spec_of(const struct core_job *j, struct arena *a, struct spec *out);
+struct core_run *core_run_free(struct core_run *r);
+void core_outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32_t start_s);
+const struct core_outcome *core_outcome_find(const struct core *c, uint64_t id);
+struct submission *core_submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms);
+void core_submission_unref(struct core *c, struct submission *s);
+uint64_t core_same_name_key(const char *user, const char *name);
 
 // apply.c, apply_cluster.c
-void apply(struct core *c, const struct event *e);
-void apply_cluster(struct core *c, const struct event *e);
-void job_link(struct core *c, struct job *j);
-int64_t run_paused_ms(const struct job *j, int64_t now_ms);  // all pauses of the attempt until then
-void jobs_to_world(struct core *c);
-enum sched_claim claim_read(uint32_t claim);
+void core_apply(struct core *c, const struct event *e);
+void core_apply_cluster(struct core *c, const struct event *e);
+void core_job_link(struct core *c, struct core_job *j);
+int64_t core_run_paused_ms(const struct core_job *j, int64_t now_ms);  // all pauses of the attempt until then
+void core_jobs_to_world(struct core *c);
+enum sched_claim core_claim_read(uint32_t claim);
 // event.c: numbers the event, applies it, puts it into the outbox.
-void emit(struct core *c, int64_t now_ms, enum event_type type, void *body);
-void effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt);
-void effect_send(struct core *c, const char *node, enum message_type type, void *body);
+void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body);
+void core_effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt);
+void core_effect_send(struct core *c, const char *node, enum message_type type, void *body);
 
 // queue.c
-void job_to_world(struct core *c, struct job *j);      // pending: known to the scheduler again
-void job_hold_changed(struct core *c, struct job *j);  // after a change of flags
-enum job_reason reason_of(const struct core *c, const struct job *j);
-void array_fill(struct core *c, struct array *a);      // lets elements through up to the limit
-void array_limit(struct core *c, struct array *a, uint32_t limit);  // a new one; 0: none
+void core_job_to_world(struct core *c, struct core_job *j);      // pending: known to the scheduler again
+void core_job_hold_changed(struct core *c, struct core_job *j);  // after a change of flags
+enum job_reason core_reason_of(const struct core *c, const struct core_job *j);
+void core_array_fill(struct core *c, struct array *a);      // lets elements through up to the limit
+void core_array_set_limit(struct core *c, struct array *a, uint32_t limit);  // a new one; 0: none
 // The job, if the actor may change it.
-int need_job(const struct core *c, const struct actor *actor, uint64_t id, struct job **out, struct error *e);
-int need_admin(const struct actor *actor, const char *what, struct error *e);
+int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, struct core_job **out, struct error *e);
+int core_need_admin(const struct actor *actor, const char *what, struct error *e);
 
 // depend.c
-int depend_check(const struct core *c, const char *text, uint64_t self, struct error *e);
-void depend_parse(struct submission *s, const struct spec *spec);
-void depend_attach(struct core *c, struct job *j, int64_t now_ms);  // waits where it must
-void depend_notify(struct core *c, struct job *j, int64_t now_ms);  // j has started or ended
-void depend_wake(struct core *c, struct dependent *list, int64_t now_ms);  // frees the list
-void depend_array(struct core *c, struct array *a, int64_t now_ms);
-void depend_singleton(struct core *c, const struct job *ended, int64_t now_ms);
-bool depend_is_singleton(const struct submission *s);
-uint64_t array_element(const struct array *a, uint32_t index);  // id, 0: none
+int core_depend_check(const struct core *c, const char *text, uint64_t self, struct error *e);
+void core_depend_parse(struct submission *s, const struct spec *spec);
+void core_depend_attach(struct core *c, struct core_job *j, int64_t now_ms);  // waits where it must
+void core_depend_notify(struct core *c, struct core_job *j, int64_t now_ms);  // j has started or ended
+void core_depend_wake(struct core *c, struct dependent *list, int64_t now_ms);  // frees the list
+void core_depend_array(struct core *c, struct array *a, int64_t now_ms);
+void core_depend_singleton(struct core *c, const struct core_job *ended, int64_t now_ms);
+bool core_depend_is_singleton(const struct submission *s);
+uint64_t core_array_element(const struct array *a, uint32_t index);  // id, 0: none
 
 // dispatch.c
-void node_ready(struct core *c, struct node_entry *n, int64_t now_ms);  // nothing stale is left: up
+void core_node_ready(struct core *c, struct node_entry *n, int64_t now_ms);  // nothing stale is left: up
 
 // report.c
-struct run_part *part_on(struct job *j, const char *node);
-void finish_if_done(struct core *c, struct job *j, int64_t now_ms);
-void begin_ending(struct core *c, struct job *j, const struct event_job_ending *how, int64_t now_ms);
-void send_kill(struct core *c, const struct job *j, const struct run_part *p);
-void send_time_limit(struct core *c, const struct job *j, const struct run_part *p);
-void end_part(struct core *c, struct job *j, struct run_part *p, enum end_cause cause, const char *reason,
+struct run_part *core_part_on(struct core_job *j, const char *node);
+void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms);
+void core_begin_ending(struct core *c, struct core_job *j, const struct event_job_ending *how, int64_t now_ms);
+void core_send_kill(struct core *c, const struct core_job *j, const struct run_part *p);
+void core_send_time_limit(struct core *c, const struct core_job *j, const struct run_part *p);
+void core_end_part(struct core *c, struct core_job *j, struct run_part *p, enum end_cause cause, const char *reason,
               int64_t now_ms);
-void end_pending(struct core *c, struct job *j, enum job_state state, const char *by, const char *reason,
+void core_end_pending(struct core *c, struct core_job *j, enum job_state state, const char *by, const char *reason,
                  int64_t now_ms);
 
 // texts.c
-struct text_use *text_take(struct core *c, const char *user, const char *id, uint64_t bytes);  // user: interned
-void text_drop(struct core *c, struct text_use *t);  // accepts NULL
-int texts_check(struct core *c, const struct spec *s, struct error *e);
-bool texts_add_up(const struct core *c);
+struct text_use *core_text_take(struct core *c, const char *user, const char *id, uint64_t bytes);  // user: interned
+void core_text_drop(struct core *c, struct text_use *t);  // accepts NULL
+int core_texts_check(struct core *c, const struct spec *s, struct error *e);
+bool core_texts_add_up(const struct core *c);
 
 // policy.c
-void apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms);  // at_ms 0: from a snapshot
-void policy_again(struct core *c);
+void core_apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms);  // at_ms 0: from a snapshot
+void core_policy_reapply(struct core *c);
+
+// query.c
+void core_fold_nodes(const struct core_job *j, struct buf *out);  // the nodes it holds, as a folded list
 
 // account.c
-void finished_row(struct core *c, const struct job *j, const struct event_job_ended *e, int64_t now_ms);
-void record_of(const struct core *c, const struct job *j, struct arena *a, struct job_record *out);
+void core_finished_row(struct core *c, const struct core_job *j, const struct event_job_ended *e, int64_t now_ms);
+void core_record_of(const struct core *c, const struct core_job *j, struct arena *a, struct job_record *out);

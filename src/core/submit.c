@@ -182,7 +182,7 @@ static bool is_member(const struct project *p, const char *user) {
 }
 
 // A name that is not known gets the nearest one as a hint.
-static int unknown(const struct core *c, enum entity t, const char *name, struct error *e) {
+static int unknown(const struct core *c, enum entity_kind t, const char *name, struct error *e) {
     const char *best = NULL;
     unsigned distance = edit_distance_near(name);
     for (uint32_t i = 0; i < c->entity_list[t].len; i++) {
@@ -213,9 +213,9 @@ static int check_partitions(const struct core *c, const char *list, struct error
     size_t len;
     uint32_t count = 0;
     if (!names_several(list))
-        return find_entity(c, ENTITY_PARTITION, list) ? 0 : unknown(c, ENTITY_PARTITION, list, e);
+        return core_find_entity(c, ENTITY_PARTITION, list) ? 0 : unknown(c, ENTITY_PARTITION, list, e);
     for (const char *at, *rest = list; (at = names_next(&rest, &len));) {
-        if (len > IDENTIFIER_MAX || !find_entity(c, ENTITY_PARTITION, name_at(at, len, name)))
+        if (len > IDENTIFIER_MAX || !core_find_entity(c, ENTITY_PARTITION, name_at(at, len, name)))
             return unknown(c, ENTITY_PARTITION, name_at(at, len, name), e);
         if (++count > PARTITIONS_PER_JOB)
             return error_set(e, E2BIG, "partition: a job may name at most %d", PARTITIONS_PER_JOB);
@@ -228,7 +228,7 @@ static int check_open(const struct core *c, const char *list, struct error *e) {
     size_t len;
     for (const char *at, *rest = list; (at = names_next(&rest, &len));) {
         const struct entity_entry *t =
-            len <= IDENTIFIER_MAX ? find_entity(c, ENTITY_PARTITION, name_at(at, len, name)) : NULL;
+            len <= IDENTIFIER_MAX ? core_find_entity(c, ENTITY_PARTITION, name_at(at, len, name)) : NULL;
         if (t && ((const struct partition *)t->value)->closed)
             return error_set(e, EBUSY, "closed: partition \"%s\" takes no new jobs now; choose another", t->name);
     }
@@ -237,7 +237,7 @@ static int check_open(const struct core *c, const char *list, struct error *e) {
 
 static int check_names(const struct core *c, const struct actor *actor, const struct spec *s, struct error *e) {
     const struct entity_entry *t;
-    if (!(t = find_entity(c, ENTITY_PROJECT, s->project)))
+    if (!(t = core_find_entity(c, ENTITY_PROJECT, s->project)))
         return unknown(c, ENTITY_PROJECT, s->project, e);
     if (!actor->admin && !is_member(t->value, actor->user))
         return error_set(e, EPERM,
@@ -246,9 +246,9 @@ static int check_names(const struct core *c, const struct actor *actor, const st
     int r = check_partitions(c, s->partition, e);
     if (r < 0)
         return r;
-    if (s->qos && !find_entity(c, ENTITY_QOS, s->qos))
+    if (s->qos && !core_find_entity(c, ENTITY_QOS, s->qos))
         return unknown(c, ENTITY_QOS, s->qos, e);
-    if (s->reservation && !find_entity(c, ENTITY_RESERVATION, s->reservation))
+    if (s->reservation && !core_find_entity(c, ENTITY_RESERVATION, s->reservation))
         return unknown(c, ENTITY_RESERVATION, s->reservation, e);
     if ((s->nice < 0 || s->priority) && !actor->admin)
         return error_set(e, EPERM, "%s: only an administrator may raise a priority", s->nice < 0 ? "nice" : "priority");
@@ -265,7 +265,7 @@ static int node_handles(struct core *c, const char *field, const char *list, str
         return r;
     uint32_t *out = arena_alloc(a, names.len * sizeof *out), n = 0;
     for (uint32_t i = 0; i < names.len; i++) {
-        const struct node_entry *node = find_node(c, names.at[i]);
+        const struct node_entry *node = core_find_node(c, names.at[i]);
         char shown[64];
         if (node)
             out[n++] = node->handle;
@@ -337,7 +337,7 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
                  struct sched_request *out, struct error *e) {
     *out = (struct sched_request){
         .project = core_handle(c, ENTITY_PROJECT, s->project),
-        .user = user_known(c, user),
+        .user = core_user_known(c, user),
         .qos = core_handle(c, ENTITY_QOS, s->qos),
         .class = s->class == CLASS_INTERACTIVE ? SCHED_INTERACTIVE : SCHED_TRAIN,
         .nodes_min = s->nodes_min,
@@ -374,11 +374,11 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
 }
 
 uint32_t core_node_handle(const struct core *c, const char *node) {
-    const struct node_entry *n = find_node(c, node);
+    const struct node_entry *n = core_find_node(c, node);
     return n ? n->handle : 0;
 }
 
-uint32_t core_handle(const struct core *c, enum entity kind, const char *name) {
+uint32_t core_handle(const struct core *c, enum entity_kind kind, const char *name) {
     const struct entity_entry *t = name ? strmap_get(&c->entities[kind], name) : NULL;
     return t ? t->handle : 0;
 }
@@ -422,17 +422,17 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
         s->project = default_project(c, actor->user);
     if (str_empty(s->partition))
         s->partition = default_partition(c);
-    const struct entity_entry *t = find_entity(c, ENTITY_PROJECT, s->project);
+    const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, s->project);
     if (str_empty(s->qos))
         s->qos = t ? ((const struct project *)t->value)->default_qos : NULL;
-    else if (s->slurm_words && streq(s->qos, "normal") && !find_entity(c, ENTITY_QOS, "normal"))
+    else if (s->slurm_words && streq(s->qos, "normal") && !core_find_entity(c, ENTITY_QOS, "normal"))
         s->qos = NULL;  // what Slurm's commands call a job without one
     char name[IDENTIFIER_MAX + 1];
     const char *rest = s->partition;
     size_t len;
     const char *first = names_next(&rest, &len);
     const struct entity_entry *part =
-        first ? find_entity(c, ENTITY_PARTITION, name_at(first, len, name)) : NULL;
+        first ? core_find_entity(c, ENTITY_PARTITION, name_at(first, len, name)) : NULL;
     uint64_t per_cpu = part ? ((const struct partition *)part->value)->default_memory_per_cpu_bytes : 0;
     spec_count_by_gpu(s);
     // A job that has nodes to itself has all their memory, unless it says how much.
@@ -444,7 +444,7 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
 static int check_memory(struct core *c, const struct spec *s, struct error *e) {
     cleanup_buf struct buf b = {0};
     schema_encode(&spec_schema, s, &b);
-    if (user_count(c, s->user)->spec_bytes + b.len <= c->config.max_spec_bytes_per_user)
+    if (core_user_count(c, s->user)->spec_bytes + b.len <= c->config.max_spec_bytes_per_user)
         return 0;
     return error_set(e, EAGAIN,
                      "the commands and options of %s's jobs take more than %llu MiB; put long argument lists "
@@ -453,7 +453,7 @@ static int check_memory(struct core *c, const struct spec *s, struct error *e) {
 }
 
 static int check_room(struct core *c, const struct actor *actor, uint64_t count, struct error *e) {
-    uint64_t live = user_count(c, actor->user)->live;
+    uint64_t live = core_user_count(c, actor->user)->live;
     if (c->jobs.len + count > c->config.max_jobs)
         return error_set(
             e, EAGAIN,
@@ -491,7 +491,7 @@ static int check_spec(struct core *c, const struct actor *actor, const struct sp
     int r;
     if ((r = check_texts(s, e)) < 0 || (r = check_amounts(s, e)) < 0 || (r = check_array(c, s, e)) < 0 ||
         (r = check_names(c, actor, s, e)) < 0 || (r = check_singleton(s, e)) < 0 ||
-        (r = depend_check(c, s->dependency, self, e)) < 0 ||
+        (r = core_depend_check(c, s->dependency, self, e)) < 0 ||
         (r = core_request(c, actor->user, s, &a, &request, e)) < 0)
         return r;
     if (!str_empty(s->container) && !any_containers(c))
@@ -507,7 +507,7 @@ int core_submit(struct core *c, const struct actor *actor, const struct spec *sp
     int r = check_spec(c, actor, &s, 0, e);
     if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
         (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
-        (r = texts_check(c, &s, e)) < 0)
+        (r = core_texts_check(c, &s, e)) < 0)
         return r;
     if (s.deadline_ms && s.deadline_ms <= now_ms)
         return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
@@ -516,19 +516,19 @@ int core_submit(struct core *c, const struct actor *actor, const struct spec *sp
     if (dry_run)
         return 0;
     struct event_job_submitted b = {.id = c->next_id, .spec = &s, .key = key};
-    emit(c, now_ms, EVENT_JOB_SUBMITTED, &b);
+    core_emit(c, now_ms, EVENT_JOB_SUBMITTED, &b);
     return 0;
 }
 
 int core_update(struct core *c, const struct actor *actor, uint64_t id, const struct spec *spec,
                 int64_t now_ms, struct error *e) {
-    struct job *j;
-    int r = need_job(c, actor, id, &j, e);
+    struct core_job *j;
+    int r = core_need_job(c, actor, id, &j, e);
     if (r < 0)
         return r;
     cleanup_arena struct arena a = {0};
     struct spec s = *spec, old;
-    spec_of(j, &a, &old);
+    core_spec_of(j, &a, &old);
     core_fill_defaults(c, actor, &s);
     s.user = old.user;
     s.uid = old.uid;
@@ -559,9 +559,9 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
     if ((r = check_spec(c, actor, &s, id, e)) < 0 || (r = check_memory(c, &s, e)) < 0)
         return r;
     struct event_job_updated b = {.id = id, .spec = &s, .by = actor->user};
-    emit(c, now_ms, EVENT_JOB_UPDATED, &b);
+    core_emit(c, now_ms, EVENT_JOB_UPDATED, &b);
     for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
         if (!j->run->parts[i].ended)
-            send_time_limit(c, j, &j->run->parts[i]);
+            core_send_time_limit(c, j, &j->run->parts[i]);
     return 0;
 }

@@ -20,7 +20,7 @@ static const char *key_of(const char *id, const char *user, struct buf *out) {
     return out->data;
 }
 
-struct text_use *text_take(struct core *c, const char *user, const char *id, uint64_t bytes) {
+struct text_use *core_text_take(struct core *c, const char *user, const char *id, uint64_t bytes) {
     cleanup_buf struct buf key = {0};
     if (str_empty(id))
         return NULL;
@@ -31,16 +31,16 @@ struct text_use *text_take(struct core *c, const char *user, const char *id, uin
         t->user = user;
         t->bytes = bytes;
         strmap_put(&c->texts, t->key, t);
-        user_count(c, user)->text_bytes += bytes;
+        core_user_count(c, user)->text_bytes += bytes;
     }
     t->refs++;
     return t;
 }
 
-void text_drop(struct core *c, struct text_use *t) {
+void core_text_drop(struct core *c, struct text_use *t) {
     if (!t || --t->refs)
         return;
-    user_count(c, t->user)->text_bytes -= t->bytes;
+    core_user_count(c, t->user)->text_bytes -= t->bytes;
     strmap_remove(&c->texts, t->key);
     free(t);
 }
@@ -55,8 +55,8 @@ static const char *mebibytes(uint64_t bytes, char out[static 24]) {
     return out;
 }
 
-int texts_check(struct core *c, const struct spec *s, struct error *e) {
-    uint64_t used = user_count(c, s->user)->text_bytes, max = c->config.max_text_bytes_per_user;
+int core_texts_check(struct core *c, const struct spec *s, struct error *e) {
+    uint64_t used = core_user_count(c, s->user)->text_bytes, max = c->config.max_text_bytes_per_user;
     uint64_t more = new_bytes(c, s, s->script_id, s->script_bytes) +
                     new_bytes(c, s, s->environment_id, s->environment_bytes);
     char a[24], b[24], m[24];
@@ -77,7 +77,7 @@ static const struct text_use *of_user(const struct core *c, size_t *it, const ch
     return NULL;
 }
 
-bool texts_add_up(const struct core *c) {
+bool core_texts_add_up(const struct core *c) {
     size_t it = 0, texts = 0;
     const char *user;
     void *count;
@@ -86,7 +86,7 @@ bool texts_add_up(const struct core *c) {
         const struct text_use *t;
         for (size_t at = 0; (t = of_user(c, &at, user)) && t->refs; texts++)
             bytes += t->bytes;
-        if (bytes != ((const struct user_count *)count)->text_bytes)
+        if (bytes != ((const struct core_user *)count)->text_bytes)
             return false;
     }
     return texts == c->texts.len;

@@ -116,3 +116,18 @@ static const struct field policy_fields[] = {
 };
 const struct schema policy_schema = SCHEMA(S, "the policy", policy_fields);
 #undef S
+
+const struct schema *entity_schema(enum entity_kind kind) {
+    static const struct schema *const schemas[] = {&project_schema, &partition_schema, &qos_schema,
+                                                   &reservation_schema};
+    return schemas[kind];
+}
+
+const char *entity_word(enum entity_kind kind) {
+    static const char *const words[] = {"project", "partition", "QoS", "reservation"};
+    return words[kind];
+}
+
+const char *entity_command(enum entity_kind kind) {
+    return kind == ENTITY_QOS ? "qos" : entity_word(kind);
+}

@@ -52,7 +52,7 @@ static inline void rig_drain(struct rig *r) {
     r->finished += o->finished.len;
     if (o->finished.len)
         r->last_state = o->finished.at[o->finished.len - 1].state;
-    outbox_clear(o);
+    core_outbox_clear(o);
     core_assert(r->core);
 }
 

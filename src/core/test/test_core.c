@@ -797,7 +797,7 @@ static void a_user_has_a_share_of_the_memory(void **state) {
     uint64_t id, count;
     int n = 0;
     while (core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e) == 0) {
-        outbox_clear(core_outbox(r.core));
+        core_outbox_clear(core_outbox(r.core));
         assert_true(++n < 20);
     }
     assert_int_equal(e.code, EAGAIN);
@@ -871,7 +871,7 @@ static void what_jobs_need_is_not_deleted(void **state) {
     s.partition = "q";
     s.qos = "u";
     uint64_t id = rig_submit(&r, &alice, &s);
-    static const enum entity things[] = {ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS};
+    static const enum entity_kind things[] = {ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS};
     static const char *const names[] = {"p", "q", "u"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(core_delete(r.core, &root, things[i], names[i], false, r.now_ms, &e), -EBUSY);

@@ -42,20 +42,20 @@ static void pauses_are_counted(void **state) {
     r.now_ms += 7000;
     struct job_view v = view(r.core, id);
     assert_int_equal(v.suspend_ms, at);
-    assert_int_equal(job_view_paused_ms(&v, r.now_ms), 7000);
+    assert_int_equal(core_view_paused_ms(&v, r.now_ms), 7000);
     assert_int_equal(core_suspend(r.core, &alice, id, true, r.now_ms, &e), 0);
     r.now_ms += 1000;
     assert_int_equal(core_suspend(r.core, &alice, id, false, r.now_ms, &e), 0);
     r.now_ms += 2000;
     struct core *other = reloaded(&r);
     v = view(other, id);
-    assert_int_equal(job_view_paused_ms(&v, r.now_ms), 9000);
+    assert_int_equal(core_view_paused_ms(&v, r.now_ms), 9000);
     core_free(other);
     // It is ended while it is suspended: the pause ends then.
     assert_int_equal(core_cancel(r.core, &alice, id, &(struct cancel_options){0}, r.now_ms, &e), 0);
     r.now_ms += 30000;
     v = view(r.core, id);
-    assert_int_equal(job_view_paused_ms(&v, r.now_ms), 9000);
+    assert_int_equal(core_view_paused_ms(&v, r.now_ms), 9000);
     rig_drain(&r);
     rig_done(&r);
 }

@@ -194,14 +194,14 @@ static void threads_share_and_race(void **state) {
 
 // The seeded scheduler: each actor is a coroutine that yields before every shared access.
 enum { ACTORS = 5, STACK = 64 * 1024, ROUNDS = 6000, ACTOR_OPS = 4 };
-struct actor {
+struct ledger_actor {
     ucontext_t at;
     struct ledger *l;
     int64_t held; // pages it knows it holds
     bool done, killed;
     int empties; // index of the dead actor it cleans up after, or -1
 };
-static struct actor actor[ACTORS];
+static struct ledger_actor actor[ACTORS];
 static ucontext_t scheduler;
 static int running = -1;
 static uint64_t dead_owner;
@@ -214,7 +214,7 @@ static void test_step(void) {
 }
 
 static void actor_body(int i) {
-    struct actor *a = &actor[i];
+    struct ledger_actor *a = &actor[i];
     for (int op = 0; op < ACTOR_OPS; op++) {
         if (a->empties >= 0 && empty_slot(a->l->file, (unsigned)a->empties, dead_owner))
             revive = true;
@@ -239,7 +239,7 @@ static void one_schedule(struct ledger **l) {
     int killed = -1;
     revive = false;
     for (int i = 0; i < ACTORS; i++) {
-        actor[i] = (struct actor){.l = l[i], .empties = -1};
+        actor[i] = (struct ledger_actor){.l = l[i], .empties = -1};
         l[i]->me = 1000 + (uint64_t)i;
         l[i]->slot = i;
         l[i]->file->slot[i].owner = l[i]->me;
@@ -261,7 +261,7 @@ static void one_schedule(struct ledger **l) {
         }
         if (revive && rnd(2)) {
             revive = false;
-            actor[killed] = (struct actor){.l = l[killed], .empties = -1};
+            actor[killed] = (struct ledger_actor){.l = l[killed], .empties = -1};
             l[killed]->me += 5000;
             l[killed]->file->slot[killed].owner = l[killed]->me;
             start_actor(killed);

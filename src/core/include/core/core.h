@@ -90,8 +90,8 @@ struct outbox {
     struct buf bytes;
 };
 struct outbox *core_outbox(struct core *c);
-const char *core_intern(struct core *c, const char *name);  // lives as long as the core
-void outbox_clear(struct outbox *o);
+const char *core_intern(struct core *c, const char *name);  // lives as long as the core; NULL stays NULL
+void core_outbox_clear(struct outbox *o);
 
 // --- recovery ---
 
@@ -163,11 +163,10 @@ int core_partition_set(struct core *c, const struct actor *actor, const struct p
 int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q, int64_t now_ms, struct error *e);
 int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *r,
                          int64_t now_ms, struct error *e);
-enum entity { ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS, ENTITY_RESERVATION, ENTITY_COUNT };
 // Refused while live jobs are in it, unless forced; those of a reservation only lose their right to it.
-int core_delete(struct core *c, const struct actor *actor, enum entity kind, const char *name, bool force,
+int core_delete(struct core *c, const struct actor *actor, enum entity_kind kind, const char *name, bool force,
                 int64_t now_ms, struct error *e);
-uint64_t core_jobs_in(const struct core *c, enum entity kind, const char *name);  // live; 0 for reservations
+uint64_t core_jobs_in(const struct core *c, enum entity_kind kind, const char *name);  // live; 0 for reservations
 int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms,
                       struct error *e);
 int core_token_use(struct core *c, const char *id, const char *hash, const char *node,
@@ -215,7 +214,7 @@ struct job_view {
     int32_t nice;
 };
 bool core_view(const struct core *c, uint64_t id, struct job_view *out);
-int64_t job_view_paused_ms(const struct job_view *v, int64_t now_ms);  // all pauses, with the one it is in
+int64_t core_view_paused_ms(const struct job_view *v, int64_t now_ms);  // all pauses, with the one it is in
 // Calls fn for every live job in order of id until it returns false.
 void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
 void core_each_job_after(const struct core *c, uint64_t after,
@@ -255,16 +254,13 @@ struct core_passes {
     uint64_t passes, looked_at, started, backfilled;
 };
 void core_passes(const struct core *c, struct core_passes *out);
-void core_each_entity(const struct core *c, enum entity kind,
+void core_each_entity(const struct core *c, enum entity_kind kind,
                       bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
 void core_each_partition_of(const struct core *c, const char *node,
                             bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
-const struct schema *entity_schema(enum entity kind);
-const char *entity_word(enum entity kind);     // "project"
-const char *entity_command(enum entity kind);  // the verb that shows them
 void core_each_token(const struct core *c, bool (*fn)(void *ctx, const struct event_token *t, bool used), void *ctx);
 struct world *core_world(struct core *c);  // for explanations
-uint32_t core_handle(const struct core *c, enum entity kind, const char *name);  // the world's id; 0: none
+uint32_t core_handle(const struct core *c, enum entity_kind kind, const char *name);  // the world's id; 0: none
 const struct policy *core_policy(const struct core *c);
 void core_policy_settings(const struct core *c, struct policy_settings *out);
 // Turns a spec into the scheduler's request (lists live in the arena).

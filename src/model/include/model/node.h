@@ -100,3 +100,9 @@ struct policy_settings {
     bool reclaim, interactive_in_quota;
 };
 extern const struct schema policy_schema;
+
+// What an administrator sets up by name. Each of the structs begins with its name.
+enum entity_kind { ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS, ENTITY_RESERVATION, ENTITY_COUNT };
+const struct schema *entity_schema(enum entity_kind kind);
+const char *entity_word(enum entity_kind kind);     // for messages: "project"
+const char *entity_command(enum entity_kind kind);  // the command-line verb: "project"
