@@ -4,7 +4,7 @@ BUILD ?= build
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build up down test test-vm faults fuzz bench install uninstall docs clean
+.PHONY: help setup build up down test test-vm test-deb deb faults fuzz bench install uninstall docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,14 @@ test: ## set up, build and run all tests
 test-vm: build ## limits on emulated machines: cgroup v2, v1, both, none (MODES="v2 v1" for some)
 	@tools/setup --vm
 	@python3 tests/vm/run.py --build $(BUILD) $(MODES)
+
+deb: ## the Debian package, in dist/
+	@tools/setup --deb
+	@tools/deb dist
+
+test-deb: ## the Debian package installed, upgraded and removed in a fresh Debian (debootstrap, root)
+	@tools/setup --deb
+	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/packages
 
 faults: build ## search for faults in virtual time (FOR=60 seconds), on new seeds; keeps count
 	@$(BUILD)/sim/faults/acequia-faults --fresh --for $${FOR:-60} -j $$(nproc) --count .faults-runs
