@@ -66,15 +66,16 @@ def rooms():
         if not m:
             continue
         folder, uses = m.group(1), m.group(2)
-        name = folder.split("/")[-1]
+        name = folder.removeprefix("src/")
         if uses.startswith("all above"):
             allowed = set(above)
             if " but " in uses:
-                allowed -= set(re.findall(r"\w+", uses.split(" but ")[1]))
+                excluded = set(re.findall(r"[\w/]+", uses.split(" but ")[1]))
+                allowed = {a for a in allowed if a.split("/")[0] not in excluded}
         elif "everything" in uses or uses in ("built programs", "–"):
             allowed = None
         else:
-            allowed = set(re.findall(r"\w+", uses)) - {"libc"}
+            allowed = set(re.findall(r"[\w/]+", uses)) - {"libc"}
         table[folder] = allowed
         above.append(name)
     return table
@@ -84,10 +85,10 @@ def check_includes(path, text, table):
     folder = next((f for f in table if path.startswith(f + "/")), None)
     if folder is None or table[folder] is None or "/test/" in path or "/fuzz/" in path:
         return
-    own = folder.split("/")[-1]
-    known = {f.split("/")[-1] for f in table}
+    own = folder.removeprefix("src/")
+    known = {f.removeprefix("src/") for f in table}
     for number, line in enumerate(text.splitlines(), 1):
-        m = re.match(r'\s*#include "([\w.-]+)/', line)
+        m = re.match(r'\s*#include "([\w./-]+)/[\w.-]+"', line)
         if not m or m.group(1) not in known:
             continue
         if m.group(1) != own and m.group(1) not in table[folder]:

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/logic.h"
+#include "agent/logic/logic.h"
 #include "base/text.h"
 #include "controller/commit_pipeline.h"
 #include "state.h"

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "agent/logic.h"
+#include "agent/logic/logic.h"
 #include "base/map.h"
 #include "base/rand.h"
 #include "controller/commit_pipeline.h"

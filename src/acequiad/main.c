@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/program.h"
+#include "agent/daemon/program.h"
 #include "controller/daemon.h"
 #include "remote.h"
 #include "sim/sim.h"

@@ -36,7 +36,7 @@ struct holding {
     char finding[AUDIT_TEXT_MAX];
 };
 
-struct device {
+struct monitored_gpu {
     struct gpu_reading reading;
     int64_t read_ms, last_ms;        // last: of the split before
     uint64_t energy_mj, last_energy_mj;  // as told, counted here when the device does not
@@ -50,7 +50,7 @@ struct gpu_monitor {
     struct arena arena;
     struct gpu *gpus;
     uint32_t count;
-    struct device *devices;
+    struct monitored_gpu *devices;
     VEC(struct holding) holdings;
     VEC(struct gpu_sample) samples;
     VEC(struct split_job) split;
@@ -128,14 +128,14 @@ void gpu_monitor_read(struct gpu_monitor *m, int64_t now_ms) {
     assert(now_ms >= m->now_ms);
     m->now_ms = now_ms;
     for (uint32_t i = 0; i < m->count; i++) {
-        struct device *d = &m->devices[i];
+        struct monitored_gpu *d = &m->devices[i];
         m->source->ops->read(m->source, i, now_ms, &d->reading);
         d->read_ms = now_ms;
     }
 }
 
 // The lowest power seen while nothing ran, the driver's own measure of "nothing".
-static void learn_idle_power(struct device *d) {
+static void learn_idle_power(struct monitored_gpu *d) {
     const struct gpu_sample *s = &d->reading.sample;
     if (!s->power_mw || s->utilisation_unknown || s->utilisation_milli || d->reading.process_count)
         return;
@@ -143,7 +143,7 @@ static void learn_idle_power(struct device *d) {
         d->idle_power_mw = s->power_mw;
 }
 
-static void settle_energy(struct device *d) {
+static void settle_energy(struct monitored_gpu *d) {
     struct gpu_sample *s = &d->reading.sample;
     int64_t span = d->last_ms ? d->read_ms - d->last_ms : 0;
     if (span > SPAN_MAX_MS)
@@ -159,7 +159,7 @@ static void settle_energy(struct device *d) {
 }
 
 static void settle_device(struct gpu_monitor *m, uint32_t i, bool *changed) {
-    struct device *d = &m->devices[i];
+    struct monitored_gpu *d = &m->devices[i];
     if (gpu_health_update(&d->health, &d->reading, d->read_ms)) {
         *changed = true;
         m->gpus[i].unhealthy = d->health.unhealthy ? arena_strdup(&m->arena, d->health.reason) : NULL;
@@ -395,7 +395,7 @@ static void tell_stray(struct gpu_monitor *m, const struct holding *h) {
 }
 
 static void split_device(struct gpu_monitor *m, uint32_t index, const struct gpu_holders *holders) {
-    struct device *d = &m->devices[index];
+    struct monitored_gpu *d = &m->devices[index];
     if (d->reading.error)
         return;
     int64_t span = d->last_ms ? d->read_ms - d->last_ms : 0;

@@ -22,7 +22,7 @@ static ssize_t unix_read(void *self, void *p, size_t n) {
 }
 
 static int unix_write(void *self, const void *p, size_t n, int timeout_ms) {
-    return send_all(unix_fd(self), p, n, timeout_ms);
+    return net_send_all(unix_fd(self), p, n, timeout_ms);
 }
 
 static bool unix_buffered(void *self) {
@@ -34,7 +34,7 @@ static void unix_close(void *self) {
 }
 
 int http_client_unix(const char *path, struct http_client **out, struct error *e) {
-    int fd = connect_unix(path, e);
+    int fd = net_connect_unix(path, e);
     if (fd < 0)
         return fd;
     *out = http_client_new((struct http_transport){(void *)(intptr_t)fd, unix_read, unix_write,

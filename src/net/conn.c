@@ -12,15 +12,15 @@ enum { TRY_BYTES = 256 * 1024 };  // more is handed to the loop whole, instead o
 
 static void on_timer(uv_timer_t *timer);
 
-static struct conn *from_handle(const void *handle) {
+static struct net_conn *from_handle(const void *handle) {
     return ((const uv_handle_t *)handle)->data;
 }
 
-static uint64_t now(const struct conn *c) {
+static uint64_t now(const struct net_conn *c) {
     return uv_now(c->timer.loop);
 }
 
-void conn_init(struct conn *c, uv_loop_t *loop, char *read_buffer) {
+void net_conn_init(struct net_conn *c, uv_loop_t *loop, char *read_buffer) {
     c->refs = 1;
     c->handles = 2;
     c->read_buffer = read_buffer;
@@ -34,12 +34,12 @@ void conn_init(struct conn *c, uv_loop_t *loop, char *read_buffer) {
     c->last_input = now(c);
 }
 
-struct conn *conn_ref(struct conn *c) {
+struct net_conn *net_conn_ref(struct net_conn *c) {
     c->refs++;
     return c;
 }
 
-void conn_unref(struct conn *c) {
+void net_conn_unref(struct net_conn *c) {
     assert(c->refs > 0);
     if (--c->refs)
         return;
@@ -52,7 +52,7 @@ void conn_unref(struct conn *c) {
 }
 
 // Makes the timer fire no later than the next thing that is due.
-static void arm(struct conn *c) {
+static void arm(struct net_conn *c) {
     uint64_t next = UINT64_MAX;
     if (c->deadline)
         next = c->deadline;
@@ -68,7 +68,7 @@ static void arm(struct conn *c) {
     uv_timer_start(&c->timer, on_timer, next > t ? next - t : 0, 0);
 }
 
-void conn_set_deadline(struct conn *c, uint64_t after_ms) {
+void net_conn_set_deadline(struct net_conn *c, uint64_t after_ms) {
     if (c->finishing)
         return;
     c->deadline = after_ms ? now(c) + after_ms : 0;
@@ -76,16 +76,16 @@ void conn_set_deadline(struct conn *c, uint64_t after_ms) {
 }
 
 static void on_handle_closed(uv_handle_t *handle) {
-    struct conn *c = handle->data;
+    struct net_conn *c = handle->data;
     if (--c->handles)
         return;
     c->ops->on_gone(c);
     if (c->on_closed)
         c->on_closed(c);
-    conn_unref(c);
+    net_conn_unref(c);
 }
 
-void conn_destroy(struct conn *c) {
+void net_conn_destroy(struct net_conn *c) {
     if (c->closing)
         return;
     c->closing = true;
@@ -93,26 +93,26 @@ void conn_destroy(struct conn *c) {
     uv_close((uv_handle_t *)&c->timer, on_handle_closed);
 }
 
-static void fail(struct conn *c, int code) {
+static void fail(struct net_conn *c, int code) {
     if (!c->problem_code)
         c->problem_code = code;
-    conn_destroy(c);
+    net_conn_destroy(c);
 }
 
-size_t conn_pending(const struct conn *c) {
+size_t net_conn_pending(const struct net_conn *c) {
     return c->out.len + c->inflight.len;
 }
 
-static void flush(struct conn *c);
+static void flush(struct net_conn *c);
 
 static void on_shut(uv_shutdown_t *req, int status) {
-    struct conn *c = req->data;
+    struct net_conn *c = req->data;
     if (status < 0 || c->eof)
-        conn_destroy(c);
+        net_conn_destroy(c);
 }
 
 static void on_written(uv_write_t *req, int status) {
-    struct conn *c = req->data;
+    struct net_conn *c = req->data;
     c->writing = false;
     buf_clear(&c->inflight);
     if (c->inflight.cap > CONN_KEEP_BYTES)
@@ -125,11 +125,11 @@ static void on_written(uv_write_t *req, int status) {
         return;
     }
     flush(c);
-    if (!c->closing && !c->finishing && conn_pending(c) == 0 && c->ops->on_drain)
+    if (!c->closing && !c->finishing && net_conn_pending(c) == 0 && c->ops->on_drain)
         c->ops->on_drain(c);
 }
 
-static void write_rest(struct conn *c) {
+static void write_rest(struct net_conn *c) {
     assert(!c->writing && c->inflight.len == 0);
     struct buf swap = c->inflight;
     c->inflight = c->out;
@@ -149,7 +149,7 @@ static void write_rest(struct conn *c) {
 }
 
 // Sends what is in `out`: at once as far as the kernel takes it, the rest through the loop.
-static void flush(struct conn *c) {
+static void flush(struct net_conn *c) {
     if (c->writing || c->closing)
         return;
     if (c->out.len > TRY_BYTES) {
@@ -175,16 +175,16 @@ static void flush(struct conn *c) {
     if (c->finishing && !c->shutdown_sent) {
         c->shutdown_sent = true;
         if (uv_shutdown(&c->shutdown, &c->stream, on_shut) < 0)
-            conn_destroy(c);
+            net_conn_destroy(c);
     }
 }
 
-ssize_t conn_write(struct conn *c, const void *data, size_t len) {
+ssize_t net_conn_write(struct net_conn *c, const void *data, size_t len) {
     if (c->closing || c->finishing)
         return -EPIPE;
     if (c->tls && !tls_established(c->tls))
         return -ENOTCONN;
-    if (conn_pending(c) + len > CONN_OUTPUT_HARD_MAX) {
+    if (net_conn_pending(c) + len > CONN_OUTPUT_HARD_MAX) {
         fail(c, UV_ENOBUFS);
         return -ENOBUFS;
     }
@@ -198,12 +198,12 @@ ssize_t conn_write(struct conn *c, const void *data, size_t len) {
     }
     if (!c->corked)
         flush(c);
-    return c->closing ? -EPIPE : (ssize_t)conn_pending(c);
+    return c->closing ? -EPIPE : (ssize_t)net_conn_pending(c);
 }
 
-ssize_t conn_write_bounded(struct conn *c, const void *data, size_t len) {
-    size_t before = conn_pending(c);
-    ssize_t n = conn_write(c, data, len);
+ssize_t net_conn_write_bounded(struct net_conn *c, const void *data, size_t len) {
+    size_t before = net_conn_pending(c);
+    ssize_t n = net_conn_write(c, data, len);
     // One piece may be larger than the limit, but nothing may pile up behind another.
     if (n >= 0 && before > 0 && (size_t)n > c->output_max) {
         c->problem = "the peer is too slow for what it is sent";
@@ -213,35 +213,35 @@ ssize_t conn_write_bounded(struct conn *c, const void *data, size_t len) {
     return n;
 }
 
-void conn_cork(struct conn *c) {
+void net_conn_cork(struct net_conn *c) {
     c->corked = true;
 }
 
-void conn_uncork(struct conn *c) {
+void net_conn_uncork(struct net_conn *c) {
     c->corked = false;
     flush(c);
 }
 
-void conn_finish(struct conn *c) {
+void net_conn_finish(struct net_conn *c) {
     if (c->closing || c->finishing)
         return;
     if (c->tls) {
         tls_end(c->tls);
         tls_output(c->tls, &c->out);
     }
-    conn_set_deadline(c, CONN_LINGER_MS + (conn_pending(c) ? c->write_timeout_ms : 0));
+    net_conn_set_deadline(c, CONN_LINGER_MS + (net_conn_pending(c) ? c->write_timeout_ms : 0));
     c->finishing = true;
     buf_done(&c->pushback);
     if (c->paused)
-        conn_resume(c);
+        net_conn_resume(c);
     if (!c->corked)
         flush(c);
 }
 
 // Nothing is under way, so there is nothing to linger for; the peer still gets an orderly end.
-void conn_hang_up(struct conn *c) {
-    if (conn_pending(c)) {
-        conn_finish(c);
+void net_conn_hang_up(struct net_conn *c) {
+    if (net_conn_pending(c)) {
+        net_conn_finish(c);
         return;
     }
     if (c->tls && !c->closing) {
@@ -249,10 +249,10 @@ void conn_hang_up(struct conn *c) {
         tls_output(c->tls, &c->out);
         flush(c);
     }
-    conn_destroy(c);
+    net_conn_destroy(c);
 }
 
-bool conn_peer_closed(const struct conn *c) {
+bool net_conn_peer_closed(const struct net_conn *c) {
     if (c->tls)
         return true;
     uv_os_fd_t fd;
@@ -263,7 +263,7 @@ bool conn_peer_closed(const struct conn *c) {
 }
 
 // Offers bytes to the owner, who may change, pause or end the connection meanwhile.
-static void deliver(struct conn *c, const char *data, size_t len) {
+static void deliver(struct net_conn *c, const char *data, size_t len) {
     while (len && !c->paused && !c->closing && !c->finishing) {
         size_t n = c->ops->on_data(c, data, len);
         assert(n <= len);
@@ -276,19 +276,19 @@ static void deliver(struct conn *c, const char *data, size_t len) {
         buf_add(&c->pushback, data, len);
 }
 
-static void handle_eof(struct conn *c) {
+static void handle_eof(struct net_conn *c) {
     if (c->eof || c->closing)
         return;
     c->eof = true;
     if (c->finishing) {
-        if (c->shutdown_sent && conn_pending(c) == 0)
-            conn_destroy(c);
+        if (c->shutdown_sent && net_conn_pending(c) == 0)
+            net_conn_destroy(c);
         return;
     }
     c->ops->on_eof(c);
 }
 
-static bool pump_handshake(struct conn *c) {
+static bool pump_handshake(struct net_conn *c) {
     int r = tls_handshake(c->tls);
     tls_output(c->tls, &c->out);
     flush(c);
@@ -308,7 +308,7 @@ static bool pump_handshake(struct conn *c) {
     return !c->closing;
 }
 
-static void pump_tls(struct conn *c) {
+static void pump_tls(struct net_conn *c) {
     char plain[16 * 1024];
     if (!tls_established(c->tls) && !pump_handshake(c))
         return;
@@ -339,7 +339,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *b) {
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
-    struct conn *c = from_handle(stream);
+    struct net_conn *c = from_handle(stream);
     if (n == 0 || c->closing)
         return;
     if (n == UV_EOF) {
@@ -361,7 +361,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
         uv_read_stop(&c->stream);
 }
 
-static void read_on(struct conn *c) {
+static void read_on(struct net_conn *c) {
     if (c->closing || c->paused || c->eof)
         return;
     int r = uv_read_start(&c->stream, on_alloc, on_read);
@@ -369,28 +369,28 @@ static void read_on(struct conn *c) {
         fail(c, r);
 }
 
-void conn_start(struct conn *c) {
+void net_conn_start(struct net_conn *c) {
     if (c->tls)
         pump_handshake(c);
     read_on(c);
 }
 
-void conn_pause(struct conn *c) {
+void net_conn_pause(struct net_conn *c) {
     c->paused = true;
     c->kicked = false;  // a resume that has not happened yet is taken back
     if (!c->closing)
         uv_read_stop(&c->stream);
 }
 
-void conn_resume(struct conn *c) {
+void net_conn_resume(struct net_conn *c) {
     if (!c->paused || c->closing)
         return;
     c->kicked = true;
     arm(c);
 }
 
-// The deferred part of conn_resume: bytes that were put back come before new ones.
-static void resume_now(struct conn *c) {
+// The deferred part of net_conn_resume: bytes that were put back come before new ones.
+static void resume_now(struct net_conn *c) {
     c->paused = false;
     struct buf again = c->pushback;
     c->pushback = (struct buf){0};
@@ -401,7 +401,7 @@ static void resume_now(struct conn *c) {
     read_on(c);
 }
 
-static void check_write_progress(struct conn *c) {
+static void check_write_progress(struct net_conn *c) {
     size_t left = c->stream.write_queue_size;
     if (left < c->write_left) {
         c->write_left = left;
@@ -413,7 +413,7 @@ static void check_write_progress(struct conn *c) {
 }
 
 static void on_timer(uv_timer_t *timer) {
-    struct conn *c = timer->data;
+    struct net_conn *c = timer->data;
     uint64_t t = now(c);
     if (c->kicked) {
         c->kicked = false;
@@ -424,7 +424,7 @@ static void on_timer(uv_timer_t *timer) {
     if (!c->closing && c->deadline && t >= c->deadline) {
         c->deadline = 0;
         if (c->finishing)
-            conn_destroy(c);
+            net_conn_destroy(c);
         else
             c->ops->on_deadline(c);
     }

@@ -1,7 +1,7 @@
 // One connection on the event loop (inside net/ only): a byte stream over a pipe or TCP, with or
 // without TLS, with bounded output, one deadline, a graceful end and a reference count. What the
 // bytes mean is decided by `ops`, which an upgrade replaces.
-// Callbacks come from the loop only, never from inside conn_write, conn_finish or conn_destroy.
+// Callbacks come from the loop only, never from inside net_conn_write, net_conn_finish or net_conn_destroy.
 #pragma once
 #include <uv.h>
 
@@ -16,21 +16,21 @@ enum {
     CONN_KEEP_BYTES = 4 * 1024,  // larger buffers are freed when empty
 };
 
-struct conn;
+struct net_conn;
 
 struct conn_ops {
-    void (*on_open)(struct conn *c);  // the TLS handshake is done
-    // Returns how many bytes were taken; fewer than len stops reading until conn_resume, and the
+    void (*on_open)(struct net_conn *c);  // the TLS handshake is done
+    // Returns how many bytes were taken; fewer than len stops reading until net_conn_resume, and the
     // rest is offered again then.
-    size_t (*on_data)(struct conn *c, const char *data, size_t len);
-    void (*on_eof)(struct conn *c);
-    void (*on_drain)(struct conn *c);
-    void (*on_deadline)(struct conn *c);
-    void (*on_shutdown)(struct conn *c);  // the server wants to end
-    void (*on_gone)(struct conn *c);      // once; the connection is closed
+    size_t (*on_data)(struct net_conn *c, const char *data, size_t len);
+    void (*on_eof)(struct net_conn *c);
+    void (*on_drain)(struct net_conn *c);
+    void (*on_deadline)(struct net_conn *c);
+    void (*on_shutdown)(struct net_conn *c);  // the server wants to end
+    void (*on_gone)(struct net_conn *c);      // once; the connection is closed
 };
 
-struct conn {
+struct net_conn {
     union {
         uv_handle_t handle;
         uv_stream_t stream;
@@ -42,8 +42,8 @@ struct conn {
     uv_shutdown_t shutdown;
     const struct conn_ops *ops;
     void *owner;                          // of ops
-    void (*on_closed)(struct conn *c);    // of whoever made the connection; after on_gone
-    void (*free_fn)(struct conn *c);      // last reference gone
+    void (*on_closed)(struct net_conn *c);    // of whoever made the connection; after on_gone
+    void (*free_fn)(struct net_conn *c);      // last reference gone
     struct tls *tls;                      // NULL: plain
     struct net_peer peer;
     struct buf out, inflight, pushback;
@@ -60,19 +60,19 @@ struct conn {
 };
 
 // The caller has initialised the stream handle; `c` starts with one reference, the loop's.
-void conn_init(struct conn *c, uv_loop_t *loop, char *read_buffer);
-void conn_start(struct conn *c);  // connected: begins the TLS handshake, reads
-struct conn *conn_ref(struct conn *c);
-void conn_unref(struct conn *c);
-ssize_t conn_write(struct conn *c, const void *data, size_t len);          // as net_ws_send
-ssize_t conn_write_bounded(struct conn *c, const void *data, size_t len);  // output_max holds
-void conn_cork(struct conn *c);
-void conn_uncork(struct conn *c);
-void conn_resume(struct conn *c);
-void conn_pause(struct conn *c);
-void conn_set_deadline(struct conn *c, uint64_t after_ms);  // 0: none
-void conn_finish(struct conn *c);                           // sends what waits, then ends
-void conn_hang_up(struct conn *c);                          // of one that is idle: ends soon
-void conn_destroy(struct conn *c);                          // ends now
-size_t conn_pending(const struct conn *c);
-bool conn_peer_closed(const struct conn *c);  // after on_eof: not only the sending side is shut
+void net_conn_init(struct net_conn *c, uv_loop_t *loop, char *read_buffer);
+void net_conn_start(struct net_conn *c);  // connected: begins the TLS handshake, reads
+struct net_conn *net_conn_ref(struct net_conn *c);
+void net_conn_unref(struct net_conn *c);
+ssize_t net_conn_write(struct net_conn *c, const void *data, size_t len);          // as net_ws_send
+ssize_t net_conn_write_bounded(struct net_conn *c, const void *data, size_t len);  // output_max holds
+void net_conn_cork(struct net_conn *c);
+void net_conn_uncork(struct net_conn *c);
+void net_conn_resume(struct net_conn *c);
+void net_conn_pause(struct net_conn *c);
+void net_conn_set_deadline(struct net_conn *c, uint64_t after_ms);  // 0: none
+void net_conn_finish(struct net_conn *c);                           // sends what waits, then ends
+void net_conn_hang_up(struct net_conn *c);                          // of one that is idle: ends soon
+void net_conn_destroy(struct net_conn *c);                          // ends now
+size_t net_conn_pending(const struct net_conn *c);
+bool net_conn_peer_closed(const struct net_conn *c);  // after on_eof: not only the sending side is shut

@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 
-int connect_unix(const char *path, struct error *e) {
+int net_connect_unix(const char *path, struct error *e) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     size_t len = strlen(path);
     if (len >= sizeof a.sun_path)
@@ -67,7 +67,7 @@ static int connect_address(const struct addrinfo *a, int timeout_ms) {
     return TAKE_FD(fd);
 }
 
-int connect_tcp(const char *host, uint16_t port, int timeout_ms, struct error *e) {
+int net_connect_tcp(const char *host, uint16_t port, int timeout_ms, struct error *e) {
     char service[8];
     snprintf(service, sizeof service, "%u", port);
     struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_STREAM};
@@ -83,7 +83,7 @@ int connect_tcp(const char *host, uint16_t port, int timeout_ms, struct error *e
     return fd;
 }
 
-int send_all(int fd, const void *p, size_t n, int timeout_ms) {
+int net_send_all(int fd, const void *p, size_t n, int timeout_ms) {
     const char *at = p;
     while (n) {
         ssize_t put = send(fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -6,8 +6,8 @@
 #include "base/error.h"
 
 // A connected, close-on-exec socket, or a negative errno.
-int connect_unix(const char *path, struct error *e);
+int net_connect_unix(const char *path, struct error *e);
 // Tries every address of `host` in turn; timeout_ms bounds each attempt.
-int connect_tcp(const char *host, uint16_t port, int timeout_ms, struct error *e);
+int net_connect_tcp(const char *host, uint16_t port, int timeout_ms, struct error *e);
 // Sends everything, waiting at most timeout_ms each time the kernel takes no more.
-int send_all(int fd, const void *p, size_t n, int timeout_ms);
+int net_send_all(int fd, const void *p, size_t n, int timeout_ms);

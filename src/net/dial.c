@@ -20,7 +20,7 @@
 #include "socket_internal.h"
 
 struct dial {
-    struct conn conn;
+    struct net_conn conn;
     uv_work_t work;
     struct net_ws *ws;
     char *unix_path, *host, *target, *extra;
@@ -36,11 +36,11 @@ struct dial {
     char read_buffer[CONN_READ_BYTES];
 };
 
-static struct dial *dial_of(struct conn *c) {
+static struct dial *dial_of(struct net_conn *c) {
     return (struct dial *)c;  // the first member
 }
 
-static void dial_free(struct conn *c) {
+static void dial_free(struct net_conn *c) {
     struct dial *d = dial_of(c);
     http_message_done(&d->response);
     free(d->unix_path);
@@ -53,10 +53,10 @@ static void dial_free(struct conn *c) {
 static void give_up(struct dial *d, int code, const char *text) {
     if (!d->error.code)
         error_set(&d->error, code, "%s", text);
-    conn_destroy(&d->conn);
+    net_conn_destroy(&d->conn);
 }
 
-static void send_upgrade(struct conn *c) {
+static void send_upgrade(struct net_conn *c) {
     struct dial *d = dial_of(c);
     cleanup_buf struct buf lines = {0}, head = {0}, host = {0};
     ws_handshake_lines(&lines, d->key);
@@ -67,10 +67,10 @@ static void send_upgrade(struct conn *c) {
         buf_addf(&host, strchr(d->host, ':') ? "[%s]:%u" : "%s:%u", d->host, d->port);
     http_write_request_head(&head, "GET", d->target, host.data, NULL, -1, lines.data);
     http_parser_begin(&d->parser, HTTP_RESPONSE, &d->response, 0, 64 * 1024);
-    conn_write(c, head.data, head.len);
+    net_conn_write(c, head.data, head.len);
 }
 
-static size_t on_data(struct conn *c, const char *data, size_t len) {
+static size_t on_data(struct net_conn *c, const char *data, size_t len) {
     struct dial *d = dial_of(c);
     ssize_t n = http_parser_feed(&d->parser, data, len);
     if (n < 0) {
@@ -79,24 +79,24 @@ static size_t on_data(struct conn *c, const char *data, size_t len) {
     }
     if (d->parser.state == HTTP_STATE_DONE) {
         if (ws_handshake_check(&d->response, d->key, &d->error) < 0) {
-            conn_destroy(c);
+            net_conn_destroy(c);
             return len;
         }
-        conn_set_deadline(c, 0);
+        net_conn_set_deadline(c, 0);
         net_ws_opened(TAKE_PTR(d->ws));
     }
     return (size_t)n;
 }
 
-static void on_eof(struct conn *c) {
+static void on_eof(struct net_conn *c) {
     give_up(dial_of(c), ECONNRESET, "the server closed the connection before it answered");
 }
 
-static void on_deadline(struct conn *c) {
+static void on_deadline(struct net_conn *c) {
     give_up(dial_of(c), ETIMEDOUT, "the server did not answer in time");
 }
 
-static void on_gone(struct conn *c) {
+static void on_gone(struct net_conn *c) {
     struct dial *d = dial_of(c);
     const char *reason = d->worker_done && d->error.code ? d->error.text
                          : c->problem                      ? c->problem
@@ -116,8 +116,8 @@ static const struct conn_ops dial_ops = {
 // On a worker thread: touches only what was set before it was queued, and fd and error.
 static void do_connect(uv_work_t *work) {
     struct dial *d = work->data;
-    d->fd = d->unix_path ? connect_unix(d->unix_path, &d->error)
-                         : connect_tcp(d->host, d->port, (int)d->timeout_ms, &d->error);
+    d->fd = d->unix_path ? net_connect_unix(d->unix_path, &d->error)
+                         : net_connect_tcp(d->host, d->port, (int)d->timeout_ms, &d->error);
 }
 
 static void fill_peer(struct dial *d) {
@@ -138,13 +138,13 @@ static void fill_peer(struct dial *d) {
 
 static void on_connected(uv_work_t *work, int status) {
     struct dial *d = work->data;
-    struct conn *c = &d->conn;
+    struct net_conn *c = &d->conn;
     d->worker_done = true;
     if (c->closing || status < 0 || d->fd < 0) {
         if (d->fd >= 0)
             close(d->fd);
-        conn_destroy(c);
-        conn_unref(c);
+        net_conn_destroy(c);
+        net_conn_unref(c);
         return;
     }
     fill_peer(d);
@@ -153,14 +153,14 @@ static void on_connected(uv_work_t *work, int status) {
         close(d->fd);
         give_up(d, -r, uv_strerror(r));
     } else {
-        conn_set_deadline(c, d->timeout_ms);
+        net_conn_set_deadline(c, d->timeout_ms);
         if (!d->unix_path)
             c->tls = tls_new(d->tls);
-        conn_start(c);
+        net_conn_start(c);
         if (d->unix_path)
             send_upgrade(c);
     }
-    conn_unref(c);
+    net_conn_unref(c);
 }
 
 static void make_key(struct dial *d) {
@@ -174,7 +174,7 @@ struct net_ws *net_dial_ws(uv_loop_t *loop, const struct net_dial_options *o,
                            const struct net_ws_callbacks *callbacks, void *user) {
     assert(o->target && (o->unix_path || (o->host && o->tls)));
     struct dial *d = xcalloc(1, sizeof *d);
-    struct conn *c = &d->conn;
+    struct net_conn *c = &d->conn;
     signal(SIGPIPE, SIG_IGN);  // as in the server
     http_message_init(&d->response);
     d->unix_path = o->unix_path ? xstrdup(o->unix_path) : NULL;
@@ -192,12 +192,12 @@ struct net_ws *net_dial_ws(uv_loop_t *loop, const struct net_dial_options *o,
         uv_tcp_init(loop, &c->tcp);
     c->output_max = o->output_max;
     c->write_timeout_ms = o->write_timeout_ms;
-    conn_init(c, loop, d->read_buffer);
+    net_conn_init(c, loop, d->read_buffer);
     c->ops = &dial_ops;
     c->free_fn = dial_free;
     d->ws = net_ws_prepare(c, o->message_max, callbacks, user);
     d->work.data = d;
-    conn_ref(c);  // the worker's
+    net_conn_ref(c);  // the worker's
     int r = uv_queue_work(loop, &d->work, do_connect, on_connected);
     assert(r == 0);
     return d->ws;

@@ -60,7 +60,7 @@ uint32_t net_server_connections(const struct net_server *s) {
     return s->connections;
 }
 
-static void free_http_conn(struct conn *c) {
+static void free_http_conn(struct net_conn *c) {
     free(c);
 }
 
@@ -80,7 +80,7 @@ static void maybe_done(struct net_server *s) {
         uv_close((uv_handle_t *)&s->grace, on_grace_closed);
 }
 
-static void on_conn_closed(struct conn *c) {
+static void on_conn_closed(struct net_conn *c) {
     struct http_conn *h = (struct http_conn *)c;
     struct net_server *s = h->server;
     if (h->prev)
@@ -94,7 +94,7 @@ static void on_conn_closed(struct conn *c) {
     maybe_done(s);
 }
 
-static int fill_unix_peer(struct conn *c) {
+static int fill_unix_peer(struct net_conn *c) {
     uv_os_fd_t fd;
     struct ucred cred;
     socklen_t len = sizeof cred;
@@ -107,7 +107,7 @@ static int fill_unix_peer(struct conn *c) {
     return 0;
 }
 
-static void fill_tcp_peer(struct conn *c) {
+static void fill_tcp_peer(struct net_conn *c) {
     struct sockaddr_storage a;
     int len = sizeof a;
     char host[INET6_ADDRSTRLEN] = "?";
@@ -138,12 +138,12 @@ static void on_connection(uv_stream_t *stream, int status) {
     if (status < 0)
         return;
     struct http_conn *h = xcalloc(1, sizeof *h);
-    struct conn *c = &h->conn;
+    struct net_conn *c = &h->conn;
     if (l->tls)
         uv_tcp_init(s->loop, &c->tcp);
     else
         uv_pipe_init(s->loop, &c->pipe, 0);
-    conn_init(c, s->loop, s->read_buffer);
+    net_conn_init(c, s->loop, s->read_buffer);
     c->free_fn = free_http_conn;
     c->on_closed = on_conn_closed;
     h->server = s;
@@ -163,7 +163,7 @@ static void on_connection(uv_stream_t *stream, int status) {
     http_conn_start(s, h);
     if (r < 0 || s->closing || s->connections > s->options.connections_max ||
         has_too_many(s, &c->peer))
-        conn_destroy(c);
+        net_conn_destroy(c);
 }
 
 static struct listener *listener_new(struct net_server *s) {
@@ -286,7 +286,7 @@ uint32_t net_server_end_passes(struct net_server *s, bool (*holds)(const char *p
     uint32_t ended = 0;
     for (struct http_conn *h = s->first; h; h = h->next)
         if (h->pass[0] && !holds(h->pass, user)) {
-            conn_destroy(&h->conn);
+            net_conn_destroy(&h->conn);
             ended++;
         }
     return ended;
@@ -295,7 +295,7 @@ uint32_t net_server_end_passes(struct net_server *s, bool (*holds)(const char *p
 static void on_grace_over(uv_timer_t *timer) {
     struct net_server *s = timer->data;
     for (struct http_conn *h = s->first; h; h = h->next)
-        conn_destroy(&h->conn);
+        net_conn_destroy(&h->conn);
 }
 
 void net_server_close(struct net_server *s, uint32_t grace_ms, void (*done)(void *user),

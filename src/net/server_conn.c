@@ -13,7 +13,7 @@ enum { OUTPUT_HIGH = 1024 * 1024 };  // unsent bytes beyond which no more reques
 
 static const struct conn_ops http_ops;
 
-static struct http_conn *http_of(struct conn *c) {
+static struct http_conn *http_of(struct net_conn *c) {
     return (struct http_conn *)c;  // the first member
 }
 
@@ -29,24 +29,24 @@ static void set_deadline(struct http_conn *h) {
     if (h->held && h->count == 0)
         return;  // about to be handed out
     if (h->count || h->held)
-        conn_set_deadline(&h->conn, 0);
+        net_conn_set_deadline(&h->conn, 0);
     else
-        conn_set_deadline(&h->conn, or_default(o->idle_timeout_ms, NET_IDLE_TIMEOUT_MS));
+        net_conn_set_deadline(&h->conn, or_default(o->idle_timeout_ms, NET_IDLE_TIMEOUT_MS));
 }
 
 static void begin_request(struct http_conn *h) {
     const struct net_server_options *o = &h->server->options;
-    h->current = request_new(h);
+    h->current = net_request_new(h);
     http_parser_begin(&h->parser, HTTP_REQUEST, &h->current->message, o->head_max, o->body_max);
 }
 
 static bool may_parse(const struct http_conn *h) {
     return !h->no_more && !h->upgrading && !h->upgraded && !h->held &&
-           h->count < NET_PIPELINE_MAX && conn_pending(&h->conn) < OUTPUT_HIGH &&
+           h->count < NET_PIPELINE_MAX && net_conn_pending(&h->conn) < OUTPUT_HIGH &&
            !h->conn.closing && !h->conn.finishing;
 }
 
-static void link_request(struct http_conn *h, struct request *r) {
+static void link_request(struct http_conn *h, struct net_server_request *r) {
     r->prev = h->last;
     *(h->last ? &h->last->next : &h->first) = r;
     h->last = r;
@@ -54,7 +54,7 @@ static void link_request(struct http_conn *h, struct request *r) {
     r->linked = true;
 }
 
-void http_conn_unlink(struct request *r) {
+void http_conn_unlink(struct net_server_request *r) {
     struct http_conn *h = r->conn;
     assert(r->linked);
     *(r->prev ? &r->prev->next : &h->first) = r->next;
@@ -65,7 +65,7 @@ void http_conn_unlink(struct request *r) {
 }
 
 // Gives a complete request to the handler, who may answer it before this returns.
-static void hand_out(struct http_conn *h, struct request *r) {
+static void hand_out(struct http_conn *h, struct net_server_request *r) {
     const struct http_message *m = &r->message;
     link_request(h, r);
     r->last = !m->keep_alive;
@@ -90,15 +90,15 @@ static bool count_receiving(struct http_conn *h) {
     return s->receiving <= s->options.receiving_max;
 }
 
-static struct request *take_current(struct http_conn *h) {
-    struct request *r = h->current;
+static struct net_server_request *take_current(struct http_conn *h) {
+    struct net_server_request *r = h->current;
     h->current = NULL;
     count_receiving(h);
     return r;
 }
 
 static void take_request(struct http_conn *h) {
-    struct request *r = take_current(h);
+    struct net_server_request *r = take_current(h);
     if (r->message.upgrade && h->count)
         h->held = r;
     else
@@ -107,7 +107,7 @@ static void take_request(struct http_conn *h) {
 
 // The answer to what could not be parsed; it takes its turn after the answers due before it.
 static void refuse(struct http_conn *h, int status, const char *text) {
-    struct request *r = h->current ? take_current(h) : request_new(h);
+    struct net_server_request *r = h->current ? take_current(h) : net_request_new(h);
     buf_done(&r->message.body);
     h->no_more = true;
     link_request(h, r);
@@ -117,9 +117,9 @@ static void refuse(struct http_conn *h, int status, const char *text) {
 
 static void after_head(struct http_conn *h) {
     const struct net_server_options *o = &h->server->options;
-    conn_set_deadline(&h->conn, or_default(o->body_timeout_ms, NET_BODY_TIMEOUT_MS));
+    net_conn_set_deadline(&h->conn, or_default(o->body_timeout_ms, NET_BODY_TIMEOUT_MS));
     if (h->current->message.expect_continue && !h->count)
-        conn_write(&h->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+        net_conn_write(&h->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
 
 static size_t consume(struct http_conn *h, const char *data, size_t len) {
@@ -128,7 +128,7 @@ static size_t consume(struct http_conn *h, const char *data, size_t len) {
     while (used < len && may_parse(h)) {
         if (!h->current) {
             begin_request(h);
-            conn_set_deadline(&h->conn, or_default(o->head_timeout_ms, NET_HEAD_TIMEOUT_MS));
+            net_conn_set_deadline(&h->conn, or_default(o->head_timeout_ms, NET_HEAD_TIMEOUT_MS));
         }
         bool in_head = h->parser.state == HTTP_STATE_HEAD;
         ssize_t n = http_parser_feed(&h->parser, data + used, len - used);
@@ -149,89 +149,89 @@ static size_t consume(struct http_conn *h, const char *data, size_t len) {
     return used;
 }
 
-static size_t on_data(struct conn *c, const char *data, size_t len) {
+static size_t on_data(struct net_conn *c, const char *data, size_t len) {
     struct http_conn *h = http_of(c);
     if (h->no_more)
         return len;  // behind the last request: dropped
-    conn_cork(c);
+    net_conn_cork(c);
     h->consuming = true;
     size_t used = consume(h, data, len);
     h->consuming = false;
     if (!h->upgraded && !h->current && !c->closing)
         set_deadline(h);
-    conn_uncork(c);
+    net_conn_uncork(c);
     return used;
 }
 
 void http_conn_advance(struct http_conn *h) {
     while (h->first && h->first->done) {
-        struct request *r = h->first;
+        struct net_server_request *r = h->first;
         bool last = r->last;
         http_conn_unlink(r);
         net_request_free(r);
         if (last) {
-            conn_finish(&h->conn);
+            net_conn_finish(&h->conn);
             return;
         }
         // The next one's answer, as far as it is there, may leave now.
         if (h->first && h->first->out.len) {
             h->queued -= h->first->out.len;
-            conn_write(&h->conn, h->first->out.data, h->first->out.len);
+            net_conn_write(&h->conn, h->first->out.data, h->first->out.len);
             buf_done(&h->first->out);
         }
     }
     if (h->held && h->count == 0 && !h->conn.closing) {
-        conn_set_deadline(&h->conn, 1);  // on_deadline hands it out, from the loop
+        net_conn_set_deadline(&h->conn, 1);  // on_deadline hands it out, from the loop
         return;
     }
     if (!h->consuming) {
         if (!h->current && !h->conn.closing && h->server)
             set_deadline(h);
         if (may_parse(h))
-            conn_resume(&h->conn);
+            net_conn_resume(&h->conn);
     }
 }
 
-static void on_deadline(struct conn *c) {
+static void on_deadline(struct net_conn *c) {
     struct http_conn *h = http_of(c);
     if (h->held && h->count == 0) {
-        struct request *r = h->held;
+        struct net_server_request *r = h->held;
         h->held = NULL;
         hand_out(h, r);
     } else if (h->current) {
         refuse(h, 408, "The request did not arrive in time.");
     } else {
-        conn_hang_up(c);
+        net_conn_hang_up(c);
     }
 }
 
 // The client sends no more. Answers that are due still go to one that only shut its sending side.
-static void on_eof(struct conn *c) {
+static void on_eof(struct net_conn *c) {
     struct http_conn *h = http_of(c);
     h->no_more = true;
-    if (conn_peer_closed(c) || (h->count == 0 && !h->held)) {
-        conn_destroy(c);
+    if (net_conn_peer_closed(c) || (h->count == 0 && !h->held)) {
+        net_conn_destroy(c);
         return;
     }
     if (h->last)
         h->last->last = true;
-    for (struct request *r = h->first; r; r = r->next)
+    for (struct net_server_request *r = h->first; r; r = r->next)
         if (r->streaming) {
-            conn_destroy(c);  // nobody may ever notice otherwise that the reader of a stream left
+            net_conn_destroy(c);  // nobody may ever notice otherwise that the reader of a stream left
             return;
         }
 }
 
-static void on_drain(struct conn *c) {
+static void on_drain(struct net_conn *c) {
     struct http_conn *h = http_of(c);
     if (may_parse(h))
-        conn_resume(c);
-    struct request *r = h->first;
+        net_conn_resume(c);
+    struct net_server_request *r = h->first;
     if (r && r->streaming && r->on_drain)
         r->on_drain(&r->pub, r->watch_user);
 }
 
-static void drop_request(struct request *r) {
+static void drop_request(struct net_server_request *r) {
     if (r->linked)
         http_conn_unlink(r);
     r->gone = true;
@@ -241,7 +241,7 @@ static void drop_request(struct request *r) {
         r->on_close(&r->pub, r->watch_user);
 }
 
-static void on_gone(struct conn *c) {
+static void on_gone(struct net_conn *c) {
     struct http_conn *h = http_of(c);
     if (h->current)
         net_request_free(take_current(h));
@@ -250,19 +250,19 @@ static void on_gone(struct conn *c) {
         drop_request(h->first);
 }
 
-static void on_shutdown(struct conn *c) {
+static void on_shutdown(struct net_conn *c) {
     struct http_conn *h = http_of(c);
     h->no_more = true;
     if (h->count == 0 && !h->held)
-        conn_hang_up(c);
+        net_conn_hang_up(c);
     else if (h->last)
         h->last->last = true;
 }
 
 void http_conn_shutdown(struct http_conn *h) {
-    struct conn *c = &h->conn;
-    if (c->finishing && c->shutdown_sent && conn_pending(c) == 0)
-        conn_destroy(c);  // only lingers
+    struct net_conn *c = &h->conn;
+    if (c->finishing && c->shutdown_sent && net_conn_pending(c) == 0)
+        net_conn_destroy(c);  // only lingers
     else if (!c->closing && !c->finishing)
         c->ops->on_shutdown(c);
 }
@@ -283,6 +283,6 @@ void http_conn_start(struct net_server *s, struct http_conn *h) {
     h->conn.owner = h;
     h->conn.output_max = o->output_max ? o->output_max : NET_OUTPUT_MAX;
     h->conn.write_timeout_ms = or_default(o->write_timeout_ms, NET_WRITE_TIMEOUT_MS);
-    conn_set_deadline(&h->conn, or_default(o->head_timeout_ms, NET_HEAD_TIMEOUT_MS));
-    conn_start(&h->conn);
+    net_conn_set_deadline(&h->conn, or_default(o->head_timeout_ms, NET_HEAD_TIMEOUT_MS));
+    net_conn_start(&h->conn);
 }

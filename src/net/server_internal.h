@@ -22,11 +22,11 @@ struct net_server {
     char read_buffer[CONN_READ_BYTES];
 };
 
-struct request {
+struct net_server_request {
     struct net_request pub;
     struct http_message message;
     struct http_conn *conn;  // a reference on it
-    struct request *prev, *next;
+    struct net_server_request *prev, *next;
     struct buf out;    // answer so far, while earlier requests are not answered
     struct buf extra;  // header lines
     void (*on_close)(struct net_request *, void *user);
@@ -36,13 +36,13 @@ struct request {
 };
 
 struct http_conn {
-    struct conn conn;
+    struct net_conn conn;
     struct net_server *server;  // NULL once the connection is closed
     struct http_conn *prev, *next;
     struct http_parser parser;
-    struct request *current;        // being parsed
-    struct request *held;           // an upgrade that waits for the answers before it
-    struct request *first, *last;   // dispatched, answers due in this order
+    struct net_server_request *current;        // being parsed
+    struct net_server_request *held;           // an upgrade that waits for the answers before it
+    struct net_server_request *first, *last;   // dispatched, answers due in this order
     unsigned count;
     size_t queued;     // bytes of answers that wait for their turn
     size_t receiving;  // this connection's part of the server's
@@ -55,8 +55,8 @@ struct http_conn {
 
 void http_conn_start(struct net_server *s, struct http_conn *h);  // peer and tls are set
 void http_conn_shutdown(struct http_conn *h);
-struct request *request_new(struct http_conn *h);
-struct request *net_request_free(struct request *r);
+struct net_server_request *net_request_new(struct http_conn *h);
+struct net_server_request *net_request_free(struct net_server_request *r);
 // All of r's answer is written: the next ones may leave.
 void http_conn_advance(struct http_conn *h);
-void http_conn_unlink(struct request *r);
+void http_conn_unlink(struct net_server_request *r);

@@ -10,25 +10,25 @@
 #include "server_internal.h"
 #include "socket_internal.h"
 
-static struct request *request_of(const struct net_request *req) {
-    return (struct request *)(uintptr_t)req;  // the first member
+static struct net_server_request *request_of(const struct net_request *req) {
+    return (struct net_server_request *)(uintptr_t)req;  // the first member
 }
 
-struct request *request_new(struct http_conn *h) {
-    struct request *r = xmalloc(sizeof *r);
-    memset(r, 0, offsetof(struct request, message));
+struct net_server_request *net_request_new(struct http_conn *h) {
+    struct net_server_request *r = xmalloc(sizeof *r);
+    memset(r, 0, offsetof(struct net_server_request, message));
     http_message_init(&r->message);
-    memset((char *)r + offsetof(struct request, conn), 0,
-           sizeof *r - offsetof(struct request, conn));
+    memset((char *)r + offsetof(struct net_server_request, conn), 0,
+           sizeof *r - offsetof(struct net_server_request, conn));
     r->conn = h;
-    conn_ref(&h->conn);
+    net_conn_ref(&h->conn);
     r->pub.http = &r->message;
     r->pub.peer = &h->conn.peer;
     r->pub.body = r->pub.query = "";
     return r;
 }
 
-struct request *net_request_free(struct request *r) {
+struct net_server_request *net_request_free(struct net_server_request *r) {
     if (!r)
         return NULL;
     assert(!r->linked && r->conn->queued >= r->out.len);
@@ -36,13 +36,13 @@ struct request *net_request_free(struct request *r) {
     http_message_done(&r->message);
     buf_done(&r->out);
     buf_done(&r->extra);
-    conn_unref(&r->conn->conn);
+    net_conn_unref(&r->conn->conn);
     free(r);
     return NULL;
 }
 
 bool net_request_gone(const struct net_request *req) {
-    const struct request *r = request_of(req);
+    const struct net_server_request *r = request_of(req);
     return r->gone || r->conn->conn.closing;
 }
 
@@ -54,14 +54,14 @@ void net_request_set_pass(struct net_request *req, const char *pass) {
 
 void net_request_watch(struct net_request *req, void (*on_close)(struct net_request *, void *user),
                        void (*on_drain)(struct net_request *, void *user), void *user) {
-    struct request *r = request_of(req);
+    struct net_server_request *r = request_of(req);
     r->on_close = on_close;
     r->on_drain = on_drain;
     r->watch_user = user;
 }
 
 int net_reply_header(struct net_request *req, const char *name, const char *value) {
-    struct request *r = request_of(req);
+    struct net_server_request *r = request_of(req);
     if (!http_header_ok(name, value))
         return -EINVAL;
     buf_adds(&r->extra, name);
@@ -71,15 +71,15 @@ int net_reply_header(struct net_request *req, const char *name, const char *valu
     return 0;
 }
 
-static ssize_t emit(struct request *r, const void *data, size_t len) {
+static ssize_t emit(struct net_server_request *r, const void *data, size_t len) {
     struct http_conn *h = r->conn;
     if (net_request_gone(&r->pub))
         return -EPIPE;
     if (h->first == r)
-        return r->streaming ? conn_write_bounded(&h->conn, data, len)
-                            : conn_write(&h->conn, data, len);
+        return r->streaming ? net_conn_write_bounded(&h->conn, data, len)
+                            : net_conn_write(&h->conn, data, len);
     if (h->queued + len > h->conn.output_max) {
-        conn_destroy(&h->conn);
+        net_conn_destroy(&h->conn);
         return -ENOBUFS;
     }
     h->queued += len;
@@ -88,7 +88,7 @@ static ssize_t emit(struct request *r, const void *data, size_t len) {
 }
 
 // The answer is complete: the request leaves the handler's hands.
-static int complete(struct request *r) {
+static int complete(struct net_server_request *r) {
     struct http_conn *h = r->conn;
     assert(!r->done);
     if (net_request_gone(&r->pub)) {
@@ -101,22 +101,22 @@ static int complete(struct request *r) {
     if (r->message.upgrade)
         h->upgrading = false;
     // The connection must outlive the request that may hold its last other reference.
-    conn_ref(&h->conn);
+    net_conn_ref(&h->conn);
     if (h->first == r)
         http_conn_advance(h);
-    conn_unref(&h->conn);
+    net_conn_unref(&h->conn);
     return 0;
 }
 
-static bool is_head(const struct request *r) {
+static bool is_head(const struct net_server_request *r) {
     return r->message.method && strcmp(r->message.method, "HEAD") == 0;
 }
 
-static const char *extra_of(const struct request *r) {
+static const char *extra_of(const struct net_server_request *r) {
     return r->extra.len ? r->extra.data : NULL;
 }
 
-static void tell(const struct request *r, const struct net_request *req, int status, bool streams) {
+static void tell(const struct net_server_request *r, const struct net_request *req, int status, bool streams) {
     const struct net_server *s = r->conn->server;  // gone when the connection is
     if (s && s->options.on_reply)
         s->options.on_reply(req, status, streams, s->options.user);
@@ -124,26 +124,26 @@ static void tell(const struct request *r, const struct net_request *req, int sta
 
 int net_reply(struct net_request *req, int status, const char *content_type, const void *body,
               size_t len) {
-    struct request *r = request_of(req);
+    struct net_server_request *r = request_of(req);
     assert(!r->streaming && status >= 200 && len <= INT32_MAX);
     tell(r, req, status, false);
-    struct conn *c = &r->conn->conn;
+    struct net_conn *c = &r->conn->conn;
     if (!net_request_gone(req)) {
         bool outer = !c->corked;  // head and body leave together
         cleanup_buf struct buf head = {0};
         http_write_response_head(&head, status, content_type, (int64_t)len, !r->last, extra_of(r));
-        conn_cork(c);
+        net_conn_cork(c);
         emit(r, head.data, head.len);
         if (len && !is_head(r) && status != 204 && status != 304)
             emit(r, body, len);
         if (outer)
-            conn_uncork(c);
+            net_conn_uncork(c);
     }
     return complete(r);
 }
 
 int net_reply_stream_start(struct net_request *req, int status, const char *content_type) {
-    struct request *r = request_of(req);
+    struct net_server_request *r = request_of(req);
     assert(!r->streaming && status >= 200 && status != 204 && status != 304);
     tell(r, req, status, true);
     r->streaming = true;
@@ -158,7 +158,7 @@ int net_reply_stream_start(struct net_request *req, int status, const char *cont
 }
 
 ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len) {
-    struct request *r = request_of(req);
+    struct net_server_request *r = request_of(req);
     assert(r->streaming && !r->done);
     if (len == 0 || is_head(r))
         return net_request_gone(req) ? -EPIPE : (ssize_t)net_reply_stream_pending(req);
@@ -171,12 +171,12 @@ ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t
 }
 
 size_t net_reply_stream_pending(const struct net_request *req) {
-    const struct request *r = request_of(req);
-    return r->gone ? 0 : conn_pending(&r->conn->conn) + r->out.len;
+    const struct net_server_request *r = request_of(req);
+    return r->gone ? 0 : net_conn_pending(&r->conn->conn) + r->out.len;
 }
 
 int net_reply_stream_end(struct net_request *req) {
-    struct request *r = request_of(req);
+    struct net_server_request *r = request_of(req);
     assert(r->streaming);
     if (r->chunked && !is_head(r)) {
         cleanup_buf struct buf end = {0};
@@ -187,10 +187,10 @@ int net_reply_stream_end(struct net_request *req) {
 }
 
 void net_reply_stream_abort(struct net_request *req) {
-    struct request *r = request_of(req);
+    struct net_server_request *r = request_of(req);
     assert(r->streaming);
     if (!net_request_gone(req))
-        conn_destroy(&r->conn->conn);
+        net_conn_destroy(&r->conn->conn);
     complete(r);
 }
 
@@ -205,29 +205,29 @@ bool net_request_wants_ws(const struct net_request *req) {
 }
 
 // A client that will send nothing more cannot use what it asked for: it counts as gone.
-static bool can_upgrade(struct request *r) {
+static bool can_upgrade(struct net_server_request *r) {
     if (r->conn->conn.eof)
-        conn_destroy(&r->conn->conn);
+        net_conn_destroy(&r->conn->conn);
     return !net_request_gone(&r->pub);
 }
 
 // Takes the connection away from HTTP; the request is freed.
-static struct conn *detach(struct request *r) {
+static struct net_conn *detach(struct net_server_request *r) {
     struct http_conn *h = r->conn;
     assert(h->first == r && h->count == 1 && r->message.upgrade);
     h->upgraded = true;
-    conn_set_deadline(&h->conn, 0);
+    net_conn_set_deadline(&h->conn, 0);
     http_conn_unlink(r);
-    struct conn *c = &h->conn;
+    struct net_conn *c = &h->conn;
     net_request_free(r);
-    conn_resume(c);
+    net_conn_resume(c);
     return c;
 }
 
 struct net_ws *net_upgrade_ws(struct net_request *req, const char *protocol,
                               const struct net_ws_callbacks *callbacks, void *user) {
     static const char text[] = "This is a WebSocket: an upgrade with version 13 and a key is due.";
-    struct request *r = request_of(req);
+    struct net_server_request *r = request_of(req);
     if (!net_request_wants_ws(req)) {
         net_reply_header(req, "Sec-WebSocket-Version", "13");
         net_reply(req, 426, "text/plain; charset=utf-8", text, sizeof text - 1);
@@ -254,7 +254,7 @@ struct net_ws *net_upgrade_ws(struct net_request *req, const char *protocol,
 struct net_raw *net_upgrade_raw(struct net_request *req, const struct net_raw_callbacks *callbacks,
                                 void *user) {
     static const char text[] = "An upgrade of the connection is due here.";
-    struct request *r = request_of(req);
+    struct net_server_request *r = request_of(req);
     if (!can_upgrade(r)) {
         complete(r);
         return NULL;

@@ -5,17 +5,17 @@
 #include "socket_internal.h"
 
 struct net_raw {
-    struct conn *conn;  // a reference
+    struct net_conn *conn;  // a reference
     struct net_raw_callbacks callbacks;
     void *user;
 };
 
 static const struct conn_ops raw_ops;
 
-struct net_raw *net_raw_attach(struct conn *c, const struct net_raw_callbacks *callbacks,
+struct net_raw *net_raw_attach(struct net_conn *c, const struct net_raw_callbacks *callbacks,
                                void *user) {
     struct net_raw *raw = xcalloc(1, sizeof *raw);
-    raw->conn = conn_ref(c);
+    raw->conn = net_conn_ref(c);
     raw->callbacks = *callbacks;
     raw->user = user;
     c->ops = &raw_ops;
@@ -24,52 +24,52 @@ struct net_raw *net_raw_attach(struct conn *c, const struct net_raw_callbacks *c
 }
 
 ssize_t net_raw_write(struct net_raw *raw, const void *data, size_t len) {
-    return conn_write_bounded(raw->conn, data, len);
+    return net_conn_write_bounded(raw->conn, data, len);
 }
 
 void net_raw_end(struct net_raw *raw) {
-    conn_finish(raw->conn);
+    net_conn_finish(raw->conn);
 }
 
 void net_raw_abort(struct net_raw *raw) {
-    conn_destroy(raw->conn);
+    net_conn_destroy(raw->conn);
 }
 
 void net_raw_pause(struct net_raw *raw, bool paused) {
     if (paused)
-        conn_pause(raw->conn);
+        net_conn_pause(raw->conn);
     else
-        conn_resume(raw->conn);
+        net_conn_resume(raw->conn);
 }
 
 size_t net_raw_pending(const struct net_raw *raw) {
-    return conn_pending(raw->conn);
+    return net_conn_pending(raw->conn);
 }
 
-static size_t on_data(struct conn *c, const char *data, size_t len) {
+static size_t on_data(struct net_conn *c, const char *data, size_t len) {
     struct net_raw *raw = c->owner;
     raw->callbacks.on_data(raw, data, len, raw->user);
     return len;
 }
 
-static void on_eof(struct conn *c) {
+static void on_eof(struct net_conn *c) {
     struct net_raw *raw = c->owner;
-    if (conn_peer_closed(c) || !raw->callbacks.on_eof)
-        conn_destroy(c);
+    if (net_conn_peer_closed(c) || !raw->callbacks.on_eof)
+        net_conn_destroy(c);
     else
         raw->callbacks.on_eof(raw, raw->user);
 }
 
-static void on_drain(struct conn *c) {
+static void on_drain(struct net_conn *c) {
     struct net_raw *raw = c->owner;
     if (raw->callbacks.on_drain)
         raw->callbacks.on_drain(raw, raw->user);
 }
 
-static void on_gone(struct conn *c) {
+static void on_gone(struct net_conn *c) {
     struct net_raw *raw = c->owner;
     raw->callbacks.on_close(raw, raw->user);
-    conn_unref(raw->conn);
+    net_conn_unref(raw->conn);
     free(raw);
 }
 
@@ -77,7 +77,7 @@ static const struct conn_ops raw_ops = {
     .on_data = on_data,
     .on_eof = on_eof,
     .on_drain = on_drain,
-    .on_deadline = conn_destroy,
-    .on_shutdown = conn_finish,
+    .on_deadline = net_conn_destroy,
+    .on_shutdown = net_conn_finish,
     .on_gone = on_gone,
 };

@@ -11,7 +11,7 @@
 enum { CLOSE_WAIT_MS = 3000 };  // how long the peer may take to answer a close frame
 
 struct net_ws {
-    struct conn *conn;  // a reference
+    struct net_conn *conn;  // a reference
     struct ws codec;
     struct net_ws_callbacks callbacks;
     void *user;
@@ -35,7 +35,7 @@ static void set_reason(struct net_ws *ws, int status, const char *text, size_t l
     ws->reason[len] = 0;
 }
 
-struct net_ws *net_ws_prepare(struct conn *c, size_t message_max,
+struct net_ws *net_ws_prepare(struct net_conn *c, size_t message_max,
                               const struct net_ws_callbacks *callbacks, void *user) {
     struct net_ws *ws = xcalloc(1, sizeof *ws);
     uint64_t seed = 0;
@@ -43,7 +43,7 @@ struct net_ws *net_ws_prepare(struct conn *c, size_t message_max,
         abort();  // the kernel always has random numbers once it is up
     rand_seed(&ws->mask, seed);
     ws_init(&ws->codec, WS_CLIENT, message_max);
-    ws->conn = conn_ref(c);
+    ws->conn = net_conn_ref(c);
     ws->callbacks = *callbacks;
     ws->user = user;
     set_reason(ws, WS_ABNORMAL, "", 0);
@@ -56,7 +56,7 @@ static void take_over(struct net_ws *ws) {
     ws->conn->owner = ws;
 }
 
-struct net_ws *net_ws_attach(struct conn *c, enum ws_role role, size_t message_max,
+struct net_ws *net_ws_attach(struct net_conn *c, enum ws_role role, size_t message_max,
                              const struct net_ws_callbacks *callbacks, void *user) {
     struct net_ws *ws = net_ws_prepare(c, message_max, callbacks, user);
     ws->codec.role = role;
@@ -73,7 +73,7 @@ void net_ws_opened(struct net_ws *ws) {
 static void end(struct net_ws *ws) {
     ws->open = false;
     ws->callbacks.on_close(ws, ws->status, ws->reason, ws->user);
-    conn_unref(ws->conn);
+    net_conn_unref(ws->conn);
     ws_done(&ws->codec);
     free(ws);
 }
@@ -90,7 +90,7 @@ ssize_t net_ws_send(struct net_ws *ws, enum ws_opcode type, const void *data, si
         return -EPIPE;
     cleanup_buf struct buf frame = {0};
     ws_encode(&frame, ws->codec.role, type, data, len, next_mask(ws));
-    return conn_write_bounded(ws->conn, frame.data, frame.len);
+    return net_conn_write_bounded(ws->conn, frame.data, frame.len);
 }
 
 static void send_close(struct net_ws *ws, int status, const char *reason) {
@@ -98,36 +98,36 @@ static void send_close(struct net_ws *ws, int status, const char *reason) {
         return;
     cleanup_buf struct buf frame = {0};
     ws_encode_close(&frame, ws->codec.role, status, reason, next_mask(ws));
-    conn_write(ws->conn, frame.data, frame.len);
+    net_conn_write(ws->conn, frame.data, frame.len);
     ws->close_sent = true;
 }
 
 void net_ws_close(struct net_ws *ws, int status, const char *reason) {
     if (!ws->open) {
-        conn_destroy(ws->conn);
+        net_conn_destroy(ws->conn);
         return;
     }
     if (ws->close_sent)
         return;
     send_close(ws, status, reason);
-    conn_set_deadline(ws->conn, CLOSE_WAIT_MS);
+    net_conn_set_deadline(ws->conn, CLOSE_WAIT_MS);
     if (ws->conn->paused)
-        conn_resume(ws->conn);
+        net_conn_resume(ws->conn);
 }
 
 void net_ws_abort(struct net_ws *ws) {
-    conn_destroy(ws->conn);
+    net_conn_destroy(ws->conn);
 }
 
 void net_ws_pause(struct net_ws *ws, bool paused) {
     if (paused && !ws->close_sent)
-        conn_pause(ws->conn);
+        net_conn_pause(ws->conn);
     else
-        conn_resume(ws->conn);
+        net_conn_resume(ws->conn);
 }
 
 size_t net_ws_pending(const struct net_ws *ws) {
-    return conn_pending(ws->conn);
+    return net_conn_pending(ws->conn);
 }
 
 const struct net_peer *net_ws_peer(const struct net_ws *ws) {
@@ -148,7 +148,7 @@ static void handle_event(struct net_ws *ws, const struct ws_event *event) {
     case WS_CLOSE:
         set_reason(ws, event->status, event->data, event->len);
         send_close(ws, event->status, "");
-        conn_finish(ws->conn);
+        net_conn_finish(ws->conn);
         break;
     case WS_TEXT:
     case WS_BINARY:
@@ -158,7 +158,7 @@ static void handle_event(struct net_ws *ws, const struct ws_event *event) {
     }
 }
 
-static size_t on_data(struct conn *c, const char *data, size_t len) {
+static size_t on_data(struct net_conn *c, const char *data, size_t len) {
     struct net_ws *ws = c->owner;
     struct ws_event event;
     bool got;
@@ -166,7 +166,7 @@ static size_t on_data(struct conn *c, const char *data, size_t len) {
     if (n < 0) {
         set_reason(ws, ws->codec.fail_status, ws->codec.fail_text, strlen(ws->codec.fail_text));
         send_close(ws, ws->codec.fail_status, ws->codec.fail_text);
-        conn_finish(c);
+        net_conn_finish(c);
         return len;
     }
     if (got)
@@ -174,17 +174,17 @@ static size_t on_data(struct conn *c, const char *data, size_t len) {
     return (size_t)n;
 }
 
-static void on_drain(struct conn *c) {
+static void on_drain(struct net_conn *c) {
     struct net_ws *ws = c->owner;
     if (ws->callbacks.on_drain && !ws->close_sent)
         ws->callbacks.on_drain(ws, ws->user);
 }
 
-static void on_shutdown(struct conn *c) {
+static void on_shutdown(struct net_conn *c) {
     net_ws_close(c->owner, WS_GOING_AWAY, "the server is stopping");
 }
 
-static void on_gone(struct conn *c) {
+static void on_gone(struct net_conn *c) {
     struct net_ws *ws = c->owner;
     if (ws->status == WS_ABNORMAL && !ws->reason[0]) {
         const char *text = c->problem        ? c->problem
@@ -197,9 +197,9 @@ static void on_gone(struct conn *c) {
 
 static const struct conn_ops ws_ops = {
     .on_data = on_data,
-    .on_eof = conn_destroy,
+    .on_eof = net_conn_destroy,
     .on_drain = on_drain,
-    .on_deadline = conn_destroy,
+    .on_deadline = net_conn_destroy,
     .on_shutdown = on_shutdown,
     .on_gone = on_gone,
 };

@@ -24,7 +24,7 @@ static int transport_fd(void *self) {
 
 static int flush(struct transport *t, int timeout_ms) {
     tls_output(t->tls, &t->out);
-    int r = send_all(t->fd, t->out.data, t->out.len, timeout_ms);
+    int r = net_send_all(t->fd, t->out.data, t->out.len, timeout_ms);
     buf_clear(&t->out);
     return r;
 }
@@ -99,7 +99,7 @@ static int handshake(struct transport *t, int timeout_ms, struct error *e) {
 
 int http_client_tls(const char *host, uint16_t port, struct tls_context *context, int timeout_ms,
                     struct http_client **out, struct error *e) {
-    int fd = connect_tcp(host, port, timeout_ms, e);
+    int fd = net_connect_tcp(host, port, timeout_ms, e);
     if (fd < 0)
         return fd;
     struct transport *t = xcalloc(1, sizeof *t);

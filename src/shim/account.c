@@ -12,7 +12,7 @@ static bool is_small(enum ledger_kind kind, uint64_t bytes) {
     return (kind == LEDGER_DEVICE || kind == LEDGER_ARRAY) && bytes < SHIM_SMALL_MAX;
 }
 
-static int reserve(struct device *d, enum ledger_kind kind, uint64_t bytes) {
+static int reserve(struct shim_device *d, enum ledger_kind kind, uint64_t bytes) {
     if (!ledger_attached(d->ledger)) {
         int r = ledger_attach(d->ledger);
         if (r < 0)
@@ -22,7 +22,7 @@ static int reserve(struct device *d, enum ledger_kind kind, uint64_t bytes) {
 }
 
 // Small allocations of all kinds are charged as device memory.
-static int small_change(struct device *d, int64_t bytes) {
+static int small_change(struct shim_device *d, int64_t bytes) {
     pthread_mutex_lock(&shim.lock);
     uint64_t sum = d->small_bytes + (uint64_t)bytes;
     uint64_t want = round_to(sum, SHIM_BLOCK_BYTES);
@@ -39,20 +39,20 @@ static int small_change(struct device *d, int64_t bytes) {
     return r;
 }
 
-int account_reserve(struct device *d, enum ledger_kind kind, uint64_t bytes) {
+int account_reserve(struct shim_device *d, enum ledger_kind kind, uint64_t bytes) {
     if (is_small(kind, bytes))
         return small_change(d, (int64_t)round_to(bytes, 512));
     return reserve(d, kind, round_to(bytes, SHIM_BLOCK_BYTES));
 }
 
-void account_refund(struct device *d, enum ledger_kind kind, uint64_t bytes) {
+void account_refund(struct shim_device *d, enum ledger_kind kind, uint64_t bytes) {
     if (is_small(kind, bytes))
         small_change(d, -(int64_t)round_to(bytes, 512));
     else
         ledger_refund(d->ledger, kind, round_to(bytes, SHIM_BLOCK_BYTES));
 }
 
-CUresult hold_take(struct hold *h, struct device *d, enum ledger_kind kind, uint64_t bytes) {
+CUresult hold_take(struct hold *h, struct shim_device *d, enum ledger_kind kind, uint64_t bytes) {
     *h = (struct hold){.kind = kind, .bytes = bytes};
     if (!d)
         return CUDA_SUCCESS;
@@ -98,7 +98,7 @@ void hold_resize(struct hold *h, uint64_t bytes) {
     h->bytes = bytes;
 }
 
-CUresult hold_keep(struct hold *h, struct table *t, CUresult r, uint64_t key) {
+CUresult hold_keep(struct hold *h, struct shim_table *t, CUresult r, uint64_t key) {
     if (!h->device)
         return r;
     if (r != CUDA_SUCCESS || !key) {
@@ -107,32 +107,32 @@ CUresult hold_keep(struct hold *h, struct table *t, CUresult r, uint64_t key) {
     }
     CUcontext context = NULL;
     REAL(cuCtxGetCurrent)(&context);
-    struct item item = {.key = key, .bytes = h->bytes, .aux = (uintptr_t)context,
+    struct shim_table_entry item = {.key = key, .bytes = h->bytes, .aux = (uintptr_t)context,
                         .device = h->device->ordinal,
                         .kind = (int)h->kind, .refs = 1};
     pthread_mutex_lock(&shim.lock);
-    table_put(t, &item);
+    shim_table_put(t, &item);
     pthread_mutex_unlock(&shim.lock);
     hold_end(h);
     return r;
 }
 
-bool held_take(struct table *t, uint64_t key, struct item *out) {
+bool held_take(struct shim_table *t, uint64_t key, struct shim_table_entry *out) {
     pthread_mutex_lock(&shim.lock);
-    bool found = table_take(t, key, out) == 0;
+    bool found = shim_table_take(t, key, out) == 0;
     pthread_mutex_unlock(&shim.lock);
     if (found)
         atomic_fetch_add(&shim.device[out->device].busy, 1);
     return found;
 }
 
-void held_end(struct table *t, const struct item *item, CUresult r) {
-    struct device *d = &shim.device[item->device];
+void held_end(struct shim_table *t, const struct shim_table_entry *item, CUresult r) {
+    struct shim_device *d = &shim.device[item->device];
     if (r == CUDA_SUCCESS) {
         account_refund(d, (enum ledger_kind)item->kind, item->bytes);
     } else { // still there
         pthread_mutex_lock(&shim.lock);
-        table_put(t, item);
+        shim_table_put(t, item);
         pthread_mutex_unlock(&shim.lock);
     }
     atomic_fetch_add(&d->changes, 1);

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct line {
+struct arbiter_line {
     _Atomic uint64_t key; // 0: free
     char job[LEDGER_JOB_MAX];
     _Atomic uint32_t share_milli;
@@ -27,7 +27,7 @@ struct line {
     _Atomic uint64_t busy_until_ns;
     _Atomic uint64_t returned_ns; // when it came back from being away
 };
-static_assert(sizeof(struct line) == 128, "lines do not share cache lines");
+static_assert(sizeof(struct arbiter_line) == 128, "lines do not share cache lines");
 
 struct file {
     uint64_t magic;
@@ -39,7 +39,7 @@ struct file {
     _Atomic uint64_t wanted_until_ns; // nobody waits after this: saves looking at every line
     _Atomic uint32_t passed;          // futex: counts turns given on
     char gap2[100];
-    struct line line[ARBITER_JOBS];
+    struct arbiter_line line[ARBITER_JOBS];
 };
 static_assert(offsetof(struct file, turn) == 128 && offsetof(struct file, line) == 256,
               "arbiter layout");
@@ -82,7 +82,7 @@ int arbiter_join(struct arbiter *a, const char *job, uint32_t share_milli, uint6
             return i;
     for (int pass = 0; pass < 2; pass++) { // free lines first, then those of jobs long gone
         for (int i = 0; i < ARBITER_JOBS; i++) {
-            struct line *l = &f->line[i];
+            struct arbiter_line *l = &f->line[i];
             uint64_t old = load(&l->key);
             bool stale = pass == 1 && now > load(&l->launched_ns) + 60 * 1000000000ULL;
             if ((old && !stale) || !atomic_compare_exchange_strong(&l->key, &old, key))
@@ -105,7 +105,7 @@ bool arbiter_mine(const struct arbiter *a, int line, uint64_t now) {
     return turn_line(load(&a->file->turn)) == line && now < load(&a->file->until_ns);
 }
 
-static bool wants(const struct line *l, uint64_t now) {
+static bool wants(const struct arbiter_line *l, uint64_t now) {
     uint64_t until = load(&l->want_until_ns);
     return load(&l->key) && until > now && until <= now + ARBITER_WANT_NS;
 }
@@ -130,7 +130,7 @@ static uint64_t virtual_of(uint64_t ns, uint32_t share_milli) {
 static bool someone_goes_first(const struct arbiter *a, int line, uint64_t pending, uint64_t now) {
     uint64_t mine = load(&a->file->line[line].virtual_ns) + pending;
     for (int i = 0; i < ARBITER_JOBS; i++) {
-        const struct line *l = &a->file->line[i];
+        const struct arbiter_line *l = &a->file->line[i];
         if (i != line && wants(l, now) &&
             (load(&l->virtual_ns) < mine || (load(&l->virtual_ns) == mine && i < line)))
             return true;
@@ -140,14 +140,14 @@ static bool someone_goes_first(const struct arbiter *a, int line, uint64_t pendi
 
 bool arbiter_company(const struct arbiter *a, int line, uint64_t now) {
     for (int i = 0; i < ARBITER_JOBS; i++) {
-        const struct line *l = &a->file->line[i];
+        const struct arbiter_line *l = &a->file->line[i];
         if (i != line && load(&l->key) && now < load(&l->launched_ns) + ARBITER_COMPANY_NS)
             return true;
     }
     return arbiter_contended(a, line, now);
 }
 
-static bool here(const struct line *l, uint64_t now) {
+static bool here(const struct arbiter_line *l, uint64_t now) {
     return load(&l->key) && now < load(&l->launched_ns) + ARBITER_AWAY_NS;
 }
 
@@ -155,14 +155,14 @@ static bool here(const struct line *l, uint64_t now) {
 // starts level with the one that has had least among those that run or wait. Jobs that come at the
 // same moment do not see each other at first, so this holds for a while.
 static void come_back(struct arbiter *a, int line, uint64_t now) {
-    struct line *me = &a->file->line[line];
+    struct arbiter_line *me = &a->file->line[line];
     if (!here(me, now) && !wants(me, now))
         store(&me->returned_ns, now);
     if (now > load(&me->returned_ns) + ARBITER_RETURN_NS)
         return;
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < ARBITER_JOBS; i++) {
-        const struct line *l = &a->file->line[i];
+        const struct arbiter_line *l = &a->file->line[i];
         if (i != line && (wants(l, now) || here(l, now)) && load(&l->virtual_ns) < least)
             least = load(&l->virtual_ns);
     }
@@ -172,7 +172,7 @@ static void come_back(struct arbiter *a, int line, uint64_t now) {
 
 // May the turn be taken from its holder: because it has nothing to run, or is long overdue.
 static bool abandoned(const struct arbiter *a, int holder, uint64_t now) {
-    const struct line *l = &a->file->line[holder];
+    const struct arbiter_line *l = &a->file->line[holder];
     uint64_t busy = load(&l->busy_until_ns), launched = load(&l->launched_ns);
     uint64_t until = load(&a->file->until_ns);
     if (busy > now + ARBITER_BELIEVED_NS)
@@ -222,7 +222,7 @@ bool arbiter_renew(struct arbiter *a, int line, uint32_t share_milli, uint64_t p
 bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, uint64_t pending_ns,
                   uint64_t now) {
     struct file *f = a->file;
-    struct line *me = &f->line[line];
+    struct arbiter_line *me = &f->line[line];
     uint64_t turn = atomic_load(&f->turn);
     int holder = turn_line(turn);
     atomic_store(&me->share_milli, share_milli);
@@ -277,7 +277,7 @@ void arbiter_wait(struct arbiter *a, uint64_t at_most_ns) {
 // The latest end any of the job's processes expects; who wrote it may take it back.
 uint64_t arbiter_launched(struct arbiter *a, int line, uint64_t now, uint64_t before,
                           uint64_t busy_until) {
-    struct line *l = &a->file->line[line];
+    struct arbiter_line *l = &a->file->line[line];
     store(&l->launched_ns, now);
     uint64_t old = load(&l->busy_until_ns);
     while (old == before || old < busy_until || old > now + ARBITER_BELIEVED_NS)
@@ -296,7 +296,7 @@ uint64_t arbiter_busy_until(const struct arbiter *a, int line) {
 }
 
 void arbiter_charge(struct arbiter *a, int line, uint32_t share_milli, uint64_t used_ns) {
-    struct line *l = &a->file->line[line];
+    struct arbiter_line *l = &a->file->line[line];
     atomic_fetch_add_explicit(&l->used_ns, used_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&l->virtual_ns, virtual_of(used_ns, share_milli),
                               memory_order_relaxed);
@@ -400,7 +400,7 @@ int arbiter_sample(const char *path, struct arbiter_job out[ARBITER_JOBS], unsig
     uint64_t now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
     *n = 0;
     for (int i = 0; i < ARBITER_JOBS; i++) {
-        struct line *l = &f.line[i];
+        struct arbiter_line *l = &f.line[i];
         if (!load(&l->key))
             continue;
         struct arbiter_job *j = &out[(*n)++];
@@ -421,7 +421,7 @@ int arbiter_forget(const char *path, const char *job) {
     for (int i = 0; i < ARBITER_JOBS; i++) {
         if (load(&f.line[i].key) != key)
             continue;
-        off_t at = (off_t)(offsetof(struct file, line) + (size_t)i * sizeof(struct line));
+        off_t at = (off_t)(offsetof(struct file, line) + (size_t)i * sizeof(struct arbiter_line));
         r = pwrite(fd, &none, sizeof none, at) == (ssize_t)sizeof none ? 0 : -EIO;
     }
     close(fd);

@@ -68,12 +68,12 @@ static uint64_t with_slack(uint64_t bytes) {
     return (bytes + step - 1) / step * step + step;
 }
 
-static uint64_t context_guess(struct device *d) {
+static uint64_t context_guess(struct shim_device *d) {
     uint64_t known = ledger_limits(d->ledger).context_bytes;
     return known ? with_slack(known) : SHIM_CONTEXT_GUESS_BYTES;
 }
 
-static void charge_to(struct device *d, uint64_t bytes) {
+static void charge_to(struct shim_device *d, uint64_t bytes) {
     if (bytes > d->context_bytes)
         ledger_charge(d->ledger, LEDGER_CONTEXT, bytes - d->context_bytes);
     else
@@ -82,7 +82,7 @@ static void charge_to(struct device *d, uint64_t bytes) {
 }
 
 // The figure is only good if nothing was allocated or freed while it was taken.
-static bool measure_once(struct device *d, uint64_t *extra) {
+static bool measure_once(struct shim_device *d, uint64_t *extra) {
     uint64_t changes = atomic_load(&d->changes);
     if (atomic_load(&d->busy))
         return false;
@@ -95,7 +95,7 @@ static bool measure_once(struct device *d, uint64_t *extra) {
     return true;
 }
 
-static bool measure_locked(struct device *d) {
+static bool measure_locked(struct shim_device *d) {
     uint64_t extra;
     d->measured_ns = shim_now_ns();
     if (!d->contexts || !measure_once(d, &extra))
@@ -105,7 +105,7 @@ static bool measure_locked(struct device *d) {
     return true;
 }
 
-void context_measure(struct device *d, bool now) {
+void context_measure(struct shim_device *d, bool now) {
     if (!d->contexts || (!now && shim_now_ns() - d->measured_ns < SHIM_MEASURE_NS))
         return;
     if (pthread_mutex_trylock(&shim.context_lock) != 0)
@@ -116,7 +116,7 @@ void context_measure(struct device *d, bool now) {
 
 // Held from before a context is made until it is measured.
 CUresult context_begin(struct hold *h, CUdevice ordinal) {
-    struct device *d = shim_device(ordinal);
+    struct shim_device *d = shim_device(ordinal);
     *h = (struct hold){0};
     if (shim.enabled && ordinal >= 0 && ordinal < SHIM_DEVICES &&
         atomic_load(&shim.device[ordinal].state) == DEVICE_BROKEN)
@@ -135,7 +135,7 @@ CUresult context_begin(struct hold *h, CUdevice ordinal) {
 }
 
 void context_end(struct hold *h, CUresult r) {
-    struct device *d = h->device;
+    struct shim_device *d = h->device;
     if (!d)
         return;
     uint64_t guess = (h->bytes + SHIM_BLOCK_BYTES - 1) / SHIM_BLOCK_BYTES * SHIM_BLOCK_BYTES;
@@ -159,13 +159,13 @@ void context_end(struct hold *h, CUresult r) {
 }
 
 // All that was allocated in a context goes with it.
-static void forget_items(struct table *t, struct device *d, uint64_t context) {
+static void forget_items(struct shim_table *t, struct shim_device *d, uint64_t context) {
     for (;;) {
-        struct item gone = {0};
+        struct shim_table_entry gone = {0};
         pthread_mutex_lock(&shim.lock);
         for (size_t i = 0; i < t->size && !gone.key; i++)
             if (t->item[i].key && t->item[i].aux == context && t->item[i].device == d->ordinal)
-                table_take(t, t->item[i].key, &gone);
+                shim_table_take(t, t->item[i].key, &gone);
         pthread_mutex_unlock(&shim.lock);
         if (!gone.key)
             return;
@@ -175,7 +175,7 @@ static void forget_items(struct table *t, struct device *d, uint64_t context) {
 }
 
 void context_gone(CUdevice ordinal, CUcontext context) {
-    struct device *d = shim_device(ordinal);
+    struct shim_device *d = shim_device(ordinal);
     if (!d || !context)
         return;
     forget_items(&shim.pointers, d, (uintptr_t)context);

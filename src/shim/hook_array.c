@@ -78,7 +78,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const struct CUarray3DD
 }
 
 CUresult cuArrayDestroy(CUarray array) {
-    struct item item;
+    struct shim_table_entry item;
     bool known = held_take(&shim.arrays, (uintptr_t)array, &item);
     CUresult r = REAL(cuArrayDestroy)(array);
     if (known)
@@ -87,7 +87,7 @@ CUresult cuArrayDestroy(CUarray array) {
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
-    struct item item;
+    struct shim_table_entry item;
     bool known = held_take(&shim.arrays, (uintptr_t)array, &item);
     CUresult r = REAL(cuMipmappedArrayDestroy)(array);
     if (known)

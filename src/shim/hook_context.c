@@ -1,5 +1,5 @@
 // Making, ending and changing contexts, and the calls that make one grow.
-#include "gate.h"
+#include "throttle.h"
 #include "shim.h"
 
 #define CONTEXT_CREATE(name, params, args)                    \
@@ -10,7 +10,7 @@
             return r;                                         \
         r = REAL(name) args;                                  \
         context_end(&h, r);                                   \
-        gate_moved();                                         \
+        throttle_moved();                                         \
         return r;                                             \
     }
 CONTEXT_CREATE(cuCtxCreate, (CUcontext * ctx, unsigned flags, CUdevice dev), (ctx, flags, dev))
@@ -29,7 +29,7 @@ static bool primary_active(CUdevice dev) {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev) {
     struct hold h;
-    struct device *d = shim_device(dev);
+    struct shim_device *d = shim_device(dev);
     if (d && primary_active(dev)) // one more reference costs nothing
         return REAL(cuDevicePrimaryCtxRetain)(ctx, dev);
     CUresult r = context_begin(&h, dev);
@@ -50,12 +50,12 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev) {
 // Marks point into the context and must go before it does.
 #define PRIMARY_END(name)                                          \
     CUresult name(CUdevice dev) {                                  \
-        struct device *d = shim_device(dev);                       \
+        struct shim_device *d = shim_device(dev);                       \
         if (!d)                                                    \
             return REAL(name)(dev);                                \
         CUcontext ctx = d->primary;                                \
         bool was = primary_active(dev);                            \
-        gate_forget(ctx);                                          \
+        throttle_forget(ctx);                                          \
         CUresult r = REAL(name)(dev);                              \
         if (r == CUDA_SUCCESS && was && !primary_active(dev))      \
             context_gone(dev, ctx);                                \
@@ -80,11 +80,11 @@ static CUdevice context_device(CUcontext ctx) {
 #define CONTEXT_END(name)                        \
     CUresult name(CUcontext ctx) {               \
         CUdevice dev = context_device(ctx);      \
-        gate_forget(ctx);                        \
+        throttle_forget(ctx);                        \
         CUresult r = REAL(name)(ctx);            \
         if (r == CUDA_SUCCESS && dev >= 0)       \
             context_gone(dev, ctx);              \
-        gate_moved();                            \
+        throttle_moved();                            \
         return r;                                \
     }
 CONTEXT_END(cuCtxDestroy)
@@ -94,7 +94,7 @@ CONTEXT_END(cuCtxDetach)
 #define CONTEXT_MOVE(name, params, args) \
     CUresult name params {               \
         CUresult r = REAL(name) args;    \
-        gate_moved();                    \
+        throttle_moved();                    \
         return r;                        \
     }
 CONTEXT_MOVE(cuCtxSetCurrent, (CUcontext ctx), (ctx))
@@ -104,7 +104,7 @@ CONTEXT_MOVE(cuCtxPopCurrent, (CUcontext * ctx), (ctx))
 CONTEXT_MOVE(cuCtxPopCurrent_v2, (CUcontext * ctx), (ctx))
 
 static CUresult grown(CUresult r, bool now) {
-    struct device *d = r == CUDA_SUCCESS ? shim_current() : NULL;
+    struct shim_device *d = r == CUDA_SUCCESS ? shim_current() : NULL;
     if (d)
         context_measure(d, now);
     return r;

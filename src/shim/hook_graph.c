@@ -54,9 +54,9 @@ static CUresult instantiated(CUresult r, CUgraphExec exec, CUgraph graph) {
         return r;
     uint64_t bytes = graph_bytes(graph, &ordinal, 0);
     if (bytes && shim_device(ordinal)) {
-        struct item item = {.key = (uintptr_t)exec, .bytes = bytes, .device = ordinal};
+        struct shim_table_entry item = {.key = (uintptr_t)exec, .bytes = bytes, .device = ordinal};
         pthread_mutex_lock(&shim.lock);
-        table_put(&shim.graphs, &item);
+        shim_table_put(&shim.graphs, &item);
         atomic_store(&shim.graphs_used, true);
         pthread_mutex_unlock(&shim.lock);
     }
@@ -93,18 +93,18 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
-    struct item gone;
+    struct shim_table_entry gone;
     CUresult r = REAL(cuGraphExecDestroy)(exec);
     if (r == CUDA_SUCCESS && shim.enabled) {
         pthread_mutex_lock(&shim.lock);
-        table_take(&shim.graphs, (uintptr_t)exec, &gone);
+        shim_table_take(&shim.graphs, (uintptr_t)exec, &gone);
         pthread_mutex_unlock(&shim.lock);
     }
     return r;
 }
 
 // Sets the charge to what the store holds, `held` of it reserved already.
-static void store_settle(struct device *d, uint64_t held) {
+static void store_settle(struct shim_device *d, uint64_t held) {
     uint64_t holds = graph_store_bytes(d->ordinal);
     pthread_mutex_lock(&shim.lock);
     uint64_t have = d->graph_bytes + held;
@@ -118,7 +118,7 @@ static void store_settle(struct device *d, uint64_t held) {
 
 CUresult cuDeviceGraphMemTrim(CUdevice ordinal) {
     CUresult r = REAL(cuDeviceGraphMemTrim)(ordinal);
-    struct device *d = r == CUDA_SUCCESS ? shim_device(ordinal) : NULL;
+    struct shim_device *d = r == CUDA_SUCCESS ? shim_device(ordinal) : NULL;
     if (d) {
         pthread_mutex_lock(&shim.lock);
         d->graph_generation++;
@@ -135,13 +135,13 @@ struct hold graph_begin(CUgraphExec exec, CUresult *r) {
     if (!atomic_load_explicit(&shim.graphs_used, memory_order_relaxed))
         return h;
     pthread_mutex_lock(&shim.lock);
-    struct item *it = table_find(&shim.graphs, (uintptr_t)exec), copy = {0};
+    struct shim_table_entry *it = shim_table_find(&shim.graphs, (uintptr_t)exec), copy = {0};
     if (it)
         copy = *it;
     pthread_mutex_unlock(&shim.lock);
     if (!copy.key || copy.refs == shim.device[copy.device].graph_generation + 1)
         return h;
-    struct device *d = &shim.device[copy.device];
+    struct shim_device *d = &shim.device[copy.device];
     *r = hold_take(&h, d, LEDGER_GRAPH, copy.bytes);
     if (*r != CUDA_SUCCESS && REAL(cuDeviceGraphMemTrim)(d->ordinal) == CUDA_SUCCESS) {
         store_settle(d, 0);
@@ -151,13 +151,13 @@ struct hold graph_begin(CUgraphExec exec, CUresult *r) {
 }
 
 void graph_end(struct hold *h, CUgraphExec exec, CUresult r) {
-    struct device *d = h->device;
+    struct shim_device *d = h->device;
     if (!d)
         return;
     uint64_t held = (h->bytes + SHIM_BLOCK_BYTES - 1) / SHIM_BLOCK_BYTES * SHIM_BLOCK_BYTES;
     store_settle(d, held);
     pthread_mutex_lock(&shim.lock);
-    struct item *it = table_find(&shim.graphs, (uintptr_t)exec);
+    struct shim_table_entry *it = shim_table_find(&shim.graphs, (uintptr_t)exec);
     if (it && r == CUDA_SUCCESS)
         it->refs = d->graph_generation + 1;
     pthread_mutex_unlock(&shim.lock);

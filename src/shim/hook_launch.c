@@ -1,30 +1,30 @@
-// Everything that puts work on the GPU passes the gate here; captures and synchronisation are
-// watched for the gate's sake.
-#include "gate.h"
-#include "gate_quick.h"
+// Everything that puts work on the GPU passes the throttle here; captures and synchronisation are
+// watched for the throttle's sake.
+#include "throttle.h"
+#include "throttle_quick.h"
 #include "shim.h"
 
 static uint64_t key_of(const void *f, uint64_t gx, uint64_t gy, uint64_t gz) {
     return (uint64_t)(uintptr_t)f ^ (gx * 0x9e3779b97f4a7c15ULL + gy * 0xc2b2ae3d27d4eb4fULL + gz) << 8 ^ 1;
 }
 
-#define GATED(stream, per_thread, key, call)                            \
+#define THROTTLED(stream, per_thread, key, call)                            \
     do {                                                                \
-        if (gate_quick(stream, per_thread, key))                        \
+        if (throttle_quick(stream, per_thread, key))                        \
             return call;                                                \
-        struct gate *gate_ = gate_current();                            \
-        if (!gate_)                                                     \
+        struct throttle *throttle_ = throttle_current();                            \
+        if (!throttle_)                                                     \
             return call;                                                \
-        unsigned mark_ = gate_before(gate_, stream, per_thread, key);   \
+        unsigned mark_ = throttle_before(throttle_, stream, per_thread, key);   \
         CUresult r_ = call;                                             \
-        gate_after(gate_, stream, per_thread, mark_);                   \
+        throttle_after(throttle_, stream, per_thread, mark_);                   \
         return r_;                                                      \
     } while (0)
 
 #define LAUNCH_KERNEL(name, per_thread)                                                             \
     CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,    \
                   unsigned bz, unsigned shared, CUstream stream, void **params, void **extra) {     \
-        GATED(stream, per_thread, key_of(f, gx, gy, gz),                                            \
+        THROTTLED(stream, per_thread, key_of(f, gx, gy, gz),                                            \
               REAL(name)(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra));                \
     }
 LAUNCH_KERNEL(cuLaunchKernel, false)
@@ -34,7 +34,7 @@ LAUNCH_KERNEL(cuLaunchKernel_ptsz, true)
     CUresult name(const struct CUlaunchConfig *c, CUfunction f, void **params, void **extra) {      \
         if (!c)                                                                                    \
             return REAL(name)(c, f, params, extra);                                                \
-        GATED(c->stream, per_thread, key_of(f, c->grid[0], c->grid[1], c->grid[2]),                \
+        THROTTLED(c->stream, per_thread, key_of(f, c->grid[0], c->grid[1], c->grid[2]),                \
               REAL(name)(c, f, params, extra));                                                    \
     }
 LAUNCH_KERNEL_EX(cuLaunchKernelEx, false)
@@ -43,7 +43,7 @@ LAUNCH_KERNEL_EX(cuLaunchKernelEx_ptsz, true)
 #define LAUNCH_COOPERATIVE(name, per_thread)                                                        \
     CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,    \
                   unsigned bz, unsigned shared, CUstream stream, void **params) {                   \
-        GATED(stream, per_thread, key_of(f, gx, gy, gz),                                            \
+        THROTTLED(stream, per_thread, key_of(f, gx, gy, gz),                                            \
               REAL(name)(f, gx, gy, gz, bx, by, bz, shared, stream, params));                       \
     }
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel, false)
@@ -54,34 +54,34 @@ CUresult cuLaunchCooperativeKernelMultiDevice(struct CUlaunchParams *list, unsig
                                               unsigned flags) {
     if (!list || !n)
         return REAL(cuLaunchCooperativeKernelMultiDevice)(list, n, flags);
-    GATED(list->stream, false, key_of(list->f, list->grid[0], list->grid[1], list->grid[2]),
+    THROTTLED(list->stream, false, key_of(list->f, list->grid[0], list->grid[1], list->grid[2]),
           REAL(cuLaunchCooperativeKernelMultiDevice)(list, n, flags));
 }
 
 CUresult cuLaunch(CUfunction f) {
-    GATED(NULL, false, key_of(f, 1, 1, 1), REAL(cuLaunch)(f));
+    THROTTLED(NULL, false, key_of(f, 1, 1, 1), REAL(cuLaunch)(f));
 }
 
 CUresult cuLaunchGrid(CUfunction f, int width, int height) {
-    GATED(NULL, false, key_of(f, (unsigned)width, (unsigned)height, 1), REAL(cuLaunchGrid)(f, width,
+    THROTTLED(NULL, false, key_of(f, (unsigned)width, (unsigned)height, 1), REAL(cuLaunchGrid)(f, width,
             height));
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream) {
-    GATED(stream, false, key_of(f, (unsigned)width, (unsigned)height, 1),
+    THROTTLED(stream, false, key_of(f, (unsigned)width, (unsigned)height, 1),
           REAL(cuLaunchGridAsync)(f, width, height, stream));
 }
 
 #define GRAPH_LAUNCH(name, per_thread)                                                \
-    static CUresult name##_gated(CUgraphExec exec, CUstream stream) {                 \
-        GATED(stream, per_thread, key_of(exec, 0, 0, 0), REAL(name)(exec, stream));   \
+    static CUresult name##_throttled(CUgraphExec exec, CUstream stream) {                 \
+        THROTTLED(stream, per_thread, key_of(exec, 0, 0, 0), REAL(name)(exec, stream));   \
     }                                                                                 \
     CUresult name(CUgraphExec exec, CUstream stream) {                                \
         CUresult r;                                                                   \
         struct hold h = graph_begin(exec, &r);                                        \
         if (r != CUDA_SUCCESS)                                                        \
             return r;                                                                 \
-        r = name##_gated(exec, stream);                                               \
+        r = name##_throttled(exec, stream);                                               \
         graph_end(&h, exec, r);                                                       \
         return r;                                                                     \
     }
@@ -90,7 +90,7 @@ GRAPH_LAUNCH(cuGraphLaunch_ptsz, true)
 
 #define CAPTURE_BEGIN(name, params, args)                     \
     CUresult name params {                                    \
-        gate_sync_begin(); /* marks end before the capture */ \
+        throttle_sync_begin(); /* marks end before the capture */ \
         atomic_fetch_add(&shim.captures, 1);                  \
         CUresult r = REAL(name) args;                         \
         if (r != CUDA_SUCCESS)                                \
@@ -132,19 +132,19 @@ CUresult cuStreamEndCapture_ptsz(CUstream s, CUgraph *graph) {
 }
 
 CUresult cuStreamDestroy(CUstream s) {
-    gate_stream_gone(s);
+    throttle_stream_gone(s);
     return REAL(cuStreamDestroy)(s);
 }
 
 CUresult cuStreamDestroy_v2(CUstream s) {
-    gate_stream_gone(s);
+    throttle_stream_gone(s);
     return REAL(cuStreamDestroy_v2)(s);
 }
 
-static void synced(struct gate *g) {
-    gate_sync_end(g);
+static void synced(struct throttle *g) {
+    throttle_sync_end(g);
     if (atomic_load_explicit(&shim.pools_used, memory_order_relaxed)) {
-        struct device *d = shim_current();
+        struct shim_device *d = shim_current();
         if (d)
             pool_refresh(d);
     }
@@ -152,7 +152,7 @@ static void synced(struct gate *g) {
 
 #define SYNC(name, params, args)                    \
     CUresult name params {                          \
-        struct gate *g = gate_sync_begin();         \
+        struct throttle *g = throttle_sync_begin();         \
         CUresult r = REAL(name) args;               \
         synced(g);                                  \
         return r;                                   \

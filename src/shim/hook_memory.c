@@ -60,12 +60,12 @@ CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags) {
 }
 
 // Memory of a pool may be freed this way too; the pool keeps or returns it.
-static void freed(const struct item *item, CUresult r) {
+static void freed(const struct shim_table_entry *item, CUresult r) {
     if (item->kind != LEDGER_POOL) {
         held_end(&shim.pointers, item, r);
         return;
     }
-    struct item none = *item;
+    struct shim_table_entry none = *item;
     none.bytes = 0;
     held_end(&shim.pointers, r == CUDA_SUCCESS ? &none : item, r);
     if (r == CUDA_SUCCESS && !pool_freed(item))
@@ -73,7 +73,7 @@ static void freed(const struct item *item, CUresult r) {
 }
 
 CUresult cuMemFree_v2(CUdeviceptr ptr) {
-    struct item item;
+    struct shim_table_entry item;
     bool known = held_take(&shim.pointers, ptr, &item);
     CUresult r = REAL(cuMemFree_v2)(ptr);
     if (known)
@@ -82,7 +82,7 @@ CUresult cuMemFree_v2(CUdeviceptr ptr) {
 }
 
 CUresult cuMemFree(unsigned ptr) {
-    struct item item;
+    struct shim_table_entry item;
     bool known = held_take(&shim.pointers, ptr, &item);
     CUresult r = REAL(cuMemFree)(ptr);
     if (known)
@@ -93,7 +93,7 @@ CUresult cuMemFree(unsigned ptr) {
 CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) {
     if (shim_capturing(stream, false))
         return REAL(cuMemFreeAsync)(ptr, stream);
-    struct item item;
+    struct shim_table_entry item;
     bool known = held_take(&shim.pointers, ptr, &item);
     CUresult r = REAL(cuMemFreeAsync)(ptr, stream);
     if (known)
@@ -104,7 +104,7 @@ CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) {
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream) {
     if (shim_capturing(stream, true))
         return REAL(cuMemFreeAsync_ptsz)(ptr, stream);
-    struct item item;
+    struct shim_table_entry item;
     bool known = held_take(&shim.pointers, ptr, &item);
     CUresult r = REAL(cuMemFreeAsync_ptsz)(ptr, stream);
     if (known)
@@ -113,7 +113,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream) {
 }
 
 // The job's limit is its GPU: total is the limit, free what is left of it (or of the real one).
-static void shown(struct device *d, uint64_t *free_bytes, uint64_t *total_bytes) {
+static void shown(struct shim_device *d, uint64_t *free_bytes, uint64_t *total_bytes) {
     uint64_t limit = ledger_limits(d->ledger).memory_bytes;
     if (!limit)
         return;
@@ -129,7 +129,7 @@ static void shown(struct device *d, uint64_t *free_bytes, uint64_t *total_bytes)
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     CUresult r = REAL(cuMemGetInfo_v2)(free_bytes, total_bytes);
-    struct device *d = r == CUDA_SUCCESS ? shim_current() : NULL;
+    struct shim_device *d = r == CUDA_SUCCESS ? shim_current() : NULL;
     if (d) {
         uint64_t f = *free_bytes, t = *total_bytes;
         shown(d, &f, &t);
@@ -145,7 +145,7 @@ static unsigned clip(uint64_t bytes) {
 
 CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes) {
     CUresult r = REAL(cuMemGetInfo)(free_bytes, total_bytes);
-    struct device *d = r == CUDA_SUCCESS ? shim_current() : NULL;
+    struct shim_device *d = r == CUDA_SUCCESS ? shim_current() : NULL;
     if (d) {
         uint64_t f = *free_bytes, t = *total_bytes;
         shown(d, &f, &t);
@@ -157,7 +157,7 @@ CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes) {
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal) {
     CUresult r = REAL(cuDeviceTotalMem_v2)(bytes, ordinal);
-    struct device *d = r == CUDA_SUCCESS ? shim_device(ordinal) : NULL;
+    struct shim_device *d = r == CUDA_SUCCESS ? shim_device(ordinal) : NULL;
     uint64_t limit = d ? ledger_limits(d->ledger).memory_bytes : 0;
     if (limit && *bytes > limit)
         *bytes = limit;
@@ -166,7 +166,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal) {
 
 CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice ordinal) {
     CUresult r = REAL(cuDeviceTotalMem)(bytes, ordinal);
-    struct device *d = r == CUDA_SUCCESS ? shim_device(ordinal) : NULL;
+    struct shim_device *d = r == CUDA_SUCCESS ? shim_device(ordinal) : NULL;
     uint64_t limit = d ? ledger_limits(d->ledger).memory_bytes : 0;
     if (limit && *bytes > limit)
         *bytes = clip(limit);

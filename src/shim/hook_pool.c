@@ -13,17 +13,17 @@ static uint64_t pool_attribute(CUmemoryPool pool, int which) {
 }
 
 static void pool_learn(CUmemoryPool pool, int device) {
-    struct item item = {.key = (uint64_t)(uintptr_t)pool, .device = device, .kind = LEDGER_POOL};
+    struct shim_table_entry item = {.key = (uint64_t)(uintptr_t)pool, .device = device, .kind = LEDGER_POOL};
     pthread_mutex_lock(&shim.lock);
-    if (!table_find(&shim.pools, item.key))
-        table_put(&shim.pools, &item);
+    if (!shim_table_find(&shim.pools, item.key))
+        shim_table_put(&shim.pools, &item);
     pthread_mutex_unlock(&shim.lock);
 }
 
 // A pool made before we knew of it is some device's default; failing that the current one pays.
-static struct device *pool_device(CUmemoryPool pool) {
+static struct shim_device *pool_device(CUmemoryPool pool) {
     pthread_mutex_lock(&shim.lock);
-    struct item *known = table_find(&shim.pools, (uint64_t)(uintptr_t)pool);
+    struct shim_table_entry *known = shim_table_find(&shim.pools, (uint64_t)(uintptr_t)pool);
     int device = known ? known->device : -2;
     pthread_mutex_unlock(&shim.lock);
     if (device == POOL_FOREIGN)
@@ -39,7 +39,7 @@ static struct device *pool_device(CUmemoryPool pool) {
             return shim_device(i);
         }
     }
-    struct device *d = shim_current();
+    struct shim_device *d = shim_current();
     if (d)
         pool_learn(pool, d->ordinal);
     return d;
@@ -47,19 +47,19 @@ static struct device *pool_device(CUmemoryPool pool) {
 
 // Lowers a pool's charge to what it holds now. A rise belongs to an allocation under way, which
 // holds its own reservation, so it is left alone.
-static void settle(struct item *pool, uint64_t holds) {
+static void settle(struct shim_table_entry *pool, uint64_t holds) {
     if (holds < pool->bytes) {
         ledger_refund(shim.device[pool->device].ledger, LEDGER_POOL, pool->bytes - holds);
         pool->bytes = holds;
     }
 }
 
-void pool_refresh(struct device *d) {
+void pool_refresh(struct shim_device *d) {
     if (!atomic_load_explicit(&shim.pools_used, memory_order_relaxed))
         return;
     pthread_mutex_lock(&shim.lock);
     for (size_t i = 0; i < shim.pools.size; i++) {
-        struct item *pool = &shim.pools.item[i];
+        struct shim_table_entry *pool = &shim.pools.item[i];
         if (pool->key && pool->device == d->ordinal && pool->maps != POOL_GONE && pool->bytes)
             settle(pool, pool_attribute((CUmemoryPool)(uintptr_t)pool->key,
                                         CU_POOL_RESERVED_CURRENT));
@@ -67,12 +67,12 @@ void pool_refresh(struct device *d) {
     pthread_mutex_unlock(&shim.lock);
 }
 
-static void pools_trim(struct device *d) {
+static void pools_trim(struct shim_device *d) {
     CUmemoryPool pool[64];
     unsigned n = 0;
     pthread_mutex_lock(&shim.lock);
     for (size_t i = 0; i < shim.pools.size && n < 64; i++) {
-        struct item *p = &shim.pools.item[i];
+        struct shim_table_entry *p = &shim.pools.item[i];
         if (p->key && p->device == d->ordinal && p->maps != POOL_GONE)
             pool[n++] = (CUmemoryPool)(uintptr_t)p->key;
     }
@@ -85,7 +85,7 @@ static void pools_trim(struct device *d) {
 // First as it is; then with the pools' spare memory given back; then with everything finished, so
 // that memory freed in stream order is spare as well.
 static CUresult pool_begin(struct hold *h, CUmemoryPool pool, size_t bytes) {
-    struct device *d = pool_device(pool);
+    struct shim_device *d = pool_device(pool);
     *h = (struct hold){0};
     if (!d || !bytes)
         return CUDA_SUCCESS;
@@ -108,9 +108,9 @@ static CUresult pool_end(struct hold *h, CUmemoryPool handle, CUresult r, CUdevi
                          size_t bytes) {
     if (!h->device)
         return r;
-    struct device *d = h->device;
+    struct shim_device *d = h->device;
     pthread_mutex_lock(&shim.lock);
-    struct item *pool = table_find(&shim.pools, (uint64_t)(uintptr_t)handle);
+    struct shim_table_entry *pool = shim_table_find(&shim.pools, (uint64_t)(uintptr_t)handle);
     uint64_t holds = pool_attribute(handle, CU_POOL_RESERVED_CURRENT);
     if (pool && holds > pool->bytes) {
         uint64_t grown = holds - pool->bytes;
@@ -127,9 +127,9 @@ static CUresult pool_end(struct hold *h, CUmemoryPool handle, CUresult r, CUdevi
     }
     if (pool && r == CUDA_SUCCESS) {
         pool->refs++;
-        struct item item = {.key = ptr, .bytes = bytes, .aux = pool->key, .device = d->ordinal,
+        struct shim_table_entry item = {.key = ptr, .bytes = bytes, .aux = pool->key, .device = d->ordinal,
                             .kind = LEDGER_POOL};
-        table_put(&shim.pointers, &item);
+        shim_table_put(&shim.pointers, &item);
     }
     pthread_mutex_unlock(&shim.lock);
     atomic_fetch_add(&d->changes, 1);
@@ -139,16 +139,16 @@ static CUresult pool_end(struct hold *h, CUmemoryPool handle, CUresult r, CUdevi
 
 // A pool destroyed while pointers are out lives on until the last is freed; nobody can ask it how
 // much it holds any more. Returns true when the pointer's pool was such a one.
-bool pool_freed(const struct item *pointer) {
+bool pool_freed(const struct shim_table_entry *pointer) {
     pthread_mutex_lock(&shim.lock);
-    struct item *pool = table_find(&shim.pools, pointer->aux);
+    struct shim_table_entry *pool = shim_table_find(&shim.pools, pointer->aux);
     bool gone = pool && pool->maps == POOL_GONE;
     if (pool && pool->refs)
         pool->refs--;
     if (gone && !pool->refs) {
-        struct item dead;
+        struct shim_table_entry dead;
         ledger_refund(shim.device[pool->device].ledger, LEDGER_POOL, pool->bytes);
-        table_take(&shim.pools, pointer->aux, &dead);
+        shim_table_take(&shim.pools, pointer->aux, &dead);
     }
     pthread_mutex_unlock(&shim.lock);
     return gone;
@@ -212,7 +212,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, in
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
     CUresult r = REAL(cuMemPoolTrimTo)(pool, keep);
-    struct device *d = shim.enabled ? pool_device(pool) : NULL;
+    struct shim_device *d = shim.enabled ? pool_device(pool) : NULL;
     if (d)
         pool_refresh(d);
     return r;
@@ -220,9 +220,9 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 
 CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     uint64_t key = (uint64_t)(uintptr_t)handle, used = 0;
-    struct item gone;
+    struct shim_table_entry gone;
     pthread_mutex_lock(&shim.lock);
-    struct item *pool = table_find(&shim.pools, key);
+    struct shim_table_entry *pool = shim_table_find(&shim.pools, key);
     if (pool && pool->device >= 0) {
         used = pool_attribute(handle, CU_POOL_USED_CURRENT);
         settle(pool, pool_attribute(handle, CU_POOL_RESERVED_CURRENT));
@@ -232,10 +232,10 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     if (r != CUDA_SUCCESS)
         return r;
     pthread_mutex_lock(&shim.lock);
-    pool = table_find(&shim.pools, key);
+    pool = shim_table_find(&shim.pools, key);
     if (pool && pool->device >= 0 && used && pool->refs) {
         pool->maps = POOL_GONE;
-    } else if (table_take(&shim.pools, key, &gone) == 0 && gone.device >= 0) {
+    } else if (shim_table_take(&shim.pools, key, &gone) == 0 && gone.device >= 0) {
         ledger_refund(shim.device[gone.device].ledger, LEDGER_POOL, gone.bytes);
     }
     pthread_mutex_unlock(&shim.lock);

@@ -18,10 +18,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 }
 
 static void drop_if_unused(uint64_t handle) {
-    struct item *it = table_find(&shim.handles, handle), gone;
+    struct shim_table_entry *it = shim_table_find(&shim.handles, handle), gone;
     if (!it || it->refs || it->maps)
         return;
-    table_take(&shim.handles, handle, &gone);
+    shim_table_take(&shim.handles, handle, &gone);
     account_refund(&shim.device[gone.device], LEDGER_VMM, gone.bytes);
 }
 
@@ -30,7 +30,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     if (r != CUDA_SUCCESS || !shim.enabled)
         return r;
     pthread_mutex_lock(&shim.lock);
-    struct item *it = table_find(&shim.handles, handle);
+    struct shim_table_entry *it = shim_table_find(&shim.handles, handle);
     if (it && it->refs) {
         it->refs--;
         drop_if_unused(handle);
@@ -45,11 +45,11 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
     if (r != CUDA_SUCCESS || !shim.enabled)
         return r;
     pthread_mutex_lock(&shim.lock);
-    struct item *it = table_find(&shim.handles, handle);
+    struct shim_table_entry *it = shim_table_find(&shim.handles, handle);
     if (it) {
         it->maps++;
-        struct item mapping = {.key = ptr, .aux = handle, .bytes = bytes, .device = it->device};
-        table_put(&shim.mappings, &mapping);
+        struct shim_table_entry mapping = {.key = ptr, .aux = handle, .bytes = bytes, .device = it->device};
+        shim_table_put(&shim.mappings, &mapping);
     }
     pthread_mutex_unlock(&shim.lock);
     return r;
@@ -58,12 +58,12 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
 // One unmapping may cover many mappings, which lie one after the other.
 static void unmapped(CUdeviceptr ptr, size_t bytes) {
     for (uint64_t at = ptr; at < ptr + bytes;) {
-        struct item mapping;
-        if (table_take(&shim.mappings, at, &mapping) < 0) {
+        struct shim_table_entry mapping;
+        if (shim_table_take(&shim.mappings, at, &mapping) < 0) {
             at += SHIM_BLOCK_BYTES;
             continue;
         }
-        struct item *it = table_find(&shim.handles, mapping.aux);
+        struct shim_table_entry *it = shim_table_find(&shim.handles, mapping.aux);
         if (it && it->maps) {
             it->maps--;
             drop_if_unused(mapping.aux);
@@ -82,12 +82,12 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes) {
     return r;
 }
 
-static struct item *mapping_over(uint64_t addr) {
-    struct item *exact = table_find(&shim.mappings, addr);
+static struct shim_table_entry *mapping_over(uint64_t addr) {
+    struct shim_table_entry *exact = shim_table_find(&shim.mappings, addr);
     if (exact)
         return exact;
     for (size_t i = 0; i < shim.mappings.size; i++) {
-        struct item *m = &shim.mappings.item[i];
+        struct shim_table_entry *m = &shim.mappings.item[i];
         if (m->key && addr >= m->key && addr - m->key < m->bytes)
             return m;
     }
@@ -100,18 +100,18 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     if (r != CUDA_SUCCESS || !shim.enabled)
         return r;
     pthread_mutex_lock(&shim.lock);
-    struct item *m = mapping_over((uint64_t)(uintptr_t)addr);
-    struct item *it = m ? table_find(&shim.handles, m->aux) : NULL;
+    struct shim_table_entry *m = mapping_over((uint64_t)(uintptr_t)addr);
+    struct shim_table_entry *it = m ? shim_table_find(&shim.handles, m->aux) : NULL;
     if (it && it->key == *handle) {
         it->refs++;
     } else if (it) { // the mapping keeps the charge; it moves to the new name
-        struct item moved = *it, gone;
+        struct shim_table_entry moved = *it, gone;
         uint64_t old = it->key;
         if (!it->refs) {
             moved.key = *handle;
             moved.refs = 1;
-            table_take(&shim.handles, old, &gone);
-            table_put(&shim.handles, &moved);
+            shim_table_take(&shim.handles, old, &gone);
+            shim_table_put(&shim.handles, &moved);
             for (size_t i = 0; i < shim.mappings.size; i++)
                 if (shim.mappings.item[i].key && shim.mappings.item[i].aux == old)
                     shim.mappings.item[i].aux = *handle;
@@ -128,7 +128,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     if (r != CUDA_SUCCESS || !shim.enabled)
         return r;
     pthread_mutex_lock(&shim.lock);
-    struct item *it = table_find(&shim.handles, *handle);
+    struct shim_table_entry *it = shim_table_find(&shim.handles, *handle);
     if (it)
         it->refs++;
     pthread_mutex_unlock(&shim.lock);

@@ -11,10 +11,10 @@
 
 #include "shim/arbiter.h"
 #include "forward.h"
-#include "gate.h"
+#include "throttle.h"
 
 struct shim shim = {
-    .gate_epoch = 1,
+    .throttle_epoch = 1,
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .context_lock = PTHREAD_MUTEX_INITIALIZER,
 };
@@ -108,7 +108,7 @@ static int device_uuid(CUdevice ordinal, char out[LEDGER_UUID_MAX]) {
 
 // No ledger means no limit on this GPU. One that is there and cannot be used stops the job from
 // using the GPU rather than letting it run without its limit.
-static int device_load(struct device *d, CUdevice ordinal) {
+static int device_load(struct shim_device *d, CUdevice ordinal) {
     char path[LEDGER_PATH_MAX];
     if (device_uuid(ordinal, d->uuid) < 0)
         return DEVICE_UNKNOWN; // the driver is not up yet: ask again later
@@ -130,10 +130,10 @@ static int device_load(struct device *d, CUdevice ordinal) {
     return DEVICE_LIMITED;
 }
 
-struct device *shim_device(CUdevice ordinal) {
+struct shim_device *shim_device(CUdevice ordinal) {
     if (!shim.enabled || ordinal < 0 || ordinal >= SHIM_DEVICES)
         return NULL;
-    struct device *d = &shim.device[ordinal];
+    struct shim_device *d = &shim.device[ordinal];
     int state = atomic_load_explicit(&d->state, memory_order_acquire);
     if (state == DEVICE_UNKNOWN) {
         pthread_mutex_lock(&shim.lock);
@@ -147,7 +147,7 @@ struct device *shim_device(CUdevice ordinal) {
     return state == DEVICE_LIMITED ? d : NULL;
 }
 
-struct device *shim_current(void) {
+struct shim_device *shim_current(void) {
     CUdevice ordinal;
     if (!shim.enabled || REAL(cuCtxGetDevice)(&ordinal) != CUDA_SUCCESS)
         return NULL;
@@ -171,12 +171,12 @@ void shim_after_fork(void) {
     atomic_store(&shim.captures, 0);
     atomic_store(&shim.pools_used, false);
     atomic_store(&shim.graphs_used, false);
-    struct table *all[] = {&shim.pointers, &shim.handles, &shim.mappings,
+    struct shim_table *all[] = {&shim.pointers, &shim.handles, &shim.mappings,
                            &shim.arrays, &shim.pools, &shim.graphs};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        *all[i] = (struct table){0}; // not freed: another thread may have been inside when we forked
+        *all[i] = (struct shim_table){0}; // not freed: another thread may have been inside when we forked
     for (int i = 0; i < SHIM_DEVICES; i++) {
-        struct device *d = &shim.device[i];
+        struct shim_device *d = &shim.device[i];
         if (d->ledger)
             ledger_after_fork(d->ledger);
         d->small_bytes = d->small_charged = d->context_bytes = d->graph_bytes = 0;
@@ -186,5 +186,5 @@ void shim_after_fork(void) {
         atomic_store(&d->busy, 0);
     }
     context_after_fork();
-    gate_after_fork();
+    throttle_after_fork();
 }

@@ -21,12 +21,12 @@ enum {
     SHIM_MEASURE_NS = 250 * 1000 * 1000,
 };
 
-struct gate;
+struct throttle;
 struct arbiter;
 
 enum device_state { DEVICE_UNKNOWN, DEVICE_FREE, DEVICE_LIMITED, DEVICE_BROKEN };
 
-struct device {
+struct shim_device {
     _Atomic int state;
     int ordinal;
     char uuid[LEDGER_UUID_MAX];
@@ -47,14 +47,14 @@ struct shim {
     // Read by every launch: one cache line.
     _Alignas(64) bool enabled;
     _Atomic unsigned captures;   // streams being captured
-    _Atomic unsigned gate_epoch; // moves when a gate goes, so that no thread keeps it in mind
+    _Atomic unsigned throttle_epoch; // moves when a throttle goes, so that no thread keeps it in mind
     _Atomic bool pools_used, graphs_used;
     _Atomic bool asks; // contexts change by ways we do not see: asked at every launch
 
     pthread_mutex_t lock;
     pthread_mutex_t context_lock; // one context is made at a time, so that its cost is its own
-    struct device device[SHIM_DEVICES];
-    struct table pointers, handles, mappings, arrays, pools, graphs;
+    struct shim_device device[SHIM_DEVICES];
+    struct shim_table pointers, handles, mappings, arrays, pools, graphs;
 };
 extern struct shim shim;
 
@@ -73,36 +73,36 @@ CUresult shim_missing(void);
 
 uint64_t shim_now_ns(void);
 void shim_sleep_ns(uint64_t ns);
-struct device *shim_device(CUdevice ordinal); // NULL: not limited
-struct device *shim_current(void);            // that of the current context
+struct shim_device *shim_device(CUdevice ordinal); // NULL: not limited
+struct shim_device *shim_current(void);            // that of the current context
 bool shim_capturing(CUstream stream, bool per_thread);
 void shim_after_fork(void);
 
 // A reservation on its way to being an allocation.
 struct hold {
-    struct device *device; // NULL: nothing to account
+    struct shim_device *device; // NULL: nothing to account
     enum ledger_kind kind;
     uint64_t bytes;
 };
-CUresult hold_take(struct hold *h, struct device *d, enum ledger_kind kind, uint64_t bytes);
+CUresult hold_take(struct hold *h, struct shim_device *d, enum ledger_kind kind, uint64_t bytes);
 void hold_drop(struct hold *h);
 void hold_resize(struct hold *h, uint64_t bytes);
-CUresult hold_keep(struct hold *h, struct table *t, CUresult r, uint64_t key);
+CUresult hold_keep(struct hold *h, struct shim_table *t, CUresult r, uint64_t key);
 
 // For freeing: the entry leaves the table before the driver may hand the address out again.
-bool held_take(struct table *t, uint64_t key, struct item *out);
-void held_end(struct table *t, const struct item *item, CUresult r);
+bool held_take(struct shim_table *t, uint64_t key, struct shim_table_entry *out);
+void held_end(struct shim_table *t, const struct shim_table_entry *item, CUresult r);
 
-void account_refund(struct device *d, enum ledger_kind kind, uint64_t bytes);
-int account_reserve(struct device *d, enum ledger_kind kind, uint64_t bytes);
+void account_refund(struct shim_device *d, enum ledger_kind kind, uint64_t bytes);
+int account_reserve(struct shim_device *d, enum ledger_kind kind, uint64_t bytes);
 
-void pool_refresh(struct device *d); // what pools gave back to the GPU is given back to the job
-bool pool_freed(const struct item *pointer);
+void pool_refresh(struct shim_device *d); // what pools gave back to the GPU is given back to the job
+bool pool_freed(const struct shim_table_entry *pointer);
 
 CUresult context_begin(struct hold *h, CUdevice ordinal);
 void context_end(struct hold *h, CUresult r);
 void context_gone(CUdevice ordinal, CUcontext context);
-void context_measure(struct device *d, bool now);
+void context_measure(struct shim_device *d, bool now);
 void context_after_fork(void);
 uint64_t nvml_own_bytes(const char *uuid); // 0: cannot be known
 

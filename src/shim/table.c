@@ -6,26 +6,26 @@
 
 enum { TABLE_FIRST = 64 };
 
-static size_t home(const struct table *t, uint64_t key) {
+static size_t home(const struct shim_table *t, uint64_t key) {
     return (size_t)((key * 0x9e3779b97f4a7c15ULL) >> 20) & (t->size - 1);
 }
 
-static struct item *place(const struct table *t, uint64_t key) {
+static struct shim_table_entry *place(const struct shim_table *t, uint64_t key) {
     size_t i = home(t, key);
     while (t->item[i].key && t->item[i].key != key)
         i = (i + 1) & (t->size - 1);
     return &t->item[i];
 }
 
-struct item *table_find(const struct table *t, uint64_t key) {
+struct shim_table_entry *shim_table_find(const struct shim_table *t, uint64_t key) {
     if (!t->size || !key)
         return NULL;
-    struct item *p = place(t, key);
+    struct shim_table_entry *p = place(t, key);
     return p->key ? p : NULL;
 }
 
-static void grow(struct table *t) {
-    struct table bigger = {.size = t->size ? t->size * 2 : TABLE_FIRST, .count = t->count};
+static void grow(struct shim_table *t) {
+    struct shim_table bigger = {.size = t->size ? t->size * 2 : TABLE_FIRST, .count = t->count};
     bigger.item = calloc(bigger.size, sizeof *bigger.item);
     if (!bigger.item)
         abort();
@@ -36,19 +36,19 @@ static void grow(struct table *t) {
     *t = bigger;
 }
 
-struct item *table_put(struct table *t, const struct item *item) {
+struct shim_table_entry *shim_table_put(struct shim_table *t, const struct shim_table_entry *item) {
     if (!item->key)
         return NULL;
     if ((t->count + 1) * 4 > t->size * 3)
         grow(t);
-    struct item *p = place(t, item->key);
+    struct shim_table_entry *p = place(t, item->key);
     t->count += p->key == 0;
     *p = *item;
     return p;
 }
 
-int table_take(struct table *t, uint64_t key, struct item *out) {
-    struct item *p = table_find(t, key);
+int shim_table_take(struct shim_table *t, uint64_t key, struct shim_table_entry *out) {
+    struct shim_table_entry *p = shim_table_find(t, key);
     if (!p)
         return -ENOENT;
     *out = *p;
@@ -60,12 +60,12 @@ int table_take(struct table *t, uint64_t key, struct item *out) {
         t->item[hole] = t->item[i];
         hole = i;
     }
-    t->item[hole] = (struct item){0};
+    t->item[hole] = (struct shim_table_entry){0};
     t->count--;
     return 0;
 }
 
-void table_done(struct table *t) {
+void shim_table_done(struct shim_table *t) {
     free(t->item);
-    *t = (struct table){0};
+    *t = (struct shim_table){0};
 }

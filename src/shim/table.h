@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct item {
+struct shim_table_entry {
     uint64_t key;
     uint64_t bytes; // charged for it
     uint64_t aux;   // the context it lives in; a pool pointer's pool; a mapping's handle
@@ -14,12 +14,13 @@ struct item {
     unsigned maps;
 };
 
-struct table {
-    struct item *item;
+struct shim_table {
+    struct shim_table_entry *item;
     size_t size, count;
 };
 
-struct item *table_find(const struct table *t, uint64_t key);
-struct item *table_put(struct table *t, const struct item *item); // replaces an equal key
-int table_take(struct table *t, uint64_t key, struct item *out);  // 0, or -ENOENT
-void table_done(struct table *t);
+struct shim_table_entry *shim_table_find(const struct shim_table *t, uint64_t key);
+struct shim_table_entry *shim_table_put(struct shim_table *t,
+                                        const struct shim_table_entry *item);  // replaces an equal key
+int shim_table_take(struct shim_table *t, uint64_t key, struct shim_table_entry *out);  // 0, or -ENOENT
+void shim_table_done(struct shim_table *t);

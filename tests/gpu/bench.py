@@ -294,23 +294,23 @@ class Bench:
             extra = sorted(x[0] - x[1] for x in v)[1]
             row("overhead", f"added per launch: {k}", f"{extra:.0f} ns", "<= 100 ns", extra <= 100)
 
-    def doors(self):
+    def barriers(self):
         """Programs that must neither hang nor go wrong while the GPU is made to wait."""
-        RESULT["doors"] = {}
+        RESULT["barriers"] = {}
         for what, text in (("streams", "sixteen streams that wait for each other"), ("order", "order and completeness"),
                            ("flood", "a queue full of other work"), ("await", "a kernel that waits for the program"),
                            ("exit", "exit with work waiting"), ("reset", "context reset with work waiting")):
             for arbiter in (False, True):
-                job = Job(self, f"doors-{what}-{arbiter}", memory=16 * GIB, milli=500 if what == "await" else 100)
+                job = Job(self, f"barriers-{what}-{arbiter}", memory=16 * GIB, milli=500 if what == "await" else 100)
                 start = time.monotonic()
                 try:
-                    r = subprocess.run([self.probe, "doors", what], env=job.env(arbiter=arbiter), capture_output=True, text=True,
+                    r = subprocess.run([self.probe, "barriers", what], env=job.env(arbiter=arbiter), capture_output=True, text=True,
                                        timeout=15)
                     took, ok, said = time.monotonic() - start, r.returncode == 0, r.stderr.strip()
                 except subprocess.TimeoutExpired:
                     took, ok, said = 15, False, "hung"
-                RESULT["doors"][f"{what}-{arbiter}"] = took
-                row("doors", text + (", turns" if arbiter else ""), f"{took:.2f} s {said[-60:]}", "ends, right", ok)
+                RESULT["barriers"][f"{what}-{arbiter}"] = took
+                row("barriers", text + (", turns" if arbiter else ""), f"{took:.2f} s {said[-60:]}", "ends, right", ok)
 
     def loops(self, bare, shim, job):
         """Training and inference with and without the shim, alternating in one run."""
@@ -564,7 +564,7 @@ def main():
     parts = {
         "exports": bench.exports, "smi": bench.smi, "kinds": bench.memory_kinds, "race": bench.memory_race,
         "forks": bench.forks, "allocators": bench.allocators, "overhead": bench.overhead,
-        "doors": bench.doors, "loops": lambda: bench.loops(bare(), *shim()), "shares": lambda: bench.shares(bare(), *shim()),
+        "barriers": bench.barriers, "loops": lambda: bench.loops(bare(), *shim()), "shares": lambda: bench.shares(bare(), *shim()),
         "pair": lambda: bench.two_processes(bare()), "jobs": lambda: bench.jobs_together(bare()),
         "eight": lambda: bench.eight_jobs(bare()), "latency": lambda: bench.latency(bare()),
     }

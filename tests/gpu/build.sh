@@ -12,7 +12,7 @@ python3 "$src/forward.py" "$src/libcuda.symbols" "$src/cuda_hooks.def" "$out/cud
 python3 "$src/forward.py" "$src/libnvml.symbols" "$src/nvml_hooks.def" "$out/nvml.S" "$out/nvml.c"
 shared="$src/forward.c $src/ledger.c $src/ledger_file.c"
 gcc $flags -I"$src" -I"$src/include" $shared "$src/arbiter.c" "$src/shim.c" "$src/account.c" "$src/table.c" \
-    "$src/context.c" "$src/gate.c" "$src/door.c" "$src/keeper.c" "$src/meter.c" "$src"/hook_*.c "$out/cuda.S" "$out/cuda.c" \
+    "$src/context.c" "$src/throttle.c" "$src/throttle_barrier.c" "$src/throttle_thread.c" "$src/throttle_meter.c" "$src"/hook_*.c "$out/cuda.S" "$out/cuda.c" \
     $link -Wl,-soname,libcuda.so.1 -o "$out/shim/libcuda.so.1"
 gcc $flags -I"$src" -I"$src/include" $shared "$src/nvml.c" "$out/nvml.S" "$out/nvml.c" \
     $link -Wl,-soname,libnvidia-ml.so.1 -o "$out/shim/libnvidia-ml.so.1"

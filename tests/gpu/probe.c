@@ -312,7 +312,7 @@ static void door_await(void) {
 }
 
 // Programs that must not hang or go wrong while the GPU is made to wait.
-static int doors(const char *what) {
+static int barriers(const char *what) {
     CUcontext ctx;
     TRY(start(&ctx));
     TRY(CU(cuModuleLoadData)(&door_module, ptx));
@@ -331,13 +331,13 @@ static int doors(const char *what) {
     if (!strcmp(what, "reset"))
         TRY(CU(cuDevicePrimaryCtxReset_v2)(0));
     printf("%.3f\n", (double)(now_ns() - from) / 1e9);
-    return 0; // "exit": with work behind doors
+    return 0; // "exit": with work behind barriers
 }
 
 int main(int argc, char **argv) {
     lib = dlopen("libcuda.so.1", RTLD_NOW);
     if (!lib || argc < 2) {
-        fprintf(stderr, "usage: probe launch|hog [SEED]|kinds|doors WHAT (%s)\n",
+        fprintf(stderr, "usage: probe launch|hog [SEED]|kinds|barriers WHAT (%s)\n",
                 lib ? "driver found" : dlerror());
         return 2;
     }
@@ -345,7 +345,7 @@ int main(int argc, char **argv) {
         return launch();
     if (!strcmp(argv[1], "hog"))
         return hog(argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 1);
-    if (!strcmp(argv[1], "doors") && argc > 2)
-        return doors(argv[2]);
+    if (!strcmp(argv[1], "barriers") && argc > 2)
+        return barriers(argv[2]);
     return !strcmp(argv[1], "kinds") ? kinds() : 2;
 }

@@ -62,15 +62,15 @@ def put(root, source, target, mode=0o755):
 
 
 def fill(root, build, modules):
-    programs = {"acequia": "src/cli/acequia", "acequiad": "src/acequiad/acequiad", "acequia-shepherd": "src/agent/acequia-shepherd",
-                "acequia-box": "src/agent/acequia-box"}
+    programs = {"acequia": "src/cli/acequia", "acequiad": "src/acequiad/acequiad", "acequia-shepherd": "src/shepherd/acequia-shepherd",
+                "acequia-box": "src/box/acequia-box"}
     needed = set()
     for name, where in programs.items():
         put(root, f"{build}/{where}", f"/opt/acequia/bin/{name}")
         needed.update(libraries(f"{build}/{where}"))
     for name in UNIT_TESTS:
-        put(root, f"{build}/src/agent/test/{name}", f"/vm/{name}")
-        needed.update(libraries(f"{build}/src/agent/test/{name}"))
+        put(root, f"{build}/src/shepherd/{name}", f"/vm/{name}")
+        needed.update(libraries(f"{build}/src/shepherd/{name}"))
     for name in ("srun", "sacct"):
         os.symlink("acequia", f"{root}/opt/acequia/bin/{name}")
     for path in needed:

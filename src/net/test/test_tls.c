@@ -271,10 +271,10 @@ static void who_is_not(void **state) {
 static void plain_text_gets_nothing(void **state) {
     struct fixture *f = start("server.crt", "server.key");
     struct error e = {0};
-    cleanup_close int fd = connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
+    cleanup_close int fd = net_connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
     assert_true(fd >= 0);
     static const char text[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-    assert_int_equal(send_all(fd, text, sizeof text - 1, WAIT_MS), 0);
+    assert_int_equal(net_send_all(fd, text, sizeof text - 1, WAIT_MS), 0);
     char answer[64];
     struct pollfd p = {.fd = fd, .events = POLLIN};
     ssize_t n, total = 0;
@@ -282,7 +282,7 @@ static void plain_text_gets_nothing(void **state) {
         total += n;
     assert_true(total < 16);  // an alert at most
     // One that never says hello is dropped by the head time-out.
-    cleanup_close int silent = connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
+    cleanup_close int silent = net_connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
     p.fd = silent;
     int64_t t0 = clock_mono_ms();
     assert_true(poll(&p, 1, WAIT_MS) > 0);
@@ -296,7 +296,7 @@ static void old_protocols_are_refused(void **state) {
     static const int versions[] = {TLS1_VERSION, TLS1_1_VERSION, TLS1_2_VERSION, TLS1_3_VERSION};
     for (size_t i = 0; i < 4; i++) {
         struct error e = {0};
-        cleanup_close int fd = connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
+        cleanup_close int fd = net_connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
         fcntl(fd, F_SETFL, 0);
         SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
         SSL_CTX_set_security_level(ctx, 0);
@@ -326,17 +326,17 @@ static void rubbish_and_leaving(void **state) {
             junk[k] = (char)rand_u64(&r);
         size_t n = rand_below(&r, sizeof junk);
         if (i % 3) {
-            cleanup_close int fd = connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
+            cleanup_close int fd = net_connect_tcp("127.0.0.1", f->port, WAIT_MS, &e);
             assert_true(fd >= 0);
             if (i % 3 == 1)
                 memcpy(junk, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
-            send_all(fd, junk, n, WAIT_MS);
+            net_send_all(fd, junk, n, WAIT_MS);
             continue;
         }
         struct http_client *c = NULL;
         ok(http_client_tls("127.0.0.1", f->port, ctx, WAIT_MS, &c, err));
         if (i % 2)
-            send_all(http_client_fd(c), junk, n, WAIT_MS);
+            net_send_all(http_client_fd(c), junk, n, WAIT_MS);
         http_client_free(c);
     }
     struct error e = {0};

@@ -24,7 +24,7 @@ struct CUctx_st {
     unsigned refs;
 };
 enum { QUEUE = 1024 }; // as deep as a real stream's
-struct op { // waits behind a door: exactly one is set
+struct op { // waits behind a barrier: exactly one is set
     uint64_t ns;
     CUevent event;
     _Atomic uint32_t *word;
@@ -76,7 +76,7 @@ static struct {
     unsigned nentities;
     uint64_t next;
     struct CUstream_st legacy, per_thread;
-    struct CUstream_st *waiting[512]; // streams that ever had a door
+    struct CUstream_st *waiting[512]; // streams that ever had a barrier
     unsigned nwaiting;
     int pumped;
     int captures, strict;
@@ -553,7 +553,7 @@ static void pump(struct CUstream_st *s) {
     }
 }
 
-// Something must see that a door opened, also while every thread of the program sleeps.
+// Something must see that a barrier opened, also while every thread of the program sleeps.
 static void *pump_all(void *arg) {
     for (;;) {
         LOCK;
@@ -599,12 +599,12 @@ CUresult cuMemHostAlloc(void **p, size_t n, unsigned f) { *p = calloc(1, n); ret
 CUresult cuMemFreeHost(void *p) { free(p); return CUDA_SUCCESS; }
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *d, void *p, unsigned f) { *d = (uintptr_t)p; return CUDA_SUCCESS; }
 static CUresult wait_value(struct CUstream_st *s, CUdeviceptr at, uint32_t v) {
-    if (getenv("FAKE_NO_DOORS"))
+    if (getenv("FAKE_NO_BARRIERS"))
         return 801;
     LOCK;
     if (s->capturing)
         fake.counts.spoiled++;
-    atomic_fetch_add(&fake.counts.doors, 1);
+    atomic_fetch_add(&fake.counts.barriers, 1);
     enqueue(s, (struct op){.word = (void *)(uintptr_t)at, .value = v});
     UNLOCK;
     return CUDA_SUCCESS;

@@ -6,7 +6,7 @@ enum { FAKE_HITS_MAX = 128 };
 struct fake_counts {
     _Atomic uint64_t hits[FAKE_HITS_MAX];
     _Atomic uint64_t kernels, kernel_ns;
-    _Atomic uint64_t doors;   // waits put into streams
+    _Atomic uint64_t barriers;   // waits put into streams
     _Atomic uint64_t spoiled; // captures that a real driver would have declared invalid
 };
 

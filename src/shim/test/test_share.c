@@ -1,5 +1,5 @@
 // Shares, measured on the twin: every kind of load at every share, alone and together, with and
-// without doors; borrowing and giving back, kills, and worlds made at random.
+// without barriers; borrowing and giving back, kills, and worlds made at random.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,16 +42,16 @@ static struct twin_load hog(uint32_t milli, bool borrow, uint64_t kernel_ns) {
                               .launch_ns = kernel_ns > 20000 ? 6000 : 4000};
 }
 
-static void alone_at(uint32_t milli, uint64_t kernel_ns, bool doors) {
+static void alone_at(uint32_t milli, uint64_t kernel_ns, bool barriers) {
     struct twin_load l = hog(milli, false, kernel_ns);
-    struct twin_world w = {.load = &l, .jobs = 1, .no_doors = !doors,
+    struct twin_world w = {.load = &l, .jobs = 1, .no_barriers = !barriers,
                            .run_ns = kernel_ns > 20 * MS ? 9000 * MS : 2500 * MS,
                            .measure_from_ns = kernel_ns > 20 * MS ? 2000 * MS : 500 * MS};
     char what[64];
     snprintf(what, sizeof what, "alone at %u, kernels of %lu us%s", milli / 10, (unsigned long)kernel_ns / 1000,
-             doors ? "" : ", no doors");
+             barriers ? "" : ", no barriers");
     struct twin_result r = run(&w, what);
-    assert_near(r.share[0], milli / 10.0, doors ? within_of(kernel_ns) : 4.5);
+    assert_near(r.share[0], milli / 10.0, barriers ? within_of(kernel_ns) : 4.5);
 }
 
 static void the_bucket_holds_a_share(void **state) {
@@ -60,7 +60,7 @@ static void the_bucket_holds_a_share(void **state) {
             alone_at(milli, kernels[k], true);
 }
 
-static void without_doors_too(void **state) {
+static void without_barriers_too(void **state) {
     for (unsigned k = 0; k < NKERNELS - 1; k++)
         alone_at(250 + 250 * (k % 3), kernels[k], false);
 }
@@ -259,7 +259,7 @@ static void any_world(void **state) {
             if (rand_r(&seed) % 4 == 0)
                 l[i].sync_every = 1 + (unsigned)rand_r(&seed) % 200;
         }
-        struct twin_world w = {.load = l, .jobs = n, .shared = true, .no_doors = world % 10 == 9,
+        struct twin_world w = {.load = l, .jobs = n, .shared = true, .no_barriers = world % 10 == 9,
                                .run_ns = 3000 * MS, .measure_from_ns = 1000 * MS};
         struct twin_result r;
         twin_run(dir, &w, &r);
@@ -287,7 +287,7 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bucket_holds_a_share),
-        cmocka_unit_test(without_doors_too),
+        cmocka_unit_test(without_barriers_too),
         cmocka_unit_test(two_jobs_get_theirs),
         cmocka_unit_test(long_beside_short),
         cmocka_unit_test(slow_launchers),

@@ -1,4 +1,4 @@
-// See twin.h. Programs and keepers are coroutines; the GPU is a queue per stream, run one kernel at
+// See twin.h. Programs and throttle threads are coroutines; the GPU is a queue per stream, run one kernel at
 // a time, streams in turn.
 #include "twin.h"
 
@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "shim/arbiter.h"
-#include "../gate_quick.h"
+#include "../throttle_quick.h"
 
 enum { BURST = 8, STACK = 256 << 10, OPS = 8192, EVENTS = 512, WAITS = 65536 };
-enum { WAKE_LATE_NS = 60 * 1000, DOOR_LATE_NS = 7 * 1000, TURN_LATE_NS = 50 * 1000 };
+enum { WAKE_LATE_NS = 60 * 1000, BARRIER_LATE_NS = 7 * 1000, TURN_LATE_NS = 50 * 1000 };
 
 enum op_kind { OP_KERNEL, OP_WAIT, OP_EVENT, OP_AFTER };
 struct op {
@@ -37,7 +37,7 @@ struct co {
     uint64_t wake_ns; // UINT64_MAX: until told
     int job;
     bool done;
-    struct gate_mine mine;
+    struct throttle_mine mine;
 };
 
 struct stream {
@@ -49,9 +49,9 @@ struct stream {
 
 struct job {
     struct twin_load load;
-    struct device device;
+    struct shim_device device;
     struct CUctx_st ctx;
-    struct co program, keeper;
+    struct co program, watcher;
     struct stream stream[TWIN_STREAMS];
     _Atomic uint32_t word;
     struct CUevent_st event[EVENTS];
@@ -71,7 +71,7 @@ static struct {
     uint64_t gpu_from, gpu_until;
     uint64_t busy_ns;
     unsigned next;
-    bool no_doors;
+    bool no_barriers;
 } t;
 
 struct shim shim;
@@ -99,11 +99,11 @@ void shim_sleep_ns(uint64_t ns) {
     yield_until(t.now + ns + WAKE_LATE_NS);
 }
 
-struct device *shim_device(CUdevice ordinal) {
+struct shim_device *shim_device(CUdevice ordinal) {
     return &t.job[ordinal].device;
 }
 
-struct device *shim_current(void) {
+struct shim_device *shim_current(void) {
     return &current()->device;
 }
 
@@ -111,14 +111,14 @@ bool shim_capturing(CUstream stream, bool per_thread) {
     return false;
 }
 
-void keeper_after_fork(void) {
+void throttle_thread_after_fork(void) {
 }
 
-void keeper_watch(struct gate *g) {
+void throttle_thread_watch(struct throttle *g) {
     struct job *j = &t.job[g->ctx->job];
     atomic_store(&g->watched, true);
-    if (j->keeper.wake_ns == UINT64_MAX)
-        j->keeper.wake_ns = t.now + WAKE_LATE_NS;
+    if (j->watcher.wake_ns == UINT64_MAX)
+        j->watcher.wake_ns = t.now + WAKE_LATE_NS;
 }
 
 static CUresult get_current(CUcontext *ctx) {
@@ -184,7 +184,7 @@ static CUresult nothing(void) {
     return CUDA_SUCCESS;
 }
 
-static void bind(bool doors) {
+static void bind(bool barriers) {
     for (int i = 0; i < R_COUNT; i++)
         shim_real[i] = (void *)shim_missing;
     shim_real[R_cuCtxGetCurrent] = (void *)get_current;
@@ -195,11 +195,11 @@ static void bind(bool doors) {
     shim_real[R_cuEventElapsedTime] = (void *)event_elapsed;
     shim_real[R_cuMemHostAlloc] = (void *)host_alloc;
     shim_real[R_cuMemHostGetDevicePointer_v2] = (void *)host_pointer;
-    if (doors)
+    if (barriers)
         shim_real[R_cuStreamWaitValue32_v2] = (void *)wait_value;
 }
 
-// Passes doors and marks that can be passed; says whether a kernel is ready.
+// Passes barriers and marks that can be passed; says whether a kernel is ready.
 static bool stream_ready(struct job *j, struct stream *s) {
     while (s->head < s->tail && s->ready_ns <= t.now) {
         struct op *o = &s->op[s->head % OPS];
@@ -210,7 +210,7 @@ static bool stream_ready(struct job *j, struct stream *s) {
         if (o->kind == OP_WAIT) {
             if ((int32_t)(atomic_load(&j->word) - o->seq) < 0)
                 return false;
-            s->ready_ns = t.now + DOOR_LATE_NS;
+            s->ready_ns = t.now + BARRIER_LATE_NS;
         } else if (o->kind == OP_EVENT) {
             o->event->at = t.now;
             o->event->pending--;
@@ -268,11 +268,11 @@ static void launch(struct job *j, uint64_t i, uint64_t ns) {
     CUevent before = &j->stream[(at + n - 1) % n].end;
     if (n > 1)
         push(j, s, (struct op){.kind = OP_AFTER, .event = before, .seq = before->done + before->pending});
-    struct gate *g = gate_quick(s, false, key) ? NULL : gate_current();
-    unsigned mark = g ? gate_before(g, s, false, key) : 0;
+    struct throttle *g = throttle_quick(s, false, key) ? NULL : throttle_current();
+    unsigned mark = g ? throttle_before(g, s, false, key) : 0;
     push(j, s, op);
     if (g)
-        gate_after(g, s, false, mark);
+        throttle_after(g, s, false, mark);
     if (n > 1) {
         j->stream[at].end.pending++;
         push(j, s, (struct op){.kind = OP_EVENT, .event = &j->stream[at].end});
@@ -280,10 +280,10 @@ static void launch(struct job *j, uint64_t i, uint64_t ns) {
 }
 
 static void synchronize(struct job *j) {
-    struct gate *g = gate_sync_begin();
+    struct throttle *g = throttle_sync_begin();
     while (!idle(j))
         yield_until(t.now + 10000);
-    gate_sync_end(g);
+    throttle_sync_end(g);
 }
 
 static void program(void) {
@@ -323,18 +323,18 @@ static void program(void) {
 static void keep(void) {
     struct job *j = current();
     for (;;) {
-        struct gate *g = j->program.mine.gate;
+        struct throttle *g = j->program.mine.throttle;
         uint64_t due = 0;
         if (g && atomic_load(&g->watched)) {
-            gate_lock(g);
-            due = door_step(g);
+            throttle_lock(g);
+            due = barrier_step(g);
             if (!due)
                 atomic_store(&g->watched, false);
-            gate_unlock(g);
+            throttle_unlock(g);
         }
         if (!due)
             yield_until(UINT64_MAX);
-        else if (due == DOOR_TURN_NS) // woken when a turn is given on
+        else if (due == BARRIER_TURN_NS) // woken when a turn is given on
             yield_until(t.now + TURN_LATE_NS);
         else
             yield_until(t.now + due + 15000);
@@ -351,15 +351,15 @@ static void co_start(struct co *c, int job, void (*body)(void)) {
 
 static void resume(struct co *c) {
     t.running = c;
-    gate_mine = c->mine;
+    throttle_mine = c->mine;
     swapcontext(&t.main, &c->ctx);
-    c->mine = gate_mine;
+    c->mine = throttle_mine;
 }
 
 static struct co *earliest(void) {
     struct co *best = NULL;
     for (unsigned i = 0; i < t.jobs; i++) {
-        struct co *both[] = {&t.job[i].program, &t.job[i].keeper};
+        struct co *both[] = {&t.job[i].program, &t.job[i].watcher};
         for (int k = 0; k < 2; k++)
             if (!both[k]->done && both[k]->wake_ns != UINT64_MAX &&
                 (!best || both[k]->wake_ns < best->wake_ns))
@@ -373,7 +373,7 @@ static void kill_due(void) {
         struct job *j = &t.job[i];
         if (!j->load.killed_ns || t.now < j->load.killed_ns)
             continue;
-        j->program.done = j->keeper.done = true;
+        j->program.done = j->watcher.done = true;
         for (int k = 0; k < TWIN_STREAMS; k++) // what runs runs out
             j->stream[k].head = j->stream[k].tail - (t.gpu_job == (int)i && t.gpu_stream == k);
         j->load.killed_ns = 0;
@@ -400,7 +400,7 @@ static void setup(const char *dir, const struct twin_world *w) {
     t.end = t.now + w->run_ns;
     t.measure_until = w->measure_until_ns ? t.now + w->measure_until_ns : t.end;
     t.gpu_job = -1;
-    bind(!w->no_doors);
+    bind(!w->no_barriers);
     snprintf(arbiter, sizeof arbiter, "%s/twin%s", dir, ARBITER_SUFFIX);
     unlink(arbiter);
     assert(arbiter_create(arbiter, "twin", 0600) == 0);
@@ -426,13 +426,13 @@ static void setup(const char *dir, const struct twin_world *w) {
         if (w->shared)
             assert(arbiter_open(arbiter, &j->device.arbiter) == 0);
         co_start(&j->program, (int)i, program);
-        co_start(&j->keeper, (int)i, keep);
+        co_start(&j->watcher, (int)i, keep);
         j->program.wake_ns = t.now + 1 + i * 1000;
-        j->keeper.wake_ns = UINT64_MAX;
+        j->watcher.wake_ns = UINT64_MAX;
     }
     unlink(arbiter);
     shim.enabled = true;
-    atomic_fetch_add(&shim.gate_epoch, 1);
+    atomic_fetch_add(&shim.throttle_epoch, 1);
 }
 
 static int by_size(const void *a, const void *b) {
@@ -451,11 +451,11 @@ static void results(struct twin_result *out) {
         qsort(j->wait, j->waits, sizeof *j->wait, by_size);
         out->wait_p50_ns[i] = j->waits ? j->wait[j->waits / 2] : 0;
         out->wait_p99_ns[i] = j->waits ? j->wait[j->waits * 99 / 100] : 0;
-        gate_forget(&j->ctx);
+        throttle_forget(&j->ctx);
         j->device.arbiter = arbiter_close(j->device.arbiter);
         j->device.ledger = ledger_close(j->device.ledger);
         free(j->program.stack);
-        free(j->keeper.stack);
+        free(j->watcher.stack);
         free(j->wait);
     }
 }

@@ -1,4 +1,4 @@
-// A twin of the whole compute control on a clock of its own: the real gate, meter, doors, arbiter
+// A twin of the whole compute control on a clock of its own: the real throttle, meter, barriers, arbiter
 // and bucket, over a GPU, processes and threads that exist only in simulated time. One thread, no
 // sleeping, the same result every time; wake-ups are as late as on a real machine.
 #pragma once
@@ -35,7 +35,7 @@ struct twin_world {
     const struct twin_load *load;
     unsigned jobs;
     bool shared;    // one arbiter; else each has the GPU's time by its bucket alone
-    bool no_doors;  // as with an old driver
+    bool no_barriers;  // as with an old driver
     uint64_t run_ns, measure_from_ns, measure_until_ns; // 0: to the end
 };
 

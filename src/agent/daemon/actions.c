@@ -1,0 +1,331 @@
+// Owns carrying out the logic's actions: sending, launching, telling shepherds, removing.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent.h"
+#include "agent/node/container.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+// Whatever the job asks for, the node cannot do it now: it may be queued again.
+static void node_failed(struct agent *a, uint64_t id, uint32_t attempt, const char *text) {
+    struct message_ended end = {
+        .id = id, .attempt = attempt, .cause = END_NODE_FAIL, .end_ms = clock_wall_ms(), .reason = text};
+    log_warn("job %llu: not started: %s", (unsigned long long)id, text);
+    agent_logic_ended(a->shared.logic, &end);
+}
+
+static void launch_failed(struct agent *a, uint64_t id, uint32_t attempt, enum launch_code code,
+                          const char *text) {
+    cleanup_arena struct arena arena = {0};
+    struct message_ended end = {
+        .id = id, .attempt = attempt, .cause = END_LAUNCH, .exit_code = 127,
+        .end_ms = clock_wall_ms(),
+        .reason = arena_printf(&arena, LAUNCH_FAILED_WORDS "%s", text),
+    };
+    log_info("job %llu: not started (%s): %s", (unsigned long long)id, launch_code_name(code), text);
+    agent_logic_ended(a->shared.logic, &end);
+}
+
+static enum launch_code code_of(int rc) {
+    if (rc == -ENOSPC || rc == -EDQUOT)
+        return LAUNCH_DISK;
+    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ? LAUNCH_RESOURCE : LAUNCH_REQUEST;
+}
+
+// The descriptors stay the caller's; a launch that has to wait keeps copies.
+static bool wait_in_line(struct agent *a, uint64_t id, uint32_t attempt, const int *fds, int nfds) {
+    struct waiting_launch w = {.id = id, .attempt = attempt, .fds = {-1, -1, -1}};
+    for (; w.nfds < nfds; w.nfds++)
+        if ((w.fds[w.nfds] = fcntl(fds[w.nfds], F_DUPFD_CLOEXEC, 3)) < 0) {
+            while (w.nfds > 0)
+                close(w.fds[--w.nfds]);
+            return false;
+        }
+    vec_push(&a->handed_back, w);
+    return true;
+}
+
+static void hand_over(struct agent *a, uint64_t id, uint32_t attempt, const int *fds, int nfds) {
+    int rc = shepherds_launch(a->shepherds, id, attempt, fds, nfds);
+    if (rc == 0 || (rc == -EAGAIN && wait_in_line(a, id, attempt, fds, nfds)))
+        return;
+    struct spool_status s;
+    spool_close_attempt(a->shared.spool_fd, id, attempt, ENDED_NEVER_STARTED, strerror(-rc),
+                        clock_wall_ms(), &s);
+    launch_failed(a, id, attempt, LAUNCH_RESOURCE, strerror(-rc));
+}
+
+static void wait_for_user(struct agent *a, const struct agent_action *action) {
+    struct unresolved_launch w = {.ncpus = action->ncpus, .until_ms = clock_mono_ms() + AGENT_USER_PATIENCE_MS};
+    w.launch = schema_copy(message_info(MESSAGE_LAUNCH)->schema, action->launch, &w.arena);
+    w.cpus = arena_memdup(&w.arena, action->cpus, action->ncpus * sizeof *w.cpus);
+    vec_push(&a->unresolved, w);
+}
+
+static void launch(struct agent *a, const struct agent_action *action) {
+    const struct message_launch *m = action->launch;
+    cleanup_arena struct arena arena = {0};
+    struct launch_request r;
+    struct error e = {0};
+    enum launch_code code;
+    int fds[3] = {-1, -1, -1}, nfds = 0;
+    int rc = request_from_launch(&a->shared.request_node, a->shared.users, m, action->cpus, action->ncpus,
+                                 clock_mono_ms(), &arena, &r, &code, &e);
+    if (rc == -EINPROGRESS || rc == -ETIMEDOUT) {
+        wait_for_user(a, action);
+        return;
+    }
+    if (rc < 0) {
+        launch_failed(a, m->id, m->attempt, code, e.text);
+        return;
+    }
+    rc = gpus_grant(a->gpus, m, &r, &arena, &e);
+    struct container_wish box = {m->spec->container, m->spec->container_mounts, m->spec->container_workdir};
+    if (rc >= 0)
+        rc = container_apply(&a->shared.request_node, &r, &box, false, &arena, &e);
+    if (rc >= 0 && m->spec->attach && r.ntasks)
+        rc = nfds = streams_attach(a->streams, m, &r, fds, &e);
+    if (rc >= 0)
+        rc = spool_create(a->shared.spool_fd, &r, m->script.len ? m->script.data : NULL, m->script.len,
+                          a->shared.node.boot_id, clock_wall_ms(), &e);
+    if (rc == -EEXIST) {
+        agent_check(a, m->id, m->attempt, true);  // known from before: it is where it is
+    } else if (rc < 0) {
+        gpus_forget(a->gpus, m->id, m->attempt);
+        launch_failed(a, m->id, m->attempt, code_of(rc), e.text);
+    } else {
+        hand_over(a, m->id, m->attempt, fds, nfds);
+    }
+    for (int i = 0; i < nfds; i++)
+        close(fds[i]);
+}
+
+bool agent_unresolved(const struct agent *a, uint64_t id, uint32_t attempt) {
+    for (uint32_t i = 0; i < a->unresolved.len; i++)
+        if (a->unresolved.at[i].launch->id == id && a->unresolved.at[i].launch->attempt == attempt)
+            return true;
+    return false;
+}
+
+// False while it has to wait.
+static bool launch_resolved(struct agent *a, const struct unresolved_launch *w, int64_t now_ms) {
+    struct agent_action action = {.launch = w->launch, .cpus = w->cpus, .ncpus = w->ncpus};
+    const struct user_info *user;
+    struct error e = {0};
+    int rc = request_user(a->shared.users, w->launch->spec, now_ms, &user, &e);
+    bool silent = rc == -EINPROGRESS || rc == -ETIMEDOUT;
+    if (silent && now_ms < w->until_ms)
+        return false;
+    if (silent)
+        node_failed(a, w->launch->id, w->launch->attempt, "the node's directory of users does not answer");
+    else
+        launch(a, &action);
+    return true;
+}
+
+void agent_users_changed(struct agent *a) {
+    int64_t now_ms = clock_mono_ms();
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < a->unresolved.len; i++) {
+        struct unresolved_launch w = a->unresolved.at[i];
+        if (launch_resolved(a, &w, now_ms))
+            arena_done(&w.arena);
+        else
+            a->unresolved.at[kept++] = w;
+    }
+    a->unresolved.len = kept;
+    streams_users_changed(a->streams);
+    agent_execute(a);
+}
+
+// True when it waited: it ends before it began.
+static bool end_unresolved(struct agent *a, const struct agent_action *k) {
+    struct message_ended end = {.id = k->id, .attempt = k->attempt, .cause = k->cause, .end_ms = clock_wall_ms(),
+                                .reason = "ended before it began: its user was still being looked up"};
+    for (uint32_t i = 0; i < a->unresolved.len; i++)
+        if (a->unresolved.at[i].launch->id == k->id && a->unresolved.at[i].launch->attempt == k->attempt) {
+            arena_done(&a->unresolved.at[i].arena);
+            vec_remove(&a->unresolved, i);
+            agent_logic_ended(a->shared.logic, &end);
+            return true;
+        }
+    return false;
+}
+
+static bool too_young(int rc) {
+    return rc == -ENOENT || rc == -ECONNREFUSED || rc == -EAGAIN;
+}
+
+// The reply is not waited for: what was sent is done, or the shepherd is gone and so is the job.
+static int send_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r) {
+    int fd = control_send(a->shared.spool_fd, id, attempt, r, NULL, 0);
+    if (fd < 0)
+        return fd;
+    close(fd);
+    return 0;
+}
+
+static void retry_soon(struct agent *a);
+
+int agent_control(struct agent_node *n, uint64_t id, uint32_t attempt, const struct control_request *r) {
+    struct agent *a = agent_of(n);
+    int rc = send_control(a, id, attempt, r);
+    if (too_young(rc)) {
+        struct waiting_control w = {.id = id, .attempt = attempt, .request = *r,
+                                    .until_ms = clock_mono_ms() + AGENT_CONTROL_PATIENCE_MS};
+        vec_push(&a->waiting, w);
+        retry_soon(a);
+        return 0;
+    }
+    return rc;
+}
+
+// Numbers that no controller gives: what the command prints is read by nobody.
+static const uint64_t CHECKPOINT_STREAM = 1ULL << 62;
+
+// True while the command that saves the job's work still has to run.
+static bool checkpoint_first(struct agent *a, const struct agent_action *k) {
+    int64_t now_ms = clock_mono_ms();
+    for (uint32_t i = 0; i < a->checkpointing.len; i++) {
+        struct checkpointing *c = &a->checkpointing.at[i];
+        if (c->id == k->id && c->attempt == k->attempt)
+            return now_ms < c->until_ms && streams_open(a->streams, c->stream);
+    }
+    if (a->checkpointing.len >= CHECKPOINTS_MAX)
+        vec_remove(&a->checkpointing, 0);
+    struct checkpointing c = {k->id, k->attempt, CHECKPOINT_STREAM | k->id, now_ms + k->grace_ms};
+    vec_push(&a->checkpointing, c);
+    const char *argv[] = {"/bin/sh", "-c", k->checkpoint};
+    struct message_exec x = {.stream = c.stream,
+                             .id = k->id,
+                             .attempt = k->attempt,
+                             .argv = {argv, 3},
+                             .tasks = 1,
+                             .total_tasks = 1,
+                             .credit = UINT64_MAX / 2};
+    streams_message(a->streams, &(struct message){MESSAGE_EXEC, &x});
+    return true;
+}
+
+static void kill_attempt(struct agent *a, const struct agent_action *k) {
+    if (!k->step && end_unresolved(a, k))
+        return;
+    if (k->checkpoint && checkpoint_first(a, k))
+        return;  // not told yet: the logic asks again
+    struct control_request r = {.type = CONTROL_KILL, .step = k->step, .why = k->cause,
+                                .signal = (int32_t)k->signal, .value_ms = k->grace_ms};
+    if (k->step) {
+        agent_control(&a->shared, k->id, k->attempt, &r);
+        return;
+    }
+    if (send_control(a, k->id, k->attempt, &r) == 0)
+        agent_logic_kill_sent(a->shared.logic, k->id, k->attempt);
+    else
+        agent_check(a, k->id, k->attempt, true);  // gone, or too young: the logic asks again
+}
+
+static void carry_out(struct agent *a, const struct agent_action *x) {
+    struct control_request r = {.signal = (int32_t)x->signal, .step = x->step};
+    switch (x->type) {
+    case AGENT_SEND:
+        agent_send(&a->shared, x->message.type, x->message.body);
+        break;
+    case AGENT_LAUNCH:
+        launch(a, x);
+        break;
+    case AGENT_KILL:
+        kill_attempt(a, x);
+        break;
+    case AGENT_SIGNAL:
+        r.type = CONTROL_SIGNAL;
+        r.target = x->batch_only ? SIGNAL_MAIN : x->steps_only ? SIGNAL_STEPS : SIGNAL_ALL;
+        agent_control(&a->shared, x->id, x->attempt, &r);
+        break;
+    case AGENT_TIME_LIMIT:
+        r.type = CONTROL_TIME_LIMIT;
+        r.signal = 0;
+        r.value_ms = (int64_t)x->time_limit_s * 1000;
+        agent_control(&a->shared, x->id, x->attempt, &r);
+        break;
+    case AGENT_SUSPEND:
+        r.type = x->resume ? CONTROL_RESUME : CONTROL_SUSPEND;
+        r.signal = 0;
+        agent_control(&a->shared, x->id, x->attempt, &r);
+        break;
+    case AGENT_REMOVE:
+        streams_forget(a->streams, x->id, x->attempt);
+        gpus_forget(a->gpus, x->id, x->attempt);
+        agent_ends_forget(a, x->id, x->attempt);
+        if (spool_remove(a->shared.spool_fd, x->id, x->attempt) < 0)
+            log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)x->id);
+        break;
+    case AGENT_STREAM:
+        streams_message(a->streams, &x->message);
+        break;
+    case AGENT_DISCONNECT:
+        log_warn("the controller is silent; connecting anew");
+        if (a->shared.ws)
+            net_ws_abort(a->shared.ws);
+        break;
+    }
+}
+
+// Carrying out may bring about more (a launch that fails is an end to report): the list grows.
+void agent_execute(struct agent *a) {
+    if (a->executing)
+        return;
+    a->executing = true;
+    const struct agent_actions *list = agent_logic_actions(a->shared.logic);
+    for (uint32_t i = 0; i < list->list.len; i++) {
+        struct agent_action x = list->list.at[i];
+        carry_out(a, &x);
+    }
+    agent_logic_clear(a->shared.logic);
+    a->executing = false;
+    // Kills that found no listener are asked for again soon rather than at the next tick.
+    if (a->handed_back.len || a->waiting.len)
+        retry_soon(a);
+}
+
+static void on_retry(uv_timer_t *t) {
+    agent_retry(t->data);
+}
+
+static void retry_soon(struct agent *a) {
+    if (!a->stopping && !uv_is_active((uv_handle_t *)&a->retry))
+        uv_timer_start(&a->retry, on_retry, AGENT_CONTROL_RETRY_MS, 0);
+}
+
+static void retry_launches(struct agent *a) {
+    uint32_t n = a->handed_back.len;
+    struct waiting_launch *list = a->handed_back.at;
+    a->handed_back.at = NULL;
+    a->handed_back.len = a->handed_back.cap = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        hand_over(a, list[i].id, list[i].attempt, list[i].fds, list[i].nfds);
+        for (int k = 0; k < list[i].nfds; k++)
+            close(list[i].fds[k]);
+    }
+    free(list);
+}
+
+void agent_retry(struct agent *a) {
+    int64_t now_ms = clock_mono_ms();
+    retry_launches(a);
+    for (uint32_t i = 0; i < a->waiting.len;) {
+        struct waiting_control *w = &a->waiting.at[i];
+        int rc = send_control(a, w->id, w->attempt, &w->request);
+        bool over = agent_logic_phase(a->shared.logic, w->id, w->attempt) == AGENT_ENDED;
+        bool patient = now_ms < w->until_ms || agent_unresolved(a, w->id, w->attempt);
+        if (too_young(rc) && patient && !over)
+            i++;
+        else
+            vec_remove(&a->waiting, i);
+    }
+    agent_execute(a);
+}

@@ -1,0 +1,224 @@
+// Owns finding out what became of attempts: by hints from shepherds, by looking at all of them now
+// and then, and at the start by reading the spool. The spool is the truth, a hint only says where
+// to look.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent.h"
+#include "agent/gpu/saved_usage.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cgroup/procs.h"
+
+enum { HINTS_AT_ONCE = 256, MARK_ROUNDS = 20, USAGE_TIMEOUT_MS = 100, USAGE_AT_ONCE = 64 };
+
+static void report(struct agent *a, const struct spool_status *s) {
+    cleanup_arena struct arena arena = {0};
+    struct message_ended end;
+    request_report(s, &arena, &end);
+    gpus_usage(a->gpus, s->job, s->attempt, end.usage);
+    gpus_release(a->gpus, s->job, s->attempt);
+    agent_logic_ended(a->shared.logic, &end);
+    streams_attempt_ended(a->streams, s->job, s->attempt);
+}
+
+// Its shepherd is gone and left no end: kill what it watched over, then say so.
+static void close_lost(struct agent *a, struct spool_status *s, enum launch_end end,
+                       const char *text) {
+    if (end != ENDED_REBOOT && s->state == SPOOL_STARTED) {
+        if (cgroup_destroy(&a->shared.site, s->cgroup, AGENT_LOST_PATIENCE_MS) < 0)
+            log_warn("job %llu: some processes of a lost attempt could not be killed",
+                     (unsigned long long)s->job);
+        if (a->shared.site.kind == CGROUP_NONE)
+            for (int i = 0; i < MARK_ROUNDS && procs_signal_marked(s->id, SIGKILL) > 0; i++)
+                usleep(2000);
+    }
+    int rc = spool_close_attempt(a->shared.spool_fd, s->job, s->attempt, end, text, clock_wall_ms(), s);
+    if (rc < 0 && rc != -EALREADY && rc != -EBUSY)
+        log_warn("job %llu: its end cannot be written: %s", (unsigned long long)s->job,
+                 strerror(-rc));
+}
+
+static const char lost_text[] = "the process that watched over the job was killed";
+
+void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive) {
+    struct spool_status s;
+    enum agent_phase phase = agent_logic_phase(a->shared.logic, id, attempt);
+    if ((phase != AGENT_LAUNCHING && phase != AGENT_RUNNING) || agent_unresolved(a, id, attempt))
+        return;
+    // Whether it lives is asked before what it wrote: an end in between is then seen as an end.
+    int alive = look_alive ? spool_alive(a->shared.spool_fd, id, attempt, NULL) : 1;
+    int rc = spool_read_status(a->shared.spool_fd, id, attempt, 0, &s);
+    if (rc < 0) {
+        log_error("job %llu: its record in the spool folder is gone: %s", (unsigned long long)id,
+                  strerror(-rc));
+        struct message_ended end = {.id = id, .attempt = attempt, .cause = END_NODE_FAIL,
+                                    .reason = "its record on the node was lost"};
+        agent_logic_ended(a->shared.logic, &end);
+        return;
+    }
+    if (s.state == SPOOL_STARTED && !alive)
+        close_lost(a, &s, ENDED_LOST, lost_text);
+    if (s.state == SPOOL_STARTED) {
+        gpus_started(a->gpus, &s);
+        agent_logic_started(a->shared.logic, id, attempt, (uint32_t)s.first_pid, s.started_wall_ms);
+    }
+    if (s.state == SPOOL_ENDED)
+        report(a, &s);
+}
+
+// Killed before it wrote that it began: nothing has run, and another may have it. If it lives in
+// the hands of another after all, the lock decides.
+static void check_orphan(struct agent *a, uint64_t id, uint32_t attempt) {
+    struct spool_status s;
+    agent_check(a, id, attempt, true);
+    if (agent_logic_phase(a->shared.logic, id, attempt) != AGENT_LAUNCHING ||
+        spool_alive(a->shared.spool_fd, id, attempt, NULL) ||
+        spool_read_status(a->shared.spool_fd, id, attempt, 0, &s) < 0 || s.state != SPOOL_CREATED)
+        return;
+    struct waiting_launch w = {.id = id, .attempt = attempt};
+    vec_push(&a->handed_back, w);
+}
+
+void agent_read_hints(struct agent *a) {
+    struct spool_hint h[HINTS_AT_ONCE];
+    ssize_t n;
+    do {
+        n = read(a->hints_fd, h, sizeof h);
+        for (ssize_t i = 0; i < n / (ssize_t)sizeof h[0]; i++) {
+            if (h[i].step) {
+                if (h[i].state == SPOOL_ENDED)
+                    streams_step_ended(a->streams, h[i].job, h[i].attempt, h[i].step);
+                continue;
+            }
+            if (h[i].state == SPOOL_ORPHANED)
+                check_orphan(a, h[i].job, h[i].attempt);
+            else
+                agent_check(a, h[i].job, h[i].attempt, false);
+        }
+    } while (n == sizeof h);
+    agent_execute(a);
+}
+
+struct name_list_ctx {
+    VEC(uint64_t) names;
+};
+
+static void collect(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase phase) {
+    struct name_list_ctx *c = ctx;
+    if (phase == AGENT_LAUNCHING || phase == AGENT_RUNNING) {
+        vec_push(&c->names, id);
+        vec_push(&c->names, attempt);
+    }
+}
+
+void agent_look(struct agent *a) {
+    struct name_list_ctx c = {0};
+    agent_logic_each(a->shared.logic, collect, &c);
+    for (uint32_t i = 0; i + 1 < c.names.len; i += 2)
+        agent_check(a, c.names.at[i], (uint32_t)c.names.at[i + 1], true);
+    vec_done(&c.names);
+    agent_execute(a);
+}
+
+// It ended while there was no agent: what the last one counted on its GPUs.
+static void add_kept(struct agent *a, struct message_ended *end) {
+    struct usage u;
+    if (gpus_saved_usage_read(a->shared.spool_fd, end->id, end->attempt, &u))
+        usage_add(end->usage, &u);
+}
+
+static void recover_one(void *ctx, const struct spool_status *found, bool alive) {
+    struct agent *a = ctx;
+    struct spool_status s = *found;
+    struct launch_request r = {0};
+    struct message_ended end;
+    cleanup_arena struct arena arena = {0};
+    if (s.state != SPOOL_ENDED && !streq(s.boot_id, a->shared.node.boot_id))
+        close_lost(a, &s, ENDED_REBOOT, "the machine was restarted");
+    else if (s.state == SPOOL_STARTED && !alive)
+        close_lost(a, &s, ENDED_LOST, lost_text);
+    if (s.state == SPOOL_ENDED) {
+        request_report(&s, &arena, &end);
+        add_kept(a, &end);
+        agent_logic_recover(a->shared.logic, s.job, s.attempt, s.started_wall_ms, 0, NULL, 0, &end);
+        return;
+    }
+    spool_read_request(a->shared.spool_fd, s.job, s.attempt, 0, &arena, &r, NULL);
+    agent_logic_recover(a->shared.logic, s.job, s.attempt,
+                        s.state == SPOOL_STARTED ? s.started_wall_ms : 0, (uint32_t)s.first_pid,
+                        r.cpus, r.ncpus, NULL);
+    gpus_recover(a->gpus, &r);
+    if (s.state == SPOOL_STARTED)
+        gpus_started(a->gpus, &s);
+    // Not taken by any shepherd yet. If an old one takes it after all, the lock decides.
+    if (s.state == SPOOL_CREATED && !alive) {
+        struct waiting_launch w = {.id = s.job, .attempt = s.attempt};
+        vec_push(&a->handed_back, w);
+    }
+}
+
+void agent_recover(struct agent *a) {
+    struct error e = {0};
+    if (spool_scan(a->shared.spool_fd, recover_one, a, &e) < 0)
+        log_error("%s", e.text);
+    cgroup_tidy(&a->shared.site);
+    agent_retry(a);
+}
+
+// Until it becomes the job's program, the first process is the one that prepares the image.
+static bool is_preparing(struct agent *a, uint64_t id, uint32_t attempt) {
+    char path[64], name[32] = "";
+    struct spool_status s;
+    if (!a->shared.node.containers || spool_read_status(a->shared.spool_fd, id, attempt, 0, &s) < 0 || s.first_pid <= 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/comm", s.first_pid);
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, name, sizeof name - 1) > 0 && streq(name, "acequia-box\n");
+}
+
+static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
+    struct control_request r = {.type = CONTROL_USAGE};
+    struct control_reply reply;
+    int fd = control_send(a->shared.spool_fd, id, attempt, &r, NULL, 0);
+    if (fd < 0 || control_receive(fd, USAGE_TIMEOUT_MS, &reply) < 0)
+        return;
+    struct usage u = {.cpu_user_us = reply.usage.user_us, .cpu_system_us = reply.usage.system_us,
+                      .memory_peak_bytes = reply.usage.peak_bytes,
+                      .wall_ms = (uint64_t)reply.usage.wall_ms};
+    gpus_usage(a->gpus, id, attempt, &u);
+    struct message_usage m = {.id = id, .attempt = attempt, .usage = &u,
+                              .memory_now_bytes = reply.memory_now_bytes,
+                              .processes = reply.processes,
+                              .preparing = is_preparing(a, id, attempt)};
+    agent_send(&a->shared, MESSAGE_USAGE, &m);
+}
+
+// Some of them at every tick, so that all have had their turn after the interval.
+void agent_report_usage(struct agent *a, int64_t now_ms) {
+    struct name_list_ctx c = {0};
+    uint32_t every_s = agent_logic_usage_every_s(a->shared.logic);
+    if (!a->shared.open || !every_s)
+        return;
+    agent_logic_each(a->shared.logic, collect, &c);
+    uint32_t n = c.names.len / 2;
+    uint32_t turns = every_s * 1000 / AGENT_TICK_MS;
+    uint32_t share = n / turns + 1;
+    if (share > USAGE_AT_ONCE)
+        share = USAGE_AT_ONCE;
+    // Few of them: only as often as asked for.
+    if (n && n < turns && now_ms < a->usage_done_ms + (int64_t)every_s * 1000 / n)
+        share = 0;
+    for (uint32_t i = 0; i < share && n; i++) {
+        uint32_t k = a->usage_at++ % n;
+        ask_usage(a, c.names.at[2 * k], (uint32_t)c.names.at[2 * k + 1]);
+        a->usage_done_ms = now_ms;
+    }
+    vec_done(&c.names);
+}

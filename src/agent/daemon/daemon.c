@@ -1,0 +1,395 @@
+// Owns the daemon's life: opening its folders, the event loop, the connection to the controller
+// and connecting anew. What to do is decided in logic.c and done in actions.c.
+#include "agent/daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/rand.h"
+#include "base/text.h"
+#include "metrics.h"
+#include "net/dial.h"
+#include "net/tls.h"
+
+enum { TMPFS_MAGIC_NUMBER = 0x01021994, DEFAULT_GRACE_S = 30, LEAVE_TRIES = 30 };
+
+static void dial_later(struct agent *a);
+static void restart_zygote(struct agent *a, int64_t now_ms);
+
+static void on_open(struct net_ws *ws, void *user) {
+    struct agent *a = user;
+    a->shared.open = true;
+    agent_logic_connected(a->shared.logic, &a->shared.node, clock_mono_ms());
+    agent_execute(a);
+}
+
+static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len,
+                       void *user) {
+    struct agent *a = user;
+    cleanup_arena struct arena arena = {0};
+    struct message m;
+    if (type != WS_BINARY || message_decode(data, len, &arena, &m) < 0) {
+        log_error("the controller sent something that is not a message");
+        net_ws_close(ws, WS_BAD_DATA, "not a message");
+        return;
+    }
+    agent_logic_message(a->shared.logic, &m, clock_mono_ms());
+    agent_execute(a);
+    if (m.type == MESSAGE_WELCOME) {
+        a->dial_delay_ms = AGENT_DIAL_FIRST_MS;
+        const struct message_welcome *w = m.body;
+        if (w->grace_s)
+            a->shared.request_node.grace_s = w->grace_s;
+        log_info("connected to cluster %s as node %s", w->cluster ? w->cluster : "?", a->shared.node.name);
+        if (!a->welcomed_once && a->options->on_ready)
+            a->options->on_ready(a->options->ctx);
+        a->welcomed_once = true;
+    }
+}
+
+static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {
+    struct agent *a = user;
+    a->shared.ws = NULL;
+    a->shared.open = false;
+    agent_logic_disconnected(a->shared.logic);
+    if (a->stopping)
+        return;
+    log_warn("not connected to the controller: %s", *reason ? reason : "the connection ended");
+    streams_close_all(a->streams);
+    dial_later(a);
+}
+
+static const struct net_ws_callbacks callbacks = {
+    .on_open = on_open, .on_message = on_message, .on_close = on_close};
+
+static void on_dial(uv_timer_t *t) {
+    struct agent *a = t->data;
+    struct net_dial_options o = {
+        .unix_path = a->options->socket, .host = a->options->host, .port = a->options->port,
+        .tls = a->tls, .target = "/v1/agent", .message_max = MESSAGE_MAX_BYTES,
+    };
+    if (!a->shared.ws && !a->stopping)
+        a->shared.ws = net_dial_ws(&a->shared.loop, &o, &callbacks, a);
+}
+
+// Twice as long every time, and not everybody at once.
+static void dial_later(struct agent *a) {
+    uint64_t random = 0;
+    rand_secret(&random, sizeof random);
+    uint64_t half = (uint64_t)a->dial_delay_ms / 2;
+    uv_timer_start(&a->dial, on_dial, half + random % (half + 1), 0);
+    a->dial_delay_ms *= 2;
+    if (a->dial_delay_ms > AGENT_DIAL_MAX_MS)
+        a->dial_delay_ms = AGENT_DIAL_MAX_MS;
+}
+
+static void on_tick(uv_timer_t *t) {
+    struct agent *a = t->data;
+    int64_t now_ms = clock_mono_ms();
+    agent_logic_tick(a->shared.logic, now_ms);
+    agent_execute(a);
+    restart_zygote(a, now_ms);
+    if (users_tick(a->shared.users, now_ms) || a->unresolved.len)
+        agent_users_changed(a);
+    if (now_ms >= a->next_look_ms) {
+        a->next_look_ms = now_ms + AGENT_LOOK_EVERY_MS;
+        agent_look(a);
+        if (agent_logic_welcomed(a->shared.logic))
+            a->away_since_ms = now_ms;
+        else if (now_ms - a->away_since_ms > AGENT_ENDS_AFTER_MS)
+            agent_ends_keep(a);
+    }
+    agent_report_usage(a, now_ms);
+}
+
+static void on_hints(uv_poll_t *p, int status, int events) {
+    agent_read_hints(p->data);
+}
+
+static void on_users(uv_poll_t *p, int status, int events) {
+    struct agent *a = p->data;
+    if (users_read(a->shared.users, clock_mono_ms()))
+        agent_users_changed(a);
+}
+
+// One that dies as soon as it is started is not started again and again without a pause.
+static void restart_zygote(struct agent *a, int64_t now_ms) {
+    struct error e = {0};
+    if (!a->zygote_due_ms || now_ms < a->zygote_due_ms)
+        return;
+    a->zygote_due_ms = 0;
+    a->zygote_started_ms = now_ms;
+    if (shepherds_restart(a->shepherds, &e) < 0) {
+        log_error("%s", e.text);
+        a->zygote_due_ms = now_ms + AGENT_ZYGOTE_REST_MS;
+    }
+}
+
+static void on_child(uv_signal_t *s, int signum) {
+    struct agent *a = s->data;
+    int64_t now_ms = clock_mono_ms();
+    agent_reap_pending(&a->shared);
+    if (a->zygote_due_ms ||
+        waitpid(shepherds_pid(a->shepherds), NULL, WNOHANG) != shepherds_pid(a->shepherds))
+        return;
+    log_warn("the shepherds' parent process ended; starting another");
+    bool early = now_ms - a->zygote_started_ms < AGENT_ZYGOTE_REST_MS;
+    a->zygote_due_ms = early ? now_ms + AGENT_ZYGOTE_REST_MS : now_ms;
+    restart_zygote(a, now_ms);
+}
+
+static void on_closed(uv_handle_t *h) {
+}
+
+static void close_handle(uv_handle_t *h) {
+    if (!uv_is_closing(h))
+        uv_close(h, on_closed);
+}
+
+static void on_stop(uv_signal_t *s, int signum) {
+    struct agent *a = s->data;
+    if (a->stopping)
+        return;
+    log_info("stopping; running jobs go on");
+    a->stopping = true;
+    a->streams = streams_free(a->streams);
+    gpus_stop(a->gpus);
+    agent_metrics_stop(a->metrics);
+    if (a->shared.ws)
+        net_ws_close(a->shared.ws, WS_GOING_AWAY, "the agent stops");
+    uv_handle_t *handles[] = {(uv_handle_t *)&a->tick, (uv_handle_t *)&a->dial,
+                              (uv_handle_t *)&a->retry, (uv_handle_t *)&a->hints,
+                              (uv_handle_t *)&a->users_poll,
+                              (uv_handle_t *)&a->on_term, (uv_handle_t *)&a->on_int,
+                              (uv_handle_t *)&a->on_child};
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
+        close_handle(handles[i]);
+}
+
+static void start_handles(struct agent *a) {
+    uv_timer_init(&a->shared.loop, &a->tick);
+    uv_timer_init(&a->shared.loop, &a->dial);
+    uv_timer_init(&a->shared.loop, &a->retry);
+    uv_poll_init(&a->shared.loop, &a->hints, a->hints_fd);
+    uv_poll_init(&a->shared.loop, &a->users_poll, users_fd(a->shared.users));
+    uv_signal_init(&a->shared.loop, &a->on_term);
+    uv_signal_init(&a->shared.loop, &a->on_int);
+    uv_signal_init(&a->shared.loop, &a->on_child);
+    a->tick.data = a->dial.data = a->retry.data = a->hints.data = a->users_poll.data = a;
+    a->on_term.data = a->on_int.data = a->on_child.data = a;
+    uv_timer_start(&a->tick, on_tick, AGENT_TICK_MS, AGENT_TICK_MS);
+    uv_timer_start(&a->dial, on_dial, 0, 0);
+    uv_poll_start(&a->hints, UV_READABLE, on_hints);
+    uv_poll_start(&a->users_poll, UV_READABLE, on_users);
+    uv_signal_start(&a->on_term, on_stop, SIGTERM);
+    uv_signal_start(&a->on_int, on_stop, SIGINT);
+    uv_signal_start(&a->on_child, on_child, SIGCHLD);
+}
+
+static bool on_memory(const char *path) {
+    struct statfs fs;
+    return statfs(path, &fs) == 0 && fs.f_type == TMPFS_MAGIC_NUMBER;
+}
+
+// Ours, or not there yet. In a folder that everybody can write to, somebody else may have been first.
+static bool can_be_ours(const char *path, bool *exists) {
+    struct stat st;
+    *exists = lstat(path, &st) == 0;
+    return !*exists || (S_ISDIR(st.st_mode) && st.st_uid == geteuid());
+}
+
+// A spool folder lives on a memory file system if it can: files there cost a tenth. Its name
+// follows from the agent's folder, and one that exists is preferred, so that a restarted agent
+// finds it. Not for plain users: theirs are swept away when they log out, while their jobs go on.
+static const char *choose_spool(struct agent *a) {
+    static const char *const places[] = {"/run", "/dev/shm"};
+    const char *folder = a->options->folder, *fresh = NULL;
+    bool exists;
+    if (!str_empty(a->options->spool))
+        return a->options->spool;
+    const char *own = arena_printf(&a->shared.arena, "%s/spool", folder);
+    if (geteuid() != 0 || on_memory(folder) || (can_be_ours(own, &exists) && exists))
+        return own;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const char *path = arena_printf(&a->shared.arena, "%s/acequia-%u-%016llx", places[i], geteuid(),
+                                        (unsigned long long)hash_bytes(folder, strlen(folder)));
+        if (!on_memory(places[i]) || !can_be_ours(path, &exists))
+            continue;
+        if (exists)
+            return path;
+        fresh = fresh ? fresh : path;
+    }
+    return fresh ? fresh : own;
+}
+
+static int open_folders(struct agent *a, struct error *e) {
+    const char *folder = a->options->folder;
+    if (folder[0] != '/')
+        return error_set(e, EINVAL, "the agent's folder %s must be an absolute path", folder);
+    if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+        return error_set(e, errno, "the agent's folder %s cannot be made: %m", folder);
+    const char *output = arena_printf(&a->shared.arena, "%s/output", folder);
+    if (mkdir(output, 0700) < 0 && errno != EEXIST)
+        return error_set(e, errno, "the folder %s cannot be made: %m", output);
+    a->shared.output_fd = open(output, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (a->shared.output_fd < 0)
+        return error_set(e, errno, "the folder %s cannot be opened: %m", output);
+    a->shared.request_node.output_folder = output;
+    int rc = agent_ends_open(a, e);
+    if (rc < 0)
+        return rc;
+    a->shared.spool_path = choose_spool(a);
+    a->shared.spool_fd = spool_open(a->shared.spool_path, e);
+    if (a->shared.spool_fd < 0)
+        return a->shared.spool_fd;
+    a->hints_fd = spool_open_hints(a->shared.spool_fd, e);
+    return a->hints_fd < 0 ? a->hints_fd : 0;
+}
+
+static int open_tls(struct agent *a, struct error *e) {
+    const struct agent_options *o = a->options;
+    struct tls_client_options t = {.ca_file = o->ca_file, .cert_file = o->cert_file,
+                                   .key_file = o->key_file};
+    return o->socket ? 0 : tls_context_client(&t, &a->tls, e);
+}
+
+static uint32_t physical_cpus(void) {
+    long n = sysconf(_SC_NPROCESSORS_CONF);
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+static int set_up(struct agent *a, struct error *e) {
+    const struct agent_options *o = a->options;
+    char tag[32];
+    int rc = users_start(&a->shared.users, e);
+    if (rc == 0)
+        rc = open_folders(a, e);
+    if (rc < 0)
+        return rc;
+    snprintf(tag, sizeof tag, "%016llx",
+             (unsigned long long)hash_bytes(a->shared.spool_path, strlen(a->shared.spool_path)));
+    rc = cgroup_discover(&a->shared.site, o->cgroup ? o->cgroup : "auto", tag, e);
+    if (rc == 0)
+        rc = agent_describe(a, e);
+    if (rc == 0)
+        rc = open_tls(a, e);
+    if (rc < 0)
+        return rc;
+    a->shared.request_node.name = a->shared.node.name;
+    a->shared.request_node.node = &a->shared.node;
+    a->shared.request_node.root = geteuid() == 0;
+    a->shared.request_node.own_uid = geteuid();
+    a->shared.request_node.cluster_home = getenv("ACEQUIA_HOME");
+    a->shared.request_node.can_deny_devices = a->shared.site.has[CG_DEVICES];
+    a->shared.request_node.grace_s = DEFAULT_GRACE_S;
+    struct shepherds_options so = {
+        .program = agent_find_shepherd(&a->shared.arena, o->shepherd), .spool_path = a->shared.spool_path,
+        .cgroup = o->cgroup ? o->cgroup : "auto", .tag = arena_strdup(&a->shared.arena, tag),
+    };
+    rc = shepherds_start(&a->shepherds, &so, e);
+    if (rc < 0)
+        return rc;
+    // A node that is declared larger than the machine has no cpus to bind to.
+    a->shared.logic = agent_logic_new(a->shared.node.cpus <= physical_cpus() ? a->shared.node.cpus : 0);
+    return 0;
+}
+
+// Idle shepherds take their groups away within moments of our leaving; then the site can go too.
+static void leave_site(struct agent *a) {
+    struct timespec nap = {.tv_nsec = 10000000};
+    for (int i = 0; i < LEAVE_TRIES && a->shared.site.kind != CGROUP_NONE; i++) {
+        cgroup_leave(&a->shared.site);
+        if (access(a->shared.site.base[a->shared.site.track], F_OK) < 0)
+            return;
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void count_running(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase phase) {
+    *(uint32_t *)ctx += phase != AGENT_ENDED;
+}
+
+static void tear_down(struct agent *a) {
+    uint32_t running = 0;
+    shepherds_free(a->shepherds);
+    if (a->shared.logic)
+        agent_logic_each(a->shared.logic, count_running, &running);
+    if (a->shared.logic && !running)
+        leave_site(a);
+    // One that nobody chose is found again by its name alone; empty, it would lie there until the next boot.
+    if (a->shared.spool_fd >= 0 && str_empty(a->options->spool))
+        spool_discard(a->shared.spool_fd, a->shared.spool_path);
+    agent_logic_free(a->shared.logic);
+    users_free(a->shared.users);
+    gpus_free(a->gpus);
+    agent_metrics_free(a->metrics);
+    tls_context_free(a->tls);
+    vec_done(&a->shared.unreaped);
+    vec_done(&a->handed_back);
+    for (uint32_t i = 0; i < a->unresolved.len; i++)
+        arena_done(&a->unresolved.at[i].arena);
+    vec_done(&a->unresolved);
+    vec_done(&a->waiting);
+    vec_done(&a->checkpointing);
+    int *fds[] = {&a->hints_fd, &a->shared.spool_fd, &a->shared.output_fd, &a->ends_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+    arena_done(&a->shared.arena);
+}
+
+// Metrics are not worth a node: without them it goes on.
+static void start_metrics(struct agent *a) {
+    struct error e = {0};
+    if (str_empty(a->metrics_listen))
+        return;
+    if (agent_metrics_open(a, a->metrics_listen, &a->metrics, &e) < 0)
+        log_error("metrics are not served: %s", e.text);
+    else
+        log_info("metrics are served on %s with TLS", a->metrics_listen);
+}
+
+static void execute_now(struct agent_node *n) {
+    agent_execute(agent_of(n));
+}
+
+int agent_run(const struct agent_options *o, struct error *e) {
+    struct agent a = {.options = o, .hints_fd = -1, .ends_fd = -1,
+                      .shared = {.folder = o->folder, .spool_fd = -1, .output_fd = -1, .control = agent_control,
+                                 .execute = execute_now},
+                      .away_since_ms = clock_mono_ms(),
+                      .dial_delay_ms = AGENT_DIAL_FIRST_MS};
+    signal(SIGPIPE, SIG_IGN);
+    int rc = set_up(&a, e);
+    if (rc < 0) {
+        tear_down(&a);
+        return rc;
+    }
+    if (a.shared.node.missing)
+        log_info("on this node: %s", a.shared.node.missing);
+    uv_loop_init(&a.shared.loop);
+    a.streams = streams_new(&a.shared);
+    start_handles(&a);
+    gpus_start(a.gpus);
+    start_metrics(&a);
+    agent_recover(&a);
+    agent_ends_recover(&a);
+    uv_run(&a.shared.loop, UV_RUN_DEFAULT);
+    uv_loop_close(&a.shared.loop);
+    tear_down(&a);
+    return 0;
+}

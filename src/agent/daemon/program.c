@@ -1,0 +1,201 @@
+// Owns the agent's command line and what surrounds a run of it: names, folders, joining, the pid file.
+#include "agent/daemon/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/daemon/daemon.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "model/name.h"
+#include "model/paths.h"
+
+enum { TOKEN_FILE_MAX = 4096, SAVED_MAX = 512 };
+
+struct program {
+    struct arena arena;
+    struct paths paths;
+    struct config config;
+    struct agent_options options;
+    const char *join, *token_file;
+    const char *folder;
+    int pid_fd;
+};
+
+static void usage(void) {
+    fprintf(stderr,
+            "usage: acequia agent [--name NODE] [--join HOST:PORT --token-file FILE]\n"
+            "                     [--cgroup auto|v1|v2|none]\n");
+}
+
+static int parse(struct program *p, int argc, char **argv) {
+    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {"join", required_argument, NULL, 'j'},
+                                            {"token-file", required_argument, NULL, 't'},
+                                            {"cgroup", required_argument, NULL, 'c'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    int o;
+    while ((o = getopt_long(argc, argv, "n:h", options, NULL)) >= 0)
+        switch (o) {
+        case 'n': p->options.name = optarg; break;
+        case 'j': p->join = optarg; break;
+        case 't': p->token_file = optarg; break;
+        case 'c': p->options.cgroup = optarg; break;
+        default: usage(); return -EINVAL;
+        }
+    if (optind < argc) {
+        usage();
+        return -EINVAL;
+    }
+    return 0;
+}
+
+// The machine's name up to its first dot, unless one is given.
+static int choose_name(struct program *p, struct error *e) {
+    if (!p->options.name) {
+        char host[256] = "";
+        gethostname(host, sizeof host - 1);
+        host[strcspn(host, ".")] = 0;
+        p->options.name = arena_strdup(&p->arena, host);
+    }
+    return identifier_check("node", p->options.name, e);
+}
+
+static int read_file(const char *path, size_t max, struct buf *out, struct error *e) {
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set(e, errno, "%s cannot be read: %s", path, strerror(errno));
+    ssize_t n = read(fd, buf_reserve(out, max), max);
+    if (n < 0)
+        return error_set(e, errno, "%s cannot be read: %s", path, strerror(errno));
+    out->len += (size_t)n;
+    out->data[out->len] = 0;
+    return 0;
+}
+
+static int split_address(struct program *p, const char *text, struct error *e) {
+    const char *colon = strrchr(text, ':');
+    uint32_t port;
+    if (!colon || colon == text || parse_u32(colon + 1, &port) < 0 || !port || port > 65535)
+        return error_set(e, EINVAL, "join: \"%.200s\" is not HOST:PORT; write for example head:6820", text);
+    size_t len = (size_t)(colon - text);
+    if (text[0] == '[' && text[len - 1] == ']')
+        text++, len -= 2;
+    p->options.host = arena_strndup(&p->arena, text, len);
+    p->options.port = (uint16_t)port;
+    return 0;
+}
+
+static const char *in_folder(struct program *p, const char *file) {
+    return arena_printf(&p->arena, "%s/%s", p->folder, file);
+}
+
+static int remember_address(struct program *p, const char *address, struct error *e) {
+    cleanup_close int fd = open(in_folder(p, "controller"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0 || dprintf(fd, "%s\n", address) < 0)
+        return error_set(e, errno, "%s cannot be written: %s", in_folder(p, "controller"), strerror(errno));
+    return 0;
+}
+
+// Joined once, it knows where to dial and who it is; a new token joins it anew.
+static int join(struct program *p, struct error *e) {
+    cleanup_buf struct buf token = {0}, saved = {0};
+    int r;
+    bool known = access(in_folder(p, "cert.pem"), R_OK) == 0;
+    if (p->join && (p->token_file || !known)) {
+        if (!p->token_file)
+            return error_set(e, EINVAL,
+                             "token-file: a new node needs a token; make one with 'acequia token create' on "
+                             "the controller");
+        char *name = NULL;
+        if ((r = split_address(p, p->join, e)) < 0 ||
+            (r = read_file(p->token_file, TOKEN_FILE_MAX, &token, e)) < 0 ||
+            (r = agent_join(p->folder, p->options.host, p->options.port, buf_str(&token), p->options.name,
+                            &name, e)) < 0)
+            return r;
+        free(name);
+        if ((r = remember_address(p, p->join, e)) < 0)
+            return r;
+    } else if (p->join) {
+        if ((r = split_address(p, p->join, e)) < 0)
+            return r;
+    } else if (known && read_file(in_folder(p, "controller"), SAVED_MAX, &saved, NULL) == 0) {
+        saved.data[strcspn(saved.data, "\n")] = 0;
+        if ((r = split_address(p, saved.data, e)) < 0)
+            return r;
+    }
+    if (!p->options.host) {
+        p->options.socket = p->paths.socket;
+        return 0;
+    }
+    p->options.ca_file = in_folder(p, "ca.pem");
+    p->options.cert_file = in_folder(p, "cert.pem");
+    p->options.key_file = in_folder(p, "key.pem");
+    return 0;
+}
+
+// The lock keeps a second agent of the same name out.
+static int take_pid_file(struct program *p, struct error *e) {
+    char daemon[IDENTIFIER_MAX + 16];
+    snprintf(daemon, sizeof daemon, "agent-%s", p->options.name);
+    const char *path = paths_pid_file(&p->paths, &p->arena, daemon);
+    p->pid_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (p->pid_fd < 0)
+        return error_set(e, errno, "%s cannot be written: %s", path, strerror(errno));
+    if (flock(p->pid_fd, LOCK_EX | LOCK_NB) < 0)
+        return error_set(e, EBUSY, "an agent for node %s is running already", p->options.name);
+    if (ftruncate(p->pid_fd, 0) < 0 || dprintf(p->pid_fd, "%d\n", (int)getpid()) < 0)
+        return error_set(e, errno, "%s cannot be written: %s", path, strerror(errno));
+    return 0;
+}
+
+static int32_t zone_offset_s(void) {
+    time_t t = time(NULL);
+    struct tm tm;
+    localtime_r(&t, &tm);
+    return (int32_t)tm.tm_gmtoff;
+}
+
+static int run(struct program *p, struct error *e) {
+    int r;
+    if ((r = paths_get(&p->arena, &p->paths, e)) < 0 || (r = choose_name(p, e)) < 0 ||
+        (r = config_load(p->paths.config, clock_wall_ms(), zone_offset_s(), &p->config, e)) < 0 ||
+        (r = paths_make(p->paths.state, 0700, e)) < 0 || (r = paths_make(p->paths.run, 0755, e)) < 0 ||
+        (r = paths_make(p->paths.agents, 0755, e)) < 0)
+        return r;
+    p->folder = paths_agent(&p->paths, &p->arena, p->options.name);
+    if ((r = paths_make(p->folder, 0755, e)) < 0 || (r = take_pid_file(p, e)) < 0 || (r = join(p, e)) < 0)
+        return r;
+    log_set_level(p->config.cluster.log_level);
+    p->options.folder = p->folder;
+    p->options.images = p->paths.images;
+    p->options.config = &p->config;
+    return agent_run(&p->options, e);
+}
+
+int agent_main(int argc, char **argv) {
+    struct program p = {.pid_fd = -1};
+    struct error e = {0};
+    if (parse(&p, argc, argv) < 0)
+        return 2;
+    umask(022);
+    int r = run(&p, &e);
+    if (r < 0)
+        log_error("the agent cannot run: %s", e.text);
+    if (p.pid_fd >= 0)
+        close(p.pid_fd);
+    config_done(&p.config);
+    arena_done(&p.arena);
+    return r < 0 ? 1 : 0;
+}

@@ -1,0 +1,618 @@
+// The agent daemon against a controller made of the test: launches, ends, acknowledgements, being
+// killed, being cut off, logs, commands inside jobs.
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "head.h"
+#include "rig.h"
+
+static struct head head;
+
+struct work {
+    struct spec spec;
+    struct part part;
+    struct message_launch m;
+    const char *argv[4];
+    const char *env[1];
+    char out[200];
+};
+
+static void work_sh(struct work *w, const char *text) {
+    *w = (struct work){.argv = {"/bin/sh", "-c", text}, .env = {"MINE=yes"}};
+    uint64_t id = head.next_job++;
+    snprintf(w->out, sizeof w->out, "%s/%llu.out", head.dir, (unsigned long long)id);
+    w->spec = (struct spec){.name = "work", .uid = geteuid(), .gid = getegid(), .output = w->out,
+                            .workdir = head.dir, .tasks = 1, .cpus_per_task = 1,
+                            .argv = {w->argv, 3}};
+    w->part = (struct part){.node = "n1", .cpus = 1, .tasks = 1, .memory_bytes = 256 << 20};
+    w->m = (struct message_launch){.id = id, .attempt = 1, .spec = &w->spec, .part = &w->part,
+                                   .parts = {&w->part, 1}, .environment = {w->env, 1},
+                                   .time_limit_s = 60, .cluster = "test"};
+}
+
+static void launch(struct work *w) {
+    w->m.parts.at = &w->part;
+    head_send(&head, MESSAGE_LAUNCH, &w->m);
+}
+
+static void ack(const struct work *w) {
+    struct message_ack m = {w->m.id, 1};
+    head_send(&head, MESSAGE_ACK, &m);
+}
+
+static struct message_ended *ended(const struct work *w, struct said **keep) {
+    for (;;) {
+        *keep = head_wait(&head, MESSAGE_ENDED, 8000);
+        struct message_ended *m = (*keep)->m.body;
+        if (m->id == w->m.id)
+            return m;
+        said_free(*keep);
+    }
+}
+
+static const char *read_file(const char *path) {
+    static char text[65536];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n < 0 ? 0 : n] = 0;
+    return text;
+}
+
+static void a_job_runs_and_is_reported(void **state) {
+    struct work w;
+    struct said *s;
+    head_agent_start(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 1);
+    struct message_hello *h = s->m.body;
+    assert_string_equal(h->node->name, "n1");
+    assert_true(h->node->cpus >= 1 && h->node->memory_bytes > 0 && h->node->boot_id[0]);
+    assert_int_equal(h->attempts.len, 0);
+    assert_int_equal(h->node->gpus.len, 2);
+    said_free(s);
+    work_sh(&w, "echo $MINE $SLURM_JOB_ID $ACEQUIA_JOB_NAME $SLURM_NTASKS; sleep 0.1; exit 3");
+    launch(&w);
+    s = head_wait(&head, MESSAGE_STARTED, 5000);
+    assert_int_equal(((struct message_started *)s->m.body)->id, w.m.id);
+    assert_true(((struct message_started *)s->m.body)->pid > 0);
+    said_free(s);
+    struct message_ended *e = ended(&w, &s);
+    assert_int_equal(e->cause, END_EXIT);
+    assert_int_equal(e->exit_code, 3);
+    assert_true(e->usage && e->usage->wall_ms >= 100 && e->start_ms > 0 && e->end_ms >= e->start_ms);
+    said_free(s);
+    assert_string_equal(read_file(w.out), "yes 1 work 1\n");
+    launch(&w);  // a repeat brings the end again and nothing else
+    e = ended(&w, &s);
+    assert_int_equal(e->exit_code, 3);
+    said_free(s);
+    ack(&w);
+    head_pump(&head, 100);
+    launch(&w);
+    head_pump(&head, 200);
+    for (uint32_t i = 0; i < head.said.len; i++)
+        assert_true(head.said.at[i]->m.type == MESSAGE_TELEMETRY ||
+                    head.said.at[i]->m.type == MESSAGE_USAGE);
+}
+
+static void failures_carry_reasons(void **state) {
+    struct work w;
+    struct said *s;
+    work_sh(&w, "exit 0");
+    w.argv[0] = "no-such-command";
+    launch(&w);
+    struct message_ended *e = ended(&w, &s);
+    assert_int_equal(e->cause, END_LAUNCH);
+    assert_true(str_has_prefix(e->reason, "could not be started: "));
+    said_free(s);
+    ack(&w);
+    work_sh(&w, "exit 0");
+    w.spec.uid = 60987;
+    w.spec.user = "nobody-knows";
+    launch(&w);
+    e = ended(&w, &s);
+    assert_int_equal(e->cause, END_LAUNCH);
+    assert_string_equal(e->reason, "could not be started: user nobody-knows (id 60987) does not exist on this node");
+    assert_int_equal(e->start_ms, 0);
+    said_free(s);
+    ack(&w);
+}
+
+static void kills_end_jobs(void **state) {
+    struct work w;
+    struct said *s;
+    work_sh(&w, "sleep 100");
+    launch(&w);
+    struct message_kill k = {.id = w.m.id, .attempt = 1, .cause = END_PREEMPT, .reason = "room"};
+    head_send(&head, MESSAGE_KILL, &k);  // before it can have started
+    struct message_ended *e = ended(&w, &s);
+    assert_int_equal(e->cause, END_PREEMPT);
+    said_free(s);
+    ack(&w);
+    k.id = 4711;
+    k.cause = END_CANCEL;
+    head_send(&head, MESSAGE_KILL, &k);
+    s = head_wait(&head, MESSAGE_ENDED, 2000);
+    assert_int_equal(((struct message_ended *)s->m.body)->id, 4711);
+    said_free(s);
+    head_forget(&head);
+}
+
+static void jobs_outlive_the_agent(void **state) {
+    struct work w, done;
+    struct said *s;
+    work_sh(&w, "sleep 1.2; exit 5");
+    launch(&w);
+    said_free(head_wait(&head, MESSAGE_STARTED, 5000));
+    work_sh(&done, "sleep 0.2; exit 6");
+    launch(&done);
+    said_free(head_wait(&head, MESSAGE_STARTED, 5000));
+    head_agent_kill(&head, SIGKILL);
+    usleep(400000);
+    head_agent_start(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 1);
+    struct message_hello *h = s->m.body;
+    assert_int_equal(h->attempts.len, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct attempt *a = &h->attempts.at[i];
+        assert_int_equal(a->state, a->id == done.m.id ? ATTEMPT_ENDED : ATTEMPT_RUNNING);
+        if (a->id == done.m.id)
+            assert_int_equal(a->end->exit_code, 6);
+    }
+    said_free(s);
+    ack(&done);
+    struct message_ended *e = ended(&w, &s);
+    assert_int_equal(e->exit_code, 5);
+    said_free(s);
+    // Not acknowledged, cut off: said again.
+    head_hang_up(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 5000);
+    h = s->m.body;
+    assert_int_equal(h->attempts.len, 1);
+    assert_int_equal(h->attempts.at[0].end->exit_code, 5);
+    said_free(s);
+    ack(&w);
+    head_pump(&head, 100);
+    head_hang_up(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 5000);
+    assert_int_equal(((struct message_hello *)s->m.body)->attempts.len, 0);
+    said_free(s);
+}
+
+static void ends_survive_a_reboot(void **state) {
+    struct work w;
+    struct said *s;
+    char kept[300];
+    work_sh(&w, "exit 12");
+    launch(&w);
+    ended(&w, &s);
+    said_free(s);
+    head_close_door(&head, true);
+    snprintf(kept, sizeof kept, "%s/ends/%llu.1", head.folder, (unsigned long long)w.m.id);
+    for (int i = 0; i < 150 && access(kept, F_OK) < 0; i++)
+        head_pump(&head, 100);
+    assert_int_equal(access(kept, F_OK), 0);
+    head_agent_kill(&head, SIGKILL);
+    usleep(100000);
+    head_lose_spool(&head);  // what a reboot does to memory
+    head_close_door(&head, false);
+    head_agent_start(&head);
+    s = head_wait(&head, MESSAGE_HELLO, 1);
+    struct message_hello *h = s->m.body;
+    assert_int_equal(h->attempts.len, 1);
+    assert_int_equal(h->attempts.at[0].end->exit_code, 12);
+    said_free(s);
+    ack(&w);
+    head_pump(&head, 100);
+    assert_int_not_equal(access(kept, F_OK), 0);
+}
+
+// All data of a stream until its end, which is kept.
+static void read_stream(uint64_t stream, char *text, size_t size, struct said **end) {
+    size_t n = 0;
+    *end = head_wait_stream(&head, MESSAGE_STREAM_END, stream, 8000);
+    text[0] = 0;
+    for (uint32_t i = 0; i < head.said.len;) {
+        struct message_stream *m = head.said.at[i]->m.body;
+        if (head.said.at[i]->m.type != MESSAGE_STREAM_DATA || m->stream != stream) {
+            i++;
+            continue;
+        }
+        size_t len = m->data.len < size - 1 - n ? m->data.len : size - 1 - n;
+        memcpy(text + n, m->data.data, len);
+        n += len;
+        text[n] = 0;
+        said_free(head.said.at[i]);
+        vec_remove(&head.said, i);
+    }
+}
+
+static void logs_are_read_and_followed(void **state) {
+    struct work w;
+    struct said *s;
+    char text[4096];
+    work_sh(&w, "for i in 1 2 3 4 5; do echo line $i; sleep 0.1; done");
+    launch(&w);
+    struct message_log_read r = {.stream = 10, .id = w.m.id, .attempt = 1, .spec = &w.spec,
+                                 .part = &w.part, .follow = true, .tail_lines = -1,
+                                 .credit = 1 << 20};
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    read_stream(10, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "line 1\nline 2\nline 3\nline 4\nline 5\n");
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+    r.stream = 11;
+    r.follow = false;
+    r.tail_lines = 2;
+    head_send(&head, MESSAGE_LOG_READ, &r);  // also when the attempt is forgotten
+    read_stream(11, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "line 4\nline 5\n");
+    // Credit is kept to.
+    r.stream = 12;
+    r.tail_lines = -1;
+    r.credit = 7;
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    head_pump(&head, 200);
+    s = head_wait_stream(&head, MESSAGE_STREAM_DATA, 12, 10);
+    assert_int_equal(((struct message_stream *)s->m.body)->data.len, 7);
+    said_free(s);
+    struct message_stream credit = {.stream = 12, .credit = 1000};
+    head_send(&head, MESSAGE_STREAM_CREDIT, &credit);
+    read_stream(12, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "line 2\nline 3\nline 4\nline 5\n");
+    // Nobody reads through the agent what they may not read.
+    if (geteuid() == 0) {
+        chmod(w.out, 0600);
+        w.spec.uid = w.spec.gid = 65534;
+        r.stream = 13;
+        r.credit = 1000;
+        head_send(&head, MESSAGE_LOG_READ, &r);
+        read_stream(13, text, sizeof text, &s);
+        assert_string_equal(text, "");
+        assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "ermission"));
+        said_free(s);
+    }
+}
+
+static void commands_run_inside_jobs(void **state) {
+    struct work w;
+    struct said *s;
+    char text[4096];
+    work_sh(&w, "sleep 100");
+    launch(&w);
+    const char *argv[] = {"/bin/sh", "-c", "read x; echo got $x $SLURM_JOB_ID; exit 4"};
+    struct message_exec x = {.stream = 20, .id = w.m.id, .attempt = 1, .argv = {argv, 3},
+                             .credit = 1 << 20};
+    head_send(&head, MESSAGE_EXEC, &x);
+    struct message_stream in = {.stream = 20, .data = {"water\n", 6}};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    read_stream(20, text, sizeof text, &s);
+    struct message_stream *e = s->m.body;
+    assert_null(e->error);
+    assert_int_equal(e->exit_code, 4);
+    said_free(s);
+    char want[64];
+    snprintf(want, sizeof want, "got water %llu\n", (unsigned long long)w.m.id);
+    assert_string_equal(text, want);
+    // A terminal.
+    argv[2] = "stty size; tty -s && echo terminal";
+    x.stream = 21;
+    x.pty = true;
+    x.rows = 31;
+    x.columns = 99;
+    head_send(&head, MESSAGE_EXEC, &x);
+    read_stream(21, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "31 99\r\nterminal\r\n");
+    // A step of three tasks, told apart.
+    argv[2] = "echo task $SLURM_PROCID of $SLURM_NTASKS; cat; [ $SLURM_PROCID != 2 ] || exit 9";
+    x = (struct message_exec){.stream = 22, .id = w.m.id, .attempt = 1, .step = 1, .argv = {argv, 3},
+                              .tasks = 3, .total_tasks = 3, .credit = 1 << 20};
+    head_send(&head, MESSAGE_STEP, &x);
+    in = (struct message_stream){.stream = 22, .data = {"in\n", 3}, .eof = true};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    s = head_wait_stream(&head, MESSAGE_STEP_ENDED, 22, 8000);
+    assert_int_equal(((struct message_stream *)s->m.body)->exit_code, 9);
+    said_free(s);
+    unsigned seen = 0;
+    for (uint32_t i = 0; i < head.said.len; i++) {
+        struct message_stream *m = head.said.at[i]->m.body;
+        if (head.said.at[i]->m.type == MESSAGE_STREAM_DATA && m->stream == 22 && m->data.len > 5) {
+            assert_memory_equal(m->data.data, "task ", 5);
+            assert_int_equal(((const char *)m->data.data)[5] - '0', m->task);
+            seen |= 1u << m->task;
+        }
+    }
+    assert_int_equal(seen, 7);
+    read_stream(22, text, sizeof text, &s);
+    said_free(s);
+    // One that does not exist.
+    argv[0] = "/no/such/program";
+    x = (struct message_exec){.stream = 23, .id = w.m.id, .attempt = 1, .argv = {argv, 1},
+                              .credit = 1 << 20};
+    head_send(&head, MESSAGE_EXEC, &x);
+    read_stream(23, text, sizeof text, &s);
+    assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "/no/such/program"));
+    said_free(s);
+    struct message_kill k = {.id = w.m.id, .attempt = 1, .cause = END_CANCEL, .signal = SIGKILL};
+    head_send(&head, MESSAGE_KILL, &k);
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+    x.stream = 24;
+    head_send(&head, MESSAGE_EXEC, &x);
+    read_stream(24, text, sizeof text, &s);
+    assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "not running"));
+    said_free(s);
+}
+
+static void attached_jobs_talk(void **state) {
+    struct work w;
+    struct said *s;
+    char text[4096];
+    work_sh(&w, "read x; echo heard $x; echo oops >&2");
+    w.spec.attach = w.spec.stdin_open = true;
+    struct message_log_read r = {.stream = 30, .id = w.m.id, .attempt = 1, .spec = &w.spec,
+                                 .part = &w.part, .follow = true, .tail_lines = -1,
+                                 .credit = 1 << 20};
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    struct message_stream in = {.stream = 30, .data = {"this\n", 5}, .eof = true};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    head_pump(&head, 100);
+    launch(&w);  // who attaches may be quicker
+    read_stream(30, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "heard this\n");
+    r.stream = 31;
+    r.source = LOG_SOURCE_ERROR;
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    read_stream(31, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "oops\n");
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+    // With a terminal.
+    work_sh(&w, "tty -s && echo terminal; read x; echo heard $x");
+    w.spec.attach = w.spec.pty = true;
+    launch(&w);
+    r = (struct message_log_read){.stream = 32, .id = w.m.id, .attempt = 1, .spec = &w.spec,
+                                  .part = &w.part, .follow = true, .tail_lines = -1,
+                                  .credit = 1 << 20};
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    in = (struct message_stream){.stream = 32, .data = {"me\n", 3}};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    read_stream(32, text, sizeof text, &s);
+    said_free(s);
+    assert_non_null(strstr(text, "terminal\r\n"));
+    assert_non_null(strstr(text, "heard me\r\n"));
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+}
+
+static void usage_is_told(void **state) {
+    struct work w;
+    struct said *s;
+    work_sh(&w, "sleep 100");
+    head_forget(&head);
+    launch(&w);
+    s = head_wait(&head, MESSAGE_USAGE, 5000);
+    struct message_usage *u = s->m.body;
+    assert_int_equal(u->id, w.m.id);
+    assert_true(u->processes >= 1);
+    assert_true(u->memory_now_bytes > 0);
+    said_free(s);
+    struct message_kill k = {.id = w.m.id, .attempt = 1, .cause = END_CANCEL};
+    head_send(&head, MESSAGE_KILL, &k);
+    ended(&w, &s);
+    said_free(s);
+    ack(&w);
+}
+
+static void a_dead_zygote_is_replaced(void **state) {
+    struct work w;
+    struct said *s;
+    char path[64];
+    uint32_t pid;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", head.agent, head.agent);
+    for (int i = 0; i < 2; i++) {
+        char text[64] = "";
+        const char *list = read_file(path);
+        memcpy(text, list, strnlen(list, sizeof text - 1));
+        text[strcspn(text, " ")] = 0;
+        assert_int_equal(parse_u32(text, &pid), 0);
+        kill((pid_t)pid, SIGKILL);
+        work_sh(&w, "exit 11");
+        launch(&w);
+        assert_int_equal(ended(&w, &s)->exit_code, 11);
+        said_free(s);
+        ack(&w);
+        head_pump(&head, 20);
+    }
+}
+
+static void gpus_are_granted_and_measured(void **state) {
+    struct work w;
+    struct said *s;
+    struct gpu_grant grants[] = {{.index = 1, .milli = 1000}};
+    const char *uuids[] = {"GPU-xyz"};
+    head_forget(&head);
+    work_sh(&w, "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS $ACEQUIA_GPU_GRANTS; sleep 2.2");
+    w.part.gpus.at = grants;
+    w.part.gpus.len = 1;
+    w.m.gpu_uuids.at = uuids;
+    w.m.gpu_uuids.len = 1;
+    launch(&w);
+    bool device = false, job = false;
+    for (int i = 0; i < 4 && !(device && job); i++) {
+        s = head_wait(&head, MESSAGE_TELEMETRY, 4000);
+        struct message_telemetry *t = s->m.body;
+        for (uint32_t k = 0; k < t->gpus.len; k++) {
+            device |= t->gpus.at[k].id == 0 && t->gpus.at[k].power_mw > 0;
+            job |= t->gpus.at[k].id == w.m.id && t->gpus.at[k].index == 1;
+        }
+        said_free(s);
+    }
+    assert_true(device);
+    assert_true(job);
+    struct message_ended *e = ended(&w, &s);
+    assert_true(e->usage->energy_mj > 0);
+    said_free(s);
+    assert_string_equal(read_file(w.out), "GPU-xyz 1 1:1000\n");
+    ack(&w);
+}
+
+// What was used before the agent was killed counts, whether the job ends before or after the next one.
+static void gpu_use_survives_the_agent(void **state) {
+    struct work w[2];
+    struct said *s;
+    uint64_t energy_mj = 0;
+    struct gpu_grant grants[] = {{.index = 0, .milli = 1000}, {.index = 1, .milli = 1000}};
+    head_forget(&head);
+    for (int i = 0; i < 2; i++) {
+        work_sh(&w[i], i == 0 ? "sleep 3.5" : "sleep 10");
+        w[i].env[0] = "ACEQUIA_SIMULATED_GPU_LOAD=1000";
+        w[i].part.gpus.at = &grants[i];
+        w[i].part.gpus.len = 1;
+        launch(&w[i]);
+    }
+    int64_t start = clock_mono_ms();
+    while (clock_mono_ms() - start < 2700) {
+        s = head_wait(&head, MESSAGE_TELEMETRY, 4000);
+        struct message_telemetry *t = s->m.body;
+        for (uint32_t k = 0; k < t->gpus.len; k++)
+            if (t->gpus.at[k].id == w[0].m.id)
+                energy_mj = t->gpus.at[k].energy_mj;
+        said_free(s);
+    }
+    assert_true(energy_mj > 0);
+    head_agent_kill(&head, SIGKILL);
+    nap_ms(1500);
+    head_agent_start(&head);
+    head_send(&head, MESSAGE_WELCOME, &(struct message_welcome){.heartbeat_s = 60, .grace_s = 1});
+    s = head_wait(&head, MESSAGE_HELLO, 1);
+    struct message_hello *h = s->m.body;
+    bool found = false;
+    for (uint32_t i = 0; i < h->attempts.len; i++)
+        if (h->attempts.at[i].id == w[0].m.id && h->attempts.at[i].end) {
+            found = true;
+            assert_true(h->attempts.at[i].end->usage->energy_mj >= energy_mj);
+        }
+    assert_true(found);
+    said_free(s);
+    struct message_ended *e = ended(&w[1], &s);
+    assert_true(e->usage->energy_mj > energy_mj * 12 / 10);  // and went on
+    said_free(s);
+    ack(&w[0]);
+    ack(&w[1]);
+    head_pump(&head, 50);
+}
+
+// Two halves of a GPU of 16 GiB: the one that takes more than its half is ended and told why, also by
+// an agent that was killed in between; its neighbour is not touched.
+static void more_than_the_granted_part_ends_the_job(void **state) {
+    struct work greedy, honest;
+    struct said *s;
+    struct gpu_grant grants[] = {{.index = 0, .milli = 500}};
+    struct work *both[] = {&honest, &greedy};
+    for (int i = 0; i < 2; i++) {
+        struct work *w = both[i];
+        work_sh(w, "sleep 30");
+        w->env[0] = w == &greedy ? "ACEQUIA_SIMULATED_GPU_MEMORY=12G" : "ACEQUIA_SIMULATED_GPU_MEMORY=8G";
+        w->part.gpus.at = grants;
+        w->part.gpus.len = 1;
+        launch(w);
+        said_free(head_wait(&head, MESSAGE_STARTED, 4000));
+    }
+    head_agent_kill(&head, SIGKILL);
+    head_agent_start(&head);
+    head_send(&head, MESSAGE_WELCOME, &(struct message_welcome){.heartbeat_s = 60, .grace_s = 1});
+    struct message_ended *e = ended(&greedy, &s);
+    assert_int_equal(e->cause, END_GPU);
+    assert_int_equal(e->exit_signal, SIGKILL);
+    assert_string_equal(e->reason, "its processes held 12288 MiB of GPU 0 where the job may hold 8192 MiB; "
+                                   "ask for more with --gpu-memory");
+    said_free(s);
+    ack(&greedy);
+    head_pump(&head, 1500);
+    struct message_kill kill = {.id = honest.m.id, .attempt = 1, .cause = END_CANCEL, .signal = SIGKILL};
+    head_send(&head, MESSAGE_KILL, &kill);
+    assert_int_equal(ended(&honest, &s)->cause, END_CANCEL);
+    said_free(s);
+    ack(&honest);
+}
+
+// AGENT_TEST_JOBS=3000 makes a benchmark of it.
+static void many_jobs_pass(void **state) {
+    const char *text = getenv("AGENT_TEST_JOBS");
+    uint32_t count = 200, sent = 0, done = 0;
+    int64_t start = clock_mono_us();
+    if (text)
+        assert_int_equal(parse_u32(text, &count), 0);
+    while (done < count) {
+        for (; sent < count && sent - done < 16; sent++) {
+            struct work w;
+            work_sh(&w, "");
+            w.argv[0] = "/bin/true";
+            w.spec.argv.len = 1;
+            w.spec.output = "/dev/null";
+            w.part.cpus = 0;
+            launch(&w);
+        }
+        struct said *s = head_wait(&head, MESSAGE_ENDED, 10000);
+        struct message_ended *e = s->m.body;
+        if (e->exit_code || e->cause != END_EXIT)
+            fail_msg("job %llu: %s", (unsigned long long)e->id, e->reason);
+        struct message_ack m = {e->id, 1};
+        head_send(&head, MESSAGE_ACK, &m);
+        said_free(s);
+        done++;
+    }
+    printf("%.0f jobs/s through the agent\n", count * 1e6 / (double)(clock_mono_us() - start));
+    head_pump(&head, 100);
+    head_forget(&head);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 7 && strcmp(argv[1], "agent") == 0)
+        return head_agent_main(argv);
+    if (argc < 3)
+        return 2;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_runs_and_is_reported),
+        cmocka_unit_test(failures_carry_reasons),
+        cmocka_unit_test(kills_end_jobs),
+        cmocka_unit_test(jobs_outlive_the_agent),
+        cmocka_unit_test(ends_survive_a_reboot),
+        cmocka_unit_test(logs_are_read_and_followed),
+        cmocka_unit_test(commands_run_inside_jobs),
+        cmocka_unit_test(attached_jobs_talk),
+        cmocka_unit_test(usage_is_told),
+        cmocka_unit_test(a_dead_zygote_is_replaced),
+        cmocka_unit_test(gpus_are_granted_and_measured),
+        cmocka_unit_test(more_than_the_granted_part_ends_the_job),
+        cmocka_unit_test(gpu_use_survives_the_agent),
+        cmocka_unit_test(many_jobs_pass),
+    };
+    head_start(&head, argv[1], argv[2]);
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    return head_stop(&head) ? 1 : rc;
+}

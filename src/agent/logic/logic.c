@@ -1,0 +1,467 @@
+// Owns the table of attempts and every decision about them. No clock, no randomness, no I/O; the
+// order of everything that leaves is the order in which attempts came.
+#include "agent/logic/logic.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/map.h"
+
+enum { PROTOCOL = 1, ATTEMPT_BITS = 20, DEFAULT_GRACE_S = 30 };
+
+struct agent_attempt {
+    uint64_t id;
+    uint32_t attempt;
+    enum agent_phase phase;
+    uint32_t pid;
+    int64_t start_ms;
+    uint32_t *cpus;
+    uint32_t ncpus;
+    struct arena arena;         // of end and checkpoint
+    struct message_ended *end;  // once ended
+    bool kill, kill_sent;
+    enum end_cause kill_cause;
+    uint32_t kill_signal, kill_grace_ms;
+    const char *kill_checkpoint;  // in the arena
+    const char *stop_reason;      // of our own decision; in the arena
+    int64_t kill_next_ms;
+};
+
+struct agent_logic {
+    VEC(struct agent_attempt *) entries;
+    struct map index;
+    struct map forgotten;  // key -> itself
+    uint64_t *ring;        // the same keys, oldest overwritten
+    uint32_t ring_at;
+    uint8_t *cpu_used;
+    uint32_t cpus;
+    bool connected, welcomed;
+    int64_t heard_ms;
+    uint32_t heartbeat_s, usage_every_s, grace_s;
+    struct agent_actions actions;
+};
+
+static uint64_t key_of(uint64_t id, uint32_t attempt) {
+    return id << ATTEMPT_BITS | (attempt & ((1u << ATTEMPT_BITS) - 1));
+}
+
+struct agent_logic *agent_logic_new(uint32_t cpus) {
+    struct agent_logic *l = xcalloc(1, sizeof *l);
+    l->cpus = cpus;
+    l->cpu_used = xcalloc(cpus + 1, 1);
+    l->ring = xcalloc(AGENT_FORGOTTEN_MAX, sizeof *l->ring);
+    l->grace_s = DEFAULT_GRACE_S;
+    return l;
+}
+
+static void attempt_free(struct agent_attempt *e) {
+    arena_done(&e->arena);
+    free(e->cpus);
+    free(e);
+}
+
+struct agent_logic *agent_logic_free(struct agent_logic *l) {
+    if (!l)
+        return NULL;
+    for (uint32_t i = 0; i < l->entries.len; i++)
+        attempt_free(l->entries.at[i]);
+    vec_done(&l->entries);
+    vec_done(&l->actions.list);
+    arena_done(&l->actions.arena);
+    map_done(&l->index);
+    map_done(&l->forgotten);
+    free(l->cpu_used);
+    free(l->ring);
+    free(l);
+    return NULL;
+}
+
+const struct agent_actions *agent_logic_actions(const struct agent_logic *l) {
+    return &l->actions;
+}
+
+void agent_logic_clear(struct agent_logic *l) {
+    vec_clear(&l->actions.list);
+    arena_done(&l->actions.arena);
+    l->actions.arena = (struct arena){0};
+}
+
+static struct agent_attempt *find(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
+    return map_get(&l->index, key_of(id, attempt));
+}
+
+static struct agent_attempt *add(struct agent_logic *l, uint64_t id, uint32_t attempt) {
+    struct agent_attempt *e = xcalloc(1, sizeof *e);
+    e->id = id;
+    e->attempt = attempt;
+    e->phase = AGENT_LAUNCHING;
+    vec_push(&l->entries, e);
+    map_put(&l->index, key_of(id, attempt), e);
+    return e;
+}
+
+static bool is_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
+    return map_get(&l->forgotten, key_of(id, attempt)) != NULL;
+}
+
+// A copy of a launch that comes late must not start what is long over.
+static void forget(struct agent_logic *l, uint64_t id, uint32_t attempt) {
+    uint64_t key = key_of(id, attempt), *slot = &l->ring[l->ring_at];
+    if (map_get(&l->forgotten, key))
+        return;
+    if (*slot)
+        map_remove(&l->forgotten, *slot);
+    *slot = key;
+    l->ring_at = (l->ring_at + 1) % AGENT_FORGOTTEN_MAX;
+    map_put(&l->forgotten, key, l);
+}
+
+static struct agent_action *act(struct agent_logic *l, enum agent_action_type type, uint64_t id,
+                                uint32_t attempt) {
+    vec_push(&l->actions.list, (struct agent_action){.type = type, .id = id, .attempt = attempt});
+    return &l->actions.list.at[l->actions.list.len - 1];
+}
+
+static void send(struct agent_logic *l, enum message_type type, const void *body) {
+    if (!l->connected)
+        return;
+    const struct message_info *info = message_info(type);
+    assert(info && info->from_agent);
+    void *copy = schema_copy(info->schema, body, &l->actions.arena);
+    act(l, AGENT_SEND, 0, 0)->message = (struct message){.type = type, .body = copy};
+}
+
+static void take_cpus(struct agent_logic *l, struct agent_attempt *e, uint32_t want) {
+    uint32_t n = 0;
+    if (!l->cpus || !want)
+        return;
+    e->cpus = xcalloc(want, sizeof *e->cpus);
+    for (uint32_t i = 0; i < l->cpus && n < want; i++)
+        if (!l->cpu_used[i])
+            e->cpus[n++] = i;
+    // Fewer than asked for: somebody counted wrong. Better unbound than squeezed.
+    if (n < want)
+        n = 0;
+    for (uint32_t i = 0; i < n; i++)
+        l->cpu_used[e->cpus[i]] = 1;
+    e->ncpus = n;
+}
+
+static void release_cpus(struct agent_logic *l, struct agent_attempt *e) {
+    for (uint32_t i = 0; i < e->ncpus; i++)
+        if (e->cpus[i] < l->cpus)
+            l->cpu_used[e->cpus[i]] = 0;
+    e->ncpus = 0;
+}
+
+static void set_end(struct agent_logic *l, struct agent_attempt *e, const struct message_ended *end) {
+    release_cpus(l, e);
+    e->phase = AGENT_ENDED;
+    e->kill = false;
+    e->end = schema_copy(message_info(MESSAGE_ENDED)->schema, end, &e->arena);
+    if (e->stop_reason && end->cause == e->kill_cause)
+        e->end->reason = e->stop_reason;
+}
+
+void agent_logic_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, int64_t start_ms,
+                         uint32_t pid, const uint32_t *cpus, uint32_t ncpus,
+                         const struct message_ended *end) {
+    if (find(l, id, attempt))
+        return;
+    struct agent_attempt *e = add(l, id, attempt);
+    if (end) {
+        set_end(l, e, end);
+        return;
+    }
+    e->phase = start_ms ? AGENT_RUNNING : AGENT_LAUNCHING;
+    e->start_ms = start_ms;
+    e->pid = pid;
+    if (ncpus && l->cpus) {
+        e->cpus = xmemdup(cpus, ncpus * sizeof *cpus);
+        e->ncpus = ncpus;
+        for (uint32_t i = 0; i < ncpus; i++)
+            if (cpus[i] < l->cpus)
+                l->cpu_used[cpus[i]] = 1;
+    }
+}
+
+void agent_logic_connected(struct agent_logic *l, const struct node *node, int64_t now_ms) {
+    struct arena *a = &l->actions.arena;
+    struct message_hello hello = {.protocol = PROTOCOL};
+    struct node copy = *node;
+    l->connected = true;
+    l->welcomed = false;
+    l->heard_ms = now_ms;
+    hello.node = &copy;
+    hello.attempts.at = arena_alloc(a, (l->entries.len + 1) * sizeof *hello.attempts.at);
+    for (uint32_t i = 0; i < l->entries.len; i++) {
+        const struct agent_attempt *e = l->entries.at[i];
+        hello.attempts.at[hello.attempts.len++] = (struct attempt){
+            .id = e->id, .attempt = e->attempt, .end = e->end,
+            .state = e->phase == AGENT_ENDED ? ATTEMPT_ENDED : ATTEMPT_RUNNING,
+        };
+    }
+    send(l, MESSAGE_HELLO, &hello);
+}
+
+void agent_logic_disconnected(struct agent_logic *l) {
+    l->connected = l->welcomed = false;
+}
+
+// "0-3,8"
+static void put_cpus(const struct agent_attempt *e, struct buf *out) {
+    for (uint32_t i = 0, last; i < e->ncpus; i = last + 1) {
+        for (last = i; last + 1 < e->ncpus && e->cpus[last + 1] == e->cpus[last] + 1;)
+            last++;
+        buf_addf(out, last > i ? "%s%u-%u" : "%s%u", i ? "," : "", e->cpus[i], e->cpus[last]);
+    }
+}
+
+static void report_started(struct agent_logic *l, const struct agent_attempt *e) {
+    cleanup_buf struct buf cpus = {0};
+    put_cpus(e, &cpus);
+    struct message_started m = {.id = e->id, .attempt = e->attempt, .pid = e->pid, .at_ms = e->start_ms,
+                                .cpu_ids = cpus.len ? buf_str(&cpus) : NULL};
+    send(l, MESSAGE_STARTED, &m);
+}
+
+static void report_ended(struct agent_logic *l, const struct agent_attempt *e) {
+    send(l, MESSAGE_ENDED, e->end);
+}
+
+static void on_launch(struct agent_logic *l, const struct message_launch *m) {
+    struct agent_attempt *e = find(l, m->id, m->attempt);
+    if (is_forgotten(l, m->id, m->attempt) || !m->id || !m->spec || !m->part)
+        return;
+    if (e) {  // a repeat: say where it stands
+        if (e->phase == AGENT_RUNNING)
+            report_started(l, e);
+        else if (e->phase == AGENT_ENDED)
+            report_ended(l, e);
+        return;
+    }
+    e = add(l, m->id, m->attempt);
+    take_cpus(l, e, m->part->cpus);
+    struct agent_action *a = act(l, AGENT_LAUNCH, m->id, m->attempt);
+    a->launch = m;
+    a->cpus = e->cpus;
+    a->ncpus = e->ncpus;
+}
+
+static void emit_kill(struct agent_logic *l, struct agent_attempt *e, int64_t now_ms) {
+    struct agent_action *a = act(l, AGENT_KILL, e->id, e->attempt);
+    a->cause = e->kill_cause;
+    a->signal = e->kill_signal;
+    a->grace_ms = e->kill_grace_ms;
+    a->checkpoint = e->kill_signal == SIGKILL ? NULL : e->kill_checkpoint;
+    e->kill_next_ms = now_ms + AGENT_KILL_RETRY_MS;
+}
+
+static uint32_t kill_grace_ms(const struct agent_logic *l, const struct message_kill *m) {
+    uint32_t s = m->grace_s ? m->grace_s : l->grace_s;
+    return m->signal == SIGKILL ? 0 : s > UINT32_MAX / 1000 ? UINT32_MAX : s * 1000;
+}
+
+static void on_kill(struct agent_logic *l, const struct message_kill *m, int64_t now_ms) {
+    struct agent_attempt *e = find(l, m->id, m->attempt);
+    if (!e) {
+        // Never heard of, or acknowledged: it does not run, and from now on never will.
+        struct message_ended end = {.id = m->id, .attempt = m->attempt, .cause = m->cause,
+                                    .reason = "was not running on this node"};
+        if (!m->step) {
+            forget(l, m->id, m->attempt);
+            send(l, MESSAGE_ENDED, &end);
+        }
+        return;
+    }
+    if (e->phase == AGENT_ENDED) {
+        if (!m->step)
+            report_ended(l, e);
+        return;
+    }
+    uint32_t signal = m->signal ? m->signal : SIGTERM;
+    if (m->step) {
+        struct agent_action *a = act(l, AGENT_KILL, m->id, m->attempt);
+        a->step = m->step;
+        a->cause = m->cause;
+        a->signal = signal;
+        a->grace_ms = kill_grace_ms(l, m);
+        return;
+    }
+    if (e->kill && !(signal == SIGKILL && e->kill_signal != SIGKILL))
+        return;  // a repeat; only a harder one changes anything
+    e->kill_cause = e->kill ? e->kill_cause : m->cause;
+    e->kill = true;
+    e->kill_sent = false;
+    e->kill_signal = signal;
+    e->kill_grace_ms = kill_grace_ms(l, m);
+    if (m->checkpoint && !e->kill_checkpoint)
+        e->kill_checkpoint = arena_strdup(&e->arena, m->checkpoint);
+    emit_kill(l, e, now_ms);
+}
+
+static void remove_attempt(struct agent_logic *l, struct agent_attempt *e) {
+    for (uint32_t i = 0; i < l->entries.len; i++)
+        if (l->entries.at[i] == e) {
+            vec_remove(&l->entries, i);
+            break;
+        }
+    map_remove(&l->index, key_of(e->id, e->attempt));
+    attempt_free(e);
+}
+
+static void on_ack(struct agent_logic *l, const struct message_ack *m) {
+    struct agent_attempt *e = find(l, m->id, m->attempt);
+    if (!e || e->phase != AGENT_ENDED)
+        return;
+    act(l, AGENT_REMOVE, m->id, m->attempt);
+    forget(l, m->id, m->attempt);
+    remove_attempt(l, e);
+}
+
+static void on_signal(struct agent_logic *l, const struct message_signal *m) {
+    struct agent_attempt *e = find(l, m->id, m->attempt);
+    if (!e || e->phase == AGENT_ENDED || !m->signal)
+        return;
+    struct agent_action *a = act(l, AGENT_SIGNAL, m->id, m->attempt);
+    a->signal = m->signal;
+    a->batch_only = m->batch_only;
+    a->steps_only = m->steps_only;
+    a->step = m->step;
+}
+
+static void on_time_limit(struct agent_logic *l, const struct message_time_limit *m) {
+    struct agent_attempt *e = find(l, m->id, m->attempt);
+    if (e && e->phase != AGENT_ENDED)
+        act(l, AGENT_TIME_LIMIT, m->id, m->attempt)->time_limit_s = m->time_limit_s;
+}
+
+static void on_suspend(struct agent_logic *l, const struct message_suspend *m) {
+    struct agent_attempt *e = find(l, m->id, m->attempt);
+    if (e && e->phase != AGENT_ENDED)
+        act(l, AGENT_SUSPEND, m->id, m->attempt)->resume = m->resume;
+}
+
+static void on_welcome(struct agent_logic *l, const struct message_welcome *m) {
+    l->welcomed = true;
+    l->heartbeat_s = m->heartbeat_s;
+    l->usage_every_s = m->usage_every_s;
+    if (m->grace_s)
+        l->grace_s = m->grace_s;
+}
+
+void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t now_ms) {
+    const struct message_info *info = message_info(m->type);
+    if (!l->connected || !info || !info->from_controller)
+        return;
+    l->heard_ms = now_ms;
+    switch (m->type) {
+    case MESSAGE_WELCOME:
+        on_welcome(l, m->body);
+        break;
+    case MESSAGE_LAUNCH:
+        on_launch(l, m->body);
+        break;
+    case MESSAGE_KILL:
+        on_kill(l, m->body, now_ms);
+        break;
+    case MESSAGE_SIGNAL:
+        on_signal(l, m->body);
+        break;
+    case MESSAGE_ACK:
+        on_ack(l, m->body);
+        break;
+    case MESSAGE_PING:
+        send(l, MESSAGE_PONG, m->body);
+        break;
+    case MESSAGE_TIME_LIMIT:
+        on_time_limit(l, m->body);
+        break;
+    case MESSAGE_SUSPEND:
+        on_suspend(l, m->body);
+        break;
+    default:
+        act(l, AGENT_STREAM, 0, 0)->message = *m;
+    }
+}
+
+void agent_logic_tick(struct agent_logic *l, int64_t now_ms) {
+    int64_t silence_ms = (int64_t)l->heartbeat_s * 1000 * AGENT_HEARTBEATS_MISSED;
+    if (!l->welcomed)
+        silence_ms = (int64_t)AGENT_WELCOME_WAIT_S * 1000;
+    if (l->connected && silence_ms && now_ms - l->heard_ms > silence_ms) {
+        l->heard_ms = now_ms;
+        act(l, AGENT_DISCONNECT, 0, 0);
+    }
+    for (uint32_t i = 0; i < l->entries.len; i++) {
+        struct agent_attempt *e = l->entries.at[i];
+        if (e->kill && !e->kill_sent && now_ms >= e->kill_next_ms)
+            emit_kill(l, e, now_ms);
+    }
+}
+
+void agent_logic_started(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t pid,
+                         int64_t start_ms) {
+    struct agent_attempt *e = find(l, id, attempt);
+    if (!e || e->phase != AGENT_LAUNCHING)
+        return;
+    e->phase = AGENT_RUNNING;
+    e->pid = pid;
+    e->start_ms = start_ms;
+    report_started(l, e);
+}
+
+void agent_logic_ended(struct agent_logic *l, const struct message_ended *end) {
+    struct agent_attempt *e = find(l, end->id, end->attempt);
+    if (!e || e->phase == AGENT_ENDED)
+        return;
+    set_end(l, e, end);
+    report_ended(l, e);
+}
+
+void agent_logic_stop(struct agent_logic *l, uint64_t id, uint32_t attempt, enum end_cause cause,
+                      const char *reason, int64_t now_ms) {
+    struct agent_attempt *e = find(l, id, attempt);
+    if (!e || e->phase == AGENT_ENDED || (e->kill && e->kill_signal == SIGKILL))
+        return;
+    if (!e->kill) {
+        e->kill_cause = cause;
+        e->stop_reason = arena_strdup(&e->arena, reason);
+    }
+    e->kill = true;
+    e->kill_sent = false;
+    e->kill_signal = SIGKILL;
+    e->kill_grace_ms = 0;
+    emit_kill(l, e, now_ms);
+}
+
+void agent_logic_kill_sent(struct agent_logic *l, uint64_t id, uint32_t attempt) {
+    struct agent_attempt *e = find(l, id, attempt);
+    if (e)
+        e->kill_sent = true;
+}
+
+uint32_t agent_logic_usage_every_s(const struct agent_logic *l) {
+    return l->welcomed ? l->usage_every_s : 0;
+}
+
+bool agent_logic_welcomed(const struct agent_logic *l) {
+    return l->welcomed;
+}
+
+enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
+    struct agent_attempt *e = find(l, id, attempt);
+    return e ? e->phase : AGENT_UNKNOWN;
+}
+
+bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
+    return is_forgotten(l, id, attempt);
+}
+
+void agent_logic_each(const struct agent_logic *l, agent_logic_fn *fn, void *ctx) {
+    for (uint32_t i = 0; i < l->entries.len; i++)
+        fn(ctx, l->entries.at[i]->id, l->entries.at[i]->attempt, l->entries.at[i]->phase);
+}

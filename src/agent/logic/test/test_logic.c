@@ -1,0 +1,264 @@
+// The agent's decisions, message by message.
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/logic/logic.h"
+
+static struct node node = {.name = "n1", .boot_id = "b", .spool_id = "s", .cpus = 4};
+
+static struct agent_logic *connected(void) {
+    struct agent_logic *l = agent_logic_new(4);
+    struct message_welcome w = {.heartbeat_s = 10, .usage_every_s = 5, .grace_s = 7};
+    agent_logic_connected(l, &node, 0);
+    agent_logic_message(l, &(struct message){MESSAGE_WELCOME, &w}, 0);
+    agent_logic_clear(l);
+    return l;
+}
+
+static const struct agent_action *only(struct agent_logic *l, enum agent_action_type type) {
+    const struct agent_actions *a = agent_logic_actions(l);
+    assert_int_equal(a->list.len, 1);
+    assert_int_equal(a->list.at[0].type, type);
+    return &a->list.at[0];
+}
+
+static void nothing(struct agent_logic *l) {
+    assert_int_equal(agent_logic_actions(l)->list.len, 0);
+}
+
+static void launch(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t cpus) {
+    struct spec spec = {.name = "x"};
+    struct part part = {.cpus = cpus};
+    struct message_launch m = {.id = id, .attempt = attempt, .spec = &spec, .part = &part};
+    agent_logic_message(l, &(struct message){MESSAGE_LAUNCH, &m}, 0);
+}
+
+static void kill_it(struct agent_logic *l, uint64_t id, uint32_t signal, int64_t now_ms) {
+    struct message_kill m = {.id = id, .attempt = 1, .cause = END_CANCEL, .signal = signal};
+    agent_logic_message(l, &(struct message){MESSAGE_KILL, &m}, now_ms);
+}
+
+static void ack(struct agent_logic *l, uint64_t id) {
+    struct message_ack m = {id, 1};
+    agent_logic_message(l, &(struct message){MESSAGE_ACK, &m}, 0);
+}
+
+static void end(struct agent_logic *l, uint64_t id, int exit_code) {
+    struct message_ended m = {.id = id, .attempt = 1, .exit_code = exit_code, .start_ms = 5};
+    agent_logic_ended(l, &m);
+}
+
+static void a_launch_happens_once(void **state) {
+    struct agent_logic *l = connected();
+    launch(l, 7, 1, 2);
+    const struct agent_action *a = only(l, AGENT_LAUNCH);
+    assert_int_equal(a->ncpus, 2);
+    assert_int_equal(a->cpus[0] + a->cpus[1], 1);
+    agent_logic_clear(l);
+    launch(l, 7, 1, 2);
+    nothing(l);
+    agent_logic_started(l, 7, 1, 99, 5);
+    assert_int_equal(only(l, AGENT_SEND)->message.type, MESSAGE_STARTED);
+    assert_string_equal(((const struct message_started *)only(l, AGENT_SEND)->message.body)->cpu_ids, "0-1");
+    agent_logic_clear(l);
+    launch(l, 7, 1, 2);
+    assert_int_equal(only(l, AGENT_SEND)->message.type, MESSAGE_STARTED);
+    agent_logic_clear(l);
+    end(l, 7, 3);
+    agent_logic_clear(l);
+    launch(l, 7, 1, 2);
+    assert_int_equal(only(l, AGENT_SEND)->message.type, MESSAGE_ENDED);
+    agent_logic_clear(l);
+    ack(l, 7);
+    only(l, AGENT_REMOVE);
+    agent_logic_clear(l);
+    launch(l, 7, 1, 2);  // a late copy
+    nothing(l);
+    launch(l, 7, 2, 2);  // another attempt is another matter
+    only(l, AGENT_LAUNCH);
+    agent_logic_free(l);
+}
+
+static void ends_are_kept_until_acknowledged(void **state) {
+    struct agent_logic *l = connected();
+    launch(l, 7, 1, 1);
+    agent_logic_disconnected(l);
+    agent_logic_clear(l);
+    end(l, 7, 3);
+    nothing(l);
+    for (int i = 0; i < 2; i++) {
+        agent_logic_connected(l, &node, 0);
+        const struct message_hello *h = only(l, AGENT_SEND)->message.body;
+        assert_int_equal(h->attempts.len, 1);
+        assert_int_equal(h->attempts.at[0].state, ATTEMPT_ENDED);
+        assert_int_equal(h->attempts.at[0].end->exit_code, 3);
+        agent_logic_clear(l);
+    }
+    ack(l, 7);
+    only(l, AGENT_REMOVE);
+    agent_logic_clear(l);
+    agent_logic_connected(l, &node, 0);
+    assert_int_equal(((struct message_hello *)only(l, AGENT_SEND)->message.body)->attempts.len, 0);
+    agent_logic_free(l);
+}
+
+static void an_early_acknowledgement_is_ignored(void **state) {
+    struct agent_logic *l = connected();
+    launch(l, 7, 1, 1);
+    agent_logic_clear(l);
+    ack(l, 7);
+    nothing(l);
+    assert_int_equal(agent_logic_phase(l, 7, 1), AGENT_LAUNCHING);
+    agent_logic_free(l);
+}
+
+static void kills_are_repeated_until_told(void **state) {
+    struct agent_logic *l = connected();
+    launch(l, 7, 1, 1);
+    agent_logic_clear(l);
+    kill_it(l, 7, 0, 1000);
+    const struct agent_action *a = only(l, AGENT_KILL);
+    assert_int_equal(a->signal, SIGTERM);
+    assert_int_equal(a->grace_ms, 7000);
+    agent_logic_clear(l);
+    kill_it(l, 7, 0, 1010);
+    nothing(l);
+    agent_logic_tick(l, 1000 + AGENT_KILL_RETRY_MS);
+    only(l, AGENT_KILL);
+    agent_logic_clear(l);
+    agent_logic_kill_sent(l, 7, 1);
+    agent_logic_tick(l, 5000);
+    nothing(l);
+    kill_it(l, 7, SIGKILL, 6000);  // harder
+    a = only(l, AGENT_KILL);
+    assert_int_equal(a->grace_ms, 0);
+    agent_logic_free(l);
+}
+
+static void a_stop_carries_its_reason(void **state) {
+    struct agent_logic *l = connected();
+    for (uint64_t id = 7; id <= 9; id++) {
+        launch(l, id, 1, 1);
+        agent_logic_started(l, id, 1, 99, 5);
+    }
+    agent_logic_clear(l);
+    agent_logic_stop(l, 7, 1, END_GPU, "took too much", 1000);
+    const struct agent_action *a = only(l, AGENT_KILL);
+    assert_int_equal(a->signal, SIGKILL);
+    assert_int_equal(a->grace_ms, 0);
+    assert_int_equal(a->cause, END_GPU);
+    agent_logic_clear(l);
+    agent_logic_stop(l, 7, 1, END_GPU, "took too much again", 2000);
+    agent_logic_kill_sent(l, 7, 1);
+    nothing(l);
+    agent_logic_ended(
+        l, &(struct message_ended){.id = 7, .attempt = 1, .cause = END_GPU, .exit_signal = 9, .start_ms = 5});
+    const struct message_ended *m = only(l, AGENT_SEND)->message.body;
+    assert_string_equal(m->reason, "took too much");
+    agent_logic_clear(l);
+    // One that ended by itself before the kill came keeps its own end.
+    agent_logic_stop(l, 8, 1, END_GPU, "took too much", 1000);
+    agent_logic_clear(l);
+    end(l, 8, 3);
+    m = only(l, AGENT_SEND)->message.body;
+    assert_null(m->reason);
+    assert_int_equal(m->exit_code, 3);
+    agent_logic_clear(l);
+    // One that is being cancelled stays cancelled, but has no more time; one that is not known is nothing.
+    kill_it(l, 9, 0, 1000);
+    agent_logic_kill_sent(l, 9, 1);
+    agent_logic_clear(l);
+    agent_logic_stop(l, 9, 1, END_GPU, "took too much", 1000);
+    a = only(l, AGENT_KILL);
+    assert_int_equal(a->cause, END_CANCEL);
+    assert_int_equal(a->signal, SIGKILL);
+    assert_int_equal(a->grace_ms, 0);
+    agent_logic_clear(l);
+    agent_logic_stop(l, 9, 1, END_GPU, "took too much", 1200);
+    agent_logic_stop(l, 10, 1, END_GPU, "took too much", 1000);
+    nothing(l);
+    agent_logic_free(l);
+}
+
+static void a_kill_before_its_launch_wins(void **state) {
+    struct agent_logic *l = connected();
+    kill_it(l, 7, 0, 0);
+    const struct message_ended *m = only(l, AGENT_SEND)->message.body;
+    assert_int_equal(m->cause, END_CANCEL);
+    assert_int_equal(m->start_ms, 0);
+    agent_logic_clear(l);
+    launch(l, 7, 1, 1);
+    nothing(l);
+    agent_logic_free(l);
+}
+
+static void cpus_are_shared_out(void **state) {
+    struct agent_logic *l = connected();
+    for (uint64_t id = 1; id <= 5; id++)
+        launch(l, id, 1, 1);
+    const struct agent_actions *a = agent_logic_actions(l);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(a->list.at[i].cpus[0], i);
+    assert_int_equal(a->list.at[4].ncpus, 0);
+    agent_logic_clear(l);
+    end(l, 2, 0);
+    agent_logic_clear(l);
+    launch(l, 6, 1, 1);
+    assert_int_equal(only(l, AGENT_LAUNCH)->cpus[0], 1);
+    agent_logic_free(l);
+    l = agent_logic_new(4);
+    agent_logic_recover(l, 1, 1, 5, 10, (uint32_t[]){0, 2}, 2, NULL);
+    agent_logic_connected(l, &node, 0);
+    agent_logic_clear(l);
+    launch(l, 3, 1, 2);
+    a = agent_logic_actions(l);
+    assert_int_equal(a->list.at[0].cpus[0], 1);
+    assert_int_equal(a->list.at[0].cpus[1], 3);
+    agent_logic_free(l);
+}
+
+static void silence_ends_the_connection(void **state) {
+    struct agent_logic *l = connected();
+    struct message_ping p = {.at_ms = 1};
+    agent_logic_message(l, &(struct message){MESSAGE_PING, &p}, 20000);
+    assert_int_equal(only(l, AGENT_SEND)->message.type, MESSAGE_PONG);
+    agent_logic_clear(l);
+    agent_logic_tick(l, 50000);
+    nothing(l);
+    agent_logic_tick(l, 50001);
+    only(l, AGENT_DISCONNECT);
+    agent_logic_free(l);
+}
+
+// A controller that dies before its welcome leaves a connection that nobody closes.
+static void a_welcome_is_not_waited_for_ever(void **state) {
+    struct agent_logic *l = agent_logic_new(4);
+    agent_logic_connected(l, &node, 1000);
+    agent_logic_clear(l);
+    agent_logic_tick(l, 1000 + AGENT_WELCOME_WAIT_S * 1000);
+    nothing(l);
+    agent_logic_tick(l, 1001 + AGENT_WELCOME_WAIT_S * 1000);
+    only(l, AGENT_DISCONNECT);
+    agent_logic_free(l);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_welcome_is_not_waited_for_ever),
+        cmocka_unit_test(a_launch_happens_once),
+        cmocka_unit_test(ends_are_kept_until_acknowledged),
+        cmocka_unit_test(an_early_acknowledgement_is_ignored),
+        cmocka_unit_test(kills_are_repeated_until_told),
+        cmocka_unit_test(a_stop_carries_its_reason),
+        cmocka_unit_test(a_kill_before_its_launch_wins),
+        cmocka_unit_test(cpus_are_shared_out),
+        cmocka_unit_test(silence_ends_the_connection),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

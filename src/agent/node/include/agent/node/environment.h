@@ -1,0 +1,27 @@
+// The variables a job finds: what its user wants, and what it needs to know about itself, under our
+// own names and under those that programs written for Slurm look for.
+#pragma once
+#include "base/users.h"
+#include "launch/launch.h"
+#include "model/message.h"
+
+struct env {
+    struct arena *arena;
+    char **at;
+    uint32_t len, cap;
+    bool append_only;  // what is set is known not to be there yet
+};
+
+// Sets or replaces.
+void environment_set(struct env *env, const char *name, const char *value);
+const char *environment_find(const struct env *env, const char *name);  // NULL if not set
+
+// Of an attempt: for its script, command or tasks, and the ground for its steps.
+void environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
+                     const char *node);
+// Of one task of a job or step.
+void environment_task(struct env *env, uint32_t rank, uint32_t local);
+// Its own GPUs, when the step deals them out.
+void environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local);
+// Of a step, on top of its attempt's.
+void environment_step(struct env *env, const struct message_exec *m);

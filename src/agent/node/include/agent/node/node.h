@@ -1,0 +1,49 @@
+// The state that all parts of the agent share: the node's description, folders, event loop, decisions
+// and connection. Owned by the daemon (agent/daemon); streams and GPUs get a pointer to it. Everything
+// runs on one event loop.
+#pragma once
+#include <uv.h>
+
+#include "agent/logic/logic.h"
+#include "agent/node/request.h"
+#include "base/vec.h"
+#include "cgroup/cgroup.h"
+#include "launch/control.h"
+#include "launch/spool.h"
+#include "net/socket.h"
+
+enum {
+    AGENT_CONTROL_PATIENCE_MS = 3000,  // how long a shepherd may take to listen on its control socket
+    AGENT_LOST_PATIENCE_MS = 1000,     // between a shepherd's disappearance and calling its attempt lost
+    AGENT_STREAMS_MAX = 4096,
+    AGENT_STUCK_MAX = 256,  // killed processes that do not exit (hung file system): then no new log readers
+    AGENT_KEPT_OUTPUTS_MAX = 1000,  // output files of attached jobs that are kept after the job's end
+};
+
+struct agent_node {
+    uv_loop_t loop;
+    struct arena arena;  // lives as long as the agent
+    struct node node;
+    struct request_node request_node;
+    struct users *users;
+    struct cgroup_site site;
+    const char *folder;      // the agent's own: identity, kept output
+    const char *spool_path;
+    int spool_fd, output_fd;
+    struct agent_logic *logic;
+    struct net_ws *ws;       // NULL: not connected
+    bool open;               // the connection is established
+    VEC(pid_t) unreaped;     // child processes that were killed and have not exited yet
+
+    // Provided by the daemon.
+    // Sends a request to the attempt's shepherd, and again later if that does not listen yet.
+    int (*control)(struct agent_node *n, uint64_t id, uint32_t attempt, const struct control_request *r);
+    void (*execute)(struct agent_node *n);  // carries out what the logic decided
+};
+
+// Sends a message to the controller; does nothing while there is no connection.
+void agent_send(struct agent_node *n, enum message_type type, const void *body);
+// Collects a child's exit status, now or when it exits. Never waits: a process that hangs in a file
+// system cannot even be killed.
+void agent_reap(struct agent_node *n, pid_t pid);
+void agent_reap_pending(struct agent_node *n);  // after SIGCHLD

@@ -1,0 +1,27 @@
+// Owns what every part of the agent needs: sending to the controller and collecting exited children.
+#include "agent/node/node.h"
+
+#include <string.h>
+#include <sys/wait.h>
+
+void agent_send(struct agent_node *n, enum message_type type, const void *body) {
+    cleanup_buf struct buf b = {0};
+    struct message m = {.type = type};
+    memcpy(&m.body, &body, sizeof body);
+    if (!n->ws || !n->open)
+        return;
+    message_encode(&m, &b);
+    // If this fails the connection ends, and the hello of the next one repeats what matters.
+    net_ws_send(n->ws, WS_BINARY, b.data, b.len);
+}
+
+void agent_reap(struct agent_node *n, pid_t pid) {
+    if (waitpid(pid, NULL, WNOHANG) == 0)
+        vec_push(&n->unreaped, pid);
+}
+
+void agent_reap_pending(struct agent_node *n) {
+    for (uint32_t i = n->unreaped.len; i-- > 0;)
+        if (waitpid(n->unreaped.at[i], NULL, WNOHANG) != 0)
+            vec_remove_swap(&n->unreaped, i);
+}

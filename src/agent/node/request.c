@@ -1,0 +1,456 @@
+// Owns the translation between messages and launch requests. Nothing is opened or started here;
+// the user database and device numbers are all it looks at.
+#include "agent/node/request.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "agent/node/container.h"
+#include "base/text.h"
+#include "device/gpu.h"
+#include "model/pattern.h"
+
+static int64_t seconds_to_ms(uint32_t s) {
+    return (int64_t)s * 1000;
+}
+
+int request_user(struct users *users, const struct spec *s, int64_t now_ms, const struct user_info **out,
+                 struct error *e) {
+    int rc = users_by_uid(users, s->uid, now_ms, out, e);
+    if (rc == -ENOENT)
+        return error_set(e, ENOENT, "user %s (id %u) does not exist on this node", s->user ? s->user : "?", s->uid);
+    if (rc == -ETIMEDOUT)
+        return error_set(e, ETIMEDOUT, "the node's directory of users does not answer");
+    if (rc == 0 && s->user && !streq(s->user, (*out)->name))
+        return error_set(e, ENOENT, "user id %u is %s on this node, not %s", s->uid, (*out)->name, s->user);
+    return rc;
+}
+
+static int resolve_user(const struct request_node *node, struct users *users, const struct spec *s,
+                        int64_t now_ms, const struct user_info **out, struct error *e) {
+    int rc = request_user(users, s, now_ms, out, e);
+    if (rc == 0 && !node->root && s->uid != node->own_uid)
+        rc = error_set(e, EPERM, "this agent does not run as root and cannot start jobs of user %s",
+                       s->user ? s->user : "?");
+    return rc;
+}
+
+static void set_user(struct launch_request *r, const struct request_node *node,
+                     const struct user_info *user, struct arena *a) {
+    r->uid = user->uid;
+    r->gid = user->gid;
+    r->groups = arena_memdup(a, user->groups, user->ngroups * sizeof *user->groups);
+    r->ngroups = user->ngroups;
+    r->switch_user = node->root;
+}
+
+static const char *expand(const char *pattern, const char *workdir, const struct pattern_values *v,
+                          struct arena *a, struct error *e) {
+    cleanup_buf struct buf b = {0};
+    return pattern_expand(pattern, workdir, v, &b, e) < 0 ? NULL : arena_strdup(a, buf_str(&b));
+}
+
+static struct pattern_values values_of(const struct request_node *node, uint64_t id,
+                                       uint64_t array_id, uint32_t array_index, const struct spec *s,
+                                       uint32_t node_index) {
+    return (struct pattern_values){.job = id, .array = array_id, .array_index = array_index,
+                                   .name = s->name, .user = s->user, .node = node->name,
+                                   .node_index = node_index};
+}
+
+static const char *output_pattern(const struct spec *s, bool is_array) {
+    if (!str_empty(s->output))
+        return s->output;
+    return is_array ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
+}
+
+const char *request_kept_path(const struct request_node *node, uint64_t id, uint32_t attempt,
+                              bool error, struct arena *a) {
+    return arena_printf(a, "%s/%llu.%u.%s", node->output_folder, (unsigned long long)id, attempt,
+                        error ? "err" : "out");
+}
+
+static int set_files(const struct request_node *node, const struct message_launch *m,
+                     struct launch_request *r, struct arena *a, struct error *e) {
+    const struct spec *s = m->spec;
+    struct pattern_values v = values_of(node, m->id, m->array_id, m->array_index, s, m->node_index);
+    v.task = m->first_rank;
+    r->append = s->append;
+    if (!str_empty(s->input) && !(r->in = expand(s->input, r->cwd, &v, a, e)))
+        return -EINVAL;
+    if (s->attach) {
+        r->out = request_kept_path(node, m->id, m->attempt, false, a);
+        r->err = s->pty ? NULL : request_kept_path(node, m->id, m->attempt, true, a);
+        return 0;
+    }
+    if (!(r->out = expand(output_pattern(s, m->is_array), r->cwd, &v, a, e)))
+        return -EINVAL;
+    if (!str_empty(s->error) && !(r->err = expand(s->error, r->cwd, &v, a, e)))
+        return -EINVAL;
+    // Patterns with %t give every task a file of its own.
+    for (uint32_t i = 1; i < r->ntasks; i++) {
+        v.task = r->tasks[i].rank;
+        const char *out = expand(output_pattern(s, m->is_array), r->cwd, &v, a, e);
+        const char *err = str_empty(s->error) ? NULL : expand(s->error, r->cwd, &v, a, e);
+        r->tasks[i].out = streq(out, r->out) ? NULL : out;
+        r->tasks[i].err = streq(err, r->err) ? NULL : err;
+        if (r->tasks[i].out && !err)
+            r->tasks[i].err = out;
+    }
+    return 0;
+}
+
+static void set_tasks(const struct message_launch *m, struct launch_request *r, struct arena *a) {
+    uint32_t n = 0;
+    switch (m->spec->launch) {
+    case LAUNCH_BATCH:
+        n = m->node_index == 0 ? 1 : 0;
+        break;
+    case LAUNCH_TASKS:
+        n = m->part->tasks ? m->part->tasks : 1;
+        break;
+    case LAUNCH_STEPS:
+        break;
+    }
+    r->tasks = arena_alloc(a, (n + 1) * sizeof *r->tasks);
+    r->ntasks = n;
+    for (uint32_t i = 0; i < n && m->spec->launch == LAUNCH_TASKS; i++) {
+        struct env env = {.arena = a};
+        environment_task(&env, m->first_rank + i, i);
+        r->tasks[i] = (struct launch_process){.rank = m->first_rank + i, .env = env.at,
+                                              .nenv = env.len};
+    }
+}
+
+// Each task its own cpus, when they divide evenly.
+static void bind_tasks(struct launch_request *r) {
+    uint32_t each = r->ntasks > 1 ? r->ncpus / r->ntasks : 0;
+    for (uint32_t i = 0; each && i < r->ntasks; i++) {
+        r->tasks[i].cpus = r->cpus + i * each;
+        r->tasks[i].ncpus = each;
+    }
+}
+
+static bool granted(const struct part *part, uint32_t index) {
+    for (uint32_t i = 0; i < part->gpus.len; i++)
+        if (part->gpus.at[i].index == index)
+            return true;
+    return false;
+}
+
+// Parts of one GPU have files in common: what a granted one needs stays.
+static bool needed(const struct request_node *node, const struct part *part, const char *path) {
+    struct gpu_nodes files;
+    for (uint32_t i = 0; i < part->gpus.len; i++) {
+        if (part->gpus.at[i].index >= node->node->gpus.len)
+            continue;
+        gpu_nodes(&node->node->gpus.at[part->gpus.at[i].index], &files);
+        for (uint32_t k = 0; k < files.count; k++)
+            if (streq(files.paths[k], path))
+                return true;
+    }
+    return false;
+}
+
+// Also one that is not there yet: the driver's tools make it when somebody asks for it.
+static bool device_of(const char *path, struct launch_device *out) {
+    enum { NVIDIA_MAJOR = 195 };
+    struct stat st;
+    uint32_t number;
+    if (stat(path, &st) == 0 && S_ISCHR(st.st_mode))
+        *out = (struct launch_device){.major = major(st.st_rdev), .minor = minor(st.st_rdev)};
+    else if (str_has_prefix(path, "/dev/nvidia") && parse_u32(path + strlen("/dev/nvidia"), &number) == 0)
+        *out = (struct launch_device){.major = NVIDIA_MAJOR, .minor = number};
+    else
+        return false;
+    return true;
+}
+
+static void deny_other_gpus(const struct request_node *node, const struct part *part,
+                            struct launch_request *r, struct arena *a) {
+    struct gpu_nodes files;
+    if (!node->can_deny_devices || !node->node->gpus.len)
+        return;
+    r->denied = arena_alloc(a, node->node->gpus.len * GPU_NODES_MAX * sizeof *r->denied);
+    for (uint32_t i = 0; i < node->node->gpus.len; i++) {
+        const struct gpu *g = &node->node->gpus.at[i];
+        if (g->simulated || str_empty(g->minor_path) || granted(part, i))
+            continue;
+        gpu_nodes(g, &files);
+        for (uint32_t k = 0; k < files.count && r->ndenied < LAUNCH_DEVICES_MAX; k++)
+            if (!needed(node, part, files.paths[k]) &&
+                device_of(files.paths[k], &r->denied[r->ndenied]))
+                r->ndenied++;
+    }
+}
+
+static void set_limits(const struct request_node *node, const struct message_launch *m,
+                       struct launch_request *r) {
+    const struct spec *s = m->spec;
+    r->memory_bytes = m->part->memory_bytes;
+    r->pids_max = node->pids_max ? node->pids_max : REQUEST_PIDS_MAX;
+    r->grace_ms = seconds_to_ms(s->grace_s ? s->grace_s : node->grace_s);
+    if (m->time_limit_s) {
+        uint32_t left = m->elapsed_s < m->time_limit_s ? m->time_limit_s - m->elapsed_s : 1;
+        r->time_limit_ms = seconds_to_ms(left);
+    }
+    if (s->signal && s->signal <= 64) {
+        r->warn_signal = s->signal;
+        r->warn_before_ms = seconds_to_ms(s->signal_before_s);
+        r->warn_target = s->signal_batch_only        ? SIGNAL_MAIN
+                         : s->launch == LAUNCH_BATCH ? SIGNAL_STEPS
+                                                     : SIGNAL_ALL;
+    }
+}
+
+static char **copy_strings(const char *const *list, uint32_t n, struct arena *a) {
+    char **out = arena_alloc(a, (n + 1) * sizeof *out);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = arena_strdup(a, list[i]);
+    return out;
+}
+
+int request_from_launch(const struct request_node *node, struct users *users,
+                        const struct message_launch *m, const uint32_t *cpus, uint32_t ncpus,
+                        int64_t now_ms, struct arena *a, struct launch_request *out,
+                        enum launch_code *code, struct error *e) {
+    const struct spec *s = m->spec;
+    const struct user_info *user;
+    struct env env = {.arena = a};
+    struct launch_request r = {.job = m->id,
+                               .attempt = m->attempt,
+                               .umask = s->has_umask ? s->umask : 022,
+                               .slurm_words = s->slurm_words};
+    *code = LAUNCH_USER;
+    int rc = resolve_user(node, users, s, now_ms, &user, e);
+    if (rc < 0)
+        return rc;
+    *code = LAUNCH_REQUEST;
+    set_user(&r, node, user, a);
+    r.cwd = str_empty(s->workdir) ? arena_strdup(a, user->home) : s->workdir;
+    r.has_script = m->script.len > 0;
+    r.argv = copy_strings(s->argv.at, s->argv.len, a);
+    r.argc = s->argv.len;
+    set_tasks(m, &r, a);
+    if (r.ntasks && !r.has_script && !r.argc && str_empty(s->container))
+        return error_set(e, EINVAL, "the job has neither a script nor a command");
+    rc = set_files(node, m, &r, a, e);
+    if (rc < 0)
+        return rc;
+    environment_job(&env, m, user, node->name);
+    if (node->cluster_home && !environment_find(&env, "ACEQUIA_HOME"))
+        environment_set(&env, "ACEQUIA_HOME", node->cluster_home);
+    r.env = env.at;
+    r.nenv = env.len;
+    r.kill_on_bad_exit = s->launch == LAUNCH_TASKS && !s->no_kill_on_bad_exit;
+    r.cpus = arena_memdup(a, cpus, ncpus * sizeof *cpus);
+    r.ncpus = ncpus;
+    bind_tasks(&r);
+    set_limits(node, m, &r);
+    deny_other_gpus(node, m->part, &r, a);
+    if (str_empty(s->container))  // else it is whole when the container is added
+        rc = launch_check(&r, e);
+    if (rc == 0)
+        *out = r;
+    return rc;
+}
+
+static int set_step_files(const struct request_node *node, const struct launch_request *parent,
+                          const struct message_exec *m, struct launch_request *r, struct arena *a,
+                          struct error *e) {
+    struct spec nobody = {0};
+    struct pattern_values v = values_of(node, parent->job, 0, 0, &nobody, m->node_index);
+    const char *patterns[] = {m->input, m->output, m->error};
+    const char **places[] = {&r->in, &r->out, &r->err};
+    v.step = m->step ? m->step - 1 : 0;
+    v.task = m->first_rank;
+    for (int i = 0; i < 3; i++)
+        if (!str_empty(patterns[i]) && !(*places[i] = expand(patterns[i], r->cwd, &v, a, e)))
+            return -EINVAL;
+    for (uint32_t t = 1; t < r->ntasks; t++) {
+        v.task = r->tasks[t].rank;
+        if (r->out && !(r->tasks[t].out = expand(m->output, r->cwd, &v, a, e)))
+            return -EINVAL;
+        if (r->err && !(r->tasks[t].err = expand(m->error, r->cwd, &v, a, e)))
+            return -EINVAL;
+        if (streq(r->tasks[t].out, r->out))
+            r->tasks[t].out = NULL;
+        if (streq(r->tasks[t].err, r->err))
+            r->tasks[t].err = NULL;
+    }
+    return 0;
+}
+
+// What a step has of its own beside the job's: memory when it asks for some, and its GPUs.
+static void set_step_limits(const struct request_node *node, const struct message_exec *m,
+                            struct launch_request *r, struct arena *a) {
+    r->time_limit_ms = seconds_to_ms(m->time_limit_s);
+    bool own = m->step && (!r->memory_bytes || m->memory_bytes <= r->memory_bytes);
+    r->memory_bytes = own ? m->memory_bytes : 0;
+    r->denied = NULL;
+    r->ndenied = 0;
+    if (m->step && m->gpus.len) {
+        struct part part = {.gpus = {m->gpus.at, m->gpus.len}};
+        deny_other_gpus(node, &part, r, a);
+    }
+}
+
+static const char *parent_value(const struct launch_request *parent, const char *name) {
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < parent->nenv; i++)
+        if (strncmp(parent->env[i], name, len) == 0 && parent->env[i][len] == '=')
+            return parent->env[i] + len + 1;
+    return NULL;
+}
+
+// A step may come with the environment of another machine's shell. What holds the job to its part of a
+// GPU stays; otherwise an honest step would look like one that goes around it.
+static void keep_shim(struct env *env, const struct launch_request *parent, struct arena *a) {
+    static const char *const kept[] = {"ACEQUIA_GPU_LEDGER_DIR", "ACEQUIA_GPU_ARBITER_DIR", "ACEQUIA_GPU_GRANTS"};
+    const char *path = parent_value(parent, "LD_LIBRARY_PATH"), *own = environment_find(env, "LD_LIBRARY_PATH");
+    if (!path || !parent_value(parent, kept[0]))
+        return;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (parent_value(parent, kept[i]))
+            environment_set(env, kept[i], parent_value(parent, kept[i]));
+    const char *shim = arena_strndup(a, path, strcspn(path, ":"));  // it comes first
+    if (str_empty(own))
+        environment_set(env, "LD_LIBRARY_PATH", shim);
+    else if (!str_has_prefix(own, shim))
+        environment_set(env, "LD_LIBRARY_PATH", arena_printf(a, "%s:%s", shim, own));
+}
+
+// A step is in the container of its job unless it names one itself.
+static int set_step_container(const struct request_node *node, const struct launch_request *parent,
+                              const struct message_exec *m, struct launch_request *r, struct arena *a,
+                              struct error *e) {
+    struct container_wish own = {m->container, m->container_mounts, m->container_workdir};
+    struct container_wish w = str_empty(own.image) ? container_of(parent) : own;
+    r->box = NULL;
+    r->boxc = 0;
+    if (!str_empty(own.mounts))
+        w.mounts = own.mounts;
+    if (!str_empty(own.workdir))
+        w.workdir = own.workdir;
+    return container_apply(node, r, &w, !m->argv.len, a, e);
+}
+
+int request_from_exec(const struct request_node *node, const struct launch_request *parent,
+                      const struct message_exec *m, uint32_t step, struct arena *a,
+                      struct launch_request *out, struct error *e) {
+    struct env env = {.arena = a};
+    struct launch_request r = *parent;  // user, limits of processes, cpus
+    uint32_t n = m->tasks ? m->tasks : 1;
+    r.step = step;
+    r.has_script = false;
+    r.in = r.out = r.err = NULL;
+    r.append = m->append;
+    r.use_fds = r.tty = false;
+    r.warn_signal = 0;
+    set_step_limits(node, m, &r, a);
+    r.kill_on_bad_exit = m->kill_on_bad_exit;
+    r.wait_ms = seconds_to_ms(m->wait_s);
+    if (!str_empty(m->workdir))
+        r.cwd = m->workdir;
+    for (uint32_t i = 0; i < parent->nenv; i++)
+        environment_set(&env, arena_strndup(a, parent->env[i], strcspn(parent->env[i], "=")),
+                strchr(parent->env[i], '=') + 1);
+    if (m->umask_plus && m->umask_plus <= 01000)
+        r.umask = m->umask_plus - 1;
+    environment_step(&env, m);
+    if (m->step)
+        environment_set(&env, "SLURM_UMASK", arena_printf(a, "%04o", r.umask));
+    keep_shim(&env, parent, a);
+    if (m->argv.len) {
+        r.argv = copy_strings(m->argv.at, m->argv.len, a);
+        r.argc = m->argv.len;
+    } else {  // a login shell
+        const char *shell = environment_find(&env, "SHELL");
+        const char *argv[] = {shell ? shell : "/bin/sh", "-l"};
+        r.argv = copy_strings(argv, 2, a);
+        r.argc = 2;
+    }
+    if (n > LAUNCH_TASKS_MAX)
+        return error_set(e, E2BIG, "%u tasks on one node; at most %d are supported", n,
+                         LAUNCH_TASKS_MAX);
+    r.tasks = arena_alloc(a, (n + 1) * sizeof *r.tasks);
+    r.ntasks = n;
+    if (m->cpus.len) {
+        uint32_t *cpus = arena_alloc(a, m->cpus.len * sizeof *cpus);
+        r.ncpus = 0;
+        for (uint32_t i = 0; i < m->cpus.len; i++)
+            if (m->cpus.at[i] < parent->ncpus)
+                cpus[r.ncpus++] = parent->cpus[m->cpus.at[i]];
+        r.cpus = cpus;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct env task = {.arena = a};
+        environment_task(&task, m->first_rank + i, i);
+        environment_task_gpus(&task, m, i);
+        r.tasks[i] = (struct launch_process){.rank = m->first_rank + i, .env = task.at,
+                                             .nenv = m->step ? task.len : 0};
+    }
+    r.env = env.at;
+    r.nenv = env.len;
+    if (m->cpus.len)
+        bind_tasks(&r);
+    int rc = set_step_container(node, parent, m, &r, a, e);
+    if (rc == 0)
+        rc = set_step_files(node, parent, m, &r, a, e);
+    if (rc == 0)
+        rc = launch_check(&r, e);
+    if (rc == 0)
+        *out = r;
+    return rc;
+}
+
+const char *request_log_path(const struct request_node *node, const struct message_log_read *m,
+                             const char *home, struct arena *a, struct error *e) {
+    const struct spec *s = m->spec;
+    bool error = m->source == LOG_SOURCE_ERROR;
+    if (s->attach)
+        return request_kept_path(node, m->id, m->attempt, error && !s->pty, a);
+    struct pattern_values v = values_of(node, m->id, m->array_id, m->array_index, s, m->node_index);
+    const char *pattern = error && !str_empty(s->error) ? s->error
+                                                        : output_pattern(s, m->array_id != 0);
+    return expand(pattern, str_empty(s->workdir) ? home : s->workdir, &v, a, e);
+}
+
+enum end_cause request_cause(const struct spool_status *s) {
+    switch ((enum launch_end)s->end) {
+    case ENDED_TIMEOUT:
+        return END_TIMEOUT;
+    case ENDED_OUT_OF_MEMORY:
+        return END_OOM;
+    case ENDED_KILLED:
+        return s->kill_why < END_CAUSE_COUNT ? (enum end_cause)s->kill_why : END_CANCEL;
+    case ENDED_LAUNCH_FAILED:
+        return END_LAUNCH;
+    case ENDED_NEVER_STARTED:
+    case ENDED_LOST:
+    case ENDED_REBOOT:
+        return END_NODE_FAIL;
+    default:
+        return END_EXIT;
+    }
+}
+
+void request_report(const struct spool_status *s, struct arena *a, struct message_ended *out) {
+    struct usage *u = arena_alloc(a, sizeof *u);
+    *u = (struct usage){.cpu_user_us = s->usage.user_us, .cpu_system_us = s->usage.system_us,
+                        .memory_peak_bytes = s->usage.peak_bytes,
+                        .wall_ms = s->usage.wall_ms > 0 ? (uint64_t)s->usage.wall_ms : 0};
+    *out = (struct message_ended){
+        .id = s->job, .attempt = s->attempt, .cause = request_cause(s), .exit_code = s->exit_code,
+        .exit_signal = (uint32_t)s->signal, .usage = u, .start_ms = s->started_wall_ms,
+        .end_ms = s->ended_wall_ms,
+    };
+    if (s->end == ENDED_LAUNCH_FAILED)
+        out->reason = arena_printf(a, LAUNCH_FAILED_WORDS "%s", s->text);
+    else if (s->text[0])
+        out->reason = arena_strdup(a, s->text);
+}

@@ -1,0 +1,72 @@
+// Owns reading an output file.
+#include "log_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TAIL_BLOCK = 16384 };
+
+// Where the last `lines` lines begin.
+static off_t tail_start(int fd, int64_t lines, off_t size) {
+    char block[TAIL_BLOCK];
+    if (lines < 0)
+        return 0;
+    off_t at = size;
+    int64_t left = lines;
+    bool last = true;
+    while (at > 0) {
+        size_t n = at < TAIL_BLOCK ? (size_t)at : TAIL_BLOCK;
+        at -= (off_t)n;
+        if (pread(fd, block, n, at) != (ssize_t)n)
+            return 0;
+        for (size_t i = n; i-- > 0;) {
+            // The newline that ends the file does not begin another line.
+            if (block[i] == '\n' && !last && --left < 0)
+                return at + (off_t)i + 1;
+            if (block[i] == '\n' && last && lines == 0)
+                return size;
+            if (last) {
+                last = false;
+                left--;
+            }
+        }
+    }
+    return lines == 0 ? size : 0;
+}
+
+static int open_file(struct log_file *f) {
+    struct stat st;
+    int fd = open(f->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return -EBADF;
+    }
+    f->fd = fd;
+    f->at = tail_start(fd, f->tail_lines, st.st_size);
+    return 0;
+}
+
+ssize_t log_file_read(struct log_file *f, void *out, size_t size) {
+    struct stat st;
+    int rc = f->fd < 0 ? open_file(f) : 0;
+    if (rc < 0)
+        return rc;
+    ssize_t n = pread(f->fd, out, size, f->at);
+    if (n < 0)
+        return -errno;
+    f->at += n;
+    if (n == 0 && fstat(f->fd, &st) == 0 && st.st_size < f->at)
+        f->at = 0;  // emptied by the job: begin anew
+    return n;
+}
+
+void log_file_done(struct log_file *f) {
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = -1;
+}

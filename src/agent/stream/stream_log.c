@@ -1,0 +1,235 @@
+// Owns reading a job's output for somebody. Files of users are read by a process of their own that
+// has become the job's user (log_reader.c): nobody reads through us what they could not read
+// themselves, and a file system that hangs holds up that stream alone. Output of attached jobs lies
+// in our own folder and is read here.
+#include "stream.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "log_file.h"
+#include "log_reader.h"
+
+static_assert((int)LOG_READER_PIECE_MAX <= (int)STREAM_CHUNK_BYTES, "a piece fits into one message");
+
+enum { CHUNKS_AT_ONCE = 16, REOPEN_MS = 60, UNHEARD_PATIENCE_MS = 3000 };
+
+struct stream_log {
+    struct agent_node *agent;
+    struct arena arena;
+    const struct message_log_read *wanted;  // not begun: its user is not known yet
+    struct user_info user;  // groups and names in the arena
+    bool switch_user, follow, opened;
+    struct log_file file;      // ours
+    struct stream_fd *remote;    // the socket to the reading process; NULL: the file is ours
+    pid_t pid;
+    bool asked, asked_over;    // an answer is due; the attempt had ended before it was asked for
+    int64_t begun_ms, asked_ms, next_try_ms;
+};
+
+struct stream_log *stream_log_free(struct stream_log *l) {
+    if (!l)
+        return NULL;
+    stream_fd_close(l->remote);
+    if (l->pid > 0) {
+        kill(l->pid, SIGKILL);
+        agent_reap(l->agent, l->pid);
+    }
+    log_file_done(&l->file);
+    arena_done(&l->arena);
+    free(l);
+    return NULL;
+}
+
+// One that was never heard of may be on its way: who attaches can be quicker than the launch.
+static bool attempt_over(const struct agent_stream *s) {
+    const struct agent_logic *l = s->all->agent->logic;
+    enum agent_phase p = agent_logic_phase(l, s->id, s->attempt);
+    if (p == AGENT_UNKNOWN && !agent_logic_forgotten(l, s->id, s->attempt))
+        return clock_mono_ms() - s->log->begun_ms > UNHEARD_PATIENCE_MS;
+    return p == AGENT_ENDED || p == AGENT_UNKNOWN;
+}
+
+static void fail(struct agent_stream *s, int error) {
+    cleanup_arena struct arena a = {0};
+    if (error == EBADF)
+        stream_finish(s, 0, 0, "the output is not a plain file and cannot be read");
+    else if (error == EPIPE)
+        stream_finish(s, 0, 0, "the output cannot be read: the process that reads it was killed");
+    else
+        stream_finish(s, 0, 0, arena_printf(&a, "output file %s cannot be read: %s",
+                                            s->log->file.path, strerror(error)));
+}
+
+// What a read has given; `over`: the attempt had ended before. False when that is all for now, or
+// the stream is gone.
+static bool take(struct agent_stream *s, const char *data, ssize_t n, bool over) {
+    struct stream_log *l = s->log;
+    if (n == -ENOENT && !l->opened && l->follow && !over) {
+        l->next_try_ms = clock_mono_ms() + REOPEN_MS;
+        return false;
+    }
+    if (n < 0) {
+        fail(s, (int)-n);
+        return false;
+    }
+    l->opened = true;
+    if (n > 0) {
+        stream_put(s, 1, 0, data, (size_t)n);
+        return true;
+    }
+    if (over)
+        stream_finish(s, 0, 0, NULL);
+    return false;
+}
+
+// Asked before reading: what is written before the end is then read before we stop.
+static bool is_over(const struct agent_stream *s) {
+    return !s->log->follow || attempt_over(s);
+}
+
+static size_t room(const struct agent_stream *s) {
+    return s->credit < LOG_READER_PIECE_MAX ? (size_t)s->credit : LOG_READER_PIECE_MAX;
+}
+
+static void ask(struct agent_stream *s) {
+    struct stream_log *l = s->log;
+    if (l->asked || !s->credit)
+        return;
+    l->asked_over = is_over(s);
+    int rc = log_reader_ask(l->remote->fd, (uint32_t)room(s));
+    if (rc < 0) {
+        fail(s, EPIPE);
+        return;
+    }
+    l->asked = true;
+    l->asked_ms = clock_mono_ms();
+}
+
+static void on_answer(struct stream_fd *w, int events) {
+    struct agent_stream *s = w->owner;
+    struct stream_log *l = s->log;
+    char data[LOG_READER_PIECE_MAX];
+    ssize_t n = log_reader_answer(w->fd, data, sizeof data);
+    if (n == -EAGAIN)
+        return;
+    l->asked = false;
+    if (take(s, data, n, l->asked_over))
+        ask(s);
+}
+
+static int start_remote(struct agent_stream *s) {
+    struct stream_log *l = s->log;
+    struct log_reader_order o = {.path = l->file.path, .tail_lines = l->file.tail_lines,
+                                 .user = l->switch_user ? &l->user : NULL};
+    int fd;
+    if (s->all->agent->unreaped.len >= AGENT_STUCK_MAX)
+        return -EMFILE;
+    int rc = log_reader_start(&o, &fd, &l->pid);
+    if (rc < 0)
+        return rc;
+    l->remote = stream_fd_new(s->all->agent, fd, s, on_answer);
+    if (!l->remote) {
+        close(fd);
+        return -ENOMEM;
+    }
+    stream_fd_want(l->remote, UV_READABLE);
+    return 0;
+}
+
+// Of an attempt that is not launched yet it is told when it is.
+static void tell_position(struct agent_stream *s, const struct message_log_read *m) {
+    struct stream_feed *f = stream_feed_find(s->all, s->id, s->attempt);
+    bool known = agent_logic_phase(s->all->agent->logic, s->id, s->attempt) != AGENT_UNKNOWN ||
+                 agent_logic_forgotten(s->all->agent->logic, s->id, s->attempt);
+    if (f || known || (!m->spec->stdin_open && !m->spec->pty))
+        stream_feed_position(f, s);
+}
+
+// Whose output it is must be known; until then the stream is there and silent.
+static void begin(struct agent_stream *s) {
+    struct stream_log *l = s->log;
+    const struct message_log_read *m = l->wanted;
+    struct agent_node *a = l->agent;
+    struct error e = {0};
+    const struct user_info *user;
+    int rc = request_user(a->users, m->spec, clock_mono_ms(), &user, &e);
+    if (rc == -EINPROGRESS)
+        return;
+    l->wanted = NULL;
+    if (rc < 0) {
+        stream_finish(s, 0, 0, e.text);
+        return;
+    }
+    l->user = *user;
+    l->user.groups = arena_memdup(&l->arena, user->groups, user->ngroups * sizeof *user->groups);
+    const char *path = request_log_path(&a->request_node, m, user->home, &l->arena, &e);
+    if (!path) {
+        stream_finish(s, 0, 0, e.text);
+        return;
+    }
+    l->file.path = arena_strdup(&l->arena, path);
+    l->switch_user = a->request_node.root;
+    if (m->spec->attach && m->source == LOG_SOURCE_OUTPUT)
+        tell_position(s, m);
+    if (!m->spec->attach && start_remote(s) < 0) {
+        stream_finish(s, 0, 0, "the output cannot be read now: the node is out of processes, or too many readers "
+                      "hang in its file systems");
+        return;
+    }
+    stream_log_pump(s, clock_mono_ms());
+}
+
+void stream_log_start(struct agent_stream *s, const struct message_log_read *m) {
+    struct stream_log *l = xcalloc(1, sizeof *l);
+    s->log = l;
+    l->agent = s->all->agent;
+    l->file = (struct log_file){.fd = -1, .tail_lines = m->tail_lines};
+    l->begun_ms = clock_mono_ms();
+    l->follow = m->follow;
+    if (!m->spec) {
+        stream_finish(s, 0, 0, "the request does not say whose output it is");
+        return;
+    }
+    if (m->spec->attach && m->spec->pty && m->source == LOG_SOURCE_ERROR) {
+        stream_finish(s, 0, 0, NULL);  // a terminal shows both as one
+        return;
+    }
+    l->wanted = schema_copy(message_info(MESSAGE_LOG_READ)->schema, m, &l->arena);
+    begin(s);
+}
+
+static void pump_own(struct agent_stream *s) {
+    struct stream_log *l = s->log;
+    char data[LOG_READER_PIECE_MAX];
+    bool over = is_over(s);
+    for (int i = 0; i < CHUNKS_AT_ONCE && s->credit; i++)
+        if (!take(s, data, log_file_read(&l->file, data, room(s)), over))
+            return;
+}
+
+void stream_log_pump(struct agent_stream *s, int64_t now_ms) {
+    struct stream_log *l = s->log;
+    if (l->wanted) {
+        begin(s);
+        return;
+    }
+    if (now_ms < l->next_try_ms)
+        return;
+    if (!l->remote)
+        pump_own(s);
+    else if (!l->asked)
+        ask(s);
+    else if (now_ms - l->asked_ms > STREAM_READ_PATIENCE_MS)
+        stream_finish(s, 0, 0, "the output cannot be read: its file system does not answer");
+}
+
+void stream_log_kick(struct agent_stream *s) {
+    s->log->next_try_ms = 0;
+    stream_log_pump(s, clock_mono_ms());
+}

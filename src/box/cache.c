@@ -1,0 +1,367 @@
+// Owns the unpacked images of one user on one node:
+//   store/DIGEST/   rootfs, config.json, size, use/PID.START per process that runs in it
+//   refs/HASH       which digest a name or file was last found to mean
+//   work/NAME.PID   what is being made; renamed into the store when it is whole and on the disk
+//   locks/          one per name and per digest: one process makes an image, others wait
+// Locks are the kernel's and go with their process, so a kill at any moment leaves at most a folder in
+// work/ that the next one clears away.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "box/box.h"
+#include "model/units.h"
+
+enum { ENTRIES_MAX = 4096, BLOCK = 512, REF_MAX = 16 << 10 };
+
+struct cache {
+    const char *folder, *image;  // image: as the user wrote it
+    struct arena *a;
+};
+
+static void cleanup_closedir_fn(DIR **d) {
+    if (*d)
+        closedir(*d);
+}
+#define cleanup_closedir cleanup(cleanup_closedir_fn)
+
+static const char *in(const struct cache *c, const char *folder, const char *name) {
+    return arena_printf(c->a, "%s/%s/%s", c->folder, folder, name);
+}
+
+static int make_folders(const struct cache *c, struct error *e) {
+    static const char *const names[] = {"", "store", "refs", "work", "locks", "stage"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *path = arena_printf(c->a, "%s/%s", c->folder, names[i]);
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+            return error_set(e, errno, "the folder for images %s cannot be made: %m", path);
+    }
+    return 0;
+}
+
+static int lock(const struct cache *c, const char *name, bool say, struct error *e) {
+    int fd = open(in(c, "locks", name), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc;
+    if (fd < 0)
+        return error_set(e, errno, "the folder for images %s cannot be written: %m", c->folder);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    if (say)
+        dprintf(STDERR_FILENO, "acequia: waiting for image %s, which another process prepares\n", c->image);
+    do
+        rc = flock(fd, LOCK_EX);
+    while (rc < 0 && errno == EINTR);
+    if (rc == 0)
+        return fd;
+    close(fd);
+    return error_set(e, errno, "the folder for images %s cannot be locked: %m", c->folder);
+}
+
+// Two independent hashes: enough to keep one user's own names apart; the text is compared as well.
+static const char *hash_of(const char *text, struct arena *a) {
+    uint64_t h = 14695981039346656037u, k = 7809847782465536322u;
+    for (; *text; text++) {
+        h = (h ^ (unsigned char)*text) * 1099511628211u;
+        k = (k + (unsigned char)*text) * 6364136223846793005u + 1442695040888963407u;
+    }
+    return arena_printf(a, "%016" PRIx64 "%016" PRIx64, h, k ^ (k >> 29));
+}
+
+// A process by number and start, which no other ever has in common with it.
+static uint64_t started_at(pid_t pid) {
+    char path[64], text[1024];
+    unsigned long long start = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    const char *p = strrchr(text, ')');
+    for (int i = 0; p && i < 20; i++)
+        p = strchr(p + 1, ' ');
+    return p && sscanf(p, "%llu", &start) == 1 ? start : 0;
+}
+
+// Clears marks of processes that have ended; how many are left.
+static uint32_t users_of(const struct cache *c, const char *digest) {
+    const char *folder = arena_printf(c->a, "%s/store/%s/use", c->folder, digest);
+    cleanup_closedir DIR *d = opendir(folder);
+    uint32_t n = 0;
+    for (struct dirent *ent; d && (ent = readdir(d));) {
+        unsigned long long start;
+        int pid;
+        if (sscanf(ent->d_name, "%d.%llu", &pid, &start) != 2)
+            continue;
+        if (started_at(pid) == start)
+            n++;
+        else
+            unlinkat(dirfd(d), ent->d_name, 0);
+    }
+    return n;
+}
+
+// The image is there: it stays for as long as this process lives.
+static bool pin(const struct cache *c, const char *digest, struct error *e) {
+    const char *folder = arena_printf(c->a, "%s/store/%s", c->folder, digest);
+    cleanup_close int held = lock(c, "all", false, e);
+    if (held < 0 || access(folder, F_OK) < 0)
+        return false;
+    users_of(c, digest);
+    const char *mark = arena_printf(c->a, "%s/use/%d.%llu", folder, getpid(), (unsigned long long)started_at(getpid()));
+    cleanup_close int fd = open(mark, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    utimensat(AT_FDCWD, arena_printf(c->a, "%s/use", folder), NULL, 0);
+    return fd >= 0;
+}
+
+static bool read_small(const char *path, struct buf *out, size_t max) {
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n;
+    while (fd >= 0 && out->len < max && (n = read(fd, buf_reserve(out, 4096), 4096)) > 0)
+        out->len += (size_t)n;
+    if (out->len)
+        out->data[out->len] = 0;
+    return fd >= 0;
+}
+
+// Line one says what the name stood for, line two which digest it is.
+static const char *read_ref(const struct cache *c, const char *name, const char *identity, bool *fresh) {
+    cleanup_buf struct buf b = {0};
+    struct stat st;
+    const char *path = in(c, "refs", name);
+    if (stat(path, &st) < 0 || !read_small(path, &b, REF_MAX))
+        return NULL;
+    size_t n = strlen(identity);
+    if (b.len < n + 2 || memcmp(b.data, identity, n) != 0 || b.data[n] != '\n')
+        return NULL;
+    const char *digest = arena_strndup(c->a, b.data + n + 1, strcspn(b.data + n + 1, "\n"));
+    int64_t age = (int64_t)time(NULL) - st.st_mtime;
+    *fresh = age >= 0 && age < BOX_REFERENCE_KEEP_S;
+    return *digest && !strchr(digest, '/') ? digest : NULL;
+}
+
+static void write_ref(const struct cache *c, const char *name, const char *identity, const char *digest) {
+    const char *path = in(c, "refs", name), *new = arena_printf(c->a, "%s.new", path);
+    const char *text = arena_printf(c->a, "%s\n%s\n", identity, digest);
+    cleanup_close int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || rename(new, path) < 0)
+        unlink(new);  // it is asked again next time
+}
+
+static uint64_t size_of(const struct cache *c, const char *folder) {
+    char *const paths[] = {arena_strdup(c->a, folder), NULL};
+    uint64_t bytes = 0;
+    FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_XDEV | FTS_NOCHDIR, NULL);
+    for (FTSENT *f; walk && (f = fts_read(walk));)
+        if (f->fts_info != FTS_DP && f->fts_info != FTS_NS)
+            bytes += (uint64_t)f->fts_statp->st_blocks * BLOCK;
+    if (walk)
+        fts_close(walk);
+    return bytes;
+}
+
+// What processes that are gone have left half made.
+static void clear_work(const struct cache *c) {
+    cleanup_closedir DIR *d = opendir(in(c, "work", ""));
+    for (struct dirent *ent; d && (ent = readdir(d));) {
+        const char *dot = strrchr(ent->d_name, '.');
+        uint32_t pid;
+        if (dot && parse_u32(dot + 1, &pid) == 0 && pid && kill((pid_t)pid, 0) < 0 && errno == ESRCH)
+            box_remove(in(c, "work", ""), ent->d_name);
+    }
+}
+
+void box_cache_clear(const char *cache, struct arena *a) {
+    clear_work(&(struct cache){.folder = cache, .a = a});
+}
+
+struct box_cache_entry {
+    const char *name;
+    uint64_t bytes;
+    time_t used;
+};
+
+static uint32_t list_entries(const struct cache *c, struct box_cache_entry *out, uint64_t *total) {
+    cleanup_closedir DIR *d = opendir(in(c, "store", ""));
+    uint32_t n = 0;
+    *total = 0;
+    for (struct dirent *ent; d && n < ENTRIES_MAX && (ent = readdir(d));) {
+        cleanup_buf struct buf size = {0};
+        struct stat st;
+        if (ent->d_name[0] == '.' || stat(arena_printf(c->a, "%s/store/%s/use", c->folder, ent->d_name), &st) < 0)
+            continue;
+        out[n] = (struct box_cache_entry){.name = arena_strdup(c->a, ent->d_name), .used = st.st_mtime};
+        if (read_small(arena_printf(c->a, "%s/store/%s/size", c->folder, ent->d_name), &size, 64))
+            parse_u64(buf_str(&size), &out[n].bytes);
+        *total += out[n++].bytes;
+    }
+    return n;
+}
+
+// The least recently used go until the rest is within the limit. They are moved aside under the lock and
+// removed after it.
+static void make_room(const struct cache *c, uint64_t limit, const char *keep) {
+    struct box_cache_entry *all = arena_alloc(c->a, ENTRIES_MAX * sizeof *all);
+    struct box_list aside = {0};
+    uint64_t total;
+    cleanup_close int held = lock(c, "all", false, NULL);
+    if (held < 0)
+        return;
+    uint32_t n = list_entries(c, all, &total);
+    while (total > limit) {
+        struct box_cache_entry *oldest = NULL;
+        for (uint32_t i = 0; i < n; i++)
+            if (all[i].name && (!oldest || all[i].used < oldest->used))
+                oldest = &all[i];
+        if (!oldest)
+            break;
+        const char *name = TAKE_PTR(oldest->name);
+        if (streq(name, keep) || users_of(c, name))
+            continue;
+        const char *gone = arena_printf(c->a, "gone-%s.%d", name, getpid());
+        if (rename(in(c, "store", name), in(c, "work", gone)) == 0) {
+            total -= oldest->bytes;
+            box_list_add(&aside, c->a, gone);
+        }
+    }
+    close(TAKE_FD(held));
+    for (uint32_t i = 0; i < aside.len; i++)
+        box_remove(in(c, "work", ""), aside.at[i]);
+}
+
+static int put_in_store(const struct cache *c, const char *work, const char *digest, uint64_t limit, struct error *e) {
+    char size[32];
+    uint64_t bytes = size_of(c, work);
+    if (bytes > limit) {
+        char have[UNIT_TEXT_MAX], may[UNIT_TEXT_MAX];
+        return error_set(e, EFBIG, "it takes %s unpacked, and this node keeps %s of images per user (image_cache)",
+                         size_format(bytes, have), size_format(limit, may));
+    }
+    cleanup_close int folder = open(work, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_close int fd = folder < 0 ? -1 : openat(folder, "size", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int n = snprintf(size, sizeof size, "%llu", (unsigned long long)bytes);
+    // On the disk before it bears its name: a machine that stops must not leave half of it under it.
+    if (fd < 0 || write(fd, size, (size_t)n) != n || mkdirat(folder, "use", 0700) < 0 || syncfs(folder) < 0 ||
+        rename(work, in(c, "store", digest)) < 0)
+        return error_set(e, errno, "it cannot be kept in %s: %m", c->folder);
+    return 0;
+}
+
+static int make_once(const struct cache *c, const struct box_source *s, const char *digest, uint64_t limit,
+                     struct error *e) {
+    const char *name = arena_printf(c->a, "%s.%d", digest, getpid()), *work = in(c, "work", name);
+    clear_work(c);
+    if (mkdir(work, 0700) < 0)
+        return error_set(e, errno, "the folder for images %s cannot be written: %m", c->folder);
+    int rc = box_fetch(s, work, c->a, e);
+    box_remove(work, "containers");  // skopeo's notes
+    if (rc == 0)
+        rc = put_in_store(c, work, digest, limit, e);
+    if (rc < 0)
+        box_remove(in(c, "work", ""), name);
+    return rc;
+}
+
+static int make(const struct cache *c, const struct box_source *s, const char *digest, uint64_t limit,
+                struct error *e) {
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    int rc = make_once(c, s, digest, limit, e);
+    if (rc == -ENOSPC || rc == -EDQUOT) {  // all that nobody uses now makes room
+        make_room(c, 0, digest);
+        rc = make_once(c, s, digest, limit, e);
+    }
+    if (rc < 0)
+        return rc;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    dprintf(STDERR_FILENO, "acequia: image %s is ready after %ld s\n", c->image, (long)(end.tv_sec - begin.tv_sec));
+    make_room(c, limit, digest);
+    return 0;
+}
+
+static int find_digest(const struct cache *c, const struct box_source *s, const char *ref, const char **out,
+                       struct error *e) {
+    if (s->kind == BOX_SQUASHFS) {
+        *out = arena_printf(c->a, "file-%s", ref);
+        return 0;
+    }
+    const char *name = arena_printf(c->a, "ref-%s.%d", ref, getpid());
+    if (mkdir(in(c, "work", name), 0700) < 0)
+        return error_set(e, errno, "the folder for images %s cannot be written: %m", c->folder);
+    int rc = box_fetch_digest(s, in(c, "work", name), c->a, out, e);
+    box_remove(in(c, "work", ""), name);
+    return rc;
+}
+
+static int find_or_make(const struct cache *c, const struct box_source *s, uint64_t limit, const char **out,
+                        struct error *e) {
+    const char *ref = hash_of(s->identity, c->a), *digest = NULL;
+    bool fresh = false;
+    cleanup_close int named = lock(c, arena_printf(c->a, "ref-%s", ref), true, e);
+    if (named < 0)
+        return named;
+    const char *known = read_ref(c, ref, s->identity, &fresh);
+    *out = known;
+    if (known && (fresh || !s->remote || s->digested) && pin(c, known, e))
+        return 0;
+    dprintf(STDERR_FILENO, "acequia: preparing image %s\n", c->image);
+    int rc = find_digest(c, s, ref, &digest, e);
+    if (rc < 0 && known && pin(c, known, NULL)) {
+        dprintf(STDERR_FILENO, "acequia: image %s as it was before is used: %s\n", c->image, e->text);
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    cleanup_close int held = lock(c, digest, true, e);
+    *out = digest;
+    rc = held < 0 ? held : 0;
+    if (rc == 0 && !pin(c, digest, e)) {
+        rc = make(c, s, digest, limit, e);
+        if (rc == 0 && !pin(c, digest, e))
+            rc = error_set(e, EIO, "it was removed at once");
+    }
+    if (rc == 0)
+        write_ref(c, ref, s->identity, digest);
+    return rc;
+}
+
+int box_cache_get(const char *cache, uint64_t limit_bytes, const struct box_source *s, const char *image,
+                  struct arena *a, struct box_image *out, struct error *e) {
+    struct cache c = {.folder = cache, .image = image, .a = a};
+    const char *digest;
+    cleanup_buf struct buf text = {0};
+    int rc = make_folders(&c, e);
+    if (rc == 0 && (s->kind == BOX_SQUASHFS || s->kind == BOX_SKOPEO)) {
+        rc = find_or_make(&c, s, limit_bytes, &digest, e);
+        if (rc < 0)
+            return error_prefix(e, "image %s", image), rc;
+        out->root = arena_printf(a, "%s/store/%s/rootfs", cache, digest);
+        if (read_small(arena_printf(a, "%s/store/%s/config.json", cache, digest), &text, BOX_CONFIG_MAX))
+            rc = box_config_image(buf_str(&text), text.len, a, &out->config, e);
+        return rc < 0 ? (error_prefix(e, "image %s: its configuration", image), rc) : 0;
+    }
+    if (rc < 0)
+        return rc;
+    out->root = s->path;
+    out->bundle = s->kind == BOX_BUNDLE;
+    if (!out->bundle)
+        return 0;
+    const char *path = arena_printf(a, "%s/config.json", s->path);
+    if (!read_small(path, &text, BOX_CONFIG_MAX))
+        return error_set(e, errno, "image %s: config.json cannot be read: %m", image);
+    rc = box_config_bundle(buf_str(&text), text.len, a, &out->config, e);
+    if (rc < 0)
+        return error_prefix(e, "image %s: config.json", image), rc;
+    const char *root = out->config.rootfs ? out->config.rootfs : "rootfs";
+    out->root = *root == '/' ? root : arena_printf(a, "%s/%s", s->path, root);
+    return 0;
+}

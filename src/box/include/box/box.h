@@ -1,0 +1,110 @@
+// Inside acequia-box, the program that a container job is started through. It runs as the job's user,
+// with no privilege, in the job's control group: it finds the image, unpacks it into the user's cache
+// if need be, makes namespaces of its own, mounts what the job shall see, and becomes the job's
+// program. No process stays in between, so process numbers, signals and exit codes are the program's.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/vec.h"
+#include "launch/launch.h"
+#include "model/mountspec.h"
+
+enum {
+    BOX_LIST_MAX = 1024,          // mounts, devices, variables of an image
+    BOX_CONFIG_MAX = 4 << 20,     // bytes of an image's configuration
+    BOX_FILE_MAX = 1 << 20,       // bytes of a small file: passwd, resolv.conf
+    BOX_REFERENCE_KEEP_S = 600,   // how long a tag is believed to mean the same image
+    BOX_SIF_SEARCH = 64 << 20,    // bytes searched for the file system in a .sif
+};
+
+// Where our own things lie in every image.
+#define BOX_OWN "/.acequia"
+#define BOX_TOOLS BOX_OWN "/bin"
+#define BOX_DRIVER BOX_OWN "/nvidia"
+
+struct box_list {
+    const char **at;
+    uint32_t len, cap;
+};
+
+// What the agent asks for.
+struct box_wish {
+    const char *image, *cache, *workdir, *user, *home, *driver, *shim, *tools;
+    uint64_t cache_bytes;
+    struct mount_specs mounts;
+    struct box_list devices, binds;  // binds: seen at the same path
+    bool script, login;
+    char **argv;
+    int argc;
+};
+
+// What the image says of itself.
+struct box_config {
+    struct box_list env, entrypoint, command;
+    const char *workdir, *rootfs;    // rootfs: of a bundle, as written there
+    VEC(struct mount_spec) mounts;
+};
+
+// An image that can be entered.
+struct box_image {
+    const char *root;
+    struct box_config config;
+    bool bundle;
+};
+
+void box_list_add(struct box_list *l, struct arena *a, const char *text);
+
+// config.c: decoders. A bundle's config.json, or an image's configuration.
+int box_config_bundle(const char *text, size_t len, struct arena *a, struct box_config *out, struct error *e);
+int box_config_image(const char *text, size_t len, struct arena *a, struct box_config *out, struct error *e);
+
+// source.c: what the text after --container means.
+enum box_kind { BOX_ROOTFS, BOX_BUNDLE, BOX_SQUASHFS, BOX_SKOPEO };
+struct box_source {
+    enum box_kind kind;
+    const char *path;       // of a folder or squashfs file
+    uint64_t offset;        // of the squashfs in the file
+    const char *reference;  // for skopeo
+    const char *identity;   // changes when the image may have changed
+    bool remote;            // a registry is asked: a name may come to mean another image
+    bool digested;          // the name is a digest, and means the same for ever
+    bool plain_http;        // a registry on this machine
+};
+int box_source_find(const char *image, struct arena *a, struct box_source *out, struct error *e);
+
+// tool.c: other programs, held to one folder that they can write to.
+struct box_tool {
+    char *const *argv;
+    const char *folder;   // the only one that it may write to
+    bool network;
+    bool as_root;         // in its own namespace: may remove what has no write permission
+    struct buf *out;      // standard output, at most BOX_CONFIG_MAX; NULL: discarded
+    struct buf *errors;   // the end of standard error
+};
+bool box_tool_found(const char *name);
+int box_tool_run(const struct box_tool *t);  // wait status, or a negative errno
+// From an error text of a program: its last line without decoration.
+const char *box_tool_last_words(const struct buf *errors, struct arena *a);
+int box_namespaces(int flags, uid_t inner_uid, gid_t inner_gid, struct error *e);
+
+// cache.c: unpacked images of one user.
+int box_cache_get(const char *cache, uint64_t limit_bytes, const struct box_source *s, const char *image,
+                  struct arena *a, struct box_image *out, struct error *e);
+// fetch.c: into `folder`, which holds rootfs and config.json afterwards.
+int box_fetch(const struct box_source *s, const char *folder, struct arena *a, struct error *e);
+// The digest that names the image, "sha256-…".
+int box_fetch_digest(const struct box_source *s, const char *folder, struct arena *a, const char **out,
+                     struct error *e);
+void box_remove(const char *parent, const char *name);
+void box_cache_clear(const char *cache, struct arena *a);  // what processes that are gone have left
+
+// root.c: from here on only the image is seen.
+int box_enter(const struct box_wish *w, const struct box_image *image, const char *script, const char *cwd,
+              struct arena *a, struct error *e);
+
+// env.c
+char **box_env(const struct box_wish *w, const struct box_config *c, char **job, struct arena *a);

@@ -1,0 +1,69 @@
+// Owns the asking side of the control socket.
+#include "launch/control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "launch/fds.h"
+#include "launch/spool.h"
+
+enum { FDS_MAX = 3, RETRY_MS = 5 };
+
+int control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                 const int *fds, int nfds) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char name[SPOOL_NAME_MAX];
+    if (nfds < 0 || nfds > FDS_MAX)
+        return -EINVAL;
+    cleanup_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    // By descriptor, because a socket's path may not be longer than about a hundred bytes.
+    spool_name(name, job, attempt);
+    snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%s/control", spool_fd, name);
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) < 0)
+        return -errno;
+    int rc = fds_send(fd, r, sizeof *r, fds, nfds);
+    if (rc < 0)
+        return rc;
+    return TAKE_FD(fd);
+}
+
+int control_receive(int fd_in, int timeout_ms, struct control_reply *out) {
+    cleanup_close int fd = fd_in;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    struct control_reply reply;
+    int n = poll(&p, 1, timeout_ms);
+    if (n <= 0)
+        return n < 0 ? -errno : -ETIMEDOUT;
+    ssize_t len = recv(fd, &reply, sizeof reply, 0);
+    if (len < 0)
+        return -errno;
+    if (len != sizeof reply)
+        return -ECONNRESET;
+    *out = reply;
+    return reply.result;
+}
+
+int control_call(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                 const int *fds, int nfds, int timeout_ms, struct control_reply *out) {
+    int64_t until = clock_mono_ms() + timeout_ms;
+    struct timespec nap = {.tv_nsec = RETRY_MS * 1000000};
+    for (;;) {
+        int fd = control_send(spool_fd, job, attempt, r, fds, nfds);
+        if (fd >= 0)
+            return control_receive(fd, timeout_ms, out);
+        bool early = fd == -ENOENT || fd == -ECONNREFUSED || fd == -EAGAIN;
+        if (!early || clock_mono_ms() >= until)
+            return fd;
+        nanosleep(&nap, NULL);
+    }
+}

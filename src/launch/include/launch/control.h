@@ -1,0 +1,42 @@
+// What an agent can ask of a running attempt's shepherd, through the socket `control` in the
+// attempt's folder: fixed-size packets, one request and one reply per connection. Steps bring
+// their request as a file in the folder, and descriptors along with the packet.
+#pragma once
+#include <stdint.h>
+
+#include "launch/launch.h"
+
+enum control_type {
+    CONTROL_SIGNAL = 1,  // signal to target (step 0) or to a step
+    CONTROL_KILL,        // signal, then SIGKILL after value_ms; the end is ENDED_KILLED with why
+    CONTROL_STEP,        // start the step whose unit file is in the folder
+    CONTROL_TIME_LIMIT,  // new limit from the start in value_ms, 0: none
+    CONTROL_SUSPEND,
+    CONTROL_RESUME,
+    CONTROL_USAGE,
+};
+
+struct control_request {
+    uint32_t type, step;
+    int32_t signal;
+    uint32_t target;  // enum signal_target
+    int64_t value_ms;
+    uint32_t why, pad;
+};
+
+struct control_reply {
+    int32_t result;  // 0 or a negative errno
+    uint32_t processes;
+    struct launch_usage usage;
+    uint64_t memory_now_bytes;
+};
+
+// Connects and sends; returns a non-blocking descriptor to read the reply from. -ENOENT or
+// -ECONNREFUSED: the shepherd does not listen yet (a moment after its start) or any more.
+int control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                 const int *fds, int nfds);
+// Waits up to timeout_ms for the reply and closes the descriptor.
+int control_receive(int fd, int timeout_ms, struct control_reply *out);
+// Both, again and again for timeout_ms while the shepherd does not listen yet.
+int control_call(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                 const int *fds, int nfds, int timeout_ms, struct control_reply *out);

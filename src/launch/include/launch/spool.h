@@ -1,0 +1,101 @@
+// The agent's spool folder: one folder per attempt, "JOB.ATTEMPT", with
+//   unit      status record, then the encoded launch request (step N: `unit.N`)
+//   script    the job's script, owned by its user
+//   report    why a container could not be entered, written by the user's process (step N: `report.N`)
+//   control   the shepherd's socket, for attempts that live longer than a moment
+// A shepherd holds a POSIX lock on `unit` for as long as it lives (a fork does not inherit it, a
+// pid cannot be mistaken for another); whoever holds the lock may write how the attempt ended.
+// Best kept on a memory file system: nothing in it outlives the machine's uptime.
+#pragma once
+#include <sys/types.h>
+
+#include "launch/launch.h"
+
+enum {
+    SPOOL_NAME_MAX = 64,
+    SPOOL_PATH_MAX = 2 * SPOOL_NAME_MAX,
+    SPOOL_CGROUP_MAX = 64,
+    SPOOL_TEXT_MAX = 384,
+    SPOOL_STATUS_SIZE = 1024,
+};
+
+enum spool_state { SPOOL_CREATED, SPOOL_STARTED, SPOOL_ENDED };
+
+// On disk at offset 0 of `unit`; allocated in full at creation, so that a disk that fills up
+// later cannot keep the end from being written.
+struct spool_status {
+    uint32_t magic, state;
+    uint64_t job;
+    uint32_t attempt, step;
+    char boot_id[40];
+    int32_t shepherd_pid;
+    uint32_t cgroup_kind;
+    char cgroup[SPOOL_CGROUP_MAX];  // name of the shepherd's control groups
+    uint64_t id;                    // random: also in the environment of its processes
+    int32_t first_pid;
+    uint32_t ntasks;
+    int64_t created_wall_ms, started_wall_ms, started_mono_ms, ended_wall_ms;
+    uint32_t end;  // enum launch_end
+    int32_t exit_code, signal;
+    uint32_t launch_code, kill_why, failed_rank;
+    struct launch_usage usage;
+    char text[SPOOL_TEXT_MAX];
+    uint64_t check;  // of everything before it
+};
+
+// A line of the hint pipe: something changed in that folder. Hints may get lost; a scan may not.
+struct spool_hint {
+    uint64_t job;
+    uint32_t attempt, step;
+    uint32_t state;  // enum spool_state, or SPOOL_ORPHANED
+    uint32_t pad;
+};
+enum { SPOOL_ORPHANED = SPOOL_ENDED + 1 };  // the shepherd that took it was killed
+
+// Opens (and makes, mode 0711 for root, else 0700) the folder; refuses one that belongs to
+// somebody else. Returns a descriptor.
+int spool_open(const char *path, struct error *e);
+// Reading end of the hint pipe; one agent at a time holds it (-EBUSY).
+int spool_open_hints(int spool_fd, struct error *e);
+// Removes the folder when nothing of a job, and nothing anybody might want to read, is left in it.
+void spool_discard(int spool_fd, const char *path);
+void spool_name(char out[SPOOL_NAME_MAX], uint64_t job, uint32_t attempt);
+int spool_parse_name(const char *name, uint64_t *job, uint32_t *attempt);
+void spool_unit_name(char out[SPOOL_NAME_MAX], uint32_t step);
+void spool_report_name(char out[SPOOL_NAME_MAX], uint32_t step);
+
+// Writes the folder of a new attempt. -EEXIST: this attempt is known already. On any other
+// failure nothing is left behind. `boot_id` may be NULL: it is then read.
+int spool_create(int spool_fd, const struct launch_request *r, const char *script,
+                 size_t script_len, const char *boot_id, int64_t wall_ms, struct error *e);
+// Adds a step's unit file to a running attempt's folder.
+int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
+                      struct error *e);
+int spool_read_status(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
+                      struct spool_status *out);
+// The request as it was launched; pointers belong to the arena.
+int spool_read_request(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
+                       struct arena *arena, struct launch_request *out, struct error *e);
+// Wait statuses of the tasks of a unit that ended; exits has room for max. The number, or negative.
+int spool_read_exits(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, int32_t *exits,
+                     uint32_t max);
+// Whether a shepherd holds the attempt now; its pid in *pid.
+int spool_alive(int spool_fd, uint64_t job, uint32_t attempt, pid_t *pid);
+// Claims an attempt that has no shepherd and writes its end as `end`; -EBUSY if a shepherd has
+// it, -EALREADY if it ended before. *out is the status as it is then.
+int spool_close_attempt(int spool_fd, uint64_t job, uint32_t attempt, enum launch_end end,
+                        const char *text, int64_t wall_ms, struct spool_status *out);
+int spool_remove(int spool_fd, uint64_t job, uint32_t attempt);
+// Removes a step's unit file once its end was reported.
+int spool_remove_step(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step);
+
+typedef void spool_scan_fn(void *ctx, const struct spool_status *status, bool alive);
+// Calls fn for every attempt (steps excluded); damaged folders are removed when nobody holds them.
+int spool_scan(int spool_fd, spool_scan_fn *fn, void *ctx, struct error *e);
+typedef void spool_step_fn(void *ctx, const struct spool_status *status);
+int spool_scan_steps(int spool_fd, uint64_t job, uint32_t attempt, spool_step_fn *fn, void *ctx);
+
+// For whoever holds the lock (and for steps, the shepherd of the attempt).
+void spool_seal(struct spool_status *s);
+bool spool_sealed(const struct spool_status *s);
+int spool_boot_id(char out[40]);

@@ -1,0 +1,434 @@
+// Owns the layout of the spool folder and the rule of its lock. The folder and everything in it
+// except scripts belongs to the agent's user; nothing here is opened through a path that a job
+// can write to.
+#include "launch/spool.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/map.h"
+#include "base/rand.h"
+#include "base/text.h"
+
+enum { SPOOL_MAGIC = 0x31505341 };  // "ASP1"
+
+static_assert(sizeof(struct spool_status) <= SPOOL_STATUS_SIZE, "the record has a fixed place");
+
+int spool_open(const char *path, struct error *e) {
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return error_set(e, errno, "spool folder %s: cannot be made: %m", path);
+    cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return error_set(e, errno, "spool folder %s: cannot be opened: %m", path);
+    if (st.st_uid != geteuid())
+        return error_set(e, EPERM, "spool folder %s: belongs to user %u; remove it or choose "
+                         "another", path, st.st_uid);
+    // Users must pass through to their scripts, but not look around.
+    if (fchmod(fd, geteuid() == 0 ? 0711 : 0700) < 0)
+        return error_set(e, errno, "spool folder %s: cannot set its mode: %m", path);
+    return TAKE_FD(fd);
+}
+
+int spool_open_hints(int spool_fd, struct error *e) {
+    if (mkfifoat(spool_fd, "hints", 0600) < 0 && errno != EEXIST)
+        return error_set(e, errno, "spool folder: cannot make the hint pipe: %m");
+    // Also open for writing: the pipe never reads as ended while no shepherd has it open.
+    cleanup_close int fd = openat(spool_fd, "hints", O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return error_set(e, errno, "spool folder: cannot open the hint pipe: %m");
+    if (!S_ISFIFO(st.st_mode))
+        return error_set(e, EINVAL, "spool folder: `hints` is not a pipe; remove it");
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return error_set(e, errno == EWOULDBLOCK ? EBUSY : errno,
+                         "another agent uses this spool folder");
+    return TAKE_FD(fd);
+}
+
+void spool_name(char out[SPOOL_NAME_MAX], uint64_t job, uint32_t attempt) {
+    snprintf(out, SPOOL_NAME_MAX, "%" PRIu64 ".%" PRIu32, job, attempt);
+}
+
+int spool_parse_name(const char *name, uint64_t *job, uint32_t *attempt) {
+    char head[SPOOL_NAME_MAX];
+    const char *dot = strchr(name, '.');
+    if (!dot || (size_t)(dot - name) >= sizeof head)
+        return -EINVAL;
+    memcpy(head, name, (size_t)(dot - name));
+    head[dot - name] = 0;
+    int r = parse_u64(head, job);
+    return r < 0 ? r : parse_u32(dot + 1, attempt);
+}
+
+void spool_unit_name(char out[SPOOL_NAME_MAX], uint32_t step) {
+    if (step)
+        snprintf(out, SPOOL_NAME_MAX, "unit.%" PRIu32, step);
+    else
+        snprintf(out, SPOOL_NAME_MAX, "unit");
+}
+
+void spool_report_name(char out[SPOOL_NAME_MAX], uint32_t step) {
+    if (step)
+        snprintf(out, SPOOL_NAME_MAX, "report.%" PRIu32, step);
+    else
+        snprintf(out, SPOOL_NAME_MAX, "report");
+}
+
+// "JOB.ATTEMPT/file": one lookup instead of opening the folder first.
+static void spool_path(char out[SPOOL_PATH_MAX], uint64_t job, uint32_t attempt, const char *file) {
+    snprintf(out, SPOOL_PATH_MAX, "%" PRIu64 ".%" PRIu32 "/%s", job, attempt, file);
+}
+
+void spool_seal(struct spool_status *s) {
+    s->magic = SPOOL_MAGIC;
+    s->check = hash_bytes(s, offsetof(struct spool_status, check));
+}
+
+bool spool_sealed(const struct spool_status *s) {
+    return s->magic == SPOOL_MAGIC && s->state <= SPOOL_ENDED && s->end < ENDED_REASONS &&
+           s->launch_code < LAUNCH_CODES &&
+           s->check == hash_bytes(s, offsetof(struct spool_status, check)) &&
+           memchr(s->text, 0, sizeof s->text) && memchr(s->cgroup, 0, sizeof s->cgroup) &&
+           memchr(s->boot_id, 0, sizeof s->boot_id);
+}
+
+int spool_boot_id(char out[40]) {
+    cleanup_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, 39);
+    if (n < 0)
+        return -errno;
+    out[n] = 0;
+    out[strcspn(out, "\n")] = 0;
+    return 0;
+}
+
+static int write_all(int fd, const char *p, size_t n) {
+    while (n) {
+        ssize_t w = write(fd, p, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0)
+            return w < 0 ? -errno : -EIO;
+        p += w;
+        n -= (size_t)w;
+    }
+    return 0;
+}
+
+static int write_unit(int spool_fd, const struct launch_request *r, const char *boot_id,
+                      int64_t wall_ms) {
+    cleanup_buf struct buf b = {0};
+    char name[SPOOL_NAME_MAX], path[SPOOL_PATH_MAX];
+    struct spool_status s = {
+        .state = SPOOL_CREATED, .job = r->job, .attempt = r->attempt, .step = r->step,
+        .ntasks = r->ntasks, .created_wall_ms = wall_ms,
+    };
+    int rc = rand_secret(&s.id, sizeof s.id);
+    if (rc == 0 && !boot_id)
+        rc = spool_boot_id(s.boot_id);
+    if (rc < 0)
+        return rc;
+    if (boot_id)
+        snprintf(s.boot_id, sizeof s.boot_id, "%s", boot_id);
+    spool_seal(&s);
+    size_t head = SPOOL_STATUS_SIZE + r->ntasks * sizeof(int32_t);
+    memset(buf_reserve(&b, head), 0, head);
+    memcpy(b.data, &s, sizeof s);
+    b.len = head;
+    launch_encode(r, &b);
+    spool_unit_name(name, r->step);
+    spool_path(path, r->job, r->attempt, name);
+    cleanup_close int fd = openat(spool_fd, path,
+                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    rc = write_all(fd, b.data, b.len);
+    if (rc < 0)
+        unlinkat(spool_fd, path, 0);
+    return rc;
+}
+
+static int write_script(int spool_fd, const struct launch_request *r, const char *text,
+                        size_t len) {
+    char path[SPOOL_PATH_MAX];
+    spool_path(path, r->job, r->attempt, "script");
+    cleanup_close int fd = openat(spool_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
+    if (fd < 0)
+        return -errno;
+    int rc = write_all(fd, text, len);
+    if (rc == 0 && r->switch_user && fchown(fd, r->uid, r->gid) < 0)
+        rc = -errno;
+    return rc;
+}
+
+static int remove_folder(int spool_fd, const char *name);
+
+int spool_create(int spool_fd, const struct launch_request *r, const char *script,
+                 size_t script_len, const char *boot_id, int64_t wall_ms, struct error *e) {
+    char name[SPOOL_NAME_MAX];
+    assert(r->step == 0 && r->has_script == (script != NULL));
+    int rc = launch_check(r, e);
+    if (rc < 0)
+        return rc;
+    if (script_len > LAUNCH_SCRIPT_MAX)
+        return error_set(e, E2BIG, "script: %zu bytes are over the limit of %d", script_len,
+                         LAUNCH_SCRIPT_MAX);
+    spool_name(name, r->job, r->attempt);
+    if (mkdirat(spool_fd, name, 0711) < 0)
+        return error_set(e, errno, "spool folder: cannot make %s: %m", name);
+    // The umask may have taken bits that users need to reach their script and pipes.
+    rc = fchmodat(spool_fd, name, geteuid() == 0 ? 0711 : 0700, 0) < 0 ? -errno : 0;
+    if (rc == 0 && script)
+        rc = write_script(spool_fd, r, script, script_len);
+    if (rc == 0)
+        rc = write_unit(spool_fd, r, boot_id, wall_ms);
+    if (rc < 0) {
+        remove_folder(spool_fd, name);
+        return error_set(e, -rc, "spool folder: cannot write %s: %s", name, strerror(-rc));
+    }
+    return 0;
+}
+
+static int open_folder(int spool_fd, uint64_t job, uint32_t attempt) {
+    char name[SPOOL_NAME_MAX];
+    spool_name(name, job, attempt);
+    int fd = openat(spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
+}
+
+int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
+                      struct error *e) {
+    assert(r->step);
+    int rc = launch_check(r, e);
+    if (rc < 0)
+        return rc;
+    rc = write_unit(spool_fd, r, NULL, wall_ms);
+    return rc < 0 ? error_set(e, -rc, "spool folder: cannot write step %u: %s", r->step,
+                              strerror(-rc))
+                  : 0;
+}
+
+static int read_record(int fd, struct spool_status *s) {
+    ssize_t n = pread(fd, s, sizeof *s, 0);
+    if (n < 0)
+        return -errno;
+    return n == sizeof *s && spool_sealed(s) ? 0 : -EBADMSG;
+}
+
+static int open_unit(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, int flags) {
+    char name[SPOOL_NAME_MAX], path[SPOOL_PATH_MAX];
+    spool_unit_name(name, step);
+    spool_path(path, job, attempt, name);
+    int fd = openat(spool_fd, path, flags | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
+}
+
+int spool_read_status(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
+                      struct spool_status *out) {
+    struct spool_status s;
+    cleanup_close int fd = open_unit(spool_fd, job, attempt, step, O_RDONLY);
+    int rc = fd < 0 ? fd : read_record(fd, &s);
+    if (rc == 0)
+        *out = s;
+    return rc;
+}
+
+int spool_read_request(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
+                       struct arena *arena, struct launch_request *out, struct error *e) {
+    struct spool_status s;
+    struct stat st;
+    cleanup_close int fd = open_unit(spool_fd, job, attempt, step, O_RDONLY);
+    int rc = fd < 0 ? fd : read_record(fd, &s);
+    if (rc < 0 || fstat(fd, &st) < 0)
+        return error_set(e, rc < 0 ? -rc : errno, "the launch request cannot be read");
+    off_t head = SPOOL_STATUS_SIZE + (off_t)s.ntasks * (off_t)sizeof(int32_t);
+    if (st.st_size <= head || st.st_size > head + LAUNCH_REQUEST_MAX)
+        return error_set(e, EBADMSG, "the launch request is damaged");
+    size_t len = (size_t)(st.st_size - head);
+    char *data = arena_alloc(arena, len);
+    if (pread(fd, data, len, head) != (ssize_t)len)
+        return error_set(e, EIO, "the launch request cannot be read");
+    return launch_decode(data, len, arena, out, e);
+}
+
+int spool_read_exits(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, int32_t *exits,
+                     uint32_t max) {
+    struct spool_status s;
+    cleanup_close int fd = open_unit(spool_fd, job, attempt, step, O_RDONLY);
+    int rc = fd < 0 ? fd : read_record(fd, &s);
+    if (rc < 0)
+        return rc;
+    uint32_t n = s.ntasks < max ? s.ntasks : max;
+    size_t len = n * sizeof *exits;
+    return pread(fd, exits, len, SPOOL_STATUS_SIZE) == (ssize_t)len ? (int)n : -EIO;
+}
+
+// 1 if a shepherd holds the lock.
+static int lock_held(int fd, pid_t *pid) {
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_GETLK, &l) < 0)
+        return -errno;
+    if (pid)
+        *pid = l.l_type == F_UNLCK ? 0 : l.l_pid;
+    return l.l_type != F_UNLCK;
+}
+
+int spool_alive(int spool_fd, uint64_t job, uint32_t attempt, pid_t *pid) {
+    cleanup_close int fd = open_unit(spool_fd, job, attempt, 0, O_RDONLY);
+    return fd < 0 ? fd : lock_held(fd, pid);
+}
+
+int spool_close_attempt(int spool_fd, uint64_t job, uint32_t attempt, enum launch_end end,
+                        const char *text, int64_t wall_ms, struct spool_status *out) {
+    struct spool_status s;
+    cleanup_close int fd = open_unit(spool_fd, job, attempt, 0, O_RDWR);
+    if (fd < 0)
+        return fd;
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_SETLK, &l) < 0)
+        return errno == EACCES || errno == EAGAIN ? -EBUSY : -errno;
+    int rc = read_record(fd, &s);
+    if (rc < 0)
+        return rc;
+    if (s.state != SPOOL_ENDED) {
+        s.state = SPOOL_ENDED;
+        s.end = end;
+        s.ended_wall_ms = wall_ms;
+        snprintf(s.text, sizeof s.text, "%s", text);
+        spool_seal(&s);
+        if (pwrite(fd, &s, sizeof s, 0) != sizeof s)
+            return -EIO;
+    } else {
+        rc = -EALREADY;
+    }
+    *out = s;
+    return rc;
+}
+
+static int remove_folder(int spool_fd, const char *name) {
+    char path[SPOOL_PATH_MAX];
+    // What is always there first: most folders need no listing.
+    snprintf(path, sizeof path, "%s/unit", name);
+    unlinkat(spool_fd, path, 0);
+    if (unlinkat(spool_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    int fd = openat(spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return -errno;
+    }
+    for (struct dirent *ent; (ent = readdir(d));)
+        if (!streq(ent->d_name, ".") && !streq(ent->d_name, ".."))
+            unlinkat(fd, ent->d_name, 0);
+    closedir(d);
+    return unlinkat(spool_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+int spool_remove(int spool_fd, uint64_t job, uint32_t attempt) {
+    char name[SPOOL_NAME_MAX];
+    spool_name(name, job, attempt);
+    return remove_folder(spool_fd, name);
+}
+
+int spool_remove_step(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step) {
+    char name[SPOOL_NAME_MAX];
+    assert(step);
+    cleanup_close int dir = open_folder(spool_fd, job, attempt);
+    if (dir < 0)
+        return dir;
+    spool_report_name(name, step);
+    unlinkat(dir, name, 0);
+    spool_unit_name(name, step);
+    return unlinkat(dir, name, 0) < 0 ? -errno : 0;
+}
+
+static void scan_one(int spool_fd, const char *name, spool_scan_fn *fn, void *ctx) {
+    uint64_t job;
+    uint32_t attempt;
+    struct spool_status s;
+    if (spool_parse_name(name, &job, &attempt) < 0)
+        return;
+    int alive;
+    {
+        cleanup_close int fd = open_unit(spool_fd, job, attempt, 0, O_RDONLY);
+        if (fd < 0 && fd != -ENOENT)
+            return;
+        alive = fd < 0 ? 0 : lock_held(fd, NULL);
+        // Alive is asked first: an attempt that ends in between then reads as ended, not as lost.
+        if (fd >= 0 && read_record(fd, &s) == 0 && s.job == job && s.attempt == attempt) {
+            fn(ctx, &s, alive > 0);
+            return;
+        }
+    }
+    if (alive <= 0)
+        remove_folder(spool_fd, name);
+}
+
+static DIR *open_listing(int dir_fd) {
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd >= 0)
+        close(fd);
+    return d;
+}
+
+void spool_discard(int spool_fd, const char *path) {
+    static const char *const own[] = {"hints", "id", "shepherd.log"};
+    DIR *d = open_listing(spool_fd);
+    bool empty = d != NULL;
+    for (struct dirent *ent; empty && (ent = readdir(d));) {
+        struct stat st;
+        bool known = streq(ent->d_name, ".") || streq(ent->d_name, "..");
+        for (size_t i = 0; i < sizeof own / sizeof *own && !known; i++)
+            known = streq(ent->d_name, own[i]) && fstatat(spool_fd, own[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    (i < 2 || st.st_size == 0);
+        empty = known;
+    }
+    if (d)
+        closedir(d);
+    for (size_t i = 0; i < sizeof own / sizeof *own && empty; i++)
+        unlinkat(spool_fd, own[i], 0);
+    if (empty)
+        rmdir(path);
+}
+
+int spool_scan(int spool_fd, spool_scan_fn *fn, void *ctx, struct error *e) {
+    DIR *d = open_listing(spool_fd);
+    if (!d)
+        return error_set(e, errno, "spool folder: cannot be listed: %m");
+    for (struct dirent *ent; (ent = readdir(d));)
+        if (ent->d_name[0] >= '0' && ent->d_name[0] <= '9')
+            scan_one(spool_fd, ent->d_name, fn, ctx);
+    closedir(d);
+    return 0;
+}
+
+int spool_scan_steps(int spool_fd, uint64_t job, uint32_t attempt, spool_step_fn *fn, void *ctx) {
+    cleanup_close int dir = open_folder(spool_fd, job, attempt);
+    if (dir < 0)
+        return dir;
+    DIR *d = open_listing(dir);
+    if (!d)
+        return -errno;
+    for (struct dirent *ent; (ent = readdir(d));) {
+        struct spool_status s;
+        uint32_t step;
+        if (str_has_prefix(ent->d_name, "unit.") && parse_u32(ent->d_name + 5, &step) == 0 &&
+            step && spool_read_status(spool_fd, job, attempt, step, &s) == 0)
+            fn(ctx, &s);
+    }
+    closedir(d);
+    return 0;
+}

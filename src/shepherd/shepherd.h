@@ -1,0 +1,154 @@
+// Inside the shepherd program. The zygote is started once by the agent and keeps a few idle
+// shepherds; a shepherd takes one attempt at a time from the agent's socket, sees it through to
+// its end, and then takes the next or leaves. Each step of an attempt, and the attempt itself, is
+// a unit: a request, its processes, its status on disk.
+#pragma once
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "cgroup/cgroup.h"
+#include "launch/launch.h"
+#include "launch/spool.h"
+
+enum {
+    SHEPHERDS_MAX = 16384,
+    UNITS_MAX = 256,        // an attempt and its running steps
+    LISTEN_AFTER_MS = 20,   // a control socket is not worth making for shorter attempts
+    ANNOUNCE_AFTER_MS = 3,  // an attempt that ends before is reported once, as ended
+    SETTLE_AFTER_MS = 10,   // one that lives longer keeps its shepherd for good
+    KILL_PATIENCE_MS = 60000,
+    TELL_PATIENCE_S = 5,    // for the line in its output that tells a job's end
+};
+
+// Written by a new process until it becomes the job's program; shared memory, so that no pipe has
+// to be made and read for every launch.
+struct launch_note {
+    _Atomic uint32_t claimed;
+    _Atomic uint32_t opened;  // tasks that have their files open
+    _Atomic int32_t pid;      // of the process last made for the unit; negative: could not be made
+    uint32_t code;  // enum launch_code
+    uint32_t rank;
+    char text[SPOOL_TEXT_MAX];
+};
+
+// A shepherd is ready while it waits for an attempt, and also while its attempt is young: most
+// likely it will be back at once. Only one that settles down with a longer attempt is replaced, so
+// a flood of short jobs is worked off by a few shepherds that keep their groups.
+enum pool_state { POOL_FREE, POOL_IDLE, POOL_YOUNG, POOL_SETTLED };
+
+struct pool_entry {
+    _Atomic uint32_t state;  // enum pool_state
+    uint32_t attempt;
+    uint64_t job;
+};
+
+// Shared between the zygote and all shepherds.
+struct shepherd_pool {
+    _Atomic int ready;
+    struct pool_entry at[SHEPHERDS_MAX];
+};
+
+enum unit_phase { UNIT_FREE, UNIT_RUNNING, UNIT_ENDING, UNIT_KILLING };
+
+struct shepherd_unit {
+    enum unit_phase phase;
+    uint32_t step;
+    int file;  // `unit`; for the attempt itself the locked one
+    struct arena arena;
+    struct launch_request req;
+    struct spool_status status;
+    struct launch_note *note;
+    int fds[3];
+    pid_t *pids;
+    int32_t *exits;
+    uint32_t alive;
+    bool awaited;  // its only process was ordered and is counted in `alive`; the note will name it
+    bool listed;  // its control group was made
+    int worst;    // wait status of the worst task
+    enum launch_end verdict;  // decided by us rather than by its exit
+    int64_t start_ms, end_by_ms, kill_since_ms;
+    int64_t first_end_ms;  // of its tasks; 0: all run
+    uint64_t user_us, system_us, peak_bytes;
+};
+
+struct shepherd {
+    const char *spool_path;
+    int spool_fd, pool_fd, hint_fd, wake_fd;
+    struct shepherd_pool *pool;
+    struct pool_entry *entry;
+    int ready_min, ready_max;
+    bool protected_from_oom;
+    const struct cgroup_site *site;
+    struct cgroup_slot slot;
+    bool has_slot;
+    int nursery_fd;
+    uint32_t slots_made;
+    struct launch_note *notes;  // UNITS_MAX of them, shared memory
+
+    // The attempt in hand.
+    char name[SPOOL_NAME_MAX];
+    int folder_fd, listen_fd;
+    struct shepherd_unit units[UNITS_MAX];  // [0]: the attempt itself
+    int units_top;                 // one past the last in use
+    pid_t teller;                  // writes into the output that the attempt is ended
+    bool announced, settled, suspended;
+    int64_t suspended_since_ms, suspended_ms;
+    int64_t limit_ms;
+    bool warned;
+    int64_t next_look_ms, look_every_ms;  // memory, where no control group counts it
+};
+
+// main.c: this attempt will take a while; called before anything that may block or nap.
+void shepherd_settle(struct shepherd *s);
+
+// attempt.c: from the folder's name to the end written there.
+void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds);
+void attempt_signal(struct shepherd *s, enum signal_target target, int sig);
+void attempt_end(struct shepherd *s, enum launch_end verdict, uint32_t why, int sig,
+                 int64_t grace_ms, int64_t now_ms);
+
+// unit.c
+int unit_load(struct shepherd *s, struct shepherd_unit *u, uint32_t step, struct error *e);
+void unit_start(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms);
+struct shepherd_unit *unit_find(struct shepherd *s, uint32_t step);
+void unit_resolve(struct shepherd *s, struct shepherd_unit *u);  // looks whether an awaited process is there
+void unit_reaped(struct shepherd *s, struct shepherd_unit *u, uint32_t task, int status);
+void unit_signal(struct shepherd *s, struct shepherd_unit *u, int sig);
+void unit_end(struct shepherd *s, struct shepherd_unit *u, enum launch_end verdict, uint32_t why, int sig,
+              int64_t grace_ms, int64_t now_ms);
+void unit_failed(struct shepherd_unit *u, enum launch_code code, const char *text);
+void unit_write_end(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms);
+void unit_write(struct shepherd_unit *u);
+void unit_done(struct shepherd *s, struct shepherd_unit *u);
+void unit_hint(struct shepherd *s, const struct shepherd_unit *u);
+
+// spawn.c
+int spawn_ready(struct shepherd *s, const struct launch_request *r, struct error *e);
+// The new process, or a negative errno; 0: ordered, `awaited`.
+pid_t spawn_task(struct shepherd *s, struct shepherd_unit *u, uint32_t task);
+void spawn_release(struct shepherd *s);  // after an attempt: keep the slot or clear it away
+
+// child.c: the new process.
+struct child {
+    const char *spool_path, *name;
+    const struct launch_request *req;
+    const struct launch_process *task;
+    struct launch_note *note;
+    int fds[3];
+    int group_fds[CGROUP_STEP_FDS];  // version 1: where to write to be in the step's groups
+    uint32_t groups;
+    int answer_fd;      // where to say that it exists; -1: nobody waits for that
+    bool reset_oom, reset_signals, death_signal, truncate;
+    uint64_t id;
+    pid_t shepherd;
+    char **env, **script_argv;  // made by child_prepare
+    char *own_pid;              // the variable in it that the process itself fills in
+};
+void child_prepare(struct child *c, struct arena *arena);  // before the fork
+void child_reset_signals(void);
+_Noreturn void child_run(const struct child *c);
+
+// steps.c: the control socket.
+void steps_listen(struct shepherd *s);
+void steps_serve(struct shepherd *s, int64_t now_ms);
