@@ -114,6 +114,7 @@ void head_start(struct sim *s) {
     struct store_config store = {.watch = pipeline_watch(h->pipeline),
                                  .reserve_bytes = 4096,
                                  .low_bytes = 4096,
+                                 .level = FEATURE_LEVEL_NEWEST,
                                  .retention = {.journal_ms = RETENTION_MS}};
     check_journal(s);  // what reached the disk although nobody was told
     if (sim_store_open(h->disk, &store, &h->store, &e) < 0) {

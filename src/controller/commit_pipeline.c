@@ -297,7 +297,7 @@ bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size) 
 
 // --- out of the core, into the store ---
 
-static void add_events(struct store_batch *b, const struct outbox *o) {
+static void add_events(struct store_batch *b, const struct core *c, const struct outbox *o) {
     for (uint32_t i = 0; i < o->events.len; i++) {
         const struct outbox_event *e = &o->events.at[i];
         struct store_event record = {.seq = e->seq,
@@ -307,6 +307,8 @@ static void add_events(struct store_batch *b, const struct outbox *o) {
                                      .data = o->bytes.data + e->offset,
                                      .len = e->len};
         store_batch_event(b, &record);
+        if (e->type == EVENT_LEVEL_SET)
+            store_batch_level(b, core_level(c), feature_level_release(core_level(c)));
     }
 }
 
@@ -374,7 +376,7 @@ int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule)
         return next;
     struct outbox *o = core_outbox(s->core);
     struct entry *e = xcalloc(1, sizeof *e);
-    add_events(s->batch, o);
+    add_events(s->batch, s->core, o);
     add_history(s->batch, o);
     for (uint32_t i = 0; i < o->effects.len; i++)
         vec_push(&e->effects, o->effects.at[i]);
@@ -495,6 +497,7 @@ int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e) {
     for (uint32_t i = 0; i < silent.nodes.len; i++)
         core_agent_gone(s->core, silent.nodes.at[i], now_ms);
     vec_done(&silent.nodes);
+    core_start(s->core, now_ms);
     return 0;
 }
 

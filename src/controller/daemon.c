@@ -135,6 +135,7 @@ static int open_store(struct controller *c, struct error *e) {
         .watch = pipeline_watch(c->pipeline),
         .reserve_bytes = STORE_RESERVE_BYTES,
         .low_bytes = STORE_LOW_BYTES,
+        .level = FEATURE_LEVEL_NEWEST,
         .retention = {.journal_ms = (int64_t)c->config.cluster.history_days * 86400000,
                       .history_ms = (int64_t)c->config.cluster.history_days * 86400000,
                       .file_bytes = c->config.cluster.history_bytes}};

@@ -328,6 +328,7 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_TOKEN_CREATED:
     case EVENT_TOKEN_USED:
     case EVENT_TOKEN_REVOKED: apply_token(c, e); break;
+    case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
     default: break;
     }
 }

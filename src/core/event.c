@@ -10,6 +10,8 @@ void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body)
     struct outbox *o = &c->outbox;
     uint32_t offset = (uint32_t)o->bytes.len;
     assert(!c->replaying && o->bytes.len < UINT32_MAX / 2);
+    // What an earlier release cannot apply is not written before the upgrade is finished.
+    assert(event_info(type)->level <= c->level || type == EVENT_LEVEL_SET);
     event_encode(&e, &o->bytes);
     struct outbox_event record = {
         .seq = ++c->seq, .at_ms = now_ms, .type = type, .job = event_job_id(&e),
@@ -53,9 +55,13 @@ int core_replay(struct core *c, uint64_t seq, int64_t at_ms, enum event_type typ
     struct event e;
     if (seq != c->seq + 1)
         return -EBADMSG;
+    if (!event_info(type))
+        return -EPROTONOSUPPORT;  // of a later release: leaving it out would make another state
     int r = event_decode(type, data, len, &a, &e);
     if (r < 0)
         return r;
+    if (type == EVENT_LEVEL_SET && ((struct event_level_set *)e.body)->level > FEATURE_LEVEL_NEWEST)
+        return -EPROTONOSUPPORT;
     e.at_ms = at_ms;
     c->replaying = true;
     core_apply(c, &e);

@@ -27,6 +27,7 @@ struct rec_meta {
     LIST(uint64_t) by_state;
     int64_t last_event_ms;
     struct policy_settings *policy;  // NULL: never set
+    uint32_t level;                  // 0: the first
 };
 struct rec_user {
     const char *name;
@@ -101,7 +102,8 @@ static const struct field meta_fields[] = {FIELD(1, S, next_id, ""),
                                            FIELD(4, S, preempted, ""),
                                            FIELD_LIST(5, S, by_state, ""),
                                            FIELD(6, S, last_event_ms, ""),
-                                           FIELD_SUB(7, S, policy, &policy_schema, "")};
+                                           FIELD_SUB(7, S, policy, &policy_schema, ""),
+                                           FIELD(8, S, level, "")};
 static const struct schema meta_schema = SCHEMA(S, "meta", meta_fields);
 #undef S
 #define S struct rec_user
@@ -221,7 +223,8 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
                             c->counts.preempted,
                             {by_state, JOB_STATE_COUNT},
                             c->last_event_ms,
-                            c->has_policy ? (struct policy_settings *)(uintptr_t)&c->policy : NULL};
+                            c->has_policy ? (struct policy_settings *)(uintptr_t)&c->policy : NULL,
+                            c->level > FEATURE_LEVEL_FIRST ? c->level : 0};
     put(out, scratch, REC_META, &meta_schema, &meta);
     for (uint32_t i = 0; i < c->users.len; i++)
         put(out, scratch, REC_USER, &user_schema, &(struct rec_user){c->users.at[i]});
@@ -579,6 +582,9 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     switch (type) {
     case REC_META: {
         const struct rec_meta *m = value;
+        if (m->level > FEATURE_LEVEL_NEWEST)
+            return -EPROTONOSUPPORT;
+        c->level = m->level ? m->level : FEATURE_LEVEL_FIRST;
         c->next_id = m->next_id;
         c->last_event_ms = m->last_event_ms;
         c->counts.submitted = m->submitted;

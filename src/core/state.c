@@ -43,6 +43,7 @@ static void init(struct core *c, const struct core_config *config) {
     c->world = world_new();
     world_half_life(c->world, config->policy.half_life_ms);
     c->next_id = 1;
+    c->level = FEATURE_LEVEL_FIRST;
     c->next_decide_ms = INT64_MAX;
     core_configure(c, config);
     add_builtin(c);

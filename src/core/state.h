@@ -145,6 +145,7 @@ struct core {
     bool has_policy;
     struct policy unset_policy;  // the configuration's own
     uint64_t seq, next_id;
+    uint32_t level;              // feature level of the journal
     struct map jobs;             // id → struct core_job
     VEC(struct core_job *) order;     // by id; holes (NULL) are swept when half of it is holes
     uint32_t holes;
@@ -252,6 +253,9 @@ struct text_use *core_text_take(struct core *c, const char *user, const char *id
 void core_text_drop(struct core *c, struct text_use *t);  // accepts NULL
 int core_texts_check(struct core *c, const struct spec *s, struct error *e);
 bool core_texts_add_up(const struct core *c);
+
+// version.c
+void core_apply_level(struct core *c, const struct event_level_set *b);
 
 // policy.c
 void core_apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms);  // at_ms 0: from a snapshot

@@ -171,6 +171,14 @@ static const struct field token_fields[] = {
 static const struct schema token_schema = SCHEMA(S, "token", token_fields);
 #undef S
 
+#define S struct event_level_set
+static const struct field level_fields[] = {
+    FIELD(1, S, level, "Feature level of the journal."),
+    FIELD(2, S, by, "Who finished the upgrade."),
+};
+static const struct schema level_schema = SCHEMA(S, "level_set", level_fields);
+#undef S
+
 static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_JOB_SUBMITTED] = {"job_submitted", &submitted_schema},
     [EVENT_JOB_HELD] = {"job_held", &job_schema},
@@ -203,6 +211,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_TOKEN_CREATED] = {"token_created", &token_schema},
     [EVENT_TOKEN_USED] = {"token_used", &token_schema},
     [EVENT_TOKEN_REVOKED] = {"token_revoked", &token_schema},
+    [EVENT_LEVEL_SET] = {"level_set", &level_schema, .level = 2},
 };
 
 const struct event_info *event_info(enum event_type type) {

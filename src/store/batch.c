@@ -17,18 +17,20 @@ struct store_batch *store_batch_free(struct store_batch *b) {
     vec_done(&b->releases);
     vec_done(&b->history);
     vec_done(&b->idems);
+    vec_done(&b->blobs);
     free(b);
     return NULL;
 }
 
 bool store_batch_empty(const struct store_batch *b) {
-    return !b->events.len && !b->texts.len && !b->releases.len && !b->history.len && !b->idems.len;
+    return !b->events.len && !b->texts.len && !b->releases.len && !b->history.len && !b->idems.len &&
+           !b->blobs.len && !b->level;
 }
 
 size_t store_batch_bytes(const struct store_batch *b) {
     return b->bytes.len + b->events.len * sizeof *b->events.at + b->texts.len * sizeof *b->texts.at +
            b->releases.len * sizeof *b->releases.at + b->history.len * sizeof *b->history.at +
-           b->idems.len * sizeof *b->idems.at;
+           b->idems.len * sizeof *b->idems.at + b->blobs.len * sizeof *b->blobs.at;
 }
 
 static struct batch_span batch_put(struct store_batch *b, const void *p, size_t len) {
@@ -89,6 +91,20 @@ void store_batch_idem(struct store_batch *b, const char *user, const char *key, 
     idem.user = batch_put_text(b, user);
     idem.key = batch_put_text(b, key);
     vec_push(&b->idems, idem);
+}
+
+void store_batch_blob(struct store_batch *b, const char *name, const void *data, size_t len) {
+    assert(*name && strlen(name) <= STORE_BLOB_NAME_MAX && len <= STORE_BLOB_BYTES_MAX);
+    struct batch_blob blob = {.remove = !data};
+    blob.name = batch_put_text(b, name);
+    blob.data = batch_put(b, data, data ? len : 0);
+    vec_push(&b->blobs, blob);
+}
+
+void store_batch_level(struct store_batch *b, uint32_t level, const char *release) {
+    assert(level > b->level && strlen(release) <= STORE_BLOB_NAME_MAX);
+    b->level = level;
+    b->release = batch_put_text(b, release);
 }
 
 struct store_event batch_event_view(const struct store_batch *b, const struct batch_event *ev) {

@@ -18,6 +18,7 @@ struct store_ops {
                 struct error *e);
     int (*text)(struct store *s, const struct store_key *key, void **out, size_t *len,
                 struct error *e);
+    int (*blob)(struct store *s, const char *name, void **out, size_t *len, struct error *e);
     int (*events)(struct store *s, uint64_t job, uint64_t after, uint32_t limit,
                   store_event_fn fn, void *ctx, struct error *e);
     int (*journal)(struct store *s, store_event_fn fn, void *ctx, struct error *e);

@@ -14,6 +14,7 @@ static const char *const read_sql[READ_COUNT] = {
     [READ_JOB_EVENTS] = "SELECT seq, at_ms, type, job, sum, data FROM journal"
                         " WHERE job = ?3 AND job != 0 AND seq > ?1 ORDER BY seq LIMIT ?2",
     [READ_TEXT] = "SELECT data FROM text WHERE key = ?",
+    [READ_BLOB] = "SELECT sum, data FROM blob WHERE name = ?",
     [READ_IDEM] = "SELECT job FROM idem WHERE user = ? AND key = ? AND expires_ms > ?",
 };
 
@@ -210,6 +211,34 @@ int reader_text(struct store *st, const struct store_key *key, void **out, size_
         r = error_set(e, ENOENT, "no such script or environment is stored");
     } else {
         r = sql_error(s->reader, e, "reading a text");
+    }
+    sqlite3_reset(q);
+    return r;
+}
+
+int reader_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    sqlite3_stmt *q = s->read[READ_BLOB];
+    sqlite3_bind_text(q, 1, name, -1, SQLITE_STATIC);
+    int rc = sqlite3_step(q), r = 0;
+    if (rc == SQLITE_ROW) {
+        size_t bytes = (size_t)sqlite3_column_bytes(q, 1);
+        const void *data = sqlite3_column_blob(q, 1);
+        if (sql_checksum(strlen(name), bytes ? data : "", bytes) != (uint64_t)sqlite3_column_int64(q, 0)) {
+            r = error_set(e, EBADMSG, "the stored value \"%s\" is damaged; restore the state folder from a backup",
+                          name);
+        } else {
+            char *copy = xmalloc(bytes + 1);
+            if (bytes)
+                memcpy(copy, data, bytes);
+            copy[bytes] = 0;
+            *out = copy;
+            *len = bytes;
+        }
+    } else if (rc == SQLITE_DONE) {
+        r = error_set(e, ENOENT, "no value named \"%s\" is stored", name);
+    } else {
+        r = sql_error(s->reader, e, "reading a named value");
     }
     sqlite3_reset(q);
     return r;

@@ -41,6 +41,9 @@ const struct schema_step schema_steps[] = {
     // Jobs that were there at some time: by the number of digits of the milliseconds they took, then
     // by their end; see history.c.
     {.readable_by = 1, .sql = "CREATE INDEX history_span ON history(" SCHEMA_SPAN ", end_ms);"},
+    // Named values. Formats 1 and 2 do not know them and keep their keys in files, so they can go on.
+    {.readable_by = 1,
+     .sql = "CREATE TABLE blob(name TEXT PRIMARY KEY, sum INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;"},
 };
 const int schema_step_count = sizeof schema_steps / sizeof schema_steps[0];
 static_assert(sizeof schema_steps / sizeof schema_steps[0] == STORE_FORMAT, "one step per format");
@@ -52,7 +55,8 @@ static int schema_upgrade(sqlite3 *db, const struct schema_step *steps, int from
         r = sql_exec(db, steps[v].sql, e);
     char tail[256];
     snprintf(tail, sizeof tail,
-             "INSERT OR REPLACE INTO meta(name, value) VALUES('readable_by', %d);"
+             "INSERT INTO meta(name, value) VALUES('readable_by', %d)"
+             "  ON CONFLICT DO UPDATE SET value = max(value, excluded.value);"
              "PRAGMA user_version=%d; PRAGMA application_id=%d; COMMIT",
              steps[to - 1].readable_by, to, APPLICATION_ID);
     if (r == 0)
@@ -90,4 +94,24 @@ int schema_prepare(sqlite3 *db, const char *path, const struct schema_step *step
                          "newer program again, or name another state folder",
                          path, (long long)version, count);
     return 0;
+}
+
+int schema_check_level(sqlite3 *db, const char *path, uint32_t known, struct error *e) {
+    int64_t level = 0;
+    int r = sql_int(db, "SELECT value FROM meta WHERE name = 'level'", 0, &level, e);
+    if (r < 0)
+        return error_prefix(e, "%s", path), r;
+    if (!known || level <= known)
+        return 0;
+    sqlite3_stmt *stmt = NULL;
+    r = sql_prepare(db, "SELECT data FROM blob WHERE name = '" SCHEMA_LEVEL_RELEASE "'", &stmt, e);
+    if (r < 0)
+        return error_prefix(e, "%s", path), r;
+    const char *release = sqlite3_step(stmt) == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+    r = error_set(e, EPROTONOSUPPORT,
+                  "%s was written by a later release (feature level %lld, this program knows levels up to %u): "
+                  "it needs Acequia %s or later",
+                  path, (long long)level, known, release ? release : "of that level");
+    sqlite3_finalize(stmt);
+    return r;
 }

@@ -26,6 +26,12 @@ struct sim_idem {
     char name[];
 };
 
+struct sim_blob {
+    const void *data;  // in a batch
+    size_t len;
+    bool removed;
+};
+
 struct sim_disk *sim_disk_new(uint64_t seed) {
     struct sim_disk *d = xcalloc(1, sizeof *d);
     rand_seed(&d->rand, seed);
@@ -53,11 +59,14 @@ struct sim_disk *sim_disk_free(struct sim_disk *d) {
         owner_free(value);
     for (size_t it = 0; strmap_next(&d->idems, &it, NULL, &value);)
         free(value);
+    for (size_t it = 0; strmap_next(&d->blobs, &it, NULL, &value);)
+        free(value);
     for (int i = 0; i < STORE_SNAPSHOTS_KEPT; i++)
         free(d->snapshots[i].data);
     map_done(&d->texts);
     map_done(&d->owners);
     strmap_done(&d->idems);
+    strmap_done(&d->blobs);
     map_done(&d->history_by_id);
     map_done(&d->array_rows);
     vec_done(&d->journal);
@@ -169,6 +178,16 @@ static void keep_idem(struct sim_disk *d, const struct store_batch *b, const str
     free(name);
 }
 
+static void keep_blob(struct sim_disk *d, const struct store_batch *b, const struct batch_blob *from) {
+    const char *name = batch_at(b, from->name);  // batches stay as long as the disk
+    struct sim_blob *blob = strmap_get(&d->blobs, name);
+    if (!blob) {
+        blob = xcalloc(1, sizeof *blob);
+        strmap_put(&d->blobs, name, blob);
+    }
+    *blob = (struct sim_blob){.data = batch_at(b, from->data), .len = from->data.len, .removed = from->remove};
+}
+
 void sim_disk_keep(struct sim_disk *d, struct store_batch *b) {
     for (uint32_t i = 0; i < b->events.len; i++) {
         struct store_event ev = batch_event_view(b, &b->events.at[i]);
@@ -188,6 +207,12 @@ void sim_disk_keep(struct sim_disk *d, struct store_batch *b) {
         if (owner)
             owner->live = false;
         drop_owner(d, b->releases.at[i]);
+    }
+    for (uint32_t i = 0; i < b->blobs.len; i++)
+        keep_blob(d, b, &b->blobs.at[i]);
+    if (b->level > d->level) {
+        d->level = b->level;
+        d->release = batch_at(b, b->release);
     }
     d->used_bytes += store_batch_bytes(b);
     b->next = d->batches;
@@ -276,6 +301,19 @@ int sim_disk_text(struct sim_disk *d, const struct store_key *key, void **out, s
     copy[text->len] = 0;
     *out = copy;
     *len = text->len;
+    return 0;
+}
+
+int sim_disk_blob(struct sim_disk *d, const char *name, void **out, size_t *len, struct error *e) {
+    const struct sim_blob *blob = strmap_get(&d->blobs, name);
+    if (!blob || blob->removed)
+        return error_set(e, ENOENT, "no value named \"%s\" is stored", name);
+    char *copy = xmalloc(blob->len + 1);
+    if (blob->len)
+        memcpy(copy, blob->data, blob->len);
+    copy[blob->len] = 0;
+    *out = copy;
+    *len = blob->len;
     return 0;
 }
 

@@ -264,6 +264,10 @@ static int sim_text(struct store *st, const struct store_key *key, void **out, s
     return sim_disk_text(d, key, out, len, e);
 }
 
+static int sim_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e) {
+    return sim_disk_blob(sim_of(st)->disk, name, out, len, e);
+}
+
 static int sim_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,
                       store_event_fn fn, void *ctx, struct error *e) {
     return sim_disk_events(sim_of(st)->disk, job, after, limit, fn, ctx);
@@ -335,6 +339,7 @@ static const struct store_ops sim_ops = {
     .stats = sim_stats,
     .load = sim_load,
     .text = sim_text,
+    .blob = sim_blob,
     .events = sim_events,
     .journal = sim_journal,
     .history = sim_history,
@@ -346,6 +351,11 @@ int sim_store_open(struct sim_disk *d, const struct store_config *config, struct
                    struct error *e) {
     if (d->store)
         return error_set(e, EBUSY, "the simulated disk is in use by another controller");
+    if (config->level && d->level > config->level)
+        return error_set(e, EPROTONOSUPPORT,
+                         "the simulated disk was written by a later release (feature level %u, this program knows "
+                         "levels up to %u): it needs Acequia %s or later",
+                         d->level, config->level, d->release);
     struct sim_store *s = xcalloc(1, sizeof *s);
     s->base.ops = &sim_ops;
     s->base.watch = config->watch;

@@ -90,6 +90,8 @@ static int open_databases(struct sqlite_store *s, struct error *e) {
     if (r == 0)
         r = schema_prepare(s->writer.db, s->file, schema_steps, schema_step_count, e);
     if (r == 0)
+        r = schema_check_level(s->writer.db, s->file, s->level, e);
+    if (r == 0)
         r = writer_open(s, e);
     if (r == 0)
         r = sql_open(s->file, &options, &s->keeper_db, e);
@@ -287,6 +289,7 @@ static const struct store_ops sqlite_ops = {
     .stats = sqlite_stats,
     .load = reader_load,
     .text = reader_text,
+    .blob = reader_blob,
     .events = reader_events,
     .journal = reader_journal,
     .history = reader_history,
@@ -305,6 +308,7 @@ int store_open(const struct store_config *config, struct store **out, struct err
     s->low_bytes = config->low_bytes;
     s->retention = config->retention;
     s->vfs = config->vfs;
+    s->level = config->level;
     s->tail = &s->head;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->work, NULL);

@@ -12,12 +12,12 @@
 
 enum write_sql {
     WRITE_BEGIN, WRITE_COMMIT, WRITE_EVENT, WRITE_TEXT, WRITE_TEXT_ID, WRITE_OWNER, WRITE_RELEASE,
-    WRITE_HISTORY, WRITE_IDEM, WRITE_NEEDED, WRITE_OWNED, WRITE_DISOWN, WRITE_TEXT_DROP,
+    WRITE_HISTORY, WRITE_IDEM, WRITE_BLOB, WRITE_BLOB_DROP, WRITE_LEVEL, WRITE_NEEDED, WRITE_OWNED, WRITE_DISOWN, WRITE_TEXT_DROP,
     WRITE_PRUNE_JOURNAL, WRITE_PRUNE_IDEM, WRITE_OLD_HISTORY, WRITE_DROP_HISTORY,
     WRITE_COUNT
 };
 
-enum read_sql { READ_JOURNAL, READ_JOB_EVENTS, READ_TEXT, READ_IDEM, READ_COUNT };
+enum read_sql { READ_JOURNAL, READ_JOB_EVENTS, READ_TEXT, READ_IDEM, READ_BLOB, READ_COUNT };
 
 struct writer {
     sqlite3 *db;
@@ -41,6 +41,7 @@ struct sqlite_store {
     uint64_t reserve_bytes, low_bytes;
     struct store_retention retention;
     const char *vfs;
+    uint32_t level;  // newest that the owner can read
 
     // Owner's thread.
     sqlite3 *reader;
@@ -105,6 +106,7 @@ int reader_load(struct store *st, const struct store_loader *loader, uint64_t *l
                 struct error *e);
 int reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
                 struct error *e);
+int reader_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e);
 int reader_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e);
 int reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,
                   store_event_fn fn, void *ctx, struct error *e);

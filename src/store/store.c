@@ -87,6 +87,10 @@ int store_text(struct store *s, const struct store_key *key, void **out, size_t 
     return s->ops->text(s, key, out, len, e);
 }
 
+int store_blob(struct store *s, const char *name, void **out, size_t *len, struct error *e) {
+    return s->ops->blob(s, name, out, len, e);
+}
+
 int store_events(struct store *s, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
                  void *ctx, struct error *e) {
     return s->ops->events(s, job, after, limit, fn, ctx, e);

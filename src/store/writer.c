@@ -8,10 +8,12 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "schema.h"
 #include "sql.h"
 #include "sqlite_store.h"
 
 enum {
+    LEVEL_FORMAT = 3,                    // the first format whose programs look at the level
     TRANSACTION_BYTES_MAX = 8 << 20,     // bounds how long an acknowledgement waits for others
     CHECKPOINT_PAGES = 2000,             // the keeper moves the log into the file
     CHECKPOINT_PAGES_MUST = 16000,       // so far behind that the writer does it itself
@@ -30,6 +32,11 @@ static const char *const write_sql[WRITE_COUNT] = {
                       " project, name, submit_ms, start_ms, end_ms, nodes, data)"
                       " VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
     [WRITE_IDEM] = "INSERT OR REPLACE INTO idem(user, key, job, expires_ms) VALUES(?,?,?,?)",
+    [WRITE_BLOB] = "INSERT OR REPLACE INTO blob(name, sum, data) VALUES(?,?,?)",
+    [WRITE_BLOB_DROP] = "DELETE FROM blob WHERE name = ?",
+    // The level's own format check holds from format 3 on; programs before that only look at readable_by.
+    [WRITE_LEVEL] = "INSERT INTO meta(name, value) VALUES('level', ?1), ('readable_by', ?2)"
+                    " ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
     [WRITE_NEEDED] = "SELECT EXISTS(SELECT 1 FROM history WHERE id = ?1)"
                      " OR EXISTS(SELECT 1 FROM history WHERE array_id = ?1 AND array_id != 0)",
     [WRITE_OWNED] = "SELECT text FROM text_owner WHERE owner = ? AND live = 0 LIMIT 1",
@@ -135,6 +142,40 @@ static int write_idem(struct sqlite_store *s, const struct store_batch *b,
     return sql_run(s->writer.db, q, e, "writing an idempotency key");
 }
 
+static int write_blob(struct sqlite_store *s, const char *name, const void *data, size_t len,
+                      struct error *e) {
+    sqlite3_stmt *q = s->writer.stmt[WRITE_BLOB];
+    sqlite3_bind_text(q, 1, name, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(q, 2, (int64_t)sql_checksum(strlen(name), data, len));
+    sqlite3_bind_blob(q, 3, data, (int)len, SQLITE_STATIC);
+    return sql_run(s->writer.db, q, e, "writing a named value");
+}
+
+static int write_blobs(struct sqlite_store *s, const struct store_batch *b, struct error *e) {
+    int r = 0;
+    for (uint32_t i = 0; i < b->blobs.len && r == 0; i++) {
+        const struct batch_blob *blob = &b->blobs.at[i];
+        const char *name = batch_at(b, blob->name);
+        if (!blob->remove) {
+            r = write_blob(s, name, batch_at(b, blob->data), blob->data.len, e);
+            continue;
+        }
+        sqlite3_stmt *q = s->writer.stmt[WRITE_BLOB_DROP];
+        sqlite3_bind_text(q, 1, name, -1, SQLITE_STATIC);
+        r = sql_run(s->writer.db, q, e, "removing a named value");
+    }
+    return r;
+}
+
+static int write_level(struct sqlite_store *s, const struct store_batch *b, struct error *e) {
+    sqlite3_stmt *q = s->writer.stmt[WRITE_LEVEL];
+    sqlite3_bind_int64(q, 1, b->level);
+    sqlite3_bind_int64(q, 2, b->level > 1 ? LEVEL_FORMAT : 1);
+    int r = sql_run(s->writer.db, q, e, "writing the feature level");
+    const char *release = batch_at(b, b->release);
+    return r < 0 ? r : write_blob(s, SCHEMA_LEVEL_RELEASE, release, b->release.len, e);
+}
+
 static int first_int(struct sqlite_store *s, enum write_sql which, uint64_t arg, int64_t *out,
                      struct error *e) {
     sqlite3_stmt *q = s->writer.stmt[which];
@@ -195,6 +236,10 @@ static int write_batch(struct sqlite_store *s, const struct store_batch *b, stru
         r = write_idem(s, b, &b->idems.at[i], e);
     for (uint32_t i = 0; i < b->releases.len && r == 0; i++)
         r = write_release(s, b->releases.at[i], e);
+    if (r == 0)
+        r = write_blobs(s, b, e);
+    if (r == 0 && b->level)
+        r = write_level(s, b, e);
     return r;
 }
 

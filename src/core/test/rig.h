@@ -60,6 +60,8 @@ static inline void rig_init(struct rig *r) {
     struct core_config config;
     core_config_default(&config);
     *r = (struct rig){.core = core_new(&config), .now_ms = 1000000};
+    core_start(r->core, r->now_ms);
+    rig_drain(r);
 }
 
 static inline void rig_done(struct rig *r) {

@@ -428,18 +428,47 @@ static void test_versions(void **state) {
     struct store *s = NULL;
     struct error e = {0};
     // One version newer, and it says that this program may go on using it: a taken-back upgrade.
-    static_assert(STORE_FORMAT == 2, "the next version is 3");
-    set_pragma(folder, "PRAGMA user_version=3");
+    static_assert(STORE_FORMAT == 3, "the next version is 4");
+    set_pragma(folder, "PRAGMA user_version=4");
     open_or_fail(&config, &s);
     assert_int_equal(lab_load(s, NULL), RECORDS);
     store_close(s);
-    set_pragma(folder, "UPDATE meta SET value=3 WHERE name='readable_by'");
+    set_pragma(folder, "UPDATE meta SET value=4 WHERE name='readable_by'");
     assert_int_equal(store_open(&config, &s, &e), -EPROTONOSUPPORT);
-    assert_non_null(strstr(e.text, "format 3"));
+    assert_non_null(strstr(e.text, "format 4"));
     assert_non_null(strstr(e.text, "newer program"));
     set_pragma(folder, "PRAGMA application_id=5");
     assert_int_equal(store_open(&config, &s, &e), -EBADMSG);
     assert_non_null(strstr(e.text, "another program"));
+    lab_remove(folder);
+}
+
+// What programs of format 2 look at: they may go on with a file of format 3 until its level is raised.
+static int64_t readable_by(const char *folder) {
+    cleanup_buf struct buf name = {0};
+    buf_addf(&name, "%s/acequia.db", folder);
+    sqlite3 *db = NULL;
+    int64_t value = 0;
+    assert_int_equal(sqlite3_open(buf_str(&name), &db), SQLITE_OK);
+    assert_int_equal(sql_int(db, "SELECT value FROM meta WHERE name = 'readable_by'", 0, &value, NULL), 0);
+    sqlite3_close(db);
+    return value;
+}
+
+static void test_level_shuts_out_earlier_formats(void **state) {
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    struct store *s = NULL;
+    open_or_fail(&config, &s);
+    lab_load(s, NULL);
+    lab_wait(s, &watch, store_submit(s, lab_batch(1, 2, 10)));
+    assert_int_equal(readable_by(folder), 1);
+    struct store_batch *b = lab_batch(3, 1, 10);
+    store_batch_level(b, 2, "0.2.0");
+    lab_wait(s, &watch, store_submit(s, b));
+    store_close(s);
+    assert_int_equal(readable_by(folder), 3);
     lab_remove(folder);
 }
 
@@ -467,7 +496,7 @@ static void test_upgrade(void **state) {
 int main(void) {
     shim_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_failing_io),
+        cmocka_unit_test(test_level_shuts_out_earlier_formats), cmocka_unit_test(test_failing_io),
         cmocka_unit_test(test_failing_then_restart),
         cmocka_unit_test(test_snapshot_waits),
         cmocka_unit_test(test_full_disk),

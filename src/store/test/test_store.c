@@ -462,6 +462,62 @@ static void test_prune_journal(void **state) {
     assert_int_equal(check.snapshot_seq, 1500);
 }
 
+static void assert_blob(struct bed *bed, const char *name, const char *expected) {
+    void *data = NULL;
+    size_t len = 0;
+    int r = store_blob(bed->store, name, &data, &len, NULL);
+    if (!expected) {
+        assert_int_equal(r, -ENOENT);
+        return;
+    }
+    assert_int_equal(r, 0);
+    assert_int_equal(len, strlen(expected));
+    assert_memory_equal(data, expected, len);
+    free(data);
+}
+
+static void test_blobs(void **state) {
+    struct bed *bed = *state;
+    lab_load(bed->store, NULL);
+    assert_blob(bed, "ca.key", NULL);
+    struct store_batch *b = store_batch_new();
+    store_batch_blob(b, "ca.key", "secret", 6);
+    store_batch_blob(b, "ca.crt", "public", 6);
+    store_batch_blob(b, "empty", "", 0);
+    assert_false(store_batch_empty(b));
+    settle(bed, store_submit(bed->store, b));
+    assert_blob(bed, "ca.key", "secret");
+    bed_reopen(bed);
+    lab_load(bed->store, NULL);
+    assert_blob(bed, "ca.key", "secret");
+    assert_blob(bed, "empty", "");
+    b = store_batch_new();
+    store_batch_blob(b, "ca.key", "another", 7);
+    store_batch_blob(b, "ca.crt", NULL, 0);
+    settle(bed, store_submit(bed->store, b));
+    assert_blob(bed, "ca.key", "another");
+    assert_blob(bed, "ca.crt", NULL);
+}
+
+// A journal of a later level is refused with the release it needs, also after it was opened before.
+static void test_level(void **state) {
+    struct bed *bed = *state;
+    struct error e = {0};
+    lab_load(bed->store, NULL);
+    struct store_batch *b = lab_batch(1, 1, 0);
+    store_batch_level(b, 7, "3.1.0");
+    settle(bed, store_submit(bed->store, b));
+    bed->config.level = 7;
+    bed_reopen(bed);
+    bed->store = store_close(bed->store);
+    bed->config.level = 6;
+    int r = bed->simulated ? sim_store_open(bed->disk, &bed->config, &bed->store, &e)
+                           : store_open(&bed->config, &bed->store, &e);
+    assert_int_equal(r, -EPROTONOSUPPORT);
+    assert_non_null(strstr(e.text, "needs Acequia 3.1.0 or later"));
+    bed->store = NULL;
+}
+
 int main(void) {
 #define BOTH(test)                                                   \
     cmocka_unit_test_setup_teardown(test, setup_sqlite, teardown),   \
@@ -470,6 +526,7 @@ int main(void) {
         BOTH(test_journal), BOTH(test_snapshots), BOTH(test_texts),  BOTH(test_history), BOTH(test_jobs_of_a_time),
         cmocka_unit_test_setup_teardown(test_prune_by_size, setup_sqlite, teardown),
         cmocka_unit_test_setup_teardown(test_journal_by_another_thread, setup_sqlite, teardown),
+        BOTH(test_blobs),   BOTH(test_level),
         BOTH(test_pages),   BOTH(test_events),    BOTH(test_idem),   BOTH(test_prune_journal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "model/event.h"
+#include "model/feature.h"
 #include "model/job.h"
 #include "model/message.h"
 #include "model/node.h"
@@ -99,6 +100,15 @@ int core_replay(struct core *c, uint64_t seq, int64_t at_ms, enum event_type typ
 uint64_t core_seq(const struct core *c);  // of the newest event
 void core_snapshot(const struct core *c, struct buf *out);
 int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t len, struct error *e);
+
+// --- versions ---
+
+// Call once when the state is loaded, before any command: a journal without a record begins at the newest level.
+void core_start(struct core *c, int64_t now_ms);
+uint32_t core_level(const struct core *c);                       // of the journal (model/feature.h)
+bool core_feature(const struct core *c, enum feature f);         // whether the journal's level has it
+// Raises the level to the newest: from then on earlier releases cannot read the journal.
+int core_upgrade_finish(struct core *c, const struct actor *actor, int64_t now_ms, struct error *e);
 
 // --- commands about jobs ---
 

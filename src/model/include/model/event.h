@@ -41,7 +41,8 @@ enum event_type {
     EVENT_TOKEN_CREATED = 40,
     EVENT_TOKEN_USED = 41,
     EVENT_TOKEN_REVOKED = 42,
-    EVENT_TYPE_MAX = 43
+    EVENT_LEVEL_SET = 50,
+    EVENT_TYPE_MAX = 51
 };
 
 // Why a job is being ended, or was.
@@ -168,6 +169,11 @@ struct event_token {
     int64_t used_ms;
 };
 
+struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)
+    uint32_t level;
+    const char *by;  // NULL: a fresh cluster
+};
+
 struct event {
     enum event_type type;
     int64_t at_ms;
@@ -177,6 +183,7 @@ struct event {
 struct event_info {
     const char *name;  // "job_submitted"
     const struct schema *schema;
+    uint32_t level;  // the first that has it (model/feature.h); 0: the first of all
 };
 const struct event_info *event_info(enum event_type type);  // NULL: no such type
 uint64_t event_job_id(const struct event *e);                // 0: not about a job

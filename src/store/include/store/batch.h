@@ -33,6 +33,12 @@ struct batch_idem {
     int64_t expires_ms;
 };
 
+struct batch_blob {
+    struct batch_span name;  // followed by a NUL
+    struct batch_span data;
+    bool remove;
+};
+
 struct store_batch {
     struct store_batch *next;
     uint64_t ticket;
@@ -42,6 +48,9 @@ struct store_batch {
     VEC(uint64_t) releases;
     VEC(struct batch_history) history;
     VEC(struct batch_idem) idems;
+    VEC(struct batch_blob) blobs;
+    uint32_t level;            // 0: unchanged
+    struct batch_span release; // followed by a NUL
 };
 
 static inline const char *batch_at(const struct store_batch *b, struct batch_span span) {

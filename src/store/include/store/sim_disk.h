@@ -27,6 +27,9 @@ struct sim_disk {
     struct map texts;         // first bytes of the key -> struct sim_text
     struct map owners;        // owner -> struct sim_owner
     struct strmap idems;      // "user\nkey" -> struct sim_idem
+    struct strmap blobs;      // name -> struct sim_blob
+    uint32_t level;           // feature level of the journal, 0: none was written
+    const char *release;      // that can read it
     struct sim_snapshot snapshots[STORE_SNAPSHOTS_KEPT];  // newest first
 };
 
@@ -37,6 +40,7 @@ int sim_disk_load(struct sim_disk *d, const struct store_loader *loader, uint64_
                   struct error *e);
 int sim_disk_text(struct sim_disk *d, const struct store_key *key, void **out, size_t *len,
                   struct error *e);
+int sim_disk_blob(struct sim_disk *d, const char *name, void **out, size_t *len, struct error *e);
 int sim_disk_events(struct sim_disk *d, uint64_t job, uint64_t after, uint32_t limit,
                     store_event_fn fn, void *ctx);
 int sim_disk_history(struct sim_disk *d, const struct store_query *q, store_history_fn fn,

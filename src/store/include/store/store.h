@@ -12,10 +12,12 @@
 #include "base/error.h"
 
 enum {
-    STORE_FORMAT = 2,                      // version of the files written by this program
+    STORE_FORMAT = 3,                      // version of the files written by this program
     STORE_EVENT_BYTES_MAX = 16 << 20,      // one journal record
     STORE_TEXT_BYTES_MAX = 64 << 20,       // one script or environment
     STORE_KEY_TEXT_MAX = 256,              // user name or idempotency key
+    STORE_BLOB_NAME_MAX = 64,
+    STORE_BLOB_BYTES_MAX = 1 << 20,
     STORE_SNAPSHOTS_KEPT = 2,
 };
 
@@ -50,9 +52,11 @@ struct store_config {
     uint64_t reserve_bytes;  // kept aside for the ends of running jobs when the disk is full
     uint64_t low_bytes;      // less free space than this is reported as low
     struct store_retention retention;
+    uint32_t level;          // newest feature level of journals that the caller can read; 0: any
     const char *vfs;         // SQLite VFS, NULL for the usual one (tests put faults in here)
 };
 
+// -EPROTONOSUPPORT: the journal is of a newer level; the error names the release it needs.
 int store_open(const struct store_config *config, struct store **out, struct error *e);
 // Commits what is waiting (unless commits fail), then releases the folder. Accepts NULL.
 struct store *store_close(struct store *s);
@@ -100,6 +104,12 @@ void store_batch_release(struct store_batch *b, uint64_t owner);
 void store_batch_history(struct store_batch *b, const struct store_history *row);
 void store_batch_idem(struct store_batch *b, const char *user, const char *key, uint64_t job,
                       int64_t expires_ms);
+
+// A small named value (keys, certificates); replaces what had the name. `data` NULL: removes it.
+void store_batch_blob(struct store_batch *b, const char *name, const void *data, size_t len);
+// From this batch on the journal has this feature level: programs that know only lower ones refuse it
+// and name `release`. Never lowered.
+void store_batch_level(struct store_batch *b, uint32_t level, const char *release);
 
 // Takes the batch. Returns its ticket: 1, 2, 3, …
 uint64_t store_submit(struct store *s, struct store_batch *b);
@@ -153,6 +163,8 @@ typedef int (*store_history_fn)(void *ctx, const struct store_history *row);
 // The bytes of a text; the caller frees. -ENOENT when there is none.
 int store_text(struct store *s, const struct store_key *key, void **out, size_t *len,
                struct error *e);
+// The bytes of a named value that is committed; the caller frees. -ENOENT when there is none.
+int store_blob(struct store *s, const char *name, void **out, size_t *len, struct error *e);
 // Events of one job (0: all records), in order, with a seq greater than `after`; limit 0: all.
 int store_events(struct store *s, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
                  void *ctx, struct error *e);

@@ -1,0 +1,37 @@
+// Owns the journal's feature level: what it may hold, and the end of an upgrade.
+#include <assert.h>
+#include <errno.h>
+
+#include "state.h"
+
+uint32_t core_level(const struct core *c) {
+    return c->level;
+}
+
+bool core_feature(const struct core *c, enum feature f) {
+    return c->level >= feature_info(f)->level;
+}
+
+static void set_level(struct core *c, const char *by, int64_t now_ms) {
+    struct event_level_set b = {.level = FEATURE_LEVEL_NEWEST, .by = by};
+    core_emit(c, now_ms, EVENT_LEVEL_SET, &b);
+}
+
+void core_start(struct core *c, int64_t now_ms) {
+    if (!c->seq)
+        set_level(c, NULL, now_ms);
+}
+
+int core_upgrade_finish(struct core *c, const struct actor *actor, int64_t now_ms, struct error *e) {
+    int r = core_need_admin(actor, "finish an upgrade", e);
+    if (r < 0)
+        return r;
+    if (c->level < FEATURE_LEVEL_NEWEST)  // again is harmless
+        set_level(c, actor->user, now_ms);
+    return 0;
+}
+
+void core_apply_level(struct core *c, const struct event_level_set *b) {
+    assert(b->level <= FEATURE_LEVEL_NEWEST);  // core_replay has refused others
+    c->level = b->level;
+}

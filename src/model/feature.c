@@ -1,0 +1,24 @@
+// The table of features and the releases that brought each level.
+#include "model/feature.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static const struct feature_info features[FEATURE_COUNT] = {
+    [FEATURE_LEVELS] = {"levels", 2},
+    [FEATURE_EPOCHS] = {"epochs", 2},
+};
+
+static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {
+    [FEATURE_LEVEL_FIRST] = "0.1.0",
+    [2] = "0.2.0",
+};
+
+const struct feature_info *feature_info(enum feature f) {
+    assert(f < FEATURE_COUNT && features[f].name && features[f].level <= FEATURE_LEVEL_NEWEST);
+    return &features[f];
+}
+
+const char *feature_level_release(uint32_t level) {
+    return level >= FEATURE_LEVEL_FIRST && level <= FEATURE_LEVEL_NEWEST ? releases[level] : NULL;
+}

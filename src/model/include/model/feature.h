@@ -1,0 +1,26 @@
+// Feature levels: which kinds of records a journal may hold. A journal has a level; events, fields and
+// meanings that an earlier release cannot apply are written only once the level has them. A fresh
+// cluster begins at the newest level; one that was upgraded stays at its old level, and can go back to
+// the release before, until an administrator types `acequia upgrade finish`.
+// How to add something: docs/decisions/upgrades.md.
+#pragma once
+#include <stdint.h>
+
+enum {
+    FEATURE_LEVEL_FIRST = 1,   // of a journal that does not say its level: release 0.1.0
+    FEATURE_LEVEL_NEWEST = 2,  // what this program writes
+};
+
+enum feature {
+    FEATURE_LEVELS,  // the journal says its level
+    FEATURE_EPOCHS,  // each start of the controller is an event, and attempts carry its number
+    FEATURE_COUNT
+};
+
+struct feature_info {
+    const char *name;
+    uint32_t level;  // the first level that has it
+};
+const struct feature_info *feature_info(enum feature f);
+// The first release that can read a journal of this level, as "0.2.0"; NULL: a level this program does not know.
+const char *feature_level_release(uint32_t level);
