@@ -235,6 +235,7 @@ void api_status(struct api_call *call) {
     struct error e = {0};
     if (api_check_storage(c, &e) < 0)
         json_put_str(&w, e.text);
+    api_put_upgrade_warning(c->core, &w);
     core_each_node(c->core, warn_missing, &w);
     if (sick.len)
         json_put_str(&w, buf_str(&sick));

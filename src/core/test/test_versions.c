@@ -1,0 +1,86 @@
+// The journal's feature level: a fresh cluster has the newest, an older journal keeps its own until the
+// upgrade is finished, and a journal of a later release is refused.
+#include "rig.h"
+
+#include <errno.h>
+
+static struct core *plain_core(void) {
+    struct core_config config;
+    core_config_default(&config);
+    return core_new(&config);
+}
+
+static void test_fresh_is_newest(void **state) {
+    struct rig r;
+    rig_init(&r);
+    assert_int_equal(core_level(r.core), FEATURE_LEVEL_NEWEST);
+    assert_int_equal(r.journal.at[0].e.type, EVENT_LEVEL_SET);
+    for (int f = 0; f < FEATURE_COUNT; f++)
+        assert_true(core_feature(r.core, (enum feature)f));
+    rig_done(&r);
+}
+
+// A journal that began before levels: nothing new is written until the upgrade is finished.
+static struct core *old_journal(void) {
+    struct core *c = plain_core();
+    struct project p = {.name = "vision"};
+    struct event_project_set b = {.project = &p, .by = "root"};
+    cleanup_buf struct buf data = {0};
+    event_encode(&(struct event){.type = EVENT_PROJECT_SET, .body = &b}, &data);
+    assert_int_equal(core_replay(c, 1, 5, EVENT_PROJECT_SET, data.data, data.len), 0);
+    core_start(c, 10);
+    return c;
+}
+
+static void test_upgrade(void **state) {
+    struct core *c = old_journal();
+    struct error e = {0};
+    assert_int_equal(core_level(c), FEATURE_LEVEL_FIRST);
+    assert_false(core_feature(c, FEATURE_LEVELS));
+    assert_int_equal(core_outbox(c)->events.len, 0);
+    assert_int_equal(core_upgrade_finish(c, &alice, 20, &e), -EPERM);
+    assert_int_equal(core_upgrade_finish(c, &root, 20, &e), 0);
+    assert_int_equal(core_level(c), FEATURE_LEVEL_NEWEST);
+    uint64_t seq = core_seq(c);
+    assert_int_equal(core_upgrade_finish(c, &root, 30, &e), 0);  // again: nothing happens
+    assert_int_equal(core_seq(c), seq);
+    cleanup_buf struct buf snapshot = {0};
+    core_snapshot(c, &snapshot);
+    struct core *again = plain_core();
+    assert_int_equal(core_load_snapshot(again, seq, snapshot.data, snapshot.len, &e), 0);
+    assert_int_equal(core_level(again), FEATURE_LEVEL_NEWEST);
+    core_free(again);
+    core_free(c);
+}
+
+static void test_snapshot_of_the_first_level(void **state) {
+    struct core *c = old_journal();
+    cleanup_buf struct buf snapshot = {0};
+    core_snapshot(c, &snapshot);
+    struct core *again = plain_core();
+    assert_int_equal(core_load_snapshot(again, 1, snapshot.data, snapshot.len, NULL), 0);
+    assert_int_equal(core_level(again), FEATURE_LEVEL_FIRST);
+    core_free(again);
+    core_free(c);
+}
+
+static void test_later_journal_is_refused(void **state) {
+    struct core *c = plain_core();
+    struct event_level_set b = {.level = FEATURE_LEVEL_NEWEST + 1};
+    cleanup_buf struct buf data = {0};
+    event_encode(&(struct event){.type = EVENT_LEVEL_SET, .body = &b}, &data);
+    assert_int_equal(core_replay(c, 1, 0, EVENT_LEVEL_SET, data.data, data.len), -EPROTONOSUPPORT);
+    assert_int_equal(core_replay(c, 1, 0, (enum event_type)9999, "", 0), -EPROTONOSUPPORT);
+    assert_int_equal(core_seq(c), 0);
+    core_free(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fresh_is_newest),
+        cmocka_unit_test(test_upgrade),
+        cmocka_unit_test(test_snapshot_of_the_first_level),
+        cmocka_unit_test(test_later_journal_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

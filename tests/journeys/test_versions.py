@@ -1,0 +1,119 @@
+"""State of the release before, kept in tests/data: this version starts on it, shows the same, and does
+not write what that release cannot read until the upgrade is finished."""
+import json
+import os
+import sqlite3
+import tarfile
+import tempfile
+
+import pytest
+
+from lab.api import Api
+from lab.cluster import Cluster
+from lab.release import describe
+
+DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data")
+
+
+class OnState(Cluster):
+    """A controller alone, on a copy of kept state."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.home = tempfile.mkdtemp(prefix="aqv-", dir="/tmp")  # short: it holds a socket
+        with tarfile.open(f"{DATA}/{name}.tar.xz") as tar:
+            tar.extractall(self.home)
+        os.chmod(f"{self.home}/state", 0o700)
+        with open(f"{self.home}/acequia.conf", encoding="utf-8") as f:
+            text = "".join(line for line in f if not line.startswith("listen"))
+        with open(f"{self.home}/acequia.conf", "w", encoding="utf-8") as f:
+            f.write(text)
+        self.env = dict(os.environ, ACEQUIA_HOME=self.home)
+        self.api = Api(f"{self.home}/run/api.sock")
+
+    def up(self):
+        self.start_controller()
+        self.wait_ready()
+
+    def restart(self):
+        self.kill("controller", 15)
+        self.api.close()
+        self.up()
+
+    def meta(self):
+        """The database's own table of versions."""
+        db = sqlite3.connect(f"{self.home}/state/acequia.db")
+        found = dict(db.execute("SELECT name, value FROM meta"))
+        db.close()
+        return found
+
+
+@pytest.fixture
+def old():
+    cluster = OnState("state-0.1.0")
+    yield cluster
+    cluster.down()
+
+
+def expected():
+    with open(f"{DATA}/state-0.1.0.json", encoding="utf-8") as f:
+        return json.load(f)
+
+
+def check_same(cluster):
+    found, wanted = describe(cluster.api), expected()
+    for key, value in wanted.items():
+        assert json.loads(json.dumps(found[key])) == value, key
+
+
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_state_of_the_release_before(old, snapshot):
+    """From its snapshot, and from its journal alone."""
+    if not snapshot:
+        for name in os.listdir(f"{old.home}/state"):
+            if name.startswith("snapshot-"):
+                os.unlink(f"{old.home}/state/{name}")
+    old.up()
+    check_same(old)
+    assert any("upgrade finish" in w for w in old.api.get("/v1/status")["warnings"])
+    assert "upgrade" in old.cli("status").stdout
+    old.restart()  # from a snapshot that this version wrote
+    check_same(old)
+    # Until the upgrade is finished the release before may open the database.
+    assert old.meta()["readable_by"] <= 2 and "level" not in old.meta()
+
+
+def test_finishing_an_upgrade(old):
+    old.up()
+    assert "going back is possible" in old.cli("upgrade").stdout
+    assert old.api.get("/v1/upgrade")["finished"] is False
+    assert "no upgrade" in old.cli("upgrade", "finish").stdout
+    assert not any("upgrade" in w for w in old.api.get("/v1/status")["warnings"])
+    check_same(old)
+    assert old.meta()["level"] == 2 and old.meta()["readable_by"] == 3
+    old.restart()
+    assert old.api.get("/v1/upgrade")["finished"] is True
+    check_same(old)
+
+
+def test_a_later_journal_is_refused(old):
+    """With a sentence that names the release it needs."""
+    old.up()
+    old.cli("upgrade", "finish")
+    old.kill("controller", 15)
+    db = sqlite3.connect(f"{old.home}/state/acequia.db")
+    db.execute("UPDATE meta SET value = 7 WHERE name = 'level'")
+    release = b"7.5.0"
+    db.execute("UPDATE blob SET data = ? WHERE name = 'level.release'", (release,))
+    db.commit()
+    db.close()
+    old.start_controller()
+    assert old.children["controller"].wait(20) == 1
+    assert "it needs Acequia 7.5.0 or later" in old.log_tail("controller")
+
+
+def test_a_fresh_cluster_needs_no_upgrade():
+    with Cluster() as c:
+        assert c.api.get("/v1/upgrade") | {"version": ""} == {
+            "version": "", "level": 2, "newest_level": 2, "readable_since": "0.2.0", "finished": True}
+        assert not any("upgrade" in w for w in c.api.get("/v1/status")["warnings"])
