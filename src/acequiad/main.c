@@ -5,8 +5,9 @@
 
 #include "agent/daemon/program.h"
 #include "controller/daemon.h"
-#include "remote.h"
+#include "cli/client/tls_transport.h"
 #include "sim/sim.h"
+#include "cli/verb/verb.h"
 
 int main(int argc, char **argv) {
     const char *role = argc > 1 ? argv[1] : "";
@@ -15,7 +16,7 @@ int main(int argc, char **argv) {
     if (strcmp(role, "agent") == 0)
         return agent_main(argc - 1, argv + 1);
     if (strcmp(role, "client") == 0)
-        return cli_main(argc - 1, argv + 1, &remote_transport);
+        return cli_main(argc - 1, argv + 1, &client_tls_transport);
     if (strcmp(role, "sim") == 0)
         return sim_main(argc - 1, argv + 1);
     if (strcmp(role, "api-reference") == 0)

@@ -1,5 +1,5 @@
 // The small executable of the command line: no event loop, no TLS, no database.
-#include "cli/cli.h"
+#include "cli/verb/verb.h"
 
 int main(int argc, char **argv) {
     return cli_main(argc, argv, NULL);

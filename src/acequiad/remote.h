@@ -1,6 +1,0 @@
-// The command line's way to a controller on another machine: TLS, with the CA's certificate or the
-// fingerprint inside the user's token as the thing to trust.
-#pragma once
-#include "cli/cli.h"
-
-extern const struct cli_transport remote_transport;

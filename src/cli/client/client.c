@@ -1,0 +1,336 @@
+// Owns the way to the controller.
+#include "cli/client/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/client/daemon.h"
+#include "model/config.h"
+#include "model/paths.h"
+
+struct client {
+    struct cli *cli;
+    struct http_client *http;
+    char *socket;  // NULL: TLS
+    char *host;
+    unsigned port;
+    char *folder;         // of keys
+    char *authorization;  // header line with the token, or NULL
+};
+
+struct client *client_free(struct client *k) {
+    if (!k)
+        return NULL;
+    http_client_free(k->http);
+    free(k->host);
+    free(k->socket);
+    free(k->folder);
+    if (k->authorization)
+        explicit_bzero(k->authorization, strlen(k->authorization));
+    free(k->authorization);
+    free(k);
+    return NULL;
+}
+
+static int parse_host(struct client *k, const char *text, struct error *e) {
+    uint32_t port = CLIENT_PORT_DEFAULT;
+    const char *colon = strrchr(text, ':');
+    bool v6_only = colon && *text != '[' && strchr(text, ':') != colon;  // a bare IPv6 address
+    size_t len = colon && !v6_only ? (size_t)(colon - text) : strlen(text);
+    if (colon && !v6_only && (parse_u32(colon + 1, &port) < 0 || !port || port > 65535))
+        return error_set(e, EINVAL, "ACEQUIA_HOST is \"%.200s\"; write HOST:PORT or the path of a unix socket", text);
+    if (*text == '[' && len > 2 && text[len - 1] == ']') {
+        text++;
+        len -= 2;
+    }
+    k->host = xstrndup(text, len);
+    k->port = port;
+    return 0;
+}
+
+// The token is a secret: read from a file only its owner can read, sent over TLS only.
+static int read_token(struct client *k, struct error *e) {
+    const char *file = getenv("ACEQUIA_TOKEN_FILE");
+    char token[CLIENT_TOKEN_MAX];
+    bool asked = !str_empty(file);
+    if (!asked)
+        file = arena_printf(&k->cli->arena, "%s/token", k->folder);
+    cleanup_close int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return asked ? error_set(e, errno, "cannot read the token file %s: %s", file, strerror(errno)) : 0;
+    struct stat st;
+    if (fstat(fd, &st) == 0 && st.st_mode & (S_IRWXG | S_IRWXO))
+        return error_set(e, EPERM, "others may read the token file %s; keep it to yourself: chmod 600 %s", file, file);
+    ssize_t n = read(fd, token, sizeof token - 1);
+    if (n <= 0)
+        return error_set(e, EINVAL, "the token file %s is empty or unreadable", file);
+    while (n > 0 && (token[n - 1] == '\n' || token[n - 1] == '\r' || token[n - 1] == ' '))
+        n--;
+    token[n] = 0;
+    if (has_control_chars(token, (size_t)n) || !n)
+        return error_set(e, EINVAL, "the token file %s does not hold a token", file);
+    k->authorization = xasprintf("Authorization: Bearer %s\r\n", token);
+    explicit_bzero(token, sizeof token);
+    return 0;
+}
+
+// Which endpoint: decided from the environment, then from what is there.
+static int find_endpoint(struct client *k, struct error *e) {
+    struct arena *a = &k->cli->arena;
+    const char *host = getenv("ACEQUIA_HOST");
+    struct paths p;
+    int r = paths_get(a, &p, e);
+    if (r < 0)
+        return r;
+    // Copies: whoever shows things again and again empties the arena in between.
+    k->folder = xstrdup(p.config_dir);
+    if (!str_empty(host)) {
+        if (*host != '/' && !str_has_prefix(host, "unix:"))
+            return parse_host(k, host, e);
+        k->socket = xstrdup(*host == '/' ? host : host + 5);
+        return 0;
+    }
+    bool own = access(p.socket, F_OK) == 0;
+    if (own || (str_empty(getenv("ACEQUIA_HOME")) && access(PATHS_SYSTEM_SOCKET, F_OK) == 0)) {
+        k->socket = xstrdup(own ? p.socket : PATHS_SYSTEM_SOCKET);
+        return 0;
+    }
+    cleanup_config struct config config = {0};
+    r = config_load(p.config, clock_wall_ms(), 0, &config, e);
+    if (r < 0)
+        return r;
+    if (!str_empty(config.cluster.controller))
+        return parse_host(k, config.cluster.controller, e);
+    return error_set(e, ENOENT, "no cluster is running here; start one with: acequia up");
+}
+
+static int connect_now(struct client *k, struct error *e) {
+    k->http = http_client_free(k->http);
+    if (!k->socket)
+        return k->cli->tls->connect(k->host, k->port, k->folder, &k->http, e);
+    int r = http_client_unix(k->socket, &k->http, e);
+    if (r == -ENOENT || r == -ECONNREFUSED)
+        return error_set(e, ECONNREFUSED, "the controller at %s does not answer; start it with: acequia up", k->socket);
+    if (r == -EACCES)
+        return error_set(e, -r, "you may not use the controller's socket %s", k->socket);
+    return r;
+}
+
+int client_open(struct cli *c, struct client **out) {
+    struct client *k = xcalloc(1, sizeof *k);
+    k->cli = c;
+    int r = find_endpoint(k, &c->error);
+    if (r == 0 && !k->socket && !c->tls)
+        r = daemon_exec_client(c, &c->error);  // returns only when it failed
+    if (r == 0 && !k->socket)
+        r = read_token(k, &c->error);
+    if (r == 0)
+        r = connect_now(k, &c->error);
+    if (r < 0) {
+        client_free(k);
+        return r;
+    }
+    *out = k;
+    return 0;
+}
+
+static int status_errno(int status) {
+    switch (status) {
+    case 400: return EINVAL;
+    case 401: return EPERM;
+    case 403: return EACCES;
+    case 404: return ENOENT;
+    case 409: return EBUSY;
+    case 413: return EFBIG;
+    case 429: return EDQUOT;
+    case 503: return EAGAIN;
+    default: return EIO;
+    }
+}
+
+int client_errno(const char *word, int otherwise) {
+    int code = error_number(word);
+    return code ? code : otherwise;
+}
+
+static int status_error(struct client *k, int status, const struct json *j) {
+    const struct json *inner = j ? json_get(j, "error") : NULL;
+    const char *message = inner ? json_str(inner, "message") : NULL;
+    int code = status_errno(status);
+    if (inner && status < 500)
+        code = client_errno(json_str(inner, "code"), code);
+    if (message)
+        return error_set(&k->cli->error, code, "%s", message);
+    return error_set(&k->cli->error, status_errno(status), "the controller answered with status %d (%s)", status,
+                     http_status_text(status));
+}
+
+static int read_reply(struct client *k, const struct http_message *m, struct reply *out) {
+    struct reply r = {.status = m->status, .len = m->body.len};
+    struct json *j = NULL;
+    const char *type = http_message_header(m, "content-type");
+    char *text = arena_strndup(&k->cli->arena, buf_str(&m->body), m->body.len);
+    r.text = text;
+    if (type && str_has_prefix(type, "application/json") && m->body.len) {
+        int bad = json_parse(r.text, r.len, &k->cli->arena, &j, &k->cli->error);
+        if (bad < 0)
+            return error_prefix(&k->cli->error, "the controller's answer");
+        r.json = j;
+        while (r.len && text[r.len - 1] == '\n')  // whoever prints it ends the line
+            text[--r.len] = 0;
+    }
+    if (m->status >= 400)
+        return status_error(k, m->status, j);
+    *out = r;
+    return 0;
+}
+
+int client_call_timeout(struct client *k, const char *method, const char *target, const struct buf *body,
+                        int timeout_ms, struct reply *out) {
+    struct http_message m;
+    struct http_request q = {
+        .method = method,
+        .target = target,
+        .content_type = body ? "application/json" : NULL,
+        .body = body ? buf_str(body) : NULL,
+        .body_len = body ? body->len : 0,
+        .extra = k->authorization,
+        .timeout_ms = timeout_ms,
+    };
+    if (!k->http || !http_client_reusable(k->http)) {
+        int r = connect_now(k, &k->cli->error);
+        if (r < 0)
+            return r;
+    }
+    int r = http_client_call(k->http, &q, &m, &k->cli->error);
+    if (r == 0)
+        r = read_reply(k, &m, out);
+    http_message_done(&m);
+    return r;
+}
+
+int client_call(struct client *k, const char *method, const char *target, const struct buf *body, struct reply *out) {
+    return client_call_timeout(k, method, target, body, 0, out);
+}
+
+int client_stream(struct client *k, const char *target, int timeout_ms, http_body_fn fn, void *arg) {
+    struct http_message m;
+    struct reply ignored;
+    struct http_request q = {.method = "GET", .target = target, .extra = k->authorization, .timeout_ms = timeout_ms};
+    if (!k->http || !http_client_reusable(k->http)) {
+        int r = connect_now(k, &k->cli->error);
+        if (r < 0)
+            return r;
+    }
+    int r = http_client_stream(k->http, &q, &m, fn, arg, &k->cli->error);
+    if (r == 0 && m.status >= 400)
+        r = read_reply(k, &m, &ignored);
+    http_message_done(&m);
+    return r;
+}
+
+int client_socket(struct client *k, const char *target, struct http_client **out) {
+    struct http_message refusal;
+    struct reply ignored;
+    http_message_init(&refusal);
+    int r = http_client_ws_open(k->http, target, k->authorization, &refusal, &k->cli->error);
+    if (r < 0 && refusal.status >= 400)
+        read_reply(k, &refusal, &ignored);
+    http_message_done(&refusal);
+    *out = k->http;
+    return r;
+}
+
+static bool address_text(const struct sockaddr *at, char *out, size_t size) {
+    socklen_t len = at->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    return (at->sa_family == AF_INET || at->sa_family == AF_INET6) &&
+           getnameinfo(at, len, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0;
+}
+
+void client_own_address(const struct client *k, char out[CLIENT_ADDRESS_MAX]) {
+    struct sockaddr_storage own;
+    socklen_t len = sizeof own;
+    struct ifaddrs *list = NULL;
+    snprintf(out, CLIENT_ADDRESS_MAX, "127.0.0.1");
+    if (k->http && getsockname(http_client_fd(k->http), (struct sockaddr *)&own, &len) == 0 &&
+        address_text((struct sockaddr *)&own, out, CLIENT_ADDRESS_MAX))
+        return;
+    if (getifaddrs(&list) < 0)
+        return;
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP &&
+            !(i->ifa_flags & IFF_LOOPBACK) && address_text(i->ifa_addr, out, CLIENT_ADDRESS_MAX))
+            break;
+    freeifaddrs(list);
+}
+
+void query_begin(struct query *q, const char *path) {
+    *q = (struct query){0};
+    buf_adds(&q->text, path);
+}
+
+void query_add(struct query *q, const char *key, const char *value) {
+    if (!value)
+        return;
+    buf_addf(&q->text, "%c%s=", q->has ? '&' : '?', key);
+    http_percent_encode(&q->text, value);
+    q->has = true;
+}
+
+void query_addf(struct query *q, const char *key, const char *fmt, ...) {
+    cleanup_buf struct buf b = {0};
+    va_list args;
+    va_start(args, fmt);
+    buf_vaddf(&b, fmt, args);
+    va_end(args);
+    query_add(q, key, buf_str(&b));
+}
+
+void query_done(struct query *q) {
+    buf_done(&q->text);
+}
+
+int client_request(struct cli *c, const char *method, const char *target, const struct buf *body, struct reply *out) {
+    struct client *k;
+    if (client_open(c, &k) < 0)
+        return cli_fail(c);
+    int r = client_call(k, method, target, body, out);
+    client_free(k);
+    return r < 0 ? cli_fail(c) : CLI_OK;
+}
+
+int client_get(struct cli *c, const char *target, struct reply *out) {
+    return client_request(c, "GET", target, NULL, out);
+}
+
+int client_post(struct cli *c, const char *target, const struct buf *body, struct reply *out) {
+    return client_request(c, "POST", target, body, out);
+}
+
+int client_to_output(void *arg, const char *data, size_t len) {
+    while (len) {
+        ssize_t n = write(STDOUT_FILENO, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}

@@ -1,0 +1,14 @@
+// Acting on jobs: by id, or by filters. Shared by cancel, hold, release, requeue, suspend, continue.
+#pragma once
+#include "base/json.h"
+#include "cli/command/command.h"
+
+extern const struct option_table job_filter_options;
+const char *job_states_text(struct arena *a,
+                            const char *states);  // "running,Pending" as the words are written; NULL stays
+// Writes further members of the request; may be NULL.
+typedef int (*job_action_fn)(struct cli *c, struct json_writer *w);
+// `done` is the word for success: "cancelled".
+int job_action(struct cli *c, const char *action, const char *done, job_action_fn more);
+struct reply;
+int job_action_report(struct cli *c, const struct reply *reply, const char *done);

@@ -1,0 +1,45 @@
+// Options that describe a job, shared by submit, run and when; and the spec that comes out of them.
+#pragma once
+#include "base/json.h"
+#include "cli/command/command.h"
+#include "model/job.h"
+
+extern const struct option_table job_resource_options;  // what it needs
+extern const struct option_table job_control_options;   // how it is run
+
+// Fills a spec from the options; strings live in the arena of the command or belong to argv.
+int job_spec(struct cli *c, const struct cli_options *o, struct spec *out);
+
+// Says so when a line of shell was given where a program and its arguments are wanted.
+void job_note_shell(char *const *argv, int argc);
+void job_umask(struct spec *s);  // the umask here holds for the job, too
+
+// The environment a job gets: --export and --env.
+struct job_environment {
+    const char **at;
+    uint32_t len;
+};
+int job_environment(struct cli *c, const struct cli_options *o, struct job_environment *out);
+
+// What was found after the options: a script's text or a command.
+struct job_source {
+    const char *script;  // NULL: a command
+    size_t script_len;
+    char **argv;  // command and arguments, or the script's arguments
+    int argc;
+    const char *name;  // for the job, when none was given
+    const char *shown;  // the command as typed
+};
+// Reads the script; lines "#ACEQUIA --option value" before the first command add options to `o`
+// where the command line has none. `dashes`: "--" came before the arguments.
+int job_source(struct cli *c, struct cli_options *o, bool dashes, struct job_source *out);
+bool job_dashes(const struct cli *c);
+
+struct job_request {
+    const struct spec *spec;
+    const struct job_source *source;  // may be NULL
+    const struct job_environment *environment;
+    const char *key;  // idempotency; may be NULL
+    bool dry_run, no_requeue;
+};
+void job_request_write(const struct job_request *q, struct buf *out);

@@ -1,0 +1,341 @@
+// Owns the options of a job and their translation into a spec.
+#include "cli/job/options.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "model/arrayspec.h"
+#include "model/dependency.h"
+#include "model/gpuspec.h"
+#include "model/name.h"
+#include "model/nodelist.h"
+#include "model/pattern.h"
+#include "model/signalname.h"
+#include "model/units.h"
+
+enum { NODES_MAX = 65536, TASKS_MAX = 1000000, CPUS_MAX = 65536, NICE_MAX = 1000000 };
+
+static const struct option_spec resource_specs[] = {
+    {"nodes", 'N', "MIN[-MAX]", "Nodes; 1 unless more tasks need more.", 0, NULL, NULL},
+    {"tasks", 'n', "COUNT", "Tasks, the processes of a parallel program.", 0, "ntasks", NULL},
+    {"tasks-per-node", 0, "COUNT", "Tasks on each node.", 0, "ntasks-per-node", NULL},
+    {"cpus", 'c', "COUNT", "CPUs for each task.", 0, "cpus-per-task", NULL},
+    {"memory", 'm', "SIZE", "Memory on each node, as 64G or 512M; a bare number is megabytes.", 0, "mem",
+     NULL},
+    {"memory-per-cpu", 0, "SIZE", "Memory for each CPU.", 0, "mem-per-cpu", NULL},
+    {"memory-per-gpu", 0, "SIZE", "Memory for each GPU.", 0, "mem-per-gpu", NULL},
+    {"gpus", 'g', "GPUS",
+     "GPUs for the job: a number, a fraction below 1 such as 0.5, or with a model as a100:2.", 0, "gpu",
+     NULL},
+    {"gpus-per-node", 0, "GPUS", "GPUs on each node.", 0, NULL, NULL},
+    {"gpus-per-task", 0, "GPUS", "GPUs for each task.", 0, NULL, NULL},
+    {"gpu-memory", 0, "SIZE", "GPU memory; becomes a fraction of the GPU it lands on.", 0, NULL, NULL},
+    {"cpus-per-gpu", 0, "COUNT", "CPUs for each GPU.", 0, NULL, NULL},
+    {"tasks-per-gpu", 0, "COUNT", "Tasks for each GPU.", 0, "ntasks-per-gpu", NULL},
+    {"time", 't', "DURATION", "Time limit, as 90m, 8h or 2-12:00:00; a bare number is minutes.", 0, NULL,
+     NULL},
+    {"time-min", 0, "DURATION", "Shortest time limit that would do, to start earlier.", 0, NULL, NULL},
+    {"project", 'P', "NAME", "Project that is charged.", 0, "account", "@project"},
+    {"partition", 'p', "NAMES", "Partition; of several (a,b) the first that lets it start.", 0, NULL,
+     "@partition"},
+    {"qos", 'q', "NAME", "Quality of service.", 0, NULL, "@qos"},
+    {"interactive", 0, NULL, "Never paused, only inside the project's quota, closed at its time limit.", 0,
+     NULL, NULL},
+    {"constraint", 'C', "FEATURES", "Features the nodes must have, joined by & or |.", 0, "features", NULL},
+    {"nodelist", 'w', "NODES", "Nodes that must be used, as n[01-04].", 0, NULL, "@node"},
+    {"exclude", 'x', "NODES", "Nodes that must not be used.", 0, NULL, "@node"},
+    {"exclusive", 0, NULL, "No other job on its nodes.", 0, NULL, NULL},
+    {"spread", 0, NULL, "Spread over nodes rather than packed.", 0, NULL, NULL},
+    {"same-socket", 0, NULL, "GPUs and CPUs of one socket or NVLink group.", 0, NULL, NULL},
+    {"reservation", 0, "NAME", "Reservation to run in.", 0, NULL, "@reservation"},
+};
+const struct option_table job_resource_options = OPTION_TABLE("What the job needs", resource_specs);
+
+static const struct option_spec control_specs[] = {
+    {"name", 'J', "NAME", "Name of the job; else that of the script or command.", 0, "job-name", NULL},
+    {"chdir", 'D', "FOLDER", "Working directory; else the current one.", 0, "workdir", "@dir"},
+    {"output", 'o', "PATTERN",
+     "File for standard output: %j job, %x name, %u user, %A array, %a index, %N node, %t task. Else "
+     "acequia-%j.out.",
+     0, NULL, "@file"},
+    {"error", 'e', "PATTERN", "File for standard error; else with the output.", 0, NULL, "@file"},
+    {"input", 'i', "FILE", "File for standard input.", 0, NULL, "@file"},
+    {"append", 0, NULL, "Append to output files instead of replacing them.", 0, NULL, NULL},
+    {"export", 0, "WHAT", "Environment: all (the default), none, or names and NAME=VALUE with commas.", 0,
+     NULL, "all none"},
+    {"env", 'E', "NAME=VALUE", "Adds a variable.", OPTION_REPEAT, NULL, NULL},
+    {"array", 'a', "INDICES", "Job array, as 0-99, 1,3,5-9 or 0-99999:2%50 (50 at once).", 0, NULL, NULL},
+    {"dependency", 'd', "LIST",
+     "Wait for other jobs: after, afterok, afternotok, afterany, aftercorr with ids as afterok:12:13_4; "
+     "singleton; none.",
+     0, NULL, NULL},
+    {"begin", 'b', "TIME", "Not before this time, as 16:00, tomorrow, now+1hour or 2026-01-31T12:00.", 0,
+     NULL, NULL},
+    {"deadline", 0, "TIME", "Removed if it cannot end before this time.", 0, NULL, NULL},
+    {"hold", 'H', NULL, "Submitted held, until released.", 0, NULL, NULL},
+    {"requeue", 0, NULL, "Queued again when its node fails.", 0, NULL, NULL},
+    {"no-requeue", 0, NULL, "Fails when its node fails.", 0, NULL, NULL},
+    {"nice", 0, "NUMBER", "Lowers the priority.", 0, NULL, NULL},
+    {"comment", 0, "TEXT", "A comment.", 0, NULL, NULL},
+    {"signal", 0, "[B:]SIGNAL[@SECONDS]", "Signal before the time limit; B: to the script only.", 0, NULL,
+     NULL},
+    {"grace", 0, "DURATION", "Time between the ending signal and the kill; a bare number is seconds.", 0,
+     NULL, NULL},
+    {"min-run", 0, "DURATION", "Runs this long before it may be preempted; a bare number is seconds.", 0,
+     NULL, NULL},
+    {"checkpoint", 0, "COMMAND", "Command run in the job before it is preempted.", 0, NULL, NULL},
+    {"container", 0, "IMAGE",
+     "Run in a container: a root file system, OCI bundle or layout, squashfs file or saved image on the nodes, or a "
+     "name at a registry as docker://HOST/NAME:TAG.",
+     0, "container-image", "@file"},
+    {"container-mounts", 0, "SRC[:DST[:ro]],...", "Folders and files of the node that the container sees.", 0,
+     "mounts", NULL},
+    {"container-workdir", 0, "FOLDER", "Working directory in the container; else as outside.", 0, NULL, NULL},
+};
+const struct option_table job_control_options = OPTION_TABLE("How it is run", control_specs);
+
+// A text option checked by `check`.
+static int take_identifier(const struct cli_options *o, const char *option, const char **out, struct error *e) {
+    const char *text = option_get(o, option);
+    if (!text)
+        return 0;
+    int r = identifier_check(option, text, e);
+    if (r == 0)
+        *out = text;
+    return r;
+}
+
+// Names joined by commas.
+static int take_identifiers(const struct cli_options *o, const char *option, const char **out, struct error *e) {
+    const char *text = option_get(o, option), *rest = text;
+    char name[IDENTIFIER_MAX + 2];  // one more than is allowed, so that it is seen
+    size_t len;
+    int r = text && !*text ? identifier_check(option, text, e) : 0;
+    for (const char *at; r == 0 && (at = names_next(&rest, &len));) {
+        snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name - 1), at);
+        r = identifier_check(option, name, e);
+    }
+    if (r == 0 && text)
+        *out = text;
+    return r;
+}
+
+static int take_gpus(struct cli *c, const struct cli_options *o, const char *option, uint32_t *milli, struct spec *s) {
+    const char *text = option_get(o, option);
+    struct gpu_spec g;
+    if (!text)
+        return 0;
+    int r = gpu_spec_parse(text, &g, &c->error);
+    if (r < 0) {
+        error_prefix(&c->error, "--%s", option);
+        return r;
+    }
+    *milli = g.milli;
+    if (g.model[0])
+        s->gpu_model = arena_strdup(&c->arena, g.model);
+    return 0;
+}
+
+// "4" or "2-4"
+static int take_nodes(struct cli *c, const struct cli_options *o, struct spec *s) {
+    const char *text = option_get(o, "nodes");
+    char shown[64], first[16];
+    uint32_t low, high;
+    if (!text)
+        return 0;
+    size_t n = strcspn(text, "-");
+    if (n >= sizeof first)
+        goto bad;
+    memcpy(first, text, n);
+    first[n] = 0;
+    if (parse_u32(first, &low) < 0 || !low || low > NODES_MAX)
+        goto bad;
+    high = low;
+    if (text[n] && (parse_u32(text + n + 1, &high) < 0 || high < low || high > NODES_MAX))
+        goto bad;
+    s->nodes_min = low;
+    s->nodes_max = high;
+    return 0;
+bad:
+    return error_set(&c->error, EINVAL, "--nodes is \"%s\"; give a number such as 4 or a range such as 2-4, at most %d",
+                     printable(text, shown, sizeof shown), NODES_MAX);
+}
+
+static int take_node_lists(struct cli *c, const struct cli_options *o, struct spec *s) {
+    static const char *const names[] = {"nodelist", "exclude"};
+    const char **outs[] = {&s->nodes, &s->exclude};
+    struct name_list list;
+    for (int i = 0; i < 2; i++) {
+        const char *text = option_get(o, names[i]);
+        if (!text)
+            continue;
+        int r = nodelist_expand(text, &c->arena, &list, &c->error);
+        if (r < 0) {
+            error_prefix(&c->error, "--%s", names[i]);
+            return r;
+        }
+        *outs[i] = text;
+    }
+    return 0;
+}
+
+static int take_resources(struct cli *c, const struct cli_options *o, struct spec *s) {
+    struct error *e = &c->error;
+    int r = take_nodes(c, o, s);
+    r = r < 0 ? r : option_u32(o, "tasks", 1, TASKS_MAX, &s->tasks, e);
+    r = r < 0 ? r : option_u32(o, "tasks-per-node", 1, TASKS_MAX, &s->tasks_per_node, e);
+    r = r < 0 ? r : option_u32(o, "cpus", 1, CPUS_MAX, &s->cpus_per_task, e);
+    r = r < 0 ? r : option_u32(o, "cpus-per-gpu", 1, CPUS_MAX, &s->cpus_per_gpu, e);
+    r = r < 0 ? r : option_u32(o, "tasks-per-gpu", 1, TASKS_MAX, &s->ntasks_per_gpu, e);
+    r = r < 0 ? r : option_size(o, "memory", SIZE_M, &s->memory_per_node_bytes, e);
+    r = r < 0 ? r : option_size(o, "memory-per-cpu", SIZE_M, &s->memory_per_cpu_bytes, e);
+    r = r < 0 ? r : option_size(o, "memory-per-gpu", SIZE_M, &s->memory_per_gpu_bytes, e);
+    r = r < 0 ? r : option_size(o, "gpu-memory", SIZE_M, &s->gpu_memory_bytes, e);
+    r = r < 0 ? r : take_gpus(c, o, "gpus", &s->gpus_milli, s);
+    r = r < 0 ? r : take_gpus(c, o, "gpus-per-node", &s->gpus_per_node_milli, s);
+    r = r < 0 ? r : take_gpus(c, o, "gpus-per-task", &s->gpus_per_task_milli, s);
+    r = r < 0 ? r : option_duration(o, "time", 60, &s->time_limit_s, e);
+    r = r < 0 ? r : option_duration(o, "time-min", 60, &s->time_min_s, e);
+    r = r < 0 ? r : take_identifier(o, "project", &s->project, e);
+    r = r < 0 ? r : take_identifiers(o, "partition", &s->partition, e);
+    r = r < 0 ? r : take_identifier(o, "qos", &s->qos, e);
+    r = r < 0 ? r : take_identifier(o, "reservation", &s->reservation, e);
+    r = r < 0 ? r : take_node_lists(c, o, s);
+    if (r < 0)
+        return r;
+    s->features = option_get(o, "constraint");
+    s->class = option_given(o, "interactive") ? CLASS_INTERACTIVE : CLASS_TRAIN;
+    s->exclusive = option_given(o, "exclusive");
+    s->spread = option_given(o, "spread");
+    s->contiguous_topology = option_given(o, "same-socket");
+    if (option_given(o, "time") && !s->time_limit_s)
+        return error_set(e, EINVAL, "--time is \"%s\"; give more than 0, or unlimited", option_get(o, "time"));
+    if ((s->gpus_milli != 0) + (s->gpus_per_node_milli != 0) + (s->gpus_per_task_milli != 0) > 1)
+        return error_set(e, EINVAL, "give only one of --gpus, --gpus-per-node and --gpus-per-task");
+    if ((s->memory_per_node_bytes != 0) + (s->memory_per_cpu_bytes != 0) + (s->memory_per_gpu_bytes != 0) > 1)
+        return error_set(e, EINVAL, "give only one of --memory, --memory-per-cpu and --memory-per-gpu");
+    return 0;
+}
+
+static int take_patterns(struct cli *c, const struct cli_options *o, struct spec *s) {
+    static const char *const names[] = {"output", "error"};
+    const char **outs[] = {&s->output, &s->error};
+    for (int i = 0; i < 2; i++) {
+        const char *text = option_get(o, names[i]);
+        int r = text ? pattern_check(text, &c->error) : 0;
+        if (r < 0) {
+            error_prefix(&c->error, "--%s", names[i]);
+            return r;
+        }
+        *outs[i] = text;
+    }
+    s->input = option_get(o, "input");
+    s->append = option_given(o, "append");
+    return 0;
+}
+
+static int take_array(struct cli *c, const struct cli_options *o, struct spec *s) {
+    struct array_spec array;
+    struct dependency dependency;
+    const char *text = option_get(o, "array");
+    int r = text ? array_parse(text, &c->arena, &array, &c->error) : 0;
+    if (r < 0) {
+        error_prefix(&c->error, "--array");
+        return r;
+    }
+    if (text) {
+        s->array.at = array.at;
+        s->array.len = array.len;
+        s->array_limit = array.limit;
+    }
+    s->dependency = option_get(o, "dependency");
+    if (s->dependency && streq(s->dependency, "none"))
+        s->dependency = NULL;
+    r = s->dependency ? dependency_parse(s->dependency, &c->arena, &dependency, &c->error) : 0;
+    if (r < 0)
+        error_prefix(&c->error, "--dependency");
+    return r;
+}
+
+static int take_signal(struct cli *c, const struct cli_options *o, struct spec *s) {
+    const char *text = option_get(o, "signal");
+    struct signal_spec wish;
+    if (!text)
+        return 0;
+    int r = signal_spec_parse(text, &wish, &c->error);
+    if (r < 0) {
+        error_prefix(&c->error, "--signal");
+        return r;
+    }
+    s->signal = wish.signal;
+    s->signal_before_s = wish.before_s;
+    s->signal_batch_only = wish.batch_only;
+    return 0;
+}
+
+static int take_workdir(struct cli *c, const struct cli_options *o, struct spec *s) {
+    const char *text = option_get(o, "chdir");
+    cleanup_free char *here = NULL;
+    if (!text || *text != '/') {
+        here = getcwd(NULL, 0);
+        if (!here)
+            return error_set(&c->error, errno, "the current folder cannot be found: %s; give --chdir", strerror(errno));
+    }
+    s->workdir = !text          ? arena_strdup(&c->arena, here)
+                 : *text == '/' ? text
+                                : arena_printf(&c->arena, "%s/%s", here, text);
+    return line_check("--chdir", s->workdir, PATTERN_PATH_MAX, &c->error);
+}
+
+static int take_control(struct cli *c, const struct cli_options *o, struct spec *s) {
+    struct error *e = &c->error;
+    const char *name = option_get(o, "name");
+    int r = name ? job_name_check(name, e) : 0;
+    r = r < 0 ? r : take_workdir(c, o, s);
+    r = r < 0 ? r : take_patterns(c, o, s);
+    r = r < 0 ? r : take_array(c, o, s);
+    r = r < 0 ? r : take_signal(c, o, s);
+    r = r < 0 ? r : option_time(o, "begin", &s->begin_ms, e);
+    r = r < 0 ? r : option_time(o, "deadline", &s->deadline_ms, e);
+    r = r < 0 ? r : option_i32(o, "nice", -NICE_MAX, NICE_MAX, &s->nice, e);
+    r = r < 0 ? r : option_duration(o, "grace", 1, &s->grace_s, e);
+    r = r < 0 ? r : option_duration(o, "min-run", 1, &s->min_run_s, e);
+    if (r < 0)
+        return r;
+    s->name = name;
+    s->comment = option_get(o, "comment");
+    s->checkpoint = option_get(o, "checkpoint");
+    s->container = option_get(o, "container");
+    s->container_mounts = option_get(o, "container-mounts");
+    s->container_workdir = option_get(o, "container-workdir");
+    s->hold = option_given(o, "hold");
+    s->requeue = option_given(o, "requeue");
+    return s->comment ? line_check("--comment", s->comment, COMMENT_MAX, e) : 0;
+}
+
+int job_spec(struct cli *c, const struct cli_options *o, struct spec *out) {
+    struct spec s = {0};
+    if (option_given(o, "requeue") && option_given(o, "no-requeue"))
+        return error_set(&c->error, EINVAL, "give only one of --requeue and --no-requeue");
+    int r = take_resources(c, o, &s);
+    r = r < 0 ? r : take_control(c, o, &s);
+    if (r == 0)
+        *out = s;
+    return r;
+}
+
+void job_umask(struct spec *s) {
+    s->umask = (uint32_t)umask(077);
+    s->has_umask = true;
+    umask((mode_t)s->umask);
+}
+
+void job_note_shell(char *const *argv, int argc) {
+    if (argc == 1 && strpbrk(argv[0], " |&;<>") && access(argv[0], F_OK) < 0)
+        cli_note("\"%.60s\" is taken for the name of one program; for a line of shell write: sh -c '...'", argv[0]);
+}

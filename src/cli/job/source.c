@@ -1,0 +1,316 @@
+// Owns where a job's command comes from (script file, standard input, command line), which
+// environment goes with it, and the request that is sent.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "cli/job/options.h"
+#include "model/name.h"
+
+extern char **environ;
+
+enum { SCRIPT_MAX_BYTES = 64 << 20, DIRECTIVE_LINES_MAX = 1000, DIRECTIVE_WORDS_MAX = 64, SHOWN_MAX = 1000 };
+
+bool job_dashes(const struct cli *c) {
+    for (int i = 2; i < c->argc; i++)
+        if (streq(c->argv[i], "--"))
+            return c->count == 0 || (i + 1 < c->argc && c->argv[i + 1] == c->arguments[0]);
+    return false;
+}
+
+static int read_all(int fd, const char *shown, struct buf *out, struct error *e) {
+    for (;;) {
+        ssize_t n = read(fd, buf_reserve(out, 65536), 65536);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_set(e, errno, "cannot read %s: %s", shown, strerror(errno));
+        if (n == 0)
+            return 0;
+        out->len += (size_t)n;
+        out->data[out->len] = 0;
+        if (out->len > SCRIPT_MAX_BYTES)
+            return error_set(e, EFBIG, "%s is larger than %d bytes", shown, SCRIPT_MAX_BYTES);
+    }
+}
+
+static int open_script(const char *path, struct error *e) {
+    struct stat st;
+    char shown[80];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return error_set(
+            e, ENOENT,
+            "there is no script \"%s\"; to run a command write it after --: acequia submit -- %s ...",
+            printable(path, shown, sizeof shown), shown);
+    if (fd < 0)
+        return error_set(e, errno, "cannot read the script \"%s\": %s", printable(path, shown, sizeof shown),
+                         strerror(errno));
+    if (fstat(fd, &st) < 0 || S_ISDIR(st.st_mode)) {
+        close(fd);
+        return error_set(e, EISDIR, "\"%s\" is a folder, not a script", printable(path, shown, sizeof shown));
+    }
+    return fd;
+}
+
+// One word of a directive, quotes taken off; NULL at the end.
+static char *next_word(char **p) {
+    char *s = *p + strspn(*p, " \t"), *out = s, *start = s;
+    if (!*s || *s == '#')
+        return NULL;
+    for (char quote = 0; *s && (quote || (*s != ' ' && *s != '\t')); s++) {
+        if (!quote && (*s == '\'' || *s == '"'))
+            quote = *s;
+        else if (quote && *s == quote)
+            quote = 0;
+        else
+            *out++ = *s;
+    }
+    *p = *s ? s + 1 : s;
+    *out = 0;
+    return start;
+}
+
+static int read_directive(struct cli *c, struct cli_options *o, struct cli_options *found, char *line,
+                          unsigned number) {
+    char *words[DIRECTIVE_WORDS_MAX], *word;
+    int n = 0;
+    struct cli_options one;
+    while ((word = next_word(&line))) {
+        if (n == DIRECTIVE_WORDS_MAX)
+            return error_set(&c->error, EINVAL, "line %u of the script has more than %d words", number,
+                             DIRECTIVE_WORDS_MAX);
+        words[n++] = word;
+    }
+    int r = options_parse(o->tables, n, words, false, &one, &c->error);
+    if (r == 0 && one.arguments.len) {
+        r = error_set(&c->error, EINVAL, "\"%.60s\" is not an option", one.arguments.at[0]);
+        options_done(&one);
+    }
+    if (r < 0) {
+        error_prefix(&c->error, "line %u of the script", number);
+        return r;
+    }
+    for (uint32_t i = 0; i < one.values.len; i++)
+        vec_push(&found->values, one.values.at[i]);
+    options_done(&one);
+    return 0;
+}
+
+// "#ACEQUIA" lines count up to the first line that is neither a comment nor empty.
+static int read_directives(struct cli *c, struct cli_options *o, const char *script) {
+    struct cli_options found = {.tables = o->tables};
+    bool slurm = false;
+    int r = 0;
+    unsigned number = 1;
+    for (const char *p = script; r == 0 && *p && number <= DIRECTIVE_LINES_MAX; number++) {
+        size_t len = strcspn(p, "\n");
+        size_t blank = strspn(p, " \t\r");
+        if (blank < len && p[blank] != '#')
+            break;
+        if (str_has_prefix(p, "#ACEQUIA ") || str_has_prefix(p, "#ACEQUIA\t")) {
+            char *line = arena_strndup(&c->arena, p + 9, len - 9);
+            line[strcspn(line, "\r")] = 0;
+            r = read_directive(c, o, &found, line, number);
+        }
+        slurm = slurm || str_has_prefix(p, "#SBATCH");
+        p += len + (p[len] == '\n');
+    }
+    if (r == 0)
+        options_add_missing(o, &found);
+    if (r == 0 && slurm)
+        cli_note("the script's #SBATCH lines are not read by submit; use sbatch (acequia slurm-commands) or "
+                 "write #ACEQUIA lines");
+    options_done(&found);
+    return r;
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static const char *as_typed(struct cli *c, char **argv, int argc) {
+    cleanup_buf struct buf b = {0};
+    for (int i = 0; i < argc && b.len < SHOWN_MAX; i++)
+        buf_addf(&b, "%s%s", i ? " " : "", argv[i]);
+    for (size_t i = 0; i < b.len; i++)
+        if ((unsigned char)b.data[i] < 32 || b.data[i] == 127)
+            b.data[i] = ' ';
+    size_t len = b.len < SHOWN_MAX ? b.len : SHOWN_MAX;
+    while (len && !utf8_valid(buf_str(&b), len))
+        len--;
+    return arena_strndup(&c->arena, buf_str(&b), len);
+}
+
+static int check_script(struct cli *c, const char *shown, const char *text, size_t len) {
+    char name[80];
+    if (!len)
+        return error_set(&c->error, EINVAL, "the script \"%s\" is empty", printable(shown, name, sizeof name));
+    if (len < 2 || text[0] != '#' || text[1] != '!')
+        return error_set(
+            &c->error, EINVAL,
+            "the script \"%s\" does not begin with #! and an interpreter; begin it with #!/bin/sh",
+            printable(shown, name, sizeof name));
+    if (memchr(text, 0, len) || !utf8_valid(text, len))
+        return error_set(&c->error, EINVAL, "the script \"%s\" is not UTF-8 text", printable(shown, name, sizeof name));
+    return 0;
+}
+
+int job_source(struct cli *c, struct cli_options *o, bool dashes, struct job_source *out) {
+    struct job_source s = {0};
+    cleanup_buf struct buf text = {0};
+    const char *image = option_get(o, "container");  // which may have a command of its own
+    if (dashes && !c->count && !image)
+        return error_set(&c->error, EINVAL, "there is no command after --");
+    if (dashes) {
+        s.argv = c->arguments;
+        s.argc = c->count;
+        s.name = base_name(c->count ? c->arguments[0] : image);
+        s.shown = c->count ? as_typed(c, s.argv, s.argc) : image;
+        *out = s;
+        return 0;
+    }
+    bool standard_input = !c->count || streq(c->arguments[0], "-");
+    if (!c->count && isatty(STDIN_FILENO))
+        return error_set(&c->error, EINVAL, "there is nothing to run; give a script, or a command after --");
+    const char *shown = standard_input ? "standard input" : c->arguments[0];
+    cleanup_close int opened = standard_input ? -1 : open_script(c->arguments[0], &c->error);
+    if (!standard_input && opened < 0)
+        return opened;
+    int r = read_all(standard_input ? STDIN_FILENO : opened, shown, &text, &c->error);
+    r = r < 0 ? r : check_script(c, shown, buf_str(&text), text.len);
+    r = r < 0 ? r : read_directives(c, o, buf_str(&text));
+    if (r < 0)
+        return r;
+    s.script = arena_strndup(&c->arena, buf_str(&text), text.len);
+    s.script_len = text.len;
+    s.argv = c->count ? c->arguments + 1 : NULL;
+    s.argc = c->count ? c->count - 1 : 0;
+    s.name = standard_input ? "script" : base_name(shown);
+    s.shown = c->count ? as_typed(c, c->arguments, c->count) : "-";
+    *out = s;
+    return 0;
+}
+
+static bool is_variable(const char *s) {
+    if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || *s == '_'))
+        return false;
+    for (s++; *s && *s != '='; s++)
+        if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || *s == '_'))
+            return false;
+    return true;
+}
+
+typedef VEC(const char *) text_vec;
+
+// A later setting of the same name replaces the earlier one.
+static void set_variable(text_vec *v, const char *text) {
+    size_t len = strcspn(text, "=") + 1;
+    for (uint32_t i = 0; i < v->len; i++)
+        if (!strncmp(v->at[i], text, len)) {
+            v->at[i] = text;
+            return;
+        }
+    vec_push(v, text);
+}
+
+static const char *from_environment(const char *name) {
+    size_t len = strlen(name);
+    for (char **e = environ; *e; e++)
+        if (!strncmp(*e, name, len) && (*e)[len] == '=')
+            return *e;
+    return NULL;
+}
+
+static int add_named(struct cli *c, text_vec *v, char *item) {
+    char shown[64];
+    if (!is_variable(item))
+        return error_set(&c->error, EINVAL, "--export: \"%s\" is not a variable; write NAME, NAME=VALUE, all or none",
+                         printable(item, shown, sizeof shown));
+    const char *text = strchr(item, '=') ? item : from_environment(item);
+    if (text)
+        set_variable(v, text);
+    return 0;
+}
+
+static void add_everything(text_vec *v) {
+    for (char **e = environ; *e; e++)
+        if (strchr(*e, '=') && utf8_valid(*e, strlen(*e)))
+            vec_push(v, *e);
+}
+
+static int add_exported(struct cli *c, const char *what, text_vec *v) {
+    if (!what || streq(what, "all") || streq(what, "ALL")) {
+        add_everything(v);
+        return 0;
+    }
+    if (streq(what, "none") || streq(what, "NONE") || streq(what, "nil") || streq(what, "NIL"))
+        return 0;
+    char *list = arena_strdup(&c->arena, what);
+    for (char *p = list; p;) {
+        char *comma = strchr(p, ',');
+        if (comma)
+            *comma = 0;
+        if (streq(p, "all") || streq(p, "ALL")) {
+            add_everything(v);
+        } else {
+            int r = add_named(c, v, p);
+            if (r < 0)
+                return r;
+        }
+        p = comma ? comma + 1 : NULL;
+    }
+    return 0;
+}
+
+int job_environment(struct cli *c, const struct cli_options *o, struct job_environment *out) {
+    text_vec v = {0};
+    uint32_t it = 0;
+    const char *item;
+    char shown[64];
+    int r = add_exported(c, option_get(o, "export"), &v);
+    while (r == 0 && (item = option_next(o, "env", &it))) {
+        if (!is_variable(item) || !strchr(item, '='))
+            r = error_set(&c->error, EINVAL, "--env is \"%s\"; write NAME=VALUE", printable(item, shown, sizeof shown));
+        else
+            set_variable(&v, item);
+    }
+    if (r == 0)
+        *out = (struct job_environment){arena_memdup(&c->arena, v.at, v.len * sizeof *v.at), v.len};
+    vec_done(&v);
+    return r;
+}
+
+void job_request_write(const struct job_request *q, struct buf *out) {
+    struct json_writer w = {.out = out};
+    json_open(&w, '{');
+    json_key(&w, "spec");
+    schema_write_json(&spec_schema, q->spec, &w);
+    if (q->no_requeue) {
+        // A plain false is left out by the table; here it must override the cluster's default.
+        out->len--;
+        buf_adds(out, ",\"requeue\":false}");
+    }
+    if (q->source && q->source->script) {
+        json_key(&w, "script");
+        json_put_strn(&w, q->source->script, q->source->script_len);
+    }
+    if (q->environment) {
+        json_key(&w, "environment");
+        json_open(&w, '[');
+        for (uint32_t i = 0; i < q->environment->len; i++)
+            json_put_str(&w, q->environment->at[i]);
+        json_close(&w, ']');
+    }
+    if (q->key)
+        json_kv_str(&w, "key", q->key);
+    if (q->dry_run)
+        json_kv_bool(&w, "dry_run", true);
+    json_close(&w, '}');
+}

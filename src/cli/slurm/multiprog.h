@@ -1,6 +1,0 @@
-// srun --multi-prog.
-#pragma once
-#include "cli/slurm/slurm.h"
-
-// Reads the file into a script for "sh -c"; *tasks 0: becomes as many as it names. Prints what is wrong.
-int multi_prog(struct slurm *s, const char *path, uint32_t *tasks, const char **script);

@@ -1,0 +1,12 @@
+// What /v1/status and /v1/nodes say of the cluster, in lines for people.
+#pragma once
+#include "base/json.h"
+#include "cli/client/client.h"
+
+struct cluster_totals {
+    int64_t nodes, nodes_down, cpus, cpus_used, gpus_milli, gpus_used_milli;
+    uint64_t memory_bytes, memory_used_bytes;
+};
+void cluster_totals(const struct json *nodes, struct cluster_totals *out);
+void cluster_status_lines(struct cli *c, const struct json *status, const struct json *nodes, struct buf *out);
+void cluster_bar(struct buf *out, double share, int width, bool colour);  // "[#####.....]"

@@ -1,0 +1,20 @@
+// acequia continue
+#include "cli/job/action.h"
+#include "verbs.h"
+
+static int run(struct cli *c) {
+    return job_action(c, "resume", "continued", NULL);
+}
+
+const struct verb verb_continue = {
+    .name = "continue",
+    .group = "Work",
+    .arguments = "[options] JOB...",
+    .summary = "let suspended jobs go on",
+    .text = "The opposite of suspend.",
+    .examples = "acequia continue 12",
+    .options = {&job_filter_options, &common_options},
+    .run = run,
+    .complete = "@job",
+    .most = -1,
+};

@@ -1,0 +1,331 @@
+// acequia get
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/client/client.h"
+#include "cli/job/columns.h"
+#include "cli/term/local_time.h"
+#include "cli/term/terminal.h"
+#include "verbs.h"
+#include "model/gpuspec.h"
+#include "model/pattern.h"
+#include "model/units.h"
+
+enum { LABEL = 15 };
+
+static const struct option_spec specs[] = {
+    {"script", 0, NULL, "Print the script instead.", 0, NULL, NULL},
+    {"environment", 0, NULL, "Print the environment instead.", 0, NULL, NULL},
+};
+static const struct option_table table = OPTION_TABLE("Options", specs);
+
+static void line(struct buf *out, const char *label, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void line(struct buf *out, const char *label, const char *fmt, ...) {
+    va_list args;
+    buf_addf(out, "%-*s", LABEL, label);
+    va_start(args, fmt);
+    buf_vaddf(out, fmt, args);
+    va_end(args);
+    buf_addc(out, '\n');
+}
+
+static void text_line(struct buf *out, const char *label, const struct json *j, const char *field) {
+    const char *s = j ? json_str(j, field) : NULL;
+    if (s && *s)
+        line(out, label, "%s", s);
+}
+
+static void time_line(struct buf *out, const char *label, const struct json *j, const char *field) {
+    char text[UNIT_TEXT_MAX];
+    int64_t at = json_i64(j, field, 0);
+    if (at)
+        line(out, label, "%s", local_time_format(at, text));
+}
+
+static void request_lines(struct buf *out, const struct json *spec) {
+    char text[UNIT_TEXT_MAX];
+    int64_t v;
+    cleanup_buf struct buf b = {0};
+    if ((v = json_i64(spec, "nodes_min", 0)))
+        buf_addf(&b, "%lld %s, ", (long long)v, v == 1 ? "node" : "nodes");
+    if ((v = json_i64(spec, "tasks", 0)))
+        buf_addf(&b, "%lld %s, ", (long long)v, v == 1 ? "task" : "tasks");
+    if ((v = json_i64(spec, "cpus_per_task", 0)))
+        buf_addf(&b, "%lld %s per task, ", (long long)v, v == 1 ? "CPU" : "CPUs");
+    static const struct {
+        const char *field, *per;
+    } sizes[] = {{"memory_per_node_bytes", "per node"},
+                 {"memory_per_cpu_bytes", "per CPU"},
+                 {"memory_per_gpu_bytes", "per GPU"},
+                 {"gpu_memory_bytes", "of GPU memory"}},
+      gpus[] = {
+          {"gpus_milli", ""}, {"gpus_per_node_milli", " per node"}, {"gpus_per_task_milli", " per task"}};
+    for (size_t i = 0; i < 4; i++)
+        if ((v = json_i64(spec, sizes[i].field, 0)))
+            buf_addf(&b, "%s %s, ", size_format((uint64_t)v, text), sizes[i].per);
+    for (size_t i = 0; i < 3; i++)
+        if ((v = json_i64(spec, gpus[i].field, 0)))
+            buf_addf(&b, "%s %s%s, ", gpu_milli_format((uint64_t)v, text), v <= 1000 ? "GPU" : "GPUs", gpus[i].per);
+    if (json_str(spec, "gpu_model"))
+        buf_addf(&b, "model %s, ", json_str(spec, "gpu_model"));
+    if (json_true(spec, "exclusive"))
+        buf_adds(&b, "exclusive, ");
+    if (b.len > 2)
+        line(out, "Asked for", "%.*s", (int)b.len - 2, b.data);
+    if ((v = json_i64(spec, "time_limit_s", 0)))
+        line(out, "Time limit", "%s", duration_format((uint64_t)v, text));
+}
+
+static void part_lines(struct buf *out, const struct json *parts) {
+    char text[UNIT_TEXT_MAX];
+    for (uint32_t i = 0; parts && parts->type == JSON_ARRAY && i < parts->len; i++) {
+        const struct json *p = &parts->items[i], *gpus = json_get(p, "gpus");
+        cleanup_buf struct buf b = {0};
+        int64_t milli = 0;
+        buf_addf(&b, "%s: %lld %s", json_str(p, "node") ? json_str(p, "node") : "?", (long long)json_i64(p, "cpus", 0),
+                 json_i64(p, "cpus", 0) == 1 ? "CPU" : "CPUs");
+        if (json_i64(p, "memory_bytes", 0))
+            buf_addf(&b, ", %s", size_format((uint64_t)json_i64(p, "memory_bytes", 0), text));
+        for (uint32_t g = 0; gpus && gpus->type == JSON_ARRAY && g < gpus->len; g++)
+            milli += json_i64(&gpus->items[g], "milli", 0);
+        if (milli)
+            buf_addf(&b, ", %s %s", gpu_milli_format((uint64_t)milli, text), milli == 1000 ? "GPU" : "GPUs");
+        line(out, i ? "" : "Holds", "%s", buf_str(&b));
+    }
+}
+
+static void usage_lines(struct buf *out, const struct json *u) {
+    char text[UNIT_TEXT_MAX], more[UNIT_TEXT_MAX];
+    int64_t v;
+    if (!u || u->type != JSON_OBJECT)
+        return;
+    int64_t user = json_i64(u, "cpu_user_us", 0), system = json_i64(u, "cpu_system_us", 0);
+    if (user || system)
+        line(out, "CPU time", "%s (%lld.%02lld s user, %lld.%02lld s system)",
+             elapsed_format((user + system) / 1000000, text), (long long)(user / 1000000),
+             (long long)(user / 10000 % 100), (long long)(system / 1000000),
+             (long long)(system / 10000 % 100));
+    if ((v = json_i64(u, "memory_peak_bytes", 0)))
+        line(out, "Memory peak", "%s", size_format((uint64_t)v, text));
+    if (json_i64(u, "read_bytes", 0) || json_i64(u, "write_bytes", 0))
+        line(out, "Disk", "%s read, %s written", size_format((uint64_t)json_i64(u, "read_bytes", 0), text),
+             size_format((uint64_t)json_i64(u, "write_bytes", 0), more));
+    if ((v = json_i64(u, "gpu_busy_ms", 0)))
+        line(out, "GPU busy", "%s", elapsed_format(v / 1000, text));
+    if ((v = json_i64(u, "gpu_memory_peak_bytes", 0)))
+        line(out, "GPU memory", "%s peak", size_format((uint64_t)v, text));
+    if ((v = json_i64(u, "gpu_throttled_ms", 0)))
+        line(out, "GPU throttled", "%s", elapsed_format(v / 1000, text));
+    if ((v = json_i64(u, "energy_mj", 0)))
+        line(out, "Energy", "%lld J", (long long)(v / 1000));
+}
+
+// Share, use and throttling of each GPU right now.
+static void gpu_lines(struct buf *out, const struct json *live) {
+    const struct json *gpus = live && live->type == JSON_OBJECT ? json_get(live, "gpus") : NULL;
+    char share[GPU_TEXT_MAX], used[UNIT_TEXT_MAX], limit[UNIT_TEXT_MAX];
+    for (uint32_t i = 0; gpus && gpus->type == JSON_ARRAY && i < gpus->len; i++) {
+        const struct json *g = &gpus->items[i];
+        const char *node = json_str(g, "node");
+        cleanup_buf struct buf b = {0};
+        if (json_get(g, "use_milli"))
+            buf_addf(&b, "%lld %% busy, ", (long long)(json_i64(g, "use_milli", 0) / 10));
+        buf_addf(&b, "%s of %s", size_format((uint64_t)json_i64(g, "memory_bytes", 0), used),
+                 size_format((uint64_t)json_i64(g, "memory_limit_bytes", 0), limit));
+        if (json_i64(g, "throttled_milli", 0))
+            buf_addf(&b, ", throttled %lld %%", (long long)(json_i64(g, "throttled_milli", 0) / 10));
+        line(out, i ? "" : "GPUs now", "%s:%lld  %s of it, %s", node ? node : "?", (long long)json_i64(g, "index", 0),
+             gpu_milli_format((uint64_t)json_i64(g, "share_milli", 0), share), buf_str(&b));
+    }
+    if (live && live->type == JSON_OBJECT && json_str(live, "warning"))
+        line(out, "Warning", "it %s", json_str(live, "warning"));
+}
+
+static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
+    const char *state = json_str(j, "state"), *reason = json_str(j, "reason"),
+               *exit = job_exit_text(&c->arena, state, json_i64(j, "exit_code", 0),
+                                     json_i64(j, "exit_signal", 0));
+    enum colour colour = terminal_colour() ? job_state_colour(state) : COLOUR_NONE;
+    cleanup_buf struct buf b = {0};
+    if (*exit)
+        buf_addf(&b, str_has_prefix(exit, "SIG") ? ", ended by %s" : ", exit code %s", exit);
+    if (json_i64(j, "attempt", 0) > 1)
+        buf_addf(&b, ", attempt %lld", (long long)json_i64(j, "attempt", 0));
+    const struct json *live = json_get(j, "live");
+    if (live && live->type == JSON_OBJECT && json_true(live, "preparing"))
+        buf_adds(&b, ", preparing its image");
+    line(out, "State", "%s%s%s%s", terminal_colour_on(colour), state ? state : "?",
+         terminal_colour_off(colour), buf_str(&b));
+    if (!str_empty(reason) && !streq(reason, "None"))
+        line(out, "Reason", "%s", reason);
+}
+
+// Where the output lies; the pattern itself where the job has not got what it is made of yet.
+static void file_line(struct buf *out, const char *label, const struct json *j, const struct json *spec,
+                      const char *field) {
+    const struct json *parts = json_get(j, "parts");
+    const char *pattern = json_str(spec, field);
+    struct pattern_values v = {.job = (uint64_t)json_i64(j, "id", 0),
+                               .array = (uint64_t)json_i64(j, "array_id", 0),
+                               .array_index = (uint32_t)json_i64(j, "array_index", 0),
+                               .name = json_str(spec, "name"),
+                               .user = json_str(spec, "user")};
+    cleanup_buf struct buf path = {0};
+    if (str_empty(pattern))
+        return;
+    if (parts && parts->type == JSON_ARRAY && parts->len)
+        v.node = json_str(&parts->items[0], "node");
+    bool known = v.name && v.user && (v.node || !strstr(pattern, "%N")) && !strstr(pattern, "%t") &&
+                 !strstr(pattern, "%n");
+    if (known && pattern_expand(pattern, json_str(spec, "workdir"), &v, &path, NULL) == 0)
+        line(out, label, "%s", buf_str(&path));
+    else
+        line(out, label, "%s", pattern);
+}
+
+// Of a waiting job: when its turn comes, and what that is made of besides its submit time.
+static void turn_line(struct buf *out, const struct json *j) {
+    static const struct {
+        const char *key, *what;
+    } parts[] = {{"short_s", "for its limit"}, {"use_s", "for its user's use"}, {"size_s", "for its size"},
+                 {"qos_s", "for its priority"}, {"nice_s", "for its nice"}};
+    const struct json *order = json_get(j, "order");
+    cleanup_buf struct buf made = {0};
+    char text[UNIT_TEXT_MAX], when[UNIT_TEXT_MAX];
+    if (!order || order->type != JSON_OBJECT || !json_i64(order, "priority", 0))
+        return;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        int64_t v = json_i64(order, parts[i].key, 0);
+        if (v)
+            buf_addf(&made, "%s%s%s %s", made.len ? ", " : "", v < 0 ? "-" : "+",
+                     duration_format((uint64_t)(v < 0 ? -v : v), text), parts[i].what);
+    }
+    line(out, "Turn", "%s%s%s%s", local_time_format(json_i64(order, "turn_ms", 0), when),
+         made.len ? " (" : "", buf_str(&made), made.len ? ")" : "");
+}
+
+static void print_job(struct cli *c, const struct json *j, struct buf *out) {
+    char text[UNIT_TEXT_MAX];
+    const struct json *spec = json_get(j, "spec"), *usage = json_get(j, "usage"), *live = json_get(j, "live");
+    const char *label = json_str(j, "label");
+    line(out, "Job", "%s", label ? label : arena_printf(&c->arena, "%lld", (long long)json_i64(j, "id", 0)));
+    text_line(out, "Name", spec, "name");
+    text_line(out, "User", spec, "user");
+    text_line(out, "Project", spec, "project");
+    text_line(out, "Partition", spec, "partition");
+    text_line(out, "QoS", spec, "qos");
+    state_lines(c, out, j);
+    if (spec)
+        request_lines(out, spec);
+    part_lines(out, json_get(j, "parts"));
+    time_line(out, "Submitted", j, "submit_ms");
+    time_line(out, "Begins", spec ? spec : j, "begin_ms");
+    turn_line(out, j);
+    if (!json_i64(j, "start_ms", 0))
+        time_line(out, "Expected start", j, "expected_start_ms");
+    time_line(out, "Started", j, "start_ms");
+    time_line(out, "Ended", j, "end_ms");
+    if (json_i64(j, "elapsed_ms", 0))
+        line(out, "Run time", "%s", elapsed_format(json_i64(j, "elapsed_ms", 0) / 1000, text));
+    usage_lines(out, usage && usage->type == JSON_OBJECT ? usage : live);
+    gpu_lines(out, live);
+    if (!spec)
+        return;
+    text_line(out, "Depends on", spec, "dependency");
+    text_line(out, "Comment", spec, "comment");
+    text_line(out, "Container", spec, "container");
+    text_line(out, "Mounts", spec, "container_mounts");
+    text_line(out, "Folder", spec, "workdir");
+    file_line(out, "Output", j, spec, "output");
+    file_line(out, "Error", j, spec, "error");
+    text_line(out, "Command", spec, "command_text");
+}
+
+// Of an array: what its elements have in common, and how many are in which state.
+static void print_array(struct cli *c, const struct json *j, const struct json *counts, struct buf *out) {
+    const struct json *spec = json_get(j, "spec"), *states = json_get(counts, "states");
+    long long id = (long long)json_i64(counts, "id", 0);
+    cleanup_buf struct buf b = {0};
+    line(out, "Array", "%lld, %lld elements", id, (long long)json_i64(counts, "elements", 0));
+    text_line(out, "Name", spec, "name");
+    text_line(out, "User", spec, "user");
+    text_line(out, "Project", spec, "project");
+    text_line(out, "Partition", spec, "partition");
+    text_line(out, "QoS", spec, "qos");
+    for (uint32_t i = 0; states && states->type == JSON_OBJECT && i < states->len; i++)
+        buf_addf(&b, "%s%lld %s", i ? ", " : "", (long long)json_i64(states, states->members[i].key, 0),
+                 states->members[i].key);
+    line(out, "States", "%s%s", buf_str(&b), json_true(counts, "complete") ? "" : ", and more that have ended");
+    if (json_i64(spec, "array_limit", 0))
+        line(out, "At once", "%lld", (long long)json_i64(spec, "array_limit", 0));
+    request_lines(out, spec);
+    time_line(out, "Submitted", j, "submit_ms");
+    text_line(out, "Depends on", spec, "dependency");
+    text_line(out, "Comment", spec, "comment");
+    text_line(out, "Folder", spec, "workdir");
+    text_line(out, "Output", spec, "output");
+    text_line(out, "Error", spec, "error");
+    text_line(out, "Command", spec, "command_text");
+    line(out, "Elements", "acequia list %lld, acequia list --finished %lld, acequia get %lld_%lld", id, id, id,
+         (long long)json_i64(j, "array_index", 0));
+}
+
+// True when it is an array that was named, not one of its elements.
+static bool array_of(struct cli *c, struct client *k, const char *name, const struct json *j, struct reply *counts) {
+    if (!json_i64(j, "array_id", 0) || strchr(name, '_'))
+        return false;
+    const char *target = arena_printf(&c->arena, "/v1/jobs/%lld/array", (long long)json_i64(j, "array_id", 0));
+    return client_call(k, "GET", target, NULL, counts) == 0 && counts->json && json_get(j, "spec");
+}
+
+static int run(struct cli *c) {
+    struct client *k;
+    const char *part = option_given(&c->options, "script")        ? "/script"
+                       : option_given(&c->options, "environment") ? "/environment"
+                                                                  : "";
+    cleanup_buf struct buf out = {0};
+    if (client_open(c, &k) < 0)
+        return cli_fail(c);
+    int status = CLI_OK;
+    for (int i = 0; i < c->count; i++) {
+        struct reply reply, counts;
+        cleanup_buf struct buf target = {0};
+        buf_adds(&target, "/v1/jobs/");
+        http_percent_encode(&target, c->arguments[i]);
+        buf_adds(&target, part);
+        if (client_call(k, "GET", buf_str(&target), NULL, &reply) < 0) {
+            status = cli_fail(c);
+            continue;
+        }
+        if (i && !c->json && !*part)
+            buf_addc(&out, '\n');
+        if (*part || !reply.json)
+            buf_add(&out, reply.text, reply.len);
+        else if (c->json)
+            buf_addf(&out, "%s\n", reply.text);
+        else if (array_of(c, k, c->arguments[i], reply.json, &counts))
+            print_array(c, reply.json, counts.json, &out);
+        else
+            print_job(c, reply.json, &out);
+    }
+    client_free(k);
+    int printed = cli_print(&out);
+    return status == CLI_OK ? printed : status;
+}
+
+const struct verb verb_get = {
+    .name = "get",
+    .alias = "show",
+    .group = "Work",
+    .arguments = "[options] JOB...",
+    .summary = "show everything about a job",
+    .examples = "acequia get 12\nacequia get 12_3 --json\nacequia get 12 --script",
+    .options = {&table, &common_options},
+    .run = run,
+    .complete = "@job",
+    .least = 1,
+    .most = -1,
+};

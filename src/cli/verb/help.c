@@ -1,0 +1,45 @@
+// acequia help, acequia version
+#include <stdio.h>
+
+#include "base/text.h"
+#include "texts.h"
+#include "verbs.h"
+
+static int run_version(struct cli *c) {
+    if (c->json)
+        printf("{\"version\":\"%s\"}\n", ACEQUIA_VERSION);
+    else
+        printf("acequia %s\n", ACEQUIA_VERSION);
+    return CLI_OK;
+}
+
+const struct verb verb_version = {
+    .name = "version",
+    .group = "More",
+    .summary = "print the version",
+    .options = {&common_options},
+    .run = run_version,
+};
+
+static int run_help(struct cli *c) {
+    cleanup_buf struct buf out = {0};
+    const struct verb *v = c->count ? verb_find(c->arguments[0]) : NULL;
+    if (c->count && !v)
+        return cli_usage(c, "there is no verb \"%.40s\"", c->arguments[0]);
+    if (v)
+        help_verb(v, &out);
+    else
+        help_overview(&out, false);
+    return cli_print(&out);
+}
+
+const struct verb verb_help = {
+    .name = "help",
+    .group = "More",
+    .arguments = "[VERB]",
+    .summary = "tell about a verb",
+    .options = {&common_options},
+    .run = run_help,
+    .complete = "@verb",
+    .most = 1,
+};

@@ -1,0 +1,20 @@
+// acequia hold
+#include "cli/job/action.h"
+#include "verbs.h"
+
+static int run(struct cli *c) {
+    return job_action(c, "hold", "held", NULL);
+}
+
+const struct verb verb_hold = {
+    .name = "hold",
+    .group = "Work",
+    .arguments = "[options] JOB...",
+    .summary = "keep pending jobs from starting",
+    .text = "Jobs that run already are not touched.",
+    .examples = "acequia hold 12\nacequia hold --name sweep",
+    .options = {&job_filter_options, &common_options},
+    .run = run,
+    .complete = "@job",
+    .most = -1,
+};

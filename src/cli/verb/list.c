@@ -1,0 +1,272 @@
+// acequia list
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/client/client.h"
+#include "cli/job/action.h"
+#include "cli/job/columns.h"
+#include "cli/job/rows.h"
+#include "cli/term/local_time.h"
+#include "cli/term/screen.h"
+#include "verbs.h"
+
+enum { FINISHED_LIMIT = 1000, WATCH_DEFAULT_S = 2, PAGE_ROWS = 2000, STREAM_TIMEOUT_MS = 60 * 1000 };
+
+static const struct option_spec filter_specs[] = {
+    {"user", 'u', "NAME", "Only jobs of this user.", 0, NULL, NULL},
+    {"me", 0, NULL, "Only my jobs.", 0, "mine", NULL},
+    {"project", 'P', "NAME", "Only jobs of this project.", 0, NULL, "@project"},
+    {"partition", 'p', "NAME", "Only jobs of this partition.", 0, NULL, "@partition"},
+    {"qos", 'q', "NAME", "Only jobs of this QoS.", 0, NULL, "@qos"},
+    {"name", 'J', "NAME", "Only jobs of this name.", 0, NULL, NULL},
+    {"state", 's', "STATES", "Only jobs in these states, as PENDING,RUNNING.", 0, "states",
+     "PENDING RUNNING SUSPENDED COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED"},
+    {"node", 'w', "NAME", "Only jobs on this node.", 0, NULL, "@node"},
+    {"finished", 'f', NULL, "Finished jobs, newest last, instead of those that wait and run.", 0, NULL, NULL},
+    {"since", 0, "TIME", "Finished since then, as 08:00, 2026-01-30 or now-2hours.", 0, NULL, NULL},
+    {"until", 0, "TIME", "Finished until then.", 0, NULL, NULL},
+    {"elements", 'r', NULL, "One line per element of an array.", 0, NULL, NULL},
+    {"limit", 'l', "COUNT", "At most this many.", 0, NULL, NULL},
+};
+static const struct option_table filters = OPTION_TABLE("Which jobs", filter_specs);
+
+static const struct option_spec show_specs[] = {
+    {"columns", 'o', "NAMES", "Columns to show, as id,name,state; 'help' names them all.", 0, NULL,
+     "@column"},
+    {"sort", 'S', "NAMES", "Sort by these columns; -NAME the other way round.", 0, NULL, "@column"},
+    {"watch", 0, "SECONDS", "Show again each 2 seconds, or as often as given; q leaves it.", OPTION_OPTIONAL,
+     NULL, NULL},
+    {"wide", 'W', NULL, "Shorten nothing.", 0, NULL, NULL},
+    {"no-heading", 'H', NULL, "No line of titles.", 0, "noheader", NULL},
+};
+static const struct option_table show = OPTION_TABLE("How they are shown", show_specs);
+
+static int add_times(struct cli *c, struct query *q) {
+    static const char *const names[] = {"since", "until"}, *const keys[] = {"since_ms", "until_ms"};
+    for (int i = 0; i < 2; i++) {
+        int64_t at;
+        const char *text = option_get(&c->options, names[i]);
+        if (!text)
+            continue;
+        int r = local_time_parse(text, clock_wall_ms(), TIME_TODAY, &at, &c->error);
+        if (r < 0) {
+            error_prefix(&c->error, "--%s", names[i]);
+            return r;
+        }
+        query_addf(q, keys[i], "%lld", (long long)at);
+    }
+    return 0;
+}
+
+static int build_query(struct cli *c, const char *fields, uint32_t limit, struct query *q) {
+    const struct cli_options *o = &c->options;
+    cleanup_buf struct buf ids = {0};
+    query_begin(q, "/v1/jobs");
+    for (int i = 0; i < c->count; i++)
+        buf_addf(&ids, "%s%s", i ? "," : "", c->arguments[i]);
+    query_add(q, "ids", ids.len ? buf_str(&ids) : NULL);
+    query_add(q, "user", option_get(o, "user"));
+    query_add(q, "mine", option_given(o, "me") ? "1" : NULL);
+    query_add(q, "project", option_get(o, "project"));
+    query_add(q, "partition", option_get(o, "partition"));
+    query_add(q, "qos", option_get(o, "qos"));
+    query_add(q, "name", option_get(o, "name"));
+    query_add(q, "state", job_states_text(&c->arena, option_get(o, "state")));
+    query_add(q, "node", option_get(o, "node"));
+    query_add(q, "finished", option_given(o, "finished") ? "1" : NULL);
+    query_add(q, "elements", option_given(o, "elements") ? "1" : NULL);
+    query_add(q, "fields", fields);
+    bool finished = option_given(o, "finished");
+    query_add(q, "compact", fields ? "1" : NULL);
+    query_add(q, "stream", fields && !finished ? "1" : NULL);
+    if (limit)
+        query_addf(q, "limit", "%u", finished && limit > PAGE_ROWS ? PAGE_ROWS : limit);
+    return add_times(c, q);
+}
+
+static void print_json(const struct job_rows *rows, struct buf *out) {
+    struct json_writer w = {.out = out};
+    json_open(&w, '{');
+    json_key(&w, "jobs");
+    json_open(&w, '[');
+    for (uint32_t i = 0; i < rows->rows.len; i++)
+        json_write(&w, rows->rows.at[i]);
+    json_close(&w, ']');
+    json_close(&w, '}');
+    buf_addc(out, '\n');
+}
+
+static void print_table(struct cli *c, struct job_columns *columns, const struct job_rows *rows, struct buf *out) {
+    struct text_table t;
+    int64_t now = clock_wall_ms();
+    job_columns_bind(columns, rows);
+    table_init(&t, &c->arena, columns->titles, columns->count);
+    for (uint32_t i = 0; i < rows->rows.len; i++)
+        job_columns_add(columns, &c->arena, rows->rows.at[i], now, &t);
+    table_print(&t, option_given(&c->options, "wide") ? 0 : terminal_table_width(),
+                !option_given(&c->options, "no-heading"), terminal_colour(), out);
+    table_done(&t);
+}
+
+// What a person should know of jobs in the list, below it: never between rows that programs read.
+static bool wants_notes(const struct cli *c) {
+    const struct cli_options *o = &c->options;
+    return !c->json && isatty(STDOUT_FILENO) && !option_given(o, "columns") && !option_given(o, "no-heading") &&
+           !option_given(o, "finished");
+}
+
+static const char *cell_text(const struct json *row, int i) {
+    bool there = i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_STRING;
+    return there ? row->items[i].s : NULL;
+}
+
+static void print_notes(struct cli *c, const struct job_rows *rows, struct buf *out) {
+    enum { NOTES_MAX = 5 };
+    int label = job_rows_field(rows, "label"), warning = job_rows_field(rows, "warning");
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rows->rows.len; i++) {
+        const char *job = cell_text(rows->rows.at[i], label), *text = cell_text(rows->rows.at[i], warning);
+        if (!job || !text || count++ >= NOTES_MAX)
+            continue;
+        buf_adds(out, "Note  ");
+        terminal_wrap(out, arena_printf(&c->arena, "job %s %s", job, text), 6, 6);
+    }
+    if (count > NOTES_MAX)
+        buf_addf(out, "Note  and %u more: acequia list -o id,warning\n", count - NOTES_MAX);
+}
+
+static int list_once(struct cli *c, struct client *k, struct job_columns *columns, uint32_t limit, struct buf *out) {
+    cleanup_query struct query q = {0};
+    cleanup_buf struct buf fields = {0};
+    struct job_rows rows = {0};
+    const char *sort = option_get(&c->options, "sort");
+    job_columns_fields(columns, &fields);
+    if (sort) {  // fields to sort by must be there, too
+        struct job_columns extra;
+        cleanup_buf struct buf names = {0};
+        for (const char *p = sort; *p; p++)
+            if (*p != '-' && *p != '+')
+                buf_addc(&names, *p);
+        if (job_columns_parse(buf_str(&names), &extra, &c->error) < 0)
+            return -1;
+        job_columns_fields(&extra, &fields);
+    }
+    if (sort)
+        buf_adds(&fields, ",id");
+    if (wants_notes(c))
+        buf_adds(&fields, ",label,warning");
+    int r = build_query(c, c->json ? NULL : buf_str(&fields), limit, &q);
+    bool stream = !c->json && !option_given(&c->options, "finished");
+    if (r == 0)
+        r = stream ? job_list_stream(c, k, buf_str(&q.text), &rows)
+                   : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
+    r = r < 0 || !sort || c->json ? r : job_rows_sort(&rows, sort, &c->error);
+    // The controller gives the newest first; on a terminal the newest is wanted last. Named jobs come as named.
+    for (uint32_t i = 0;
+         r == 0 && !sort && !c->count && option_given(&c->options, "finished") && i < rows.rows.len / 2;
+         i++) {
+        const struct json *other = rows.rows.at[rows.rows.len - 1 - i];
+        rows.rows.at[rows.rows.len - 1 - i] = rows.rows.at[i];
+        rows.rows.at[i] = other;
+    }
+    if (r == 0 && c->json)
+        print_json(&rows, out);
+    else if (r == 0)
+        print_table(c, columns, &rows, out);
+    if (r == 0 && wants_notes(c))
+        print_notes(c, &rows, out);
+    vec_done(&rows.rows);
+    return r;
+}
+
+// As the controller writes it: however long the list is, it goes through.
+static int list_json(struct cli *c, struct client *k, uint32_t limit) {
+    cleanup_query struct query q = {0};
+    int r = build_query(c, NULL, limit, &q);
+    if (r == 0)
+        r = client_stream(k, buf_str(&q.text), STREAM_TIMEOUT_MS, client_to_output, NULL);
+    return r < 0 && r != -EPIPE ? cli_fail(c) : CLI_OK;
+}
+
+struct watched_list {
+    struct cli *cli;
+    struct client *client;
+    struct job_columns *columns;
+    uint32_t limit;
+};
+
+static int draw_screen(void *arg, struct buf *out) {
+    struct watched_list *w = arg;
+    int r = list_once(w->cli, w->client, w->columns, w->limit, out);
+    arena_done(&w->cli->arena);
+    return r;
+}
+
+static int watch(struct cli *c, struct client *k, struct job_columns *columns, uint32_t limit) {
+    uint32_t seconds = WATCH_DEFAULT_S;
+    struct watched_list w = {c, k, columns, limit};
+    if (option_u32(&c->options, "watch", 1, 3600, &seconds, &c->error) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !c->json)
+        return screen_watch(&c->error, seconds * 1000, draw_screen, &w) < 0 ? cli_fail(c) : CLI_OK;
+    for (;;) {
+        cleanup_buf struct buf out = {0};
+        if (draw_screen(&w, &out) < 0)
+            return cli_fail(c);
+        if (cli_print(&out) != CLI_OK)
+            return CLI_FAILED;
+        sleep(seconds);
+    }
+}
+
+static int run(struct cli *c) {
+    struct job_columns columns;
+    cleanup_buf struct buf out = {0};
+    const char *names = option_get(&c->options, "columns");
+    bool finished = option_given(&c->options, "finished");
+    uint32_t limit = finished ? FINISHED_LIMIT : 0;
+    if (streq(names, "help")) {
+        job_columns_list(&out);
+        buf_addc(&out, '\n');
+        return cli_print(&out);
+    }
+    if (job_columns_parse(names      ? names
+                          : finished ? JOB_COLUMNS_FINISHED
+                                     : JOB_COLUMNS_LIVE,
+                          &columns, &c->error) < 0 ||
+        option_u32(&c->options, "limit", 1, 100000000, &limit, &c->error) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    struct client *k;
+    if (client_open(c, &k) < 0)
+        return cli_fail(c);
+    int status;
+    if (option_given(&c->options, "watch"))
+        status = watch(c, k, &columns, limit);
+    else if (c->json && !finished)
+        status = list_json(c, k, limit);
+    else
+        status = list_once(c, k, &columns, limit, &out) < 0 ? cli_fail(c) : cli_print(&out);
+    client_free(k);
+    return status;
+}
+
+const struct verb verb_list = {
+    .name = "list",
+    .alias = "ls",
+    .group = "Work",
+    .arguments = "[options] [JOB...]",
+    .summary = "show jobs that wait and run, or finished ones",
+    .text = "WHERE is the nodes of a running job, or in brackets why a pending one waits. Pending elements "
+            "of an array share a line.",
+    .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list -s PENDING -o "
+                "id,name,reason,expected --sort -priority",
+    .options = {&filters, &show, &common_options},
+    .run = run,
+    .complete = "@job",
+    .most = -1,
+};

@@ -1,0 +1,135 @@
+// acequia policy: the rules of sharing in force, and changing them. Keys and values are those of the
+// configuration's [policy] section.
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/client/client.h"
+#include "verbs.h"
+#include "model/config_table.h"
+
+static int read_settings(struct cli *c, const struct json *j, struct policy_settings *out) {
+    return schema_read_json(&policy_schema, j, &c->arena, out, &c->error);
+}
+
+static int show(struct cli *c) {
+    const struct config_section *section = config_section_find("policy");
+    struct reply reply;
+    struct policy_settings now, usual;
+    cleanup_buf struct buf out = {0};
+    int status = client_get(c, "/v1/policy", &reply);
+    if (status != CLI_OK)
+        return status;
+    if (c->json) {
+        buf_addf(&out, "%s\n", reply.text);
+        return cli_print(&out);
+    }
+    if (read_settings(c, reply.json, &now) < 0)
+        return cli_fail(c);
+    config_defaults(section, &c->arena, &usual);
+    buf_adds(&out, "[policy]\n");
+    for (size_t i = 0; i < section->count; i++) {
+        cleanup_buf struct buf value = {0}, fallback = {0};
+        config_value_format(&section->keys[i], &now, &value);
+        config_value_format(&section->keys[i], &usual, &fallback);
+        buf_addf(&out, "%s = %s", section->keys[i].name, buf_str(&value));
+        if (!streq(buf_str(&value), buf_str(&fallback)))
+            buf_addf(&out, "    # usually %s", buf_str(&fallback));
+        buf_addc(&out, '\n');
+    }
+    return cli_print(&out);
+}
+
+static const struct config_key *find_key(const struct config_section *s, const char *name) {
+    for (size_t i = 0; i < s->count; i++)
+        if (streq(s->keys[i].name, name))
+            return &s->keys[i];
+    return NULL;
+}
+
+static const struct field *field_at(size_t offset) {
+    for (size_t i = 0; i < policy_schema.count; i++)
+        if (policy_schema.fields[i].offset == offset)
+            return &policy_schema.fields[i];
+    return NULL;
+}
+
+// One KEY=VALUE, read into its place; the field it fills is left in *out.
+static int read_change(struct cli *c, const struct config_section *s, const char *text, struct policy_settings *to,
+                       const struct field **out) {
+    const char *equals = strchr(text, '=');
+    if (!equals)
+        return cli_usage(c, "\"%.40s\" is not understood; write KEY=VALUE, as in use=1d", text);
+    const char *name = arena_strndup(&c->arena, text, (size_t)(equals - text));
+    const struct config_key *k = find_key(s, name);
+    if (!k)
+        return cli_usage(c, "the policy has no \"%.40s\"; see 'acequia policy show'", name);
+    if (config_value_parse(k, equals + 1, NULL, &c->arena, to, &c->error) < 0)
+        return cli_usage(c, "%s: %s", name, arena_strdup(&c->arena, c->error.text));
+    *out = field_at(k->offset);
+    return CLI_OK;
+}
+
+static int set(struct cli *c) {
+    const struct config_section *s = config_section_find("policy");
+    struct policy_settings fresh = {0};
+    cleanup_buf struct buf body = {0}, all = {0};
+    struct json_writer w = {.out = &body}, aw = {.out = &all};
+    struct reply reply;
+    struct json *values;
+    const struct field *fields[32];
+    int count = c->count - 1;
+    if (count < 1 || count > 32)
+        return cli_usage(c, "policy set needs KEY=VALUE; see 'acequia policy show'");
+    for (int i = 0; i < count; i++) {
+        int status = read_change(c, s, c->arguments[i + 1], &fresh, &fields[i]);
+        if (status != CLI_OK)
+            return status;
+    }
+    schema_write_json(&policy_schema, &fresh, &aw);
+    if (json_parse(buf_str(&all), all.len, &c->arena, &values, &c->error) < 0)
+        return cli_fail(c);
+    json_open(&w, '{');
+    for (size_t i = 0; i < policy_schema.count; i++)
+        for (int k = 0; k < count; k++)
+            if (fields[k] == &policy_schema.fields[i] && json_get(values, fields[k]->name)) {
+                json_key(&w, fields[k]->name);
+                json_write(&w, json_get(values, fields[k]->name));
+                break;
+            }
+    json_close(&w, '}');
+    int status = client_request(c, "PUT", "/v1/policy", &body, &reply);
+    if (status != CLI_OK)
+        return status;
+    cleanup_buf struct buf out = {0};
+    if (c->json)
+        buf_addf(&out, "%s\n", reply.text);
+    else
+        buf_adds(&out, "policy changed\n");
+    return cli_print(&out);
+}
+
+static int run(struct cli *c) {
+    if (!c->count || (c->count == 1 && streq(c->arguments[0], "show")))
+        return show(c);
+    if (streq(c->arguments[0], "set"))
+        return set(c);
+    return cli_usage(c, "\"%.40s\" is not known; use show or set", c->arguments[0]);
+}
+
+const struct verb verb_policy = {
+    .name = "policy",
+    .group = "Sharing",
+    .arguments = "[show]\nset KEY=VALUE...",
+    .summary = "the rules of sharing: whose turn it is, who may pass, who gives",
+    .text = "Keys and values are those of the [policy] section in acequia.conf(5). A change holds at once, "
+            "is recorded as an event and stays over "
+            "restarts, unless the configuration file says otherwise: what stands there is taken again when "
+            "it is read. Try a change on your own "
+            "history first: acequia trace, then acequia sim.",
+    .examples = "acequia policy\nacequia policy set use=1d half_life=14d\nacequia policy set min_run=10m "
+                "reclaim=true",
+    .options = {&common_options},
+    .run = run,
+    .complete = "show set",
+    .most = 33,
+};

@@ -1,0 +1,31 @@
+// acequia requeue
+#include "cli/job/action.h"
+#include "verbs.h"
+
+static const struct option_spec specs[] = {
+    {"hold", 'H', NULL, "Held in the queue.", 0, NULL, NULL},
+};
+static const struct option_table table = OPTION_TABLE("Options", specs);
+
+static int more(struct cli *c, struct json_writer *w) {
+    if (option_given(&c->options, "hold"))
+        json_kv_bool(w, "hold", true);
+    return 0;
+}
+
+static int run(struct cli *c) {
+    return job_action(c, "requeue", "queued again", more);
+}
+
+const struct verb verb_requeue = {
+    .name = "requeue",
+    .group = "Work",
+    .arguments = "[options] JOB...",
+    .summary = "end running jobs and queue them again",
+    .text = "The next attempt begins from the start; ACEQUIA_RESTART_COUNT tells the job which one it is.",
+    .examples = "acequia requeue 12",
+    .options = {&table, &job_filter_options, &common_options},
+    .run = run,
+    .complete = "@job",
+    .most = -1,
+};

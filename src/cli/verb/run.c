@@ -1,0 +1,102 @@
+// acequia run, acequia attach
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/job/options.h"
+#include "cli/client/session.h"
+#include "verbs.h"
+#include "model/name.h"
+
+static const struct option_spec specs[] = {
+    {"pty", 0, NULL, "On a terminal of its own, for programs that need one.", 0, NULL, NULL},
+    {"no-input", 0, NULL, "Do not forward standard input.", 0, NULL, NULL},
+};
+static const struct option_table table = OPTION_TABLE("Running", specs);
+
+static const char *last_part(const char *path) {
+    const char *name = path;
+    for (const char *p = path; *p; p++)
+        if (*p == '/' && p[1])
+            name = p + 1;
+    return name;
+}
+
+static int run(struct cli *c) {
+    struct spec s;
+    struct job_environment environment;
+    cleanup_buf struct buf first = {0};
+    bool pty = option_given(&c->options, "pty");
+    const char *image = option_get(&c->options, "container");
+    if (!c->count && !image)
+        return cli_usage(c, "there is nothing to run; give a command: acequia run -- hostname");
+    if (job_spec(c, &c->options, &s) < 0 || job_environment(c, &c->options, &environment) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (s.array.len)
+        return cli_usage(c, "--array: an array cannot be attached to; use acequia submit");
+    const char *name = last_part(c->count ? c->arguments[0] : image);
+    if (!s.name)
+        s.name = job_name_check(name, NULL) == 0 ? name : "job";
+    cleanup_buf struct buf shown = {0};
+    for (int i = 0; i < c->count && shown.len < 500; i++)
+        buf_addf(&shown, "%s%s", i ? " " : "", c->arguments[i]);
+    if (!has_control_chars(buf_str(&shown), shown.len) && utf8_valid(buf_str(&shown), shown.len) && shown.len)
+        s.command_text = buf_str(&shown);
+    s.argv.at = arena_memdup(&c->arena, c->arguments, (size_t)c->count * sizeof *c->arguments);
+    s.argv.len = (uint32_t)c->count;
+    s.attach = true;
+    job_note_shell(c->arguments, c->count);
+    job_umask(&s);
+    s.pty = pty;
+    s.stdin_open = !option_given(&c->options, "no-input");
+    s.launch = s.tasks > 1 || s.nodes_min > 1 || s.tasks_per_node ? LAUNCH_TASKS : LAUNCH_BATCH;
+    job_request_write(&(struct job_request){.spec = &s, .environment = &environment, .no_requeue = !s.requeue}, &first);
+    struct client_session live = {.cli = c,
+                           .target = "/v1/run",
+                           .first = &first,
+                           .pty = pty,
+                           .input = s.stdin_open,
+                           .cancels = true,
+                           .job = true};
+    return session_run(&live);
+}
+
+static int attach(struct cli *c) {
+    cleanup_buf struct buf target = {0};
+    buf_adds(&target, "/v1/jobs/");
+    http_percent_encode(&target, c->arguments[0]);
+    buf_adds(&target, "/attach");
+    struct client_session live = {.cli = c, .target = buf_str(&target), .input = !option_given(&c->options, "no-input"),
+                           .pty = option_given(&c->options, "pty"), .job = true};
+    return session_run(&live);
+}
+
+const struct verb verb_run = {
+    .name = "run",
+    .group = "Work",
+    .arguments = "[options] [--] COMMAND [arguments...]",
+    .summary = "run a command as a job and stay attached to it",
+    .text = "Output streams here, standard input goes there, the exit status is the command's. Ctrl-C "
+            "cancels the job, a second "
+            "time kills it. On several nodes the output of all is shown, line by line, input goes to all, "
+            "and the exit status is the worst.",
+    .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo "
+                "task $ACEQUIA_PROCID'",
+    .options = {&table, &job_resource_options, &job_control_options, &common_options},
+    .run = run,
+    .stop = true,
+    .most = -1,
+};
+
+const struct verb verb_attach = {
+    .name = "attach",
+    .group = "Work",
+    .arguments = "[options] JOB",
+    .summary = "attach to a job started by run",
+    .text = "Its output is shown from the beginning. Ctrl-C is sent to the job.",
+    .examples = "acequia attach 12",
+    .options = {&table, &common_options},
+    .run = attach,
+    .complete = "@job",
+    .least = 1,
+    .most = 1,
+};

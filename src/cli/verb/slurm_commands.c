@@ -1,0 +1,90 @@
+// acequia slurm-commands, acequia slurm
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "slurm/slurm.h"
+#include "verbs.h"
+
+static int place(struct cli *c, const char *folder, const char *program, const char *name, bool force) {
+    const char *path = arena_printf(&c->arena, "%s/%s", folder, name);
+    struct stat st;
+    char target[PATH_MAX];
+    if (lstat(path, &st) == 0) {
+        ssize_t n = S_ISLNK(st.st_mode) ? readlink(path, target, sizeof target - 1) : -1;
+        bool ours = n > 0 && (target[n] = 0, streq(target, program));
+        if (ours)
+            return 0;
+        if (!force)
+            return error_set(&c->error, EEXIST,
+                             "%s exists and is not ours; give another folder, or --force to replace it",
+                             path);
+        if (unlink(path) < 0)
+            return error_set(&c->error, errno, "cannot remove %s: %s", path, strerror(errno));
+    }
+    if (symlink(program, path) < 0)
+        return error_set(&c->error, errno, "cannot create %s: %s", path, strerror(errno));
+    return 0;
+}
+
+static int commands(struct cli *c) {
+    char program[PATH_MAX];
+    size_t count;
+    const char *folder = c->arguments[0];
+    const struct slurm_command *all = slurm_commands(&count);
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0)
+        return cli_failf(c, "cannot find out where this program is: %s", strerror(errno));
+    program[n] = 0;
+    if (mkdir(folder, 0755) < 0 && errno != EEXIST)
+        return cli_failf(c, "cannot create %s: %s", folder, strerror(errno));
+    for (size_t i = 0; i < count; i++)
+        if (place(c, folder, program, all[i].name, option_given(&c->options, "force")) < 0)
+            return cli_fail(c);
+    printf("%zu commands are in %s; put it first on PATH: export PATH=%s:$PATH\n", count, folder, folder);
+    return CLI_OK;
+}
+
+static int run(struct cli *c) {
+    const char *name = c->count ? c->arguments[0] : "";
+    char shown[64];
+    if (!slurm_command_find(name))
+        return cli_failf(c, "there is no command \"%s\" of Slurm here; see acequia slurm-commands --help",
+                         printable(name, shown, sizeof shown));
+    return slurm_main(name, c->count, c->arguments, c->tls);
+}
+
+static const struct option_spec specs[] = {
+    {"force", 'f', NULL, "Replace what is there under these names.", 0, NULL, NULL},
+};
+static const struct option_table table = OPTION_TABLE("Placing", specs);
+
+const struct verb verb_slurm_commands = {
+    .name = "slurm-commands",
+    .group = "Cluster",
+    .arguments = "DIR",
+    .summary = "place sbatch, srun, squeue and the others into a folder",
+    .text = "The links speak Slurm's command line to this cluster: scripts with #SBATCH lines and tools made "
+            "for Slurm run unchanged when "
+            "the folder is first on PATH.",
+    .examples = "acequia slurm-commands ~/slurm\nexport PATH=~/slurm:$PATH",
+    .options = {&table, &common_options},
+    .run = commands,
+    .complete = "@dir",
+    .least = 1,
+    .most = 1,
+};
+
+const struct verb verb_slurm = {
+    .name = "slurm",
+    .arguments = "COMMAND [arguments...]",
+    .summary = "run one of Slurm's commands",
+    .options = {&common_options},
+    .run = run,
+    .raw = true,
+    .most = -1,
+};

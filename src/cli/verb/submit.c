@@ -1,0 +1,93 @@
+// acequia submit
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/client/client.h"
+#include "cli/job/options.h"
+#include "cli/client/job_wait.h"
+#include "verbs.h"
+#include "model/name.h"
+#include "model/pattern.h"
+
+static const struct option_spec specs[] = {
+    {"key", 0, "TEXT", "Idempotency key: a repeated submit with the same key gives the same job.", 0, NULL, NULL},
+    {"dry-run", 0, NULL, "Only check whether it would be taken.", 0, "test-only", NULL},
+    {"wait", 'W', NULL, "Wait for the end; the exit status is the job's.", 0, NULL, NULL},
+    {"quiet", 'Q', NULL, "Print the id alone.", 0, "parsable", NULL},
+};
+static const struct option_table table = OPTION_TABLE("Submitting", specs);
+
+static int report(struct cli *c, const struct reply *reply, const struct spec *s) {
+    cleanup_buf struct buf out = {0};
+    int64_t id = json_i64(reply->json, "id", 0), count = json_i64(reply->json, "count", 1);
+    if (c->json)
+        buf_addf(&out, "%s\n", reply->text);
+    else if (option_given(&c->options, "dry-run"))
+        buf_addf(&out, "%s would be taken\n", s->name);
+    else if (option_given(&c->options, "quiet"))
+        buf_addf(&out, "%lld\n", (long long)id);
+    else if (count > 1)
+        buf_addf(&out, "Submitted job %lld, %lld elements\n", (long long)id, (long long)count);
+    else
+        buf_addf(&out, "%s job %lld\n",
+                 json_true(reply->json, "repeated") ? "Already submitted:" : "Submitted", (long long)id);
+    return cli_print(&out);
+}
+
+static int run(struct cli *c) {
+    struct spec s;
+    struct job_source source;
+    struct job_environment environment;
+    struct reply reply;
+    cleanup_buf struct buf body = {0};
+    if (job_source(c, &c->options, job_dashes(c), &source) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (job_spec(c, &c->options, &s) < 0 || job_environment(c, &c->options, &environment) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (!s.name)
+        s.name = job_name_check(source.name, NULL) == 0 ? source.name : "job";
+    if (!s.output)
+        s.output = s.array.len ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
+    s.command_text = source.shown;
+    if (!source.script)
+        job_note_shell(source.argv, source.argc);
+    job_umask(&s);
+    s.argv.at = arena_memdup(&c->arena, source.argv, (size_t)source.argc * sizeof *source.argv);
+    s.argv.len = (uint32_t)source.argc;
+    struct job_request q = {&s,
+                            &source,
+                            &environment,
+                            option_get(&c->options, "key"),
+                            option_given(&c->options, "dry-run"),
+                            option_given(&c->options, "no-requeue")};
+    job_request_write(&q, &body);
+    struct client *k;
+    if (client_open(c, &k) < 0)
+        return cli_fail(c);
+    int status = client_call(k, "POST", "/v1/jobs", &body, &reply) < 0 ? cli_fail(c) : report(c, &reply, &s);
+    if (status == CLI_OK && option_given(&c->options, "wait") && !q.dry_run)
+        status = job_wait(c, k, arena_printf(&c->arena, "%lld", (long long)json_i64(reply.json, "id", 0)), -1, false);
+    client_free(k);
+    return status;
+}
+
+const struct verb verb_submit = {
+    .name = "submit",
+    .group = "Work",
+    .arguments = "[options] SCRIPT [arguments...]\n[options] -- COMMAND [arguments...]\n[options] < SCRIPT",
+    .summary = "queue a job",
+    .text =
+        "The script is read now: it may change or go afterwards. Lines \"#ACEQUIA --option value\" at its "
+        "beginning give "
+        "options, which the command line overrides. Output goes to acequia-JOB.out in the working directory.",
+    .examples = "acequia submit -g 2 -m 64G -t 8h train.sh --epochs 90\n"
+                "acequia submit -J hello -- python3 -c 'print(1)'\n"
+                "acequia submit -a 0-99%10 -o 'out-%A_%a.txt' sweep.sh\n"
+                "acequia submit -d afterok:12 report.sh",
+    .options = {&table, &job_resource_options, &job_control_options, &common_options},
+    .run = run,
+    .stop = true,
+    .complete = "@file",
+    .most = -1,
+};

@@ -1,0 +1,20 @@
+// acequia suspend
+#include "cli/job/action.h"
+#include "verbs.h"
+
+static int run(struct cli *c) {
+    return job_action(c, "suspend", "suspended", NULL);
+}
+
+const struct verb verb_suspend = {
+    .name = "suspend",
+    .group = "Work",
+    .arguments = "[options] JOB...",
+    .summary = "stop running jobs for a while",
+    .text = "Their processes are stopped and keep their memory.",
+    .examples = "acequia suspend 12",
+    .options = {&job_filter_options, &common_options},
+    .run = run,
+    .complete = "@job",
+    .most = -1,
+};

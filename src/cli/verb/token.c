@@ -1,0 +1,177 @@
+// acequia token
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/client/client.h"
+#include "cli/term/local_time.h"
+#include "cli/term/table.h"
+#include "verbs.h"
+#include "model/name.h"
+#include "model/units.h"
+
+static const struct option_spec specs[] = {
+    {"user", 'u', "NAME",
+     "A token for this user's commands from other machines; else one for an agent to join.", 0, NULL, NULL},
+    {"node", 0, "NAME", "The token lets an agent join under this name only.", 0, NULL, NULL},
+    {"ttl", 0, "DURATION", "How long it holds, as 1h or 30d; a bare number is seconds.", 0, NULL, NULL},
+    {"output", 'o', "FILE", "Write the token into this new file, readable by you alone.", 0, NULL, "@file"},
+};
+static const struct option_table table_options = OPTION_TABLE("Options of create", specs);
+
+static int write_secret(struct cli *c, int fd, const char *file, const char *token) {
+    if (write(fd, token, strlen(token)) != (ssize_t)strlen(token) || write(fd, "\n", 1) != 1)
+        return error_set(&c->error, errno ? errno : ENOSPC, "cannot write the file %s: %s", file,
+                         strerror(errno ? errno : ENOSPC));
+    return 0;
+}
+
+static void tell_use(struct buf *out, const char *file, const char *user, const struct json *reply) {
+    char until[UNIT_TEXT_MAX];
+    buf_addf(out, "Token written to %s; good %suntil %s.\n", file, user ? "" : "for one node, ",
+             local_time_format(json_i64(reply, "expires_ms", 0), until));
+    if (user)
+        buf_addf(out, "For %s: put it into ~/.config/acequia/token with mode 600, and set ACEQUIA_HOST.\n", user);
+    else
+        buf_addf(out, "On the node: acequia agent --join HOST:PORT --token-file %s\n", file);
+}
+
+static int create(struct cli *c) {
+    cleanup_buf struct buf body = {0}, out = {0};
+    struct json_writer w = {.out = &body};
+    struct reply reply;
+    uint32_t ttl = 0;
+    const char *user = option_get(&c->options, "user"), *file = option_get(&c->options, "output"),
+               *node = option_get(&c->options, "node");
+    if (option_given(&c->options, "ttl") && !option_duration(&c->options, "ttl", 1, &ttl, &c->error) && !ttl)
+        return cli_usage(c, "--ttl is \"%s\"; give more than 0, as 1h or 30d", option_get(&c->options, "ttl"));
+    if (option_duration(&c->options, "ttl", 1, &ttl, &c->error) < 0 ||
+        (user && identifier_check("--user", user, &c->error) < 0))
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    // Before the token is made: one that nobody knows would stay valid.
+    cleanup_close int fd = file ? open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    if (file && fd < 0)
+        return cli_failf(c, "cannot make the file %s: %s", file, strerror(errno));
+    json_open(&w, '{');
+    json_kv_str(&w, "kind", user ? "user" : "agent");
+    if (user)
+        json_kv_str(&w, "user", user);
+    if (node)
+        json_kv_str(&w, "node", node);
+    if (ttl)
+        json_kv_i64(&w, "ttl_s", ttl);
+    json_close(&w, '}');
+    int status = client_post(c, "/v1/tokens", &body, &reply);
+    if (status != CLI_OK && file)
+        unlink(file);
+    if (status != CLI_OK)
+        return status;
+    const char *token = json_str(reply.json, "token");
+    if (file && token) {
+        if (write_secret(c, fd, file, token) < 0)
+            return cli_fail(c);
+        struct json_writer j = {.out = &out};
+        if (c->json) {
+            json_open(&j, '{');
+            json_kv_str(&j, "file", file);
+            json_kv_str(&j, "id", json_str(reply.json, "id"));
+            json_close(&j, '}');
+            buf_addc(&out, '\n');
+        } else {
+            tell_use(&out, file, user, reply.json);
+        }
+    } else if (c->json) {
+        buf_addf(&out, "%s\n", reply.text);
+    } else {
+        buf_addf(&out, "%s\n", token ? token : "");
+    }
+    return cli_print(&out);
+}
+
+static int list(struct cli *c) {
+    static const struct table_column columns[] = {{"ID", false, 0, 0},      {"KIND", false, 0, 0},
+                                                  {"USER", false, 3, 5},    {"EXPIRES", false, 0, 0},
+                                                  {"USED BY", false, 4, 8}, {"MADE BY", false, 4, 8}};
+    struct reply reply;
+    struct text_table t;
+    cleanup_buf struct buf out = {0};
+    int status = client_get(c, "/v1/tokens", &reply);
+    if (status != CLI_OK)
+        return status;
+    if (c->json) {
+        buf_addf(&out, "%s\n", reply.text);
+        return cli_print(&out);
+    }
+    const struct json *tokens = json_get(reply.json, "tokens");
+    table_init(&t, &c->arena, columns, 6);
+    for (uint32_t i = 0; tokens && tokens->type == JSON_ARRAY && i < tokens->len; i++) {
+        const struct json *j = &tokens->items[i];
+        char when[UNIT_TEXT_MAX];
+        table_add(&t, json_str(j, "id"), COLOUR_NONE);
+        table_add(&t, json_str(j, "user") ? "user" : "agent", COLOUR_NONE);
+        table_add(&t, json_str(j, "user"), COLOUR_NONE);
+        table_add(
+            &t,
+            arena_strdup(&c->arena, local_time_short(json_i64(j, "expires_ms", 0), clock_wall_ms(), when)),
+            COLOUR_NONE);
+        table_add(&t, json_str(j, "node"), COLOUR_NONE);
+        table_add(&t, json_str(j, "by"), COLOUR_NONE);
+    }
+    table_print(&t, terminal_table_width(), true, terminal_colour(), &out);
+    table_done(&t);
+    return cli_print(&out);
+}
+
+static int revoke_tokens(struct cli *c) {
+    if (c->count < 2)
+        return cli_usage(c, "revoke needs the id of a token; see acequia token list");
+    for (int i = 1; i < c->count; i++) {
+        struct reply reply;
+        cleanup_buf struct buf target = {0};
+        buf_adds(&target, "/v1/tokens/");
+        http_percent_encode(&target, c->arguments[i]);
+        int status = client_request(c, "DELETE", buf_str(&target), NULL, &reply);
+        if (status != CLI_OK)
+            return status;
+        if (c->json)
+            printf("%s\n", reply.text);
+        else
+            printf("Token %s revoked\n", c->arguments[i]);
+    }
+    return CLI_OK;
+}
+
+static int run(struct cli *c) {
+    const char *what = c->arguments[0];
+    if (!streq(what, "revoke") && c->count > 1)
+        return cli_usage(c, "\"%.40s\" is one argument too many", c->arguments[1]);
+    if (streq(what, "create"))
+        return create(c);
+    if (streq(what, "list"))
+        return list(c);
+    if (streq(what, "revoke"))
+        return revoke_tokens(c);
+    return cli_usage(c, "\"%.40s\" is not known; use create, list or revoke", what);
+}
+
+const struct verb verb_token = {
+    .name = "token",
+    .group = "Cluster",
+    .arguments = "create [options]\nlist\nrevoke ID...",
+    .summary = "make, list and revoke tokens for nodes and users",
+    .text = "A node joins with a token once: acequia agent --join HOST:PORT --token-file FILE. Keep tokens "
+            "in files that only you can read.",
+    .examples =
+        "acequia token create --ttl 1h -o join.token\nacequia token create --user eva --ttl 30d -o eva.token",
+    .options = {&table_options, &common_options},
+    .run = run,
+    .complete = "create list revoke",
+    .least = 1,
+    .most = -1,
+};

@@ -1,0 +1,535 @@
+// srun: alone it asks for an allocation and runs its tasks there; inside a job it is a step.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "cli/client/session.h"
+#include "test_only.h"
+#include "submit_options.h"
+#include "job_row.h"
+#include "multi_prog.h"
+#include "step_run.h"
+#include "model/name.h"
+#include "model/nodelist.h"
+
+struct srun {
+    struct slurm *s;
+    struct opts o;
+    const char *job;  // inside which; NULL: alone
+    char **argv;
+    int argc;
+    struct spec spec;
+    const char *name, *output, *error;  // patterns of files that are written on the nodes; NULL: none
+    bool pty;
+    uint32_t step_tasks;  // with --overcommit more than the job is given CPUs for; 0: as in the spec
+};
+
+// Variables that srun reads have names of their own, and some of them are set in every job.
+static void read_environment(struct srun *r) {
+    static const struct {
+        const char *variable, *option;
+        bool alone_only;
+    } names[] = {
+        {"SLURM_NTASKS", "ntasks", false},
+        {"SLURM_NPROCS", "ntasks", false},
+        {"SLURM_NNODES", "nodes", false},
+        {"SRUN_CPUS_PER_TASK", "cpus-per-task", false},
+        {"SLURM_NTASKS_PER_NODE", "ntasks-per-node", false},
+        {"SLURM_LABELIO", "label", false},
+        {"SLURM_UNBUFFEREDIO", "unbuffered", false},
+        {"SLURM_KILL_BAD_EXIT", "kill-on-bad-exit", false},
+        {"SLURM_OVERLAP", "overlap", false},
+        {"SLURM_EXACT", "exact", false},
+        {"SLURM_WHOLE", "whole", false},
+        {"SLURM_EXCLUSIVE", "exclusive", false},
+        {"SLURM_OPEN_MODE", "open-mode", false},
+        {"SLURM_STDOUTMODE", "output", false},
+        {"SLURM_STDERRMODE", "error", false},
+        {"SLURM_STDINMODE", "input", false},
+        {"SLURM_EXPORT_ENV", "export", false},
+        {"SLURM_MPI_TYPE", "mpi", false},
+        {"SLURM_MULTI_PROG", "multi-prog", false},
+        {"SLURM_IMMEDIATE", "immediate", false},
+        {"SLURM_WORKING_DIR", "chdir", false},
+        {"SLURM_DEBUG", "verbose", false},
+        {"SLURM_OVERCOMMIT", "overcommit", false},
+        {"SLURM_ACCOUNT", "account", true},
+        {"SLURM_PARTITION", "partition", true},
+        {"SLURM_QOS", "qos", true},
+        {"SLURM_RESERVATION", "reservation", true},
+        {"SLURM_TIMELIMIT", "time", true},
+        {"SLURM_CONSTRAINT", "constraint", true},
+        {"SLURM_GRES", "gres", true},
+        {"SLURM_GPUS", "gpus", true},
+        {"SLURM_GPUS_PER_NODE", "gpus-per-node", true},
+        {"SLURM_GPUS_PER_TASK", "gpus-per-task", true},
+        {"SLURM_JOB_NAME", "job-name", true},
+        {"SLURM_WAIT", "wait", false},
+        {"SLURM_THREADS", "threads", false},
+        {"SLURM_NTASKS_PER_GPU", "ntasks-per-gpu", true},
+        {"SLURM_DISTRIBUTION", "distribution", false},
+        {"SLURM_CPU_BIND", "cpu-bind", false},
+        {"SLURM_TEST_ONLY", "test-only", true},
+        {"SLURM_NO_KILL", "no-kill", true},
+        {"SLURM_HINT", "hint", false},
+        {"SLURM_CPUS_PER_GPU", "cpus-per-gpu", true},
+        {"SLURM_MEM_PER_GPU", "mem-per-gpu", true},
+        {"SLURM_SIGNAL", "signal", true},
+        {"SLURM_MEM_PER_NODE", "mem", true},
+        {"SLURM_MEM_PER_CPU", "mem-per-cpu", true},
+        {"SLURM_DEPENDENCY", "dependency", true},
+    };
+    struct opts *o = &r->o;
+    bool tasks = opt_given(o, "ntasks"), per_node = opt_given(o, "ntasks-per-node"), nodes = opt_given(o, "nodes");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *v = getenv(names[i].variable);
+        if (!v || (names[i].alone_only && r->job))
+            continue;
+        // The job's own numbers stand for what was not said, not against what was.
+        if (streq(names[i].option, "ntasks") && (per_node || nodes))
+            continue;
+        if (streq(names[i].option, "nodes") && tasks)
+            continue;
+        if (streq(names[i].option, "ntasks-per-node") && (tasks || nodes))
+            continue;
+        for (uint32_t k = 0; k < o->count; k++)
+            if (streq(o->table[k].name, names[i].option) &&
+                (!o->table[k].programs || o->table[k].programs & FOR_SRUN) && !o->given[k]) {
+                o->given[k] = o->table[k].value != OPT_FLAG || !streq(v, "0");
+                o->value[k] = o->table[k].value == OPT_FLAG ? NULL : v;
+            }
+    }
+}
+
+// A file that every task or node has for itself is written there, and so is one that is named after
+// a job which is not there yet; others are written here.
+static bool on_nodes(const struct srun *r, const char *pattern) {
+    for (const char *p = pattern; p && *p; p++) {
+        if (*p != '%')
+            continue;
+        p++;
+        p += strspn(p, "0123456789");
+        if (!*p)
+            return false;
+        if (strchr(r->job ? "tnNsJ" : "tnNsJjAa", *p))
+            return true;
+    }
+    return false;
+}
+
+static bool is_number(const char *text) {
+    return text && *text && strspn(text, "0123456789") == strlen(text);
+}
+
+// Where this side writes output; patterns know the job only.
+static int open_output(struct srun *r, const char *pattern, int otherwise, int *fd, const char **only) {
+    *fd = otherwise;
+    if (!pattern || slurm_same_word(pattern, "all") || on_nodes(r, pattern))
+        return 0;
+    if (is_number(pattern)) {
+        *only = pattern;
+        return 0;
+    }
+    if (slurm_same_word(pattern, "none")) {
+        *fd = -1;
+        return 0;
+    }
+    cleanup_buf struct buf path = {0};
+    const char *id = getenv("SLURM_JOB_ID"), *array = getenv("SLURM_ARRAY_JOB_ID"),
+               *index = getenv("SLURM_ARRAY_TASK_ID"), *name = getenv("SLURM_JOB_NAME");
+    for (const char *p = pattern; *p; p++) {
+        const char *v = NULL;
+        if (*p == '%')
+            v = p[1] == 'j' || p[1] == 'J' ? (r->job ? r->job : id)
+                : p[1] == 'A'              ? (array ? array : id)
+                : p[1] == 'a'              ? index
+                : p[1] == 'x'              ? (r->job ? name : r->name)
+                : p[1] == 'u'              ? slurm_own_name(&r->s->cli.arena)
+                : p[1] == '%'              ? "%"
+                                           : NULL;
+        if (v) {
+            buf_adds(&path, v);
+            p++;
+        } else {
+            buf_addc(&path, *p);
+        }
+    }
+    int mode = r->spec.append ? O_APPEND : O_TRUNC;
+    *fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0666);
+    if (*fd >= 0)
+        return 0;
+    slurm_error(r->s, "Could not open %s file: %s", otherwise == STDOUT_FILENO ? "stdout" : "stderr", strerror(errno));
+    return SLURM_FAILED;
+}
+
+// A file that all tasks read is read here. True: whatever standard input is then is sent on.
+static int open_input(struct srun *r, const char *input, bool *forward) {
+    *forward = !input || slurm_same_word(input, "all") || is_number(input);
+    if (*forward || slurm_same_word(input, "none") || on_nodes(r, input))
+        return 0;
+    cleanup_close int fd = open(input, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || dup2(fd, STDIN_FILENO) < 0) {
+        slurm_error(r->s, "Could not open stdin file: %s", strerror(errno));
+        return SLURM_FAILED;
+    }
+    *forward = true;
+    return 0;
+}
+
+static void put_number(struct json_writer *w, const char *key, uint64_t v) {
+    if (v)
+        json_kv_i64(w, key, (int64_t)v);
+}
+
+// What each node, task or step is told anew; it must not travel from the node where srun runs.
+static bool of_the_place(const char *entry) {
+    static const char *const names[] = {"SLURM_STEP",
+                                        "SLURM_PROCID=",
+                                        "SLURM_LOCALID=",
+                                        "SLURM_NODEID=",
+                                        "SLURM_GTIDS=",
+                                        "SLURMD_NODENAME=",
+                                        "SLURM_TOPOLOGY_ADDR=",
+                                        "SLURM_CPUS_ON_NODE=",
+                                        "SLURM_GPUS_ON_NODE=",
+                                        "SLURM_JOB_GPUS=",
+                                        "SLURM_TASK_PID=",
+                                        "SLURM_LAUNCH_NODE_IPADDR=",
+                                        "SLURM_SRUN_COMM_HOST=",
+                                        "CUDA_VISIBLE_DEVICES=",
+                                        "NVIDIA_VISIBLE_DEVICES=",
+                                        "ACEQUIA_NODE",
+                                        "ACEQUIA_PROCID=",
+                                        "ACEQUIA_LOCALID=",
+                                        "ACEQUIA_STEP",
+                                        "ACEQUIA_GPU",
+                                        "ACEQUIA_JOB_GPUS=",
+                                        "ACEQUIA_CPUS_ON_NODE="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (str_has_prefix(entry, names[i]))
+            return true;
+    return false;
+}
+
+// Many programs take the machine where srun runs for the one where rank 0 listens.
+static void put_launch_node(struct srun *r, struct json_writer *w) {
+    static const char *const names[] = {"SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST"};
+    char address[CLIENT_ADDRESS_MAX];
+    struct client *k = slurm_client(r->s);
+    if (!k)
+        return;
+    client_own_address(k, address);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        json_put_str(w, arena_printf(&r->s->cli.arena, "%s=%s", names[i], address));
+}
+
+static int write_step(struct srun *r, struct json_writer *w) {
+    const struct opts *o = &r->o;
+    const struct spec *p = &r->spec;
+    struct texts environment;
+    const char *input = opt_get(o, "input");
+    uint32_t number = 0;
+    bool exclusive = opt_given(o, "exclusive") && !opt_get(o, "exclusive");
+    if (slurm_job_export(r->s, o, NULL, &environment))
+        return SLURM_FAILED;
+    json_open(w, '{');
+    json_key(w, "argv");
+    json_open(w, '[');
+    for (int i = 0; i < r->argc; i++)
+        json_put_str(w, r->argv[i]);
+    json_close(w, ']');
+    json_key(w, "environment");
+    json_open(w, '[');
+    for (uint32_t i = 0; i < environment.len; i++)
+        if (!of_the_place(environment.at[i]) && (r->job || !str_has_prefix(environment.at[i], "SLURM_JOB")))
+            json_put_str(w, environment.at[i]);
+    put_launch_node(r, w);
+    json_close(w, ']');
+    json_kv_str(w, "name", r->name);
+    json_kv_str(w, "workdir", p->workdir);
+    if (p->container)
+        json_kv_str(w, "container", p->container);
+    if (p->container_mounts)
+        json_kv_str(w, "container_mounts", p->container_mounts);
+    if (p->container_workdir)
+        json_kv_str(w, "container_workdir", p->container_workdir);
+    if (p->has_umask)
+        json_kv_i64(w, "umask", p->umask);
+    put_number(w, "tasks", r->step_tasks ? r->step_tasks : p->tasks);
+    put_number(w, "nodes", r->job ? p->nodes_min : 0);
+    put_number(w, "tasks_per_node", p->tasks_per_node);
+    put_number(w, "cpus_per_task", p->cpus_per_task);
+    if (r->job) {
+        put_number(w, "memory_per_node_bytes", p->memory_per_node_bytes);
+        put_number(w, "memory_per_cpu_bytes", p->memory_per_cpu_bytes);
+        put_number(w, "gpus_milli", p->gpus_milli);
+        put_number(w, "gpus_per_node_milli", p->gpus_per_node_milli);
+        if (p->nodes)
+            json_kv_str(w, "nodelist", p->nodes);
+        json_kv_bool(w, "exact",
+                     (opt_given(o, "exact") || exclusive || p->cpus_per_task || p->gpus_milli ||
+                      p->gpus_per_node_milli || p->gpus_per_task_milli) &&
+                         !opt_given(o, "whole"));
+        json_kv_bool(w, "overlap", opt_given(o, "overlap"));
+        put_number(w, "time_limit_s", p->time_limit_s < DURATION_LIMIT_S ? p->time_limit_s : 0);
+    }
+    put_number(w, "gpus_per_task_milli", p->gpus_per_task_milli);
+    json_kv_bool(w, "kill_on_bad_exit",
+                 opt_given(o, "kill-on-bad-exit") && !streq(opt_get(o, "kill-on-bad-exit"), "0"));
+    if (opt_get(o, "wait") && parse_u32(opt_get(o, "wait"), &number) == 0)
+        put_number(w, "wait_s", number);
+    json_kv_bool(w, "overcommit", opt_given(o, "overcommit"));
+    json_kv_bool(w, "immediate", opt_given(o, "immediate"));
+    json_kv_bool(w, "append", p->append);
+    if (r->output)
+        json_kv_str(w, "output", r->output);
+    if (r->error)
+        json_kv_str(w, "error", r->error);
+    if (slurm_same_word(input, "none"))
+        json_kv_str(w, "input", "/dev/null");
+    else if (is_number(input) && parse_u32(input, &number) == 0)
+        json_kv_i64(w, "input_rank", (int64_t)number + 1);
+    else if (input && on_nodes(r, input))
+        json_kv_str(w, "input", input);
+    if (r->pty) {
+        json_kv_bool(w, "pty", true);
+        session_json_terminal(w);
+    }
+    json_close(w, '}');
+    return 0;
+}
+
+static int run_tasks(struct srun *r) {
+    const struct opts *o = &r->o;
+    cleanup_buf struct buf first = {0}, target = {0};
+    struct json_writer w = {.out = &first};
+    uint32_t wait_s = 0;
+    struct step_run run = {.s = r->s,
+                           .first = &first,
+                           .label = opt_given(o, "label"),
+                           .pty = r->pty,
+                           .alone = !r->job,
+                           .spec = &r->spec,
+                           .argv0 = r->argv[0],
+                           .tasks = r->step_tasks   ? r->step_tasks
+                                    : r->spec.tasks ? r->spec.tasks
+                                                    : 1,
+                           .kill_on_bad_exit = opt_given(o, "kill-on-bad-exit") &&
+                                               !streq(opt_get(o, "kill-on-bad-exit"), "0"),
+                           .quit_on_interrupt = opt_given(o, "quit-on-interrupt")};
+    if (opt_get(o, "wait") && parse_u32(opt_get(o, "wait"), &wait_s) == 0)
+        run.wait_s = wait_s;
+    int status = open_output(r, opt_get(o, "output"), STDOUT_FILENO, &run.out_fd, &run.only_output);
+    status = status ? status
+                    : open_output(r, opt_get(o, "error"),
+                                  opt_get(o, "output") && !on_nodes(r, opt_get(o, "output")) ? run.out_fd
+                                                                                             : STDERR_FILENO,
+                                  &run.err_fd, &run.only_error);
+    status = status ? status : open_input(r, opt_get(o, "input"), &run.input);
+    if (status)
+        return status;
+    if (r->job) {
+        buf_addf(&target, "/v1/jobs/%s/step", r->job);
+        if (write_step(r, &w))
+            return SLURM_FAILED;
+        parse_u64(r->job, &run.job);
+    } else {
+        struct texts environment;
+        slurm_job_export(r->s, o, &r->spec, &environment);
+        buf_adds(&target, "/v1/allocate");
+        json_open(&w, '{');
+        json_key(&w, "submit");
+        cleanup_buf struct buf submit = {0};
+        slurm_job_request(&r->spec, NULL, &environment, false, true, &submit);
+        json_put_raw(&w, buf_str(&submit));
+        json_key(&w, "step");
+        if (write_step(r, &w))
+            return SLURM_FAILED;
+        json_close(&w, '}');
+    }
+    run.target = buf_str(&target);
+    return slurm_step_run(&run);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+// --relative: nodes of the job counted from its first.
+static int take_relative(struct srun *r) {
+    struct name_list names;
+    uint32_t first;
+    const char *text = opt_get(&r->o, "relative"), *list = getenv("SLURM_JOB_NODELIST");
+    if (!text)
+        return 0;
+    uint32_t n = r->spec.nodes_min ? r->spec.nodes_min : 1;
+    if (parse_u32(text, &first) < 0) {
+        slurm_error(r->s, "Invalid numeric value \"%s\" for --relative.", text);
+        return SLURM_FAILED;
+    }
+    names.len = 0;
+    if (list && nodelist_expand(list, &r->s->cli.arena, &names, NULL) < 0)
+        names.len = 0;
+    if (first + n > (names.len ? names.len : 1)) {
+        slurm_error(
+            r->s,
+            "--relative and SLURM_JOB_NUM_NODES option incompatible with count of allocated nodes (%u+%u>%u)",
+            first, n, names.len ? names.len : 1);
+        return SLURM_FAILED;
+    }
+    if (!names.len)
+        return 0;
+    cleanup_buf struct buf b = {0};
+    for (uint32_t i = first; i < first + n; i++)
+        buf_addf(&b, "%s%s", b.len ? "," : "", names.at[i]);
+    r->spec.nodes = arena_strdup(&r->s->cli.arena, buf_str(&b));
+    r->spec.nodes_min = r->spec.nodes_max = n;
+    return 0;
+}
+
+// --exclude in a job: the step runs on what is left of its nodes.
+static int take_exclude(struct srun *r) {
+    struct name_list names, except;
+    struct arena *a = &r->s->cli.arena;
+    const char *list = getenv("SLURM_JOB_NODELIST");
+    cleanup_buf struct buf left = {0};
+    uint32_t count = 0;
+    if (!r->spec.exclude || r->spec.nodes || str_empty(list) || nodelist_expand(list, a, &names, NULL) < 0 ||
+        nodelist_expand(r->spec.exclude, a, &except, NULL) < 0)
+        return 0;
+    for (uint32_t i = 0; i < names.len; i++) {
+        bool out = false;
+        for (uint32_t k = 0; k < except.len && !out; k++)
+            out = streq(names.at[i], except.at[k]);
+        if (!out)
+            buf_addf(&left, count++ ? ",%s" : "%s", names.at[i]);
+    }
+    if (!count || (opt_given(&r->o, "nodes") && r->spec.nodes_min > count && !getenv("SLURM_NNODES"))) {
+        slurm_error(r->s, "Unable to create step for job %s: Requested node configuration is not available", r->job);
+        return SLURM_FAILED;
+    }
+    r->spec.nodes = arena_strdup(a, buf_str(&left));
+    if (r->spec.nodes_min > count)
+        r->spec.nodes_min = r->spec.nodes_max = count;
+    return 0;
+}
+
+// "a : b": parts of one step that differ; the rest would be taken for arguments.
+static int refuse_parts(struct srun *r) {
+    for (int i = 0; i < r->argc; i++)
+        if (streq(r->argv[i], ":")) {
+            slurm_error(r->s, "heterogeneous steps (:) are not supported: use --multi-prog, or one srun for each part");
+            return SLURM_FAILED;
+        }
+    return 0;
+}
+
+static int prepare(struct srun *r) {
+    const struct opts *o = &r->o;
+    const char *mpi = opt_get(o, "mpi");
+    if (mpi && !slurm_same_word(mpi, "none") && !slurm_same_word(mpi, "list")) {
+        slurm_error(r->s, "option --mpi=%s is not supported yet: only none; start MPI programs with mpirun", mpi);
+        return SLURM_FAILED;
+    }
+    if (mpi && slurm_same_word(mpi, "list")) {
+        printf("MPI plugin types are...\n\tnone\n");
+        return -1;
+    }
+    struct opts copy = *o;
+    for (uint32_t i = 0; i < copy.count; i++)  // a job's rule against it does not bind a step
+        if (streq(copy.table[i].name, "overcommit"))
+            copy.given[i] = false;
+    uint32_t named = 0;
+    const char *script = NULL;
+    if (opt_given(o, "multi-prog")) {
+        if (opt_get(o, "ntasks") && parse_u32(opt_get(o, "ntasks"), &named) < 0)
+            named = 0;
+        int wrong = slurm_multi_prog(r->s, r->argv[0], &named, &script);
+        if (wrong)
+            return wrong;
+    }
+    int status = slurm_job_spec_from(r->s, &copy, &r->spec);
+    if (status)
+        return status;
+    if (!opt_given(o, "ntasks") && r->job)
+        r->spec.tasks = 0;
+    r->name = opt_get(o, "job-name") ? opt_get(o, "job-name") : base_name(r->argv[0]);
+    if (script) {
+        char **argv = arena_alloc(&r->s->cli.arena, 4 * sizeof *argv);
+        argv[0] = arena_strdup(&r->s->cli.arena, "/bin/sh");
+        argv[1] = arena_strdup(&r->s->cli.arena, "-c");
+        argv[2] = arena_strdup(&r->s->cli.arena, script);
+        r->argv = argv;
+        r->argc = 3;
+        r->spec.tasks = named;
+    }
+    r->output = on_nodes(r, opt_get(o, "output")) ? r->spec.output : NULL;
+    r->error = on_nodes(r, opt_get(o, "error")) ? r->spec.error : NULL;
+    r->pty = opt_given(o, "pty");
+    if (r->pty && !isatty(STDOUT_FILENO)) {
+        slurm_error(r->s, "ioctl(TIOCGWINSZ): Inappropriate ioctl for device");  // C libraries differ
+        slurm_error(r->s, "Not using a pseudo-terminal, disregarding --pty option");
+        r->pty = false;
+    }
+    if (r->job) {
+        status = take_relative(r);
+        return status ? status : take_exclude(r);
+    }
+    if (opt_given(o, "overcommit")) {
+        r->step_tasks = r->spec.tasks;
+        r->spec.tasks = r->spec.nodes_min ? r->spec.nodes_min : 1;
+        r->spec.tasks_per_node = 0;
+    }
+    r->spec.name = job_name_check(r->name, NULL) == 0 ? r->name : "srun";
+    r->spec.launch = LAUNCH_STEPS;
+    r->spec.output = r->spec.error = r->spec.input = NULL;
+    cleanup_buf struct buf shown = {0};
+    for (int i = 0; i < r->argc && shown.len < 500; i++)
+        buf_addf(&shown, "%s%s", i ? " " : "", r->argv[i]);
+    if (!has_control_chars(buf_str(&shown), shown.len) && utf8_valid(buf_str(&shown), shown.len))
+        r->spec.command_text = arena_strdup(&r->s->cli.arena, buf_str(&shown));
+    return 0;
+}
+
+int srun_run(struct slurm *s, int argc, char **argv) {
+    struct srun r = {.s = s};
+    opts_init(&r.o, slurm_job_opts, slurm_job_opt_count, FOR_SRUN);
+    if (!opts_parse(&r.o, s, argc, argv, true))
+        return SLURM_USAGE;
+    if (opt_given(&r.o, "version"))
+        return slurm_version();
+    if (opt_given(&r.o, "help") || opt_given(&r.o, "usage")) {
+        cleanup_buf struct buf out = {0};
+        opts_help(&r.o, "srun", "[OPTIONS(0)... [executable(0) [args(0)...]]]", &out);
+        return cli_print(&out);
+    }
+    r.job = opt_get(&r.o, "jobid") ? opt_get(&r.o, "jobid") : getenv("SLURM_JOB_ID");
+    if (str_empty(r.job))
+        r.job = getenv("SLURM_JOBID");
+    read_environment(&r);
+    s->verbose = opt_given(&r.o, "verbose");
+    s->quiet = opt_given(&r.o, "quiet");
+    if (!opts_check(&r.o, s))
+        return SLURM_FAILED;
+    r.argv = r.o.arguments;
+    r.argc = r.o.argument_count;
+    if (!r.argc && !(opt_given(&r.o, "mpi") && slurm_same_word(opt_get(&r.o, "mpi"), "list"))) {
+        slurm_fatal(s, "No command given to execute.");
+        return SLURM_FAILED;
+    }
+    s->clusters = opt_get(&r.o, "clusters");
+    if (slurm_check_clusters(s))
+        return SLURM_FAILED;
+    int status = refuse_parts(&r);
+    status = status ? status : prepare(&r);
+    if (status)
+        return status < 0 ? SLURM_OK : status;
+    if (opt_given(&r.o, "test-only") && !r.job)
+        return slurm_test_only(s, &r.spec);
+    return run_tasks(&r);
+}

@@ -1,0 +1,432 @@
+// Owns the loop between this terminal and the tasks of a step.
+#include "step_run.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "submit_options.h"
+#include "cli/term/terminal.h"
+
+enum { CHUNK = 64 * 1024, SECOND_INTERRUPT_MS = 1000, RANK_BYTES = 4 };
+
+struct task_lines {  // output of one task that has not come to the end of its line
+    uint32_t rank;
+    int channel;
+    struct buf text;
+};
+
+struct step_live {
+    struct step_run *run;
+    struct http_client *http;
+    struct terminal_raw raw;
+    int signals, status;
+    bool input_open, done, told_queued, told_granted, started, forced, told_wait;
+    uint32_t step;
+    int64_t interrupted_ms;
+    int64_t end_by_ms;  // --wait: when the nodes that are left are killed; 0: not yet
+    VEC(struct task_lines *) lines;
+};
+
+static int write_all(int fd, const char *p, size_t n) {
+    while (fd >= 0 && n) {
+        ssize_t put = write(fd, p, n);
+        if (put < 0 && errno == EAGAIN) {
+            struct pollfd w = {.fd = fd, .events = POLLOUT};
+            poll(&w, 1, -1);
+        } else if (put < 0 && errno != EINTR) {
+            return -errno;
+        } else if (put > 0) {
+            p += put;
+            n -= (size_t)put;
+        }
+    }
+    return 0;
+}
+
+static int send_text(struct step_live *l, const char *text) {
+    return http_client_ws_send(l->http, WS_TEXT, text, strlen(text));
+}
+
+static struct task_lines *lines_of(struct step_live *l, uint32_t rank, int channel) {
+    for (uint32_t i = 0; i < l->lines.len; i++)
+        if (l->lines.at[i]->rank == rank && l->lines.at[i]->channel == channel)
+            return l->lines.at[i];
+    struct task_lines *one = xcalloc(1, sizeof *one);
+    one->rank = rank;
+    one->channel = channel;
+    vec_push(&l->lines, one);
+    return one;
+}
+
+static int rank_width(uint32_t tasks) {
+    int width = 1;
+    for (uint32_t n = tasks ? tasks - 1 : 0; n >= 10; n /= 10)
+        width++;
+    return width;
+}
+
+static int put_lines(struct step_live *l, struct task_lines *one, bool all) {
+    cleanup_buf struct buf out = {0};
+    size_t done = 0;
+    const char *end;
+    while (done < one->text.len && ((end = memchr(one->text.data + done, '\n', one->text.len - done)) || all)) {
+        size_t n = end ? (size_t)(end - one->text.data) + 1 - done : one->text.len - done;
+        buf_addf(&out, "%*u: ", rank_width(l->run->tasks), one->rank);
+        buf_add(&out, one->text.data + done, n);
+        if (!end)
+            buf_addc(&out, '\n');
+        done += n;
+    }
+    buf_drop(&one->text, done);
+    return write_all(one->channel == 2 ? l->run->err_fd : l->run->out_fd, out.data, out.len);
+}
+
+static bool is_rank(const char *only, uint32_t rank) {
+    uint32_t v;
+    return !only || (parse_u32(only, &v) == 0 && v == rank);
+}
+
+static int take_output(struct step_live *l, const char *data, size_t len) {
+    if (len < 1 + RANK_BYTES || (data[0] != 1 && data[0] != 2))
+        return 0;
+    int channel = data[0];
+    uint32_t rank = 0;
+    for (int i = 0; i < RANK_BYTES; i++)
+        rank |= (uint32_t)(unsigned char)data[1 + i] << (8 * i);
+    data += 1 + RANK_BYTES;
+    len -= 1 + RANK_BYTES;
+    if (!is_rank(channel == 2 ? l->run->only_error : l->run->only_output, rank))
+        return 0;
+    int r;
+    if (l->run->label) {
+        struct task_lines *one = lines_of(l, rank, channel);
+        buf_add(&one->text, data, len);
+        r = put_lines(l, one, false);
+    } else {
+        r = write_all(channel == 2 ? l->run->err_fd : l->run->out_fd, data, len);
+    }
+    return r == -EPIPE ? send_text(l, "{\"signal\":13}") : r;
+}
+
+static const char *signal_words(int64_t signal) {
+    switch (signal) {
+    case SIGKILL: return "Killed";
+    case SIGTERM: return "Terminated";
+    case SIGSEGV: return "Segmentation fault";
+    case SIGABRT: return "Aborted";
+    case SIGINT: return "Interrupt";
+    default: return strsignal((int)signal);
+    }
+}
+
+// A command that cannot be started gives the errno of the attempt, as in Slurm.
+static int launch_status(const char *error) {
+    if (strstr(error, "not found") || strstr(error, "not exist"))
+        return ENOENT;
+    return strstr(error, "may not be executed") ? EACCES : 1;
+}
+
+static const char *plural(const char *ranks) {
+    return strpbrk(ranks, ",-") ? "s" : "";
+}
+
+// One line for all tasks of a node that ended alike.
+static void tell_failed(struct step_live *l, const char *node, const struct json *f) {
+    const char *ranks = json_str(f, "tasks");
+    int64_t code = json_i64(f, "exit_code", 0), signal = json_i64(f, "exit_signal", 0);
+    if (!ranks)
+        return;
+    if (signal)
+        slurm_error(l->run->s, "%s: task%s %s: %s", node, plural(ranks), ranks, signal_words(signal));
+    else
+        slurm_error(l->run->s, "%s: task%s %s: Exited with exit code %lld", node, plural(ranks), ranks,
+                    (long long)code);
+    l->forced = l->forced || signal == SIGTERM || signal == SIGKILL;
+}
+
+static void tell_error(struct step_live *l, const char *node, const struct json *n, const char *error) {
+    struct slurm *s = l->run->s;
+    const char *ranks = json_str(n, "tasks");
+    int status = launch_status(error);
+    if (strstr(error, "over the memory limit") || strstr(error, "ran out of memory")) {
+        slurm_error(s, "%s: task%s %s: Out Of Memory (%s)", node, plural(ranks ? ranks : "0"),
+                    ranks ? ranks : "0", error);
+        l->status = l->status ? l->status : 1;
+        return;
+    }
+    if (!strstr(error, "command") || !ranks) {
+        slurm_error(s, "%s: task %lld: %s", node, (long long)json_i64(n, "task", 0), error);
+        l->status = l->status ? l->status : 1;
+        return;
+    }
+    fprintf(stderr, "slurmstepd: error: execve(): %s: %s\n", l->run->argv0 ? l->run->argv0 : "",
+            status == 1 ? error : strerror(status));
+    slurm_error(s, "%s: task%s %s: Exited with exit code %d", node, plural(ranks), ranks, status);
+    l->status = status;
+}
+
+static void tell_terminating(struct step_live *l) {
+    fprintf(stderr, "%s: launch/slurm: _step_signal: Terminating StepId=%llu.%u\n", l->run->s->program,
+            (unsigned long long)l->run->job, l->step);
+}
+
+static void take_end(struct step_live *l, const struct json *j) {
+    struct slurm *s = l->run->s;
+    int64_t code = json_i64(j, "exit_code", 0), signal = json_i64(j, "exit_signal", 0);
+    const struct json *nodes = json_get(j, "nodes");
+    l->done = true;
+    l->status = signal > 0 && signal < 128 ? 128 + (int)signal : (int)(code & 255);
+    if (l->run->kill_on_bad_exit && l->status && l->run->tasks > 1)
+        tell_terminating(l);
+    else if (l->run->wait_s && signal == SIGKILL && l->run->tasks > 1 && !l->told_wait)
+        fprintf(stderr, "%s: First task exited %us ago\n", s->program, l->run->wait_s);
+    for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++) {
+        const struct json *n = &nodes->items[i], *failed = json_get(n, "failed");
+        const char *node = json_str(n, "node"), *error = json_str(n, "error");
+        if (error)
+            tell_error(l, node, n, error);
+        for (uint32_t k = 0; !error && failed && failed->type == JSON_ARRAY && k < failed->len; k++)
+            tell_failed(l, node, &failed->items[k]);
+    }
+    if (l->forced && !l->run->wait_s)
+        fprintf(stderr, "%s: Force Terminated StepId=%llu.%u\n", s->program, (unsigned long long)l->run->job, l->step);
+}
+
+static int take_state(struct step_live *l, const char *state, const char *reason) {
+    struct step_run *r = l->run;
+    if (streq(state, "PENDING") && !l->told_queued && !r->s->quiet && reason && !streq(reason, "None")) {
+        l->told_queued = true;
+        fprintf(stderr, "%s: job %llu queued and waiting for resources\n", r->s->program, (unsigned long long)r->job);
+    }
+    if (streq(state, "RUNNING") && !l->told_granted) {
+        l->told_granted = true;
+        if (l->told_queued)
+            fprintf(stderr, "%s: job %llu has been allocated resources\n", r->s->program, (unsigned long long)r->job);
+        if (r->granted) {
+            char text[64];
+            l->status = r->granted(r, r->job);
+            snprintf(text, sizeof text, "{\"give_back\":%d}", l->status);
+            l->done = true;
+            return send_text(l, text);
+        }
+    }
+    return 0;
+}
+
+static int take_text(struct step_live *l, const char *data, size_t len) {
+    cleanup_arena struct arena a = {0};
+    struct json *j;
+    struct slurm *s = l->run->s;
+    if (json_parse(data, len, &a, &j, NULL) < 0 || j->type != JSON_OBJECT)
+        return -EPROTO;
+    const struct json *error = json_get(j, "error");
+    if (error)
+        return error_set(&s->cli.error, EIO, "%s",
+                         error->type == JSON_OBJECT && json_str(error, "message") ? json_str(error, "message")
+                                                                                  : "failed");
+    if (json_get(j, "id"))
+        l->run->job = (uint64_t)json_i64(j, "id", 0);
+    if (json_str(j, "waiting") && !s->quiet)
+        fprintf(stderr, "%s: Job %llu step creation temporarily disabled, retrying (%s)\n", s->program,
+                (unsigned long long)l->run->job, json_str(j, "waiting"));
+    if (json_get(j, "step")) {
+        l->started = true;
+        l->step = (uint32_t)json_i64(j, "step", 0);
+        if (json_get(j, "tasks"))
+            l->run->tasks = (uint32_t)json_i64(j, "tasks", 1);
+    }
+    if (json_get(j, "node_ended") && l->run->wait_s && !l->end_by_ms)
+        l->end_by_ms = clock_mono_ms() + (int64_t)l->run->wait_s * 1000;
+    if (json_str(j, "state"))
+        return take_state(l, json_str(j, "state"), json_str(j, "reason"));
+    if (json_get(j, "exit_code"))
+        take_end(l, j);
+    return 0;
+}
+
+static int take_messages(struct step_live *l) {
+    do {
+        struct ws_event event;
+        int r = http_client_ws_recv(l->http, &event, 0);
+        if (r <= 0)
+            return r;
+        if (event.type == WS_CLOSE)
+            return l->done ? 0 : -EPIPE;
+        r = event.type == WS_BINARY ? take_output(l, event.data, event.len) : take_text(l, event.data, event.len);
+        if (r < 0)
+            return r;
+    } while (!l->done && http_client_ws_buffered(l->http));
+    return 0;
+}
+
+static int forward_input(struct step_live *l) {
+    static char piece[CHUNK + 1];
+    ssize_t n = read(STDIN_FILENO, piece + 1, CHUNK);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    if (n <= 0) {
+        l->input_open = false;
+        n = 0;
+    }
+    piece[0] = 0;
+    return http_client_ws_send(l->http, WS_BINARY, piece, (size_t)n + 1);
+}
+
+// The first Ctrl-C tells what runs, the second within a second ends it.
+static int take_signal(struct step_live *l) {
+    struct signalfd_siginfo info;
+    char text[64];
+    int rows, columns;
+    if (read(l->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return 0;
+    if (info.ssi_signo == SIGWINCH) {
+        terminal_size(&rows, &columns);
+        snprintf(text, sizeof text, "{\"resize\":[%d,%d]}", rows, columns);
+        return l->run->pty ? send_text(l, text) : 0;
+    }
+    if (l->run->attached) {
+        l->done = true;
+        l->status = SLURM_OK;
+        return 0;
+    }
+    if (info.ssi_signo == SIGINT && !l->started) {
+        l->done = true;
+        l->status = 130;
+        fprintf(stderr, "%s: Force Terminated job %llu\n", l->run->s->program, (unsigned long long)l->run->job);
+        return send_text(l, "{\"cancel\":true}");
+    }
+    if (info.ssi_signo == SIGINT) {
+        int64_t now = clock_mono_ms();
+        bool second = l->interrupted_ms && now - l->interrupted_ms < SECOND_INTERRUPT_MS;
+        l->interrupted_ms = now;
+        const char *program = l->run->s->program;
+        unsigned long long job = (unsigned long long)l->run->job;
+        if (!second && !l->run->quit_on_interrupt) {
+            char ranks[32] = "0";
+            fprintf(stderr, "%s: interrupt (one more within 1 sec to abort)\n", program);
+            if (l->run->tasks > 1)
+                snprintf(ranks, sizeof ranks, "0-%u", l->run->tasks - 1);
+            fprintf(stderr, "%s: StepId=%llu.%u task%s %s: running\n", program, job, l->step, plural(ranks), ranks);
+            return 0;
+        }
+        fprintf(stderr, "%s: sending Ctrl-C to StepId=%llu.%u\n%s: forcing job termination\n", program, job,
+                l->step, program);
+        fprintf(stderr, "%s: Job step aborted: Waiting up to 32 seconds for job step to finish.\n", program);
+        l->forced = false;
+        int r = send_text(l, "{\"signal\":2}");
+        return r < 0 ? r : send_text(l, "{\"cancel\":true}");
+    }
+    if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) {
+        fprintf(stderr, "%s: forcing job termination\n", l->run->s->program);
+        fprintf(stderr, "%s: Job step aborted: Waiting up to 32 seconds for job step to finish.\n", l->run->s->program);
+    }
+    snprintf(text, sizeof text, "{\"signal\":%u}", info.ssi_signo);
+    int r = send_text(l, text);
+    return r == 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) ? send_text(l, "{\"cancel\":true}") : r;
+}
+
+static int end_rest(struct step_live *l) {
+    fprintf(stderr, "%s: First task exited %us ago\n", l->run->s->program, l->run->wait_s);
+    tell_terminating(l);
+    l->told_wait = true;
+    l->end_by_ms = 0;
+    l->run->wait_s = 0;
+    return send_text(l, "{\"signal\":9}");
+}
+
+static int loop(struct step_live *l) {
+    while (!l->done) {
+        struct pollfd fds[] = {{.fd = http_client_fd(l->http), .events = POLLIN}, {.fd = l->signals, .events = POLLIN},
+                               {.fd = l->input_open ? STDIN_FILENO : -1, .events = POLLIN}};
+        bool buffered = http_client_ws_buffered(l->http);
+        int64_t left = l->end_by_ms - clock_mono_ms();
+        int n = poll(fds, 3, buffered ? 0 : l->end_by_ms ? (int)(left > 0 ? left : 0) : -1), r = 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (l->end_by_ms && clock_mono_ms() >= l->end_by_ms)
+            r = end_rest(l);
+        if (n > 0 && fds[1].revents)
+            r = take_signal(l);
+        if (r == 0 && !l->done && (buffered || (n > 0 && fds[0].revents)))
+            r = take_messages(l);
+        if (r == 0 && !l->done && n > 0 && fds[2].revents)
+            r = forward_input(l);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int catch_signals(void) {
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
+        sigaddset(&set, caught[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTTIN, SIG_IGN);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int problem(struct step_live *l, int r) {
+    struct step_run *run = l->run;
+    struct slurm *s = run->s;
+    if (!s->cli.error.code)
+        error_set(&s->cli.error, -r, "the connection to the controller is lost: %s", strerror(-r));
+    unsigned long long job = (unsigned long long)run->job;
+    if (run->attached) {
+        slurm_error(s, "%s",
+                    strstr(s->cli.error.text, "has no step")
+                        ? "Unable to attach to job step: Invalid job id specified"
+                        : s->cli.error.text);
+        return SLURM_FAILED;
+    }
+    if (run->alone && !run->job) {
+        const char *words = slurm_submit_error_text(s, run->spec);
+        slurm_error(s, "%s%s", slurm_submit_prefix(s), words);
+    } else if (!run->alone && strstr(s->cli.error.text, "has already ended")) {
+        slurm_error(s, "Unable to confirm allocation for job %llu: Invalid job id specified", job);
+        fprintf(stderr, "%s: Check SLURM_JOB_ID environment variable. Expired or invalid job %llu\n", s->program, job);
+    } else if (str_has_prefix(s->cli.error.text, "Only allocated")) {
+        slurm_error(s, "%s", s->cli.error.text);
+    } else if (str_has_prefix(s->cli.error.text, "Step requested GRES")) {
+        slurm_error(s, "%s", s->cli.error.text);
+        slurm_error(s, "Unable to create step for job %llu: Invalid generic resource (gres) specification", job);
+    } else {
+        slurm_error(s, "Unable to create step for job %llu: %s", job, s->cli.error.text);
+    }
+    return SLURM_FAILED;
+}
+
+int slurm_step_run(struct step_run *run) {
+    struct step_live l = {.run = run, .input_open = run->input, .signals = run->granted ? -1 : catch_signals()};
+    struct client *k = slurm_client(run->s);
+    run->s->cli.error.code = 0;
+    if (!k)
+        return SLURM_FAILED;
+    int r = client_socket(k, run->target, &l.http);
+    if (r == 0)
+        r = http_client_ws_send(l.http, WS_TEXT, buf_str(run->first), run->first->len);
+    if (r == 0 && run->pty && isatty(STDIN_FILENO))
+        terminal_raw_begin(&l.raw, STDIN_FILENO);
+    if (r == 0)
+        r = loop(&l);
+    terminal_raw_end(&l.raw);
+    for (uint32_t i = 0; i < l.lines.len; i++) {
+        put_lines(&l, l.lines.at[i], true);
+        buf_done(&l.lines.at[i]->text);
+        free(l.lines.at[i]);
+    }
+    vec_done(&l.lines);
+    if (l.signals >= 0)
+        close(l.signals);
+    return r < 0 ? problem(&l, r) : l.status;
+}
