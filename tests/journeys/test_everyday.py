@@ -30,8 +30,8 @@ class Terminal:
         self.seen = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))  # before its first look at it
             os.execve(ACEQUIA, [ACEQUIA, *args], {**cluster.env, "TERM": "xterm"})
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self, seconds=0.2):
         """What came since the last time."""
@@ -97,11 +97,10 @@ def test_top_outlives_the_controller_and_arrow_keys(cluster):
 def test_a_watched_list_stays_on_the_screen(cluster):
     job = cluster.submit("--hold", "--array", "0-59", "--", "true")
     t = Terminal(cluster, "list", "--elements", "--watch=1", job, rows=10)
-    time.sleep(0.3)
-    t.read(1.5)  # drawn at least once at the size that was set
-    t.seen = ""
-    t.expect("more; q quits")
-    assert t.seen.count("\r\n") % 9 == 0, t.seen
+    while t.seen.count("more; q quits") < 2:
+        t.expect("more; q quits")
+    screens = [part for part in t.seen.split("\033[H")[1:] if "more; q quits" in part]
+    assert len(screens) >= 2 and all(s.count("\r\n") == 9 for s in screens), screens
     t.send("q")
     assert t.end() == 0
     cluster.acequia("cancel", job)

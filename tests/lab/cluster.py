@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 
 from .api import Api, ApiError
-from .proc import (LabError, alive, end, end_child, free_ports, kill_trees, processes_naming,
-                   rss_bytes, wait_until)
+from .proc import (LabError, end, end_child, free_ports, kill_trees, processes_naming,
+                   rss_bytes, spools_of, wait_until)
 
 CANCEL_MAX = 2000  # more jobs than this are not cancelled one by one at the end
 ACTIVE = {"PENDING", "STARTING", "RUNNING", "SUSPENDED", "COMPLETING"}
@@ -68,12 +68,13 @@ class Cluster:
             if self.network:
                 self.start_controller()
             else:
-                self.cli("up", timeout=60)
+                self.cli("up")
             self.wait_ready()
             for name in self.agent_names:
                 self.join_agent(name)
             wait_until(lambda: len(self.nodes_up()) >= max(1, len(self.agent_names)), 30,
                        "nodes do not appear")
+            self._note_spools()
         except BaseException:
             self.down()
             raise
@@ -85,7 +86,7 @@ class Cluster:
         self._note_spools()
         try:  # jobs outlive the daemons; with very many waiting, the kill below is quicker
             few = self.answers() and 0 < self.active_jobs() <= CANCEL_MAX and self.nodes_up()
-            self.cli("down", *(["--cancel-jobs"] if few else []), check=False, timeout=60)
+            self.cli("down", *(["--cancel-jobs"] if few else []), check=False)
         except (subprocess.TimeoutExpired, OSError, ApiError):
             pass
         self.api.close()
@@ -102,22 +103,8 @@ class Cluster:
         self.home = None
 
     def _note_spools(self):
-        """The agents' spool folders on the memory file system: shepherds are known by them."""
-        for name in [n[:-4] for n in self._pid_files()]:
-            pid = self.pid(name)
-            for fd in os.listdir(f"/proc/{pid}/fd") if pid and alive(pid) else ():
-                try:
-                    target = os.readlink(f"/proc/{pid}/fd/{fd}")
-                except OSError:
-                    continue
-                for place in ("/dev/shm/acequia-", "/run/acequia-"):
-                    if target.startswith(place):
-                        self.spools.add("/".join(target.split("/")[:place.count("/") + 1]))
-
-    def _pid_files(self):
-        folders = [f"{self.home}/run"] + [f"{self.home}/agent-{n}/run" for n in self.agent_names]
-        return [f for folder in folders if os.path.isdir(folder) for f in os.listdir(folder)
-                if f.endswith(".pid")]
+        """The agents' spool folders on memory file systems: shepherds are known by them."""
+        self.spools |= spools_of(self.home)
 
     def _write_config(self):
         text = self.config
@@ -213,7 +200,7 @@ class Cluster:
 
     # --- asking ---
 
-    def cli(self, *arguments, check=True, timeout=60, **kwargs):
+    def cli(self, *arguments, check=True, timeout=240, **kwargs):
         """Runs `acequia ARGUMENTS` against this cluster."""
         done = subprocess.run([self.binary, *arguments], env=self.env, capture_output=True,
                               text=True, check=False, timeout=timeout,

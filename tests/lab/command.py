@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 
-from .proc import wait_until
+from .proc import kill_trees, processes_naming, spools_of, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ACEQUIA_BUILD", os.path.join(ROOT, "build"))
@@ -25,10 +25,12 @@ class Cluster:
         if config:
             with open(os.path.join(self.home, "acequia.conf"), "w", encoding="utf-8") as f:
                 f.write(config)
+        self.spools = set()
         if up:
             self.acequia("up")
+            self.spools |= spools_of(self.home)
 
-    def run(self, *args, input=None, limit=30, env=None, cwd=None):
+    def run(self, *args, input=None, limit=120, env=None, cwd=None):
         """The finished process, whatever its status."""
         return subprocess.run(
             [ACEQUIA, *map(str, args)],
@@ -72,7 +74,11 @@ class Cluster:
 
     def close(self):
         try:
-            self.run("down", "--cancel-jobs", limit=150)
+            self.spools |= spools_of(self.home)
+            self.run("down", "--cancel-jobs", limit=300)
             self.run("down")
         finally:
-            shutil.rmtree(self.home, ignore_errors=True)
+            for place in (self.home, *self.spools):
+                kill_trees(processes_naming(place))
+            for place in (self.home, *self.spools):
+                shutil.rmtree(place, ignore_errors=True)

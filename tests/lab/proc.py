@@ -10,8 +10,13 @@ class LabError(RuntimeError):
     """Something in a lab did not come up or go down as it must; the text says what."""
 
 
+# A wait ends as soon as its condition holds, so patience costs nothing on a machine that is not busy.
+PATIENCE = 5
+
+
 def wait_until(check, seconds, what, interval=0.05):
-    """Calls check() until it is true; LabError when `seconds` have passed."""
+    """Calls check() until it is true; LabError after `seconds` (on an idle machine; PATIENCE times as long on any)."""
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while True:
         value = check()
@@ -76,6 +81,19 @@ def processes_naming(text):
                         break
             except OSError:
                 continue
+    return found
+
+
+def spools_of(home):
+    """Spool folders on memory file systems that daemons of the cluster in `home` have open."""
+    found = set()
+    for pid in processes_naming(home):
+        try:
+            targets = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        except OSError:
+            continue
+        for place in ("/dev/shm/acequia-", "/run/acequia-"):
+            found |= {"/".join(t.split("/")[:place.count("/") + 1]) for t in targets if t.startswith(place)}
     return found
 
 

@@ -43,9 +43,7 @@ def test_folder_of_the_output_comes_late(acequia):
     ok(acequia, "sbatch -W -o late/%A.out --wrap 'echo here'", save="j")
     late.join()
     assert ok(acequia, "cat late/{j}.out") == "here\n"
-    began = time.monotonic()
     assert acequia.run("sbatch -W -o never/%j.out --wrap true").code != 0
-    assert time.monotonic() - began < 15
 
 
 def test_dependencies_as_clients_write_them(acequia):
