@@ -102,6 +102,15 @@ static int fail(struct http_parser *p, int status, const char *text) {
     return -EPROTO;
 }
 
+void http_parser_limit_body(struct http_parser *p, uint64_t body_max) {
+    const struct http_message *m = p->message;
+    if (body_max >= p->body_max || p->state == HTTP_STATE_FAILED)
+        return;
+    p->body_max = body_max;
+    if (p->state == HTTP_STATE_BODY && m->content_length > 0 && (uint64_t)m->content_length > body_max)
+        fail(p, 413, "The body is larger than the limit.");
+}
+
 // "HTTP/1.1" or "HTTP/1.0", exactly eight bytes.
 static int parse_version(struct http_parser *p, const char *s) {
     if (strncmp(s, "HTTP/", 5) != 0 || !is_digit(s[5]) || s[6] != '.' || !is_digit(s[7]))

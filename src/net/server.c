@@ -35,17 +35,26 @@ struct listener {
     ino_t ino;
 };
 
+static void set_defaults(struct net_server_options *o) {
+    o->connections_max = o->connections_max ? o->connections_max : NET_CONNECTIONS_MAX;
+    if (!o->tls_connections_max)
+        o->tls_connections_max = o->connections_max - o->connections_max / 4;
+    o->admin_connections = o->admin_connections ? o->admin_connections : NET_ADMIN_CONNECTIONS;
+    o->user_connections_max = o->user_connections_max ? o->user_connections_max : NET_USER_CONNECTIONS_MAX;
+    o->address_connections_max = o->address_connections_max ? o->address_connections_max : NET_ADDRESS_CONNECTIONS_MAX;
+    o->receiving_max = o->receiving_max ? o->receiving_max : NET_RECEIVING_MAX;
+    uint64_t body_max = o->body_max ? o->body_max : HTTP_BODY_MAX;
+    if (!o->user_receiving_max)
+        o->user_receiving_max = body_max > NET_USER_RECEIVING_MAX / 2 ? 2 * body_max : NET_USER_RECEIVING_MAX;
+    o->small_body_bytes = o->small_body_bytes ? o->small_body_bytes : NET_SMALL_BODY_BYTES;
+}
+
 struct net_server *net_server_new(uv_loop_t *loop, const struct net_server_options *options) {
     assert(options->on_request);
     struct net_server *s = xcalloc(1, sizeof *s);
     s->loop = loop;
     s->options = *options;
-    if (!s->options.connections_max)
-        s->options.connections_max = NET_CONNECTIONS_MAX;
-    if (!s->options.user_connections_max)
-        s->options.user_connections_max = NET_USER_CONNECTIONS_MAX;
-    if (!s->options.receiving_max)
-        s->options.receiving_max = NET_RECEIVING_MAX;
+    set_defaults(&s->options);
     uv_timer_init(loop, &s->grace);
     s->grace.data = s;
     signal(SIGPIPE, SIG_IGN);  // a client that goes away is an error of that write, nothing more
@@ -69,6 +78,7 @@ static void on_grace_closed(uv_handle_t *handle) {
     void (*done)(void *) = s->done;
     void *user = s->done_user;
     vec_done(&s->listeners);
+    strmap_done(&s->budgets);
     free(s);
     if (done)
         done(user);
@@ -89,6 +99,7 @@ static void on_conn_closed(struct net_conn *c) {
         s->first = h->next;
     if (h->next)
         h->next->prev = h->prev;
+    net_budget_release(s, h);
     h->server = NULL;
     s->connections--;
     maybe_done(s);
@@ -121,17 +132,6 @@ static void fill_tcp_peer(struct net_conn *c) {
     snprintf(c->peer.address, sizeof c->peer.address, "[%s]:%d", host, port);
 }
 
-// One user leaves room for the others. Counted only when there are so many at all.
-static bool has_too_many(const struct net_server *s, const struct net_peer *peer) {
-    uint32_t n = 0;
-    if (peer->kind != NET_PEER_UNIX || peer->uid == 0 || peer->uid == geteuid() ||
-        s->connections <= s->options.user_connections_max)
-        return false;
-    for (const struct http_conn *h = s->first; h; h = h->next)
-        n += h->conn.peer.kind == NET_PEER_UNIX && h->conn.peer.uid == peer->uid;
-    return n > s->options.user_connections_max;
-}
-
 static void on_connection(uv_stream_t *stream, int status) {
     struct listener *l = stream->data;
     struct net_server *s = l->server;
@@ -160,9 +160,9 @@ static void on_connection(uv_stream_t *stream, int status) {
     } else if (r == 0) {
         r = fill_unix_peer(c);
     }
+    h->identified = !l->tls;
     http_conn_start(s, h);
-    if (r < 0 || s->closing || s->connections > s->options.connections_max ||
-        has_too_many(s, &c->peer))
+    if (r < 0 || s->closing || !net_budget_accept(s, h))
         net_conn_destroy(c);
 }
 

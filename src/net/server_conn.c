@@ -26,12 +26,14 @@ static void set_deadline(struct http_conn *h) {
     const struct net_server_options *o = &h->server->options;
     if (h->current && h->parser.state == HTTP_STATE_BODY)
         return;  // set when the body began: slow bytes do not move it
-    if (h->held && h->count == 0)
-        return;  // about to be handed out
+    if (h->refused || (h->held && h->count == 0))
+        return;  // its deadline hands it out
     if (h->count || h->held)
         net_conn_set_deadline(&h->conn, 0);
-    else
+    else if (h->identified)
         net_conn_set_deadline(&h->conn, or_default(o->idle_timeout_ms, NET_IDLE_TIMEOUT_MS));
+    else
+        net_conn_set_deadline(&h->conn, or_default(o->head_timeout_ms, NET_HEAD_TIMEOUT_MS));
 }
 
 static void begin_request(struct http_conn *h) {
@@ -72,28 +74,17 @@ static void hand_out(struct http_conn *h, struct net_server_request *r) {
     if (r->last)
         h->no_more = true;
     h->upgrading = m->upgrade;
-    r->pub.method = m->method;
-    r->pub.path = m->path;
-    r->pub.query = m->query;
     r->pub.body = buf_str(&m->body);
     r->pub.body_len = m->body.len;
     h->server->options.on_request(&r->pub, h->server->options.user);
 }
 
-// Bodies under way are bounded over all connections: anybody can begin one.
-static bool count_receiving(struct http_conn *h) {
-    struct net_server *s = h->server;
-    size_t now = h->current ? h->current->message.body.len : 0;
-    s->receiving += now;
-    s->receiving -= h->receiving;
-    h->receiving = now;
-    return s->receiving <= s->options.receiving_max;
-}
-
 static struct net_server_request *take_current(struct http_conn *h) {
     struct net_server_request *r = h->current;
+    struct http_conn *victim;
     h->current = NULL;
-    count_receiving(h);
+    if (h->server && h->budget)
+        net_budget_receive(h, &victim);
     return r;
 }
 
@@ -115,11 +106,73 @@ static void refuse(struct http_conn *h, int status, const char *text) {
     net_reply(&r->pub, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 
-static void after_head(struct http_conn *h) {
+static void refuse_as(struct http_conn *h, const struct net_admission *a) {
+    struct net_server_request *r = take_current(h);
+    buf_done(&r->message.body);
+    h->no_more = true;
+    link_request(h, r);
+    r->last = true;
+    if (!a->delay_ms) {
+        net_reply(&r->pub, a->status, a->content_type, a->text, strlen(a->text));
+        return;
+    }
+    r->late_status = a->status;
+    r->late_type = a->content_type;
+    buf_adds(&r->late_text, a->text);
+    h->refused = r;
+    net_conn_set_deadline(&h->conn, a->delay_ms);
+}
+
+// Who sends the request is decided before its body costs memory. False: it was refused.
+static bool admit(struct http_conn *h) {
+    struct net_server *s = h->server;
+    struct net_admission a = {.content_type = "text/plain; charset=utf-8", .text = ""};
+    if (h->conn.peer.kind != NET_PEER_TLS || !s->options.on_head)
+        return true;
+    s->options.on_head(&h->current->pub, &a, s->options.user);
+    if (!a.status && a.account && !net_budget_identify(h, a.account)) {
+        a.status = 429;
+        a.text = "This user or node has too many connections; close some of them.";
+    }
+    if (a.status) {
+        refuse_as(h, &a);
+        return false;
+    }
+    if (a.body_max && a.body_max < h->parser.body_max)
+        http_parser_limit_body(&h->parser, a.body_max);
+    return true;
+}
+
+static void begin_body(struct http_conn *h) {
     const struct net_server_options *o = &h->server->options;
     net_conn_set_deadline(&h->conn, or_default(o->body_timeout_ms, NET_BODY_TIMEOUT_MS));
     if (h->current->message.expect_continue && !h->count)
         net_conn_write(&h->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+}
+
+// False: the request was refused.
+static bool after_head(struct http_conn *h) {
+    struct net_server_request *r = h->current;
+    r->pub.method = r->message.method;
+    r->pub.path = r->message.path;
+    r->pub.query = r->message.query;
+    if (!admit(h))
+        return false;
+    if (h->parser.state == HTTP_STATE_BODY)
+        begin_body(h);
+    return true;
+}
+
+// Makes room when the bodies under way are too many bytes. False: this one had to give way.
+static bool make_room(struct http_conn *h) {
+    static const char text[] = "Too many bytes of requests are being received; send fewer at once, or try again later.";
+    struct http_conn *victim;
+    while (!net_budget_receive(h, &victim)) {
+        refuse(victim, 503, text);
+        if (victim == h)
+            return false;
+    }
+    return true;
 }
 
 static size_t consume(struct http_conn *h, const char *data, size_t len) {
@@ -137,12 +190,16 @@ static size_t consume(struct http_conn *h, const char *data, size_t len) {
             return len;
         }
         used += (size_t)n;
-        if (!in_head && !count_receiving(h)) {
-            refuse(h, 503, "The server receives too much at once; try again later.");
+        if (!in_head && !make_room(h))
             return len;
+        if (in_head && h->parser.state != HTTP_STATE_HEAD) {
+            if (!after_head(h))
+                return len;
+            if (h->parser.state == HTTP_STATE_FAILED) {
+                refuse(h, h->parser.fail_status, h->parser.fail_text);
+                return len;
+            }
         }
-        if (in_head && h->parser.state == HTTP_STATE_BODY)
-            after_head(h);
         if (h->parser.state == HTTP_STATE_DONE)
             take_request(h);
     }
@@ -194,7 +251,11 @@ void http_conn_advance(struct http_conn *h) {
 
 static void on_deadline(struct net_conn *c) {
     struct http_conn *h = http_of(c);
-    if (h->held && h->count == 0) {
+    if (h->refused) {
+        struct net_server_request *r = h->refused;
+        h->refused = NULL;
+        net_reply(&r->pub, r->late_status, r->late_type, r->late_text.data, r->late_text.len);
+    } else if (h->held && h->count == 0) {
         struct net_server_request *r = h->held;
         h->held = NULL;
         hand_out(h, r);
@@ -246,6 +307,10 @@ static void on_gone(struct net_conn *c) {
     if (h->current)
         net_request_free(take_current(h));
     h->held = net_request_free(h->held);
+    if (h->refused) {
+        http_conn_unlink(h->refused);
+        h->refused = net_request_free(h->refused);
+    }
     while (h->first)
         drop_request(h->first);
 }

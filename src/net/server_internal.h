@@ -1,6 +1,8 @@
 // Shared by the files of the server only: connections that speak HTTP, and their requests.
 #pragma once
+#include "base/map.h"
 #include "base/vec.h"
+#include "budget.h"
 #include "conn.h"
 #include "net/server.h"
 
@@ -12,8 +14,9 @@ struct net_server {
     VEC(struct listener *) listeners;
     uint32_t listeners_open;
     struct http_conn *first;
-    uint32_t connections;
-    uint64_t receiving;  // bytes of bodies that are not complete yet
+    uint32_t connections, tls_connections;
+    uint64_t receiving;     // bytes of large bodies that are not complete yet
+    struct strmap budgets;  // account → struct net_budget
     uint16_t port;
     bool closing;
     uv_timer_t grace;
@@ -29,6 +32,9 @@ struct net_server_request {
     struct net_server_request *prev, *next;
     struct buf out;    // answer so far, while earlier requests are not answered
     struct buf extra;  // header lines
+    struct buf late_text;   // a refusal that is held back
+    const char *late_type;
+    int late_status;
     void (*on_close)(struct net_request *, void *user);
     void (*on_drain)(struct net_request *, void *user);
     void *watch_user;
@@ -45,11 +51,14 @@ struct http_conn {
     struct net_server_request *first, *last;   // dispatched, answers due in this order
     unsigned count;
     size_t queued;     // bytes of answers that wait for their turn
-    size_t receiving;  // this connection's part of the server's
+    struct net_budget *budget;  // the account it counts for
+    size_t receiving;           // this connection's part of the account's
+    struct net_server_request *refused;    // a refusal that is held back
     char pass[NET_PASS_MAX + 1];  // "": none is needed
     bool upgrading;  // an upgrade request is with the handler: nothing after it is parsed
     bool upgraded;
     bool no_more;    // no request after those already taken
+    bool identified; // by the caller, as an account; on the unix socket always
     bool consuming;
 };
 

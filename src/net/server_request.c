@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "server_internal.h"
@@ -36,6 +37,7 @@ struct net_server_request *net_request_free(struct net_server_request *r) {
     http_message_done(&r->message);
     buf_done(&r->out);
     buf_done(&r->extra);
+    buf_done(&r->late_text);
     net_conn_unref(&r->conn->conn);
     free(r);
     return NULL;
@@ -224,6 +226,24 @@ static struct net_conn *detach(struct net_server_request *r) {
     return c;
 }
 
+// A browser names the page that opens a socket. Only pages of this server may: a page from elsewhere could use what the
+// browser knows. Programs send no Origin.
+static bool origin_ok(const struct net_request *req) {
+    const char *origin = http_message_header(req->http, "Origin"), *host = http_message_header(req->http, "Host");
+    if (!origin)
+        return true;
+    const char *at = strstr(origin, "://");
+    return at && host && strcasecmp(at + 3, host) == 0;
+}
+
+static bool refuse_origin(struct net_request *req) {
+    static const char text[] = "This page may not open a WebSocket here: its Origin is not this server.";
+    if (origin_ok(req))
+        return false;
+    net_reply(req, 403, "text/plain; charset=utf-8", text, sizeof text - 1);
+    return true;
+}
+
 struct net_ws *net_upgrade_ws(struct net_request *req, const char *protocol,
                               const struct net_ws_callbacks *callbacks, void *user) {
     static const char text[] = "This is a WebSocket: an upgrade with version 13 and a key is due.";
@@ -233,6 +253,8 @@ struct net_ws *net_upgrade_ws(struct net_request *req, const char *protocol,
         net_reply(req, 426, "text/plain; charset=utf-8", text, sizeof text - 1);
         return NULL;
     }
+    if (refuse_origin(req))
+        return NULL;
     if (!can_upgrade(r)) {
         complete(r);
         return NULL;
@@ -263,5 +285,7 @@ struct net_raw *net_upgrade_raw(struct net_request *req, const struct net_raw_ca
         net_reply(req, 426, "text/plain; charset=utf-8", text, sizeof text - 1);
         return NULL;
     }
+    if (refuse_origin(req))
+        return NULL;
     return net_raw_attach(detach(r), callbacks, user);
 }

@@ -410,7 +410,7 @@ static void refuses_rubbish(void **state) {
 }
 
 static void bounds_bodies_under_way(void **state) {
-    struct fixture *f = start((struct net_server_options){.receiving_max = 100000});
+    struct fixture *f = start((struct net_server_options){.receiving_max = 100000, .small_body_bytes = 1000});
     static char block[60000];
     memset(block, 'b', sizeof block);
     static const char head[] = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n"
@@ -658,7 +658,7 @@ static void tunnel_echo(void **state) {
 }
 
 static void limits_connections(void **state) {
-    struct fixture *f = start((struct net_server_options){.connections_max = 3});
+    struct fixture *f = start((struct net_server_options){.connections_max = 2, .admin_connections = 1});
     cleanup_close int a = dial(f), b = dial(f), c = dial(f), d = dial(f);
     cleanup_buf struct buf in = {0};
     read_all(d, &in);

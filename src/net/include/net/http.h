@@ -68,6 +68,8 @@ struct http_parser {
 // Begins one message; `message` must be initialised and empty. Limits of 0 mean the defaults.
 void http_parser_begin(struct http_parser *p, enum http_kind kind, struct http_message *message,
                        size_t head_max, uint64_t body_max);
+// Lowers the limit of the body; to be called right after the head. The parser fails when the body is declared larger.
+void http_parser_limit_body(struct http_parser *p, uint64_t body_max);
 // Consumes bytes up to the end of the head or of the message, whichever comes first, and returns
 // how many, or -EPROTO with fail_status and fail_text set. Call again while bytes are left and
 // state is not HTTP_STATE_DONE. The body grows in message->body; a caller that streams may take

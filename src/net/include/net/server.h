@@ -31,12 +31,26 @@ struct net_request {
 
 typedef void (*net_request_fn)(struct net_request *req, void *user);
 
+// What the caller says about a request over TLS when its head is complete and before its body is received.
+struct net_admission {
+    const char *account;  // who it is, e.g. "user alice"; NULL: unknown, it counts for its address
+    uint64_t body_max;    // bytes its body may have; 0: the server's limit
+    int status;           // 0: admitted; else the request is refused with this status, unread
+    const char *text;     // of the refusal, a whole JSON or text body
+    const char *content_type;
+    uint32_t delay_ms;    // the refusal is held back for this long
+};
+
 enum {
     NET_CONNECTIONS_MAX = 16 * 1024,
-    NET_USER_CONNECTIONS_MAX = 2048,  // of one user on unix sockets; root and our own user: all
+    NET_ADMIN_CONNECTIONS = 256,      // beyond that, for root and our own user on the unix socket
+    NET_USER_CONNECTIONS_MAX = 2048,  // of one user; on the unix socket root and our own user may have all
+    NET_ADDRESS_CONNECTIONS_MAX = 512,  // of one address, connections that have not identified themselves
     NET_PASS_MAX = 64,      // bytes of a pass
     NET_PIPELINE_MAX = 64,  // requests of one connection that may await their answers
-    NET_RECEIVING_MAX = 512 * 1024 * 1024,  // bytes of incomplete bodies, all connections together
+    NET_RECEIVING_MAX = 512 * 1024 * 1024,       // bytes of large incomplete bodies, all connections together
+    NET_USER_RECEIVING_MAX = 128 * 1024 * 1024,  // and those of one account
+    NET_SMALL_BODY_BYTES = 64 * 1024,            // a body of up to this size is never refused for lack of room
     NET_HEAD_TIMEOUT_MS = 15 * 1000,   // first byte (or TLS hello) to the end of the head
     NET_BODY_TIMEOUT_MS = 120 * 1000,  // whole body
     NET_IDLE_TIMEOUT_MS = 300 * 1000,  // between requests
@@ -45,15 +59,23 @@ enum {
 
 struct net_server_options {
     net_request_fn on_request;
+    // Called for every request over TLS before its body is received; may be NULL. Only method, path, query and
+    // headers are set in `req`. On the unix socket the kernel has told who it is.
+    void (*on_head)(struct net_request *req, struct net_admission *out, void *user);
     // Told of every answer by net_reply and, when it begins, by net_reply_stream_start; may be NULL.
     void (*on_reply)(const struct net_request *req, int status, bool streams, void *user);
     void *user;
     // 0 means the default named above or in http.h, ws.h, socket.h
     uint32_t connections_max;
+    uint32_t tls_connections_max;  // of connections_max; default three quarters
+    uint32_t admin_connections;
     uint32_t user_connections_max;
+    uint32_t address_connections_max;
     size_t head_max;
     uint64_t body_max;
     uint64_t receiving_max;
+    uint64_t user_receiving_max;
+    uint64_t small_body_bytes;
     size_t output_max;
     size_t ws_message_max;
     uint32_t head_timeout_ms, body_timeout_ms, idle_timeout_ms, write_timeout_ms;

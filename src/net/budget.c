@@ -1,0 +1,134 @@
+// Budgets of connections and unfinished bodies. Three rules:
+// - connections over TLS never use up those of the unix socket, and administrators of the unix socket (root and the
+//   server's own user) have a reserve that nobody else can take;
+// - bodies up to NET_SMALL_BODY_BYTES are never refused for lack of room: their sum is bounded by the connections;
+// - when all large bodies together exceed the limit, the account that holds the most gives up one of its own.
+#include "budget.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "server_internal.h"
+
+static struct net_budget *budget_get(struct net_server *s, const char *key) {
+    struct net_budget *b = strmap_get(&s->budgets, key);
+    if (!b) {
+        size_t len = strlen(key);
+        b = xcalloc(1, sizeof *b + len + 1);
+        memcpy(b->key, key, len + 1);
+        strmap_put(&s->budgets, b->key, b);
+    }
+    b->refs++;
+    return b;
+}
+
+static void budget_put(struct net_server *s, struct net_budget *b) {
+    if (!b || --b->refs)
+        return;
+    assert(b->connections == 0 && b->receiving == 0);
+    strmap_remove(&s->budgets, b->key);
+    free(b);
+}
+
+static bool is_local_admin(const struct net_peer *peer) {
+    return peer->kind == NET_PEER_UNIX && (peer->uid == 0 || peer->uid == geteuid());
+}
+
+// "[addr]:port" without the port.
+static void address_key(const struct net_peer *peer, char *out, size_t size) {
+    const char *end = strrchr(peer->address, ']');
+    int len = end ? (int)(end - peer->address) + 1 : (int)strlen(peer->address);
+    snprintf(out, size, "address %.*s", len, peer->address);
+}
+
+bool net_budget_accept(struct net_server *s, struct http_conn *h) {
+    const struct net_server_options *o = &s->options;
+    const struct net_peer *peer = &h->conn.peer;
+    char key[NET_BUDGET_KEY_MAX];
+    bool tls = peer->kind == NET_PEER_TLS;
+    if (tls)
+        address_key(peer, key, sizeof key);
+    else
+        snprintf(key, sizeof key, "uid %u", (unsigned)peer->uid);
+    h->budget = budget_get(s, key);
+    h->budget->connections++;
+    s->tls_connections += tls;
+    if (is_local_admin(peer))
+        return s->connections <= o->connections_max + o->admin_connections;
+    return s->connections <= o->connections_max && (!tls || s->tls_connections <= o->tls_connections_max) &&
+           h->budget->connections <= (tls ? o->address_connections_max : o->user_connections_max);
+}
+
+bool net_budget_identify(struct http_conn *h, const char *account) {
+    struct net_server *s = h->server;
+    h->identified = true;
+    if (strcmp(h->budget->key, account) == 0)
+        return true;
+    struct net_budget *b = budget_get(s, account);
+    if (b->connections >= s->options.user_connections_max) {
+        budget_put(s, b);
+        return false;
+    }
+    assert(h->receiving == 0);
+    h->budget->connections--;
+    budget_put(s, h->budget);
+    h->budget = b;
+    b->connections++;
+    return true;
+}
+
+static struct net_budget *largest(const struct net_server *s) {
+    struct net_budget *best = NULL;
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&s->budgets, &it, NULL, &v)) {
+        struct net_budget *b = v;
+        if (!best || b->receiving > best->receiving)
+            best = b;
+    }
+    return best;
+}
+
+static struct http_conn *largest_body_of(const struct net_server *s, const struct net_budget *b) {
+    struct http_conn *best = NULL;
+    for (struct http_conn *h = s->first; h; h = h->next)
+        if (h->budget == b && (!best || h->receiving > best->receiving))
+            best = h;
+    return best;
+}
+
+bool net_budget_receive(struct http_conn *h, struct http_conn **victim) {
+    struct net_server *s = h->server;
+    const struct net_server_options *o = &s->options;
+    size_t now = h->current ? h->current->message.body.len : 0;
+    if (now <= o->small_body_bytes)
+        now = 0;
+    s->receiving += now - h->receiving;
+    h->budget->receiving += now - h->receiving;
+    h->receiving = now;
+    *victim = h;
+    if (!now || (s->receiving <= o->receiving_max && h->budget->receiving <= o->user_receiving_max))
+        return true;
+    if (h->budget->receiving <= o->user_receiving_max) {
+        struct net_budget *most = largest(s);
+        if (most != h->budget)
+            *victim = largest_body_of(s, most);
+    }
+    return false;
+}
+
+void net_budget_release(struct net_server *s, struct http_conn *h) {
+    if (!h->budget)
+        return;
+    s->receiving -= h->receiving;
+    h->budget->receiving -= h->receiving;
+    h->receiving = 0;
+    h->budget->connections--;
+    s->tls_connections -= h->conn.peer.kind == NET_PEER_TLS;
+    budget_put(s, h->budget);
+    h->budget = NULL;
+}
