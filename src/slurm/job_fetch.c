@@ -162,7 +162,7 @@ static int read_line(void *ctx, const struct json *line) {
     if (failed)
         return error_set(r->error, EIO, "%s",
                          json_str(failed, "message") ? json_str(failed, "message")
-                                                     : "the list is not complete");
+                                                     : "the list is incomplete");
     r->ended = json_get(line, "rows") != NULL;
     for (uint32_t i = 0; fields && fields->type == JSON_ARRAY && i < fields->len && i < ROW_FIELDS_MAX; i++)
         r->set[r->fields++] = fields->items[i].type == JSON_STRING ? setter(fields->items[i].s) : NULL;
@@ -225,7 +225,7 @@ static int read_all(struct slurm *s, struct job_reading *r) {
     int n = client_stream(k, buf_str(&t.text), STREAM_TIMEOUT_MS, read_piece, r);
     buf_done(&r->in);
     if (n == 0 && !r->ended)
-        n = error_set(&s->cli.error, EPROTO, "the controller's answer ends too early");
+        n = error_set(&s->cli.error, EPROTO, "the controller's answer is truncated");
     if (n == 0 || r->status)
         return r->status;
     slurm_error(s, "%s", s->cli.error.text);

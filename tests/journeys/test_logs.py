@@ -46,7 +46,7 @@ def test_a_job_that_waits_to_run_again(cluster, tmp_path):
     requeue(cluster, job)
     done = cluster.cli("logs", job)
     assert done.stdout.startswith("attempt 1\nacequia: job ")
-    assert done.stderr == f"acequia: job {job} waits to run again; this is what attempt 1 has written\n"
+    assert done.stderr == f"acequia: job {job} is queued again; this is the output of attempt 1\n"
     assert logs(cluster, "-f", job) == ("attempt 1\n", 1)
     assert logs(cluster, "--attempt", "1", job) == ("attempt 1\n", 1)
     assert "expected 1 to 1" in refused(cluster, "--attempt", "2", job)

@@ -182,7 +182,7 @@ def test_the_policy_is_set_shown_kept_and_recorded():
         assert c.json("policy")["use_s"] == 86400
         c.acequia("policy", "set", "half_life=14d", "min_run=10m", "backfill=shortest")
         shown = c.acequia("policy", "show")
-        assert "backfill = shortest    # usually in_order" in shown and "min_run = 10m" in shown
+        assert "backfill = shortest    # default: in_order" in shown and "min_run = 10m" in shown
         assert all(len(line) <= 80 for line in shown.splitlines())
         for bad, says in (("use=-1", "use: "), ("backfill=never", "expected in_order, shortest or none"), ("colour=red", "the policy has no"),
                           ("plan_depth=99", "out of range")):

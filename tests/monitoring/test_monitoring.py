@@ -346,7 +346,7 @@ def test_monitor_twice_and_again():
         first = c.cli("monitor", "--port", str(port)).stdout
         assert f"http://127.0.0.1:{port}/ as user acequia" in first
         again = c.cli("monitor").stdout
-        assert "runs already" in again and f"http://127.0.0.1:{port}/ as user acequia" in again
+        assert "is already running" in again and f"http://127.0.0.1:{port}/ as user acequia" in again
         assert "need acequia monitor --stop" not in again
         assert "need acequia monitor --stop" in c.cli("monitor", "--port", "1").stdout
         c.cli("monitor", "--stop")

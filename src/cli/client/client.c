@@ -75,7 +75,7 @@ static int read_token(struct client *k, struct error *e) {
         return asked ? error_set(e, errno, "cannot read the token file %s: %s", file, strerror(errno)) : 0;
     struct stat st;
     if (fstat(fd, &st) == 0 && st.st_mode & (S_IRWXG | S_IRWXO))
-        return error_set(e, EPERM, "others may read the token file %s; keep it to yourself: chmod 600 %s", file, file);
+        return error_set(e, EPERM, "the token file %s is readable by others; protect it: chmod 600 %s", file, file);
     ssize_t n = read(fd, token, sizeof token - 1);
     if (n <= 0)
         return error_set(e, EINVAL, "the token file %s is empty or unreadable", file);
@@ -83,7 +83,7 @@ static int read_token(struct client *k, struct error *e) {
         n--;
     token[n] = 0;
     if (has_control_chars(token, (size_t)n) || !n)
-        return error_set(e, EINVAL, "the token file %s does not hold a token", file);
+        return error_set(e, EINVAL, "the token file %s contains no token", file);
     k->authorization = xasprintf("Authorization: Bearer %s\r\n", token);
     explicit_bzero(token, sizeof token);
     return 0;
@@ -127,7 +127,7 @@ static int connect_now(struct client *k, struct error *e) {
     if (r == -ENOENT || r == -ECONNREFUSED)
         return error_set(e, ECONNREFUSED, "the controller at %s does not answer; start it with: acequia up", k->socket);
     if (r == -EACCES)
-        return error_set(e, -r, "you may not use the controller's socket %s", k->socket);
+        return error_set(e, -r, "permission denied: the controller's socket %s", k->socket);
     return r;
 }
 

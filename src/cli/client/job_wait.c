@@ -49,7 +49,7 @@ static int wait_one(struct waiting *w, const char *id, struct reply *reply) {
         if (r != 0)
             return r;
         if (clock_mono_ms() >= w->deadline_ms)
-            return error_set(&w->cli->error, ETIMEDOUT, "job %s has not ended in time", id);
+            return error_set(&w->cli->error, ETIMEDOUT, "job %s has not ended within the given time", id);
     }
 }
 

@@ -146,7 +146,8 @@ static int take_output(struct session_live *l, const char *data, size_t len) {
     for (int i = 0; head > 1 && i < 4; i++)
         node |= (uint32_t)(unsigned char)data[1 + i] << (8 * i);
     if (node >= NODES_MAX)
-        return error_set(&l->session->cli->error, EPROTO, "the controller sent something that is not understood");
+        return error_set(&l->session->cli->error, EPROTO,
+                         "the controller sent a message that this version does not understand");
     data += head;
     len -= head;
     l->lost_ms = 0;
@@ -222,7 +223,8 @@ static int take_text(struct session_live *l, const char *data, size_t len) {
     cleanup_arena struct arena a = {0};
     struct json *j;
     if (json_parse(data, len, &a, &j, NULL) < 0 || j->type != JSON_OBJECT)
-        return error_set(&l->session->cli->error, EPROTO, "the controller sent something that is not understood");
+        return error_set(&l->session->cli->error, EPROTO,
+                         "the controller sent a message that this version does not understand");
     const struct json *error = json_get(j, "error");
     if (error) {
         if (l->session->job && l->job && error->type == JSON_OBJECT && streq(json_str(error, "code"), "EAGAIN"))
@@ -296,7 +298,7 @@ static int take_signal(struct session_live *l) {
     }
     l->interrupts++;
     if (l->interrupts == 1) {
-        cli_note("cancelling job %lld; once more to kill it", (long long)l->job);
+        cli_note("cancelling job %lld; press Ctrl-C again to kill it", (long long)l->job);
         return send_text(l, "{\"cancel\":true}");
     }
     if (l->interrupts > 3)
@@ -309,7 +311,7 @@ static void note_waiting(struct session_live *l) {
         return;
     l->told_waiting = true;
     if (l->job)
-        cli_note("job %lld waits%s%s%s; acequia why %lld tells more", (long long)l->job,
+        cli_note("job %lld is pending%s%s%s; see acequia why %lld", (long long)l->job,
                  *l->reason ? " (" : "", l->reason, *l->reason ? ")" : "", (long long)l->job);
 }
 
@@ -422,9 +424,9 @@ int session_run(struct client_session *s) {
         return 130;
     if (r < 0 && lost && l.job)
         return cli_failf(s->cli,
-                         "the connection to the controller is lost; job %lld goes on: acequia attach %lld",
+                         "lost the connection to the controller; job %lld continues: acequia attach %lld",
                          (long long)l.job, (long long)l.job);
     if (r < 0 && !s->cli->error.code)
-        error_set(&s->cli->error, -r, "the connection to the controller is lost: %s", strerror(-r));
+        error_set(&s->cli->error, -r, "lost the connection to the controller: %s", strerror(-r));
     return r < 0 ? cli_fail(s->cli) : l.exit_status;
 }

@@ -27,8 +27,8 @@ static int read_token(struct arena *a, const char *folder, struct token *out, st
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (n <= 0)
         return error_set(e, ENOENT,
-                         "no token in %s and no ca.pem in %s; ask for a token ('acequia token create --user' "
-                         "on the controller)",
+                         "no token in %s and no ca.pem in %s; an administrator can create a token with "
+                         "'acequia token create --user NAME' on the controller",
                          file, folder);
     text[n] = 0;
     int r = token_parse(text, out, e);

@@ -9,7 +9,7 @@
 #include "cli/command/command.h"
 
 static const struct option_spec common_specs[] = {
-    {"json", 0, NULL, "Print JSON, for programs.", 0, NULL, NULL},
+    {"json", 0, NULL, "Print JSON.", 0, NULL, NULL},
     {"help", 'h', NULL, "Show this help.", 0, NULL, NULL},
 };
 const struct option_table common_options = OPTION_TABLE("Common options", common_specs);
@@ -77,7 +77,7 @@ int cli_print(const struct buf *b) {
         if (n < 0 && errno == EPIPE)
             return CLI_OK;
         if (n < 0) {
-            cli_note("the output cannot be written: %s", strerror(errno));
+            cli_note("cannot write to standard output: %s", strerror(errno));
             return CLI_FAILED;
         }
         p += n;

@@ -57,9 +57,9 @@ static int unknown_option(const struct option_table *const *tables, const char *
             }
         }
     if (nearest)
-        return error_set(e, EINVAL, "there is no option --%s; did you mean --%s?",
+        return error_set(e, EINVAL, "unknown option --%s; did you mean --%s?",
                          printable(given, shown, sizeof shown), nearest);
-    return error_set(e, EINVAL, "there is no option --%s; see --help", printable(given, shown, sizeof shown));
+    return error_set(e, EINVAL, "unknown option --%s; see --help", printable(given, shown, sizeof shown));
 }
 
 static int missing_value(const struct option_spec *s, struct error *e) {
@@ -89,7 +89,7 @@ static int parse_letters(struct cli_options *o, int argc, char **argv, int *i, s
         const struct option_spec *s = find_letter(o->tables, *p);
         char shown[8];
         if (!s)
-            return error_set(e, EINVAL, "there is no option -%s; see --help",
+            return error_set(e, EINVAL, "unknown option -%s; see --help",
                              printable((char[]){*p, 0}, shown, sizeof shown));
         struct option_value v = {s, NULL};
         bool takes = s->value && (!(s->flags & OPTION_OPTIONAL) || p[1] == '=');

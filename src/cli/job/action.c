@@ -15,7 +15,7 @@ static const struct option_spec specs[] = {
     {"qos", 'q', "NAME", "Jobs of this QoS.", 0, NULL, "@qos"},
     {"name", 'J', "NAME", "Jobs of this name.", 0, NULL, NULL},
     {"state", 's', "STATES", "Jobs in these states.", 0, NULL, "PENDING RUNNING SUSPENDED"},
-    {"all", 0, NULL, "All my jobs; for administrators with --user, all of theirs.", 0, NULL, NULL},
+    {"all", 0, NULL, "All my jobs; administrators, with --user: all jobs of that user.", 0, NULL, NULL},
 };
 const struct option_table job_filter_options = OPTION_TABLE("Which jobs, instead of ids", specs);
 
@@ -64,7 +64,7 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
             cli_note("job %s: %s", id ? id : "?", message ? message : "failed");
     }
     if (!count && !failed)
-        buf_adds(&out, "No job matches\n");
+        buf_adds(&out, "No matching jobs\n");
     else if (count)
         buf_addf(&out, "%lld %s %s\n", count, count == 1 ? "job" : "jobs", done);
     cli_print(&out);

@@ -88,11 +88,11 @@ static const struct job_column *find_column(const char *name, size_t len, struct
         }
     printable(given, shown, sizeof shown);
     if (nearest) {
-        error_set(e, EINVAL, "there is no column \"%s\"; did you mean \"%s\"?", shown, nearest);
+        error_set(e, EINVAL, "unknown column \"%s\"; did you mean \"%s\"?", shown, nearest);
     } else {
         cleanup_buf struct buf all = {0};
         job_columns_list(&all);
-        error_set(e, EINVAL, "there is no column \"%s\"; there are %s", shown, buf_str(&all));
+        error_set(e, EINVAL, "unknown column \"%s\"; columns are %s", shown, buf_str(&all));
     }
     return NULL;
 }
@@ -105,7 +105,7 @@ int job_columns_parse(const char *text, struct job_columns *out, struct error *e
         if (!column)
             return -EINVAL;
         if (c.count == JOB_COLUMNS_MAX)
-            return error_set(e, EINVAL, "more than %d columns do not fit", JOB_COLUMNS_MAX);
+            return error_set(e, EINVAL, "at most %d columns can be shown", JOB_COLUMNS_MAX);
         bool right = column->kind == NUMBER || column->kind == SIZE || column->kind == SECONDS ||
                      column->kind == MILLIS || column->kind == GPUS || column->kind == EXIT ||
                      column->kind == JOULES || column->kind == BUSY;
@@ -283,7 +283,7 @@ int job_rows_sort(struct job_rows *rows, const char *keys, struct error *e) {
         if (!column)
             return -EINVAL;
         if (parsed.count == 8)
-            return error_set(e, EINVAL, "a list is sorted by at most 8 columns");
+            return error_set(e, EINVAL, "at most 8 columns can be sorted by");
         parsed.at[parsed.count++] = (struct sort_key){column, descending, job_rows_field(rows, column->field)};
         p += len;
     }

@@ -28,7 +28,7 @@ static int read_line(void *ctx, const struct json *line) {
     if (failed)
         return error_set(&r->cli->error, EIO, "%s",
                          json_str(failed, "message") ? json_str(failed, "message")
-                                                     : "the list is not complete");
+                                                     : "the list is incomplete");
     const struct json *kept = arena_memdup(&r->cli->arena, line, sizeof *line);
     if (line->type == JSON_ARRAY)
         vec_push(&r->out->rows, kept);
@@ -56,7 +56,7 @@ int job_list_stream(struct cli *c, struct client *k, const char *target, struct 
     int n = client_stream(k, target, ROWS_TIMEOUT_MS, read_piece, &r);
     buf_done(&r.in);
     if (n == 0 && !r.ended)
-        n = error_set(&c->error, EPROTO, "the controller's answer ends too early");
+        n = error_set(&c->error, EPROTO, "the controller's answer is truncated");
     return n;
 }
 

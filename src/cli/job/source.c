@@ -46,7 +46,7 @@ static int open_script(const char *path, struct error *e) {
     if (fd < 0 && errno == ENOENT)
         return error_set(
             e, ENOENT,
-            "there is no script \"%s\"; to run a command write it after --: acequia submit -- %s ...",
+            "script \"%s\" not found; to submit a command write it after --: acequia submit -- %s ...",
             printable(path, shown, sizeof shown), shown);
     if (fd < 0)
         return error_set(e, errno, "cannot read the script \"%s\": %s", printable(path, shown, sizeof shown),
@@ -124,8 +124,8 @@ static int read_directives(struct cli *c, struct cli_options *o, const char *scr
     if (r == 0)
         options_add_missing(o, &found);
     if (r == 0 && slurm)
-        cli_note("the script's #SBATCH lines are not read by submit; use sbatch (acequia slurm-commands) or "
-                 "write #ACEQUIA lines");
+        cli_note("submit ignores the script's #SBATCH lines; use sbatch (acequia slurm-commands) or "
+                 "#ACEQUIA lines");
     options_done(&found);
     return r;
 }
@@ -167,7 +167,7 @@ int job_source(struct cli *c, struct cli_options *o, bool dashes, struct job_sou
     cleanup_buf struct buf text = {0};
     const char *image = option_get(o, "container");  // which may have a command of its own
     if (dashes && !c->count && !image)
-        return error_set(&c->error, EINVAL, "there is no command after --");
+        return error_set(&c->error, EINVAL, "no command given after --");
     if (dashes) {
         s.argv = c->arguments;
         s.argc = c->count;
@@ -178,7 +178,7 @@ int job_source(struct cli *c, struct cli_options *o, bool dashes, struct job_sou
     }
     bool standard_input = !c->count || streq(c->arguments[0], "-");
     if (!c->count && isatty(STDIN_FILENO))
-        return error_set(&c->error, EINVAL, "there is nothing to run; give a script, or a command after --");
+        return error_set(&c->error, EINVAL, "nothing to run: give a script, or a command after --");
     const char *shown = standard_input ? "standard input" : c->arguments[0];
     cleanup_close int opened = standard_input ? -1 : open_script(c->arguments[0], &c->error);
     if (!standard_input && opened < 0)

@@ -5,10 +5,10 @@
 #include "model/signalname.h"
 
 static const struct option_spec specs[] = {
-    {"signal", 0, "SIGNAL", "Send this signal only, as USR1; the job is not ended by us.", 0, NULL,
+    {"signal", 0, "SIGNAL", "Only send this signal (such as USR1); the job is not cancelled.", 0, NULL,
      "TERM INT KILL USR1 USR2 HUP CONT STOP"},
-    {"batch", 'b', NULL, "With --signal: to the script only.", 0, NULL, NULL},
-    {"reason", 'r', "TEXT", "Why, kept with the job.", 0, NULL, NULL},
+    {"batch", 'b', NULL, "With --signal: only to the batch script, not to its steps.", 0, NULL, NULL},
+    {"reason", 'r', "TEXT", "Reason, recorded with the job.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
@@ -37,8 +37,8 @@ const struct verb verb_cancel = {
     .alias = "delete",
     .group = "Work",
     .arguments = "[options] JOB...\n[options] --name NAME | --all | ...",
-    .summary = "end jobs, or send them a signal",
-    .text = "Pending jobs go at once; running ones get SIGTERM, after the grace time SIGKILL. Ids may be "
+    .summary = "cancel jobs, or send them a signal",
+    .text = "Pending jobs are removed at once; running ones get SIGTERM, and SIGKILL after the grace time. Ids may be "
             "elements, as 12_[3-5].",
     .examples = "acequia cancel 12 13_4\nacequia cancel --name sweep --state PENDING\nacequia cancel "
                 "--signal USR1 12",

@@ -12,7 +12,7 @@ static int run_completion(struct cli *c) {
     else if (streq(c->arguments[0], "fish"))
         completion_fish(&out);
     else
-        return cli_usage(c, "\"%.40s\" is not known; use bash, zsh or fish", c->arguments[0]);
+        return cli_usage(c, "unknown shell \"%.40s\"; use bash, zsh or fish", c->arguments[0]);
     return cli_print(&out);
 }
 

@@ -9,7 +9,7 @@
 #include "model/paths.h"
 
 static const struct option_spec specs[] = {
-    {"defaults", 'd', NULL, "With show: the defaults, too, as comments.", 0, NULL, NULL},
+    {"defaults", 'd', NULL, "With show: also print default values, as comments.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
@@ -48,7 +48,7 @@ static int run(struct cli *c) {
         if (c->json)
             printf("{\"file\":\"%s\",\"ok\":true}\n", file);
         else
-            printf("%s is right\n", file);
+            printf("%s is valid\n", file);
         return CLI_OK;
     }
     if (streq(what, "path")) {
@@ -63,7 +63,7 @@ const struct verb verb_config = {
     .group = "Cluster",
     .arguments = "show [--defaults] [FILE]\ncheck [FILE]\npath",
     .summary = "show and check the configuration",
-    .text = "Without FILE, the one this user's cluster reads. What can be set is in acequia.conf(5).",
+    .text = "Without FILE: the file that this user's cluster reads. acequia.conf(5) describes the settings.",
     .examples = "acequia config check new.conf\nacequia config show --defaults",
     .options = {&table, &common_options},
     .run = run,

@@ -24,9 +24,11 @@ const struct verb verb_controller = {
 };
 
 static const struct option_spec agent_specs[] = {
-    {"name", 0, "NAME", "Name of the node; else the host name.", 0, NULL, NULL},
-    {"join", 0, "HOST:PORT", "Controller on another machine, with TLS; else this machine's.", 0, NULL, NULL},
-    {"token-file", 0, "FILE", "Token for the first time, from acequia token create.", 0, NULL, "@file"},
+    {"name", 0, "NAME", "Name of the node; default: the host name.", 0, NULL, NULL},
+    {"join", 0, "HOST:PORT", "Controller on another machine, over TLS; default: the one on this machine.", 0,
+     NULL, NULL},
+    {"token-file", 0, "FILE", "Join token (acequia token create), needed only the first time.", 0, NULL,
+     "@file"},
     {"config", 0, "FILE", "Another configuration file.", 0, NULL, "@file"},
 };
 static const struct option_table agent_options = OPTION_TABLE("Options", agent_specs);
@@ -36,8 +38,8 @@ const struct verb verb_agent = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "run a node's agent in the foreground",
-    .text = "With --join it makes its own key, has it signed with the token, which is then used up, and "
-            "needs no token any more.",
+    .text = "With --join the agent creates a key and has it signed by the controller. The token is used up by "
+            "this; afterwards the agent uses its certificate.",
     .examples = "acequia agent --join head:6820 --token-file join.token",
     .options = {&agent_options, &common_options},
     .run = run_daemon,

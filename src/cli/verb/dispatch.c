@@ -94,9 +94,9 @@ static int unknown_verb(struct cli *c, const char *name) {
     }
     printable(name, shown, sizeof shown);
     if (nearest)
-        cli_note("there is no verb \"%s\"; did you mean \"%s\"?", shown, nearest);
+        cli_note("unknown verb \"%s\"; did you mean \"%s\"?", shown, nearest);
     else
-        cli_note("there is no verb \"%s\"; see acequia --help", shown);
+        cli_note("unknown verb \"%s\"; see acequia --help", shown);
     return CLI_USAGE;
 }
 
@@ -145,8 +145,8 @@ static int run_verb(struct cli *c, int argc, char **argv) {
                          (int)strcspn(v->arguments, "\n"), v->arguments);
     if (v->most >= 0 && c->count > v->most) {
         char shown[64];
-        return cli_usage(c, "\"%s\" is one argument too many for %s",
-                         printable(c->arguments[v->most], shown, sizeof shown), v->name);
+        return cli_usage(c, "%s: unexpected argument \"%s\"", v->name,
+                         printable(c->arguments[v->most], shown, sizeof shown));
     }
     return v->run(c);
 }

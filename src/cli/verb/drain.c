@@ -9,7 +9,7 @@
 #include "model/nodelist.h"
 
 static const struct option_spec specs[] = {
-    {"reason", 'r', "TEXT", "Why, shown by nodes.", 0, NULL, NULL},
+    {"reason", 'r', "TEXT", "Reason, shown by acequia nodes.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
@@ -46,26 +46,26 @@ static int run_drain(struct cli *c) {
     struct json_writer w = {.out = &body};
     const char *reason = option_get(&c->options, "reason");
     if (str_empty(reason))
-        return cli_usage(c, "drain needs a reason that others can read: --reason \"fan replaced\"");
+        return cli_usage(c, "drain needs a reason: --reason \"replacing a fan\"");
     if (line_check("--reason", reason, COMMENT_MAX, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     json_open(&w, '{');
     json_kv_str(&w, "reason", reason);
     json_close(&w, '}');
-    return each_node(c, "drain", &body, "takes no new jobs; those on it go on");
+    return each_node(c, "drain", &body, "drained: no new jobs start, running jobs continue");
 }
 
 static int run_resume(struct cli *c) {
     cleanup_buf struct buf body = {0};
     buf_adds(&body, "{}");
-    return each_node(c, "resume", &body, "takes jobs again");
+    return each_node(c, "resume", &body, "resumed: jobs can start again");
 }
 
 const struct verb verb_drain = {
     .name = "drain",
     .group = "Cluster",
     .arguments = "NODES... --reason TEXT",
-    .summary = "let nodes finish what they run and take no more",
+    .summary = "drain nodes: running jobs finish, no new ones start",
     .examples = "acequia drain n[01-04] --reason 'new disks'",
     .options = {&table, &common_options},
     .run = run_drain,
@@ -78,8 +78,8 @@ const struct verb verb_resume = {
     .name = "resume",
     .group = "Cluster",
     .arguments = "NODES...",
-    .summary = "let drained nodes take jobs again",
-    .text = "Suspended jobs go on with acequia continue.",
+    .summary = "let jobs start again on drained nodes",
+    .text = "To resume suspended jobs, use acequia continue.",
     .examples = "acequia resume n[01-04]",
     .options = {&common_options},
     .run = run_resume,

@@ -77,9 +77,9 @@ static void print(struct cli *c, const struct json *j, struct buf *out) {
     table_print(&t, terminal_table_width(), true, terminal_colour(), out);
     table_done(&t);
     if (json_true(j, "too_short"))
-        buf_adds(out, "\nIt ran too briefly for advice.\n");
+        buf_adds(out, "\nThe job ran too briefly for advice.\n");
     else if (json_true(j, "failed"))
-        buf_adds(out, "\nIt failed: what it used until then is no measure for the next one.\n");
+        buf_adds(out, "\nThe job failed, so its use says little about the next run.\n");
     for (uint32_t i = 0; rows && rows->type == JSON_ARRAY && i < rows->len; i++) {
         const char *option = json_str(&rows->items[i], "option"), *text = json_str(&rows->items[i], "text");
         if (option && text)

@@ -13,15 +13,15 @@
 #include "model/name.h"
 
 static const struct option_spec project_specs[] = {
-    {"quota", 0, "GPUS", "GPUs that are guaranteed to it.", 0, NULL, NULL},
-    {"weight", 0, "NUMBER", "Its part of what nobody is guaranteed; else the quota.", 0, NULL, NULL},
+    {"quota", 0, "GPUS", "Guaranteed GPUs.", 0, NULL, NULL},
+    {"weight", 0, "NUMBER", "Weight when idle GPUs are divided; default: the quota.", 0, NULL, NULL},
     {"limit", 0, "GPUS", "The most GPUs it may hold at once.", 0, NULL, NULL},
-    {"parent", 0, "NAME", "The project this one is a part of.", 0, NULL, "@project"},
+    {"parent", 0, "NAME", "Parent project.", 0, NULL, "@project"},
     {"members", 0, "NAMES", "Users who may submit to it; empty: everybody.", 0, NULL, NULL},
     {"nodes", 0, "NODES", "Nodes its jobs may use; empty: all.", 0, NULL, "@node"},
     {"interactive-time", 0, "DURATION", "Time limit of its interactive jobs.", 0, NULL, NULL},
     {"model-quotas", 0, "LIST", "Quotas by GPU model, as v100=4,a100=2.", 0, NULL, NULL},
-    {"default-qos", 0, "NAME", "QoS of its jobs that ask for none.", 0, NULL, "@qos"},
+    {"default-qos", 0, "NAME", "QoS of jobs that name none.", 0, NULL, "@qos"},
     {"shared-logs", 0, "BOOL", "Members may see each other's scripts and logs.", 0, NULL, "true false"},
 };
 static const struct option_table project_options = OPTION_TABLE("Settings", project_specs);
@@ -30,12 +30,12 @@ static const struct option_spec partition_specs[] = {
     {"nodes", 0, "NODES", "Its nodes; empty: all.", 0, NULL, "@node"},
     {"default", 0, "BOOL", "Jobs that name no partition go here.", 0, NULL, "true false"},
     {"fifo", 0, "BOOL", "Strictly in order, without backfill.", 0, NULL, "true false"},
-    {"down", 0, "BOOL", "Jobs are taken but none is started.", 0, NULL, "true false"},
-    {"closed", 0, "BOOL", "No new jobs are taken; those that wait are started.", 0, NULL, "true false"},
-    {"default-time", 0, "DURATION", "Time limit of jobs that ask for none.", 0, NULL, NULL},
+    {"down", 0, "BOOL", "Jobs are accepted but not started.", 0, NULL, "true false"},
+    {"closed", 0, "BOOL", "New jobs are refused; pending ones still start.", 0, NULL, "true false"},
+    {"default-time", 0, "DURATION", "Time limit of jobs submitted without one.", 0, NULL, NULL},
     {"max-time", 0, "DURATION", "The longest time limit.", 0, NULL, NULL},
     {"tier", 0, "NUMBER", "Jobs of a higher tier go first.", 0, NULL, NULL},
-    {"default-memory-per-cpu", 0, "SIZE", "Memory of jobs that ask for none, per CPU.", 0, NULL, NULL},
+    {"default-memory-per-cpu", 0, "SIZE", "Memory per CPU of jobs submitted without --memory.", 0, NULL, NULL},
 };
 static const struct option_table partition_options = OPTION_TABLE("Settings", partition_specs);
 
@@ -56,12 +56,12 @@ static const struct option_spec reservation_specs[] = {
     {"end", 0, "TIME", "When it ends.", 0, NULL, NULL},
     {"users", 0, "NAMES", "Users who may run in it.", 0, NULL, NULL},
     {"projects", 0, "NAMES", "Projects that may run in it.", 0, NULL, NULL},
-    {"maintenance", 0, "BOOL", "Nobody's jobs run then.", 0, NULL, "true false"},
+    {"maintenance", 0, "BOOL", "No jobs run in it.", 0, NULL, "true false"},
 };
 static const struct option_table reservation_options = OPTION_TABLE("Settings", reservation_specs);
 
 static const struct option_spec delete_specs[] = {
-    {"force", 0, NULL, "Delete it although live jobs are in it: what runs goes on, what waits will not start.", 0,
+    {"force", 0, NULL, "Delete it although it has jobs: running ones continue, pending ones will not start.", 0,
      NULL, NULL},
 };
 static const struct option_table delete_options = OPTION_TABLE("With delete", delete_specs);
@@ -176,7 +176,7 @@ static int put(struct noun *n, bool create) {
         return cli_fail(c);
     int r = client_call(k, "GET", target, NULL, &before), status = CLI_OK;
     if (create && r == 0)
-        status = cli_failf(c, "%s \"%s\" is there already; change it with: acequia %s edit %s", n->word,
+        status = cli_failf(c, "%s \"%s\" already exists; to change it: acequia %s edit %s", n->word,
                            c->arguments[1], n->word, c->arguments[1]);
     else if (r < 0 && (!create || r != -ENOENT))
         status = cli_fail(c);
@@ -316,7 +316,7 @@ static int run(struct cli *c) {
     if (streq(what, "list"))
         return list(&n);
     if (!streq(what, "create") && !streq(what, "edit") && !streq(what, "delete") && !streq(what, "show"))
-        return cli_usage(c, "\"%.40s\" is not known; use create, edit, delete, list or show", what);
+        return cli_usage(c, "unknown action \"%.40s\"; use create, edit, delete, list or show", what);
     if (c->count < 2)
         return cli_usage(c, "%s %s needs a name", n.word, what);
     if (identifier_check(n.word, c->arguments[1], &c->error) < 0)
@@ -343,15 +343,15 @@ static int run(struct cli *c) {
         .most = 2,                                                                                           \
     }
 
-NOUN(project, project_options, "projects: who shares, and how much is guaranteed",
-     "A project has a quota of GPUs that is its own, and may use what others leave idle.",
+NOUN(project, project_options, "projects and their guaranteed GPUs",
+     "A project has a guaranteed quota of GPUs and may use idle GPUs of others.",
      "acequia project create vision --quota 8 --members eva,joan\nacequia project edit vision --limit "
      "12\nacequia project list");
-NOUN(partition, partition_options, "partitions: sets of nodes with rules of their own",
-     "What is not given when editing stays as it is.",
+NOUN(partition, partition_options, "partitions: sets of nodes with their own limits",
+     "Settings that are not given keep their value.",
      "acequia partition create short --nodes n[01-04] --max-time 4h --default true");
-NOUN(qos, qos_options, "qualities of service that jobs can ask for", "What is not given when editing stays as it is.",
+NOUN(qos, qos_options, "qualities of service that jobs can ask for", "Settings that are not given keep their value.",
      "acequia qos create urgent --priority 1000 --max-jobs-per-user 2");
-NOUN(reservation, reservation_options, "nodes set aside for a time", "Jobs are planned around a reservation.",
+NOUN(reservation, reservation_options, "reserve nodes for a time", "Other jobs are scheduled around a reservation.",
      "acequia reservation create disks --start tomorrow --end now+2days\nacequia reservation list\n"
      "acequia reservation delete disks");

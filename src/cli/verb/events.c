@@ -15,8 +15,8 @@
 enum { LINE_MAX_BYTES = 1 << 20, INDENT = 25, LOST_MS = 60 * 1000, AGAIN_US = 300 * 1000 };
 
 static const struct option_spec specs[] = {
-    {"follow", 'f', NULL, "Go on with what happens from now; with a job, until it has ended.", 0, NULL, NULL},
-    {"after", 0, "NUMBER", "With --follow: first what happened after this number.", 0, NULL, NULL},
+    {"follow", 'f', NULL, "Print new events as they happen; with a job, until it has ended.", 0, NULL, NULL},
+    {"after", 0, "NUMBER", "With --follow: start after the event with this number.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
@@ -191,7 +191,7 @@ static int follow(struct cli *c) {
     if (f.done)
         return CLI_OK;
     if (r == 0)
-        return cli_failf(c, "the controller has ended the connection");
+        return cli_failf(c, "the controller closed the connection");
     return cli_fail(c);
 }
 

@@ -7,10 +7,10 @@
 #include "verbs.h"
 
 static const struct option_spec specs[] = {
-    {"pty", 't', NULL, "On a terminal of its own.", 0, NULL, NULL},
+    {"pty", 't', NULL, "Allocate a terminal.", 0, NULL, NULL},
     {"node", 'w', "NUMBER", "On the job's node with this number, from 0.", 0, NULL, NULL},
-    {"chdir", 'D', "FOLDER", "Working directory; else the job's.", 0, NULL, NULL},
-    {"env", 'E', "NAME=VALUE", "Adds a variable.", OPTION_REPEAT, NULL, NULL},
+    {"chdir", 'D', "FOLDER", "Working directory; default: the job's.", 0, NULL, NULL},
+    {"env", 'E', "NAME=VALUE", "Set an environment variable.", OPTION_REPEAT, NULL, NULL},
     {"no-input", 0, NULL, "Do not forward standard input.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
@@ -62,7 +62,7 @@ static int session(struct cli *c, char **argv, int argc, bool pty) {
 static int run_exec(struct cli *c) {
     int skip = c->count > 1 && streq(c->arguments[1], "--") ? 2 : 1;
     if (c->count <= skip)
-        return cli_usage(c, "there is no command; write acequia exec JOB -- COMMAND, or acequia bash JOB for a shell");
+        return cli_usage(c, "no command given; use: acequia exec JOB -- COMMAND, or acequia bash JOB for a shell");
     return session(c, c->arguments + skip, c->count - skip, option_given(&c->options, "pty"));
 }
 

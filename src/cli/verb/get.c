@@ -17,8 +17,8 @@
 enum { LABEL = 15 };
 
 static const struct option_spec specs[] = {
-    {"script", 0, NULL, "Print the script instead.", 0, NULL, NULL},
-    {"environment", 0, NULL, "Print the environment instead.", 0, NULL, NULL},
+    {"script", 0, NULL, "Print only the batch script.", 0, NULL, NULL},
+    {"environment", 0, NULL, "Print only the environment.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
@@ -190,8 +190,8 @@ static void file_line(struct buf *out, const char *label, const struct json *j, 
 static void turn_line(struct buf *out, const struct json *j) {
     static const struct {
         const char *key, *what;
-    } parts[] = {{"short_s", "for its limit"}, {"use_s", "for its user's use"}, {"size_s", "for its size"},
-                 {"qos_s", "for its priority"}, {"nice_s", "for its nice"}};
+    } parts[] = {{"short_s", "short time limit"}, {"use_s", "past use"}, {"size_s", "size"},
+                 {"qos_s", "priority"}, {"nice_s", "nice"}};
     const struct json *order = json_get(j, "order");
     cleanup_buf struct buf made = {0};
     char text[UNIT_TEXT_MAX], when[UNIT_TEXT_MAX];

@@ -25,7 +25,7 @@ static int run_help(struct cli *c) {
     cleanup_buf struct buf out = {0};
     const struct verb *v = c->count ? verb_find(c->arguments[0]) : NULL;
     if (c->count && !v)
-        return cli_usage(c, "there is no verb \"%.40s\"", c->arguments[0]);
+        return cli_usage(c, "unknown verb \"%.40s\"; see acequia --help", c->arguments[0]);
     if (v)
         help_verb(v, &out);
     else
@@ -37,7 +37,7 @@ const struct verb verb_help = {
     .name = "help",
     .group = "More",
     .arguments = "[VERB]",
-    .summary = "tell about a verb",
+    .summary = "show help for a verb",
     .options = {&common_options},
     .run = run_help,
     .complete = "@verb",

@@ -77,6 +77,6 @@ void help_overview(struct buf *out, bool colour) {
         terminal_wrap(out, verbs[i]->summary, VERB_INDENT, VERB_INDENT);
     }
     buf_adds(out,
-             "\nacequia VERB --help tells more; every verb takes --json.\n"
+             "\nSee acequia VERB --help for details. Every verb accepts --json.\n"
              "To begin: acequia up, then acequia run -- hostname\n");
 }

@@ -27,8 +27,8 @@ static const struct option_spec filter_specs[] = {
     {"state", 's', "STATES", "Only jobs in these states, as PENDING,RUNNING.", 0, "states",
      "PENDING RUNNING SUSPENDED COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED"},
     {"node", 'w', "NAME", "Only jobs on this node.", 0, NULL, "@node"},
-    {"finished", 'f', NULL, "Finished jobs, newest last, instead of those that wait and run.", 0, NULL, NULL},
-    {"since", 0, "TIME", "Finished since then, as 08:00, 2026-01-30 or now-2hours.", 0, NULL, NULL},
+    {"finished", 'f', NULL, "Finished jobs, newest last, instead of pending and running ones.", 0, NULL, NULL},
+    {"since", 0, "TIME", "Finished since then: 08:00, 2026-01-30 or now-2hours.", 0, NULL, NULL},
     {"until", 0, "TIME", "Finished until then.", 0, NULL, NULL},
     {"elements", 'r', NULL, "One line per element of an array.", 0, NULL, NULL},
     {"limit", 'l', "COUNT", "At most this many.", 0, NULL, NULL},
@@ -36,15 +36,15 @@ static const struct option_spec filter_specs[] = {
 static const struct option_table filters = OPTION_TABLE("Which jobs", filter_specs);
 
 static const struct option_spec show_specs[] = {
-    {"columns", 'o', "NAMES", "Columns to show, as id,name,state; 'help' names them all.", 0, NULL,
+    {"columns", 'o', "NAMES", "Columns to show, such as id,name,state; 'help' lists them all.", 0, NULL,
      "@column"},
-    {"sort", 'S', "NAMES", "Sort by these columns; -NAME the other way round.", 0, NULL, "@column"},
-    {"watch", 0, "SECONDS", "Show again each 2 seconds, or as often as given; q leaves it.", OPTION_OPTIONAL,
+    {"sort", 'S', "NAMES", "Sort by these columns; -NAME: descending.", 0, NULL, "@column"},
+    {"watch", 0, "SECONDS", "Refresh every 2 seconds, or as given; q quits.", OPTION_OPTIONAL,
      NULL, NULL},
-    {"wide", 'W', NULL, "Shorten nothing.", 0, NULL, NULL},
-    {"no-heading", 'H', NULL, "No line of titles.", 0, "noheader", NULL},
+    {"wide", 'W', NULL, "Do not shorten columns.", 0, NULL, NULL},
+    {"no-heading", 'H', NULL, "Do not print the heading.", 0, "noheader", NULL},
 };
-static const struct option_table show = OPTION_TABLE("How they are shown", show_specs);
+static const struct option_table show = OPTION_TABLE("Output", show_specs);
 
 static int add_times(struct cli *c, struct query *q) {
     static const char *const names[] = {"since", "until"}, *const keys[] = {"since_ms", "until_ms"};
@@ -260,8 +260,8 @@ const struct verb verb_list = {
     .alias = "ls",
     .group = "Work",
     .arguments = "[options] [JOB...]",
-    .summary = "show jobs that wait and run, or finished ones",
-    .text = "WHERE is the nodes of a running job, or in brackets why a pending one waits. Pending elements "
+    .summary = "list pending and running jobs, or finished ones",
+    .text = "WHERE shows the nodes of a running job, or in parentheses why a pending one waits. Pending elements "
             "of an array share a line.",
     .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list -s PENDING -o "
                 "id,name,reason,expected --sort -priority",

@@ -12,11 +12,11 @@
 enum { LOST_MS = 60 * 1000, AGAIN_US = 300 * 1000 };
 
 static const struct option_spec specs[] = {
-    {"follow", 'f', NULL, "Go on until the job has ended; wait for it to start.", 0, NULL, NULL},
-    {"tail", 'n', "LINES", "Begin with the last lines.", 0, "lines", NULL},
-    {"error", 'e', NULL, "Standard error, where it has a file of its own.", 0, "stderr", NULL},
-    {"attempt", 0, "NUMBER", "Of this attempt, from 1; else the newest.", 0, NULL, NULL},
-    {"node", 'w', "NUMBER", "Of the job's node with this number, from 0.", 0, NULL, NULL},
+    {"follow", 'f', NULL, "Keep printing until the job has ended; waits for it to start.", 0, NULL, NULL},
+    {"tail", 'n', "LINES", "Print only the last lines.", 0, "lines", NULL},
+    {"error", 'e', NULL, "Standard error, if it has its own file.", 0, "stderr", NULL},
+    {"attempt", 0, "NUMBER", "Output of this attempt, from 1; default: the newest.", 0, NULL, NULL},
+    {"node", 'w', "NUMBER", "Output on the job's node with this number, from 0.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
@@ -53,7 +53,7 @@ static bool try_again(struct log_reading *r, int status) {
     if (clock_mono_ms() - r->lost_ms > LOST_MS)
         return false;
     if (!r->told_lost && r->tail)
-        cli_note("the connection was lost; lines written meanwhile are left out");
+        cli_note("the connection was lost; lines written meanwhile are missing");
     r->told_lost = true;
     return true;
 }
@@ -136,13 +136,13 @@ static int run(struct cli *c) {
         q.attempt = earlier_attempt(c, k);
         c->error = why;
         if (q.attempt) {
-            cli_note("job %s waits to run again; this is what attempt %u has written", c->arguments[0], q.attempt);
+            cli_note("job %s is queued again; this is the output of attempt %u", c->arguments[0], q.attempt);
             r = print(c, k, &q, &reading);
         }
     }
     client_free(k);
     if (reading.closed && r != -EPIPE)
-        return cli_failf(c, "the output cannot be written: %s", strerror(-r));
+        return cli_failf(c, "cannot write to standard output: %s", strerror(-r));
     if (reading.closed)
         return CLI_OK;
     return r < 0 ? cli_fail(c) : CLI_OK;
@@ -152,7 +152,7 @@ const struct verb verb_logs = {
     .name = "logs",
     .group = "Work",
     .arguments = "[options] JOB",
-    .summary = "print what a job has written",
+    .summary = "print the output of a job",
     .text = "Each attempt of a job that is run again replaces the output of the one before, unless it was "
             "submitted with --append; only the output of "
             "`acequia run` is kept for each. While a job waits to run again, that of its last attempt is "

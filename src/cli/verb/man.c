@@ -52,7 +52,7 @@ static int run_man(struct cli *c) {
         return cli_print(&out);
     }
     if (!c->count)
-        return cli_usage(c, "man needs a folder to write the pages into");
+        return cli_usage(c, "man needs a folder for the pages: acequia man FOLDER");
     cleanup_close int folder = open(c->arguments[0], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return cli_failf(c, "cannot open the folder %s: %s", c->arguments[0], strerror(errno));

@@ -65,9 +65,9 @@ static void see_also(struct buf *out, const char *pages) {
     buf_addf(out, ".SH SEE ALSO\n%s\n", pages);
 }
 
-static const char exit_status[] = "0 when all was done, 1 when something failed, 2 when the command line was "
-                                  "wrong. wait and run give the exit status of "
-                                  "the job; 128 and the signal's number when a signal ended it.";
+static const char exit_status[] = "0 on success, 1 on failure, 2 when the command line was wrong. wait and run "
+                                  "return the exit status of the job, or 128 plus the number of the signal "
+                                  "that ended it.";
 
 void man_verb(const struct verb *v, struct buf *out) {
     cleanup_buf struct buf name = {0};
@@ -100,12 +100,12 @@ static const struct {
     const char *name, *text;
 } environment[] = {
     {"ACEQUIA_HOST",
-     "Where the controller is: HOST:PORT (with TLS), or the path of a unix socket. Not set: this machine."},
+     "Address of the controller: HOST:PORT (TLS), or the path of a unix socket. Default: this machine."},
     {"ACEQUIA_HOME", "A folder that holds everything of a cluster: configuration, state, sockets, logs."},
     {"ACEQUIA_TOKEN_FILE",
-     "File with the token for a controller on another machine; else token beside the configuration."},
-    {"COLUMNS", "Width of tables when standard output is no terminal; else 80."},
-    {"NO_COLOR", "When set, nothing is coloured."},
+     "File with the token for a controller on another machine. Default: the file 'token' beside the configuration."},
+    {"COLUMNS", "Width of tables when standard output is not a terminal."},
+    {"NO_COLOR", "If set, output has no colours."},
 };
 
 void man_overview(struct buf *out) {
@@ -172,7 +172,7 @@ void docs_markdown(struct buf *out) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     const char *group = NULL;
-    buf_adds(out, "# Commands\n\n`acequia VERB [options] [arguments]`, or `aq` for short. Every verb takes "
+    buf_adds(out, "# Commands\n\n`acequia VERB [options] [arguments]`, or `aq` for short. Every verb accepts "
                   "`--help` and `--json`.\n"
                   "This page is made from the program's own tables (`acequia man --markdown`).\n\n");
     buf_addf(out, "Exit status: %s\n\n| variable | |\n| --- | --- |\n", exit_status);

@@ -34,11 +34,11 @@ enum {
 };
 
 static const struct option_spec specs[] = {
-    {"port", 0, "PORT", "Port of Prometheus on this machine's loopback address; 9090 unless given.", 0, NULL, NULL},
-    {"interval", 0, "DURATION", "How often figures are taken; 15s unless given.", 0, NULL, NULL},
-    {"keep", 0, "DURATION", "How long they are kept; 30d unless given.", 0, NULL, NULL},
-    {"stop", 0, NULL, "Stop it. What it has gathered is kept.", 0, NULL, NULL},
-    {"write-only", 0, NULL, "Only write its configuration, and say where.", 0, NULL, NULL},
+    {"port", 0, "PORT", "Port of Prometheus on the loopback address; default 9090.", 0, NULL, NULL},
+    {"interval", 0, "DURATION", "How often metrics are scraped; default 15s.", 0, NULL, NULL},
+    {"keep", 0, "DURATION", "How long they are kept; default 30d.", 0, NULL, NULL},
+    {"stop", 0, NULL, "Stop it. Its data are kept.", 0, NULL, NULL},
+    {"write-only", 0, NULL, "Only write its configuration and print the path.", 0, NULL, NULL},
 };
 static const struct option_table monitor_options = OPTION_TABLE("Options", specs);
 
@@ -173,7 +173,7 @@ static int make_password(struct monitor *m) {
         return 0;
     int r = rand_secret(bytes, sizeof bytes);
     if (r < 0)
-        return error_set(e, -r, "no random numbers");
+        return error_set(e, -r, "cannot read random numbers");
     for (size_t i = 0; i < SECRET_BYTES; i++)
         snprintf(secret + 2 * i, 3, "%02x", bytes[i]);
     void *library = dlopen("libcrypt.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -268,7 +268,7 @@ static int write_all(struct monitor *m) {
     if (r < 0)
         return r;
     if (mkdir(m->folder, 0700) < 0 && errno != EEXIST)
-        return error_set(e, errno, "cannot make the folder %s: %s", m->folder, strerror(errno));
+        return error_set(e, errno, "cannot create the folder %s: %s", m->folder, strerror(errno));
     r = make_token(m);
     r = r < 0 ? r : make_password(m);
     return r < 0 ? r : write_config(m);
@@ -290,7 +290,7 @@ static int start(struct monitor *m) {
                          "the program prometheus is not installed; on Debian: apt install prometheus");
     if (answers(m->port))
         return error_set(&c->error, EADDRINUSE,
-                         "something listens on 127.0.0.1:%u already; give another with --port", m->port);
+                         "port 127.0.0.1:%u is in use; choose another with --port", m->port);
     const char *const argv[] = {"prometheus",
                                 arena_printf(a, "--config.file=%s", m->config),
                                 arena_printf(a, "--storage.tsdb.path=%s/data", m->folder),
@@ -302,7 +302,7 @@ static int start(struct monitor *m) {
     int r = daemon_program_start(c, &m->paths, "prometheus", program, argv, &pid, &c->error);
     for (int64_t began = clock_mono_ms(); r == 0 && !answers(m->port); usleep(50000)) {
         if (waitpid(pid, NULL, WNOHANG) == pid)
-            return error_set(&c->error, ECHILD, "Prometheus ended at once; see %s",
+            return error_set(&c->error, ECHILD, "Prometheus exited immediately; see %s",
                              paths_log_file(&m->paths, a, "prometheus"));
         if (clock_mono_ms() - began > READY_MS)
             return error_set(&c->error, ETIMEDOUT, "Prometheus does not answer; see %s",
@@ -356,7 +356,7 @@ static int run(struct cli *c) {
     if (!m.templates)
         m.templates = find_templates(&c->arena);
     if (pid)
-        buf_addf(&out, "Prometheus  runs already (process %d): http://%s/ as user acequia, password in %s\n%s",
+        buf_addf(&out, "Prometheus  is already running (process %d): http://%s/ as user acequia, password in %s\n%s",
                  (int)pid, running_at(&m, pid), m.password,
                  changes_wanted(c) ? "Changes     need acequia monitor --stop first\n" : "");
     else if (!only)
@@ -370,7 +370,7 @@ const struct verb verb_monitor = {
     .name = "monitor",
     .group = "Cluster",
     .arguments = "[options]",
-    .summary = "start a Prometheus that is set up for this cluster",
+    .summary = "start a Prometheus server configured for this cluster",
     .text = "Uses the prometheus package of the system, with a token of its own, the cluster's certificate, "
             "recording rules and alerts. It listens on "
             "the loopback address and asks for a password. Dashboards for Grafana are installed beside the "

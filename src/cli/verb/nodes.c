@@ -15,9 +15,9 @@ static const struct option_spec specs[] = {
      "Columns to show: name, state, cpus, memory, gpus, jobs, features, partitions, version, address, seen, "
      "reason.",
      0, NULL, NULL},
-    {"wide", 'W', NULL, "Shorten nothing.", 0, NULL, NULL},
-    {"no-heading", 'H', NULL, "No line of titles.", 0, NULL, NULL},
-    {"missing", 0, NULL, "What each node cannot enforce.", 0, NULL, NULL},
+    {"wide", 'W', NULL, "Do not shorten columns.", 0, NULL, NULL},
+    {"no-heading", 'H', NULL, "Do not print the heading.", 0, NULL, NULL},
+    {"missing", 0, NULL, "Show what each node cannot enforce.", 0, NULL, NULL},
 };
 static const struct option_table table_options = OPTION_TABLE("Options", specs);
 
@@ -216,7 +216,7 @@ static int print_nodes(struct cli *c, const struct json *nodes, struct buf *out)
         size_t len = strcspn(p, ",");
         int i = find_column(p, len);
         if (i < 0 || count == COLUMNS)
-            return cli_usage(c, "there is no column \"%.*s\" of nodes; see acequia nodes --help",
+            return cli_usage(c, "unknown column \"%.*s\"; see acequia nodes --help",
                              (int)(len > 40 ? 40 : len), p);
         chosen[count] = i;
         titles[count++] = columns[i].column;
@@ -262,7 +262,7 @@ const struct verb verb_nodes = {
     .name = "nodes",
     .group = "Cluster",
     .arguments = "[options] [NODE]",
-    .summary = "show the nodes, what they have and what is in use",
+    .summary = "list nodes, their resources and what is in use",
     .examples = "acequia nodes\nacequia nodes n1 --json",
     .options = {&table_options, &common_options},
     .run = run,

@@ -33,7 +33,7 @@ static int show(struct cli *c) {
         config_value_format(&section->keys[i], &usual, &fallback);
         buf_addf(&out, "%s = %s", section->keys[i].name, buf_str(&value));
         if (!streq(buf_str(&value), buf_str(&fallback)))
-            buf_addf(&out, "    # usually %s", buf_str(&fallback));
+            buf_addf(&out, "    # default: %s", buf_str(&fallback));
         buf_addc(&out, '\n');
     }
     return cli_print(&out);
@@ -58,11 +58,11 @@ static int read_change(struct cli *c, const struct config_section *s, const char
                        const struct field **out) {
     const char *equals = strchr(text, '=');
     if (!equals)
-        return cli_usage(c, "\"%.40s\" is not understood; write KEY=VALUE, as in use=1d", text);
+        return cli_usage(c, "\"%.40s\" is not KEY=VALUE; example: use=1d", text);
     const char *name = arena_strndup(&c->arena, text, (size_t)(equals - text));
     const struct config_key *k = find_key(s, name);
     if (!k)
-        return cli_usage(c, "the policy has no \"%.40s\"; see 'acequia policy show'", name);
+        return cli_usage(c, "unknown policy setting \"%.40s\"; see 'acequia policy show'", name);
     if (config_value_parse(k, equals + 1, NULL, &c->arena, to, &c->error) < 0)
         return cli_usage(c, "%s: %s", name, arena_strdup(&c->arena, c->error.text));
     *out = field_at(k->offset);
@@ -104,7 +104,7 @@ static int set(struct cli *c) {
     if (c->json)
         buf_addf(&out, "%s\n", reply.text);
     else
-        buf_adds(&out, "policy changed\n");
+        buf_adds(&out, "Policy changed\n");
     return cli_print(&out);
 }
 
@@ -113,18 +113,18 @@ static int run(struct cli *c) {
         return show(c);
     if (streq(c->arguments[0], "set"))
         return set(c);
-    return cli_usage(c, "\"%.40s\" is not known; use show or set", c->arguments[0]);
+    return cli_usage(c, "unknown action \"%.40s\"; use show or set", c->arguments[0]);
 }
 
 const struct verb verb_policy = {
     .name = "policy",
     .group = "Sharing",
     .arguments = "[show]\nset KEY=VALUE...",
-    .summary = "the rules of sharing: whose turn it is, who may pass, who gives",
-    .text = "Keys and values are those of the [policy] section in acequia.conf(5). A change holds at once, "
-            "is recorded as an event and stays over "
-            "restarts, unless the configuration file says otherwise: what stands there is taken again when "
-            "it is read. Try a change on your own "
+    .summary = "show or change the scheduling policy",
+    .text = "Keys and values are those of the [policy] section in acequia.conf(5). A change takes effect at "
+            "once and survives "
+            "restarts, except for settings in the configuration file: those are applied again whenever the "
+            "file is read. Try a change on your own "
             "history first: acequia trace, then acequia sim.",
     .examples = "acequia policy\nacequia policy set use=1d half_life=14d\nacequia policy set min_run=10m "
                 "reclaim=true",

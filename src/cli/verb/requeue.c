@@ -3,7 +3,7 @@
 #include "verbs.h"
 
 static const struct option_spec specs[] = {
-    {"hold", 'H', NULL, "Held in the queue.", 0, NULL, NULL},
+    {"hold", 'H', NULL, "Hold them in the queue.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
@@ -21,8 +21,8 @@ const struct verb verb_requeue = {
     .name = "requeue",
     .group = "Work",
     .arguments = "[options] JOB...",
-    .summary = "end running jobs and queue them again",
-    .text = "The next attempt begins from the start; ACEQUIA_RESTART_COUNT tells the job which one it is.",
+    .summary = "stop running jobs and queue them again",
+    .text = "The job runs again from its beginning; ACEQUIA_RESTART_COUNT holds the number of restarts.",
     .examples = "acequia requeue 12",
     .options = {&table, &job_filter_options, &common_options},
     .run = run,

@@ -8,7 +8,7 @@
 #include "model/name.h"
 
 static const struct option_spec specs[] = {
-    {"pty", 0, NULL, "On a terminal of its own, for programs that need one.", 0, NULL, NULL},
+    {"pty", 0, NULL, "Allocate a terminal, for interactive programs.", 0, NULL, NULL},
     {"no-input", 0, NULL, "Do not forward standard input.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Running", specs);
@@ -28,11 +28,11 @@ static int run(struct cli *c) {
     bool pty = option_given(&c->options, "pty");
     const char *image = option_get(&c->options, "container");
     if (!c->count && !image)
-        return cli_usage(c, "there is nothing to run; give a command: acequia run -- hostname");
+        return cli_usage(c, "no command given; example: acequia run -- hostname");
     if (job_spec(c, &c->options, &s) < 0 || job_environment(c, &c->options, &environment) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (s.array.len)
-        return cli_usage(c, "--array: an array cannot be attached to; use acequia submit");
+        return cli_usage(c, "--array cannot be used with run; use acequia submit");
     const char *name = last_part(c->count ? c->arguments[0] : image);
     if (!s.name)
         s.name = job_name_check(name, NULL) == 0 ? name : "job";
@@ -75,9 +75,9 @@ const struct verb verb_run = {
     .group = "Work",
     .arguments = "[options] [--] COMMAND [arguments...]",
     .summary = "run a command as a job and stay attached to it",
-    .text = "Output streams here, standard input goes there, the exit status is the command's. Ctrl-C "
-            "cancels the job, a second "
-            "time kills it. On several nodes the output of all is shown, line by line, input goes to all, "
+    .text = "Its output is printed here, standard input is forwarded, and the exit status is the command's. "
+            "Ctrl-C cancels the job, a second Ctrl-C kills it. On several nodes the output of all is shown, "
+            "line by line, input goes to all, "
             "and the exit status is the worst.",
     .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo "
                 "task $ACEQUIA_PROCID'",

@@ -93,8 +93,7 @@ const struct verb verb_shares = {
     .group = "Sharing",
     .arguments = "[options]",
     .summary = "show quota, share, use and queue of each project",
-    .text = "In the bars # is what a project uses inside its quota, + what it uses beyond, | where its quota "
-            "ends. JOBS are running+pending.",
+    .text = "In the bars, # is use within the quota, + use beyond it, and | marks the quota. JOBS are running+pending.",
     .examples = "acequia shares",
     .options = {&common_options},
     .run = run,

@@ -13,8 +13,8 @@ static const struct option_spec specs[] = {
     {"html", 0, "FILE", "A report with charts.", 0, NULL, "@file"},
     {"fill", 0, "PERCENT", "Placement only: draw jobs until their GPUs reach this part of all.", 0, NULL,
      NULL},
-    {"seed", 0, "NUMBER", "First seed of --fill; 1 unless told.", 0, NULL, NULL},
-    {"runs", 0, "COUNT", "Seeds of --fill to average over; 10 unless told.", 0, NULL, NULL},
+    {"seed", 0, "NUMBER", "First seed of --fill; default 1.", 0, NULL, NULL},
+    {"runs", 0, "COUNT", "Seeds of --fill to average over; default 10.", 0, NULL, NULL},
     {"help", 'h', NULL, "Show this help.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
@@ -31,9 +31,8 @@ const struct verb verb_sim = {
     .summary = "replay a trace under a policy and report",
     .text = "TRACE is in the Standard Workload Format, an openb pod list, or a CSV with the columns "
             "submit_s, run_s, limit_s, user, project, "
-            "nodes, tasks, cpus_per_task, memory_mib, gpu_milli, gpu_model and class; gzipped or not. A "
-            "policy that is not known is answered "
-            "with those there are and their settings.",
+            "nodes, tasks, cpus_per_task, memory_mib, gpu_milli, gpu_model and class; gzipped or not. An "
+            "unknown policy prints the list of policies and their settings.",
     .examples =
         "acequia sim trace.swf\nacequia sim trace.swf --policy easy --policy default --html report.html",
     .options = {&table},

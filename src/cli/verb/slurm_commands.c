@@ -21,7 +21,7 @@ static int place(struct cli *c, const char *folder, const char *program, const c
             return 0;
         if (!force)
             return error_set(&c->error, EEXIST,
-                             "%s exists and is not ours; give another folder, or --force to replace it",
+                             "%s exists and is not a link to acequia; use another folder, or --force to replace it",
                              path);
         if (unlink(path) < 0)
             return error_set(&c->error, errno, "cannot remove %s: %s", path, strerror(errno));
@@ -53,21 +53,21 @@ static int run(struct cli *c) {
     const char *name = c->count ? c->arguments[0] : "";
     char shown[64];
     if (!slurm_command_find(name))
-        return cli_failf(c, "there is no command \"%s\" of Slurm here; see acequia slurm-commands --help",
+        return cli_failf(c, "Slurm command \"%s\" is not available; see acequia slurm-commands --help",
                          printable(name, shown, sizeof shown));
     return slurm_main(name, c->count, c->arguments, c->tls);
 }
 
 static const struct option_spec specs[] = {
-    {"force", 'f', NULL, "Replace what is there under these names.", 0, NULL, NULL},
+    {"force", 'f', NULL, "Replace existing files of these names.", 0, NULL, NULL},
 };
-static const struct option_table table = OPTION_TABLE("Placing", specs);
+static const struct option_table table = OPTION_TABLE("Options", specs);
 
 const struct verb verb_slurm_commands = {
     .name = "slurm-commands",
     .group = "Cluster",
     .arguments = "DIR",
-    .summary = "place sbatch, srun, squeue and the others into a folder",
+    .summary = "install sbatch, squeue and the others into a folder",
     .text = "The links speak Slurm's command line to this cluster: scripts with #SBATCH lines and tools made "
             "for Slurm run unchanged when "
             "the folder is first on PATH.",

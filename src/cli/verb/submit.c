@@ -11,10 +11,10 @@
 #include "model/pattern.h"
 
 static const struct option_spec specs[] = {
-    {"key", 0, "TEXT", "Idempotency key: a repeated submit with the same key gives the same job.", 0, NULL, NULL},
-    {"dry-run", 0, NULL, "Only check whether it would be taken.", 0, "test-only", NULL},
-    {"wait", 'W', NULL, "Wait for the end; the exit status is the job's.", 0, NULL, NULL},
-    {"quiet", 'Q', NULL, "Print the id alone.", 0, "parsable", NULL},
+    {"key", 0, "TEXT", "Idempotency key: submitting again with the same key returns the same job.", 0, NULL, NULL},
+    {"dry-run", 0, NULL, "Only check whether the job would be accepted.", 0, "test-only", NULL},
+    {"wait", 'W', NULL, "Wait until it has ended; the exit status is the job's.", 0, NULL, NULL},
+    {"quiet", 'Q', NULL, "Print only the id.", 0, "parsable", NULL},
 };
 static const struct option_table table = OPTION_TABLE("Submitting", specs);
 
@@ -24,7 +24,7 @@ static int report(struct cli *c, const struct reply *reply, const struct spec *s
     if (c->json)
         buf_addf(&out, "%s\n", reply->text);
     else if (option_given(&c->options, "dry-run"))
-        buf_addf(&out, "%s would be taken\n", s->name);
+        buf_addf(&out, "Check passed: job '%s' would be accepted\n", s->name);
     else if (option_given(&c->options, "quiet"))
         buf_addf(&out, "%lld\n", (long long)id);
     else if (count > 1)
@@ -77,10 +77,10 @@ const struct verb verb_submit = {
     .group = "Work",
     .arguments = "[options] SCRIPT [arguments...]\n[options] -- COMMAND [arguments...]\n[options] < SCRIPT",
     .summary = "queue a job",
-    .text =
-        "The script is read now: it may change or go afterwards. Lines \"#ACEQUIA --option value\" at its "
-        "beginning give "
-        "options, which the command line overrides. Output goes to acequia-JOB.out in the working directory.",
+    .text = "The script is copied at submit; it may change or be deleted afterwards. Lines \"#ACEQUIA "
+            "--option value\" at its "
+            "beginning give options; those of the command line take precedence. Output goes to "
+            "acequia-JOB.out in the working directory.",
     .examples = "acequia submit -g 2 -m 64G -t 8h train.sh --epochs 90\n"
                 "acequia submit -J hello -- python3 -c 'print(1)'\n"
                 "acequia submit -a 0-99%10 -o 'out-%A_%a.txt' sweep.sh\n"

@@ -18,10 +18,10 @@
 
 static const struct option_spec specs[] = {
     {"user", 'u', "NAME",
-     "A token for this user's commands from other machines; else one for an agent to join.", 0, NULL, NULL},
-    {"node", 0, "NAME", "The token lets an agent join under this name only.", 0, NULL, NULL},
-    {"ttl", 0, "DURATION", "How long it holds, as 1h or 30d; a bare number is seconds.", 0, NULL, NULL},
-    {"output", 'o', "FILE", "Write the token into this new file, readable by you alone.", 0, NULL, "@file"},
+     "Token for this user's commands on other machines; default: a token for an agent to join.", 0, NULL, NULL},
+    {"node", 0, "NAME", "The agent may join only under this name.", 0, NULL, NULL},
+    {"ttl", 0, "DURATION", "Lifetime, such as 1h or 30d; a bare number is seconds.", 0, NULL, NULL},
+    {"output", 'o', "FILE", "Write the token into this new file, readable only by you.", 0, NULL, "@file"},
 };
 static const struct option_table table_options = OPTION_TABLE("Options of create", specs);
 
@@ -34,7 +34,7 @@ static int write_secret(struct cli *c, int fd, const char *file, const char *tok
 
 static void tell_use(struct buf *out, const char *file, const char *user, const struct json *reply) {
     char until[UNIT_TEXT_MAX];
-    buf_addf(out, "Token written to %s; good %suntil %s.\n", file, user ? "" : "for one node, ",
+    buf_addf(out, "Token written to %s; valid %suntil %s.\n", file, user ? "" : "for one node, ",
              local_time_format(json_i64(reply, "expires_ms", 0), until));
     if (user)
         buf_addf(out, "For %s: put it into ~/.config/acequia/token with mode 600, and set ACEQUIA_HOST.\n", user);
@@ -57,7 +57,7 @@ static int create(struct cli *c) {
     // Before the token is made: one that nobody knows would stay valid.
     cleanup_close int fd = file ? open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
     if (file && fd < 0)
-        return cli_failf(c, "cannot make the file %s: %s", file, strerror(errno));
+        return cli_failf(c, "cannot create the file %s: %s", file, strerror(errno));
     json_open(&w, '{');
     json_kv_str(&w, "kind", user ? "user" : "agent");
     if (user)
@@ -150,21 +150,21 @@ static int revoke_tokens(struct cli *c) {
 static int run(struct cli *c) {
     const char *what = c->arguments[0];
     if (!streq(what, "revoke") && c->count > 1)
-        return cli_usage(c, "\"%.40s\" is one argument too many", c->arguments[1]);
+        return cli_usage(c, "unexpected argument \"%.40s\"", c->arguments[1]);
     if (streq(what, "create"))
         return create(c);
     if (streq(what, "list"))
         return list(c);
     if (streq(what, "revoke"))
         return revoke_tokens(c);
-    return cli_usage(c, "\"%.40s\" is not known; use create, list or revoke", what);
+    return cli_usage(c, "unknown action \"%.40s\"; use create, list or revoke", what);
 }
 
 const struct verb verb_token = {
     .name = "token",
     .group = "Cluster",
     .arguments = "create [options]\nlist\nrevoke ID...",
-    .summary = "make, list and revoke tokens for nodes and users",
+    .summary = "create, list and revoke tokens for nodes and users",
     .text = "A node joins with a token once: acequia agent --join HOST:PORT --token-file FILE. Keep tokens "
             "in files that only you can read.",
     .examples =

@@ -13,7 +13,7 @@
 enum { EVERY_MS = 1000, ROWS_MAX = 500 };
 
 static const struct option_spec specs[] = {
-    {"once", '1', NULL, "Print once and end.", 0, NULL, NULL},
+    {"once", '1', NULL, "Print once and exit.", 0, NULL, NULL},
     {"sort", 'S', "NAMES", "Sort by these columns, as for list.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
@@ -104,7 +104,7 @@ const struct verb verb_top = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "watch the cluster, refreshed each second",
-    .text = "What runs comes first. q leaves it; a restart of the controller is waited out.",
+    .text = "Running jobs come first. q quits. If the controller restarts, top waits for it.",
     .examples = "acequia top\nacequia top --once\nacequia top --sort -gpus",
     .options = {&table, &common_options},
     .run = run,

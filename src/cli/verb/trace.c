@@ -8,7 +8,7 @@
 #include "verbs.h"
 
 static const struct option_spec specs[] = {
-    {"nodes", 0, NULL, "The machines instead of the jobs.", 0, NULL, NULL},
+    {"nodes", 0, NULL, "Print the nodes instead of the jobs.", 0, NULL, NULL},
     {"since", 0, "TIME", "Jobs that ended since then.", 0, NULL, NULL},
     {"until", 0, "TIME", "Jobs that ended until then.", 0, NULL, NULL},
 };
@@ -44,7 +44,7 @@ const struct verb verb_trace = {
     .group = "Sharing",
     .arguments = "[options]",
     .summary = "print this cluster's finished jobs as a trace for sim",
-    .text = "The form is CSV. With it a policy can be tried on what really happened here before it is set.",
+    .text = "The format is CSV. Use it to try a policy on this cluster's own history before setting it.",
     .examples = "acequia trace > jobs.csv\nacequia trace --nodes > nodes.csv\nacequia sim jobs.csv --nodes "
                 "nodes.csv --policy default --policy easy",
     .options = {&table, &common_options},

@@ -24,12 +24,12 @@ enum { READY_MS = 30 * 1000, STOP_MS = 20 * 1000, LOG_TAIL = 2000 };
 
 static const struct option_spec up_specs[] = {
     {"no-agent", 0, NULL, "Only the controller: this machine runs no jobs.", 0, NULL, NULL},
-    {"quiet", 'Q', NULL, "Print nothing when all is well.", 0, NULL, NULL},
+    {"quiet", 'Q', NULL, "Print nothing on success.", 0, NULL, NULL},
 };
 static const struct option_table up_options = OPTION_TABLE("Options", up_specs);
 
 static const struct option_spec down_specs[] = {
-    {"cancel-jobs", 0, NULL, "Cancel all jobs first and wait for their end.", 0, NULL, NULL},
+    {"cancel-jobs", 0, NULL, "Cancel all jobs first and wait until they have ended.", 0, NULL, NULL},
 };
 static const struct option_table down_options = OPTION_TABLE("Options", down_specs);
 
@@ -38,11 +38,11 @@ static int make_folder(struct cli *c, const char *path, mode_t mode) {
     for (char *p = strchr(copy + 1, '/'); p; p = strchr(p + 1, '/')) {
         *p = 0;
         if (mkdir(copy, 0755) < 0 && errno != EEXIST)
-            return error_set(&c->error, errno, "cannot make the folder %s: %s", copy, strerror(errno));
+            return error_set(&c->error, errno, "cannot create the folder %s: %s", copy, strerror(errno));
         *p = '/';
     }
     if (mkdir(copy, mode) < 0 && errno != EEXIST)
-        return error_set(&c->error, errno, "cannot make the folder %s: %s", path, strerror(errno));
+        return error_set(&c->error, errno, "cannot create the folder %s: %s", path, strerror(errno));
     if (access(path, W_OK) < 0)
         return error_set(&c->error, errno, "the folder %s is not writable: %s", path, strerror(errno));
     return 0;
@@ -121,11 +121,11 @@ static int wait_ready(struct start *s, const char *name, pid_t pid, bool agent) 
         if (agent ? agent_answers(s->cli, s->client, &s->nodes) : controller_answers(s->cli, &s->client, &s->status))
             break;
         if (!pid && !daemon_running(s->cli, s->paths, name))
-            return error_set(&s->cli->error, ESRCH, "the %s has ended", name);
+            return error_set(&s->cli->error, ESRCH, "the %s has exited", name);
         if (pid && waitpid(pid, NULL, WNOHANG) == pid) {
             last_words(s->cli, s->paths, name, words, sizeof words);
             unlink(paths_pid_file(s->paths, &s->cli->arena, name));
-            return error_set(&s->cli->error, ECHILD, "the %s ended at once: %s", name, words);
+            return error_set(&s->cli->error, ECHILD, "the %s exited immediately: %s", name, words);
         }
         if (clock_mono_ms() - began > READY_MS) {
             last_words(s->cli, s->paths, name, words, sizeof words);
@@ -183,8 +183,8 @@ static int already_there(struct cli *c, struct start *s) {
         buf_addf(&out, "%s\n", s->status.text);
     } else if (!option_given(&c->options, "quiet")) {
         cluster_status_lines(c, s->status.json, json_get(s->nodes.json, "nodes"), &out);
-        buf_adds(&out, "The administrator's cluster is up on this machine; nothing was started.\n"
-                       "For one of your own: ACEQUIA_HOME=$HOME/acequia acequia up\n");
+        buf_adds(&out, "A cluster of the administrator is already running on this machine; nothing was started.\n"
+                       "To start one of your own: ACEQUIA_HOME=$HOME/acequia acequia up\n");
     }
     return cli_print(&out);
 }
@@ -267,14 +267,14 @@ static int down(struct cli *c) {
         buf_addf(&out, "{\"stopped\":%s,\"running_jobs\":%lld}\n", agent || controller ? "true" : "false",
                  (long long)running);
     else if (!agent && !controller && somebody_elses(c, &p))
-        buf_adds(&out, "Nothing of yours was running; the cluster on this machine is its administrator's\n");
+        buf_adds(&out, "Nothing was stopped: the cluster on this machine belongs to the administrator\n");
     else if (!agent && !controller)
         buf_adds(&out, "Nothing was running\n");
     else
         buf_adds(&out, "Stopped\n");
     if (!c->json && running)
-        buf_addf(&out, "%lld running %s on; acequia up picks %s up again\n", (long long)running,
-                 running == 1 ? "job goes" : "jobs go", running == 1 ? "it" : "them");
+        buf_addf(&out, "%lld running %s; the next acequia up takes %s over\n", (long long)running,
+                 running == 1 ? "job continues" : "jobs continue", running == 1 ? "it" : "them");
     return cli_print(&out);
 }
 
@@ -283,9 +283,9 @@ const struct verb verb_up = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "start a cluster on this machine",
-    .text = "Starts the controller and an agent in the background, if they do not run already. The first "
-            "time it makes the folders and "
-            "a configuration file. As root, jobs run as the user who submits them; without root, as you.",
+    .text = "Starts the controller and an agent in the background, unless they are running. The first "
+            "time it creates the folders and a configuration file. As root, jobs run as the user who submits "
+            "them; without root, as you.",
     .examples = "acequia up",
     .options = {&up_options, &common_options},
     .run = up,
@@ -296,9 +296,8 @@ const struct verb verb_down = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "stop the cluster on this machine",
-    .text = "Stops the controller and the agent that acequia up has started. Running jobs go on, and are "
-            "found again by the next acequia "
-            "up, unless they are cancelled with --cancel-jobs.",
+    .text = "Stops the controller and the agent that acequia up has started. Running jobs continue and are "
+            "taken over by the next acequia up, unless --cancel-jobs is given.",
     .examples = "acequia down\nacequia down --cancel-jobs",
     .options = {&down_options, &common_options},
     .run = down,

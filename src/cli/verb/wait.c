@@ -41,7 +41,8 @@ const struct verb verb_wait = {
     .group = "Work",
     .arguments = "[options] JOB...",
     .summary = "wait until jobs have ended; the exit status is theirs",
-    .text = "Of several jobs the first that failed gives the exit status. An array is waited for as a whole.",
+    .text = "With several jobs, the exit status is that of the first one that failed. An array has ended "
+            "when all its elements have.",
     .examples = "acequia wait 12 && acequia logs 12",
     .options = {&table, &common_options},
     .run = run,

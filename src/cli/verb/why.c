@@ -76,7 +76,7 @@ const struct verb verb_why = {
     .name = "why",
     .group = "Sharing",
     .arguments = "[options] JOB",
-    .summary = "explain why a job waits, and what would start it",
+    .summary = "explain why a job is pending and what would start it",
     .examples = "acequia why 12\nacequia why 12 --at 08:00",
     .options = {&why_options, &common_options},
     .run = run_why,
@@ -89,8 +89,8 @@ const struct verb verb_when = {
     .name = "when",
     .group = "Sharing",
     .arguments = "[options]",
-    .summary = "tell when a job would start if it were submitted now",
-    .text = "Options are those of submit. Nothing is submitted.",
+    .summary = "estimate when a job would start if submitted now",
+    .text = "Accepts the options of submit. Nothing is submitted.",
     .examples = "acequia when -g 4 -t 8h",
     .options = {&job_resource_options, &job_control_options, &common_options},
     .run = run_when,
@@ -113,9 +113,9 @@ static int run_replay(struct cli *c) {
              (long long)json_i64(reply.json, "events", 0), (long long)json_i64(reply.json, "passes", 0),
              (long long)json_i64(reply.json, "starts", 0), (long long)json_i64(reply.json, "preemptions", 0));
     if (different)
-        buf_addf(&out, "%lld came out differently\n", different);
+        buf_addf(&out, "%lld decisions differ\n", different);
     else
-        buf_adds(&out, "Every decision came out the same\n");
+        buf_adds(&out, "All decisions are the same\n");
     const struct json *list = json_get(reply.json, "differences");
     for (uint32_t i = 0; list && list->type == JSON_ARRAY && i < list->len; i++) {
         const struct json *d = &list->items[i];
@@ -132,10 +132,10 @@ static int run_replay(struct cli *c) {
 const struct verb verb_replay = {
     .name = "replay",
     .group = "Sharing",
-    .summary = "decide again what was decided, and show any difference",
-    .text = "Takes the recorded events since the oldest snapshot through the scheduler of this version. The "
+    .summary = "replay recorded scheduling decisions and show differences",
+    .text = "Feeds the recorded events since the oldest snapshot to the scheduler of this version. The "
             "exit status is 1 when a decision "
-            "comes out differently.",
+            "differs.",
     .examples = "acequia replay\nacequia replay --json",
     .options = {&common_options},
     .run = run_replay,
