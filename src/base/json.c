@@ -498,7 +498,7 @@ const struct json *json_get(const struct json *object, const char *key) {
         return NULL;
     for (uint32_t i = 0; i < object->len; i++)
         if (object->members[i].key[0] == key[0] && strcmp(object->members[i].key, key) == 0)
-            return &object->members[i].value;
+            return object->members[i].value.type == JSON_NULL ? NULL : &object->members[i].value;
     return NULL;
 }
 

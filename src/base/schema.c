@@ -9,6 +9,8 @@
 
 #include "base/text.h"
 
+enum { GIVEN_ZEROS_KEY = 0 << 1 | 1 };
+
 static const size_t sizes[] = {
     [FIELD_BOOL] = sizeof(bool),       [FIELD_U32] = 4,
     [FIELD_I32] = 4,                   [FIELD_U64] = 8,
@@ -107,6 +109,70 @@ static int store_number(const struct field *f, void *at, uint64_t v) {
     }
 }
 
+static bool is_zero(const struct field *f, const void *at) {
+    if (f->list)
+        return !((const struct any_list *)at)->len;
+    switch ((enum field_type)f->type) {
+    case FIELD_STRUCT:
+    case FIELD_STRING: return !*(void *const *)at;
+    case FIELD_BYTES: return !((const struct bytes *)at)->len;
+    case FIELD_DOUBLE: return *(const double *)at == 0;
+    default: return load_number(f, at) == 0;
+    }
+}
+
+static uint64_t *given_word(const struct schema *s, const void *value, uint64_t num) {
+    return (uint64_t *)((uintptr_t)value + s->given_offset) + num / 64;
+}
+
+static bool is_marked(const struct schema *s, const void *value, uint64_t num) {
+    return num < s->given_bits && *given_word(s, value, num) >> num % 64 & 1;
+}
+
+static void mark(const struct schema *s, void *value, uint64_t num) {
+    if (num < s->given_bits)
+        *given_word(s, value, num) |= 1ULL << num % 64;
+}
+
+static const struct field *field_of_member(const struct schema *s, const void *value, const void *member) {
+    ptrdiff_t offset = (const char *)member - (const char *)value;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->fields[i].offset == offset)
+            return &s->fields[i];
+    assert(!"a member that is in the table");
+    return NULL;
+}
+
+static bool field_given(const struct schema *s, const struct field *f, const void *value) {
+    return !is_zero(f, (const char *)value + f->offset) || is_marked(s, value, f->num);
+}
+
+bool schema_given(const struct schema *s, const void *value, const void *member) {
+    return field_given(s, field_of_member(s, value, member), value);
+}
+
+void schema_give(const struct schema *s, void *value, const void *member) {
+    assert(s->given_bits);
+    mark(s, value, field_of_member(s, value, member)->num);
+}
+
+void schema_forget_given(const struct schema *s, void *value) {
+    if (s->given_bits)
+        memset((char *)value + s->given_offset, 0, s->given_bits / 8);
+}
+
+void schema_merge(const struct schema *s, void *value, const void *change) {
+    for (size_t i = 0; i < s->count; i++) {
+        const struct field *f = &s->fields[i];
+        size_t size = f->list ? sizeof(struct any_list) : f->type == FIELD_STRUCT ? sizeof(void *) : field_size(f);
+        if (!field_given(s, f, change))
+            continue;
+        memcpy((char *)value + f->offset, (const char *)change + f->offset, size);
+        if (is_zero(f, (char *)value + f->offset))
+            mark(s, value, f->num);
+    }
+}
+
 static void put_block(struct buf *out, const void *p, size_t len) {
     wire_put_varint(out, len);
     buf_add(out, p, len);
@@ -130,15 +196,16 @@ static void encode_value(const struct field *f, const void *at, struct buf *out)
     }
 }
 
-// A field that stands alone and is zero, NULL or empty is left out.
-static bool is_absent(const struct field *f, const void *at) {
-    if (f->type == FIELD_STRUCT || f->type == FIELD_STRING)
-        return !*(void *const *)at;
-    if (f->type == FIELD_BYTES)
-        return !((const struct bytes *)at)->len;
-    if (f->type == FIELD_DOUBLE)
-        return *(const double *)at == 0;
-    return load_number(f, at) == 0;
+// Field number 0: a block of the numbers of fields that are given as zero, false or empty.
+static void encode_given_zeros(const struct schema *s, const void *value, struct buf *out) {
+    cleanup_buf struct buf nums = {0};
+    for (size_t i = 0; i < s->count; i++)
+        if (is_marked(s, value, s->fields[i].num) && is_zero(&s->fields[i], (const char *)value + s->fields[i].offset))
+            wire_put_varint(&nums, s->fields[i].num);
+    if (nums.len) {
+        wire_put_varint(out, GIVEN_ZEROS_KEY);
+        put_block(out, nums.data, nums.len);
+    }
 }
 
 void schema_encode(const struct schema *s, const void *value, struct buf *out) {
@@ -152,11 +219,13 @@ void schema_encode(const struct schema *s, const void *value, struct buf *out) {
                 wire_put_varint(out, key);
                 encode_value(f, (const char *)list->at + k * field_size(f), out);
             }
-        } else if (!is_absent(f, at)) {
+        } else if (!is_zero(f, at)) {
             wire_put_varint(out, key);
             encode_value(f, f->type == FIELD_STRUCT ? *(void *const *)at : at, out);
         }
     }
+    if (s->given_bits)
+        encode_given_zeros(s, value, out);
 }
 
 struct decoder {
@@ -243,6 +312,21 @@ static int decode_list(struct decoder *d, const struct field *f, uint64_t key, c
     return 0;
 }
 
+// Numbers of fields that this version does not know are skipped.
+static int decode_given_zeros(const struct schema *s, const uint8_t **p, const uint8_t *end, void *value) {
+    uint64_t len, num;
+    size_t hint = 0;
+    if (wire_get_varint(p, end, &len) < 0 || len > (uint64_t)(end - *p))
+        return -EBADMSG;
+    for (end = *p + len; *p < end;) {
+        if (wire_get_varint(p, end, &num) < 0)
+            return -EBADMSG;
+        if (field_by_num(s, num, &hint))
+            mark(s, value, num);
+    }
+    return 0;
+}
+
 static int decode_struct(struct decoder *d, const struct schema *s, const uint8_t *p, const uint8_t *end, void *value) {
     size_t hint = 0;
     int e = 0;
@@ -253,6 +337,10 @@ static int decode_struct(struct decoder *d, const struct schema *s, const uint8_
         uint64_t key;
         if ((e = wire_get_varint(&p, end, &key)) < 0)
             break;
+        if (key == GIVEN_ZEROS_KEY && s->given_bits) {
+            e = decode_given_zeros(s, &p, end, value);
+            continue;
+        }
         const struct field *f = field_by_num(s, key >> 1, &hint);
         if (!f) {
             e = skip_value(&p, end, key & 1);
@@ -267,6 +355,8 @@ static int decode_struct(struct decoder *d, const struct schema *s, const uint8_
             e = decode_value(d, f, &p, end, *(void **)at = arena_alloc(d->arena, f->sub->size));
         else
             e = decode_value(d, f, &p, end, at);
+        if (s->given_bits && e == 0 && is_zero(f, at))
+            mark(s, value, f->num);
     }
     d->depth--;
     return e;

@@ -1,5 +1,5 @@
-// Owns the JSON form of table-described structs. Zero, empty and absent fields are left out when
-// writing, except booleans and numbers asked for by a reader are simply 0 when missing.
+// The JSON form of table-described structs. An answer has every field of its table (absent texts and
+// structs are null); a request has only the fields that are given. Reading marks given zeros.
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -8,7 +8,9 @@
 #include "base/schema.h"
 #include "base/text.h"
 
-static void write_value(const struct field *f, const void *at, struct json_writer *w) {
+static void write_struct(const struct schema *s, const void *value, bool all, struct json_writer *w);
+
+static void write_value(const struct field *f, const void *at, bool all, struct json_writer *w) {
     switch ((enum field_type)f->type) {
     case FIELD_BOOL: json_put_bool(w, *(const bool *)at); break;
     case FIELD_U32: json_put_u64(w, *(const uint32_t *)at); break;
@@ -30,46 +32,46 @@ static void write_value(const struct field *f, const void *at, struct json_write
         json_put_str(w, buf_str(&text));
         break;
     }
-    case FIELD_STRUCT: schema_write_json(f->sub, at, w); break;
+    case FIELD_STRUCT: write_struct(f->sub, at, all, w); break;
     }
 }
 
-static bool is_default(const struct field *f, const void *at) {
-    switch ((enum field_type)f->type) {
-    case FIELD_BOOL: return !*(const bool *)at;
-    case FIELD_U32:
-    case FIELD_I32: return !*(const uint32_t *)at;
-    case FIELD_U64:
-    case FIELD_I64: return !*(const uint64_t *)at;
-    case FIELD_DOUBLE: return *(const double *)at == 0;
-    case FIELD_ENUM: return false;
-    case FIELD_STRING:
-    case FIELD_STRUCT: return !*(void *const *)at;
-    case FIELD_BYTES: return !((const struct bytes *)at)->len;
-    }
-    return true;
+static bool is_null(const struct field *f, const void *at) {
+    return (f->type == FIELD_STRING || f->type == FIELD_STRUCT) && !*(void *const *)at;
 }
 
-void schema_write_json(const struct schema *s, const void *value, struct json_writer *w) {
+static void write_field(const struct field *f, const void *at, bool all, struct json_writer *w) {
+    json_key(w, f->name);
+    if (f->list) {
+        const struct any_list *list = at;
+        json_open(w, '[');
+        for (uint32_t k = 0; k < list->len; k++)
+            write_value(f, (const char *)list->at + k * field_size(f), all, w);
+        json_close(w, ']');
+    } else if (is_null(f, at)) {
+        json_put_null(w);
+    } else {
+        write_value(f, f->type == FIELD_STRUCT ? *(void *const *)at : at, all, w);
+    }
+}
+
+static void write_struct(const struct schema *s, const void *value, bool all, struct json_writer *w) {
     json_open(w, '{');
     for (size_t i = 0; i < s->count; i++) {
         const struct field *f = &s->fields[i];
         const char *at = (const char *)value + f->offset;
-        if (f->list) {
-            const struct any_list *list = (const void *)at;
-            if (!list->len)
-                continue;
-            json_key(w, f->name);
-            json_open(w, '[');
-            for (uint32_t k = 0; k < list->len; k++)
-                write_value(f, (const char *)list->at + k * field_size(f), w);
-            json_close(w, ']');
-        } else if (!is_default(f, at)) {
-            json_key(w, f->name);
-            write_value(f, f->type == FIELD_STRUCT ? *(void *const *)at : at, w);
-        }
+        if (all || schema_given(s, value, at))
+            write_field(f, at, all, w);
     }
     json_close(w, '}');
+}
+
+void schema_write_json(const struct schema *s, const void *value, struct json_writer *w) {
+    write_struct(s, value, true, w);
+}
+
+void schema_write_given_json(const struct schema *s, const void *value, struct json_writer *w) {
+    write_struct(s, value, false, w);
 }
 
 static int wrong(const struct field *f, struct error *e, const char *expected) {
@@ -212,6 +214,8 @@ int schema_read_json(const struct schema *s, const struct json *j, struct arena 
         int r = f->list ? read_list(f, v, a, at, e) : read_value(f, v, a, at, e);
         if (r < 0)
             return r;
+        if (s->given_bits && !schema_given(s, value, (char *)value + f->offset))
+            schema_give(s, value, (char *)value + f->offset);
     }
     return 0;
 }

@@ -183,16 +183,7 @@ static int update_one(struct api_call *call, uint64_t id, const struct json *cha
     if ((n = schema_read_json(&spec_schema, change, &a, &changed, e)) < 0)
         return n;
     struct spec merged = *r.spec;
-    for (size_t i = 0; i < spec_schema.count; i++) {
-        const struct field *f = &spec_schema.fields[i];
-        size_t size = f->list ? sizeof(struct any_list) : field_size(f);
-        if (json_get(change, f->name))
-            memcpy((char *)&merged + f->offset, (char *)&changed + f->offset, size);
-    }
-    merged.script_id = r.spec->script_id;
-    merged.environment_id = r.spec->environment_id;
-    merged.script_bytes = r.spec->script_bytes;
-    merged.environment_bytes = r.spec->environment_bytes;
+    spec_merge(&merged, &changed);
     return core_update(core, &call->actor, id, &merged, now_ms(), e);
 }
 

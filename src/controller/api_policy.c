@@ -179,36 +179,19 @@ void api_policy(struct api_call *call) {
 // What is not given stays as it is.
 void api_policy_set(struct api_call *call) {
     struct core *core = call->controller->core;
-    cleanup_buf struct buf text = {0};
-    struct json_writer w = {.out = &text};
-    struct policy_settings now, after;
-    struct json *j, *before, *merged;
+    struct policy_settings before, after, change;
+    struct json *j;
     struct error e = {0};
     if (api_body(call, &j) < 0)
         return;
-    int r = schema_read_json(&policy_schema, j, &call->arena, &after, &e);  // its types and words
-    core_policy_settings(core, &now);
-    schema_write_json(&policy_schema, &now, &w);
-    if (r == 0)
-        r = json_parse(buf_str(&text), text.len, &call->arena, &before, &e);
+    int r = schema_read_json(&policy_schema, j, &call->arena, &change, &e);
+    core_policy_settings(core, &before);
+    after = before;
     if (r == 0) {
-        cleanup_buf struct buf both = {0};
-        struct json_writer bw = {.out = &both};
-        json_open(&bw, '{');
-        for (size_t i = 0; i < policy_schema.count; i++) {
-            const char *name = policy_schema.fields[i].name;
-            const struct json *v = json_get(j, name) ? json_get(j, name) : json_get(before, name);
-            if (!v)
-                continue;
-            json_key(&bw, name);
-            json_write(&bw, v);
-        }
-        json_close(&bw, '}');
-        r = json_parse(buf_str(&both), both.len, &call->arena, &merged, &e);
-        if (r == 0)
-            r = schema_read_json(&policy_schema, merged, &call->arena, &after, &e);
+        schema_merge(&policy_schema, &after, &change);
+        schema_forget_given(&policy_schema, &after);
     }
-    if (r == 0 && !schema_equal(&policy_schema, &now, &after))
+    if (r == 0 && !schema_equal(&policy_schema, &before, &after))
         r = core_policy_set(core, &call->actor, &after, now_ms(), &e);
     finish(call, r, NULL, 0, &e);
 }

@@ -122,7 +122,7 @@ int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, ui
         pipeline_text_id(environment.data, environment.len, environment_id);
         spec.environment_id = environment_id;
     }
-    if (!json_get(spec_json, "requeue"))
+    if (!schema_given(&spec_schema, &spec, &spec.requeue))
         spec.requeue = c->config.cluster.requeue;
     bool dry = json_true(j, "dry_run");
     if ((r = core_submit(c->core, &call->actor, &spec, key, dry, now_ms(), id, count, e)) < 0 || dry)

@@ -67,7 +67,9 @@ int core_policy_set(struct core *c, const struct actor *actor, const struct poli
     to_policy(s, &p);
     if ((r = policy_check(&p, e)) < 0)
         return r;
-    struct event_policy_set b = {.policy = (struct policy_settings *)(uintptr_t)s, .by = actor->user};
+    struct policy_settings whole = *s;
+    schema_forget_given(&policy_schema, &whole);
+    struct event_policy_set b = {.policy = &whole, .by = actor->user};
     core_emit(c, now_ms, EVENT_POLICY_SET, &b);
     return 0;
 }

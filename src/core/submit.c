@@ -503,6 +503,7 @@ static int check_spec(struct core *c, const struct actor *actor, const struct sp
 int core_submit(struct core *c, const struct actor *actor, const struct spec *spec, const char *key, bool dry_run,
                 int64_t now_ms, uint64_t *id, uint64_t *count, struct error *e) {
     struct spec s = *spec;
+    schema_forget_given(&spec_schema, &s);
     core_fill_defaults(c, actor, &s);
     int r = check_spec(c, actor, &s, 0, e);
     if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
@@ -528,6 +529,7 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
         return r;
     cleanup_arena struct arena a = {0};
     struct spec s = *spec, old;
+    schema_forget_given(&spec_schema, &s);
     core_spec_of(j, &a, &old);
     core_fill_defaults(c, actor, &s);
     s.user = old.user;

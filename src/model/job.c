@@ -119,7 +119,27 @@ static const struct field spec_fields[] = {
     FIELD(80, struct spec, container_mounts, "Folders seen in the container, as SRC[:DST[:ro]] with commas."),
     FIELD(81, struct spec, container_workdir, "Working directory in the container; else workdir."),
 };
-const struct schema spec_schema = SCHEMA(struct spec, "a job", spec_fields);
+const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
+
+#define GIVEN(s, member) schema_given(&spec_schema, s, &(s)->member)
+
+void spec_merge(struct spec *s, const struct spec *change) {
+    struct spec before = *s;
+    if (GIVEN(change, gpus_milli) || GIVEN(change, gpus_per_node_milli) || GIVEN(change, gpus_per_task_milli))
+        s->gpus_milli = s->gpus_per_node_milli = s->gpus_per_task_milli = 0;
+    if (GIVEN(change, memory_per_node_bytes) || GIVEN(change, memory_per_cpu_bytes) ||
+        GIVEN(change, memory_per_gpu_bytes))
+        s->memory_per_node_bytes = s->memory_per_cpu_bytes = s->memory_per_gpu_bytes = 0;
+    schema_merge(&spec_schema, s, change);
+    s->user = before.user;
+    s->uid = before.uid;
+    s->gid = before.gid;
+    s->script_id = before.script_id;
+    s->environment_id = before.environment_id;
+    s->script_bytes = before.script_bytes;
+    s->environment_bytes = before.environment_bytes;
+}
+
 
 static uint64_t range_count(const struct array_range *r) {
     return (uint64_t)(r->last - r->first) / r->step + 1;

@@ -114,7 +114,7 @@ static const struct field policy_fields[] = {
     FIELD(13, S, reclaim, "Projects under their share may take from those over it."),
     FIELD(14, S, interactive_in_quota, "Interactive work runs only inside the quota."),
 };
-const struct schema policy_schema = SCHEMA(S, "the policy", policy_fields);
+const struct schema policy_schema = SCHEMA_GIVEN(S, "the policy", policy_fields);
 #undef S
 
 const struct schema *entity_schema(enum entity_kind kind) {

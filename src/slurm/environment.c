@@ -181,11 +181,10 @@ void slurm_job_request(const struct spec *spec, const struct script *script, con
     struct json_writer w = {.out = out};
     json_open(&w, '{');
     json_key(&w, "spec");
-    schema_write_json(&spec_schema, spec, &w);
-    if (no_requeue) {  // a plain false is left out by the table; here it must override the cluster's default
-        out->len--;
-        buf_adds(out, ",\"requeue\":false}");
-    }
+    struct spec given = *spec;
+    if (no_requeue)
+        schema_give(&spec_schema, &given, &given.requeue);
+    schema_write_given_json(&spec_schema, &given, &w);
     if (script && script->text) {
         json_key(&w, "script");
         json_put_strn(&w, script->text, script->len);

@@ -79,7 +79,7 @@ int slurm_test_only(struct slurm *s, const struct spec *spec) {
     const char *partition;
     json_open(&w, '{');
     json_key(&w, "spec");
-    schema_write_json(&spec_schema, spec, &w);
+    schema_write_given_json(&spec_schema, spec, &w);
     json_close(&w, '}');
     if (!slurm_client(s))
         return SLURM_FAILED;

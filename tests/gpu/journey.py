@@ -236,7 +236,7 @@ class Journey:
         warned = ""
         end = time.time() + 20
         while time.time() < end and not warned:
-            warned = (self.job(number).get("live") or {}).get("warning", "")
+            warned = ((self.job(number).get("live") or {}).get("warning") or "")
             time.sleep(0.3)
         self.r.add("an idle GPU is named", warned[:44], "holds GPUs and has not used them", "has not used them" in warned)
         self.c.cli("cancel", str(number))

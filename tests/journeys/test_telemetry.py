@@ -65,7 +65,7 @@ def test_all_nodes_of_a_job_count():
         wait_state(c, number, "RUNNING")
 
         def live():
-            return job(c, number).get("live", {})
+            return (job(c, number).get("live") or {})
         wait_until(lambda: live().get("gpu_busy_ms", 0) > 3000, 20, "no use", 0.3)
         seen = [live()["processes"] for _ in range(12) if not time.sleep(0.25)]
         assert len(set(seen)) == 1, seen  # not now one node's, now the other's
@@ -80,7 +80,7 @@ def test_figures_are_of_the_newest_attempt():
         number = submit(c, "sleep 7", load=500, gpus_milli=1000)
         for _ in range(3):
             wait_state(c, number, "RUNNING")
-            wait_until(lambda: job(c, number).get("live", {}).get("gpu_busy_ms", 0) > 500, 20, "no use", 0.2)
+            wait_until(lambda: (job(c, number).get("live") or {}).get("gpu_busy_ms", 0) > 500, 20, "no use", 0.2)
             if job(c, number)["attempt"] < 3:
                 c.cli("requeue", str(number))
                 wait_until(lambda: job(c, number)["state"].upper() != "RUNNING", 10, "it goes on", 0.05)
@@ -114,7 +114,7 @@ def test_nobody_is_ended_for_time_in_which_nobody_looked():
     with Cluster(config=config) as c:
         node = c.nodes_up()[0]
         number = submit(c, "sleep 120", load=0, gpus_milli=500)
-        wait_until(lambda: "has not used them" in (job(c, number).get("live") or {}).get("warning", ""), 15, "it is not named", 0.2)
+        wait_until(lambda: "has not used them" in ((job(c, number).get("live") or {}).get("warning") or ""), 15, "it is not named", 0.2)
         c.kill_agent(node)
         time.sleep(18)
         c.start_agent(node)

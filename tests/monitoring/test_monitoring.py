@@ -377,7 +377,7 @@ def test_idle_gpus_are_named_and_ended():
         idle, busy = submit(c, 1000, load=0), submit(c, 1000, load=900)
 
         def warning(job):
-            return c.api.get(f"/v1/jobs/{job}").get("live", {}).get("warning")
+            return (c.api.get(f"/v1/jobs/{job}").get("live") or {}).get("warning")
         wait_until(lambda: warning(idle), 20, "the idle job is not named", 0.2)
         assert re.fullmatch(r"holds GPUs and has not used them for \w+; it is ended after 8s", warning(idle))
         user = c.api.get("/v1/status")["user"]

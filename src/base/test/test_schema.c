@@ -49,7 +49,7 @@ static const struct field entity_fields[] = {
 };
 static const struct schema entity_schema = SCHEMA(struct thing, "a thing", entity_fields);
 // What a version before saw: fewer fields.
-static const struct schema old_schema = {"an old thing", sizeof(struct thing), entity_fields, 2};
+static const struct schema old_schema = {.name = "an old thing", .size = sizeof(struct thing), .fields = entity_fields, .count = 2};
 
 static struct point corners[] = {{1, 0.5}, {-2, 0}, {0, 0}};
 static const char *words[] = {"a", "", "c"};
@@ -127,12 +127,196 @@ static void damaged_bytes_never_hurt(void **state) {
     }
 }
 
+// The same fields with presence.
+struct wish {
+    const char *name;
+    bool big;
+    uint32_t count;
+    int32_t delta;
+    uint64_t total;
+    double factor;
+    enum colour colour;
+    struct bytes raw;
+    struct wish *inner;
+    LIST(uint32_t) numbers;
+    LIST(struct point) corners;
+    uint64_t given[2];
+};
+extern const struct schema wish_schema;
+static const struct field wish_fields[] = {
+    FIELD(1, struct wish, name, ""),
+    FIELD(2, struct wish, big, ""),
+    FIELD(3, struct wish, count, ""),
+    FIELD(63, struct wish, delta, ""),
+    FIELD(64, struct wish, total, ""),
+    FIELD(65, struct wish, factor, ""),
+    FIELD_WORDS(100, struct wish, colour, colours, ""),
+    FIELD(101, struct wish, raw, ""),
+    FIELD_SUB(102, struct wish, inner, &wish_schema, ""),
+    FIELD_LIST(127, struct wish, numbers, ""),
+    FIELD_LIST_SUB(20, struct wish, corners, &point_schema, ""),
+};
+const struct schema wish_schema = SCHEMA_GIVEN(struct wish, "a wish", wish_fields);
+
+#define GIVEN(w, member) schema_given(&wish_schema, w, &(w)->member)
+
+static struct wish read_wish(struct arena *a, const char *text) {
+    struct wish w;
+    struct json *j;
+    struct error e = {0};
+    assert_int_equal(json_parse(text, strlen(text), a, &j, &e), 0);
+    assert_int_equal(schema_read_json(&wish_schema, j, a, &w, &e), 0);
+    return w;
+}
+
+static void a_given_zero_is_not_absent(void **state) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf b = {0}, text = {0};
+    const char *request = "{\"name\":\"\",\"big\":false,\"count\":0,\"factor\":0,\"colour\":\"red\",\"numbers\":[]}";
+    struct wish w = read_wish(&a, request), decoded, *copy;
+    assert_true(GIVEN(&w, big) && GIVEN(&w, count) && GIVEN(&w, colour) && GIVEN(&w, numbers) && GIVEN(&w, name));
+    assert_false(GIVEN(&w, delta) || GIVEN(&w, total) || GIVEN(&w, raw) || GIVEN(&w, inner) || GIVEN(&w, corners));
+    schema_encode(&wish_schema, &w, &b);
+    assert_int_equal(schema_decode(&wish_schema, b.data, b.len, &a, &decoded), 0);
+    copy = schema_copy(&wish_schema, &w, &a);
+    assert_memory_equal(decoded.given, w.given, sizeof w.given);
+    assert_memory_equal(copy->given, w.given, sizeof w.given);
+    assert_true(schema_equal(&wish_schema, &w, &decoded));
+    assert_false(schema_equal(&wish_schema, &w, &(struct wish){.name = ""}));
+    schema_write_given_json(&wish_schema, &decoded, &(struct json_writer){.out = &text});
+    assert_string_equal(buf_str(&text), request);
+}
+
+static void null_counts_as_absent(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct wish w = read_wish(&a, "{\"big\":null,\"name\":null,\"numbers\":null}");
+    assert_false(GIVEN(&w, big) || GIVEN(&w, name) || GIVEN(&w, numbers));
+}
+
+static void a_change_is_put_over_what_is_there(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct wish w = {.name = "before", .big = true, .count = 7, .delta = -3, .numbers = {numbers, 3}};
+    struct wish change = read_wish(&a, "{\"big\":false,\"delta\":4,\"numbers\":[]}");
+    schema_merge(&wish_schema, &w, &change);
+    assert_string_equal(w.name, "before");
+    assert_true(!w.big && w.count == 7 && w.delta == 4 && w.numbers.len == 0);
+    assert_true(GIVEN(&w, big) && GIVEN(&w, numbers));
+    schema_forget_given(&wish_schema, &w);
+    assert_false(GIVEN(&w, big) || GIVEN(&w, numbers));
+    assert_true(GIVEN(&w, count));
+}
+
+static void presence_costs_nothing_without_zeros(void **state) {
+    struct schema plain = wish_schema;
+    struct wish w = {.name = "x", .count = 5};
+    cleanup_buf struct buf with = {0}, without = {0};
+    plain.given_bits = 0;
+    schema_encode(&wish_schema, &w, &with);
+    schema_encode(&plain, &w, &without);
+    assert_int_equal(with.len, without.len);
+    // A reader without presence skips the list of given zeros.
+    cleanup_arena struct arena a = {0};
+    struct wish read;
+    schema_give(&wish_schema, &w, &w.big);
+    buf_clear(&with);
+    schema_encode(&wish_schema, &w, &with);
+    assert_int_equal(with.len, without.len + 3);
+    assert_int_equal(schema_decode(&plain, with.data, with.len, &a, &read), 0);
+    assert_true(read.count == 5 && !read.given[0]);
+}
+
+static void answers_have_every_field(void **state) {
+    cleanup_buf struct buf b = {0};
+    schema_write_json(&entity_schema, &(struct thing){0}, &(struct json_writer){.out = &b});
+    assert_string_equal(buf_str(&b),
+                        "{\"name\":null,\"big\":false,\"count\":0,\"delta\":0,\"total\":0,\"colour\":\"red\","
+                        "\"raw\":\"\",\"centre\":null,\"corners\":[],\"words\":[],\"numbers\":[]}");
+}
+
+// A random wish; each field is absent, given as zero, or has a value.
+static void random_wish(struct rand *r, struct arena *a, struct wish *w, int depth) {
+    *w = (struct wish){0};
+    for (size_t i = 0; i < wish_schema.count; i++) {
+        const struct field *f = &wish_schema.fields[i];
+        void *at = (char *)w + f->offset;
+        uint64_t kind = rand_below(r, 3);
+        if (!kind)
+            continue;
+        schema_give(&wish_schema, w, at);
+        if (kind == 1) {
+            if (f->type == FIELD_STRING)
+                *(const char **)at = "";
+            if (f->type == FIELD_STRUCT && !f->list) {  // a struct that is given has a value
+                if (depth)
+                    random_wish(r, a, *(struct wish **)at = arena_alloc(a, sizeof *w), depth - 1);
+                else
+                    w->given[f->num / 64] &= ~(1ULL << f->num % 64);
+            }
+            continue;
+        }
+        switch (f->num) {
+        case 1: w->name = words[rand_below(r, 3)]; break;
+        case 2: w->big = true; break;
+        case 3: w->count = (uint32_t)rand_u64(r); break;
+        case 63: w->delta = (int32_t)rand_u64(r); break;
+        case 64: w->total = rand_u64(r); break;
+        case 65: w->factor = (double)rand_between(r, -1000, 1000) / 8; break;
+        case 100: w->colour = rand_below(r, 2) ? GREEN : RED; break;
+        case 101: w->raw = (struct bytes){"\1\0\2", 1 + rand_below(r, 3)}; break;
+        case 102: w->given[1] &= ~(1ULL << (102 - 64)); break;
+        case 127: w->numbers.at = numbers, w->numbers.len = 1 + (uint32_t)rand_below(r, 3); break;
+        case 20: w->corners.at = corners, w->corners.len = 1 + (uint32_t)rand_below(r, 3); break;
+        }
+    }
+}
+
+static void check_same(const struct wish *x, const struct wish *y) {
+    for (size_t i = 0; i < wish_schema.count; i++) {
+        size_t offset = wish_schema.fields[i].offset;
+        assert_int_equal(schema_given(&wish_schema, x, (const char *)x + offset),
+                         schema_given(&wish_schema, y, (const char *)y + offset));
+    }
+    if (x->inner)
+        check_same(x->inner, y->inner);
+}
+
+static void random_structs_keep_values_and_presence(void **state) {
+    for (uint64_t seed = 0; seed < 5000; seed++) {
+        cleanup_arena struct arena a = {0};
+        cleanup_buf struct buf b = {0}, text = {0}, again = {0};
+        struct rand r;
+        struct wish w, decoded, merged = {.name = "old", .big = true, .count = 1, .numbers = {numbers, 1}};
+        rand_seed(&r, seed);
+        random_wish(&r, &a, &w, 2);
+        schema_encode(&wish_schema, &w, &b);
+        assert_int_equal(schema_decode(&wish_schema, b.data, b.len, &a, &decoded), 0);
+        check_same(&w, &decoded);
+        assert_true(schema_equal(&wish_schema, &w, &decoded));
+        schema_write_given_json(&wish_schema, &w, &(struct json_writer){.out = &text});
+        struct wish read = read_wish(&a, buf_str(&text));
+        check_same(&w, &read);
+        assert_true(schema_equal(&wish_schema, &w, &read));
+        schema_write_given_json(&wish_schema, &decoded, &(struct json_writer){.out = &again});
+        assert_string_equal(buf_str(&text), buf_str(&again));
+        schema_merge(&wish_schema, &merged, &w);
+        assert_int_equal(merged.big, GIVEN(&w, big) ? w.big : true);
+        assert_int_equal(merged.count, GIVEN(&w, count) ? w.count : 1);
+        assert_int_equal(merged.numbers.len, GIVEN(&w, numbers) ? w.numbers.len : 1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(binary_round_trip),
         cmocka_unit_test(json_round_trip),
         cmocka_unit_test(json_errors_name_the_field),
         cmocka_unit_test(damaged_bytes_never_hurt),
+        cmocka_unit_test(a_given_zero_is_not_absent),
+        cmocka_unit_test(null_counts_as_absent),
+        cmocka_unit_test(a_change_is_put_over_what_is_there),
+        cmocka_unit_test(presence_costs_nothing_without_zeros),
+        cmocka_unit_test(answers_have_every_field),
+        cmocka_unit_test(random_structs_keep_values_and_presence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,6 +213,8 @@ static int take_resources(struct cli *c, const struct cli_options *o, struct spe
     s->exclusive = option_given(o, "exclusive");
     s->spread = option_given(o, "spread");
     s->contiguous_topology = option_given(o, "same-socket");
+    if (s->time_limit_s == DURATION_UNLIMITED)
+        s->time_limit_s = DURATION_LIMIT_S;
     if (option_given(o, "time") && !s->time_limit_s)
         return error_set(e, EINVAL, "--time is \"%s\"; give more than 0, or unlimited", option_get(o, "time"));
     if ((s->gpus_milli != 0) + (s->gpus_per_node_milli != 0) + (s->gpus_per_task_milli != 0) > 1)
@@ -255,8 +257,8 @@ static int take_array(struct cli *c, const struct cli_options *o, struct spec *s
     }
     s->dependency = option_get(o, "dependency");
     if (s->dependency && streq(s->dependency, "none"))
-        s->dependency = NULL;
-    r = s->dependency ? dependency_parse(s->dependency, &c->arena, &dependency, &c->error) : 0;
+        s->dependency = "";
+    r = !str_empty(s->dependency) ? dependency_parse(s->dependency, &c->arena, &dependency, &c->error) : 0;
     if (r < 0)
         error_prefix(&c->error, "--dependency");
     return r;
@@ -318,15 +320,38 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     return s->comment ? line_check("--comment", s->comment, COMMENT_MAX, e) : 0;
 }
 
+// An option given as zero is told from one that was not given.
+static void mark_given(const struct cli_options *o, struct spec *s) {
+    const struct {
+        const char *option;
+        const void *member;
+    } fields[] = {
+        {"memory", &s->memory_per_node_bytes},      {"memory-per-cpu", &s->memory_per_cpu_bytes},
+        {"memory-per-gpu", &s->memory_per_gpu_bytes}, {"gpus", &s->gpus_milli},
+        {"gpus-per-node", &s->gpus_per_node_milli}, {"gpus-per-task", &s->gpus_per_task_milli},
+        {"gpu-memory", &s->gpu_memory_bytes},       {"time-min", &s->time_min_s},
+        {"nice", &s->nice},                         {"grace", &s->grace_s},
+        {"min-run", &s->min_run_s},                 {"no-requeue", &s->requeue},
+        {"begin", &s->begin_ms},                    {"deadline", &s->deadline_ms},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (option_given(o, fields[i].option))
+            schema_give(&spec_schema, s, fields[i].member);
+    if (option_given(o, "array"))
+        schema_give(&spec_schema, s, &s->array_limit);
+}
+
 int job_spec(struct cli *c, const struct cli_options *o, struct spec *out) {
     struct spec s = {0};
     if (option_given(o, "requeue") && option_given(o, "no-requeue"))
         return error_set(&c->error, EINVAL, "give only one of --requeue and --no-requeue");
     int r = take_resources(c, o, &s);
     r = r < 0 ? r : take_control(c, o, &s);
-    if (r == 0)
-        *out = s;
-    return r;
+    if (r < 0)
+        return r;
+    mark_given(o, &s);
+    *out = s;
+    return 0;
 }
 
 void job_umask(struct spec *s) {

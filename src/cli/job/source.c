@@ -291,12 +291,7 @@ void job_request_write(const struct job_request *q, struct buf *out) {
     struct json_writer w = {.out = out};
     json_open(&w, '{');
     json_key(&w, "spec");
-    schema_write_json(&spec_schema, q->spec, &w);
-    if (q->no_requeue) {
-        // A plain false is left out by the table; here it must override the cluster's default.
-        out->len--;
-        buf_adds(out, ",\"requeue\":false}");
-    }
+    schema_write_given_json(&spec_schema, q->spec, &w);
     if (q->source && q->source->script) {
         json_key(&w, "script");
         json_put_strn(&w, q->source->script, q->source->script_len);

@@ -49,6 +49,20 @@ static void add_parts(struct buf *out, const struct json *parts) {
         buf_addf(out, "  gpus=%s", gpu_milli_format((uint64_t)milli, text));
 }
 
+// Zero, false, null and empty: what a line for people leaves out.
+static bool says_nothing(const struct json *v) {
+    switch (v->type) {
+    case JSON_NULL: return true;
+    case JSON_BOOL: return !v->boolean;
+    case JSON_INT: return v->i == 0;
+    case JSON_DOUBLE: return v->d == 0;
+    case JSON_STRING:
+    case JSON_ARRAY:
+    case JSON_OBJECT: return v->len == 0;
+    default: return false;
+    }
+}
+
 // "2026-01-31T12:00:00.123  job_placed  attempt=1 …", without what the reader knows already.
 static void print_event(const struct json *e, bool with_job, struct buf *out) {
     static const char *const known[] = {"seq", "at_ms", "type", "spec", "usage"};
@@ -57,7 +71,7 @@ static void print_event(const struct json *e, bool with_job, struct buf *out) {
     const char *type = json_str(e, "type");
     buf_addf(out, "%s.%03d  %-14s", local_time_format(at, time), (int)(at % 1000), type ? type : "?");
     for (uint32_t i = 0; e->type == JSON_OBJECT && i < e->len; i++) {
-        bool skip = streq(e->members[i].key, "id") && !with_job;
+        bool skip = (streq(e->members[i].key, "id") && !with_job) || says_nothing(&e->members[i].value);
         for (size_t n = 0; n < sizeof known / sizeof *known; n++)
             skip = skip || streq(e->members[i].key, known[n]);
         if (skip)

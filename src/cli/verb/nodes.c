@@ -101,7 +101,7 @@ static const char *holders_text(struct arena *a, const struct json *now) {
     cleanup_buf struct buf b = {0};
     const struct json *jobs = now ? json_get(now, "jobs") : NULL, *j;
     for (uint32_t i = 0; i < NAMED_MAX && (j = item(jobs, i)); i++)
-        buf_addf(&b, "%s%s%s", i ? ", " : "", json_str(j, "job"), json_get(j, "stray") ? " (stray)" : "");
+        buf_addf(&b, "%s%s%s", i ? ", " : "", json_str(j, "job"), json_true(j, "stray") ? " (stray)" : "");
     if (item(jobs, NAMED_MAX))
         buf_addf(&b, " and %u more", jobs->len - NAMED_MAX);
     return arena_strdup(a, buf_str(&b));
@@ -151,7 +151,7 @@ static void print_gpus(struct cli *c, const struct json *n, struct buf *out) {
         add_measured(&c->arena, g, item(now, i), &t);
         table_add(&t, holders_text(&c->arena, item(now, i)), COLOUR_NONE);
         if (str_empty(why))
-            table_add(&t, json_get(g, "simulated") ? "simulated" : "ready", COLOUR_NONE);
+            table_add(&t, json_true(g, "simulated") ? "simulated" : "ready", COLOUR_NONE);
         else
             table_add(&t, "out of use", COLOUR_RED);
         if (!wide)

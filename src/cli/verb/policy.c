@@ -46,16 +46,8 @@ static const struct config_key *find_key(const struct config_section *s, const c
     return NULL;
 }
 
-static const struct field *field_at(size_t offset) {
-    for (size_t i = 0; i < policy_schema.count; i++)
-        if (policy_schema.fields[i].offset == offset)
-            return &policy_schema.fields[i];
-    return NULL;
-}
-
-// One KEY=VALUE, read into its place; the field it fills is left in *out.
-static int read_change(struct cli *c, const struct config_section *s, const char *text, struct policy_settings *to,
-                       const struct field **out) {
+// Reads one KEY=VALUE into its place.
+static int read_change(struct cli *c, const struct config_section *s, const char *text, struct policy_settings *to) {
     const char *equals = strchr(text, '=');
     if (!equals)
         return cli_usage(c, "\"%.40s\" is not KEY=VALUE; example: use=1d", text);
@@ -65,38 +57,23 @@ static int read_change(struct cli *c, const struct config_section *s, const char
         return cli_usage(c, "unknown policy setting \"%.40s\"; see 'acequia policy show'", name);
     if (config_value_parse(k, equals + 1, NULL, &c->arena, to, &c->error) < 0)
         return cli_usage(c, "%s: %s", name, arena_strdup(&c->arena, c->error.text));
-    *out = field_at(k->offset);
+    schema_give(&policy_schema, to, (char *)to + k->offset);
     return CLI_OK;
 }
 
 static int set(struct cli *c) {
     const struct config_section *s = config_section_find("policy");
-    struct policy_settings fresh = {0};
-    cleanup_buf struct buf body = {0}, all = {0};
-    struct json_writer w = {.out = &body}, aw = {.out = &all};
+    struct policy_settings change = {0};
+    cleanup_buf struct buf body = {0};
     struct reply reply;
-    struct json *values;
-    const struct field *fields[32];
-    int count = c->count - 1;
-    if (count < 1 || count > 32)
+    if (c->count < 2)
         return cli_usage(c, "policy set needs KEY=VALUE; see 'acequia policy show'");
-    for (int i = 0; i < count; i++) {
-        int status = read_change(c, s, c->arguments[i + 1], &fresh, &fields[i]);
+    for (int i = 1; i < c->count; i++) {
+        int status = read_change(c, s, c->arguments[i], &change);
         if (status != CLI_OK)
             return status;
     }
-    schema_write_json(&policy_schema, &fresh, &aw);
-    if (json_parse(buf_str(&all), all.len, &c->arena, &values, &c->error) < 0)
-        return cli_fail(c);
-    json_open(&w, '{');
-    for (size_t i = 0; i < policy_schema.count; i++)
-        for (int k = 0; k < count; k++)
-            if (fields[k] == &policy_schema.fields[i] && json_get(values, fields[k]->name)) {
-                json_key(&w, fields[k]->name);
-                json_write(&w, json_get(values, fields[k]->name));
-                break;
-            }
-    json_close(&w, '}');
+    schema_write_given_json(&policy_schema, &change, &(struct json_writer){.out = &body});
     int status = client_request(c, "PUT", "/v1/policy", &body, &reply);
     if (status != CLI_OK)
         return status;

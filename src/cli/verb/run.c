@@ -49,7 +49,8 @@ static int run(struct cli *c) {
     s.pty = pty;
     s.stdin_open = !option_given(&c->options, "no-input");
     s.launch = s.tasks > 1 || s.nodes_min > 1 || s.tasks_per_node ? LAUNCH_TASKS : LAUNCH_BATCH;
-    job_request_write(&(struct job_request){.spec = &s, .environment = &environment, .no_requeue = !s.requeue}, &first);
+    schema_give(&spec_schema, &s, &s.requeue);
+    job_request_write(&(struct job_request){.spec = &s, .environment = &environment}, &first);
     struct client_session live = {.cli = c,
                            .target = "/v1/run",
                            .first = &first,

@@ -59,8 +59,7 @@ static int run(struct cli *c) {
                             &source,
                             &environment,
                             option_get(&c->options, "key"),
-                            option_given(&c->options, "dry-run"),
-                            option_given(&c->options, "no-requeue")};
+                            option_given(&c->options, "dry-run")};
     job_request_write(&q, &body);
     struct client *k;
     if (client_open(c, &k) < 0)

@@ -5,36 +5,16 @@
 #include "cli/job/options.h"
 #include "verbs.h"
 
-// Only what was given is sent: an absent field stays as it is. Words with a default (class, launch)
-// are always written by the table, so they are taken out unless asked for.
+// Only what was given is sent: an absent field stays as it is.
 static int write_changes(struct cli *c, struct json_writer *w) {
-    cleanup_buf struct buf text = {0};
-    struct json_writer inner = {.out = &text};
-    struct json *j;
     struct spec s;
     int r = job_spec(c, &c->options, &s);
     if (r < 0)
         return r;
     if (!option_given(&c->options, "chdir"))
         s.workdir = NULL;
-    schema_write_json(&spec_schema, &s, &inner);
-    r = json_parse(buf_str(&text), text.len, &c->arena, &j, &c->error);
-    if (r < 0)
-        return r;
     json_key(w, "spec");
-    json_open(w, '{');
-    for (uint32_t i = 0; i < j->len; i++) {
-        const char *key = j->members[i].key;
-        if (streq(key, "launch") || (streq(key, "class") && !option_given(&c->options, "interactive")))
-            continue;
-        json_key(w, key);
-        json_write(w, &j->members[i].value);
-    }
-    if (option_given(&c->options, "dependency") && !s.dependency)
-        json_kv_str(w, "dependency", "");
-    if (option_given(&c->options, "no-requeue"))
-        json_kv_bool(w, "requeue", false);
-    json_close(w, '}');
+    schema_write_given_json(&spec_schema, &s, w);
     return 0;
 }
 

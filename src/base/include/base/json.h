@@ -58,7 +58,7 @@ bool json_items_begin(struct json_items *it, const char *text, size_t len,
 // 1: an item, 0: the end, and nothing stands behind it; a negative errno: it is no JSON.
 int json_items_next(struct json_items *it, struct arena *a, struct json **out, struct error *e);
 
-const struct json *json_get(const struct json *object, const char *key);  // NULL if absent
+const struct json *json_get(const struct json *object, const char *key);  // NULL if absent or null
 const char *json_str(const struct json *object, const char *key);         // NULL if absent or no string
 int64_t json_i64(const struct json *object, const char *key, int64_t fallback);
 bool json_true(const struct json *object, const char *key);

@@ -2,7 +2,12 @@
 // binary form (journal, messages to agents), the JSON form (API) and the reference texts.
 //
 // Binary form: for each field that is not zero, a key (number * 2 + kind) and a value; unknown
-// numbers are skipped, so a neighbouring version can read it. Numbers are never reused.
+// numbers are skipped, so a neighbouring version can read it. Numbers are never reused; 0 is
+// reserved for the list of given zeros (below).
+//
+// Presence: a struct with a member `uint64_t given[]`, declared by SCHEMA_GIVEN, tells a field that
+// was given as zero, false or empty from one that was not given. A field that is not zero always counts
+// as given; readers set a bit only for a given zero, so code that fills in a struct need not set any.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,6 +66,8 @@ struct schema {
     size_t size;
     const struct field *fields;
     size_t count;
+    uint16_t given_offset;      // of `uint64_t given[]`, a bit per field number: given as zero
+    uint16_t given_bits;        // 0: the struct keeps no presence
 };
 
 #define FIELD_TYPE_OF(x)                                                                           \
@@ -83,12 +90,30 @@ struct schema {
      .sub = schema_, .help = text}
 #define SCHEMA(S, label, table) \
     {.name = label, .size = sizeof(S), .fields = table, .count = sizeof(table) / sizeof((table)[0])}
+#define SCHEMA_GIVEN(S, label, table)                                                                      \
+    {.name = label,                                                                                        \
+     .size = sizeof(S),                                                                                    \
+     .fields = table,                                                                                      \
+     .count = sizeof(table) / sizeof((table)[0]),                                                          \
+     .given_offset = offsetof(S, given),                                                                   \
+     .given_bits = sizeof(((S *)0)->given) * 8}
+
+// Whether the field at `member` (a pointer into `value`) was given: it is not zero, or marked.
+bool schema_given(const struct schema *s, const void *value, const void *member);
+void schema_give(const struct schema *s, void *value, const void *member);  // marks it, also when it is zero
+void schema_forget_given(const struct schema *s, void *value);              // zeros count as absent again
+// Puts the given fields of `change` over those of `value`. Texts, lists and structs are shared, not copied.
+void schema_merge(const struct schema *s, void *value, const void *change);
 
 void schema_encode(const struct schema *s, const void *value, struct buf *out);
 // Strings, lists and sub-structs land in the arena; `value` is zeroed first.
 int schema_decode(const struct schema *s, const void *data, size_t len, struct arena *a, void *value);
+// Every field, always the same set: for answers. Absent texts and structs are null.
 void schema_write_json(const struct schema *s, const void *value, struct json_writer *w);
-// Refuses unknown names, wrong types and numbers out of range, naming field and remedy.
+// Only the fields that are given: for requests.
+void schema_write_given_json(const struct schema *s, const void *value, struct json_writer *w);
+// A field that is null counts as absent. Refuses unknown names, wrong types and numbers out of range,
+// naming field and remedy.
 int schema_read_json(const struct schema *s, const struct json *j, struct arena *a, void *value, struct error *e);
 bool schema_equal(const struct schema *s, const void *a, const void *b);
 void *schema_copy(const struct schema *s, const void *value, struct arena *a);  // deep

@@ -42,7 +42,7 @@ static void end(struct job_fixture *f) {
 static void a_whole_request(void **state) {
     struct job_fixture f;
     struct spec s;
-    begin(&f, true, 16, "-g", "a100:2", "-m64G", "-t", "8h", "--array=0-9%2", "-N2-4", "-c", "4", "-H", "-d",
+    begin(&f, true, 17, "--no-requeue", "-g", "a100:2", "-m64G", "-t", "8h", "--array=0-9%2", "-N2-4", "-c", "4", "-H", "-d",
           "afterok:1", "-D", "/tmp", "--", "x");
     assert_true(job_dashes(&f.cli));
     assert_int_equal(job_spec(&f.cli, &f.cli.options, &s), 0);
@@ -56,11 +56,24 @@ static void a_whole_request(void **state) {
     cleanup_buf struct buf body = {0};
     cleanup_arena struct arena a = {0};
     struct json *j;
-    job_request_write(&(struct job_request){.spec = &s, .key = "k", .dry_run = true, .no_requeue = true}, &body);
+    job_request_write(&(struct job_request){.spec = &s, .key = "k", .dry_run = true}, &body);
     assert_int_equal(json_parse(buf_str(&body), body.len, &a, &j, NULL), 0);
     const struct json *spec = json_get(j, "spec"), *requeue = json_get(spec, "requeue");
     assert_true(requeue && requeue->type == JSON_BOOL && !requeue->boolean);
     assert_string_equal(json_str(j, "key"), "k");
+    end(&f);
+}
+
+static void a_zero_that_was_given_is_sent(void **state) {
+    struct job_fixture f;
+    struct spec s;
+    cleanup_buf struct buf body = {0};
+    begin(&f, false, 8, "--gpus", "0", "--memory", "0", "--nice", "0", "--dependency", "none");
+    assert_int_equal(job_spec(&f.cli, &f.cli.options, &s), 0);
+    s.workdir = NULL;
+    schema_write_given_json(&spec_schema, &s, &(struct json_writer){.out = &body});
+    assert_string_equal(buf_str(&body),
+                        "{\"memory_per_node_bytes\":0,\"gpus_milli\":0,\"dependency\":\"\",\"nice\":0}");
     end(&f);
 }
 
@@ -150,7 +163,9 @@ static void scripts_carry_options(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_whole_request), cmocka_unit_test(bad_values_name_the_option),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_whole_request),
+                                       cmocka_unit_test(a_zero_that_was_given_is_sent),
+                                       cmocka_unit_test(bad_values_name_the_option),
                                        cmocka_unit_test(environments), cmocka_unit_test(scripts_carry_options)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

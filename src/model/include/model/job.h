@@ -112,8 +112,13 @@ struct spec {
     const char *container_mounts, *container_workdir;
     bool slurm_words;          // submitted with Slurm's commands: its output tells its end as they do
     const char *submit_line;   // the command line that submitted it
+    uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;
+
+// Puts the given fields of `change` over `s`. Amounts of which a spec has one (GPUs per job, node or task;
+// memory per node, CPU or GPU) replace each other. What the controller sets itself stays.
+void spec_merge(struct spec *s, const struct spec *change);
 
 // What is asked for by GPU (tasks, CPUs) becomes numbers of tasks and of CPUs per task, or GPUs for the tasks.
 void spec_count_by_gpu(struct spec *s);

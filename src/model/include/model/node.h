@@ -98,6 +98,7 @@ struct policy_settings {
     uint32_t half_life_s, use_s, max_wait_s, qos_step_s, nice_step_s, min_run_s, plan_depth;
     int32_t size_s;
     bool reclaim, interactive_in_quota;
+    uint64_t given[1];  // of a change: fields given as zero, see base/schema.h
 };
 extern const struct schema policy_schema;
 

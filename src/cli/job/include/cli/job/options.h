@@ -40,6 +40,6 @@ struct job_request {
     const struct job_source *source;  // may be NULL
     const struct job_environment *environment;
     const char *key;  // idempotency; may be NULL
-    bool dry_run, no_requeue;
+    bool dry_run;
 };
 void job_request_write(const struct job_request *q, struct buf *out);
