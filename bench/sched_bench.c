@@ -92,7 +92,7 @@ static struct sched_request shape(struct cluster *c) {
 }
 
 static uint64_t submit(struct cluster *c, const struct sched_request *q) {
-    const struct request *r = world_request(c->w, q);
+    const struct world_request *r = world_request(c->w, q);
     uint64_t id = c->next_id++;
     world_job_add(c->w, &(struct sched_job){.id = id, .request = r, .submit_ms = c->now_ms + (int64_t)id});
     world_request_unref(c->w, r);
@@ -102,20 +102,20 @@ static uint64_t submit(struct cluster *c, const struct sched_request *q) {
 static void requeue(struct cluster *c, uint64_t id) {
     struct sched_job_view v;
     world_job(c->w, id, &v);
-    const struct request *r = world_request(c->w, request_asked(v.request));
+    const struct world_request *r = world_request(c->w, sched_request_asked(v.request));
     struct sched_job j = {.id = id, .request = r, .submit_ms = v.submit_ms, .restarts = v.restarts + 1};
-    uint32_t gave;
-    struct sched_gave *to = world_job_gave(c->w, id, &gave);
+    uint32_t count;
+    struct sched_preemption *by = world_job_preemptions(c->w, id, &count);
     world_job_end(c->w, id, c->now_ms);
     world_job_add(c->w, &j);
-    world_job_gave_set(c->w, id, to, gave);
-    free(to);
+    world_job_preemptions_set(c->w, id, by, count);
+    free(by);
     world_request_unref(c->w, r);
 }
 
 // Decides and, unless only the time is wanted, carries the decisions out.
 static uint32_t decide(struct cluster *c, double *ms, bool apply, uint32_t *looked, uint32_t *preempts) {
-    struct decisions d;
+    struct sched_decisions d;
     double began = cpu_ms();
     sched_decide(c->w, c->now_ms, &c->policy, &d);
     *ms = cpu_ms() - began;
@@ -129,7 +129,7 @@ static uint32_t decide(struct cluster *c, double *ms, bool apply, uint32_t *look
     *looked = d.looked_at;
     if (preempts)
         *preempts = d.preempts.len;
-    decisions_done(&d);
+    sched_decisions_done(&d);
     return n;
 }
 
@@ -147,7 +147,7 @@ static long resident_kib(void) {
 
 static struct cluster cluster_new(uint32_t nodes, uint32_t projects, int64_t quota) {
     struct cluster c = {.w = world_new(), .next_id = 1, .now_ms = 1000000};
-    policy_default(&c.policy);
+    sched_policy_default(&c.policy);
     rand_seed(&c.rnd, 1);
     nodes_add(&c, nodes);
     projects_add(&c, projects, quota);
@@ -164,7 +164,7 @@ static void explaining(struct cluster *c) {
     double sum = 0, most = 0;
     unsigned n = 0;
     for (uint64_t id = c->next_id - 1; id > 0 && n < JOBS; id -= 17) {
-        struct explanation e;
+        struct sched_explanation e;
         double began = cpu_ms();
         if (sched_explain(c->w, id, c->now_ms, &c->policy, &e))
             continue;
@@ -181,7 +181,7 @@ static void explaining(struct cluster *c) {
 static void asking_when(struct cluster *c) {
     enum { VARIANTS = 4 };
     struct sched_request q[VARIANTS];
-    struct when out[VARIANTS];
+    struct sched_when out[VARIANTS];
     char note[96];
     for (unsigned i = 0; i < VARIANTS; i++)
         q[i] = shape(c);

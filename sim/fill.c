@@ -37,21 +37,21 @@ static bool place_one(struct world *w, const struct trace *t, const struct polic
                       int64_t *allocated) {
     struct sched_request q = replay_request(t, &t->jobs.at[job]);
     q.project = q.user = 0;
-    const struct request *r = world_request(w, &q);
+    const struct world_request *r = world_request(w, &q);
     int e = world_job_add(w, &(struct sched_job){.id = id, .request = r, .submit_ms = (int64_t)id});
     assert(!e);
     (void)e;
     world_request_unref(w, r);
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(w, (int64_t)id, policy, &d);
     bool placed = d.starts.len > 0;
     if (placed) {
         world_job_start(w, id, d.starts.at[0].alloc, (int64_t)id);
-        *allocated += (int64_t)alloc_gpu_milli(d.starts.at[0].alloc);
+        *allocated += (int64_t)sched_alloc_gpu_milli(d.starts.at[0].alloc);
     } else {
         world_job_remove(w, id);
     }
-    decisions_done(&d);
+    sched_decisions_done(&d);
     return placed;
 }
 

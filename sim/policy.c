@@ -82,7 +82,7 @@ int sim_policy(const char *text, struct policy *p, struct error *err) {
             named = &NAMED[i];
     if (!named)
         return error_set(err, EINVAL, "policy '%s' is not known: %s", fields[0], sim_policy_help());
-    policy_default(p);
+    sched_policy_default(p);
     p->order = named->order;
     p->backfill = named->backfill;
     p->reclaim = !named->plain;
@@ -95,5 +95,5 @@ int sim_policy(const char *text, struct policy *p, struct error *err) {
         if (r)
             return r;
     }
-    return policy_check(p, err);
+    return sched_policy_check(p, err);
 }

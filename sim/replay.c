@@ -114,7 +114,7 @@ static int64_t size_of(const struct loop *l, uint32_t job) {
 
 static void arrive(struct loop *l, uint32_t job, uint32_t restarts) {
     struct sched_request q = replay_request(l->t, &l->t->jobs.at[job]);
-    const struct request *r = world_request(l->w, &q);
+    const struct world_request *r = world_request(l->w, &q);
     struct sched_job j = {.id = (uint64_t)job + 1, .request = r, .submit_ms = l->t->jobs.at[job].submit_ms,
                           .restarts = restarts};
     int e = world_job_add(l->w, &j);
@@ -129,8 +129,8 @@ static void finish(struct loop *l, const struct event *e) {
         return;
     l->attempts.at[e->job]++;
     l->used -= size_of(l, e->job);
-    uint32_t gave;
-    cleanup_free struct sched_gave *to = world_job_gave(l->w, (uint64_t)e->job + 1, &gave);
+    uint32_t count;
+    cleanup_free struct sched_preemption *by = world_job_preemptions(l->w, (uint64_t)e->job + 1, &count);
     world_job_end(l->w, (uint64_t)e->job + 1, l->now_ms);
     if (!e->evict) {
         o->end_ms = l->now_ms;
@@ -138,10 +138,10 @@ static void finish(struct loop *l, const struct event *e) {
     }
     o->preempted++;
     arrive(l, e->job, o->preempted);
-    world_job_gave_set(l->w, (uint64_t)e->job + 1, to, gave);
+    world_job_preemptions_set(l->w, (uint64_t)e->job + 1, by, count);
 }
 
-static void carry_out(struct loop *l, const struct decisions *d) {
+static void carry_out(struct loop *l, const struct sched_decisions *d) {
     for (uint32_t i = 0; i < d->starts.len; i++) {
         uint32_t job = (uint32_t)(d->starts.at[i].job - 1);
         world_job_start_in(l->w, d->starts.at[i].job, d->starts.at[i].partition, d->starts.at[i].alloc, l->now_ms);
@@ -174,12 +174,12 @@ static void step(struct loop *l) {
         arrive(l, l->next++, 0);
     l->wake_ms = INT64_MAX;
     if (world_pending(l->w)) {
-        struct decisions d;
+        struct sched_decisions d;
         sched_decide(l->w, l->now_ms, l->policy, &d);
         l->out->decisions++;
         l->wake_ms = d.next_ms;
         carry_out(l, &d);
-        decisions_done(&d);
+        sched_decisions_done(&d);
     }
     sample(l);
 }

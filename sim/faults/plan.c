@@ -100,7 +100,7 @@ static void shape_cluster(struct plan *p, struct rand *r) {
 }
 
 static void shape_settings(struct plan *p, struct rand *r) {
-    policy_default(&p->policy);
+    sched_policy_default(&p->policy);
     p->policy.order = one_in(r, 4) ? POLICY_ORDER_FCFS : POLICY_ORDER_FAIR;
     p->policy.backfill = (enum policy_backfill)rand_below(r, 3);
     p->policy.placement = (enum policy_placement)rand_below(r, 4);

@@ -55,7 +55,7 @@ static void put_nodes(struct json_writer *w, const struct explain_nodes *n) {
     json_close(w, '}');
 }
 
-static void put_holders(struct json_writer *w, const struct core *core, const struct explanation *x) {
+static void put_holders(struct json_writer *w, const struct core *core, const struct sched_explanation *x) {
     json_key(w, "holders");
     json_open(w, '[');
     for (uint32_t i = 0; i < x->holder_count; i++) {
@@ -77,7 +77,7 @@ static void put_holders(struct json_writer *w, const struct core *core, const st
     json_close(w, ']');
 }
 
-static void put_change(struct json_writer *w, const struct explanation *x) {
+static void put_change(struct json_writer *w, const struct sched_explanation *x) {
     static const char *const words[] = {[CHANGE_NONE] = "none",
                                         [CHANGE_RELEASE] = "release",
                                         [CHANGE_BEGIN_NOW] = "begin_now",
@@ -142,7 +142,7 @@ static void put_name(void *ctx, uint64_t id, struct buf *out) {
 }
 
 // Of a job with several partitions: what it waits for in each.
-static void put_options(struct json_writer *w, const struct world *world, const struct explanation *x) {
+static void put_options(struct json_writer *w, const struct world *world, const struct sched_explanation *x) {
     if (!x->option_count)
         return;
     json_key(w, "partitions");
@@ -160,7 +160,7 @@ static void put_options(struct json_writer *w, const struct world *world, const 
 
 static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
                             struct json_writer *w) {
-    struct explanation x;
+    struct sched_explanation x;
     cleanup_buf struct buf text = {0};
     if (sched_explain(core_world(core), id, at_ms, core_policy(core), &x) < 0)
         return;
@@ -316,7 +316,7 @@ static const char *until(int64_t at_ms, int64_t now, char out[static UNIT_TEXT_M
     return duration_format(s < 120 ? s : (s + 59) / 60 * 60, out);
 }
 
-static void describe(struct buf *out, const char *label, const struct when *x) {
+static void describe(struct buf *out, const char *label, const struct sched_when *x) {
     char early[UNIT_TEXT_MAX], late[UNIT_TEXT_MAX];
     int64_t now = now_ms();
     buf_addf(out, "%c%s: ", label[0] - 'a' + 'A', label + 1);
@@ -371,7 +371,7 @@ void api_when(struct api_call *call) {
     core_request(core, call->actor.user, &spec, &call->arena, &q, NULL);
     struct variant list[VARIANTS_MAX];
     struct sched_request requests[VARIANTS_MAX];
-    struct when answers[VARIANTS_MAX];
+    struct sched_when answers[VARIANTS_MAX];
     if (!query_throttle_begin(call))
         return;
     uint32_t n = make_variants(call, &q, list);

@@ -164,12 +164,12 @@ static void put_live(struct json_writer *w, struct controller *c, const struct j
 }
 
 bool api_put_order(struct controller *c, uint64_t id, int64_t now, struct json_writer *w) {
-    struct sched_turn t;
-    if (sched_turn(core_world(c->core), id, now, core_policy(c->core), &t) < 0)
+    struct sched_queue_position t;
+    if (sched_queue_position(core_world(c->core), id, now, core_policy(c->core), &t) < 0)
         return false;
     json_open(w, '{');
     json_kv_i64(w, "priority", t.priority);
-    json_kv_i64(w, "turn_ms", t.turn_ms);
+    json_kv_i64(w, "turn_ms", t.queue_time_ms);
     json_kv_i64(w, "age_s", t.age_ms / 1000);
     json_kv_i64(w, "short_s", t.short_ms / 1000);
     json_kv_i64(w, "use_s", t.use_ms / 1000);

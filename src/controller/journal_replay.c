@@ -17,7 +17,7 @@ struct playing {
     int64_t until_ms;
     uint64_t events;
     struct journal_replay_report *report;  // NULL: only the state is wanted
-    struct decisions decisions;
+    struct sched_decisions decisions;
     bool in_pass;
     uint32_t start, preempt;     // next of the decisions to be met
     bool differs;
@@ -35,7 +35,7 @@ static void difference(struct playing *p, const struct store_event *e, const cha
     vec_push(&p->report->differences, d);
 }
 
-static bool same_nodes(struct playing *p, const struct event_job_placed *b, const struct alloc *a) {
+static bool same_nodes(struct playing *p, const struct event_job_placed *b, const struct sched_alloc *a) {
     if (b->parts.len != a->node_count)
         return false;
     for (uint32_t i = 0; i < b->parts.len; i++) {
@@ -106,7 +106,7 @@ static int compare(struct playing *p, const struct store_event *e) {
         p->differs = false;
         p->start = p->preempt = 0;
         p->report->passes++;
-        decisions_done(&p->decisions);
+        sched_decisions_done(&p->decisions);
         sched_decide(core_world(p->core), e->at_ms, core_policy(p->core), &p->decisions);
     }
     if (ending)
@@ -140,7 +140,7 @@ static void play_all(uv_work_t *work) {
     p.core = core_new(&config);
     int r = store_journal(past->controller->store, play, &p, NULL);
     past->report.events = p.events;
-    decisions_done(&p.decisions);
+    sched_decisions_done(&p.decisions);
     past->core = p.core;
     if (r < 0)
         past->result = error_set(&past->error, r == -ENODATA ? ENODATA : EIO,

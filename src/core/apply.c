@@ -158,27 +158,27 @@ static void node_job_remove(struct node_entry *n, const struct core_job *j, int6
         }
 }
 
-static struct alloc *alloc_of(const struct core_run *r) {
+static struct sched_alloc *alloc_of(const struct core_run *r) {
     uint32_t gpus = 0;
     for (uint32_t i = 0; i < r->part_count; i++)
         gpus += r->parts[i].gpu_count;
-    struct alloc *a = alloc_new(r->part_count, gpus);
-    struct alloc_gpu *at = alloc_gpus(a);
+    struct sched_alloc *a = sched_alloc_new(r->part_count, gpus);
+    struct sched_alloc_gpu *at = sched_alloc_gpus(a);
     for (uint32_t i = 0; i < r->part_count; i++) {
         const struct run_part *p = &r->parts[i];
-        a->nodes[i] = (struct alloc_node){.node = p->node->handle, .cpus = p->cpus, .tasks = p->tasks,
+        a->nodes[i] = (struct sched_alloc_node){.node = p->node->handle, .cpus = p->cpus, .tasks = p->tasks,
                                           .memory_bytes = p->memory_bytes, .gpus = at, .gpu_count = p->gpu_count};
         for (uint32_t g = 0; g < p->gpu_count; g++)
-            *at++ = (struct alloc_gpu){(uint16_t)p->gpus[g].index, (uint16_t)p->gpus[g].milli};
+            *at++ = (struct sched_alloc_gpu){(uint16_t)p->gpus[g].index, (uint16_t)p->gpus[g].milli};
     }
     return a;
 }
 
 static void run_to_world(struct core *c, const struct core_job *j) {
-    struct alloc *a = alloc_of(j->run);
+    struct sched_alloc *a = alloc_of(j->run);
     world_job_start_in(c->world, j->id, core_handle(c, ENTITY_PARTITION, j->run->partition), a, j->start_ms);
     limit_to_world(c, j);
-    alloc_free(a);
+    sched_alloc_free(a);
 }
 
 static void pause_over(struct core *c, struct core_job *j, int64_t at_ms) {
@@ -199,7 +199,7 @@ static void apply_suspended(struct core *c, struct core_job *j, int64_t at_ms, b
 
 // What is unknown counts as the strongest.
 enum sched_claim core_claim_read(uint32_t claim) {
-    return claim < SCHED_CLAIM_COUNT ? (enum sched_claim)claim : SCHED_CLAIM_DUE;
+    return claim < SCHED_CLAIM_COUNT ? (enum sched_claim)claim : SCHED_CLAIM_SHARE;
 }
 
 // The job it makes room for; 0: none.
@@ -236,7 +236,7 @@ void core_jobs_to_world(struct core *c) {
         if (c->order.at[i]->run && c->order.at[i]->run->ending)
             world_job_ending(c->world, c->order.at[i]->id, makes_room_for(c->order.at[i]));
     for (uint32_t i = 0; i < c->order.len; i++)
-        world_job_takes(c->world, c->order.at[i]->id, c->order.at[i]->flags & TAKES);
+        world_job_preemptor_set(c->world, c->order.at[i]->id, c->order.at[i]->flags & TAKES);
 }
 
 static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_placed *b) {
@@ -317,7 +317,7 @@ static void apply_ending(struct core *c, struct core_job *j, int64_t at_ms, cons
     r->reason = b->reason ? xstrdup(b->reason) : NULL;
     set_state(c, j, JOB_COMPLETING);
     struct sched_preempt p = {.victim = j->id, .for_job = makes_room_for(j)};
-    p.gave = (struct sched_gave){p.for_job, b->share, b->by_share, core_claim_read(b->claim)};
+    p.grounds = (struct sched_preemption){p.for_job, b->share, b->by_share, core_claim_read(b->claim)};
     world_job_preempt(c->world, &p);
     struct core_job *taker = core_find_job(c, p.for_job);
     if (taker && taker->state == JOB_PENDING)
@@ -406,8 +406,9 @@ static void apply_ended(struct core *c, struct core_job *j, int64_t at_ms, const
 }
 
 static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_requeued *b) {
-    uint32_t gave = 0;
-    cleanup_free struct sched_gave *to = b->cause == END_PREEMPT ? world_job_gave(c->world, j->id, &gave) : NULL;
+    uint32_t preempted = 0;
+    cleanup_free struct sched_preemption *by =
+        b->cause == END_PREEMPT ? world_job_preemptions(c->world, j->id, &preempted) : NULL;
     run_end(c, j, at_ms);
     set_state(c, j, JOB_PENDING);
     c->counts.requeued++;
@@ -420,7 +421,7 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
     j->begin_ms = b->begin_ms;
     j->start_ms = 0;
     core_job_to_world(c, j);
-    world_job_gave_set(c->world, j->id, to, gave);
+    world_job_preemptions_set(c->world, j->id, by, preempted);
     c->dirty = true;
 }
 

@@ -246,7 +246,7 @@ static void apply_node(struct core *c, const struct event *e) {
 // Other rights now: who had to make room for whom before says nothing any more.
 static void rights_changed(struct core *c, enum entity_kind kind) {
     if (kind == ENTITY_PROJECT || kind == ENTITY_QOS)
-        world_gave_forget(c->world);
+        world_preemptions_forget(c->world);
 }
 
 static void apply_set(struct core *c, enum entity_kind kind, const void *value) {

@@ -65,7 +65,7 @@ int core_policy_set(struct core *c, const struct actor *actor, const struct poli
     if (s->order > ORDER_FCFS || s->backfill > BACKFILL_NONE || s->placement > PLACEMENT_FIRST)
         return error_set(e, EINVAL, "order, backfill or placement is not one of its words");
     to_policy(s, &p);
-    if ((r = policy_check(&p, e)) < 0)
+    if ((r = sched_policy_check(&p, e)) < 0)
         return r;
     struct policy_settings whole = *s;
     schema_forget_given(&policy_schema, &whole);

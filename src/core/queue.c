@@ -83,7 +83,7 @@ enum job_reason core_reason_of(const struct core *c, const struct core_job *j) {
     case SCHED_REASON_RESERVATION: return REASON_RESERVATION;
     case SCHED_REASON_PRIORITY: return REASON_PRIORITY;
     case SCHED_REASON_RESOURCES:
-    case SCHED_REASON_VACATING: return REASON_RESOURCES;
+    case SCHED_REASON_PREEMPTING: return REASON_RESOURCES;
     default: return REASON_NONE;
     }
 }

@@ -33,7 +33,7 @@ static int by_name(const void *a, const void *b) {
 
 static void start(struct core *c, struct core_job *j, const struct sched_start *s, int64_t now_ms) {
     cleanup_arena struct arena arena = {0};
-    const struct alloc *a = s->alloc;
+    const struct sched_alloc *a = s->alloc;
     struct event_job_placed b = {.id = j->id, .attempt = j->attempt + 1};
     assert(s->partition);
     if (names_several(j->sub->partition))
@@ -41,7 +41,7 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
     b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j, b.partition ? b.partition : j->sub->partition));
     b.parts.at = arena_alloc(&arena, a->node_count * sizeof *b.parts.at);
     for (b.parts.len = 0; b.parts.len < a->node_count; b.parts.len++) {
-        const struct alloc_node *n = &a->nodes[b.parts.len];
+        const struct sched_alloc_node *n = &a->nodes[b.parts.len];
         struct part *p = &b.parts.at[b.parts.len];
         *p = (struct part){.node = c->node_list.at[n->node - 1]->name,
                            .cpus = n->cpus,
@@ -75,12 +75,12 @@ static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_m
     snprintf(reason, sizeof reason, "made room for job %s: %s", by, why[p->why]);
     struct event_job_ending how = {
         .cause = END_PREEMPT, .by = by, .reason = reason,  // with the grace it asked for, or the cluster's
-        .claim = p->gave.claim, .share = p->gave.share, .by_share = p->gave.to_share};
+        .claim = p->grounds.claim, .share = p->grounds.share, .by_share = p->grounds.by_share};
     core_begin_ending(c, j, &how, now_ms);
 }
 
 // Plans change with every decision; only what people see of them is kept.
-static void note_plans(struct core *c, const struct decisions *d) {
+static void note_plans(struct core *c, const struct sched_decisions *d) {
     for (uint32_t i = 0; i < d->plans.len; i++) {
         struct core_job *j = core_find_job(c, d->plans.at[i].job);
         if (j)
@@ -111,9 +111,9 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
         end_overdue(c, now_ms);
     if (!c->dirty && now_ms < c->next_decide_ms)
         return wake_time(c);
-    struct decisions *d = &c->decisions;
+    struct sched_decisions *d = &c->decisions;
     c->dirty = false;
-    decisions_done(d);
+    sched_decisions_done(d);
     sched_decide(c->world, now_ms, &c->config.policy, d);
     for (uint32_t i = 0; i < d->starts.len; i++) {
         struct core_job *j = core_find_job(c, d->starts.at[i].job);

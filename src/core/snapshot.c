@@ -319,10 +319,10 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                         .steps = j->steps};
     const struct core_run *run = j->run;
     cleanup_arena struct arena a = {0};
-    cleanup_free struct sched_gave *gave = world_job_gave(c->world, j->id, &r.gave.len);
+    cleanup_free struct sched_preemption *gave = world_job_preemptions(c->world, j->id, &r.gave.len);
     r.gave.at = arena_alloc(&a, r.gave.len * sizeof *r.gave.at);
     for (uint32_t i = 0; i < r.gave.len; i++)
-        r.gave.at[i] = (struct rec_gave){gave[i].to, gave[i].share, gave[i].to_share, gave[i].claim};
+        r.gave.at[i] = (struct rec_gave){gave[i].by, gave[i].share, gave[i].by_share, gave[i].claim};
     if (run) {
         r.parts.at = arena_alloc(&a, run->part_count * sizeof *r.parts.at);
         r.parts.len = run->part_count;
@@ -398,7 +398,7 @@ struct loader {
     struct core *core;
     VEC(struct submission *) submissions;
     VEC(struct rec_usage) usage;  // set when the jobs hold what they hold
-    VEC(struct sched_gave) gave;  // …, and when all are there
+    VEC(struct sched_preemption) gave;  // …, and when all are there
     VEC(uint64_t) givers;         // whose these are
     bool complete;
 };
@@ -545,7 +545,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     core_job_link(c, j);
     for (uint32_t i = 0; i < r->gave.len; i++) {
         const struct rec_gave *g = &r->gave.at[i];
-        vec_push(&l->gave, (struct sched_gave){g->to, g->share, g->to_share, core_claim_read(g->claim)});
+        vec_push(&l->gave, (struct sched_preemption){g->to, g->share, g->to_share, core_claim_read(g->claim)});
         vec_push(&l->givers, r->id);
     }
     return job_state_holds_resources((enum job_state)j->state) ? load_run(c, j, r) : 0;
@@ -609,11 +609,11 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
 }
 
 static void gave_to_world(const struct loader *l) {
-    world_gave_forget(l->core->world);
+    world_preemptions_forget(l->core->world);
     for (uint32_t i = 0, n; i < l->gave.len; i += n) {
         for (n = 1; i + n < l->gave.len && l->givers.at[i + n] == l->givers.at[i];)
             n++;
-        world_job_gave_set(l->core->world, l->givers.at[i], l->gave.at + i, n);
+        world_job_preemptions_set(l->core->world, l->givers.at[i], l->gave.at + i, n);
     }
 }
 

@@ -18,7 +18,7 @@ void core_config_default(struct core_config *c) {
         .grace_s = 30,
         .max_attempts = 100,
     };
-    policy_default(&c->policy);
+    sched_policy_default(&c->policy);
 }
 
 void core_configure(struct core *c, const struct core_config *config) {
@@ -123,7 +123,7 @@ static void clear(struct core *c) {
     while (strmap_next(&c->user_jobs, &it, NULL, &v))
         free(v);
     world_free(c->world);
-    decisions_done(&c->decisions);
+    sched_decisions_done(&c->decisions);
     vec_done(&c->outbox.events);
     vec_done(&c->outbox.effects);
     vec_done(&c->outbox.finished);
@@ -332,9 +332,9 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     core_request(c, spec->user, spec, &a, &asked, NULL);
     asked.user = core_user_handle(c, spec->user);  // from here on the user is part of the state
     s->request = world_request(c->world, &asked);
-    s->tasks = request_tasks(s->request);
-    s->cpus = request_cpus(s->request);
-    s->gpus_milli = request_gpu_milli(s->request);
+    s->tasks = sched_request_tasks(s->request);
+    s->cpus = sched_request_cpus(s->request);
+    s->gpus_milli = sched_request_gpu_milli(s->request);
     s->nodes_min = spec->nodes_min ? spec->nodes_min : 1;
     s->memory_bytes = spec->memory_per_node_bytes ? spec->memory_per_node_bytes * s->nodes_min
                       : spec->memory_per_gpu_bytes ? spec->memory_per_gpu_bytes * (s->gpus_milli / 1000)

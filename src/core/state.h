@@ -31,7 +31,7 @@ struct submission {
     enum job_class class;
     bool requeue, hold;
     int64_t begin_ms, deadline_ms;
-    const struct request *request;
+    const struct world_request *request;
     struct array *array;      // NULL without
     struct text_use *script, *environment;  // NULL without
     struct dependency dependency;  // what the job waits for; no terms: nothing
@@ -165,7 +165,7 @@ struct core {
     uint32_t outcome_next;
     struct map outcome_index;    // id → struct core_outcome
     struct world *world;
-    struct decisions decisions;
+    struct sched_decisions decisions;
     struct core_counts counts;
     struct core_passes passes;
     struct outbox outbox;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "internal.h"
+#include "world_state.h"
 
 enum { TASKS_MAX = 1000000, CPUS_PER_TASK_MAX = 65536 };
 
@@ -14,24 +14,23 @@ static int check_numbers(const struct sched_request *q, struct error *err) {
         return error_set(err, EINVAL, "nodes %u-%u: the maximum is below the minimum, swap them", q->nodes_min,
                          q->nodes_max);
     if (q->nodes_min >= SCHED_NODES_MAX)
-        return error_set(err, ERANGE, "nodes %u: at most %d can be asked for", q->nodes_min,
-                         SCHED_NODES_MAX - 1);
+        return error_set(err, ERANGE, "nodes %u: at most %d can be asked for", q->nodes_min, SCHED_NODES_MAX - 1);
     if (q->tasks > TASKS_MAX || q->tasks_per_node > TASKS_MAX)
         return error_set(err, ERANGE, "tasks %u: at most %d can be asked for",
                          q->tasks > q->tasks_per_node ? q->tasks : q->tasks_per_node, TASKS_MAX);
-    if (q->tasks && q->tasks_per_node && q->nodes_max &&
-        (uint64_t)q->tasks_per_node * q->nodes_max < q->tasks)
+    if (q->tasks && q->tasks_per_node && q->nodes_max && (uint64_t)q->tasks_per_node * q->nodes_max < q->tasks)
         return error_set(err, EINVAL, "tasks %u: %u nodes with %u tasks each hold only %u, ask for more nodes",
                          q->tasks, q->nodes_max, q->tasks_per_node, q->tasks_per_node * q->nodes_max);
     if (q->cpus_per_task > CPUS_PER_TASK_MAX)
         return error_set(err, ERANGE, "cpus per task %u: at most %d can be asked for", q->cpus_per_task,
                          CPUS_PER_TASK_MAX);
     if (q->time_limit_ms < 0 || q->min_runtime_ms < 0)
-        return error_set(err, EINVAL, "time limit %" PRId64 " s is negative: give a duration", q->time_limit_ms / 1000);
+        return error_set(err, EINVAL, "time limit %" PRId64 " s is negative: give a duration",
+                         q->time_limit_ms / 1000);
     return 0;
 }
 
-static int check_gpus(const struct sched_request *q, const struct request *r, struct error *err) {
+static int check_gpus(const struct sched_request *q, const struct world_request *r, struct error *err) {
     const uint32_t amounts[] = {q->gpu_milli_per_job, q->gpu_milli_per_node, q->gpu_milli_per_task};
     unsigned given = 0;
     for (unsigned i = 0; i < 3; i++) {
@@ -46,8 +45,7 @@ static int check_gpus(const struct sched_request *q, const struct request *r, st
         return error_set(err, EINVAL, "gpus %u.%03u cannot be divided evenly over %u nodes: give gpus per node",
                          q->gpu_milli_per_job / SCHED_GPU, q->gpu_milli_per_job % SCHED_GPU, r->demand.nodes_min);
     if (q->feature_count > SCHED_FEATURES_MAX)
-        return error_set(err, ERANGE, "features: %u are too many, at most %d", q->feature_count,
-                         SCHED_FEATURES_MAX);
+        return error_set(err, ERANGE, "features: %u are too many, at most %d", q->feature_count, SCHED_FEATURES_MAX);
     return 0;
 }
 
@@ -62,43 +60,46 @@ static int check_names(const struct world *w, const struct sched_request *q, str
     if (q->qos && !world_qos(w, q->qos))
         return error_set(err, EINVAL, "qos: there is none with this id, see the list of QoS");
     if (q->reservation && !world_reservation(w, q->reservation))
-        return error_set(err, EINVAL, "reservation %s does not exist, see the list of reservations",
-                         q->reservation);
+        return error_set(err, EINVAL, "reservation %s does not exist, see the list of reservations", q->reservation);
     return 0;
 }
 
-static int check_rules(const struct world *w, const struct sched_request *q, const struct request *r,
+static int check_rules(const struct world *w, const struct sched_request *q, const struct world_request *r,
                        struct error *err) {
-    const struct partition *p = world_partition(w, q->partition);
+    const struct world_partition *p = world_partition(w, q->partition);
     if (p && p->max_time_ms && q->time_limit_ms > p->max_time_ms)
-        return error_set(err, EINVAL, "time limit %" PRId64 " s is above partition %s's %" PRId64
-                         " s: ask for less", q->time_limit_ms / 1000, p->name, p->max_time_ms / 1000);
-    const struct qos *qos = world_qos(w, q->qos);
+        return error_set(err, EINVAL, "time limit %" PRId64 " s is above partition %s's %" PRId64 " s: ask for less",
+                         q->time_limit_ms / 1000, p->name, p->max_time_ms / 1000);
+    const struct world_qos *qos = world_qos(w, q->qos);
     if (qos && qos->max_time_ms && q->time_limit_ms > qos->max_time_ms)
         return error_set(err, EINVAL, "time limit %" PRId64 " s is above QoS %s's %" PRId64 " s: ask for less",
                          q->time_limit_ms / 1000, qos->name, qos->max_time_ms / 1000);
     if (qos && qos->max_gpu_milli_per_user && r->gpu_milli > qos->max_gpu_milli_per_user)
-        return error_set(err, EINVAL, "gpus %" PRIu64 ".%03" PRIu64 " are above the %u.%03u a user may have in QoS %s: "
-                         "ask for less", r->gpu_milli / 1000, r->gpu_milli % 1000,
-                         qos->max_gpu_milli_per_user / 1000, qos->max_gpu_milli_per_user % 1000, qos->name);
-    if (qos && qos->max_cpus_per_user && request_cpus(r) > qos->max_cpus_per_user)
+        return error_set(err, EINVAL,
+                         "gpus %" PRIu64 ".%03" PRIu64 " are above the %u.%03u a user may have in QoS %s: "
+                         "ask for less",
+                         r->gpu_milli / 1000, r->gpu_milli % 1000, qos->max_gpu_milli_per_user / 1000,
+                         qos->max_gpu_milli_per_user % 1000, qos->name);
+    if (qos && qos->max_cpus_per_user && sched_request_cpus(r) > qos->max_cpus_per_user)
         return error_set(err, EINVAL, "cpus %u are above the %u a user may have in QoS %s: ask for less",
-                         request_cpus(r), qos->max_cpus_per_user, qos->name);
-    for (const struct project *t = world_project(w, q->project); t; t = project_parent(w, t)) {
+                         sched_request_cpus(r), qos->max_cpus_per_user, qos->name);
+    for (const struct world_project *t = world_project(w, q->project); t; t = sched_project_parent(w, t)) {
         if (t->limit[DIM_GPU] >= 0 && (int64_t)r->gpu_milli > t->limit[DIM_GPU])
-            return error_set(err, EINVAL, "gpus %" PRIu64 ".%03" PRIu64 " are above project %s's limit of %"
-                             PRId64 ".%03" PRId64 ": ask for less", r->gpu_milli / 1000, r->gpu_milli % 1000,
-                             t->name, t->limit[DIM_GPU] / 1000, t->limit[DIM_GPU] % 1000);
-        if (t->limit[DIM_CPU] >= 0 && (int64_t)request_cpus(r) > t->limit[DIM_CPU])
+            return error_set(err, EINVAL,
+                             "gpus %" PRIu64 ".%03" PRIu64 " are above project %s's limit of %" PRId64 ".%03" PRId64
+                             ": ask for less",
+                             r->gpu_milli / 1000, r->gpu_milli % 1000, t->name, t->limit[DIM_GPU] / 1000,
+                             t->limit[DIM_GPU] % 1000);
+        if (t->limit[DIM_CPU] >= 0 && (int64_t)sched_request_cpus(r) > t->limit[DIM_CPU])
             return error_set(err, EINVAL, "cpus %u are above project %s's limit of %" PRId64 ": ask for less",
-                             request_cpus(r), t->name, t->limit[DIM_CPU]);
+                             sched_request_cpus(r), t->name, t->limit[DIM_CPU]);
     }
     return 0;
 }
 
 // The node as if it were up and idle, with nothing promised to anybody; `repaired`: its GPUs without faults too.
-static struct node idle_copy(const struct node *n, struct gpu gpus[SCHED_GPUS_MAX], bool repaired) {
-    struct node c = *n;
+static struct world_node idle_copy(const struct world_node *n, struct world_gpu gpus[SCHED_GPUS_MAX], bool repaired) {
+    struct world_node c = *n;
     c.state = SCHED_NODE_UP;
     c.exclusive = c.cpus_held = 0;
     c.memory_held = c.memory_withheld = 0;
@@ -110,20 +111,20 @@ static struct node idle_copy(const struct node *n, struct gpu gpus[SCHED_GPUS_MA
         gpus[i].usable |= repaired;
     }
     c.gpu_usable = repaired ? c.gpu_count : c.gpu_usable;
-    node_refresh(&c);
+    sched_node_refresh(&c);
     return c;
 }
 
-uint32_t fit_tasks_idle(const struct node *n, const struct demand *d) {
-    struct gpu gpus[SCHED_GPUS_MAX];
-    struct node c = idle_copy(n, gpus, false);
-    return fit_tasks(&c, d);
+uint32_t sched_fit_tasks_idle(const struct world_node *n, const struct sched_demand *d) {
+    struct world_gpu gpus[SCHED_GPUS_MAX];
+    struct world_node c = idle_copy(n, gpus, false);
+    return sched_fit_tasks(&c, d);
 }
 
-static uint32_t fit_tasks_repaired(const struct node *n, const struct demand *d) {
-    struct gpu gpus[SCHED_GPUS_MAX];
-    struct node c = idle_copy(n, gpus, true);
-    return fit_tasks(&c, d);
+static uint32_t fit_tasks_repaired(const struct world_node *n, const struct sched_demand *d) {
+    struct world_gpu gpus[SCHED_GPUS_MAX];
+    struct world_node c = idle_copy(n, gpus, true);
+    return sched_fit_tasks(&c, d);
 }
 
 static void size_text(uint64_t bytes, char *out, size_t size) {
@@ -133,7 +134,7 @@ static void size_text(uint64_t bytes, char *out, size_t size) {
         snprintf(out, size, "%.1f MiB", (double)bytes / (1ULL << 20));
 }
 
-struct census {
+struct node_census {
     uint32_t nodes, allowed, fitting;
     uint64_t tasks;
     uint32_t cpus_max, gpus_max;
@@ -141,14 +142,14 @@ struct census {
 };
 
 // What there is, down or up, with a fault or without: work for it is taken and waits until it is back.
-static struct census census(const struct world *w, const struct request *r) {
-    struct census c = {0};
-    for (uint32_t i = 0; i < w->nodes.len; i++) {
-        const struct node *n = world_node(w, i);
+static struct node_census census(const struct world *w, const struct world_request *r) {
+    struct node_census c = {0};
+    for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
+        const struct world_node *n = world_node(w, i);
         if (!n)
             continue;
         c.nodes++;
-        if (!request_node_allowed(w, r, n))
+        if (!sched_request_node_allowed(w, r, n))
             continue;
         c.allowed++;
         uint32_t gpus = 0;
@@ -168,19 +169,22 @@ static struct census census(const struct world *w, const struct request *r) {
     return c;
 }
 
-static int nothing_fits(const struct request *r, const struct census *c, struct error *err) {
-    const struct demand *d = &r->demand;
+static int nothing_fits(const struct world_request *r, const struct node_census *c, struct error *err) {
+    const struct sched_demand *d = &r->demand;
     uint32_t k = d->even ? d->node_tasks : 1;
     uint64_t cpus = (uint64_t)d->cpus_task * k, memory = d->memory_node + d->memory_task * k;
     uint32_t gpus = d->gpu_by_memory ? k : d->gpu_node ? (d->gpu_node + 999) / 1000 : (d->gpu_task + 999) / 1000 * k;
     char a[32], b[32];
     if (cpus > c->cpus_max)
-        return error_set(err, ERANGE, "cpus %" PRIu64 " on one node: the largest that may be used has %u, ask for "
-                         "less or more nodes", cpus, c->cpus_max);
+        return error_set(err, ERANGE,
+                         "cpus %" PRIu64 " on one node: the largest that may be used has %u, ask for "
+                         "less or more nodes",
+                         cpus, c->cpus_max);
     if (memory > c->memory_max) {
         size_text(memory, a, sizeof a);
         size_text(c->memory_max, b, sizeof b);
-        return error_set(err, ERANGE, "memory %s on one node: the largest that may be used has %s, ask for less", a, b);
+        return error_set(err, ERANGE, "memory %s on one node: the largest that may be used has %s, ask for less", a,
+                         b);
     }
     if (d->gpu_memory > c->gpu_memory_max && gpus) {
         size_text(d->gpu_memory, a, sizeof a);
@@ -189,20 +193,23 @@ static int nothing_fits(const struct request *r, const struct census *c, struct 
     }
     if (gpus && !c->gpus_max)
         return error_set(err, ERANGE,
-                         "gpus: none of the %u nodes that may be used has a GPU%s%s; see 'acequia nodes'",
-                         c->allowed, r->asked.gpu_model ? " of model " : "",
-                         r->asked.gpu_model ? r->asked.gpu_model : "");
+                         "gpus: none of the %u nodes that may be used has a GPU%s%s; see 'acequia nodes'", c->allowed,
+                         r->asked.gpu_model ? " of model " : "", r->asked.gpu_model ? r->asked.gpu_model : "");
     if (gpus > c->gpus_max)
-        return error_set(err, ERANGE, "gpus %u on one node: the largest that may be used has %u%s%s, ask for less "
-                         "or more nodes", gpus, c->gpus_max, r->asked.gpu_model ? " of model " : "",
+        return error_set(err, ERANGE,
+                         "gpus %u on one node: the largest that may be used has %u%s%s, ask for less "
+                         "or more nodes",
+                         gpus, c->gpus_max, r->asked.gpu_model ? " of model " : "",
                          r->asked.gpu_model ? r->asked.gpu_model : "");
-    return error_set(err, ERANGE, "cpus, memory and GPUs together fit on none of the %u nodes that may be used: ask "
-                     "for less per node%s", c->allowed, d->same_group ? " or drop the same-group wish" : "");
+    return error_set(err, ERANGE,
+                     "cpus, memory and GPUs together fit on none of the %u nodes that may be used: ask "
+                     "for less per node%s",
+                     c->allowed, d->same_group ? " or drop the same-group wish" : "");
 }
 
-static int check_nodes(const struct world *w, const struct request *r, struct error *err) {
+static int check_nodes(const struct world *w, const struct world_request *r, struct error *err) {
     const struct sched_request *q = &r->asked;
-    struct census c = census(w, r);
+    struct node_census c = census(w, r);
     if (!c.nodes)
         return 0;  // an empty cluster may still grow
     if (r->demand.model_unknown)
@@ -219,7 +226,8 @@ static int check_nodes(const struct world *w, const struct request *r, struct er
     if (!c.fitting)
         return nothing_fits(r, &c, err);
     if (c.fitting < r->demand.nodes_min)
-        return error_set(err, ERANGE, "nodes %u: only %u of the nodes can fit a part of this job, ask for fewer nodes",
+        return error_set(err, ERANGE,
+                         "nodes %u: only %u of the nodes can fit a part of this job, ask for fewer nodes",
                          r->demand.nodes_min, c.fitting);
     if (c.tasks < r->demand.tasks)
         return error_set(err, ERANGE, "tasks %u: all nodes together can hold %" PRIu64 " of this size, ask for fewer",
@@ -227,13 +235,13 @@ static int check_nodes(const struct world *w, const struct request *r, struct er
     return 0;
 }
 
-static int check_partition(const struct world *w, const struct request *r, struct error *err) {
+static int check_partition(const struct world *w, const struct world_request *r, struct error *err) {
     int code = check_rules(w, &r->asked, r, err);
     return code ? code : check_nodes(w, r, err);
 }
 
 // One of several is enough; if none does, what stands against the first is told.
-static int check_partitions(const struct world *w, const struct request *r, struct error *err) {
+static int check_partitions(const struct world *w, const struct world_request *r, struct error *err) {
     if (!r->options.len)
         return check_partition(w, r, err);
     for (uint32_t i = 0; i < r->options.len; i++)
@@ -241,7 +249,7 @@ static int check_partitions(const struct world *w, const struct request *r, stru
             return 0;
     struct error first = {0};
     int code = check_partition(w, r->options.at[0], &first);
-    const struct partition *p = world_partition(w, r->options.at[0]->asked.partition);
+    const struct world_partition *p = world_partition(w, r->options.at[0]->asked.partition);
     return error_set(err, -code, "%s (in partition %s; none of the others it names can ever run this either)",
                      first.text, p ? p->name : "(none)");
 }
@@ -250,7 +258,7 @@ int world_check_request(struct world *w, const struct sched_request *asked, stru
     int r = check_numbers(asked, err);
     if (r || (r = check_names(w, asked, err)))
         return r;
-    const struct request *q = world_request(w, asked);
+    const struct world_request *q = world_request(w, asked);
     if (!(r = check_gpus(asked, q, err)))
         r = check_partitions(w, q, err);
     world_request_unref(w, q);

@@ -1,64 +1,70 @@
-// Owns one scheduling pass: jobs in order; each starts, takes from others, gets a planned start, or
-// learns what it waits for.
+// One scheduling pass. Jobs for which others were preempted come first; then every pending job in order
+// either starts, preempts others, gets a planned start, or waits with a reason. Jobs that come later may
+// start too where they do not delay a planned start (backfill).
 #include <assert.h>
 
 #include "order.h"
+#include "partition_choice.h"
+#include "place.h"
+#include "plan.h"
+#include "reclaim.h"
+#include "tentative.h"
 
 static const char *const WORDS[SCHED_REASON_COUNT] = {
-    "None", "Held", "BeginTime", "ProjectGone", "Partition", "QosGone", "QosLimit", "TimeLimit",
-    "Deadline", "ProjectLimit", "Quota", "Resources", "Priority", "Nodes", "Reservation", "Vacating",
+    "None",     "Held",         "BeginTime", "ProjectGone", "Partition", "QosGone", "QosLimit",    "TimeLimit",
+    "Deadline", "ProjectLimit", "Quota",     "Resources",   "Priority",  "Nodes",   "Reservation", "Vacating",
 };
 
 const char *sched_reason_word(enum sched_reason r) {
     return r < SCHED_REASON_COUNT ? WORDS[r] : "None";
 }
 
-void decisions_done(struct decisions *d) {
+void sched_decisions_done(struct sched_decisions *d) {
     for (uint32_t i = 0; i < d->starts.len; i++)
-        alloc_free(d->starts.at[i].alloc);
+        sched_alloc_free(d->starts.at[i].alloc);
     vec_done(&d->starts);
     vec_done(&d->preempts);
     vec_done(&d->plans);
-    *d = (struct decisions){0};
+    *d = (struct sched_decisions){0};
 }
 
-static void note(struct pass *p, struct job *j, enum sched_reason reason) {
+static void set_reason(struct sched_pass *p, struct world_job *j, enum sched_reason reason) {
     j->reason = (uint8_t)reason;
-    vec_push(&p->w->noted, j->id);
+    vec_push(&p->w->jobs.with_reason, j->id);
 }
 
-static void notes_clear(struct world *w) {
-    for (uint32_t i = 0; i < w->noted.len; i++) {
-        struct job *j = world_find(w, w->noted.at[i]);
+static void reasons_clear(struct world *w) {
+    for (uint32_t i = 0; i < w->jobs.with_reason.len; i++) {
+        struct world_job *j = world_find(w, w->jobs.with_reason.at[i]);
         if (j)
             j->reason = SCHED_REASON_NONE;
     }
-    vec_clear(&w->noted);
+    vec_clear(&w->jobs.with_reason);
 }
 
 static int by_age(const void *pa, const void *pb) {
-    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
+    const struct world_job *a = *(struct world_job *const *)pa, *b = *(struct world_job *const *)pb;
     if (a->submit_ms != b->submit_ms)
         return a->submit_ms < b->submit_ms ? -1 : 1;
     return (a->id > b->id) - (a->id < b->id);
 }
 
-// The jobs others were told to make room for that still wait, oldest first.
-static uint32_t takers_of(struct world *w, struct job ***out) {
-    VEC(struct job *) found = {0};
+// The preemptors that still wait, oldest first.
+static uint32_t waiting_preemptors(struct world *w, struct world_job ***out) {
+    VEC(struct world_job *) found = {0};
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < w->takers.len; i++) {
-        struct job *j = world_find(w, w->takers.at[i]);
-        if (!j || !j->taker)
+    for (uint32_t i = 0; i < w->jobs.preemptors.len; i++) {
+        struct world_job *j = world_find(w, w->jobs.preemptors.at[i]);
+        if (!j || !j->preemptor)
             continue;
-        w->takers.at[kept++] = j->id;
+        w->jobs.preemptors.at[kept++] = j->id;
         if (j->queued)
             vec_push(&found, j);
     }
-    w->takers.len = kept;
+    w->jobs.preemptors.len = kept;
     if (found.len)
         qsort(found.at, found.len, sizeof *found.at, by_age);
-    // one that started, came back and was marked again is in the list twice
+    // A job that started, was requeued and preempted again is in the list twice.
     uint32_t n = 0;
     for (uint32_t i = 0; i < found.len; i++)
         if (!i || found.at[i] != found.at[i - 1])
@@ -67,172 +73,181 @@ static uint32_t takers_of(struct world *w, struct job ***out) {
     return n;
 }
 
-static bool may(const struct pass *p, const struct job *j) {
+static bool eligible_anywhere(const struct sched_pass *p, const struct world_job *j) {
     bool any = false;
-    for (uint32_t i = 0; i < job_options(j); i++)
-        any |= !gate(p, job_option(j, i));
+    for (uint32_t i = 0; i < sched_job_options(j); i++)
+        any |= !sched_eligibility(p, sched_job_option(j, i));
     return any;
 }
 
-// It starts if it fits; with victims, if it will fit without them, that is kept for it.
-static bool serve_taker(struct pass *p, struct job *t, struct job *const *victims, uint32_t n) {
-    for (uint32_t i = 0; i < job_options(t); i++) {
-        struct request *r = job_option(t, i);
-        request_refresh(p->w, r);
-        struct alloc *a = gate(p, r) ? NULL : n ? trial_place_without(p, r, victims, n) : place(p, r);
+// Without victims: starts the preemptor if it fits now. With victims: if it will fit once they have ended,
+// sets those resources aside for it.
+static bool serve_preemptor(struct sched_pass *p, struct world_job *t, struct world_job *const *victims, uint32_t n) {
+    for (uint32_t i = 0; i < sched_job_options(t); i++) {
+        struct world_request *r = sched_job_option(t, i);
+        sched_request_refresh(p->w, r);
+        struct sched_alloc *a = NULL;
+        if (!sched_eligibility(p, r))
+            a = n ? sched_tentative_place_without(p, r, victims, n) : sched_place(p, r);
         if (!a)
             continue;
         if (n) {
-            trial_promise(p, t, r, a, victims, n);
-            note(p, t, SCHED_REASON_VACATING);
+            sched_tentative_earmark(p, t, r, a, victims, n);
+            set_reason(p, t, SCHED_REASON_PREEMPTING);
         } else {
-            trial_start(p, t, r, a, false);
-            p->out->next_ms = p->now_ms;  // out of order: who is before it may take from it once it runs
+            sched_tentative_start(p, t, r, a, false);
+            p->out->next_ms = p->now_ms;  // it started out of order: jobs before it may have a claim on what it got
         }
         return true;
     }
     return false;
 }
 
-// They start as soon as they fit, and what they were promised stays theirs meanwhile. One that would
-// not fit even when all its victims are gone (a node was lost) is a job like any other again.
-static void serve_takers(struct pass *p) {
-    struct job **takers;
-    VEC(struct job *) victims = {0};
-    for (uint32_t i = 0; i < p->w->ending.len; i++)
-        trial_vacate(p, p->w->ending.at[i]);
-    uint32_t count = takers_of(p->w, &takers);
+// Preemptors start as soon as they fit; until then the resources of their victims are set aside for them.
+// One that would not fit even without all its victims (a node was lost) is treated like any other job again.
+static void serve_preemptors(struct sched_pass *p) {
+    struct world_job **preemptors;
+    VEC(struct world_job *) victims = {0};
+    for (uint32_t i = 0; i < p->w->jobs.ending.len; i++)
+        sched_tentative_preempt(p, p->w->jobs.ending.at[i]);
+    uint32_t count = waiting_preemptors(p->w, &preemptors);
     for (uint32_t i = 0; i < count; i++) {
-        struct job *t = takers[i];
+        struct world_job *t = preemptors[i];
         vec_clear(&victims);
-        for (uint32_t k = 0; k < p->w->ending.len; k++)
-            if (p->w->ending.at[k]->ending_for == t->id)
-                vec_push(&victims, p->w->ending.at[k]);
-        if (serve_taker(p, t, NULL, 0))
+        for (uint32_t k = 0; k < p->w->jobs.ending.len; k++)
+            if (p->w->jobs.ending.at[k]->ending_for == t->id)
+                vec_push(&victims, p->w->jobs.ending.at[k]);
+        if (serve_preemptor(p, t, NULL, 0))
             continue;
         if (victims.len)
-            serve_taker(p, t, victims.at, victims.len);
-        else if (may(p, t))
-            t->taker = false;
+            serve_preemptor(p, t, victims.at, victims.len);
+        else if (eligible_anywhere(p, t))
+            t->preemptor = false;
     }
-    free(takers);
+    free(preemptors);
     vec_done(&victims);
 }
 
-bool pass_strict(const struct pass *p, const struct request *r) {
-    const struct partition *part = world_partition(p->w, r->asked.partition);
+bool sched_pass_strict(const struct sched_pass *p, const struct world_request *r) {
+    const struct world_partition *part = world_partition(p->w, r->asked.partition);
     return p->policy->backfill == POLICY_BACKFILL_NONE || (part && part->fifo);
 }
 
-// The job does not fit now: take, plan, or wait.
-static bool blocked(struct pass *p, struct order *o, struct job *j, struct request *r) {
-    struct fit *f = fit_of(p->w, r);
+// The job does not fit now: it preempts others, gets a planned start, or waits. Returns whether the
+// request's next job is to be looked at as well.
+static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_job *j, struct world_request *r) {
+    struct sched_fit *f = sched_fit_of(p->w, r);
     bool choice = r->choice;
-    // One that would fit but for a planned job before it takes nothing from anybody.
-    if (!fit_enough(f) && !(choice && choice_room(p, j, r, false)) &&
-        reclaim(p, j, choice ? choice_cheapest(p, j, r) : r)) {
-        note(p, j, SCHED_REASON_VACATING);
+    // If enough is free and only a planned start is in its way, it preempts nobody.
+    if (!sched_fit_enough(f) && !(choice && sched_choice_room(p, j, r, false)) &&
+        sched_reclaim(p, j, choice ? sched_choice_cheapest(p, j, r) : r)) {
+        set_reason(p, j, SCHED_REASON_PREEMPTING);
         return true;
     }
     uint32_t part = r->asked.partition;
-    if (!fit_enough(f)) {
-        if (!fit_ever(p->w, f))
+    if (!sched_fit_enough(f)) {
+        if (!sched_fits_when_idle(p->w, f))
             return false;
-        if (pass_strict(p, r)) {
+        if (sched_pass_strict(p, r)) {
             if (!p->closed[part])
-                note(p, j, SCHED_REASON_RESOURCES);
+                set_reason(p, j, SCHED_REASON_RESOURCES);
         } else if (p->plans[part] < p->policy->plan_depth) {
-            // planned in another partition, or starting there next: who follows may be planned here
-            if (choice && (j->planned || choice_room(p, j, r, true)))
+            // It is planned in another partition or starts there next: the job after it may be planned here.
+            if (choice && (pass_planned(p, j) || sched_choice_room(p, j, r, true)))
                 return true;
-            struct request *in = choice ? choice_plan(p, j, r) : plan_make(p, j, &r, 1);
+            struct world_request *in = choice ? sched_choice_plan(p, j, r) : sched_plan_make(p, j, &r, 1);
             in = in ? in : r;
             p->plans[in->asked.partition]++;
-            note(p, j, SCHED_REASON_RESOURCES);
+            set_reason(p, j, SCHED_REASON_RESOURCES);
             if (p->policy->backfill == POLICY_BACKFILL_SHORTEST && !o->shortest) {
                 o->shortest = true;
-                order_drop(o);
-                order_rebuild(o);
+                sched_order_drop(o);
+                sched_order_rebuild(o);
                 return true;
             }
             if (in != r)
                 return true;
         }
     }
-    p->closed[part] |= pass_strict(p, r);
-    return j->gave && !fit_enough(f);  // what it must not take back, the next one like it may take
+    p->closed[part] |= sched_pass_strict(p, r);
+    // This job must not preempt those above it, but the request's next job may be allowed to.
+    return j->preempted_by && !sched_fit_enough(f);
 }
 
-// Looks at the next job; false when its request is done with for this pass.
-static bool consider(struct pass *p, struct order *o, const struct turn *t) {
-    struct request *r = t->request;
-    struct job *j = r->queue.at[t->at];
-    if (p->served && (j->alloc || j->promised))
+// Looks at one job; false when its request is done with for this pass.
+static bool consider(struct sched_pass *p, struct sched_order *o, const struct queue_entry *e) {
+    struct world_request *r = e->request;
+    struct world_job *j = r->queue.at[e->at];
+    if (p->served && (j->alloc || (p->earmarked.len && map_get(&p->earmarked, j->id))))
         return true;
-    if (p->closed[t->partition] || gate(p, r))
+    if (p->closed[e->partition] || sched_eligibility(p, r))
         return false;
-    p->placing = p->choice_planned && j->planned ? j : NULL;
-    struct alloc *a = place(p, r);
+    p->placing = p->choice_planned && pass_planned(p, j) ? j : NULL;
+    struct sched_alloc *a = sched_place(p, r);
     bool more = a || blocked(p, o, j, r);
     p->placing = NULL;
     if (a)
-        trial_start(p, j, r, a, p->any_plan);
+        sched_tentative_start(p, j, r, a, p->parts.len > 0);
     return more;
 }
 
-static void look_at_all(struct pass *p) {
-    struct order o;
-    order_make(&o, p);
-    for (struct turn *t; (t = order_next(&o));) {
+static void look_at_all(struct sched_pass *p) {
+    struct sched_order o;
+    sched_order_make(&o, p);
+    for (struct queue_entry *e; (e = sched_order_next(&o));) {
         uint32_t preempts = p->out->preempts.len, moves = p->moves;
         bool shortest = o.shortest;
-        if (order_inert(&o, t) || !consider(p, &o, t))
-            order_drop(&o);
+        if (sched_order_skippable(&o, e) || !consider(p, &o, e))
+            sched_order_drop(&o);
         else if (o.shortest == shortest)
-            order_started(&o);
+            sched_order_advance(&o);
         if (p->out->preempts.len != preempts)
-            order_projects(&o);  // victims' projects use less now
-        order_trim(&o, p->moves == moves);
+            sched_order_rerank(&o);  // the victims' projects use less now
+        sched_order_trim(&o, p->moves == moves);
     }
-    order_done(&o);
-    p->out->looked_at = p->w->ready;
+    sched_order_done(&o);
+    p->out->looked_at = p->w->jobs.ready;
 }
 
-static void decide(struct pass *p) {
-    struct world *w = p->w;
-    world_due(w, p->now_ms);
-    w->pass++;
-    notes_clear(w);
-    share_update(w);
-    plan_windows(p);
-    if (w->waiting.len && w->waiting.at[0]->begin_ms < p->out->next_ms)
-        p->out->next_ms = w->waiting.at[0]->begin_ms;
-    serve_takers(p);
-    p->served = p->moves > 0;
-    look_at_all(p);
-    if (p->out->preempts.len)
-        p->out->next_ms = p->now_ms;  // who gave something may be due something from others now
-    w->judged.now_ms = p->now_ms;
-    w->judged.within_quota = p->policy->interactive_within_quota;
-    w->judged.planless = !p->policy->plan_depth;
-    trial_undo(p);
-    plan_clear(p);
-    place_done(p);
-    vec_done(&p->gives);
-    vec_done(&p->gives_most);
+void sched_pass_done(struct sched_pass *p) {
+    sched_tentative_undo(p);
+    sched_plan_clear(p);
+    sched_place_done(p);
+    vec_done(&p->victim_projects);
+    vec_done(&p->victim_most);
     vec_done(&p->freeable);
     map_done(&p->reclaims_failed);
     map_done(&p->above);
 }
 
-void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *out) {
-    *out = (struct decisions){.next_ms = INT64_MAX};
-    struct pass p = {.w = w, .policy = policy, .now_ms = now_ms, .out = out};
+static void decide(struct sched_pass *p) {
+    struct world *w = p->w;
+    world_enqueue_begun(w, p->now_ms);
+    w->last_pass.number++;
+    reasons_clear(w);
+    sched_share_update(w);
+    sched_plan_mark_reservations(p);
+    if (w->jobs.begin_heap.len && w->jobs.begin_heap.at[0]->begin_ms < p->out->next_ms)
+        p->out->next_ms = w->jobs.begin_heap.at[0]->begin_ms;
+    serve_preemptors(p);
+    p->served = p->moves > 0;
+    look_at_all(p);
+    if (p->out->preempts.len)
+        p->out->next_ms = p->now_ms;  // a victim's project may have a claim on others now
+    w->last_pass.now_ms = p->now_ms;
+    w->last_pass.within_quota = p->policy->interactive_within_quota;
+    w->last_pass.no_plans = !p->policy->plan_depth;
+    sched_pass_done(p);
+}
+
+void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy, struct sched_decisions *out) {
+    *out = (struct sched_decisions){.next_ms = INT64_MAX};
+    struct sched_pass p = {.w = w, .policy = policy, .now_ms = now_ms, .out = out};
     decide(&p);
 }
 
-void sched_decide_all(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *out) {
-    *out = (struct decisions){.next_ms = INT64_MAX};
-    struct pass p = {.w = w, .policy = policy, .now_ms = now_ms, .out = out, .all = true};
+void sched_decide_all(struct world *w, int64_t now_ms, const struct policy *policy, struct sched_decisions *out) {
+    *out = (struct sched_decisions){.next_ms = INT64_MAX};
+    struct sched_pass p = {.w = w, .policy = policy, .now_ms = now_ms, .out = out, .all = true};
     decide(&p);
 }

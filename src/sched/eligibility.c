@@ -1,33 +1,26 @@
-// Owns the rules that may keep a job waiting whatever is free: what it refers to, limits, quota.
+// Whether a job may start at all, whatever is free: what it refers to exists, limits and quota allow it.
+// Also the reason that is shown for a waiting job, computed when somebody asks.
 #include "pass.h"
+#include "plan.h"
 
-void request_refresh(struct world *w, struct request *r) {
-    if (r->limit_version == w->config_version)
+void sched_request_refresh(struct world *w, struct world_request *r) {
+    if (r->limit_version == w->version.config)
         return;
-    const struct partition *part = world_partition(w, r->asked.partition);
-    r->limit_ms = r->turn_limit_ms = request_limit_ms(w, r);
+    const struct world_partition *part = world_partition(w, r->asked.partition);
+    r->limit_ms = r->queue_limit_ms = sched_request_limit_ms(w, r);
     for (uint32_t i = 0; r->choice && i < r->choice->options.len; i++) {
-        int64_t other = request_limit_ms(w, r->choice->options.at[i]);
-        r->turn_limit_ms = other > r->turn_limit_ms ? other : r->turn_limit_ms;
+        int64_t other = sched_request_limit_ms(w, r->choice->options.at[i]);
+        r->queue_limit_ms = other > r->queue_limit_ms ? other : r->queue_limit_ms;
     }
-    r->priority = request_priority(w, r);
+    r->priority = sched_request_priority(w, r);
     r->tier = part ? part->tier : 0;
     r->fifo = part && part->fifo;
-    r->dim = (uint8_t)request_dim(w, r);
-    r->amount = request_amount(w, r, r->dim);
-    r->preemptible = request_preemptible(w, r);
-    r->user = user_slot(&w->users, r->asked.project, r->asked.user);
-    r->qos_user = user_slot(&w->qos_users, r->asked.qos, r->asked.user);
-    r->limit_version = w->config_version;
-}
-
-// What the user of this request uses, by the moving average and at this moment.
-int64_t user_load(const struct world *w, struct user *u, int64_t now_ms) {
-    if (u->pass != w->pass) {
-        u->average_now = user_average(u, now_ms, w->half_life_ms);
-        u->pass = w->pass;
-    }
-    return u->average_now + u->cost + u->trial_cost;
+    r->dim = (uint8_t)sched_request_dim(w, r);
+    r->amount = sched_request_amount(w, r, r->dim);
+    r->preemptible = sched_request_preemptible(w, r);
+    r->user = sched_user_slot(&w->usage.users, r->asked.project, r->asked.user);
+    r->qos_user = sched_user_slot(&w->usage.qos_users, r->asked.qos, r->asked.user);
+    r->limit_version = w->version.config;
 }
 
 static bool listed(const uint32_t *ids, uint32_t n, uint32_t id) {
@@ -37,14 +30,14 @@ static bool listed(const uint32_t *ids, uint32_t n, uint32_t id) {
     return false;
 }
 
-static enum sched_reason gate_names(const struct world *w, const struct request *r, int64_t now_ms) {
+static enum sched_reason check_references(const struct world *w, const struct world_request *r, int64_t now_ms) {
     const struct sched_request *q = &r->asked;
     if (!world_project(w, q->project))
         return SCHED_REASON_PROJECT_GONE;
-    const struct partition *part = world_partition(w, q->partition);
+    const struct world_partition *part = world_partition(w, q->partition);
     if (q->partition && (!part || part->closed))
         return SCHED_REASON_PARTITION;
-    const struct qos *qos = world_qos(w, q->qos);
+    const struct world_qos *qos = world_qos(w, q->qos);
     if (q->qos && !qos)
         return SCHED_REASON_QOS_GONE;
     if ((part && part->max_time_ms && r->limit_ms > part->max_time_ms) ||
@@ -53,7 +46,7 @@ static enum sched_reason gate_names(const struct world *w, const struct request 
     if (q->deadline_ms && (r->limit_ms == INT64_MAX || now_ms + r->limit_ms > q->deadline_ms))
         return SCHED_REASON_DEADLINE;
     if (q->reservation) {
-        const struct reservation *v = world_reservation(w, q->reservation);
+        const struct world_reservation *v = world_reservation(w, q->reservation);
         if (!v || v->maintenance || now_ms < v->start_ms || now_ms >= v->end_ms ||
             !(listed(v->users.at, v->users.len, q->user) || listed(v->projects.at, v->projects.len, q->project)))
             return SCHED_REASON_RESERVATION;
@@ -61,89 +54,90 @@ static enum sched_reason gate_names(const struct world *w, const struct request 
     return SCHED_REASON_NONE;
 }
 
-static enum sched_reason gate_qos(const struct world *w, const struct request *r) {
-    const struct qos *q = world_qos(w, r->asked.qos);
-    const struct user *u = r->qos_user;
+static enum sched_reason check_qos(const struct world *w, const struct world_request *r) {
+    const struct world_qos *q = world_qos(w, r->asked.qos);
+    const struct world_user *u = r->qos_user;
     if (!q)
         return SCHED_REASON_NONE;
     if ((q->max_jobs_per_user && u->jobs >= q->max_jobs_per_user) ||
         (q->max_gpu_milli_per_user && u->gpu_milli + r->gpu_milli > q->max_gpu_milli_per_user) ||
-        (q->max_cpus_per_user && u->cpus + request_cpus(r) > q->max_cpus_per_user) ||
+        (q->max_cpus_per_user && u->cpus + sched_request_cpus(r) > q->max_cpus_per_user) ||
         (q->max_gpu_milli && q->used_gpu_milli + r->gpu_milli > q->max_gpu_milli))
         return SCHED_REASON_QOS_LIMIT;
     return SCHED_REASON_NONE;
 }
 
-static enum sched_reason gate_project(const struct world *w, const struct request *r, bool within_quota) {
-    const struct project *own = world_project(w, r->asked.project);
-    for (unsigned d = 0; d < w->dims; d++) {
-        int64_t amount = request_amount(w, r, d);
+static enum sched_reason check_project(const struct world *w, const struct world_request *r, bool within_quota) {
+    const struct world_project *own = world_project(w, r->asked.project);
+    for (unsigned d = 0; d < w->cluster.dims; d++) {
+        int64_t amount = sched_request_amount(w, r, d);
         if (!amount)
             continue;
-        for (const struct project *t = own; t; t = project_parent(w, t))
+        for (const struct world_project *t = own; t; t = sched_project_parent(w, t))
             if (t->limit[d] >= 0 && t->tree_used[d] + amount > t->limit[d])
                 return SCHED_REASON_PROJECT_LIMIT;
         if (d != r->dim && d != DIM_GPU)
-            continue;  // the quota that rules it, and the one of GPUs in general
+            continue;  // only the quota of its own dimension and that of GPUs in general apply
         if (own->quota[d] == SCHED_UNLIMITED)
             continue;
         if (own->weight == 0 && own->used[d] + amount > own->quota[d])
             return SCHED_REASON_QUOTA;
-        if (!r->preemptible && within_quota && own->fixed[d] + amount > own->quota[d])
+        if (!r->preemptible && within_quota && own->used_nonpreemptible[d] + amount > own->quota[d])
             return SCHED_REASON_QUOTA;
     }
     return SCHED_REASON_NONE;
 }
 
-static enum sched_reason gate_at(const struct world *w, const struct request *r, int64_t now_ms, bool within_quota) {
-    enum sched_reason reason = gate_names(w, r, now_ms);
+static enum sched_reason eligibility_at(const struct world *w, const struct world_request *r, int64_t now_ms,
+                                        bool within_quota) {
+    enum sched_reason reason = check_references(w, r, now_ms);
     if (!reason)
-        reason = gate_qos(w, r);
-    return reason ? reason : gate_project(w, r, within_quota);
+        reason = check_qos(w, r);
+    return reason ? reason : check_project(w, r, within_quota);
 }
 
-enum sched_reason gate(const struct pass *p, const struct request *r) {
-    return gate_at(p->w, r, p->now_ms, p->policy->interactive_within_quota);
+enum sched_reason sched_eligibility(const struct sched_pass *p, const struct world_request *r) {
+    return eligibility_at(p->w, r, p->now_ms, p->policy->interactive_within_quota);
 }
 
-static bool waits_in_line(enum sched_reason r) {
+static bool waits_in_queue(enum sched_reason r) {
     return r == SCHED_REASON_PRIORITY || r == SCHED_REASON_RESOURCES;
 }
 
-static enum sched_reason reason_of(struct world *w, struct request *r) {
-    request_refresh(w, r);
-    enum sched_reason reason = gate_at(w, r, w->judged.now_ms, w->judged.within_quota);
-    struct fit *f = reason ? NULL : fit_of(w, r);
-    if (reason || fit_enough(f))
+static enum sched_reason reason_of(struct world *w, struct world_request *r) {
+    sched_request_refresh(w, r);
+    enum sched_reason reason = eligibility_at(w, r, w->last_pass.now_ms, w->last_pass.within_quota);
+    struct sched_fit *f = reason ? NULL : sched_fit_of(w, r);
+    if (reason || sched_fit_enough(f))
         return reason ? reason : SCHED_REASON_PRIORITY;
-    if (!fit_ever(w, f))
+    if (!sched_fits_when_idle(w, f))
         return SCHED_REASON_NODES;
-    return w->judged.planless ? SCHED_REASON_RESOURCES : SCHED_REASON_PRIORITY;
+    return w->last_pass.no_plans ? SCHED_REASON_RESOURCES : SCHED_REASON_PRIORITY;
 }
 
-// There is room, but not for as long as it may run: a reservation is in the way. Looked at once in a
-// pass for all jobs that ask for the same.
-static bool kept_out(struct world *w, struct request *r) {
-    request_refresh(w, r);
-    const struct fit *f = fit_of(w, r);
-    if (!fit_enough(f))
-        return false;  // something else is missing, too
-    if (r->window_pass == w->pass + 1)
-        return r->kept_out;
+// Is there room for the request, but not for as long as it may run, because of a reservation? Computed once
+// per pass for all jobs of the request.
+static bool reservation_blocks(struct world *w, struct world_request *r) {
+    sched_request_refresh(w, r);
+    const struct sched_fit *f = sched_fit_of(w, r);
+    if (!sched_fit_enough(f))
+        return false;  // resources are missing as well
+    if (r->reservation_pass == w->last_pass.number + 1)
+        return r->reservation_blocks;
     uint32_t nodes = 0;
     uint64_t tasks = 0;
     for (uint32_t i = 0; i < f->nodes_len && (nodes < f->demand.nodes_min || tasks < f->demand.tasks); i++)
-        if (f->cap[i] && window_allows(w, r, i, w->judged.now_ms, r->limit_ms)) {
+        if (f->cap[i] && sched_reservations_allow(w, r, i, w->last_pass.now_ms, r->limit_ms)) {
             nodes++;
             tasks += f->cap[i];
         }
-    r->window_pass = w->pass + 1;
-    r->kept_out = nodes < f->demand.nodes_min || tasks < f->demand.tasks;
-    return r->kept_out;
+    r->reservation_pass = w->last_pass.number + 1;
+    r->reservation_blocks = nodes < f->demand.nodes_min || tasks < f->demand.tasks;
+    return r->reservation_blocks;
 }
 
-// Made when somebody asks, so that a pass need not look at those whose answer cannot have changed.
-static enum sched_reason reason_in_line(struct world *w, const struct job *j) {
+// Computed when somebody asks, so that a pass need not look at every job.
+static enum sched_reason reason_in_queue(struct world *w, const struct world_job *j) {
     if (!j || j->state != SCHED_JOB_PENDING)
         return SCHED_REASON_NONE;
     if (j->hold != SCHED_HOLD_NONE)
@@ -152,12 +146,12 @@ static enum sched_reason reason_in_line(struct world *w, const struct job *j) {
         return SCHED_REASON_BEGIN_TIME;
     if (j->reason)
         return (enum sched_reason)j->reason;
-    if (j->since_pass == (uint32_t)w->pass)
+    if (j->since_pass == (uint32_t)w->last_pass.number)
         return SCHED_REASON_NONE;
-    enum sched_reason best = reason_of(w, job_option(j, 0));
-    for (uint32_t i = 1; i < job_options(j); i++) {
-        enum sched_reason other = reason_of(w, job_option(j, i));
-        if (waits_in_line(other) || (!waits_in_line(best) && other == SCHED_REASON_NODES))
+    enum sched_reason best = reason_of(w, sched_job_option(j, 0));
+    for (uint32_t i = 1; i < sched_job_options(j); i++) {
+        enum sched_reason other = reason_of(w, sched_job_option(j, i));
+        if (waits_in_queue(other) || (!waits_in_queue(best) && other == SCHED_REASON_NODES))
             best = other;
     }
     return best;
@@ -165,18 +159,18 @@ static enum sched_reason reason_in_line(struct world *w, const struct job *j) {
 
 enum sched_reason sched_option_reason(const struct world *cw, uint64_t id, uint32_t partition) {
     struct world *w = (struct world *)(uintptr_t)cw;
-    const struct job *j = world_find(w, id);
-    return j && j->queued ? reason_of(w, job_option_in(j, partition)) : SCHED_REASON_NONE;
+    const struct world_job *j = world_find(w, id);
+    return j && j->queued ? reason_of(w, sched_job_option_in(j, partition)) : SCHED_REASON_NONE;
 }
 
 enum sched_reason sched_job_reason(const struct world *cw, uint64_t id) {
-    struct world *w = (struct world *)(uintptr_t)cw;  // caches are brought up to date
-    const struct job *j = world_find(w, id);
-    enum sched_reason reason = reason_in_line(w, j);
-    if (!waits_in_line(reason) || !w->reservations.len)
+    struct world *w = (struct world *)(uintptr_t)cw;  // only caches change
+    const struct world_job *j = world_find(w, id);
+    enum sched_reason reason = reason_in_queue(w, j);
+    if (!waits_in_queue(reason) || !w->rules.reservations.len)
         return reason;
-    bool out = true;
-    for (uint32_t i = 0; i < job_options(j) && out; i++)
-        out = kept_out(w, job_option(j, i));
-    return out ? SCHED_REASON_RESERVATION : reason;
+    bool blocked = true;
+    for (uint32_t i = 0; i < sched_job_options(j) && blocked; i++)
+        blocked = reservation_blocks(w, sched_job_option(j, i));
+    return blocked ? SCHED_REASON_RESERVATION : reason;
 }

@@ -10,30 +10,30 @@ enum { SLOTS = 2048, WEIGHT = 1024, RATIO_UNKNOWN = 600 };
 
 // The jobs of one request that come before, or one that runs: by how much they fill the pool and for
 // how long, as jobs usually do and by their limits.
-struct parcel {
+struct estimate_parcel {
     int64_t key;
     int64_t amount;
     int64_t usual_ms, limit_ms;
 };
 
-struct pool {
-    struct order *o;
-    struct fit *f;        // of the job asked about
+struct estimate_pool {
+    struct sched_order *o;
+    struct sched_fit *f;  // of the job asked about
     unsigned dim;         // DIM_GPU or DIM_CPU
     int64_t capacity, idle;
-    bool everywhere;      // its nodes are all nodes that are up
-    VEC(struct parcel) running, ahead;
+    bool everywhere;  // its nodes are all nodes that are up
+    VEC(struct estimate_parcel) running, ahead;
 };
 
-static int64_t amount_of(const struct pool *s, const struct request *r) {
-    return s->dim == DIM_CPU ? request_cpus(r) : (int64_t)r->gpu_milli;
+static int64_t amount_of(const struct estimate_pool *s, const struct world_request *r) {
+    return s->dim == DIM_CPU ? sched_request_cpus(r) : (int64_t)r->gpu_milli;
 }
 
-static void pool_nodes(struct pool *s) {
+static void pool_nodes(struct estimate_pool *s) {
     const struct world *w = s->o->p->w;
     s->everywhere = true;
     for (uint32_t i = 1; i < s->f->nodes_len; i++) {
-        const struct node *n = world_node(w, i);
+        const struct world_node *n = world_node(w, i);
         if (!n || n->state != SCHED_NODE_UP)
             continue;
         if (!s->f->allowed[i]) {
@@ -46,12 +46,12 @@ static void pool_nodes(struct pool *s) {
 }
 
 // The part of another class's nodes that are in the pool; the rest of its jobs goes elsewhere.
-static int64_t overlap(const struct pool *s, struct fit *f) {
+static int64_t overlap(const struct estimate_pool *s, struct sched_fit *f) {
     struct world *w = s->o->p->w;
     uint32_t all = 0, both = 0;
     if (s->everywhere || f == s->f)
         return WEIGHT;
-    fit_of(w, f->any);
+    sched_fit_of(w, f->any);
     for (uint32_t i = 1; i < f->nodes_len && i < s->f->nodes_len; i++) {
         all += f->allowed[i];
         both += f->allowed[i] && s->f->allowed[i];
@@ -59,30 +59,30 @@ static int64_t overlap(const struct pool *s, struct fit *f) {
     return all ? (int64_t)both * WEIGHT / all : 0;
 }
 
-static int64_t usual(int64_t limit_ms, const struct user *u) {
+static int64_t usual(int64_t limit_ms, const struct world_user *u) {
     return limit_ms / 1000 * (u && u->ratio_milli ? u->ratio_milli : RATIO_UNKNOWN);
 }
 
-static void add_ahead(void *ctx, struct project *p, const struct turn *bound) {
-    struct pool *s = ctx;
-    for (uint32_t i = 0; i < p->turns.sorted.len; i++) {
-        const struct turn *t = &p->turns.slots.at[p->turns.sorted.at[i]];
-        uint32_t n = order_jobs_before(s->o, t, bound);
+static void add_ahead(void *ctx, struct world_project *p, const struct queue_entry *bound) {
+    struct estimate_pool *s = ctx;
+    for (uint32_t i = 0; i < p->queue.sorted.len; i++) {
+        const struct queue_entry *t = &p->queue.slots.at[p->queue.sorted.at[i]];
+        uint32_t n = sched_order_jobs_before(s->o, t, bound);
         int64_t amount = n ? amount_of(s, t->request) * n * t->fit->weight / WEIGHT : 0;
         if (t->request->choice)  // they go to one of their partitions
             amount /= t->request->choice->options.len;
         int64_t limit = t->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : t->limit_ms;
         if (amount)
-            vec_push(&s->ahead, (struct parcel){t->key, amount, usual(limit, t->user), limit});
+            vec_push(&s->ahead, (struct estimate_parcel){t->key, amount, usual(limit, t->user), limit});
     }
 }
 
-static int64_t held_in_pool(const struct pool *s, const struct job *j) {
+static int64_t held_in_pool(const struct estimate_pool *s, const struct world_job *j) {
     if (s->everywhere)
         return s->dim == DIM_CPU ? j->held_cpus : j->held_gpu;
     int64_t sum = 0;
     for (uint32_t i = 0; i < j->alloc->node_count; i++) {
-        const struct alloc_node *a = &j->alloc->nodes[i];
+        const struct sched_alloc_node *a = &j->alloc->nodes[i];
         if (a->node >= s->f->nodes_len || !s->f->allowed[a->node])
             continue;
         sum += s->dim == DIM_CPU ? a->cpus : 0;
@@ -97,26 +97,25 @@ static int64_t left_of(int64_t end_ms, int64_t now_ms) {
 }
 
 // What has no limit does not come back.
-static void add_running(struct pool *s) {
+static void add_running(struct estimate_pool *s) {
     struct world *w = s->o->p->w;
     int64_t now_ms = s->o->p->now_ms;
-    vec_reserve(&s->running, w->running.len + 1);
-    for (uint32_t i = 0; i < w->running.len; i++) {
-        const struct job *j = w->running.at[i];
-        int64_t end = job_end_ms(j), held = end == INT64_MAX ? 0 : held_in_pool(s, j);
+    vec_reserve(&s->running, w->jobs.running.len + 1);
+    for (uint32_t i = 0; i < w->jobs.running.len; i++) {
+        const struct world_job *j = w->jobs.running.at[i];
+        int64_t end = sched_job_end_ms(j), held = end == INT64_MAX ? 0 : held_in_pool(s, j);
         bool ending = j->state == SCHED_JOB_ENDING;
-        request_refresh(w, j->request);
+        sched_request_refresh(w, j->request);
         if (held)
             vec_push(&s->running,
-                     (struct parcel){
-                         0, held,
-                         ending ? 1 : left_of(j->start_ms + usual(j->limit_ms, j->request->user), now_ms),
+                     (struct estimate_parcel){
+                         0, held, ending ? 1 : left_of(j->start_ms + usual(j->limit_ms, j->request->user), now_ms),
                          ending ? 1 : left_of(end, now_ms)});
     }
 }
 
 static int by_key(const void *pa, const void *pb) {
-    const struct parcel *a = pa, *b = pb;
+    const struct estimate_parcel *a = pa, *b = pb;
     if (a->key != b->key)
         return a->key < b->key ? -1 : 1;
     if (a->limit_ms != b->limit_ms)
@@ -124,18 +123,18 @@ static int by_key(const void *pa, const void *pb) {
     return (a->amount > b->amount) - (a->amount < b->amount);
 }
 
-static int64_t length(const struct parcel *p, bool early) {
+static int64_t length(const struct estimate_parcel *p, bool early) {
     return early ? p->usual_ms : p->limit_ms;
 }
 
 // A time by which surely everything is over, in slots.
-static int64_t slot_for(const struct pool *s, bool early) {
+static int64_t slot_for(const struct estimate_pool *s, bool early) {
     __int128 area = 0;
     int64_t longest = 0;
     for (uint32_t i = 0; i < s->running.len; i++)
         area += (__int128)s->running.at[i].amount * length(&s->running.at[i], early);
     for (uint32_t i = 0; i < s->ahead.len; i++) {
-        const struct parcel *p = &s->ahead.at[i];
+        const struct estimate_parcel *p = &s->ahead.at[i];
         area += (__int128)p->amount * length(p, early);
         longest = length(p, early) > longest ? length(p, early) : longest;
     }
@@ -144,7 +143,7 @@ static int64_t slot_for(const struct pool *s, bool early) {
 }
 
 // How long until everything before the job has begun and there is room for it; -1: not to be seen.
-static int64_t flow(const struct pool *s, int64_t amount, bool early) {
+static int64_t flow(const struct estimate_pool *s, int64_t amount, bool early) {
     if (s->capacity < amount || !s->capacity)
         return -1;
     int64_t slot_ms = slot_for(s, early), *back = xcalloc(SLOTS, sizeof *back), room = s->idle, found = -1;
@@ -171,24 +170,26 @@ static int64_t flow(const struct pool *s, int64_t amount, bool early) {
     return found;
 }
 
-struct explain_band estimate(struct world *w, const struct job *j, int64_t now_ms, const struct policy *policy) {
-    struct decisions unused = {0};
-    struct pass p = {.w = w, .policy = policy, .now_ms = now_ms, .out = &unused};
-    struct order o;
-    w->pass++;
-    order_make(&o, &p);
-    struct pool s = {.o = &o, .f = fit_of(w, j->request), .dim = j->request->gpu_milli ? DIM_GPU : DIM_CPU};
+struct explain_band sched_estimate_start(struct world *w, const struct world_job *j, int64_t now_ms,
+                                         const struct policy *policy) {
+    struct sched_decisions unused = {0};
+    struct sched_pass p = {.w = w, .policy = policy, .now_ms = now_ms, .out = &unused};
+    struct sched_order o;
+    w->last_pass.number++;
+    sched_order_make(&o, &p);
+    struct estimate_pool s = {
+        .o = &o, .f = sched_fit_of(w, j->request), .dim = j->request->gpu_milli ? DIM_GPU : DIM_CPU};
     pool_nodes(&s);
     for (uint32_t i = 0; i < p.classes.len; i++)
         p.classes.at[i]->weight = overlap(&s, p.classes.at[i]);
     add_running(&s);
-    order_position(&o, j, add_ahead, &s);
+    sched_order_position(&o, j, add_ahead, &s);
     if (s.ahead.len)
         qsort(s.ahead.at, s.ahead.len, sizeof *s.ahead.at, by_key);
     int64_t late = flow(&s, amount_of(&s, j->request), false), early = flow(&s, amount_of(&s, j->request), true);
     vec_done(&s.running);
     vec_done(&s.ahead);
-    order_done(&o);
+    sched_order_done(&o);
     if (early < 0)
         return (struct explain_band){EXPLAIN_UNKNOWN, 0, INT64_MAX};
     if (late < 0)

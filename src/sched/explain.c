@@ -6,10 +6,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "change.h"
+#include "suggestion.h"
 #include "forecast.h"
 #include "order.h"
-#include "whatif.h"
+#include "plan.h"
+#include "what_if.h"
 
 static bool lists_allow(const struct sched_request *q, uint32_t node) {
     bool only = !q->nodes_only_count;
@@ -21,53 +22,57 @@ static bool lists_allow(const struct sched_request *q, uint32_t node) {
 }
 
 // What is missing on a node that would do when idle.
-static uint32_t *busy(const struct node *n, const struct demand *d, struct explain_nodes *e) {
+static uint32_t *busy(const struct world_node *n, const struct sched_demand *d, struct explain_nodes *e) {
     uint32_t k = d->even ? d->node_tasks : 1;
     if (n->exclusive || (d->exclusive && n->jobs.len))
         return &e->busy_alone;
-    struct demand less = *d;
+    struct sched_demand less = *d;
     less.gpu_task = less.gpu_node = 0;
     less.gpu_by_memory = false;
-    if (fit_tasks(n, &less) >= k)
+    if (sched_fit_tasks(n, &less) >= k)
         return &e->busy_gpus;
     return n->cpus_free < d->cpus_task * k ? &e->busy_cpus : &e->busy_memory;
 }
 
-static uint32_t *ruled_out_by(struct pass *p, const struct request *r, const struct node *n, struct explain_nodes *e) {
+static uint32_t *ruled_out_by(struct sched_pass *p, const struct world_request *r, const struct world_node *n,
+                              struct explain_nodes *e) {
     const struct sched_request *q = &r->asked;
-    const struct demand *d = &r->demand;
-    if (!request_partition_has(q, n))
+    const struct sched_demand *d = &r->demand;
+    if (!sched_request_partition_has(q, n))
         return &e->partition;
-    if (!project_allows(world_project(p->w, q->project), n->id))
+    if (!sched_project_allows(world_project(p->w, q->project), n->id))
         return &e->project;
     if (!lists_allow(q, n->id))
         return &e->listed;
-    if (!request_features_ok(r, n))
+    if (!sched_request_features_ok(r, n))
         return &e->features;
     if (d->model_unknown || (d->models && !(d->models & n->models)))
         return &e->model;
     if (n->state != SCHED_NODE_UP)
         return n->state == SCHED_NODE_DOWN ? &e->down : &e->drained;
-    if (!fit_tasks_idle(n, d))
+    if (!sched_fit_tasks_idle(n, d))
         return &e->small;
-    if (!window_allows(p->w, r, n->id, p->now_ms, r->limit_ms))
+    if (!sched_reservations_allow(p->w, r, n->id, p->now_ms, r->limit_ms))
         return &e->reserved;
-    uint32_t tasks = fit_tasks(n, d);
+    uint32_t tasks = sched_fit_tasks(n, d);
     if (!tasks)
         return busy(n, d, e);
-    if (n->hold && !plan_allows(p, r, n, d->even ? tasks : 1))
+    if (pass_first_part(p, n->id) && !sched_plan_allows(p, r, n, d->even ? tasks : 1))
         return &e->planned;
     return &e->fit;
 }
 
-static void holders_add(struct explanation *e, const struct job *j) {
+static void holders_add(struct sched_explanation *e, const struct world_job *j) {
     for (uint32_t i = 0; i < e->holder_count; i++)
         if (e->holders[i].job == j->id)
             return;
     e->holders_all++;
-    struct explain_holder h = {.job = j->id, .project = j->request->asked.project, .user = j->request->asked.user,
-                               .gpu_milli = (uint64_t)j->held_gpu, .cpus = (uint32_t)j->held_cpus,
-                               .end_ms = job_end_ms(j)};
+    struct explain_holder h = {.job = j->id,
+                               .project = j->request->asked.project,
+                               .user = j->request->asked.user,
+                               .gpu_milli = (uint64_t)j->held_gpu,
+                               .cpus = (uint32_t)j->held_cpus,
+                               .end_ms = sched_job_end_ms(j)};
     uint32_t i = e->holder_count < EXPLAIN_HOLDERS_MAX ? e->holder_count++ : EXPLAIN_HOLDERS_MAX - 1;
     bool full = i == EXPLAIN_HOLDERS_MAX - 1 && e->holders_all > EXPLAIN_HOLDERS_MAX;
     if (full && (e->holders[i].gpu_milli > h.gpu_milli ||
@@ -76,24 +81,24 @@ static void holders_add(struct explanation *e, const struct job *j) {
     e->holders[i] = h;
     for (; i > 0; i--) {
         struct explain_holder *a = &e->holders[i - 1], *b = &e->holders[i], t = *a;
-        if (a->gpu_milli > b->gpu_milli || (a->gpu_milli == b->gpu_milli &&
-                                            (a->cpus > b->cpus || (a->cpus == b->cpus && a->job < b->job))))
+        if (a->gpu_milli > b->gpu_milli ||
+            (a->gpu_milli == b->gpu_milli && (a->cpus > b->cpus || (a->cpus == b->cpus && a->job < b->job))))
             break;
         *a = *b;
         *b = t;
     }
 }
 
-static bool wants_gpus(const struct demand *d) {
+static bool wants_gpus(const struct sched_demand *d) {
     return d->gpu_task || d->gpu_node || d->gpu_by_memory;
 }
 
 // The pass is made again up to the point where everything was decided, then looked at.
-static void look_at_nodes(struct pass *p, struct job *j, struct explanation *e) {
-    struct request *r = j->request;
+static void look_at_nodes(struct sched_pass *p, struct world_job *j, struct sched_explanation *e) {
+    struct world_request *r = j->request;
     e->nodes.needed = r->demand.nodes_min;
-    for (uint32_t i = 0; i < p->w->nodes.len; i++) {
-        const struct node *n = world_node(p->w, i);
+    for (uint32_t i = 0; i < p->w->cluster.nodes.len; i++) {
+        const struct world_node *n = world_node(p->w, i);
         if (!n)
             continue;
         e->nodes.all++;
@@ -109,34 +114,36 @@ static void look_at_nodes(struct pass *p, struct job *j, struct explanation *e) 
     }
 }
 
-static void find_position(struct pass *p, const struct job *j, struct explanation *e) {
-    struct order o;
-    order_make(&o, p);
-    e->position = order_position(&o, j, NULL, NULL);
-    e->waiting = p->w->ready;
-    order_done(&o);
+static void find_position(struct sched_pass *p, const struct world_job *j, struct sched_explanation *e) {
+    struct sched_order o;
+    sched_order_make(&o, p);
+    e->position = sched_order_position(&o, j, NULL, NULL);
+    e->waiting = p->w->jobs.ready;
+    sched_order_done(&o);
 }
 
-static struct pass pass_for(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *d) {
-    *d = (struct decisions){.next_ms = INT64_MAX};
-    return (struct pass){.w = w, .policy = policy, .now_ms = now_ms, .out = d};
+static struct sched_pass pass_for(struct world *w, int64_t now_ms, const struct policy *policy,
+                                  struct sched_decisions *d) {
+    *d = (struct sched_decisions){.next_ms = INT64_MAX};
+    return (struct sched_pass){.w = w, .policy = policy, .now_ms = now_ms, .out = d};
 }
 
 // Plans of the latest decisions, made again so that nodes kept for others are seen.
-static void remake_plans(struct pass *p, const struct decisions *d, uint64_t except) {
+static void remake_plans(struct sched_pass *p, const struct sched_decisions *d, uint64_t except) {
     for (uint32_t i = 0; i < d->plans.len; i++) {
-        struct job *other = world_find(p->w, d->plans.at[i].job);
+        struct world_job *other = world_find(p->w, d->plans.at[i].job);
         if (other && other->id != except)
-            plan_make(p, other, &(struct request *){job_option_in(other, d->plans.at[i].partition)}, 1);
+            sched_plan_make(p, other, &(struct world_request *){sched_job_option_in(other, d->plans.at[i].partition)},
+                            1);
     }
 }
 
 // What it waits for in each of its partitions.
-static void explain_options(const struct world *w, const struct job *j, const struct decisions *d,
-                            struct explanation *e) {
-    for (uint32_t i = 0; job_is_choice(j) && i < job_options(j) && i < EXPLAIN_OPTIONS_MAX; i++) {
+static void explain_options(const struct world *w, const struct world_job *j, const struct sched_decisions *d,
+                            struct sched_explanation *e) {
+    for (uint32_t i = 0; sched_job_is_choice(j) && i < sched_job_options(j) && i < EXPLAIN_OPTIONS_MAX; i++) {
         struct explain_option *o = &e->options[e->option_count++];
-        o->partition = job_option(j, i)->asked.partition;
+        o->partition = sched_job_option(j, i)->asked.partition;
         o->reason = j->queued ? sched_option_reason(w, j->id, o->partition) : SCHED_REASON_NONE;
         for (uint32_t k = 0; k < d->plans.len; k++)
             if (d->plans.at[k].job == j->id && d->plans.at[k].partition == o->partition)
@@ -144,13 +151,14 @@ static void explain_options(const struct world *w, const struct job *j, const st
     }
 }
 
-int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy, struct explanation *out) {
-    struct job *j = world_find(w, job);
+int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy,
+                  struct sched_explanation *out) {
+    struct world_job *j = world_find(w, job);
     if (!j || j->state != SCHED_JOB_PENDING)
         return -ENOENT;
-    *out = (struct explanation){.job = job, .hold = (enum sched_hold)j->hold,
-                                  .names_reservation = j->request->asked.reservation != NULL};
-    struct decisions d, unused;
+    *out = (struct sched_explanation){
+        .job = job, .hold = (enum sched_hold)j->hold, .names_reservation = j->request->asked.reservation != NULL};
+    struct sched_decisions d, unused;
     sched_decide(w, now_ms, policy, &d);
     out->reason = sched_job_reason(w, job);
     explain_options(w, j, &d, out);
@@ -160,60 +168,59 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
     if (starts)
         out->band = (struct explain_band){EXPLAIN_NOW, now_ms, now_ms};
     for (uint32_t i = 0; i < d.preempts.len; i++)
-        out->vacating += d.preempts.at[i].for_job == job;
-    for (uint32_t i = 0; i < w->ending.len; i++)
-        out->vacating += w->ending.at[i]->ending_for == job;
-    request_refresh(w, j->request);
-    struct pass p = pass_for(w, now_ms, policy, &unused);
-    w->pass++;
-    plan_windows(&p);
+        out->victims += d.preempts.at[i].for_job == job;
+    for (uint32_t i = 0; i < w->jobs.ending.len; i++)
+        out->victims += w->jobs.ending.at[i]->ending_for == job;
+    sched_request_refresh(w, j->request);
+    struct sched_pass p = pass_for(w, now_ms, policy, &unused);
+    w->last_pass.number++;
+    sched_plan_mark_reservations(&p);
     remake_plans(&p, &d, job);
     look_at_nodes(&p, j, out);
     find_position(&p, j, out);
-    plan_clear(&p);
-    place_done(&p);
-    decisions_done(&unused);
-    decisions_done(&d);
+    sched_pass_done(&p);
+    sched_decisions_done(&unused);
+    sched_decisions_done(&d);
     if (starts)
         out->reason = SCHED_REASON_NONE;
     if (!starts && (out->reason == SCHED_REASON_RESOURCES || out->reason == SCHED_REASON_PRIORITY ||
-                    out->reason == SCHED_REASON_VACATING || out->reason == SCHED_REASON_RESERVATION ||
+                    out->reason == SCHED_REASON_PREEMPTING || out->reason == SCHED_REASON_RESERVATION ||
                     out->reason == SCHED_REASON_QUOTA || out->reason == SCHED_REASON_QOS_LIMIT ||
                     out->reason == SCHED_REASON_PROJECT_LIMIT || out->reason == SCHED_REASON_BEGIN_TIME))
-        out->band = forecast(w, job, now_ms, policy);
+        out->band = sched_forecast_start(w, job, now_ms, policy);
     else if (!starts)
         out->band.basis = EXPLAIN_NEVER;
     if (!starts)
-        change_find(w, j, now_ms, policy, out);
+        sched_suggest_change(w, j, now_ms, policy, out);
     return 0;
 }
 
 enum { WHEN_ID_BASE = 0x7fffffff };
 
 // As if it were in the queue; nothing is left of it afterwards.
-static struct when suppose(struct world *w, const struct sched_request *asked, int64_t now_ms,
-                           const struct policy *policy) {
+static struct sched_when suppose(struct world *w, const struct sched_request *asked, int64_t now_ms,
+                                 const struct policy *policy) {
     uint64_t id = UINT64_MAX - WHEN_ID_BASE;  // above every real job, so it comes last among equals
-    const struct request *mine = world_request(w, asked);
-    job_suppose(w, &(struct sched_job){.id = id, .request = mine, .submit_ms = now_ms});
+    const struct world_request *mine = world_request(w, asked);
+    sched_job_add_hypothetical(w, &(struct sched_job){.id = id, .request = mine, .submit_ms = now_ms});
     world_request_unref(w, mine);
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(w, now_ms, policy, &d);
-    struct when out = {.reason = sched_job_reason(w, id)};
+    struct sched_when out = {.reason = sched_job_reason(w, id)};
     for (uint32_t k = 0; k < d.starts.len; k++)
         if (d.starts.at[k].job == id)
-            out = (struct when){.band = {EXPLAIN_NOW, now_ms, now_ms}};
-    decisions_done(&d);
+            out = (struct sched_when){.band = {EXPLAIN_NOW, now_ms, now_ms}};
+    sched_decisions_done(&d);
     if (out.reason == SCHED_REASON_NODES || out.reason == SCHED_REASON_PARTITION)
         out.band.basis = EXPLAIN_NEVER;
     else if (out.reason)
-        out.band = forecast(w, id, now_ms, policy);
+        out.band = sched_forecast_start(w, id, now_ms, policy);
     world_job_remove(w, id);
     return out;
 }
 
 void sched_when(struct world *w, const struct sched_request *requests, uint32_t n, int64_t now_ms,
-                const struct policy *policy, struct when *out) {
+                const struct policy *policy, struct sched_when *out) {
     for (uint32_t i = 0; i < n; i++)
         out[i] = suppose(w, &requests[i], now_ms, policy);
 }

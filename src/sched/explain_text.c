@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "sched/explain.h"
-#include "internal.h"
+#include "world_state.h"
 
 static void amount(struct buf *out, int64_t milli) {
     if (milli % SCHED_GPU)
@@ -45,7 +45,7 @@ static void band(struct buf *out, int64_t early_ms, int64_t late_ms) {
         buf_addf(out, "%s to %s", buf_str(&a), buf_str(&b));
 }
 
-static const char *reason_sentence(const struct explanation *e) {
+static const char *reason_sentence(const struct sched_explanation *e) {
     static const char *const sentences[SCHED_REASON_COUNT] = {
         [SCHED_REASON_NONE] = "It starts in the next pass.",
         [SCHED_REASON_BEGIN_TIME] = "Its begin time has not come.",
@@ -56,12 +56,13 @@ static const char *reason_sentence(const struct explanation *e) {
         [SCHED_REASON_TIME_LIMIT] = "Its time limit is above what its partition or QoS allows.",
         [SCHED_REASON_DEADLINE] = "It could not end before its deadline.",
         [SCHED_REASON_PROJECT_LIMIT] = "Its project is at its limit.",
-        [SCHED_REASON_QUOTA] = "Work that cannot be preempted runs only inside the project's quota, which is used up.",
+        [SCHED_REASON_QUOTA] =
+            "Work that cannot be preempted runs only inside the project's quota, which is used up.",
         [SCHED_REASON_RESOURCES] = "It is next in line and waits until there is room for it.",
         [SCHED_REASON_PRIORITY] = "Others come before it, or it would delay one that is planned.",
         [SCHED_REASON_NODES] = "No nodes that are up could run it, even idle.",
         [SCHED_REASON_RESERVATION] = "Its reservation is not open to it now.",
-        [SCHED_REASON_VACATING] = "Others were told to end and are making room for it.",
+        [SCHED_REASON_PREEMPTING] = "Others were told to end and are making room for it.",
     };
     switch (e->hold) {
     case SCHED_HOLD_USER: return "It is held by its user.";
@@ -121,7 +122,7 @@ static void job_name(uint64_t job, explain_name_fn name, void *ctx, struct buf *
 
 // What it asks for now, where that is one amount.
 static int64_t asked_gpus(const struct world *w, uint64_t job) {
-    const struct job *j = world_find(w, job);
+    const struct world_job *j = world_find(w, job);
     const struct sched_request *q = j ? &j->request->asked : NULL;
     return !q                      ? 0
            : q->gpu_milli_per_job  ? q->gpu_milli_per_job
@@ -129,10 +130,10 @@ static int64_t asked_gpus(const struct world *w, uint64_t job) {
                                    : q->gpu_milli_per_task;
 }
 
-static void change_line(const struct world *w, const struct explanation *e, explain_name_fn name, void *ctx,
+static void change_line(const struct world *w, const struct sched_explanation *e, explain_name_fn name, void *ctx,
                         struct buf *out) {
-    const struct partition *p = world_partition(w, (uint32_t)e->value);
-    const struct qos *q = world_qos(w, (uint32_t)e->value);
+    const struct world_partition *p = world_partition(w, (uint32_t)e->value);
+    const struct world_qos *q = world_qos(w, (uint32_t)e->value);
     buf_adds(out, "It would start now ");
     if (e->also_release)
         buf_adds(out, e->hold == SCHED_HOLD_DEPENDENCY ? "without its dependency and " : "once released, ");
@@ -218,7 +219,7 @@ static void band_line(const struct explain_band *b, int64_t now_ms, struct buf *
     }
 }
 
-static void holder_lines(const struct explanation *e, int64_t now_ms, explain_name_fn name, void *ctx,
+static void holder_lines(const struct sched_explanation *e, int64_t now_ms, explain_name_fn name, void *ctx,
                          struct buf *out) {
     uint32_t shown = e->holder_count < EXPLAIN_NAMED_MAX ? e->holder_count : EXPLAIN_NAMED_MAX;
     if (!e->holders_all)
@@ -257,13 +258,13 @@ static const char *option_words(enum sched_reason r) {
     }
 }
 
-static void option_lines(const struct world *w, const struct explanation *e, int64_t now_ms, struct buf *out) {
+static void option_lines(const struct world *w, const struct sched_explanation *e, int64_t now_ms, struct buf *out) {
     if (!e->option_count)
         return;
     buf_adds(out, "It starts in whichever of its partitions lets it start first:\n");
     for (uint32_t i = 0; i < e->option_count; i++) {
         const struct explain_option *o = &e->options[i];
-        const struct partition *p = world_partition(w, o->partition);
+        const struct world_partition *p = world_partition(w, o->partition);
         buf_addf(out, "  %s: ", p ? p->name : "(deleted)");
         if (o->planned_ms > now_ms) {
             buf_adds(out, "planned, in ");
@@ -275,7 +276,7 @@ static void option_lines(const struct world *w, const struct explanation *e, int
     }
 }
 
-void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms,
+void sched_explain_text(const struct world *w, const struct sched_explanation *e, int64_t now_ms,
                         explain_name_fn name, void *ctx, struct buf *out) {
     buf_addf(out, "%s\n", reason_sentence(e));
     option_lines(w, e, now_ms, out);

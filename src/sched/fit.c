@@ -3,14 +3,14 @@
 #include <assert.h>
 #include <string.h>
 
-#include "internal.h"
+#include "world_state.h"
 
-static bool gpu_matches(const struct gpu *g, const struct demand *d) {
+static bool gpu_matches(const struct world_gpu *g, const struct sched_demand *d) {
     return g->usable && (!d->models || (d->models >> g->model & 1)) && g->memory_bytes >= d->gpu_memory;
 }
 
 // Entirely free GPUs; with same_group those of the group that has most.
-static uint32_t whole_free(const struct node *n, const struct demand *d) {
+static uint32_t whole_free(const struct world_node *n, const struct sched_demand *d) {
     uint32_t all = 0, best = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
         if (n->gpus[i].free_milli != SCHED_GPU || !gpu_matches(&n->gpus[i], d))
@@ -27,20 +27,20 @@ static uint32_t whole_free(const struct node *n, const struct demand *d) {
     return d->same_group ? best : all;
 }
 
-static uint32_t fractions_free(const struct node *n, const struct demand *d, uint32_t milli) {
+static uint32_t fractions_free(const struct world_node *n, const struct sched_demand *d, uint32_t milli) {
     uint32_t sum = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
-        const struct gpu *g = &n->gpus[i];
+        const struct world_gpu *g = &n->gpus[i];
         if (!g->free_milli || !gpu_matches(g, d))
             continue;
-        uint32_t m = demand_milli(d, milli, g->memory_bytes);
+        uint32_t m = sched_demand_milli(d, milli, g->memory_bytes);
         if (m && m <= g->free_milli)
             sum += g->free_milli / m;
     }
     return sum;
 }
 
-static uint32_t gpu_tasks(const struct node *n, const struct demand *d) {
+static uint32_t gpu_tasks(const struct world_node *n, const struct sched_demand *d) {
     uint32_t k = d->node_tasks;
     if (d->gpu_node >= SCHED_GPU && whole_free(n, d) < d->gpu_node / SCHED_GPU)
         return 0;
@@ -55,7 +55,7 @@ static uint32_t gpu_tasks(const struct node *n, const struct demand *d) {
 
 // Tasks of this demand that fit in what is free on the node now; 0 as well when an even layout
 // needs more than fits.
-uint32_t fit_tasks(const struct node *n, const struct demand *d) {
+uint32_t sched_fit_tasks(const struct world_node *n, const struct sched_demand *d) {
     if (!n->present || n->state != SCHED_NODE_UP || n->exclusive)
         return 0;
     if (d->exclusive && (n->cpus_held || n->cpus_free != n->cpus))
@@ -73,19 +73,20 @@ uint32_t fit_tasks(const struct node *n, const struct demand *d) {
     return d->even && k < d->node_tasks ? 0 : k;
 }
 
-static bool can_take(const struct node *n, const struct demand *d, const uint8_t *taken, uint32_t i) {
+static bool can_take(const struct world_node *n, const struct sched_demand *d, const uint8_t *taken, uint32_t i) {
     return !taken[i] && n->gpus[i].free_milli == SCHED_GPU && gpu_matches(&n->gpus[i], d);
 }
 
 enum { ANY_GROUP = -1 };
 
-static bool same_part(const struct gpu *a, const struct gpu *b, int group) {
+static bool same_part(const struct world_gpu *a, const struct world_gpu *b, int group) {
     return group == ANY_GROUP ? a->group == b->group : a->group == b->group && a->socket == b->socket;
 }
 
 // A GPU of the part to take `need` whole ones from: of all groups, or of the sockets of one group, the part
 // with fewest free that has enough; when none has, the one with most. -1: none left.
-static int best_part(const struct node *n, const struct demand *d, const uint8_t *taken, uint32_t need, int group) {
+static int best_part(const struct world_node *n, const struct sched_demand *d, const uint8_t *taken, uint32_t need,
+                     int group) {
     int best = -1;
     uint32_t best_free = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
@@ -107,7 +108,8 @@ static int best_part(const struct node *n, const struct demand *d, const uint8_t
 }
 
 // Out of one group, socket by socket.
-static uint32_t take_of_group(const struct node *n, const struct demand *d, int group, uint32_t count, uint8_t *taken) {
+static uint32_t take_of_group(const struct world_node *n, const struct sched_demand *d, int group, uint32_t count,
+                              uint8_t *taken) {
     uint32_t got = 0;
     while (got < count) {
         int part = best_part(n, d, taken, count - got, group);
@@ -122,8 +124,8 @@ static uint32_t take_of_group(const struct node *n, const struct demand *d, int 
     return got;
 }
 
-static uint32_t pick_whole(const struct node *n, const struct demand *d, uint32_t count,
-                           struct alloc_gpu *out) {
+static uint32_t pick_whole(const struct world_node *n, const struct sched_demand *d, uint32_t count,
+                           struct sched_alloc_gpu *out) {
     uint8_t taken[SCHED_GPUS_MAX] = {0};
     uint32_t got = 0;
     while (got < count) {
@@ -135,12 +137,12 @@ static uint32_t pick_whole(const struct node *n, const struct demand *d, uint32_
     uint32_t k = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++)
         if (taken[i])
-            out[k++] = (struct alloc_gpu){(uint16_t)i, SCHED_GPU};
+            out[k++] = (struct sched_alloc_gpu){(uint16_t)i, SCHED_GPU};
     return k;
 }
 
-static uint32_t pick_fractions(const struct node *n, const struct demand *d, uint32_t milli, uint32_t count,
-                               int wish, struct alloc_gpu *out) {
+static uint32_t pick_fractions(const struct world_node *n, const struct sched_demand *d, uint32_t milli,
+                               uint32_t count, int wish, struct sched_alloc_gpu *out) {
     uint16_t left[SCHED_GPUS_MAX];
     uint32_t k = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++)
@@ -151,7 +153,7 @@ static uint32_t pick_fractions(const struct node *n, const struct demand *d, uin
         for (uint32_t i = 0; i < n->gpu_count; i++) {
             if (!left[i] || !gpu_matches(&n->gpus[i], d))
                 continue;
-            uint32_t m = demand_milli(d, milli, n->gpus[i].memory_bytes);
+            uint32_t m = sched_demand_milli(d, milli, n->gpus[i].memory_bytes);
             if (m <= left[i] && (best < 0 || (int)i == wish || (best != wish && left[i] < left[best]))) {
                 best = (int)i;
                 best_m = m;
@@ -160,21 +162,21 @@ static uint32_t pick_fractions(const struct node *n, const struct demand *d, uin
         if (best < 0)
             return 0;
         left[best] = (uint16_t)(left[best] - best_m);
-        out[k++] = (struct alloc_gpu){(uint16_t)best, (uint16_t)best_m};
+        out[k++] = (struct sched_alloc_gpu){(uint16_t)best, (uint16_t)best_m};
     }
     return k;
 }
 
-uint32_t fit_gpu_slots(const struct demand *d, uint32_t tasks) {
+uint32_t sched_fit_gpu_slots(const struct sched_demand *d, uint32_t tasks) {
     uint32_t per_task = d->gpu_by_memory ? 1 : (d->gpu_task + SCHED_GPU - 1) / SCHED_GPU;
     return per_task * tasks + (d->gpu_node + SCHED_GPU - 1) / SCHED_GPU;
 }
 
 // Fills `out` with `tasks` tasks on the node, a fraction on GPU `wish` unless -1; `gpus` has room for
 // fit_gpu_slots. The caller made sure that they fit.
-void fit_node(const struct node *n, const struct demand *d, uint32_t tasks, int wish, struct alloc_node *out,
-              struct alloc_gpu *gpus) {
-    *out = (struct alloc_node){
+void sched_fit_node(const struct world_node *n, const struct sched_demand *d, uint32_t tasks, int wish,
+                    struct sched_alloc_node *out, struct sched_alloc_gpu *gpus) {
+    *out = (struct sched_alloc_node){
         .node = n->id,
         .tasks = tasks,
         .cpus = d->exclusive ? n->cpus : d->cpus_task * tasks,
@@ -183,13 +185,12 @@ void fit_node(const struct node *n, const struct demand *d, uint32_t tasks, int 
     };
     if (d->exclusive && !out->memory_bytes)
         out->memory_bytes = n->memory;
-    uint32_t want = fit_gpu_slots(d, tasks), got = want;
+    uint32_t want = sched_fit_gpu_slots(d, tasks), got = want;
     if (!want)
         return;
     uint32_t milli = d->gpu_node ? d->gpu_node : d->gpu_task * tasks;
     if (d->gpu_by_memory || (d->gpu_node ? d->gpu_node : d->gpu_task) < SCHED_GPU)
-        got = pick_fractions(n, d, d->gpu_node ? d->gpu_node : d->gpu_task, d->gpu_node ? 1 : tasks, wish,
-                             gpus);
+        got = pick_fractions(n, d, d->gpu_node ? d->gpu_node : d->gpu_task, d->gpu_node ? 1 : tasks, wish, gpus);
     else
         got = pick_whole(n, d, milli / SCHED_GPU, gpus);
     assert(got == want);

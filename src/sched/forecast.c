@@ -4,35 +4,35 @@
 
 #include "base/cleanup.h"
 #include "estimate.h"
-#include "pass.h"
+#include "world_state.h"
 
 enum { RATIO_UNKNOWN = 600 };  // thousandths of its limit a job uses when nothing is known of its user
 
 // Large clusters are played forward for fewer steps: whoever asks should not wait for long.
 enum { PLAYED_MAX = 1500, STEPS_LEAST = 6, WORK_MAX = 100000, TOGETHER_PART = 24 };
 
-struct ends {
-    VEC(struct job *) jobs;
+struct ending_jobs {
+    VEC(struct world_job *) jobs;
 };
 
 static int by_id(const void *pa, const void *pb) {
-    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
+    const struct world_job *a = *(struct world_job *const *)pa, *b = *(struct world_job *const *)pb;
     return (a->id > b->id) - (a->id < b->id);
 }
 
 static unsigned steps_for(const struct world *w) {
-    size_t work = w->running.len / 8 + w->requests.len + 100;
+    size_t work = w->jobs.running.len / 8 + w->requests.by_hash.len + 100;
     size_t steps = WORK_MAX / work;
     return steps < STEPS_LEAST ? STEPS_LEAST : steps > WHEN_STEPS_MAX ? WHEN_STEPS_MAX : (unsigned)steps;
 }
 
-static int64_t end_of(struct world *w, const struct job *j, bool early, int64_t now_ms) {
-    int64_t end = job_end_ms(j);
+static int64_t end_of(struct world *w, const struct world_job *j, bool early, int64_t now_ms) {
+    int64_t end = sched_job_end_ms(j);
     if (end == INT64_MAX)
         return end;
     if (early) {
-        request_refresh(w, j->request);
-        const struct user *u = j->request->user;
+        sched_request_refresh(w, j->request);
+        const struct world_user *u = j->request->user;
         int64_t ratio = u && u->ratio_milli ? u->ratio_milli : RATIO_UNKNOWN;
         end = j->start_ms + j->limit_ms / 1000 * ratio;
     }
@@ -41,11 +41,11 @@ static int64_t end_of(struct world *w, const struct job *j, bool early, int64_t 
 
 // The next end, and everything that ends within a part of the way there from `began_ms`: far away
 // things need not be told apart, and fewer steps go further.
-static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t began_ms, struct ends *out) {
+static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t began_ms, struct ending_jobs *out) {
     int64_t first = INT64_MAX;
     vec_clear(&out->jobs);
-    for (uint32_t i = 0; i < w->running.len; i++) {
-        const struct job *j = w->running.at[i];
+    for (uint32_t i = 0; i < w->jobs.running.len; i++) {
+        const struct world_job *j = w->jobs.running.at[i];
         int64_t end = j->state == SCHED_JOB_ENDING ? now_ms + 1 : end_of(w, j, early, now_ms);
         first = end < first ? end : first;
     }
@@ -53,8 +53,8 @@ static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t be
         return first;
     int64_t until = first + (first - began_ms) / TOGETHER_PART;
     int64_t last = first;
-    for (uint32_t i = 0; i < w->running.len; i++) {
-        struct job *j = w->running.at[i];
+    for (uint32_t i = 0; i < w->jobs.running.len; i++) {
+        struct world_job *j = w->jobs.running.at[i];
         int64_t end = j->state == SCHED_JOB_ENDING ? now_ms + 1 : end_of(w, j, early, now_ms);
         if (end > until)
             continue;
@@ -65,24 +65,24 @@ static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t be
     return last;
 }
 
-static void carry_out(struct world *w, const struct decisions *d, int64_t now_ms) {
+static void carry_out(struct world *w, const struct sched_decisions *d, int64_t now_ms) {
     for (uint32_t i = 0; i < d->starts.len; i++)
         world_job_start_in(w, d->starts.at[i].job, d->starts.at[i].partition, d->starts.at[i].alloc, now_ms);
     for (uint32_t i = 0; i < d->preempts.len; i++)
         world_job_preempt(w, &d->preempts.at[i]);
 }
 
-static void end_job(struct world *w, struct job *j, int64_t now_ms) {
-    struct sched_job again = {.id = j->id, .request = j->request, .submit_ms = j->submit_ms,
-                              .restarts = j->restarts + 1};
+static void end_job(struct world *w, struct world_job *j, int64_t now_ms) {
+    struct sched_job again = {
+        .id = j->id, .request = j->request, .submit_ms = j->submit_ms, .restarts = j->restarts + 1};
     bool requeue = j->state == SCHED_JOB_ENDING && j->ending_for;
     uint32_t gave;
-    cleanup_free struct sched_gave *to = world_job_gave(w, j->id, &gave);
+    cleanup_free struct sched_preemption *to = world_job_preemptions(w, j->id, &gave);
     j->request->refs++;
     world_job_end(w, again.id, now_ms);
     if (requeue) {
         world_job_add(w, &again);
-        world_job_gave_set(w, again.id, to, gave);
+        world_job_preemptions_set(w, again.id, to, gave);
     }
     world_request_unref(w, again.request);
 }
@@ -91,18 +91,18 @@ static void end_job(struct world *w, struct job *j, int64_t now_ms) {
 static int64_t play(const struct world *from, uint64_t job, int64_t now_ms, const struct policy *policy, bool early,
                     int64_t *horizon_ms) {
     struct world *w = world_clone(from);
-    struct ends ends = {0};
+    struct ending_jobs ends = {0};
     int64_t found = -1, now = now_ms;
     unsigned steps = steps_for(w);
     while (steps-- > 0 && found < 0) {
-        struct decisions d;
+        struct sched_decisions d;
         sched_decide(w, now, policy, &d);
         for (uint32_t i = 0; i < d.starts.len; i++)
             if (d.starts.at[i].job == job)
                 found = now;
         carry_out(w, &d, now);
         int64_t wake = d.next_ms;
-        decisions_done(&d);
+        sched_decisions_done(&d);
         *horizon_ms = now;
         if (found >= 0)
             break;
@@ -118,10 +118,10 @@ static int64_t play(const struct world *from, uint64_t job, int64_t now_ms, cons
     return found;
 }
 
-struct explain_band forecast(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
-    const struct job *j = world_find(w, job);
-    if (j->queued && w->running.len + w->ready > PLAYED_MAX)
-        return estimate(w, j, now_ms, policy);
+struct explain_band sched_forecast_start(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
+    const struct world_job *j = world_find(w, job);
+    if (j->queued && w->jobs.running.len + w->jobs.ready > PLAYED_MAX)
+        return sched_estimate_start(w, j, now_ms, policy);
     int64_t late_horizon, early_horizon;
     int64_t late = play(w, job, now_ms, policy, false, &late_horizon);
     if (late == now_ms)

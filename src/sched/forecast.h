@@ -2,4 +2,4 @@
 #pragma once
 #include "sched/explain.h"
 
-struct explain_band forecast(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy);
+struct explain_band sched_forecast_start(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy);

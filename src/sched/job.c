@@ -1,43 +1,43 @@
-// Owns jobs: pending in their request's queue, running on nodes, ending to make room. Every delta
-// keeps queues, nodes and counts exact; nothing is looked up by name.
+// Jobs and their state: pending in their request's queue, running on nodes, or ending. Every change keeps
+// queues, nodes and counts exact.
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "internal.h"
-#include "mix.h"
-#include "whatif.h"
+#include "world_state.h"
+#include "request_mix.h"
+#include "what_if.h"
 
-static bool before(const struct job *a, const struct job *b) {
+static bool before(const struct world_job *a, const struct world_job *b) {
     return a->submit_ms != b->submit_ms ? a->submit_ms < b->submit_ms : a->id < b->id;
 }
 
-bool job_is_choice(const struct job *j) {
+bool sched_job_is_choice(const struct world_job *j) {
     return j->request->options.len > 0;
 }
 
-bool request_counts(const struct request *r) {
+bool sched_request_counts(const struct world_request *r) {
     return !r->choice || r == r->choice->options.at[0];
 }
 
-uint32_t job_options(const struct job *j) {
-    return job_is_choice(j) ? j->request->options.len : 1;
+uint32_t sched_job_options(const struct world_job *j) {
+    return sched_job_is_choice(j) ? j->request->options.len : 1;
 }
 
-struct request *job_option(const struct job *j, uint32_t i) {
-    return job_is_choice(j) ? j->request->options.at[i] : j->request;
+struct world_request *sched_job_option(const struct world_job *j, uint32_t i) {
+    return sched_job_is_choice(j) ? j->request->options.at[i] : j->request;
 }
 
-struct request *job_option_in(const struct job *j, uint32_t partition) {
-    for (uint32_t i = 0; i < job_options(j); i++)
-        if (job_option(j, i)->asked.partition == partition)
-            return job_option(j, i);
-    return job_option(j, 0);
+struct world_request *sched_job_option_in(const struct world_job *j, uint32_t partition) {
+    for (uint32_t i = 0; i < sched_job_options(j); i++)
+        if (sched_job_option(j, i)->asked.partition == partition)
+            return sched_job_option(j, i);
+    return sched_job_option(j, 0);
 }
 
-// First place at or after `head` whose job is not before `j`.
-uint32_t queue_place(const struct request *r, const struct job *j) {
+// First index at or after `head` whose job does not come before `j`.
+uint32_t sched_queue_index(const struct world_request *r, const struct world_job *j) {
     uint32_t low = r->head, high = r->queue.len;
     if (low < high && before(r->queue.at[high - 1], j))
         return high;
@@ -51,15 +51,15 @@ uint32_t queue_place(const struct request *r, const struct job *j) {
     return low;
 }
 
-static void queue_add(struct world *w, struct request *r, struct job *j) {
+static void queue_add(struct world *w, struct world_request *r, struct world_job *j) {
     if (r->head == r->queue.len) {
         r->head = 0;
         vec_clear(&r->queue);
-        turns_add(&world_project_slot(w, r->asked.project)->turns, r);
+        sched_project_queue_add(&world_project_slot(w, r->asked.project)->queue, r);
     }
-    uint32_t at = queue_place(r, j);
+    uint32_t at = sched_queue_index(r, j);
     if (at == r->head)
-        turns_stale(world_project_slot(w, r->asked.project), r);
+        sched_project_queue_stale(world_project_slot(w, r->asked.project), r);
     if (at == r->head && r->head > 0) {
         r->queue.at[--r->head] = j;
     } else {
@@ -69,16 +69,17 @@ static void queue_add(struct world *w, struct request *r, struct job *j) {
     }
 }
 
-static void queue_remove(struct world *w, struct request *r, const struct job *j) {
-    uint32_t at = queue_place(r, j);
+static void queue_remove(struct world *w, struct world_request *r, const struct world_job *j) {
+    uint32_t at = sched_queue_index(r, j);
     assert(at < r->queue.len && r->queue.at[at] == j);
-    turns_stale(world_project_slot(w, r->asked.project), r);  // places in the queue change as well
+    sched_project_queue_stale(world_project_slot(w, r->asked.project),
+                              r);  // indexes change even if the first job stays
     if (at == r->head)
         r->head++;
     else
         vec_remove(&r->queue, at);
     if (r->head == r->queue.len) {
-        turns_remove(&world_project_slot(w, r->asked.project)->turns, r);
+        sched_project_queue_remove(&world_project_slot(w, r->asked.project)->queue, r);
         vec_clear(&r->queue);
         r->head = 0;
     } else if (r->head > 64 && r->head > r->queue.len / 2) {
@@ -88,98 +89,98 @@ static void queue_remove(struct world *w, struct request *r, const struct job *j
     }
 }
 
-void job_enqueue(struct world *w, struct job *j) {
+void sched_job_enqueue(struct world *w, struct world_job *j) {
     assert(!j->queued && j->state == SCHED_JOB_PENDING);
-    for (uint32_t i = 0; i < job_options(j); i++)
-        queue_add(w, job_option(j, i), j);
+    for (uint32_t i = 0; i < sched_job_options(j); i++)
+        queue_add(w, sched_job_option(j, i), j);
     j->queued = true;
-    j->since_pass = (uint32_t)w->pass;
-    w->ready++;
-    count_queued(w, j, 1);
+    j->since_pass = (uint32_t)w->last_pass.number;
+    w->jobs.ready++;
+    sched_count_queued(w, j, 1);
 }
 
-void job_dequeue(struct world *w, struct job *j) {
+void sched_job_dequeue(struct world *w, struct world_job *j) {
     if (!j->queued)
         return;
-    for (uint32_t i = 0; i < job_options(j); i++)
-        queue_remove(w, job_option(j, i), j);
+    for (uint32_t i = 0; i < sched_job_options(j); i++)
+        queue_remove(w, sched_job_option(j, i), j);
     j->queued = false;
-    w->ready--;
-    count_queued(w, j, -1);
+    w->jobs.ready--;
+    sched_count_queued(w, j, -1);
 }
 
-static bool wakes_before(const struct job *a, const struct job *b) {
+static bool begins_before(const struct world_job *a, const struct world_job *b) {
     return a->begin_ms != b->begin_ms ? a->begin_ms < b->begin_ms : a->id < b->id;
 }
 
-static void waiting_sift(struct world *w, uint32_t i) {
-    struct job **at = w->waiting.at;
+static void begin_sift(struct world *w, uint32_t i) {
+    struct world_job **at = w->jobs.begin_heap.at;
     for (;;) {
         uint32_t least = i, l = 2 * i + 1, r = l + 1;
-        if (l < w->waiting.len && wakes_before(at[l], at[least]))
+        if (l < w->jobs.begin_heap.len && begins_before(at[l], at[least]))
             least = l;
-        if (r < w->waiting.len && wakes_before(at[r], at[least]))
+        if (r < w->jobs.begin_heap.len && begins_before(at[r], at[least]))
             least = r;
         if (least == i)
             return;
-        struct job *t = at[i];
+        struct world_job *t = at[i];
         at[i] = at[least];
         at[least] = t;
         i = least;
     }
 }
 
-static void waiting_add(struct world *w, struct job *j) {
-    vec_push(&w->waiting, j);
-    struct job **at = w->waiting.at;
-    for (uint32_t i = w->waiting.len - 1; i && wakes_before(at[i], at[(i - 1) / 2]); i = (i - 1) / 2) {
-        struct job *t = at[i];
+static void begin_add(struct world *w, struct world_job *j) {
+    vec_push(&w->jobs.begin_heap, j);
+    struct world_job **at = w->jobs.begin_heap.at;
+    for (uint32_t i = w->jobs.begin_heap.len - 1; i && begins_before(at[i], at[(i - 1) / 2]); i = (i - 1) / 2) {
+        struct world_job *t = at[i];
         at[i] = at[(i - 1) / 2];
         at[(i - 1) / 2] = t;
     }
 }
 
-static void waiting_remove(struct world *w, struct job *j) {
-    for (uint32_t i = 0; i < w->waiting.len; i++)
-        if (w->waiting.at[i] == j) {
-            vec_remove_swap(&w->waiting, i);
-            for (uint32_t k = w->waiting.len / 2; k-- > 0;)
-                waiting_sift(w, k);
+static void begin_remove(struct world *w, struct world_job *j) {
+    for (uint32_t i = 0; i < w->jobs.begin_heap.len; i++)
+        if (w->jobs.begin_heap.at[i] == j) {
+            vec_remove_swap(&w->jobs.begin_heap, i);
+            for (uint32_t k = w->jobs.begin_heap.len / 2; k-- > 0;)
+                begin_sift(w, k);
             return;
         }
 }
 
-void world_due(struct world *w, int64_t now_ms) {
-    while (w->waiting.len && w->waiting.at[0]->begin_ms <= now_ms) {
-        struct job *j = w->waiting.at[0];
-        vec_remove_swap(&w->waiting, 0);
-        waiting_sift(w, 0);
-        job_enqueue(w, j);
+void world_enqueue_begun(struct world *w, int64_t now_ms) {
+    while (w->jobs.begin_heap.len && w->jobs.begin_heap.at[0]->begin_ms <= now_ms) {
+        struct world_job *j = w->jobs.begin_heap.at[0];
+        vec_remove_swap(&w->jobs.begin_heap, 0);
+        begin_sift(w, 0);
+        sched_job_enqueue(w, j);
     }
 }
 
-// A pending job is in exactly one place: its queue, the waiting heap, or nowhere (held).
-static void pend(struct world *w, struct job *j) {
+// A pending job is in its queue, in the heap of begin times, or, while it is held, in neither.
+static void pend(struct world *w, struct world_job *j) {
     if (j->hold != SCHED_HOLD_NONE)
         return;
     if (j->begin_ms > 0)
-        waiting_add(w, j);
+        begin_add(w, j);
     else
-        job_enqueue(w, j);
+        sched_job_enqueue(w, j);
 }
 
-static void unpend(struct world *w, struct job *j) {
+static void unpend(struct world *w, struct world_job *j) {
     if (j->queued)
-        job_dequeue(w, j);
+        sched_job_dequeue(w, j);
     else if (j->hold == SCHED_HOLD_NONE)
-        waiting_remove(w, j);
+        begin_remove(w, j);
 }
 
-struct job *job_suppose(struct world *w, const struct sched_job *from) {
-    struct job *j = xcalloc(1, sizeof *j);
-    *j = (struct job){
+struct world_job *sched_job_add_hypothetical(struct world *w, const struct sched_job *from) {
+    struct world_job *j = xcalloc(1, sizeof *j);
+    *j = (struct world_job){
         .id = from->id,
-        .request = (struct request *)(uintptr_t)from->request,
+        .request = (struct world_request *)(uintptr_t)from->request,
         .submit_ms = from->submit_ms,
         .begin_ms = from->begin_ms,
         .hold = (uint8_t)from->hold,
@@ -187,8 +188,8 @@ struct job *job_suppose(struct world *w, const struct sched_job *from) {
         .state = SCHED_JOB_PENDING,
     };
     j->request->refs++;
-    map_put(&w->jobs, j->id, j);
-    w->pending++;
+    map_put(&w->jobs.by_id, j->id, j);
+    w->jobs.pending++;
     world_project_slot(w, j->request->asked.project)->pending++;
     pend(w, j);
     return j;
@@ -203,13 +204,13 @@ int world_job_add(struct world *w, const struct sched_job *from) {
             return -EINVAL;
     if (world_find(w, from->id))
         return -EEXIST;
-    mix_add(w, from->request);
-    job_suppose(w, from);
+    sched_mix_add(w, from->request);
+    sched_job_add_hypothetical(w, from);
     return 0;
 }
 
 int world_job_hold(struct world *w, uint64_t id, enum sched_hold hold) {
-    struct job *j = world_find(w, id);
+    struct world_job *j = world_find(w, id);
     if (!j)
         return -ENOENT;
     if (j->state != SCHED_JOB_PENDING)
@@ -221,15 +222,15 @@ int world_job_hold(struct world *w, uint64_t id, enum sched_hold hold) {
 }
 
 int world_job_update(struct world *w, const struct sched_job *from) {
-    struct job *j = world_find(w, from->id);
+    struct world_job *j = world_find(w, from->id);
     if (!j)
         return -ENOENT;
     if (j->state != SCHED_JOB_PENDING)
         return -EBUSY;
-    struct request *old = j->request;
+    struct world_request *old = j->request;
     unpend(w, j);
     world_project_slot(w, old->asked.project)->pending--;
-    j->request = (struct request *)(uintptr_t)from->request;
+    j->request = (struct world_request *)(uintptr_t)from->request;
     j->request->refs++;
     world_project_slot(w, j->request->asked.project)->pending++;
     j->submit_ms = from->submit_ms;
@@ -241,21 +242,21 @@ int world_job_update(struct world *w, const struct sched_job *from) {
     return 0;
 }
 
-static void nodes_take(struct world *w, struct job *j) {
+static void nodes_take(struct world *w, struct world_job *j) {
     for (uint32_t i = 0; i < j->alloc->node_count; i++) {
-        struct alloc_node *a = &j->alloc->nodes[i];
-        struct node *n = w->nodes.at[a->node];
-        node_hold(n, a, j->request->demand.exclusive, 1);
+        struct sched_alloc_node *a = &j->alloc->nodes[i];
+        struct world_node *n = w->cluster.nodes.at[a->node];
+        sched_node_allocate(n, a, j->request->demand.exclusive, 1);
         vec_push(&n->jobs, j);
         world_node_changed(w, n->id);
     }
 }
 
-static void nodes_give(struct world *w, struct job *j) {
+static void nodes_give(struct world *w, struct world_job *j) {
     for (uint32_t i = 0; i < j->alloc->node_count; i++) {
-        struct alloc_node *a = &j->alloc->nodes[i];
-        struct node *n = w->nodes.at[a->node];
-        node_hold(n, a, j->request->demand.exclusive, -1);
+        struct sched_alloc_node *a = &j->alloc->nodes[i];
+        struct world_node *n = w->cluster.nodes.at[a->node];
+        sched_node_allocate(n, a, j->request->demand.exclusive, -1);
         for (uint32_t k = 0; k < n->jobs.len; k++)
             if (n->jobs.at[k] == j) {
                 vec_remove_swap(&n->jobs, k);
@@ -265,79 +266,81 @@ static void nodes_give(struct world *w, struct job *j) {
     }
 }
 
-static void run(struct world *w, struct job *j, int64_t now_ms) {
-    j->run_slot = w->running.len;
-    vec_push(&w->running, j);
+static void run(struct world *w, struct world_job *j, int64_t now_ms) {
+    j->run_slot = w->jobs.running.len;
+    vec_push(&w->jobs.running, j);
     nodes_take(w, j);
-    count_running(w, j, 1, now_ms);
-    ends_add(w, j);
-    worth_add(w, j);
+    sched_count_running(w, j, 1, now_ms);
+    sched_by_end_add(w, j);
+    sched_victims_add(w, j);
 }
 
-int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t now_ms) {
+int world_job_start(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms) {
     return world_job_start_in(w, id, 0, a, now_ms);
 }
 
-int world_job_start_in(struct world *w, uint64_t id, uint32_t partition, const struct alloc *a, int64_t now_ms) {
-    struct job *j = world_find(w, id);
+int world_job_start_in(struct world *w, uint64_t id, uint32_t partition, const struct sched_alloc *a,
+                       int64_t now_ms) {
+    struct world_job *j = world_find(w, id);
     if (!j)
         return -ENOENT;
     if (j->state != SCHED_JOB_PENDING)
         return -EBUSY;
     for (uint32_t i = 0; i < a->node_count; i++)
-        if (a->nodes[i].node >= w->nodes.len || !w->nodes.at[a->nodes[i].node])
+        if (a->nodes[i].node >= w->cluster.nodes.len || !w->cluster.nodes.at[a->nodes[i].node])
             return -EINVAL;
     unpend(w, j);
-    j->taker = false;
-    w->pending--;
+    j->preemptor = false;
+    w->jobs.pending--;
     world_project_slot(w, j->request->asked.project)->pending--;
     j->state = SCHED_JOB_RUNNING;
-    j->alloc = alloc_copy(a);
+    j->alloc = sched_alloc_copy(a);
     j->start_ms = now_ms;
-    const struct request *option = job_option_in(j, partition);
+    const struct world_request *option = sched_job_option_in(j, partition);
     j->partition = (uint8_t)option->asked.partition;
-    j->limit_ms = request_limit_ms(w, option);
+    j->limit_ms = sched_request_limit_ms(w, option);
     run(w, j, now_ms);
     return 0;
 }
 
-static void ending_add(struct world *w, struct job *j) {
+static void ending_add(struct world *w, struct world_job *j) {
     uint32_t i = 0;
-    while (i < w->ending.len && w->ending.at[i]->id < j->id)
+    while (i < w->jobs.ending.len && w->jobs.ending.at[i]->id < j->id)
         i++;
-    vec_push(&w->ending, NULL);
-    memmove(w->ending.at + i + 1, w->ending.at + i, (w->ending.len - 1 - i) * sizeof *w->ending.at);
-    w->ending.at[i] = j;
+    vec_push(&w->jobs.ending, NULL);
+    memmove(w->jobs.ending.at + i + 1, w->jobs.ending.at + i,
+            (w->jobs.ending.len - 1 - i) * sizeof *w->jobs.ending.at);
+    w->jobs.ending.at[i] = j;
 }
 
-static void ending_remove(struct world *w, const struct job *j) {
-    for (uint32_t i = 0; i < w->ending.len; i++)
-        if (w->ending.at[i] == j) {
-            vec_remove(&w->ending, i);
+static void ending_remove(struct world *w, const struct world_job *j) {
+    for (uint32_t i = 0; i < w->jobs.ending.len; i++)
+        if (w->jobs.ending.at[i] == j) {
+            vec_remove(&w->jobs.ending, i);
             return;
         }
 }
 
-void world_job_takes(struct world *w, uint64_t id, bool takes) {
-    struct job *j = world_find(w, id);
-    if (!j || j->state != SCHED_JOB_PENDING || j->taker == takes)
+void world_job_preemptor_set(struct world *w, uint64_t id, bool preemptor) {
+    struct world_job *j = world_find(w, id);
+    if (!j || j->state != SCHED_JOB_PENDING || j->preemptor == preemptor)
         return;
-    j->taker = takes;
-    if (takes)
-        vec_push(&w->takers, id);
+    j->preemptor = preemptor;
+    if (preemptor)
+        vec_push(&w->jobs.preemptors, id);
 }
 
-static int make_room(struct world *w, uint64_t id, const struct sched_gave *gave) {
-    uint64_t for_job = gave->to;
-    struct job *j = world_find(w, id);
+static int begin_ending(struct world *w, uint64_t id, const struct sched_preemption *grounds) {
+    uint64_t for_job = grounds->by;
+    struct world_job *j = world_find(w, id);
     if (!j)
         return -ENOENT;
     if (j->state == SCHED_JOB_PENDING)
         return -EINVAL;
     j->ending_for = for_job;
     if (for_job && for_job != id)
-        gave_note(w, j, gave);
-    world_job_takes(w, for_job, true);
+        sched_preemption_record(w, j, grounds);
+    world_job_preemptor_set(w, for_job, true);
     if (j->state == SCHED_JOB_ENDING)
         return 0;
     j->state = SCHED_JOB_ENDING;
@@ -346,80 +349,80 @@ static int make_room(struct world *w, uint64_t id, const struct sched_gave *gave
 }
 
 int world_job_ending(struct world *w, uint64_t id, uint64_t for_job) {
-    return make_room(w, id, &(struct sched_gave){.to = for_job, .share = INT64_MAX});
+    return begin_ending(w, id, &(struct sched_preemption){.by = for_job, .share = INT64_MAX});
 }
 
 int world_job_preempt(struct world *w, const struct sched_preempt *p) {
-    return make_room(w, p->victim, &p->gave);
+    return begin_ending(w, p->victim, &p->grounds);
 }
 
-static void forget(struct world *w, struct job *j) {
-    map_remove(&w->jobs, j->id);
-    gave_forget(w, j);
+static void forget(struct world *w, struct world_job *j) {
+    map_remove(&w->jobs.by_id, j->id);
+    sched_preemptions_forget(w, j);
     world_request_unref(w, j->request);
-    alloc_free(j->alloc);
+    sched_alloc_free(j->alloc);
     free(j);
 }
 
-static void stop_running(struct world *w, struct job *j, int64_t now_ms) {
+static void stop_running(struct world *w, struct world_job *j, int64_t now_ms) {
     ending_remove(w, j);
-    ends_remove(w, j);
-    worth_remove(w, j);
+    sched_by_end_remove(w, j);
+    sched_victims_remove(w, j);
     nodes_give(w, j);
-    count_running(w, j, -1, now_ms);
-    vec_remove_swap(&w->running, j->run_slot);
-    if (j->run_slot < w->running.len)
-        w->running.at[j->run_slot]->run_slot = j->run_slot;
+    sched_count_running(w, j, -1, now_ms);
+    vec_remove_swap(&w->jobs.running, j->run_slot);
+    if (j->run_slot < w->jobs.running.len)
+        w->jobs.running.at[j->run_slot]->run_slot = j->run_slot;
 }
 
-void job_lift(struct world *w, struct job *j, int64_t now_ms, struct lifted *out) {
+void sched_job_take_out(struct world *w, struct world_job *j, int64_t now_ms, struct taken_out_job *out) {
     const struct sched_request *q = &j->request->asked;
-    *out = (struct lifted){j, *user_slot(&w->users, q->project, q->user), j->cost, j->state};
+    *out = (struct taken_out_job){j, *sched_user_slot(&w->usage.users, q->project, q->user), j->cost, j->state};
     stop_running(w, j, now_ms);
 }
 
-void job_return(struct world *w, const struct lifted *l) {
-    struct job *j = l->job;
+void sched_job_put_back(struct world *w, const struct taken_out_job *l) {
+    struct world_job *j = l->job;
     run(w, j, j->start_ms);
-    *user_slot(&w->users, j->request->asked.project, j->request->asked.user) = l->user;
+    *sched_user_slot(&w->usage.users, j->request->asked.project, j->request->asked.user) = l->user;
     j->cost = l->cost;
     if (l->state == SCHED_JOB_ENDING)
         ending_add(w, j);
 }
 
-// How much of their limits a user's jobs use: for forecasts only.
-static void learn(struct world *w, const struct job *j, int64_t now_ms) {
+// Learns what part of their limits a user's jobs run; for forecasts only.
+static void learn_ratio(struct world *w, const struct world_job *j, int64_t now_ms) {
     if (j->limit_ms == INT64_MAX || j->limit_ms < 1000 || j->state == SCHED_JOB_ENDING)
         return;
     int64_t ratio = (now_ms - j->start_ms) / (j->limit_ms / 1000);
     ratio = ratio < 1 ? 1 : ratio > 1000 ? 1000 : ratio;
-    struct user *u = user_slot(&w->users, j->request->asked.project, j->request->asked.user);
+    struct world_user *u = sched_user_slot(&w->usage.users, j->request->asked.project, j->request->asked.user);
     u->ratio_milli = u->ratio_milli ? (int32_t)((3 * u->ratio_milli + ratio) / 4) : (int32_t)ratio;
 }
 
 int world_job_end(struct world *w, uint64_t id, int64_t now_ms) {
-    struct job *j = world_find(w, id);
+    struct world_job *j = world_find(w, id);
     if (!j)
         return -ENOENT;
     if (j->state == SCHED_JOB_PENDING)
         return world_job_remove(w, id);
     stop_running(w, j, now_ms);
-    learn(w, j, now_ms);
+    learn_ratio(w, j, now_ms);
     if (j->state != SCHED_JOB_ENDING || !j->ending_for)
-        gave_lapse(w, j->request->asked.project);
+        sched_preemptions_lapse(w, j->request->asked.project);
     forget(w, j);
     return 0;
 }
 
 int world_job_remove(struct world *w, uint64_t id) {
-    struct job *j = world_find(w, id);
+    struct world_job *j = world_find(w, id);
     if (!j)
         return -ENOENT;
     if (j->state != SCHED_JOB_PENDING) {
         stop_running(w, j, j->start_ms);
     } else {
         unpend(w, j);
-        w->pending--;
+        w->jobs.pending--;
         world_project_slot(w, j->request->asked.project)->pending--;
     }
     forget(w, j);
@@ -427,21 +430,21 @@ int world_job_remove(struct world *w, uint64_t id) {
 }
 
 int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms) {
-    struct job *j = world_find(w, id);
+    struct world_job *j = world_find(w, id);
     if (!j || j->state == SCHED_JOB_PENDING)
         return -ENOENT;
-    ends_remove(w, j);
+    sched_by_end_remove(w, j);
     j->limit_ms = time_limit_ms > 0 ? time_limit_ms : INT64_MAX;
-    ends_add(w, j);
+    sched_by_end_add(w, j);
     return 0;
 }
 
-int64_t job_end_ms(const struct job *j) {
+int64_t sched_job_end_ms(const struct world_job *j) {
     return j->limit_ms >= INT64_MAX - j->start_ms ? INT64_MAX : j->start_ms + j->limit_ms;
 }
 
 bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {
-    const struct job *j = world_find(w, id);
+    const struct world_job *j = world_find(w, id);
     if (!j)
         return false;
     *out = (struct sched_job_view){
@@ -453,11 +456,11 @@ bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {
         .submit_ms = j->submit_ms,
         .begin_ms = j->begin_ms,
         .start_ms = j->start_ms,
-        .limit_end_ms = j->alloc ? job_end_ms(j) : INT64_MAX,
+        .limit_end_ms = j->alloc ? sched_job_end_ms(j) : INT64_MAX,
         .ending_for = j->ending_for,
         .restarts = j->restarts,
         .partition = j->partition,
-        .takes = j->taker,
+        .preemptor = j->preemptor,
     };
     return true;
 }

@@ -5,46 +5,46 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "internal.h"
+#include "world_state.h"
 
-static void capacity(struct world *w, const struct node *n, int sign) {
+static void capacity(struct world *w, const struct world_node *n, int sign) {
     if (!n->present || n->state != SCHED_NODE_UP)
         return;
-    w->capacity[DIM_CPU] += sign * (int64_t)n->cpus;
+    w->cluster.capacity[DIM_CPU] += sign * (int64_t)n->cpus;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
         if (!n->gpus[i].usable)
             continue;
-        w->capacity[DIM_GPU] += sign * SCHED_GPU;
-        if (w->dim_of_model[n->gpus[i].model])
-            w->capacity[w->dim_of_model[n->gpus[i].model]] += sign * SCHED_GPU;
+        w->cluster.capacity[DIM_GPU] += sign * SCHED_GPU;
+        if (w->cluster.dim_of_model[n->gpus[i].model])
+            w->cluster.capacity[w->cluster.dim_of_model[n->gpus[i].model]] += sign * SCHED_GPU;
     }
 }
 
 // True when a size appeared or vanished: memory requests then count differently.
-static bool sizes_change(struct world *w, const struct node *n, int sign) {
+static bool sizes_change(struct world *w, const struct world_node *n, int sign) {
     bool changed = false;
     for (uint32_t i = 0; n->present && i < n->gpu_count; i++) {
         uint32_t k = 0;
-        while (k < w->gpu_sizes.len && w->gpu_sizes.at[k].bytes != n->gpus[i].memory_bytes)
+        while (k < w->cluster.gpu_sizes.len && w->cluster.gpu_sizes.at[k].bytes != n->gpus[i].memory_bytes)
             k++;
-        if (k == w->gpu_sizes.len) {
-            vec_push(&w->gpu_sizes, (struct gpu_size){n->gpus[i].memory_bytes, 0});
+        if (k == w->cluster.gpu_sizes.len) {
+            vec_push(&w->cluster.gpu_sizes, (struct world_gpu_size){n->gpus[i].memory_bytes, 0});
             changed = true;
         }
-        w->gpu_sizes.at[k].count += (uint32_t)sign;
-        if (!w->gpu_sizes.at[k].count) {
-            vec_remove_swap(&w->gpu_sizes, k);
+        w->cluster.gpu_sizes.at[k].count += (uint32_t)sign;
+        if (!w->cluster.gpu_sizes.at[k].count) {
+            vec_remove_swap(&w->cluster.gpu_sizes, k);
             changed = true;
         }
     }
     return changed;
 }
 
-void nodes_recount_capacity(struct world *w) {
-    memset(w->capacity, 0, sizeof w->capacity);
-    for (uint32_t i = 0; i < w->nodes.len; i++)
-        if (w->nodes.at[i])
-            capacity(w, w->nodes.at[i], 1);
+void sched_nodes_recount_capacity(struct world *w) {
+    memset(w->cluster.capacity, 0, sizeof w->cluster.capacity);
+    for (uint32_t i = 0; i < w->cluster.nodes.len; i++)
+        if (w->cluster.nodes.at[i])
+            capacity(w, w->cluster.nodes.at[i], 1);
 }
 
 static int node_check(const struct world *w, const struct sched_node *n, struct error *err) {
@@ -56,27 +56,27 @@ static int node_check(const struct world *w, const struct sched_node *n, struct 
         return error_set(err, ERANGE, "node %s: %u GPUs, at most %d are supported", n->name, n->gpu_count,
                          SCHED_GPUS_MAX);
     if (n->feature_count > SCHED_FEATURES_MAX)
-        return error_set(err, ERANGE, "node %s: %u features, at most %d are supported", n->name,
-                         n->feature_count, SCHED_FEATURES_MAX);
+        return error_set(err, ERANGE, "node %s: %u features, at most %d are supported", n->name, n->feature_count,
+                         SCHED_FEATURES_MAX);
     return 0;
 }
 
-static void node_clear(struct node *n) {
+static void node_clear(struct world_node *n) {
     free(n->name);
     free(n->gpus);
     n->name = NULL;
     n->gpus = NULL;
     n->gpu_count = n->gpu_usable = 0;
     n->models = 0;
-    n->features = (struct features){0};
+    n->features = (struct world_features){0};
 }
 
 // Words are added before anything is changed, so that a refusal leaves the world as it was.
 static int words_add(struct world *w, const struct sched_node *n, struct error *err) {
     for (uint32_t i = 0; i < n->gpu_count; i++)
         if (world_model(w, n->gpus[i].model ? n->gpus[i].model : "gpu", true) < 0)
-            return error_set(err, ERANGE, "node %s: GPU model %s is one too many, at most %d differ",
-                             n->name, n->gpus[i].model, SCHED_MODELS_MAX);
+            return error_set(err, ERANGE, "node %s: GPU model %s is one too many, at most %d differ", n->name,
+                             n->gpus[i].model, SCHED_MODELS_MAX);
     for (uint32_t i = 0; i < n->feature_count; i++)
         if (world_feature(w, n->features[i], true) < 0)
             return error_set(err, ERANGE, "node %s: feature %s is one too many, at most %d differ", n->name,
@@ -84,7 +84,7 @@ static int words_add(struct world *w, const struct sched_node *n, struct error *
     return 0;
 }
 
-static void node_fill(struct world *w, struct node *n, const struct sched_node *from) {
+static void node_fill(struct world *w, struct world_node *n, const struct sched_node *from) {
     n->id = from->id;
     n->present = true;
     n->state = from->state;
@@ -96,7 +96,7 @@ static void node_fill(struct world *w, struct node *n, const struct sched_node *
     for (uint32_t i = 0; i < from->gpu_count; i++) {
         const struct sched_gpu *g = &from->gpus[i];
         int model = world_model(w, g->model ? g->model : "gpu", false);
-        n->gpus[i] = (struct gpu){
+        n->gpus[i] = (struct world_gpu){
             .memory_bytes = g->memory_bytes,
             .group = (uint16_t)g->group,
             .model = (uint8_t)model,
@@ -112,24 +112,24 @@ static void node_fill(struct world *w, struct node *n, const struct sched_node *
     }
 }
 
-static void hold_again(struct node *n) {
+static void hold_again(struct world_node *n) {
     n->cpus_held = n->exclusive = 0;
     n->memory_held = 0;
-    node_refresh(n);
+    sched_node_refresh(n);
     for (uint32_t i = 0; i < n->jobs.len; i++) {
-        const struct job *j = n->jobs.at[i];
+        const struct world_job *j = n->jobs.at[i];
         for (uint32_t k = 0; k < j->alloc->node_count; k++)
             if (j->alloc->nodes[k].node == n->id)
-                node_hold(n, &j->alloc->nodes[k], j->request->demand.exclusive, 1);
+                sched_node_allocate(n, &j->alloc->nodes[k], j->request->demand.exclusive, 1);
     }
 }
 
-static bool same_features(const struct world *w, const struct node *n, const struct sched_node *from) {
-    struct features f = {0};
+static bool same_features(const struct world *w, const struct world_node *n, const struct sched_node *from) {
+    struct world_features f = {0};
     for (uint32_t i = 0; i < from->feature_count; i++) {
         int k = -1;
-        for (uint32_t m = 0; m < w->features.len && k < 0; m++)
-            k = streq(w->features.at[m], from->features[i]) ? (int)m : -1;
+        for (uint32_t m = 0; m < w->cluster.features.len && k < 0; m++)
+            k = streq(w->cluster.features.at[m], from->features[i]) ? (int)m : -1;
         if (k < 0)
             return false;
         f.bits[k / 64] |= 1ULL << (k % 64);
@@ -138,16 +138,15 @@ static bool same_features(const struct world *w, const struct node *n, const str
 }
 
 // All but the state: an agent that comes back describes the machine that was there before.
-static bool same_machine(const struct world *w, const struct node *n, const struct sched_node *from) {
-    if (!n || !n->present || !streq(n->name, from->name) || n->cpus != from->cpus || n->memory != from->memory_bytes ||
-        n->gpu_count != from->gpu_count || !same_features(w, n, from))
+static bool same_machine(const struct world *w, const struct world_node *n, const struct sched_node *from) {
+    if (!n || !n->present || !streq(n->name, from->name) || n->cpus != from->cpus ||
+        n->memory != from->memory_bytes || n->gpu_count != from->gpu_count || !same_features(w, n, from))
         return false;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
-        const struct gpu *g = &n->gpus[i];
+        const struct world_gpu *g = &n->gpus[i];
         const struct sched_gpu *h = &from->gpus[i];
         if (g->memory_bytes != h->memory_bytes || g->group != (uint16_t)h->group || g->usable == h->unusable ||
-            g->socket != (uint8_t)h->socket ||
-            !streq(w->models.at[g->model], h->model ? h->model : "gpu"))
+            g->socket != (uint8_t)h->socket || !streq(w->cluster.models.at[g->model], h->model ? h->model : "gpu"))
             return false;
     }
     return true;
@@ -155,18 +154,18 @@ static bool same_machine(const struct world *w, const struct node *n, const stru
 
 int world_node_set(struct world *w, const struct sched_node *from, struct error *err) {
     int r = node_check(w, from, err);
-    if (!r && from->id < w->nodes.len && same_machine(w, w->nodes.at[from->id], from)) {
+    if (!r && from->id < w->cluster.nodes.len && same_machine(w, w->cluster.nodes.at[from->id], from)) {
         world_node_state(w, from->id, from->state);
         return 0;
     }
-    uint32_t words = w->models.len + w->features.len;
+    uint32_t words = w->cluster.models.len + w->cluster.features.len;
     if (r || (r = words_add(w, from, err)))
         return r;
-    while (w->nodes.len <= from->id)
-        vec_push(&w->nodes, NULL);
-    struct node *n = w->nodes.at[from->id];
+    while (w->cluster.nodes.len <= from->id)
+        vec_push(&w->cluster.nodes, NULL);
+    struct world_node *n = w->cluster.nodes.at[from->id];
     if (!n)
-        n = w->nodes.at[from->id] = xcalloc(1, sizeof *n);
+        n = w->cluster.nodes.at[from->id] = xcalloc(1, sizeof *n);
     capacity(w, n, -1);
     bool sizes = sizes_change(w, n, -1);
     node_clear(n);
@@ -175,57 +174,57 @@ int world_node_set(struct world *w, const struct sched_node *from, struct error 
     sizes |= sizes_change(w, n, 1);
     hold_again(n);
     memset(n->partitions, 0, sizeof n->partitions);
-    for (uint32_t i = 0; i < w->partitions.len; i++)
-        if (w->partitions.at[i] && partition_has(w->partitions.at[i], n->id))
+    for (uint32_t i = 0; i < w->rules.partitions.len; i++)
+        if (w->rules.partitions.at[i] && sched_partition_has(w->rules.partitions.at[i], n->id))
             n->partitions[i / 64] |= 1ULL << (i % 64);
-    if (words != w->models.len + w->features.len || (sizes && w->by_memory))
-        requests_derive(w);
+    if (words != w->cluster.models.len + w->cluster.features.len || (sizes && w->requests.by_memory))
+        sched_requests_derive(w);
     world_config_changed(w);
     world_node_changed(w, n->id);
-    if (n->jobs.len && w->dims > DIM_MODEL)
+    if (n->jobs.len && w->cluster.dims > DIM_MODEL)
         world_recount(w);
     return 0;
 }
 
 void world_node_state(struct world *w, uint32_t id, enum sched_node_state state) {
-    struct node *n = world_node(w, id);
+    struct world_node *n = world_node(w, id);
     if (!n || n->state == state)
         return;
     capacity(w, n, -1);
     n->state = state;
     capacity(w, n, 1);
-    w->nodes_version++;
+    w->version.nodes++;
     world_node_changed(w, id);
 }
 
 void world_node_remove(struct world *w, uint32_t id) {
-    struct node *n = world_node(w, id);
+    struct world_node *n = world_node(w, id);
     if (!n)
         return;
     capacity(w, n, -1);
     bool sizes = sizes_change(w, n, -1);
     n->present = false;
-    if (sizes && w->by_memory)
-        requests_derive(w);
+    if (sizes && w->requests.by_memory)
+        sched_requests_derive(w);
     world_config_changed(w);
     world_node_changed(w, id);
 }
 
-void nodes_free(struct world *w) {
-    for (uint32_t i = 0; i < w->nodes.len; i++) {
-        struct node *n = w->nodes.at[i];
+void sched_nodes_free(struct world *w) {
+    for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
+        struct world_node *n = w->cluster.nodes.at[i];
         if (!n)
             continue;
         node_clear(n);
         vec_done(&n->jobs);
         free(n);
     }
-    for (uint32_t i = 0; i < w->models.len; i++)
-        free(w->models.at[i]);
-    for (uint32_t i = 0; i < w->features.len; i++)
-        free(w->features.at[i]);
-    vec_done(&w->nodes);
-    vec_done(&w->models);
-    vec_done(&w->features);
-    vec_done(&w->gpu_sizes);
+    for (uint32_t i = 0; i < w->cluster.models.len; i++)
+        free(w->cluster.models.at[i]);
+    for (uint32_t i = 0; i < w->cluster.features.len; i++)
+        free(w->cluster.features.at[i]);
+    vec_done(&w->cluster.nodes);
+    vec_done(&w->cluster.models);
+    vec_done(&w->cluster.features);
+    vec_done(&w->cluster.gpu_sizes);
 }

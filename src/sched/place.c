@@ -3,56 +3,57 @@
 #include <assert.h>
 #include <string.h>
 
-#include "mix.h"
-#include "pass.h"
+#include "request_mix.h"
+#include "place.h"
+#include "plan.h"
 
 enum { TIE_RANGE = 1024, ALIKE_SLOTS = 256, SCANS_BEFORE_RANKING = 8 };
 
-static enum policy_placement placement(const struct pass *p, const struct demand *d) {
+static enum policy_placement placement(const struct sched_pass *p, const struct sched_demand *d) {
     return d->spread ? POLICY_PLACE_SPREAD : p->policy->placement;
 }
 
 static int by_node(const void *a, const void *b) {
-    uint32_t x = ((const struct spot *)a)->node, y = ((const struct spot *)b)->node;
+    uint32_t x = ((const struct placement_spot *)a)->node, y = ((const struct placement_spot *)b)->node;
     return (x > y) - (x < y);
 }
 
-struct alloc *place_build(const struct world *w, const struct request *r, struct spot *spots, uint32_t n,
-                          enum policy_placement how) {
-    const struct demand *d = &r->demand;
+struct sched_alloc *sched_place_build(const struct world *w, const struct world_request *r,
+                                      struct placement_spot *spots, uint32_t n, enum policy_placement how) {
+    const struct sched_demand *d = &r->demand;
     uint32_t slots = 0;
     for (uint32_t i = 0; i < n; i++)
-        slots += fit_gpu_slots(d, spots[i].tasks);
-    struct alloc *a = alloc_new(n, slots);
-    struct alloc_gpu *gpus = alloc_gpus(a);
+        slots += sched_fit_gpu_slots(d, spots[i].tasks);
+    struct sched_alloc *a = sched_alloc_new(n, slots);
+    struct sched_alloc_gpu *gpus = sched_alloc_gpus(a);
     if (n > 1)
         qsort(spots, n, sizeof *spots, by_node);
     for (uint32_t i = 0; i < n; i++) {
-        const struct node *node = w->nodes.at[spots[i].node];
+        const struct world_node *node = w->cluster.nodes.at[spots[i].node];
         int gpu = -1;
-        if (how == POLICY_PLACE_FRAGMENT && fit_gpu_slots(d, spots[i].tasks) == 1)
-            mix_growth(w, node, d, spots[i].tasks, &gpu);
-        fit_node(node, d, spots[i].tasks, gpu, &a->nodes[i], gpus);
+        if (how == POLICY_PLACE_FRAGMENT && sched_fit_gpu_slots(d, spots[i].tasks) == 1)
+            sched_mix_growth(w, node, d, spots[i].tasks, &gpu);
+        sched_fit_node(node, d, spots[i].tasks, gpu, &a->nodes[i], gpus);
         gpus += a->nodes[i].gpu_count;
     }
     return a;
 }
 
-static uint64_t alike(struct node *n) {
-    if (n->like)
-        return n->like;
+static uint64_t alike(struct world_node *n) {
+    if (n->state_hash)
+        return n->state_hash;
     uint64_t h = hash_u64(n->cpus_free ^ (uint64_t)n->cpus << 32) ^ n->memory_free * 0x9e3779b97f4a7c15ULL;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
-        const struct gpu *g = &n->gpus[i];
+        const struct world_gpu *g = &n->gpus[i];
         h = (h ^ (g->free_milli | (uint64_t)g->model << 16 | (uint64_t)g->group << 24 | (uint64_t)g->usable << 40)) *
             0x9fb21c651e98df25ULL;
         h ^= h >> 29;
     }
-    n->like = h ? h : 1;
-    return n->like;
+    n->state_hash = h ? h : 1;
+    return n->state_hash;
 }
 
-static int64_t free_part(const struct node *n, bool gpus, int64_t scale) {
+static int64_t free_part(const struct world_node *n, bool gpus, int64_t scale) {
     if (!gpus || !n->gpu_usable)
         return (int64_t)n->cpus_free * scale / (n->cpus ? n->cpus : 1);
     int64_t sum = 0;
@@ -62,7 +63,7 @@ static int64_t free_part(const struct node *n, bool gpus, int64_t scale) {
 }
 
 // Whole GPUs that do not fit in one well-connected group, as a score.
-static int64_t apart(const struct node *n, const struct demand *d, uint32_t tasks) {
+static int64_t apart(const struct world_node *n, const struct sched_demand *d, uint32_t tasks) {
     uint32_t need = (d->gpu_task * tasks + d->gpu_node) / SCHED_GPU, most = 0;
     if (need < 2)
         return 0;
@@ -75,21 +76,19 @@ static int64_t apart(const struct node *n, const struct demand *d, uint32_t task
     return most >= need ? 0 : need - most;
 }
 
-int64_t place_score(const struct pass *p, const struct fit *f, const struct node *n, uint32_t tasks) {
-    const struct demand *d = &f->demand;
+static int64_t place_score(const struct sched_pass *p, const struct sched_fit *f, const struct world_node *n,
+                           uint32_t tasks) {
+    const struct sched_demand *d = &f->demand;
     bool gpus = d->gpu_task || d->gpu_node || d->gpu_by_memory;
     int64_t tie = free_part(n, gpus, TIE_RANGE - 1) + (gpus ? 0 : n->gpu_usable ? TIE_RANGE : 0);
     int unused;
     switch (placement(p, d)) {
     case POLICY_PLACE_FRAGMENT:
-        return (mix_growth(p->w, n, d, tasks, &unused) + (apart(n, d, tasks) << 26)) * (2 * TIE_RANGE) + tie;
-    case POLICY_PLACE_PACK:
-        return apart(n, d, tasks) * (2 * TIE_RANGE) + tie;
-    case POLICY_PLACE_SPREAD:
-        return -tie;
+        return (sched_mix_growth(p->w, n, d, tasks, &unused) + (apart(n, d, tasks) << 26)) * (2 * TIE_RANGE) + tie;
+    case POLICY_PLACE_PACK: return apart(n, d, tasks) * (2 * TIE_RANGE) + tie;
+    case POLICY_PLACE_SPREAD: return -tie;
     case POLICY_PLACE_FIRST:
-    default:
-        return 0;
+    default: return 0;
     }
 }
 
@@ -104,10 +103,11 @@ struct alike_memo {
     struct alike_score at[ALIKE_SLOTS];
 };
 
-static int64_t score_of(struct pass *p, struct fit *f, uint32_t id, uint32_t tasks, struct alike_memo *memo) {
+static int64_t score_of(struct sched_pass *p, struct sched_fit *f, uint32_t id, uint32_t tasks,
+                        struct alike_memo *memo) {
     if (f->score[id] != SCORE_UNKNOWN)
         return f->score[id];
-    struct node *n = p->w->nodes.at[id];
+    struct world_node *n = p->w->cluster.nodes.at[id];
     if (f->nodes_len <= ALIKE_SLOTS)
         return f->score[id] = place_score(p, f, n, tasks);
     if (!memo->begun) {
@@ -121,21 +121,21 @@ static int64_t score_of(struct pass *p, struct fit *f, uint32_t id, uint32_t tas
     return f->score[id] = s->score;
 }
 
-static void scores_valid(struct pass *p, struct fit *f) {
-    uint64_t version = mix_version(p->w) * 8 + (uint64_t)placement(p, &f->demand) + 1;
-    if (f->mix_version == version)
+static void scores_valid(struct sched_pass *p, struct sched_fit *f) {
+    uint64_t version = sched_mix_version(p->w) * 8 + (uint64_t)placement(p, &f->demand) + 1;
+    if (f->score_version == version)
         return;
     for (uint32_t i = 0; i < f->nodes_len; i++)
         f->score[i] = SCORE_UNKNOWN;
-    f->mix_version = version;
+    f->score_version = version;
 }
 
-static bool may_use(struct pass *p, const struct request *r, uint32_t id, uint32_t tasks) {
-    const struct node *n = p->w->nodes.at[id];
-    return (!n->special && !r->asked.reservation) || plan_allows(p, r, n, tasks);
+static bool may_use(struct sched_pass *p, const struct world_request *r, uint32_t id, uint32_t tasks) {
+    const struct world_node *n = p->w->cluster.nodes.at[id];
+    return (!pass_restricted(p, id) && !r->asked.reservation) || sched_plan_allows(p, r, n, tasks);
 }
 
-static uint32_t scan(struct pass *p, struct request *r, struct fit *f, struct alike_memo *memo) {
+static uint32_t scan(struct sched_pass *p, struct world_request *r, struct sched_fit *f, struct alike_memo *memo) {
     uint32_t need = f->demand.tasks, best = 0;
     int64_t best_score = INT64_MAX;
     for (uint32_t i = 0; i < f->nodes_len; i++) {
@@ -150,12 +150,12 @@ static uint32_t scan(struct pass *p, struct request *r, struct fit *f, struct al
     return best;
 }
 
-static bool ranks_before(const struct ranked *a, const struct ranked *b) {
+static bool ranks_before(const struct ranked_node *a, const struct ranked_node *b) {
     return a->score != b->score ? a->score < b->score : a->node < b->node;
 }
 
-static void rank_sift(struct fit *f, uint32_t i) {
-    struct ranked r = f->ranks.at[i];
+static void rank_sift(struct sched_fit *f, uint32_t i) {
+    struct ranked_node r = f->ranks.at[i];
     for (uint32_t k; (k = 2 * i + 1) < f->ranks.len; i = k) {
         if (k + 1 < f->ranks.len && ranks_before(&f->ranks.at[k + 1], &f->ranks.at[k]))
             k++;
@@ -166,7 +166,7 @@ static void rank_sift(struct fit *f, uint32_t i) {
     f->ranks.at[i] = r;
 }
 
-static void rank_add(struct fit *f, struct ranked r) {
+static void rank_add(struct sched_fit *f, struct ranked_node r) {
     vec_push(&f->ranks, r);
     uint32_t i = f->ranks.len - 1;
     for (; i && ranks_before(&r, &f->ranks.at[(i - 1) / 2]); i = (i - 1) / 2)
@@ -174,19 +174,19 @@ static void rank_add(struct fit *f, struct ranked r) {
     f->ranks.at[i] = r;
 }
 
-static struct ranked rank_pop(struct fit *f) {
-    struct ranked first = f->ranks.at[0];
+static struct ranked_node rank_pop(struct sched_fit *f) {
+    struct ranked_node first = f->ranks.at[0];
     vec_remove_swap(&f->ranks, 0);
     if (f->ranks.len)
         rank_sift(f, 0);
     return first;
 }
 
-static void rank_all(struct pass *p, struct fit *f, struct alike_memo *memo) {
+static void rank_all(struct sched_pass *p, struct sched_fit *f, struct alike_memo *memo) {
     uint32_t need = f->demand.tasks;
     for (uint32_t i = 0; i < f->nodes_len; i++)
         if (f->cap[i] >= need)
-            vec_push(&f->ranks, (struct ranked){score_of(p, f, i, need, memo), i});
+            vec_push(&f->ranks, (struct ranked_node){score_of(p, f, i, need, memo), i});
     for (uint32_t i = f->ranks.len / 2; i-- > 0;)
         rank_sift(f, i);
     f->ranked = true;
@@ -194,17 +194,18 @@ static void rank_all(struct pass *p, struct fit *f, struct alike_memo *memo) {
 }
 
 // The same answer as a scan, from the heap: an entry counts while it has the node's score.
-static uint32_t from_ranks(struct pass *p, struct request *r, struct fit *f, struct alike_memo *memo) {
+static uint32_t from_ranks(struct sched_pass *p, struct world_request *r, struct sched_fit *f,
+                           struct alike_memo *memo) {
     uint32_t need = f->demand.tasks, best = 0;
-    VEC(struct ranked) refused = {0};
+    VEC(struct ranked_node) refused = {0};
     for (uint32_t i = 0; i < f->unranked.len; i++) {
         uint32_t id = f->unranked.at[i];
         if (f->cap[id] >= need && f->score[id] == SCORE_UNKNOWN)
-            rank_add(f, (struct ranked){score_of(p, f, id, need, memo), id});
+            rank_add(f, (struct ranked_node){score_of(p, f, id, need, memo), id});
     }
     vec_clear(&f->unranked);
     while (f->ranks.len && !best) {
-        struct ranked top = rank_pop(f);
+        struct ranked_node top = rank_pop(f);
         if (f->cap[top.node] < need || f->score[top.node] != top.score)
             continue;
         vec_push(&refused, top);  // stays in the heap, whoever uses it
@@ -217,11 +218,11 @@ static uint32_t from_ranks(struct pass *p, struct request *r, struct fit *f, str
     return best;
 }
 
-static struct alloc *place_one(struct pass *p, struct request *r, struct fit *f) {
+static struct sched_alloc *place_one(struct sched_pass *p, struct world_request *r, struct sched_fit *f) {
     struct alike_memo memo;
     memo.begun = false;
-    if (f->scan_pass != p->w->pass) {
-        f->scan_pass = p->w->pass;
+    if (f->scan_pass != p->w->last_pass.number) {
+        f->scan_pass = p->w->last_pass.number;
         f->scans = 0;
     }
     if (!f->ranked && ++f->scans > SCANS_BEFORE_RANKING && f->nodes_len > ALIKE_SLOTS)
@@ -229,23 +230,23 @@ static struct alloc *place_one(struct pass *p, struct request *r, struct fit *f)
     uint32_t best = f->ranked ? from_ranks(p, r, f, &memo) : scan(p, r, f, &memo);
     if (!best)
         return NULL;
-    struct spot spot = {best, f->demand.tasks};
-    return place_build(p->w, r, &spot, 1, placement(p, &f->demand));
+    struct placement_spot spot = {best, f->demand.tasks};
+    return sched_place_build(p->w, r, &spot, 1, placement(p, &f->demand));
 }
 
-void place_done(struct pass *p) {
+void sched_place_done(struct sched_pass *p) {
     for (uint32_t i = 0; i < p->ranked.len; i++)
-        fit_unrank(p->ranked.at[i]);
+        sched_fit_unrank(p->ranked.at[i]);
     vec_done(&p->ranked);
 }
 
-struct candidate {
+struct placement_candidate {
     uint32_t node, tasks;
     int64_t score;
 };
 
 static int by_score(const void *pa, const void *pb) {
-    const struct candidate *a = pa, *b = pb;
+    const struct placement_candidate *a = pa, *b = pb;
     if (a->score != b->score)
         return a->score < b->score ? -1 : 1;
     return (a->node > b->node) - (a->node < b->node);
@@ -253,25 +254,25 @@ static int by_score(const void *pa, const void *pb) {
 
 // Fewest nodes first: most tasks, then best score.
 static int by_tasks(const void *pa, const void *pb) {
-    const struct candidate *a = pa, *b = pb;
+    const struct placement_candidate *a = pa, *b = pb;
     if (a->tasks != b->tasks)
         return a->tasks > b->tasks ? -1 : 1;
     return by_score(pa, pb);
 }
 
-static struct alloc *place_many(struct pass *p, struct request *r, struct fit *f) {
-    const struct demand *d = &f->demand;
+static struct sched_alloc *place_many(struct sched_pass *p, struct world_request *r, struct sched_fit *f) {
+    const struct sched_demand *d = &f->demand;
     struct alike_memo memo;
     memo.begun = false;
-    VEC(struct candidate) found = {0};
+    VEC(struct placement_candidate) found = {0};
     for (uint32_t i = 0; i < f->nodes_len; i++) {
         uint32_t tasks = d->even ? d->node_tasks : f->cap[i];
         if (!f->cap[i] || !may_use(p, r, i, tasks))
             continue;
-        vec_push(&found, (struct candidate){i, tasks, score_of(p, f, i, d->even ? tasks : 1, &memo)});
+        vec_push(&found, (struct placement_candidate){i, tasks, score_of(p, f, i, d->even ? tasks : 1, &memo)});
     }
-    struct alloc *a = NULL;
-    VEC(struct spot) spots = {0};
+    struct sched_alloc *a = NULL;
+    VEC(struct placement_spot) spots = {0};
     if (found.len)
         qsort(found.at, found.len, sizeof *found.at, d->even ? by_score : by_tasks);
     uint32_t left = d->tasks;
@@ -280,30 +281,30 @@ static struct alloc *place_many(struct pass *p, struct request *r, struct fit *f
         uint32_t others = spots.len + 1 < d->nodes_min ? d->nodes_min - spots.len - 1 : 0;
         uint32_t most = left > others ? left - others : 1;
         uint32_t k = found.at[i].tasks < most ? found.at[i].tasks : most;
-        vec_push(&spots, (struct spot){found.at[i].node, k});
+        vec_push(&spots, (struct placement_spot){found.at[i].node, k});
         left -= k;
     }
     if (!left && spots.len >= d->nodes_min)
-        a = place_build(p->w, r, spots.at, spots.len, placement(p, d));
+        a = sched_place_build(p->w, r, spots.at, spots.len, placement(p, d));
     vec_done(&spots);
     vec_done(&found);
     return a;
 }
 
-struct alloc *place(struct pass *p, struct request *r) {
-    struct fit *f = fit_of(p->w, r);
-    if (!fit_enough(f))
+struct sched_alloc *sched_place(struct sched_pass *p, struct world_request *r) {
+    struct sched_fit *f = sched_fit_of(p->w, r);
+    if (!sched_fit_enough(f))
         return NULL;
-    bool own = r->asked.reservation || p->again || p->placing;  // others' failures say nothing, nor does its own
-    if (!own && f->failed_pass == p->w->pass && r->limit_ms >= f->failed_limit_ms)
+    bool own = r->asked.reservation || p->retry || p->placing;  // others' failures say nothing, nor does its own
+    if (!own && f->failed_pass == p->w->last_pass.number && r->limit_ms >= f->failed_limit_ms)
         return NULL;
     scores_valid(p, f);
     bool one = f->demand.even && f->demand.nodes_min == 1;
-    struct alloc *a = one ? place_one(p, r, f) : place_many(p, r, f);
+    struct sched_alloc *a = one ? place_one(p, r, f) : place_many(p, r, f);
     // During a pass resources only shrink: what failed for this length fails for longer ones too,
     // unless a reservation is named.
     if (!a && !own) {
-        f->failed_pass = p->w->pass;
+        f->failed_pass = p->w->last_pass.number;
         f->failed_limit_ms = r->limit_ms;
     }
     return a;

@@ -5,7 +5,7 @@
 
 enum { HOUR_MS = 3600 * 1000 };
 
-void policy_default(struct policy *p) {
+void sched_policy_default(struct policy *p) {
     *p = (struct policy){
         .order = POLICY_ORDER_FAIR,
         .backfill = POLICY_BACKFILL_IN_ORDER,
@@ -30,20 +30,17 @@ static int duration(const char *name, int64_t v, int64_t low, struct error *err)
     return 0;
 }
 
-int policy_check(const struct policy *p, struct error *err) {
+int sched_policy_check(const struct policy *p, struct error *err) {
     int r;
     if (p->short_milli < 0 || p->short_milli > SHORT_MAX)
         return error_set(err, EINVAL, "short factor is %d thousandths: give 0 to %d", p->short_milli, SHORT_MAX);
     if (p->plan_depth > PLAN_DEPTH_MAX)
         return error_set(err, EINVAL, "plan depth is %u: at most %d jobs are planned ahead", p->plan_depth,
                          PLAN_DEPTH_MAX);
-    if ((r = duration("use", p->use_ms, 0, err)) ||
-        (r = duration("size", p->size_ms, -DURATION_MAX_MS, err)) ||
-        (r = duration("step of QoS", p->qos_ms, 0, err)) ||
-        (r = duration("step of nice", p->nice_ms, 0, err)) ||
+    if ((r = duration("use", p->use_ms, 0, err)) || (r = duration("size", p->size_ms, -DURATION_MAX_MS, err)) ||
+        (r = duration("step of QoS", p->qos_ms, 0, err)) || (r = duration("step of nice", p->nice_ms, 0, err)) ||
         (r = duration("half-life", p->half_life_ms, 1000, err)) ||
-        (r = duration("maximum wait", p->max_wait_ms, 0, err)) ||
-        (r = duration("grace", p->grace_ms, 0, err)) ||
+        (r = duration("maximum wait", p->max_wait_ms, 0, err)) || (r = duration("grace", p->grace_ms, 0, err)) ||
         (r = duration("minimum run time", p->min_runtime_ms, 0, err)))
         return r;
     return 0;

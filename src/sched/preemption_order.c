@@ -1,139 +1,156 @@
-// Owns who made room for whom. "A gave way to B" puts B above A while both are there, by a step of the kind
-// of claim it was. Nobody takes from a job above itself by steps of the kind it claims by now or of stronger
-// ones. So there is always one order of all jobs in which every taker is before its victims: by groups that
-// all steps join in circles, inside them by groups that all but the weakest do, and so on; the strongest make
-// none. As starts on free room take nothing from anybody, preemption ends. A step counts no more when the
-// one's project is due more than then, or the other's less; it all begins anew for a project's jobs when one
-// of them ends by itself, for all when rules are changed.
+// Remembers who was preempted for whom, so that preemption ends.
+//
+// Definitions. When job V is preempted for job P, P is "above" V, by a step of the kind of P's claim: SHARE
+// (strongest), QUOTA or BEYOND (enum sched_claim). A job is above another as well over several steps.
+// Invariant. A job never preempts a job that is above it by steps of the kind it claims with, or stronger.
+// Theorem. While no job ends by itself and no rule changes, there are finitely many preemptions.
+// Proof. Take the graph of all jobs and steps. Its SHARE steps form no cycle: the last step of a cycle would
+// preempt a job that is above by SHARE steps. Order the jobs by SHARE steps. SHARE and QUOTA steps together may
+// form cycles, but inside a cycle no job preempts by QUOTA again, for the same reason; likewise for all three
+// kinds. So order the strongly connected groups of all steps, inside a group those of SHARE and QUOTA, inside
+// these the jobs by SHARE: every preemptor comes before its victims. Each preemption or start replaces the set
+// of running jobs by one that is better from the top of that order, and there are finitely many sets.
+// Example. A (1 GPU, within its share) preempts B (3 GPUs): A is above B. C starts on the two GPUs left over
+// and is beyond its share. B may preempt C but not A, so it waits for A to end; without the rule B would
+// preempt A and C, A would preempt B again, and so on.
+//
+// A step no longer counts when what justified it is gone: the victim's project is due more than then, or the
+// preemptor's less; one of the victim's project's jobs ended by itself; projects or QoS were changed.
+// docs/decisions/preemption-ends.md has the reasons.
+#include "preemption_order.h"
+
 #include <string.h>
 
 #include "pass.h"
 
-struct gave {
-    uint32_t count, slot;  // slot: of its job in world.gave
-    struct sched_gave to[];
+struct preemption_list {
+    uint32_t count;
+    uint32_t slot;  // of its job in world_jobs.preempted
+    struct sched_preemption by[];
 };
 
-static struct gave *list(const struct sched_gave *to, uint32_t count) {
-    struct gave *g = xmalloc(sizeof *g + count * sizeof *g->to);
-    g->count = count;
-    memcpy(g->to, to, count * sizeof *to);
-    return g;
+static struct preemption_list *list_new(const struct sched_preemption *by, uint32_t count) {
+    struct preemption_list *l = xmalloc(sizeof *l + count * sizeof *l->by);
+    l->count = count;
+    memcpy(l->by, by, count * sizeof *by);
+    return l;
 }
 
-static void replace(struct world *w, struct job *j, struct gave *g) {
-    struct gave *old = j->gave;
-    if (g)
-        g->slot = old ? old->slot : w->gave.len;
-    if (g && !old)
-        vec_push(&w->gave, j);
-    if (!g && old) {
-        vec_remove_swap(&w->gave, old->slot);
-        if (old->slot < w->gave.len)
-            w->gave.at[old->slot]->gave->slot = old->slot;
+static void replace(struct world *w, struct world_job *j, struct preemption_list *new) {
+    struct preemption_list *old = j->preempted_by;
+    if (new)
+        new->slot = old ? old->slot : w->jobs.preempted.len;
+    if (new && !old)
+        vec_push(&w->jobs.preempted, j);
+    if (!new &&old) {
+        vec_remove_swap(&w->jobs.preempted, old->slot);
+        if (old->slot < w->jobs.preempted.len)
+            w->jobs.preempted.at[old->slot]->preempted_by->slot = old->slot;
     }
     free(old);
-    j->gave = g;
+    j->preempted_by = new;
 }
 
-void gave_forget(struct world *w, struct job *j) {
+void sched_preemptions_forget(struct world *w, struct world_job *j) {
     replace(w, j, NULL);
 }
 
-void world_gave_forget(struct world *w) {
-    while (w->gave.len)
-        gave_forget(w, w->gave.at[w->gave.len - 1]);
+void world_preemptions_forget(struct world *w) {
+    while (w->jobs.preempted.len)
+        sched_preemptions_forget(w, w->jobs.preempted.at[w->jobs.preempted.len - 1]);
 }
 
-void gave_lapse(struct world *w, uint32_t project) {
-    for (uint32_t i = w->gave.len; i-- > 0;)
-        if (w->gave.at[i]->request->asked.project == project)
-            gave_forget(w, w->gave.at[i]);
+void sched_preemptions_lapse(struct world *w, uint32_t project) {
+    for (uint32_t i = w->jobs.preempted.len; i-- > 0;)
+        if (w->jobs.preempted.at[i]->request->asked.project == project)
+            sched_preemptions_forget(w, w->jobs.preempted.at[i]);
 }
 
-// Those that ended meanwhile go when the next comes, so the list is no longer than the jobs there are.
-// The second time to the same job counts whatever becomes of shares: what a job holds can differ from what
-// it asked for, so they may go up and down as the two take turns.
-void gave_note(struct world *w, struct job *j, const struct sched_gave *new) {
-    struct sched_gave last = *new;
-    VEC(struct sched_gave) all = {0};
-    for (uint32_t i = 0; j->gave && i < j->gave->count; i++) {
-        const struct sched_gave *g = &j->gave->to[i];
-        if (g->to == new->to && g->claim == new->claim) {
+// Preemptors that ended meanwhile are dropped here, so a list is never longer than the number of jobs.
+// A second preemption for the same job by the same claim counts whatever becomes of the shares: a job can
+// hold more than it asked for (an exclusive node), so shares may go up and down as the two replace each other.
+void sched_preemption_record(struct world *w, struct world_job *j, const struct sched_preemption *new) {
+    struct sched_preemption last = *new;
+    VEC(struct sched_preemption) all = {0};
+    for (uint32_t i = 0; j->preempted_by && i < j->preempted_by->count; i++) {
+        const struct sched_preemption *g = &j->preempted_by->by[i];
+        if (g->by == new->by && g->claim == new->claim) {
             last.share = INT64_MAX;
-            last.to_share = 0;
-        } else if (world_find(w, g->to)) {
+            last.by_share = 0;
+        } else if (world_find(w, g->by)) {
             vec_push(&all, *g);
         }
     }
     vec_push(&all, last);
-    replace(w, j, list(all.at, all.len));
+    replace(w, j, list_new(all.at, all.len));
     vec_done(&all);
 }
 
-struct sched_gave *world_job_gave(const struct world *w, uint64_t id, uint32_t *count) {
-    const struct job *j = world_find(w, id);
-    *count = j && j->gave ? j->gave->count : 0;
-    return *count ? xmemdup(j->gave->to, *count * sizeof *j->gave->to) : NULL;
+struct sched_preemption *world_job_preemptions(const struct world *w, uint64_t id, uint32_t *count) {
+    const struct world_job *j = world_find(w, id);
+    *count = j && j->preempted_by ? j->preempted_by->count : 0;
+    return *count ? xmemdup(j->preempted_by->by, *count * sizeof *j->preempted_by->by) : NULL;
 }
 
-void world_job_gave_set(struct world *w, uint64_t id, const struct sched_gave *to, uint32_t count) {
-    struct job *j = world_find(w, id);
+void world_job_preemptions_set(struct world *w, uint64_t id, const struct sched_preemption *by, uint32_t count) {
+    struct world_job *j = world_find(w, id);
     if (j)
-        replace(w, j, count ? list(to, count) : NULL);
+        replace(w, j, count ? list_new(by, count) : NULL);
 }
 
-// --- who is above ---
+// --- which jobs are above one ---
 
-struct search {
-    struct pass *p;
-    enum sched_claim up_to;  // by steps of this kind or stronger
-    VEC(struct job *) found;
+struct preemption_search {
+    struct sched_pass *p;
+    enum sched_claim up_to;  // follows steps of this kind and stronger ones
+    VEC(struct world_job *) found;
 };
 
-static int64_t share_of(struct world *w, const struct job *j) {
+static int64_t share_of(struct world *w, const struct world_job *j) {
     return world_project_slot(w, j->request->asked.project)->own_share[j->request->dim];
 }
 
-struct sched_gave gave_grounds(struct world *w, const struct job *victim, const struct job *taker,
-                               enum sched_claim claim) {
-    return (struct sched_gave){.to = taker->id, .share = share_of(w, victim), .to_share = share_of(w, taker),
-                               .claim = claim};
+struct sched_preemption sched_preemption_grounds(struct world *w, const struct world_job *victim,
+                                                 const struct world_job *preemptor, enum sched_claim claim) {
+    return (struct sched_preemption){
+        .by = preemptor->id, .share = share_of(w, victim), .by_share = share_of(w, preemptor), .claim = claim};
 }
 
-// From one that made room (NULL: the first).
-static void reach(struct search *s, const struct job *from, const struct sched_gave *g) {
+// Follows one step from its victim (NULL: the start of the search) to its preemptor.
+static void follow(struct preemption_search *s, const struct world_job *from, const struct sched_preemption *g) {
     struct world *w = s->p->w;
-    struct job *j = world_find(w, g->to);
+    struct world_job *j = world_find(w, g->by);
     if (!j || g->claim > s->up_to || map_get(&s->p->above, j->id))
         return;
-    if (from && (share_of(w, from) > g->share || share_of(w, j) < g->to_share))
-        return;
+    if (from && (share_of(w, from) > g->share || share_of(w, j) < g->by_share))
+        return;  // what justified the step is gone
     map_put(&s->p->above, j->id, (void *)(uintptr_t)(1 + s->up_to));
     vec_push(&s->found, j);
 }
 
-// Also by what this pass decided: its victims are below their takers from now on.
-static void spread(struct search *s) {
-    const struct decisions *d = s->p->out;
+// Follows all steps from the jobs found so far, including those this pass decided on.
+static void follow_all(struct preemption_search *s) {
+    const struct sched_decisions *d = s->p->out;
     for (uint32_t i = 0; i < s->found.len; i++) {
-        const struct job *j = s->found.at[i];
-        for (uint32_t k = 0; j->gave && k < j->gave->count; k++)
-            reach(s, j, &j->gave->to[k]);
-        for (uint32_t k = 0; j->vacating && k < d->preempts.len; k++)
+        const struct world_job *j = s->found.at[i];
+        for (uint32_t k = 0; j->preempted_by && k < j->preempted_by->count; k++)
+            follow(s, j, &j->preempted_by->by[k]);
+        bool victim = j->state != SCHED_JOB_PENDING && pass_is_victim(s->p, j);
+        for (uint32_t k = 0; victim && k < d->preempts.len; k++)
             if (d->preempts.at[k].victim == j->id)
-                reach(s, j, &d->preempts.at[k].gave);
+                follow(s, j, &d->preempts.at[k].grounds);
     }
 }
 
-bool gave_above(struct pass *p, const struct job *taker) {
-    if (!taker->gave)
+// Searches with the strongest kind of steps first: a job's entry in `above` is the strongest kind that reaches it.
+bool sched_preemption_find_above(struct sched_pass *p, const struct world_job *preemptor) {
+    if (!preemptor->preempted_by)
         return false;
-    struct search s = {.p = p};
+    struct preemption_search s = {.p = p};
     map_done(&p->above);
-    reach(&s, NULL, &(struct sched_gave){.to = taker->id});
+    follow(&s, NULL, &(struct sched_preemption){.by = preemptor->id});
     for (; s.up_to < SCHED_CLAIM_COUNT; s.up_to++)
-        spread(&s);
+        follow_all(&s);
     vec_done(&s.found);
     return true;
 }

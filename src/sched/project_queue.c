@@ -1,73 +1,74 @@
-// Owns each project's turns: one slot per request that has jobs ready, and their order, kept from one
-// pass to the next. Turns drift slowly against each other (users' use decays), so bringing the order
-// up to date costs one look at each and the moving of a few.
+// Each project's queue: one entry per request that has jobs ready, kept sorted from one pass to the next.
+// Keys drift slowly against each other (users' usage decays), so bringing the order up to date takes one
+// look at each entry and moving a few.
 #include <assert.h>
 
 #include "order.h"
 
-static_assert(sizeof(struct turn) == 64, "a pass looks at one for each request");
+static_assert(sizeof(struct queue_entry) == 64, "a pass reads one per request: keep it in one cache line");
 
-void turns_add(struct turns *t, struct request *r) {
-    uint32_t slot = t->free ? t->free - 1 : t->slots.len;
-    if (t->free)
-        t->free = t->slots.at[slot].at;
+void sched_project_queue_add(struct project_queue *q, struct world_request *r) {
+    uint32_t slot = q->free ? q->free - 1 : q->slots.len;
+    if (q->free)
+        q->free = q->slots.at[slot].at;
     else
-        vec_push(&t->slots, (struct turn){0});
-    // a slot that was given up and taken again since the latest pass may be in the order still
-    bool listed = t->slots.at[slot].stale;
-    t->slots.at[slot] = (struct turn){.request = r, .stale = true};
+        vec_push(&q->slots, (struct queue_entry){0});
+    // A slot that was freed and used again since the latest pass may be in `sorted` still.
+    bool listed = q->slots.at[slot].stale;
+    q->slots.at[slot] = (struct queue_entry){.request = r, .stale = true};
     if (!listed)
-        vec_push(&t->sorted, slot);
+        vec_push(&q->sorted, slot);
     r->project_slot = slot;
-    t->count++;
+    q->count++;
 }
 
-void turns_remove(struct turns *t, struct request *r) {
-    struct turn *at = &t->slots.at[r->project_slot];
+void sched_project_queue_remove(struct project_queue *q, struct world_request *r) {
+    struct queue_entry *at = &q->slots.at[r->project_slot];
     assert(at->request == r);
-    *at = (struct turn){.at = t->free, .stale = true};  // stale: `sorted` names it until the next pass
-    t->free = r->project_slot + 1;
-    t->count--;
+    *at = (struct queue_entry){.at = q->free, .stale = true};  // stale: it is in `sorted` until the next pass
+    q->free = r->project_slot + 1;
+    q->count--;
 }
 
-void turns_stale(struct project *p, struct request *r) {
-    assert(p->turns.slots.at[r->project_slot].request == r);
-    p->turns.slots.at[r->project_slot].stale = true;
+void sched_project_queue_stale(struct world_project *p, struct world_request *r) {
+    assert(p->queue.slots.at[r->project_slot].request == r);
+    p->queue.slots.at[r->project_slot].stale = true;
 }
 
-void turns_done(struct turns *t) {
-    vec_done(&t->slots);
-    vec_done(&t->sorted);
+void sched_project_queue_done(struct project_queue *q) {
+    vec_done(&q->slots);
+    vec_done(&q->sorted);
 }
 
-static void refresh(const struct order *o, struct turn *t) {
+static void refresh(const struct sched_order *o, struct queue_entry *t) {
     struct world *w = o->p->w;
-    struct request *r = t->request;
-    request_refresh(w, r);
-    const struct qos *q = world_qos(w, r->asked.qos);
+    struct world_request *r = t->request;
+    sched_request_refresh(w, r);
+    const struct world_qos *q = world_qos(w, r->asked.qos);
     int64_t submit_ms = r->queue.at[r->head]->submit_ms;
-    struct turn_parts parts;
-    turn_parts(w, o->p->policy, r, submit_ms, 0, 1, submit_ms, &parts);
-    t->base = turn_time(submit_ms, &parts);
+    struct queue_time_parts parts;
+    sched_queue_time_parts(w, o->p->policy, r, submit_ms, 0, 1, submit_ms, &parts);
+    t->base = sched_queue_time(submit_ms, &parts);
     t->limit_ms = r->limit_ms;
-    t->fit = fit_class(w, r);
+    t->fit = sched_fit_class(w, r);
     t->user = r->user;
     t->tier = r->tier;
-    t->priority = turn_class(w, o->p->policy, r);
+    t->priority = sched_queue_priority(w, o->p->policy, r);
     t->at = r->head;
     t->partition = (uint8_t)r->asked.partition;
     t->dim = r->dim;
     t->stale = false;
-    t->use_free = r->fifo || o->p->policy->order == POLICY_ORDER_FCFS;
-    t->special = !r->preemptible || (q && q->preempts.len);
+    t->ignores_use = r->fifo || o->p->policy->order == POLICY_ORDER_FCFS;
+    t->may_preempt = !r->preemptible || (q && q->preempts.len);
     t->named = r->asked.reservation;
-    t->nth = r->nth & OPTIONS_TOLD;
+    t->nth = r->nth & OPTIONS_ORDERED;
 }
 
-static void tally(struct order *o, const struct turn *t, struct line *l) {
-    struct fit *f = t->fit;
-    if (f->tally_pass != o->p->w->pass) {
-        f->tally_pass = o->p->w->pass;
+// Adds the entry to what its fit class and its project have in common.
+static void tally(struct sched_order *o, const struct queue_entry *t, struct order_project *l) {
+    struct sched_fit *f = t->fit;
+    if (f->tally_pass != o->p->w->last_pass.number) {
+        f->tally_pass = o->p->w->last_pass.number;
         f->any = t->request;
         f->left = 0;
         f->bit = 1ULL << (f->hash % 64);
@@ -79,7 +80,7 @@ static void tally(struct order *o, const struct turn *t, struct line *l) {
     f->least_ms = t->limit_ms < f->least_ms ? t->limit_ms : f->least_ms;
     f->named |= t->named;
     l->classes |= f->bit;
-    l->special |= t->special;
+    l->may_preempt |= t->may_preempt;
     l->dims |= 1U << t->dim;
     if (!o->listed[t->partition]) {
         o->listed[t->partition] = true;
@@ -89,45 +90,46 @@ static void tally(struct order *o, const struct turn *t, struct line *l) {
 }
 
 static int by_turn(const void *pa, const void *pb, void *slots) {
-    const struct turn *a = (const struct turn *)slots + *(const uint32_t *)pa,
-                      *b = (const struct turn *)slots + *(const uint32_t *)pb;
-    return turn_before(a, b) ? -1 : turn_before(b, a) ? 1 : 0;
+    const struct queue_entry *a = (const struct queue_entry *)slots + *(const uint32_t *)pa,
+                             *b = (const struct queue_entry *)slots + *(const uint32_t *)pb;
+    return sched_queue_entry_before(a, b) ? -1 : sched_queue_entry_before(b, a) ? 1 : 0;
 }
 
 // Both are sorted; `to` has room for all.
-static void merge(const struct turn *slots, uint32_t *to, uint32_t kept, const uint32_t *moved, uint32_t count) {
+static void merge(const struct queue_entry *slots, uint32_t *to, uint32_t kept, const uint32_t *moved,
+                  uint32_t count) {
     for (uint32_t at = kept + count; count > 0;) {
-        bool old = kept && turn_before(&slots[moved[count - 1]], &slots[to[kept - 1]]);
+        bool old = kept && sched_queue_entry_before(&slots[moved[count - 1]], &slots[to[kept - 1]]);
         to[--at] = old ? to[--kept] : moved[--count];
     }
 }
 
-void turns_sort(struct order *o, struct project *p, struct line *l) {
-    struct turns *t = &p->turns;
+void sched_project_queue_sort(struct sched_order *o, struct world_project *p, struct order_project *l) {
+    struct project_queue *q = &p->queue;
     const struct world *w = o->p->w;
-    uint64_t version = w->config_version + w->turn_rules.version;  // both only grow
-    bool all = t->version != version;
-    t->version = version;
-    struct turn *slots = t->slots.at;
-    uint32_t kept = 0, n = t->sorted.len;
-    uint32_t *sorted = t->sorted.at;
+    uint64_t version = w->version.config + w->queue_rules.version;  // both only grow
+    bool all = q->version != version;
+    q->version = version;
+    struct queue_entry *slots = q->slots.at;
+    uint32_t kept = 0, n = q->sorted.len;
+    uint32_t *sorted = q->sorted.at;
     vec_clear(&o->moved);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t slot = sorted[i];
-        struct turn *at = &slots[slot];
+        struct queue_entry *at = &slots[slot];
         if (!at->request) {
-            at->stale = false;  // out of the order now
+            at->stale = false;  // no longer in `sorted`
             continue;
         }
         bool fresh = at->stale;
         if (fresh || all)
             refresh(o, at);
-        at->key = turn_key(o, at);
+        at->key = sched_queue_entry_key(o, at);
         tally(o, at, l);
         if (fresh) {
             vec_push(&o->moved, slot);
-        } else if (kept && turn_before(at, &slots[sorted[kept - 1]])) {
-            vec_push(&o->moved, slot);  // one of the two is out of place
+        } else if (kept && sched_queue_entry_before(at, &slots[sorted[kept - 1]])) {
+            vec_push(&o->moved, slot);  // one of the two is out of place: sort both again
             vec_push(&o->moved, sorted[--kept]);
         } else {
             sorted[kept++] = slot;
@@ -136,6 +138,6 @@ void turns_sort(struct order *o, struct project *p, struct line *l) {
     if (o->moved.len > 1)
         qsort_r(o->moved.at, o->moved.len, sizeof *o->moved.at, by_turn, slots);
     merge(slots, sorted, kept, o->moved.at, o->moved.len);
-    t->sorted.len = kept + o->moved.len;
-    assert(t->sorted.len == t->count);
+    q->sorted.len = kept + o->moved.len;
+    assert(q->sorted.len == q->count);
 }

@@ -1,25 +1,26 @@
 // Owns requests: interning by canonical bytes, and deriving from what was asked the form that
-// placement and sharing work with (struct demand).
+// placement and sharing work with (struct sched_demand).
 #include <assert.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/text.h"
-#include "fitcache.h"
+#include "fit_class.h"
+#include "world_state.h"
 
-const struct sched_request *request_asked(const struct request *r) {
+const struct sched_request *sched_request_asked(const struct world_request *r) {
     return &r->asked;
 }
 
-uint32_t request_tasks(const struct request *r) {
+uint32_t sched_request_tasks(const struct world_request *r) {
     return r->demand.tasks;
 }
 
-uint32_t request_cpus(const struct request *r) {
+uint32_t sched_request_cpus(const struct world_request *r) {
     return r->demand.tasks * r->demand.cpus_task;
 }
 
-uint64_t request_gpu_milli(const struct request *r) {
+uint64_t sched_request_gpu_milli(const struct world_request *r) {
     return r->gpu_milli;
 }
 
@@ -36,12 +37,33 @@ static void add_ids(struct buf *b, const uint32_t *ids, uint32_t n) {
 
 static void encode(struct buf *b, const struct sched_request *q) {
     uint64_t fixed[] = {
-        q->project, q->user, q->qos, q->partition, q->class, q->nodes_min, q->nodes_max, q->tasks,
-        q->tasks_per_node, q->cpus_per_task, q->memory_per_node_bytes, q->memory_per_cpu_bytes,
-        q->memory_per_gpu_bytes, q->gpu_milli_per_job, q->gpu_milli_per_node, q->gpu_milli_per_task,
-        q->gpu_memory_bytes, q->exclusive, q->spread, q->same_group, (uint64_t)q->time_limit_ms,
-        (uint64_t)q->min_runtime_ms, (uint64_t)q->deadline_ms, (uint64_t)q->priority, (uint64_t)q->nice,
-        q->preemptible, q->feature_count,
+        q->project,
+        q->user,
+        q->qos,
+        q->partition,
+        q->class,
+        q->nodes_min,
+        q->nodes_max,
+        q->tasks,
+        q->tasks_per_node,
+        q->cpus_per_task,
+        q->memory_per_node_bytes,
+        q->memory_per_cpu_bytes,
+        q->memory_per_gpu_bytes,
+        q->gpu_milli_per_job,
+        q->gpu_milli_per_node,
+        q->gpu_milli_per_task,
+        q->gpu_memory_bytes,
+        q->exclusive,
+        q->spread,
+        q->same_group,
+        (uint64_t)q->time_limit_ms,
+        (uint64_t)q->min_runtime_ms,
+        (uint64_t)q->deadline_ms,
+        (uint64_t)q->priority,
+        (uint64_t)q->nice,
+        q->preemptible,
+        q->feature_count,
     };
     buf_add(b, fixed, sizeof fixed);
     add_text(b, q->gpu_model);
@@ -58,8 +80,8 @@ static const uint32_t *copy_ids(const uint32_t *ids, uint32_t n) {
     return n ? xmemdup(ids, n * sizeof *ids) : NULL;
 }
 
-static struct request *request_new(const struct sched_request *asked, struct buf *code, uint64_t hash) {
-    struct request *r = xcalloc(1, sizeof *r);
+static struct world_request *request_new(const struct sched_request *asked, struct buf *code, uint64_t hash) {
+    struct world_request *r = xcalloc(1, sizeof *r);
     r->asked = *asked;
     r->asked.gpu_model = asked->gpu_model ? xstrdup(asked->gpu_model) : NULL;
     r->asked.reservation = asked->reservation ? xstrdup(asked->reservation) : NULL;
@@ -76,29 +98,30 @@ static struct request *request_new(const struct sched_request *asked, struct buf
     return r;
 }
 
-static struct request *intern(struct world *w, const struct sched_request *asked, const struct request *choice) {
+static struct world_request *intern(struct world *w, const struct sched_request *asked,
+                                    const struct world_request *choice) {
     cleanup_buf struct buf code = {0};
     encode(&code, asked);
     if (choice)
         buf_add(&code, choice->code, choice->code_len);
     uint64_t hash = hash_bytes(code.data, code.len);
-    struct request *first = map_get(&w->requests, hash);
-    for (struct request *r = first; r; r = r->next)
+    struct world_request *first = map_get(&w->requests.by_hash, hash);
+    for (struct world_request *r = first; r; r = r->next)
         if (r->code_len == code.len && memcmp(r->code, code.data, code.len) == 0) {
             r->refs++;
             return r;
         }
-    struct request *r = request_new(asked, &code, hash);
+    struct world_request *r = request_new(asked, &code, hash);
     r->choice = choice;
     r->next = first;
     r->refs = 1;
-    map_put(&w->requests, hash, r);
-    request_derive(w, r);
-    w->by_memory += r->demand.gpu_by_memory;
+    map_put(&w->requests.by_hash, hash, r);
+    sched_request_derive(w, r);
+    w->requests.by_memory += r->demand.gpu_by_memory;
     return r;
 }
 
-static bool has_option(const struct request *r, const struct request *option) {
+static bool has_option(const struct world_request *r, const struct world_request *option) {
     for (uint32_t i = 0; i < r->options.len; i++)
         if (r->options.at[i] == option)
             return true;
@@ -106,59 +129,59 @@ static bool has_option(const struct request *r, const struct request *option) {
 }
 
 // A request for each partition named. They are the choice's own, so its jobs are in one order in all.
-static void make_options(struct world *w, struct request *r) {
+static void make_options(struct world *w, struct world_request *r) {
     for (uint32_t i = 0; i <= r->asked.also_count; i++) {
         struct sched_request one = r->asked;
         one.partition = i ? r->asked.also[i - 1] : r->asked.partition;
         one.also = NULL;
         one.also_count = 0;
-        struct request *option = intern(w, &one, r);
+        struct world_request *option = intern(w, &one, r);
         if (has_option(r, option)) {
             world_request_unref(w, option);  // named twice
             continue;
         }
-        option->nth = (uint8_t)(r->options.len < OPTIONS_TOLD ? r->options.len : OPTIONS_TOLD);
+        option->nth = (uint8_t)(r->options.len < OPTIONS_ORDERED ? r->options.len : OPTIONS_ORDERED);
         vec_push(&r->options, option);
     }
 }
 
-const struct request *world_request(struct world *w, const struct sched_request *asked) {
-    struct request *r = intern(w, asked, NULL);
+const struct world_request *world_request(struct world *w, const struct sched_request *asked) {
+    struct world_request *r = intern(w, asked, NULL);
     if (asked->also_count && !r->options.len)
         make_options(w, r);
     return r;
 }
 
 // Requests stay known a while after their last job: an array's next task, a user's next try.
-void world_request_unref(struct world *w, const struct request *cr) {
+void world_request_unref(struct world *w, const struct world_request *cr) {
     if (!cr)
         return;
-    struct request *r = map_get(&w->requests, cr->hash);
+    struct world_request *r = map_get(&w->requests.by_hash, cr->hash);
     while (r != cr)
         r = r->next;
     assert(r->refs);
     if (--r->refs)
         return;
     assert(r->head == r->queue.len);
-    struct request *first = map_remove(&w->requests, r->hash);
+    struct world_request *first = map_remove(&w->requests.by_hash, r->hash);
     if (first == r) {
         first = r->next;
     } else {
-        struct request *before = first;
+        struct world_request *before = first;
         while (before->next != r)
             before = before->next;
         before->next = r->next;
     }
     if (first)
-        map_put(&w->requests, r->hash, first);
-    w->by_memory -= r->demand.gpu_by_memory;
-    fit_forget(w, r);
+        map_put(&w->requests.by_hash, r->hash, first);
+    w->requests.by_memory -= r->demand.gpu_by_memory;
+    sched_fit_forget(w, r);
     for (uint32_t i = 0; i < r->options.len; i++)
         world_request_unref(w, r->options.at[i]);
-    request_free(r);
+    sched_request_free(r);
 }
 
-void request_free(struct request *r) {
+void sched_request_free(struct world_request *r) {
     const struct sched_request *q = &r->asked;
     for (uint32_t i = 0; i < q->feature_count; i++)
         free((void *)(uintptr_t)q->features[i]);
@@ -179,7 +202,7 @@ static uint32_t divide_up(uint32_t a, uint32_t b) {
     return (a + b - 1) / b;
 }
 
-static void derive_layout(const struct sched_request *q, struct demand *d) {
+static void derive_layout(const struct sched_request *q, struct sched_demand *d) {
     uint32_t per = q->tasks_per_node, nodes = q->nodes_min;
     d->tasks = q->tasks ? q->tasks : (nodes ? nodes : 1) * (per ? per : 1);
     if (nodes > d->tasks)
@@ -198,7 +221,7 @@ static void derive_layout(const struct sched_request *q, struct demand *d) {
         d->node_tasks = d->tasks / d->nodes_min;
 }
 
-static void derive_gpus(const struct sched_request *q, struct demand *d) {
+static void derive_gpus(const struct sched_request *q, struct sched_demand *d) {
     d->gpu_task = q->gpu_milli_per_task;
     d->gpu_node = q->gpu_milli_per_node;
     d->gpu_memory = q->gpu_memory_bytes;
@@ -234,11 +257,11 @@ static uint64_t alternatives(struct world *w, const char *text, bool *unknown) {
     return mask;
 }
 
-static void derive_features(struct world *w, struct request *r) {
+static void derive_features(struct world *w, struct world_request *r) {
     vec_clear(&r->features);
     r->feature_unknown = false;
     for (uint32_t i = 0; i < r->asked.feature_count; i++) {
-        struct features f = {0};
+        struct world_features f = {0};
         bool any = false;
         for (const char *text = r->asked.features[i]; *text;) {
             size_t len = strcspn(text, "|");
@@ -256,7 +279,7 @@ static void derive_features(struct world *w, struct request *r) {
     }
 }
 
-uint32_t demand_milli(const struct demand *d, uint32_t milli, uint64_t gpu_memory) {
+uint32_t sched_demand_milli(const struct sched_demand *d, uint32_t milli, uint64_t gpu_memory) {
     if (milli >= SCHED_GPU || !d->gpu_memory)
         return milli;
     if (gpu_memory == 0 || d->gpu_memory > gpu_memory)
@@ -266,21 +289,21 @@ uint32_t demand_milli(const struct demand *d, uint32_t milli, uint64_t gpu_memor
 }
 
 // What a memory request counts as before it is placed: the least it can become.
-static uint64_t estimate_by_memory(const struct world *w, const struct demand *d) {
+static uint64_t estimate_by_memory(const struct world *w, const struct sched_demand *d) {
     uint32_t least = SCHED_GPU;
-    for (uint32_t i = 0; i < w->gpu_sizes.len; i++) {
-        uint32_t m = demand_milli(d, 0, w->gpu_sizes.at[i].bytes);
+    for (uint32_t i = 0; i < w->cluster.gpu_sizes.len; i++) {
+        uint32_t m = sched_demand_milli(d, 0, w->cluster.gpu_sizes.at[i].bytes);
         least = m < least ? m : least;
     }
     return least;
 }
 
-void request_derive(struct world *w, struct request *r) {
-    fit_forget(w, r);
+void sched_request_derive(struct world *w, struct world_request *r) {
+    sched_fit_forget(w, r);
     r->limit_version = 0;
     const struct sched_request *q = &r->asked;
-    struct demand *d = &r->demand;
-    *d = (struct demand){.exclusive = q->exclusive, .spread = q->spread, .same_group = q->same_group};
+    struct sched_demand *d = &r->demand;
+    *d = (struct sched_demand){.exclusive = q->exclusive, .spread = q->spread, .same_group = q->same_group};
     derive_layout(q, d);
     derive_gpus(q, d);
     d->cpus_task = q->cpus_per_task ? q->cpus_per_task : 1;
@@ -293,21 +316,21 @@ void request_derive(struct world *w, struct request *r) {
     r->gpu_milli = d->tasks * milli_task + (uint64_t)d->nodes_min * d->gpu_node;
 }
 
-void requests_derive(struct world *w) {
+void sched_requests_derive(struct world *w) {
     size_t it = 0;
     void *v;
-    while (map_next(&w->requests, &it, NULL, &v))
-        for (struct request *r = v; r; r = r->next)
-            request_derive(w, r);
+    while (map_next(&w->requests.by_hash, &it, NULL, &v))
+        for (struct world_request *r = v; r; r = r->next)
+            sched_request_derive(w, r);
     world_recount(w);
 }
 
-int64_t request_limit_ms(const struct world *w, const struct request *r) {
+int64_t sched_request_limit_ms(const struct world *w, const struct world_request *r) {
     int64_t limit = r->asked.time_limit_ms;
-    const struct partition *p = world_partition(w, r->asked.partition);
+    const struct world_partition *p = world_partition(w, r->asked.partition);
     if (!limit && p)
         limit = p->default_time_ms ? p->default_time_ms : p->max_time_ms;
-    const struct project *project = world_project(w, r->asked.project);
+    const struct world_project *project = world_project(w, r->asked.project);
     if (r->asked.class == SCHED_INTERACTIVE && project && project->interactive_limit_ms &&
         (!limit || limit > project->interactive_limit_ms))
         limit = project->interactive_limit_ms;  // closed then, whatever was asked
@@ -321,7 +344,7 @@ static bool contains(const uint32_t *ids, uint32_t n, uint32_t id) {
     return false;
 }
 
-bool request_features_ok(const struct request *r, const struct node *n) {
+bool sched_request_features_ok(const struct world_request *r, const struct world_node *n) {
     if (r->feature_unknown)
         return false;
     for (uint32_t i = 0; i < r->features.len; i++) {
@@ -334,7 +357,7 @@ bool request_features_ok(const struct request *r, const struct node *n) {
     return true;
 }
 
-bool project_allows(const struct project *p, uint32_t node) {
+bool sched_project_allows(const struct world_project *p, uint32_t node) {
     if (!p || !p->nodes.len)
         return true;
     uint32_t low = 0, high = p->nodes.len;
@@ -348,11 +371,11 @@ bool project_allows(const struct project *p, uint32_t node) {
     return low < p->nodes.len && p->nodes.at[low] == node;
 }
 
-static bool node_in(const struct node *n, uint32_t partition) {
+static bool node_in(const struct world_node *n, uint32_t partition) {
     return n->partitions[partition / 64] >> (partition % 64) & 1;
 }
 
-bool request_partition_has(const struct sched_request *q, const struct node *n) {
+bool sched_request_partition_has(const struct sched_request *q, const struct world_node *n) {
     bool has = !q->partition || node_in(n, q->partition);
     for (uint32_t i = 0; i < q->also_count && !has; i++)
         has = node_in(n, q->also[i]);
@@ -360,9 +383,9 @@ bool request_partition_has(const struct sched_request *q, const struct node *n) 
 }
 
 // By everything that does not depend on what runs: partition, project, lists, features, model.
-bool request_node_allowed(const struct world *w, const struct request *r, const struct node *n) {
+bool sched_request_node_allowed(const struct world *w, const struct world_request *r, const struct world_node *n) {
     const struct sched_request *q = &r->asked;
-    if (!request_partition_has(q, n))
+    if (!sched_request_partition_has(q, n))
         return false;
     if (q->nodes_only_count && !contains(q->nodes_only, q->nodes_only_count, n->id))
         return false;
@@ -370,38 +393,38 @@ bool request_node_allowed(const struct world *w, const struct request *r, const 
         return false;
     if (r->demand.model_unknown || (r->demand.models && !(r->demand.models & n->models)))
         return false;
-    return request_features_ok(r, n) && project_allows(world_project(w, q->project), n->id);
+    return sched_request_features_ok(r, n) && sched_project_allows(world_project(w, q->project), n->id);
 }
 
-unsigned request_dim(const struct world *w, const struct request *r) {
+unsigned sched_request_dim(const struct world *w, const struct world_request *r) {
     uint64_t models = r->demand.models;
     if (models && !(models & (models - 1))) {
-        unsigned dim = w->dim_of_model[__builtin_ctzll(models)];
+        unsigned dim = w->cluster.dim_of_model[__builtin_ctzll(models)];
         if (dim)
             return dim;
     }
     return r->gpu_milli ? DIM_GPU : DIM_CPU;
 }
 
-int64_t request_amount(const struct world *w, const struct request *r, unsigned dim) {
+int64_t sched_request_amount(const struct world *w, const struct world_request *r, unsigned dim) {
     if (dim == DIM_CPU)
-        return request_cpus(r);
-    if (dim == DIM_GPU || dim == request_dim(w, r))
+        return sched_request_cpus(r);
+    if (dim == DIM_GPU || dim == sched_request_dim(w, r))
         return (int64_t)r->gpu_milli;
     return 0;
 }
 
-bool request_preemptible(const struct world *w, const struct request *r) {
+bool sched_request_preemptible(const struct world *w, const struct world_request *r) {
     if (r->asked.preemptible != SCHED_BY_CLASS)
         return r->asked.preemptible == SCHED_YES;
-    const struct qos *q = world_qos(w, r->asked.qos);
+    const struct world_qos *q = world_qos(w, r->asked.qos);
     if (q && q->preemptible != SCHED_BY_CLASS)
         return q->preemptible == SCHED_YES;
     return r->asked.class == SCHED_TRAIN;
 }
 
-int32_t request_priority(const struct world *w, const struct request *r) {
-    const struct qos *q = world_qos(w, r->asked.qos);
+int32_t sched_request_priority(const struct world *w, const struct world_request *r) {
+    const struct world_qos *q = world_qos(w, r->asked.qos);
     int64_t p = (int64_t)(q ? q->priority : 0) + r->asked.priority - r->asked.nice;
     return p > INT32_MAX ? INT32_MAX : p < INT32_MIN ? INT32_MIN : (int32_t)p;
 }

@@ -4,43 +4,44 @@
 // too small, or because the node lacks the CPUs, memory or number of GPUs the kind needs beside it.
 // Two things are added that a look at one request at a time misses: GPUs stranded because the node's
 // CPUs or memory will run out before its GPUs do, and crumbs that hardly anybody can use.
-#include "mix.h"
+#include "request_mix.h"
 
 #include <assert.h>
 #include <string.h>
 
 enum {
-    KINDS_ACTIVE = 64,     // measured against
-    KINDS_MAX = 4096,      // counted
-    COUNT_SUM_MAX = 16384, // counts are halved beyond
+    KINDS_ACTIVE = 64,      // measured against
+    KINDS_MAX = 4096,       // counted
+    COUNT_SUM_MAX = 16384,  // counts are halved beyond
     WEIGHT_SUM = 65536,
-    CRUMB_PART = 30,       // a share that less than 1 in 30 could use is a crumb
+    CRUMB_PART = 30,  // a share that less than 1 in 30 could use is a crumb
     FIRST_REBUILD = 16,
 };
 
-struct kind {
+struct request_kind {
     uint32_t whole, milli;  // GPUs of one node part, or one fraction
     uint32_t cpus;
     uint64_t memory, models;
     uint32_t count;
-    int32_t weight;         // of WEIGHT_SUM, when active
+    int32_t weight;  // of WEIGHT_SUM, when active
 };
 
-struct mix {
-    VEC(struct kind) kinds;
+struct request_mix {
+    VEC(struct request_kind) kinds;
     uint64_t sum;
-    uint64_t since;         // added since the active ones were chosen
+    uint64_t since;  // added since the active ones were chosen
     uint64_t version;
     uint32_t active_len;
-    struct kind active[KINDS_ACTIVE];
+    struct request_kind active[KINDS_ACTIVE];
     // What the average request needs, to tell which resource of a node runs out first.
     int64_t gpu_sum, cpu_sum;
     __int128 memory_sum;
 };
 
-static struct kind kind_of(const struct demand *d) {
+static struct request_kind kind_of(const struct sched_demand *d) {
     uint32_t k = d->even ? d->node_tasks : 1;
-    struct kind kind = {.cpus = d->cpus_task * k, .memory = d->memory_node + d->memory_task * k, .models = d->models};
+    struct request_kind kind = {
+        .cpus = d->cpus_task * k, .memory = d->memory_node + d->memory_task * k, .models = d->models};
     if (d->gpu_by_memory || (d->gpu_task && d->gpu_task < SCHED_GPU))
         kind.milli = d->gpu_task ? d->gpu_task : SCHED_GPU / 2;
     else if (d->gpu_node && d->gpu_node < SCHED_GPU)
@@ -50,13 +51,13 @@ static struct kind kind_of(const struct demand *d) {
     return kind;
 }
 
-static bool same_kind(const struct kind *a, const struct kind *b) {
+static bool same_kind(const struct request_kind *a, const struct request_kind *b) {
     return a->whole == b->whole && a->milli == b->milli && a->cpus == b->cpus && a->memory == b->memory &&
            a->models == b->models;
 }
 
 static int by_count(const void *pa, const void *pb) {
-    const struct kind *a = pa, *b = pb;
+    const struct request_kind *a = pa, *b = pb;
     if (a->count != b->count)
         return a->count > b->count ? -1 : 1;
     if (a->whole != b->whole)
@@ -70,7 +71,7 @@ static int by_count(const void *pa, const void *pb) {
     return (a->models > b->models) - (a->models < b->models);
 }
 
-static void halve(struct mix *m) {
+static void halve(struct request_mix *m) {
     uint32_t kept = 0;
     m->sum = 0;
     for (uint32_t i = 0; i < m->kinds.len; i++) {
@@ -82,7 +83,7 @@ static void halve(struct mix *m) {
     m->kinds.len = kept;
 }
 
-static void choose_active(struct mix *m) {
+static void choose_active(struct request_mix *m) {
     qsort(m->kinds.at, m->kinds.len, sizeof *m->kinds.at, by_count);
     m->active_len = m->kinds.len < KINDS_ACTIVE ? m->kinds.len : KINDS_ACTIVE;
     uint64_t sum = 0;
@@ -97,20 +98,20 @@ static void choose_active(struct mix *m) {
     m->gpu_sum = m->cpu_sum = 0;
     m->memory_sum = 0;
     for (uint32_t i = 0; i < m->active_len; i++) {
-        const struct kind *k = &m->active[i];
+        const struct request_kind *k = &m->active[i];
         m->gpu_sum += (int64_t)k->weight * (k->whole ? k->whole * SCHED_GPU : k->milli);
         m->cpu_sum += (int64_t)k->weight * k->cpus;
         m->memory_sum += (__int128)k->weight * k->memory;
     }
 }
 
-void mix_add(struct world *w, const struct request *r) {
+void sched_mix_add(struct world *w, const struct world_request *r) {
     if (!r->gpu_milli)
         return;
-    if (!w->mix)
-        w->mix = xcalloc(1, sizeof *w->mix);
-    struct mix *m = w->mix;
-    struct kind kind = kind_of(&r->demand);
+    if (!w->requests.mix)
+        w->requests.mix = xcalloc(1, sizeof *w->requests.mix);
+    struct request_mix *m = w->requests.mix;
+    struct request_kind kind = kind_of(&r->demand);
     uint32_t i = 0;
     while (i < m->kinds.len && !same_kind(&m->kinds.at[i], &kind))
         i++;
@@ -129,37 +130,38 @@ void mix_add(struct world *w, const struct request *r) {
         choose_active(m);
 }
 
-uint64_t mix_version(const struct world *w) {
-    return w->mix ? w->mix->version : 0;
+uint64_t sched_mix_version(const struct world *w) {
+    return w->requests.mix ? w->requests.mix->version : 0;
 }
 
-void mix_free(struct world *w) {
-    if (w->mix)
-        vec_done(&w->mix->kinds);
-    free(w->mix);
-    w->mix = NULL;
+void sched_mix_free(struct world *w) {
+    if (w->requests.mix)
+        vec_done(&w->requests.mix->kinds);
+    free(w->requests.mix);
+    w->requests.mix = NULL;
 }
 
-void mix_clone(struct world *to, const struct world *from) {
-    mix_free(to);
-    if (!from->mix)
+void sched_mix_clone(struct world *to, const struct world *from) {
+    sched_mix_free(to);
+    if (!from->requests.mix)
         return;
-    to->mix = xmemdup(from->mix, sizeof *from->mix);
-    to->mix->kinds.at = xmemdup(from->mix->kinds.at, from->mix->kinds.cap * sizeof *from->mix->kinds.at);
+    to->requests.mix = xmemdup(from->requests.mix, sizeof *from->requests.mix);
+    to->requests.mix->kinds.at =
+        xmemdup(from->requests.mix->kinds.at, from->requests.mix->kinds.cap * sizeof *from->requests.mix->kinds.at);
 }
 
 // One node as a kind sees it.
-struct view {
+struct kind_view {
     int32_t useless;  // free shares too small or of another model
     uint32_t usable;  // GPUs that could serve
     uint32_t need;    // of them
     uint32_t least;   // milli a GPU must have free
 };
 
-static struct view view_of(const struct node *n, const struct kind *k) {
-    struct view v = {.need = k->whole ? k->whole : 1, .least = k->whole ? SCHED_GPU : k->milli};
+static struct kind_view view_of(const struct world_node *n, const struct request_kind *k) {
+    struct kind_view v = {.need = k->whole ? k->whole : 1, .least = k->whole ? SCHED_GPU : k->milli};
     for (uint32_t i = 0; i < n->gpu_count; i++) {
-        const struct gpu *g = &n->gpus[i];
+        const struct world_gpu *g = &n->gpus[i];
         if (g->free_milli >= v.least && (!k->models || (k->models >> g->model & 1)))
             v.usable++;
         else
@@ -168,43 +170,45 @@ static struct view view_of(const struct node *n, const struct kind *k) {
     return v;
 }
 
-static int32_t free_sum(const struct node *n) {
+static int32_t free_sum(const struct world_node *n) {
     int32_t sum = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++)
         sum += n->gpus[i].free_milli;
     return sum;
 }
 
-static int32_t fragmented(const struct view *v, const struct kind *k, uint32_t cpus, uint64_t memory, int32_t sum) {
+static int32_t fragmented(const struct kind_view *v, const struct request_kind *k, uint32_t cpus, uint64_t memory,
+                          int32_t sum) {
     return v->usable < v->need || cpus < k->cpus || memory < k->memory ? sum : v->useless;
 }
 
-struct option {
+struct gpu_option {
     uint16_t free_milli, take;
     uint8_t model;
     uint32_t gpu;
 };
 
 // The different GPUs a fraction could go to; equal ones once.
-static uint32_t options_of(const struct node *n, const struct demand *d, uint32_t milli, struct option *out) {
+static uint32_t options_of(const struct world_node *n, const struct sched_demand *d, uint32_t milli,
+                           struct gpu_option *out) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
-        const struct gpu *g = &n->gpus[i];
+        const struct world_gpu *g = &n->gpus[i];
         if (!g->free_milli || !g->usable || (d->models && !(d->models >> g->model & 1)))
             continue;
-        uint32_t take = demand_milli(d, milli, g->memory_bytes);
+        uint32_t take = sched_demand_milli(d, milli, g->memory_bytes);
         if (take > g->free_milli)
             continue;
         bool known = false;
         for (uint32_t k = 0; k < count && !known; k++)
             known = out[k].free_milli == g->free_milli && out[k].model == g->model && out[k].take == take;
         if (!known)
-            out[count++] = (struct option){g->free_milli, (uint16_t)take, g->model, i};
+            out[count++] = (struct gpu_option){g->free_milli, (uint16_t)take, g->model, i};
     }
     return count;
 }
 
-static int64_t crumb(const struct mix *m, uint32_t left) {
+static int64_t crumb(const struct request_mix *m, uint32_t left) {
     int32_t useful = 0;
     for (uint32_t i = 0; i < m->active_len; i++)
         if (!m->active[i].whole && m->active[i].milli <= left)
@@ -213,7 +217,7 @@ static int64_t crumb(const struct mix *m, uint32_t left) {
 }
 
 // Milli-GPU that will be left over when the node's CPUs or memory are used up by average requests.
-static int64_t stranded(const struct mix *m, int64_t gpus, uint32_t cpus, uint64_t memory) {
+static int64_t stranded(const struct request_mix *m, int64_t gpus, uint32_t cpus, uint64_t memory) {
     int64_t most = INT64_MAX;
     if (m->cpu_sum)
         most = (int64_t)((__int128)cpus * m->gpu_sum / m->cpu_sum);
@@ -224,18 +228,18 @@ static int64_t stranded(const struct mix *m, int64_t gpus, uint32_t cpus, uint64
     return gpus > most ? gpus - most : 0;
 }
 
-static int64_t growth_fraction(const struct mix *m, const struct node *n, const struct demand *d, uint32_t milli,
-                               uint32_t cpus, uint64_t memory, int *gpu) {
-    struct option options[SCHED_GPUS_MAX];
+static int64_t growth_fraction(const struct request_mix *m, const struct world_node *n, const struct sched_demand *d,
+                               uint32_t milli, uint32_t cpus, uint64_t memory, int *gpu) {
+    struct gpu_option options[SCHED_GPUS_MAX];
     int64_t growth[SCHED_GPUS_MAX] = {0};
     uint32_t count = options_of(n, d, milli, options);
     int32_t sum = free_sum(n);
     for (uint32_t i = 0; i < m->active_len; i++) {
-        const struct kind *k = &m->active[i];
-        struct view v = view_of(n, k);
+        const struct request_kind *k = &m->active[i];
+        struct kind_view v = view_of(n, k);
         int32_t before = fragmented(&v, k, n->cpus_free, n->memory_free, sum);
         for (uint32_t o = 0; o < count; o++) {
-            struct view a = v;
+            struct kind_view a = v;
             uint32_t left = options[o].free_milli - options[o].take;
             bool match = !k->models || (k->models >> options[o].model & 1);
             if (!match || options[o].free_milli < a.least) {
@@ -252,24 +256,25 @@ static int64_t growth_fraction(const struct mix *m, const struct node *n, const 
         growth[o] += crumb(m, options[o].free_milli - options[o].take);
     uint32_t best = 0;
     for (uint32_t o = 1; o < count; o++)
-        if (growth[o] < growth[best] || (growth[o] == growth[best] && options[o].free_milli < options[best].free_milli))
+        if (growth[o] < growth[best] ||
+            (growth[o] == growth[best] && options[o].free_milli < options[best].free_milli))
             best = o;
     *gpu = count ? (int)options[best].gpu : -1;
     return count ? growth[best] : 0;
 }
 
 // Whole GPUs of one kind are alike: the first free ones stand for those that will be taken.
-static int64_t growth_whole(const struct mix *m, const struct node *n, const struct demand *d, uint32_t whole,
-                            uint32_t cpus, uint64_t memory) {
+static int64_t growth_whole(const struct request_mix *m, const struct world_node *n, const struct sched_demand *d,
+                            uint32_t whole, uint32_t cpus, uint64_t memory) {
     int64_t growth = 0;
     int32_t sum = free_sum(n);
     for (uint32_t i = 0; i < m->active_len; i++) {
-        const struct kind *k = &m->active[i];
-        struct view v = view_of(n, k);
+        const struct request_kind *k = &m->active[i];
+        struct kind_view v = view_of(n, k);
         int32_t before = fragmented(&v, k, n->cpus_free, n->memory_free, sum);
         uint32_t left = whole;
         for (uint32_t g = 0; g < n->gpu_count && left; g++) {
-            const struct gpu *gpu = &n->gpus[g];
+            const struct world_gpu *gpu = &n->gpus[g];
             if (gpu->free_milli != SCHED_GPU || (d->models && !(d->models >> gpu->model & 1)))
                 continue;
             left--;
@@ -284,8 +289,9 @@ static int64_t growth_whole(const struct mix *m, const struct node *n, const str
     return growth;
 }
 
-int64_t mix_growth(const struct world *w, const struct node *n, const struct demand *d, uint32_t tasks, int *gpu) {
-    const struct mix *m = w->mix;
+int64_t sched_mix_growth(const struct world *w, const struct world_node *n, const struct sched_demand *d,
+                         uint32_t tasks, int *gpu) {
+    const struct request_mix *m = w->requests.mix;
     *gpu = -1;
     if (!m || !m->active_len || !n->gpu_usable)
         return 0;
@@ -294,25 +300,26 @@ int64_t mix_growth(const struct world *w, const struct node *n, const struct dem
     uint64_t memory = n->memory_free > use ? n->memory_free - use : 0;
     int64_t free_milli = free_sum(n);
     int64_t take = d->gpu_by_memory ? SCHED_GPU / 2 : (int64_t)d->gpu_task * tasks + d->gpu_node;
-    int64_t more = stranded(m, free_milli - take, cpus, memory) - stranded(m, free_milli, n->cpus_free, n->memory_free);
+    int64_t more =
+        stranded(m, free_milli - take, cpus, memory) - stranded(m, free_milli, n->cpus_free, n->memory_free);
     more *= WEIGHT_SUM;
-    bool part = d->gpu_by_memory || (d->gpu_task && d->gpu_task < SCHED_GPU) ||
-                (d->gpu_node && d->gpu_node < SCHED_GPU);
+    bool part =
+        d->gpu_by_memory || (d->gpu_task && d->gpu_task < SCHED_GPU) || (d->gpu_node && d->gpu_node < SCHED_GPU);
     if (part)
         return more + growth_fraction(m, n, d, d->gpu_node ? d->gpu_node : d->gpu_task, cpus, memory, gpu);
     return more + growth_whole(m, n, d, (d->gpu_task * tasks + d->gpu_node) / SCHED_GPU, cpus, memory);
 }
 
-int64_t mix_fragmented(const struct world *w) {
-    const struct mix *m = w->mix;
+int64_t sched_mix_fragmented(const struct world *w) {
+    const struct request_mix *m = w->requests.mix;
     int64_t all = 0;
-    for (uint32_t i = 0; m && i < w->nodes.len; i++) {
-        const struct node *n = world_node(w, i);
+    for (uint32_t i = 0; m && i < w->cluster.nodes.len; i++) {
+        const struct world_node *n = world_node(w, i);
         if (!n || n->state != SCHED_NODE_UP)
             continue;
         int32_t sum = free_sum(n);
         for (uint32_t k = 0; k < m->active_len; k++) {
-            struct view v = view_of(n, &m->active[k]);
+            struct kind_view v = view_of(n, &m->active[k]);
             all += (int64_t)m->active[k].weight * fragmented(&v, &m->active[k], n->cpus_free, n->memory_free, sum);
         }
     }

@@ -6,57 +6,55 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "internal.h"
+#include "world_state.h"
 
 static int by_u32(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
-#define COPY_IDS(to, from, n)                                    \
-    do {                                                         \
-        vec_clear(to);                                           \
-        for (uint32_t i_ = 0; i_ < (n); i_++)                    \
-            vec_push(to, (from)[i_]);                            \
-        if ((to)->len)                                           \
-            qsort((to)->at, (to)->len, sizeof *(to)->at, by_u32); \
+#define COPY_IDS(to, from, n)                                                                                        \
+    do {                                                                                                             \
+        vec_clear(to);                                                                                               \
+        for (uint32_t i_ = 0; i_ < (n); i_++)                                                                        \
+            vec_push(to, (from)[i_]);                                                                                \
+        if ((to)->len)                                                                                               \
+            qsort((to)->at, (to)->len, sizeof *(to)->at, by_u32);                                                    \
     } while (0)
 
-bool partition_has(const struct partition *p, uint32_t node) {
+bool sched_partition_has(const struct world_partition *p, uint32_t node) {
     if (!p->present)
         return false;
     return p->all_nodes || (p->nodes.len && bsearch(&node, p->nodes.at, p->nodes.len, sizeof node, by_u32));
 }
 
 static void membership(struct world *w, uint32_t id) {
-    for (uint32_t i = 0; i < w->nodes.len; i++) {
-        struct node *n = w->nodes.at[i];
+    for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
+        struct world_node *n = w->cluster.nodes.at[i];
         if (!n)
             continue;
         n->partitions[id / 64] &= ~(1ULL << (id % 64));
-        if (w->partitions.at[id] && partition_has(w->partitions.at[id], n->id))
+        if (w->rules.partitions.at[id] && sched_partition_has(w->rules.partitions.at[id], n->id))
             n->partitions[id / 64] |= 1ULL << (id % 64);
     }
 }
 
 int world_partition_set(struct world *w, const struct sched_partition *from, struct error *err) {
     if (!from->id || from->id >= SCHED_PARTITIONS_MAX)
-        return error_set(err, ERANGE, "partition id %u: ids go from 1 to %d", from->id,
-                         SCHED_PARTITIONS_MAX - 1);
+        return error_set(err, ERANGE, "partition id %u: ids go from 1 to %d", from->id, SCHED_PARTITIONS_MAX - 1);
     if (str_empty(from->name))
         return error_set(err, EINVAL, "partition %u has no name: give it one", from->id);
     if (from->default_time_ms < 0 || from->max_time_ms < 0)
         return error_set(err, EINVAL, "partition %s: a time limit below 0 makes no sense, give 0 for none",
                          from->name);
     if (from->max_time_ms && from->default_time_ms > from->max_time_ms)
-        return error_set(err, EINVAL, "partition %s: default time %lld s is above its maximum %lld s",
-                         from->name, (long long)from->default_time_ms / 1000,
-                         (long long)from->max_time_ms / 1000);
-    while (w->partitions.len <= from->id)
-        vec_push(&w->partitions, NULL);
-    struct partition *p = w->partitions.at[from->id];
+        return error_set(err, EINVAL, "partition %s: default time %lld s is above its maximum %lld s", from->name,
+                         (long long)from->default_time_ms / 1000, (long long)from->max_time_ms / 1000);
+    while (w->rules.partitions.len <= from->id)
+        vec_push(&w->rules.partitions, NULL);
+    struct world_partition *p = w->rules.partitions.at[from->id];
     if (!p)
-        p = w->partitions.at[from->id] = xcalloc(1, sizeof *p);
+        p = w->rules.partitions.at[from->id] = xcalloc(1, sizeof *p);
     free(p->name);
     p->id = from->id;
     p->present = true;
@@ -74,12 +72,12 @@ int world_partition_set(struct world *w, const struct sched_partition *from, str
 }
 
 const char *world_partition_name(const struct world *w, uint32_t id) {
-    const struct partition *p = world_partition(w, id);
+    const struct world_partition *p = world_partition(w, id);
     return p ? p->name : NULL;
 }
 
 void world_partition_remove(struct world *w, uint32_t id) {
-    struct partition *p = world_partition(w, id);
+    struct world_partition *p = world_partition(w, id);
     if (!p)
         return;
     p->present = false;
@@ -98,47 +96,51 @@ static int project_check(const struct world *w, const struct sched_project *p, s
     if (p->weight_milli < SCHED_UNLIMITED)
         return error_set(err, EINVAL, "project %s: weight %lld is negative: give 0 (nothing over quota) or more",
                          p->name, (long long)p->weight_milli);
-    if (p->limit_milligpu < SCHED_UNLIMITED || p->limit_cpus < SCHED_UNLIMITED ||
-        p->quota_cpus < SCHED_UNLIMITED)
+    if (p->limit_milligpu < SCHED_UNLIMITED || p->limit_cpus < SCHED_UNLIMITED || p->quota_cpus < SCHED_UNLIMITED)
         return error_set(err, EINVAL, "project %s: a limit is negative: give 0 or more, or none", p->name);
     if (p->limit_milligpu >= 0 && p->limit_milligpu < p->quota_milligpu && !p->quota_rest)
-        return error_set(err, EINVAL, "project %s: limit %lld milli-GPU is below its quota %lld: raise the "
-                         "limit or lower the quota", p->name, (long long)p->limit_milligpu,
-                         (long long)p->quota_milligpu);
+        return error_set(err, EINVAL,
+                         "project %s: limit %lld milli-GPU is below its quota %lld: raise the "
+                         "limit or lower the quota",
+                         p->name, (long long)p->limit_milligpu, (long long)p->quota_milligpu);
     uint32_t up = p->parent;
     for (unsigned steps = 0; up; steps++) {
         if (up == p->id || steps > SCHED_PROJECTS_MAX)
-            return error_set(err, EINVAL, "project %s: its parent is below it in the tree: choose another "
-                             "parent", p->name);
-        const struct project *q = up < w->projects.len ? w->projects.at[up] : NULL;
+            return error_set(err, EINVAL,
+                             "project %s: its parent is below it in the tree: choose another "
+                             "parent",
+                             p->name);
+        const struct world_project *q = up < w->rules.projects.len ? w->rules.projects.at[up] : NULL;
         up = q ? q->parent : 0;
     }
     if (p->parent >= SCHED_PROJECTS_MAX)
         return error_set(err, ERANGE, "project %s: parent id %u is unknown", p->name, p->parent);
     for (uint32_t i = 0; i < p->model_count; i++)
         if (str_empty(p->models[i].model) || p->models[i].quota_milligpu < 0)
-            return error_set(err, EINVAL, "project %s: a quota by GPU model needs a model and 0 or more "
-                             "milli-GPU", p->name);
+            return error_set(err, EINVAL,
+                             "project %s: a quota by GPU model needs a model and 0 or more "
+                             "milli-GPU",
+                             p->name);
     return 0;
 }
 
 // Which models have a quota anywhere, in the order of their words; true when that changed.
 static bool dims_update(struct world *w) {
     uint64_t wanted = 0;
-    for (uint32_t i = 0; i < w->projects.len; i++) {
-        const struct project *p = w->projects.at[i];
+    for (uint32_t i = 0; i < w->rules.projects.len; i++) {
+        const struct world_project *p = w->rules.projects.at[i];
         for (uint32_t k = 0; p && p->present && k < p->models.len; k++)
             wanted |= 1ULL << p->models.at[k].model;
     }
     uint8_t old[SCHED_MODELS_MAX];
-    memcpy(old, w->dim_of_model, sizeof old);
-    w->dims = DIM_MODEL;
+    memcpy(old, w->cluster.dim_of_model, sizeof old);
+    w->cluster.dims = DIM_MODEL;
     for (unsigned m = 0; m < SCHED_MODELS_MAX; m++) {
-        bool has = (wanted >> m & 1) && w->dims < DIMS_MAX;
-        w->dim_of_model[m] = has ? (uint8_t)w->dims++ : 0;
+        bool has = (wanted >> m & 1) && w->cluster.dims < DIMS_MAX;
+        w->cluster.dim_of_model[m] = has ? (uint8_t)w->cluster.dims++ : 0;
     }
-    for (uint32_t i = 0; i < w->projects.len; i++) {
-        struct project *p = w->projects.at[i];
+    for (uint32_t i = 0; i < w->rules.projects.len; i++) {
+        struct world_project *p = w->rules.projects.at[i];
         if (!p || !i)
             continue;
         for (unsigned d = DIM_MODEL; d < DIMS_MAX; d++) {
@@ -146,19 +148,19 @@ static bool dims_update(struct world *w) {
             p->limit[d] = SCHED_UNLIMITED;
         }
         for (uint32_t k = 0; k < p->models.len; k++) {
-            unsigned d = w->dim_of_model[p->models.at[k].model];
+            unsigned d = w->cluster.dim_of_model[p->models.at[k].model];
             if (d) {
                 p->quota[d] = p->models.at[k].quota;
                 p->limit[d] = p->models.at[k].limit;
             }
         }
     }
-    return memcmp(old, w->dim_of_model, sizeof old) != 0;
+    return memcmp(old, w->cluster.dim_of_model, sizeof old) != 0;
 }
 
 static void dims_refresh(struct world *w) {
     if (dims_update(w)) {
-        nodes_recount_capacity(w);
+        sched_nodes_recount_capacity(w);
         world_recount(w);
     }
 }
@@ -167,12 +169,12 @@ int world_project_set(struct world *w, const struct sched_project *from, struct 
     int r = project_check(w, from, err);
     if (r)
         return r;
-    uint32_t words = w->models.len;
+    uint32_t words = w->cluster.models.len;
     for (uint32_t i = 0; i < from->model_count; i++)
         if (world_model(w, from->models[i].model, true) < 0)
-            return error_set(err, ERANGE, "project %s: GPU model %s is one too many, at most %d differ",
-                             from->name, from->models[i].model, SCHED_MODELS_MAX);
-    struct project *p = world_project_slot(w, from->id);
+            return error_set(err, ERANGE, "project %s: GPU model %s is one too many, at most %d differ", from->name,
+                             from->models[i].model, SCHED_MODELS_MAX);
+    struct world_project *p = world_project_slot(w, from->id);
     free(p->name);
     p->name = xstrdup(from->name);
     p->present = true;
@@ -188,19 +190,18 @@ int world_project_set(struct world *w, const struct sched_project *from, struct 
     for (uint32_t i = 0; i < from->model_count; i++) {
         const struct sched_model_quota *q = &from->models[i];
         int model = world_model(w, q->model, false);
-        vec_push(&p->models,
-                 (struct model_quota){(uint8_t)model, q->quota_milligpu, q->limit_milligpu});
+        vec_push(&p->models, (struct world_model_quota){(uint8_t)model, q->quota_milligpu, q->limit_milligpu});
     }
     COPY_IDS(&p->nodes, from->nodes, from->node_count);
     dims_refresh(w);
-    if (words != w->models.len)
-        requests_derive(w);
+    if (words != w->cluster.models.len)
+        sched_requests_derive(w);
     world_config_changed(w);
     return 0;
 }
 
 void world_project_remove(struct world *w, uint32_t id) {
-    struct project *p = world_project(w, id);
+    struct world_project *p = world_project(w, id);
     if (!p)
         return;
     p->present = false;
@@ -222,13 +223,12 @@ static int qos_check(const struct world *w, const struct sched_qos *q, struct er
         return error_set(err, EINVAL, "QoS %s: maximum time is negative: give 0 for none", q->name);
     for (uint32_t i = 0; i < q->preempts_count; i++) {
         if (q->preempts[i] == q->id)
-            return error_set(err, EINVAL, "QoS %s may not preempt itself: jobs would take turns for ever",
-                             q->name);
-        const struct qos *other = world_qos(w, q->preempts[i]);
+            return error_set(err, EINVAL, "QoS %s may not preempt itself: jobs would take turns for ever", q->name);
+        const struct world_qos *other = world_qos(w, q->preempts[i]);
         for (uint32_t k = 0; other && k < other->preempts.len; k++)
             if (other->preempts.at[k] == q->id)
-                return error_set(err, EINVAL, "QoS %s and %s would preempt each other: let only one of them",
-                                 q->name, other->name);
+                return error_set(err, EINVAL, "QoS %s and %s would preempt each other: let only one of them", q->name,
+                                 other->name);
     }
     return 0;
 }
@@ -237,11 +237,11 @@ int world_qos_set(struct world *w, const struct sched_qos *from, struct error *e
     int r = qos_check(w, from, err);
     if (r)
         return r;
-    while (w->qos.len <= from->id)
-        vec_push(&w->qos, NULL);
-    struct qos *q = w->qos.at[from->id];
+    while (w->rules.qos.len <= from->id)
+        vec_push(&w->rules.qos, NULL);
+    struct world_qos *q = w->rules.qos.at[from->id];
     if (!q)
-        q = w->qos.at[from->id] = xcalloc(1, sizeof *q);
+        q = w->rules.qos.at[from->id] = xcalloc(1, sizeof *q);
     free(q->name);
     q->id = from->id;
     q->present = true;
@@ -261,7 +261,7 @@ int world_qos_set(struct world *w, const struct sched_qos *from, struct error *e
 }
 
 void world_qos_remove(struct world *w, uint32_t id) {
-    struct qos *q = world_qos(w, id);
+    struct world_qos *q = world_qos(w, id);
     if (!q)
         return;
     q->present = false;
@@ -274,19 +274,19 @@ int world_reservation_set(struct world *w, const struct sched_reservation *from,
         return error_set(err, EINVAL, "a reservation needs an id and a name");
     if (from->end_ms <= from->start_ms)
         return error_set(err, EINVAL, "reservation %s ends before it starts: give a later end", from->name);
-    const struct reservation *same = world_reservation(w, from->name);
+    const struct world_reservation *same = world_reservation(w, from->name);
     if (same && same->id != from->id)
         return error_set(err, EINVAL, "a reservation named %s exists: choose another name", from->name);
     uint32_t i = 0;
-    while (i < w->reservations.len && w->reservations.at[i]->id < from->id)
+    while (i < w->rules.reservations.len && w->rules.reservations.at[i]->id < from->id)
         i++;
-    if (i == w->reservations.len || w->reservations.at[i]->id != from->id) {
-        vec_push(&w->reservations, NULL);
-        memmove(w->reservations.at + i + 1, w->reservations.at + i,
-                (w->reservations.len - i - 1) * sizeof *w->reservations.at);
-        w->reservations.at[i] = xcalloc(1, sizeof(struct reservation));
+    if (i == w->rules.reservations.len || w->rules.reservations.at[i]->id != from->id) {
+        vec_push(&w->rules.reservations, NULL);
+        memmove(w->rules.reservations.at + i + 1, w->rules.reservations.at + i,
+                (w->rules.reservations.len - i - 1) * sizeof *w->rules.reservations.at);
+        w->rules.reservations.at[i] = xcalloc(1, sizeof(struct world_reservation));
     }
-    struct reservation *r = w->reservations.at[i];
+    struct world_reservation *r = w->rules.reservations.at[i];
     free(r->name);
     r->id = from->id;
     r->name = xstrdup(from->name);
@@ -300,7 +300,7 @@ int world_reservation_set(struct world *w, const struct sched_reservation *from,
     return 0;
 }
 
-static void reservation_free(struct reservation *r) {
+static void reservation_free(struct world_reservation *r) {
     free(r->name);
     vec_done(&r->nodes);
     vec_done(&r->users);
@@ -309,65 +309,67 @@ static void reservation_free(struct reservation *r) {
 }
 
 void world_reservation_remove(struct world *w, uint32_t id) {
-    for (uint32_t i = 0; i < w->reservations.len; i++)
-        if (w->reservations.at[i]->id == id) {
-            reservation_free(w->reservations.at[i]);
-            vec_remove(&w->reservations, i);
+    for (uint32_t i = 0; i < w->rules.reservations.len; i++)
+        if (w->rules.reservations.at[i]->id == id) {
+            reservation_free(w->rules.reservations.at[i]);
+            vec_remove(&w->rules.reservations, i);
             world_config_changed(w);
             return;
         }
 }
 
-void rules_free(struct world *w) {
-    for (uint32_t i = 0; i < w->partitions.len; i++)
-        if (w->partitions.at[i]) {
-            free(w->partitions.at[i]->name);
-            vec_done(&w->partitions.at[i]->nodes);
-            free(w->partitions.at[i]);
+void sched_rules_free(struct world *w) {
+    for (uint32_t i = 0; i < w->rules.partitions.len; i++)
+        if (w->rules.partitions.at[i]) {
+            free(w->rules.partitions.at[i]->name);
+            vec_done(&w->rules.partitions.at[i]->nodes);
+            free(w->rules.partitions.at[i]);
         }
-    for (uint32_t i = 0; i < w->projects.len; i++)
-        if (w->projects.at[i]) {
-            struct project *p = w->projects.at[i];
+    for (uint32_t i = 0; i < w->rules.projects.len; i++)
+        if (w->rules.projects.at[i]) {
+            struct world_project *p = w->rules.projects.at[i];
             free(p->name);
             vec_done(&p->models);
             vec_done(&p->nodes);
-            turns_done(&p->turns);
+            sched_project_queue_done(&p->queue);
             free(p);
         }
-    for (uint32_t i = 0; i < w->qos.len; i++)
-        if (w->qos.at[i]) {
-            free(w->qos.at[i]->name);
-            vec_done(&w->qos.at[i]->preempts);
-            free(w->qos.at[i]);
+    for (uint32_t i = 0; i < w->rules.qos.len; i++)
+        if (w->rules.qos.at[i]) {
+            free(w->rules.qos.at[i]->name);
+            vec_done(&w->rules.qos.at[i]->preempts);
+            free(w->rules.qos.at[i]);
         }
-    for (uint32_t i = 0; i < w->reservations.len; i++)
-        reservation_free(w->reservations.at[i]);
-    vec_done(&w->partitions);
-    vec_done(&w->projects);
-    vec_done(&w->qos);
-    vec_done(&w->reservations);
+    for (uint32_t i = 0; i < w->rules.reservations.len; i++)
+        reservation_free(w->rules.reservations.at[i]);
+    vec_done(&w->rules.partitions);
+    vec_done(&w->rules.projects);
+    vec_done(&w->rules.qos);
+    vec_done(&w->rules.reservations);
 }
 
 // Quotas above what is there are legal (nodes may come back) but worth saying.
 bool world_warning(const struct world *w, uint32_t i, char *text, size_t size) {
     int64_t sum[DIMS_MAX] = {0};
-    for (uint32_t k = 0; k < w->projects.len; k++) {
-        const struct project *p = world_project(w, k);
-        for (unsigned d = 0; p && !project_parent(w, p) && d < w->dims; d++)
-            sum[d] += p->quota_rest && d == DIM_GPU ? 0 : project_quota(p, d);
+    for (uint32_t k = 0; k < w->rules.projects.len; k++) {
+        const struct world_project *p = world_project(w, k);
+        for (unsigned d = 0; p && !sched_project_parent(w, p) && d < w->cluster.dims; d++)
+            sum[d] += p->quota_rest && d == DIM_GPU ? 0 : sched_project_quota(p, d);
     }
-    for (unsigned d = 0; d < w->dims; d++) {
-        if (sum[d] <= w->capacity[d] || i-- > 0)
+    for (unsigned d = 0; d < w->cluster.dims; d++) {
+        if (sum[d] <= w->cluster.capacity[d] || i-- > 0)
             continue;
         int64_t unit = d == DIM_CPU ? 1 : SCHED_GPU;
-        snprintf(text, size, "the projects' quotas add up to %lld %s, the nodes that are up have %lld: guarantees "
-                 "shrink in proportion", (long long)(sum[d] / unit), d == DIM_CPU ? "CPUs" : "GPUs",
-                 (long long)(w->capacity[d] / unit));
+        snprintf(text, size,
+                 "the projects' quotas add up to %lld %s, the nodes that are up have %lld: guarantees "
+                 "shrink in proportion",
+                 (long long)(sum[d] / unit), d == DIM_CPU ? "CPUs" : "GPUs",
+                 (long long)(w->cluster.capacity[d] / unit));
         return true;
     }
-    for (uint32_t k = 0; k < w->projects.len; k++) {
-        const struct project *p = world_project(w, k);
-        if (!p || !p->parent || project_parent(w, p) || i-- > 0)
+    for (uint32_t k = 0; k < w->rules.projects.len; k++) {
+        const struct world_project *p = world_project(w, k);
+        if (!p || !p->parent || sched_project_parent(w, p) || i-- > 0)
             continue;
         snprintf(text, size, "project %s: its parent does not exist, it is treated as top of the tree", p->name);
         return true;

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "internal.h"
+#include "world_state.h"
 
 enum { CLAIMS_FEW = 64 };
 
@@ -18,14 +18,14 @@ static int64_t max64(int64_t a, int64_t b) {
 }
 
 static int by_remainder(const void *pa, const void *pb) {
-    const struct claim *a = *(struct claim *const *)pa, *b = *(struct claim *const *)pb;
+    const struct share_claim *a = *(struct share_claim *const *)pa, *b = *(struct share_claim *const *)pb;
     if (a->remainder != b->remainder)
         return a->remainder > b->remainder ? -1 : 1;
     return (a->id > b->id) - (a->id < b->id);
 }
 
 // Pours `rest` by weight; `open` are those that still want something (cap: want).
-static void pour(struct claim **open, uint32_t n, int64_t rest, int64_t unit) {
+static void pour(struct share_claim **open, uint32_t n, int64_t rest, int64_t unit) {
     for (bool again = true; again && rest > 0;) {
         __int128 weights = 0;
         for (uint32_t i = 0; i < n; i++)
@@ -67,14 +67,14 @@ static void pour(struct claim **open, uint32_t n, int64_t rest, int64_t unit) {
     }
 }
 
-void share_pour(struct claim *claims, uint32_t n, int64_t capacity, int64_t unit) {
+void sched_share_pour(struct share_claim *claims, uint32_t n, int64_t capacity, int64_t unit) {
     capacity = max64(capacity, 0);
     if (n == 1) {  // alone: everything that is wanted and allowed
         int64_t most = claims->weight > 0 ? claims->want : min64(claims->want, claims->quota);
         claims->got = max64(min64(most, capacity), 0);
         return;
     }
-    struct claim **open = xcalloc(n + 1, sizeof *open);
+    struct share_claim **open = xcalloc(n + 1, sizeof *open);
     int64_t sure = 0;
     uint32_t k = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -110,7 +110,7 @@ void share_pour(struct claim *claims, uint32_t n, int64_t capacity, int64_t unit
 }
 
 static int by_depth(const void *pa, const void *pb) {
-    const struct project *a = *(struct project *const *)pa, *b = *(struct project *const *)pb;
+    const struct world_project *a = *(struct world_project *const *)pa, *b = *(struct world_project *const *)pb;
     if (a->depth != b->depth)
         return a->depth < b->depth ? -1 : 1;
     if (a->parent != b->parent)
@@ -118,51 +118,51 @@ static int by_depth(const void *pa, const void *pb) {
     return (a->id > b->id) - (a->id < b->id);
 }
 
-struct project *project_parent(const struct world *w, const struct project *p) {
+struct world_project *sched_project_parent(const struct world *w, const struct world_project *p) {
     return p->parent ? world_project(w, p->parent) : NULL;
 }
 
 static void tree_build(struct world *w) {
-    if (w->tree_version == w->config_version)
+    if (w->rules.tree_version == w->version.config)
         return;
-    vec_clear(&w->tree);
-    for (uint32_t i = 0; i < w->projects.len; i++) {
-        struct project *p = world_project(w, i);
+    vec_clear(&w->rules.tree);
+    for (uint32_t i = 0; i < w->rules.projects.len; i++) {
+        struct world_project *p = world_project(w, i);
         if (!p)
             continue;
         p->depth = 0;
-        for (const struct project *up = project_parent(w, p); up; up = project_parent(w, up))
+        for (const struct world_project *up = sched_project_parent(w, p); up; up = sched_project_parent(w, up))
             p->depth++;
-        vec_push(&w->tree, p);
+        vec_push(&w->rules.tree, p);
     }
-    if (w->tree.len)
-        qsort(w->tree.at, w->tree.len, sizeof *w->tree.at, by_depth);
-    w->tree_version = w->config_version;
+    if (w->rules.tree.len)
+        qsort(w->rules.tree.at, w->rules.tree.len, sizeof *w->rules.tree.at, by_depth);
+    w->rules.tree_version = w->version.config;
 }
 
-int64_t project_quota(const struct project *p, unsigned dim) {
+int64_t sched_project_quota(const struct world_project *p, unsigned dim) {
     return p->quota[dim] == SCHED_UNLIMITED ? 0 : p->quota[dim];
 }
 
-static int64_t own_want(const struct project *p, unsigned d) {
-    int64_t inside = p->quota[d] == SCHED_UNLIMITED ? INT64_MAX : max64(p->quota[d] - p->fixed[d], 0);
-    return p->used[d] + p->queued[d] - p->queued_fixed[d] + min64(p->queued_fixed[d], inside);
+static int64_t own_want(const struct world_project *p, unsigned d) {
+    int64_t inside = p->quota[d] == SCHED_UNLIMITED ? INT64_MAX : max64(p->quota[d] - p->used_nonpreemptible[d], 0);
+    return p->used[d] + p->queued[d] - p->queued_nonpreemptible[d] + min64(p->queued_nonpreemptible[d], inside);
 }
 
 static void sums_up(struct world *w) {
-    for (uint32_t i = 0; i < w->tree.len; i++) {
-        struct project *p = w->tree.at[i];
-        for (unsigned d = 0; d < w->dims; d++) {
+    for (uint32_t i = 0; i < w->rules.tree.len; i++) {
+        struct world_project *p = w->rules.tree.at[i];
+        for (unsigned d = 0; d < w->cluster.dims; d++) {
             p->tree_used[d] = p->used[d];
             p->want[d] = p->own_want[d] = own_want(p, d);
             p->tree_quota[d] = 0;
         }
     }
-    for (uint32_t i = w->tree.len; i-- > 0;) {
-        struct project *p = w->tree.at[i], *up = project_parent(w, p);
-        for (unsigned d = 0; d < w->dims; d++) {
-            if (project_quota(p, d) || !p->tree_quota[d])
-                p->tree_quota[d] = project_quota(p, d);
+    for (uint32_t i = w->rules.tree.len; i-- > 0;) {
+        struct world_project *p = w->rules.tree.at[i], *up = sched_project_parent(w, p);
+        for (unsigned d = 0; d < w->cluster.dims; d++) {
+            if (sched_project_quota(p, d) || !p->tree_quota[d])
+                p->tree_quota[d] = sched_project_quota(p, d);
             if (p->limit[d] != SCHED_UNLIMITED)
                 p->want[d] = min64(p->want[d], p->limit[d]);
             if (up) {
@@ -177,19 +177,19 @@ static void sums_up(struct world *w) {
 // The project that is promised the rest gets less of a promise the more the others have.
 static void rest_update(struct world *w) {
     int64_t promised = 0;
-    for (uint32_t i = 0; i < w->tree.len; i++)
-        if (!w->tree.at[i]->depth && !w->tree.at[i]->quota_rest)
-            promised += w->tree.at[i]->tree_quota[DIM_GPU];
-    for (uint32_t i = 0; i < w->tree.len; i++) {
-        struct project *p = w->tree.at[i];
-        int64_t rest = max64(w->capacity[DIM_GPU] - promised, 0);
+    for (uint32_t i = 0; i < w->rules.tree.len; i++)
+        if (!w->rules.tree.at[i]->depth && !w->rules.tree.at[i]->quota_rest)
+            promised += w->rules.tree.at[i]->tree_quota[DIM_GPU];
+    for (uint32_t i = 0; i < w->rules.tree.len; i++) {
+        struct world_project *p = w->rules.tree.at[i];
+        int64_t rest = max64(w->cluster.capacity[DIM_GPU] - promised, 0);
         if (!p->quota_rest)
             continue;
         p->tree_quota[DIM_GPU] = p->quota[DIM_GPU] = rest;
     }
 }
 
-static int64_t claim_weight(const struct project *p, unsigned d) {
+static int64_t claim_weight(const struct world_project *p, unsigned d) {
     if (p->weight != SCHED_UNLIMITED)
         return p->weight;
     int64_t quota = d == DIM_CPU && p->quota[d] == SCHED_UNLIMITED ? p->tree_quota[DIM_GPU] : p->tree_quota[d];
@@ -197,53 +197,56 @@ static int64_t claim_weight(const struct project *p, unsigned d) {
 }
 
 // Divides what `up` (NULL: the cluster) is due among the projects tree[from … to-1] and up's own jobs.
-static void level(struct world *w, struct project *up, uint32_t from, uint32_t to, unsigned d) {
+static void level(struct world *w, struct world_project *up, uint32_t from, uint32_t to, unsigned d) {
     uint32_t n = to - from;
-    struct claim few[CLAIMS_FEW];
-    struct claim *claims = n < CLAIMS_FEW ? few : xcalloc(n + 1, sizeof *claims);
+    struct share_claim few[CLAIMS_FEW];
+    struct share_claim *claims = n < CLAIMS_FEW ? few : xcalloc(n + 1, sizeof *claims);
     int64_t below = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const struct project *p = w->tree.at[from + i];
-        claims[i] = (struct claim){.quota = p->tree_quota[d], .want = p->want[d],
-                                   .weight = claim_weight(p, d), .id = p->id};
+        const struct world_project *p = w->rules.tree.at[from + i];
+        claims[i] = (struct share_claim){
+            .quota = p->tree_quota[d], .want = p->want[d], .weight = claim_weight(p, d), .id = p->id};
         below += p->tree_quota[d];
     }
     if (up)  // jobs of the department itself, with what of its quota is not promised below
-        claims[n] = (struct claim){.quota = max64(up->tree_quota[d] - below, 0), .want = up->own_want[d],
-                                   .weight = claim_weight(up, d), .id = up->id};
-    share_pour(claims, n + (up ? 1 : 0), up ? up->share[d] : w->capacity[d], d == DIM_CPU ? 1 : SCHED_GPU);
+        claims[n] = (struct share_claim){.quota = max64(up->tree_quota[d] - below, 0),
+                                         .want = up->own_want[d],
+                                         .weight = claim_weight(up, d),
+                                         .id = up->id};
+    sched_share_pour(claims, n + (up ? 1 : 0), up ? up->share[d] : w->cluster.capacity[d],
+                     d == DIM_CPU ? 1 : SCHED_GPU);
     for (uint32_t i = 0; i < n; i++)
-        w->tree.at[from + i]->share[d] = claims[i].got;
+        w->rules.tree.at[from + i]->share[d] = claims[i].got;
     if (up)
         up->own_share[d] = claims[n].got;
     if (claims != few)
         free(claims);
 }
 
-void share_update(struct world *w) {
+void sched_share_update(struct world *w) {
     tree_build(w);
-    for (uint32_t i = 0; i < w->projects.len; i++) {
-        struct project *p = w->projects.at[i];
-        for (unsigned d = 0; p && !p->present && d < w->dims; d++)
+    for (uint32_t i = 0; i < w->rules.projects.len; i++) {
+        struct world_project *p = w->rules.projects.at[i];
+        for (unsigned d = 0; p && !p->present && d < w->cluster.dims; d++)
             p->tree_used[d] = p->used[d];
     }
     sums_up(w);
     rest_update(w);
-    for (uint32_t i = 0; i < w->tree.len; i++)
-        for (unsigned d = 0; d < w->dims; d++)
-            w->tree.at[i]->own_share[d] = -1;
-    for (uint32_t from = 0; from < w->tree.len;) {
-        struct project *up = project_parent(w, w->tree.at[from]);
+    for (uint32_t i = 0; i < w->rules.tree.len; i++)
+        for (unsigned d = 0; d < w->cluster.dims; d++)
+            w->rules.tree.at[i]->own_share[d] = -1;
+    for (uint32_t from = 0; from < w->rules.tree.len;) {
+        struct world_project *up = sched_project_parent(w, w->rules.tree.at[from]);
         uint32_t to = from + 1;
-        while (to < w->tree.len && project_parent(w, w->tree.at[to]) == up &&
-               w->tree.at[to]->depth == w->tree.at[from]->depth)
+        while (to < w->rules.tree.len && sched_project_parent(w, w->rules.tree.at[to]) == up &&
+               w->rules.tree.at[to]->depth == w->rules.tree.at[from]->depth)
             to++;
-        for (unsigned d = 0; d < w->dims; d++)
+        for (unsigned d = 0; d < w->cluster.dims; d++)
             level(w, up, from, to, d);
         from = to;
     }
-    for (uint32_t i = 0; i < w->tree.len; i++)
-        for (unsigned d = 0; d < w->dims; d++)
-            if (w->tree.at[i]->own_share[d] < 0)
-                w->tree.at[i]->own_share[d] = w->tree.at[i]->share[d];
+    for (uint32_t i = 0; i < w->rules.tree.len; i++)
+        for (unsigned d = 0; d < w->cluster.dims; d++)
+            if (w->rules.tree.at[i]->own_share[d] < 0)
+                w->rules.tree.at[i]->own_share[d] = w->rules.tree.at[i]->share[d];
 }

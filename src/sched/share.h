@@ -4,7 +4,7 @@
 
 // One claimant at one level. In: quota, want (demand, capped by limit), weight, id.
 // Out: got.
-struct claim {
+struct share_claim {
     int64_t quota, want, weight;
     uint32_t id;
     int64_t got;
@@ -15,4 +15,4 @@ struct claim {
 // poured by weight among those who want more, in whole units; leftovers one unit at a time by
 // largest remainder, then oldest project (lowest id): a tie that waiting cannot turn around, or two
 // projects would take the last unit from each other for ever. Never gives more than `capacity` or than anyone wants.
-void share_pour(struct claim *claims, uint32_t n, int64_t capacity, int64_t unit);
+void sched_share_pour(struct share_claim *claims, uint32_t n, int64_t capacity, int64_t unit);

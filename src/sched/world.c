@@ -5,18 +5,18 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "fitcache.h"
-#include "mix.h"
+#include "fit_class.h"
+#include "request_mix.h"
 
 enum { HALF_LIFE_DEFAULT_MS = 7 * 24 * 3600 * 1000, CHANGES_KEPT = 65536 };
 
 struct world *world_new(void) {
     struct world *w = xcalloc(1, sizeof *w);
-    w->half_life_ms = HALF_LIFE_DEFAULT_MS;
-    w->dims = DIM_MODEL;
-    w->config_version = w->nodes_version = 1;
+    w->usage.half_life_ms = HALF_LIFE_DEFAULT_MS;
+    w->cluster.dims = DIM_MODEL;
+    w->version.config = w->version.nodes = 1;
     // Jobs without project: nothing guaranteed, nothing rationed, one GPU's weight.
-    struct project *none = world_project_slot(w, 0);
+    struct world_project *none = world_project_slot(w, 0);
     none->present = true;
     none->name = xstrdup("");
     none->weight = SCHED_UNLIMITED;
@@ -25,106 +25,106 @@ struct world *world_new(void) {
     return w;
 }
 
-struct node *world_node(const struct world *w, uint32_t id) {
-    struct node *n = id < w->nodes.len ? w->nodes.at[id] : NULL;
+struct world_node *world_node(const struct world *w, uint32_t id) {
+    struct world_node *n = id < w->cluster.nodes.len ? w->cluster.nodes.at[id] : NULL;
     return n && n->present ? n : NULL;
 }
 
-struct project *world_project(const struct world *w, uint32_t id) {
-    struct project *p = id < w->projects.len ? w->projects.at[id] : NULL;
+struct world_project *world_project(const struct world *w, uint32_t id) {
+    struct world_project *p = id < w->rules.projects.len ? w->rules.projects.at[id] : NULL;
     return p && p->present ? p : NULL;
 }
 
-struct project *world_project_slot(struct world *w, uint32_t id) {
+struct world_project *world_project_slot(struct world *w, uint32_t id) {
     assert(id < SCHED_PROJECTS_MAX);
-    while (w->projects.len <= id)
-        vec_push(&w->projects, NULL);
-    if (!w->projects.at[id]) {
-        struct project *p = w->projects.at[id] = xcalloc(1, sizeof *p);
+    while (w->rules.projects.len <= id)
+        vec_push(&w->rules.projects, NULL);
+    if (!w->rules.projects.at[id]) {
+        struct world_project *p = w->rules.projects.at[id] = xcalloc(1, sizeof *p);
         p->id = id;
     }
-    return w->projects.at[id];
+    return w->rules.projects.at[id];
 }
 
-struct partition *world_partition(const struct world *w, uint32_t id) {
-    struct partition *p = id < w->partitions.len ? w->partitions.at[id] : NULL;
+struct world_partition *world_partition(const struct world *w, uint32_t id) {
+    struct world_partition *p = id < w->rules.partitions.len ? w->rules.partitions.at[id] : NULL;
     return p && p->present ? p : NULL;
 }
 
-struct qos *world_qos(const struct world *w, uint32_t id) {
-    struct qos *q = id < w->qos.len ? w->qos.at[id] : NULL;
+struct world_qos *world_qos(const struct world *w, uint32_t id) {
+    struct world_qos *q = id < w->rules.qos.len ? w->rules.qos.at[id] : NULL;
     return q && q->present ? q : NULL;
 }
 
-struct reservation *world_reservation(const struct world *w, const char *name) {
-    for (uint32_t i = 0; name && i < w->reservations.len; i++)
-        if (streq(w->reservations.at[i]->name, name))
-            return w->reservations.at[i];
+struct world_reservation *world_reservation(const struct world *w, const char *name) {
+    for (uint32_t i = 0; name && i < w->rules.reservations.len; i++)
+        if (streq(w->rules.reservations.at[i]->name, name))
+            return w->rules.reservations.at[i];
     return NULL;
 }
 
-struct job *world_find(const struct world *w, uint64_t id) {
-    return map_get(&w->jobs, id);
+struct world_job *world_find(const struct world *w, uint64_t id) {
+    return map_get(&w->jobs.by_id, id);
 }
 
 int world_model(struct world *w, const char *model, bool add) {
-    for (uint32_t i = 0; i < w->models.len; i++)
-        if (streq(w->models.at[i], model))
+    for (uint32_t i = 0; i < w->cluster.models.len; i++)
+        if (streq(w->cluster.models.at[i], model))
             return (int)i;
-    if (!add || w->models.len >= SCHED_MODELS_MAX)
+    if (!add || w->cluster.models.len >= SCHED_MODELS_MAX)
         return -1;
-    vec_push(&w->models, xstrdup(model));
-    return (int)w->models.len - 1;
+    vec_push(&w->cluster.models, xstrdup(model));
+    return (int)w->cluster.models.len - 1;
 }
 
 int world_feature(struct world *w, const char *feature, bool add) {
-    for (uint32_t i = 0; i < w->features.len; i++)
-        if (streq(w->features.at[i], feature))
+    for (uint32_t i = 0; i < w->cluster.features.len; i++)
+        if (streq(w->cluster.features.at[i], feature))
             return (int)i;
-    if (!add || w->features.len >= SCHED_FEATURES_MAX)
+    if (!add || w->cluster.features.len >= SCHED_FEATURES_MAX)
         return -1;
-    vec_push(&w->features, xstrdup(feature));
-    return (int)w->features.len - 1;
+    vec_push(&w->cluster.features, xstrdup(feature));
+    return (int)w->cluster.features.len - 1;
 }
 
 void world_config_changed(struct world *w) {
-    w->config_version++;
-    w->nodes_version++;
+    w->version.config++;
+    w->version.nodes++;
 }
 
 void world_node_changed(struct world *w, uint32_t node) {
-    if (w->changes.len >= CHANGES_KEPT) {
-        w->changes_base += w->changes.len;
-        vec_clear(&w->changes);
+    if (w->cluster.changes.len >= CHANGES_KEPT) {
+        w->cluster.changes_base += w->cluster.changes.len;
+        vec_clear(&w->cluster.changes);
     }
-    vec_push(&w->changes, node);
-    const struct node *n = world_node(w, node);
-    while (w->room.len <= node) {
-        vec_push(&w->whole_free, 0);
-        vec_push(&w->room, 0);
-        w->room_count[0]++;
+    vec_push(&w->cluster.changes, node);
+    const struct world_node *n = world_node(w, node);
+    while (w->cluster.room.len <= node) {
+        vec_push(&w->cluster.whole_free, 0);
+        vec_push(&w->cluster.room, 0);
+        w->cluster.room_count[0]++;
     }
     uint8_t room = n ? (uint8_t)((n->free_milli + SCHED_GPU - 1) / SCHED_GPU) : 0;
-    w->whole_free.at[node] = n ? (uint8_t)n->whole_free : 0;
-    w->room_count[w->room.at[node]]--;
-    w->room_count[room]++;
-    w->room.at[node] = room;
+    w->cluster.whole_free.at[node] = n ? (uint8_t)n->whole_free : 0;
+    w->cluster.room_count[w->cluster.room.at[node]]--;
+    w->cluster.room_count[room]++;
+    w->cluster.room.at[node] = room;
 }
 
 int64_t world_fragmented_milligpu(const struct world *w) {
-    return mix_fragmented(w);
+    return sched_mix_fragmented(w);
 }
 
 uint32_t world_pending(const struct world *w) {
-    return w->pending;
+    return w->jobs.pending;
 }
 
 uint32_t world_running(const struct world *w) {
-    return w->running.len;
+    return w->jobs.running.len;
 }
 
 bool world_node_figures(const struct world *w, uint32_t id, struct sched_node_figures *out) {
-    const struct node *n = world_node(w, id);
+    const struct world_node *n = world_node(w, id);
     if (!n)
         return false;
     *out = (struct sched_node_figures){
@@ -141,10 +141,10 @@ bool world_node_figures(const struct world *w, uint32_t id, struct sched_node_fi
 }
 
 bool world_project_figures(struct world *w, uint32_t id, struct sched_project_figures *out) {
-    const struct project *p = world_project(w, id);
+    const struct world_project *p = world_project(w, id);
     if (!p)
         return false;
-    share_update(w);
+    sched_share_update(w);
     *out = (struct sched_project_figures){
         .quota_milligpu = p->quota[DIM_GPU],
         .share_milligpu = p->share[DIM_GPU],
@@ -163,43 +163,43 @@ struct world *world_free(struct world *w) {
         return NULL;
     size_t it = 0;
     void *v;
-    world_gave_forget(w);
-    while (map_next(&w->jobs, &it, NULL, &v)) {
-        alloc_free(((struct job *)v)->alloc);
+    world_preemptions_forget(w);
+    while (map_next(&w->jobs.by_id, &it, NULL, &v)) {
+        sched_alloc_free(((struct world_job *)v)->alloc);
         free(v);
     }
-    for (it = 0; map_next(&w->requests, &it, NULL, &v);)
-        for (struct request *r = v, *next; r; r = next) {
+    for (it = 0; map_next(&w->requests.by_hash, &it, NULL, &v);)
+        for (struct world_request *r = v, *next; r; r = next) {
             next = r->next;
-            request_free(r);
+            sched_request_free(r);
         }
-    for (it = 0; map_next(&w->users, &it, NULL, &v);)
+    for (it = 0; map_next(&w->usage.users, &it, NULL, &v);)
         free(v);
-    for (it = 0; map_next(&w->qos_users, &it, NULL, &v);)
+    for (it = 0; map_next(&w->usage.qos_users, &it, NULL, &v);)
         free(v);
-    rules_free(w);
-    nodes_free(w);
-    fits_free(w);
-    mix_free(w);
-    vec_done(&w->tree);
-    vec_done(&w->by_end.sorted);
-    vec_done(&w->by_end.fresh);
-    vec_done(&w->by_worth.sorted);
-    vec_done(&w->by_worth.fresh);
-    vec_done(&w->victims);
-    vec_done(&w->noted);
-    vec_done(&w->takers);
-    vec_done(&w->gave);
-    map_done(&w->jobs);
-    map_done(&w->requests);
-    map_done(&w->users);
-    map_done(&w->qos_users);
-    vec_done(&w->running);
-    vec_done(&w->waiting);
-    vec_done(&w->ending);
-    vec_done(&w->changes);
-    vec_done(&w->whole_free);
-    vec_done(&w->room);
+    sched_rules_free(w);
+    sched_nodes_free(w);
+    sched_fits_free(w);
+    sched_mix_free(w);
+    vec_done(&w->rules.tree);
+    vec_done(&w->orders.by_end.sorted);
+    vec_done(&w->orders.by_end.unmerged);
+    vec_done(&w->orders.victim_order.sorted);
+    vec_done(&w->orders.victim_order.unmerged);
+    vec_done(&w->orders.victims);
+    vec_done(&w->jobs.with_reason);
+    vec_done(&w->jobs.preemptors);
+    vec_done(&w->jobs.preempted);
+    map_done(&w->jobs.by_id);
+    map_done(&w->requests.by_hash);
+    map_done(&w->usage.users);
+    map_done(&w->usage.qos_users);
+    vec_done(&w->jobs.running);
+    vec_done(&w->jobs.begin_heap);
+    vec_done(&w->jobs.ending);
+    vec_done(&w->cluster.changes);
+    vec_done(&w->cluster.whole_free);
+    vec_done(&w->cluster.room);
     free(w);
     return NULL;
 }

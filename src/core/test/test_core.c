@@ -490,7 +490,7 @@ static void who_takes_goes_on_taking(void **state) {
         core_config_default(&config);
         struct core *loaded = core_new(&config);
         assert_int_equal(core_load_snapshot(loaded, core_seq(r.core), b.data, b.len, &e), 0);
-        assert_true(world_job(core_world(loaded), taker, &v) && v.takes);
+        assert_true(world_job(core_world(loaded), taker, &v) && v.preemptor);
         same_state(r.core, loaded);
         core_free(loaded);
         if (!ended)  // reported, not decided on yet
@@ -505,16 +505,16 @@ static void who_takes_goes_on_taking(void **state) {
     core_snapshot(r.core, &b);
     struct core *loaded = core_new(&config);
     assert_int_equal(core_load_snapshot(loaded, core_seq(r.core), b.data, b.len, &e), 0);
-    assert_true(world_job(core_world(loaded), taker, &v) && !v.takes);
+    assert_true(world_job(core_world(loaded), taker, &v) && !v.preemptor);
     // and so does whom a job made room for, until others' rights are set
     uint32_t count;
-    cleanup_free struct sched_gave *gave = world_job_gave(core_world(loaded), victim, &count);
+    cleanup_free struct sched_preemption *gave = world_job_preemptions(core_world(loaded), victim, &count);
     assert_int_equal(count, 1);
-    assert_true(gave->to == taker && gave->to_share == 4000 && !gave->share && gave->claim == SCHED_CLAIM_DUE);
+    assert_true(gave->by == taker && gave->by_share == 4000 && !gave->share && gave->claim == SCHED_CLAIM_SHARE);
     same_state(r.core, loaded);
     core_free(loaded);
     assert_int_equal(core_project_set(r.core, &root, &(struct project){.name = "others"}, r.now_ms, &e), 0);
-    assert_null(world_job_gave(core_world(r.core), victim, &count));
+    assert_null(world_job_preemptions(core_world(r.core), victim, &count));
     rig_done(&r);
 }
 

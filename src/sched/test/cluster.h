@@ -49,14 +49,14 @@ static inline void cluster_project(struct cluster *c, uint32_t id, uint32_t pare
 
 static inline struct cluster cluster_new(uint32_t nodes, uint32_t gpus) {
     struct cluster c = {.w = world_new(), .next_id = 1, .now_ms = 1000};
-    policy_default(&c.policy);
+    sched_policy_default(&c.policy);
     for (uint32_t i = 1; i <= nodes; i++)
         cluster_node(&c, i, gpus, "V100");
     return c;
 }
 
 static inline uint64_t cluster_submit(struct cluster *c, const struct sched_request *q) {
-    const struct request *r = world_request(c->w, q);
+    const struct world_request *r = world_request(c->w, q);
     uint64_t id = c->next_id++;
     assert_int_equal(world_job_add(c->w, &(struct sched_job){.id = id, .request = r, .submit_ms = c->now_ms}), 0);
     world_request_unref(c->w, r);
@@ -67,20 +67,20 @@ static inline uint64_t cluster_submit(struct cluster *c, const struct sched_requ
 static inline void cluster_requeue(struct cluster *c, uint64_t id) {
     struct sched_job_view v;
     assert_true(world_job(c->w, id, &v));
-    const struct request *r = world_request(c->w, request_asked(v.request));
+    const struct world_request *r = world_request(c->w, sched_request_asked(v.request));
     struct sched_job j = {.id = id, .request = r, .submit_ms = v.submit_ms, .restarts = v.restarts + 1};
-    uint32_t gave;
-    struct sched_gave *to = world_job_gave(c->w, id, &gave);
+    uint32_t count;
+    struct sched_preemption *by = world_job_preemptions(c->w, id, &count);
     assert_int_equal(world_job_end(c->w, id, c->now_ms), 0);
     assert_int_equal(world_job_add(c->w, &j), 0);
-    world_job_gave_set(c->w, id, to, gave);
-    free(to);
+    world_job_preemptions_set(c->w, id, by, count);
+    free(by);
     world_request_unref(c->w, r);
 }
 
 // One round: decide and carry out. Returns the number of starts and preemptions.
 static inline uint32_t cluster_round(struct cluster *c) {
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(c->w, c->now_ms, &c->policy, &d);
     uint32_t n = d.starts.len + d.preempts.len;
     for (uint32_t i = 0; i < d.starts.len; i++)
@@ -92,7 +92,7 @@ static inline uint32_t cluster_round(struct cluster *c) {
         cluster_requeue(c, d.preempts.at[i].victim);
     c->started += d.starts.len;
     c->preempted += d.preempts.len;
-    decisions_done(&d);
+    sched_decisions_done(&d);
     c->now_ms += 1000;
     return n;
 }

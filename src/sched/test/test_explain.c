@@ -6,21 +6,21 @@
 #include "sched/explain.h"
 
 static bool starts(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
-    struct decisions d;
+    struct sched_decisions d;
     bool found = false;
     sched_decide(w, now_ms, policy, &d);
     for (uint32_t i = 0; i < d.starts.len; i++)
         found |= d.starts.at[i].job == job;
-    decisions_done(&d);
+    sched_decisions_done(&d);
     return found;
 }
 
 // Does what the explanation says, on a copy, and looks whether the job starts.
-static bool change_works(const struct cluster *c, const struct explanation *e) {
+static bool change_works(const struct cluster *c, const struct sched_explanation *e) {
     struct world *w = world_clone(c->w);
     struct sched_job_view v;
     assert_true(world_job(w, e->job, &v));
-    struct sched_request q = *request_asked(v.request);
+    struct sched_request q = *sched_request_asked(v.request);
     struct sched_job j = {.id = v.id, .submit_ms = v.submit_ms, .begin_ms = v.begin_ms, .hold = v.hold};
     switch (e->change) {
     case CHANGE_RELEASE:
@@ -33,7 +33,7 @@ static bool change_works(const struct cluster *c, const struct explanation *e) {
         *(q.gpu_milli_per_task ? &q.gpu_milli_per_task : &q.gpu_milli_per_node) = (uint32_t)e->value;
         break;
     case CHANGE_NODES:
-        q.tasks_per_node = request_tasks(v.request) / q.nodes_min;
+        q.tasks_per_node = sched_request_tasks(v.request) / q.nodes_min;
         q.nodes_min = (uint32_t)e->value;
         q.nodes_max = 0;
         q.tasks = 0;
@@ -59,7 +59,7 @@ static bool change_works(const struct cluster *c, const struct explanation *e) {
     }
     if (e->also_first)
         q.priority += 1000000;
-    const struct request *r = world_request(w, &q);
+    const struct world_request *r = world_request(w, &q);
     j.request = r;
     assert_int_equal(world_job_update(w, &j), 0);
     world_request_unref(w, r);
@@ -95,7 +95,7 @@ static struct sched_request random_request(struct rand *rnd) {
 
 // A question changes nothing: the world decides as a copy made before does.
 static void decides_as(struct cluster *c, struct world *before, uint64_t seed) {
-    struct decisions a, b;
+    struct sched_decisions a, b;
     sched_decide(before, c->now_ms, &c->policy, &a);
     sched_decide(c->w, c->now_ms, &c->policy, &b);
     bool same = a.starts.len == b.starts.len && a.preempts.len == b.preempts.len && a.plans.len == b.plans.len;
@@ -112,8 +112,8 @@ static void decides_as(struct cluster *c, struct world *before, uint64_t seed) {
                    world_usage(c->w, project, user, c->now_ms + 1000000);
     if (!same)
         fail_msg("seed %" PRIu64 ": a question changed what is decided", seed);
-    decisions_done(&a);
-    decisions_done(&b);
+    sched_decisions_done(&a);
+    sched_decisions_done(&b);
     world_free(before);
 }
 
@@ -140,7 +140,7 @@ static void stated_changes_start_the_job(void **state) {
         }
         cluster_settle(&c);
         for (uint64_t id = 1; id < c.next_id; id++) {
-            struct explanation e;
+            struct sched_explanation e;
             struct sched_job_view v;
             if (!world_job(c.w, id, &v) || v.state != SCHED_JOB_PENDING)
                 continue;
@@ -182,7 +182,7 @@ static void says_who_holds_what(void **state) {
     uint64_t w =
         cluster_submit(&c, &(struct sched_request){
                                .project = 1, .user = 2, .gpu_milli_per_task = 4000, .time_limit_ms = 600000});
-    struct explanation e;
+    struct sched_explanation e;
     assert_int_equal(sched_explain(c.w, w, c.now_ms, &c.policy, &e), 0);
     assert_int_equal(e.reason, SCHED_REASON_RESOURCES);
     assert_int_equal(e.nodes.all, 2);
@@ -211,7 +211,7 @@ static void when_compares_variants(void **state) {
         {.project = 1, .user = 2, .gpu_milli_per_task = 1000, .time_limit_ms = 600000},
         {.project = 1, .user = 2, .gpu_milli_per_task = 8000, .time_limit_ms = 600000},
     };
-    struct when out[3];
+    struct sched_when out[3];
     struct world *before = world_clone(c.w);
     sched_when(c.w, variants, 3, c.now_ms, &c.policy, out);
     assert_int_equal(world_pending(c.w), 0);
@@ -240,13 +240,13 @@ static void large_clusters_are_estimated(void **state) {
     int64_t began = c.now_ms - 1000;
     uint64_t id = cluster_submit(&c, &q);
     cluster_round(&c);
-    struct explanation e;
+    struct sched_explanation e;
     assert_int_equal(sched_explain(c.w, id, c.now_ms, &c.policy, &e), 0);
     assert_int_equal(e.position, NODES * 8 + 1);
     assert_int_equal(e.band.basis, EXPLAIN_ESTIMATE);
     assert_in_range(e.band.late_ms, began + 2 * HOUR - HOUR / 20, began + 2 * HOUR + HOUR / 20);
     assert_in_range(e.band.early_ms, began + 2 * HOUR * 6 / 10 - HOUR / 20, began + 2 * HOUR * 6 / 10 + HOUR / 20);
-    struct when when;
+    struct sched_when when;
     sched_when(c.w, &q, 1, c.now_ms, &c.policy, &when);
     assert_int_equal(when.band.basis, EXPLAIN_ESTIMATE);
     assert_in_range(when.band.late_ms, began + 2 * HOUR - HOUR / 20, began + 2 * HOUR + HOUR / 20);
@@ -261,7 +261,7 @@ static void gpus_with_a_fault_are_waited_for(void **state) {
     struct sched_gpu g[2] = {{"V100", 32ULL << 30, 1, true}, {"V100", 32ULL << 30, 1, false}};
     struct sched_node n = {.id = 1, .name = "n1", .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = 2};
     struct sched_request two = {.user = 1, .gpu_milli_per_task = 2000, .gpu_model = "V100"};
-    struct explanation e;
+    struct sched_explanation e;
     struct error err;
     struct buf text = {0};
     for (int sick = 1; sick <= 2; sick++) {
@@ -291,7 +291,7 @@ static void gpus_with_a_fault_are_waited_for(void **state) {
 static void a_job_that_is_not_pending_has_none(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 4);
-    struct explanation e;
+    struct sched_explanation e;
     assert_true(sched_explain(c.w, 77, c.now_ms, &c.policy, &e) < 0);
     world_free(c.w);
 }

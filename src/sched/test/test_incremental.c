@@ -10,7 +10,7 @@
 
 enum { SEEDS = 250, EVENTS = 120, NODES = 6, PROJECTS = 6, USERS = 4, PARTITIONS = 4, JOBS = 400, MINUTE = 60000 };
 
-struct run {
+struct incremental_run {
     struct cluster c;
     struct rand rnd;
     uint64_t seed, jobs[JOBS], ending[JOBS];
@@ -18,15 +18,15 @@ struct run {
     bool plain;  // few shapes in many lengths: planned jobs are passed by short ones
 };
 
-static uint32_t below(struct run *r, uint32_t n) {
+static uint32_t below(struct incremental_run *r, uint32_t n) {
     return (uint32_t)rand_below(&r->rnd, n);
 }
 
-static bool one_in(struct run *r, uint32_t n) {
+static bool one_in(struct incremental_run *r, uint32_t n) {
     return below(r, n) == 0;
 }
 
-static void project_put(struct run *r, uint32_t id) {
+static void project_put(struct incremental_run *r, uint32_t id) {
     char name[8];
     snprintf(name, sizeof name, "p%u", id);
     struct sched_project p = {.id = id,
@@ -43,7 +43,7 @@ static void project_put(struct run *r, uint32_t id) {
     world_project_set(r->c.w, &p, NULL);
 }
 
-static void partition_put(struct run *r, uint32_t id) {
+static void partition_put(struct incremental_run *r, uint32_t id) {
     uint32_t nodes[NODES], n = 0;
     char name[8];
     snprintf(name, sizeof name, "q%u", id);
@@ -62,7 +62,7 @@ static void partition_put(struct run *r, uint32_t id) {
     world_partition_set(r->c.w, &p, NULL);
 }
 
-static void qos_put(struct run *r, uint32_t id) {
+static void qos_put(struct incremental_run *r, uint32_t id) {
     uint32_t lower = 1;
     struct sched_qos q = {.id = id,
                           .name = id == 1 ? "low" : "high",
@@ -73,9 +73,9 @@ static void qos_put(struct run *r, uint32_t id) {
     world_qos_set(r->c.w, &q, NULL);
 }
 
-static void policy_pick(struct run *r) {
+static void policy_pick(struct incremental_run *r) {
     struct policy *p = &r->c.policy;
-    policy_default(p);
+    sched_policy_default(p);
     p->backfill = (enum policy_backfill)(one_in(r, 3) ? below(r, 3) : 0);
     p->order = one_in(r, 5) ? POLICY_ORDER_FCFS : POLICY_ORDER_FAIR;
     p->plan_depth = below(r, 4);
@@ -88,8 +88,8 @@ static void policy_pick(struct run *r) {
     p->use_ms = one_in(r, 4) ? 0 : 60 * MINUTE;
 }
 
-static void begin(struct run *r, uint64_t seed) {
-    *r = (struct run){.c = cluster_new(0, 0), .seed = seed, .plain = seed % 2};
+static void begin(struct incremental_run *r, uint64_t seed) {
+    *r = (struct incremental_run){.c = cluster_new(0, 0), .seed = seed, .plain = seed % 2};
     rand_seed(&r->rnd, seed);
     policy_pick(r);
     world_half_life(r->c.w, 10 * MINUTE);
@@ -103,7 +103,7 @@ static void begin(struct run *r, uint64_t seed) {
     qos_put(r, 2);
 }
 
-static struct sched_request shape(struct run *r) {
+static struct sched_request shape(struct incremental_run *r) {
     static const uint32_t gpus[] = {0, 250, 500, 1000, 1000, 1000, 2000, 4000};
     struct sched_request q = {.project = 1 + below(r, PROJECTS),
                               .user = 1 + below(r, USERS),
@@ -141,7 +141,7 @@ static struct sched_request shape(struct run *r) {
     return q;
 }
 
-static uint64_t any_job(struct run *r, bool running) {
+static uint64_t any_job(struct incremental_run *r, bool running) {
     struct sched_job_view v;
     for (uint32_t tries = 0; tries < 40 && r->job_count; tries++) {
         uint64_t id = r->jobs[below(r, r->job_count)];
@@ -151,10 +151,10 @@ static uint64_t any_job(struct run *r, bool running) {
     return 0;
 }
 
-static void submit(struct run *r, uint32_t n) {
+static void submit(struct incremental_run *r, uint32_t n) {
     struct sched_request q = shape(r);
     for (; n > 0 && r->job_count < JOBS; n--) {
-        const struct request *req = world_request(r->c.w, &q);
+        const struct world_request *req = world_request(r->c.w, &q);
         struct sched_job j = {
             .id = r->c.next_id++, .request = req, .submit_ms = r->c.now_ms - (int64_t)below(r, 3) * MINUTE};
         if (one_in(r, 10))
@@ -165,7 +165,7 @@ static void submit(struct run *r, uint32_t n) {
     }
 }
 
-static void change_job(struct run *r) {
+static void change_job(struct incremental_run *r) {
     uint64_t id = any_job(r, false);
     struct sched_job_view v;
     if (!id || !world_job(r->c.w, id, &v))
@@ -175,13 +175,13 @@ static void change_job(struct run *r) {
         return;
     }
     struct sched_request q = shape(r);
-    const struct request *req = world_request(r->c.w, &q);
+    const struct world_request *req = world_request(r->c.w, &q);
     struct sched_job j = {.id = id, .request = req, .submit_ms = v.submit_ms, .hold = v.hold};
     world_job_update(r->c.w, &j);
     world_request_unref(r->c.w, req);
 }
 
-static void reserve(struct run *r) {
+static void reserve(struct incremental_run *r) {
     uint32_t user = 1, node = 1 + below(r, NODES);
     struct sched_reservation v = {.id = 1,
                                   .name = "mine",
@@ -197,7 +197,7 @@ static void reserve(struct run *r) {
         world_reservation_set(r->c.w, &v, NULL);
 }
 
-static void change_rules(struct run *r) {
+static void change_rules(struct incremental_run *r) {
     struct world *w = r->c.w;
     uint32_t node = 1 + below(r, NODES);
     switch (below(r, 8)) {
@@ -212,7 +212,7 @@ static void change_rules(struct run *r) {
     }
 }
 
-static void event(struct run *r) {
+static void event(struct incremental_run *r) {
     uint64_t id;
     switch (below(r, 12)) {
     case 0:
@@ -238,15 +238,16 @@ static void event(struct run *r) {
     }
 }
 
-static bool same_starts(const struct decisions *a, const struct decisions *b) {
+static bool same_starts(const struct sched_decisions *a, const struct sched_decisions *b) {
     if (a->starts.len != b->starts.len)
         return false;
     for (uint32_t i = 0; i < a->starts.len; i++) {
         const struct sched_start *x = &a->starts.at[i], *y = &b->starts.at[i];
-        if (x->job != y->job || x->backfill != y->backfill || x->partition != y->partition || x->alloc->node_count != y->alloc->node_count)
+        if (x->job != y->job || x->backfill != y->backfill || x->partition != y->partition ||
+            x->alloc->node_count != y->alloc->node_count)
             return false;
         for (uint32_t k = 0; k < x->alloc->node_count; k++) {
-            const struct alloc_node *m = &x->alloc->nodes[k], *n = &y->alloc->nodes[k];
+            const struct sched_alloc_node *m = &x->alloc->nodes[k], *n = &y->alloc->nodes[k];
             if (m->node != n->node || m->tasks != n->tasks || m->gpu_count != n->gpu_count ||
                 (m->gpu_count && memcmp(m->gpus, n->gpus, m->gpu_count * sizeof *m->gpus)))
                 return false;
@@ -255,7 +256,7 @@ static bool same_starts(const struct decisions *a, const struct decisions *b) {
     return true;
 }
 
-static bool same_preempts(const struct decisions *a, const struct decisions *b) {
+static bool same_preempts(const struct sched_decisions *a, const struct sched_decisions *b) {
     if (a->preempts.len != b->preempts.len || a->plans.len != b->plans.len || a->looked_at != b->looked_at)
         return false;
     for (uint32_t i = 0; i < a->preempts.len; i++)
@@ -269,8 +270,8 @@ static bool same_preempts(const struct decisions *a, const struct decisions *b) 
     return true;
 }
 
-static void compare(struct run *r, const struct decisions *d, struct world *copy, bool all) {
-    struct decisions other;
+static void compare(struct incremental_run *r, const struct sched_decisions *d, struct world *copy, bool all) {
+    struct sched_decisions other;
     (all ? sched_decide_all : sched_decide)(copy, r->c.now_ms, &r->c.policy, &other);
     bool equal = same_preempts(d, &other) && same_starts(d, &other) && (all || d->next_ms == other.next_ms);
     for (uint32_t i = 0; equal && !all && i < r->job_count; i++)
@@ -284,28 +285,28 @@ static void compare(struct run *r, const struct decisions *d, struct world *copy
                  r->c.now_ms, d->starts.len, d->preempts.len, d->plans.len,
                  all ? "with nobody left out" : "from scratch", other.starts.len, other.preempts.len,
                  other.plans.len);
-    decisions_done(&other);
+    sched_decisions_done(&other);
     world_free(copy);
 }
 
 // The place of every job as it is told, against walking the whole order.
-static void check_positions(struct run *r) {
-    struct decisions none = {0};
-    struct pass p = {.w = r->c.w, .policy = &r->c.policy, .now_ms = r->c.now_ms, .out = &none};
-    struct order told, walked;
-    r->c.w->pass++;
-    share_update(r->c.w);
-    order_make(&told, &p);
+static void check_positions(struct incremental_run *r) {
+    struct sched_decisions none = {0};
+    struct sched_pass p = {.w = r->c.w, .policy = &r->c.policy, .now_ms = r->c.now_ms, .out = &none};
+    struct sched_order told, walked;
+    r->c.w->last_pass.number++;
+    sched_share_update(r->c.w);
+    sched_order_make(&told, &p);
     uint32_t place[JOBS] = {0}, n = 0;
     bool seen[JOBS] = {0};  // in another of its partitions
     for (uint32_t i = 0; i < r->job_count; i++) {
-        const struct job *j = world_find(r->c.w, r->jobs[i]);
-        place[i] = j && j->state == SCHED_JOB_PENDING ? order_position(&told, j, NULL, NULL) : 0;
+        const struct world_job *j = world_find(r->c.w, r->jobs[i]);
+        place[i] = j && j->state == SCHED_JOB_PENDING ? sched_order_position(&told, j, NULL, NULL) : 0;
     }
-    order_done(&told);
-    r->c.w->pass++;
-    order_make(&walked, &p);
-    for (struct turn *t; (t = order_next(&walked)); order_started(&walked)) {
+    sched_order_done(&told);
+    r->c.w->last_pass.number++;
+    sched_order_make(&walked, &p);
+    for (struct queue_entry *t; (t = sched_order_next(&walked)); sched_order_advance(&walked)) {
         uint32_t at = 0;
         while (r->jobs[at] != t->request->queue.at[t->at]->id)
             at++;
@@ -315,14 +316,14 @@ static void check_positions(struct run *r) {
                 fail_msg("seed %" PRIu64 " at %" PRId64 ": job %" PRIu64 " is told place %u, it has %u",
                          r->seed, r->c.now_ms, r->jobs[i], place[i], n);
     }
-    order_done(&walked);
-    assert_int_equal(n, r->c.w->ready);
+    sched_order_done(&walked);
+    assert_int_equal(n, r->c.w->jobs.ready);
 }
 
-static uint32_t decide(struct run *r) {
+static uint32_t decide(struct incremental_run *r) {
     struct cluster *c = &r->c;
     struct world *fresh = world_clone(c->w), *all = world_clone(c->w);
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(c->w, c->now_ms, &c->policy, &d);
     compare(r, &d, fresh, false);
     compare(r, &d, all, true);
@@ -335,7 +336,7 @@ static uint32_t decide(struct run *r) {
         r->ending[r->ending_count++] = d.preempts.at[i].victim;
         assert_true(r->ending_count < JOBS);
     }
-    decisions_done(&d);
+    sched_decisions_done(&d);
     return moves;
 }
 
@@ -348,7 +349,7 @@ static void a_pass_decides_as_a_new_world_does(void **state) {
                             : SEEDS,
              moves = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
-        static struct run r;
+        static struct incremental_run r;
         begin(&r, seed);
         submit(&r, 1);
         for (uint32_t i = 0; i < EVENTS; i++) {

@@ -11,7 +11,7 @@ enum { STEPS = 60, SEEDS = 400, NODES = 4, PARTITIONS = 3, PROJECTS = 4, USERS =
 enum op { SUBMIT, END, CANCEL, NODE_FLIP, NODE_GONE, PROJECT_EDIT, PROJECT_GONE, QOS_EDIT, QOS_GONE,
           PARTITION_EDIT, ROUND, OP_COUNT };
 
-struct step {
+struct property_step {
     enum op op;
     uint32_t a, b, c, d;
 };
@@ -23,7 +23,7 @@ struct setup {
     int64_t quota[PROJECTS + 1];
 };
 
-struct run {
+struct property_run {
     struct cluster c;
     struct setup setup;
     uint64_t jobs[JOBS];  // known ids
@@ -34,8 +34,8 @@ struct run {
     char why[256];
 };
 
-static bool failed(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static bool failed(struct run *r, const char *fmt, ...) {
+static bool failed(struct property_run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool failed(struct property_run *r, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     vsnprintf(r->why, sizeof r->why, fmt, args);
@@ -43,7 +43,7 @@ static bool failed(struct run *r, const char *fmt, ...) {
     return false;
 }
 
-static void project_put(struct run *r, uint32_t id) {
+static void project_put(struct property_run *r, uint32_t id) {
     char name[8];
     snprintf(name, sizeof name, "p%u", id);
     struct sched_project p = {.id = id,
@@ -56,19 +56,19 @@ static void project_put(struct run *r, uint32_t id) {
                               .quota_cpus = SCHED_UNLIMITED,
                               .limit_cpus = SCHED_UNLIMITED};
     world_project_set(r->c.w, &p, NULL);
-    world_gave_forget(r->c.w);
+    world_preemptions_forget(r->c.w);
 }
 
-static void qos_put(struct run *r, uint32_t id, uint32_t jobs_max) {
+static void qos_put(struct property_run *r, uint32_t id, uint32_t jobs_max) {
     uint32_t lower = 1;
     struct sched_qos q = {.id = id, .name = id == 1 ? "low" : "high", .priority = id == 1 ? -10 : 10,
                           .max_jobs_per_user = jobs_max, .preempts = &lower, .preempts_count = id == 2};
     world_qos_set(r->c.w, &q, NULL);
-    world_gave_forget(r->c.w);
+    world_preemptions_forget(r->c.w);
 }
 
 // Two nodes each, one of them in the next partition too.
-static void partition_put(struct run *r, uint32_t id, int32_t tier, bool closed) {
+static void partition_put(struct property_run *r, uint32_t id, int32_t tier, bool closed) {
     char name[8];
     snprintf(name, sizeof name, "q%u", id);
     struct sched_partition p = {.id = id, .name = name, .nodes = (uint32_t[]){id, id + 1}, .node_count = 2,
@@ -77,11 +77,12 @@ static void partition_put(struct run *r, uint32_t id, int32_t tier, bool closed)
     world_partition_set(r->c.w, &p, NULL);
 }
 
-static void start_run(struct run *r, uint64_t seed) {
+static void start_run(struct property_run *r, uint64_t seed) {
     struct rand rnd;
     rand_seed(&rnd, seed * 7919 + 1);
-    *r = (struct run){.c = {.w = world_new(), .next_id = 1, .now_ms = 1000}, .one_partition = r->one_partition};
-    policy_default(&r->c.policy);
+    *r = (struct property_run){.c = {.w = world_new(), .next_id = 1, .now_ms = 1000},
+                               .one_partition = r->one_partition};
+    sched_policy_default(&r->c.policy);
     r->setup.tree = rand_below(&rnd, 3) == 0;
     r->setup.limits = rand_below(&rnd, 3) == 0;
     r->setup.qos = rand_below(&rnd, 3) == 0;
@@ -102,11 +103,11 @@ static void start_run(struct run *r, uint64_t seed) {
         partition_put(r, i, rand_below(&rnd, 3) == 0, false);
 }
 
-static void end_run(struct run *r) {
+static void end_run(struct property_run *r) {
     world_free(r->c.w);
 }
 
-static struct step random_step(struct rand *rnd) {
+static struct property_step random_step(struct rand *rnd) {
     static const uint8_t often[OP_COUNT] = {30, 12, 4, 2, 2, 2, 1, 1, 1, 2, 30};
     uint32_t sum = 0;
     for (unsigned i = 0; i < OP_COUNT; i++)
@@ -115,11 +116,11 @@ static struct step random_step(struct rand *rnd) {
     enum op op = SUBMIT;
     while (k >= often[op])
         k -= often[op++];
-    return (struct step){op, (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd),
+    return (struct property_step){op, (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd), (uint32_t)rand_u64(rnd),
                          (uint32_t)rand_u64(rnd)};
 }
 
-static void submit(struct run *r, const struct step *s) {
+static void submit(struct property_run *r, const struct property_step *s) {
     if (r->job_count == JOBS)
         return;
     struct sched_request q = {.project = 1 + s->a % PROJECTS, .user = 1 + s->b % USERS, .cpus_per_task = 1 + s->c % 3};
@@ -155,7 +156,7 @@ static void submit(struct run *r, const struct step *s) {
     r->jobs[r->job_count++] = cluster_submit(&r->c, &q);
 }
 
-static uint64_t nth(const struct run *r, uint32_t n, bool running) {
+static uint64_t nth(const struct property_run *r, uint32_t n, bool running) {
     uint64_t found[JOBS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < r->job_count; i++) {
@@ -167,7 +168,7 @@ static uint64_t nth(const struct run *r, uint32_t n, bool running) {
     return count ? found[n % count] : 0;
 }
 
-static bool same_decisions(const struct decisions *a, const struct decisions *b) {
+static bool same_decisions(const struct sched_decisions *a, const struct sched_decisions *b) {
     if (a->starts.len != b->starts.len || a->preempts.len != b->preempts.len || a->plans.len != b->plans.len)
         return false;
     for (uint32_t i = 0; i < a->starts.len; i++) {
@@ -175,7 +176,7 @@ static bool same_decisions(const struct decisions *a, const struct decisions *b)
         if (x->job != y->job || x->partition != y->partition || x->alloc->node_count != y->alloc->node_count)
             return false;
         for (uint32_t k = 0; k < x->alloc->node_count; k++) {
-            const struct alloc_node *m = &x->alloc->nodes[k], *n = &y->alloc->nodes[k];
+            const struct sched_alloc_node *m = &x->alloc->nodes[k], *n = &y->alloc->nodes[k];
             if (m->node != n->node || m->cpus != n->cpus || m->tasks != n->tasks || m->gpu_count != n->gpu_count ||
                 m->memory_bytes != n->memory_bytes ||
                 (m->gpu_count && memcmp(m->gpus, n->gpus, m->gpu_count * sizeof *m->gpus)))
@@ -193,16 +194,16 @@ static bool same_decisions(const struct decisions *a, const struct decisions *b)
 }
 
 // Every start is whole, inside what there is, and inside the limits.
-static bool check_held(struct run *r) {
+static bool check_held(struct property_run *r) {
     uint32_t gpu[NODES + 1][SCHED_GPUS_MAX] = {0}, cpus[NODES + 1] = {0}, jobs[NODES + 1] = {0}, alone[NODES + 1] = {0};
     for (uint32_t i = 0; i < r->job_count; i++) {
         struct sched_job_view v;
         if (!world_job(r->c.w, r->jobs[i], &v) || v.state == SCHED_JOB_PENDING)
             continue;
-        const struct sched_request *q = request_asked(v.request);
+        const struct sched_request *q = sched_request_asked(v.request);
         uint32_t tasks = 0;
         for (uint32_t k = 0; k < v.alloc->node_count; k++) {
-            const struct alloc_node *n = &v.alloc->nodes[k];
+            const struct sched_alloc_node *n = &v.alloc->nodes[k];
             if (k && n->node <= v.alloc->nodes[k - 1].node)
                 return failed(r, "job %" PRIu64 ": nodes out of order", v.id);
             if (v.partition && n->node != v.partition && n->node != v.partition + 1)
@@ -214,8 +215,9 @@ static bool check_held(struct run *r) {
             for (uint32_t g = 0; g < n->gpu_count; g++)
                 gpu[n->node][n->gpus[g].index] += n->gpus[g].milli;
         }
-        if (tasks != request_tasks(v.request) || (q->nodes_min && v.alloc->node_count != q->nodes_min))
-            return failed(r, "job %" PRIu64 " started with %u of %u tasks", v.id, tasks, request_tasks(v.request));
+        if (tasks != sched_request_tasks(v.request) || (q->nodes_min && v.alloc->node_count != q->nodes_min))
+            return failed(r, "job %" PRIu64 " started with %u of %u tasks", v.id, tasks,
+                          sched_request_tasks(v.request));
     }
     for (uint32_t n = 1; n <= NODES; n++) {
         if (cpus[n] > 64 || (alone[n] && jobs[n] > 1))
@@ -227,61 +229,62 @@ static bool check_held(struct run *r) {
     return true;
 }
 
-static bool tiers_differ(const struct run *r, uint64_t job) {
+static bool tiers_differ(const struct property_run *r, uint64_t job) {
     struct sched_job_view v;
     world_job(r->c.w, job, &v);
-    const struct sched_request *q = request_asked(v.request);
+    const struct sched_request *q = sched_request_asked(v.request);
     bool differ = false;
     for (uint32_t i = 0; i < q->also_count; i++)
         differ |= r->setup.tier[q->also[i]] != r->setup.tier[q->partition];
     return differ;
 }
 
-// With any one of its victims still running the taker would not start. Seen only where there is one
-// taker, as what others were promised is not said.
-static bool check_victims(struct run *r, const struct decisions *d) {
+// With any one of its victims still running the preemptor would not start. Seen only where there is one
+// preemptor, as what others were promised is not said.
+static bool check_victims(struct property_run *r, const struct sched_decisions *d) {
     if (r->ending_count)
         return true;
     for (uint32_t i = 1; i < d->preempts.len; i++)
         if (d->preempts.at[i].for_job != d->preempts.at[0].for_job)
             return true;
     for (uint32_t i = 0; i < d->preempts.len; i++) {
-        uint64_t taker = d->preempts.at[i].for_job;
-        if (tiers_differ(r, taker))
+        uint64_t preemptor = d->preempts.at[i].for_job;
+        if (tiers_differ(r, preemptor))
             continue;  // it comes first in one of its partitions: there it takes, also what is dearer than elsewhere
         struct world *w = world_clone(r->c.w);
         struct policy policy = r->c.policy;
         policy.reclaim = false;
         for (uint32_t k = 0; k < r->job_count; k++) {
             struct sched_job_view v;
-            if (world_job(w, r->jobs[k], &v) && v.state == SCHED_JOB_PENDING && v.id != taker)
+            if (world_job(w, r->jobs[k], &v) && v.state == SCHED_JOB_PENDING && v.id != preemptor)
                 world_job_remove(w, v.id);
         }
         for (uint32_t k = 0; k < d->starts.len; k++)
-            if (world_job(r->c.w, d->starts.at[k].job, &(struct sched_job_view){0}) && d->starts.at[k].job != taker) {
+            if (world_job(r->c.w, d->starts.at[k].job, &(struct sched_job_view){0}) &&
+                d->starts.at[k].job != preemptor) {
                 struct sched_job_view v;
                 world_job(r->c.w, d->starts.at[k].job, &v);
-                const struct request *q = world_request(w, request_asked(v.request));
+                const struct world_request *q = world_request(w, sched_request_asked(v.request));
                 world_job_add(w, &(struct sched_job){.id = v.id, .request = q, .submit_ms = v.submit_ms});
                 world_request_unref(w, q);
                 world_job_start_in(w, v.id, d->starts.at[k].partition, d->starts.at[k].alloc, r->c.now_ms);
             }
         for (uint32_t k = 0; k < d->preempts.len; k++)
-            if (d->preempts.at[k].for_job == taker && k != i)
+            if (d->preempts.at[k].for_job == preemptor && k != i)
                 world_job_end(w, d->preempts.at[k].victim, r->c.now_ms);
-        struct decisions again;
+        struct sched_decisions again;
         sched_decide(w, r->c.now_ms, &policy, &again);
         bool started = again.starts.len > 0;
-        decisions_done(&again);
+        sched_decisions_done(&again);
         world_free(w);
         if (started)
-            return failed(r, "job %" PRIu64 " did not need victim %" PRIu64, taker, d->preempts.at[i].victim);
+            return failed(r, "job %" PRIu64 " did not need victim %" PRIu64, preemptor, d->preempts.at[i].victim);
     }
     return true;
 }
 
 // What a round decided, for reading a failure (SCHED_TRACE=1).
-static void print_round(struct run *r, const struct decisions *d) {
+static void print_round(struct property_run *r, const struct sched_decisions *d) {
     struct sched_project_figures f;
     struct sched_job_view v;
     print_message("%" PRId64 " s:", r->c.now_ms / 1000);
@@ -290,20 +293,20 @@ static void print_round(struct run *r, const struct decisions *d) {
             print_message(" p%u(quota %" PRId64 " share %" PRId64 " used %" PRId64 " queued %" PRId64 ")", i,
                           f.quota_milligpu, f.share_milligpu, f.used_milligpu, f.queued_milligpu);
     for (uint32_t i = 0; i < d->starts.len && world_job(r->c.w, d->starts.at[i].job, &v); i++)
-        print_message(" start %" PRIu64 "(p%u %" PRIu64 ")", v.id, request_asked(v.request)->project,
-                      request_gpu_milli(v.request));
+        print_message(" start %" PRIu64 "(p%u %" PRIu64 ")", v.id, sched_request_asked(v.request)->project,
+                      sched_request_gpu_milli(v.request));
     for (uint32_t i = 0; i < d->preempts.len && world_job(r->c.w, d->preempts.at[i].victim, &v); i++)
         print_message(" preempt %" PRIu64 "(p%u %" PRIu64 ") for %" PRIu64 " why %d", v.id,
-                      request_asked(v.request)->project, request_gpu_milli(v.request), d->preempts.at[i].for_job,
-                      d->preempts.at[i].why);
+                      sched_request_asked(v.request)->project, sched_request_gpu_milli(v.request),
+                      d->preempts.at[i].for_job, d->preempts.at[i].why);
     for (uint32_t i = 0; i < d->plans.len; i++)
         print_message(" plan %" PRIu64, d->plans.at[i].job);
     print_message("\n");
 }
 
-static bool one_round(struct run *r, bool instantly, uint32_t *moves) {
+static bool one_round(struct property_run *r, bool instantly, uint32_t *moves) {
     struct cluster *c = &r->c;
-    struct decisions d, again, fresh;
+    struct sched_decisions d, again, fresh;
     struct world *copy = world_clone(c->w);
     sched_decide(c->w, c->now_ms, &c->policy, &d);
     sched_decide(c->w, c->now_ms, &c->policy, &again);
@@ -311,8 +314,8 @@ static bool one_round(struct run *r, bool instantly, uint32_t *moves) {
     bool same = same_decisions(&d, &again), rebuilt = same_decisions(&d, &fresh);
     if (!rebuilt && getenv("SCHED_TRACE"))
         print_round(r, &fresh);
-    decisions_done(&again);
-    decisions_done(&fresh);
+    sched_decisions_done(&again);
+    sched_decisions_done(&fresh);
     world_free(copy);
     bool fine = same && rebuilt;
     if (!same)
@@ -331,7 +334,7 @@ static bool one_round(struct run *r, bool instantly, uint32_t *moves) {
         world_job_preempt(c->w, &d.preempts.at[i]);
         r->ending[r->ending_count++] = d.preempts.at[i].victim;
     }
-    decisions_done(&d);
+    sched_decisions_done(&d);
     // Some victims take longer than others.
     for (uint32_t i = r->ending_count; i-- > 0;)
         if (instantly || i % 2 == 0) {
@@ -343,7 +346,7 @@ static bool one_round(struct run *r, bool instantly, uint32_t *moves) {
     return fine && check_held(r);
 }
 
-static bool take_step(struct run *r, const struct step *s) {
+static bool take_step(struct property_run *r, const struct property_step *s) {
     struct world *w = r->c.w;
     uint32_t node = 1 + s->a % NODES, moves;
     struct sched_node_figures f;
@@ -386,7 +389,7 @@ static bool take_step(struct run *r, const struct step *s) {
 }
 
 // No pending job could start on what lies idle.
-static bool check_work_conserving(struct run *r) {
+static bool check_work_conserving(struct property_run *r) {
     for (uint32_t i = 0; i < r->job_count; i++) {
         struct sched_job_view v;
         if (!world_job(r->c.w, r->jobs[i], &v) || v.state != SCHED_JOB_PENDING)
@@ -397,12 +400,12 @@ static bool check_work_conserving(struct run *r) {
             if (k != i && world_job(w, r->jobs[k], &o) && o.state == SCHED_JOB_PENDING)
                 world_job_remove(w, r->jobs[k]);
         }
-        struct decisions d;
+        struct sched_decisions d;
         struct policy policy = r->c.policy;
         policy.reclaim = false;
         sched_decide(w, r->c.now_ms, &policy, &d);
         bool started = d.starts.len > 0;
-        decisions_done(&d);
+        sched_decisions_done(&d);
         world_free(w);
         if (started)
             return failed(r, "job %" PRIu64 " fits and waits", v.id);
@@ -411,20 +414,21 @@ static bool check_work_conserving(struct run *r) {
 }
 
 // By hand: is there a legal set of at most two victims with which the job would start?
-static bool legal_set(struct run *r, const struct sched_job_view *taker, const struct sched_job_view *v, uint32_t n) {
+static bool legal_set(struct property_run *r, const struct sched_job_view *preemptor,
+                      const struct sched_job_view *v, uint32_t n) {
     struct sched_project_figures mine, theirs;
-    const struct sched_request *q = request_asked(taker->request);
+    const struct sched_request *q = sched_request_asked(preemptor->request);
     if (!world_project_figures(r->c.w, q->project, &mine))
         return false;
-    int64_t amount = (int64_t)request_gpu_milli(taker->request);
+    int64_t amount = (int64_t)sched_request_gpu_milli(preemptor->request);
     if (mine.used_milligpu >= mine.share_milligpu || mine.used_milligpu + amount > mine.share_milligpu)
         return false;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t project = request_asked(v[i].request)->project;
+        uint32_t project = sched_request_asked(v[i].request)->project;
         int64_t sum = 0, least = INT64_MAX;
         for (uint32_t k = 0; k < n; k++) {
-            int64_t held = (int64_t)alloc_gpu_milli(v[k].alloc);
-            if (request_asked(v[k].request)->project == project) {
+            int64_t held = (int64_t)sched_alloc_gpu_milli(v[k].alloc);
+            if (sched_request_asked(v[k].request)->project == project) {
                 sum += held;
                 least = held < least ? held : least;
             }
@@ -436,34 +440,34 @@ static bool legal_set(struct run *r, const struct sched_job_view *taker, const s
     struct world *w = world_clone(r->c.w);
     for (uint32_t k = 0; k < r->job_count; k++) {
         struct sched_job_view o;
-        if (world_job(w, r->jobs[k], &o) && o.state == SCHED_JOB_PENDING && o.id != taker->id)
+        if (world_job(w, r->jobs[k], &o) && o.state == SCHED_JOB_PENDING && o.id != preemptor->id)
             world_job_remove(w, o.id);
     }
     for (uint32_t i = 0; i < n; i++)
         world_job_end(w, v[i].id, r->c.now_ms);
-    struct decisions d;
+    struct sched_decisions d;
     struct policy policy = r->c.policy;
     policy.reclaim = false;
     sched_decide(w, r->c.now_ms, &policy, &d);
     bool starts = d.starts.len > 0;
-    decisions_done(&d);
+    sched_decisions_done(&d);
     world_free(w);
     return starts;
 }
 
-static bool check_reclaimed(struct run *r) {
+static bool check_reclaimed(struct property_run *r) {
     struct sched_job_view running[JOBS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < r->job_count; i++) {
         struct sched_job_view v;
-        if (world_job(r->c.w, r->jobs[i], &v) && v.state == SCHED_JOB_RUNNING && alloc_gpu_milli(v.alloc) &&
-            request_asked(v.request)->class == SCHED_TRAIN && request_asked(v.request)->qos != 2)
+        if (world_job(r->c.w, r->jobs[i], &v) && v.state == SCHED_JOB_RUNNING && sched_alloc_gpu_milli(v.alloc) &&
+            sched_request_asked(v.request)->class == SCHED_TRAIN && sched_request_asked(v.request)->qos != 2)
             running[count++] = v;  // QoS 2 may preempt and is only taken by QoS
     }
     for (uint32_t i = 0; i < r->job_count; i++) {
         struct sched_job_view t;
-        if (!world_job(r->c.w, r->jobs[i], &t) || t.state != SCHED_JOB_PENDING || !request_gpu_milli(t.request) ||
-            request_tasks(t.request) > 1 || request_asked(t.request)->class != SCHED_TRAIN ||
+        if (!world_job(r->c.w, r->jobs[i], &t) || t.state != SCHED_JOB_PENDING || !sched_request_gpu_milli(t.request) ||
+            sched_request_tasks(t.request) > 1 || sched_request_asked(t.request)->class != SCHED_TRAIN ||
             sched_job_reason(r->c.w, t.id) == SCHED_REASON_QOS_LIMIT)
             continue;
         for (uint32_t a = 0; a < count; a++) {
@@ -480,7 +484,7 @@ static bool check_reclaimed(struct run *r) {
     return true;
 }
 
-static bool play(struct run *r, uint64_t seed, const struct step *steps, uint32_t n) {
+static bool play(struct property_run *r, uint64_t seed, const struct property_step *steps, uint32_t n) {
     start_run(r, seed);
     bool fine = true;
     for (uint32_t i = 0; i < n && fine; i++)
@@ -505,7 +509,7 @@ static bool play(struct run *r, uint64_t seed, const struct step *steps, uint32_
     return fine;
 }
 
-static void print_steps(const struct step *steps, uint32_t n) {
+static void print_steps(const struct property_step *steps, uint32_t n) {
     static const char *const words[OP_COUNT] = {"submit", "end", "cancel", "node-flip", "node-gone", "project-edit",
                                                 "project-gone", "qos-edit", "qos-gone",
                                                 "partition-edit", "round"};
@@ -514,10 +518,10 @@ static void print_steps(const struct step *steps, uint32_t n) {
 }
 
 // Leaves out ever smaller runs of steps as long as it still fails.
-static uint32_t shrink(struct run *r, uint64_t seed, struct step *steps, uint32_t n) {
+static uint32_t shrink(struct property_run *r, uint64_t seed, struct property_step *steps, uint32_t n) {
     for (uint32_t chunk = n / 2 ? n / 2 : 1;; chunk /= 2) {
         for (uint32_t at = 0; at + chunk <= n;) {
-            struct step fewer[STEPS];
+            struct property_step fewer[STEPS];
             memcpy(fewer, steps, at * sizeof *steps);
             memcpy(fewer + at, steps + at + chunk, (n - at - chunk) * sizeof *steps);
             if (!play(r, seed, fewer, n - chunk)) {
@@ -537,8 +541,8 @@ static void histories(bool one_partition) {
     uint64_t first = from ? strtoull(from, NULL, 10) : 1, count = many ? strtoull(many, NULL, 10) : from ? 1 : SEEDS;
     for (uint64_t seed = first; seed < first + count; seed++) {
         struct rand rnd;
-        struct step steps[STEPS];
-        static struct run r;
+        struct property_step steps[STEPS];
+        static struct property_run r;
         r.one_partition = one_partition;
         rand_seed(&rnd, seed);
         for (unsigned i = 0; i < STEPS; i++)
@@ -590,7 +594,7 @@ static void planned_jobs_keep_their_promise(void **state) {
                     world_job_end(c.w, id, c.now_ms);
                     ends[id] = 0;
                 }
-            struct decisions d;
+            struct sched_decisions d;
             sched_decide(c.w, c.now_ms, &c.policy, &d);
             for (uint32_t i = 0; i < d.starts.len; i++) {
                 struct sched_job_view v;
@@ -607,7 +611,7 @@ static void planned_jobs_keep_their_promise(void **state) {
             for (uint32_t i = 0; i < d.plans.len; i++)
                 if (!promised[d.plans.at[i].job])
                     promised[d.plans.at[i].job] = d.plans.at[i].start_ms;
-            decisions_done(&d);
+            sched_decisions_done(&d);
         }
         assert_int_equal(world_pending(c.w), 0);
         world_free(c.w);

@@ -147,10 +147,10 @@ static void maintenance_is_planned_around(void **state) {
     assert_true(cluster_runs(&c, a) != cluster_runs(&c, b));
     assert_true(world_job(c.w, cluster_runs(&c, a) ? a : b, &v) && v.alloc->nodes[0].node == 2);
     assert_true(world_job(c.w, s, &v) && v.state == SCHED_JOB_RUNNING && v.alloc->nodes[0].node == 1);
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(c.w, c.now_ms, &c.policy, &d);
     assert_int_equal(d.next_ms, 100000);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     assert_int_equal(reason(&c, cluster_runs(&c, a) ? b : a), SCHED_REASON_RESOURCES);  // s has what it needs
     end(&c, s);
     cluster_settle(&c);
@@ -182,7 +182,7 @@ static void begin_hold_and_deadline(void **state) {
     struct cluster c = cluster_new(1, 4);
     cluster_project(&c, 1, 0, 4);
     struct sched_request q = gpus(1, 1);
-    const struct request *r = world_request(c.w, &q);
+    const struct world_request *r = world_request(c.w, &q);
     world_job_add(c.w, &(struct sched_job){.id = 100, .request = r, .submit_ms = 1, .begin_ms = 50000});
     world_job_add(c.w, &(struct sched_job){.id = 101, .request = r, .submit_ms = 1, .hold = SCHED_HOLD_USER});
     world_request_unref(c.w, r);
@@ -332,7 +332,7 @@ static void gangs_start_whole(void **state) {
     struct sched_request tasks = {.project = 1, .user = 1, .tasks = 10, .gpu_milli_per_task = 1000};
     uint64_t t = cluster_submit(&c, &tasks);
     cluster_settle(&c);
-    assert_true(world_job(c.w, t, &v) && v.alloc && alloc_gpu_milli(v.alloc) == 10000);
+    assert_true(world_job(c.w, t, &v) && v.alloc && sched_alloc_gpu_milli(v.alloc) == 10000);
     world_free(c.w);
 }
 
@@ -383,13 +383,13 @@ static void what_made_room_may_be_taken_from(void **state) {
     uint64_t over = cluster_submit(&c, &half);
     assert_int_equal(cluster_round(&c), 1);  // makes room
     uint64_t inside = cluster_submit(&c, &own);
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(c.w, c.now_ms, &c.policy, &d);
     assert_int_equal(d.starts.len, 1);
     assert_int_equal(d.starts.at[0].job, over);
     assert_int_equal(d.preempts.len, 0);
     assert_int_equal(d.next_ms, c.now_ms);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     cluster_settle(&c);
     assert_true(cluster_runs(&c, inside));
     world_free(c.w);
@@ -416,8 +416,8 @@ static void only_interactive_takes_from_its_own(void **state) {
     world_free(c.w);
 }
 
-// What a victim leaves beyond what its taker needs does not free what others were promised: a younger
-// job that asks for the same as the taker would start on it, before the taker.
+// What a victim leaves beyond what its preemptor needs does not free what others were promised: a younger
+// job that asks for the same as the preemptor would start on it, before the preemptor.
 static void nobody_starts_on_what_is_promised(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 8);
@@ -436,14 +436,14 @@ static void nobody_starts_on_what_is_promised(void **state) {
     c.now_ms += 1000;
     uint64_t b = cluster_submit(&c, &same);
     cluster_submit(&c, &same);
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(c.w, c.now_ms, &c.policy, &d);
     assert_int_equal(d.starts.len, 0);
     assert_int_equal(d.preempts.len, 2);
     assert_int_equal(d.preempts.at[0].victim, latest);
     assert_int_equal(d.preempts.at[0].for_job, a);
     assert_int_equal(d.preempts.at[1].for_job, b);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     world_free(c.w);
 }
 
@@ -454,28 +454,28 @@ static void many_starts_are_put_in_order(void **state) {
     struct cluster c = cluster_new(MANY / 8 + 1, 8);
     cluster_project(&c, 1, 0, 0);
     cluster_project(&c, 2, 0, MANY + 8);
-    struct alloc *a = alloc_new(1, 1);
+    struct sched_alloc *a = sched_alloc_new(1, 1);
     for (uint32_t i = 0; i < MANY; i++) {
         struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 1000, .nice = (int32_t)(i * 7 % 3) - 1,
                                   .time_limit_ms = i * 7919 % 100 ? 1000 * (1 + i * 7919 % 100) : 0};
         uint64_t id = cluster_submit(&c, &q);
-        alloc_gpus(a)[0] = (struct alloc_gpu){(uint16_t)(i % 8), 1000};
-        a->nodes[0] = (struct alloc_node){
-            .node = 1 + i / 8, .cpus = 1, .tasks = 1, .gpus = alloc_gpus(a), .gpu_count = 1};
+        sched_alloc_gpus(a)[0] = (struct sched_alloc_gpu){(uint16_t)(i % 8), 1000};
+        a->nodes[0] = (struct sched_alloc_node){
+            .node = 1 + i / 8, .cpus = 1, .tasks = 1, .gpus = sched_alloc_gpus(a), .gpu_count = 1};
         assert_int_equal(world_job_start(c.w, id, a, 1000 + i * 104729 % 5000), 0);
     }
-    alloc_free(a);
+    sched_alloc_free(a);
     struct sched_request wide = {
         .project = 2, .user = 1, .nodes_min = MANY / 8 + 1, .gpu_milli_per_node = 8000, .class = SCHED_TRAIN};
     cluster_submit(&c, &wide);
     c.now_ms = 10000;
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(c.w, c.now_ms, &c.policy, &d);  // takes from all: both orders are made
     assert_int_equal(d.preempts.len, MANY);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     c.policy.reclaim = false;
     sched_decide(c.w, c.now_ms, &c.policy, &d);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     world_assert(c.w);
     world_free(c.w);
 }

@@ -124,16 +124,16 @@ static void scenario_410(void **state) {
 // Starts a job of so many GPUs and returns which it got, as a mask.
 static uint32_t taken_by(struct cluster *c, uint32_t gpus) {
     uint64_t id = cluster_submit(c, &(struct sched_request){.user = 1, .gpu_milli_per_task = gpus * 1000});
-    struct decisions d;
+    struct sched_decisions d;
     uint32_t mask = 0;
     sched_decide(c->w, c->now_ms, &c->policy, &d);
     assert_int_equal(d.starts.len, 1);
     assert_int_equal(d.starts.at[0].job, id);
-    const struct alloc_node *n = &d.starts.at[0].alloc->nodes[0];
+    const struct sched_alloc_node *n = &d.starts.at[0].alloc->nodes[0];
     for (uint32_t i = 0; i < n->gpu_count; i++)
         mask |= 1u << n->gpus[i].index;
     assert_int_equal(world_job_start(c->w, id, d.starts.at[0].alloc, c->now_ms), 0);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     c->now_ms += 1000;
     return mask;
 }
@@ -146,7 +146,8 @@ static void gpus_of_one_socket(void **state) {
         struct sched_gpu g[8];
         for (uint32_t i = 0; i < 8; i++)  // two groups: each has GPUs on both sockets
             g[i] = (struct sched_gpu){"H200", 141ULL << 30, groups == 1 ? 1 : 1 + i % 2, false, i / 4};
-        struct sched_node n = {.id = 1, .name = "n1", .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = 8};
+        struct sched_node n = {
+            .id = 1, .name = "n1", .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = 8};
         struct error e;
         assert_int_equal(world_node_set(c.w, &n, &e), 0);
         assert_int_equal(taken_by(&c, 1), 0x01);

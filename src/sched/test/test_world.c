@@ -29,7 +29,7 @@ static struct world *two_nodes(void) {
 }
 
 static void add(struct world *w, uint64_t id, const struct sched_request *q) {
-    const struct request *r = world_request(w, q);
+    const struct world_request *r = world_request(w, q);
     assert_int_equal(world_job_add(w, &(struct sched_job){.id = id, .request = r, .submit_ms = (int64_t)id}), 0);
     world_request_unref(w, r);
 }
@@ -38,28 +38,28 @@ static void starts_and_frees(void **state) {
     (void)state;
     struct world *w = two_nodes();
     struct policy policy;
-    policy_default(&policy);
+    sched_policy_default(&policy);
     for (uint64_t id = 1; id <= 5; id++)
         add(w, id, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_job = 4000});
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(w, 1000, &policy, &d);
     assert_int_equal(d.starts.len, 4);
     for (uint32_t i = 0; i < d.starts.len; i++)
         assert_int_equal(world_job_start(w, d.starts.at[i].job, d.starts.at[i].alloc, 1000), 0);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     world_assert(w);
     struct sched_node_figures f;
     assert_true(world_node_figures(w, 1, &f));
     assert_int_equal(f.gpu_milli_free, 0);
     sched_decide(w, 2000, &policy, &d);
     assert_int_equal(d.starts.len, 0);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     assert_int_equal(world_job_end(w, 2, 3000), 0);
     world_assert(w);
     sched_decide(w, 3000, &policy, &d);
     assert_int_equal(d.starts.len, 1);
     assert_int_equal(d.starts.at[0].job, 5);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     world_free(w);
 }
 
@@ -67,14 +67,14 @@ static void node_goes_and_comes_back(void **state) {
     (void)state;
     struct world *w = two_nodes();
     struct policy policy;
-    policy_default(&policy);
+    sched_policy_default(&policy);
     add(w, 1, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_job = 8000});
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(w, 0, &policy, &d);
     assert_int_equal(d.starts.len, 1);
     uint32_t node = d.starts.at[0].alloc->nodes[0].node;
     world_job_start(w, 1, d.starts.at[0].alloc, 0);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     world_node_remove(w, node);
     world_assert(w);
     struct sched_node n = {.id = node, .name = "again", .cpus = 40, .memory_bytes = 1ULL << 38, .gpus = V100,
@@ -102,11 +102,11 @@ static void many_at_once_or_few_at_a_time(void **state) {
         assert_int_equal(world_node_set(w, &n, NULL), 0);
     }
     struct policy policy;
-    policy_default(&policy);
+    sched_policy_default(&policy);
     for (uint64_t id = 1; id <= JOBS; id++)
         add(w, id, &(struct sched_request){.user = 1, .cpus_per_task = 3 + id % 3 * 2,
                                            .gpu_milli_per_task = id % 3 == 0 ? 300 : id % 3 * 1000});
-    struct decisions all, some;
+    struct sched_decisions all, some;
     sched_decide(w, 1000, &policy, &all);
     assert_int_equal(all.starts.len, JOBS);
     for (uint32_t done = 0; done < JOBS;) {
@@ -118,9 +118,9 @@ static void many_at_once_or_few_at_a_time(void **state) {
             assert_int_equal(a->alloc->nodes[0].gpus[0].index, b->alloc->nodes[0].gpus[0].index);
             assert_int_equal(world_job_start(w, b->job, b->alloc, 1000), 0);
         }
-        decisions_done(&some);
+        sched_decisions_done(&some);
     }
-    decisions_done(&all);
+    sched_decisions_done(&all);
     world_assert(w);
     world_free(w);
 }

@@ -1,6 +1,6 @@
-// Why a job waits, when it will start, and what would start it now. Answers come from the same code
-// that decides: a stated change was applied and the job started with it; the world is as before
-// afterwards.
+// Why a job waits, when it will start, and what change would start it now. The answers come from the code
+// that decides: a suggested change was applied to the world, a pass was made, and the job started. Afterwards
+// the world is as before.
 #pragma once
 #include "base/buf.h"
 #include "sched/sched.h"
@@ -13,18 +13,18 @@ enum {
     WHEN_STEPS_MAX = 400
 };
 
-// How many nodes are ruled out by what, each node counted once, by the first that applies.
+// How many nodes are ruled out by what; each node is counted once, for the first reason that applies.
 struct explain_nodes {
     uint32_t all;
     uint32_t partition, project, listed, features, model;  // not allowed
     uint32_t down, drained;
     uint32_t small;        // too small even when idle
-    uint32_t reserved;     // kept by a reservation during the job's time
+    uint32_t reserved;     // reserved for a time at which the job would run
     uint32_t busy_gpus, busy_cpus, busy_memory, busy_alone;  // busy_alone: exclusive use
     uint32_t planned;      // free, but the job would delay one that is planned there
-    uint32_t fit;          // could take a part of the job now
+    uint32_t fit;          // could run a part of the job now
     uint32_t needed;
-    uint32_t sick_gpus;    // out of use, on nodes that lack GPUs for it
+    uint32_t sick_gpus;    // faulty ones, on nodes that lack GPUs for the job
 };
 
 struct explain_holder {
@@ -37,11 +37,11 @@ struct explain_holder {
 
 enum explain_basis {
     EXPLAIN_NOW,        // starts in the next pass
-    EXPLAIN_FORECAST,   // the queue played forward: late by limits, early by what jobs usually use
-    EXPLAIN_LATER,      // not before early_ms, as far as could be played forward
-    EXPLAIN_NEVER,      // not as things are: see the blockers
-    EXPLAIN_UNKNOWN,    // something in its way has no time limit
-    EXPLAIN_ESTIMATE,   // like a forecast, from totals: the cluster is too large to be played forward
+    EXPLAIN_FORECAST,   // simulated: late if jobs run to their limits, early if they run as long as usual
+    EXPLAIN_LATER,      // not before early_ms; the simulation ended there
+    EXPLAIN_NEVER,      // not before something else changes: see the reason
+    EXPLAIN_UNKNOWN,    // a job in its way has no time limit
+    EXPLAIN_ESTIMATE,   // from totals, because the cluster is too large to simulate
 };
 
 struct explain_band {
@@ -80,7 +80,7 @@ struct explain_option {
     int64_t planned_ms;  // its planned start there; 0: none
 };
 
-struct explanation {
+struct sched_explanation {
     uint64_t job;
     enum sched_reason reason;
     enum sched_hold hold;
@@ -94,26 +94,26 @@ struct explanation {
     struct explain_band band;
     enum explain_change change;
     int64_t value;
-    bool also_release;           // the change works once it is released, too
-    bool also_first;             // the change works if it is put before everybody else, too
+    bool also_release;           // the change works if the job is also released
+    bool also_first;             // the change works if the job also comes before all others
     uint64_t ends[EXPLAIN_ENDS_MAX];
     uint32_t end_count;
-    uint64_t vacating;           // victims that are making room for it
+    uint64_t victims;            // jobs preempted for it that have not ended yet
 };
 
 // -ENOENT when there is no such pending job.
 int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy,
-                  struct explanation *out);
-// As sentences, one per line; items of a list begin with two blanks. Names of users and jobs are the
-// caller's: `name` adds what it calls a job; NULL: its id.
+                  struct sched_explanation *out);
+// As sentences, one per line; items of a list begin with two blanks. `name` appends how to call a job; NULL:
+// its id.
 typedef void (*explain_name_fn)(void *ctx, uint64_t job, struct buf *out);
-void sched_explain_text(const struct world *w, const struct explanation *e, int64_t now_ms,
+void sched_explain_text(const struct world *w, const struct sched_explanation *e, int64_t now_ms,
                         explain_name_fn name, void *ctx, struct buf *out);
 
 // When would this start if it were submitted now?
-struct when {
+struct sched_when {
     enum sched_reason reason;
     struct explain_band band;
 };
 void sched_when(struct world *w, const struct sched_request *requests, uint32_t n, int64_t now_ms,
-                const struct policy *policy, struct when *out);
+                const struct policy *policy, struct sched_when *out);

@@ -1,6 +1,6 @@
-// What a job asks for. Requests are immutable and interned: all tasks of an array, and any two jobs
-// that ask for the same thing, share one object, so a million tasks cost a million small entries.
-// The caller fills a struct sched_request (texts and lists borrowed) and gets a reference back.
+// What a job asks for. Requests are immutable and interned: all tasks of an array, and any two jobs that ask
+// for the same, share one object. The caller fills a struct sched_request (texts and lists borrowed) and gets
+// a reference to the interned one.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,10 +19,10 @@ enum {
     SCHED_GPU = 1000,             // milli-GPU of one whole GPU
 };
 
-// Ids are handles given by the caller; 0 means none. Zeroed fields have the meaning said.
+// Ids are handles given by the caller; 0 means none.
 struct sched_request {
     uint32_t project, user, qos, partition;
-    const uint32_t *also;           // further partitions: it starts in whichever lets it start first
+    const uint32_t *also;           // further partitions: it starts in the one where it can start first
     uint32_t also_count;
     enum sched_class class;
     uint32_t nodes_min, nodes_max;  // 0: as few as the tasks need; max 0: same as min
@@ -44,17 +44,17 @@ struct sched_request {
     const char *reservation;        // run inside this reservation
     int64_t time_limit_ms;          // 0: the partition's default
     int64_t min_runtime_ms;         // not preempted before
-    int64_t deadline_ms;            // useless unless it can end by then; 0: none
+    int64_t deadline_ms;            // it must be able to end by then; 0: none
     int32_t priority;               // higher first, added to the QoS's
     int32_t nice;                   // lower first
     enum sched_override preemptible;
 };
 
-struct request;  // an interned sched_request with what was derived from it
+struct world_request;  // an interned sched_request with what was derived from it
 
-const struct sched_request *request_asked(const struct request *r);
+const struct sched_request *sched_request_asked(const struct world_request *r);
 // Totals of the whole job, for display and accounting. GPU memory requests count as the fraction of
 // the smallest fitting GPU in the cluster until they are placed.
-uint32_t request_tasks(const struct request *r);
-uint32_t request_cpus(const struct request *r);
-uint64_t request_gpu_milli(const struct request *r);
+uint32_t sched_request_tasks(const struct world_request *r);
+uint32_t sched_request_cpus(const struct world_request *r);
+uint64_t sched_request_gpu_milli(const struct world_request *r);

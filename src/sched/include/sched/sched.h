@@ -1,14 +1,14 @@
-// The scheduler: decide(world, now, policy) → decisions. Pure and deterministic: the same world, time
-// and policy give the same decisions, byte for byte; the world itself is left as it was (only caches
-// inside it change). The caller carries out the decisions and reports them back as deltas
-// (world_job_start, world_job_ending, world_job_end).
+// The scheduler: decide(world, now, policy) → decisions. Pure and deterministic: the same world, time and
+// policy give the same decisions, byte for byte, and the world stays as it was but for caches. The caller
+// carries the decisions out and reports them back (world_job_start_in, world_job_preempt, world_job_end).
+// This module's functions begin with sched_, those that change or read a world with world_.
 #pragma once
 #include "base/vec.h"
 #include "sched/policy.h"
 #include "sched/world.h"
 
 enum sched_reason {
-    SCHED_REASON_NONE,        // not looked at yet
+    SCHED_REASON_NONE,        // not considered by a pass yet
     SCHED_REASON_HELD,        // see the job's hold
     SCHED_REASON_BEGIN_TIME,  // its begin time has not come
     SCHED_REASON_PROJECT_GONE,
@@ -19,25 +19,25 @@ enum sched_reason {
     SCHED_REASON_DEADLINE,
     SCHED_REASON_PROJECT_LIMIT,
     SCHED_REASON_QUOTA,       // interactive work waits for room inside the quota
-    SCHED_REASON_RESOURCES,   // nothing free that fits: it is next in line and planned
-    SCHED_REASON_PRIORITY,    // others are before it, or it would delay a planned job
+    SCHED_REASON_RESOURCES,   // too little is free: it is next in the queue
+    SCHED_REASON_PRIORITY,    // other jobs come first, or it would delay a planned one
     SCHED_REASON_NODES,       // no node that is up can fit it even when idle
     SCHED_REASON_RESERVATION, // its own is not open, or it could run into another's
-    SCHED_REASON_VACATING,    // preempted jobs are making room for it
+    SCHED_REASON_PREEMPTING,    // jobs were preempted for it and have not ended yet
     SCHED_REASON_COUNT,
 };
 const char *sched_reason_word(enum sched_reason r);  // one word, as lists show it
 
 enum sched_preempt_why {
-    SCHED_PREEMPT_SHARE,   // its project was over its share, the taker's under
-    SCHED_PREEMPT_QUOTA,   // the taker is inside its guaranteed quota
-    SCHED_PREEMPT_QOS,     // the taker's QoS may preempt
-    SCHED_PREEMPT_PROJECT, // interactive work of the same project inside its quota
+    SCHED_PREEMPT_SHARE,    // the victim's project uses more than its share, the preemptor's less
+    SCHED_PREEMPT_QUOTA,    // the preemptor is within its project's guaranteed quota
+    SCHED_PREEMPT_QOS,      // the preemptor's QoS may preempt the victim's
+    SCHED_PREEMPT_PROJECT,  // an interactive job within its quota, of the same project
 };
 
 struct sched_start {
     uint64_t job;
-    struct alloc *alloc;  // owned by the decisions
+    struct sched_alloc *alloc;  // owned by the decisions
     uint32_t partition;   // of those it may have; 0: it names none
     bool backfill;        // passed a planned job without delaying it
 };
@@ -46,10 +46,11 @@ struct sched_preempt {
     uint64_t victim, for_job;
     enum sched_preempt_why why;
     int64_t grace_ms;
-    struct sched_gave gave;  // for_job, and on what grounds
+    struct sched_preemption grounds;  // kept with the victim (preemption_order.c)
 };
 
-int world_job_preempt(struct world *w, const struct sched_preempt *p);  // as world_job_ending, with all that is known
+// The victim was asked to end. As world_job_ending, with the grounds.
+int world_job_preempt(struct world *w, const struct sched_preempt *p);
 
 struct sched_plan {
     uint64_t job;
@@ -58,36 +59,36 @@ struct sched_plan {
     uint32_t node_count;
 };
 
-struct decisions {
+struct sched_decisions {
     VEC(struct sched_start) starts;      // carry out in this order
-    VEC(struct sched_preempt) preempts;  // victims of one taker are next to each other
+    VEC(struct sched_preempt) preempts;  // victims of one preemptor are adjacent
     VEC(struct sched_plan) plans;
     uint32_t looked_at;                  // pending jobs that were ready
     int64_t next_ms;                     // decide again then even if nothing happens; INT64_MAX: no need
 };
 
-void decisions_done(struct decisions *d);  // frees, leaves it empty
+void sched_decisions_done(struct sched_decisions *d);  // frees, leaves it empty
 void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy,
-                  struct decisions *out);
-// The same with nobody left out because he could get nothing anyway: what the other is tested against.
-void sched_decide_all(struct world *w, int64_t now_ms, const struct policy *policy, struct decisions *out);
-// By the latest decide, made when asked; cheap.
+                  struct sched_decisions *out);
+// The same without the shortcuts that skip jobs which cannot start anyway; for tests.
+void sched_decide_all(struct world *w, int64_t now_ms, const struct policy *policy, struct sched_decisions *out);
+// As of the latest pass; cheap.
 enum sched_reason sched_job_reason(const struct world *w, uint64_t job);
-// Of a ready job in one of its partitions; of the whole job the one is told that is nearest to starting.
+// The same for one of the partitions a queued job names; sched_job_reason tells the one nearest to starting.
 enum sched_reason sched_option_reason(const struct world *w, uint64_t job, uint32_t partition);
 
-// A pending job's turn in parts: turn = submitted + short + use + size + qos + nice; the earliest goes first.
-// `priority` stands for the turn and the priorities before it in one positive number, higher first:
-// jobs of one project and partition sort by it as they are looked at, to the second. Between projects
-// shares come first, which no number of one job can say; see the position in an explanation. 0: it is
-// held or its begin time has not come.
-struct sched_turn {
+// What orders a pending job inside its project: tier, priority, then queue time = submitted + short + use +
+// size + qos + nice, the earliest first. `priority` combines them in one positive number, higher first: jobs
+// of one project and partition sort by it, to the second. Between projects shares come first, which a number
+// of one job cannot express (see `position` in an explanation). 0: the job is held or has not begun.
+struct sched_queue_position {
     int64_t priority;
-    int64_t turn_ms, age_ms, short_ms, use_ms, size_ms;
-    int64_t qos_ms, nice_ms; // where priority and nice count as time (else 0: they come before the turn)
-    bool overdue;            // waited longer than the policy lets anybody: first of its priority
-    int32_t tier;            // of its partition: before everything else
+    int64_t queue_time_ms, age_ms, short_ms, use_ms, size_ms;
+    int64_t qos_ms, nice_ms; // 0 unless the policy lets priority and nice count as time
+    bool overdue;            // waited longer than policy.max_wait_ms: first of its priority
+    int32_t tier;            // of its partition; sorts before everything else
     int32_t qos, own, nice;  // QoS's priority, its own, and nice
 };
-// Made on demand, in constant time; -ENOENT when there is no such pending job.
-int sched_turn(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy, struct sched_turn *out);
+// Constant time; -ENOENT when there is no such pending job.
+int sched_queue_position(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy,
+                         struct sched_queue_position *out);

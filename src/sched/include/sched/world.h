@@ -1,8 +1,7 @@
-// The snapshot the scheduler decides on: nodes, partitions, projects, QoS, reservations, users' use
-// and jobs. It is changed only by the deltas below, each of which keeps every index up to date; the
-// order in which deltas that do not concern each other come in never matters. Names refer to things
-// that may be missing: a job whose project, QoS or partition is gone simply waits and says so.
-// Pure: no I/O, clock, threads or random numbers. Texts and lists are copied.
+// A world: the state the scheduler decides on, with nodes, partitions, projects, QoS, reservations, users'
+// usage and jobs. Only the functions below change it, each keeps every index exact, and calls that do not
+// concern the same object may come in any order. A job whose project, QoS or partition is missing waits and
+// says so. No I/O, clock, threads or random numbers. Texts and lists are copied.
 #pragma once
 #include <stddef.h>
 
@@ -15,7 +14,7 @@ struct world *world_new(void);
 struct world *world_free(struct world *w);  // returns NULL
 struct world *world_clone(const struct world *w);
 
-// --- what there is -------------------------------------------------------------------------------
+// --- nodes and rules -------------------------------------------------------------------------------
 
 enum sched_node_state { SCHED_NODE_UP, SCHED_NODE_DRAINED, SCHED_NODE_DOWN };
 
@@ -23,8 +22,8 @@ struct sched_gpu {
     const char *model;
     uint64_t memory_bytes;
     uint32_t group;  // GPUs with the same number are well connected (socket, NVLink island)
-    bool unusable;   // broken: counts for nothing
-    uint32_t socket; // of the machine: GPUs of a group are taken from one as far as it goes
+    bool unusable;   // faulty: not counted and not allocated
+    uint32_t socket; // a job gets GPUs of one socket where possible
 };
 
 struct sched_node {
@@ -47,7 +46,7 @@ struct sched_partition {
     uint32_t node_count;
     int64_t default_time_ms, max_time_ms;  // 0: none
     int32_t tier;            // higher tiers are looked at first
-    bool fifo;               // strict order: nobody passes a blocked job
+    bool fifo;               // strict order: no job passes a blocked one
     bool closed;             // accepts jobs, starts none
 };
 
@@ -63,8 +62,8 @@ struct sched_project {
     uint32_t id, parent;     // parent 0: top of the tree
     const char *name;
     int64_t quota_milligpu;
-    bool quota_rest;         // its quota is what no other project at the top was promised, as nodes come and go
-    int64_t weight_milli;    // of what is over; SCHED_UNLIMITED: the quota, or 1000 without quota
+    bool quota_rest;         // its quota is what the other top-level projects' quotas leave
+    int64_t weight_milli;    // for resources beyond quotas; SCHED_UNLIMITED: the quota, or 1000 without quota
     int64_t limit_milligpu;  // SCHED_UNLIMITED
     int64_t quota_cpus;      // SCHED_UNLIMITED: CPUs are not rationed
     int64_t limit_cpus;      // SCHED_UNLIMITED
@@ -95,7 +94,7 @@ struct sched_reservation {
     int64_t start_ms, end_ms;
     const uint32_t *nodes;
     uint32_t node_count;
-    bool maintenance;                // nobody runs in it
+    bool maintenance;                // no job runs in it
     const uint32_t *users, *projects;  // who may run in it (by naming it)
     uint32_t user_count, project_count;
 };
@@ -113,61 +112,61 @@ int world_qos_set(struct world *w, const struct sched_qos *q, struct error *err)
 void world_qos_remove(struct world *w, uint32_t id);
 int world_reservation_set(struct world *w, const struct sched_reservation *r, struct error *err);
 void world_reservation_remove(struct world *w, uint32_t id);
-// Legal but probably not meant (quotas above what is there, …): one sentence per call, for i = 0, 1,
-// … until it returns false.
+// Configurations that are allowed but probably not intended: one sentence per call, for i = 0, 1, … until it
+// returns false.
 bool world_warning(const struct world *w, uint32_t i, char *text, size_t size);
 
-// Who used what lately: a moving average in milli-GPU (GPU jobs) plus weighted CPUs, halved every
-// half_life_ms without use. Kept by start and end; set when restored from elsewhere.
+// Usage of a user in a project: a moving average in milli-GPU (one CPU counts as 50), halved every half_life_ms
+// without use. Updated by start and end; set when restored from a snapshot.
 void world_half_life(struct world *w, int64_t half_life_ms);  // default 7 days
-void world_half_life_from(struct world *w, int64_t half_life_ms,
-                          int64_t now_ms);  // what was used until now decayed as before
+void world_half_life_from(struct world *w, int64_t half_life_ms, int64_t now_ms);  // from now on
 void world_usage_set(struct world *w, uint32_t project, uint32_t user, int64_t milli, int64_t at_ms);
 int64_t world_usage(const struct world *w, uint32_t project, uint32_t user, int64_t now_ms);
-// As it is kept: setting it again gives the very same figures later. False: nothing is.
+// The stored values: setting them again gives the same figures later. False: there are none.
 bool world_usage_kept(const struct world *w, uint32_t project, uint32_t user, int64_t *milli, int64_t *at_ms);
 
 // --- jobs ----------------------------------------------------------------------------------------
 
-struct alloc_gpu {
+struct sched_alloc_gpu {
     uint16_t index;
     uint16_t milli;
 };
 
-struct alloc_node {
+struct sched_alloc_node {
     uint32_t node;
     uint32_t cpus, tasks;
     uint64_t memory_bytes;
-    struct alloc_gpu *gpus;
+    struct sched_alloc_gpu *gpus;
     uint32_t gpu_count;
 };
 
-// What a job holds, node by node in ascending node id. One block of memory: free() it with alloc_free.
-struct alloc {
+// What a job holds, node by node in ascending node id. One block of memory: free it with alloc_free.
+struct sched_alloc {
     uint32_t node_count;
-    struct alloc_node nodes[];
+    struct sched_alloc_node nodes[];
 };
 
-struct alloc *alloc_new(uint32_t nodes, uint32_t gpus);  // gpus: over all nodes together
-struct alloc_gpu *alloc_gpus(struct alloc *a);           // where they lie; point nodes[i].gpus into it
-struct alloc *alloc_copy(const struct alloc *a);
-void alloc_free(struct alloc *a);
-uint64_t alloc_gpu_milli(const struct alloc *a);
+struct sched_alloc *sched_alloc_new(uint32_t nodes, uint32_t gpus);  // gpus: of all nodes together
+struct sched_alloc_gpu *sched_alloc_gpus(
+    struct sched_alloc *a);  // the array of all GPUs; point nodes[i].gpus into it
+struct sched_alloc *sched_alloc_copy(const struct sched_alloc *a);
+void sched_alloc_free(struct sched_alloc *a);
+uint64_t sched_alloc_gpu_milli(const struct sched_alloc *a);
 
-// Why the owner of the job says it must not start yet; shown by explanations.
+// Why a pending job is held; shown by explanations.
 enum sched_hold {
     SCHED_HOLD_NONE,
     SCHED_HOLD_USER,        // held by its user
     SCHED_HOLD_ADMIN,       // held by an administrator
     SCHED_HOLD_DEPENDENCY,  // waits for other jobs
-    SCHED_HOLD_ARRAY,       // its array runs as many tasks as it may
+    SCHED_HOLD_ARRAY,       // its array is at its limit of running tasks
     SCHED_HOLD_OTHER,
 };
 
 struct sched_job {
     uint64_t id;                    // not 0
-    const struct request *request;  // from world_request; the job takes its own reference
-    int64_t submit_ms;              // age counts from here, over requeues too
+    const struct world_request *request;  // from world_request; the job takes its own reference
+    int64_t submit_ms;              // stays the same over requeues
     int64_t begin_ms;               // not before; 0: any time
     enum sched_hold hold;
     uint32_t restarts;              // times preempted or requeued so far
@@ -175,43 +174,46 @@ struct sched_job {
 
 enum sched_job_state { SCHED_JOB_PENDING, SCHED_JOB_RUNNING, SCHED_JOB_ENDING };
 
-// Interns; the caller owns the reference and gives it back with world_request_unref.
-const struct request *world_request(struct world *w, const struct sched_request *asked);
-void world_request_unref(struct world *w, const struct request *r);
-// 0, or -EINVAL/-ERANGE with one sentence naming field, value and remedy when no set of nodes, even
-// idle and up again, could ever run this, or when the request contradicts itself or the policy.
+// Interns a request; the caller owns a reference, to be returned with world_request_unref.
+const struct world_request *world_request(struct world *w, const struct sched_request *asked);
+void world_request_unref(struct world *w, const struct world_request *r);
+// 0, or -EINVAL/-ERANGE with one sentence naming field, value and remedy when the nodes could never run this,
+// even idle and all up, or when the request contradicts itself or the rules.
 int world_check_request(struct world *w, const struct sched_request *asked, struct error *err);
 
 int world_job_add(struct world *w, const struct sched_job *job);  // pending; -EEXIST
 int world_job_hold(struct world *w, uint64_t id, enum sched_hold hold);  // pending; -ENOENT
 int world_job_update(struct world *w, const struct sched_job *job);      // pending; -ENOENT, -EBUSY
-int world_job_start(struct world *w, uint64_t id, const struct alloc *a, int64_t now_ms);
+int world_job_start(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms);
 // The same for a job that may have several partitions: it runs in this one (0: the first).
-int world_job_start_in(struct world *w, uint64_t id, uint32_t partition, const struct alloc *a, int64_t now_ms);
-// The job was told to stop so that `for_job` (0: none) can start; what it holds is spoken for.
+int world_job_start_in(struct world *w, uint64_t id, uint32_t partition, const struct sched_alloc *a, int64_t now_ms);
+// The running job was asked to end so that `for_job` (0: none) can start on what it holds.
 int world_job_ending(struct world *w, uint64_t id, uint64_t for_job);
-void world_job_takes(struct world *w, uint64_t id,
-                     bool takes);  // recovery: whether others were told to make room for it
-// Whom it made room for: it does not take that back (preemption_order.c), unless its project is due more by now or the
-// other's less. A copy, NULL when there is nobody; set again when the job is queued again and in recovery.
-enum sched_claim {  // what the other job took it by, the strongest first
-    SCHED_CLAIM_DUE,    // its project is not above its share with it, a QoS, interactive work of the same project
-    SCHED_CLAIM_QUOTA,  // its project's quota, from one inside its share
-    SCHED_CLAIM_BEYOND, // more than its project's share
+// For recovery: whether jobs were preempted for this pending one.
+void world_job_preemptor_set(struct world *w, uint64_t id, bool preemptor);
+
+// What entitled a job to preempt another, the strongest first.
+enum sched_claim {
+    SCHED_CLAIM_SHARE,   // its project stays within its share; also by QoS, or interactive in the same project
+    SCHED_CLAIM_QUOTA,   // its project stays within its quota; the victim was within its share
+    SCHED_CLAIM_BEYOND,  // its project exceeds its share with it
     SCHED_CLAIM_COUNT,
 };
-struct sched_gave {
-    uint64_t to;
-    int64_t share, to_share;  // of the projects then, in what rules each of the two jobs
+// One preemption of a job. The job must not preempt `by` in turn unless its project's share has grown since or
+// the other's shrunk (preemption_order.c).
+struct sched_preemption {
+    uint64_t by;
+    int64_t share, by_share;  // of the two projects then, each in the dimension that applies to its job
     enum sched_claim claim;
 };
-struct sched_gave *world_job_gave(const struct world *w, uint64_t id, uint32_t *count);
-void world_job_gave_set(struct world *w, uint64_t id, const struct sched_gave *to, uint32_t count);
-void world_gave_forget(struct world *w);  // of all jobs: who may take from whom was changed by hand
-// Frees what it holds and forgets the job. For a requeue: end, then add again with the old submit_ms and
-// whom it made room for.
+// A copy, NULL when there are none; to be set again when the job is requeued and in recovery.
+struct sched_preemption *world_job_preemptions(const struct world *w, uint64_t id, uint32_t *count);
+void world_job_preemptions_set(struct world *w, uint64_t id, const struct sched_preemption *by, uint32_t count);
+void world_preemptions_forget(struct world *w);  // of all jobs, after projects or QoS were changed
+// Frees what it holds and forgets the job. For a requeue: end it, then add it again with the old submit_ms and
+// its preemptions.
 int world_job_end(struct world *w, uint64_t id, int64_t now_ms);
-int world_job_remove(struct world *w, uint64_t id);  // pending, or running without account of use
+int world_job_remove(struct world *w, uint64_t id);  // pending; or running, without counting its usage
 // Recovery and elastic limits: a running job's time limit counts from start_ms.
 int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms);
 
@@ -220,14 +222,14 @@ struct sched_job_view {
     uint64_t id;
     enum sched_job_state state;
     enum sched_hold hold;
-    const struct request *request;
-    const struct alloc *alloc;  // running or ending
+    const struct world_request *request;
+    const struct sched_alloc *alloc;  // running or ending
     int64_t submit_ms, begin_ms, start_ms;
     int64_t limit_end_ms;       // start + limit; INT64_MAX without limit
     uint64_t ending_for;
     uint32_t restarts;
     uint32_t partition;         // it runs in; 0: it waits, or names none
-    bool takes;                 // others were told to make room for it: it comes first
+    bool preemptor;             // jobs were preempted for it: it comes first
 };
 bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out);
 
@@ -247,10 +249,10 @@ struct sched_node_figures {
     uint32_t jobs;
 };
 bool world_node_figures(const struct world *w, uint32_t node, struct sched_node_figures *out);
-// Free milli-GPU that the average request seen lately could not use.
+// Free milli-GPU that the average recent request could not use.
 int64_t world_fragmented_milligpu(const struct world *w);
 uint32_t world_pending(const struct world *w);
 uint32_t world_running(const struct world *w);
 
-// A check of every index against the jobs' allocations; aborts with a message when one is wrong.
+// Checks every index against the jobs; aborts with a message when one is wrong.
 void world_assert(const struct world *w);

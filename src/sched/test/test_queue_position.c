@@ -5,9 +5,9 @@
 
 enum { JOBS = 40, HOUR = 3600 * 1000 };
 
-static struct sched_turn turn_of(struct cluster *c, uint64_t id) {
-    struct sched_turn t;
-    assert_int_equal(sched_turn(c->w, id, c->now_ms, &c->policy, &t), 0);
+static struct sched_queue_position entry_of(struct cluster *c, uint64_t id) {
+    struct sched_queue_position t;
+    assert_int_equal(sched_queue_position(c->w, id, c->now_ms, &c->policy, &t), 0);
     return t;
 }
 
@@ -25,17 +25,17 @@ static void parts_add_up(void **state) {
     int64_t submitted = c.now_ms;
     uint64_t id = cluster_submit(&c, &q);
     c.now_ms += HOUR;
-    struct sched_turn t = turn_of(&c, id);
+    struct sched_queue_position t = entry_of(&c, id);
     assert_int_equal(t.age_ms, HOUR);
     assert_int_equal(t.short_ms, 10 * HOUR);
     assert_int_equal(t.size_ms, 2 * 60000);
     assert_true(t.use_ms > 0);  // the user holds all GPUs
-    assert_int_equal(t.turn_ms, submitted + t.short_ms + t.use_ms + t.size_ms);
+    assert_int_equal(t.queue_time_ms, submitted + t.short_ms + t.use_ms + t.size_ms);
     assert_int_equal(t.nice, 3);
     assert_true(t.priority > 0 && t.priority < 100000000);  // below the usual
     world_job_hold(c.w, id, SCHED_HOLD_USER);
-    assert_int_equal(turn_of(&c, id).priority, 0);
-    assert_int_equal(sched_turn(c.w, 1, c.now_ms, &c.policy, &t), -ENOENT);  // it runs
+    assert_int_equal(entry_of(&c, id).priority, 0);
+    assert_int_equal(sched_queue_position(c.w, 1, c.now_ms, &c.policy, &t), -ENOENT);  // it runs
     world_free(c.w);
 }
 
@@ -60,14 +60,15 @@ static void the_number_sorts_as_the_scheduler_does(void **state) {
     }
     uint64_t by_place[JOBS + 2] = {0};
     for (uint64_t id = 2; id < c.next_id; id++) {
-        struct explanation e;
+        struct sched_explanation e;
         assert_int_equal(sched_explain(c.w, id, c.now_ms, &c.policy, &e), 0);
         assert_in_range(e.position, 1, JOBS);
         by_place[e.position] = id;
     }
     for (uint32_t i = 2; i <= JOBS; i++) {
-        struct sched_turn a = turn_of(&c, by_place[i - 1]), b = turn_of(&c, by_place[i]);
-        bool rough = a.qos + a.own < a.nice && b.turn_ms - a.turn_ms < 1000000;  // told apart to 1,000 s only
+        struct sched_queue_position a = entry_of(&c, by_place[i - 1]), b = entry_of(&c, by_place[i]);
+        bool rough = a.qos + a.own < a.nice &&
+                     b.queue_time_ms - a.queue_time_ms < 1000000;  // told apart to 1,000 s only
         if (rough ? a.priority < b.priority : a.priority <= b.priority)
             fail_msg("place %u: job %llu has no more than job %llu", i - 1, (unsigned long long)by_place[i - 1],
                      (unsigned long long)by_place[i]);
@@ -93,15 +94,15 @@ static void steps_can_count_as_time(void **state) {
     uint64_t b = cluster_submit(&c, &q);
     c.now_ms += HOUR;
     uint64_t late = cluster_submit(&c, &high);
-    assert_true(turn_of(&c, late).priority > turn_of(&c, b).priority);
-    assert_true(turn_of(&c, b).priority > turn_of(&c, a).priority);
+    assert_true(entry_of(&c, late).priority > entry_of(&c, b).priority);
+    assert_true(entry_of(&c, b).priority > entry_of(&c, a).priority);
     c.policy.nice_ms = c.policy.qos_ms = 60000;
-    assert_int_equal(turn_of(&c, a).nice_ms, 10 * 60000);
-    assert_int_equal(turn_of(&c, late).qos_ms, -2 * 60000);
-    assert_true(turn_of(&c, b).priority > turn_of(&c, a).priority);      // ten minutes for five
-    assert_true(turn_of(&c, a).priority > turn_of(&c, late).priority);   // two minutes for an hour
+    assert_int_equal(entry_of(&c, a).nice_ms, 10 * 60000);
+    assert_int_equal(entry_of(&c, late).qos_ms, -2 * 60000);
+    assert_true(entry_of(&c, b).priority > entry_of(&c, a).priority);      // ten minutes for five
+    assert_true(entry_of(&c, a).priority > entry_of(&c, late).priority);   // two minutes for an hour
     c.policy.nice_ms = 1000;
-    assert_true(turn_of(&c, a).priority > turn_of(&c, b).priority);
+    assert_true(entry_of(&c, a).priority > entry_of(&c, b).priority);
     assert_int_equal(world_job_end(c.w, holds, c.now_ms), 0);
     cluster_settle(&c);
     assert_true(cluster_runs(&c, a));

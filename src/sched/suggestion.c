@@ -1,10 +1,11 @@
 // Owns the search for the smallest change that starts a job now. Every candidate is applied and a pass
 // is made: only one with which the job starts is reported. What the user can do comes before what an
 // administrator can; less change before more.
-#include "change.h"
+#include "suggestion.h"
 
-#include "pass.h"
-#include "whatif.h"
+#include "fit_class.h"
+#include "plan.h"
+#include "what_if.h"
 
 enum {
     TRIES_MAX = 24,
@@ -15,24 +16,24 @@ enum {
     PRIORITY_RAISE = 1000000
 };
 
-struct try {
+struct suggestion_try {
     struct world *w;
-    struct job *job;
+    struct world_job *job;
     int64_t now_ms;
     const struct policy *policy;
     unsigned left;
-    unsigned *passes;     // left for all changes together
-    struct explanation *out;
+    unsigned *passes;  // left for all changes together
+    struct sched_explanation *out;
     bool release, first;  // tried on top of each change
 };
 
 static bool starts_under(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
-    struct decisions d;
+    struct sched_decisions d;
     bool found = false;
     sched_decide(w, now_ms, policy, &d);
     for (uint32_t i = 0; i < d.starts.len; i++)
         found |= d.starts.at[i].job == job;
-    decisions_done(&d);
+    sched_decisions_done(&d);
     return found;
 }
 
@@ -44,27 +45,34 @@ static bool starts(struct world *w, uint64_t job, int64_t now_ms, const struct p
 }
 
 // The job as it would be with this request; the caller gives the request back.
-static struct sched_job changed(const struct try *t, struct world *w, const struct sched_request *asked) {
-    const struct job *j = t->job;
+static struct sched_job changed(const struct suggestion_try *t, struct world *w, const struct sched_request *asked) {
+    const struct world_job *j = t->job;
     struct sched_request q = *asked;
     q.priority += t->first ? PRIORITY_RAISE : 0;
-    return (struct sched_job){.id = j->id, .request = world_request(w, &q), .submit_ms = j->submit_ms,
+    return (struct sched_job){.id = j->id,
+                              .request = world_request(w, &q),
+                              .submit_ms = j->submit_ms,
                               .begin_ms = t->release ? 0 : j->begin_ms,
-                              .hold = t->release ? SCHED_HOLD_NONE : (enum sched_hold)j->hold, .restarts = j->restarts};
+                              .hold = t->release ? SCHED_HOLD_NONE : (enum sched_hold)j->hold,
+                              .restarts = j->restarts};
 }
 
-static bool starts_as(struct try *t, const struct sched_request *asked) {
+static bool starts_as(struct suggestion_try *t, const struct sched_request *asked) {
     if (!t->left)
         return false;
     t->left--;
-    struct job *j = t->job;
-    struct request *old = j->request;
+    struct world_job *j = t->job;
+    struct world_request *old = j->request;
     old->refs++;
-    struct sched_job before = {.id = j->id, .request = old, .submit_ms = j->submit_ms, .begin_ms = j->begin_ms,
-                               .hold = (enum sched_hold)j->hold, .restarts = j->restarts};
+    struct sched_job before = {.id = j->id,
+                               .request = old,
+                               .submit_ms = j->submit_ms,
+                               .begin_ms = j->begin_ms,
+                               .hold = (enum sched_hold)j->hold,
+                               .restarts = j->restarts};
     struct sched_job after = changed(t, t->w, asked);
     // what does not even fit need not be tried
-    if (!fit_enough(fit_of(t->w, (struct request *)(uintptr_t)after.request))) {
+    if (!sched_fit_enough(sched_fit_of(t->w, (struct world_request *)(uintptr_t)after.request))) {
         world_request_unref(t->w, after.request);
         world_request_unref(t->w, old);
         return false;
@@ -78,13 +86,13 @@ static bool starts_as(struct try *t, const struct sched_request *asked) {
     return works;
 }
 
-static bool found(struct try *t, enum explain_change change, int64_t value) {
+static bool found(struct suggestion_try *t, enum explain_change change, int64_t value) {
     t->out->change = change;
     t->out->value = value;
     return true;
 }
 
-static bool try_nothing(struct try *t) {
+static bool try_nothing(struct suggestion_try *t) {
     if (!t->release && !t->first)
         return false;
     if (!starts_as(t, &t->job->request->asked))
@@ -98,7 +106,7 @@ static bool try_nothing(struct try *t) {
 }
 
 // The longest of ever shorter limits.
-static bool try_limit(struct try *t) {
+static bool try_limit(struct suggestion_try *t) {
     struct sched_request q = t->job->request->asked;
     int64_t limit = t->job->request->limit_ms;
     if (limit == INT64_MAX)
@@ -118,7 +126,7 @@ static bool try_limit(struct try *t) {
 }
 
 // One GPU less each time; a fraction instead of the last.
-static bool try_gpus(struct try *t) {
+static bool try_gpus(struct suggestion_try *t) {
     struct sched_request q = t->job->request->asked;
     uint32_t *amounts[] = {&q.gpu_milli_per_task, &q.gpu_milli_per_node, &q.gpu_milli_per_job};
     for (unsigned i = 0; i < 3; i++) {
@@ -137,7 +145,7 @@ static bool try_gpus(struct try *t) {
 }
 
 // The largest number that works, by halving the interval (fewer always fit where more do).
-static uint32_t largest(struct try *t, struct sched_request *q, uint32_t *field, uint32_t high) {
+static uint32_t largest(struct suggestion_try *t, struct sched_request *q, uint32_t *field, uint32_t high) {
     uint32_t low = 0;
     while (low + 1 < high) {
         uint32_t mid = low + (high - low) / 2;
@@ -150,9 +158,9 @@ static uint32_t largest(struct try *t, struct sched_request *q, uint32_t *field,
     return low;
 }
 
-static bool try_fewer(struct try *t) {
+static bool try_fewer(struct suggestion_try *t) {
     const struct sched_request *asked = &t->job->request->asked;
-    const struct demand *d = &t->job->request->demand;
+    const struct sched_demand *d = &t->job->request->demand;
     struct sched_request q = *asked;
     uint32_t n;
     if (d->nodes_min > 1 && d->even) {
@@ -171,7 +179,7 @@ static bool try_fewer(struct try *t) {
     return false;
 }
 
-static bool try_memory(struct try *t) {
+static bool try_memory(struct suggestion_try *t) {
     struct sched_request q = t->job->request->asked;
     for (uint64_t m = q.memory_per_node_bytes; m > 1 << 20 && t->left; m -= m / 4) {
         q.memory_per_node_bytes = m - m / 4;
@@ -181,7 +189,7 @@ static bool try_memory(struct try *t) {
     return false;
 }
 
-static bool try_wishes(struct try *t) {
+static bool try_wishes(struct suggestion_try *t) {
     const struct sched_request *asked = &t->job->request->asked;
     struct sched_request q = *asked;
     q.gpu_model = NULL;
@@ -211,10 +219,10 @@ static bool try_wishes(struct try *t) {
     return false;
 }
 
-static bool try_places(struct try *t) {
+static bool try_places(struct suggestion_try *t) {
     struct sched_request q = t->job->request->asked;
-    for (uint32_t i = 1; i < t->w->partitions.len && q.partition; i++) {
-        if (job_option_in(t->job, i)->asked.partition == i || !world_partition(t->w, i))
+    for (uint32_t i = 1; i < t->w->rules.partitions.len && q.partition; i++) {
+        if (sched_job_option_in(t->job, i)->asked.partition == i || !world_partition(t->w, i))
             continue;
         q.partition = i;
         q.also_count = 0;
@@ -222,7 +230,7 @@ static bool try_places(struct try *t) {
             return found(t, CHANGE_PARTITION, i);
     }
     q = t->job->request->asked;
-    for (uint32_t i = 0; i < t->w->qos.len || i == 0; i++) {
+    for (uint32_t i = 0; i < t->w->rules.qos.len || i == 0; i++) {
         if (i == q.qos || (i && !world_qos(t->w, i)))
             continue;
         q.qos = i;
@@ -234,18 +242,19 @@ static bool try_places(struct try *t) {
 }
 
 // Quota or limit raised to what the job needs.
-static bool try_project(struct try *t) {
-    const struct request *r = t->job->request;
+static bool try_project(struct suggestion_try *t) {
+    const struct world_request *r = t->job->request;
     enum sched_reason reason = t->out->reason;
     if (reason != SCHED_REASON_QUOTA && reason != SCHED_REASON_PROJECT_LIMIT)
         return false;
     unsigned d = r->dim == DIM_CPU ? DIM_CPU : DIM_GPU;
     bool quota = reason == SCHED_REASON_QUOTA;
-    for (struct project *p = world_project(t->w, r->asked.project); p && p->id; p = project_parent(t->w, p)) {
+    for (struct world_project *p = world_project(t->w, r->asked.project); p && p->id;
+         p = sched_project_parent(t->w, p)) {
         int64_t had_quota = p->quota[d], had_limit = p->limit[d];
         bool had_rest = p->quota_rest;
-        int64_t value = (quota ? p->weight == 0 ? p->used[d] : p->fixed[d] : p->tree_used[d]) +
-                        request_amount(t->w, r, d);
+        int64_t value = (quota ? p->weight == 0 ? p->used[d] : p->used_nonpreemptible[d] : p->tree_used[d]) +
+                        sched_request_amount(t->w, r, d);
         *(quota ? &p->quota[d] : &p->limit[d]) = value;
         if (p->limit[d] >= 0 && p->limit[d] < p->quota[d])
             p->limit[d] = p->quota[d];
@@ -261,59 +270,59 @@ static bool try_project(struct try *t) {
 }
 
 static int by_start(const void *pa, const void *pb) {
-    const struct job *a = *(struct job *const *)pa, *b = *(struct job *const *)pb;
+    const struct world_job *a = *(struct world_job *const *)pa, *b = *(struct world_job *const *)pb;
     if (a->start_ms != b->start_ms)
         return a->start_ms > b->start_ms ? -1 : 1;
     return (a->id < b->id) - (a->id > b->id);
 }
 
 // What would have to end on one node.
-struct clearing {
+struct node_clearing {
     uint32_t node, count, tasks;  // tasks that fit afterwards
     uint64_t ends[EXPLAIN_ENDS_MAX];
 };
 
 // The fewest running jobs on the node (latest started first) whose end would make room for a part.
-static bool clear_node(const struct node *n, const struct demand *d, struct clearing *c) {
-    struct scratch s;
-    struct job *jobs[EXPLAIN_ENDS_MAX];
+static bool clear_node(const struct world_node *n, const struct sched_demand *d, struct node_clearing *c) {
+    struct node_copy s;
+    struct world_job *jobs[EXPLAIN_ENDS_MAX];
     uint32_t count = 0, used = 0, need = d->even ? d->node_tasks : 1;
-    *c = (struct clearing){.node = n->id};
+    *c = (struct node_clearing){.node = n->id};
     for (uint32_t i = 0; i < n->jobs.len && count < EXPLAIN_ENDS_MAX; i++)
         jobs[count++] = n->jobs.at[i];
     if (count)
         qsort(jobs, count, sizeof *jobs, by_start);
-    scratch_copy(&s, n);
-    while (used < count && fit_tasks(&s.node, d) < need)
-        scratch_give(&s, jobs[used++]);
-    if (fit_tasks(&s.node, d) < need)
+    sched_node_copy_init(&s, n);
+    while (used < count && sched_fit_tasks(&s.node, d) < need)
+        sched_node_copy_release(&s, jobs[used++]);
+    if (sched_fit_tasks(&s.node, d) < need)
         return false;
     for (uint32_t i = used; i-- > 0;) {  // keep those that need not end
-        scratch_copy(&s, n);
+        sched_node_copy_init(&s, n);
         for (uint32_t k = 0; k < used; k++)
             if (k != i && jobs[k])
-                scratch_give(&s, jobs[k]);
-        if (fit_tasks(&s.node, d) >= need)
+                sched_node_copy_release(&s, jobs[k]);
+        if (sched_fit_tasks(&s.node, d) >= need)
             jobs[i] = NULL;
     }
-    scratch_copy(&s, n);
+    sched_node_copy_init(&s, n);
     for (uint32_t i = 0; i < used; i++)
         if (jobs[i]) {
-            scratch_give(&s, jobs[i]);
+            sched_node_copy_release(&s, jobs[i]);
             c->ends[c->count++] = jobs[i]->id;
         }
-    c->tasks = fit_tasks(&s.node, d);
+    c->tasks = sched_fit_tasks(&s.node, d);
     return true;
 }
 
 static int by_count(const void *pa, const void *pb) {
-    const struct clearing *a = pa, *b = pb;
+    const struct node_clearing *a = pa, *b = pb;
     if (a->count != b->count)
         return a->count < b->count ? -1 : 1;
     return (a->node > b->node) - (a->node < b->node);
 }
 
-static void end_also(struct explanation *e, uint64_t id) {
+static void end_also(struct sched_explanation *e, uint64_t id) {
     for (uint32_t i = 0; i < e->end_count; i++)
         if (e->ends[i] == id)
             return;
@@ -321,14 +330,14 @@ static void end_also(struct explanation *e, uint64_t id) {
         e->ends[e->end_count++] = id;
 }
 
-static bool try_ends(struct try *t) {
-    const struct request *r = t->job->request;
-    VEC(struct clearing) all = {0};
-    const struct fit *f = fit_of(t->w, t->job->request);
+static bool try_ends(struct suggestion_try *t) {
+    const struct world_request *r = t->job->request;
+    VEC(struct node_clearing) all = {0};
+    const struct sched_fit *f = sched_fit_of(t->w, t->job->request);
     uint32_t best = 0;  // nodes on which one job or none has to end: it gets no better
     for (uint32_t i = 0; i < f->nodes_len && best < r->demand.nodes_max; i++) {
-        const struct node *n = f->allowed[i] ? world_node(t->w, i) : NULL;
-        struct clearing c;
+        const struct world_node *n = f->allowed[i] ? world_node(t->w, i) : NULL;
+        struct node_clearing c;
         if (!n || n->state != SCHED_NODE_UP || !clear_node(n, &r->demand, &c))
             continue;
         vec_push(&all, c);
@@ -346,12 +355,12 @@ static bool try_ends(struct try *t) {
     vec_done(&all);
     bool works = false;
     if (t->out->end_count && tasks >= r->demand.tasks) {
-        struct lifted gone[EXPLAIN_ENDS_MAX];
+        struct taken_out_job gone[EXPLAIN_ENDS_MAX];
         for (uint32_t i = 0; i < t->out->end_count; i++)
-            job_lift(t->w, world_find(t->w, t->out->ends[i]), t->now_ms, &gone[i]);
+            sched_job_take_out(t->w, world_find(t->w, t->out->ends[i]), t->now_ms, &gone[i]);
         works = starts_as(t, &r->asked);
         for (uint32_t i = t->out->end_count; i-- > 0;)
-            job_return(t->w, &gone[i]);
+            sched_job_put_back(t->w, &gone[i]);
     }
     if (!works)
         t->out->end_count = 0;
@@ -360,21 +369,28 @@ static bool try_ends(struct try *t) {
 
 // Whoever asks should not wait for long, nor keep others waiting.
 static unsigned passes_for(const struct world *w) {
-    size_t n = TRIES_WORK / (w->running.len + w->ready + 1);
+    size_t n = TRIES_WORK / (w->jobs.running.len + w->jobs.ready + 1);
     return n < TRIES_LEAST ? TRIES_LEAST : n > TRIES_MOST ? TRIES_MOST : (unsigned)n;
 }
 
-void change_find(struct world *w, struct job *j, int64_t now_ms, const struct policy *policy, struct explanation *out) {
+void sched_suggest_change(struct world *w, struct world_job *j, int64_t now_ms, const struct policy *policy,
+                          struct sched_explanation *out) {
     static const struct {
-        bool (*try)(struct try *);
+        bool (*try)(struct suggestion_try *);
         bool always;  // one look that is worth it in any case
-    } tries[] = {{try_nothing, true}, {try_wishes, false}, {try_limit, false}, {try_gpus, false}, {try_fewer, false},
+    } tries[] = {{try_nothing, true}, {try_wishes, false}, {try_limit, false},  {try_gpus, false}, {try_fewer, false},
                  {try_memory, false}, {try_places, false}, {try_project, true}, {try_ends, true}};
     unsigned passes = passes_for(w);
     for (unsigned first = 0; first < 2; first++)
         for (unsigned i = 0; i < sizeof tries / sizeof *tries; i++) {
-            struct try t = {.w = w, .job = j, .now_ms = now_ms, .policy = policy, .out = out, .release = !j->queued,
-                            .first = first, .passes = &passes};
+            struct suggestion_try t = {.w = w,
+                                       .job = j,
+                                       .now_ms = now_ms,
+                                       .policy = policy,
+                                       .out = out,
+                                       .release = !j->queued,
+                                       .first = first,
+                                       .passes = &passes};
             t.left = tries[i].always || passes > TRIES_MAX ? TRIES_MAX : passes;
             if (tries[i].try(&t)) {
                 out->also_release = t.release;

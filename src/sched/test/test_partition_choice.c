@@ -158,7 +158,7 @@ static void one_planned_start_where_it_is_soonest(void **state) {
     int64_t from_ms = c.now_ms;
     uint64_t first = submit_wide(&c, 2, A, ALSO_B, 1, 10 * MINUTE);
     uint64_t second = submit_wide(&c, 2, A, ALSO_B, 1, 10 * MINUTE);
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(c.w, c.now_ms, &c.policy, &d);
     assert_int_equal(d.starts.len, 0);
     assert_int_equal(d.plans.len, 2);  // each once, the second in what the first left
@@ -167,17 +167,17 @@ static void one_planned_start_where_it_is_soonest(void **state) {
     assert_in_range(d.plans.at[0].start_ms - from_ms, 0, 20 * MINUTE);
     assert_int_equal(d.plans.at[1].job, second);
     assert_int_equal(d.plans.at[1].partition, A);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     c.policy.plan_depth = 2;
     sched_decide(c.w, c.now_ms, &c.policy, &d);
     assert_int_equal(d.plans.len, 2);
     assert_true(d.plans.at[0].job == first && d.plans.at[1].job == second);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     c.policy.plan_depth = 1;
     sched_decide(c.w, c.now_ms, &c.policy, &d);
-    decisions_done(&d);
+    sched_decisions_done(&d);
     assert_int_equal(sched_job_reason(c.w, first), SCHED_REASON_RESOURCES);
-    struct explanation e;
+    struct sched_explanation e;
     assert_int_equal(sched_explain(c.w, first, c.now_ms, &c.policy, &e), 0);
     assert_int_equal(e.option_count, 2);
     assert_int_equal(e.options[0].planned_ms, 0);
@@ -205,14 +205,14 @@ static void its_own_plan(bool another) {
     // another, before it in b: what fails for that one, because of the plan, does not for its owner
     uint64_t before = another ? submit_wide(&c, 2, B, NULL, 0, 120 * MINUTE) : 0;
     uint64_t id = submit_wide(&c, 2, A, ALSO_B, 1, 120 * MINUTE);
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(c.w, c.now_ms, &c.policy, &d);
     assert_int_equal(d.starts.len, 1);
     assert_int_equal(d.starts.at[0].job, id);
     assert_int_equal(d.starts.at[0].partition, B);
     assert_int_equal(d.plans.len, 0);               // it does not wait any more
     assert_int_equal(d.next_ms, c.now_ms);          // what was kept for it is given out at once
-    decisions_done(&d);
+    sched_decisions_done(&d);
     cluster_settle(&c);
     assert_int_equal(runs_in(&c, id), B);
     assert_false(before && cluster_runs(&c, before));
@@ -285,7 +285,7 @@ static void a_requeued_job_has_all_of_them_again(void **state) {
     struct sched_job_view v;
     assert_true(world_job(copy, id, &v));
     assert_int_equal(v.partition, B);
-    assert_int_equal(request_asked(v.request)->also_count, 1);
+    assert_int_equal(sched_request_asked(v.request)->also_count, 1);
     world_free(copy);
     world_free(c.w);
 }
@@ -326,7 +326,7 @@ static void refused_only_where_none_can_do(void **state) {
     assert_non_null(strstr(e.text, "ask for fewer nodes (in partition a; none of the others"));
     q = asks(1, A, ALSO_BC, 2);
     assert_true(world_check_request(c.w, &q, &e) < 0);  // there is no c
-    struct when when;
+    struct sched_when when;
     q = asks(1, A, ALSO_B, 1);
     submit_wide(&c, 2, B, NULL, 0, 60 * MINUTE);
     submit_wide(&c, 2, A, NULL, 0, 4 * MINUTE);
@@ -352,11 +352,11 @@ static void changing_it_leaves_no_trace(void **state) {
     world_assert(c.w);
     assert_int_equal(world_job_hold(c.w, id, SCHED_HOLD_NONE), 0);
     struct sched_request q = asks(1, B, NULL, 0);
-    const struct request *one = world_request(c.w, &q);
+    const struct world_request *one = world_request(c.w, &q);
     assert_int_equal(world_job_update(c.w, &(struct sched_job){.id = id, .request = one, .submit_ms = 5}), 0);
     world_assert(c.w);
     q = asks(1, B, ALSO_A, 1);
-    const struct request *two = world_request(c.w, &q);
+    const struct world_request *two = world_request(c.w, &q);
     assert_int_equal(world_job_update(c.w, &(struct sched_job){.id = id, .request = two, .submit_ms = 5}), 0);
     world_request_unref(c.w, one);
     world_request_unref(c.w, two);

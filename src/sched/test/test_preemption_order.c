@@ -9,7 +9,8 @@ enum { GPU = 1000 };
 static void partition(struct cluster *c, uint32_t id, int32_t tier) {
     char name[8];
     snprintf(name, sizeof name, "q%u", id);
-    struct sched_partition p = {.id = id, .name = name, .nodes = (uint32_t[]){id, id + 1}, .node_count = 2, .tier = tier};
+    struct sched_partition p = {
+        .id = id, .name = name, .nodes = (uint32_t[]){id, id + 1}, .node_count = 2, .tier = tier};
     assert_int_equal(world_partition_set(c->w, &p, NULL), 0);
 }
 
@@ -91,17 +92,17 @@ static void share_against_quota(void **state) {
         uint64_t id = cluster_submit(&c, &q);
         c.now_ms += 1000;
         uint32_t count = (jobs[i].nodes[0] > 0) + (jobs[i].nodes[1] > 0);
-        struct alloc *a = alloc_new(count, count);
-        struct alloc_gpu *at = alloc_gpus(a);
+        struct sched_alloc *a = sched_alloc_new(count, count);
+        struct sched_alloc_gpu *at = sched_alloc_gpus(a);
         for (uint32_t k = 0; k < count; k++) {
             uint32_t milli = q.gpu_milli_per_task ? q.gpu_milli_per_task : q.gpu_milli_per_node;
-            at[k] = (struct alloc_gpu){used[jobs[i].nodes[k]]++, (uint16_t)milli};
-            a->nodes[k] = (struct alloc_node){.node = jobs[i].nodes[k], .cpus = 1, .tasks = 1, .gpus = &at[k],
+            at[k] = (struct sched_alloc_gpu){used[jobs[i].nodes[k]]++, (uint16_t)milli};
+            a->nodes[k] = (struct sched_alloc_node){.node = jobs[i].nodes[k], .cpus = 1, .tasks = 1, .gpus = &at[k],
                                               .gpu_count = 1};
         }
         if (count)
             assert_int_equal(world_job_start_in(c.w, id, q.partition, a, c.now_ms), 0);
-        alloc_free(a);
+        sched_alloc_free(a);
     }
     rests(&c);
 }
@@ -119,16 +120,16 @@ static struct cluster two(void) {
 }
 
 static uint64_t takes(struct cluster *c) {
-    struct decisions d;
+    struct sched_decisions d;
     sched_decide(c->w, c->now_ms, &c->policy, &d);
     assert_true(d.preempts.len <= 1);
-    uint64_t taker = d.preempts.len ? d.preempts.at[0].for_job : 0;
-    decisions_done(&d);
-    return taker;
+    uint64_t preemptor = d.preempts.len ? d.preempts.at[0].for_job : 0;
+    sched_decisions_done(&d);
+    return preemptor;
 }
 
-static void gave(struct cluster *c, uint64_t id, struct sched_gave g) {
-    world_job_gave_set(c->w, id, &g, 1);
+static void preempted(struct cluster *c, uint64_t id, struct sched_preemption g) {
+    world_job_preemptions_set(c->w, id, &g, 1);
     world_assert(c->w);
 }
 
@@ -136,7 +137,7 @@ static void room_once_made_is_not_taken_back(void **state) {
     (void)state;
     struct cluster c = two();
     assert_int_equal(takes(&c), 2);
-    gave(&c, 2, (struct sched_gave){.to = 1, .share = GPU, .to_share = GPU});
+    preempted(&c, 2, (struct sched_preemption){.by = 1, .share = GPU, .by_share = GPU});
     assert_int_equal(takes(&c), 0);
     // one like it, behind it, never made room for anybody
     cluster_submit(&c, &(struct sched_request){.project = 2, .user = 1, .gpu_milli_per_task = GPU});
@@ -154,9 +155,9 @@ static void over_any_number_of_steps(void **state) {
     (void)state;
     struct cluster c = two();
     cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 2 * GPU});
-    gave(&c, 2, (struct sched_gave){.to = 3, .share = GPU, .to_share = GPU});
+    preempted(&c, 2, (struct sched_preemption){.by = 3, .share = GPU, .by_share = GPU});
     assert_int_equal(takes(&c), 2);
-    gave(&c, 3, (struct sched_gave){.to = 1, .share = GPU, .to_share = GPU});
+    preempted(&c, 3, (struct sched_preemption){.by = 1, .share = GPU, .by_share = GPU});
     assert_int_equal(takes(&c), 0);
     world_job_remove(c.w, 3);
     assert_int_equal(takes(&c), 2);
@@ -166,15 +167,15 @@ static void over_any_number_of_steps(void **state) {
 static void unless_things_have_changed(void **state) {
     (void)state;
     struct cluster c = two();
-    gave(&c, 2, (struct sched_gave){.to = 1, .share = GPU, .to_share = GPU, .claim = SCHED_CLAIM_BEYOND});
+    preempted(&c, 2, (struct sched_preemption){.by = 1, .share = GPU, .by_share = GPU, .claim = SCHED_CLAIM_BEYOND});
     assert_int_equal(takes(&c), 2);  // what the other has beyond its due is not for good
-    gave(&c, 2, (struct sched_gave){.to = 1, .share = 0, .to_share = GPU});
+    preempted(&c, 2, (struct sched_preemption){.by = 1, .share = 0, .by_share = GPU});
     assert_int_equal(takes(&c), 2);  // due more than then
-    gave(&c, 2, (struct sched_gave){.to = 1, .share = GPU, .to_share = 2 * GPU});
+    preempted(&c, 2, (struct sched_preemption){.by = 1, .share = GPU, .by_share = 2 * GPU});
     assert_int_equal(takes(&c), 2);  // the other is due less than then
-    gave(&c, 2, (struct sched_gave){.to = 1, .share = GPU, .to_share = GPU});
+    preempted(&c, 2, (struct sched_preemption){.by = 1, .share = GPU, .by_share = GPU});
     assert_int_equal(takes(&c), 0);
-    world_gave_forget(c.w);
+    world_preemptions_forget(c.w);
     assert_int_equal(takes(&c), 2);
     world_free(c.w);
 }
@@ -185,7 +186,7 @@ static void the_second_time_counts_whatever_the_shares(void **state) {
     struct cluster c = two();
     world_job_end(c.w, 1, c.now_ms);
     assert_int_equal(cluster_round(&c), 1);
-    const struct sched_preempt p = {.victim = 2, .for_job = 3, .gave = {.to = 3, .share = 0, .to_share = 2 * GPU}};
+    const struct sched_preempt p = {.victim = 2, .for_job = 3, .grounds = {.by = 3, .share = 0, .by_share = 2 * GPU}};
     cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 2 * GPU});
     for (int i = 0; i < 2; i++) {
         world_job_preempt(c.w, &p);
@@ -195,7 +196,7 @@ static void the_second_time_counts_whatever_the_shares(void **state) {
         assert_true(cluster_runs(&c, 3));
         assert_int_equal(takes(&c), i ? 0 : 2);
         if (i == 0) {
-            world_job_preempt(c.w, &(struct sched_preempt){.victim = 3, .for_job = 2, .gave = {.to = 2}});
+            world_job_preempt(c.w, &(struct sched_preempt){.victim = 3, .for_job = 2, .grounds = {.by = 2}});
             cluster_requeue(&c, 3);
             assert_int_equal(cluster_round(&c), 1);
             assert_true(cluster_runs(&c, 2));
@@ -211,19 +212,19 @@ static void a_job_that_ends_by_itself_begins_it_anew(void **state) {
     cluster_round(&c);  // job 2 has the new node
     uint32_t count;
     uint64_t next = cluster_submit(&c, &(struct sched_request){.project = 2, .user = 1, .gpu_milli_per_task = GPU});
-    gave(&c, next, (struct sched_gave){.to = 1, .share = GPU, .to_share = GPU});
+    preempted(&c, next, (struct sched_preemption){.by = 1, .share = GPU, .by_share = GPU});
     world_job_preempt(c.w, &(struct sched_preempt){.victim = 1, .for_job = next,
-                                                   .gave = {.to = next, .share = GPU, .to_share = GPU}});
+                                                   .grounds = {.by = next, .share = GPU, .by_share = GPU}});
     cluster_requeue(&c, 1);  // it made room: that stays known, here and in its own list
-    struct sched_gave *to = world_job_gave(c.w, 1, &count);
+    struct sched_preemption *by = world_job_preemptions(c.w, 1, &count);
     assert_int_equal(count, 1);
-    assert_int_equal(to[0].to, next);
-    free(to);
-    free(world_job_gave(c.w, next, &count));
+    assert_int_equal(by[0].by, next);
+    free(by);
+    free(world_job_preemptions(c.w, next, &count));
     assert_int_equal(count, 1);
     world_job_end(c.w, 2, c.now_ms);
-    assert_null(world_job_gave(c.w, next, &count));
-    free(world_job_gave(c.w, 1, &count));
+    assert_null(world_job_preemptions(c.w, next, &count));
+    free(world_job_preemptions(c.w, 1, &count));
     assert_int_equal(count, 1);
     world_free(c.w);
 }

@@ -1,0 +1,55 @@
+// Jobs: pending in their request's queue, running on nodes, or ending. job.c, allocation.c.
+#pragma once
+#include "base/map.h"
+#include "preemption_order.h"
+#include "requests.h"
+
+struct world_job {
+    uint64_t id;
+    struct world_request *request;
+    int64_t submit_ms, begin_ms, start_ms, limit_ms;
+    struct sched_alloc *alloc;
+    uint64_t ending_for;           // the job it was preempted for; 0: it ends for another reason
+    struct preemption_list *preempted_by;  // NULL: never preempted (preemption_order.c)
+    uint32_t restarts;
+    int64_t cost;                  // what it counts as in its user's usage while it runs
+    int64_t held_gpu, held_cpus;   // of its allocation
+    uint32_t run_slot;             // index in world_jobs.running
+    int32_t victim_priority;       // its priority as the victim order knows it
+    bool in_by_end, in_victim_order;
+    bool preemptor;                // jobs were preempted for it: it comes first
+    uint8_t partition;             // it runs in; 0: none, or it waits
+    uint8_t state, hold, reason;
+    uint32_t since_pass;           // number of the pass before it was queued
+    bool queued;                   // in its request's queue (or those of its options)
+    bool nonpreemptible;           // as counted in its project while it runs
+};
+
+struct world_jobs {
+    struct map by_id;                    // id → struct world_job
+    VEC(struct world_job *) running;     // including those that are ending
+    VEC(struct world_job *) begin_heap;  // begin time not reached, heap by (begin, id)
+    VEC(struct world_job *) ending;      // by id
+    uint32_t pending;
+    uint32_t ready;                      // pending jobs that are in a queue
+    VEC(uint64_t) preemptors;            // jobs marked `preemptor`, in the order of marking
+    VEC(struct world_job *) preempted;   // jobs with a `preempted_by` list
+    VEC(uint64_t) with_reason;           // jobs that the latest pass gave a reason of their own
+};
+
+struct world_job *world_find(const struct world *w, uint64_t id);
+int64_t sched_job_end_ms(const struct world_job *j);  // by its limit; INT64_MAX: none
+// The requests a pending job waits in: its own, or each option of a choice.
+bool sched_job_is_choice(const struct world_job *j);
+uint32_t sched_job_options(const struct world_job *j);
+struct world_request *sched_job_option(const struct world_job *j, uint32_t i);
+struct world_request *sched_job_option_in(const struct world_job *j, uint32_t partition);  // else the first
+uint32_t sched_queue_index(const struct world_request *r, const struct world_job *j);      // in the request's queue
+void sched_job_enqueue(struct world *w, struct world_job *j);
+void sched_job_dequeue(struct world *w, struct world_job *j);
+void world_enqueue_begun(struct world *w, int64_t now_ms);  // jobs whose begin time has come
+
+// Adds (sign 1) or takes back (sign -1) a job in the counts of its project, QoS and user.
+void sched_count_running(struct world *w, struct world_job *j, int sign, int64_t now_ms);
+void sched_count_queued(struct world *w, struct world_job *j, int sign);
+void world_recount(struct world *w);  // every count again, from the jobs
