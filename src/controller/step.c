@@ -8,19 +8,19 @@
 
 #include "base/text.h"
 #include "api.h"
-#include "step_plan.h"
 #include "step_report.h"
 #include "model/name.h"
 #include "model/nodelist.h"
+#include "sched/step_pack.h"
 
-enum { STEP_TASKS_MAX = 65536, STEPS_PER_JOB_MAX = 10000, STEP_NAME_MAX = 255 };
+enum { STEPS_PER_JOB_MAX = 10000, STEP_NAME_MAX = 255 };
 
 struct step_job {
     uint64_t id;
     uint32_t attempt;
     struct arena arena;
-    struct step_part *parts;
-    uint32_t part_count;
+    struct step_slot *slots;
+    uint32_t slot_count;
     VEC(struct step *) steps;  // running and waiting
 };
 
@@ -32,7 +32,8 @@ struct step_node {
     uint32_t exit_signal, task;
     enum end_cause cause;
     char *error;
-    uint32_t first_rank, tasks;
+    const uint32_t *ranks;
+    uint32_t tasks;
     uint32_t *exits;  // wait statuses of its tasks
     uint32_t exit_count;
 };
@@ -51,8 +52,8 @@ struct step {
     enum step_phase phase;
     struct arena arena;  // of the request
     const struct json *request;
-    struct step_need need;
-    struct step_shares shares;
+    struct step_request need;
+    struct step_layout shares;
     struct step_job *home;
     struct step_node *nodes;
     uint32_t node_count, running;
@@ -97,6 +98,17 @@ static void fail(struct step *s, const struct error *e) {
 
 // --- what a job's steps hold ---
 
+static void slot_init(struct step_slot *s, const struct part *p, struct arena *a) {
+    *s = (struct step_slot){.node = arena_strdup(a, p->node),
+                            .cpus = p->cpus,
+                            .cpu_held = arena_alloc(a, p->cpus + 1),
+                            .memory_bytes = p->memory_bytes,
+                            .gpus = arena_alloc(a, (p->gpus.len + 1) * sizeof *s->gpus),
+                            .gpu_count = p->gpus.len};
+    for (uint32_t i = 0; i < p->gpus.len; i++)
+        s->gpus[i] = (struct step_gpu){.index = p->gpus.at[i].index, .milli = p->gpus.at[i].milli};
+}
+
 static struct step_job *home_of(struct controller *c, const struct job_record *r) {
     struct step_job *h = map_get(&c->step_jobs, r->id);
     if (h && h->attempt == r->attempt)
@@ -106,10 +118,10 @@ static struct step_job *home_of(struct controller *c, const struct job_record *r
     h = xcalloc(1, sizeof *h);
     h->id = r->id;
     h->attempt = r->attempt;
-    h->parts = arena_alloc(&h->arena, (r->parts.len + 1) * sizeof *h->parts);
-    h->part_count = r->parts.len;
+    h->slots = arena_alloc(&h->arena, (r->parts.len + 1) * sizeof *h->slots);
+    h->slot_count = r->parts.len;
     for (uint32_t i = 0; i < r->parts.len; i++)
-        step_part_init(&h->parts[i], &r->parts.at[i], &h->arena);
+        slot_init(&h->slots[i], &r->parts.at[i], &h->arena);
     map_put(&c->step_jobs, r->id, h);
     return h;
 }
@@ -126,7 +138,7 @@ static void leave_home(struct step *s) {
             vec_remove(&h->steps, i);
             break;
         }
-    step_release(h->parts, &s->shares);
+    step_free(h->slots, &s->shares);
     s->shares.len = 0;
     if (!h->steps.len) {
         map_remove(&s->controller->step_jobs, h->id);
@@ -176,7 +188,7 @@ static void put_node(struct json_writer *w, const struct step_node *n) {
                          .exit_code = n->exit_code,
                          .exit_signal = n->exit_signal,
                          .task = n->task,
-                         .first_rank = n->first_rank,
+                         .ranks = n->ranks,
                          .tasks = n->tasks,
                          .exits = n->exits,
                          .exit_count = n->exit_count};
@@ -348,35 +360,35 @@ static const char *job_letters(struct arena *a, const char *pattern, const struc
 static void fold_nodes(struct step *s, struct buf *out) {
     VEC(const char *) names = {0};
     for (uint32_t i = 0; i < s->shares.len; i++)
-        vec_push(&names, s->home->parts[s->shares.at[i].part].node);
+        vec_push(&names, s->home->slots[s->shares.at[i].slot].node);
     nodelist_fold(names.at, names.len, out);
     vec_done(&names);
-}
-
-static uint32_t gpus_per_task(const struct step *s, const struct step_share *h) {
-    uint32_t each = s->need.gpus_per_task_milli / 1000;
-    return each && h->gpu_count == each * h->tasks ? each : 0;
 }
 
 static void send_node(struct step *s, uint32_t i, const struct message_exec *common,
                       const struct job_record *r, struct arena *a) {
     static const struct stream_client client = {on_data, on_end, NULL, on_room, NULL};
     const struct step_share *h = &s->shares.at[i];
-    const char *node = s->home->parts[h->part].node;
+    const char *node = s->home->slots[h->slot].node;
     struct step_node *n = &s->nodes[i];
     struct node_view view;
     struct message_exec m = *common;
-    *n = (struct step_node){
-        .step = s, .node = arena_strdup(&s->arena, node), .first_rank = h->first_rank, .tasks = h->tasks};
+    struct gpu_grant *grants = arena_alloc(a, (h->gpu_count + 1) * sizeof *grants);
+    for (uint32_t g = 0; g < h->gpu_count; g++)
+        grants[g] = (struct gpu_grant){.index = h->gpus[g].index, .milli = h->gpus[g].milli};
+    *n = (struct step_node){.step = s, .node = arena_strdup(&s->arena, node), .ranks = h->ranks, .tasks = h->tasks};
     m.tasks = h->tasks;
-    m.first_rank = h->first_rank;
+    m.first_rank = h->ranks[0];
+    m.ranks.at = h->ranks;
+    m.ranks.len = h->tasks;
     m.node_index = i;
     m.cpus.at = h->cpus;
     m.cpus.len = h->cpu_count;
     m.memory_bytes = h->memory_bytes;
-    m.gpus.at = h->gpus;
+    m.gpus.at = grants;
     m.gpus.len = h->gpu_count;
-    m.gpus_per_task = gpus_per_task(s, h);
+    m.task_gpus.at = h->task_gpus;
+    m.task_gpus.len = h->task_gpus ? h->tasks : 0;
     const char **uuids = arena_alloc(a, (h->gpu_count + 1) * sizeof *uuids);
     if (core_node(s->controller->core, node, &view))
         for (uint32_t g = 0; g < h->gpu_count; g++)
@@ -518,7 +530,7 @@ static void started_committed(void *arg) {
 static void try_start(struct step *s) {
     struct step_job *h = s->home;
     struct error e = {0};
-    int r = step_plan(&s->need, h->parts, h->part_count, &s->arena, &s->shares, &e);
+    int r = step_pack(&s->need, h->slots, h->slot_count, &s->arena, &s->shares, &e);
     if (r == -EAGAIN && !json_true(s->request, "immediate")) {
         s->phase = STEP_QUEUED;
         if (!s->told_busy) {
@@ -550,7 +562,7 @@ static void try_start(struct step *s) {
         fail(s, &e);
         return;
     }
-    step_take(h->parts, &s->shares);
+    step_hold(h->slots, &s->shares);
     s->phase = STEP_COMMITTING;
     s->pending = xcalloc(1, sizeof *s->pending);
     s->pending->step = s;
@@ -573,7 +585,7 @@ static int read_need(struct step *s, const struct job_record *r, struct error *e
     struct name_list names;
     const char *list = json_str(q, "nodelist");
     uint32_t parts = r->parts.len;
-    struct step_need n = {.tasks = number_of(q, "tasks", STEP_TASKS_MAX),
+    struct step_request n = {.tasks = number_of(q, "tasks", STEP_TASKS_MAX),
                           .nodes = number_of(q, "nodes", STEP_TASKS_MAX),
                           .tasks_per_node = number_of(q, "tasks_per_node", STEP_TASKS_MAX),
                           .cpus_per_task = number_of(q, "cpus_per_task", 65536),
@@ -588,11 +600,20 @@ static int read_need(struct step *s, const struct job_record *r, struct error *e
     if (list) {
         if (nodelist_expand(list, &s->arena, &names, e) < 0)
             return -EINVAL;
-        n.names = names.at;
-        n.name_count = names.len;
-        if (!n.nodes && n.whole)
-            n.nodes = names.len;
+        n.required = names.at;
+        n.required_count = names.len;
     }
+    if (json_str(q, "exclude")) {
+        if (nodelist_expand(json_str(q, "exclude"), &s->arena, &names, e) < 0)
+            return -EINVAL;
+        n.excluded = names.at;
+        n.excluded_count = names.len;
+    }
+    if (json_str(q, "distribution") &&
+        step_distribution_parse(json_str(q, "distribution"), &n.distribution, &n.plane_size, e) < 0)
+        return -EINVAL;
+    if (json_str(q, "gpu_bind") && step_bind_parse(json_str(q, "gpu_bind"), &s->arena, &n.bind, e) < 0)
+        return -EINVAL;
     uint32_t job_tasks = r->spec->tasks ? r->spec->tasks : parts;
     if (!n.tasks && n.nodes)
         n.tasks = within((uint64_t)n.nodes * (n.tasks_per_node ? n.tasks_per_node : 1));
@@ -603,8 +624,6 @@ static int read_need(struct step *s, const struct job_record *r, struct error *e
     const char *name = json_str(q, "name");
     if (name && line_check("name", name, STEP_NAME_MAX, e) < 0)
         return -EINVAL;
-    if (!n.cpus_per_task && r->spec->cpus_per_task > 1)
-        n.cpus_per_task = r->spec->cpus_per_task;
     struct any_list argv;
     list_texts(q, "argv", &s->arena, &argv);
     if (!argv.len && !json_true(q, "pty"))

@@ -10,15 +10,16 @@ static void put_range(struct buf *out, uint32_t first, uint32_t last) {
     buf_addf(out, first == last ? "%s%u" : "%s%u-%u", out->len ? "," : "", first, last);
 }
 
-// Ranks whose tasks ended with this status, folded: "0,2-3".
-static void ranks_of(const struct step_end *n, uint32_t status, struct buf *out) {
-    for (uint32_t i = 0; i < n->exit_count; i++) {
+// Ranks of all tasks, or (status not NULL) of those that ended with this status, folded: "0,2-3".
+static void put_ranks(const struct step_end *n, const uint32_t *status, struct buf *out) {
+    uint32_t count = status ? n->exit_count : n->tasks;
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t first = i;
-        if (n->exits[i] != status)
+        if (status && n->exits[i] != *status)
             continue;
-        while (i + 1 < n->exit_count && n->exits[i + 1] == status)
+        while (i + 1 < count && n->ranks[i + 1] == n->ranks[i] + 1 && (!status || n->exits[i + 1] == *status))
             i++;
-        put_range(out, n->first_rank + first, n->first_rank + i);
+        put_range(out, n->ranks[first], n->ranks[i]);
     }
 }
 
@@ -37,8 +38,7 @@ void step_end_json(const struct step_end *n, struct json_writer *w) {
     json_kv_i64(w, "exit_signal", n->exit_signal);
     json_kv_i64(w, "task", n->task);
     json_kv_str(w, "error", n->error);
-    if (n->tasks)
-        put_range(&ranks, n->first_rank, n->first_rank + n->tasks - 1);
+    put_ranks(n, NULL, &ranks);
     json_kv_str(w, "tasks", buf_str(&ranks));
     json_key(w, "failed");
     json_open(w, '[');
@@ -47,7 +47,7 @@ void step_end_json(const struct step_end *n, struct json_writer *w) {
         if (!status || seen_before(n, i))
             continue;
         buf_clear(&ranks);
-        ranks_of(n, n->exits[i], &ranks);
+        put_ranks(n, &n->exits[i], &ranks);
         json_open(w, '{');
         json_kv_str(w, "tasks", buf_str(&ranks));
         json_kv_i64(w, "exit_code", WIFEXITED(status) ? WEXITSTATUS(status) : 0);

@@ -8,7 +8,8 @@ struct step_end {
     const char *node, *error;
     int32_t exit_code;
     uint32_t exit_signal, task;  // of the worst task, and its rank
-    uint32_t first_rank, tasks;  // on this node
+    const uint32_t *ranks;       // of its tasks on this node
+    uint32_t tasks;
     const uint32_t *exits;       // wait statuses in order of rank; may be fewer than tasks
     uint32_t exit_count;
 };

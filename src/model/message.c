@@ -164,13 +164,14 @@ static const struct field exec_fields[] = {
     FIELD(28, S, node_count, ""),
     FIELD_LIST(29, S, tasks_per_node, ""),
     FIELD_LIST(30, S, cpus, ""),
-    FIELD(31, S, gpus_per_task, ""),
     FIELD(40, S, wait_s, ""),
     FIELD(41, S, input_rank, ""),
     FIELD(42, S, container, ""),
     FIELD(43, S, container_mounts, ""),
     FIELD(44, S, container_workdir, ""),
     FIELD(46, S, umask_plus, ""),
+    FIELD_LIST(47, S, ranks, ""),
+    FIELD_LIST(48, S, task_gpus, ""),
 };
 static const struct schema exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S

@@ -25,6 +25,7 @@ struct srun {
     struct spec spec;
     const char *name, *output, *error;  // patterns of files that are written on the nodes; NULL: none
     bool pty;
+    bool asks_gpus;       // the command line says how many, not the job
     uint32_t step_tasks;  // with --overcommit more than the job is given CPUs for; 0: as in the spec
 };
 
@@ -66,7 +67,8 @@ static void read_environment(struct srun *r) {
         {"SLURM_GRES", "gres", true},
         {"SLURM_GPUS", "gpus", true},
         {"SLURM_GPUS_PER_NODE", "gpus-per-node", true},
-        {"SLURM_GPUS_PER_TASK", "gpus-per-task", true},
+        {"SLURM_GPUS_PER_TASK", "gpus-per-task", false},
+        {"SLURM_GPU_BIND", "gpu-bind", false},
         {"SLURM_JOB_NAME", "job-name", true},
         {"SLURM_WAIT", "wait", false},
         {"SLURM_THREADS", "threads", false},
@@ -84,18 +86,12 @@ static void read_environment(struct srun *r) {
         {"SLURM_DEPENDENCY", "dependency", true},
     };
     struct opts *o = &r->o;
-    bool tasks = opt_given(o, "ntasks"), per_node = opt_given(o, "ntasks-per-node"), nodes = opt_given(o, "nodes");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *v = getenv(names[i].variable);
         if (!v || (names[i].alone_only && r->job))
             continue;
-        // The job's own numbers stand for what was not said, not against what was.
-        if (streq(names[i].option, "ntasks") && (per_node || nodes))
-            continue;
-        if (streq(names[i].option, "nodes") && tasks)
-            continue;
-        if (streq(names[i].option, "ntasks-per-node") && (tasks || nodes))
-            continue;
+        if (r->asks_gpus && streq(names[i].option, "gpus-per-task"))
+            continue;  // the step's own number of GPUs replaces the job's
         for (uint32_t k = 0; k < o->count; k++)
             if (streq(o->table[k].name, names[i].option) &&
                 (!o->table[k].programs || o->table[k].programs & FOR_SRUN) && !o->given[k]) {
@@ -270,14 +266,19 @@ static int write_step(struct srun *r, struct json_writer *w) {
         put_number(w, "gpus_per_node_milli", p->gpus_per_node_milli);
         if (p->nodes)
             json_kv_str(w, "nodelist", p->nodes);
+        if (p->exclude)
+            json_kv_str(w, "exclude", p->exclude);
         json_kv_bool(w, "exact",
-                     (opt_given(o, "exact") || exclusive || p->cpus_per_task || p->gpus_milli ||
-                      p->gpus_per_node_milli || p->gpus_per_task_milli) &&
+                     (opt_given(o, "exact") || exclusive || p->cpus_per_task || r->asks_gpus) &&
                          !opt_given(o, "whole"));
         json_kv_bool(w, "overlap", opt_given(o, "overlap"));
         put_number(w, "time_limit_s", p->time_limit_s < DURATION_LIMIT_S ? p->time_limit_s : 0);
     }
     put_number(w, "gpus_per_task_milli", p->gpus_per_task_milli);
+    if (opt_get(o, "gpu-bind"))
+        json_kv_str(w, "gpu_bind", opt_get(o, "gpu-bind"));
+    if (opt_get(o, "distribution"))
+        json_kv_str(w, "distribution", opt_get(o, "distribution"));
     json_kv_bool(w, "kill_on_bad_exit",
                  opt_given(o, "kill-on-bad-exit") && !streq(opt_get(o, "kill-on-bad-exit"), "0"));
     if (opt_get(o, "wait") && parse_u32(opt_get(o, "wait"), &number) == 0)
@@ -397,26 +398,42 @@ static int take_exclude(struct srun *r) {
     struct name_list names, except;
     struct arena *a = &r->s->cli.arena;
     const char *list = getenv("SLURM_JOB_NODELIST");
-    cleanup_buf struct buf left = {0};
-    uint32_t count = 0;
-    if (!r->spec.exclude || r->spec.nodes || str_empty(list) || nodelist_expand(list, a, &names, NULL) < 0 ||
+    uint32_t left = 0;
+    if (!r->spec.exclude || str_empty(list) || nodelist_expand(list, a, &names, NULL) < 0 ||
         nodelist_expand(r->spec.exclude, a, &except, NULL) < 0)
         return 0;
     for (uint32_t i = 0; i < names.len; i++) {
         bool out = false;
         for (uint32_t k = 0; k < except.len && !out; k++)
             out = streq(names.at[i], except.at[k]);
-        if (!out)
-            buf_addf(&left, count++ ? ",%s" : "%s", names.at[i]);
+        left += !out;
     }
-    if (!count || (opt_given(&r->o, "nodes") && r->spec.nodes_min > count && !getenv("SLURM_NNODES"))) {
+    if (!left || (opt_given(&r->o, "nodes") && r->spec.nodes_min > left && !getenv("SLURM_NNODES"))) {
         slurm_error(r->s, "Unable to create step for job %s: Requested node configuration is not available", r->job);
         return SLURM_FAILED;
     }
-    r->spec.nodes = arena_strdup(a, buf_str(&left));
-    if (r->spec.nodes_min > count)
-        r->spec.nodes_min = r->spec.nodes_max = count;
+    if (r->spec.nodes_min > left)
+        r->spec.nodes_min = r->spec.nodes_max = left;
     return 0;
+}
+
+// Inside a job its own numbers of tasks and nodes stand for what the step does not ask for. Where they
+// do not go together, the number of tasks holds, as in Slurm.
+static void reconcile_counts(struct srun *r) {
+    struct spec *p = &r->spec;
+    if (p->tasks && p->nodes_min > p->tasks) {
+        fprintf(stderr, "srun: Warning: can't run %u processes on %u nodes, setting nnodes to %u\n", p->tasks,
+                p->nodes_min, p->tasks);
+        p->nodes_min = p->nodes_max = p->tasks;
+    }
+    uint32_t nodes = p->nodes_min ? p->nodes_min : 1;
+    if (p->tasks && p->tasks_per_node && p->tasks != nodes && p->tasks != (uint64_t)nodes * p->tasks_per_node) {
+        fprintf(stderr,
+                "srun: Warning: can't honor --ntasks-per-node set to %u which doesn't match the requested tasks %u "
+                "with the number of requested nodes %u. Ignoring --ntasks-per-node.\n",
+                p->tasks_per_node, p->tasks, nodes);
+        p->tasks_per_node = 0;
+    }
 }
 
 // "a : b": parts of one step that differ; the rest would be taken for arguments.
@@ -477,6 +494,7 @@ static int prepare(struct srun *r) {
         r->pty = false;
     }
     if (r->job) {
+        reconcile_counts(r);
         status = take_relative(r);
         return status ? status : take_exclude(r);
     }
@@ -511,6 +529,8 @@ int srun_run(struct slurm *s, int argc, char **argv) {
     r.job = opt_get(&r.o, "jobid") ? opt_get(&r.o, "jobid") : getenv("SLURM_JOB_ID");
     if (str_empty(r.job))
         r.job = getenv("SLURM_JOBID");
+    r.asks_gpus = opt_given(&r.o, "gpus") || opt_given(&r.o, "gpus-per-node") || opt_given(&r.o, "gpus-per-task") ||
+                  opt_given(&r.o, "gres");
     read_environment(&r);
     s->verbose = opt_given(&r.o, "verbose");
     s->quiet = opt_given(&r.o, "quiet");

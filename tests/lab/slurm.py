@@ -10,6 +10,7 @@ import pwd
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -80,10 +81,12 @@ def install(packages=None):
 class SlurmLab:
     """One Slurm cluster. `tuned` is the best throughput setting found; False is as shipped.
     `cgroup` turns on what real sites run: cgroup tracking and limits. `accounting` starts
-    slurmdbd on a private MariaDB."""
+    slurmdbd on a private MariaDB. `gpu_devices` makes GPUs that are character devices: only then does
+    Slurm tell steps their numbers."""
 
     def __init__(self, nodes=4, tuned=True, cgroup=False, accounting=False, cpus=64, gpus=8,
-                 extra="", gpu_type=""):
+                 extra="", gpu_type="", gpu_devices=False):
+        self.gpu_devices = gpu_devices
         self.count, self.tuned, self.cgroup, self.accounting = nodes, tuned, cgroup, accounting
         self.cpus, self.gpus, self.extra, self.gpu_type = cpus, gpus, extra, gpu_type
         self.folder = None
@@ -204,7 +207,10 @@ class SlurmLab:
             gather="jobacct_gather/cgroup" if self.cgroup else "jobacct_gather/none")
         self._write("slurm.conf", text)
         for k in range(self.gpus):
-            self._write(f"fakegpu{k}", "")
+            if self.gpu_devices:  # of a major number that nothing has
+                os.mknod(f"{self.folder}/fakegpu{k}", stat.S_IFCHR | 0o666, os.makedev(240, k))
+            else:
+                self._write(f"fakegpu{k}", "")
         if self.gpus:
             self._write("gres.conf", f"NodeName=n[1-{self.count}] Name=gpu "
                                      f"{self.gpu_type and f'Type={self.gpu_type} '}"

@@ -69,9 +69,10 @@ class Side:
 class SlurmSide(Side):
     """The real one."""
 
-    def __init__(self, accounting=False, gpu_type=""):
+    def __init__(self, accounting=False, gpu_type="", **lab):
         super().__init__()
-        self.lab = SlurmLab(nodes=2, tuned=True, accounting=accounting, extra=f"FirstJobId={FIRST_ID}", gpu_type=gpu_type)
+        self.lab = SlurmLab(**{"nodes": 2, "tuned": True, "accounting": accounting, "extra": f"FirstJobId={FIRST_ID}",
+                               "gpu_type": gpu_type, **lab})
         self.lab.up()
         self.env = self.lab.env
         self.work = tempfile.mkdtemp(prefix="slurm-work-")

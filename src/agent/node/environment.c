@@ -332,9 +332,12 @@ void environment_task(struct env *env, uint32_t rank, uint32_t local) {
     BOTH_NUMBER(env, "LOCALID", local);
 }
 
-static void set_visible(struct env *env, const struct message_exec *m, uint32_t first, uint32_t count) {
+// The GPUs whose positions are set in the mask.
+static void set_visible(struct env *env, const struct message_exec *m, uint64_t mask) {
     cleanup_buf struct buf uuids = {0}, ids = {0};
-    for (uint32_t i = first; i < first + count && i < m->gpus.len; i++) {
+    for (uint32_t i = 0; i < m->gpus.len; i++) {
+        if (i < 64 ? !(mask >> i & 1) : mask != UINT64_MAX)
+            continue;
         buf_addf(&ids, "%s%u", ids.len ? "," : "", m->gpus.at[i].index);
         if (i < m->gpu_uuids.len)
             buf_addf(&uuids, "%s%s", uuids.len ? "," : "", m->gpu_uuids.at[i]);
@@ -345,8 +348,12 @@ static void set_visible(struct env *env, const struct message_exec *m, uint32_t 
 }
 
 void environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local) {
-    if (m->gpus_per_task)
-        set_visible(env, m, local * m->gpus_per_task, m->gpus_per_task);
+    if (local < m->task_gpus.len)
+        set_visible(env, m, m->task_gpus.at[local]);
+}
+
+uint32_t environment_rank(const struct message_exec *m, uint32_t local) {
+    return local < m->ranks.len ? m->ranks.at[local] : m->first_rank + local;
 }
 
 static void step_tasks(struct env *env, const struct message_exec *m) {
@@ -359,7 +366,7 @@ static void step_tasks(struct env *env, const struct message_exec *m) {
         i += run;
     }
     for (uint32_t i = 0; i < m->tasks; i++)
-        buf_addf(&ranks, "%s%u", i ? "," : "", m->first_rank + i);
+        buf_addf(&ranks, "%s%u", i ? "," : "", environment_rank(m, i));
     if (counts.len) {
         BOTH(env, "STEP_TASKS_PER_NODE", buf_str(&counts));
         environment_set(env, "SLURM_TASKS_PER_NODE", buf_str(&counts));
@@ -396,7 +403,7 @@ void environment_step(struct env *env, const struct message_exec *m) {
         BOTH_NUMBER(env, "CPUS_ON_NODE", m->cpus.len);
     step_tasks(env, m);
     if (m->gpus.len) {
-        set_visible(env, m, 0, m->gpus.len);
+        set_visible(env, m, UINT64_MAX);
         BOTH_NUMBER(env, "GPUS_ON_NODE", m->gpus.len);
     }
     environment_set(env, "SLURM_STEP_LAUNCHER_PORT", "0");

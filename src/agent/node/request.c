@@ -389,9 +389,10 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
     }
     for (uint32_t i = 0; i < n; i++) {
         struct env task = {.arena = a};
-        environment_task(&task, m->first_rank + i, i);
+        uint32_t rank = environment_rank(m, i);
+        environment_task(&task, rank, i);
         environment_task_gpus(&task, m, i);
-        r.tasks[i] = (struct launch_process){.rank = m->first_rank + i, .env = task.at,
+        r.tasks[i] = (struct launch_process){.rank = rank, .env = task.at,
                                              .nenv = m->step ? task.len : 0};
     }
     r.env = env.at;

@@ -197,11 +197,12 @@ struct message_exec {  // exec, bash, and steps: processes inside a running atte
     uint32_t node_count;
     LIST(uint32_t) tasks_per_node;
     LIST(uint32_t) cpus;     // which of the job's CPUs there, by number; none: all
-    uint32_t gpus_per_task;  // the GPUs are dealt out to the tasks in order, this many each
     uint32_t wait_s;         // after the first task has ended; then the others are killed; 0: no limit
     const char *container, *container_mounts, *container_workdir;  // NULL: as the job's
     uint32_t input_rank;     // 1 + the rank of the only task that gets input; 0: all do
     uint32_t umask_plus;     // 1 + the umask of its processes; 0: the job's
+    LIST(uint32_t) ranks;      // of the tasks on this node; empty: first_rank and those that follow it
+    LIST(uint64_t) task_gpus;  // by task: mask of positions in `gpus` that it sees; empty: all see all
 };
 struct message_time_limit {  // counted from the start; 0: none
     uint64_t id;

@@ -21,7 +21,8 @@ void environment_job(struct env *env, const struct message_launch *m, const stru
                      const char *node);
 // Of one task of a job or step.
 void environment_task(struct env *env, uint32_t rank, uint32_t local);
-// Its own GPUs, when the step deals them out.
+// The GPUs that it sees, when the step binds them to tasks.
 void environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local);
+uint32_t environment_rank(const struct message_exec *m, uint32_t local);
 // Of a step, on top of its attempt's.
 void environment_step(struct env *env, const struct message_exec *m);
