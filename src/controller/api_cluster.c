@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "admission.h"
 #include "api.h"
 #include "telemetry.h"
 #include "model/gpuspec.h"
@@ -369,7 +370,8 @@ void api_join(struct api_call *call) {
     else if (token_parse(text, &t, &e) == 0 && identifier_check("node", name, &e) == 0 &&
              pki_sign_client(c->ca, csr, strlen(csr), name, now_ms() / 1000, &cert, fingerprint, &e) == 0) {
         token_hash(&t, hash);
-        core_token_use(c->core, t.id, hash, name, fingerprint, now_ms(), &e);
+        if (core_token_use(c->core, t.id, hash, name, fingerprint, now_ms(), &e) == -EACCES)
+            admission_wrong_join(c, call->req);
     }
     if (e.code) {
         api_fail(call->req, &e);
