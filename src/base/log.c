@@ -9,8 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/text.h"
-
 static enum log_level max_level = LOG_INFO;
 static const char *const names[] = {"error", "warn", "info", "debug"};
 
@@ -42,11 +40,9 @@ void log_write(enum log_level level, const char *fmt, ...) {
     va_end(args);
     if (added > 0)
         n = start + (size_t)added < sizeof line - 2 ? start + (size_t)added : sizeof line - 2;
-    uint32_t code;
-    for (size_t i = start, len; i < n; i += len ? len : 1) {
-        len = control_char(line + i, n - i, &code);
-        memset(line + i, '?', len);
-    }
+    for (size_t i = start; i < n; i++)
+        if ((unsigned char)line[i] < 32 || line[i] == 127)
+            line[i] = '?';
     line[n++] = '\n';
     (void)!write(STDERR_FILENO, line, n);
 }

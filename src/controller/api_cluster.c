@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "admission.h"
 #include "api.h"
+#include "notifier.h"
 #include "telemetry.h"
 #include "model/gpuspec.h"
 #include "model/name.h"
@@ -237,6 +237,8 @@ void api_status(struct api_call *call) {
     if (api_check_storage(c, &e) < 0)
         json_put_str(&w, e.text);
     api_put_upgrade_warning(c->core, &w);
+    if (notifier_problem(c->notifier))
+        json_put_str(&w, notifier_problem(c->notifier));
     core_each_node(c->core, warn_missing, &w);
     if (sick.len)
         json_put_str(&w, buf_str(&sick));
@@ -370,8 +372,7 @@ void api_join(struct api_call *call) {
     else if (token_parse(text, &t, &e) == 0 && identifier_check("node", name, &e) == 0 &&
              pki_sign_client(c->ca, csr, strlen(csr), name, now_ms() / 1000, &cert, fingerprint, &e) == 0) {
         token_hash(&t, hash);
-        if (core_token_use(c->core, t.id, hash, name, fingerprint, now_ms(), &e) == -EACCES)
-            admission_wrong_join(c, call->req);
+        core_token_use(c->core, t.id, hash, name, fingerprint, now_ms(), &e);
     }
     if (e.code) {
         api_fail(call->req, &e);

@@ -22,6 +22,7 @@ struct entry {
     VEC(struct effect) effects;
     VEC(struct answer) answers;
     VEC(struct outbox_finished) finished;
+    VEC(struct notice) notices;
     char *bytes;
 };
 
@@ -64,6 +65,7 @@ static void entry_free(struct entry *e) {
     vec_done(&e->effects);
     vec_done(&e->answers);
     vec_done(&e->finished);
+    vec_done(&e->notices);
     free(e->bytes);
     free(e);
 }
@@ -159,6 +161,10 @@ void pipeline_keep_key(struct commit_pipeline *s, const char *user, const char *
     store_batch_idem(s->batch, user, key, id, now_ms + (int64_t)PIPELINE_KEY_DAYS * 86400000);
 }
 
+void pipeline_keep_blob(struct commit_pipeline *s, const char *name, const void *data, size_t len) {
+    store_batch_blob(s->batch, name, data, len);
+}
+
 // --- effects ---
 
 static void split_environment(const char *text, size_t len, struct arena *a, struct message_launch *m) {
@@ -227,6 +233,10 @@ static void release(struct commit_pipeline *s, struct entry *e) {
         case EFFECT_SEND: s->hooks.send(s->hooks.ctx, f->node, e->bytes + f->offset, f->len); break;
         case EFFECT_LAUNCH: launch_or_wait(s, f); break;
         case EFFECT_JOB_CHANGED: s->hooks.job_changed(s->hooks.ctx, f->job); break;
+        case EFFECT_NOTIFY:
+            if (s->hooks.notify)
+                s->hooks.notify(s->hooks.ctx, &e->notices.at[f->offset]);
+            break;
         }
     }
     for (uint32_t i = 0; i < e->answers.len; i++)
@@ -385,6 +395,8 @@ int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule)
     vec_clear(&s->answers);
     for (uint32_t i = 0; i < o->finished.len; i++)
         vec_push(&e->finished, o->finished.at[i]);
+    for (uint32_t i = 0; i < o->notices.len; i++)
+        vec_push(&e->notices, o->notices.at[i]);
     e->bytes = buf_take(&o->bytes);
     core_outbox_clear(o);
     if (store_batch_empty(s->batch) && !s->line.len) {

@@ -87,7 +87,6 @@ struct controller {
     struct map live;         // job → struct live_usage
     struct map step_jobs;    // job → struct step_job
     struct users *users;
-    struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     VEC(struct follower *) followers;
     uv_idle_t list_idle;     // while a list has something to write
@@ -101,6 +100,7 @@ struct controller {
     struct past *past;       // the question about the past that is being answered
     int64_t journal_replay_again_us;  // when users may have the past played back again
     struct telemetry *telemetry;
+    struct notifier *notifier;
     struct metrics_histogram pass_times, request_times;
     struct map replies;      // route and status → count
     char storage_problem[ERROR_TEXT_MAX];

@@ -13,18 +13,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "admission.h"
 #include "api.h"
 #include "controller.h"
 #include "list_stream.h"
 #include "journal_replay.h"
 #include "policy.h"
+#include "notifier.h"
 #include "telemetry.h"
 
 enum {
     TICK_MS = 1000,
     DESCRIPTORS = 32 * 1024,
-    OTHER_DESCRIPTORS = 1024,  // not for connections of users
     STORE_RESERVE_BYTES = 32 << 20,
     STORE_LOW_BYTES = 64 << 20,
     CLOSE_GRACE_MS = 500,
@@ -114,6 +113,7 @@ static void on_tick(uv_timer_t *t) {
         api_users_changed(c);
     api_end_tokens(c);
     telemetry_tick(c);
+    notifier_tick(c->notifier);
     followers_tick(c);
 }
 
@@ -190,20 +190,10 @@ static int open_tls(struct controller *c, struct error *e) {
     return 0;
 }
 
-// Connections may use all descriptors but those for the store, files of clients and administrators' connections.
-static uint32_t connections_max(void) {
-    struct rlimit l;
-    if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur >= NET_CONNECTIONS_MAX + OTHER_DESCRIPTORS)
-        return NET_CONNECTIONS_MAX;
-    return l.rlim_cur > 2 * OTHER_DESCRIPTORS ? (uint32_t)l.rlim_cur - OTHER_DESCRIPTORS : (uint32_t)l.rlim_cur / 2;
-}
-
 static int open_server(struct controller *c, struct error *e) {
     struct net_server_options o = {.on_request = api_request,
-                                   .on_head = admission_check,
                                    .on_reply = api_replied,
                                    .user = c,
-                                   .connections_max = connections_max(),
                                    .body_max = c->config.cluster.max_request_bytes};
     c->server = net_server_new(&c->loop, &o);
     // Without root every job runs as this user: then nobody else may submit.
@@ -231,6 +221,10 @@ static int write_pid(const struct controller *c, struct error *e) {
 
 static void on_signal(uv_signal_t *h, int signal);
 
+static void hook_notify(void *ctx, const struct notice *what) {
+    notifier_event(((struct controller *)ctx)->notifier, what);
+}
+
 static int start(struct controller *c, struct error *e) {
     int r;
     struct core_config core_config;
@@ -239,6 +233,7 @@ static int start(struct controller *c, struct error *e) {
                                    .has_room = hook_has_room,
                                    .job_changed = hook_job_changed,
                                    .node_lost = hook_node_lost,
+                                   .notify = hook_notify,
                                    .storage = hook_storage};
     if ((r = users_start(&c->users, e)) < 0 || (r = paths_get(&c->arena, &c->paths, e)) < 0 ||
         (r = config_load(c->paths.config, now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
@@ -252,6 +247,8 @@ static int start(struct controller *c, struct error *e) {
         return r;
     policy_from_config(c);
     telemetry_open(c);
+    c->notifier = notifier_new(c);
+    notifier_start(c->notifier);
     uv_prepare_init(&c->loop, &c->prepare);
     uv_timer_init(&c->loop, &c->wake);
     uv_timer_init(&c->loop, &c->tick);
@@ -337,8 +334,8 @@ static void free_all(struct controller *c) {
     list_streams_done(c);
     questions_done(c);
     telemetry_done(c);
+    notifier_free(c->notifier);
     strmap_done(&c->agents);
-    admission_done(c);
     users_free(c->users);
     size_t it = 0;
     void *v;

@@ -45,6 +45,7 @@ void core_job_link(struct core *c, struct core_job *j) {
     same_name_add(c, j);
     core_user_count(c, j->sub->user)->live++;
     c->deadlines += j->sub->deadline_ms != 0;
+    c->time_warnings += core_wants_time_warning(j->sub);
     c->singletons += core_depend_is_singleton(j->sub);
     c->counts.by_state[j->state]++;
 }
@@ -120,6 +121,7 @@ static void apply_updated(struct core *c, struct core_job *j, int64_t at_ms, con
     }
     core_depend_parse(s, b->spec);
     c->deadlines += (s->deadline_ms != 0) - (old->deadline_ms != 0);
+    c->time_warnings += core_wants_time_warning(s) - core_wants_time_warning(old);
     c->singletons += (uint64_t)core_depend_is_singleton(s) - core_depend_is_singleton(old);
     j->sub = s;
     core_submission_unref(c, old);
@@ -394,6 +396,7 @@ static void apply_ended(struct core *c, struct core_job *j, int64_t at_ms, const
     same_name_remove(c, j);
     core_user_count(c, j->sub->user)->live--;
     c->deadlines -= j->sub->deadline_ms != 0;
+    c->time_warnings -= core_wants_time_warning(j->sub);
     c->singletons -= core_depend_is_singleton(j->sub);
     core_depend_notify(c, j, at_ms);
     core_depend_singleton(c, j, at_ms);
@@ -445,6 +448,12 @@ static void apply_job(struct core *c, const struct event *e) {
     case EVENT_JOB_REQUEUED: apply_requeued(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_SUSPENDED: apply_suspended(c, j, e->at_ms, false); break;
     case EVENT_JOB_RESUMED: apply_suspended(c, j, e->at_ms, true); break;
+    case EVENT_JOB_TIME_WARNING: {
+        const struct event_job_time_warning *b = e->body;
+        if (j->run && b->attempt == j->attempt)
+            j->run->warned_percent = (uint8_t)b->percent;
+        break;
+    }
     case EVENT_STEP_STARTED: {
         const struct event_step *b = e->body;
         j->steps = b->attempt == j->attempt && b->step > j->steps ? b->step : j->steps;
@@ -457,7 +466,7 @@ static void apply_job(struct core *c, const struct event *e) {
 void core_apply(struct core *c, const struct event *e) {
     if (c->last_event_ms < e->at_ms)
         c->last_event_ms = e->at_ms;
-    if (e->type >= EVENT_JOB_SUBMITTED && e->type <= EVENT_STEP_ENDED)
+    if (e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED)  // numbers below are about jobs
         apply_job(c, e);
     else
         core_apply_cluster(c, e);

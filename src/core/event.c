@@ -17,6 +17,7 @@ void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body)
         .seq = ++c->seq, .at_ms = now_ms, .type = type, .job = event_job_id(&e),
         .offset = offset, .len = (uint32_t)(o->bytes.len - offset)};
     vec_push(&o->events, record);
+    core_notice(c, record.seq, &e);
     core_apply(c, &e);
     // Who attaches to a job must come behind its launch: there the notice follows the launch.
     if (record.job && type != EVENT_JOB_PLACED)
@@ -44,6 +45,7 @@ void core_outbox_clear(struct outbox *o) {
     vec_clear(&o->events);
     vec_clear(&o->effects);
     vec_clear(&o->finished);
+    vec_clear(&o->notices);
     if (o->bytes.cap > 256 << 10)
         buf_done(&o->bytes);  // a burst does not keep its memory
     else

@@ -99,7 +99,12 @@ static void end_overdue(struct core *c, int64_t now_ms) {
 }
 
 static int64_t wake_time(const struct core *c) {
-    return c->deadlines && c->next_deadline_ms < c->next_decide_ms ? c->next_deadline_ms : c->next_decide_ms;
+    int64_t next_ms = c->next_decide_ms;
+    if (c->deadlines && c->next_deadline_ms < next_ms)
+        next_ms = c->next_deadline_ms;
+    if (c->time_warnings && c->next_warning_ms < next_ms)
+        next_ms = c->next_warning_ms;
+    return next_ms;
 }
 
 void core_passes(const struct core *c, struct core_passes *out) {
@@ -109,6 +114,8 @@ void core_passes(const struct core *c, struct core_passes *out) {
 int64_t core_schedule(struct core *c, int64_t now_ms) {
     if (c->deadlines && now_ms >= c->next_deadline_ms)
         end_overdue(c, now_ms);
+    if (c->time_warnings && now_ms >= c->next_warning_ms)
+        core_warn_of_time_limits(c, now_ms);
     if (!c->dirty && now_ms < c->next_decide_ms)
         return wake_time(c);
     struct sched_decisions *d = &c->decisions;

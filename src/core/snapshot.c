@@ -89,6 +89,7 @@ struct rec_job {
     const char *by, *reason, *end_reason;
     const char *partition;
     int64_t suspended_ms, suspend_ms;
+    uint32_t warned_percent;
     LIST(struct rec_gave) gave;
 };
 struct rec_outcomes {
@@ -192,6 +193,7 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(24, S, exit_signal, ""),
                                               FIELD(25, S, partition, ""),
                                               FIELD(26, S, suspended_ms, ""),
+                                              FIELD(40, S, warned_percent, ""),
                                               FIELD(27, S, suspend_ms, ""),
                                               FIELD_LIST_SUB(28, S, gave, &rec_gave_schema, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
@@ -351,6 +353,7 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
         r.partition = run->partition;
         r.suspended_ms = run->suspended_ms;
         r.suspend_ms = run->suspend_ms;
+        r.warned_percent = run->warned_percent;
     }
     put(out, scratch, REC_JOB, &rec_job_schema, &r);
 }
@@ -501,6 +504,7 @@ static int load_run(struct core *c, struct core_job *j, const struct rec_job *r)
     run->partition = r->partition ? core_intern(c, r->partition) : NULL;
     run->suspended_ms = r->suspended_ms;
     run->suspend_ms = r->suspend_ms;
+    run->warned_percent = (uint8_t)r->warned_percent;
     for (uint32_t i = 0; i < r->parts.len; i++) {
         const struct rec_part *from = &r->parts.at[i];
         struct run_part *p = &run->parts[i];

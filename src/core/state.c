@@ -1,5 +1,6 @@
 // Owns the making, finding and freeing of what the state consists of.
 #include "state.h"
+#include "model/notify.h"
 
 #include <assert.h>
 #include <string.h>
@@ -127,6 +128,7 @@ static void clear(struct core *c) {
     vec_done(&c->outbox.events);
     vec_done(&c->outbox.effects);
     vec_done(&c->outbox.finished);
+    vec_done(&c->outbox.notices);
     buf_done(&c->outbox.bytes);
     vec_done(&c->outcomes);
     vec_done(&c->users);
@@ -324,6 +326,9 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->class = spec->class;
     s->requeue = spec->requeue;
     s->hold = spec->hold;
+    uint32_t mask = 0;
+    notify_parse(spec->notify, &mask, NULL);  // checked when it was submitted
+    s->notify = (uint16_t)mask;
     s->begin_ms = spec->begin_ms;
     s->deadline_ms = spec->deadline_ms;
     struct arena a = {0};

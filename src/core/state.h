@@ -30,6 +30,7 @@ struct submission {
     uint64_t memory_bytes, gpus_milli;
     enum job_class class;
     bool requeue, hold;
+    uint16_t notify;          // enum notify_when
     int64_t begin_ms, deadline_ms;
     const struct world_request *request;
     struct array *array;      // NULL without
@@ -69,6 +70,7 @@ struct core_run {
     uint32_t time_limit_s;
     const char *partition;    // interned; NULL: the only one it names
     bool ending, hold;
+    uint8_t warned_percent;   // of its time limit, by the last warning
     enum end_cause cause;     // of the ending
     int32_t exit_code;        // of an allocation that is given back
     uint32_t exit_signal;
@@ -171,8 +173,9 @@ struct core {
     struct outbox outbox;
     bool replaying;
     bool dirty;                  // something happened that can let a job start
-    int64_t next_decide_ms, next_deadline_ms, last_event_ms;
+    int64_t next_decide_ms, next_deadline_ms, next_warning_ms, last_event_ms;
     uint64_t deadlines;          // live jobs with one
+    uint64_t time_warnings;      // live jobs that want one
     uint64_t singletons;         // live jobs that wait for the others of their name
 };
 
@@ -212,6 +215,12 @@ enum sched_claim core_claim_read(uint32_t claim);
 void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body);
 void core_effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt);
 void core_effect_send(struct core *c, const char *node, enum message_type type, void *body);
+
+// notify.c
+void core_notice(struct core *c, uint64_t seq, const struct event *e);
+bool core_wants_time_warning(const struct submission *s);
+void core_warn_of_time_limits(struct core *c, int64_t now_ms);
+int core_check_notify(const struct spec *s, struct error *e);
 
 // queue.c
 void core_job_to_world(struct core *c, struct core_job *j);      // pending: known to the scheduler again

@@ -53,6 +53,8 @@ static int check_texts(const struct spec *s, struct error *e) {
         return r;
     if (s->comment && (r = line_check("comment", s->comment, COMMENT_MAX, e)) < 0)
         return r;
+    if ((r = core_check_notify(s, e)) < 0)
+        return r;
     if (!s->workdir || s->workdir[0] != '/')
         return error_set(e, EINVAL, "workdir: \"%s\" is not an absolute path", s->workdir ? s->workdir : "");
     const char *const fields[] = {"workdir", "output", "error", "input"};

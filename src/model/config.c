@@ -49,7 +49,7 @@ static int unknown_section(const char *word, struct error *e) {
                          printable(word, shown, sizeof shown), best);
     return error_set(
         e, EINVAL,
-        "there is no section [%s]; there are cluster, policy, node, project, partition, qos and reservation",
+        "there is no section [%s]; there are cluster, policy, notify, node, project, partition, qos and reservation",
         printable(word, shown, sizeof shown));
 }
 
@@ -231,14 +231,13 @@ static int interpret(struct reader *r, struct error *e) {
     int c = 0;
     r->c->blocks.at = arena_memdup(&r->c->arena, r->blocks.at, r->blocks.len * sizeof *r->blocks.at);
     r->c->blocks.len = r->blocks.len;
-    const struct config_section *policy = config_section_find("policy");
-    config_defaults(&s[0], &r->c->arena, &r->c->cluster);
-    config_defaults(policy, &r->c->arena, &r->c->policy);
+    for (size_t i = 0; i < count; i++)
+        if (s[i].value_offset)
+            config_defaults(&s[i], &r->c->arena, (char *)r->c + s[i].value_offset);
     for (uint32_t i = 0; c == 0 && i < r->blocks.len; i++) {
-        if (r->blocks.at[i].section == &s[0])
-            c = apply_block(r, &r->blocks.at[i], &r->c->cluster, e);
-        else if (r->blocks.at[i].section == policy)
-            c = apply_block(r, &r->blocks.at[i], &r->c->policy, e);
+        const struct config_section *section = r->blocks.at[i].section;
+        if (section->value_offset)
+            c = apply_block(r, &r->blocks.at[i], (char *)r->c + section->value_offset, e);
         else if (!r->blocks.at[i].section->list_offset) {
             config_defaults(r->blocks.at[i].section, &r->c->arena, &scratch);
             c = apply_block(r, &r->blocks.at[i], &scratch, e);

@@ -23,10 +23,8 @@ static void show_block(const struct config_section *s, const char *name, const v
 // The parsed value of a block: the list entry of its name, or the one there is.
 static const void *block_value(const struct config *c, const struct config_block *b) {
     const struct config_section *s = b->section;
-    if (streq(s->word, "cluster"))
-        return &c->cluster;
-    if (streq(s->word, "policy"))
-        return &c->policy;
+    if (s->value_offset)
+        return (const char *)c + s->value_offset;
     const struct any_list *list = (const void *)((const char *)c + s->list_offset);
     for (uint32_t i = 0; s->list_offset && i < list->len; i++) {
         const char *at = (const char *)list->at + i * s->size, *name;
@@ -85,7 +83,7 @@ void config_show_json(const struct config *c, struct json_writer *w) {
     for (size_t i = 1; i < count; i++) {
         json_key(w, s[i].word);
         if (!s[i].name_help) {
-            json_block(&s[i], &c->policy, w);
+            json_block(&s[i], (const char *)c + s[i].value_offset, w);
             continue;
         }
         json_open(w, '{');

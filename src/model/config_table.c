@@ -113,6 +113,21 @@ static const struct config_key policy_keys[] = {
 #undef KEY_WORD
 #undef P
 
+#define F struct config_notify
+static const struct config_key notify_keys[] = {
+    KEY(F, from, CONFIG_TEXT, "acequia@localhost", 0, 0, "Address that mails come from."),
+    KEY(F, smtp_server, CONFIG_TEXT, "", 0, 0,
+        "smtp://HOST:PORT or smtps://HOST:PORT. Empty: /usr/sbin/sendmail is used."),
+    KEY(F, smtp_user, CONFIG_TEXT, "", 0, 0, "User name at the SMTP server; it is then only used with TLS."),
+    KEY(F, smtp_password_file, CONFIG_TEXT, "", 0, 0, "File with its password, readable by the controller alone."),
+    KEY(F, webhook_secret_file, CONFIG_TEXT, "", 0, 0,
+        "File with the secret that signs webhooks (X-Acequia-Signature: t=TIME,v1=HMAC-SHA256 of \"TIME.BODY\")."),
+    KEY(F, webhook_hosts, CONFIG_NAMES, NULL, 0, 0,
+        "Hosts that webhooks of users may be sent to. Not given: none, because the controller's machine may reach "
+        "what a user's cannot."),
+};
+#undef F
+
 #define N struct config_node
 static const struct config_key node_keys[] = {
     KEY(N, cpus, CONFIG_U32, NULL, 0, 65536, "CPUs for jobs. Not given: those the machine has."),
@@ -204,14 +219,20 @@ static const struct config_key reservation_keys[] = {
 static const struct config_section sections[] = {
     {"cluster", NULL, TABLE(cluster_keys), sizeof(struct config_cluster), 0, 0,
      "The cluster as a whole, and its limits.",
-     "[cluster]\nname = lab\nlisten = 0.0.0.0:6820\nadmins = alice, bob\n"},
+     "[cluster]\nname = lab\nlisten = 0.0.0.0:6820\nadmins = alice, bob\n", offsetof(struct config, cluster)},
     {"policy", NULL, TABLE(policy_keys), sizeof(struct policy_settings), 0, 0,
      "Whose turn it is, who may pass whom, where jobs go and who gives. Read at the start and on SIGHUP; "
      "changes are recorded. "
      "`acequia policy` shows and changes it while the cluster runs; what stands in the file is taken again "
      "at the next start. "
      "The time between a preempted job's signal and its end is `grace` of [cluster].",
-     "[policy]\nshort_factor = 3\nuse = 1d\nhalf_life = 14d\nmin_run = 10m\n"},
+     "[policy]\nshort_factor = 3\nuse = 1d\nhalf_life = 14d\nmin_run = 10m\n", offsetof(struct config, policy)},
+    {"notify", NULL, TABLE(notify_keys), sizeof(struct config_notify), 0, 0,
+     "Mails and webhooks about jobs (`--notify`, Slurm's `--mail-type`). Mails go through an SMTP server, or through "
+     "the program sendmail when none is named.",
+     "[notify]\nfrom = acequia@lab.example\nsmtp_server = smtp://mail.lab.example:25\nwebhook_hosts = "
+     "hooks.slack.com\n",
+     offsetof(struct config, notify)},
     {"node", "a node, a list such as n[01-04], or * for all", TABLE(node_keys), sizeof(struct config_node), 0,
      0,
      "What a node offers, where it differs from what its agent finds. [node *] holds for all; a section that "

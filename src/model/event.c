@@ -171,6 +171,15 @@ static const struct field token_fields[] = {
 static const struct schema token_schema = SCHEMA(S, "token", token_fields);
 #undef S
 
+#define S struct event_job_time_warning
+static const struct field time_warning_fields[] = {
+    FIELD(1, S, id, "Job."),
+    FIELD(2, S, attempt, "Its attempt."),
+    FIELD(3, S, percent, "How much of its time limit is used."),
+};
+static const struct schema time_warning_schema = SCHEMA(S, "job_time_warning", time_warning_fields);
+#undef S
+
 #define S struct event_level_set
 static const struct field level_fields[] = {
     FIELD(1, S, level, "Feature level of the journal."),
@@ -194,6 +203,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_JOB_RESUMED] = {"job_resumed", &job_schema},
     [EVENT_STEP_STARTED] = {"step_started", &step_schema},
     [EVENT_STEP_ENDED] = {"step_ended", &step_schema},
+    [EVENT_JOB_TIME_WARNING] = {"job_time_warning", &time_warning_schema, .level = 2},
     [EVENT_NODE_JOINED] = {"node_joined", &joined_schema},
     [EVENT_NODE_STATE] = {"node_state", &node_event_schema},
     [EVENT_NODE_DRAINED] = {"node_drained", &node_event_schema},
@@ -224,9 +234,10 @@ uint64_t event_job_id(const struct event *e) {
                       offsetof(struct event_job_updated, id) == 0 && offsetof(struct event_job_placed, id) == 0 &&
                       offsetof(struct event_job_started, id) == 0 && offsetof(struct event_job_ending, id) == 0 &&
                       offsetof(struct event_part_ended, id) == 0 && offsetof(struct event_job_ended, id) == 0 &&
-                      offsetof(struct event_job_requeued, id) == 0 && offsetof(struct event_step, id) == 0,
+                      offsetof(struct event_job_requeued, id) == 0 && offsetof(struct event_step, id) == 0 &&
+                      offsetof(struct event_job_time_warning, id) == 0,
                   "the id comes first");
-    return e->type >= EVENT_JOB_SUBMITTED && e->type <= EVENT_STEP_ENDED ? *(const uint64_t *)e->body : 0;
+    return e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED ? *(const uint64_t *)e->body : 0;
 }
 
 void event_encode(const struct event *e, struct buf *out) {

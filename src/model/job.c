@@ -118,6 +118,10 @@ static const struct field spec_fields[] = {
     FIELD(69, struct spec, submit_line, "The command line that submitted it."),
     FIELD(80, struct spec, container_mounts, "Folders seen in the container, as SRC[:DST[:ro]] with commas."),
     FIELD(81, struct spec, container_workdir, "Working directory in the container; else workdir."),
+    FIELD(100, struct spec, notify,
+          "When somebody is notified: a list of begin, end, fail, requeue, time_limit, time_limit_90, time_limit_80, "
+          "time_limit_50, array_tasks, all."),
+    FIELD(101, struct spec, notify_to, "Mail addresses and webhook URLs to notify; not given: the user."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 

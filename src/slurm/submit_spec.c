@@ -400,6 +400,8 @@ int slurm_job_spec_from(struct slurm *s, const struct opts *o, struct spec *out)
     }
     p.qos = opt_get(o, "qos");
     p.comment = opt_get(o, "comment");
+    p.notify = opt_get(o, "mail-type");
+    p.notify_to = opt_filled(o, "mail-user");
     p.reservation = opt_filled(o, "reservation");
     p.container = opt_get(o, "container-image") ? opt_get(o, "container-image") : opt_get(o, "container");
     p.container_mounts = opt_get(o, "container-mounts");

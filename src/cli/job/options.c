@@ -82,6 +82,12 @@ static const struct option_spec control_specs[] = {
     {"no-requeue", 0, NULL, "Do not queue it again if its node fails.", 0, NULL, NULL},
     {"nice", 0, "NUMBER", "Lower the priority by this number.", 0, NULL, NULL},
     {"comment", 0, "TEXT", "A comment.", 0, NULL, NULL},
+    {"notify", 0, "WHEN",
+     "Send a mail or call a webhook at: begin, end, fail, requeue, time_limit_90, time_limit_80, time_limit_50, all; "
+     "array_tasks: for each element of an array.",
+     0, NULL, NULL},
+    {"notify-to", 0, "ADDRESSES", "Mail addresses and https:// URLs, separated by commas; default: you.", 0, NULL,
+     NULL},
     {"signal", 0, "[B:]SIGNAL[@SECONDS]", "Signal sent before the time limit; B: only to the batch script.", 0, NULL,
      NULL},
     {"grace", 0, "DURATION", "Time between SIGTERM and SIGKILL; a bare number is seconds.", 0,
@@ -311,6 +317,8 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
         return r;
     s->name = name;
     s->comment = option_get(o, "comment");
+    s->notify = option_get(o, "notify");
+    s->notify_to = option_get(o, "notify-to");
     s->checkpoint = option_get(o, "checkpoint");
     s->container = option_get(o, "container");
     s->container_mounts = option_get(o, "container-mounts");

@@ -32,17 +32,10 @@ static void line(struct buf *out, const char *label, const char *fmt, ...) {
     buf_addc(out, '\n');
 }
 
-// Text that somebody else chose.
-static void visible_line(struct buf *out, const char *label, const char *text) {
-    buf_addf(out, "%-*s", LABEL, label);
-    buf_add_visible(out, text);
-    buf_addc(out, '\n');
-}
-
 static void text_line(struct buf *out, const char *label, const struct json *j, const char *field) {
     const char *s = j ? json_str(j, field) : NULL;
     if (s && *s)
-        visible_line(out, label, s);
+        line(out, label, "%s", s);
 }
 
 static void time_line(struct buf *out, const char *label, const struct json *j, const char *field) {
@@ -243,6 +236,8 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
         return;
     text_line(out, "Depends on", spec, "dependency");
     text_line(out, "Comment", spec, "comment");
+    text_line(out, "Notify", spec, "notify");
+    text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Container", spec, "container");
     text_line(out, "Mounts", spec, "container_mounts");
     text_line(out, "Folder", spec, "workdir");
@@ -272,6 +267,8 @@ static void print_array(struct cli *c, const struct json *j, const struct json *
     time_line(out, "Submitted", j, "submit_ms");
     text_line(out, "Depends on", spec, "dependency");
     text_line(out, "Comment", spec, "comment");
+    text_line(out, "Notify", spec, "notify");
+    text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Folder", spec, "workdir");
     text_line(out, "Output", spec, "output");
     text_line(out, "Error", spec, "error");

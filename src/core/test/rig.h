@@ -25,6 +25,7 @@ struct rig {
     int64_t now_ms;
     VEC(struct journal_record) journal;
     VEC(struct effect) launches;  // carried out by nobody yet
+    VEC(struct notice) notices;   // nobody has looked at yet
     uint32_t kills, acks, finished;
     enum job_state last_state;
 };
@@ -49,6 +50,9 @@ static inline void rig_drain(struct rig *r) {
             r->acks += m.type == MESSAGE_ACK;
         }
     }
+    for (uint32_t i = 0; i < o->effects.len; i++)
+        if (o->effects.at[i].type == EFFECT_NOTIFY)
+            vec_push(&r->notices, o->notices.at[o->effects.at[i].offset]);
     r->finished += o->finished.len;
     if (o->finished.len)
         r->last_state = o->finished.at[o->finished.len - 1].state;
@@ -70,6 +74,7 @@ static inline void rig_done(struct rig *r) {
         free(r->journal.at[i].data);
     vec_done(&r->journal);
     vec_done(&r->launches);
+    vec_done(&r->notices);
 }
 
 static inline void rig_hello(struct rig *r, const char *name, uint32_t cpus, uint32_t gpus, const char *boot,

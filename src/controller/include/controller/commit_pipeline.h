@@ -27,6 +27,7 @@ struct pipeline_hooks {
     // The node was given up: its connection must end, so that its agent says hello before it is used
     // again. May be NULL.
     void (*node_lost)(void *ctx, const char *node);
+    void (*notify)(void *ctx, const struct notice *what);  // may be NULL
     void (*storage)(void *ctx, const struct error *problem);  // NULL: it works again
 };
 
@@ -43,6 +44,8 @@ void pipeline_launch_waiting(struct commit_pipeline *s, const char *node, bool g
 // Texts of a submit (script, environment); kept until a job refers to them in the same batch.
 void pipeline_text_id(const void *text, size_t len, char id[static 33]);
 void pipeline_keep_text(struct commit_pipeline *s, uint64_t owner, const void *text, size_t len);
+// A small named value (store_batch_blob), committed with the next batch.
+void pipeline_keep_blob(struct commit_pipeline *s, const char *name, const void *data, size_t len);
 // By id; the bytes live until the next call. -ENOENT.
 int pipeline_text(struct commit_pipeline *s, const char *id, const char **text, size_t *len);
 void pipeline_keep_key(struct commit_pipeline *s, const char *user, const char *key, uint64_t id,

@@ -62,6 +62,7 @@ enum effect_type {
     EFFECT_SEND,         // `message`, encoded in outbox.bytes, goes to `node`
     EFFECT_LAUNCH,       // build with core_launch and send to `node`
     EFFECT_JOB_CHANGED,  // for those who watch
+    EFFECT_NOTIFY,       // notices.at[offset] of the outbox
 };
 
 struct effect {
@@ -84,10 +85,19 @@ struct outbox_finished {
     bool release_texts;              // no live job needs them any more
 };
 
+// Somebody wants to hear of this event.
+struct notice {
+    uint64_t seq, job;
+    enum event_type type;
+    uint32_t percent;               // of a warning: how much of the time limit is used
+    uint64_t array_count, array_ok;  // of an array as a whole: its elements, and how many of them completed
+};
+
 struct outbox {
     VEC(struct outbox_event) events;
     VEC(struct effect) effects;
     VEC(struct outbox_finished) finished;
+    VEC(struct notice) notices;
     struct buf bytes;
 };
 struct outbox *core_outbox(struct core *c);

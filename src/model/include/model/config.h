@@ -66,10 +66,20 @@ struct config_block {  // one section of the file, as written
     LIST(struct config_entry) entries;
 };
 
+// Mails and webhooks about jobs.
+struct config_notify {
+    const char *from;                 // sender's address
+    const char *smtp_server;          // "smtp://HOST:PORT"; "": the program sendmail
+    const char *smtp_user, *smtp_password_file;
+    const char *webhook_secret_file;  // signs webhooks
+    LIST(const char *) webhook_hosts;  // hosts that users' webhooks may name
+};
+
 struct config {
     struct arena arena;
     struct config_cluster cluster;
     struct policy_settings policy;
+    struct config_notify notify;
     LIST(struct project) projects;
     LIST(struct partition) partitions;
     LIST(struct qos) qos;

@@ -48,6 +48,7 @@ struct config_section {
     uint16_t name_offset; // of the name in that struct
     const char *help;
     const char *example;
+    size_t value_offset;  // of a section that there is only one of: its struct in struct config; 0: another kind
 };
 
 const struct config_section *config_sections(size_t *count);

@@ -24,6 +24,7 @@ enum event_type {
     EVENT_JOB_RESUMED = 12,
     EVENT_STEP_STARTED = 13,
     EVENT_STEP_ENDED = 14,
+    EVENT_JOB_TIME_WARNING = 18,
     EVENT_NODE_JOINED = 20,
     EVENT_NODE_STATE = 21,
     EVENT_NODE_DRAINED = 22,
@@ -71,6 +72,10 @@ struct event_job {  // held, released, suspended, resumed
     const char *by;
     bool by_admin;
     const char *reason;
+};
+struct event_job_time_warning {
+    uint64_t id;
+    uint32_t attempt, percent;  // of its time limit is used
 };
 struct event_job_updated {
     uint64_t id;

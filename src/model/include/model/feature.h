@@ -14,6 +14,7 @@ enum {
 enum feature {
     FEATURE_LEVELS,  // the journal says its level
     FEATURE_EPOCHS,  // each start of the controller is an event, and attempts carry its number
+    FEATURE_TIME_WARNINGS,  // a warning of a time limit that comes near is an event
     FEATURE_COUNT
 };
 

@@ -112,6 +112,8 @@ struct spec {
     const char *container_mounts, *container_workdir;
     bool slurm_words;          // submitted with Slurm's commands: its output tells its end as they do
     const char *submit_line;   // the command line that submitted it
+    const char *notify;        // when somebody is told, "end,fail" (model/notify.h)
+    const char *notify_to;     // mail addresses and webhooks
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;

@@ -1,0 +1,418 @@
+// Composes notifications and talks to acequia-notify. Messages wait here until the child acknowledges them; when it
+// dies they are sent to the next one. The position in the journal up to which everything was acknowledged is kept in
+// the store as a named value ("notified"), so that a restart sends again what may not have left.
+#include "notifier.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "api.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "model/notify.h"
+#include "model/units.h"
+
+enum { RESTART_MS = 5000, BLOB_EVERY_TICKS = 5 };
+
+struct message_out {
+    uint64_t id, seq;
+    char *line;
+    bool sent;
+};
+
+struct user_count {
+    int64_t hour;
+    uint32_t sent;
+};
+
+struct notifier {
+    struct controller *controller;
+    const char *program;
+    uv_process_t process;
+    uv_pipe_t input, output;
+    bool running, started;
+    int64_t restart_ms;
+    VEC(struct message_out) waiting;  // by id
+    uint64_t next_id, stored_seq, dropped;
+    struct strmap users;  // name → struct user_count
+    struct buf answers;
+    char problem[ERROR_TEXT_MAX];
+    uint32_t ticks;
+};
+
+// --- the child process ---
+
+static void write_done(uv_write_t *req, int status) {
+    free(req);
+}
+
+static void send_message(struct notifier *n, struct message_out *m) {
+    uv_write_t *req = xcalloc(1, sizeof *req);
+    uv_buf_t data = uv_buf_init(m->line, (unsigned)strlen(m->line));
+    // uv_write keeps a reference to the text, which lives until the message is acknowledged or the pipe is closed.
+    m->sent = uv_write(req, (uv_stream_t *)&n->input, &data, 1, write_done) == 0;
+    if (!m->sent)
+        free(req);
+}
+
+static void send_waiting(struct notifier *n) {
+    for (uint32_t i = 0; n->running && i < n->waiting.len; i++)
+        if (!n->waiting.at[i].sent)
+            send_message(n, &n->waiting.at[i]);
+}
+
+static void on_exit_child(uv_process_t *p, int64_t status, int signal) {
+    struct notifier *n = p->data;
+    n->running = false;
+    n->restart_ms = clock_mono_ms() + RESTART_MS;
+    snprintf(n->problem, sizeof n->problem,
+             "acequia-notify ended (status %lld, signal %d) and is started again", (long long)status, signal);
+    log_warn("%s", n->problem);
+    for (uint32_t i = 0; i < n->waiting.len; i++)
+        n->waiting.at[i].sent = false;
+    uv_close((uv_handle_t *)p, NULL);
+    uv_close((uv_handle_t *)&n->input, NULL);
+    uv_close((uv_handle_t *)&n->output, NULL);
+}
+
+static void acknowledge(struct notifier *n, const struct json *answer) {
+    uint64_t id = (uint64_t)json_i64(answer, "id", 0);
+    const char *error = json_str(answer, "error");
+    if (error) {
+        snprintf(n->problem, sizeof n->problem, "a notification could not be delivered: %.300s", error);
+        log_warn("%s", n->problem);
+    } else {
+        *n->problem = 0;
+    }
+    for (uint32_t i = 0; i < n->waiting.len; i++)
+        if (n->waiting.at[i].id == id) {
+            free(n->waiting.at[i].line);
+            vec_remove(&n->waiting, i);
+            break;
+        }
+}
+
+static void on_answer(uv_stream_t *s, ssize_t len, const uv_buf_t *data) {
+    struct notifier *n = s->data;
+    if (len > 0)
+        buf_add(&n->answers, data->base, (size_t)len);
+    free(data->base);
+    size_t at = 0;
+    for (char *end; n->answers.len && (end = memchr(n->answers.data + at, '\n', n->answers.len - at));
+         at = (size_t)(end - n->answers.data) + 1) {
+        cleanup_arena struct arena a = {0};
+        struct json *j;
+        if (json_parse(n->answers.data + at, (size_t)(end - n->answers.data) - at, &a, &j, NULL) == 0)
+            acknowledge(n, j);
+    }
+    if (at) {
+        memmove(n->answers.data, n->answers.data + at, n->answers.len - at);
+        n->answers.len -= at;
+    }
+}
+
+static void alloc_answer(uv_handle_t *h, size_t suggested, uv_buf_t *out) {
+    *out = uv_buf_init(xmalloc(4096), 4096);
+}
+
+static void start_child(struct notifier *n) {
+    const struct config_notify *k = &n->controller->config.notify;
+    cleanup_arena struct arena a = {0};
+    const char *env[8], *const args[] = {n->program, NULL};
+    uint32_t count = 0;
+    env[count++] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+    const struct {
+        const char *name, *value;
+    } settings[] = {{"ACEQUIA_NOTIFY_FROM", k->from},
+                    {"ACEQUIA_NOTIFY_SMTP", k->smtp_server},
+                    {"ACEQUIA_NOTIFY_SMTP_USER", k->smtp_user},
+                    {"ACEQUIA_NOTIFY_SMTP_PASSWORD_FILE", k->smtp_password_file},
+                    {"ACEQUIA_NOTIFY_SECRET_FILE", k->webhook_secret_file}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (!str_empty(settings[i].value))
+            env[count++] = arena_printf(&a, "%s=%s", settings[i].name, settings[i].value);
+    env[count] = NULL;
+    uv_pipe_init(&n->controller->loop, &n->input, 0);
+    uv_pipe_init(&n->controller->loop, &n->output, 0);
+    n->output.data = n->process.data = n;
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&n->input},
+        {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&n->output},
+        {.flags = UV_INHERIT_FD, .data.fd = 2}};
+    uv_process_options_t o = {.file = n->program,
+                              .args = (char **)(uintptr_t)args,
+                              .env = (char **)(uintptr_t)env,
+                              .exit_cb = on_exit_child,
+                              .stdio_count = 3,
+                              .stdio = stdio};
+    int r = uv_spawn(&n->controller->loop, &n->process, &o);
+    if (r < 0) {
+        snprintf(n->problem, sizeof n->problem, "notifications are not sent: cannot start %s: %s", n->program,
+                 uv_strerror(r));
+        log_error("%s", n->problem);
+        n->restart_ms = clock_mono_ms() + RESTART_MS;
+        uv_close((uv_handle_t *)&n->process, NULL);
+        uv_close((uv_handle_t *)&n->input, NULL);
+        uv_close((uv_handle_t *)&n->output, NULL);
+        return;
+    }
+    n->running = true;
+    uv_read_start((uv_stream_t *)&n->output, alloc_answer, on_answer);
+    send_waiting(n);
+}
+
+static void find_program(struct notifier *n) {
+    static const char *const places[] = {"", "../notify/", "../src/notify/"};
+    char self[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[len < 0 ? 0 : len] = 0;
+    char *slash = strrchr(self, '/');
+    if (slash)
+        *slash = 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        n->program = arena_printf(&n->controller->arena, "%s/%sacequia-notify", self, places[i]);
+        if (access(n->program, X_OK) == 0)
+            return;
+    }
+}
+
+struct notifier *notifier_new(struct controller *c) {
+    struct notifier *n = xcalloc(1, sizeof *n);
+    n->controller = c;
+    find_program(n);
+    return n;
+}
+
+// The loop has closed the handles by now; the child ends when its input does.
+struct notifier *notifier_free(struct notifier *n) {
+    if (!n)
+        return NULL;
+    size_t it = 0;
+    void *u;
+    for (uint32_t i = 0; i < n->waiting.len; i++)
+        free(n->waiting.at[i].line);
+    vec_done(&n->waiting);
+    while (strmap_next(&n->users, &it, NULL, &u))
+        free(u);
+    strmap_done(&n->users);
+    buf_done(&n->answers);
+    free(n);
+    return NULL;
+}
+
+// --- composing ---
+
+static const char *state_of(const struct job_record *r) {
+    return job_state_words[r->state];
+}
+
+static bool wanted(uint32_t mask, const struct notice *what, const struct job_record *r) {
+    switch (what->type) {
+    case EVENT_JOB_STARTED: return mask & NOTIFY_BEGIN;
+    case EVENT_JOB_REQUEUED: return mask & NOTIFY_REQUEUE;
+    case EVENT_JOB_TIME_WARNING: return true;
+    case EVENT_JOB_ENDED: {
+        bool failed = what->array_count ? what->array_ok < what->array_count : r->state != JOB_COMPLETED;
+        return mask & NOTIFY_END || (failed && mask & NOTIFY_FAIL) ||
+               (r->state == JOB_TIMEOUT && mask & NOTIFY_TIME_LIMIT);
+    }
+    default: return false;
+    }
+}
+
+static void compose_subject(const struct notifier *n, const struct notice *what, const struct job_record *r,
+                            const char *label, struct buf *out) {
+    char took[UNIT_TEXT_MAX];
+    buf_addf(out, "[%s] %s %s (%s) ", n->controller->config.cluster.name, what->array_count ? "Array" : "Job",
+             label, r->spec->name);
+    switch (what->type) {
+    case EVENT_JOB_STARTED: buf_adds(out, "started"); break;
+    case EVENT_JOB_REQUEUED: buf_adds(out, "was queued again"); break;
+    case EVENT_JOB_TIME_WARNING: buf_addf(out, "has used %u%% of its time limit", what->percent); break;
+    default:
+        if (what->array_count)
+            buf_addf(out, "ended: %llu of %llu elements completed", (unsigned long long)what->array_ok,
+                     (unsigned long long)what->array_count);
+        else
+            buf_addf(out, "ended: %s after %s", state_of(r),
+                     duration_format(r->start_ms ? (uint64_t)(r->end_ms - r->start_ms) / 1000 : 0, took));
+    }
+}
+
+static void compose_text(const struct notifier *n, const struct notice *what, const struct job_record *r,
+                         const char *label, struct buf *out) {
+    char text[UNIT_TEXT_MAX];
+    buf_addf(out, "Job:      %s (%s)\nUser:     %s\nProject:  %s\nState:    %s\n", label, r->spec->name,
+             r->spec->user, r->spec->project, state_of(r));
+    if (!str_empty(r->reason))
+        buf_addf(out, "Reason:   %s\n", r->reason);
+    if (r->state >= JOB_COMPLETED && r->exit_signal)
+        buf_addf(out, "Exit:     signal %u\n", r->exit_signal);
+    else if (r->state >= JOB_COMPLETED)
+        buf_addf(out, "Exit:     %d\n", r->exit_code);
+    if (r->spec->time_limit_s)
+        buf_addf(out, "Limit:    %s\n", duration_format(r->spec->time_limit_s, text));
+    for (uint32_t i = 0; i < r->parts.len && i < 16; i++)
+        buf_addf(out, "%s%s", i ? "," : "Nodes:    ", r->parts.at[i].node);
+    if (r->parts.len)
+        buf_adds(out, r->parts.len > 16 ? ",...\n" : "\n");
+    buf_addf(out, "\nDetails:  acequia get %s\nOutput:   acequia logs %s\n", label, label);
+}
+
+static void add_line(struct notifier *n, const struct notice *what, const struct job_record *r,
+                     const char *to, const char *subject, const char *text) {
+    cleanup_buf struct buf line = {0}, body = {0};
+    struct json_writer w = {.out = &line};
+    bool webhook = notify_target_is_url(to, strlen(to));
+    struct message_out m = {.id = ++n->next_id, .seq = what->seq};
+    json_open(&w, '{');
+    json_kv_i64(&w, "id", (int64_t)m.id);
+    json_kv_str(&w, "kind", webhook ? "webhook" : "mail");
+    json_kv_str(&w, "to", to);
+    if (webhook) {  // "text" is what Slack and its relatives show; the rest is for programs
+        struct json_writer b = {.out = &body};
+        json_open(&b, '{');
+        json_kv_str(&b, "text", subject);
+        json_kv_str(&b, "event", event_info(what->type)->name);
+        json_kv_str(&b, "cluster", n->controller->config.cluster.name);
+        json_kv_i64(&b, "seq", (int64_t)what->seq);
+        json_kv_i64(&b, "job", (int64_t)r->id);
+        json_kv_str(&b, "name", r->spec->name);
+        json_kv_str(&b, "user", r->spec->user);
+        json_kv_str(&b, "project", r->spec->project);
+        json_kv_str(&b, "state", state_of(r));
+        json_kv_i64(&b, "exit_code", r->exit_code);
+        json_close(&b, '}');
+        json_kv_str(&w, "body", buf_str(&body));
+    } else {
+        json_kv_str(&w, "subject", subject);
+        json_kv_str(&w, "text", text);
+    }
+    json_close(&w, '}');
+    buf_addc(&line, '\n');
+    m.line = xstrdup(buf_str(&line));
+    vec_push(&n->waiting, m);
+}
+
+// A user's webhook may only lead to hosts that an administrator has named: the controller's machine can reach more
+// than the user's own.
+static bool host_allowed(const struct notifier *n, const char *url) {
+    const char *host = strstr(url, "://") + 3;
+    size_t len = strcspn(host, ":/?#");
+    const struct config_notify *k = &n->controller->config.notify;
+    for (uint32_t i = 0; i < k->webhook_hosts.len; i++)
+        if (strlen(k->webhook_hosts.at[i]) == len && strncasecmp(k->webhook_hosts.at[i], host, len) == 0)
+            return true;
+    return false;
+}
+
+static bool within_limit(struct notifier *n, const char *user, bool *last) {
+    struct user_count *u = strmap_get(&n->users, user);
+    int64_t hour = now_ms() / 3600000;
+    if (!u) {
+        u = xcalloc(1, sizeof *u);
+        strmap_put(&n->users, core_intern(n->controller->core, user), u);
+    }
+    if (u->hour != hour)
+        *u = (struct user_count){.hour = hour};
+    *last = ++u->sent == NOTIFIER_PER_USER_HOUR;
+    return u->sent <= NOTIFIER_PER_USER_HOUR;
+}
+
+void notifier_event(struct notifier *n, const struct notice *what) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf subject = {0}, text = {0};
+    struct job_record r;
+    bool live, last;
+    uint32_t mask, len;
+    char label[32];
+    if (!n->started || api_record(n->controller, what->job, &a, &r, &live) < 0 || str_empty(r.spec->notify) ||
+        notify_parse(r.spec->notify, &mask, NULL) < 0 || !wanted(mask, what, &r))
+        return;
+    if (n->waiting.len >= NOTIFIER_WAITING_MAX || !within_limit(n, r.spec->user, &last)) {
+        n->dropped++;
+        return;
+    }
+    if (what->array_count)
+        snprintf(label, sizeof label, "%llu", (unsigned long long)r.array_id);
+    else
+        api_label(&r, label, sizeof label);
+    compose_subject(n, what, &r, label, &subject);
+    compose_text(n, what, &r, label, &text);
+    if (last)
+        buf_addf(&text,
+                 "\nThis is notification %d within one hour: no more are sent to you before the next hour.\n",
+                 NOTIFIER_PER_USER_HOUR);
+    const char *target;
+    for (const char *at = str_empty(r.spec->notify_to) ? r.spec->user : r.spec->notify_to; *at;) {
+        len = notify_target_next(&at, &target);
+        const char *to = arena_strndup(&a, target, len);
+        if (notify_target_is_url(to, len) && !host_allowed(n, to)) {
+            snprintf(n->problem, sizeof n->problem,
+                     "job %s: its webhook's host is not allowed; add it to webhook_hosts of [notify]", label);
+            continue;
+        }
+        add_line(n, what, &r, to, buf_str(&subject), buf_str(&text));
+    }
+    if (!n->running && clock_mono_ms() >= n->restart_ms)
+        start_child(n);
+    else
+        send_waiting(n);
+}
+
+// --- start, and what a restart must send again ---
+
+static void store_position(struct notifier *n) {
+    uint64_t seq = core_seq(n->controller->core);
+    for (uint32_t i = 0; i < n->waiting.len; i++)
+        if (n->waiting.at[i].seq && n->waiting.at[i].seq - 1 < seq)
+            seq = n->waiting.at[i].seq - 1;
+    if (seq == n->stored_seq)
+        return;
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)seq);
+    pipeline_keep_blob(n->controller->pipeline, "notified", text, strlen(text));
+    n->stored_seq = seq;
+}
+
+static int recover_event(void *ctx, const struct store_event *e) {
+    struct notifier *n = ctx;
+    if (e->type == EVENT_JOB_STARTED || e->type == EVENT_JOB_ENDED || e->type == EVENT_JOB_REQUEUED) {
+        struct notice what = {.seq = e->seq, .job = e->job, .type = (enum event_type)e->type};
+        notifier_event(n, &what);
+    }
+    return 0;
+}
+
+void notifier_start(struct notifier *n) {
+    void *data;
+    size_t len;
+    uint64_t seq = 0;
+    n->started = true;
+    if (store_blob(n->controller->store, "notified", &data, &len, NULL) == 0) {
+        cleanup_free char *text = xstrndup(data, len);
+        free(data);
+        if (parse_u64(text, &seq) == 0 && seq < core_seq(n->controller->core))
+            store_events(n->controller->store, 0, seq, NOTIFIER_RECOVER_EVENTS, recover_event, n, NULL);
+    }
+    n->stored_seq = seq;
+    store_position(n);  // from the first start on there is one
+}
+
+void notifier_tick(struct notifier *n) {
+    if (n->started && n->waiting.len && !n->running && clock_mono_ms() >= n->restart_ms)
+        start_child(n);
+    if (++n->ticks % BLOB_EVERY_TICKS == 0)
+        store_position(n);
+}
+
+const char *notifier_problem(const struct notifier *n) {
+    return n && *n->problem ? n->problem : NULL;
+}

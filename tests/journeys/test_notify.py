@@ -1,0 +1,154 @@
+"""Notifications: mails through a real SMTP server (aiosmtpd) and signed webhooks, also over a killed controller."""
+import hashlib
+import hmac
+import json
+import os
+import signal
+import socket
+import threading
+from email import message_from_bytes, policy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from lab.command import Cluster
+from lab.proc import wait_until
+
+smtp = pytest.importorskip("aiosmtpd.controller")
+SECRET = "between you and me"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class MailServer:
+    def __init__(self, port):
+        self.mails = []
+        self.port = port
+        self.server = None
+
+    async def handle_DATA(self, server, session, envelope):
+        self.mails.append((envelope.mail_from, envelope.rcpt_tos, message_from_bytes(envelope.content, policy=policy.default)))
+        return "250 OK"
+
+    def start(self):
+        self.server = smtp.Controller(self, hostname="127.0.0.1", port=self.port)
+        self.server.start()
+
+    def stop(self):
+        if self.server:
+            self.server.stop()
+            self.server = None
+
+    def subjects(self):
+        return [str(m["Subject"]) for _, _, m in self.mails]
+
+
+class HookServer:
+    def __init__(self):
+        hooks = self.hooks = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                hooks.append((self.path, self.headers, body))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *args):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def world(tmp_path):
+    mail, hook = MailServer(free_port()), HookServer()
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET + "\n")
+    secret.chmod(0o600)
+    c = Cluster(config=f"""[cluster]
+name = lab
+[notify]
+from = acequia@lab.example
+smtp_server = smtp://127.0.0.1:{mail.port}
+webhook_hosts = 127.0.0.1
+webhook_secret_file = {secret}
+""")
+    mail.start()
+    yield c, mail, hook
+    c.close()
+    mail.stop()
+    hook.stop()
+
+
+def test_mails_and_webhooks(world):
+    c, mail, hook = world
+    job = c.submit("--name", "façade", "--notify", "begin,end", "--notify-to", f"ana@example.org,http://127.0.0.1:{hook.port}/x",
+                   "--", "true")
+    wait_until(lambda: len(mail.mails) == 2 and len(hook.hooks) == 2, 60, lambda: f"{mail.subjects()} {hook.hooks}")
+    begun, ended = sorted(mail.mails, key=lambda m: "ended" in str(m[2]["Subject"]))
+    assert begun[0] == "acequia@lab.example" and begun[1] == ["ana@example.org"]
+    assert str(begun[2]["Subject"]) == f"[lab] Job {job} (façade) started"
+    assert f"Job {job} (façade) ended: COMPLETED" in str(ended[2]["Subject"])
+    assert f"acequia logs {job}" in ended[2].get_content() and "Exit:     0" in ended[2].get_content()
+    for path, headers, body in hook.hooks:
+        parts = dict(p.split("=", 1) for p in headers["X-Acequia-Signature"].split(","))
+        made = hmac.new(SECRET.encode(), parts["t"].encode() + b"." + body, hashlib.sha256).hexdigest()
+        assert hmac.compare_digest(made, parts["v1"])
+        assert path == "/x" and json.loads(body)["job"] == int(job) and "façade" in json.loads(body)["text"]
+
+
+def test_only_what_was_asked_for(world):
+    c, mail, _ = world
+    good = c.submit("--notify", "fail", "--", "true")
+    bad = c.submit("--notify", "fail", "--", "sh", "-c", "exit 3")
+    array = c.submit("--notify", "end", "--array", "0-3", "-o", "/dev/null", "--", "sh", "-c", "test $ACEQUIA_ARRAY_TASK_ID != 2")
+    wait_until(lambda: len(mail.mails) >= 2, 60, lambda: str(mail.subjects()))
+    c.acequia("run", "--", "true")
+    assert sorted(mail.subjects())[0].startswith(f"[lab] Array {array} (sh) ended: 3 of 4 elements completed"), mail.subjects()
+    assert any(f"Job {bad} (sh) ended: FAILED" in s for s in mail.subjects())
+    assert len(mail.mails) == 2 and not any(f"Job {good} " in s for s in mail.subjects())
+
+
+def test_time_limit_comes_near(world):
+    c, mail, _ = world
+    job = c.submit("--notify", "time_limit_50", "--time", "20s", "--", "sleep", "60")
+    wait_until(lambda: mail.mails, 60, "a warning")
+    assert mail.subjects()[0] == f"[lab] Job {job} (sleep) has used 50% of its time limit"
+    assert c.state(job) == "RUNNING"
+    assert "job_time_warning" in c.acequia("events", job)
+    c.acequia("cancel", job)
+
+
+def test_nothing_is_lost_when_everything_is_down(world):
+    c, mail, _ = world
+    mail.stop()
+    job = c.submit("--notify", "end", "--", "true")
+    c.wait_state(job, "COMPLETED")
+    with open(os.path.join(c.home, "run", "controller.pid"), encoding="utf-8") as f:
+        os.kill(int(f.read()), signal.SIGKILL)
+    mail.start()
+    c.acequia("up")
+    wait_until(lambda: any(f"Job {job} " in s for s in mail.subjects()), 30, lambda: str(mail.subjects()))
+
+
+def test_bad_addresses_and_hosts(world):
+    c, _, hook = world
+    for option, value, words in (("--notify", "sometimes", "expected a list of begin"),
+                                 ("--notify-to", "ana@b\r\nRCPT", "not understood"),
+                                 ("--notify-to", "file:///etc/passwd", "not understood")):
+        r = c.run("submit", "--notify", "end", option, value, "--", "true")
+        assert r.returncode != 0 and words in r.stderr, r.stderr
+    job = c.submit("--notify", "end", "--notify-to", "http://localhost:1/x", "--", "true")
+    wait_until(lambda: "webhook_hosts" in c.acequia("status"), 60, "a warning about the host")
+    assert c.state(job) == "COMPLETED" and not hook.hooks
