@@ -28,13 +28,14 @@ struct program {
     struct config config;
     struct agent_options options;
     const char *join, *token_file;
+    bool enroll_only;  // join, and let somebody else start the agent
     const char *folder;
     int pid_fd;
 };
 
 static void usage(void) {
     fprintf(stderr,
-            "usage: acequia agent [--name NODE] [--join HOST:PORT --token-file FILE]\n"
+            "usage: acequia agent [--name NODE] [--join HOST:PORT --token-file FILE [--enroll-only]]\n"
             "                     [--cgroup auto|v1|v2|none]\n");
 }
 
@@ -42,6 +43,7 @@ static int parse(struct program *p, int argc, char **argv) {
     static const struct option options[] = {{"name", required_argument, NULL, 'n'},
                                             {"join", required_argument, NULL, 'j'},
                                             {"token-file", required_argument, NULL, 't'},
+                                            {"enroll-only", no_argument, NULL, 'e'},
                                             {"cgroup", required_argument, NULL, 'c'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
@@ -52,6 +54,7 @@ static int parse(struct program *p, int argc, char **argv) {
         case 'j': p->join = optarg; break;
         case 't': p->token_file = optarg; break;
         case 'c': p->options.cgroup = optarg; break;
+        case 'e': p->enroll_only = true; break;
         default: usage(); return -EINVAL;
         }
     if (optind < argc) {
@@ -177,6 +180,8 @@ static int run(struct program *p, struct error *e) {
     p->folder = paths_agent(&p->paths, &p->arena, p->options.name);
     if ((r = paths_make(p->folder, 0755, e)) < 0 || (r = take_pid_file(p, e)) < 0 || (r = join(p, e)) < 0)
         return r;
+    if (p->enroll_only)
+        return 0;
     log_set_level(p->config.cluster.log_level);
     p->options.folder = p->folder;
     p->options.images = p->paths.images;

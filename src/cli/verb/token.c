@@ -32,14 +32,41 @@ static int write_secret(struct cli *c, int fd, const char *file, const char *tok
     return 0;
 }
 
-static void tell_use(struct buf *out, const char *file, const char *user, const struct json *reply) {
+static void tell_use(struct buf *out, const char *file, const char *user, const char *address,
+                     const struct json *reply) {
     char until[UNIT_TEXT_MAX];
     buf_addf(out, "Token written to %s; valid %suntil %s.\n", file, user ? "" : "for one node, ",
              local_time_format(json_i64(reply, "expires_ms", 0), until));
     if (user)
         buf_addf(out, "For %s: put it into ~/.config/acequia/token with mode 600, and set ACEQUIA_HOST.\n", user);
     else
-        buf_addf(out, "On the node: acequia agent --join HOST:PORT --token-file %s\n", file);
+        buf_addf(out, "Copy the file to the node, and there, as root: acequia join %s --token-file %s\n", address, file);
+}
+
+// Where nodes reach the controller: its address, or this machine's name when it listens on all of them.
+static const char *controller_address(struct cli *c) {
+    struct reply status;
+    char host[256] = "";
+    if (client_get(c, "/v1/status", &status) != CLI_OK)
+        return "HOST:PORT";
+    const char *listen = json_str(status.json, "listen"), *colon = listen ? strrchr(listen, ':') : NULL;
+    if (!colon) {
+        fprintf(stderr, "Note: other machines cannot reach the controller yet. Set 'listen' in [cluster] of its "
+                        "configuration file, for example to 0.0.0.0:6820, and restart it.\n");
+        return "HOST:PORT";
+    }
+    if (!str_has_prefix(listen, "0.0.0.0:") && !str_has_prefix(listen, "[::]:"))
+        return arena_strdup(&c->arena, listen);
+    gethostname(host, sizeof host - 1);
+    return arena_printf(&c->arena, "%s%s", host, colon);
+}
+
+// For people; a program that reads the output gets the bare token.
+static void show_join_line(struct buf *out, const char *address, const char *token, const struct json *reply) {
+    char until[UNIT_TEXT_MAX];
+    local_time_format(json_i64(reply, "expires_ms", 0), until);
+    buf_addf(out, "Token for one node, valid until %s. On the node, as root:\n\n  echo %s | acequia join %s\n", until, token,
+             address);
 }
 
 static int create(struct cli *c) {
@@ -73,6 +100,8 @@ static int create(struct cli *c) {
     if (status != CLI_OK)
         return status;
     const char *token = json_str(reply.json, "token");
+    bool show_line = !user && !c->json && (file || isatty(STDOUT_FILENO));
+    const char *address = show_line ? controller_address(c) : NULL;
     if (file && token) {
         if (write_secret(c, fd, file, token) < 0)
             return cli_fail(c);
@@ -84,10 +113,12 @@ static int create(struct cli *c) {
             json_close(&j, '}');
             buf_addc(&out, '\n');
         } else {
-            tell_use(&out, file, user, reply.json);
+            tell_use(&out, file, user, address, reply.json);
         }
     } else if (c->json) {
         buf_addf(&out, "%s\n", reply.text);
+    } else if (show_line && token) {
+        show_join_line(&out, address, token, reply.json);
     } else {
         buf_addf(&out, "%s\n", token ? token : "");
     }
