@@ -20,7 +20,8 @@ enum { JOIN_TOKEN_MAX = 4096 };
 
 static const struct option_spec specs[] = {
     {"name", 0, "NAME", "Name of the node; default: the host name.", 0, NULL, NULL},
-    {"token-file", 0, "FILE", "Read the token from this file; default: from standard input.", 0, NULL, "@file"},
+    {"token-file", 0, "FILE", "Read the token from this file; default: from standard input.", 0, NULL,
+     "@file"},
 };
 static const struct option_table join_options = OPTION_TABLE("Options", specs);
 
@@ -29,7 +30,8 @@ static int read_token(struct cli *c, char *out) {
     cleanup_close int fd = file ? open(file, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
     size_t len = 0;
     if (fd < 0)
-        return error_set(&c->error, errno, "cannot read %s: %s", file ? file : "standard input", strerror(errno));
+        return error_set(&c->error, errno, "cannot read %s: %s", file ? file : "standard input",
+                         strerror(errno));
     if (!file && isatty(STDIN_FILENO))
         fprintf(stderr, "Token (from 'acequia token create' on the controller): ");
     for (ssize_t n; len < JOIN_TOKEN_MAX && (n = read(fd, out + len, JOIN_TOKEN_MAX - len)) > 0 &&
@@ -38,9 +40,10 @@ static int read_token(struct cli *c, char *out) {
     out[JOIN_TOKEN_MAX] = 0;
     out[strcspn(out, "\r\n")] = 0;
     if (!*out)
-        return error_set(&c->error, EINVAL,
-                         "there is no token; create one with 'acequia token create' on the controller and paste the "
-                         "line that it prints");
+        return error_set(
+            &c->error, EINVAL,
+            "there is no token; create one with 'acequia token create' on the controller and paste the "
+            "line that it prints");
     return 0;
 }
 
@@ -73,12 +76,20 @@ static int enroll(struct cli *c, const struct paths *p, const char *token) {
     int r = daemon_path(&c->arena, &path, &c->error);
     if (r < 0 || (r = write_token(c, p, token, &file)) < 0)
         return r;
-    const char *const argv[] = {"acequiad", "agent", "--join", c->arguments[0], "--token-file", file, "--enroll-only",
-                                name ? arena_printf(&c->arena, "--name=%s", name) : NULL, NULL};
+    const char *const argv[] = {"acequiad",
+                                "agent",
+                                "--join",
+                                c->arguments[0],
+                                "--token-file",
+                                file,
+                                "--enroll-only",
+                                name ? arena_printf(&c->arena, "--name=%s", name) : NULL,
+                                NULL};
     r = run_program(c, path, argv);
     unlink(file);
     if (r < 0)
-        return error_set(&c->error, EACCES, "this machine did not join %s; see the message above", c->arguments[0]);
+        return error_set(&c->error, EACCES, "this machine did not join %s; see the message above",
+                         c->arguments[0]);
     return 0;
 }
 
@@ -94,12 +105,14 @@ static int start_agent(struct cli *c, const struct paths *p, bool *service) {
     static const char *const enable[] = {"systemctl", "enable", "--now", "acequia-agent", NULL};
     const char *name = option_get(&c->options, "name");
     pid_t pid;
-    *service = geteuid() == 0 && str_empty(getenv("ACEQUIA_HOME")) && access("/run/systemd/system", F_OK) == 0;
+    *service =
+        geteuid() == 0 && str_empty(getenv("ACEQUIA_HOME")) && access("/run/systemd/system", F_OK) == 0;
     if (*service) {
         int r = write_defaults(c, name);
         return r < 0 ? r : run_program(c, "systemctl", enable);
     }
-    const char *const argv[] = {"acequiad", "agent", name ? arena_printf(&c->arena, "--name=%s", name) : NULL, NULL};
+    const char *const argv[] = {"acequiad", "agent", name ? arena_printf(&c->arena, "--name=%s", name) : NULL,
+                                NULL};
     if (daemon_running(c, p, "agent"))
         return 0;
     return daemon_start(c, p, "agent", argv, &pid, &c->error);
@@ -124,7 +137,8 @@ static int join(struct cli *c) {
         return cli_fail(c);
     printf("Joined %s; 'acequia nodes' on the controller shows this node.\n", c->arguments[0]);
     if (!service)
-        printf("The agent runs in the background. There is no systemd here: let 'acequia agent%s%s' start with the "
+        printf("The agent runs in the background. There is no systemd here: let 'acequia agent%s%s' start "
+               "with the "
                "machine.\n",
                name ? " --name " : "", name ? name : "");
     return CLI_OK;
@@ -135,8 +149,9 @@ const struct verb verb_join = {
     .group = "Cluster",
     .arguments = "HOST:PORT",
     .summary = "make this machine a node of a cluster",
-    .text = "Creates a key, has it signed with the token and starts the agent, as a service where systemd runs. "
-            "'acequia token create' on the controller prints the line to paste.",
+    .text =
+        "Creates a key, has it signed with the token and starts the agent, as a service where systemd runs. "
+        "'acequia token create' on the controller prints the line to paste.",
     .examples = "echo TOKEN | acequia join head:6820",
     .options = {&join_options, &common_options},
     .run = join,

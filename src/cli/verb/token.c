@@ -40,7 +40,8 @@ static void tell_use(struct buf *out, const char *file, const char *user, const 
     if (user)
         buf_addf(out, "For %s: put it into ~/.config/acequia/token with mode 600, and set ACEQUIA_HOST.\n", user);
     else
-        buf_addf(out, "Copy the file to the node, and there, as root: acequia join %s --token-file %s\n", address, file);
+        buf_addf(out, "Copy the file to the node, and there, as root: acequia join %s --token-file %s\n",
+                 address, file);
 }
 
 // Where nodes reach the controller: its address, or this machine's name when it listens on all of them.
@@ -51,8 +52,9 @@ static const char *controller_address(struct cli *c) {
         return "HOST:PORT";
     const char *listen = json_str(status.json, "listen"), *colon = listen ? strrchr(listen, ':') : NULL;
     if (!colon) {
-        fprintf(stderr, "Note: other machines cannot reach the controller yet. Set 'listen' in [cluster] of its "
-                        "configuration file, for example to 0.0.0.0:6820, and restart it.\n");
+        fprintf(stderr,
+                "Note: other machines cannot reach the controller yet. Set 'listen' in [cluster] of its "
+                "configuration file, for example to 0.0.0.0:6820, and restart it.\n");
         return "HOST:PORT";
     }
     if (!str_has_prefix(listen, "0.0.0.0:") && !str_has_prefix(listen, "[::]:"))
@@ -62,11 +64,13 @@ static const char *controller_address(struct cli *c) {
 }
 
 // For people; a program that reads the output gets the bare token.
-static void show_join_line(struct buf *out, const char *address, const char *token, const struct json *reply) {
+static void show_join_line(struct buf *out, const char *address, const char *token,
+                           const struct json *reply) {
     char until[UNIT_TEXT_MAX];
     local_time_format(json_i64(reply, "expires_ms", 0), until);
-    buf_addf(out, "Token for one node, valid until %s. On the node, as root:\n\n  echo %s | acequia join %s\n", until, token,
-             address);
+    buf_addf(out,
+             "Token for one node, valid until %s. On the node, as root:\n\n  echo %s | acequia join %s\n",
+             until, token, address);
 }
 
 static int create(struct cli *c) {
