@@ -1,11 +1,15 @@
-// Owns probing: linear, power-of-two capacity, tombstones swept away when the table is rebuilt.
+// Hash tables with linear probing and a power-of-two capacity; tombstones are dropped when the table is
+// rebuilt. Texts are hashed with a secret of this process, so that nobody outside can fill one bucket.
 #include "base/map.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "base/alloc.h"
+#include "base/rand.h"
+#include "base/siphash.h"
 
 static char tombstone;
 #define DEAD ((void *)&tombstone)
@@ -29,6 +33,17 @@ uint64_t hash_bytes(const void *p, size_t len) {
     while (len--)
         h = (h ^ *s++) * 0x100000001b3ULL;
     return hash_u64(h);
+}
+
+static uint8_t process_key[SIPHASH_KEY_BYTES];
+
+__attribute__((constructor)) static void make_process_key(void) {
+    if (rand_secret(process_key, sizeof process_key) < 0)  // a kernel without getrandom
+        memcpy(process_key, (const void *)(uintptr_t)getauxval(AT_RANDOM), sizeof process_key);
+}
+
+uint64_t hash_keyed(const void *p, size_t len) {
+    return siphash(process_key, p, len);
 }
 
 struct map_slot {
@@ -130,7 +145,7 @@ static struct strmap_slot *strmap_find(const struct strmap *m, const char *key, 
 }
 
 void *strmap_get(const struct strmap *m, const char *key) {
-    struct strmap_slot *s = strmap_find(m, key, hash_bytes(key, strlen(key)));
+    struct strmap_slot *s = strmap_find(m, key, hash_keyed(key, strlen(key)));
     return s ? s->value : NULL;
 }
 
@@ -145,7 +160,7 @@ static void strmap_rebuild(struct strmap *m, size_t cap) {
 
 void strmap_put(struct strmap *m, const char *key, void *value) {
     assert(value);
-    uint64_t hash = hash_bytes(key, strlen(key));
+    uint64_t hash = hash_keyed(key, strlen(key));
     struct strmap_slot *s = strmap_find(m, key, hash);
     if (s) {
         s->key = key;
@@ -164,7 +179,7 @@ void strmap_put(struct strmap *m, const char *key, void *value) {
 }
 
 void *strmap_remove(struct strmap *m, const char *key) {
-    struct strmap_slot *s = strmap_find(m, key, hash_bytes(key, strlen(key)));
+    struct strmap_slot *s = strmap_find(m, key, hash_keyed(key, strlen(key)));
     if (!s)
         return NULL;
     void *value = s->value;

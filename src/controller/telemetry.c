@@ -167,7 +167,7 @@ static void add_device(struct telemetry *t, const char *node, const struct gpu_s
 }
 
 static uint64_t gpu_key(uint64_t job, const char *node, uint32_t index) {
-    return hash_u64(job * 1024 + index) ^ hash_bytes(node, strlen(node));
+    return hash_u64(job * 1024 + index) ^ hash_keyed(node, strlen(node));
 }
 
 static uint32_t count_grants(const struct controller *c, uint64_t id) {

@@ -262,25 +262,21 @@ int core_delete(struct core *c, const struct actor *actor, enum entity_kind kind
 // Those that have ended are forgotten, except where a node's certificate hangs on them. Returns how
 // many the user still has, or an agent's: those nobody has used.
 static uint32_t sweep_tokens(struct core *c, const char *user, int64_t now_ms) {
-    VEC(const char *) ended = {0};
+    struct core_token_list tokens = core_tokens_by_id(c);
     uint32_t n = 0;
-    size_t it = 0;
-    void *v;
-    while (strmap_next(&c->tokens, &it, NULL, &v)) {
-        const struct token_entry *t = v;
+    for (uint32_t i = 0; i < tokens.len; i++) {
+        const struct token_entry *t = tokens.at[i];
         if (t->used || !streq(t->token->user, user))
             continue;
-        if (t->token->expires_ms > now_ms)
+        if (t->token->expires_ms > now_ms) {
             n++;
-        else
-            vec_push(&ended, t->token->id);
-    }
-    for (uint32_t i = 0; i < ended.len; i++) {
+            continue;
+        }
         cleanup_arena struct arena a = {0};
-        struct event_token b = {.id = arena_strdup(&a, ended.at[i])};
+        struct event_token b = {.id = arena_strdup(&a, t->token->id)};
         core_emit(c, now_ms, EVENT_TOKEN_REVOKED, &b);
     }
-    vec_done(&ended);
+    vec_done(&tokens);
     return n;
 }
 
@@ -345,7 +341,11 @@ bool core_enrolled(const struct core *c, const char *node, const char *fingerpri
     void *v;
     while (strmap_next(&c->tokens, &it, NULL, &v)) {
         const struct event_token *t = ((struct token_entry *)v)->token;
-        if (((struct token_entry *)v)->used && streq(t->node, node) && (!newest || t->used_ms > newest->used_ms))
+        if (!((struct token_entry *)v)->used || !streq(t->node, node))
+            continue;
+        // Of two used in the same millisecond the id decides, whatever the order of the map.
+        if (!newest || t->used_ms > newest->used_ms ||
+            (t->used_ms == newest->used_ms && strcmp(t->id, newest->id) > 0))
             newest = t;
     }
     return newest && newest->fingerprint && streq(newest->fingerprint, fingerprint);

@@ -209,11 +209,11 @@ void core_each_partition_of(const struct core *c, const char *node,
 }
 
 void core_each_token(const struct core *c, bool (*fn)(void *ctx, const struct event_token *t, bool used), void *ctx) {
-    size_t it = 0;
-    void *v;
-    while (strmap_next(&c->tokens, &it, NULL, &v))
-        if (!fn(ctx, ((struct token_entry *)v)->token, ((struct token_entry *)v)->used))
-            return;
+    struct core_token_list tokens = core_tokens_by_id(c);
+    for (uint32_t i = 0; i < tokens.len; i++)
+        if (!fn(ctx, tokens.at[i]->token, tokens.at[i]->used))
+            break;
+    vec_done(&tokens);
 }
 
 struct world *core_world(struct core *c) {

@@ -250,20 +250,8 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
             }
 }
 
-static int by_token_id(const void *a, const void *b) {
-    const struct token_entry *const *x = a, *const *y = b;
-    return strcmp((*x)->token->id, (*y)->token->id);
-}
-
-// By id: the map's own order depends on what came and went.
 static void put_tokens(const struct core *c, struct buf *out, struct buf *scratch) {
-    VEC(struct token_entry *) tokens = {0};
-    size_t it = 0;
-    void *v;
-    while (strmap_next(&c->tokens, &it, NULL, &v))
-        vec_push(&tokens, (struct token_entry *)v);
-    if (tokens.len)
-        qsort(tokens.at, tokens.len, sizeof *tokens.at, by_token_id);
+    struct core_token_list tokens = core_tokens_by_id(c);
     for (uint32_t i = 0; i < tokens.len; i++) {
         const struct token_entry *t = tokens.at[i];
         cleanup_buf struct buf value = {0};

@@ -165,6 +165,22 @@ void core_reset(struct core *c) {
     free(cluster);
 }
 
+static int by_token_id(const void *a, const void *b) {
+    const struct token_entry *const *x = a, *const *y = b;
+    return strcmp((*x)->token->id, (*y)->token->id);
+}
+
+struct core_token_list core_tokens_by_id(const struct core *c) {
+    struct core_token_list tokens = {0};
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->tokens, &it, NULL, &v))
+        vec_push(&tokens, (struct token_entry *)v);
+    if (tokens.len)
+        qsort(tokens.at, tokens.len, sizeof *tokens.at, by_token_id);
+    return tokens;
+}
+
 const char *core_intern(struct core *c, const char *s) {
     if (!s)
         return NULL;
@@ -296,7 +312,7 @@ const struct core_outcome *core_outcome_find(const struct core *c, uint64_t id) 
 }
 
 uint64_t core_same_name_key(const char *user, const char *name) {
-    return hash_bytes(user, strlen(user)) * 31 + hash_bytes(name, strlen(name));
+    return hash_keyed(user, strlen(user)) * 31 + hash_keyed(name, strlen(name));
 }
 
 struct submission *core_submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms) {

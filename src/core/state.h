@@ -132,6 +132,10 @@ struct token_entry {
     struct event_token *token;
     bool used;
 };
+struct core_token_list {
+    struct token_entry **at;
+    uint32_t len, cap;
+};
 
 // How an ended job or array ended, for dependencies.
 struct core_outcome {
@@ -192,6 +196,7 @@ struct node_entry *core_find_node(const struct core *c, const char *name);
 struct entity_entry *core_find_entity(const struct core *c, enum entity_kind t, const char *name);
 uint32_t core_user_handle(struct core *c, const char *user);      // takes a new one: only while events are applied
 uint32_t core_user_known(const struct core *c, const char *user);  // 0: none yet
+struct core_token_list core_tokens_by_id(const struct core *c);  // the caller frees it with vec_done
 struct core_user *core_user_count(struct core *c, const char *user);
 void core_order_add(struct core *c, struct core_job *j);
 uint32_t core_order_after(const struct core *c, uint64_t id);  // where larger ids begin

@@ -91,7 +91,7 @@ void sched_fit_forget(struct world *w, struct world_request *r) {
 static struct sched_fit *lookup(struct world *w, struct world_request *r) {
     cleanup_buf struct buf code = {0};
     encode(&code, w, r);
-    uint64_t hash = hash_bytes(code.data, code.len);
+    uint64_t hash = hash_keyed(code.data, code.len);
     struct sched_fit *first = map_get(&w->requests.fits, hash);
     for (struct sched_fit *f = first; f; f = f->next)
         if (f->code_len == code.len && memcmp(f->code, code.data, code.len) == 0)

@@ -104,7 +104,7 @@ static struct world_request *intern(struct world *w, const struct sched_request 
     encode(&code, asked);
     if (choice)
         buf_add(&code, choice->code, choice->code_len);
-    uint64_t hash = hash_bytes(code.data, code.len);
+    uint64_t hash = hash_keyed(code.data, code.len);
     struct world_request *first = map_get(&w->requests.by_hash, hash);
     for (struct world_request *r = first; r; r = r->next)
         if (r->code_len == code.len && memcmp(r->code, code.data, code.len) == 0) {

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "base/siphash.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -126,9 +127,25 @@ static void errors_are_cut_not_overrun(void **state) {
     assert_memory_equal(e.text, "reading: x", 10);
 }
 
+// The vectors of the paper: key 00 … 0f, data 00, 01, ….
+static void siphash_gives_the_published_values(void **state) {
+    uint8_t key[SIPHASH_KEY_BYTES], data[15];
+    for (uint8_t i = 0; i < sizeof key; i++)
+        key[i] = i;
+    for (uint8_t i = 0; i < sizeof data; i++)
+        data[i] = i;
+    assert_int_equal(siphash(key, data, 0), 0x726fdb47dd0e0e31ULL);
+    assert_int_equal(siphash(key, data, 1), 0x74f839c593dc67fdULL);
+    assert_int_equal(siphash(key, data, 8), 0x93f5f5799a932462ULL);
+    assert_int_equal(siphash(key, data, 15), 0xa129ca6149be45e5ULL);
+    key[3] ^= 1;
+    assert_int_not_equal(siphash(key, data, 15), 0xa129ca6149be45e5ULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buf_grows_and_drops),   cmocka_unit_test(maps_agree_with_a_model),
+        cmocka_unit_test(buf_grows_and_drops),
+        cmocka_unit_test(siphash_gives_the_published_values),   cmocka_unit_test(maps_agree_with_a_model),
         cmocka_unit_test(string_maps),           cmocka_unit_test(numbers_are_strict),
         cmocka_unit_test(text_checks),           cmocka_unit_test(arena_keeps_everything),
         cmocka_unit_test(vectors),               cmocka_unit_test(errors_are_cut_not_overrun),

@@ -1,5 +1,6 @@
 // Hash maps with open addressing: u64 -> pointer, and string -> pointer (keys are borrowed: they
-// must live as long as the entry). Iteration order is not defined; never let it reach a decision.
+// must live as long as the entry). The order of iteration differs from process to process: sort before it
+// reaches a decision, the journal or a list that people see.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,4 +31,7 @@ void strmap_done(struct strmap *m);
 bool strmap_next(const struct strmap *m, size_t *it, const char **key, void **value);
 
 uint64_t hash_u64(uint64_t x);
+// The same in every process: for checksums and names of files. Anybody can make texts that collide.
 uint64_t hash_bytes(const void *p, size_t len);
+// Keyed by a secret of this process: for tables whose keys come from users.
+uint64_t hash_keyed(const void *p, size_t len);
