@@ -36,7 +36,7 @@ void check_done(struct sim *s) {
     for (uint32_t i = 0; i < c->jobs.len; i++)
         vec_done(&c->jobs.at[i].placements);
     vec_done(&c->jobs);
-    strmap_done(&c->keys);
+    map_done(&c->keys);
     map_done(&c->starts);
     map_done(&c->completing);
     free_values(&c->truths);
@@ -65,9 +65,9 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
         vec_push(&c->jobs, (struct told){0});
     if (!b->key)
         return;
-    if (strmap_get(&c->keys, b->key))
-        sim_fail(s, "key %s made two jobs, the second is %llu", b->key, (ull)b->id);
-    strmap_put(&c->keys, arena_strdup(&c->arena, b->key), c);
+    if (map_get(&c->keys, b->key->hash))
+        sim_fail(s, "one key made two jobs, the second is %llu", (ull)b->id);
+    map_put(&c->keys, b->key->hash, c);
 }
 
 static void told_placed(struct sim *s, struct told *j, const struct event_job_placed *b) {

@@ -1,6 +1,6 @@
-// Owns users and operators: each item of work becomes a request that is sent again until there is an
-// answer, under the same idempotency key. Answers get lost when the controller dies; then the same
-// request comes twice.
+// Users and operators: each item of work becomes a command that is sent again until there is an answer, a
+// submit under the same idempotency key. Answers get lost when the controller dies; then the same command
+// comes twice. Commands go in through core_command, as those of the API do.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const struct actor users[] = {
 static const struct actor admin = {"root", 0, 0, true};
 static const char *const projects[PROJECTS] = {"default", "vision", "speech"};
 
-enum { RESULT_LATER = 1, PATIENCE = 30 };
+enum { PATIENCE = 30 };
 
 void client_begin(struct sim *s, uint32_t item) {
     struct request q = {.number = s->requests.len, .item = item};
@@ -46,6 +46,11 @@ static uint64_t target_of(const struct sim *s, const struct item *it) {
 }
 
 // --- commands ---
+
+static int command(struct sim *s, enum command_type type, const void *body, struct error *e) {
+    struct command m = {type, body};
+    return core_command(s->head.core, &admin, NULL, &m, head_wall_ms(s), NULL, e);
+}
 
 static bool depend_on(const struct job_shape *j, const struct request *other, char *out, size_t size) {
     static const struct {
@@ -93,10 +98,6 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     struct array_range range = {0, j->array ? j->array - 1 : 0, 1};
     if (store_space(s->head.store) != STORE_SPACE_OK)
         return error_set(e, EAGAIN, "the disk is nearly full");
-    if (q->key[0] && store_idem(s->head.store, who->user, q->key, head_wall_ms(s), &a->id, NULL) == 0) {
-        a->count = j->array ? j->array : 1;
-        return 0;
-    }
     snprintf(number, sizeof number, "%u", q->item);
     pipeline_text_id(script, sizeof script - 1, script_id);
     static const char *const qos[] = {NULL, "urgent", "low"};
@@ -124,56 +125,56 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
         spec.array.at = &range;
         spec.array.len = 1;
     }
+    if (!q->sent_ms)
+        q->sent_ms = head_wall_ms(s);  // the times in it are the same each time it is sent
     if (j->begin_after_ms)
-        spec.begin_ms = head_wall_ms(s) + j->begin_after_ms;
+        spec.begin_ms = q->sent_ms + j->begin_after_ms;
     if (j->deadline_after_ms)
-        spec.deadline_ms = head_wall_ms(s) + j->deadline_after_ms;
+        spec.deadline_ms = q->sent_ms + j->deadline_after_ms;
     if (depend_on(j, j->dependency ? request_of(s, j->depends_on) : NULL, dependency, sizeof dependency))
         spec.dependency = dependency;
-    int r = core_submit(s->head.core, who, &spec, q->key[0] ? q->key : NULL, false, head_wall_ms(s), &a->id,
-                        &a->count, e);
+    struct command m = {COMMAND_SUBMIT, &(struct command_submit){.spec = &spec}};
+    struct command_result result;
+    int r = core_command(s->head.core, who, q->key[0] ? q->key : NULL, &m, head_wall_ms(s), &result, e);
     if (r < 0)
         return r;
+    a->id = result.id;
+    a->count = result.count;
+    if (result.repeated)
+        return 0;
     pipeline_keep_text(pipeline, a->id, script, sizeof script - 1);
-    if (q->key[0])
-        pipeline_keep_key(pipeline, who->user, q->key, a->id, head_wall_ms(s));
     s->submitted += a->count;
-    return RESULT_LATER;
+    return 0;
 }
 
 static int update(struct sim *s, const struct item *it, uint64_t id, struct error *e) {
-    cleanup_arena struct arena a = {0};
-    struct job_record r;
-    if (core_record(s->head.core, id, &a, &r) < 0)
-        return -ENOENT;
-    struct spec spec = *r.spec;
-    spec.time_limit_s = 1 + it->amount % 40;
-    spec.nice = (int32_t)(it->amount % 100);
+    struct spec change = {.time_limit_s = 1 + it->amount % 40, .nice = (int32_t)(it->amount % 100)};
+    schema_give(&spec_schema, &change, &change.nice);
     if (it->amount % 3 == 0)
-        spec.comment = "changed";
+        change.comment = "changed";
     if (it->amount % 7 == 0)
-        spec.dependency = NULL;
+        schema_give(&spec_schema, &change, &change.dependency);  // none any more
     if (it->amount % 7 == 1)
-        spec.qos = "low";
-    return core_update(s->head.core, &admin, id, &spec, head_wall_ms(s), e);
+        change.qos = "low";
+    return command(s, COMMAND_UPDATE, &(struct command_update){id, &change}, e);
 }
 
 static int on_job(struct sim *s, const struct item *it, struct error *e) {
     uint64_t id = target_of(s, it);
-    struct core *c = s->head.core;
-    int64_t now = head_wall_ms(s);
-    struct cancel_options cancel = {.signal = it->amount % 5 == 0 ? SIGKILL : 0};
+    struct command_job job = {id};
+    struct command_cancel cancel = {.id = id, .signal = it->amount % 5 == 0 ? SIGKILL : 0};
+    struct command_cancel signal = {.id = id, .signal = SIGUSR1};
     if (!id)
         return -ENOENT;
     switch (it->kind) {
-    case ITEM_CANCEL: return core_cancel(c, &admin, id, &cancel, now, e);
-    case ITEM_HOLD: return core_hold(c, &admin, id, now, e);
-    case ITEM_RELEASE: return core_release(c, &admin, id, now, e);
-    case ITEM_REQUEUE: return core_requeue(c, &admin, id, it->amount % 6 == 0, now, e);
-    case ITEM_SUSPEND: return core_suspend(c, &admin, id, false, now, e);
-    case ITEM_RESUME: return core_suspend(c, &admin, id, true, now, e);
+    case ITEM_CANCEL: return command(s, COMMAND_CANCEL, &cancel, e);
+    case ITEM_HOLD: return command(s, COMMAND_HOLD, &(struct command_hold){.id = id}, e);
+    case ITEM_RELEASE: return command(s, COMMAND_RELEASE, &job, e);
+    case ITEM_REQUEUE: return command(s, COMMAND_REQUEUE, &(struct command_requeue){id, it->amount % 6 == 0}, e);
+    case ITEM_SUSPEND: return command(s, COMMAND_SUSPEND, &job, e);
+    case ITEM_RESUME: return command(s, COMMAND_RESUME, &job, e);
     case ITEM_STEP: return step(s, it, id);
-    case ITEM_SIGNAL: return core_cancel(c, &admin, id, &(struct cancel_options){.signal = SIGUSR1}, now, e);
+    case ITEM_SIGNAL: return command(s, COMMAND_CANCEL, &signal, e);
     default: return update(s, it, id, e);
     }
 }
@@ -187,7 +188,7 @@ static int set_project(struct sim *s, uint32_t which, uint32_t quota_milligpu, b
                         .limit_milligpu = quota_milligpu + 1000};
     if (quota_milligpu % 3 == 1)
         p.model_quotas = (__typeof__(p.model_quotas)){models, 1};
-    return core_project_set(s->head.core, &admin, &p, head_wall_ms(s), e);
+    return command(s, COMMAND_PROJECT_SET, &p, e);
 }
 
 static int set_qos(struct sim *s, uint32_t max_jobs, struct error *e) {
@@ -196,8 +197,8 @@ static int set_qos(struct sim *s, uint32_t max_jobs, struct error *e) {
                                                                .priority = 10,
                                                                .max_jobs_per_user = max_jobs,
                                                                .preempts = {preempts, 1}};
-    int r = core_qos_set(s->head.core, &admin, &low, head_wall_ms(s), e);
-    return r < 0 ? r : core_qos_set(s->head.core, &admin, &urgent, head_wall_ms(s), e);
+    int r = command(s, COMMAND_QOS_SET, &low, e);
+    return r < 0 ? r : command(s, COMMAND_QOS_SET, &urgent, e);
 }
 
 // Somebody turns a few of the knobs, sometimes beyond where they go.
@@ -225,46 +226,51 @@ static int set_policy(struct sim *s, const struct item *it, struct error *e) {
         p.nice_step_s = n % 5 ? 0 : 60;
         p.interactive_in_quota = !p.interactive_in_quota;
     }
-    return core_policy_set(s->head.core, &admin, &p, head_wall_ms(s), e);
+    for (size_t i = 0; i < policy_schema.count; i++)
+        schema_give(&policy_schema, &p, (char *)&p + policy_schema.fields[i].offset);
+    return command(s, COMMAND_POLICY_SET, &p, e);
+}
+
+static int on_token(struct sim *s, const struct item *it, struct error *e) {
+    char id[24];
+    snprintf(id, sizeof id, "token-%u", it->amount % 9);
+    struct command_token_revoke revoke = {id};
+    struct command_token_use use = {
+        .id = id, .hash = "00", .node = s->machines[it->node].name, .fingerprint = "fingerprint"};
+    struct command_token_create create = {.id = id, .hash = "00", .expires_ms = head_wall_ms(s) + 3600000};
+    if (it->amount % 4 == 0)
+        return command(s, COMMAND_TOKEN_REVOKE, &revoke, e);
+    if (it->amount % 4 == 1)
+        return command(s, COMMAND_TOKEN_USE, &use, e);
+    return command(s, COMMAND_TOKEN_CREATE, &create, e);
+}
+
+static int delete(struct sim *s, enum entity_kind kind, const char *name, struct error *e) {
+    return command(s, COMMAND_ENTITY_DELETE, &(struct command_entity_delete){kind, name, true}, e);
 }
 
 static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
-    struct core *c = s->head.core;
     int64_t now = head_wall_ms(s);
     const char *node = s->machines[it->node].name;
     const char *who[] = {"alice"};
-    char id[24];
+    struct partition down = {.name = "main", .is_default = true, .down = true};
+    struct reservation reservation = {.name = "hold",
+                                      .nodes = node,
+                                      .start_ms = now + it->amount,
+                                      .end_ms = now + 60000 + it->amount,
+                                      .maintenance = it->amount % 2,
+                                      .users = {who, 1}};
     switch (it->kind) {
-    case ITEM_DRAIN: return core_drain(c, &admin, node, "to be repaired", now, e);
-    case ITEM_UNDRAIN: return core_resume(c, &admin, node, now, e);
+    case ITEM_DRAIN: return command(s, COMMAND_NODE_DRAIN, &(struct command_node_drain){node, "to be repaired"}, e);
+    case ITEM_UNDRAIN: return command(s, COMMAND_NODE_RESUME, &(struct command_node){node}, e);
     case ITEM_QUOTA: return set_project(s, it->pick % PROJECTS, it->amount * 5, it->amount % 2, e);
-    case ITEM_PROJECT_DELETE:
-        return core_delete(c, &admin, ENTITY_PROJECT, projects[it->pick % PROJECTS], true, now, e);
-    case ITEM_PARTITION_DOWN:
-        return core_partition_set(
-            c, &admin, &(struct partition){.name = "main", .is_default = true, .down = true}, now, e);
-    case ITEM_QOS:
-        return it->amount % 2 ? set_qos(s, 1, e) : core_delete(c, &admin, ENTITY_QOS, "urgent", true, now, e);
+    case ITEM_PROJECT_DELETE: return delete(s, ENTITY_PROJECT, projects[it->pick % PROJECTS], e);
+    case ITEM_PARTITION_DOWN: return command(s, COMMAND_PARTITION_SET, &down, e);
+    case ITEM_QOS: return it->amount % 2 ? set_qos(s, 1, e) : delete(s, ENTITY_QOS, "urgent", e);
     case ITEM_POLICY: return set_policy(s, it, e);
-    case ITEM_NODE_REMOVE: return core_node_remove(c, &admin, node, now, e);
-    case ITEM_RESERVATION: {
-        struct reservation r = {.name = "hold",
-                                .nodes = node,
-                                .start_ms = now + it->amount,
-                                .end_ms = now + 60000 + it->amount,
-                                .maintenance = it->amount % 2,
-                                .users = {who, 1}};
-        return core_reservation_set(c, &admin, &r, now, e);
-    }
-    default: {
-        snprintf(id, sizeof id, "token-%u", it->amount % 9);
-        if (it->amount % 4 == 0)
-            return core_token_revoke(c, &admin, id, now, e);
-        if (it->amount % 4 == 1)
-            return core_token_use(c, id, "00", node, "fingerprint", now, e);
-        struct event_token t = {.id = id, .hash = "00", .expires_ms = now + 3600000};
-        return core_token_create(c, &admin, &t, now, e);
-    }
+    case ITEM_NODE_REMOVE: return command(s, COMMAND_NODE_REMOVE, &(struct command_node){node}, e);
+    case ITEM_RESERVATION: return command(s, COMMAND_RESERVATION_SET, &reservation, e);
+    default: return on_token(s, it, e);
     }
 }
 
@@ -346,43 +352,39 @@ static bool look(void *ctx, const struct job_view *v) {
 
 static void clean_jobs(struct sim *s) {
     struct left l = {.sim = s};
-    struct core *c = s->head.core;
-    int64_t now = head_wall_ms(s);
-    core_each_job(c, look, &l);
+    core_each_job(s->head.core, look, &l);
     for (uint32_t i = 0; i < l.release.len; i++)
-        core_release(c, &admin, l.release.at[i], now, NULL);
+        command(s, COMMAND_RELEASE, &(struct command_job){l.release.at[i]}, NULL);
     for (uint32_t i = 0; i < l.resume.len; i++)
-        core_suspend(c, &admin, l.resume.at[i], true, now, NULL);
+        command(s, COMMAND_RESUME, &(struct command_job){l.resume.at[i]}, NULL);
     for (uint32_t i = 0; i < l.cancel.len; i++)
-        core_cancel(c, &admin, l.cancel.at[i], &(struct cancel_options){0}, now, NULL);
+        command(s, COMMAND_CANCEL, &(struct command_cancel){.id = l.cancel.at[i]}, NULL);
     vec_done(&l.release);
     vec_done(&l.resume);
     vec_done(&l.cancel);
 }
 
 void client_setup(struct sim *s, bool generous) {
+    struct partition small = {.name = "small", .nodes = s->machines[0].name};
     for (uint32_t i = 0; i < PROJECTS; i++)
         set_project(s, i, generous ? 100000000 : i ? 2000 : PROJECT_QUOTA_ALL, false, NULL);
     set_qos(s, 0, NULL);
-    core_partition_set(s->head.core, &admin,
-                       &(struct partition){.name = "small", .nodes = s->machines[0].name}, head_wall_ms(s),
-                       NULL);
+    command(s, COMMAND_PARTITION_SET, &small, NULL);
     head_touched(s);
 }
 
 void client_cleanup(struct sim *s) {
-    struct core *c = s->head.core;
-    int64_t now = head_wall_ms(s);
+    struct partition main_partition = {.name = "main", .is_default = true};
     s->cleanups++;
-    if (!c)
+    if (!s->head.core)
         return;
     if (s->cleanups % 64 == 1) {
         client_setup(s, true);  // interactive work must fit into its quota
-        core_partition_set(c, &admin, &(struct partition){.name = "main", .is_default = true}, now, NULL);
-        core_delete(c, &admin, ENTITY_RESERVATION, "hold", true, now, NULL);
+        command(s, COMMAND_PARTITION_SET, &main_partition, NULL);
+        delete(s, ENTITY_RESERVATION, "hold", NULL);
     }
     for (uint32_t i = 0; i < s->machine_count; i++)
-        core_resume(c, &admin, s->machines[i].name, now, NULL);
+        command(s, COMMAND_NODE_RESUME, &(struct command_node){s->machines[i].name}, NULL);
     clean_jobs(s);
     head_touched(s);
 }

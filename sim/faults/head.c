@@ -126,6 +126,11 @@ void head_start(struct sim *s) {
         sim_fail(s, "the journal cannot be loaded: %s", e.text);
         return;
     }
+    uint8_t secret[PIPELINE_KEY_SECRET_BYTES];
+    for (size_t i = 0; i < sizeof secret; i++)
+        secret[i] = (uint8_t)(s->plan->seed >> (i % 8 * 8)) ^ (uint8_t)i;
+    if (pipeline_init_keys(h->pipeline, secret, head_wall_ms(s), &e) < 0)
+        sim_fail(s, "the idempotency keys cannot be set up: %s", e.text);
     note(s, "controller: started (life %llu, journal %llu)", (unsigned long long)h->life,
          (unsigned long long)core_seq(h->core));
     check_loaded(s);

@@ -51,6 +51,8 @@ static const struct {
                                    "a kill that was lost is not sent again on reconnection"},
     [PLANTED_USAGE_TWICE] = {"usage-twice", "what a job used is counted twice"},
     [PLANTED_KEY_IGNORED] = {"key-ignored", "a repeated submit makes another job"},
+    [PLANTED_KEY_NOT_IN_SNAPSHOT] = {"key-not-in-snapshot", "idempotency keys are missing in snapshots"},
+    [PLANTED_KEY_LOST_AT_REPLAY] = {"key-lost-at-replay", "idempotency keys in the journal are not read again"},
     [PLANTED_LOST_NODE_KEEPS_WORK] = {"lost-node-keeps-work", "a node is given up and keeps its jobs"},
     [PLANTED_HOLD_IGNORED] = {"hold-ignored", "a job that is held later starts all the same"},
     [PLANTED_DRAIN_IGNORED] = {"drain-ignored", "a drained node gets new jobs"},
@@ -267,9 +269,25 @@ WRAP(uint64_t, store_submit, struct store *s, struct store_batch *b) {
     return ticket;
 }
 
-WRAP(int, store_idem, struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job,
-     struct error *e) {
-    return seams_planted(PLANTED_KEY_IGNORED) ? -ENOENT : __real_store_idem(s, user, key, now_ms, job, e);
+// --- idempotency keys ---
+
+WRAP(int, core_key_find, struct core *c, const char *user, const char *key, const struct spec *spec, int64_t now_ms,
+     struct event_key *entry, struct command_result *out, struct error *e) {
+    int r = __real_core_key_find(c, user, key, spec, now_ms, entry, out, e);
+    if (seams_planted(PLANTED_KEY_IGNORED))
+        out->repeated = false;
+    return r;
+}
+
+// Called from outside its file only when a snapshot is loaded.
+WRAP(void, core_key_put, struct core *c, const struct core_key *key) {
+    if (!seams_planted(PLANTED_KEY_NOT_IN_SNAPSHOT))
+        __real_core_key_put(c, key);
+}
+
+WRAP(void, core_key_add, struct core *c, const struct event_key *key, const char *user, uint64_t id, uint64_t count) {
+    if (!seams_planted(PLANTED_KEY_LOST_AT_REPLAY) || !c->replaying)
+        __real_core_key_add(c, key, user, id, count);
 }
 
 // The snapshot without its last record of a job.

@@ -145,6 +145,7 @@ struct request {
     uint32_t number, item, tries;
     bool settled, refused;      // an answer came; it was a refusal
     uint64_t id, count;         // of the job
+    int64_t sent_ms;            // first, by the controller's clock
     char key[40];
 };
 
@@ -176,7 +177,7 @@ struct check {
     struct core *shadow;        // fed with the committed journal only
     uint32_t read;              // records of the journal looked at
     VEC(struct told) jobs;      // by id - 1
-    struct strmap keys;         // idempotency keys seen
+    struct map keys;            // hashes of idempotency keys seen
     struct map starts;          // attempts started, on the machines
     struct map completing;      // attempts seen ending after the last fault -> when
     struct map truths;          // what an attempt on a machine used: struct usage

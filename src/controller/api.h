@@ -73,8 +73,7 @@ bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);
 void api_hide_private(struct spec *s);  // what is nobody else's business
 const char *api_public_reason(struct arena *a, const char *reason);
 void api_label(const struct job_record *r, char *out, size_t size);
-int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, uint64_t *count, bool *repeated,
-                   struct error *e);
+int api_submit_one(struct api_call *call, const struct json *j, struct command_result *out, struct error *e);
 void api_event_json(const struct store_event *e, bool all, struct json_writer *w);
 struct api_event_list {
     struct json_writer writer;

@@ -9,9 +9,6 @@
 #include "model/arrayspec.h"
 #include "model/dependency.h"
 
-enum action { ACT_CANCEL, ACT_HOLD, ACT_RELEASE, ACT_REQUEUE, ACT_SUSPEND, ACT_RESUME, ACT_UPDATE };
-static const char *const action_words[] = {"cancel", "hold", "release", "requeue", "suspend", "resume", "update", NULL};
-
 // One request is carried out in one turn of the loop, during which everybody else waits.
 enum {
     SELECT_TIME_US = 2000000,
@@ -169,22 +166,10 @@ static int select_jobs(struct selection *s, const struct json *j, struct problem
     return r;
 }
 
-// The spec as it is, with the fields of the request put over it.
-static int update_one(struct api_call *call, uint64_t id, const struct json *change, struct error *e) {
-    cleanup_arena struct arena a = {0};
-    struct core *core = call->controller->core;
-    struct job_record r;
-    struct spec changed;
-    int n = core_record(core, id, &a, &r);
-    if (n < 0)
-        return error_set(e, ENOENT, "there is no job %llu", (unsigned long long)id);
+static int read_change(const struct json *change, struct arena *a, struct spec *out, struct error *e) {
     if (!change || change->type != JSON_OBJECT)
         return error_set(e, EINVAL, "spec: expected an object with the fields to change");
-    if ((n = schema_read_json(&spec_schema, change, &a, &changed, e)) < 0)
-        return n;
-    struct spec merged = *r.spec;
-    spec_merge(&merged, &changed);
-    return core_update(core, &call->actor, id, &merged, now_ms(), e);
+    return schema_read_json(&spec_schema, change, a, out, e);
 }
 
 static enum hold_kind hold_kind(const struct json *j) {
@@ -192,24 +177,31 @@ static enum hold_kind hold_kind(const struct json *j) {
     return streq(as, "admin") ? HOLD_ADMIN : streq(as, "user") ? HOLD_USER : HOLD_BY_OWNER;
 }
 
-static int act(struct api_call *call, enum action action, uint64_t id, const struct json *j, struct error *e) {
-    struct core *core = call->controller->core;
-    const struct actor *who = &call->actor;
-    struct cancel_options o = {.signal = (uint32_t)json_i64(j, "signal", 0),
-                               .batch_only = json_true(j, "batch_only"),
-                               .steps_only = json_true(j, "steps_only"),
-                               .step = (uint32_t)json_i64(j, "step", 0),
-                               .reason = json_str(j, "reason")};
-    switch (action) {
-    case ACT_CANCEL: return core_cancel(core, who, id, &o, now_ms(), e);
-    case ACT_HOLD: return core_hold_as(core, who, id, hold_kind(j), now_ms(), e);
-    case ACT_RELEASE: return core_release(core, who, id, now_ms(), e);
-    case ACT_REQUEUE: return core_requeue(core, who, id, json_true(j, "hold"), now_ms(), e);
-    case ACT_SUSPEND: return core_suspend(core, who, id, false, now_ms(), e);
-    case ACT_RESUME: return core_suspend(core, who, id, true, now_ms(), e);
-    case ACT_UPDATE: return update_one(call, id, json_get(j, "spec"), e);
-    }
-    return -EINVAL;
+static int act(struct api_call *call, enum command_type type, uint64_t id, const struct json *j,
+               const struct spec *change, struct error *e) {
+    struct command_job job = {id};
+    struct command_cancel cancel = {.id = id,
+                                    .signal = (uint32_t)json_i64(j, "signal", 0),
+                                    .batch_only = json_true(j, "batch_only"),
+                                    .steps_only = json_true(j, "steps_only"),
+                                    .step = (uint32_t)json_i64(j, "step", 0),
+                                    .reason = json_str(j, "reason")};
+    struct command_hold hold = {id, hold_kind(j)};
+    struct command_requeue requeue = {id, json_true(j, "hold")};
+    struct command_update update = {id, change};
+    const void *const bodies[] = {[COMMAND_CANCEL] = &cancel,   [COMMAND_HOLD] = &hold,   [COMMAND_RELEASE] = &job,
+                                  [COMMAND_REQUEUE] = &requeue, [COMMAND_SUSPEND] = &job, [COMMAND_RESUME] = &job,
+                                  [COMMAND_UPDATE] = &update};
+    struct command command = {type, bodies[type]};
+    return core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, e);
+}
+
+// The actions are the names of the commands about jobs that exist.
+static enum command_type action_of(const char *name) {
+    for (int type = COMMAND_CANCEL; type <= COMMAND_UPDATE; type++)
+        if (streq(command_name((enum command_type)type), name))
+            return (enum command_type)type;
+    return COMMAND_NONE;
 }
 
 void api_action(struct api_call *call) {
@@ -217,9 +209,10 @@ void api_action(struct api_call *call) {
     struct error e = {0};
     struct selection s = {.call = call};
     struct problems p = {0};
-    int action = words_find(action_words, call->name);
+    struct spec change = {0};
+    enum command_type action = action_of(call->name);
     p.w.out = &p.out;
-    if (action < 0) {
+    if (action == COMMAND_NONE) {
         api_error(call->req, 404, "ENOENT",
                   "no such action; expected cancel, hold, release, requeue, suspend, resume or update");
         return;
@@ -229,7 +222,8 @@ void api_action(struct api_call *call) {
     int64_t signal = json_i64(j, "signal", 0);
     if (signal < 0 || signal > 64)
         error_set(&e, ERANGE, "signal: %lld is not a signal number", (long long)signal);
-    if (e.code || select_jobs(&s, j, &p, &e) < 0) {
+    if (e.code || (action == COMMAND_UPDATE && read_change(json_get(j, "spec"), &call->arena, &change, &e) < 0) ||
+        select_jobs(&s, j, &p, &e) < 0) {
         api_fail(call->req, &e);
         goto done;
     }
@@ -245,7 +239,7 @@ void api_action(struct api_call *call) {
                 &one, E2BIG,
                 "one request may not change this much; %llu jobs were changed, ask again for the others",
                 (unsigned long long)done);
-        else if (act(call, (enum action)action, s.ids.at[i], j, &one) == 0) {
+        else if (act(call, action, s.ids.at[i], j, &change, &one) == 0) {
             done++;
             continue;
         }

@@ -133,32 +133,34 @@ void api_node(struct api_call *call) {
     api_json(call->req, 200, &b);
 }
 
-static void done(struct api_call *call, int r, const struct error *e) {
+// Carries out a command that has no result, and answers.
+static int give(struct api_call *call, enum command_type type, const void *body) {
+    struct error e = {0};
     struct buf b = {0};
+    struct command command = {type, body};
+    int r = core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
     if (r < 0) {
-        api_fail(call->req, e);
-        return;
+        api_fail(call->req, &e);
+        return r;
     }
     buf_adds(&b, "{\"done\":true}");
     api_when_committed(call, 200, &b);
+    return 0;
 }
 
 void api_node_action(struct api_call *call) {
-    struct error e = {0};
-    struct core *core = call->controller->core;
     size_t len = strlen(call->req->path);
     if (len > 7 && streq(call->req->path + len - 7, "/resume")) {
-        done(call, core_resume(core, &call->actor, call->name, now_ms(), &e), &e);
+        give(call, COMMAND_NODE_RESUME, &(struct command_node){call->name});
         return;
     }
     struct json *j;
     if (api_body(call, &j) == 0)
-        done(call, core_drain(core, &call->actor, call->name, json_str(j, "reason"), now_ms(), &e), &e);
+        give(call, COMMAND_NODE_DRAIN, &(struct command_node_drain){call->name, json_str(j, "reason")});
 }
 
 void api_node_remove(struct api_call *call) {
-    struct error e = {0};
-    done(call, core_node_remove(call->controller->core, &call->actor, call->name, now_ms(), &e), &e);
+    give(call, COMMAND_NODE_REMOVE, &(struct command_node){call->name});
 }
 
 static bool warn_missing(void *ctx, const struct node_view *v) {
@@ -293,15 +295,19 @@ void api_token_create(struct api_call *call) {
     }
     token_hash(&t, hash);
     token_format(&t, text);
-    struct event_token event = {.id = t.id, .hash = hash, .user = for_user ? (user ? user : call->actor.user) : NULL,
-                                .node = json_str(j, "node"), .expires_ms = now_ms() + ttl_s * 1000};
-    int r = core_token_create(c->core, &call->actor, &event, now_ms(), &e);
+    struct command_token_create create = {.id = t.id,
+                                          .hash = hash,
+                                          .user = for_user ? (user ? user : call->actor.user) : NULL,
+                                          .node = json_str(j, "node"),
+                                          .expires_ms = now_ms() + ttl_s * 1000};
+    struct command command = {COMMAND_TOKEN_CREATE, &create};
+    int r = core_command(c->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
     struct buf b = {0};
     struct json_writer w = {.out = &b};
     json_open(&w, '{');
     json_kv_str(&w, "token", text);
     json_kv_str(&w, "id", t.id);
-    json_kv_i64(&w, "expires_ms", event.expires_ms);
+    json_kv_i64(&w, "expires_ms", create.expires_ms);
     json_close(&w, '}');
     if (r < 0)
         api_fail(call->req, &e);
@@ -345,14 +351,12 @@ void api_token_list(struct api_call *call) {
 }
 
 void api_token_revoke(struct api_call *call) {
-    struct error e = {0};
-    int r = core_token_revoke(call->controller->core, &call->actor, call->name, now_ms(), &e);
-    if (r == 0)
+    if (give(call, COMMAND_TOKEN_REVOKE, &(struct command_token_revoke){call->name}) == 0)
         agents_dismiss(call->controller);
-    done(call, r, &e);
 }
 
 void api_join(struct api_call *call) {
+    static const struct actor nobody = {.user = "agent"};  // the token is the proof
     struct controller *c = call->controller;
     struct json *j;
     struct error e = {0};
@@ -372,7 +376,9 @@ void api_join(struct api_call *call) {
     else if (token_parse(text, &t, &e) == 0 && identifier_check("node", name, &e) == 0 &&
              pki_sign_client(c->ca, csr, strlen(csr), name, now_ms() / 1000, &cert, fingerprint, &e) == 0) {
         token_hash(&t, hash);
-        core_token_use(c->core, t.id, hash, name, fingerprint, now_ms(), &e);
+        struct command_token_use use = {.id = t.id, .hash = hash, .node = name, .fingerprint = fingerprint};
+        struct command command = {COMMAND_TOKEN_USE, &use};
+        core_command(c->core, &nobody, NULL, &command, now_ms(), NULL, &e);
     }
     if (e.code) {
         api_fail(call->req, &e);

@@ -346,7 +346,6 @@ void api_when(struct api_call *call) {
     struct json *j;
     struct spec spec;
     struct error e = {0};
-    uint64_t id, count;
     if (api_body(call, &j) < 0)
         return;
     const struct json *spec_json = json_get(j, "spec");
@@ -360,7 +359,8 @@ void api_when(struct api_call *call) {
             spec.workdir = "/";
         if (!spec.argv.len)
             spec.argv.at = argv, spec.argv.len = 1;
-        r = core_submit(core, &call->actor, &spec, NULL, true, now_ms(), &id, &count, &e);
+        struct command command = {COMMAND_SUBMIT, &(struct command_submit){.spec = &spec, .dry_run = true}};
+        r = core_command(core, &call->actor, NULL, &command, now_ms(), NULL, &e);
     }
     if (r < 0) {
         api_fail(call->req, &e);

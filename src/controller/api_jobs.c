@@ -283,6 +283,11 @@ static void hide_reason(const struct schema *s, void *body, struct arena *a) {
     }
 }
 
+static void hide_key(struct event_job_submitted *b) {
+    b->key_text = NULL;
+    b->key = NULL;
+}
+
 // `all`: for somebody who may see the job's private parts.
 void api_event_json(const struct store_event *e, bool all, struct json_writer *w) {
     cleanup_arena struct arena a = {0};
@@ -301,7 +306,11 @@ void api_event_json(const struct store_event *e, bool all, struct json_writer *w
                 api_hide_private(s->spec);
         }
         if (e->type == EVENT_JOB_SUBMITTED)
-            ((struct event_job_submitted *)event.body)->key = NULL;
+            hide_key(event.body);
+        if (e->type == EVENT_KEYS_INIT)
+            ((struct event_keys_init *)event.body)->secret = (struct bytes){0};
+        if (e->type == EVENT_KEY_IMPORTED)
+            ((struct event_key_imported *)event.body)->key = NULL;
         if (!all)
             hide_reason(info->schema, event.body, &a);
         if (e->type == EVENT_TOKEN_CREATED)

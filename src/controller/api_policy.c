@@ -118,7 +118,6 @@ static void finish(struct api_call *call, int r, const char *nodes, uint64_t job
 }
 
 void api_entity_set(struct api_call *call) {
-    struct core *core = call->controller->core;
     enum entity_kind kind = entity_of_path(call->req->path);
     const struct schema *schema = entity_schema(kind);
     void *value = arena_alloc(&call->arena, schema->size);
@@ -138,21 +137,14 @@ void api_entity_set(struct api_call *call) {
     }
     *name = call->name;
     const char *nodes = NULL;
-    switch (kind) {
-    case ENTITY_PROJECT:
-        r = core_project_set(core, &call->actor, value, now_ms(), &e);
+    if (kind == ENTITY_PROJECT)
         nodes = ((const struct project *)value)->nodes;
-        break;
-    case ENTITY_PARTITION:
-        r = core_partition_set(core, &call->actor, value, now_ms(), &e);
+    if (kind == ENTITY_PARTITION)
         nodes = ((const struct partition *)value)->nodes;
-        break;
-    case ENTITY_QOS: r = core_qos_set(core, &call->actor, value, now_ms(), &e); break;
-    default:
-        r = core_reservation_set(core, &call->actor, value, now_ms(), &e);
+    if (kind == ENTITY_RESERVATION)
         nodes = ((const struct reservation *)value)->nodes;
-        break;
-    }
+    struct command command = {command_entity_set(kind), value};
+    r = core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
     finish(call, r, nodes, 0, &e);
 }
 
@@ -161,7 +153,9 @@ void api_entity_delete(struct api_call *call) {
     enum entity_kind kind = entity_of_path(call->req->path);
     struct core *core = call->controller->core;
     uint64_t jobs = core_jobs_in(core, kind, call->name);
-    int r = core_delete(core, &call->actor, kind, call->name, api_query_i64(call, "force", 0), now_ms(), &e);
+    struct command_entity_delete delete = {kind, call->name, api_query_i64(call, "force", 0)};
+    struct command command = {COMMAND_ENTITY_DELETE, &delete};
+    int r = core_command(core, &call->actor, NULL, &command, now_ms(), NULL, &e);
     finish(call, r, NULL, jobs, &e);
 }
 
@@ -178,21 +172,15 @@ void api_policy(struct api_call *call) {
 
 // What is not given stays as it is.
 void api_policy_set(struct api_call *call) {
-    struct core *core = call->controller->core;
-    struct policy_settings before, after, change;
+    struct policy_settings change;
     struct json *j;
     struct error e = {0};
     if (api_body(call, &j) < 0)
         return;
+    struct command command = {COMMAND_POLICY_SET, &change};
     int r = schema_read_json(&policy_schema, j, &call->arena, &change, &e);
-    core_policy_settings(core, &before);
-    after = before;
-    if (r == 0) {
-        schema_merge(&policy_schema, &after, &change);
-        schema_forget_given(&policy_schema, &after);
-    }
-    if (r == 0 && !schema_equal(&policy_schema, &before, &after))
-        r = core_policy_set(core, &call->actor, &after, now_ms(), &e);
+    if (r == 0)
+        r = core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
     finish(call, r, NULL, 0, &e);
 }
 

@@ -1,12 +1,9 @@
-// Owns POST /v1/jobs: one job or many, the texts that come with them, idempotency keys, and the
-// state of the disk.
+// POST /v1/jobs: one job or many, and the scripts and environments that come with them.
 #include <errno.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "api.h"
-
-enum { KEY_MAX = 200 };
 
 int api_check_storage(struct controller *c, struct error *e) {
     char why[ERROR_TEXT_MAX];
@@ -82,16 +79,7 @@ static int check_fields(const struct json *j, struct error *e) {
     return 0;
 }
 
-static int repeated_key(struct api_call *call, const char *key, uint64_t *id, struct error *e) {
-    size_t len = strlen(key);
-    if (!len || len > KEY_MAX || has_control_chars(key, len))
-        return error_set(e, EINVAL, "key: expected 1 to %d characters without control characters", KEY_MAX);
-    struct error ignored;
-    return store_idem(call->controller->store, call->actor.user, key, now_ms(), id, &ignored) == 0;
-}
-
-int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, uint64_t *count, bool *repeated,
-                   struct error *e) {
+int api_submit_one(struct api_call *call, const struct json *j, struct command_result *out, struct error *e) {
     struct controller *c = call->controller;
     const struct json *spec_json = json_get(j, "spec");
     const char *key = json_str(j, "key"), *script;
@@ -100,17 +88,11 @@ int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, ui
     char script_id[33], environment_id[33];
     struct spec spec;
     int r;
-    *repeated = false;
-    *count = 1;
     if (j->type != JSON_OBJECT || !spec_json)
         return error_set(e, EINVAL, "expected an object with a \"spec\"");
     if ((r = check_fields(j, e)) < 0 || (r = schema_read_json(&spec_schema, spec_json, &call->arena, &spec, e)) < 0 ||
         (r = read_script(call, j, &script, &script_len, e)) < 0 || (r = read_environment(call, j, &environment, e)) < 0)
         return r;
-    if (key && (r = repeated_key(call, key, id, e)) != 0) {
-        *repeated = r > 0;
-        return r < 0 ? r : 0;
-    }
     spec.script_id = spec.environment_id = NULL;
     spec.script_bytes = script_len;
     spec.environment_bytes = environment.len;
@@ -122,25 +104,23 @@ int api_submit_one(struct api_call *call, const struct json *j, uint64_t *id, ui
         pipeline_text_id(environment.data, environment.len, environment_id);
         spec.environment_id = environment_id;
     }
-    if (!schema_given(&spec_schema, &spec, &spec.requeue))
-        spec.requeue = c->config.cluster.requeue;
-    bool dry = json_true(j, "dry_run");
-    if ((r = core_submit(c->core, &call->actor, &spec, key, dry, now_ms(), id, count, e)) < 0 || dry)
+    struct command_submit submit = {.spec = &spec, .dry_run = json_true(j, "dry_run")};
+    struct command command = {COMMAND_SUBMIT, &submit};
+    r = core_command(c->core, &call->actor, key, &command, now_ms(), out, e);
+    if (r < 0 || submit.dry_run || out->repeated)
         return r;
     if (script)
-        pipeline_keep_text(c->pipeline, *id, script, script_len);
+        pipeline_keep_text(c->pipeline, out->id, script, script_len);
     if (environment.len)
-        pipeline_keep_text(c->pipeline, *id, environment.data, environment.len);
-    if (key)
-        pipeline_keep_key(c->pipeline, call->actor.user, key, *id, now_ms());
+        pipeline_keep_text(c->pipeline, out->id, environment.data, environment.len);
     return 0;
 }
 
-static void put_result(struct json_writer *w, uint64_t id, uint64_t count, bool repeated) {
+static void put_result(struct json_writer *w, const struct command_result *r) {
     json_open(w, '{');
-    json_kv_i64(w, "id", (int64_t)id);
-    json_kv_i64(w, "count", (int64_t)count);
-    json_kv_bool(w, "repeated", repeated);
+    json_kv_i64(w, "id", (int64_t)r->id);
+    json_kv_i64(w, "count", (int64_t)r->count);
+    json_kv_bool(w, "repeated", r->repeated);
     json_close(w, '}');
 }
 
@@ -159,15 +139,14 @@ static int check_bulk(struct api_call *call, struct error *e) {
 
 static void submit_item(struct api_call *call, const struct json *item, struct json_writer *w) {
     struct error e = {0};
-    uint64_t id, count;
-    bool repeated;
-    if (api_submit_one(call, item, &id, &count, &repeated, &e) < 0) {
+    struct command_result result;
+    if (api_submit_one(call, item, &result, &e) < 0) {
         json_open(w, '{');
         json_key(w, "error");
         api_error_json(w, &e);
         json_close(w, '}');
     } else {
-        put_result(w, id, count, repeated);
+        put_result(w, &result);
     }
 }
 
@@ -196,8 +175,7 @@ void api_submit(struct api_call *call) {
     struct json *j;
     struct json_items items;
     struct error e = {0};
-    uint64_t id, count;
-    bool repeated;
+    struct command_result result;
     if (api_check_storage(call->controller, &e) < 0) {
         api_fail(call->req, &e);
         return;
@@ -208,12 +186,12 @@ void api_submit(struct api_call *call) {
     }
     if (api_body(call, &j) < 0)
         return;
-    if (api_submit_one(call, j, &id, &count, &repeated, &e) < 0) {
+    if (api_submit_one(call, j, &result, &e) < 0) {
         api_fail(call->req, &e);
         return;
     }
     struct buf b = {0};
     struct json_writer w = {.out = &b};
-    put_result(&w, id, count, repeated);
+    put_result(&w, &result);
     api_when_committed(call, 201, &b);
 }

@@ -25,7 +25,9 @@ void api_upgrade_finish(struct api_call *call) {
     struct error e = {0};
     struct buf b = {0};
     struct json_writer w = {.out = &b};
-    if (core_upgrade_finish(core, &call->actor, now_ms(), &e) < 0) {
+    struct command command = {COMMAND_UPGRADE_FINISH, &(struct command_empty){0}};
+    if (core_command(core, &call->actor, NULL, &command, now_ms(), NULL, &e) < 0 ||
+        controller_init_keys(call->controller, &e) < 0) {
         api_fail(call->req, &e);
         return;
     }

@@ -10,7 +10,11 @@
 #include "base/map.h"
 #include "base/text.h"
 
-enum { TEXT_CACHE_SLOTS = 64, TEXT_CACHE_BYTES_MAX = 256 << 10 };
+enum {
+    TEXT_CACHE_SLOTS = 64,
+    TEXT_CACHE_BYTES_MAX = 256 << 10,
+    OLD_KEYS_MAX = 1000000,  // imported from the previous release, those that expire last first
+};
 
 struct answer {
     pipeline_done_fn fn;
@@ -42,7 +46,7 @@ struct commit_pipeline {
     struct pipeline_hooks hooks;
     VEC(struct entry *) line;   // oldest first
     VEC(struct answer) answers;  // for the batch to come
-    struct store_batch *batch;   // texts and keys that came in since the last flush
+    struct store_batch *batch;   // texts that came in since the last flush
     uint64_t snapshot_seq;
     int64_t now_ms;              // of the last flush
     bool snapshot_busy, degraded;
@@ -154,11 +158,6 @@ int pipeline_text(struct commit_pipeline *s, const char *id, const char **text, 
     *text = c->text;
     *len = c->len;
     return 0;
-}
-
-void pipeline_keep_key(struct commit_pipeline *s, const char *user, const char *key, uint64_t id,
-                       int64_t now_ms) {
-    store_batch_idem(s->batch, user, key, id, now_ms + (int64_t)PIPELINE_KEY_DAYS * 86400000);
 }
 
 void pipeline_keep_blob(struct commit_pipeline *s, const char *name, const void *data, size_t len) {
@@ -511,6 +510,50 @@ int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e) {
     vec_done(&silent.nodes);
     core_start(s->core, now_ms);
     return 0;
+}
+
+static const struct actor controller_actor = {.user = "controller", .admin = true};
+
+static int count_elements(void *ctx, const struct store_event *record) {
+    cleanup_arena struct arena a = {0};
+    struct event e;
+    if (event_decode((enum event_type)record->type, record->data, record->len, &a, &e) == 0 &&
+        e.type == EVENT_JOB_SUBMITTED && ((struct event_job_submitted *)e.body)->spec)
+        *(uint64_t *)ctx = spec_array_count(((struct event_job_submitted *)e.body)->spec);
+    return 1;
+}
+
+struct key_import {
+    struct commit_pipeline *pipeline;
+    int64_t now_ms;
+    uint64_t count;
+};
+
+static int import_key(void *ctx, const struct store_old_key *k) {
+    struct key_import *import = ctx;
+    struct commit_pipeline *s = import->pipeline;
+    uint64_t count = 1;  // unless the journal still has the submit
+    int r = store_events(s->store, k->job, 0, 1, count_elements, &count, NULL);
+    struct command_key_import m = {
+        .user = k->user, .key = k->key, .id = k->job, .count = count, .expires_ms = k->expires_ms};
+    struct command command = {COMMAND_KEY_IMPORT, &m};
+    if (r >= 0)
+        r = core_command(s->core, &controller_actor, NULL, &command, import->now_ms, NULL, NULL);
+    return r < 0 ? r : ++import->count >= OLD_KEYS_MAX;
+}
+
+int pipeline_init_keys(struct commit_pipeline *s, const uint8_t secret[static PIPELINE_KEY_SECRET_BYTES],
+                       int64_t now_ms, struct error *e) {
+    struct command_keys_init init = {{secret, PIPELINE_KEY_SECRET_BYTES}};
+    struct command command = {COMMAND_KEYS_INIT, &init};
+    struct key_import import = {.pipeline = s, .now_ms = now_ms};
+    int r = 0;
+    if (core_keys_ready(s->core))
+        return 0;
+    // Before the upgrade is finished there is no secret; the old keys are then read at every start.
+    if (core_feature(s->core, FEATURE_KEYS))
+        r = core_command(s->core, &controller_actor, NULL, &command, now_ms, NULL, e);
+    return r < 0 ? r : store_old_keys(s->store, now_ms, import_key, &import, e);
 }
 
 // --- heartbeats ---

@@ -107,6 +107,7 @@ struct controller {
 };
 
 int64_t now_ms(void);
+int controller_init_keys(struct controller *c, struct error *e);  // gives the core a secret, once (daemon.c)
 
 // agents.c
 void agent_upgrade(struct controller *c, struct net_request *req);

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rand.h"
 #include "base/text.h"
 #include "api.h"
 #include "controller.h"
@@ -126,9 +127,18 @@ static void core_config_of(const struct config_cluster *k, struct core_config *o
     out->max_jobs_per_user = k->max_jobs_per_user;
     out->max_text_bytes_per_user = k->max_texts_bytes_per_user;
     out->max_array_size = k->max_array_size;
+    out->max_keys_per_user = k->max_keys_per_user;
     out->default_time_s = k->default_time_s == UINT32_MAX ? 0 : k->default_time_s;
     out->grace_s = k->grace_s;
+    out->requeue = k->requeue;
     out->policy.grace_ms = (int64_t)k->grace_s * 1000;
+}
+
+int controller_init_keys(struct controller *c, struct error *e) {
+    uint8_t secret[PIPELINE_KEY_SECRET_BYTES];
+    if (rand_secret(secret, sizeof secret) < 0)
+        return error_set(e, EIO, "the kernel gives no random numbers; idempotency keys need 16 bytes of them");
+    return pipeline_init_keys(c->pipeline, secret, now_ms(), e);
 }
 
 static int open_store(struct controller *c, struct error *e) {
@@ -146,7 +156,7 @@ static int open_store(struct controller *c, struct error *e) {
         return r;
     pipeline_attach(c->pipeline, c->store);
     int64_t before = clock_mono_ms();
-    if ((r = pipeline_load(c->pipeline, now_ms(), e)) < 0)
+    if ((r = pipeline_load(c->pipeline, now_ms(), e)) < 0 || (r = controller_init_keys(c, e)) < 0)
         return r;
     struct core_counts n;
     core_counts(c->core, &n);

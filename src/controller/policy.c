@@ -1,4 +1,5 @@
-// Owns the comparison of the configuration's policy with the core's.
+// Puts what the configuration file says about sharing into the core: policy, projects, partitions, QoS and
+// reservations that differ become commands. What was set otherwise and is not in the file stays.
 #include "policy.h"
 
 #include "base/log.h"
@@ -30,48 +31,49 @@ static bool is_set(struct controller *c, enum entity_kind kind, const void *valu
 
 static void report(const char *what, const char *name, int r, const struct error *e) {
     if (r < 0)
-        log_error("%s \"%s\" of the configuration not taken: %s", what, name, e->text);
+        log_error("%s \"%s\" of the configuration is refused: %s", what, name, e->text);
     else
         log_info("%s \"%s\" set from the configuration", what, name);
 }
 
-#define TAKE(list, kind, set)                                                                                \
-    for (uint32_t i = 0; i < c->config.list.len; i++) {                                                      \
-        struct error e = {0};                                                                                \
-        if (!is_set(c, kind, &c->config.list.at[i]))                                                         \
-            report(entity_word(kind), c->config.list.at[i].name,                                             \
-                   set(c->core, &file_actor, &c->config.list.at[i], now_ms(), &e), &e);                      \
-    }
-
-// Keys that stand in the file; what was set otherwise stays.
-static void overlay(const struct config *config, struct arena *a, struct policy_settings *to) {
-    const struct config_section *policy = config_section_find("policy");
-    for (uint32_t i = 0; i < config->blocks.len; i++)
-        for (uint32_t k = 0; config->blocks.at[i].section == policy && k < config->blocks.at[i].entries.len; k++)
-            config_value_parse(config->blocks.at[i].entries.at[k].key,
-                               config->blocks.at[i].entries.at[k].text, NULL, a, to, NULL);
+static void take_entity(struct controller *c, enum entity_kind kind, const void *value) {
+    struct error e = {0};
+    struct command command = {command_entity_set(kind), value};
+    if (!is_set(c, kind, value))
+        report(entity_word(kind), *(const char *const *)value,
+               core_command(c->core, &file_actor, NULL, &command, now_ms(), NULL, &e), &e);
 }
 
 static void take_policy(struct controller *c) {
+    const struct config_section *policy = config_section_find("policy");
     cleanup_arena struct arena a = {0};
-    struct policy_settings now, wanted;
+    struct policy_settings change = {0};  // the keys in the file; what was set otherwise stays
     struct error e = {0};
-    core_policy_settings(c->core, &now);
-    wanted = now;
-    overlay(&c->config, &a, &wanted);
-    if (schema_equal(&policy_schema, &now, &wanted))
-        return;
-    if (core_policy_set(c->core, &file_actor, &wanted, now_ms(), &e) < 0)
-        log_error("[policy] of the configuration not taken, the one in force stays: %s", e.text);
-    else
+    uint64_t before = core_seq(c->core);
+    for (uint32_t i = 0; i < c->config.blocks.len; i++) {
+        const struct config_block *block = &c->config.blocks.at[i];
+        for (uint32_t k = 0; block->section == policy && k < block->entries.len; k++) {
+            const struct config_key *key = block->entries.at[k].key;
+            config_value_parse(key, block->entries.at[k].text, NULL, &a, &change, NULL);
+            schema_give(&policy_schema, &change, (char *)&change + key->offset);
+        }
+    }
+    struct command command = {COMMAND_POLICY_SET, &change};
+    if (core_command(c->core, &file_actor, NULL, &command, now_ms(), NULL, &e) < 0)
+        log_error("[policy] of the configuration is refused, the one in force stays: %s", e.text);
+    else if (core_seq(c->core) != before)
         log_info("policy set from the configuration");
 }
 
 void policy_from_config(struct controller *c) {
     take_policy(c);
     // QoS first: projects may name one.
-    TAKE(qos, ENTITY_QOS, core_qos_set)
-    TAKE(partitions, ENTITY_PARTITION, core_partition_set)
-    TAKE(projects, ENTITY_PROJECT, core_project_set)
-    TAKE(reservations, ENTITY_RESERVATION, core_reservation_set)
+    for (uint32_t i = 0; i < c->config.qos.len; i++)
+        take_entity(c, ENTITY_QOS, &c->config.qos.at[i]);
+    for (uint32_t i = 0; i < c->config.partitions.len; i++)
+        take_entity(c, ENTITY_PARTITION, &c->config.partitions.at[i]);
+    for (uint32_t i = 0; i < c->config.projects.len; i++)
+        take_entity(c, ENTITY_PROJECT, &c->config.projects.at[i]);
+    for (uint32_t i = 0; i < c->config.reservations.len; i++)
+        take_entity(c, ENTITY_RESERVATION, &c->config.reservations.at[i]);
 }

@@ -438,22 +438,21 @@ static void submit_committed(void *arg) {
 static void begin_run(struct session *s, const struct json *j, struct arena *arena) {
     struct api_call call = {.controller = s->controller, .actor = s->actor};
     struct error e = {0};
-    uint64_t id, count;
-    bool repeated;
+    struct command_result job = {0};
     const struct json *spec = json_get(j, "spec");
     int r = !spec || !json_true(spec, "attach") ? error_set(&e, EINVAL, "spec.attach must be true here") : 0;
     if (r == 0)
-        r = api_submit_one(&call, j, &id, &count, &repeated, &e);
+        r = api_submit_one(&call, j, &job, &e);
     arena_done(&call.arena);
     if (r < 0) {
         session_fail(s, &e);
         return;
     }
     struct pending_submit *p = xcalloc(1, sizeof *p);
-    *p = (struct pending_submit){.session = s, .id = id};
+    *p = (struct pending_submit){.session = s, .id = job.id};
     s->pending = &p->session;
     pipeline_when_committed(s->controller->pipeline, submit_committed, p);
-    watch(s, id);
+    watch(s, job.id);
 }
 
 static int read_texts(const struct json *j, const char *key, struct arena *a, struct any_list *out, struct error *e) {
@@ -547,9 +546,10 @@ static void on_text(struct session *s, const char *data, size_t len) {
             attached_resize(s->attached, m.rows, m.columns);
     }
     int64_t signal = json_i64(j, "signal", 0);
-    struct cancel_options o = {.signal = signal > 0 && signal <= 64 ? (uint32_t)signal : 0};
-    if (s->job && s->kind != SESSION_EXEC && (o.signal || json_true(j, "cancel")))
-        core_cancel(s->controller->core, &s->actor, s->job, &o, now_ms(), &e);
+    struct command_cancel cancel = {.id = s->job, .signal = signal > 0 && signal <= 64 ? (uint32_t)signal : 0};
+    struct command command = {COMMAND_CANCEL, &cancel};
+    if (s->job && s->kind != SESSION_EXEC && (cancel.signal || json_true(j, "cancel")))
+        core_command(s->controller->core, &s->actor, NULL, &command, now_ms(), NULL, &e);
 }
 
 static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len, void *user) {

@@ -742,28 +742,27 @@ static void submit_committed(void *arg) {
 static void begin_allocation(struct step *s, const struct json *j) {
     struct api_call call = {.controller = s->controller, .actor = s->actor};
     struct error e = {0};
-    uint64_t id, count;
-    bool repeated;
+    struct command_result job = {0};
     const struct json *submit = json_get(j, "submit"), *spec = submit ? json_get(submit, "spec") : NULL;
     int r = !spec || !streq(json_str(spec, "launch"), "steps")
                 ? error_set(&e, EINVAL, "submit.spec.launch must be steps here")
                 : 0;
     if (r == 0)
-        r = api_submit_one(&call, submit, &id, &count, &repeated, &e);
+        r = api_submit_one(&call, submit, &job, &e);
     arena_done(&call.arena);
     if (r < 0) {
         s->owns_job = false;
         fail(s, &e);
         return;
     }
-    s->job = id;
+    s->job = job.id;
     s->request = json_get(j, "step");
     s->alone = !s->request;
     s->phase = STEP_FOR_JOB;
     s->pending = xcalloc(1, sizeof *s->pending);
-    *s->pending = (struct pending_step){.step = s, .announce = id};
+    *s->pending = (struct pending_step){.step = s, .announce = job.id};
     pipeline_when_committed(s->controller->pipeline, submit_committed, s->pending);
-    s->waiter = watch_job(s->controller, id, on_job_changed, s);
+    s->waiter = watch_job(s->controller, job.id, on_job_changed, s);
 }
 
 static void on_text(struct step *s, const char *data, size_t len) {
@@ -865,9 +864,10 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
         s->pending->step = NULL;
     struct job_view v;
     bool there = s->owns_job && s->job && core_view(s->controller->core, s->job, &v) && v.state != JOB_COMPLETING;
+    struct command_cancel cancel = {.id = s->job, .reason = "its connection is gone"};
+    struct command command = {COMMAND_CANCEL, &cancel};
     if (there)
-        core_cancel(s->controller->core, &s->actor, s->job,
-                    &(struct cancel_options){.reason = "its connection is gone"}, now_ms(), &ignored);
+        core_command(s->controller->core, &s->actor, NULL, &command, now_ms(), NULL, &ignored);
     for (uint32_t i = 0; i < s->node_count; i++)
         free(s->nodes[i].error), free(s->nodes[i].exits);
     free(s->nodes);

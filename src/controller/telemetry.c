@@ -273,7 +273,8 @@ static void end_idle(struct controller *c, const struct job_gpus *j, int64_t now
     const struct actor actor = {.user = "root", .admin = true};
     snprintf(reason, sizeof reason, "held GPUs for %s without using them (idle_gpu_end)",
              duration_format(idle_seconds(&j->idle), text));
-    if (core_cancel(c->core, &actor, j->id, &(struct cancel_options){.reason = reason}, now, &e) < 0)
+    struct command command = {COMMAND_CANCEL, &(struct command_cancel){.id = j->id, .reason = reason}};
+    if (core_command(c->core, &actor, NULL, &command, now, NULL, &e) < 0)
         log_warn("job %llu holds idle GPUs and cannot be ended: %s", (unsigned long long)j->id, e.text);
     else
         log_info("job %llu ended: %s", (unsigned long long)j->id, reason);

@@ -1,5 +1,5 @@
-// Owns administration: nodes, projects, partitions, QoS, reservations, tokens. What is refused is
-// refused with a sentence; what was there before stays.
+// Administration: commands about nodes, projects, partitions, QoS, reservations and tokens. A command that
+// is refused changes nothing.
 #include <errno.h>
 #include <string.h>
 
@@ -18,14 +18,15 @@ static int need_node(const struct core *c, const char *name, struct node_entry *
                             printable(name, shown, sizeof shown));
 }
 
-int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason,
-               int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_node_drain) {
+    const struct command_node_drain *m = body;
+    const char *reason = m->reason;
     struct node_entry *n;
     int r;
-    if ((r = core_need_admin(actor, "drain a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
+    if ((r = core_need_admin(actor, "drain a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
         return r;
     if (str_empty(reason))
-        return error_set(e, EINVAL, "reason: say why node %s is drained, for those who will wonder", node);
+        return error_set(e, EINVAL, "reason: say why node %s is drained, for those who will wonder", m->node);
     if ((r = line_check("reason", reason, COMMENT_MAX, e)) < 0)
         return r;
     struct event_node b = {.name = n->name, .state = n->state, .reason = reason, .by = actor->user};
@@ -33,10 +34,11 @@ int core_drain(struct core *c, const struct actor *actor, const char *node, cons
     return 0;
 }
 
-int core_resume(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_node_resume) {
+    const struct command_node *m = body;
     struct node_entry *n;
     int r;
-    if ((r = core_need_admin(actor, "resume a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
+    if ((r = core_need_admin(actor, "resume a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
         return r;
     if (!n->drained)
         return 0;
@@ -45,15 +47,16 @@ int core_resume(struct core *c, const struct actor *actor, const char *node, int
     return 0;
 }
 
-int core_node_remove(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_node_remove) {
+    const struct command_node *m = body;
     struct node_entry *n;
     int r;
-    if ((r = core_need_admin(actor, "remove a node", e)) < 0 || (r = need_node(c, node, &n, e)) < 0)
+    if ((r = core_need_admin(actor, "remove a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
         return r;
     if (n->jobs.len)
-        return error_set(e, EBUSY, "node %s runs %u jobs; drain it and wait, or cancel them", node, n->jobs.len);
+        return error_set(e, EBUSY, "node %s runs %u jobs; drain it and wait, or cancel them", m->node, n->jobs.len);
     if (n->state == NODE_UP || n->stale.len)  // the second: while old attempts are cleared away
-        return error_set(e, EBUSY, "node %s is connected; stop its agent first", node);
+        return error_set(e, EBUSY, "node %s is connected; stop its agent first", m->node);
     struct event_node b = {.name = n->name, .by = actor->user};
     core_emit(c, now_ms, EVENT_NODE_REMOVED, &b);
     return 0;
@@ -96,8 +99,8 @@ static int check_model_quotas(const struct project *p, struct error *e) {
     return 0;
 }
 
-int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms,
-                     struct error *e) {
+CORE_COMMAND(core_command_project_set) {
+    const struct project *p = body;
     int r;
     if ((r = core_need_admin(actor, "change projects", e)) < 0 ||
         (r = identifier_check("project", p->name, e)) < 0 ||
@@ -139,8 +142,8 @@ static void only_default(struct core *c, const struct actor *actor, const char *
     }
 }
 
-int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms,
-                       struct error *e) {
+CORE_COMMAND(core_command_partition_set) {
+    const struct partition *p = body;
     int r;
     if ((r = core_need_admin(actor, "change partitions", e)) < 0 ||
         (r = identifier_check("partition", p->name, e)) < 0 ||
@@ -156,7 +159,8 @@ int core_partition_set(struct core *c, const struct actor *actor, const struct p
     return 0;
 }
 
-int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q, int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_qos_set) {
+    const struct qos *q = body;
     int r;
     if ((r = core_need_admin(actor, "change QoS", e)) < 0 || (r = identifier_check("QoS", q->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_QOS, q->name, SCHED_QOS_MAX, e)) < 0)
@@ -171,8 +175,8 @@ int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q,
     return 0;
 }
 
-int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *v,
-                         int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_reservation_set) {
+    const struct reservation *v = body;
     int r;
     if ((r = core_need_admin(actor, "change reservations", e)) < 0 ||
         (r = identifier_check("reservation", v->name, e)) < 0 ||
@@ -230,14 +234,18 @@ static int check_unused(const struct core *c, enum entity_kind kind, const char 
         name);
 }
 
-int core_delete(struct core *c, const struct actor *actor, enum entity_kind kind, const char *name, bool force,
-                int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_entity_delete) {
+    const struct command_entity_delete *m = body;
+    enum entity_kind kind = m->kind;
+    const char *name = m->name;
     static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED,
                                             EVENT_RESERVATION_DELETED};
     char shown[64];
     int r = core_need_admin(actor, "delete that", e);
     if (r < 0)
         return r;
+    if (kind >= ENTITY_COUNT)
+        return error_set(e, EINVAL, "kind: expected project, partition, qos or reservation");
     if (!core_find_entity(c, kind, name))
         return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(kind),
                          printable(name, shown, sizeof shown), entity_command(kind));
@@ -252,7 +260,7 @@ int core_delete(struct core *c, const struct actor *actor, enum entity_kind kind
             "project \"%s\" is where jobs without a project belong; it cannot be deleted, only edited", name);
     if (kind == ENTITY_PARTITION && entities_alive(c, kind) == 1)
         return error_set(e, EBUSY, "partition \"%s\" is the only one; create another before deleting it", name);
-    if (!force && (r = check_unused(c, kind, name, e)) < 0)
+    if (!m->force && (r = check_unused(c, kind, name, e)) < 0)
         return r;
     struct event_name b = {.name = name, .by = actor->user};
     core_emit(c, now_ms, types[kind], &b);
@@ -280,8 +288,8 @@ static uint32_t sweep_tokens(struct core *c, const char *user, int64_t now_ms) {
     return n;
 }
 
-int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms,
-                      struct error *e) {
+CORE_COMMAND(core_command_token_create) {
+    const struct command_token_create *t = body;
     int r = 0;
     // A user may make tokens for themselves; everything else is an administrator's.
     if (!t->user || !streq(t->user, actor->user))
@@ -301,8 +309,8 @@ int core_token_create(struct core *c, const struct actor *actor, const struct ev
         return error_set(e, EAGAIN,
                          "%s has %d tokens that have not ended; revoke some first, see 'acequia token list'",
                          t->user ? t->user : "the cluster", TOKENS_MAX);
-    struct event_token b = *t;
-    b.by = actor->user;
+    struct event_token b = {.id = t->id, .hash = t->hash, .user = t->user, .node = t->node,
+                            .expires_ms = t->expires_ms, .by = actor->user};
     core_emit(c, now_ms, EVENT_TOKEN_CREATED, &b);
     return 0;
 }
@@ -318,18 +326,18 @@ static struct token_entry *valid_token(const struct core *c, const char *id, con
     return differ ? NULL : t;
 }
 
-int core_token_use(struct core *c, const char *id, const char *hash, const char *node,
-                   const char *fingerprint, int64_t now_ms, struct error *e) {
-    struct token_entry *t = valid_token(c, id, hash, now_ms);
-    if (t && !t->used && t->token->node && !streq(t->token->node, node))
+CORE_COMMAND(core_command_token_use) {
+    const struct command_token_use *m = body;
+    struct token_entry *t = valid_token(c, m->id, m->hash, now_ms);
+    if (t && !t->used && t->token->node && !streq(t->token->node, m->node))
         return error_set(e, EACCES,
                          "the token is for another node than %s; make one for it with 'acequia token create'",
-                         node);
+                         m->node);
     if (!t || t->used || t->token->user)
         return error_set(e, EACCES,
                          "the token is not valid: it is wrong, used or expired. Make a new one with 'acequia "
                          "token create'");
-    struct event_token b = {.id = id, .node = node, .fingerprint = fingerprint, .used_ms = now_ms};
+    struct event_token b = {.id = m->id, .node = m->node, .fingerprint = m->fingerprint, .used_ms = now_ms};
     core_emit(c, now_ms, EVENT_TOKEN_USED, &b);
     return 0;
 }
@@ -351,8 +359,8 @@ bool core_enrolled(const struct core *c, const char *node, const char *fingerpri
     return newest && newest->fingerprint && streq(newest->fingerprint, fingerprint);
 }
 
-int core_token_revoke(struct core *c, const struct actor *actor, const char *id, int64_t now_ms, struct error *e) {
-    struct token_entry *t = strmap_get(&c->tokens, id);
+CORE_COMMAND(core_command_token_revoke) {
+    struct token_entry *t = strmap_get(&c->tokens, ((const struct command_token_revoke *)body)->id);
     if (!t || (!actor->admin && !streq(t->token->user, actor->user)))
         return error_set(e, ENOENT, "there is no token with that id; see 'acequia token list'");
     struct event_token b = {.id = t->token->id, .by = actor->user};

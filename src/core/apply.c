@@ -71,6 +71,8 @@ static void apply_submitted(struct core *c, int64_t at_ms, const struct event_jo
     if (s->limit)
         core_array_fill(c, s->array);
     c->counts.submitted += s->count;
+    if (b->key)
+        core_key_add(c, b->key, s->user, b->id, s->count);
     if (c->next_id < b->id + s->count)
         c->next_id = b->id + s->count;
     core_submission_unref(c, s);

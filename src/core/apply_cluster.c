@@ -329,6 +329,9 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_TOKEN_USED:
     case EVENT_TOKEN_REVOKED: apply_token(c, e); break;
     case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
+    case EVENT_KEYS_INIT:
+    case EVENT_KEY_IMPORTED:
+    case EVENT_KEYS_EXPIRED: core_apply_keys(c, e); break;
     default: break;
     }
 }

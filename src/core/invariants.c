@@ -28,6 +28,7 @@ void core_assert(const struct core *c) {
               "in the same state for the scheduler", j->id);
     }
     check(core_texts_add_up(c), "texts counted once for each user", c->texts.len);
+    check(core_keys_add_up(c), "idempotency keys counted once for each user", c->keys.list.len);
     check(live == c->jobs.len, "as many jobs in order as indexed", live);
     for (int s = 0; s < JOB_COMPLETED; s++)
         check(by_state[s] == c->counts.by_state[s], "counted by state", (uint64_t)s);

@@ -54,23 +54,26 @@ void core_policy_settings(const struct core *c, struct policy_settings *out) {
     to_settings(&c->config.policy, out);
 }
 
-int core_policy_set(struct core *c, const struct actor *actor, const struct policy_settings *s,
-                    int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_policy_set) {
+    struct policy_settings before, s;
     struct policy p = c->config.policy;
     int r = core_need_admin(actor, "change the policy", e);
     if (r < 0)
         return r;
-    if (!(s->short_factor >= 0 && s->short_factor <= 1000))
+    core_policy_settings(c, &before);
+    s = before;
+    schema_merge(&policy_schema, &s, body);
+    schema_forget_given(&policy_schema, &s);
+    if (!(s.short_factor >= 0 && s.short_factor <= 1000))
         return error_set(e, ERANGE, "short_factor: expected 0 to 1000");
-    if (s->order > ORDER_FCFS || s->backfill > BACKFILL_NONE || s->placement > PLACEMENT_FIRST)
+    if (s.order > ORDER_FCFS || s.backfill > BACKFILL_NONE || s.placement > PLACEMENT_FIRST)
         return error_set(e, EINVAL, "order, backfill or placement is not one of its words");
-    to_policy(s, &p);
+    to_policy(&s, &p);
     if ((r = sched_policy_check(&p, e)) < 0)
         return r;
-    struct policy_settings whole = *s;
-    schema_forget_given(&policy_schema, &whole);
-    struct event_policy_set b = {.policy = &whole, .by = actor->user};
-    core_emit(c, now_ms, EVENT_POLICY_SET, &b);
+    struct event_policy_set b = {.policy = &s, .by = actor->user};
+    if (!schema_equal(&policy_schema, &before, &s))
+        core_emit(c, now_ms, EVENT_POLICY_SET, &b);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-// Owns the queue as users see it: what keeps a job back, and the commands that change it.
+// The queue as users see it: why a pending job does not start, and the commands that change that.
 #include <errno.h>
 #include <signal.h>
 
@@ -121,42 +121,41 @@ bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id) 
     return false;
 }
 
-int core_hold(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e) {
-    return core_hold_as(c, actor, id, HOLD_BY_OWNER, now_ms, e);
-}
-
-int core_hold_as(struct core *c, const struct actor *actor, uint64_t id, enum hold_kind kind, int64_t now_ms,
-                 struct error *e) {
+CORE_COMMAND(core_command_hold) {
+    const struct command_hold *m = body;
     struct core_job *j;
-    int r = core_need_job(c, actor, id, &j, e);
+    int r = core_need_job(c, actor, m->id, &j, e);
     if (r < 0)
         return r;
     bool own = streq(actor->user, j->sub->user);
-    bool by_admin = actor->admin && (kind == HOLD_ADMIN || (kind == HOLD_BY_OWNER && !own));
-    if (kind == HOLD_USER && j->flags & HELD_ADMIN && (r = core_release(c, actor, id, now_ms, e)) < 0)
+    bool by_admin = actor->admin && (m->as == HOLD_ADMIN || (m->as == HOLD_BY_OWNER && !own));
+    if (m->as == HOLD_USER && j->flags & HELD_ADMIN &&
+        (r = core_command_release(c, actor, &(struct command_job){m->id}, now_ms, e)) < 0)
         return r;
     if (j->flags & (by_admin ? HELD_ADMIN : HELD_USER))
         return 0;
-    struct event_job b = {.id = id, .by = actor->user, .by_admin = by_admin};
+    struct event_job b = {.id = m->id, .by = actor->user, .by_admin = by_admin};
     core_emit(c, now_ms, EVENT_JOB_HELD, &b);
     return 0;
 }
 
-int core_release(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_release) {
+    const struct command_job *m = body;
     struct core_job *j;
-    int r = core_need_job(c, actor, id, &j, e);
+    int r = core_need_job(c, actor, m->id, &j, e);
     if (r < 0)
         return r;
     if (j->flags & HELD_ADMIN && !actor->admin)
-        return error_set(e, EPERM, "job %llu is held by an administrator, who must release it", (unsigned long long)id);
+        return error_set(e, EPERM, "job %llu is held by an administrator, who must release it",
+                         (unsigned long long)m->id);
     if (!(j->flags & (HELD_USER | HELD_ADMIN)))
         return 0;
-    struct event_job b = {.id = id, .by = actor->user, .by_admin = actor->admin};
+    struct event_job b = {.id = m->id, .by = actor->user, .by_admin = actor->admin};
     core_emit(c, now_ms, EVENT_JOB_RELEASED, &b);
     return 0;
 }
 
-static int send_signal(struct core *c, struct core_job *j, const struct cancel_options *o, struct error *e) {
+static int send_signal(struct core *c, struct core_job *j, const struct command_cancel *o, struct error *e) {
     if (!j->run)
         return error_set(e, EBUSY, "job %llu is %s; only a running job can be sent a signal", (unsigned long long)j->id,
                          job_state_words[j->state]);
@@ -182,10 +181,10 @@ static int send_signal(struct core *c, struct core_job *j, const struct cancel_o
     return 0;
 }
 
-int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o,
-                int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_cancel) {
+    const struct command_cancel *o = body;
     struct core_job *j;
-    int r = core_need_job(c, actor, id, &j, e);
+    int r = core_need_job(c, actor, o->id, &j, e);
     if (r < 0)
         return r;
     if (o->reason && (r = line_check("reason", o->reason, COMMENT_MAX, e)) < 0)
@@ -205,20 +204,23 @@ int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const st
     return 0;
 }
 
-int core_requeue(struct core *c, const struct actor *actor, uint64_t id, bool hold, int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_requeue) {
+    const struct command_requeue *m = body;
     struct core_job *j;
-    int r = core_need_job(c, actor, id, &j, e);
+    int r = core_need_job(c, actor, m->id, &j, e);
     if (r < 0)
         return r;
     if (!j->run)
-        return hold ? core_hold(c, actor, id, now_ms, e) : 0;
+        return m->hold ? core_command_hold(c, actor, &(struct command_hold){.id = m->id}, now_ms, e) : 0;
     if (j->run->ending)
-        return error_set(e, EBUSY, "job %llu is being ended already", (unsigned long long)id);
-    core_begin_ending(c, j, &(struct event_job_ending){.cause = END_REQUEUE, .by = actor->user, .hold = hold}, now_ms);
+        return error_set(e, EBUSY, "job %llu is being ended already", (unsigned long long)m->id);
+    struct event_job_ending how = {.cause = END_REQUEUE, .by = actor->user, .hold = m->hold};
+    core_begin_ending(c, j, &how, now_ms);
     return 0;
 }
 
-int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool resume, int64_t now_ms, struct error *e) {
+static int suspend(struct core *c, const struct actor *actor, uint64_t id, bool resume, int64_t now_ms,
+                   struct error *e) {
     struct core_job *j;
     int r = core_need_job(c, actor, id, &j, e);
     if (r < 0)
@@ -237,4 +239,12 @@ int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool re
             core_effect_send(c, j->run->parts[i].node->name, MESSAGE_SUSPEND, &m);
     }
     return 0;
+}
+
+CORE_COMMAND(core_command_suspend) {
+    return suspend(c, actor, ((const struct command_job *)body)->id, false, now_ms, e);
+}
+
+CORE_COMMAND(core_command_resume) {
+    return suspend(c, actor, ((const struct command_job *)body)->id, true, now_ms, e);
 }

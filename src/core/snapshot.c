@@ -28,6 +28,8 @@ struct rec_meta {
     int64_t last_event_ms;
     struct policy_settings *policy;  // NULL: never set
     uint32_t level;                  // 0: the first
+    struct bytes key_secret;
+    int64_t keys_swept_ms;
 };
 struct rec_user {
     const char *name;
@@ -92,8 +94,12 @@ struct rec_job {
     uint32_t warned_percent;
     LIST(struct rec_gave) gave;
 };
+// In columns: outcomes of ended jobs, or idempotency keys. One type of record for both, since the release before
+// keys were part of the state refuses types that it does not know, and skips columns.
+enum { KEY_COLUMNS = 7 };
 struct rec_outcomes {
     LIST(uint64_t) ids, flags, starts;
+    LIST(uint64_t) key_hashes, key_specs, key_ids, key_counts, key_users, key_expires, key_plain;
 };
 
 #define S struct rec_meta
@@ -104,7 +110,9 @@ static const struct field meta_fields[] = {FIELD(1, S, next_id, ""),
                                            FIELD_LIST(5, S, by_state, ""),
                                            FIELD(6, S, last_event_ms, ""),
                                            FIELD_SUB(7, S, policy, &policy_schema, ""),
-                                           FIELD(8, S, level, "")};
+                                           FIELD(8, S, level, ""),
+                                           FIELD(9, S, key_secret, ""),
+                                           FIELD(10, S, keys_swept_ms, "")};
 static const struct schema meta_schema = SCHEMA(S, "meta", meta_fields);
 #undef S
 #define S struct rec_user
@@ -200,7 +208,14 @@ static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
 static const struct field outcomes_fields[] = {FIELD_LIST(1, S, ids, ""), FIELD_LIST(2, S, flags, ""),
-                                               FIELD_LIST(3, S, starts, "")};
+                                               FIELD_LIST(3, S, starts, ""),
+                                               FIELD_LIST(4, S, key_hashes, ""),
+                                               FIELD_LIST(5, S, key_specs, ""),
+                                               FIELD_LIST(6, S, key_ids, ""),
+                                               FIELD_LIST(7, S, key_counts, ""),
+                                               FIELD_LIST(8, S, key_users, ""),
+                                               FIELD_LIST(9, S, key_expires, ""),
+                                               FIELD_LIST(10, S, key_plain, "")};
 static const struct schema outcomes_schema = SCHEMA(S, "outcomes", outcomes_fields);
 #undef S
 
@@ -226,7 +241,9 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
                             {by_state, JOB_STATE_COUNT},
                             c->last_event_ms,
                             c->has_policy ? (struct policy_settings *)(uintptr_t)&c->policy : NULL,
-                            c->level > FEATURE_LEVEL_FIRST ? c->level : 0};
+                            c->level > FEATURE_LEVEL_FIRST ? c->level : 0,
+                            {c->keys.secret, c->keys.ready ? sizeof c->keys.secret : 0},
+                            c->keys.swept_ms};
     put(out, scratch, REC_META, &meta_schema, &meta);
     for (uint32_t i = 0; i < c->users.len; i++)
         put(out, scratch, REC_USER, &user_schema, &(struct rec_user){c->users.at[i]});
@@ -362,11 +379,30 @@ static void put_outcomes(const struct core *c, struct buf *out, struct buf *scra
     }
 }
 
+static void put_keys(const struct core *c, struct buf *out, struct buf *scratch) {
+    enum { CHUNK = 1024 };
+    uint64_t col[KEY_COLUMNS][CHUNK];
+    for (uint32_t i = 0, n = 0; i < c->keys.list.len; i++) {
+        const struct core_key *k = &c->keys.list.at[i];
+        const uint64_t row[KEY_COLUMNS] = {k->hash, k->spec_hash, k->id, k->count, k->user, k->expires_s, k->plain};
+        for (int f = 0; f < KEY_COLUMNS; f++)
+            col[f][n] = row[f];
+        if (++n < CHUNK && i + 1 < c->keys.list.len)
+            continue;
+        struct rec_outcomes r = {.key_hashes = {col[0], n}, .key_specs = {col[1], n},   .key_ids = {col[2], n},
+                                 .key_counts = {col[3], n}, .key_users = {col[4], n},   .key_expires = {col[5], n},
+                                 .key_plain = {col[6], n}};
+        put(out, scratch, REC_OUTCOMES, &outcomes_schema, &r);
+        n = 0;
+    }
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
     put_cluster(c, out, &scratch);
     put_tokens(c, out, &scratch);
+    put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);
     for (uint32_t i = 0; i < c->order.len; i++) {
@@ -543,13 +579,33 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     return job_state_holds_resources((enum job_state)j->state) ? load_run(c, j, r) : 0;
 }
 
+static int load_keys(struct core *c, const struct rec_outcomes *r) {
+    uint32_t n = r->key_hashes.len;
+    if (r->key_specs.len != n || r->key_ids.len != n || r->key_counts.len != n || r->key_users.len != n ||
+        r->key_expires.len != n || r->key_plain.len != n)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < n; i++) {
+        struct core_key k = {.hash = r->key_hashes.at[i],
+                             .spec_hash = r->key_specs.at[i],
+                             .id = r->key_ids.at[i],
+                             .count = (uint32_t)r->key_counts.at[i],
+                             .user = (uint32_t)r->key_users.at[i],
+                             .expires_s = (uint32_t)r->key_expires.at[i],
+                             .plain = r->key_plain.at[i] != 0};
+        if (!k.user || k.user > c->users.len)
+            return -EBADMSG;
+        core_key_put(c, &k);
+    }
+    return 0;
+}
+
 static int load_outcomes(struct core *c, const struct rec_outcomes *r) {
     if (r->ids.len != r->flags.len)
         return -EBADMSG;
     for (uint32_t i = 0; i < r->ids.len; i++)
         core_outcome_add(c, r->ids.at[i], r->flags.at[i] & 1, r->flags.at[i] & 2,
                     r->starts.len == r->ids.len ? (uint32_t)r->starts.at[i] : 0);
-    return 0;
+    return load_keys(c, r);
 }
 
 static int load_record(struct loader *l, enum record_type type, const uint8_t *p, size_t len) {
@@ -582,6 +638,8 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
         c->counts.submitted = m->submitted;
         c->counts.requeued = m->requeued;
         c->counts.preempted = m->preempted;
+        core_keys_set_secret(c, &m->key_secret);
+        c->keys.swept_ms = m->keys_swept_ms;
         if (m->policy)
             core_apply_policy(c, m->policy, 0);
         for (uint32_t i = 0; i < m->by_state.len && i < JOB_STATE_COUNT; i++)

@@ -15,6 +15,7 @@ void core_config_default(struct core_config *c) {
         .max_array_size = 1000000,
         .max_spec_bytes_per_user = 1ULL << 30,
         .max_text_bytes_per_user = 1ULL << 30,
+        .max_keys_per_user = 100000,
         .max_dependencies = 1000,
         .grace_s = 30,
         .max_attempts = 100,
@@ -134,6 +135,8 @@ static void clear(struct core *c) {
     vec_done(&c->users);
     map_done(&c->jobs);
     map_done(&c->same_name);
+    vec_done(&c->keys.list);
+    map_done(&c->keys.index);
     map_done(&c->arrays);
     map_done(&c->outcome_index);
     strmap_done(&c->nodes);

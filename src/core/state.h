@@ -145,6 +145,25 @@ struct core_outcome {
 };
 #define OUTCOME_ARRAY (1ULL << 63)
 
+// An idempotency key and what it was used for.
+struct core_key {
+    uint64_t hash;       // of user and key
+    uint64_t spec_hash;  // 0: not known
+    uint64_t id;
+    uint32_t count, user;  // user: handle
+    uint32_t expires_s;
+    uint32_t plain;      // 1: hashed without the secret, before there was one
+};
+
+struct core_keys {
+    bool ready;           // there is a secret
+    uint8_t secret[16];
+    VEC(struct core_key) list;  // in the order of events, so that snapshots are the same after a replay
+    struct map index;     // hash → position in the list + 1
+    uint32_t plain;       // how many were hashed without the secret
+    int64_t swept_ms;
+};
+
 struct core {
     struct core_config config;
     struct policy_settings policy;  // as it was set; else the configuration's
@@ -165,6 +184,7 @@ struct core {
     struct strmap user_jobs;     // user → struct core_user
     struct strmap texts;         // key and user → struct text_use
     struct strmap tokens;
+    struct core_keys keys;
     struct map same_name;        // hash of user and name → first struct core_job
     struct map arrays;           // id → struct array, while elements live
     VEC(struct core_outcome) outcomes;  // a ring
@@ -184,6 +204,7 @@ struct core {
 };
 
 struct core_user {
+    uint32_t keys;        // idempotency keys, also expired ones that are not swept yet
     uint64_t live;
     uint64_t spec_bytes;  // what their live submissions take here
     uint64_t text_bytes;  // and on the disk, in scripts and environments
@@ -236,6 +257,46 @@ void core_array_set_limit(struct core *c, struct array *a, uint32_t limit);  // 
 // The job, if the actor may change it.
 int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, struct core_job **out, struct error *e);
 int core_need_admin(const struct actor *actor, const char *what, struct error *e);
+
+// command.c and the files of each subject: core_command's functions. `body` is of the command's own type.
+int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
+                        int64_t now_ms, struct command_result *out, struct error *e);
+#define CORE_COMMAND(name) \
+    int name(struct core *c, const struct actor *actor, const void *body, int64_t now_ms, struct error *e)
+CORE_COMMAND(core_command_cancel);
+CORE_COMMAND(core_command_hold);
+CORE_COMMAND(core_command_release);
+CORE_COMMAND(core_command_requeue);
+CORE_COMMAND(core_command_suspend);
+CORE_COMMAND(core_command_resume);
+CORE_COMMAND(core_command_update);
+CORE_COMMAND(core_command_node_drain);
+CORE_COMMAND(core_command_node_resume);
+CORE_COMMAND(core_command_node_remove);
+CORE_COMMAND(core_command_project_set);
+CORE_COMMAND(core_command_partition_set);
+CORE_COMMAND(core_command_qos_set);
+CORE_COMMAND(core_command_reservation_set);
+CORE_COMMAND(core_command_entity_delete);
+CORE_COMMAND(core_command_policy_set);
+CORE_COMMAND(core_command_token_create);
+CORE_COMMAND(core_command_token_revoke);
+CORE_COMMAND(core_command_token_use);
+CORE_COMMAND(core_command_keys_init);
+CORE_COMMAND(core_command_key_import);
+CORE_COMMAND(core_command_upgrade_finish);
+
+// keys.c
+int core_key_check(const char *key, struct error *e);  // its form
+// Finds what the key was used for: out->repeated. Otherwise `entry` is what to keep with the new job. Refuses
+// a key that was used with another spec, and a new one of a user who has too many.
+int core_key_find(struct core *c, const char *user, const char *key, const struct spec *spec, int64_t now_ms,
+                  struct event_key *entry, struct command_result *out, struct error *e);
+void core_key_add(struct core *c, const struct event_key *key, const char *user, uint64_t id, uint64_t count);
+void core_key_put(struct core *c, const struct core_key *key);
+void core_keys_set_secret(struct core *c, const struct bytes *secret);
+void core_apply_keys(struct core *c, const struct event *e);
+bool core_keys_add_up(const struct core *c);
 
 // depend.c
 int core_depend_check(const struct core *c, const char *text, uint64_t self, struct error *e);

@@ -502,37 +502,50 @@ static int check_spec(struct core *c, const struct actor *actor, const struct sp
     return world_check_request(c->world, &request, e);
 }
 
-int core_submit(struct core *c, const struct actor *actor, const struct spec *spec, const char *key, bool dry_run,
-                int64_t now_ms, uint64_t *id, uint64_t *count, struct error *e) {
-    struct spec s = *spec;
+int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
+                        int64_t now_ms, struct command_result *out, struct error *e) {
+    struct event_key entry;
+    int r;
+    if (key && (r = core_key_check(key, e)) < 0)
+        return r;
+    bool keyed = key && !m->dry_run;
+    if (keyed && ((r = core_key_find(c, actor->user, key, m->spec, now_ms, &entry, out, e)) < 0 || out->repeated))
+        return r;
+    struct spec s = *m->spec;
+    if (!schema_given(&spec_schema, &s, &s.requeue))
+        s.requeue = c->config.requeue;
     schema_forget_given(&spec_schema, &s);
     core_fill_defaults(c, actor, &s);
-    int r = check_spec(c, actor, &s, 0, e);
+    r = check_spec(c, actor, &s, 0, e);
     if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
         (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
         (r = core_texts_check(c, &s, e)) < 0)
         return r;
     if (s.deadline_ms && s.deadline_ms <= now_ms)
         return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
-    *id = c->next_id;
-    *count = spec_array_count(&s);
-    if (dry_run)
+    *out = (struct command_result){.id = c->next_id, .count = spec_array_count(&s)};
+    if (m->dry_run)
         return 0;
-    struct event_job_submitted b = {.id = c->next_id, .spec = &s, .key = key};
+    struct event_job_submitted b = {.id = c->next_id, .spec = &s, .key = keyed ? &entry : NULL};
+    if (keyed && !core_feature(c, FEATURE_KEYS))
+        b.key_text = key;  // as the release before wrote it
     core_emit(c, now_ms, EVENT_JOB_SUBMITTED, &b);
     return 0;
 }
 
-int core_update(struct core *c, const struct actor *actor, uint64_t id, const struct spec *spec,
-                int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_update) {
+    const struct command_update *m = body;
+    uint64_t id = m->id;
     struct core_job *j;
     int r = core_need_job(c, actor, id, &j, e);
     if (r < 0)
         return r;
     cleanup_arena struct arena a = {0};
-    struct spec s = *spec, old;
-    schema_forget_given(&spec_schema, &s);
+    struct spec s, old;
     core_spec_of(j, &a, &old);
+    s = old;
+    spec_merge(&s, m->change);
+    schema_forget_given(&spec_schema, &s);
     core_fill_defaults(c, actor, &s);
     s.user = old.user;
     s.uid = old.uid;
@@ -540,7 +553,9 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
     s.array.at = old.array.at;
     s.array.len = old.array.len;
     if (j->state != JOB_PENDING) {
-        if (s.time_limit_s > old.time_limit_s && !actor->admin)
+        // The limit it runs with may be its partition's.
+        if (s.time_limit_s != old.time_limit_s && j->run && j->run->time_limit_s &&
+            s.time_limit_s > j->run->time_limit_s && !actor->admin)
             return error_set(e, EPERM, "time_limit_s: only an administrator may lengthen a running job");
         struct spec allowed = old;
         allowed.time_limit_s = s.time_limit_s;
@@ -549,7 +564,7 @@ int core_update(struct core *c, const struct actor *actor, uint64_t id, const st
         allowed.name = s.name;
         allowed.requeue = s.requeue;
         if (j->run && j->run->partition && streq(s.partition, j->run->partition))
-            s.partition = old.partition;  // what is told of it; it keeps the others for when it waits again
+            s.partition = old.partition;  // as it is shown; it keeps the others for when it is pending again
         allowed.priority = s.priority;
         allowed.time_min_s = s.time_min_s;
         allowed.deadline_ms = s.deadline_ms;

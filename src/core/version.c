@@ -22,7 +22,7 @@ void core_start(struct core *c, int64_t now_ms) {
         set_level(c, NULL, now_ms);
 }
 
-int core_upgrade_finish(struct core *c, const struct actor *actor, int64_t now_ms, struct error *e) {
+CORE_COMMAND(core_command_upgrade_finish) {
     int r = core_need_admin(actor, "finish an upgrade", e);
     if (r < 0)
         return r;

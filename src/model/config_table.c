@@ -63,6 +63,9 @@ static const struct config_key cluster_keys[] = {
     KEY(C, max_array_size, CONFIG_U32, "1000000", 1, 1000000, "The most elements of one array."),
     KEY(C, max_jobs_per_user, CONFIG_U32, "1000000", 1, 100000000,
         "The most pending and running jobs of one user, array elements counted."),
+    KEY(C, max_keys_per_user, CONFIG_U32, "100000", 1, 10000000,
+        "The most idempotency keys kept for one user. A key is kept for 7 days; a user who has this many can submit "
+        "only without a key until some have expired. One takes about 100 bytes of the controller's memory."),
     KEY(C, max_queue_length, CONFIG_U32, "2000000", 1, 100000000,
         "The most pending and running jobs of the cluster, array elements counted."),
     KEY(C, log_level, CONFIG_LEVEL, "info", 0, 0, "How much the daemons log: error, warn, info or debug."),

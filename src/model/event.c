@@ -9,11 +9,20 @@ const char *const end_cause_words[] = {"exit",    "cancel",        "timeout", "p
                                        NULL};
 static_assert(sizeof end_cause_words / sizeof *end_cause_words == END_CAUSE_COUNT + 1, "a word per cause");
 
+#define S struct event_key
+static const struct field key_fields[] = {
+    FIELD(1, S, hash, "Keyed hash of user and key."),
+    FIELD(2, S, spec_hash, "Keyed hash of the spec as it was sent."),
+    FIELD(3, S, expires_ms, "When the key is forgotten."),
+};
+static const struct schema key_schema = SCHEMA(S, "key", key_fields);
+#undef S
 #define S struct event_job_submitted
 static const struct field submitted_fields[] = {
     FIELD(1, S, id, "Job id; of the first element of an array."),
     FIELD_SUB(2, S, spec, &spec_schema, "What was asked for."),
-    FIELD(3, S, key, "Idempotency key."),
+    FIELD(3, S, key_text, "Idempotency key, as an earlier release wrote it."),
+    FIELD_SUB(4, S, key, &key_schema, "Idempotency key."),
 };
 static const struct schema submitted_schema = SCHEMA(S, "job_submitted", submitted_fields);
 #undef S
@@ -170,6 +179,24 @@ static const struct field token_fields[] = {
 };
 static const struct schema token_schema = SCHEMA(S, "token", token_fields);
 #undef S
+#define S struct event_keys_init
+static const struct field keys_init_fields[] = {FIELD(1, S, secret, "Secret that keys are hashed with.")};
+static const struct schema keys_init_schema = SCHEMA(S, "keys_init", keys_init_fields);
+#undef S
+#define S struct event_key_imported
+static const struct field key_imported_fields[] = {
+    FIELD_SUB(1, S, key, &key_schema, "The key."),
+    FIELD(2, S, user, "User whose key it is."),
+    FIELD(3, S, id, "Job it was used for."),
+    FIELD(4, S, count, "Elements of that job's array."),
+};
+static const struct schema key_imported_schema = SCHEMA(S, "key_imported", key_imported_fields);
+#undef S
+#define S struct event_keys_expired
+static const struct field keys_expired_fields[] = {
+    FIELD(1, S, before_ms, "Keys that expired before this time are gone.")};
+static const struct schema keys_expired_schema = SCHEMA(S, "keys_expired", keys_expired_fields);
+#undef S
 
 #define S struct event_job_time_warning
 static const struct field time_warning_fields[] = {
@@ -222,6 +249,9 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_TOKEN_USED] = {"token_used", &token_schema},
     [EVENT_TOKEN_REVOKED] = {"token_revoked", &token_schema},
     [EVENT_LEVEL_SET] = {"level_set", &level_schema, .level = 2},
+    [EVENT_KEYS_INIT] = {"keys_init", &keys_init_schema, .level = 2},
+    [EVENT_KEY_IMPORTED] = {"key_imported", &key_imported_schema, .level = 2},
+    [EVENT_KEYS_EXPIRED] = {"keys_expired", &keys_expired_schema, .level = 2},
 };
 
 const struct event_info *event_info(enum event_type type) {

@@ -16,21 +16,20 @@ struct store_batch *store_batch_free(struct store_batch *b) {
     vec_done(&b->texts);
     vec_done(&b->releases);
     vec_done(&b->history);
-    vec_done(&b->idems);
     vec_done(&b->blobs);
     free(b);
     return NULL;
 }
 
 bool store_batch_empty(const struct store_batch *b) {
-    return !b->events.len && !b->texts.len && !b->releases.len && !b->history.len && !b->idems.len &&
+    return !b->events.len && !b->texts.len && !b->releases.len && !b->history.len &&
            !b->blobs.len && !b->level;
 }
 
 size_t store_batch_bytes(const struct store_batch *b) {
     return b->bytes.len + b->events.len * sizeof *b->events.at + b->texts.len * sizeof *b->texts.at +
            b->releases.len * sizeof *b->releases.at + b->history.len * sizeof *b->history.at +
-           b->idems.len * sizeof *b->idems.at + b->blobs.len * sizeof *b->blobs.at;
+           b->blobs.len * sizeof *b->blobs.at;
 }
 
 static struct batch_span batch_put(struct store_batch *b, const void *p, size_t len) {
@@ -81,16 +80,6 @@ void store_batch_history(struct store_batch *b, const struct store_history *row)
     h.nodes = batch_put_text(b, row->nodes);
     h.data = batch_put(b, row->data, row->len);
     vec_push(&b->history, h);
-}
-
-void store_batch_idem(struct store_batch *b, const char *user, const char *key, uint64_t job,
-                      int64_t expires_ms) {
-    assert(strlen(user) <= STORE_KEY_TEXT_MAX && strlen(key) <= STORE_KEY_TEXT_MAX);
-    assert(job > 0 && job <= INT64_MAX);
-    struct batch_idem idem = {.job = job, .expires_ms = expires_ms};
-    idem.user = batch_put_text(b, user);
-    idem.key = batch_put_text(b, key);
-    vec_push(&b->idems, idem);
 }
 
 void store_batch_blob(struct store_batch *b, const char *name, const void *data, size_t len) {

@@ -24,8 +24,8 @@ struct store_ops {
     int (*journal)(struct store *s, store_event_fn fn, void *ctx, struct error *e);
     int (*history)(struct store *s, const struct store_query *q, store_history_fn fn, void *ctx,
                    struct error *e);
-    int (*idem)(struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job,
-                struct error *e);
+    int (*old_keys)(struct store *s, int64_t now_ms, int (*fn)(void *ctx, const struct store_old_key *k),
+                    void *ctx, struct error *e);  // NULL: there never were any
     int (*check)(struct store *s, struct error *e);
 };
 

@@ -1,4 +1,4 @@
-// Reads on the owner's own connection: loading at start, events, texts, idempotency keys. The
+// Reads on the owner's own connection: loading at start, events, texts. The
 // write-ahead log lets them go on while the writer commits.
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,6 @@ static const char *const read_sql[READ_COUNT] = {
                         " WHERE job = ?3 AND job != 0 AND seq > ?1 ORDER BY seq LIMIT ?2",
     [READ_TEXT] = "SELECT data FROM text WHERE key = ?",
     [READ_BLOB] = "SELECT sum, data FROM blob WHERE name = ?",
-    [READ_IDEM] = "SELECT job FROM idem WHERE user = ? AND key = ? AND expires_ms > ?",
 };
 
 int reader_open(struct sqlite_store *s, struct error *e) {
@@ -244,27 +243,27 @@ int reader_blob(struct store *st, const char *name, void **out, size_t *len, str
     return r;
 }
 
-int reader_idem(struct store *st, const char *user, const char *key, int64_t now_ms, uint64_t *job,
-                struct error *e) {
+int reader_old_keys(struct store *st, int64_t now_ms, int (*fn)(void *ctx, const struct store_old_key *k),
+                    void *ctx, struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
-    uint64_t waiting = idem_pending_find(&s->idems, user, key, now_ms);
-    if (waiting) {
-        *job = waiting;
-        return 0;
+    sqlite3_stmt *q = NULL;
+    int rc = SQLITE_DONE, stop = 0;
+    int r = sql_prepare(s->reader, "SELECT user, key, job, expires_ms FROM idem WHERE expires_ms > ?"
+                                   " ORDER BY expires_ms DESC", &q, e);
+    if (r < 0)
+        return r;
+    sqlite3_bind_int64(q, 1, now_ms);
+    while (stop == 0 && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct store_old_key k = {.user = (const char *)sqlite3_column_text(q, 0),
+                                  .key = (const char *)sqlite3_column_text(q, 1),
+                                  .job = (uint64_t)sqlite3_column_int64(q, 2),
+                                  .expires_ms = sqlite3_column_int64(q, 3)};
+        stop = k.user && k.key ? fn(ctx, &k) : 0;
     }
-    sqlite3_stmt *q = s->read[READ_IDEM];
-    sqlite3_bind_text(q, 1, user, -1, SQLITE_STATIC);
-    sqlite3_bind_text(q, 2, key, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(q, 3, now_ms);
-    int rc = sqlite3_step(q), r = 0;
-    if (rc == SQLITE_ROW)
-        *job = (uint64_t)sqlite3_column_int64(q, 0);
-    else if (rc == SQLITE_DONE)
-        r = -ENOENT;
-    else
+    if (stop == 0 && rc != SQLITE_DONE)
         r = sql_error(s->reader, e, "reading idempotency keys");
-    sqlite3_reset(q);
-    return r;
+    sqlite3_finalize(q);
+    return stop < 0 ? stop : r;
 }
 
 static int check_event(void *ctx, const struct store_event *ev) {

@@ -20,12 +20,6 @@ struct sim_owner {
     VEC(struct sim_text *) texts;
 };
 
-struct sim_idem {
-    uint64_t job;
-    int64_t expires_ms;
-    char name[];
-};
-
 struct sim_blob {
     const void *data;  // in a batch
     size_t len;
@@ -57,15 +51,12 @@ struct sim_disk *sim_disk_free(struct sim_disk *d) {
         free(value);
     for (size_t it = 0; map_next(&d->owners, &it, NULL, &value);)
         owner_free(value);
-    for (size_t it = 0; strmap_next(&d->idems, &it, NULL, &value);)
-        free(value);
     for (size_t it = 0; strmap_next(&d->blobs, &it, NULL, &value);)
         free(value);
     for (int i = 0; i < STORE_SNAPSHOTS_KEPT; i++)
         free(d->snapshots[i].data);
     map_done(&d->texts);
     map_done(&d->owners);
-    strmap_done(&d->idems);
     strmap_done(&d->blobs);
     map_done(&d->history_by_id);
     map_done(&d->array_rows);
@@ -160,24 +151,6 @@ static void drop_owner(struct sim_disk *d, uint64_t id) {
     owner_free(owner);
 }
 
-static char *idem_name(const char *user, const char *key) {
-    return xasprintf("%s\n%s", user, key);
-}
-
-static void keep_idem(struct sim_disk *d, const struct store_batch *b, const struct batch_idem *i) {
-    char *name = idem_name(batch_at(b, i->user), batch_at(b, i->key));
-    struct sim_idem *idem = strmap_get(&d->idems, name);
-    if (!idem) {
-        size_t len = strlen(name) + 1;
-        idem = xcalloc(1, sizeof *idem + len);
-        memcpy(idem->name, name, len);
-        strmap_put(&d->idems, idem->name, idem);
-    }
-    idem->job = i->job;
-    idem->expires_ms = i->expires_ms;
-    free(name);
-}
-
 static void keep_blob(struct sim_disk *d, const struct store_batch *b, const struct batch_blob *from) {
     const char *name = batch_at(b, from->name);  // batches stay as long as the disk
     struct sim_blob *blob = strmap_get(&d->blobs, name);
@@ -200,8 +173,6 @@ void sim_disk_keep(struct sim_disk *d, struct store_batch *b) {
         struct store_history row = batch_history_view(b, &b->history.at[i]);
         keep_history(d, &row);
     }
-    for (uint32_t i = 0; i < b->idems.len; i++)
-        keep_idem(d, b, &b->idems.at[i]);
     for (uint32_t i = 0; i < b->releases.len; i++) {
         struct sim_owner *owner = map_get(&d->owners, b->releases.at[i]);
         if (owner)
@@ -380,11 +351,4 @@ int sim_disk_history(struct sim_disk *d, const struct store_query *q, store_hist
         r = fn(ctx, &rows.at[i]);
     vec_done(&rows);
     return r < 0 ? r : 0;
-}
-
-uint64_t sim_disk_idem(struct sim_disk *d, const char *user, const char *key, int64_t now_ms) {
-    char *name = idem_name(user, key);
-    const struct sim_idem *idem = strmap_get(&d->idems, name);
-    free(name);
-    return idem && idem->expires_ms > now_ms ? idem->job : 0;
 }

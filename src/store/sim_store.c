@@ -10,7 +10,6 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "store/batch.h"
-#include "idem.h"
 #include "ops.h"
 #include "store/sim_disk.h"
 #include "sql.h"
@@ -18,7 +17,6 @@
 struct sim_store {
     struct store base;
     struct sim_disk *disk;
-    struct idem_pending idems;
     uint64_t reserve_bytes, low_bytes;
     struct store_retention retention;
     struct store_batch *head, **tail;
@@ -157,7 +155,6 @@ void sim_disk_tick(struct sim_disk *d, int64_t now_ms) {
 
 static void sim_submit(struct store *st, struct store_batch *b) {
     struct sim_store *s = sim_of(st);
-    idem_pending_add(&s->idems, b);
     s->stats.waiting_batches++;
     s->stats.waiting_bytes += store_batch_bytes(b);
     *s->tail = b;
@@ -174,7 +171,6 @@ static void sim_poll(struct store *st) {
     const struct store_watch *watch = &s->base.watch;
     if (s->committed_ticket > s->told_ticket) {
         s->told_ticket = s->committed_ticket;
-        idem_pending_settle(&s->idems, s->told_ticket);
         if (watch->committed)
             watch->committed(watch->ctx, s->told_ticket, s->committed_seq);
     }
@@ -282,18 +278,6 @@ static int sim_history(struct store *st, const struct store_query *q, store_hist
     return sim_disk_history(sim_of(st)->disk, q, fn, ctx);
 }
 
-static int sim_idem(struct store *st, const char *user, const char *key, int64_t now_ms,
-                    uint64_t *job, struct error *e) {
-    struct sim_store *s = sim_of(st);
-    uint64_t found = idem_pending_find(&s->idems, user, key, now_ms);
-    if (!found)
-        found = sim_disk_idem(s->disk, user, key, now_ms);
-    if (!found)
-        return -ENOENT;
-    *job = found;
-    return 0;
-}
-
 static int sim_check(struct store *st, struct error *e) {
     return 0;
 }
@@ -306,7 +290,6 @@ static void sim_free(struct sim_store *s) {
     }
     s->disk->store = NULL;
     free(s->snapshot_data);
-    idem_pending_done(&s->idems);
     free(s);
 }
 
@@ -343,7 +326,6 @@ static const struct store_ops sim_ops = {
     .events = sim_events,
     .journal = sim_journal,
     .history = sim_history,
-    .idem = sim_idem,
     .check = sim_check,
 };
 

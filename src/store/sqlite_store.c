@@ -140,7 +140,6 @@ static void sqlite_close(struct store *st) {
         s->head = next;
     }
     free(s->snapshot.data);
-    idem_pending_done(&s->idems);
     if (s->event_fd >= 0)
         close(s->event_fd);
     if (s->lock_fd >= 0)
@@ -160,7 +159,6 @@ static void sqlite_close(struct store *st) {
 
 static void sqlite_submit(struct store *st, struct store_batch *b) {
     struct sqlite_store *s = sqlite_store_of(st);
-    idem_pending_add(&s->idems, b);
     pthread_mutex_lock(&s->lock);
     s->stats.waiting_batches++;
     s->stats.waiting_bytes += store_batch_bytes(b);
@@ -193,7 +191,6 @@ static void sqlite_poll(struct store *st) {
     const struct store_watch *watch = &s->base.watch;
     if (ticket > s->told_ticket) {
         s->told_ticket = ticket;
-        idem_pending_settle(&s->idems, ticket);
         if (watch->committed)
             watch->committed(watch->ctx, ticket, seq);
     }
@@ -293,7 +290,7 @@ static const struct store_ops sqlite_ops = {
     .events = reader_events,
     .journal = reader_journal,
     .history = reader_history,
-    .idem = reader_idem,
+    .old_keys = reader_old_keys,
     .check = reader_check,
 };
 

@@ -7,18 +7,17 @@
 #include <stdatomic.h>
 
 #include "store/batch.h"
-#include "idem.h"
 #include "ops.h"
 
 enum write_sql {
     WRITE_BEGIN, WRITE_COMMIT, WRITE_EVENT, WRITE_TEXT, WRITE_TEXT_ID, WRITE_OWNER, WRITE_RELEASE,
-    WRITE_HISTORY, WRITE_IDEM, WRITE_BLOB, WRITE_BLOB_DROP, WRITE_LEVEL,
+    WRITE_HISTORY, WRITE_BLOB, WRITE_BLOB_DROP, WRITE_LEVEL,
     WRITE_NEEDED, WRITE_OWNED, WRITE_DISOWN, WRITE_TEXT_DROP,
     WRITE_PRUNE_JOURNAL, WRITE_PRUNE_IDEM, WRITE_OLD_HISTORY, WRITE_DROP_HISTORY,
     WRITE_COUNT
 };
 
-enum read_sql { READ_JOURNAL, READ_JOB_EVENTS, READ_TEXT, READ_IDEM, READ_BLOB, READ_COUNT };
+enum read_sql { READ_JOURNAL, READ_JOB_EVENTS, READ_TEXT, READ_BLOB, READ_COUNT };
 
 struct writer {
     sqlite3 *db;
@@ -47,7 +46,6 @@ struct sqlite_store {
     // Owner's thread.
     sqlite3 *reader;
     sqlite3_stmt *read[READ_COUNT];
-    struct idem_pending idems;
     uint64_t told_ticket;
 
     struct writer writer;  // writer's thread
@@ -111,8 +109,8 @@ int reader_blob(struct store *st, const char *name, void **out, size_t *len, str
 int reader_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e);
 int reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,
                   store_event_fn fn, void *ctx, struct error *e);
-int reader_idem(struct store *st, const char *user, const char *key, int64_t now_ms, uint64_t *job,
-                struct error *e);
+int reader_old_keys(struct store *st, int64_t now_ms, int (*fn)(void *ctx, const struct store_old_key *k),
+                    void *ctx, struct error *e);
 int reader_check(struct store *st, struct error *e);
 uint64_t event_checksum(const struct store_event *ev);
 

@@ -105,9 +105,9 @@ int store_history(struct store *s, const struct store_query *q, store_history_fn
     return s->ops->history(s, q, fn, ctx, e);
 }
 
-int store_idem(struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job,
-               struct error *e) {
-    return s->ops->idem(s, user, key, now_ms, job, e);
+int store_old_keys(struct store *s, int64_t now_ms, int (*fn)(void *ctx, const struct store_old_key *k), void *ctx,
+                   struct error *e) {
+    return s->ops->old_keys ? s->ops->old_keys(s, now_ms, fn, ctx, e) : 0;
 }
 
 int store_check(struct store *s, struct error *e) {

@@ -31,7 +31,6 @@ static const char *const write_sql[WRITE_COUNT] = {
     [WRITE_HISTORY] = "INSERT OR REPLACE INTO history(id, array_id, array_index, state, user,"
                       " project, name, submit_ms, start_ms, end_ms, nodes, data)"
                       " VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
-    [WRITE_IDEM] = "INSERT OR REPLACE INTO idem(user, key, job, expires_ms) VALUES(?,?,?,?)",
     [WRITE_BLOB] = "INSERT OR REPLACE INTO blob(name, sum, data) VALUES(?,?,?)",
     [WRITE_BLOB_DROP] = "DELETE FROM blob WHERE name = ?",
     // The level's own format check holds from format 3 on; programs before that only look at readable_by.
@@ -132,16 +131,6 @@ static int write_history(struct sqlite_store *s, const struct store_history *h, 
     return sql_run(s->writer.db, q, e, "writing the history");
 }
 
-static int write_idem(struct sqlite_store *s, const struct store_batch *b,
-                      const struct batch_idem *idem, struct error *e) {
-    sqlite3_stmt *q = s->writer.stmt[WRITE_IDEM];
-    sqlite3_bind_text(q, 1, batch_at(b, idem->user), (int)idem->user.len, SQLITE_STATIC);
-    sqlite3_bind_text(q, 2, batch_at(b, idem->key), (int)idem->key.len, SQLITE_STATIC);
-    sqlite3_bind_int64(q, 3, (int64_t)idem->job);
-    sqlite3_bind_int64(q, 4, idem->expires_ms);
-    return sql_run(s->writer.db, q, e, "writing an idempotency key");
-}
-
 static int write_blob(struct sqlite_store *s, const char *name, const void *data, size_t len,
                       struct error *e) {
     sqlite3_stmt *q = s->writer.stmt[WRITE_BLOB];
@@ -232,8 +221,6 @@ static int write_batch(struct sqlite_store *s, const struct store_batch *b, stru
         struct store_history row = batch_history_view(b, &b->history.at[i]);
         r = write_history(s, &row, e);
     }
-    for (uint32_t i = 0; i < b->idems.len && r == 0; i++)
-        r = write_idem(s, b, &b->idems.at[i], e);
     for (uint32_t i = 0; i < b->releases.len && r == 0; i++)
         r = write_release(s, b->releases.at[i], e);
     if (r == 0)

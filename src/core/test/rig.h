@@ -65,7 +65,130 @@ static inline void rig_init(struct rig *r) {
     core_config_default(&config);
     *r = (struct rig){.core = core_new(&config), .now_ms = 1000000};
     core_start(r->core, r->now_ms);
+    struct command_keys_init keys = {{"0123456789abcdef", 16}};
+    struct command m = {COMMAND_KEYS_INIT, &keys};
+    assert_int_equal(core_command(r->core, &root, NULL, &m, r->now_ms, NULL, NULL), 0);
     rig_drain(r);
+}
+
+// --- commands by name ---
+
+static inline int rig_command(struct core *c, const struct actor *who, enum command_type type, const void *body,
+                              int64_t now_ms, struct error *e) {
+    struct command m = {type, body};
+    return core_command(c, who, NULL, &m, now_ms, NULL, e);
+}
+
+static inline int do_submit(struct core *c, const struct actor *who, const struct spec *s, const char *key, bool dry_run,
+                            int64_t now_ms, uint64_t *id, uint64_t *count, struct error *e) {
+    struct command m = {COMMAND_SUBMIT, &(struct command_submit){s, dry_run}};
+    struct command_result out = {0};
+    int r = core_command(c, who, key, &m, now_ms, &out, e);
+    *id = out.id;
+    *count = out.count;
+    return r;
+}
+
+static inline int do_cancel(struct core *c, const struct actor *who, uint64_t id, const struct command_cancel *o,
+                            int64_t now_ms, struct error *e) {
+    struct command_cancel m = *o;
+    m.id = id;
+    return rig_command(c, who, COMMAND_CANCEL, &m, now_ms, e);
+}
+
+static inline int do_hold_as(struct core *c, const struct actor *who, uint64_t id, enum hold_kind as, int64_t now_ms,
+                             struct error *e) {
+    return rig_command(c, who, COMMAND_HOLD, &(struct command_hold){id, as}, now_ms, e);
+}
+
+static inline int do_hold(struct core *c, const struct actor *who, uint64_t id, int64_t now_ms, struct error *e) {
+    return do_hold_as(c, who, id, HOLD_BY_OWNER, now_ms, e);
+}
+
+static inline int do_release(struct core *c, const struct actor *who, uint64_t id, int64_t now_ms, struct error *e) {
+    return rig_command(c, who, COMMAND_RELEASE, &(struct command_job){id}, now_ms, e);
+}
+
+static inline int do_requeue(struct core *c, const struct actor *who, uint64_t id, bool hold, int64_t now_ms,
+                             struct error *e) {
+    return rig_command(c, who, COMMAND_REQUEUE, &(struct command_requeue){id, hold}, now_ms, e);
+}
+
+static inline int do_suspend(struct core *c, const struct actor *who, uint64_t id, bool resume, int64_t now_ms,
+                             struct error *e) {
+    return rig_command(c, who, resume ? COMMAND_RESUME : COMMAND_SUSPEND, &(struct command_job){id}, now_ms, e);
+}
+
+static inline int do_update(struct core *c, const struct actor *who, uint64_t id, const struct spec *change,
+                            int64_t now_ms, struct error *e) {
+    return rig_command(c, who, COMMAND_UPDATE, &(struct command_update){id, change}, now_ms, e);
+}
+
+static inline int do_drain(struct core *c, const struct actor *who, const char *node, const char *reason, int64_t now_ms,
+                           struct error *e) {
+    return rig_command(c, who, COMMAND_NODE_DRAIN, &(struct command_node_drain){node, reason}, now_ms, e);
+}
+
+static inline int do_resume(struct core *c, const struct actor *who, const char *node, int64_t now_ms, struct error *e) {
+    return rig_command(c, who, COMMAND_NODE_RESUME, &(struct command_node){node}, now_ms, e);
+}
+
+static inline int do_node_remove(struct core *c, const struct actor *who, const char *node, int64_t now_ms,
+                                 struct error *e) {
+    return rig_command(c, who, COMMAND_NODE_REMOVE, &(struct command_node){node}, now_ms, e);
+}
+
+static inline int do_delete(struct core *c, const struct actor *who, enum entity_kind kind, const char *name, bool force,
+                            int64_t now_ms, struct error *e) {
+    return rig_command(c, who, COMMAND_ENTITY_DELETE, &(struct command_entity_delete){kind, name, force}, now_ms, e);
+}
+
+static inline int do_token_create(struct core *c, const struct actor *who, const struct command_token_create *t,
+                                  int64_t now_ms, struct error *e) {
+    return rig_command(c, who, COMMAND_TOKEN_CREATE, t, now_ms, e);
+}
+
+static inline int do_token_use(struct core *c, const char *id, const char *hash, const char *node,
+                               const char *fingerprint, int64_t now_ms, struct error *e) {
+    struct command_token_use m = {id, hash, node, fingerprint};
+    return rig_command(c, &alice, COMMAND_TOKEN_USE, &m, now_ms, e);
+}
+
+static inline int do_token_revoke(struct core *c, const struct actor *who, const char *id, int64_t now_ms,
+                                  struct error *e) {
+    return rig_command(c, who, COMMAND_TOKEN_REVOKE, &(struct command_token_revoke){id}, now_ms, e);
+}
+
+static inline int do_upgrade_finish(struct core *c, const struct actor *who, int64_t now_ms, struct error *e) {
+    return rig_command(c, who, COMMAND_UPGRADE_FINISH, &(struct command_empty){0}, now_ms, e);
+}
+
+static inline int do_project_set(struct core *c, const struct actor *who, const struct project *body, int64_t now_ms,
+                         struct error *e) {
+    return rig_command(c, who, COMMAND_PROJECT_SET, body, now_ms, e);
+}
+
+static inline int do_partition_set(struct core *c, const struct actor *who, const struct partition *body, int64_t now_ms,
+                         struct error *e) {
+    return rig_command(c, who, COMMAND_PARTITION_SET, body, now_ms, e);
+}
+
+static inline int do_qos_set(struct core *c, const struct actor *who, const struct qos *body, int64_t now_ms,
+                         struct error *e) {
+    return rig_command(c, who, COMMAND_QOS_SET, body, now_ms, e);
+}
+
+static inline int do_reservation_set(struct core *c, const struct actor *who, const struct reservation *body, int64_t now_ms,
+                         struct error *e) {
+    return rig_command(c, who, COMMAND_RESERVATION_SET, body, now_ms, e);
+}
+
+static inline int do_policy_set(struct core *c, const struct actor *who, const struct policy_settings *body, int64_t now_ms,
+                         struct error *e) {
+    struct policy_settings all = *body;
+    for (size_t i = 0; i < policy_schema.count; i++)
+        schema_give(&policy_schema, &all, (char *)&all + policy_schema.fields[i].offset);
+    return rig_command(c, who, COMMAND_POLICY_SET, &all, now_ms, e);
 }
 
 static inline void rig_done(struct rig *r) {
@@ -108,7 +231,7 @@ static inline struct spec rig_spec(void) {
 static inline uint64_t rig_submit(struct rig *r, const struct actor *who, const struct spec *s) {
     uint64_t id, count;
     struct error e = {0};
-    if (core_submit(r->core, who, s, NULL, false, r->now_ms, &id, &count, &e) < 0)
+    if (do_submit(r->core, who, s, NULL, false, r->now_ms, &id, &count, &e) < 0)
         fail_msg("submit: %s", e.text);
     core_schedule(r->core, r->now_ms);
     rig_drain(r);

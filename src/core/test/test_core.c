@@ -43,7 +43,7 @@ static void refuses_bad_specs(void **state) {
     do {                                                                                        \
         s = rig_spec();                                                                         \
         change;                                                                                 \
-        assert_true(core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &n, &e) < 0);   \
+        assert_true(do_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &n, &e) < 0);   \
         if (!strstr(e.text, words))                                                             \
             fail_msg("%s gave: %s", #change, e.text);                                           \
     } while (0)
@@ -101,12 +101,12 @@ static void the_last_partition_stays(void **state) {
     struct rig r;
     rig_init(&r);
     struct error e = {0};
-    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "main", false, r.now_ms, &e), -EBUSY);
+    assert_int_equal(do_delete(r.core, &root, ENTITY_PARTITION, "main", false, r.now_ms, &e), -EBUSY);
     assert_non_null(strstr(e.text, "partition \"main\" is the only one"));
     struct partition other = {.name = "other"};
-    assert_int_equal(core_partition_set(r.core, &root, &other, r.now_ms, &e), 0);
-    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "main", false, r.now_ms, &e), 0);
-    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "other", false, r.now_ms, &e), -EBUSY);
+    assert_int_equal(do_partition_set(r.core, &root, &other, r.now_ms, &e), 0);
+    assert_int_equal(do_delete(r.core, &root, ENTITY_PARTITION, "main", false, r.now_ms, &e), 0);
+    assert_int_equal(do_delete(r.core, &root, ENTITY_PARTITION, "other", false, r.now_ms, &e), -EBUSY);
     rig_done(&r);
 }
 
@@ -114,7 +114,7 @@ static void there_is_one_default_of_each(void **state) {
     struct rig r;
     rig_init(&r);
     struct error e = {0};
-    assert_int_equal(core_delete(r.core, &root, ENTITY_PROJECT, "default", false, r.now_ms, &e), -EBUSY);
+    assert_int_equal(do_delete(r.core, &root, ENTITY_PROJECT, "default", false, r.now_ms, &e), -EBUSY);
     assert_non_null(strstr(e.text, "it cannot be deleted"));
     rig_hello(&r, "n1", 16, 0, "b1", NULL, 0);
     struct spec s = rig_spec();
@@ -123,7 +123,7 @@ static void there_is_one_default_of_each(void **state) {
     for (int i = 0; i < 3; i++) {
         cleanup_arena struct arena a = {0};
         struct job_record record;
-        assert_int_equal(core_partition_set(r.core, &root,
+        assert_int_equal(do_partition_set(r.core, &root,
                                             &(struct partition){.name = order[i], .is_default = true},
                                             r.now_ms, &e),
                          0);
@@ -150,7 +150,7 @@ static void arrays_keep_their_limit(void **state) {
     assert_int_equal(r.launches.len, 4);
     assert_int_equal(r.launches.at[3].job, id + 3);
     struct error e;
-    assert_int_equal(core_cancel(r.core, &alice, id + 9, &(struct cancel_options){0}, r.now_ms, &e), 0);
+    assert_int_equal(do_cancel(r.core, &alice, id + 9, &(struct command_cancel){0}, r.now_ms, &e), 0);
     rig_drain(&r);
     for (uint32_t k = 0; k < r.launches.len; k++)
         if (rig_state(&r, r.launches.at[k].job) != JOB_STATE_COUNT)
@@ -184,12 +184,12 @@ static void dependencies_are_kept(void **state) {
     assert_int_equal(rig_state(&r, c), JOB_PENDING);  // a and b have its name
     rig_end(&r, "n1", b, 1, END_EXIT, 0);
     struct error e;
-    assert_int_equal(core_cancel(r.core, &alice, a, &(struct cancel_options){0}, r.now_ms, &e), 0);
+    assert_int_equal(do_cancel(r.core, &alice, a, &(struct command_cancel){0}, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     rig_drain(&r);
     assert_int_equal(rig_state(&r, c), JOB_STARTING);
     s.dependency = ok;  // about a job that has ended
-    assert_true(core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &a, &b, &e) == 0);
+    assert_true(do_submit(r.core, &alice, &s, NULL, false, r.now_ms, &a, &b, &e) == 0);
     rig_drain(&r);
     assert_true(core_view(r.core, a, &v));
     assert_int_equal(v.reason, REASON_DEPENDENCY_NEVER);
@@ -244,7 +244,7 @@ static void cycles_are_refused(void **state) {
     uint64_t second = rig_submit(&r, &alice, &s);
     snprintf(text, sizeof text, "afterok:%llu", (unsigned long long)second);
     struct error e;
-    assert_int_equal(core_update(r.core, &alice, first, &s, r.now_ms, &e), -EDEADLK);
+    assert_int_equal(do_update(r.core, &alice, first, &s, r.now_ms, &e), -EDEADLK);
     rig_done(&r);
 }
 
@@ -254,14 +254,14 @@ static void strangers_are_kept_out(void **state) {
     struct spec s = rig_spec();
     uint64_t id = rig_submit(&r, &alice, &s);
     struct error e;
-    assert_int_equal(core_cancel(r.core, &bob, id, &(struct cancel_options){0}, r.now_ms, &e), -EPERM);
-    assert_int_equal(core_hold(r.core, &bob, id, r.now_ms, &e), -EPERM);
-    assert_int_equal(core_requeue(r.core, &bob, id, false, r.now_ms, &e), -EPERM);
-    assert_int_equal(core_drain(r.core, &bob, "n1", "x", r.now_ms, &e), -EPERM);
+    assert_int_equal(do_cancel(r.core, &bob, id, &(struct command_cancel){0}, r.now_ms, &e), -EPERM);
+    assert_int_equal(do_hold(r.core, &bob, id, r.now_ms, &e), -EPERM);
+    assert_int_equal(do_requeue(r.core, &bob, id, false, r.now_ms, &e), -EPERM);
+    assert_int_equal(do_drain(r.core, &bob, "n1", "x", r.now_ms, &e), -EPERM);
     assert_false(core_may_see(r.core, &bob, id));
     assert_true(core_may_see(r.core, &root, id));
-    assert_int_equal(core_hold(r.core, &root, id, r.now_ms, &e), 0);
-    assert_int_equal(core_release(r.core, &alice, id, r.now_ms, &e), -EPERM);
+    assert_int_equal(do_hold(r.core, &root, id, r.now_ms, &e), 0);
+    assert_int_equal(do_release(r.core, &alice, id, r.now_ms, &e), -EPERM);
     rig_done(&r);
 }
 
@@ -288,9 +288,9 @@ static void a_lost_node_gives_its_jobs_back(void **state) {
     uint32_t kills = r.kills;
     struct error e;
     rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
-    assert_int_equal(core_node_remove(r.core, &root, "n1", r.now_ms, &e), -EBUSY);  // connected, though not up
+    assert_int_equal(do_node_remove(r.core, &root, "n1", r.now_ms, &e), -EBUSY);  // connected, though not up
     core_agent_gone(r.core, "n1", r.now_ms);
-    assert_int_equal(core_node_remove(r.core, &root, "n1", r.now_ms, &e), 0);
+    assert_int_equal(do_node_remove(r.core, &root, "n1", r.now_ms, &e), 0);
     kills = r.kills;
     rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
     assert_int_equal(r.kills, kills + 1);
@@ -310,12 +310,12 @@ static void a_promise_outlives_the_node(void **state) {
     uint64_t cancelled = rig_submit(&r, &alice, &s), both = rig_submit(&r, &alice, &s);
     s.requeue = false;
     uint64_t requeued = rig_submit(&r, &alice, &s);
-    assert_int_equal(core_requeue(r.core, &alice, both, false, r.now_ms, &e), 0);
-    assert_int_equal(core_cancel(r.core, &alice, both, &(struct cancel_options){0}, r.now_ms, &e), 0);
+    assert_int_equal(do_requeue(r.core, &alice, both, false, r.now_ms, &e), 0);
+    assert_int_equal(do_cancel(r.core, &alice, both, &(struct command_cancel){0}, r.now_ms, &e), 0);
     rig_end(&r, "n1", both, 1, END_REQUEUE, 0);  // what the agent was told first
     assert_int_equal(r.last_state, JOB_CANCELLED);
-    assert_int_equal(core_cancel(r.core, &alice, cancelled, &(struct cancel_options){0}, r.now_ms, &e), 0);
-    assert_int_equal(core_requeue(r.core, &alice, requeued, false, r.now_ms, &e), 0);
+    assert_int_equal(do_cancel(r.core, &alice, cancelled, &(struct command_cancel){0}, r.now_ms, &e), 0);
+    assert_int_equal(do_requeue(r.core, &alice, requeued, false, r.now_ms, &e), 0);
     core_node_lost(r.core, "n1", "no word for 60 s", r.now_ms);
     rig_drain(&r);
     assert_int_equal(rig_state(&r, cancelled), JOB_STATE_COUNT);
@@ -333,9 +333,9 @@ static void a_refusal_changes_nothing(void **state) {
     struct spec s = rig_spec();
     s.dependency = "afterok:99";
     core_snapshot(r.core, &before);
-    assert_true(core_submit(r.core, &bob, &s, NULL, false, r.now_ms, &id, &n, &e) < 0);
+    assert_true(do_submit(r.core, &bob, &s, NULL, false, r.now_ms, &id, &n, &e) < 0);
     s.dependency = NULL;
-    assert_int_equal(core_submit(r.core, &bob, &s, NULL, true, r.now_ms, &id, &n, &e), 0);
+    assert_int_equal(do_submit(r.core, &bob, &s, NULL, true, r.now_ms, &id, &n, &e), 0);
     core_snapshot(r.core, &behind);
     assert_int_equal(before.len, behind.len);
     assert_memory_equal(before.data, behind.data, before.len);
@@ -440,7 +440,7 @@ static void a_removed_node_stays_with_its_jobs(void **state) {
     s.tasks = 4;
     uint64_t id = rig_submit(&r, &alice, &s);
     core_node_lost(r.core, "n2", "no word for 60 s", r.now_ms);
-    assert_int_equal(core_node_remove(r.core, &root, "n2", r.now_ms, &e), 0);
+    assert_int_equal(do_node_remove(r.core, &root, "n2", r.now_ms, &e), 0);
     rig_drain(&r);
     assert_int_equal(rig_state(&r, id), JOB_COMPLETING);
     cleanup_buf struct buf b = {0};
@@ -472,7 +472,7 @@ static void who_takes_goes_on_taking(void **state) {
     struct sched_job_view v;
     rig_init(&r);
     rig_hello(&r, "n1", 4, 4, "b1", NULL, 0);
-    assert_int_equal(core_project_set(r.core, &root,
+    assert_int_equal(do_project_set(r.core, &root,
                                       &(struct project){.name = "ours", .quota_milligpu = 4000}, r.now_ms,
                                       &e),
                      0);
@@ -513,7 +513,7 @@ static void who_takes_goes_on_taking(void **state) {
     assert_true(gave->by == taker && gave->by_share == 4000 && !gave->share && gave->claim == SCHED_CLAIM_SHARE);
     same_state(r.core, loaded);
     core_free(loaded);
-    assert_int_equal(core_project_set(r.core, &root, &(struct project){.name = "others"}, r.now_ms, &e), 0);
+    assert_int_equal(do_project_set(r.core, &root, &(struct project){.name = "others"}, r.now_ms, &e), 0);
     assert_null(world_job_preemptions(core_world(r.core), victim, &count));
     rig_done(&r);
 }
@@ -532,14 +532,14 @@ static void the_policy_is_part_of_the_state(void **state) {
     p.half_life_s = 86400;
     p.nice_step_s = 60;
     p.reclaim = false;
-    assert_int_equal(core_policy_set(r.core, &alice, &p, r.now_ms, &e), -EPERM);
-    assert_int_equal(core_policy_set(r.core, &root, &p, r.now_ms, &e), 0);
+    assert_int_equal(do_policy_set(r.core, &alice, &p, r.now_ms, &e), -EPERM);
+    assert_int_equal(do_policy_set(r.core, &root, &p, r.now_ms, &e), 0);
     p.plan_depth = 1000;
-    assert_int_equal(core_policy_set(r.core, &root, &p, r.now_ms, &e), -EINVAL);
+    assert_int_equal(do_policy_set(r.core, &root, &p, r.now_ms, &e), -EINVAL);
     assert_non_null(strstr(e.text, "plan depth is 1000"));
     p.plan_depth = 1;
     p.short_factor = -1;
-    assert_true(core_policy_set(r.core, &root, &p, r.now_ms, &e) < 0);
+    assert_true(do_policy_set(r.core, &root, &p, r.now_ms, &e) < 0);
     rig_drain(&r);
     assert_int_equal(r.journal.at[r.journal.len - 1].e.type, EVENT_POLICY_SET);
     core_config_default(&config);
@@ -593,7 +593,7 @@ static void random_step(struct rig *r, struct rand *rnd) {
         if (rand_below(rnd, 3) == 0)  // refused until there is such a partition
             s.partition = (const char *[]){"main,other", "other,main", "other"}[rand_below(rnd, 3)];
         uint64_t out, n;
-        core_submit(r->core, rand_below(rnd, 2) ? &alice : &bob, &s, NULL, false, r->now_ms, &out, &n, &e);
+        do_submit(r->core, rand_below(rnd, 2) ? &alice : &bob, &s, NULL, false, r->now_ms, &out, &n, &e);
         break;
     case 3: rig_hello(r, node, 4, 2, rand_below(rnd, 5) ? "b1" : "b2", NULL, 0); break;
     case 4: core_agent_gone(r->core, node, r->now_ms); break;
@@ -603,13 +603,13 @@ static void random_step(struct rig *r, struct rand *rnd) {
         break;
     case 6:
         if (rand_below(rnd, 2))
-            core_suspend(r->core, &root, id, rand_below(rnd, 2), r->now_ms, &e);
+            do_suspend(r->core, &root, id, rand_below(rnd, 2), r->now_ms, &e);
         else
-            core_hold(r->core, &root, id, r->now_ms, &e);
+            do_hold(r->core, &root, id, r->now_ms, &e);
         break;
-    case 7: core_release(r->core, &root, id, r->now_ms, &e); break;
-    case 8: core_cancel(r->core, &root, id, &(struct cancel_options){0}, r->now_ms, &e); break;
-    case 9: core_requeue(r->core, &root, id, false, r->now_ms, &e); break;
+    case 7: do_release(r->core, &root, id, r->now_ms, &e); break;
+    case 8: do_cancel(r->core, &root, id, &(struct command_cancel){0}, r->now_ms, &e); break;
+    case 9: do_requeue(r->core, &root, id, false, r->now_ms, &e); break;
     case 10:
         if (rand_below(rnd, 4) == 0) {
             struct policy_settings p;
@@ -617,13 +617,13 @@ static void random_step(struct rig *r, struct rand *rnd) {
             p.half_life_s = 60 * (1 + (uint32_t)rand_below(rnd, 100));
             p.nice_step_s = (uint32_t)rand_below(rnd, 2) * 60;
             p.backfill = (enum policy_backfill_word)rand_below(rnd, 3);
-            core_policy_set(r->core, &root, &p, r->now_ms, &e);
+            do_policy_set(r->core, &root, &p, r->now_ms, &e);
         } else if (rand_below(rnd, 4)) {
-            core_partition_set(r->core, &root,
+            do_partition_set(r->core, &root,
                                &(struct partition){.name = "other", .nodes = node, .down = rand_below(rnd, 3) == 0},
                                r->now_ms, &e);
         } else {
-            core_delete(r->core, &root, ENTITY_PARTITION, "other", true, r->now_ms, &e);
+            do_delete(r->core, &root, ENTITY_PARTITION, "other", true, r->now_ms, &e);
         }
         break;
     default:
@@ -679,15 +679,15 @@ static void tokens_have_one_order(void **state) {
     rig_init(&a);
     rig_init(&b);
     for (int i = 0; i < 40; i++) {
-        struct event_token t = {.id = id, .hash = "00", .expires_ms = a.now_ms + 1000};
+        struct command_token_create t = {.id = id, .hash = "00", .expires_ms = a.now_ms + 1000};
         snprintf(id, sizeof id, "token-%d", i);
-        assert_int_equal(core_token_create(a.core, &root, &t, a.now_ms, &e), 0);
+        assert_int_equal(do_token_create(a.core, &root, &t, a.now_ms, &e), 0);
         if (i >= 30)
-            assert_int_equal(core_token_create(b.core, &root, &t, b.now_ms, &e), 0);
+            assert_int_equal(do_token_create(b.core, &root, &t, b.now_ms, &e), 0);
         if (i >= 10)
             snprintf(id, sizeof id, "token-%d", i - 10);
         if (i >= 10)
-            assert_int_equal(core_token_revoke(a.core, &root, id, a.now_ms, &e), 0);
+            assert_int_equal(do_token_revoke(a.core, &root, id, a.now_ms, &e), 0);
     }
     cleanup_buf struct buf x = {0}, y = {0};
     core_snapshot(a.core, &x);
@@ -728,8 +728,8 @@ static void replay_and_snapshot_give_the_state_back(void **state) {
 
 static int make_token(struct rig *r, const struct actor *who, const char *id, const char *user,
                       const char *node, int64_t ends_ms) {
-    struct event_token t = {.id = id, .hash = "aa", .user = user, .node = node, .expires_ms = ends_ms};
-    int n = core_token_create(r->core, who, &t, r->now_ms, NULL);
+    struct command_token_create t = {.id = id, .hash = "aa", .user = user, .node = node, .expires_ms = ends_ms};
+    int n = do_token_create(r->core, who, &t, r->now_ms, NULL);
     rig_drain(r);
     return n;
 }
@@ -767,13 +767,13 @@ static void a_token_for_one_node_is_for_that_one(void **state) {
     assert_int_equal(make_token(&r, &root, "t", NULL, "n 1", end), -EINVAL);
     assert_int_equal(make_token(&r, &root, "t", NULL, "n1", end), 0);
     assert_false(core_enrolled(r.core, "n1", "ff"));
-    assert_int_equal(core_token_use(r.core, "t", "aa", "n2", "ff", r.now_ms, NULL), -EACCES);
-    assert_int_equal(core_token_use(r.core, "t", "aa", "n1", "ff", r.now_ms, NULL), 0);
+    assert_int_equal(do_token_use(r.core, "t", "aa", "n2", "ff", r.now_ms, NULL), -EACCES);
+    assert_int_equal(do_token_use(r.core, "t", "aa", "n1", "ff", r.now_ms, NULL), 0);
     assert_true(core_enrolled(r.core, "n1", "ff"));
     r.now_ms = end + 1;  // a node stays when its token has ended, until that is revoked
     assert_int_equal(make_token(&r, &root, "u", NULL, NULL, end + 1000), 0);
     assert_true(core_enrolled(r.core, "n1", "ff"));
-    assert_int_equal(core_token_revoke(r.core, &root, "t", r.now_ms, NULL), 0);
+    assert_int_equal(do_token_revoke(r.core, &root, "t", r.now_ms, NULL), 0);
     assert_false(core_enrolled(r.core, "n1", "ff"));
     rig_drain(&r);
     rig_done(&r);
@@ -796,13 +796,13 @@ static void a_user_has_a_share_of_the_memory(void **state) {
     s.hold = true;
     uint64_t id, count;
     int n = 0;
-    while (core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e) == 0) {
+    while (do_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e) == 0) {
         core_outbox_clear(core_outbox(r.core));
         assert_true(++n < 20);
     }
     assert_int_equal(e.code, EAGAIN);
     assert_int_equal(n, 19);
-    assert_int_equal(core_submit(r.core, &bob, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
+    assert_int_equal(do_submit(r.core, &bob, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
     core_free(r.core);
     vec_done(&r.journal);
 }
@@ -827,32 +827,32 @@ static void a_user_has_a_share_of_the_disk(void **state) {
         struct array_range range = {.first = 0, .last = 99, .step = 1};
         s.array.at = &range;
         s.array.len = i % 2;
-        assert_int_equal(core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
+        assert_int_equal(do_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
         first = first ? first : id;
     }
     s.array.len = 0;
     s.script_id = "s2";
-    assert_int_equal(core_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
+    assert_int_equal(do_submit(r.core, &alice, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
     core_assert(r.core);
     struct spec other = s;
     other.script_id = "s3";
     other.script_bytes = 1;
-    assert_int_equal(core_submit(r.core, &alice, &other, NULL, true, r.now_ms, &id, &count, &e), -EAGAIN);
+    assert_int_equal(do_submit(r.core, &alice, &other, NULL, true, r.now_ms, &id, &count, &e), -EAGAIN);
     assert_non_null(strstr(e.text, "alice's"));
     assert_non_null(strstr(e.text, "take 3.0 MiB"));
     assert_non_null(strstr(e.text, "at most 3.0 MiB are allowed (max_texts_per_user)"));
-    assert_int_equal(core_submit(r.core, &bob, &other, NULL, false, r.now_ms, &id, &count, &e), 0);
+    assert_int_equal(do_submit(r.core, &bob, &other, NULL, false, r.now_ms, &id, &count, &e), 0);
     // A restart counts the same, and what has ended makes room.
     cleanup_buf struct buf b = {0};
     core_snapshot(r.core, &b);
     struct core *again = core_new(&config);
     assert_int_equal(core_load_snapshot(again, core_seq(r.core), b.data, b.len, &e), 0);
     core_assert(again);
-    assert_int_equal(core_submit(again, &alice, &other, NULL, true, r.now_ms, &id, &count, &e), -EAGAIN);
-    for (id = first; core_cancel(again, &root, id, &(struct cancel_options){0}, r.now_ms, NULL) == 0; id++)
+    assert_int_equal(do_submit(again, &alice, &other, NULL, true, r.now_ms, &id, &count, &e), -EAGAIN);
+    for (id = first; do_cancel(again, &root, id, &(struct command_cancel){0}, r.now_ms, NULL) == 0; id++)
         ;
     core_assert(again);
-    assert_int_equal(core_submit(again, &alice, &other, NULL, false, r.now_ms, &id, &count, &e), 0);
+    assert_int_equal(do_submit(again, &alice, &other, NULL, false, r.now_ms, &id, &count, &e), 0);
     core_free(again);
     core_free(r.core);
     vec_done(&r.journal);
@@ -863,9 +863,9 @@ static void what_jobs_need_is_not_deleted(void **state) {
     struct rig r;
     struct error e = {0};
     rig_init(&r);
-    assert_int_equal(core_project_set(r.core, &root, &(struct project){.name = "p"}, r.now_ms, &e), 0);
-    assert_int_equal(core_partition_set(r.core, &root, &(struct partition){.name = "q"}, r.now_ms, &e), 0);
-    assert_int_equal(core_qos_set(r.core, &root, &(struct qos){.name = "u", .usage_factor = 1}, r.now_ms, &e), 0);
+    assert_int_equal(do_project_set(r.core, &root, &(struct project){.name = "p"}, r.now_ms, &e), 0);
+    assert_int_equal(do_partition_set(r.core, &root, &(struct partition){.name = "q"}, r.now_ms, &e), 0);
+    assert_int_equal(do_qos_set(r.core, &root, &(struct qos){.name = "u", .usage_factor = 1}, r.now_ms, &e), 0);
     struct spec s = rig_spec();
     s.project = "p";
     s.partition = "q";
@@ -874,19 +874,19 @@ static void what_jobs_need_is_not_deleted(void **state) {
     static const enum entity_kind things[] = {ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS};
     static const char *const names[] = {"p", "q", "u"};
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(core_delete(r.core, &root, things[i], names[i], false, r.now_ms, &e), -EBUSY);
+        assert_int_equal(do_delete(r.core, &root, things[i], names[i], false, r.now_ms, &e), -EBUSY);
         assert_non_null(strstr(e.text, "has 1 live job"));
         assert_non_null(strstr(e.text, "acequia cancel --"));
         assert_non_null(strstr(e.text, "--force"));
     }
     struct job_view v;
-    assert_int_equal(core_delete(r.core, &root, ENTITY_QOS, "u", true, r.now_ms, &e), 0);
+    assert_int_equal(do_delete(r.core, &root, ENTITY_QOS, "u", true, r.now_ms, &e), 0);
     rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
     assert_true(core_view(r.core, id, &v) && v.reason == REASON_QOS_GONE);
-    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "q", true, r.now_ms, &e), 0);
+    assert_int_equal(do_delete(r.core, &root, ENTITY_PARTITION, "q", true, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     assert_true(core_view(r.core, id, &v) && v.reason == REASON_PARTITION_DOWN);
-    assert_int_equal(core_delete(r.core, &root, ENTITY_PROJECT, "p", true, r.now_ms, &e), 0);
+    assert_int_equal(do_delete(r.core, &root, ENTITY_PROJECT, "p", true, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     assert_true(core_view(r.core, id, &v) && v.reason == REASON_PROJECT_GONE);
     rig_drain(&r);

@@ -7,7 +7,7 @@
 static void partition(struct rig *r, const char *name, const char *nodes, uint32_t max_time_s) {
     struct error e = {0};
     struct partition p = {.name = name, .nodes = nodes, .max_time_s = max_time_s, .default_time_s = max_time_s};
-    if (core_partition_set(r->core, &root, &p, r->now_ms, &e) < 0)
+    if (do_partition_set(r->core, &root, &p, r->now_ms, &e) < 0)
         fail_msg("partition: %s", e.text);
     core_schedule(r->core, r->now_ms);
     rig_drain(r);
@@ -43,7 +43,7 @@ static const char *told(struct core *c, uint64_t id) {
 static void refused(struct rig *r, const struct spec *s, const char *words) {
     struct error e = {0};
     uint64_t id, n;
-    assert_true(core_submit(r->core, &alice, s, NULL, false, r->now_ms, &id, &n, &e) < 0);
+    assert_true(do_submit(r->core, &alice, s, NULL, false, r->now_ms, &id, &n, &e) < 0);
     if (!strstr(e.text, words))
         fail_msg("%s gave: %s", s->partition, e.text);
 }
@@ -156,16 +156,15 @@ static void a_requeue_gives_all_of_them_back(void **state) {
     assert_int_equal(core_record(r.core, id, &a, &record), 0);
     assert_string_equal(record.spec->partition, "a");
     record.spec->name = "other";
-    record.spec->time_limit_s = 0;
-    assert_int_equal(core_update(r.core, &alice, id, record.spec, r.now_ms, &e), 0);
+    assert_int_equal(do_update(r.core, &alice, id, record.spec, r.now_ms, &e), 0);
     record.spec->partition = "b";
-    assert_int_equal(core_update(r.core, &alice, id, record.spec, r.now_ms, &e), -EBUSY);
+    assert_int_equal(do_update(r.core, &alice, id, record.spec, r.now_ms, &e), -EBUSY);
     struct partition down = {.name = "a", .nodes = "n1", .down = true};
-    assert_int_equal(core_partition_set(r.core, &root, &down, r.now_ms, &e), 0);
-    assert_int_equal(core_requeue(r.core, &alice, id, true, r.now_ms, &e), 0);
+    assert_int_equal(do_partition_set(r.core, &root, &down, r.now_ms, &e), 0);
+    assert_int_equal(do_requeue(r.core, &alice, id, true, r.now_ms, &e), 0);
     rig_end(&r, "n1", id, 1, END_REQUEUE, 0);
     assert_string_equal(told(r.core, id), "a,b");
-    assert_int_equal(core_release(r.core, &alice, id, r.now_ms, &e), 0);
+    assert_int_equal(do_release(r.core, &alice, id, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     rig_drain(&r);
     assert_string_equal(told(r.core, id), "b");
@@ -178,7 +177,7 @@ static void a_partition_may_go_under_it(void **state) {
     struct error e = {0};
     two_partitions(&r);
     uint64_t in_a = submit(&r, "a", 4), in_b = submit(&r, "b,a", 4), waits = submit(&r, "a,b", 4);
-    assert_int_equal(core_delete(r.core, &root, ENTITY_PARTITION, "b", true, r.now_ms, &e), 0);
+    assert_int_equal(do_delete(r.core, &root, ENTITY_PARTITION, "b", true, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     rig_drain(&r);
     assert_string_equal(told(r.core, in_b), "b");
@@ -197,7 +196,7 @@ static void it_may_be_changed(void **state) {
     two_partitions(&r);
     uint64_t first = submit(&r, "a", 4), id = submit(&r, "a", 4);
     struct spec s = asks("a,b", 4);
-    assert_int_equal(core_update(r.core, &alice, id, &s, r.now_ms, &e), 0);
+    assert_int_equal(do_update(r.core, &alice, id, &s, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
     rig_drain(&r);
     assert_string_equal(told(r.core, id), "b");

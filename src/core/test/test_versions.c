@@ -38,11 +38,11 @@ static void test_upgrade(void **state) {
     assert_int_equal(core_level(c), FEATURE_LEVEL_FIRST);
     assert_false(core_feature(c, FEATURE_LEVELS));
     assert_int_equal(core_outbox(c)->events.len, 0);
-    assert_int_equal(core_upgrade_finish(c, &alice, 20, &e), -EPERM);
-    assert_int_equal(core_upgrade_finish(c, &root, 20, &e), 0);
+    assert_int_equal(do_upgrade_finish(c, &alice, 20, &e), -EPERM);
+    assert_int_equal(do_upgrade_finish(c, &root, 20, &e), 0);
     assert_int_equal(core_level(c), FEATURE_LEVEL_NEWEST);
     uint64_t seq = core_seq(c);
-    assert_int_equal(core_upgrade_finish(c, &root, 30, &e), 0);  // again: nothing happens
+    assert_int_equal(do_upgrade_finish(c, &root, 30, &e), 0);  // again: nothing happens
     assert_int_equal(core_seq(c), seq);
     cleanup_buf struct buf snapshot = {0};
     core_snapshot(c, &snapshot);

@@ -13,7 +13,7 @@ struct commit_pipeline;
 
 enum {
     PIPELINE_SNAPSHOT_EVENTS = 50000,  // journal records between snapshots, at least
-    PIPELINE_KEY_DAYS = 7,             // idempotency keys are remembered
+    PIPELINE_KEY_SECRET_BYTES = 16,
 };
 
 struct pipeline_hooks {
@@ -37,6 +37,10 @@ struct store_watch pipeline_watch(struct commit_pipeline *s);  // for opening th
 void pipeline_attach(struct commit_pipeline *s, struct store *store);
 // Loads snapshot and journal into the core. Nodes count as silent until their agents come back.
 int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e);
+// Once in the life of a cluster: gives the core the secret that idempotency keys are hashed with, and the keys
+// that the previous release kept in the store. Does nothing when the core has a secret. Call after loading.
+int pipeline_init_keys(struct commit_pipeline *s, const uint8_t secret[static PIPELINE_KEY_SECRET_BYTES],
+                       int64_t now_ms, struct error *e);
 
 // There is room again, or (gone) the node is away and will be told anew when it comes back.
 void pipeline_launch_waiting(struct commit_pipeline *s, const char *node, bool gone);
@@ -48,8 +52,6 @@ void pipeline_keep_text(struct commit_pipeline *s, uint64_t owner, const void *t
 void pipeline_keep_blob(struct commit_pipeline *s, const char *name, const void *data, size_t len);
 // By id; the bytes live until the next call. -ENOENT.
 int pipeline_text(struct commit_pipeline *s, const char *id, const char **text, size_t *len);
-void pipeline_keep_key(struct commit_pipeline *s, const char *user, const char *key, uint64_t id,
-                       int64_t now_ms);
 
 // Called when everything the core was told so far is committed; at once if it is already.
 typedef void (*pipeline_done_fn)(void *arg);

@@ -1,7 +1,7 @@
-// The controller's brain, without I/O, clock, threads or randomness. A command is checked against
-// the state and becomes events; each event is applied to the state at once and put into the outbox
-// together with its effects (messages to agents, notices). The owner of the core writes the events
-// to the journal and carries out the effects, and answers the command, only when they are committed.
+// The controller's state and rules, without I/O, clock, threads or randomness. A command is checked
+// against the state and becomes events; each event is applied to the state at once and put into the
+// outbox together with its effects (messages to agents, notices). The owner of the core writes the events
+// to the journal, and carries out the effects and answers the command only when they are committed.
 // Recovery: core_load_snapshot, then core_replay for each journal record after it.
 #pragma once
 #include <stdbool.h>
@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/vec.h"
+#include "model/command.h"
 #include "model/event.h"
 #include "model/feature.h"
 #include "model/job.h"
@@ -28,8 +29,10 @@ struct core_config {
     uint32_t max_array_size;
     uint64_t max_spec_bytes_per_user;  // of their jobs, without scripts and environments: held in memory
     uint64_t max_text_bytes_per_user;  // scripts and environments of their live jobs, each text once: on disk
+    uint32_t max_keys_per_user;        // idempotency keys that have not expired
     uint32_t max_dependencies;
     uint32_t default_time_s, grace_s;
+    bool requeue;                // of jobs that do not say
     uint64_t default_memory_per_cpu_bytes;
     uint32_t max_attempts;       // a job requeued this often is held
     struct policy policy;
@@ -117,36 +120,17 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
 void core_start(struct core *c, int64_t now_ms);
 uint32_t core_level(const struct core *c);                       // of the journal (model/feature.h)
 bool core_feature(const struct core *c, enum feature f);         // whether the journal's level has it
-// Raises the level to the newest: from then on earlier releases cannot read the journal.
-int core_upgrade_finish(struct core *c, const struct actor *actor, int64_t now_ms, struct error *e);
 
-// --- commands about jobs ---
+// --- commands ---
 
-// `spec` as the user wrote it; identity is taken from `actor`. With `dry_run` everything is checked
-// and nothing happens. script_id, environment_id and their sizes must be set already.
-int core_submit(struct core *c, const struct actor *actor, const struct spec *spec, const char *key, bool dry_run,
-                int64_t now_ms, uint64_t *id, uint64_t *count, struct error *e);
-struct cancel_options {
-    uint32_t signal;   // 0: end the job; otherwise only send this signal
-    bool batch_only;
-    bool steps_only;   // not the batch script, as Slurm's scancel --signal
-    uint32_t step;     // only this one; 0: the job
-    const char *reason;
-};
-int core_cancel(struct core *c, const struct actor *actor, uint64_t id, const struct cancel_options *o,
-                int64_t now_ms, struct error *e);
-int core_hold(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e);
-// Held by an administrator, only one may release it. A job that runs goes on, and is held when it comes
-// back to the queue. Without a kind: the owner's, or the administrator's of somebody else's job.
-enum hold_kind { HOLD_BY_OWNER, HOLD_USER, HOLD_ADMIN };
-int core_hold_as(struct core *c, const struct actor *actor, uint64_t id, enum hold_kind kind, int64_t now_ms,
-                 struct error *e);
-int core_release(struct core *c, const struct actor *actor, uint64_t id, int64_t now_ms, struct error *e);
-int core_requeue(struct core *c, const struct actor *actor, uint64_t id, bool hold, int64_t now_ms, struct error *e);
-int core_suspend(struct core *c, const struct actor *actor, uint64_t id, bool resume, int64_t now_ms, struct error *e);
-// `spec`: the whole new one, built from the record's by the caller.
-int core_update(struct core *c, const struct actor *actor, uint64_t id, const struct spec *spec,
-                int64_t now_ms, struct error *e);
+// Checks a command and carries it out; the only way in for what users, administrators and the configuration
+// ask. `key` (may be NULL): idempotency key of a submit. The same key and the same spec give the same answer
+// for CORE_KEY_DAYS, also when the job has ended or was submitted a moment ago by another connection; with
+// another spec the answer is -EEXIST. `out` may be NULL.
+enum { CORE_KEY_DAYS = 7, CORE_KEY_TEXT_MAX = 200 };
+int core_command(struct core *c, const struct actor *actor, const char *key, const struct command *command,
+                 int64_t now_ms, struct command_result *out, struct error *e);
+bool core_keys_ready(const struct core *c);  // COMMAND_KEYS_INIT was carried out, in this process or before
 
 // --- what agents report ---
 
@@ -168,31 +152,10 @@ void core_step_ended(struct core *c, const struct event_step *end, int64_t now_m
 // Whoever had an allocation is done with it: the job ends with this exit.
 void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exit_signal, int64_t now_ms);
 
-// --- administration ---
+// --- projects, partitions, QoS, reservations; tokens ---
 
-int core_policy_set(struct core *c, const struct actor *actor, const struct policy_settings *s,
-                    int64_t now_ms, struct error *e);
-int core_drain(struct core *c, const struct actor *actor, const char *node, const char *reason,
-               int64_t now_ms, struct error *e);
-int core_resume(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e);
-int core_node_remove(struct core *c, const struct actor *actor, const char *node, int64_t now_ms, struct error *e);
-int core_project_set(struct core *c, const struct actor *actor, const struct project *p, int64_t now_ms,
-                     struct error *e);
-int core_partition_set(struct core *c, const struct actor *actor, const struct partition *p, int64_t now_ms,
-                       struct error *e);
-int core_qos_set(struct core *c, const struct actor *actor, const struct qos *q, int64_t now_ms, struct error *e);
-int core_reservation_set(struct core *c, const struct actor *actor, const struct reservation *r,
-                         int64_t now_ms, struct error *e);
-// Refused while live jobs are in it, unless forced; those of a reservation only lose their right to it.
-int core_delete(struct core *c, const struct actor *actor, enum entity_kind kind, const char *name, bool force,
-                int64_t now_ms, struct error *e);
 uint64_t core_jobs_in(const struct core *c, enum entity_kind kind, const char *name);  // live; 0 for reservations
-int core_token_create(struct core *c, const struct actor *actor, const struct event_token *t, int64_t now_ms,
-                      struct error *e);
-int core_token_use(struct core *c, const char *id, const char *hash, const char *node,
-                   const char *fingerprint, int64_t now_ms, struct error *e);
 bool core_enrolled(const struct core *c, const char *node, const char *fingerprint);  // may dial in under this name
-int core_token_revoke(struct core *c, const struct actor *actor, const char *id, int64_t now_ms, struct error *e);
 // NULL: not valid. until_ms (may be NULL): when it ends.
 bool core_token_holds(const struct core *c, const char *id, int64_t now_ms);  // neither revoked nor ended
 const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms, int64_t *until_ms);

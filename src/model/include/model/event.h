@@ -43,7 +43,10 @@ enum event_type {
     EVENT_TOKEN_USED = 41,
     EVENT_TOKEN_REVOKED = 42,
     EVENT_LEVEL_SET = 50,
-    EVENT_TYPE_MAX = 51
+    EVENT_KEYS_INIT = 60,
+    EVENT_KEY_IMPORTED = 61,
+    EVENT_KEYS_EXPIRED = 62,
+    EVENT_TYPE_MAX = 63
 };
 
 // Why a job is being ended, or was.
@@ -62,10 +65,16 @@ enum end_cause {
 };
 extern const char *const end_cause_words[];
 
+struct event_key {         // an idempotency key
+    uint64_t hash;        // of user and key, with the cluster's secret
+    uint64_t spec_hash;   // of the spec as it was sent; 0: not known
+    int64_t expires_ms;
+};
 struct event_job_submitted {
     uint64_t id;  // of the first element; an array takes spec_array_count ids in a row
     struct spec *spec;
-    const char *key;  // idempotency
+    const char *key_text;   // only in journals of the release before keys were part of the state
+    struct event_key *key;  // NULL: none
 };
 struct event_job {  // held, released, suspended, resumed
     uint64_t id;
@@ -172,6 +181,17 @@ struct event_token {
     const char *by, *node;
     const char *fingerprint;  // of the certificate the node got for it
     int64_t used_ms;
+};
+struct event_keys_init {
+    struct bytes secret;
+};
+struct event_key_imported {
+    struct event_key *key;
+    const char *user;
+    uint64_t id, count;  // of the job it was used for
+};
+struct event_keys_expired {
+    int64_t before_ms;
 };
 
 struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)

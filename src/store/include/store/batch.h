@@ -27,12 +27,6 @@ struct batch_history {
     struct batch_span user, project, name, nodes, data;
 };
 
-struct batch_idem {
-    struct batch_span user, key;  // both followed by a NUL
-    uint64_t job;
-    int64_t expires_ms;
-};
-
 struct batch_blob {
     struct batch_span name;  // followed by a NUL
     struct batch_span data;
@@ -47,7 +41,6 @@ struct store_batch {
     VEC(struct batch_text) texts;
     VEC(uint64_t) releases;
     VEC(struct batch_history) history;
-    VEC(struct batch_idem) idems;
     VEC(struct batch_blob) blobs;
     uint32_t level;            // 0: unchanged
     struct batch_span release; // followed by a NUL

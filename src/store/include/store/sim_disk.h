@@ -26,7 +26,6 @@ struct sim_disk {
     struct map array_rows;    // array -> number of rows
     struct map texts;         // first bytes of the key -> struct sim_text
     struct map owners;        // owner -> struct sim_owner
-    struct strmap idems;      // "user\nkey" -> struct sim_idem
     struct strmap blobs;      // name -> struct sim_blob
     uint32_t level;           // feature level of the journal, 0: none was written
     const char *release;      // that can read it
@@ -45,4 +44,3 @@ int sim_disk_events(struct sim_disk *d, uint64_t job, uint64_t after, uint32_t l
                     store_event_fn fn, void *ctx);
 int sim_disk_history(struct sim_disk *d, const struct store_query *q, store_history_fn fn,
                      void *ctx);
-uint64_t sim_disk_idem(struct sim_disk *d, const char *user, const char *key, int64_t now_ms);

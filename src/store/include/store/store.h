@@ -1,5 +1,5 @@
 // What the controller keeps: an append-only journal of events, texts (scripts, environments),
-// snapshots, the history of finished jobs and idempotency keys. Batches are committed in the order
+// snapshots and the history of finished jobs. Batches are committed in the order
 // they were handed over, by another thread, many at a time; a commit is reported through store_fd
 // and store_poll. Reads never wait for the writer. Two implementations stand behind this header:
 // SQLite in a state folder (store_open) and a simulated disk (store/sim_store.h).
@@ -15,7 +15,6 @@ enum {
     STORE_FORMAT = 3,                      // version of the files written by this program
     STORE_EVENT_BYTES_MAX = 16 << 20,      // one journal record
     STORE_TEXT_BYTES_MAX = 64 << 20,       // one script or environment
-    STORE_KEY_TEXT_MAX = 256,              // user name or idempotency key
     STORE_BLOB_NAME_MAX = 64,
     STORE_BLOB_BYTES_MAX = 1 << 20,
     STORE_SNAPSHOTS_KEPT = 2,
@@ -102,8 +101,6 @@ void store_batch_text(struct store_batch *b, uint64_t owner, const struct store_
 // No live job needs the owner's texts any more; history rows of that id or array still may.
 void store_batch_release(struct store_batch *b, uint64_t owner);
 void store_batch_history(struct store_batch *b, const struct store_history *row);
-void store_batch_idem(struct store_batch *b, const char *user, const char *key, uint64_t job,
-                      int64_t expires_ms);
 
 // A small named value (keys, certificates); replaces what had the name. `data` NULL: removes it.
 void store_batch_blob(struct store_batch *b, const char *name, const void *data, size_t len);
@@ -194,8 +191,14 @@ struct store_query {
 };
 int store_history(struct store *s, const struct store_query *q, store_history_fn fn, void *ctx,
                   struct error *e);
-// The job that this user submitted under this key, also when that is not committed yet; -ENOENT.
-int store_idem(struct store *s, const char *user, const char *key, int64_t now_ms, uint64_t *job,
-               struct error *e);
+// Idempotency keys that the previous release kept here and that have not expired, those that expire last
+// first. Nothing writes them any more: keys are part of the core's state.
+struct store_old_key {
+    const char *user, *key;
+    uint64_t job;
+    int64_t expires_ms;
+};
+int store_old_keys(struct store *s, int64_t now_ms, int (*fn)(void *ctx, const struct store_old_key *k), void *ctx,
+                   struct error *e);
 // Reads everything and compares checksums; slow.
 int store_check(struct store *s, struct error *e);

@@ -1,0 +1,162 @@
+// The tables of commands.
+#include "model/command.h"
+
+#include <assert.h>
+
+const char *const hold_kind_words[] = {"owner", "user", "admin", NULL};
+static const char *const entity_kind_words[] = {"project", "partition", "qos", "reservation", NULL};
+
+#define S struct command_result
+static const struct field result_fields[] = {
+    FIELD(1, S, id, "Job id; of the first element of an array."),
+    FIELD(2, S, count, "Jobs: the elements of an array, else 1."),
+    FIELD(3, S, repeated, "The idempotency key was used before for the same job; nothing was submitted now."),
+};
+const struct schema command_result_schema = SCHEMA(S, "the result of a command", result_fields);
+#undef S
+#define S struct command_submit
+static const struct field submit_fields[] = {
+    FIELD_SUB(1, S, spec, &spec_schema, "What to run."),
+    FIELD(2, S, dry_run, "Check it, but do not submit it."),
+};
+static const struct schema submit_schema = SCHEMA(S, "submit", submit_fields);
+#undef S
+#define S struct command_job
+static const struct field job_fields[] = {FIELD(1, S, id, "Job id.")};
+static const struct schema job_schema = SCHEMA(S, "a command about a job", job_fields);
+#undef S
+#define S struct command_cancel
+static const struct field cancel_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, signal, "Send this signal instead of ending the job; 0: end it."),
+    FIELD(3, S, batch_only, "The signal goes to the batch script only."),
+    FIELD(4, S, steps_only, "The signal goes to the job's steps, not to its batch script."),
+    FIELD(5, S, step, "Only this step; 0: the whole job."),
+    FIELD(6, S, reason, "Why, for the job's user."),
+};
+static const struct schema cancel_schema = SCHEMA(S, "cancel", cancel_fields);
+#undef S
+#define S struct command_hold
+static const struct field hold_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD_WORDS(2, S, as, hold_kind_words,
+                "user: its user may release it; admin: only an administrator; owner: user for one's own job."),
+};
+static const struct schema hold_schema = SCHEMA(S, "hold", hold_fields);
+#undef S
+#define S struct command_requeue
+static const struct field requeue_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, hold, "Hold it once it is back in the queue."),
+};
+static const struct schema requeue_schema = SCHEMA(S, "requeue", requeue_fields);
+#undef S
+#define S struct command_update
+static const struct field update_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD_SUB(2, S, change, &spec_schema, "The fields to change; others stay."),
+};
+static const struct schema update_schema = SCHEMA(S, "update", update_fields);
+#undef S
+#define S struct command_node
+static const struct field node_fields[] = {FIELD(1, S, node, "Name of the node.")};
+static const struct schema node_command_schema = SCHEMA(S, "a command about a node", node_fields);
+#undef S
+#define S struct command_node_drain
+static const struct field drain_fields[] = {
+    FIELD(1, S, node, "Name of the node."),
+    FIELD(2, S, reason, "Why it is drained; required."),
+};
+static const struct schema drain_schema = SCHEMA(S, "drain", drain_fields);
+#undef S
+#define S struct command_entity_delete
+static const struct field delete_fields[] = {
+    FIELD_WORDS(1, S, kind, entity_kind_words, "What to delete: project, partition, qos or reservation."),
+    FIELD(2, S, name, "Its name."),
+    FIELD(3, S, force, "Also while live jobs are in it."),
+};
+static const struct schema delete_schema = SCHEMA(S, "delete", delete_fields);
+#undef S
+#define S struct command_token_create
+static const struct field token_create_fields[] = {
+    FIELD(1, S, id, "Id of the token."),
+    FIELD(2, S, hash, "Hash of its secret."),
+    FIELD(3, S, user, "User it stands for; empty: a token for an agent."),
+    FIELD(4, S, node, "Node an agent's token is for; empty: any."),
+    FIELD(5, S, expires_ms, "When it expires (ms since 1970)."),
+};
+static const struct schema token_create_schema = SCHEMA(S, "token_create", token_create_fields);
+#undef S
+#define S struct command_token_revoke
+static const struct field token_revoke_fields[] = {FIELD(1, S, id, "Id of the token.")};
+static const struct schema token_revoke_schema = SCHEMA(S, "token_revoke", token_revoke_fields);
+#undef S
+#define S struct command_token_use
+static const struct field token_use_fields[] = {
+    FIELD(1, S, id, "Id of the token."),
+    FIELD(2, S, hash, "Hash of its secret."),
+    FIELD(3, S, node, "Node that joins."),
+    FIELD(4, S, fingerprint, "Fingerprint of the node's certificate."),
+};
+static const struct schema token_use_schema = SCHEMA(S, "token_use", token_use_fields);
+#undef S
+#define S struct command_keys_init
+static const struct field keys_init_fields[] = {FIELD(1, S, secret, "Secret that keys are hashed with, 16 bytes.")};
+static const struct schema keys_init_schema = SCHEMA(S, "keys_init", keys_init_fields);
+#undef S
+#define S struct command_key_import
+static const struct field key_import_fields[] = {
+    FIELD(1, S, user, "User whose key it is."),
+    FIELD(2, S, key, "The key."),
+    FIELD(3, S, id, "Job it was used for."),
+    FIELD(4, S, count, "Elements of that job's array, else 1."),
+    FIELD(5, S, expires_ms, "When it is forgotten (ms since 1970)."),
+};
+static const struct schema key_import_schema = SCHEMA(S, "key_import", key_import_fields);
+#undef S
+
+static const struct schema empty_schema = {.name = "no parameters", .size = sizeof(struct command_empty)};
+
+static const struct {
+    const char *name;
+    const struct schema *schema;
+} commands[] = {
+    [COMMAND_SUBMIT] = {"submit", &submit_schema},
+    [COMMAND_CANCEL] = {"cancel", &cancel_schema},
+    [COMMAND_HOLD] = {"hold", &hold_schema},
+    [COMMAND_RELEASE] = {"release", &job_schema},
+    [COMMAND_REQUEUE] = {"requeue", &requeue_schema},
+    [COMMAND_SUSPEND] = {"suspend", &job_schema},
+    [COMMAND_RESUME] = {"resume", &job_schema},
+    [COMMAND_UPDATE] = {"update", &update_schema},
+    [COMMAND_NODE_DRAIN] = {"node_drain", &drain_schema},
+    [COMMAND_NODE_RESUME] = {"node_resume", &node_command_schema},
+    [COMMAND_NODE_REMOVE] = {"node_remove", &node_command_schema},
+    [COMMAND_PROJECT_SET] = {"project_set", &project_schema},
+    [COMMAND_PARTITION_SET] = {"partition_set", &partition_schema},
+    [COMMAND_QOS_SET] = {"qos_set", &qos_schema},
+    [COMMAND_RESERVATION_SET] = {"reservation_set", &reservation_schema},
+    [COMMAND_ENTITY_DELETE] = {"entity_delete", &delete_schema},
+    [COMMAND_POLICY_SET] = {"policy_set", &policy_schema},
+    [COMMAND_TOKEN_CREATE] = {"token_create", &token_create_schema},
+    [COMMAND_TOKEN_REVOKE] = {"token_revoke", &token_revoke_schema},
+    [COMMAND_TOKEN_USE] = {"token_use", &token_use_schema},
+    [COMMAND_KEYS_INIT] = {"keys_init", &keys_init_schema},
+    [COMMAND_KEY_IMPORT] = {"key_import", &key_import_schema},
+    [COMMAND_UPGRADE_FINISH] = {"upgrade_finish", &empty_schema},
+};
+static_assert(sizeof commands / sizeof *commands == COMMAND_TYPE_COUNT, "a table per command");
+
+const char *command_name(enum command_type type) {
+    return type > COMMAND_NONE && type < COMMAND_TYPE_COUNT ? commands[type].name : NULL;
+}
+
+const struct schema *command_schema(enum command_type type) {
+    return type > COMMAND_NONE && type < COMMAND_TYPE_COUNT ? commands[type].schema : NULL;
+}
+
+enum command_type command_entity_set(enum entity_kind kind) {
+    static const enum command_type types[ENTITY_COUNT] = {COMMAND_PROJECT_SET, COMMAND_PARTITION_SET,
+                                                          COMMAND_QOS_SET, COMMAND_RESERVATION_SET};
+    return types[kind];
+}

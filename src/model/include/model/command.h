@@ -1,0 +1,147 @@
+// Commands: every change that somebody asks of the controller, as data. One schema-described struct per
+// kind, whoever sends it: the API, the configuration file, the controller itself, the fault simulator.
+// core_command (core/core.h) checks one and carries it out.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/schema.h"
+#include "model/job.h"
+#include "model/node.h"
+
+enum command_type {
+    COMMAND_NONE,
+    COMMAND_SUBMIT,           // struct command_submit
+    COMMAND_CANCEL,           // struct command_cancel
+    COMMAND_HOLD,             // struct command_hold
+    COMMAND_RELEASE,          // struct command_job
+    COMMAND_REQUEUE,          // struct command_requeue
+    COMMAND_SUSPEND,          // struct command_job
+    COMMAND_RESUME,           // struct command_job
+    COMMAND_UPDATE,           // struct command_update
+    COMMAND_NODE_DRAIN,       // struct command_node_drain
+    COMMAND_NODE_RESUME,      // struct command_node
+    COMMAND_NODE_REMOVE,      // struct command_node
+    COMMAND_PROJECT_SET,      // struct project
+    COMMAND_PARTITION_SET,    // struct partition
+    COMMAND_QOS_SET,          // struct qos
+    COMMAND_RESERVATION_SET,  // struct reservation
+    COMMAND_ENTITY_DELETE,    // struct command_entity_delete
+    COMMAND_POLICY_SET,       // struct policy_settings: only what is given changes
+    COMMAND_TOKEN_CREATE,     // struct command_token_create
+    COMMAND_TOKEN_REVOKE,     // struct command_token_revoke
+    COMMAND_TOKEN_USE,        // struct command_token_use
+    COMMAND_KEYS_INIT,        // struct command_keys_init
+    COMMAND_KEY_IMPORT,       // struct command_key_import
+    COMMAND_UPGRADE_FINISH,   // struct command_empty
+    COMMAND_TYPE_COUNT
+};
+
+struct command {
+    enum command_type type;
+    const void *body;  // as command_schema(type) describes
+};
+
+const char *command_name(enum command_type type);              // "submit", "node_drain"
+const struct schema *command_schema(enum command_type type);
+enum command_type command_entity_set(enum entity_kind kind);   // COMMAND_PROJECT_SET, …
+
+// What a command led to.
+struct command_result {
+    uint64_t id, count;  // submit: the first id, and how many jobs (elements of the array)
+    bool repeated;       // submit: the idempotency key was used before for the same job
+};
+extern const struct schema command_result_schema;
+
+// --- jobs ---
+
+// With dry_run everything is checked and nothing happens. The texts' ids and sizes are set already.
+struct command_submit {
+    const struct spec *spec;
+    bool dry_run;
+};
+
+struct command_job {  // release, suspend, resume
+    uint64_t id;
+};
+
+struct command_cancel {
+    uint64_t id;
+    uint32_t signal;      // 0: end the job; otherwise only send this signal
+    bool batch_only;      // to the batch script alone
+    bool steps_only;      // not to the batch script, as Slurm's scancel --signal
+    uint32_t step;        // only this step; 0: the whole job
+    const char *reason;
+};
+
+// A job held by an administrator can only be released by one. A running job goes on, and is held when it
+// comes back to the queue. HOLD_BY_OWNER: as user for one's own jobs, as administrator for others'.
+enum hold_kind { HOLD_BY_OWNER, HOLD_USER, HOLD_ADMIN };
+extern const char *const hold_kind_words[];
+
+struct command_hold {
+    uint64_t id;
+    enum hold_kind as;
+};
+
+struct command_requeue {
+    uint64_t id;
+    bool hold;  // and hold it
+};
+
+struct command_update {
+    uint64_t id;
+    const struct spec *change;  // only what is given changes
+};
+
+// --- administration ---
+
+struct command_node {
+    const char *node;
+};
+
+struct command_node_drain {
+    const char *node, *reason;
+};
+
+// Refused while live jobs are in it, unless forced; those of a reservation only lose their right to it.
+struct command_entity_delete {
+    enum entity_kind kind;
+    const char *name;
+    bool force;
+};
+
+struct command_token_create {
+    const char *id;
+    const char *hash;   // of the secret
+    const char *user;   // a user's API token; NULL: for an agent to join
+    const char *node;   // of an agent's token: only for the node of this name
+    int64_t expires_ms;
+};
+
+struct command_token_revoke {
+    const char *id;
+};
+
+struct command_token_use {
+    const char *id, *hash, *node;
+    const char *fingerprint;  // of the certificate that the node gets
+};
+
+struct command_empty {  // nothing to say
+    char unused;
+};
+
+// --- idempotency keys ---
+
+// The secret that keys are hashed with, once in the life of a cluster.
+struct command_keys_init {
+    struct bytes secret;  // 16 random bytes
+};
+
+// A key that the previous release kept outside the core. The spec is not known: any is taken for the same.
+struct command_key_import {
+    const char *user, *key;
+    uint64_t id, count;
+    int64_t expires_ms;
+};
