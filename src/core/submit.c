@@ -362,7 +362,7 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
         .time_limit_ms = (int64_t)s->time_limit_s * 1000,
         .min_runtime_ms = (int64_t)s->min_run_s * 1000,
         .deadline_ms = s->deadline_ms,
-        .priority = (int32_t)s->priority,
+        .priority = s->priority < INT32_MAX ? (int32_t)s->priority : INT32_MAX,
         .nice = s->nice,
         .preemptible = s->requeue || s->class == CLASS_INTERACTIVE ? SCHED_BY_CLASS : SCHED_NO,
     };

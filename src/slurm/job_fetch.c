@@ -213,7 +213,7 @@ static void build_query(struct query *t, const struct job_query *q) {
 }
 
 static int read_all(struct slurm *s, struct job_reading *r) {
-    cleanup_query struct query t;
+    cleanup_query struct query t = {0};
     struct client *k = slurm_client(s);
     if (!k)
         return SLURM_FAILED;

@@ -1,4 +1,4 @@
-// Owns the way to the controller.
+// Finds the controller, connects to it, sends requests and reads the answers.
 #include "cli/client/client.h"
 
 #include <errno.h>
@@ -22,6 +22,8 @@
 #include "cli/client/daemon.h"
 #include "model/config.h"
 #include "model/paths.h"
+
+enum { CLIENT_WAIT_MS = 5000, WAIT_NOTE_MS = 1000, WAIT_PAUSE_US = 100 * 1000 };
 
 struct client {
     struct cli *cli;
@@ -106,7 +108,8 @@ static int find_endpoint(struct client *k, struct error *e) {
         return 0;
     }
     bool own = access(p.socket, F_OK) == 0;
-    if (own || (str_empty(getenv("ACEQUIA_HOME")) && access(PATHS_SYSTEM_SOCKET, F_OK) == 0)) {
+    bool may_use_system = str_empty(getenv("ACEQUIA_HOME"));
+    if (own || (may_use_system && access(PATHS_SYSTEM_SOCKET, F_OK) == 0)) {
         k->socket = xstrdup(own ? p.socket : PATHS_SYSTEM_SOCKET);
         return 0;
     }
@@ -116,19 +119,40 @@ static int find_endpoint(struct client *k, struct error *e) {
         return r;
     if (!str_empty(config.cluster.controller))
         return parse_host(k, config.cluster.controller, e);
+    // The system's controller has no socket while it restarts; connecting to it waits for that.
+    if (may_use_system && geteuid() != 0 && access(PATHS_SYSTEM_RUN, F_OK) == 0) {
+        k->socket = xstrdup(PATHS_SYSTEM_SOCKET);
+        return 0;
+    }
     return error_set(e, ENOENT, "no cluster is running here; start one with: acequia up");
 }
 
-static int connect_now(struct client *k, struct error *e) {
+static int connect_once(struct client *k, struct error *e) {
     k->http = http_client_free(k->http);
     if (!k->socket)
         return k->cli->tls->connect(k->host, k->port, k->folder, &k->http, e);
     int r = http_client_unix(k->socket, &k->http, e);
     if (r == -ENOENT || r == -ECONNREFUSED)
-        return error_set(e, ECONNREFUSED, "the controller at %s does not answer; start it with: acequia up", k->socket);
+        return error_set(e, ECONNREFUSED, "the controller at %s does not answer: it is not running; start it with: acequia up",
+                         k->socket);
     if (r == -EACCES)
         return error_set(e, -r, "permission denied: the controller's socket %s", k->socket);
     return r;
+}
+
+// A controller that is being restarted answers again soon: commands wait for it instead of failing.
+static int connect_now(struct client *k, struct error *e) {
+    int64_t began = clock_mono_ms();
+    bool noted = false;
+    for (;;) {
+        int r = connect_once(k, e);
+        int64_t waited = clock_mono_ms() - began;
+        if (r != -ECONNREFUSED || k->cli->no_wait || waited >= CLIENT_WAIT_MS)
+            return r;
+        if (!noted && waited >= WAIT_NOTE_MS && isatty(STDERR_FILENO))
+            noted = fprintf(stderr, "Waiting for the controller, up to %d s ...\n", CLIENT_WAIT_MS / 1000) > 0;
+        usleep(WAIT_PAUSE_US);
+    }
 }
 
 int client_open(struct cli *c, struct client **out) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/map.h"
 #include "base/text.h"
 #include "cli/client/client.h"
 
@@ -75,14 +76,19 @@ int job_action(struct cli *c, const char *action, const char *done, job_action_f
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
     struct reply reply;
+    struct strmap seen = {0};
     json_open(&w, '{');
     if (c->count) {
         json_key(&w, "ids");
         json_open(&w, '[');
         for (int i = 0; i < c->count; i++)
-            json_put_str(&w, c->arguments[i]);
+            if (!strmap_get(&seen, c->arguments[i])) {  // a job named twice is acted on once
+                json_put_str(&w, c->arguments[i]);
+                strmap_put(&seen, c->arguments[i], c->arguments[i]);
+            }
         json_close(&w, ']');
     }
+    strmap_done(&seen);
     bool filtered = write_filters(c, &w);
     if (!filtered && !c->count)
         return cli_usage(c, "%s needs jobs: ids, or a filter such as --name or --all", c->verb->name);

@@ -200,7 +200,7 @@ static const char *number_text(const struct job_column *column, struct arena *a,
         return column->kind == MILLIS ? "0:00" : "-";
     switch (column->kind) {
     case SIZE: return arena_strdup(a, size_format((uint64_t)v, text));
-    case SECONDS: return v != DURATION_UNLIMITED ? arena_strdup(a, elapsed_format(v, text)) : "-";
+    case SECONDS: return v < DURATION_LIMIT_S ? arena_strdup(a, elapsed_format(v, text)) : "unlimited";
     case MILLIS: return arena_strdup(a, elapsed_format(v / 1000, text));
     case TIME: return arena_strdup(a, local_time_short(v, now_ms, text));
     case GPUS: return arena_strdup(a, gpu_milli_format((uint64_t)v, text));
@@ -284,7 +284,8 @@ int job_rows_sort(struct job_rows *rows, const char *keys, struct error *e) {
             return -EINVAL;
         if (parsed.count == 8)
             return error_set(e, EINVAL, "at most 8 columns can be sorted by");
-        parsed.at[parsed.count++] = (struct sort_key){column, descending, job_rows_field(rows, column->field)};
+        const char *field = column->kind == ID ? "id" : column->field;  // labels are text: 10 would be before 9
+        parsed.at[parsed.count++] = (struct sort_key){column, descending, job_rows_field(rows, field)};
         p += len;
     }
     parsed.at[parsed.count++] =

@@ -206,6 +206,8 @@ static int take_resources(struct cli *c, const struct cli_options *o, struct spe
     r = r < 0 ? r : take_gpus(c, o, "gpus-per-node", &s->gpus_per_node_milli, s);
     r = r < 0 ? r : take_gpus(c, o, "gpus-per-task", &s->gpus_per_task_milli, s);
     r = r < 0 ? r : option_duration(o, "time", 60, &s->time_limit_s, e);
+    if (s->time_limit_s == DURATION_UNLIMITED)
+        s->time_limit_s = DURATION_LIMIT_S;  // 0 would be the partition's default
     r = r < 0 ? r : option_duration(o, "time-min", 60, &s->time_min_s, e);
     r = r < 0 ? r : take_identifier(o, "project", &s->project, e);
     r = r < 0 ? r : take_identifiers(o, "partition", &s->partition, e);

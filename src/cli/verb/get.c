@@ -76,7 +76,7 @@ static void request_lines(struct buf *out, const struct json *spec) {
     if (b.len > 2)
         line(out, "Asked for", "%.*s", (int)b.len - 2, b.data);
     if ((v = json_i64(spec, "time_limit_s", 0)))
-        line(out, "Time limit", "%s", duration_format((uint64_t)v, text));
+        line(out, "Time limit", "%s", v < DURATION_LIMIT_S ? duration_format((uint64_t)v, text) : "unlimited");
 }
 
 static void part_lines(struct buf *out, const struct json *parts) {

@@ -212,6 +212,7 @@ static int watch(struct cli *c, struct client *k, struct job_columns *columns, u
     struct watched_list w = {c, k, columns, limit};
     if (option_u32(&c->options, "watch", 1, 3600, &seconds, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    c->no_wait = true;  // the screen shows that the controller is away, and tries again
     if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !c->json)
         return screen_watch(&c->error, seconds * 1000, draw_screen, &w) < 0 ? cli_fail(c) : CLI_OK;
     for (;;) {

@@ -91,6 +91,7 @@ static int run(struct cli *c) {
         return cli_fail(c);
     bool screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !c->json && !option_given(&c->options, "once");
     int status;
+    c->no_wait = screen;  // the screen shows that the controller is away, and tries again
     if (!screen)
         status = once(c, k);
     else

@@ -30,7 +30,8 @@ const char *paths_agent(const struct paths *p, struct arena *a, const char *node
 const char *paths_agent_spool(const struct paths *p, struct arena *a, const char *node);  // …/spool
 const char *paths_pid_file(const struct paths *p, struct arena *a, const char *daemon);   // run/DAEMON.pid
 const char *paths_log_file(const struct paths *p, struct arena *a, const char *daemon);   // log/DAEMON.log
-#define PATHS_SYSTEM_SOCKET "/run/acequia/api.sock"
+#define PATHS_SYSTEM_RUN "/run/acequia"
+#define PATHS_SYSTEM_SOCKET PATHS_SYSTEM_RUN "/api.sock"
 // Makes the folder if it is not there. What is there already must be a folder of ours that nobody
 // else can write to: somebody who can would be trusted with all that is kept in it.
 int paths_make(const char *path, mode_t mode, struct error *e);

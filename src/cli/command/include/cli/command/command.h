@@ -31,6 +31,7 @@ struct cli {
     struct arena arena;
     struct error error;
     bool json;
+    bool no_wait;  // a controller that does not answer is an error at once; else it is waited for some seconds
 };
 
 struct verb {
