@@ -118,6 +118,8 @@ static const struct field spec_fields[] = {
     FIELD(69, struct spec, submit_line, "The command line that submitted it."),
     FIELD(80, struct spec, container_mounts, "Folders seen in the container, as SRC[:DST[:ro]] with commas."),
     FIELD(81, struct spec, container_workdir, "Working directory in the container; else workdir."),
+    FIELD(82, struct spec, pty_rows, "Rows of the pseudo-terminal at its start; 0: 24."),
+    FIELD(83, struct spec, pty_columns, "Columns of the pseudo-terminal at its start; 0: 80."),
     FIELD(100, struct spec, notify,
           "When somebody is notified: a list of begin, end, fail, requeue, time_limit, time_limit_90, time_limit_80, "
           "time_limit_50, array_tasks, all."),

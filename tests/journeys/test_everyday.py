@@ -362,3 +362,8 @@ def test_words_are_those_of_the_command_line(cluster):
     assert "could run into a reservation" in cluster.acequia("why", job)
     cluster.acequia("cancel", job)
     cluster.acequia("reservation", "delete", "soon")
+
+
+def test_a_terminal_opens_at_our_size(cluster):
+    t = Terminal(cluster, "run", "--pty", "--", "stty", "size", rows=33, columns=101)
+    t.expect("33 101")

@@ -74,3 +74,47 @@ def test_a_high_priority_is_not_a_low_one(cluster):
     assert cluster.job(high)["order"]["priority"] > cluster.job(low)["order"]["priority"] > 0
     assert "4000000000" in cluster.acequia("list", "-o", "id,priority", high)
     cluster.acequia("cancel", low, high, blocker)
+
+
+def test_the_output_of_an_array_says_whose_it_is(cluster):
+    array = cluster.submit("-a", "0-2", "--", "sh", "-c", "echo element $ACEQUIA_ARRAY_TASK_ID")
+    cluster.run("wait", array)
+    one = cluster.run("logs", array)
+    assert one.stdout == "element 0\n" and f"this is the output of {array}_0" in one.stderr
+    every = cluster.acequia("logs", "--all", array)
+    assert every == "\n".join(f"==> {array}_{i} <==\nelement {i}\n" for i in range(3))
+    assert cluster.run("logs", f"{array}_1").stderr == ""
+
+
+def test_following_ends_with_the_state(cluster):
+    job = cluster.submit("--", "sh", "-c", "echo hello; exit 3")
+    r = cluster.run("logs", "-f", job)
+    assert r.returncode == 0 and r.stdout == "hello\n" and r.stderr.endswith(f"job {job}: FAILED, exit code 3\n"), r
+    assert cluster.run("logs", "-f", "--exit-status", job).returncode == 3
+    job = cluster.submit("--", "true")
+    r = cluster.run("logs", "-fx", job)
+    assert r.returncode == 0 and r.stderr.endswith(f"job {job}: COMPLETED\n")
+
+
+def test_arrays_are_one_line_unless_unfolded(cluster):
+    blocker = cluster.submit("--exclusive", "--", "sleep", "600")
+    cluster.wait_state(blocker, "RUNNING")
+    array = cluster.submit("-a", "0-99", "-t", "1h", "--", "sleep", "600")
+    sparse = cluster.submit("-a", ",".join(str(i * i + 100) for i in range(40)), "--", "true")
+    cluster.acequia("hold", f"{array}_5")
+    lines = [l.split() for l in cluster.acequia("list", "-H").splitlines()]
+    assert [l[0] for l in lines if l[0].split("_")[0] == array] == [array]
+    assert f"{array}  " in cluster.acequia("list") and "100 PENDING" in cluster.acequia("list")
+    assert len([1 for l in cluster.acequia("list", "-r", "-H", "-o", "id").split() if l.startswith(f"{array}_")]) == 100
+    # Ids are never cut: a long list of elements is shortened between two of them.
+    shown = next(l for l in cluster.acequia("list", "-o", "id,name,where").splitlines() if l.startswith(f"{sparse}_["))
+    assert shown.split()[0].endswith(",...]"), shown
+    cluster.acequia("cancel", array, sparse, blocker)
+
+
+def test_a_list_says_when_it_was_cut(cluster):
+    jobs = [cluster.submit("--", "true") for _ in range(3)]
+    cluster.run("wait", *jobs)
+    r = cluster.run("list", "-f", "-l", "2")
+    assert len(r.stdout.splitlines()) == 3 and "only the newest 2 finished jobs are shown" in r.stderr
+    assert cluster.run("list", "-f").stderr == ""

@@ -219,7 +219,7 @@ static int attach_terminal(struct streams *all, const struct message_launch *m,
     int kept = open_kept(all->agent, m, false);
     if (kept < 0)
         return error_set(e, -kept, "its output cannot be kept: %s", strerror(-kept));
-    int rc = stream_open_terminal(0, 0, r->uid, r->switch_user, &master, &slave);
+    int rc = stream_open_terminal(m->spec->pty_rows, m->spec->pty_columns, r->uid, r->switch_user, &master, &slave);
     if (rc < 0) {
         close(kept);
         return error_set(e, -rc, "no terminal: %s", strerror(-rc));

@@ -133,7 +133,8 @@ static int connect_once(struct client *k, struct error *e) {
         return k->cli->tls->connect(k->host, k->port, k->folder, &k->http, e);
     int r = http_client_unix(k->socket, &k->http, e);
     if (r == -ENOENT || r == -ECONNREFUSED)
-        return error_set(e, ECONNREFUSED, "the controller at %s does not answer: it is not running; start it with: acequia up",
+        return error_set(e, ECONNREFUSED,
+                         "the controller at %s does not answer: it is not running; start it with: acequia up",
                          k->socket);
     if (r == -EACCES)
         return error_set(e, -r, "permission denied: the controller's socket %s", k->socket);

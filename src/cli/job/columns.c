@@ -23,7 +23,7 @@ struct job_column {
 };
 
 static const struct job_column columns[] = {
-    {"id", "JOB", ID, "label", NULL, 1, 8},
+    {"id", "JOB", ID, "label", NULL, 0, 0},
     {"name", "NAME", TEXT, "name", NULL, 6, 8},
     {"user", "USER", TEXT, "user", NULL, 4, 5},
     {"project", "PROJECT", TEXT, "project", NULL, 4, 7},
@@ -64,7 +64,7 @@ static const struct job_column columns[] = {
     {"command", "COMMAND", TEXT, "command_text", NULL, 6, 8},
     {"dependency", "DEPENDENCY", TEXT, "dependency", NULL, 6, 8},
 };
-enum { COLUMNS = sizeof columns / sizeof *columns };
+enum { ID_WIDTH = 18, COLUMNS = sizeof columns / sizeof *columns };
 
 void job_columns_list(struct buf *out) {
     for (size_t i = 0; i < COLUMNS; i++)
@@ -130,6 +130,8 @@ void job_columns_fields(const struct job_columns *c, struct buf *out) {
 enum colour job_state_colour(const char *state) {
     if (!state)
         return COLOUR_NONE;
+    if (*state >= '0' && *state <= '9')  // of a folded array: "2 RUNNING, 98 PENDING"
+        return strstr(state, "RUNNING") ? COLOUR_GREEN : strstr(state, "FAIL") ? COLOUR_RED : COLOUR_YELLOW;
     if (streq(state, "RUNNING") || streq(state, "COMPLETING") || streq(state, "STARTING"))
         return COLOUR_GREEN;
     if (streq(state, "PENDING") || streq(state, "SUSPENDED"))
@@ -161,20 +163,8 @@ void job_columns_bind(struct job_columns *c, const struct job_rows *rows) {
     c->gpus = job_rows_field(rows, "gpus_milli");
 }
 
-static const char *text_at(const struct json *row, int i) {
-    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_STRING
-               ? row->items[i].s
-               : NULL;
-}
-
-static int64_t number_at(const struct json *row, int i) {
-    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_INT
-               ? row->items[i].i
-               : 0;
-}
-
 static const char *where_text(const struct job_columns *c, struct arena *a, const struct json *row) {
-    const char *nodes = text_at(row, c->nodes), *reason = text_at(row, c->reason);
+    const char *nodes = job_rows_text(row, c->nodes), *reason = job_rows_text(row, c->reason);
     if (!str_empty(nodes))
         return nodes;
     if (str_empty(reason) || streq(reason, "None"))
@@ -210,18 +200,25 @@ static const char *number_text(const struct job_column *column, struct arena *a,
 }
 
 static const char *id_text(const struct job_columns *c, uint32_t i, struct arena *a, const struct json *row) {
-    const char *label = text_at(row, c->label);
-    return label ? label : arena_printf(a, "%lld", (long long)number_at(row, c->field[i]));
+    const char *label = job_rows_text(row, c->label), *bracket = label ? strchr(label, '[') : NULL;
+    // An id is never cut; a long list of elements is shortened at a comma, so that no number is.
+    if (bracket && !c->whole_ids && strlen(label) > ID_WIDTH) {
+        size_t n = (size_t)(bracket - label) + 1, next;
+        while ((next = n + strcspn(label + n, ",]")) < ID_WIDTH && label[next] == ',')
+            n = next + 1;
+        return arena_printf(a, "%.*s...]", (int)n, label);
+    }
+    return label ? label : arena_printf(a, "%lld", (long long)job_rows_number(row, c->field[i]));
 }
 
 // How much of what it holds a job keeps busy; nothing where that is not measured.
 static const char *busy_text(const struct job_columns *c, uint32_t i, struct arena *a, const struct json *row) {
     int field = c->field[i];
-    int64_t held = number_at(row, c->gpus);
+    int64_t held = job_rows_number(row, c->gpus);
     bool there = field >= 0 && row->type == JSON_ARRAY && (uint32_t)field < row->len;
     if (!held || !there || row->items[field].type != JSON_INT)
         return "-";
-    return arena_printf(a, "%lld %%", (long long)(number_at(row, field) * 100 / held));
+    return arena_printf(a, "%lld %%", (long long)(job_rows_number(row, field) * 100 / held));
 }
 
 void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms,
@@ -230,21 +227,21 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
         const struct job_column *column = c->at[i];
         const char *state;
         switch (column->kind) {
-        case TEXT: table_add(t, text_at(row, c->field[i]), COLOUR_NONE); break;
+        case TEXT: table_add(t, job_rows_text(row, c->field[i]), COLOUR_NONE); break;
         case ID: table_add(t, id_text(c, i, a, row), COLOUR_NONE); break;
         case STATE:
-            state = text_at(row, c->state);
+            state = job_rows_text(row, c->state);
             table_add(t, state, job_state_colour(state));
             break;
         case WHERE: table_add(t, where_text(c, a, row), COLOUR_NONE); break;
         case EXIT:
             table_add(t,
-                      job_exit_text(a, text_at(row, c->state), number_at(row, c->field[i]),
-                                    number_at(row, c->exit_signal)),
+                      job_exit_text(a, job_rows_text(row, c->state), job_rows_number(row, c->field[i]),
+                                    job_rows_number(row, c->exit_signal)),
                       COLOUR_NONE);
             break;
         case BUSY: table_add(t, busy_text(c, i, a, row), COLOUR_NONE); break;
-        default: table_add(t, number_text(column, a, number_at(row, c->field[i]), now_ms), COLOUR_NONE); break;
+        default: table_add(t, number_text(column, a, job_rows_number(row, c->field[i]), now_ms), COLOUR_NONE); break;
         }
     }
 }
@@ -264,8 +261,8 @@ static int compare_rows(const void *va, const void *vb, void *arg) {
     const struct sort_keys *keys = arg;
     for (int i = 0; i < keys->count; i++) {
         int field = keys->at[i].field;
-        const char *ta = text_at(a, field), *tb = text_at(b, field);
-        int64_t na = number_at(a, field), nb = number_at(b, field);
+        const char *ta = job_rows_text(a, field), *tb = job_rows_text(b, field);
+        int64_t na = job_rows_number(a, field), nb = job_rows_number(b, field);
         int order = ta || tb ? strcmp(ta ? ta : "", tb ? tb : "") : na < nb ? -1 : na > nb;
         if (order)
             return keys->at[i].descending ? -order : order;

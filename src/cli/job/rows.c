@@ -2,6 +2,7 @@
 #include "cli/job/rows.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -13,6 +14,31 @@ int job_rows_field(const struct job_rows *r, const char *name) {
         if (r->fields->items[i].type == JSON_STRING && streq(r->fields->items[i].s, name))
             return (int)i;
     return -1;
+}
+
+const char *job_rows_text(const struct json *row, int i) {
+    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_STRING
+               ? row->items[i].s
+               : NULL;
+}
+
+int64_t job_rows_number(const struct json *row, int i) {
+    return i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_INT
+               ? row->items[i].i
+               : 0;
+}
+
+static int compare_numbers(const void *a, const void *b, void *field) {
+    int64_t x = job_rows_number(*(const struct json *const *)a, *(int *)field),
+            y = job_rows_number(*(const struct json *const *)b, *(int *)field);
+    return x < y ? -1 : x > y;
+}
+
+int job_rows_sort_by(struct job_rows *rows, const char *name) {
+    int field = job_rows_field(rows, name);
+    if (rows->rows.len)
+        qsort_r(rows->rows.at, rows->rows.len, sizeof *rows->rows.at, compare_numbers, &field);
+    return 0;
 }
 
 struct rows_reading {
@@ -73,7 +99,8 @@ int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t
              jobs && jobs->type == JSON_ARRAY && i < jobs->len && (!limit || out->rows.len < limit); i++)
             vec_push(&out->rows, &jobs->items[i]);
         const struct json *next = json_get(reply.json, "next");
-        if (!next || next->type == JSON_NULL || (limit && out->rows.len >= limit))
+        out->cut = next && next->type != JSON_NULL && limit && out->rows.len >= limit;
+        if (!next || next->type == JSON_NULL || out->cut)
             return 0;
         buf_clear(&after);
         buf_addf(&after, "%s&after=", target);

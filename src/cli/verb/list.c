@@ -30,7 +30,7 @@ static const struct option_spec filter_specs[] = {
     {"finished", 'f', NULL, "Finished jobs, newest last, instead of pending and running ones.", 0, NULL, NULL},
     {"since", 0, "TIME", "Finished since then: 08:00, 2026-01-30 or now-2hours.", 0, NULL, NULL},
     {"until", 0, "TIME", "Finished until then.", 0, NULL, NULL},
-    {"elements", 'r', NULL, "One line per element of an array.", 0, NULL, NULL},
+    {"elements", 'r', NULL, "One line per element of an array; default: one line per array.", 0, "unfold", NULL},
     {"limit", 'l', "COUNT", "At most this many.", 0, NULL, NULL},
 };
 static const struct option_table filters = OPTION_TABLE("Which jobs", filter_specs);
@@ -104,6 +104,7 @@ static void print_json(const struct job_rows *rows, struct buf *out) {
 static void print_table(struct cli *c, struct job_columns *columns, const struct job_rows *rows, struct buf *out) {
     struct text_table t;
     int64_t now = clock_wall_ms();
+    columns->whole_ids = option_given(&c->options, "wide") || !terminal_table_width();
     job_columns_bind(columns, rows);
     table_init(&t, &c->arena, columns->titles, columns->count);
     for (uint32_t i = 0; i < rows->rows.len; i++)
@@ -120,17 +121,12 @@ static bool wants_notes(const struct cli *c) {
            !option_given(o, "finished");
 }
 
-static const char *cell_text(const struct json *row, int i) {
-    bool there = i >= 0 && row->type == JSON_ARRAY && (uint32_t)i < row->len && row->items[i].type == JSON_STRING;
-    return there ? row->items[i].s : NULL;
-}
-
 static void print_notes(struct cli *c, const struct job_rows *rows, struct buf *out) {
     enum { NOTES_MAX = 5 };
     int label = job_rows_field(rows, "label"), warning = job_rows_field(rows, "warning");
     uint32_t count = 0;
     for (uint32_t i = 0; i < rows->rows.len; i++) {
-        const char *job = cell_text(rows->rows.at[i], label), *text = cell_text(rows->rows.at[i], warning);
+        const char *job = job_rows_text(rows->rows.at[i], label), *text = job_rows_text(rows->rows.at[i], warning);
         if (!job || !text || count++ >= NOTES_MAX)
             continue;
         buf_adds(out, "Note  ");
@@ -158,6 +154,9 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
     }
     if (sort)
         buf_adds(&fields, ",id");
+    bool fold = !c->json && !c->count && !option_given(&c->options, "elements");
+    if (fold)
+        buf_adds(&fields, "," JOB_FOLD_FIELDS);
     if (wants_notes(c))
         buf_adds(&fields, ",label,warning");
     int r = build_query(c, c->json ? NULL : buf_str(&fields), limit, &q);
@@ -174,12 +173,16 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         rows.rows.at[rows.rows.len - 1 - i] = rows.rows.at[i];
         rows.rows.at[i] = other;
     }
+    if (r == 0 && fold)
+        job_rows_fold(&rows, &c->arena);
     if (r == 0 && c->json)
         print_json(&rows, out);
     else if (r == 0)
         print_table(c, columns, &rows, out);
     if (r == 0 && wants_notes(c))
         print_notes(c, &rows, out);
+    if (r == 0 && rows.cut)
+        cli_note("only the newest %u finished jobs are shown; see --limit and --since", limit);
     vec_done(&rows.rows);
     return r;
 }
@@ -262,8 +265,8 @@ const struct verb verb_list = {
     .group = "Work",
     .arguments = "[options] [JOB...]",
     .summary = "list pending and running jobs, or finished ones",
-    .text = "WHERE shows the nodes of a running job, or in parentheses why a pending one waits. Pending elements "
-            "of an array share a line.",
+    .text = "WHERE shows the nodes of a running job, or in parentheses why a pending one waits. An array is one "
+            "line with the number of its elements in each state; --elements or a JOB argument shows each element.",
     .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list -s PENDING -o "
                 "id,name,reason,expected --sort -priority",
     .options = {&filters, &show, &common_options},

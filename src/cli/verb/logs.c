@@ -7,15 +7,20 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/client/client.h"
+#include "cli/client/job_wait.h"
+#include "cli/job/columns.h"
+#include "cli/job/rows.h"
 #include "verbs.h"
 
-enum { LOST_MS = 60 * 1000, AGAIN_US = 300 * 1000 };
+enum { LOST_MS = 60 * 1000, AGAIN_US = 300 * 1000, END_WAIT_S = 10 };
 
 static const struct option_spec specs[] = {
     {"follow", 'f', NULL, "Keep printing until the job has ended; waits for it to start.", 0, NULL, NULL},
     {"tail", 'n', "LINES", "Print only the last lines.", 0, "lines", NULL},
     {"error", 'e', NULL, "Standard error, if it has its own file.", 0, "stderr", NULL},
     {"attempt", 0, "NUMBER", "Output of this attempt, from 1; default: the newest.", 0, NULL, NULL},
+    {"all", 'a', NULL, "Of an array: the output of every element, each under its id.", 0, NULL, NULL},
+    {"exit-status", 'x', NULL, "With --follow: exit with the job's exit status.", 0, NULL, NULL},
     {"node", 'w', "NUMBER", "Output on the job's node with this number, from 0.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
@@ -23,7 +28,7 @@ static const struct option_table table = OPTION_TABLE("Options", specs);
 struct log_reading {
     struct cli *cli;
     struct client *client;
-    const char *target, *none;  // none: only what comes from now on
+    const char *job, *target, *none;  // none: only what comes from now on
     bool follow, tail;
     bool told_pending, told_lost;
     bool closed;          // whoever reads our output has gone
@@ -58,13 +63,19 @@ static bool try_again(struct log_reading *r, int status) {
     return true;
 }
 
-// A job that waits to run again has output of before. Its number of attempts, 0: it has none.
-static uint32_t earlier_attempt(struct cli *c, struct client *k) {
+// `part`: what of it, as "/wait?timeout_s=1".
+static int get_job(struct cli *c, struct client *k, const char *job, const char *part, struct reply *reply) {
     cleanup_buf struct buf path = {0};
-    struct reply reply;
     buf_adds(&path, "/v1/jobs/");
-    http_percent_encode(&path, c->arguments[0]);
-    if (client_call(k, "GET", buf_str(&path), NULL, &reply) < 0 || reply.status != 200)
+    http_percent_encode(&path, job);
+    buf_adds(&path, part);
+    return client_call(k, "GET", buf_str(&path), NULL, reply);
+}
+
+// A job that waits to run again has output of before. Its number of attempts, 0: it has none.
+static uint32_t earlier_attempt(struct cli *c, struct client *k, const char *job) {
+    struct reply reply;
+    if (get_job(c, k, job, "", &reply) < 0)
         return 0;
     int64_t n = json_i64(reply.json, "attempt", 0);
     return streq(json_str(reply.json, "state"), "PENDING") && n > 0 ? (uint32_t)n : 0;
@@ -77,7 +88,7 @@ static int follow(struct log_reading *r) {
         if (!r->follow || status == 0 || r->closed || (!pending && !try_again(r, status)))
             return status;
         struct error why = r->cli->error;
-        if (pending && earlier_attempt(r->cli, r->client)) {
+        if (pending && earlier_attempt(r->cli, r->client, r->job)) {
             r->cli->error = why;
             return status;
         }
@@ -96,11 +107,12 @@ struct log_request {
     uint32_t tail, node, attempt;
 };
 
-static int print(struct cli *c, struct client *k, const struct log_request *r, struct log_reading *reading) {
+static int print(struct cli *c, struct client *k, const char *job, const struct log_request *r,
+                 struct log_reading *reading) {
     cleanup_query struct query q = {0};
     cleanup_buf struct buf path = {0};
     buf_adds(&path, "/v1/jobs/");
-    http_percent_encode(&path, c->arguments[0]);
+    http_percent_encode(&path, job);
     buf_adds(&path, "/logs");
     query_begin(&q, buf_str(&path));
     query_add(&q, "follow", option_given(&c->options, "follow") ? "1" : NULL);
@@ -108,44 +120,120 @@ static int print(struct cli *c, struct client *k, const struct log_request *r, s
     query_add(&q, "node", option_get(&c->options, "node"));
     if (r->attempt)
         query_addf(&q, "attempt", "%u", r->attempt);
-    const char *none = arena_printf(&c->arena, "%s&tail=0", buf_str(&q.text));
+    const char *none = arena_printf(&c->arena, "%s%ctail=0", buf_str(&q.text), q.has ? '&' : '?');
     if (option_given(&c->options, "tail"))
         query_addf(&q, "tail", "%u", r->tail);
     *reading = (struct log_reading){.cli = c,
-                                .client = k,
-                                .target = buf_str(&q.text),
-                                .none = none,
-                                .follow = option_given(&c->options, "follow"),
-                                .tail = option_given(&c->options, "tail")};
+                                    .client = k,
+                                    .job = job,
+                                    .target = buf_str(&q.text),
+                                    .none = none,
+                                    .follow = option_given(&c->options, "follow"),
+                                    .tail = option_given(&c->options, "tail")};
     return follow(reading);
+}
+
+// How the job ended, on standard error. The exit status is that of the job, where it is wanted.
+static int report_end(struct cli *c, struct client *k, const char *job) {
+    struct reply reply;
+    if (get_job(c, k, job, arena_printf(&c->arena, "/wait?timeout_s=%d", END_WAIT_S), &reply) < 0)
+        return cli_fail(c);
+    const char *state = json_str(reply.json, "state"), *reason = json_str(reply.json, "reason");
+    const char *exit = job_exit_text(&c->arena, state, json_i64(reply.json, "exit_code", 0),
+                                     json_i64(reply.json, "exit_signal", 0));
+    cleanup_buf struct buf how = {0};
+    if (!str_empty(exit) && !streq(exit, "0"))
+        buf_addf(&how, str_has_prefix(exit, "SIG") ? ", ended by %s" : ", exit code %s", exit);
+    if (!str_empty(reason) && !streq(reason, "None"))
+        buf_addf(&how, ", %s", reason);
+    cli_note("job %s: %s%s", job, state ? state : "unknown state", buf_str(&how));
+    return option_given(&c->options, "exit-status") ? job_exit_status(reply.json) : CLI_OK;
+}
+
+// One job or element, from its first line to the report of its end.
+static int print_job(struct cli *c, struct client *k, const char *job, struct log_request q, bool *closed) {
+    struct log_reading reading;
+    int r = print(c, k, job, &q, &reading);
+    if (r == -EBUSY && !q.attempt) {
+        struct error why = c->error;
+        q.attempt = earlier_attempt(c, k, job);
+        c->error = why;
+        if (q.attempt) {
+            cli_note("job %s is queued again; this is the output of attempt %u", job, q.attempt);
+            r = print(c, k, job, &q, &reading);
+        }
+    }
+    *closed = reading.closed;
+    if (reading.closed && r != -EPIPE)
+        return cli_failf(c, "cannot write to standard output: %s", strerror(-r));
+    if (reading.closed)
+        return CLI_OK;
+    if (r < 0)
+        return cli_fail(c);
+    return reading.follow ? report_end(c, k, job) : CLI_OK;
+}
+
+// The ids of an array's elements: the finished and the live ones, in order.
+static int find_elements(struct cli *c, struct client *k, const char *array, struct job_rows *rows) {
+    cleanup_query struct query q = {0};
+    query_begin(&q, "/v1/jobs");
+    query_add(&q, "ids", array);
+    query_add(&q, "elements", "1");
+    query_add(&q, "all", "1");
+    query_add(&q, "compact", "1");
+    query_add(&q, "fields", "label,state,array_index");
+    int r = job_list_fetch(c, k, buf_str(&q.text), 0, rows);
+    return r < 0 ? r : job_rows_sort_by(rows, "array_index");
+}
+
+static int print_all(struct cli *c, struct client *k, const char *array, const struct log_request *q) {
+    struct job_rows rows = {0};
+    bool closed = false;
+    int status = find_elements(c, k, array, &rows) < 0 ? cli_fail(c) : CLI_OK;
+    int label = job_rows_field(&rows, "label"), state = job_rows_field(&rows, "state");
+    for (uint32_t i = 0; status != CLI_FAILED && !closed && i < rows.rows.len; i++) {
+        const char *id = job_rows_text(rows.rows.at[i], label);
+        bool pending = streq(job_rows_text(rows.rows.at[i], state), "PENDING");
+        if (!id || (pending && !option_given(&c->options, "follow")))
+            continue;
+        printf("%s==> %s <==\n", i ? "\n" : "", id);
+        fflush(stdout);
+        int one = print_job(c, k, id, *q, &closed);
+        status = status == CLI_OK ? one : status;
+    }
+    vec_done(&rows.rows);
+    return status;
 }
 
 static int run(struct cli *c) {
     struct log_request q = {0};
     struct client *k;
+    struct reply reply;
+    bool closed;
     if (option_u32(&c->options, "tail", 0, 1000000000, &q.tail, &c->error) < 0 ||
         option_u32(&c->options, "node", 0, 65535, &q.node, &c->error) < 0 ||
         option_u32(&c->options, "attempt", 1, UINT32_MAX, &q.attempt, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (client_open(c, &k) < 0)
         return cli_fail(c);
-    struct log_reading reading;
-    int r = print(c, k, &q, &reading);
-    if (r == -EBUSY && !q.attempt) {
-        struct error why = c->error;
-        q.attempt = earlier_attempt(c, k);
-        c->error = why;
-        if (q.attempt) {
-            cli_note("job %s is queued again; this is the output of attempt %u", c->arguments[0], q.attempt);
-            r = print(c, k, &q, &reading);
+    const char *job = c->arguments[0];
+    // Whether it is an array is asked only where no element is named.
+    bool array = !strchr(job, '_') && get_job(c, k, job, "", &reply) == 0 && json_true(reply.json, "is_array");
+    int status;
+    if (array && option_given(&c->options, "all")) {
+        status = print_all(c, k, job, &q);
+    } else {
+        if (array) {
+            const char *element =
+                arena_printf(&c->arena, "%s_%lld", job, (long long)json_i64(reply.json, "array_index", 0));
+            cli_note("job %s is an array; this is the output of %s. For every element: acequia logs --all %s", job,
+                     element, job);
+            job = element;
         }
+        status = print_job(c, k, job, q, &closed);
     }
     client_free(k);
-    if (reading.closed && r != -EPIPE)
-        return cli_failf(c, "cannot write to standard output: %s", strerror(-r));
-    if (reading.closed)
-        return CLI_OK;
-    return r < 0 ? cli_fail(c) : CLI_OK;
+    return status;
 }
 
 const struct verb verb_logs = {
@@ -156,8 +244,8 @@ const struct verb verb_logs = {
     .text = "Each attempt of a job that is run again replaces the output of the one before, unless it was "
             "submitted with --append; only the output of "
             "`acequia run` is kept for each. While a job waits to run again, that of its last attempt is "
-            "printed.",
-    .examples = "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --attempt 1 12",
+            "printed. With --follow the state at the end is printed on standard error.",
+    .examples = "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --all 12\nacequia logs --attempt 1 12",
     .options = {&table, &common_options},
     .run = run,
     .complete = "@job",

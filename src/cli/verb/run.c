@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/job/options.h"
 #include "cli/client/session.h"
+#include "cli/term/terminal.h"
 #include "verbs.h"
 #include "model/name.h"
 
@@ -47,6 +48,12 @@ static int run(struct cli *c) {
     job_note_shell(c->arguments, c->count);
     job_umask(&s);
     s.pty = pty;
+    if (pty) {
+        int rows, columns;
+        terminal_size(&rows, &columns);
+        s.pty_rows = (uint32_t)rows;
+        s.pty_columns = (uint32_t)columns;
+    }
     s.stdin_open = !option_given(&c->options, "no-input");
     s.launch = s.tasks > 1 || s.nodes_min > 1 || s.tasks_per_node ? LAUNCH_TASKS : LAUNCH_BATCH;
     schema_give(&spec_schema, &s, &s.requeue);

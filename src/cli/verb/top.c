@@ -31,13 +31,14 @@ static int draw_jobs(struct cli *c, struct client *k, int width, struct buf *out
     int r = job_columns_parse("id,name,user,project,state,time,cpus,memory,gpus,gpu_use,where", &columns, &c->error);
     job_columns_fields(&columns, &fields);
     query_begin(&q, "/v1/jobs");
-    buf_adds(&fields, ",id");
+    buf_adds(&fields, ",id," JOB_FOLD_FIELDS);
     query_add(&q, "fields", buf_str(&fields));
     query_add(&q, "compact", "1");
     query_addf(&q, "limit", "%d", ROWS_MAX);
     r = r < 0 ? r : job_list_fetch(c, k, buf_str(&q.text), ROWS_MAX, &rows);
     r = r < 0 ? r : job_rows_sort(&rows, running_first(option_get(&c->options, "sort")), &c->error);
     if (r == 0) {
+        job_rows_fold(&rows, &c->arena);
         job_columns_bind(&columns, &rows);
         table_init(&t, &c->arena, columns.titles, columns.count);
         for (uint32_t i = 0; i < rows.rows.len; i++)

@@ -98,6 +98,7 @@ struct spec {
     enum launch_kind launch;
     bool attach;      // output is kept in the node's spool and streamed to whoever attaches
     bool pty;
+    uint32_t pty_rows, pty_columns;  // at its start; 0: 24 and 80
     bool stdin_open;  // standard input is fed by whoever attaches
     uint32_t grace_s, min_run_s;
     const char *checkpoint;

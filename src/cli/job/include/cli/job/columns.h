@@ -16,6 +16,7 @@ struct job_columns {
     int label, nodes, reason, state, exit_signal, gpus;  // and those of columns made of several
     struct table_column titles[JOB_COLUMNS_MAX];
     uint32_t count;
+    bool whole_ids;  // lists of array elements are not shortened
 };
 
 #define JOB_COLUMNS_LIVE "id,name,user,state,time,limit,cpus,gpus,where"

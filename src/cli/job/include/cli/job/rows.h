@@ -7,11 +7,19 @@
 struct job_rows {
     VEC(const struct json *) rows;
     const struct json *fields;
+    bool cut;  // there are more than `limit`
 };
 
 int job_rows_field(const struct job_rows *r, const char *name);  // position in a row, or -1
+const char *job_rows_text(const struct json *row, int field);       // NULL: no text there
+int64_t job_rows_number(const struct json *row, int field);         // 0: no number there
+int job_rows_sort_by(struct job_rows *rows, const char *field);  // ascending, by a number
 
 // `target` is a query of /v1/jobs with stream=1: the rows come in order of their ids, live ones only.
 int job_list_stream(struct cli *c, struct client *k, const char *target, struct job_rows *out);
 // `target` is a query of /v1/jobs; limit 0: all.
 int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t limit, struct job_rows *out);
+
+// Makes one row of the rows of an array, with the numbers of its elements by state.
+#define JOB_FOLD_FIELDS "array_id,label,state"
+void job_rows_fold(struct job_rows *rows, struct arena *a);
