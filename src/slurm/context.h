@@ -27,6 +27,7 @@ void slurm_fatal(const struct slurm *s, const char *fmt, ...) __attribute__((for
 void slurm_verbose(const struct slurm *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // The connection, opened at the first use. Prints why not.
 struct client *slurm_client(struct slurm *s);
+int slurm_call_failed(struct slurm *s);  // prints the error of a request; SLURM_FAILED
 // 0 with the reply; else the error is printed and SLURM_FAILED returned.
 int slurm_get(struct slurm *s, const char *target, struct reply *out);
 int slurm_post(struct slurm *s, const char *target, const struct buf *body, struct reply *out);

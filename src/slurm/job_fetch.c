@@ -228,8 +228,7 @@ static int read_all(struct slurm *s, struct job_reading *r) {
         n = error_set(&s->cli.error, EPROTO, "the controller's answer is truncated");
     if (n == 0 || r->status)
         return r->status;
-    slurm_error(s, "%s", s->cli.error.text);
-    return SLURM_FAILED;
+    return slurm_call_failed(s);
 }
 
 int slurm_jobs_each(struct slurm *s, const struct job_query *q, sjob_fn fn, void *ctx) {

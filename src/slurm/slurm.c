@@ -1,6 +1,7 @@
 // Owns the way from a program's name to its command, and what all commands share.
 #include "context.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,11 +143,15 @@ void slurm_verbose(const struct slurm *s, const char *fmt, ...) {
     va_end(args);
 }
 
+int slurm_call_failed(struct slurm *s) {
+    bool away = s->cli.error.code == ECONNREFUSED || !s->client;
+    slurm_error(s, "%s%s", away ? "Unable to contact slurm controller (connect failure): " : "", s->cli.error.text);
+    return SLURM_FAILED;
+}
+
 struct client *slurm_client(struct slurm *s) {
-    if (!s->client && client_open(&s->cli, &s->client) < 0) {
-        slurm_error(s, "Unable to contact slurm controller (connect failure): %s", s->cli.error.text);
-        return NULL;
-    }
+    if (!s->client && client_open(&s->cli, &s->client) < 0)
+        slurm_call_failed(s);
     return s->client;
 }
 
@@ -154,10 +159,7 @@ static int call(struct slurm *s, const char *method, const char *target, const s
     struct client *k = slurm_client(s);
     if (!k)
         return SLURM_FAILED;
-    if (client_call(k, method, target, body, out) == 0)
-        return 0;
-    slurm_error(s, "%s", s->cli.error.text);
-    return SLURM_FAILED;
+    return client_call(k, method, target, body, out) == 0 ? 0 : slurm_call_failed(s);
 }
 
 int slurm_get(struct slurm *s, const char *target, struct reply *out) {

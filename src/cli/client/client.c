@@ -225,6 +225,10 @@ static int read_reply(struct client *k, const struct http_message *m, struct rep
     return 0;
 }
 
+static int reconnect(struct client *k) {
+    return k->http && http_client_reusable(k->http) ? 0 : connect_now(k, &k->cli->error);
+}
+
 int client_call_timeout(struct client *k, const char *method, const char *target, const struct buf *body,
                         int timeout_ms, struct reply *out) {
     struct http_message m;
@@ -237,36 +241,56 @@ int client_call_timeout(struct client *k, const char *method, const char *target
         .extra = k->authorization,
         .timeout_ms = timeout_ms,
     };
-    if (!k->http || !http_client_reusable(k->http)) {
-        int r = connect_now(k, &k->cli->error);
+    // A request that only reads is sent again, once, when the controller went away before it answered.
+    for (bool again = streq(method, "GET") && !k->cli->no_wait;; again = false) {
+        int r = reconnect(k);
         if (r < 0)
             return r;
+        r = http_client_call(k->http, &q, &m, &k->cli->error);
+        bool lost = r == -ECONNRESET || r == -EPIPE;
+        if (r == 0)
+            r = read_reply(k, &m, out);
+        http_message_done(&m);
+        if (!lost || !again)
+            return r;
+        k->http = http_client_free(k->http);
     }
-    int r = http_client_call(k->http, &q, &m, &k->cli->error);
-    if (r == 0)
-        r = read_reply(k, &m, out);
-    http_message_done(&m);
-    return r;
 }
 
 int client_call(struct client *k, const char *method, const char *target, const struct buf *body, struct reply *out) {
     return client_call_timeout(k, method, target, body, 0, out);
 }
 
+struct first_piece {
+    http_body_fn fn;
+    void *arg;
+    bool came;
+};
+
+static int pass_piece(void *arg, const char *data, size_t len) {
+    struct first_piece *p = arg;
+    p->came = true;
+    return p->fn(p->arg, data, len);
+}
+
 int client_stream(struct client *k, const char *target, int timeout_ms, http_body_fn fn, void *arg) {
     struct http_message m;
     struct reply ignored;
     struct http_request q = {.method = "GET", .target = target, .extra = k->authorization, .timeout_ms = timeout_ms};
-    if (!k->http || !http_client_reusable(k->http)) {
-        int r = connect_now(k, &k->cli->error);
+    struct first_piece p = {.fn = fn, .arg = arg};
+    for (bool again = !k->cli->no_wait;; again = false) {
+        int r = reconnect(k);
         if (r < 0)
             return r;
+        r = http_client_stream(k->http, &q, &m, pass_piece, &p, &k->cli->error);
+        bool lost = (r == -ECONNRESET || r == -EPIPE) && !p.came;
+        if (r == 0 && m.status >= 400)
+            r = read_reply(k, &m, &ignored);
+        http_message_done(&m);
+        if (!lost || !again)
+            return r;
+        k->http = http_client_free(k->http);
     }
-    int r = http_client_stream(k->http, &q, &m, fn, arg, &k->cli->error);
-    if (r == 0 && m.status >= 400)
-        r = read_reply(k, &m, &ignored);
-    http_message_done(&m);
-    return r;
 }
 
 int client_socket(struct client *k, const char *target, struct http_client **out) {
