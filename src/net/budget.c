@@ -56,11 +56,15 @@ bool net_budget_accept(struct net_server *s, struct http_conn *h) {
         snprintf(key, sizeof key, "uid %u", (unsigned)peer->uid);
     h->budget = budget_get(s, key);
     h->budget->connections++;
+    s->admitted++;
     s->tls_connections += tls;
-    if (is_local_admin(peer))
-        return s->connections <= o->connections_max + o->admin_connections;
-    return s->connections <= o->connections_max && (!tls || s->tls_connections <= o->tls_connections_max) &&
-           h->budget->connections <= (tls ? o->address_connections_max : o->user_connections_max);
+    bool ok = is_local_admin(peer)
+                  ? s->admitted <= o->connections_max + o->admin_connections
+                  : s->admitted <= o->connections_max && (!tls || s->tls_connections <= o->tls_connections_max) &&
+                        h->budget->connections <= (tls ? o->address_connections_max : o->user_connections_max);
+    if (!ok)  // it is closed at the end of the loop turn, and must not count against others until then
+        net_budget_release(s, h);
+    return ok;
 }
 
 bool net_budget_identify(struct http_conn *h, const char *account) {
@@ -128,6 +132,7 @@ void net_budget_release(struct net_server *s, struct http_conn *h) {
     h->budget->receiving -= h->receiving;
     h->receiving = 0;
     h->budget->connections--;
+    s->admitted--;
     s->tls_connections -= h->conn.peer.kind == NET_PEER_TLS;
     budget_put(s, h->budget);
     h->budget = NULL;
