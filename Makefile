@@ -40,7 +40,7 @@ test-deb: ## the Debian package installed, upgraded and removed in a fresh Debia
 faults: build ## search for faults in virtual time (FOR=60 seconds), on new seeds; keeps count
 	@$(BUILD)/sim/faults/acequia-faults --fresh --for $${FOR:-60} -j $$(nproc) --count .faults-runs
 
-fuzz: ## every fuzz target for a while (SECONDS=30 each)
+fuzz: ## every fuzz target for a while (SECONDS_EACH=30), with the number of inputs tried
 	@tools/setup --test
 	@tools/fuzz $${SECONDS_EACH:-30}
 

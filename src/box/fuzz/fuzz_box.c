@@ -5,12 +5,19 @@
 #include "box/box.h"
 #include "driver.h"
 
-const char *const fuzz_seeds[] = {
-    "{\"config\":{\"Env\":[\"PATH=/bin\",\"A=b\"],\"Entrypoint\":[\"/e\"],\"Cmd\":null,\"WorkingDir\":\"/w\"}}",
-    "{\"root\":{\"path\":\"rootfs\"},\"process\":{\"args\":[\"a\"],\"env\":[\"X=1\"],\"cwd\":\"/\"},"
-    "\"mounts\":[{\"destination\":\"/d\",\"type\":\"bind\",\"source\":\"/s\",\"options\":[\"rbind\",\"ro\"]},"
-    "{\"destination\":\"/p\",\"type\":\"proc\"},7]}",
-    "{\"config\":[]}", "[]", "{\"mounts\":{},\"process\":[],\"root\":1}", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("{\"config\":{\"Env\":[\"PATH=/bin\",\"A=b\"],\"Entrypoint\":[\"/"
+              "e\"],\"Cmd\":null,\"WorkingDir\":\"/w\"}}"),
+    FUZZ_SEED(
+        "{\"root\":{\"path\":\"rootfs\"},\"process\":{\"args\":[\"a\"],\"env\":[\"X=1\"],\"cwd\":\"/\"},"
+        "\"mounts\":[{\"destination\":\"/d\",\"type\":\"bind\",\"source\":\"/"
+        "s\",\"options\":[\"rbind\",\"ro\"]},"
+        "{\"destination\":\"/p\",\"type\":\"proc\"},7]}"),
+    FUZZ_SEED("{\"config\":[]}"),
+    FUZZ_SEED("[]"),
+    FUZZ_SEED("{\"mounts\":{},\"process\":[],\"root\":1}"),
+    {0},
+};
 
 static void check_list(const struct box_list *l) {
     assert(l->len <= BOX_LIST_MAX && (!l->len || !l->at[l->len]));

@@ -6,7 +6,10 @@
 #include "driver.h"
 #include "launch/launch.h"
 
-const char *const fuzz_seeds[] = {"AAQ1", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("AAQ1"),
+    {0},
+};
 
 // The seeds of the driver are texts; requests are not. So the input is also laid over a real one.
 static void overlay(const uint8_t *data, size_t size) {
@@ -17,9 +20,23 @@ static void overlay(const uint8_t *data, size_t size) {
     struct launch_rlimit limit = {.resource = 7, .soft = 10, .hard = 20};
     struct launch_process tasks[2] = {{.rank = 0, .env = env, .nenv = 1}, {.rank = 1, .out = "/o"}};
     struct launch_request r = {
-        .job = 1, .attempt = 1, .argv = argv, .argc = 3, .env = env, .nenv = 1, .tasks = tasks,
-        .ntasks = 2, .cpus = cpus, .ncpus = 2, .groups = groups, .ngroups = 2, .cwd = "/",
-        .denied = &denied, .ndenied = 1, .rlimits = &limit, .nrlimits = 1,
+        .job = 1,
+        .attempt = 1,
+        .argv = argv,
+        .argc = 3,
+        .env = env,
+        .nenv = 1,
+        .tasks = tasks,
+        .ntasks = 2,
+        .cpus = cpus,
+        .ncpus = 2,
+        .groups = groups,
+        .ngroups = 2,
+        .cwd = "/",
+        .denied = &denied,
+        .ndenied = 1,
+        .rlimits = &limit,
+        .nrlimits = 1,
     };
     cleanup_buf struct buf b = {0};
     cleanup_arena struct arena a = {0};

@@ -9,7 +9,15 @@
 #include "driver.h"
 #include "model/arrayspec.h"
 
-const char *const fuzz_seeds[] = {"0-99999:2%50", "1,3,5-9", "3-99%5", "0", "0-3999999:4000", "1-10:3,2-20:7", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("0-99999:2%50"),
+    FUZZ_SEED("1,3,5-9"),
+    FUZZ_SEED("3-99%5"),
+    FUZZ_SEED("0"),
+    FUZZ_SEED("0-3999999:4000"),
+    FUZZ_SEED("1-10:3,2-20:7"),
+    {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

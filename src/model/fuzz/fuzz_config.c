@@ -6,16 +6,19 @@
 #include "driver.h"
 #include "model/config.h"
 
-const char *const fuzz_seeds[] = {
-    "[cluster]\nname = lab\nlisten = 0.0.0.0:6820\nadmins = a, b\nnode_timeout = 60s\n",
-    "[node n[1-4]]\ncpus = 8\nmemory = 64G\nfeatures = a b\ngpus = v100:8:32G, a100:1\ngpus_simulated = "
-    "yes\n[node *]\n",
-    "[project p]\nquota = 0.5\nweight = 2\nlimit = 4\nmodel_quotas = v100=4\n# c\n[partition q]\ndefault = "
-    "true\n",
-    "[qos u]\npriority = -5\nusage_factor = 1.5\n[reservation r]\nstart = 2026-01-31T12:00\nend = "
-    "2026-02-01\n",
-    "\xef\xbb\xbf[cluster]\r\n",
-    NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("[cluster]\nname = lab\nlisten = 0.0.0.0:6820\nadmins = a, b\nnode_timeout = 60s\n"),
+    FUZZ_SEED(
+        "[node n[1-4]]\ncpus = 8\nmemory = 64G\nfeatures = a b\ngpus = v100:8:32G, a100:1\ngpus_simulated = "
+        "yes\n[node *]\n"),
+    FUZZ_SEED("[project p]\nquota = 0.5\nweight = 2\nlimit = 4\nmodel_quotas = v100=4\n# c\n[partition "
+              "q]\ndefault = "
+              "true\n"),
+    FUZZ_SEED("[qos u]\npriority = -5\nusage_factor = 1.5\n[reservation r]\nstart = 2026-01-31T12:00\nend = "
+              "2026-02-01\n"),
+    FUZZ_SEED("\xef\xbb\xbf[cluster]\r\n"),
+    {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct config_source source = {"fuzz", 1769860800000, 3600};

@@ -9,8 +9,13 @@
 #include "driver.h"
 #include "model/dependency.h"
 
-const char *const fuzz_seeds[] = {"afterok:12:13_4,singleton", "after:12+10", "afterany:1?afternotok:2",
-                                  "aftercorr:7", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("afterok:12:13_4,singleton"),
+    FUZZ_SEED("after:12+10"),
+    FUZZ_SEED("afterany:1?afternotok:2"),
+    FUZZ_SEED("aftercorr:7"),
+    {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

@@ -9,7 +9,11 @@
 #include "driver.h"
 #include "model/gpuspec.h"
 
-const char *const fuzz_seeds[] = {"2", "0.5", "a100:2", "gpu:2", "gpu:a100:1", "v100:0.25", "1.5", "gpu", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("2"),     FUZZ_SEED("0.5"),        FUZZ_SEED("a100:2"),
+    FUZZ_SEED("gpu:2"), FUZZ_SEED("gpu:a100:1"), FUZZ_SEED("v100:0.25"),
+    FUZZ_SEED("1.5"),   FUZZ_SEED("gpu"),        {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

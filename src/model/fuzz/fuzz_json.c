@@ -8,14 +8,18 @@
 #include "driver.h"
 #include "model/job.h"
 
-const char *const fuzz_seeds[] = {
-    "{\"a\":[1,-2,18446744073709551615,1.5e3],\"b\":\"x\\u00e9\\ud83d\\ude00\\n\",\"c\":null,\"d\":true}",
-    "[{\"a\":1,\"b\":{\"c\":2}},{\"a\":3,\"b\":{\"c\":4}},{\"b\":5,\"a\":6}]",
-    "{\"name\":\"t\",\"class\":\"interactive\",\"array\":[{\"first\":0,\"last\":9,\"step\":1}],\"tasks\":4,"
-    "\"argv\":[\"a\",\"b\"],\"nice\":-5,\"launch\":\"tasks\"}",
-    "{\"fields\":[\"id\"],\"now_ms\":1}\n[1,\"a\",null]\n[2,\"\\u00e9\",{\"x\":[]}]\n{\"rows\":2}\n",
-    "[[[[]]],{},\"\",0,-0.5e-3]",
-    NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("{\"a\":[1,-2,18446744073709551615,1.5e3],\"b\":\"x\\u00e9\\ud83d\\ude00\\n\",\"c\":null,\"d\":"
+              "true}"),
+    FUZZ_SEED("[{\"a\":1,\"b\":{\"c\":2}},{\"a\":3,\"b\":{\"c\":4}},{\"b\":5,\"a\":6}]"),
+    FUZZ_SEED("{\"name\":\"t\",\"class\":\"interactive\",\"array\":[{\"first\":0,\"last\":9,\"step\":1}],"
+              "\"tasks\":4,"
+              "\"argv\":[\"a\",\"b\"],\"nice\":-5,\"launch\":\"tasks\"}"),
+    FUZZ_SEED(
+        "{\"fields\":[\"id\"],\"now_ms\":1}\n[1,\"a\",null]\n[2,\"\\u00e9\",{\"x\":[]}]\n{\"rows\":2}\n"),
+    FUZZ_SEED("[[[[]]],{},\"\",0,-0.5e-3]"),
+    {0},
+};
 
 static void check_in_place(const uint8_t *data, size_t size, const struct json *v) {
     cleanup_arena struct arena a = {0};
@@ -97,7 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         schema_write_given_json(&spec_schema, &spec, &(struct json_writer){.out = &first});
         struct spec copy;
         assert(json_parse(first.data, first.len, &a, &again, &e) == 0);
-        assert(schema_read_json(&spec_schema, again, &a, &copy, &e) == 0 && schema_equal(&spec_schema, &spec, &copy));
+        assert(schema_read_json(&spec_schema, again, &a, &copy, &e) == 0 &&
+               schema_equal(&spec_schema, &spec, &copy));
     }
     return 0;
 }

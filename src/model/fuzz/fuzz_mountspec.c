@@ -7,8 +7,10 @@
 #include "driver.h"
 #include "model/mountspec.h"
 
-const char *const fuzz_seeds[] = {"/a", "/a:/b", "/a:/b:ro", "/a:ro", "/a:/b:rw,/c", "a:b", "/a:/", "/a::ro", ",,",
-                                  NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("/a"),  FUZZ_SEED("/a:/b"), FUZZ_SEED("/a:/b:ro"), FUZZ_SEED("/a:ro"), FUZZ_SEED("/a:/b:rw,/c"),
+    FUZZ_SEED("a:b"), FUZZ_SEED("/a:/"),  FUZZ_SEED("/a::ro"),   FUZZ_SEED(",,"),    {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

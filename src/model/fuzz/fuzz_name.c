@@ -9,7 +9,10 @@
 #include "driver.h"
 #include "model/name.h"
 
-const char *const fuzz_seeds[] = {"train", "a b c", "caf\xc3\xa9", "n-1.x_y", "", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("train"),   FUZZ_SEED("a b c"), FUZZ_SEED("caf\xc3\xa9"),
+    FUZZ_SEED("n-1.x_y"), FUZZ_SEED(""),      {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

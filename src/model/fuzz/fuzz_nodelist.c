@@ -9,8 +9,15 @@
 #include "driver.h"
 #include "model/nodelist.h"
 
-const char *const fuzz_seeds[] = {"n[01-04,7],gpu1", "rack[1-2]n[1-4]", "a", "n[1-300]",
-                                  "x[08-12]",        "n9,n10,n11,n09",  NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("n[01-04,7],gpu1"),
+    FUZZ_SEED("rack[1-2]n[1-4]"),
+    FUZZ_SEED("a"),
+    FUZZ_SEED("n[1-300]"),
+    FUZZ_SEED("x[08-12]"),
+    FUZZ_SEED("n9,n10,n11,n09"),
+    {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

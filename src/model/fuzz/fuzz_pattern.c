@@ -9,8 +9,10 @@
 #include "driver.h"
 #include "model/pattern.h"
 
-const char *const fuzz_seeds[] = {"out-%j.txt", "/tmp/%x/%u-%A_%5a.log", "%N.%n.%t.%s.%J.%b",
-                                  "100%%",      "%99999999999j",         NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("out-%j.txt"), FUZZ_SEED("/tmp/%x/%u-%A_%5a.log"), FUZZ_SEED("%N.%n.%t.%s.%J.%b"),
+    FUZZ_SEED("100%%"),      FUZZ_SEED("%99999999999j"),         {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

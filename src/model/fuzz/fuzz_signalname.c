@@ -9,7 +9,15 @@
 #include "driver.h"
 #include "model/signalname.h"
 
-const char *const fuzz_seeds[] = {"TERM", "SIGUSR1", "10", "B:USR1@120", "RB:9@0", "R:INT", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("TERM"),
+    FUZZ_SEED("SIGUSR1"),
+    FUZZ_SEED("10"),
+    FUZZ_SEED("B:USR1@120"),
+    FUZZ_SEED("RB:9@0"),
+    FUZZ_SEED("R:INT"),
+    {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

@@ -9,9 +9,22 @@
 #include "driver.h"
 #include "model/units.h"
 
-const char *const fuzz_seeds[] = {
-    "64G",    "1.5T",      "2-12:30:00",     "90m",      "1h30m",       "2026-01-31T12:00:00Z", "16:00",
-    "4:30PM", "now+1hour", "01/31/26-10:00", "tomorrow", "@1769860800", "99999999999999999999", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("64G"),
+    FUZZ_SEED("1.5T"),
+    FUZZ_SEED("2-12:30:00"),
+    FUZZ_SEED("90m"),
+    FUZZ_SEED("1h30m"),
+    FUZZ_SEED("2026-01-31T12:00:00Z"),
+    FUZZ_SEED("16:00"),
+    FUZZ_SEED("4:30PM"),
+    FUZZ_SEED("now+1hour"),
+    FUZZ_SEED("01/31/26-10:00"),
+    FUZZ_SEED("tomorrow"),
+    FUZZ_SEED("@1769860800"),
+    FUZZ_SEED("99999999999999999999"),
+    {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);

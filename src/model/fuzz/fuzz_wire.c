@@ -4,11 +4,35 @@
 #include <string.h>
 
 #include "driver.h"
+#include "sample.h"
 #include "model/event.h"
 #include "model/message.h"
 
-const char *const fuzz_seeds[] = {"\x02\x05\x04\x01", "abcdefgh", "\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f",
-                                  "0", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("\x02\x05\x04\x01"),
+    FUZZ_SEED("abcdefgh"),
+    FUZZ_SEED("\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f"),
+    FUZZ_SEED("0"),
+    {0},
+};
+
+void fuzz_corpus(fuzz_add_fn add) {
+    struct rand r;
+    rand_seed(&r, 7);
+    for (unsigned type = 0; type < MESSAGE_TYPE_MAX; type++)
+        for (int i = 0; message_info((enum message_type)type) && i < 4; i++) {
+            cleanup_buf struct buf b = {0};
+            buf_addc(&b, (char)type);
+            fuzz_sample_binary(message_info((enum message_type)type)->schema, &r, 0, &b);
+            add(b.data, b.len);
+        }
+    for (unsigned type = 0; type < EVENT_TYPE_MAX; type++)
+        for (int i = 0; event_info((enum event_type)type) && i < 4; i++) {
+            cleanup_buf struct buf b = {0};
+            fuzz_sample_binary(event_info((enum event_type)type)->schema, &r, 0, &b);
+            add(b.data, b.len);
+        }
+}
 
 static void as_event(enum event_type type, const void *data, size_t size) {
     cleanup_arena struct arena a = {0};

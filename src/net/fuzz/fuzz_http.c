@@ -2,7 +2,7 @@
 // not depend on how they are cut up. The first byte chooses kind and cut.
 #include <string.h>
 
-#include "fuzz.h"
+#include "driver.h"
 #include "net/http.h"
 
 enum { HEAD_MAX = 180, BODY_MAX = 20 };  // small, so that inputs pass them
@@ -83,8 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct outcome whole = run(data + 1, size - 1, kind, SIZE_MAX);
     struct outcome parts = run(data + 1, size - 1, kind, step);
     // When two limits are passed in one piece, either may be named; everything else must agree.
-    FUZZ_CHECK(whole.state == parts.state && whole.used == parts.used &&
-               whole.body_len == parts.body_len && whole.body_sum == parts.body_sum &&
-               whole.headers == parts.headers);
+    FUZZ_CHECK(whole.state == parts.state && whole.used == parts.used && whole.body_len == parts.body_len &&
+               whole.body_sum == parts.body_sum && whole.headers == parts.headers);
     return 0;
 }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fuzz.h"
+#include "driver.h"
 #include "net/token.h"
 #include "net/ws.h"
 

@@ -2,7 +2,7 @@
 // was understood can be encoded and understood again. The first byte chooses role and cut.
 #include <string.h>
 
-#include "fuzz.h"
+#include "driver.h"
 #include "net/ws.h"
 
 enum { MESSAGE_MAX = 140 };  // small, so that inputs pass it
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     enum ws_role role = data[0] & 1 ? WS_CLIENT : WS_SERVER;
     struct outcome whole = run(data + 1, size - 1, role, SIZE_MAX);
     struct outcome parts = run(data + 1, size - 1, role, 1 + (data[0] >> 1));
-    FUZZ_CHECK(whole.events == parts.events && whole.bytes == parts.bytes &&
-               whole.sum == parts.sum && whole.failed == parts.failed);
+    FUZZ_CHECK(whole.events == parts.events && whole.bytes == parts.bytes && whole.sum == parts.sum &&
+               whole.failed == parts.failed);
     return 0;
 }

@@ -7,7 +7,10 @@
 #include "base/map.h"
 #include "driver.h"
 
-const char *const fuzz_seeds[] = {"LSEA", "LLKEAL", "KLSE", "LSDCEAcL", "LSKKTTTEA", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("LSEA"),     FUZZ_SEED("LLKEAL"),    FUZZ_SEED("KLSE"),
+    FUZZ_SEED("LSDCEAcL"), FUZZ_SEED("LSKKTTTEA"), {0},
+};
 
 enum { JOBS = 4 };
 
