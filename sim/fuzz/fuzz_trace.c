@@ -10,10 +10,12 @@
 const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_SEED("; MaxNodes: 4\n; MaxProcs: 64\n1 0 10 100 4 -1 -1 4 200 -1 1 1 1 1 1 -1 -1 -1\n"
               "2 5 0 60 1 -1 -1 1 60 -1 1 2 1 1 1 -1 -1 -1\n"),
-    FUZZ_SEED("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,"
-              "scheduled_time\nopenb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0\n"
-              "openb-pod-0001,6000,12288,1,460,V100M16|V100M32,LS,Succeeded,0,9437,10\n"),
-    FUZZ_SEED("submit_s,run_s,limit_s,tasks,cpus_per_task,memory_bytes,gpus,user,project\n0,60,120,1,2,1073741824,1,a,p\n"),
+    FUZZ_SEED(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,"
+        "scheduled_time\nopenb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0\n"
+        "openb-pod-0001,6000,12288,1,460,V100M16|V100M32,LS,Succeeded,0,9437,10\n"),
+    FUZZ_SEED("submit_s,run_s,limit_s,tasks,cpus_per_task,memory_bytes,gpus,user,project\n0,60,120,1,2,"
+              "1073741824,1,a,p\n"),
     FUZZ_SEED("sn,cpu_milli,memory_mib,gpu,model\nnode-0,96000,786432,8,V100M32\n"),
     {0},
 };

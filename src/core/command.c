@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "base/text.h"
 #include "state.h"
 
 typedef int (*command_fn)(struct core *c, const struct actor *actor, const void *body, int64_t now_ms,
@@ -32,11 +33,41 @@ static const command_fn functions[COMMAND_TYPE_COUNT] = {
     [COMMAND_UPGRADE_FINISH] = core_command_upgrade_finish,
 };
 
+// Texts and structs without which a command means nothing. Handlers rely on them.
+static const struct {
+    enum command_type type;
+    const char *field;
+} required[] = {
+    {COMMAND_SUBMIT, "spec"},          {COMMAND_UPDATE, "change"},      {COMMAND_NODE_DRAIN, "node"},
+    {COMMAND_NODE_RESUME, "node"},     {COMMAND_NODE_REMOVE, "node"},   {COMMAND_PROJECT_SET, "name"},
+    {COMMAND_PARTITION_SET, "name"},   {COMMAND_QOS_SET, "name"},       {COMMAND_RESERVATION_SET, "name"},
+    {COMMAND_ENTITY_DELETE, "name"},   {COMMAND_TOKEN_CREATE, "id"},    {COMMAND_TOKEN_CREATE, "hash"},
+    {COMMAND_TOKEN_REVOKE, "id"},      {COMMAND_TOKEN_USE, "id"},       {COMMAND_TOKEN_USE, "hash"},
+    {COMMAND_TOKEN_USE, "node"},       {COMMAND_TOKEN_USE, "fingerprint"},
+};
+
+static int check_required(const struct command *command, struct error *e) {
+    const struct schema *s = command_schema(command->type);
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
+        if (required[i].type != command->type)
+            continue;
+        for (size_t k = 0; k < s->count; k++) {
+            const struct field *f = &s->fields[k];
+            const void *const *at = (const void *const *)((const char *)command->body + f->offset);
+            if (streq(f->name, required[i].field) && !*at)
+                return error_set(e, EINVAL, "%s: %s is missing", command_name(command->type), f->name);
+        }
+    }
+    return 0;
+}
+
 int core_command(struct core *c, const struct actor *actor, const char *key, const struct command *command,
                  int64_t now_ms, struct command_result *out, struct error *e) {
     struct command_result result = {0};
     int r;
     assert(command_schema(command->type) && command->body);
+    if ((r = check_required(command, e)) < 0)
+        return r;
     if (command->type == COMMAND_SUBMIT)
         r = core_command_submit(c, actor, key, command->body, now_ms, &result, e);
     else if (key)

@@ -18,12 +18,48 @@
 
 enum { INPUT_MAX = 64 * 1024, MUTATIONS_MAX = 8, PIECE_MAX = 64 };
 
-static const char alphabet[] = "0123456789-:,._%[]+@?=#;\n\t /abcdefghijklmnopqrstuvwxyzKMGTPN*\"\\{}()<>|&!$'";
-static const char *const words[] = {
-    "\r\n", "\n", ": ", "0", "-1", "ffffffff", "4294967296", "18446744073709551615", "9223372036854775808", "chunked", ",",
-    "\x81", "\x7e", "\x7f\xff", "\xff\xff\xff\xff\x0f", "\x80", "\xc3\xa9", "\xe2\x80\xae", "HTTP/1.1", ".", "..", "/../",
-    "Content-Length: 5\r\n", "Host: y\r\n", "Transfer-Encoding: chunked\r\n", "null", "true", "[]", "{}", "[[[[[[[[",
-    "\\u0000", "\\ud800", "1e999", "%n", "%00", "$(x)", "#SBATCH --", "\"\"", "[1-1000000]", "::"};
+static const char alphabet[] =
+    "0123456789-:,._%[]+@?=#;\n\t /abcdefghijklmnopqrstuvwxyzKMGTPN*\"\\{}()<>|&!$'";
+static const char *const words[] = {"\r\n",
+                                    "\n",
+                                    ": ",
+                                    "0",
+                                    "-1",
+                                    "ffffffff",
+                                    "4294967296",
+                                    "18446744073709551615",
+                                    "9223372036854775808",
+                                    "chunked",
+                                    ",",
+                                    "\x81",
+                                    "\x7e",
+                                    "\x7f\xff",
+                                    "\xff\xff\xff\xff\x0f",
+                                    "\x80",
+                                    "\xc3\xa9",
+                                    "\xe2\x80\xae",
+                                    "HTTP/1.1",
+                                    ".",
+                                    "..",
+                                    "/../",
+                                    "Content-Length: 5\r\n",
+                                    "Host: y\r\n",
+                                    "Transfer-Encoding: chunked\r\n",
+                                    "null",
+                                    "true",
+                                    "[]",
+                                    "{}",
+                                    "[[[[[[[[",
+                                    "\\u0000",
+                                    "\\ud800",
+                                    "1e999",
+                                    "%n",
+                                    "%00",
+                                    "$(x)",
+                                    "#SBATCH --",
+                                    "\"\"",
+                                    "[1-1000000]",
+                                    "::"};
 
 static VEC(struct fuzz_seed) inputs;
 static const char *target = "fuzz";
@@ -152,7 +188,8 @@ static int one_from_stdin(void) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: %s [-n ROUNDS | -t SECONDS] [-s FIRST] [-f FILE]... or %s - < INPUT\n", target, target);
+    fprintf(stderr, "usage: %s [-n ROUNDS | -t SECONDS] [-s FIRST] [-f FILE]... or %s - < INPUT\n", target,
+            target);
     return 2;
 }
 

@@ -8,7 +8,8 @@ struct fuzz_seed {
     const char *data;
     size_t len;
 };
-#define FUZZ_SEED(text) {text, sizeof(text) - 1}
+#define FUZZ_SEED(text)                                                                                      \
+    { text, sizeof(text) - 1 }
 
 extern const struct fuzz_seed fuzz_seeds[];  // inputs to begin from; ends with a NULL data
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -17,8 +18,8 @@ typedef void (*fuzz_add_fn)(const void *data, size_t len);
 __attribute__((weak)) void fuzz_corpus(fuzz_add_fn add);
 
 // Unlike assert, on in every build.
-#define FUZZ_CHECK(condition) \
-    do {                      \
-        if (!(condition))     \
-            __builtin_trap(); \
+#define FUZZ_CHECK(condition)                                                                                \
+    do {                                                                                                     \
+        if (!(condition))                                                                                    \
+            __builtin_trap();                                                                                \
     } while (0)

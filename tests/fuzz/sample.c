@@ -5,7 +5,8 @@
 
 enum { DEPTH_MAX = 4, LIST_ELEMENTS_MAX = 3 };
 
-static const char *const texts[] = {"n1", "alice", "default", "gpu", "a100", "0-3", "/tmp", "afterok:1", "1_[0-9]", "é", ""};
+static const char *const texts[] = {"n1",   "alice",     "default", "gpu", "a100", "0-3",
+                                    "/tmp", "afterok:1", "1_[0-9]", "é",   ""};
 
 static uint64_t number(const struct field *f, struct rand *r) {
     static const uint64_t edges[] = {0, 1, 2, 127, 128, 1000, UINT32_MAX, INT64_MAX};

@@ -6,10 +6,13 @@
 #include "driver.h"
 #include "../delivery.h"
 
-const char *const fuzz_seeds[] = {
-    "{\"id\":7,\"kind\":\"mail\",\"to\":\"ana@example.org\",\"subject\":\"job 7\",\"text\":\"ended\\n.\\n\"}",
-    "{\"id\":8,\"kind\":\"webhook\",\"to\":\"https://hooks.example.org/x\",\"body\":\"{}\"}",
-    "{\"id\":9,\"kind\":\"mail\",\"to\":\"root\",\"subject\":\"\xc3\xa9t\xc3\xa9\",\"text\":\"\"}", NULL};
+const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_SEED("{\"id\":7,\"kind\":\"mail\",\"to\":\"ana@example.org\",\"subject\":\"job "
+              "7\",\"text\":\"ended\\n.\\n\"}"),
+    FUZZ_SEED("{\"id\":8,\"kind\":\"webhook\",\"to\":\"https://hooks.example.org/x\",\"body\":\"{}\"}"),
+    FUZZ_SEED("{\"id\":9,\"kind\":\"mail\",\"to\":\"root\",\"subject\":\"\xc3\xa9t\xc3\xa9\",\"text\":\"\"}"),
+    {0},
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_arena struct arena a = {0};
