@@ -64,7 +64,7 @@ bool notify_target_is_url(const char *at, size_t len) {
     if (!scheme || len <= scheme || strchr("/?#", at[scheme]))
         return false;
     for (size_t i = 0; i < len; i++)
-        if (at[i] <= ' ' || at[i] >= 0x7f || at[i] == '\\' || at[i] == '"')
+        if (at[i] <= ' ' || at[i] >= 0x7f || strchr("\\\"<>", at[i]))
             return false;
     return !memchr(at + scheme, '@', strcspn(at + scheme, "/?#,"));
 }

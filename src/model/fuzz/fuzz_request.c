@@ -27,7 +27,8 @@ static const struct schema *choose(unsigned n) {
 }
 
 const struct fuzz_seed fuzz_seeds[] = {
-    FUZZ_SEED("\x01{\"name\":\"t\",\"tasks\":4,\"argv\":[\"a\",\"b\"],\"array\":[{\"first\":0,\"last\":9,\"step\":1}]}"),
+    FUZZ_SEED("\x01{\"name\":\"t\",\"tasks\":4,\"argv\":[\"a\",\"b\"],"
+              "\"array\":[{\"first\":0,\"last\":9,\"step\":1}]}"),
     FUZZ_SEED("\x02{\"name\":\"vision\",\"quota_milli\":4000}"),
     {0},
 };
