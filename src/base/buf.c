@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 
 void buf_done(struct buf *b) {
     free(b->data);
@@ -72,6 +73,17 @@ void buf_vaddf(struct buf *b, const char *fmt, va_list args) {
     vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
     va_end(again);
     b->len += (size_t)n;
+}
+
+void buf_add_visible(struct buf *b, const char *s) {
+    uint32_t code;
+    for (size_t len = strlen(s), n; len; s += n, len -= n) {
+        n = control_char(s, len, &code);
+        if (n)
+            buf_addf(b, code < 0x80 ? "\\x%02x" : "\\u%04x", code);
+        else
+            buf_add(b, s, n = 1);
+    }
 }
 
 void buf_addf(struct buf *b, const char *fmt, ...) {

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 static enum log_level max_level = LOG_INFO;
 static const char *const names[] = {"error", "warn", "info", "debug"};
 
@@ -40,9 +42,11 @@ void log_write(enum log_level level, const char *fmt, ...) {
     va_end(args);
     if (added > 0)
         n = start + (size_t)added < sizeof line - 2 ? start + (size_t)added : sizeof line - 2;
-    for (size_t i = start; i < n; i++)
-        if ((unsigned char)line[i] < 32 || line[i] == 127)
-            line[i] = '?';
+    uint32_t code;
+    for (size_t i = start, len; i < n; i += len ? len : 1) {
+        len = control_char(line + i, n - i, &code);
+        memset(line + i, '?', len);
+    }
     line[n++] = '\n';
     (void)!write(STDERR_FILENO, line, n);
 }

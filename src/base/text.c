@@ -84,20 +84,45 @@ bool utf8_valid(const char *s, size_t len) {
     return true;
 }
 
+// C0 and C1 control codes, line and paragraph separators, and the marks that reverse the direction of text.
+static bool is_control(uint32_t code) {
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+size_t control_char(const char *s, size_t len, uint32_t *code) {
+    const unsigned char *u = (const unsigned char *)s;
+    size_t n = utf8_sequence(u, len);
+    if (n == 1)
+        *code = u[0];
+    else if (n == 2)
+        *code = (u[0] & 0x1fu) << 6 | (u[1] & 0x3fu);
+    else if (n == 3)
+        *code = (u[0] & 0x0fu) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3fu);
+    else
+        return 0;
+    return is_control(*code) ? n : 0;
+}
+
 bool has_control_chars(const char *s, size_t len) {
+    uint32_t code;
     for (size_t i = 0; i < len; i++)
-        if ((unsigned char)s[i] < 32 || s[i] == 127)
+        if (((unsigned char)s[i] < 32 || (unsigned char)s[i] >= 127) && control_char(s + i, len - i, &code))
             return true;
     return false;
 }
 
 const char *printable(const char *s, char *out, size_t max) {
-    size_t n = 0, len = strlen(s);
+    size_t n = 0, i = 0, len = strlen(s);
+    uint32_t code;
     if (max < 4)
         return "";
-    for (; n < len && n < max - 4; n++)
-        out[n] = (unsigned char)s[n] < 32 || s[n] == 127 ? '?' : s[n];
-    if (n < len) {
+    for (size_t skip; i < len && n < max - 4; n++) {
+        skip = control_char(s + i, len - i, &code);
+        out[n] = skip ? '?' : s[i];
+        i += skip ? skip : 1;
+    }
+    if (i < len) {
         memcpy(out + n, "...", 3);
         n += 3;
     }

@@ -1,10 +1,11 @@
 // Owns the layout of the spool folder and the rule of its lock. The folder and everything in it
-// except scripts belongs to the agent's user; nothing here is opened through a path that a job
+// belongs to the agent's user; nothing here is opened through a path that a job
 // can write to.
 #include "launch/spool.h"
 
 #include <assert.h>
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -158,6 +160,29 @@ static int write_unit(int spool_fd, const struct launch_request *r, const char *
     return rc;
 }
 
+// The job's user may read and run the script, but does not own it: an owner could make it writable and fill the
+// file system that all jobs need. Where there are no access control lists the user has to own it.
+static int grant_to_user(int fd, uid_t uid, gid_t gid) {
+    enum { ACL_VERSION = 2, USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, MASK = 16, OTHER = 32,
+           READ_EXECUTE = 5, NOBODY = -1 };
+    const struct {
+        uint32_t version;
+        struct {
+            uint16_t tag, permissions;
+            uint32_t id;
+        } entry[5];
+    } acl = {htole32(ACL_VERSION),
+             {{htole16(USER_OBJ), htole16(READ_EXECUTE), htole32((uint32_t)NOBODY)},
+              {htole16(USER), htole16(READ_EXECUTE), htole32(uid)},
+              {htole16(GROUP_OBJ), 0, htole32((uint32_t)NOBODY)},
+              {htole16(MASK), htole16(READ_EXECUTE), htole32((uint32_t)NOBODY)},
+              {htole16(OTHER), 0, htole32((uint32_t)NOBODY)}}};
+    static_assert(sizeof acl == 44, "as the kernel reads it");
+    if (fsetxattr(fd, "system.posix_acl_access", &acl, sizeof acl, 0) == 0)
+        return 0;
+    return fchown(fd, uid, gid) < 0 ? -errno : 0;
+}
+
 static int write_script(int spool_fd, const struct launch_request *r, const char *text,
                         size_t len) {
     char path[SPOOL_PATH_MAX];
@@ -166,9 +191,7 @@ static int write_script(int spool_fd, const struct launch_request *r, const char
     if (fd < 0)
         return -errno;
     int rc = write_all(fd, text, len);
-    if (rc == 0 && r->switch_user && fchown(fd, r->uid, r->gid) < 0)
-        rc = -errno;
-    return rc;
+    return rc == 0 && r->switch_user ? grant_to_user(fd, r->uid, r->gid) : rc;
 }
 
 static int remove_folder(int spool_fd, const char *name);

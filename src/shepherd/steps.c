@@ -40,11 +40,20 @@ static int receive(int conn, struct control_request *r, int fds[3]) {
         return -errno;
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     int nfds = 0;
-    if (h && h->cmsg_type == SCM_RIGHTS) {
-        nfds = (int)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(fds, CMSG_DATA(h), (size_t)nfds * sizeof(int));
+    bool too_many = (m.msg_flags & MSG_CTRUNC) != 0;
+    if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS) {
+        // Padding makes room for one descriptor more than was planned for.
+        int sent = (int)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int)), fd;
+        too_many |= sent > 3;
+        for (int i = 0; i < sent; i++) {
+            memcpy(&fd, CMSG_DATA(h) + (size_t)i * sizeof fd, sizeof fd);
+            if (nfds < 3)
+                fds[nfds++] = fd;
+            else
+                close(fd);
+        }
     }
-    if (n != sizeof *r) {
+    if (n != sizeof *r || too_many) {
         for (int i = 0; i < nfds; i++)
             close(fds[i]);
         return -EBADMSG;

@@ -82,3 +82,18 @@ def test_output_kept_for_somebody_attached(cluster):
     wait_until(lambda: cluster.cli("logs", job, check=False).stdout == "attempt 2\n", 20, "the job does not run again")
     assert logs(cluster, "--attempt", "1", job) == ("attempt 1\n", 0)
     cluster.cli("cancel", job)
+
+
+def test_output_that_is_a_link_into_proc_is_not_read(cluster, tmp_path):
+    """The reader is a copy of the agent: /proc/self would show it instead of the job's output."""
+    out = f"{tmp_path}/link"
+    job = cluster.cli("submit", "-Q", "--wait", "-o", out, "--", "sh", "-c", f"echo mine; ln -sf /proc/self/status {out}").stdout.split()[0]
+    done = cluster.cli("logs", job, check=False)
+    assert "Uid:" not in done.stdout and done.returncode, done
+
+
+def test_what_a_command_says_does_not_command_the_terminal(cluster):
+    job = cluster.cli("submit", "-Q", "-o", "/dev/null", "--", "true", "\x1b[2J\u202e").stdout.strip()
+    shown = cluster.cli("get", job).stdout + cluster.cli("list", "-a", job, check=False).stdout
+    assert "\x1b" not in shown and "\u202e" not in shown
+    assert "[2J\\u202e" in shown

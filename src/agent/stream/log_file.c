@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { TAIL_BLOCK = 16384 };
@@ -42,7 +44,9 @@ static int open_file(struct log_file *f) {
     int fd = open(f->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+    struct statfs fs;
+    // A link into /proc would show this process, a copy of the agent, instead of a job's output.
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || fstatfs(fd, &fs) < 0 || fs.f_type == PROC_SUPER_MAGIC) {
         close(fd);
         return -EBADF;
     }

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/text.h"
+
 // Characters that take two columns, or none, as terminals draw them.
 static const struct {
     uint32_t first, last;
@@ -61,6 +63,11 @@ void table_done(struct text_table *t) {
 }
 
 void table_add(struct text_table *t, const char *text, enum colour colour) {
+    cleanup_buf struct buf b = {0};
+    if (text && has_control_chars(text, strlen(text))) {  // would be obeyed by the terminal
+        buf_add_visible(&b, text);
+        text = arena_strndup(t->arena, buf_str(&b), b.len);
+    }
     struct table_cell cell = make_cell(text ? text : "", colour);
     uint32_t column = t->cells.len % t->count;
     if (cell.width > t->widest[column])

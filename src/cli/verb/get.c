@@ -32,10 +32,17 @@ static void line(struct buf *out, const char *label, const char *fmt, ...) {
     buf_addc(out, '\n');
 }
 
+// Text that somebody else chose.
+static void visible_line(struct buf *out, const char *label, const char *text) {
+    buf_addf(out, "%-*s", LABEL, label);
+    buf_add_visible(out, text);
+    buf_addc(out, '\n');
+}
+
 static void text_line(struct buf *out, const char *label, const struct json *j, const char *field) {
     const char *s = j ? json_str(j, field) : NULL;
     if (s && *s)
-        line(out, label, "%s", s);
+        visible_line(out, label, s);
 }
 
 static void time_line(struct buf *out, const char *label, const struct json *j, const char *field) {

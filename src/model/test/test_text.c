@@ -223,6 +223,8 @@ static void gpu_requests(void **state) {
 static void names(void **state) {
     struct error e;
     assert_int_equal(job_name_check("train resnet caf\xc3\xa9", &e), 0);
+    // What terminals obey: C1 controls, and marks that reverse the text around them.
+    assert_true(job_name_check("a\xc2\x9b" "2J", &e) < 0 && job_name_check("txt.\xe2\x80\xaegpj.exe", &e) < 0);
     assert_true(job_name_check("", &e) < 0 && job_name_check("a\nb", &e) < 0 && job_name_check("\xff", &e) < 0);
     char deep[JOB_NAME_MAX + 2];
     memset(deep, 'a', sizeof deep);

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +35,34 @@ static int ask(const struct job *j, struct control_request r, const int *fds, in
 static int ask_plain(const struct job *j, struct control_request r) {
     struct control_reply reply;
     return ask(j, r, NULL, 0, &reply);
+}
+
+// Control messages have room for three descriptors; the padding behind them would hold a fourth.
+static void a_fourth_descriptor_is_refused(void **state) {
+    struct job j;
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct control_request r = {.type = CONTROL_USAGE};
+    struct control_reply reply;
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(4 * sizeof(int))];
+    } c = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(4 * sizeof(int))}};
+    struct iovec iov = {.iov_base = &r, .iov_len = sizeof r};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof c};
+    const int four[4] = {0, 0, 0, 0};
+    memcpy(CMSG_DATA(&c.header), four, sizeof four);
+    job_sh(&rig, &j, "sleep 47011");
+    job_submit(&rig, &j);
+    job_wait_started(&rig, &j);
+    snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%lu.1/control", rig.spool, (unsigned long)j.req.job);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_true(sendmsg(fd, &m, MSG_NOSIGNAL) > 0);
+    assert_int_equal(recv(fd, &reply, sizeof reply, 0), 0);  // no answer: the connection is closed
+    close(fd);
+    assert_int_equal(ask_plain(&j, r), 0);
+    assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL, .signal = SIGKILL}), 0);
+    job_wait(&rig, &j, 5000);
 }
 
 static void jobs_outlive_the_agent(void **state) {
@@ -444,6 +474,7 @@ int main(int argc, char **argv) {
                                        setuid(65534) < 0))
         return 2;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fourth_descriptor_is_refused),
         cmocka_unit_test(jobs_outlive_the_agent),
         cmocka_unit_test(processes_are_known_whatever_they_say),
         cmocka_unit_test(a_group_of_the_same_name_elsewhere_is_not_ours),

@@ -1,6 +1,6 @@
 // The agent's spool folder: one folder per attempt, "JOB.ATTEMPT", with
 //   unit      status record, then the encoded launch request (step N: `unit.N`)
-//   script    the job's script, owned by its user
+//   script    the job's script: its user can read and run it, but not change it
 //   report    why a container could not be entered, written by the user's process (step N: `report.N`)
 //   control   the shepherd's socket, for attempts that live longer than a moment
 // A shepherd holds a POSIX lock on `unit` for as long as it lives (a fork does not inherit it, a
