@@ -230,8 +230,16 @@ void schema_encode(const struct schema *s, const void *value, struct buf *out) {
 
 struct decoder {
     struct arena *arena;
+    size_t memory_left;
     int depth;
 };
+
+static bool spend(struct decoder *d, size_t bytes) {
+    if (bytes > d->memory_left)
+        return false;
+    d->memory_left -= bytes;
+    return true;
+}
 
 static int decode_struct(struct decoder *d, const struct schema *s, const uint8_t *p, const uint8_t *end, void *value);
 
@@ -244,6 +252,8 @@ static int decode_value(struct decoder *d, const struct field *f, const uint8_t 
         return -EBADMSG;
     const uint8_t *block = *p;
     *p += v;
+    if ((f->type == FIELD_STRING || f->type == FIELD_BYTES) && !spend(d, v + 1))
+        return -EBADMSG;
     if (f->type == FIELD_STRING) {
         if (memchr(block, 0, v))
             return -EBADMSG;
@@ -298,7 +308,7 @@ static uint32_t count_run(const uint8_t *p, const uint8_t *end, uint64_t key) {
 static int decode_list(struct decoder *d, const struct field *f, uint64_t key, const uint8_t **p,
                        const uint8_t *end, struct any_list *list) {
     uint32_t n = count_run(*p, end, key);
-    if (list->len || n > SCHEMA_LIST_MAX)
+    if (n > SCHEMA_LIST_MAX || !spend(d, n * field_size(f)))
         return -EBADMSG;
     list->at = arena_alloc(d->arena, n * field_size(f));
     for (list->len = 0; list->len < n; list->len++) {
@@ -330,6 +340,8 @@ static int decode_given_zeros(const struct schema *s, const uint8_t **p, const u
 static int decode_struct(struct decoder *d, const struct schema *s, const uint8_t *p, const uint8_t *end, void *value) {
     size_t hint = 0;
     int e = 0;
+    uint64_t seen[SCHEMA_FIELDS_MAX / 64] = {0};  // a field comes once; a list's elements in a row
+    assert(s->count <= SCHEMA_FIELDS_MAX);
     memset(value, 0, s->size);
     if (++d->depth > SCHEMA_DEPTH_MAX)
         return -EBADMSG;
@@ -347,12 +359,16 @@ static int decode_struct(struct decoder *d, const struct schema *s, const uint8_
             continue;
         }
         void *at = (char *)value + f->offset;
-        if ((key & 1) == is_number(f))
+        uint64_t bit = 1ull << (hint & 63);
+        bool repeated = seen[hint / 64] & bit;
+        seen[hint / 64] |= bit;
+        if ((key & 1) == is_number(f) || repeated)
             e = -EBADMSG;
         else if (f->list)
             e = decode_list(d, f, key, &p, end, at);
         else if (f->type == FIELD_STRUCT)
-            e = decode_value(d, f, &p, end, *(void **)at = arena_alloc(d->arena, f->sub->size));
+            e = spend(d, f->sub->size) ? decode_value(d, f, &p, end, *(void **)at = arena_alloc(d->arena, f->sub->size))
+                                       : -EBADMSG;
         else
             e = decode_value(d, f, &p, end, at);
         if (s->given_bits && e == 0 && is_zero(f, at))
@@ -363,7 +379,12 @@ static int decode_struct(struct decoder *d, const struct schema *s, const uint8_
 }
 
 int schema_decode(const struct schema *s, const void *data, size_t len, struct arena *a, void *value) {
-    struct decoder d = {.arena = a};
+    return schema_decode_bounded(s, data, len, SIZE_MAX, a, value);
+}
+
+int schema_decode_bounded(const struct schema *s, const void *data, size_t len, size_t memory_max, struct arena *a,
+                          void *value) {
+    struct decoder d = {.arena = a, .memory_left = memory_max};
     return decode_struct(&d, s, data, (const uint8_t *)data + len, value);
 }
 

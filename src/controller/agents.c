@@ -10,6 +10,11 @@
 #include "controller.h"
 #include "telemetry.h"
 
+enum {
+    HELLO_BYTES_MAX = 2 << 20,  // about ten thousand attempts; all that may be sent before the node is accepted
+    AGENT_MESSAGE_BYTES_MAX = 4 << 20,
+};
+
 static void refuse(struct agent_conn *a, const char *why) {
     log_warn("agent %s at %s refused: %s", a->node ? a->node : "?", a->peer.address, why);
     net_ws_close(a->ws, WS_POLICY, why);
@@ -68,6 +73,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
         refuse(a, e.text);
         return;
     }
+    net_ws_limit(a->ws, AGENT_MESSAGE_BYTES_MAX);
     pipeline_heard(c->pipeline, node, clock_mono_ms());
     log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus,
              h->node->gpus.len, h->attempts.len);
@@ -222,7 +228,9 @@ void agent_upgrade(struct controller *c, struct net_request *req) {
     if (colon)
         *colon = 0;
     a->ws = net_upgrade_ws(req, NULL, &callbacks, a);
-    if (!a->ws)
+    if (a->ws)
+        net_ws_limit(a->ws, HELLO_BYTES_MAX);
+    else
         free(a);
 }
 

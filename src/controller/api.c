@@ -302,18 +302,26 @@ static bool path_matches(const char *pattern, const char *path, const char **val
     return !*path;
 }
 
-static const struct route *find_route(struct api_call *call, const char **value, size_t *len, bool *is_job,
+static const struct route *find_route(const struct net_request *req, const char **value, size_t *len, bool *is_job,
                                       bool *path_known) {
     for (size_t i = 0; i < api_route_count; i++) {
         *value = NULL;
         *is_job = false;
-        if (!path_matches(api_routes[i].path, call->req->path, value, len, is_job))
+        if (!path_matches(api_routes[i].path, req->path, value, len, is_job))
             continue;
         *path_known = true;
-        if (streq(api_routes[i].method, call->req->method))
+        if (streq(api_routes[i].method, req->method))
             return &api_routes[i];
     }
     return NULL;
+}
+
+bool api_needs_no_user(const struct net_request *req) {
+    const char *value;
+    size_t len;
+    bool is_job, path_known;
+    const struct route *r = find_route(req, &value, &len, &is_job, &path_known);
+    return r && (r->permission == ALLOW_ANYBODY || r->permission == ALLOW_AGENT);
 }
 
 static bool take_value(struct api_call *call, const char *value, size_t len, bool is_job) {
@@ -345,7 +353,7 @@ static bool permitted(struct api_call *call, const struct route *r) {
         return false;
     }
     if (rc < 0) {
-        api_error(call->req, 401, "EACCES", "who are you? Give a valid token, or use the controller's machine");
+        api_error(call->req, 401, "EACCES", API_NOT_AUTHENTICATED);
         return false;
     }
     if (r->permission == ALLOW_ADMIN && !call->actor.admin) {
@@ -362,7 +370,7 @@ static void dispatch(struct controller *c, struct net_request *req) {
     const char *value;
     size_t len = 0;
     bool is_job, path_known = false;
-    const struct route *r = find_route(&call, &value, &len, &is_job, &path_known);
+    const struct route *r = find_route(req, &value, &len, &is_job, &path_known);
     req->tag = r ? (uint32_t)(r - api_routes) + 1 : 0;
     if (!r)
         api_error(req, path_known ? 405 : 404, path_known ? "EINVAL" : "ENOENT",

@@ -32,7 +32,10 @@ struct route {
 extern const struct route api_routes[];
 extern const size_t api_route_count;
 
+#define API_NOT_AUTHENTICATED \
+    "Not authenticated: the token is missing, expired or revoked. Give a valid token, or use the controller's socket"
 void api_request(struct net_request *req, void *user);
+bool api_needs_no_user(const struct net_request *req);  // its route is for agents, or for everybody
 void api_users_changed(struct controller *c);  // somebody's look-up has an answer, or takes too long
 void api_end_tokens(struct controller *c);
 void api_replied(const struct net_request *req, int status, bool streams, void *user);  // counts

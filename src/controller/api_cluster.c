@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "admission.h"
 #include "api.h"
 #include "notifier.h"
 #include "telemetry.h"
@@ -378,7 +379,8 @@ void api_join(struct api_call *call) {
         token_hash(&t, hash);
         struct command_token_use use = {.id = t.id, .hash = hash, .node = name, .fingerprint = fingerprint};
         struct command command = {COMMAND_TOKEN_USE, &use};
-        core_command(c->core, &nobody, NULL, &command, now_ms(), NULL, &e);
+        if (core_command(c->core, &nobody, NULL, &command, now_ms(), NULL, &e) == -EACCES)
+            admission_wrong_join(c, call->req);
     }
     if (e.code) {
         api_fail(call->req, &e);

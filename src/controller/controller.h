@@ -87,6 +87,7 @@ struct controller {
     struct map live;         // job → struct live_usage
     struct map step_jobs;    // job → struct step_job
     struct users *users;
+    struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     VEC(struct follower *) followers;
     uv_idle_t list_idle;     // while a list has something to write

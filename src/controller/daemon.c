@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/text.h"
+#include "admission.h"
 #include "api.h"
 #include "controller.h"
 #include "list_stream.h"
@@ -25,6 +26,7 @@
 enum {
     TICK_MS = 1000,
     DESCRIPTORS = 32 * 1024,
+    OTHER_DESCRIPTORS = 1024,  // not for connections of users
     STORE_RESERVE_BYTES = 32 << 20,
     STORE_LOW_BYTES = 64 << 20,
     CLOSE_GRACE_MS = 500,
@@ -200,10 +202,20 @@ static int open_tls(struct controller *c, struct error *e) {
     return 0;
 }
 
+// Connections may use all descriptors but those for the store, files of clients and administrators' connections.
+static uint32_t connections_max(void) {
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur >= NET_CONNECTIONS_MAX + OTHER_DESCRIPTORS)
+        return NET_CONNECTIONS_MAX;
+    return l.rlim_cur > 2 * OTHER_DESCRIPTORS ? (uint32_t)l.rlim_cur - OTHER_DESCRIPTORS : (uint32_t)l.rlim_cur / 2;
+}
+
 static int open_server(struct controller *c, struct error *e) {
     struct net_server_options o = {.on_request = api_request,
+                                   .on_head = admission_check,
                                    .on_reply = api_replied,
                                    .user = c,
+                                   .connections_max = connections_max(),
                                    .body_max = c->config.cluster.max_request_bytes};
     c->server = net_server_new(&c->loop, &o);
     // Without root every job runs as this user: then nobody else may submit.
@@ -346,6 +358,7 @@ static void free_all(struct controller *c) {
     telemetry_done(c);
     notifier_free(c->notifier);
     strmap_done(&c->agents);
+    admission_done(c);
     users_free(c->users);
     size_t it = 0;
     void *v;

@@ -272,6 +272,8 @@ void message_encode(const struct message *m, struct buf *out) {
     schema_encode(info->schema, m->body, out);
 }
 
+enum { MESSAGE_EXPANSION_MAX = 32, MESSAGE_EXPANSION_FREE = 1 << 20 };
+
 int message_decode(const void *data, size_t len, struct arena *a, struct message *m) {
     const uint8_t *p = data, *end = p + len;
     uint64_t type;
@@ -282,7 +284,9 @@ int message_decode(const void *data, size_t len, struct arena *a, struct message
     if (!info)
         return -EBADMSG;
     void *body = arena_alloc(a, info->schema->size);
-    if ((r = schema_decode(info->schema, p, (size_t)(end - p), a, body)) < 0)
+    // A few bytes can stand for a large struct: what they become is bounded by what was sent.
+    size_t memory_max = len * MESSAGE_EXPANSION_MAX + MESSAGE_EXPANSION_FREE;
+    if ((r = schema_decode_bounded(info->schema, p, (size_t)(end - p), memory_max, a, body)) < 0)
         return r;
     *m = (struct message){.type = (enum message_type)type, .body = body};
     return 0;

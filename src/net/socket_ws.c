@@ -64,6 +64,10 @@ struct net_ws *net_ws_attach(struct net_conn *c, enum ws_role role, size_t messa
     return ws;
 }
 
+void net_ws_limit(struct net_ws *ws, size_t message_max) {
+    ws->codec.message_max = message_max;
+}
+
 void net_ws_opened(struct net_ws *ws) {
     take_over(ws);
     if (ws->callbacks.on_open)

@@ -67,7 +67,7 @@ static int check_length(struct ws *w, unsigned len7) {
     if (is_control(w->frame_opcode)) {
         if (w->frame_len > WS_CONTROL_MAX)
             return fail(w, WS_PROTOCOL_ERROR, "a control frame over 125 bytes");
-    } else if (w->frame_len > w->message_max - w->message.len) {
+    } else if (w->message.len > w->message_max || w->frame_len > w->message_max - w->message.len) {
         return fail(w, WS_TOO_BIG, "a message over the limit");
     }
     return 0;

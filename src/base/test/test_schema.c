@@ -107,6 +107,36 @@ static void json_errors_name_the_field(void **state) {
     }
 }
 
+static void repeated_fields_are_refused(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct thing out, twice = {.count = 5, .centre = &centre, .corners = {corners, 3}};
+    cleanup_buf struct buf b = {0};
+    schema_encode(&entity_schema, &twice, &b);
+    assert_int_equal(schema_decode(&entity_schema, b.data, b.len, &a, &out), 0);
+    schema_encode(&entity_schema, &twice, &b);
+    assert_int_equal(schema_decode(&entity_schema, b.data, b.len, &a, &out), -EBADMSG);
+    static const char number[] = "\x06\x05\x06\x05", text[] = "\x03\x01x\x03\x01y", sub[] = "\x11\x00\x11\x00";
+    assert_int_equal(schema_decode(&entity_schema, number, 4, &a, &out), -EBADMSG);
+    assert_int_equal(schema_decode(&entity_schema, text, 6, &a, &out), -EBADMSG);
+    assert_int_equal(schema_decode(&entity_schema, sub, 4, &a, &out), -EBADMSG);
+    assert_int_equal(schema_decode(&entity_schema, number, 2, &a, &out), 0);
+    assert_int_equal(out.count, 5);
+}
+
+// Two bytes an element in the message, sixteen in memory.
+static void decoded_lists_are_bounded(void **state) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf b = {0};
+    struct thing out;
+    enum { ELEMENTS = 1000 };
+    for (int i = 0; i < ELEMENTS; i++)
+        buf_add(&b, "\x13\x00", 2);
+    assert_int_equal(schema_decode_bounded(&entity_schema, b.data, b.len, ELEMENTS * sizeof(struct point) - 1, &a, &out),
+                     -EBADMSG);
+    assert_int_equal(schema_decode_bounded(&entity_schema, b.data, b.len, ELEMENTS * sizeof(struct point), &a, &out), 0);
+    assert_int_equal(out.corners.len, ELEMENTS);
+}
+
 static void damaged_bytes_never_hurt(void **state) {
     struct rand r;
     cleanup_buf struct buf b = {0};
@@ -310,6 +340,8 @@ int main(void) {
         cmocka_unit_test(binary_round_trip),
         cmocka_unit_test(json_round_trip),
         cmocka_unit_test(json_errors_name_the_field),
+        cmocka_unit_test(repeated_fields_are_refused),
+        cmocka_unit_test(decoded_lists_are_bounded),
         cmocka_unit_test(damaged_bytes_never_hurt),
         cmocka_unit_test(a_given_zero_is_not_absent),
         cmocka_unit_test(null_counts_as_absent),

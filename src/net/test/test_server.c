@@ -643,6 +643,36 @@ static void websocket_echo(void **state) {
     stop(f);
 }
 
+static void pages_from_elsewhere_open_no_websocket(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    static const struct {
+        const char *origin, *status;
+    } cases[] = {{"", "101"},
+                 {"Origin: https://head:6820\r\n", "101"},
+                 {"Origin: https://HEAD:6820\r\n", "101"},
+                 {"Origin: https://elsewhere.example\r\n", "403"},
+                 {"Origin: https://head\r\n", "403"},
+                 {"Origin: https://head:6820.elsewhere.example\r\n", "403"},
+                 {"Origin: null\r\n", "403"}};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        bool raw = i & 1;
+        cleanup_close int fd = dial(f);
+        cleanup_buf struct buf out = {0}, in = {0};
+        buf_addf(&out, "GET /%s HTTP/1.1\r\nHost: head:6820\r\nConnection: Upgrade\r\n%s"
+                 "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n%s",
+                 raw ? "raw" : "ws", cases[i / 2].origin, raw ? "x" : "\x81\x84....\x5f\x5b\x47\x5a\x88\x80....");
+        put(fd, out.data);
+        shutdown(fd, SHUT_WR);
+        read_all(fd, &in);
+        if (raw && streq(cases[i / 2].status, "101"))
+            assert_string_equal(buf_str(&in), "x");
+        else
+            assert_true(in.len > 12 && memcmp(in.data + 9, cases[i / 2].status, 3) == 0);
+    }
+    stop(f);
+}
+
 static void tunnel_echo(void **state) {
     struct fixture *f = start((struct net_server_options){0});
     cleanup_close int fd = dial(f);
@@ -772,6 +802,7 @@ int main(void) {
         cmocka_unit_test(old_clients_get_plain_streams),
         cmocka_unit_test(expect_continue),
         cmocka_unit_test(websocket_echo),
+        cmocka_unit_test(pages_from_elsewhere_open_no_websocket),
         cmocka_unit_test(tunnel_echo),
         cmocka_unit_test(limits_connections),
         cmocka_unit_test(runs_out_of_descriptors),

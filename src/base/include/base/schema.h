@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/json.h"
 
-enum { SCHEMA_DEPTH_MAX = 8, SCHEMA_LIST_MAX = 1 << 20 };
+enum { SCHEMA_DEPTH_MAX = 8, SCHEMA_LIST_MAX = 1 << 20, SCHEMA_FIELDS_MAX = 256 };
 
 enum field_type {
     FIELD_BOOL,
@@ -108,6 +108,9 @@ void schema_merge(const struct schema *s, void *value, const void *change);
 void schema_encode(const struct schema *s, const void *value, struct buf *out);
 // Strings, lists and sub-structs land in the arena; `value` is zeroed first.
 int schema_decode(const struct schema *s, const void *data, size_t len, struct arena *a, void *value);
+// The same for bytes from another machine: -EBADMSG when it would take more than memory_max bytes of the arena.
+int schema_decode_bounded(const struct schema *s, const void *data, size_t len, size_t memory_max, struct arena *a,
+                          void *value);
 // Every field, always the same set: for answers. Absent texts and structs are null.
 void schema_write_json(const struct schema *s, const void *value, struct json_writer *w);
 // Only the fields that are given: for requests.

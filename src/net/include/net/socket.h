@@ -48,6 +48,8 @@ struct net_ws_callbacks {
 ssize_t net_ws_send(struct net_ws *ws, enum ws_opcode type, const void *data, size_t len);
 // Sends a close frame and ends once the peer answers or after a short time. Repeats are ignored.
 void net_ws_close(struct net_ws *ws, int status, const char *reason);
+// Larger messages from the peer end the connection, from the next frame on.
+void net_ws_limit(struct net_ws *ws, size_t message_max);
 void net_ws_abort(struct net_ws *ws);               // ends now, what waits is dropped
 void net_ws_pause(struct net_ws *ws, bool paused);  // reads nothing while paused
 size_t net_ws_pending(const struct net_ws *ws);

@@ -1,0 +1,162 @@
+// Identity before the body: a request over TLS is admitted by a valid token or certificate, or because its route needs
+// none (joining, agents); the latter may have a small body only.
+// Wrong tokens: each answer is delayed, longer with every wrong token of the address; after GUESSES_MAX wrong secrets
+// for one token from one address, that token is refused from there for LOCK_MS, right or wrong. Other tokens from the
+// same address go on working: many users may share one address.
+#include "admission.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "net/token.h"
+
+enum {
+    GUESSES_MAX = 10,           // wrong secrets for one token from one address
+    GUESS_WINDOW_MS = 600000,   // wrong tokens are forgotten after this time without another
+    LOCK_MS = 60000,
+    DELAY_FIRST_MS = 100,
+    DELAY_DOUBLINGS = 5,        // at most 3.2 s
+    TRACKED_MAX = 4096,         // addresses and tokens that are remembered
+    KEY_MAX = NET_ADDRESS_MAX + TOKEN_ID_HEX + 2,
+    ACCOUNT_MAX = 320,
+};
+
+struct admission_guess {
+    uint32_t wrong;
+    int64_t last_ms, locked_until_ms;
+    char key[KEY_MAX];
+};
+
+static void address_of(const struct net_request *req, char *out, size_t size) {
+    const char *address = req->peer->address, *end = strrchr(address, ']');
+    snprintf(out, size, "%.*s", end ? (int)(end - address) + 1 : (int)strlen(address), address);
+}
+
+static void forget_old(struct controller *c, int64_t now) {
+    size_t it = 0;
+    void *v;
+    const char *key;
+    while (strmap_next(&c->guesses, &it, &key, &v)) {
+        struct admission_guess *g = v;
+        if (now - g->last_ms < GUESS_WINDOW_MS)
+            continue;
+        strmap_remove(&c->guesses, key);
+        free(g);
+    }
+}
+
+// NULL when too many are tracked already: the delay still applies.
+static struct admission_guess *guess_count(struct controller *c, const char *key, int64_t now) {
+    struct admission_guess *g = strmap_get(&c->guesses, key);
+    if (!g) {
+        if (c->guesses.len >= TRACKED_MAX)
+            forget_old(c, now);
+        if (c->guesses.len >= TRACKED_MAX)
+            return NULL;
+        g = xcalloc(1, sizeof *g);
+        snprintf(g->key, sizeof g->key, "%s", key);
+        strmap_put(&c->guesses, g->key, g);
+    }
+    if (now - g->last_ms >= GUESS_WINDOW_MS)
+        g->wrong = 0;
+    g->wrong++;
+    g->last_ms = now;
+    return g;
+}
+
+static uint32_t wrong_token(struct controller *c, const struct net_request *req, const char *token_id) {
+    char address[NET_ADDRESS_MAX], key[KEY_MAX];
+    int64_t now = clock_mono_ms();
+    address_of(req, address, sizeof address);
+    const struct admission_guess *from = guess_count(c, address, now);
+    if (token_id && core_token_holds(c->core, token_id, now_ms())) {
+        snprintf(key, sizeof key, "%s %s", address, token_id);
+        struct admission_guess *g = guess_count(c, key, now);
+        if (g && g->wrong >= GUESSES_MAX) {
+            if (g->locked_until_ms <= now)
+                log_warn("token %s is refused from %s for %d s: too many wrong secrets", token_id, address,
+                         LOCK_MS / 1000);
+            g->locked_until_ms = now + LOCK_MS;
+        }
+    }
+    uint32_t doublings = from ? from->wrong - 1 : DELAY_DOUBLINGS;
+    return (uint32_t)DELAY_FIRST_MS << (doublings < DELAY_DOUBLINGS ? doublings : DELAY_DOUBLINGS);
+}
+
+static bool is_locked(const struct controller *c, const struct net_request *req, const char *token_id) {
+    char address[NET_ADDRESS_MAX], key[KEY_MAX];
+    address_of(req, address, sizeof address);
+    snprintf(key, sizeof key, "%s %s", address, token_id);
+    const struct admission_guess *g = strmap_get(&c->guesses, key);
+    return g && g->locked_until_ms > clock_mono_ms();
+}
+
+void admission_wrong_join(struct controller *c, const struct net_request *req) {
+    if (req->peer->kind == NET_PEER_TLS)
+        wrong_token(c, req, NULL);
+}
+
+static void refuse(struct net_admission *out, int status, const char *text, uint32_t delay_ms) {
+    out->status = status;
+    out->content_type = "application/json";
+    out->text = text;
+    out->delay_ms = delay_ms;
+}
+
+static const char unknown[] = "{\"error\":{\"code\":\"EACCES\",\"message\":\"" API_NOT_AUTHENTICATED "\"}}\n";
+static const char locked[] = "{\"error\":{\"code\":\"EAGAIN\",\"message\":\"Too many wrong secrets for this token from "
+                             "your address; wait a minute and try again\"}}\n";
+
+static void by_token(struct controller *c, struct net_request *req, const char *header, struct net_admission *out) {
+    static char account[ACCOUNT_MAX];  // copied by the server before the next call
+    struct token t;
+    char hash[TOKEN_SHA256_HEX + 1];
+    int64_t until_ms;
+    if (!str_has_prefix(header, "Bearer ") || token_parse(header + 7, &t, NULL) < 0) {
+        refuse(out, 401, unknown, wrong_token(c, req, NULL));
+        return;
+    }
+    token_hash(&t, hash);
+    const char *user = core_token_user(c->core, t.id, hash, now_ms(), &until_ms);
+    if (is_locked(c, req, t.id))
+        refuse(out, 429, locked, DELAY_FIRST_MS);
+    else if (!user)
+        refuse(out, 401, unknown, wrong_token(c, req, t.id));
+    else {
+        snprintf(account, sizeof account, "user %s", user);
+        out->account = account;
+    }
+    token_wipe(&t);
+}
+
+void admission_check(struct net_request *req, struct net_admission *out, void *user) {
+    static char account[ACCOUNT_MAX];
+    struct controller *c = user;
+    const char *header = http_message_header(req->http, "Authorization");
+    if (header) {
+        by_token(c, req, header, out);
+        return;
+    }
+    if (!api_needs_no_user(req)) {
+        refuse(out, 401, unknown, 0);
+        return;
+    }
+    out->body_max = NET_SMALL_BODY_BYTES;
+    if (req->peer->has_cert) {
+        snprintf(account, sizeof account, "node %s", req->peer->cert_cn);
+        out->account = account;
+    }
+}
+
+void admission_done(struct controller *c) {
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->guesses, &it, NULL, &v))
+        free(v);
+    strmap_done(&c->guesses);
+}
