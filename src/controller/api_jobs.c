@@ -258,6 +258,18 @@ static void reply_text(struct api_call *call, bool script) {
         return;
     }
     cleanup_buf struct buf b = {0};
+    if (!script && api_query_i64(call, "list", 0)) {
+        struct json_writer w = {.out = &b};
+        json_open(&w, '{');
+        json_key(&w, "environment");
+        json_open(&w, '[');
+        for (size_t at = 0; at < len; at += strnlen(text + at, len - at) + 1)
+            json_put_strn(&w, text + at, strnlen(text + at, len - at));
+        json_close(&w, ']');
+        json_close(&w, '}');
+        api_json(call->req, 200, &b);
+        return;
+    }
     buf_add(&b, text, len);
     for (size_t i = 0; !script && i < b.len; i++)
         if (!b.data[i])

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/job/resubmit.h"
 #include "cli/term/local_time.h"
 #include "submit_options.h"
 #include "job_row.h"
@@ -44,18 +45,37 @@ static const char *error_words(const struct json *e, bool soft) {
     return message ? message : "Unspecified error";
 }
 
-static int report(const struct scontrol *c, const struct reply *r, const char *word) {
+// A job that has ended keeps its id here: what Slurm would run again under it becomes a new job.
+static bool submit_again(struct scontrol *c, const char *id, const char *word) {
+    struct reply r;
+    struct slurm *s = c->s;
+    struct job_resubmit q = {.id = id, .hold = streq(word, "requeuehold")};
+    if (job_resubmit(&s->cli, s->client, &q, &r) < 0)
+        return false;
+    if (!c->quiet)
+        fprintf(stderr, "scontrol: job %s has ended; submitted again as job %lld\n", id,
+                (long long)json_i64(r.json, "id", 0));
+    return true;
+}
+
+static int report(struct scontrol *c, const struct reply *r, const char *word) {
     const struct json *errors = json_get(r->json, "errors");
     bool twice = streq(word, "hold") || streq(word, "uhold") || streq(word, "release");
     bool soft = !twice && !streq(word, "update");
+    uint32_t again = 0;
     for (uint32_t i = 0; errors && i < errors->len; i++) {
         const struct json *e = json_get(&errors->items[i], "error");
+        const char *id = json_str(&errors->items[i], "id");
+        if (str_has_prefix(word, "requeue") && streq(json_str(e, "code"), "EALREADY") && submit_again(c, id, word)) {
+            again++;
+            continue;
+        }
         if (!c->quiet)
             fprintf(stderr, "%s for job %s\n", error_words(e, soft), json_str(&errors->items[i], "id"));
     }
     if (errors && errors->len && twice && !c->quiet)
         fprintf(stderr, "slurm_suspend error: %s\n", error_words(json_get(&errors->items[0], "error"), soft));
-    return errors && errors->len ? SLURM_FAILED : SLURM_OK;
+    return errors && errors->len > again ? SLURM_FAILED : SLURM_OK;
 }
 
 // Resuming what runs and requeueing what waits does nothing; Slurm says so.

@@ -118,3 +118,42 @@ def test_a_list_says_when_it_was_cut(cluster):
     r = cluster.run("list", "-f", "-l", "2")
     assert len(r.stdout.splitlines()) == 3 and "only the newest 2 finished jobs are shown" in r.stderr
     assert cluster.run("list", "-f").stderr == ""
+
+
+def test_python_scripts_find_what_lies_beside_them(cluster):
+    folder = os.path.join(cluster.home, "code")
+    os.mkdir(folder)
+    for name, text in (("helper.py", "WORD = 'found'\n"), ("train.py", "import helper, sys\nprint(helper.WORD, *sys.argv[1:])\n"),
+                       ("marked.py", "#!/usr/bin/python3\nimport helper\nprint(helper.WORD)\n"),
+                       ("wrong.py", "# a comment\nraise ValueError\n")):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+    for script, args, out in (("train.py", ["a", "b"], "found a b\n"), ("marked.py", [], "found\n")):
+        job = cluster.submit("-E", "PYTHONPATH=/elsewhere", os.path.join(folder, script), *args)
+        assert cluster.run("logs", "-f", job).stdout == out
+        assert f"PYTHONPATH={folder}:/elsewhere" in cluster.acequia("get", "--environment", job)
+    job = cluster.submit("wrong.py", cwd=folder)  # a comment gave its line to the #! line
+    assert "line 2" in cluster.run("logs", "-f", job).stdout
+
+
+def test_ended_jobs_are_submitted_again(cluster):
+    script = os.path.join(cluster.work, "again.sh")
+    with open(script, "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\necho $WORD $1\n")
+    old = cluster.submit("-E", "WORD=two\nlines", "-t", "5m", script, "x")
+    cluster.run("wait", old)
+    os.remove(script)
+    new = cluster.acequia("resubmit", "-Q", "--name", "other", "--nice", "0", old).strip()
+    assert cluster.run("logs", "-f", new).stdout == "two lines x\n"
+    spec = cluster.job(new)["spec"]
+    assert spec["name"] == "other" and spec["time_limit_s"] == 300 and new != old
+    array = cluster.submit("-a", "0-3", "--", "sh", "-c", "exit $((ACEQUIA_ARRAY_TASK_ID % 2))")
+    cluster.run("wait", array)
+    assert "2 elements" in cluster.acequia("resubmit", "--hold", "--failed", array)
+    assert "is not an array" in cluster.run("resubmit", "--failed", new).stderr
+    one = cluster.acequia("resubmit", "-Q", f"{array}_2").strip()
+    cluster.run("wait", one)
+    assert cluster.acequia("list", "-r", "-f", "-H", "-o", "id,state", one).split() == [f"{one}_2", "COMPLETED"]
+    r = cluster.run("slurm", "scontrol", "requeuehold", old)
+    assert r.returncode == 0 and "submitted again as job" in r.stderr
+    cluster.acequia("cancel", "--all")

@@ -2,6 +2,7 @@
 // environment goes with it, and the request that is sent.
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -153,13 +154,47 @@ static int check_script(struct cli *c, const char *shown, const char *text, size
     if (!len)
         return error_set(&c->error, EINVAL, "the script \"%s\" is empty", printable(shown, name, sizeof name));
     if (len < 2 || text[0] != '#' || text[1] != '!')
-        return error_set(
-            &c->error, EINVAL,
-            "the script \"%s\" does not begin with #! and an interpreter; begin it with #!/bin/sh",
-            printable(shown, name, sizeof name));
+        return error_set(&c->error, EINVAL,
+                         "the script \"%s\" does not begin with #! and an interpreter; begin it with "
+                         "#!/bin/sh, or name it .py for Python",
+                         printable(shown, name, sizeof name));
     if (memchr(text, 0, len) || !utf8_valid(text, len))
         return error_set(&c->error, EINVAL, "the script \"%s\" is not UTF-8 text", printable(shown, name, sizeof name));
     return 0;
+}
+
+static bool has_python_name(const char *path) {
+    size_t len = strlen(path);
+    return len > 3 && streq(path + len - 3, ".py");
+}
+
+// A Python file without #! is run with python3. Where its first line is blank or a comment, that line makes room for
+// the #! line, so that line numbers in tracebacks stay those of the file.
+static void add_python(const char *path, struct buf *text) {
+    static const char line[] = "#!/usr/bin/env python3\n";
+    const char *script = buf_str(text);
+    if (!has_python_name(path) || !text->len || str_has_prefix(script, "#!"))
+        return;
+    cleanup_buf struct buf whole = {0};
+    size_t first = strcspn(script, "\n");
+    bool room = script[first] && (*script == '#' || strspn(script, " \t\r") == first) &&
+                !memmem(script, first, "coding", 6) && !str_has_prefix(script, "#ACEQUIA");
+    buf_adds(&whole, line);
+    buf_adds(&whole, script + (room ? first + 1 : 0));
+    buf_clear(text);
+    buf_add(text, buf_str(&whole), whole.len);
+}
+
+static bool is_python(const char *path, const char *script) {
+    size_t first = strcspn(script, "\n");
+    const char *word = strstr(script, "python");
+    return has_python_name(path) || (word && word < script + first);
+}
+
+static const char *folder_of(struct cli *c, const char *path) {
+    cleanup_free char *whole = realpath(path, NULL);
+    char *slash = whole ? strrchr(whole, '/') : NULL;
+    return slash ? arena_strndup(&c->arena, whole, slash == whole ? 1 : (size_t)(slash - whole)) : NULL;
 }
 
 int job_source(struct cli *c, struct cli_options *o, bool dashes, struct job_source *out) {
@@ -184,6 +219,8 @@ int job_source(struct cli *c, struct cli_options *o, bool dashes, struct job_sou
     if (!standard_input && opened < 0)
         return opened;
     int r = read_all(standard_input ? STDIN_FILENO : opened, shown, &text, &c->error);
+    if (r == 0 && !standard_input && !memchr(buf_str(&text), 0, text.len))
+        add_python(shown, &text);
     r = r < 0 ? r : check_script(c, shown, buf_str(&text), text.len);
     r = r < 0 ? r : read_directives(c, o, buf_str(&text));
     if (r < 0)
@@ -194,6 +231,8 @@ int job_source(struct cli *c, struct cli_options *o, bool dashes, struct job_sou
     s.argc = c->count ? c->count - 1 : 0;
     s.name = standard_input ? "script" : base_name(shown);
     s.shown = c->count ? as_typed(c, c->arguments, c->count) : "-";
+    if (!standard_input && is_python(shown, s.script))
+        s.python_folder = folder_of(c, shown);
     *out = s;
     return 0;
 }
@@ -285,6 +324,22 @@ int job_environment(struct cli *c, const struct cli_options *o, struct job_envir
         *out = (struct job_environment){arena_memdup(&c->arena, v.at, v.len * sizeof *v.at), v.len};
     vec_done(&v);
     return r;
+}
+
+void job_environment_python(struct cli *c, const struct job_source *source, struct job_environment *e) {
+    text_vec v = {0};
+    const char *before = NULL;
+    if (!source->python_folder)
+        return;
+    for (uint32_t i = 0; i < e->len; i++) {
+        vec_push(&v, e->at[i]);
+        if (str_has_prefix(e->at[i], "PYTHONPATH="))
+            before = e->at[i] + strlen("PYTHONPATH=");
+    }
+    set_variable(&v, arena_printf(&c->arena, "PYTHONPATH=%s%s%s", source->python_folder, str_empty(before) ? "" : ":",
+                                  before ? before : ""));
+    *e = (struct job_environment){arena_memdup(&c->arena, v.at, v.len * sizeof *v.at), v.len};
+    vec_done(&v);
 }
 
 void job_request_write(const struct job_request *q, struct buf *out) {

@@ -22,7 +22,8 @@ const struct verb verb_requeue = {
     .group = "Work",
     .arguments = "[options] JOB...",
     .summary = "stop running jobs and queue them again",
-    .text = "The job runs again from its beginning; ACEQUIA_RESTART_COUNT holds the number of restarts.",
+    .text = "The job runs again from its beginning; ACEQUIA_RESTART_COUNT holds the number of restarts. "
+            "For jobs that have ended see acequia resubmit.",
     .examples = "acequia requeue 12",
     .options = {&table, &job_filter_options, &common_options},
     .run = run,

@@ -45,6 +45,7 @@ static int run(struct cli *c) {
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (job_spec(c, &c->options, &s) < 0 || job_environment(c, &c->options, &environment) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    job_environment_python(c, &source, &environment);
     if (!s.name)
         s.name = job_name_check(source.name, NULL) == 0 ? source.name : "job";
     if (!s.output)
@@ -79,7 +80,9 @@ const struct verb verb_submit = {
     .text = "The script is copied at submit; it may change or be deleted afterwards. Lines \"#ACEQUIA "
             "--option value\" at its "
             "beginning give options; those of the command line take precedence. Output goes to "
-            "acequia-JOB.out in the working directory.",
+            "acequia-JOB.out in the working directory. A Python script finds modules in its own folder; "
+            "without a #! line it is "
+            "run with python3.",
     .examples = "acequia submit -g 2 -m 64G -t 8h train.sh --epochs 90\n"
                 "acequia submit -J hello -- python3 -c 'print(1)'\n"
                 "acequia submit -a 0-99%10 -o 'out-%A_%a.txt' sweep.sh\n"

@@ -21,6 +21,10 @@ struct job_environment {
 };
 int job_environment(struct cli *c, const struct cli_options *o, struct job_environment *out);
 
+struct job_source;
+// The script runs as a copy in another folder: modules beside the original are found through PYTHONPATH.
+void job_environment_python(struct cli *c, const struct job_source *source, struct job_environment *e);
+
 // What was found after the options: a script's text or a command.
 struct job_source {
     const char *script;  // NULL: a command
@@ -29,6 +33,7 @@ struct job_source {
     int argc;
     const char *name;  // for the job, when none was given
     const char *shown;  // the command as typed
+    const char *python_folder;  // of a Python script: where the modules beside it are; else NULL
 };
 // Reads the script; lines "#ACEQUIA --option value" before the first command add options to `o`
 // where the command line has none. `dashes`: "--" came before the arguments.
