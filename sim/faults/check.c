@@ -13,6 +13,8 @@ enum {
     COMPARE_EVERY = 8,  // records between two comparisons
     SLACK_MS = 1500,    // a tick and a bit
     PROMPT_CLEANUPS = 60,
+    FAILED_WINDOW_MS = 60000,
+    FAILED_LAUNCHES_MAX = 60,  // far above what the pauses let through
 };
 
 typedef unsigned long long ull;
@@ -37,6 +39,7 @@ void check_done(struct sim *s) {
         vec_done(&c->jobs.at[i].placements);
     vec_done(&c->jobs);
     map_done(&c->keys);
+    map_done(&c->refused);
     map_done(&c->starts);
     map_done(&c->completing);
     free_values(&c->truths);
@@ -126,6 +129,8 @@ static void told_ended(struct sim *s, struct told *j, const struct event_job_end
         sim_fail(s, "job %llu ended twice", (ull)b->id);
     j->ended = true;
     j->placed = false;
+    if (b->state == JOB_FAILED && map_get(&s->check.refused, hash_u64(b->id << 20 | b->attempt)))
+        sim_fail(s, "job %llu failed because a node could not launch it", (ull)b->id);
     uintptr_t at = (uintptr_t)map_get(&d->history_by_id, b->id);
     if (!at || d->history.at[at - 1].state != b->state) {
         sim_fail(s, "job %llu ended %s but is not in history like that", (ull)b->id, job_state_words[b->state]);
@@ -263,10 +268,10 @@ void check_step(struct sim *s) {
 void check_given_up(struct sim *s, const char *node) {
     for (uint32_t i = 0; i < s->machine_count; i++) {
         const struct machine *m = &s->machines[i];
+        int64_t silent_ms = head_awake_ms(s) - m->heard_ms;
         if (streq(m->name, node) && m->heard_ms &&
-            s->now_ms - m->heard_ms < (int64_t)s->plan->lost_after_s * 1000 - SLACK_MS)
-            sim_fail(s, "node %s was given up %lld ms after it was heard of", node,
-                     (long long)(s->now_ms - m->heard_ms));
+            silent_ms < (int64_t)s->plan->lost_after_s * 1000 - SLACK_MS)
+            sim_fail(s, "node %s was given up %lld ms after it was heard of", node, (long long)silent_ms);
     }
 }
 
@@ -281,6 +286,18 @@ void check_launch(struct sim *s, const struct machine *m, const struct message_l
             return;
     sim_fail(s, "%s: told to launch job %llu attempt %u, which the journal does not know", m->name,
              (ull)l->id, l->attempt);
+}
+
+// A node that cannot launch anything is given little to launch.
+void check_launch_failed(struct sim *s, struct machine *m, const struct message_launch *l) {
+    if (s->now_ms - m->failed_from_ms > FAILED_WINDOW_MS) {
+        m->failed_from_ms = s->now_ms;
+        m->failed_launches = 0;
+    }
+    if (++m->failed_launches > FAILED_LAUNCHES_MAX)
+        sim_fail(s, "%s: %u launches failed in a minute, and more are sent", m->name, m->failed_launches);
+    if (l->parts.len == 1)
+        map_put(&s->check.refused, hash_u64(l->id << 20 | l->attempt), m);
 }
 
 void check_started(struct sim *s, struct machine *m, const struct unit *u) {

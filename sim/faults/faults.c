@@ -41,6 +41,7 @@ static void controller(struct sim *s, const struct item *it) {
         if (h->clock_offset_ms > h->clock_ahead_ms)
             h->clock_ahead_ms = h->clock_offset_ms;
         break;
+    case ITEM_HEAD_STALL: head_stall(s, it->for_ms); break;
     default: disk(s, it, true); break;
     }
 }

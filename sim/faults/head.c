@@ -15,7 +15,7 @@ int64_t head_wall_ms(const struct sim *s) {
 }
 
 int64_t head_mono_ms(const struct sim *s) {
-    return seams_mono_ms(s->now_ms - RUN_BEGIN_MS + 5000000, head_wall_ms(s));
+    return s->now_ms - RUN_BEGIN_MS + 5000000;
 }
 
 struct core_config sim_config(const struct sim *s) {
@@ -111,6 +111,7 @@ void head_start(struct sim *s) {
     h->flush_at_ms = h->wake_at_ms = h->disk_at_ms = 0;
     h->mute_in = 0;
     h->muted = false;
+    h->checked_ms = s->now_ms;
     struct store_config store = {.watch = pipeline_watch(h->pipeline),
                                  .reserve_bytes = 4096,
                                  .low_bytes = 4096,
@@ -140,8 +141,44 @@ void head_start(struct sim *s) {
     head_touched(s);
 }
 
+// --- stalls ---
+
+void head_stall(struct sim *s, int64_t for_ms) {
+    struct head *h = &s->head;
+    int64_t from = h->stalled_until_ms > s->now_ms ? h->stalled_until_ms : s->now_ms, until = s->now_ms + for_ms;
+    if (!h->core || until <= from)
+        return;
+    h->stalled_until_ms = until;
+    h->stalled_ms += until - from - (from == s->now_ms ? TICK_MS : 0);  // a late tick counts as one
+}
+
+int64_t head_awake_ms(const struct sim *s) {
+    int64_t left = s->head.stalled_until_ms > s->now_ms ? s->head.stalled_until_ms - s->now_ms : 0;
+    return s->now_ms - (s->head.stalled_ms - left);
+}
+
+bool head_stalled(struct sim *s, const struct queued *q) {
+    struct head *h = &s->head;
+    bool mine = q->kind == HAPPEN_DISK || q->kind == HAPPEN_HEAD_FLUSH || q->kind == HAPPEN_HEAD_TICK ||
+                q->kind == HAPPEN_REQUEST || (q->kind == HAPPEN_PACKET && q->a == AGENT_END);
+    if (!mine || s->now_ms >= h->stalled_until_ms)
+        return false;
+    if (q->kind == HAPPEN_DISK && q->a == h->life && h->disk_at_ms == s->now_ms)
+        h->disk_at_ms = h->stalled_until_ms;
+    if (q->kind == HAPPEN_HEAD_FLUSH && q->a == h->life && h->flush_at_ms == s->now_ms)
+        h->flush_at_ms = h->stalled_until_ms;
+    if (q->kind == HAPPEN_HEAD_FLUSH && q->a == h->life && h->wake_at_ms == s->now_ms)
+        h->wake_at_ms = h->stalled_until_ms;
+    queue_put(&s->queue, h->stalled_until_ms, q->kind, q->who, q->a, q->b);
+    return true;
+}
+
 static void forget(struct sim *s) {
     struct head *h = &s->head;
+    if (h->stalled_until_ms > s->now_ms) {
+        h->stalled_ms -= h->stalled_until_ms - s->now_ms;
+        h->stalled_until_ms = 0;
+    }
     h->pipeline = pipeline_free(h->pipeline);
     h->core = core_free(h->core);
     h->store = NULL;
@@ -219,7 +256,7 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
         return;
     }
     snprintf(c->node, sizeof c->node, "%s", name);
-    pipeline_heard(s->head.pipeline, name, head_mono_ms(s));
+    pipeline_heard(s->head.pipeline, name);
     struct message_welcome w = {.heartbeat_s = s->plan->heartbeat_s,
                                 .cluster = "sim",
                                 .usage_every_s = 30,
@@ -233,15 +270,15 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
     if (!core || !message_info(m->type)->from_agent)
         return;
     if (m->type == MESSAGE_HELLO) {
-        s->machines[c->machine].heard_ms = s->now_ms;
+        s->machines[c->machine].heard_ms = head_awake_ms(s);
         on_hello(s, c, m->body);
         head_touched(s);
         return;
     }
     if (!c->node[0])
         return;
-    s->machines[c->machine].heard_ms = s->now_ms;
-    pipeline_heard(s->head.pipeline, c->node, head_mono_ms(s));
+    s->machines[c->machine].heard_ms = head_awake_ms(s);
+    pipeline_heard(s->head.pipeline, c->node);
     switch (m->type) {
     case MESSAGE_STARTED: core_agent_started(core, c->node, m->body, now); break;
     case MESSAGE_ENDED:
@@ -297,7 +334,11 @@ void head_disk(struct sim *s) {
 void head_tick(struct sim *s) {
     struct head *h = &s->head;
     int64_t timeout = (int64_t)s->plan->lost_after_s * 1000;
+    // Planted: a stall looks like as many checks that came in time.
+    for (int64_t at = h->checked_ms + TICK_MS; seams_planted(PLANTED_STALL_COUNTS) && at < s->now_ms; at += TICK_MS)
+        pipeline_check_nodes(h->pipeline, head_mono_ms(s) - (s->now_ms - at), timeout, head_wall_ms(s));
     pipeline_check_nodes(h->pipeline, head_mono_ms(s), timeout, head_wall_ms(s));
+    h->checked_ms = s->now_ms;
     if (s->now_ms - h->ping_ms >= (int64_t)s->plan->heartbeat_s * 1000 - TICK_MS / 2) {
         struct message_ping ping = {.at_ms = head_mono_ms(s)};
         h->ping_ms = s->now_ms;

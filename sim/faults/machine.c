@@ -245,9 +245,12 @@ static void launch(struct sim *s, struct machine *m, const struct message_launch
     }
     struct message_ended end = {.id = l->id,
                                 .attempt = l->attempt,
-                                .cause = END_LAUNCH,
+                                .cause = r == -EEXIST ? END_LAUNCH : END_NODE_FAIL,
+                                .launch_failed = r != -EEXIST,
                                 .reason = r == -EEXIST ? "the attempt has a folder already"
                                                        : "no space left in the spool"};
+    if (end.launch_failed)
+        check_launch_failed(s, m, l);
     agent_logic_ended(m->logic, &end);
 }
 

@@ -40,13 +40,14 @@ static const struct {
     [ITEM_DISK_SLOW] = {"disk-slow", 4},
     [ITEM_DISK_FULL] = {"disk-full", 2},
     [ITEM_HEAD_CLOCK] = {"controller-clock", 2},
+    [ITEM_HEAD_STALL] = {"controller-stall", 4},
     [ITEM_AGENT_KILL] = {"agent-kill", 10},
     [ITEM_REBOOT] = {"reboot", 6},
     [ITEM_POWER_OFF] = {"power-off", 4},
     [ITEM_GONE] = {"gone-for-good", 1},
     [ITEM_IDENTITY] = {"identity", 2},
     [ITEM_SHEPHERD_KILL] = {"shepherd-kill", 4},
-    [ITEM_SPOOL_FULL] = {"spool-full", 2},
+    [ITEM_SPOOL_FULL] = {"spool-full", 4},
     [ITEM_NODE_CLOCK] = {"node-clock", 2},
     [ITEM_GPU] = {"gpu-breaks-or-heals", 3},
     [ITEM_BREAK] = {"break", 10},
@@ -223,6 +224,7 @@ static int64_t duration(struct rand *r, enum item_kind kind, const struct plan *
     case ITEM_HEAD_STOP:
     case ITEM_HEAD_UPGRADE: return one_in(r, 6) ? rand_between(r, 5000, 90000) : rand_between(r, 1, 4000);
     case ITEM_AGENT_KILL: return one_in(r, 5) ? rand_between(r, 5000, 60000) : rand_between(r, 1, 2000);
+    case ITEM_HEAD_STALL: return rand_between(r, 5000, (int64_t)p->lost_after_s * 3000);
     case ITEM_REBOOT: return rand_between(r, 500, 40000);
     case ITEM_POWER_OFF: return rand_between(r, 5000, 120000);
     case ITEM_HEAD_CLOCK:

@@ -43,6 +43,7 @@ enum item_kind {
     ITEM_DISK_SLOW,
     ITEM_DISK_FULL,
     ITEM_HEAD_CLOCK,
+    ITEM_HEAD_STALL,
     // machines
     ITEM_AGENT_KILL,
     ITEM_REBOOT,

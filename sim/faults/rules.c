@@ -166,10 +166,11 @@ static uint64_t gpus_of(const struct event_job_placed *b) {
 
 static void check_part(struct rules *r, uint64_t id, const struct part *p) {
     const struct rule_node *n = node_of(r, p->node);
-    if (!n || n->removed || !n->up || n->drained) {
+    if (!n || n->removed || !n->up || n->drained || n->paused) {
         broken(r, "job %llu was placed on %s, which is %s", (ull)id, p->node,
                !n || n->removed ? "not there"
                : n->drained     ? "drained"
+               : n->paused      ? "paused after failed launches"
                                 : "not up");
         return;
     }
@@ -347,9 +348,15 @@ static void on_node(struct rules *r, const struct event *e) {
     case EVENT_NODE_RESUMED: n->drained = false; break;
     default:
         n->removed = true;
-        n->drained = n->up = false;
+        n->drained = n->up = n->paused = false;
         break;
     }
+}
+
+static void on_node_launches(struct rules *r, const struct event_node_launches *b) {
+    struct rule_node *n = node_of(r, b->name);
+    if (n)
+        n->paused = b->retry_ms != 0;
 }
 
 void rules_event(struct rules *r, const struct event *e) {
@@ -358,6 +365,7 @@ void rules_event(struct rules *r, const struct event *e) {
     switch (e->type) {
     case EVENT_JOB_SUBMITTED: on_submitted(r, e->body, e->at_ms); break;
     case EVENT_NODE_JOINED: on_joined(r, e->body); break;
+    case EVENT_NODE_LAUNCHES: on_node_launches(r, e->body); break;
     case EVENT_NODE_STATE:
     case EVENT_NODE_DRAINED:
     case EVENT_NODE_RESUMED:

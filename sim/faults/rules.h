@@ -13,7 +13,7 @@ struct rule_node {
     const char *name;
     struct arena arena;
     struct node *node;
-    bool up, drained, removed;
+    bool up, drained, removed, paused;
     uint64_t memory_bytes;
     uint32_t cpus, gpus_milli[32];
 };

@@ -152,6 +152,8 @@ static void maybe_die(struct sim *s, const struct queued *q) {
 }
 
 static void happen(struct sim *s, const struct queued *q) {
+    if (head_stalled(s, q))
+        return;
     switch ((enum happening)q->kind) {
     case HAPPEN_ITEM: on_item(s, q->who); break;
     case HAPPEN_HEAL: fault_over(s, &s->plan->items.at[q->who]); break;

@@ -46,7 +46,9 @@ static const struct {
     [PLANTED_RECORD_LOST] = {"record-lost", "the last committed record is gone after a restart"},
     [PLANTED_RELAUNCH_AFTER_REBOOT] = {"relaunch-after-reboot",
                                        "a restarted machine is taken for one that never ran the attempt"},
-    [PLANTED_CLOCK_JUMP] = {"clock-jump", "time-outs are measured with the clock that jumps"},
+    [PLANTED_STALL_COUNTS] = {"stall-counts", "a controller that stalled takes its own absence for the nodes' silence"},
+    [PLANTED_SICK_NODE_HARMS] = {"sick-node-harms", "a launch that fails for the node's reasons ends the job"},
+    [PLANTED_SICK_NODE_TRUSTED] = {"sick-node-trusted", "a node that fails launches gets the next ones at once"},
     [PLANTED_KILL_NOT_REPEATED] = {"kill-not-repeated",
                                    "a kill that was lost is not sent again on reconnection"},
     [PLANTED_USAGE_TWICE] = {"usage-twice", "what a job used is counted twice"},
@@ -86,10 +88,6 @@ bool seams_planted(enum planted p) {
 
 void seams_next_format(bool on) {
     seams.next_format = on;
-}
-
-int64_t seams_mono_ms(int64_t mono_ms, int64_t wall_ms) {
-    return seams_planted(PLANTED_CLOCK_JUMP) ? wall_ms : mono_ms;
 }
 
 #define WRAP(type, name, ...)           \
@@ -193,7 +191,16 @@ WRAP(void, core_agent_ended, struct core *c, const char *node, const struct mess
     struct job_view v;
     if (seams_planted(PLANTED_STALE_REPORT) && core_view(c, m->id, &v))
         changed.attempt = v.attempt;
+    if (seams_planted(PLANTED_SICK_NODE_HARMS) && m->launch_failed) {
+        changed.launch_failed = false;
+        changed.cause = END_LAUNCH;
+    }
     __real_core_agent_ended(c, node, &changed, now_ms);
+}
+
+WRAP(void, core_node_launch_failed, struct core *c, struct node_entry *n, const char *reason, int64_t now_ms) {
+    if (!seams_planted(PLANTED_SICK_NODE_TRUSTED))
+        __real_core_node_launch_failed(c, n, reason, now_ms);
 }
 
 WRAP(void, core_node_lost, struct core *c, const char *node, const char *reason, int64_t now_ms) {

@@ -22,7 +22,9 @@ enum planted {
     PLANTED_SNAPSHOT_TOO_EARLY,
     PLANTED_RECORD_LOST,
     PLANTED_RELAUNCH_AFTER_REBOOT,
-    PLANTED_CLOCK_JUMP,
+    PLANTED_STALL_COUNTS,
+    PLANTED_SICK_NODE_HARMS,
+    PLANTED_SICK_NODE_TRUSTED,
     PLANTED_KILL_NOT_REPEATED,
     PLANTED_USAGE_TWICE,
     PLANTED_KEY_IGNORED,
@@ -44,4 +46,3 @@ void seams_plant(enum planted p);
 bool seams_planted(enum planted p);
 
 void seams_next_format(bool on);
-int64_t seams_mono_ms(int64_t mono_ms, int64_t wall_ms);

@@ -118,8 +118,10 @@ struct machine {
     int64_t doomed_for_ms;
     struct conn *conn;
     uint32_t refused;           // dials in a row
+    uint32_t failed_launches;   // since failed_from_ms
+    int64_t failed_from_ms;
     struct link link;
-    int64_t heard_ms;           // when the controller last got a message from it
+    int64_t heard_ms;           // when the controller last got a message from it, stalls not counted
 };
 
 // --- the controller ---
@@ -136,6 +138,9 @@ struct head {
     uint32_t mute_in;           // messages until it dies half-way through sending; 0: not
     bool muted;
     int64_t die_for_ms;
+    int64_t stalled_until_ms;   // its event loop does nothing before
+    int64_t stalled_ms;         // all stalls so far
+    int64_t checked_ms;         // when it last looked for lost nodes
     uint64_t snapshot_seq;
 };
 
@@ -179,6 +184,7 @@ struct check {
     VEC(struct told) jobs;      // by id - 1
     struct map keys;            // hashes of idempotency keys seen
     struct map starts;          // attempts started, on the machines
+    struct map refused;         // attempts of one part that a machine could not launch
     struct map completing;      // attempts seen ending after the last fault -> when
     struct map truths;          // what an attempt on a machine used: struct usage
     struct rules rules;
@@ -279,6 +285,10 @@ void head_flush(struct sim *s);
 void head_tick(struct sim *s);
 void head_disk(struct sim *s);
 void head_touched(struct sim *s);  // a command was given: flush soon
+void head_stall(struct sim *s, int64_t for_ms);
+// True: the controller stalls, and what happens to it happens later.
+bool head_stalled(struct sim *s, const struct queued *q);
+int64_t head_awake_ms(const struct sim *s);  // time without the stalls
 int64_t head_wall_ms(const struct sim *s);
 int64_t head_mono_ms(const struct sim *s);
 
@@ -304,6 +314,7 @@ void check_step(struct sim *s);
 void check_loaded(struct sim *s);
 void check_given_up(struct sim *s, const char *node);
 void check_launch(struct sim *s, const struct machine *m, const struct message_launch *l);
+void check_launch_failed(struct sim *s, struct machine *m, const struct message_launch *l);
 void check_started(struct sim *s, struct machine *m, const struct unit *u);
 void check_ended(struct sim *s, const struct machine *m, const struct unit *u);
 void check_removed(struct sim *s, const struct machine *m, const struct unit *u);

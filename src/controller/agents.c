@@ -74,7 +74,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
         return;
     }
     net_ws_limit(a->ws, AGENT_MESSAGE_BYTES_MAX);
-    pipeline_heard(c->pipeline, node, clock_mono_ms());
+    pipeline_heard(c->pipeline, node);
     log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus,
              h->node->gpus.len, h->attempts.len);
 }
@@ -153,7 +153,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
         refuse(a, "the first message must be a hello");
         return;
     }
-    pipeline_heard(c->pipeline, a->node, clock_mono_ms());
+    pipeline_heard(c->pipeline, a->node);
     switch (m->type) {
     case MESSAGE_STARTED: core_agent_started(c->core, a->node, m->body, now_ms()); break;
     case MESSAGE_ENDED: core_agent_ended(c->core, a->node, m->body, now_ms()); break;

@@ -19,7 +19,7 @@ static const char *node_word(const struct node_view *v) {
         return "down";
     if (v->state == NODE_SILENT)
         return v->stale ? "cleaning" : "unreachable";
-    if (v->drained)
+    if (v->drained || v->retry_ms)
         return v->jobs ? "draining" : "drained";
     if (!v->jobs)
         return "idle";
@@ -47,7 +47,13 @@ static void put_node(struct controller *c, struct json_writer *w, const struct n
     json_open(w, '{');
     json_kv_str(w, "name", n->name);
     json_kv_str(w, "state", node_word(v));
-    json_kv_str(w, "reason", v->reason);
+    cleanup_buf struct buf launches = {0};
+    if (v->launch_failures)
+        buf_addf(&launches, "%u %s failed%s: %s", v->launch_failures, v->launch_failures == 1 ? "launch" : "launches in a row",
+                 v->retry_ms ? ", paused until retry" : ", on trial", v->launch_reason ? v->launch_reason : "no reason given");
+    json_kv_str(w, "reason", v->reason ? v->reason : launches.len ? buf_str(&launches) : NULL);
+    json_kv_i64(w, "launch_failures", v->launch_failures);
+    json_kv_i64(w, "retry_ms", v->retry_ms);
     json_kv_str(w, "by", v->by);
     json_kv_i64(w, "reason_ms", v->reason_ms);
     json_kv_i64(w, "busy_ms", v->busy_ms);

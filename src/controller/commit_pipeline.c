@@ -15,6 +15,8 @@ enum {
     TEXT_CACHE_BYTES_MAX = 256 << 10,
     OLD_KEYS_MAX = 1000000,  // imported from the previous release, those that expire last first
 };
+// Nodes are checked every second; a check that comes later than CHECK_LATE_MS counts as one interval.
+enum { CHECK_INTERVAL_MS = 1000, CHECK_LATE_MS = 2500 };
 
 struct answer {
     pipeline_done_fn fn;
@@ -31,7 +33,7 @@ struct entry {
 };
 
 struct heard {
-    int64_t mono_ms;
+    int64_t at_ms;  // by the clock `watched_ms`
 };
 
 struct cached_text {
@@ -53,6 +55,8 @@ struct commit_pipeline {
     char why[ERROR_TEXT_MAX];
     VEC(struct effect) waiting;  // launches that found no room on their way
     struct strmap heard;         // node, interned by the core → struct heard
+    int64_t watched_ms;          // time in which this process really listened: stalls count as one interval
+    int64_t checked_ms;          // when nodes were last checked; 0: not yet
     struct cached_text texts[TEXT_CACHE_SLOTS];
     char *uncached;
 };
@@ -558,18 +562,18 @@ int pipeline_init_keys(struct commit_pipeline *s, const uint8_t secret[static PI
 
 // --- heartbeats ---
 
-void pipeline_heard(struct commit_pipeline *s, const char *node, int64_t mono_ms) {
+void pipeline_heard(struct commit_pipeline *s, const char *node) {
     struct heard *h = strmap_get(&s->heard, node);
     if (!h) {
         h = xcalloc(1, sizeof *h);
         strmap_put(&s->heard, core_intern(s->core, node), h);
     }
-    h->mono_ms = mono_ms;
+    h->at_ms = s->watched_ms;
 }
 
 struct checking {
     struct commit_pipeline *pipeline;
-    int64_t mono_ms, timeout_ms;
+    int64_t timeout_ms;
     VEC(const char *) lost;
 };
 
@@ -579,15 +583,19 @@ static bool check_node(void *ctx, const struct node_view *v) {
     if (v->state == NODE_DOWN)
         return true;
     if (!h)  // the controller has just started: its time begins now
-        pipeline_heard(c->pipeline, v->node->name, c->mono_ms);
-    else if (c->mono_ms - h->mono_ms > c->timeout_ms)
+        pipeline_heard(c->pipeline, v->node->name);
+    else if (c->pipeline->watched_ms - h->at_ms > c->timeout_ms)
         vec_push(&c->lost, v->node->name);
     return true;
 }
 
 void pipeline_check_nodes(struct commit_pipeline *s, int64_t mono_ms, int64_t timeout_ms, int64_t now_ms) {
-    struct checking c = {.pipeline = s, .mono_ms = mono_ms, .timeout_ms = timeout_ms};
+    struct checking c = {.pipeline = s, .timeout_ms = timeout_ms};
     char reason[80];
+    // A late check means that this process stalled and read nothing meanwhile: that time is nobody's silence.
+    int64_t passed_ms = s->checked_ms ? mono_ms - s->checked_ms : 0;
+    s->watched_ms += passed_ms > CHECK_LATE_MS ? CHECK_INTERVAL_MS : passed_ms > 0 ? passed_ms : 0;
+    s->checked_ms = mono_ms;
     core_each_node(s->core, check_node, &c);
     snprintf(reason, sizeof reason, "no word from it for %lld s", (long long)timeout_ms / 1000);
     for (uint32_t i = 0; i < c.lost.len; i++) {

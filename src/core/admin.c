@@ -40,6 +40,7 @@ CORE_COMMAND(core_command_node_resume) {
     int r;
     if ((r = core_need_admin(actor, "resume a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
         return r;
+    core_node_trust(c, n, actor->user, now_ms);
     if (!n->drained)
         return 0;
     struct event_node b = {.name = n->name, .state = n->state, .by = actor->user};

@@ -336,6 +336,7 @@ static void apply_part_ended(struct core *c, struct core_job *j, int64_t at_ms, 
     p->cause = b->cause;
     p->exit_code = b->exit_code;
     p->exit_signal = b->exit_signal;
+    p->launch_failed = b->launch_failed;
     if (b->reason && !j->run->end_reason)
         j->run->end_reason = xstrdup(b->reason);
     if (b->usage) {
@@ -421,6 +422,7 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
         j->preempted++;
         c->counts.preempted++;
     }
+    j->uncounted += b->uncounted && j->uncounted < UINT16_MAX;
     if (b->hold)
         j->flags |= HELD_USER;
     j->begin_ms = b->begin_ms;

@@ -7,6 +7,12 @@
 #include "state.h"
 #include "model/nodelist.h"
 
+static enum sched_node_state state_in_world(const struct node_entry *n) {
+    if (n->state != NODE_UP)
+        return SCHED_NODE_DOWN;
+    return n->drained || n->retry_ms ? SCHED_NODE_DRAINED : SCHED_NODE_UP;
+}
+
 static void node_to_world(struct core *c, struct node_entry *n) {
     cleanup_arena struct arena a = {0};
     const struct node *d = n->node;
@@ -24,14 +30,13 @@ static void node_to_world(struct core *c, struct node_entry *n) {
     struct sched_node s = {
         .id = n->handle, .name = n->name, .cpus = d->cpus, .memory_bytes = d->memory_bytes,
         .gpus = gpus, .gpu_count = d->gpus.len, .features = features, .feature_count = count,
-        .state = n->state != NODE_UP ? SCHED_NODE_DOWN : n->drained ? SCHED_NODE_DRAINED : SCHED_NODE_UP};
+        .state = state_in_world(n)};
     int r = world_node_set(c->world, &s, NULL);
     assert(r == 0);  // checked before the event was made
 }
 
 static void node_state_to_world(struct core *c, const struct node_entry *n) {
-    world_node_state(c->world, n->handle,
-                     n->state != NODE_UP ? SCHED_NODE_DOWN : n->drained ? SCHED_NODE_DRAINED : SCHED_NODE_UP);
+    world_node_state(c->world, n->handle, state_in_world(n));
     c->dirty = true;
 }
 
@@ -207,6 +212,7 @@ static void apply_removed(struct core *c, struct node_entry *n) {
     world_node_remove(c->world, n->handle);
     n->removed = true;
     n->drained = false;
+    core_apply_node_launches(c, n, &(struct event_node_launches){0});
     n->node = NULL;
     arena_done(&n->arena);
     free(n->fingerprint);
@@ -240,6 +246,14 @@ static void apply_node(struct core *c, const struct event *e) {
         return;
     default: return;
     }
+    node_state_to_world(c, n);
+}
+
+static void apply_node_launches(struct core *c, const struct event_node_launches *b) {
+    struct node_entry *n = core_find_node(c, b->name);
+    if (!n || n->removed)
+        return;
+    core_apply_node_launches(c, n, b);
     node_state_to_world(c, n);
 }
 
@@ -310,6 +324,7 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_NODE_DRAINED:
     case EVENT_NODE_RESUMED:
     case EVENT_NODE_REMOVED: apply_node(c, e); break;
+    case EVENT_NODE_LAUNCHES: apply_node_launches(c, e->body); break;
     case EVENT_PROJECT_SET:
         apply_set(c, ENTITY_PROJECT, ((struct event_project_set *)e->body)->project);
         break;

@@ -123,7 +123,8 @@ static void node_view_of(const struct node_entry *n, struct node_view *v) {
     *v = (struct node_view){.node = n->node, .state = n->state, .drained = n->drained, .reason = n->reason, .by = n->by,
                             .reason_ms = n->reason_ms, .cpus_used = n->cpus_used, .gpus_used_milli = n->gpus_used_milli,
                             .jobs = n->jobs.len, .memory_used_bytes = n->memory_used_bytes, .stale = n->stale.len / 2,
-                            .busy_ms = n->busy_ms};
+                            .busy_ms = n->busy_ms, .launch_failures = n->launch_failures, .retry_ms = n->retry_ms,
+                            .launch_reason = n->launch_reason};
 }
 
 void core_each_node(const struct core *c, bool (*fn)(void *ctx, const struct node_view *v), void *ctx) {

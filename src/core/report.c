@@ -44,6 +44,7 @@ void core_agent_started(struct core *c, const char *node, const struct message_s
     struct event_job_started b = {.id = m->id, .attempt = m->attempt, .node = p->node->name,
                                   .cpu_ids = cpu_list(m->cpu_ids) ? m->cpu_ids : NULL};
     core_emit(c, now_ms, EVENT_JOB_STARTED, &b);
+    core_node_launch_worked(c, p->node, now_ms);
 }
 
 void core_send_kill(struct core *c, const struct core_job *j, const struct run_part *p) {
@@ -135,8 +136,17 @@ static enum end_cause cause_for(const struct core_run *r, const struct run_part 
                : p->cause;
 }
 
-static bool goes_back(const struct core_job *j, enum end_cause cause) {
-    return cause == END_REQUEUE || (j->sub->requeue && (cause == END_NODE_FAIL || cause == END_PREEMPT));
+// Its node could not launch it and nothing of it ran anywhere: it is as if it had never been placed.
+static bool never_ran(const struct core_run *r, const struct run_part *p) {
+    for (uint32_t i = 0; i < r->part_count; i++)
+        if (r->parts[i].started)
+            return false;
+    return p->launch_failed;
+}
+
+static bool goes_back(const struct core_job *j, enum end_cause cause, bool unharmed) {
+    return cause == END_REQUEUE ||
+           ((j->sub->requeue || unharmed) && (cause == END_NODE_FAIL || cause == END_PREEMPT));
 }
 
 void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms) {
@@ -147,14 +157,16 @@ void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms) {
     struct run_part p = *telling_part(r);
     p.cause = cause_for(r, &p);
     const char *reason = r->end_reason ? r->end_reason : r->reason;
-    if (goes_back(j, p.cause)) {
-        bool too_often = j->attempt >= c->config.max_attempts;
+    bool unharmed = never_ran(r, &p);
+    if (goes_back(j, p.cause, unharmed)) {
+        bool too_often = !unharmed && j->attempt - j->uncounted >= c->config.max_attempts;
         struct event_job_requeued b = {.id = j->id,
                                        .attempt = j->attempt,
                                        .cause = p.cause,
                                        .by = r->by,
                                        .reason = reason,
-                                       .hold = r->hold || too_often};
+                                       .hold = r->hold || too_often,
+                                       .uncounted = unharmed};
         core_emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
         return;
     }
@@ -215,10 +227,13 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
     if (p) {
         struct event_part_ended b = {.id = m->id, .attempt = m->attempt, .node = p->node->name, .cause = m->cause,
                                      .exit_code = m->exit_code, .exit_signal = m->exit_signal, .usage = m->usage,
-                                     .reason = m->reason ? printable(m->reason, reason, sizeof reason) : NULL};
+                                     .reason = m->reason ? printable(m->reason, reason, sizeof reason) : NULL,
+                                     .launch_failed = m->launch_failed && m->cause == END_NODE_FAIL && !m->start_ms};
         if (!p->started && m->start_ms)  // the report of the start was lost
             core_agent_started(c, node, &(struct message_started){.id = m->id, .attempt = m->attempt}, now_ms);
         core_emit(c, now_ms, EVENT_PART_ENDED, &b);
+        if (b.launch_failed && n)
+            core_node_launch_failed(c, n, b.reason, now_ms);
         end_others(c, j, p, now_ms);
         core_finish_if_done(c, j, now_ms);
     }

@@ -104,7 +104,7 @@ static int64_t wake_time(const struct core *c) {
         next_ms = c->next_deadline_ms;
     if (c->time_warnings && c->next_warning_ms < next_ms)
         next_ms = c->next_warning_ms;
-    return next_ms;
+    return next_ms < c->next_retry_ms ? next_ms : c->next_retry_ms;
 }
 
 void core_passes(const struct core *c, struct core_passes *out) {
@@ -116,6 +116,8 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
         end_overdue(c, now_ms);
     if (c->time_warnings && now_ms >= c->next_warning_ms)
         core_warn_of_time_limits(c, now_ms);
+    if (now_ms >= c->next_retry_ms)
+        core_node_retries(c, now_ms);
     if (!c->dirty && now_ms < c->next_decide_ms)
         return wake_time(c);
     struct sched_decisions *d = &c->decisions;

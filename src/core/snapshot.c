@@ -45,6 +45,9 @@ struct rec_node {
     bool drained, removed;
     const char *reason, *by, *fingerprint;
     int64_t reason_ms, busy_ms;
+    uint32_t launch_failures;
+    int64_t retry_ms;
+    const char *launch_reason;
 };
 struct rec_entity {
     uint32_t kind;
@@ -72,6 +75,7 @@ struct rec_part {
     bool started, ended;
     uint32_t cause, exit_signal;
     int32_t exit_code;
+    bool launch_failed;
 };
 struct rec_gave {  // whom a job made room for
     uint64_t to;
@@ -93,6 +97,7 @@ struct rec_job {
     int64_t suspended_ms, suspend_ms;
     uint32_t warned_percent;
     LIST(struct rec_gave) gave;
+    uint32_t uncounted;
 };
 // In columns: outcomes of ended jobs, or idempotency keys. One type of record for both, since the release before
 // keys were part of the state refuses types that it does not know, and skips columns.
@@ -130,7 +135,8 @@ static const struct field rec_node_fields[] = {
     FIELD(3, S, state, ""),    FIELD(4, S, drained, ""),
     FIELD(5, S, removed, ""),  FIELD(6, S, reason, ""),
     FIELD(7, S, by, ""),       FIELD(8, S, fingerprint, ""),
-    FIELD(9, S, reason_ms, ""), FIELD(10, S, busy_ms, "")};
+    FIELD(9, S, reason_ms, ""), FIELD(10, S, busy_ms, ""),
+    FIELD(11, S, launch_failures, ""), FIELD(12, S, retry_ms, ""), FIELD(13, S, launch_reason, "")};
 static const struct schema rec_node_schema = SCHEMA(S, "node", rec_node_fields);
 #undef S
 #define S struct rec_entity
@@ -166,7 +172,8 @@ static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &part_schem
                                                FIELD(3, S, ended, ""),
                                                FIELD(4, S, cause, ""),
                                                FIELD(5, S, exit_signal, ""),
-                                               FIELD(6, S, exit_code, "")};
+                                               FIELD(6, S, exit_code, ""),
+                                               FIELD(7, S, launch_failed, "")};
 static const struct schema rec_part_schema = SCHEMA(S, "part", rec_part_fields);
 #undef S
 #define S struct rec_gave
@@ -203,7 +210,8 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(26, S, suspended_ms, ""),
                                               FIELD(40, S, warned_percent, ""),
                                               FIELD(27, S, suspend_ms, ""),
-                                              FIELD_LIST_SUB(28, S, gave, &rec_gave_schema, "")};
+                                              FIELD_LIST_SUB(28, S, gave, &rec_gave_schema, ""),
+                                              FIELD(29, S, uncounted, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -250,7 +258,8 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
     for (uint32_t i = 0; i < c->node_list.len; i++) {
         const struct node_entry *n = c->node_list.at[i];
         struct rec_node r = {n->name,   n->node, n->state,       n->drained,  n->removed,
-                             n->reason, n->by,   n->fingerprint, n->reason_ms, n->busy_ms};
+                             n->reason, n->by,   n->fingerprint, n->reason_ms, n->busy_ms,
+                             n->launch_failures, n->retry_ms, n->launch_reason};
         put(out, scratch, REC_NODE, &rec_node_schema, &r);
     }
     // Names first, then values: what they say may refer to a later name.
@@ -323,7 +332,8 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                         .eligible_ms = j->eligible_ms,
                         .start_ms = j->start_ms,
                         .usage = j->usage,
-                        .steps = j->steps};
+                        .steps = j->steps,
+                        .uncounted = j->uncounted};
     const struct core_run *run = j->run;
     cleanup_arena struct arena a = {0};
     cleanup_free struct sched_preemption *gave = world_job_preemptions(c->world, j->id, &r.gave.len);
@@ -342,7 +352,8 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                                   .memory_bytes = p->memory_bytes,
                                   .gpus = {p->gpus, p->gpu_count},
                                   .cpu_ids = p->cpu_ids};
-            r.parts.at[i] = (struct rec_part){part, p->started, p->ended, p->cause, p->exit_signal, p->exit_code};
+            r.parts.at[i] = (struct rec_part){part, p->started, p->ended, p->cause, p->exit_signal, p->exit_code,
+                                              p->launch_failed};
         }
         r.time_limit_s = run->time_limit_s;
         r.ending = run->ending;
@@ -442,6 +453,10 @@ static void load_node(struct core *c, const struct rec_node *r) {
     struct node_entry *n = core_find_node(c, r->name);
     if (n)
         n->busy_ms = r->busy_ms;
+    struct event_node_launches launches = {
+        .name = r->name, .failures = r->launch_failures, .retry_ms = r->retry_ms, .reason = r->launch_reason};
+    if (r->launch_failures)
+        core_apply(c, &(struct event){.type = EVENT_NODE_LAUNCHES, .body = &launches});
     if (r->removed)
         core_apply(c, &(struct event){.type = EVENT_NODE_REMOVED, .body = &state});
 }
@@ -546,6 +561,7 @@ static int load_run(struct core *c, struct core_job *j, const struct rec_job *r)
         p->cause = (enum end_cause)from->cause;
         p->exit_code = from->exit_code;
         p->exit_signal = from->exit_signal;
+        p->launch_failed = from->launch_failed;
         run->part_count++;
     }
     return 0;
@@ -564,6 +580,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     j->attempt = r->attempt;
     j->preempted = r->preempted;
     j->steps = r->steps;
+    j->uncounted = (uint16_t)r->uncounted;
     j->state = (uint8_t)r->state;
     j->flags = (uint8_t)r->flags;
     j->begin_ms = r->begin_ms;

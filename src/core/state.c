@@ -46,7 +46,7 @@ static void init(struct core *c, const struct core_config *config) {
     world_half_life(c->world, config->policy.half_life_ms);
     c->next_id = 1;
     c->level = FEATURE_LEVEL_FIRST;
-    c->next_decide_ms = INT64_MAX;
+    c->next_decide_ms = c->next_retry_ms = INT64_MAX;
     core_configure(c, config);
     add_builtin(c);
 }
@@ -62,6 +62,7 @@ static void node_entry_free(struct node_entry *n) {
         return;
     arena_done(&n->arena);
     free(n->reason);
+    free(n->launch_reason);
     free(n->by);
     free(n->fingerprint);
     vec_done(&n->jobs);

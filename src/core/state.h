@@ -58,6 +58,7 @@ struct run_part {
     uint32_t gpu_count;
     char *cpu_ids;            // NULL: not told
     bool started, ended;
+    bool launch_failed;       // for the node's own reasons: it never ran
     enum end_cause cause;
     int32_t exit_code;
     uint32_t exit_signal;
@@ -90,6 +91,7 @@ struct core_job {
     uint32_t array_index, attempt, preempted, steps;
     uint8_t state;  // enum job_state
     uint8_t flags;  // HELD_USER, …
+    uint16_t uncounted;  // attempts that a node failed to launch: not the job's
     int64_t begin_ms, eligible_ms, start_ms, expected_start_ms;
     struct core_run *run;               // placed
     struct usage *usage;           // of all attempts so far
@@ -118,6 +120,9 @@ struct node_entry {
     uint32_t cpus_used, gpus_used_milli;
     uint64_t memory_used_bytes;
     int64_t busy_ms;           // when its last job ended; 0: none yet
+    uint32_t launch_failures;  // in a row, for the node's own reasons (node_health.c)
+    int64_t retry_ms;          // no launches before this time; 0: none are held back
+    char *launch_reason;       // of the last failure
 };
 
 struct entity_entry {
@@ -198,6 +203,7 @@ struct core {
     bool replaying;
     bool dirty;                  // something happened that can let a job start
     int64_t next_decide_ms, next_deadline_ms, next_warning_ms, last_event_ms;
+    int64_t next_retry_ms;       // when a node that failed to launch is tried again; INT64_MAX: none
     uint64_t deadlines;          // live jobs with one
     uint64_t time_warnings;      // live jobs that want one
     uint64_t singletons;         // live jobs that wait for the others of their name
@@ -311,6 +317,13 @@ uint64_t core_array_element(const struct array *a, uint32_t index);  // id, 0: n
 
 // dispatch.c
 void core_node_ready(struct core *c, struct node_entry *n, int64_t now_ms);  // nothing stale is left: up
+
+// node_health.c
+void core_node_launch_failed(struct core *c, struct node_entry *n, const char *reason, int64_t now_ms);
+void core_node_launch_worked(struct core *c, struct node_entry *n, int64_t now_ms);
+void core_node_trust(struct core *c, struct node_entry *n, const char *by, int64_t now_ms);  // an administrator says so
+void core_node_retries(struct core *c, int64_t now_ms);  // ends pauses that are over
+void core_apply_node_launches(struct core *c, struct node_entry *n, const struct event_node_launches *b);
 
 // report.c
 struct run_part *core_part_on(struct core_job *j, const char *node);

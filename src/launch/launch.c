@@ -274,7 +274,7 @@ const char *launch_code_name(enum launch_code code) {
     static const char *const names[LAUNCH_CODES] = {
         "ok", "request", "user", "privilege", "limits", "cwd", "input", "output",
         "command_not_found", "permission", "interpreter", "format", "resource", "disk_full",
-        "container",
+        "container", "node",
     };
     return code < LAUNCH_CODES ? names[code] : "unknown";
 }

@@ -90,6 +90,7 @@ static const struct field part_ended_fields[] = {
     FIELD(6, S, exit_signal, "Signal that ended it."),
     FIELD(7, S, reason, "In words."),
     FIELD_SUB(8, S, usage, &usage_schema, "What it used there."),
+    FIELD(9, S, launch_failed, "The node could not launch it, for reasons of its own; it never ran."),
 };
 static const struct schema part_ended_schema = SCHEMA(S, "part_ended", part_ended_fields);
 #undef S
@@ -114,6 +115,7 @@ static const struct field requeued_fields[] = {
     FIELD(5, S, reason, "In words."),
     FIELD(6, S, hold, "Held afterwards."),
     FIELD(7, S, begin_ms, "Not before this time."),
+    FIELD(8, S, uncounted, "Not counted as an attempt: a node could not launch it."),
 };
 static const struct schema requeued_schema = SCHEMA(S, "job_requeued", requeued_fields);
 #undef S
@@ -148,6 +150,16 @@ static const struct field node_event_fields[] = {
     FIELD(4, S, by, "Who did it."),
 };
 static const struct schema node_event_schema = SCHEMA(S, "node", node_event_fields);
+#undef S
+#define S struct event_node_launches
+static const struct field node_launches_fields[] = {
+    FIELD(1, S, name, "Node."),
+    FIELD(2, S, failures, "Launches in a row that failed for the node's own reasons; 0: it is trusted again."),
+    FIELD(3, S, retry_ms, "It gets no launches before this time; 0: it is tried again."),
+    FIELD(4, S, reason, "Why the last one failed."),
+    FIELD(5, S, by, "Who trusted it again."),
+};
+static const struct schema node_launches_schema = SCHEMA(S, "node_launches", node_launches_fields);
 #undef S
 #define SET(name, S, member, sub)                                                                  \
     static const struct field name##_fields[] = {FIELD_SUB(1, S, member, sub, "What is set."),     \
@@ -236,6 +248,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_NODE_DRAINED] = {"node_drained", &node_event_schema},
     [EVENT_NODE_RESUMED] = {"node_resumed", &node_event_schema},
     [EVENT_NODE_REMOVED] = {"node_removed", &node_event_schema},
+    [EVENT_NODE_LAUNCHES] = {"node_launches", &node_launches_schema, .level = 2},
     [EVENT_PROJECT_SET] = {"project_set", &project_set_schema},
     [EVENT_PROJECT_DELETED] = {"project_deleted", &name_schema},
     [EVENT_PARTITION_SET] = {"partition_set", &partition_set_schema},

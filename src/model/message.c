@@ -18,6 +18,7 @@ static const struct field ended_fields[] = {
     FIELD_SUB(7, S, usage, &usage_schema, ""),
     FIELD(8, S, start_ms, ""),
     FIELD(9, S, end_ms, ""),
+    FIELD(10, S, launch_failed, ""),
 };
 static const struct schema ended_schema = SCHEMA(S, "ended", ended_fields);
 #undef S

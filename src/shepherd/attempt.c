@@ -387,7 +387,7 @@ static void run_loaded(struct shepherd *s) {
     if (spawn_ready(s, &m->req, &e) < 0) {
         m->phase = UNIT_RUNNING;
         m->start_ms = now_ms;
-        unit_failed(m, LAUNCH_LIMITS, e.text);
+        unit_failed(m, LAUNCH_NODE, e.text);
     } else {
         unit_start(s, m, now_ms);
         watch(s);

@@ -1,6 +1,7 @@
 """The controller's disk: full, and full again while jobs run. Nothing acknowledged is lost, running
 jobs go on, new ones are refused with a sentence, and work resumes when there is room."""
 import os
+import socket
 import subprocess
 import time
 
@@ -165,3 +166,47 @@ def test_others_are_served_while_the_past_is_played_back():
         assert any("played back for somebody" in t for t in told), told
         assert answered >= 2, "no request was answered while the events were replayed"
         assert c.api.get(f"/v1/jobs/{job}/why?at_ms={at}")["state"] == "CANCELLED"
+
+
+class SmallSpool(Cluster):
+    """A cluster whose agent has its spool on a tmpfs of 2 MiB."""
+
+    def _write_config(self):
+        super()._write_config()
+        self.folder = f"{self.home}/agent-{socket.gethostname().split('.')[0]}"
+        os.makedirs(self.folder, mode=0o700)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", self.folder], check=True)
+
+    def down(self):
+        folder = getattr(self, "folder", None)
+        super().down()
+        if folder and os.path.ismount(folder):
+            subprocess.run(["umount", "-l", folder], check=False)
+
+
+def test_a_node_whose_spool_is_full_harms_no_job_and_is_tried_again():
+    with SmallSpool() as c:
+        assert os.path.isdir(f"{c.folder}/spool")
+        fill = f"{c.folder}/filler"
+        with open(fill, "wb", buffering=0) as f:
+            try:
+                while f.write(b"x" * 4096):
+                    pass
+            except OSError:
+                pass
+        spec = {"name": "t", "workdir": "/tmp", "output": "/dev/null", "argv": ["true"], "requeue": False}
+        jobs = [c.api.post("/v1/jobs", {"spec": spec})["id"] for _ in range(30)]
+
+        def node():
+            return c.api.get("/v1/nodes")["nodes"][0]
+
+        wait_until(lambda: node()["launch_failures"] >= 2, 60, "the node's failures are not counted")
+        assert "space" in node()["reason"], node()
+        status = c.api.get("/v1/status")["jobs"]
+        assert not status.get("FAILED") and not status.get("NODE_FAIL"), status
+        # Launches were sent in a few bursts, not again and again.
+        placed = sum("job_placed" in line for line in c.cli("events", str(jobs[0])).stdout.splitlines())
+        assert placed <= 3, placed
+        os.unlink(fill)
+        wait_until(lambda: c.api.get("/v1/status")["jobs"].get("COMPLETED", 0) == 30, 120, "the jobs do not run after all")
+        assert node()["launch_failures"] == 0 and not node().get("reason")

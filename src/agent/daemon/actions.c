@@ -11,10 +11,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-// Whatever the job asks for, the node cannot do it now: it may be queued again.
+// The node cannot launch it, whatever the job asks for: the controller queues the job again and gives this node
+// fewer launches.
 static void node_failed(struct agent *a, uint64_t id, uint32_t attempt, const char *text) {
-    struct message_ended end = {
-        .id = id, .attempt = attempt, .cause = END_NODE_FAIL, .end_ms = clock_wall_ms(), .reason = text};
+    struct message_ended end = {.id = id, .attempt = attempt, .cause = END_NODE_FAIL, .launch_failed = true,
+                                .end_ms = clock_wall_ms(), .reason = text};
     log_warn("job %llu: not started: %s", (unsigned long long)id, text);
     agent_logic_ended(a->shared.logic, &end);
 }
@@ -31,10 +32,14 @@ static void launch_failed(struct agent *a, uint64_t id, uint32_t attempt, enum l
     agent_logic_ended(a->shared.logic, &end);
 }
 
-static enum launch_code code_of(int rc) {
-    if (rc == -ENOSPC || rc == -EDQUOT)
-        return LAUNCH_DISK;
-    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ? LAUNCH_RESOURCE : LAUNCH_REQUEST;
+// What is done for a launch before the job's user is asked anything fails for the node's reasons, unless the
+// request itself is wrong.
+static bool node_is_to_blame(int rc) {
+    switch (-rc) {
+    case ENOSPC: case EDQUOT: case EROFS: case EIO: case ENOMEM: case EMFILE: case ENFILE: case EAGAIN: case EACCES:
+    case EPERM: case ENOENT: case ENODEV: case ENOTDIR: case ESTALE: return true;
+    default: return false;
+    }
 }
 
 // The descriptors stay the caller's; a launch that has to wait keeps copies.
@@ -57,7 +62,7 @@ static void hand_over(struct agent *a, uint64_t id, uint32_t attempt, const int 
     struct spool_status s;
     spool_close_attempt(a->shared.spool_fd, id, attempt, ENDED_NEVER_STARTED, strerror(-rc),
                         clock_wall_ms(), &s);
-    launch_failed(a, id, attempt, LAUNCH_RESOURCE, strerror(-rc));
+    node_failed(a, id, attempt, strerror(-rc));
 }
 
 static void wait_for_user(struct agent *a, const struct agent_action *action) {
@@ -97,7 +102,10 @@ static void launch(struct agent *a, const struct agent_action *action) {
         agent_check(a, m->id, m->attempt, true);  // known from before: it is where it is
     } else if (rc < 0) {
         gpus_forget(a->gpus, m->id, m->attempt);
-        launch_failed(a, m->id, m->attempt, code_of(rc), e.text);
+        if (node_is_to_blame(rc))
+            node_failed(a, m->id, m->attempt, e.text);
+        else
+            launch_failed(a, m->id, m->attempt, LAUNCH_REQUEST, e.text);
     } else {
         hand_over(a, m->id, m->attempt, fds, nfds);
     }

@@ -430,7 +430,7 @@ enum end_cause request_cause(const struct spool_status *s) {
     case ENDED_KILLED:
         return s->kill_why < END_CAUSE_COUNT ? (enum end_cause)s->kill_why : END_CANCEL;
     case ENDED_LAUNCH_FAILED:
-        return END_LAUNCH;
+        return s->launch_code == LAUNCH_NODE ? END_NODE_FAIL : END_LAUNCH;
     case ENDED_NEVER_STARTED:
     case ENDED_LOST:
     case ENDED_REBOOT:
@@ -449,7 +449,10 @@ void request_report(const struct spool_status *s, struct arena *a, struct messag
         .id = s->job, .attempt = s->attempt, .cause = request_cause(s), .exit_code = s->exit_code,
         .exit_signal = (uint32_t)s->signal, .usage = u, .start_ms = s->started_wall_ms,
         .end_ms = s->ended_wall_ms,
+        .launch_failed = s->end == ENDED_LAUNCH_FAILED && s->launch_code == LAUNCH_NODE,
     };
+    if (out->launch_failed)
+        out->start_ms = 0;
     if (s->end == ENDED_LAUNCH_FAILED)
         out->reason = arena_printf(a, LAUNCH_FAILED_WORDS "%s", s->text);
     else if (s->text[0])

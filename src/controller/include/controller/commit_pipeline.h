@@ -73,8 +73,9 @@ void pipeline_poll(struct commit_pipeline *s);     // the store's descriptor is 
 void pipeline_retry(struct commit_pipeline *s);
 bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size);  // commits fail
 
-// Heartbeats: a node that was not heard of for `timeout_ms` is lost. Monotonic time.
-void pipeline_heard(struct commit_pipeline *s, const char *node, int64_t mono_ms);
+// Heartbeats: a node that was not heard of for `timeout_ms` is lost. To be checked about once a second, by monotonic
+// time; while this process stalls no silence is counted.
+void pipeline_heard(struct commit_pipeline *s, const char *node);
 void pipeline_check_nodes(struct commit_pipeline *s, int64_t mono_ms, int64_t timeout_ms, int64_t now_ms);
 
 int pipeline_snapshot(struct commit_pipeline *s);  // now, whatever the count

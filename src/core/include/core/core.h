@@ -218,6 +218,9 @@ struct node_view {
     uint64_t memory_used_bytes;
     uint32_t stale;           // attempts still being cleaned up there
     int64_t busy_ms;          // when its last job ended; 0: none yet
+    uint32_t launch_failures; // launches in a row that failed for the node's own reasons
+    int64_t retry_ms;         // it gets no launches before this time; 0: it does
+    const char *launch_reason;
 };
 void core_each_node(const struct core *c, bool (*fn)(void *ctx, const struct node_view *v), void *ctx);
 bool core_node(const struct core *c, const char *name, struct node_view *out);

@@ -40,6 +40,7 @@ enum launch_code {
     LAUNCH_RESOURCE,     // the system is out of processes, memory or descriptors
     LAUNCH_DISK,         // no space left
     LAUNCH_IMAGE,        // the container image cannot be had or entered
+    LAUNCH_NODE,         // the node's own fault: no control group, no process; not the job's
     LAUNCH_CODES,
 };
 const char *launch_code_name(enum launch_code code);

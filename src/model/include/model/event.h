@@ -30,6 +30,7 @@ enum event_type {
     EVENT_NODE_DRAINED = 22,
     EVENT_NODE_RESUMED = 23,
     EVENT_NODE_REMOVED = 24,
+    EVENT_NODE_LAUNCHES = 25,
     EVENT_PROJECT_SET = 30,
     EVENT_PROJECT_DELETED = 31,
     EVENT_PARTITION_SET = 32,
@@ -127,6 +128,7 @@ struct event_part_ended {
     uint32_t exit_signal;
     const char *reason;
     struct usage *usage;
+    bool launch_failed;  // for the node's own reasons: it never ran
 };
 struct event_job_ended {
     uint64_t id;
@@ -144,6 +146,7 @@ struct event_job_requeued {
     const char *by, *reason;
     bool hold;
     int64_t begin_ms;
+    bool uncounted;  // the node could not launch it: not counted as one of the job's attempts
 };
 struct event_step {
     uint64_t id;
@@ -163,6 +166,12 @@ struct event_node_joined {
 struct event_node {  // state, drained, resumed, removed
     const char *name;
     enum node_state state;
+    const char *reason, *by;
+};
+struct event_node_launches {  // launches that failed for the node's own reasons, or work again
+    const char *name;
+    uint32_t failures;        // in a row; 0: trusted again
+    int64_t retry_ms;         // no launches before this time; 0: tried again
     const char *reason, *by;
 };
 struct event_project_set { struct project *project; const char *by; };

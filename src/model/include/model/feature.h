@@ -16,6 +16,7 @@ enum feature {
     FEATURE_EPOCHS,  // each start of the controller is an event, and attempts carry its number
     FEATURE_TIME_WARNINGS,  // a warning of a time limit that comes near is an event
     FEATURE_KEYS,    // idempotency keys are hashed with a secret of the journal, and expire by an event
+    FEATURE_NODE_HEALTH,  // nodes that fail launches get none for a while
     FEATURE_COUNT
 };
 

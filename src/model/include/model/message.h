@@ -83,6 +83,7 @@ struct message_ended {
     const char *reason;
     struct usage *usage;
     int64_t start_ms, end_ms;  // 0: never started
+    bool launch_failed;        // END_NODE_FAIL: the node could not launch it, for reasons of its own; it never ran
 };
 struct message_usage {
     uint64_t id;
