@@ -66,7 +66,7 @@ static void a_burst_counts_once(void **state) {
     assert_int_equal(node(&r, "n2").jobs, 4);
     // An administrator who mended it need not wait.
     struct error e = {0};
-    assert_int_equal(core_resume(r.core, &root, "n1", r.now_ms, &e), 0);
+    assert_int_equal(do_resume(r.core, &root, "n1", r.now_ms, &e), 0);
     assert_int_equal(node(&r, "n1").retry_ms, 0);
     rig_drain(&r);
     rig_done(&r);
