@@ -49,8 +49,10 @@ static void put_node(struct controller *c, struct json_writer *w, const struct n
     json_kv_str(w, "state", node_word(v));
     cleanup_buf struct buf launches = {0};
     if (v->launch_failures)
-        buf_addf(&launches, "%u %s failed%s: %s", v->launch_failures, v->launch_failures == 1 ? "launch" : "launches in a row",
-                 v->retry_ms ? ", paused until retry" : ", on trial", v->launch_reason ? v->launch_reason : "no reason given");
+        buf_addf(&launches, "%u %s failed%s: %s", v->launch_failures,
+                 v->launch_failures == 1 ? "launch" : "launches in a row",
+                 v->retry_ms ? ", paused until retry" : ", on trial",
+                 v->launch_reason ? v->launch_reason : "no reason given");
     json_kv_str(w, "reason", v->reason ? v->reason : launches.len ? buf_str(&launches) : NULL);
     json_kv_i64(w, "launch_failures", v->launch_failures);
     json_kv_i64(w, "retry_ms", v->retry_ms);
