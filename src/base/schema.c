@@ -94,8 +94,10 @@ static int store_number(const struct field *f, void *at, uint64_t v) {
         *(uint32_t *)at = (uint32_t)v;
         return 0;
     case FIELD_ENUM:
-        if (v >= (uint64_t)words_count(f->words))
+        if (v > UINT32_MAX)
             return -EBADMSG;
+        if (!f->open && v >= (uint64_t)words_count(f->words))
+            return -EPROTONOSUPPORT;
         *(unsigned *)at = (unsigned)v;
         return 0;
     case FIELD_U64: *(uint64_t *)at = v; return 0;
@@ -402,6 +404,10 @@ void *schema_copy(const struct schema *s, const void *value, struct arena *a) {
     int e = schema_decode(s, b.data, b.len, a, copy);
     assert(e == 0);
     return copy;
+}
+
+const char *words_name(const char *const *words, unsigned value) {
+    return value < (unsigned)words_count(words) ? words[value] : "unknown";
 }
 
 int words_find(const char *const *words, const char *word) {

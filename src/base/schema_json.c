@@ -18,7 +18,7 @@ static void write_value(const struct field *f, const void *at, bool all, struct 
     case FIELD_U64: json_put_u64(w, *(const uint64_t *)at); break;
     case FIELD_I64: json_put_i64(w, *(const int64_t *)at); break;
     case FIELD_DOUBLE: json_put_double(w, *(const double *)at); break;
-    case FIELD_ENUM: json_put_str(w, f->words[*(const unsigned *)at]); break;
+    case FIELD_ENUM: json_put_str(w, words_name(f->words, *(const unsigned *)at)); break;
     case FIELD_STRING: json_put_str(w, *(const char *const *)at); break;
     case FIELD_BYTES: {
         static const char hex[] = "0123456789abcdef";

@@ -34,7 +34,9 @@ static void welcome(struct agent_conn *a) {
     struct message_welcome m = {.heartbeat_s = k->heartbeat_s,
                                 .cluster = k->name,
                                 .usage_every_s = k->usage_interval_s,
-                                .grace_s = k->grace_s};
+                                .grace_s = k->grace_s,
+                                .version = ACEQUIA_VERSION,
+                                .level = FEATURE_LEVEL_NEWEST};
     node_send(a->controller, a->node, MESSAGE_WELCOME, &m);
 }
 
@@ -180,8 +182,16 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
     struct agent_conn *a = user;
     cleanup_arena struct arena arena = {0};
     struct message m;
-    if (type != WS_BINARY || message_decode(data, len, &arena, &m) < 0 || !message_info(m.type)->from_agent) {
-        refuse(a, "a message that is not understood");
+    int r = type == WS_BINARY ? message_decode(data, len, &arena, &m) : -EBADMSG;
+    if (r == -EPROTONOSUPPORT && a->node) {
+        pipeline_heard(a->controller->pipeline, a->node);
+        if (message_skip(&a->skips, m.type))
+            log_warn("node %s: messages of type %u are skipped; its agent is of a later release than this controller",
+                     a->node, m.type);
+        return;
+    }
+    if (r < 0 || !message_info(m.type)->from_agent) {
+        refuse(a, "a message that cannot be read");
         return;
     }
     on_agent_message(a, &m);

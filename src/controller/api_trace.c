@@ -25,7 +25,7 @@ int trace_row(struct listing *l, const struct store_history *row) {
              (long long)(run_s > 0 ? run_s : 1), s->time_limit_s, s->user, s->project,
              j.parts.len ? j.parts.len : 1, s->tasks ? s->tasks : 1, s->cpus_per_task ? s->cpus_per_task : 1,
              (unsigned long long)(memory >> 20), (unsigned long long)gpus, s->gpu_model ? s->gpu_model : "",
-             job_class_words[s->class]);
+             words_name(job_class_words, s->class));
     return 0;
 }
 

@@ -36,6 +36,7 @@ struct agent_conn {
     const char *node;  // interned by the core; NULL before its hello
     struct net_peer peer;
     char address[NET_ADDRESS_MAX];
+    struct message_skips skips;  // of a later release
 };
 
 // What a job uses right now, as last reported. Not part of the journal.

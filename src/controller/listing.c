@@ -216,13 +216,13 @@ static void put_column(struct listing *l, const struct row *r, enum column c) {
     case COL_PROJECT: json_put_str(&l->w, r->v.project); break;
     case COL_PARTITION: json_put_str(&l->w, r->v.partition); break;
     case COL_QOS: json_put_str(&l->w, r->v.qos); break;
-    case COL_CLASS: json_put_str(&l->w, job_class_words[r->v.class]); break;
+    case COL_CLASS: json_put_str(&l->w, words_name(job_class_words, r->v.class)); break;
     case COL_STATE: json_put_str(&l->w, job_state_words[r->v.state]); break;
     case COL_REASON: json_put_str(&l->w, is_mine(l, r) ? r->reason : api_public_reason(&l->scratch, r->reason)); break;
     case COL_NODES: json_put_str(&l->w, r->nodes); break;
     case COL_SPEC: put_spec(l, r); break;
     case COL_STEPS: put_steps(l, r); break;
-    case COL_LAUNCH: json_put_str(&l->w, launch_kind_words[r->spec->launch]); break;
+    case COL_LAUNCH: json_put_str(&l->w, words_name(launch_kind_words, r->spec->launch)); break;
     case COL_ENDING: json_put_str(&l->w, r->v.ending); break;
     case COL_GPU_USE: put_gpu_use(l, r); break;
     case COL_WARNING: put_warning(l, r); break;

@@ -136,11 +136,11 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
         const struct attempt *a = listed(h, j->id, j->attempt);
         if (!a)
             missing_here(c, j, p, same_memory, now_ms);
-        else if (a->state == ATTEMPT_RUNNING && !p->started)
+        else if (a->state != ATTEMPT_ENDED && !p->started)
             core_agent_started(c, n->name, &(struct message_started){.id = j->id, .attempt = j->attempt}, now_ms);
-        if (a && a->state == ATTEMPT_RUNNING && j->run->ending)
+        if (a && a->state != ATTEMPT_ENDED && j->run->ending)
             core_send_kill(c, j, p);
-        else if (a && a->state == ATTEMPT_RUNNING)
+        else if (a && a->state != ATTEMPT_ENDED)
             core_send_time_limit(c, j, p);  // may have changed meanwhile
     }
     vec_done(&jobs);

@@ -44,7 +44,7 @@ static void view_of(const struct core *c, const struct core_job *j, struct job_v
                            .suspended_ms = j->run ? j->run->suspended_ms : 0,
                            .suspend_ms = j->run ? j->run->suspend_ms : 0,
                            .ending_reason = j->run ? j->run->reason : NULL,
-                           .ending = j->run && j->run->ending ? end_cause_words[j->run->cause] : NULL,
+                           .ending = j->run && j->run->ending ? words_name(end_cause_words, j->run->cause) : NULL,
                            .spec_bytes = s->spec,
                            .spec_len = s->spec_len,
                            .held = j->flags & (HELD_USER | HELD_ADMIN),

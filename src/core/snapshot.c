@@ -495,7 +495,7 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
     struct core *c = l->core;
     struct spec spec;
     int e = schema_decode(&spec_schema, r->spec.data, r->spec.len, a, &spec);
-    if (e < 0 || r->number != l->submissions.len + 1 || !spec.user)
+    if (e < 0 || r->number != l->submissions.len + 1 || !spec.user || !spec_known(&spec))
         return -EBADMSG;
     struct submission *s = core_submission_new(c, r->id, &spec, r->submit_ms);
     s->count = r->count;

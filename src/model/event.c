@@ -66,7 +66,7 @@ static const struct schema started_schema = SCHEMA(S, "job_started", started_fie
 static const struct field ending_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD(2, S, attempt, "Attempt."),
-    FIELD_WORDS(3, S, cause, end_cause_words, "Why it is ended."),
+    FIELD_WORDS_OPEN(3, S, cause, end_cause_words, "Why it is ended."),
     FIELD(4, S, by, "Who ended it, or the job it makes room for."),
     FIELD(5, S, reason, "In words."),
     FIELD(6, S, signal, "First signal."),
@@ -85,7 +85,7 @@ static const struct field part_ended_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD(2, S, attempt, "Attempt."),
     FIELD(3, S, node, "Node."),
-    FIELD_WORDS(4, S, cause, end_cause_words, "How it ended there."),
+    FIELD_WORDS_OPEN(4, S, cause, end_cause_words, "How it ended there."),
     FIELD(5, S, exit_code, "Exit code."),
     FIELD(6, S, exit_signal, "Signal that ended it."),
     FIELD(7, S, reason, "In words."),
@@ -110,7 +110,7 @@ static const struct schema ended_schema = SCHEMA(S, "job_ended", ended_fields);
 static const struct field requeued_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD(2, S, attempt, "The attempt that ended."),
-    FIELD_WORDS(3, S, cause, end_cause_words, "Why."),
+    FIELD_WORDS_OPEN(3, S, cause, end_cause_words, "Why."),
     FIELD(4, S, by, "Who did it."),
     FIELD(5, S, reason, "In words."),
     FIELD(6, S, hold, "Held afterwards."),
@@ -129,7 +129,7 @@ static const struct field step_fields[] = {
     FIELD(6, S, tasks, "Tasks."),
     FIELD(7, S, exit_code, "Highest exit code."),
     FIELD(8, S, exit_signal, "Signal that ended it."),
-    FIELD_WORDS(9, S, state, job_state_words, "State."),
+    FIELD_WORDS_OPEN(9, S, state, job_state_words, "State."),
     FIELD_SUB(10, S, usage, &usage_schema, "What it used."),
     FIELD(11, S, cpus, "CPUs."),
 };
@@ -292,11 +292,16 @@ void event_encode(const struct event *e, struct buf *out) {
 int event_decode(enum event_type type, const void *data, size_t len, struct arena *a, struct event *e) {
     const struct event_info *info = event_info(type);
     if (!info)
-        return -EBADMSG;
+        return -EPROTONOSUPPORT;
     void *body = arena_alloc(a, info->schema->size);
     int r = schema_decode(info->schema, data, len, a, body);
     if (r < 0)
         return r;
+    const struct spec *spec = type == EVENT_JOB_SUBMITTED ? ((struct event_job_submitted *)body)->spec
+                              : type == EVENT_JOB_UPDATED ? ((struct event_job_updated *)body)->spec
+                                                          : NULL;
+    if (spec && !spec_known(spec))
+        return -EPROTONOSUPPORT;
     *e = (struct event){.type = type, .body = body};
     return 0;
 }

@@ -48,7 +48,7 @@ static const struct field spec_fields[] = {
     FIELD(5, struct spec, project, "Project that is charged."),
     FIELD(6, struct spec, partition, "Partition to run in; of several (a,b) the first that lets it start."),
     FIELD(7, struct spec, qos, "Quality of service."),
-    FIELD_WORDS(8, struct spec, class, job_class_words,
+    FIELD_WORDS_OPEN(8, struct spec, class, job_class_words,
                 "train: preemptible, may go over quota; interactive: never paused, only inside the quota."),
     FIELD_LIST_SUB(9, struct spec, array, &array_range_schema, "Index ranges of a job array."),
     FIELD(10, struct spec, array_limit, "Elements of the array that may run at once; 0: no limit."),
@@ -93,7 +93,7 @@ static const struct field spec_fields[] = {
     FIELD(48, struct spec, container,
           "Container image: a folder, a squashfs file or archive on the nodes, or a name at a registry."),
     FIELD(49, struct spec, exclusive, "No other job on its nodes."),
-    FIELD_WORDS(50, struct spec, launch, launch_kind_words, "What is started: batch, tasks or steps."),
+    FIELD_WORDS_OPEN(50, struct spec, launch, launch_kind_words, "What is started: batch, tasks or steps."),
     FIELD(51, struct spec, attach, "Output is kept in the node's spool for whoever attaches."),
     FIELD(52, struct spec, pty, "Runs on a pseudo-terminal."),
     FIELD(53, struct spec, stdin_open, "Standard input is fed by whoever attaches."),
@@ -190,6 +190,10 @@ void spec_count_by_gpu(struct spec *s) {
         gpus = whole_gpus(s->gpus_milli);
     }
     s->cpus_per_task = bounded((s->cpus_per_gpu * gpus + tasks - 1) / tasks);
+}
+
+bool spec_known(const struct spec *s) {
+    return s->class < CLASS_COUNT && s->launch < LAUNCH_KIND_COUNT;
 }
 
 uint64_t spec_array_count(const struct spec *s) {

@@ -11,7 +11,7 @@ const char *const log_source_words[] = {"output", "error", NULL};
 static const struct field ended_fields[] = {
     FIELD(1, S, id, ""),
     FIELD(2, S, attempt, ""),
-    FIELD_WORDS(3, S, cause, end_cause_words, ""),
+    FIELD_WORDS_OPEN(3, S, cause, end_cause_words, ""),
     FIELD(4, S, exit_code, ""),
     FIELD(5, S, exit_signal, ""),
     FIELD(6, S, reason, ""),
@@ -26,7 +26,7 @@ static const struct schema ended_schema = SCHEMA(S, "ended", ended_fields);
 static const struct field attempt_fields[] = {
     FIELD(1, S, id, ""),
     FIELD(2, S, attempt, ""),
-    FIELD_WORDS(3, S, state, attempt_state_words, ""),
+    FIELD_WORDS_OPEN(3, S, state, attempt_state_words, ""),
     FIELD_SUB(4, S, end, &ended_schema, ""),
 };
 static const struct schema attempt_schema = SCHEMA(S, "attempt", attempt_fields);
@@ -36,6 +36,7 @@ static const struct field hello_fields[] = {
     FIELD_SUB(1, S, node, &node_schema, ""),
     FIELD_LIST_SUB(2, S, attempts, &attempt_schema, ""),
     FIELD(3, S, protocol, ""),
+    FIELD(4, S, level, ""),
 };
 static const struct schema hello_schema = SCHEMA(S, "hello", hello_fields);
 #undef S
@@ -56,7 +57,7 @@ static const struct field stream_fields[] = {
     FIELD(1, S, stream, ""),    FIELD(2, S, fd, ""),    FIELD(3, S, data, ""),   FIELD(4, S, eof, ""),
     FIELD(5, S, exit_code, ""), FIELD(6, S, exit_signal, ""), FIELD(7, S, error, ""), FIELD(8, S, credit, ""),
     FIELD(9, S, rows, ""),      FIELD(10, S, columns, ""), FIELD(11, S, task, ""),
-    FIELD_SUB(12, S, usage, &usage_schema, ""), FIELD_WORDS(13, S, cause, end_cause_words, ""),
+    FIELD_SUB(12, S, usage, &usage_schema, ""), FIELD_WORDS_OPEN(13, S, cause, end_cause_words, ""),
     FIELD_LIST(14, S, exits, ""),
     FIELD(15, S, position, ""), FIELD(16, S, input_taken, ""), FIELD(17, S, input_waiting, ""),
 };
@@ -64,7 +65,8 @@ static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #undef S
 #define S struct message_welcome
 static const struct field welcome_fields[] = {
-    FIELD(1, S, heartbeat_s, ""), FIELD(2, S, cluster, ""), FIELD(3, S, usage_every_s, ""), FIELD(4, S, grace_s, "")};
+    FIELD(1, S, heartbeat_s, ""), FIELD(2, S, cluster, ""), FIELD(3, S, usage_every_s, ""), FIELD(4, S, grace_s, ""),
+    FIELD(5, S, version, ""),     FIELD(6, S, level, "")};
 static const struct schema welcome_schema = SCHEMA(S, "welcome", welcome_fields);
 #undef S
 #define S struct message_launch
@@ -96,7 +98,7 @@ static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
 #undef S
 #define S struct message_kill
 static const struct field kill_fields[] = {
-    FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""),    FIELD_WORDS(3, S, cause, end_cause_words, ""),
+    FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""),    FIELD_WORDS_OPEN(3, S, cause, end_cause_words, ""),
     FIELD(4, S, signal, ""), FIELD(5, S, grace_s, ""),    FIELD(6, S, step, ""),
     FIELD(7, S, reason, ""), FIELD(8, S, checkpoint, ""),
 };
@@ -281,14 +283,25 @@ int message_decode(const void *data, size_t len, struct arena *a, struct message
     int r = wire_get_varint(&p, end, &type);
     if (r < 0)
         return r;
-    const struct message_info *info = type < MESSAGE_TYPE_MAX ? message_info((enum message_type)type) : NULL;
-    if (!info)
+    if (type == MESSAGE_NONE || type > MESSAGE_NUMBER_MAX)
         return -EBADMSG;
+    *m = (struct message){.type = (enum message_type)type};
+    const struct message_info *info = message_info(m->type);
+    if (!info)
+        return -EPROTONOSUPPORT;
     void *body = arena_alloc(a, info->schema->size);
     // A few bytes can stand for a large struct: what they become is bounded by what was sent.
     size_t memory_max = len * MESSAGE_EXPANSION_MAX + MESSAGE_EXPANSION_FREE;
     if ((r = schema_decode_bounded(info->schema, p, (size_t)(end - p), memory_max, a, body)) < 0)
         return r;
-    *m = (struct message){.type = (enum message_type)type, .body = body};
+    m->body = body;
     return 0;
+}
+
+bool message_skip(struct message_skips *s, enum message_type type) {
+    assert((uint32_t)type <= (uint32_t)MESSAGE_NUMBER_MAX);
+    uint8_t bit = (uint8_t)(1u << (type % 8));
+    bool first = !(s->bits[type / 8] & bit);
+    s->bits[type / 8] |= bit;
+    return first;
 }

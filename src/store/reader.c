@@ -118,7 +118,10 @@ static int load_event(void *ctx, const struct store_event *ev) {
     load->last = ev->seq;
     int r = load->loader->event(load->loader->ctx, ev);
     if (r < 0)
-        return error_set(load->e, -r, "journal record %" PRIu64 " (type %u) cannot be applied",
+        return error_set(load->e, -r,
+                         r == -EPROTONOSUPPORT
+                             ? "journal record %" PRIu64 " (type %u) was written by a later release; install that again"
+                             : "journal record %" PRIu64 " (type %u) cannot be applied",
                          ev->seq, ev->type);
     return 0;
 }

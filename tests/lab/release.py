@@ -54,7 +54,7 @@ class OldCluster(Cluster):
         self.home = FOLDER
         os.makedirs(f"{self.home}/log")
         os.environ.clear()
-        os.environ.update(PATH=f"{os.path.dirname(self.binary)}:/usr/bin:/bin", HOME=FOLDER, USER="root")
+        os.environ.update(PATH="/usr/bin:/bin", HOME=FOLDER, USER="root")
         self.env = dict(os.environ, ACEQUIA_HOME=self.home)
         self.api = Api(f"{self.home}/run/api.sock")
         self.port = PORT

@@ -63,6 +63,7 @@ struct agent {
     VEC(struct checkpointing) checkpointing;
 
     bool welcomed_once;
+    struct message_skips skips;  // message types of a later controller
     struct tls_context *tls;
     int64_t zygote_due_ms;  // when a dead one is started again; 0: it lives
     int64_t zygote_started_ms;

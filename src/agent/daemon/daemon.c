@@ -42,7 +42,13 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
     struct agent *a = user;
     cleanup_arena struct arena arena = {0};
     struct message m;
-    if (type != WS_BINARY || message_decode(data, len, &arena, &m) < 0) {
+    int r = type == WS_BINARY ? message_decode(data, len, &arena, &m) : -EBADMSG;
+    if (r == -EPROTONOSUPPORT) {
+        if (message_skip(&a->skips, m.type))
+            log_warn("messages of type %u are skipped; the controller is of a later release than this agent", m.type);
+        return;
+    }
+    if (r < 0) {
         log_error("the controller sent something that is not a message");
         net_ws_close(ws, WS_BAD_DATA, "not a message");
         return;
@@ -54,7 +60,8 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
         const struct message_welcome *w = m.body;
         if (w->grace_s)
             a->shared.request_node.grace_s = w->grace_s;
-        log_info("connected to cluster %s as node %s", w->cluster ? w->cluster : "?", a->shared.node.name);
+        log_info("connected to cluster %s (controller %s) as node %s", w->cluster ? w->cluster : "?",
+                 w->version ? w->version : "0.1", a->shared.node.name);
         if (!a->welcomed_once && a->options->on_ready)
             a->options->on_ready(a->options->ctx);
         a->welcomed_once = true;

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "model/feature.h"
 
 enum { PROTOCOL = 1, ATTEMPT_BITS = 20, DEFAULT_GRACE_S = 30 };
 
@@ -190,7 +191,7 @@ void agent_logic_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, i
 
 void agent_logic_connected(struct agent_logic *l, const struct node *node, int64_t now_ms) {
     struct arena *a = &l->actions.arena;
-    struct message_hello hello = {.protocol = PROTOCOL};
+    struct message_hello hello = {.protocol = PROTOCOL, .level = FEATURE_LEVEL_NEWEST};
     struct node copy = *node;
     l->connected = true;
     l->welcomed = false;

@@ -114,6 +114,7 @@ static void set_tasks(const struct message_launch *m, struct launch_request *r, 
         n = m->part->tasks ? m->part->tasks : 1;
         break;
     case LAUNCH_STEPS:
+    case LAUNCH_KIND_COUNT:  // refused by request_from_launch
         break;
     }
     r->tasks = arena_alloc(a, (n + 1) * sizeof *r->tasks);
@@ -230,6 +231,9 @@ int request_from_launch(const struct request_node *node, struct users *users,
     if (rc < 0)
         return rc;
     *code = LAUNCH_REQUEST;
+    if (s->launch >= LAUNCH_KIND_COUNT)
+        return error_set(e, EPROTONOSUPPORT,
+                         "the job is started in a way that this node's agent does not know; upgrade the agent");
     set_user(&r, node, user, a);
     r.cwd = str_empty(s->workdir) ? arena_strdup(a, user->home) : s->workdir;
     r.has_script = m->script.len > 0;

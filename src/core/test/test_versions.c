@@ -75,12 +75,31 @@ static void test_later_journal_is_refused(void **state) {
     core_free(c);
 }
 
+// A later agent: what it calls an attempt's state or an end's cause has no word here.
+static void test_later_agent(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    struct spec spec = rig_spec();
+    spec.requeue = false;
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    struct attempt known = {.id = id, .attempt = 1, .state = (enum attempt_state)9};
+    rig_hello(&r, "n1", 8, 0, "boot", &known, 1);  // not ended: it runs
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_int_equal(r.kills, 0);
+    rig_end(&r, "n1", id, 1, (enum end_cause)77, 0);
+    assert_int_equal(r.last_state, JOB_FAILED);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fresh_is_newest),
         cmocka_unit_test(test_upgrade),
         cmocka_unit_test(test_snapshot_of_the_first_level),
         cmocka_unit_test(test_later_journal_is_refused),
+        cmocka_unit_test(test_later_agent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,6 +131,26 @@ static void failures_carry_reasons(void **state) {
     ack(&w);
 }
 
+// A later controller: messages and kinds of launches that this agent does not know.
+static void later_controllers_are_answered(void **state) {
+    struct work w;
+    struct said *s;
+    cleanup_buf struct buf b = {0};
+    wire_put_varint(&b, 999);
+    buf_adds(&b, "whatever");
+    net_ws_send(head.ws, WS_BINARY, b.data, b.len);
+    work_sh(&w, "exit 0");
+    w.spec.launch = (enum launch_kind)77;
+    launch(&w);
+    struct message_ended *e = ended(&w, &s);
+    assert_int_equal(e->cause, END_LAUNCH);
+    assert_non_null(strstr(e->reason, "upgrade the agent"));
+    said_free(s);
+    ack(&w);
+    for (uint32_t i = 0; i < head.said.len; i++)
+        assert_int_not_equal(head.said.at[i]->m.type, MESSAGE_HELLO);  // it was connected all the time
+}
+
 static void kills_end_jobs(void **state) {
     struct work w;
     struct said *s;
@@ -599,6 +619,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_runs_and_is_reported),
         cmocka_unit_test(failures_carry_reasons),
+        cmocka_unit_test(later_controllers_are_answered),
         cmocka_unit_test(kills_end_jobs),
         cmocka_unit_test(jobs_outlive_the_agent),
         cmocka_unit_test(ends_survive_a_reboot),

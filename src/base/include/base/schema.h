@@ -8,6 +8,9 @@
 // Presence: a struct with a member `uint64_t given[]`, declared by SCHEMA_GIVEN, tells a field that
 // was given as zero, false or empty from one that was not given. A field that is not zero always counts
 // as given; readers set a bit only for a given zero, so code that fills in a struct need not set any.
+//
+// A word of an enumeration that this program does not know is kept where the field is `open`, and shown as
+// "unknown"; elsewhere the value is refused with -EPROTONOSUPPORT (damaged bytes: -EBADMSG).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,6 +61,7 @@ struct field {
     const char *name;
     const struct schema *sub;   // FIELD_STRUCT: a pointer to it, or in lists the structs in a row
     const char *const *words;   // FIELD_ENUM: words[value], NULL-terminated
+    bool open;                  // FIELD_ENUM: values beyond the words are kept
     const char *help;
 };
 
@@ -79,6 +83,9 @@ struct schema {
 #define FIELD_WORDS(n, S, member, words_, text)                                                    \
     {.num = n, .type = FIELD_ENUM, .offset = offsetof(S, member), .name = #member, .words = words_, \
      .help = text}
+#define FIELD_WORDS_OPEN(n, S, member, words_, text)                                               \
+    {.num = n, .type = FIELD_ENUM, .offset = offsetof(S, member), .name = #member, .words = words_, \
+     .open = true, .help = text}
 #define FIELD_SUB(n, S, member, schema_, text)                                                      \
     {.num = n, .type = FIELD_STRUCT, .offset = offsetof(S, member), .name = #member, .sub = schema_, \
      .help = text}
@@ -121,6 +128,8 @@ int schema_read_json(const struct schema *s, const struct json *j, struct arena 
 bool schema_equal(const struct schema *s, const void *a, const void *b);
 void *schema_copy(const struct schema *s, const void *value, struct arena *a);  // deep
 size_t field_size(const struct field *f);  // of one element
+// The word of a value; "unknown" for one that a later release has added.
+const char *words_name(const char *const *words, unsigned value);
 // A word's value, or -1.
 int words_find(const char *const *words, const char *word);
 

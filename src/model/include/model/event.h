@@ -222,4 +222,5 @@ struct event_info {
 const struct event_info *event_info(enum event_type type);  // NULL: no such type
 uint64_t event_job_id(const struct event *e);                // 0: not about a job
 void event_encode(const struct event *e, struct buf *out);   // the body only
+// -EPROTONOSUPPORT: an event, or a word in it, of a later release.
 int event_decode(enum event_type type, const void *data, size_t len, struct arena *a, struct event *e);

@@ -51,13 +51,13 @@ enum job_reason {
 };
 extern const char *const job_reason_words[];  // "Priority", "Resources", …
 
-enum job_class { CLASS_TRAIN, CLASS_INTERACTIVE };
+enum job_class { CLASS_TRAIN, CLASS_INTERACTIVE, CLASS_COUNT };
 extern const char *const job_class_words[];
 
 // What is started when the resources are there: the script or command once on the first node
 // (batch), the command once per task on all nodes (tasks), or nothing: an allocation that steps are
 // started in (steps).
-enum launch_kind { LAUNCH_BATCH, LAUNCH_TASKS, LAUNCH_STEPS };
+enum launch_kind { LAUNCH_BATCH, LAUNCH_TASKS, LAUNCH_STEPS, LAUNCH_KIND_COUNT };
 extern const char *const launch_kind_words[];
 
 struct array_range {
@@ -118,6 +118,7 @@ struct spec {
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;
+bool spec_known(const struct spec *s);  // false: of a later release, with a class or launch kind unknown here
 
 // Puts the given fields of `change` over `s`. Amounts of which a spec has one (GPUs per job, node or task;
 // memory per node, CPU or GPU) replace each other. What the controller sets itself stays.

@@ -19,7 +19,11 @@
 #include "model/job.h"
 #include "model/node.h"
 
-enum { MESSAGE_MAX_BYTES = 16 << 20, STREAM_CHUNK_BYTES = 64 << 10 };
+enum {
+    MESSAGE_MAX_BYTES = 16 << 20,
+    MESSAGE_NUMBER_MAX = 1000,  // of the types of all releases to come
+    STREAM_CHUNK_BYTES = 64 << 10,
+};
 
 enum message_type {
     MESSAGE_NONE = 0,
@@ -66,6 +70,7 @@ struct message_hello {
     struct node *node;
     LIST(struct attempt) attempts;
     uint32_t protocol;
+    uint32_t level;  // newest feature level the agent's program knows (model/feature.h); 0: the first
 };
 struct message_started {
     uint64_t id;
@@ -116,6 +121,8 @@ struct message_welcome {
     uint32_t heartbeat_s;  // the agent expects a ping at least this often
     const char *cluster;
     uint32_t usage_every_s, grace_s;
+    const char *version;   // of the controller's program; NULL: before 0.2.0
+    uint32_t level;        // newest feature level that program knows; 0: the first
 };
 struct launch_task {
     uint32_t rank, local;
@@ -257,6 +264,12 @@ struct message {
     void *body;
 };
 
+// Which types were skipped on a connection, so that each is logged once.
+struct message_skips {
+    uint8_t bits[MESSAGE_NUMBER_MAX / 8 + 1];
+};
+bool message_skip(struct message_skips *s, enum message_type type);  // true the first time
+
 struct message_info {
     const char *name;
     const struct schema *schema;
@@ -264,4 +277,5 @@ struct message_info {
 };
 const struct message_info *message_info(enum message_type type);
 void message_encode(const struct message *m, struct buf *out);
+// -EPROTONOSUPPORT: well formed, of a type (in `m`) or with a word that this release does not know: skip it.
 int message_decode(const void *data, size_t len, struct arena *a, struct message *m);
