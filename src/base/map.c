@@ -43,7 +43,7 @@ __attribute__((constructor)) static void make_process_key(void) {
 }
 
 uint64_t hash_keyed(const void *p, size_t len) {
-    return siphash(process_key, p, len);
+    return siphash_short(process_key, p, len);
 }
 
 struct map_slot {

@@ -14,7 +14,7 @@ void core_record_of(const struct core *c, const struct core_job *j, struct arena
                                .submit_ms = j->sub->submit_ms,
                                .eligible_ms = j->eligible_ms,
                                .start_ms = j->start_ms,
-                               .expected_start_ms = j->state == JOB_PENDING ? j->expected_start_ms : 0,
+                               .expected_start_ms = j->state == JOB_PENDING ? (int64_t)j->expected_start_s * 1000 : 0,
                                .preempted = j->preempted,
                                .steps = j->steps,
                                .suspended_ms = j->run ? j->run->suspended_ms : 0};

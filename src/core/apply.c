@@ -419,7 +419,7 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
     set_state(c, j, JOB_PENDING);
     c->counts.requeued++;
     if (b->cause == END_PREEMPT) {
-        j->preempted++;
+        j->preempted += j->preempted < UINT16_MAX;
         c->counts.preempted++;
     }
     j->uncounted += b->uncounted && j->uncounted < UINT16_MAX;

@@ -74,6 +74,7 @@ int core_command(struct core *c, const struct actor *actor, const char *key, con
         r = error_set(e, EINVAL, "key: only a submit can have an idempotency key");
     else
         r = functions[command->type](c, actor, command->body, now_ms, e);
+    c->encoded_of = NULL;
     if (r == 0 && out)
         *out = result;
     return r;

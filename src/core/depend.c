@@ -10,6 +10,11 @@
 enum depend_verdict { HOLDS, WAITS, NEVER };
 enum { CYCLE_SEARCH_MAX = 10000 };
 
+static const struct dependency *terms_of(const struct submission *s) {
+    static const struct dependency none;
+    return s->dependency ? &s->dependency->terms : &none;
+}
+
 uint64_t core_array_element(const struct array *a, uint32_t index) {
     uint64_t position = 0;
     for (uint32_t i = 0; i < a->range_count; i++) {
@@ -104,7 +109,7 @@ static enum depend_verdict judge_term(const struct core *c, struct core_job *j, 
 }
 
 static enum depend_verdict judge_all(const struct core *c, struct core_job *j) {
-    const struct dependency *d = &j->sub->dependency;
+    const struct dependency *d = terms_of(j->sub);
     bool some_hold = false, some_wait = false, some_never = false;
     for (uint32_t i = 0; i < d->len; i++) {
         enum depend_verdict v = judge_term(c, j, &d->at[i]);
@@ -141,13 +146,22 @@ static void evaluate(struct core *c, uint64_t id, int64_t now_ms) {
 }
 
 void core_depend_parse(struct submission *s, const struct spec *spec) {
-    if (!str_empty(spec->dependency) &&
-        dependency_parse(spec->dependency, &s->dependency_arena, &s->dependency, NULL) < 0)
-        s->dependency = (struct dependency){0};  // checked before it was accepted
+    if (str_empty(spec->dependency))
+        return;
+    s->dependency = xcalloc(1, sizeof *s->dependency);
+    if (dependency_parse(spec->dependency, &s->dependency->arena, &s->dependency->terms, NULL) < 0)
+        core_depend_free(s);  // it was checked before it was accepted
+}
+
+void core_depend_free(struct submission *s) {
+    if (s->dependency)
+        arena_done(&s->dependency->arena);
+    free(s->dependency);
+    s->dependency = NULL;
 }
 
 void core_depend_attach(struct core *c, struct core_job *j, int64_t now_ms) {
-    const struct dependency *d = &j->sub->dependency;
+    const struct dependency *d = terms_of(j->sub);
     enum depend_verdict v = judge_all(c, j);
     set_flags(c, j, v, now_ms);
     for (uint32_t i = 0; v == WAITS && i < d->len; i++) {
@@ -189,8 +203,9 @@ void core_depend_array(struct core *c, struct array *a, int64_t now_ms) {
 }
 
 bool core_depend_is_singleton(const struct submission *s) {
-    for (uint32_t i = 0; i < s->dependency.len; i++)
-        if (s->dependency.at[i].type == SINGLETON)
+    const struct dependency *d = terms_of(s);
+    for (uint32_t i = 0; i < d->len; i++)
+        if (d->at[i].type == SINGLETON)
             return true;
     return false;
 }
@@ -229,8 +244,9 @@ static bool reaches(const struct core *c, uint64_t from, uint64_t self, uint32_t
         return true;
     if (!j || j->state != JOB_PENDING || ++*steps > CYCLE_SEARCH_MAX)
         return false;
-    for (uint32_t i = 0; i < j->sub->dependency.len; i++) {
-        const struct dependency_term *t = &j->sub->dependency.at[i];
+    const struct dependency *d = terms_of(j->sub);
+    for (uint32_t i = 0; i < d->len; i++) {
+        const struct dependency_term *t = &d->at[i];
         if (t->type == SINGLETON)
             continue;
         struct target x = resolve(c, t, j->array_index);

@@ -84,7 +84,7 @@ static void note_plans(struct core *c, const struct sched_decisions *d) {
     for (uint32_t i = 0; i < d->plans.len; i++) {
         struct core_job *j = core_find_job(c, d->plans.at[i].job);
         if (j)
-            j->expected_start_ms = d->plans.at[i].start_ms;
+            j->expected_start_s = (uint32_t)((d->plans.at[i].start_ms + 999) / 1000);
     }
 }
 

@@ -578,7 +578,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     j->sub->refs++;
     j->array_index = r->array_index;
     j->attempt = r->attempt;
-    j->preempted = r->preempted;
+    j->preempted = r->preempted < UINT16_MAX ? (uint16_t)r->preempted : UINT16_MAX;
     j->steps = r->steps;
     j->uncounted = (uint16_t)r->uncounted;
     j->state = (uint8_t)r->state;

@@ -138,6 +138,7 @@ static void clear(struct core *c) {
     map_done(&c->same_name);
     vec_done(&c->keys.list);
     map_done(&c->keys.index);
+    buf_done(&c->encoded);
     map_done(&c->arrays);
     map_done(&c->outcome_index);
     strmap_done(&c->nodes);
@@ -319,19 +320,34 @@ uint64_t core_same_name_key(const char *user, const char *name) {
     return hash_keyed(user, strlen(user)) * 31 + hash_keyed(name, strlen(name));
 }
 
+const struct buf *core_encode_spec(struct core *c, const struct spec *spec) {
+    if (c->encoded_of != spec || !spec) {
+        if (c->encoded.cap > 64 << 10)
+            buf_done(&c->encoded);  // a large one does not stay
+        buf_clear(&c->encoded);
+        schema_encode(&spec_schema, spec, &c->encoded);
+    }
+    return &c->encoded;
+}
+
+// bench/ allows 1,024 bytes of the controller's memory for a pending job, all things counted.
+static_assert(sizeof(struct submission) <= 200 && sizeof(struct core_job) <= 104, "a pending job stays small");
+
 struct submission *core_submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms) {
-    struct submission *s = xcalloc(1, sizeof *s);
-    struct buf b = {0};
-    schema_encode(&spec_schema, spec, &b);
-    s->spec = xmemdup(b.data, b.len);
-    s->spec_len = (uint32_t)b.len;
-    buf_done(&b);
+    const struct buf *encoded = core_encode_spec(c, spec);
+    const char *name = spec->name ? spec->name : "";
+    size_t name_len = strlen(name) + 1;
+    struct submission *s = xcalloc(1, sizeof *s + name_len + encoded->len);
+    memcpy(s->bytes, name, name_len);
+    memcpy(s->bytes + name_len, encoded->data, encoded->len);
+    s->name = s->bytes;
+    s->spec = s->bytes + name_len;
+    s->spec_len = (uint32_t)encoded->len;
     s->id = id;
     s->count = spec_array_count(spec);
     s->is_array = spec->array.len > 0;
     s->limit = spec->array_limit;
     s->submit_ms = submit_ms;
-    s->name = xstrdup(spec->name ? spec->name : "");
     s->user = core_intern(c, spec->user);
     core_user_count(c, s->user)->spec_bytes += s->spec_len;
     s->script = core_text_take(c, s->user, spec->script_id, spec->script_bytes);
@@ -343,7 +359,7 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->nice = spec->nice;
     s->priority = spec->priority;
     s->time_limit_s = spec->time_limit_s;
-    s->class = spec->class;
+    s->class = (uint8_t)spec->class;
     s->requeue = spec->requeue;
     s->hold = spec->hold;
     uint32_t mask = 0;
@@ -375,8 +391,6 @@ void core_submission_unref(struct core *c, struct submission *s) {
     core_text_drop(c, s->script);
     core_text_drop(c, s->environment);
     world_request_unref(c->world, s->request);
-    free(s->spec);
-    free((char *)(uintptr_t)s->name);
-    arena_done(&s->dependency_arena);
+    core_depend_free(s);
     free(s);
 }

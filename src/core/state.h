@@ -13,30 +13,36 @@
 
 enum { OUTCOMES_KEPT = 1 << 18 };  // ended jobs that dependencies can still refer to
 
-// What was submitted: one per job or array, shared by the elements.
+// What a job waits for, as its dependency says.
+struct parsed_dependency {
+    struct dependency terms;
+    struct arena arena;
+};
+
+// What was submitted: one per job or array, shared by the elements. There may be a million of these and of
+// core_job: they have no holes, and what only few need is behind a pointer.
 struct submission {
     uint64_t id;              // of the first element; owner of the texts
     uint64_t count;           // elements, 1 without an array
-    bool is_array;
-    uint32_t limit;           // elements at once, 0: no limit
     int64_t submit_ms;
-    char *spec;               // encoded
+    const char *spec;         // encoded; in `bytes`
+    const char *name;         // in `bytes`
     uint32_t spec_len;
     uint32_t refs;            // live jobs
-    const char *name;         // owned
+    uint32_t limit;           // elements at once, 0: no limit
     const char *user, *project, *partition, *qos;  // interned
     uint32_t uid, tasks, cpus, nodes_min, time_limit_s, priority;
     int32_t nice;
     uint64_t memory_bytes, gpus_milli;
-    enum job_class class;
-    bool requeue, hold;
     uint16_t notify;          // enum notify_when
+    uint8_t class;            // enum job_class
+    bool is_array : 1, requeue : 1, hold : 1;
     int64_t begin_ms, deadline_ms;
     const struct world_request *request;
     struct array *array;      // NULL without
     struct text_use *script, *environment;  // NULL without
-    struct dependency dependency;  // what the job waits for; no terms: nothing
-    struct arena dependency_arena;
+    struct parsed_dependency *dependency;  // NULL without
+    char bytes[];
 };
 
 // Counts over an array, for limits and for dependencies on the whole of it.
@@ -88,11 +94,13 @@ enum { HELD_USER = 1, HELD_ADMIN = 2, WAITS_DEPENDENCY = 4, DEPENDENCY_NEVER = 8
 struct core_job {
     uint64_t id;
     struct submission *sub;
-    uint32_t array_index, attempt, preempted, steps;
-    uint8_t state;  // enum job_state
-    uint8_t flags;  // HELD_USER, …
-    uint16_t uncounted;  // attempts that a node failed to launch: not the job's
-    int64_t begin_ms, eligible_ms, start_ms, expected_start_ms;
+    uint32_t array_index, attempt, steps;
+    uint32_t expected_start_s;  // by the latest plan; 0: not known
+    uint16_t preempted;   // how often; stays at its largest value
+    uint16_t uncounted;   // attempts that a node failed to launch: not the job's
+    uint8_t state;        // enum job_state
+    uint8_t flags;        // HELD_USER, …
+    int64_t begin_ms, eligible_ms, start_ms;
     struct core_run *run;               // placed
     struct usage *usage;           // of all attempts so far
     struct dependent *waiting;     // jobs that wait for this one
@@ -190,6 +198,8 @@ struct core {
     struct strmap texts;         // key and user → struct text_use
     struct strmap tokens;
     struct core_keys keys;
+    struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
+    const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → first struct core_job
     struct map arrays;           // id → struct array, while elements live
     VEC(struct core_outcome) outcomes;  // a ring
@@ -232,6 +242,7 @@ void core_spec_of(const struct core_job *j, struct arena *a, struct spec *out);
 struct core_run *core_run_free(struct core_run *r);
 void core_outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32_t start_s);
 const struct core_outcome *core_outcome_find(const struct core *c, uint64_t id);
+const struct buf *core_encode_spec(struct core *c, const struct spec *spec);  // until the next call
 struct submission *core_submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms);
 void core_submission_unref(struct core *c, struct submission *s);
 uint64_t core_same_name_key(const char *user, const char *name);
@@ -307,6 +318,7 @@ bool core_keys_add_up(const struct core *c);
 // depend.c
 int core_depend_check(const struct core *c, const char *text, uint64_t self, struct error *e);
 void core_depend_parse(struct submission *s, const struct spec *spec);
+void core_depend_free(struct submission *s);
 void core_depend_attach(struct core *c, struct core_job *j, int64_t now_ms);  // waits where it must
 void core_depend_notify(struct core *c, struct core_job *j, int64_t now_ms);  // j has started or ended
 void core_depend_wake(struct core *c, struct dependent *list, int64_t now_ms);  // frees the list

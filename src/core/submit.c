@@ -25,6 +25,7 @@ enum {
     SINGLETON_ARRAY_MAX = 1000,
     PARTITIONS_PER_JOB = 16,
     CONTAINER_TEXT_MAX = 16383,
+    SPEC_BYTES_MAX = 4 << 20,  // encoded; a record of the journal is at most 16 MiB
 };
 
 static int check_range(const char *field, uint64_t value, uint64_t max, struct error *e) {
@@ -444,9 +445,13 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
 
 // Elements of an array share what was submitted; one that is changed has its own.
 static int check_memory(struct core *c, const struct spec *s, struct error *e) {
-    cleanup_buf struct buf b = {0};
-    schema_encode(&spec_schema, s, &b);
-    if (core_user_count(c, s->user)->spec_bytes + b.len <= c->config.max_spec_bytes_per_user)
+    c->encoded_of = NULL;
+    size_t bytes = core_encode_spec(c, s)->len;
+    c->encoded_of = s;
+    if (bytes > SPEC_BYTES_MAX)
+        return error_set(e, E2BIG, "the job's options take %zu bytes; at most %d are allowed. Put long texts into files",
+                         bytes, SPEC_BYTES_MAX);
+    if (core_user_count(c, s->user)->spec_bytes + bytes <= c->config.max_spec_bytes_per_user)
         return 0;
     return error_set(e, EAGAIN,
                      "the commands and options of %s's jobs take more than %llu MiB; put long argument lists "

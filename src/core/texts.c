@@ -16,8 +16,10 @@ struct text_use {
 };
 
 static const char *key_of(const char *id, const char *user, struct buf *out) {
-    buf_addf(out, "%s %s", id, user);
-    return out->data;
+    buf_adds(out, id);
+    buf_addc(out, ' ');
+    buf_adds(out, user);
+    return buf_str(out);
 }
 
 struct text_use *core_text_take(struct core *c, const char *user, const char *id, uint64_t bytes) {

@@ -11,18 +11,18 @@ struct world_job {
     struct sched_alloc *alloc;
     uint64_t ending_for;           // the job it was preempted for; 0: it ends for another reason
     struct preemption_list *preempted_by;  // NULL: never preempted (preemption_order.c)
-    uint32_t restarts;
     int64_t cost;                  // what it counts as in its user's usage while it runs
     int64_t held_gpu, held_cpus;   // of its allocation
+    uint32_t restarts;
     uint32_t run_slot;             // index in world_jobs.running
     int32_t victim_priority;       // its priority as the victim order knows it
-    bool in_by_end, in_victim_order;
-    bool preemptor;                // jobs were preempted for it: it comes first
+    uint32_t since_pass;           // number of the pass before it was queued
     uint8_t partition;             // it runs in; 0: none, or it waits
     uint8_t state, hold, reason;
-    uint32_t since_pass;           // number of the pass before it was queued
-    bool queued;                   // in its request's queue (or those of its options)
-    bool nonpreemptible;           // as counted in its project while it runs
+    bool in_by_end : 1, in_victim_order : 1;
+    bool preemptor : 1;            // jobs were preempted for it: it comes first
+    bool queued : 1;               // in its request's queue (or those of its options)
+    bool nonpreemptible : 1;       // as counted in its project while it runs
 };
 
 struct world_jobs {

@@ -147,6 +147,9 @@ static void siphash_gives_the_published_values(void **state) {
     assert_int_equal(siphash(key, data, 1), 0x74f839c593dc67fdULL);
     assert_int_equal(siphash(key, data, 8), 0x93f5f5799a932462ULL);
     assert_int_equal(siphash(key, data, 15), 0xa129ca6149be45e5ULL);
+    assert_int_not_equal(siphash_short(key, data, 15), siphash(key, data, 15));
+    assert_int_equal(siphash_short(key, data, 0), 0xabac0158050fc4dcULL);
+    assert_int_equal(siphash_short(key, data, 15), 0xd320d86d2a519956ULL);
     key[3] ^= 1;
     assert_int_not_equal(siphash(key, data, 15), 0xa129ca6149be45e5ULL);
 }

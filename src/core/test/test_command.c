@@ -253,6 +253,27 @@ static void requeue_has_a_default(void **state) {
     rig_done(&r);
 }
 
+// A text without a limit of its own cannot make a record that the journal refuses.
+static void a_spec_is_bounded(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct command_result out;
+    rig_init(&r);
+    char *text = xmalloc(20 << 20);
+    memset(text, 'x', 20 << 20);
+    text[(20 << 20) - 1] = 0;
+    struct spec s = rig_spec(), change = {.command_text = text};
+    uint64_t id = rig_submit(&r, &alice, &s);
+    s.command_text = text;
+    assert_int_equal(submit(&r, &alice, NULL, &s, &out, &e), -E2BIG);
+    assert_int_equal(give(&r, &alice, COMMAND_UPDATE, &(struct command_update){id, &change}, &e), -E2BIG);
+    text[3 << 20] = 0;
+    assert_int_equal(submit(&r, &alice, NULL, &s, &out, &e), 0);
+    rig_drain(&r);
+    free(text);
+    rig_done(&r);
+}
+
 static void every_command_has_a_table(void **state) {
     for (int i = COMMAND_NONE + 1; i < COMMAND_TYPE_COUNT; i++) {
         assert_non_null(command_name((enum command_type)i));
@@ -507,6 +528,7 @@ int main(void) {
         cmocka_unit_test(commands_about_policy_and_tokens),
         cmocka_unit_test(changes_tell_zero_from_absent),
         cmocka_unit_test(requeue_has_a_default),
+        cmocka_unit_test(a_spec_is_bounded),
         cmocka_unit_test(time_limits_of_running_jobs),
         cmocka_unit_test(the_same_key_gives_the_same_job),
         cmocka_unit_test(a_key_with_another_spec_is_refused),
