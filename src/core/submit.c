@@ -1,5 +1,6 @@
-// Owns what may be submitted: every field of a spec is checked here, against itself and against the
-// cluster, before anything is stored. One sentence per refusal: field, value, remedy.
+// Submit and update: every field of a spec is checked before anything is stored, here against itself and the
+// cluster, in sched/check.c against what nodes, partitions, QoS and projects allow. A message says field,
+// value and remedy.
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,8 +17,6 @@
 #include "model/units.h"
 
 enum {
-    TASKS_MAX = 1 << 20,
-    CPUS_PER_TASK_MAX = 1 << 16,
     NICE_MAX = 10000,
     ARGV_MAX = 65536,
     ARGV_BYTES_MAX = 1 << 20,
@@ -82,15 +81,6 @@ static int check_texts(const struct spec *s, struct error *e) {
     return 0;
 }
 
-static int check_gpu(const char *field, uint32_t milli, struct error *e) {
-    if (milli > 1000 && milli % 1000)
-        return error_set(e, EINVAL,
-                         "%s: %u.%03u GPUs; a fraction is only possible below one GPU. Ask for a whole "
-                         "number or for less than 1",
-                         field, milli / 1000, milli % 1000);
-    return 0;
-}
-
 static int check_container(const struct spec *s, struct error *e) {
     cleanup_arena struct arena a = {0};
     const struct {
@@ -112,18 +102,14 @@ static int check_container(const struct spec *s, struct error *e) {
                : mount_specs_parse("container_mounts", s->container_mounts, &a, &mounts, e);
 }
 
+// What the scheduler does not look at. Nodes, tasks, CPUs and GPUs: sched/check.c.
 static int check_amounts(const struct spec *s, struct error *e) {
     int r;
-    if ((r = check_range("nodes", s->nodes_min > s->nodes_max ? s->nodes_min : s->nodes_max, SCHED_NODES_MAX,
-                         e)) < 0 ||
-        (r = check_range("tasks", s->tasks, TASKS_MAX, e)) < 0 ||
-        (r = check_range("tasks_per_node", s->tasks_per_node, TASKS_MAX, e)) < 0 ||
-        (r = check_range("cpus_per_task", s->cpus_per_task, CPUS_PER_TASK_MAX, e)) < 0 ||
-        (r = check_range("memory_per_node_bytes", s->memory_per_node_bytes, SIZE_LIMIT_BYTES, e)) < 0 ||
+    if ((r = check_range("memory_per_node_bytes", s->memory_per_node_bytes, SIZE_LIMIT_BYTES, e)) < 0 ||
         (r = check_range("memory_per_cpu_bytes", s->memory_per_cpu_bytes,
-                         SIZE_LIMIT_BYTES / CPUS_PER_TASK_MAX, e)) < 0 ||
+                         SIZE_LIMIT_BYTES / SCHED_CPUS_PER_TASK_MAX, e)) < 0 ||
         (r = check_range("memory_per_gpu_bytes", s->memory_per_gpu_bytes,
-                         SIZE_LIMIT_BYTES / CPUS_PER_TASK_MAX, e)) < 0 ||
+                         SIZE_LIMIT_BYTES / SCHED_CPUS_PER_TASK_MAX, e)) < 0 ||
         (r = check_range("gpu_memory_bytes", s->gpu_memory_bytes, SIZE_LIMIT_BYTES, e)) < 0 ||
         (r = check_range("time_limit_s", s->time_limit_s, DURATION_LIMIT_S, e)) < 0 ||
         (r = check_range("time_min_s", s->time_min_s, DURATION_LIMIT_S, e)) < 0 ||
@@ -131,16 +117,6 @@ static int check_amounts(const struct spec *s, struct error *e) {
         (r = check_range("min_run_s", s->min_run_s, DURATION_LIMIT_S, e)) < 0 ||
         (r = check_range("signal", s->signal, SIGNAL_NUMBER_MAX, e)) < 0 ||
         (r = check_range("signal_before_s", s->signal_before_s, SIGNAL_BEFORE_MAX_S, e)) < 0)
-        return r;
-    if (s->nodes_max && s->nodes_max < s->nodes_min)
-        return error_set(e, EINVAL, "nodes: at most %u is less than at least %u", s->nodes_max, s->nodes_min);
-    if (!!s->memory_per_node_bytes + !!s->memory_per_cpu_bytes + !!s->memory_per_gpu_bytes > 1)
-        return error_set(e, EINVAL, "memory: give it per node, per CPU or per GPU, not more than one of them");
-    if (!!s->gpus_milli + !!s->gpus_per_node_milli + !!s->gpus_per_task_milli > 1)
-        return error_set(e, EINVAL, "gpus: give them for the job, per node or per task, not more than one of them");
-    if ((r = check_gpu("gpus", s->gpus_milli, e)) < 0 ||
-        (r = check_gpu("gpus_per_node", s->gpus_per_node_milli, e)) < 0 ||
-        (r = check_gpu("gpus_per_task", s->gpus_per_task_milli, e)) < 0)
         return r;
     if (s->begin_ms < 0 || s->begin_ms > TIME_LIMIT_MS || s->deadline_ms < 0 || s->deadline_ms > TIME_LIMIT_MS)
         return error_set(e, ERANGE, "begin or deadline: the time is out of range");
@@ -449,8 +425,9 @@ static int check_memory(struct core *c, const struct spec *s, struct error *e) {
     size_t bytes = core_encode_spec(c, s)->len;
     c->encoded_of = s;
     if (bytes > SPEC_BYTES_MAX)
-        return error_set(e, E2BIG, "the job's options take %zu bytes; at most %d are allowed. Put long texts into files",
-                         bytes, SPEC_BYTES_MAX);
+        return error_set(
+            e, E2BIG, "the job's options take %zu bytes; at most %d are allowed. Put long texts into files",
+            bytes, SPEC_BYTES_MAX);
     if (core_user_count(c, s->user)->spec_bytes + bytes <= c->config.max_spec_bytes_per_user)
         return 0;
     return error_set(e, EAGAIN,

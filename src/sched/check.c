@@ -1,5 +1,6 @@
-// Owns the refusal of requests at submit: contradictions, amounts beyond the policy, and demands that
-// no nodes could ever meet. One sentence each: field, value, remedy.
+// Which requests are refused at submit: contradictions, amounts beyond a limit, and demands that no nodes could
+// ever meet. The figures and limits of a request are checked here and nowhere else. A message says field,
+// value and remedy; the field comes first, so that the command line can name its option instead.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,45 +8,74 @@
 #include "base/text.h"
 #include "world_state.h"
 
-enum { TASKS_MAX = 1000000, CPUS_PER_TASK_MAX = 65536 };
+static int check_most(const char *field, uint32_t value, uint32_t most, struct error *err) {
+    return value <= most ? 0 : error_set(err, ERANGE, "%s: %u is too large; at most %u is allowed", field, value, most);
+}
 
 static int check_numbers(const struct sched_request *q, struct error *err) {
+    int r;
+    if ((r = check_most("nodes", q->nodes_min, SCHED_NODES_MAX - 1, err)) < 0 ||
+        (r = check_most("nodes", q->nodes_max, SCHED_NODES_MAX - 1, err)) < 0 ||
+        (r = check_most("tasks", q->tasks, SCHED_TASKS_MAX, err)) < 0 ||
+        (r = check_most("tasks_per_node", q->tasks_per_node, SCHED_TASKS_MAX, err)) < 0 ||
+        (r = check_most("cpus_per_task", q->cpus_per_task, SCHED_CPUS_PER_TASK_MAX, err)) < 0)
+        return r;
     if (q->nodes_max && q->nodes_max < q->nodes_min)
-        return error_set(err, EINVAL, "nodes %u-%u: the maximum is below the minimum, swap them", q->nodes_min,
-                         q->nodes_max);
-    if (q->nodes_min >= SCHED_NODES_MAX)
-        return error_set(err, ERANGE, "nodes %u: at most %d can be asked for", q->nodes_min, SCHED_NODES_MAX - 1);
-    if (q->tasks > TASKS_MAX || q->tasks_per_node > TASKS_MAX)
-        return error_set(err, ERANGE, "tasks %u: at most %d can be asked for",
-                         q->tasks > q->tasks_per_node ? q->tasks : q->tasks_per_node, TASKS_MAX);
+        return error_set(err, EINVAL, "nodes: at least %u and at most %u contradict each other; swap them",
+                         q->nodes_min, q->nodes_max);
     if (q->tasks && q->tasks_per_node && q->nodes_max && (uint64_t)q->tasks_per_node * q->nodes_max < q->tasks)
-        return error_set(err, EINVAL, "tasks %u: %u nodes with %u tasks each hold only %u, ask for more nodes",
-                         q->tasks, q->nodes_max, q->tasks_per_node, q->tasks_per_node * q->nodes_max);
-    if (q->cpus_per_task > CPUS_PER_TASK_MAX)
-        return error_set(err, ERANGE, "cpus per task %u: at most %d can be asked for", q->cpus_per_task,
-                         CPUS_PER_TASK_MAX);
+        return error_set(err, EINVAL, "tasks: %u do not fit on %u nodes with %u tasks each; ask for more nodes",
+                         q->tasks, q->nodes_max, q->tasks_per_node);
+    if (!!q->memory_per_node_bytes + !!q->memory_per_cpu_bytes + !!q->memory_per_gpu_bytes > 1)
+        return error_set(err, EINVAL, "memory: give it per node, per CPU or per GPU, not more than one of them");
     if (q->time_limit_ms < 0 || q->min_runtime_ms < 0)
-        return error_set(err, EINVAL, "time limit %" PRId64 " s is negative: give a duration",
-                         q->time_limit_ms / 1000);
+        return error_set(err, EINVAL, "time limit: it is negative; give a duration");
     return 0;
+}
+
+// "2", "0.5"
+static const char *gpus_text(uint64_t milli, char out[static 24]) {
+    int len = snprintf(out, 24, "%" PRIu64 ".%03" PRIu64, milli / SCHED_GPU, milli % SCHED_GPU);
+    while (out[len - 1] == '0')
+        out[--len] = 0;
+    if (out[len - 1] == '.')
+        out[len - 1] = 0;
+    return out;
+}
+
+// "4 h", "90 min", "45 s"
+static const char *time_text(int64_t ms, char out[static 24]) {
+    int64_t s = ms / 1000;
+    if (s && s % 3600 == 0)
+        snprintf(out, 24, "%" PRId64 " h", s / 3600);
+    else if (s && s % 60 == 0)
+        snprintf(out, 24, "%" PRId64 " min", s / 60);
+    else
+        snprintf(out, 24, "%" PRId64 " s", s);
+    return out;
 }
 
 static int check_gpus(const struct sched_request *q, const struct world_request *r, struct error *err) {
     const uint32_t amounts[] = {q->gpu_milli_per_job, q->gpu_milli_per_node, q->gpu_milli_per_task};
+    static const char *const fields[] = {"gpus", "gpus_per_node", "gpus_per_task"};
     unsigned given = 0;
+    char a[24];
     for (unsigned i = 0; i < 3; i++) {
         given += amounts[i] > 0;
         if (amounts[i] > SCHED_GPU && amounts[i] % SCHED_GPU)
-            return error_set(err, EINVAL, "gpus %u.%03u: ask for whole GPUs or for one fraction below 1",
-                             amounts[i] / SCHED_GPU, amounts[i] % SCHED_GPU);
+            return error_set(err, EINVAL,
+                             "%s: %s is not possible, a fraction is part of one GPU; ask for a whole number or for "
+                             "less than 1",
+                             fields[i], gpus_text(amounts[i], a));
     }
     if (given > 1)
-        return error_set(err, EINVAL, "gpus per job, per node and per task exclude each other: give one");
+        return error_set(err, EINVAL, "gpus: give them for the job, per node or per task, not more than one of them");
     if (r->demand.gpu_uneven)
-        return error_set(err, EINVAL, "gpus %u.%03u cannot be divided evenly over %u nodes: give gpus per node",
-                         q->gpu_milli_per_job / SCHED_GPU, q->gpu_milli_per_job % SCHED_GPU, r->demand.nodes_min);
+        return error_set(err, EINVAL, "gpus: %s cannot be divided evenly over %u nodes; give GPUs per node",
+                         gpus_text(q->gpu_milli_per_job, a), r->demand.nodes_min);
     if (q->feature_count > SCHED_FEATURES_MAX)
-        return error_set(err, ERANGE, "features: %u are too many, at most %d", q->feature_count, SCHED_FEATURES_MAX);
+        return error_set(err, ERANGE, "features: %u are too many; at most %d are allowed", q->feature_count,
+                         SCHED_FEATURES_MAX);
     return 0;
 }
 
@@ -66,32 +96,27 @@ static int check_names(const struct world *w, const struct sched_request *q, str
 
 static int check_rules(const struct world *w, const struct sched_request *q, const struct world_request *r,
                        struct error *err) {
+    char a[24], b[24];
     const struct world_partition *p = world_partition(w, q->partition);
     if (p && p->max_time_ms && q->time_limit_ms > p->max_time_ms)
-        return error_set(err, EINVAL, "time limit %" PRId64 " s is above partition %s's %" PRId64 " s: ask for less",
-                         q->time_limit_ms / 1000, p->name, p->max_time_ms / 1000);
+        return error_set(err, EINVAL, "time limit: %s exceeds partition %s's limit of %s; ask for less",
+                         time_text(q->time_limit_ms, a), p->name, time_text(p->max_time_ms, b));
     const struct world_qos *qos = world_qos(w, q->qos);
     if (qos && qos->max_time_ms && q->time_limit_ms > qos->max_time_ms)
-        return error_set(err, EINVAL, "time limit %" PRId64 " s is above QoS %s's %" PRId64 " s: ask for less",
-                         q->time_limit_ms / 1000, qos->name, qos->max_time_ms / 1000);
+        return error_set(err, EINVAL, "time limit: %s exceeds QoS %s's limit of %s; ask for less",
+                         time_text(q->time_limit_ms, a), qos->name, time_text(qos->max_time_ms, b));
     if (qos && qos->max_gpu_milli_per_user && r->gpu_milli > qos->max_gpu_milli_per_user)
-        return error_set(err, EINVAL,
-                         "gpus %" PRIu64 ".%03" PRIu64 " are above the %u.%03u a user may have in QoS %s: "
-                         "ask for less",
-                         r->gpu_milli / 1000, r->gpu_milli % 1000, qos->max_gpu_milli_per_user / 1000,
-                         qos->max_gpu_milli_per_user % 1000, qos->name);
+        return error_set(err, EINVAL, "gpus: %s exceed QoS %s's limit of %s for one user; ask for less",
+                         gpus_text(r->gpu_milli, a), qos->name, gpus_text(qos->max_gpu_milli_per_user, b));
     if (qos && qos->max_cpus_per_user && sched_request_cpus(r) > qos->max_cpus_per_user)
-        return error_set(err, EINVAL, "cpus %u are above the %u a user may have in QoS %s: ask for less",
-                         sched_request_cpus(r), qos->max_cpus_per_user, qos->name);
+        return error_set(err, EINVAL, "cpus: %u exceed QoS %s's limit of %u for one user; ask for less",
+                         sched_request_cpus(r), qos->name, qos->max_cpus_per_user);
     for (const struct world_project *t = world_project(w, q->project); t; t = sched_project_parent(w, t)) {
         if (t->limit[DIM_GPU] >= 0 && (int64_t)r->gpu_milli > t->limit[DIM_GPU])
-            return error_set(err, EINVAL,
-                             "gpus %" PRIu64 ".%03" PRIu64 " are above project %s's limit of %" PRId64 ".%03" PRId64
-                             ": ask for less",
-                             r->gpu_milli / 1000, r->gpu_milli % 1000, t->name, t->limit[DIM_GPU] / 1000,
-                             t->limit[DIM_GPU] % 1000);
+            return error_set(err, EINVAL, "gpus: %s exceed project %s's limit of %s; ask for less",
+                             gpus_text(r->gpu_milli, a), t->name, gpus_text((uint64_t)t->limit[DIM_GPU], b));
         if (t->limit[DIM_CPU] >= 0 && (int64_t)sched_request_cpus(r) > t->limit[DIM_CPU])
-            return error_set(err, EINVAL, "cpus %u are above project %s's limit of %" PRId64 ": ask for less",
+            return error_set(err, EINVAL, "cpus: %u exceed project %s's limit of %" PRId64 "; ask for less",
                              sched_request_cpus(r), t->name, t->limit[DIM_CPU]);
     }
     return 0;

@@ -69,6 +69,13 @@ static void refuses_bad_specs(void **state) {
     REFUSED(s.container = "x"; s.container_workdir = "w", "container_workdir: \"w\" is not an absolute path");
     REFUSED(s.memory_per_cpu_bytes = 1; s.memory_per_node_bytes = 1, "memory");
     REFUSED(s.time_limit_s = UINT32_MAX, "time_limit_s");
+    REFUSED(s.tasks = (1 << 20) + 1, "tasks: 1048577 is too large; at most 1048576 is allowed");
+    REFUSED(s.tasks_per_node = UINT32_MAX, "tasks_per_node: 4294967295 is too large");
+    REFUSED(s.cpus_per_task = 65537, "cpus_per_task: 65537 is too large; at most 65536 is allowed");
+    REFUSED(s.nodes_min = 65536, "nodes: 65536 is too large; at most 65535 is allowed");
+    REFUSED(s.nodes_min = 3; s.nodes_max = 2, "nodes: at least 3 and at most 2 contradict each other");
+    REFUSED(s.gpus_milli = 1000; s.gpus_per_node_milli = 1000, "not more than one of them");
+    REFUSED(s.gpus_per_task_milli = 2500, "gpus_per_task: 2.5 is not possible");
     assert_int_equal(core_seq(r.core), before);
     rig_done(&r);
 }

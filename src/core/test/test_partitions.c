@@ -66,7 +66,7 @@ static void every_name_must_be_known(void **state) {
     s.time_limit_s = 900;  // too long for a, not for b
     rig_submit(&r, &alice, &s);
     s.time_limit_s = 1500;
-    refused(&r, &s, "above partition a's 600 s");
+    refused(&r, &s, "exceeds partition a's limit of 10 min");
     rig_done(&r);
 }
 

@@ -17,6 +17,8 @@ enum {
     SCHED_FEATURES_MAX = 256,     // different feature words in a cluster, and per request
     SCHED_MODELS_MAX = 64,        // different GPU models in a cluster
     SCHED_GPU = 1000,             // milli-GPU of one whole GPU
+    SCHED_TASKS_MAX = 1 << 20,    // of one job
+    SCHED_CPUS_PER_TASK_MAX = 1 << 16,
 };
 
 // Ids are handles given by the caller; 0 means none.
