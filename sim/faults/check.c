@@ -13,6 +13,7 @@ enum {
     COMPARE_EVERY = 8,  // records between two comparisons
     SLACK_MS = 1500,    // a tick and a bit
     PROMPT_CLEANUPS = 60,
+    DIFFERS_MAX = 14,  // looks, five seconds apart: longer than a time-out
     FAILED_WINDOW_MS = 60000,
     FAILED_LAUNCHES_MAX = 60,  // far above what the pauses let through
 };
@@ -307,6 +308,7 @@ void check_started(struct sim *s, struct machine *m, const struct unit *u) {
     if (map_get(&s->check.starts, key))
         sim_fail(s, "%s: job %llu attempt %u was started twice", m->name, (ull)u->id, u->attempt);
     map_put(&s->check.starts, key, m);
+    map_remove(&s->check.refused, hash_u64(u->id << 20 | u->attempt));  // a later launch of the same attempt worked
     for (uint32_t i = 0; i < m->units.len; i++) {
         const struct unit *x = m->units.at[i];
         if (!x->live)
@@ -370,10 +372,25 @@ static bool ending_too_long(void *ctx, const struct job_view *v) {
     return !s->failed;
 }
 
+// A job that the controller calls running runs, and one that it calls suspended does not.
+static void check_suspended(struct sim *s, struct unit *u) {
+    struct job_view v;
+    bool comparable = u->live && u->phase == PHASE_RUN && u->shepherd && core_view(s->head.core, u->id, &v) &&
+                      v.attempt == u->attempt && (v.state == JOB_RUNNING || v.state == JOB_SUSPENDED);
+    u->differs = comparable && (v.state == JOB_SUSPENDED) != u->suspended ? u->differs + 1 : 0;
+    if (u->differs > DIFFERS_MAX)
+        sim_fail(s, "job %llu attempt %u is %s but its processes %s", (ull)u->id, u->attempt,
+                 job_state_words[v.state], u->suspended ? "are stopped" : "run");
+}
+
 void check_prompt(struct sim *s) {
     struct node_view v;
     if (!s->head.core)
         return;
+    for (uint32_t i = 0; i < s->machine_count; i++)
+        for (uint32_t k = 0; k < s->machines[i].units.len; k++)
+            if (s->machines[i].logic)
+                check_suspended(s, s->machines[i].units.at[k]);
     core_each_job(s->head.core, ending_too_long, s);
     for (uint32_t i = 0; i < s->machine_count && s->cleanups > PROMPT_CLEANUPS; i++) {
         const struct machine *m = &s->machines[i];

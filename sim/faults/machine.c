@@ -269,10 +269,12 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
         if (u && unit_kill(s, m, u, a->cause, a->signal, a->grace_ms))
             agent_logic_kill_sent(m->logic, a->id, a->attempt);
         break;
-    case AGENT_TIME_LIMIT: break;  // pretended jobs have no limits of their own
+    case AGENT_TIME_LIMIT:  // pretended jobs have no limits of their own
+        agent_logic_told(m->logic, a->id, a->attempt, a->type);
+        break;
     case AGENT_SUSPEND:
-        if (u)
-            unit_suspend(s, u, m, a->resume);
+        if (u && (unit_suspend(s, u, m, a->resume) || seams_planted(PLANTED_SUSPEND_DROPPED)))
+            agent_logic_told(m->logic, a->id, a->attempt, a->type);
         break;
     case AGENT_REMOVE:
         if (u)

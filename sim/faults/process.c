@@ -190,9 +190,11 @@ bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause 
     return true;
 }
 
-void unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume) {
+bool unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume) {
+    if (!u->shepherd || u->phase == PHASE_SPAWN || rand_below(&s->rand, 8) == 0)
+        return false;
     if (u->phase != PHASE_RUN || u->suspended == !resume)
-        return;
+        return true;
     u->suspended = !resume;
     if (resume) {
         plan_change(s, m, u, u->left_ms > 0 ? u->left_ms : 1);
@@ -200,6 +202,7 @@ void unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume)
         u->left_ms = u->due_ms - s->now_ms;
         u->turn++;
     }
+    return true;
 }
 
 void unit_stop(struct sim *s, struct machine *m, struct unit *u) {

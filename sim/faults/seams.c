@@ -17,7 +17,7 @@ enum { UNKNOWN_FIELD = 1000, SNAPSHOT_RECORD_JOB = 7 };
 // Between two runs in one process, and for functions whose callers cannot pass anything along.
 static struct {
     enum planted planted;
-    bool next_format, in_snapshot;
+    bool next_format, in_snapshot, in_hello;
     struct store_watch watch;
     struct sim_disk *disk;
 } seams;
@@ -47,6 +47,8 @@ static const struct {
     [PLANTED_RELAUNCH_AFTER_REBOOT] = {"relaunch-after-reboot",
                                        "a restarted machine is taken for one that never ran the attempt"},
     [PLANTED_STALL_COUNTS] = {"stall-counts", "a controller that stalled takes its own absence for the nodes' silence"},
+    [PLANTED_SUSPEND_NOT_REPEATED] = {"suspend-not-repeated", "whether a job is suspended is not said at a hello"},
+    [PLANTED_SUSPEND_DROPPED] = {"suspend-dropped", "an agent gives up when a shepherd does not listen yet"},
     [PLANTED_SICK_NODE_HARMS] = {"sick-node-harms", "a launch that fails for the node's reasons ends the job"},
     [PLANTED_SICK_NODE_TRUSTED] = {"sick-node-trusted", "a node that fails launches gets the next ones at once"},
     [PLANTED_KILL_NOT_REPEATED] = {"kill-not-repeated",
@@ -180,7 +182,9 @@ WRAP(int, core_agent_hello, struct core *c, const struct message_hello *h, const
         node.spool_id = known.node->spool_id;
         changed.node = &node;
     }
+    seams.in_hello = true;
     int r = __real_core_agent_hello(c, &changed, fingerprint, now_ms, e);
+    seams.in_hello = false;
     if (seams_planted(PLANTED_UP_TOO_EARLY) && r == 0)
         core_node_ready(c, core_find_node(c, h->node->name), now_ms);
     return r;
@@ -215,6 +219,11 @@ WRAP(void, core_node_lost, struct core *c, const char *node, const char *reason,
 WRAP(void, core_emit, struct core *c, int64_t now_ms, enum event_type type, void *body) {
     if (type != EVENT_JOB_REQUEUED || !seams_planted(PLANTED_LOST_REQUEUE))
         __real_core_emit(c, now_ms, type, body);
+}
+
+WRAP(void, core_send_suspend, struct core *c, const struct core_job *j, const struct run_part *p) {
+    if (!seams.in_hello || !seams_planted(PLANTED_SUSPEND_NOT_REPEATED))
+        __real_core_send_suspend(c, j, p);
 }
 
 WRAP(void, core_send_kill, struct core *c, const struct core_job *j, const struct run_part *p) {

@@ -83,6 +83,7 @@ struct unit {
     enum unit_state state;
     enum unit_phase phase;
     bool handed, shepherd, live, suspended;
+    uint32_t differs;          // looks in a row at which it was not as suspended as the controller says
     struct behaviour behaviour;
     uint32_t cpus, time_limit_s, grace_s;
     uint64_t memory_bytes;
@@ -266,7 +267,8 @@ void unit_handover(struct sim *s, struct machine *m, struct unit *u);
 void unit_step(struct sim *s, struct machine *m, struct unit *u);
 bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause cause, uint32_t signal,
                int64_t grace_ms);
-void unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume);
+// False: its shepherd does not listen yet.
+bool unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume);
 void unit_stop(struct sim *s, struct machine *m, struct unit *u);  // its processes are gone, nothing is written
 void unit_close(struct sim *s, struct machine *m, struct unit *u, const char *reason);  // by the agent
 void unit_remove(struct sim *s, struct machine *m, struct unit *u);

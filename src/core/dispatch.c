@@ -124,6 +124,18 @@ static void missing_here(struct core *c, struct core_job *j, struct run_part *p,
     core_finish_if_done(c, j, now_ms);
 }
 
+// What the attempt should be like, whatever the agent knows of it: each message says a state, so that repeats do
+// no harm. Sent when something changes and at every hello; the agent sees to it that its shepherd gets it.
+static void send_desired(struct core *c, const struct core_job *j, const struct run_part *p) {
+    if (j->run->ending) {
+        core_send_kill(c, j, p);
+        return;
+    }
+    core_send_time_limit(c, j, p);
+    if (j->run->suspend_ms)  // was suspended at some time
+        core_send_suspend(c, j, p);
+}
+
 static void reconcile_expected(struct core *c, struct node_entry *n, const struct message_hello *h,
                                bool same_memory, int64_t now_ms) {
     VEC(struct core_job *) jobs = {0};  // the list changes while jobs end
@@ -138,10 +150,8 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
             missing_here(c, j, p, same_memory, now_ms);
         else if (a->state != ATTEMPT_ENDED && !p->started)
             core_agent_started(c, n->name, &(struct message_started){.id = j->id, .attempt = j->attempt}, now_ms);
-        if (a && a->state != ATTEMPT_ENDED && j->run->ending)
-            core_send_kill(c, j, p);
-        else if (a && a->state != ATTEMPT_ENDED)
-            core_send_time_limit(c, j, p);  // may have changed meanwhile
+        if (a && a->state != ATTEMPT_ENDED)
+            send_desired(c, j, p);  // may have changed while the agent was away
     }
     vec_done(&jobs);
 }

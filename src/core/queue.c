@@ -233,11 +233,9 @@ static int suspend(struct core *c, const struct actor *actor, uint64_t id, bool 
                          resume ? "resumed" : "suspended");
     struct event_job b = {.id = id, .by = actor->user, .by_admin = actor->admin};
     core_emit(c, now_ms, resume ? EVENT_JOB_RESUMED : EVENT_JOB_SUSPENDED, &b);
-    for (uint32_t i = 0; i < j->run->part_count; i++) {
-        struct message_suspend m = {.id = id, .attempt = j->attempt, .resume = resume};
+    for (uint32_t i = 0; i < j->run->part_count; i++)
         if (!j->run->parts[i].ended)
-            core_effect_send(c, j->run->parts[i].node->name, MESSAGE_SUSPEND, &m);
-    }
+            core_send_suspend(c, j, &j->run->parts[i]);
     return 0;
 }
 

@@ -44,6 +44,8 @@ void core_agent_started(struct core *c, const char *node, const struct message_s
     struct event_job_started b = {.id = m->id, .attempt = m->attempt, .node = p->node->name,
                                   .cpu_ids = cpu_list(m->cpu_ids) ? m->cpu_ids : NULL};
     core_emit(c, now_ms, EVENT_JOB_STARTED, &b);
+    if (j->state == JOB_SUSPENDED)  // by way of another node's part
+        core_send_suspend(c, j, p);
     core_node_launch_worked(c, p->node, now_ms);
 }
 
@@ -60,6 +62,11 @@ void core_send_kill(struct core *c, const struct core_job *j, const struct run_p
 void core_send_time_limit(struct core *c, const struct core_job *j, const struct run_part *p) {
     struct message_time_limit m = {.id = j->id, .attempt = j->attempt, .time_limit_s = j->run->time_limit_s};
     core_effect_send(c, p->node->name, MESSAGE_TIME_LIMIT, &m);
+}
+
+void core_send_suspend(struct core *c, const struct core_job *j, const struct run_part *p) {
+    struct message_suspend m = {.id = j->id, .attempt = j->attempt, .resume = j->state != JOB_SUSPENDED};
+    core_effect_send(c, p->node->name, MESSAGE_SUSPEND, &m);
 }
 
 static uint32_t grace_of(const struct core *c, const struct core_job *j, const struct event_job_ending *how) {

@@ -342,6 +342,7 @@ struct run_part *core_part_on(struct core_job *j, const char *node);
 void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms);
 void core_begin_ending(struct core *c, struct core_job *j, const struct event_job_ending *how, int64_t now_ms);
 void core_send_kill(struct core *c, const struct core_job *j, const struct run_part *p);
+void core_send_suspend(struct core *c, const struct core_job *j, const struct run_part *p);
 void core_send_time_limit(struct core *c, const struct core_job *j, const struct run_part *p);
 void core_end_part(struct core *c, struct core_job *j, struct run_part *p, enum end_cause cause, const char *reason,
               int64_t now_ms);

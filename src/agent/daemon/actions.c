@@ -237,6 +237,12 @@ static void kill_attempt(struct agent *a, const struct agent_action *k) {
         agent_check(a, k->id, k->attempt, true);  // gone, or too young: the logic asks again
 }
 
+// The logic asks again until the shepherd has been told.
+static void tell_desired(struct agent *a, const struct agent_action *x, const struct control_request *r) {
+    if (send_control(a, x->id, x->attempt, r) == 0)
+        agent_logic_told(a->shared.logic, x->id, x->attempt, x->type);
+}
+
 static void carry_out(struct agent *a, const struct agent_action *x) {
     struct control_request r = {.signal = (int32_t)x->signal, .step = x->step};
     switch (x->type) {
@@ -258,12 +264,12 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
         r.type = CONTROL_TIME_LIMIT;
         r.signal = 0;
         r.value_ms = (int64_t)x->time_limit_s * 1000;
-        agent_control(&a->shared, x->id, x->attempt, &r);
+        tell_desired(a, x, &r);
         break;
     case AGENT_SUSPEND:
         r.type = x->resume ? CONTROL_RESUME : CONTROL_SUSPEND;
         r.signal = 0;
-        agent_control(&a->shared, x->id, x->attempt, &r);
+        tell_desired(a, x, &r);
         break;
     case AGENT_REMOVE:
         streams_forget(a->streams, x->id, x->attempt);

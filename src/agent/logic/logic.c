@@ -29,6 +29,11 @@ struct agent_attempt {
     const char *kill_checkpoint;  // in the arena
     const char *stop_reason;      // of our own decision; in the arena
     int64_t kill_next_ms;
+    // What the controller wants of it besides: kept until the shepherd has been told.
+    enum { UNCHANGED, WANTED, TOLD } limit_state, suspend_state;
+    uint32_t time_limit_s;
+    bool suspended;
+    int64_t limit_next_ms, suspend_next_ms;
 };
 
 struct agent_logic {
@@ -334,16 +339,32 @@ static void on_signal(struct agent_logic *l, const struct message_signal *m) {
     a->step = m->step;
 }
 
-static void on_time_limit(struct agent_logic *l, const struct message_time_limit *m) {
-    struct agent_attempt *e = find(l, m->id, m->attempt);
-    if (e && e->phase != AGENT_ENDED)
-        act(l, AGENT_TIME_LIMIT, m->id, m->attempt)->time_limit_s = m->time_limit_s;
+static void emit_time_limit(struct agent_logic *l, struct agent_attempt *e, int64_t now_ms) {
+    act(l, AGENT_TIME_LIMIT, e->id, e->attempt)->time_limit_s = e->time_limit_s;
+    e->limit_next_ms = now_ms + AGENT_KILL_RETRY_MS;
 }
 
-static void on_suspend(struct agent_logic *l, const struct message_suspend *m) {
+static void emit_suspend(struct agent_logic *l, struct agent_attempt *e, int64_t now_ms) {
+    act(l, AGENT_SUSPEND, e->id, e->attempt)->resume = !e->suspended;
+    e->suspend_next_ms = now_ms + AGENT_KILL_RETRY_MS;
+}
+
+static void on_time_limit(struct agent_logic *l, const struct message_time_limit *m, int64_t now_ms) {
     struct agent_attempt *e = find(l, m->id, m->attempt);
-    if (e && e->phase != AGENT_ENDED)
-        act(l, AGENT_SUSPEND, m->id, m->attempt)->resume = m->resume;
+    if (!e || e->phase == AGENT_ENDED || (e->limit_state == TOLD && e->time_limit_s == m->time_limit_s))
+        return;
+    e->limit_state = WANTED;
+    e->time_limit_s = m->time_limit_s;
+    emit_time_limit(l, e, now_ms);
+}
+
+static void on_suspend(struct agent_logic *l, const struct message_suspend *m, int64_t now_ms) {
+    struct agent_attempt *e = find(l, m->id, m->attempt);
+    if (!e || e->phase == AGENT_ENDED || (e->suspend_state == TOLD && e->suspended == !m->resume))
+        return;
+    e->suspend_state = WANTED;
+    e->suspended = !m->resume;
+    emit_suspend(l, e, now_ms);
 }
 
 static void on_welcome(struct agent_logic *l, const struct message_welcome *m) {
@@ -379,10 +400,10 @@ void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t
         send(l, MESSAGE_PONG, m->body);
         break;
     case MESSAGE_TIME_LIMIT:
-        on_time_limit(l, m->body);
+        on_time_limit(l, m->body, now_ms);
         break;
     case MESSAGE_SUSPEND:
-        on_suspend(l, m->body);
+        on_suspend(l, m->body, now_ms);
         break;
     default:
         act(l, AGENT_STREAM, 0, 0)->message = *m;
@@ -401,6 +422,12 @@ void agent_logic_tick(struct agent_logic *l, int64_t now_ms) {
         struct agent_attempt *e = l->entries.at[i];
         if (e->kill && !e->kill_sent && now_ms >= e->kill_next_ms)
             emit_kill(l, e, now_ms);
+        if (e->phase == AGENT_ENDED)
+            continue;
+        if (e->limit_state == WANTED && now_ms >= e->limit_next_ms)
+            emit_time_limit(l, e, now_ms);
+        if (e->suspend_state == WANTED && now_ms >= e->suspend_next_ms)
+            emit_suspend(l, e, now_ms);
     }
 }
 
@@ -443,6 +470,14 @@ void agent_logic_kill_sent(struct agent_logic *l, uint64_t id, uint32_t attempt)
     struct agent_attempt *e = find(l, id, attempt);
     if (e)
         e->kill_sent = true;
+}
+
+void agent_logic_told(struct agent_logic *l, uint64_t id, uint32_t attempt, enum agent_action_type what) {
+    struct agent_attempt *e = find(l, id, attempt);
+    if (e && what == AGENT_TIME_LIMIT)
+        e->limit_state = TOLD;
+    else if (e && what == AGENT_SUSPEND)
+        e->suspend_state = TOLD;
 }
 
 uint32_t agent_logic_usage_every_s(const struct agent_logic *l) {

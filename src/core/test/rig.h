@@ -26,7 +26,8 @@ struct rig {
     VEC(struct journal_record) journal;
     VEC(struct effect) launches;  // carried out by nobody yet
     VEC(struct notice) notices;   // nobody has looked at yet
-    uint32_t kills, acks, finished;
+    uint32_t kills, acks, finished, suspends;
+    bool resumed;  // what the last of these said
     enum job_state last_state;
 };
 
@@ -48,6 +49,10 @@ static inline void rig_drain(struct rig *r) {
             assert_int_equal(message_decode(o->bytes.data + e->offset, e->len, &a, &m), 0);
             r->kills += m.type == MESSAGE_KILL;
             r->acks += m.type == MESSAGE_ACK;
+            if (m.type == MESSAGE_SUSPEND) {
+                r->suspends++;
+                r->resumed = ((const struct message_suspend *)m.body)->resume;
+            }
         }
     }
     for (uint32_t i = 0; i < o->effects.len; i++)

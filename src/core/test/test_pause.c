@@ -60,6 +60,28 @@ static void pauses_are_counted(void **state) {
     rig_done(&r);
 }
 
+// A message that was lost with its connection is said again at the next hello.
+static void a_hello_is_answered_with_the_desired_state(void **state) {
+    struct rig r;
+    struct error e = {0};
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t id = running(&r, &s);
+    struct attempt known = {.id = id, .attempt = 1, .state = ATTEMPT_RUNNING};
+    rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
+    assert_int_equal(r.suspends, 0);
+    assert_int_equal(do_suspend(r.core, &alice, id, false, r.now_ms, &e), 0);
+    rig_drain(&r);
+    assert_true(r.suspends == 1 && !r.resumed);
+    rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
+    assert_true(r.suspends == 2 && !r.resumed);
+    assert_int_equal(do_suspend(r.core, &alice, id, true, r.now_ms, &e), 0);
+    rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
+    assert_true(r.suspends == 4 && r.resumed);
+    rig_done(&r);
+}
+
 static void a_hold_waits_for_the_requeue(void **state) {
     struct rig r;
     struct error e = {0};
@@ -228,6 +250,7 @@ static void closed_partitions_go_on(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pauses_are_counted),
+        cmocka_unit_test(a_hello_is_answered_with_the_desired_state),
         cmocka_unit_test(a_hold_waits_for_the_requeue),
         cmocka_unit_test(after_counts_from_the_start),
         cmocka_unit_test(the_limit_of_an_array_changes),

@@ -141,6 +141,39 @@ static void kills_are_repeated_until_told(void **state) {
     agent_logic_free(l);
 }
 
+static void suspend(struct agent_logic *l, bool resume, int64_t now_ms) {
+    struct message_suspend m = {.id = 7, .attempt = 1, .resume = resume};
+    agent_logic_message(l, &(struct message){MESSAGE_SUSPEND, &m}, now_ms);
+}
+
+// A shepherd that does not listen is told later, and only the latest wish counts.
+static void suspension_is_kept_until_told(void **state) {
+    struct agent_logic *l = connected();
+    launch(l, 7, 1, 1);
+    agent_logic_clear(l);
+    suspend(l, false, 0);
+    assert_false(only(l, AGENT_SUSPEND)->resume);
+    agent_logic_clear(l);
+    suspend(l, true, 1);
+    assert_true(only(l, AGENT_SUSPEND)->resume);
+    agent_logic_clear(l);
+    agent_logic_tick(l, 5000);
+    assert_true(only(l, AGENT_SUSPEND)->resume);
+    agent_logic_told(l, 7, 1, AGENT_SUSPEND);
+    agent_logic_clear(l);
+    agent_logic_tick(l, 6000);
+    nothing(l);
+    suspend(l, true, 6000);  // said again at a hello
+    nothing(l);
+    struct message_time_limit limit = {.id = 7, .attempt = 1, .time_limit_s = 60};
+    agent_logic_message(l, &(struct message){MESSAGE_TIME_LIMIT, &limit}, 6000);
+    assert_int_equal(only(l, AGENT_TIME_LIMIT)->time_limit_s, 60);
+    agent_logic_clear(l);
+    agent_logic_tick(l, 7000);
+    assert_int_equal(only(l, AGENT_TIME_LIMIT)->time_limit_s, 60);
+    agent_logic_free(l);
+}
+
 static void a_stop_carries_its_reason(void **state) {
     struct agent_logic *l = connected();
     for (uint64_t id = 7; id <= 9; id++) {
@@ -255,6 +288,7 @@ int main(void) {
         cmocka_unit_test(ends_are_kept_until_acknowledged),
         cmocka_unit_test(an_early_acknowledgement_is_ignored),
         cmocka_unit_test(kills_are_repeated_until_told),
+        cmocka_unit_test(suspension_is_kept_until_told),
         cmocka_unit_test(a_stop_carries_its_reason),
         cmocka_unit_test(a_kill_before_its_launch_wins),
         cmocka_unit_test(cpus_are_shared_out),

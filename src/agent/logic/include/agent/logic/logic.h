@@ -4,7 +4,8 @@
 //
 // Rules it keeps: an attempt is launched at most once, whatever is repeated or reordered; the end
 // of an attempt is reported again with every hello until it is acknowledged, and only then is its
-// folder removed; an attempt that is to be killed is killed, also if it starts only later.
+// folder removed; an attempt that is to be killed is killed, also if it starts only later; what else the controller
+// wants of an attempt (suspended or not, its time limit) is kept until its shepherd has been told.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,8 +26,8 @@ enum agent_action_type {
     AGENT_LAUNCH,      // make the folder and hand it to a shepherd; answer agent_logic_launched
     AGENT_KILL,        // end the attempt (or step); answer agent_logic_kill_sent when it was told
     AGENT_SIGNAL,
-    AGENT_TIME_LIMIT,  // `time_limit_s` from its start on
-    AGENT_SUSPEND,
+    AGENT_TIME_LIMIT,  // `time_limit_s` from its start on; answer agent_logic_told, else it is asked again
+    AGENT_SUSPEND,     // or resume; the same
     AGENT_REMOVE,      // the attempt's folder
     AGENT_STREAM,      // message about streams, logs, exec and steps, for those who serve them
     AGENT_DISCONNECT,  // the controller is silent: dial anew
@@ -84,6 +85,7 @@ void agent_logic_ended(struct agent_logic *l, const struct message_ended *end);
 void agent_logic_stop(struct agent_logic *l, uint64_t id, uint32_t attempt, enum end_cause cause,
                       const char *reason, int64_t now_ms);
 void agent_logic_kill_sent(struct agent_logic *l, uint64_t id, uint32_t attempt);
+void agent_logic_told(struct agent_logic *l, uint64_t id, uint32_t attempt, enum agent_action_type what);
 
 // --- questions ---
 enum agent_phase { AGENT_UNKNOWN, AGENT_LAUNCHING, AGENT_RUNNING, AGENT_ENDED };
