@@ -68,6 +68,8 @@ enum column {
     COL_WARNING,
     COL_SUSPENDED,
     COL_SUSPEND,
+    COL_MEMORY_NOW,
+    COL_CONTAINER,
     COL_COUNT
 };
 static const char *const column_names[] = {"id",           "array_id",
@@ -98,7 +100,8 @@ static const char *const column_names[] = {"id",           "array_id",
                                            "ending",       "launch",
                                            "order",        "gpu_use_milli",
                                            "warning",      "suspended_ms",
-                                           "suspend_ms",   NULL};
+                                           "suspend_ms",   "memory_now_bytes",
+                                           "container",    NULL};
 _Static_assert(sizeof column_names / sizeof *column_names == COL_COUNT + 1, "a name per column");
 
 #define BIT(c) (1ULL << (c))
@@ -110,7 +113,8 @@ static const uint64_t default_columns =
 static const uint64_t private_columns =
     BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
 static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) |
-                                     BIT(COL_FEATURES) | BIT(COL_BEGIN) | BIT(COL_SPEC) | BIT(COL_LAUNCH);
+                                     BIT(COL_FEATURES) | BIT(COL_CONTAINER) | BIT(COL_BEGIN) | BIT(COL_SPEC) |
+                                     BIT(COL_LAUNCH);
 
 static bool is_mine(const struct listing *l, const struct row *r) {
     return l->viewer.admin || streq(l->viewer.user, r->v.user);
@@ -126,6 +130,7 @@ static const char *spec_text(const struct row *r, enum column c) {
     case COL_COMMAND: return s->command_text;
     case COL_DEPENDENCY: return s->dependency;
     case COL_FEATURES: return s->features;
+    case COL_CONTAINER: return s->container;
     case COL_GPU_MODEL: return s->gpu_model;
     default: return NULL;
     }
@@ -166,6 +171,7 @@ static void put_number(struct listing *l, const struct row *r, enum column c) {
     case COL_GPU_BUSY: n = r->usage ? (int64_t)r->usage->gpu_busy_ms : 0; break;
     case COL_ENERGY: n = r->usage ? (int64_t)r->usage->energy_mj : 0; break;
     case COL_PREEMPTED: n = v->preempted; break;
+    case COL_MEMORY_NOW: n = (int64_t)r->memory_now_bytes; break;
     default: break;
     }
     json_put_i64(&l->w, n < 0 ? (c == COL_NICE || c == COL_EXIT_CODE ? n : 0) : n);
@@ -245,6 +251,7 @@ static void put_column(struct listing *l, const struct row *r, enum column c) {
     case COL_COMMAND: json_put_str(&l->w, is_mine(l, r) ? spec_text(r, c) : NULL); break;
     case COL_DEPENDENCY:
     case COL_FEATURES:
+    case COL_CONTAINER:
     case COL_GPU_MODEL: json_put_str(&l->w, spec_text(r, c)); break;
     default: put_number(l, r, c); break;
     }
@@ -380,6 +387,7 @@ bool listing_live(void *ctx, const struct job_view *v) {
     }
     struct live_usage *u = map_get(&l->controller->live, v->id);
     r.usage = u ? &u->usage : NULL;
+    r.memory_now_bytes = u ? u->memory_now_bytes : 0;
     if (l->columns & spec_columns) {
         arena_reset(&l->scratch);
         r.spec = arena_alloc(&l->scratch, sizeof *r.spec);

@@ -15,6 +15,7 @@ struct row {
     uint32_t exit_signal;
     const char *reason, *nodes;
     const struct usage *usage;
+    uint64_t memory_now_bytes;
     const char *label, *elements, *by;
     uint64_t count;
     uint32_t steps;            // how many

@@ -320,7 +320,7 @@ def test_following_events_outlives_the_controller():
         third = c.submit("-o", "/dev/null", "--", "sleep", "1")
         assert "job_ended" in c.acequia("events", "--follow", third)  # and ends by itself
         assert "already ended" in c.run("events", "--follow", third).stderr
-        assert "is not a job id" in c.run("events", "--follow", "abc").stderr
+        assert "no job is named" in c.run("events", "--follow", "abc").stderr
         seen = [json.loads(line) for line in events.communicate(timeout=10)[0].splitlines()]
         numbers = [e["seq"] for e in seen]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers  # none missing, none twice

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.lab.command import Cluster
+from tests.lab.proc import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -157,3 +158,62 @@ def test_ended_jobs_are_submitted_again(cluster):
     r = cluster.run("slurm", "scontrol", "requeuehold", old)
     assert r.returncode == 0 and "submitted again as job" in r.stderr
     cluster.acequia("cancel", "--all")
+
+
+def test_jobs_are_named_by_name(cluster):
+    job = cluster.submit("-J", "train", "--", "sh", "-c", "echo one; sleep 600")
+    cluster.wait_state(job, "RUNNING")
+    assert cluster.job("train")["id"] == int(job)
+    other = cluster.submit("-J", "train", "--hold", "--", "true")
+    for verb in (["logs", "train"], ["cancel", "train"], ["why", "train"]):
+        r = cluster.run(*verb)
+        assert r.returncode == 1 and f'2 jobs are named "train": {job}, {other}; give the number' in r.stderr, r
+    cluster.acequia("cancel", other)
+    assert cluster.acequia("cancel", "train") == "1 job cancelled\n"
+    cluster.run("wait", job)
+    assert cluster.run("get", "train", "-P", "default").returncode == 0  # the newest that has ended
+    assert cluster.job("train")["id"] == int(job)
+    assert 'no pending or running job is named "train"' in cluster.run("cancel", "train").stderr
+    assert 'no job is named "nobody"' in cluster.run("get", "nobody").stderr
+    array = cluster.submit("-J", "sweep", "-a", "0-2", "--hold", "--", "true")
+    assert cluster.acequia("cancel", "sweep") == "3 jobs cancelled\n" and array
+
+
+def test_defaults_and_templates_of_a_user(cluster):
+    home = os.path.join(cluster.home, "person")
+    os.mkdir(home)
+    env = {"HOME": home, "XDG_CONFIG_HOME": ""}
+    for key, value in (("time", "3h"), ("comment", "from home"), ("exclusive", "true"), ("big.memory", "64M"), ("big.time", "5h")):
+        cluster.acequia("config", "set", key, value, env=env)
+    assert cluster.json("config", "get", env=env)["big.time"] == "5h"
+
+    def spec(*args):
+        job = cluster.submit("--hold", *args, "--", "true", env=env)
+        return cluster.job(job)["spec"]
+
+    plain = spec()
+    assert plain["time_limit_s"] == 3 * 3600 and plain["comment"] == "from home" and plain["exclusive"]
+    given = spec("-t", "1h", "--template", "big", "--memory-per-cpu", "16M")
+    assert given["time_limit_s"] == 3600 and not given["memory_per_node_bytes"] and given["memory_per_cpu_bytes"] == 16 << 20
+    big = spec("--template", "big")
+    assert big["time_limit_s"] == 5 * 3600 and big["memory_per_node_bytes"] == 64 << 20
+    cluster.acequia("config", "unset", "exclusive", env=env)
+    assert not spec()["exclusive"]
+    for args, words in ((["set", "gpsu", "1"], "submit has no option --gpsu"), (["unset", "qos"], "qos is not set"),
+                        (["set", "exclusive", "7"], "use true or false")):
+        r = cluster.run("config", *args, env=env)
+        assert r.returncode == 1 and words in r.stderr, r
+    assert 'there is no template "small"' in cluster.run("submit", "--template", "small", "--", "true", env=env).stderr
+    cluster.acequia("cancel", "--all")
+
+
+def test_ages_images_and_use_are_columns(cluster):
+    job = cluster.submit("--", "sh", "-c", "while :; do :; done")
+    cluster.wait_state(job, "RUNNING")
+    wait_until(lambda: "%" in cluster.acequia("list", "-H", "-o", "cpu_use", job), 30, "its CPU use is shown")
+    wait_until(lambda: cluster.acequia("list", "-H", "-o", "memory_now", job).strip() not in ("-", ""), 60, "its memory is shown")
+    title = next(l for l in cluster.acequia("top", "--once").splitlines() if l.startswith("JOB"))
+    assert "CPU USE" in title and "MEM USE" in title and "GPU USE" in title
+    assert cluster.acequia("list", "-H", "-o", "age,image", job).strip().count(":") == 1
+    assert "total" not in cluster.acequia("status")
+    cluster.acequia("cancel", job)

@@ -140,6 +140,10 @@ static const struct option_spec *declared(const struct cli_options *o, const cha
     return s;
 }
 
+bool option_known(const struct cli_options *o, const char *name) {
+    return find_long(o->tables, name, strlen(name));
+}
+
 bool option_given(const struct cli_options *o, const char *name) {
     const struct option_spec *s = declared(o, name);
     for (uint32_t i = 0; i < o->values.len; i++)

@@ -12,7 +12,7 @@
 #include "model/signalname.h"
 #include "model/units.h"
 
-enum kind { TEXT, NUMBER, SIZE, SECONDS, MILLIS, TIME, GPUS, STATE, WHERE, EXIT, ID, JOULES, BUSY };
+enum kind { TEXT, NUMBER, SIZE, SECONDS, MILLIS, TIME, GPUS, STATE, WHERE, EXIT, ID, JOULES, BUSY, AGE, CPU_USE };
 
 struct job_column {
     const char *name, *title;
@@ -43,6 +43,7 @@ static const struct job_column columns[] = {
     {"limit", "LIMIT", SECONDS, "time_limit_s", NULL, 0, 0},
     {"time", "TIME", MILLIS, "elapsed_ms", NULL, 0, 0},
     {"submit", "SUBMITTED", TIME, "submit_ms", NULL, 0, 0},
+    {"age", "AGE", AGE, "submit_ms", NULL, 0, 0},
     {"eligible", "ELIGIBLE", TIME, "eligible_ms", NULL, 0, 0},
     {"start", "STARTED", TIME, "start_ms", NULL, 0, 0},
     {"end", "ENDED", TIME, "end_ms", NULL, 0, 0},
@@ -53,12 +54,15 @@ static const struct job_column columns[] = {
     {"priority", "PRIORITY", NUMBER, "priority", NULL, 0, 0},
     {"nice", "NICE", NUMBER, "nice", NULL, 0, 0},
     {"cpu", "CPU", MILLIS, "cpu_ms", NULL, 0, 0},
+    {"cpu_use", "CPU USE", CPU_USE, "cpu_ms", "elapsed_ms,cpus", 0, 0},
+    {"memory_now", "MEM USE", SIZE, "memory_now_bytes", NULL, 0, 0},
     {"peak", "PEAK", SIZE, "memory_peak_bytes", NULL, 0, 0},
     {"gpu_busy", "GPU BUSY", MILLIS, "gpu_busy_ms", NULL, 0, 0},
     {"gpu_use", "GPU USE", BUSY, "gpu_use_milli", "gpus_milli", 0, 0},
     {"energy", "ENERGY", JOULES, "energy_mj", NULL, 0, 0},
     {"warning", "WARNING", TEXT, "warning", NULL, 6, 8},
     {"comment", "COMMENT", TEXT, "comment", NULL, 6, 6},
+    {"image", "IMAGE", TEXT, "container", NULL, 6, 8},
     {"workdir", "FOLDER", TEXT, "workdir", NULL, 6, 8},
     {"output", "OUTPUT", TEXT, "output", NULL, 6, 8},
     {"command", "COMMAND", TEXT, "command_text", NULL, 6, 8},
@@ -108,7 +112,8 @@ int job_columns_parse(const char *text, struct job_columns *out, struct error *e
             return error_set(e, EINVAL, "at most %d columns can be shown", JOB_COLUMNS_MAX);
         bool right = column->kind == NUMBER || column->kind == SIZE || column->kind == SECONDS ||
                      column->kind == MILLIS || column->kind == GPUS || column->kind == EXIT ||
-                     column->kind == JOULES || column->kind == BUSY;
+                     column->kind == JOULES || column->kind == BUSY || column->kind == AGE ||
+                     column->kind == CPU_USE;
         c.titles[c.count] = (struct table_column){column->title, right, column->shrink, column->least};
         c.at[c.count++] = column;
         p += len;
@@ -161,6 +166,8 @@ void job_columns_bind(struct job_columns *c, const struct job_rows *rows) {
     c->state = job_rows_field(rows, "state");
     c->exit_signal = job_rows_field(rows, "exit_signal");
     c->gpus = job_rows_field(rows, "gpus_milli");
+    c->cpus = job_rows_field(rows, "cpus");
+    c->elapsed = job_rows_field(rows, "elapsed_ms");
 }
 
 static const char *where_text(const struct job_columns *c, struct arena *a, const struct json *row) {
@@ -192,6 +199,7 @@ static const char *number_text(const struct job_column *column, struct arena *a,
     case SIZE: return arena_strdup(a, size_format((uint64_t)v, text));
     case SECONDS: return v < DURATION_LIMIT_S ? arena_strdup(a, elapsed_format(v, text)) : "unlimited";
     case MILLIS: return arena_strdup(a, elapsed_format(v / 1000, text));
+    case AGE: return arena_strdup(a, elapsed_format(now_ms > v ? (now_ms - v) / 1000 : 0, text));
     case TIME: return arena_strdup(a, local_time_short(v, now_ms, text));
     case GPUS: return arena_strdup(a, gpu_milli_format((uint64_t)v, text));
     case JOULES: return arena_printf(a, "%lld J", (long long)(v / 1000));
@@ -221,6 +229,14 @@ static const char *busy_text(const struct job_columns *c, uint32_t i, struct are
     return arena_printf(a, "%lld %%", (long long)(job_rows_number(row, field) * 100 / held));
 }
 
+// CPU time as a part of what its CPUs could have given since its start.
+static const char *cpu_use_text(const struct job_columns *c, uint32_t i, struct arena *a, const struct json *row) {
+    int64_t could = job_rows_number(row, c->elapsed) * job_rows_number(row, c->cpus);
+    if (could <= 0)
+        return "-";
+    return arena_printf(a, "%lld %%", (long long)(job_rows_number(row, c->field[i]) * 100 / could));
+}
+
 void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms,
                      struct text_table *t) {
     for (uint32_t i = 0; i < c->count; i++) {
@@ -240,6 +256,7 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
                                     job_rows_number(row, c->exit_signal)),
                       COLOUR_NONE);
             break;
+        case CPU_USE: table_add(t, cpu_use_text(c, i, a, row), COLOUR_NONE); break;
         case BUSY: table_add(t, busy_text(c, i, a, row), COLOUR_NONE); break;
         default: table_add(t, number_text(column, a, job_rows_number(row, c->field[i]), now_ms), COLOUR_NONE); break;
         }

@@ -51,7 +51,7 @@ static void count(struct folded *f, struct json *row, int label, int state, stru
 static void merge_sums(const struct job_rows *rows, struct folded *f, struct json *from) {
     static const char *const sums[] = {"cpus",          "memory_bytes",  "gpus_milli",      "cpu_ms",
                                        "energy_mj",     "gpu_busy_ms",   "tasks",           "node_count",
-                                       "gpu_use_milli", "cpu_now_milli", "memory_now_bytes"};
+                                       "gpu_use_milli", "memory_now_bytes"};
     struct json *state = cell(from, job_rows_field(rows, "state"), JSON_STRING);
     if (!state || streq(state->s, job_state_words[JOB_PENDING]))
         return;

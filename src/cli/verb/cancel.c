@@ -46,4 +46,6 @@ const struct verb verb_cancel = {
     .run = run,
     .complete = "@job",
     .most = -1,
+    .jobs = VERB_JOBS,
+    .live_jobs = true,
 };

@@ -1,8 +1,10 @@
 // acequia config
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/job/defaults.h"
 #include "cli/term/local_time.h"
 #include "verbs.h"
 #include "model/config.h"
@@ -33,9 +35,57 @@ static int show(struct cli *c, const char *file) {
     return cli_print(&out);
 }
 
+// "gpus" or "TEMPLATE.gpus"
+static const char *split_key(struct cli *c, const char *key, const char **template) {
+    const char *dot = strchr(key, '.');
+    *template = dot ? arena_strndup(&c->arena, key, (size_t)(dot - key)) : NULL;
+    return dot ? dot + 1 : key;
+}
+
+static int change(struct cli *c, bool set) {
+    const char *template;
+    if (c->count != (set ? 3 : 2))
+        return cli_usage(c, set ? "config set needs an option of submit and its value, as in: acequia config "
+                                  "set project vision"
+                                : "config unset needs an option of submit");
+    const char *option = split_key(c, c->arguments[1], &template);
+    if (job_defaults_change(c, template, option, set ? c->arguments[2] : NULL) < 0)
+        return cli_fail(c);
+    return CLI_OK;
+}
+
+static int get(struct cli *c) {
+    struct job_defaults d;
+    cleanup_buf struct buf out = {0};
+    struct json_writer w = {.out = &out};
+    if (job_defaults_load(c, &d) < 0)
+        return cli_fail(c);
+    if (c->json)
+        json_open(&w, '{');
+    for (uint32_t i = 0; i < d.count; i++) {
+        const struct job_default *one = &d.at[i];
+        const char *key = one->template ? arena_printf(&c->arena, "%s.%s", one->template, one->option) : one->option;
+        if (c->count > 1 && !streq(c->arguments[1], key))
+            continue;
+        if (c->json)
+            json_kv_str(&w, key, one->value);
+        else
+            buf_addf(&out, "%s = %s\n", key, one->value);
+    }
+    if (c->json)
+        buf_adds(&out, "}\n");
+    return cli_print(&out);
+}
+
 static int run(struct cli *c) {
     struct paths p;
     const char *what = c->count ? c->arguments[0] : "show";
+    if (streq(what, "set") || streq(what, "unset"))
+        return change(c, streq(what, "set"));
+    if (streq(what, "get"))
+        return get(c);
+    if (c->count > 2)
+        return cli_usage(c, "config %s: unexpected argument \"%.40s\"", what, c->arguments[2]);
     if (paths_get(&c->arena, &p, &c->error) < 0)
         return cli_fail(c);
     const char *file = c->count > 1 ? c->arguments[1] : p.config;
@@ -55,18 +105,25 @@ static int run(struct cli *c) {
         printf("%s\n", file);
         return CLI_OK;
     }
-    return cli_usage(c, "\"%.40s\" is not known; use show, check or path", what);
+    return cli_usage(c, "unknown action \"%.40s\"; use show, check, path, set, unset or get", what);
 }
 
 const struct verb verb_config = {
     .name = "config",
     .group = "Cluster",
-    .arguments = "show [--defaults] [FILE]\ncheck [FILE]\npath",
-    .summary = "show and check the configuration",
-    .text = "Without FILE: the file that this user's cluster reads. acequia.conf(5) describes the settings.",
-    .examples = "acequia config check new.conf\nacequia config show --defaults",
+    .arguments = "show [--defaults] [FILE]\ncheck [FILE]\npath\nset [TEMPLATE.]OPTION VALUE\nunset "
+                 "[TEMPLATE.]OPTION\nget",
+    .summary = "the cluster's configuration, and your own defaults",
+    .text = "Without FILE: the file that this user's cluster reads. acequia.conf(5) describes the settings. "
+            "set, unset and get are about your own defaults for submit, run and when: any option of submit, "
+            "kept in "
+            "~/.config/acequia/defaults. With TEMPLATE. before it, the option holds for --template TEMPLATE "
+            "only.",
+    .examples =
+        "acequia config check new.conf\nacequia config show --defaults\nacequia config set project vision\n"
+        "acequia config set big.gpus 8\nacequia submit --template big train.py",
     .options = {&table, &common_options},
     .run = run,
-    .complete = "show check path",
-    .most = 2,
+    .complete = "show check path set unset get",
+    .most = 3,
 };

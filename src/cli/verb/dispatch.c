@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "cli/job/resolve.h"
 #include "cli/term/terminal.h"
 #include "slurm/slurm.h"
 #include "texts.h"
@@ -148,7 +149,8 @@ static int run_verb(struct cli *c, int argc, char **argv) {
         return cli_usage(c, "%s: unexpected argument \"%s\"", v->name,
                          printable(c->arguments[v->most], shown, sizeof shown));
     }
-    return v->run(c);
+    int status = v->jobs ? job_resolve_arguments(c, v->jobs == VERB_JOB_FIRST ? 1 : c->count, v->live_jobs) : CLI_OK;
+    return status == CLI_OK ? v->run(c) : status;
 }
 
 // Called under the name of one of Slurm's commands, or as "acequia slurm NAME".

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/client/client.h"
 #include "cli/term/table.h"
+#include "cli/job/resolve.h"
 #include "verbs.h"
 #include "model/gpuspec.h"
 #include "model/units.h"
@@ -115,9 +116,10 @@ const struct verb verb_efficiency = {
             "where there is none, the job asked for about what it needs. Of an array all elements together: "
             "means, but the highest peaks and the longest time.",
     .examples = "acequia efficiency 12\nacequia efficiency 12_3 --json",
-    .options = {&common_options},
+    .options = {&job_pick_options, &common_options},
     .run = run,
     .complete = "@job",
     .least = 1,
     .most = 1,
+    .jobs = VERB_JOB_FIRST,
 };

@@ -9,6 +9,7 @@
 #include "cli/client/client.h"
 #include "cli/term/local_time.h"
 #include "cli/term/terminal.h"
+#include "cli/job/resolve.h"
 #include "verbs.h"
 #include "model/gpuspec.h"
 
@@ -236,8 +237,9 @@ const struct verb verb_events = {
     .arguments = "[options] JOB\n--follow [JOB]",
     .summary = "show what happened to a job, in order, with times",
     .examples = "acequia events 12\nacequia events --follow",
-    .options = {&table, &common_options},
+    .options = {&table, &job_pick_options, &common_options},
     .run = run,
     .complete = "@job",
     .most = 1,
+    .jobs = VERB_JOB_FIRST,
 };

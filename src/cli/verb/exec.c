@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cli/client/session.h"
+#include "cli/job/resolve.h"
 #include "verbs.h"
 
 static const struct option_spec specs[] = {
@@ -76,12 +77,14 @@ const struct verb verb_exec = {
     .arguments = "[options] JOB [--] COMMAND [arguments...]",
     .summary = "run a command inside a running job's limits",
     .examples = "acequia exec 12 -- nvidia-smi\nacequia exec -t 12 -- top",
-    .options = {&table, &common_options},
+    .options = {&table, &job_pick_options, &common_options},
     .run = run_exec,
     .stop = true,
     .complete = "@job",
     .least = 1,
     .most = -1,
+    .jobs = VERB_JOB_FIRST,
+    .live_jobs = true,
 };
 
 const struct verb verb_bash = {
@@ -91,9 +94,11 @@ const struct verb verb_bash = {
     .arguments = "[options] JOB",
     .summary = "open a shell inside a running job's limits",
     .examples = "acequia bash 12",
-    .options = {&table, &common_options},
+    .options = {&table, &job_pick_options, &common_options},
     .run = run_bash,
     .complete = "@job",
     .least = 1,
     .most = 1,
+    .jobs = VERB_JOB_FIRST,
+    .live_jobs = true,
 };

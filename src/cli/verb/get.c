@@ -9,6 +9,7 @@
 #include "cli/job/columns.h"
 #include "cli/term/local_time.h"
 #include "cli/term/terminal.h"
+#include "cli/job/resolve.h"
 #include "verbs.h"
 #include "model/gpuspec.h"
 #include "model/pattern.h"
@@ -334,9 +335,10 @@ const struct verb verb_get = {
     .arguments = "[options] JOB...",
     .summary = "show everything about a job",
     .examples = "acequia get 12\nacequia get 12_3 --json\nacequia get 12 --script",
-    .options = {&table, &common_options},
+    .options = {&table, &job_pick_options, &common_options},
     .run = run,
     .complete = "@job",
     .least = 1,
     .most = -1,
+    .jobs = VERB_JOBS,
 };

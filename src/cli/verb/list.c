@@ -273,4 +273,5 @@ const struct verb verb_list = {
     .run = run,
     .complete = "@job",
     .most = -1,
+    .jobs = VERB_JOBS,
 };

@@ -10,6 +10,7 @@
 #include "cli/client/job_wait.h"
 #include "cli/job/columns.h"
 #include "cli/job/rows.h"
+#include "cli/job/resolve.h"
 #include "verbs.h"
 
 enum { LOST_MS = 60 * 1000, AGAIN_US = 300 * 1000, END_WAIT_S = 10 };
@@ -246,9 +247,10 @@ const struct verb verb_logs = {
             "`acequia run` is kept for each. While a job waits to run again, that of its last attempt is "
             "printed. With --follow the state at the end is printed on standard error.",
     .examples = "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --all 12\nacequia logs --attempt 1 12",
-    .options = {&table, &common_options},
+    .options = {&table, &job_pick_options, &common_options},
     .run = run,
     .complete = "@job",
     .least = 1,
     .most = 1,
+    .jobs = VERB_JOB_FIRST,
 };

@@ -17,4 +17,6 @@ const struct verb verb_release = {
     .run = run,
     .complete = "@job",
     .most = -1,
+    .jobs = VERB_JOBS,
+    .live_jobs = true,
 };

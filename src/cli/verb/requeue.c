@@ -29,4 +29,6 @@ const struct verb verb_requeue = {
     .run = run,
     .complete = "@job",
     .most = -1,
+    .jobs = VERB_JOBS,
+    .live_jobs = true,
 };

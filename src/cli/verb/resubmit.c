@@ -66,4 +66,5 @@ const struct verb verb_resubmit = {
     .complete = "@job",
     .least = 1,
     .most = -1,
+    .jobs = VERB_JOBS,
 };

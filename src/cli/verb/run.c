@@ -2,15 +2,18 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "cli/job/defaults.h"
 #include "cli/job/options.h"
 #include "cli/client/session.h"
 #include "cli/term/terminal.h"
+#include "cli/job/resolve.h"
 #include "verbs.h"
 #include "model/name.h"
 
 static const struct option_spec specs[] = {
     {"pty", 0, NULL, "Allocate a terminal, for interactive programs.", 0, NULL, NULL},
     {"no-input", 0, NULL, "Do not forward standard input.", 0, NULL, NULL},
+    JOB_TEMPLATE_OPTION,
 };
 static const struct option_table table = OPTION_TABLE("Running", specs);
 
@@ -30,7 +33,8 @@ static int run(struct cli *c) {
     const char *image = option_get(&c->options, "container");
     if (!c->count && !image)
         return cli_usage(c, "no command given; example: acequia run -- hostname");
-    if (job_spec(c, &c->options, &s) < 0 || job_environment(c, &c->options, &environment) < 0)
+    if (job_defaults_apply(c, &c->options) < 0 || job_spec(c, &c->options, &s) < 0 ||
+        job_environment(c, &c->options, &environment) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (s.array.len)
         return cli_usage(c, "--array cannot be used with run; use acequia submit");
@@ -102,9 +106,11 @@ const struct verb verb_attach = {
     .summary = "attach to a job started by run",
     .text = "Its output is shown from the beginning. Ctrl-C is sent to the job.",
     .examples = "acequia attach 12",
-    .options = {&table, &common_options},
+    .options = {&table, &job_pick_options, &common_options},
     .run = attach,
     .complete = "@job",
     .least = 1,
     .most = 1,
+    .jobs = VERB_JOB_FIRST,
+    .live_jobs = true,
 };

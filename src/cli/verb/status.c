@@ -45,8 +45,9 @@ static void counts(struct buf *out, const char *label, const struct json *j) {
     buf_addf(out, "%-10s", label);
     for (uint32_t i = 0; j && j->type == JSON_OBJECT && i < j->len; i++) {
         int64_t v = j->members[i].value.type == JSON_INT ? j->members[i].value.i : 0;
-        bool counter = streq(label, "Jobs") && j->members[i].key[0] >= 'a';  // submitted so far and the like
-        if (!v || counter)
+        // Of jobs, counters such as "submitted" are in small letters. The total of nodes is the sum of what follows.
+        bool other = streq(label, "Jobs") ? j->members[i].key[0] >= 'a' : streq(j->members[i].key, "total");
+        if (!v || other)
             continue;
         buf_addf(out, "%s%lld ", any ? ", " : "", (long long)v);
         for (const char *p = j->members[i].key; *p; p++)

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cli/client/client.h"
+#include "cli/job/defaults.h"
 #include "cli/job/options.h"
 #include "cli/client/job_wait.h"
 #include "verbs.h"
@@ -14,6 +15,7 @@ static const struct option_spec specs[] = {
     {"key", 0, "TEXT", "Idempotency key: submitting again with the same key returns the same job.", 0, NULL, NULL},
     {"dry-run", 0, NULL, "Only check whether the job would be accepted.", 0, "test-only", NULL},
     {"wait", 'W', NULL, "Wait until it has ended; the exit status is the job's.", 0, NULL, NULL},
+    JOB_TEMPLATE_OPTION,
     {"quiet", 'Q', NULL, "Print only the id.", 0, "parsable", NULL},
 };
 static const struct option_table table = OPTION_TABLE("Submitting", specs);
@@ -43,7 +45,8 @@ static int run(struct cli *c) {
     cleanup_buf struct buf body = {0};
     if (job_source(c, &c->options, job_dashes(c), &source) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
-    if (job_spec(c, &c->options, &s) < 0 || job_environment(c, &c->options, &environment) < 0)
+    if (job_defaults_apply(c, &c->options) < 0 || job_spec(c, &c->options, &s) < 0 ||
+        job_environment(c, &c->options, &environment) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     job_environment_python(c, &source, &environment);
     if (!s.name)

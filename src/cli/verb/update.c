@@ -47,4 +47,6 @@ const struct verb verb_update = {
     .complete = "@job",
     .least = 1,
     .most = -1,
+    .jobs = VERB_JOBS,
+    .live_jobs = true,
 };

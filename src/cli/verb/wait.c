@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/client/job_wait.h"
+#include "cli/job/resolve.h"
 #include "verbs.h"
 #include "model/job.h"
 #include "model/units.h"
@@ -44,9 +45,10 @@ const struct verb verb_wait = {
     .text = "With several jobs, the exit status is that of the first one that failed. An array has ended "
             "when all its elements have.",
     .examples = "acequia wait 12 && acequia logs 12",
-    .options = {&table, &common_options},
+    .options = {&table, &job_pick_options, &common_options},
     .run = run,
     .complete = "@job",
     .least = 1,
     .most = -1,
+    .jobs = VERB_JOBS,
 };

@@ -4,9 +4,11 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/client/client.h"
+#include "cli/job/defaults.h"
 #include "cli/job/options.h"
 #include "cli/term/local_time.h"
 #include "cli/term/terminal.h"
+#include "cli/job/resolve.h"
 #include "verbs.h"
 #include "model/name.h"
 
@@ -53,11 +55,14 @@ static int run_why(struct cli *c) {
     return cli_print(&out);
 }
 
+static const struct option_spec when_specs[] = {JOB_TEMPLATE_OPTION};
+static const struct option_table when_options = OPTION_TABLE("Options", when_specs);
+
 static int run_when(struct cli *c) {
     struct spec s;
     struct reply reply;
     cleanup_buf struct buf body = {0}, out = {0};
-    if (job_spec(c, &c->options, &s) < 0)
+    if (job_defaults_apply(c, &c->options) < 0 || job_spec(c, &c->options, &s) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (!s.name)
         s.name = "when";
@@ -78,11 +83,12 @@ const struct verb verb_why = {
     .arguments = "[options] JOB",
     .summary = "explain why a job is pending and what would start it",
     .examples = "acequia why 12\nacequia why 12 --at 08:00",
-    .options = {&why_options, &common_options},
+    .options = {&why_options, &job_pick_options, &common_options},
     .run = run_why,
     .complete = "@job",
     .least = 1,
     .most = 1,
+    .jobs = VERB_JOB_FIRST,
 };
 
 const struct verb verb_when = {
@@ -92,7 +98,7 @@ const struct verb verb_when = {
     .summary = "estimate when a job would start if submitted now",
     .text = "Accepts the options of submit. Nothing is submitted.",
     .examples = "acequia when -g 4 -t 8h",
-    .options = {&job_resource_options, &job_control_options, &common_options},
+    .options = {&when_options, &job_resource_options, &job_control_options, &common_options},
     .run = run_when,
     .most = 0,
 };

@@ -48,6 +48,8 @@ struct verb {
     bool raw;       // arguments are passed on unread
     const char *complete;   // what completes arguments, as in option_spec
     int least, most;        // how many arguments; most < 0: any
+    enum { VERB_NO_JOBS, VERB_JOB_FIRST, VERB_JOBS } jobs;  // which arguments are jobs, by id or by name
+    bool live_jobs;         // only jobs that have not ended are meant
 };
 
 extern const struct option_table common_options;

@@ -49,6 +49,7 @@ int options_parse(const struct option_table *const *tables, int argc, char **arg
                   struct error *e);
 void options_done(struct cli_options *o);
 
+bool option_known(const struct cli_options *o, const char *name);  // whether a table declares it
 // Names must be declared in the tables. Of repeated ones the last counts.
 bool option_given(const struct cli_options *o, const char *name);
 const char *option_get(const struct cli_options *o, const char *name);                       // NULL: not given

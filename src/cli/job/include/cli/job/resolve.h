@@ -1,0 +1,9 @@
+// Jobs named by name: "train" instead of 12.
+#pragma once
+#include "cli/command/command.h"
+
+extern const struct option_table job_pick_options;  // --project, for verbs that mean one job
+
+// Replaces arguments that are not ids by the id of the job they name. `live`: only jobs that have not ended are meant;
+// otherwise, when none is live, the newest that has ended. Prints what is wrong; 0 or the exit status.
+int job_resolve_arguments(struct cli *c, int count, bool live);

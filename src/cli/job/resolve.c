@@ -1,0 +1,105 @@
+// Finds the job that a name means: the user's own before those of others, live ones before those that have ended.
+#include "cli/job/resolve.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/job/action.h"
+#include "cli/job/rows.h"
+
+enum { NAMED_MAX = 5, LOOK_AT = 200 };
+
+static const struct option_spec specs[] = {
+    {"project", 'P', "NAME", "With the name of a job: of this project.", 0, NULL, "@project"},
+};
+const struct option_table job_pick_options = OPTION_TABLE("Which job", specs);
+
+// "12", "12_3", "12_[1-5]", "12,13"
+static bool is_id(const char *text) {
+    return *text >= '0' && *text <= '9' && !text[strspn(text, "0123456789_[]-,:%")];
+}
+
+static const char *project_wanted(const struct cli *c) {
+    const struct option_table *const *t = c->verb->options;
+    for (; *t; t++)
+        if (*t == &job_pick_options || *t == &job_filter_options)
+            return option_get(&c->options, "project");
+    return NULL;
+}
+
+struct candidates {
+    int64_t ids[NAMED_MAX];
+    uint32_t count;
+};
+
+// An array is one candidate, whichever of its elements are found.
+static void add_candidate(struct candidates *f, int64_t id) {
+    for (uint32_t i = 0; i < f->count && i < NAMED_MAX; i++)
+        if (f->ids[i] == id)
+            return;
+    if (f->count < NAMED_MAX)
+        f->ids[f->count] = id;
+    f->count++;
+}
+
+static int look(struct cli *c, struct client *k, const char *name, bool mine, bool finished, struct candidates *out) {
+    cleanup_query struct query q = {0};
+    struct job_rows rows = {0};
+    *out = (struct candidates){0};
+    query_begin(&q, "/v1/jobs");
+    query_add(&q, "name", name);
+    query_add(&q, "project", project_wanted(c));
+    query_add(&q, "mine", mine ? "1" : NULL);
+    query_add(&q, "finished", finished ? "1" : NULL);
+    query_add(&q, "compact", "1");
+    query_add(&q, "fields", "id,array_id");
+    query_addf(&q, "limit", "%d", LOOK_AT);
+    int r = job_list_fetch(c, k, buf_str(&q.text), LOOK_AT, &rows);
+    int id = job_rows_field(&rows, "id"), array = job_rows_field(&rows, "array_id");
+    for (uint32_t i = 0; r == 0 && i < rows.rows.len; i++) {
+        int64_t of = job_rows_number(rows.rows.at[i], array);
+        add_candidate(out, of ? of : job_rows_number(rows.rows.at[i], id));
+    }
+    vec_done(&rows.rows);
+    return r;
+}
+
+static int ambiguous(struct cli *c, const char *name, const struct candidates *f) {
+    cleanup_buf struct buf list = {0};
+    for (uint32_t i = 0; i < f->count && i < NAMED_MAX; i++)
+        buf_addf(&list, "%s%lld", i ? ", " : "", (long long)f->ids[i]);
+    return cli_failf(c, "%u jobs are named \"%s\": %s%s; give the number", f->count, name, buf_str(&list),
+                     f->count > NAMED_MAX ? ", ..." : "");
+}
+
+static int resolve(struct cli *c, struct client *k, char **name, bool live) {
+    char shown[64];
+    struct candidates f;
+    printable(*name, shown, sizeof shown);
+    for (int finished = 0; finished <= !live; finished++)
+        for (int mine = 1; mine >= 0; mine--) {
+            if (look(c, k, *name, mine, finished, &f) < 0)
+                return cli_fail(c);
+            if (!finished && f.count > 1)
+                return ambiguous(c, shown, &f);
+            if (f.count) {  // of ended ones the newest comes first
+                *name = arena_printf(&c->arena, "%lld", (long long)f.ids[0]);
+                return CLI_OK;
+            }
+        }
+    return cli_failf(c, live ? "no pending or running job is named \"%s\"" : "no job is named \"%s\"", shown);
+}
+
+int job_resolve_arguments(struct cli *c, int count, bool live) {
+    struct client *k = NULL;
+    int status = CLI_OK;
+    for (int i = 0; status == CLI_OK && i < count && i < c->count; i++) {
+        if (is_id(c->arguments[i]))
+            continue;
+        if (!k && client_open(c, &k) < 0)
+            return cli_fail(c);
+        status = resolve(c, k, &c->arguments[i], live);
+    }
+    client_free(k);
+    return status;
+}
