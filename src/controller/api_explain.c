@@ -166,9 +166,13 @@ static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const
         return;
     cleanup_arena struct arena a = {0};
     struct job_record r;
-    if (x.hold == SCHED_HOLD_DEPENDENCY && core_record(core, id, &a, &r) == 0 && !str_empty(r.spec->dependency))
-        buf_addf(&text, "It depends on %s%s.\n", r.spec->dependency,
-                 v->reason == REASON_DEPENDENCY_NEVER ? ", which cannot come true any more" : "");
+    if (core_record(core, id, &a, &r) == 0) {
+        if (r.preempted_why)
+            buf_addf(&text, "%s.\n", r.preempted_why);
+        if (x.hold == SCHED_HOLD_DEPENDENCY && !str_empty(r.spec->dependency))
+            buf_addf(&text, "It depends on %s%s.\n", r.spec->dependency,
+                     v->reason == REASON_DEPENDENCY_NEVER ? ", which can no longer be satisfied" : "");
+    }
     sched_explain_text(core_world(core), &x, at_ms, put_name, core, &text);
     put_text(w, "lines", &text);
     json_kv_str(w, "reason", job_reason_words[v->reason]);
@@ -291,7 +295,7 @@ static uint32_t make_variants(struct api_call *call, const struct sched_request 
             half -= half % 1000;
         char text[GPU_TEXT_MAX];
         list[n].label = arena_printf(&call->arena, "with %s %s", gpu_milli_format(half, text),
-                                     half > 1000 ? "GPUs" : "GPU");
+                                     half == 1000 ? "GPU" : "GPUs");
         if (q->gpu_milli_per_job)
             list[n++].request.gpu_milli_per_job = half;
         else
@@ -327,7 +331,7 @@ static void describe(struct buf *out, const char *label, const struct sched_when
         until(x->band.early_ms, now, early);
         until(x->band.late_ms, now, late);
         if (x->band.late_ms <= now + 1000)
-            buf_adds(out, "starts at once, after room is made for it\n");
+            buf_adds(out, "starts at once, after jobs were preempted for it\n");
         else
             buf_addf(out, "starts in %s%s%s (%s)\n", early, streq(early, late) ? "" : " to ",
                      streq(early, late) ? "" : late, sched_reason_word(x->reason));

@@ -169,7 +169,7 @@ bool api_put_order(struct controller *c, uint64_t id, int64_t now, struct json_w
         return false;
     json_open(w, '{');
     json_kv_i64(w, "priority", t.priority);
-    json_kv_i64(w, "turn_ms", t.queue_time_ms);
+    json_kv_i64(w, "queue_time_ms", t.queue_time_ms);
     json_kv_i64(w, "age_s", t.age_ms / 1000);
     json_kv_i64(w, "short_s", t.short_ms / 1000);
     json_kv_i64(w, "use_s", t.use_ms / 1000);

@@ -2,6 +2,7 @@
 // reservations that differ become commands. What was set otherwise and is not in the file stays.
 #include "policy.h"
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "model/config_table.h"
@@ -36,12 +37,29 @@ static void report(const char *what, const char *name, int r, const struct error
         log_info("%s \"%s\" set from the configuration", what, name);
 }
 
-static void take_entity(struct controller *c, enum entity_kind kind, const void *value) {
-    struct error e = {0};
-    struct command command = {command_entity_set(kind), value};
-    if (!is_set(c, kind, value))
-        report(entity_word(kind), *(const char *const *)value,
-               core_command(c->core, &file_actor, NULL, &command, now_ms(), NULL, &e), &e);
+// Sets the entries of a list that differ from the core. An entry that names another one further down in the file
+// (a QoS that it may preempt, a project's parent) fails at first and is tried again after the others, as long as
+// that helps; then its error is reported.
+static void take_entities(struct controller *c, enum entity_kind kind, const void *list, uint32_t count,
+                          size_t size) {
+    cleanup_free bool *done = xcalloc(count + 1, sizeof *done);
+    bool progress = true, last = false;
+    while (progress || !last) {
+        last = !progress;
+        progress = false;
+        for (uint32_t i = 0; i < count; i++) {
+            const void *value = (const char *)list + i * size;
+            struct error e = {0};
+            struct command command = {command_entity_set(kind), value};
+            if (done[i] || is_set(c, kind, value))
+                continue;
+            int r = core_command(c->core, &file_actor, NULL, &command, now_ms(), NULL, &e);
+            done[i] = r >= 0;
+            progress |= done[i];
+            if (done[i] || last)
+                report(entity_word(kind), *(const char *const *)value, r, &e);
+        }
+    }
 }
 
 static void take_policy(struct controller *c) {
@@ -68,12 +86,9 @@ static void take_policy(struct controller *c) {
 void policy_from_config(struct controller *c) {
     take_policy(c);
     // QoS first: projects may name one.
-    for (uint32_t i = 0; i < c->config.qos.len; i++)
-        take_entity(c, ENTITY_QOS, &c->config.qos.at[i]);
-    for (uint32_t i = 0; i < c->config.partitions.len; i++)
-        take_entity(c, ENTITY_PARTITION, &c->config.partitions.at[i]);
-    for (uint32_t i = 0; i < c->config.projects.len; i++)
-        take_entity(c, ENTITY_PROJECT, &c->config.projects.at[i]);
-    for (uint32_t i = 0; i < c->config.reservations.len; i++)
-        take_entity(c, ENTITY_RESERVATION, &c->config.reservations.at[i]);
+    const struct config *f = &c->config;
+    take_entities(c, ENTITY_QOS, f->qos.at, f->qos.len, sizeof *f->qos.at);
+    take_entities(c, ENTITY_PARTITION, f->partitions.at, f->partitions.len, sizeof *f->partitions.at);
+    take_entities(c, ENTITY_PROJECT, f->projects.at, f->projects.len, sizeof *f->projects.at);
+    take_entities(c, ENTITY_RESERVATION, f->reservations.at, f->reservations.len, sizeof *f->reservations.at);
 }

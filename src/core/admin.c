@@ -160,6 +160,22 @@ CORE_COMMAND(core_command_partition_set) {
     return 0;
 }
 
+// The scheduler refuses the same (rules.c); an event that it refused would be in the journal without effect.
+static int check_preempts(const struct core *c, const char *name, const char *preempted, struct error *e) {
+    if (streq(name, preempted))
+        return error_set(e, EINVAL, "preempts: QoS \"%s\" cannot preempt itself; remove it from the list", name);
+    const struct entity_entry *t = core_find_entity(c, ENTITY_QOS, preempted);
+    if (!t)
+        return error_set(e, ENOENT, "preempts: QoS \"%s\" does not exist; create it first", preempted);
+    const struct qos *other = t->value;
+    for (uint32_t i = 0; i < other->preempts.len; i++)
+        if (streq(other->preempts.at[i], name))
+            return error_set(e, EINVAL,
+                             "preempts: QoS \"%s\" preempts \"%s\" already; only one of the two can",
+                             preempted, name);
+    return 0;
+}
+
 CORE_COMMAND(core_command_qos_set) {
     const struct qos *q = body;
     int r;
@@ -169,8 +185,8 @@ CORE_COMMAND(core_command_qos_set) {
     if (!(q->usage_factor >= 0 && q->usage_factor <= 1000))
         return error_set(e, ERANGE, "usage_factor: expected 0 to 1000");
     for (uint32_t i = 0; i < q->preempts.len; i++)
-        if (!core_find_entity(c, ENTITY_QOS, q->preempts.at[i]))
-            return error_set(e, ENOENT, "preempts: QoS \"%s\" does not exist; create it first", q->preempts.at[i]);
+        if ((r = check_preempts(c, q->name, q->preempts.at[i], e)) < 0)
+            return r;
     struct event_qos_set b = {.qos = (struct qos *)(uintptr_t)q, .by = actor->user};
     core_emit(c, now_ms, EVENT_QOS_SET, &b);
     return 0;
@@ -253,7 +269,8 @@ CORE_COMMAND(core_command_entity_delete) {
     for (uint32_t i = 0; kind == ENTITY_PROJECT && i < c->entity_list[kind].len; i++) {
         const struct entity_entry *t = c->entity_list[kind].at[i];
         if (t->value && streq(((const struct project *)t->value)->parent, name))
-            return error_set(e, EBUSY, "project \"%s\" has a child, \"%s\"; delete or move that first", name, t->name);
+            return error_set(e, EBUSY, "project \"%s\" has a child, \"%s\"; delete or move that first", name,
+                             t->name);
     }
     if (kind == ENTITY_PROJECT && streq(name, PROJECT_DEFAULT))
         return error_set(
@@ -374,7 +391,8 @@ bool core_token_holds(const struct core *c, const char *id, int64_t now_ms) {
     return t && t->token->expires_ms > now_ms;
 }
 
-const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms, int64_t *until_ms) {
+const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms,
+                            int64_t *until_ms) {
     struct token_entry *t = valid_token(c, id, hash, now_ms);
     if (until_ms)
         *until_ms = t ? t->token->expires_ms : 0;

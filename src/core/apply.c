@@ -406,6 +406,7 @@ static void apply_ended(struct core *c, struct core_job *j, int64_t at_ms, const
     if (j->sub->array)
         array_ended(c, j, ok, at_ms);
     free(j->usage);
+    free(map_remove(&c->preempted_why, j->id));
     core_submission_unref(c, j->sub);
     free(j);
     c->dirty = true;
@@ -415,12 +416,16 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
     uint32_t preempted = 0;
     cleanup_free struct sched_preemption *by =
         b->cause == END_PREEMPT ? world_job_preemptions(c->world, j->id, &preempted) : NULL;
+    char *why = b->cause == END_PREEMPT && j->run && j->run->reason ? xstrdup(j->run->reason) : NULL;
     run_end(c, j, at_ms);
     set_state(c, j, JOB_PENDING);
     c->counts.requeued++;
     if (b->cause == END_PREEMPT) {
         j->preempted += j->preempted < UINT16_MAX;
         c->counts.preempted++;
+        free(map_remove(&c->preempted_why, j->id));
+        if (why)
+            map_put(&c->preempted_why, j->id, why);
     }
     j->uncounted += b->uncounted && j->uncounted < UINT16_MAX;
     if (b->hold)

@@ -237,24 +237,84 @@ void core_depend_singleton(struct core *c, const struct core_job *ended, int64_t
     }
 }
 
-// Would waiting for `from` mean waiting for `self`? Bounded: a search that large is not a user's.
-static bool reaches(const struct core *c, uint64_t from, uint64_t self, uint32_t *steps) {
-    struct core_job *j = core_find_job(c, from);
-    if (from == self)
-        return true;
-    if (!j || j->state != JOB_PENDING || ++*steps > CYCLE_SEARCH_MAX)
-        return false;
-    const struct dependency *d = terms_of(j->sub);
-    for (uint32_t i = 0; i < d->len; i++) {
-        const struct dependency_term *t = &d->at[i];
-        if (t->type == SINGLETON)
-            continue;
-        struct target x = resolve(c, t, j->array_index);
-        const struct core_job *me = core_find_job(c, self);
-        if ((x.array && me && me->sub->array == x.array) || (x.job && reaches(c, x.job->id, self, steps)))
+// --- cycles ---
+
+// A search for the jobs that a job would wait for, directly or through others. Bounded by CYCLE_SEARCH_MAX jobs.
+struct cycle_search {
+    const struct core *c;
+    const struct core_job *self;
+    struct map seen;
+    VEC(struct core_job *) jobs;  // pending, to be looked at
+    bool found;                   // self is among them, or in an array that is
+};
+
+static bool depends_by_index(const struct submission *s) {
+    const struct dependency *d = terms_of(s);
+    for (uint32_t i = 0; i < d->len; i++)
+        if (d->at[i].type == AFTER_CORR)
             return true;
-    }
     return false;
+}
+
+static void search_job(struct cycle_search *s, struct core_job *j) {
+    s->found |= j == s->self;
+    if (s->found || j->state != JOB_PENDING || map_get(&s->seen, j->id) || s->seen.len >= CYCLE_SEARCH_MAX)
+        return;
+    map_put(&s->seen, j->id, j);
+    vec_push(&s->jobs, j);
+}
+
+// Elements of one submission wait for the same, unless a term goes by their index: one of them is enough.
+static void search_target(struct cycle_search *s, const struct target *x) {
+    const struct submission *seen = NULL;
+    if (x->job)
+        search_job(s, x->job);
+    if (!x->array)
+        return;
+    s->found |= s->self->sub->array == x->array;
+    for (uint64_t i = 0; i < x->array->count && !s->found && s->seen.len < CYCLE_SEARCH_MAX; i++) {
+        struct core_job *j = core_find_job(s->c, x->array->id + i);
+        if (!j || (j->sub == seen && !depends_by_index(seen)))
+            continue;
+        seen = j->sub;
+        search_job(s, j);
+    }
+}
+
+// Would waiting for `target` mean that the job waits for itself?
+static bool reaches(const struct core *c, const struct target *target, const struct core_job *self) {
+    struct cycle_search s = {.c = c, .self = self};
+    search_target(&s, target);
+    for (uint32_t i = 0; i < s.jobs.len && !s.found; i++) {
+        const struct core_job *j = s.jobs.at[i];
+        const struct dependency *d = terms_of(j->sub);
+        for (uint32_t k = 0; k < d->len && !s.found; k++) {
+            const struct dependency_term *t = &d->at[k];
+            if (t->type == SINGLETON)
+                continue;
+            struct target x = resolve(c, t, j->array_index);
+            search_target(&s, &x);
+        }
+    }
+    map_done(&s.seen);
+    vec_done(&s.jobs);
+    return s.found;
+}
+
+static int check_cycle(const struct core *c, const struct dependency_term *t, const struct core_job *self,
+                       struct error *e) {
+    struct target x = resolve(c, t, self->array_index);
+    unsigned long long own = self->id;
+    if (x.job == self)
+        return error_set(e, EDEADLK, "dependency: job %llu would wait for itself", own);
+    if (x.array && x.array == self->sub->array)
+        return error_set(e, EDEADLK, "dependency: job %llu is an element of array %llu and would wait for itself", own,
+                         (unsigned long long)x.array->id);
+    if (reaches(c, &x, self))
+        return error_set(e, EDEADLK,
+                         "dependency: %s %llu waits for job %llu already; the two would wait for each other for ever",
+                         x.job ? "job" : "array", (unsigned long long)(x.job ? x.job->id : x.array->id), own);
+    return 0;
 }
 
 int core_depend_check(const struct core *c, const char *text, uint64_t self, struct error *e) {
@@ -267,6 +327,7 @@ int core_depend_check(const struct core *c, const char *text, uint64_t self, str
         return r;
     if (d.len > c->config.max_dependencies)
         return error_set(e, E2BIG, "dependency: %u terms; at most %u are allowed", d.len, c->config.max_dependencies);
+    const struct core_job *me = self ? core_find_job(c, self) : NULL;
     for (uint32_t i = 0; i < d.len; i++) {
         const struct dependency_term *t = &d.at[i];
         if (t->type == SINGLETON)
@@ -278,14 +339,8 @@ int core_depend_check(const struct core *c, const char *text, uint64_t self, str
                 e, ENOENT,
                 "dependency: job %llu%s is not known; it never existed or ended long ago. See 'acequia list'",
                 (unsigned long long)t->ref.job, t->ref.has_index ? " has no such element, or it" : "");
-        uint32_t steps = 0;
-        if (self && x.job && x.job->id == self)
-            return error_set(e, EDEADLK, "dependency: job %llu would wait for itself", (unsigned long long)self);
-        if (self && x.job && reaches(c, x.job->id, self, &steps))
-            return error_set(
-                e, EDEADLK,
-                "dependency: job %llu waits for job %llu already; the two would wait for each other for ever",
-                (unsigned long long)x.job->id, (unsigned long long)self);
+        if (me && (r = check_cycle(c, t, me, e)) < 0)
+            return r;
     }
     return 0;
 }

@@ -39,6 +39,8 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
     if (names_several(j->sub->partition))
         b.partition = c->entity_list[ENTITY_PARTITION].at[s->partition - 1]->name;
     b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j, b.partition ? b.partition : j->sub->partition));
+    if (!b.time_limit_s && j->sub->deadline_ms)  // without a limit of its own it may run until its deadline
+        b.time_limit_s = (uint32_t)((j->sub->deadline_ms - now_ms) / 1000) + 1;
     b.parts.at = arena_alloc(&arena, a->node_count * sizeof *b.parts.at);
     for (b.parts.len = 0; b.parts.len < a->node_count; b.parts.len++) {
         const struct sched_alloc_node *n = &a->nodes[b.parts.len];
@@ -60,32 +62,64 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
     core_effect(c, EFFECT_JOB_CHANGED, NULL, j->id, 0);
 }
 
+enum { PREEMPT_REASON_MAX = 64 + 2 * IDENTIFIER_MAX + 64 };
+
+static void preempt_reason(enum sched_preempt_why why, const struct core_job *victim, const struct core_job *by,
+                           char out[static PREEMPT_REASON_MAX]) {
+    const char *mine = victim->sub->project, *theirs = by->sub->project;
+    int n = snprintf(out, PREEMPT_REASON_MAX, "Preempted for job %llu: ", (unsigned long long)by->id);
+    size_t left = PREEMPT_REASON_MAX - (size_t)n;
+    switch (why) {
+    case SCHED_PREEMPT_SHARE:
+        snprintf(out + n, left, "%s used more than its share, %s less", mine, theirs);
+        break;
+    case SCHED_PREEMPT_QUOTA:
+        snprintf(out + n, left, "%s used more than its quota, %s is within its own", mine, theirs);
+        break;
+    case SCHED_PREEMPT_QOS:
+        snprintf(out + n, left, "QoS %s may preempt QoS %s", by->sub->qos ? by->sub->qos : "(none)",
+                 victim->sub->qos ? victim->sub->qos : "(none)");
+        break;
+    case SCHED_PREEMPT_PROJECT:
+        snprintf(out + n, left, "an interactive job of the same project, within its quota");
+        break;
+    }
+}
+
 static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_ms) {
-    static const char *const why[] = {
-        [SCHED_PREEMPT_SHARE] = "its project is over its share, the other's below",
-        [SCHED_PREEMPT_QUOTA] = "the other job is inside its project's guaranteed quota",
-        [SCHED_PREEMPT_QOS] = "the other job's QoS may preempt",
-        [SCHED_PREEMPT_PROJECT] = "interactive work of the same project comes first",
-    };
-    struct core_job *j = core_find_job(c, p->victim);
-    if (!j || !j->run || j->run->ending)
+    struct core_job *j = core_find_job(c, p->victim), *other = core_find_job(c, p->for_job);
+    if (!j || !j->run || j->run->ending || !other)
         return;
-    char by[24], reason[160];
+    char by[24], reason[PREEMPT_REASON_MAX];
     snprintf(by, sizeof by, "%llu", (unsigned long long)p->for_job);
-    snprintf(reason, sizeof reason, "made room for job %s: %s", by, why[p->why]);
+    preempt_reason(p->why, j, other, reason);
     struct event_job_ending how = {
         .cause = END_PREEMPT, .by = by, .reason = reason,  // with the grace it asked for, or the cluster's
         .claim = p->grounds.claim, .share = p->grounds.share, .by_share = p->grounds.by_share};
     core_begin_ending(c, j, &how, now_ms);
 }
 
-// Plans change with every decision; only what people see of them is kept.
-static void note_plans(struct core *c, const struct sched_decisions *d) {
+// Planned starts are made anew by every pass: what the latest one did not plan again is no longer expected.
+static void keep_plans(struct core *c, const struct sched_decisions *d) {
+    for (uint32_t i = 0; i < c->planned.len; i++) {
+        struct core_job *j = core_find_job(c, c->planned.at[i]);
+        if (j)
+            j->expected_start_s = 0;
+    }
+    vec_clear(&c->planned);
     for (uint32_t i = 0; i < d->plans.len; i++) {
         struct core_job *j = core_find_job(c, d->plans.at[i].job);
-        if (j)
-            j->expected_start_s = (uint32_t)((d->plans.at[i].start_ms + 999) / 1000);
+        if (!j)
+            continue;
+        j->expected_start_s = (uint32_t)((d->plans.at[i].start_ms + 999) / 1000);
+        vec_push(&c->planned, j->id);
     }
+}
+
+// Could the pending job not end before its deadline even if it started now?
+static bool deadline_missed(const struct core *c, const struct core_job *j, int64_t now_ms) {
+    int64_t limit_ms = world_request_limit_ms(c->world, j->sub->request);
+    return now_ms + (limit_ms == INT64_MAX ? 1 : limit_ms) > j->sub->deadline_ms;
 }
 
 // Looked for once a second at most, and only while some job has a deadline.
@@ -93,8 +127,9 @@ static void end_overdue(struct core *c, int64_t now_ms) {
     c->next_deadline_ms = now_ms + 1000;
     for (uint32_t i = 0; i < c->order.len; i++) {
         struct core_job *j = c->order.at[i];
-        if (j && j->sub->deadline_ms && j->sub->deadline_ms <= now_ms && j->state == JOB_PENDING)
-            core_end_pending(c, j, JOB_DEADLINE, NULL, "its deadline passed before it could start", now_ms);
+        if (j && j->sub->deadline_ms && j->state == JOB_PENDING && deadline_missed(c, j, now_ms))
+            core_end_pending(c, j, JOB_DEADLINE, NULL,
+                             "it did not start early enough to end before its deadline", now_ms);
     }
 }
 
@@ -132,7 +167,7 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
     }
     for (uint32_t i = 0; i < d->preempts.len; i++)
         preempt(c, &d->preempts.at[i], now_ms);
-    note_plans(c, d);
+    keep_plans(c, d);
     c->passes.passes++;
     c->passes.started += d->starts.len;
     c->passes.looked_at += d->looked_at;

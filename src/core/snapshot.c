@@ -77,7 +77,7 @@ struct rec_part {
     int32_t exit_code;
     bool launch_failed;
 };
-struct rec_gave {  // whom a job made room for
+struct rec_gave {  // a job's preemption: for which job, and the two projects' shares then
     uint64_t to;
     int64_t share, to_share;
     uint32_t claim;
@@ -98,6 +98,7 @@ struct rec_job {
     uint32_t warned_percent;
     LIST(struct rec_gave) gave;
     uint32_t uncounted;
+    const char *preempted_why;
 };
 // In columns: outcomes of ended jobs, or idempotency keys. One type of record for both, since the release before
 // keys were part of the state refuses types that it does not know, and skips columns.
@@ -211,7 +212,8 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(40, S, warned_percent, ""),
                                               FIELD(27, S, suspend_ms, ""),
                                               FIELD_LIST_SUB(28, S, gave, &rec_gave_schema, ""),
-                                              FIELD(29, S, uncounted, "")};
+                                              FIELD(29, S, uncounted, ""),
+                                              FIELD(30, S, preempted_why, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -333,7 +335,8 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                         .start_ms = j->start_ms,
                         .usage = j->usage,
                         .steps = j->steps,
-                        .uncounted = j->uncounted};
+                        .uncounted = j->uncounted,
+                        .preempted_why = map_get(&c->preempted_why, j->id)};
     const struct core_run *run = j->run;
     cleanup_arena struct arena a = {0};
     cleanup_free struct sched_preemption *gave = world_job_preemptions(c->world, j->id, &r.gave.len);
@@ -587,6 +590,8 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     j->eligible_ms = r->eligible_ms;
     j->start_ms = r->start_ms;
     j->usage = r->usage ? xmemdup(r->usage, sizeof *r->usage) : NULL;
+    if (r->preempted_why)
+        map_put(&c->preempted_why, j->id, xstrdup(r->preempted_why));
     core_job_link(c, j);
     for (uint32_t i = 0; i < r->gave.len; i++) {
         const struct rec_gave *g = &r->gave.at[i];

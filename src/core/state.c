@@ -97,10 +97,13 @@ static void free_jobs(struct core *c) {
         core_run_free(j->run);
         dependents_free(j->waiting);
         free(j->usage);
+        free(map_remove(&c->preempted_why, j->id));
         core_submission_unref(c, j->sub);
         free(j);
     }
     vec_done(&c->order);
+    vec_done(&c->planned);
+    map_done(&c->preempted_why);
     size_t it = 0;
     void *v;
     while (map_next(&c->arrays, &it, NULL, &v)) {

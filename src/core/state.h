@@ -215,6 +215,8 @@ struct core {
     int64_t next_decide_ms, next_deadline_ms, next_warning_ms, last_event_ms;
     int64_t next_retry_ms;       // when a node that failed to launch is tried again; INT64_MAX: none
     uint64_t deadlines;          // live jobs with one
+    VEC(uint64_t) planned;       // jobs with a planned start by the latest pass
+    struct map preempted_why;    // job → text of its latest preemption; only of jobs that were preempted
     uint64_t time_warnings;      // live jobs that want one
     uint64_t singletons;         // live jobs that wait for the others of their name
 };

@@ -469,7 +469,9 @@ static bool any_containers(const struct core *c) {
     return !c->node_list.len;
 }
 
-static int check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, struct error *e) {
+// `self`: the job that is updated; 0: a new one.
+static int check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, int64_t now_ms,
+                      struct error *e) {
     cleanup_arena struct arena a = {0};
     struct sched_request request;
     int r;
@@ -481,7 +483,13 @@ static int check_spec(struct core *c, const struct actor *actor, const struct sp
     if (!str_empty(s->container) && !any_containers(c))
         return error_set(e, ENOTSUP, "container: none of the %u nodes can run containers; why is said when its agent "
                          "starts", c->node_list.len);
-    return world_check_request(c->world, &request, e);
+    const struct core_job *j = self ? core_find_job(c, self) : NULL;
+    if (j && j->state != JOB_PENDING) {  // it runs: what decides whether it may start does not matter any more
+        request.deadline_ms = 0;
+        request.preemptible = SCHED_YES;
+    }
+    int64_t start_ms = s->begin_ms > now_ms ? s->begin_ms : now_ms;
+    return world_check_request(c->world, &request, start_ms, &c->config.policy, e);
 }
 
 int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
@@ -498,13 +506,13 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
         s.requeue = c->config.requeue;
     schema_forget_given(&spec_schema, &s);
     core_fill_defaults(c, actor, &s);
-    r = check_spec(c, actor, &s, 0, e);
+    if (s.deadline_ms && s.deadline_ms <= now_ms)
+        return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
+    r = check_spec(c, actor, &s, 0, now_ms, e);
     if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
         (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
         (r = core_texts_check(c, &s, e)) < 0)
         return r;
-    if (s.deadline_ms && s.deadline_ms <= now_ms)
-        return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
     *out = (struct command_result){.id = c->next_id, .count = spec_array_count(&s)};
     if (m->dry_run)
         return 0;
@@ -557,7 +565,7 @@ CORE_COMMAND(core_command_update) {
                              "requeue flag and its array's limit can be changed now",
                              (unsigned long long)id, job_state_words[j->state]);
     }
-    if ((r = check_spec(c, actor, &s, id, e)) < 0 || (r = check_memory(c, &s, e)) < 0)
+    if ((r = check_spec(c, actor, &s, id, now_ms, e)) < 0 || (r = check_memory(c, &s, e)) < 0)
         return r;
     struct event_job_updated b = {.id = id, .spec = &s, .by = actor->user};
     core_emit(c, now_ms, EVENT_JOB_UPDATED, &b);

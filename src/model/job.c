@@ -282,5 +282,6 @@ static const struct field job_record_fields[] = {
     FIELD(19, struct job_record, steps, "Steps its newest attempt started."),
     FIELD(20, struct job_record, by, "Who ended it."),
     FIELD(21, struct job_record, suspended_ms, "How long it was suspended."),
+    FIELD(22, struct job_record, preempted_why, "For which job and why it was preempted the last time."),
 };
 const struct schema job_record_schema = SCHEMA(struct job_record, "a job record", job_record_fields);

@@ -224,6 +224,7 @@ static void decide(struct sched_pass *p) {
     struct world *w = p->w;
     world_enqueue_begun(w, p->now_ms);
     w->last_pass.number++;
+    w->last_pass.decided++;
     reasons_clear(w);
     sched_share_update(w);
     sched_plan_mark_reservations(p);

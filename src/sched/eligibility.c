@@ -43,7 +43,8 @@ static enum sched_reason check_references(const struct world *w, const struct wo
     if ((part && part->max_time_ms && r->limit_ms > part->max_time_ms) ||
         (qos && qos->max_time_ms && r->limit_ms > qos->max_time_ms))
         return SCHED_REASON_TIME_LIMIT;
-    if (q->deadline_ms && (r->limit_ms == INT64_MAX || now_ms + r->limit_ms > q->deadline_ms))
+    // Without a time limit it may run until its deadline, whenever it starts.
+    if (q->deadline_ms && now_ms + (r->limit_ms == INT64_MAX ? 1 : r->limit_ms) > q->deadline_ms)
         return SCHED_REASON_DEADLINE;
     if (q->reservation) {
         const struct world_reservation *v = world_reservation(w, q->reservation);
@@ -146,7 +147,7 @@ static enum sched_reason reason_in_queue(struct world *w, const struct world_job
         return SCHED_REASON_BEGIN_TIME;
     if (j->reason)
         return (enum sched_reason)j->reason;
-    if (j->since_pass == (uint32_t)w->last_pass.number)
+    if (j->since_pass == (uint32_t)w->last_pass.decided)
         return SCHED_REASON_NONE;
     enum sched_reason best = reason_of(w, sched_job_option(j, 0));
     for (uint32_t i = 1; i < sched_job_options(j); i++) {

@@ -1,5 +1,5 @@
-// Owns the explanation of one pending job: what rules nodes out, who holds what it needs, its place in
-// the order.
+// Explains why one pending job waits: what rules out nodes, which jobs hold what it needs, its position in the
+// order, when it will start.
 #include "sched/explain.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "plan.h"
 #include "what_if.h"
 
-static bool lists_allow(const struct sched_request *q, uint32_t node) {
+static bool node_list_allows(const struct sched_request *q, uint32_t node) {
     bool only = !q->nodes_only_count;
     for (uint32_t i = 0; i < q->nodes_only_count; i++)
         only |= q->nodes_only[i] == node;
@@ -21,7 +21,7 @@ static bool lists_allow(const struct sched_request *q, uint32_t node) {
     return only;
 }
 
-// What is missing on a node that would do when idle.
+// What is missing on a node that would fit the job if it were idle.
 static uint32_t *busy(const struct world_node *n, const struct sched_demand *d, struct explain_nodes *e) {
     uint32_t k = d->even ? d->node_tasks : 1;
     if (n->exclusive || (d->exclusive && n->jobs.len))
@@ -42,7 +42,7 @@ static uint32_t *ruled_out_by(struct sched_pass *p, const struct world_request *
         return &e->partition;
     if (!sched_project_allows(world_project(p->w, q->project), n->id))
         return &e->project;
-    if (!lists_allow(q, n->id))
+    if (!node_list_allows(q, n->id))
         return &e->listed;
     if (!sched_request_features_ok(r, n))
         return &e->features;
@@ -93,7 +93,7 @@ static bool wants_gpus(const struct sched_demand *d) {
     return d->gpu_task || d->gpu_node || d->gpu_by_memory;
 }
 
-// The pass is made again up to the point where everything was decided, then looked at.
+// Counts every node under the first reason that rules it out, and collects the jobs that hold what is missing.
 static void look_at_nodes(struct sched_pass *p, struct world_job *j, struct sched_explanation *e) {
     struct world_request *r = j->request;
     e->nodes.needed = r->demand.nodes_min;
@@ -128,7 +128,7 @@ static struct sched_pass pass_for(struct world *w, int64_t now_ms, const struct 
     return (struct sched_pass){.w = w, .policy = policy, .now_ms = now_ms, .out = d};
 }
 
-// Plans of the latest decisions, made again so that nodes kept for others are seen.
+// Makes the planned starts of the decisions again, so that nodes kept for other jobs count as such.
 static void remake_plans(struct sched_pass *p, const struct sched_decisions *d, uint64_t except) {
     for (uint32_t i = 0; i < d->plans.len; i++) {
         struct world_job *other = world_find(p->w, d->plans.at[i].job);
@@ -138,7 +138,7 @@ static void remake_plans(struct sched_pass *p, const struct sched_decisions *d, 
     }
 }
 
-// What it waits for in each of its partitions.
+// The reason in each of the partitions the job names.
 static void explain_options(const struct world *w, const struct world_job *j, const struct sched_decisions *d,
                             struct sched_explanation *e) {
     for (uint32_t i = 0; sched_job_is_choice(j) && i < sched_job_options(j) && i < EXPLAIN_OPTIONS_MAX; i++) {
@@ -151,71 +151,92 @@ static void explain_options(const struct world *w, const struct world_job *j, co
     }
 }
 
+// Reasons for which the job starts by itself some time.
+static bool starts_later(enum sched_reason r) {
+    return r == SCHED_REASON_RESOURCES || r == SCHED_REASON_PRIORITY || r == SCHED_REASON_PREEMPTING ||
+           r == SCHED_REASON_RESERVATION || r == SCHED_REASON_QUOTA || r == SCHED_REASON_QOS_LIMIT ||
+           r == SCHED_REASON_PROJECT_LIMIT || r == SCHED_REASON_BEGIN_TIME;
+}
+
+static bool starts_in(const struct sched_decisions *d, uint64_t job) {
+    for (uint32_t i = 0; i < d->starts.len; i++)
+        if (d->starts.at[i].job == job)
+            return true;
+    return false;
+}
+
+// What the latest decisions mean for the job: nodes, holders, position.
+static void explain_decisions(struct world *w, struct world_job *j, int64_t now_ms, const struct policy *policy,
+                              const struct sched_decisions *d, struct sched_explanation *out) {
+    struct sched_decisions unused;
+    explain_options(w, j, d, out);
+    for (uint32_t i = 0; i < d->preempts.len; i++)
+        out->victims += d->preempts.at[i].for_job == j->id;
+    for (uint32_t i = 0; i < w->jobs.ending.len; i++)
+        out->victims += w->jobs.ending.at[i]->ending_for == j->id;
+    sched_request_refresh(w, j->request);
+    struct sched_pass p = pass_for(w, now_ms, policy, &unused);
+    w->last_pass.number++;
+    sched_plan_mark_reservations(&p);
+    remake_plans(&p, d, j->id);
+    look_at_nodes(&p, j, out);
+    find_position(&p, j, out);
+    sched_pass_done(&p);
+    sched_decisions_done(&unused);
+}
+
 int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy,
                   struct sched_explanation *out) {
     struct world_job *j = world_find(w, job);
     if (!j || j->state != SCHED_JOB_PENDING)
         return -ENOENT;
-    *out = (struct sched_explanation){
-        .job = job, .hold = (enum sched_hold)j->hold, .names_reservation = j->request->asked.reservation != NULL};
-    struct sched_decisions d, unused;
+    *out = (struct sched_explanation){.job = job, .hold = (enum sched_hold)j->hold,
+                                      .names_reservation = j->request->asked.reservation != NULL};
+    struct sched_question q;
+    struct sched_decisions d;
+    sched_question_begin(&q, w, j, now_ms);
     sched_decide(w, now_ms, policy, &d);
     out->reason = sched_job_reason(w, job);
-    explain_options(w, j, &d, out);
-    bool starts = false;
-    for (uint32_t i = 0; i < d.starts.len; i++)
-        starts |= d.starts.at[i].job == job;
-    if (starts)
-        out->band = (struct explain_band){EXPLAIN_NOW, now_ms, now_ms};
-    for (uint32_t i = 0; i < d.preempts.len; i++)
-        out->victims += d.preempts.at[i].for_job == job;
-    for (uint32_t i = 0; i < w->jobs.ending.len; i++)
-        out->victims += w->jobs.ending.at[i]->ending_for == job;
-    sched_request_refresh(w, j->request);
-    struct sched_pass p = pass_for(w, now_ms, policy, &unused);
-    w->last_pass.number++;
-    sched_plan_mark_reservations(&p);
-    remake_plans(&p, &d, job);
-    look_at_nodes(&p, j, out);
-    find_position(&p, j, out);
-    sched_pass_done(&p);
-    sched_decisions_done(&unused);
+    explain_decisions(w, j, now_ms, policy, &d, out);
+    bool starts = starts_in(&d, job);
     sched_decisions_done(&d);
-    if (starts)
+    if (starts) {
         out->reason = SCHED_REASON_NONE;
-    if (!starts && (out->reason == SCHED_REASON_RESOURCES || out->reason == SCHED_REASON_PRIORITY ||
-                    out->reason == SCHED_REASON_PREEMPTING || out->reason == SCHED_REASON_RESERVATION ||
-                    out->reason == SCHED_REASON_QUOTA || out->reason == SCHED_REASON_QOS_LIMIT ||
-                    out->reason == SCHED_REASON_PROJECT_LIMIT || out->reason == SCHED_REASON_BEGIN_TIME))
-        out->band = sched_forecast_start(w, job, now_ms, policy);
-    else if (!starts)
-        out->band.basis = EXPLAIN_NEVER;
-    if (!starts)
+        out->band = (struct explain_band){EXPLAIN_NOW, now_ms, now_ms};
+    } else {
+        if (starts_later(out->reason))
+            out->band = sched_forecast_start(w, job, now_ms, policy);
+        else
+            out->band.basis = EXPLAIN_NEVER;
         sched_suggest_change(w, j, now_ms, policy, out);
+    }
+    sched_question_end(&q);
     return 0;
 }
 
 enum { WHEN_ID_BASE = 0x7fffffff };
 
-// As if it were in the queue; nothing is left of it afterwards.
+// Adds a job with this request, asks, and removes it again.
 static struct sched_when suppose(struct world *w, const struct sched_request *asked, int64_t now_ms,
                                  const struct policy *policy) {
-    uint64_t id = UINT64_MAX - WHEN_ID_BASE;  // above every real job, so it comes last among equals
+    uint64_t id = UINT64_MAX - WHEN_ID_BASE;  // above every real id, so it comes last among equals
+    struct sched_question q;
+    sched_question_begin(&q, w, NULL, now_ms);
     const struct world_request *mine = world_request(w, asked);
     sched_job_add_hypothetical(w, &(struct sched_job){.id = id, .request = mine, .submit_ms = now_ms});
     world_request_unref(w, mine);
     struct sched_decisions d;
     sched_decide(w, now_ms, policy, &d);
     struct sched_when out = {.reason = sched_job_reason(w, id)};
-    for (uint32_t k = 0; k < d.starts.len; k++)
-        if (d.starts.at[k].job == id)
-            out = (struct sched_when){.band = {EXPLAIN_NOW, now_ms, now_ms}};
+    if (starts_in(&d, id))
+        out = (struct sched_when){.band = {EXPLAIN_NOW, now_ms, now_ms}};
     sched_decisions_done(&d);
     if (out.reason == SCHED_REASON_NODES || out.reason == SCHED_REASON_PARTITION)
         out.band.basis = EXPLAIN_NEVER;
     else if (out.reason)
         out.band = sched_forecast_start(w, id, now_ms, policy);
     world_job_remove(w, id);
+    sched_question_end(&q);
     return out;
 }
 

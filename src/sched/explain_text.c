@@ -1,19 +1,14 @@
-// Owns the words of an explanation: one sentence per line, for a person.
+// The text of an explanation: one sentence per line.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "amount_text.h"
 #include "base/buf.h"
 #include "sched/explain.h"
 #include "world_state.h"
 
-static void amount(struct buf *out, int64_t milli) {
-    if (milli % SCHED_GPU)
-        buf_addf(out, "%" PRId64 ".%03" PRId64, milli / SCHED_GPU, milli % SCHED_GPU);
-    else
-        buf_addf(out, "%" PRId64, milli / SCHED_GPU);
-}
-
+// Rounded: forecasts are no better.
 static void span(struct buf *out, int64_t ms) {
     int64_t s = (ms + 999) / 1000;
     if (s < 120)
@@ -27,8 +22,8 @@ static void span(struct buf *out, int64_t ms) {
 }
 
 static void gpus(struct buf *out, int64_t milli) {
-    amount(out, milli);
-    buf_adds(out, milli == SCHED_GPU ? " GPU" : milli > SCHED_GPU ? " GPUs" : " of a GPU");
+    char text[AMOUNT_TEXT_MAX];
+    buf_adds(out, sched_gpus_text(milli, text));
 }
 
 // "36 to 60 min", "50 s to 2 h"
@@ -47,36 +42,36 @@ static void band(struct buf *out, int64_t early_ms, int64_t late_ms) {
 
 static const char *reason_sentence(const struct sched_explanation *e) {
     static const char *const sentences[SCHED_REASON_COUNT] = {
-        [SCHED_REASON_NONE] = "It starts in the next pass.",
-        [SCHED_REASON_BEGIN_TIME] = "Its begin time has not come.",
-        [SCHED_REASON_PROJECT_GONE] = "Its project does not exist any more.",
-        [SCHED_REASON_PARTITION] = "Its partition is closed or does not exist any more.",
-        [SCHED_REASON_QOS_GONE] = "Its QoS does not exist any more.",
-        [SCHED_REASON_QOS_LIMIT] = "Its QoS allows its user no more at a time.",
-        [SCHED_REASON_TIME_LIMIT] = "Its time limit is above what its partition or QoS allows.",
+        [SCHED_REASON_NONE] = "It starts in the next scheduling pass.",
+        [SCHED_REASON_BEGIN_TIME] = "Its begin time has not come yet.",
+        [SCHED_REASON_PROJECT_GONE] = "Its project was deleted.",
+        [SCHED_REASON_PARTITION] = "Its partition is closed or was deleted.",
+        [SCHED_REASON_QOS_GONE] = "Its QoS was deleted.",
+        [SCHED_REASON_QOS_LIMIT] = "It would exceed a limit of its QoS.",
+        [SCHED_REASON_TIME_LIMIT] = "Its time limit exceeds that of its partition or QoS.",
         [SCHED_REASON_DEADLINE] = "It could not end before its deadline.",
-        [SCHED_REASON_PROJECT_LIMIT] = "Its project is at its limit.",
+        [SCHED_REASON_PROJECT_LIMIT] = "It would exceed its project's limit.",
         [SCHED_REASON_QUOTA] =
-            "Work that cannot be preempted runs only inside the project's quota, which is used up.",
-        [SCHED_REASON_RESOURCES] = "It is next in line and waits until there is room for it.",
-        [SCHED_REASON_PRIORITY] = "Others come before it, or it would delay one that is planned.",
-        [SCHED_REASON_NODES] = "No nodes that are up could run it, even idle.",
-        [SCHED_REASON_RESERVATION] = "Its reservation is not open to it now.",
-        [SCHED_REASON_PREEMPTING] = "Others were told to end and are making room for it.",
+            "It may run only within its project's quota, which is in use.",
+        [SCHED_REASON_RESOURCES] = "It is next in the queue and waits for free resources.",
+        [SCHED_REASON_PRIORITY] = "Other jobs come first, or it would delay a job with a planned start.",
+        [SCHED_REASON_NODES] = "The nodes that are up could not run it even if they were idle.",
+        [SCHED_REASON_RESERVATION] = "Its reservation is not active now, or does not admit it.",
+        [SCHED_REASON_PREEMPTING] = "Jobs were preempted for it; it starts when they have ended.",
     };
     switch (e->hold) {
-    case SCHED_HOLD_USER: return "It is held by its user.";
-    case SCHED_HOLD_ADMIN: return "It is held by an administrator.";
-    case SCHED_HOLD_DEPENDENCY: return "It waits for other jobs.";
-    case SCHED_HOLD_ARRAY: return "Its array runs as many tasks as it may.";
+    case SCHED_HOLD_USER: return "Its user holds it.";
+    case SCHED_HOLD_ADMIN: return "An administrator holds it.";
+    case SCHED_HOLD_DEPENDENCY: return "It waits for the jobs it depends on.";
+    case SCHED_HOLD_ARRAY: return "Its array has reached its limit of running tasks.";
     case SCHED_HOLD_OTHER: return "It is held.";
     case SCHED_HOLD_NONE: break;
     }
     bool kept_out = e->nodes.reserved && !e->nodes.planned && !e->nodes.fit;
     if ((e->reason == SCHED_REASON_RESERVATION && !e->names_reservation) ||
         (e->reason == SCHED_REASON_PRIORITY && kept_out))
-        return "It could run into a reservation of the nodes it needs.";
-    return sentences[e->reason] ? sentences[e->reason] : "It has not been looked at yet.";
+        return "It could still run when a reservation of the nodes it needs begins.";
+    return sentences[e->reason] ? sentences[e->reason] : "No scheduling pass has considered it yet.";
 }
 
 static void node_lines(const struct explain_nodes *n, struct buf *out) {
@@ -84,24 +79,25 @@ static void node_lines(const struct explain_nodes *n, struct buf *out) {
         uint32_t count;
         const char *text;
     } lines[] = {
-        {n->partition, "not in its partition"},
-        {n->project, "not open to its project"},
-        {n->listed, "ruled out by its node list"},
+        {n->partition, "outside its partition"},
+        {n->project, "not allowed for its project"},
+        {n->listed, "excluded by its node list"},
         {n->features, "without the features it asks for"},
         {n->model, "without the GPU model it asks for"},
         {n->down, "down"},
         {n->drained, "drained"},
         {n->small, "too small for it"},
-        {n->reserved, "reserved during its time"},
+        {n->reserved, "reserved while it would run"},
         {n->busy_gpus, "with too few free GPUs"},
         {n->busy_cpus, "with too few free CPUs"},
         {n->busy_memory, "with too little free memory"},
-        {n->busy_alone, "that cannot be shared now"},
-        {n->planned, "kept for a job that is planned before it"},
-        {n->fit, "that could take a part of it now"},
+        {n->busy_alone, "in use that it cannot share"},
+        {n->planned, "kept for a job with a planned start"},
+        {n->fit, "that could run a part of it now"},
     };
     bool first = true;
-    buf_addf(out, "It needs %u node%s; of %u in all", n->needed, n->needed == 1 ? "" : "s", n->all);
+    buf_addf(out, "It needs %u node%s. Of %u node%s", n->needed, n->needed == 1 ? "" : "s", n->all,
+             n->all == 1 ? "" : "s");
     for (unsigned i = 0; i < sizeof lines / sizeof *lines; i++)
         if (lines[i].count) {
             buf_addf(out, "%s %u %s", first ? ":" : ",", lines[i].count, lines[i].text);
@@ -109,8 +105,8 @@ static void node_lines(const struct explain_nodes *n, struct buf *out) {
         }
     buf_adds(out, ".\n");
     if (n->sick_gpus)
-        buf_addf(out, "%u GPU%s there %s a fault and %s out of use.\n", n->sick_gpus, n->sick_gpus == 1 ? "" : "s",
-                 n->sick_gpus == 1 ? "has" : "have", n->sick_gpus == 1 ? "is" : "are");
+        buf_addf(out, "%u GPU%s there %s faulty and not used.\n", n->sick_gpus, n->sick_gpus == 1 ? "" : "s",
+                 n->sick_gpus == 1 ? "is" : "are");
 }
 
 static void job_name(uint64_t job, explain_name_fn name, void *ctx, struct buf *out) {
@@ -130,15 +126,22 @@ static int64_t asked_gpus(const struct world *w, uint64_t job) {
                                    : q->gpu_milli_per_task;
 }
 
+// Is it the share of CPUs that applies to the job?
+static bool asks_cpus(const struct world *w, uint64_t job) {
+    const struct world_job *j = world_find(w, job);
+    return j && j->request->dim == DIM_CPU;
+}
+
 static void change_line(const struct world *w, const struct sched_explanation *e, explain_name_fn name, void *ctx,
                         struct buf *out) {
     const struct world_partition *p = world_partition(w, (uint32_t)e->value);
     const struct world_qos *q = world_qos(w, (uint32_t)e->value);
+    char text[AMOUNT_TEXT_MAX];
     buf_adds(out, "It would start now ");
     if (e->also_release)
         buf_adds(out, e->hold == SCHED_HOLD_DEPENDENCY ? "without its dependency and " : "once released, ");
     if (e->also_first)
-        buf_adds(out, "if it came before everybody else, ");
+        buf_adds(out, "if it came before all other jobs, ");
     switch (e->change) {
     case CHANGE_NONE:
         out->len -= sizeof "It would start now " - 1;  // nothing else was added then
@@ -156,9 +159,7 @@ static void change_line(const struct world *w, const struct sched_explanation *e
     case CHANGE_GPUS:
         buf_adds(out, "with ");
         gpus(out, e->value);
-        buf_adds(out, " instead of ");
-        amount(out, asked_gpus(w, e->job));
-        buf_addc(out, '.');
+        buf_addf(out, " instead of %s.", sched_gpu_number_text(asked_gpus(w, e->job), text));
         break;
     case CHANGE_NODES: buf_addf(out, "on %" PRId64 " node%s.", e->value, e->value == 1 ? "" : "s"); break;
     case CHANGE_TASKS: buf_addf(out, "with %" PRId64 " task%s.", e->value, e->value == 1 ? "" : "s"); break;
@@ -174,15 +175,14 @@ static void change_line(const struct world *w, const struct sched_explanation *e
     case CHANGE_NO_NODE_LIST: buf_adds(out, "without its node list."); break;
     case CHANGE_PARTITION: buf_addf(out, "in partition %s.", p ? p->name : "(none)"); break;
     case CHANGE_QOS: buf_addf(out, "with QoS %s.", q ? q->name : "(none)"); break;
-    case CHANGE_TRAIN: buf_adds(out, "as train work, which can be preempted and may go over quota."); break;
+    case CHANGE_TRAIN: buf_adds(out, "as a batch job, which may be preempted and may exceed the quota."); break;
     case CHANGE_SHARED: buf_adds(out, "on shared nodes."); break;
     case CHANGE_NO_RESERVATION: buf_adds(out, "outside its reservation."); break;
     case CHANGE_PRIORITY: buf_adds(out, "with a higher priority."); break;
     case CHANGE_PROJECT_QUOTA:
     case CHANGE_PROJECT_LIMIT:
-        buf_addf(out, "if its project's %s were ", e->change == CHANGE_PROJECT_QUOTA ? "quota" : "limit");
-        amount(out, e->value);
-        buf_addc(out, '.');
+        buf_addf(out, "if its project's %s were %s.", e->change == CHANGE_PROJECT_QUOTA ? "quota" : "limit",
+                 asks_cpus(w, e->job) ? sched_cpus_text((uint64_t)e->value, text) : sched_gpus_text(e->value, text));
         break;
     case CHANGE_END_JOBS:
         buf_adds(out, e->end_count == 1 ? "if this job ended: " : "if these jobs ended: ");
@@ -207,15 +207,17 @@ static void band_line(const struct explain_band *b, int64_t now_ms, struct buf *
     case EXPLAIN_ESTIMATE:
         buf_adds(out, "Expected start: in about ");
         band(out, b->early_ms - now_ms, b->late_ms - now_ms);
-        buf_adds(out, ", estimated from what runs and waits before it.\n");
+        buf_adds(out, ", estimated from the jobs that run and come first.\n");
         break;
     case EXPLAIN_LATER:
-        buf_adds(out, "Expected start: not within ");
+        buf_adds(out, "Expected start: later than in ");
         span(out, b->early_ms - now_ms);
-        buf_adds(out, "; more cannot be told from what runs and waits now.\n");
+        buf_adds(out, ", where the forecast ends.\n");
         break;
-    case EXPLAIN_UNKNOWN: buf_adds(out, "Expected start: unknown, as jobs in its way have no time limit.\n"); break;
-    case EXPLAIN_NEVER: buf_adds(out, "Expected start: not before that changes.\n"); break;
+    case EXPLAIN_UNKNOWN:
+        buf_adds(out, "Expected start: unknown, because jobs it waits for have no time limit.\n");
+        break;
+    case EXPLAIN_NEVER: buf_adds(out, "Expected start: unknown until that changes.\n"); break;
     }
 }
 
@@ -224,7 +226,8 @@ static void holder_lines(const struct sched_explanation *e, int64_t now_ms, expl
     uint32_t shown = e->holder_count < EXPLAIN_NAMED_MAX ? e->holder_count : EXPLAIN_NAMED_MAX;
     if (!e->holders_all)
         return;
-    buf_addf(out, "What it needs is held by %u %s:\n", e->holders_all, e->holders_all == 1 ? "job" : "jobs");
+    buf_addf(out, "The resources it needs are held by %u %s:\n", e->holders_all,
+             e->holders_all == 1 ? "job" : "jobs");
     for (uint32_t i = 0; i < shown; i++) {
         const struct explain_holder *h = &e->holders[i];
         buf_adds(out, "  ");
@@ -238,36 +241,36 @@ static void holder_lines(const struct sched_explanation *e, int64_t now_ms, expl
         if (h->end_ms == INT64_MAX) {
             buf_adds(out, "without time limit\n");
         } else {
-            buf_adds(out, "at most ");
+            buf_adds(out, "for at most ");
             span(out, h->end_ms > now_ms ? h->end_ms - now_ms : 0);
-            buf_adds(out, " more\n");
+            buf_addc(out, '\n');
         }
     }
     if (e->holders_all > shown)
-        buf_addf(out, "  and %u more, none larger\n", e->holders_all - shown);
+        buf_addf(out, "  and %u more jobs, none larger\n", e->holders_all - shown);
 }
 
 static const char *option_words(enum sched_reason r) {
     switch (r) {
-    case SCHED_REASON_PARTITION: return "closed, or gone";
+    case SCHED_REASON_PARTITION: return "closed or deleted";
     case SCHED_REASON_TIME_LIMIT: return "its time limit is too long there";
-    case SCHED_REASON_NODES: return "no node that is up can fit it";
-    case SCHED_REASON_RESERVATION: return "nodes are kept for a reservation";
-    case SCHED_REASON_NONE: return "not looked at yet";
-    default: return "it waits for its turn and for room";
+    case SCHED_REASON_NODES: return "its nodes that are up could not run it even if they were idle";
+    case SCHED_REASON_RESERVATION: return "nodes are reserved";
+    case SCHED_REASON_NONE: return "not considered yet";
+    default: return "waiting for free resources or behind other jobs";
     }
 }
 
 static void option_lines(const struct world *w, const struct sched_explanation *e, int64_t now_ms, struct buf *out) {
     if (!e->option_count)
         return;
-    buf_adds(out, "It starts in whichever of its partitions lets it start first:\n");
+    buf_adds(out, "It starts in the first of its partitions that has room for it:\n");
     for (uint32_t i = 0; i < e->option_count; i++) {
         const struct explain_option *o = &e->options[i];
         const struct world_partition *p = world_partition(w, o->partition);
         buf_addf(out, "  %s: ", p ? p->name : "(deleted)");
         if (o->planned_ms > now_ms) {
-            buf_adds(out, "planned, in ");
+            buf_adds(out, "planned start in ");
             span(out, o->planned_ms - now_ms);
             buf_addc(out, '\n');
         } else {
@@ -283,7 +286,7 @@ void sched_explain_text(const struct world *w, const struct sched_explanation *e
     node_lines(&e->nodes, out);
     holder_lines(e, now_ms, name, ctx, out);
     if (e->position)
-        buf_addf(out, "Place %u of %u in the order.\n", e->position, e->waiting);
+        buf_addf(out, "Position %u of %u in the queue.\n", e->position, e->waiting);
     band_line(&e->band, now_ms, out);
     if (e->band.basis != EXPLAIN_NOW)
         change_line(w, e, name, ctx, out);

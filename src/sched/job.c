@@ -94,7 +94,7 @@ void sched_job_enqueue(struct world *w, struct world_job *j) {
     for (uint32_t i = 0; i < sched_job_options(j); i++)
         queue_add(w, sched_job_option(j, i), j);
     j->queued = true;
-    j->since_pass = (uint32_t)w->last_pass.number;
+    j->since_pass = (uint32_t)w->last_pass.decided;
     w->jobs.ready++;
     sched_count_queued(w, j, 1);
 }
@@ -157,6 +157,11 @@ void world_enqueue_begun(struct world *w, int64_t now_ms) {
         begin_sift(w, 0);
         sched_job_enqueue(w, j);
     }
+}
+
+void sched_job_unbegin(struct world *w, struct world_job *j) {
+    sched_job_dequeue(w, j);
+    begin_add(w, j);
 }
 
 // A pending job is in its queue, in the heap of begin times, or, while it is held, in neither.

@@ -16,7 +16,7 @@ struct world_job {
     uint32_t restarts;
     uint32_t run_slot;             // index in world_jobs.running
     int32_t victim_priority;       // its priority as the victim order knows it
-    uint32_t since_pass;           // number of the pass before it was queued
+    uint32_t since_pass;           // last_pass.decided when it was queued
     uint8_t partition;             // it runs in; 0: none, or it waits
     uint8_t state, hold, reason;
     bool in_by_end : 1, in_victim_order : 1;
@@ -48,6 +48,7 @@ uint32_t sched_queue_index(const struct world_request *r, const struct world_job
 void sched_job_enqueue(struct world *w, struct world_job *j);
 void sched_job_dequeue(struct world *w, struct world_job *j);
 void world_enqueue_begun(struct world *w, int64_t now_ms);  // jobs whose begin time has come
+void sched_job_unbegin(struct world *w, struct world_job *j);  // puts one of them back to wait for its begin time
 
 // Adds (sign 1) or takes back (sign -1) a job in the counts of its project, QoS and user.
 void sched_count_running(struct world *w, struct world_job *j, int sign, int64_t now_ms);

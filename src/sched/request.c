@@ -337,6 +337,15 @@ int64_t sched_request_limit_ms(const struct world *w, const struct world_request
     return limit ? limit : INT64_MAX;
 }
 
+int64_t world_request_limit_ms(const struct world *w, const struct world_request *r) {
+    int64_t least = sched_request_limit_ms(w, r->options.len ? r->options.at[0] : r);
+    for (uint32_t i = 1; i < r->options.len; i++) {
+        int64_t other = sched_request_limit_ms(w, r->options.at[i]);
+        least = other < least ? other : least;
+    }
+    return least;
+}
+
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id) {
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] == id)

@@ -9,6 +9,14 @@
 #include "sched/sched.h"
 #include "usage.h"
 
+// The pass under way, or the latest.
+struct world_last_pass {
+    uint64_t number;              // grows with every pass, also with those made for a question (what_if.h)
+    uint64_t decided;             // passes whose decisions counted
+    int64_t now_ms;
+    bool within_quota, no_plans;  // of its policy
+};
+
 struct world {
     struct world_cluster cluster;
     struct world_rules rules;
@@ -20,11 +28,7 @@ struct world {
         uint64_t config;  // anything but free resources and jobs changed
         uint64_t nodes;   // nodes came, went, or changed their state
     } version;
-    struct {              // the pass under way, or the latest
-        uint64_t number;
-        int64_t now_ms;
-        bool within_quota, no_plans;  // of its policy
-    } last_pass;
+    struct world_last_pass last_pass;
     struct {              // the policy that the entries of project queues were made with
         int order;
         int32_t short_milli;

@@ -512,7 +512,7 @@ def test_a_dependency_that_cannot_come_true_is_told_and_can_be_dropped(cluster):
     assert cluster.run("wait", first).returncode == 1
     job = cluster.submit("--dependency", f"afterok:{first}", "--", "true")
     why = cluster.acequia("why", job)
-    assert f"It depends on afterok:{first}, which cannot come true any more." in why
+    assert f"It depends on afterok:{first}, which can no longer be satisfied." in why
     assert "without its dependency" in why
     assert "would wait for itself" in cluster.run("update", job, "--dependency", f"afterok:{job}").stderr
     cluster.acequia("update", job, "--dependency", "none")

@@ -291,7 +291,7 @@ def test_a_reservation_in_the_way_is_told(cluster):
     cluster.acequia("reservation", "create", "window", "--start", "tomorrow", "--end", "now+2days", "--maintenance", "true")
     job = cluster.submit("--", "true")  # without a limit it could run into it
     said = cluster.acequia("why", job)
-    assert said.startswith("It could run into a reservation") and "1 reserved during its time" in said, said
+    assert said.startswith("It could still run when a reservation") and "1 reserved while it would run" in said, said
     cluster.acequia("reservation", "delete", "window")
     assert cluster.run("wait", job).returncode == 0
 
@@ -359,7 +359,7 @@ def test_words_are_those_of_the_command_line(cluster):
     assert reservation.returncode == 0
     job = cluster.submit("-o", "/dev/null", "-t", "4h", "--", "true")
     wait_until(lambda: "(Reservation)" in cluster.acequia("list", job), 5, "the reservation is not the reason")
-    assert "could run into a reservation" in cluster.acequia("why", job)
+    assert "could still run when a reservation" in cluster.acequia("why", job)
     cluster.acequia("cancel", job)
     cluster.acequia("reservation", "delete", "soon")
 

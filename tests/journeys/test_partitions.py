@@ -62,7 +62,7 @@ def test_a_job_starts_in_whichever_partition_lets_it(cluster):
     assert row(c, waits)["partition"] == "long,short"
     assert row(c, waits, "-p", "short") and row(c, waits, "-p", "long") and not row(c, waits, "-p", "main")
     why = c.cli("why", waits).stdout
-    assert "whichever of its partitions lets it start first" in why and "\n  short: " in why and "\n  long: " in why
+    assert "the first of its partitions that has room" in why and "\n  short: " in why and "\n  long: " in why
     told = json.loads(c.cli("why", "--json", waits).stdout)
     assert [p["partition"] for p in told["partitions"]] == ["long", "short"]
     assert "Partition" in c.cli("get", waits).stdout and "long,short" in c.cli("get", waits).stdout
@@ -105,7 +105,7 @@ def test_what_none_can_hold_is_refused(cluster):
     r = c.cli("submit", "-p", "short,nosuch", "--", "true", check=False)
     assert r.returncode and 'partition "nosuch" does not exist' in r.stderr
     r = c.cli("submit", "-p", "short,long", "-N", "2", "--", "true", check=False)
-    assert r.returncode and "none of the others it names can ever run this either" in r.stderr
+    assert r.returncode and "the other partitions it names cannot run it either" in r.stderr
     r = c.cli("submit", "-p", "short,lo ng", "--", "true", check=False)
     assert r.returncode and 'partition "lo ng" is not a valid name' in r.stderr
     ident = submit(c, "short,long", "--time", "1h", "--", "sleep", "1")  # too long for the first only

@@ -76,7 +76,7 @@ static void request_lines(struct buf *out, const struct json *spec) {
             buf_addf(&b, "%s %s, ", size_format((uint64_t)v, text), sizes[i].per);
     for (size_t i = 0; i < 3; i++)
         if ((v = json_i64(spec, gpus[i].field, 0)))
-            buf_addf(&b, "%s %s%s, ", gpu_milli_format((uint64_t)v, text), v <= 1000 ? "GPU" : "GPUs", gpus[i].per);
+            buf_addf(&b, "%s %s%s, ", gpu_milli_format((uint64_t)v, text), v == 1000 ? "GPU" : "GPUs", gpus[i].per);
     if (json_str(spec, "gpu_model"))
         buf_addf(&b, "model %s, ", json_str(spec, "gpu_model"));
     if (json_true(spec, "exclusive"))
@@ -85,6 +85,21 @@ static void request_lines(struct buf *out, const struct json *spec) {
         line(out, "Asked for", "%.*s", (int)b.len - 2, b.data);
     if ((v = json_i64(spec, "time_limit_s", 0)))
         line(out, "Time limit", "%s", v < DURATION_LIMIT_S ? duration_format((uint64_t)v, text) : "unlimited");
+}
+
+// "for job 5: speech used more than its share, vision less", and how often if more than once.
+static void preempted_line(struct buf *out, const struct json *j) {
+    static const char word[] = "Preempted ";
+    int64_t times = json_i64(j, "preempted", 0);
+    const char *why = json_str(j, "preempted_why");
+    cleanup_buf struct buf b = {0};
+    if (!times)
+        return;
+    if (times > 1 || !why)
+        buf_addf(&b, "%lld time%s", (long long)times, times > 1 ? "s" : "");
+    if (why)
+        buf_addf(&b, "%s%s", b.len ? ", last " : "", str_has_prefix(why, word) ? why + sizeof word - 1 : why);
+    line(out, "Preempted", "%s", buf_str(&b));
 }
 
 static void part_lines(struct buf *out, const struct json *parts) {
@@ -195,7 +210,7 @@ static void file_line(struct buf *out, const char *label, const struct json *j, 
 }
 
 // Of a waiting job: when its turn comes, and what that is made of besides its submit time.
-static void turn_line(struct buf *out, const struct json *j) {
+static void queue_time_line(struct buf *out, const struct json *j) {
     static const struct {
         const char *key, *what;
     } parts[] = {{"short_s", "short time limit"}, {"use_s", "past use"}, {"size_s", "size"},
@@ -211,7 +226,7 @@ static void turn_line(struct buf *out, const struct json *j) {
             buf_addf(&made, "%s%s%s %s", made.len ? ", " : "", v < 0 ? "-" : "+",
                      duration_format((uint64_t)(v < 0 ? -v : v), text), parts[i].what);
     }
-    line(out, "Turn", "%s%s%s%s", local_time_format(json_i64(order, "turn_ms", 0), when),
+    line(out, "Queue time", "%s%s%s%s", local_time_format(json_i64(order, "queue_time_ms", 0), when),
          made.len ? " (" : "", buf_str(&made), made.len ? ")" : "");
 }
 
@@ -226,12 +241,14 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     text_line(out, "Partition", spec, "partition");
     text_line(out, "QoS", spec, "qos");
     state_lines(c, out, j);
+    preempted_line(out, j);
     if (spec)
         request_lines(out, spec);
     part_lines(out, json_get(j, "parts"));
     time_line(out, "Submitted", j, "submit_ms");
     time_line(out, "Begins", spec ? spec : j, "begin_ms");
-    turn_line(out, j);
+    time_line(out, "Deadline", spec ? spec : j, "deadline_ms");
+    queue_time_line(out, j);
     if (!json_i64(j, "start_ms", 0))
         time_line(out, "Expected start", j, "expected_start_ms");
     time_line(out, "Started", j, "start_ms");

@@ -53,8 +53,10 @@ static void refuses_bad_specs(void **state) {
     REFUSED(s.project = "defualt", "did you mean \"default\"");
     REFUSED(s.partition = "x", "partition");
     REFUSED(s.gpus_milli = 1500, "whole number");
-    REFUSED(s.gpus_milli = 3000; s.nodes_min = 1, "gpu");
-    REFUSED(s.cpus_per_task = 5, "cpu");
+    REFUSED(s.gpus_milli = 3000; s.nodes_min = 1, "gpus: 3 on one node");
+    REFUSED(s.cpus_per_task = 5, "cpus: 5 on one node");
+    REFUSED(s.time_limit_s = 61; s.deadline_ms = r.now_ms + 60000, "the job's time limit is 1 min 1 s");
+    REFUSED(s.begin_ms = r.now_ms + 1000; s.deadline_ms = r.now_ms + 1000, "passes before the job could start");
     REFUSED(s.dependency = "afterok:99", "job 99 is not known");
     REFUSED(s.dependency = "after", "dependency");
     REFUSED(s.nice = -5, "administrator");

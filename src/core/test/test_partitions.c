@@ -61,7 +61,7 @@ static void every_name_must_be_known(void **state) {
     s = asks("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", 1);
     refused(&r, &s, "at most 16");
     s = asks("a,b", 5);
-    refused(&r, &s, "(in partition a; none of the others it names can ever run this either)");
+    refused(&r, &s, "(in partition a; the other partitions it names cannot run it either)");
     s = asks("a,b", 1);
     s.time_limit_s = 900;  // too long for a, not for b
     rig_submit(&r, &alice, &s);

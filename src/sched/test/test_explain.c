@@ -259,7 +259,8 @@ static void gpus_with_a_fault_are_waited_for(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 0);
     struct sched_gpu g[2] = {{"V100", 32ULL << 30, 1, true}, {"V100", 32ULL << 30, 1, false}};
-    struct sched_node n = {.id = 1, .name = "n1", .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = 2};
+    struct sched_node n = {
+        .id = 1, .name = "n1", .cpus = 64, .memory_bytes = 512ULL << 30, .gpus = g, .gpu_count = 2};
     struct sched_request two = {.user = 1, .gpu_milli_per_task = 2000, .gpu_model = "V100"};
     struct sched_explanation e;
     struct error err;
@@ -267,15 +268,16 @@ static void gpus_with_a_fault_are_waited_for(void **state) {
     for (int sick = 1; sick <= 2; sick++) {
         g[1].unusable = sick == 2;
         assert_int_equal(world_node_set(c.w, &n, &err), 0);
-        assert_int_equal(world_check_request(c.w, &two, &err), 0);
-        assert_true(world_check_request(c.w, &(struct sched_request){.user = 1, .gpu_milli_per_task = 3000}, &err) < 0);
+        assert_int_equal(world_check_request(c.w, &two, c.now_ms, &c.policy, &err), 0);
+        assert_true(world_check_request(c.w, &(struct sched_request){.user = 1, .gpu_milli_per_task = 3000},
+                                        c.now_ms, &c.policy, &err) < 0);
         uint64_t job = cluster_submit(&c, &two);
         cluster_settle(&c);
         assert_int_equal(sched_explain(c.w, job, c.now_ms, &c.policy, &e), 0);
         assert_int_equal(e.nodes.sick_gpus, sick);
         sched_explain_text(c.w, &e, c.now_ms, NULL, NULL, &text);
-        assert_non_null(strstr(buf_str(&text), sick == 1 ? "1 GPU there has a fault and is out of use."
-                                                         : "2 GPUs there have a fault and are out of use."));
+        assert_non_null(strstr(buf_str(&text), sick == 1 ? "1 GPU there is faulty and not used."
+                                                         : "2 GPUs there are faulty and not used."));
         buf_done(&text);
         text = (struct buf){0};
         assert_int_equal(world_job_end(c.w, job, c.now_ms), 0);
@@ -296,8 +298,76 @@ static void a_job_that_is_not_pending_has_none(void **state) {
     world_free(c.w);
 }
 
+enum { ASKED_JOBS = 40 };
+
+// Everything a list shows of the jobs that depends on the latest pass.
+static void record(struct cluster *c, uint8_t reasons[ASKED_JOBS], bool preemptors[ASKED_JOBS]) {
+    for (uint64_t id = 1; id < c->next_id; id++) {
+        struct sched_job_view v;
+        assert_true(world_job(c->w, id, &v));
+        reasons[id] = (uint8_t)sched_job_reason(c->w, id);
+        preemptors[id] = v.preemptor;
+    }
+}
+
+// Questions leave no trace: after "why" for every job and "when" for a new one, all jobs have the reasons and
+// marks they had, including those queued since the latest pass and those whose begin time came since.
+static void questions_change_nothing(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(2, 4);
+    for (uint32_t p = 1; p <= 2; p++)
+        cluster_project(&c, p, 0, 4);
+    struct sched_request q = {.project = 1, .user = 1, .time_limit_ms = 3600 * 1000, .gpu_milli_per_task = 2000};
+    for (unsigned i = 0; i < 6; i++)
+        cluster_submit(&c, &q);
+    cluster_settle(&c);
+    // A preemptor whose victims have not ended, and a mark that a pass would take away: nothing ends for it.
+    q.project = q.user = 2;
+    uint64_t preemptor = cluster_submit(&c, &q);
+    struct sched_decisions d;
+    sched_decide(c.w, c.now_ms, &c.policy, &d);
+    assert_int_equal(d.preempts.len, 1);
+    assert_int_equal(world_job_preempt(c.w, &d.preempts.at[0]), 0);
+    sched_decisions_done(&d);
+    q.gpu_milli_per_task = 4000;
+    uint64_t marked = cluster_submit(&c, &q);
+    world_job_preemptor_set(c.w, marked, true);
+    uint64_t later = c.next_id++;
+    const struct world_request *r = world_request(c.w, &q);
+    assert_int_equal(world_job_add(c.w, &(struct sched_job){.id = later, .request = r, .submit_ms = c.now_ms,
+                                                            .begin_ms = c.now_ms + 1000}), 0);
+    world_request_unref(c.w, r);
+    sched_decide(c.w, c.now_ms, &c.policy, &d);
+    sched_decisions_done(&d);
+    world_job_preemptor_set(c.w, marked, true);
+    uint64_t fresh = cluster_submit(&c, &q);
+    c.now_ms += 2000;
+    uint8_t before[ASKED_JOBS] = {0}, after[ASKED_JOBS] = {0};
+    bool marks[ASKED_JOBS] = {0}, marks_after[ASKED_JOBS] = {0};
+    record(&c, before, marks);
+    assert_int_equal(before[later], SCHED_REASON_BEGIN_TIME);
+    assert_int_equal(before[fresh], SCHED_REASON_NONE);
+    assert_true(marks[preemptor] && marks[marked]);
+    for (uint64_t id = 1; id < c.next_id; id++) {
+        struct sched_explanation e;
+        if (sched_explain(c.w, id, c.now_ms, &c.policy, &e) == 0) {
+            record(&c, after, marks_after);
+            assert_memory_equal(before, after, sizeof before);
+            assert_memory_equal(marks, marks_after, sizeof marks);
+        }
+    }
+    struct sched_when when;
+    sched_when(c.w, &q, 1, c.now_ms, &c.policy, &when);
+    record(&c, after, marks_after);
+    assert_memory_equal(before, after, sizeof before);
+    assert_memory_equal(marks, marks_after, sizeof marks);
+    world_assert(c.w);
+    world_free(c.w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(questions_change_nothing),
         cmocka_unit_test(stated_changes_start_the_job),
         cmocka_unit_test(says_who_holds_what),
         cmocka_unit_test(when_compares_variants),

@@ -186,7 +186,7 @@ static void one_planned_start_where_it_is_soonest(void **state) {
     assert_in_range(e.band.late_ms - from_ms, 0, 21 * MINUTE);
     struct buf text = {0};
     sched_explain_text(c.w, &e, c.now_ms, NULL, NULL, &text);
-    assert_non_null(strstr(buf_str(&text), "\n  a: it waits for its turn and for room\n  b: planned, in "));
+    assert_non_null(strstr(buf_str(&text), "\n  a: waiting for free resources or behind other jobs\n  b: planned start in "));
     buf_done(&text);
     assert_int_equal(sched_explain(c.w, second, c.now_ms, &c.policy, &e), 0);
     assert_int_equal(e.position, 2);
@@ -319,13 +319,13 @@ static void refused_only_where_none_can_do(void **state) {
     struct error e;
     partition(&c, A, 1, 2, 0, 5 * MINUTE);
     struct sched_request q = asks(1, A, ALSO_B, 1);
-    assert_int_equal(world_check_request(c.w, &q, &e), 0);
+    assert_int_equal(world_check_request(c.w, &q, c.now_ms, &c.policy, &e), 0);
     q.time_limit_ms = 0;
     q.nodes_min = 3;  // more than one of them has, though together they have four
-    assert_true(world_check_request(c.w, &q, &e) < 0);
-    assert_non_null(strstr(e.text, "ask for fewer nodes (in partition a; none of the others"));
+    assert_true(world_check_request(c.w, &q, c.now_ms, &c.policy, &e) < 0);
+    assert_non_null(strstr(e.text, "ask for fewer nodes (in partition a; the other partitions"));
     q = asks(1, A, ALSO_BC, 2);
-    assert_true(world_check_request(c.w, &q, &e) < 0);  // there is no c
+    assert_true(world_check_request(c.w, &q, c.now_ms, &c.policy, &e) < 0);  // there is no c
     struct sched_when when;
     q = asks(1, A, ALSO_B, 1);
     submit_wide(&c, 2, B, NULL, 0, 60 * MINUTE);

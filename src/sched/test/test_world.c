@@ -1,12 +1,7 @@
-// The world's deltas: queues, nodes and counts follow jobs through their lives.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+// The world: queues, nodes and counts follow jobs through their lives; requests that could never start are refused.
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "sched/sched.h"
+#include "cluster.h"
 
 static const struct sched_gpu V100[8] = {
     {"V100", 32ULL << 30, 0, false}, {"V100", 32ULL << 30, 0, false}, {"V100", 32ULL << 30, 0, false},
@@ -125,20 +120,34 @@ static void many_at_once_or_few_at_a_time(void **state) {
     world_free(w);
 }
 
+// At time 0, with the default policy.
+static int check(struct world *w, const struct sched_request *q, struct error *e) {
+    struct policy p;
+    sched_policy_default(&p);
+    return world_check_request(w, q, 0, &p, e);
+}
+
+static void refused(struct world *w, const struct sched_request *q, const char *text) {
+    struct error e = {0};
+    assert_true(check(w, q, &e) < 0);
+    if (!strstr(e.text, text))
+        fail_msg("expected \"%s\", got \"%s\"", text, e.text);
+}
+
 static void refuses_what_never_fits(void **state) {
     (void)state;
     struct world *w = two_nodes();
     struct error e;
-    assert_true(world_check_request(w, &(struct sched_request){.project = 1, .gpu_milli_per_job = 9000}, &e) < 0);
-    assert_non_null(strstr(e.text, "gpus 9"));
-    assert_true(world_check_request(w, &(struct sched_request){.project = 1, .gpu_milli_per_job = 1500}, &e) < 0);
-    assert_true(world_check_request(w, &(struct sched_request){.project = 1, .nodes_min = 3}, &e) < 0);
-    assert_true(world_check_request(w, &(struct sched_request){.project = 7}, &e) < 0);
-    assert_true(world_check_request(w, &(struct sched_request){.project = 1, .gpu_model = "H100",
+    assert_true(check(w, &(struct sched_request){.project = 1, .gpu_milli_per_job = 9000}, &e) < 0);
+    assert_non_null(strstr(e.text, "gpus: 9"));
+    assert_true(check(w, &(struct sched_request){.project = 1, .gpu_milli_per_job = 1500}, &e) < 0);
+    assert_true(check(w, &(struct sched_request){.project = 1, .nodes_min = 3}, &e) < 0);
+    assert_true(check(w, &(struct sched_request){.project = 7}, &e) < 0);
+    assert_true(check(w, &(struct sched_request){.project = 1, .gpu_model = "H100",
                                                               .gpu_milli_per_job = 1000}, &e) < 0);
-    assert_int_equal(world_check_request(w, &(struct sched_request){.project = 1, .nodes_min = 2,
+    assert_int_equal(check(w, &(struct sched_request){.project = 1, .nodes_min = 2,
                                                                     .gpu_milli_per_node = 8000}, &e), 0);
-    assert_int_equal(world_check_request(w, &(struct sched_request){.project = 1, .gpu_memory_bytes = 16ULL << 30},
+    assert_int_equal(check(w, &(struct sched_request){.project = 1, .gpu_memory_bytes = 16ULL << 30},
                                          &e), 0);
     world_free(w);
 }
@@ -186,8 +195,53 @@ static void refuses_bad_policy(void **state) {
     world_free(w);
 }
 
+enum { MINUTE_MS = 60 * 1000, HOUR_MS = 60 * MINUTE_MS };
+
+// A job that could never start is refused at submit, in words that say what to change.
+static void hopeless_requests_are_refused(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 8);
+    cluster_project(&c, 1, 0, 2);
+    struct sched_partition part = {.id = 1, .name = "short", .all_nodes = true, .max_time_ms = 4 * HOUR_MS};
+    assert_int_equal(world_partition_set(c.w, &part, NULL), 0);
+    struct sched_qos qos = {.id = 1, .name = "low", .max_gpu_milli_per_user = 1500, .max_time_ms = 90 * MINUTE_MS};
+    assert_int_equal(world_qos_set(c.w, &qos, NULL), 0);
+    struct error e = {0};
+    struct sched_request q = {.project = 1, .partition = 1, .time_limit_ms = 5 * HOUR_MS};
+    refused(c.w, &q, "time limit: 5 h exceeds partition short's limit of 4 h");
+    q = (struct sched_request){.project = 1, .qos = 1, .time_limit_ms = 91 * MINUTE_MS};
+    refused(c.w, &q, "1 h 31 min exceeds QoS low's limit of 1 h 30 min");
+    q = (struct sched_request){.project = 1, .qos = 1, .gpu_milli_per_job = 2000};
+    refused(c.w, &q, "gpus: 2 exceed QoS low's limit of 1.5 for one user");
+    // a deadline before the job could have ended
+    q = (struct sched_request){.project = 1, .time_limit_ms = 2 * HOUR_MS, .deadline_ms = 2 * HOUR_MS};
+    assert_int_equal(check(c.w, &q, &e), 0);
+    q.deadline_ms--;
+    refused(c.w, &q, "the job's time limit is 2 h");
+    q.time_limit_ms = 0;  // none: it may run until its deadline
+    assert_int_equal(check(c.w, &q, &e), 0);
+    q.partition = 1;      // whose limit of 4 h applies then
+    refused(c.w, &q, "the job's time limit is 4 h");
+    q.deadline_ms = 4 * HOUR_MS;
+    assert_int_equal(check(c.w, &q, &e), 0);
+    // larger than the quota it must stay within
+    q = (struct sched_request){.project = 1, .gpu_milli_per_job = 3000};
+    assert_int_equal(check(c.w, &q, &e), 0);
+    q.class = SCHED_INTERACTIVE;
+    refused(c.w, &q, "gpus: 3 exceed project p1's quota of 2");
+    q.gpu_milli_per_job = 2000;
+    assert_int_equal(check(c.w, &q, &e), 0);
+    struct policy anywhere;
+    sched_policy_default(&anywhere);
+    anywhere.interactive_within_quota = false;
+    q.gpu_milli_per_job = 3000;
+    assert_int_equal(world_check_request(c.w, &q, 0, &anywhere, &e), 0);
+    world_free(c.w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hopeless_requests_are_refused),
         cmocka_unit_test(starts_and_frees),
         cmocka_unit_test(node_goes_and_comes_back),
         cmocka_unit_test(many_at_once_or_few_at_a_time),

@@ -174,6 +174,7 @@ struct job_record {
     struct usage *usage;
     int64_t expected_start_ms;
     uint32_t preempted;   // how often
+    const char *preempted_why;  // the last time
     uint32_t steps;       // started by its newest attempt
     const char *by;       // who cancelled it
     int64_t suspended_ms; // how long it was suspended

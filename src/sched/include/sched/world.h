@@ -178,8 +178,13 @@ enum sched_job_state { SCHED_JOB_PENDING, SCHED_JOB_RUNNING, SCHED_JOB_ENDING };
 const struct world_request *world_request(struct world *w, const struct sched_request *asked);
 void world_request_unref(struct world *w, const struct world_request *r);
 // 0, or -EINVAL/-ERANGE with one sentence naming field, value and remedy when the nodes could never run this,
-// even idle and all up, or when the request contradicts itself or the rules.
-int world_check_request(struct world *w, const struct sched_request *asked, struct error *err);
+// even idle and all up, or when the request contradicts itself, the rules or the policy. start_ms: the earliest
+// time it could start.
+struct policy;
+int world_check_request(struct world *w, const struct sched_request *asked, int64_t start_ms,
+                        const struct policy *policy, struct error *err);
+// The effective time limit of a request, of several partitions the shortest; INT64_MAX: none.
+int64_t world_request_limit_ms(const struct world *w, const struct world_request *r);
 
 int world_job_add(struct world *w, const struct sched_job *job);  // pending; -EEXIST
 int world_job_hold(struct world *w, uint64_t id, enum sched_hold hold);  // pending; -ENOENT

@@ -1,0 +1,67 @@
+// The configuration file applied to the core: entries may name others further down.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "../policy.h"
+
+struct found {
+    const char *name, *preempts, *parent;
+};
+
+static bool find_qos(void *ctx, const char *name, const void *value) {
+    struct found *f = ctx;
+    const struct qos *q = value;
+    if (strcmp(name, f->name) == 0)
+        f->preempts = q->preempts.len ? q->preempts.at[0] : "";
+    return true;
+}
+
+static bool find_project(void *ctx, const char *name, const void *value) {
+    struct found *f = ctx;
+    const struct project *p = value;
+    if (strcmp(name, f->name) == 0)
+        f->parent = p->parent ? p->parent : "";
+    return true;
+}
+
+static void entries_may_name_later_ones(void **state) {
+    (void)state;
+    static const char *middle = "middle", *low = "low", *missing = "missing";
+    struct qos qos[] = {{.name = "high", .usage_factor = 1, .preempts = {&middle, 1}},
+                        {.name = "middle", .usage_factor = 1, .preempts = {&low, 1}},
+                        {.name = "bad", .usage_factor = 1, .preempts = {&missing, 1}},
+                        {.name = "low", .usage_factor = 1}};
+    struct project projects[] = {{.name = "team", .parent = "department"}, {.name = "department"}};
+    struct core_config config;
+    core_config_default(&config);
+    struct controller *c = xcalloc(1, sizeof *c);
+    c->core = core_new(&config);
+    core_start(c->core, 1000);
+    c->config.qos.at = qos;
+    c->config.qos.len = 4;
+    c->config.projects.at = projects;
+    c->config.projects.len = 2;
+    policy_from_config(c);
+    struct found f = {.name = "high"};
+    core_each_entity(c->core, ENTITY_QOS, find_qos, &f);
+    assert_string_equal(f.preempts, "middle");
+    f = (struct found){.name = "bad"};
+    core_each_entity(c->core, ENTITY_QOS, find_qos, &f);
+    assert_null(f.preempts);
+    f = (struct found){.name = "team"};
+    core_each_entity(c->core, ENTITY_PROJECT, find_project, &f);
+    assert_string_equal(f.parent, "department");
+    uint64_t seq = core_seq(c->core);
+    policy_from_config(c);  // nothing is left to change
+    assert_int_equal(core_seq(c->core), seq);
+    core_free(c->core);
+    free(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(entries_may_name_later_ones)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
