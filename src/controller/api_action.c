@@ -1,53 +1,27 @@
 // Owns POST /v1/jobs/ACTION: cancel, hold, release, requeue, suspend, resume, update, on jobs named
 // by id ("12", "12_3", "12_[1-5]", an array as a whole) or by filter.
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "api.h"
 #include "model/arrayspec.h"
 #include "model/dependency.h"
 
-// One request is carried out in one turn of the loop, during which everybody else waits.
+// A request that acts on many jobs is carried out in slices, one slice in a turn of the loop, so that others are
+// answered in between; the answer leaves when all of it is committed. A client that disconnects does not undo or stop
+// it. One action of a user is carried out at a time, the others wait behind it; users take turns.
 enum {
-    SELECT_TIME_US = 2000000,
-    SELECT_CHECK_EVERY = 4096,
-    ACTION_TIME_US = 10000000,
-    SELECT_MAX = 4 << 20,           // more than there can be; the same may be named twice
-    ACTION_EVENT_BYTES = 64 << 20,  // of the journal, by one request
+    WORK_LOOK = 1,         // units of work: looking at a job,
+    WORK_ACT = 20,         // and changing it: five to twenty microseconds
+    WORK_SLICE = 10000,    // of one turn: at most about 10 ms
+    WORK_AT_ONCE = 2000,   // done when the request arrives, before other requests of the same turn
+    BATCH_JOBS = 64,       // found before they are changed
+    SELECT_MAX = 4 << 20,  // jobs of one request: more than there can be; the same may be named twice
+    ACTIONS_MAX = 1024,    // waiting
+    ACTIONS_USER_MAX = 64,
 };
-
-struct selection {
-    struct api_call *call;
-    uint32_t looked;
-    const char *user, *name, *project, *partition, *qos, *node;
-    uint32_t states;
-    VEC(uint64_t) ids;
-};
-
-static bool select_view(void *ctx, const struct job_view *v) {
-    struct selection *s = ctx;
-    if ((!s->states || s->states >> v->state & 1) && (!s->user || streq(s->user, v->user)) &&
-        (!s->name || streq(s->name, v->name)) && (!s->project || streq(s->project, v->project)) &&
-        (!s->partition || streq(s->partition, v->partition)) && (!s->qos || streq(s->qos, v->qos)))
-        vec_push(&s->ids, v->id);
-    return true;
-}
-
-static bool select_any(void *ctx, const struct job_view *v) {
-    vec_push(&((struct selection *)ctx)->ids, v->id);
-    return true;
-}
-
-// False when the request asks for more than one may.
-static bool may_go_on(struct selection *s, struct error *e) {
-    if (s->ids.len <= SELECT_MAX &&
-        (s->looked++ % SELECT_CHECK_EVERY || clock_mono_us() - s->call->req->began_us < SELECT_TIME_US))
-        return true;
-    error_set(e, E2BIG, "ids: this takes too long in one request; name fewer jobs at a time");
-    return false;
-}
 
 struct problems {
     struct json_writer w;
@@ -65,44 +39,78 @@ static void problem(struct problems *p, const char *id, const struct error *e) {
     json_close(&p->w, '}');
 }
 
+// Jobs that a request names: one, some or all elements of an array, or those that pass the filter.
+struct action_source {
+    uint64_t job;              // or the array; 0: the filter
+    uint64_t next, count;      // elements of an array as a whole, in the order of their ids
+    struct array_spec ranges;  // elements by index
+    uint32_t range;            // and where to go on
+    uint64_t index;
+};
+
+struct bulk_action {
+    struct controller *controller;
+    struct net_request *req;
+    struct actor actor;
+    struct arena arena;  // of the request
+    struct json *j;
+    enum command_type type;
+    struct spec change;
+    VEC(struct action_source) sources;
+    uint32_t source;                                      // where to go on
+    const char *user, *name, *project, *partition, *qos;  // the filter
+    uint32_t states;
+    uint64_t after;    // the filter goes on behind this job
+    uint64_t newest;  // jobs that are submitted after the request are not meant
+    bool filter_done;
+    uint64_t batch[BATCH_JOBS];
+    uint32_t found, looked;  // of the batch
+    uint64_t matched, done;
+    struct problems problems;
+};
+
+static struct bulk_action *action_free(struct bulk_action *b) {
+    vec_done(&b->sources);
+    buf_done(&b->problems.out);
+    arena_done(&b->arena);
+    free(b);
+    return NULL;
+}
+
 // "12_[1-5,7]"
-static int select_elements(struct selection *s, const char *text, const char *bracket, struct error *e) {
-    struct core *core = s->call->controller->core;
-    struct array_spec spec;
-    uint64_t array;
+static int select_elements(struct bulk_action *b, const char *text, const char *bracket, uint64_t *size,
+                           struct error *e) {
+    struct action_source source = {0};
     size_t len = strlen(bracket);
     if (bracket[-1] != '_' || bracket[len - 1] != ']' ||
-        parse_u64(arena_strndup(&s->call->arena, text, (size_t)(bracket - text - 1)), &array) < 0)
+        parse_u64(arena_strndup(&b->arena, text, (size_t)(bracket - text - 1)), &source.job) < 0)
         return error_set(e, EINVAL, "\"%.60s\" is not a job; expected 12, 12_3 or 12_[1-5]", text);
-    int r = array_parse(arena_strndup(&s->call->arena, bracket + 1, len - 2), &s->call->arena, &spec, e);
-    if (r < 0)
+    int r = array_parse(arena_strndup(&b->arena, bracket + 1, len - 2), &b->arena, &source.ranges, e);
+    if (r < 0 || !core_is_array(b->controller->core, source.job))
         return r;
-    if (!core_is_array(core, array))
-        return 0;
-    for (uint32_t i = 0; i < spec.len; i++)
-        for (uint64_t k = spec.at[i].first; k <= spec.at[i].last; k += spec.at[i].step) {
-            if (!may_go_on(s, e))
-                return -E2BIG;
-            uint64_t id = core_element(core, array, (uint32_t)k);
-            struct job_view v;
-            if (id && core_view(core, id, &v))
-                vec_push(&s->ids, id);
-        }
+    for (uint32_t i = 0; i < source.ranges.len; i++)
+        *size += (source.ranges.at[i].last - source.ranges.at[i].first) / source.ranges.at[i].step + 1;
+    if (source.ranges.len) {
+        source.index = source.ranges.at[0].first;
+        vec_push(&b->sources, source);
+    }
     return 0;
 }
 
-static int select_id(struct selection *s, const char *text, struct error *e) {
-    struct controller *c = s->call->controller;
+static int select_id(struct bulk_action *b, const char *text, uint64_t *size, struct error *e) {
+    struct controller *c = b->controller;
     const char *bracket = strchr(text, '[');
     struct job_ref ref;
     struct job_view v;
     if (bracket && bracket > text)
-        return select_elements(s, text, bracket, e);
+        return select_elements(b, text, bracket, size, e);
     int r = job_ref_parse(text, &ref, e);
     if (r < 0)
         return r;
     if (!ref.has_index && core_is_array(c->core, ref.job)) {
-        core_each_element(c->core, ref.job, select_any, s);
+        struct action_source all = {.job = ref.job, .count = core_array_size(c->core, ref.job)};
+        *size += all.count;
+        vec_push(&b->sources, all);
         return 0;
     }
     uint64_t id = api_parse_job(c, text, e);
@@ -116,54 +124,113 @@ static int select_id(struct selection *s, const char *text, struct error *e) {
             return error_set(e, ENOENT, "there is no job %s", text);
         return error_set(e, EALREADY, "job %s has already ended (%s)", text, job_state_words[record.state]);
     }
-    vec_push(&s->ids, id);
+    ++*size;
+    vec_push(&b->sources, ((struct action_source){.job = id, .count = 1}));
     return 0;
 }
 
-static int read_states(struct selection *s, const struct json *j, struct error *e) {
-    const char *text = json_str(j, "state");
+static int read_states(struct bulk_action *b, struct error *e) {
+    const char *text = json_str(b->j, "state");
     for (const char *p = text; p && *p;) {
         size_t n = strcspn(p, ",");
-        int state = words_find(job_state_words, arena_strndup(&s->call->arena, p, n));
+        int state = words_find(job_state_words, arena_strndup(&b->arena, p, n));
         if (state < 0)
             return error_set(e, EINVAL, "state: \"%.40s\" is not known", text);
-        s->states |= 1u << state;
+        b->states |= 1u << state;
         p += n + (p[n] == ',');
     }
     return 0;
 }
 
-static int select_jobs(struct selection *s, const struct json *j, struct problems *p, struct error *e) {
-    const struct json *ids = json_get(j, "ids");
-    if (ids) {
-        if (ids->type != JSON_ARRAY)
+static int select_ids(struct bulk_action *b, const struct json *ids, struct error *e) {
+    uint64_t size = 0;
+    if (ids->type != JSON_ARRAY)
+        return error_set(e, EINVAL, "ids: expected a list of texts");
+    for (uint32_t i = 0; i < ids->len; i++) {
+        struct error one = {0};
+        if (ids->items[i].type != JSON_STRING)
             return error_set(e, EINVAL, "ids: expected a list of texts");
-        for (uint32_t i = 0; i < ids->len; i++) {
-            struct error one = {0};
-            if (ids->items[i].type != JSON_STRING)
-                return error_set(e, EINVAL, "ids: expected a list of texts");
-            s->looked = 0;  // one of them may take long by itself
-            if (!may_go_on(s, e))
-                return -E2BIG;
-            if (select_id(s, ids->items[i].s, &one) < 0)
-                problem(p, ids->items[i].s, &one);
-        }
-        return 0;
+        if (select_id(b, ids->items[i].s, &size, &one) < 0)
+            problem(&b->problems, ids->items[i].s, &one);
+        if (size > SELECT_MAX)
+            return error_set(e, E2BIG, "ids: more than %d jobs in one request; name fewer at a time",
+                             SELECT_MAX);
     }
-    s->user = json_str(j, "user");
-    s->name = json_str(j, "name");
-    s->project = json_str(j, "project");
-    s->partition = json_str(j, "partition");
-    s->qos = json_str(j, "qos");
-    if (!s->user && !s->name && !s->project && !s->partition && !s->qos && !json_get(j, "state") &&
+    return 0;
+}
+
+static int select_jobs(struct bulk_action *b, struct error *e) {
+    const struct json *j = b->j, *ids = json_get(j, "ids");
+    if (ids)
+        return select_ids(b, ids, e);
+    b->user = json_str(j, "user");
+    b->name = json_str(j, "name");
+    b->project = json_str(j, "project");
+    b->partition = json_str(j, "partition");
+    b->qos = json_str(j, "qos");
+    if (!b->user && !b->name && !b->project && !b->partition && !b->qos && !json_get(j, "state") &&
         !json_true(j, "all"))
-        return error_set(e, EINVAL, "say which jobs: ids, or a filter (user, name, state, project, partition), or all");
-    if (!s->user && !s->call->actor.admin)
-        s->user = s->call->actor.user;  // a filter means one's own
-    int r = read_states(s, j, e);
-    if (r == 0)
-        core_each_job(s->call->controller->core, select_view, s);
-    return r;
+        return error_set(e, EINVAL,
+                         "say which jobs: ids, or a filter (user, name, state, project, partition), or all");
+    if (!b->user && !b->actor.admin)
+        b->user = b->actor.user;  // a filter means one's own
+    vec_push(&b->sources, (struct action_source){0});
+    return read_states(b, e);
+}
+
+// --- finding the next jobs ---
+
+static bool filter_view(void *ctx, const struct job_view *v) {
+    struct bulk_action *b = ctx;
+    if (v->id > b->newest) {
+        b->filter_done = true;
+        return false;
+    }
+    b->after = v->id;
+    b->looked++;
+    if ((!b->states || b->states >> v->state & 1) && (!b->user || streq(b->user, v->user)) &&
+        (!b->name || streq(b->name, v->name)) && (!b->project || streq(b->project, v->project)) &&
+        (!b->partition || streq(b->partition, v->partition)) && (!b->qos || streq(b->qos, v->qos)))
+        b->batch[b->found++] = v->id;
+    return b->found < BATCH_JOBS && b->looked < BATCH_JOBS * WORK_ACT;
+}
+
+static bool find_by_filter(struct bulk_action *b) {
+    uint64_t before = b->after;
+    core_each_job_after(b->controller->core, b->after, filter_view, b);
+    return b->filter_done || b->after == before;
+}
+
+// True when the source has no more.
+static bool find_in_source(struct bulk_action *b, struct action_source *s) {
+    const struct core *core = b->controller->core;
+    struct job_view v;
+    uint64_t id;
+    if (!s->job)
+        return find_by_filter(b);
+    if (!s->ranges.len) {
+        if (s->next < s->count && core_view(core, s->job + s->next, &v))
+            b->batch[b->found++] = s->job + s->next;
+        b->looked++;
+        return ++s->next >= s->count;
+    }
+    id = core_element(core, s->job, (uint32_t)s->index);
+    b->looked++;
+    if (id && core_view(core, id, &v))
+        b->batch[b->found++] = id;
+    s->index += s->ranges.at[s->range].step;
+    if (s->index > s->ranges.at[s->range].last && ++s->range < s->ranges.len)
+        s->index = s->ranges.at[s->range].first;
+    return s->range >= s->ranges.len;
+}
+
+// Fills the batch; returns the work it took.
+static uint32_t find_batch(struct bulk_action *b) {
+    b->found = b->looked = 0;
+    while (b->source < b->sources.len && b->found < BATCH_JOBS && b->looked < BATCH_JOBS * WORK_ACT)
+        if (find_in_source(b, &b->sources.at[b->source]))
+            b->source++;
+    return b->looked * WORK_LOOK;
 }
 
 static int read_change(const struct json *change, struct arena *a, struct spec *out, struct error *e) {
@@ -177,8 +244,8 @@ static enum hold_kind hold_kind(const struct json *j) {
     return streq(as, "admin") ? HOLD_ADMIN : streq(as, "user") ? HOLD_USER : HOLD_BY_OWNER;
 }
 
-static int act(struct api_call *call, enum command_type type, uint64_t id, const struct json *j,
-               const struct spec *change, struct error *e) {
+static int act(struct bulk_action *b, uint64_t id, struct error *e) {
+    const struct json *j = b->j;
     struct command_job job = {id};
     struct command_cancel cancel = {.id = id,
                                     .signal = (uint32_t)json_i64(j, "signal", 0),
@@ -188,12 +255,13 @@ static int act(struct api_call *call, enum command_type type, uint64_t id, const
                                     .reason = json_str(j, "reason")};
     struct command_hold hold = {id, hold_kind(j)};
     struct command_requeue requeue = {id, json_true(j, "hold")};
-    struct command_update update = {id, change};
-    const void *const bodies[] = {[COMMAND_CANCEL] = &cancel,   [COMMAND_HOLD] = &hold,   [COMMAND_RELEASE] = &job,
-                                  [COMMAND_REQUEUE] = &requeue, [COMMAND_SUSPEND] = &job, [COMMAND_RESUME] = &job,
-                                  [COMMAND_UPDATE] = &update};
-    struct command command = {type, bodies[type]};
-    return core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, e);
+    struct command_update update = {id, &b->change};
+    const void *const bodies[] = {
+        [COMMAND_CANCEL] = &cancel,   [COMMAND_HOLD] = &hold,   [COMMAND_RELEASE] = &job,
+        [COMMAND_REQUEUE] = &requeue, [COMMAND_SUSPEND] = &job, [COMMAND_RESUME] = &job,
+        [COMMAND_UPDATE] = &update};
+    struct command command = {b->type, bodies[b->type]};
+    return core_command(b->controller->core, &b->actor, NULL, &command, now_ms(), NULL, e);
 }
 
 // The actions are the names of the commands about jobs that exist.
@@ -204,14 +272,121 @@ static enum command_type action_of(const char *name) {
     return COMMAND_NONE;
 }
 
+// --- carrying out ---
+
+static void answer(struct bulk_action *b) {
+    struct api_call call = {.controller = b->controller, .req = b->req};
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    json_open(&w, '{');
+    json_kv_i64(&w, "matched", (int64_t)b->matched);
+    json_kv_i64(&w, "done", (int64_t)b->done);
+    json_key(&w, "errors");
+    json_open(&w, '[');
+    if (b->problems.out.len)
+        json_put_raw(&w, buf_str(&b->problems.out));
+    json_close(&w, ']');
+    json_close(&w, '}');
+    api_when_committed(&call, 200, &body);
+}
+
+// Works for up to `work` units; true when the action is complete and answered.
+static bool carry_out(struct bulk_action *b, uint32_t work) {
+    struct controller *c = b->controller;
+    uint32_t spent = 0;
+    while (spent < work && b->source < b->sources.len) {
+        spent += find_batch(b) + b->found * WORK_ACT;
+        b->matched += b->found;
+        for (uint32_t i = 0; i < b->found; i++) {
+            struct error one = {0};
+            char id[24];
+            if (act(b, b->batch[i], &one) == 0) {
+                b->done++;
+                continue;
+            }
+            snprintf(id, sizeof id, "%llu", (unsigned long long)b->batch[i]);
+            problem(&b->problems, id, &one);
+        }
+    }
+    c->action_work += spent;
+    c->action_slices++;
+    if (c->action_work > c->action_work_max)
+        c->action_work_max = c->action_work;
+    if (b->source < b->sources.len)
+        return false;
+    answer(b);
+    return true;
+}
+
+static bool is_first_of_its_user(const struct controller *c, uint32_t i) {
+    for (uint32_t k = 0; k < i; k++)
+        if (streq(c->actions.at[k]->actor.user, c->actions.at[i]->actor.user))
+            return false;
+    return true;
+}
+
+static void on_idle(uv_idle_t *h) {
+    struct controller *c = h->data;
+    for (uint32_t n = c->actions.len; n && c->action_work < WORK_SLICE; n--) {
+        uint32_t i = c->action_next++ % c->actions.len;
+        if (!is_first_of_its_user(c, i))
+            continue;
+        struct bulk_action *b = c->actions.at[i];
+        if (carry_out(b, WORK_SLICE - c->action_work)) {
+            vec_remove(&c->actions, i);
+            action_free(b);
+        }
+        break;
+    }
+    if (!c->actions.len)
+        uv_idle_stop(h);
+}
+
+void actions_turn_ends(struct controller *c) {
+    c->action_work = 0;
+}
+
+void actions_init(struct controller *c) {
+    uv_idle_init(&c->loop, &c->action_idle);
+    c->action_idle.data = c;
+}
+
+void actions_stop(struct controller *c) {
+    for (uint32_t i = 0; i < c->actions.len; i++) {
+        struct bulk_action *b = c->actions.at[i];
+        struct error e = {0};
+        error_set(&e, ENOTCONN, "the controller stops; %llu jobs were changed, ask again for the others",
+                  (unsigned long long)b->done);
+        api_fail(b->req, &e);
+        action_free(b);
+    }
+    vec_done(&c->actions);
+}
+
+// Small ones are done at once, unless their user has others under way or much was done in this turn already.
+static void begin(struct bulk_action *b) {
+    struct controller *c = b->controller;
+    uint32_t mine = 0;
+    for (uint32_t i = 0; i < c->actions.len; i++)
+        mine += streq(c->actions.at[i]->actor.user, b->actor.user);
+    if (mine >= ACTIONS_USER_MAX || c->actions.len >= ACTIONS_MAX) {
+        api_error(b->req, 429, "EAGAIN",
+                  "too many actions are waiting to be carried out; ask again in a moment");
+        action_free(b);
+        return;
+    }
+    if (!mine && c->action_work < WORK_SLICE && carry_out(b, WORK_AT_ONCE)) {
+        action_free(b);
+        return;
+    }
+    vec_push(&c->actions, b);
+    uv_idle_start(&c->action_idle, on_idle);
+}
+
 void api_action(struct api_call *call) {
     struct json *j;
     struct error e = {0};
-    struct selection s = {.call = call};
-    struct problems p = {0};
-    struct spec change = {0};
     enum command_type action = action_of(call->name);
-    p.w.out = &p.out;
     if (action == COMMAND_NONE) {
         api_error(call->req, 404, "ENOENT",
                   "no such action; expected cancel, hold, release, requeue, suspend, resume or update");
@@ -219,46 +394,25 @@ void api_action(struct api_call *call) {
     }
     if (api_body(call, &j) < 0)
         return;
+    struct bulk_action *b = xcalloc(1, sizeof *b);
+    *b = (struct bulk_action){.controller = call->controller,
+                              .req = call->req,
+                              .actor = call->actor,
+                              .j = j,
+                              .type = action,
+                              .arena = call->arena,
+                              .newest = core_newest_id(call->controller->core)};
+    call->arena = (struct arena){0};
+    b->problems.w.out = &b->problems.out;
     int64_t signal = json_i64(j, "signal", 0);
     if (signal < 0 || signal > 64)
         error_set(&e, ERANGE, "signal: %lld is not a signal number", (long long)signal);
-    if (e.code || (action == COMMAND_UPDATE && read_change(json_get(j, "spec"), &call->arena, &change, &e) < 0) ||
-        select_jobs(&s, j, &p, &e) < 0) {
+    if (e.code ||
+        (action == COMMAND_UPDATE && read_change(json_get(j, "spec"), &b->arena, &b->change, &e) < 0) ||
+        select_jobs(b, &e) < 0) {
         api_fail(call->req, &e);
-        goto done;
+        action_free(b);
+        return;
     }
-    uint64_t done = 0;
-    bool too_long = false;
-    for (uint32_t i = 0; i < s.ids.len; i++) {
-        struct error one = {0};
-        char id[24];
-        if (i % 64 == 0)
-            too_long = clock_mono_us() - call->req->began_us > ACTION_TIME_US;
-        if (too_long || core_outbox(call->controller->core)->bytes.len > ACTION_EVENT_BYTES)
-            error_set(
-                &one, E2BIG,
-                "one request may not change this much; %llu jobs were changed, ask again for the others",
-                (unsigned long long)done);
-        else if (act(call, action, s.ids.at[i], j, &change, &one) == 0) {
-            done++;
-            continue;
-        }
-        snprintf(id, sizeof id, "%llu", (unsigned long long)s.ids.at[i]);
-        problem(&p, id, &one);
-    }
-    struct buf b = {0};
-    struct json_writer w = {.out = &b};
-    json_open(&w, '{');
-    json_kv_i64(&w, "matched", s.ids.len);
-    json_kv_i64(&w, "done", (int64_t)done);
-    json_key(&w, "errors");
-    json_open(&w, '[');
-    if (p.out.len)
-        json_put_raw(&w, buf_str(&p.out));
-    json_close(&w, ']');
-    json_close(&w, '}');
-    api_when_committed(call, 200, &b);
-done:
-    buf_done(&p.out);
-    vec_done(&s.ids);
+    begin(b);
 }

@@ -237,6 +237,8 @@ void api_status(struct api_call *call) {
     json_key(&w, "scheduler");
     json_open(&w, '{');
     json_kv_i64(&w, "passes", (int64_t)c->schedules);
+    json_kv_i64(&w, "action_slices", (int64_t)c->action_slices);
+    json_kv_i64(&w, "action_work_max", c->action_work_max);
     json_kv_i64(&w, "last_us", c->schedule_us);
     json_close(&w, '}');
     put_limits(c, &w);

@@ -94,6 +94,12 @@ struct controller {
     uv_idle_t list_idle;     // while a list has something to write
     VEC(struct list_stream *) list_streams;
     uint32_t list_next;      // whose turn it is
+    VEC(struct bulk_action *) actions;  // on many jobs, not complete yet, in the order they came
+    uv_idle_t action_idle;   // while there are such
+    uint32_t action_next;    // whose turn it is
+    uint32_t action_work;    // units of work in this turn of the loop
+    uint32_t action_work_max;
+    uint64_t action_slices;
     bool walking_waiters;
     VEC(struct question *) questions;  // that wait for their turn, oldest first
     uv_timer_t query_throttle_timer;
@@ -145,6 +151,11 @@ void stream_drop(struct stream *s);         // the client has gone; no callback 
 void stream_message(struct controller *c, const char *node, const struct message *m);
 void streams_node_gone(struct controller *c, const char *node);
 void streams_done(struct controller *c);
+
+// api_action.c: actions on many jobs, in slices.
+void actions_init(struct controller *c);
+void actions_stop(struct controller *c);  // answers those that are not complete
+void actions_turn_ends(struct controller *c);
 
 // query_throttle.c: whose question is answered when.
 void questions_init(struct controller *c);

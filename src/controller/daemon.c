@@ -81,6 +81,7 @@ static void on_prepare(uv_prepare_t *h) {
     if (c->stopping)
         return;
     flush(c);
+    actions_turn_ends(c);
     if (c->followers.len)
         followers_tick(c);
 }
@@ -276,6 +277,7 @@ static int start(struct controller *c, struct error *e) {
     uv_timer_init(&c->loop, &c->tick);
     list_streams_init(c);
     questions_init(c);
+    actions_init(c);
     uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
     uv_poll_init(&c->loop, &c->users_poll, users_fd(c->users));
     c->prepare.data = c->tick.data = c->store_poll.data = c->users_poll.data = c;
@@ -319,6 +321,7 @@ static void stop(struct controller *c) {
     c->stopping = true;
     journal_replay_stop(c);
     api_users_changed(c);
+    actions_stop(c);
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
 }
 

@@ -91,6 +91,15 @@ bool core_is_array(const struct core *c, uint64_t id) {
     return map_get(&c->arrays, id) != NULL;
 }
 
+uint64_t core_newest_id(const struct core *c) {
+    return c->next_id - 1;
+}
+
+uint64_t core_array_size(const struct core *c, uint64_t id) {
+    const struct array *a = map_get(&c->arrays, id);
+    return a ? a->count : 0;
+}
+
 void core_each_element(const struct core *c, uint64_t array_id,
                        bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
     const struct array *a = map_get(&c->arrays, array_id);

@@ -175,6 +175,8 @@ int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_r
 bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id);              // its script, logs, …
 // "12_3" style: the id of an array's element; 0 if there is none.
 uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index);
+uint64_t core_newest_id(const struct core *c);  // of all jobs ever submitted; 0: none
+uint64_t core_array_size(const struct core *c, uint64_t id);  // of a live array: elements, ended ones too, ids in a row
 bool core_is_array(const struct core *c, uint64_t id);  // some element of it is live
 
 // A live job as lists need it: nothing is copied, all pointers live until the next command.
