@@ -1,5 +1,5 @@
-// Owns the waiting line between core and world. A line of entries, one per batch: the effects and
-// answers that leave when the store reports the batch's ticket.
+// A queue of batches that are being committed, oldest first: each with the effects and answers that leave when the
+// store reports its ticket.
 #include "controller/commit_pipeline.h"
 
 #include <assert.h>
@@ -18,21 +18,21 @@ enum {
 // Nodes are checked every second; a check that comes later than CHECK_LATE_MS counts as one interval.
 enum { CHECK_INTERVAL_MS = 1000, CHECK_LATE_MS = 2500 };
 
-struct answer {
+struct pipeline_answer {
     pipeline_done_fn fn;
     void *arg;
 };
 
-struct entry {
+struct pipeline_entry {
     uint64_t ticket;
     VEC(struct effect) effects;
-    VEC(struct answer) answers;
+    VEC(struct pipeline_answer) answers;
     VEC(struct outbox_finished) finished;
     VEC(struct notice) notices;
     char *bytes;
 };
 
-struct heard {
+struct pipeline_heard_at {
     int64_t at_ms;  // by the clock `watched_ms`
 };
 
@@ -46,15 +46,15 @@ struct commit_pipeline {
     struct core *core;
     struct store *store;
     struct pipeline_hooks hooks;
-    VEC(struct entry *) line;   // oldest first
-    VEC(struct answer) answers;  // for the batch to come
+    VEC(struct pipeline_entry *) line;   // oldest first
+    VEC(struct pipeline_answer) answers;  // for the batch to come
     struct store_batch *batch;   // texts that came in since the last flush
     uint64_t snapshot_seq;
     int64_t now_ms;              // of the last flush
     bool snapshot_busy, degraded;
     char why[ERROR_TEXT_MAX];
     VEC(struct effect) waiting;  // launches that found no room on their way
-    struct strmap heard;         // node, interned by the core → struct heard
+    struct strmap heard;         // node, interned by the core → struct pipeline_heard_at
     int64_t watched_ms;          // time in which this process really listened: stalls count as one interval
     int64_t checked_ms;          // when nodes were last checked; 0: not yet
     struct cached_text texts[TEXT_CACHE_SLOTS];
@@ -69,7 +69,7 @@ struct commit_pipeline *pipeline_new(struct core *core, const struct pipeline_ho
     return s;
 }
 
-static void entry_free(struct entry *e) {
+static void entry_free(struct pipeline_entry *e) {
     vec_done(&e->effects);
     vec_done(&e->answers);
     vec_done(&e->finished);
@@ -229,7 +229,7 @@ void pipeline_launch_waiting(struct commit_pipeline *s, const char *node, bool g
     s->waiting.len = kept;
 }
 
-static void release(struct commit_pipeline *s, struct entry *e) {
+static void release(struct commit_pipeline *s, struct pipeline_entry *e) {
     for (uint32_t i = 0; i < e->effects.len; i++) {
         const struct effect *f = &e->effects.at[i];
         switch (f->type) {
@@ -248,7 +248,7 @@ static void release(struct commit_pipeline *s, struct entry *e) {
 }
 
 void pipeline_when_committed(struct commit_pipeline *s, pipeline_done_fn fn, void *arg) {
-    struct answer a = {fn, arg};
+    struct pipeline_answer a = {fn, arg};
     vec_push(&s->answers, a);
 }
 
@@ -264,7 +264,7 @@ static void on_committed(void *ctx, uint64_t ticket, uint64_t seq) {
     while (n < s->line.len && s->line.at[n]->ticket <= ticket)
         n++;
     // What is released may add to the line's end, never to its front.
-    VEC(struct entry *) done = {0};
+    VEC(struct pipeline_entry *) done = {0};
     for (uint32_t i = 0; i < n; i++)
         vec_push(&done, s->line.at[i]);
     memmove(s->line.at, s->line.at + n, (s->line.len - n) * sizeof *s->line.at);
@@ -388,7 +388,7 @@ int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule)
     if (!pipeline_dirty(s))
         return next;
     struct outbox *o = core_outbox(s->core);
-    struct entry *e = xcalloc(1, sizeof *e);
+    struct pipeline_entry *e = xcalloc(1, sizeof *e);
     add_events(s->batch, s->core, o);
     add_history(s->batch, o);
     for (uint32_t i = 0; i < o->effects.len; i++)
@@ -563,7 +563,7 @@ int pipeline_init_keys(struct commit_pipeline *s, const uint8_t secret[static PI
 // --- heartbeats ---
 
 void pipeline_heard(struct commit_pipeline *s, const char *node) {
-    struct heard *h = strmap_get(&s->heard, node);
+    struct pipeline_heard_at *h = strmap_get(&s->heard, node);
     if (!h) {
         h = xcalloc(1, sizeof *h);
         strmap_put(&s->heard, core_intern(s->core, node), h);
@@ -579,7 +579,7 @@ struct checking {
 
 static bool check_node(void *ctx, const struct node_view *v) {
     struct checking *c = ctx;
-    struct heard *h = strmap_get(&c->pipeline->heard, v->node->name);
+    struct pipeline_heard_at *h = strmap_get(&c->pipeline->heard, v->node->name);
     if (v->state == NODE_DOWN)
         return true;
     if (!h)  // the controller has just started: its time begins now

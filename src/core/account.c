@@ -75,7 +75,7 @@ void core_finished_row(struct core *c, const struct core_job *j, const struct ev
     r.expected_start_ms = 0;
     r.suspended_ms = core_run_paused_ms(j, now_ms);
     if (!r.start_ms && j->flags & (HELD_USER | HELD_ADMIN))
-        r.eligible_ms = 0;  // its turn never came
+        r.eligible_ms = 0;  // it was never eligible
     core_fold_nodes(j, &nodes);
     struct outbox_finished f = {.id = j->id,
                                 .array_id = r.array_id,

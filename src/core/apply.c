@@ -1,5 +1,5 @@
-// Owns every change of the state: one function per event. Nothing here decides, fails or sends; an
-// event about something that is not there changes nothing.
+// Changes of the state by events about jobs, one function per event. Nothing here decides, fails or sends; an
+// event about a job that does not exist changes nothing.
 #include <assert.h>
 #include <string.h>
 
@@ -100,13 +100,13 @@ int64_t core_run_paused_ms(const struct core_job *j, int64_t now_ms) {
     return j->run->suspended_ms + (pause > 0 ? pause : 0);
 }
 
-// The limit does not run while the job is suspended.
+// Time spent suspended does not count towards the time limit.
 static void limit_to_world(struct core *c, const struct core_job *j) {
     if (j->run->time_limit_s)
         world_job_limit(c->world, j->id, (int64_t)j->run->time_limit_s * 1000 + j->run->suspended_ms);
 }
 
-// The element gets a submission of its own; age, texts and place in the array stay.
+// An element that is changed gets a submission of its own; submit time, texts and index stay.
 static void apply_updated(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_updated *b) {
     struct submission *old = j->sub, *s = core_submission_new(c, old->id, b->spec, old->submit_ms);
     s->count = old->count;
@@ -201,12 +201,12 @@ static void apply_suspended(struct core *c, struct core_job *j, int64_t at_ms, b
     set_state(c, j, resumed ? JOB_RUNNING : JOB_SUSPENDED);
 }
 
-// What is unknown counts as the strongest.
+// A claim that a later release wrote counts as the strongest one known here.
 enum sched_claim core_claim_read(uint32_t claim) {
     return claim < SCHED_CLAIM_COUNT ? (enum sched_claim)claim : SCHED_CLAIM_SHARE;
 }
 
-// The job it makes room for; 0: none.
+// The job it was preempted for; 0: none.
 static uint64_t makes_room_for(const struct core_job *j) {
     uint64_t for_job = 0;
     if (j->run->cause == END_PREEMPT && j->run->by)
@@ -214,7 +214,7 @@ static uint64_t makes_room_for(const struct core_job *j) {
     return for_job;
 }
 
-// After a snapshot: everything that follows from the jobs as they are.
+// After a snapshot is loaded: derives the scheduler's world, node usage and dependencies from the jobs.
 void core_jobs_to_world(struct core *c) {
     for (uint32_t i = 0; i < c->order.len; i++) {
         struct core_job *j = c->order.at[i];
@@ -234,8 +234,8 @@ void core_jobs_to_world(struct core *c) {
         if (j->run)
             run_to_world(c, j);
     }
-    // All must be there: most make room for one that came later. One that started and came back since
-    // takes no more.
+    // In a pass of its own: most are preempted for a job with a larger id. A job that has started since and is
+    // pending again is no preemptor any more.
     for (uint32_t i = 0; i < c->order.len; i++)
         if (c->order.at[i]->run && c->order.at[i]->run->ending)
             world_job_ending(c->world, c->order.at[i]->id, makes_room_for(c->order.at[i]));
@@ -264,7 +264,7 @@ static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, cons
     r->time_limit_s = b->time_limit_s;
     r->partition = b->partition ? core_intern(c, b->partition) : NULL;
     j->steps = 0;
-    free(j->usage);  // figures are of the newest attempt, as start and end are
+    free(j->usage);  // usage is of the newest attempt, as start and end are
     j->usage = NULL;
     j->run = r;
     j->attempt = b->attempt;
@@ -277,7 +277,7 @@ static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, cons
     c->dirty = true;
 }
 
-// Notes that a job has started, or ended, for the first time.
+// Counts in its array that a job has started, or ended without having started, for the first time.
 static void note_begun(struct core *c, struct core_job *j, int64_t at_ms) {
     struct array *a = j->sub->array;
     if (j->flags & HAS_BEGUN)
@@ -348,7 +348,7 @@ static void apply_part_ended(struct core *c, struct core_job *j, int64_t at_ms, 
     node_job_remove(p->node, j, at_ms);
 }
 
-// Frees what is left of the run; parts that never ended (a node that is gone) are given back too.
+// Ends the attempt; parts that never reported an end (their node is gone) release their resources too.
 static void run_end(struct core *c, struct core_job *j, int64_t at_ms) {
     if (!j->run)
         return;

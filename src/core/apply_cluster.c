@@ -1,5 +1,5 @@
-// Owns the changes of everything that is not a job: nodes, projects, partitions, QoS, reservations,
-// tokens. Each is kept as decoded from its event and told to the scheduler's world.
+// Changes of the state by events about nodes, projects, partitions, QoS, reservations and tokens. Each is kept
+// as its event says, and set in the scheduler's world.
 #include <assert.h>
 #include <string.h>
 
@@ -151,7 +151,7 @@ static void entity_to_world(struct core *c, enum entity_kind kind, const struct 
     c->dirty = true;
 }
 
-// Node lists name nodes that may come later: told again when the set of nodes changes.
+// Node lists may name nodes that join later: set again in the world when the set of nodes changes.
 static void lists_to_world(struct core *c) {
     for (int kind = 0; kind < ENTITY_COUNT; kind++)
         for (uint32_t i = 0; i < c->entity_list[kind].len; i++)
@@ -257,7 +257,7 @@ static void apply_node_launches(struct core *c, const struct event_node_launches
     node_state_to_world(c, n);
 }
 
-// Other rights now: who had to make room for whom before says nothing any more.
+// Shares and rights to preempt have changed: earlier preemptions no longer order jobs.
 static void rights_changed(struct core *c, enum entity_kind kind) {
     if (kind == ENTITY_PROJECT || kind == ENTITY_QOS)
         world_preemptions_forget(c->world);

@@ -1,6 +1,5 @@
-// Owns dependencies between jobs: which job waits for which, and when the wait is over. Called while
-// events are applied, so the journal decides; a term about a job that ended is answered from the
-// outcomes kept of it.
+// Dependencies between jobs: which job waits for which, and when the wait is over. Evaluated while events are
+// applied, so that a replay gives the same result; terms about ended jobs are answered from their outcomes.
 #include <assert.h>
 #include <errno.h>
 
@@ -44,7 +43,7 @@ static enum depend_verdict judge(enum dependency_type type, bool begun, bool end
 
 static enum depend_verdict judge_outcome(const struct core *c, uint64_t id, enum dependency_type type) {
     const struct core_outcome *o = core_outcome_find(c, id);
-    if (!o)  // forgotten: it did end, how is not known any more
+    if (!o)  // too long ago: it has ended, how is not known any more
         return type == AFTER || type == AFTER_ANY ? HOLDS : NEVER;
     return judge(type, o->started, true, o->ok, !o->ok);
 }
@@ -136,7 +135,7 @@ static void set_flags(struct core *c, struct core_job *j, enum depend_verdict v,
 
 static void evaluate(struct core *c, uint64_t id, int64_t now_ms) {
     struct core_job *j = core_find_job(c, id);
-    // Never is never, also when what was missing then would be judged otherwise now.
+    // A dependency that can never be satisfied stays so, also if it would be judged otherwise now.
     if (!j || j->state != JOB_PENDING || !(j->flags & WAITS_DEPENDENCY) || j->flags & DEPENDENCY_NEVER)
         return;
     set_flags(c, j, judge_all(c, j), now_ms);

@@ -1,6 +1,6 @@
-// Owns the dealings with agents: what a launch says, and reconciliation when an agent comes (back).
-// After a hello both sides agree: what the agent runs and should not is killed, what it should run
-// and does not is launched (if it cannot have run before) or counted as lost.
+// Launch messages, and reconciliation when an agent connects. After its hello both sides agree: attempts that
+// should not run there are killed; attempts that should and do not are launched if they cannot have run before,
+// and otherwise count as lost.
 #include <assert.h>
 #include <errno.h>
 
@@ -61,7 +61,7 @@ void core_node_ready(struct core *c, struct node_entry *n, int64_t now_ms) {
     core_emit(c, now_ms, EVENT_NODE_STATE, &b);
 }
 
-// What a node says of itself is shown to people and used as labels.
+// Texts of a node are shown to people and used as labels of metrics.
 static int check_words(const struct node *d, struct error *e) {
     const char *const texts[] = {d->version, d->os, d->arch, d->missing, d->boot_id, d->spool_id, d->address};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -107,7 +107,7 @@ static const struct attempt *listed(const struct message_hello *h, uint64_t id, 
     return NULL;
 }
 
-// A job that should be here and that the agent does not know.
+// The agent does not list an attempt that should be there.
 static void missing_here(struct core *c, struct core_job *j, struct run_part *p, bool same_memory, int64_t now_ms) {
     if (same_memory && !j->run->ending && !p->started) {
         core_effect(c, EFFECT_LAUNCH, p->node->name, j->id, j->attempt);

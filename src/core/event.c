@@ -1,5 +1,4 @@
-// Owns the way out: an event is numbered, encoded, applied and put into the outbox; effects follow
-// the events that cause them.
+// Events: each is numbered, encoded, applied and put into the outbox, followed by its effects. Also replay.
 #include <assert.h>
 #include <errno.h>
 
@@ -19,7 +18,8 @@ void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body)
     vec_push(&o->events, record);
     core_notice(c, record.seq, &e);
     core_apply(c, &e);
-    // Who attaches to a job must come behind its launch: there the notice follows the launch.
+    // Clients attach to a job when they are notified, which must come after its launch message: schedule.c notifies
+    // of placements.
     if (record.job && type != EVENT_JOB_PLACED)
         core_effect(c, EFFECT_JOB_CHANGED, NULL, record.job, 0);
 }
@@ -47,7 +47,7 @@ void core_outbox_clear(struct outbox *o) {
     vec_clear(&o->finished);
     vec_clear(&o->notices);
     if (o->bytes.cap > 256 << 10)
-        buf_done(&o->bytes);  // a burst does not keep its memory
+        buf_done(&o->bytes);  // do not keep the memory of a burst
     else
         buf_clear(&o->bytes);
 }

@@ -1,5 +1,5 @@
-// Owns the policy as people set it: from settings to what the scheduler works with and back. A change
-// is an event like any other, so that decisions can be made again with what was in force then.
+// The scheduling policy: from the settings that people write to what the scheduler works with, and back. A change
+// is an event, so that recorded decisions can be replayed with the policy that was in force.
 #include <assert.h>
 #include <errno.h>
 
@@ -32,7 +32,7 @@ static void to_settings(const struct policy *p, struct policy_settings *out) {
     };
 }
 
-// The grace is the cluster's own setting and stays.
+// The grace period is a setting of the cluster, not of the policy.
 static void to_policy(const struct policy_settings *s, struct policy *p) {
     p->order = (enum policy_order)s->order;
     p->backfill = (enum policy_backfill)s->backfill;
@@ -88,7 +88,7 @@ void core_apply_policy(struct core *c, const struct policy_settings *s, int64_t 
     c->dirty = true;
 }
 
-// After the configuration was read again: what was set stays in force.
+// After the configuration was read again: a policy that a command has set stays in force.
 void core_policy_reapply(struct core *c) {
     if (c->has_policy)
         to_policy(&c->policy, &c->config.policy);

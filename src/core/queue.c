@@ -40,7 +40,7 @@ void core_array_fill(struct core *c, struct array *a) {
     }
 }
 
-// What runs counts; of what waits as many as still fit are let through.
+// Running elements count first; then pending ones are released up to the limit.
 void core_array_set_limit(struct core *c, struct array *a, uint32_t limit) {
     a->limit = limit;
     a->active = 0;

@@ -1,6 +1,6 @@
-// Owns what happens when agents report: a part started, a part ended, and from that the end of the
-// job or its way back into the queue. A report about anything but the current attempt is stale: it
-// is acknowledged, so that the agent forgets it, and changes nothing.
+// Reports of agents: a part of a job has started or ended; from that the end of the job, or its requeue. A report
+// about any but the current attempt is stale: it is acknowledged, so that the agent forgets it, and changes
+// nothing.
 #include <assert.h>
 #include <signal.h>
 
@@ -30,7 +30,7 @@ bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt, const cha
     return j && j->attempt == attempt && core_part_on(j, node);
 }
 
-// A node's word is shown at terminals: numbers and nothing else.
+// The list comes from an agent and is shown at terminals: only digits, commas and dashes.
 static bool cpu_list(const char *text) {
     size_t len = text ? strlen(text) : 0;
     return len && len <= CPU_LIST_MAX && strspn(text, "0123456789,-") == len;
@@ -110,13 +110,13 @@ static enum job_state state_for(const struct run_part *p) {
     }
 }
 
-// As a shell would say it.
+// As a shell reports it: 128 + signal.
 static uint32_t exit_status(const struct run_part *p) {
     return p->exit_signal ? 128 + p->exit_signal : (uint32_t)p->exit_code;
 }
 
-// The part that speaks for the job: a lost node before all, then the first node's batch script, then
-// the first part that did not end well; of those that ended by themselves, the worst.
+// The part whose end becomes the job's: one on a lost node; else the batch script's (the first part) if the others
+// were ended because of it; else the first that failed, of those that exited by themselves the highest status.
 static const struct run_part *telling_part(const struct core_run *r) {
     const struct run_part *bad = NULL;
     for (uint32_t i = 0; i < r->part_count; i++) {
@@ -128,14 +128,14 @@ static const struct run_part *telling_part(const struct core_run *r) {
                       exit_status(p) > exit_status(bad))))
             bad = p;
     }
-    // Parts that were only ended because the first one had: theirs is not the job's end.
+    // The others were ended because the first part had: their end is not the job's.
     if (r->ending && r->cause == END_EXIT && state_for(&r->parts[0]) == JOB_COMPLETED)
         return &r->parts[0];
     return bad ? bad : &r->parts[0];
 }
 
-// What a person was promised holds also when the node is lost meanwhile, or when the agent had been
-// told to end the attempt for another reason before.
+// A cancel or requeue that was acknowledged holds also when the node is lost meanwhile, or when the agent ended
+// the attempt for an earlier reason.
 static enum end_cause cause_for(const struct core_run *r, const struct run_part *p) {
     bool promised = r->ending && (r->cause == END_CANCEL || r->cause == END_REQUEUE);
     return promised && (p->cause == END_NODE_FAIL || p->cause == END_PREEMPT || p->cause == END_REQUEUE)
@@ -179,7 +179,7 @@ void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms) {
     }
     struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state_for(&p), .exit_code = p.exit_code,
                                 .exit_signal = p.exit_signal, .reason = reason, .by = r->by};
-    // An allocation that was given back, or tasks of which one had failed.
+    // An allocation that its owner released, or tasks of which one had failed.
     if (p.cause == END_EXIT && r->ending && r->cause == END_EXIT && (r->exit_code || r->exit_signal)) {
         b.state = JOB_FAILED;
         b.exit_code = r->exit_code;
@@ -196,7 +196,7 @@ void core_end_part(struct core *c, struct core_job *j, struct run_part *p, enum 
     core_emit(c, now_ms, EVENT_PART_ENDED, &b);
 }
 
-// One part has ended: must the others?
+// One part has ended: ends the others if the job cannot go on without it.
 static void end_others(struct core *c, struct core_job *j, const struct run_part *p, int64_t now_ms) {
     cleanup_arena struct arena a = {0};
     struct spec s;
@@ -230,7 +230,7 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
     struct core_job *j;
     struct message_ack ack = {m->id, m->attempt};
     struct run_part *p = current_part(c, node, m->id, m->attempt, &j);
-    char reason[REASON_TEXT_MAX];  // a node's words are read by people at terminals
+    char reason[REASON_TEXT_MAX];  // shown at terminals: control characters are removed
     if (p) {
         struct event_part_ended b = {.id = m->id, .attempt = m->attempt, .node = p->node->name, .cause = m->cause,
                                      .exit_code = m->exit_code, .exit_signal = m->exit_signal, .usage = m->usage,

@@ -1,5 +1,4 @@
-// Owns the meeting with the scheduler: its decisions become events, and what must end by itself
-// (deadlines) ends.
+// Scheduling passes: decisions of the scheduler become events. Also ends pending jobs whose deadline has passed.
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +52,7 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
         for (p->gpus.len = 0; p->gpus.len < n->gpu_count; p->gpus.len++)
             p->gpus.at[p->gpus.len] = (struct gpu_grant){n->gpus[p->gpus.len].index, n->gpus[p->gpus.len].milli};
     }
-    // In the order of the node list: programs take its first name for where rank 0 is.
+    // In the order of the node list: MPI programs expect rank 0 on its first node.
     if (b.parts.len > 1)
         qsort(b.parts.at, b.parts.len, sizeof *b.parts.at, by_name);
     core_emit(c, now_ms, EVENT_JOB_PLACED, &b);
@@ -94,7 +93,7 @@ static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_m
     snprintf(by, sizeof by, "%llu", (unsigned long long)p->for_job);
     preempt_reason(p->why, j, other, reason);
     struct event_job_ending how = {
-        .cause = END_PREEMPT, .by = by, .reason = reason,  // with the grace it asked for, or the cluster's
+        .cause = END_PREEMPT, .by = by, .reason = reason,  // grace_s 0: the job's own, or the cluster's
         .claim = p->grounds.claim, .share = p->grounds.share, .by_share = p->grounds.by_share};
     core_begin_ending(c, j, &how, now_ms);
 }
@@ -172,6 +171,6 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
     c->passes.started += d->starts.len;
     c->passes.looked_at += d->looked_at;
     c->next_decide_ms = d->next_ms;
-    c->dirty = false;  // what was decided just now is no news
+    c->dirty = false;  // the decisions themselves need no further pass
     return wake_time(c);
 }

@@ -1,6 +1,6 @@
-// Owns the snapshot: the state as a row of records, each a type, a length and a table-described body.
-// Loading makes the same state that replaying the journal would have made; derived things (indexes,
-// the scheduler's world, dependencies between jobs) are made anew.
+// Snapshots: the state as a sequence of records, each a type, a length and a schema-described body. Loading one
+// gives the same state as replaying the journal; what is derived (indexes, the scheduler's world, dependencies)
+// is computed again.
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -264,7 +264,7 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
                              n->launch_failures, n->retry_ms, n->launch_reason};
         put(out, scratch, REC_NODE, &rec_node_schema, &r);
     }
-    // Names first, then values: what they say may refer to a later name.
+    // Names first, then values: a value may refer to a later name.
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t kind = 0; kind < ENTITY_COUNT; kind++)
             for (uint32_t i = 0; i < c->entity_list[kind].len; i++) {
@@ -438,14 +438,14 @@ void core_snapshot(const struct core *c, struct buf *out) {
 struct loader {
     struct core *core;
     VEC(struct submission *) submissions;
-    VEC(struct rec_usage) usage;  // set when the jobs hold what they hold
-    VEC(struct sched_preemption) gave;  // …, and when all are there
-    VEC(uint64_t) givers;         // whose these are
+    VEC(struct rec_usage) usage;  // set after the jobs are in the scheduler's world
+    VEC(struct sched_preemption) gave;  // likewise
+    VEC(uint64_t) givers;         // the jobs that were preempted
     bool complete;
 };
 
 static void load_node(struct core *c, const struct rec_node *r) {
-    // The name takes its handle even when the node is gone.
+    // A removed node's name keeps its handle.
     struct node empty = {.name = r->name, .boot_id = "-", .spool_id = "-", .cpus = 1};
     struct event_node_joined joined = {.node = r->node ? r->node : &empty, .fingerprint = r->fingerprint};
     struct event_node state = {.name = r->name, .state = (enum node_state)r->state, .reason = r->reason, .by = r->by};

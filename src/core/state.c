@@ -1,4 +1,4 @@
-// Owns the making, finding and freeing of what the state consists of.
+// Creates, finds and frees the parts of the state.
 #include "state.h"
 #include "model/notify.h"
 
@@ -31,7 +31,7 @@ void core_configure(struct core *c, const struct core_config *config) {
     c->dirty = true;
 }
 
-// What is there without anybody having set it up: one project and one partition for all.
+// A new cluster has one project and one partition that everybody may use.
 static void add_builtin(struct core *c) {
     static const struct partition main_partition = {.name = "main", .is_default = true};
     static const struct project default_project = {.name = PROJECT_DEFAULT, .quota_milligpu = PROJECT_QUOTA_ALL};
@@ -281,7 +281,7 @@ void core_spec_of(const struct core_job *j, struct arena *a, struct spec *out) {
     int r = schema_decode(&spec_schema, j->sub->spec, j->sub->spec_len, a, out);
     assert(r == 0);
     if (j->sub->array)
-        out->array_limit = j->sub->array->limit;  // changed for all of them at once
+        out->array_limit = j->sub->array->limit;  // the limit is the array's, whatever the element's own spec says
 }
 
 struct core_run *core_run_free(struct core_run *r) {
@@ -301,7 +301,7 @@ struct core_run *core_run_free(struct core_run *r) {
 
 void core_outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32_t start_s) {
     if (!c->outcomes.cap)
-        vec_reserve(&c->outcomes, OUTCOMES_KEPT);  // never moves: the index points into it
+        vec_reserve(&c->outcomes, OUTCOMES_KEPT);  // it must not move: the index points into it
     struct core_outcome *o;
     if (c->outcomes.len < OUTCOMES_KEPT) {
         o = &c->outcomes.at[c->outcomes.len++];
@@ -372,7 +372,7 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->deadline_ms = spec->deadline_ms;
     struct arena a = {0};
     struct sched_request asked;
-    // A project or partition that has gone since gives a request that waits and says so.
+    // If its project or partition was deleted, the job stays pending with that as its reason.
     core_request(c, spec->user, spec, &a, &asked, NULL);
     asked.user = core_user_handle(c, spec->user);  // from here on the user is part of the state
     s->request = world_request(c->world, &asked);

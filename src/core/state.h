@@ -1,6 +1,6 @@
-// The controller's state, shared by the files of this folder only. It is changed by apply.c and by
-// nothing else; what is derived from it (the scheduler's world, indexes, counts) is kept up to date
-// there too, so that replaying the journal gives the same state.
+// The controller's state, private to src/core. Only the functions that apply events change it (apply*.c, keys.c,
+// policy.c, version.c). They also keep up to date what is derived from it (the scheduler's world, indexes,
+// counts), so that replaying the journal gives the same state.
 #pragma once
 #include "base/map.h"
 #include "core/core.h"
@@ -8,7 +8,7 @@
 #include "sched/sched.h"
 #include "sched/world.h"
 
-// What the scheduler knows nodes by that can run containers; no feature that people write looks like it.
+// The feature that nodes which can run containers have for the scheduler. Users cannot write a name like it.
 #define CORE_CONTAINERS "*containers"
 
 enum { OUTCOMES_KEPT = 1 << 18 };  // ended jobs that dependencies can still refer to
@@ -45,14 +45,14 @@ struct submission {
     char bytes[];
 };
 
-// Counts over an array, for limits and for dependencies on the whole of it.
+// Counts over the elements of an array: for its limit, and for jobs that depend on the whole array.
 struct array {
-    uint64_t id, count, ended, ended_ok, begun, live;  // begun: started, or ended without
+    uint64_t id, count, ended, ended_ok, begun, live;  // begun: started, or ended without having started
     struct array_range *ranges;
     uint32_t range_count;
-    uint32_t limit, active;   // active: elements not kept back by the limit and not ended
-    uint64_t cursor;          // no element before this position is kept back by the limit
-    int64_t begun_ms;         // when the last of them started, or ended without
+    uint32_t limit, active;   // active: live elements that the limit lets through
+    uint64_t cursor;          // the limit lets all elements before this position through
+    int64_t begun_ms;         // when `begun` reached `count`
     struct dependent *waiting;
 };
 
@@ -62,7 +62,7 @@ struct run_part {
     uint64_t memory_bytes;
     struct gpu_grant *gpus;
     uint32_t gpu_count;
-    char *cpu_ids;            // NULL: not told
+    char *cpu_ids;            // NULL: the agent has not reported them
     bool started, ended;
     bool launch_failed;       // for the node's own reasons: it never ran
     enum end_cause cause;
@@ -70,7 +70,7 @@ struct run_part {
     uint32_t exit_signal;
 };
 
-// What a job has while it holds resources.
+// The current attempt of a job, while it holds resources.
 struct core_run {
     struct run_part *parts;
     uint32_t part_count;
@@ -78,18 +78,18 @@ struct core_run {
     const char *partition;    // interned; NULL: the only one it names
     bool ending, hold;
     uint8_t warned_percent;   // of its time limit, by the last warning
-    enum end_cause cause;     // of the ending
-    int32_t exit_code;        // of an allocation that is given back
+    enum end_cause cause;     // why it is being ended
+    int32_t exit_code;        // of an allocation that was released by its owner
     uint32_t exit_signal;
     char *by, *reason;
-    char *end_reason;         // the first part's words
+    char *end_reason;         // the first that a part reported
     uint32_t signal, grace_s;
-    int64_t suspended_ms;     // pauses that are over
+    int64_t suspended_ms;     // time it was suspended, without the current suspension
     int64_t suspend_ms;       // when it was suspended or resumed last; 0: never
 };
 
 enum { HELD_USER = 1, HELD_ADMIN = 2, WAITS_DEPENDENCY = 4, DEPENDENCY_NEVER = 8, WAITS_ARRAY = 16, HAS_BEGUN = 32,
-       TAKES = 64 };  // others were told to make room for it
+       TAKES = 64 };  // jobs were preempted for it
 
 struct core_job {
     uint64_t id;
@@ -101,10 +101,10 @@ struct core_job {
     uint8_t state;        // enum job_state
     uint8_t flags;        // HELD_USER, …
     int64_t begin_ms, eligible_ms, start_ms;
-    struct core_run *run;               // placed
-    struct usage *usage;           // of all attempts so far
+    struct core_run *run;          // NULL: it holds no resources
+    struct usage *usage;           // of the newest attempt, over its parts; NULL: none reported
     struct dependent *waiting;     // jobs that wait for this one
-    struct core_job *next_same, *prev_same;  // same user and name, by id: for singleton
+    struct core_job *next_same, *prev_same;  // same user and name, newest first: for singleton
 };
 
 // A job that waits for another job, an array, or all earlier ones of its name.
@@ -134,7 +134,7 @@ struct node_entry {
 };
 
 struct entity_entry {
-    uint32_t handle;           // stays with the name, also when the thing is deleted and comes back
+    uint32_t handle;           // stays with the name, also when it is deleted and created again
     const char *name;
     struct arena arena;
     void *value;               // struct project, partition, qos or reservation; NULL: deleted
@@ -179,13 +179,13 @@ struct core_keys {
 
 struct core {
     struct core_config config;
-    struct policy_settings policy;  // as it was set; else the configuration's
+    struct policy_settings policy;  // valid if has_policy: what a command has set
     bool has_policy;
     struct policy unset_policy;  // the configuration's own
     uint64_t seq, next_id;
     uint32_t level;              // feature level of the journal
     struct map jobs;             // id → struct core_job
-    VEC(struct core_job *) order;     // by id; holes (NULL) are swept when half of it is holes
+    VEC(struct core_job *) order;     // by id; entries of ended jobs are NULL, removed when they are half of it
     uint32_t holes;
     struct strmap interned;      // name → itself
     struct strmap nodes;         // name → struct node_entry
@@ -224,8 +224,8 @@ struct core {
 struct core_user {
     uint32_t keys;        // idempotency keys, also expired ones that are not swept yet
     uint64_t live;
-    uint64_t spec_bytes;  // what their live submissions take here
-    uint64_t text_bytes;  // and on the disk, in scripts and environments
+    uint64_t spec_bytes;  // encoded specs of their live submissions, in memory
+    uint64_t text_bytes;  // scripts and environments of their live jobs, on disk
 };
 
 // state.c
@@ -233,7 +233,8 @@ void core_reset(struct core *c);  // as new
 struct core_job *core_find_job(const struct core *c, uint64_t id);
 struct node_entry *core_find_node(const struct core *c, const char *name);
 struct entity_entry *core_find_entity(const struct core *c, enum entity_kind t, const char *name);
-uint32_t core_user_handle(struct core *c, const char *user);      // takes a new one: only while events are applied
+// Adds the user if needed: only while events are applied.
+uint32_t core_user_handle(struct core *c, const char *user);
 uint32_t core_user_known(const struct core *c, const char *user);  // 0: none yet
 struct core_token_list core_tokens_by_id(const struct core *c);  // the caller frees it with vec_done
 struct core_user *core_user_count(struct core *c, const char *user);
@@ -268,10 +269,10 @@ void core_warn_of_time_limits(struct core *c, int64_t now_ms);
 int core_check_notify(const struct spec *s, struct error *e);
 
 // queue.c
-void core_job_to_world(struct core *c, struct core_job *j);      // pending: known to the scheduler again
-void core_job_hold_changed(struct core *c, struct core_job *j);  // after a change of flags
+void core_job_to_world(struct core *c, struct core_job *j);      // adds it to the scheduler's world as pending
+void core_job_hold_changed(struct core *c, struct core_job *j);  // tells the scheduler after a change of flags
 enum job_reason core_reason_of(const struct core *c, const struct core_job *j);
-void core_array_fill(struct core *c, struct array *a);      // lets elements through up to the limit
+void core_array_fill(struct core *c, struct array *a);      // releases elements up to the limit
 void core_array_set_limit(struct core *c, struct array *a, uint32_t limit);  // a new one; 0: none
 // The job, if the actor may change it.
 int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, struct core_job **out, struct error *e);
@@ -321,7 +322,7 @@ bool core_keys_add_up(const struct core *c);
 int core_depend_check(const struct core *c, const char *text, uint64_t self, struct error *e);
 void core_depend_parse(struct submission *s, const struct spec *spec);
 void core_depend_free(struct submission *s);
-void core_depend_attach(struct core *c, struct core_job *j, int64_t now_ms);  // waits where it must
+void core_depend_attach(struct core *c, struct core_job *j, int64_t now_ms);  // registers j with the jobs it waits for
 void core_depend_notify(struct core *c, struct core_job *j, int64_t now_ms);  // j has started or ended
 void core_depend_wake(struct core *c, struct dependent *list, int64_t now_ms);  // frees the list
 void core_depend_array(struct core *c, struct array *a, int64_t now_ms);

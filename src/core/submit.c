@@ -209,7 +209,7 @@ static int check_open(const struct core *c, const char *list, struct error *e) {
         const struct entity_entry *t =
             len <= IDENTIFIER_MAX ? core_find_entity(c, ENTITY_PARTITION, name_at(at, len, name)) : NULL;
         if (t && ((const struct partition *)t->value)->closed)
-            return error_set(e, EBUSY, "closed: partition \"%s\" takes no new jobs now; choose another", t->name);
+            return error_set(e, EBUSY, "closed: partition \"%s\" accepts no new jobs now; choose another", t->name);
     }
     return 0;
 }
@@ -259,7 +259,7 @@ static int node_handles(struct core *c, const char *field, const char *list, str
 
 #define FEATURE_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// No bar leads, follows or comes twice: each stands between two names.
+// Whether every '|' is between two names.
 static bool alternatives_named(const char *text, size_t len) {
     bool bar = true;
     for (size_t i = 0; i < len; i++) {

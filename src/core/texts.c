@@ -1,6 +1,6 @@
-// Owns the count of texts (scripts, environments) that each user's live jobs keep on the
-// controller's disk. A text counts once for a user however many of their jobs need it, as it is
-// stored once; it no longer counts when the last of them has ended.
+// How many bytes of texts (scripts, environments) each user's live jobs keep on the controller's disk. A text
+// counts once for a user however many of their jobs need it, as it is stored once; it no longer counts when the
+// last of them has ended.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@ struct text_use {
     uint64_t bytes;
     uint32_t refs;    // submissions
     const char *user;  // interned
-    char key[];        // of the text, and whose
+    char key[];        // id of the text and user
 };
 
 static const char *key_of(const char *id, const char *user, struct buf *out) {

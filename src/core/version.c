@@ -1,4 +1,4 @@
-// Owns the journal's feature level: what it may hold, and the end of an upgrade.
+// The journal's feature level: which kinds of records it may hold, and finishing an upgrade.
 #include <assert.h>
 #include <errno.h>
 

@@ -230,7 +230,7 @@ static void cpus_are_told(void **state) {
     rig_done(&r);
 }
 
-// A closed partition takes no new jobs, and starts those that wait.
+// A closed partition accepts no new jobs, and starts pending ones.
 static void closed_partitions_go_on(void **state) {
     struct rig r;
     struct error e = {0};
@@ -240,7 +240,7 @@ static void closed_partitions_go_on(void **state) {
     struct partition p = {.name = "main", .is_default = true, .closed = true};
     assert_int_equal(do_partition_set(r.core, &root, &p, r.now_ms, &e), 0);
     assert_int_equal(do_submit(r.core, &alice, &s, NULL, false, r.now_ms, &count, &count, &e), -EBUSY);
-    assert_non_null(strstr(e.text, "takes no new jobs"));
+    assert_non_null(strstr(e.text, "accepts no new jobs"));
     rig_drain(&r);
     rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
     assert_int_equal(rig_state(&r, id), JOB_STARTING);

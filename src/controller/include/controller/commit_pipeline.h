@@ -42,7 +42,7 @@ int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e);
 int pipeline_init_keys(struct commit_pipeline *s, const uint8_t secret[static PIPELINE_KEY_SECRET_BYTES],
                        int64_t now_ms, struct error *e);
 
-// There is room again, or (gone) the node is away and will be told anew when it comes back.
+// Sends launches that waited for room on the connection; `gone`: drops them, the node's hello brings them back.
 void pipeline_launch_waiting(struct commit_pipeline *s, const char *node, bool gone);
 
 // Texts of a submit (script, environment); kept until a job refers to them in the same batch.
@@ -53,11 +53,11 @@ void pipeline_keep_blob(struct commit_pipeline *s, const char *name, const void 
 // By id; the bytes live until the next call. -ENOENT.
 int pipeline_text(struct commit_pipeline *s, const char *id, const char **text, size_t *len);
 
-// Called when everything the core was told so far is committed; at once if it is already.
+// Calls fn when every event so far is committed; at once if all are.
 typedef void (*pipeline_done_fn)(void *arg);
 void pipeline_when_committed(struct commit_pipeline *s, pipeline_done_fn fn, void *arg);
 
-// Lets the scheduler decide (unless told not to) and hands everything new to the store. Returns when
+// Runs the scheduler if `schedule` is set, and hands everything new to the store. Returns when
 // to call again even if nothing happens.
 int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule);
 bool pipeline_dirty(const struct commit_pipeline *s);  // something waits for a flush
