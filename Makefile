@@ -15,15 +15,14 @@ setup: ## install the Debian packages that are missing
 build: setup ## compile
 	@tools/build $(BUILD)
 
-up: build ## install what is missing, build, start a one-machine cluster, run a sample job
-	@tools/demo $(BUILD)
+up: ## install what is missing, build the programs, start a one-machine cluster, run a sample job (./run up)
+	@BUILD=$(BUILD) ./run up
 
-down: ## stop the cluster that `make up` has started
-	@if [ -x $(BUILD)/src/cli/acequia ]; then $(BUILD)/src/cli/acequia down; else echo "Nothing was running"; fi
+down: ## stop the cluster that `make up` has started (./run down)
+	@BUILD=$(BUILD) ./run down
 
-test: ## set up, build and run all tests
-	@tools/setup --test
-	@python3 tests/run.py
+test: ## set up, build and run all tests (./run test)
+	@./run test
 
 test-vm: build ## limits on emulated machines: cgroup v2, v1, both, none (MODES="v2 v1" for some)
 	@tools/setup --vm

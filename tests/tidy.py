@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tidy is a test: who includes whom, banned functions, sizes, and what must not be in the tree.
+"""Tidy is a test: who includes whom, banned functions, sizes, unique struct tags, prefixes of external symbols, names
+of files in comments and documents, and what must not be in the tree.
 
 The table of rooms is read from docs/architecture.md, so that text and check cannot differ.
 Prints one line per finding and ends with 1 when there is any.
@@ -36,6 +37,69 @@ BANNED = {
     "rand": "rand_u64 of base/rand.h",
     "srand": "rand_seed of base/rand.h",
 }
+
+# Struct tags that are still defined in several files. To be renamed: the list must only become shorter.
+DUPLICATE_TAGS = {"answer", "event", "folded", "later", "metrics_group", "options", "reader", "row", "source", "totals", "unit"}
+
+# What the external symbols of a module's library begin with.
+PREFIXES = {
+    "sim/libsim_trace.a": "sim_ trace_",
+    "src/agent/daemon/libagent.a": "agent_",
+    "src/agent/gpu/libagent_gpu.a": "gpus_",
+    "src/agent/logic/libagent_logic.a": "agent_",
+    "src/agent/node/libagent_node.a": "agent_",
+    "src/agent/stream/libagent_stream.a": "stream_ streams_",
+    "src/base/libbase.a": "json_ buf_ schema_ arena_ rand_ map_ strmap_ error_ clock_ hash_ log_ parse_ str_ wire_ words_ siphash_ xmalloc xcalloc xrealloc xstrdup xstrndup xmemdup xasprintf",
+    "src/base/libusers.a": "users_",
+    "src/box/libbox.a": "box_",
+    "src/cgroup/libcgroup.a": "cgroup_",
+    "src/cli/client/libcli_client.a": "client_",
+    "src/cli/client/libcli_client_tls.a": "client_",
+    "src/cli/command/libcommand.a": "cli_ option_ options_",
+    "src/cli/job/libcli_job.a": "job_",
+    "src/cli/term/libterm.a": "terminal_ table_ screen_",
+    "src/cli/verb/libverb.a": "verb_ verbs_",
+    "src/controller/libcommit_pipeline.a": "pipeline_",
+    "src/controller/libcontroller.a": "controller_ api_ listing_ list_ stream_ streams_ telemetry_ attached_ notifier_ admission_ actions_ agent_ agents_",
+    "src/core/libcore.a": "core_",
+    "src/device/libdevice.a": "gpu_ nvml_",
+    "src/launch/liblaunch.a": "launch_ spool_",
+    "src/metrics/libmetrics.a": "metrics_ metric_ series_ efficiency_",
+    "src/model/libmodel.a": "config_ job_ paths_ notify_ spec_ gpu_ array_ command_ event_ message_ policy_ dependency_ entity_ signal_ duration_ feature_ identifier_ node_ nodelist_ pattern_ size_ time_ usage_ attempt_ end_ part_ partition_ project_ qos_ reservation_ launch_ log_ hold_ mount_",
+    "src/net/libnet_http.a": "http_ ws_ net_",
+    "src/net/libnet_server.a": "net_ http_",
+    "src/net/libnet_tls.a": "tls_ pki_ token_",
+    "src/notify/libnotify.a": "notify_",
+    "src/sched/libsched.a": "sched_ world_",
+    "src/shim/libshim_ledger.a": "ledger_ arbiter_",
+    "src/slurm/libslurm.a": "slurm_",
+    "src/store/libstore.a": "store_ sim_",
+}
+# Prefixes that are not the module's, of functions still to be renamed: the list must only become shorter.
+FOREIGN_PREFIXES = {
+    "sim/libsim_trace.a": "fill_ input_ metrics_ names_ openb_ own_ replay_ report_ swf_",
+    "src/agent/gpu/libagent_gpu.a": "gpu_",
+    "src/agent/node/libagent_node.a": "container_ environment_ request_",
+    "src/agent/stream/libagent_stream.a": "log_",
+    "src/base/libbase.a": "control_ edit_ field_ has_ printable siphash streq utf8_",
+    "src/base/libusers.a": "apart_",
+    "src/cgroup/libcgroup.a": "kernel_ owners_ procs_",
+    "src/cli/client/libcli_client.a": "daemon_ job_ query_ session_",
+    "src/cli/command/libcommand.a": "common_",
+    "src/cli/term/libterm.a": "local_",
+    "src/cli/verb/libverb.a": "cli_ cluster_ completion_ docs_ help_ man_",
+    "src/controller/libcontroller.a": "followers_ hook_ journal_ live_ node_ now_ policy_ query_ questions_ session_ step_ trace_ unwatch_ watch_",
+    "src/device/libdevice.a": "audit_ fraction_ host_ ledger_ sim_",
+    "src/launch/liblaunch.a": "control_ fds_ shebang_ shepherds_",
+    "src/metrics/libmetrics.a": "export_ idle_",
+    "src/model/libmodel.a": "elapsed_ line_ names_",
+    "src/net/libnet_tls.a": "http_",
+    "src/notify/libnotify.a": "delivery_ mail_ sender_ webhook_",
+    "src/sched/libsched.a": "step_",
+    "src/slurm/libslurm.a": "acct_ opt_ opts_ sacct_ sacctmgr_ salloc_ sattach_ sbatch_ scancel_ scontrol_ sdiag_ sinfo_ sjob_ snode_ spartition_ sprio_ squeue_ srun_ sshare_ sstat_",
+    "src/store/libstore.a": "batch_ event_ keeper_ prune_ reader_ schema_ snapshot_ space_ sql_ writer_",
+}
+TEST_LIBRARIES = ("libfuzz_driver.a", "libmetrics_example.a", "libshepherd_rig.a")
 
 ABSOLUTE = re.compile(r"(?<![\w./-])/(?:work|root|workspace|mnt/data)/[\w.-]+")
 HOSTS = re.compile(r"\b[\w.-]*(?:artifactory|jfrog|nexus|registry\.internal|pypi-mirror)[\w.-]*\b", re.I)
@@ -143,6 +207,98 @@ def check_words(path, text):
             yield f"{path}:{number}: something left to do"
 
 
+def check_struct_tags(sources):
+    """A struct tag means one thing in the whole program."""
+    files = {}
+    for path, text in sources.items():
+        if path.startswith(("src/", "sim/")) and "/test/" not in path and "/fuzz/" not in path:
+            for tag in set(re.findall(r"^\s*(?:typedef\s+|static\s+|const\s+)*struct\s+(\w+)\s*\{", text, re.M)):
+                files.setdefault(tag, []).append(path)
+    twice = {tag for tag, where in files.items() if len(where) > 1}
+    for tag in sorted(twice - DUPLICATE_TAGS):
+        yield f"struct {tag} is defined in {' and '.join(sorted(files[tag]))}: rename one"
+    for tag in sorted(DUPLICATE_TAGS - twice):
+        yield f"tests/tidy.py: struct {tag} is unique now; take it out of DUPLICATE_TAGS"
+
+
+def check_relative_includes(path, text):
+    """A file outside its module is included through that module's include root."""
+    module = os.path.dirname(path).split("/test")[0].split("/fuzz")[0]
+    for number, line in enumerate(text.splitlines(), 1):
+        m = re.match(r'\s*#include "(\.\./[^"]+)"', line)
+        if m and not path.startswith("tests/"):
+            target = os.path.normpath(os.path.join(os.path.dirname(path), m.group(1)))
+            if not target.startswith(module + "/") or os.path.dirname(path) == module:
+                yield f"{path}:{number}: includes {m.group(1)}; use the include root of its module"
+
+
+def check_public_header(path):
+    """include/ of a module holds headers of that module only, under the module's own path."""
+    m = re.match(r"(?:src/)?([\w/]+)/include/(.*)/[\w.]+$", path)
+    if m and not m.group(1).endswith(m.group(2)):
+        yield f"{path}: public headers of {m.group(1)} belong into include/{m.group(1)}/"
+
+
+def check_comment_files(path, text, names):
+    """A comment that names a file names one that exists."""
+    for m in re.finditer(r"//[^\n]*|/\*.*?\*/", text, re.S):
+        for name in re.findall(r"(?<![\w./<-])(?:[\w-]+/)*[\w-]+\.(?:c|h|py|md)\b", m.group(0)):
+            if os.path.basename(name) not in names:
+                yield f"{path}:{text[:m.start()].count(chr(10)) + 1}: a comment names {name}, which does not exist"
+
+
+def header_path(name):
+    """`src/base/schema.h` in a text stands for src/base/include/base/schema.h."""
+    m = re.match(r"(src|sim)/((?:\w+/)*)(\w+\.h)$", name)
+    return m and f"{m.group(1)}/{m.group(2)}include/{m.group(2)}{m.group(3)}"
+
+
+def check_document_files(path, text, names):
+    """Documents name files that exist, in links and in code."""
+    for m in re.finditer(r"`((?:src|sim|tests|docs|tools|deploy)/[\w./-]+)`", text):
+        name = m.group(1).rstrip("/.")
+        if not os.path.exists(os.path.join(ROOT, name)) and "/X/" not in name:
+            public = header_path(name)
+            if not public or not os.path.exists(os.path.join(ROOT, public)):
+                yield f"{path}: names {m.group(1)}, which does not exist"
+    for m in re.finditer(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+        if not os.path.exists(os.path.join(ROOT, os.path.dirname(path), m.group(1))):
+            yield f"{path}: links to {m.group(1)}, which does not exist"
+    for m in re.finditer(r"`([\w-]+\.(?:c|h|py))`", text):
+        if m.group(1) not in names:
+            yield f"{path}: names {m.group(1)}, which does not exist"
+
+
+def check_symbols():
+    """External symbols begin with a prefix of their module."""
+    build = os.path.join(ROOT, os.environ.get("BUILD", "build"))
+    seen, used = set(), set()
+    for folder, _, files in os.walk(build):
+        for name in files:
+            library = os.path.relpath(os.path.join(folder, name), build)
+            if not name.endswith(".a") or name in TEST_LIBRARIES:
+                continue
+            if library not in PREFIXES:
+                if os.path.exists(os.path.join(ROOT, os.path.dirname(library), "meson.build")):
+                    yield f"{library}: tests/tidy.py has no PREFIXES for it"
+                continue
+            seen.add(library)
+            out = subprocess.run(["nm", "--defined-only", "-g", "-P", os.path.join(build, library)], capture_output=True, text=True, check=False).stdout
+            rows = [line.split() for line in out.splitlines()]
+            foreign = FOREIGN_PREFIXES.get(library, "").split()
+            for symbol in sorted({r[0] for r in rows if len(r) > 1 and r[1] in "TDBRVWC"}):
+                if symbol.startswith(tuple(PREFIXES[library].split())) or symbol.startswith("__"):
+                    continue
+                matching = [p for p in foreign if symbol.startswith(p)]
+                used.update((library, p) for p in matching)
+                if not matching:
+                    yield f"{library}: {symbol} does not begin with {' or '.join(PREFIXES[library].split())}"
+    for library in sorted(seen & set(FOREIGN_PREFIXES)):
+        for prefix in FOREIGN_PREFIXES[library].split():
+            if (library, prefix) not in used:
+                yield f"tests/tidy.py: {library} has no {prefix}… any more; take it out of FOREIGN_PREFIXES"
+
+
 def check_generated():
     """Pages made from the program's tables are those in the tree."""
     program = os.path.join(ROOT, os.environ.get("BUILD", "build"), "src/cli/acequia")
@@ -161,7 +317,10 @@ def main():
     table = rooms()
     if len(table) < 8:
         findings.append("docs/architecture.md: the table of rooms cannot be read")
-    for path in tracked():
+    paths = tracked()
+    names = {os.path.basename(p) for p in paths}
+    sources = {}
+    for path in paths:
         if path.endswith((".png", ".gz", ".svg", ".woff2")):
             continue
         text = read(path)
@@ -172,6 +331,14 @@ def main():
             findings += check_banned(path, code)
             findings += check_sizes(path, text, code)
             findings += check_header(path, text)
+            findings += check_relative_includes(path, text)
+            findings += check_public_header(path)
+            findings += check_comment_files(path, text, names)
+            sources[path] = text
+        elif path.endswith(".md"):
+            findings += check_document_files(path, text, names)
+    findings += check_struct_tags(sources)
+    findings += check_symbols()
     findings += check_generated()
     for f in findings:
         print(f)

@@ -1,5 +1,5 @@
-// scontrol's parts: what it shows (scontrol_show.c, scontrol_job.c) and what it changes: jobs
-// (scontrol_update.c), nodes, partitions and reservations (scontrol_things.c).
+// scontrol: what it shows (scontrol_show.c) and what it changes: jobs (scontrol_update.c), nodes, partitions and
+// reservations (scontrol_cluster.c).
 #pragma once
 #include "context.h"
 
