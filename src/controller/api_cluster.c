@@ -193,6 +193,22 @@ static void put_limits(const struct controller *c, struct json_writer *w) {
     json_close(w, '}');
 }
 
+static void put_prices(const struct config_report *r, struct json_writer *w) {
+    const struct {
+        const char *name;
+        double value;
+    } prices[] = {{"gpu_hour", r->price_gpu_hour}, {"cpu_hour", r->price_cpu_hour}, {"kwh", r->price_kwh},
+                  {"co2_g_per_kwh", r->co2_g_per_kwh}};
+    json_key(w, "prices");
+    json_open(w, '{');
+    json_kv_str(w, "currency", r->currency);
+    for (size_t i = 0; i < sizeof prices / sizeof *prices; i++) {
+        json_key(w, prices[i].name);
+        json_put_double(w, prices[i].value);
+    }
+    json_close(w, '}');
+}
+
 void api_status(struct api_call *call) {
     struct controller *c = call->controller;
     cleanup_buf struct buf b = {0};
@@ -242,6 +258,7 @@ void api_status(struct api_call *call) {
     json_kv_i64(&w, "last_us", c->schedule_us);
     json_close(&w, '}');
     put_limits(c, &w);
+    put_prices(&c->config.report, &w);
     json_kv_i64(&w, "requests", (int64_t)c->requests);
     json_kv_str(&w, "listen", c->config.cluster.listen);
     json_key(&w, "warnings");

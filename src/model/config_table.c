@@ -116,6 +116,18 @@ static const struct config_key policy_keys[] = {
 #undef KEY_WORD
 #undef P
 
+#define R struct config_report
+static const struct config_key report_keys[] = {
+    KEY(R, currency, CONFIG_IDENTIFIER, "EUR", 0, 0, "Currency of the prices, as it is printed."),
+    KEY(R, price_gpu_hour, CONFIG_DOUBLE, "0", 0, 1e6,
+        "Price of one GPU for one hour; fractions of GPUs in proportion."),
+    KEY(R, price_cpu_hour, CONFIG_DOUBLE, "0", 0, 1e6, "Price of one CPU for one hour."),
+    KEY(R, price_kwh, CONFIG_DOUBLE, "0", 0, 1e6, "Price of one kilowatt hour of measured energy."),
+    KEY(R, co2_g_per_kwh, CONFIG_DOUBLE, "0", 0, 1e6,
+        "Grams of CO2 per kilowatt hour of measured energy; see the figures of your grid."),
+};
+#undef R
+
 #define F struct config_notify
 static const struct config_key notify_keys[] = {
     KEY(F, from, CONFIG_TEXT, "acequia@localhost", 0, 0, "Address that mails come from."),
@@ -236,6 +248,10 @@ static const struct config_section sections[] = {
      "[notify]\nfrom = acequia@lab.example\nsmtp_server = smtp://mail.lab.example:25\nwebhook_hosts = "
      "hooks.slack.com\n",
      offsetof(struct config, notify)},
+    {"report", NULL, TABLE(report_keys), sizeof(struct config_report), 0, 0,
+     "Prices for `acequia report`. Energy is what the GPUs measured; prices of 0 are left out.",
+     "[report]\ncurrency = EUR\nprice_gpu_hour = 1.20\nprice_cpu_hour = 0.02\nprice_kwh = 0.25\nco2_g_per_kwh = 180\n",
+     offsetof(struct config, report)},
     {"node", "a node, a list such as n[01-04], or * for all", TABLE(node_keys), sizeof(struct config_node), 0,
      0,
      "What a node offers, where it differs from what its agent finds. [node *] holds for all; a section that "

@@ -217,3 +217,29 @@ def test_ages_images_and_use_are_columns(cluster):
     assert cluster.acequia("list", "-H", "-o", "age,image", job).strip().count(":") == 1
     assert "total" not in cluster.acequia("status")
     cluster.acequia("cancel", job)
+
+
+def test_reports_of_use():
+    c = Cluster("[report]\nprice_gpu_hour = 1000\nprice_cpu_hour = 10\nprice_kwh = 0\n[node *]\ngpus = v100:4:16G\ngpus_simulated = true\n")
+    try:
+        c.acequia("project", "create", "vision")
+        jobs = [c.submit("-P", "vision", "-g", "2", "--", "sleep", "1"), c.submit("--", "sh", "-c", "sleep 1; exit 3")]
+        c.run("wait", *jobs)
+        report = c.json("report", "--by", "project,month")
+        rows = {r["project"]: r for r in report["rows"]}
+        for job, project, gpus in ((jobs[0], "vision", 2), (jobs[1], "default", 0)):
+            hours = c.job(job)["elapsed_ms"] / 3.6e6
+            r = rows[project]
+            assert r["jobs"] == 1 and abs(r["gpu_hours"] - gpus * hours) < 1e-9 and r["cpu_hours"] >= hours - 1e-9
+            assert abs(r["cost"] - (r["gpu_hours"] * 1000 + r["cpu_hours"] * 10)) < 1e-6
+            assert r["month"] == time.strftime("%Y-%m")
+        assert rows["default"]["failed_cpu_hours"] > 0 and rows["vision"]["failed_gpu_hours"] == 0
+        assert abs(report["total"]["cpu_hours"] - sum(r["cpu_hours"] for r in report["rows"])) < 1e-9
+        assert c.json("report", "--until", "now-1hour")["rows"] == []
+        assert [r["project"] for r in c.json("report", "-P", "vision")["rows"]] == ["vision"]
+        assert len(c.acequia("report", "--csv", "--by", "user").splitlines()) == 2
+        shown = c.acequia("report")
+        assert "GPU-H" in shown and "EUR" in shown and "TOTAL" in shown and max(map(len, shown.splitlines())) <= 80
+        assert "use project, user, month" in c.run("report", "--by", "week").stderr
+    finally:
+        c.close()

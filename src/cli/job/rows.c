@@ -86,6 +86,56 @@ int job_list_stream(struct cli *c, struct client *k, const char *target, struct 
     return n;
 }
 
+struct each_reading {
+    struct cli *cli;
+    struct job_rows header;
+    struct buf in;
+    struct arena scratch;
+    job_row_fn *fn;
+    void *ctx;
+    bool ended;
+};
+
+static int each_line(void *ctx, const struct json *line) {
+    struct each_reading *r = ctx;
+    const struct json *failed = json_get(line, "error");
+    if (line->type == JSON_ARRAY)
+        return r->fn(r->ctx, &r->header, line);
+    if (failed)
+        return error_set(&r->cli->error, EIO, "%s",
+                         json_str(failed, "message") ? json_str(failed, "message") : "the list is incomplete");
+    if (json_get(line, "fields"))
+        r->header.fields = json_get(line, "fields");
+    r->ended = json_get(line, "rows");
+    return 0;
+}
+
+// The first lines, with the names of the fields, are kept; later ones only until they are read.
+static int each_piece(void *arg, const char *data, size_t len) {
+    struct each_reading *r = arg;
+    buf_add(&r->in, data, len);
+    const char *last = memrchr(r->in.data, '\n', r->in.len);
+    if (!last)
+        return 0;
+    size_t whole = (size_t)(last - r->in.data) + 1;
+    struct arena *a = r->header.fields ? &r->scratch : &r->cli->arena;
+    char *text = arena_memdup(a, r->in.data, whole);
+    buf_drop(&r->in, whole);
+    int status = json_each_line(text, whole, a, each_line, r, &r->cli->error);
+    arena_reset(&r->scratch);
+    return status;
+}
+
+int job_list_each(struct cli *c, struct client *k, const char *target, job_row_fn *fn, void *ctx) {
+    struct each_reading r = {.cli = c, .fn = fn, .ctx = ctx};
+    int n = client_stream(k, target, ROWS_TIMEOUT_MS, each_piece, &r);
+    buf_done(&r.in);
+    arena_done(&r.scratch);
+    if (n == 0 && !r.ended)
+        n = error_set(&c->error, EPROTO, "the controller's answer is truncated");
+    return n;
+}
+
 int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t limit, struct job_rows *out) {
     cleanup_buf struct buf after = {0};
     for (;;) {

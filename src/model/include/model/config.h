@@ -75,11 +75,18 @@ struct config_notify {
     LIST(const char *) webhook_hosts;  // hosts that users' webhooks may name
 };
 
+// What acequia report multiplies use with; 0: not shown.
+struct config_report {
+    const char *currency;
+    double price_gpu_hour, price_cpu_hour, price_kwh, co2_g_per_kwh;
+};
+
 struct config {
     struct arena arena;
     struct config_cluster cluster;
     struct policy_settings policy;
     struct config_notify notify;
+    struct config_report report;
     LIST(struct project) projects;
     LIST(struct partition) partitions;
     LIST(struct qos) qos;

@@ -17,6 +17,10 @@ int job_rows_sort_by(struct job_rows *rows, const char *field);  // ascending, b
 
 // `target` is a query of /v1/jobs with stream=1: the rows come in order of their ids, live ones only.
 int job_list_stream(struct cli *c, struct client *k, const char *target, struct job_rows *out);
+// The same, also for finished jobs, one row at a time: a row lives until `fn` returns. What `fn` returns, when it is
+// not 0, ends the reading and is returned. `header` has the names of the fields.
+typedef int job_row_fn(void *ctx, const struct job_rows *header, const struct json *row);
+int job_list_each(struct cli *c, struct client *k, const char *target, job_row_fn *fn, void *ctx);
 // `target` is a query of /v1/jobs; limit 0: all.
 int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t limit, struct job_rows *out);
 
