@@ -63,10 +63,10 @@ static bool find_attempt(struct controller *c, int64_t attempt, struct arena *a,
     }
     if (attempt < r->attempt && !r->spec->attach) {
         error_set(e, EINVAL,
-                  r->spec->append
-                      ? "attempt: all attempts of job %llu append to one file; leave --attempt out"
-                      : "attempt: the output of job %llu was replaced by that of attempt %u; with --append "
-                        "all of it is kept",
+                  r->spec->truncate
+                      ? "attempt: the output of job %llu was replaced by that of attempt %u; without --truncate "
+                        "all of it is kept"
+                      : "attempt: all attempts of job %llu write to one file; leave --attempt out",
                   id, r->attempt);
         return false;
     }

@@ -428,6 +428,7 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
             map_put(&c->preempted_why, j->id, why);
     }
     j->uncounted += b->uncounted && j->uncounted < UINT16_MAX;
+    j->retried += b->retry && j->retried < UINT16_MAX;
     if (b->hold)
         j->flags |= HELD_USER;
     j->begin_ms = b->begin_ms;

@@ -3,6 +3,7 @@
 // nothing.
 #include <assert.h>
 #include <signal.h>
+#include <stdio.h>
 
 #include "base/text.h"
 #include "state.h"
@@ -156,6 +157,24 @@ static bool goes_back(const struct core_job *j, enum end_cause cause, bool unhar
            ((j->sub->requeue || unharmed) && (cause == END_NODE_FAIL || cause == END_PREEMPT));
 }
 
+// Its program failed by itself, and the job asked to be run again then.
+static bool retry(struct core *c, struct core_job *j, const struct run_part *p, int64_t now_ms) {
+    cleanup_arena struct arena a = {0};
+    struct spec s;
+    char reason[120];
+    if (p->cause != END_EXIT || state_for(p) != JOB_FAILED || (j->run->ending && j->run->cause != END_EXIT))
+        return false;
+    core_spec_of(j, &a, &s);
+    if (j->retried >= s.retries)
+        return false;
+    snprintf(reason, sizeof reason, "%s %u; retry %u of %u", p->exit_signal ? "ended by signal" : "exit status",
+             p->exit_signal ? p->exit_signal : (uint32_t)p->exit_code, j->retried + 1u, s.retries);
+    struct event_job_requeued b = {.id = j->id, .attempt = j->attempt, .cause = END_EXIT, .reason = reason, .retry = true,
+                                   .begin_ms = s.backoff_s ? now_ms + (int64_t)s.backoff_s * 1000 : 0};
+    core_emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
+    return true;
+}
+
 void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms) {
     struct core_run *r = j->run;
     for (uint32_t i = 0; i < r->part_count; i++)
@@ -177,6 +196,8 @@ void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms) {
         core_emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
         return;
     }
+    if (retry(c, j, &p, now_ms))
+        return;
     struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state_for(&p), .exit_code = p.exit_code,
                                 .exit_signal = p.exit_signal, .reason = reason, .by = r->by};
     // An allocation that its owner released, or tasks of which one had failed.

@@ -97,7 +97,7 @@ struct rec_job {
     int64_t suspended_ms, suspend_ms;
     uint32_t warned_percent;
     LIST(struct rec_gave) gave;
-    uint32_t uncounted;
+    uint32_t uncounted, retried;
     const char *preempted_why;
 };
 // In columns: outcomes of ended jobs, or idempotency keys. One type of record for both, since the release before
@@ -213,7 +213,8 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(27, S, suspend_ms, ""),
                                               FIELD_LIST_SUB(28, S, gave, &rec_gave_schema, ""),
                                               FIELD(29, S, uncounted, ""),
-                                              FIELD(30, S, preempted_why, "")};
+                                              FIELD(30, S, preempted_why, ""),
+                                              FIELD(31, S, retried, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -336,7 +337,8 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                         .usage = j->usage,
                         .steps = j->steps,
                         .uncounted = j->uncounted,
-                        .preempted_why = map_get(&c->preempted_why, j->id)};
+                        .preempted_why = map_get(&c->preempted_why, j->id),
+                        .retried = j->retried};
     const struct core_run *run = j->run;
     cleanup_arena struct arena a = {0};
     cleanup_free struct sched_preemption *gave = world_job_preemptions(c->world, j->id, &r.gave.len);
@@ -584,6 +586,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     j->preempted = r->preempted < UINT16_MAX ? (uint16_t)r->preempted : UINT16_MAX;
     j->steps = r->steps;
     j->uncounted = (uint16_t)r->uncounted;
+    j->retried = (uint16_t)r->retried;
     j->state = (uint8_t)r->state;
     j->flags = (uint8_t)r->flags;
     j->begin_ms = r->begin_ms;

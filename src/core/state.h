@@ -98,6 +98,7 @@ struct core_job {
     uint32_t expected_start_s;  // by the latest plan; 0: not known
     uint16_t preempted;   // how often; stays at its largest value
     uint16_t uncounted;   // attempts that a node failed to launch: not the job's
+    uint16_t retried;     // times its program failed and was run again
     uint8_t state;        // enum job_state
     uint8_t flags;        // HELD_USER, …
     int64_t begin_ms, eligible_ms, start_ms;

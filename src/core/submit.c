@@ -18,6 +18,8 @@
 
 enum {
     NICE_MAX = 10000,
+    RETRIES_MAX = 10000,
+    BACKOFF_MAX_S = 30 * 86400,
     ARGV_MAX = 65536,
     ARGV_BYTES_MAX = 1 << 20,
     PATH_BYTES_MAX = 4095,
@@ -114,6 +116,8 @@ static int check_amounts(const struct spec *s, struct error *e) {
         (r = check_range("time_limit_s", s->time_limit_s, DURATION_LIMIT_S, e)) < 0 ||
         (r = check_range("time_min_s", s->time_min_s, DURATION_LIMIT_S, e)) < 0 ||
         (r = check_range("grace_s", s->grace_s, 86400, e)) < 0 ||
+        (r = check_range("retries", s->retries, RETRIES_MAX, e)) < 0 ||
+        (r = check_range("backoff_s", s->backoff_s, BACKOFF_MAX_S, e)) < 0 ||
         (r = check_range("min_run_s", s->min_run_s, DURATION_LIMIT_S, e)) < 0 ||
         (r = check_range("signal", s->signal, SIGNAL_NUMBER_MAX, e)) < 0 ||
         (r = check_range("signal_before_s", s->signal_before_s, SIGNAL_BEFORE_MAX_S, e)) < 0)

@@ -116,6 +116,7 @@ static const struct field requeued_fields[] = {
     FIELD(6, S, hold, "Held afterwards."),
     FIELD(7, S, begin_ms, "Not before this time."),
     FIELD(8, S, uncounted, "Not counted as an attempt: a node could not launch it."),
+    FIELD(9, S, retry, "Its program failed and is run again."),
 };
 static const struct schema requeued_schema = SCHEMA(S, "job_requeued", requeued_fields);
 #undef S

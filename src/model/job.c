@@ -120,6 +120,9 @@ static const struct field spec_fields[] = {
     FIELD(81, struct spec, container_workdir, "Working directory in the container; else workdir."),
     FIELD(82, struct spec, pty_rows, "Rows of the pseudo-terminal at its start; 0: 24."),
     FIELD(83, struct spec, pty_columns, "Columns of the pseudo-terminal at its start; 0: 80."),
+    FIELD(84, struct spec, truncate, "A later attempt empties the output files; else it appends to them."),
+    FIELD(85, struct spec, retries, "How often the job is run again when its program fails."),
+    FIELD(86, struct spec, backoff_s, "Pause before it is run again, in seconds."),
     FIELD(100, struct spec, notify,
           "When somebody is notified: a list of begin, end, fail, requeue, time_limit, time_limit_90, time_limit_80, "
           "time_limit_50, array_tasks, all."),

@@ -139,6 +139,19 @@ static int open_late(const char *path, int flags, bool wait) {
     return fd;
 }
 
+// What an attempt before this one wrote is kept, and told from what this one writes.
+static void separate_attempts(const struct child *c, int fd) {
+    char line[80];
+    struct stat st;
+    if (c->req->step || c->req->attempt < 2 || !c->req->append || c->task->rank || fstat(fd, &st) < 0 ||
+        !S_ISREG(st.st_mode) || !st.st_size)
+        return;
+    int n = snprintf(line, sizeof line, "acequia: job %llu: attempt %u begins\n", (unsigned long long)c->req->job,
+                     c->req->attempt);
+    if (write(fd, line, (size_t)n) < 0)
+        return;  // a full disk: the job itself will find out
+}
+
 // Without waiting for a reader if it is a pipe, which would hold the launch up without limit.
 static int open_output(const struct child *c, const char *path) {
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK;
@@ -148,6 +161,7 @@ static int open_output(const struct child *c, const char *path) {
     if (fd < 0)
         fail(c, LAUNCH_OUTPUT, errno, "output file %s cannot be opened", path);
     fcntl(fd, F_SETFL, O_APPEND);
+    separate_attempts(c, fd);
     return fd;
 }
 

@@ -295,6 +295,7 @@ static int take_files(struct slurm *s, const struct opts *o, struct spec *p) {
     if (*mode != 'a' && *mode != 'A' && *mode != 't' && *mode != 'T')
         return bad_value(s, "open-mode");
     p->append = *mode == 'a' || *mode == 'A';
+    p->truncate = !p->append;
     return 0;
 }
 

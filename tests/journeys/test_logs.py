@@ -26,9 +26,9 @@ def requeue(c, job):
 
 
 def logs(c, *arguments):
-    """What the job itself wrote, and that its output tells where an attempt was ended."""
+    """What the job itself wrote, and how many lines tell where an attempt was ended or begun."""
     text = c.cli("logs", *arguments).stdout
-    told = [line for line in text.splitlines() if line.startswith("acequia: job ") and " was ended, " in line]
+    told = [line for line in text.splitlines() if line.startswith("acequia: job ") and (" was ended, " in line or " begins" in line)]
     return "".join(line + "\n" for line in text.splitlines() if line not in told), len(told)
 
 
@@ -40,7 +40,7 @@ def refused(c, *arguments):
 
 def test_a_job_that_waits_to_run_again(cluster, tmp_path):
     out = f"{tmp_path}/out"
-    job = cluster.cli("submit", "-Q", "-o", out, "--", "sh", "-c", "echo attempt $ACEQUIA_ATTEMPT; sleep 60").stdout.strip()
+    job = cluster.cli("submit", "-Q", "--truncate", "-o", out, "--", "sh", "-c", "echo attempt $ACEQUIA_ATTEMPT; sleep 60").stdout.strip()
     never = cluster.cli("submit", "-Q", "-H", "-o", "/dev/null", "--", "true").stdout.strip()
     wait_until(lambda: text_of(out), 10, "the job writes nothing")
     requeue(cluster, job)
@@ -60,15 +60,18 @@ def test_a_job_that_waits_to_run_again(cluster, tmp_path):
     cluster.cli("cancel", job, never)
 
 
-def test_attempts_that_append(cluster, tmp_path):
+def test_a_later_attempt_appends_to_the_output(cluster, tmp_path):
     out = f"{tmp_path}/out"
-    job = cluster.cli("submit", "-Q", "--append", "-o", out, "--", "sh", "-c", "echo attempt $ACEQUIA_ATTEMPT; sleep 60").stdout.strip()
+    with open(out, "w", encoding="utf-8") as f:
+        f.write("of another job\n")  # the first attempt replaces it
+    job = cluster.cli("submit", "-Q", "-o", out, "--", "sh", "-c", "echo attempt $ACEQUIA_ATTEMPT; sleep 60").stdout.strip()
     wait_until(lambda: "attempt 1" in text_of(out), 10, "the job writes nothing")
     requeue(cluster, job)
     cluster.cli("release", job)
     wait_until(lambda: "attempt 2" in text_of(out), 20, "the job does not run again")
-    assert logs(cluster, job) == ("attempt 1\nattempt 2\n", 1)
-    assert "append to one file" in refused(cluster, "--attempt", "1", job)
+    assert logs(cluster, job) == ("attempt 1\nattempt 2\n", 2)
+    assert f"acequia: job {job}: attempt 2 begins\nattempt 2\n" in text_of(out)
+    assert "write to one file" in refused(cluster, "--attempt", "1", job)
     cluster.cli("cancel", job)
 
 
@@ -97,3 +100,14 @@ def test_what_a_command_says_does_not_command_the_terminal(cluster):
     shown = cluster.cli("get", job).stdout + cluster.cli("list", "-a", job, check=False).stdout
     assert "\x1b" not in shown and "\u202e" not in shown
     assert "[2J\\u202e" in shown
+
+
+def test_a_program_that_fails_is_run_again(cluster, tmp_path):
+    out = f"{tmp_path}/out"
+    script = f"echo try >>{tmp_path}/tries; test $(wc -l <{tmp_path}/tries) -ge 3"
+    done = cluster.cli("submit", "-Q", "--wait", "--retries", "5", "--backoff", "1s", "-o", out, "--", "sh", "-c", script)
+    job = done.stdout.split()[0]
+    assert text_of(f"{tmp_path}/tries").count("try") == 3
+    events = cluster.cli("events", job).stdout
+    assert events.count("job_requeued") == 2 and "retry 1 of 5" in events and "retry 2 of 5" in events
+    assert cluster.api.get(f"/v1/jobs/{job}")["state"] == "COMPLETED"

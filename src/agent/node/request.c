@@ -79,7 +79,7 @@ static int set_files(const struct request_node *node, const struct message_launc
     const struct spec *s = m->spec;
     struct pattern_values v = values_of(node, m->id, m->array_id, m->array_index, s, m->node_index);
     v.task = m->first_rank;
-    r->append = s->append;
+    r->append = s->append || (m->attempt > 1 && !s->truncate);
     if (!str_empty(s->input) && !(r->in = expand(s->input, r->cwd, &v, a, e)))
         return -EINVAL;
     if (s->attach) {

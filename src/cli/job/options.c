@@ -18,7 +18,7 @@
 #include "model/signalname.h"
 #include "model/units.h"
 
-enum { NODES_MAX = 65536, TASKS_MAX = 1000000, CPUS_MAX = 65536, NICE_MAX = 1000000 };
+enum { NODES_MAX = 65536, TASKS_MAX = 1000000, CPUS_MAX = 65536, NICE_MAX = 1000000, RETRIES_MAX = 10000 };
 
 static const struct option_spec resource_specs[] = {
     {"nodes", 'N', "MIN[-MAX]", "Number of nodes; default: as many as the tasks need.", 0, NULL, NULL},
@@ -66,6 +66,7 @@ static const struct option_spec control_specs[] = {
     {"error", 'e', "PATTERN", "File for standard error; default: the output file.", 0, NULL, "@file"},
     {"input", 'i', "FILE", "File for standard input.", 0, NULL, "@file"},
     {"append", 0, NULL, "Append to output files instead of replacing them.", 0, NULL, NULL},
+    {"truncate", 0, NULL, "A later attempt empties the output files; by default it appends to them.", 0, NULL, NULL},
     {"export", 0, "WHAT", "Environment: all (the default), none, or names and NAME=VALUE with commas.", 0,
      NULL, "all none"},
     {"env", 'E', "NAME=VALUE", "Set an environment variable.", OPTION_REPEAT, NULL, NULL},
@@ -90,6 +91,8 @@ static const struct option_spec control_specs[] = {
      NULL},
     {"signal", 0, "[B:]SIGNAL[@SECONDS]", "Signal sent before the time limit; B: only to the batch script.", 0, NULL,
      NULL},
+    {"retries", 0, "N", "Run the job again up to N times when its program fails.", 0, NULL, NULL},
+    {"backoff", 0, "DURATION", "Pause before it is run again; a bare number is seconds. Default: none.", 0, NULL, NULL},
     {"grace", 0, "DURATION", "Time between SIGTERM and SIGKILL; a bare number is seconds.", 0,
      NULL, NULL},
     {"min-run", 0, "DURATION", "Do not preempt it before it ran this long; a bare number is seconds.", 0,
@@ -246,6 +249,7 @@ static int take_patterns(struct cli *c, const struct cli_options *o, struct spec
     }
     s->input = option_get(o, "input");
     s->append = option_given(o, "append");
+    s->truncate = option_given(o, "truncate");
     return 0;
 }
 
@@ -314,6 +318,8 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     r = r < 0 ? r : option_time(o, "deadline", &s->deadline_ms, e);
     r = r < 0 ? r : option_i32(o, "nice", -NICE_MAX, NICE_MAX, &s->nice, e);
     r = r < 0 ? r : option_duration(o, "grace", 1, &s->grace_s, e);
+    r = r < 0 ? r : option_u32(o, "retries", 0, RETRIES_MAX, &s->retries, e);
+    r = r < 0 ? r : option_duration(o, "backoff", 1, &s->backoff_s, e);
     r = r < 0 ? r : option_duration(o, "min-run", 1, &s->min_run_s, e);
     if (r < 0)
         return r;

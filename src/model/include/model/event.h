@@ -147,6 +147,7 @@ struct event_job_requeued {
     bool hold;
     int64_t begin_ms;
     bool uncounted;  // the node could not launch it: not counted as one of the job's attempts
+    bool retry;      // its program failed and is run again (spec.retries)
 };
 struct event_step {
     uint64_t id;

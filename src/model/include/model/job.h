@@ -87,7 +87,9 @@ struct spec {
     int32_t nice;
     const char *comment;
     const char *workdir, *output, *error, *input;
-    bool append;      // open output files for appending
+    bool append;      // open output files for appending, also for the first attempt
+    bool truncate;    // later attempts empty the output files; else they append
+    uint32_t retries, backoff_s;  // how often the program is run again when it failed, and the pause before
     LIST(const char *) argv;
     const char *script_id, *environment_id;  // texts are kept apart, see store
     uint64_t script_bytes, environment_bytes;
