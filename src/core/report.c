@@ -169,8 +169,8 @@ static bool retry(struct core *c, struct core_job *j, const struct run_part *p, 
         return false;
     snprintf(reason, sizeof reason, "%s %u; retry %u of %u", p->exit_signal ? "ended by signal" : "exit status",
              p->exit_signal ? p->exit_signal : (uint32_t)p->exit_code, j->retried + 1u, s.retries);
-    struct event_job_requeued b = {.id = j->id, .attempt = j->attempt, .cause = END_EXIT, .reason = reason, .retry = true,
-                                   .begin_ms = s.backoff_s ? now_ms + (int64_t)s.backoff_s * 1000 : 0};
+    struct event_job_requeued b = {.id = j->id, .attempt = j->attempt, .cause = END_EXIT, .reason = reason,
+                                   .retry = true, .begin_ms = s.backoff_s ? now_ms + (int64_t)s.backoff_s * 1000 : 0};
     core_emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
     return true;
 }

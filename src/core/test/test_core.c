@@ -943,38 +943,6 @@ static void words_of_nodes_are_plain(void **state) {
     rig_done(&r);
 }
 
-// A program that fails is run again as often as asked, after the pause, and the last failure counts.
-static void failures_are_retried(void **state) {
-    struct rig r;
-    rig_init(&r);
-    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
-    struct spec s = rig_spec();
-    s.retries = 2;
-    s.backoff_s = 30;
-    uint64_t id = rig_submit(&r, &alice, &s);
-    for (uint32_t attempt = 1; attempt <= 2; attempt++) {
-        rig_started(&r, "n1", id, attempt);
-        rig_end(&r, "n1", id, attempt, END_EXIT, 3);
-        assert_int_equal(rig_state(&r, id), JOB_PENDING);
-        r.now_ms += 29999;
-        core_schedule(r.core, r.now_ms);
-        assert_int_equal(rig_state(&r, id), JOB_PENDING);
-        r.now_ms++;
-        core_schedule(r.core, r.now_ms);
-        rig_drain(&r);
-        assert_int_equal(rig_state(&r, id), JOB_STARTING);
-    }
-    rig_started(&r, "n1", id, 3);
-    rig_end(&r, "n1", id, 3, END_EXIT, 3);
-    assert_int_equal(r.last_state, JOB_FAILED);
-    // One that is cancelled, or that succeeds, is not.
-    id = rig_submit(&r, &alice, &s);
-    rig_started(&r, "n1", id, 1);
-    rig_end(&r, "n1", id, 1, END_EXIT, 0);
-    assert_int_equal(r.last_state, JOB_COMPLETED);
-    rig_done(&r);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(containers_go_where_they_can),
@@ -1004,7 +972,6 @@ int main(void) {
         cmocka_unit_test(who_takes_goes_on_taking),
         cmocka_unit_test(a_snapshot_is_as_good_as_the_journal),
         cmocka_unit_test(tokens_have_one_order),
-        cmocka_unit_test(failures_are_retried),
         cmocka_unit_test(replay_and_snapshot_give_the_state_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,9 +247,42 @@ static void closed_partitions_go_on(void **state) {
     rig_done(&r);
 }
 
+// A program that fails is run again as often as asked, after the pause, and the last failure counts.
+static void failures_are_retried(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    s.retries = 2;
+    s.backoff_s = 30;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    for (uint32_t attempt = 1; attempt <= 2; attempt++) {
+        rig_started(&r, "n1", id, attempt);
+        rig_end(&r, "n1", id, attempt, END_EXIT, 3);
+        assert_int_equal(rig_state(&r, id), JOB_PENDING);
+        r.now_ms += 29999;
+        core_schedule(r.core, r.now_ms);
+        assert_int_equal(rig_state(&r, id), JOB_PENDING);
+        r.now_ms++;
+        core_schedule(r.core, r.now_ms);
+        rig_drain(&r);
+        assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    }
+    rig_started(&r, "n1", id, 3);
+    rig_end(&r, "n1", id, 3, END_EXIT, 3);
+    assert_int_equal(r.last_state, JOB_FAILED);
+    // One that is cancelled, or that succeeds, is not.
+    id = rig_submit(&r, &alice, &s);
+    rig_started(&r, "n1", id, 1);
+    rig_end(&r, "n1", id, 1, END_EXIT, 0);
+    assert_int_equal(r.last_state, JOB_COMPLETED);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pauses_are_counted),
+        cmocka_unit_test(failures_are_retried),
         cmocka_unit_test(a_hello_is_answered_with_the_desired_state),
         cmocka_unit_test(a_hold_waits_for_the_requeue),
         cmocka_unit_test(after_counts_from_the_start),
