@@ -132,6 +132,7 @@ static void core_config_of(const struct config_cluster *k, struct core_config *o
     out->max_array_size = k->max_array_size;
     out->max_keys_per_user = k->max_keys_per_user;
     out->default_time_s = k->default_time_s == UINT32_MAX ? 0 : k->default_time_s;
+    out->default_memory_per_cpu_bytes = k->default_memory_per_cpu_bytes;
     out->grace_s = k->grace_s;
     out->requeue = k->requeue;
     out->policy.grace_ms = (int64_t)k->grace_s * 1000;

@@ -318,6 +318,7 @@ static void apply_token(struct core *c, const struct event *e) {
 }
 
 void core_apply_cluster(struct core *c, const struct event *e) {
+    c->cluster_generation++;
     switch (e->type) {
     case EVENT_NODE_JOINED: apply_joined(c, e->body); break;
     case EVENT_NODE_STATE:

@@ -134,10 +134,16 @@ struct node_entry {
     char *launch_reason;       // of the last failure
 };
 
+struct memory_share {
+    uint64_t per_cpu_bytes, per_gpu_bytes;  // 0: no node is known
+};
+
 struct entity_entry {
     uint32_t handle;           // stays with the name, also when it is deleted and created again
     const char *name;
     struct arena arena;
+    struct memory_share share;  // of a partition, see memory_default.c; not part of the journal
+    uint64_t share_generation;
     void *value;               // struct project, partition, qos or reservation; NULL: deleted
 };
 
@@ -219,6 +225,7 @@ struct core {
     VEC(uint64_t) planned;       // jobs with a planned start by the latest pass
     struct map preempted_why;    // job → text of its latest preemption; only of jobs that were preempted
     uint64_t time_warnings;      // live jobs that want one
+    uint64_t cluster_generation;  // changes of nodes and entities since this process began
     uint64_t singletons;         // live jobs that wait for the others of their name
 };
 
@@ -262,6 +269,9 @@ enum sched_claim core_claim_read(uint32_t claim);
 void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body);
 void core_effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt);
 void core_effect_send(struct core *c, const char *node, enum message_type type, void *body);
+
+// memory_default.c
+void core_fill_memory(const struct core *c, struct entity_entry *partition, struct spec *s);
 
 // notify.c
 void core_notice(struct core *c, uint64_t seq, const struct event *e);

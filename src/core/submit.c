@@ -414,13 +414,11 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     const char *rest = s->partition;
     size_t len;
     const char *first = names_next(&rest, &len);
-    const struct entity_entry *part =
-        first ? core_find_entity(c, ENTITY_PARTITION, name_at(first, len, name)) : NULL;
-    uint64_t per_cpu = part ? ((const struct partition *)part->value)->default_memory_per_cpu_bytes : 0;
+    struct entity_entry *part = first ? core_find_entity(c, ENTITY_PARTITION, name_at(first, len, name)) : NULL;
     spec_count_by_gpu(s);
     // A job that has nodes to itself has all their memory, unless it says how much.
     if (!s->exclusive && !s->memory_per_node_bytes && !s->memory_per_cpu_bytes && !s->memory_per_gpu_bytes)
-        s->memory_per_cpu_bytes = per_cpu ? per_cpu : c->config.default_memory_per_cpu_bytes;
+        core_fill_memory(c, part, s);
 }
 
 // Elements of an array share what was submitted; one that is changed has its own.

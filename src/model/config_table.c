@@ -36,6 +36,10 @@ static const struct config_key cluster_keys[] = {
            "Time between the signal that asks a job to end and the kill."),
     KEY_AS(C, "default_time", default_time_s, CONFIG_SECONDS, "unlimited", 0, 0,
            "Time limit of jobs that ask for none and whose partition has no default."),
+    KEY_AS(C, "default_memory_per_cpu", default_memory_per_cpu_bytes, CONFIG_SHARE, "share", 0, 0,
+           "Memory per CPU of jobs that ask for none and whose partition has no default; they are held to it. share: "
+           "the part of the smallest node's memory that belongs to the CPUs asked for, or to the GPUs (which share "
+           "three quarters of it), whichever is more, so that memory is never promised twice. none: no limit."),
     KEY_AS(C, "idle_gpu_after", idle_gpu_after_s, CONFIG_SECONDS, "30m", 0, 0,
            "A job that holds GPUs and has used none of them for this long is shown as wasting them."),
     KEY_AS(
@@ -297,6 +301,7 @@ const char *config_type_text(enum config_type type) {
         [CONFIG_I32] = "number",
         [CONFIG_DOUBLE] = "number",
         [CONFIG_SIZE] = "size",
+        [CONFIG_SHARE] = "share, none or size",
         [CONFIG_SECONDS] = "duration",
         [CONFIG_SPAN] = "duration",
         [CONFIG_WORD] = "word",

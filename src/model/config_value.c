@@ -228,6 +228,15 @@ int config_value_parse(const struct config_key *k, const char *text, const struc
         if (r == 0)
             *(uint64_t *)at = bytes;
         break;
+    case CONFIG_SHARE:
+        bytes = UINT64_MAX;
+        if (streq(text, "none"))
+            bytes = 0;
+        else if (!streq(text, "share") && (r = size_parse(text, 1, &bytes, e)) < 0)
+            error_prefix(e, "expected share, none or a size");
+        if (r == 0)
+            *(uint64_t *)at = bytes;
+        break;
     case CONFIG_SECONDS: r = parse_seconds(k, text, at, e); break;
     case CONFIG_SPAN: r = parse_span(k, text, at, e); break;
     case CONFIG_WORD: r = parse_word(k, text, at, e); break;
@@ -289,6 +298,12 @@ void config_value_format(const struct config_key *k, const void *target, struct 
     case CONFIG_I32: buf_addf(out, "%d", *(const int32_t *)at); break;
     case CONFIG_DOUBLE: buf_addf(out, "%.15g", *(const double *)at); break;
     case CONFIG_SIZE: format_size(*(const uint64_t *)at, out); break;
+    case CONFIG_SHARE:
+        if (*(const uint64_t *)at == 0 || *(const uint64_t *)at == UINT64_MAX)
+            buf_adds(out, *(const uint64_t *)at ? "share" : "none");
+        else
+            format_size(*(const uint64_t *)at, out);
+        break;
     case CONFIG_SECONDS:
         buf_adds(out, *(const uint32_t *)at || k->low > 0 ? duration_format(*(const uint32_t *)at, text) : "unlimited");
         break;

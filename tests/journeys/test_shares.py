@@ -184,7 +184,7 @@ def test_the_policy_is_set_shown_kept_and_recorded():
         shown = c.acequia("policy", "show")
         assert "backfill = shortest    # default: in_order" in shown and "min_run = 10m" in shown
         assert all(len(line) <= 80 for line in shown.splitlines())
-        for bad, says in (("use=-1", "use: "), ("backfill=never", "expected in_order, shortest or none"), ("colour=red", "the policy has no"),
+        for bad, says in (("use=-1", "use: "), ("backfill=never", "expected in_order, shortest or none"), ("colour=red", "unknown policy setting"),
                           ("plan_depth=99", "out of range")):
             refused = c.run("policy", "set", bad)
             assert refused.returncode == 2 and says in refused.stderr, refused.stderr

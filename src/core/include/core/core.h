@@ -22,6 +22,8 @@
 struct core;
 
 // Limits and defaults; every one of them is a setting of the cluster.
+#define CORE_MEMORY_SHARE UINT64_MAX
+
 struct core_config {
     const char *cluster;
     uint64_t max_jobs;           // live, array elements counted one by one
@@ -33,7 +35,7 @@ struct core_config {
     uint32_t max_dependencies;
     uint32_t default_time_s, grace_s;
     bool requeue;                // of jobs that do not say
-    uint64_t default_memory_per_cpu_bytes;
+    uint64_t default_memory_per_cpu_bytes;  // 0: none; CORE_MEMORY_SHARE: a CPU's share of its node's memory
     uint32_t max_attempts;       // a job requeued this often is held
     struct policy policy;
 };

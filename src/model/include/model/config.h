@@ -21,6 +21,7 @@ struct config_cluster {
     LIST(const char *) admins;
     uint32_t node_timeout_s, heartbeat_s, grace_s, usage_interval_s;
     uint32_t default_time_s;  // 0: none
+    uint64_t default_memory_per_cpu_bytes;  // 0: none, UINT64_MAX: a share
     uint32_t idle_gpu_after_s, idle_gpu_warn_s, idle_gpu_end_s;  // 0: never
     bool requeue;
     uint32_t history_days;

@@ -14,6 +14,7 @@ enum config_type {
     CONFIG_I32,
     CONFIG_DOUBLE,
     CONFIG_SIZE,       // uint64_t bytes
+    CONFIG_SHARE,      // uint64_t bytes; "share": UINT64_MAX, "none": 0
     CONFIG_SECONDS,    // uint32_t; a bare number is seconds
     CONFIG_SPAN,       // uint32_t seconds; 0 is nothing, not endless
     CONFIG_WORD,       // an enum: one of the key's words
