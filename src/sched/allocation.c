@@ -1,5 +1,5 @@
-// Owns what is held: taking an allocation on nodes and giving it back, and the counts per project,
-// QoS and user that follow from it. Everything is a sum over jobs, so the order never matters.
+// Allocations: their memory layout (node parts, then all GPUs, in one block), adding them to and removing them from
+// nodes, and the sums per project, QoS and user. Everything is a sum over jobs, so their order does not matter.
 #include <assert.h>
 #include <string.h>
 
@@ -78,7 +78,7 @@ void sched_node_allocate(struct world_node *n, const struct sched_alloc_node *a,
     n->exclusive += exclusive ? (uint32_t)sign : 0;
     for (uint32_t i = 0; i < a->gpu_count; i++) {
         if (a->gpus[i].index >= n->gpu_count)
-            continue;  // the node came back with fewer GPUs
+            continue;  // the node came back with fewer GPUs than the job holds
         struct world_gpu *g = &n->gpus[a->gpus[i].index];
         g->held_milli = (uint16_t)(g->held_milli + sign * a->gpus[i].milli);
         gpu_refresh(g);
@@ -160,7 +160,7 @@ void sched_count_queued(struct world *w, struct world_job *j, int sign) {
     }
 }
 
-// After the meaning of the counts changed (a model got a quota, a QoS became preemptible, …).
+// Needed when the meaning of the sums changed: a GPU model got a quota, a QoS became preemptible, …
 void world_recount(struct world *w) {
     w->orders.victims_stale = true;  // what is preemptible may have changed
     for (uint32_t i = 0; i < w->rules.projects.len; i++) {

@@ -1,5 +1,4 @@
-// Owns the audit: every index recomputed from the jobs and compared. For tests and the fault
-// simulator; costs a pass over everything.
+// world_assert: recomputes every index and sum from the jobs and compares. For tests and the fault simulator.
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>

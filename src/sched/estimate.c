@@ -1,15 +1,14 @@
-// Owns the rough forecast for clusters that are too large to be played forward job by job: the nodes
-// the job may use become one pool, what runs gives its part back when it ends, and what is before the
-// job in the order flows in as there is room, request by request. Where the pieces fit is not looked
-// at, and nobody new comes in.
+// Estimates when a job will start in worlds too large to simulate: the nodes it may use are one pool of GPUs (or
+// CPUs), running jobs return their part when they end, and the jobs before it take what they need as soon as it is
+// there. Where pieces fit on nodes is ignored, and no new jobs are assumed.
 #include "estimate.h"
 
 #include "order.h"
 
 enum { SLOTS = 2048, WEIGHT = 1024, RATIO_UNKNOWN = 600 };
 
-// The jobs of one request that come before, or one that runs: by how much they fill the pool and for
-// how long, as jobs usually do and by their limits.
+// A running job, or the jobs of one request that come first: how much of the pool they take and for how long, if
+// they run as long as usual and if they run to their limits.
 struct estimate_parcel {
     int64_t key;
     int64_t amount;
@@ -45,7 +44,7 @@ static void pool_nodes(struct estimate_pool *s) {
     }
 }
 
-// The part of another class's nodes that are in the pool; the rest of its jobs goes elsewhere.
+// The part of another class's nodes that is in the pool: its jobs count in that proportion.
 static int64_t overlap(const struct estimate_pool *s, struct sched_fit *f) {
     struct world *w = s->o->p->w;
     uint32_t all = 0, both = 0;
@@ -69,7 +68,7 @@ static void add_ahead(void *ctx, struct world_project *p, const struct queue_ent
         const struct queue_entry *t = &p->queue.slots.at[p->queue.sorted.at[i]];
         uint32_t n = sched_order_jobs_before(s->o, t, bound);
         int64_t amount = n ? amount_of(s, t->request) * n * t->fit->weight / WEIGHT : 0;
-        if (t->request->choice)  // they go to one of their partitions
+        if (t->request->choice)  // they start in one of their partitions
             amount /= t->request->choice->options.len;
         int64_t limit = t->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : t->limit_ms;
         if (amount)
@@ -96,7 +95,7 @@ static int64_t left_of(int64_t end_ms, int64_t now_ms) {
     return end_ms > now_ms ? end_ms - now_ms : 1;
 }
 
-// What has no limit does not come back.
+// Jobs without time limit never return their part.
 static void add_running(struct estimate_pool *s) {
     struct world *w = s->o->p->w;
     int64_t now_ms = s->o->p->now_ms;
@@ -127,7 +126,7 @@ static int64_t length(const struct estimate_parcel *p, bool early) {
     return early ? p->usual_ms : p->limit_ms;
 }
 
-// A time by which surely everything is over, in slots.
+// The length of a time slot, such that everything is over within all slots.
 static int64_t slot_for(const struct estimate_pool *s, bool early) {
     __int128 area = 0;
     int64_t longest = 0;
@@ -142,7 +141,7 @@ static int64_t slot_for(const struct estimate_pool *s, bool early) {
     return (drained + drained / 2 + longest) / SLOTS + 1;
 }
 
-// How long until everything before the job has begun and there is room for it; -1: not to be seen.
+// How long until all jobs before it have started and there is room for it; -1: not within the slots.
 static int64_t flow(const struct estimate_pool *s, int64_t amount, bool early) {
     if (s->capacity < amount || !s->capacity)
         return -1;

@@ -1,4 +1,4 @@
-// When a pending job would start, from totals: constant in the number of steps, however long the queue.
+// When a pending job will start, estimated from totals; for worlds too large to simulate. estimate.c.
 #pragma once
 #include "sched/explain.h"
 #include "world_state.h"

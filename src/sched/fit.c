@@ -1,5 +1,5 @@
-// Owns the question "what fits on this node now": how many tasks, and on which GPUs. Whole GPUs are
-// only taken when entirely free; a fraction goes to the fullest GPU that still has room.
+// What fits on one node now: how many tasks, and on which GPUs. Whole GPUs must be entirely free; a fraction goes
+// to the fullest GPU that still has room for it.
 #include <assert.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ static bool gpu_matches(const struct world_gpu *g, const struct sched_demand *d)
     return g->usable && (!d->models || (d->models >> g->model & 1)) && g->memory_bytes >= d->gpu_memory;
 }
 
-// Entirely free GPUs; with same_group those of the group that has most.
+// Number of entirely free GPUs; with same_group, in the group that has most of them.
 static uint32_t whole_free(const struct world_node *n, const struct sched_demand *d) {
     uint32_t all = 0, best = 0;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
@@ -53,8 +53,8 @@ static uint32_t gpu_tasks(const struct world_node *n, const struct sched_demand 
     return k;
 }
 
-// Tasks of this demand that fit in what is free on the node now; 0 as well when an even layout
-// needs more than fits.
+// Number of tasks that fit in what is free on the node now. An even layout needs all its tasks of one node: then 0
+// if fewer fit.
 uint32_t sched_fit_tasks(const struct world_node *n, const struct sched_demand *d) {
     if (!n->present || n->state != SCHED_NODE_UP || n->exclusive)
         return 0;
@@ -83,8 +83,9 @@ static bool same_part(const struct world_gpu *a, const struct world_gpu *b, int 
     return group == ANY_GROUP ? a->group == b->group : a->group == b->group && a->socket == b->socket;
 }
 
-// A GPU of the part to take `need` whole ones from: of all groups, or of the sockets of one group, the part
-// with fewest free that has enough; when none has, the one with most. -1: none left.
+// Where to take `need` whole GPUs from, as the index of one of them; -1: none is free. Candidates are the groups of
+// the node, or (with a group given) the sockets of that group. Chosen is the one with fewest free GPUs that has
+// enough; if none has, the one with most.
 static int best_part(const struct world_node *n, const struct sched_demand *d, const uint8_t *taken, uint32_t need,
                      int group) {
     int best = -1;
@@ -107,7 +108,7 @@ static int best_part(const struct world_node *n, const struct sched_demand *d, c
     return best;
 }
 
-// Out of one group, socket by socket.
+// Takes up to `count` GPUs of one group, socket by socket.
 static uint32_t take_of_group(const struct world_node *n, const struct sched_demand *d, int group, uint32_t count,
                               uint8_t *taken) {
     uint32_t got = 0;
@@ -172,8 +173,8 @@ uint32_t sched_fit_gpu_slots(const struct sched_demand *d, uint32_t tasks) {
     return per_task * tasks + (d->gpu_node + SCHED_GPU - 1) / SCHED_GPU;
 }
 
-// Fills `out` with `tasks` tasks on the node, a fraction on GPU `wish` unless -1; `gpus` has room for
-// fit_gpu_slots. The caller made sure that they fit.
+// Allocates `tasks` tasks on the node; a fraction goes to GPU `wish` if that is not -1. `gpus` has room for
+// sched_fit_gpu_slots entries. The caller knows that the tasks fit.
 void sched_fit_node(const struct world_node *n, const struct sched_demand *d, uint32_t tasks, int wish,
                     struct sched_alloc_node *out, struct sched_alloc_gpu *gpus) {
     *out = (struct sched_alloc_node){

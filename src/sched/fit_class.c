@@ -1,5 +1,5 @@
-// Owns the fit classes. A class is brought up to date by looking again at the nodes that changed
-// since it was last used; the summaries in struct world_node refuse most nodes without a closer look.
+// Fit classes: per class of requests, how many tasks fit on each node. A class is brought up to date by looking
+// again at the nodes that changed since it was last used; most are ruled out by the sums in struct world_node.
 #include "fit_class.h"
 
 #include <assert.h>
@@ -107,7 +107,7 @@ static struct sched_fit *lookup(struct world *w, struct world_request *r) {
     return f;
 }
 
-// A necessary condition that costs almost nothing.
+// A quick check that rules out most nodes; false does not mean that something fits.
 static bool hopeless(const struct world_node *n, const struct sched_demand *d) {
     if (n->cpus_free < d->cpus_task || n->memory_free < d->memory_node + d->memory_task)
         return true;

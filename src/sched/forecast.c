@@ -1,14 +1,15 @@
-// Owns forecasts: the world is copied and played forward, once with every job running to its limit
-// and once with every job ending when its user's jobs usually do. Nobody new comes in.
+// Forecasts of a start: a copy of the world is simulated twice, with every job running to its time limit, and with
+// every job ending when its user's jobs usually do. No new jobs are assumed.
 #include "forecast.h"
 
 #include "base/cleanup.h"
 #include "estimate.h"
 #include "world_state.h"
 
-enum { RATIO_UNKNOWN = 600 };  // thousandths of its limit a job uses when nothing is known of its user
+// Of 1,000: the part of its time limit that a job is assumed to run if nothing is known of its user.
+enum { RATIO_UNKNOWN = 600 };
 
-// Large clusters are played forward for fewer steps: whoever asks should not wait for long.
+// The larger the world, the fewer steps: questions are answered in the controller's loop.
 enum { PLAYED_MAX = 1500, STEPS_LEAST = 6, WORK_MAX = 100000, TOGETHER_PART = 24 };
 
 struct ending_jobs {
@@ -39,8 +40,8 @@ static int64_t end_of(struct world *w, const struct world_job *j, bool early, in
     return end > now_ms ? end : now_ms + 1;
 }
 
-// The next end, and everything that ends within a part of the way there from `began_ms`: far away
-// things need not be told apart, and fewer steps go further.
+// The next end, with all jobs that end soon after it: the further away from `began_ms`, the more are taken together,
+// so that a bounded number of steps reaches further.
 static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t began_ms, struct ending_jobs *out) {
     int64_t first = INT64_MAX;
     vec_clear(&out->jobs);
@@ -87,8 +88,8 @@ static void end_job(struct world *w, struct world_job *j, int64_t now_ms) {
     world_request_unref(w, again.request);
 }
 
-// The time the job starts; INT64_MAX: never by itself; -1: not by `horizon_ms`.
-static int64_t play(const struct world *from, uint64_t job, int64_t now_ms, const struct policy *policy, bool early,
+// The time the job starts; INT64_MAX: never by itself; -1: not before `horizon_ms`.
+static int64_t simulate(const struct world *from, uint64_t job, int64_t now_ms, const struct policy *policy, bool early,
                     int64_t *horizon_ms) {
     struct world *w = world_clone(from);
     struct ending_jobs ends = {0};
@@ -123,10 +124,10 @@ struct explain_band sched_forecast_start(struct world *w, uint64_t job, int64_t 
     if (j->queued && w->jobs.running.len + w->jobs.ready > PLAYED_MAX)
         return sched_estimate_start(w, j, now_ms, policy);
     int64_t late_horizon, early_horizon;
-    int64_t late = play(w, job, now_ms, policy, false, &late_horizon);
+    int64_t late = simulate(w, job, now_ms, policy, false, &late_horizon);
     if (late == now_ms)
         return (struct explain_band){EXPLAIN_NOW, now_ms, now_ms};
-    int64_t early = play(w, job, now_ms, policy, true, &early_horizon);
+    int64_t early = simulate(w, job, now_ms, policy, true, &early_horizon);
     if (early < 0)
         return (struct explain_band){EXPLAIN_LATER, early_horizon, late > 0 ? late : INT64_MAX};
     if (late == INT64_MAX || early == INT64_MAX)

@@ -1,4 +1,4 @@
-// Playing the queue forward on a copy of the world, or estimating where that would take too long.
+// When a pending job will start, by simulating a copy of the world or, for large ones, by an estimate. forecast.c.
 #pragma once
 #include "sched/explain.h"
 

@@ -1,5 +1,5 @@
-// Owns nodes: adding, replacing, draining, losing and forgetting them. A node that goes away keeps
-// its running jobs until they are ended one by one; when it comes back they hold what they held.
+// Nodes: adding, replacing, changing their state, removing. A removed node keeps its running jobs until the caller
+// ends them; if the node comes back before, they hold what they held.
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static void capacity(struct world *w, const struct world_node *n, int sign) {
     }
 }
 
-// True when a size appeared or vanished: memory requests then count differently.
+// True when a GPU memory size is new or gone: requests for GPU memory then count as another fraction.
 static bool sizes_change(struct world *w, const struct world_node *n, int sign) {
     bool changed = false;
     for (uint32_t i = 0; n->present && i < n->gpu_count; i++) {
@@ -71,7 +71,7 @@ static void node_clear(struct world_node *n) {
     n->features = (struct world_features){0};
 }
 
-// Words are added before anything is changed, so that a refusal leaves the world as it was.
+// Adds models and features before anything else changes, so that a refusal leaves the world as it was.
 static int words_add(struct world *w, const struct sched_node *n, struct error *err) {
     for (uint32_t i = 0; i < n->gpu_count; i++)
         if (world_model(w, n->gpus[i].model ? n->gpus[i].model : "gpu", true) < 0)
@@ -104,7 +104,7 @@ static void node_fill(struct world *w, struct world_node *n, const struct sched_
             .socket = (uint8_t)g->socket,
         };
         n->gpu_usable += !g->unusable;
-        n->models |= 1ULL << model;  // a GPU with a fault is still one of its model
+        n->models |= 1ULL << model;  // also of a faulty GPU
     }
     for (uint32_t i = 0; i < from->feature_count; i++) {
         unsigned f = (unsigned)world_feature(w, from->features[i], false);
@@ -112,7 +112,8 @@ static void node_fill(struct world *w, struct world_node *n, const struct sched_
     }
 }
 
-static void hold_again(struct world_node *n) {
+// Allocates what the node's running jobs hold, after its description changed.
+static void allocate_again(struct world_node *n) {
     n->cpus_held = n->exclusive = 0;
     n->memory_held = 0;
     sched_node_refresh(n);
@@ -137,7 +138,7 @@ static bool same_features(const struct world *w, const struct world_node *n, con
     return !memcmp(&f, &n->features, sizeof f);
 }
 
-// All but the state: an agent that comes back describes the machine that was there before.
+// Is everything but the state as before? An agent that reconnects describes the machine again.
 static bool same_machine(const struct world *w, const struct world_node *n, const struct sched_node *from) {
     if (!n || !n->present || !streq(n->name, from->name) || n->cpus != from->cpus ||
         n->memory != from->memory_bytes || n->gpu_count != from->gpu_count || !same_features(w, n, from))
@@ -172,7 +173,7 @@ int world_node_set(struct world *w, const struct sched_node *from, struct error 
     node_fill(w, n, from);
     capacity(w, n, 1);
     sizes |= sizes_change(w, n, 1);
-    hold_again(n);
+    allocate_again(n);
     memset(n->partitions, 0, sizeof n->partitions);
     for (uint32_t i = 0; i < w->rules.partitions.len; i++)
         if (w->rules.partitions.at[i] && sched_partition_has(w->rules.partitions.at[i], n->id))

@@ -1,14 +1,14 @@
-// Owns what a pass does differently for a job that names several partitions. It waits in the queue of
-// each, in each at its place; the first that lets it start has it. It has at most one planned start,
-// and takes from others only where no partition of its own has room. Options that come at the same
-// turn come right after each other, so of these the best can be chosen without passing anybody.
+// Jobs that name several partitions. Such a job waits in the queue of each and starts in the first that has room.
+// It has at most one planned start, and preempts others only if none of its partitions has room. Options with the
+// same tier and queue time come right after each other in the order, so the best of them can be chosen without
+// passing other jobs.
 #include "partition_choice.h"
 
 #include "place.h"
 #include "plan.h"
 #include "reclaim.h"
 
-static bool same_turn(const struct sched_pass *p, struct world_request *a, struct world_request *b) {
+static bool same_place(const struct sched_pass *p, struct world_request *a, struct world_request *b) {
     sched_request_refresh(p->w, a);
     sched_request_refresh(p->w, b);
     bool by_limit = p->policy->backfill == POLICY_BACKFILL_SHORTEST;
@@ -24,7 +24,7 @@ bool sched_choice_room(struct sched_pass *p, const struct world_job *j, struct w
     bool room = false;
     for (uint32_t i = 0; i < sched_job_options(j) && !room; i++) {
         struct world_request *x = sched_job_option(j, i);
-        if (x == r || (now && !same_turn(p, x, r)) || !open_to(p, x))
+        if (x == r || (now && !same_place(p, x, r)) || !open_to(p, x))
             continue;
         struct sched_alloc *a = sched_place(p, x);
         room = a;
@@ -38,7 +38,7 @@ struct world_request *sched_choice_cheapest(struct sched_pass *p, struct world_j
     uint32_t fewest = sched_reclaim_count(p, j, r);
     for (uint32_t i = 0; i < sched_job_options(j) && fewest != 1; i++) {
         struct world_request *x = sched_job_option(j, i);
-        if (x == r || !same_turn(p, x, r) || !open_to(p, x) || sched_fit_enough(sched_fit_of(p->w, x)))
+        if (x == r || !same_place(p, x, r) || !open_to(p, x) || sched_fit_enough(sched_fit_of(p->w, x)))
             continue;
         uint32_t count = sched_reclaim_count(p, j, x);
         if (count && (!fewest || count < fewest)) {
@@ -54,7 +54,7 @@ struct world_request *sched_choice_plan(struct sched_pass *p, struct world_job *
     vec_push(&among, r);
     for (uint32_t i = 0; i < sched_job_options(j); i++) {
         struct world_request *x = sched_job_option(j, i);
-        if (x != r && same_turn(p, x, r) && open_to(p, x) && !sched_pass_strict(p, x) &&
+        if (x != r && same_place(p, x, r) && open_to(p, x) && !sched_pass_strict(p, x) &&
             p->plans[x->asked.partition] < p->policy->plan_depth && sched_fits_when_idle(p->w, sched_fit_of(p->w, x)))
             vec_push(&among, x);
     }

@@ -83,6 +83,6 @@ static inline bool pass_planned(const struct sched_pass *p, const struct world_j
 }
 
 void sched_pass_done(struct sched_pass *p);  // takes everything back and frees the pass's memory
-bool sched_pass_strict(const struct sched_pass *p, const struct world_request *r);  // nobody passes a blocked job
+bool sched_pass_strict(const struct sched_pass *p, const struct world_request *r);  // no job passes a blocked one
 // Why the request's next job may not start whatever is free; SCHED_REASON_NONE: it may. eligibility.c
 enum sched_reason sched_eligibility(const struct sched_pass *p, const struct world_request *r);

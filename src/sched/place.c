@@ -1,5 +1,6 @@
-// Owns the choice of nodes for one job, whole or not at all: the feasible ones come from the fit
-// class, the best by score. Scores of nodes that look alike are computed once.
+// Chooses nodes for one job, all it needs or none: the fit class says where it fits, the lowest score wins. The
+// score of equal nodes is computed once. After some placements of one class in a pass, its nodes are kept in a
+// heap by score instead of being scanned.
 #include <assert.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ struct sched_alloc *sched_place_build(const struct world *w, const struct world_
     return a;
 }
 
+// Hash of the node's shape and free resources: equal nodes have equal scores.
 static uint64_t alike(struct world_node *n) {
     if (n->state_hash)
         return n->state_hash;
@@ -62,7 +64,7 @@ static int64_t free_part(const struct world_node *n, bool gpus, int64_t scale) {
     return sum * scale / ((int64_t)n->gpu_usable * SCHED_GPU);
 }
 
-// Whole GPUs that do not fit in one well-connected group, as a score.
+// By how many the whole GPUs it needs exceed the largest well-connected group of free ones.
 static int64_t apart(const struct world_node *n, const struct sched_demand *d, uint32_t tasks) {
     uint32_t need = (d->gpu_task * tasks + d->gpu_node) / SCHED_GPU, most = 0;
     if (need < 2)
@@ -97,7 +99,7 @@ struct alike_score {
     int64_t score;
 };
 
-// Scores by what a node looks like, for the demand in hand.
+// Scores by hash of the node, for one demand.
 struct alike_memo {
     bool begun;
     struct alike_score at[ALIKE_SLOTS];
@@ -193,7 +195,7 @@ static void rank_all(struct sched_pass *p, struct sched_fit *f, struct alike_mem
     vec_push(&p->ranked, f);
 }
 
-// The same answer as a scan, from the heap: an entry counts while it has the node's score.
+// The same result as scan(), from the heap. Entries whose score is no longer the node's are dropped.
 static uint32_t from_ranks(struct sched_pass *p, struct world_request *r, struct sched_fit *f,
                            struct alike_memo *memo) {
     uint32_t need = f->demand.tasks, best = 0;
@@ -208,7 +210,7 @@ static uint32_t from_ranks(struct sched_pass *p, struct world_request *r, struct
         struct ranked_node top = rank_pop(f);
         if (f->cap[top.node] < need || f->score[top.node] != top.score)
             continue;
-        vec_push(&refused, top);  // stays in the heap, whoever uses it
+        vec_push(&refused, top);  // goes back to the heap below
         if (may_use(p, r, top.node, need))
             best = top.node;
     }
@@ -277,7 +279,7 @@ static struct sched_alloc *place_many(struct sched_pass *p, struct world_request
         qsort(found.at, found.len, sizeof *found.at, d->even ? by_score : by_tasks);
     uint32_t left = d->tasks;
     for (uint32_t i = 0; i < found.len && left && spots.len < d->nodes_max; i++) {
-        // every further node up to the minimum needs a task of its own
+        // Leave one task for each further node up to the minimum.
         uint32_t others = spots.len + 1 < d->nodes_min ? d->nodes_min - spots.len - 1 : 0;
         uint32_t most = left > others ? left - others : 1;
         uint32_t k = found.at[i].tasks < most ? found.at[i].tasks : most;
@@ -295,14 +297,13 @@ struct sched_alloc *sched_place(struct sched_pass *p, struct world_request *r) {
     struct sched_fit *f = sched_fit_of(p->w, r);
     if (!sched_fit_enough(f))
         return NULL;
-    bool own = r->asked.reservation || p->retry || p->placing;  // others' failures say nothing, nor does its own
+    bool own = r->asked.reservation || p->retry || p->placing;  // its own rules apply
     if (!own && f->failed_pass == p->w->last_pass.number && r->limit_ms >= f->failed_limit_ms)
         return NULL;
     scores_valid(p, f);
     bool one = f->demand.even && f->demand.nodes_min == 1;
     struct sched_alloc *a = one ? place_one(p, r, f) : place_many(p, r, f);
-    // During a pass resources only shrink: what failed for this length fails for longer ones too,
-    // unless a reservation is named.
+    // Free resources only shrink during a pass: what failed for this time limit fails for longer ones too.
     if (!a && !own) {
         f->failed_pass = p->w->last_pass.number;
         f->failed_limit_ms = r->limit_ms;

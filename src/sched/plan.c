@@ -1,6 +1,9 @@
-// Owns planned starts: when a blocked job can start by the limits of what runs, on which nodes, and
-// whether another job may use those nodes without delaying it. Also the windows of reservations,
-// which are planned around in the same way.
+// Planned starts: when and where a blocked job can start if running jobs end at their time limits, and whether
+// another job may use those nodes meanwhile without delaying it (backfill). Reservations are treated alike.
+//
+// Invariant: a job that passes sched_plan_allows on a node either ends before every planned part there begins, or
+// leaves enough for that part once the jobs that end before it are gone. Hence backfill never delays a planned
+// start, as long as jobs end no later than their limits.
 #include <assert.h>
 #include <string.h>
 
@@ -94,7 +97,7 @@ static void node_copy_take(struct node_copy *s, const struct sched_demand *d, ui
     }
 }
 
-// A job past its limit is expected to end at any moment.
+// A job past its time limit is expected to end right away.
 static int64_t expected_end(const struct sched_pass *p, const struct world_job *j) {
     int64_t end_ms = sched_job_end_ms(j);
     return end_ms > p->now_ms ? end_ms : p->now_ms + 1;
@@ -121,7 +124,8 @@ bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, cons
     return true;
 }
 
-// The walk through the ends of running jobs.
+// Search for a planned start: running jobs are ended in the order of their limits, on copies of their nodes,
+// until the job fits.
 struct plan_search {
     struct sched_pass *p;
     struct world_request *r;
@@ -161,7 +165,7 @@ static void search_job_end(struct plan_search *k, const struct world_job *j, int
     }
 }
 
-// When a reservation ends its nodes count again.
+// Nodes of a reservation count again when it ends (or, for jobs that name it, when it begins).
 static void search_reservation_end(struct plan_search *k, const struct world_reservation *v, int64_t at_ms) {
     for (uint32_t id = 1; id < k->f->nodes_len; id++)
         if (k->f->allowed[id] && reserved(v, id) &&
@@ -178,7 +182,8 @@ static int by_cap(const void *pa, const void *pb) {
     return (a->node > b->node) - (a->node < b->node);
 }
 
-// Brings the nodes with most room to the end of the order, where keep_nodes takes from.
+// Sorts the nodes with most room to the end, where keep_nodes takes from. Returns how many tasks the job's
+// largest allowed number of nodes can run.
 static uint64_t order_by_cap(struct plan_search *k) {
     struct placement_spot *spots = xcalloc(k->order.len + 1, sizeof *spots);
     for (uint32_t i = 0; i < k->order.len; i++)
@@ -232,7 +237,7 @@ static const struct world_reservation *next_window(const struct plan_search *k, 
     return best;
 }
 
-// Returns the time at which enough fits, INT64_MAX when never.
+// The time at which enough fits; INT64_MAX: never, or not before until_ms.
 static int64_t search_ends(struct plan_search *k) {
     struct sched_pass *p = k->p;
     struct started mine = {0};
@@ -266,7 +271,7 @@ static int64_t search_ends(struct plan_search *k) {
     return found;
 }
 
-// Nodes that came to fit last are taken first: what is free now stays free for shorter work.
+// Takes the nodes that came to fit last, so that nodes that are free now stay free for backfill.
 static void keep_nodes(struct plan_search *k, struct world_job *j, int64_t from_ms) {
     const struct sched_demand *d = &k->f->demand;
     struct sched_pass *p = k->p;

@@ -1,4 +1,4 @@
-// Owns the default policy and what a policy may say.
+// The default policy, and the range of each setting.
 #include "sched/policy.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
-// Owns a job's turn: the time it is made of, part by part, and the one number that stands for its
-// place among the jobs of its project and partition.
+// A job's queue time and its parts, and the priority number that is shown for it.
 #include "queue_position.h"
 
 #include <errno.h>
@@ -69,33 +68,34 @@ int64_t sched_queue_time(int64_t submit_ms, const struct queue_time_parts *parts
                                 own);
 }
 
-// --- the number ---
+// --- the priority number ---
 
-// One point is one second of turn. A step of priority (QoS, the job's own, nice) is worth more than any
-// turn; below zero there is less room: a thousand seconds are one point there.
+// One point is one second of queue time. A step of priority (QoS, the job's own, nice) is worth more than any queue
+// time. For priorities below zero there is less room: there one point is a thousand seconds.
+// Example: priority 0, queue time 60 s ago: 1,000,000,060; priority 1, queue time in an hour: 2,999,996,400.
 enum { BELOW_BAND = 100000, BELOW_TOP = 100000000 };
-static const int64_t TURN_POINTS = 1000000000, CLASS_POINTS = 2000000000, CLASS_MAX = 4000000;
+static const int64_t QUEUE_POINTS = 1000000000, CLASS_POINTS = 2000000000, CLASS_MAX = 4000000;
 
 static int64_t clamped(int64_t v, int64_t low, int64_t high) {
     return v < low ? low : v > high ? high : v;
 }
 
-static int64_t number(int32_t class, const struct queue_time_parts *parts, int64_t queue_time_ms, int64_t age_ms,
-                      int64_t now_ms) {
+static int64_t priority_number(int32_t class, const struct queue_time_parts *parts, int64_t queue_time_ms,
+                               int64_t age_ms, int64_t now_ms) {
     int64_t since_s =
         queue_time_ms > now_ms ? -((queue_time_ms - now_ms + 999) / 1000) : (now_ms - queue_time_ms) / 1000;
-    int64_t turn = clamped(TURN_POINTS + since_s, BELOW_TOP, TURN_POINTS / 10 * 19 - 1);
+    int64_t points = clamped(QUEUE_POINTS + since_s, BELOW_TOP, QUEUE_POINTS / 10 * 19 - 1);
     if (parts->overdue)
-        turn = TURN_POINTS / 10 * 19 + clamped(age_ms / 1000, 0, TURN_POINTS / 10 - 1);
+        points = QUEUE_POINTS / 10 * 19 + clamped(age_ms / 1000, 0, QUEUE_POINTS / 10 - 1);
     if (class >= 0)
-        return turn + clamped(class, 0, CLASS_MAX) * CLASS_POINTS;
-    int64_t within = clamped(BELOW_BAND / 2 + (turn - TURN_POINTS) / 1000, 0, BELOW_BAND / 10 * 9 - 1);
+        return points + clamped(class, 0, CLASS_MAX) * CLASS_POINTS;
+    int64_t within = clamped(BELOW_BAND / 2 + (points - QUEUE_POINTS) / 1000, 0, BELOW_BAND / 10 * 9 - 1);
     if (parts->overdue)
         within = BELOW_BAND / 10 * 9 + clamped(age_ms / 1000000, 0, BELOW_BAND / 10 - 1);
     return clamped(BELOW_TOP + (int64_t) class * BELOW_BAND + within, 1, BELOW_TOP - 1);
 }
 
-// Of a job with several partitions: where its turn comes first.
+// Of a job with several partitions, the option that comes first.
 static struct world_request *first_option(struct world *w, const struct world_job *j, const struct policy *policy) {
     struct world_request *best = sched_job_option(j, 0);
     sched_request_refresh(w, best);
@@ -141,6 +141,7 @@ int sched_queue_position(struct world *w, uint64_t job, int64_t now_ms, const st
     if (parts.overdue)
         out->queue_time_ms = j->submit_ms;
     if (j->queued)
-        out->priority = number(sched_queue_priority(w, policy, r), &parts, out->queue_time_ms, out->age_ms, now_ms);
+        out->priority = priority_number(sched_queue_priority(w, policy, r), &parts, out->queue_time_ms,
+                                        out->age_ms, now_ms);
     return 0;
 }

@@ -1,5 +1,4 @@
-// Owns requests: interning by canonical bytes, and deriving from what was asked the form that
-// placement and sharing work with (struct sched_demand).
+// Requests: interning by canonical bytes, and deriving what placement and sharing work with (struct sched_demand).
 #include <assert.h>
 #include <string.h>
 
@@ -128,7 +127,7 @@ static bool has_option(const struct world_request *r, const struct world_request
     return false;
 }
 
-// A request for each partition named. They are the choice's own, so its jobs are in one order in all.
+// Makes one option for each partition named. Options belong to one choice, so its jobs have the same order in all.
 static void make_options(struct world *w, struct world_request *r) {
     for (uint32_t i = 0; i <= r->asked.also_count; i++) {
         struct sched_request one = r->asked;
@@ -152,7 +151,6 @@ const struct world_request *world_request(struct world *w, const struct sched_re
     return r;
 }
 
-// Requests stay known a while after their last job: an array's next task, a user's next try.
 void world_request_unref(struct world *w, const struct world_request *cr) {
     if (!cr)
         return;
@@ -206,11 +204,11 @@ static void derive_layout(const struct sched_request *q, struct sched_demand *d)
     uint32_t per = q->tasks_per_node, nodes = q->nodes_min;
     d->tasks = q->tasks ? q->tasks : (nodes ? nodes : 1) * (per ? per : 1);
     if (nodes > d->tasks)
-        nodes = d->tasks;  // a node without a task would idle
+        nodes = d->tasks;  // no node without a task
     d->nodes_min = nodes ? nodes : per ? divide_up(d->tasks, per) : 1;
     d->nodes_max = q->nodes_max ? q->nodes_max : nodes ? nodes : d->tasks;
     if (!q->nodes_max && !nodes && (q->gpu_milli_per_node || q->gpu_milli_per_job))
-        d->nodes_max = d->nodes_min;  // so that the total is known
+        d->nodes_max = d->nodes_min;  // so that the total of GPUs is known
     if (d->nodes_max > d->tasks)
         d->nodes_max = d->tasks;
     if (d->nodes_max < d->nodes_min)
@@ -237,7 +235,7 @@ static void derive_gpus(const struct sched_request *q, struct sched_demand *d) {
             d->gpu_uneven = true;
     }
     d->gpu_by_memory = d->gpu_memory && !d->gpu_task && !d->gpu_node;
-    if (d->node_tasks == 1 && d->gpu_node) {  // one form for the same thing
+    if (d->node_tasks == 1 && d->gpu_node) {  // the same in one canonical form
         d->gpu_task = d->gpu_node;
         d->gpu_node = 0;
     }
@@ -288,7 +286,7 @@ uint32_t sched_demand_milli(const struct sched_demand *d, uint32_t milli, uint64
     return part > milli ? (uint32_t)part : milli;
 }
 
-// What a memory request counts as before it is placed: the least it can become.
+// Until it is placed, a request for GPU memory counts as the smallest fraction it can become.
 static uint64_t estimate_by_memory(const struct world *w, const struct sched_demand *d) {
     uint32_t least = SCHED_GPU;
     for (uint32_t i = 0; i < w->cluster.gpu_sizes.len; i++) {
@@ -333,7 +331,7 @@ int64_t sched_request_limit_ms(const struct world *w, const struct world_request
     const struct world_project *project = world_project(w, r->asked.project);
     if (r->asked.class == SCHED_INTERACTIVE && project && project->interactive_limit_ms &&
         (!limit || limit > project->interactive_limit_ms))
-        limit = project->interactive_limit_ms;  // closed then, whatever was asked
+        limit = project->interactive_limit_ms;  // whatever was asked for
     return limit ? limit : INT64_MAX;
 }
 
@@ -391,7 +389,7 @@ bool sched_request_partition_has(const struct sched_request *q, const struct wor
     return has;
 }
 
-// By everything that does not depend on what runs: partition, project, lists, features, model.
+// May the request use the node, whatever runs there? Partition, project, node lists, features, GPU model.
 bool sched_request_node_allowed(const struct world *w, const struct world_request *r, const struct world_node *n) {
     const struct sched_request *q = &r->asked;
     if (!sched_request_partition_has(q, n))

@@ -1,9 +1,10 @@
-// Owns the request mix. Kinds of requests are counted as jobs come in and the counts are halved now
-// and then, so the mix follows the times; the most frequent kinds are what fragmentation is measured
-// against. A free GPU share counts as fragmented for a kind that cannot use it: because the share is
-// too small, or because the node lacks the CPUs, memory or number of GPUs the kind needs beside it.
-// Two things are added that a look at one request at a time misses: GPUs stranded because the node's
-// CPUs or memory will run out before its GPUs do, and crumbs that hardly anybody can use.
+// The mix of requests seen lately, and fragmentation measured against it. Kinds of requests are counted as jobs are
+// submitted; counts are halved now and then, so that old ones fade. A free part of a GPU is fragmented for a kind
+// that cannot use it: the part is too small, or the node lacks the CPUs, memory or number of GPUs.
+// Example: 0.3 GPUs are free, 3 of 4 recent requests ask for whole GPUs, 1 of 4 for 0.2. Then 3/4 of the 0.3 GPUs
+// are fragmented; placing the 0.2 job there reduces fragmentation, placing it on a free GPU increases it.
+// Two costs are added that a look at single requests misses: GPUs that will be stranded because the node's CPUs or
+// memory run out before its GPUs do, and remainders that fewer than 1 in 30 requests could use.
 #include "request_mix.h"
 
 #include <assert.h>
@@ -33,7 +34,7 @@ struct request_mix {
     uint64_t version;
     uint32_t active_len;
     struct request_kind active[KINDS_ACTIVE];
-    // What the average request needs, to tell which resource of a node runs out first.
+    // Weighted sums over the active kinds: what the average request needs.
     int64_t gpu_sum, cpu_sum;
     __int128 memory_sum;
 };
@@ -150,9 +151,9 @@ void sched_mix_clone(struct world *to, const struct world *from) {
         xmemdup(from->requests.mix->kinds.at, from->requests.mix->kinds.cap * sizeof *from->requests.mix->kinds.at);
 }
 
-// One node as a kind sees it.
+// What one kind of request could use on one node.
 struct kind_view {
-    int32_t useless;  // free shares too small or of another model
+    int32_t useless;  // free parts that are too small or of another model
     uint32_t usable;  // GPUs that could serve
     uint32_t need;    // of them
     uint32_t least;   // milli a GPU must have free
@@ -188,7 +189,7 @@ struct gpu_option {
     uint32_t gpu;
 };
 
-// The different GPUs a fraction could go to; equal ones once.
+// The GPUs a fraction could go to, one of each sort.
 static uint32_t options_of(const struct world_node *n, const struct sched_demand *d, uint32_t milli,
                            struct gpu_option *out) {
     uint32_t count = 0;
@@ -216,7 +217,7 @@ static int64_t crumb(const struct request_mix *m, uint32_t left) {
     return useful < WEIGHT_SUM / CRUMB_PART ? (int64_t)left * WEIGHT_SUM : 0;
 }
 
-// Milli-GPU that will be left over when the node's CPUs or memory are used up by average requests.
+// Milli-GPU that will be left when average requests have used up the node's CPUs or memory.
 static int64_t stranded(const struct request_mix *m, int64_t gpus, uint32_t cpus, uint64_t memory) {
     int64_t most = INT64_MAX;
     if (m->cpu_sum)
@@ -263,7 +264,7 @@ static int64_t growth_fraction(const struct request_mix *m, const struct world_n
     return count ? growth[best] : 0;
 }
 
-// Whole GPUs of one kind are alike: the first free ones stand for those that will be taken.
+// Whole GPUs of one model are equal: counts with the first free ones.
 static int64_t growth_whole(const struct request_mix *m, const struct world_node *n, const struct sched_demand *d,
                             uint32_t whole, uint32_t cpus, uint64_t memory) {
     int64_t growth = 0;

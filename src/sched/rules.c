@@ -1,5 +1,5 @@
-// Owns partitions, projects, QoS and reservations: checking what is set, copying it, taking it away.
-// A slot outlives what was in it, so counts of jobs whose project is gone stay right.
+// Partitions, projects, QoS and reservations: checking, copying, removing them. A project's slot stays when it is
+// removed, so that the counts of its remaining jobs stay right.
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -91,8 +91,7 @@ static int project_check(const struct world *w, const struct sched_project *p, s
     if (str_empty(p->name))
         return error_set(err, EINVAL, "project %u has no name: give it one", p->id);
     if (p->quota_milligpu < 0)
-        return error_set(err, EINVAL, "project %s: quota %lld milli-GPU is negative: give 0 or more", p->name,
-                         (long long)p->quota_milligpu);
+        return error_set(err, EINVAL, "project %s: the quota is negative; give 0 or more", p->name);
     if (p->weight_milli < SCHED_UNLIMITED)
         return error_set(err, EINVAL, "project %s: weight %lld is negative: give 0 (nothing over quota) or more",
                          p->name, (long long)p->weight_milli);
@@ -124,7 +123,7 @@ static int project_check(const struct world *w, const struct sched_project *p, s
     return 0;
 }
 
-// Which models have a quota anywhere, in the order of their words; true when that changed.
+// Gives each GPU model that some project has a quota for a dimension; true when that changed.
 static bool dims_update(struct world *w) {
     uint64_t wanted = 0;
     for (uint32_t i = 0; i < w->rules.projects.len; i++) {
@@ -205,7 +204,7 @@ void world_project_remove(struct world *w, uint32_t id) {
     if (!p)
         return;
     p->present = false;
-    p->parent = 0;  // its jobs belong nowhere now; nothing of it may count
+    p->parent = 0;  // its jobs belong to no project now
     p->weight = 0;
     p->quota_rest = false;
     for (unsigned d = 0; d < DIMS_MAX; d++)
@@ -223,11 +222,14 @@ static int qos_check(const struct world *w, const struct sched_qos *q, struct er
         return error_set(err, EINVAL, "QoS %s: maximum time is negative: give 0 for none", q->name);
     for (uint32_t i = 0; i < q->preempts_count; i++) {
         if (q->preempts[i] == q->id)
-            return error_set(err, EINVAL, "QoS %s may not preempt itself: jobs would take turns for ever", q->name);
+            return error_set(err, EINVAL,
+                             "QoS %s may not preempt itself: its jobs would preempt each other for ever",
+                             q->name);
         const struct world_qos *other = world_qos(w, q->preempts[i]);
         for (uint32_t k = 0; other && k < other->preempts.len; k++)
             if (other->preempts.at[k] == q->id)
-                return error_set(err, EINVAL, "QoS %s and %s would preempt each other: let only one of them", q->name,
+                return error_set(err, EINVAL,
+                                 "QoS %s and %s would preempt each other; only one of the two may", q->name,
                                  other->name);
     }
     return 0;
@@ -348,7 +350,7 @@ void sched_rules_free(struct world *w) {
     vec_done(&w->rules.reservations);
 }
 
-// Quotas above what is there are legal (nodes may come back) but worth saying.
+// Quotas above the capacity are allowed (nodes may come back), but worth a warning.
 bool world_warning(const struct world *w, uint32_t i, char *text, size_t size) {
     int64_t sum[DIMS_MAX] = {0};
     for (uint32_t k = 0; k < w->rules.projects.len; k++) {

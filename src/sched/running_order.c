@@ -1,13 +1,14 @@
-// Owns two standing orders of the running jobs, kept up lazily: by the time they must end, and by what
-// they are worth when somebody has to give. Newcomers are merged in only when somebody asks.
+// Two orders of the running jobs: by the end of their time limits, and by who is preempted first. Started jobs are
+// collected and merged in only when an order is needed; ended jobs are removed one by one, and if too many end
+// between two uses the order is discarded and rebuilt.
 #include <assert.h>
 #include <string.h>
 
 #include "world_state.h"
 
 enum {
-    FEW = 32,           // newcomers that are put in one by one
-    REMOVED_MAX = 128,  // taken out one by one before the order is given up
+    FEW = 32,           // started jobs that are inserted one by one
+    REMOVED_MAX = 128,  // ended jobs that are removed one by one
 };
 
 static bool ends_before(const struct world_job *a, const struct world_job *b) {
@@ -24,7 +25,7 @@ static bool preempted_before(const struct world_job *a, const struct world_job *
 
 typedef bool (*before_fn)(const struct world_job *a, const struct world_job *b);
 
-// A job with what decides its place, the most important last.
+// A job with its sort keys, the most significant last.
 enum { KEYS = 3, DIGIT = 11 };
 struct sort_entry {
     uint64_t key[KEYS];
@@ -45,7 +46,7 @@ static struct sort_entry victim_key(struct world_job *j) {
     return (struct sort_entry){{~j->id, ~ascending(j->start_ms), ascending(j->victim_priority)}, j};
 }
 
-// By one digit, keeping the order of equals.
+// Stable sort by one digit.
 static void distribute(const struct sort_entry *from, struct sort_entry *to, uint32_t n, unsigned key,
                        unsigned shift) {
     uint32_t at[1 << DIGIT] = {0}, sum = 0;
@@ -60,7 +61,7 @@ static void distribute(const struct sort_entry *from, struct sort_entry *to, uin
         to[at[from[i].key[key] >> shift & ((1 << DIGIT) - 1)]++] = from[i];
 }
 
-// Digit by digit: tens of thousands of jobs may have started in one pass. Most digits are the same for all.
+// Radix sort: tens of thousands of jobs may have started in one pass. Digits that are the same for all are skipped.
 static void sort_jobs(struct world_job **jobs, uint32_t n, key_fn key) {
     struct sort_entry *from = xcalloc((size_t)2 * n + 1, sizeof *from), *all = from, *to = from + n;
     for (uint32_t i = 0; i < n; i++)
@@ -83,7 +84,7 @@ static void sort_jobs(struct world_job **jobs, uint32_t n, key_fn key) {
     free(all);
 }
 
-// The first place whose job does not come before this one.
+// The first index whose job does not come before this one.
 static uint32_t place_of(const struct running_order *s, const struct world_job *j, before_fn before) {
     uint32_t low = 0, high = s->sorted.len;
     while (low < high) {
@@ -117,8 +118,8 @@ static void remove_from(struct running_order *s, struct world_job *j, bool merge
         }
 }
 
-// All running jobs are newcomers again when the order was given up.
-static void mend(struct world *w, struct running_order *s) {
+// A discarded order is rebuilt from all running jobs.
+static void rebuild_if_discarded(struct world *w, struct running_order *s) {
     s->removed = 0;
     if (!s->discarded)
         return;
@@ -159,7 +160,7 @@ void sched_by_end_remove(struct world *w, struct world_job *j) {
 
 void sched_by_end_merge(struct world *w) {
     struct running_order *s = &w->orders.by_end;
-    mend(w, s);
+    rebuild_if_discarded(w, s);
     if (!s->unmerged.len)
         return;
     if (s->unmerged.len <= FEW) {
@@ -209,10 +210,10 @@ static void victims_refill(struct world *w) {
     w->orders.victims_stale = false;
 }
 
-// Priorities may have changed with the rules: then all are looked at again.
+// Priorities may have changed with the configuration: then all jobs are sorted again.
 void sched_victims_merge(struct world *w) {
     struct running_order *s = &w->orders.victim_order;
-    mend(w, s);
+    rebuild_if_discarded(w, s);
     if (w->orders.victim_version != w->version.config) {
         w->orders.victims_stale = true;
         for (uint32_t i = 0; i < s->sorted.len; i++)
@@ -244,7 +245,7 @@ void sched_victims_merge(struct world *w) {
         victims_refill(w);
 }
 
-// For the audit: what is sorted is in order, and the victims are the same jobs.
+// For world_assert: both orders are sorted, and the victims are the same jobs.
 void sched_running_orders_assert(const struct world *w) {
     for (uint32_t i = 1; i < w->orders.by_end.sorted.len; i++)
         assert(ends_before(w->orders.by_end.sorted.at[i - 1], w->orders.by_end.sorted.at[i]));

@@ -1,5 +1,5 @@
-// Owns the fair share: pouring at one level, and walking the tree of projects. Integers only; the
-// outcome depends on the claims alone, not on the order they come in.
+// The fair share of each project: dividing at one level, and walking the project tree from the top. Integers
+// only; the result does not depend on the order of the claims.
 #include "share.h"
 
 #include <assert.h>
@@ -24,7 +24,9 @@ static int by_remainder(const void *pa, const void *pb) {
     return (a->id > b->id) - (a->id < b->id);
 }
 
-// Pours `rest` by weight; `open` are those that still want something (cap: want).
+// Divides `rest` by weight among the open claims, of which none gets more than it wants. Each round first closes
+// the claims that want no more than their part; what they leave is divided among the others in the next round.
+// If none can be closed, every open claim gets its part in whole units.
 static void pour(struct share_claim **open, uint32_t n, int64_t rest, int64_t unit) {
     for (bool again = true; again && rest > 0;) {
         __int128 weights = 0;
@@ -48,7 +50,8 @@ static void pour(struct share_claim **open, uint32_t n, int64_t rest, int64_t un
         for (uint32_t i = 0; i < n; i++) {
             __int128 exact = (__int128)offered * open[i]->weight;
             int64_t units = (int64_t)(exact / weights / unit);
-            // scaled so that remainders of different claims compare exactly
+            // A remainder can exceed 64 bits (amount × weight). All are divided by the same number, so that they
+            // still compare; 1,024 steps are fine enough, equal ones go by id.
             open[i]->remainder = (int64_t)((exact - (__int128)units * unit * weights) / (weights / 1024 + 1));
             open[i]->got += units * unit;
             rest -= units * unit;
@@ -69,7 +72,7 @@ static void pour(struct share_claim **open, uint32_t n, int64_t rest, int64_t un
 
 void sched_share_pour(struct share_claim *claims, uint32_t n, int64_t capacity, int64_t unit) {
     capacity = max64(capacity, 0);
-    if (n == 1) {  // alone: everything that is wanted and allowed
+    if (n == 1) {  // the only claim: all it wants; without weight, all within its quota
         int64_t most = claims->weight > 0 ? claims->want : min64(claims->want, claims->quota);
         claims->got = max64(min64(most, capacity), 0);
         return;
@@ -83,7 +86,7 @@ void sched_share_pour(struct share_claim *claims, uint32_t n, int64_t capacity, 
         sure += claims[i].got;
     }
     if (sure > capacity) {
-        // Quotas above what is there: everybody's guarantee shrinks in proportion.
+        // The guarantees exceed the capacity: they shrink in proportion. The guaranteed amount is weight and want.
         int64_t *want = xcalloc(n + 1, sizeof *want), *weight = xcalloc(n + 1, sizeof *weight);
         for (uint32_t i = 0; i < n; i++) {
             want[i] = claims[i].want;
@@ -144,11 +147,14 @@ int64_t sched_project_quota(const struct world_project *p, unsigned dim) {
     return p->quota[dim] == SCHED_UNLIMITED ? 0 : p->quota[dim];
 }
 
+// What the project's own jobs want: used and queued. Queued jobs that cannot be preempted run only within the
+// quota, so they count only as far as it has room.
 static int64_t own_want(const struct world_project *p, unsigned d) {
     int64_t inside = p->quota[d] == SCHED_UNLIMITED ? INT64_MAX : max64(p->quota[d] - p->used_nonpreemptible[d], 0);
     return p->used[d] + p->queued[d] - p->queued_nonpreemptible[d] + min64(p->queued_nonpreemptible[d], inside);
 }
 
+// Sums of each subtree: use, demand (capped by limits) and quota. A project without quota has that of its children.
 static void sums_up(struct world *w) {
     for (uint32_t i = 0; i < w->rules.tree.len; i++) {
         struct world_project *p = w->rules.tree.at[i];
@@ -174,7 +180,7 @@ static void sums_up(struct world *w) {
     }
 }
 
-// The project that is promised the rest gets less of a promise the more the others have.
+// The quota of a quota_rest project: the capacity that the quotas of the other top-level projects leave.
 static void rest_update(struct world *w) {
     int64_t promised = 0;
     for (uint32_t i = 0; i < w->rules.tree.len; i++)
@@ -196,7 +202,7 @@ static int64_t claim_weight(const struct world_project *p, unsigned d) {
     return quota ? quota : SCHED_GPU;
 }
 
-// Divides what `up` (NULL: the cluster) is due among the projects tree[from … to-1] and up's own jobs.
+// Divides the share of `up` (NULL: the whole cluster) among its children tree[from … to-1] and its own jobs.
 static void level(struct world *w, struct world_project *up, uint32_t from, uint32_t to, unsigned d) {
     uint32_t n = to - from;
     struct share_claim few[CLAIMS_FEW];
@@ -208,7 +214,7 @@ static void level(struct world *w, struct world_project *up, uint32_t from, uint
             .quota = p->tree_quota[d], .want = p->want[d], .weight = claim_weight(p, d), .id = p->id};
         below += p->tree_quota[d];
     }
-    if (up)  // jobs of the department itself, with what of its quota is not promised below
+    if (up)  // the parent's own jobs, with the part of its quota that its children do not have
         claims[n] = (struct share_claim){.quota = max64(up->tree_quota[d] - below, 0),
                                          .want = up->own_want[d],
                                          .weight = claim_weight(up, d),

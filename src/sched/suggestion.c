@@ -1,6 +1,6 @@
-// Owns the search for the smallest change that starts a job now. Every candidate is applied and a pass
-// is made: only one with which the job starts is reported. What the user can do comes before what an
-// administrator can; less change before more.
+// Searches the smallest change with which a job would start now. Every candidate is applied to the world, a pass is
+// made, and the change is undone: only a change with which the job did start is reported. What the user can change
+// comes before what needs an administrator, and small changes before large ones. The number of passes is bounded.
 #include "suggestion.h"
 
 #include "fit_class.h"
@@ -37,14 +37,14 @@ static bool starts_under(struct world *w, uint64_t job, int64_t now_ms, const st
     return found;
 }
 
-// Looking for victims takes long: the change must do without, and then with it as well.
+// Searching for victims takes long, so a pass without preemption comes first; the job must start in both.
 static bool starts(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
     struct policy quick = *policy;
     quick.reclaim = false;
     return (!policy->reclaim || starts_under(w, job, now_ms, &quick)) && starts_under(w, job, now_ms, policy);
 }
 
-// The job as it would be with this request; the caller gives the request back.
+// The job with another request, which the caller has to unref.
 static struct sched_job changed(const struct suggestion_try *t, struct world *w, const struct sched_request *asked) {
     const struct world_job *j = t->job;
     struct sched_request q = *asked;
@@ -71,7 +71,7 @@ static bool starts_as(struct suggestion_try *t, const struct sched_request *aske
                                .hold = (enum sched_hold)j->hold,
                                .restarts = j->restarts};
     struct sched_job after = changed(t, t->w, asked);
-    // what does not even fit need not be tried
+    // If it does not fit in what is free, no pass is needed.
     if (!sched_fit_enough(sched_fit_of(t->w, (struct world_request *)(uintptr_t)after.request))) {
         world_request_unref(t->w, after.request);
         world_request_unref(t->w, old);
@@ -105,7 +105,7 @@ static bool try_nothing(struct suggestion_try *t) {
     return found(t, t->job->hold != SCHED_HOLD_NONE ? CHANGE_RELEASE : CHANGE_BEGIN_NOW, 0);
 }
 
-// The longest of ever shorter limits.
+// Shorter and shorter time limits; the longest that works.
 static bool try_limit(struct suggestion_try *t) {
     struct sched_request q = t->job->request->asked;
     int64_t limit = t->job->request->limit_ms;
@@ -125,7 +125,7 @@ static bool try_limit(struct suggestion_try *t) {
     return false;
 }
 
-// One GPU less each time; a fraction instead of the last.
+// One GPU less each time, then half a GPU, a quarter.
 static bool try_gpus(struct suggestion_try *t) {
     struct sched_request q = t->job->request->asked;
     uint32_t *amounts[] = {&q.gpu_milli_per_task, &q.gpu_milli_per_node, &q.gpu_milli_per_job};
@@ -144,7 +144,7 @@ static bool try_gpus(struct suggestion_try *t) {
     return false;
 }
 
-// The largest number that works, by halving the interval (fewer always fit where more do).
+// The largest number that works, by bisection: where more fit, fewer fit as well.
 static uint32_t largest(struct suggestion_try *t, struct sched_request *q, uint32_t *field, uint32_t high) {
     uint32_t low = 0;
     while (low + 1 < high) {
@@ -241,7 +241,7 @@ static bool try_places(struct suggestion_try *t) {
     return false;
 }
 
-// Quota or limit raised to what the job needs.
+// The project's quota or limit raised to what the job needs.
 static bool try_project(struct suggestion_try *t) {
     const struct world_request *r = t->job->request;
     enum sched_reason reason = t->out->reason;
@@ -276,7 +276,7 @@ static int by_start(const void *pa, const void *pb) {
     return (a->id < b->id) - (a->id > b->id);
 }
 
-// What would have to end on one node.
+// Jobs that would have to end on one node.
 struct node_clearing {
     uint32_t node, count, tasks;  // tasks that fit afterwards
     uint64_t ends[EXPLAIN_ENDS_MAX];
@@ -297,7 +297,7 @@ static bool clear_node(const struct world_node *n, const struct sched_demand *d,
         sched_node_copy_release(&s, jobs[used++]);
     if (sched_fit_tasks(&s.node, d) < need)
         return false;
-    for (uint32_t i = used; i-- > 0;) {  // keep those that need not end
+    for (uint32_t i = used; i-- > 0;) {  // leave out those that need not end
         sched_node_copy_init(&s, n);
         for (uint32_t k = 0; k < used; k++)
             if (k != i && jobs[k])
@@ -334,7 +334,7 @@ static bool try_ends(struct suggestion_try *t) {
     const struct world_request *r = t->job->request;
     VEC(struct node_clearing) all = {0};
     const struct sched_fit *f = sched_fit_of(t->w, t->job->request);
-    uint32_t best = 0;  // nodes on which one job or none has to end: it gets no better
+    uint32_t best = 0;  // nodes on which at most one job has to end: no others are cheaper
     for (uint32_t i = 0; i < f->nodes_len && best < r->demand.nodes_max; i++) {
         const struct world_node *n = f->allowed[i] ? world_node(t->w, i) : NULL;
         struct node_clearing c;
@@ -367,7 +367,7 @@ static bool try_ends(struct suggestion_try *t) {
     return works && found(t, CHANGE_END_JOBS, t->out->end_count);
 }
 
-// Whoever asks should not wait for long, nor keep others waiting.
+// Questions are answered in the controller's loop: the larger the world, the fewer passes.
 static unsigned passes_for(const struct world *w) {
     size_t n = TRIES_WORK / (w->jobs.running.len + w->jobs.ready + 1);
     return n < TRIES_LEAST ? TRIES_LEAST : n > TRIES_MOST ? TRIES_MOST : (unsigned)n;
@@ -377,7 +377,7 @@ void sched_suggest_change(struct world *w, struct world_job *j, int64_t now_ms, 
                           struct sched_explanation *out) {
     static const struct {
         bool (*try)(struct suggestion_try *);
-        bool always;  // one look that is worth it in any case
+        bool always;  // also when no passes are left
     } tries[] = {{try_nothing, true}, {try_wishes, false}, {try_limit, false},  {try_gpus, false}, {try_fewer, false},
                  {try_memory, false}, {try_places, false}, {try_project, true}, {try_ends, true}};
     unsigned passes = passes_for(w);

@@ -1,4 +1,4 @@
-// The smallest change that starts a job now.
+// The smallest change with which a pending job would start now. suggestion.c.
 #pragma once
 #include "sched/explain.h"
 #include "world_state.h"

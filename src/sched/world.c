@@ -1,5 +1,5 @@
-// Owns the world as a whole: its tables by id, the words it has seen, the log of changed nodes, and
-// copying.
+// The world as a whole: creating and freeing it, look-up by id, models and features by index, the log of changed
+// nodes, figures for display.
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct world *world_new(void) {
     w->usage.half_life_ms = HALF_LIFE_DEFAULT_MS;
     w->cluster.dims = DIM_MODEL;
     w->version.config = w->version.nodes = 1;
-    // Jobs without project: nothing guaranteed, nothing rationed, one GPU's weight.
+    // Project 0 is that of jobs without project: no quota, no limit, the weight of one GPU.
     struct world_project *none = world_project_slot(w, 0);
     none->present = true;
     none->name = xstrdup("");

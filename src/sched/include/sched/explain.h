@@ -68,7 +68,7 @@ enum explain_change {
     CHANGE_SHARED,         // without exclusive nodes
     CHANGE_NO_RESERVATION, // outside the reservation
     CHANGE_PRIORITY,       // value: added to its own
-    CHANGE_PROJECT_QUOTA,  // value: milli-GPU or CPUs; for whoever runs the project
+    CHANGE_PROJECT_QUOTA,  // value: milli-GPU or CPUs; for an administrator of the project
     CHANGE_PROJECT_LIMIT,  // value
     CHANGE_END_JOBS,       // `ends` says which
 };
