@@ -10,9 +10,9 @@
 // kinds. So order the strongly connected groups of all steps, inside a group those of SHARE and QUOTA, inside
 // these the jobs by SHARE: every preemptor comes before its victims. Each preemption or start replaces the set
 // of running jobs by one that is better from the top of that order, and there are finitely many sets.
-// Example. A (1 GPU, within its share) preempts B (3 GPUs): A is above B. C starts on the two GPUs left over
-// and is beyond its share. B may preempt C but not A, so it waits for A to end; without the rule B would
-// preempt A and C, A would preempt B again, and so on.
+// Example. Job 3 was preempted for job 2, and job 2 later for job 1, both by SHARE. Then 1 is above 2 and 3, and 2
+// above 3. Job 3 may preempt others, but neither 2 nor 1; if it could preempt 1, a cycle of three would be closed
+// and the three could replace each other for ever.
 //
 // A step no longer counts when what justified it is gone: the victim's project is due more than then, or the
 // preemptor's less; one of the victim's project's jobs ended by itself; projects or QoS were changed.
