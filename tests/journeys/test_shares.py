@@ -177,9 +177,9 @@ def test_work_without_a_project_leaves_the_others_their_quota(cluster_of_four):
 
 
 def test_the_policy_is_set_shown_kept_and_recorded():
-    c = command.Cluster("[cluster]\ngrace = 1s\n[policy]\nuse = 1d\n[node *]\ncpus = 8\n")
+    c = command.Cluster("[cluster]\ngrace = 1s\n[policy]\nuse = 1d\nreclaim = false\n[node *]\ncpus = 8\n")
     try:
-        assert c.json("policy")["use_s"] == 86400
+        assert c.json("policy")["use_s"] == 86400 and c.json("policy")["reclaim"] is False
         c.acequia("policy", "set", "half_life=14d", "min_run=10m", "backfill=shortest")
         shown = c.acequia("policy", "show")
         assert "backfill = shortest    # default: in_order" in shown and "min_run = 10m" in shown
@@ -190,12 +190,16 @@ def test_the_policy_is_set_shown_kept_and_recorded():
             assert refused.returncode == 2 and says in refused.stderr, refused.stderr
         events = [e for e in Api(f"{c.home}/run/api.sock").get("/v1/events")["events"] if e["type"] == "policy_set"]
         assert [e["by"] for e in events] == ["configuration", getpass.getuser()], events
-        c.acequia("policy", "set", "use=3h")
+        c.acequia("policy", "set", "use=3h", "reclaim=true", "interactive_in_quota=false")
+        assert c.json("policy")["reclaim"] is True and c.json("policy")["interactive_in_quota"] is False
         c.acequia("down")
         c.acequia("up")
         kept = c.json("policy")
         assert kept["min_run_s"] == 600 and kept["backfill"] == "shortest"
-        assert kept["use_s"] == 86400  # what stands in the file is taken again
+        assert kept["use_s"] == 86400 and kept["reclaim"] is False  # the file says so, zero and false included
+        assert kept["interactive_in_quota"] is False
+        c.acequia("policy", "set", "min_run=0s")
+        assert c.json("policy")["min_run_s"] == 0
         assert c.json("replay")["different"] == 0
     finally:
         c.close()
