@@ -812,8 +812,7 @@ static void a_user_has_a_share_of_the_memory(void **state) {
     assert_int_equal(e.code, EAGAIN);
     assert_int_equal(n, 19);
     assert_int_equal(do_submit(r.core, &bob, &s, NULL, false, r.now_ms, &id, &count, &e), 0);
-    core_free(r.core);
-    vec_done(&r.journal);
+    rig_done(&r);
 }
 
 // Each text counts once for each user who has live jobs with it.
@@ -863,8 +862,7 @@ static void a_user_has_a_share_of_the_disk(void **state) {
     core_assert(again);
     assert_int_equal(do_submit(again, &alice, &other, NULL, false, r.now_ms, &id, &count, &e), 0);
     core_free(again);
-    core_free(r.core);
-    vec_done(&r.journal);
+    rig_done(&r);
 }
 
 // What live jobs are in is not deleted under them by mistake.
