@@ -53,6 +53,7 @@ int scontrol_run(struct slurm *s, int argc, char **argv);
 int sacct_run(struct slurm *s, int argc, char **argv);
 int sprio_run(struct slurm *s, int argc, char **argv);
 int sshare_run(struct slurm *s, int argc, char **argv);
+int sreport_run(struct slurm *s, int argc, char **argv);
 int sstat_run(struct slurm *s, int argc, char **argv);
 int sdiag_run(struct slurm *s, int argc, char **argv);
 int sattach_run(struct slurm *s, int argc, char **argv);

@@ -27,6 +27,7 @@ static const struct slurm_command commands[] = {
     {"sacct", sacct_run, "list jobs of the past and their use", .names = true},
     {"sprio", sprio_run, "list what orders waiting jobs", .names = true},
     {"sshare", sshare_run, "list shares of projects", .names = true},
+    {"sreport", sreport_run, "report use by project and user", .names = true},
     {"sstat", sstat_run, "use of running jobs", .names = true},
     {"sdiag", sdiag_run, "figures of the controller"},
     {"sattach", sattach_run, "attach to the output of a running job"},

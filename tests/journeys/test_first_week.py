@@ -241,5 +241,12 @@ def test_reports_of_use():
         shown = c.acequia("report")
         assert "GPU-H" in shown and "EUR" in shown and "TOTAL" in shown and max(map(len, shown.splitlines())) <= 80
         assert "use project, user, month" in c.run("report", "--by", "week").stderr
+        rows = [l.split("|") for l in c.acequia("slurm", "sreport", "-nP", "-t", "seconds", "cluster", "AccountUtilizationByUser",
+                                                "start=today", "end=now+1hour").splitlines()]
+        assert [r[1] for r in rows] == ["root", "default", "default", "vision", "vision"]
+        assert int(rows[0][4]) >= int(rows[1][4]) >= 1 and rows[1][4] == rows[2][4] and rows[1][2] == ""
+        top = c.acequia("slurm", "sreport", "user", "TopUsage", "-T", "gres/gpu", "-t", "seconds", "start=today", "end=now+1hour")
+        assert "Top 10 Users" in top and "gres/gpu" in top
+        assert "Not valid report" in c.run("slurm", "sreport", "cluster", "nothing").stderr
     finally:
         c.close()
