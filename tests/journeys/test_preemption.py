@@ -56,3 +56,27 @@ def test_a_checkpoint_that_hangs_is_not_waited_for_longer_than_the_grace(cluster
     owner = submit(c, "owner", "sleep 1")
     wait_until(lambda: c.api.get(f"/v1/jobs/{owner}")["state"] == "COMPLETED", 20, "the owner does not get its GPU")
     c.cli("cancel", str(guest))
+
+
+@pytest.mark.parametrize("daemon", ["agent", "controller"])
+def test_a_checkpoint_runs_once_and_to_its_end_whatever_is_killed(cluster, daemon):
+    """It belongs to the job's shepherd: neither a restarted agent nor a lost connection ends it or starts another."""
+    c = cluster
+    order = f"{c.home}/order"
+    work = "echo start $ACEQUIA_ATTEMPT >> order; trap 'echo term >> order; exit 0' TERM; while :; do sleep 0.05; done"
+    guest = submit(c, "guest", work, checkpoint="echo saving >> order; while ! test -e go; do sleep 0.05; done; echo saved >> order", grace_s=120)
+    wait_until(lambda: os.path.exists(order), 20, "the job does not start")
+    owner = submit(c, "owner", "sleep 1")
+    wait_until(lambda: "saving" in open(order, encoding="utf-8").read(), 30, "the checkpoint command is not run")
+    if daemon == "agent":
+        c.kill(next(name[:-4] for name in os.listdir(f"{c.home}/run") if name.startswith("agent-") and name.endswith(".pid")))
+    else:
+        c.kill_controller()
+    c.cli("up")
+    wait_until(lambda: c.api.get(f"/v1/jobs/{guest}")["state"] == "COMPLETING", 30, "the job is not being ended")
+    wait_until(c.nodes_up, 30, "the node is not back")
+    with open(f"{c.home}/go", "w", encoding="utf-8"):
+        pass
+    wait_until(lambda: c.api.get(f"/v1/jobs/{owner}")["state"] == "COMPLETED", 60, "the owner does not get its GPU")
+    assert open(order, encoding="utf-8").read().split("\n")[:4] == ["start 1", "saving", "saved", "term"]
+    c.cli("cancel", str(guest))

@@ -170,7 +170,7 @@ static bool too_young(int rc) {
 }
 
 // The reply is not waited for: what was sent is done, or the shepherd is gone and so is the job.
-static int send_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r) {
+int agent_send_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r) {
     int fd = control_send(a->shared.spool_fd, id, attempt, r, NULL, 0);
     if (fd < 0)
         return fd;
@@ -182,7 +182,7 @@ static void retry_soon(struct agent *a);
 
 int agent_control(struct agent_node *n, uint64_t id, uint32_t attempt, const struct control_request *r) {
     struct agent *a = agent_of(n);
-    int rc = send_control(a, id, attempt, r);
+    int rc = agent_send_control(a, id, attempt, r);
     if (too_young(rc)) {
         struct waiting_control w = {.id = id, .attempt = attempt, .request = *r,
                                     .until_ms = clock_mono_ms() + AGENT_CONTROL_PATIENCE_MS};
@@ -193,37 +193,10 @@ int agent_control(struct agent_node *n, uint64_t id, uint32_t attempt, const str
     return rc;
 }
 
-// Numbers that no controller gives: what the command prints is read by nobody.
-static const uint64_t CHECKPOINT_STREAM = 1ULL << 62;
-
-// True while the command that saves the job's work still has to run.
-static bool checkpoint_first(struct agent *a, const struct agent_action *k) {
-    int64_t now_ms = clock_mono_ms();
-    for (uint32_t i = 0; i < a->checkpointing.len; i++) {
-        struct checkpointing *c = &a->checkpointing.at[i];
-        if (c->id == k->id && c->attempt == k->attempt)
-            return now_ms < c->until_ms && streams_open(a->streams, c->stream);
-    }
-    if (a->checkpointing.len >= CHECKPOINTS_MAX)
-        vec_remove(&a->checkpointing, 0);
-    struct checkpointing c = {k->id, k->attempt, CHECKPOINT_STREAM | k->id, now_ms + k->grace_ms};
-    vec_push(&a->checkpointing, c);
-    const char *argv[] = {"/bin/sh", "-c", k->checkpoint};
-    struct message_exec x = {.stream = c.stream,
-                             .id = k->id,
-                             .attempt = k->attempt,
-                             .argv = {argv, 3},
-                             .tasks = 1,
-                             .total_tasks = 1,
-                             .credit = UINT64_MAX / 2};
-    streams_message(a->streams, &(struct message){MESSAGE_EXEC, &x});
-    return true;
-}
-
 static void kill_attempt(struct agent *a, const struct agent_action *k) {
     if (!k->step && end_unresolved(a, k))
         return;
-    if (k->checkpoint && checkpoint_first(a, k))
+    if (k->checkpoint && agent_checkpoint_first(a, k))
         return;  // not told yet: the logic asks again
     struct control_request r = {.type = CONTROL_KILL, .step = k->step, .why = k->cause,
                                 .signal = (int32_t)k->signal, .value_ms = k->grace_ms};
@@ -231,7 +204,7 @@ static void kill_attempt(struct agent *a, const struct agent_action *k) {
         agent_control(&a->shared, k->id, k->attempt, &r);
         return;
     }
-    if (send_control(a, k->id, k->attempt, &r) == 0)
+    if (agent_send_control(a, k->id, k->attempt, &r) == 0)
         agent_logic_kill_sent(a->shared.logic, k->id, k->attempt);
     else
         agent_check(a, k->id, k->attempt, true);  // gone, or too young: the logic asks again
@@ -239,7 +212,7 @@ static void kill_attempt(struct agent *a, const struct agent_action *k) {
 
 // The logic asks again until the shepherd has been told.
 static void tell_desired(struct agent *a, const struct agent_action *x, const struct control_request *r) {
-    if (send_control(a, x->id, x->attempt, r) == 0)
+    if (agent_send_control(a, x->id, x->attempt, r) == 0)
         agent_logic_told(a->shared.logic, x->id, x->attempt, x->type);
 }
 
@@ -333,7 +306,7 @@ void agent_retry(struct agent *a) {
     retry_launches(a);
     for (uint32_t i = 0; i < a->waiting.len;) {
         struct waiting_control *w = &a->waiting.at[i];
-        int rc = send_control(a, w->id, w->attempt, &w->request);
+        int rc = agent_send_control(a, w->id, w->attempt, &w->request);
         bool over = agent_logic_phase(a->shared.logic, w->id, w->attempt) == AGENT_ENDED;
         bool patient = now_ms < w->until_ms || agent_unresolved(a, w->id, w->attempt);
         if (too_young(rc) && patient && !over)

@@ -40,12 +40,9 @@ struct unresolved_launch {  // its user is not known yet
     uint32_t ncpus;
 };
 
-// A command that saves the job's work before it is preempted. The kill waits for its end, at most
-// until `until_ms`; the logic asks again and again meanwhile.
-struct checkpointing {
+struct checkpointing {  // an attempt whose kill waits for its checkpoint command (checkpoint.c)
     uint64_t id;
     uint32_t attempt;
-    uint64_t stream;
     int64_t until_ms;
 };
 
@@ -91,8 +88,12 @@ void agent_retry(struct agent *a);  // controls and launches that had to wait
 void agent_users_changed(struct agent *a);  // somebody's look-up has an answer, or takes too long
 // Waits for its user: nothing of it is there yet.
 bool agent_unresolved(const struct agent *a, uint64_t id, uint32_t attempt);
+int agent_send_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r);  // once
 // Sends a request to a shepherd; one that does not listen yet gets it later.
 int agent_control(struct agent_node *n, uint64_t id, uint32_t attempt, const struct control_request *r);
+
+// checkpoint.c: true while the command that saves the job's work still has to run.
+bool agent_checkpoint_first(struct agent *a, const struct agent_action *k);
 
 // attempt_scan.c: what became of attempts.
 void agent_recover(struct agent *a);

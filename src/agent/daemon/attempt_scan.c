@@ -93,7 +93,7 @@ void agent_read_hints(struct agent *a) {
         n = read(a->hints_fd, h, sizeof h);
         for (ssize_t i = 0; i < n / (ssize_t)sizeof h[0]; i++) {
             if (h[i].step) {
-                if (h[i].state == SPOOL_ENDED)
+                if (h[i].state == SPOOL_ENDED && h[i].step != SPOOL_CHECKPOINT_STEP)
                     streams_step_ended(a->streams, h[i].job, h[i].attempt, h[i].step);
                 continue;
             }

@@ -252,13 +252,6 @@ static void on_stop(struct streams *all, const struct message_stream *m) {
     stream_close(s);
 }
 
-bool streams_open(const struct streams *all, uint64_t number) {
-    for (uint32_t i = 0; i < all->list.len; i++)
-        if (all->list.at[i]->number == number)
-            return true;
-    return false;
-}
-
 void streams_users_changed(struct streams *all) {
     for (uint32_t i = all->list.len; i-- > 0;)
         if (i < all->list.len && all->list.at[i]->kind == STREAM_LOG)

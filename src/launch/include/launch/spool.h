@@ -19,6 +19,8 @@ enum {
     SPOOL_STATUS_SIZE = 1024,
 };
 
+#define SPOOL_CHECKPOINT_STEP 0x80000000u  // number of the step that saves a job's work before it is preempted
+
 enum spool_state { SPOOL_CREATED, SPOOL_STARTED, SPOOL_ENDED };
 
 // On disk at offset 0 of `unit`; allocated in full at creation, so that a disk that fills up

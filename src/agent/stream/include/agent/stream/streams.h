@@ -7,7 +7,6 @@ struct streams *streams_new(struct agent_node *a);
 void streams_close_all(struct streams *s);  // the connection is gone
 struct streams *streams_free(struct streams *s);
 void streams_message(struct streams *s, const struct message *m);
-bool streams_open(const struct streams *s, uint64_t number);  // it has not ended yet
 void streams_users_changed(struct streams *s);
 void streams_step_ended(struct streams *s, uint64_t id, uint32_t attempt, uint32_t step);
 void streams_attempt_ended(struct streams *s, uint64_t id, uint32_t attempt);
