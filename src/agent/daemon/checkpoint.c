@@ -42,7 +42,8 @@ bool agent_checkpoint_first(struct agent *a, const struct agent_action *k) {
     int64_t now_ms = clock_mono_ms();
     struct spool_status s;
     struct error e = {0};
-    if (agent_logic_phase(a->shared.logic, k->id, k->attempt) != AGENT_RUNNING || now_ms >= patience_until(a, k, now_ms))
+    if (agent_logic_phase(a->shared.logic, k->id, k->attempt) != AGENT_RUNNING ||
+        now_ms >= patience_until(a, k, now_ms))
         return false;
     int rc = spool_read_status(a->shared.spool_fd, k->id, k->attempt, SPOOL_CHECKPOINT_STEP, &s);
     if (rc == 0 && s.state == SPOOL_ENDED)
