@@ -1,4 +1,4 @@
-// Owns the CSV traces: openb's node and pod lists, and our own with named columns in any order.
+// Reads CSV traces: the node and pod lists of openb, and our own format with named columns in any order.
 #include <errno.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static void columns(char *header, const char *const *names, unsigned count, int 
     }
 }
 
-struct row {
+struct csv_row {
     const struct input *in;
     char *fields[TRACE_FIELDS_MAX];
     uint32_t n;
@@ -27,7 +27,7 @@ struct row {
     const char *const *names;
 };
 
-static int row_int(const struct row *r, unsigned column, int64_t low, int64_t high, int64_t missing, int64_t *out,
+static int row_int(const struct csv_row *r, unsigned column, int64_t low, int64_t high, int64_t missing, int64_t *out,
                    struct error *err) {
     int at = r->at[column];
     *out = missing;
@@ -40,7 +40,7 @@ static int row_int(const struct row *r, unsigned column, int64_t low, int64_t hi
     return e;
 }
 
-static const char *row_text(const struct row *r, unsigned column) {
+static const char *row_text(const struct csv_row *r, unsigned column) {
     int at = r->at[column];
     return at >= 0 && (uint32_t)at < r->n ? r->fields[at] : "";
 }
@@ -69,7 +69,7 @@ int trace_read_nodes(struct trace *t, const char *path, struct error *err) {
         r = e ? e : r;
     }
     while (r > 0 && (r = input_line(in, &line, err)) > 0) {
-        struct row row = {.in = in, .at = at, .names = NODE_COLUMNS};
+        struct csv_row row = {.in = in, .at = at, .names = NODE_COLUMNS};
         if (!*line)
             continue;
         row.n = input_split(line, ',', row.fields, TRACE_FIELDS_MAX);
@@ -96,7 +96,7 @@ enum { P_NAME, P_CPU, P_MEMORY, P_GPUS, P_MILLI, P_CREATED, P_DELETED, P_MODEL, 
 static const char *const POD_COLUMNS[P_COUNT] = {"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli",
                                                  "creation_time", "deletion_time", "gpu_spec", "qos", "scheduled_time"};
 
-static int pod(struct trace *t, const struct row *row, struct error *err) {
+static int pod(struct trace *t, const struct csv_row *row, struct error *err) {
     int64_t cpu, memory, gpus, milli, created, deleted, scheduled;
     int e = row_int(row, P_CPU, 0, UINT32_MAX, 0, &cpu, err);
     e = e ? e : row_int(row, P_MEMORY, 0, INT64_MAX / MIB, 0, &memory, err);
@@ -126,7 +126,7 @@ int openb_read(struct trace *t, struct input *in, char *header, struct error *er
     int e = need_columns(at, POD_COLUMNS, P_MODEL, "openb pods", err);
     char *line;
     while (!e && (r = input_line(in, &line, err)) > 0) {
-        struct row row = {.in = in, .at = at, .names = POD_COLUMNS};
+        struct csv_row row = {.in = in, .at = at, .names = POD_COLUMNS};
         if (!*line)
             continue;
         row.n = input_split(line, ',', row.fields, TRACE_FIELDS_MAX);
@@ -154,7 +154,7 @@ enum {
 static const char *const OWN_COLUMNS[O_COUNT] = {"submit_s", "run_s", "limit_s", "user", "project", "nodes", "tasks",
                                                  "cpus_per_task", "memory_mib", "gpu_milli", "gpu_model", "class"};
 
-static int own_row(struct trace *t, const struct row *row, struct error *err) {
+static int own_row(struct trace *t, const struct csv_row *row, struct error *err) {
     int64_t submit, run, limit, nodes, tasks, cpus, memory, gpu;
     int e = row_int(row, O_SUBMIT, 0, INT64_MAX / 4000, 0, &submit, err);
     e = e ? e : row_int(row, O_RUN, 0, INT64_MAX / 4000, 0, &run, err);
@@ -190,7 +190,7 @@ int own_read(struct trace *t, struct input *in, char *header, struct error *err)
     int e = need_columns(at, OWN_COLUMNS, O_LIMIT, "trace", err);
     char *line;
     while (!e && (r = input_line(in, &line, err)) > 0) {
-        struct row row = {.in = in, .at = at, .names = OWN_COLUMNS};
+        struct csv_row row = {.in = in, .at = at, .names = OWN_COLUMNS};
         if (!*line)
             continue;
         row.n = input_split(line, ',', row.fields, TRACE_FIELDS_MAX);

@@ -1,5 +1,4 @@
-// Owns the placement-only protocol: how much of the GPUs a placement rule can hand out before what is
-// left is too scattered.
+// Placement only: how much of all GPUs a placement rule can allocate before the free parts are too scattered.
 #include <assert.h>
 #include <errno.h>
 

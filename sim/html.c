@@ -1,4 +1,4 @@
-// Owns the report as one HTML page with inline charts: nothing is loaded from elsewhere.
+// The report as one HTML page with inline charts; it loads nothing from elsewhere.
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -66,13 +66,13 @@ static double round_top(double v) {
     return v;
 }
 
-struct unit {
+struct html_unit {
     double seconds;
     const char *word, *letter;
 };
 
-static const struct unit *unit_for(double seconds) {
-    static const struct unit units[] = {
+static const struct html_unit *unit_for(double seconds) {
+    static const struct html_unit units[] = {
         {86400, "day", " d"}, {3600, "hour", " h"}, {60, "minute", " min"}, {1, "second", " s"}};
     size_t i = 0;
     while (i + 1 < sizeof units / sizeof *units && seconds < 3 * units[i].seconds)
@@ -94,7 +94,7 @@ static double highest(const struct sim_run *runs, uint32_t n, bool pending) {
 static void charts(const struct sim_run *runs, uint32_t n, struct buf *out) {
     char from[32], to[32];
     double span_s = (double)(runs[0].m.last_ms - runs[0].m.first_ms) / 1000;
-    const struct unit *u = unit_for(span_s);
+    const struct html_unit *u = unit_for(span_s);
     snprintf(from, sizeof from, "%s 0", u->word);
     snprintf(to, sizeof to, "%s %.1f", u->word, span_s / u->seconds);
     frame(out, "Use of the machines over time", 100, "%", from, to);

@@ -1,4 +1,4 @@
-// Owns reading of trace files: bounded lines, numbers checked, errors that name file, line and field.
+// Reads trace files: lines of bounded length, checked numbers, errors that name file, line and field.
 #include <errno.h>
 #include <string.h>
 #include <zlib.h>

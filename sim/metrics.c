@@ -1,5 +1,5 @@
-// Owns the figures of a replay. Bounded slowdown: (wait + run) / max(run, 10 s), at least 1; a job
-// preempted and run again waits longer by what was lost.
+// The figures of a replay. Bounded slowdown: (wait + run) / max(run, 10 s), at least 1; for a job that was
+// preempted and run again, the lost run counts as waiting.
 #include "sim/metrics.h"
 
 #include <string.h>
@@ -36,9 +36,9 @@ static double quantile(const double *sorted, uint32_t n, double q) {
     return n ? sorted[(uint32_t)(q * (n - 1) + 0.5)] : 0;
 }
 
-static struct metrics_group figures(const struct trace *t, const struct replay *r, const struct pick *p,
+static struct sim_group figures(const struct trace *t, const struct replay *r, const struct pick *p,
                                     const char *name, double *wait_quantiles_s) {
-    struct metrics_group g = {.name = name};
+    struct sim_group g = {.name = name};
     double *wait = xcalloc(p->count + 1, sizeof *wait), *slow = xcalloc(p->count + 1, sizeof *slow);
     uint32_t n = 0;
     for (uint32_t k = 0; k < p->count; k++) {
@@ -75,7 +75,7 @@ static struct metrics_group figures(const struct trace *t, const struct replay *
 }
 
 static int by_amount(const void *pa, const void *pb) {
-    const struct metrics_group *a = pa, *b = pb;
+    const struct sim_group *a = pa, *b = pb;
     if (a->amount_share != b->amount_share)
         return a->amount_share > b->amount_share ? -1 : 1;
     return strcmp(a->name, b->name);
@@ -100,7 +100,7 @@ static void by_group(const struct trace *t, const struct replay *r, struct metri
         struct pick p = {jobs + start[g], start[g + 1] - start[g]};
         if (!p.count)
             continue;
-        struct metrics_group f = figures(t, r, &p, names_get(names, g), NULL);
+        struct sim_group f = figures(t, r, &p, names_get(names, g), NULL);
         total += f.speed_mean;
         square += f.speed_mean * f.speed_mean;
         m->users++;
@@ -136,7 +136,7 @@ static void bins(const struct replay *r, struct metrics *m) {
     m->utilisation = used / METRICS_BINS;
 }
 
-void metrics_make(const struct trace *t, const struct replay *r, struct metrics *m) {
+void sim_metrics_make(const struct trace *t, const struct replay *r, struct metrics *m) {
     *m = (struct metrics){.preemptions = r->preemptions, .unstarted = r->unstarted, .decisions = r->decisions,
                           .first_ms = r->first_ms, .last_ms = r->last_ms, .fragmented = -1};
     struct pick all = {xcalloc(t->jobs.len + 1, sizeof(uint32_t)), t->jobs.len};
@@ -151,6 +151,6 @@ void metrics_make(const struct trace *t, const struct replay *r, struct metrics 
         m->fragmented = (double)r->fragmented_sum / r->fragmented_samples / (double)r->capacity;
 }
 
-void metrics_done(struct metrics *m) {
+void sim_metrics_done(struct metrics *m) {
     vec_done(&m->groups);
 }

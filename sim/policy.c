@@ -1,4 +1,4 @@
-// Owns policies as text on the command line: a name, then settings.
+// Reads a policy from the command line: a name, then settings.
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-// Owns the event loop of a replay: arrivals, ends and evictions in time order, one pass of the
-// scheduler whenever something changed and somebody waits.
+// The event loop of a replay: submissions, ends and evictions in the order of time; one scheduling pass whenever
+// something changed and jobs are pending.
 #include "sim/replay.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 
 enum { FRAGMENT_SAMPLES = 256, ROUNDS_AT_ONE_TIME_MAX = 10000 };
 
-struct event {
+struct replay_event {
     int64_t at_ms;
     uint32_t job;      // trace index
     uint32_t attempt;  // stale when the job was preempted since
@@ -22,7 +22,7 @@ struct loop {
     const struct policy *policy;
     struct replay *out;
     struct world *w;
-    VEC(struct event) events;  // heap
+    VEC(struct replay_event) events;  // heap
     VEC(uint32_t) attempts;    // by trace index
     uint32_t next;             // arrival
     int64_t now_ms;
@@ -78,22 +78,22 @@ int replay_world(const struct trace *t, struct world *w, struct error *err) {
     return r;
 }
 
-static bool sooner(const struct event *a, const struct event *b) {
+static bool sooner(const struct replay_event *a, const struct replay_event *b) {
     return a->at_ms != b->at_ms ? a->at_ms < b->at_ms : a->job < b->job;
 }
 
-static void event_add(struct loop *l, struct event e) {
+static void event_add(struct loop *l, struct replay_event e) {
     vec_push(&l->events, e);
-    struct event *at = l->events.at;
+    struct replay_event *at = l->events.at;
     uint32_t i = l->events.len - 1;
     for (; i && sooner(&e, &at[(i - 1) / 2]); i = (i - 1) / 2)
         at[i] = at[(i - 1) / 2];
     at[i] = e;
 }
 
-static struct event event_pop(struct loop *l) {
-    struct event first = l->events.at[0], e = vec_pop(&l->events);
-    struct event *at = l->events.at;
+static struct replay_event event_pop(struct loop *l) {
+    struct replay_event first = l->events.at[0], e = vec_pop(&l->events);
+    struct replay_event *at = l->events.at;
     uint32_t i = 0, n = l->events.len;
     for (uint32_t k; (k = 2 * i + 1) < n; i = k) {
         if (k + 1 < n && sooner(&at[k + 1], &at[k]))
@@ -123,8 +123,8 @@ static void arrive(struct loop *l, uint32_t job, uint32_t restarts) {
     world_request_unref(l->w, r);
 }
 
-static void finish(struct loop *l, const struct event *e) {
-    struct outcome *o = &l->out->jobs.at[e->job];
+static void finish(struct loop *l, const struct replay_event *e) {
+    struct replay_outcome *o = &l->out->jobs.at[e->job];
     if (e->attempt != l->attempts.at[e->job])
         return;
     l->attempts.at[e->job]++;
@@ -147,12 +147,12 @@ static void carry_out(struct loop *l, const struct sched_decisions *d) {
         world_job_start_in(l->w, d->starts.at[i].job, d->starts.at[i].partition, d->starts.at[i].alloc, l->now_ms);
         l->out->jobs.at[job].start_ms = l->now_ms;
         l->used += size_of(l, job);
-        event_add(l, (struct event){l->now_ms + l->t->jobs.at[job].run_ms, job, l->attempts.at[job], false});
+        event_add(l, (struct replay_event){l->now_ms + l->t->jobs.at[job].run_ms, job, l->attempts.at[job], false});
     }
     for (uint32_t i = 0; i < d->preempts.len; i++) {
         uint32_t job = (uint32_t)(d->preempts.at[i].victim - 1);
         world_job_preempt(l->w, &d->preempts.at[i]);
-        event_add(l, (struct event){l->now_ms + d->preempts.at[i].grace_ms, job, l->attempts.at[job], true});
+        event_add(l, (struct replay_event){l->now_ms + d->preempts.at[i].grace_ms, job, l->attempts.at[job], true});
         l->out->preemptions++;
     }
 }
@@ -167,7 +167,7 @@ static void sample(struct loop *l) {
 
 static void step(struct loop *l) {
     while (l->events.len && l->events.at[0].at_ms <= l->now_ms) {
-        struct event e = event_pop(l);
+        struct replay_event e = event_pop(l);
         finish(l, &e);
     }
     while (l->next < l->t->jobs.len && l->t->jobs.at[l->next].submit_ms <= l->now_ms)
@@ -192,7 +192,7 @@ int replay_run(const struct trace *t, const struct policy *policy, struct replay
     for (uint32_t i = 0; i < t->nodes.len; i++)
         out->capacity += t->gpus ? (int64_t)t->nodes.at[i].gpus * SCHED_GPU : (int64_t)t->nodes.at[i].cpus;
     for (uint32_t i = 0; i < t->jobs.len && !r; i++) {
-        vec_push(&out->jobs, (struct outcome){.start_ms = -1, .end_ms = -1});
+        vec_push(&out->jobs, (struct replay_outcome){.start_ms = -1, .end_ms = -1});
         vec_push(&l.attempts, 0);
     }
     l.sample_every = t->jobs.len * 2 / FRAGMENT_SAMPLES + 1;

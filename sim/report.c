@@ -1,4 +1,4 @@
-// Owns the reports of a simulation as text tables (80 columns) and JSON.
+// The reports of a simulation as text tables (80 columns) and JSON.
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -86,7 +86,7 @@ void report_text(const struct trace *t, const struct sim_run *runs, uint32_t n, 
         buf_addf(out, "\n%s, by %s:\n%-20s %8s %6s %10s %10s %10s %8s\n", runs[i].name, runs[i].m.group_word, "",
                  "jobs", "use", "wait", "p95", "slowdown", "preempt");
         for (uint32_t g = 0; g < runs[i].m.groups.len; g++) {
-            const struct metrics_group *f = &runs[i].m.groups.at[g];
+            const struct sim_group *f = &runs[i].m.groups.at[g];
             char wait[24], p95[24];
             span(f->wait_mean_s, wait, sizeof wait);
             span(f->wait_p95_s, p95, sizeof p95);
@@ -109,7 +109,7 @@ static void json_text(struct buf *out, const char *s) {
     buf_addc(out, '"');
 }
 
-static void json_group(struct buf *out, const struct metrics_group *g) {
+static void json_group(struct buf *out, const struct sim_group *g) {
     buf_adds(out, "{\"name\":");
     json_text(out, g->name);
     buf_addf(out, ",\"jobs\":%u,\"preempted\":%u,\"wait_mean_s\":%.3f,\"wait_median_s\":%.3f,\"wait_p95_s\":%.3f,"

@@ -1,4 +1,4 @@
-// Owns the command: options, running each policy, and where the reports go.
+// The command `sim`: reads options, runs each policy, writes the reports.
 #include "sim/sim.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 enum { POLICIES_MAX = 8, FILL_RUNS_MAX = 1000 };
 
-struct options {
+struct sim_options {
     const char *trace, *nodes, *json, *html;
     const char *policies[POLICIES_MAX];
     uint32_t policy_count;
@@ -61,8 +61,8 @@ static int option_number(int argc, char **argv, int *i, uint64_t high, uint64_t 
     return r;
 }
 
-static int options_parse(int argc, char **argv, struct options *o, struct error *err) {
-    *o = (struct options){.runs = 10, .seed = 1};
+static int options_parse(int argc, char **argv, struct sim_options *o, struct error *err) {
+    *o = (struct sim_options){.runs = 10, .seed = 1};
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *policy = "";
         uint64_t n = 0;
@@ -118,7 +118,7 @@ static int write_file(const char *path, const struct buf *b, struct error *err) 
     return bad ? error_set(err, EIO, "%s: could not be written", path) : 0;
 }
 
-static int fill_all(const struct options *o, const struct trace *t, struct error *err) {
+static int fill_all(const struct sim_options *o, const struct trace *t, struct error *err) {
     printf("%-28s %12s %12s %12s   (mean of %u seeds, per cent of all GPUs)\n", "placement only", "at 100 %", "at end",
            "s per run", o->runs);
     for (uint32_t i = 0; i < o->policy_count; i++) {
@@ -140,7 +140,7 @@ static int fill_all(const struct options *o, const struct trace *t, struct error
     return 0;
 }
 
-static int replay_all(const struct options *o, const struct trace *t, struct error *err) {
+static int replay_all(const struct sim_options *o, const struct trace *t, struct error *err) {
     struct sim_run runs[POLICIES_MAX] = {0};
     uint32_t n = 0;
     int r = 0;
@@ -154,7 +154,7 @@ static int replay_all(const struct options *o, const struct trace *t, struct err
         runs[n].name = o->policies[n];
         int64_t took = cpu_us() - began;
         if (!r)
-            metrics_make(t, &replay, &runs[n].m);
+            sim_metrics_make(t, &replay, &runs[n].m);
         runs[n].m.seconds = (double)took / 1e6;
         replay_done(&replay);
     }
@@ -174,12 +174,12 @@ static int replay_all(const struct options *o, const struct trace *t, struct err
         r = write_file("-", &b, err);
     }
     for (uint32_t i = 0; i < n; i++)
-        metrics_done(&runs[i].m);
+        sim_metrics_done(&runs[i].m);
     return r;
 }
 
 int sim_main(int argc, char **argv) {
-    struct options o;
+    struct sim_options o;
     struct error err = {0};
     struct trace t = {0};
     int r = options_parse(argc, argv, &o, &err);

@@ -1,5 +1,5 @@
-// Owns the Standard Workload Format: 18 columns, comments with ';' whose MaxProcs gives the machine.
-// The machine is one pool of processors, as the format does not say which ones a job had.
+// Reads the Standard Workload Format: 18 columns, and comments with ';' whose MaxProcs gives the size of the machine.
+// The machine is one pool of processors, because the format does not say which ones a job had.
 #include <errno.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// Owns traces in memory: telling formats apart by their first line, and names.
+// Traces in memory: recognising the format by the first line, and numbering names.
 #include "sim/trace.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
-// Owns what must hold. The committed journal is read as it grows and told to a shadow core, which
-// knows nothing else; machines report what really started, ran and was used there. After every step
-// the live core is audited, and whenever nothing is uncommitted it must equal the shadow.
+// Checks the invariants. The committed journal is replayed into a shadow core as it grows; machines report what really
+// started, ran and was used. After every step the live core is audited, and whenever everything is committed it must
+// equal the shadow core.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "sim.h"
+#include "fault_sim.h"
 #include "store/sim_disk.h"
 
 enum {
@@ -301,7 +301,7 @@ void check_launch_failed(struct sim *s, struct machine *m, const struct message_
         map_put(&s->check.refused, hash_u64(l->id << 20 | l->attempt), m);
 }
 
-void check_started(struct sim *s, struct machine *m, const struct unit *u) {
+void check_started(struct sim *s, struct machine *m, const struct sim_unit *u) {
     uint64_t key = hash_u64(u->id << 20 | u->attempt) ^ (m->number + 1);
     uint32_t cpus = 0, gpus[GPUS_MAX] = {0};
     uint64_t memory = 0;
@@ -310,7 +310,7 @@ void check_started(struct sim *s, struct machine *m, const struct unit *u) {
     map_put(&s->check.starts, key, m);
     map_remove(&s->check.refused, hash_u64(u->id << 20 | u->attempt));  // a later launch of the same attempt worked
     for (uint32_t i = 0; i < m->units.len; i++) {
-        const struct unit *x = m->units.at[i];
+        const struct sim_unit *x = m->units.at[i];
         if (!x->live)
             continue;
         cpus += x->cpus;
@@ -325,7 +325,7 @@ void check_started(struct sim *s, struct machine *m, const struct unit *u) {
                  m->shape->cpus, (ull)u->id, u->attempt);
 }
 
-void check_ended(struct sim *s, const struct machine *m, const struct unit *u) {
+void check_ended(struct sim *s, const struct machine *m, const struct sim_unit *u) {
     uint64_t key = truth_key(m->name, u->id, u->attempt);
     struct usage *truth = map_get(&s->check.truths, key);
     if (!truth) {
@@ -337,7 +337,7 @@ void check_ended(struct sim *s, const struct machine *m, const struct unit *u) {
 
 // What an agent may forget, the journal must know: the end of that part, or that the attempt was
 // given up before.
-void check_removed(struct sim *s, const struct machine *m, const struct unit *u) {
+void check_removed(struct sim *s, const struct machine *m, const struct sim_unit *u) {
     const struct told *j = job_told(&s->check, u->id);
     const struct placement *p = placement_of((struct told *)(uintptr_t)j, u->attempt);
     bool over = j && (j->ended || j->attempt != u->attempt || !j->placed);
@@ -373,7 +373,7 @@ static bool ending_too_long(void *ctx, const struct job_view *v) {
 }
 
 // A job that the controller calls running runs, and one that it calls suspended does not.
-static void check_suspended(struct sim *s, struct unit *u) {
+static void check_suspended(struct sim *s, struct sim_unit *u) {
     struct job_view v;
     bool comparable = u->live && u->phase == PHASE_RUN && u->shepherd && core_view(s->head.core, u->id, &v) &&
                       v.attempt == u->attempt && (v.state == JOB_RUNNING || v.state == JOB_SUSPENDED);
@@ -427,7 +427,7 @@ bool check_idle(struct sim *s, char *why, size_t size) {
             return false;
         }
         if (m->units.len) {
-            const struct unit *u = m->units.at[0];
+            const struct sim_unit *u = m->units.at[0];
             snprintf(why, size, "node %s still has job %llu attempt %u in its spool", m->name, (ull)u->id, u->attempt);
             return false;
         }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "sim.h"
+#include "fault_sim.h"
 
 static const struct actor users[] = {
     {"alice", 1001, 1001, false}, {"bob", 1002, 1002, false}, {"carol", 1003, 1003, false}};
@@ -88,7 +88,7 @@ static int step(struct sim *s, const struct item *it, uint64_t id) {
     return 0;
 }
 
-static int submit(struct sim *s, struct request *q, const struct item *it, struct answer *a, struct error *e) {
+static int submit(struct sim *s, struct request *q, const struct item *it, struct sim_answer *a, struct error *e) {
     const struct job_shape *j = it->job;
     struct commit_pipeline *pipeline = s->head.pipeline;
     const struct actor *who = &users[j->user];
@@ -277,7 +277,7 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
 // --- answers ---
 
 static void committed(void *arg) {
-    struct answer *a = arg;
+    struct sim_answer *a = arg;
     struct sim *s = a->sim;
     if (rand_below(&s->rand, 50) != 0)  // the client's connection may have gone
         after(s, some_ms(s, 1, s->plan->latency_ms), HAPPEN_REPLY, a->number, 0, 0);
@@ -288,8 +288,8 @@ void client_arrives(struct sim *s, struct request *q) {
     const struct item *it = &s->plan->items.at[q->item];
     if (!s->head.core)
         return;
-    struct answer *a = arena_alloc(&s->arena, sizeof *a);
-    *a = (struct answer){.sim = s, .number = s->answers.len, .request = q->number};
+    struct sim_answer *a = arena_alloc(&s->arena, sizeof *a);
+    *a = (struct sim_answer){.sim = s, .number = s->answers.len, .request = q->number};
     vec_push(&s->answers, a);
     a->result = it->kind == ITEM_SUBMIT ? submit(s, q, it, a, &e)
                 : it->kind < ITEM_DRAIN ? on_job(s, it, &e)
@@ -302,7 +302,7 @@ void client_arrives(struct sim *s, struct request *q) {
     head_touched(s);
 }
 
-void client_answered(struct sim *s, const struct answer *a) {
+void client_answered(struct sim *s, const struct sim_answer *a) {
     struct request *q = &s->requests.at[a->request];
     if (q->settled || a->result == -EAGAIN)
         return;

@@ -1,5 +1,5 @@
-// Owns what goes wrong: each kind of fault in the plan, how it begins and how it ends.
-#include "sim.h"
+// The faults of a plan: what each kind does when it begins and when it ends.
+#include "fault_sim.h"
 
 static void disk(struct sim *s, const struct item *it, bool begin) {
     struct sim_disk_faults f = s->plan->disk;
@@ -15,7 +15,7 @@ static void disk(struct sim *s, const struct item *it, bool begin) {
 }
 
 static void controller(struct sim *s, const struct item *it) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     switch (it->kind) {
     case ITEM_HEAD_KILL:
         if (!h->core || h->die_in_steps)
@@ -48,7 +48,7 @@ static void controller(struct sim *s, const struct item *it) {
 
 static void shepherd_killed(struct sim *s, struct machine *m, uint32_t pick) {
     for (uint32_t i = 0; i < m->units.len; i++) {
-        struct unit *u = m->units.at[(pick + i) % m->units.len];
+        struct sim_unit *u = m->units.at[(pick + i) % m->units.len];
         if (u->shepherd && u->state != UNIT_ENDED) {
             u->shepherd = false;
             u->turn++;  // its processes go on until the agent clears them away

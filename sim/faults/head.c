@@ -1,12 +1,12 @@
-// Owns the controller's surroundings: what the daemon does around core, shell and store, on a disk
-// that can fail and a machine that can stop between any two steps, also half-way through sending.
+// The simulated controller machine: what the daemon does around core, commit pipeline and store, on a disk that can fail
+// and a machine that can stop between any two steps, also half-way through sending.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "seams.h"
-#include "sim.h"
+#include "fault_sim.h"
 
 enum { TICK_MS = 1000, RETENTION_MS = 30000 };
 
@@ -85,7 +85,7 @@ static void watch_disk(struct sim *s) {
 }
 
 void head_touched(struct sim *s) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     int64_t at = s->now_ms + some_ms(s, 0, 2);
     if (!h->core)
         return;
@@ -97,7 +97,7 @@ void head_touched(struct sim *s) {
 }
 
 void head_start(struct sim *s) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     struct error e = {0};
     if (h->core)
         return;
@@ -144,7 +144,7 @@ void head_start(struct sim *s) {
 // --- stalls ---
 
 void head_stall(struct sim *s, int64_t for_ms) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     int64_t from = h->stalled_until_ms > s->now_ms ? h->stalled_until_ms : s->now_ms, until = s->now_ms + for_ms;
     if (!h->core || until <= from)
         return;
@@ -158,7 +158,7 @@ int64_t head_awake_ms(const struct sim *s) {
 }
 
 bool head_stalled(struct sim *s, const struct queued *q) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     bool mine = q->kind == HAPPEN_DISK || q->kind == HAPPEN_HEAD_FLUSH || q->kind == HAPPEN_HEAD_TICK ||
                 q->kind == HAPPEN_REQUEST || (q->kind == HAPPEN_PACKET && q->a == AGENT_END);
     if (!mine || s->now_ms >= h->stalled_until_ms)
@@ -174,7 +174,7 @@ bool head_stalled(struct sim *s, const struct queued *q) {
 }
 
 static void forget(struct sim *s) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     if (h->stalled_until_ms > s->now_ms) {
         h->stalled_ms -= h->stalled_until_ms - s->now_ms;
         h->stalled_until_ms = 0;
@@ -200,7 +200,7 @@ static void connections_end(struct sim *s, bool power) {
 }
 
 void head_kill(struct sim *s, int64_t for_ms) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     if (!h->core)
         return;
     note(s, "controller: killed for %lld ms", (long long)for_ms);
@@ -212,7 +212,7 @@ void head_kill(struct sim *s, int64_t for_ms) {
 }
 
 void head_stop(struct sim *s, int64_t for_ms) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     if (!h->core)
         return;
     note(s, "controller: stopped for %lld ms", (long long)for_ms);
@@ -224,7 +224,7 @@ void head_stop(struct sim *s, int64_t for_ms) {
 }
 
 void head_done(struct sim *s) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     if (h->store)
         sim_store_crash(h->store);
     pipeline_free(h->pipeline);
@@ -305,7 +305,7 @@ void head_closed(struct sim *s, struct conn *c) {
 // --- time passes ---
 
 void head_flush(struct sim *s) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     h->flush_at_ms = h->wake_at_ms = 0;
     bool schedule = rand_below(&s->rand, 8) != 0;  // the daemon puts a decision off when the last took long
     int64_t wall = head_wall_ms(s), next = pipeline_flush(h->pipeline, wall, schedule);
@@ -332,7 +332,7 @@ void head_disk(struct sim *s) {
 }
 
 void head_tick(struct sim *s) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     int64_t timeout = (int64_t)s->plan->lost_after_s * 1000;
     // Planted: a stall looks like as many checks that came in time.
     for (int64_t at = h->checked_ms + TICK_MS; seams_planted(PLANTED_STALL_COUNTS) && at < s->now_ms; at += TICK_MS)

@@ -1,11 +1,11 @@
-// Owns simulated machines and the surroundings of the agents on them: what the daemon does around
-// its decisions (which are the real ones) on a machine that can lose power at any moment.
+// Simulated nodes: what the agent daemon does around its decision logic (which is the real one), on a machine that can
+// lose power at any moment.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "seams.h"
-#include "sim.h"
+#include "fault_sim.h"
 
 enum { UNSYNCED_MS = 5000 };  // newer writes of a spool may be lost with the power
 
@@ -55,7 +55,7 @@ void machine_boot(struct sim *s, struct machine *m) {
 // The newest folders, and the newest ends in older ones, may not have reached the disk.
 static void lose_writes(struct sim *s, struct machine *m) {
     for (uint32_t i = m->units.len; i-- > 0;) {
-        struct unit *u = m->units.at[i];
+        struct sim_unit *u = m->units.at[i];
         if (rand_below(&s->rand, 2))
             continue;
         if (u->created_ms > s->now_ms - UNSYNCED_MS) {
@@ -96,7 +96,7 @@ void machine_down(struct sim *s, struct machine *m, bool clean) {
 
 // --- the agent ---
 
-static void recover(struct sim *s, struct machine *m, struct unit *u) {
+static void recover(struct sim *s, struct machine *m, struct sim_unit *u) {
     if (u->state != UNIT_ENDED) {
         if (u->boot != m->boot)
             unit_close(s, m, u, "the machine was started anew");
@@ -201,7 +201,7 @@ void agent_closed(struct sim *s, struct machine *m, struct conn *c) {
 
 void agent_tick(struct sim *s, struct machine *m) {
     for (uint32_t i = 0; i < m->units.len; i++) {
-        struct unit *u = m->units.at[i];
+        struct sim_unit *u = m->units.at[i];
         if (u->state != UNIT_ENDED && u->handed && !u->shepherd) {  // what a look at the locks shows
             struct message_ended end;
             struct usage usage;
@@ -217,7 +217,7 @@ void agent_tick(struct sim *s, struct machine *m) {
 
 // Planted: an agent that has no memory of what it launched.
 static void launch_again(struct sim *s, struct machine *m, const struct message_launch *l) {
-    struct unit *known = unit_find(m, l->id, l->attempt);
+    struct sim_unit *known = unit_find(m, l->id, l->attempt);
     if (!known)
         return;
     known->attempt |= 1u << 31;  // out of the way
@@ -239,7 +239,7 @@ static void launch(struct sim *s, struct machine *m, const struct message_launch
     check_launch(s, m, l);
     int r = unit_create(s, m, l);
     if (r == 0) {
-        struct unit *u = unit_find(m, l->id, l->attempt);
+        struct sim_unit *u = unit_find(m, l->id, l->attempt);
         after(s, some_ms(s, 0, 3), HAPPEN_HANDOVER, m->number, m->agent_life, u->number);
         return;
     }
@@ -255,7 +255,7 @@ static void launch(struct sim *s, struct machine *m, const struct message_launch
 }
 
 static void act(struct sim *s, struct machine *m, const struct agent_action *a) {
-    struct unit *u = unit_find(m, a->id, a->attempt);
+    struct sim_unit *u = unit_find(m, a->id, a->attempt);
     switch (a->type) {
     case AGENT_SEND:
         if (m->conn) {

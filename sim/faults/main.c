@@ -31,7 +31,7 @@ static const char usage_text[] =
     "  --check-planted     show that every broken variant is caught\n"
     "  --list-planted      name them\n";
 
-struct options {
+struct faults_options {
     struct search search;
     bool one, many, fresh, timeline, check_planted;
     uint64_t runs;
@@ -116,7 +116,7 @@ static void explain(uint64_t seed, enum planted planted) {
     run_plan_done(&p);
 }
 
-static void print_found(const struct found *f, const char *what) {
+static void print_found(const struct search_found *f, const char *what) {
     printf("%s: %" PRIu64 " runs, %.1f s, %.0f runs/s, %.0f times real time\n"
            "  %" PRIu64 " steps, %" PRIu64 " messages, %" PRIu64 " jobs, %" PRIu64 " starts, %" PRIu64
            " journal records, %" PRIu64 " audits, %" PRIu64 " replays compared\n",
@@ -124,7 +124,7 @@ static void print_found(const struct found *f, const char *what) {
            f->steps, f->messages, f->jobs, f->starts, f->records, f->asserts, f->compares);
 }
 
-static int one_run(const struct options *o) {
+static int one_run(const struct faults_options *o) {
     struct plan p;
     bool *keep = NULL;
     run_plan_make(&p, o->search.first);
@@ -167,7 +167,7 @@ static void keep_count(const char *path, uint64_t runs, int64_t virtual_ms) {
     printf("%" PRIu64 " runs so far (%s)\n", before + runs, path);
 }
 
-static int many_runs(struct options *o) {
+static int many_runs(struct faults_options *o) {
     if (o->fresh) {
         o->search.first = (uint64_t)time(NULL) * 1000000;
         o->search.last = UINT64_MAX - 1;
@@ -176,7 +176,7 @@ static int many_runs(struct options *o) {
         o->search.last = o->search.first + o->runs - 1;
     printf("Seeds from %" PRIu64 "\n", o->search.first);
     fflush(stdout);
-    struct found f = search_run(&o->search);
+    struct search_found f = search_run(&o->search);
     print_found(&f, "Search");
     if (o->count && !o->search.planted)
         keep_count(o->count, f.runs, f.virtual_ms);
@@ -188,7 +188,7 @@ static int many_runs(struct options *o) {
     return 1;
 }
 
-static int run_regressions(const struct options *o) {
+static int run_regressions(const struct faults_options *o) {
     cleanup_fclose FILE *f = fopen(o->regressions, "r");
     char line[256];
     uint32_t runs = 0, failed = 0;
@@ -218,9 +218,9 @@ static int run_regressions(const struct options *o) {
 }
 
 // The first seed that fails with the bug planted and holds without it.
-static struct found catch_planted(enum planted which, uint32_t workers) {
+static struct search_found catch_planted(enum planted which, uint32_t workers) {
     struct search s = {.first = 1, .last = PLANTED_SEEDS_MAX, .workers = workers, .planted = which};
-    struct found f;
+    struct search_found f;
     uint64_t runs = 0;
     do {
         f = search_run(&s);
@@ -231,10 +231,10 @@ static struct found catch_planted(enum planted which, uint32_t workers) {
     return f;
 }
 
-static int check_planted(const struct options *o) {
+static int check_planted(const struct faults_options *o) {
     int missed = 0;
     for (int i = PLANTED_NONE + 1; i < PLANTED_COUNT; i++) {
-        struct found f = catch_planted((enum planted)i, o->search.workers);
+        struct search_found f = catch_planted((enum planted)i, o->search.workers);
         printf("%-22s %s after %4" PRIu64 " runs: %s\n", planted_word((enum planted)i),
                f.failed ? "caught" : "MISSED", f.runs, f.failed ? f.text : planted_help((enum planted)i));
         fflush(stdout);
@@ -244,7 +244,7 @@ static int check_planted(const struct options *o) {
     return missed != 0;
 }
 
-static int parse(int argc, char **argv, struct options *o) {
+static int parse(int argc, char **argv, struct faults_options *o) {
     enum { SEED = 256, SEEDS, KEEP, TIMELINE, FRESH, FOR, REGRESSIONS, COUNT, PLANTED, CHECK, LIST_THEM, GO_ON, RUNS };
     static const struct option options[] = {{"seed", 1, 0, SEED},
                                             {"seeds", 1, 0, SEEDS},
@@ -263,7 +263,7 @@ static int parse(int argc, char **argv, struct options *o) {
                                             {0}};
     uint64_t n;
     int c, p;
-    *o = (struct options){.search = {.workers = 1}};
+    *o = (struct faults_options){.search = {.workers = 1}};
     while ((c = getopt_long(argc, argv, "hj:", options, NULL)) != -1) {
         switch (c) {
         case SEED:
@@ -312,7 +312,7 @@ static int parse(int argc, char **argv, struct options *o) {
 }
 
 int main(int argc, char **argv) {
-    struct options o;
+    struct faults_options o;
     int r = parse(argc, argv, &o);
     if (r)
         return r;

@@ -1,11 +1,10 @@
-// Owns connections. A connection delivers in order or breaks: single messages are not lost. What can
-// happen: delays, cuts in one or both directions (what was sent waits until the cut is over), breaks
-// that both ends learn of at different times, holes that nobody learns of, damage that the decoder
-// refuses and that closes the connection, and the same message twice.
+// Simulated connections. A connection delivers in order or breaks; single messages are not lost. Faults: delays, cuts in
+// one or both directions (messages wait until the cut is over), breaks that the two ends notice at different times,
+// silent losses that no end notices, damaged messages that the decoder refuses (the connection is closed), duplicates.
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "sim.h"
+#include "fault_sim.h"
 
 static int64_t latency(struct sim *s, const struct link *l) {
     int64_t ms = some_ms(s, 1, s->plan->latency_ms);

@@ -1,5 +1,5 @@
-// Owns the meaning of a seed. Two runs of one seed differ in nothing; seeds differ in size, in how
-// much goes wrong, and in what: some concentrate on a few kinds of faults, some do everything.
+// Makes the plan of a seed. Two runs of one seed are equal; seeds differ in size, in how many faults there are and in
+// their kinds: some have a few kinds only, some all.
 #include "plan.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-// What a seed stands for: the shape of the cluster, the policy, and a list of items in time: work,
-// operators' commands and faults. Nothing here depends on what happens in the run, so a run can be
-// repeated with some items left out to find those that matter.
+// What a seed means: the shape of the cluster, the policy, and a list of items in time (work, commands of operators,
+// faults). Nothing depends on what happens in the run, so a run can be repeated without some items to find those that
+// matter.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

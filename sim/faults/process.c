@@ -1,22 +1,22 @@
-// Owns what the shepherds of a machine do and how jobs behave under them: starting late, ignoring
-// signals, hanging in the kernel, leaving daemons behind. Mirrors the spool's rules: an attempt has a
-// folder before it has a process, and its end is written when its last process is gone.
+// Simulated shepherds and jobs: starting late, ignoring signals, hanging in the kernel, leaving daemons behind. Follows
+// the rules of the spool: an attempt has a folder before it has a process, and its end is written when its last
+// process is gone.
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/text.h"
-#include "sim.h"
+#include "fault_sim.h"
 
-struct unit *unit_find(struct machine *m, uint64_t id, uint32_t attempt) {
+struct sim_unit *unit_find(struct machine *m, uint64_t id, uint32_t attempt) {
     for (uint32_t i = 0; i < m->units.len; i++)
         if (m->units.at[i]->id == id && m->units.at[i]->attempt == attempt)
             return m->units.at[i];
     return NULL;
 }
 
-struct unit *unit_by_number(struct machine *m, uint64_t number) {
+struct sim_unit *unit_by_number(struct machine *m, uint64_t number) {
     for (uint32_t i = 0; i < m->units.len; i++)
         if (m->units.at[i]->number == number)
             return m->units.at[i];
@@ -39,8 +39,8 @@ int unit_create(struct sim *s, struct machine *m, const struct message_launch *l
         return -EEXIST;
     if (m->spool_full_until_ms > s->now_ms)
         return -ENOSPC;
-    struct unit *u = xcalloc(1, sizeof *u);
-    *u = (struct unit){.number = ++s->units_made,
+    struct sim_unit *u = xcalloc(1, sizeof *u);
+    *u = (struct sim_unit){.number = ++s->units_made,
                        .id = l->id,
                        .attempt = l->attempt,
                        .boot = m->boot,
@@ -57,12 +57,12 @@ int unit_create(struct sim *s, struct machine *m, const struct message_launch *l
     return 0;
 }
 
-static void plan_change(struct sim *s, struct machine *m, struct unit *u, int64_t in_ms) {
+static void plan_change(struct sim *s, struct machine *m, struct sim_unit *u, int64_t in_ms) {
     u->due_ms = s->now_ms + in_ms;
     after(s, in_ms, HAPPEN_PROCESS, m->number, u->number, ++u->turn);
 }
 
-void unit_handover(struct sim *s, struct machine *m, struct unit *u) {
+void unit_handover(struct sim *s, struct machine *m, struct sim_unit *u) {
     if (u->handed || u->state != UNIT_CREATED)
         return;
     u->handed = u->shepherd = true;
@@ -70,11 +70,11 @@ void unit_handover(struct sim *s, struct machine *m, struct unit *u) {
     plan_change(s, m, u, some_ms(s, 1, 40));
 }
 
-void unit_hint(struct sim *s, struct machine *m, struct unit *u) {
+void unit_hint(struct sim *s, struct machine *m, struct sim_unit *u) {
     after(s, some_ms(s, 0, 4), HAPPEN_HINT, m->number, m->agent_life, u->number);
 }
 
-static void spawn(struct sim *s, struct machine *m, struct unit *u) {
+static void spawn(struct sim *s, struct machine *m, struct sim_unit *u) {
     u->state = UNIT_RUNNING;
     u->phase = PHASE_RUN;
     u->live = true;
@@ -93,7 +93,7 @@ static void spawn(struct sim *s, struct machine *m, struct unit *u) {
     unit_hint(s, m, u);
 }
 
-static void gone(struct sim *s, struct machine *m, struct unit *u) {
+static void gone(struct sim *s, struct machine *m, struct sim_unit *u) {
     u->live = false;
     u->phase = PHASE_GONE;
     u->state = UNIT_ENDED;
@@ -113,18 +113,18 @@ static void gone(struct sim *s, struct machine *m, struct unit *u) {
 }
 
 // The last signal: nothing survives it, but some take their time.
-static void send_kill9(struct sim *s, struct machine *m, struct unit *u) {
+static void send_kill9(struct sim *s, struct machine *m, struct sim_unit *u) {
     u->phase = PHASE_KILL;
     plan_change(s, m, u, 1 + (int64_t)u->behaviour.late_ms);
 }
 
-static void send_term(struct sim *s, struct machine *m, struct unit *u, int64_t grace_ms) {
+static void send_term(struct sim *s, struct machine *m, struct sim_unit *u, int64_t grace_ms) {
     u->phase = PHASE_TERM;
     int64_t reacts = some_ms(s, 1, 300);
     plan_change(s, m, u, u->behaviour.ignores_term || reacts > grace_ms ? grace_ms : reacts);
 }
 
-static void main_exits(struct sim *s, struct machine *m, struct unit *u) {
+static void main_exits(struct sim *s, struct machine *m, struct sim_unit *u) {
     u->cause = u->behaviour.oom ? END_OOM : END_EXIT;
     u->exit_code = u->behaviour.exit_code;
     if (u->behaviour.leftover_ms)
@@ -133,7 +133,7 @@ static void main_exits(struct sim *s, struct machine *m, struct unit *u) {
         gone(s, m, u);
 }
 
-void unit_step(struct sim *s, struct machine *m, struct unit *u) {
+void unit_step(struct sim *s, struct machine *m, struct sim_unit *u) {
     switch (u->phase) {
     case PHASE_SPAWN:
         if (u->killed) {
@@ -166,7 +166,7 @@ void unit_step(struct sim *s, struct machine *m, struct unit *u) {
     }
 }
 
-bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause cause, uint32_t signal,
+bool unit_kill(struct sim *s, struct machine *m, struct sim_unit *u, enum end_cause cause, uint32_t signal,
                int64_t grace_ms) {
     if (u->state == UNIT_ENDED)
         return true;
@@ -190,7 +190,7 @@ bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause 
     return true;
 }
 
-bool unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume) {
+bool unit_suspend(struct sim *s, struct sim_unit *u, struct machine *m, bool resume) {
     if (!u->shepherd || u->phase == PHASE_SPAWN || rand_below(&s->rand, 8) == 0)
         return false;
     if (u->phase != PHASE_RUN || u->suspended == !resume)
@@ -205,7 +205,7 @@ bool unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume)
     return true;
 }
 
-void unit_stop(struct sim *s, struct machine *m, struct unit *u) {
+void unit_stop(struct sim *s, struct machine *m, struct sim_unit *u) {
     u->live = false;
     u->shepherd = false;
     u->turn++;
@@ -213,7 +213,7 @@ void unit_stop(struct sim *s, struct machine *m, struct unit *u) {
         u->phase = PHASE_GONE;
 }
 
-void unit_close(struct sim *s, struct machine *m, struct unit *u, const char *reason) {
+void unit_close(struct sim *s, struct machine *m, struct sim_unit *u, const char *reason) {
     unit_stop(s, m, u);
     u->state = UNIT_ENDED;
     u->cause = u->killed && u->cause != END_EXIT && !u->start_ms ? u->cause : END_NODE_FAIL;
@@ -223,7 +223,7 @@ void unit_close(struct sim *s, struct machine *m, struct unit *u, const char *re
     check_ended(s, m, u);
 }
 
-void unit_remove(struct sim *s, struct machine *m, struct unit *u) {
+void unit_remove(struct sim *s, struct machine *m, struct sim_unit *u) {
     if (u->state != UNIT_ENDED || u->live) {
         sim_fail(s, "%s: the folder of job %llu attempt %u was removed while it runs", m->name,
                  (unsigned long long)u->id, u->attempt);
@@ -238,7 +238,7 @@ void unit_remove(struct sim *s, struct machine *m, struct unit *u) {
     free(u);
 }
 
-void unit_end_message(const struct unit *u, struct message_ended *out, struct usage *usage) {
+void unit_end_message(const struct sim_unit *u, struct message_ended *out, struct usage *usage) {
     *usage = u->usage;
     *out = (struct message_ended){.id = u->id,
                                   .attempt = u->attempt,

@@ -1,4 +1,4 @@
-// Owns the order of events in virtual time.
+// The queue of events in virtual time.
 #include "queue.h"
 
 static bool before(const struct queued *x, const struct queued *y) {

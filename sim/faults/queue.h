@@ -1,5 +1,4 @@
-// What happens next in virtual time: a heap of small events, by time and, at the same time, in the
-// order they were put in.
+// The queue of events in virtual time: a heap by time and, for equal times, by order of insertion.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

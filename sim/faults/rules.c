@@ -1,6 +1,5 @@
-// Owns the rules of sharing as users may rely on them: held, early, dependent and limited jobs wait;
-// drained, silent and full nodes get nothing; limits of projects hold; and of two jobs that ask for
-// the same, the older goes first.
+// Checks the scheduling rules users rely on: held, early, dependent and limited jobs wait; drained, silent and full nodes
+// get no jobs; limits of projects hold; of two jobs that ask for the same, the older starts first.
 #include "rules.h"
 
 #include <stdarg.h>

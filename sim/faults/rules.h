@@ -1,5 +1,5 @@
-// The rules of sharing, seen from the journal alone: who may be placed where and when, and that nobody
-// passes a job like their own. Knows nothing of the scheduler.
+// The scheduling rules, checked from the journal alone: which job may be placed where and when, and that no job passes an
+// older one that asks for the same. Independent of the scheduler.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

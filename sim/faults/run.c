@@ -1,11 +1,11 @@
-// Owns one run from the first event to the verdict: faults happen, then everything is healed, then
-// the cluster must come to rest by itself.
+// One run from the first event to the verdict: faults happen, then all are healed, and then the cluster must become idle by
+// itself.
 #include "run.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "sim.h"
+#include "fault_sim.h"
 #include "store/sim_disk.h"
 
 enum { CLEANUP_EVERY_MS = 5000, CLEANUPS_MAX = 1200, STEPS_MAX = 3000000 };
@@ -65,7 +65,7 @@ static void cleanup(struct sim *s) {
 
 static void on_unit(struct sim *s, const struct queued *q) {
     struct machine *m = &s->machines[q->who];
-    struct unit *u = unit_by_number(m, q->kind == HAPPEN_PROCESS ? q->a : q->b);
+    struct sim_unit *u = unit_by_number(m, q->kind == HAPPEN_PROCESS ? q->a : q->b);
     if (!u)
         return;
     if (q->kind == HAPPEN_PROCESS) {
@@ -140,7 +140,7 @@ static void on_head(struct sim *s, const struct queued *q) {
 
 // The controller dies between two of its steps, or half-way through sending in the second.
 static void maybe_die(struct sim *s, const struct queued *q) {
-    struct head *h = &s->head;
+    struct sim_head *h = &s->head;
     bool step = q->kind == HAPPEN_DISK || q->kind == HAPPEN_HEAD_FLUSH || q->kind == HAPPEN_HEAD_TICK ||
                 q->kind == HAPPEN_REQUEST || (q->kind == HAPPEN_PACKET && q->a == AGENT_END);
     if (!h->core || !h->die_in_steps || !step)

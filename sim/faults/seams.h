@@ -1,6 +1,5 @@
-// The places where the simulator puts itself between the product's parts, by way of the linker
-// (--wrap): to write what a neighbouring version would write, and to plant known bugs that prove the
-// net. The product's sources know nothing of it. One run at a time per process.
+// Functions of the product that the simulator wraps with the linker (--wrap): to write what a neighbouring version would
+// write, and to plant known bugs that must be found. The product's sources do not know of it. One run per process.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-// Owns the processes that run seeds, and the thinning out of a failing one.
+// Runs seeds in processes of their own, and reduces a failing plan to the items that matter.
 #include "search.h"
 
 #include <stdatomic.h>
@@ -11,13 +11,13 @@
 
 enum { WORKERS_MAX = 64 };
 
-struct shared {
+struct search_shared {
     _Atomic uint64_t next;
     _Atomic bool stop;
     struct {
         uint64_t seed;  // under way
         bool busy;
-        struct found sum;
+        struct search_found sum;
     } worker[WORKERS_MAX];
 };
 
@@ -36,7 +36,7 @@ static void *share(size_t size) {
     return p;
 }
 
-static void add(struct found *sum, const struct verdict *v) {
+static void add(struct search_found *sum, const struct verdict *v) {
     sum->runs++;
     sum->steps += v->steps;
     sum->messages += v->messages;
@@ -48,8 +48,8 @@ static void add(struct found *sum, const struct verdict *v) {
     sum->virtual_ms += v->virtual_ms;
 }
 
-static void work(const struct search *s, struct shared *sh, uint32_t me, double until) {
-    struct found *sum = &sh->worker[me].sum;
+static void work(const struct search *s, struct search_shared *sh, uint32_t me, double until) {
+    struct search_found *sum = &sh->worker[me].sum;
     for (;;) {
         uint64_t seed = atomic_fetch_add(&sh->next, 1);
         if (seed > s->last || atomic_load(&sh->stop) || (until > 0 && now_s() > until))
@@ -77,7 +77,7 @@ static void work(const struct search *s, struct shared *sh, uint32_t me, double 
     }
 }
 
-static void merge(struct found *all, const struct found *one) {
+static void merge(struct search_found *all, const struct search_found *one) {
     all->runs += one->runs;
     all->steps += one->steps;
     all->messages += one->messages;
@@ -94,9 +94,9 @@ static void merge(struct found *all, const struct found *one) {
     }
 }
 
-struct found search_run(const struct search *s) {
-    struct shared *sh = share(sizeof *sh);
-    struct found all = {0};
+struct search_found search_run(const struct search *s) {
+    struct search_shared *sh = share(sizeof *sh);
+    struct search_found all = {0};
     double began = now_s();
     uint32_t workers = s->workers < 1 ? 1 : s->workers > WORKERS_MAX ? WORKERS_MAX : s->workers;
     pid_t pids[WORKERS_MAX];
@@ -112,7 +112,7 @@ struct found search_run(const struct search *s) {
         }
     for (uint32_t i = 0; i < workers; i++) {
         int status = 0;
-        struct found *sum = &sh->worker[i].sum;
+        struct search_found *sum = &sh->worker[i].sum;
         waitpid(pids[i], &status, 0);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
             sum->failed = true;

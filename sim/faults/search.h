@@ -14,7 +14,7 @@ struct search {
     bool go_on;                // name every seed that fails instead of stopping at the first
 };
 
-struct found {
+struct search_found {
     bool failed;
     uint64_t seed, runs, steps, messages, jobs, starts, records, compares, asserts;
     int64_t virtual_ms;
@@ -22,7 +22,7 @@ struct found {
     char text[400];
 };
 
-struct found search_run(const struct search *s);
+struct search_found search_run(const struct search *s);
 // One run in a process of its own; `path` (may be NULL) gets the timeline.
 struct verdict trial(uint64_t seed, const bool *keep, enum planted planted, const char *path);
 // Which items of a failing seed matter: the shortest beginning that fails, thinned out. Returns how

@@ -50,7 +50,7 @@ static void easy_backfills_without_delay(void **state) {
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(r.jobs.at[i].start_ms, starts[i] * 1000);
     struct metrics m;
-    metrics_make(&t, &r, &m);
+    sim_metrics_make(&t, &r, &m);
     assert_int_equal(m.total.jobs, 4);
     assert_true(m.total.wait_mean_s > 64.9 && m.total.wait_mean_s < 65.1);  // (0 + 90 + 0 + 170) / 4
     struct sim_run run = {"easy", m};
@@ -64,7 +64,7 @@ static void easy_backfills_without_delay(void **state) {
     report_html(&t, "<trace>", &run, 1, &out);
     assert_non_null(strstr(out.data, "&lt;trace&gt;"));
     assert_non_null(strstr(out.data, "</html>"));
-    metrics_done(&m);
+    sim_metrics_done(&m);
     replay_done(&r);
     assert_int_equal(sim_policy("fcfs", &p, &e), 0);
     assert_int_equal(replay_run(&t, &p, &r, &e), 0);

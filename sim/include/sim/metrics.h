@@ -1,10 +1,10 @@
-// What a replay amounts to: waits, slowdowns, use, fairness; in total and by project or user.
+// The figures of a replay: waits, slowdowns, utilisation, fairness; in total and by project or user.
 #pragma once
 #include "sim/replay.h"
 
 enum { METRICS_BINS = 240, METRICS_GROUPS_MAX = 12, METRICS_QUANTILES = 100 };
 
-struct metrics_group {
+struct sim_group {
     const char *name;
     uint32_t jobs, preempted;
     double wait_mean_s, wait_median_s, wait_p95_s, wait_max_s;
@@ -15,8 +15,8 @@ struct metrics_group {
 };
 
 struct metrics {
-    struct metrics_group total;
-    VEC(struct metrics_group) groups;       // the largest projects (users when there are no projects)
+    struct sim_group total;
+    VEC(struct sim_group) groups;       // the largest projects (users when there are no projects)
     const char *group_word;
     double utilisation;                     // of what was there, first submit to last end
     double fragmented;                      // of all GPUs, mean over samples; -1 without GPUs
@@ -29,5 +29,5 @@ struct metrics {
     int64_t first_ms, last_ms;
 };
 
-void metrics_make(const struct trace *t, const struct replay *r, struct metrics *m);
-void metrics_done(struct metrics *m);
+void sim_metrics_make(const struct trace *t, const struct replay *r, struct metrics *m);
+void sim_metrics_done(struct metrics *m);

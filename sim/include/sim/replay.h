@@ -3,7 +3,7 @@
 #include "sched/sched.h"
 #include "sim/trace.h"
 
-struct outcome {
+struct replay_outcome {
     int64_t start_ms;  // of the last attempt; -1: never
     int64_t end_ms;
     uint32_t preempted;
@@ -16,7 +16,7 @@ struct sample {
 };
 
 struct replay {
-    VEC(struct outcome) jobs;    // by trace index
+    VEC(struct replay_outcome) jobs;    // by trace index
     VEC(struct sample) samples;  // at every change
     int64_t capacity;            // in the unit of `used`
     uint64_t decisions;          // passes

@@ -7,12 +7,12 @@
 
 #include "../policy.h"
 
-struct found {
+struct found_entity {
     const char *name, *preempts, *parent;
 };
 
 static bool find_qos(void *ctx, const char *name, const void *value) {
-    struct found *f = ctx;
+    struct found_entity *f = ctx;
     const struct qos *q = value;
     if (strcmp(name, f->name) == 0)
         f->preempts = q->preempts.len ? q->preempts.at[0] : "";
@@ -20,7 +20,7 @@ static bool find_qos(void *ctx, const char *name, const void *value) {
 }
 
 static bool find_project(void *ctx, const char *name, const void *value) {
-    struct found *f = ctx;
+    struct found_entity *f = ctx;
     const struct project *p = value;
     if (strcmp(name, f->name) == 0)
         f->parent = p->parent ? p->parent : "";
@@ -45,13 +45,13 @@ static void entries_may_name_later_ones(void **state) {
     c->config.projects.at = projects;
     c->config.projects.len = 2;
     policy_from_config(c);
-    struct found f = {.name = "high"};
+    struct found_entity f = {.name = "high"};
     core_each_entity(c->core, ENTITY_QOS, find_qos, &f);
     assert_string_equal(f.preempts, "middle");
-    f = (struct found){.name = "bad"};
+    f = (struct found_entity){.name = "bad"};
     core_each_entity(c->core, ENTITY_QOS, find_qos, &f);
     assert_null(f.preempts);
-    f = (struct found){.name = "team"};
+    f = (struct found_entity){.name = "team"};
     core_each_entity(c->core, ENTITY_PROJECT, find_project, &f);
     assert_string_equal(f.parent, "department");
     uint64_t seq = core_seq(c->core);

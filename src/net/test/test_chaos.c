@@ -35,7 +35,7 @@ struct parked {
     bool streaming;
 };
 
-struct world {
+struct chaos_peers {
     char dir[64], path[96];
     uv_loop_t loop;
     uv_async_t stop;
@@ -51,7 +51,7 @@ struct world {
     bool ending;
 };
 
-static struct world world;
+static struct chaos_peers world;
 
 static void on_gone(struct net_request *req, void *user) {
     assert_true(net_request_gone(req));

@@ -15,14 +15,14 @@
 
 enum { NODES_MAX = 4, RANDOM_JOBS = 3000 };
 
-struct fixture {
+struct pack_fixture {
     struct arena arena;
     struct step_slot slots[NODES_MAX];
     uint32_t count;
     struct error error;
 };
 
-static void add_node(struct fixture *f, uint32_t cpus, uint32_t gpus) {
+static void add_node(struct pack_fixture *f, uint32_t cpus, uint32_t gpus) {
     struct step_slot *s = &f->slots[f->count];
     *s = (struct step_slot){.node = arena_printf(&f->arena, "n%u", ++f->count),
                             .cpus = cpus,
@@ -34,19 +34,19 @@ static void add_node(struct fixture *f, uint32_t cpus, uint32_t gpus) {
         s->gpus[i] = (struct step_gpu){.index = i, .milli = 1000};
 }
 
-static void make(struct fixture *f, uint32_t cpus, uint32_t gpus) {
-    *f = (struct fixture){0};
+static void make(struct pack_fixture *f, uint32_t cpus, uint32_t gpus) {
+    *f = (struct pack_fixture){0};
     add_node(f, cpus, gpus);
     add_node(f, cpus, gpus);
 }
 
-static int plan(struct fixture *f, const struct step_request *r, struct step_layout *out) {
+static int plan(struct pack_fixture *f, const struct step_request *r, struct step_layout *out) {
     f->error = (struct error){0};
     return step_pack(r, f->slots, f->count, &f->arena, out, &f->error);
 }
 
 // "3,1": tasks by node.
-static const char *counts(struct fixture *f, const struct step_layout *l) {
+static const char *counts(struct pack_fixture *f, const struct step_layout *l) {
     cleanup_buf struct buf b = {0};
     for (uint32_t i = 0; i < l->len; i++)
         buf_addf(&b, "%s%u", i ? "," : "", l->at[i].tasks);
@@ -54,7 +54,7 @@ static const char *counts(struct fixture *f, const struct step_layout *l) {
 }
 
 // "0 0 1": the node of each rank.
-static const char *places(struct fixture *f, const struct step_layout *l, uint32_t tasks) {
+static const char *places(struct pack_fixture *f, const struct step_layout *l, uint32_t tasks) {
     cleanup_buf struct buf b = {0};
     for (uint32_t rank = 0; rank < tasks; rank++)
         for (uint32_t i = 0; i < l->len; i++)
@@ -65,7 +65,7 @@ static const char *places(struct fixture *f, const struct step_layout *l, uint32
 }
 
 // "0,1 2,3": GPUs that each task of the first node sees.
-static const char *seen(struct fixture *f, const struct step_share *h) {
+static const char *seen(struct pack_fixture *f, const struct step_share *h) {
     cleanup_buf struct buf b = {0};
     for (uint32_t t = 0; t < h->tasks; t++) {
         bool first = true;
@@ -80,7 +80,7 @@ static const char *seen(struct fixture *f, const struct step_share *h) {
 }
 
 static void whole_steps_exclude_each_other(void **state) {
-    struct fixture f;
+    struct pack_fixture f;
     struct step_layout one, two;
     make(&f, 4, 0);
     struct step_request r = {.tasks = 2, .whole = true};
@@ -101,7 +101,7 @@ static void whole_steps_exclude_each_other(void **state) {
 }
 
 static void exact_steps_fill_up(void **state) {
-    struct fixture f;
+    struct pack_fixture f;
     struct step_layout s[4], no;
     make(&f, 4, 0);
     struct step_request r = {.tasks = 2, .cpus_per_task = 1};
@@ -120,7 +120,7 @@ static void exact_steps_fill_up(void **state) {
 }
 
 static void steps_that_never_fit_are_refused(void **state) {
-    struct fixture f;
+    struct pack_fixture f;
     struct step_layout s;
     const char *n2[] = {"n2"}, *n9[] = {"n9"}, *both[] = {"n1", "n2"};
     const struct {
@@ -187,7 +187,7 @@ static void tasks_and_ranks_are_dealt_as_in_slurm(void **state) {
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         for (int whole = 0; whole < 2; whole++) {
-            struct fixture f = {0};
+            struct pack_fixture f = {0};
             struct step_layout l;
             struct step_request r = table[i].r;
             for (int n = 0; n < 3 && table[i].cpus[n]; n++)
@@ -201,7 +201,7 @@ static void tasks_and_ranks_are_dealt_as_in_slurm(void **state) {
 }
 
 static void named_nodes_come_first(void **state) {
-    struct fixture f;
+    struct pack_fixture f;
     struct step_layout l;
     const char *n2[] = {"n2"};
     make(&f, 4, 0);
@@ -240,7 +240,7 @@ static void gpus_are_bound_as_in_slurm(void **state) {
         {2, 4, 1, "none", "0,1 0,1"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct fixture f = {0};
+        struct pack_fixture f = {0};
         struct step_layout l;
         struct step_request r = {.tasks = table[i].tasks, .gpus_per_task_milli = table[i].per_task * 1000};
         add_node(&f, 8, table[i].gpus);
@@ -257,7 +257,7 @@ static void a_total_of_gpus_is_spread_as_in_slurm(void **state) {
         uint32_t have[2], want, first, second;
     } table[] = {{{2, 1}, 3, 2, 1}, {{4, 2}, 3, 2, 1}, {{4, 2}, 5, 4, 1}, {{4, 2}, 4, 3, 1}, {{4, 2}, 6, 4, 2}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct fixture f = {0};
+        struct pack_fixture f = {0};
         struct step_layout l;
         add_node(&f, 4, table[i].have[0]);
         add_node(&f, 4, table[i].have[1]);
@@ -270,7 +270,7 @@ static void a_total_of_gpus_is_spread_as_in_slurm(void **state) {
 }
 
 static void gpus_are_held_and_freed(void **state) {
-    struct fixture f;
+    struct pack_fixture f;
     struct step_layout a, b, c;
     make(&f, 8, 2);
     struct step_request r = {.tasks = 1, .cpus_per_task = 1, .gpus_milli = 1000};
@@ -317,7 +317,7 @@ static void bad_words_are_refused(void **state) {
 
 // --- what always holds ---
 
-static void check_layout(const struct fixture *f, const struct step_request *r, const struct step_layout *l) {
+static void check_layout(const struct pack_fixture *f, const struct step_request *r, const struct step_layout *l) {
     bool *ranks = test_calloc(r->tasks, sizeof *ranks);
     uint32_t tasks = 0;
     uint64_t gpus = 0;
@@ -368,7 +368,7 @@ static struct step_request random_request(struct rand *x) {
 static void random_steps_keep_the_rules(void **state) {
     for (uint32_t seed = 1; seed <= RANDOM_JOBS; seed++) {
         struct rand x;
-        struct fixture f = {0};
+        struct pack_fixture f = {0};
         struct step_layout running[16];
         uint32_t count = 0;
         rand_seed(&x, seed);

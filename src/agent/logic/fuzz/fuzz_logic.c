@@ -14,13 +14,13 @@ const struct fuzz_seed fuzz_seeds[] = {
 
 enum { JOBS = 4 };
 
-struct world {
+struct fuzz_machine {
     struct agent_logic *l;
     unsigned launched[JOBS], removed[JOBS], acknowledged[JOBS];
     bool ended[JOBS];
 };
 
-static void drain(struct world *w) {
+static void drain(struct fuzz_machine *w) {
     const struct agent_actions *a = agent_logic_actions(w->l);
     for (uint32_t i = 0; i < a->list.len; i++) {
         const struct agent_action *x = &a->list.at[i];
@@ -41,7 +41,7 @@ static void drain(struct world *w) {
     agent_logic_clear(w->l);
 }
 
-static void step(struct world *w, char what, uint64_t id, int64_t now_ms) {
+static void step(struct fuzz_machine *w, char what, uint64_t id, int64_t now_ms) {
     static struct node node = {.name = "n", .boot_id = "b", .spool_id = "s", .cpus = 4};
     struct spec spec = {.name = "x"};
     struct part part = {.cpus = 2};
@@ -75,7 +75,7 @@ static void step(struct world *w, char what, uint64_t id, int64_t now_ms) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct world w = {.l = agent_logic_new(4)};
+    struct fuzz_machine w = {.l = agent_logic_new(4)};
     struct node node = {.name = "n", .boot_id = "b", .spool_id = "s", .cpus = 4};
     agent_logic_connected(w.l, &node, 0);
     drain(&w);

@@ -75,7 +75,7 @@ enum unit_state { UNIT_CREATED, UNIT_RUNNING, UNIT_ENDED };
 enum unit_phase { PHASE_SPAWN, PHASE_RUN, PHASE_TERM, PHASE_KILL, PHASE_GONE };
 
 // One attempt in a machine's spool, and its processes.
-struct unit {
+struct sim_unit {
     uint64_t number;  // within the run
     uint64_t id;
     char node[32];    // the name it was launched under
@@ -110,7 +110,7 @@ struct machine {
     uint32_t boot, identity, spool;
     int64_t clock_offset_ms, spool_full_until_ms;
     uint32_t broken_gpus;       // bit n: GPU n
-    VEC(struct unit *) units;
+    VEC(struct sim_unit *) units;
     struct agent_logic *logic;  // NULL: the agent does not run
     uint64_t agent_life;
     uint32_t die_in;            // actions until the agent dies half-way through; 0: not
@@ -127,7 +127,7 @@ struct machine {
 
 // --- the controller ---
 
-struct head {
+struct sim_head {
     struct sim_disk *disk;
     struct store *store;
     struct commit_pipeline *pipeline;
@@ -155,7 +155,7 @@ struct request {
     char key[40];
 };
 
-struct answer {
+struct sim_answer {
     struct sim *sim;
     uint32_t number, request;
     uint64_t id, count;
@@ -206,9 +206,9 @@ struct sim {
     struct machine machines[MACHINES_MAX];
     uint32_t machine_count;
     VEC(struct conn *) conns;
-    struct head head;
+    struct sim_head head;
     VEC(struct request) requests;
-    VEC(struct answer *) answers;
+    VEC(struct sim_answer *) answers;
     struct check check;
     struct arena arena;
     bool cleaning, finished, failed;
@@ -260,20 +260,20 @@ int64_t machine_wall_ms(const struct sim *s, const struct machine *m);
 int64_t machine_mono_ms(const struct sim *s, const struct machine *m);
 
 // process.c
-struct unit *unit_find(struct machine *m, uint64_t id, uint32_t attempt);
-struct unit *unit_by_number(struct machine *m, uint64_t number);
+struct sim_unit *unit_find(struct machine *m, uint64_t id, uint32_t attempt);
+struct sim_unit *unit_by_number(struct machine *m, uint64_t number);
 int unit_create(struct sim *s, struct machine *m, const struct message_launch *l);
-void unit_handover(struct sim *s, struct machine *m, struct unit *u);
-void unit_step(struct sim *s, struct machine *m, struct unit *u);
-bool unit_kill(struct sim *s, struct machine *m, struct unit *u, enum end_cause cause, uint32_t signal,
+void unit_handover(struct sim *s, struct machine *m, struct sim_unit *u);
+void unit_step(struct sim *s, struct machine *m, struct sim_unit *u);
+bool unit_kill(struct sim *s, struct machine *m, struct sim_unit *u, enum end_cause cause, uint32_t signal,
                int64_t grace_ms);
 // False: its shepherd does not listen yet.
-bool unit_suspend(struct sim *s, struct unit *u, struct machine *m, bool resume);
-void unit_stop(struct sim *s, struct machine *m, struct unit *u);  // its processes are gone, nothing is written
-void unit_close(struct sim *s, struct machine *m, struct unit *u, const char *reason);  // by the agent
-void unit_remove(struct sim *s, struct machine *m, struct unit *u);
-void unit_end_message(const struct unit *u, struct message_ended *out, struct usage *usage);
-void unit_hint(struct sim *s, struct machine *m, struct unit *u);
+bool unit_suspend(struct sim *s, struct sim_unit *u, struct machine *m, bool resume);
+void unit_stop(struct sim *s, struct machine *m, struct sim_unit *u);  // its processes are gone, nothing is written
+void unit_close(struct sim *s, struct machine *m, struct sim_unit *u, const char *reason);  // by the agent
+void unit_remove(struct sim *s, struct machine *m, struct sim_unit *u);
+void unit_end_message(const struct sim_unit *u, struct message_ended *out, struct usage *usage);
+void unit_hint(struct sim *s, struct machine *m, struct sim_unit *u);
 
 // head.c
 void head_init(struct sim *s);
@@ -297,7 +297,7 @@ int64_t head_mono_ms(const struct sim *s);
 // client.c
 void client_begin(struct sim *s, uint32_t item);
 void client_arrives(struct sim *s, struct request *q);   // at the controller
-void client_answered(struct sim *s, const struct answer *a);
+void client_answered(struct sim *s, const struct sim_answer *a);
 void client_impatient(struct sim *s, struct request *q);
 bool clients_settled(const struct sim *s);
 void client_setup(struct sim *s, bool generous);    // projects and QoS as they should be
@@ -317,9 +317,9 @@ void check_loaded(struct sim *s);
 void check_given_up(struct sim *s, const char *node);
 void check_launch(struct sim *s, const struct machine *m, const struct message_launch *l);
 void check_launch_failed(struct sim *s, struct machine *m, const struct message_launch *l);
-void check_started(struct sim *s, struct machine *m, const struct unit *u);
-void check_ended(struct sim *s, const struct machine *m, const struct unit *u);
-void check_removed(struct sim *s, const struct machine *m, const struct unit *u);
+void check_started(struct sim *s, struct machine *m, const struct sim_unit *u);
+void check_ended(struct sim *s, const struct machine *m, const struct sim_unit *u);
+void check_removed(struct sim *s, const struct machine *m, const struct sim_unit *u);
 void check_acknowledged(struct sim *s, const struct request *q);
 void check_prompt(struct sim *s);
 bool check_idle(struct sim *s, char *why, size_t size);
