@@ -1,5 +1,5 @@
-// The simulated controller machine: what the daemon does around core, commit pipeline and store, on a disk that can fail
-// and a machine that can stop between any two steps, also half-way through sending.
+// The simulated controller machine: what the daemon does around core, commit pipeline and store, on a disk that can
+// fail and a machine that can stop between any two steps, also half-way through sending.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

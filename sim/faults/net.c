@@ -1,6 +1,7 @@
-// Simulated connections. A connection delivers in order or breaks; single messages are not lost. Faults: delays, cuts in
-// one or both directions (messages wait until the cut is over), breaks that the two ends notice at different times,
-// silent losses that no end notices, damaged messages that the decoder refuses (the connection is closed), duplicates.
+// Simulated connections. A connection delivers in order or breaks; single messages are not lost. Faults: delays, cuts
+// in one or both directions (messages wait until the cut is over), breaks that the two ends notice at different
+// times, silent losses that no end notices, damaged messages that the decoder refuses (the connection is closed),
+// duplicates.
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-// Checks the scheduling rules users rely on: held, early, dependent and limited jobs wait; drained, silent and full nodes
-// get no jobs; limits of projects hold; of two jobs that ask for the same, the older starts first.
+// Checks the scheduling rules users rely on: held, early, dependent and limited jobs wait; drained, silent and full
+// nodes get no jobs; limits of projects hold; of two jobs that ask for the same, the older starts first.
 #include "rules.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-// The scheduling rules, checked from the journal alone: which job may be placed where and when, and that no job passes an
-// older one that asks for the same. Independent of the scheduler.
+// The scheduling rules, checked from the journal alone: which job may be placed where and when, and that no job
+// passes an older one that asks for the same. Independent of the scheduler.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

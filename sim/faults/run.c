@@ -1,5 +1,5 @@
-// One run from the first event to the verdict: faults happen, then all are healed, and then the cluster must become idle by
-// itself.
+// One run from the first event to the verdict: faults happen, then all are healed, and then the cluster must become
+// idle by itself.
 #include "run.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-// The wrapped functions. Each calls the real one, before or after doing what the planted bug does; without a planted bug
-// only the encoding of the next version remains.
+// The wrapped functions. Each calls the real one, before or after doing what the planted bug does; without a planted
+// bug only the encoding of the next version remains.
 #include "seams.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-// Functions of the product that the simulator wraps with the linker (--wrap): to write what a neighbouring version would
-// write, and to plant known bugs that must be found. The product's sources do not know of it. One run per process.
+// Functions of the product that the simulator wraps with the linker (--wrap): to write what a neighbouring version
+// would write, and to plant known bugs that must be found. The product's sources do not know of it. One run per
+// process.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
