@@ -21,6 +21,8 @@ int main(int argc, char **argv) {
         return sim_main(argc - 1, argv + 1);
     if (strcmp(role, "api-reference") == 0)
         return api_reference();
+    if (strcmp(role, "openapi") == 0)
+        return api_openapi_print();
     fprintf(stderr, "acequiad: expected controller, agent, client or sim; people use the acequia command\n");
     return 2;
 }

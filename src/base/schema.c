@@ -16,7 +16,7 @@ static const size_t sizes[] = {
     [FIELD_I32] = 4,                   [FIELD_U64] = 8,
     [FIELD_I64] = 8,                   [FIELD_DOUBLE] = 8,
     [FIELD_ENUM] = sizeof(unsigned),   [FIELD_STRING] = sizeof(char *),
-    [FIELD_BYTES] = sizeof(struct bytes),
+    [FIELD_BYTES] = sizeof(struct bytes),  [FIELD_RAW_JSON] = sizeof(char *),
 };
 
 size_t field_size(const struct field *f) {
@@ -116,6 +116,7 @@ static bool is_zero(const struct field *f, const void *at) {
         return !((const struct any_list *)at)->len;
     switch ((enum field_type)f->type) {
     case FIELD_STRUCT:
+    case FIELD_RAW_JSON:
     case FIELD_STRING: return !*(void *const *)at;
     case FIELD_BYTES: return !((const struct bytes *)at)->len;
     case FIELD_DOUBLE: return *(const double *)at == 0;
@@ -145,12 +146,12 @@ static const struct field *field_of_member(const struct schema *s, const void *v
     return NULL;
 }
 
-static bool field_given(const struct schema *s, const struct field *f, const void *value) {
+bool schema_field_given(const struct schema *s, const struct field *f, const void *value) {
     return !is_zero(f, (const char *)value + f->offset) || is_marked(s, value, f->num);
 }
 
 bool schema_given(const struct schema *s, const void *value, const void *member) {
-    return field_given(s, field_of_member(s, value, member), value);
+    return schema_field_given(s, field_of_member(s, value, member), value);
 }
 
 void schema_give(const struct schema *s, void *value, const void *member) {
@@ -167,7 +168,7 @@ void schema_merge(const struct schema *s, void *value, const void *change) {
     for (size_t i = 0; i < s->count; i++) {
         const struct field *f = &s->fields[i];
         size_t size = f->list ? sizeof(struct any_list) : f->type == FIELD_STRUCT ? sizeof(void *) : field_size(f);
-        if (!field_given(s, f, change))
+        if (!schema_field_given(s, f, change))
             continue;
         memcpy((char *)value + f->offset, (const char *)change + f->offset, size);
         if (is_zero(f, (char *)value + f->offset))

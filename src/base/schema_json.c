@@ -33,15 +33,15 @@ static void write_value(const struct field *f, const void *at, bool all, struct 
         break;
     }
     case FIELD_STRUCT: write_struct(f->sub, at, all, w); break;
+    case FIELD_RAW_JSON: json_put_raw(w, *(const char *const *)at); break;
     }
 }
 
 static bool is_null(const struct field *f, const void *at) {
-    return (f->type == FIELD_STRING || f->type == FIELD_STRUCT) && !*(void *const *)at;
+    return (f->type == FIELD_STRING || f->type == FIELD_STRUCT || f->type == FIELD_RAW_JSON) && !*(void *const *)at;
 }
 
 static void write_field(const struct field *f, const void *at, bool all, struct json_writer *w) {
-    json_key(w, f->name);
     if (f->list) {
         const struct any_list *list = at;
         json_open(w, '[');
@@ -60,14 +60,24 @@ static void write_struct(const struct schema *s, const void *value, bool all, st
     for (size_t i = 0; i < s->count; i++) {
         const struct field *f = &s->fields[i];
         const char *at = (const char *)value + f->offset;
-        if (all || schema_given(s, value, at))
+        bool given = (all && !f->nullable) || schema_field_given(s, f, value);
+        if (!all && !given)
+            continue;
+        json_key(w, f->name);
+        if (given)
             write_field(f, at, all, w);
+        else
+            json_put_null(w);
     }
     json_close(w, '}');
 }
 
 void schema_write_json(const struct schema *s, const void *value, struct json_writer *w) {
     write_struct(s, value, true, w);
+}
+
+void schema_write_value(const struct field *f, const void *value, struct json_writer *w) {
+    write_field(f, (const char *)value + f->offset, true, w);
 }
 
 void schema_write_given_json(const struct schema *s, const void *value, struct json_writer *w) {
@@ -87,6 +97,10 @@ static int read_integer(const struct field *f, const struct json *j, void *at, s
                                            : UINT64_MAX;
     if (j->type != JSON_INT && j->type != JSON_UINT)
         return wrong(f, e, "a whole number");
+    if (f->min || f->max) {
+        low = f->min;
+        high = f->max;
+    }
     if (j->type == JSON_INT ? j->i < low || (j->i > 0 && (uint64_t)j->i > high) : j->u > high)
         return error_set(e, ERANGE, "field \"%s\": the number is out of range; expected %lld to %llu", f->name,
                          (long long)low, (unsigned long long)high);
@@ -148,12 +162,16 @@ static int read_value(const struct field *f, const struct json *j, struct arena 
     case FIELD_STRING:
         if (j->type != JSON_STRING)
             return wrong(f, e, "text");
+        if (f->max && (j->len < (uint64_t)f->min || j->len > f->max))
+            return error_set(e, EINVAL, "field \"%s\": %u bytes; expected %lld to %llu", f->name, j->len,
+                             (long long)f->min, (unsigned long long)f->max);
         *(const char **)at = arena_strndup(a, j->s, j->len);
         return 0;
     case FIELD_BYTES: return read_bytes(f, j, a, at, e);
     case FIELD_STRUCT: return schema_read_json(f->sub, j, a, at, e);
+    case FIELD_RAW_JSON: break;
     }
-    return -EINVAL;
+    return wrong(f, e, "nothing: only answers have it");
 }
 
 static int read_list(const struct field *f, const struct json *j, struct arena *a, struct any_list *list,
@@ -214,8 +232,11 @@ int schema_read_json(const struct schema *s, const struct json *j, struct arena 
         int r = f->list ? read_list(f, v, a, at, e) : read_value(f, v, a, at, e);
         if (r < 0)
             return r;
-        if (s->given_bits && !schema_given(s, value, (char *)value + f->offset))
+        if (s->given_bits && !schema_field_given(s, f, value))
             schema_give(s, value, (char *)value + f->offset);
     }
+    for (size_t i = 0; i < s->count; i++)
+        if (s->fields[i].required && !json_get(j, s->fields[i].name))
+            return error_set(e, EINVAL, "field \"%s\" is missing in %s", s->fields[i].name, s->name);
     return 0;
 }

@@ -2,8 +2,10 @@
 // api_*.c files. Who calls is decided by the channel: peer credentials of the unix socket, or a
 // token over TLS.
 #pragma once
+#include "answers.h"
 #include "base/json.h"
 #include "controller.h"
+#include "requests.h"
 
 enum permission {
     ALLOW_ANYBODY = 1,  // no identity needed: the request proves itself (joining) or says nothing
@@ -14,12 +16,29 @@ enum permission {
     ALLOW_AGENT,        // checked in agent_upgrade
 };
 
+// What a route answers with.
+enum route_form {
+    FORM_JSON,     // one object, `answer`
+    FORM_LIST,     // a list of them
+    FORM_WAIT,     // 200 or 202 with `answer`
+    FORM_SUBMIT,   // one result, or a list of them when a list was sent
+    FORM_JOBS,     // a page of jobs, or lines of JSON
+    FORM_EVENTS,   // `answer`, or server-sent events
+    FORM_SERIES,   // names, or points
+    FORM_TEXT,
+    FORM_CSV,
+    FORM_METRICS,
+    FORM_OPENAPI,
+    FORM_SOCKET,   // becomes a WebSocket
+};
+
 struct api_call {
     struct controller *controller;
     struct net_request *req;
     struct actor actor;
     uint64_t job;        // {job} of the path
     const char *name;    // {name} of the path, decoded
+    void *query, *body;  // as the route's tables describe them; NULL: it has none
     struct arena arena;  // freed when the handler returns
 };
 
@@ -28,6 +47,11 @@ struct route {
     enum permission permission;
     void (*handler)(struct api_call *call);
     const char *help;
+    const struct schema *query, *body, *answer;
+    bool body_optional;
+    bool reads_body;     // the handler reads the body itself, bit by bit
+    int status;          // of success; 0: 200
+    enum route_form form;
 };
 extern const struct route api_routes[];
 extern const size_t api_route_count;
@@ -47,11 +71,12 @@ void api_fail(struct net_request *req, const struct error *e);  // status by err
 void api_json(struct net_request *req, int status, struct buf *body);
 void api_when_committed(struct api_call *call, int status, struct buf *body);  // takes the body
 void api_error_json(struct json_writer *w, const struct error *e);
+struct answer_error *api_error_answer(struct arena *a, const struct error *e);
+void api_answer_to(struct net_request *req, int status, const struct schema *schema, const void *value);
+void api_answer(struct api_call *call, const struct schema *schema, const void *value);  // 200
+void api_answer_committed(struct api_call *call, int status, const struct schema *schema, const void *value);
 
 // Questions about the request.
-int64_t api_query_i64(const struct api_call *call, const char *name, int64_t fallback);
-const char *api_query(struct api_call *call, const char *name);  // NULL: absent; in the arena
-int api_body(struct api_call *call, struct json **out);          // answers by itself on failure
 int api_check_storage(struct controller *c, struct error *e);       // whether new work can be kept
 // 0, -EACCES, or what base/users.h says when the user is not known yet. `again`: the same request was
 // identified before.
@@ -65,12 +90,12 @@ void query_throttle_end(struct controller *c);
 uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);  // "12", "12_3"; 0: none
 int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live);
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status);
-// The parts of a pending job's turn, as an object; false: it is not waiting.
 // GPUs right now (api_gpus.c): of one node; of all, with a note on those out of use; why a job's GPU is.
-void api_put_gpus_now(struct controller *c, struct json_writer *w, const struct node_view *v);
-void api_put_gpu_status(struct controller *c, struct json_writer *w, struct buf *warning);
+void api_gpus_now(struct controller *c, const struct node_view *v, struct arena *a, struct answer_node_status *out);
+void api_gpu_counts(struct controller *c, struct answer_gpu_counts *out, struct buf *warning);
 const char *api_sick_gpu(const struct controller *c, const struct job_record *r, char *out, size_t size);
-bool api_put_order(struct controller *c, uint64_t id, int64_t now, struct json_writer *w);
+// Where a pending job's turn comes from; NULL: it does not wait.
+struct answer_order *api_order(struct controller *c, uint64_t id, int64_t now, struct arena *a);
 bool api_owns(struct controller *c, const struct actor *actor, uint64_t id);
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);
 void api_hide_private(struct spec *s);  // what is nobody else's business
@@ -112,7 +137,7 @@ void api_node_action(struct api_call *call);
 void api_node_remove(struct api_call *call);
 void api_upgrade(struct api_call *call);
 void api_upgrade_finish(struct api_call *call);
-void api_put_upgrade_warning(const struct core *core, struct json_writer *w);
+const char *api_upgrade_warning(const struct core *core, struct arena *a);  // NULL: none
 void api_status(struct api_call *call);
 void api_events(struct api_call *call);
 void api_metrics(struct api_call *call);
@@ -130,3 +155,7 @@ void api_entity(struct api_call *call);
 void api_entity_set(struct api_call *call);
 void api_entity_delete(struct api_call *call);
 void api_routes_list(struct api_call *call);
+void api_openapi(struct api_call *call);
+
+void openapi_write(struct buf *out);  // the OpenAPI document
+void openapi_name(const struct schema *s, bool request, struct buf *out);  // of a struct, in it

@@ -1,4 +1,4 @@
-// Owns POST /v1/jobs/ACTION: cancel, hold, release, requeue, suspend, resume, update, on jobs named
+// POST /v1/jobs/ACTION: cancel, hold, release, requeue, suspend, resume, update, on jobs named
 // by id ("12", "12_3", "12_[1-5]", an array as a whole) or by filter.
 #include <errno.h>
 #include <stdlib.h>
@@ -23,20 +23,17 @@ enum {
     ACTIONS_USER_MAX = 64,
 };
 
-struct problems {
-    struct json_writer w;
-    struct buf out;
-    uint64_t count;
+enum { PROBLEMS_MAX = 1000 };  // reported in one answer
+
+struct action_problems {
+    struct arena *arena;
+    VEC(struct answer_action_error) list;
 };
 
-static void problem(struct problems *p, const char *id, const struct error *e) {
-    if (p->count++ >= 1000)
-        return;  // enough to see what is wrong
-    json_open(&p->w, '{');
-    json_kv_str(&p->w, "id", id);
-    json_key(&p->w, "error");
-    api_error_json(&p->w, e);
-    json_close(&p->w, '}');
+static void problem(struct action_problems *p, const char *id, const struct error *e) {
+    if (p->list.len < PROBLEMS_MAX)
+        vec_push(&p->list,
+                 ((struct answer_action_error){arena_strdup(p->arena, id), api_error_answer(p->arena, e)}));
 }
 
 // Jobs that a request names: one, some or all elements of an array, or those that pass the filter.
@@ -53,9 +50,8 @@ struct bulk_action {
     struct net_request *req;
     struct actor actor;
     struct arena arena;  // of the request
-    struct json *j;
+    const struct request_action *q;
     enum command_type type;
-    struct spec change;
     VEC(struct action_source) sources;
     uint32_t source;                                      // where to go on
     const char *user, *name, *project, *partition, *qos;  // the filter
@@ -66,12 +62,12 @@ struct bulk_action {
     uint64_t batch[BATCH_JOBS];
     uint32_t found, looked;  // of the batch
     uint64_t matched, done;
-    struct problems problems;
+    struct action_problems problems;
 };
 
 static struct bulk_action *action_free(struct bulk_action *b) {
     vec_done(&b->sources);
-    buf_done(&b->problems.out);
+    vec_done(&b->problems.list);
     arena_done(&b->arena);
     free(b);
     return NULL;
@@ -130,28 +126,23 @@ static int select_id(struct bulk_action *b, const char *text, uint64_t *size, st
 }
 
 static int read_states(struct bulk_action *b, struct error *e) {
-    const char *text = json_str(b->j, "state");
-    for (const char *p = text; p && *p;) {
+    for (const char *p = b->q->state; p && *p;) {
         size_t n = strcspn(p, ",");
         int state = words_find(job_state_words, arena_strndup(&b->arena, p, n));
         if (state < 0)
-            return error_set(e, EINVAL, "state: \"%.40s\" is not known", text);
+            return error_set(e, EINVAL, "field \"state\": there is no state \"%.40s\"", b->q->state);
         b->states |= 1u << state;
         p += n + (p[n] == ',');
     }
     return 0;
 }
 
-static int select_ids(struct bulk_action *b, const struct json *ids, struct error *e) {
+static int select_ids(struct bulk_action *b, struct error *e) {
     uint64_t size = 0;
-    if (ids->type != JSON_ARRAY)
-        return error_set(e, EINVAL, "ids: expected a list of texts");
-    for (uint32_t i = 0; i < ids->len; i++) {
+    for (uint32_t i = 0; i < b->q->ids.len; i++) {
         struct error one = {0};
-        if (ids->items[i].type != JSON_STRING)
-            return error_set(e, EINVAL, "ids: expected a list of texts");
-        if (select_id(b, ids->items[i].s, &size, &one) < 0)
-            problem(&b->problems, ids->items[i].s, &one);
+        if (select_id(b, b->q->ids.at[i], &size, &one) < 0)
+            problem(&b->problems, b->q->ids.at[i], &one);
         if (size > SELECT_MAX)
             return error_set(e, E2BIG, "ids: more than %d jobs in one request; name fewer at a time",
                              SELECT_MAX);
@@ -160,18 +151,17 @@ static int select_ids(struct bulk_action *b, const struct json *ids, struct erro
 }
 
 static int select_jobs(struct bulk_action *b, struct error *e) {
-    const struct json *j = b->j, *ids = json_get(j, "ids");
-    if (ids)
-        return select_ids(b, ids, e);
-    b->user = json_str(j, "user");
-    b->name = json_str(j, "name");
-    b->project = json_str(j, "project");
-    b->partition = json_str(j, "partition");
-    b->qos = json_str(j, "qos");
-    if (!b->user && !b->name && !b->project && !b->partition && !b->qos && !json_get(j, "state") &&
-        !json_true(j, "all"))
-        return error_set(e, EINVAL,
-                         "say which jobs: ids, or a filter (user, name, state, project, partition), or all");
+    const struct request_action *q = b->q;
+    if (schema_given(&request_action_schema, q, &q->ids))
+        return select_ids(b, e);
+    b->user = q->user;
+    b->name = q->name;
+    b->project = q->project;
+    b->partition = q->partition;
+    b->qos = q->qos;
+    if (!b->user && !b->name && !b->project && !b->partition && !b->qos && !q->state && !q->all)
+        return error_set(
+            e, EINVAL, "no jobs are named: give ids, or a filter (user, name, state, project, partition, qos), or all");
     if (!b->user && !b->actor.admin)
         b->user = b->actor.user;  // a filter means one's own
     vec_push(&b->sources, (struct action_source){0});
@@ -233,29 +223,18 @@ static uint32_t find_batch(struct bulk_action *b) {
     return b->looked * WORK_LOOK;
 }
 
-static int read_change(const struct json *change, struct arena *a, struct spec *out, struct error *e) {
-    if (!change || change->type != JSON_OBJECT)
-        return error_set(e, EINVAL, "spec: expected an object with the fields to change");
-    return schema_read_json(&spec_schema, change, a, out, e);
-}
-
-static enum hold_kind hold_kind(const struct json *j) {
-    const char *as = json_str(j, "as");
-    return streq(as, "admin") ? HOLD_ADMIN : streq(as, "user") ? HOLD_USER : HOLD_BY_OWNER;
-}
-
 static int act(struct bulk_action *b, uint64_t id, struct error *e) {
-    const struct json *j = b->j;
+    const struct request_action *q = b->q;
     struct command_job job = {id};
     struct command_cancel cancel = {.id = id,
-                                    .signal = (uint32_t)json_i64(j, "signal", 0),
-                                    .batch_only = json_true(j, "batch_only"),
-                                    .steps_only = json_true(j, "steps_only"),
-                                    .step = (uint32_t)json_i64(j, "step", 0),
-                                    .reason = json_str(j, "reason")};
-    struct command_hold hold = {id, hold_kind(j)};
-    struct command_requeue requeue = {id, json_true(j, "hold")};
-    struct command_update update = {id, &b->change};
+                                    .signal = q->signal,
+                                    .batch_only = q->batch_only,
+                                    .steps_only = q->steps_only,
+                                    .step = q->step,
+                                    .reason = q->reason};
+    struct command_hold hold = {id, q->as};
+    struct command_requeue requeue = {id, q->hold};
+    struct command_update update = {id, q->spec};
     const void *const bodies[] = {
         [COMMAND_CANCEL] = &cancel,   [COMMAND_HOLD] = &hold,   [COMMAND_RELEASE] = &job,
         [COMMAND_REQUEUE] = &requeue, [COMMAND_SUSPEND] = &job, [COMMAND_RESUME] = &job,
@@ -276,18 +255,10 @@ static enum command_type action_of(const char *name) {
 
 static void answer(struct bulk_action *b) {
     struct api_call call = {.controller = b->controller, .req = b->req};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-    json_open(&w, '{');
-    json_kv_i64(&w, "matched", (int64_t)b->matched);
-    json_kv_i64(&w, "done", (int64_t)b->done);
-    json_key(&w, "errors");
-    json_open(&w, '[');
-    if (b->problems.out.len)
-        json_put_raw(&w, buf_str(&b->problems.out));
-    json_close(&w, ']');
-    json_close(&w, '}');
-    api_when_committed(&call, 200, &body);
+    struct answer_action out = {.matched = b->matched, .done = b->done};
+    out.errors.at = b->problems.list.at;
+    out.errors.len = b->problems.list.len;
+    api_answer_committed(&call, 200, &answer_action_schema, &out);
 }
 
 // Works for up to `work` units; true when the action is complete and answered.
@@ -384,32 +355,24 @@ static void begin(struct bulk_action *b) {
 }
 
 void api_action(struct api_call *call) {
-    struct json *j;
     struct error e = {0};
     enum command_type action = action_of(call->name);
-    if (action == COMMAND_NONE) {
-        api_error(call->req, 404, "ENOENT",
-                  "no such action; expected cancel, hold, release, requeue, suspend, resume or update");
-        return;
-    }
-    if (api_body(call, &j) < 0)
-        return;
     struct bulk_action *b = xcalloc(1, sizeof *b);
     *b = (struct bulk_action){.controller = call->controller,
                               .req = call->req,
                               .actor = call->actor,
-                              .j = j,
+                              .q = call->body,
                               .type = action,
                               .arena = call->arena,
                               .newest = core_newest_id(call->controller->core)};
     call->arena = (struct arena){0};
-    b->problems.w.out = &b->problems.out;
-    int64_t signal = json_i64(j, "signal", 0);
-    if (signal < 0 || signal > 64)
-        error_set(&e, ERANGE, "signal: %lld is not a signal number", (long long)signal);
-    if (e.code ||
-        (action == COMMAND_UPDATE && read_change(json_get(j, "spec"), &b->arena, &b->change, &e) < 0) ||
-        select_jobs(b, &e) < 0) {
+    b->problems.arena = &b->arena;
+    if (action == COMMAND_NONE)
+        error_set(&e, ENOENT,
+                  "there is no such action; expected cancel, hold, release, requeue, suspend, resume or update");
+    else if (action == COMMAND_UPDATE && !b->q->spec)
+        error_set(&e, EINVAL, "field \"spec\" is missing: an object with the fields to change");
+    if (e.code || select_jobs(b, &e) < 0) {
         api_fail(call->req, &e);
         action_free(b);
         return;

@@ -1,4 +1,6 @@
-// Owns GET /v1/jobs/{job}/array: how many elements of an array are in which state.
+// GET /v1/jobs/{job}/array: how many elements of an array are in which state.
+#include <string.h>
+
 #include "api.h"
 
 enum { ENDED_COUNTED_MAX = 100000 };  // rows of history; others wait meanwhile
@@ -32,13 +34,11 @@ static int add_ending(void *ctx, const struct store_history *row) {
 
 void api_array(struct api_call *call) {
     struct controller *c = call->controller;
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
     struct job_record r;
     struct error e = {0};
     bool live;
     if (api_record(c, call->job, &call->arena, &r, &live) < 0 || !r.array_id) {
-        api_error(call->req, 404, "ENOENT", "that job is no array");
+        api_error(call->req, 404, "ENOENT", "this job is no array");
         return;
     }
     struct tally t = {.array = r.array_id};
@@ -50,16 +50,11 @@ void api_array(struct api_call *call) {
         api_error(call->req, 503, "EIO", e.text);
         return;
     }
-    json_open(&w, '{');
-    json_kv_i64(&w, "id", (int64_t)t.array);
-    json_kv_i64(&w, "elements", (int64_t)spec_array_count(r.spec));
-    json_kv_bool(&w, "complete", t.ended < ENDED_COUNTED_MAX);  // false: more have ended than are counted
-    json_key(&w, "states");
-    json_open(&w, '{');
-    for (int s = 0; s < JOB_STATE_COUNT; s++)
-        if (t.by_state[s])
-            json_kv_i64(&w, job_state_words[s], (int64_t)t.by_state[s]);
-    json_close(&w, '}');
-    json_close(&w, '}');
-    api_json(call->req, 200, &b);
+    struct answer_states states = {0};
+    memcpy(states.by_state, t.by_state, sizeof states.by_state);
+    api_answer(call, &answer_array_schema,
+               &(struct answer_array){.id = t.array,
+                                      .elements = spec_array_count(r.spec),
+                                      .complete = t.ended < ENDED_COUNTED_MAX,
+                                      .states = &states});
 }

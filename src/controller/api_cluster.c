@@ -1,4 +1,4 @@
-// Owns what the API says of the cluster: status, nodes, tokens and joining.
+// The cluster in the API: status, nodes, tokens and joining.
 #include <errno.h>
 #include <string.h>
 
@@ -12,101 +12,119 @@
 #include "model/name.h"
 #include "net/token.h"
 
-enum { TOKEN_TTL_DEFAULT_S = 3600, TOKEN_TTL_MAX_S = 365 * 86400 };
+enum { TOKEN_TTL_DEFAULT_S = 3600 };
 
-static const char *node_word(const struct node_view *v) {
+static enum answer_node_state node_state(const struct node_view *v) {
     if (v->state == NODE_DOWN)
-        return "down";
+        return ANSWER_NODE_DOWN;
     if (v->state == NODE_SILENT)
-        return v->stale ? "cleaning" : "unreachable";
+        return v->stale ? ANSWER_NODE_CLEANING : ANSWER_NODE_UNREACHABLE;
     if (v->drained || v->retry_ms)
-        return v->jobs ? "draining" : "drained";
+        return v->jobs ? ANSWER_NODE_DRAINING : ANSWER_NODE_DRAINED;
     if (!v->jobs)
-        return "idle";
+        return ANSWER_NODE_IDLE;
     uint32_t gpus = v->node->gpus.len * 1000;
     bool full = v->cpus_used >= v->node->cpus || (gpus && v->gpus_used_milli >= gpus);
-    return full ? "allocated" : "mixed";
+    return full ? ANSWER_NODE_ALLOCATED : ANSWER_NODE_MIXED;
 }
 
-static void put_gpus(struct json_writer *w, const struct node *n) {
-    json_key(w, "gpus");
-    json_open(w, '[');
-    for (uint32_t i = 0; i < n->gpus.len; i++)
-        schema_write_json(&gpu_schema, &n->gpus.at[i], w);
-    json_close(w, ']');
-}
+struct partition_names {
+    struct arena *arena;
+    const char **at;
+    uint32_t len, room;
+};
 
-static bool put_partition(void *ctx, const char *name, const void *value) {
-    json_put_str(ctx, name);
+static bool add_partition(void *ctx, const char *name, const void *value) {
+    struct partition_names *p = ctx;
+    if (p->len == p->room) {
+        p->room = p->room ? p->room * 2 : 8;
+        const char **more = arena_alloc(p->arena, p->room * sizeof *more);
+        if (p->len)
+            memcpy(more, p->at, p->len * sizeof *more);
+        p->at = more;
+    }
+    p->at[p->len++] = name;
     return true;
 }
 
-static void put_node(struct controller *c, struct json_writer *w, const struct node_view *v, bool whole) {
-    const struct node *n = v->node;
-    const struct message_telemetry *t = telemetry_latest(c, n->name);
-    json_open(w, '{');
-    json_kv_str(w, "name", n->name);
-    json_kv_str(w, "state", node_word(v));
-    cleanup_buf struct buf launches = {0};
-    if (v->launch_failures)
-        buf_addf(&launches, "%u %s failed%s: %s", v->launch_failures,
-                 v->launch_failures == 1 ? "launch" : "launches in a row",
-                 v->retry_ms ? ", paused until retry" : ", on trial",
-                 v->launch_reason ? v->launch_reason : "no reason given");
-    json_kv_str(w, "reason", v->reason ? v->reason : launches.len ? buf_str(&launches) : NULL);
-    json_kv_i64(w, "launch_failures", v->launch_failures);
-    json_kv_i64(w, "retry_ms", v->retry_ms);
-    json_kv_str(w, "by", v->by);
-    json_kv_i64(w, "reason_ms", v->reason_ms);
-    json_kv_i64(w, "busy_ms", v->busy_ms);
-    json_kv_i64(w, "cpus", n->cpus);
-    json_kv_i64(w, "cpus_used", v->cpus_used);
-    json_kv_i64(w, "memory_bytes", (int64_t)n->memory_bytes);
-    json_kv_i64(w, "memory_used_bytes", (int64_t)v->memory_used_bytes);
-    json_kv_i64(w, "gpus_milli", (int64_t)n->gpus.len * 1000);
-    json_kv_i64(w, "gpus_used_milli", v->gpus_used_milli);
-    put_gpus(w, n);
-    if (whole)
-        api_put_gpus_now(c, w, v);
-    json_key(w, "features");
-    json_open(w, '[');
-    for (uint32_t i = 0; i < n->features.len; i++)
-        json_put_str(w, n->features.at[i]);
-    json_close(w, ']');
-    json_key(w, "partitions");
-    json_open(w, '[');
-    core_each_partition_of(c->core, n->name, put_partition, w);
-    json_close(w, ']');
-    json_kv_i64(w, "jobs", v->jobs);
-    json_kv_str(w, "version", n->version);
-    json_kv_str(w, "address", n->address);
-    json_kv_str(w, "boot_id", n->boot_id);
-    json_kv_i64(w, "boot_ms", n->boot_ms);
-    json_kv_i64(w, "agent_start_ms", n->agent_start_ms);
-    json_kv_str(w, "os", n->os);
-    json_kv_str(w, "arch", n->arch);
-    json_kv_i64(w, "sockets", n->sockets);
-    json_kv_i64(w, "cores_per_socket", n->cores_per_socket);
-    json_kv_i64(w, "threads_per_core", n->threads_per_core);
-    json_kv_i64(w, "tmp_bytes", (int64_t)n->tmp_bytes);
-    json_kv_str(w, "missing", n->missing);
-    json_kv_bool(w, "connected", strmap_get(&c->agents, n->name) != NULL);
-    if (t) {
-        json_kv_i64(w, "cpu_milli", t->cpu_milli);
-        json_kv_i64(w, "load_milli", t->load_milli);
-        json_kv_i64(w, "memory_in_use_bytes", (int64_t)t->memory_used_bytes);
-    }
-    json_close(w, '}');
+static void fill_telemetry(const struct message_telemetry *t, struct answer_node_status *out) {
+    out->cpu_milli = t->cpu_milli;
+    out->load_milli = t->load_milli;
+    out->memory_in_use_bytes = t->memory_used_bytes;
+    schema_give(&answer_node_schema, out, &out->cpu_milli);
+    schema_give(&answer_node_schema, out, &out->load_milli);
+    schema_give(&answer_node_schema, out, &out->memory_in_use_bytes);
 }
 
+static const char *launch_trouble(const struct node_view *v, struct arena *a) {
+    if (!v->launch_failures)
+        return NULL;
+    return arena_printf(a, "%u %s failed%s: %s", v->launch_failures,
+                        v->launch_failures == 1 ? "launch" : "launches in a row",
+                        v->retry_ms ? ", paused until retry" : ", on trial",
+                        v->launch_reason ? v->launch_reason : "no reason given");
+}
+
+static void fill_node(struct controller *c, const struct node_view *v, bool whole, struct arena *a,
+                      struct answer_node_status *out) {
+    const struct node *n = v->node;
+    const struct message_telemetry *t = telemetry_latest(c, n->name);
+    struct partition_names partitions = {.arena = a};
+    core_each_partition_of(c->core, n->name, add_partition, &partitions);
+    *out = (struct answer_node_status){.name = n->name,
+                                .state = node_state(v),
+                                .reason = v->reason ? v->reason : launch_trouble(v, a),
+                                .launch_failures = v->launch_failures,
+                                .retry_ms = v->retry_ms,
+                                .by = v->by,
+                                .reason_ms = v->reason_ms,
+                                .busy_ms = v->busy_ms,
+                                .cpus = n->cpus,
+                                .cpus_used = v->cpus_used,
+                                .memory_bytes = n->memory_bytes,
+                                .memory_used_bytes = v->memory_used_bytes,
+                                .gpus_milli = (uint64_t)n->gpus.len * 1000,
+                                .gpus_used_milli = v->gpus_used_milli,
+                                .jobs = v->jobs,
+                                .version = n->version,
+                                .address = n->address,
+                                .boot_id = n->boot_id,
+                                .boot_ms = n->boot_ms,
+                                .agent_start_ms = n->agent_start_ms,
+                                .os = n->os,
+                                .arch = n->arch,
+                                .sockets = n->sockets,
+                                .cores_per_socket = n->cores_per_socket,
+                                .threads_per_core = n->threads_per_core,
+                                .tmp_bytes = n->tmp_bytes,
+                                .missing = n->missing,
+                                .connected = strmap_get(&c->agents, n->name) != NULL,
+                                .containers = n->containers};
+    out->gpus.at = n->gpus.at;
+    out->gpus.len = n->gpus.len;
+    out->features.at = n->features.at;
+    out->features.len = n->features.len;
+    out->partitions.at = partitions.at;
+    out->partitions.len = partitions.len;
+    if (whole)
+        api_gpus_now(c, v, a, out);
+    if (t)
+        fill_telemetry(t, out);
+}
+
+// The answer is written node by node: a struct of each at once would be large.
 struct node_listing {
     struct controller *controller;
     struct json_writer w;
+    struct arena scratch;
 };
 
 static bool list_node(void *ctx, const struct node_view *v) {
     struct node_listing *l = ctx;
-    put_node(l->controller, &l->w, v, false);
+    struct answer_node_status n;
+    arena_reset(&l->scratch);
+    fill_node(l->controller, v, false, &l->scratch, &n);
+    schema_write_json(&answer_node_schema, &n, &l->w);
     return true;
 }
 
@@ -119,42 +137,35 @@ void api_nodes(struct api_call *call) {
     core_each_node(call->controller->core, list_node, &l);
     json_close(&l.w, ']');
     json_close(&l.w, '}');
+    arena_done(&l.scratch);
     api_json(call->req, 200, &b);
-}
-
-static bool need_node(struct api_call *call, struct node_view *v) {
-    if (core_node(call->controller->core, call->name, v))
-        return true;
-    cleanup_buf struct buf text = {0};
-    char shown[64];
-    buf_addf(&text, "node \"%s\" does not exist; see 'acequia nodes'", printable(call->name, shown, sizeof shown));
-    api_error(call->req, 404, "ENOENT", buf_str(&text));
-    return false;
 }
 
 void api_node(struct api_call *call) {
     struct node_view v;
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
-    if (!need_node(call, &v))
+    struct answer_node_status n;
+    struct error e = {0};
+    char shown[64];
+    if (!core_node(call->controller->core, call->name, &v)) {
+        error_set(&e, ENOENT, "node \"%s\" does not exist; see 'acequia nodes'",
+                  printable(call->name, shown, sizeof shown));
+        api_fail(call->req, &e);
         return;
-    put_node(call->controller, &w, &v, true);
-    api_json(call->req, 200, &b);
+    }
+    fill_node(call->controller, &v, true, &call->arena, &n);
+    api_answer(call, &answer_node_schema, &n);
 }
 
 // Carries out a command that has no result, and answers.
 static int give(struct api_call *call, enum command_type type, const void *body) {
     struct error e = {0};
-    struct buf b = {0};
     struct command command = {type, body};
     int r = core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
-    if (r < 0) {
+    if (r < 0)
         api_fail(call->req, &e);
-        return r;
-    }
-    buf_adds(&b, "{\"done\":true}");
-    api_when_committed(call, 200, &b);
-    return 0;
+    else
+        api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
+    return r;
 }
 
 void api_node_action(struct api_call *call) {
@@ -163,122 +174,93 @@ void api_node_action(struct api_call *call) {
         give(call, COMMAND_NODE_RESUME, &(struct command_node){call->name});
         return;
     }
-    struct json *j;
-    if (api_body(call, &j) == 0)
-        give(call, COMMAND_NODE_DRAIN, &(struct command_node_drain){call->name, json_str(j, "reason")});
+    const struct request_drain *q = call->body;
+    give(call, COMMAND_NODE_DRAIN, &(struct command_node_drain){call->name, q->reason});
 }
 
 void api_node_remove(struct api_call *call) {
     give(call, COMMAND_NODE_REMOVE, &(struct command_node){call->name});
 }
 
+struct status_warnings {
+    struct arena *arena;
+    VEC(const char *) list;
+};
+
 static bool warn_missing(void *ctx, const struct node_view *v) {
-    struct json_writer *w = ctx;
-    cleanup_buf struct buf b = {0};
-    if (v->node->missing) {
-        buf_addf(&b, "node %s: %s", v->node->name, v->node->missing);
-        json_put_str(w, buf_str(&b));
-    }
+    struct status_warnings *w = ctx;
+    if (v->node->missing)
+        vec_push(&w->list, arena_printf(w->arena, "node %s: %s", v->node->name, v->node->missing));
     return true;
 }
 
-// What bounds a submit, so that programs can stay within it.
-static void put_limits(const struct controller *c, struct json_writer *w) {
-    json_key(w, "limits");
-    json_open(w, '{');
-    json_kv_i64(w, "max_array_size", c->config.cluster.max_array_size);
-    json_kv_i64(w, "max_jobs_per_user", c->config.cluster.max_jobs_per_user);
-    json_kv_i64(w, "max_queue_length", c->config.cluster.max_queue_length);
-    json_kv_i64(w, "grace_s", c->config.cluster.grace_s);
-    json_close(w, '}');
+static void add_text(struct status_warnings *w, const struct buf *text) {
+    if (text->len)
+        vec_push(&w->list, arena_strndup(w->arena, text->data, text->len));
 }
 
-static void put_prices(const struct config_report *r, struct json_writer *w) {
-    const struct {
-        const char *name;
-        double value;
-    } prices[] = {{"gpu_hour", r->price_gpu_hour}, {"cpu_hour", r->price_cpu_hour}, {"kwh", r->price_kwh},
-                  {"co2_g_per_kwh", r->co2_g_per_kwh}};
-    json_key(w, "prices");
-    json_open(w, '{');
-    json_kv_str(w, "currency", r->currency);
-    for (size_t i = 0; i < sizeof prices / sizeof *prices; i++) {
-        json_key(w, prices[i].name);
-        json_put_double(w, prices[i].value);
-    }
-    json_close(w, '}');
+static void collect_warnings(struct controller *c, const struct buf *sick, struct status_warnings *w) {
+    cleanup_buf struct buf waste = {0}, outside = {0};
+    struct error e = {0};
+    if (api_check_storage(c, &e) < 0)
+        vec_push(&w->list, arena_strdup(w->arena, e.text));
+    const char *upgrade = api_upgrade_warning(c->core, w->arena);
+    if (upgrade)
+        vec_push(&w->list, upgrade);
+    if (notifier_problem(c->notifier))
+        vec_push(&w->list, notifier_problem(c->notifier));
+    core_each_node(c->core, warn_missing, w);
+    add_text(w, sick);
+    if (telemetry_outside(c, &outside))
+        add_text(w, &outside);
+    if (telemetry_waste(c, &waste))
+        add_text(w, &waste);
 }
 
 void api_status(struct api_call *call) {
     struct controller *c = call->controller;
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
+    const struct config_cluster *k = &c->config.cluster;
     struct core_counts n;
     struct store_stats s;
+    struct answer_gpu_counts gpus;
+    cleanup_buf struct buf sick = {0};
+    struct status_warnings warnings = {.arena = &call->arena};
     core_counts(c->core, &n);
     store_stats(c->store, &s);
-    json_open(&w, '{');
-    json_kv_str(&w, "cluster", c->config.cluster.name);
-    json_kv_str(&w, "version", ACEQUIA_VERSION);
-    json_kv_i64(&w, "uptime_ms", now_ms() - c->started_ms);
-    json_kv_str(&w, "user", call->actor.user);
-    json_kv_bool(&w, "admin", call->actor.admin);
-    json_key(&w, "nodes");
-    json_open(&w, '{');
-    json_kv_i64(&w, "total", n.nodes);
-    json_kv_i64(&w, "up", n.nodes_up);
-    json_kv_i64(&w, "drained", n.nodes_drained);
-    json_kv_i64(&w, "down", n.nodes_down);
-    json_close(&w, '}');
-    json_key(&w, "jobs");
-    json_open(&w, '{');
-    for (int i = 0; i < JOB_STATE_COUNT; i++)
-        json_kv_i64(&w, job_state_words[i], (int64_t)n.by_state[i]);
-    json_kv_i64(&w, "submitted", (int64_t)n.submitted);
-    json_kv_i64(&w, "requeued", (int64_t)n.requeued);
-    json_kv_i64(&w, "preempted", (int64_t)n.preempted);
-    json_close(&w, '}');
-    cleanup_buf struct buf sick = {0}, waste = {0}, outside = {0};
-    api_put_gpu_status(c, &w, &sick);
-    json_kv_i64(&w, "journal_seq", (int64_t)s.committed_seq);
-    json_key(&w, "storage");
-    json_open(&w, '{');
-    json_kv_i64(&w, "file_bytes", (int64_t)s.file_bytes);
-    json_kv_i64(&w, "free_bytes", (int64_t)s.free_bytes);
-    json_kv_i64(&w, "commits", (int64_t)s.commits);
-    json_kv_i64(&w, "commit_us_mean", s.commits ? (int64_t)(s.commit_us_total / s.commits) : 0);
-    json_kv_i64(&w, "commit_us_max", (int64_t)s.commit_us_max);
-    json_kv_str(&w, "problem", *c->storage_problem ? c->storage_problem : NULL);
-    json_close(&w, '}');
-    json_key(&w, "scheduler");
-    json_open(&w, '{');
-    json_kv_i64(&w, "passes", (int64_t)c->schedules);
-    json_kv_i64(&w, "action_slices", (int64_t)c->action_slices);
-    json_kv_i64(&w, "action_work_max", c->action_work_max);
-    json_kv_i64(&w, "last_us", c->schedule_us);
-    json_close(&w, '}');
-    put_limits(c, &w);
-    put_prices(&c->config.report, &w);
-    json_kv_i64(&w, "requests", (int64_t)c->requests);
-    json_kv_str(&w, "listen", c->config.cluster.listen);
-    json_key(&w, "warnings");
-    json_open(&w, '[');
-    struct error e = {0};
-    if (api_check_storage(c, &e) < 0)
-        json_put_str(&w, e.text);
-    api_put_upgrade_warning(c->core, &w);
-    if (notifier_problem(c->notifier))
-        json_put_str(&w, notifier_problem(c->notifier));
-    core_each_node(c->core, warn_missing, &w);
-    if (sick.len)
-        json_put_str(&w, buf_str(&sick));
-    if (telemetry_outside(c, &outside))
-        json_put_str(&w, buf_str(&outside));
-    if (telemetry_waste(c, &waste))
-        json_put_str(&w, buf_str(&waste));
-    json_close(&w, ']');
-    json_close(&w, '}');
-    api_json(call->req, 200, &b);
+    api_gpu_counts(c, &gpus, &sick);
+    collect_warnings(c, &sick, &warnings);
+    struct answer_states jobs = {.submitted = n.submitted, .requeued = n.requeued, .preempted = n.preempted};
+    memcpy(jobs.by_state, n.by_state, sizeof jobs.by_state);
+    struct answer_node_counts nodes = {n.nodes, n.nodes_up, n.nodes_drained, n.nodes_down};
+    struct answer_storage storage = {.file_bytes = s.file_bytes,
+                                     .free_bytes = s.free_bytes,
+                                     .commits = s.commits,
+                                     .commit_us_mean = s.commits ? s.commit_us_total / s.commits : 0,
+                                     .commit_us_max = s.commit_us_max,
+                                     .problem = *c->storage_problem ? c->storage_problem : NULL};
+    struct answer_scheduler scheduler = {c->schedules, (uint64_t)c->schedule_us, c->action_slices, c->action_work_max};
+    struct answer_limits limits = {k->max_array_size, k->max_jobs_per_user, k->max_queue_length, k->grace_s};
+    const struct config_report *p = &c->config.report;
+    struct answer_prices prices = {p->currency, p->price_gpu_hour, p->price_cpu_hour, p->price_kwh, p->co2_g_per_kwh};
+    struct answer_status answer = {.cluster = k->name,
+                                   .version = ACEQUIA_VERSION,
+                                   .uptime_ms = now_ms() - c->started_ms,
+                                   .user = call->actor.user,
+                                   .admin = call->actor.admin,
+                                   .nodes = &nodes,
+                                   .jobs = &jobs,
+                                   .gpus = &gpus,
+                                   .journal_seq = s.committed_seq,
+                                   .storage = &storage,
+                                   .scheduler = &scheduler,
+                                   .limits = &limits,
+                                   .prices = &prices,
+                                   .requests = c->requests,
+                                   .listen = k->listen};
+    answer.warnings.at = warnings.list.at;
+    answer.warnings.len = warnings.list.len;
+    api_answer(call, &answer_status_schema, &answer);
+    vec_done(&warnings.list);
 }
 
 // --- tokens ---
@@ -298,20 +280,14 @@ static int check_user(struct api_call *call, const char *user, struct error *e) 
 
 void api_token_create(struct api_call *call) {
     struct controller *c = call->controller;
-    struct json *j;
+    const struct request_token *q = call->body;
     struct error e = {0};
     struct token t;
     char hash[TOKEN_SHA256_HEX + 1], text[TOKEN_TEXT_LEN + 1];
-    if (api_body(call, &j) < 0)
-        return;
-    const char *kind = json_str(j, "kind"), *user = json_str(j, "user");
-    int64_t ttl_s = json_i64(j, "ttl_s", TOKEN_TTL_DEFAULT_S);
-    bool for_user = streq(kind, "user");
-    if (kind && !for_user && !streq(kind, "agent"))
-        error_set(&e, EINVAL, "kind: expected agent or user");
-    else if (ttl_s < 1 || ttl_s > TOKEN_TTL_MAX_S)
-        error_set(&e, ERANGE, "ttl_s: expected 1 to %d", TOKEN_TTL_MAX_S);
-    else if (!c->ca)
+    const char *user = q->user;
+    int64_t ttl_s = q->ttl_s ? q->ttl_s : TOKEN_TTL_DEFAULT_S;
+    bool for_user = q->kind == ANSWER_TOKEN_USER;
+    if (!c->ca)
         error_set(&e, ENOTSUP,
                   "this controller takes no other machines: set listen in [cluster], for example listen = "
                   "0.0.0.0:6820, and restart it");
@@ -326,56 +302,44 @@ void api_token_create(struct api_call *call) {
     struct command_token_create create = {.id = t.id,
                                           .hash = hash,
                                           .user = for_user ? (user ? user : call->actor.user) : NULL,
-                                          .node = json_str(j, "node"),
+                                          .node = q->node,
                                           .expires_ms = now_ms() + ttl_s * 1000};
     struct command command = {COMMAND_TOKEN_CREATE, &create};
     int r = core_command(c->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
-    struct buf b = {0};
-    struct json_writer w = {.out = &b};
-    json_open(&w, '{');
-    json_kv_str(&w, "token", text);
-    json_kv_str(&w, "id", t.id);
-    json_kv_i64(&w, "expires_ms", create.expires_ms);
-    json_close(&w, '}');
     if (r < 0)
         api_fail(call->req, &e);
     else
-        api_when_committed(call, 201, &b);
-    buf_done(&b);
+        api_answer_committed(call, 201, &answer_token_created_schema,
+                             &(struct answer_token_created){text, t.id, create.expires_ms});
     token_wipe(&t);
 }
 
 struct token_listing {
     struct api_call *call;
-    struct json_writer w;
+    VEC(struct answer_token) list;
 };
 
 static bool list_token(void *ctx, const struct event_token *t, bool used) {
     struct token_listing *l = ctx;
-    if (!l->call->actor.admin && !streq(t->user, l->call->actor.user))
-        return true;
-    json_open(&l->w, '{');
-    json_kv_str(&l->w, "id", t->id);
-    json_kv_str(&l->w, "kind", t->user ? "user" : "agent");
-    json_kv_str(&l->w, "user", t->user);
-    json_kv_str(&l->w, "by", t->by);
-    json_kv_i64(&l->w, "expires_ms", t->expires_ms);
-    json_kv_bool(&l->w, "used", used);
-    json_kv_str(&l->w, "node", t->node);
-    json_close(&l->w, '}');
+    if (l->call->actor.admin || streq(t->user, l->call->actor.user))
+        vec_push(&l->list, ((struct answer_token){.id = t->id,
+                                                  .kind = t->user ? ANSWER_TOKEN_USER : ANSWER_TOKEN_AGENT,
+                                                  .user = t->user,
+                                                  .by = t->by,
+                                                  .expires_ms = t->expires_ms,
+                                                  .used = used,
+                                                  .node = t->node}));
     return true;
 }
 
 void api_token_list(struct api_call *call) {
-    cleanup_buf struct buf b = {0};
-    struct token_listing l = {.call = call, .w = {.out = &b}};
-    json_open(&l.w, '{');
-    json_key(&l.w, "tokens");
-    json_open(&l.w, '[');
+    struct token_listing l = {.call = call};
+    struct answer_tokens answer = {0};
     core_each_token(call->controller->core, list_token, &l);
-    json_close(&l.w, ']');
-    json_close(&l.w, '}');
-    api_json(call->req, 200, &b);
+    answer.tokens.at = l.list.at;
+    answer.tokens.len = l.list.len;
+    api_answer(call, &answer_tokens_schema, &answer);
+    vec_done(&l.list);
 }
 
 void api_token_revoke(struct api_call *call) {
@@ -386,23 +350,19 @@ void api_token_revoke(struct api_call *call) {
 void api_join(struct api_call *call) {
     static const struct actor nobody = {.user = "agent"};  // the token is the proof
     struct controller *c = call->controller;
-    struct json *j;
+    const struct request_join *q = call->body;
     struct error e = {0};
     struct token t;
     char hash[TOKEN_SHA256_HEX + 1], fingerprint[PKI_SHA256_HEX + 1];
-    struct buf cert = {0}, b = {0};
-    if (api_body(call, &j) < 0)
-        return;
-    const char *text = json_str(j, "token"), *csr = json_str(j, "csr"), *name = json_str(j, "name");
+    struct buf cert = {0};
+    const char *name = q->name;
     if (!c->ca)
         error_set(&e, ENOTSUP, "this controller takes no other machines");
-    else if (!text || !csr || !name)
-        error_set(&e, EINVAL, "expected token, csr and name");
     // Whoever has a token may bring a node, but not take the place of one that is here.
     else if (strmap_get(&c->agents, name))
         error_set(&e, EBUSY, "a node of this name is connected; stop its agent first, or choose another name");
-    else if (token_parse(text, &t, &e) == 0 && identifier_check("node", name, &e) == 0 &&
-             pki_sign_client(c->ca, csr, strlen(csr), name, now_ms() / 1000, &cert, fingerprint, &e) == 0) {
+    else if (token_parse(q->token, &t, &e) == 0 && identifier_check("node", name, &e) == 0 &&
+             pki_sign_client(c->ca, q->csr, strlen(q->csr), name, now_ms() / 1000, &cert, fingerprint, &e) == 0) {
         token_hash(&t, hash);
         struct command_token_use use = {.id = t.id, .hash = hash, .node = name, .fingerprint = fingerprint};
         struct command command = {COMMAND_TOKEN_USE, &use};
@@ -414,13 +374,7 @@ void api_join(struct api_call *call) {
         buf_done(&cert);
         return;
     }
-    struct json_writer w = {.out = &b};
-    json_open(&w, '{');
-    json_kv_str(&w, "certificate", buf_str(&cert));
-    json_kv_str(&w, "ca", pki_ca_pem(c->ca));
-    json_kv_str(&w, "name", name);
-    json_kv_str(&w, "cluster", c->config.cluster.name);
-    json_close(&w, '}');
-    api_when_committed(call, 200, &b);
+    api_answer_committed(call, 200, &answer_join_schema,
+                         &(struct answer_join){buf_str(&cert), pki_ca_pem(c->ca), name, c->config.cluster.name});
     buf_done(&cert);
 }

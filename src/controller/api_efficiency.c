@@ -1,4 +1,4 @@
-// Owns what is told about use: a job's efficiency, and the time series behind the charts.
+// How well a job used what it asked for, and the time series behind the charts.
 #include <string.h>
 
 #include "base/text.h"
@@ -90,10 +90,41 @@ static bool whole_array(struct api_call *call, struct job_record *r, struct usag
     return true;
 }
 
+// The report as an answer; rows of what was neither asked for nor used are left out.
+static void answer_report(struct api_call *call, const struct efficiency *e) {
+    struct answer_efficiency_row rows[EFFICIENCY_ROWS];
+    struct answer_efficiency out = {.elapsed_s = e->elapsed_s,
+                                    .final = e->final,
+                                    .too_short = e->too_short,
+                                    .failed = e->failed,
+                                    .elements = e->elements};
+    out.rows.at = rows;
+    for (int i = 0; i < EFFICIENCY_ROWS; i++) {
+        const struct efficiency_row *from = &e->rows[i];
+        struct answer_efficiency_row *to = &rows[out.rows.len];
+        if (!from->known)
+            continue;
+        out.rows.len++;
+        *to = (struct answer_efficiency_row){
+            .what = efficiency_words[i], .option = from->option, .text = from->text};
+        if (i != EFFICIENCY_ENERGY) {
+            to->asked = from->asked;
+            schema_give(&answer_efficiency_row_schema, to, &to->asked);
+        }
+        if (i != EFFICIENCY_ENERGY && !from->unmeasured) {
+            to->percent = from->percent;
+            schema_give(&answer_efficiency_row_schema, to, &to->percent);
+        }
+        if (!from->unmeasured) {
+            to->used = from->used;
+            schema_give(&answer_efficiency_row_schema, to, &to->used);
+        }
+    }
+    api_answer(call, &answer_efficiency_schema, &out);
+}
+
 void api_efficiency(struct api_call *call) {
     struct controller *c = call->controller;
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
     struct job_record r;
     struct job_view v;
     struct efficiency report;
@@ -111,8 +142,7 @@ void api_efficiency(struct api_call *call) {
     in.time_limit_s = core_view(c->core, r.id, &v) ? v.time_limit_s : r.spec->time_limit_s;
     gpu_memory(c, &r, &in);
     efficiency_of(&in, &call->arena, &report);
-    efficiency_json(&report, &w);
-    api_json(call->req, 200, &b);
+    answer_report(call, &report);
 }
 
 static void put_name(void *ctx, const char *name) {
@@ -124,20 +154,21 @@ void api_series(struct api_call *call) {
     cleanup_buf struct buf b = {0};
     struct json_writer w = {.out = &b};
     struct error e = {0};
-    const char *name = api_query(call, "name"), *prefix = api_query(call, "prefix");
+    const struct query_series *q = call->query;
     int64_t now = now_ms();
-    if (!name) {
+    if (!q->name) {
         json_open(&w, '{');
         json_key(&w, "names");
         json_open(&w, '[');
-        series_each(telemetry_series(c), prefix ? prefix : "", put_name, &w);
+        series_each(telemetry_series(c), q->prefix ? q->prefix : "", put_name, &w);
         json_close(&w, ']');
         json_close(&w, '}');
         api_json(call->req, 200, &b);
         return;
     }
-    int64_t to = api_query_i64(call, "to_ms", now), from = api_query_i64(call, "from_ms", to - 3600000);
-    if (series_query(telemetry_series(c), name, from, to, api_query_i64(call, "step_ms", 0), &w, &e) < 0)
+    int64_t to = schema_given(&query_series_schema, q, &q->to_ms) ? q->to_ms : now;
+    int64_t from = schema_given(&query_series_schema, q, &q->from_ms) ? q->from_ms : to - 3600000;
+    if (series_query(telemetry_series(c), q->name, from, to, q->step_ms, &w, &e) < 0)
         api_fail(call->req, &e);
     else
         api_json(call->req, 200, &b);

@@ -1,5 +1,6 @@
-// Owns the explanations in the API: why a job waits or waited, when one would start, and whether the
-// recorded decisions come out the same again.
+// Explanations in the API: why a job waits or waited, when one would start, and whether the recorded
+// decisions come out the same again.
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -13,117 +14,88 @@
 
 enum { PAST_REST = 20 };  // a playback that took t is not repeated before PAST_REST * t have passed
 
-static const char *const basis_words[] = {"now", "forecast", "later", "never", "unknown", "estimate"};
+static_assert(EXPLAIN_ESTIMATE == 5 && CHANGE_END_JOBS == 20, "the words of answers.c are in this order");
 
-static void put_band(struct json_writer *w, const struct explain_band *b) {
-    json_key(w, "start");
-    json_open(w, '{');
-    json_kv_str(w, "basis", basis_words[b->basis]);
+static struct answer_start *start_of(const struct explain_band *b, struct arena *a) {
+    struct answer_start *s = arena_alloc(a, sizeof *s);
+    *s = (struct answer_start){.basis = b->basis};
     if (b->basis == EXPLAIN_FORECAST || b->basis == EXPLAIN_NOW || b->basis == EXPLAIN_ESTIMATE) {
-        json_kv_i64(w, "early_ms", b->early_ms);
-        json_kv_i64(w, "late_ms", b->late_ms);
+        s->early_ms = b->early_ms;
+        s->late_ms = b->late_ms;
+        schema_give(&answer_start_schema, s, &s->early_ms);
+        schema_give(&answer_start_schema, s, &s->late_ms);
     }
-    json_close(w, '}');
+    return s;
 }
 
-static void put_nodes(struct json_writer *w, const struct explain_nodes *n) {
-    const struct {
-        const char *key;
-        uint32_t value;
-    } counts[] = {{"all", n->all},
-                  {"needed", n->needed},
-                  {"fit", n->fit},
-                  {"not_in_partition", n->partition},
-                  {"not_for_project", n->project},
-                  {"not_listed", n->listed},
-                  {"without_features", n->features},
-                  {"other_gpu_model", n->model},
-                  {"down", n->down},
-                  {"drained", n->drained},
-                  {"too_small", n->small},
-                  {"reserved", n->reserved},
-                  {"gpus_busy", n->busy_gpus},
-                  {"cpus_busy", n->busy_cpus},
-                  {"memory_busy", n->busy_memory},
-                  {"exclusive", n->busy_alone},
-                  {"planned_for_others", n->planned}};
-    json_key(w, "nodes");
-    json_open(w, '{');
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        if (counts[i].value || i < 3)
-            json_kv_i64(w, counts[i].key, counts[i].value);
-    json_close(w, '}');
+static struct answer_why_nodes *nodes_of(const struct explain_nodes *n, struct arena *a) {
+    struct answer_why_nodes *out = arena_alloc(a, sizeof *out);
+    *out = (struct answer_why_nodes){.all = n->all,
+                                     .needed = n->needed,
+                                     .fit = n->fit,
+                                     .not_in_partition = n->partition,
+                                     .not_for_project = n->project,
+                                     .not_listed = n->listed,
+                                     .without_features = n->features,
+                                     .other_gpu_model = n->model,
+                                     .down = n->down,
+                                     .drained = n->drained,
+                                     .too_small = n->small,
+                                     .reserved = n->reserved,
+                                     .gpus_busy = n->busy_gpus,
+                                     .cpus_busy = n->busy_cpus,
+                                     .memory_busy = n->busy_memory,
+                                     .exclusive = n->busy_alone,
+                                     .planned_for_others = n->planned};
+    return out;
 }
 
-static void put_holders(struct json_writer *w, const struct core *core, const struct sched_explanation *x) {
-    json_key(w, "holders");
-    json_open(w, '[');
+static void add_holders(const struct core *core, const struct sched_explanation *x, struct arena *a,
+                        struct answer_why *out) {
+    out->holders.at = arena_alloc(a, (x->holder_count + 1) * sizeof *out->holders.at);
     for (uint32_t i = 0; i < x->holder_count; i++) {
-        const struct explain_holder *h = &x->holders[i];
+        const struct explain_holder *from = &x->holders[i];
+        struct answer_holder *h = &out->holders.at[out->holders.len++];
         struct job_view v;
-        json_open(w, '{');
-        json_kv_i64(w, "job", (int64_t)h->job);
-        if (core_view(core, h->job, &v)) {
-            json_kv_str(w, "name", v.name);
-            json_kv_str(w, "user", v.user);
-            json_kv_str(w, "project", v.project);
+        *h = (struct answer_holder){.job = from->job, .gpus_milli = from->gpu_milli, .cpus = from->cpus};
+        if (core_view(core, from->job, &v)) {
+            h->name = v.name;
+            h->user = v.user;
+            h->project = v.project;
         }
-        json_kv_i64(w, "gpus_milli", (int64_t)h->gpu_milli);
-        json_kv_i64(w, "cpus", h->cpus);
-        if (h->end_ms != INT64_MAX)
-            json_kv_i64(w, "end_ms", h->end_ms);
-        json_close(w, '}');
+        if (from->end_ms != INT64_MAX) {
+            h->end_ms = from->end_ms;
+            schema_give(&answer_holder_schema, h, &h->end_ms);
+        }
     }
-    json_close(w, ']');
 }
 
-static void put_change(struct json_writer *w, const struct sched_explanation *x) {
-    static const char *const words[] = {[CHANGE_NONE] = "none",
-                                        [CHANGE_RELEASE] = "release",
-                                        [CHANGE_BEGIN_NOW] = "begin_now",
-                                        [CHANGE_TIME_LIMIT] = "time_limit_ms",
-                                        [CHANGE_GPUS] = "gpus_milli",
-                                        [CHANGE_NODES] = "nodes",
-                                        [CHANGE_TASKS] = "tasks",
-                                        [CHANGE_CPUS] = "cpus_per_task",
-                                        [CHANGE_MEMORY] = "memory_per_node_bytes",
-                                        [CHANGE_ANY_MODEL] = "any_gpu_model",
-                                        [CHANGE_NO_FEATURES] = "no_features",
-                                        [CHANGE_NO_NODE_LIST] = "no_node_list",
-                                        [CHANGE_PARTITION] = "partition",
-                                        [CHANGE_QOS] = "qos",
-                                        [CHANGE_TRAIN] = "class_train",
-                                        [CHANGE_SHARED] = "not_exclusive",
-                                        [CHANGE_NO_RESERVATION] = "no_reservation",
-                                        [CHANGE_PRIORITY] = "priority",
-                                        [CHANGE_PROJECT_QUOTA] = "project_quota_milligpu",
-                                        [CHANGE_PROJECT_LIMIT] = "project_limit_milligpu",
-                                        [CHANGE_END_JOBS] = "end_jobs"};
-    json_key(w, "change");
-    json_open(w, '{');
-    json_kv_str(w, "what", words[x->change]);
-    if (x->value)
-        json_kv_i64(w, "value", x->value);
-    if (x->end_count) {
-        json_key(w, "jobs");
-        json_open(w, '[');
-        for (uint32_t i = 0; i < x->end_count; i++)
-            json_put_i64(w, (int64_t)x->ends[i]);
-        json_close(w, ']');
-    }
-    json_close(w, '}');
+static struct answer_why_change *change_of(const struct sched_explanation *x, struct arena *a) {
+    struct answer_why_change *out = arena_alloc(a, sizeof *out);
+    *out = (struct answer_why_change){.what = x->change, .value = x->value};
+    out->jobs.at = arena_memdup(a, x->ends, x->end_count * sizeof *x->ends);
+    out->jobs.len = x->end_count;
+    return out;
 }
 
-static void put_text(struct json_writer *w, const char *key, const struct buf *text) {
-    json_key(w, key);
-    json_open(w, '[');
-    for (const char *p = buf_str(text); *p;) {
+struct text_lines {
+    const char **at;
+    uint32_t len;
+};
+
+static struct text_lines lines_of(const struct buf *text, struct arena *a) {
+    struct text_lines out = {0};
+    uint32_t count = 1;
+    for (size_t i = 0; i < text->len; i++)
+        count += text->data[i] == '\n';
+    out.at = arena_alloc(a, count * sizeof *out.at);
+    for (const char *p = text->len ? text->data : ""; *p;) {
         size_t n = strcspn(p, "\n");
         if (n)
-            json_put_strn(w, p, n);
+            out.at[out.len++] = arena_strndup(a, p, n);
         p += n + (p[n] == '\n');
     }
-    json_close(w, ']');
+    return out;
 }
 
 // "104 ours (eva, vision)": what lists tell everybody as well.
@@ -142,81 +114,71 @@ static void put_name(void *ctx, uint64_t id, struct buf *out) {
 }
 
 // Of a job with several partitions: what it waits for in each.
-static void put_options(struct json_writer *w, const struct world *world, const struct sched_explanation *x) {
-    if (!x->option_count)
-        return;
-    json_key(w, "partitions");
-    json_open(w, '[');
-    for (uint32_t i = 0; i < x->option_count; i++) {
-        json_open(w, '{');
-        json_kv_str(w, "partition", world_partition_name(world, x->options[i].partition));
-        json_kv_str(w, "reason", sched_reason_word(x->options[i].reason));
-        if (x->options[i].planned_ms)
-            json_kv_i64(w, "planned_start_ms", x->options[i].planned_ms);
-        json_close(w, '}');
-    }
-    json_close(w, ']');
+static void add_partitions(const struct world *world, const struct sched_explanation *x, struct arena *a,
+                           struct answer_why *out) {
+    out->partitions.at = arena_alloc(a, (x->option_count + 1) * sizeof *out->partitions.at);
+    for (uint32_t i = 0; i < x->option_count; i++)
+        out->partitions.at[out->partitions.len++] =
+            (struct answer_why_partition){.partition = world_partition_name(world, x->options[i].partition),
+                                          .reason = sched_reason_word(x->options[i].reason),
+                                          .planned_start_ms = x->options[i].planned_ms};
 }
 
-static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
-                            struct json_writer *w) {
+static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v, struct arena *a,
+                            struct buf *text, struct answer_why *out) {
     struct sched_explanation x;
-    cleanup_buf struct buf text = {0};
+    struct job_record r;
     if (sched_explain(core_world(core), id, at_ms, core_policy(core), &x) < 0)
         return;
-    cleanup_arena struct arena a = {0};
-    struct job_record r;
-    if (core_record(core, id, &a, &r) == 0) {
+    if (core_record(core, id, a, &r) == 0) {
         if (r.preempted_why)
-            buf_addf(&text, "%s.\n", r.preempted_why);
+            buf_addf(text, "%s.\n", r.preempted_why);
         if (x.hold == SCHED_HOLD_DEPENDENCY && !str_empty(r.spec->dependency))
-            buf_addf(&text, "It depends on %s%s.\n", r.spec->dependency,
+            buf_addf(text, "It depends on %s%s.\n", r.spec->dependency,
                      v->reason == REASON_DEPENDENCY_NEVER ? ", which can no longer be satisfied" : "");
     }
-    sched_explain_text(core_world(core), &x, at_ms, put_name, core, &text);
-    put_text(w, "lines", &text);
-    json_kv_str(w, "reason", job_reason_words[v->reason]);
-    json_kv_i64(w, "position", x.position);
-    json_kv_i64(w, "waiting", x.waiting);
-    put_options(w, core_world(core), &x);
-    put_band(w, &x.band);
-    put_nodes(w, &x.nodes);
-    put_holders(w, core, &x);
-    put_change(w, &x);
+    sched_explain_text(core_world(core), &x, at_ms, put_name, core, text);
+    out->reason = job_reason_words[v->reason];
+    out->position = x.position;
+    out->waiting = x.waiting;
+    schema_give(&answer_why_schema, out, &out->position);
+    schema_give(&answer_why_schema, out, &out->waiting);
+    add_partitions(core_world(core), &x, a, out);
+    out->start = start_of(&x.band, a);
+    out->nodes = nodes_of(&x.nodes, a);
+    add_holders(core, &x, a, out);
+    out->change = change_of(&x, a);
 }
 
 static void explain(struct api_call *call, struct core *core, uint64_t id, int64_t at_ms) {
-    cleanup_buf struct buf b = {0}, text = {0};
-    struct json_writer w = {.out = &b};
+    cleanup_buf struct buf text = {0};
+    struct answer_why out = {.job = id};
     struct job_view v;
     struct job_record r;
+    struct error e = {0};
     bool live, all = api_may_see(call->controller, &call->actor, id);
-    json_open(&w, '{');
-    json_kv_i64(&w, "job", (int64_t)id);
     if (core_view(core, id, &v)) {
-        json_kv_str(&w, "state", job_state_words[v.state]);
-        if (v.state == JOB_PENDING) {
-            explain_pending(core, id, at_ms, &v, &w);
-        } else {
-            const char *why = all ? v.ending_reason : api_public_reason(&call->arena, v.ending_reason);
-            buf_addf(&text, "Job %llu is %s%s%s.", (unsigned long long)id, job_state_words[v.state],
-                     why ? ": " : "", why ? why : "");
-            put_text(&w, "lines", &text);
-        }
+        out.state = v.state;
+        const char *why = all ? v.ending_reason : api_public_reason(&call->arena, v.ending_reason);
+        if (v.state == JOB_PENDING)
+            explain_pending(core, id, at_ms, &v, &call->arena, &text, &out);
+        else
+            buf_addf(&text, "Job %llu is %s%s%s.", (unsigned long long)id, job_state_words[v.state], why ? ": " : "",
+                     why ? why : "");
     } else if (api_record(call->controller, id, &call->arena, &r, &live) == 0 && r.submit_ms <= at_ms) {
-        json_kv_str(&w, "state", job_state_words[r.state]);
+        out.state = r.state;
         const char *why = all ? r.reason : api_public_reason(&call->arena, r.reason);
         buf_addf(&text, "Job %llu has ended: %s%s%s.", (unsigned long long)id, job_state_words[r.state],
                  why ? ", " : "", why ? why : "");
-        put_text(&w, "lines", &text);
     } else {
-        cleanup_buf struct buf message = {0};
-        buf_addf(&message, "there is no job %llu, or was none at that time", (unsigned long long)id);
-        api_error(call->req, 404, "ENOENT", buf_str(&message));
+        error_set(&e, ENOENT, "job %llu does not exist, or did not at that time", (unsigned long long)id);
+        api_fail(call->req, &e);
         return;
     }
-    json_close(&w, '}');
-    api_json(call->req, 200, &b);
+    struct text_lines lines = lines_of(&text, &call->arena);
+    out.lines.at = lines.at;
+    out.lines.len = lines.len;
+    api_answer(call, &answer_why_schema, &out);
 }
 
 // Playing the journal back takes a processor: users get a small part of one for it.
@@ -225,7 +187,7 @@ static bool may_play(struct api_call *call, struct error *e) {
     int64_t left_us = c->journal_replay_again_us - clock_mono_us();
     if (call->actor.admin || left_us <= 0)
         return true;
-    error_set(e, EAGAIN, "the past was asked about a moment ago; ask again in %lld s",
+    error_set(e, EAGAIN, "the journal was replayed for such a question a moment ago; ask again in %lld s",
               (long long)(left_us / 1000000 + 1));
     return false;
 }
@@ -242,7 +204,7 @@ static void explain_past(struct past *p) {
 }
 
 void api_why(struct api_call *call) {
-    int64_t at_ms = api_query_i64(call, "at_ms", 0);
+    int64_t at_ms = ((const struct query_why *)call->query)->at_ms;
     struct error e = {0};
     if (!at_ms) {
         if (query_throttle_begin(call)) {
@@ -347,25 +309,17 @@ static void describe(struct buf *out, const char *label, const struct sched_when
 
 void api_when(struct api_call *call) {
     struct core *core = call->controller->core;
-    struct json *j;
-    struct spec spec;
+    struct spec spec = *((const struct request_when *)call->body)->spec;
     struct error e = {0};
-    if (api_body(call, &j) < 0)
-        return;
-    const struct json *spec_json = json_get(j, "spec");
     static const char *argv[] = {"true"};
-    int r = spec_json ? schema_read_json(&spec_schema, spec_json, &call->arena, &spec, &e)
-                      : error_set(&e, EINVAL, "expected an object with a \"spec\"");
-    if (r == 0) {
-        if (!json_get(spec_json, "requeue"))
-            spec.requeue = call->controller->config.cluster.requeue;  // as a submit does
-        if (!spec.workdir)
-            spec.workdir = "/";
-        if (!spec.argv.len)
-            spec.argv.at = argv, spec.argv.len = 1;
-        struct command command = {COMMAND_SUBMIT, &(struct command_submit){.spec = &spec, .dry_run = true}};
-        r = core_command(core, &call->actor, NULL, &command, now_ms(), NULL, &e);
-    }
+    if (!schema_given(&spec_schema, &spec, &spec.requeue))
+        spec.requeue = call->controller->config.cluster.requeue;  // as a submit does
+    if (!spec.workdir)
+        spec.workdir = "/";
+    if (!spec.argv.len)
+        spec.argv.at = argv, spec.argv.len = 1;
+    struct command command = {COMMAND_SUBMIT, &(struct command_submit){.spec = &spec, .dry_run = true}};
+    int r = core_command(core, &call->actor, NULL, &command, now_ms(), NULL, &e);
     if (r < 0) {
         api_fail(call->req, &e);
         return;
@@ -383,58 +337,44 @@ void api_when(struct api_call *call) {
         requests[i] = list[i].request;
     sched_when(core_world(core), requests, n, now_ms(), core_policy(core), answers);
     query_throttle_end(call->controller);
-    cleanup_buf struct buf b = {0}, text = {0};
-    struct json_writer w = {.out = &b};
-    for (uint32_t i = 0; i < n; i++)
-        describe(&text, list[i].label, &answers[i]);
-    json_open(&w, '{');
-    put_text(&w, "lines", &text);
-    json_key(&w, "variants");
-    json_open(&w, '[');
+    cleanup_buf struct buf text = {0};
+    struct answer_variant variants[VARIANTS_MAX];
     for (uint32_t i = 0; i < n; i++) {
-        json_open(&w, '{');
-        json_kv_str(&w, "request", list[i].label);
-        json_kv_str(&w, "reason", sched_reason_word(answers[i].reason));
-        put_band(&w, &answers[i].band);
-        json_close(&w, '}');
+        describe(&text, list[i].label, &answers[i]);
+        variants[i] = (struct answer_variant){list[i].label, sched_reason_word(answers[i].reason),
+                                              start_of(&answers[i].band, &call->arena)};
     }
-    json_close(&w, ']');
-    json_close(&w, '}');
-    api_json(call->req, 200, &b);
+    struct text_lines lines = lines_of(&text, &call->arena);
+    struct answer_when out = {0};
+    out.lines.at = lines.at;
+    out.lines.len = lines.len;
+    out.variants.at = variants;
+    out.variants.len = n;
+    api_answer(call, &answer_when_schema, &out);
 }
 
-static void tell_differences(struct past *p) {
+static void answer_replay(struct past *p) {
     const struct journal_replay_report *report = &p->report;
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
+    struct answer_difference differences[PAST_DIFFERENCES_MAX];
     if (p->result < 0) {
         api_fail(p->req, &p->error);
         return;
     }
-    json_open(&w, '{');
-    json_kv_i64(&w, "events", (int64_t)report->events);
-    json_kv_i64(&w, "passes", (int64_t)report->passes);
-    json_kv_i64(&w, "starts", (int64_t)report->starts);
-    json_kv_i64(&w, "preemptions", (int64_t)report->preemptions);
-    json_kv_i64(&w, "different", (int64_t)report->different);
-    json_key(&w, "differences");
-    json_open(&w, '[');
-    for (uint32_t i = 0; i < report->differences.len; i++) {
+    struct answer_replay out = {.events = report->events,
+                                .passes = report->passes,
+                                .starts = report->starts,
+                                .preemptions = report->preemptions,
+                                .different = report->different};
+    out.differences.at = differences;
+    for (uint32_t i = 0; i < report->differences.len && i < PAST_DIFFERENCES_MAX; i++) {
         const struct journal_replay_difference *d = &report->differences.at[i];
-        json_open(&w, '{');
-        json_kv_i64(&w, "seq", (int64_t)d->seq);
-        json_kv_i64(&w, "at_ms", d->at_ms);
-        json_kv_str(&w, "recorded", d->recorded);
-        json_kv_str(&w, "now", d->now);
-        json_close(&w, '}');
+        differences[out.differences.len++] = (struct answer_difference){d->seq, d->at_ms, d->recorded, d->now};
     }
-    json_close(&w, ']');
-    json_close(&w, '}');
-    api_json(p->req, 200, &b);
+    api_answer_to(p->req, 200, &answer_replay_schema, &out);
 }
 
 void api_replay(struct api_call *call) {
     struct error e = {0};
-    if (journal_replay_ask(call, 0, true, tell_differences, &e) < 0)
+    if (journal_replay_ask(call, 0, true, answer_replay, &e) < 0)
         api_fail(call->req, &e);
 }

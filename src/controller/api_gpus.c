@@ -1,63 +1,65 @@
-// Owns what is told about GPUs right now: those of a node, what they do and for whom; and which are out of use.
+// GPUs right now: what those of a node do and for which jobs, and which have a fault.
 #include "base/text.h"
 #include "api.h"
 #include "telemetry.h"
 
 enum { NODE_GPUS_MAX = 128, NAMED_MAX = 5 };
 
-static void put_sample(struct json_writer *w, const struct gpu_sample *s) {
-    if (!s->utilisation_unknown)
-        json_kv_i64(w, "use_milli", s->utilisation_milli);
-    json_kv_i64(w, "memory_used_bytes", (int64_t)s->memory_used_bytes);
-    json_kv_i64(w, "power_mw", (int64_t)s->power_mw);
-    json_kv_i64(w, "temperature_c", s->temperature_c);
-    json_kv_i64(w, "sm_clock_mhz", s->sm_clock_mhz);
-    json_kv_i64(w, "clock_reasons", (int64_t)s->throttle_reasons);
-    json_kv_i64(w, "foreign_bytes", (int64_t)s->foreign_bytes);
-}
-
-static void put_holder(struct controller *c, struct json_writer *w, const struct gpu_sample *s) {
-    struct job_view v;
-    char label[48];
-    if (!core_view(c->core, s->id, &v))
-        return;
-    if (v.array_id)
-        snprintf(label, sizeof label, "%llu_%u", (unsigned long long)v.array_id, v.array_index);
-    else
-        snprintf(label, sizeof label, "%llu", (unsigned long long)v.id);
-    json_open(w, '{');
-    json_kv_str(w, "job", label);
-    json_kv_str(w, "user", v.user);
-    if (!s->utilisation_unknown)
-        json_kv_i64(w, "use_milli", s->utilisation_milli);
-    json_kv_i64(w, "memory_used_bytes", (int64_t)s->memory_used_bytes);
-    json_kv_i64(w, "power_mw", (int64_t)s->power_mw);
-    if (s->stray)
-        json_kv_bool(w, "stray", true);
-    json_close(w, '}');
-}
-
-void api_put_gpus_now(struct controller *c, struct json_writer *w, const struct node_view *v) {
-    const struct message_telemetry *t = telemetry_latest(c, v->node->name);
-    uint32_t held[NODE_GPUS_MAX];
-    core_node_gpus(c->core, v->node->name, held, NODE_GPUS_MAX);
-    json_key(w, "gpus_now");
-    json_open(w, '[');
-    for (uint32_t i = 0; i < v->node->gpus.len && i < NODE_GPUS_MAX; i++) {
-        json_open(w, '{');
-        json_kv_i64(w, "held_milli", held[i]);
-        for (uint32_t k = 0; t && k < t->gpus.len; k++)
-            if (t->gpus.at[k].index == i && !t->gpus.at[k].id)
-                put_sample(w, &t->gpus.at[k]);
-        json_key(w, "jobs");
-        json_open(w, '[');
-        for (uint32_t k = 0; t && k < t->gpus.len; k++)
-            if (t->gpus.at[k].index == i && t->gpus.at[k].id)
-                put_holder(c, w, &t->gpus.at[k]);
-        json_close(w, ']');
-        json_close(w, '}');
+static void fill_sample(const struct gpu_sample *s, struct answer_gpu_now *out) {
+    const struct schema *schema = &answer_gpu_now_schema;
+    if (!s->utilisation_unknown) {
+        out->use_milli = s->utilisation_milli;
+        schema_give(schema, out, &out->use_milli);
     }
-    json_close(w, ']');
+    out->memory_used_bytes = s->memory_used_bytes;
+    out->power_mw = s->power_mw;
+    out->temperature_c = s->temperature_c;
+    out->sm_clock_mhz = s->sm_clock_mhz;
+    out->clock_reasons = s->throttle_reasons;
+    out->foreign_bytes = s->foreign_bytes;
+    const void *const known[] = {&out->memory_used_bytes, &out->power_mw,      &out->temperature_c,
+                                 &out->sm_clock_mhz,      &out->clock_reasons, &out->foreign_bytes};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        schema_give(schema, out, known[i]);
+}
+
+static bool fill_holder(struct controller *c, const struct gpu_sample *s, struct arena *a,
+                        struct answer_gpu_holder *out) {
+    struct job_view v;
+    if (!core_view(c->core, s->id, &v))
+        return false;
+    *out = (struct answer_gpu_holder){
+        .job = v.array_id ? arena_printf(a, "%llu_%u", (unsigned long long)v.array_id, v.array_index)
+                          : arena_printf(a, "%llu", (unsigned long long)v.id),
+        .user = v.user,
+        .memory_used_bytes = s->memory_used_bytes,
+        .power_mw = s->power_mw,
+        .stray = s->stray};
+    if (!s->utilisation_unknown) {
+        out->use_milli = s->utilisation_milli;
+        schema_give(&answer_gpu_holder_schema, out, &out->use_milli);
+    }
+    return true;
+}
+
+void api_gpus_now(struct controller *c, const struct node_view *v, struct arena *a, struct answer_node_status *out) {
+    const struct message_telemetry *t = telemetry_latest(c, v->node->name);
+    uint32_t held[NODE_GPUS_MAX], samples = t ? t->gpus.len : 0;
+    core_node_gpus(c->core, v->node->name, held, NODE_GPUS_MAX);
+    out->gpus_now.len = v->node->gpus.len < NODE_GPUS_MAX ? v->node->gpus.len : NODE_GPUS_MAX;
+    out->gpus_now.at = arena_alloc(a, (out->gpus_now.len + 1) * sizeof *out->gpus_now.at);
+    for (uint32_t i = 0; i < out->gpus_now.len; i++) {
+        struct answer_gpu_now *g = &out->gpus_now.at[i];
+        *g = (struct answer_gpu_now){.held_milli = held[i]};
+        g->jobs.at = arena_alloc(a, (samples + 1) * sizeof *g->jobs.at);
+        for (uint32_t k = 0; k < samples; k++) {
+            const struct gpu_sample *s = &t->gpus.at[k];
+            if (s->index == i && !s->id)
+                fill_sample(s, g);
+            else if (s->index == i)
+                g->jobs.len += fill_holder(c, s, a, &g->jobs.at[g->jobs.len]);
+        }
+    }
 }
 
 struct gpu_totals {
@@ -89,19 +91,16 @@ static bool add_node(void *ctx, const struct node_view *v) {
     return true;
 }
 
-void api_put_gpu_status(struct controller *c, struct json_writer *w, struct buf *warning) {
+void api_gpu_counts(struct controller *c, struct answer_gpu_counts *out, struct buf *warning) {
     struct gpu_totals t = {.controller = c};
     core_each_node(c->core, add_node, &t);
-    json_key(w, "gpus");
-    json_open(w, '{');
-    json_kv_i64(w, "total", t.count);
-    json_kv_i64(w, "out_of_use", t.sick);
-    json_kv_i64(w, "measured", t.measured);
-    json_kv_i64(w, "busy_milli", (int64_t)t.use_milli);
-    json_kv_i64(w, "power_mw", (int64_t)t.power_mw);
-    json_close(w, '}');
+    *out = (struct answer_gpu_counts){.total = t.count,
+                                      .out_of_use = t.sick,
+                                      .measured = t.measured,
+                                      .busy_milli = t.use_milli,
+                                      .power_mw = t.power_mw};
     if (t.sick)
-        buf_addf(warning, "%u %s out of use:%s%s; acequia nodes NODE tells why", t.sick,
+        buf_addf(warning, "%u %s out of use:%s%s; 'acequia nodes NODE' shows why", t.sick,
                  t.sick == 1 ? "GPU is" : "GPUs are", buf_str(&t.names), t.sick > NAMED_MAX ? " and others" : "");
     buf_done(&t.names);
 }

@@ -1,11 +1,10 @@
-// Owns single jobs: finding one by what a person typed, live or from history, showing it, its texts
-// and its events.
+// One job: finding it by what a person typed, live or in history; its script, environment and events.
 #include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "api.h"
+#include "listing.h"
 #include "telemetry.h"
 #include "model/dependency.h"
 #include "sched/sched.h"
@@ -59,7 +58,7 @@ int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_re
     return l.found ? 0 : -ENOENT;
 }
 
-struct later {
+struct deferred_record {
     struct controller *controller;
     struct net_request *req;
     uint64_t id;
@@ -67,19 +66,19 @@ struct later {
 };
 
 static void reply_later(void *arg) {
-    struct later *l = arg;
+    struct deferred_record *l = arg;
     api_reply_record(l->controller, l->req, l->id, l->status);
     free(l);
 }
 
-// An end is told only when it is committed.
+// The end of a job is shown only when it is committed.
 static bool defer(struct controller *c, struct net_request *req, uint64_t id, int status) {
     const void *record;
     size_t len;
     if (!pipeline_ending(c->pipeline, id, &record, &len))
         return false;
-    struct later *l = xcalloc(1, sizeof *l);
-    *l = (struct later){c, req, id, status};
+    struct deferred_record *l = xcalloc(1, sizeof *l);
+    *l = (struct deferred_record){c, req, id, status};
     pipeline_when_committed(c->pipeline, reply_later, l);
     return true;
 }
@@ -116,73 +115,71 @@ static const struct gpu_sample *sample_of(const struct message_telemetry *t, con
 }
 
 // What the job has and does on each of its GPUs, as of the last second.
-static void put_gpus(struct json_writer *w, struct controller *c, const struct job_record *r) {
-    json_key(w, "gpus");
-    json_open(w, '[');
+static void add_gpus(struct controller *c, const struct job_record *r, struct arena *a, struct answer_live *out) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->parts.len; i++)
+        count += r->parts.at[i].gpus.len;
+    out->gpus.at = arena_alloc(a, (count + 1) * sizeof *out->gpus.at);
     for (uint32_t i = 0; i < r->parts.len; i++)
         for (uint32_t k = 0; k < r->parts.at[i].gpus.len; k++) {
             const struct gpu_grant *grant = &r->parts.at[i].gpus.at[k];
             const struct gpu_sample *s = sample_of(telemetry_latest(c, r->parts.at[i].node), r, grant->index);
             if (!s)
                 continue;
-            json_open(w, '{');
-            json_kv_str(w, "node", r->parts.at[i].node);
-            json_kv_i64(w, "index", grant->index);
-            json_kv_i64(w, "share_milli", grant->milli);
-            if (!s->utilisation_unknown)
-                json_kv_i64(w, "use_milli", s->utilisation_milli);
-            json_kv_i64(w, "throttled_milli", s->throttled_milli);
-            json_kv_i64(w, "memory_bytes", (int64_t)s->memory_used_bytes);
-            json_kv_i64(w, "memory_limit_bytes", (int64_t)s->memory_total_bytes);
-            json_kv_i64(w, "power_mw", (int64_t)s->power_mw);
-            json_close(w, '}');
+            struct answer_job_gpu *g = &out->gpus.at[out->gpus.len++];
+            *g = (struct answer_job_gpu){.node = r->parts.at[i].node,
+                                         .index = grant->index,
+                                         .share_milli = grant->milli,
+                                         .throttled_milli = s->throttled_milli,
+                                         .memory_bytes = s->memory_used_bytes,
+                                         .memory_limit_bytes = s->memory_total_bytes,
+                                         .power_mw = s->power_mw};
+            if (!s->utilisation_unknown) {
+                g->use_milli = s->utilisation_milli;
+                schema_give(&answer_job_gpu_schema, g, &g->use_milli);
+            }
         }
-    json_close(w, ']');
 }
 
-static void put_live(struct json_writer *w, struct controller *c, const struct job_record *r,
-                     const struct live_usage *u) {
+static struct answer_live *live_of(struct controller *c, const struct job_record *r, const struct live_usage *u,
+                                   struct arena *a) {
+    struct answer_live *out = arena_alloc(a, sizeof *out);
     char warning[320];
-    uint64_t id = r->id;
-    json_key(w, "live");
-    json_open(w, '{');
-    json_kv_i64(w, "cpu_ms", (int64_t)((u->usage.cpu_user_us + u->usage.cpu_system_us) / 1000));
-    json_kv_i64(w, "memory_bytes", (int64_t)u->memory_now_bytes);
-    json_kv_i64(w, "memory_peak_bytes", (int64_t)u->usage.memory_peak_bytes);
-    json_kv_i64(w, "processes", u->processes);
-    json_kv_i64(w, "gpu_busy_ms", (int64_t)u->usage.gpu_busy_ms);
-    json_kv_i64(w, "gpu_throttled_ms", (int64_t)u->usage.gpu_throttled_ms);
-    json_kv_i64(w, "gpu_memory_peak_bytes", (int64_t)u->usage.gpu_memory_peak_bytes);
-    json_kv_i64(w, "energy_mj", (int64_t)u->usage.energy_mj);
-    json_kv_i64(w, "gpu_idle_s", (int64_t)telemetry_idle_s(c, id));
-    if (u->preparing)
-        json_kv_bool(w, "preparing", true);
-    if (api_sick_gpu(c, r, warning, sizeof warning) || telemetry_warning(c, id, warning, sizeof warning))
-        json_kv_str(w, "warning", warning);
-    put_gpus(w, c, r);
-    json_close(w, '}');
+    *out = (struct answer_live){.cpu_ms = (u->usage.cpu_user_us + u->usage.cpu_system_us) / 1000,
+                                .memory_bytes = u->memory_now_bytes,
+                                .memory_peak_bytes = u->usage.memory_peak_bytes,
+                                .processes = u->processes,
+                                .gpu_busy_ms = u->usage.gpu_busy_ms,
+                                .gpu_throttled_ms = u->usage.gpu_throttled_ms,
+                                .gpu_memory_peak_bytes = u->usage.gpu_memory_peak_bytes,
+                                .energy_mj = u->usage.energy_mj,
+                                .gpu_idle_s = telemetry_idle_s(c, r->id),
+                                .preparing = u->preparing};
+    if (api_sick_gpu(c, r, warning, sizeof warning) || telemetry_warning(c, r->id, warning, sizeof warning))
+        out->warning = arena_strdup(a, warning);
+    add_gpus(c, r, a, out);
+    return out;
 }
 
-bool api_put_order(struct controller *c, uint64_t id, int64_t now, struct json_writer *w) {
+struct answer_order *api_order(struct controller *c, uint64_t id, int64_t now, struct arena *a) {
     struct sched_queue_position t;
     if (sched_queue_position(core_world(c->core), id, now, core_policy(c->core), &t) < 0)
-        return false;
-    json_open(w, '{');
-    json_kv_i64(w, "priority", t.priority);
-    json_kv_i64(w, "queue_time_ms", t.queue_time_ms);
-    json_kv_i64(w, "age_s", t.age_ms / 1000);
-    json_kv_i64(w, "short_s", t.short_ms / 1000);
-    json_kv_i64(w, "use_s", t.use_ms / 1000);
-    json_kv_i64(w, "size_s", t.size_ms / 1000);
-    json_kv_i64(w, "qos_s", t.qos_ms / 1000);
-    json_kv_i64(w, "nice_s", t.nice_ms / 1000);
-    json_kv_bool(w, "overdue", t.overdue);
-    json_kv_i64(w, "tier", t.tier);
-    json_kv_i64(w, "qos", t.qos);
-    json_kv_i64(w, "own", t.own);
-    json_kv_i64(w, "nice", t.nice);
-    json_close(w, '}');
-    return true;
+        return NULL;
+    struct answer_order *out = arena_alloc(a, sizeof *out);
+    *out = (struct answer_order){.priority = t.priority,
+                                 .queue_time_ms = t.queue_time_ms,
+                                 .age_s = t.age_ms / 1000,
+                                 .short_s = t.short_ms / 1000,
+                                 .use_s = t.use_ms / 1000,
+                                 .size_s = t.size_ms / 1000,
+                                 .qos_s = t.qos_ms / 1000,
+                                 .nice_s = t.nice_ms / 1000,
+                                 .overdue = t.overdue,
+                                 .tier = t.tier,
+                                 .qos = t.qos,
+                                 .own = t.own,
+                                 .nice = t.nice};
+    return out;
 }
 
 // What is nobody else's business.
@@ -201,47 +198,49 @@ const char *api_public_reason(struct arena *a, const char *reason) {
 }
 
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status) {
-    cleanup_arena struct arena a = {0};
-    cleanup_buf struct buf b = {0}, record = {0};
-    struct json_writer w = {.out = &b}, rw = {.out = &record};
     struct job_record r;
-    struct actor actor = {0};
+    struct job_view view;
+    struct answer_job job;
+    struct row row;
+    struct listing l = {.controller = c, .now = now_ms()};
     bool live;
-    char label[48];
     if (defer(c, req, id, status))
         return;
-    if (api_record(c, id, &a, &r, &live) < 0) {
+    if (api_record(c, id, &l.scratch, &r, &live) < 0) {
         api_no_job(req, id);
+        arena_done(&l.scratch);
         return;
     }
-    if (api_actor_of(c, req, true, &a, &actor, NULL) < 0 || !api_may_see(c, &actor, id)) {
-        api_hide_private(r.spec);
-        r.reason = api_public_reason(&a, r.reason);
-    }
-    api_label(&r, label, sizeof label);
-    schema_write_json(&job_record_schema, &r, &rw);
-    record.len--;  // the closing brace: more members follow
-    buf_add(&b, record.data, record.len);
-    w.need_comma = true;
-    json_kv_str(&w, "label", label);
-    int64_t end = r.end_ms ? r.end_ms : now_ms();
-    struct job_view view;
-    int64_t paused = live && core_view(c->core, id, &view) ? core_view_paused_ms(&view, end) : r.suspended_ms;
-    json_kv_i64(&w, "elapsed_ms", r.start_ms && end - paused > r.start_ms ? end - paused - r.start_ms : 0);
-    if (live && r.state == JOB_PENDING) {
-        json_key(&w, "order");
-        if (!api_put_order(c, id, now_ms(), &w))
-            json_put_null(&w);
-    }
+    l.sees_all = api_actor_of(c, req, true, &l.scratch, &l.viewer, NULL) == 0 && api_may_see(c, &l.viewer, id);
+    listing_all_columns(&l);
+    live = live && core_view(c->core, id, &view);
+    listing_row_of(&l, &r, live ? &view : NULL, &row);
+    listing_answer(&l, &row, &job);
     struct live_usage *u = live ? map_get(&c->live, id) : NULL;
-    if (u)
-        put_live(&w, c, &r, u);
-    json_close(&w, '}');
-    api_json(req, status, &b);
+    job.is_array = r.is_array;
+    job.parts.at = r.parts.at;
+    job.parts.len = r.parts.len;
+    job.preempted_why = l.sees_all ? r.preempted_why : NULL;
+    job.live = u ? live_of(c, &r, u, &l.scratch) : NULL;
+    api_answer_to(req, status, &answer_job_schema, &job);
+    arena_done(&l.scratch);
 }
 
 void api_get(struct api_call *call) {
     api_reply_record(call->controller, call->req, call->job, 200);
+}
+
+static void answer_environment(struct api_call *call, const char *text, size_t len) {
+    struct answer_environment out = {0};
+    uint32_t count = 1;
+    for (size_t i = 0; i < len; i++)
+        count += !text[i];
+    out.environment.at = arena_alloc(&call->arena, count * sizeof *out.environment.at);
+    for (size_t at = 0, n; at < len; at += n + 1) {
+        n = strnlen(text + at, len - at);
+        out.environment.at[out.environment.len++] = arena_strndup(&call->arena, text + at, n);
+    }
+    api_answer(call, &answer_environment_schema, &out);
 }
 
 static void reply_text(struct api_call *call, bool script) {
@@ -253,21 +252,13 @@ static void reply_text(struct api_call *call, bool script) {
         id = script ? r.spec->script_id : r.spec->environment_id;
     if (!id || pipeline_text(call->controller->pipeline, id, &text, &len) < 0) {
         api_error(call->req, 404, "ENOENT",
-                  script ? "this job has no script; it is a command"
+                  script ? "this job has no script: it was submitted as a command"
                          : "this job has no environment of its own");
         return;
     }
     cleanup_buf struct buf b = {0};
-    if (!script && api_query_i64(call, "list", 0)) {
-        struct json_writer w = {.out = &b};
-        json_open(&w, '{');
-        json_key(&w, "environment");
-        json_open(&w, '[');
-        for (size_t at = 0; at < len; at += strnlen(text + at, len - at) + 1)
-            json_put_strn(&w, text + at, strnlen(text + at, len - at));
-        json_close(&w, ']');
-        json_close(&w, '}');
-        api_json(call->req, 200, &b);
+    if (!script && ((const struct query_environment *)call->query)->list) {
+        answer_environment(call, text, len);
         return;
     }
     buf_add(&b, text, len);
@@ -362,8 +353,6 @@ void api_job_events(struct api_call *call) {
         return;
     }
     list.all = api_may_see(c, &call->actor, call->job);
-    json_open(&list.writer, '{');
-    json_key(&list.writer, "events");
     json_open(&list.writer, '[');
     // The submit of an array is recorded under its first element.
     if (r.is_array && r.array_id != r.id && store_events(c->store, r.array_id, 0, 1, list_job_event, &list, &e) < 0)
@@ -371,8 +360,7 @@ void api_job_events(struct api_call *call) {
     if (store_events(c->store, call->job, 0, 0, list_job_event, &list, &e) < 0)
         goto failed;
     json_close(&list.writer, ']');
-    json_close(&list.writer, '}');
-    api_json(call->req, 200, &b);
+    api_answer(call, &answer_events_schema, &(struct answer_events){buf_str(&b)});
     return;
 failed:
     api_error(call->req, 503, "EIO", e.text);

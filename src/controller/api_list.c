@@ -173,17 +173,17 @@ static void reply_whole(struct listing *l, struct api_call *call, const char *id
 void api_list(struct api_call *call) {
     struct listing l;
     struct error e = {0};
-    const char *ids = api_query(call, "ids");
-    bool stream = api_query_i64(call, "stream", 0);
+    const struct query_jobs *q = call->query;
+    const char *ids = q->ids;
     if (!ids) {
-        list_stream_begin(call, stream ? LIST_LINES : LIST_DOCUMENT);
+        list_stream_begin(call, q->stream ? LIST_LINES : LIST_DOCUMENT);
         return;
     }
     if (listing_init(&l, call, &e) < 0) {
         api_fail(call->req, &e);
         return;
     }
-    if (stream)
+    if (q->stream)
         reply_lines(&l, call, ids);
     else
         reply_whole(&l, call, ids);

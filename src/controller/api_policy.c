@@ -1,5 +1,6 @@
-// Owns policy in the API: projects, partitions, QoS, reservations, all by one set of handlers over
-// their tables; and the shares that follow from them.
+// Sharing in the API: projects, partitions, QoS and reservations, all by one set of handlers over their
+// tables; the policy; and the shares that follow from them.
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -16,52 +17,67 @@ static enum entity_kind entity_of_path(const char *path) {
 }
 
 struct entity_listing {
-    struct json_writer w;
+    struct arena *arena;
     enum entity_kind kind;
     const char *only;
-    bool found;
+    struct any_list found;
+    uint32_t room;
 };
 
+// Copies of the structs, in a row; what they point to stays the core's.
 static bool list_entity(void *ctx, const char *name, const void *value) {
     struct entity_listing *l = ctx;
+    size_t size = entity_schema(l->kind)->size;
     if (l->only && !streq(l->only, name))
         return true;
-    l->found = true;
-    schema_write_json(entity_schema(l->kind), value, &l->w);
+    if (l->found.len == l->room) {
+        l->room = l->room ? l->room * 2 : 16;
+        void *more = arena_alloc(l->arena, l->room * size);
+        if (l->found.len)
+            memcpy(more, l->found.at, l->found.len * size);
+        l->found.at = more;
+    }
+    memcpy((char *)l->found.at + l->found.len++ * size, value, size);
     return true;
 }
 
 void api_entities(struct api_call *call) {
-    static const char *const keys[] = {"projects", "partitions", "qos", "reservations"};
-    cleanup_buf struct buf b = {0};
-    struct entity_listing l = {.w = {.out = &b}, .kind = entity_of_path(call->req->path)};
-    json_open(&l.w, '{');
-    json_key(&l.w, keys[l.kind]);
-    json_open(&l.w, '[');
+    // Each of these answers is a struct with one list in it.
+    static_assert(sizeof(struct answer_projects) == sizeof(struct any_list), "one list");
+    static const struct schema *const answers[] = {[ENTITY_PROJECT] = &answer_projects_schema,
+                                                   [ENTITY_PARTITION] = &answer_partitions_schema,
+                                                   [ENTITY_QOS] = &answer_qos_schema,
+                                                   [ENTITY_RESERVATION] = &answer_reservations_schema};
+    struct entity_listing l = {.arena = &call->arena, .kind = entity_of_path(call->req->path)};
     core_each_entity(call->controller->core, l.kind, list_entity, &l);
-    json_close(&l.w, ']');
-    json_close(&l.w, '}');
-    api_json(call->req, 200, &b);
+    api_answer(call, answers[l.kind], &l.found);
 }
 
 void api_entity(struct api_call *call) {
-    cleanup_buf struct buf b = {0};
-    struct entity_listing l = {.w = {.out = &b}, .kind = entity_of_path(call->req->path), .only = call->name};
+    struct entity_listing l = {
+        .arena = &call->arena, .kind = entity_of_path(call->req->path), .only = call->name};
     core_each_entity(call->controller->core, l.kind, list_entity, &l);
-    if (l.found) {
-        api_json(call->req, 200, &b);
+    if (l.found.len) {
+        api_answer(call, entity_schema(l.kind), l.found.at);
         return;
     }
-    cleanup_buf struct buf text = {0};
+    struct error e = {0};
     char shown[64];
-    buf_addf(&text, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(l.kind),
-             printable(call->name, shown, sizeof shown), entity_command(l.kind));
-    api_error(call->req, 404, "ENOENT", buf_str(&text));
+    error_set(&e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(l.kind),
+              printable(call->name, shown, sizeof shown), entity_command(l.kind));
+    api_fail(call->req, &e);
 }
 
-// Nodes may come later, but a name nobody has is more often a slip.
-static void warn_of_nodes(struct api_call *call, const char *list, struct json_writer *w) {
-    char text[ERROR_TEXT_MAX];
+enum { WARNINGS_MAX = 100 };
+
+struct warnings {
+    struct arena *arena;
+    const char *at[WARNINGS_MAX + 2];
+    uint32_t len;
+};
+
+// Nodes may be added later, but a name that no node has is more often a typing error.
+static void warn_of_nodes(struct api_call *call, const char *list, struct warnings *w) {
     struct name_list names = {0};
     const char *first = NULL;
     uint32_t unknown = 0;
@@ -72,67 +88,51 @@ static void warn_of_nodes(struct api_call *call, const char *list, struct json_w
             first = first ? first : names.at[i];
             unknown++;
         }
-    if (!unknown)
-        return;
     if (unknown == 1)
-        snprintf(text, sizeof text, "there is no node %.64s yet; see 'acequia nodes'", first);
-    else
-        snprintf(text, sizeof text, "%u of these nodes are not there yet, such as %.64s; see 'acequia nodes'",
-                 unknown, first);
-    json_put_str(w, text);
+        w->at[w->len++] = arena_printf(w->arena, "there is no node %.64s yet; see 'acequia nodes'", first);
+    else if (unknown)
+        w->at[w->len++] = arena_printf(
+            w->arena, "%u of these nodes do not exist yet, for example %.64s; see 'acequia nodes'", unknown, first);
 }
 
-// What is deleted under a job that waits keeps it waiting. `jobs`: that were in it.
-static void warn_of_jobs(struct api_call *call, enum entity_kind kind, uint64_t jobs, struct json_writer *w) {
-    char text[ERROR_TEXT_MAX];
-    snprintf(text, sizeof text,
-             "%llu live %s in it: what runs goes on, what waits will not start; acequia cancel --%s %.64s "
-             "ends them",
-             (unsigned long long)jobs, jobs == 1 ? "job is" : "jobs are", entity_command(kind), call->name);
-    json_put_str(w, text);
+// A job that waits keeps waiting when what it names is deleted. `jobs`: that were in it.
+static void warn_of_jobs(struct api_call *call, enum entity_kind kind, uint64_t jobs, struct warnings *w) {
+    w->at[w->len++] = arena_printf(w->arena,
+                                   "%llu live %s in it: running jobs go on, pending ones will not start; 'acequia "
+                                   "cancel --%s %.64s' ends them",
+                                   (unsigned long long)jobs, jobs == 1 ? "job is" : "jobs are", entity_command(kind),
+                                   call->name);
 }
 
 static void finish(struct api_call *call, int r, const char *nodes, uint64_t jobs, const struct error *e) {
-    struct buf b = {0};
-    struct json_writer w = {.out = &b};
+    struct warnings w = {.arena = &call->arena};
     char warning[ERROR_TEXT_MAX];
+    enum entity_kind kind = entity_of_path(call->req->path);
     if (r < 0) {
         api_fail(call->req, e);
         return;
     }
-    json_open(&w, '{');
-    json_kv_bool(&w, "done", true);
-    json_key(&w, "warnings");
-    json_open(&w, '[');
-    enum entity_kind kind = entity_of_path(call->req->path);
     if (jobs)
         warn_of_jobs(call, kind, jobs, &w);
-    for (uint32_t i = 0; kind == ENTITY_PROJECT && i < 100 &&
+    for (uint32_t i = 0; kind == ENTITY_PROJECT && w.len < WARNINGS_MAX &&
                          world_warning(core_world(call->controller->core), i, warning, sizeof warning);
          i++)
-        json_put_str(&w, warning);
+        w.at[w.len++] = arena_strdup(&call->arena, warning);
     warn_of_nodes(call, nodes, &w);
-    json_close(&w, ']');
-    json_close(&w, '}');
-    api_when_committed(call, 200, &b);
+    struct answer_changed answer = {.done = true};
+    answer.warnings.at = w.at;
+    answer.warnings.len = w.len;
+    api_answer_committed(call, 200, &answer_changed_schema, &answer);
 }
 
 void api_entity_set(struct api_call *call) {
     enum entity_kind kind = entity_of_path(call->req->path);
-    const struct schema *schema = entity_schema(kind);
-    void *value = arena_alloc(&call->arena, schema->size);
-    struct json *j;
+    void *value = call->body;
     struct error e = {0};
-    if (api_body(call, &j) < 0)
-        return;
-    int r = schema_read_json(schema, j, &call->arena, value, &e);
-    if (r < 0) {
-        api_fail(call->req, &e);
-        return;
-    }
+    int r;
     const char **name = value;  // each of these structs begins with its name
     if (*name && !streq(*name, call->name)) {
-        api_error(call->req, 400, "EINVAL", "name: it differs from the one in the path");
+        api_error(call->req, 400, "EINVAL", "field \"name\": it differs from the name in the path; leave it out");
         return;
     }
     *name = call->name;
@@ -153,7 +153,7 @@ void api_entity_delete(struct api_call *call) {
     enum entity_kind kind = entity_of_path(call->req->path);
     struct core *core = call->controller->core;
     uint64_t jobs = core_jobs_in(core, kind, call->name);
-    struct command_entity_delete delete = {kind, call->name, api_query_i64(call, "force", 0)};
+    struct command_entity_delete delete = {kind, call->name, ((const struct query_delete *)call->query)->force};
     struct command command = {COMMAND_ENTITY_DELETE, &delete};
     int r = core_command(core, &call->actor, NULL, &command, now_ms(), NULL, &e);
     finish(call, r, NULL, jobs, &e);
@@ -162,31 +162,24 @@ void api_entity_delete(struct api_call *call) {
 // --- the policy ---
 
 void api_policy(struct api_call *call) {
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
     struct policy_settings s;
     core_policy_settings(call->controller->core, &s);
-    schema_write_json(&policy_schema, &s, &w);
-    api_json(call->req, 200, &b);
+    api_answer(call, &policy_schema, &s);
 }
 
 // What is not given stays as it is.
 void api_policy_set(struct api_call *call) {
-    struct policy_settings change;
-    struct json *j;
     struct error e = {0};
-    if (api_body(call, &j) < 0)
-        return;
-    struct command command = {COMMAND_POLICY_SET, &change};
-    int r = schema_read_json(&policy_schema, j, &call->arena, &change, &e);
-    if (r == 0)
-        r = core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
+    struct command command = {COMMAND_POLICY_SET, call->body};
+    int r = core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
     finish(call, r, NULL, 0, &e);
 }
 
 struct share_listing {
-    struct json_writer w;
     struct core *core;
+    struct arena *arena;
+    struct answer_shares answer;
+    uint32_t room;
 };
 
 static bool list_share(void *ctx, const char *name, const void *value) {
@@ -195,27 +188,33 @@ static bool list_share(void *ctx, const char *name, const void *value) {
     struct sched_project_figures f;
     if (!world_project_figures(core_world(l->core), core_handle(l->core, ENTITY_PROJECT, name), &f))
         return true;
-    json_open(&l->w, '{');
-    json_kv_str(&l->w, "project", name);
-    json_kv_str(&l->w, "parent", p->parent);
-    json_kv_i64(&l->w, "quota_milligpu", f.quota_milligpu);
-    json_kv_i64(&l->w, "share_milligpu", f.share_milligpu);
-    json_kv_i64(&l->w, "used_milligpu", f.used_milligpu);
-    json_kv_i64(&l->w, "queued_milligpu", f.queued_milligpu);
-    json_kv_i64(&l->w, "used_cpus", f.used_cpus);
-    json_kv_i64(&l->w, "queued_cpus", f.queued_cpus);
-    json_kv_i64(&l->w, "running", f.running);
-    json_kv_i64(&l->w, "pending", f.pending);
-    json_close(&l->w, '}');
+    if (l->answer.projects.len == l->room) {
+        l->room = l->room ? l->room * 2 : 16;
+        struct answer_share *more = arena_alloc(l->arena, l->room * sizeof *more);
+        if (l->answer.projects.len)
+            memcpy(more, l->answer.projects.at, l->answer.projects.len * sizeof *more);
+        l->answer.projects.at = more;
+    }
+    l->answer.projects.at[l->answer.projects.len++] =
+        (struct answer_share){.project = name,
+                              .parent = p->parent,
+                              .quota_milligpu = (uint64_t)f.quota_milligpu,
+                              .share_milligpu = (uint64_t)f.share_milligpu,
+                              .used_milligpu = (uint64_t)f.used_milligpu,
+                              .queued_milligpu = (uint64_t)f.queued_milligpu,
+                              .used_cpus = (uint64_t)f.used_cpus,
+                              .queued_cpus = (uint64_t)f.queued_cpus,
+                              .running = f.running,
+                              .pending = f.pending};
     return true;
 }
 
-struct totals {
+struct share_totals {
     int64_t milligpu, cpus;
 };
 
 static bool add_totals(void *ctx, const struct node_view *v) {
-    struct totals *t = ctx;
+    struct share_totals *t = ctx;
     if (v->state == NODE_UP && !v->drained) {
         t->milligpu += (int64_t)v->node->gpus.len * 1000;
         t->cpus += v->node->cpus;
@@ -224,17 +223,11 @@ static bool add_totals(void *ctx, const struct node_view *v) {
 }
 
 void api_shares(struct api_call *call) {
-    cleanup_buf struct buf b = {0};
-    struct share_listing l = {.w = {.out = &b}, .core = call->controller->core};
-    struct totals t = {0};
+    struct share_listing l = {.core = call->controller->core, .arena = &call->arena};
+    struct share_totals t = {0};
     core_each_node(l.core, add_totals, &t);
-    json_open(&l.w, '{');
-    json_kv_i64(&l.w, "total_milligpu", t.milligpu);
-    json_kv_i64(&l.w, "total_cpus", t.cpus);
-    json_key(&l.w, "projects");
-    json_open(&l.w, '[');
     core_each_entity(l.core, ENTITY_PROJECT, list_share, &l);
-    json_close(&l.w, ']');
-    json_close(&l.w, '}');
-    api_json(call->req, 200, &b);
+    l.answer.total_milligpu = (uint64_t)t.milligpu;
+    l.answer.total_cpus = (uint64_t)t.cpus;
+    api_answer(call, &answer_shares_schema, &l.answer);
 }

@@ -40,7 +40,7 @@ static bool add_node(void *ctx, const struct node_view *v) {
 
 void api_trace(struct api_call *call) {
     cleanup_buf struct buf out = {0};
-    if (!api_query_i64(call, "nodes", 0)) {
+    if (!((const struct query_trace *)call->query)->nodes) {
         list_stream_begin(call, LIST_TRACE);
         return;
     }

@@ -271,17 +271,20 @@ static struct store_query lead(const struct listing *l, int64_t from_ms) {
 }
 
 // The newest first, from where the last page ended.
-static struct store_query lead_page(const struct listing *l, struct api_call *call) {
+static int lead_page(const struct listing *l, struct api_call *call, struct store_query *out, struct error *e) {
+    const struct query_jobs *asked = call->query;
     struct store_query q = {.order = STORE_BY_END,
                             .descending = true,
-                            .ended_from_ms = api_query_i64(call, "since_ms", 0),
-                            .ended_before_ms = api_query_i64(call, "until_ms", 0)};
+                            .ended_from_ms = asked->since_ms,
+                            .ended_before_ms = asked->until_ms};
+    const char *after = asked->after, *dot = after ? strchr(after, '.') : NULL;
     lead_by(l, &q);
-    const char *after = api_query(call, "after"), *dot = after ? strchr(after, '.') : NULL;
-    if (dot && parse_i64(arena_strndup(&call->arena, after, (size_t)(dot - after)), &q.after_end_ms) == 0 &&
-        parse_u64(dot + 1, &q.after_id) == 0)
-        q.resume = true;
-    return q;
+    if (after && (!dot || parse_i64(arena_strndup(&call->arena, after, (size_t)(dot - after)), &q.after_end_ms) < 0 ||
+                  parse_u64(dot + 1, &q.after_id) < 0))
+        return error_set(e, EINVAL, "parameter \"after\": expected the \"next\" of the page before");
+    q.resume = after != NULL;
+    *out = q;
+    return 0;
 }
 
 static bool live_wanted(const struct listing *l) {
@@ -295,12 +298,12 @@ static int begin_lines(struct list_stream *s, struct api_call *call, struct erro
     int r = listing_init(&s->l, call, e);
     if (r < 0)
         return r;
-    bool all = api_query_i64(call, "all", 0), finished = api_query_i64(call, "finished", 0);
-    s->finished = all || finished;
-    s->phase = (finished && !all) || !live_wanted(&s->l) ? PHASE_COMMIT : PHASE_LIVE;
+    const struct query_jobs *q = call->query;
+    s->finished = q->all || q->finished;
+    s->phase = (q->finished && !q->all) || !live_wanted(&s->l) ? PHASE_COMMIT : PHASE_LIVE;
     if (!s->finished && s->phase == PHASE_COMMIT)
         s->phase = PHASE_END;
-    s->query = lead(&s->l, api_query_i64(call, "from_ms", 0));
+    s->query = lead(&s->l, q->from_ms);
     list_stream_head(&s->l);
     return 0;
 }
@@ -310,11 +313,14 @@ static int begin_document(struct list_stream *s, struct api_call *call, struct e
     int r = listing_init(l, call, e);
     if (r < 0)
         return r;
-    s->finished = api_query_i64(call, "finished", 0);
+    s->finished = ((const struct query_jobs *)call->query)->finished;
     s->phase = s->finished ? PHASE_COMMIT : PHASE_LIVE;
     if (s->finished && !l->limit)
         l->limit = LIST_PAGE_ROWS;
-    s->query = lead_page(l, call);
+    if ((r = lead_page(l, call, &s->query, e)) < 0) {
+        listing_done(l);
+        return r;
+    }
     list_document_head(l);
     return 0;
 }
@@ -324,8 +330,9 @@ static void begin_trace(struct list_stream *s, struct api_call *call) {
     s->finished = true;
     s->phase = PHASE_COMMIT;
     s->query = (struct store_query){.order = STORE_BY_ID};
-    s->ended_from_ms = api_query_i64(call, "since_ms", 0);
-    s->ended_before_ms = api_query_i64(call, "until_ms", 0);
+    const struct query_trace *q = call->query;
+    s->ended_from_ms = q->since_ms;
+    s->ended_before_ms = q->until_ms;
     trace_head(&s->l);
 }
 

@@ -1,4 +1,5 @@
-// Owns the columns of job lists, what is wanted of them, and the rows.
+// Jobs as the API shows them: which fields are asked for, and their values. The fields are those of
+// answer_job_schema; the enum below numbers them in the same order.
 #include "listing.h"
 
 #include <assert.h>
@@ -9,6 +10,7 @@
 #include "telemetry.h"
 #include "model/arrayspec.h"
 #include "model/name.h"
+#include "model/nodelist.h"
 
 enum column {
     COL_ID,
@@ -70,39 +72,11 @@ enum column {
     COL_SUSPEND,
     COL_MEMORY_NOW,
     COL_CONTAINER,
-    COL_COUNT
+    COL_STEP_COUNT,
+    COL_ELEMENTS,
+    COL_FOLDED,
+    COL_COUNT  // the others are not for lists
 };
-static const char *const column_names[] = {"id",           "array_id",
-                                           "array_index",  "label",
-                                           "name",         "user",
-                                           "project",      "partition",
-                                           "qos",          "class",
-                                           "state",        "reason",
-                                           "nodes",        "node_count",
-                                           "tasks",        "cpus",
-                                           "memory_bytes", "gpus_milli",
-                                           "gpu_model",    "time_limit_s",
-                                           "submit_ms",    "eligible_ms",
-                                           "start_ms",     "end_ms",
-                                           "elapsed_ms",   "expected_start_ms",
-                                           "exit_code",    "exit_signal",
-                                           "attempt",      "priority",
-                                           "nice",         "comment",
-                                           "workdir",      "output",
-                                           "error",        "command_text",
-                                           "dependency",   "hold",
-                                           "cpu_ms",       "memory_peak_bytes",
-                                           "gpu_busy_ms",  "energy_mj",
-                                           "preempted",    "features",
-                                           "begin_ms",     "uid",
-                                           "spec",         "steps",
-                                           "by",           "usage",
-                                           "ending",       "launch",
-                                           "order",        "gpu_use_milli",
-                                           "warning",      "suspended_ms",
-                                           "suspend_ms",   "memory_now_bytes",
-                                           "container",    NULL};
-_Static_assert(sizeof column_names / sizeof *column_names == COL_COUNT + 1, "a name per column");
 
 #define BIT(c) (1ULL << (c))
 static const uint64_t default_columns =
@@ -115,66 +89,36 @@ static const uint64_t private_columns =
 static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) |
                                      BIT(COL_FEATURES) | BIT(COL_CONTAINER) | BIT(COL_BEGIN) | BIT(COL_SPEC) |
                                      BIT(COL_LAUNCH);
+static const uint64_t costly_columns = BIT(COL_STEPS) | BIT(COL_ORDER) | BIT(COL_GPU_USE) | BIT(COL_WARNING);
 
 static bool is_mine(const struct listing *l, const struct row *r) {
-    return l->viewer.admin || streq(l->viewer.user, r->v.user);
+    return l->sees_all || l->viewer.admin || streq(l->viewer.user, r->v.user);
 }
 
-static const char *spec_text(const struct row *r, enum column c) {
+static int64_t time_or_zero(int64_t ms) {
+    return ms > 0 ? ms : 0;
+}
+
+static void fill_spec(const struct listing *l, const struct row *r, bool mine, struct answer_job *out) {
     const struct spec *s = r->spec;
-    switch (c) {
-    case COL_COMMENT: return s->comment;
-    case COL_WORKDIR: return s->workdir;
-    case COL_OUTPUT: return s->output;
-    case COL_ERROR: return s->error;
-    case COL_COMMAND: return s->command_text;
-    case COL_DEPENDENCY: return s->dependency;
-    case COL_FEATURES: return s->features;
-    case COL_CONTAINER: return s->container;
-    case COL_GPU_MODEL: return s->gpu_model;
-    default: return NULL;
+    out->gpu_model = s->gpu_model;
+    out->dependency = s->dependency;
+    out->features = s->features;
+    out->container = s->container;
+    out->begin_ms = time_or_zero(s->begin_ms);
+    out->launch = s->launch;
+    if (mine) {
+        out->comment = s->comment;
+        out->workdir = s->workdir;
+        out->output = s->output;
+        out->error = s->error;
+        out->command_text = s->command_text;
     }
-}
-
-static void put_number(struct listing *l, const struct row *r, enum column c) {
-    const struct job_view *v = &r->v;
-    int64_t n = 0;
-    switch (c) {
-    case COL_ID: n = (int64_t)v->id; break;
-    case COL_ARRAY_ID: n = (int64_t)v->array_id; break;
-    case COL_ARRAY_INDEX: n = v->array_index; break;
-    case COL_NODE_COUNT: n = v->node_count; break;
-    case COL_TASKS: n = v->tasks; break;
-    case COL_CPUS: n = v->cpus; break;
-    case COL_MEMORY: n = (int64_t)v->memory_bytes; break;
-    case COL_GPUS: n = (int64_t)v->gpus_milli; break;
-    case COL_TIME_LIMIT: n = v->time_limit_s; break;
-    case COL_SUBMIT: n = v->submit_ms; break;
-    case COL_ELIGIBLE: n = v->eligible_ms; break;
-    case COL_START: n = v->start_ms; break;
-    case COL_END: n = r->end_ms; break;
-    case COL_ELAPSED:
-        n = !v->start_ms ? 0 : (r->end_ms ? r->end_ms : l->now) - v->start_ms - core_view_paused_ms(v, l->now);
-        break;
-    case COL_SUSPENDED: n = core_view_paused_ms(v, l->now); break;
-    case COL_SUSPEND: n = v->suspend_ms; break;
-    case COL_EXPECTED: n = v->expected_start_ms; break;
-    case COL_EXIT_CODE: n = r->exit_code; break;
-    case COL_EXIT_SIGNAL: n = r->exit_signal; break;
-    case COL_ATTEMPT: n = v->attempt; break;
-    case COL_PRIORITY: n = v->priority; break;
-    case COL_NICE: n = v->nice; break;
-    case COL_BEGIN: n = r->spec->begin_ms; break;
-    case COL_UID: n = v->uid; break;
-    case COL_CPU: n = r->usage ? (int64_t)((r->usage->cpu_user_us + r->usage->cpu_system_us) / 1000) : 0; break;
-    case COL_MEMORY_PEAK: n = r->usage ? (int64_t)r->usage->memory_peak_bytes : 0; break;
-    case COL_GPU_BUSY: n = r->usage ? (int64_t)r->usage->gpu_busy_ms : 0; break;
-    case COL_ENERGY: n = r->usage ? (int64_t)r->usage->energy_mj : 0; break;
-    case COL_PREEMPTED: n = v->preempted; break;
-    case COL_MEMORY_NOW: n = (int64_t)r->memory_now_bytes; break;
-    default: break;
+    if (l->columns & BIT(COL_SPEC)) {
+        if (!mine)
+            api_hide_private(r->spec);
+        out->spec = r->spec;
     }
-    json_put_i64(&l->w, n < 0 ? (c == COL_NICE || c == COL_EXIT_CODE ? n : 0) : n);
 }
 
 static int put_step(void *ctx, const struct store_event *e) {
@@ -184,87 +128,112 @@ static int put_step(void *ctx, const struct store_event *e) {
 }
 
 // The events of its steps, in order.
-static void put_steps(struct listing *l, const struct row *r) {
-    json_open(&l->w, '[');
-    if (r->steps)
-        store_events(l->controller->store, r->v.id, 0, 0, put_step, &l->w, NULL);
-    json_close(&l->w, ']');
+static const char *steps_json(struct listing *l, const struct row *r) {
+    cleanup_buf struct buf text = {0};
+    struct json_writer w = {.out = &text};
+    if (!r->steps)
+        return "[]";
+    json_open(&w, '[');
+    store_events(l->controller->store, r->v.id, 0, 0, put_step, &w, NULL);
+    json_close(&w, ']');
+    return arena_strdup(&l->scratch, buf_str(&text));
 }
 
-static void put_spec(struct listing *l, const struct row *r) {
-    struct spec s = *r->spec;
-    if (!is_mine(l, r))
-        api_hide_private(&s);
-    schema_write_json(&spec_schema, &s, &l->w);
-}
-
-static void put_gpu_use(struct listing *l, const struct row *r) {
-    uint64_t milli;
-    if (!r->end_ms && telemetry_job_use(l->controller, r->v.id, &milli))
-        json_put_i64(&l->w, (int64_t)milli);
-    else
-        json_put_null(&l->w);
-}
-
-static void put_warning(struct listing *l, const struct row *r) {
+// What has to be looked up elsewhere, only where it is asked for.
+static void fill_costly(struct listing *l, const struct row *r, bool mine, struct answer_job *out) {
     char text[320];
-    bool has = !r->end_ms && is_mine(l, r) && telemetry_warning(l->controller, r->v.id, text, sizeof text);
-    json_put_str(&l->w, has ? text : NULL);
+    uint64_t milli;
+    if (l->columns & BIT(COL_STEPS))
+        out->steps = steps_json(l, r);
+    if (l->columns & BIT(COL_ORDER) && r->v.state == JOB_PENDING)
+        out->order = api_order(l->controller, r->v.id, l->now, &l->scratch);
+    if (l->columns & BIT(COL_GPU_USE) && !r->end_ms && telemetry_job_use(l->controller, r->v.id, &milli)) {
+        out->gpu_use_milli = milli;
+        schema_give(&answer_job_schema, out, &out->gpu_use_milli);
+    }
+    if (l->columns & BIT(COL_WARNING) && mine && !r->end_ms &&
+        telemetry_warning(l->controller, r->v.id, text, sizeof text))
+        out->warning = arena_strdup(&l->scratch, text);
 }
 
-static void put_column(struct listing *l, const struct row *r, enum column c) {
-    if (!l->compact)
-        json_key(&l->w, column_names[c]);
-    switch (c) {
-    case COL_LABEL: json_put_str(&l->w, r->label); break;
-    case COL_NAME: json_put_str(&l->w, r->v.name); break;
-    case COL_USER: json_put_str(&l->w, r->v.user); break;
-    case COL_PROJECT: json_put_str(&l->w, r->v.project); break;
-    case COL_PARTITION: json_put_str(&l->w, r->v.partition); break;
-    case COL_QOS: json_put_str(&l->w, r->v.qos); break;
-    case COL_CLASS: json_put_str(&l->w, words_name(job_class_words, r->v.class)); break;
-    case COL_STATE: json_put_str(&l->w, job_state_words[r->v.state]); break;
-    case COL_REASON: json_put_str(&l->w, is_mine(l, r) ? r->reason : api_public_reason(&l->scratch, r->reason)); break;
-    case COL_NODES: json_put_str(&l->w, r->nodes); break;
-    case COL_SPEC: put_spec(l, r); break;
-    case COL_STEPS: put_steps(l, r); break;
-    case COL_LAUNCH: json_put_str(&l->w, words_name(launch_kind_words, r->spec->launch)); break;
-    case COL_ENDING: json_put_str(&l->w, r->v.ending); break;
-    case COL_GPU_USE: put_gpu_use(l, r); break;
-    case COL_WARNING: put_warning(l, r); break;
-    case COL_BY: json_put_str(&l->w, r->by); break;
-    case COL_USAGE:
-        if (r->usage)
-            schema_write_json(&usage_schema, r->usage, &l->w);
-        else
-            json_put_null(&l->w);
-        break;
-    case COL_ORDER:
-        if (r->v.state != JOB_PENDING || !api_put_order(l->controller, r->v.id, l->now, &l->w))
-            json_put_null(&l->w);
-        break;
-    case COL_HOLD: json_put_bool(&l->w, r->v.held); break;
-    case COL_COMMENT:
-    case COL_WORKDIR:
-    case COL_OUTPUT:
-    case COL_ERROR:
-    case COL_COMMAND: json_put_str(&l->w, is_mine(l, r) ? spec_text(r, c) : NULL); break;
-    case COL_DEPENDENCY:
-    case COL_FEATURES:
-    case COL_CONTAINER:
-    case COL_GPU_MODEL: json_put_str(&l->w, spec_text(r, c)); break;
-    default: put_number(l, r, c); break;
-    }
+static void fill_usage(const struct usage *u, struct answer_job *out) {
+    out->usage = u;
+    out->cpu_ms = (u->cpu_user_us + u->cpu_system_us) / 1000;
+    out->memory_peak_bytes = u->memory_peak_bytes;
+    out->gpu_busy_ms = u->gpu_busy_ms;
+    out->energy_mj = u->energy_mj;
+}
+
+static int64_t elapsed_ms(const struct listing *l, const struct row *r) {
+    int64_t end = r->end_ms ? r->end_ms : l->now;
+    return !r->v.start_ms ? 0 : time_or_zero(end - r->v.start_ms - core_view_paused_ms(&r->v, l->now));
+}
+
+void listing_answer(struct listing *l, const struct row *r, struct answer_job *out) {
+    const struct job_view *v = &r->v;
+    bool mine = is_mine(l, r);
+    *out = (struct answer_job){.id = v->id,
+                               .array_id = v->array_id,
+                               .array_index = v->array_index,
+                               .label = r->label,
+                               .name = v->name,
+                               .user = v->user,
+                               .project = v->project,
+                               .partition = v->partition,
+                               .qos = v->qos,
+                               .class = v->class,
+                               .state = v->state,
+                               .reason = mine || !r->reason ? r->reason : api_public_reason(&l->scratch, r->reason),
+                               .nodes = r->nodes,
+                               .node_count = v->node_count,
+                               .tasks = v->tasks,
+                               .cpus = v->cpus,
+                               .memory_bytes = v->memory_bytes,
+                               .gpus_milli = v->gpus_milli,
+                               .time_limit_s = v->time_limit_s,
+                               .submit_ms = time_or_zero(v->submit_ms),
+                               .eligible_ms = time_or_zero(v->eligible_ms),
+                               .start_ms = time_or_zero(v->start_ms),
+                               .end_ms = time_or_zero(r->end_ms),
+                               .elapsed_ms = elapsed_ms(l, r),
+                               .expected_start_ms = time_or_zero(v->expected_start_ms),
+                               .exit_code = r->exit_code,
+                               .exit_signal = r->exit_signal,
+                               .attempt = v->attempt,
+                               .priority = v->priority,
+                               .nice = v->nice,
+                               .hold = v->held,
+                               .preempted = v->preempted,
+                               .memory_now_bytes = r->memory_now_bytes,
+                               .uid = v->uid,
+                               .by = r->by,
+                               .ending = v->ending,
+                               .suspended_ms = core_view_paused_ms(v, l->now),
+                               .suspend_ms = time_or_zero(v->suspend_ms),
+                               .step_count = r->steps,
+                               .elements = r->elements,
+                               .count = r->count};
+    if (r->spec)
+        fill_spec(l, r, mine, out);
+    if (r->usage)
+        fill_usage(r->usage, out);
+    if (l->columns & costly_columns)
+        fill_costly(l, r, mine, out);
 }
 
 static void put_row(struct listing *l, const struct row *r) {
+    struct answer_job job;
+    const struct field *fields = answer_job_schema.fields;
+    listing_answer(l, r, &job);
     json_open(&l->w, l->compact ? '[' : '{');
-    for (int c = 0; c < COL_COUNT; c++)
-        if (l->columns & BIT(c))
-            put_column(l, r, (enum column)c);
-    if (r->elements && !l->compact) {
-        json_kv_str(&l->w, "elements", r->elements);
-        json_kv_i64(&l->w, "count", (int64_t)r->count);
+    for (uint64_t left = l->columns; left; left &= left - 1) {
+        const struct field *f = &fields[__builtin_ctzll(left)];
+        if (!l->compact)
+            json_key(&l->w, f->name);
+        if (f->nullable && !schema_field_given(&answer_job_schema, f, &job))
+            json_put_null(&l->w);
+        else
+            schema_write_value(f, &job, &l->w);
     }
     json_close(&l->w, l->compact ? ']' : '}');
     l->rows++;
@@ -470,6 +439,55 @@ int listing_finished(void *ctx, const struct store_history *row) {
     return l->limit && l->rows >= l->limit ? 1 : 0;
 }
 
+void listing_all_columns(struct listing *l) {
+    l->columns = BIT(COL_COUNT) - 1;
+}
+
+void listing_row_of(struct listing *l, const struct job_record *j, const struct job_view *live, struct row *out) {
+    const struct spec *s = j->spec;
+    struct live_usage *u = live ? map_get(&l->controller->live, j->id) : NULL;
+    *out = (struct row){.spec = j->spec,
+                        .end_ms = j->end_ms,
+                        .exit_code = j->exit_code,
+                        .exit_signal = j->exit_signal,
+                        .reason = j->reason,
+                        .usage = u ? &u->usage : j->usage,
+                        .memory_now_bytes = u ? u->memory_now_bytes : 0,
+                        .steps = j->steps,
+                        .by = j->by};
+    struct store_history row = {.id = j->id,
+                                .array = j->array_id,
+                                .index = j->array_index,
+                                .name = s->name,
+                                .user = s->user,
+                                .project = s->project,
+                                .state = j->state,
+                                .submit_ms = j->submit_ms,
+                                .start_ms = j->start_ms,
+                                .end_ms = j->end_ms};
+    if (live)
+        out->v = *live;
+    else
+        view_of_record(&row, j, &out->v);
+    cleanup_buf struct buf nodes = {0};
+    const char **names = arena_alloc(&l->scratch, (j->parts.len + 1) * sizeof *names);
+    for (uint32_t i = 0; i < j->parts.len; i++)
+        names[i] = j->parts.at[i].node;
+    if (j->parts.len) {
+        nodelist_fold(names, j->parts.len, &nodes);
+        out->nodes = arena_strdup(&l->scratch, buf_str(&nodes));
+    }
+    char label[LABEL_MAX];
+    out->label = arena_strdup(&l->scratch, label_of(j->id, j->is_array ? j->array_id : 0, j->array_index, label));
+}
+
+static int find_column(const char *name) {
+    for (int c = 0; c < COL_COUNT; c++)
+        if (streq(answer_job_schema.fields[c].name, name))
+            return c;
+    return -1;
+}
+
 static int parse_columns(struct listing *l, const char *text, struct error *e) {
     if (str_empty(text)) {
         l->columns = default_columns;
@@ -478,9 +496,9 @@ static int parse_columns(struct listing *l, const char *text, struct error *e) {
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, ",");
         const char *name = arena_strndup(&l->keep, p, n);
-        int c = words_find(column_names, name);
+        int c = find_column(name);
         if (c < 0)
-            return error_set(e, EINVAL, "fields: \"%.40s\" is not known", name);
+            return error_set(e, EINVAL, "parameter \"fields\": a list of jobs has no field \"%.40s\"", name);
         l->columns |= BIT(c);
         p += n + (p[n] == ',');
     }
@@ -493,7 +511,10 @@ static int parse_states(struct listing *l, const char *text, struct error *e) {
         const char *name = arena_strndup(&l->keep, p, n);
         int s = words_find(job_state_words, name);
         if (s < 0)
-            return error_set(e, EINVAL, "state: \"%.40s\" is not known; expected PENDING, RUNNING, COMPLETED, …", name);
+            return error_set(e, EINVAL,
+                             "parameter \"state\": there is no state \"%.40s\"; expected PENDING, RUNNING, "
+                             "COMPLETED, …",
+                             name);
         l->states |= 1u << s;
         p += n + (p[n] == ',');
     }
@@ -514,7 +535,7 @@ static const struct {
         {"parts", BIT(COL_NODE_COUNT) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS)},
         {"usage", BIT(COL_CPU) | BIT(COL_MEMORY_PEAK) | BIT(COL_GPU_BUSY) | BIT(COL_ENERGY) | BIT(COL_USAGE)},
         {"preempted", BIT(COL_PREEMPTED)},
-        {"steps", BIT(COL_STEPS)},
+        {"steps", BIT(COL_STEPS) | BIT(COL_STEP_COUNT)},
         {"by", BIT(COL_BY)},
         {"suspended_ms", BIT(COL_SUSPENDED) | BIT(COL_ELAPSED)},
 },
@@ -560,8 +581,7 @@ static void choose_fields(struct listing *l) {
             take_field(&job_record_schema, record_needs[i].name, &l->record_schema, l->record_fields);
 }
 
-static const char *asked(struct listing *l, struct api_call *call, const char *name) {
-    const char *value = api_query(call, name);
+static const char *keep(struct listing *l, const char *value) {
     return value ? arena_strdup(&l->keep, value) : NULL;
 }
 
@@ -569,20 +589,22 @@ int listing_init(struct listing *l, struct api_call *call, struct error *e) {
     *l = (struct listing){.controller = call->controller, .viewer = call->actor, .now = now_ms()};
     l->viewer.user = arena_strdup(&l->keep, call->actor.user);
     l->w.out = &l->out;
-    l->user = api_query_i64(call, "mine", 0) ? l->viewer.user : asked(l, call, "user");
-    l->project = asked(l, call, "project");
-    l->partition = asked(l, call, "partition");
-    l->name = asked(l, call, "name");
-    l->node = asked(l, call, "node");
-    l->qos = asked(l, call, "qos");
-    l->elements = api_query_i64(call, "elements", 0);
-    l->compact = api_query_i64(call, "compact", 0);
-    int64_t limit = api_query_i64(call, "limit", 0), to_ms = api_query_i64(call, "to_ms", 0);
-    l->limit = limit < 0 || limit > LIST_ROWS_MAX ? LIST_ROWS_MAX : (uint64_t)limit;
-    l->began_before_ms = to_ms > 0 && to_ms < INT64_MAX ? to_ms + 1 : 0;
-    int r = parse_columns(l, api_query(call, "fields"), e);
+    const struct query_jobs *q = call->query;
+    l->user = q->mine ? l->viewer.user : keep(l, q->user);
+    l->project = keep(l, q->project);
+    l->partition = keep(l, q->partition);
+    l->name = keep(l, q->name);
+    l->node = keep(l, q->node);
+    l->qos = keep(l, q->qos);
+    l->elements = q->elements;
+    l->compact = q->compact;
+    l->limit = q->limit;
+    l->began_before_ms = q->to_ms ? q->to_ms + 1 : 0;
+    int r = parse_columns(l, q->fields, e);
+    if (str_empty(q->fields) && !q->compact && !q->stream)
+        l->columns |= BIT(COL_ELEMENTS) | BIT(COL_FOLDED);
     if (r == 0)
-        r = parse_states(l, api_query(call, "state"), e);
+        r = parse_states(l, q->state, e);
     if (r < 0)
         listing_done(l);
     else
@@ -601,6 +623,6 @@ void listing_fields(struct listing *l) {
     json_open(&l->w, '[');
     for (int c = 0; c < COL_COUNT; c++)
         if (l->columns & BIT(c))
-            json_put_str(&l->w, column_names[c]);
+            json_put_str(&l->w, answer_job_schema.fields[c].name);
     json_close(&l->w, ']');
 }

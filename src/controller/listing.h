@@ -1,7 +1,8 @@
-// Lists of jobs: which ones, which fields of them, and their rows as JSON, folding elements of an array
-// that wait into one row. Rows are written straight from the core's views and from history's records,
-// so that a long list costs no copies. Whoever walks core or store hands each job to a listing.
+// Lists of jobs: which ones, which fields of them, and their rows as JSON. Elements of an array that wait
+// are folded into one row. Rows are made straight from the core's views and history's records, so that a
+// long list costs no copies. The code that walks core or store hands each job to a listing.
 #pragma once
+#include "answers.h"
 #include "api.h"
 
 enum { LISTING_FIELDS_MAX = 24 };
@@ -33,6 +34,7 @@ struct listing {
     int64_t began_before_ms; // started, or submitted when it has not; 0: any time
     bool elements, compact;  // compact: rows are lists in the order of "fields"
     bool lines;              // each row is a line of its own
+    bool sees_all;           // the viewer may see private fields of every job that is written
     int64_t now;
     uint64_t rows, limit;
     uint64_t last_id;        // the live job that was written, or folded, last
@@ -51,6 +53,10 @@ struct listing {
 int listing_init(struct listing *l, struct api_call *call, struct error *e);
 void listing_done(struct listing *l);
 bool listing_several(const char *names);          // "a,b"
+// One job as an answer; texts live in l->scratch, or in what the row points to.
+void listing_all_columns(struct listing *l);
+void listing_row_of(struct listing *l, const struct job_record *j, const struct job_view *live, struct row *out);
+void listing_answer(struct listing *l, const struct row *r, struct answer_job *out);
 void listing_fields(struct listing *l);           // the list of their names, in the order of compact rows
 bool listing_live(void *ctx, const struct job_view *v);              // for core_each_job
 int listing_finished(void *ctx, const struct store_history *row);    // for store_history

@@ -156,16 +156,17 @@ void api_logs(struct api_call *call) {
     struct job_record r;
     struct error e = {0};
     bool live;
-    int64_t index = api_query_i64(call, "node", 0);
-    if (!find_part(c, call->job, index, api_query_i64(call, "attempt", 0), &call->arena, &r, &live, &e)) {
+    const struct query_logs *q = call->query;
+    int64_t index = q->node;
+    if (!find_part(c, call->job, index, q->attempt, &call->arena, &r, &live, &e)) {
         api_fail(call->req, &e);
         return;
     }
     const char *node = r.parts.at[index].node;
-    bool error_file = streq(api_query(call, "source"), "error");
+    bool error_file = q->source == QUERY_ERROR;
     struct message_log_read m =
         session_log_read(&r, (uint32_t)index, error_file ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT,
-                         api_query_i64(call, "follow", 0), api_query_i64(call, "tail", -1));
+                         q->follow, schema_given(&query_logs_schema, q, &q->tail) ? q->tail : -1);
     struct log_reply *l = xcalloc(1, sizeof *l);
     *l = (struct log_reply){.controller = c, .req = call->req};
     error_set(&e, ENOTCONN, "node %s, which has the output, is not connected; try again later", node);
@@ -593,7 +594,7 @@ static void open_session(struct api_call *call, enum session_kind kind) {
         .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct session *s = xcalloc(1, sizeof *s);
     *s = (struct session){.controller = call->controller, .kind = kind, .actor = call->actor, .job = call->job,
-                          .resume = api_query_i64(call, "resume", 0) == 1};
+                          .resume = kind == SESSION_ATTACH && ((const struct query_attach *)call->query)->resume};
     snprintf(s->user, sizeof s->user, "%s", call->actor.user);
     s->actor.user = s->user;
     s->ws = net_upgrade_ws(call->req, NULL, &callbacks, s);

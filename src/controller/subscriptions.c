@@ -70,6 +70,8 @@ void hook_storage(void *ctx, const struct error *problem) {
 
 // --- GET /v1/jobs/ID/wait ---
 
+enum { WAIT_USUAL_S = 60 };
+
 struct wait_request {
     struct controller *controller;
     struct net_request *req;
@@ -111,7 +113,8 @@ void api_wait(struct api_call *call) {
     struct controller *c = call->controller;
     uint64_t id = call->job;
     struct job_view v;
-    int64_t timeout_s = api_query_i64(call, "timeout_s", 60);
+    const struct query_wait *q = call->query;
+    uint32_t timeout_s = q->timeout_s ? q->timeout_s : WAIT_USUAL_S;
     if (!core_view(c->core, id, &v)) {
         api_reply_record(c, call->req, id, 200);
         return;
@@ -123,12 +126,7 @@ void api_wait(struct api_call *call) {
     w->waiter = watch_job(c, id, wait_changed, w);
     uv_timer_init(&c->loop, &w->timer);
     w->timer.data = w;
-    uv_timer_start(&w->timer, wait_timeout,
-                   (uint64_t)(timeout_s < 1      ? 1
-                              : timeout_s > 3600 ? 3600
-                                                 : timeout_s) *
-                       1000,
-                   0);
+    uv_timer_start(&w->timer, wait_timeout, (uint64_t)timeout_s * 1000, 0);
     net_request_watch(call->req, wait_gone, NULL, w);
 }
 
@@ -191,21 +189,17 @@ static uint32_t followers_of(const struct controller *c, const char *user) {
 void api_events(struct api_call *call) {
     struct controller *c = call->controller;
     struct error e = {0};
-    if (!api_query_i64(call, "follow", 0)) {
+    const struct query_events *q = call->query;
+    if (!q->follow) {
         cleanup_buf struct buf b = {0};
         struct api_event_list list = {.writer = {.out = &b}, .call = call};
-        json_open(&list.writer, '{');
-        json_key(&list.writer, "events");
         json_open(&list.writer, '[');
-        uint64_t after = (uint64_t)api_query_i64(call, "after", 0);
-        if (store_events(c->store, (uint64_t)api_query_i64(call, "job", 0), after, 1000, api_list_event,
-                         &list, &e) < 0) {
+        if (store_events(c->store, q->job, q->after, 1000, api_list_event, &list, &e) < 0) {
             api_error(call->req, 503, "EIO", e.text);
             return;
         }
         json_close(&list.writer, ']');
-        json_close(&list.writer, '}');
-        net_reply(call->req, 200, "application/json", b.data, b.len);
+        api_answer(call, &answer_events_schema, &(struct answer_events){buf_str(&b)});
         return;
     }
     if (c->followers.len >= EVENT_FOLLOWERS_MAX ||
@@ -217,12 +211,12 @@ void api_events(struct api_call *call) {
     *f = (struct follower){.controller = c,
                            .req = call->req,
                            .actor = call->actor,
-                           .job = (uint64_t)api_query_i64(call, "job", 0)};
+                           .job = q->job};
     snprintf(f->user, sizeof f->user, "%s", call->actor.user);
     f->actor.user = f->user;
     struct store_stats stats;
     store_stats(c->store, &stats);
-    f->after = (uint64_t)api_query_i64(call, "after", (int64_t)stats.committed_seq);
+    f->after = schema_given(&query_events_schema, q, &q->after) ? q->after : stats.committed_seq;
     net_reply_stream_start(call->req, 200, "text/event-stream");
     net_request_watch(call->req, follower_end, NULL, f);
     vec_push(&c->followers, f);

@@ -322,34 +322,3 @@ void efficiency_mean(const struct efficiency_sum *s, struct job_record *record, 
     in->longest_s = s->longest_ms / 1000;
     in->energy_mj = s->usage.energy_mj;
 }
-
-void efficiency_json(const struct efficiency *e, struct json_writer *w) {
-    json_open(w, '{');
-    json_kv_i64(w, "elapsed_s", (int64_t)e->elapsed_s);
-    json_kv_bool(w, "final", e->final);
-    json_kv_bool(w, "too_short", e->too_short);
-    json_kv_bool(w, "failed", e->failed);
-    if (e->elements)
-        json_kv_i64(w, "elements", e->elements);
-    json_key(w, "rows");
-    json_open(w, '[');
-    for (int i = 0; i < EFFICIENCY_ROWS; i++) {
-        const struct efficiency_row *row = &e->rows[i];
-        if (!row->known)
-            continue;
-        json_open(w, '{');
-        json_kv_str(w, "what", efficiency_words[i]);
-        if (i != EFFICIENCY_ENERGY) {
-            json_kv_i64(w, "asked", (int64_t)row->asked);
-            if (!row->unmeasured)
-                json_kv_i64(w, "percent", row->percent);
-        }
-        if (!row->unmeasured)
-            json_kv_i64(w, "used", (int64_t)row->used);
-        json_kv_str(w, "option", row->option);
-        json_kv_str(w, "text", row->text);
-        json_close(w, '}');
-    }
-    json_close(w, ']');
-    json_close(w, '}');
-}

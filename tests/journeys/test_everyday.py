@@ -206,7 +206,7 @@ def test_tokens_are_kept_from_others(cluster, tmp_path):
 
 def test_a_slip_in_a_node_name_is_told(cluster):
     r = cluster.run("partition", "create", "slip", "--nodes", "n[1-3]")
-    assert r.returncode == 0 and "3 of these nodes are not there yet, such as n1" in r.stderr
+    assert r.returncode == 0 and "3 of these nodes do not exist yet, for example n1" in r.stderr
     r = cluster.run("partition", "edit", "slip", "--nodes", cluster.json("nodes")["nodes"][0]["name"])
     assert r.returncode == 0 and r.stderr == ""
     cluster.acequia("partition", "delete", "slip")

@@ -282,9 +282,11 @@ static void print_array(struct cli *c, const struct json *j, const struct json *
     text_line(out, "Project", spec, "project");
     text_line(out, "Partition", spec, "partition");
     text_line(out, "QoS", spec, "qos");
-    for (uint32_t i = 0; states && states->type == JSON_OBJECT && i < states->len; i++)
-        buf_addf(&b, "%s%lld %s", i ? ", " : "", (long long)json_i64(states, states->members[i].key, 0),
-                 states->members[i].key);
+    for (uint32_t i = 0; states && states->type == JSON_OBJECT && i < states->len; i++) {
+        int64_t n = json_i64(states, states->members[i].key, 0);
+        if (n)
+            buf_addf(&b, "%s%lld %s", b.len ? ", " : "", (long long)n, states->members[i].key);
+    }
     line(out, "States", "%s%s", buf_str(&b), json_true(counts, "complete") ? "" : ", and more that have ended");
     if (json_i64(spec, "array_limit", 0))
         line(out, "At once", "%lld", (long long)json_i64(spec, "array_limit", 0));

@@ -244,25 +244,6 @@ static void test_time_and_energy(void **state) {
     arena_done(&r.arena);
 }
 
-static void test_json(void **state) {
-    struct rig r;
-    struct buf b = {0};
-    struct json_writer w = {.out = &b};
-    set_up(&r, 0, 0);
-    r.usage.cpu_user_us = 3600ULL * 1000000;
-    look(&r, EFFICIENCY_CPU);
-    efficiency_json(&r.out, &w);
-    assert_string_equal(
-        buf_str(&b),
-        "{\"elapsed_s\":3600,\"final\":true,\"too_short\":false,\"failed\":false,\"rows\":["
-        "{\"what\":\"cpu\",\"asked\":8000,\"percent\":12,\"used\":1000,\"option\":\"--cpus 2\","
-        "\"text\":\"1.0 of 8 CPUs were busy on average; fewer would do.\"},"
-        "{\"what\":\"time\",\"asked\":14400,\"percent\":25,\"used\":3600,\"option\":\"--time 1h30m\","
-        "\"text\":\"1h of 4h; a shorter limit lets it start earlier.\"}]}");
-    buf_done(&b);
-    arena_done(&r.arena);
-}
-
 static void test_idle(void **state) {
     struct idle_state s = {0};
     const struct idle_policy p = {.below_milli = 10, .after_s = 600, .warn_s = 1200, .end_s = 1800};
@@ -323,8 +304,7 @@ static void test_idle_of_fractions(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu),  cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_gpus), cmocka_unit_test(test_time_and_energy),
-        cmocka_unit_test(test_json), cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_gpus), cmocka_unit_test(test_time_and_energy), cmocka_unit_test(test_idle),
         cmocka_unit_test(test_gpus_measured_in_part), cmocka_unit_test(test_gpus_that_can_be_had),
         cmocka_unit_test(test_failed), cmocka_unit_test(test_array),
         cmocka_unit_test(test_idle_counts_what_was_measured),

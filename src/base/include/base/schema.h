@@ -33,7 +33,8 @@ enum field_type {
     FIELD_ENUM,
     FIELD_STRING,
     FIELD_BYTES,
-    FIELD_STRUCT
+    FIELD_STRUCT,
+    FIELD_RAW_JSON  // a text that is JSON already; only in answers
 };
 
 struct bytes {
@@ -63,10 +64,18 @@ struct field {
     const char *const *words;   // FIELD_ENUM: words[value], NULL-terminated
     bool open;                  // FIELD_ENUM: values beyond the words are kept
     const char *help;
+    // Of the JSON form:
+    bool required;              // reading: refused without it
+    bool nullable;              // writing: a number or boolean that was not given is null, not zero
+    int64_t min;                // of numbers, or the bytes of a text; both 0: what the type allows
+    uint64_t max;
+    const char *pattern;        // of a text, as a regular expression: for the reference only
+    const char *described_by;   // FIELD_RAW_JSON: name of what the reference has about it; NULL: anything
 };
 
 struct schema {
     const char *name;
+    const char *type;           // "struct spec"
     size_t size;
     const struct field *fields;
     size_t count;
@@ -78,35 +87,44 @@ struct schema {
     _Generic((x), bool: FIELD_BOOL, uint32_t: FIELD_U32, int32_t: FIELD_I32, uint64_t: FIELD_U64, \
              int64_t: FIELD_I64, double: FIELD_DOUBLE, const char *: FIELD_STRING,                \
              struct bytes: FIELD_BYTES)
-#define FIELD(n, S, member, text) \
-    {.num = n, .type = FIELD_TYPE_OF(((S *)0)->member), .offset = offsetof(S, member), .name = #member, .help = text}
-#define FIELD_WORDS(n, S, member, words_, text)                                                    \
+// After the help: .required, .min and the others of the JSON form.
+#define FIELD(n, S, member, text, ...)                                                                              \
+    {.num = n, .type = FIELD_TYPE_OF(((S *)0)->member), .offset = offsetof(S, member), .name = #member, .help = text, \
+     ##__VA_ARGS__}
+#define FIELD_WORDS(n, S, member, words_, text, ...)                                                \
     {.num = n, .type = FIELD_ENUM, .offset = offsetof(S, member), .name = #member, .words = words_, \
-     .help = text}
-#define FIELD_WORDS_OPEN(n, S, member, words_, text)                                               \
+     .help = text, ##__VA_ARGS__}
+#define FIELD_WORDS_OPEN(n, S, member, words_, text, ...)                                           \
     {.num = n, .type = FIELD_ENUM, .offset = offsetof(S, member), .name = #member, .words = words_, \
-     .open = true, .help = text}
-#define FIELD_SUB(n, S, member, schema_, text)                                                      \
+     .open = true, .help = text, ##__VA_ARGS__}
+#define FIELD_SUB(n, S, member, schema_, text, ...)                                                  \
     {.num = n, .type = FIELD_STRUCT, .offset = offsetof(S, member), .name = #member, .sub = schema_, \
-     .help = text}
-#define FIELD_LIST(n, S, member, text)                                                              \
+     .help = text, ##__VA_ARGS__}
+#define FIELD_LIST(n, S, member, text, ...)                                                              \
     {.num = n, .type = FIELD_TYPE_OF(*((S *)0)->member.at), .list = true, .offset = offsetof(S, member), \
-     .name = #member, .help = text}
-#define FIELD_LIST_SUB(n, S, member, schema_, text)                                                  \
+     .name = #member, .help = text, ##__VA_ARGS__}
+#define FIELD_LIST_SUB(n, S, member, schema_, text, ...)                                             \
     {.num = n, .type = FIELD_STRUCT, .list = true, .offset = offsetof(S, member), .name = #member,   \
-     .sub = schema_, .help = text}
-#define SCHEMA(S, label, table) \
-    {.name = label, .size = sizeof(S), .fields = table, .count = sizeof(table) / sizeof((table)[0])}
-#define SCHEMA_GIVEN(S, label, table)                                                                      \
-    {.name = label,                                                                                        \
-     .size = sizeof(S),                                                                                    \
-     .fields = table,                                                                                      \
-     .count = sizeof(table) / sizeof((table)[0]),                                                          \
-     .given_offset = offsetof(S, given),                                                                   \
-     .given_bits = sizeof(((S *)0)->given) * 8}
+     .sub = schema_, .help = text, ##__VA_ARGS__}
+#define FIELD_RAW(n, S, member, described_by_, text)                                                 \
+    {.num = n, .type = FIELD_RAW_JSON, .offset = offsetof(S, member), .name = #member, .help = text, \
+     .described_by = described_by_}
+// Twice, so that a type that is itself a macro is expanded before it becomes a text.
+#define SCHEMA(T, label, table) SCHEMA_EXPANDED(T, label, table, 0, 0)
+#define SCHEMA_GIVEN(T, label, table) \
+    SCHEMA_EXPANDED(T, label, table, offsetof(T, given), sizeof(((T *)0)->given) * 8)
+#define SCHEMA_EXPANDED(T, label, table, offset_, bits_) \
+    {.name = label,                                      \
+     .type = #T,                                         \
+     .size = sizeof(T),                                  \
+     .fields = table,                                    \
+     .count = sizeof(table) / sizeof((table)[0]),        \
+     .given_offset = offset_,                            \
+     .given_bits = bits_}
 
 // Whether the field at `member` (a pointer into `value`) was given: it is not zero, or marked.
 bool schema_given(const struct schema *s, const void *value, const void *member);
+bool schema_field_given(const struct schema *s, const struct field *f, const void *value);
 void schema_give(const struct schema *s, void *value, const void *member);  // marks it, also when it is zero
 void schema_forget_given(const struct schema *s, void *value);              // zeros count as absent again
 // Puts the given fields of `change` over those of `value`. Texts, lists and structs are shared, not copied.
@@ -120,6 +138,7 @@ int schema_decode_bounded(const struct schema *s, const void *data, size_t len, 
                           void *value);
 // Every field, always the same set: for answers. Absent texts and structs are null.
 void schema_write_json(const struct schema *s, const void *value, struct json_writer *w);
+void schema_write_value(const struct field *f, const void *value, struct json_writer *w);  // of one field, alone
 // Only the fields that are given: for requests.
 void schema_write_given_json(const struct schema *s, const void *value, struct json_writer *w);
 // A field that is null counts as absent. Refuses unknown names, wrong types and numbers out of range,

@@ -2,4 +2,5 @@
 #pragma once
 
 int controller_main(int argc, char **argv);
-int api_reference(void);  // prints docs/api.md
+int api_reference(void);      // prints docs/api.md
+int api_openapi_print(void);  // prints the OpenAPI document

@@ -67,7 +67,6 @@ enum { EFFICIENCY_LEAST_S = 60 };  // no advice before
 
 // Texts belong to the arena.
 void efficiency_of(const struct efficiency_input *in, struct arena *a, struct efficiency *out);
-void efficiency_json(const struct efficiency *e, struct json_writer *w);
 
 // --- idle GPUs ---
 

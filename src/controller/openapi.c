@@ -1,0 +1,611 @@
+// The OpenAPI 3.1 document, written from the table of routes and the tables of requests and answers.
+//
+// A struct that is read and written has two schemas: answers always have all fields; in requests ("Request"
+// in the name) fields may be left out or null, and unknown ones are refused.
+#include <stdio.h>
+#include <string.h>
+
+#include "api.h"
+#include "base/text.h"
+#include "controller/daemon.h"
+#include "list_stream.h"
+
+enum { SCHEMAS_MAX = 256 };
+
+struct component {
+    const struct schema *schema;
+    bool request;
+};
+
+struct document {
+    struct json_writer w;
+    struct component components[SCHEMAS_MAX];  // that were referred to, each once
+    uint32_t count;
+};
+
+// "struct answer_why_nodes" is WhyNodes, "struct spec" of a request SpecRequest.
+void openapi_name(const struct schema *s, bool request, struct buf *out) {
+    const char *p = s->type;
+    static const char *const prefixes[] = {"struct ", "answer_", "request_", "query_"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (str_has_prefix(p, prefixes[i]))
+            p += strlen(prefixes[i]);
+    for (bool upper = true; *p; p++) {
+        if (*p == '_') {
+            upper = true;
+            continue;
+        }
+        buf_addc(out, upper && *p >= 'a' && *p <= 'z' ? (char)(*p - 32) : *p);
+        upper = false;
+    }
+    if (request)
+        buf_adds(out, "Request");
+}
+
+static void put_ref_to(struct document *d, const char *name) {
+    cleanup_buf struct buf ref = {0};
+    buf_addf(&ref, "#/components/schemas/%s", name);
+    json_open(&d->w, '{');
+    json_kv_str(&d->w, "$ref", buf_str(&ref));
+    json_close(&d->w, '}');
+}
+
+static void put_ref(struct document *d, const struct schema *s, bool request) {
+    cleanup_buf struct buf name = {0};
+    uint32_t i = 0;
+    while (i < d->count && (d->components[i].schema != s || d->components[i].request != request))
+        i++;
+    if (i == d->count && d->count < SCHEMAS_MAX)
+        d->components[d->count++] = (struct component){s, request};
+    openapi_name(s, request, &name);
+    put_ref_to(d, buf_str(&name));
+}
+
+static void put_type(struct document *d, const char *type, bool null) {
+    json_key(&d->w, "type");
+    if (!null) {
+        json_put_str(&d->w, type);
+        return;
+    }
+    json_open(&d->w, '[');
+    json_put_str(&d->w, type);
+    json_put_str(&d->w, "null");
+    json_close(&d->w, ']');
+}
+
+static void put_range(struct document *d, const struct field *f) {
+    bool is_signed = f->type == FIELD_I32 || f->type == FIELD_I64;
+    int64_t low = f->type == FIELD_I32 ? INT32_MIN : is_signed ? INT64_MIN : 0;
+    uint64_t high = f->type == FIELD_U32 ? UINT32_MAX : f->type == FIELD_I32 ? INT32_MAX : is_signed ? INT64_MAX
+                                                                                                    : UINT64_MAX;
+    if (f->min || f->max) {
+        low = f->min;
+        high = f->max;
+    }
+    json_kv_i64(&d->w, "minimum", low);
+    json_key(&d->w, "maximum");
+    json_put_u64(&d->w, high);
+}
+
+static void put_words(struct document *d, const char *const *words, bool open, bool null) {
+    json_key(&d->w, "enum");
+    json_open(&d->w, '[');
+    for (int i = 0; words[i]; i++)
+        json_put_str(&d->w, words[i]);
+    if (open)
+        json_put_str(&d->w, "unknown");
+    if (null)
+        json_put_null(&d->w);
+    json_close(&d->w, ']');
+}
+
+// The schema of one value, without braces.
+static void put_value(struct document *d, const struct field *f, bool request, bool null) {
+    switch ((enum field_type)f->type) {
+    case FIELD_BOOL: put_type(d, "boolean", null); break;
+    case FIELD_U32:
+    case FIELD_I32:
+    case FIELD_U64:
+    case FIELD_I64:
+        put_type(d, "integer", null);
+        put_range(d, f);
+        break;
+    case FIELD_DOUBLE: put_type(d, "number", null); break;
+    case FIELD_ENUM:
+        put_type(d, "string", null);
+        put_words(d, f->words, f->open && !request, null);
+        break;
+    case FIELD_STRING:
+        put_type(d, "string", null);
+        if (f->max) {
+            json_kv_i64(&d->w, "minLength", f->min);
+            json_kv_i64(&d->w, "maxLength", (int64_t)f->max);
+        }
+        if (f->pattern)
+            json_kv_str(&d->w, "pattern", f->pattern);
+        break;
+    case FIELD_BYTES:
+        put_type(d, "string", null);
+        json_kv_str(&d->w, "pattern", "^([0-9a-f]{2})*$");
+        break;
+    case FIELD_STRUCT:
+    case FIELD_RAW_JSON:
+        if (f->type == FIELD_RAW_JSON && !f->described_by)
+            break;
+        json_key(&d->w, "anyOf");
+        json_open(&d->w, '[');
+        if (f->type == FIELD_STRUCT)
+            put_ref(d, f->sub, request);
+        else
+            put_ref_to(d, f->described_by);
+        if (null) {
+            json_open(&d->w, '{');
+            put_type(d, "null", false);
+            json_close(&d->w, '}');
+        }
+        json_close(&d->w, ']');
+        break;
+    }
+}
+
+static bool may_be_null(const struct field *f, bool request) {
+    if (request)
+        return !f->required;
+    bool pointer = f->type == FIELD_STRING || f->type == FIELD_STRUCT || f->type == FIELD_RAW_JSON;
+    return f->nullable || (pointer && !f->list);
+}
+
+static void put_field(struct document *d, const struct field *f, bool request) {
+    json_open(&d->w, '{');
+    if (f->list) {
+        put_type(d, "array", may_be_null(f, request));
+        json_key(&d->w, "items");
+        json_open(&d->w, '{');
+        put_value(d, f, request, false);
+        json_close(&d->w, '}');
+    } else {
+        put_value(d, f, request, may_be_null(f, request));
+    }
+    if (f->help && *f->help)
+        json_kv_str(&d->w, "description", f->help);
+    json_close(&d->w, '}');
+}
+
+// Without braces. `required`: all of them (answers), or those that must be given.
+static void put_struct(struct document *d, const struct schema *s, bool request) {
+    put_type(d, "object", false);
+    json_key(&d->w, "properties");
+    json_open(&d->w, '{');
+    for (size_t i = 0; i < s->count; i++) {
+        json_key(&d->w, s->fields[i].name);
+        put_field(d, &s->fields[i], request);
+    }
+    json_close(&d->w, '}');
+    json_key(&d->w, "required");
+    json_open(&d->w, '[');
+    for (size_t i = 0; i < s->count; i++)
+        if (!request || s->fields[i].required)
+            json_put_str(&d->w, s->fields[i].name);
+    json_close(&d->w, ']');
+    json_kv_bool(&d->w, "additionalProperties", false);
+}
+
+// --- what no table describes ---
+
+static void put_event(struct document *d, const struct event_info *info) {
+    static const struct field head[] = {
+        {.type = FIELD_U64, .name = "seq", .help = "Number of the event."},
+        {.type = FIELD_I64, .name = "at_ms", .help = "When it happened."},
+    };
+    json_open(&d->w, '{');
+    put_type(d, "object", false);
+    json_key(&d->w, "properties");
+    json_open(&d->w, '{');
+    for (size_t i = 0; i < 2; i++) {
+        json_key(&d->w, head[i].name);
+        put_field(d, &head[i], false);
+    }
+    json_key(&d->w, "type");
+    json_open(&d->w, '{');
+    json_kv_str(&d->w, "const", info->name);
+    json_close(&d->w, '}');
+    for (size_t i = 0; i < info->schema->count; i++) {
+        json_key(&d->w, info->schema->fields[i].name);
+        put_field(d, &info->schema->fields[i], false);
+    }
+    json_close(&d->w, '}');
+    json_key(&d->w, "required");
+    json_open(&d->w, '[');
+    json_put_str(&d->w, "seq");
+    json_put_str(&d->w, "at_ms");
+    json_put_str(&d->w, "type");
+    for (size_t i = 0; i < info->schema->count; i++)
+        json_put_str(&d->w, info->schema->fields[i].name);
+    json_close(&d->w, ']');
+    json_close(&d->w, '}');
+}
+
+static void put_events(struct document *d) {
+    json_key(&d->w, "EventList");
+    json_open(&d->w, '{');
+    put_type(d, "array", false);
+    json_key(&d->w, "items");
+    json_open(&d->w, '{');
+    json_key(&d->w, "oneOf");
+    json_open(&d->w, '[');
+    for (unsigned t = 1; t < EVENT_TYPE_MAX; t++)
+        if (event_info((enum event_type)t))
+            put_event(d, event_info((enum event_type)t));
+    json_close(&d->w, ']');
+    json_close(&d->w, '}');
+    json_close(&d->w, '}');
+}
+
+static void put_job_row(struct document *d) {
+    json_key(&d->w, "JobRow");
+    json_open(&d->w, '{');
+    json_kv_str(&d->w, "description", "A job in a list: the fields that were asked for, as in Job.");
+    put_type(d, "object", false);
+    json_key(&d->w, "properties");
+    json_open(&d->w, '{');
+    for (size_t i = 0; i < answer_job_schema.count; i++) {
+        json_key(&d->w, answer_job_schema.fields[i].name);
+        put_field(d, &answer_job_schema.fields[i], false);
+    }
+    json_close(&d->w, '}');
+    json_kv_bool(&d->w, "additionalProperties", false);
+    json_close(&d->w, '}');
+}
+
+static const char other_components[] =
+    "\"JobPage\":{\"description\":\"Jobs; with compact=1 each is a list of values in the order of fields.\","
+    "\"type\":\"object\",\"properties\":{\"fields\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
+    "\"jobs\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"$ref\":\"#/components/schemas/JobRow\"},"
+    "{\"type\":\"array\"}]}},\"next\":{\"type\":[\"string\",\"null\"],\"description\":\"With finished=1: the "
+    "after= of the next page; null: there is none.\"}},\"required\":[\"jobs\",\"next\"],"
+    "\"additionalProperties\":false},"
+    "\"SubmitList\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"$ref\":\"#/components/schemas/CommandResult\"},"
+    "{\"$ref\":\"#/components/schemas/Failure\"}]}},"
+    "\"SeriesNames\":{\"type\":\"object\",\"properties\":{\"names\":{\"type\":\"array\","
+    "\"items\":{\"type\":\"string\"}}},"
+    "\"required\":[\"names\"],\"additionalProperties\":false},"
+    "\"Series\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"step_ms\":{\"type\":\"integer\"},"
+    "\"points\":{\"type\":\"array\",\"items\":{\"type\":\"array\",\"description\":\"Time (ms since 1970) and value.\","
+    "\"items\":{\"type\":\"number\"},\"minItems\":2,\"maxItems\":2}}},\"required\":[\"name\",\"step_ms\",\"points\"],"
+    "\"additionalProperties\":false}";
+
+// --- operations ---
+
+static void put_parameter_head(struct document *d, const char *name, const char *in, bool required) {
+    json_kv_str(&d->w, "name", name);
+    json_kv_str(&d->w, "in", in);
+    json_kv_bool(&d->w, "required", required);
+    json_key(&d->w, "schema");
+    json_open(&d->w, '{');
+}
+
+static bool is_action(const struct route *r) {
+    return r->handler == api_action;
+}
+
+static void put_path_parameter(struct document *d, const struct route *r) {
+    static const char *const actions[] = {"cancel", "hold", "release", "requeue", "suspend", "resume", "update", NULL};
+    bool job = strstr(r->path, "{job}") || is_action(r);
+    if (!strchr(r->path, '{'))
+        return;
+    json_open(&d->w, '{');
+    put_parameter_head(d, job ? "job" : "name", "path", true);
+    put_type(d, "string", false);
+    if (is_action(r))
+        put_words(d, actions, false, false);
+    else if (job)
+        json_kv_str(&d->w, "pattern", "^[1-9][0-9]{0,17}(_[0-9]{1,7})?$");
+    else
+        json_kv_str(&d->w, "pattern", "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$");
+    json_close(&d->w, '}');
+    json_kv_str(&d->w, "description", is_action(r) ? "The action." : job ? "A job, as 12 or 12_3." : "Its name.");
+    json_close(&d->w, '}');
+}
+
+static void put_query_parameter(struct document *d, const struct field *f) {
+    static const char *const booleans[] = {"0", "1", "false", "true", NULL};
+    json_open(&d->w, '{');
+    put_parameter_head(d, f->name, "query", false);
+    if (f->type == FIELD_BOOL) {
+        put_type(d, "string", false);
+        put_words(d, booleans, false, false);
+    } else if (f->type == FIELD_STRING) {
+        put_type(d, "string", false);
+        json_kv_str(&d->w, "pattern", f->pattern ? f->pattern : "^[^\\u0000-\\u001f\\u007f-\\u009f]*$");
+    } else {
+        put_value(d, f, false, false);
+    }
+    json_close(&d->w, '}');
+    json_kv_str(&d->w, "description", f->help);
+    json_close(&d->w, '}');
+}
+
+static void put_parameters(struct document *d, const struct route *r) {
+    json_key(&d->w, "parameters");
+    json_open(&d->w, '[');
+    put_path_parameter(d, r);
+    for (size_t i = 0; r->query && i < r->query->count; i++)
+        put_query_parameter(d, &r->query->fields[i]);
+    json_close(&d->w, ']');
+}
+
+static void put_body(struct document *d, const struct route *r) {
+    json_key(&d->w, "requestBody");
+    json_open(&d->w, '{');
+    json_kv_bool(&d->w, "required", !r->body_optional);
+    json_key(&d->w, "content");
+    json_open(&d->w, '{');
+    json_key(&d->w, "application/json");
+    json_open(&d->w, '{');
+    json_key(&d->w, "schema");
+    if (r->form == FORM_SUBMIT) {
+        json_open(&d->w, '{');
+        json_key(&d->w, "anyOf");
+        json_open(&d->w, '[');
+        put_ref(d, r->body, true);
+        json_open(&d->w, '{');
+        put_type(d, "array", false);
+        json_key(&d->w, "items");
+        put_ref(d, r->body, true);
+        json_close(&d->w, '}');
+        json_close(&d->w, ']');
+        json_close(&d->w, '}');
+    } else {
+        put_ref(d, r->body, true);
+    }
+    json_close(&d->w, '}');
+    json_close(&d->w, '}');
+    json_close(&d->w, '}');
+}
+
+// "type": {"schema": …}; `any` NULL: a text.
+static void put_content(struct document *d, const char *type, const struct schema *s, const char *ref) {
+    json_key(&d->w, type);
+    json_open(&d->w, '{');
+    json_key(&d->w, "schema");
+    if (s) {
+        put_ref(d, s, false);
+    } else if (ref) {
+        put_ref_to(d, ref);
+    } else {
+        json_open(&d->w, '{');
+        put_type(d, "string", false);
+        json_close(&d->w, '}');
+    }
+    json_close(&d->w, '}');
+}
+
+static void put_either(struct document *d, const struct schema *s, const char *one, const char *other) {
+    json_key(&d->w, "application/json");
+    json_open(&d->w, '{');
+    json_key(&d->w, "schema");
+    json_open(&d->w, '{');
+    json_key(&d->w, "anyOf");
+    json_open(&d->w, '[');
+    if (s)
+        put_ref(d, s, false);
+    if (one)
+        put_ref_to(d, one);
+    put_ref_to(d, other);
+    json_close(&d->w, ']');
+    json_close(&d->w, '}');
+    json_close(&d->w, '}');
+}
+
+static void put_contents(struct document *d, const struct route *r) {
+    switch (r->form) {
+    case FORM_LIST:
+        json_key(&d->w, "application/json");
+        json_open(&d->w, '{');
+        json_key(&d->w, "schema");
+        json_open(&d->w, '{');
+        put_type(d, "array", false);
+        json_key(&d->w, "items");
+        put_ref(d, r->answer, false);
+        json_close(&d->w, '}');
+        json_close(&d->w, '}');
+        break;
+    case FORM_SUBMIT: put_either(d, &command_result_schema, NULL, "SubmitList"); break;
+    case FORM_SERIES: put_either(d, NULL, "SeriesNames", "Series"); break;
+    case FORM_JOBS:
+        put_content(d, "application/json", NULL, "JobPage");
+        put_content(d, LIST_STREAM_TYPE, NULL, NULL);
+        break;
+    case FORM_EVENTS:
+        put_content(d, "application/json", r->answer, NULL);
+        put_content(d, "text/event-stream", NULL, NULL);
+        break;
+    case FORM_TEXT:
+        put_content(d, "text/plain", NULL, NULL);
+        if (r->answer)
+            put_content(d, "application/json", r->answer, NULL);
+        break;
+    case FORM_CSV: put_content(d, "text/csv", NULL, NULL); break;
+    case FORM_METRICS: put_content(d, "application/openmetrics-text", NULL, NULL); break;
+    case FORM_OPENAPI:
+        json_key(&d->w, "application/json");
+        json_open(&d->w, '{');
+        json_close(&d->w, '}');
+        break;
+    default: put_content(d, "application/json", r->answer, NULL); break;
+    }
+}
+
+static void put_success(struct document *d, const struct route *r, const char *status, const char *help) {
+    json_key(&d->w, status);
+    json_open(&d->w, '{');
+    json_kv_str(&d->w, "description", help);
+    json_key(&d->w, "content");
+    json_open(&d->w, '{');
+    put_contents(d, r);
+    json_close(&d->w, '}');
+    json_close(&d->w, '}');
+}
+
+static void put_failure(struct document *d, const char *status, const char *help) {
+    json_key(&d->w, status);
+    json_open(&d->w, '{');
+    json_kv_str(&d->w, "description", help);
+    json_key(&d->w, "content");
+    json_open(&d->w, '{');
+    put_content(d, "application/json", &answer_failure_schema, NULL);
+    json_close(&d->w, '}');
+    json_close(&d->w, '}');
+}
+
+static void put_responses(struct document *d, const struct route *r) {
+    bool changes = !streq(r->method, "GET"), in_path = strchr(r->path, '{') != NULL;
+    json_key(&d->w, "responses");
+    json_open(&d->w, '{');
+    if (r->form == FORM_SOCKET) {
+        json_key(&d->w, "101");
+        json_open(&d->w, '{');
+        json_kv_str(&d->w, "description", "The connection is a WebSocket now; see docs/api.md.");
+        json_close(&d->w, '}');
+        json_key(&d->w, "426");
+        json_open(&d->w, '{');
+        json_kv_str(&d->w, "description", "The request does not ask for a WebSocket.");
+        json_key(&d->w, "content");
+        json_open(&d->w, '{');
+        put_content(d, "text/plain", NULL, NULL);
+        json_close(&d->w, '}');
+        json_close(&d->w, '}');
+    } else if (r->status == 201) {
+        put_success(d, r, "201", "It was created, and that is committed.");
+    } else {
+        put_success(d, r, "200", changes ? "It is done, and that is committed." : "The answer.");
+    }
+    if (r->form == FORM_WAIT)
+        put_success(d, r, "202", "The job has not ended within timeout_s.");
+    put_failure(d, "400", "A parameter, a field or a value is wrong; the message names it.");
+    if (r->permission != ALLOW_ANYBODY)
+        put_failure(d, "401", "Not authenticated: token missing, expired or revoked.");
+    if (changes || r->permission > ALLOW_USER)
+        put_failure(d, "403", "Not permitted.");
+    if (changes || in_path || r->form == FORM_SERIES)
+        put_failure(d, "404", "It does not exist.");
+    if (changes || in_path)
+        put_failure(d, "409", "Not possible in the state it is in.");
+    if (r->body || r->form == FORM_JOBS)
+        put_failure(d, "413", "Too large, or too many at once.");
+    put_failure(d, "429", "Too many requests or jobs; try again later.");
+    put_failure(d, "503", "Not possible right now: storage or an agent is not available; try again later.");
+    json_close(&d->w, '}');
+}
+
+static void put_operation(struct document *d, const struct route *r) {
+    cleanup_buf struct buf id = {0};
+    static const char *const methods[][2] = {{"GET", "get"}, {"POST", "post"}, {"PUT", "put"}, {"DELETE", "delete"}};
+    for (size_t i = 0; i < 4; i++)
+        if (streq(methods[i][0], r->method)) {
+            json_key(&d->w, methods[i][1]);
+            buf_adds(&id, methods[i][1]);
+        }
+    for (const char *p = r->path; *p; p++)
+        buf_addc(&id, (*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') ? *p : '_');
+    json_open(&d->w, '{');
+    json_kv_str(&d->w, "operationId", buf_str(&id));
+    json_kv_str(&d->w, "summary", r->help);
+    if (r->form == FORM_SOCKET)
+        json_kv_bool(&d->w, "x-websocket", true);
+    if (r->permission == ALLOW_ANYBODY) {
+        json_key(&d->w, "security");
+        json_open(&d->w, '[');
+        json_close(&d->w, ']');
+    }
+    put_parameters(d, r);
+    if (r->body)
+        put_body(d, r);
+    put_responses(d, r);
+    json_close(&d->w, '}');
+}
+
+// Actions on jobs share the path of single jobs: both have one variable part.
+static const char *document_path(const struct route *r) {
+    return is_action(r) ? "/v1/jobs/{job}" : r->path;
+}
+
+static void put_paths(struct document *d) {
+    json_key(&d->w, "paths");
+    json_open(&d->w, '{');
+    for (size_t i = 0; i < api_route_count; i++) {
+        bool before = false;
+        for (size_t k = 0; k < i; k++)
+            before |= streq(document_path(&api_routes[k]), document_path(&api_routes[i]));
+        if (before)
+            continue;
+        json_key(&d->w, document_path(&api_routes[i]));
+        json_open(&d->w, '{');
+        for (size_t k = i; k < api_route_count; k++)
+            if (streq(document_path(&api_routes[k]), document_path(&api_routes[i])))
+                put_operation(d, &api_routes[k]);
+        json_close(&d->w, '}');
+    }
+    json_close(&d->w, '}');
+}
+
+// Each schema may refer to others, which are added at the end.
+static void put_components(struct document *d) {
+    json_key(&d->w, "components");
+    json_open(&d->w, '{');
+    json_key(&d->w, "securitySchemes");
+    json_open(&d->w, '{');
+    json_key(&d->w, "token");
+    json_put_raw(&d->w, "{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"A user's token. Over the unix "
+                        "socket the user is known without one.\"}");
+    json_close(&d->w, '}');
+    json_key(&d->w, "schemas");
+    json_open(&d->w, '{');
+    put_events(d);
+    put_job_row(d);
+    buf_addf(d->w.out, ",%s", other_components);
+    for (uint32_t i = 0; i < d->count; i++) {
+        cleanup_buf struct buf name = {0};
+        openapi_name(d->components[i].schema, d->components[i].request, &name);
+        json_key(&d->w, buf_str(&name));
+        json_open(&d->w, '{');
+        put_struct(d, d->components[i].schema, d->components[i].request);
+        json_close(&d->w, '}');
+    }
+    json_close(&d->w, '}');
+    json_close(&d->w, '}');
+}
+
+void openapi_write(struct buf *out) {
+    struct document *d = xcalloc(1, sizeof *d);
+    d->w.out = out;
+    json_open(&d->w, '{');
+    json_kv_str(&d->w, "openapi", "3.1.0");
+    json_key(&d->w, "info");
+    json_open(&d->w, '{');
+    json_kv_str(&d->w, "title", "Acequia");
+    json_kv_str(&d->w, "version", ACEQUIA_VERSION);
+    json_kv_str(&d->w, "description",
+                "HTTP API of the Acequia controller. Times are milliseconds since 1970, sizes bytes, GPUs thousandths. "
+                "A change is answered when it is committed to disk.");
+    json_close(&d->w, '}');
+    json_key(&d->w, "security");
+    json_put_raw(&d->w, "[{\"token\":[]}]");
+    put_paths(d);
+    put_components(d);
+    json_close(&d->w, '}');
+    free(d);
+}
+
+void api_openapi(struct api_call *call) {
+    cleanup_buf struct buf b = {0};
+    openapi_write(&b);
+    api_json(call->req, 200, &b);
+}
+
+int api_openapi_print(void) {
+    cleanup_buf struct buf b = {0};
+    openapi_write(&b);
+    buf_addc(&b, '\n');
+    return fwrite(b.data, 1, b.len, stdout) == b.len ? 0 : 1;
+}

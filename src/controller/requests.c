@@ -1,0 +1,247 @@
+// The tables of query strings and request bodies, and the reading of query strings.
+#include "requests.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "answers.h"
+#include "base/text.h"
+#include "model/name.h"
+#include "model/units.h"
+#include "net/http.h"
+
+enum { ROWS_MAX = 1000000, TOKEN_TTL_MAX_S = 365 * 86400, TIMEOUT_MAX_S = 3600, SIGNAL_MAX = 64, KEY_MAX = 200 };
+
+#define MOMENT .min = 0, .max = TIME_LIMIT_MS
+
+#define S struct query_jobs
+static const struct field query_jobs_fields[] = {
+    FIELD(1, S, fields, "Names of fields, joined by commas; else the usual ones."),
+    FIELD(2, S, user, "Jobs of this user; several joined by commas."),
+    FIELD(3, S, mine, "Own jobs."),
+    FIELD(4, S, project, "Jobs of this project; several joined by commas."),
+    FIELD(5, S, partition, "Jobs of this partition; several joined by commas."),
+    FIELD(6, S, qos, "Jobs with this QoS; several joined by commas."),
+    FIELD(7, S, name, "Jobs of this name."),
+    FIELD(8, S, node, "Jobs on this node."),
+    FIELD(9, S, state, "Jobs in this state; several joined by commas."),
+    FIELD(10, S, ids, "These jobs, as 12,13_4,14_[1-5]; live and ended ones."),
+    FIELD(11, S, elements, "A row for each waiting element of an array, not one for all."),
+    FIELD(12, S, compact, "Rows are lists of values, in the order of `fields` in the answer."),
+    FIELD(13, S, limit, "At most this many rows; 0: all.", .min = 0, .max = ROWS_MAX),
+    FIELD(14, S, finished, "Ended jobs, newest first, page by page."),
+    FIELD(15, S, after, "With finished: the `next` of the page before."),
+    FIELD(16, S, since_ms, "With finished: ended at this time or later.", MOMENT),
+    FIELD(17, S, until_ms, "With finished: ended before this time.", MOMENT),
+    FIELD(18, S, stream, "Lines of JSON, written as fast as they are read."),
+    FIELD(19, S, all, "With stream: ended jobs, too."),
+    FIELD(20, S, from_ms, "With stream: jobs that were there at this time or later.", MOMENT),
+    FIELD(21, S, to_ms, "With stream: jobs that were there at this time or before.", MOMENT),
+};
+const struct schema query_jobs_schema = SCHEMA(S, "the query", query_jobs_fields);
+#undef S
+static const struct field query_wait_fields[] = {
+    FIELD(1, struct query_wait, timeout_s, "Answers after this time at the latest; 60 unless given.", .min = 1,
+          .max = TIMEOUT_MAX_S)};
+const struct schema query_wait_schema = SCHEMA_GIVEN(struct query_wait, "the query", query_wait_fields);
+
+static const char *const source_words[] = {"output", "error", NULL};
+#define S struct query_logs
+static const struct field query_logs_fields[] = {
+    FIELD(1, S, follow, "Goes on until the job ends."),
+    FIELD(2, S, tail, "Only the last lines, this many.", .min = 0, .max = 1000000000),
+    FIELD_WORDS(3, S, source, source_words, "Standard output or standard error."),
+    FIELD(4, S, node, "Number of the node in the job, from 0."),
+    FIELD(5, S, attempt, "Attempt; the newest unless given."),
+};
+const struct schema query_logs_schema = SCHEMA_GIVEN(S, "the query", query_logs_fields);
+#undef S
+static const struct field query_environment_fields[] = {
+    FIELD(1, struct query_environment, list, "As JSON, not as text.")};
+const struct schema query_environment_schema =
+    SCHEMA(struct query_environment, "the query", query_environment_fields);
+static const struct field query_attach_fields[] = {
+    FIELD(1, struct query_attach, resume, "After a lost connection: sends the position of the input.")};
+const struct schema query_attach_schema = SCHEMA(struct query_attach, "the query", query_attach_fields);
+static const struct field query_why_fields[] = {
+    FIELD(1, struct query_why, at_ms, "As it was at this time; else now.", MOMENT)};
+const struct schema query_why_schema = SCHEMA(struct query_why, "the query", query_why_fields);
+#define S struct query_trace
+static const struct field query_trace_fields[] = {
+    FIELD(1, S, nodes, "The machines instead of the jobs."),
+    FIELD(2, S, since_ms, "Jobs that ended at this time or later.", MOMENT),
+    FIELD(3, S, until_ms, "Jobs that ended before this time.", MOMENT),
+};
+const struct schema query_trace_schema = SCHEMA(S, "the query", query_trace_fields);
+#undef S
+#define S struct query_events
+static const struct field query_events_fields[] = {
+    FIELD(1, S, follow, "Goes on with new events, as server-sent events."),
+    FIELD(2, S, after, "Events after this number; with follow new ones unless given.", .min = 0, .max = INT64_MAX),
+    FIELD(3, S, job, "Events of this job; 0: of all.", .min = 0, .max = INT64_MAX),
+};
+const struct schema query_events_schema = SCHEMA_GIVEN(S, "the query", query_events_fields);
+#undef S
+#define S struct query_series
+static const struct field query_series_fields[] = {
+    FIELD(1, S, name, "The series; without it the names of all are listed."),
+    FIELD(2, S, prefix, "Names that begin so."),
+    FIELD(3, S, from_ms, "From this time; an hour before the end unless given.", MOMENT),
+    FIELD(4, S, to_ms, "To this time; now unless given.", MOMENT),
+    FIELD(5, S, step_ms, "Distance of the points; as fine as there are unless given.", MOMENT),
+};
+const struct schema query_series_schema = SCHEMA_GIVEN(S, "the query", query_series_fields);
+#undef S
+static const struct field query_delete_fields[] = {
+    FIELD(1, struct query_delete, force, "Also while live jobs are in it.")};
+const struct schema query_delete_schema = SCHEMA(struct query_delete, "the query", query_delete_fields);
+
+static int bad_value(const struct field *f, const char *text, const char *expected, struct error *e) {
+    char shown[64];
+    return error_set(e, EINVAL, "parameter \"%s\": \"%s\" is not %s", f->name, printable(text, shown, sizeof shown),
+                     expected);
+}
+
+static int read_number(const struct field *f, const char *text, void *at, struct error *e) {
+    uint64_t max = f->max ? f->max : f->type == FIELD_U32 ? UINT32_MAX : INT64_MAX;
+    int64_t v;
+    if (parse_i64(text, &v) < 0)
+        return bad_value(f, text, "a whole number", e);
+    if (v < f->min || (v > 0 && (uint64_t)v > max))
+        return error_set(e, ERANGE, "parameter \"%s\": %lld is out of range; expected %lld to %llu", f->name,
+                         (long long)v, (long long)f->min, (unsigned long long)max);
+    memcpy(at, &v, field_size(f));
+    return 0;
+}
+
+static int read_parameter(const struct field *f, const char *text, struct arena *a, void *at, struct error *e) {
+    int word;
+    switch ((enum field_type)f->type) {
+    case FIELD_BOOL:
+        if (!streq(text, "1") && !streq(text, "0") && !streq(text, "true") && !streq(text, "false"))
+            return bad_value(f, text, "true, false, 1 or 0", e);
+        *(bool *)at = text[0] == '1' || text[0] == 't';
+        return 0;
+    case FIELD_STRING:
+        if (!utf8_valid(text, strlen(text)) || has_control_chars(text, strlen(text)))
+            return bad_value(f, text, "text without control characters", e);
+        *(const char **)at = arena_strdup(a, text);
+        return 0;
+    case FIELD_ENUM:
+        if ((word = words_find(f->words, text)) < 0)
+            return bad_value(f, text, "one of its words", e);
+        *(unsigned *)at = (unsigned)word;
+        return 0;
+    default: return read_number(f, text, at, e);
+    }
+}
+
+static const struct field *find_parameter(const struct schema *s, const char *name) {
+    for (size_t i = 0; s && i < s->count; i++)
+        if (streq(s->fields[i].name, name))
+            return &s->fields[i];
+    return NULL;
+}
+
+static int unknown_parameter(const struct schema *s, const char *name, struct error *e) {
+    cleanup_buf struct buf known = {0};
+    char shown[64];
+    for (size_t i = 0; s && i < s->count; i++)
+        buf_addf(&known, "%s%s", i ? ", " : "", s->fields[i].name);
+    return error_set(e, EINVAL, "unknown parameter \"%s\"; %s%s", printable(name, shown, sizeof shown),
+                     known.len ? "expected " : "this path takes none", buf_str(&known));
+}
+
+int query_read(const struct schema *s, const char *text, struct arena *a, void *out, struct error *e) {
+    uint64_t seen = 0;
+    if (s)
+        memset(out, 0, s->size);
+    for (const char *p = text ? text : ""; *p;) {
+        size_t len = strcspn(p, "&"), name_len = strcspn(p, "=&");
+        cleanup_buf struct buf name = {0}, value = {0};
+        if (http_percent_decode(p, name_len, true, &name) < 0 ||
+            (name_len < len && http_percent_decode(p + name_len + 1, len - name_len - 1, true, &value) < 0) ||
+            strlen(buf_str(&value)) != value.len)
+            return error_set(e, EINVAL, "the query string is not properly encoded");
+        p += len + (p[len] == '&');
+        if (!len)
+            continue;
+        const struct field *f = find_parameter(s, buf_str(&name));
+        if (!f)
+            return unknown_parameter(s, buf_str(&name), e);
+        uint64_t bit = 1ULL << (f - s->fields);
+        if (seen & bit)
+            return error_set(e, EINVAL, "parameter \"%s\" is given twice", f->name);
+        seen |= bit;
+        int r = read_parameter(f, buf_str(&value), a, (char *)out + f->offset, e);
+        if (r < 0)
+            return r;
+        if (s->given_bits)
+            schema_give(s, out, (char *)out + f->offset);
+    }
+    return 0;
+}
+
+// --- bodies ---
+
+#define S struct request_submit
+static const struct field submit_fields[] = {
+    FIELD_SUB(1, S, spec, &spec_schema, "What is asked for.", .required = true),
+    FIELD(2, S, script, "Text of the batch script."),
+    FIELD_LIST(3, S, environment, "Environment of the job, as NAME=value."),
+    FIELD(4, S, key, "Idempotency key: a repeated request with the same key makes no second job.", .min = 1,
+          .max = KEY_MAX),
+    FIELD(5, S, dry_run, "Only checks it."),
+};
+const struct schema request_submit_schema = SCHEMA(S, "a job", submit_fields);
+#undef S
+#define S struct request_when
+static const struct field when_request_fields[] = {
+    FIELD_SUB(1, S, spec, &spec_schema, "What would be asked for.", .required = true),
+    FIELD(2, S, script, "Ignored; so that the body of a submit can be sent."),
+    FIELD_LIST(3, S, environment, "Ignored."),
+};
+const struct schema request_when_schema = SCHEMA(S, "a question", when_request_fields);
+#undef S
+#define S struct request_action
+static const struct field action_request_fields[] = {
+    FIELD_LIST(1, S, ids, "Jobs, as \"12\", \"12_3\", \"12_[1-5]\"; an array's number stands for all its elements."),
+    FIELD(2, S, user, "Without ids: jobs of this user."),
+    FIELD(3, S, name, "Without ids: jobs of this name."),
+    FIELD(4, S, project, "Without ids: jobs of this project."),
+    FIELD(5, S, partition, "Without ids: jobs of this partition."),
+    FIELD(6, S, qos, "Without ids: jobs with this QoS."),
+    FIELD(7, S, state, "Without ids: jobs in this state; several joined by commas."),
+    FIELD(8, S, all, "Without ids: all jobs one may act on."),
+    FIELD(9, S, signal, "cancel: only send this signal; 0: end the job.", .min = 0, .max = SIGNAL_MAX),
+    FIELD(10, S, batch_only, "cancel: the signal goes to the batch script only."),
+    FIELD(11, S, steps_only, "cancel: the signal does not go to the batch script."),
+    FIELD(12, S, step, "cancel: only this step; 0: the whole job."),
+    FIELD(13, S, reason, "cancel: why."),
+    FIELD_WORDS(14, S, as, hold_kind_words,
+                "hold: as the job's user, or as an administrator: then only one can release it. owner: as user for "
+                "one's own jobs, else as administrator."),
+    FIELD(15, S, hold, "requeue: and hold it."),
+    FIELD_SUB(16, S, spec, &spec_schema, "update: the fields to change."),
+};
+const struct schema request_action_schema = SCHEMA_GIVEN(S, "an action", action_request_fields);
+#undef S
+static const struct field drain_fields[] = {FIELD(1, struct request_drain, reason, "Why, for people.")};
+const struct schema request_drain_schema = SCHEMA(struct request_drain, "a drain", drain_fields);
+#define S struct request_token
+static const struct field token_request_fields[] = {
+    FIELD_WORDS(1, S, kind, answer_token_words, "For an agent to join, or for a user."),
+    FIELD(2, S, user, "Of a user's token: whose; else one's own."),
+    FIELD(3, S, node, "Of an agent's token: only for the node of this name."),
+    FIELD(4, S, ttl_s, "Seconds it is valid; 3600 unless given.", .min = 1, .max = TOKEN_TTL_MAX_S),
+};
+const struct schema request_token_schema = SCHEMA_GIVEN(S, "a token", token_request_fields);
+#undef S
+#define S struct request_join
+static const struct field join_request_fields[] = {
+    FIELD(1, S, token, "A join token.", .required = true),
+    FIELD(2, S, csr, "Certificate request of the node (PEM).", .required = true),
+    FIELD(3, S, name, "Name of the node.", .required = true),
+};
+const struct schema request_join_schema = SCHEMA(S, "a node", join_request_fields);
+#undef S

@@ -1,0 +1,103 @@
+// What the API is asked: one struct and one table per kind of query string and of request body. The tables
+// yield validation, the reference and the OpenAPI document.
+#pragma once
+#include "base/schema.h"
+#include "model/command.h"
+#include "model/job.h"
+
+// --- query strings ---
+
+struct query_jobs {
+    const char *fields;
+    const char *user, *project, *partition, *qos, *name, *node, *state, *ids, *after;
+    bool mine, elements, compact, finished, all, stream;
+    uint32_t limit;
+    int64_t since_ms, until_ms, from_ms, to_ms;
+};
+struct query_wait {
+    uint32_t timeout_s;
+    uint64_t given[1];
+};
+struct query_logs {
+    bool follow;
+    int64_t tail;
+    unsigned source;  // query_source_words
+    uint32_t node, attempt;
+    uint64_t given[1];
+};
+struct query_environment {
+    bool list;
+};
+struct query_attach {
+    bool resume;
+};
+struct query_why {
+    int64_t at_ms;
+};
+struct query_trace {
+    bool nodes;
+    int64_t since_ms, until_ms;
+};
+struct query_events {
+    bool follow;
+    uint64_t after, job;
+    uint64_t given[1];
+};
+struct query_series {
+    const char *name, *prefix;
+    int64_t from_ms, to_ms, step_ms;
+    uint64_t given[1];
+};
+struct query_delete {
+    bool force;
+};
+enum query_source { QUERY_OUTPUT, QUERY_ERROR };
+extern const struct schema query_jobs_schema, query_wait_schema, query_logs_schema, query_environment_schema,
+    query_attach_schema, query_why_schema, query_trace_schema, query_events_schema, query_series_schema,
+    query_delete_schema;
+
+// Reads a query string. Refuses unknown, repeated and malformed parameters, naming them. `s` NULL: there
+// may be none.
+int query_read(const struct schema *s, const char *text, struct arena *a, void *out, struct error *e);
+
+// --- bodies ---
+
+struct request_submit {
+    struct spec *spec;
+    const char *script;
+    LIST(const char *) environment;
+    const char *key;
+    bool dry_run;
+};
+struct request_when {
+    struct spec *spec;
+    const char *script;
+    LIST(const char *) environment;
+};
+struct request_action {
+    LIST(const char *) ids;
+    const char *user, *name, *project, *partition, *qos, *state;
+    bool all;
+    uint32_t signal;
+    bool batch_only, steps_only;
+    uint32_t step;
+    const char *reason;
+    enum hold_kind as;
+    bool hold;
+    struct spec *spec;
+    uint64_t given[1];
+};
+struct request_drain {
+    const char *reason;
+};
+struct request_token {
+    unsigned kind;  // answer_token_words
+    const char *user, *node;
+    uint32_t ttl_s;
+    uint64_t given[1];
+};
+struct request_join {
+    const char *token, *csr, *name;
+};
+extern const struct schema request_submit_schema, request_when_schema, request_action_schema, request_drain_schema,
+    request_token_schema, request_join_schema;
