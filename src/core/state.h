@@ -20,7 +20,7 @@ struct parsed_dependency {
 };
 
 // What was submitted: one per job or array, shared by the elements. There may be a million of these and of
-// core_job: they have no holes, and what only few need is behind a pointer.
+// core_job: keep them small, what only few jobs need is behind a pointer.
 struct submission {
     uint64_t id;              // of the first element; owner of the texts
     uint64_t count;           // elements, 1 without an array
