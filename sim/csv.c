@@ -10,7 +10,7 @@ enum { MIB = 1 << 20 };
 // Where each wanted column is; -1: not there.
 static void columns(char *header, const char *const *names, unsigned count, int *at) {
     char *fields[TRACE_FIELDS_MAX];
-    uint32_t n = input_split(header, ',', fields, TRACE_FIELDS_MAX);
+    uint32_t n = trace_input_split(header, ',', fields, TRACE_FIELDS_MAX);
     for (unsigned i = 0; i < count; i++) {
         at[i] = -1;
         for (uint32_t k = 0; k < n; k++)
@@ -33,10 +33,10 @@ static int row_int(const struct csv_row *r, unsigned column, int64_t low, int64_
     *out = missing;
     if (at < 0 || (uint32_t)at >= r->n || !*r->fields[at])
         return 0;
-    int e = input_int(r->in, r->names[column], r->fields[at], out, err);
+    int e = trace_input_int(r->in, r->names[column], r->fields[at], out, err);
     if (!e && (*out < low || *out > high))
-        return error_set(err, ERANGE, "line %u: %s is %lld: give %lld to %lld", input_number(r->in), r->names[column],
-                         (long long)*out, (long long)low, (long long)high);
+        return error_set(err, ERANGE, "line %u: %s is %lld: give %lld to %lld", trace_input_number(r->in),
+                         r->names[column], (long long)*out, (long long)low, (long long)high);
     return e;
 }
 
@@ -56,11 +56,11 @@ enum { N_NAME, N_CPU, N_MEMORY, N_GPU, N_MODEL, N_COUNT };
 static const char *const NODE_COLUMNS[N_COUNT] = {"sn", "cpu_milli", "memory_mib", "gpu", "model"};
 
 int trace_read_nodes(struct trace *t, const char *path, struct error *err) {
-    struct input *in = input_open(path, err);
+    struct input *in = trace_input_open(path, err);
     if (!in)
         return -err->code;
     char *line;
-    int at[N_COUNT], r = input_line(in, &line, err);
+    int at[N_COUNT], r = trace_input_line(in, &line, err);
     if (r == 0)
         r = error_set(err, EINVAL, "%s is empty: a header was expected", path);
     if (r > 0) {
@@ -68,11 +68,11 @@ int trace_read_nodes(struct trace *t, const char *path, struct error *err) {
         int e = need_columns(at, NODE_COLUMNS, N_COUNT, path, err);
         r = e ? e : r;
     }
-    while (r > 0 && (r = input_line(in, &line, err)) > 0) {
+    while (r > 0 && (r = trace_input_line(in, &line, err)) > 0) {
         struct csv_row row = {.in = in, .at = at, .names = NODE_COLUMNS};
         if (!*line)
             continue;
-        row.n = input_split(line, ',', row.fields, TRACE_FIELDS_MAX);
+        row.n = trace_input_split(line, ',', row.fields, TRACE_FIELDS_MAX);
         int64_t cpu, memory, gpu;
         int e = row_int(&row, N_CPU, 0, UINT32_MAX, 0, &cpu, err);
         e = e ? e : row_int(&row, N_MEMORY, 0, INT64_MAX / MIB, 0, &memory, err);
@@ -88,7 +88,7 @@ int trace_read_nodes(struct trace *t, const char *path, struct error *err) {
                                                 .memory_bytes = (uint64_t)memory * MIB, .gpus = (uint32_t)gpu,
                                                 .model = xstrdup(row_text(&row, N_MODEL))});
     }
-    input_close(in);
+    trace_input_close(in);
     return r < 0 ? r : 0;
 }
 
@@ -113,23 +113,23 @@ static int pod(struct trace *t, const struct csv_row *row, struct error *err) {
     struct trace_job j = {.submit_ms = created * 1000, .run_ms = (run > 0 ? run : 1) * 1000, .nodes = 1, .tasks = 1,
                           .cpus_per_task = cpu > 0 ? (uint32_t)cpu : 1, .memory_bytes = (uint64_t)memory * MIB,
                           .gpu_milli = (uint32_t)(gpus > 1 ? gpus * 1000 : gpus * milli),
-                          .model = names_number(&t->models, row_text(row, P_MODEL)),
-                          .project = names_number(&t->projects, row_text(row, P_QOS))};
+                          .model = trace_names_number(&t->models, row_text(row, P_MODEL)),
+                          .project = trace_names_number(&t->projects, row_text(row, P_QOS))};
     j.user = j.project;
     vec_push(&t->jobs, j);
     return 0;
 }
 
-int openb_read(struct trace *t, struct input *in, char *header, struct error *err) {
+int trace_read_openb(struct trace *t, struct input *in, char *header, struct error *err) {
     int at[P_COUNT], r = 1;
     columns(header, POD_COLUMNS, P_COUNT, at);
     int e = need_columns(at, POD_COLUMNS, P_MODEL, "openb pods", err);
     char *line;
-    while (!e && (r = input_line(in, &line, err)) > 0) {
+    while (!e && (r = trace_input_line(in, &line, err)) > 0) {
         struct csv_row row = {.in = in, .at = at, .names = POD_COLUMNS};
         if (!*line)
             continue;
-        row.n = input_split(line, ',', row.fields, TRACE_FIELDS_MAX);
+        row.n = trace_input_split(line, ',', row.fields, TRACE_FIELDS_MAX);
         e = pod(t, &row, err);
     }
     t->gpus = true;
@@ -175,25 +175,25 @@ static int own_row(struct trace *t, const struct csv_row *row, struct error *err
     struct trace_job j = {.submit_ms = submit * 1000, .run_ms = (limit && run > limit ? limit : run) * 1000,
                           .limit_ms = limit * 1000, .nodes = (uint32_t)nodes, .tasks = (uint32_t)tasks,
                           .cpus_per_task = (uint32_t)cpus, .memory_bytes = (uint64_t)memory * MIB,
-                          .gpu_milli = (uint32_t)gpu, .user = names_number(&t->users, row_text(row, O_USER)),
-                          .project = names_number(&t->projects, row_text(row, O_PROJECT)),
-                          .model = names_number(&t->models, row_text(row, O_MODEL)),
+                          .gpu_milli = (uint32_t)gpu, .user = trace_names_number(&t->users, row_text(row, O_USER)),
+                          .project = trace_names_number(&t->projects, row_text(row, O_PROJECT)),
+                          .model = trace_names_number(&t->models, row_text(row, O_MODEL)),
                           .interactive = streq(row_text(row, O_CLASS), "interactive")};
     t->gpus |= gpu > 0;
     vec_push(&t->jobs, j);
     return 0;
 }
 
-int own_read(struct trace *t, struct input *in, char *header, struct error *err) {
+int trace_read_own(struct trace *t, struct input *in, char *header, struct error *err) {
     int at[O_COUNT], r = 1;
     columns(header, OWN_COLUMNS, O_COUNT, at);
     int e = need_columns(at, OWN_COLUMNS, O_LIMIT, "trace", err);
     char *line;
-    while (!e && (r = input_line(in, &line, err)) > 0) {
+    while (!e && (r = trace_input_line(in, &line, err)) > 0) {
         struct csv_row row = {.in = in, .at = at, .names = OWN_COLUMNS};
         if (!*line)
             continue;
-        row.n = input_split(line, ',', row.fields, TRACE_FIELDS_MAX);
+        row.n = trace_input_split(line, ',', row.fields, TRACE_FIELDS_MAX);
         e = own_row(t, &row, err);
     }
     return e ? e : r < 0 ? r : 0;

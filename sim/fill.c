@@ -34,7 +34,7 @@ static int draw(const struct trace *t, uint32_t percent, int64_t capacity, uint6
 
 static bool place_one(struct world *w, const struct trace *t, const struct policy *policy, uint32_t job, uint64_t id,
                       int64_t *allocated) {
-    struct sched_request q = replay_request(t, &t->jobs.at[job]);
+    struct sched_request q = sim_replay_request(t, &t->jobs.at[job]);
     q.project = q.user = 0;
     const struct world_request *r = world_request(w, &q);
     int e = world_job_add(w, &(struct sched_job){.id = id, .request = r, .submit_ms = (int64_t)id});
@@ -54,13 +54,13 @@ static bool place_one(struct world *w, const struct trace *t, const struct polic
     return placed;
 }
 
-int fill_run(const struct trace *t, const struct policy *policy, uint32_t percent, uint64_t seed, struct fill *out,
+int sim_fill_run(const struct trace *t, const struct policy *policy, uint32_t percent, uint64_t seed, struct fill *out,
              struct error *err) {
     *out = (struct fill){0};
     if (percent < 100 || percent > FILL_PERCENT_MAX)
         return error_set(err, ERANGE, "fill %u %%: give 100 to %d", percent, FILL_PERCENT_MAX);
     struct world *w = world_new();
-    int r = replay_world(t, w, err);
+    int r = sim_replay_world(t, w, err);
     int64_t capacity = 0, arrived = 0, allocated = 0;
     uint32_t *drawn = NULL, count = 0;
     for (uint32_t i = 0; i < t->nodes.len; i++)

@@ -154,13 +154,13 @@ static void bars(const struct sim_run *runs, uint32_t n, struct buf *out) {
 
 static void table(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out) {
     cleanup_buf struct buf plain = {0};
-    report_text(t, runs, n, &plain);
+    sim_report_text(t, runs, n, &plain);
     buf_adds(out, "<pre>");
     text(out, buf_str(&plain));
     buf_adds(out, "</pre>");
 }
 
-void report_html(const struct trace *t, const char *path, const struct sim_run *runs, uint32_t n, struct buf *out) {
+void sim_report_html(const struct trace *t, const char *path, const struct sim_run *runs, uint32_t n, struct buf *out) {
     buf_adds(out, "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Trace replay</title><style>"
              "body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}"
              "svg{width:100%;height:auto}svg text{font-size:12px;fill:#555}.grid{stroke:#ddd}"

@@ -17,7 +17,7 @@ struct input {
     char line[TRACE_LINE_MAX];
 };
 
-struct input *input_open(const char *path, struct error *err) {
+struct input *trace_input_open(const char *path, struct error *err) {
     gzFile f = gzopen(path, "rb");
     if (!f) {
         error_set(err, errno ? errno : ENOMEM, "%s: %s", path, strerror(errno ? errno : ENOMEM));
@@ -30,7 +30,7 @@ struct input *input_open(const char *path, struct error *err) {
     return in;
 }
 
-void input_close(struct input *in) {
+void trace_input_close(struct input *in) {
     if (!in)
         return;
     gzclose(in->file);
@@ -39,7 +39,7 @@ void input_close(struct input *in) {
     free(in);
 }
 
-uint32_t input_number(const struct input *in) {
+uint32_t trace_input_number(const struct input *in) {
     return in->number;
 }
 
@@ -52,7 +52,7 @@ static int refill(struct input *in, struct error *err) {
     return n > 0;
 }
 
-int input_line(struct input *in, char **line, struct error *err) {
+int trace_input_line(struct input *in, char **line, struct error *err) {
     uint32_t used = 0;
     bool any = false, done = false;
     while (!done) {
@@ -84,7 +84,7 @@ int input_line(struct input *in, char **line, struct error *err) {
     return 1;
 }
 
-uint32_t input_split(char *line, char separator, char **fields, uint32_t max) {
+uint32_t trace_input_split(char *line, char separator, char **fields, uint32_t max) {
     uint32_t n = 0;
     if (separator == ' ') {
         for (char *s = line; n < max;) {
@@ -107,7 +107,7 @@ uint32_t input_split(char *line, char separator, char **fields, uint32_t max) {
     return n;
 }
 
-int input_int(const struct input *in, const char *name, const char *text, int64_t *out, struct error *err) {
+int trace_input_int(const struct input *in, const char *name, const char *text, int64_t *out, struct error *err) {
     char digits[32], shown[48];
     size_t len = strcspn(text, ".");
     const char *rest = text + len;

@@ -100,7 +100,7 @@ static void by_group(const struct trace *t, const struct replay *r, struct metri
         struct pick p = {jobs + start[g], start[g + 1] - start[g]};
         if (!p.count)
             continue;
-        struct sim_group f = figures(t, r, &p, names_get(names, g), NULL);
+        struct sim_group f = figures(t, r, &p, trace_names_get(names, g), NULL);
         total += f.speed_mean;
         square += f.speed_mean * f.speed_mean;
         m->users++;

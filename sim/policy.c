@@ -75,7 +75,7 @@ static int setting(const char *key, const char *value, struct policy *p, struct 
 int sim_policy(const char *text, struct policy *p, struct error *err) {
     cleanup_free char *copy = xstrdup(text);
     char *fields[TRACE_FIELDS_MAX];
-    uint32_t n = input_split(copy, ',', fields, TRACE_FIELDS_MAX);
+    uint32_t n = trace_input_split(copy, ',', fields, TRACE_FIELDS_MAX);
     const struct named *named = NULL;
     for (unsigned i = 0; i < sizeof NAMED / sizeof *NAMED; i++)
         if (streq(NAMED[i].name, fields[0]))

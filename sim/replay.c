@@ -31,7 +31,7 @@ struct loop {
     uint32_t sample_every;
 };
 
-struct sched_request replay_request(const struct trace *t, const struct trace_job *j) {
+struct sched_request sim_replay_request(const struct trace *t, const struct trace_job *j) {
     return (struct sched_request){
         .project = j->project,
         .user = j->user,
@@ -41,7 +41,7 @@ struct sched_request replay_request(const struct trace *t, const struct trace_jo
         .cpus_per_task = j->cpus_per_task,
         .memory_per_node_bytes = j->memory_bytes,
         .gpu_milli_per_task = j->gpu_milli,
-        .gpu_model = j->model ? names_get(&t->models, j->model) : NULL,
+        .gpu_model = j->model ? trace_names_get(&t->models, j->model) : NULL,
         .time_limit_ms = j->limit_ms,
     };
 }
@@ -61,7 +61,7 @@ static int add_nodes(const struct trace *t, struct world *w, struct error *err) 
     return 0;
 }
 
-int replay_world(const struct trace *t, struct world *w, struct error *err) {
+int sim_replay_world(const struct trace *t, struct world *w, struct error *err) {
     if (!t->nodes.len)
         return error_set(err, EINVAL, "the trace does not say which nodes there are: give a node list with --nodes");
     int r = add_nodes(t, w, err);
@@ -70,7 +70,7 @@ int replay_world(const struct trace *t, struct world *w, struct error *err) {
         gpus += t->nodes.at[i].gpus;
     uint32_t n = t->projects.at.len;
     for (uint32_t i = 1; i <= n && !r; i++) {
-        struct sched_project p = {.id = i, .name = names_get(&t->projects, i), .quota_milligpu = gpus * 1000 / n,
+        struct sched_project p = {.id = i, .name = trace_names_get(&t->projects, i), .quota_milligpu = gpus * 1000 / n,
                                   .weight_milli = SCHED_UNLIMITED, .limit_milligpu = SCHED_UNLIMITED,
                                   .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED};
         r = world_project_set(w, &p, err);
@@ -113,7 +113,7 @@ static int64_t size_of(const struct loop *l, uint32_t job) {
 }
 
 static void arrive(struct loop *l, uint32_t job, uint32_t restarts) {
-    struct sched_request q = replay_request(l->t, &l->t->jobs.at[job]);
+    struct sched_request q = sim_replay_request(l->t, &l->t->jobs.at[job]);
     const struct world_request *r = world_request(l->w, &q);
     struct sched_job j = {.id = (uint64_t)job + 1, .request = r, .submit_ms = l->t->jobs.at[job].submit_ms,
                           .restarts = restarts};
@@ -184,11 +184,11 @@ static void step(struct loop *l) {
     sample(l);
 }
 
-int replay_run(const struct trace *t, const struct policy *policy, struct replay *out, struct error *err) {
+int sim_replay_run(const struct trace *t, const struct policy *policy, struct replay *out, struct error *err) {
     *out = (struct replay){0};
     struct loop l = {.t = t, .policy = policy, .out = out, .w = world_new(), .wake_ms = INT64_MAX};
     world_half_life(l.w, policy->half_life_ms);
-    int r = replay_world(t, l.w, err);
+    int r = sim_replay_world(t, l.w, err);
     for (uint32_t i = 0; i < t->nodes.len; i++)
         out->capacity += t->gpus ? (int64_t)t->nodes.at[i].gpus * SCHED_GPU : (int64_t)t->nodes.at[i].cpus;
     for (uint32_t i = 0; i < t->jobs.len && !r; i++) {
@@ -222,7 +222,7 @@ int replay_run(const struct trace *t, const struct policy *policy, struct replay
     return r;
 }
 
-void replay_done(struct replay *r) {
+void sim_replay_done(struct replay *r) {
     vec_done(&r->jobs);
     vec_done(&r->samples);
 }

@@ -67,7 +67,7 @@ static void cell(const struct line *l, const struct metrics *m, char *out, size_
         snprintf(out, size, "%.3f", v);
 }
 
-void report_text(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out) {
+void sim_report_text(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out) {
     buf_addf(out, "%u jobs (%u left out), %u nodes, %u users\n\n%-28s", t->jobs.len, t->skipped, t->nodes.len,
              t->users.at.len, "");
     for (uint32_t i = 0; i < n; i++)
@@ -118,7 +118,7 @@ static void json_group(struct buf *out, const struct sim_group *g) {
              g->slowdown_median, g->flow_mean_s, g->amount_share);
 }
 
-void report_json(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out) {
+void sim_report_json(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out) {
     buf_addf(out, "{\"jobs\":%u,\"skipped\":%u,\"nodes\":%u,\"runs\":[", t->jobs.len, t->skipped, t->nodes.len);
     for (uint32_t i = 0; i < n; i++) {
         const struct metrics *m = &runs[i].m;

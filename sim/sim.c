@@ -127,7 +127,7 @@ static int fill_all(const struct sim_options *o, const struct trace *t, struct e
         int64_t sum_100 = 0, sum_end = 0, began = cpu_us();
         for (uint32_t k = 0; k < o->runs && !r; k++) {
             struct fill f;
-            r = fill_run(t, &p, o->fill, o->seed + k, &f, err);
+            r = sim_fill_run(t, &p, o->fill, o->seed + k, &f, err);
             sum_100 += f.at_100;
             sum_end += f.at_end;
         }
@@ -150,27 +150,27 @@ static int replay_all(const struct sim_options *o, const struct trace *t, struct
         r = sim_policy(o->policies[n], &p, err);
         int64_t began = cpu_us();
         if (!r)
-            r = replay_run(t, &p, &replay, err);
+            r = sim_replay_run(t, &p, &replay, err);
         runs[n].name = o->policies[n];
         int64_t took = cpu_us() - began;
         if (!r)
             sim_metrics_make(t, &replay, &runs[n].m);
         runs[n].m.seconds = (double)took / 1e6;
-        replay_done(&replay);
+        sim_replay_done(&replay);
     }
     cleanup_buf struct buf b = {0};
     if (!r && o->html) {
-        report_html(t, o->trace, runs, n, &b);
+        sim_report_html(t, o->trace, runs, n, &b);
         r = write_file(o->html, &b, err);
         buf_clear(&b);
     }
     if (!r && o->json) {
-        report_json(t, runs, n, &b);
+        sim_report_json(t, runs, n, &b);
         r = write_file(o->json, &b, err);
         buf_clear(&b);
     }
     if (!r && (!o->json || !streq(o->json, "-"))) {
-        report_text(t, runs, n, &b);
+        sim_report_text(t, runs, n, &b);
         r = write_file("-", &b, err);
     }
     for (uint32_t i = 0; i < n; i++)

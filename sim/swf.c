@@ -43,7 +43,7 @@ static int comment(struct swf *s, const char *line, struct error *err) {
             return 0;
         memcpy(number, value, len);
         int64_t n;
-        int r = input_int(s->in, words[i], number, &n, err);
+        int r = trace_input_int(s->in, words[i], number, &n, err);
         if (r)
             return r;
         if (n > 0 && n < UINT32_MAX && (i == 0 || !s->procs))
@@ -57,16 +57,16 @@ static int record(struct swf *s, char *line, struct error *err) {
                                                "cpu time", "memory used", "processors", "requested time", "memory",
                                                "status", "user", "group"};
     char *fields[TRACE_FIELDS_MAX];
-    uint32_t n = input_split(line, ' ', fields, TRACE_FIELDS_MAX);
+    uint32_t n = trace_input_split(line, ' ', fields, TRACE_FIELDS_MAX);
     if (!n)
         return 0;
     if (n < USER + 1)
         return error_set(err, EINVAL, "line %u has %u columns: the Standard Workload Format has %d",
-                         input_number(s->in), n, COLUMNS);
+                         trace_input_number(s->in), n, COLUMNS);
     int64_t v[USER + 1] = {0};
     for (unsigned i = 0; i <= USER; i++) {
         int r = i == CPU_TIME || i == USED_MEMORY || i == MEMORY || i == STATUS
-                    ? 0 : input_int(s->in, names[i], fields[i], &v[i], err);
+                    ? 0 : trace_input_int(s->in, names[i], fields[i], &v[i], err);
         if (r)
             return r;
     }
@@ -81,12 +81,12 @@ static int record(struct swf *s, char *line, struct error *err) {
         return error_set(err, E2BIG, "more than %d jobs: cut the trace", TRACE_JOBS_MAX);
     struct trace_job j = {.submit_ms = v[SUBMIT] * 1000, .run_ms = run * 1000, .limit_ms = v[TIME] * 1000, .nodes = 1,
                           .tasks = (uint32_t)procs, .cpus_per_task = 1,
-                          .user = names_number(&s->t->users, fields[USER])};
+                          .user = trace_names_number(&s->t->users, fields[USER])};
     vec_push(&s->t->jobs, j);
     return 0;
 }
 
-int swf_read(struct trace *t, struct input *in, char *line, struct error *err) {
+int trace_read_swf(struct trace *t, struct input *in, char *line, struct error *err) {
     struct swf s = {.t = t, .in = in};
     int r = 1;
     while (r > 0) {
@@ -94,7 +94,7 @@ int swf_read(struct trace *t, struct input *in, char *line, struct error *err) {
         int e = *line == ';' ? comment(&s, line, err) : record(&s, line, err);
         if (e)
             return e;
-        r = input_line(in, &line, err);
+        r = trace_input_line(in, &line, err);
     }
     if (r < 0)
         return r;

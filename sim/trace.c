@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-uint32_t names_number(struct names *n, const char *name) {
+uint32_t trace_names_number(struct names *n, const char *name) {
     if (str_empty(name) || streq(name, "-1"))
         return 0;
     uintptr_t known = (uintptr_t)strmap_get(&n->map, name);
@@ -17,7 +17,7 @@ uint32_t names_number(struct names *n, const char *name) {
     return n->at.len;
 }
 
-const char *names_get(const struct names *n, uint32_t number) {
+const char *trace_names_get(const struct names *n, uint32_t number) {
     return number && number <= n->at.len ? n->at.at[number - 1] : "-";
 }
 
@@ -47,20 +47,20 @@ static void sort_jobs(struct trace *t) {
 }
 
 int trace_read(struct trace *t, const char *path, struct error *err) {
-    struct input *in = input_open(path, err);
+    struct input *in = trace_input_open(path, err);
     if (!in)
         return -err->code;
     char *line;
-    int r = input_line(in, &line, err);
+    int r = trace_input_line(in, &line, err);
     if (r == 0)
         r = error_set(err, EINVAL, "%s is empty: a trace was expected", path);
     if (r > 0) {
         if (looks_like_swf(line))
-            r = swf_read(t, in, line, err);
+            r = trace_read_swf(t, in, line, err);
         else if (strstr(line, "cpu_milli") && strstr(line, "num_gpu"))
-            r = openb_read(t, in, line, err);
+            r = trace_read_openb(t, in, line, err);
         else if (strstr(line, "submit_s"))
-            r = own_read(t, in, line, err);
+            r = trace_read_own(t, in, line, err);
         else
             r = error_set(
                 err, EINVAL,
@@ -70,7 +70,7 @@ int trace_read(struct trace *t, const char *path, struct error *err) {
         if (r < 0 && err && err->text[0] != path[0])
             error_prefix(err, "%s", path);
     }
-    input_close(in);
+    trace_input_close(in);
     if (r < 0)
         return r;
     if (!t->jobs.len)

@@ -45,7 +45,7 @@ static void easy_backfills_without_delay(void **state) {
     assert_int_equal(t.skipped, 2);
     assert_int_equal(t.nodes.at[0].cpus, 4);
     assert_int_equal(sim_policy("easy", &p, &e), 0);
-    assert_int_equal(replay_run(&t, &p, &r, &e), 0);
+    assert_int_equal(sim_replay_run(&t, &p, &r, &e), 0);
     const int64_t starts[] = {0, 100, 20, 200};
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(r.jobs.at[i].start_ms, starts[i] * 1000);
@@ -55,21 +55,21 @@ static void easy_backfills_without_delay(void **state) {
     assert_true(m.total.wait_mean_s > 64.9 && m.total.wait_mean_s < 65.1);  // (0 + 90 + 0 + 170) / 4
     struct sim_run run = {"easy", m};
     cleanup_buf struct buf out = {0};
-    report_text(&t, &run, 1, &out);
+    sim_report_text(&t, &run, 1, &out);
     assert_non_null(strstr(out.data, "mean bounded slowdown"));
     buf_clear(&out);
-    report_json(&t, &run, 1, &out);
+    sim_report_json(&t, &run, 1, &out);
     assert_non_null(strstr(out.data, "\"policy\":\"easy\""));
     buf_clear(&out);
-    report_html(&t, "<trace>", &run, 1, &out);
+    sim_report_html(&t, "<trace>", &run, 1, &out);
     assert_non_null(strstr(out.data, "&lt;trace&gt;"));
     assert_non_null(strstr(out.data, "</html>"));
     sim_metrics_done(&m);
-    replay_done(&r);
+    sim_replay_done(&r);
     assert_int_equal(sim_policy("fcfs", &p, &e), 0);
-    assert_int_equal(replay_run(&t, &p, &r, &e), 0);
+    assert_int_equal(sim_replay_run(&t, &p, &r, &e), 0);
     assert_int_equal(r.jobs.at[2].start_ms, 200000);  // nobody passes
-    replay_done(&r);
+    sim_replay_done(&r);
     trace_done(&t);
 }
 
@@ -121,16 +121,16 @@ static void shares_are_reclaimed_in_a_replay(void **state) {
     unlink(path);
     unlink(nodes);
     assert_int_equal(sim_policy("default", &p, &e), 0);
-    assert_int_equal(replay_run(&t, &p, &r, &e), 0);
+    assert_int_equal(sim_replay_run(&t, &p, &r, &e), 0);
     assert_int_equal(r.preemptions, 1);
     assert_int_equal(r.jobs.at[1].preempted, 1);
     assert_int_equal(r.jobs.at[2].start_ms, 40000);  // 30 s of grace
     assert_int_equal(r.jobs.at[1].start_ms, 540000);
     assert_int_equal(r.unstarted, 0);
-    replay_done(&r);
+    sim_replay_done(&r);
     struct fill f, g;
-    assert_int_equal(fill_run(&t, &p, 130, 1, &f, &e), 0);
-    assert_int_equal(fill_run(&t, &p, 130, 1, &g, &e), 0);
+    assert_int_equal(sim_fill_run(&t, &p, 130, 1, &f, &e), 0);
+    assert_int_equal(sim_fill_run(&t, &p, 130, 1, &g, &e), 0);
     assert_int_equal(f.at_end, 10000);
     assert_memory_equal(&f, &g, sizeof f);
     trace_done(&t);

@@ -26,8 +26,8 @@ struct replay {
     int64_t first_ms, last_ms;
 };
 
-int replay_run(const struct trace *t, const struct policy *policy, struct replay *out, struct error *err);
-void replay_done(struct replay *r);
+int sim_replay_run(const struct trace *t, const struct policy *policy, struct replay *out, struct error *err);
+void sim_replay_done(struct replay *r);
 
 // Placement only: jobs drawn with replacement until their GPUs reach `percent` of what is there,
 // placed one by one in random order; nobody leaves, nobody tries again. What was allocated when
@@ -36,8 +36,8 @@ struct fill {
     int32_t at_100, at_end;
     uint32_t arrived, placed;
 };
-int fill_run(const struct trace *t, const struct policy *policy, uint32_t percent, uint64_t seed, struct fill *out,
+int sim_fill_run(const struct trace *t, const struct policy *policy, uint32_t percent, uint64_t seed, struct fill *out,
              struct error *err);
 
-int replay_world(const struct trace *t, struct world *w, struct error *err);  // its nodes and projects
-struct sched_request replay_request(const struct trace *t, const struct trace_job *j);
+int sim_replay_world(const struct trace *t, struct world *w, struct error *err);  // its nodes and projects
+struct sched_request sim_replay_request(const struct trace *t, const struct trace_job *j);

@@ -17,6 +17,6 @@ struct sim_run {
 
 // report.c, html.c
 struct buf;
-void report_text(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out);
-void report_json(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out);
-void report_html(const struct trace *t, const char *path, const struct sim_run *runs, uint32_t n, struct buf *out);
+void sim_report_text(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out);
+void sim_report_json(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out);
+void sim_report_html(const struct trace *t, const char *path, const struct sim_run *runs, uint32_t n, struct buf *out);

@@ -53,20 +53,20 @@ enum trace_format { TRACE_UNKNOWN, TRACE_SWF, TRACE_OPENB, TRACE_OWN };
 int trace_read(struct trace *t, const char *path, struct error *err);
 int trace_read_nodes(struct trace *t, const char *path, struct error *err);  // openb node list
 void trace_done(struct trace *t);
-uint32_t names_number(struct names *n, const char *name);  // 0 for "" and "-1"
-const char *names_get(const struct names *n, uint32_t number);
+uint32_t trace_names_number(struct names *n, const char *name);  // 0 for "" and "-1"
+const char *trace_names_get(const struct names *n, uint32_t number);
 
 // input.c: lines of a file, plain or gzipped
 struct input;
-struct input *input_open(const char *path, struct error *err);
-int input_line(struct input *in, char **line, struct error *err);  // 1, 0 at the end, or an error
-uint32_t input_number(const struct input *in);                     // of the line read last
-void input_close(struct input *in);
+struct input *trace_input_open(const char *path, struct error *err);
+int trace_input_line(struct input *in, char **line, struct error *err);  // 1, 0 at the end, or an error
+uint32_t trace_input_number(const struct input *in);                     // of the line read last
+void trace_input_close(struct input *in);
 // Splits in place; empty fields stay. Separator ' ' stands for any run of blanks.
-uint32_t input_split(char *line, char separator, char **fields, uint32_t max);
+uint32_t trace_input_split(char *line, char separator, char **fields, uint32_t max);
 // Whole part of a decimal number, the fraction is dropped.
-int input_int(const struct input *in, const char *name, const char *text, int64_t *out, struct error *err);
+int trace_input_int(const struct input *in, const char *name, const char *text, int64_t *out, struct error *err);
 
-int swf_read(struct trace *t, struct input *in, char *first, struct error *err);
-int openb_read(struct trace *t, struct input *in, char *header, struct error *err);
-int own_read(struct trace *t, struct input *in, char *header, struct error *err);
+int trace_read_swf(struct trace *t, struct input *in, char *first, struct error *err);
+int trace_read_openb(struct trace *t, struct input *in, char *header, struct error *err);
+int trace_read_own(struct trace *t, struct input *in, char *header, struct error *err);
