@@ -505,6 +505,14 @@ static const struct field status_fields[] = {
 };
 const struct schema answer_status_schema = SCHEMA(S, "the status", status_fields);
 #undef S
+#define S struct answer_reload
+static const struct field reload_fields[] = {
+    FIELD(1, S, file, "The configuration file."),
+    FIELD_LIST(2, S, warnings, "Entries that are no longer in the file and still exist."),
+};
+const struct schema answer_reload_schema = SCHEMA(S, "the configuration was read again", reload_fields);
+#undef S
+
 #define S struct answer_upgrade
 static const struct field upgrade_fields[] = {
     FIELD(1, S, version, "Version of the controller."),

@@ -289,6 +289,12 @@ struct answer_status {
     const char *listen;
     LIST(const char *) warnings;
 };
+struct answer_reload {
+    const char *file;
+    LIST(const char *) warnings;
+};
+extern const struct schema answer_reload_schema;
+
 struct answer_upgrade {
     const char *version;
     uint32_t level, newest_level;

@@ -7,6 +7,7 @@
 #include "admission.h"
 #include "api.h"
 #include "notifier.h"
+#include "policy.h"
 #include "telemetry.h"
 #include "model/gpuspec.h"
 #include "model/name.h"
@@ -199,6 +200,24 @@ static void add_text(struct status_warnings *w, const struct buf *text) {
         vec_push(&w->list, arena_strndup(w->arena, text->data, text->len));
 }
 
+static void warn_unlisted(void *ctx, const char *text) {
+    vec_push(&((struct status_warnings *)ctx)->list, text);
+}
+
+void api_reload(struct api_call *call) {
+    struct controller *c = call->controller;
+    struct status_warnings warnings = {.arena = &call->arena};
+    struct error e = {0};
+    if (controller_reload(c, &e) < 0) {
+        api_fail(call->req, &e);
+        return;
+    }
+    policy_unlisted(c, &call->arena, warn_unlisted, &warnings);
+    struct answer_reload answer = {.file = c->paths.config, .warnings = {warnings.list.at, warnings.list.len}};
+    api_answer_committed(call, 200, &answer_reload_schema, &answer);
+    vec_done(&warnings.list);
+}
+
 static void collect_warnings(struct controller *c, const struct buf *sick, struct status_warnings *w) {
     cleanup_buf struct buf waste = {0}, outside = {0};
     struct error e = {0};
@@ -209,6 +228,7 @@ static void collect_warnings(struct controller *c, const struct buf *sick, struc
         vec_push(&w->list, upgrade);
     if (notifier_problem(c->notifier))
         vec_push(&w->list, notifier_problem(c->notifier));
+    policy_unlisted(c, w->arena, warn_unlisted, w);
     core_each_node(c->core, warn_missing, w);
     add_text(w, sick);
     if (telemetry_outside(c, &outside))

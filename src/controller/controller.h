@@ -109,12 +109,14 @@ struct controller {
     int64_t journal_replay_again_us;  // when users may have the past played back again
     struct telemetry *telemetry;
     struct notifier *notifier;
+    struct buf configured;   // entries that are or were in the configuration file, see policy.c
     struct metrics_histogram pass_times, request_times;
     struct map replies;      // route and status → count
     char storage_problem[ERROR_TEXT_MAX];
 };
 
 int64_t now_ms(void);
+int controller_reload(struct controller *c, struct error *e);  // reads the configuration file again
 int controller_init_keys(struct controller *c, struct error *e);  // gives the core a secret, once (daemon.c)
 
 // agents.c

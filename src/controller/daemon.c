@@ -326,13 +326,13 @@ static void stop(struct controller *c) {
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
 }
 
-static void reload(struct controller *c) {
+int controller_reload(struct controller *c, struct error *e) {
     struct config fresh;
-    struct error e = {0};
     struct core_config core_config;
-    if (config_load(c->paths.config, now_ms(), zone_offset_s(), &fresh, &e) < 0) {
-        log_error("configuration not taken, the old one stays: %s", e.text);
-        return;
+    int r = config_load(c->paths.config, now_ms(), zone_offset_s(), &fresh, e);
+    if (r < 0) {
+        log_error("configuration not taken, the old one stays: %s", e->text);
+        return r;
     }
     config_done(&c->config);
     c->config = fresh;
@@ -341,11 +341,12 @@ static void reload(struct controller *c) {
     core_configure(c->core, &core_config);
     policy_from_config(c);
     log_info("configuration read again");
+    return 0;
 }
 
 static void on_signal(uv_signal_t *h, int signal) {
     if (signal == SIGHUP)
-        reload(h->data);
+        controller_reload(h->data, &(struct error){0});
     else
         stop(h->data);
 }
@@ -361,6 +362,7 @@ static void free_all(struct controller *c) {
     questions_done(c);
     telemetry_done(c);
     notifier_free(c->notifier);
+    buf_done(&c->configured);
     strmap_done(&c->agents);
     admission_done(c);
     users_free(c->users);

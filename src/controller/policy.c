@@ -2,6 +2,9 @@
 // reservations that differ become commands. What was set otherwise and is not in the file stays.
 #include "policy.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -83,7 +86,104 @@ static void take_policy(struct controller *c) {
         log_info("policy set from the configuration");
 }
 
+// --- entries that were taken out of the file ---
+
+// One line for each entry: "project vision". Kept in the store, so that it is known after a restart which entries came
+// from the file.
+static void add_lines(enum entity_kind kind, const void *list, uint32_t count, size_t size, struct buf *out) {
+    for (uint32_t i = 0; i < count; i++)
+        buf_addf(out, "%s %s\n", entity_word(kind), *(const char *const *)((const char *)list + i * size));
+}
+
+static void lines_of_file(const struct config *f, struct buf *out) {
+    add_lines(ENTITY_QOS, f->qos.at, f->qos.len, sizeof *f->qos.at, out);
+    add_lines(ENTITY_PARTITION, f->partitions.at, f->partitions.len, sizeof *f->partitions.at, out);
+    add_lines(ENTITY_PROJECT, f->projects.at, f->projects.len, sizeof *f->projects.at, out);
+    add_lines(ENTITY_RESERVATION, f->reservations.at, f->reservations.len, sizeof *f->reservations.at, out);
+}
+
+static bool has_line(const struct buf *lines, const char *line, size_t len) {
+    const char *end = lines->data + lines->len;
+    for (const char *at = lines->data, *next; at && at < end; at = next + 1) {
+        if (!(next = memchr(at, '\n', (size_t)(end - at))))
+            return false;
+        if ((size_t)(next - at) == len && memcmp(at, line, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+// Whether the entity of a line exists; its kind and name land in the arena.
+static bool line_exists(struct controller *c, struct arena *a, const char *line, size_t len, enum entity_kind *kind,
+                        const char **name) {
+    const char *text = arena_strndup(a, line, len), *space = strchr(text, ' ');
+    for (int k = 0; space && k < ENTITY_COUNT; k++)
+        if (strlen(entity_word((enum entity_kind)k)) == (size_t)(space - text) &&
+            str_has_prefix(text, entity_word((enum entity_kind)k))) {
+            *kind = (enum entity_kind)k;
+            *name = space + 1;
+            return core_entity_exists(c->core, *kind, *name);
+        }
+    return false;
+}
+
+// Remembers what is in the file, and what was in it and still exists.
+static void remember_entries(struct controller *c) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf now = {0}, all = {0};
+    enum entity_kind kind;
+    const char *name;
+    lines_of_file(&c->config, &now);
+    if (now.len)
+        buf_add(&all, now.data, now.len);
+    const char *end = c->configured.data + c->configured.len;
+    for (const char *at = c->configured.data, *next; at && at < end; at = next + 1) {
+        next = memchr(at, '\n', (size_t)(end - at));
+        if (!next)
+            break;
+        if (!has_line(&now, at, (size_t)(next - at)) && line_exists(c, &a, at, (size_t)(next - at), &kind, &name)) {
+            log_warn("%s \"%s\" is no longer in the configuration file but still exists; remove it with 'acequia %s "
+                     "delete %s'",
+                     entity_word(kind), name, entity_command(kind), name);
+            buf_add(&all, at, (size_t)(next - at) + 1);
+        }
+    }
+    if (all.len != c->configured.len || (all.len && memcmp(all.data, c->configured.data, all.len) != 0))
+        pipeline_keep_blob(c->pipeline, "configured", all.data ? all.data : "", all.len);
+    buf_done(&c->configured);
+    c->configured = all;
+    all = (struct buf){0};
+}
+
+void policy_unlisted(struct controller *c, struct arena *a, void (*fn)(void *ctx, const char *text), void *ctx) {
+    cleanup_buf struct buf now = {0};
+    enum entity_kind kind;
+    const char *name;
+    lines_of_file(&c->config, &now);
+    const char *end = c->configured.data + c->configured.len;
+    for (const char *at = c->configured.data, *next; at && at < end; at = next + 1) {
+        next = memchr(at, '\n', (size_t)(end - at));
+        if (!next)
+            return;
+        if (!has_line(&now, at, (size_t)(next - at)) && line_exists(c, a, at, (size_t)(next - at), &kind, &name))
+            fn(ctx, arena_printf(a,
+                                 "%s \"%s\" is no longer in the configuration file but still exists; remove it with "
+                                 "'acequia %s delete %s'",
+                                 entity_word(kind), name, entity_command(kind), name));
+    }
+}
+
+static void load_entries(struct controller *c) {
+    void *data;
+    size_t len;
+    if (c->configured.len || store_blob(c->store, "configured", &data, &len, NULL) < 0)
+        return;
+    buf_add(&c->configured, data, len);
+    free(data);
+}
+
 void policy_from_config(struct controller *c) {
+    load_entries(c);
     take_policy(c);
     // QoS first: projects may name one.
     const struct config *f = &c->config;
@@ -91,4 +191,5 @@ void policy_from_config(struct controller *c) {
     take_entities(c, ENTITY_PARTITION, f->partitions.at, f->partitions.len, sizeof *f->partitions.at);
     take_entities(c, ENTITY_PROJECT, f->projects.at, f->projects.len, sizeof *f->projects.at);
     take_entities(c, ENTITY_RESERVATION, f->reservations.at, f->reservations.len, sizeof *f->reservations.at);
+    remember_entries(c);
 }

@@ -200,6 +200,11 @@ void core_each_entity(const struct core *c, enum entity_kind kind,
     }
 }
 
+bool core_entity_exists(const struct core *c, enum entity_kind kind, const char *name) {
+    const struct entity_entry *e = core_find_entity(c, kind, name);
+    return e && e->value;
+}
+
 void core_each_partition_of(const struct core *c, const char *node,
                             bool (*fn)(void *ctx, const char *name, const void *value), void *ctx) {
     for (uint32_t i = 0; i < c->entity_list[ENTITY_PARTITION].len; i++) {

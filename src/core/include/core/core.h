@@ -244,6 +244,7 @@ struct core_passes {
     uint64_t passes, looked_at, started, backfilled;
 };
 void core_passes(const struct core *c, struct core_passes *out);
+bool core_entity_exists(const struct core *c, enum entity_kind kind, const char *name);
 void core_each_entity(const struct core *c, enum entity_kind kind,
                       bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
 void core_each_partition_of(const struct core *c, const char *node,
