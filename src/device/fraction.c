@@ -3,8 +3,11 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/acl.h"
 #include "shim/arbiter.h"
 #include "shim/ledger.h"
 
@@ -12,6 +15,18 @@ static_assert((int)FRACTION_PATH_MAX == (int)LEDGER_PATH_MAX, "paths are passed 
 
 int fraction_path(const char *folder, const char *uuid, char path[FRACTION_PATH_MAX]) {
     return ledger_path(path, folder, uuid, LEDGER_SUFFIX);
+}
+
+// Jobs of different users take turns through the arbiter's file, so they write to it; nobody else reaches it.
+static int allow_turns(const char *path, uid_t uid) {
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    int r = acl_allow_user(fd, uid, ACL_READ | ACL_WRITE);
+    if (r < 0 && fchmod(fd, 0666) == 0)  // no access control lists here
+        r = 0;
+    close(fd);
+    return r;
 }
 
 int fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRACTION_PATH_MAX]) {
@@ -29,10 +44,9 @@ int fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRA
         r = -errno;
     if (r == 0)
         r = ledger_path(arbiter, f->arbiter_folder, gpu->uuid, ARBITER_SUFFIX);
-    // Jobs of different users take turns through it.
     if (r == 0 && access(arbiter, F_OK) < 0)
-        r = arbiter_create(arbiter, gpu->uuid, 0666);
-    return r;
+        r = arbiter_create(arbiter, gpu->uuid, 0600);
+    return r == 0 && f->uid != (uid_t)-1 ? allow_turns(arbiter, f->uid) : r;
 }
 
 void fraction_forget(const char *folder, const char *arbiter_folder, const char *uuid, const char *job) {

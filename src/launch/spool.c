@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <dirent.h>
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,9 +12,9 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/acl.h"
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "base/rand.h"
@@ -163,22 +162,7 @@ static int write_unit(int spool_fd, const struct launch_request *r, const char *
 // The job's user may read and run the script, but does not own it: an owner could make it writable and fill the
 // file system that all jobs need. Where there are no access control lists the user has to own it.
 static int grant_to_user(int fd, uid_t uid, gid_t gid) {
-    enum { ACL_VERSION = 2, USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, MASK = 16, OTHER = 32,
-           READ_EXECUTE = 5, NOBODY = -1 };
-    const struct {
-        uint32_t version;
-        struct {
-            uint16_t tag, permissions;
-            uint32_t id;
-        } entry[5];
-    } acl = {htole32(ACL_VERSION),
-             {{htole16(USER_OBJ), htole16(READ_EXECUTE), htole32((uint32_t)NOBODY)},
-              {htole16(USER), htole16(READ_EXECUTE), htole32(uid)},
-              {htole16(GROUP_OBJ), 0, htole32((uint32_t)NOBODY)},
-              {htole16(MASK), htole16(READ_EXECUTE), htole32((uint32_t)NOBODY)},
-              {htole16(OTHER), 0, htole32((uint32_t)NOBODY)}}};
-    static_assert(sizeof acl == 44, "as the kernel reads it");
-    if (fsetxattr(fd, "system.posix_acl_access", &acl, sizeof acl, 0) == 0)
+    if (acl_allow_user(fd, uid, ACL_READ | ACL_EXECUTE) == 0)
         return 0;
     return fchown(fd, uid, gid) < 0 ? -errno : 0;
 }

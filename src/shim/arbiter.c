@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -314,6 +315,48 @@ static int file_check(int fd) {
     return 0;
 }
 
+// The file is written by other users' jobs on the same GPU. One that cuts it off must not end this program: a page
+// that is gone (SIGBUS) becomes a private, empty one, as if this job were alone on the GPU.
+enum { GUARDED_MAX = 64 };
+static struct {
+    _Atomic uintptr_t map[GUARDED_MAX];
+    struct sigaction before;
+    atomic_flag installed;
+} guard = {.installed = ATOMIC_FLAG_INIT};
+
+static void on_bus_error(int sig, siginfo_t *info, void *context) {
+    uintptr_t at = (uintptr_t)info->si_addr, size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    int saved = errno;
+    for (int i = 0; i < GUARDED_MAX; i++) {
+        uintptr_t map = atomic_load(&guard.map[i]);
+        if (map && at >= map && at < map + sizeof(struct file) &&
+            mmap((void *)(at & ~(size - 1)), size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                 0) != MAP_FAILED) {
+            errno = saved;
+            return;
+        }
+    }
+    // Not ours: as if we were not here.
+    if (guard.before.sa_flags & SA_SIGINFO)
+        guard.before.sa_sigaction(sig, info, context);
+    else if (guard.before.sa_handler != SIG_DFL && guard.before.sa_handler != SIG_IGN)
+        guard.before.sa_handler(sig);
+    else
+        sigaction(SIGBUS, &guard.before, NULL);  // the access is repeated, and ends the program
+}
+
+static void guard_map(const void *map, bool on) {
+    struct sigaction a = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    uintptr_t from = on ? 0 : (uintptr_t)map, to = on ? (uintptr_t)map : 0;
+    for (int i = 0; i < GUARDED_MAX; i++) {
+        uintptr_t expected = from;
+        if (atomic_compare_exchange_strong(&guard.map[i], &expected, to))
+            break;
+    }
+    if (on && !atomic_flag_test_and_set(&guard.installed))
+        sigaction(SIGBUS, &a, &guard.before);
+}
+
 int arbiter_open(const char *path, struct arbiter **out) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
@@ -329,6 +372,7 @@ int arbiter_open(const char *path, struct arbiter **out) {
     struct arbiter *a = calloc(1, sizeof *a);
     if (!a)
         abort();
+    guard_map(map, true);
     a->file = map;
     *out = a;
     return 0;
@@ -336,6 +380,7 @@ int arbiter_open(const char *path, struct arbiter **out) {
 
 struct arbiter *arbiter_close(struct arbiter *a) {
     if (a) {
+        guard_map(a->file, false);
         munmap(a->file, sizeof *a->file);
         free(a);
     }

@@ -389,12 +389,31 @@ static void change_test(void **state) {
     in_child(limits_change_while_running);
 }
 
+// Another user's job cuts the file off: this one goes on, as if alone.
+static void a_cut_arbiter_ends_nobody(void **state) {
+    char path[] = "/tmp/acequia-arbiter-XXXXXX";
+    struct arbiter *a = NULL;
+    int fd = mkstemp(path);
+    close(fd);
+    unlink(path);
+    assert_int_equal(arbiter_create(path, UUID0, 0600), 0);
+    assert_int_equal(arbiter_open(path, &a), 0);
+    int line = arbiter_join(a, "1.1", 500, 1000);
+    assert_true(line >= 0);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_false(arbiter_mine(a, line, 1000));
+    arbiter_charge(a, line, 500, 10);
+    assert_true(arbiter_join(a, "1.1", 500, 2000) >= 0);
+    arbiter_close(a);
+    unlink(path);
+}
+
 #define T(name) cmocka_unit_test_teardown(name, test_teardown)
 int main(void) {
     worker = mmap(NULL, sizeof *worker * WORKERS, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const struct CMUnitTest tests[] = {
-        T(bucket_arithmetic), T(killed_holder_blocks_nobody), T(holder_comes_back_level),
+        T(bucket_arithmetic), T(a_cut_arbiter_ends_nobody), T(killed_holder_blocks_nobody), T(holder_comes_back_level),
         T(shares_are_held), T(two_processes_share_one),
         T(one_left_alone_borrows), T(two_jobs_take_turns),
         T(turns_follow_the_shares), T(streams_test), T(change_test),
