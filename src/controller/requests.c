@@ -189,8 +189,10 @@ static const struct field submit_fields[] = {
     FIELD_SUB(1, S, spec, &spec_schema, "What is asked for.", .required = true),
     FIELD(2, S, script, "Text of the batch script."),
     FIELD_LIST(3, S, environment, "Environment of the job, as NAME=value."),
-    FIELD(4, S, key, "Idempotency key: a repeated request with the same key makes no second job.", .min = 1,
-          .max = KEY_MAX),
+    FIELD(4, S, key,
+          "Idempotency key, up to 200 characters. For 7 days the same job sent with the same key makes no second one; "
+          "another spec, script or environment with it is refused (409).",
+          .min = 1, .max = KEY_MAX),
     FIELD(5, S, dry_run, "Only checks it."),
 };
 const struct schema request_submit_schema = SCHEMA(S, "a job", submit_fields);
