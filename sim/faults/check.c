@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "fault_sim.h"
+#include "state.h"
 #include "store/sim_disk.h"
 
 enum {
@@ -42,6 +43,7 @@ void check_done(struct sim *s) {
     map_done(&c->keys);
     map_done(&c->refused);
     map_done(&c->starts);
+    map_done(&c->recorded);
     map_done(&c->completing);
     free_values(&c->truths);
     rules_done(&c->rules);
@@ -63,10 +65,13 @@ static struct placement *placement_of(struct told *j, uint32_t attempt) {
 
 static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
     struct check *c = &s->check;
-    if (b->id != c->jobs.len + 1)
+    bool adopted = b->submit_ms;
+    if (s->restored ? b->id <= c->jobs.len && (!adopted || c->jobs.at[b->id - 1].submitted) : b->id != c->jobs.len + 1)
         sim_fail(s, "job %llu was submitted after job %u", (ull)b->id, c->jobs.len);
-    for (uint64_t n = spec_array_count(b->spec); n; n--)
+    while (c->jobs.len < b->id - 1 + spec_array_count(b->spec))
         vec_push(&c->jobs, (struct told){0});
+    for (uint64_t i = 0; i < spec_array_count(b->spec); i++)
+        c->jobs.at[b->id - 1 + i].submitted = true;
     if (!b->key)
         return;
     if (map_get(&c->keys, b->key->hash))
@@ -75,12 +80,13 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
 }
 
 static void told_placed(struct sim *s, struct told *j, const struct event_job_placed *b) {
-    if (j->placed || b->attempt != j->attempt + 1)
+    if (j->placed || (s->restored ? b->attempt <= j->attempt : b->attempt != j->attempt + 1))
         sim_fail(s, "job %llu was placed as attempt %u after attempt %u%s", (ull)b->id, b->attempt,
                  j->attempt, j->placed ? ", which goes on" : "");
     if (j->cancelled)
         sim_fail(s, "job %llu was placed again although it was cancelled", (ull)b->id);
-    struct placement p = {.attempt = b->attempt, .part_count = b->parts.len};
+    struct placement p = {
+        .attempt = b->attempt, .part_count = b->parts.len, .epoch = b->epoch, .agent_id = b->agent_id};
     for (uint32_t i = 0; i < b->parts.len && i < MACHINES_MAX; i++)
         p.nodes[i] = arena_strdup(&s->check.arena, b->parts.at[i].node);
     vec_push(&j->placements, p);
@@ -90,8 +96,8 @@ static void told_placed(struct sim *s, struct told *j, const struct event_job_pl
     j->placed = true;
 }
 
-static uint64_t truth_key(const char *node, uint64_t id, uint32_t attempt) {
-    return hash_bytes(node, strlen(node)) ^ hash_u64(id << 20 | attempt);
+static uint64_t truth_key(const char *node, uint64_t id, uint32_t attempt, uint64_t epoch) {
+    return hash_bytes(node, strlen(node)) ^ hash_u64(id << 20 | attempt) ^ hash_u64(epoch);
 }
 
 // Counted here once more: everything adds up, but time passes only once.
@@ -112,9 +118,11 @@ static void told_part_ended(struct sim *s, struct told *j, const struct event_pa
         }
     if (!found || b->attempt != j->attempt || !j->placed)
         sim_fail(s, "job %llu: a part of attempt %u on %s ended that was not there", (ull)b->id, b->attempt, b->node);
+    uint64_t key = truth_key(b->node, p && p->agent_id ? p->agent_id : b->id, b->attempt, p ? p->epoch : 0);
+    map_put(&s->check.recorded, key, s);
     if (!b->usage)
         return;
-    const struct usage *truth = map_get(&s->check.truths, truth_key(b->node, b->id, b->attempt));
+    const struct usage *truth = map_get(&s->check.truths, key);
     if (truth ? memcmp(truth, b->usage, sizeof *truth) != 0 : b->usage->wall_ms != 0)
         sim_fail(s, "job %llu attempt %u on %s: the journal counts %llu ms of use, the machine %llu",
                  (ull)b->id, b->attempt, b->node, (ull)b->usage->wall_ms, (ull)(truth ? truth->wall_ms : 0));
@@ -154,9 +162,9 @@ static void tell_job(struct sim *s, const struct event *e) {
     }
     uint64_t id = event_job_id(e);
     struct told *j = job_told(&s->check, id);
-    if (!j || j->ended) {
+    if (!j || !j->submitted || j->ended) {
         sim_fail(s, "%s about job %llu, which %s", event_info(e->type)->name, (ull)id,
-                 j ? "has ended" : "nobody submitted");
+                 j && j->ended ? "has ended" : "nobody submitted");
         return;
     }
     switch (e->type) {
@@ -280,6 +288,8 @@ void check_given_up(struct sim *s, const char *node) {
 
 void check_launch(struct sim *s, const struct machine *m, const struct message_launch *l) {
     const struct placement *p = placement_of(job_told(&s->check, l->id), l->attempt);
+    if (s->restored && (!core_epoch(s->check.shadow) || core_event_lost(s->check.shadow, l->epoch, l->seq)))
+        return;  // sent before the restore
     if (l->script.len != strlen(JOB_SCRIPT) || memcmp(l->script.data, JOB_SCRIPT, l->script.len) != 0)
         sim_fail(s, "%s: job %llu attempt %u comes without its script", m->name, (ull)l->id, l->attempt);
     for (uint32_t i = 0; p && i < p->part_count; i++)
@@ -302,7 +312,7 @@ void check_launch_failed(struct sim *s, struct machine *m, const struct message_
 }
 
 void check_started(struct sim *s, struct machine *m, const struct sim_unit *u) {
-    uint64_t key = hash_u64(u->id << 20 | u->attempt) ^ (m->number + 1);
+    uint64_t key = (hash_u64(u->id << 20 | u->attempt) ^ hash_u64(u->epoch)) + m->number + 1;
     uint32_t cpus = 0, gpus[GPUS_MAX] = {0};
     uint64_t memory = 0;
     if (map_get(&s->check.starts, key))
@@ -326,7 +336,7 @@ void check_started(struct sim *s, struct machine *m, const struct sim_unit *u) {
 }
 
 void check_ended(struct sim *s, const struct machine *m, const struct sim_unit *u) {
-    uint64_t key = truth_key(m->name, u->id, u->attempt);
+    uint64_t key = truth_key(m->name, u->id, u->attempt, u->epoch);
     struct usage *truth = map_get(&s->check.truths, key);
     if (!truth) {
         truth = xcalloc(1, sizeof *truth);
@@ -335,12 +345,30 @@ void check_ended(struct sim *s, const struct machine *m, const struct sim_unit *
     *truth = u->usage;
 }
 
+// The attempt of a machine as the journal tells it; after a restore another may have its number.
+static struct placement *placement_on(struct check *c, const struct sim_unit *u, struct told **of) {
+    struct told *j = job_told(c, u->id);
+    struct placement *p = placement_of(j, u->attempt);
+    *of = j;
+    if (p && p->epoch == u->epoch && !p->agent_id)
+        return p;
+    for (uint32_t i = 0; i < c->jobs.len; i++)
+        for (uint32_t k = 0; k < c->jobs.at[i].placements.len; k++) {
+            p = &c->jobs.at[i].placements.at[k];
+            *of = &c->jobs.at[i];
+            if (p->agent_id == u->id && p->attempt == u->attempt && p->epoch == u->epoch)
+                return p;
+        }
+    return NULL;
+}
+
 // What an agent may forget, the journal must know: the end of that part, or that the attempt was
 // given up before.
 void check_removed(struct sim *s, const struct machine *m, const struct sim_unit *u) {
-    const struct told *j = job_told(&s->check, u->id);
-    const struct placement *p = placement_of((struct told *)(uintptr_t)j, u->attempt);
-    bool over = j && (j->ended || j->attempt != u->attempt || !j->placed);
+    struct told *j;
+    const struct placement *p = placement_on(&s->check, u, &j);
+    bool over = p && (j->ended || j->attempt != u->attempt || !j->placed);
+    over |= map_get(&s->check.recorded, truth_key(u->node, u->id, u->attempt, u->epoch)) != NULL;  // before a restore
     for (uint32_t i = 0; p && i < p->part_count; i++)
         over |= p->part_ended[i] && streq(p->nodes[i], u->node);
     // Under another name it is nobody's: the name it was launched under is given up in time.
@@ -349,8 +377,28 @@ void check_removed(struct sim *s, const struct machine *m, const struct sim_unit
                  (ull)u->id, u->attempt);
 }
 
+// The journal is an older copy: everything that follows from it is read anew.
+void check_restored(struct sim *s) {
+    struct check *c = &s->check;
+    struct core_config config = sim_config(s);
+    int64_t latest_ms = c->rules.latest_ms;
+    s->restored = true;
+    core_free(c->shadow);
+    c->shadow = core_new(&config);
+    for (uint32_t i = 0; i < c->jobs.len; i++)
+        vec_done(&c->jobs.at[i].placements);
+    vec_clear(&c->jobs);
+    map_done(&c->keys);
+    c->keys = (struct map){0};
+    rules_done(&c->rules);
+    c->rules = (struct rules){.latest_ms = latest_ms};
+    c->read = 0;
+    c->compared_seq = c->asserted_seq = 0;
+    check_journal(s);
+}
+
 void check_acknowledged(struct sim *s, const struct request *q) {
-    for (uint64_t i = 0; q->id && i < q->count; i++)
+    for (uint64_t i = 0; q->id && i < q->count && !s->restored; i++)
         if (!job_told(&s->check, q->id + i))
             sim_fail(s, "job %llu was acknowledged but is not in the journal", (ull)(q->id + i));
 }

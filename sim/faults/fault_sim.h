@@ -100,6 +100,9 @@ struct sim_unit {
     const char *reason;        // a constant
     struct usage usage;
     int64_t end_ms;
+    uint64_t epoch;            // of its launch
+    void *origin;              // as agent_action
+    size_t origin_len;
 };
 
 struct machine {
@@ -166,13 +169,14 @@ struct sim_answer {
 
 struct placement {
     uint32_t attempt, part_count, ended;
+    uint64_t epoch, agent_id;   // agent_id: the job's number on the machines, where that is another
     const char *nodes[MACHINES_MAX];
     bool part_ended[MACHINES_MAX];
 };
 
 // A job as the committed journal tells it.
 struct told {
-    bool ended, placed, cancelled, started;
+    bool submitted, ended, placed, cancelled, started;
     uint32_t attempt;
     struct usage usage;
     bool has_usage;
@@ -187,6 +191,7 @@ struct check {
     struct map starts;          // attempts started, on the machines
     struct map refused;         // attempts of one part that a machine could not launch
     struct map completing;      // attempts seen ending after the last fault -> when
+    struct map recorded;        // attempts on a machine whose end was in the journal, also before a restore
     struct map truths;          // what an attempt on a machine used: struct usage
     struct rules rules;
     struct arena arena;
@@ -211,7 +216,7 @@ struct sim {
     VEC(struct sim_answer *) answers;
     struct check check;
     struct arena arena;
-    bool cleaning, finished, failed;
+    bool cleaning, finished, failed, restored;
     uint32_t cleanups;
     struct map cancelled;       // jobs ended by operators at the end
     int64_t over_ms;            // when the last fault is over
@@ -262,6 +267,7 @@ int64_t machine_mono_ms(const struct sim *s, const struct machine *m);
 // process.c
 struct sim_unit *unit_find(struct machine *m, uint64_t id, uint32_t attempt);
 struct sim_unit *unit_by_number(struct machine *m, uint64_t number);
+struct sim_unit *unit_free(struct sim_unit *u);
 int unit_create(struct sim *s, struct machine *m, const struct message_launch *l);
 void unit_handover(struct sim *s, struct machine *m, struct sim_unit *u);
 void unit_step(struct sim *s, struct machine *m, struct sim_unit *u);
@@ -280,6 +286,7 @@ void head_init(struct sim *s);
 void head_start(struct sim *s);
 void head_kill(struct sim *s, int64_t for_ms);
 void head_stop(struct sim *s, int64_t for_ms);
+void head_restore(struct sim *s, uint32_t records, int64_t for_ms);
 void head_done(struct sim *s);
 void head_message(struct sim *s, struct conn *c, const struct message *m);
 void head_closed(struct sim *s, struct conn *c);
@@ -317,6 +324,7 @@ void check_loaded(struct sim *s);
 void check_given_up(struct sim *s, const char *node);
 void check_launch(struct sim *s, const struct machine *m, const struct message_launch *l);
 void check_launch_failed(struct sim *s, struct machine *m, const struct message_launch *l);
+void check_restored(struct sim *s);  // the journal is a shorter one now
 void check_started(struct sim *s, struct machine *m, const struct sim_unit *u);
 void check_ended(struct sim *s, const struct machine *m, const struct sim_unit *u);
 void check_removed(struct sim *s, const struct machine *m, const struct sim_unit *u);

@@ -131,7 +131,9 @@ void fault_begin(struct sim *s, const struct item *it, uint32_t number) {
         item_print(it, number, text, sizeof text);
         sim_note(s, "--- %s", text);
     }
-    if (it->kind >= ITEM_BREAK)
+    if (it->kind == ITEM_HEAD_RESTORE)
+        head_restore(s, it->amount, it->for_ms);
+    else if (it->kind >= ITEM_BREAK)
         network(s, it);
     else if (it->kind >= ITEM_AGENT_KILL)
         machine(s, it);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "seams.h"
 #include "fault_sim.h"
+#include "store/sim_disk.h"
 
 enum { TICK_MS = 1000, RETENTION_MS = 30000 };
 
@@ -211,6 +212,22 @@ void head_kill(struct sim *s, int64_t for_ms) {
     after(s, for_ms, HAPPEN_HEAD_START, 0, 0, 0);
 }
 
+void head_restore(struct sim *s, uint32_t records, int64_t for_ms) {
+    struct sim_head *h = &s->head;
+    if (!h->core)
+        return;
+    sim_store_crash(h->store);
+    forget(s);
+    connections_end(s, false);
+    check_journal(s);
+    uint32_t had = s->check.read;
+    uint64_t seq = had > records ? had - records : 1;
+    sim_disk_restore(h->disk, seq);
+    note(s, "controller: killed, an older copy put in place: %u records, not %u", s->head.disk->journal.len, had);
+    check_restored(s);
+    after(s, for_ms, HAPPEN_HEAD_START, 0, 0, 0);
+}
+
 void head_stop(struct sim *s, int64_t for_ms) {
     struct sim_head *h = &s->head;
     if (!h->core)
@@ -257,10 +274,12 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
     }
     snprintf(c->node, sizeof c->node, "%s", name);
     pipeline_heard(s->head.pipeline, name);
+    struct journal_position at;
     struct message_welcome w = {.heartbeat_s = s->plan->heartbeat_s,
                                 .cluster = "sim",
                                 .usage_every_s = 30,
-                                .grace_s = s->plan->grace_s};
+                                .grace_s = s->plan->grace_s,
+                                .at = pipeline_position(s->head.pipeline, &at) ? &at : NULL};
     send_to(s, c, MESSAGE_WELCOME, &w);
 }
 
@@ -288,6 +307,7 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
             send_to(s, c, MESSAGE_ACK, &(struct message_ack){end->id, end->attempt});
         }
         break;
+    case MESSAGE_ATTEMPT: core_agent_attempt(core, c->node, m->body, now); break;
     case MESSAGE_NODE_CHANGED: core_agent_node_changed(core, m->body, now); break;
     default: return;
     }
@@ -340,7 +360,9 @@ void head_tick(struct sim *s) {
     pipeline_check_nodes(h->pipeline, head_mono_ms(s), timeout, head_wall_ms(s));
     h->checked_ms = s->now_ms;
     if (s->now_ms - h->ping_ms >= (int64_t)s->plan->heartbeat_s * 1000 - TICK_MS / 2) {
-        struct message_ping ping = {.at_ms = head_mono_ms(s)};
+        struct journal_position at;
+        struct message_ping ping = {.at_ms = head_mono_ms(s),
+                                    .at = pipeline_position(h->pipeline, &at) ? &at : NULL};
         h->ping_ms = s->now_ms;
         for (uint32_t i = 0; i < s->conns.len; i++)
             if (s->conns.at[i]->open[HEAD_END] && s->conns.at[i]->node[0])

@@ -38,7 +38,7 @@ void machine_init(struct sim *s, uint32_t number) {
 void machine_done(struct machine *m) {
     agent_logic_free(m->logic);
     for (uint32_t i = 0; i < m->units.len; i++)
-        free(m->units.at[i]);
+        unit_free(m->units.at[i]);
     vec_done(&m->units);
 }
 
@@ -59,7 +59,7 @@ static void lose_writes(struct sim *s, struct machine *m) {
         if (rand_below(&s->rand, 2))
             continue;
         if (u->created_ms > s->now_ms - UNSYNCED_MS) {
-            free(u);
+            unit_free(u);
             vec_remove(&m->units, i);
         } else if (u->state == UNIT_ENDED && u->gone_ms > s->now_ms - UNSYNCED_MS) {
             u->state = UNIT_RUNNING;
@@ -87,7 +87,7 @@ void machine_down(struct sim *s, struct machine *m, bool clean) {
         lose_writes(s, m);
     if (!m->shape->keeps_spool) {
         for (uint32_t i = 0; i < m->units.len; i++)
-            free(m->units.at[i]);
+            unit_free(m->units.at[i]);
         vec_clear(&m->units);
         m->spool++;
     }
@@ -110,6 +110,7 @@ static void recover(struct sim *s, struct machine *m, struct sim_unit *u) {
     unit_end_message(u, &end, &usage);
     agent_logic_recover(m->logic, u->id, u->attempt, u->state == UNIT_RUNNING ? u->start_ms : 0, u->pid, NULL, 0,
                         u->state == UNIT_ENDED ? &end : NULL);
+    agent_logic_recover_origin(m->logic, u->id, u->attempt, u->origin, u->origin_len);
 }
 
 void agent_start(struct sim *s, struct machine *m) {
@@ -235,11 +236,14 @@ void agent_message(struct sim *s, struct machine *m, const struct message *msg) 
 
 // --- what it wants done ---
 
-static void launch(struct sim *s, struct machine *m, const struct message_launch *l) {
+static void launch(struct sim *s, struct machine *m, const struct agent_action *action) {
+    const struct message_launch *l = action->launch;
     check_launch(s, m, l);
     int r = unit_create(s, m, l);
     if (r == 0) {
         struct sim_unit *u = unit_find(m, l->id, l->attempt);
+        u->origin = xmemdup(action->origin, action->origin_len);
+        u->origin_len = action->origin_len;
         after(s, some_ms(s, 0, 3), HAPPEN_HANDOVER, m->number, m->agent_life, u->number);
         return;
     }
@@ -264,7 +268,7 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
             net_send(s, m->conn, AGENT_END, b.data, b.len);
         }
         break;
-    case AGENT_LAUNCH: launch(s, m, a->launch); break;
+    case AGENT_LAUNCH: launch(s, m, a); break;
     case AGENT_KILL:
         if (u && unit_kill(s, m, u, a->cause, a->signal, a->grace_ms))
             agent_logic_kill_sent(m->logic, a->id, a->attempt);

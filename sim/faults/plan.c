@@ -58,6 +58,7 @@ static const struct {
     [ITEM_SLOW] = {"slow", 4},
     [ITEM_CORRUPT] = {"corrupt", 3},
     [ITEM_REPEAT] = {"repeat", 5},
+    [ITEM_HEAD_RESTORE] = {"controller-restore", 0},
 };
 
 const char *item_word(enum item_kind kind) {
@@ -193,21 +194,21 @@ static struct job_shape *shape_job(const struct plan *p, struct rand *r, uint32_
 }
 
 // A seed takes a random handful of kinds more seriously than the rest, so that they meet.
-static void choose_weights(struct rand *r, uint32_t weights[ITEM_COUNT], bool calm) {
-    for (int k = 0; k < ITEM_COUNT; k++) {
+static void choose_weights(struct rand *r, uint32_t weights[ITEM_RANDOM_COUNT], bool calm) {
+    for (int k = 0; k < ITEM_RANDOM_COUNT; k++) {
         weights[k] = kinds[k].weight;
         if (calm && k >= ITEM_HEAD_KILL)
             weights[k] = 0;
     }
     if (calm || one_in(r, 3))
         return;
-    for (int k = ITEM_CANCEL; k < ITEM_COUNT; k++)
+    for (int k = ITEM_CANCEL; k < ITEM_RANDOM_COUNT; k++)
         weights[k] *= one_in(r, 3) ? 6 : one_in(r, 3) ? 0 : 1;
 }
 
-static enum item_kind choose(struct rand *r, const uint32_t weights[ITEM_COUNT]) {
+static enum item_kind choose(struct rand *r, const uint32_t weights[ITEM_RANDOM_COUNT]) {
     uint64_t sum = 0;
-    for (int k = 0; k < ITEM_COUNT; k++)
+    for (int k = 0; k < ITEM_RANDOM_COUNT; k++)
         sum += weights[k];
     if (!sum)
         return ITEM_CANCEL;
@@ -244,9 +245,27 @@ static int by_time(const void *a, const void *b) {
     return x->at_ms < y->at_ms ? -1 : x->at_ms > y->at_ms;
 }
 
+// One seed in six puts older copies of the controller's state back. They come on top: the rest of the plan is
+// what it would be without them.
+static void add_restores(struct plan *p, uint64_t seed, int64_t length) {
+    struct rand r;
+    rand_seed(&r, seed ^ 0x7e570e);
+    if (!one_in(&r, 6))
+        return;
+    for (uint32_t n = between(&r, 1, 3); n; n--) {
+        struct item it = {.at_ms = rand_between(&r, length / 8, length),
+                          .kind = ITEM_HEAD_RESTORE,
+                          .amount = one_in(&r, 3) ? between(&r, 1, 400) : between(&r, 1, 40),
+                          .for_ms = rand_between(&r, 1, 5000)};
+        vec_push(&p->items, it);
+        if (it.at_ms + it.for_ms > p->last_ms)
+            p->last_ms = it.at_ms + it.for_ms;
+    }
+}
+
 void run_plan_make(struct plan *p, uint64_t seed) {
     struct rand r;
-    uint32_t weights[ITEM_COUNT];
+    uint32_t weights[ITEM_RANDOM_COUNT];
     *p = (struct plan){.seed = seed};
     rand_seed(&r, seed);
     shape_cluster(p, &r);
@@ -283,6 +302,7 @@ void run_plan_make(struct plan *p, uint64_t seed) {
             p->last_ms = over;
     }
     vec_done(&at);
+    add_restores(p, seed, length);
 }
 
 void run_plan_done(struct plan *p) {

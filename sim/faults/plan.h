@@ -63,7 +63,10 @@ enum item_kind {
     ITEM_SLOW,
     ITEM_CORRUPT,
     ITEM_REPEAT,
-    ITEM_COUNT
+    // not chosen at random: some seeds have them beside all else
+    ITEM_HEAD_RESTORE,
+    ITEM_COUNT,
+    ITEM_RANDOM_COUNT = ITEM_HEAD_RESTORE
 };
 
 enum job_dependency {

@@ -34,6 +34,12 @@ static struct behaviour behaviour_of(const struct sim *s, const struct message_l
     return b;
 }
 
+struct sim_unit *unit_free(struct sim_unit *u) {
+    free(u->origin);
+    free(u);
+    return NULL;
+}
+
 int unit_create(struct sim *s, struct machine *m, const struct message_launch *l) {
     if (unit_find(m, l->id, l->attempt))
         return -EEXIST;
@@ -43,6 +49,7 @@ int unit_create(struct sim *s, struct machine *m, const struct message_launch *l
     *u = (struct sim_unit){.number = ++s->units_made,
                        .id = l->id,
                        .attempt = l->attempt,
+                       .epoch = l->epoch,
                        .boot = m->boot,
                        .created_ms = s->now_ms,
                        .behaviour = behaviour_of(s, l),
@@ -235,7 +242,7 @@ void unit_remove(struct sim *s, struct machine *m, struct sim_unit *u) {
             vec_remove(&m->units, i);
             break;
         }
-    free(u);
+    unit_free(u);
 }
 
 void unit_end_message(const struct sim_unit *u, struct message_ended *out, struct usage *usage) {

@@ -86,8 +86,12 @@ static void on_submitted(struct rules *r, const struct event_job_submitted *b, i
     struct rule_job j = {
         .held_user = b->spec->hold, .submit_ms = at_ms, .array = b->id, .array_limit = b->spec->array_limit};
     read_spec(r, &j, b->spec);
-    for (uint64_t n = spec_array_count(b->spec); n; n--)
-        vec_push(&r->jobs, j);
+    if (b->submit_ms)
+        j.submit_ms = b->submit_ms;
+    while (r->jobs.len < b->id - 1 + spec_array_count(b->spec))  // a restore skips numbers
+        vec_push(&r->jobs, (struct rule_job){.ended = true});
+    for (uint64_t i = 0; i < spec_array_count(b->spec); i++)
+        r->jobs.at[b->id - 1 + i] = j;
 }
 
 // --- dependencies ---
@@ -236,6 +240,15 @@ static void check_partition(struct rules *r, const struct rule_job *j, const str
 
 static void on_placed(struct rules *r, struct rule_job *j, const struct event_job_placed *b, int64_t at_ms) {
     struct rule_project *p = project_of(r, j->project);
+    if (b->reason) {  // adopted: it runs, whatever the rules
+        j->placed = true;
+        memset(j->part_ended, 0, sizeof j->part_ended);
+        j->at = schema_copy(event_info(EVENT_JOB_PLACED)->schema, b, &r->arena);
+        p->used_milli += gpus_of(b);
+        for (uint32_t i = 0; i < b->parts.len; i++)
+            take(r, &b->parts.at[i], 1);
+        return;
+    }
     if (j->held_user || j->held_admin)
         broken(r, "job %llu was placed while it is held", (ull)b->id);
     if (at_ms < j->begin_ms && r->latest_ms < j->begin_ms)

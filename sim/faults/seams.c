@@ -63,6 +63,10 @@ static const struct {
     [PLANTED_LIMIT_IGNORED] = {"limit-ignored", "a project's limit does not hold"},
     [PLANTED_DEPENDENCY_IGNORED] = {"dependency-ignored", "a job starts before what it waits for"},
     [PLANTED_POLICY_FORGOTTEN] = {"policy-forgotten", "a policy that was set is not in snapshots"},
+    [PLANTED_RESTORE_UNNOTICED] = {"restore-unnoticed",
+                                   "after a restore numbers are not moved on, and attempts are launched again"},
+    [PLANTED_UNKNOWN_KILLED] = {"unknown-killed", "after a restore what the copy does not know is killed"},
+    [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 
 const char *planted_word(enum planted p) {
@@ -346,4 +350,23 @@ WRAP(void, agent_logic_ended, struct agent_logic *l, const struct message_ended 
     __real_agent_logic_ended(l, end);
     if (seams_planted(PLANTED_END_FORGOTTEN))
         agent_logic_message(l, &(struct message){MESSAGE_ACK, &ack}, 0);
+}
+
+// --- restores ---
+
+WRAP(bool, core_find_restore, struct core *c, const struct node_entry *n, const struct message_hello *h,
+     int64_t now_ms) {
+    return !seams_planted(PLANTED_RESTORE_UNNOTICED) && __real_core_find_restore(c, n, h, now_ms);
+}
+
+WRAP(bool, core_attempt_unknown, const struct core *c, const struct node_entry *n, const struct attempt *a) {
+    return !seams_planted(PLANTED_UNKNOWN_KILLED) && __real_core_attempt_unknown(c, n, a);
+}
+
+WRAP(int, core_launch, const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
+     struct message_launch *out) {
+    int r = __real_core_launch(c, id, attempt, node, a, out);
+    if (r == 0 && seams_planted(PLANTED_NO_EPOCHS))
+        out->epoch = out->seq = 0;
+    return r;
 }

@@ -31,12 +31,14 @@ static bool may_be(struct agent_conn *a, const char *name) {
 
 static void welcome(struct agent_conn *a) {
     const struct config_cluster *k = &a->controller->config.cluster;
+    struct journal_position at;
     struct message_welcome m = {.heartbeat_s = k->heartbeat_s,
                                 .cluster = k->name,
                                 .usage_every_s = k->usage_interval_s,
                                 .grace_s = k->grace_s,
                                 .version = ACEQUIA_VERSION,
-                                .level = FEATURE_LEVEL_NEWEST};
+                                .level = FEATURE_LEVEL_NEWEST,
+                                .at = pipeline_position(a->controller->pipeline, &at) ? &at : NULL};
     node_send(a->controller, a->node, MESSAGE_WELCOME, &m);
 }
 
@@ -145,6 +147,12 @@ static void log_health(struct controller *c, const struct node *n) {
     }
 }
 
+static void on_attempt(struct agent_conn *a, const struct message_attempt *m) {
+    log_warn("node %s runs attempt %u of job %llu, which this state does not know: it was restored from an older copy",
+             a->node, m->attempt, (unsigned long long)m->id);
+    core_agent_attempt(a->controller->core, a->node, m, now_ms());
+}
+
 static void on_agent_message(struct agent_conn *a, const struct message *m) {
     struct controller *c = a->controller;
     if (m->type == MESSAGE_HELLO) {
@@ -159,6 +167,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     switch (m->type) {
     case MESSAGE_STARTED: core_agent_started(c->core, a->node, m->body, now_ms()); break;
     case MESSAGE_ENDED: core_agent_ended(c->core, a->node, m->body, now_ms()); break;
+    case MESSAGE_ATTEMPT: on_attempt(a, m->body); break;
     case MESSAGE_USAGE: on_usage(a, m->body); break;
     case MESSAGE_STREAM_DATA:
     case MESSAGE_STREAM_END:
@@ -291,7 +300,8 @@ size_t node_backlog(const struct controller *c, const char *node) {
 }
 
 void agents_ping(struct controller *c) {
-    struct message_ping m = {.at_ms = now_ms()};
+    struct journal_position at;
+    struct message_ping m = {.at_ms = now_ms(), .at = pipeline_position(c->pipeline, &at) ? &at : NULL};
     size_t it = 0;
     const char *node;
     while (strmap_next(&c->agents, &it, &node, NULL))

@@ -139,6 +139,7 @@ void api_reload(struct api_call *call);
 void api_upgrade(struct api_call *call);
 void api_upgrade_finish(struct api_call *call);
 const char *api_upgrade_warning(const struct core *core, struct arena *a);  // NULL: none
+const char *api_restore_warning(const struct core *core, int64_t now, struct arena *a);  // NULL: none
 void api_status(struct api_call *call);
 void api_events(struct api_call *call);
 void api_metrics(struct api_call *call);

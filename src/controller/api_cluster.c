@@ -226,6 +226,9 @@ static void collect_warnings(struct controller *c, const struct buf *sick, struc
     const char *upgrade = api_upgrade_warning(c->core, w->arena);
     if (upgrade)
         vec_push(&w->list, upgrade);
+    const char *restore = api_restore_warning(c->core, now_ms(), w->arena);
+    if (restore)
+        vec_push(&w->list, restore);
     if (notifier_problem(c->notifier))
         vec_push(&w->list, notifier_problem(c->notifier));
     policy_unlisted(c, w->arena, warn_unlisted, w);

@@ -2,6 +2,8 @@
 #include "api.h"
 #include "controller.h"
 
+enum { RESTORE_SHOWN_MS = 7 * 86400000 };
+
 static struct answer_upgrade upgrade_of(const struct core *core) {
     uint32_t level = core_level(core);
     return (struct answer_upgrade){.version = ACEQUIA_VERSION,
@@ -27,6 +29,17 @@ void api_upgrade_finish(struct api_call *call) {
     }
     struct answer_upgrade u = upgrade_of(core);
     api_answer_committed(call, 200, &answer_upgrade_schema, &u);
+}
+
+const char *api_restore_warning(const struct core *core, int64_t now, struct arena *a) {
+    int64_t at = core_restore_ms(core);
+    if (!at || now - at > RESTORE_SHOWN_MS)
+        return NULL;
+    return arena_printf(a,
+                        "the state was restored from an older copy: nodes knew of later jobs (found %lld min ago). "
+                        "Jobs that still ran were adopted, numbers of new jobs were moved on; what else happened since "
+                        "the copy is lost",
+                        (long long)(now > at ? now - at : 0) / 60000);
 }
 
 const char *api_upgrade_warning(const struct core *core, struct arena *a) {

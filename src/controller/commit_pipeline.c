@@ -59,6 +59,7 @@ struct commit_pipeline {
     int64_t checked_ms;          // when nodes were last checked; 0: not yet
     struct cached_text texts[TEXT_CACHE_SLOTS];
     char *uncached;
+    uint64_t committed_seq;  // of the newest event on disk since the start; 0: none yet
 };
 
 struct commit_pipeline *pipeline_new(struct core *core, const struct pipeline_hooks *hooks) {
@@ -257,6 +258,7 @@ void pipeline_when_committed(struct commit_pipeline *s, pipeline_done_fn fn, voi
 static void on_committed(void *ctx, uint64_t ticket, uint64_t seq) {
     struct commit_pipeline *s = ctx;
     uint32_t n = 0;
+    s->committed_seq = seq;
     if (s->degraded) {
         s->degraded = false;
         s->hooks.storage(s->hooks.ctx, NULL);
@@ -300,6 +302,10 @@ void pipeline_poll(struct commit_pipeline *s) {
 
 void pipeline_retry(struct commit_pipeline *s) {
     store_retry(s->store);
+}
+
+bool pipeline_position(const struct commit_pipeline *s, struct journal_position *out) {
+    return core_position(s->core, s->committed_seq, out);
 }
 
 bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size) {
@@ -507,12 +513,12 @@ int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e) {
     if (last != core_seq(s->core))
         return error_set(e, EBADMSG, "the journal ends at event %llu but was read up to %llu",
                          (unsigned long long)last, (unsigned long long)core_seq(s->core));
+    core_start(s->core, now_ms);  // before all other events: they belong to the new epoch
     struct silent silent = {.pipeline = s};
     core_each_node(s->core, note_node, &silent);
     for (uint32_t i = 0; i < silent.nodes.len; i++)
         core_agent_gone(s->core, silent.nodes.at[i], now_ms);
     vec_done(&silent.nodes);
-    core_start(s->core, now_ms);
     return 0;
 }
 

@@ -96,7 +96,9 @@ static int compare(struct playing *p, const struct store_event *e) {
     if (r < 0)
         return r;
     const struct event_job_ending *ending = e->type == EVENT_JOB_ENDING ? event.body : NULL;
-    bool decided = e->type == EVENT_JOB_PLACED || (ending && ending->cause == END_PREEMPT);
+    const struct event_job_placed *placed = e->type == EVENT_JOB_PLACED ? event.body : NULL;
+    // An attempt adopted after a restore was not decided here.
+    bool decided = (placed && !placed->reason) || (ending && ending->cause == END_PREEMPT);
     if (!decided) {
         end_pass(p, e);
         return 0;

@@ -348,6 +348,8 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_KEYS_INIT:
     case EVENT_KEY_IMPORTED:
     case EVENT_KEYS_EXPIRED: core_apply_keys(c, e); break;
+    case EVENT_CONTROLLER_STARTED: core_apply_started_controller(c, e->body); break;
+    case EVENT_RESTORE_FOUND: core_apply_restore(c, e->at_ms, e->body); break;
     default: break;
     }
 }

@@ -27,7 +27,9 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
                                    .time_limit_s = j->run->time_limit_s,
                                    .cluster = c->config.cluster,
                                    .submit_ms = j->sub->submit_ms,
-                                   .is_array = j->sub->is_array};
+                                   .is_array = j->sub->is_array,
+                                   .epoch = j->run->epoch,
+                                   .seq = j->run->seq};
     out->parts.at = record.parts.at;
     out->parts.len = record.parts.len;
     for (uint32_t i = 0; i < index; i++)
@@ -100,15 +102,26 @@ static int check_node(struct core *c, const struct node *d, struct error *e) {
     return 0;
 }
 
-static const struct attempt *listed(const struct message_hello *h, uint64_t id, uint32_t attempt) {
+// Attempts have the same number after a restore of an older copy: then the epochs differ.
+static bool same_epoch(const struct core_run *r, const struct attempt *a) {
+    return !a->epoch || !r->epoch || a->epoch == r->epoch;
+}
+
+static const struct attempt *listed(const struct message_hello *h, const struct core_job *j) {
     for (uint32_t i = 0; i < h->attempts.len; i++)
-        if (h->attempts.at[i].id == id && h->attempts.at[i].attempt == attempt)
+        if (h->attempts.at[i].id == core_agent_job(j) && h->attempts.at[i].attempt == j->attempt &&
+            same_epoch(j->run, &h->attempts.at[i]))
             return &h->attempts.at[i];
     return NULL;
 }
 
 // The agent does not list an attempt that should be there.
 static void missing_here(struct core *c, struct core_job *j, struct run_part *p, bool same_memory, int64_t now_ms) {
+    if (j->run->adopted && !p->started) {  // it was over on this node before the others described it
+        core_end_part(c, j, p, END_EXIT, NULL, now_ms);
+        core_finish_if_done(c, j, now_ms);
+        return;
+    }
     if (same_memory && !j->run->ending && !p->started) {
         core_effect(c, EFFECT_LAUNCH, p->node->name, j->id, j->attempt);
         return;
@@ -145,36 +158,47 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
         struct core_job *j = jobs.at[i];
         struct run_part *p = core_part_on(j, n->name);
         assert(p && !p->ended);
-        const struct attempt *a = listed(h, j->id, j->attempt);
+        const struct attempt *a = listed(h, j);
         if (!a)
             missing_here(c, j, p, same_memory, now_ms);
         else if (a->state != ATTEMPT_ENDED && !p->started)
-            core_agent_started(c, n->name, &(struct message_started){.id = j->id, .attempt = j->attempt}, now_ms);
+            core_agent_started(
+                c, n->name, &(struct message_started){.id = core_agent_job(j), .attempt = j->attempt}, now_ms);
         if (a && a->state != ATTEMPT_ENDED)
             send_desired(c, j, p);  // may have changed while the agent was away
     }
     vec_done(&jobs);
 }
 
+// The attempt was given up while the node was away: it is killed, and the node is not used before that is done.
+static void clear_stale(struct core *c, struct node_entry *n, const struct attempt *a) {
+    struct message_kill m = {.id = a->id, .attempt = a->attempt, .cause = END_NODE_FAIL, .signal = 9, .epoch = a->epoch,
+                             .reason = "the attempt was given up while the node was away"};
+    vec_push(&n->stale, a->id);
+    vec_push(&n->stale, a->attempt);
+    core_effect_send(c, n->name, MESSAGE_KILL, &m);
+}
+
 static void reconcile_listed(struct core *c, struct node_entry *n, const struct message_hello *h, int64_t now_ms) {
     vec_clear(&n->stale);
+    vec_clear(&n->unknown);
     for (uint32_t i = 0; i < h->attempts.len; i++) {
         const struct attempt *a = &h->attempts.at[i];
-        struct core_job *j = core_find_job(c, a->id);
-        struct run_part *p = j && j->attempt == a->attempt ? core_part_on(j, n->name) : NULL;
-        if (a->state == ATTEMPT_ENDED) {
+        struct core_job *j;
+        struct run_part *p = core_reported_part(c, n->name, a->id, a->attempt, &j);
+        if (p && !same_epoch(j->run, a))
+            p = NULL;
+        if (!p && core_attempt_unknown(c, n, a)) {
+            core_ask_attempt(c, n, a);
+        } else if (a->state == ATTEMPT_ENDED) {
             struct message_ended end =
                 a->end ? *a->end
                        : (struct message_ended){.cause = END_NODE_FAIL, .reason = "its end was not recorded"};
             end.id = a->id;
             end.attempt = a->attempt;
             core_agent_ended(c, n->name, &end, now_ms);
-        } else if (!p || p->ended) {
-            struct message_kill m = {.id = a->id, .attempt = a->attempt, .cause = END_NODE_FAIL, .signal = 9,
-                                     .reason = "the attempt was given up while the node was away"};
-            vec_push(&n->stale, a->id);
-            vec_push(&n->stale, a->attempt);
-            core_effect_send(c, n->name, MESSAGE_KILL, &m);
+        } else if (!p) {
+            clear_stale(c, n, a);
         }
     }
 }
@@ -193,9 +217,11 @@ int core_agent_hello(struct core *c, const struct message_hello *h, const char *
         core_emit(c, now_ms, EVENT_NODE_JOINED, &b);
         n = core_find_node(c, h->node->name);
     }
-    reconcile_expected(c, n, h, same_memory, now_ms);
+    // After a restore of an older copy "not started" means nothing: the attempt may have run and be over.
+    bool restored = core_find_restore(c, n, h, now_ms);
+    reconcile_expected(c, n, h, same_memory && !restored, now_ms);
     reconcile_listed(c, n, h, now_ms);
-    if (!n->stale.len)
+    if (!n->stale.len && !n->unknown.len)
         core_node_ready(c, n, now_ms);
     return 0;
 }
@@ -209,8 +235,10 @@ void core_agent_node_changed(struct core *c, const struct node *node, int64_t no
 
 void core_agent_gone(struct core *c, const char *node, int64_t now_ms) {
     struct node_entry *n = core_find_node(c, node);
-    if (n)
-        vec_clear(&n->stale);  // counted anew when it comes back
+    if (n) {  // counted anew when it comes back
+        vec_clear(&n->stale);
+        vec_clear(&n->unknown);
+    }
     if (!n || n->state != NODE_UP)
         return;
     struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = "not connected"};
@@ -219,8 +247,10 @@ void core_agent_gone(struct core *c, const char *node, int64_t now_ms) {
 
 void core_node_lost(struct core *c, const char *node, const char *reason, int64_t now_ms) {
     struct node_entry *n = core_find_node(c, node);
-    if (n)
+    if (n) {
         vec_clear(&n->stale);
+        vec_clear(&n->unknown);
+    }
     if (!n || n->state == NODE_DOWN)
         return;
     struct event_node b = {.name = n->name, .state = NODE_DOWN, .reason = reason};

@@ -65,9 +65,9 @@ int core_replay(struct core *c, uint64_t seq, int64_t at_ms, enum event_type typ
         return -EPROTONOSUPPORT;
     e.at_ms = at_ms;
     c->replaying = true;
+    c->seq = seq;
     core_apply(c, &e);
     c->replaying = false;
-    c->seq = seq;
     return 0;
 }
 

@@ -163,14 +163,14 @@ static int send_signal(struct core *c, struct core_job *j, const struct command_
     struct spec s;
     core_spec_of(j, &a, &s);
     for (uint32_t i = 0; i < j->run->part_count; i++) {
-        struct message_signal m = {.id = j->id,
+        struct message_signal m = {.id = core_agent_job(j),
                                    .attempt = j->attempt,
                                    .signal = o->signal,
                                    .batch_only = o->batch_only,
                                    .step = o->step,
                                    .steps_only = o->steps_only && s.launch == LAUNCH_BATCH};
         struct message_kill k = {
-            .id = j->id, .attempt = j->attempt, .step = o->step, .cause = END_CANCEL, .signal = o->signal};
+            .id = core_agent_job(j), .attempt = j->attempt, .step = o->step, .cause = END_CANCEL, .signal = o->signal};
         if (j->run->parts[i].ended || (i && o->batch_only))
             continue;
         if (o->step && (!o->signal || o->signal == SIGKILL))
@@ -214,6 +214,11 @@ CORE_COMMAND(core_command_requeue) {
         return m->hold ? core_command_hold(c, actor, &(struct command_hold){.id = m->id}, now_ms, e) : 0;
     if (j->run->ending)
         return error_set(e, EBUSY, "job %llu is being ended already", (unsigned long long)m->id);
+    if (core_texts_lost(j))
+        return error_set(e, ENOTSUP,
+                         "job %llu was adopted after a restore and its script is lost: it cannot be run again; cancel "
+                         "it and submit it anew",
+                         (unsigned long long)m->id);
     struct event_job_ending how = {.cause = END_REQUEUE, .by = actor->user, .hold = m->hold};
     core_begin_ending(c, j, &how, now_ms);
     return 0;

@@ -17,12 +17,16 @@ struct run_part *core_part_on(struct core_job *j, const char *node) {
     return NULL;
 }
 
-static struct run_part *current_part(struct core *c, const char *node, uint64_t id, uint32_t attempt,
-                                     struct core_job **j) {
+struct run_part *core_reported_part(struct core *c, const char *node, uint64_t id, uint32_t attempt,
+                                    struct core_job **j) {
+    const struct node_entry *n = core_find_node(c, node);
     *j = core_find_job(c, id);
-    if (!*j || (*j)->attempt != attempt)
-        return NULL;
-    struct run_part *p = core_part_on(*j, node);
+    struct run_part *p = *j && (*j)->attempt == attempt && core_agent_job(*j) == id ? core_part_on(*j, node) : NULL;
+    for (uint32_t i = 0; !p && n && i < n->jobs.len; i++) {  // one that has another number there
+        *j = n->jobs.at[i];
+        if ((*j)->run->agent_id == id && (*j)->attempt == attempt)
+            p = core_part_on(*j, node);
+    }
     return p && !p->ended ? p : NULL;
 }
 
@@ -39,10 +43,10 @@ static bool cpu_list(const char *text) {
 
 void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms) {
     struct core_job *j;
-    struct run_part *p = current_part(c, node, m->id, m->attempt, &j);
+    struct run_part *p = core_reported_part(c, node, m->id, m->attempt, &j);
     if (!p || p->started)
         return;
-    struct event_job_started b = {.id = m->id, .attempt = m->attempt, .node = p->node->name,
+    struct event_job_started b = {.id = j->id, .attempt = m->attempt, .node = p->node->name,
                                   .cpu_ids = cpu_list(m->cpu_ids) ? m->cpu_ids : NULL};
     core_emit(c, now_ms, EVENT_JOB_STARTED, &b);
     if (j->state == JOB_SUSPENDED)  // by way of another node's part
@@ -55,13 +59,14 @@ void core_send_kill(struct core *c, const struct core_job *j, const struct run_p
     struct spec s = {0};
     if (j->run->cause == END_PREEMPT && p == &j->run->parts[0])
         core_spec_of(j, &a, &s);  // its work is saved on the first node, where the batch script runs
-    struct message_kill m = {.id = j->id, .attempt = j->attempt, .cause = j->run->cause, .reason = j->run->reason,
-                             .signal = j->run->signal, .grace_s = j->run->grace_s, .checkpoint = s.checkpoint};
+    struct message_kill m = {.id = core_agent_job(j), .attempt = j->attempt, .cause = j->run->cause,
+                             .reason = j->run->reason, .signal = j->run->signal, .grace_s = j->run->grace_s,
+                             .checkpoint = s.checkpoint, .epoch = j->run->epoch};
     core_effect_send(c, p->node->name, MESSAGE_KILL, &m);
 }
 
 void core_send_time_limit(struct core *c, const struct core_job *j, const struct run_part *p) {
-    struct message_time_limit m = {.id = j->id, .attempt = j->attempt, .time_limit_s = j->run->time_limit_s};
+    struct message_time_limit m = {.id = core_agent_job(j), .attempt = j->attempt, .time_limit_s = j->run->time_limit_s};
     core_effect_send(c, p->node->name, MESSAGE_TIME_LIMIT, &m);
 }
 
@@ -153,6 +158,8 @@ static bool never_ran(const struct core_run *r, const struct run_part *p) {
 }
 
 static bool goes_back(const struct core_job *j, enum end_cause cause, bool unharmed) {
+    if (core_texts_lost(j))
+        return false;
     return cause == END_REQUEUE ||
            ((j->sub->requeue || unharmed) && (cause == END_NODE_FAIL || cause == END_PREEMPT));
 }
@@ -240,7 +247,7 @@ static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32
         if (n->stale.at[i] == id && n->stale.at[i + 1] == attempt) {
             vec_remove(&n->stale, i + 1);
             vec_remove(&n->stale, i);
-            if (!n->stale.len)
+            if (!n->stale.len && !n->unknown.len)
                 core_node_ready(c, n, now_ms);
             return;
         }
@@ -250,10 +257,12 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
     struct node_entry *n = core_find_node(c, node);
     struct core_job *j;
     struct message_ack ack = {m->id, m->attempt};
-    struct run_part *p = current_part(c, node, m->id, m->attempt, &j);
+    struct run_part *p = core_reported_part(c, node, m->id, m->attempt, &j);
     char reason[REASON_TEXT_MAX];  // shown at terminals: control characters are removed
+    if (n && core_attempt_asked(n, m->id, m->attempt))
+        return;  // its description, which comes as well, brings the end
     if (p) {
-        struct event_part_ended b = {.id = m->id, .attempt = m->attempt, .node = p->node->name, .cause = m->cause,
+        struct event_part_ended b = {.id = j->id, .attempt = m->attempt, .node = p->node->name, .cause = m->cause,
                                      .exit_code = m->exit_code, .exit_signal = m->exit_signal, .usage = m->usage,
                                      .reason = m->reason ? printable(m->reason, reason, sizeof reason) : NULL,
                                      .launch_failed = m->launch_failed && m->cause == END_NODE_FAIL && !m->start_ms};

@@ -30,6 +30,10 @@ struct rec_meta {
     uint32_t level;                  // 0: the first
     struct bytes key_secret;
     int64_t keys_swept_ms;
+    LIST(uint64_t) epochs, epoch_seqs;
+    LIST(uint64_t) adopted;  // id, attempt, epoch, node of each
+    uint64_t unused_from, unused_to, restore_epoch;
+    int64_t restore_ms;
 };
 struct rec_user {
     const char *name;
@@ -99,6 +103,8 @@ struct rec_job {
     LIST(struct rec_gave) gave;
     uint32_t uncounted, retried;
     const char *preempted_why;
+    uint64_t epoch, seq, agent_id;
+    bool adopted;
 };
 // In columns: outcomes of ended jobs, or idempotency keys. One type of record for both, since the release before
 // keys were part of the state refuses types that it does not know, and skips columns.
@@ -118,7 +124,14 @@ static const struct field meta_fields[] = {FIELD(1, S, next_id, ""),
                                            FIELD_SUB(7, S, policy, &policy_schema, ""),
                                            FIELD(8, S, level, ""),
                                            FIELD(9, S, key_secret, ""),
-                                           FIELD(10, S, keys_swept_ms, "")};
+                                           FIELD(10, S, keys_swept_ms, ""),
+                                           FIELD_LIST(20, S, epochs, ""),
+                                           FIELD_LIST(21, S, epoch_seqs, ""),
+                                           FIELD(22, S, unused_from, ""),
+                                           FIELD(23, S, unused_to, ""),
+                                           FIELD(24, S, restore_epoch, ""),
+                                           FIELD(25, S, restore_ms, ""),
+                                           FIELD_LIST(26, S, adopted, "")};
 static const struct schema meta_schema = SCHEMA(S, "meta", meta_fields);
 #undef S
 #define S struct rec_user
@@ -214,7 +227,11 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD_LIST_SUB(28, S, gave, &rec_gave_schema, ""),
                                               FIELD(29, S, uncounted, ""),
                                               FIELD(30, S, preempted_why, ""),
-                                              FIELD(31, S, retried, "")};
+                                              FIELD(31, S, retried, ""),
+                                              FIELD(50, S, epoch, ""),
+                                              FIELD(51, S, seq, ""),
+                                              FIELD(52, S, agent_id, ""),
+                                              FIELD(53, S, adopted, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -255,6 +272,21 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
                             c->level > FEATURE_LEVEL_FIRST ? c->level : 0,
                             {c->keys.secret, c->keys.ready ? sizeof c->keys.secret : 0},
                             c->keys.swept_ms};
+    uint64_t epochs[EPOCHS_KEPT], epoch_seqs[EPOCHS_KEPT];
+    for (uint32_t i = 0; i < c->epochs.len; i++) {
+        epochs[i] = c->epochs.at[i].epoch;
+        epoch_seqs[i] = c->epochs.at[i].first_seq;
+    }
+    meta.epochs.at = epochs;
+    meta.epoch_seqs.at = epoch_seqs;
+    meta.epochs.len = meta.epoch_seqs.len = c->epochs.len;
+    meta.unused_from = c->unused_from;
+    meta.unused_to = c->unused_to;
+    meta.restore_epoch = c->restore_epoch;
+    meta.restore_ms = c->restore_ms;
+    static_assert(sizeof *c->adopted.at == 4 * sizeof(uint64_t), "a row of numbers");
+    meta.adopted.at = (uint64_t *)c->adopted.at;
+    meta.adopted.len = 4 * c->adopted.len;
     put(out, scratch, REC_META, &meta_schema, &meta);
     for (uint32_t i = 0; i < c->users.len; i++)
         put(out, scratch, REC_USER, &user_schema, &(struct rec_user){c->users.at[i]});
@@ -372,6 +404,10 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
         r.reason = run->reason;
         r.end_reason = run->end_reason;
         r.partition = run->partition;
+        r.epoch = run->epoch;
+        r.seq = run->seq;
+        r.agent_id = run->agent_id;
+        r.adopted = run->adopted;
         r.suspended_ms = run->suspended_ms;
         r.suspend_ms = run->suspend_ms;
         r.warned_percent = run->warned_percent;
@@ -546,6 +582,10 @@ static int load_run(struct core *c, struct core_job *j, const struct rec_job *r)
     run->reason = r->reason ? xstrdup(r->reason) : NULL;
     run->end_reason = r->end_reason ? xstrdup(r->end_reason) : NULL;
     run->partition = r->partition ? core_intern(c, r->partition) : NULL;
+    run->epoch = r->epoch;
+    run->seq = r->seq;
+    run->agent_id = r->agent_id;
+    run->adopted = r->adopted;
     run->suspended_ms = r->suspended_ms;
     run->suspend_ms = r->suspend_ms;
     run->warned_percent = (uint8_t)r->warned_percent;
@@ -657,7 +697,20 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
         const struct rec_meta *m = value;
         if (m->level > FEATURE_LEVEL_NEWEST)
             return -EPROTONOSUPPORT;
+        if (m->epochs.len != m->epoch_seqs.len || m->epochs.len > EPOCHS_KEPT)
+            return -EBADMSG;
         c->level = m->level ? m->level : FEATURE_LEVEL_FIRST;
+        for (uint32_t i = 0; i < m->epochs.len; i++)
+            vec_push(&c->epochs, (struct core_epoch){m->epochs.at[i], m->epoch_seqs.at[i]});
+        if (m->adopted.len % 4 || m->adopted.len / 4 > ADOPTED_KEPT)
+            return -EBADMSG;
+        for (uint32_t i = 0; i < m->adopted.len; i += 4)
+            core_note_adopted(c, &(struct core_adopted){m->adopted.at[i], m->adopted.at[i + 1], m->adopted.at[i + 2],
+                                                        m->adopted.at[i + 3]});
+        c->unused_from = m->unused_from;
+        c->unused_to = m->unused_to;
+        c->restore_epoch = m->restore_epoch;
+        c->restore_ms = m->restore_ms;
         c->next_id = m->next_id;
         c->last_event_ms = m->last_event_ms;
         c->counts.submitted = m->submitted;

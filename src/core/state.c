@@ -67,6 +67,7 @@ static void node_entry_free(struct node_entry *n) {
     free(n->fingerprint);
     vec_done(&n->jobs);
     vec_done(&n->stale);
+    vec_done(&n->unknown);
     free(n);
 }
 
@@ -136,6 +137,8 @@ static void clear(struct core *c) {
     vec_done(&c->outbox.notices);
     buf_done(&c->outbox.bytes);
     vec_done(&c->outcomes);
+    vec_done(&c->epochs);
+    vec_done(&c->adopted);
     vec_done(&c->users);
     map_done(&c->jobs);
     map_done(&c->same_name);
@@ -239,8 +242,11 @@ struct core_user *core_user_count(struct core *c, const char *user) {
 }
 
 void core_order_add(struct core *c, struct core_job *j) {
-    assert(!c->order.len || !c->order.at[c->order.len - 1] || c->order.at[c->order.len - 1]->id < j->id);
+    // New jobs come last; one that was adopted after a restore has an older number.
+    uint32_t at = j->id >= c->next_id ? c->order.len : core_order_after(c, j->id);
     vec_push(&c->order, j);
+    memmove(c->order.at + at + 1, c->order.at + at, (c->order.len - 1 - at) * sizeof *c->order.at);
+    c->order.at[at] = j;
 }
 
 uint32_t core_order_after(const struct core *c, uint64_t id) {

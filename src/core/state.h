@@ -11,7 +11,7 @@
 // The feature that nodes which can run containers have for the scheduler. Users cannot write a name like it.
 #define CORE_CONTAINERS "*containers"
 
-enum { OUTCOMES_KEPT = 1 << 18 };  // ended jobs that dependencies can still refer to
+enum { OUTCOMES_KEPT = 1 << 18, EPOCHS_KEPT = 256, ADOPTED_KEPT = 2048 };  // ended jobs that dependencies can still refer to
 
 // What a job waits for, as its dependency says.
 struct parsed_dependency {
@@ -76,6 +76,9 @@ struct core_run {
     uint32_t part_count;
     uint32_t time_limit_s;
     const char *partition;    // interned; NULL: the only one it names
+    uint64_t epoch, seq;      // of the event that placed it; epoch 0: before there were epochs
+    uint64_t agent_id;        // its number on its nodes, where that is another; 0: the job's
+    bool adopted;             // it was started by a controller whose state is lost (adopt.c): never launched
     bool ending, hold;
     uint8_t warned_percent;   // of its time limit, by the last warning
     enum end_cause cause;     // why it is being ended
@@ -126,6 +129,7 @@ struct node_entry {
     int64_t reason_ms;
     VEC(struct core_job *) jobs;    // with a part here that has not ended, by id
     VEC(uint64_t) stale;       // attempts (id, attempt) still being cleaned up; not part of the journal
+    VEC(uint64_t) unknown;     // attempts (id, attempt) it was asked to describe (adopt.c); not part of the journal
     uint32_t cpus_used, gpus_used_milli;
     uint64_t memory_used_bytes;
     int64_t busy_ms;           // when its last job ended; 0: none yet
@@ -184,6 +188,15 @@ struct core_keys {
     int64_t swept_ms;
 };
 
+// A start of the controller: its events have numbers from `first_seq` to the next start's.
+struct core_epoch {
+    uint64_t epoch, first_seq;
+};
+
+struct core_adopted {  // a part, as its node knows it
+    uint64_t id, attempt, epoch, node;  // node: its handle
+};
+
 struct core {
     struct core_config config;
     struct policy_settings policy;  // valid if has_policy: what a command has set
@@ -191,6 +204,11 @@ struct core {
     struct policy unset_policy;  // the configuration's own
     uint64_t seq, next_id;
     uint32_t level;              // feature level of the journal
+    VEC(struct core_epoch) epochs;  // the newest starts of the controller, oldest first
+    uint64_t unused_from, unused_to;  // job numbers that a restore skipped: never given out by this journal
+    int64_t restore_ms;          // when a restore was last found; 0: never
+    uint64_t restore_epoch;      // in which epoch
+    VEC(struct core_adopted) adopted;  // the newest attempts that became jobs again, oldest first
     struct map jobs;             // id → struct core_job
     VEC(struct core_job *) order;     // by id; entries of ended jobs are NULL, removed when they are half of it
     uint32_t holes;
@@ -353,6 +371,9 @@ void core_apply_node_launches(struct core *c, struct node_entry *n, const struct
 
 // report.c
 struct run_part *core_part_on(struct core_job *j, const char *node);
+// The part that a node speaks of, by the number the job has there; NULL: none that has not ended.
+struct run_part *core_reported_part(struct core *c, const char *node, uint64_t id, uint32_t attempt,
+                                    struct core_job **j);
 void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms);
 void core_begin_ending(struct core *c, struct core_job *j, const struct event_job_ending *how, int64_t now_ms);
 void core_send_kill(struct core *c, const struct core_job *j, const struct run_part *p);
@@ -371,6 +392,32 @@ bool core_texts_add_up(const struct core *c);
 
 // version.c
 void core_apply_level(struct core *c, const struct event_level_set *b);
+
+// submit.c: everything but the limits of the queue. `self`: the job that is changed, 0 for a new one.
+int core_check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, int64_t now_ms,
+                    struct error *e);
+
+// adopt.c
+uint64_t core_epoch(const struct core *c);  // of this start; 0: none yet
+void core_epoch_begin(struct core *c, uint64_t at_least, int64_t now_ms);
+void core_apply_started_controller(struct core *c, const struct event_controller_started *b);
+void core_apply_restore(struct core *c, int64_t at_ms, const struct event_restore_found *b);
+// Whether an event that a node knows of is missing in this journal.
+bool core_event_lost(const struct core *c, uint64_t epoch, uint64_t seq);
+// An attempt of a hello that this journal never heard of.
+bool core_attempt_unknown(const struct core *c, const struct node_entry *n, const struct attempt *a);
+void core_note_adopted(struct core *c, const struct core_adopted *part);
+// Looks for signs of a restore in a hello; true when there are any.
+bool core_find_restore(struct core *c, const struct node_entry *n, const struct message_hello *h, int64_t now_ms);
+void core_ask_attempt(struct core *c, struct node_entry *n, const struct attempt *a);
+// An adopted job whose script and environment went with the lost state: it cannot be run again.
+static inline bool core_texts_lost(const struct core_job *j) {
+    return j->run && j->run->adopted && !j->sub->script && !j->sub->environment;
+}
+bool core_attempt_asked(const struct node_entry *n, uint64_t id, uint32_t attempt);
+static inline uint64_t core_agent_job(const struct core_job *j) {
+    return j->run && j->run->agent_id ? j->run->agent_id : j->id;
+}
 
 // policy.c
 void core_apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms);  // at_ms 0: from a snapshot

@@ -472,8 +472,8 @@ static bool any_containers(const struct core *c) {
 }
 
 // `self`: the job that is updated; 0: a new one.
-static int check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, int64_t now_ms,
-                      struct error *e) {
+int core_check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, int64_t now_ms,
+                    struct error *e) {
     cleanup_arena struct arena a = {0};
     struct sched_request request;
     int r;
@@ -510,7 +510,7 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     core_fill_defaults(c, actor, &s);
     if (s.deadline_ms && s.deadline_ms <= now_ms)
         return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
-    r = check_spec(c, actor, &s, 0, now_ms, e);
+    r = core_check_spec(c, actor, &s, 0, now_ms, e);
     if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
         (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
         (r = core_texts_check(c, &s, e)) < 0)
@@ -567,7 +567,7 @@ CORE_COMMAND(core_command_update) {
                              "requeue flag and its array's limit can be changed now",
                              (unsigned long long)id, job_state_words[j->state]);
     }
-    if ((r = check_spec(c, actor, &s, id, now_ms, e)) < 0 || (r = check_memory(c, &s, e)) < 0)
+    if ((r = core_check_spec(c, actor, &s, id, now_ms, e)) < 0 || (r = check_memory(c, &s, e)) < 0)
         return r;
     struct event_job_updated b = {.id = id, .spec = &s, .by = actor->user};
     core_emit(c, now_ms, EVENT_JOB_UPDATED, &b);

@@ -20,14 +20,20 @@ static void set_level(struct core *c, const char *by, int64_t now_ms) {
 void core_start(struct core *c, int64_t now_ms) {
     if (!c->seq)
         set_level(c, NULL, now_ms);
+    if (core_feature(c, FEATURE_EPOCHS))
+        core_epoch_begin(c, 0, now_ms);
 }
 
 CORE_COMMAND(core_command_upgrade_finish) {
     int r = core_need_admin(actor, "finish an upgrade", e);
     if (r < 0)
         return r;
-    if (c->level < FEATURE_LEVEL_NEWEST)  // again is harmless
-        set_level(c, actor->user, now_ms);
+    if (c->level == FEATURE_LEVEL_NEWEST)
+        return 0;
+    bool had_epochs = core_feature(c, FEATURE_EPOCHS);
+    set_level(c, actor->user, now_ms);
+    if (!had_epochs)
+        core_epoch_begin(c, 0, now_ms);
     return 0;
 }
 

@@ -178,6 +178,8 @@ static int write_script(int spool_fd, const struct launch_request *r, const char
     return rc == 0 && r->switch_user ? grant_to_user(fd, r->uid, r->gid) : rc;
 }
 
+static const char origin_name[] = "origin";
+
 static int remove_folder(int spool_fd, const char *name);
 
 int spool_create(int spool_fd, const struct launch_request *r, const char *script,
@@ -203,6 +205,30 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
         remove_folder(spool_fd, name);
         return error_set(e, -rc, "spool folder: cannot write %s: %s", name, strerror(-rc));
     }
+    return 0;
+}
+
+int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len) {
+    char path[SPOOL_PATH_MAX];
+    spool_path(path, job, attempt, origin_name);
+    cleanup_close int fd = openat(spool_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? -errno : write(fd, data, len) == (ssize_t)len ? 0 : -EIO;
+}
+
+int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena *a, const void **data, size_t *len) {
+    char path[SPOOL_PATH_MAX];
+    struct stat st;
+    spool_path(path, job, attempt, origin_name);
+    cleanup_close int fd = openat(spool_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (st.st_size <= 0 || st.st_size > LAUNCH_REQUEST_MAX)
+        return -EBADMSG;
+    void *bytes = arena_alloc(a, (size_t)st.st_size);
+    if (read(fd, bytes, (size_t)st.st_size) != st.st_size)
+        return -EIO;
+    *data = bytes;
+    *len = (size_t)st.st_size;
     return 0;
 }
 
@@ -326,6 +352,8 @@ static int remove_folder(int spool_fd, const char *name) {
     char path[SPOOL_PATH_MAX];
     // What is always there first: most folders need no listing.
     snprintf(path, sizeof path, "%s/unit", name);
+    unlinkat(spool_fd, path, 0);
+    snprintf(path, sizeof path, "%s/%s", name, origin_name);
     unlinkat(spool_fd, path, 0);
     if (unlinkat(spool_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return 0;

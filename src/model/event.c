@@ -23,6 +23,7 @@ static const struct field submitted_fields[] = {
     FIELD_SUB(2, S, spec, &spec_schema, "What was asked for."),
     FIELD(3, S, key_text, "Idempotency key, as an earlier release wrote it."),
     FIELD_SUB(4, S, key, &key_schema, "Idempotency key."),
+    FIELD(5, S, submit_ms, "When it was submitted, of a job adopted after a restore."),
 };
 static const struct schema submitted_schema = SCHEMA(S, "job_submitted", submitted_fields);
 #undef S
@@ -50,6 +51,11 @@ static const struct field placed_fields[] = {
     FIELD_LIST_SUB(3, S, parts, &part_schema, "What it gets, by node."),
     FIELD(4, S, time_limit_s, "Time limit."),
     FIELD(5, S, partition, "Partition it runs in, of several it may have."),
+    FIELD(6, S, epoch, "Epoch of the controller that placed it."),
+    FIELD(7, S, seq, "Event that placed it, of an attempt adopted after a restore."),
+    FIELD(8, S, agent_id, "Its number on the node, where that is another."),
+    FIELD(9, S, start_ms, "When it was started, of an attempt adopted after a restore."),
+    FIELD(10, S, reason, "Why it is there without having been scheduled."),
 };
 static const struct schema placed_schema = SCHEMA(S, "job_placed", placed_fields);
 #undef S
@@ -228,6 +234,23 @@ static const struct field level_fields[] = {
 static const struct schema level_schema = SCHEMA(S, "level_set", level_fields);
 #undef S
 
+#define S struct event_controller_started
+static const struct field controller_started_fields[] = {
+    FIELD(1, S, epoch, "Number of this start, larger than all before."),
+    FIELD(2, S, version, "Version of the program."),
+};
+static const struct schema controller_started_schema = SCHEMA(S, "controller_started", controller_started_fields);
+#undef S
+#define S struct event_restore_found
+static const struct field restore_found_fields[] = {
+    FIELD(1, S, node, "Node that knows of later events."),
+    FIELD(2, S, epoch, "Epoch of the newest event it knows of."),
+    FIELD(3, S, seq, "Number of that event."),
+    FIELD(4, S, next_id, "The lowest number of new jobs."),
+};
+static const struct schema restore_found_schema = SCHEMA(S, "restore_found", restore_found_fields);
+#undef S
+
 static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_JOB_SUBMITTED] = {"job_submitted", &submitted_schema},
     [EVENT_JOB_HELD] = {"job_held", &job_schema},
@@ -266,6 +289,8 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_KEYS_INIT] = {"keys_init", &keys_init_schema, .level = 2},
     [EVENT_KEY_IMPORTED] = {"key_imported", &key_imported_schema, .level = 2},
     [EVENT_KEYS_EXPIRED] = {"keys_expired", &keys_expired_schema, .level = 2},
+    [EVENT_CONTROLLER_STARTED] = {"controller_started", &controller_started_schema, .level = 2},
+    [EVENT_RESTORE_FOUND] = {"restore_found", &restore_found_schema, .level = 2},
 };
 
 const struct event_info *event_info(enum event_type type) {

@@ -28,8 +28,14 @@ static const struct field attempt_fields[] = {
     FIELD(2, S, attempt, ""),
     FIELD_WORDS_OPEN(3, S, state, attempt_state_words, ""),
     FIELD_SUB(4, S, end, &ended_schema, ""),
+    FIELD(5, S, epoch, ""),
+    FIELD(6, S, seq, ""),
 };
 static const struct schema attempt_schema = SCHEMA(S, "attempt", attempt_fields);
+#undef S
+#define S struct journal_position
+static const struct field position_fields[] = {FIELD(1, S, epoch, ""), FIELD(2, S, seq, ""), FIELD(3, S, next_id, "")};
+const struct schema journal_position_schema = SCHEMA(S, "journal_position", position_fields);
 #undef S
 #define S struct message_hello
 static const struct field hello_fields[] = {
@@ -37,6 +43,7 @@ static const struct field hello_fields[] = {
     FIELD_LIST_SUB(2, S, attempts, &attempt_schema, ""),
     FIELD(3, S, protocol, ""),
     FIELD(4, S, level, ""),
+    FIELD_SUB(5, S, seen, &journal_position_schema, ""),
 };
 static const struct schema hello_schema = SCHEMA(S, "hello", hello_fields);
 #undef S
@@ -66,7 +73,8 @@ static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #define S struct message_welcome
 static const struct field welcome_fields[] = {
     FIELD(1, S, heartbeat_s, ""), FIELD(2, S, cluster, ""), FIELD(3, S, usage_every_s, ""), FIELD(4, S, grace_s, ""),
-    FIELD(5, S, version, ""),     FIELD(6, S, level, "")};
+    FIELD(5, S, version, ""),     FIELD(6, S, level, ""),
+    FIELD_SUB(7, S, at, &journal_position_schema, "")};
 static const struct schema welcome_schema = SCHEMA(S, "welcome", welcome_fields);
 #undef S
 #define S struct message_launch
@@ -93,6 +101,8 @@ static const struct field launch_fields[] = {
     FIELD(20, S, array_max, ""),
     FIELD(21, S, project_shares, ""),
     FIELD(22, S, group_name, ""),
+    FIELD(23, S, epoch, ""),
+    FIELD(24, S, seq, ""),
 };
 static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
 #undef S
@@ -101,6 +111,7 @@ static const struct field kill_fields[] = {
     FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""),    FIELD_WORDS_OPEN(3, S, cause, end_cause_words, ""),
     FIELD(4, S, signal, ""), FIELD(5, S, grace_s, ""),    FIELD(6, S, step, ""),
     FIELD(7, S, reason, ""), FIELD(8, S, checkpoint, ""),
+    FIELD(9, S, epoch, ""),
 };
 static const struct schema kill_schema = SCHEMA(S, "kill", kill_fields);
 #undef S
@@ -115,8 +126,23 @@ static const struct field ack_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attem
 static const struct schema ack_schema = SCHEMA(S, "ack", ack_fields);
 #undef S
 #define S struct message_ping
-static const struct field ping_fields[] = {FIELD(1, S, at_ms, "")};
+static const struct field ping_fields[] = {FIELD(1, S, at_ms, ""), FIELD_SUB(2, S, at, &journal_position_schema, "")};
 static const struct schema ping_schema = SCHEMA(S, "ping", ping_fields);
+#undef S
+#define S struct message_describe
+static const struct field describe_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, "")};
+static const struct schema describe_schema = SCHEMA(S, "describe", describe_fields);
+#undef S
+#define S struct message_attempt
+static const struct field described_fields[] = {
+    FIELD(1, S, id, ""),
+    FIELD(2, S, attempt, ""),
+    FIELD_SUB(3, S, launch, &launch_schema, ""),
+    FIELD(4, S, start_ms, ""),
+    FIELD(5, S, cpu_ids, ""),
+    FIELD_SUB(6, S, end, &ended_schema, ""),
+};
+static const struct schema described_schema = SCHEMA(S, "attempt", described_fields);
 #undef S
 #define S struct message_log_read
 static const struct field log_read_fields[] = {
@@ -249,6 +275,8 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_STEP_ENDED] = {"step_ended", &stream_schema, .from_agent = true},
     [MESSAGE_TELEMETRY] = {"telemetry", &telemetry_schema, .from_agent = true},
     [MESSAGE_NODE_CHANGED] = {"node_changed", &node_schema, .from_agent = true},
+    [MESSAGE_ATTEMPT] = {"attempt", &described_schema, .from_agent = true},
+    [MESSAGE_DESCRIBE] = {"describe", &describe_schema, .from_controller = true},
     [MESSAGE_WELCOME] = {"welcome", &welcome_schema, .from_controller = true},
     [MESSAGE_LAUNCH] = {"launch", &launch_schema, .from_controller = true},
     [MESSAGE_KILL] = {"kill", &kill_schema, .from_controller = true},

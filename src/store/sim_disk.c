@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "sql.h"
 
 struct sim_text {
@@ -188,6 +189,36 @@ void sim_disk_keep(struct sim_disk *d, struct store_batch *b) {
     d->used_bytes += store_batch_bytes(b);
     b->next = d->batches;
     d->batches = b;
+}
+
+void sim_disk_restore(struct sim_disk *d, uint64_t seq) {
+    assert(!d->store);
+    VEC(struct store_batch *) batches = {0};  // newest first
+    for (struct store_batch *b = d->batches; b; b = b->next)
+        vec_push(&batches, b);
+    struct sim_disk *fresh = sim_disk_new(0);
+    fresh->rand = d->rand;
+    fresh->faults = d->faults;
+    fresh->now_ms = d->now_ms;
+    for (uint32_t i = batches.len; i-- > 0;) {
+        struct store_batch *b = batches.at[i];
+        if (b->events.len && b->events.at[b->events.len - 1].seq > seq)
+            seq = 0;  // nor anything behind it
+        if (seq)
+            sim_disk_keep(fresh, b);
+        else
+            store_batch_free(b);
+    }
+    uint64_t last = fresh->journal.len ? fresh->journal.at[fresh->journal.len - 1].seq : 0;
+    for (int i = STORE_SNAPSHOTS_KEPT; i-- > 0;)
+        if (d->snapshots[i].seq && d->snapshots[i].seq <= last)
+            sim_disk_keep_snapshot(fresh, d->snapshots[i].seq, TAKE_PTR(d->snapshots[i].data), d->snapshots[i].len);
+    d->batches = NULL;
+    struct sim_disk old = *d;
+    *d = *fresh;
+    *fresh = old;
+    sim_disk_free(fresh);
+    vec_done(&batches);
 }
 
 void sim_disk_keep_snapshot(struct sim_disk *d, uint64_t seq, void *data, size_t len) {

@@ -98,6 +98,10 @@ static void launch(struct agent *a, const struct agent_action *action) {
     if (rc >= 0)
         rc = spool_create(a->shared.spool_fd, &r, m->script.len ? m->script.data : NULL, m->script.len,
                           a->shared.node.boot_id, clock_wall_ms(), &e);
+    if (rc >= 0 && action->origin_len &&
+        spool_write_origin(a->shared.spool_fd, m->id, m->attempt, action->origin, action->origin_len) < 0)
+        log_warn("job %llu: what it was started from cannot be written; a controller whose state is restored will not "
+                 "know it", (unsigned long long)m->id);
     if (rc == -EEXIST) {
         agent_check(a, m->id, m->attempt, true);  // known from before: it is where it is
     } else if (rc < 0) {

@@ -134,6 +134,14 @@ static void add_kept(struct agent *a, struct message_ended *end) {
         usage_add(end->usage, &u);
 }
 
+static void recover_origin(struct agent *a, const struct spool_status *s) {
+    cleanup_arena struct arena arena = {0};
+    const void *data;
+    size_t len;
+    if (spool_read_origin(a->shared.spool_fd, s->job, s->attempt, &arena, &data, &len) == 0)
+        agent_logic_recover_origin(a->shared.logic, s->job, s->attempt, data, len);
+}
+
 static void recover_one(void *ctx, const struct spool_status *found, bool alive) {
     struct agent *a = ctx;
     struct spool_status s = *found;
@@ -148,12 +156,14 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
         request_report(&s, &arena, &end);
         add_kept(a, &end);
         agent_logic_recover(a->shared.logic, s.job, s.attempt, s.started_wall_ms, 0, NULL, 0, &end);
+        recover_origin(a, &s);
         return;
     }
     spool_read_request(a->shared.spool_fd, s.job, s.attempt, 0, &arena, &r, NULL);
     agent_logic_recover(a->shared.logic, s.job, s.attempt,
                         s.state == SPOOL_STARTED ? s.started_wall_ms : 0, (uint32_t)s.first_pid,
                         r.cpus, r.ncpus, NULL);
+    recover_origin(a, &s);
     gpus_recover(a->gpus, &r);
     if (s.state == SPOOL_STARTED)
         gpus_started(a->gpus, &s);

@@ -23,6 +23,9 @@ struct agent_attempt {
     uint32_t ncpus;
     struct arena arena;         // of end and checkpoint
     struct message_ended *end;  // once ended
+    uint64_t epoch, seq;        // of the event that placed it; 0: the controller has no epochs
+    const void *origin;         // what it was told to start, encoded, for a controller that does not know it
+    size_t origin_len;
     bool kill, kill_sent;
     enum end_cause kill_cause;
     uint32_t kill_signal, kill_grace_ms;
@@ -36,17 +39,24 @@ struct agent_attempt {
     int64_t limit_next_ms, suspend_next_ms;
 };
 
+// An attempt that is over. After a restore of the controller's state another may have the same number,
+// with a later epoch.
+struct forgotten {
+    uint64_t key, epoch;
+};
+
 struct agent_logic {
     VEC(struct agent_attempt *) entries;
     struct map index;
-    struct map forgotten;  // key -> itself
-    uint64_t *ring;        // the same keys, oldest overwritten
+    struct map forgotten;  // key -> struct forgotten in `ring`
+    struct forgotten *ring;  // the oldest is overwritten
     uint32_t ring_at;
     uint8_t *cpu_used;
     uint32_t cpus;
     bool connected, welcomed;
     int64_t heard_ms;
     uint32_t heartbeat_s, usage_every_s, grace_s;
+    struct journal_position seen;  // the newest that a controller has told
     struct agent_actions actions;
 };
 
@@ -109,20 +119,26 @@ static struct agent_attempt *add(struct agent_logic *l, uint64_t id, uint32_t at
     return e;
 }
 
-static bool is_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
-    return map_get(&l->forgotten, key_of(id, attempt)) != NULL;
+// A launch of a later epoch is another attempt.
+static bool is_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch) {
+    const struct forgotten *f = map_get(&l->forgotten, key_of(id, attempt));
+    return f && epoch <= f->epoch;
 }
 
 // A copy of a launch that comes late must not start what is long over.
-static void forget(struct agent_logic *l, uint64_t id, uint32_t attempt) {
-    uint64_t key = key_of(id, attempt), *slot = &l->ring[l->ring_at];
-    if (map_get(&l->forgotten, key))
+static void forget(struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch) {
+    uint64_t key = key_of(id, attempt);
+    struct forgotten *known = map_get(&l->forgotten, key), *slot = &l->ring[l->ring_at];
+    if (known) {
+        if (known->epoch < epoch)
+            known->epoch = epoch;
         return;
-    if (*slot)
-        map_remove(&l->forgotten, *slot);
-    *slot = key;
+    }
+    if (slot->key)
+        map_remove(&l->forgotten, slot->key);
+    *slot = (struct forgotten){key, epoch};
     l->ring_at = (l->ring_at + 1) % AGENT_FORGOTTEN_MAX;
-    map_put(&l->forgotten, key, l);
+    map_put(&l->forgotten, key, slot);
 }
 
 static struct agent_action *act(struct agent_logic *l, enum agent_action_type type, uint64_t id,
@@ -172,6 +188,14 @@ static void set_end(struct agent_logic *l, struct agent_attempt *e, const struct
         e->end->reason = e->stop_reason;
 }
 
+static void saw(struct agent_logic *l, const struct journal_position *p) {
+    if (!p || p->epoch < l->seen.epoch || (p->epoch == l->seen.epoch && p->seq < l->seen.seq))
+        return;
+    uint64_t next_id = l->seen.next_id > p->next_id ? l->seen.next_id : p->next_id;
+    l->seen = *p;
+    l->seen.next_id = next_id;
+}
+
 void agent_logic_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, int64_t start_ms,
                          uint32_t pid, const uint32_t *cpus, uint32_t ncpus,
                          const struct message_ended *end) {
@@ -194,6 +218,19 @@ void agent_logic_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, i
     }
 }
 
+void agent_logic_recover_origin(struct agent_logic *l, uint64_t id, uint32_t attempt, const void *origin, size_t len) {
+    struct agent_attempt *e = find(l, id, attempt);
+    cleanup_arena struct arena a = {0};
+    struct message_launch m;
+    if (!e || !len || schema_decode(message_info(MESSAGE_LAUNCH)->schema, origin, len, &a, &m) < 0)
+        return;
+    e->epoch = m.epoch;
+    e->seq = m.seq;
+    e->origin = arena_memdup(&e->arena, origin, len);
+    e->origin_len = len;
+    saw(l, &(struct journal_position){.epoch = m.epoch, .seq = m.seq, .next_id = id + 1});
+}
+
 void agent_logic_connected(struct agent_logic *l, const struct node *node, int64_t now_ms) {
     struct arena *a = &l->actions.arena;
     struct message_hello hello = {.protocol = PROTOCOL, .level = FEATURE_LEVEL_NEWEST};
@@ -202,12 +239,14 @@ void agent_logic_connected(struct agent_logic *l, const struct node *node, int64
     l->welcomed = false;
     l->heard_ms = now_ms;
     hello.node = &copy;
+    hello.seen = l->seen.epoch ? &l->seen : NULL;
     hello.attempts.at = arena_alloc(a, (l->entries.len + 1) * sizeof *hello.attempts.at);
     for (uint32_t i = 0; i < l->entries.len; i++) {
         const struct agent_attempt *e = l->entries.at[i];
         hello.attempts.at[hello.attempts.len++] = (struct attempt){
             .id = e->id, .attempt = e->attempt, .end = e->end,
             .state = e->phase == AGENT_ENDED ? ATTEMPT_ENDED : ATTEMPT_RUNNING,
+            .epoch = e->epoch, .seq = e->seq,
         };
     }
     send(l, MESSAGE_HELLO, &hello);
@@ -238,10 +277,51 @@ static void report_ended(struct agent_logic *l, const struct agent_attempt *e) {
     send(l, MESSAGE_ENDED, e->end);
 }
 
+// Without what is large and only needed for the start.
+static void keep_origin(struct agent_attempt *e, const struct message_launch *m) {
+    struct message_launch small = *m;
+    cleanup_buf struct buf b = {0};
+    if (!m->epoch)
+        return;
+    small.script = (struct bytes){0};
+    small.environment.len = 0;
+    small.gpu_uuids.len = 0;
+    schema_encode(message_info(MESSAGE_LAUNCH)->schema, &small, &b);
+    e->origin = arena_memdup(&e->arena, b.data, b.len);
+    e->origin_len = b.len;
+}
+
+static void on_describe(struct agent_logic *l, const struct message_describe *m) {
+    struct agent_attempt *e = find(l, m->id, m->attempt);
+    struct message_attempt answer = {.id = m->id, .attempt = m->attempt};
+    cleanup_arena struct arena arena = {0};
+    cleanup_buf struct buf cpus = {0};
+    const struct schema *schema = message_info(MESSAGE_LAUNCH)->schema;
+    if (e && e->origin) {
+        struct message_launch *launch = arena_alloc(&arena, sizeof *launch);
+        if (schema_decode(schema, e->origin, e->origin_len, &arena, launch) == 0)
+            answer.launch = launch;
+    }
+    if (e) {
+        put_cpus(e, &cpus);
+        answer.start_ms = e->start_ms;
+        answer.cpu_ids = cpus.len ? buf_str(&cpus) : NULL;
+        answer.end = e->end;
+    }
+    send(l, MESSAGE_ATTEMPT, &answer);
+}
+
 static void on_launch(struct agent_logic *l, const struct message_launch *m) {
     struct agent_attempt *e = find(l, m->id, m->attempt);
-    if (is_forgotten(l, m->id, m->attempt) || !m->id || !m->spec || !m->part)
+    if (is_forgotten(l, m->id, m->attempt, m->epoch) || !m->id || !m->spec || !m->part)
         return;
+    saw(l, &(struct journal_position){.epoch = m->epoch, .seq = m->seq, .next_id = m->id + 1});
+    if (e && m->epoch > e->epoch) {  // two attempts of one number cannot be told apart here
+        struct message_ended end = {.id = m->id, .attempt = m->attempt, .cause = END_REQUEUE,
+                                    .reason = "the node has an attempt of this number from before a restore"};
+        send(l, MESSAGE_ENDED, &end);
+        return;
+    }
     if (e) {  // a repeat: say where it stands
         if (e->phase == AGENT_RUNNING)
             report_started(l, e);
@@ -250,9 +330,14 @@ static void on_launch(struct agent_logic *l, const struct message_launch *m) {
         return;
     }
     e = add(l, m->id, m->attempt);
+    e->epoch = m->epoch;
+    e->seq = m->seq;
+    keep_origin(e, m);
     take_cpus(l, e, m->part->cpus);
     struct agent_action *a = act(l, AGENT_LAUNCH, m->id, m->attempt);
     a->launch = m;
+    a->origin = e->origin;
+    a->origin_len = e->origin_len;
     a->cpus = e->cpus;
     a->ncpus = e->ncpus;
 }
@@ -278,7 +363,7 @@ static void on_kill(struct agent_logic *l, const struct message_kill *m, int64_t
         struct message_ended end = {.id = m->id, .attempt = m->attempt, .cause = m->cause,
                                     .reason = "was not running on this node"};
         if (!m->step) {
-            forget(l, m->id, m->attempt);
+            forget(l, m->id, m->attempt, m->epoch);
             send(l, MESSAGE_ENDED, &end);
         }
         return;
@@ -324,7 +409,7 @@ static void on_ack(struct agent_logic *l, const struct message_ack *m) {
     if (!e || e->phase != AGENT_ENDED)
         return;
     act(l, AGENT_REMOVE, m->id, m->attempt);
-    forget(l, m->id, m->attempt);
+    forget(l, m->id, m->attempt, e->epoch);
     remove_attempt(l, e);
 }
 
@@ -369,6 +454,7 @@ static void on_suspend(struct agent_logic *l, const struct message_suspend *m, i
 
 static void on_welcome(struct agent_logic *l, const struct message_welcome *m) {
     l->welcomed = true;
+    saw(l, m->at);
     l->heartbeat_s = m->heartbeat_s;
     l->usage_every_s = m->usage_every_s;
     if (m->grace_s)
@@ -397,7 +483,11 @@ void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t
         on_ack(l, m->body);
         break;
     case MESSAGE_PING:
+        saw(l, ((const struct message_ping *)m->body)->at);
         send(l, MESSAGE_PONG, m->body);
+        break;
+    case MESSAGE_DESCRIBE:
+        on_describe(l, m->body);
         break;
     case MESSAGE_TIME_LIMIT:
         on_time_limit(l, m->body, now_ms);
@@ -494,7 +584,7 @@ enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uin
 }
 
 bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
-    return is_forgotten(l, id, attempt);
+    return is_forgotten(l, id, attempt, 0);
 }
 
 void agent_logic_each(const struct agent_logic *l, agent_logic_fn *fn, void *ctx) {

@@ -118,10 +118,15 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
 
 // --- versions ---
 
-// Call once when the state is loaded, before any command: a journal without a record begins at the newest level.
+// Call once when the state is loaded, before anything else: begins an epoch, and a journal without a record at
+// the newest level.
 void core_start(struct core *c, int64_t now_ms);
 uint32_t core_level(const struct core *c);                       // of the journal (model/feature.h)
 bool core_feature(const struct core *c, enum feature f);         // whether the journal's level has it
+// When a node last showed that the state is an older copy than one it knows; 0: never.
+int64_t core_restore_ms(const struct core *c);
+// How far the journal has come, for agents; false: it has no epochs. `seq`: of the newest committed event.
+bool core_position(const struct core *c, uint64_t seq, struct journal_position *out);
 
 // --- commands ---
 
@@ -142,6 +147,8 @@ void core_agent_gone(struct core *c, const char *node, int64_t now_ms);         
 void core_node_lost(struct core *c, const char *node, const char *reason, int64_t now_ms);    // time-out
 void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms);
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms);
+// What an unknown attempt is: it becomes a job again.
+void core_agent_attempt(struct core *c, const char *node, const struct message_attempt *m, int64_t now_ms);
 void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms);
 bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt,
                   const char *node);  // its attempt has a part there

@@ -70,6 +70,9 @@ void spool_report_name(char out[SPOOL_NAME_MAX], uint32_t step);
 // failure nothing is left behind. `boot_id` may be NULL: it is then read.
 int spool_create(int spool_fd, const struct launch_request *r, const char *script,
                  size_t script_len, const char *boot_id, int64_t wall_ms, struct error *e);
+// What the controller said when it started the attempt, as the agent keeps it; nothing here reads it.
+int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len);
+int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena *a, const void **data, size_t *len);
 // Adds a step's unit file to a running attempt's folder.
 int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
                       struct error *e);

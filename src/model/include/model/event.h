@@ -44,6 +44,8 @@ enum event_type {
     EVENT_TOKEN_USED = 41,
     EVENT_TOKEN_REVOKED = 42,
     EVENT_LEVEL_SET = 50,
+    EVENT_CONTROLLER_STARTED = 51,
+    EVENT_RESTORE_FOUND = 52,
     EVENT_KEYS_INIT = 60,
     EVENT_KEY_IMPORTED = 61,
     EVENT_KEYS_EXPIRED = 62,
@@ -76,6 +78,7 @@ struct event_job_submitted {
     struct spec *spec;
     const char *key_text;   // only in journals of the release before keys were part of the state
     struct event_key *key;  // NULL: none
+    int64_t submit_ms;  // of a job adopted after a restore; 0: now
 };
 struct event_job {  // held, released, suspended, resumed
     uint64_t id;
@@ -98,6 +101,12 @@ struct event_job_placed {
     LIST(struct part) parts;
     uint32_t time_limit_s;  // 0: none
     const char *partition;  // of the several it may have; NULL: it names one
+    uint64_t epoch;         // of the controller that placed it; 0: before there were epochs
+    // An attempt that an earlier copy of the controller had started (core/adopt.c):
+    uint64_t seq;           // of the event that placed it then; 0: of this event
+    uint64_t agent_id;      // the job's number on its node, where that is another; 0: the same
+    int64_t start_ms;       // 0: now
+    const char *reason;     // shown while it runs
 };
 struct event_job_started {
     uint64_t id;
@@ -207,6 +216,17 @@ struct event_keys_expired {
 struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)
     uint32_t level;
     const char *by;  // NULL: a fresh cluster
+};
+
+struct event_controller_started {
+    uint64_t epoch;  // larger with every start, also after a restore of an older copy
+    const char *version;
+};
+// A node knows of events that this journal does not have: the state is an older copy.
+struct event_restore_found {
+    const char *node;
+    uint64_t epoch, seq;  // the newest event it knows of
+    uint64_t next_id;     // new jobs have at least this number: those below may be taken
 };
 
 struct event {

@@ -38,6 +38,7 @@ enum message_type {
     MESSAGE_STEP_ENDED = 8,
     MESSAGE_TELEMETRY = 9,
     MESSAGE_NODE_CHANGED = 10,
+    MESSAGE_ATTEMPT = 11,     // answers DESCRIBE
     // controller to agent
     MESSAGE_WELCOME = 20,
     MESSAGE_LAUNCH = 21,
@@ -52,7 +53,8 @@ enum message_type {
     MESSAGE_STEP = 30,
     MESSAGE_SUSPEND = 31,
     MESSAGE_TIME_LIMIT = 32,
-    MESSAGE_TYPE_MAX = 33
+    MESSAGE_DESCRIBE = 33,
+    MESSAGE_TYPE_MAX = 34
 };
 
 enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
@@ -64,13 +66,22 @@ struct attempt {
     uint32_t attempt;
     enum attempt_state state;
     struct message_ended *end;
+    uint64_t epoch, seq;  // of the event that placed it; 0: before there were epochs
 };
+
+// How far a peer has seen the journal: the epoch of the controller, a committed event, and the number
+// that the next new job had then.
+struct journal_position {
+    uint64_t epoch, seq, next_id;
+};
+extern const struct schema journal_position_schema;
 
 struct message_hello {
     struct node *node;
     LIST(struct attempt) attempts;
     uint32_t protocol;
     uint32_t level;  // newest feature level the agent's program knows (model/feature.h); 0: the first
+    struct journal_position *seen;  // the newest that a controller told it; NULL: none
 };
 struct message_started {
     uint64_t id;
@@ -123,6 +134,7 @@ struct message_welcome {
     uint32_t usage_every_s, grace_s;
     const char *version;   // of the controller's program; NULL: before 0.2.0
     uint32_t level;        // newest feature level that program knows; 0: the first
+    struct journal_position *at;  // NULL: the journal has no epochs
 };
 struct launch_task {
     uint32_t rank, local;
@@ -146,6 +158,7 @@ struct message_launch {
     uint64_t array_count, array_min, array_max;
     const char *project_shares; // reserved for the job's environment
     const char *group_name;
+    uint64_t epoch, seq;        // of the event that placed it; 0: the journal has no epochs
 };
 struct message_kill {
     uint64_t id;
@@ -155,6 +168,20 @@ struct message_kill {
     uint32_t step;       // 0: the whole attempt
     const char *reason;
     const char *checkpoint;  // run in the attempt first, for as long as the grace at most
+    uint64_t epoch;          // of the attempt
+};
+// The controller does not know an attempt of a hello: what is it?
+struct message_describe {
+    uint64_t id;
+    uint32_t attempt;
+};
+struct message_attempt {
+    uint64_t id;
+    uint32_t attempt;
+    struct message_launch *launch;  // as it was told to start it, without texts; NULL: it is forgotten
+    int64_t start_ms;               // 0: not started yet
+    const char *cpu_ids;
+    struct message_ended *end;      // NULL: it runs
 };
 struct message_signal {
     uint64_t id;
@@ -168,6 +195,7 @@ struct message_ack {  // the end is recorded: the agent may forget the attempt
 };
 struct message_ping {
     int64_t at_ms;
+    struct journal_position *at;  // of the controller; NULL: the journal has no epochs
 };
 enum log_source { LOG_SOURCE_OUTPUT, LOG_SOURCE_ERROR };
 extern const char *const log_source_words[];

@@ -26,6 +26,8 @@ void sim_disk_faults(struct sim_disk *d, const struct sim_disk_faults *faults); 
 // happen. Call store_poll afterwards.
 int64_t sim_disk_due(const struct sim_disk *d);
 void sim_disk_tick(struct sim_disk *d, int64_t now_ms);
+// Puts an older copy in its place: what was committed up to record `seq`. The store must be closed.
+void sim_disk_restore(struct sim_disk *d, uint64_t seq);
 uint64_t sim_disk_bytes(const struct sim_disk *d);
 uint64_t sim_disk_hash(const struct sim_disk *d);  // of the journal: to compare two runs
 

@@ -40,6 +40,8 @@ struct agent_action {
     uint32_t attempt, step;
     struct message message;               // send, stream
     const struct message_launch *launch;  // launch
+    const void *origin;                   // launch: to be kept with it, and given to agent_logic_recover_origin
+    size_t origin_len;
     const uint32_t *cpus;                 // launch: to be bound to; none: not bound
     uint32_t ncpus;
     enum end_cause cause;  // kill
@@ -66,6 +68,8 @@ void agent_logic_clear(struct agent_logic *l);  // after the actions were carrie
 void agent_logic_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, int64_t start_ms,
                          uint32_t pid, const uint32_t *cpus, uint32_t ncpus,
                          const struct message_ended *end);
+
+void agent_logic_recover_origin(struct agent_logic *l, uint64_t id, uint32_t attempt, const void *origin, size_t len);
 
 // --- connection ---
 void agent_logic_connected(struct agent_logic *l, const struct node *node, int64_t now_ms);

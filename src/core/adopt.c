@@ -1,0 +1,319 @@
+// Owns the identity of attempts over restores. Each start of the controller is an epoch, and an attempt is
+// known by the epoch and number of the event that placed it. A node that knows of an event which this journal
+// does not have shows that the state was restored from an older copy. Then:
+// - new jobs get numbers beyond all that the node has heard of;
+// - the node describes each attempt that the journal does not know, and the attempt becomes a job again: it
+//   is shown, keeps what it holds until it ends, and can be cancelled. It is never ended without a word.
+//   A part on a node that the copy does not know, and that comes last, becomes a job of its own.
+// The node gets no new work before all its unknown attempts are described.
+#include <assert.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "model/name.h"
+#include "state.h"
+
+enum {
+    ID_SLACK = 1000,           // jobs submitted after the last word that a node had of the lost copy
+    ID_JUMP_MAX = 1 << 24,     // a node's word moves the numbers no further than this at once
+    ADOPTED_ARGV_MAX = 16384,  // bytes of its command line that are kept
+};
+#define EPOCH_MAX (1ULL << 53)  // epochs are milliseconds since 1970, or a little more
+
+static const char adopted_reason[] = "Adopted: started before the controller's state was restored from an older copy";
+
+// --- epochs ---
+
+uint64_t core_epoch(const struct core *c) {
+    return c->epochs.len ? c->epochs.at[c->epochs.len - 1].epoch : 0;
+}
+
+void core_epoch_begin(struct core *c, uint64_t at_least, int64_t now_ms) {
+    uint64_t epoch = core_epoch(c) + 1;
+    if (epoch < at_least)
+        epoch = at_least;
+    if (now_ms > 0 && epoch < (uint64_t)now_ms)
+        epoch = (uint64_t)now_ms;
+    struct event_controller_started b = {.epoch = epoch, .version = ACEQUIA_VERSION};
+    core_emit(c, now_ms, EVENT_CONTROLLER_STARTED, &b);
+}
+
+void core_apply_started_controller(struct core *c, const struct event_controller_started *b) {
+    if (c->epochs.len == EPOCHS_KEPT)
+        vec_remove(&c->epochs, 0);
+    vec_push(&c->epochs, (struct core_epoch){b->epoch, c->seq});
+}
+
+bool core_event_lost(const struct core *c, uint64_t epoch, uint64_t seq) {
+    if (!epoch || epoch >= EPOCH_MAX || !c->epochs.len)
+        return false;
+    if (epoch < c->epochs.at[0].epoch && c->epochs.len == EPOCHS_KEPT)
+        return false;  // older than what is kept
+    for (uint32_t i = c->epochs.len; i-- > 0;) {
+        if (c->epochs.at[i].epoch != epoch)
+            continue;
+        uint64_t end = i + 1 < c->epochs.len ? c->epochs.at[i + 1].first_seq : c->seq + 1;
+        return seq >= end;
+    }
+    return true;
+}
+
+bool core_attempt_unknown(const struct core *c, const struct node_entry *n, const struct attempt *a) {
+    for (uint32_t i = 0; i < c->adopted.len; i++) {
+        const struct core_adopted *k = &c->adopted.at[i];
+        if (k->id == a->id && k->attempt == a->attempt && k->epoch == a->epoch && k->node == n->handle)
+            return false;  // it was a job of ours already
+    }
+    return core_event_lost(c, a->epoch, a->seq);
+}
+
+void core_note_adopted(struct core *c, const struct core_adopted *part) {
+    if (c->adopted.len == ADOPTED_KEPT)
+        vec_remove(&c->adopted, 0);
+    vec_push(&c->adopted, *part);
+}
+
+bool core_position(const struct core *c, uint64_t seq, struct journal_position *out) {
+    if (!c->epochs.len || seq < c->epochs.at[c->epochs.len - 1].first_seq)
+        return false;  // this epoch is not committed yet
+    *out = (struct journal_position){.epoch = core_epoch(c), .seq = seq, .next_id = c->next_id};
+    return true;
+}
+
+int64_t core_restore_ms(const struct core *c) {
+    return c->restore_ms;
+}
+
+void core_apply_restore(struct core *c, int64_t at_ms, const struct event_restore_found *b) {
+    c->restore_ms = at_ms;
+    c->restore_epoch = core_epoch(c);
+    if (b->next_id <= c->next_id)
+        return;
+    c->unused_from = c->next_id;
+    c->unused_to = c->next_id = b->next_id;
+}
+
+static void newest(struct journal_position *p, uint64_t epoch, uint64_t seq, uint64_t next_id) {
+    if (epoch > p->epoch || (epoch == p->epoch && seq > p->seq)) {
+        p->epoch = epoch;
+        p->seq = seq;
+    }
+    if (next_id > p->next_id)
+        p->next_id = next_id;
+}
+
+bool core_find_restore(struct core *c, const struct node_entry *n, const struct message_hello *h, int64_t now_ms) {
+    struct journal_position lost = {0};
+    if (h->seen && core_event_lost(c, h->seen->epoch, h->seen->seq))
+        newest(&lost, h->seen->epoch, h->seen->seq, h->seen->next_id);
+    for (uint32_t i = 0; i < h->attempts.len; i++) {
+        const struct attempt *a = &h->attempts.at[i];
+        if (core_event_lost(c, a->epoch, a->seq) && a->id < INT64_MAX)
+            newest(&lost, a->epoch, a->seq, a->id + 1);
+    }
+    if (!lost.epoch)
+        return false;
+    if (lost.next_id > c->next_id + ID_JUMP_MAX)
+        lost.next_id = c->next_id + ID_JUMP_MAX;
+    if (lost.next_id > c->next_id || c->restore_epoch != core_epoch(c)) {
+        struct event_restore_found b = {
+            .node = n->name, .epoch = lost.epoch, .seq = lost.seq, .next_id = lost.next_id + ID_SLACK};
+        core_emit(c, now_ms, EVENT_RESTORE_FOUND, &b);
+    }
+    if (lost.epoch >= core_epoch(c))  // the clock was set back meanwhile
+        core_epoch_begin(c, lost.epoch + 1, now_ms);
+    return true;
+}
+
+// --- unknown attempts ---
+
+void core_ask_attempt(struct core *c, struct node_entry *n, const struct attempt *a) {
+    struct message_describe m = {.id = a->id, .attempt = a->attempt};
+    vec_push(&n->unknown, a->id);
+    vec_push(&n->unknown, a->attempt);
+    core_effect_send(c, n->name, MESSAGE_DESCRIBE, &m);
+}
+
+static uint32_t asked_at(const struct node_entry *n, uint64_t id, uint32_t attempt) {
+    uint32_t i = 0;
+    while (i < n->unknown.len && (n->unknown.at[i] != id || n->unknown.at[i + 1] != attempt))
+        i += 2;
+    return i;
+}
+
+bool core_attempt_asked(const struct node_entry *n, uint64_t id, uint32_t attempt) {
+    return asked_at(n, id, attempt) < n->unknown.len;
+}
+
+// Whether the node has room for it beside what else is there.
+static bool part_fits(const struct core *c, const struct node_entry *n, const struct part *p) {
+    uint32_t held[SCHED_GPUS_MAX];
+    const struct node *d = n->node;
+    if (!p->cpus || p->cpus > d->cpus || n->cpus_used > d->cpus - p->cpus || p->memory_bytes > d->memory_bytes ||
+        n->memory_used_bytes > d->memory_bytes - p->memory_bytes || p->gpus.len > d->gpus.len)
+        return false;
+    core_node_gpus(c, n->name, held, SCHED_GPUS_MAX);
+    for (uint32_t i = 0; i < p->gpus.len; i++) {
+        const struct gpu_grant *g = &p->gpus.at[i];
+        if (g->index >= d->gpus.len || !g->milli || g->milli > 1000 || held[g->index] + g->milli > 1000)
+            return false;
+        held[g->index] += g->milli;
+    }
+    return true;
+}
+
+// Its part on the node that reports it, and on others that have not yet said whether they run it.
+static void adopted_parts(const struct core *c, const struct node_entry *n, const struct message_launch *l,
+                          struct arena *a, struct event_job_placed *out) {
+    struct attempt self = {.id = l->id, .attempt = l->attempt, .epoch = l->epoch, .seq = l->seq};
+    out->parts.at = arena_alloc(a, (l->parts.len + 1) * sizeof *out->parts.at);
+    for (uint32_t i = 0; i < l->parts.len; i++) {
+        const struct part *p = &l->parts.at[i];
+        const struct node_entry *other = p->node && !streq(p->node, n->name) ? core_find_node(c, p->node) : NULL;
+        if (other && part_fits(c, other, p) && core_attempt_unknown(c, other, &self) &&
+            other->state != NODE_DOWN &&
+            (core_attempt_asked(other, l->id, l->attempt) || other->state == NODE_SILENT))
+            out->parts.at[out->parts.len++] = *p;
+        else if (streq(p->node, n->name) && part_fits(c, n, l->part))
+            out->parts.at[out->parts.len++] = *l->part;
+    }
+}
+
+static const char *existing(const struct core *c, enum entity_kind kind, const char *name) {
+    const struct entity_entry *t = str_empty(name) ? NULL : core_find_entity(c, kind, name);
+    return t && t->value ? t->name : NULL;
+}
+
+// What is known of the job: it is not started anew, so what only matters for that is left out.
+static int adopted_spec(struct core *c, const struct message_launch *l, int64_t now_ms, struct spec *out,
+                        struct error *e) {
+    const struct spec *s = l->spec;
+    size_t argv_bytes = 0;
+    uint32_t argc = 0;
+    while (argc < s->argv.len && (argv_bytes += strlen(s->argv.at[argc]) + 1) <= ADOPTED_ARGV_MAX)
+        argc++;
+    struct actor owner = {.user = s->user, .uid = s->uid, .gid = s->gid, .admin = true};
+    *out = (struct spec){.name = s->name,
+                         .project = existing(c, ENTITY_PROJECT, s->project),
+                         .partition = existing(c, ENTITY_PARTITION, s->partition),
+                         .qos = existing(c, ENTITY_QOS, s->qos),
+                         .class = s->class,
+                         .launch = s->launch,
+                         .tasks = s->tasks ? s->tasks : 1,
+                         .cpus_per_task = s->cpus_per_task ? s->cpus_per_task : 1,
+                         .memory_per_node_bytes = l->part->memory_bytes,
+                         .time_limit_s = l->time_limit_s,
+                         .comment = s->comment,
+                         .workdir = s->workdir,
+                         .output = s->output,
+                         .error = s->error,
+                         .argv = {s->argv.at, argc},
+                         .attach = s->attach,
+                         .slurm_words = s->slurm_words,
+                         .command_text = argc ? NULL : "(script)"};
+    for (uint32_t i = 0; i < l->part->gpus.len; i++)
+        out->gpus_milli += l->part->gpus.at[i].milli;
+    int r = identifier_check("user", s->user, e);
+    if (r < 0)
+        return r;
+    core_fill_defaults(c, &owner, out);
+    if (core_check_spec(c, &owner, out, 0, now_ms, e) == 0)
+        return 0;
+    // What it asked for cannot be asked for in this state (other nodes, other partitions): what it holds counts.
+    out->project = out->partition = out->qos = NULL;
+    out->tasks = out->cpus_per_task = 1;
+    out->memory_per_node_bytes = out->gpus_milli = out->time_limit_s = 0;
+    out->class = CLASS_TRAIN;
+    core_fill_defaults(c, &owner, out);
+    out->memory_per_cpu_bytes = 0;
+    return core_check_spec(c, &owner, out, 0, now_ms, e);
+}
+
+// A job that waits in the older copy and was started after the copy was made.
+static bool is_same_job(const struct core_job *j, const struct message_launch *l) {
+    return j && j->state == JOB_PENDING && j->attempt < l->attempt && j->sub->submit_ms == l->submit_ms &&
+           streq(j->sub->user, l->spec->user);
+}
+
+// The number it has on its node, if no job of this journal had it; else a new one.
+static uint64_t adopted_id(const struct core *c, uint64_t id) {
+    bool is_free = id >= c->unused_from && id < c->unused_to && !core_find_job(c, id);
+    for (uint32_t i = 0; i < c->adopted.len && is_free; i++)
+        is_free = c->adopted.at[i].id != id;
+    return is_free ? id : c->next_id;
+}
+
+static bool adopt(struct core *c, struct node_entry *n, const struct message_attempt *m, int64_t now_ms) {
+    cleanup_arena struct arena a = {0};
+    const struct message_launch *l = m->launch;
+    struct event_job_placed placed = {.attempt = m->attempt,
+                                      .epoch = l->epoch,
+                                      .seq = l->seq,
+                                      .time_limit_s = l->time_limit_s,
+                                      .start_ms = m->start_ms,
+                                      .reason = adopted_reason};
+    if (!l->spec || !l->part || l->id != m->id || l->attempt != m->attempt || !core_event_lost(c, l->epoch, l->seq))
+        return false;
+    adopted_parts(c, n, l, &a, &placed);
+    bool here = false;
+    for (uint32_t i = 0; i < placed.parts.len; i++)
+        here |= streq(placed.parts.at[i].node, n->name);
+    if (!here)
+        return false;
+    struct core_job *j = core_find_job(c, m->id);
+    if (is_same_job(j, l)) {
+        placed.id = j->id;
+        if (names_several(j->sub->partition))
+            placed.partition = names_have(j->sub->partition, l->spec->partition) ? l->spec->partition : NULL;
+    } else {
+        struct spec spec;
+        if (adopted_spec(c, l, now_ms, &spec, NULL) < 0)
+            return false;
+        placed.id = adopted_id(c, m->id);
+        placed.agent_id = placed.id == m->id ? 0 : m->id;
+        struct event_job_submitted submitted = {.id = placed.id, .spec = &spec, .submit_ms = l->submit_ms};
+        core_emit(c, now_ms, EVENT_JOB_SUBMITTED, &submitted);
+    }
+    core_emit(c, now_ms, EVENT_JOB_PLACED, &placed);
+    core_effect(c, EFFECT_JOB_CHANGED, NULL, placed.id, 0);
+    return true;
+}
+
+void core_agent_attempt(struct core *c, const char *node, const struct message_attempt *m, int64_t now_ms) {
+    struct node_entry *n = core_find_node(c, node);
+    struct core_job *j;
+    uint32_t at = n ? asked_at(n, m->id, m->attempt) : 0;
+    if (!n || at >= n->unknown.len)
+        return;
+    if (n->state == NODE_DOWN) {  // jobs are never on a node that is down
+        struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = "reports what it runs"};
+        core_emit(c, now_ms, EVENT_NODE_STATE, &b);
+    }
+    // Another node of the job may have described it before.
+    bool known = core_reported_part(c, node, m->id, m->attempt, &j) && m->launch && j->run->epoch == m->launch->epoch;
+    bool adopted = known || (m->launch && adopt(c, n, m, now_ms));
+    vec_remove(&n->unknown, at + 1);
+    vec_remove(&n->unknown, at);
+    if (adopted && m->start_ms) {
+        struct message_started started = {.id = m->id, .attempt = m->attempt, .cpu_ids = m->cpu_ids};
+        core_agent_started(c, node, &started, now_ms);
+    }
+    if (m->end) {
+        struct message_ended end = *m->end;
+        end.id = m->id;
+        end.attempt = m->attempt;
+        core_agent_ended(c, node, &end, now_ms);
+    } else if (!adopted && m->launch) {
+        // It cannot be shown as a job: the node is not used until it has ended. What was started while the machine
+        // had another name belongs to that node, which is given up in time.
+        bool elsewhere = m->launch->part && !streq(m->launch->part->node, n->name);
+        struct message_kill kill = {.id = m->id, .attempt = m->attempt, .cause = END_NODE_FAIL, .signal = 9,
+                                    .epoch = m->launch->epoch, .reason = "the node has another name now"};
+        vec_push(&n->stale, m->id);
+        vec_push(&n->stale, m->attempt);
+        if (elsewhere)
+            core_effect_send(c, node, MESSAGE_KILL, &kill);
+    }
+    if (!n->stale.len && !n->unknown.len)
+        core_node_ready(c, n, now_ms);
+}

@@ -1,0 +1,293 @@
+// Restores of older copies: the state goes back, the nodes do not. Numbers move on, unknown attempts become
+// jobs again, and nothing is ended without a word.
+#include "rig.h"
+
+#include <errno.h>
+
+// A core as it was after the first `count` records, started again.
+static void restore(struct rig *r, uint32_t count) {
+    struct core_config config;
+    core_config_default(&config);
+    core_free(r->core);
+    r->core = core_new(&config);
+    for (uint32_t i = 0; i < r->journal.len; i++) {
+        const struct journal_record *j = &r->journal.at[i];
+        if (i < count)
+            assert_int_equal(core_replay(r->core, j->e.seq, j->e.at_ms, j->e.type, j->data, j->e.len), 0);
+        else
+            free(j->data);
+    }
+    r->journal.len = count;
+    vec_clear(&r->launches);
+    r->kills = r->acks = r->finished = 0;
+    r->now_ms += 60000;
+    core_start(r->core, r->now_ms);
+    core_agent_gone(r->core, "n1", r->now_ms);
+    rig_drain(r);
+}
+
+struct remembered {  // what an agent knows of an attempt
+    struct message_launch launch;
+    struct arena arena;
+};
+
+static void remember(struct rig *r, uint64_t id, uint32_t attempt, struct remembered *out) {
+    *out = (struct remembered){0};
+    assert_int_equal(core_launch(r->core, id, attempt, "n1", &out->arena, &out->launch), 0);
+    struct message_launch *own = schema_copy(message_info(MESSAGE_LAUNCH)->schema, &out->launch, &out->arena);
+    out->launch = *own;
+    assert_true(out->launch.epoch > 0 && out->launch.seq > 0);
+}
+
+static void hello(struct rig *r, struct attempt *known, uint32_t count, struct journal_position *seen) {
+    struct node n = {.name = "n1", .boot_id = "boot", .spool_id = "s", .cpus = 8, .memory_bytes = 64ull << 30};
+    struct message_hello h = {.node = &n, .attempts = {known, count}, .seen = seen};
+    assert_int_equal(core_agent_hello(r->core, &h, NULL, r->now_ms, NULL), 0);
+    core_schedule(r->core, r->now_ms);
+}
+
+static uint32_t describes(struct rig *r) {
+    struct outbox *o = core_outbox(r->core);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < o->effects.len; i++) {
+        cleanup_arena struct arena a = {0};
+        struct message m;
+        if (o->effects.at[i].type != EFFECT_SEND)
+            continue;
+        assert_int_equal(message_decode(o->bytes.data + o->effects.at[i].offset, o->effects.at[i].len, &a, &m), 0);
+        n += m.type == MESSAGE_DESCRIBE;
+    }
+    return n;
+}
+
+static struct attempt attempt_of(const struct remembered *k) {
+    return (struct attempt){
+        .id = k->launch.id, .attempt = k->launch.attempt, .epoch = k->launch.epoch, .seq = k->launch.seq};
+}
+
+static void described(struct rig *r, struct remembered *k, struct message_ended *end) {
+    struct message_attempt m = {.id = k->launch.id, .attempt = k->launch.attempt, .launch = &k->launch,
+                                .start_ms = 1000500, .cpu_ids = "0-1", .end = end};
+    core_agent_attempt(r->core, "n1", &m, r->now_ms);
+    core_schedule(r->core, r->now_ms);
+    rig_drain(r);
+}
+
+// One node, one job that runs; the copy is older than the job.
+static uint64_t lost_job(struct rig *r, struct remembered *k, uint32_t *copy) {
+    struct spec spec = rig_spec();
+    rig_init(r);
+    rig_hello(r, "n1", 8, 0, "boot", NULL, 0);
+    rig_submit(r, &alice, &spec);
+    rig_end(r, "n1", 1, 1, END_EXIT, 0);
+    *copy = r->journal.len;
+    uint64_t id = rig_submit(r, &alice, &spec);
+    rig_started(r, "n1", id, 1);
+    remember(r, id, 1, k);
+    return id;
+}
+
+static void test_unknown_attempt_becomes_a_job(void **state) {
+    struct rig r;
+    struct remembered k;
+    uint32_t copy;
+    uint64_t id = lost_job(&r, &k, &copy);
+    restore(&r, copy);
+    struct attempt known = attempt_of(&k);
+    struct node_view v;
+    hello(&r, &known, 1, NULL);
+    assert_int_equal(describes(&r), 1);
+    rig_drain(&r);
+    assert_int_equal(r.kills, 0);
+    assert_true(core_node(r.core, "n1", &v) && v.state != NODE_UP);  // no new work before it is known
+    described(&r, &k, NULL);
+    struct job_view view;
+    assert_true(core_view(r.core, id, &view));
+    assert_int_equal(view.state, JOB_RUNNING);
+    assert_string_equal(view.user, "alice");
+    assert_non_null(strstr(view.ending_reason, "restored from an older copy"));
+    assert_int_equal(view.start_ms, 1000500);
+    assert_true(core_node(r.core, "n1", &v) && v.state == NODE_UP && v.cpus_used == 1);
+    assert_true(core_restore_ms(r.core) > 0);
+    // New jobs have other numbers, and run beside it.
+    struct spec spec = rig_spec();
+    uint64_t next = rig_submit(&r, &bob, &spec);
+    assert_true(next > id);
+    assert_int_equal(rig_state(&r, next), JOB_STARTING);
+    // It can be cancelled, and its end is recorded under its number.
+    struct error e = {0};
+    assert_int_equal(do_cancel(r.core, &alice, id, &(struct command_cancel){0}, r.now_ms, &e), 0);
+    rig_drain(&r);
+    assert_int_equal(r.kills, 1);
+    rig_end(&r, "n1", id, 1, END_CANCEL, 0);
+    assert_int_equal(r.last_state, JOB_CANCELLED);
+    assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
+static void test_its_end_is_recorded(void **state) {
+    struct rig r;
+    struct remembered k;
+    uint32_t copy;
+    uint64_t id = lost_job(&r, &k, &copy);
+    restore(&r, copy);
+    struct attempt known = attempt_of(&k);
+    struct message_ended end = {.id = id, .attempt = 1, .cause = END_EXIT, .exit_code = 3, .start_ms = 1000500};
+    known.state = ATTEMPT_ENDED;
+    known.end = &end;
+    hello(&r, &known, 1, NULL);
+    rig_drain(&r);
+    assert_int_equal(r.acks, 0);
+    described(&r, &k, &end);
+    assert_int_equal(r.finished, 1);
+    assert_int_equal(r.last_state, JOB_FAILED);
+    assert_int_equal(r.acks, 1);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
+// A job was submitted before any node could report, and has the number of one that runs.
+static void test_number_taken_meanwhile(void **state) {
+    struct rig r;
+    struct remembered k;
+    uint32_t copy;
+    uint64_t id = lost_job(&r, &k, &copy);
+    restore(&r, copy);
+    struct spec spec = rig_spec();
+    assert_int_equal(rig_submit(&r, &bob, &spec), id);
+    struct attempt known = attempt_of(&k);
+    hello(&r, &known, 1, NULL);
+    rig_drain(&r);
+    described(&r, &k, NULL);
+    // Bob's job has its number and starts as another attempt than the one the node knows.
+    struct job_view view;
+    assert_true(core_view(r.core, id, &view));
+    assert_string_equal(view.user, "bob");
+    assert_int_equal(view.state, JOB_STARTING);
+    assert_int_equal(view.attempt, 2);
+    // Alice's is there under another number, and its end is told by the number the node knows.
+    uint64_t other = id + 1000;
+    while (!core_view(r.core, other, &view) && other < id + 3000)
+        other++;
+    assert_true(core_view(r.core, other, &view));
+    assert_string_equal(view.user, "alice");
+    assert_int_equal(view.state, JOB_RUNNING);
+    cleanup_buf struct buf snapshot = {0};
+    core_snapshot(r.core, &snapshot);
+    struct core_config config;
+    core_config_default(&config);
+    struct core *again = core_new(&config);
+    assert_int_equal(core_load_snapshot(again, core_seq(r.core), snapshot.data, snapshot.len, NULL), 0);
+    core_agent_ended(again, "n1", &(struct message_ended){.id = id, .attempt = 1, .cause = END_EXIT, .start_ms = 5}, 9);
+    assert_false(core_view(again, other, &view));
+    assert_true(core_view(again, id, &view));
+    core_free(again);
+    rig_end(&r, "n1", id, 1, END_EXIT, 0);
+    assert_int_equal(rig_state(&r, other), JOB_STATE_COUNT);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
+// The copy has the job as pending: it is the same job, and is not started again.
+static void test_pending_in_the_copy(void **state) {
+    struct rig r;
+    struct remembered k;
+    struct spec spec = rig_spec();
+    rig_init(&r);
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    uint32_t copy = r.journal.len;
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    remember(&r, id, 1, &k);
+    rig_started(&r, "n1", id, 1);
+    restore(&r, copy);
+    struct attempt known = attempt_of(&k);
+    hello(&r, &known, 1, NULL);
+    rig_drain(&r);
+    described(&r, &k, NULL);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_int_equal(r.launches.len, 0);
+    rig_end(&r, "n1", id, 1, END_EXIT, 0);
+    assert_int_equal(r.last_state, JOB_COMPLETED);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
+// Placed in the copy and not started: whether it ran since then nobody knows, so it is not launched again as
+// the same attempt.
+static void test_not_started_in_the_copy(void **state) {
+    struct rig r;
+    struct spec spec = rig_spec();
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    uint32_t copy = r.journal.len;
+    struct journal_position seen;
+    rig_started(&r, "n1", id, 1);
+    rig_end(&r, "n1", id, 1, END_EXIT, 0);
+    assert_true(core_position(r.core, core_seq(r.core), &seen));
+    restore(&r, copy);
+    hello(&r, NULL, 0, &seen);
+    rig_drain(&r);
+    for (uint32_t i = 0; i < r.launches.len; i++)
+        assert_int_equal(r.launches.at[i].attempt, 2);
+    assert_int_equal(r.launches.len, 1);
+    rig_done(&r);
+}
+
+// A restart without a restore: what was given up is killed as ever, and nothing is taken for a restore.
+static void test_plain_restart(void **state) {
+    struct rig r;
+    struct remembered k;
+    uint32_t copy;
+    uint64_t id = lost_job(&r, &k, &copy);
+    struct journal_position seen;
+    assert_true(core_position(r.core, core_seq(r.core), &seen));
+    core_node_lost(r.core, "n1", "silent", r.now_ms);
+    rig_drain(&r);
+    restore(&r, r.journal.len);
+    struct attempt known = attempt_of(&k);
+    hello(&r, &known, 1, &seen);
+    assert_int_equal(describes(&r), 0);
+    rig_drain(&r);
+    assert_int_equal(r.kills, 1);
+    assert_int_equal(core_restore_ms(r.core), 0);
+    assert_int_equal(rig_submit(&r, &alice, &(struct spec){.name = "x", .workdir = "/tmp", .tasks = 1, .cpus_per_task = 1,
+                                                           .argv = rig_spec().argv}), id + 1);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
+// The clock was set back meanwhile: epochs grow all the same. A node that lies about them is bounded.
+static void test_epochs_grow(void **state) {
+    struct rig r;
+    rig_init(&r);
+    struct journal_position at, later = {.epoch = 5000000000000, .seq = 7, .next_id = 1ull << 60};
+    assert_true(core_position(r.core, core_seq(r.core), &at));
+    r.now_ms -= 500000;
+    restore(&r, r.journal.len);
+    struct journal_position second;
+    assert_true(core_position(r.core, core_seq(r.core), &second));
+    assert_true(second.epoch > at.epoch);
+    hello(&r, NULL, 0, &later);
+    rig_drain(&r);
+    assert_true(core_position(r.core, core_seq(r.core), &second));
+    assert_true(second.epoch > later.epoch && second.next_id < 1ull << 26);
+    uint64_t seq = core_seq(r.core);
+    later = (struct journal_position){.epoch = UINT64_MAX, .seq = 7, .next_id = 1ull << 60};
+    hello(&r, NULL, 0, &later);
+    assert_int_equal(core_seq(r.core), seq);
+    rig_done(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unknown_attempt_becomes_a_job), cmocka_unit_test(test_its_end_is_recorded),
+        cmocka_unit_test(test_number_taken_meanwhile),        cmocka_unit_test(test_pending_in_the_copy),
+        cmocka_unit_test(test_not_started_in_the_copy),       cmocka_unit_test(test_plain_restart),
+        cmocka_unit_test(test_epochs_grow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

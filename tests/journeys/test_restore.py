@@ -1,0 +1,116 @@
+"""The controller's state is put back to an older copy while jobs run: new jobs run, those that the copy does
+not know are shown, keep what they hold, and end only when somebody ends them."""
+import os
+import shutil
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+SPEC = {"workdir": "/tmp", "output": "/dev/null"}
+
+
+def submit(c, seconds, name, **more):
+    return c.api.post("/v1/jobs", {"spec": {**SPEC, "name": name, "argv": ["sleep", str(seconds)], **more}})["id"]
+
+
+def state(c, job):
+    return c.api.get(f"/v1/jobs/{job}")["state"]
+
+
+def live(c):
+    return c.api.get("/v1/jobs?elements=1&limit=1000")["jobs"]
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 8\nmemory = 4G\n") as c:
+        yield c
+
+
+def stop(c):
+    c.api.close()
+    c.kill("controller", 15)
+
+
+def put_back(c, copy):
+    """kill -9, the older copy in place, and a new start."""
+    c.kill_controller()
+    shutil.rmtree(f"{c.home}/state")
+    shutil.copytree(copy, f"{c.home}/state")
+    c.start_controller()
+    c.wait_ready()
+
+
+@pytest.mark.parametrize("agent_too", [False, True])
+def test_a_restore_of_an_older_copy(cluster, agent_too):
+    c = cluster
+    first = submit(c, 0, "first")
+    c.cli("wait", str(first))
+    stop(c)
+    copy = f"{c.home}/copy"
+    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
+    c.start_controller()
+    c.wait_ready()
+    wait_until(c.nodes_up, 30, "the node does not come back")
+    runs = [submit(c, 600, f"runs{i}", cpus_per_task=2) for i in range(2)]
+    over = submit(c, 0, "over")
+    for job in runs:
+        wait_until(lambda j=job: state(c, j) == "RUNNING", 30, "does not run")
+    c.cli("wait", str(over))
+    if agent_too:
+        name = c.nodes_up()[0]
+        c.kill_agent(name)
+        c.start_agent(name)
+    put_back(c, copy)
+    # One at once, perhaps before the node could report what it runs; then four more.
+    early = submit(c, 0, "early")
+    wait_until(lambda: len([j for j in live(c) if j["name"].startswith("runs")]) == 2, 60, "jobs are not adopted")
+    adopted = [j for j in live(c) if j["name"].startswith("runs")]
+    assert {j["state"] for j in adopted} == {"RUNNING"}, adopted
+    assert all("restored from an older copy" in j["reason"] for j in adopted), adopted
+    assert sum(n["cpus_used"] for n in c.api.get("/v1/nodes")["nodes"]) >= 4
+    new = [submit(c, 0, f"new{i}") for i in range(4)]
+    for job in (early, *new):
+        assert c.cli("wait", str(job), check=False, timeout=120).returncode == 0, c.api.get(f"/v1/jobs/{job}")
+    assert min(new) > max(*runs, over), (new, runs, over)
+    assert any("older copy" in w for w in c.api.get("/v1/status")["warnings"])
+    # A plain restart keeps them, and they can be cancelled.
+    c.kill_controller()
+    c.start_controller()
+    c.wait_ready()
+    wait_until(c.nodes_up, 30, "the node does not come back")
+    assert {j["id"] for j in live(c)} == {j["id"] for j in adopted}
+    for job in adopted:
+        c.cli("cancel", str(job["id"]))
+        wait_until(lambda j=job["id"]: state(c, j) == "CANCELLED", 30, "is not cancelled")
+    wait_until(lambda: not sum(n["cpus_used"] for n in c.api.get("/v1/nodes")["nodes"]), 30, "CPUs are held")
+    assert not live(c)
+
+
+def test_a_job_that_ended_meanwhile(cluster):
+    """It ended after the copy, and its end could not be acknowledged: it is in the history with its exit."""
+    c = cluster
+    stop(c)
+    copy = f"{c.home}/copy"
+    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
+    c.start_controller()
+    c.wait_ready()
+    wait_until(c.nodes_up, 30, "the node does not come back")
+    flag = f"{c.home}/go"
+    job = c.api.post("/v1/jobs", {"spec": {**SPEC, "name": "ends", "argv": [
+        "sh", "-c", f"while [ ! -e {flag} ]; do sleep 0.05; done; exit 7"]}})["id"]
+    wait_until(lambda: state(c, job) == "RUNNING", 30, "does not run")
+    c.kill_controller()
+    open(flag, "w", encoding="utf-8").close()
+    shutil.rmtree(f"{c.home}/state")
+    shutil.copytree(copy, f"{c.home}/state")
+    c.start_controller()
+    c.wait_ready()
+
+    def ended():
+        found = [j for j in c.api.get("/v1/jobs?finished=1&limit=100")["jobs"] if j["name"] == "ends"]
+        return found and found[0]["state"] == "FAILED"
+    wait_until(ended, 60, "its end is not recorded")
+    assert os.path.exists(f"{c.home}/state/acequia.db")
