@@ -374,6 +374,8 @@ int pipeline_snapshot(struct commit_pipeline *s) {
     cleanup_buf struct buf b = {0};
     if (s->snapshot_busy)
         return -EBUSY;
+    if (!core_seq(s->core))
+        return 0;  // nothing has happened yet
     core_snapshot(s->core, &b);
     int r = store_snapshot(s->store, core_seq(s->core), b.data, b.len);
     if (r == 0) {

@@ -146,12 +146,14 @@ int controller_init_keys(struct controller *c, struct error *e) {
 }
 
 static int open_store(struct controller *c, struct error *e) {
+    static const char *const companions[] = {"ca.crt", "ca.key", "server.crt", "server.key", "series.bin", NULL};
     struct store_config config = {
         .path = c->paths.state,
         .watch = pipeline_watch(c->pipeline),
         .reserve_bytes = STORE_RESERVE_BYTES,
         .low_bytes = STORE_LOW_BYTES,
         .level = FEATURE_LEVEL_NEWEST,
+        .companions = companions,
         .retention = {.journal_ms = (int64_t)c->config.cluster.history_days * 86400000,
                       .history_ms = (int64_t)c->config.cluster.history_days * 86400000,
                       .file_bytes = c->config.cluster.history_bytes}};
@@ -170,22 +172,6 @@ static int open_store(struct controller *c, struct error *e) {
     return 0;
 }
 
-static int open_pki(struct controller *c, const char *host, struct error *e) {
-    const char *dir = c->paths.state;
-    const char *ca_cert = arena_printf(&c->arena, "%s/ca.crt", dir),
-               *ca_key = arena_printf(&c->arena, "%s/ca.key", dir);
-    const char *cert = arena_printf(&c->arena, "%s/server.crt", dir),
-               *key = arena_printf(&c->arena, "%s/server.key", dir);
-    const char *names[4] = {c->hostname, "localhost", "127.0.0.1", host};
-    size_t count = str_empty(host) || streq(host, "0.0.0.0") || streq(host, "::") ? 3 : 4;
-    int r = pki_ca_create(ca_cert, ca_key, c->config.cluster.name, now_ms() / 1000, e);
-    if ((r < 0 && r != -EEXIST) || (r = pki_ca_load(ca_cert, ca_key, &c->ca, e)) < 0)
-        return r;
-    if (access(cert, F_OK) != 0 && (r = pki_server_create(c->ca, cert, key, names, count, now_ms() / 1000, e)) < 0)
-        return r;
-    return tls_context_server(cert, key, ca_cert, &c->tls, e);
-}
-
 static int open_tls(struct controller *c, struct error *e) {
     const char *listen = c->config.cluster.listen;
     if (str_empty(listen))
@@ -197,7 +183,9 @@ static int open_tls(struct controller *c, struct error *e) {
         return error_set(e, EINVAL, "listen: \"%s\" is not ADDRESS:PORT", listen);
     if (*host == '[' && host[strlen(host) - 1] == ']')
         host = arena_strndup(&c->arena, host + 1, strlen(host) - 2);
-    int r = open_pki(c, host, e);
+    const char *names[4] = {c->hostname, "localhost", "127.0.0.1", host};
+    size_t count = str_empty(host) || streq(host, "0.0.0.0") || streq(host, "::") ? 3 : 4;
+    int r = cluster_keys_open(c, names, count, e);
     if (r < 0 || (r = net_server_listen_tls(c->server, *host ? host : NULL, (uint16_t)port, c->tls, e)) < 0)
         return r;
     log_info("listening on %s with TLS", listen);

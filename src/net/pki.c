@@ -63,44 +63,65 @@ static int no_password(char *p, int size, int writing, void *arg) {
     return -1;
 }
 
+static int key_parse(const struct buf *pem, EVP_PKEY **out, struct error *e) {
+    cleanup_bio BIO *bio = BIO_new_mem_buf(pem->data, (int)pem->len);
+    *out = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL) : NULL;
+    return *out ? 0 : pki_error(e, EINVAL, "not a private key");
+}
+
 static int key_load(const char *file, EVP_PKEY **out, struct error *e) {
     cleanup_secret struct buf pem = {0};
     int r = pki_read_file(file, &pem, e);
-    if (r < 0)
-        return r;
-    cleanup_bio BIO *bio = BIO_new_mem_buf(pem.data, (int)pem.len);
-    EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL) : NULL;
-    if (!key) {
-        r = pki_error(e, EINVAL, "not a private key");
+    if (r == 0 && (r = key_parse(&pem, out, e)) < 0)
         error_prefix(e, "%s", file);
-        return r;
-    }
-    *out = key;
-    return 0;
+    return r;
+}
+
+static int cert_parse(const struct buf *pem, X509 **out, struct error *e) {
+    *out = cert_from_pem(pem->data, pem->len);
+    return *out ? 0 : pki_error(e, EINVAL, "not a certificate");
 }
 
 static int cert_load(const char *file, X509 **out, struct error *e) {
     cleanup_buf struct buf pem = {0};
     int r = pki_read_file(file, &pem, e);
-    if (r < 0)
-        return r;
-    X509 *cert = cert_from_pem(pem.data, pem.len);
-    if (!cert) {
-        r = pki_error(e, EINVAL, "not a certificate");
+    if (r == 0 && (r = cert_parse(&pem, out, e)) < 0)
         error_prefix(e, "%s", file);
-        return r;
-    }
-    *out = cert;
+    return r;
+}
+
+static int key_to_pem(EVP_PKEY *key, struct buf *out) {
+    cleanup_bio BIO *bio = BIO_new(BIO_s_secmem());
+    if (!bio || !PEM_write_bio_PKCS8PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL))
+        return -ENOMEM;
+    bio_to_buf(bio, out);
     return 0;
 }
 
 static int key_write(const char *file, EVP_PKEY *key, struct error *e) {
-    cleanup_bio BIO *bio = BIO_new(BIO_s_secmem());
     cleanup_secret struct buf pem = {0};
-    if (!bio || !PEM_write_bio_PKCS8PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL))
+    if (key_to_pem(key, &pem) < 0)
         return pki_error(e, ENOMEM, "cannot write a key");
-    bio_to_buf(bio, &pem);
     return pki_write_file(file, pem.data, pem.len, 0600, e);
+}
+
+void pki_pair_done(struct pki_pair *p) {
+    buf_done(&p->cert);
+    wipe(&p->key);
+    *p = (struct pki_pair){0};
+}
+#define cleanup_pair __attribute__((__cleanup__(pki_pair_done)))
+
+int pki_pair_read(const char *cert_file, const char *key_file, struct pki_pair *out, struct error *e) {
+    cleanup_pair struct pki_pair p = {0};
+    int r = pki_read_file(cert_file, &p.cert, e);
+    if (r == 0)
+        r = pki_read_file(key_file, &p.key, e);
+    if (r < 0)
+        return r;
+    *out = p;
+    p = (struct pki_pair){0};
+    return 0;
 }
 
 int pki_key_create(const char *key_file, struct error *e) {
@@ -110,45 +131,56 @@ int pki_key_create(const char *key_file, struct error *e) {
     return key ? key_write(key_file, key, e) : pki_error(e, ENOMEM, "cannot make a key");
 }
 
-// Key first, certificate last: whoever finds the certificate finds its key, also after a crash, and
-// whoever does not makes both anew.
-static int write_pair(const char *cert_file, const char *key_file, X509 *cert, EVP_PKEY *key,
-                      const char *more_pem, struct error *e) {
-    cleanup_buf struct buf pem = {0};
-    if (cert_to_pem(cert, &pem) < 0)
+static int pair_of(X509 *cert, EVP_PKEY *key, const char *more_pem, struct pki_pair *out, struct error *e) {
+    cleanup_pair struct pki_pair p = {0};
+    if (cert_to_pem(cert, &p.cert) < 0 || key_to_pem(key, &p.key) < 0)
         return pki_error(e, ENOMEM, "cannot write the certificate");
-    buf_adds(&pem, more_pem);
-    if (unlink(cert_file) < 0 && errno != ENOENT)
-        return error_set(e, errno, "cannot replace %s: %s", cert_file, strerror(errno));
-    int r = key_write(key_file, key, e);
-    return r < 0 ? r : pki_write_file(cert_file, pem.data, pem.len, 0644, e);
+    buf_adds(&p.cert, more_pem);
+    *out = p;
+    p = (struct pki_pair){0};
+    return 0;
 }
 
-int pki_ca_create(const char *cert_file, const char *key_file, const char *cn, int64_t now_s,
-                  struct error *e) {
-    if (access(cert_file, F_OK) == 0)
-        return error_set(e, EEXIST, "%s exists already", cert_file);
+// Key first, certificate last: whoever finds the certificate finds its key, also after a crash, and
+// whoever does not makes both anew.
+static int write_pair(const char *cert_file, const char *key_file, const struct pki_pair *p, struct error *e) {
+    if (unlink(cert_file) < 0 && errno != ENOENT)
+        return error_set(e, errno, "cannot replace %s: %s", cert_file, strerror(errno));
+    int r = pki_write_file(key_file, p->key.data, p->key.len, 0600, e);
+    return r < 0 ? r : pki_write_file(cert_file, p->cert.data, p->cert.len, 0644, e);
+}
+
+int pki_ca_make(const char *cn, int64_t now_s, struct pki_pair *out, struct error *e) {
     cleanup_key EVP_PKEY *key = EVP_EC_gen("P-256");
     cleanup_x509 X509 *cert = NULL;
     if (!key)
         return pki_error(e, ENOMEM, "cannot make a key");
     struct pki_profile profile = {.cn = cn, .is_ca = true, .now_s = now_s, .days = PKI_CA_DAYS};
     int r = pki_issue(&profile, key, NULL, key, &cert, e);
-    return r < 0 ? r : write_pair(cert_file, key_file, cert, key, "", e);
+    return r < 0 ? r : pair_of(cert, key, "", out, e);
 }
 
-int pki_ca_load(const char *cert_file, const char *key_file, struct pki_ca **out, struct error *e) {
+int pki_ca_create(const char *cert_file, const char *key_file, const char *cn, int64_t now_s,
+                  struct error *e) {
+    cleanup_pair struct pki_pair p = {0};
+    if (access(cert_file, F_OK) == 0)
+        return error_set(e, EEXIST, "%s exists already", cert_file);
+    int r = pki_ca_make(cn, now_s, &p, e);
+    return r < 0 ? r : write_pair(cert_file, key_file, &p, e);
+}
+
+int pki_ca_parse(const struct pki_pair *p, struct pki_ca **out, struct error *e) {
     cleanup_key EVP_PKEY *key = NULL;
     cleanup_x509 X509 *cert = NULL;
     cleanup_buf struct buf pem = {0};
-    int r = cert_load(cert_file, &cert, e);
+    int r = cert_parse(&p->cert, &cert, e);
     if (r == 0)
-        r = key_load(key_file, &key, e);
+        r = key_parse(&p->key, &key, e);
     if (r < 0)
         return r;
     if (!X509_check_private_key(cert, key) || X509_check_ca(cert) != 1) {
         ERR_clear_error();
-        return error_set(e, EINVAL, "%s and %s are not a CA and its key", cert_file, key_file);
+        return error_set(e, EINVAL, "not a CA and its key");
     }
     struct pki_ca *ca = xcalloc(1, sizeof *ca);
     if (cert_to_pem(cert, &pem) < 0 || digest_hex(cert, ca->sha256) < 0) {
@@ -162,6 +194,16 @@ int pki_ca_load(const char *cert_file, const char *key_file, struct pki_ca **out
     key = NULL;
     *out = ca;
     return 0;
+}
+
+int pki_ca_load(const char *cert_file, const char *key_file, struct pki_ca **out, struct error *e) {
+    cleanup_pair struct pki_pair p = {0};
+    int r = pki_pair_read(cert_file, key_file, &p, e);
+    if (r < 0)
+        return r;
+    if ((r = pki_ca_parse(&p, out, e)) < 0)
+        error_prefix(e, "%s, %s", cert_file, key_file);
+    return r;
 }
 
 struct pki_ca *pki_ca_free(struct pki_ca *ca) {
@@ -182,9 +224,8 @@ const char *pki_ca_pem(const struct pki_ca *ca) {
     return ca->pem;
 }
 
-int pki_server_create(struct pki_ca *ca, const char *cert_file, const char *key_file,
-                      const char *const *names, size_t name_count, int64_t now_s,
-                      struct error *e) {
+int pki_server_make(struct pki_ca *ca, const char *const *names, size_t name_count, int64_t now_s,
+                    struct pki_pair *out, struct error *e) {
     cleanup_key EVP_PKEY *key = EVP_EC_gen("P-256");
     cleanup_x509 X509 *cert = NULL;
     if (!key)
@@ -196,7 +237,15 @@ int pki_server_create(struct pki_ca *ca, const char *cert_file, const char *key_
                                   .now_s = now_s,
                                   .days = PKI_SERVER_DAYS};
     int r = pki_issue(&profile, key, ca->cert, ca->key, &cert, e);
-    return r < 0 ? r : write_pair(cert_file, key_file, cert, key, ca->pem, e);
+    return r < 0 ? r : pair_of(cert, key, ca->pem, out, e);
+}
+
+int pki_server_create(struct pki_ca *ca, const char *cert_file, const char *key_file,
+                      const char *const *names, size_t name_count, int64_t now_s,
+                      struct error *e) {
+    cleanup_pair struct pki_pair p = {0};
+    int r = pki_server_make(ca, names, name_count, now_s, &p, e);
+    return r < 0 ? r : write_pair(cert_file, key_file, &p, e);
 }
 
 int pki_csr_create(const char *key_file, const char *cn, struct buf *pem, struct error *e) {

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <openssl/pem.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -132,6 +133,55 @@ int tls_context_server(const char *cert_file, const char *key_file, const char *
         return openssl_error(e, EINVAL, "cannot use the CA certificate", ca_file);
     }
     SSL_CTX_set_client_CA_list(c->ctx, names);
+    SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER, NULL);
+    *out = c;
+    c = NULL;
+    return 0;
+}
+
+// The first certificate of the PEM is the server's own, the others are its chain.
+static int use_chain(struct tls_context *c, const struct buf *pem) {
+    BIO *bio = BIO_new_mem_buf(pem->data, (int)pem->len);
+    X509 *cert = bio ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
+    bool ok = cert && SSL_CTX_use_certificate(c->ctx, cert) == 1;
+    X509_free(cert);
+    while (ok && (cert = PEM_read_bio_X509(bio, NULL, NULL, NULL)))
+        if (SSL_CTX_add0_chain_cert(c->ctx, cert) != 1) {
+            X509_free(cert);
+            ok = false;
+        }
+    ERR_clear_error();  // the end of the PEM
+    BIO_free(bio);
+    return ok ? 0 : -EINVAL;
+}
+
+static int no_password(char *p, int size, int writing, void *arg) {
+    return -1;
+}
+
+static int use_key(struct tls_context *c, const struct buf *pem) {
+    BIO *bio = BIO_new_mem_buf(pem->data, (int)pem->len);
+    EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL) : NULL;
+    bool ok = key && SSL_CTX_use_PrivateKey(c->ctx, key) == 1 && SSL_CTX_check_private_key(c->ctx) == 1;
+    EVP_PKEY_free(key);
+    BIO_free(bio);
+    return ok ? 0 : -EINVAL;
+}
+
+int tls_context_server_pem(const struct pki_pair *own, const char *ca_pem, struct tls_context **out, struct error *e) {
+    __attribute__((__cleanup__(free_context))) struct tls_context *c = context_new(true);
+    if (use_chain(c, &own->cert) < 0)
+        return openssl_error(e, EINVAL, "cannot use the certificate", "the server's");
+    if (use_key(c, &own->key) < 0)
+        return openssl_error(e, EINVAL, "cannot use the key", "the server's");
+    BIO *bio = BIO_new_mem_buf(ca_pem, -1);
+    X509 *ca = bio ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
+    bool ok = ca && X509_STORE_add_cert(SSL_CTX_get_cert_store(c->ctx), ca) == 1 &&
+              SSL_CTX_add_client_CA(c->ctx, ca) == 1;
+    X509_free(ca);
+    BIO_free(bio);
+    if (!ok)
+        return openssl_error(e, EINVAL, "cannot use the CA certificate", "the cluster's");
     SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER, NULL);
     *out = c;
     c = NULL;

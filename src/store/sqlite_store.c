@@ -77,6 +77,25 @@ static void make_private(struct sqlite_store *s) {
         (void)!fchmod(fd, 0600);
 }
 
+// A folder that holds other files of a cluster has lost its database: an empty one would forget every job.
+static int check_not_lost(struct sqlite_store *s, const char *const *companions, struct error *e) {
+    uint64_t seqs[STORE_SNAPSHOTS_KEPT];
+    const char *found = NULL;
+    if (faccessat(s->folder_fd, database_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+        return 0;
+    for (size_t i = 0; companions && companions[i] && !found; i++)
+        if (faccessat(s->folder_fd, companions[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            found = companions[i];
+    if (!found && snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT) > 0)
+        found = "a snapshot";
+    if (!found)
+        return 0;
+    return error_set(e, ENOENT,
+                     "%s/%s is missing although the folder holds %s: the state is not complete. Restore the database "
+                     "from a backup; to begin a new cluster, empty the folder",
+                     s->folder, database_name, found);
+}
+
 static int open_databases(struct sqlite_store *s, struct error *e) {
     make_private(s);
     struct sql_options options = {.vfs = s->vfs,
@@ -317,6 +336,8 @@ int store_open(const struct store_config *config, struct store **out, struct err
         r = open_folder(s, e);
     if (r == 0)
         r = lock_folder(s, e);
+    if (r == 0)
+        r = check_not_lost(s, config->companions, e);
     if (r == 0) {
         snapshot_discard(s);
         space_reserve(s);  // told by store_space when it cannot be had

@@ -111,9 +111,19 @@ static int remember_address(struct program *p, const char *address, struct error
     return 0;
 }
 
-// Joined once, it knows where to dial and who it is; a new token joins it anew.
+static int join_with_token(struct program *p, struct error *e) {
+    cleanup_buf struct buf token = {0};
+    cleanup_free char *name = NULL;
+    int r = read_file(p->token_file, TOKEN_FILE_MAX, &token, e);
+    if (r == 0)
+        r = agent_join(p->folder, p->options.host, p->options.port, buf_str(&token), p->options.name, &name, e);
+    return r < 0 ? r : remember_address(p, p->join, e);
+}
+
+// Joined once, it knows where to dial and who it is. A new token joins it anew; one that is used or gone does not
+// matter to a node that has its certificate, so that it can be started with the same arguments every time.
 static int join(struct program *p, struct error *e) {
-    cleanup_buf struct buf token = {0}, saved = {0};
+    cleanup_buf struct buf saved = {0};
     int r;
     bool known = access(in_folder(p, "cert.pem"), R_OK) == 0;
     if (p->join && (p->token_file || !known)) {
@@ -121,15 +131,12 @@ static int join(struct program *p, struct error *e) {
             return error_set(e, EINVAL,
                              "token-file: a new node needs a token; make one with 'acequia token create' on "
                              "the controller");
-        char *name = NULL;
-        if ((r = split_address(p, p->join, e)) < 0 ||
-            (r = read_file(p->token_file, TOKEN_FILE_MAX, &token, e)) < 0 ||
-            (r = agent_join(p->folder, p->options.host, p->options.port, buf_str(&token), p->options.name,
-                            &name, e)) < 0)
+        if ((r = split_address(p, p->join, e)) < 0)
             return r;
-        free(name);
-        if ((r = remember_address(p, p->join, e)) < 0)
+        if ((r = join_with_token(p, e)) < 0 && !known)
             return r;
+        if (r < 0)
+            log_info("the join token is not used (%s); this node has a certificate and goes on with it", e->text);
     } else if (p->join) {
         if ((r = split_address(p, p->join, e)) < 0)
             return r;

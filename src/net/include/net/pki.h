@@ -23,6 +23,18 @@ enum {
 
 struct pki_ca;
 
+// A certificate (and what clients need after it) with its key, as PEM.
+struct pki_pair {
+    struct buf cert, key;
+};
+void pki_pair_done(struct pki_pair *p);  // wipes the key
+int pki_pair_read(const char *cert_file, const char *key_file, struct pki_pair *out, struct error *e);
+// In memory, for a caller that keeps them elsewhere. The rules are those of the functions on files below.
+int pki_ca_make(const char *cn, int64_t now_s, struct pki_pair *out, struct error *e);
+int pki_ca_parse(const struct pki_pair *p, struct pki_ca **out, struct error *e);
+int pki_server_make(struct pki_ca *ca, const char *const *names, size_t name_count, int64_t now_s,
+                    struct pki_pair *out, struct error *e);
+
 // Makes a key and a self-signed certificate. An existing certificate is not touched: -EEXIST; a key
 // without one is what a crash left, and is replaced.
 int pki_ca_create(const char *cert_file, const char *key_file, const char *cn, int64_t now_s,

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "net/pki.h"
 
 enum { TLS_SHA256_HEX = 64 };
 
@@ -19,6 +20,8 @@ struct tls;
 // client use, else the handshake fails. Without one the session goes on, anonymous.
 int tls_context_server(const char *cert_file, const char *key_file, const char *ca_file,
                        struct tls_context **out, struct error *e);
+// The same from memory: the server's certificate with its chain and key, and the authority of its clients.
+int tls_context_server_pem(const struct pki_pair *own, const char *ca_pem, struct tls_context **out, struct error *e);
 
 // Whom a client trusts, and what it shows. Exactly one of ca_file and ca_sha256 must be given. The
 // server's certificate must be meant for servers; its names are checked when verify_host is given.

@@ -51,6 +51,8 @@ struct store_config {
     uint64_t reserve_bytes;  // kept aside for the ends of running jobs when the disk is full
     uint64_t low_bytes;      // less free space than this is reported as low
     struct store_retention retention;
+    const char *const *companions;  // files that an owner keeps beside the store, NULL-terminated: where one of
+                             // them or a snapshot is, a missing database is an error and not a new store
     uint32_t level;          // newest feature level of journals that the caller can read; 0: any
     const char *vfs;         // SQLite VFS, NULL for the usual one (tests put faults in here)
 };
