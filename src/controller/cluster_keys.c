@@ -54,7 +54,8 @@ static int import_pair(struct controller *c, const char *cert, const char *key, 
         return -ENOENT;
     int r = pki_pair_read(cert_file, key_file, out, e);
     if (r == 0 && (r = keep_pair(c, cert, key, out, e)) == 0)
-        log_info("%s and %s are now kept in the database; the files stay until the upgrade is finished", cert_file, key);
+        log_info("%s and %s are now kept in the database; the files stay until the upgrade is finished", cert_file,
+                 key);
     return r;
 }
 
@@ -77,7 +78,7 @@ static int open_ca(struct controller *c, struct error *e) {
     return r;
 }
 
-int cluster_keys_open(struct controller *c, const char *const *names, size_t count, struct error *e) {
+int controller_keys_open(struct controller *c, const char *const *names, size_t count, struct error *e) {
     cleanup_pair struct pki_pair p = {0};
     int r = open_ca(c, e);
     if (r < 0)

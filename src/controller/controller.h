@@ -173,4 +173,4 @@ void followers_tick(struct controller *c);
 void watch_done(struct controller *c);
 
 // cluster_keys.c: loads or makes the authority (c->ca) and the TLS context (c->tls). `names`: of this machine.
-int cluster_keys_open(struct controller *c, const char *const *names, size_t count, struct error *e);
+int controller_keys_open(struct controller *c, const char *const *names, size_t count, struct error *e);

@@ -185,7 +185,7 @@ static int open_tls(struct controller *c, struct error *e) {
         host = arena_strndup(&c->arena, host + 1, strlen(host) - 2);
     const char *names[4] = {c->hostname, "localhost", "127.0.0.1", host};
     size_t count = str_empty(host) || streq(host, "0.0.0.0") || streq(host, "::") ? 3 : 4;
-    int r = cluster_keys_open(c, names, count, e);
+    int r = controller_keys_open(c, names, count, e);
     if (r < 0 || (r = net_server_listen_tls(c->server, *host ? host : NULL, (uint16_t)port, c->tls, e)) < 0)
         return r;
     log_info("listening on %s with TLS", listen);

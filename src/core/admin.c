@@ -56,7 +56,7 @@ CORE_COMMAND(core_command_node_remove) {
         return r;
     if (n->jobs.len)
         return error_set(e, EBUSY, "node %s runs %u jobs; drain it and wait, or cancel them", m->node, n->jobs.len);
-    if (n->state == NODE_UP || n->stale.len)  // the second: while old attempts are cleared away
+    if (n->state == NODE_UP || n->stale.len || n->unknown.len)  // also while old attempts are cleared away or described
         return error_set(e, EBUSY, "node %s is connected; stop its agent first", m->node);
     struct event_node b = {.name = n->name, .by = actor->user};
     core_emit(c, now_ms, EVENT_NODE_REMOVED, &b);

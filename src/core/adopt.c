@@ -67,6 +67,16 @@ bool core_attempt_unknown(const struct core *c, const struct node_entry *n, cons
     return core_event_lost(c, a->epoch, a->seq);
 }
 
+// The number that an adopted attempt has on its node may be that of another job: that one's attempts are
+// numbered beyond it, so that no node has two attempts of one number.
+uint32_t core_next_attempt(const struct core *c, const struct core_job *j) {
+    uint32_t next = j->attempt + 1;
+    for (uint32_t i = 0; i < c->adopted.len; i++)
+        if (c->adopted.at[i].id == j->id && c->adopted.at[i].attempt >= next)
+            next = (uint32_t)c->adopted.at[i].attempt + 1;
+    return next;
+}
+
 void core_note_adopted(struct core *c, const struct core_adopted *part) {
     if (c->adopted.len == ADOPTED_KEPT)
         vec_remove(&c->adopted, 0);
@@ -117,7 +127,7 @@ bool core_find_restore(struct core *c, const struct node_entry *n, const struct 
         lost.next_id = c->next_id + ID_JUMP_MAX;
     if (lost.next_id > c->next_id || c->restore_epoch != core_epoch(c)) {
         struct event_restore_found b = {
-            .node = n->name, .epoch = lost.epoch, .seq = lost.seq, .next_id = lost.next_id + ID_SLACK};
+            .node = n->name, .lost_epoch = lost.epoch, .lost_seq = lost.seq, .next_id = lost.next_id + ID_SLACK};
         core_emit(c, now_ms, EVENT_RESTORE_FOUND, &b);
     }
     if (lost.epoch >= core_epoch(c))  // the clock was set back meanwhile
@@ -248,7 +258,7 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
     const struct message_launch *l = m->launch;
     struct event_job_placed placed = {.attempt = m->attempt,
                                       .epoch = l->epoch,
-                                      .seq = l->seq,
+                                      .placed_seq = l->seq,
                                       .time_limit_s = l->time_limit_s,
                                       .start_ms = m->start_ms,
                                       .reason = adopted_reason};
@@ -298,6 +308,9 @@ void core_agent_attempt(struct core *c, const char *node, const struct message_a
         struct message_started started = {.id = m->id, .attempt = m->attempt, .cpu_ids = m->cpu_ids};
         core_agent_started(c, node, &started, now_ms);
     }
+    struct run_part *p = adopted && !m->end ? core_reported_part(c, node, m->id, m->attempt, &j) : NULL;
+    if (p)
+        core_send_desired(c, j, p);  // it may have been suspended, or its limit changed, in the state that is lost
     if (m->end) {
         struct message_ended end = *m->end;
         end.id = m->id;

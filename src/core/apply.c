@@ -243,14 +243,6 @@ void core_jobs_to_world(struct core *c) {
         world_job_preemptor_set(c->world, c->order.at[i]->id, c->order.at[i]->flags & TAKES);
 }
 
-// The number that an adopted attempt has on its node may be that of another job, which is placed later:
-// that one's attempts are numbered beyond it.
-static void skip_attempt(struct core *c, uint64_t id, uint32_t attempt) {
-    struct core_job *j = core_find_job(c, id);
-    if (j && !j->run && j->attempt < attempt)
-        j->attempt = attempt;
-}
-
 static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_placed *b) {
     struct core_run *r = xcalloc(1, sizeof *r);
     r->parts = xcalloc(b->parts.len, sizeof *r->parts);
@@ -272,15 +264,13 @@ static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, cons
     r->time_limit_s = b->time_limit_s;
     r->partition = b->partition ? core_intern(c, b->partition) : NULL;
     r->epoch = b->epoch;
-    r->seq = !b->epoch ? 0 : b->seq ? b->seq : c->seq;
+    r->seq = !b->epoch ? 0 : b->placed_seq ? b->placed_seq : c->seq;
     r->agent_id = b->agent_id;
     r->adopted = b->reason != NULL;
     for (uint32_t i = 0; r->adopted && i < r->part_count; i++) {
         struct core_adopted k = {b->agent_id ? b->agent_id : b->id, b->attempt, b->epoch, r->parts[i].node->handle};
         core_note_adopted(c, &k);
     }
-    if (b->agent_id)
-        skip_attempt(c, b->agent_id, b->attempt);
     r->reason = b->reason ? xstrdup(b->reason) : NULL;
     j->steps = 0;
     free(j->usage);  // usage is of the newest attempt, as start and end are
@@ -456,6 +446,8 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
     j->start_ms = 0;
     core_job_to_world(c, j);
     world_job_preemptions_set(c->world, j->id, by, preempted);
+    if (j->sub->array && j->sub->array->limit && j->sub->array->active > j->sub->array->limit)  // after an adoption
+        core_array_set_limit(c, j->sub->array, j->sub->array->limit);
     c->dirty = true;
 }
 

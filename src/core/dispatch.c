@@ -139,13 +139,13 @@ static void missing_here(struct core *c, struct core_job *j, struct run_part *p,
 
 // What the attempt should be like, whatever the agent knows of it: each message says a state, so that repeats do
 // no harm. Sent when something changes and at every hello; the agent sees to it that its shepherd gets it.
-static void send_desired(struct core *c, const struct core_job *j, const struct run_part *p) {
+void core_send_desired(struct core *c, const struct core_job *j, const struct run_part *p) {
     if (j->run->ending) {
         core_send_kill(c, j, p);
         return;
     }
     core_send_time_limit(c, j, p);
-    if (j->run->suspend_ms)  // was suspended at some time
+    if (j->run->suspend_ms || c->restore_ms)  // was suspended at some time, perhaps in a state that is lost
         core_send_suspend(c, j, p);
 }
 
@@ -165,7 +165,7 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
             core_agent_started(
                 c, n->name, &(struct message_started){.id = core_agent_job(j), .attempt = j->attempt}, now_ms);
         if (a && a->state != ATTEMPT_ENDED)
-            send_desired(c, j, p);  // may have changed while the agent was away
+            core_send_desired(c, j, p);  // may have changed while the agent was away
     }
     vec_done(&jobs);
 }

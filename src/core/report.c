@@ -66,12 +66,14 @@ void core_send_kill(struct core *c, const struct core_job *j, const struct run_p
 }
 
 void core_send_time_limit(struct core *c, const struct core_job *j, const struct run_part *p) {
-    struct message_time_limit m = {.id = core_agent_job(j), .attempt = j->attempt, .time_limit_s = j->run->time_limit_s};
+    struct message_time_limit m = {
+        .id = core_agent_job(j), .attempt = j->attempt, .time_limit_s = j->run->time_limit_s};
     core_effect_send(c, p->node->name, MESSAGE_TIME_LIMIT, &m);
 }
 
 void core_send_suspend(struct core *c, const struct core_job *j, const struct run_part *p) {
-    struct message_suspend m = {.id = j->id, .attempt = j->attempt, .resume = j->state != JOB_SUSPENDED};
+    struct message_suspend m = {
+        .id = core_agent_job(j), .attempt = j->attempt, .resume = j->state != JOB_SUSPENDED};
     core_effect_send(c, p->node->name, MESSAGE_SUSPEND, &m);
 }
 

@@ -33,7 +33,7 @@ static int by_name(const void *a, const void *b) {
 static void start(struct core *c, struct core_job *j, const struct sched_start *s, int64_t now_ms) {
     cleanup_arena struct arena arena = {0};
     const struct sched_alloc *a = s->alloc;
-    struct event_job_placed b = {.id = j->id, .attempt = j->attempt + 1, .epoch = core_epoch(c)};
+    struct event_job_placed b = {.id = j->id, .attempt = core_next_attempt(c, j), .epoch = core_epoch(c)};
     assert(s->partition);
     if (names_several(j->sub->partition))
         b.partition = c->entity_list[ENTITY_PARTITION].at[s->partition - 1]->name;

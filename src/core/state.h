@@ -11,7 +11,11 @@
 // The feature that nodes which can run containers have for the scheduler. Users cannot write a name like it.
 #define CORE_CONTAINERS "*containers"
 
-enum { OUTCOMES_KEPT = 1 << 18, EPOCHS_KEPT = 256, ADOPTED_KEPT = 2048 };  // ended jobs that dependencies can still refer to
+enum {
+    OUTCOMES_KEPT = 1 << 18,  // ended jobs that dependencies can still refer to
+    EPOCHS_KEPT = 256,        // starts of the controller
+    ADOPTED_KEPT = 2048,      // parts of jobs that were adopted after a restore
+};
 
 // What a job waits for, as its dependency says.
 struct parsed_dependency {
@@ -360,6 +364,7 @@ bool core_depend_is_singleton(const struct submission *s);
 uint64_t core_array_element(const struct array *a, uint32_t index);  // id, 0: none
 
 // dispatch.c
+void core_send_desired(struct core *c, const struct core_job *j, const struct run_part *p);
 void core_node_ready(struct core *c, struct node_entry *n, int64_t now_ms);  // nothing stale is left: up
 
 // node_health.c
@@ -406,6 +411,7 @@ void core_apply_restore(struct core *c, int64_t at_ms, const struct event_restor
 bool core_event_lost(const struct core *c, uint64_t epoch, uint64_t seq);
 // An attempt of a hello that this journal never heard of.
 bool core_attempt_unknown(const struct core *c, const struct node_entry *n, const struct attempt *a);
+uint32_t core_next_attempt(const struct core *c, const struct core_job *j);
 void core_note_adopted(struct core *c, const struct core_adopted *part);
 // Looks for signs of a restore in a hello; true when there are any.
 bool core_find_restore(struct core *c, const struct node_entry *n, const struct message_hello *h, int64_t now_ms);

@@ -52,7 +52,7 @@ static const struct field placed_fields[] = {
     FIELD(4, S, time_limit_s, "Time limit."),
     FIELD(5, S, partition, "Partition it runs in, of several it may have."),
     FIELD(6, S, epoch, "Epoch of the controller that placed it."),
-    FIELD(7, S, seq, "Event that placed it, of an attempt adopted after a restore."),
+    FIELD(7, S, placed_seq, "Event that placed it, of an attempt adopted after a restore."),
     FIELD(8, S, agent_id, "Its number on the node, where that is another."),
     FIELD(9, S, start_ms, "When it was started, of an attempt adopted after a restore."),
     FIELD(10, S, reason, "Why it is there without having been scheduled."),
@@ -244,8 +244,8 @@ static const struct schema controller_started_schema = SCHEMA(S, "controller_sta
 #define S struct event_restore_found
 static const struct field restore_found_fields[] = {
     FIELD(1, S, node, "Node that knows of later events."),
-    FIELD(2, S, epoch, "Epoch of the newest event it knows of."),
-    FIELD(3, S, seq, "Number of that event."),
+    FIELD(2, S, lost_epoch, "Epoch of the newest event it knows of."),
+    FIELD(3, S, lost_seq, "Number of that event."),
     FIELD(4, S, next_id, "The lowest number of new jobs."),
 };
 static const struct schema restore_found_schema = SCHEMA(S, "restore_found", restore_found_fields);

@@ -35,7 +35,7 @@ static const struct schema attempt_schema = SCHEMA(S, "attempt", attempt_fields)
 #undef S
 #define S struct journal_position
 static const struct field position_fields[] = {FIELD(1, S, epoch, ""), FIELD(2, S, seq, ""), FIELD(3, S, next_id, "")};
-const struct schema journal_position_schema = SCHEMA(S, "journal_position", position_fields);
+static const struct schema position_schema = SCHEMA(S, "journal_position", position_fields);
 #undef S
 #define S struct message_hello
 static const struct field hello_fields[] = {
@@ -43,7 +43,7 @@ static const struct field hello_fields[] = {
     FIELD_LIST_SUB(2, S, attempts, &attempt_schema, ""),
     FIELD(3, S, protocol, ""),
     FIELD(4, S, level, ""),
-    FIELD_SUB(5, S, seen, &journal_position_schema, ""),
+    FIELD_SUB(5, S, seen, &position_schema, ""),
 };
 static const struct schema hello_schema = SCHEMA(S, "hello", hello_fields);
 #undef S
@@ -74,7 +74,7 @@ static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 static const struct field welcome_fields[] = {
     FIELD(1, S, heartbeat_s, ""), FIELD(2, S, cluster, ""), FIELD(3, S, usage_every_s, ""), FIELD(4, S, grace_s, ""),
     FIELD(5, S, version, ""),     FIELD(6, S, level, ""),
-    FIELD_SUB(7, S, at, &journal_position_schema, "")};
+    FIELD_SUB(7, S, at, &position_schema, "")};
 static const struct schema welcome_schema = SCHEMA(S, "welcome", welcome_fields);
 #undef S
 #define S struct message_launch
@@ -126,7 +126,7 @@ static const struct field ack_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attem
 static const struct schema ack_schema = SCHEMA(S, "ack", ack_fields);
 #undef S
 #define S struct message_ping
-static const struct field ping_fields[] = {FIELD(1, S, at_ms, ""), FIELD_SUB(2, S, at, &journal_position_schema, "")};
+static const struct field ping_fields[] = {FIELD(1, S, at_ms, ""), FIELD_SUB(2, S, at, &position_schema, "")};
 static const struct schema ping_schema = SCHEMA(S, "ping", ping_fields);
 #undef S
 #define S struct message_describe

@@ -103,7 +103,7 @@ struct event_job_placed {
     const char *partition;  // of the several it may have; NULL: it names one
     uint64_t epoch;         // of the controller that placed it; 0: before there were epochs
     // An attempt that an earlier copy of the controller had started (core/adopt.c):
-    uint64_t seq;           // of the event that placed it then; 0: of this event
+    uint64_t placed_seq;    // the event that placed it then; 0: this one
     uint64_t agent_id;      // the job's number on its node, where that is another; 0: the same
     int64_t start_ms;       // 0: now
     const char *reason;     // shown while it runs
@@ -225,7 +225,7 @@ struct event_controller_started {
 // A node knows of events that this journal does not have: the state is an older copy.
 struct event_restore_found {
     const char *node;
-    uint64_t epoch, seq;  // the newest event it knows of
+    uint64_t lost_epoch, lost_seq;  // the newest event it knows of
     uint64_t next_id;     // new jobs have at least this number: those below may be taken
 };
 

@@ -74,7 +74,6 @@ struct attempt {
 struct journal_position {
     uint64_t epoch, seq, next_id;
 };
-extern const struct schema journal_position_schema;
 
 struct message_hello {
     struct node *node;
