@@ -25,6 +25,7 @@ def test_the_database_is_all(tmp_path):
     with Cluster(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 4\n", agents=["n2"]) as c:
         token = f"{tmp_path}/token"
         c.cli("token", "create", "--user", "root", "--ttl", "1h", "-o", token)
+        wait_until(lambda: "n2" in c.nodes_up(), 60, "the second node does not come")
         job = c.cli("submit", "-Q", "-w", "n2", "-o", "/dev/null", "--", "sleep", "600").stdout.strip()
         wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 30, "does not run")
         before = certificate(c)
