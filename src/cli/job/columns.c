@@ -136,7 +136,9 @@ enum colour job_state_colour(const char *state) {
     if (!state)
         return COLOUR_NONE;
     if (*state >= '0' && *state <= '9')  // of a folded array: "2 RUNNING, 98 PENDING"
-        return strstr(state, "RUNNING") ? COLOUR_GREEN : strstr(state, "FAIL") ? COLOUR_RED : COLOUR_YELLOW;
+        return strstr(state, "RUNNING") || strstr(state, " R") ? COLOUR_GREEN
+               : strstr(state, "FAIL")                         ? COLOUR_RED
+                                                               : COLOUR_YELLOW;
     if (streq(state, "RUNNING") || streq(state, "COMPLETING") || streq(state, "STARTING"))
         return COLOUR_GREEN;
     if (streq(state, "PENDING") || streq(state, "SUSPENDED"))

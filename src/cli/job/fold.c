@@ -86,21 +86,30 @@ static void set_text(struct json *row, int i, const char *text) {
         row->items[i] = (struct json){.type = JSON_STRING, .len = (uint32_t)strlen(text), .s = text};
 }
 
-static void finish(const struct job_rows *rows, struct folded *f, int64_t id, struct arena *a) {
+// Slurm's letters for states, for narrow terminals.
+static const char *state_text(int state, bool brief) {
+    static const char *const letters[STATES] = {
+        [JOB_PENDING] = "PD",   [JOB_STARTING] = "CF",  [JOB_RUNNING] = "R",        [JOB_SUSPENDED] = "S",
+        [JOB_COMPLETING] = "CG", [JOB_COMPLETED] = "CD", [JOB_FAILED] = "F",         [JOB_CANCELLED] = "CA",
+        [JOB_TIMEOUT] = "TO",   [JOB_NODE_FAIL] = "NF", [JOB_OUT_OF_MEMORY] = "OOM", [JOB_PREEMPTED] = "PR"};
+    return brief && letters[state] ? letters[state] : job_state_words[state];
+}
+
+static void finish(const struct job_rows *rows, struct folded *f, int64_t id, bool brief, struct arena *a) {
     // Running ones first: they are what people look for.
     static const int order[] = {JOB_RUNNING, JOB_STARTING, JOB_COMPLETING, JOB_SUSPENDED, JOB_PENDING};
     cleanup_buf struct buf b = {0};
     for (size_t i = 0; i < sizeof order / sizeof *order + STATES; i++) {
         int s = i < sizeof order / sizeof *order ? order[i] : (int)(i - sizeof order / sizeof *order);
         if (f->counts[s])
-            buf_addf(&b, "%s%llu %s", b.len ? ", " : "", (unsigned long long)f->counts[s], job_state_words[s]);
+            buf_addf(&b, "%s%llu %s", b.len ? ", " : "", (unsigned long long)f->counts[s], state_text(s, brief));
         f->counts[s] = 0;
     }
     set_text(f->row, job_rows_field(rows, "label"), arena_printf(a, "%lld", (long long)id));
     set_text(f->row, job_rows_field(rows, "state"), arena_strdup(a, buf_str(&b)));
 }
 
-void job_rows_fold(struct job_rows *rows, struct arena *a) {
+void job_rows_fold(struct job_rows *rows, bool brief, struct arena *a) {
     struct map arrays = {0};
     int array = job_rows_field(rows, "array_id"), label = job_rows_field(rows, "label"),
         state = job_rows_field(rows, "state");
@@ -131,6 +140,6 @@ void job_rows_fold(struct job_rows *rows, struct arena *a) {
     void *value;
     while (map_next(&arrays, &it, &key, &value))
         if (((struct folded *)value)->rows > 1)
-            finish(rows, value, (int64_t)key, a);
+            finish(rows, value, (int64_t)key, brief, a);
     map_done(&arrays);
 }

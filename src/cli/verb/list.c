@@ -174,7 +174,7 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         rows.rows.at[i] = other;
     }
     if (r == 0 && fold)
-        job_rows_fold(&rows, &c->arena);
+        job_rows_fold(&rows, isatty(STDOUT_FILENO) && terminal_width() < TERMINAL_WIDE, &c->arena);
     if (r == 0 && c->json)
         print_json(&rows, out);
     else if (r == 0)
@@ -232,7 +232,8 @@ static int run(struct cli *c) {
     struct job_columns columns;
     cleanup_buf struct buf out = {0};
     const char *names = option_get(&c->options, "columns");
-    bool finished = option_given(&c->options, "finished");
+    bool finished = option_given(&c->options, "finished"),
+         narrow = isatty(STDOUT_FILENO) && terminal_width() < TERMINAL_NARROW;
     uint32_t limit = finished ? FINISHED_LIMIT : 0;
     if (streq(names, "help")) {
         job_columns_list(&out);
@@ -241,6 +242,7 @@ static int run(struct cli *c) {
     }
     if (job_columns_parse(names      ? names
                           : finished ? JOB_COLUMNS_FINISHED
+                          : narrow   ? JOB_COLUMNS_LIVE_NARROW
                                      : JOB_COLUMNS_LIVE,
                           &columns, &c->error) < 0 ||
         option_u32(&c->options, "limit", 1, 100000000, &limit, &c->error) < 0)

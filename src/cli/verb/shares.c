@@ -1,5 +1,6 @@
 // acequia shares
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/client/client.h"
@@ -14,13 +15,14 @@ static const char *bar(struct arena *a, int64_t used, int64_t quota, int64_t tot
     char text[BAR_WIDTH + 3] = "[";
     if (total <= 0)
         return "";
-    int64_t filled = used * BAR_WIDTH / total, mark = quota * BAR_WIDTH / total;
+    int width = isatty(STDOUT_FILENO) && terminal_width() < TERMINAL_NARROW ? BAR_WIDTH / 3 : BAR_WIDTH;
+    int64_t filled = used * width / total, mark = quota * width / total;
     if (used > 0 && !filled)
         filled = 1;
-    for (int64_t i = 0; i < BAR_WIDTH; i++)
+    for (int64_t i = 0; i < width; i++)
         text[i + 1] = i < filled ? (i < mark ? '#' : '+') : i + 1 == mark ? '|' : '.';
-    text[BAR_WIDTH + 1] = ']';
-    text[BAR_WIDTH + 2] = 0;
+    text[width + 1] = ']';
+    text[width + 2] = 0;
     return arena_strdup(a, text);
 }
 

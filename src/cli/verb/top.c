@@ -34,7 +34,7 @@ struct seen {
 // since the job's start in the row.
 static void use_of_late(struct map *all, struct job_rows *rows, struct arena *a) {
     int id = job_rows_field(rows, "id"), cpu = job_rows_field(rows, "cpu_ms"),
-        elapsed = job_rows_field(rows, "elapsed_ms");
+        elapsed = job_rows_field(rows, "elapsed_ms"), cpus = job_rows_field(rows, "cpus");
     for (uint32_t i = 0; cpu >= 0 && elapsed >= 0 && i < rows->rows.len; i++) {
         struct json *row = arena_memdup(a, rows->rows.at[i], sizeof *row);
         int64_t number = job_rows_number(row, id), used = job_rows_number(row, cpu),
@@ -53,7 +53,10 @@ static void use_of_late(struct map *all, struct job_rows *rows, struct arena *a)
             continue;
         row->items = arena_memdup(a, row->items, row->len * sizeof *row->items);
         // The time stays; the use is scaled so that use / time is the rate of late.
-        row->items[cpu].i = (int64_t)((double)s->used_ms / (double)s->during_ms * (double)time);
+        // Reports and looks do not fall together, so that a short interval can seem to hold more than there was.
+        int64_t could = time * job_rows_number(row, cpus),
+                late = (int64_t)((double)s->used_ms / (double)s->during_ms * (double)time);
+        row->items[cpu].i = could > 0 && late > could ? could : late;
         rows->rows.at[i] = row;
     }
 }
@@ -64,8 +67,11 @@ static int draw_jobs(struct cli *c, struct client *k, struct map *seen, int widt
     struct text_table t;
     cleanup_buf struct buf fields = {0};
     cleanup_query struct query q = {0};
-    int r = job_columns_parse("id,name,user,state,time,cpus,cpu_use,memory_now,gpus,gpu_use,where", &columns,
-                              &c->error);
+    bool tight = width && width < TERMINAL_WIDE, narrow = width && width < TERMINAL_NARROW;
+    int r = job_columns_parse(narrow  ? "id,name,state,time,cpu_use,memory_now,gpu_use"
+                              : tight ? "id,name,user,state,time,cpu_use,memory_now,gpus,gpu_use"
+                                      : "id,name,user,project,state,time,cpus,cpu_use,memory_now,gpus,gpu_use,where",
+                              &columns, &c->error);
     job_columns_fields(&columns, &fields);
     query_begin(&q, "/v1/jobs");
     buf_adds(&fields, ",id," JOB_FOLD_FIELDS);
@@ -77,7 +83,7 @@ static int draw_jobs(struct cli *c, struct client *k, struct map *seen, int widt
     if (r == 0 && seen)
         use_of_late(seen, &rows, &c->arena);
     if (r == 0) {
-        job_rows_fold(&rows, &c->arena);
+        job_rows_fold(&rows, tight, &c->arena);
         job_columns_bind(&columns, &rows);
         table_init(&t, &c->arena, columns.titles, columns.count);
         for (uint32_t i = 0; i < rows.rows.len; i++)

@@ -24,6 +24,7 @@ int job_list_each(struct cli *c, struct client *k, const char *target, job_row_f
 // `target` is a query of /v1/jobs; limit 0: all.
 int job_list_fetch(struct cli *c, struct client *k, const char *target, uint32_t limit, struct job_rows *out);
 
-// Makes one row of the rows of an array, with the numbers of its elements by state.
+// Makes one row of the rows of an array, with the numbers of its elements by state: "2 RUNNING, 98 PENDING", or
+// `brief`: "2 R, 98 PD".
 #define JOB_FOLD_FIELDS "array_id,label,state"
-void job_rows_fold(struct job_rows *rows, struct arena *a);
+void job_rows_fold(struct job_rows *rows, bool brief, struct arena *a);

@@ -6,7 +6,8 @@
 
 #include "base/buf.h"
 
-enum { TERMINAL_WIDTH_DEFAULT = 80, TERMINAL_WIDTH_MAX = 1000 };
+// Below NARROW tables leave out columns; below WIDE they abbreviate.
+enum { TERMINAL_NARROW = 72, TERMINAL_WIDE = 120, TERMINAL_WIDTH_DEFAULT = 80, TERMINAL_WIDTH_MAX = 1000 };
 
 enum colour {
     COLOUR_NONE,
