@@ -1,4 +1,4 @@
-// One run of the fault simulator: a real controller (core, shell, store logic on a simulated disk),
+// One run of the fault simulator: a real controller (core, commit pipeline, store logic on a simulated disk),
 // real agents' decisions, and simulated machines, processes, networks, clocks and clients around
 // them, in virtual time. Shared by the files of this folder only.
 //   net.c      connections: in order or broken      head.c     the controller's surroundings

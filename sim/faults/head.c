@@ -28,7 +28,7 @@ struct core_config sim_config(const struct sim *s) {
     return c;
 }
 
-// --- hooks of the shell ---
+// --- hooks of the commit pipeline ---
 
 static struct conn *route(struct sim *s, const char *node) {
     for (uint32_t i = s->conns.len; i-- > 0;)

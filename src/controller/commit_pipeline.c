@@ -199,9 +199,8 @@ static void launch(struct commit_pipeline *s, const struct effect *f) {
     if (core_launch(s->core, f->job, f->attempt, f->node, &a, &m) < 0)
         return;  // ended meanwhile
     if (add_texts(s, &a, &m) < 0) {  // better not at all than without its script
-        struct message_ended end = {.id = f->job, .attempt = f->attempt, .cause = END_LAUNCH,
-                                    .reason = "its script or environment cannot be read from the controller's disk"};
-        core_agent_ended(s->core, f->node, &end, s->now_ms);
+        core_launch_impossible(s->core, f->job, f->attempt, f->node,
+                               "its script or environment cannot be read from the controller's disk", s->now_ms);
         return;
     }
     cleanup_buf struct buf b = {0};

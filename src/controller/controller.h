@@ -1,4 +1,4 @@
-// The controller daemon, shared by the files of this folder only: one event loop that ties the shell
+// The controller daemon, shared by the files of this folder only: one event loop that ties the commit pipeline
 // (core and store) to the network and the clock.
 #pragma once
 #include <uv.h>

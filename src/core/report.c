@@ -255,6 +255,19 @@ static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32
         }
 }
 
+void core_launch_impossible(struct core *c, uint64_t id, uint32_t attempt, const char *node, const char *reason,
+                            int64_t now_ms) {
+    struct core_job *j;
+    struct run_part *p = current_part(c, node, id, attempt, &j);
+    struct event_part_ended b = {.id = id, .attempt = attempt, .node = node, .cause = END_LAUNCH, .reason = reason};
+    if (!p)
+        return;
+    b.node = p->node->name;
+    core_emit(c, now_ms, EVENT_PART_ENDED, &b);
+    end_others(c, j, p, now_ms);
+    core_finish_if_done(c, j, now_ms);
+}
+
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms) {
     struct node_entry *n = core_find_node(c, node);
     struct core_job *j;

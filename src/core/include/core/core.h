@@ -150,6 +150,9 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
 // What an unknown attempt is: it becomes a job again.
 void core_agent_attempt(struct core *c, const char *node, const struct message_attempt *m, int64_t now_ms);
 void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms);
+// The controller cannot make the launch that EFFECT_LAUNCH asks for: that part of the job ends as a failed launch.
+void core_launch_impossible(struct core *c, uint64_t id, uint32_t attempt, const char *node, const char *reason,
+                            int64_t now_ms);
 bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt,
                   const char *node);  // its attempt has a part there
 
