@@ -1,4 +1,4 @@
-// The keeper's thread does what would hold up commits: writes snapshots, moves the write-ahead log
+// The maintenance thread does what would hold up commits: writes snapshots, moves the write-ahead log
 // into the database file, and lays the reserve aside again once there is room.
 #include <errno.h>
 #include <string.h>
@@ -9,13 +9,13 @@
 
 // Called and returns with the lock held. A snapshot must not run ahead of its journal record.
 static bool wait_committed(struct sqlite_store *s, uint64_t seq) {
-    while (s->committed_seq < seq && !s->keeper_stop)
+    while (s->committed_seq < seq && !s->maintenance_stop)
         pthread_cond_wait(&s->settled, &s->lock);
     return s->committed_seq >= seq;
 }
 
 // Called and returns with the lock held.
-static void keep_snapshot(struct sqlite_store *s) {
+static void write_snapshot(struct sqlite_store *s) {
     struct snapshot_work *work = &s->snapshot;
     work->wanted = false;
     struct error error = {0};
@@ -40,16 +40,16 @@ static void keep_snapshot(struct sqlite_store *s) {
     eventfd_write(s->event_fd, 1);
 }
 
-void *keeper_main(void *store) {
+void *store_maintenance_main(void *store) {
     struct sqlite_store *s = store;
     pthread_mutex_lock(&s->lock);
-    while (!s->keeper_stop) {
+    while (!s->maintenance_stop) {
         if (s->snapshot.wanted) {
-            keep_snapshot(s);
+            write_snapshot(s);
         } else if (s->checkpoint_wanted) {
             s->checkpoint_wanted = false;
             pthread_mutex_unlock(&s->lock);
-            sqlite3_wal_checkpoint_v2(s->keeper_db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+            sqlite3_wal_checkpoint_v2(s->maintenance_db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
             pthread_mutex_lock(&s->lock);
         } else if (s->reserve_wanted) {
             s->reserve_wanted = false;

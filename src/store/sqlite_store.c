@@ -113,7 +113,7 @@ static int open_databases(struct sqlite_store *s, struct error *e) {
     if (r == 0)
         r = writer_open(s, e);
     if (r == 0)
-        r = sql_open(s->file, &options, &s->keeper_db, e);
+        r = sql_open(s->file, &options, &s->maintenance_db, e);
     if (r == 0)
         r = reader_open(s, e);
     return r;
@@ -125,8 +125,8 @@ static int start_threads(struct sqlite_store *s, struct error *e) {
     int code = pthread_create(&s->writer_thread, NULL, writer_main, s);
     s->writer_runs = code == 0;
     if (code == 0) {
-        code = pthread_create(&s->keeper_thread, NULL, keeper_main, s);
-        s->keeper_runs = code == 0;
+        code = pthread_create(&s->maintenance_thread, NULL, store_maintenance_main, s);
+        s->maintenance_runs = code == 0;
     }
     return code ? error_set(e, code, "cannot start the store's threads: %s", strerror(code)) : 0;
 }
@@ -139,19 +139,19 @@ static void stop_threads(struct sqlite_store *s) {
     if (s->writer_runs)
         pthread_join(s->writer_thread, NULL);
     pthread_mutex_lock(&s->lock);
-    s->keeper_stop = true;
+    s->maintenance_stop = true;
     pthread_cond_broadcast(&s->care);
     pthread_cond_broadcast(&s->settled);
     pthread_mutex_unlock(&s->lock);
-    if (s->keeper_runs)
-        pthread_join(s->keeper_thread, NULL);
+    if (s->maintenance_runs)
+        pthread_join(s->maintenance_thread, NULL);
 }
 
 static void sqlite_close(struct store *st) {
     struct sqlite_store *s = sqlite_store_of(st);
     stop_threads(s);
     reader_close(s);
-    sqlite3_close(s->keeper_db);
+    sqlite3_close(s->maintenance_db);
     writer_close(s);
     while (s->head) {
         struct store_batch *next = s->head->next;
@@ -345,8 +345,8 @@ int store_open(const struct store_config *config, struct store **out, struct err
         // What is on disk already may fill it to the brim: the reserve gives way to the start.
         if (r == -ENOSPC && space_release(s)) {
             reader_close(s);
-            sqlite3_close(s->keeper_db);
-            s->keeper_db = NULL;
+            sqlite3_close(s->maintenance_db);
+            s->maintenance_db = NULL;
             writer_close(s);
             r = open_databases(s, e);
         }

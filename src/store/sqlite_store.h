@@ -1,5 +1,5 @@
 // The SQLite store's parts and who owns them. Three threads: the owner's (submit, poll, reads on
-// `reader`), the writer (commits on `writer.db`), the keeper (snapshots, checkpoints, the reserve).
+// `reader`), the writer (commits on `writer.db`), maintenance (snapshots, checkpoints, the reserve).
 // What they share is under `lock`. Internal.
 #pragma once
 #include <pthread.h>
@@ -49,18 +49,18 @@ struct sqlite_store {
     uint64_t told_ticket;
 
     struct writer writer;  // writer's thread
-    sqlite3 *keeper_db;    // keeper's thread
-    bool writer_runs, keeper_runs;
-    pthread_t writer_thread, keeper_thread;
+    sqlite3 *maintenance_db;    // maintenance thread
+    bool writer_runs, maintenance_runs;
+    pthread_t writer_thread, maintenance_thread;
 
     pthread_mutex_t lock;
     pthread_cond_t work;    // for the writer
-    pthread_cond_t care;    // for the keeper
-    pthread_cond_t settled; // a commit or a failure: for flush and the keeper
+    pthread_cond_t care;    // for the maintenance thread
+    pthread_cond_t settled; // a commit or a failure: for flush and the maintenance thread
     struct store_batch *head, **tail;
     uint64_t committed_ticket, committed_seq;
     uint64_t oldest_snapshot;  // 0 while fewer than STORE_SNAPSHOTS_KEPT are there
-    bool stop, keeper_stop, failed, failure_new, reserve_wanted, checkpoint_wanted;
+    bool stop, maintenance_stop, failed, failure_new, reserve_wanted, checkpoint_wanted;
     struct error failure;
     int64_t prune_ms;  // now, while pruning goes on; 0 otherwise
     struct snapshot_work snapshot;
@@ -82,7 +82,7 @@ int writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error *e);
 int prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_snapshot, struct error *e);
 
 // maintenance.c
-void *keeper_main(void *store);
+void *store_maintenance_main(void *store);
 
 // snapshot.c
 int snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_t len,

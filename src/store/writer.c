@@ -15,7 +15,7 @@
 enum {
     LEVEL_FORMAT = 3,                    // the first format whose programs look at the level
     TRANSACTION_BYTES_MAX = 8 << 20,     // bounds how long an acknowledgement waits for others
-    CHECKPOINT_PAGES = 2000,             // the keeper moves the log into the file
+    CHECKPOINT_PAGES = 2000,             // maintenance moves the log into the file
     CHECKPOINT_PAGES_MUST = 16000,       // so far behind that the writer does it itself
 };
 
