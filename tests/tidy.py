@@ -96,7 +96,7 @@ FOREIGN_PREFIXES = {
     "src/notify/libnotify.a": "delivery_ mail_ sender_ webhook_",
     "src/sched/libsched.a": "step_",
     "src/slurm/libslurm.a": "acct_ opt_ opts_ sacct_ sacctmgr_ salloc_ sattach_ sbatch_ scancel_ scontrol_ sdiag_ sinfo_ sjob_ snode_ spartition_ sprio_ squeue_ sreport_ srun_ sshare_ sstat_",
-    "src/store/libstore.a": "batch_ event_ keeper_ prune_ reader_ schema_ snapshot_ space_ sql_ writer_",
+    "src/store/libstore.a": "batch_ event_ prune_ reader_ schema_ snapshot_ space_ sql_ writer_",
 }
 TEST_LIBRARIES = ("libfuzz_driver.a", "libmetrics_example.a", "libshepherd_rig.a")
 

@@ -258,7 +258,7 @@ static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32
 void core_launch_impossible(struct core *c, uint64_t id, uint32_t attempt, const char *node, const char *reason,
                             int64_t now_ms) {
     struct core_job *j;
-    struct run_part *p = current_part(c, node, id, attempt, &j);
+    struct run_part *p = core_reported_part(c, node, id, attempt, &j);
     struct event_part_ended b = {.id = id, .attempt = attempt, .node = node, .cause = END_LAUNCH, .reason = reason};
     if (!p)
         return;
