@@ -26,6 +26,7 @@ enum route_form {
     FORM_EVENTS,   // `answer`, or server-sent events
     FORM_SERIES,   // names, or points
     FORM_TEXT,
+    FORM_BYTES,    // as a job wrote them
     FORM_CSV,
     FORM_METRICS,
     FORM_OPENAPI,

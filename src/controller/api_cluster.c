@@ -312,7 +312,7 @@ void api_token_create(struct api_call *call) {
     bool for_user = q->kind == ANSWER_TOKEN_USER;
     if (!c->ca)
         error_set(&e, ENOTSUP,
-                  "this controller takes no other machines: set listen in [cluster], for example listen = "
+                  "this controller serves only its own machine: set listen in [cluster], for example listen = "
                   "0.0.0.0:6820, and restart it");
     if (!e.code && for_user && user && check_user(call, user, &e) == -EINPROGRESS)
         return;
@@ -380,7 +380,7 @@ void api_join(struct api_call *call) {
     struct buf cert = {0};
     const char *name = q->name;
     if (!c->ca)
-        error_set(&e, ENOTSUP, "this controller takes no other machines");
+        error_set(&e, ENOTSUP, "this controller serves only its own machine; an administrator can set listen in [cluster]");
     // Whoever has a token may bring a node, but not take the place of one that is here.
     else if (strmap_get(&c->agents, name))
         error_set(&e, EBUSY, "a node of this name is connected; stop its agent first, or choose another name");

@@ -80,6 +80,7 @@ static void put_form(const struct route *r) {
                                         [FORM_JOBS] = "JobPage, or lines of JSON",
                                         [FORM_SERIES] = "names or points",
                                         [FORM_TEXT] = "text",
+                                        [FORM_BYTES] = "bytes",
                                         [FORM_CSV] = "CSV",
                                         [FORM_METRICS] = "OpenMetrics",
                                         [FORM_OPENAPI] = "OpenAPI 3.1",

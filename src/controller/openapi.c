@@ -350,8 +350,7 @@ static void put_body(struct document *d, const struct route *r) {
         put_ref(d, r->body, true);
         json_open(&d->w, '{');
         put_type(d, "array", false);
-        json_key(&d->w, "items");
-        put_ref(d, r->body, true);
+        json_kv_str(&d->w, "description", "A list of them; each is accepted or refused by itself.");
         json_close(&d->w, '}');
         json_close(&d->w, ']');
         json_close(&d->w, '}');
@@ -377,6 +376,13 @@ static void put_content(struct document *d, const char *type, const struct schem
         put_type(d, "string", false);
         json_close(&d->w, '}');
     }
+    json_close(&d->w, '}');
+}
+
+// A content type of which nothing more is said.
+static void put_any(struct document *d, const char *type) {
+    json_key(&d->w, type);
+    json_open(&d->w, '{');
     json_close(&d->w, '}');
 }
 
@@ -414,11 +420,11 @@ static void put_contents(struct document *d, const struct route *r) {
     case FORM_SERIES: put_either(d, NULL, "SeriesNames", "Series"); break;
     case FORM_JOBS:
         put_content(d, "application/json", NULL, "JobPage");
-        put_content(d, LIST_STREAM_TYPE, NULL, NULL);
+        put_any(d, LIST_STREAM_TYPE);
         break;
     case FORM_EVENTS:
         put_content(d, "application/json", r->answer, NULL);
-        put_content(d, "text/event-stream", NULL, NULL);
+        put_any(d, "text/event-stream");
         break;
     case FORM_TEXT:
         put_content(d, "text/plain", NULL, NULL);
@@ -428,10 +434,9 @@ static void put_contents(struct document *d, const struct route *r) {
     case FORM_CSV: put_content(d, "text/csv", NULL, NULL); break;
     case FORM_METRICS: put_content(d, "application/openmetrics-text", NULL, NULL); break;
     case FORM_OPENAPI:
-        json_key(&d->w, "application/json");
-        json_open(&d->w, '{');
-        json_close(&d->w, '}');
+        put_any(d, "application/json");
         break;
+    case FORM_BYTES: put_any(d, "application/octet-stream"); break;
     default: put_content(d, "application/json", r->answer, NULL); break;
     }
 }

@@ -41,7 +41,7 @@ const struct route api_routes[] = {
           .query = &query_wait_schema, .answer = &answer_job_schema, .form = FORM_WAIT),
     ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs,
           "Its output.",
-          .query = &query_logs_schema, .form = FORM_TEXT),
+          .query = &query_logs_schema, .form = FORM_BYTES),
     ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_OWNER, api_exec,
           "WebSocket: a command or terminal inside it.",
           .form = FORM_SOCKET),
