@@ -384,6 +384,7 @@ void sched_job_take_out(struct world *w, struct world_job *j, int64_t now_ms, st
     const struct sched_request *q = &j->request->asked;
     *out = (struct taken_out_job){j, *sched_user_slot(&w->usage.users, q->project, q->user), j->cost, j->state};
     stop_running(w, j, now_ms);
+    j->run_slot = UINT32_MAX;  // in no list of running jobs: it may be looked at by id still
 }
 
 void sched_job_put_back(struct world *w, const struct taken_out_job *l) {

@@ -75,7 +75,7 @@ static inline uint32_t pass_first_part(const struct sched_pass *p, uint32_t node
 
 // Is this running job ending, or chosen as a victim in this pass?
 static inline bool pass_is_victim(const struct sched_pass *p, const struct world_job *running) {
-    return p->is_victim.len && p->is_victim.at[running->run_slot];
+    return running->run_slot < p->is_victim.len && p->is_victim.at[running->run_slot];
 }
 
 static inline bool pass_planned(const struct sched_pass *p, const struct world_job *j) {
