@@ -63,6 +63,8 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
             refuse(a, "a node of this name is connected from another machine");
             return;
         }
+        // The old connection is half open: nothing that was asked for through it will be answered.
+        streams_node_gone(c, old->node);
         old->node = NULL;
         net_ws_abort(old->ws);
     }

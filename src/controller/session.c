@@ -124,8 +124,11 @@ static ssize_t log_data(void *ctx, uint32_t fd, uint32_t task, const void *data,
 
 static void log_end(void *ctx, const struct message_stream *end) {
     struct log_reply *l = ctx;
+    bool lost = end->error && end->exit_code == -1;
     if (end->error && !l->started) {
-        api_error(l->req, 404, "ENOENT", end->error);
+        api_error(l->req, lost ? 503 : 404, lost ? "EAGAIN" : "ENOENT", end->error);
+    } else if (end->error) {
+        net_reply_stream_abort(l->req);  // the reader must see that the rest is missing
     } else {
         log_data(l, 1, 0, NULL, 0);
         net_reply_stream_end(l->req);

@@ -50,7 +50,8 @@ static int take(void *arg, const char *data, size_t len) {
 
 // The controller is being restarted, or a node is away: the output lies where it was.
 static bool try_again(struct log_reading *r, int status) {
-    if (status != -EAGAIN && status != -ECONNREFUSED && status != -EPIPE && status != -ECONNRESET && status != -ENOENT)
+    if (status != -EAGAIN && status != -ECONNREFUSED && status != -EPIPE && status != -ECONNRESET &&
+        status != -ENOTCONN && status != -ENOENT)
         return false;
     if (status == -ENOENT && !r->lost_ms)
         return false;
