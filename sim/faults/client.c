@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "fault_sim.h"
+#include "sched/step_pack.h"
 
 static const struct actor users[] = {
     {"alice", 1001, 1001, false}, {"bob", 1002, 1002, false}, {"carol", 1003, 1003, false}};
@@ -77,14 +78,12 @@ static bool depend_on(const struct job_shape *j, const struct request *other, ch
 }
 
 static int step(struct sim *s, const struct item *it, uint64_t id) {
-    struct job_view v;
-    struct event_step e = {.id = id, .name = "step", .tasks = 1};
-    if (!core_view(s->head.core, id, &v))
-        return -ENOENT;
-    e.attempt = v.attempt;
-    e.step = core_step_started(s->head.core, id, &e, head_wall_ms(s));
-    if (e.step && it->amount % 2)
-        core_step_ended(s->head.core, &e, head_wall_ms(s));
+    struct message_exec command = {.kill_on_bad_exit = it->amount % 2};
+    struct step_request where = {.tasks = 1 + it->amount % 3, .overlap = it->amount % 2, .overcommit = true};
+    struct core_step_request q = {.name = "step", .request = &where, .command = &command};
+    struct error e = {0};
+    uint32_t number;
+    core_step_create(s->head.core, &admin, id, &q, head_wall_ms(s), &number, &e);
     return 0;
 }
 

@@ -288,6 +288,8 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
         if (m->conn)
             net_close(s, m->conn, AGENT_END);
         break;
+    case AGENT_STEP:
+    case AGENT_STEP_REMOVE: break;
     case AGENT_SIGNAL:  // changes nothing that counts here
     case AGENT_STREAM: break;
     }

@@ -81,6 +81,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     }
     net_ws_limit(a->ws, AGENT_MESSAGE_BYTES_MAX);
     pipeline_heard(c->pipeline, node);
+    step_sessions_node_up(c, node);
     log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus,
              h->node->gpus.len, h->attempts.len);
 }
@@ -170,10 +171,15 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     case MESSAGE_STARTED: core_agent_started(c->core, a->node, m->body, now_ms()); break;
     case MESSAGE_ENDED: core_agent_ended(c->core, a->node, m->body, now_ms()); break;
     case MESSAGE_ATTEMPT: on_attempt(a, m->body); break;
+    case MESSAGE_STEP_END: {
+        const struct step_end *end = m->body;
+        core_agent_step_ended(c->core, a->node, end, now_ms());
+        step_sessions_step_ended(c, end->id, end->step);
+        break;
+    }
     case MESSAGE_USAGE: on_usage(a, m->body); break;
     case MESSAGE_STREAM_DATA:
     case MESSAGE_STREAM_END:
-    case MESSAGE_STEP_ENDED:
     case MESSAGE_STREAM_CREDIT: stream_message(c, a->node, m); break;
     case MESSAGE_NODE_CHANGED: {
         struct node *n = m->body;

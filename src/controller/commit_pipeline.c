@@ -171,25 +171,28 @@ void pipeline_keep_blob(struct commit_pipeline *s, const char *name, const void 
 
 // --- effects ---
 
-static void split_environment(const char *text, size_t len, struct arena *a, struct message_launch *m) {
+static void split_environment(const char *text, size_t len, struct arena *a, struct any_list *out) {
     uint32_t n = 0;
     for (size_t i = 0; i < len; i++)
         n += text[i] == 0;
-    m->environment.at = arena_alloc(a, (n + 1) * sizeof *m->environment.at);
-    const char *copy = arena_memdup(a, text, len);
+    const char **at = arena_alloc(a, (n + 1) * sizeof *at), *copy = arena_memdup(a, text, len);
+    *out = (struct any_list){.at = at};
     for (const char *p = copy; p < copy + len; p += strlen(p) + 1)
-        m->environment.at[m->environment.len++] = p;
+        at[out->len++] = p;
 }
 
 static int add_texts(struct commit_pipeline *s, struct arena *a, struct message_launch *m) {
     const char *text;
     size_t len;
     int r = 0;
+    struct any_list environment = {0};
     if (m->spec->script_id && (r = pipeline_text(s, m->spec->script_id, &text, &len)) == 0)
         m->script = (struct bytes){arena_memdup(a, text, len), len};
     if (r == 0 && m->spec->environment_id &&
         (r = pipeline_text(s, m->spec->environment_id, &text, &len)) == 0)
-        split_environment(text, len, a, m);
+        split_environment(text, len, a, &environment);
+    m->environment.at = environment.at;
+    m->environment.len = environment.len;
     return r;
 }
 
@@ -205,6 +208,30 @@ static void launch(struct commit_pipeline *s, const struct effect *f) {
     }
     cleanup_buf struct buf b = {0};
     message_encode(&(struct message){MESSAGE_LAUNCH, &m}, &b);
+    s->hooks.send(s->hooks.ctx, f->node, b.data, b.len);
+}
+
+static void start_step(struct commit_pipeline *s, const struct effect *f) {
+    cleanup_arena struct arena a = {0};
+    struct message_exec m;
+    struct any_list environment = {0};
+    const char *id, *text;
+    size_t len;
+    if (core_step_message(s->core, f->job, f->attempt, f->step, f->node, &a, &m, &id) < 0)
+        return;  // ended meanwhile
+    if (id && pipeline_text(s, id, &text, &len) < 0) {  // better not at all than without its environment
+        struct step_end end = {.id = f->job, .attempt = f->attempt, .step = f->step, .cause = END_LAUNCH,
+                               .exit_code = 1,
+                               .error = "its environment cannot be read from the controller's disk"};
+        core_agent_step_ended(s->core, f->node, &end, s->now_ms);
+        return;
+    }
+    if (id)
+        split_environment(text, len, &a, &environment);
+    m.environment.at = environment.at;
+    m.environment.len = environment.len;
+    cleanup_buf struct buf b = {0};
+    message_encode(&(struct message){MESSAGE_STEP, &m}, &b);
     s->hooks.send(s->hooks.ctx, f->node, b.data, b.len);
 }
 
@@ -235,6 +262,7 @@ static void release(struct commit_pipeline *s, struct pipeline_entry *e) {
         switch (f->type) {
         case EFFECT_SEND: s->hooks.send(s->hooks.ctx, f->node, e->bytes + f->offset, f->len); break;
         case EFFECT_LAUNCH: launch_or_wait(s, f); break;
+        case EFFECT_STEP: start_step(s, f); break;
         case EFFECT_JOB_CHANGED: s->hooks.job_changed(s->hooks.ctx, f->job); break;
         case EFFECT_NOTIFY:
             if (s->hooks.notify)

@@ -86,7 +86,7 @@ struct controller {
     uint64_t next_stream;
     uint32_t held_inputs;    // sessions whose input waits for their node
     struct map live;         // job → struct live_usage
-    struct map step_jobs;    // job → struct step_job
+    VEC(struct step_session *) step_sessions;
     struct users *users;
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
@@ -146,6 +146,8 @@ struct stream *stream_new(struct controller *c, const struct actor *actor, const
                           const struct stream_client *client, void *ctx, struct error *e);
 uint64_t stream_id(const struct stream *s);
 void stream_send(struct stream *s, enum message_type type, struct message_stream *m);
+uint64_t stream_offset(const struct stream *s);  // of a step: where the data that came last ends
+void stream_acknowledge(struct stream *s, bool yes);  // of a step: what the client has drained is acknowledged
 size_t stream_backlog(const struct stream *s);  // bytes that its node has not taken yet
 void streams_node_drained(struct controller *c, const char *node);
 void stream_drained(struct stream *s);      // the client took what was waiting
@@ -158,6 +160,12 @@ void streams_done(struct controller *c);
 void actions_init(struct controller *c);
 void actions_stop(struct controller *c);  // answers those that are not complete
 void actions_turn_ends(struct controller *c);
+
+// step_session.c
+void step_sessions_node_up(struct controller *c, const char *node);
+// Before the commit: should it be lost, the nodes report the end again.
+void step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step);
+void step_sessions_renew(struct controller *c);  // leases of allocations whose clients are connected
 
 // query_throttle.c: whose question is answered when.
 void questions_init(struct controller *c);

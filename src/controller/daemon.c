@@ -119,6 +119,7 @@ static void on_tick(uv_timer_t *t) {
     telemetry_tick(c);
     notifier_tick(c->notifier);
     followers_tick(c);
+    step_sessions_renew(c);
 }
 
 // --- start ---
@@ -343,7 +344,7 @@ static void free_all(struct controller *c) {
     cleanup_arena struct arena a = {0};
     if (c->store)
         unlink(paths_pid_file(&c->paths, &a, "controller"));
-    map_done(&c->step_jobs);  // its steps went with their connections
+    vec_done(&c->step_sessions);
     streams_done(c);
     watch_done(c);
     list_streams_done(c);

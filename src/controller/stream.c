@@ -16,11 +16,8 @@ struct stream {
     struct stream_client client;
     void *ctx;
     uint64_t owed;     // credit held back until the client drains
-    uint32_t task;     // of a step: the one that failed first
-    enum end_cause cause;
-    struct usage usage;
-    uint32_t *exits;   // of a step: wait statuses of its tasks
-    uint32_t exit_count;
+    uint64_t offset;   // of a step: where the data that came last ends
+    bool acknowledge;
 };
 
 static uint32_t streams_of(struct controller *c, uid_t uid) {
@@ -63,6 +60,14 @@ void stream_send(struct stream *s, enum message_type type, struct message_stream
     node_send(s->controller, s->node, type, m);
 }
 
+uint64_t stream_offset(const struct stream *s) {
+    return s->offset;
+}
+
+void stream_acknowledge(struct stream *s, bool yes) {
+    s->acknowledge = yes;
+}
+
 size_t stream_backlog(const struct stream *s) {
     return node_backlog(s->controller, s->node);
 }
@@ -78,7 +83,7 @@ void streams_node_drained(struct controller *c, const char *node) {
 }
 
 static void give_credit(struct stream *s, uint64_t bytes) {
-    struct message_stream m = {.credit = bytes};
+    struct message_stream m = {.credit = bytes, .offset = s->acknowledge ? s->offset : 0};
     if (bytes)
         stream_send(s, MESSAGE_STREAM_CREDIT, &m);
 }
@@ -91,7 +96,6 @@ void stream_drained(struct stream *s) {
 
 static void stream_free(struct stream *s) {
     map_remove(&s->controller->streams, s->id);
-    free(s->exits);
     free(s);
 }
 
@@ -113,26 +117,8 @@ void stream_message(struct controller *c, const char *node, const struct message
     struct stream *s = map_get(&c->streams, m->stream);
     if (!s || !streq(s->node, node))
         return;  // ended here already
-    if (message->type == MESSAGE_STEP_ENDED) {
-        s->task = m->task;
-        s->cause = m->cause;
-        if (m->usage)
-            s->usage = *m->usage;
-        free(s->exits);
-        s->exit_count = m->exits.len;
-        s->exits = m->exits.len ? xmemdup(m->exits.at, m->exits.len * sizeof *s->exits) : NULL;
-        return;
-    }
     if (message->type == MESSAGE_STREAM_END) {
-        struct message_stream last = *m;
-        struct usage usage = s->usage;
-        last.task = s->task;
-        last.cause = s->cause;
-        last.usage = &usage;
-        cleanup_free uint32_t *exits = TAKE_PTR(s->exits);
-        last.exits.at = exits;
-        last.exits.len = s->exit_count;
-        end(s, &last);
+        end(s, m);
         return;
     }
     if (message->type == MESSAGE_STREAM_CREDIT && m->position) {
@@ -144,6 +130,7 @@ void stream_message(struct controller *c, const char *node, const struct message
         s->client.credit(s->ctx, m->credit);
     if (message->type != MESSAGE_STREAM_DATA)
         return;
+    s->offset = m->offset;
     ssize_t waiting = s->client.data(s->ctx, m->fd, m->task, m->data.data, m->data.len);
     s = map_get(&c->streams, m->stream);
     if (!s)

@@ -46,6 +46,8 @@ void core_job_link(struct core *c, struct core_job *j) {
     core_user_count(c, j->sub->user)->live++;
     c->deadlines += j->sub->deadline_ms != 0;
     c->time_warnings += core_wants_time_warning(j->sub);
+    if (j->sub->lease_s)
+        vec_push(&c->leased, ((struct core_lease){.id = j->id}));
     c->singletons += core_depend_is_singleton(j->sub);
     c->counts.by_state[j->state]++;
 }
@@ -371,6 +373,8 @@ static void run_end(struct core *c, struct core_job *j, int64_t at_ms) {
         }
     }
     world_job_end(c->world, j->id, at_ms);
+    core_steps_free(c, j->run->steps);
+    j->run->steps = NULL;
     j->run = core_run_free(j->run);
 }
 
@@ -477,12 +481,10 @@ static void apply_job(struct core *c, const struct event *e) {
             j->run->warned_percent = (uint8_t)b->percent;
         break;
     }
-    case EVENT_STEP_STARTED: {
-        const struct event_step *b = e->body;
-        j->steps = b->attempt == j->attempt && b->step > j->steps ? b->step : j->steps;
-        break;
-    }
-    default: break;  // the end of a step is history only
+    case EVENT_STEP_STARTED:
+    case EVENT_STEP_ENDING:
+    case EVENT_STEP_ENDED: core_apply_step(c, j, e); break;
+    default: break;
     }
 }
 

@@ -166,6 +166,8 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
                 c, n->name, &(struct message_started){.id = core_agent_job(j), .attempt = j->attempt}, now_ms);
         if (a && a->state != ATTEMPT_ENDED)
             core_send_desired(c, j, p);  // may have changed while the agent was away
+        if (a)
+            core_steps_reconcile(c, j, n->name, a, now_ms);
     }
     vec_done(&jobs);
 }

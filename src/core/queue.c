@@ -189,6 +189,10 @@ CORE_COMMAND(core_command_cancel) {
         return r;
     if (o->reason && (r = line_check("reason", o->reason, COMMENT_MAX, e)) < 0)
         return r;
+    struct core_step_view step;
+    if (o->step && core_step_view(c, o->id, o->step, NULL, &step))
+        return step.ended ? 0 : core_step_signal(c, actor, o->id, o->step, o->signal ? o->signal : SIGTERM, !o->signal,
+                                                 now_ms, e);
     if (o->step || (o->signal && (o->signal != SIGKILL || o->batch_only)))
         return send_signal(c, j, o, e);
     if (!j->run) {

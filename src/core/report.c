@@ -224,6 +224,7 @@ void core_end_part(struct core *c, struct core_job *j, struct run_part *p, enum 
     struct event_part_ended b = {
         .id = j->id, .attempt = j->attempt, .node = p->node->name, .cause = cause, .reason = reason};
     core_emit(c, now_ms, EVENT_PART_ENDED, &b);
+    core_steps_part_ended(c, j, b.node, now_ms);
 }
 
 // One part has ended: ends the others if the job cannot go on without it.
@@ -286,6 +287,7 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
         core_emit(c, now_ms, EVENT_PART_ENDED, &b);
         if (b.launch_failed && n)
             core_node_launch_failed(c, n, b.reason, now_ms);
+        core_steps_part_ended(c, j, b.node, now_ms);
         end_others(c, j, p, now_ms);
         core_finish_if_done(c, j, now_ms);
     }

@@ -138,6 +138,8 @@ static int64_t wake_time(const struct core *c) {
         next_ms = c->next_deadline_ms;
     if (c->time_warnings && c->next_warning_ms < next_ms)
         next_ms = c->next_warning_ms;
+    if (c->leased.len && c->next_lease_ms < next_ms)
+        next_ms = c->next_lease_ms;
     return next_ms < c->next_retry_ms ? next_ms : c->next_retry_ms;
 }
 
@@ -152,6 +154,8 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
         core_warn_of_time_limits(c, now_ms);
     if (now_ms >= c->next_retry_ms)
         core_node_retries(c, now_ms);
+    if (c->leased.len && now_ms >= c->next_lease_ms)
+        core_leases_check(c, now_ms);
     if (!c->dirty && now_ms < c->next_decide_ms)
         return wake_time(c);
     struct sched_decisions *d = &c->decisions;

@@ -86,6 +86,11 @@ struct rec_gave {  // a job's preemption: for which job, and the two projects' s
     int64_t share, to_share;
     uint32_t claim;
 };
+struct rec_step {
+    struct bytes started;  // the event, encoded
+    bool ending;
+    uint32_t signal, grace_s;
+};
 struct rec_job {
     uint64_t id, submission;
     uint32_t array_index, attempt, preempted, state, flags, steps, exit_signal;
@@ -105,6 +110,7 @@ struct rec_job {
     const char *preempted_why;
     uint64_t epoch, seq, agent_id;
     bool adopted;
+    LIST(struct rec_step) running;
 };
 // In columns: outcomes of ended jobs, or idempotency keys. One type of record for both, since the release before
 // keys were part of the state refuses types that it does not know, and skips columns.
@@ -195,6 +201,11 @@ static const struct field rec_gave_fields[] = {FIELD(1, S, to, ""), FIELD(2, S, 
                                                FIELD(4, S, claim, "")};
 static const struct schema rec_gave_schema = SCHEMA(S, "gave", rec_gave_fields);
 #undef S
+#define S struct rec_step
+static const struct field rec_step_fields[] = {FIELD(1, S, started, ""), FIELD(2, S, ending, ""),
+                                               FIELD(3, S, signal, ""), FIELD(4, S, grace_s, "")};
+static const struct schema rec_step_schema = SCHEMA(S, "step", rec_step_fields);
+#undef S
 #define S struct rec_job
 static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(2, S, submission, ""),
@@ -231,7 +242,8 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(50, S, epoch, ""),
                                               FIELD(51, S, seq, ""),
                                               FIELD(52, S, agent_id, ""),
-                                              FIELD(53, S, adopted, "")};
+                                              FIELD(53, S, adopted, ""),
+                                              FIELD_LIST_SUB(45, S, running, &rec_step_schema, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S
 #define S struct rec_outcomes
@@ -354,6 +366,22 @@ static void put_submission(struct buf *out, struct buf *scratch, const struct su
     put(out, scratch, REC_SUBMISSION, &submission_schema, &r);
 }
 
+static void put_steps(const struct core_job *j, struct arena *a, struct rec_job *r) {
+    uint32_t n = core_steps_running(j);
+    r->running.at = arena_alloc(a, (n + 1) * sizeof *r->running.at);
+    for (uint32_t i = 0; i < n; i++) {
+        cleanup_buf struct buf b = {0};
+        struct event_step *started;
+        struct event_step_ending ending;
+        core_steps_record(j, i, &started, &ending);
+        event_encode(&(struct event){.type = EVENT_STEP_STARTED, .body = started}, &b);
+        r->running.at[r->running.len++] = (struct rec_step){.started = {arena_memdup(a, b.data, b.len), b.len},
+                                                            .ending = ending.id,
+                                                            .signal = ending.signal,
+                                                            .grace_s = ending.grace_s};
+    }
+}
+
 static void put_job(const struct core *c, struct buf *out, struct buf *scratch, const struct core_job *j,
                     uint64_t number) {
     struct rec_job r = {.id = j->id,
@@ -411,6 +439,7 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
         r.suspended_ms = run->suspended_ms;
         r.suspend_ms = run->suspend_ms;
         r.warned_percent = run->warned_percent;
+        put_steps(j, &a, &r);
     }
     put(out, scratch, REC_JOB, &rec_job_schema, &r);
 }
@@ -608,6 +637,14 @@ static int load_run(struct core *c, struct core_job *j, const struct rec_job *r)
         p->exit_signal = from->exit_signal;
         p->launch_failed = from->launch_failed;
         run->part_count++;
+    }
+    for (uint32_t i = 0; i < r->running.len; i++) {
+        cleanup_arena struct arena a = {0};
+        const struct rec_step *s = &r->running.at[i];
+        struct event e;
+        if (event_decode(EVENT_STEP_STARTED, s->started.data, s->started.len, &a, &e) < 0 ||
+            core_steps_load(c, j, e.body, s->ending, s->signal, s->grace_s) < 0)
+            return -EBADMSG;
     }
     return 0;
 }

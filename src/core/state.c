@@ -105,6 +105,7 @@ static void free_jobs(struct core *c) {
     vec_done(&c->order);
     vec_done(&c->planned);
     map_done(&c->preempted_why);
+    vec_done(&c->leased);
     size_t it = 0;
     void *v;
     while (map_next(&c->arrays, &it, NULL, &v)) {
@@ -297,6 +298,7 @@ struct core_run *core_run_free(struct core_run *r) {
         free(r->parts[i].gpus);
         free(r->parts[i].cpu_ids);
     }
+    core_steps_free(NULL, r->steps);
     free(r->parts);
     free(r->by);
     free(r->reason);
@@ -376,6 +378,7 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->notify = (uint16_t)mask;
     s->begin_ms = spec->begin_ms;
     s->deadline_ms = spec->deadline_ms;
+    s->lease_s = spec->lease_s < UINT16_MAX ? (uint16_t)spec->lease_s : UINT16_MAX;
     struct arena a = {0};
     struct sched_request asked;
     // If its project or partition was deleted, the job stays pending with that as its reason.

@@ -39,6 +39,7 @@ struct submission {
     int32_t nice;
     uint64_t memory_bytes, gpus_milli;
     uint16_t notify;          // enum notify_when
+    uint16_t lease_s;         // 0: none
     uint8_t class;            // enum job_class
     bool is_array : 1, requeue : 1, hold : 1;
     int64_t begin_ms, deadline_ms;
@@ -93,6 +94,7 @@ struct core_run {
     uint32_t signal, grace_s;
     int64_t suspended_ms;     // time it was suspended, without the current suspension
     int64_t suspend_ms;       // when it was suspended or resumed last; 0: never
+    struct core_steps *steps; // NULL: none yet
 };
 
 enum { HELD_USER = 1, HELD_ADMIN = 2, WAITS_DEPENDENCY = 4, DEPENDENCY_NEVER = 8, WAITS_ARRAY = 16, HAS_BEGUN = 32,
@@ -113,6 +115,12 @@ struct core_job {
     struct usage *usage;           // of the newest attempt, over its parts; NULL: none reported
     struct dependent *waiting;     // jobs that wait for this one
     struct core_job *next_same, *prev_same;  // same user and name, newest first: for singleton
+};
+
+// A job that ends when its client stays away. When the client was last there is not journaled.
+struct core_lease {
+    uint64_t id;
+    int64_t seen_ms;  // 0: not since this process began
 };
 
 // A job that waits for another job, an array, or all earlier ones of its name.
@@ -248,6 +256,8 @@ struct core {
     struct map preempted_why;    // job → text of its latest preemption; only of jobs that were preempted
     uint64_t time_warnings;      // live jobs that want one
     uint64_t cluster_generation;  // changes of nodes and entities since this process began
+    VEC(struct core_lease) leased;  // jobs with a lease, some of which may have ended
+    int64_t next_lease_ms;
     uint64_t singletons;         // live jobs that wait for the others of their name
 };
 
@@ -435,3 +445,18 @@ void core_fold_nodes(const struct core_job *j, struct buf *out);  // the nodes i
 // account.c
 void core_finished_row(struct core *c, const struct core_job *j, const struct event_job_ended *e, int64_t now_ms);
 void core_record_of(const struct core *c, const struct core_job *j, struct arena *a, struct job_record *out);
+
+// lease.c
+void core_leases_check(struct core *c, int64_t now_ms);
+
+// step.c
+void core_apply_step(struct core *c, struct core_job *j, const struct event *e);
+void core_steps_free(struct core *c, struct core_steps *s);  // c NULL: everything goes; accepts NULL
+uint32_t core_steps_running(const struct core_job *j);
+void core_steps_record(const struct core_job *j, uint32_t i, struct event_step **started,
+                       struct event_step_ending *out);
+int core_steps_load(struct core *c, struct core_job *j, const struct event_step *started, bool ending,
+                    uint32_t signal, uint32_t grace_s);
+void core_steps_part_ended(struct core *c, struct core_job *j, const char *node, int64_t now_ms);
+void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, const struct attempt *a,
+                          int64_t now_ms);

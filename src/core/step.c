@@ -1,25 +1,493 @@
-// Owns the numbers and the history of steps. What a step holds of its job is not state of the
-// cluster: whoever starts it keeps that (controller/step.c), and it is gone when they are.
+// Owns steps: tasks that run inside a job's allocation. A step is created by an event that says what it
+// runs and what it holds of its job; it is sent to its nodes after the commit and again at every hello
+// until they know it; it ends with an event when all its nodes have reported. What nodes report is kept in
+// memory until then and acknowledged only afterwards, so a restarted controller is told again.
+#include <assert.h>
+#include <errno.h>
 #include <signal.h>
 
+#include "base/text.h"
+#include "model/nodelist.h"
+#include "sched/step_pack.h"
 #include "state.h"
 
-uint32_t core_step_started(struct core *c, uint64_t id, const struct event_step *step, int64_t now_ms) {
-    const struct core_job *j = core_find_job(c, id);
-    if (!j || !j->run || j->run->ending || j->state == JOB_PENDING)
-        return 0;
-    struct event_step b = *step;
-    b.id = id;
-    b.attempt = j->attempt;
-    b.step = j->steps + 1;
-    b.state = JOB_RUNNING;
-    core_emit(c, now_ms, EVENT_STEP_STARTED, &b);
-    return b.step;
+enum { STEPS_PER_JOB_MAX = 10000, ENDED_KEPT = 64, STEP_GRACE_S = 30, ERROR_TEXT_LEN = 384 };
+
+struct core_step {
+    struct arena arena;
+    struct event_step *started;  // as it was created
+    struct step_layout layout;   // the same, as the packing knows it
+    struct step_end **ends;      // by part; NULL: it has not reported its end
+    bool ending;
+    uint32_t signal, grace_s;
+    struct event_step *ended;    // kept for a while for those who wait for it
+};
+
+struct core_steps {
+    struct arena arena;
+    struct step_slot *slots;  // by part of the job
+    VEC(struct core_step *) list;
+    VEC(struct core_step *) ended;  // the newest ones, oldest first
+    VEC(struct text_use *) texts;   // environments on the controller's disk; they go with the job
+};
+
+static struct core_step *step_free_one(struct core_step *s) {
+    arena_done(&s->arena);
+    free(s);
+    return NULL;
 }
 
-void core_step_ended(struct core *c, const struct event_step *end, int64_t now_ms) {
-    struct event_step b = *end;
+void core_steps_free(struct core *c, struct core_steps *s) {
+    if (!s)
+        return;
+    for (uint32_t i = 0; i < s->list.len; i++)
+        step_free_one(s->list.at[i]);
+    for (uint32_t i = 0; i < s->ended.len; i++)
+        step_free_one(s->ended.at[i]);
+    for (uint32_t i = 0; c && i < s->texts.len; i++)
+        core_text_drop(c, s->texts.at[i]);
+    vec_done(&s->list);
+    vec_done(&s->ended);
+    vec_done(&s->texts);
+    arena_done(&s->arena);
+    free(s);
+}
+
+static struct core_steps *steps_of(struct core_job *j) {
+    struct core_run *r = j->run;
+    if (r->steps)
+        return r->steps;
+    struct core_steps *s = r->steps = xcalloc(1, sizeof *s);
+    s->slots = arena_alloc(&s->arena, (r->part_count + 1) * sizeof *s->slots);
+    for (uint32_t i = 0; i < r->part_count; i++) {
+        const struct run_part *p = &r->parts[i];
+        s->slots[i] = (struct step_slot){.node = p->node->name,
+                                         .cpus = p->cpus,
+                                         .cpu_held = arena_alloc(&s->arena, p->cpus + 1),
+                                         .memory_bytes = p->memory_bytes,
+                                         .gpus = arena_alloc(&s->arena, (p->gpu_count + 1) * sizeof(struct step_gpu)),
+                                         .gpu_count = p->gpu_count};
+        for (uint32_t g = 0; g < p->gpu_count; g++)
+            s->slots[i].gpus[g] = (struct step_gpu){.index = p->gpus[g].index, .milli = p->gpus[g].milli};
+    }
+    return s;
+}
+
+static struct core_step *find_step(const struct core_job *j, uint32_t number) {
+    const struct core_steps *s = j && j->run ? j->run->steps : NULL;
+    for (uint32_t i = s ? s->list.len : 0; i-- > 0;)
+        if (s->list.at[i]->started->step == number)
+            return s->list.at[i];
+    return NULL;
+}
+
+static uint32_t part_index(const struct core_step *s, const char *node) {
+    for (uint32_t i = 0; i < s->started->parts.len; i++)
+        if (streq(s->started->parts.at[i].node, node))
+            return i;
+    return UINT32_MAX;
+}
+
+// --- events ---
+
+// The layout of a journaled step. False: it does not go with what the job holds.
+static bool layout_of(const struct core_job *j, struct core_step *s) {
+    const struct event_step *e = s->started;
+    s->layout.at = arena_alloc(&s->arena, (e->parts.len + 1) * sizeof *s->layout.at);
+    for (uint32_t i = 0; i < e->parts.len; i++) {
+        const struct step_part *p = &e->parts.at[i];
+        struct step_share *h = &s->layout.at[s->layout.len++];
+        uint32_t slot = 0;
+        while (slot < j->run->part_count && !streq(j->run->parts[slot].node->name, p->node))
+            slot++;
+        if (slot == j->run->part_count)
+            return false;
+        *h = (struct step_share){.slot = slot, .ranks = p->ranks.at, .tasks = p->ranks.len, .cpus = p->cpus.at,
+                                 .cpu_count = p->cpus.len, .memory_bytes = p->memory_bytes, .gpu_count = p->gpus.len,
+                                 .owns_gpus = p->owns_gpus};
+        h->gpus = arena_alloc(&s->arena, (p->gpus.len + 1) * sizeof *h->gpus);
+        for (uint32_t g = 0; g < p->gpus.len; g++)
+            h->gpus[g] = (struct step_gpu_share){p->gpus.at[g].index, p->gpus.at[g].milli};
+        for (uint32_t k = 0; k < h->cpu_count; k++)
+            if (h->cpus[k] >= j->run->parts[slot].cpus)
+                return false;
+    }
+    return true;
+}
+
+static void apply_started(struct core *c, struct core_job *j, const struct event_step *b) {
+    j->steps = b->step > j->steps ? b->step : j->steps;
+    if (!b->parts.len || !j->run)
+        return;  // of a release that kept no layout
+    struct core_step *s = xcalloc(1, sizeof *s);
+    s->started = schema_copy(event_info(EVENT_STEP_STARTED)->schema, b, &s->arena);
+    s->ends = arena_alloc(&s->arena, b->parts.len * sizeof *s->ends);
+    if (!layout_of(j, s)) {
+        step_free_one(s);
+        return;
+    }
+    struct core_steps *all = steps_of(j);
+    vec_push(&all->list, s);
+    step_hold(all->slots, &s->layout);
+    struct text_use *t = core_text_take(c, j->sub->user, b->environment_id, b->environment_bytes);
+    if (t)
+        vec_push(&all->texts, t);
+}
+
+static void apply_ended(struct core_job *j, const struct event_step *b) {
+    struct core_step *s = find_step(j, b->step);
+    if (!s)
+        return;
+    struct core_steps *all = j->run->steps;
+    for (uint32_t i = 0; i < all->list.len; i++)
+        if (all->list.at[i] == s)
+            vec_remove(&all->list, i);
+    step_free(all->slots, &s->layout);
+    s->ended = schema_copy(event_info(EVENT_STEP_ENDED)->schema, b, &s->arena);
+    vec_push(&all->ended, s);
+    if (all->ended.len > ENDED_KEPT) {
+        step_free_one(all->ended.at[0]);
+        vec_remove(&all->ended, 0);
+    }
+}
+
+void core_apply_step(struct core *c, struct core_job *j, const struct event *e) {
+    const struct event_step *b = e->body;
+    const struct event_step_ending *ending = e->body;
+    struct core_step *s = find_step(j, e->type == EVENT_STEP_ENDING ? ending->step : b->step);
+    if (e->type == EVENT_STEP_ENDING && ending->attempt == j->attempt && s) {
+        s->ending = true;
+        s->signal = ending->signal;
+        s->grace_s = ending->grace_s;
+    } else if (e->type == EVENT_STEP_STARTED && b->attempt == j->attempt) {
+        apply_started(c, j, b);
+    } else if (e->type == EVENT_STEP_ENDED && b->attempt == j->attempt) {
+        apply_ended(j, b);
+    }
+}
+
+// --- snapshots ---
+
+uint32_t core_steps_running(const struct core_job *j) {
+    return j->run && j->run->steps ? j->run->steps->list.len : 0;
+}
+
+void core_steps_record(const struct core_job *j, uint32_t i, struct event_step **started,
+                       struct event_step_ending *out) {
+    const struct core_step *s = j->run->steps->list.at[i];
+    *started = s->started;
+    *out = (struct event_step_ending){.id = s->ending, .signal = s->signal, .grace_s = s->grace_s};
+}
+
+int core_steps_load(struct core *c, struct core_job *j, const struct event_step *started, bool ending,
+                    uint32_t signal, uint32_t grace_s) {
+    uint32_t before = core_steps_running(j);
+    apply_started(c, j, started);
+    if (core_steps_running(j) != before + 1)
+        return -EBADMSG;
+    struct core_step *s = j->run->steps->list.at[before];
+    s->ending = ending;
+    s->signal = signal;
+    s->grace_s = grace_s;
+    return 0;
+}
+
+// --- commands ---
+
+static void fill_part(const struct core_job *j, const struct step_share *h, struct step_part *p, struct arena *a) {
+    *p = (struct step_part){.node = j->run->parts[h->slot].node->name,
+                            .ranks = {h->ranks, h->tasks},
+                            .cpus = {h->cpus, h->cpu_count},
+                            .memory_bytes = h->memory_bytes,
+                            .owns_gpus = h->owns_gpus,
+                            .task_gpus = {h->task_gpus, h->task_gpus ? h->tasks : 0}};
+    p->gpus.at = arena_alloc(a, (h->gpu_count + 1) * sizeof *p->gpus.at);
+    for (uint32_t g = 0; g < h->gpu_count; g++)
+        p->gpus.at[p->gpus.len++] = (struct gpu_grant){h->gpus[g].index, h->gpus[g].milli};
+}
+
+static void dispatch(struct core *c, const struct core_job *j, const struct core_step *s, const char *node) {
+    core_effect(c, EFFECT_STEP, core_intern(c, node), j->id, j->attempt);
+    c->outbox.effects.at[c->outbox.effects.len - 1].step = s->started->step;
+}
+
+static void fold_nodes(const struct event_step *b, struct buf *out) {
+    VEC(const char *) names = {0};
+    for (uint32_t i = 0; i < b->parts.len; i++)
+        vec_push(&names, b->parts.at[i].node);
+    nodelist_fold(names.at, names.len, out);
+    vec_done(&names);
+}
+
+int core_step_create(struct core *c, const struct actor *actor, uint64_t id, const struct core_step_request *q,
+                     int64_t now_ms, uint32_t *number, struct error *e) {
+    struct core_job *j = core_find_job(c, id);
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf nodes = {0};
+    struct step_layout l;
+    if (!j)
+        return error_set(e, EBUSY, "job %llu has already ended", (unsigned long long)id);
+    if (!actor->admin && !streq(j->sub->user, actor->user))
+        return error_set(e, EPERM, "job %llu belongs to %s", (unsigned long long)id, j->sub->user);
+    if (j->state != JOB_RUNNING && j->state != JOB_SUSPENDED)
+        return error_set(e, EBUSY, "job %llu is %s; a step needs a running job", (unsigned long long)id,
+                         job_state_words[j->state]);
+    struct core_steps *all = steps_of(j);
+    if (all->list.len >= STEPS_PER_JOB_MAX)
+        return error_set(e, EAGAIN, "the job runs %d steps, the most that are possible at once", STEPS_PER_JOB_MAX);
+    struct spec text = {.user = j->sub->user, .environment_id = q->environment_id,
+                        .environment_bytes = q->environment_bytes};
+    int r = core_texts_check(c, &text, e);
+    if (r == 0)
+        r = step_pack(q->request, all->slots, j->run->part_count, &a, &l, e);
+    if (r < 0)
+        return r;
+    struct event_step b = {.id = id, .attempt = j->attempt, .step = j->steps + 1, .name = q->name, .key = q->key,
+                           .tasks = q->request->tasks, .state = JOB_RUNNING,
+                           .command = (struct message_exec *)(uintptr_t)q->command,
+                           .environment_id = q->environment_id, .environment_bytes = q->environment_bytes};
+    b.parts.at = arena_alloc(&a, l.len * sizeof *b.parts.at);
+    b.parts.len = l.len;
+    for (uint32_t i = 0; i < l.len; i++) {
+        fill_part(j, &l.at[i], &b.parts.at[i], &a);
+        b.cpus += l.at[i].cpu_count ? l.at[i].cpu_count : l.at[i].tasks;
+    }
+    fold_nodes(&b, &nodes);
+    b.nodes = buf_str(&nodes);
+    core_emit(c, now_ms, EVENT_STEP_STARTED, &b);
+    struct core_step *s = find_step(j, b.step);
+    assert(s);
+    for (uint32_t i = 0; i < b.parts.len; i++)
+        dispatch(c, j, s, b.parts.at[i].node);
+    *number = b.step;
+    return 0;
+}
+
+int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint32_t step, const char *node,
+                      struct arena *a, struct message_exec *out, const char **environment_id) {
+    struct core_job *j = core_find_job(c, id);
+    struct core_step *s = j && j->attempt == attempt ? find_step(j, step) : NULL;
+    uint32_t index = s ? part_index(s, node) : UINT32_MAX;
+    if (index == UINT32_MAX || s->ends[index])
+        return -ESTALE;
+    const struct event_step *b = s->started;
+    const struct step_part *p = &b->parts.at[index];
+    *out = b->command ? *b->command : (struct message_exec){0};
+    out->id = id;
+    out->attempt = attempt;
+    out->step = step;
+    out->total_tasks = b->tasks;
+    out->tasks = p->ranks.len;
+    out->first_rank = p->ranks.len ? p->ranks.at[0] : 0;
+    out->ranks.at = p->ranks.at;
+    out->ranks.len = p->ranks.len;
+    out->node_index = index;
+    out->node_count = b->parts.len;
+    out->nodes = b->nodes;
+    out->cpus.at = p->cpus.at;
+    out->cpus.len = p->cpus.len;
+    out->memory_bytes = p->memory_bytes;
+    out->gpus.at = p->gpus.at;
+    out->gpus.len = p->gpus.len;
+    out->task_gpus.at = p->task_gpus.at;
+    out->task_gpus.len = p->task_gpus.len;
+    out->tasks_per_node.at = arena_alloc(a, b->parts.len * sizeof *out->tasks_per_node.at);
+    for (uint32_t i = 0; i < b->parts.len; i++)
+        out->tasks_per_node.at[out->tasks_per_node.len++] = b->parts.at[i].ranks.len;
+    const struct node *n = j->run->parts[s->layout.at[index].slot].node->node;
+    out->gpu_uuids.at = arena_alloc(a, (p->gpus.len + 1) * sizeof *out->gpu_uuids.at);
+    for (uint32_t g = 0; g < p->gpus.len; g++)
+        out->gpu_uuids.at[out->gpu_uuids.len++] =
+            p->gpus.at[g].index < n->gpus.len ? n->gpus.at[p->gpus.at[g].index].uuid : "";
+    *environment_id = b->environment_id;
+    return 0;
+}
+
+static void send_step_kill(struct core *c, const struct core_step *s, uint32_t index) {
+    const struct event_step *b = s->started;
+    struct message_kill k = {.id = b->id, .attempt = b->attempt, .step = b->step, .cause = END_CANCEL,
+                             .signal = s->signal, .grace_s = s->grace_s};
+    if (!s->ends[index])
+        core_effect_send(c, b->parts.at[index].node, MESSAGE_KILL, &k);
+}
+
+static void end_step(struct core *c, struct core_job *j, struct core_step *s, uint32_t signal, const char *by,
+                     int64_t now_ms) {
+    struct event_step_ending b = {.id = j->id, .attempt = j->attempt, .step = s->started->step, .signal = signal,
+                                  .grace_s = STEP_GRACE_S, .by = by};
+    if (s->ending && (s->signal == SIGKILL || signal != SIGKILL))
+        return;
+    if (core_feature(c, FEATURE_STEPS)) {
+        core_emit(c, now_ms, EVENT_STEP_ENDING, &b);
+    } else {
+        s->ending = true;
+        s->signal = signal;
+        s->grace_s = b.grace_s;
+    }
+    for (uint32_t i = 0; i < s->started->parts.len; i++)
+        send_step_kill(c, s, i);
+}
+
+int core_step_signal(struct core *c, const struct actor *actor, uint64_t id, uint32_t step, uint32_t signal, bool end,
+                     int64_t now_ms, struct error *e) {
+    struct core_job *j;
+    int r = core_need_job(c, actor, id, &j, e);
+    struct core_step *s = r == 0 ? find_step(j, step) : NULL;
+    if (r < 0)
+        return r;
+    if (!s)
+        return error_set(e, ENOENT, "job %llu has no step %u that runs", (unsigned long long)id, step - 1);
+    if (end || signal == SIGKILL) {
+        end_step(c, j, s, signal, actor->user, now_ms);
+        return 0;
+    }
+    for (uint32_t i = 0; i < s->started->parts.len; i++) {
+        struct message_signal m = {.id = id, .attempt = j->attempt, .step = step, .signal = signal};
+        if (!s->ends[i])
+            core_effect_send(c, s->started->parts.at[i].node, MESSAGE_SIGNAL, &m);
+    }
+    return 0;
+}
+
+// --- reports ---
+
+static int badness(const struct step_end *e) {
+    return e->exit_signal ? 1000 + (int)e->exit_signal : e->exit_code;
+}
+
+static enum job_state end_state(const struct event_step *b, bool fine) {
+    for (uint32_t i = 0; i < b->ends.len; i++)
+        if (b->ends.at[i].cause == END_OOM || b->ends.at[i].cause == END_TIMEOUT)
+            return b->ends.at[i].cause == END_OOM ? JOB_OUT_OF_MEMORY : JOB_TIMEOUT;
+    return fine                                                      ? JOB_COMPLETED
+           : b->exit_signal == SIGTERM || b->exit_signal == SIGKILL ? JOB_CANCELLED
+                                                                     : JOB_FAILED;
+}
+
+static void finish_step(struct core *c, struct core_job *j, struct core_step *s, int64_t now_ms) {
+    cleanup_arena struct arena a = {0};
+    struct usage usage = {0};
+    struct event_step b = {.id = j->id, .attempt = j->attempt, .step = s->started->step, .tasks = s->started->tasks,
+                           .usage = &usage};
+    const struct step_end *worst = NULL;
+    bool broken = false;
+    b.ends.at = arena_alloc(&a, s->started->parts.len * sizeof *b.ends.at);
+    for (uint32_t i = 0; i < s->started->parts.len; i++) {
+        const struct step_end *e = s->ends[i];
+        b.ends.at[b.ends.len++] = *e;
+        if (!worst || badness(e) > badness(worst))
+            worst = e;
+        if (e->usage)
+            usage_add(&usage, e->usage);
+        broken = broken || e->error;
+    }
+    b.exit_code = worst->exit_code ? worst->exit_code : broken && !worst->exit_signal ? 1 : 0;
+    b.exit_signal = worst->exit_signal;
+    b.state = end_state(&b, !b.exit_code && !b.exit_signal);
+    const struct event_step *started = s->started;  // stays while the ended step is kept
     core_emit(c, now_ms, EVENT_STEP_ENDED, &b);
+    for (uint32_t i = 0; i < started->parts.len; i++) {
+        struct message_step ack = {.id = j->id, .attempt = j->attempt, .step = b.step};
+        core_effect_send(c, started->parts.at[i].node, MESSAGE_STEP_ACK, &ack);
+    }
+}
+
+static void take_end(struct core *c, struct core_job *j, struct core_step *s, uint32_t index,
+                     const struct step_end *end, int64_t now_ms) {
+    char text[ERROR_TEXT_LEN];  // a node's words are read by people at terminals
+    struct step_end *e = s->ends[index] = schema_copy(&event_step_end_schema, end, &s->arena);
+    uint32_t left = 0, tasks = s->started->parts.at[index].ranks.len;
+    e->node = s->started->parts.at[index].node;
+    if (e->exits.len > tasks)
+        e->exits.len = tasks;
+    if (e->error)
+        e->error = arena_strdup(&s->arena, printable(e->error, text, sizeof text));
+    for (uint32_t i = 0; i < s->started->parts.len; i++)
+        left += !s->ends[i];
+    bool bad = e->exit_code || e->exit_signal || e->error;
+    if (!left)
+        finish_step(c, j, s, now_ms);
+    else if (bad && (e->error || (s->started->command && s->started->command->kill_on_bad_exit)))
+        end_step(c, j, s, SIGTERM, NULL, now_ms);
+}
+
+void core_agent_step_ended(struct core *c, const char *node, const struct step_end *end, int64_t now_ms) {
+    struct core_job *j = core_find_job(c, end->id);
+    struct core_step *s = j && j->attempt == end->attempt ? find_step(j, end->step) : NULL;
+    uint32_t index = s ? part_index(s, node) : UINT32_MAX;
+    struct message_step ack = {.id = end->id, .attempt = end->attempt, .step = end->step};
+    if (index == UINT32_MAX)
+        core_effect_send(c, node, MESSAGE_STEP_ACK, &ack);  // of a step that is over: the node may forget it
+    else if (!s->ends[index])
+        take_end(c, j, s, index, end, now_ms);
+}
+
+// A part of the job has ended, or the whole job: steps end there too.
+void core_steps_part_ended(struct core *c, struct core_job *j, const char *node, int64_t now_ms) {
+    for (uint32_t i = core_steps_running(j); i-- > 0;) {
+        if (i >= core_steps_running(j))
+            continue;
+        struct core_step *s = j->run->steps->list.at[i];
+        uint32_t index = part_index(s, node);
+        struct step_end end = {.id = j->id, .attempt = j->attempt, .step = s->started->step, .cause = END_NODE_FAIL,
+                               .exit_code = 1, .error = "ended together with its job"};
+        if (index != UINT32_MAX && !s->ends[index])
+            take_end(c, j, s, index, &end, now_ms);
+    }
+}
+
+// After a hello: the node has the steps it should have, and no others.
+void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, const struct attempt *a,
+                          int64_t now_ms) {
+    for (uint32_t i = 0; i < a->steps.len; i++) {
+        const struct step_state *t = &a->steps.at[i];
+        struct step_end end = t->end ? *t->end : (struct step_end){0};
+        struct core_step *s = find_step(j, t->step);
+        end.id = j->id;
+        end.attempt = j->attempt;
+        end.step = t->step;
+        struct message_kill k = {.id = j->id, .attempt = j->attempt, .step = t->step, .cause = END_CANCEL,
+                                 .signal = SIGKILL};
+        if (t->end)
+            core_agent_step_ended(c, node, &end, now_ms);
+        else if (!s || part_index(s, node) == UINT32_MAX)
+            core_effect_send(c, node, MESSAGE_KILL, &k);
+    }
+    for (uint32_t i = 0; i < core_steps_running(j); i++) {
+        struct core_step *s = j->run->steps->list.at[i];
+        uint32_t index = part_index(s, node);
+        bool known = false;
+        for (uint32_t k = 0; k < a->steps.len && !known; k++)
+            known = a->steps.at[k].step == s->started->step;
+        if (index == UINT32_MAX || s->ends[index])
+            continue;
+        if (!known)
+            dispatch(c, j, s, node);
+        if (s->ending)
+            send_step_kill(c, s, index);
+    }
+}
+
+// --- questions ---
+
+static void view_of(const struct core_step *s, struct core_step_view *out) {
+    *out = (struct core_step_view){.number = s->started->step, .started = s->started, .ended = s->ended};
+}
+
+bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const char *key, struct core_step_view *out) {
+    const struct core_job *j = core_find_job(c, id);
+    const struct core_steps *all = j && j->run ? j->run->steps : NULL;
+    for (uint32_t k = 0; all && k < 2; k++) {
+        uint32_t n = k ? all->ended.len : all->list.len;
+        for (uint32_t i = n; i-- > 0;) {
+            const struct core_step *s = k ? all->ended.at[i] : all->list.at[i];
+            if (number ? s->started->step == number : key && streq(s->started->key, key)) {
+                view_of(s, out);
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exit_signal, int64_t now_ms) {

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { LAUNCH_MAGIC = 0x31514141 };  // "AAQ1"
+enum { LAUNCH_MAGIC = 0x31514141, LAUNCH_MAGIC_RELAY = 0x32514141 };  // "AAQ1", "AAQ2"
 
 // Either writes to `out` or reads from data…end; the first failure sticks.
 struct launch_reader {
@@ -177,6 +177,14 @@ static void walk_limits(struct launch_reader *w, struct launch_request *r) {
     }
 }
 
+// Only there with a magic of its own: requests of an older agent have no relay.
+static void walk_relay(struct launch_reader *w, struct launch_request *r) {
+    r->relay = true;
+    FLAG(w, r, relay_input);
+    FIELD(w, r, rows);
+    FIELD(w, r, columns);
+}
+
 // Only there in requests for containers: older ones, which may still run, end before it.
 static void walk_box(struct launch_reader *w, struct launch_request *r) {
     walk_strings(w, &r->box, &r->boxc, LAUNCH_ARGS_MAX, "box");
@@ -187,10 +195,12 @@ static void walk_box(struct launch_reader *w, struct launch_request *r) {
 void launch_encode(const struct launch_request *r, struct buf *out) {
     struct launch_request copy = *r;  // the walk is shared with decoding, which writes
     struct launch_reader w = {.out = out};
-    uint32_t magic = LAUNCH_MAGIC;
+    uint32_t magic = copy.relay ? LAUNCH_MAGIC_RELAY : LAUNCH_MAGIC;
     walk_bytes(&w, &magic, sizeof magic, "magic");
     walk_what(&w, &copy);
     walk_limits(&w, &copy);
+    if (copy.relay)
+        walk_relay(&w, &copy);
     if (copy.boxc)
         walk_box(&w, &copy);
     assert(!w.bad);  // launch_check ran before
@@ -202,12 +212,14 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
     struct launch_reader w = {.at = data, .end = data + len, .arena = arena};
     uint32_t magic = 0;
     walk_bytes(&w, &magic, sizeof magic, "magic");
-    if (!w.bad && magic != LAUNCH_MAGIC)
+    if (!w.bad && magic != LAUNCH_MAGIC && magic != LAUNCH_MAGIC_RELAY)
         w.bad = "magic";
     if (!w.bad)
         walk_what(&w, &got);
     if (!w.bad)
         walk_limits(&w, &got);
+    if (!w.bad && magic == LAUNCH_MAGIC_RELAY)
+        walk_relay(&w, &got);
     if (!w.bad && w.at != w.end)
         walk_box(&w, &got);
     if (!w.bad && w.at != w.end)

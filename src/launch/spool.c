@@ -85,6 +85,11 @@ void spool_report_name(char out[SPOOL_NAME_MAX], uint32_t step) {
         snprintf(out, SPOOL_NAME_MAX, "report");
 }
 
+void spool_relay_name(char out[SPOOL_NAME_MAX], uint32_t step, enum spool_relay which) {
+    static const char *const names[SPOOL_RELAY_COUNT] = {"out", "in", "io"};
+    snprintf(out, SPOOL_NAME_MAX, "%s.%" PRIu32, names[which], step);
+}
+
 // "JOB.ATTEMPT/file": one lookup instead of opening the folder first.
 static void spool_path(char out[SPOOL_PATH_MAX], uint64_t job, uint32_t attempt, const char *file) {
     snprintf(out, SPOOL_PATH_MAX, "%" PRIu64 ".%" PRIu32 "/%s", job, attempt, file);
@@ -385,8 +390,20 @@ int spool_remove_step(int spool_fd, uint64_t job, uint32_t attempt, uint32_t ste
         return dir;
     spool_report_name(name, step);
     unlinkat(dir, name, 0);
+    for (enum spool_relay i = 0; i < SPOOL_RELAY_COUNT; i++) {
+        spool_relay_name(name, step, i);
+        unlinkat(dir, name, 0);
+    }
     spool_unit_name(name, step);
     return unlinkat(dir, name, 0) < 0 ? -errno : 0;
+}
+
+int spool_relay_file(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, enum spool_relay which, int flags) {
+    char name[SPOOL_NAME_MAX], path[SPOOL_PATH_MAX];
+    spool_relay_name(name, step, which);
+    spool_path(path, job, attempt, name);
+    int fd = openat(spool_fd, path, flags | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
 }
 
 static void scan_one(int spool_fd, const char *name, spool_scan_fn *fn, void *ctx) {

@@ -126,6 +126,42 @@ static const struct field requeued_fields[] = {
 };
 static const struct schema requeued_schema = SCHEMA(S, "job_requeued", requeued_fields);
 #undef S
+#define S struct step_part
+static const struct field step_part_fields[] = {
+    FIELD(1, S, node, "Node."),
+    FIELD_LIST(2, S, ranks, "Ranks of its tasks there."),
+    FIELD_LIST(3, S, cpus, "CPUs, counted among the job's there."),
+    FIELD(4, S, memory_bytes, "Memory."),
+    FIELD_LIST_SUB(5, S, gpus, &gpu_grant_schema, "GPUs."),
+    FIELD(6, S, owns_gpus, "No other step may use these GPUs."),
+    FIELD_LIST(7, S, task_gpus, "By task, which of the GPUs it sees: a mask."),
+};
+static const struct schema step_part_schema = SCHEMA(S, "step_part", step_part_fields);
+#undef S
+#define S struct step_end
+static const struct field step_end_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt."),
+    FIELD(3, S, step, "Number of the step."),
+    FIELD(4, S, node, "Node."),
+    FIELD_WORDS(5, S, cause, end_cause_words, "How it ended there."),
+    FIELD(6, S, exit_code, "Highest exit code."),
+    FIELD(7, S, exit_signal, "Signal that ended it."),
+    FIELD(8, S, task, "Rank of the task that failed."),
+    FIELD(9, S, error, "In words."),
+    FIELD_LIST(10, S, exits, "Wait statuses of the tasks."),
+    FIELD_SUB(11, S, usage, &usage_schema, "What it used there."),
+};
+const struct schema event_step_end_schema = SCHEMA(S, "step_end", step_end_fields);
+#undef S
+#define S struct event_step_ending
+static const struct field step_ending_fields[] = {
+    FIELD(1, S, id, "Job id."),           FIELD(2, S, attempt, "Attempt."),
+    FIELD(3, S, step, "Number of the step."), FIELD(4, S, signal, "First signal."),
+    FIELD(5, S, grace_s, "Time before it is killed."), FIELD(6, S, by, "Who ended it."),
+};
+static const struct schema step_ending_schema = SCHEMA(S, "step_ending", step_ending_fields);
+#undef S
 #define S struct event_step
 static const struct field step_fields[] = {
     FIELD(1, S, id, "Job id."),
@@ -139,6 +175,12 @@ static const struct field step_fields[] = {
     FIELD_WORDS_OPEN(9, S, state, job_state_words, "State."),
     FIELD_SUB(10, S, usage, &usage_schema, "What it used."),
     FIELD(11, S, cpus, "CPUs."),
+    FIELD(12, S, key, "Idempotency key."),
+    FIELD_LIST_SUB(13, S, parts, &step_part_schema, "What it has, by node."),
+    FIELD_SUB(14, S, command, &message_exec_schema, "What runs."),
+    FIELD(15, S, environment_id, "Text with its environment."),
+    FIELD_LIST_SUB(16, S, ends, &event_step_end_schema, "How it ended, by node."),
+    FIELD(17, S, environment_bytes, "Its size."),
 };
 static const struct schema step_schema = SCHEMA(S, "step", step_fields);
 #undef S
@@ -267,6 +309,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_STEP_STARTED] = {"step_started", &step_schema},
     [EVENT_STEP_ENDED] = {"step_ended", &step_schema},
     [EVENT_JOB_TIME_WARNING] = {"job_time_warning", &time_warning_schema, .level = 2},
+    [EVENT_STEP_ENDING] = {"step_ending", &step_ending_schema, .level = 2},
     [EVENT_NODE_JOINED] = {"node_joined", &joined_schema},
     [EVENT_NODE_STATE] = {"node_state", &node_event_schema},
     [EVENT_NODE_DRAINED] = {"node_drained", &node_event_schema},
@@ -304,7 +347,8 @@ uint64_t event_job_id(const struct event *e) {
                       offsetof(struct event_job_started, id) == 0 && offsetof(struct event_job_ending, id) == 0 &&
                       offsetof(struct event_part_ended, id) == 0 && offsetof(struct event_job_ended, id) == 0 &&
                       offsetof(struct event_job_requeued, id) == 0 && offsetof(struct event_step, id) == 0 &&
-                      offsetof(struct event_job_time_warning, id) == 0,
+                      offsetof(struct event_job_time_warning, id) == 0 &&
+                      offsetof(struct event_step_ending, id) == 0,
                   "the id comes first");
     return e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED ? *(const uint64_t *)e->body : 0;
 }

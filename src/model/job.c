@@ -116,6 +116,8 @@ static const struct field spec_fields[] = {
     FIELD(67, struct spec, script_bytes, "Size of the stored script (set by the controller)."),
     FIELD(68, struct spec, environment_bytes, "Size of the stored environment (set by the controller)."),
     FIELD(69, struct spec, submit_line, "The command line that submitted it."),
+    FIELD(90, struct spec, lease_s,
+          "End the allocation when its client has not been connected for so long; 0: keep it."),
     FIELD(80, struct spec, container_mounts, "Folders seen in the container, as SRC[:DST[:ro]] with commas."),
     FIELD(81, struct spec, container_workdir, "Working directory in the container; else workdir."),
     FIELD(82, struct spec, pty_rows, "Rows of the pseudo-terminal at its start; 0: 24."),

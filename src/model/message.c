@@ -22,6 +22,18 @@ static const struct field ended_fields[] = {
 };
 static const struct schema ended_schema = SCHEMA(S, "ended", ended_fields);
 #undef S
+#define S struct step_state
+static const struct field step_state_fields[] = {FIELD(1, S, step, ""),
+                                                 FIELD_SUB(2, S, end, &event_step_end_schema, "")};
+static const struct schema step_state_schema = SCHEMA(S, "step_state", step_state_fields);
+#undef S
+#define S struct message_step
+static const struct field step_message_fields[] = {
+    FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""), FIELD(3, S, step, ""), FIELD(4, S, stream, ""),
+    FIELD(5, S, offset, ""), FIELD(6, S, credit, ""),  FIELD(7, S, tail, ""),
+};
+static const struct schema step_message_schema = SCHEMA(S, "step", step_message_fields);
+#undef S
 #define S struct attempt
 static const struct field attempt_fields[] = {
     FIELD(1, S, id, ""),
@@ -30,6 +42,7 @@ static const struct field attempt_fields[] = {
     FIELD_SUB(4, S, end, &ended_schema, ""),
     FIELD(5, S, epoch, ""),
     FIELD(6, S, seq, ""),
+    FIELD_LIST_SUB(10, S, steps, &step_state_schema, ""),
 };
 static const struct schema attempt_schema = SCHEMA(S, "attempt", attempt_fields);
 #undef S
@@ -67,6 +80,7 @@ static const struct field stream_fields[] = {
     FIELD_SUB(12, S, usage, &usage_schema, ""), FIELD_WORDS_OPEN(13, S, cause, end_cause_words, ""),
     FIELD_LIST(14, S, exits, ""),
     FIELD(15, S, position, ""), FIELD(16, S, input_taken, ""), FIELD(17, S, input_waiting, ""),
+    FIELD(18, S, offset, ""),   FIELD(19, S, lost_bytes, ""),
 };
 static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #undef S
@@ -202,7 +216,7 @@ static const struct field exec_fields[] = {
     FIELD_LIST(47, S, ranks, ""),
     FIELD_LIST(48, S, task_gpus, ""),
 };
-static const struct schema exec_schema = SCHEMA(S, "exec", exec_fields);
+const struct schema message_exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S
 #define S struct message_time_limit
 static const struct field time_limit_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""),
@@ -284,10 +298,13 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_ACK] = {"ack", &ack_schema, .from_controller = true},
     [MESSAGE_PING] = {"ping", &ping_schema, .from_controller = true},
     [MESSAGE_LOG_READ] = {"log_read", &log_read_schema, .from_controller = true},
-    [MESSAGE_EXEC] = {"exec", &exec_schema, .from_controller = true},
+    [MESSAGE_EXEC] = {"exec", &message_exec_schema, .from_controller = true},
     [MESSAGE_RESIZE] = {"resize", &stream_schema, .from_controller = true},
     [MESSAGE_STREAM_CREDIT] = {"stream_credit", &stream_schema, .from_agent = true, .from_controller = true},
-    [MESSAGE_STEP] = {"step", &exec_schema, .from_controller = true},
+    [MESSAGE_STEP] = {"step", &message_exec_schema, .from_controller = true},
+    [MESSAGE_STEP_END] = {"step_end", &event_step_end_schema, .from_agent = true},
+    [MESSAGE_STEP_ACK] = {"step_ack", &step_message_schema, .from_controller = true},
+    [MESSAGE_STEP_ATTACH] = {"step_attach", &step_message_schema, .from_controller = true},
     [MESSAGE_TIME_LIMIT] = {"time_limit", &time_limit_schema, .from_controller = true},
     [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},
 };

@@ -22,7 +22,8 @@
 #include "shepherd.h"
 
 enum { LOOK_FIRST_MS = 50, LOOK_MAX_MS = 1000, KILL_EVERY_MS = 5,
-       ENDING_LOOK_MS = 20, POLL_MAX_MS = 60000 };
+       ENDING_LOOK_MS = 20, POLL_MAX_MS = 60000,
+       RELAY_POLL_MAX = 8192 };  // descriptors of steps that are watched at once
 
 static struct shepherd_unit *main_unit(struct shepherd *s) {
     return &s->units[0];
@@ -315,18 +316,28 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
 // Sleeps until a child ends, the agent asks, memory runs out, or a timer is due. SIGCHLD is let in
 // only here.
 static void pause_until_event(struct shepherd *s, int64_t now_ms) {
-    struct pollfd p[2] = {{.fd = s->listen_fd, .events = POLLIN},
-                          {.fd = s->slot.watch_fd, .events = POLLIN}};
+    static struct pollfd p[2 + RELAY_POLL_MAX];
+    uint32_t counts[UNITS_MAX], n = 2;
+    p[0] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
+    p[1] = (struct pollfd){.fd = s->listen_fd < 0 ? -1 : s->slot.watch_fd, .events = POLLIN};
+    for (int i = 0; i < s->units_top; i++) {
+        counts[i] = s->units[i].phase == UNIT_FREE ? 0 : relay_poll(&s->units[i], p + n, 2 + RELAY_POLL_MAX - n);
+        n += counts[i];
+    }
     int ms = next_timeout(s, now_ms);
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L};
     sigset_t none;
     sigemptyset(&none);
-    int n = ppoll(p, s->listen_fd < 0 ? 0 : s->slot.watch_fd < 0 ? 1 : 2, &t, &none);
-    if (n > 0 && p[1].revents) {
+    if (ppoll(p, n, &t, &none) <= 0)
+        return;
+    if (p[1].revents) {
         cgroup_slot_unwatch(&s->slot);
         attempt_end(s, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, clock_mono_ms());
     }
-    if (n > 0 && p[0].revents)
+    for (uint32_t i = 0, at = 2; i < (uint32_t)s->units_top && at < n; at += counts[i++])
+        if (counts[i])
+            relay_serve(s, &s->units[i], p + at, counts[i]);
+    if (p[0].revents)
         steps_serve(s, clock_mono_ms());
 }
 

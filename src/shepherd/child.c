@@ -194,6 +194,26 @@ static void take_passed_files(const struct child *c) {
         fail(c, LAUNCH_INPUT, errno, "the terminal cannot be taken over");
 }
 
+// Streams that a step has files for; the others were passed along.
+static void open_relay_files(const struct child *c) {
+    const char *in = c->task->in ? c->task->in : c->req->in;
+    const char *out = c->task->out ? c->task->out : c->req->out;
+    const char *err = c->task->err ? c->task->err : c->req->err;
+    if (in) {
+        int fd = open(in, O_RDONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0)
+            fail(c, LAUNCH_INPUT, errno, "input file %s cannot be opened", in);
+        fcntl(fd, F_SETFL, 0);
+        place(c, fd, 0);
+    }
+    if (out)
+        place(c, open_output(c, out), 1);
+    if (err && !streq(err, out))
+        place(c, open_output(c, err), 2);
+    else if (out)
+        place(c, 1, 2);
+}
+
 static size_t key_length(const char *entry) {
     return strcspn(entry, "=");
 }
@@ -366,10 +386,12 @@ void child_run(const struct child *c) {
     become_user(c);
     if (chdir(cwd) < 0)
         fail(c, LAUNCH_CWD, errno, "working directory %s cannot be entered", cwd);
-    if (c->req->use_fds)
+    if (c->req->use_fds || c->req->relay)
         take_passed_files(c);
     else
         open_files(c);
+    if (c->req->relay)
+        open_relay_files(c);
     atomic_fetch_add(&c->note->opened, 1);
     // Everything of ours is close-on-exec already; this is the second lock.
     close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);

@@ -3,6 +3,7 @@
 // its end, and then takes the next or leaves. Each step of an attempt, and the attempt itself, is
 // a unit: a request, its processes, its status on disk.
 #pragma once
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -60,6 +61,7 @@ struct shepherd_unit {
     struct spool_status status;
     struct launch_note *note;
     int fds[3];
+    struct relay *relay;  // streams kept by us; NULL: files or descriptors
     pid_t *pids;
     int32_t *exits;
     uint32_t alive;
@@ -148,6 +150,14 @@ struct child {
 void child_prepare(struct child *c, struct arena *arena);  // before the fork
 void child_reset_signals(void);
 _Noreturn void child_run(const struct child *c);
+
+// relay.c: standard streams of steps.
+int relay_open(struct shepherd *s, struct shepherd_unit *u);
+int relay_task_open(struct shepherd_unit *u, uint32_t task, int fds[3]);  // the task's ends
+uint32_t relay_poll(const struct shepherd_unit *u, struct pollfd *p, uint32_t room);  // how many it wants watched
+void relay_serve(struct shepherd *s, struct shepherd_unit *u, const struct pollfd *p, uint32_t n);
+void relay_wake(struct shepherd_unit *u);  // the agent has changed something
+void relay_close(struct shepherd *s, struct shepherd_unit *u);  // takes what the tasks left; accepts none
 
 // steps.c: the control socket.
 void steps_listen(struct shepherd *s);

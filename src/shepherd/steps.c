@@ -151,6 +151,10 @@ static int handle(struct shepherd *s, const struct control_request *r, const int
     case CONTROL_SUSPEND:
     case CONTROL_RESUME:
         return suspend(s, r->type == CONTROL_SUSPEND, now_ms);
+    case CONTROL_RELAY:
+        if (u && u->relay)
+            relay_wake(u);
+        return 0;
     case CONTROL_USAGE:
         usage_now(s, reply, now_ms);
         return 0;

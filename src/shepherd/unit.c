@@ -118,6 +118,14 @@ static void not_started(struct shepherd *s, struct shepherd_unit *u, uint32_t ta
     s->slot.spoilt = true;
 }
 
+static void close_fds(struct shepherd_unit *u) {
+    for (int i = 0; i < 3; i++) {
+        if (u->fds[i] >= 0)
+            close(u->fds[i]);
+        u->fds[i] = -1;
+    }
+}
+
 void unit_start(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
     struct spool_status *st = &u->status;
     u->phase = UNIT_RUNNING;
@@ -136,8 +144,18 @@ void unit_start(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
         return;
     }
     u->listed = u->step != 0;
+    if (u->req.relay && (rc = relay_open(s, u)) < 0) {
+        unit_failed(u, LAUNCH_RESOURCE, "the step's output cannot be kept in the spool folder");
+        return;
+    }
     for (uint32_t i = 0; i < u->req.ntasks && !u->verdict; i++) {
+        if (u->relay && (rc = relay_task_open(u, i, u->fds)) < 0) {
+            not_started(s, u, i, rc);
+            break;
+        }
         pid_t pid = spawn_task(s, u, i);
+        if (u->relay)
+            close_fds(u);
         if (pid < 0) {
             u->awaited = false;
             not_started(s, u, i, pid);
@@ -151,11 +169,7 @@ void unit_start(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
                 wait_opened(s, u);
         }
     }
-    for (int i = 0; i < 3; i++)
-        if (u->fds[i] >= 0) {
-            close(u->fds[i]);
-            u->fds[i] = -1;
-        }
+    close_fds(u);
 }
 
 // A nursery that is gone makes no process any more: then the note says all there will ever be.
@@ -288,6 +302,7 @@ static void say_out_of_memory(struct shepherd_unit *u, bool machine) {
 void unit_write_end(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
     struct spool_status *st = &u->status;
     enum cgroup_oom oom = CGROUP_OOM_NONE;
+    relay_close(s, u);  // before the end is told: the output is then complete
     take_usage(s, u, now_ms, &oom);
     st->state = SPOOL_ENDED;
     st->ended_wall_ms = clock_wall_ms();
@@ -308,6 +323,7 @@ void unit_write_end(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms)
 }
 
 void unit_done(struct shepherd *s, struct shepherd_unit *u) {
+    relay_close(s, u);
     if (u->listed)
         cgroup_step_remove(&s->slot, u->step);
     for (int i = 0; i < 3; i++)

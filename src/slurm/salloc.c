@@ -100,27 +100,25 @@ static void set_environment(struct salloc *a, const struct json *record) {
         setenv("SLURM_SUBMIT_DIR", here, 1);
 }
 
-static int run_here(struct salloc *a) {
+static pid_t run_here(struct salloc *a) {
     const char *shell = getenv("SHELL");
     char *shell_argv[] = {arena_strdup(&a->run.s->cli.arena, shell ? shell : "/bin/sh"), NULL};
     char **argv = a->argc ? a->argv : shell_argv;
-    int status;
+    sigset_t none;
     pid_t pid = fork();
     if (pid == 0) {
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
         execvp(argv[0], argv);
         fprintf(stderr, "salloc: error: Unable to find command \"%s\": %s\n", argv[0], strerror(errno));
         _exit(SLURM_FAILED);
     }
-    if (pid < 0)
-        return SLURM_FAILED;
     signal(SIGINT, SIG_IGN);  // Ctrl-C is for what runs in the allocation
     signal(SIGQUIT, SIG_IGN);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        continue;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return pid;
 }
 
-static int granted(struct step_run *run, uint64_t job) {
+static pid_t granted(struct step_run *run, uint64_t job) {
     struct salloc *a = (struct salloc *)run;
     struct cli *c = &run->s->cli;
     struct client *k;
@@ -136,10 +134,7 @@ static int granted(struct step_run *run, uint64_t job) {
             setenv("SLURM_CLUSTER_NAME", json_str(r.json, "cluster"), 1);
         client_free(k);
     }
-    int status = run_here(a);
-    if (!run->s->quiet)
-        fprintf(stderr, "salloc: Relinquishing job allocation %llu\n", (unsigned long long)job);
-    return status;
+    return run_here(a);
 }
 
 // --no-shell: an allocation that stays; it is a job like any other.
@@ -190,9 +185,13 @@ int salloc_run(struct slurm *s, int argc, char **argv) {
     if (!spec.name)
         spec.name = a.argc && job_name_check(a.argv[0], NULL) == 0 ? a.argv[0] : "interactive";
     spec.launch = LAUNCH_STEPS;
+    if (!opt_given(&a.o, "no-shell"))
+        spec.lease_s = STEP_LEASE_S;
     if (opt_given(&a.o, "no-shell"))
         return submit_only(s, &spec, &environment);
+    a.run.key = slurm_step_key(s);
     slurm_job_request(&spec, NULL, &environment, false, true, &submit);
+    slurm_add_key(&submit, a.run.key);
     json_open(&w, '{');
     json_key(&w, "submit");
     json_put_raw(&w, buf_str(&submit));

@@ -25,6 +25,7 @@ struct srun {
     struct spec spec;
     const char *name, *output, *error;  // patterns of files that are written on the nodes; NULL: none
     bool pty;
+    const char *key;      // of the request, so that it can be repeated
     bool asks_gpus;       // the command line says how many, not the job
     uint32_t step_tasks;  // with --overcommit more than the job is given CPUs for; 0: as in the spec
 };
@@ -245,6 +246,8 @@ static int write_step(struct srun *r, struct json_writer *w) {
             json_put_str(w, environment.at[i]);
     put_launch_node(r, w);
     json_close(w, ']');
+    if (r->key)
+        json_kv_str(w, "key", r->key);
     json_kv_str(w, "name", r->name);
     json_kv_str(w, "workdir", p->workdir);
     if (p->container)
@@ -306,6 +309,7 @@ static int write_step(struct srun *r, struct json_writer *w) {
 
 static int run_tasks(struct srun *r) {
     const struct opts *o = &r->o;
+    r->key = slurm_step_key(r->s);
     cleanup_buf struct buf first = {0}, target = {0};
     struct json_writer w = {.out = &first};
     uint32_t wait_s = 0;
@@ -346,12 +350,15 @@ static int run_tasks(struct srun *r) {
         json_key(&w, "submit");
         cleanup_buf struct buf submit = {0};
         slurm_job_request(&r->spec, NULL, &environment, false, true, &submit);
+        slurm_add_key(&submit, r->key);
         json_put_raw(&w, buf_str(&submit));
         json_key(&w, "step");
         if (write_step(r, &w))
             return SLURM_FAILED;
         json_close(&w, '}');
     }
+    run.key = r->key;
+    run.step_depth = r->job ? 1 : 2;
     run.target = buf_str(&target);
     return slurm_step_run(&run);
 }
@@ -505,6 +512,7 @@ static int prepare(struct srun *r) {
     }
     r->spec.name = job_name_check(r->name, NULL) == 0 ? r->name : "srun";
     r->spec.launch = LAUNCH_STEPS;
+    r->spec.lease_s = STEP_LEASE_S;
     r->spec.output = r->spec.error = r->spec.input = NULL;
     cleanup_buf struct buf shown = {0};
     for (int i = 0; i < r->argc && shown.len < 500; i++)

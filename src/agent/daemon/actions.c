@@ -255,6 +255,12 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
         if (spool_remove(a->shared.spool_fd, x->id, x->attempt) < 0)
             log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)x->id);
         break;
+    case AGENT_STEP:
+        agent_step_start(a, x->message.body);
+        break;
+    case AGENT_STEP_REMOVE:
+        spool_remove_step(a->shared.spool_fd, x->id, x->attempt, x->step);
+        break;
     case AGENT_STREAM:
         streams_message(a->streams, &x->message);
         break;
@@ -279,7 +285,7 @@ void agent_execute(struct agent *a) {
     agent_logic_clear(a->shared.logic);
     a->executing = false;
     // Kills that found no listener are asked for again soon rather than at the next tick.
-    if (a->handed_back.len || a->waiting.len)
+    if (a->handed_back.len || a->waiting.len || a->step_starts.len)
         retry_soon(a);
 }
 
@@ -308,6 +314,7 @@ static void retry_launches(struct agent *a) {
 void agent_retry(struct agent *a) {
     int64_t now_ms = clock_mono_ms();
     retry_launches(a);
+    agent_step_retry(a);
     for (uint32_t i = 0; i < a->waiting.len;) {
         struct waiting_control *w = &a->waiting.at[i];
         int rc = agent_send_control(a, w->id, w->attempt, &w->request);

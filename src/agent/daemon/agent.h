@@ -46,6 +46,12 @@ struct checkpointing {  // an attempt whose kill waits for its checkpoint comman
     int64_t until_ms;
 };
 
+struct step_start {  // a step whose shepherd does not listen yet
+    uint64_t id;
+    uint32_t attempt, step;
+    int64_t until_ms;
+};
+
 struct agent {
     struct agent_node shared;  // first: agent_of() relies on it
     const struct agent_options *options;
@@ -58,6 +64,7 @@ struct agent {
     VEC(struct unresolved_launch) unresolved;
     VEC(struct waiting_control) waiting;
     VEC(struct checkpointing) checkpointing;
+    VEC(struct step_start) step_starts;
 
     bool welcomed_once;
     struct message_skips skips;  // message types of a later controller
@@ -94,6 +101,16 @@ int agent_control(struct agent_node *n, uint64_t id, uint32_t attempt, const str
 
 // checkpoint.c: true while the command that saves the job's work still has to run.
 bool agent_checkpoint_first(struct agent *a, const struct agent_action *k);
+
+// step_runner.c: steps inside attempts.
+enum { STEP_RUNNER_NUMBERS = 0x40000000 };  // steps have smaller numbers, commands larger ones
+typedef void agent_step_report_fn(struct agent *a, const struct step_end *end);
+void agent_step_start(struct agent *a, const struct message_exec *m);
+void agent_step_retry(struct agent *a);
+void agent_step_check(struct agent *a, uint64_t id, uint32_t attempt, uint32_t step);  // whether it has ended
+void agent_step_look(struct agent *a);  // the same for all
+void agent_step_attempt_ended(struct agent *a, uint64_t id, uint32_t attempt);  // its steps have too
+void agent_step_recover(struct agent *a, uint64_t id, uint32_t attempt);
 
 // attempt_scan.c: what became of attempts.
 void agent_recover(struct agent *a);

@@ -24,6 +24,7 @@ static void report(struct agent *a, const struct spool_status *s) {
     request_report(s, &arena, &end);
     gpus_usage(a->gpus, s->job, s->attempt, end.usage);
     gpus_release(a->gpus, s->job, s->attempt);
+    agent_step_attempt_ended(a, s->job, s->attempt);  // before the job's: a step's end is news only while it runs
     agent_logic_ended(a->shared.logic, &end);
     streams_attempt_ended(a->streams, s->job, s->attempt);
 }
@@ -86,6 +87,18 @@ static void check_orphan(struct agent *a, uint64_t id, uint32_t attempt) {
     vec_push(&a->handed_back, w);
 }
 
+static void step_hint(struct agent *a, const struct spool_hint *h) {
+    if (h->step >= STEP_RUNNER_NUMBERS) {
+        if (h->state == SPOOL_ENDED && h->step != SPOOL_CHECKPOINT_STEP)
+            streams_step_ended(a->streams, h->job, h->attempt, h->step);
+        return;
+    }
+    if (h->state == SPOOL_ENDED)
+        agent_step_check(a, h->job, h->attempt, h->step);
+    else if (h->state == SPOOL_OUTPUT)
+        streams_step_changed(a->streams, h->job, h->attempt, h->step);
+}
+
 void agent_read_hints(struct agent *a) {
     struct spool_hint h[HINTS_AT_ONCE];
     ssize_t n;
@@ -93,8 +106,7 @@ void agent_read_hints(struct agent *a) {
         n = read(a->hints_fd, h, sizeof h);
         for (ssize_t i = 0; i < n / (ssize_t)sizeof h[0]; i++) {
             if (h[i].step) {
-                if (h[i].state == SPOOL_ENDED && h[i].step != SPOOL_CHECKPOINT_STEP)
-                    streams_step_ended(a->streams, h[i].job, h[i].attempt, h[i].step);
+                step_hint(a, &h[i]);
                 continue;
             }
             if (h[i].state == SPOOL_ORPHANED)
@@ -124,6 +136,7 @@ void agent_look(struct agent *a) {
     for (uint32_t i = 0; i + 1 < c.names.len; i += 2)
         agent_check(a, c.names.at[i], (uint32_t)c.names.at[i + 1], true);
     vec_done(&c.names);
+    agent_step_look(a);
     agent_execute(a);
 }
 
@@ -164,6 +177,7 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
                         s.state == SPOOL_STARTED ? s.started_wall_ms : 0, (uint32_t)s.first_pid,
                         r.cpus, r.ncpus, NULL);
     recover_origin(a, &s);
+    agent_step_recover(a, s.job, s.attempt);
     gpus_recover(a->gpus, &r);
     if (s.state == SPOOL_STARTED)
         gpus_started(a->gpus, &s);

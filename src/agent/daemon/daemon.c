@@ -120,6 +120,7 @@ static void on_tick(uv_timer_t *t) {
         else if (now_ms - a->away_since_ms > AGENT_ENDS_AFTER_MS)
             agent_ends_keep(a);
     }
+    streams_look_at_steps(a->streams, agent_logic_welcomed(a->shared.logic), now_ms);
     agent_report_usage(a, now_ms);
 }
 
@@ -347,6 +348,7 @@ static void tear_down(struct agent *a) {
     tls_context_free(a->tls);
     vec_done(&a->shared.unreaped);
     vec_done(&a->handed_back);
+    vec_done(&a->step_starts);
     for (uint32_t i = 0; i < a->unresolved.len; i++)
         arena_done(&a->unresolved.at[i].arena);
     vec_done(&a->unresolved);

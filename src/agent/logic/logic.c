@@ -57,6 +57,7 @@ struct agent_logic {
     int64_t heard_ms;
     uint32_t heartbeat_s, usage_every_s, grace_s;
     struct journal_position seen;  // the newest that a controller has told
+    struct agent_steps *steps;
     struct agent_actions actions;
 };
 
@@ -70,6 +71,7 @@ struct agent_logic *agent_logic_new(uint32_t cpus) {
     l->cpu_used = xcalloc(cpus + 1, 1);
     l->ring = xcalloc(AGENT_FORGOTTEN_MAX, sizeof *l->ring);
     l->grace_s = DEFAULT_GRACE_S;
+    l->steps = agent_steps_new();
     return l;
 }
 
@@ -89,6 +91,7 @@ struct agent_logic *agent_logic_free(struct agent_logic *l) {
     arena_done(&l->actions.arena);
     map_done(&l->index);
     map_done(&l->forgotten);
+    agent_steps_free(l->steps);
     free(l->cpu_used);
     free(l->ring);
     free(l);
@@ -248,6 +251,7 @@ void agent_logic_connected(struct agent_logic *l, const struct node *node, int64
             .state = e->phase == AGENT_ENDED ? ATTEMPT_ENDED : ATTEMPT_RUNNING,
             .epoch = e->epoch, .seq = e->seq,
         };
+        agent_steps_list(l->steps, &hello.attempts.at[hello.attempts.len - 1], a);
     }
     send(l, MESSAGE_HELLO, &hello);
 }
@@ -356,6 +360,57 @@ static uint32_t kill_grace_ms(const struct agent_logic *l, const struct message_
     return m->signal == SIGKILL ? 0 : s > UINT32_MAX / 1000 ? UINT32_MAX : s * 1000;
 }
 
+static void kill_steps(struct agent_logic *l, int64_t now_ms) {
+    struct message_kill m;
+    while (agent_steps_due(l->steps, now_ms, &m)) {
+        struct agent_action *a = act(l, AGENT_KILL, m.id, m.attempt);
+        a->step = m.step;
+        a->cause = m.cause;
+        a->signal = m.signal ? m.signal : SIGTERM;
+        a->grace_ms = kill_grace_ms(l, &m);
+    }
+}
+
+static void send_step_end(struct agent_logic *l, const struct step_end *end) {
+    send(l, MESSAGE_STEP_END, end);
+}
+
+static void on_step(struct agent_logic *l, const struct message_exec *m) {
+    struct agent_attempt *e = find(l, m->id, m->attempt);
+    const struct step_end *end = agent_steps_end(l->steps, m->id, m->attempt, m->step);
+    if (!e || e->phase == AGENT_ENDED) {
+        struct step_end none = {.id = m->id, .attempt = m->attempt, .step = m->step, .cause = END_NODE_FAIL,
+                                .exit_code = 1, .error = "the job is not running on this node"};
+        send_step_end(l, end ? end : &none);
+    } else if (agent_steps_start(l->steps, m->id, m->attempt, m->step)) {
+        struct agent_action *a = act(l, AGENT_STEP, m->id, m->attempt);
+        a->step = m->step;
+        a->message = (struct message){.type = MESSAGE_STEP,
+                                      .body = schema_copy(&message_exec_schema, m, &l->actions.arena)};
+    } else if (end) {
+        send_step_end(l, end);
+    }
+}
+
+static void on_step_ack(struct agent_logic *l, const struct message_step *m) {
+    if (agent_steps_acked(l->steps, m->id, m->attempt, m->step))
+        act(l, AGENT_STEP_REMOVE, m->id, m->attempt)->step = m->step;
+}
+
+void agent_logic_step_ended(struct agent_logic *l, const struct step_end *end) {
+    if (agent_steps_ended(l->steps, end))
+        send_step_end(l, agent_steps_end(l->steps, end->id, end->attempt, end->step));
+}
+
+void agent_logic_step_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t step,
+                              const struct step_end *end) {
+    agent_steps_recover(l->steps, id, attempt, step, end);
+}
+
+const struct agent_steps *agent_logic_steps(const struct agent_logic *l) {
+    return l->steps;
+}
+
 static void on_kill(struct agent_logic *l, const struct message_kill *m, int64_t now_ms) {
     struct agent_attempt *e = find(l, m->id, m->attempt);
     if (!e) {
@@ -375,11 +430,8 @@ static void on_kill(struct agent_logic *l, const struct message_kill *m, int64_t
     }
     uint32_t signal = m->signal ? m->signal : SIGTERM;
     if (m->step) {
-        struct agent_action *a = act(l, AGENT_KILL, m->id, m->attempt);
-        a->step = m->step;
-        a->cause = m->cause;
-        a->signal = signal;
-        a->grace_ms = kill_grace_ms(l, m);
+        agent_steps_kill(l->steps, m, now_ms);
+        kill_steps(l, now_ms);
         return;
     }
     if (e->kill && !(signal == SIGKILL && e->kill_signal != SIGKILL))
@@ -409,6 +461,7 @@ static void on_ack(struct agent_logic *l, const struct message_ack *m) {
     if (!e || e->phase != AGENT_ENDED)
         return;
     act(l, AGENT_REMOVE, m->id, m->attempt);
+    agent_steps_drop(l->steps, m->id, m->attempt);
     forget(l, m->id, m->attempt, e->epoch);
     remove_attempt(l, e);
 }
@@ -482,6 +535,12 @@ void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t
     case MESSAGE_ACK:
         on_ack(l, m->body);
         break;
+    case MESSAGE_STEP:
+        on_step(l, m->body);
+        break;
+    case MESSAGE_STEP_ACK:
+        on_step_ack(l, m->body);
+        break;
     case MESSAGE_PING:
         saw(l, ((const struct message_ping *)m->body)->at);
         send(l, MESSAGE_PONG, m->body);
@@ -519,6 +578,7 @@ void agent_logic_tick(struct agent_logic *l, int64_t now_ms) {
         if (e->suspend_state == WANTED && now_ms >= e->suspend_next_ms)
             emit_suspend(l, e, now_ms);
     }
+    kill_steps(l, now_ms);
 }
 
 void agent_logic_started(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t pid,

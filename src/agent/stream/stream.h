@@ -39,7 +39,7 @@ void stream_pipe_write(struct stream_pipe *p, const void *data, size_t len, bool
 void stream_pipe_flush(struct stream_pipe *p);
 void stream_pipe_close(struct stream_pipe *p);
 
-enum stream_kind { STREAM_LOG, STREAM_EXEC };
+enum stream_kind { STREAM_LOG, STREAM_EXEC, STREAM_STEP };
 
 struct agent_stream {
     struct streams *all;
@@ -53,12 +53,21 @@ struct agent_stream {
     uint32_t rows, columns;
     struct stream_log *log;
     struct stream_exec *exec;
+    struct stream_step *step_stream;
+};
+
+struct step_alone {  // a running step that no stream is open for
+    uint64_t id;
+    uint32_t attempt, step;
+    int64_t since_ms;
+    bool given_up;
 };
 
 struct streams {
     struct agent_node *agent;
     VEC(struct agent_stream *) list;
     VEC(struct stream_feed *) feeds;
+    VEC(struct step_alone) alone;
     uint32_t next_step, attached;
     uv_timer_t timer;
 };
@@ -77,7 +86,7 @@ void stream_log_kick(struct agent_stream *s);  // there is something new
 struct stream_log *stream_log_free(struct stream_log *l);
 
 // stream_exec.c
-void stream_exec_start(struct agent_stream *s, const struct message_exec *m, bool is_step);
+void stream_exec_start(struct agent_stream *s, const struct message_exec *m);
 void stream_exec_pump(struct agent_stream *s, int64_t now_ms);
 void stream_exec_input(struct agent_stream *s, const struct message_stream *m);
 void stream_exec_resize(struct agent_stream *s, uint32_t rows, uint32_t columns);
@@ -85,6 +94,14 @@ void stream_exec_credit(struct agent_stream *s);
 void stream_exec_step_ended(struct agent_stream *s);
 void stream_exec_abandon(struct agent_stream *s);  // ends the processes
 struct stream_exec *stream_exec_free(struct agent_stream *s, struct stream_exec *e);
+
+// stream_step.c
+void stream_step_start(struct agent_stream *s, const struct message_step *m);
+void stream_step_pump(struct agent_stream *s, int64_t now_ms);  // may end the stream
+void stream_step_input(struct agent_stream *s, const struct message_stream *m);
+void stream_step_ack(struct agent_stream *s, uint64_t offset);
+void stream_step_resize(struct agent_stream *s, uint32_t rows, uint32_t columns);
+struct stream_step *stream_step_free(struct agent_stream *s, struct stream_step *p);
 
 // stream_feed.c: the input of attached jobs.
 struct stream_feed {

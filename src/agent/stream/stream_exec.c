@@ -1,6 +1,5 @@
-// Owns processes inside a running attempt for somebody: a command, a terminal, a step of several
-// tasks. A single process gets pipes; several get a named pipe each, so that their output can be
-// told apart.
+// Owns commands that run inside an attempt for as long as their stream is open (acequia exec, checkpoint
+// commands): one process with pipes or a terminal.
 #include "stream.h"
 
 #include <errno.h>
@@ -19,7 +18,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-enum { REPLY_TIMEOUT_MS = 1000, STREAMED_TASKS_MAX = 512 };
+enum { REPLY_TIMEOUT_MS = 1000 };
 
 struct output {
     struct stream_exec *exec;
@@ -31,7 +30,7 @@ struct stream_exec {
     struct agent_stream *stream;
     VEC(struct output *) outputs;
     VEC(struct stream_pipe *) inputs;
-    bool terminal, is_step, started, ended;
+    bool terminal, started, ended;
     int pass[3], npass;  // handed to the shepherd when it listens
     int64_t begun_ms, ended_ms, next_look_ms;
     struct spool_status status;
@@ -53,17 +52,6 @@ static void pass_close(struct stream_exec *e) {
     for (int i = 0; i < e->npass; i++)
         close(e->pass[i]);
     e->npass = 0;
-}
-
-static void remove_pipes(struct agent_stream *s) {
-    struct agent_node *a = s->all->agent;
-    char name[SPOOL_NAME_MAX * 2];
-    for (uint32_t t = 0; t < s->exec->outputs.len + s->exec->inputs.len + 1; t++)
-        for (int k = 0; k < 3; k++) {
-            snprintf(name, sizeof name, "%llu.%u/pipe.%u.%u.%d", (unsigned long long)s->id,
-                     s->attempt, s->step, t, k);
-            unlinkat(a->spool_fd, name, 0);
-        }
 }
 
 struct stream_exec *stream_exec_free(struct agent_stream *s, struct stream_exec *e) {
@@ -94,21 +82,7 @@ static void finish(struct agent_stream *s) {
         error = st->text;
     else if (st->end == ENDED_NONE)
         error = "ended together with its job";
-    uint32_t n = st->state == SPOOL_ENDED && st->ntasks <= LAUNCH_TASKS_MAX ? st->ntasks : 0;
-    cleanup_free int32_t *exits = xcalloc(n + 1, sizeof *exits);
-    int known = spool_read_exits(s->all->agent->spool_fd, s->id, s->attempt, s->step, exits, n);
     spool_remove_step(s->all->agent->spool_fd, s->id, s->attempt, s->step);
-    if (e->is_step) {
-        struct usage used = {.cpu_user_us = st->usage.user_us, .cpu_system_us = st->usage.system_us,
-                             .memory_peak_bytes = st->usage.peak_bytes,
-                             .wall_ms = st->usage.wall_ms > 0 ? (uint64_t)st->usage.wall_ms : 0};
-        struct message_stream m = {.stream = s->number, .eof = true, .exit_code = st->exit_code,
-                                   .exit_signal = (uint32_t)st->signal, .error = error,
-                                   .task = st->failed_rank, .usage = &used,
-                                   .cause = request_cause(st),
-                                   .exits = {(uint32_t *)exits, known > 0 ? (uint32_t)known : 0}};
-        agent_send(s->all->agent, MESSAGE_STEP_ENDED, &m);
-    }
     stream_finish(s, st->exit_code, (uint32_t)st->signal, error);
 }
 
@@ -223,67 +197,8 @@ static int make_pipes(struct agent_stream *s, struct launch_request *r) {
     return 0;
 }
 
-// A named pipe in the attempt's folder that belongs to the user; -1 with errno set.
-static int named_pipe(struct agent_stream *s, const struct launch_request *r, uint32_t task, int which,
-                      struct arena *a, const char **path) {
-    struct agent_node *agent = s->all->agent;
-    const char *name = arena_printf(a, "%llu.%u/pipe.%u.%u.%d", (unsigned long long)s->id,
-                                    s->attempt, s->step, task, which);
-    *path = arena_printf(a, "%s/%s", agent->spool_path, name);
-    if (mkfifoat(agent->spool_fd, name, 0600) < 0)
-        return -1;
-    if (r->switch_user &&
-        fchownat(agent->spool_fd, name, r->uid, r->gid, AT_SYMLINK_NOFOLLOW) < 0)
-        return -1;
-    return openat(agent->spool_fd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-}
-
-static int make_named_pipes(struct agent_stream *s, struct launch_request *r, struct arena *a) {
-    struct agent_node *agent = s->all->agent;
-    const char *in = r->in, *out = r->out, *err = r->err;
-    for (uint32_t t = 0; t < r->ntasks; t++) {
-        struct launch_process *task = &r->tasks[t];
-        int fd;
-        if (!out) {
-            if ((fd = named_pipe(s, r, t, 1, a, &task->out)) < 0)
-                return -errno;
-            add_output(s, fd, 1, task->rank);
-        }
-        if (!err && !out) {
-            if ((fd = named_pipe(s, r, t, 2, a, &task->err)) < 0)
-                return -errno;
-            add_output(s, fd, 2, task->rank);
-        }
-        if (!in && !task->in) {
-            if ((fd = named_pipe(s, r, t, 0, a, &task->in)) < 0)
-                return -errno;
-            int writer = openat(agent->spool_fd, task->in + strlen(agent->spool_path) + 1,
-                                O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-            if (writer < 0) {
-                close(fd);
-                return -errno;
-            }
-            add_input(s, writer, fd, false);
-        }
-    }
-    return 0;
-}
-
-static int make_files(struct agent_stream *s, const struct message_exec *m, struct launch_request *r,
-                      struct arena *a) {
-    if (m->pty)
-        return make_terminal(s, m, r);
-    bool deaf = false;  // input is for another task
-    for (uint32_t t = 0; m->input_rank && t < r->ntasks; t++)
-        if (r->tasks[t].rank != m->input_rank - 1) {
-            r->tasks[t].in = "/dev/null";
-            deaf = true;
-        }
-    if (r->ntasks == 1 && !r->in && !r->out && !r->err && !deaf)
-        return make_pipes(s, r);
-    if (r->ntasks > STREAMED_TASKS_MAX && !r->out)
-        return -E2BIG;
-    return make_named_pipes(s, r, a);
+static int make_files(struct agent_stream *s, const struct message_exec *m, struct launch_request *r) {
+    return m->pty ? make_terminal(s, m, r) : make_pipes(s, r);
 }
 
 // Hands the step to the shepherd; one that is too young is asked again at the next turn.
@@ -316,20 +231,19 @@ static int prepare(struct agent_stream *s, const struct message_exec *m, struct 
         rc = request_from_exec(&agent->request_node, &parent, m, s->step, &a, &r, e);
     if (rc < 0)
         return rc;
-    rc = make_files(s, m, &r, &a);
+    rc = make_files(s, m, &r);
     if (rc < 0)
         return error_set(e, -rc, "cannot be started inside the job: %s", strerror(-rc));
     return spool_create_step(agent->spool_fd, &r, clock_wall_ms(), e);
 }
 
-void stream_exec_start(struct agent_stream *s, const struct message_exec *m, bool is_step) {
+void stream_exec_start(struct agent_stream *s, const struct message_exec *m) {
     struct agent_node *agent = s->all->agent;
     struct error e = {0};
     enum agent_phase phase = agent_logic_phase(agent->logic, s->id, s->attempt);
-    s->step = m->step ? m->step : s->all->next_step++;
+    s->step = s->all->next_step++;
     s->exec = xcalloc(1, sizeof *s->exec);
     s->exec->stream = s;
-    s->exec->is_step = is_step;
     s->exec->begun_ms = clock_mono_ms();
     if (phase != AGENT_LAUNCHING && phase != AGENT_RUNNING) {
         stream_finish(s, 0, 0, "the job is not running on this node");
@@ -384,11 +298,6 @@ void stream_exec_step_ended(struct agent_stream *s) {
         return;
     e->ended = e->started = true;
     e->ended_ms = clock_mono_ms();
-    remove_pipes(s);
-    // Named pipes that nobody opened do not end by themselves.
-    if (e->status.end == ENDED_LAUNCH_FAILED || e->status.end == ENDED_NONE)
-        while (e->outputs.len)
-            output_close(e->outputs.at[0]);
     finish_if_over(s);
 }
 

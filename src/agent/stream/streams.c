@@ -113,6 +113,7 @@ void stream_close(struct agent_stream *s) {
         }
     s->log = stream_log_free(s->log);
     s->exec = stream_exec_free(s, s->exec);
+    s->step_stream = stream_step_free(s, s->step_stream);
     buf_done(&s->early);
     free(s);
 }
@@ -131,6 +132,8 @@ static void on_timer(uv_timer_t *t) {
         struct agent_stream *s = all->list.at[i];
         if (s->kind == STREAM_LOG)
             stream_log_pump(s, now_ms);
+        else if (s->kind == STREAM_STEP)
+            stream_step_pump(s, now_ms);
         else
             stream_exec_pump(s, now_ms);
         if (i > all->list.len)
@@ -171,6 +174,7 @@ struct streams *streams_free(struct streams *s) {
         stream_feed_free(s->feeds.at[s->feeds.len - 1]);
     vec_done(&s->list);
     vec_done(&s->feeds);
+    vec_done(&s->alone);
     uv_close((uv_handle_t *)&s->timer, on_timer_closed);
     return NULL;
 }
@@ -204,6 +208,10 @@ static void on_data(struct streams *all, const struct message_stream *m) {
     if (!s)
         return;
     s->input_bytes += m->data.len;
+    if (s->kind == STREAM_STEP) {
+        stream_step_input(s, m);
+        return;
+    }
     if (s->kind == STREAM_EXEC) {
         stream_exec_input(s, m);
         return;
@@ -228,6 +236,8 @@ static void on_resize(struct streams *all, const struct message_stream *m) {
     }
     if (s && s->kind == STREAM_EXEC)
         stream_exec_resize(s, m->rows, m->columns);
+    else if (s && s->kind == STREAM_STEP)
+        stream_step_resize(s, m->rows, m->columns);
     else if (f)
         stream_feed_resize(f, m->rows, m->columns);
 }
@@ -237,7 +247,11 @@ static void on_credit(struct streams *all, const struct message_stream *m) {
     if (!s)
         return;
     s->credit += m->credit;
-    if (s->kind == STREAM_EXEC)
+    if (s->kind == STREAM_STEP && m->offset)
+        stream_step_ack(s, m->offset);
+    if (s->kind == STREAM_STEP)
+        stream_step_pump(s, clock_mono_ms());
+    else if (s->kind == STREAM_EXEC)
         stream_exec_credit(s);
     else
         stream_log_pump(s, clock_mono_ms());
@@ -264,10 +278,14 @@ void streams_message(struct streams *all, const struct message *m) {
         const struct message_log_read *r = m->body;
         if ((s = begin(all, STREAM_LOG, r->stream, r->id, r->attempt, r->credit)))
             stream_log_start(s, r);
-    } else if (m->type == MESSAGE_EXEC || m->type == MESSAGE_STEP) {
+    } else if (m->type == MESSAGE_EXEC) {
         const struct message_exec *x = m->body;
         if ((s = begin(all, STREAM_EXEC, x->stream, x->id, x->attempt, x->credit)))
-            stream_exec_start(s, x, m->type == MESSAGE_STEP);
+            stream_exec_start(s, x);
+    } else if (m->type == MESSAGE_STEP_ATTACH) {
+        const struct message_step *x = m->body;
+        if ((s = begin(all, STREAM_STEP, x->stream, x->id, x->attempt, x->credit)))
+            stream_step_start(s, x);
     } else if (m->type == MESSAGE_STREAM_DATA) {
         on_data(all, m->body);
     } else if (m->type == MESSAGE_STREAM_CREDIT) {
@@ -276,6 +294,16 @@ void streams_message(struct streams *all, const struct message *m) {
         on_resize(all, m->body);
     } else if (m->type == MESSAGE_STREAM_END) {
         on_stop(all, m->body);
+    }
+}
+
+void streams_step_changed(struct streams *all, uint64_t id, uint32_t attempt, uint32_t step) {
+    for (uint32_t i = all->list.len; i-- > 0;) {
+        struct agent_stream *s = all->list.at[i];
+        if (s->kind == STREAM_STEP && s->id == id && s->attempt == attempt && s->step == step)
+            stream_step_pump(s, clock_mono_ms());
+        if (i > all->list.len)
+            i = all->list.len;
     }
 }
 
@@ -303,6 +331,8 @@ void streams_attempt_ended(struct streams *all, uint64_t id, uint32_t attempt) {
             continue;
         if (s->kind == STREAM_EXEC)
             stream_exec_step_ended(s);
+        else if (s->kind == STREAM_STEP)
+            stream_step_pump(s, clock_mono_ms());
         else
             stream_log_pump(s, clock_mono_ms());
         if (i > all->list.len)

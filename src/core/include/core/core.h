@@ -66,6 +66,7 @@ struct outbox_event {
 enum effect_type {
     EFFECT_SEND,         // `message`, encoded in outbox.bytes, goes to `node`
     EFFECT_LAUNCH,       // build with core_launch and send to `node`
+    EFFECT_STEP,         // build with core_step_message and send to `node`
     EFFECT_JOB_CHANGED,  // for those who watch
     EFFECT_NOTIFY,       // notices.at[offset] of the outbox
 };
@@ -74,7 +75,7 @@ struct effect {
     enum effect_type type;
     const char *node;  // interned: lives as long as the core
     uint64_t job;
-    uint32_t attempt;
+    uint32_t attempt, step;
     uint32_t offset, len;
 };
 
@@ -158,10 +159,37 @@ bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt,
 
 // --- steps: processes that somebody started inside a running job ---
 
-// Gives the step its number, from 1 in each attempt; 0: the job does not run (any more).
-uint32_t core_step_started(struct core *c, uint64_t id, const struct event_step *step, int64_t now_ms);
-void core_step_ended(struct core *c, const struct event_step *end, int64_t now_ms);
-// Whoever had an allocation is done with it: the job ends with this exit.
+// What is asked for: where (request), what (command, without what differs by node), and a key by which a
+// repeated request finds the step it has created. The texts live until the call returns.
+struct step_request;
+struct core_step_request {
+    const char *key, *name;
+    const struct step_request *request;
+    const struct message_exec *command;
+    const char *environment_id;  // of a text that is kept for the job
+    uint64_t environment_bytes;
+};
+// Numbers begin at 1 in each attempt. -EAGAIN: other steps of the job are in the way; ask again when one of
+// them has ended. Other errors: it can never run.
+int core_step_create(struct core *c, const struct actor *actor, uint64_t id, const struct core_step_request *q,
+                     int64_t now_ms, uint32_t *number, struct error *e);
+// `end`: the signal, then SIGKILL after the grace time, until it has ended; otherwise the signal alone, once.
+int core_step_signal(struct core *c, const struct actor *actor, uint64_t id, uint32_t step, uint32_t signal, bool end,
+                     int64_t now_ms, struct error *e);
+void core_agent_step_ended(struct core *c, const char *node, const struct step_end *end, int64_t now_ms);
+// The message for EFFECT_STEP, all but the environment; -ESTALE when it is no longer wanted.
+int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint32_t step, const char *node,
+                      struct arena *a, struct message_exec *out, const char **environment_id);
+struct core_step_view {
+    uint32_t number;
+    const struct event_step *started, *ended;  // ended NULL: it runs
+};
+// A step that runs or has ended not long ago, by number or (number 0) by key. Pointers live until the next command.
+bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const char *key, struct core_step_view *out);
+// The client of an allocation with a lease (spec.lease_s) is there. A lease that is not renewed for that
+// long ends the job; after a start of the controller every lease has its full term again.
+void core_lease_renew(struct core *c, uint64_t id, int64_t now_ms);
+// The client of an allocation is done with it: the job ends with this exit.
 void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exit_signal, int64_t now_ms);
 
 // --- projects, partitions, QoS, reservations; tokens ---

@@ -14,6 +14,7 @@ enum control_type {
     CONTROL_SUSPEND,
     CONTROL_RESUME,
     CONTROL_USAGE,
+    CONTROL_RELAY,       // the agent has changed a step's relay page
 };
 
 struct control_request {

@@ -123,6 +123,9 @@ struct launch_request {
     bool append;
     bool tty;     // descriptors passed along are a terminal: make it the controlling one
     bool use_fds; // 0, 1, 2 come as passed descriptors instead of paths
+    bool relay;   // the shepherd keeps the streams that have no path (launch/relay.h); `tty` makes them a terminal
+    bool relay_input;        // tasks without an input path are fed
+    uint32_t rows, columns;  // of the terminal
 
     uint64_t memory_bytes;  // 0: none; of a step: none but the job's
     uint64_t pids_max;      // 0: none

@@ -2,6 +2,7 @@
 //   unit      status record, then the encoded launch request (step N: `unit.N`)
 //   script    the job's script: its user can read and run it, but not change it
 //   report    why a container could not be entered, written by the user's process (step N: `report.N`)
+//   out.N, in.N, io.N  streams of step N, see launch/relay.h
 //   control   the shepherd's socket, for attempts that live longer than a moment
 // A shepherd holds a POSIX lock on `unit` for as long as it lives (a fork does not inherit it, a
 // pid cannot be mistaken for another); whoever holds the lock may write how the attempt ended.
@@ -52,7 +53,10 @@ struct spool_hint {
     uint32_t state;  // enum spool_state, or SPOOL_ORPHANED
     uint32_t pad;
 };
-enum { SPOOL_ORPHANED = SPOOL_ENDED + 1 };  // the shepherd that took it was killed
+enum {
+    SPOOL_ORPHANED = SPOOL_ENDED + 1,  // the shepherd that took it was killed
+    SPOOL_OUTPUT,                      // a step has written something
+};
 
 // Opens (and makes, mode 0711 for root, else 0700) the folder; refuses one that belongs to
 // somebody else. Returns a descriptor.
@@ -65,6 +69,10 @@ void spool_name(char out[SPOOL_NAME_MAX], uint64_t job, uint32_t attempt);
 int spool_parse_name(const char *name, uint64_t *job, uint32_t *attempt);
 void spool_unit_name(char out[SPOOL_NAME_MAX], uint32_t step);
 void spool_report_name(char out[SPOOL_NAME_MAX], uint32_t step);
+enum spool_relay { SPOOL_RELAY_OUTPUT, SPOOL_RELAY_INPUT, SPOOL_RELAY_PAGE, SPOOL_RELAY_COUNT };
+void spool_relay_name(char out[SPOOL_NAME_MAX], uint32_t step, enum spool_relay which);
+// Opens one of a step's relay files; a descriptor or a negative errno.
+int spool_relay_file(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, enum spool_relay which, int flags);
 
 // Writes the folder of a new attempt. -EEXIST: this attempt is known already. On any other
 // failure nothing is left behind. `boot_id` may be NULL: it is then read.

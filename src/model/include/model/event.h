@@ -24,6 +24,7 @@ enum event_type {
     EVENT_JOB_RESUMED = 12,
     EVENT_STEP_STARTED = 13,
     EVENT_STEP_ENDED = 14,
+    EVENT_STEP_ENDING = 15,
     EVENT_JOB_TIME_WARNING = 18,
     EVENT_NODE_JOINED = 20,
     EVENT_NODE_STATE = 21,
@@ -158,6 +159,34 @@ struct event_job_requeued {
     bool uncounted;  // the node could not launch it: not counted as one of the job's attempts
     bool retry;      // its program failed and is run again (spec.retries)
 };
+// What a step has on one node of its job; positions are those of the job's part there.
+struct step_part {
+    const char *node;
+    LIST(uint32_t) ranks;
+    LIST(uint32_t) cpus;
+    uint64_t memory_bytes;
+    LIST(struct gpu_grant) gpus;
+    bool owns_gpus;            // other steps may not have them
+    LIST(uint64_t) task_gpus;  // by task: mask of positions in `gpus`; empty: all see all
+};
+// How a step ended on one node.
+struct step_end {
+    uint64_t id;
+    uint32_t attempt, step;
+    const char *node;
+    enum end_cause cause;
+    int32_t exit_code;         // of the worst task
+    uint32_t exit_signal;
+    uint32_t task;             // its rank
+    const char *error;         // why it could not run or was ended; NULL: it ended by itself
+    LIST(uint32_t) exits;      // wait statuses in order of rank; may be fewer than tasks
+    struct usage *usage;
+};
+extern const struct schema event_step_end_schema;
+
+struct message_exec;
+extern const struct schema message_exec_schema;
+
 struct event_step {
     uint64_t id;
     uint32_t attempt, step;
@@ -168,6 +197,20 @@ struct event_step {
     enum job_state state;
     struct usage *usage;
     uint32_t cpus;
+    // started
+    const char *key;               // of the request, so that a repeat finds the step
+    LIST(struct step_part) parts;
+    struct message_exec *command;  // what runs, without what differs by node and without environment
+    const char *environment_id;    // of the text
+    uint64_t environment_bytes;
+    // ended
+    LIST(struct step_end) ends;
+};
+struct event_step_ending {
+    uint64_t id;
+    uint32_t attempt, step;
+    uint32_t signal, grace_s;
+    const char *by;
 };
 struct event_node_joined {
     struct node *node;

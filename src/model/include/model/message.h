@@ -9,7 +9,12 @@
 // - LOG_READ opens a stream: data within the credit given, STREAM_END when the file is drained and,
 //   with `follow`, the attempt has ended. For an attached attempt its output stream also takes input
 //   (STREAM_DATA with fd 0) and RESIZE. STREAM_END from the controller only ends the stream.
-// - EXEC and STEP start processes inside a running attempt; their STREAM_END carries the exit.
+// - EXEC starts a process inside a running attempt for as long as its stream is open; its STREAM_END
+//   carries the exit.
+// - STEP starts the tasks of a step. It carries (job, attempt, step): a repeat is harmless. STEP_END is
+//   kept, and listed in HELLO, until STEP_ACK. A step outlives connections and daemons: STEP_ATTACH opens
+//   a stream of its output from a position, as often as needed; data of a step says where it ends
+//   (`offset`), input says where it begins, and a credit with `offset` acknowledges output.
 #pragma once
 #include <stdint.h>
 
@@ -39,6 +44,7 @@ enum message_type {
     MESSAGE_TELEMETRY = 9,
     MESSAGE_NODE_CHANGED = 10,
     MESSAGE_ATTEMPT = 11,     // answers DESCRIBE
+    MESSAGE_STEP_END = 15,
     // controller to agent
     MESSAGE_WELCOME = 20,
     MESSAGE_LAUNCH = 21,
@@ -54,11 +60,19 @@ enum message_type {
     MESSAGE_SUSPEND = 31,
     MESSAGE_TIME_LIMIT = 32,
     MESSAGE_DESCRIBE = 33,
-    MESSAGE_TYPE_MAX = 34
+    MESSAGE_STEP_ACK = 45,
+    MESSAGE_STEP_ATTACH = 46,
+    MESSAGE_TYPE_MAX = 47
 };
 
 enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
 extern const char *const attempt_state_words[];
+
+// A step of a running attempt; one that has ended carries its end.
+struct step_state {
+    uint32_t step;
+    struct step_end *end;
+};
 
 // One attempt as the agent's spool knows it. An ended one carries its end.
 struct attempt {
@@ -67,6 +81,7 @@ struct attempt {
     enum attempt_state state;
     struct message_ended *end;
     uint64_t epoch, seq;  // of the event that placed it; 0: before there were epochs
+    LIST(struct step_state) steps;
 };
 
 // How far a peer has seen the journal: the epoch of the controller, a committed event, and the number
@@ -126,6 +141,14 @@ struct message_stream {  // data, end, credit, resize
     // taken in, and how many of them wait to be read; with eof it takes no more.
     bool position;
     uint64_t input_taken, input_waiting;
+    uint64_t offset;  // of a step: where this output ends, this input begins; in a credit: output acknowledged
+    uint64_t lost_bytes;  // of a step, at its end: output that was dropped because nobody read it
+};
+struct message_step {  // acknowledgement of its end; attach
+    uint64_t id;
+    uint32_t attempt, step;
+    uint64_t stream, offset, credit;
+    bool tail;  // attach: from the end on, not from `offset`
 };
 struct message_welcome {
     uint32_t heartbeat_s;  // the agent expects a ping at least this often

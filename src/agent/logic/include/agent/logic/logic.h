@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/logic/steps.h"
 #include "base/arena.h"
 #include "base/vec.h"
 #include "model/message.h"
@@ -29,6 +30,8 @@ enum agent_action_type {
     AGENT_TIME_LIMIT,  // `time_limit_s` from its start on; answer agent_logic_told, else it is asked again
     AGENT_SUSPEND,     // or resume; the same
     AGENT_REMOVE,      // the attempt's folder
+    AGENT_STEP,        // start the step that the message describes; answer agent_logic_step_ended when it has ended
+    AGENT_STEP_REMOVE, // the step's files
     AGENT_STREAM,      // message about streams, logs, exec and steps, for those who serve them
     AGENT_DISCONNECT,  // the controller is silent: dial anew
 };
@@ -91,7 +94,13 @@ void agent_logic_stop(struct agent_logic *l, uint64_t id, uint32_t attempt, enum
 void agent_logic_kill_sent(struct agent_logic *l, uint64_t id, uint32_t attempt);
 void agent_logic_told(struct agent_logic *l, uint64_t id, uint32_t attempt, enum agent_action_type what);
 
+// Of a step on this node, also of one that could not be started. Repeats do no harm.
+void agent_logic_step_ended(struct agent_logic *l, const struct step_end *end);
+void agent_logic_step_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t step,
+                              const struct step_end *end);  // before the first connection; NULL: it runs
+
 // --- questions ---
+const struct agent_steps *agent_logic_steps(const struct agent_logic *l);
 enum agent_phase { AGENT_UNKNOWN, AGENT_LAUNCHING, AGENT_RUNNING, AGENT_ENDED };
 enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uint32_t attempt);
 // Acknowledged and forgotten, or known never to run: not merely unheard of.

@@ -1,0 +1,34 @@
+// The steps of an agent's attempts, decided without I/O as in logic.h. Rules: a step is started at most
+// once; its end is reported again with every hello until it is acknowledged; a step that is to be killed
+// is killed, also if it starts only later. Steps that were acknowledged are remembered as long as their
+// attempt, so that a late copy of their start does nothing.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "model/message.h"
+
+enum { AGENT_STEP_KILL_RETRY_MS = 500 };
+
+enum agent_step_phase { AGENT_STEP_UNKNOWN, AGENT_STEP_RUNNING, AGENT_STEP_ENDED, AGENT_STEP_FORGOTTEN };
+
+struct agent_steps;
+struct agent_steps *agent_steps_new(void);
+struct agent_steps *agent_steps_free(struct agent_steps *s);
+// True: it is new and must be started now.
+bool agent_steps_start(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);
+void agent_steps_recover(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step,
+                         const struct step_end *end);  // NULL: it runs
+enum agent_step_phase agent_steps_phase(const struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);
+// The end, until it is acknowledged; NULL: it runs, or is not known.
+const struct step_end *agent_steps_end(const struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);
+bool agent_steps_ended(struct agent_steps *s, const struct step_end *end);  // true: that is news
+bool agent_steps_acked(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);  // true: remove its files
+void agent_steps_kill(struct agent_steps *s, const struct message_kill *m, int64_t now_ms);
+// The next kill that is due, to be sent to the shepherd; false: none.
+bool agent_steps_due(struct agent_steps *s, int64_t now_ms, struct message_kill *out);
+void agent_steps_list(const struct agent_steps *s, struct attempt *out, struct arena *a);  // of out->id, out->attempt
+void agent_steps_drop(struct agent_steps *s, uint64_t id, uint32_t attempt);  // the attempt is forgotten
+typedef void agent_step_fn(void *ctx, uint64_t id, uint32_t attempt, uint32_t step);
+void agent_steps_each_running(const struct agent_steps *s, agent_step_fn *fn, void *ctx);
