@@ -49,7 +49,7 @@ PREFIXES = {
     "src/agent/logic/libagent_logic.a": "agent_",
     "src/agent/node/libagent_node.a": "agent_",
     "src/agent/stream/libagent_stream.a": "stream_ streams_",
-    "src/base/libbase.a": "json_ buf_ schema_ arena_ rand_ map_ strmap_ error_ clock_ hash_ log_ parse_ str_ wire_ words_ siphash_ xmalloc xcalloc xrealloc xstrdup xstrndup xmemdup xasprintf",
+    "src/base/libbase.a": "json_ acl_ buf_ schema_ arena_ rand_ map_ strmap_ error_ clock_ hash_ log_ parse_ str_ wire_ words_ siphash_ xmalloc xcalloc xrealloc xstrdup xstrndup xmemdup xasprintf",
     "src/base/libusers.a": "users_",
     "src/box/libbox.a": "box_",
     "src/cgroup/libcgroup.a": "cgroup_",

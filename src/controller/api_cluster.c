@@ -380,7 +380,8 @@ void api_join(struct api_call *call) {
     struct buf cert = {0};
     const char *name = q->name;
     if (!c->ca)
-        error_set(&e, ENOTSUP, "this controller serves only its own machine; an administrator can set listen in [cluster]");
+        error_set(&e, ENOTSUP,
+                  "this controller serves only its own machine; an administrator can set listen in [cluster]");
     // Whoever has a token may bring a node, but not take the place of one that is here.
     else if (strmap_get(&c->agents, name))
         error_set(&e, EBUSY, "a node of this name is connected; stop its agent first, or choose another name");
