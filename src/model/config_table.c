@@ -85,23 +85,23 @@ static const struct config_key cluster_keys[] = {
 static const double TEN_YEARS_S = 315360000;
 static const struct config_key policy_keys[] = {
     KEY_WORD(order, policy_order_words, "fair",
-             "fair: projects by their shares, inside them by turn. fcfs: first come, first served."),
+             "fair: projects by their shares, inside them by queue time. fcfs: first come, first served."),
     KEY_AS(P, "short_factor", short_factor, CONFIG_DOUBLE, "5", 0, 1000,
-           "A job's turn comes this many times its time limit after it was submitted: short ones sooner. 0: "
+           "How many times its time limit is added to a job's queue time: short jobs come sooner. 0: "
            "the limit does not count."),
     KEY_AS(P, "use", use_s, CONFIG_SPAN, "2d", 0, TEN_YEARS_S,
-           "How much later the turns of a user come who lately used as much as the whole cluster; in "
+           "Added to the queue time of a user who lately used as much as the whole cluster; in "
            "proportion for less. 0: use does not count."),
     KEY_AS(P, "half_life", half_life_s, CONFIG_SPAN, "7d", 60, TEN_YEARS_S, "Use this long ago counts half."),
     KEY_AS(P, "size", size_s, CONFIG_I32, "0", -31536000, 31536000,
-           "Seconds that a job's turn comes later for each GPU it asks for; below 0: large jobs sooner."),
+           "Seconds added to a job's queue time for each GPU it asks for; below 0: large jobs sooner."),
     KEY_AS(P, "max_wait", max_wait_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
            "A job that has waited longer comes first among those of its priority. 0: off."),
     KEY_AS(P, "qos_step", qos_step_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
-           "How much sooner a job's turn comes for each step of priority (its QoS's and its own). 0: a "
+           "How much earlier the queue time is for each step of priority (its QoS's and its own). 0: a "
            "higher priority comes before everything."),
     KEY_AS(P, "nice_step", nice_step_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
-           "How much later a job's turn comes for each step of nice. 0: nice counts like priority, before "
+           "How much later the queue time is for each step of nice. 0: nice counts like priority, before "
            "everything."),
     KEY_WORD(backfill, policy_backfill_words, "in_order",
              "Who may pass a job that waits, without delaying it: in_order, shortest (limit first), none "
@@ -240,7 +240,7 @@ static const struct config_section sections[] = {
      "The cluster as a whole, and its limits.",
      "[cluster]\nname = lab\nlisten = 0.0.0.0:6820\nadmins = alice, bob\n", offsetof(struct config, cluster)},
     {"policy", NULL, TABLE(policy_keys), sizeof(struct policy_settings), 0, 0,
-     "Whose turn it is, who may pass whom, where jobs go and who gives. Read at the start and on SIGHUP; "
+     "The order of pending jobs, backfill, placement and preemption. Read at the start and on SIGHUP; "
      "changes are recorded. "
      "`acequia policy` shows and changes it while the cluster runs; what stands in the file is taken again "
      "at the next start. "

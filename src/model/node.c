@@ -99,17 +99,17 @@ const char *const policy_placement_words[] = {"fragment", "pack", "spread", "fir
 
 #define S struct policy_settings
 static const struct field policy_fields[] = {
-    FIELD_WORDS(1, S, order, policy_order_words, "Whose turn it is."),
+    FIELD_WORDS(1, S, order, policy_order_words, "The order of pending jobs."),
     FIELD_WORDS(2, S, backfill, policy_backfill_words, "Who may pass a job that waits for resources."),
     FIELD_WORDS(3, S, placement, policy_placement_words, "Where a job goes."),
-    FIELD(4, S, short_factor, "Times its limit that a job's turn comes later."),
+    FIELD(4, S, short_factor, "How many times its time limit is added to a job's queue time."),
     FIELD(5, S, half_life_s, "Use this long ago counts half."),
-    FIELD(6, S, use_s, "How much later the turn of a user comes who used the whole cluster lately."),
-    FIELD(7, S, size_s, "How much later a job's turn comes for each GPU it asks for; below 0: sooner."),
+    FIELD(6, S, use_s, "Added to the queue time of a user who used the whole cluster lately; in proportion for less."),
+    FIELD(7, S, size_s, "Added to the queue time for each GPU; below 0: large jobs sooner."),
     FIELD(8, S, max_wait_s, "Whoever waited longer comes first among the same priority; 0: off."),
     FIELD(9, S, qos_step_s, "What a step of priority is worth; 0: priority comes before everything."),
     FIELD(10, S, nice_step_s, "What a step of nice is worth; 0: nice comes before everything."),
-    FIELD(11, S, min_run_s, "Nobody is preempted before."),
+    FIELD(11, S, min_run_s, "No job is preempted before it ran this long."),
     FIELD(12, S, plan_depth, "Blocked jobs per partition that get a planned start."),
     FIELD(13, S, reclaim, "Projects under their share may take from those over it."),
     FIELD(14, S, interactive_in_quota, "Interactive work runs only inside the quota."),
