@@ -15,6 +15,7 @@
 enum {
     WORK_LOOK = 1,         // units of work: looking at a job,
     WORK_ACT = 20,         // and changing it: five to twenty microseconds
+    WORK_BYTES = 4096,   // of the journal: one unit
     WORK_SLICE = 10000,    // of one turn: at most about 10 ms
     WORK_AT_ONCE = 2000,   // done when the request arrives, before other requests of the same turn
     BATCH_JOBS = 64,       // found before they are changed
@@ -265,7 +266,9 @@ static void answer(struct bulk_action *b) {
 static bool carry_out(struct bulk_action *b, uint32_t work) {
     struct controller *c = b->controller;
     uint32_t spent = 0;
-    while (spent < work && b->source < b->sources.len) {
+    bool refused = false;  // a limit of the user is reached: the other jobs would be refused too
+    while (spent < work && b->source < b->sources.len && !refused) {
+        size_t before = core_outbox(c->core)->bytes.len;
         spent += find_batch(b) + b->found * WORK_ACT;
         b->matched += b->found;
         for (uint32_t i = 0; i < b->found; i++) {
@@ -277,13 +280,16 @@ static bool carry_out(struct bulk_action *b, uint32_t work) {
             }
             snprintf(id, sizeof id, "%llu", (unsigned long long)b->batch[i]);
             problem(&b->problems, id, &one);
+            refused |= one.code == EAGAIN;
         }
+        size_t after = core_outbox(c->core)->bytes.len;
+        spent += after > before ? (uint32_t)((after - before) / WORK_BYTES) : 0;
     }
     c->action_work += spent;
     c->action_slices++;
     if (c->action_work > c->action_work_max)
         c->action_work_max = c->action_work;
-    if (b->source < b->sources.len)
+    if (b->source < b->sources.len && !refused)
         return false;
     answer(b);
     return true;

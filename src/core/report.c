@@ -258,13 +258,11 @@ static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32
 
 void core_launch_impossible(struct core *c, uint64_t id, uint32_t attempt, const char *node, const char *reason,
                             int64_t now_ms) {
-    struct core_job *j;
-    struct run_part *p = core_reported_part(c, node, id, attempt, &j);
-    struct event_part_ended b = {.id = id, .attempt = attempt, .node = node, .cause = END_LAUNCH, .reason = reason};
-    if (!p)
+    struct core_job *j = core_find_job(c, id);
+    struct run_part *p = j && j->attempt == attempt ? core_part_on(j, node) : NULL;
+    if (!p || p->ended)
         return;
-    b.node = p->node->name;
-    core_emit(c, now_ms, EVENT_PART_ENDED, &b);
+    core_end_part(c, j, p, END_LAUNCH, reason, now_ms);
     end_others(c, j, p, now_ms);
     core_finish_if_done(c, j, now_ms);
 }

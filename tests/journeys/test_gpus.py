@@ -93,7 +93,7 @@ def test_a_faulty_gpu_gets_no_jobs_until_it_is_well():
             shown = c.cli("nodes", node).stdout
             assert f"GPU 1 is out of use: {reason}\n" in shown
             assert re.search(r"^ +1 .* out of use$", shown, re.M) and re.search(r"^ +0 .* simulated$", shown, re.M), shown
-            assert f"1 GPU is out of use: {node}:1; acequia nodes NODE tells why" in c.api.get("/v1/status")["warnings"]
+            assert f"1 GPU is out of use: {node}:1; 'acequia nodes NODE' shows why" in c.api.get("/v1/status")["warnings"]
             assert f"GPU 1 of node {node} is out of use: {reason}" in c.log_tail("controller")
             assert f"is out of use: {reason}" in c.log_tail(f"agent-{node}") + c.log_tail("agent")
             assert f"GPU 1: {reason}" in c.cli("nodes", "--wide").stdout
@@ -102,7 +102,7 @@ def test_a_faulty_gpu_gets_no_jobs_until_it_is_well():
             time.sleep(1)
             assert job(c, waiting)["state"].upper() == "PENDING"
             assert job(c, running)["state"].upper() == "RUNNING"
-            assert "1 GPU there has a fault and is out of use." in c.cli("why", str(waiting)).stdout
+            assert "1 GPU there is faulty and not used." in c.cli("why", str(waiting)).stdout
             both = submit(c, "true", gpus_milli=2000)  # what is to be repaired is waited for, not refused
             c.cli("cancel", str(both))
             fault("")

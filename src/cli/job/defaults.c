@@ -75,7 +75,8 @@ int job_defaults_load(struct cli *c, struct job_defaults *out) {
         return 0;
     out->path = arena_printf(&c->arena, "%s/defaults", folder);
     cleanup_close int fd = open(out->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT)
+    // HOME may still be another user's, as after su without a login shell.
+    if (fd < 0 && (errno == ENOENT || errno == EACCES || errno == ENOTDIR))
         return 0;
     char *text = arena_alloc(&c->arena, FILE_MAX + 1);
     ssize_t n = fd < 0 ? -1 : read(fd, text, FILE_MAX);
