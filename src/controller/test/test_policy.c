@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "../policy.h"
+#include "store/sim_store.h"
 
 struct found_entity {
     const char *name, *preempts, *parent;
@@ -40,6 +41,13 @@ static void entries_may_name_later_ones(void **state) {
     struct controller *c = xcalloc(1, sizeof *c);
     c->core = core_new(&config);
     core_start(c->core, 1000);
+    struct sim_disk *disk = sim_disk_new(1);  // what the file had the last time is kept in the store
+    struct pipeline_hooks hooks = {0};
+    struct error e = {0};
+    c->pipeline = pipeline_new(c->core, &hooks);
+    struct store_config store = {.watch = pipeline_watch(c->pipeline)};
+    assert_int_equal(sim_store_open(disk, &store, &c->store, &e), 0);
+    pipeline_attach(c->pipeline, c->store);
     c->config.qos.at = qos;
     c->config.qos.len = 4;
     c->config.projects.at = projects;
@@ -57,7 +65,11 @@ static void entries_may_name_later_ones(void **state) {
     uint64_t seq = core_seq(c->core);
     policy_from_config(c);  // nothing is left to change
     assert_int_equal(core_seq(c->core), seq);
+    pipeline_free(c->pipeline);
+    store_close(c->store);
     core_free(c->core);
+    sim_disk_free(disk);
+    buf_done(&c->configured);
     free(c);
 }
 
