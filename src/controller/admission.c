@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "audit.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -130,6 +131,7 @@ static void by_token(struct controller *c, struct net_request *req, const char *
     else {
         snprintf(account, sizeof account, "user %s", user);
         out->account = account;
+        audit_login(c, req, user, t.id);
     }
     token_wipe(&t);
 }

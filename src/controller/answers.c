@@ -524,6 +524,22 @@ static const struct field upgrade_fields[] = {
 const struct schema answer_upgrade_schema = SCHEMA(S, "the upgrade", upgrade_fields);
 #undef S
 
+#define S struct answer_audit_record
+static const struct field audit_record_fields[] = {
+    FIELD(1, S, at_ms, "When."),
+    FIELD(2, S, who, "The user; null: not authenticated, or an agent."),
+    FIELD(3, S, from, "The address, or unix."),
+    FIELD(4, S, what, "Method and path, or login."),
+    FIELD(5, S, on, "What it was about, shortened."),
+    FIELD(6, S, status, "Of the answer; 499: the client left before it."),
+};
+const struct schema answer_audit_record_schema = SCHEMA(S, "a record of the audit log", audit_record_fields);
+#undef S
+static const struct field audit_fields[] = {
+    FIELD_LIST_SUB(1, struct answer_audit, records, &answer_audit_record_schema, "The newest first."),
+};
+const struct schema answer_audit_schema = SCHEMA(struct answer_audit, "records of the audit log", audit_fields);
+
 // --- tokens ---
 
 #define S struct answer_token_created

@@ -303,6 +303,16 @@ struct answer_upgrade {
 };
 extern const struct schema answer_status_schema, answer_upgrade_schema;
 
+struct answer_audit_record {
+    int64_t at_ms;
+    const char *who, *from, *what, *on;
+    uint32_t status;
+};
+struct answer_audit {
+    LIST(struct answer_audit_record) records;
+};
+extern const struct schema answer_audit_record_schema, answer_audit_schema;
+
 struct answer_token_created {
     const char *token, *id;
     int64_t expires_ms;

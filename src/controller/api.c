@@ -265,6 +265,8 @@ static bool permitted(struct api_call *call, const struct route *r) {
         api_error(call->req, 401, "EACCES", API_NOT_AUTHENTICATED);
         return false;
     }
+    snprintf(call->req->who, sizeof call->req->who, "%s", call->actor.user);
+    call->req->admin = call->actor.admin;
     if (r->permission == ALLOW_ADMIN && !call->actor.admin) {
         cleanup_buf struct buf b = {0};
         buf_addf(&b, "only an administrator may do this; you are %s", call->actor.user);
@@ -316,6 +318,16 @@ static void no_route(struct net_request *req, const struct buf *allowed) {
     api_error(req, 405, "EINVAL", "this path does not take that method; GET /v1 lists all");
 }
 
+// An administrator reads or uses what is private to somebody else.
+static bool is_of_others(const struct api_call *call, const struct route *r) {
+    struct actor plain = call->actor;
+    if (!call->actor.admin || (r->permission != ALLOW_JOB && r->permission != ALLOW_OWNER))
+        return false;
+    plain.admin = false;
+    return r->permission == ALLOW_JOB ? !api_may_see(call->controller, &plain, call->job)
+                                      : !api_owns(call->controller, &plain, call->job);
+}
+
 static void dispatch(struct controller *c, struct net_request *req) {
     struct api_call call = {.controller = c, .req = req};
     const char *value;
@@ -328,8 +340,10 @@ static void dispatch(struct controller *c, struct net_request *req) {
     if (!r)
         no_route(req, &allowed);
     else if (permitted(&call, r) && (!value || take_value(&call, value, len, is_job)) && may_see_job(&call, r) &&
-             read_request(&call, r))
+             read_request(&call, r)) {
+        req->of_others = is_of_others(&call, r);
         r->handler(&call);
+    }
     arena_done(&call.arena);
 }
 

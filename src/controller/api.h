@@ -137,6 +137,7 @@ void api_node(struct api_call *call);
 void api_node_action(struct api_call *call);
 void api_node_remove(struct api_call *call);
 void api_reload(struct api_call *call);
+void api_audit(struct api_call *call);
 void api_upgrade(struct api_call *call);
 void api_upgrade_finish(struct api_call *call);
 const char *api_upgrade_warning(const struct core *core, struct arena *a);  // NULL: none

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "api.h"
+#include "audit.h"
 #include "telemetry.h"
 #include "metrics/openmetrics.h"
 #include "model/name.h"
@@ -200,6 +201,7 @@ void api_replied(const struct net_request *req, int status, bool streams, void *
         map_put(&c->replies, key, count);
     }
     ++*count;
+    audit_reply(c, req, status);
     if (!streams && req->began_us)
         metrics_observe(&c->request_times, (uint64_t)(clock_mono_us() - req->began_us));
 }

@@ -88,6 +88,7 @@ struct controller {
     struct map live;         // job → struct live_usage
     VEC(struct step_session *) step_sessions;
     struct users *users;
+    struct audit_log *audit;
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     VEC(struct follower *) followers;

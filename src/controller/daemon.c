@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "admission.h"
 #include "api.h"
+#include "audit.h"
 #include "controller.h"
 #include "list_stream.h"
 #include "journal_replay.h"
@@ -259,6 +260,7 @@ static int start(struct controller *c, struct error *e) {
     if ((r = open_store(c, e)) < 0)
         return r;
     policy_from_config(c);
+    audit_open(c);
     telemetry_open(c);
     c->notifier = notifier_new(c);
     notifier_start(c->notifier);
@@ -354,6 +356,7 @@ static void free_all(struct controller *c) {
     buf_done(&c->configured);
     strmap_done(&c->agents);
     admission_done(c);
+    audit_close(c);
     users_free(c->users);
     size_t it = 0;
     void *v;

@@ -66,6 +66,14 @@ const struct schema query_attach_schema = SCHEMA(struct query_attach, "the query
 static const struct field query_why_fields[] = {
     FIELD(1, struct query_why, at_ms, "As it was at this time; else now.", MOMENT)};
 const struct schema query_why_schema = SCHEMA(struct query_why, "the query", query_why_fields);
+#define S struct query_audit
+static const struct field query_audit_fields[] = {
+    FIELD(1, S, since_ms, "Records of this time or later.", MOMENT),
+    FIELD(2, S, user, "Records of this user."),
+    FIELD(3, S, limit, "At most so many; 200 unless given.", .min = 1, .max = 10000),
+};
+const struct schema query_audit_schema = SCHEMA(S, "the query", query_audit_fields);
+#undef S
 #define S struct query_trace
 static const struct field query_trace_fields[] = {
     FIELD(1, S, nodes, "The machines instead of the jobs."),

@@ -38,6 +38,12 @@ struct query_trace {
     bool nodes;
     int64_t since_ms, until_ms;
 };
+struct query_audit {
+    int64_t since_ms;
+    const char *user;
+    uint32_t limit;
+};
+extern const struct schema query_audit_schema;
 struct query_events {
     bool follow;
     uint64_t after, job;

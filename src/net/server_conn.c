@@ -295,6 +295,8 @@ static void on_drain(struct net_conn *c) {
 static void drop_request(struct net_server_request *r) {
     if (r->linked)
         http_conn_unlink(r);
+    if (!r->done && !r->streaming && r->conn->server->options.on_reply)
+        r->conn->server->options.on_reply(&r->pub, NET_CLIENT_LEFT, false, r->conn->server->options.user);
     r->gone = true;
     if (r->done)
         net_request_free(r);

@@ -13,7 +13,7 @@ from tests.lab.cluster import Cluster
 from tests.lab.proc import wait_until
 
 ELEMENTS = 60000
-SLICE_JOBS = 500    # at most so many are changed in one turn
+SLICE_JOBS = 564    # at most so many are changed in one turn: a slice ends with its batch
 WORK_SLICE = 10000  # in units of work
 NOBODY = pwd.getpwnam("nobody")
 AS_NOBODY = ["setpriv", "--reuid", "nobody", "--regid", str(NOBODY.pw_gid), "--clear-groups"]

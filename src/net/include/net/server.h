@@ -18,6 +18,8 @@ struct uv_loop_s;
 struct tls_context;
 struct net_server;
 
+enum { NET_WHO_MAX = 256 };  // bytes of a user's name
+
 struct net_request {
     const char *method, *path, *query;  // path and query are still percent-encoded
     const char *body;                   // NUL-terminated; "" when empty
@@ -26,6 +28,8 @@ struct net_request {
     const struct net_peer *peer;
     void *user;  // the handler's own
     uint32_t tag;      // likewise, for on_reply
+    bool admin, of_others;
+    char who[NET_WHO_MAX + 1];
     int64_t began_us;
 };
 
@@ -46,6 +50,7 @@ enum {
     NET_ADMIN_CONNECTIONS = 256,      // beyond that, for root and our own user on the unix socket
     NET_USER_CONNECTIONS_MAX = 2048,  // of one user; on the unix socket root and our own user may have all
     NET_ADDRESS_CONNECTIONS_MAX = 512,  // of one address, connections that have not identified themselves
+    NET_CLIENT_LEFT = 499,  // instead of a status
     NET_PASS_MAX = 64,      // bytes of a pass
     NET_PIPELINE_MAX = 64,  // requests of one connection that may await their answers
     NET_RECEIVING_MAX = 512 * 1024 * 1024,       // bytes of large incomplete bodies, all connections together
@@ -62,7 +67,8 @@ struct net_server_options {
     // Called for every request over TLS before its body is received; may be NULL. Only method, path, query and
     // headers are set in `req`. On the unix socket the kernel has told who it is.
     void (*on_head)(struct net_request *req, struct net_admission *out, void *user);
-    // Told of every answer by net_reply and, when it begins, by net_reply_stream_start; may be NULL.
+    // Called for every answer by net_reply and, when it begins, by net_reply_stream_start; with the status
+    // NET_CLIENT_LEFT when the client leaves before its answer. May be NULL.
     void (*on_reply)(const struct net_request *req, int status, bool streams, void *user);
     void *user;
     // 0 means the default named above or in http.h, ws.h, socket.h

@@ -1,0 +1,90 @@
+"""The audit log: logins, denials, tokens, what administrators do and read of others; it survives the controller."""
+import json
+import os
+import pwd
+import subprocess
+
+import pytest
+
+from tests.journeys.test_front_door import request, user_token
+from tests.lab.api import ApiError
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+NOBODY = pwd.getpwnam("nobody")
+AS_NOBODY = ["setpriv", "--reuid", "nobody", "--regid", str(NOBODY.pw_gid), "--clear-groups"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(agents=["n1"]) as c:
+        yield c
+
+
+def as_nobody(c, *words):
+    return subprocess.run([*AS_NOBODY, c.binary, *words], env=c.env, cwd="/tmp", capture_output=True, text=True, check=False)
+
+
+def records(c, **query):
+    q = "&".join(f"{k}={v}" for k, v in query.items())
+    return c.api.get(f"/v1/audit?limit=10000&{q}")["records"]
+
+
+def found(c, **wanted):
+    return [r for r in records(c) if all(r[k] == v for k, v in wanted.items())]
+
+
+def test_denials_and_logins(cluster):
+    assert as_nobody(cluster, "drain", "n1", "--reason", "x").returncode != 0
+    assert found(cluster, who="nobody", what="POST /v1/nodes/n1/drain", status=403)[0]["from"] == "unix"
+    token = user_token(cluster, "nobody")
+    assert found(cluster, who="root", what="POST /v1/tokens", status=200) or found(cluster, who="root", what="POST /v1/tokens", status=201)
+    for _ in range(3):
+        assert request(cluster, "GET", "/v1/status", token=token)[0] == 200
+    login = found(cluster, who="nobody", what="login")
+    assert len(login) == 1 and login[0]["from"].startswith("[127.0.0.1]:") and login[0]["on"] == f"token {token.split('.')[1]}"
+    assert request(cluster, "GET", "/v1/nodes", token="aq1.wrong")[0] == 401
+    assert found(cluster, who=None, what="GET /v1/nodes", status=401)
+    assert not any(token.split(".")[2] in json.dumps(r) for r in records(cluster)), "a secret is in the log"
+
+
+def test_administrators_and_others_jobs(cluster):
+    done = as_nobody(cluster, "submit", "-Q", "--hold", "-o", "/dev/null", "--", "true")
+    theirs = done.stdout.strip()
+    assert theirs, done.stderr
+    own = cluster.cli("submit", "-Q", "--hold", "-o", "/dev/null", "--", "true").stdout.strip()
+    for job in (theirs, own):
+        cluster.api.raw("GET", f"/v1/jobs/{job}/environment")
+    assert found(cluster, who="root", what=f"GET /v1/jobs/{theirs}/environment")
+    assert not found(cluster, what=f"GET /v1/jobs/{own}/environment")
+    cluster.cli("cancel", theirs, own)
+    assert f'"{theirs}"' in found(cluster, who="root", what="POST /v1/jobs/cancel", status=200)[0]["on"]
+    before = len(records(cluster))
+    as_nobody(cluster, "list")
+    as_nobody(cluster, "submit", "-Q", "--hold", "-o", "/dev/null", "--", "true")
+    as_nobody(cluster, "cancel", "--all")
+    assert len([r for r in records(cluster) if r["who"] == "nobody"]) == len([r for r in records(cluster)[-before:] if r["who"] == "nobody"])
+
+
+def test_only_administrators_read_it(cluster):
+    assert "administrator" in as_nobody(cluster, "audit").stderr
+    shown = cluster.cli("audit", "--user", "nobody").stdout
+    assert shown.startswith("TIME") and "403" in shown and "root" not in shown.split("\n", 1)[1].replace("/root", "")
+
+
+def test_it_survives_the_controller_and_a_flood_of_denials(cluster):
+    kept = found(cluster, what="login")
+    cluster.kill_controller()
+    cluster.start_controller()
+    cluster.wait_ready()
+    assert found(cluster, what="login") == kept and kept
+    script = ("import sys; sys.path.insert(0, sys.argv[2])\nfrom tests.lab.api import Api, ApiError\napi = Api(sys.argv[1])\n"
+              "for _ in range(700):\n    try:\n        api.get('/v1/audit')\n    except ApiError:\n        pass\n")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    before = len(found(cluster, who="nobody", what="GET /v1/audit"))
+    subprocess.run([*AS_NOBODY, "/usr/bin/python3", "-c", script, f"{cluster.home}/run/api.sock", root], check=True, cwd="/")
+    assert 0 < len(found(cluster, who="nobody", what="GET /v1/audit")) - before < 700  # the rest was counted
+    with pytest.raises(ApiError):
+        cluster.api.get("/v1/jobs/999999")
+    wait_until(cluster.nodes_up, 20, "no node")
