@@ -66,12 +66,14 @@ static void set_environment(struct salloc *a, const struct json *record) {
     VEC(const char *) names = {0};
     char here[4096];
     struct json *plain = arena_memdup(arena, record, sizeof *record);
-    // Members that are no part of the record are left out: the table refuses what it does not know.
+    // Members that are no part of the record are left out: the table refuses what it does not know. In an
+    // answer "steps" is the list of their events, in the record their number.
     struct json_member *kept = arena_alloc(arena, (record->len + 1) * sizeof *kept);
     plain->len = 0;
     for (uint32_t i = 0; i < record->len; i++)
         for (size_t k = 0; k < job_record_schema.count; k++)
-            if (streq(job_record_schema.fields[k].name, record->members[i].key))
+            if (streq(job_record_schema.fields[k].name, record->members[i].key) &&
+                !streq(record->members[i].key, "steps"))
                 kept[plain->len++] = record->members[i];
     plain->members = kept;
     if (schema_read_json(&job_record_schema, plain, arena, &r, &a->run.s->cli.error) < 0)

@@ -273,6 +273,7 @@ static int take_state(struct step_live *l, const char *state, const char *reason
             fprintf(stderr, "%s: job %llu has been allocated resources\n", r->s->program, (unsigned long long)r->job);
         if (r->granted) {
             l->child = r->granted(r, r->job);
+            r->s->cli.error.code = 0;  // of questions it asked: they are not about this connection
             return l->child < 0 ? -EAGAIN : 0;
         }
     }

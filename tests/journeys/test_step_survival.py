@@ -1,0 +1,110 @@
+"""Steps and allocations under kills of the controller and of the agent: srun and salloc go on by themselves, every
+line of output comes once and in order, input arrives once, exit codes are those of the tasks. STEP_ROUNDS says how
+many kills; the long run has 1,000."""
+import os
+import random
+import subprocess
+import time
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+CONFIG = "[node *]\ncpus = 16\nmemory = 8000M\n"
+LINES = 40
+TALK = f"for i in $(seq 1 {LINES}); do echo line $i; sleep 0.1; done; exit 7"
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(config=CONFIG) as c:
+        c.cli("slurm-commands", f"{c.home}/bin")
+        c.local = next(n["name"] for n in c.api.get("/v1/nodes")["nodes"])
+        yield c
+
+
+def start(c, *command, stdin=subprocess.DEVNULL):
+    env = {k: v for k, v in c.env.items() if not k.startswith("SLURM")}
+    env["PATH"] = f"{c.home}/bin:{env['PATH']}"
+    return subprocess.Popen(command, env=env, cwd=c.home, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def restart_controller(c):
+    c.kill_controller()
+    c.start_controller()
+    c.wait_ready()
+
+
+def restart_agent(c):
+    c.kill_agent(c.local)
+    c.start_agent(c.local)
+    wait_until(lambda: c.nodes_up() == [c.local], 60, "the node does not come back")
+
+
+def check_lines(text, label=""):
+    """Every line once, in order."""
+    assert text.splitlines() == [f"{label}line {i}" for i in range(1, LINES + 1)], text
+
+
+def finish(child, code):
+    out, err = child.communicate(timeout=180)
+    assert child.returncode == code, (child.returncode, out, err)
+    return out
+
+
+def run_rounds(c, rounds, seed):
+    """One kill each, at any time, with three kinds of clients at work."""
+    chance = random.Random(seed)
+    data = "".join(f"{i}\n" for i in range(20000))
+    done = 0
+    while done < rounds:
+        alone = start(c, "srun", "-n2", "--label", "bash", "-c", TALK)
+        batch = start(c, "sbatch", "--wait", "-Q", "-n1", "-o", f"{c.home}/batch.out", "--wrap",
+                      f"srun bash -c '{TALK}'; echo step $?")
+        inside = start(c, "salloc", "-Q", "-n1", "bash", "-c", f"srun bash -c '{TALK}'; exit 5")
+        fed = start(c, "srun", "cat", stdin=subprocess.PIPE)
+        fed.stdin.write(data[:len(data) // 2])
+        fed.stdin.flush()
+        for _ in range(min(3, rounds - done)):
+            time.sleep(chance.uniform(0.1, 1.0))
+            chance.choice([restart_controller, restart_agent])(c)
+            done += 1
+        fed.stdin.write(data[len(data) // 2:])
+        fed.stdin.close()
+        fed.stdin = None
+        out = finish(alone, 7)
+        for rank in (0, 1):
+            check_lines("\n".join(x for x in out.splitlines() if x.startswith(f"{rank}: ")), f"{rank}: ")
+        check_lines(finish(inside, 5))
+        assert finish(fed, 0) == data
+        batch.communicate(timeout=180)
+        with open(f"{c.home}/batch.out", encoding="utf-8") as f:
+            text = f.read()
+        assert text.splitlines()[-1] == "step 7", text
+        check_lines("\n".join(x for x in text.splitlines() if x.startswith("line ")))
+        wait_until(lambda: not c.active_jobs(), 90, "a job is left")
+
+
+def test_steps_survive(cluster):
+    run_rounds(cluster, int(os.environ.get("STEP_ROUNDS", "3")), 11)
+
+
+@pytest.mark.long
+def test_steps_survive_long(cluster):
+    run_rounds(cluster, 1000, int(time.time()))
+
+
+def test_an_allocation_that_nobody_claims_ends(cluster):
+    """Its client dies while the controller is away: the lease ends the job, with a reason."""
+    client = start(cluster, "salloc", "-Q", "sleep", "1000")
+    wait_until(lambda: cluster.active_jobs() == 1, 60, "the allocation is not there")
+    job = cluster.api.get("/v1/jobs")["jobs"][0]["id"]
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "the allocation does not start")
+    cluster.kill_controller()
+    client.kill()
+    client.communicate(timeout=60)
+    cluster.start_controller()
+    cluster.wait_ready()
+    wait_until(lambda: not cluster.active_jobs(), 150, "the allocation is not ended")
+    assert "its client was not connected for 60 s" in cluster.api.get(f"/v1/jobs/{job}")["reason"]
