@@ -301,7 +301,7 @@ static void describe(struct buf *out, const char *label, const struct sched_when
     case EXPLAIN_LATER: buf_addf(out, "starts later than can be foreseen (%s)\n", sched_reason_word(x->reason)); break;
     case EXPLAIN_NEVER: buf_addf(out, "would not start as things are (%s)\n", sched_reason_word(x->reason)); break;
     case EXPLAIN_UNKNOWN:
-        buf_addf(out, "cannot be told: what is in its way has no time limit (%s)\n",
+        buf_addf(out, "is not known: what is in its way has no time limit (%s)\n",
                  sched_reason_word(x->reason));
         break;
     }

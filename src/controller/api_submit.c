@@ -13,8 +13,8 @@ int api_check_storage(struct controller *c, struct error *e) {
     enum store_space space = store_space(c->store);
     if (space == STORE_SPACE_GONE)
         return error_set(e, EIO,
-                         "the controller's database has been removed from its folder; nothing new is taken. "
-                         "Stop it and put a backup back");
+                         "the controller's database has been removed from its folder; nothing new is accepted. "
+                         "Stop the controller and restore a backup");
     if (space != STORE_SPACE_OK)
         return error_set(e, ENOSPC,
                          "the controller's disk is nearly full; running jobs go on, new ones are refused. "

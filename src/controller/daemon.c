@@ -322,7 +322,7 @@ int controller_reload(struct controller *c, struct error *e) {
     struct core_config core_config;
     int r = config_load(c->paths.config, now_ms(), zone_offset_s(), &fresh, e);
     if (r < 0) {
-        log_error("configuration not taken, the old one stays: %s", e->text);
+        log_error("configuration not applied, the previous one stays in force: %s", e->text);
         return r;
     }
     config_done(&c->config);

@@ -163,7 +163,7 @@ int journal_replay_ask(struct api_call *call, int64_t at_ms, bool compare, void 
                        struct error *e) {
     struct controller *c = call->controller;
     if (c->past)
-        return error_set(e, EAGAIN, "the past is being played back for somebody; ask again in a moment");
+        return error_set(e, EAGAIN, "the journal is being replayed for another request; ask again in a moment");
     if (core_seq(c->core) > PAST_EVENTS_MAX)
         return error_set(e, EFBIG, "the journal has %llu events; at most %d can be played back",
                          (unsigned long long)core_seq(c->core), PAST_EVENTS_MAX);

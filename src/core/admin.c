@@ -26,7 +26,7 @@ CORE_COMMAND(core_command_node_drain) {
     if ((r = core_need_admin(actor, "drain a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
         return r;
     if (str_empty(reason))
-        return error_set(e, EINVAL, "reason: say why node %s is drained, for those who will wonder", m->node);
+        return error_set(e, EINVAL, "reason: give a reason for draining node %s", m->node);
     if ((r = line_check("reason", reason, COMMENT_MAX, e)) < 0)
         return r;
     struct event_node b = {.name = n->name, .state = n->state, .reason = reason, .by = actor->user};

@@ -163,7 +163,7 @@ def test_others_are_served_while_the_past_is_played_back():
             answered += any(p.poll() is None for p in asking)
         told = [p.communicate()[0] + p.communicate()[1] for p in asking]
         assert any("All decisions are the same" in t for t in told), told
-        assert any("played back for somebody" in t for t in told), told
+        assert any("replayed for another request" in t for t in told), told
         assert answered >= 2, "no request was answered while the events were replayed"
         assert c.api.get(f"/v1/jobs/{job}/why?at_ms={at}")["state"] == "CANCELLED"
 
