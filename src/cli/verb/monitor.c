@@ -154,7 +154,8 @@ static int make_token(struct monitor *m) {
         r = client_call(k, "POST", "/v1/tokens", &body, &reply);
     }
     client_free(k);
-    const char *token = r == 0 ? json_str(reply.json, "token") : NULL, *id = r == 0 ? json_str(reply.json, "id") : NULL;
+    const char *token = r == 0 ? json_str(reply.json, "token") : NULL,
+               *id = r == 0 ? json_str(reply.json, "id") : NULL;
     if (r == 0 && id)
         r = write_file(m, m->token_id, id, 0600);
     if (r < 0)
@@ -166,12 +167,15 @@ static int make_token(struct monitor *m) {
 // A password for Prometheus' own pages: nobody else on this machine is to read them. The library for
 // hashing is opened only here.
 static int make_password(struct monitor *m) {
-    uint8_t bytes[SECRET_BYTES];
+    uint8_t bytes[SECRET_BYTES],
+        salt_bytes[16];  // the salt is in the file with the hash: it must not be of the secret
     char secret[2 * SECRET_BYTES + 1], salt[192];
     struct error *e = &m->cli->error;
     if (access(m->password, R_OK) == 0 && access(m->web, R_OK) == 0)
         return 0;
     int r = rand_secret(bytes, sizeof bytes);
+    if (r == 0)
+        r = rand_secret(salt_bytes, sizeof salt_bytes);
     if (r < 0)
         return error_set(e, -r, "cannot read random numbers");
     for (size_t i = 0; i < SECRET_BYTES; i++)
@@ -185,7 +189,8 @@ static int make_password(struct monitor *m) {
         memcpy(&new_salt, &q, sizeof q);
     }
     const char *hashed =
-        hash && new_salt && new_salt("$2b$", 10, (const char *)bytes + 2, 16, salt, sizeof salt)
+        hash && new_salt &&
+                new_salt("$2b$", 10, (const char *)salt_bytes, sizeof salt_bytes, salt, sizeof salt)
             ? hash(secret, salt)
             : NULL;
     if (!hashed || !str_has_prefix(hashed, "$2"))
@@ -289,8 +294,8 @@ static int start(struct monitor *m) {
         return error_set(&c->error, ENOENT,
                          "the program prometheus is not installed; on Debian: apt install prometheus");
     if (answers(m->port))
-        return error_set(&c->error, EADDRINUSE,
-                         "port 127.0.0.1:%u is in use; choose another with --port", m->port);
+        return error_set(&c->error, EADDRINUSE, "port 127.0.0.1:%u is in use; choose another with --port",
+                         m->port);
     const char *const argv[] = {"prometheus",
                                 arena_printf(a, "--config.file=%s", m->config),
                                 arena_printf(a, "--storage.tsdb.path=%s/data", m->folder),
@@ -315,7 +320,8 @@ static int start(struct monitor *m) {
 static const char *running_at(struct monitor *m, pid_t pid) {
     static const char option[] = "--web.listen-address=";
     char text[4096];
-    cleanup_close int fd = open(arena_printf(&m->cli->arena, "/proc/%d/cmdline", (int)pid), O_RDONLY | O_CLOEXEC);
+    cleanup_close int fd =
+        open(arena_printf(&m->cli->arena, "/proc/%d/cmdline", (int)pid), O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
     for (const char *p = text; p < text + n; p += strlen(p) + 1)
@@ -356,11 +362,14 @@ static int run(struct cli *c) {
     if (!m.templates)
         m.templates = find_templates(&c->arena);
     if (pid)
-        buf_addf(&out, "Prometheus  is already running (process %d): http://%s/ as user acequia, password in %s\n%s",
-                 (int)pid, running_at(&m, pid), m.password,
-                 changes_wanted(c) ? "Changes     need acequia monitor --stop first\n" : "");
+        buf_addf(
+            &out,
+            "Prometheus  is already running (process %d): http://%s/ as user acequia, password in %s\n%s",
+            (int)pid, running_at(&m, pid), m.password,
+            changes_wanted(c) ? "Changes     need acequia monitor --stop first\n" : "");
     else if (!only)
-        buf_addf(&out, "Prometheus  http://127.0.0.1:%u/ as user acequia, password in %s\n", m.port, m.password);
+        buf_addf(&out, "Prometheus  http://127.0.0.1:%u/ as user acequia, password in %s\n", m.port,
+                 m.password);
     buf_addf(&out, "Settings    %s\nDashboards  for Grafana: %s\n", m.config,
              m.templates ? arena_printf(&c->arena, "%s/../grafana", m.templates) : "share/acequia/grafana");
     return cli_print(&out);
