@@ -26,10 +26,11 @@ static uint32_t *busy(const struct world_node *n, const struct sched_demand *d, 
     uint32_t k = d->even ? d->node_tasks : 1;
     if (n->exclusive || (d->exclusive && n->jobs.len))
         return &e->busy_alone;
-    struct sched_demand less = *d;
-    less.gpu_task = less.gpu_node = 0;
-    less.gpu_by_memory = false;
-    if (sched_fit_tasks(n, &less) >= k)
+    // GPUs come first: who waits for them rarely means the memory that goes with them.
+    struct world_node otherwise_idle = *n;
+    otherwise_idle.cpus_free = n->cpus;
+    otherwise_idle.memory_free = UINT64_MAX;
+    if (sched_fit_tasks(&otherwise_idle, d) < k)
         return &e->busy_gpus;
     return n->cpus_free < d->cpus_task * k ? &e->busy_cpus : &e->busy_memory;
 }

@@ -48,3 +48,11 @@ def test_entries_taken_out_are_reported(c):
     c.acequia("project", "delete", "speech")
     assert "speech" not in c.acequia("status")
     assert "speech" not in c.acequia("reload")
+
+
+def test_down_cancels_jobs_when_asked(c):
+    job = c.submit("--", "sleep", "600")
+    c.wait_state(job, "RUNNING")
+    c.acequia("down", "--cancel-jobs", limit=150)
+    c.acequia("up")
+    assert c.state(job) == "CANCELLED"

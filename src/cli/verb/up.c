@@ -236,7 +236,7 @@ static int64_t live_jobs(struct cli *c, struct client *k, bool running_only) {
 static int cancel_everything(struct cli *c, struct client *k) {
     cleanup_buf struct buf body = {0};
     struct reply reply;
-    buf_adds(&body, "{\"all\":true,\"everybody\":true,\"reason\":\"cluster shut down\"}");
+    buf_adds(&body, "{\"all\":true,\"reason\":\"cluster shut down\"}");
     int r = client_call(k, "POST", "/v1/jobs/cancel", &body, &reply);
     int64_t deadline = clock_mono_ms() + 120 * 1000;
     while (r == 0 && live_jobs(c, k, false) > 0 && clock_mono_ms() < deadline)

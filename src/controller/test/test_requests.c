@@ -135,6 +135,7 @@ static void permissions_are_these(void **state) {
         {"DELETE", "/v1/nodes/{name}", ALLOW_ADMIN},
         {"POST", "/v1/upgrade/finish", ALLOW_ADMIN},
         {"POST", "/v1/reload", ALLOW_ADMIN},
+        {"GET", "/v1/audit", ALLOW_ADMIN},
         {"PUT", "/v1/policy", ALLOW_ADMIN},
         {"PUT", "/v1/projects/{name}", ALLOW_ADMIN},
         {"PUT", "/v1/partitions/{name}", ALLOW_ADMIN},
