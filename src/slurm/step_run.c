@@ -574,6 +574,7 @@ static int reconnect(struct step_live *l) {
         s->client = client_free(s->client);
         s->cli.error.code = 0;
         if (client_open(&s->cli, &s->client) == 0 && connect_once(l, true) == 0) {
+            s->cli.error.code = 0;  // of attempts that failed meanwhile
             l->lost_ms = 0;
             l->told_lost = false;
             return 0;

@@ -60,7 +60,7 @@ def run_rounds(c, rounds, seed):
     done = 0
     while done < rounds:
         alone = start(c, "srun", "-n2", "--label", "bash", "-c", TALK)
-        batch = start(c, "sbatch", "--wait", "-Q", "-n1", "-o", f"{c.home}/batch.out", "--wrap",
+        batch = start(c, "sbatch", "-Q", "-n1", "-o", f"{c.home}/batch.out", "--wrap",
                       f"srun bash -c '{TALK}'; echo step $?")
         inside = start(c, "salloc", "-Q", "-n1", "bash", "-c", f"srun bash -c '{TALK}'; exit 5")
         fed = start(c, "srun", "cat", stdin=subprocess.PIPE)
@@ -79,11 +79,11 @@ def run_rounds(c, rounds, seed):
         check_lines(finish(inside, 5))
         assert finish(fed, 0) == data
         batch.communicate(timeout=180)
+        wait_until(lambda: not c.active_jobs(), 90, "a job is left")
         with open(f"{c.home}/batch.out", encoding="utf-8") as f:
             text = f.read()
         assert text.splitlines()[-1] == "step 7", text
         check_lines("\n".join(x for x in text.splitlines() if x.startswith("line ")))
-        wait_until(lambda: not c.active_jobs(), 90, "a job is left")
 
 
 def test_steps_survive(cluster):
