@@ -7,28 +7,6 @@
 #include "base/text.h"
 #include "state.h"
 
-static void same_name_add(struct core *c, struct core_job *j) {
-    uint64_t key = core_same_name_key(j->sub->user, j->sub->name);
-    struct core_job *first = map_get(&c->same_name, key);
-    j->next_same = first;  // newest first
-    j->prev_same = NULL;
-    if (first)
-        first->prev_same = j;
-    map_put(&c->same_name, key, j);
-}
-
-static void same_name_remove(struct core *c, struct core_job *j) {
-    uint64_t key = core_same_name_key(j->sub->user, j->sub->name);
-    if (j->next_same)
-        j->next_same->prev_same = j->prev_same;
-    if (j->prev_same)
-        j->prev_same->next_same = j->next_same;
-    else if (j->next_same)
-        map_put(&c->same_name, key, j->next_same);
-    else
-        map_remove(&c->same_name, key);
-}
-
 static struct array *array_add(struct core *c, const struct submission *s, const struct spec *spec) {
     struct array *a = xcalloc(1, sizeof *a);
     *a = (struct array){.id = s->id, .count = s->count, .limit = s->limit, .live = s->count};
@@ -42,13 +20,14 @@ static struct array *array_add(struct core *c, const struct submission *s, const
 void core_job_link(struct core *c, struct core_job *j) {
     map_put(&c->jobs, j->id, j);
     core_order_add(c, j);
-    same_name_add(c, j);
+    core_same_name_add(c, j);
     core_user_count(c, j->sub->user)->live++;
     c->deadlines += j->sub->deadline_ms != 0;
     c->time_warnings += core_wants_time_warning(j->sub);
     if (j->sub->lease_s)
         vec_push(&c->leased, ((struct core_lease){.id = j->id}));
-    c->singletons += core_depend_is_singleton(j->sub);
+    if (j->sub->array)
+        j->sub->array->singletons += core_depend_is_singleton(j->sub);
     c->counts.by_state[j->state]++;
 }
 
@@ -116,7 +95,9 @@ static void apply_updated(struct core *c, struct core_job *j, int64_t at_ms, con
     s->array = old->array;
     s->limit = s->array ? b->spec->array_limit : 0;
     s->refs = 1;
-    same_name_remove(c, j);
+    core_same_name_remove(c, j);
+    if (!streq(s->name, old->name))
+        core_depend_singleton(c, j, at_ms);
     if (j->state == JOB_PENDING)
         world_job_remove(c->world, j->id);
     else if (j->run && s->time_limit_s) {
@@ -126,10 +107,11 @@ static void apply_updated(struct core *c, struct core_job *j, int64_t at_ms, con
     core_depend_parse(s, b->spec);
     c->deadlines += (s->deadline_ms != 0) - (old->deadline_ms != 0);
     c->time_warnings += core_wants_time_warning(s) - core_wants_time_warning(old);
-    c->singletons += (uint64_t)core_depend_is_singleton(s) - core_depend_is_singleton(old);
+    if (s->array)
+        s->array->singletons += (uint64_t)core_depend_is_singleton(s) - core_depend_is_singleton(old);
     j->sub = s;
     core_submission_unref(c, old);
-    same_name_add(c, j);
+    core_same_name_add(c, j);
     if (j->state == JOB_PENDING) {
         j->begin_ms = s->begin_ms;
         core_depend_attach(c, j, at_ms);
@@ -411,11 +393,12 @@ static void apply_ended(struct core *c, struct core_job *j, int64_t at_ms, const
     core_outcome_add(c, j->id, ok, b->attempt > 0, (uint32_t)(j->start_ms / 1000));
     map_remove(&c->jobs, j->id);
     core_order_remove(c, j);
-    same_name_remove(c, j);
+    core_same_name_remove(c, j);
     core_user_count(c, j->sub->user)->live--;
     c->deadlines -= j->sub->deadline_ms != 0;
     c->time_warnings -= core_wants_time_warning(j->sub);
-    c->singletons -= core_depend_is_singleton(j->sub);
+    if (j->sub->array)
+        j->sub->array->singletons -= core_depend_is_singleton(j->sub);
     core_depend_notify(c, j, at_ms);
     core_depend_singleton(c, j, at_ms);
     if (j->sub->array)

@@ -69,13 +69,14 @@ static struct target resolve(const struct core *c, const struct dependency_term 
     return (struct target){.ended_id = id || a ? id : t->ref.job};  // 0: an array without that element
 }
 
+// The elements of an array have consecutive ids and do not wait for each other.
+static uint64_t first_of_submission(const struct core_job *j) {
+    return j->sub->is_array ? j->sub->id : j->id;
+}
+
 static bool earlier_of_same_name(const struct core *c, const struct core_job *j) {
-    struct core_job *o = map_get(&c->same_name, core_same_name_key(j->sub->user, j->sub->name));
-    for (; o; o = o->next_same)
-        if (o->id < j->id && (!j->sub->is_array || o->sub->id != j->sub->id) && streq(o->sub->user, j->sub->user) &&
-            streq(o->sub->name, j->sub->name))
-            return true;
-    return false;
+    const struct core_job *oldest = core_same_name_oldest(c, j);
+    return oldest && oldest->id < first_of_submission(j);
 }
 
 // "after:JOB+MINUTES": so long after its start, whether it still runs or not.
@@ -209,31 +210,20 @@ bool core_depend_is_singleton(const struct submission *s) {
     return false;
 }
 
-static bool same_job_name(const struct core_job *a, const struct core_job *b) {
-    return streq(a->sub->user, b->sub->user) && streq(a->sub->name, b->sub->name);
-}
-
-void core_depend_singleton(struct core *c, const struct core_job *ended, int64_t now_ms) {
-    if (!c->singletons)  // a large array shares one name: do not walk it for nothing
+// Only the oldest job of the name, or the elements of its array, can have waited for `removed` and wait no longer.
+void core_depend_singleton(struct core *c, const struct core_job *removed, int64_t now_ms) {
+    const struct core_job *oldest = core_same_name_oldest(c, removed);
+    if (!oldest || removed->id > oldest->id || first_of_submission(removed) == first_of_submission(oldest))
         return;
-    // The oldest, and the oldest of another submission: what is behind both is not free. Only the
-    // others are looked at closely, which costs a walk each.
-    struct core_job *first = map_get(&c->same_name, core_same_name_key(ended->sub->user, ended->sub->name));
-    const struct core_job *oldest = NULL;
-    uint64_t second = UINT64_MAX;
-    for (const struct core_job *o = first; o; o = o->next_same)
-        if (same_job_name(o, ended) && (!oldest || o->id < oldest->id))
-            oldest = o;
-    for (const struct core_job *o = first; o; o = o->next_same)
-        if (same_job_name(o, ended) && o->sub->id != oldest->sub->id && o->id < second)
-            second = o->id;
-    for (struct core_job *o = first, *next; o; o = next) {
-        next = o->next_same;
-        bool behind = oldest && o != oldest && same_job_name(o, ended) &&
-                      (!o->sub->is_array || o->sub->id != oldest->sub->id || second < o->id);
-        if (!behind && o->flags & WAITS_DEPENDENCY)
-            evaluate(c, o->id, now_ms);
+    const struct array *a = oldest->sub->array;
+    if (!a) {
+        evaluate(c, oldest->id, now_ms);
+        return;
     }
+    uint64_t first = a->id, count = a->singletons ? a->count : 0;
+    c->singleton_work += count;
+    for (uint64_t i = 0; i < count; i++)
+        evaluate(c, first + i, now_ms);
 }
 
 // --- cycles ---

@@ -142,7 +142,7 @@ static void clear(struct core *c) {
     vec_done(&c->adopted);
     vec_done(&c->users);
     map_done(&c->jobs);
-    map_done(&c->same_name);
+    core_same_name_done(c);
     vec_done(&c->keys.list);
     map_done(&c->keys.index);
     buf_done(&c->encoded);
@@ -325,10 +325,6 @@ void core_outcome_add(struct core *c, uint64_t id, bool ok, bool started, uint32
 
 const struct core_outcome *core_outcome_find(const struct core *c, uint64_t id) {
     return map_get(&c->outcome_index, id);
-}
-
-uint64_t core_same_name_key(const char *user, const char *name) {
-    return hash_keyed(user, strlen(user)) * 31 + hash_keyed(name, strlen(name));
 }
 
 const struct buf *core_encode_spec(struct core *c, const struct spec *spec) {

@@ -59,6 +59,7 @@ struct array {
     uint64_t cursor;          // the limit lets all elements before this position through
     int64_t begun_ms;         // when `begun` reached `count`
     struct dependent *waiting;
+    uint64_t singletons;      // live elements with a singleton dependency
 };
 
 struct run_part {
@@ -114,7 +115,7 @@ struct core_job {
     struct core_run *run;          // NULL: it holds no resources
     struct usage *usage;           // of the newest attempt, over its parts; NULL: none reported
     struct dependent *waiting;     // jobs that wait for this one
-    struct core_job *next_same, *prev_same;  // same user and name, newest first: for singleton
+    uint32_t name_place;           // in the heap of its user and name, see same_name.c
 };
 
 // A job that ends when its client stays away. When the client was last there is not journaled.
@@ -237,7 +238,7 @@ struct core {
     struct core_keys keys;
     struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
     const struct spec *encoded_of;  // valid only within one command
-    struct map same_name;        // hash of user and name → first struct core_job
+    struct map same_name;        // hash of user and name → struct same_name
     struct map arrays;           // id → struct array, while elements live
     VEC(struct core_outcome) outcomes;  // a ring
     uint32_t outcome_next;
@@ -258,7 +259,7 @@ struct core {
     uint64_t cluster_generation;  // changes of nodes and entities since this process began
     VEC(struct core_lease) leased;  // jobs with a lease, some of which may have ended
     int64_t next_lease_ms;
-    uint64_t singletons;         // live jobs that wait for the others of their name
+    uint64_t singleton_work;     // steps done for singleton dependencies, counted for tests
 };
 
 struct core_user {
@@ -288,7 +289,6 @@ const struct core_outcome *core_outcome_find(const struct core *c, uint64_t id);
 const struct buf *core_encode_spec(struct core *c, const struct spec *spec);  // until the next call
 struct submission *core_submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms);
 void core_submission_unref(struct core *c, struct submission *s);
-uint64_t core_same_name_key(const char *user, const char *name);
 
 // apply.c, apply_cluster.c
 void core_apply(struct core *c, const struct event *e);
@@ -369,9 +369,16 @@ void core_depend_attach(struct core *c, struct core_job *j, int64_t now_ms);  //
 void core_depend_notify(struct core *c, struct core_job *j, int64_t now_ms);  // j has started or ended
 void core_depend_wake(struct core *c, struct dependent *list, int64_t now_ms);  // frees the list
 void core_depend_array(struct core *c, struct array *a, int64_t now_ms);
-void core_depend_singleton(struct core *c, const struct core_job *ended, int64_t now_ms);
+// After `removed` has left the jobs of its name: it has ended, or gets another name.
+void core_depend_singleton(struct core *c, const struct core_job *removed, int64_t now_ms);
 bool core_depend_is_singleton(const struct submission *s);
 uint64_t core_array_element(const struct array *a, uint32_t index);  // id, 0: none
+
+// same_name.c: the live jobs of each user and name.
+void core_same_name_add(struct core *c, struct core_job *j);
+void core_same_name_remove(struct core *c, struct core_job *j);
+struct core_job *core_same_name_oldest(const struct core *c, const struct core_job *like);  // NULL: none
+void core_same_name_done(struct core *c);
 
 // dispatch.c
 void core_send_desired(struct core *c, const struct core_job *j, const struct run_part *p);
