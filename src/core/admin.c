@@ -230,7 +230,7 @@ static bool names(const char *list, const char *name) {
 uint64_t core_jobs_in(const struct core *c, enum entity_kind kind, const char *name) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < c->order.len; i++) {
-        const struct submission *s = c->order.at[i] ? c->order.at[i]->sub : NULL;
+        const struct submission *s = c->order.at[i].job ? c->order.at[i].job->sub : NULL;
         const char *const in[ENTITY_COUNT] = {[ENTITY_PROJECT] = s ? s->project : NULL,
                                               [ENTITY_PARTITION] = s ? s->partition : NULL,
                                               [ENTITY_QOS] = s ? s->qos : NULL};

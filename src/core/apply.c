@@ -201,7 +201,7 @@ static uint64_t makes_room_for(const struct core_job *j) {
 // After a snapshot is loaded: derives the scheduler's world, node usage and dependencies from the jobs.
 void core_jobs_to_world(struct core *c) {
     for (uint32_t i = 0; i < c->order.len; i++) {
-        struct core_job *j = c->order.at[i];
+        struct core_job *j = c->order.at[i].job;
         struct array *a = j->sub->array;
         if (a && a->limit && !(j->flags & WAITS_ARRAY))
             a->active++;
@@ -221,10 +221,10 @@ void core_jobs_to_world(struct core *c) {
     // In a pass of its own: most are preempted for a job with a larger id. A job that has started since and is
     // pending again is no preemptor any more.
     for (uint32_t i = 0; i < c->order.len; i++)
-        if (c->order.at[i]->run && c->order.at[i]->run->ending)
-            world_job_ending(c->world, c->order.at[i]->id, makes_room_for(c->order.at[i]));
+        if (c->order.at[i].job->run && c->order.at[i].job->run->ending)
+            world_job_ending(c->world, c->order.at[i].job->id, makes_room_for(c->order.at[i].job));
     for (uint32_t i = 0; i < c->order.len; i++)
-        world_job_preemptor_set(c->world, c->order.at[i]->id, c->order.at[i]->flags & TAKES);
+        world_job_preemptor_set(c->world, c->order.at[i].job->id, c->order.at[i].job->flags & TAKES);
 }
 
 static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_placed *b) {

@@ -14,7 +14,7 @@ static void check(bool right, const char *what, uint64_t id) {
 void core_assert(const struct core *c) {
     uint64_t by_state[JOB_STATE_COUNT] = {0}, live = 0;
     for (uint32_t i = 0; i < c->order.len; i++) {
-        const struct core_job *j = c->order.at[i];
+        const struct core_job *j = c->order.at[i].job;
         if (!j)
             continue;
         live++;

@@ -75,9 +75,9 @@ void core_each_job_after(const struct core *c, uint64_t after,
                          bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
     for (uint32_t i = core_order_after(c, after); i < c->order.len; i++) {
         struct job_view v;
-        if (!c->order.at[i])
+        if (!c->order.at[i].job)
             continue;
-        view_of(c, c->order.at[i], &v);
+        view_of(c, c->order.at[i].job, &v);
         if (!fn(ctx, &v))
             return;
     }

@@ -125,7 +125,7 @@ static bool deadline_missed(const struct core *c, const struct core_job *j, int6
 static void end_overdue(struct core *c, int64_t now_ms) {
     c->next_deadline_ms = now_ms + 1000;
     for (uint32_t i = 0; i < c->order.len; i++) {
-        struct core_job *j = c->order.at[i];
+        struct core_job *j = c->order.at[i].job;
         if (j && j->sub->deadline_ms && j->state == JOB_PENDING && deadline_missed(c, j, now_ms))
             core_end_pending(c, j, JOB_DEADLINE, NULL,
                              "it did not start early enough to end before its deadline", now_ms);

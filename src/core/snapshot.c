@@ -487,7 +487,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);
     for (uint32_t i = 0; i < c->order.len; i++) {
-        const struct core_job *j = c->order.at[i];
+        const struct core_job *j = c->order.at[i].job;
         if (!j)
             continue;
         uintptr_t number = (uintptr_t)map_get(&numbers, (uintptr_t)j->sub);
@@ -652,7 +652,7 @@ static int load_run(struct core *c, struct core_job *j, const struct rec_job *r)
 static int load_job(struct loader *l, const struct rec_job *r) {
     struct core *c = l->core;
     if (!r->submission || r->submission > l->submissions.len || r->state >= JOB_COMPLETED || core_find_job(c, r->id) ||
-        (c->order.len && c->order.at[c->order.len - 1]->id >= r->id))
+        (c->order.len && c->order.at[c->order.len - 1].id >= r->id))
         return -EBADMSG;
     struct core_job *j = xcalloc(1, sizeof *j);
     j->id = r->id;

@@ -92,7 +92,7 @@ static void dependents_free(struct dependent *d) {
 
 static void free_jobs(struct core *c) {
     for (uint32_t i = 0; i < c->order.len; i++) {
-        struct core_job *j = c->order.at[i];
+        struct core_job *j = c->order.at[i].job;
         if (!j)
             continue;
         core_run_free(j->run);
@@ -245,40 +245,37 @@ struct core_user *core_user_count(struct core *c, const char *user) {
 void core_order_add(struct core *c, struct core_job *j) {
     // New jobs come last; one that was adopted after a restore has an older number.
     uint32_t at = j->id >= c->next_id ? c->order.len : core_order_after(c, j->id);
-    vec_push(&c->order, j);
+    vec_push(&c->order, ((struct core_order){0}));
     memmove(c->order.at + at + 1, c->order.at + at, (c->order.len - 1 - at) * sizeof *c->order.at);
-    c->order.at[at] = j;
+    c->order.at[at] = (struct core_order){j->id, j};
 }
 
-uint32_t core_order_after(const struct core *c, uint64_t id) {
+static uint32_t order_search(const struct core *c, uint64_t id, uint64_t *steps) {
     uint32_t low = 0, high = c->order.len;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2, probe = mid;
-        while (probe < high && !c->order.at[probe])
-            probe++;
-        if (probe < high && c->order.at[probe]->id <= id)
-            low = probe + 1;
+    for (; low < high; ++*steps) {
+        uint32_t mid = low + (high - low) / 2;
+        if (c->order.at[mid].id <= id)
+            low = mid + 1;
         else
             high = mid;
     }
     return low;
 }
 
-static uint32_t order_find(const struct core *c, uint64_t id) {
-    uint32_t at = core_order_after(c, id - 1);
-    while (at < c->order.len && !c->order.at[at])
-        at++;
-    assert(at < c->order.len && c->order.at[at]->id == id);
-    return at;
+uint32_t core_order_after(const struct core *c, uint64_t id) {
+    uint64_t steps = 0;
+    return order_search(c, id, &steps);
 }
 
 void core_order_remove(struct core *c, struct core_job *j) {
-    c->order.at[order_find(c, j->id)] = NULL;
+    uint32_t at = order_search(c, j->id, &c->order_work) - 1, kept = 0;
+    assert(c->order.at[at].job == j);
+    c->order.at[at].job = NULL;
     if (++c->holes * 2 <= c->order.len || c->order.len < 64)
         return;
-    uint32_t kept = 0;
+    c->order_work += c->order.len;
     for (uint32_t i = 0; i < c->order.len; i++)
-        if (c->order.at[i])
+        if (c->order.at[i].job)
             c->order.at[kept++] = c->order.at[i];
     c->order.len = kept;
     c->holes = 0;

@@ -118,6 +118,12 @@ struct core_job {
     uint32_t name_place;           // in the heap of its user and name, see same_name.c
 };
 
+// A place in the order of ids. It keeps its id when the job has ended, so that a search never has to skip it.
+struct core_order {
+    uint64_t id;
+    struct core_job *job;  // NULL: it has ended
+};
+
 // A job that ends when its client stays away. When the client was last there is not journaled.
 struct core_lease {
     uint64_t id;
@@ -223,7 +229,8 @@ struct core {
     uint64_t restore_epoch;      // in which epoch
     VEC(struct core_adopted) adopted;  // the newest attempts that became jobs again, oldest first
     struct map jobs;             // id → struct core_job
-    VEC(struct core_job *) order;     // by id; entries of ended jobs are NULL, removed when they are half of it
+    VEC(struct core_order) order;     // by id; entries of ended jobs are removed when they are half of it
+    uint64_t order_work;              // steps done to remove jobs from it, counted for tests
     uint32_t holes;
     struct strmap interned;      // name → itself
     struct strmap nodes;         // name → struct node_entry

@@ -1,5 +1,5 @@
-// Singleton dependencies: one user's jobs of one name wait for the earlier ones, and deciding so costs a logarithm per
-// job, however many of that name there are.
+// Many jobs of one user, cancelled one after the other: each end costs a logarithm, with and without singleton
+// dependencies, by which jobs of one name wait for the earlier ones.
 #include "rig.h"
 
 #include "../state.h"
@@ -43,6 +43,7 @@ static void one_singleton_among_many(void **state) {
         cancel(&r, id);
     }
     assert_false(waits(&r, single));
+    assert_true(r.core->order_work < (uint64_t)MANY * STEPS_PER_JOB);
     assert_true(r.core->singleton_work < (uint64_t)MANY * STEPS_PER_JOB);
     rig_done(&r);
 }
