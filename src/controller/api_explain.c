@@ -171,7 +171,9 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
         buf_addf(&text, "Job %llu has ended: %s%s%s.", (unsigned long long)id, job_state_words[r.state],
                  why ? ", " : "", why ? why : "");
     } else {
-        error_set(&e, ENOENT, "job %llu does not exist, or did not at that time", (unsigned long long)id);
+        bool past = core != call->controller->core;
+        error_set(&e, ENOENT, past ? "there was no job %llu at that time" : "there is no job %llu",
+                  (unsigned long long)id);
         api_fail(call->req, &e);
         return;
     }

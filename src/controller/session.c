@@ -394,6 +394,7 @@ static void report_final(struct session *s) {
     if (s->final || api_record(s->controller, s->job, &a, &r, &live) < 0 || live)
         return;
     json_open(&w, '{');
+    json_kv_i64(&w, "id", (int64_t)s->job);
     json_kv_str(&w, "state", job_state_words[r.state]);
     put_exit(&w, r.exit_code, r.exit_signal);
     json_kv_str(&w, "reason", r.reason);

@@ -40,19 +40,23 @@ static void node_state_to_world(struct core *c, const struct node_entry *n) {
     c->dirty = true;
 }
 
+// The ids of the nodes in a list. The scheduler takes an empty list for all nodes, so a list whose nodes are all
+// unknown (not registered yet, or forgotten) is the id 0, which no node has.
 static uint32_t *node_ids(struct core *c, const char *list, struct arena *a, uint32_t *count) {
     *count = 0;
-    if (str_empty(list))
+    if (str_empty(list) || streq(list, "ALL"))
         return NULL;
     struct name_list names = {0};
     if (nodelist_expand(list, a, &names, NULL) < 0)
         return NULL;
-    uint32_t *ids = arena_alloc(a, names.len * sizeof *ids);
+    uint32_t *ids = arena_alloc(a, (names.len + 1) * sizeof *ids);
     for (uint32_t i = 0; i < names.len; i++) {
         struct node_entry *n = core_find_node(c, names.at[i]);
         if (n)
             ids[(*count)++] = n->handle;
     }
+    if (!*count)
+        ids[(*count)++] = 0;
     return ids;
 }
 

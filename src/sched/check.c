@@ -74,17 +74,23 @@ static int check_names(const struct world *w, const struct sched_request *q, str
     return 0;
 }
 
+#define UNLIMITED_MS (INT64_C(100) * 365 * 86400 * 1000)  // the time limit that stands for "unlimited"
+
+static const char *limit_text(int64_t ms, char out[static AMOUNT_TEXT_MAX]) {
+    return ms >= UNLIMITED_MS ? "unlimited" : sched_duration_text(ms, out);
+}
+
 static int check_rules(const struct world *w, const struct sched_request *q, const struct world_request *r,
                        struct error *err) {
     char a[AMOUNT_TEXT_MAX], b[AMOUNT_TEXT_MAX];
     const struct world_partition *p = world_partition(w, q->partition);
     if (p && p->max_time_ms && q->time_limit_ms > p->max_time_ms)
         return error_set(err, EINVAL, "time limit: %s exceeds partition %s's limit of %s; ask for less",
-                         sched_duration_text(q->time_limit_ms, a), p->name, sched_duration_text(p->max_time_ms, b));
+                         limit_text(q->time_limit_ms, a), p->name, sched_duration_text(p->max_time_ms, b));
     const struct world_qos *qos = world_qos(w, q->qos);
     if (qos && qos->max_time_ms && q->time_limit_ms > qos->max_time_ms)
         return error_set(err, EINVAL, "time limit: %s exceeds QoS %s's limit of %s; ask for less",
-                         sched_duration_text(q->time_limit_ms, a), qos->name, sched_duration_text(qos->max_time_ms, b));
+                         limit_text(q->time_limit_ms, a), qos->name, sched_duration_text(qos->max_time_ms, b));
     if (qos && qos->max_gpu_milli_per_user && r->gpu_milli > qos->max_gpu_milli_per_user)
         return error_set(err, EINVAL, "gpus: %s exceed QoS %s's limit of %s for one user; ask for less",
                          sched_gpu_number_text((int64_t)r->gpu_milli, a), qos->name,
@@ -219,9 +225,6 @@ static int nothing_fits(const struct world_request *r, const struct node_census 
                          "cpus: %" PRIu64 " on one node, but the largest node it may use has %u; ask for fewer, or for "
                          "more nodes",
                          cpus, c->cpus_max);
-    if (memory > c->memory_max)
-        return error_set(err, ERANGE, "memory: %s on one node, but the largest node it may use has %s; ask for less",
-                         sched_size_text(memory, a), sched_size_text(c->memory_max, b));
     if (d->gpu_memory > c->gpu_memory_max && gpus)
         return error_set(err, ERANGE, "gpu_memory: %s, but the largest GPU it may use has %s; ask for less",
                          sched_size_text(d->gpu_memory, a), sched_size_text(c->gpu_memory_max, b));
@@ -233,9 +236,31 @@ static int nothing_fits(const struct world_request *r, const struct node_census 
                          "gpus: %u on one node, but the largest node it may use has %u%s%s; ask for fewer, or for more "
                          "nodes",
                          gpus, c->gpus_max, of, model);
+    if (memory > c->memory_max)
+        return error_set(err, ERANGE, "memory: %s on one node, but the largest node it may use has %s; ask for less",
+                         sched_size_text(memory, a), sched_size_text(c->memory_max, b));
     return error_set(err, ERANGE,
                      "none of the %u nodes it may use has the CPUs, memory and GPUs together; ask for less per node%s",
                      c->allowed, d->same_group ? ", or allow GPUs of different groups" : "");
+}
+
+static int no_node_allowed(const struct world *w, const struct sched_request *q, struct error *err) {
+    const struct world_partition *p = world_partition(w, q->partition);
+    bool empty = p && !q->also_count;
+    for (uint32_t i = 0; empty && i < w->cluster.nodes.len; i++)
+        empty = !world_node(w, i) || !sched_partition_has(p, i);
+    if (empty)
+        return error_set(err, ERANGE,
+                         "partition: none of the nodes of partition %s exists yet; choose another one, see 'acequia "
+                         "partition list'",
+                         p->name);
+    if (q->feature_count)
+        return error_set(err, ERANGE, "features: no node that it may use has them; ask for others, see 'acequia nodes'");
+    if (q->nodes_only_count)
+        return error_set(err, ERANGE,
+                         "node list: its partition and project may use none of these nodes; choose others, or another "
+                         "partition");
+    return error_set(err, ERANGE, "project: it may use no node of this partition; choose another partition or project");
 }
 
 static int check_nodes(const struct world *w, const struct world_request *r, struct error *err) {
@@ -244,22 +269,16 @@ static int check_nodes(const struct world *w, const struct world_request *r, str
     if (!c.nodes)
         return 0;  // an empty cluster may still grow
     if (r->demand.model_unknown)
-        return error_set(err, ERANGE, "gpu_model: no node has %s; see 'acequia nodes' for the models there are",
+        return error_set(err, ERANGE, "gpu_model: no node has a GPU of model \"%s\"; see 'acequia nodes' for the models there are",
                          q->gpu_model);
     if (!c.allowed)
-        return error_set(err, ERANGE,
-                         "%s: none of the %u nodes meets all requirements; ask for fewer features or another "
-                         "partition",
-                         q->feature_count      ? "features"
-                         : q->nodes_only_count ? "node list"
-                                               : "partition and project",
-                         c.nodes);
+        return no_node_allowed(w, q, err);
     if (!c.fitting)
         return nothing_fits(r, &c, err);
     if (c.fitting < r->demand.nodes_min)
         return error_set(err, ERANGE,
-                         "nodes: %u, but only %u could run a part of this job; ask for fewer nodes",
-                         r->demand.nodes_min, c.fitting);
+                         "nodes: %u, but only %u %s large enough for a part of this job; ask for fewer nodes",
+                         r->demand.nodes_min, c.fitting, c.fitting == 1 ? "node is" : "nodes are");
     if (c.tasks < r->demand.tasks)
         return error_set(err, ERANGE,
                          "tasks: %u, but all nodes together can run %" PRIu64 " of this size; ask for fewer",

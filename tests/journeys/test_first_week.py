@@ -118,7 +118,33 @@ def test_a_list_says_when_it_was_cut(cluster):
     cluster.run("wait", *jobs)
     r = cluster.run("list", "-f", "-l", "2")
     assert len(r.stdout.splitlines()) == 3 and "only the newest 2 finished jobs are shown" in r.stderr
+    r = cluster.run("list", "-f", "-l", "1")
+    assert len(r.stdout.splitlines()) == 2 and "only the newest finished job is shown" in r.stderr
     assert cluster.run("list", "-f").stderr == ""
+
+
+def test_attach_to_a_job_that_has_ended(cluster):
+    job = cluster.submit("--", "sh", "-c", "exit 3")
+    assert cluster.run("wait", job).returncode == 3
+    r = cluster.run("attach", job)
+    assert r.returncode == 3 and f"job {job} has already ended (FAILED); to see its output: acequia logs {job}" in r.stderr
+    shown = cluster.acequia("get", job)
+    assert "\nHeld " in shown and "\nHolds " not in shown
+    assert "epoch" not in cluster.acequia("events", job)
+    assert "there is no job 99999999" in cluster.run("why", "99999999").stderr
+    assert f"there was no job {job} at that time" in cluster.run("why", job, "--at", "2020-01-01T08:00").stderr
+
+
+def test_a_default_that_submit_would_refuse_is_not_set(cluster, tmp_path):
+    env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    assert '"foo" is not a duration' in cluster.run("config", "set", "time", "foo", env=env).stderr
+    assert "give more than 0, or unlimited" in cluster.run("config", "set", "big.time", "0", env=env).stderr
+    for key in ("time", "name", "big.nodes"):
+        cluster.acequia("config", "set", key, {"time": "unlimited"}.get(key, "2"), env=env)
+    cluster.acequia("config", "unset", "time", env=env)
+    assert cluster.acequia("config", "get", env=env) == "name = 2\nbig.nodes = 2\n"
+    r = cluster.run("config", "get", "time", env=env)
+    assert r.returncode == 1 and "time is not set" in r.stderr
 
 
 def test_python_scripts_find_what_lies_beside_them(cluster):

@@ -42,6 +42,7 @@ struct session_live {
     struct terminal_raw raw;
     int signals;
     bool input_open, done, told_waiting, running;
+    bool heard;  // anything came before the final state
     int interrupts;
     int exit_status;
     int64_t job, began_ms;
@@ -214,6 +215,11 @@ static void take_state(struct session_live *l, const struct json *j, const char 
     l->exit_status = job_exit_status(j);
     l->done = true;
     parts_of_lines(l, true);
+    if (!l->session->first && !l->heard) {
+        cli_note("job %lld has already ended (%s); to see its output: acequia logs %lld", (long long)l->job, state,
+                 (long long)l->job);
+        return;
+    }
     bool plain = streq(state, "COMPLETED") || (streq(state, "FAILED") && !json_i64(j, "exit_signal", 0));
     if (!plain || !str_empty(reason) || (l->exit_status && !json_i64(j, "exit_code", 0)))
         cli_note("job %lld: %s%s%s", (long long)l->job, state, str_empty(reason) ? "" : ", ", reason ? reason : "");
@@ -265,6 +271,7 @@ static int take_messages(struct session_live *l) {
         r = event.type == WS_BINARY ? take_output(l, event.data, event.len) : take_text(l, event.data, event.len);
         if (r < 0)
             return r;
+        l->heard = true;
     } while (!l->done && http_client_ws_buffered(l->http));
     return 0;
 }

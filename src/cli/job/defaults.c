@@ -126,12 +126,26 @@ static bool same_text(const char *a, const char *b) {
     return a && b ? streq(a, b) : a == b;
 }
 
+// Refuses what submit would refuse, so that no later submit fails because of a default.
+static int parse_value(struct cli *c, const struct option_spec *o, const char *value) {
+    const struct option_table *const tables[] = {&job_resource_options, &job_control_options, NULL};
+    char *argv[] = {arena_printf(&c->arena, "--%s=%s", o->name, value)};
+    struct cli_options found;
+    struct spec s;
+    int r = options_parse(tables, 1, argv, false, &found, &c->error);
+    if (r < 0)
+        return r;
+    r = job_spec(c, &found, &s);
+    options_done(&found);
+    return r;
+}
+
 static int check_value(struct cli *c, const struct option_spec *o, const char *value) {
     if (strpbrk(value, "\n\r") || strlen(value) > 4096)
         return error_set(&c->error, EINVAL, "the value of %s must be one line of at most 4096 characters", o->name);
     if (!o->value && !streq(value, "true") && !streq(value, "false"))
         return error_set(&c->error, EINVAL, "--%s takes no value; use true or false", o->name);
-    return 0;
+    return o->value ? parse_value(c, o, value) : 0;
 }
 
 int job_defaults_change(struct cli *c, const char *template, const char *option, const char *value) {
@@ -160,7 +174,7 @@ int job_defaults_change(struct cli *c, const char *template, const char *option,
         d.at[i] = (struct job_default){template, option, value};
         d.count += i == d.count;
     } else {
-        d.at[i] = d.at[--d.count];
+        memmove(d.at + i, d.at + i + 1, (--d.count - i) * sizeof *d.at);
     }
     return save(c, &d);
 }

@@ -1,4 +1,5 @@
 // acequia config
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,6 +61,7 @@ static int get(struct cli *c) {
     struct json_writer w = {.out = &out};
     if (job_defaults_load(c, &d) < 0)
         return cli_fail(c);
+    bool found = c->count < 2;
     if (c->json)
         json_open(&w, '{');
     for (uint32_t i = 0; i < d.count; i++) {
@@ -67,10 +69,15 @@ static int get(struct cli *c) {
         const char *key = one->template ? arena_printf(&c->arena, "%s.%s", one->template, one->option) : one->option;
         if (c->count > 1 && !streq(c->arguments[1], key))
             continue;
+        found = true;
         if (c->json)
             json_kv_str(&w, key, one->value);
         else
             buf_addf(&out, "%s = %s\n", key, one->value);
+    }
+    if (!found) {
+        error_set(&c->error, ENOENT, "%.60s is not set", c->arguments[1]);
+        return cli_fail(c);
     }
     if (c->json)
         buf_adds(&out, "}\n");

@@ -66,8 +66,10 @@ static bool says_nothing(const struct json *v) {
 
 // "2026-01-31T12:00:00.123  job_placed  attempt=1 …", without what the reader knows already.
 static void print_event(const struct json *e, bool with_job, struct buf *out) {
-    // share, by_share and claim: of a preemption, for the scheduler; the reason says it in words.
-    static const char *const known[] = {"seq", "at_ms", "type", "spec", "usage", "share", "by_share", "claim"};
+    // share, by_share and claim: of a preemption, for the scheduler; the reason says it in words. epoch: tells
+    // the controller which agent may act on the event.
+    static const char *const known[] = {"seq", "at_ms", "type", "spec", "usage", "share",
+                                        "by_share", "claim", "epoch"};
     char time[UNIT_TEXT_MAX];
     int64_t at = json_i64(e, "at_ms", 0);
     const char *type = json_str(e, "type");

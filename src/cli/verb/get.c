@@ -102,7 +102,7 @@ static void preempted_line(struct buf *out, const struct json *j) {
     line(out, "Preempted", "%s", buf_str(&b));
 }
 
-static void part_lines(struct buf *out, const struct json *parts) {
+static void part_lines(struct buf *out, const struct json *parts, bool ended) {
     char text[UNIT_TEXT_MAX];
     for (uint32_t i = 0; parts && parts->type == JSON_ARRAY && i < parts->len; i++) {
         const struct json *p = &parts->items[i], *gpus = json_get(p, "gpus");
@@ -116,7 +116,7 @@ static void part_lines(struct buf *out, const struct json *parts) {
             milli += json_i64(&gpus->items[g], "milli", 0);
         if (milli)
             buf_addf(&b, ", %s %s", gpu_milli_format((uint64_t)milli, text), milli == 1000 ? "GPU" : "GPUs");
-        line(out, i ? "" : "Holds", "%s", buf_str(&b));
+        line(out, i ? "" : ended ? "Held" : "Holds", "%s", buf_str(&b));
     }
 }
 
@@ -213,8 +213,8 @@ static void file_line(struct buf *out, const char *label, const struct json *j, 
 static void queue_time_line(struct buf *out, const struct json *j) {
     static const struct {
         const char *key, *what;
-    } parts[] = {{"short_s", "short time limit"}, {"use_s", "past use"}, {"size_s", "size"},
-                 {"qos_s", "priority"}, {"nice_s", "nice"}};
+    } parts[] = {{"short_s", "for its time limit"}, {"use_s", "for past use"}, {"size_s", "for its size"},
+                 {"qos_s", "for its QoS"}, {"nice_s", "for --nice"}};
     const struct json *order = json_get(j, "order");
     cleanup_buf struct buf made = {0};
     char text[UNIT_TEXT_MAX], when[UNIT_TEXT_MAX];
@@ -244,7 +244,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     preempted_line(out, j);
     if (spec)
         request_lines(out, spec);
-    part_lines(out, json_get(j, "parts"));
+    part_lines(out, json_get(j, "parts"), json_i64(j, "end_ms", 0) != 0);
     time_line(out, "Submitted", j, "submit_ms");
     time_line(out, "Begins", spec ? spec : j, "begin_ms");
     time_line(out, "Deadline", spec ? spec : j, "deadline_ms");

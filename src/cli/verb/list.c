@@ -182,7 +182,9 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
     if (r == 0 && wants_notes(c))
         print_notes(c, &rows, out);
     if (r == 0 && rows.cut)
-        cli_note("only the newest %u finished jobs are shown; see --limit and --since", limit);
+        cli_note(limit == 1 ? "only the newest finished job is shown; see --limit and --since"
+                            : "only the newest %u finished jobs are shown; see --limit and --since",
+                 limit);
     vec_done(&rows.rows);
     return r;
 }

@@ -204,6 +204,31 @@ static void it_may_be_changed(void **state) {
     rig_done(&r);
 }
 
+static void reservation(struct rig *r, const char *nodes) {
+    struct error e = {0};
+    struct reservation v = {.name = "disks", .nodes = nodes, .start_ms = r->now_ms + 1000,
+                            .end_ms = r->now_ms + 3600 * 1000, .maintenance = true};
+    if (rig_command(r->core, &root, command_entity_set(ENTITY_RESERVATION), &v, r->now_ms, &e) < 0)
+        fail_msg("reservation: %s", e.text);
+    core_schedule(r->core, r->now_ms);
+    rig_drain(r);
+}
+
+// A list of nodes none of which is known means no node, not every node.
+static void a_list_of_unknown_nodes_is_no_node(void **state) {
+    (void)state;
+    struct rig r;
+    two_partitions(&r);
+    reservation(&r, "n9");
+    assert_int_equal(rig_state(&r, submit(&r, "a", 1)), JOB_STARTING);
+    reservation(&r, "n1");
+    assert_int_equal(rig_state(&r, submit(&r, "a", 1)), JOB_PENDING);
+    assert_int_equal(rig_state(&r, submit(&r, "b", 1)), JOB_STARTING);
+    reservation(&r, "ALL");
+    assert_int_equal(rig_state(&r, submit(&r, "b", 1)), JOB_PENDING);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_name_must_be_known),
@@ -212,6 +237,7 @@ int main(void) {
         cmocka_unit_test(a_requeue_gives_all_of_them_back),
         cmocka_unit_test(a_partition_may_go_under_it),
         cmocka_unit_test(it_may_be_changed),
+        cmocka_unit_test(a_list_of_unknown_nodes_is_no_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

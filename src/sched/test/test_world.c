@@ -209,6 +209,15 @@ static void hopeless_requests_are_refused(void **state) {
     struct error e = {0};
     struct sched_request q = {.project = 1, .partition = 1, .time_limit_ms = 5 * HOUR_MS};
     refused(c.w, &q, "time limit: 5 h exceeds partition short's limit of 4 h");
+    q.time_limit_ms = INT64_C(100) * 365 * 24 * HOUR_MS;
+    refused(c.w, &q, "time limit: unlimited exceeds partition short's limit of 4 h");
+    struct sched_partition empty = {.id = 2, .name = "new"};
+    assert_int_equal(world_partition_set(c.w, &empty, NULL), 0);
+    q = (struct sched_request){.project = 1, .partition = 2};
+    refused(c.w, &q, "partition: none of the nodes of partition new exists yet");
+    // memory that comes with the GPUs is not what was asked for too much of
+    q = (struct sched_request){.gpu_milli_per_job = 99000, .memory_per_gpu_bytes = 1ULL << 40};
+    refused(c.w, &q, "gpus: 99 on one node");
     q = (struct sched_request){.project = 1, .qos = 1, .time_limit_ms = 91 * MINUTE_MS};
     refused(c.w, &q, "1 h 31 min exceeds QoS low's limit of 1 h 30 min");
     q = (struct sched_request){.project = 1, .qos = 1, .gpu_milli_per_job = 2000};
