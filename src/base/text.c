@@ -117,10 +117,16 @@ const char *printable(const char *s, char *out, size_t max) {
     uint32_t code;
     if (max < 4)
         return "";
-    for (size_t skip; i < len && n < max - 4; n++) {
-        skip = control_char(s + i, len - i, &code);
-        out[n] = skip ? '?' : s[i];
-        i += skip ? skip : 1;
+    for (size_t here; i < len; i += here) {  // whole characters only: the result is valid UTF-8 whatever `s` is
+        here = utf8_sequence((const unsigned char *)s + i, len - i);
+        bool bad = !here || control_char(s + i, len - i, &code);
+        if (n + (bad ? 1 : here) > max - 4)
+            break;
+        if (bad)
+            out[n++] = '?';
+        else
+            n = (size_t)(stpncpy(out + n, s + i, here) - out);
+        here = here ? here : 1;
     }
     if (i < len) {
         memcpy(out + n, "...", 3);

@@ -330,26 +330,18 @@ void notifier_event(struct notifier *n, const struct notice *what) {
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf subject = {0}, text = {0};
     struct job_record r;
-    bool live, last;
+    bool live, last = false;
     uint32_t mask, len;
     char label[32];
     if (!n->started || api_record(n->controller, what->job, &a, &r, &live) < 0 || str_empty(r.spec->notify) ||
         notify_parse(r.spec->notify, &mask, NULL) < 0 || !wanted(mask, what, &r))
         return;
-    if (n->waiting.len >= NOTIFIER_WAITING_MAX || !within_limit(n, r.spec->user, &last)) {
-        n->dropped++;
-        return;
-    }
     if (what->array_count)
         snprintf(label, sizeof label, "%llu", (unsigned long long)r.array_id);
     else
         api_label(&r, label, sizeof label);
     compose_subject(n, what, &r, label, &subject);
     compose_text(n, what, &r, label, &text);
-    if (last)
-        buf_addf(&text,
-                 "\nThis is notification %d within one hour: no more are sent to you before the next hour.\n",
-                 NOTIFIER_PER_USER_HOUR);
     const char *target;
     for (const char *at = str_empty(r.spec->notify_to) ? r.spec->user : r.spec->notify_to; *at;) {
         len = notify_target_next(&at, &target);
@@ -359,6 +351,14 @@ void notifier_event(struct notifier *n, const struct notice *what) {
                      "job %s: its webhook's host is not allowed; add it to webhook_hosts of [notify]", label);
             continue;
         }
+        if (n->waiting.len >= NOTIFIER_WAITING_MAX || !within_limit(n, r.spec->user, &last)) {
+            n->dropped++;
+            break;
+        }
+        if (last)
+            buf_addf(&text,
+                     "\nThis is message %d within one hour: no more are sent for your jobs before the next hour.\n",
+                     NOTIFIER_PER_USER_HOUR);
         add_line(n, what, &r, to, buf_str(&subject), buf_str(&text));
     }
     if (!n->running && clock_mono_ms() >= n->restart_ms)

@@ -9,7 +9,7 @@ struct notifier;
 
 enum {
     NOTIFIER_WAITING_MAX = 20000,     // composed and not acknowledged; beyond it new ones are dropped and counted
-    NOTIFIER_PER_USER_HOUR = 200,     // beyond it one last message says that there are more
+    NOTIFIER_PER_USER_HOUR = 200,     // messages, one for each address; the last one says that no more are sent
     NOTIFIER_RECOVER_EVENTS = 100000, // read back at most after a restart
 };
 

@@ -10,6 +10,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -299,15 +300,21 @@ static bool same_destination(const struct sender *s, const struct outgoing *a, c
         return false;
     if (a->delivery.kind == DELIVERY_MAIL)
         return true;  // all go through one server
+    // Without the port: a user chooses it, and may choose ones that never answer.
     const char *x = strstr(a->delivery.to, "://") + 3, *y = strstr(b->delivery.to, "://") + 3;
-    size_t n = strcspn(x, "/?#");
-    return n == strcspn(y, "/?#") && memcmp(x, y, n) == 0;
+    size_t n = strcspn(x, ":/?#");
+    return n == strcspn(y, ":/?#") && strncasecmp(x, y, n) == 0;
 }
 
 static bool has_place(const struct sender *s, const struct outgoing *o) {
-    uint32_t same = 0;
-    for (uint32_t i = 0; i < s->list.len; i++)
-        same += is_active(s->list.at[i]) && same_destination(s, s->list.at[i], o);
+    uint32_t same = 0, webhooks = 0;
+    for (uint32_t i = 0; i < s->list.len; i++) {
+        const struct outgoing *other = s->list.at[i];
+        same += is_active(other) && same_destination(s, other, o);
+        webhooks += is_active(other) && other->delivery.kind == DELIVERY_WEBHOOK;
+    }
+    if (o->delivery.kind == DELIVERY_WEBHOOK && webhooks >= SENDER_PLACES - SENDER_PER_HOST)
+        return false;  // the rest is for mails
     return s->active < SENDER_PLACES && same < SENDER_PER_HOST;
 }
 

@@ -120,6 +120,16 @@ def test_only_what_was_asked_for(world):
     assert len(mail.mails) == 2 and not any(f"Job {good} " in s for s in mail.subjects())
 
 
+def test_every_address_counts_towards_the_limit(world):
+    c, mail, _ = world
+    to = ",".join(f"user{i}@example.org" for i in range(8))
+    c.submit("--notify", "end,array_tasks", "--notify-to", to, "--array", "0-26", "-o", "/dev/null", "--", "true")
+    wait_until(lambda: len(mail.mails) >= 200, 120, lambda: f"{len(mail.mails)} mails")
+    c.acequia("run", "--notify", "end", "--", "true")
+    assert len(mail.mails) == 200
+    assert sum("This is message 200 within one hour" in m.get_content() for _, _, m in mail.mails) == 1
+
+
 def test_time_limit_comes_near(world):
     c, mail, _ = world
     job = c.submit("--notify", "time_limit_50", "--time", "20s", "--", "sleep", "60")

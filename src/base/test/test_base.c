@@ -95,6 +95,10 @@ static void text_checks(void **state) {
     assert_true(has_control_chars("\xe2\x81\xa6", 3));
     assert_false(has_control_chars("Séquia ✓ \xc2\xa0", 14));
     assert_string_equal(printable("a\xc2\x9b" "b", out, sizeof out), "a?b");
+    // What is shown is valid UTF-8, also of bytes that are not, and when it is cut.
+    assert_string_equal(printable("\xff\xfe" "a\xe2\x9c", out, sizeof out), "??a??");
+    assert_string_equal(printable("aéééééééé", out, sizeof out), "aééé...");
+    assert_string_equal(printable("✓✓", out, sizeof out), "✓✓");
     cleanup_buf struct buf b = {0};
     buf_add_visible(&b, "a\x1b[1m\xe2\x80\xae" "é\n");
     assert_string_equal(buf_str(&b), "a\\x1b[1m\\u202eé\\x0a");

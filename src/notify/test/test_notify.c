@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,10 +141,14 @@ static void note(void *ctx, uint64_t id, const struct error *e) {
         snprintf(o->text, sizeof o->text, "%s", e->text);
 }
 
-static void add_webhook(struct sender *s, uint64_t id, int port) {
+static void add_webhook_to(struct sender *s, uint64_t id, const char *host, int port) {
     char url[64];
-    snprintf(url, sizeof url, "http://127.0.0.1:%d/hook", port);
+    snprintf(url, sizeof url, "http://%s:%d/hook", host, port);
     sender_add(s, &(struct delivery){.id = id, .kind = DELIVERY_WEBHOOK, .to = url, .body = "{}"});
+}
+
+static void add_webhook(struct sender *s, uint64_t id, int port) {
+    add_webhook_to(s, id, "127.0.0.1", port);
 }
 
 static void passing_failures_are_tried_again(void **state) {
@@ -177,8 +182,8 @@ static void a_hanging_server_holds_up_nobody_else(void **state) {
     start_server(&good, fine);
     for (uint64_t id = 1; id <= 10; id++)
         add_webhook(s, id, hung.port);
-    add_webhook(s, 11, good.port);
-    add_webhook(s, 12, good.port);
+    add_webhook_to(s, 11, "localhost", good.port);
+    add_webhook_to(s, 12, "localhost", good.port);
     while (log.delivered != (1u << 11 | 1u << 12))
         sender_work(s, -1, 50);
     assert_int_equal(log.failed, 0);
@@ -186,6 +191,59 @@ static void a_hanging_server_holds_up_nobody_else(void **state) {
     sender_free(s);
     stop_server(&hung);
     stop_server(&good);
+}
+
+// A port that accepts connections and never answers, on all addresses of loopback.
+static int silent_port(int *listener) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t len = sizeof at;
+    *listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(*listener, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(listen(*listener, 64), 0);
+    assert_int_equal(getsockname(*listener, (struct sockaddr *)&at, &len), 0);
+    return ntohs(at.sin_port);
+}
+
+static void many_silent_ports_hold_up_nobody_else(void **state) {
+    enum { PORTS = 6 };
+    static const int fine[] = {200, -1};
+    struct http_server good;
+    struct outcome_log log = {0};
+    struct sender_config config = {.from = "a@b", .retry_ms = {0, 10, 10, 10}};
+    struct sender *s = sender_new(&config, note, &log);
+    int listeners[PORTS];
+    start_server(&good, fine);
+    for (int i = 0; i < PORTS; i++) {
+        int port = silent_port(&listeners[i]);
+        for (int k = 0; k < SENDER_PER_HOST; k++)
+            add_webhook(s, 1, port);
+    }
+    add_webhook_to(s, 2, "localhost", good.port);
+    while (log.delivered != 1u << 2)
+        sender_work(s, -1, 50);
+    assert_int_equal(log.failed, 0);
+    sender_free(s);
+    stop_server(&good);
+    for (int i = 0; i < PORTS; i++)
+        close(listeners[i]);
+}
+
+static void silent_hosts_leave_room_for_mails(void **state) {
+    struct outcome_log log = {0};
+    struct sender_config config = {.from = "a@b", .sendmail = "/bin/true", .retry_ms = {0, 10, 10, 10}};
+    struct sender *s = sender_new(&config, note, &log);
+    int listener, port = silent_port(&listener);
+    for (int i = 0; i < 2 * SENDER_PLACES; i++) {
+        char host[16];
+        snprintf(host, sizeof host, "127.0.0.%d", 2 + i);
+        add_webhook_to(s, 1, host, port);
+    }
+    sender_add(s, &(struct delivery){.id = 2, .kind = DELIVERY_MAIL, .to = "a@b", .subject = "s", .text = "t"});
+    while (log.delivered != 1u << 2)
+        sender_work(s, -1, 50);
+    assert_int_equal(log.failed, 0);
+    sender_free(s);
+    close(listener);
 }
 
 static void sendmail_gets_the_message(void **state) {
@@ -223,6 +281,7 @@ static void sendmail_gets_the_message(void **state) {
 }
 
 int main(void) {
+    signal(SIGPIPE, SIG_IGN);  // as the program does
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_addresses_are_refused),
         cmocka_unit_test(lines_are_checked),
@@ -230,6 +289,8 @@ int main(void) {
         cmocka_unit_test(signatures_can_be_checked),
         cmocka_unit_test(passing_failures_are_tried_again),
         cmocka_unit_test(a_hanging_server_holds_up_nobody_else),
+        cmocka_unit_test(many_silent_ports_hold_up_nobody_else),
+        cmocka_unit_test(silent_hosts_leave_room_for_mails),
         cmocka_unit_test(sendmail_gets_the_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
