@@ -255,7 +255,8 @@ static int no_node_allowed(const struct world *w, const struct sched_request *q,
                          "partition list'",
                          p->name);
     if (q->feature_count)
-        return error_set(err, ERANGE, "features: no node that it may use has them; ask for others, see 'acequia nodes'");
+        return error_set(err, ERANGE,
+                         "features: no node that it may use has them; ask for others, see 'acequia nodes'");
     if (q->nodes_only_count)
         return error_set(err, ERANGE,
                          "node list: its partition and project may use none of these nodes; choose others, or another "
@@ -269,7 +270,8 @@ static int check_nodes(const struct world *w, const struct world_request *r, str
     if (!c.nodes)
         return 0;  // an empty cluster may still grow
     if (r->demand.model_unknown)
-        return error_set(err, ERANGE, "gpu_model: no node has a GPU of model \"%s\"; see 'acequia nodes' for the models there are",
+        return error_set(err, ERANGE,
+                         "gpu_model: no node has a GPU of model \"%s\"; see 'acequia nodes' for the models there are",
                          q->gpu_model);
     if (!c.allowed)
         return no_node_allowed(w, q, err);
