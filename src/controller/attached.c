@@ -230,6 +230,8 @@ static bool open_stream(struct source *p, struct job_record *r, enum log_source 
     struct attached *a = p->all;
     const char *node = r->parts.at[p->index].node;
     struct message_log_read m = session_log_read(r, p->index, source, true, -1);
+    m.attached = true;
+    m.resumed = a->resume;
     struct stream **at = source == LOG_SOURCE_ERROR ? &p->error : &p->output;
     *at = stream_new(a->controller, a->actor, node, source == LOG_SOURCE_ERROR ? &error : &output, p, e);
     if (!*at)

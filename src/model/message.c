@@ -172,6 +172,8 @@ static const struct field log_read_fields[] = {
     FIELD(10, S, tail_lines, ""),
     FIELD(11, S, credit, ""),
     FIELD(12, S, node_index, ""),
+    FIELD(13, S, attached, ""),
+    FIELD(14, S, resumed, ""),
 };
 static const struct schema log_read_schema = SCHEMA(S, "log_read", log_read_fields);
 #undef S

@@ -22,7 +22,7 @@
 #include "shepherd.h"
 
 enum { LOOK_FIRST_MS = 50, LOOK_MAX_MS = 1000, KILL_EVERY_MS = 5,
-       ENDING_LOOK_MS = 20, POLL_MAX_MS = 60000,
+       ENDING_LOOK_MS = 20, BLOCKED_LOOK_MS = 20, POLL_MAX_MS = 60000,
        RELAY_POLL_MAX = 8192 };  // descriptors of steps that are watched at once
 
 static struct shepherd_unit *main_unit(struct shepherd *s) {
@@ -66,8 +66,9 @@ static void tell_end(struct shepherd *s, enum launch_end verdict, uint32_t why) 
     struct tm tm;
     time_t now = time(NULL);
     char when[32], text[320];
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !localtime_r(&now, &tm) ||
-        !strftime(when, sizeof when, "%FT%T", &tm))
+    if (!m->kept && (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
+        return;
+    if (!localtime_r(&now, &tm) || !strftime(when, sizeof when, "%FT%T", &tm))
         return;
     unsigned long long job = m->req.job;
     bool late = verdict == ENDED_TIMEOUT;
@@ -80,7 +81,9 @@ static void tell_end(struct shepherd *s, enum launch_end verdict, uint32_t why) 
                            node_name(&m->req), when, due)
                 : snprintf(text, sizeof text, "acequia: job %llu %s, %s on %.100s\n", job,
                            late ? "reached its time limit" : "was ended", when, node_name(&m->req));
-    if (n <= 0 || (s->teller = fork()) != 0)
+    if (n > 0 && m->kept)
+        kept_output_say(m, text, (size_t)n);
+    if (n <= 0 || m->kept || (s->teller = fork()) != 0)
         return;
     sigset_t none;
     sigemptyset(&none);
@@ -299,6 +302,8 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
     }
     if (!s->site->has[CG_MEMORY])
         sooner(&next, s->next_look_ms);
+    if (kept_output_blocked(m))
+        sooner(&next, now_ms + BLOCKED_LOOK_MS);
     for (int i = 1; i < s->units_top; i++) {
         struct shepherd_unit *u = &s->units[i];
         if (u->phase == UNIT_RUNNING && u->req.time_limit_ms)
@@ -316,12 +321,12 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
 // Sleeps until a child ends, the agent asks, memory runs out, or a timer is due. SIGCHLD is let in
 // only here.
 static void pause_until_event(struct shepherd *s, int64_t now_ms) {
-    static struct pollfd p[2 + RELAY_POLL_MAX];
-    uint32_t counts[UNITS_MAX], n = 2;
+    static struct pollfd p[4 + RELAY_POLL_MAX];
+    uint32_t counts[UNITS_MAX], kept = kept_output_poll(main_unit(s), p + 2), first = 2 + kept, n = first;
     p[0] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
     p[1] = (struct pollfd){.fd = s->listen_fd < 0 ? -1 : s->slot.watch_fd, .events = POLLIN};
     for (int i = 0; i < s->units_top; i++) {
-        counts[i] = s->units[i].phase == UNIT_FREE ? 0 : relay_poll(&s->units[i], p + n, 2 + RELAY_POLL_MAX - n);
+        counts[i] = s->units[i].phase == UNIT_FREE ? 0 : relay_poll(&s->units[i], p + n, first + RELAY_POLL_MAX - n);
         n += counts[i];
     }
     int ms = next_timeout(s, now_ms);
@@ -334,7 +339,9 @@ static void pause_until_event(struct shepherd *s, int64_t now_ms) {
         cgroup_slot_unwatch(&s->slot);
         attempt_end(s, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, clock_mono_ms());
     }
-    for (uint32_t i = 0, at = 2; i < (uint32_t)s->units_top && at < n; at += counts[i++])
+    if (kept)
+        kept_output_serve(main_unit(s), p + 2, kept);
+    for (uint32_t i = 0, at = first; i < (uint32_t)s->units_top && at < n; at += counts[i++])
         if (counts[i])
             relay_serve(s, &s->units[i], p + at, counts[i]);
     if (p[0].revents)
@@ -430,6 +437,8 @@ void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds)
     int rc = unit_load(s, m, 0, &e);
     for (int i = 0; i < nfds && i < 3; i++)
         m->fds[i] = fds[i];
+    if (rc == 0 && (rc = kept_output_open(m)) < 0)
+        error_set(&e, -rc, "the job's output cannot be kept: %s", strerror(-rc));
     if (rc == 0) {
         run_loaded(s);
     } else if (rc != -EALREADY && spool_sealed(&m->status)) {

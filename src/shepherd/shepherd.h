@@ -62,6 +62,7 @@ struct shepherd_unit {
     struct launch_note *note;
     int fds[3];
     struct relay *relay;  // streams kept by us; NULL: files or descriptors
+    struct kept_output *kept;  // output of an attached job; NULL: it is not attached, or has a terminal
     pid_t *pids;
     int32_t *exits;
     uint32_t alive;
@@ -158,6 +159,14 @@ uint32_t relay_poll(const struct shepherd_unit *u, struct pollfd *p, uint32_t ro
 void relay_serve(struct shepherd *s, struct shepherd_unit *u, const struct pollfd *p, uint32_t n);
 void relay_wake(struct shepherd_unit *u);  // the agent has changed something
 void relay_close(struct shepherd *s, struct shepherd_unit *u);  // takes what the tasks left; accepts none
+
+// kept_output.c: output of an attached job.
+int kept_output_open(struct shepherd_unit *u);  // puts pipes in the place of the files in u->fds
+bool kept_output_blocked(const struct shepherd_unit *u);  // waits for the client: look again soon
+uint32_t kept_output_poll(const struct shepherd_unit *u, struct pollfd *p);  // at most two
+void kept_output_serve(struct shepherd_unit *u, const struct pollfd *p, uint32_t n);
+void kept_output_say(struct shepherd_unit *u, const char *text, size_t len);  // a message of ours
+void kept_output_close(struct shepherd_unit *u);  // takes what the tasks left
 
 // steps.c: the control socket.
 void steps_listen(struct shepherd *s);

@@ -303,6 +303,7 @@ void unit_write_end(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms)
     struct spool_status *st = &u->status;
     enum cgroup_oom oom = CGROUP_OOM_NONE;
     relay_close(s, u);  // before the end is told: the output is then complete
+    kept_output_close(u);
     take_usage(s, u, now_ms, &oom);
     st->state = SPOOL_ENDED;
     st->ended_wall_ms = clock_wall_ms();
@@ -324,6 +325,7 @@ void unit_write_end(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms)
 
 void unit_done(struct shepherd *s, struct shepherd_unit *u) {
     relay_close(s, u);
+    kept_output_close(u);
     if (u->listed)
         cgroup_step_remove(&s->slot, u->step);
     for (int i = 0; i < 3; i++)

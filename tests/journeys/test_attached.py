@@ -136,3 +136,58 @@ def test_all_nodes_are_shown_once_over_a_restart(three):
     for node in NODES:
         assert [x.split()[1] for x in lines if x.startswith(f"{node} ")] == [str(i) for i in range(1, 61)]
     assert lines.count("1500") == 3
+
+
+STREAM_BYTES = 64 << 20  # KEPT_STREAM_BYTES
+OVERHEAD = 2 << 20       # header, and what is accepted at the job's end
+
+
+def kept_bytes(cluster, job):
+    """What a job's kept output takes on disk."""
+    total = 0
+    for folder, _, names in os.walk(cluster.home):
+        for name in names:
+            if name.startswith(f"{job}.") and name.endswith((".out", ".err")):
+                total += os.stat(os.path.join(folder, name)).st_blocks * 512
+    return total
+
+
+def job_of(cluster, name):
+    wait_until(lambda: any(j["name"] == name for j in cluster.api.get("/v1/jobs")["jobs"]), 30, "no job")
+    return next(j["id"] for j in cluster.api.get("/v1/jobs")["jobs"] if j["name"] == name)
+
+
+@pytest.mark.parametrize("option", [[], ["--pty"]], ids=["pipes", "terminal"])
+def test_output_that_nobody_reads_blocks_the_job_at_a_limit(option):
+    """The client is there and does not read: the job waits, and goes on from there when it is read."""
+    total = 150 << 20
+    with Cluster() as c:
+        done = os.path.join(c.home, "done")
+        script = f"head -c {total} /dev/zero; touch {done}; echo end"
+        p = subprocess.Popen([c.binary, "run", "--name", "flood", "--no-input", *option, "--", "sh", "-c", script], env=c.env,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        job = job_of(c, "flood")
+        wait_until(lambda: kept_bytes(c, job) >= STREAM_BYTES, 120, "does not reach the limit")
+        time.sleep(1)
+        assert kept_bytes(c, job) <= STREAM_BYTES + OVERHEAD
+        assert not os.path.exists(done)
+        seen, most = 0, 0
+        while data := p.stdout.read(1 << 20):
+            seen += len(data)
+            most = max(most, kept_bytes(c, job))
+            last = data[-10:]
+        assert p.wait(60) == 0
+        assert seen - total in (4, 5) and last.replace(b"\r", b"").endswith(b"end\n"), seen
+        assert max(most, kept_bytes(c, job)) <= STREAM_BYTES + OVERHEAD
+        logs = subprocess.run([c.binary, "logs", str(job)], env=c.env, capture_output=True, check=True).stdout
+        assert b"are not kept" in logs[:200] and len(logs) <= STREAM_BYTES + OVERHEAD
+
+
+def test_kept_output_of_a_user_is_bounded_after_the_end():
+    """Ten jobs whose output stays whole, 300 MiB: the newest stay."""
+    with Cluster() as c:
+        for _ in range(10):
+            subprocess.run([c.binary, "run", "--no-input", "--", "head", "-c", str(30 << 20), "/dev/zero"], env=c.env,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=240, check=True)
+        wait_until(lambda: sum(kept_bytes(c, job) for job in range(1, 11)) <= 256 << 20, 60, "nothing is removed")
+        assert kept_bytes(c, 10) >= 30 << 20 and kept_bytes(c, 1) == 0

@@ -11,19 +11,18 @@
 
 enum { TAIL_BLOCK = 16384 };
 
-// Where the last `lines` lines begin.
-static off_t tail_start(int fd, int64_t lines, off_t size) {
+off_t log_file_tail(int fd, int64_t lines, off_t first, off_t size) {
     char block[TAIL_BLOCK];
     if (lines < 0)
-        return 0;
+        return first;
     off_t at = size;
     int64_t left = lines;
     bool last = true;
-    while (at > 0) {
-        size_t n = at < TAIL_BLOCK ? (size_t)at : TAIL_BLOCK;
+    while (at > first) {
+        size_t n = at - first < TAIL_BLOCK ? (size_t)(at - first) : TAIL_BLOCK;
         at -= (off_t)n;
         if (pread(fd, block, n, at) != (ssize_t)n)
-            return 0;
+            return first;
         for (size_t i = n; i-- > 0;) {
             // The newline that ends the file does not begin another line.
             if (block[i] == '\n' && !last && --left < 0)
@@ -36,7 +35,7 @@ static off_t tail_start(int fd, int64_t lines, off_t size) {
             }
         }
     }
-    return lines == 0 ? size : 0;
+    return lines == 0 ? size : first;
 }
 
 static int open_file(struct log_file *f) {
@@ -51,7 +50,7 @@ static int open_file(struct log_file *f) {
         return -EBADF;
     }
     f->fd = fd;
-    f->at = tail_start(fd, f->tail_lines, st.st_size);
+    f->at = log_file_tail(fd, f->tail_lines, 0, st.st_size);
     return 0;
 }
 

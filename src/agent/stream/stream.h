@@ -4,6 +4,7 @@
 #pragma once
 #include "agent/node/node.h"
 #include "agent/stream/streams.h"
+#include "launch/kept.h"
 
 enum {
     STREAM_INPUT_MAX = 1 << 20,   // input that waits for a process to read it
@@ -69,6 +70,7 @@ struct streams {
     VEC(struct stream_feed *) feeds;
     VEC(struct step_alone) alone;
     uint32_t next_step, attached;
+    int64_t next_kept_look_ms;
     uv_timer_t timer;
 };
 
@@ -82,6 +84,7 @@ void stream_credit_input(struct agent_stream *s, size_t waiting);
 // stream_log.c
 void stream_log_start(struct agent_stream *s, const struct message_log_read *m);
 void stream_log_pump(struct agent_stream *s, int64_t now_ms);  // may end the stream
+bool stream_log_is_client(const struct agent_stream *s);  // of an attached job: it frees what it has read
 void stream_log_kick(struct agent_stream *s);  // there is something new
 struct stream_log *stream_log_free(struct stream_log *l);
 
@@ -111,9 +114,12 @@ struct stream_feed {
     struct stream_pipe in;
     bool terminal, ended;  // ended: the end of input was seen
     uint64_t taken;        // bytes of input ever taken in
-    int kept_fd;  // terminals: where what they show is kept
+    struct kept_file kept;  // terminals: where what they show is kept
+    bool blocked;           // the terminal is not read until the client has made room there
 };
 struct stream_feed *stream_feed_find(struct streams *all, uint64_t id, uint32_t attempt);
+// Terminals that waited for their client are read again when there is room.
+void stream_feeds_unblock(struct streams *all);
 void stream_feed_drain(struct stream_feed *f);
 void stream_feed_write(struct stream_feed *f, const void *data, size_t len, bool eof);
 // Tells whoever reads the attempt's output where its input stands; f NULL: it takes none.
@@ -122,3 +128,11 @@ void stream_feed_flush(struct stream_feed *f);  // input, and credit for what ha
 void stream_feed_free(struct stream_feed *f);
 void stream_feed_resize(struct stream_feed *f, uint32_t rows, uint32_t columns);
 int stream_open_terminal(uint32_t rows, uint32_t columns, uint32_t uid, bool root, int *master, int *slave);
+
+// kept_outputs.c: the folder of kept output.
+typedef void streams_kept_fn(void *ctx, uint64_t id, uint32_t attempt, uint32_t step);
+void streams_kept_prune(struct agent_node *a);
+// Output over the limit is then dropped instead of blocking the job.
+void streams_kept_give_up_client(struct agent_node *a, uint64_t id, uint32_t attempt);
+// From time to time: calls fn for every running attached attempt (step is 0), and prunes.
+void streams_kept_look(struct streams *all, int64_t now_ms, streams_kept_fn *fn, void *ctx);

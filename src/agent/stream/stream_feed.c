@@ -2,7 +2,6 @@
 // file, so that whoever attaches later sees it from the beginning.
 #include "stream.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pty.h>
@@ -17,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-enum { PRUNE_EVERY = 64 };
+enum { PRUNE_EVERY = 64, TERMINAL_READS = 64 };
 
 struct stream_feed *stream_feed_find(struct streams *all, uint64_t id, uint32_t attempt) {
     for (uint32_t i = 0; i < all->feeds.len; i++)
@@ -34,8 +33,7 @@ void stream_feed_free(struct stream_feed *f) {
             break;
         }
     stream_pipe_close(&f->in);
-    if (f->kept_fd >= 0)
-        close(f->kept_fd);
+    launch_kept_close(&f->kept);
     free(f);
 }
 
@@ -50,28 +48,40 @@ static void kick_readers(struct streams *all, uint64_t id, uint32_t attempt) {
     }
 }
 
-// What the terminal shows goes to the file. False at its end.
-static bool copy_terminal(struct stream_feed *f) {
+// What the terminal shows goes to the file, up to the limit that the client has to make room for.
+// False at its end.
+static bool copy_terminal(struct stream_feed *f, bool drain) {
     char data[16384];
-    for (;;) {
+    for (int i = 0; i < TERMINAL_READS; i++) {
+        if (!drain && launch_kept_blocked(&f->kept)) {
+            f->blocked = true;
+            stream_fd_want(f->in.w, f->in.w->events & UV_WRITABLE);
+            return true;
+        }
         ssize_t n = read(f->in.w->fd, data, sizeof data);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return n < 0 && errno == EAGAIN;
-        for (ssize_t at = 0; at < n;) {
-            ssize_t w = write(f->kept_fd, data + at, (size_t)(n - at));
-            if (w <= 0)
-                break;  // a full disk loses output, not the job
-            at += w;
-        }
+        launch_kept_append(&f->kept, data, (size_t)n, drain);
         kick_readers(f->all, f->id, f->attempt);
+    }
+    return true;
+}
+
+void stream_feeds_unblock(struct streams *all) {
+    for (uint32_t i = 0; i < all->feeds.len; i++) {
+        struct stream_feed *f = all->feeds.at[i];
+        if (!f->blocked || launch_kept_blocked(&f->kept))
+            continue;
+        f->blocked = false;
+        stream_fd_want(f->in.w, (f->in.w ? f->in.w->events : 0) | UV_READABLE);
     }
 }
 
 void stream_feed_drain(struct stream_feed *f) {
     if (f->terminal && f->in.w)
-        copy_terminal(f);
+        copy_terminal(f, true);
 }
 
 // What nobody reads any more is taken too, and lost as in any pipe.
@@ -101,7 +111,7 @@ void stream_feed_flush(struct stream_feed *f) {
 
 static void on_feed(struct stream_fd *w, int events) {
     struct stream_feed *f = w->owner;
-    if (f->terminal && (events & UV_READABLE) && !copy_terminal(f)) {
+    if (f->terminal && (events & UV_READABLE) && !copy_terminal(f, false)) {
         f->in.w = stream_fd_close(f->in.w);
         return;
     }
@@ -134,53 +144,16 @@ int stream_open_terminal(uint32_t rows, uint32_t columns, uint32_t uid, bool roo
     return 0;
 }
 
-// "JOB.ATTEMPT.out" or ".err"
-static bool kept_name(const char *name, uint64_t *id, uint32_t *attempt) {
-    char head[SPOOL_NAME_MAX];
-    size_t len = strlen(name);
-    if (len < 5 || len >= sizeof head || name[len - 4] != '.')
-        return false;
-    memcpy(head, name, len - 4);
-    head[len - 4] = 0;
-    return spool_parse_name(head, id, attempt) == 0;
-}
-
-static int by_value(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-// Kept output is bounded by number: of too many the older half goes.
-static void prune(struct agent_node *a) {
-    int fd = openat(a->output_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    VEC(uint64_t) ids = {0};
-    uint64_t id;
-    uint32_t attempt;
-    if (!d)
-        return;
-    for (struct dirent *ent; (ent = readdir(d));)
-        if (kept_name(ent->d_name, &id, &attempt))
-            vec_push(&ids, id);
-    if (ids.len > AGENT_KEPT_OUTPUTS_MAX) {
-        qsort(ids.at, ids.len, sizeof *ids.at, by_value);
-        uint64_t first = ids.at[ids.len / 2];
-        rewinddir(d);
-        for (struct dirent *ent; (ent = readdir(d));)
-            if (kept_name(ent->d_name, &id, &attempt) && id < first)
-                unlinkat(fd, ent->d_name, 0);
-    }
-    vec_done(&ids);
-    closedir(d);
-}
-
-static int open_kept(struct agent_node *a, const struct message_launch *m, bool error) {
+static int make_kept(struct agent_node *a, const struct message_launch *m, bool error, struct kept_file *out) {
     char name[SPOOL_NAME_MAX];
+    *out = (struct kept_file){.fd = -1};
     snprintf(name, sizeof name, "%llu.%u.%s", (unsigned long long)m->id, m->attempt,
              error ? "err" : "out");
-    int fd = openat(a->output_fd, name,
-                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return fd < 0 ? -errno : fd;
+    cleanup_close int fd = openat(a->output_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = fd < 0 ? -errno : launch_kept_create(fd, m->spec->uid, out);
+    if (rc == 0)
+        TAKE_FD(fd);
+    return rc;
 }
 
 // Whoever attached before the launch may have typed already.
@@ -200,10 +173,10 @@ static void take_early(struct stream_feed *f) {
     stream_feed_flush(f);
 }
 
-static void add_feed(struct streams *all, const struct message_launch *m, int fd, int kept_fd) {
+static void add_feed(struct streams *all, const struct message_launch *m, int fd, struct kept_file kept) {
     struct stream_feed *f = xcalloc(1, sizeof *f);
     *f = (struct stream_feed){.all = all, .id = m->id, .attempt = m->attempt, .terminal = m->spec->pty,
-                       .kept_fd = kept_fd, .in = {.keep_fd = -1, .terminal = m->spec->pty}};
+                       .kept = kept, .in = {.keep_fd = -1, .terminal = m->spec->pty}};
     f->in.w = stream_fd_new(all->agent, fd, f, on_feed);
     vec_push(&all->feeds, f);
     if (!f->in.w)
@@ -216,12 +189,13 @@ static void add_feed(struct streams *all, const struct message_launch *m, int fd
 static int attach_terminal(struct streams *all, const struct message_launch *m,
                            struct launch_request *r, int fds[3], struct error *e) {
     int master, slave;
-    int kept = open_kept(all->agent, m, false);
-    if (kept < 0)
-        return error_set(e, -kept, "its output cannot be kept: %s", strerror(-kept));
-    int rc = stream_open_terminal(m->spec->pty_rows, m->spec->pty_columns, r->uid, r->switch_user, &master, &slave);
+    struct kept_file kept;
+    int rc = make_kept(all->agent, m, false, &kept);
+    if (rc < 0)
+        return error_set(e, -rc, "its output cannot be kept: %s", strerror(-rc));
+    rc = stream_open_terminal(m->spec->pty_rows, m->spec->pty_columns, r->uid, r->switch_user, &master, &slave);
     if (rc < 0) {
-        close(kept);
+        launch_kept_close(&kept);
         return error_set(e, -rc, "no terminal: %s", strerror(-rc));
     }
     add_feed(all, m, master, kept);
@@ -235,27 +209,29 @@ int streams_attach(struct streams *all, const struct message_launch *m, struct l
                    int fds[3], struct error *e) {
     int in[2] = {-1, -1};
     if (all->attached++ % PRUNE_EVERY == 0)
-        prune(all->agent);
+        streams_kept_prune(all->agent);
     r->use_fds = true;
     if (m->spec->pty)
         return attach_terminal(all, m, r, fds, e);
-    cleanup_close int out = open_kept(all->agent, m, false);
-    cleanup_close int err = open_kept(all->agent, m, true);
-    if (out < 0 || err < 0)
-        return error_set(e, out < 0 ? -out : -err, "its output cannot be kept");
+    cleanup_kept struct kept_file out = {.fd = -1}, err = {.fd = -1};
+    int rc = make_kept(all->agent, m, false, &out);
+    if (rc == 0)
+        rc = make_kept(all->agent, m, true, &err);
+    if (rc < 0)
+        return error_set(e, -rc, "its output cannot be kept: %s", strerror(-rc));
     if (m->spec->stdin_open) {
         if (pipe2(in, O_CLOEXEC) < 0)
             return error_set(e, errno, "no pipe: %m");
         fcntl(in[1], F_SETFL, O_NONBLOCK);
-        add_feed(all, m, in[1], -1);
+        add_feed(all, m, in[1], (struct kept_file){.fd = -1});
     } else {
         in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (in[0] < 0)
             return error_set(e, errno, "/dev/null cannot be opened: %m");
     }
     fds[0] = in[0];
-    fds[1] = TAKE_FD(out);
-    fds[2] = TAKE_FD(err);
+    fds[1] = TAKE_FD(out.fd);
+    fds[2] = TAKE_FD(err.fd);
     kick_readers(all, m->id, m->attempt);
     return 3;
 }

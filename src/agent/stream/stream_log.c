@@ -5,13 +5,17 @@
 #include "stream.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "log_file.h"
 #include "log_reader.h"
 
@@ -25,7 +29,10 @@ struct stream_log {
     const struct message_log_read *wanted;  // not begun: its user is not known yet
     struct user_info user;  // groups and names in the arena
     bool switch_user, follow, opened;
-    struct log_file file;      // ours
+    struct log_file file;      // ours, of an older release; else only its path is used
+    struct kept_file kept;     // ours
+    uint64_t at;               // position in it
+    bool client, resumed, told_lost;
     struct stream_fd *remote;    // the socket to the reading process; NULL: the file is ours
     pid_t pid;
     bool asked, asked_over;    // an answer is due; the attempt had ended before it was asked for
@@ -41,6 +48,7 @@ struct stream_log *stream_log_free(struct stream_log *l) {
         agent_reap(l->agent, l->pid);
     }
     log_file_done(&l->file);
+    launch_kept_close(&l->kept);
     arena_done(&l->arena);
     free(l);
     return NULL;
@@ -190,6 +198,9 @@ void stream_log_start(struct agent_stream *s, const struct message_log_read *m) 
     s->log = l;
     l->agent = s->all->agent;
     l->file = (struct log_file){.fd = -1, .tail_lines = m->tail_lines};
+    l->kept = (struct kept_file){.fd = -1};
+    l->client = m->attached;
+    l->resumed = m->resumed;
     l->begun_ms = clock_mono_ms();
     l->follow = m->follow;
     if (!m->spec) {
@@ -204,12 +215,80 @@ void stream_log_start(struct agent_stream *s, const struct message_log_read *m) 
     begin(s);
 }
 
+bool stream_log_is_client(const struct agent_stream *s) {
+    return s->log && s->log->client;
+}
+
+// -EBADMSG: a file of an older release, without a header.
+static int open_kept(struct stream_log *l) {
+    cleanup_close int fd = open(l->file.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int rc = fd < 0 ? -errno : launch_kept_open(fd, &l->kept);
+    if (rc < 0)
+        return rc;
+    TAKE_FD(fd);
+    uint64_t start = atomic_load(&l->kept.head->start), len = atomic_load(&l->kept.head->len);
+    if (l->client)
+        atomic_store(&l->kept.head->client, 1);
+    if (l->file.tail_lines >= 0)
+        l->at = (uint64_t)log_file_tail(l->kept.fd, l->file.tail_lines, (off_t)(KEPT_HEAD_BYTES + start),
+                                        (off_t)(KEPT_HEAD_BYTES + len)) - KEPT_HEAD_BYTES;
+    return 0;
+}
+
+static ssize_t say(char *out, size_t size, const char *text, uint64_t bytes) {
+    int n = snprintf(out, size, "acequia: %llu bytes of output %s\n", (unsigned long long)bytes, text);
+    return n < (int)size ? n : (ssize_t)size;
+}
+
+// What the client has read makes room for more.
+static void acknowledge(struct stream_log *l) {
+    int rc = l->client ? launch_kept_acknowledge(&l->kept, l->at) : 0;
+    if (rc == 0)
+        return;
+    log_warn("%s: its file system cannot free parts of a file (%s); output over %d MiB is dropped", l->file.path,
+             strerror(-rc), KEPT_STREAM_BYTES >> 20);
+    l->client = false;
+    atomic_store(&l->kept.head->client, 0);
+}
+
+static ssize_t read_kept(struct stream_log *l, char *out, size_t size, bool over) {
+    int rc = l->kept.head ? 0 : open_kept(l);
+    if (rc < 0)
+        return rc;
+    uint64_t start = atomic_load(&l->kept.head->start), lost = atomic_load(&l->kept.head->lost);
+    if (l->at < start && l->resumed) {
+        size_t n = start - l->at < size ? (size_t)(start - l->at) : size;
+        memset(out, 0, n);
+        l->at += n;
+        return (ssize_t)n;
+    }
+    if (l->at < start) {
+        uint64_t missing = start - l->at;
+        l->at = start;
+        return say(out, size, "before this were read by the job's client and are not kept", missing);
+    }
+    ssize_t n = launch_kept_read(&l->kept, l->at, out, size);
+    if (n > 0) {
+        l->at += (uint64_t)n;
+        acknowledge(l);
+    } else if (n == 0 && over && lost && !l->told_lost) {
+        l->told_lost = true;
+        return say(out, size, "were dropped: nobody read them, and the limit of kept output was reached", lost);
+    }
+    return n;
+}
+
+static ssize_t read_own(struct stream_log *l, char *out, size_t size, bool over) {
+    ssize_t n = l->file.fd >= 0 ? -EBADMSG : read_kept(l, out, size, over);
+    return n == -EBADMSG ? log_file_read(&l->file, out, size) : n;
+}
+
 static void pump_own(struct agent_stream *s) {
     struct stream_log *l = s->log;
     char data[LOG_READER_PIECE_MAX];
     bool over = is_over(s);
     for (int i = 0; i < CHUNKS_AT_ONCE && s->credit; i++)
-        if (!take(s, data, log_file_read(&l->file, data, room(s)), over))
+        if (!take(s, data, read_own(l, data, room(s), over), over))
             return;
 }
 

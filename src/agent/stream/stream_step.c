@@ -229,7 +229,8 @@ void stream_step_resize(struct agent_stream *s, uint32_t rows, uint32_t columns)
 static bool has_stream(const struct streams *all, uint64_t id, uint32_t attempt, uint32_t step) {
     for (uint32_t i = 0; i < all->list.len; i++) {
         const struct agent_stream *s = all->list.at[i];
-        if (s->kind == STREAM_STEP && s->id == id && s->attempt == attempt && s->step == step)
+        bool reads = s->kind == STREAM_STEP || (!step && s->kind == STREAM_LOG && stream_log_is_client(s));
+        if (reads && s->id == id && s->attempt == attempt && s->step == step)
             return true;
     }
     return false;
@@ -237,6 +238,10 @@ static bool has_stream(const struct streams *all, uint64_t id, uint32_t attempt,
 
 static void give_up_client(struct agent_node *a, uint64_t id, uint32_t attempt, uint32_t step) {
     struct control_request r = {.type = CONTROL_RELAY, .step = step};
+    if (!step) {
+        streams_kept_give_up_client(a, id, attempt);
+        return;
+    }
     cleanup_close int fd = spool_relay_file(a->spool_fd, id, attempt, step, SPOOL_RELAY_PAGE, O_RDWR);
     struct relay_page *page =
         fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -274,9 +279,11 @@ static void look_at(void *ctx, uint64_t id, uint32_t attempt, uint32_t step) {
 
 void streams_look_at_steps(struct streams *all, bool connected, int64_t now_ms) {
     struct looking l = {all, now_ms};
+    stream_feeds_unblock(all);
     if (!connected) {  // nobody can come: the term begins anew when somebody can
         vec_clear(&all->alone);
         return;
     }
     agent_steps_each_running(agent_logic_steps(all->agent->logic), look_at, &l);
+    streams_kept_look(all, now_ms, look_at, &l);
 }

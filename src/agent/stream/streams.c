@@ -139,6 +139,7 @@ static void on_timer(uv_timer_t *t) {
         if (i > all->list.len)
             i = all->list.len;
     }
+    stream_feeds_unblock(all);
     if (!all->list.len)
         uv_timer_stop(&all->timer);
 }

@@ -233,6 +233,8 @@ struct message_log_read {
     int64_t tail_lines;   // -1: all
     uint64_t credit;
     uint32_t node_index;
+    bool attached;        // the job's client: what it has read need not be kept
+    bool resumed;         // it has had output before and counts bytes: what is not kept any more is sent as zeros
 };
 struct message_exec {  // exec, bash, and steps: processes inside a running attempt
     uint64_t stream, id;

@@ -18,6 +18,7 @@ enum {
     AGENT_STREAMS_MAX = 4096,
     AGENT_STUCK_MAX = 256,  // killed processes that do not exit (hung file system): then no new log readers
     AGENT_KEPT_OUTPUTS_MAX = 1000,  // output files of attached jobs that are kept after the job's end
+    AGENT_KEPT_USER_BYTES = 256 << 20,  // the same in bytes, per user
 };
 
 struct agent_node {

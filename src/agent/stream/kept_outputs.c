@@ -1,0 +1,136 @@
+// Owns the folder of kept output (launch/kept.h) as a whole: how many files and how many bytes of ended jobs
+// stay, and which running jobs have lost their client, so that they are not blocked by it any longer.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "stream.h"
+
+enum { LOOK_EVERY_MS = 5000, BLOCK_BYTES = 512 };
+
+struct kept_entry {
+    char name[SPOOL_NAME_MAX];
+    uint64_t id, bytes;
+    uint32_t attempt, uid;
+    bool running, error;
+};
+struct kept_list {
+    VEC(struct kept_entry) all;
+    uint64_t ended_bytes;
+};
+
+// "JOB.ATTEMPT.out" or ".err"
+static bool parse_name(const char *name, struct kept_entry *k) {
+    char head[SPOOL_NAME_MAX];
+    size_t len = strlen(name);
+    if (len < 5 || len >= sizeof head || name[len - 4] != '.')
+        return false;
+    memcpy(head, name, len - 4);
+    head[len - 4] = 0;
+    memcpy(k->name, name, len + 1);
+    k->error = strcmp(name + len - 4, ".err") == 0;
+    return spool_parse_name(head, &k->id, &k->attempt) == 0;
+}
+
+static void list_outputs(struct agent_node *a, struct kept_list *out) {
+    int fd = openat(a->output_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d)
+        return;
+    for (struct dirent *ent; (ent = readdir(d));) {
+        struct kept_entry k = {0};
+        struct stat st;
+        if (!parse_name(ent->d_name, &k) || fstatat(fd, k.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        enum agent_phase phase = agent_logic_phase(a->logic, k.id, k.attempt);
+        k.running = phase != AGENT_ENDED && phase != AGENT_UNKNOWN;
+        k.bytes = (uint64_t)st.st_blocks * BLOCK_BYTES;
+        out->ended_bytes += k.running ? 0 : k.bytes;
+        vec_push(&out->all, k);
+    }
+    closedir(d);
+}
+
+static uint32_t owner(struct agent_node *a, const char *name) {
+    struct kept_head h = {0};
+    cleanup_close int fd = openat(a->output_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd >= 0 && pread(fd, &h, sizeof h, 0) == (ssize_t)sizeof h ? h.uid : 0;
+}
+
+static int newest_first(const void *a, const void *b) {
+    const struct kept_entry *x = a, *y = b;
+    return x->id != y->id ? (x->id > y->id ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+static int by_user(const void *a, const void *b) {
+    const struct kept_entry *x = a, *y = b;
+    return x->uid != y->uid ? (x->uid < y->uid ? -1 : 1) : newest_first(a, b);
+}
+
+// Of too many files the older half goes.
+static void prune_by_number(struct agent_node *a, struct kept_list *l) {
+    if (l->all.len <= AGENT_KEPT_OUTPUTS_MAX)
+        return;
+    qsort(l->all.at, l->all.len, sizeof *l->all.at, newest_first);
+    for (uint32_t i = l->all.len / 2; i < l->all.len; i++)
+        if (!l->all.at[i].running)
+            unlinkat(a->output_fd, l->all.at[i].name, 0);
+}
+
+// The newest output of each user's ended jobs stays, up to a number of bytes.
+static void prune_by_bytes(struct agent_node *a, struct kept_list *l) {
+    uint64_t bytes = 0;
+    if (l->ended_bytes <= AGENT_KEPT_USER_BYTES)
+        return;
+    for (uint32_t i = 0; i < l->all.len; i++)
+        l->all.at[i].uid = owner(a, l->all.at[i].name);
+    qsort(l->all.at, l->all.len, sizeof *l->all.at, by_user);
+    for (uint32_t i = 0; i < l->all.len; i++) {
+        const struct kept_entry *k = &l->all.at[i];
+        if (i == 0 || k->uid != k[-1].uid)
+            bytes = 0;
+        bytes += k->running ? 0 : k->bytes;
+        if (!k->running && bytes > AGENT_KEPT_USER_BYTES)
+            unlinkat(a->output_fd, k->name, 0);
+    }
+}
+
+void streams_kept_prune(struct agent_node *a) {
+    struct kept_list l = {0};
+    list_outputs(a, &l);
+    prune_by_number(a, &l);
+    prune_by_bytes(a, &l);
+    vec_done(&l.all);
+}
+
+void streams_kept_give_up_client(struct agent_node *a, uint64_t id, uint32_t attempt) {
+    static const char *const ends[] = {"out", "err"};
+    for (int i = 0; i < 2; i++) {
+        cleanup_kept struct kept_file k = {.fd = -1};
+        char name[SPOOL_NAME_MAX];
+        snprintf(name, sizeof name, "%llu.%u.%s", (unsigned long long)id, attempt, ends[i]);
+        cleanup_close int fd = openat(a->output_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0 || launch_kept_open(fd, &k) < 0)
+            continue;
+        TAKE_FD(fd);
+        atomic_store(&k.head->client, 0);
+    }
+}
+
+void streams_kept_look(struct streams *all, int64_t now_ms, streams_kept_fn *fn, void *ctx) {
+    struct kept_list l = {0};
+    if (now_ms < all->next_kept_look_ms)
+        return;
+    all->next_kept_look_ms = now_ms + LOOK_EVERY_MS;
+    list_outputs(all->agent, &l);
+    for (uint32_t i = 0; i < l.all.len; i++)
+        if (l.all.at[i].running && !l.all.at[i].error)
+            fn(ctx, l.all.at[i].id, l.all.at[i].attempt, 0);
+    prune_by_bytes(all->agent, &l);
+    vec_done(&l.all);
+}
