@@ -1,6 +1,7 @@
 // The audit log is a row of pages, each a named value of the store ("audit.12") with one JSON object a line. The newest
 // page is rewritten until it is full; the oldest go when there are too many or they are too old. Pages are small, so
-// that a record costs little. Denials that nobody could stop from coming are recorded up to a number a minute.
+// that a record costs little. What others than administrators cause is recorded up to a number a minute, for each user
+// or address and for all of them, and counted beyond it: nobody can push out the records of others by making many.
 #include "audit.h"
 
 #include <stdio.h>
@@ -16,7 +17,8 @@
 enum {
     PAGE_BYTES = 16 << 10,
     PAGES_MAX = 2048,  // 32 MiB, about 200,000 records
-    DENIALS_PER_MINUTE = 300,
+    PER_MINUTE = 300,           // records that are not caused by administrators
+    SOURCE_PER_MINUTE = 60,     // of one user, or of one address without a user
     LOGINS_MAX = 4096,         // that are remembered
     LOGIN_AGAIN_MS = 3600000,  // a token that is used from the same address is a new login after this
     TARGET_MAX = 200,
@@ -27,14 +29,20 @@ enum {
 struct audit_log {
     uint64_t first, last;  // pages
     struct buf page;       // the newest
-    int64_t minute;        // of the denials counted
-    uint32_t denials, unrecorded;
+    int64_t minute;        // of the records counted
+    uint32_t recorded, unrecorded;
+    struct strmap sources; // user or address → struct audit_source, of this minute; at most PER_MINUTE
     struct strmap logins;  // address and token → struct audit_seen
 };
 
 struct audit_seen {
     int64_t at_ms;
     char key[NET_ADDRESS_MAX + NET_PASS_MAX + 2];
+};
+
+struct audit_source {
+    uint32_t recorded;
+    char name[NET_WHO_MAX + NET_ADDRESS_MAX];
 };
 
 struct audit_row {
@@ -111,21 +119,52 @@ static void record(struct controller *c, const struct audit_row *r) {
     save(c);
 }
 
-// Anybody can cause denials: beyond a number they are only counted.
-static bool denial_fits(struct controller *c) {
+static void forget_sources(struct audit_log *l) {
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&l->sources, &it, NULL, &v))
+        free(v);
+    strmap_done(&l->sources);
+}
+
+static void next_minute(struct controller *c, int64_t minute) {
+    struct audit_log *l = c->audit;
+    char text[64];
+    uint32_t unrecorded = l->unrecorded;
+    snprintf(text, sizeof text, "%u more requests, not recorded one by one", unrecorded);
+    l->minute = minute;
+    l->recorded = l->unrecorded = 0;
+    forget_sources(l);
+    if (unrecorded)
+        record(c, &(struct audit_row){.what = text, .status = 401});
+}
+
+// Users are told apart by their name, strangers by their address without its port.
+static struct audit_source *source_of(struct audit_log *l, const struct net_request *req) {
+    char name[sizeof((struct audit_source *)0)->name] = "";
+    const char *port = strrchr(req->peer->address, ':');
+    if (*req->who)
+        snprintf(name, sizeof name, "user %s", req->who);
+    else
+        snprintf(name, sizeof name, "%.*s", port ? (int)(port - req->peer->address) : 0, req->peer->address);
+    struct audit_source *s = strmap_get(&l->sources, name);
+    if (!s) {
+        s = xcalloc(1, sizeof *s);
+        memcpy(s->name, name, sizeof name);
+        strmap_put(&l->sources, s->name, s);
+    }
+    return s;
+}
+
+static bool fits(struct controller *c, const struct net_request *req) {
     struct audit_log *l = c->audit;
     int64_t minute = clock_mono_ms() / 60000;
-    if (minute != l->minute) {
-        char text[64];
-        uint32_t unrecorded = l->unrecorded;
-        snprintf(text, sizeof text, "%u more denials, not recorded one by one", unrecorded);
-        l->minute = minute;
-        l->denials = l->unrecorded = 0;
-        if (unrecorded)
-            record(c, &(struct audit_row){.what = text, .status = 401});
-    }
-    if (l->denials++ < DENIALS_PER_MINUTE)
+    if (minute != l->minute)
+        next_minute(c, minute);
+    if (l->recorded < PER_MINUTE && source_of(l, req)->recorded++ < SOURCE_PER_MINUTE) {
+        l->recorded++;
         return true;
+    }
     l->unrecorded++;
     return false;
 }
@@ -200,7 +239,7 @@ void audit_reply(struct controller *c, const struct net_request *req, int status
     cleanup_arena struct arena a = {0};
     const struct route *r = req->tag ? &api_routes[req->tag - 1] : NULL;
     bool denied = status == 401 || status == 403 || (status == 429 && !r);
-    if (!c->audit || !req->method || (denied ? !denial_fits(c) : !is_recorded(req, r)))
+    if (!c->audit || !req->method || !(denied || is_recorded(req, r)) || (!req->admin && !fits(c, req)))
         return;
     bool reads = streq(req->method, "GET");
     record(c, &(struct audit_row){.who = *req->who ? req->who : NULL,
@@ -289,6 +328,7 @@ void audit_close(struct controller *c) {
     while (strmap_next(&l->logins, &it, NULL, &v))
         free(v);
     strmap_done(&l->logins);
+    forget_sources(l);
     buf_done(&l->page);
     free(l);
     c->audit = NULL;

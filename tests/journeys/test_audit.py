@@ -73,6 +73,23 @@ def test_only_administrators_read_it(cluster):
     assert shown.startswith("TIME") and "403" in shown and "root" not in shown.split("\n", 1)[1].replace("/root", "")
 
 
+def test_a_stranger_cannot_push_out_the_records_of_others(cluster):
+    """Joining is possible without a token, so everybody can send nonsense there."""
+    answers = [request(cluster, "POST", "/v1/join", body=b"{}")[0] for _ in range(150)]
+    assert set(answers) == {400}
+    assert 0 < len(found(cluster, what="POST /v1/join", status=400)) <= 120  # 60 a minute, perhaps in two minutes
+    assert as_nobody(cluster, "drain", "n1").returncode
+    assert found(cluster, who="nobody", what="POST /v1/nodes/n1/drain", status=403)  # others are still recorded
+
+
+def test_a_user_cannot_push_out_the_records_of_others(cluster):
+    script = ("import sys; sys.path.insert(0, sys.argv[2])\nfrom tests.lab.api import Api\napi = Api(sys.argv[1])\n"
+              "for _ in range(150):\n    t = api.post('/v1/tokens', {'kind': 'user'})\n    api.request('DELETE', '/v1/tokens/' + t['id'])\n")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    subprocess.run([*AS_NOBODY, "/usr/bin/python3", "-c", script, f"{cluster.home}/run/api.sock", root], check=True, cwd="/")
+    assert len([r for r in records(cluster) if r["who"] == "nobody" and "/v1/tokens" in r["what"]]) <= 180
+
+
 def test_it_survives_the_controller_and_a_flood_of_denials(cluster):
     kept = found(cluster, what="login")
     cluster.kill_controller()
