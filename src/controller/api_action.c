@@ -13,14 +13,16 @@
 // answered in between; the answer leaves when all of it is committed. A client that disconnects does not undo or stop
 // it. One action of a user is carried out at a time, the others wait behind it; users take turns.
 enum {
-    WORK_LOOK = 1,         // units of work: looking at a job,
-    WORK_ACT = 20,         // and changing it: five to twenty microseconds
-    WORK_BYTES = 4096,   // of the journal: one unit
-    WORK_SLICE = 10000,    // of one turn: at most about 10 ms
-    WORK_AT_ONCE = 2000,   // done when the request arrives, before other requests of the same turn
-    BATCH_JOBS = 64,       // found before they are changed
-    SELECT_MAX = 4 << 20,  // jobs of one request: more than there can be; the same may be named twice
-    ACTIONS_MAX = 1024,    // waiting
+    WORK_LOOK = 1,                 // units of work: looking at a job,
+    WORK_ACT = 20,                 // and changing it: five to twenty microseconds
+    UPDATE_BYTES_MAX = 64 << 20,   // written by one request that changes jobs,
+    ACTION_BYTES_MAX = 512 << 20,  // and by any other: enough for a million ordinary jobs
+    WORK_BYTES = 4096,             // of the journal: one unit
+    WORK_SLICE = 10000,            // of one turn: at most about 10 ms
+    WORK_AT_ONCE = 2000,           // done when the request arrives, before other requests of the same turn
+    BATCH_JOBS = 64,               // found before they are changed
+    SELECT_MAX = 4 << 20,          // jobs of one request: more than there can be; the same may be named twice
+    ACTIONS_MAX = 1024,            // waiting
     ACTIONS_USER_MAX = 64,
 };
 
@@ -63,6 +65,7 @@ struct bulk_action {
     uint64_t batch[BATCH_JOBS];
     uint32_t found, looked;  // of the batch
     uint64_t matched, done;
+    uint64_t written;  // bytes of the journal
     struct action_problems problems;
 };
 
@@ -283,7 +286,20 @@ static bool carry_out(struct bulk_action *b, uint32_t work) {
             refused |= one.code == EAGAIN;
         }
         size_t after = core_outbox(c->core)->bytes.len;
-        spent += after > before ? (uint32_t)((after - before) / WORK_BYTES) : 0;
+        size_t written = after > before ? after - before : 0;
+        spent += (uint32_t)(written / WORK_BYTES);
+        b->written += written;
+        // Each changed or ended job has a copy of what was submitted: one request may not fill the disk with them.
+        if (b->written > (b->type == COMMAND_UPDATE ? UPDATE_BYTES_MAX : ACTION_BYTES_MAX) &&
+            b->source < b->sources.len) {
+            struct error full = {0};
+            error_set(
+                &full, E2BIG,
+                "one request may not change this much; %llu jobs were changed, ask again for the others",
+                (unsigned long long)b->done);
+            problem(&b->problems, "", &full);
+            refused = true;
+        }
     }
     c->action_work += spent;
     c->action_slices++;

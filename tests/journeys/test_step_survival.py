@@ -3,6 +3,7 @@ line of output comes once and in order, input arrives once, exit codes are those
 many kills; the long run has 1,000."""
 import os
 import random
+import signal
 import subprocess
 import time
 
@@ -27,7 +28,8 @@ def cluster():
 def start(c, *command, stdin=subprocess.DEVNULL):
     env = {k: v for k, v in c.env.items() if not k.startswith("SLURM")}
     env["PATH"] = f"{c.home}/bin:{env['PATH']}"
-    return subprocess.Popen(command, env=env, cwd=c.home, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=env, cwd=c.home, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            start_new_session=True)
 
 
 def restart_controller(c):
@@ -102,7 +104,7 @@ def test_an_allocation_that_nobody_claims_ends(cluster):
     job = cluster.api.get("/v1/jobs")["jobs"][0]["id"]
     wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "the allocation does not start")
     cluster.kill_controller()
-    client.kill()
+    os.killpg(client.pid, signal.SIGKILL)  # with the command that it runs
     client.communicate(timeout=60)
     cluster.start_controller()
     cluster.wait_ready()

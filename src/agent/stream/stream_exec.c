@@ -26,11 +26,18 @@ struct output {
     uint32_t fd, task;  // 1 or 2; rank
 };
 
+enum { EARLY_INPUT_MAX = 2 << 20 };  // more than a client may send ahead
+
 struct stream_exec {
     struct agent_stream *stream;
     VEC(struct output *) outputs;
     VEC(struct stream_pipe *) inputs;
-    bool terminal, started, ended;
+    bool terminal, prepared, started, ended;
+    // Kept until it is prepared: the job itself may still be on its way into the spool.
+    struct arena arena;
+    const struct message_exec *asked;
+    struct buf early;  // input that came before
+    bool early_eof;
     int pass[3], npass;  // handed to the shepherd when it listens
     int64_t begun_ms, ended_ms, next_look_ms;
     struct spool_status status;
@@ -66,6 +73,8 @@ struct stream_exec *stream_exec_free(struct agent_stream *s, struct stream_exec 
     pass_close(e);
     vec_done(&e->outputs);
     vec_done(&e->inputs);
+    arena_done(&e->arena);
+    buf_done(&e->early);
     free(e);
     return NULL;
 }
@@ -237,9 +246,30 @@ static int prepare(struct agent_stream *s, const struct message_exec *m, struct 
     return spool_create_step(agent->spool_fd, &r, clock_wall_ms(), e);
 }
 
+// A job that is being launched may have no request in the spool yet: then it is looked for again at the next turn.
+static void try_prepare(struct agent_stream *s) {
+    struct stream_exec *x = s->exec;
+    struct error e = {0};
+    int rc = prepare(s, x->asked, &e);
+    bool young =
+        rc == -ENOENT && agent_logic_phase(s->all->agent->logic, s->id, s->attempt) == AGENT_LAUNCHING;
+    if (young && clock_mono_ms() - x->begun_ms < AGENT_CONTROL_PATIENCE_MS)
+        return;
+    if (rc < 0) {
+        stream_finish(s, 0, 0, e.text);
+        return;
+    }
+    x->prepared = true;
+    for (uint32_t i = 0; i < x->inputs.len && (x->early.len || x->early_eof); i++)
+        stream_pipe_write(x->inputs.at[i], x->early.data, x->early.len, x->early_eof);
+    buf_done(&x->early);
+    x->early = (struct buf){0};
+    flush_inputs(s);
+    try_start(s);
+}
+
 void stream_exec_start(struct agent_stream *s, const struct message_exec *m) {
     struct agent_node *agent = s->all->agent;
-    struct error e = {0};
     enum agent_phase phase = agent_logic_phase(agent->logic, s->id, s->attempt);
     s->step = s->all->next_step++;
     s->exec = xcalloc(1, sizeof *s->exec);
@@ -249,16 +279,15 @@ void stream_exec_start(struct agent_stream *s, const struct message_exec *m) {
         stream_finish(s, 0, 0, "the job is not running on this node");
         return;
     }
-    if (prepare(s, m, &e) < 0) {
-        stream_finish(s, 0, 0, e.text);
-        return;
-    }
-    try_start(s);
+    s->exec->asked = schema_copy(message_info(MESSAGE_EXEC)->schema, m, &s->exec->arena);
+    try_prepare(s);
 }
 
 void stream_exec_pump(struct agent_stream *s, int64_t now_ms) {
     struct stream_exec *e = s->exec;
-    if (!e->started) {
+    if (!e->prepared) {
+        try_prepare(s);
+    } else if (!e->started) {
         try_start(s);
     } else if (e->ended) {
         finish_if_over(s);
@@ -269,6 +298,13 @@ void stream_exec_pump(struct agent_stream *s, int64_t now_ms) {
 }
 
 void stream_exec_input(struct agent_stream *s, const struct message_stream *m) {
+    struct stream_exec *e = s->exec;
+    if (!e->prepared) {
+        if (e->early.len + m->data.len <= EARLY_INPUT_MAX)
+            buf_add(&e->early, m->data.data, m->data.len);
+        e->early_eof |= m->eof;
+        return;
+    }
     for (uint32_t i = 0; i < s->exec->inputs.len; i++)
         stream_pipe_write(s->exec->inputs.at[i], m->data.data, m->data.len, m->eof);
     flush_inputs(s);

@@ -98,6 +98,11 @@ int rig_stop(struct rig *r) {
         unlinkat(dir, ent->d_name, 0);
     closedir(d);
     rmdir(r->path);
+    for (uint64_t i = 1; i < r->next_job; i++) {
+        char out[64];
+        snprintf(out, sizeof out, "/tmp/acequia-test-%d-%lu.out", getpid(), (unsigned long)i);
+        unlink(out);
+    }
     return complaints;
 }
 

@@ -698,8 +698,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(jobs_outlive_the_agent),
         cmocka_unit_test(ends_survive_a_reboot),
         cmocka_unit_test(logs_are_read_and_followed),
-        cmocka_unit_test(commands_run_inside_jobs),
         cmocka_unit_test(steps_belong_to_nobody),
+        cmocka_unit_test(commands_run_inside_jobs),  // also while a restarted agent still launches
         cmocka_unit_test(attached_jobs_talk),
         cmocka_unit_test(usage_is_told),
         cmocka_unit_test(a_dead_zygote_is_replaced),
