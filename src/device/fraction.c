@@ -56,3 +56,26 @@ void fraction_forget(const char *folder, const char *arbiter_folder, const char 
     if (ledger_path(path, arbiter_folder, uuid, ARBITER_SUFFIX) == 0)
         arbiter_forget(path, job);
 }
+
+static bool trim(const char *path, size_t bytes) {
+    enum { BLOCK_BYTES = 512, SLACK_BYTES = 4 << 20 };  // a huge page may hold the whole file
+    struct stat st;
+    // Asked by name first: nothing is opened in the usual case.
+    if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode) ||
+        (st.st_size <= (off_t)bytes && (size_t)st.st_blocks * BLOCK_BYTES <= bytes + SLACK_BYTES))
+        return false;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool done = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0;
+    if (fd >= 0)
+        close(fd);
+    return done;
+}
+
+bool fraction_trim_ledger(const char *path) {
+    return trim(path, ledger_bytes());
+}
+
+bool fraction_trim_arbiter(const char *folder, const char *uuid) {
+    char path[LEDGER_PATH_MAX];
+    return ledger_path(path, folder, uuid, ARBITER_SUFFIX) == 0 && trim(path, arbiter_bytes());
+}

@@ -82,6 +82,10 @@ int ledger_create(const char *path, const char *job, const char *uuid,
     return r;
 }
 
+size_t ledger_bytes(void) {
+    return sizeof(struct ledger_file);
+}
+
 int ledger_file_check(int fd) {
     struct stat st;
     if (fstat(fd, &st) < 0)

@@ -28,7 +28,7 @@
 #include "model/units.h"
 #include "net/pki.h"
 
-enum { READ_EVERY_MS = 1000, GRANTS_MAX = 256, HEALTH_FILE_MAX = 32768 };
+enum { READ_EVERY_MS = 1000, TRIM_EVERY_MS = 50, GRANTS_MAX = 256, HEALTH_FILE_MAX = 32768 };
 
 struct holder {
     uint64_t id;
@@ -50,7 +50,7 @@ struct gpus {
     struct owners *owners;
     bool numbers_are_ours;  // of processes, as the driver tells them
     struct gpu_audits audits;
-    uv_timer_t timer;
+    uv_timer_t timer, trim;
     uv_work_t work;
     bool busy, stopping, started;
     const char *health_path;
@@ -256,17 +256,49 @@ static void on_timer(uv_timer_t *timer) {
     g->busy = uv_queue_work(&g->agent->loop, &g->work, read_gpus, on_read) == 0;
 }
 
+static const char *arbiter_folder(struct gpus *g, struct arena *a) {
+    return arena_printf(a, "%s/arbiter", g->agent->spool_path);
+}
+
+// A ledger that its job has enlarged is cut back, and the job is ended: the file system is everybody's.
+static void on_trim(uv_timer_t *t) {
+    struct gpus *g = t->data;
+    cleanup_arena struct arena a = {0};
+    const char *reason = "it has enlarged the file in which its share of a GPU is counted";
+    bool ended = false;
+    for (uint32_t i = 0; i < g->holders.len; i++) {
+        const struct holder *h = &g->holders.at[i];
+        if (!h->ledger)
+            continue;
+        if (fraction_trim_arbiter(arbiter_folder(g, &a), g->agent->node.gpus.at[h->index].uuid))
+            log_warn("GPU %u: a job has enlarged the file through which its jobs take turns; it is cut back", h->index);
+        if (!fraction_trim_ledger(h->ledger))
+            continue;
+        log_warn("job %llu is ended: %s", (unsigned long long)h->id, reason);
+        agent_logic_stop(g->agent->logic, h->id, h->attempt, END_GPU, reason, clock_mono_ms());
+        ended = true;
+    }
+    if (ended)
+        g->agent->execute(g->agent);
+}
+
 void gpus_start(struct gpus *g) {
     uv_timer_init(&g->agent->loop, &g->timer);
     g->timer.data = g->work.data = g;
     uv_timer_start(&g->timer, on_timer, READ_EVERY_MS, READ_EVERY_MS);
+    uv_timer_init(&g->agent->loop, &g->trim);
+    g->trim.data = g;
+    if (g->agent->node.gpus.len && g->shim_dir)
+        uv_timer_start(&g->trim, on_trim, TRIM_EVERY_MS, TRIM_EVERY_MS);
     g->started = true;
 }
 
 void gpus_stop(struct gpus *g) {
     g->stopping = true;
-    if (g->started)
+    if (g->started) {
         uv_close((uv_handle_t *)&g->timer, NULL);
+        uv_close((uv_handle_t *)&g->trim, NULL);
+    }
 }
 
 struct gpus *gpus_free(struct gpus *g) {
@@ -285,10 +317,6 @@ struct gpus *gpus_free(struct gpus *g) {
 
 static const char *ledger_folder(struct gpus *g, uint64_t id, uint32_t attempt, struct arena *a) {
     return arena_printf(a, "%s/gpu/%llu.%u", g->agent->spool_path, (unsigned long long)id, attempt);
-}
-
-static const char *arbiter_folder(struct gpus *g, struct arena *a) {
-    return arena_printf(a, "%s/arbiter", g->agent->spool_path);
 }
 
 static const char *get_env(const struct launch_request *r, const char *name) {

@@ -53,7 +53,51 @@ static void only_users_with_a_share_reach_the_arbiter(void **state) {
     rmdir(folder);
 }
 
+static off_t size_of(const char *path) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_size;
+}
+
+// By its name as the job does it: 64 MiB behind its end, or blocks without a size.
+static void enlarge(const char *path, bool hidden) {
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(fallocate(fd, hidden ? FALLOC_FL_KEEP_SIZE : 0, 0, 64 << 20), 0);
+    close(fd);
+}
+
+static void files_that_jobs_enlarge_are_cut_back(void **state) {
+    char folder[] = "/dev/shm/acequia-fraction-XXXXXX", path[FRACTION_PATH_MAX], arbiter[200];
+    struct gpu gpu = {.uuid = "GPU-1", .model = "V100", .memory_bytes = 32ull << 30};
+    struct stat st;
+    assert_non_null(mkdtemp(folder));
+    struct fraction f = {.job = "1.1", .folder = folder, .arbiter_folder = folder, .milli = 500, .uid = (uid_t)-1};
+    assert_int_equal(fraction_make(&f, &gpu, path), 0);
+    snprintf(arbiter, sizeof arbiter, "%s/1.arbiter", folder);
+    off_t ledger_size = size_of(path), arbiter_size = size_of(arbiter);
+    assert_false(fraction_trim_ledger(path));
+    assert_false(fraction_trim_arbiter(folder, gpu.uuid));
+    for (int hidden = 0; hidden < 2; hidden++) {
+        enlarge(path, hidden);
+        enlarge(arbiter, hidden);
+        assert_true(fraction_trim_ledger(path));
+        assert_true(fraction_trim_arbiter(folder, gpu.uuid));
+        assert_int_equal(size_of(path), ledger_size);
+        assert_int_equal(size_of(arbiter), arbiter_size);
+        assert_true(stat(path, &st) == 0 && st.st_blocks * 512 < 4 << 20);
+        assert_false(fraction_trim_ledger(path));
+        assert_false(fraction_trim_arbiter(folder, gpu.uuid));
+    }
+    unlink(path);
+    unlink(arbiter);
+    rmdir(folder);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(only_users_with_a_share_reach_the_arbiter)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_users_with_a_share_reach_the_arbiter),
+        cmocka_unit_test(files_that_jobs_enlarge_are_cut_back),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // Fractions of a GPU as files: the ledger that a job's processes share, and the arbiter through which
 // jobs on one GPU take turns. Made and removed by the agent, enforced by the shim in the processes.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -24,3 +25,7 @@ int fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRA
 int fraction_path(const char *folder, const char *uuid, char path[FRACTION_PATH_MAX]);
 // Removes the ledger and the job's turn; nothing happens where there is none.
 void fraction_forget(const char *folder, const char *arbiter_folder, const char *uuid, const char *job);
+// Jobs can write to their ledger and to the arbiter, so they could enlarge them and fill the file system. Cuts
+// such a file back to its size, which no process that uses it notices. True: it was enlarged.
+bool fraction_trim_ledger(const char *path);
+bool fraction_trim_arbiter(const char *folder, const char *uuid);

@@ -41,6 +41,7 @@ struct arbiter_job {
 struct arbiter;
 
 // For the agent. `arbiter_forget` drops a finished job's line.
+size_t arbiter_bytes(void);  // of every arbiter file
 int arbiter_create(const char *path, const char *uuid, mode_t mode);
 int arbiter_sample(const char *path, struct arbiter_job out[ARBITER_JOBS], unsigned *n);
 int arbiter_forget(const char *path, const char *job);

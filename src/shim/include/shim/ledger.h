@@ -75,6 +75,7 @@ struct ledger;
 int ledger_path(char out[LEDGER_PATH_MAX], const char *dir, const char *uuid, const char *suffix);
 int ledger_create(const char *path, const char *job, const char *uuid,
                   const struct ledger_limits *limits, mode_t mode, bool replace);
+size_t ledger_bytes(void);  // of every ledger file
 // Reads by pread, never by a mapping: a job that truncates its own ledger cannot hurt the reader.
 int ledger_sample(const char *path, struct ledger_usage *out);
 int ledger_set_limits(const char *path, const struct ledger_limits *limits);
