@@ -7,7 +7,7 @@
 #include "state.h"
 
 enum depend_verdict { HOLDS, WAITS, NEVER };
-enum { CYCLE_SEARCH_MAX = 10000 };
+enum { CYCLE_SEARCH_MAX = 2000 };  // jobs looked at; every element of a large action makes one search
 
 static const struct dependency *terms_of(const struct submission *s) {
     static const struct dependency none;
@@ -234,6 +234,7 @@ struct cycle_search {
     const struct core_job *self;
     struct map seen;
     VEC(struct core_job *) jobs;  // pending, to be looked at
+    uint32_t looks;               // jobs looked for, also those that have ended or wait for the same as another
     bool found;                   // self is among them, or in an array that is
 };
 
@@ -261,7 +262,8 @@ static void search_target(struct cycle_search *s, const struct target *x) {
     if (!x->array)
         return;
     s->found |= s->self->sub->array == x->array;
-    for (uint64_t i = 0; i < x->array->count && !s->found && s->seen.len < CYCLE_SEARCH_MAX; i++) {
+    for (uint64_t i = 0; i < x->array->count && !s->found && s->looks < CYCLE_SEARCH_MAX; i++) {
+        s->looks++;
         struct core_job *j = core_find_job(s->c, x->array->id + i);
         if (!j || (j->sub == seen && !depends_by_index(seen)))
             continue;

@@ -1,5 +1,7 @@
 // Many jobs of one user, cancelled one after the other: each end costs a logarithm, with and without singleton
 // dependencies, by which jobs of one name wait for the earlier ones.
+#include <errno.h>
+
 #include "rig.h"
 
 #include "../state.h"
@@ -123,11 +125,37 @@ static void renamed_away(void **state) {
     rig_done(&r);
 }
 
+// The search for a cycle looks at a bounded number of an array's elements: an action on many jobs makes one search for
+// each of them. What it does not find is accepted, and waits.
+static void search_for_cycles_is_bounded(void **state) {
+    struct rig r;
+    struct error e;
+    rig_init(&r);
+    struct array_range many = {0, 9999, 1};
+    struct spec s = rig_spec(), change = {0};
+    char on_job[32], on_array[32];
+    uint64_t job = submit_named(&r, "first", NULL);
+    s.array.at = &many;
+    s.array.len = 1;
+    s.hold = true;
+    uint64_t array = rig_submit(&r, &alice, &s);
+    snprintf(on_job, sizeof on_job, "afterany:%llu", (unsigned long long)job);
+    snprintf(on_array, sizeof on_array, "afterany:%llu", (unsigned long long)array);
+    change.dependency = on_job;
+    assert_int_equal(do_update(r.core, &alice, array + 9999, &change, r.now_ms, &e), 0);
+    change.dependency = on_array;
+    assert_int_equal(do_update(r.core, &alice, job, &change, r.now_ms, &e), 0);
+    change.dependency = on_job;
+    assert_int_equal(do_update(r.core, &alice, array + 10, &change, r.now_ms, &e), -EDEADLK);
+    rig_drain(&r);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_singleton_among_many), cmocka_unit_test(all_are_singletons),
         cmocka_unit_test(ended_in_any_order),       cmocka_unit_test(an_array_waits_as_a_whole),
-        cmocka_unit_test(renamed_away),
+        cmocka_unit_test(renamed_away),             cmocka_unit_test(search_for_cycles_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
