@@ -40,7 +40,8 @@ struct gpu_idle {
     uint32_t index;
     struct idle_state state;
     int64_t seen_ms;
-    uint64_t tick;  // in which it was last counted
+    uint64_t tick;  // in which it was last counted, and with which figures:
+    uint64_t use_milli, memory_bytes, power_mw;
 };
 
 // What a job's GPUs did since the last tick.
@@ -209,9 +210,6 @@ static void add_job(struct controller *c, const char *node, const struct gpu_sam
     if (s->stray)
         return;
     j->unknown |= s->utilisation_unknown;
-    j->use_milli += s->utilisation_milli;
-    j->memory_bytes += s->memory_used_bytes;
-    j->power_mw += s->power_mw;
     if (s->utilisation_milli > j->most_milli)
         j->most_milli = s->utilisation_milli;
     uint64_t key = gpu_key(s->id, node, s->index);
@@ -222,8 +220,16 @@ static void add_job(struct controller *c, const char *node, const struct gpu_sam
         map_put(&t->gpus, key, g);
     }
     g->seen_ms = now;
-    j->samples += g->tick != t->tick;  // a message that came late and one in time are no two GPUs
+    // Of two messages within a tick, one of which came late, the later one replaces the earlier.
+    bool again = g->tick == t->tick;
+    j->samples += !again;
+    j->use_milli += s->utilisation_milli - (again ? g->use_milli : 0);
+    j->memory_bytes += s->memory_used_bytes - (again ? g->memory_bytes : 0);
+    j->power_mw += s->power_mw - (again ? g->power_mw : 0);
     g->tick = t->tick;
+    g->use_milli = s->utilisation_milli;
+    g->memory_bytes = s->memory_used_bytes;
+    g->power_mw = s->power_mw;
     idle_look(&g->state, &look_only, now, s->utilisation_unknown ? -1 : (int64_t)s->utilisation_milli);
 }
 

@@ -8,6 +8,9 @@
 #include "sched/explain.h"
 #include "world_state.h"
 
+// "unlimited" is stored as a time limit of 100 years: a job that has more than half of them left has no limit.
+#define NO_LIMIT_MS (INT64_C(50) * 365 * 86400 * 1000)
+
 // Rounded: forecasts are no better.
 static void span(struct buf *out, int64_t ms) {
     int64_t s = (ms + 999) / 1000;
@@ -60,8 +63,8 @@ static const char *reason_sentence(const struct sched_explanation *e) {
         [SCHED_REASON_PREEMPTING] = "Jobs were preempted for it; it starts when they have ended.",
     };
     switch (e->hold) {
-    case SCHED_HOLD_USER: return "Its user holds it.";
-    case SCHED_HOLD_ADMIN: return "An administrator holds it.";
+    case SCHED_HOLD_USER: return "It is held by its user.";
+    case SCHED_HOLD_ADMIN: return "It is held by an administrator.";
     case SCHED_HOLD_DEPENDENCY: return "It waits for the jobs it depends on.";
     case SCHED_HOLD_ARRAY: return "Its array has reached its limit of running tasks.";
     case SCHED_HOLD_OTHER: return "It is held.";
@@ -141,7 +144,7 @@ static void change_line(const struct world *w, const struct sched_explanation *e
     if (e->also_release)
         buf_adds(out, e->hold == SCHED_HOLD_DEPENDENCY ? "without its dependency and " : "once released, ");
     if (e->also_first)
-        buf_adds(out, "if it came before all other jobs, ");
+        buf_adds(out, "if it came before all other jobs, and ");
     switch (e->change) {
     case CHANGE_NONE:
         out->len -= sizeof "It would start now " - 1;  // nothing else was added then
@@ -238,7 +241,7 @@ static void holder_lines(const struct sched_explanation *e, int64_t now_ms, expl
             buf_adds(out, ", ");
         }
         buf_addf(out, "%u CPU%s, ", h->cpus, h->cpus == 1 ? "" : "s");
-        if (h->end_ms == INT64_MAX) {
+        if (h->end_ms - now_ms > NO_LIMIT_MS) {
             buf_adds(out, "without time limit\n");
         } else {
             buf_adds(out, "for at most ");

@@ -296,6 +296,23 @@ def test_a_reservation_in_the_way_is_told(cluster):
     assert cluster.run("wait", job).returncode == 0
 
 
+def test_why_on_a_narrow_terminal(cluster):
+    cpus = str(cluster.json("nodes")["nodes"][0]["cpus"])
+    holder = cluster.submit("-J", "holder", "-c", cpus, "-t", "unlimited", "--", "sleep", "600")
+    job = cluster.submit("-H", "-c", cpus, "--", "true")
+    wait_until(lambda: cluster.job(holder)["state"] == "RUNNING", 30, "it does not run")
+    try:
+        assert "without time limit" in cluster.acequia("why", job)
+        t = Terminal(cluster, "why", job, columns=60)
+        t.expect("Expected start")
+        assert t.end() == 0
+        lines = t.seen.replace("\r", "").splitlines()
+        assert lines[0] == "It is held by its user." and max(map(len, lines)) <= 60, lines
+    finally:
+        cluster.acequia("cancel", holder, job)
+    assert "at most 365d" in cluster.run("token", "create", "--ttl", "unlimited").stderr
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_descriptors(cluster, closed):
     line = f"exec {ACEQUIA} run -- sh -c 'cat; echo said' {closed}"

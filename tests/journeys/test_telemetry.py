@@ -2,6 +2,7 @@
 over restarts of both daemons."""
 import os
 import re
+import signal
 import time
 
 import pytest
@@ -137,3 +138,21 @@ def test_charts_survive_kill_9_of_the_controller():
         c.wait_ready()
         points = c.api.get(f"/v1/series?name=gpu/{node}/0/utilisation")["points"]
         assert len(points) > 40 and max(v for _, v in points) > 0.6
+
+
+def test_figures_that_come_late_are_not_added_up():
+    """Several messages of an agent reach a controller that was paused at once: the last one counts."""
+    with Cluster(config=SIMULATED) as c:
+        number = submit(c, "sleep 60", load=900, gpus_milli=1000)
+
+        def use():
+            rows = c.api.get("/v1/jobs?fields=id,gpu_use_milli")["jobs"]
+            return next(r for r in rows if r["id"] == number)["gpu_use_milli"]
+        wait_until(lambda: (use() or 0) > 500, 20, "no use", 0.2)
+        seen = []
+        for _ in range(3):
+            os.kill(c.pid("controller"), signal.SIGSTOP)
+            time.sleep(3)
+            os.kill(c.pid("controller"), signal.SIGCONT)
+            seen += [use() or 0 for _ in range(15) if not time.sleep(0.1)]
+        assert max(seen) <= 1000, seen

@@ -72,8 +72,11 @@ void terminal_raw_end(struct terminal_raw *t) {
 }
 
 void terminal_wrap(struct buf *out, const char *text, size_t at, size_t indent) {
-    size_t column = at;
+    // Long lines are hard to read, so a wide terminal changes nothing.
+    size_t column = at, width = isatty(STDOUT_FILENO) ? (size_t)terminal_width() : TERMINAL_WIDTH_DEFAULT;
     bool first = true;
+    if (width > TERMINAL_WIDTH_DEFAULT)
+        width = TERMINAL_WIDTH_DEFAULT;
     for (const char *p = text; *p;) {
         if (*p == '\n') {
             buf_addf(out, "\n%*s", (int)indent, "");
@@ -83,7 +86,7 @@ void terminal_wrap(struct buf *out, const char *text, size_t at, size_t indent) 
             continue;
         }
         size_t len = strcspn(p, " \n");
-        if (!first && column + 1 + len > TERMINAL_WIDTH_DEFAULT) {
+        if (!first && column + 1 + len > width) {
             buf_addf(out, "\n%*s", (int)indent, "");
             column = indent;
             first = true;

@@ -31,7 +31,7 @@ static const char *figure(struct arena *a, const char *what, int64_t v) {
     if (streq(what, "memory") || streq(what, "gpu_memory"))
         return arena_strdup(a, size_format(u, text));
     if (streq(what, "time"))
-        return arena_strdup(a, duration_format(u, text));
+        return u >= DURATION_LIMIT_S ? "unlimited" : arena_strdup(a, duration_format(u, text));
     return arena_printf(a, "%.1f Wh", (double)v / 3600.0);
 }
 

@@ -16,6 +16,8 @@
 #include "model/name.h"
 #include "model/units.h"
 
+enum { TTL_MAX_S = 365 * 86400 };
+
 static const struct option_spec specs[] = {
     {"user", 'u', "NAME",
      "Token for this user's commands on other machines; default: a token for an agent to join.", 0, NULL, NULL},
@@ -82,6 +84,8 @@ static int create(struct cli *c) {
                *node = option_get(&c->options, "node");
     if (option_given(&c->options, "ttl") && !option_duration(&c->options, "ttl", 1, &ttl, &c->error) && !ttl)
         return cli_usage(c, "--ttl is \"%s\"; give more than 0, as 1h or 30d", option_get(&c->options, "ttl"));
+    if (ttl > TTL_MAX_S)
+        return cli_usage(c, "--ttl is \"%s\"; a token is valid for at most 365d", option_get(&c->options, "ttl"));
     if (option_duration(&c->options, "ttl", 1, &ttl, &c->error) < 0 ||
         (user && identifier_check("--user", user, &c->error) < 0))
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
