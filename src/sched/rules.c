@@ -363,9 +363,10 @@ bool world_warning(const struct world *w, uint32_t i, char *text, size_t size) {
             continue;
         int64_t unit = d == DIM_CPU ? 1 : SCHED_GPU;
         snprintf(text, size,
-                 "the projects' quotas add up to %lld %s, the nodes that are up have %lld: guarantees "
+                 "the projects' quotas add up to %lld %s%s, the nodes that are up have %lld: guarantees "
                  "shrink in proportion",
-                 (long long)(sum[d] / unit), d == DIM_CPU ? "CPUs" : "GPUs",
+                 (long long)(sum[d] / unit), d == DIM_CPU ? "CPU" : "GPU",
+                 sum[d] / unit == 1 ? "" : "s",
                  (long long)(w->cluster.capacity[d] / unit));
         return true;
     }
