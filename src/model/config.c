@@ -14,7 +14,7 @@
 #include "model/name.h"
 #include "model/nodelist.h"
 
-struct reader {
+struct config_reader {
     const struct config_source *source;
     struct config *c;
     uint32_t line;
@@ -22,7 +22,7 @@ struct reader {
     VEC(struct config_entry) entries;  // of the last block
 };
 
-static int at_line(const struct reader *r, struct error *e) {
+static int at_line(const struct config_reader *r, struct error *e) {
     return error_prefix(e, "%s:%u", r->source->file, r->line);
 }
 
@@ -66,7 +66,7 @@ static int unknown_key(const struct config_section *s, const char *key, struct e
                      printable(key, shown, sizeof shown));
 }
 
-static void end_block(struct reader *r) {
+static void end_block(struct config_reader *r) {
     if (r->blocks.len) {
         struct config_block *b = &r->blocks.at[r->blocks.len - 1];
         b->entries.at = arena_memdup(&r->c->arena, r->entries.at, r->entries.len * sizeof *r->entries.at);
@@ -75,7 +75,8 @@ static void end_block(struct reader *r) {
     vec_clear(&r->entries);
 }
 
-static int check_block_name(struct reader *r, const struct config_section *s, const char *name, struct error *e) {
+static int check_block_name(struct config_reader *r, const struct config_section *s, const char *name,
+                            struct error *e) {
     struct name_list names;
     if (!s->name_help && name)
         return error_set(e, EINVAL, "section [%s] takes no name; write [%s]", s->word, s->word);
@@ -92,7 +93,7 @@ static int check_block_name(struct reader *r, const struct config_section *s, co
     return identifier_check(s->word, name, e);
 }
 
-static int open_block(struct reader *r, char *text, struct error *e) {
+static int open_block(struct config_reader *r, char *text, struct error *e) {
     size_t len = strlen(text);
     if (text[len - 1] != ']' || r->blocks.len >= CONFIG_SECTIONS_MAX)
         return error_set(e, EINVAL, "a section is written [word] or [word name] alone on its line");
@@ -116,7 +117,7 @@ static int open_block(struct reader *r, char *text, struct error *e) {
     return 0;
 }
 
-static int add_entry(struct reader *r, char *text, struct error *e) {
+static int add_entry(struct config_reader *r, char *text, struct error *e) {
     char *equals = strchr(text, '=');
     if (!r->blocks.len)
         return error_set(e, EINVAL, "\"%.40s\" stands before any section; begin with [cluster]", text);
@@ -159,7 +160,7 @@ static char *trim(char *line) {
     return line;
 }
 
-static int read_lines(struct reader *r, const char *text, size_t len, struct error *e) {
+static int read_lines(struct config_reader *r, const char *text, size_t len, struct error *e) {
     cleanup_free char *line = xmalloc(CONFIG_LINE_MAX + 1);
     for (const char *p = text, *end = text + len; p < end; r->line++) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
@@ -178,7 +179,7 @@ static int read_lines(struct reader *r, const char *text, size_t len, struct err
     return 0;
 }
 
-static int apply_block(struct reader *r, const struct config_block *b, void *target, struct error *e) {
+static int apply_block(struct config_reader *r, const struct config_block *b, void *target, struct error *e) {
     for (uint32_t i = 0; i < b->entries.len; i++) {
         const struct config_entry *entry = &b->entries.at[i];
         int c = config_value_parse(entry->key, entry->text, r->source, &r->c->arena, target, e);
@@ -192,7 +193,7 @@ static int apply_block(struct reader *r, const struct config_block *b, void *tar
 }
 
 // Fills the list of one kind of section (projects, partitions, …).
-static int fill_list(struct reader *r, const struct config_section *s, struct error *e) {
+static int fill_list(struct config_reader *r, const struct config_section *s, struct error *e) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < r->blocks.len; i++)
         count += r->blocks.at[i].section == s;
@@ -212,7 +213,7 @@ static int fill_list(struct reader *r, const struct config_section *s, struct er
     return 0;
 }
 
-static int check_whole(const struct config *c, struct reader *r, struct error *e) {
+static int check_whole(const struct config *c, struct config_reader *r, struct error *e) {
     r->line = 1;
     if (c->cluster.heartbeat_s * 2 > c->cluster.node_timeout_s)
         return error_set(e, EINVAL, "heartbeat (%us) must be at most half of node_timeout (%us)",
@@ -224,7 +225,7 @@ static int check_whole(const struct config *c, struct reader *r, struct error *e
     return 0;
 }
 
-static int interpret(struct reader *r, struct error *e) {
+static int interpret(struct config_reader *r, struct error *e) {
     size_t count;
     const struct config_section *s = config_sections(&count);
     struct config_node scratch;
@@ -252,7 +253,7 @@ static int interpret(struct reader *r, struct error *e) {
 int config_parse(const char *text, size_t len, const struct config_source *source, struct config *out,
                  struct error *e) {
     struct config c = {0};
-    struct reader r = {.source = source, .c = &c, .line = 1};
+    struct config_reader r = {.source = source, .c = &c, .line = 1};
     int result = 0;
     if (len > CONFIG_BYTES_MAX)
         result = error_set(e, EFBIG, "the file has %zu bytes; at most %d are read", len, CONFIG_BYTES_MAX);

@@ -10,7 +10,7 @@
 
 enum { STATES = JOB_STATE_COUNT };
 
-struct folded {
+struct job_fold {
     struct json *row;  // the first row of the array; becomes the folded one
     uint32_t rows;
     bool started;  // an element that is not pending is among them: sums are of these
@@ -39,7 +39,7 @@ static int state_index(const char *word) {
     return -1;
 }
 
-static void count(struct folded *f, struct json *row, int label, int state, struct arena *a) {
+static void count(struct job_fold *f, struct json *row, int label, int state, struct arena *a) {
     struct json *word = cell(row, state, JSON_STRING), *text = cell(row, label, JSON_STRING);
     int i = state_index(word ? word->s : NULL);
     if (i >= 0)
@@ -48,7 +48,7 @@ static void count(struct folded *f, struct json *row, int label, int state, stru
 }
 
 // Resources are those of elements that hold or held some; while all are pending, of one element.
-static void merge_sums(const struct job_rows *rows, struct folded *f, struct json *from) {
+static void merge_sums(const struct job_rows *rows, struct job_fold *f, struct json *from) {
     static const char *const sums[] = {"cpus",          "memory_bytes",  "gpus_milli",      "cpu_ms",
                                        "energy_mj",     "gpu_busy_ms",   "tasks",           "node_count",
                                        "gpu_use_milli", "memory_now_bytes"};
@@ -64,7 +64,7 @@ static void merge_sums(const struct job_rows *rows, struct folded *f, struct jso
     f->started = true;
 }
 
-static void merge(const struct job_rows *rows, struct folded *f, struct json *from) {
+static void merge(const struct job_rows *rows, struct job_fold *f, struct json *from) {
     static const char *const longest[] = {"elapsed_ms", "end_ms", "memory_peak_bytes"};
     struct json *into = f->row;
     merge_sums(rows, f, from);
@@ -95,7 +95,7 @@ static const char *state_text(int state, bool brief) {
     return brief && letters[state] ? letters[state] : job_state_words[state];
 }
 
-static void finish(const struct job_rows *rows, struct folded *f, int64_t id, bool brief, struct arena *a) {
+static void finish(const struct job_rows *rows, struct job_fold *f, int64_t id, bool brief, struct arena *a) {
     // Running ones first: they are what people look for.
     static const int order[] = {JOB_RUNNING, JOB_STARTING, JOB_COMPLETING, JOB_SUSPENDED, JOB_PENDING};
     cleanup_buf struct buf b = {0};
@@ -117,7 +117,7 @@ void job_rows_fold(struct job_rows *rows, bool brief, struct arena *a) {
     for (uint32_t i = 0; i < rows->rows.len; i++) {
         struct json *row = arena_memdup(a, rows->rows.at[i], sizeof *row);
         struct json *id = cell(row, array, JSON_INT);
-        struct folded *f = id && id->i > 0 ? map_get(&arrays, (uint64_t)id->i) : NULL;
+        struct job_fold *f = id && id->i > 0 ? map_get(&arrays, (uint64_t)id->i) : NULL;
         if (f) {
             count(f, row, label, state, a);
             merge(rows, f, row);
@@ -125,7 +125,7 @@ void job_rows_fold(struct job_rows *rows, bool brief, struct arena *a) {
         }
         if (id && id->i > 0) {
             f = arena_alloc(a, sizeof *f);
-            *f = (struct folded){.row = row};
+            *f = (struct job_fold){.row = row};
             row->items = arena_memdup(a, row->items, row->len * sizeof *row->items);
             struct json *word = cell(row, state, JSON_STRING);
             f->started = word && !streq(word->s, job_state_words[JOB_PENDING]);
@@ -139,7 +139,7 @@ void job_rows_fold(struct job_rows *rows, bool brief, struct arena *a) {
     uint64_t key;
     void *value;
     while (map_next(&arrays, &it, &key, &value))
-        if (((struct folded *)value)->rows > 1)
+        if (((struct job_fold *)value)->rows > 1)
             finish(rows, value, (int64_t)key, brief, a);
     map_done(&arrays);
 }

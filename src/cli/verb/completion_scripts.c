@@ -20,7 +20,7 @@ static void all_verbs(struct buf *out) {
 }
 
 // Names that the running cluster is asked for.
-static const struct source {
+static const struct completion_source {
     const char *kind, *command;
 } sources[] = {
     {"@job", "acequia list --no-heading --columns id 2>/dev/null"},
@@ -33,7 +33,7 @@ static const struct source {
 };
 enum { SOURCES = sizeof sources / sizeof *sources };
 
-static const struct source *source_of(const char *kind) {
+static const struct completion_source *source_of(const char *kind) {
     for (size_t i = 0; i < SOURCES; i++)
         if (streq(sources[i].kind, kind))
             return &sources[i];
@@ -41,7 +41,7 @@ static const struct source *source_of(const char *kind) {
 }
 
 // "project create|edit|delete|list|show NAME": what completes the name; NULL for other verbs.
-static const struct source *noun_of(const struct verb *v) {
+static const struct completion_source *noun_of(const struct verb *v) {
     char kind[32];
     if (!v->complete || !str_has_prefix(v->complete, "create edit"))
         return NULL;
@@ -51,7 +51,7 @@ static const struct source *noun_of(const struct verb *v) {
 
 // What bash does to complete one kind of thing.
 static void bash_kind(struct buf *out, const char *kind) {
-    const struct source *s = source_of(kind);
+    const struct completion_source *s = source_of(kind);
     if (s)
         buf_addf(out, "COMPREPLY=($(compgen -W \"$(%s)\" -- \"$cur\"))", s->command);
     else if (streq(kind, "@verb")) {
