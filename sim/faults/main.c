@@ -22,6 +22,7 @@ static const char usage_text[] =
     "  --seeds A..B        search; stops at the first failure and explains it\n"
     "  --fresh             search seeds that begin at the time of day, until --for is over\n"
     "  --go-on             name every seed that fails, explain the last\n"
+    "  --no-restores       plans without older copies of the controller's state put back\n"
     "  --for SECONDS       stop searching then\n"
     "  --runs N            stop searching after so many\n"
     "  -j N                processes (1)\n"
@@ -245,7 +246,22 @@ static int check_planted(const struct faults_options *o) {
 }
 
 static int parse(int argc, char **argv, struct faults_options *o) {
-    enum { SEED = 256, SEEDS, KEEP, TIMELINE, FRESH, FOR, REGRESSIONS, COUNT, PLANTED, CHECK, LIST_THEM, GO_ON, RUNS };
+    enum {
+        SEED = 256,
+        SEEDS,
+        KEEP,
+        TIMELINE,
+        FRESH,
+        FOR,
+        REGRESSIONS,
+        COUNT,
+        PLANTED,
+        CHECK,
+        LIST_THEM,
+        GO_ON,
+        NO_RESTORES,
+        RUNS
+    };
     static const struct option options[] = {{"seed", 1, 0, SEED},
                                             {"seeds", 1, 0, SEEDS},
                                             {"keep", 1, 0, KEEP},
@@ -258,6 +274,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
                                             {"check-planted", 0, 0, CHECK},
                                             {"list-planted", 0, 0, LIST_THEM},
                                             {"go-on", 0, 0, GO_ON},
+                                            {"no-restores", 0, 0, NO_RESTORES},
                                             {"runs", 1, 0, RUNS},
                                             {"help", 0, 0, 'h'},
                                             {0}};
@@ -298,6 +315,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
                 printf("%-22s %s\n", planted_word((enum planted)p), planted_help((enum planted)p));
             exit(0);
         case GO_ON: o->search.go_on = true; break;
+        case NO_RESTORES: run_plan_restores = false; break;
         case KEEP: o->keep = optarg; break;
         case TIMELINE: o->timeline = true; break;
         case FRESH: o->fresh = o->many = true; break;

@@ -247,8 +247,12 @@ static int by_time(const void *a, const void *b) {
 
 // One seed in six puts older copies of the controller's state back. They come on top: the rest of the plan is
 // what it would be without them.
+bool run_plan_restores = true;
+
 static void add_restores(struct plan *p, uint64_t seed, int64_t length) {
     struct rand r;
+    if (!run_plan_restores)
+        return;
     rand_seed(&r, seed ^ 0x7e570e);
     if (!one_in(&r, 6))
         return;

@@ -137,6 +137,7 @@ struct plan {
     int64_t last_ms;          // the last fault is over
 };
 
+extern bool run_plan_restores;  // whether plans may put older copies of the controller's state back
 void run_plan_make(struct plan *p, uint64_t seed);
 void run_plan_done(struct plan *p);
 const char *item_word(enum item_kind kind);

@@ -98,6 +98,8 @@ static void on_submitted(struct rules *r, const struct event_job_submitted *b, i
 
 static bool all_of(struct rules *r, uint64_t id, bool (*holds)(const struct rule_job *)) {
     struct rule_job *first = job_of(r, id);
+    if (first->array != id)  // an element by its own number: after a restore an old number may mean one
+        return holds(first);
     for (uint64_t i = id; i <= r->jobs.len && r->jobs.at[i - 1].array == first->array; i++)
         if (!holds(&r->jobs.at[i - 1]))
             return false;

@@ -228,6 +228,9 @@ void core_jobs_to_world(struct core *c) {
 }
 
 static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_placed *b) {
+    // What has begun waits for nothing any more, also when it is queued again: an adopted job may name others that a
+    // restored copy does not know.
+    j->flags &= (uint8_t) ~(WAITS_DEPENDENCY | DEPENDENCY_NEVER);
     struct core_run *r = xcalloc(1, sizeof *r);
     r->parts = xcalloc(b->parts.len, sizeof *r->parts);
     for (uint32_t i = 0; i < b->parts.len; i++) {
