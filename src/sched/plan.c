@@ -51,6 +51,8 @@ bool sched_reservations_allow(const struct world *w, const struct world_request 
 // The arrays by node are made when the first node is marked: most passes need none.
 static void mark(struct sched_pass *p, uint32_t node) {
     uint32_t count = p->w->cluster.nodes.len;
+    if (!count)
+        return;
     if (!p->restricted.len) {
         vec_reserve(&p->restricted, count);
         vec_reserve(&p->first_part, count);
