@@ -1,0 +1,327 @@
+// Loads a snapshot into an empty core.
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "snapshot_records.h"
+
+struct loader {
+    struct core *core;
+    VEC(struct submission *) submissions;
+    VEC(struct rec_usage) usage;  // set after the jobs are in the scheduler's world
+    VEC(struct sched_preemption) gave;  // likewise
+    VEC(uint64_t) givers;         // the jobs that were preempted
+    bool complete;
+};
+
+static void load_node(struct core *c, const struct rec_node *r) {
+    // A removed node's name keeps its handle.
+    struct node empty = {.name = r->name, .boot_id = "-", .spool_id = "-", .cpus = 1};
+    struct event_node_joined joined = {.node = r->node ? r->node : &empty, .fingerprint = r->fingerprint};
+    struct event_node state = {.name = r->name, .state = (enum node_state)r->state, .reason = r->reason, .by = r->by};
+    core_apply(c, &(struct event){.type = EVENT_NODE_JOINED, .body = &joined});
+    core_apply(c, &(struct event){.type = EVENT_NODE_STATE, .at_ms = r->reason_ms, .body = &state});
+    if (r->drained)
+        core_apply(c, &(struct event){.type = EVENT_NODE_DRAINED, .at_ms = r->reason_ms, .body = &state});
+    struct node_entry *n = core_find_node(c, r->name);
+    if (n)
+        n->busy_ms = r->busy_ms;
+    struct event_node_launches launches = {
+        .name = r->name, .failures = r->launch_failures, .retry_ms = r->retry_ms, .reason = r->launch_reason};
+    if (r->launch_failures)
+        core_apply(c, &(struct event){.type = EVENT_NODE_LAUNCHES, .body = &launches});
+    if (r->removed)
+        core_apply(c, &(struct event){.type = EVENT_NODE_REMOVED, .body = &state});
+}
+
+static int load_entity(struct core *c, const struct rec_entity *r, struct arena *a) {
+    if (r->kind >= ENTITY_COUNT)
+        return -EBADMSG;
+    const struct schema *s = entity_schema((enum entity_kind)r->kind);
+    static const enum event_type set[] = {EVENT_PROJECT_SET, EVENT_PARTITION_SET, EVENT_QOS_SET, EVENT_RESERVATION_SET};
+    static const enum event_type deleted[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED,
+                                              EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
+    void *value = arena_alloc(a, s->size);
+    int e = schema_decode(s, r->value.data, r->value.len, a, value);
+    if (e < 0)
+        return e;
+    *(const char **)value = r->name;
+    struct event_project_set body = {.project = value};  // all four begin with the pointer
+    core_apply(c, &(struct event){.type = set[r->kind], .body = &body});
+    if (!r->value.len)
+        core_apply(c, &(struct event){.type = deleted[r->kind], .body = &(struct event_name){.name = r->name}});
+    return 0;
+}
+
+static int load_token(struct core *c, const struct rec_token *r, struct arena *a) {
+    struct event_token t;
+    int e = schema_decode(event_info(EVENT_TOKEN_CREATED)->schema, r->token.data, r->token.len, a, &t);
+    if (e < 0)
+        return e;
+    core_apply(c, &(struct event){.type = EVENT_TOKEN_CREATED, .body = &t});
+    if (r->used)
+        core_apply(c, &(struct event){.type = EVENT_TOKEN_USED, .body = &t});
+    return 0;
+}
+
+static int load_submission(struct loader *l, const struct rec_submission *r, struct arena *a) {
+    struct core *c = l->core;
+    struct spec spec;
+    int e = schema_decode(&spec_schema, r->spec.data, r->spec.len, a, &spec);
+    if (e < 0 || r->number != l->submissions.len + 1 || !spec.user || !spec_known(&spec))
+        return -EBADMSG;
+    struct submission *s = core_submission_new(c, r->id, &spec, r->submit_ms);
+    s->count = r->count;
+    s->is_array = r->is_array;
+    s->limit = r->limit;
+    s->refs = 1;  // dropped when loading is done
+    core_depend_parse(s, &spec);
+    if (r->has_array && !(s->array = map_get(&c->arrays, r->id))) {
+        struct array *array = xcalloc(1, sizeof *array);
+        *array = (struct array){.id = r->id,
+                                .count = r->count,
+                                .ended = r->ended,
+                                .ended_ok = r->ended_ok,
+                                .begun = r->begun,
+                                .live = r->live,
+                                .limit = r->limit,
+                                .cursor = r->cursor,
+                                .begun_ms = r->begun_ms,
+                                .range_count = r->ranges.len};
+        array->ranges = xmemdup(r->ranges.at, r->ranges.len * sizeof *array->ranges);
+        map_put(&c->arrays, array->id, array);
+        s->array = array;
+    }
+    vec_push(&l->submissions, s);
+    return 0;
+}
+
+static int load_run(struct core *c, struct core_job *j, const struct rec_job *r) {
+    if (!r->parts.len)
+        return -EBADMSG;
+    struct core_run *run = xcalloc(1, sizeof *run);
+    j->run = run;
+    run->parts = xcalloc(r->parts.len, sizeof *run->parts);
+    run->time_limit_s = r->time_limit_s;
+    run->ending = r->ending;
+    run->hold = r->hold;
+    run->cause = (enum end_cause)r->cause;
+    run->exit_code = r->exit_code;
+    run->exit_signal = r->exit_signal;
+    run->signal = r->signal;
+    run->grace_s = r->grace_s;
+    run->by = r->by ? xstrdup(r->by) : NULL;
+    run->reason = r->reason ? xstrdup(r->reason) : NULL;
+    run->end_reason = r->end_reason ? xstrdup(r->end_reason) : NULL;
+    run->partition = r->partition ? core_intern(c, r->partition) : NULL;
+    run->epoch = r->epoch;
+    run->seq = r->seq;
+    run->agent_id = r->agent_id;
+    run->adopted = r->adopted;
+    run->suspended_ms = r->suspended_ms;
+    run->suspend_ms = r->suspend_ms;
+    run->warned_percent = (uint8_t)r->warned_percent;
+    for (uint32_t i = 0; i < r->parts.len; i++) {
+        const struct rec_part *from = &r->parts.at[i];
+        struct run_part *p = &run->parts[i];
+        // Also one that was removed: a part that ended there is still part of the job.
+        if (!from->part || !from->part->node || !(p->node = strmap_get(&c->nodes, from->part->node)))
+            return -EBADMSG;
+        p->cpus = from->part->cpus;
+        p->tasks = from->part->tasks;
+        p->memory_bytes = from->part->memory_bytes;
+        p->gpus = xmemdup(from->part->gpus.at, from->part->gpus.len * sizeof *p->gpus);
+        p->gpu_count = from->part->gpus.len;
+        p->cpu_ids = from->part->cpu_ids ? xstrdup(from->part->cpu_ids) : NULL;
+        p->started = from->started;
+        p->ended = from->ended;
+        p->cause = (enum end_cause)from->cause;
+        p->exit_code = from->exit_code;
+        p->exit_signal = from->exit_signal;
+        p->launch_failed = from->launch_failed;
+        run->part_count++;
+    }
+    for (uint32_t i = 0; i < r->running.len; i++) {
+        cleanup_arena struct arena a = {0};
+        const struct rec_step *s = &r->running.at[i];
+        struct event e;
+        if (event_decode(EVENT_STEP_STARTED, s->started.data, s->started.len, &a, &e) < 0 ||
+            core_steps_load(c, j, e.body, s->ending, s->signal, s->grace_s) < 0)
+            return -EBADMSG;
+    }
+    return 0;
+}
+
+static int load_job(struct loader *l, const struct rec_job *r) {
+    struct core *c = l->core;
+    if (!r->submission || r->submission > l->submissions.len || r->state >= JOB_COMPLETED || core_find_job(c, r->id) ||
+        (c->order.len && c->order.at[c->order.len - 1].id >= r->id))
+        return -EBADMSG;
+    struct core_job *j = xcalloc(1, sizeof *j);
+    j->id = r->id;
+    j->sub = l->submissions.at[r->submission - 1];
+    j->sub->refs++;
+    j->array_index = r->array_index;
+    j->attempt = r->attempt;
+    j->preempted = r->preempted < UINT16_MAX ? (uint16_t)r->preempted : UINT16_MAX;
+    j->steps = r->steps;
+    j->uncounted = (uint16_t)r->uncounted;
+    j->retried = (uint16_t)r->retried;
+    j->state = (uint8_t)r->state;
+    j->flags = (uint8_t)r->flags;
+    j->begin_ms = r->begin_ms;
+    j->eligible_ms = r->eligible_ms;
+    j->start_ms = r->start_ms;
+    j->usage = r->usage ? xmemdup(r->usage, sizeof *r->usage) : NULL;
+    if (r->preempted_why)
+        map_put(&c->preempted_why, j->id, xstrdup(r->preempted_why));
+    core_job_link(c, j);
+    for (uint32_t i = 0; i < r->gave.len; i++) {
+        const struct rec_gave *g = &r->gave.at[i];
+        vec_push(&l->gave, (struct sched_preemption){g->to, g->share, g->to_share, core_claim_read(g->claim)});
+        vec_push(&l->givers, r->id);
+    }
+    return job_state_holds_resources((enum job_state)j->state) ? load_run(c, j, r) : 0;
+}
+
+static int load_keys(struct core *c, const struct rec_outcomes *r) {
+    uint32_t n = r->key_hashes.len;
+    if (r->key_specs.len != n || r->key_ids.len != n || r->key_counts.len != n || r->key_users.len != n ||
+        r->key_expires.len != n || r->key_plain.len != n)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < n; i++) {
+        struct core_key k = {.hash = r->key_hashes.at[i],
+                             .spec_hash = r->key_specs.at[i],
+                             .id = r->key_ids.at[i],
+                             .count = (uint32_t)r->key_counts.at[i],
+                             .user = (uint32_t)r->key_users.at[i],
+                             .expires_s = (uint32_t)r->key_expires.at[i],
+                             .plain = r->key_plain.at[i] != 0};
+        if (!k.user || k.user > c->users.len)
+            return -EBADMSG;
+        core_key_put(c, &k);
+    }
+    return 0;
+}
+
+static int load_outcomes(struct core *c, const struct rec_outcomes *r) {
+    if (r->ids.len != r->flags.len)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < r->ids.len; i++)
+        core_outcome_add(c, r->ids.at[i], r->flags.at[i] & 1, r->flags.at[i] & 2,
+                    r->starts.len == r->ids.len ? (uint32_t)r->starts.at[i] : 0);
+    return load_keys(c, r);
+}
+
+static int load_meta(struct core *c, const struct rec_meta *m) {
+    if (m->level > FEATURE_LEVEL_NEWEST)
+        return -EPROTONOSUPPORT;
+    if (m->epochs.len != m->epoch_seqs.len || m->epochs.len > EPOCHS_KEPT)
+        return -EBADMSG;
+    c->level = m->level ? m->level : FEATURE_LEVEL_FIRST;
+    for (uint32_t i = 0; i < m->epochs.len; i++)
+        vec_push(&c->epochs, (struct core_epoch){m->epochs.at[i], m->epoch_seqs.at[i]});
+    if (m->adopted.len % 4 || m->adopted.len / 4 > ADOPTED_KEPT)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < m->adopted.len; i += 4)
+        core_note_adopted(c, &(struct core_adopted){m->adopted.at[i], m->adopted.at[i + 1], m->adopted.at[i + 2],
+                                                    m->adopted.at[i + 3]});
+    c->unused_from = m->unused_from;
+    c->unused_to = m->unused_to;
+    c->restore_epoch = m->restore_epoch;
+    c->restore_ms = m->restore_ms;
+    c->next_id = m->next_id;
+    c->last_event_ms = m->last_event_ms;
+    c->counts.submitted = m->submitted;
+    c->counts.requeued = m->requeued;
+    c->counts.preempted = m->preempted;
+    core_keys_set_secret(c, &m->key_secret);
+    c->keys.swept_ms = m->keys_swept_ms;
+    if (m->policy)
+        core_apply_policy(c, m->policy, 0);
+    for (uint32_t i = 0; i < m->by_state.len && i < JOB_STATE_COUNT; i++)
+        c->counts.by_state[i] = m->by_state.at[i];
+    return 0;
+}
+
+static int load_record(struct loader *l, enum record_type type, const uint8_t *p, size_t len) {
+    cleanup_arena struct arena a = {0};
+    struct core *c = l->core;
+    if (type == REC_END) {
+        l->complete = true;
+        return 0;
+    }
+    const struct schema *schema = core_record_schema(type);
+    if (!schema)
+        return -EBADMSG;
+    void *value = arena_alloc(&a, schema->size);
+    int e = schema_decode(schema, p, len, &a, value);
+    if (e < 0)
+        return e;
+    switch (type) {
+    case REC_META: return load_meta(c, value);
+    case REC_USER: core_user_handle(c, ((struct rec_user *)value)->name); return 0;
+    case REC_NODE: load_node(c, value); return 0;
+    case REC_ENTITY: return load_entity(c, value, &a);
+    case REC_TOKEN: return load_token(c, value, &a);
+    case REC_SUBMISSION: return load_submission(l, value, &a);
+    case REC_JOB: return load_job(l, value);
+    case REC_OUTCOMES: return load_outcomes(c, value);
+    case REC_USAGE: vec_push(&l->usage, *(struct rec_usage *)value); return 0;
+    default: return -EBADMSG;
+    }
+}
+
+static void gave_to_world(const struct loader *l) {
+    world_preemptions_forget(l->core->world);
+    for (uint32_t i = 0, n; i < l->gave.len; i += n) {
+        for (n = 1; i + n < l->gave.len && l->givers.at[i + n] == l->givers.at[i];)
+            n++;
+        world_job_preemptions_set(l->core->world, l->givers.at[i], l->gave.at + i, n);
+    }
+}
+
+int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t len, struct error *e) {
+    const uint8_t *p = data, *end = p + len;
+    struct loader l = {.core = c};
+    int r = 0;
+    assert(!c->seq && !c->jobs.len);
+    c->replaying = true;
+    while (r == 0 && p < end && !l.complete) {
+        uint64_t type, size;
+        if ((r = wire_get_varint(&p, end, &type)) < 0 || (r = wire_get_varint(&p, end, &size)) < 0)
+            break;
+        if (size > (uint64_t)(end - p)) {
+            r = -EBADMSG;
+            break;
+        }
+        r = load_record(&l, (enum record_type)type, p, size);
+        p += size;
+    }
+    if (r == 0 && !l.complete)
+        r = -EBADMSG;
+    if (r == 0) {
+        core_jobs_to_world(c);
+        gave_to_world(&l);
+    }
+    for (uint32_t i = 0; r == 0 && i < l.usage.len; i++) {
+        const struct rec_usage *u = &l.usage.at[i];
+        world_usage_set(c->world, u->project, u->user, u->milli, u->at_ms);
+    }
+    vec_done(&l.usage);
+    vec_done(&l.gave);
+    vec_done(&l.givers);
+    for (uint32_t i = 0; i < l.submissions.len; i++)
+        core_submission_unref(c, l.submissions.at[i]);
+    vec_done(&l.submissions);
+    c->replaying = false;
+    c->dirty = true;
+    if (r < 0) {
+        core_reset(c);
+        return error_set(e, -r, "the snapshot at event %llu is damaged", (unsigned long long)seq);
+    }
+    c->seq = seq;
+    return 0;
+}

@@ -1,0 +1,119 @@
+// The records of a snapshot. A snapshot is a sequence of them, each a type, a length and a body that is described by a
+// table (snapshot_records.c). Order: meta, users, nodes, entities, tokens, keys, outcomes, usage, then jobs by id, each
+// after its submission, and the end. Only snapshot_write.c and snapshot_load.c include this.
+#pragma once
+#include "state.h"
+
+enum record_type {
+    REC_META = 1,
+    REC_USER,
+    REC_NODE,
+    REC_ENTITY,
+    REC_TOKEN,
+    REC_SUBMISSION,
+    REC_JOB,
+    REC_OUTCOMES,
+    REC_USAGE,
+    REC_END,
+    REC_TYPES
+};
+
+struct rec_meta {
+    uint64_t next_id, submitted, requeued, preempted;
+    LIST(uint64_t) by_state;
+    int64_t last_event_ms;
+    struct policy_settings *policy;  // NULL: never set
+    uint32_t level;                  // 0: the first
+    struct bytes key_secret;
+    int64_t keys_swept_ms;
+    LIST(uint64_t) epochs, epoch_seqs;
+    LIST(uint64_t) adopted;  // id, attempt, epoch, node of each
+    uint64_t unused_from, unused_to, restore_epoch;
+    int64_t restore_ms;
+};
+struct rec_user {
+    const char *name;
+};
+struct rec_usage {  // what a user used of a project lately
+    uint32_t project, user;
+    int64_t milli, at_ms;
+};
+struct rec_node {
+    const char *name;
+    struct node *node;
+    uint32_t state;
+    bool drained, removed;
+    const char *reason, *by, *fingerprint;
+    int64_t reason_ms, busy_ms;
+    uint32_t launch_failures;
+    int64_t retry_ms;
+    const char *launch_reason;
+};
+struct rec_entity {
+    uint32_t kind;
+    const char *name;
+    struct bytes value;  // empty: deleted, the name keeps its handle
+};
+struct rec_token {
+    struct bytes token;
+    bool used;
+};
+struct rec_submission {
+    uint64_t number;     // within this snapshot, named by jobs
+    uint64_t id, count;
+    int64_t submit_ms;
+    struct bytes spec;
+    bool is_array;
+    uint32_t limit;
+    uint64_t ended, ended_ok, begun, live, cursor;
+    LIST(struct array_range) ranges;
+    bool has_array;      // this record brings the array's counts
+    int64_t begun_ms;
+};
+struct rec_part {
+    struct part *part;
+    bool started, ended;
+    uint32_t cause, exit_signal;
+    int32_t exit_code;
+    bool launch_failed;
+};
+struct rec_gave {  // a job's preemption: for which job, and the two projects' shares then
+    uint64_t to;
+    int64_t share, to_share;
+    uint32_t claim;
+};
+struct rec_step {
+    struct bytes started;  // the event, encoded
+    bool ending;
+    uint32_t signal, grace_s;
+};
+struct rec_job {
+    uint64_t id, submission;
+    uint32_t array_index, attempt, preempted, state, flags, steps, exit_signal;
+    int32_t exit_code;
+    int64_t begin_ms, eligible_ms, start_ms;
+    struct usage *usage;
+    LIST(struct rec_part) parts;
+    uint32_t time_limit_s;
+    bool ending, hold;
+    uint32_t cause, signal, grace_s;
+    const char *by, *reason, *end_reason;
+    const char *partition;
+    int64_t suspended_ms, suspend_ms;
+    uint32_t warned_percent;
+    LIST(struct rec_gave) gave;
+    uint32_t uncounted, retried;
+    const char *preempted_why;
+    uint64_t epoch, seq, agent_id;
+    bool adopted;
+    LIST(struct rec_step) running;
+};
+// In columns: outcomes of ended jobs, or idempotency keys. One type of record for both, since the release before
+// keys were part of the state refuses types that it does not know, and skips columns.
+enum { KEY_COLUMNS = 7 };
+struct rec_outcomes {
+    LIST(uint64_t) ids, flags, starts;
+    LIST(uint64_t) key_hashes, key_specs, key_ids, key_counts, key_users, key_expires, key_plain;
+};
+
+const struct schema *core_record_schema(enum record_type type);  // NULL: there is no such type, or it has no body
