@@ -65,7 +65,7 @@ PREFIXES = {
     "src/device/libdevice.a": "gpu_ nvml_",
     "src/launch/liblaunch.a": "launch_ spool_",
     "src/metrics/libmetrics.a": "metrics_ metric_ series_ efficiency_",
-    "src/model/libmodel.a": "config_ job_ paths_ notify_ spec_ gpu_ array_ command_ event_ message_ policy_ dependency_ entity_ signal_ duration_ feature_ identifier_ node_ nodelist_ pattern_ size_ time_ usage_ attempt_ end_ part_ partition_ project_ qos_ reservation_ launch_ log_ hold_ mount_",
+    "src/model/libmodel.a": "config_ job_ paths_ notify_ spec_ gpu_ array_ command_ event_ message_ policy_ dependency_ entity_ signal_ duration_ feature_ identifier_ node_ nodelist_ pattern_ size_ time_ usage_ attempt_ end_ part_ partition_ project_ qos_ reservation_ launch_ log_ hold_ mount_ tag_ tags_ where_",
     "src/net/libnet_http.a": "http_ ws_ net_",
     "src/net/libnet_server.a": "net_ http_",
     "src/net/libnet_tls.a": "tls_ pki_ token_",

@@ -127,6 +127,7 @@ static const struct field job_fields[] = {
     FIELD(60, S, step_count, "Steps started by its newest attempt."),
     FIELD(61, S, elements, "In lists: indices of the array's elements that this row stands for."),
     FIELD(62, S, count, "In lists: how many elements this row stands for.", .nullable = true),
+    FIELD_LIST(67, S, tags, "Tags: words, or key=value."),
     FIELD(63, S, is_array, "It is an element of an array. Not in lists."),
     FIELD_LIST_SUB(64, S, parts, &part_schema, "What it holds, by node. Not in lists."),
     FIELD_SUB(65, S, live, &live_schema, "What it uses now; null: it does not run. Not in lists."),

@@ -68,6 +68,7 @@ struct answer_job {
     uint64_t memory_now_bytes;
     const char *container;
     uint32_t step_count;
+    LIST(const char *) tags;
     // Only in lists: elements of an array that wait, in one row.
     const char *elements;
     uint64_t count;

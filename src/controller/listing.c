@@ -75,9 +75,11 @@ enum column {
     COL_STEP_COUNT,
     COL_ELEMENTS,
     COL_FOLDED,
+    COL_TAGS,
     COL_COUNT  // the others are not for lists
 };
 
+static_assert(COL_COUNT < 64, "a bit for each");
 #define BIT(c) (1ULL << (c))
 static const uint64_t default_columns =
     BIT(COL_ID) | BIT(COL_LABEL) | BIT(COL_NAME) | BIT(COL_USER) | BIT(COL_PROJECT) | BIT(COL_PARTITION) |
@@ -88,7 +90,7 @@ static const uint64_t private_columns =
     BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
 static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) |
                                      BIT(COL_FEATURES) | BIT(COL_CONTAINER) | BIT(COL_BEGIN) | BIT(COL_SPEC) |
-                                     BIT(COL_LAUNCH);
+                                     BIT(COL_LAUNCH) | BIT(COL_TAGS);
 static const uint64_t costly_columns = BIT(COL_STEPS) | BIT(COL_ORDER) | BIT(COL_GPU_USE) | BIT(COL_WARNING);
 
 static bool is_mine(const struct listing *l, const struct row *r) {
@@ -107,6 +109,8 @@ static void fill_spec(const struct listing *l, const struct row *r, bool mine, s
     out->container = s->container;
     out->begin_ms = time_or_zero(s->begin_ms);
     out->launch = s->launch;
+    out->tags.at = s->tags.at;
+    out->tags.len = s->tags.len;
     if (mine) {
         out->comment = s->comment;
         out->workdir = s->workdir;
@@ -324,11 +328,84 @@ static const char *label_of(uint64_t id, uint64_t array, uint32_t index, char ou
     return put_digits(p, array);
 }
 
+// What the columns need. Texts and the spec live in l->scratch, which is emptied first.
+static bool live_row(struct listing *l, const struct job_view *v, uint64_t columns, struct row *out) {
+    bool waits = v->state == JOB_PENDING || (v->held && !v->ending);  // held: when it comes back
+    struct live_usage *u = map_get(&l->controller->live, v->id);
+    struct row r = {.v = *v,
+                    .steps = v->steps,
+                    .reason = waits ? job_reason_words[v->reason] : v->ending_reason,
+                    .usage = u ? &u->usage : NULL,
+                    .memory_now_bytes = u ? u->memory_now_bytes : 0};
+    arena_reset(&l->scratch);
+    if (v->start_ms && columns & BIT(COL_NODES)) {
+        cleanup_buf struct buf text = {0};
+        core_job_nodes(l->controller->core, v->id, &text);
+        r.nodes = arena_strdup(&l->scratch, buf_str(&text));
+    }
+    if (columns & spec_columns) {
+        r.spec = arena_alloc(&l->scratch, sizeof *r.spec);
+        if (schema_decode(&spec_schema, v->spec_bytes, v->spec_len, &l->scratch, r.spec) < 0)
+            return false;
+    }
+    *out = r;
+    return true;
+}
+
+static bool row_passes(struct listing *l, enum filter_part part, const struct row *r) {
+    uint64_t shown = l->columns;
+    struct answer_job job;
+    l->columns = l->filter.columns;
+    listing_answer(l, r, &job);
+    l->columns = shown;
+    return list_filter_passes(&l->filter, part, &job, l->now);
+}
+
+// Elements of an array that wait and have never started differ in few fields; what the filter says of the others
+// is kept, so that an array of a million elements costs little.
+static bool element_passes(struct listing *l, const struct job_view *v) {
+    struct row r;
+    if (l->filtered.spec != v->spec_bytes || l->filtered.reason != v->reason || l->filtered.held != v->held) {
+        l->filtered.passes = live_row(l, v, l->filter.columns, &r) && row_passes(l, FILTER_SHARED, &r);
+        l->filtered.spec = v->spec_bytes;
+        l->filtered.reason = v->reason;
+        l->filtered.held = v->held;
+    }
+    struct answer_job job = {.id = v->id,
+                             .array_index = v->array_index,
+                             .eligible_ms = time_or_zero(v->eligible_ms),
+                             .expected_start_ms = time_or_zero(v->expected_start_ms)};
+    return l->filtered.passes && list_filter_passes(&l->filter, FILTER_ELEMENT, &job, l->now);
+}
+
+static bool live_passes(struct listing *l, const struct job_view *v) {
+    struct row r;
+    struct arena shown = l->scratch;  // may hold the row that is being folded
+    if (!l->filter.where.count)
+        return true;
+    l->scratch = l->filter_scratch;
+    bool passes = v->array_id && v->state == JOB_PENDING && !v->attempt
+                      ? element_passes(l, v)
+                      : live_row(l, v, l->filter.columns, &r) && row_passes(l, FILTER_ALL, &r);
+    l->filter_scratch = l->scratch;
+    l->scratch = shown;
+    return passes;
+}
+
+static bool is_on_node(const struct listing *l, const struct job_view *v) {
+    const char *names[64];
+    uint32_t n = l->node ? core_job_node_names(l->controller->core, v->id, names, 64) : 0;
+    bool there = !l->node;
+    for (uint32_t i = 0; i < n; i++)
+        there |= streq(names[i], l->node);
+    return there;
+}
+
 bool listing_live(void *ctx, const struct job_view *v) {
     struct listing *l = ctx;
-    struct row r = {.v = *v, .steps = v->steps};
+    struct row r;
     char label[LABEL_MAX];
-    if (!wanted(l, v))
+    if (!wanted(l, v) || !live_passes(l, v))
         return true;
     if (folds_with(l, v)) {
         vec_push(&l->fold_indices, v->array_index);
@@ -338,31 +415,8 @@ bool listing_live(void *ctx, const struct job_view *v) {
     listing_fold_end(l);
     if (l->limit && l->rows >= l->limit)
         return false;
-    cleanup_buf struct buf nodes = {0};
-    bool waits = v->state == JOB_PENDING || (v->held && !v->ending);  // held: when it comes back
-    r.reason = waits ? job_reason_words[v->reason] : v->ending_reason;
-    if (v->start_ms && (l->columns & BIT(COL_NODES) || l->node)) {
-        core_job_nodes(l->controller->core, v->id, &nodes);
-        r.nodes = buf_str(&nodes);
-    }
-    if (l->node && !streq(r.nodes, l->node)) {
-        const char *names[64];
-        uint32_t n = core_job_node_names(l->controller->core, v->id, names, 64);
-        bool there = false;
-        for (uint32_t i = 0; i < n; i++)
-            there |= streq(names[i], l->node);
-        if (!there)
-            return true;
-    }
-    struct live_usage *u = map_get(&l->controller->live, v->id);
-    r.usage = u ? &u->usage : NULL;
-    r.memory_now_bytes = u ? u->memory_now_bytes : 0;
-    if (l->columns & spec_columns) {
-        arena_reset(&l->scratch);
-        r.spec = arena_alloc(&l->scratch, sizeof *r.spec);
-        if (schema_decode(&spec_schema, v->spec_bytes, v->spec_len, &l->scratch, r.spec) < 0)
-            return true;
-    }
+    if (!is_on_node(l, v) || !live_row(l, v, l->columns, &r))
+        return true;
     l->last_id = v->id;
     if (v->array_id && v->state == JOB_PENDING && !l->elements) {
         l->fold = r;
@@ -430,7 +484,8 @@ int listing_finished(void *ctx, const struct store_history *row) {
                     .steps = j.steps,
                     .by = j.by};
     view_of_record(row, &j, &r.v);
-    if ((l->columns & spec_columns && !r.spec) || !wanted(l, &r.v))
+    if ((l->columns & spec_columns && !r.spec) || !wanted(l, &r.v) ||
+        (l->filter.where.count && !row_passes(l, FILTER_ALL, &r)))
         return 0;
     r.label = label_of(row->id, row->array, row->index, label);
     put_row(l, &r);
@@ -565,7 +620,8 @@ static void take_field(const struct schema *from, const char *name, struct schem
 
 // Unknown fields are skipped, so a table of few of them decodes few.
 static void choose_fields(struct listing *l) {
-    uint64_t columns = l->columns | (l->partition ? BIT(COL_PARTITION) : 0) | (l->qos ? BIT(COL_QOS) : 0);
+    uint64_t columns = l->columns | l->filter.columns | (l->partition ? BIT(COL_PARTITION) : 0) |
+                       (l->qos ? BIT(COL_QOS) : 0);
     l->spec_schema = (struct schema){.name = spec_schema.name, .size = spec_schema.size, .fields = l->spec_fields};
     l->record_schema = (struct schema){
         .name = job_record_schema.name, .size = job_record_schema.size, .fields = l->record_fields};
@@ -605,6 +661,8 @@ int listing_init(struct listing *l, struct api_call *call, struct error *e) {
         l->columns |= BIT(COL_ELEMENTS) | BIT(COL_FOLDED);
     if (r == 0)
         r = parse_states(l, q->state, e);
+    if (r == 0)
+        r = list_filter_init(&l->filter, q->where, l->now, &l->keep, e);
     if (r < 0)
         listing_done(l);
     else
@@ -616,6 +674,7 @@ void listing_done(struct listing *l) {
     buf_done(&l->out);
     arena_done(&l->keep);
     arena_done(&l->scratch);
+    arena_done(&l->filter_scratch);
     vec_done(&l->fold_indices);
 }
 

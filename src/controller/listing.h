@@ -4,6 +4,7 @@
 #pragma once
 #include "answers.h"
 #include "api.h"
+#include "list_filter.h"
 
 enum { LISTING_FIELDS_MAX = 24 };
 
@@ -31,6 +32,13 @@ struct listing {
     // Which ones: names, of which there may be several joined by ',' (not for name and node); NULL: all.
     const char *user, *project, *partition, *name, *node, *qos;
     uint32_t states;         // bit per state; 0: all
+    struct list_filter filter;
+    // The latest waiting element of an array that was looked at: others of the same submission pass alike.
+    struct {
+        const void *spec;
+        enum job_reason reason;
+        bool held, passes;
+    } filtered;
     int64_t began_before_ms; // started, or submitted when it has not; 0: any time
     bool elements, compact;  // compact: rows are lists in the order of "fields"
     bool lines;              // each row is a line of its own
@@ -40,6 +48,7 @@ struct listing {
     uint64_t last_id;        // the live job that was written, or folded, last
     struct arena keep;       // what was asked for
     struct arena scratch;    // of one row
+    struct arena filter_scratch;  // of a row that the filter looks at
     // Of history's records only what the columns need is decoded.
     struct field record_fields[LISTING_FIELDS_MAX], spec_fields[LISTING_FIELDS_MAX];
     struct schema record_schema, spec_schema;

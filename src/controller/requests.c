@@ -37,6 +37,10 @@ static const struct field query_jobs_fields[] = {
     FIELD(19, S, all, "With stream: ended jobs, too."),
     FIELD(20, S, from_ms, "With stream: jobs that were there at this time or later.", MOMENT),
     FIELD(21, S, to_ms, "With stream: jobs that were there at this time or before.", MOMENT),
+    FIELD(22, S, where,
+          "Only jobs for which all terms hold, as `user=ana* state=R|PD gpus>=2 tag=exp1 age>1d`: columns of "
+          "lists, one "
+          "of = != < <= > >=, and a value; texts with patterns (*, ?), alternatives with |."),
 };
 const struct schema query_jobs_schema = SCHEMA(S, "the query", query_jobs_fields);
 #undef S

@@ -14,6 +14,7 @@
 #include "model/nodelist.h"
 #include "model/pattern.h"
 #include "model/signalname.h"
+#include "model/tag.h"
 #include "model/units.h"
 
 enum {
@@ -494,6 +495,20 @@ int core_check_spec(struct core *c, const struct actor *actor, const struct spec
     return world_check_request(c->world, &request, start_ms, &c->config.policy, e);
 }
 
+// The tags of `s` with changes made to them.
+static int change_tags(const struct core *c, struct spec *s, const struct spec *change, struct arena *a,
+                       struct error *e) {
+    struct tag_list tags = {s->tags.at, s->tags.len}, changes = {change->tags.at, change->tags.len};
+    if (changes.len && !core_feature(c, FEATURE_TAGS))
+        return error_set(e, ENOTSUP, "tags: finish the upgrade first: acequia upgrade finish");
+    int r = tags_change(&tags, &changes, a, &tags, e);
+    if (r == 0) {
+        s->tags.at = tags.at;
+        s->tags.len = tags.len;
+    }
+    return r;
+}
+
 int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
                         int64_t now_ms, struct command_result *out, struct error *e) {
     struct event_key entry;
@@ -503,7 +518,11 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     bool keyed = key && !m->dry_run;
     if (keyed && ((r = core_key_find(c, actor->user, key, m->spec, now_ms, &entry, out, e)) < 0 || out->repeated))
         return r;
+    cleanup_arena struct arena a = {0};
     struct spec s = *m->spec;
+    s.tags.len = 0;
+    if ((r = change_tags(c, &s, m->spec, &a, e)) < 0)
+        return r;
     if (!schema_given(&spec_schema, &s, &s.requeue))
         s.requeue = c->config.requeue;
     schema_forget_given(&spec_schema, &s);
@@ -537,6 +556,10 @@ CORE_COMMAND(core_command_update) {
     core_spec_of(j, &a, &old);
     s = old;
     spec_merge(&s, m->change);
+    s.tags.at = old.tags.at;
+    s.tags.len = old.tags.len;
+    if ((r = change_tags(c, &s, m->change, &a, e)) < 0)
+        return r;
     schema_forget_given(&spec_schema, &s);
     core_fill_defaults(c, actor, &s);
     s.user = old.user;
@@ -552,6 +575,8 @@ CORE_COMMAND(core_command_update) {
         struct spec allowed = old;
         allowed.time_limit_s = s.time_limit_s;
         allowed.comment = s.comment;
+        allowed.tags.at = s.tags.at;
+        allowed.tags.len = s.tags.len;
         allowed.nice = s.nice;
         allowed.name = s.name;
         allowed.requeue = s.requeue;
@@ -562,10 +587,11 @@ CORE_COMMAND(core_command_update) {
         allowed.deadline_ms = s.deadline_ms;
         allowed.array_limit = s.array_limit;
         if (!schema_equal(&spec_schema, &allowed, &s))
-            return error_set(e, EBUSY,
-                             "job %llu is %s: only its name, comment, time limit, deadline, priority, nice value, "
-                             "requeue flag and its array's limit can be changed now",
-                             (unsigned long long)id, job_state_words[j->state]);
+            return error_set(
+                e, EBUSY,
+                "job %llu is %s: only its name, comment, tags, time limit, deadline, priority, nice value, "
+                "requeue flag and its array's limit can be changed now",
+                (unsigned long long)id, job_state_words[j->state]);
     }
     if ((r = core_check_spec(c, actor, &s, id, now_ms, e)) < 0 || (r = check_memory(c, &s, e)) < 0)
         return r;

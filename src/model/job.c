@@ -129,6 +129,9 @@ static const struct field spec_fields[] = {
           "When somebody is notified: a list of begin, end, fail, requeue, time_limit, time_limit_90, time_limit_80, "
           "time_limit_50, array_tasks, all."),
     FIELD(101, struct spec, notify_to, "Mail addresses and webhook URLs to notify; not given: the user."),
+    FIELD_LIST(111, struct spec, tags,
+               "Tags: words, or key=value; one of each key. In an update: added, or with '-' before it removed; \"-\" "
+               "removes all."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 

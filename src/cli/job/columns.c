@@ -12,7 +12,9 @@
 #include "model/signalname.h"
 #include "model/units.h"
 
-enum kind { TEXT, NUMBER, SIZE, SECONDS, MILLIS, TIME, GPUS, STATE, WHERE, EXIT, ID, JOULES, BUSY, AGE, CPU_USE };
+enum kind {
+    TEXT, NUMBER, SIZE, SECONDS, MILLIS, TIME, GPUS, STATE, WHERE, EXIT, ID, JOULES, BUSY, AGE, CPU_USE, TAGS
+};
 
 struct job_column {
     const char *name, *title;
@@ -62,6 +64,7 @@ static const struct job_column columns[] = {
     {"energy", "ENERGY", JOULES, "energy_mj", NULL, 0, 0},
     {"warning", "WARNING", TEXT, "warning", NULL, 6, 8},
     {"comment", "COMMENT", TEXT, "comment", NULL, 6, 6},
+    {"tags", "TAGS", TAGS, "tags", NULL, 6, 6},
     {"image", "IMAGE", TEXT, "container", NULL, 6, 8},
     {"workdir", "FOLDER", TEXT, "workdir", NULL, 6, 8},
     {"output", "OUTPUT", TEXT, "output", NULL, 6, 8},
@@ -239,6 +242,17 @@ static const char *cpu_use_text(const struct job_columns *c, uint32_t i, struct 
     return arena_printf(a, "%lld %%", (long long)(job_rows_number(row, c->field[i]) * 100 / could));
 }
 
+// "exp1,team=vision"
+static const char *tags_text(const struct json *row, int field, struct arena *a) {
+    cleanup_buf struct buf text = {0};
+    const struct json *list =
+        field >= 0 && row->type == JSON_ARRAY && (uint32_t)field < row->len ? &row->items[field] : NULL;
+    for (uint32_t i = 0; list && list->type == JSON_ARRAY && i < list->len; i++)
+        if (list->items[i].type == JSON_STRING)
+            buf_addf(&text, "%s%s", text.len ? "," : "", list->items[i].s);
+    return arena_strdup(a, buf_str(&text));
+}
+
 void job_columns_add(const struct job_columns *c, struct arena *a, const struct json *row, int64_t now_ms,
                      struct text_table *t) {
     for (uint32_t i = 0; i < c->count; i++) {
@@ -258,6 +272,7 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
                                     job_rows_number(row, c->exit_signal)),
                       COLOUR_NONE);
             break;
+        case TAGS: table_add(t, tags_text(row, c->field[i], a), COLOUR_NONE); break;
         case CPU_USE: table_add(t, cpu_use_text(c, i, a, row), COLOUR_NONE); break;
         case BUSY: table_add(t, busy_text(c, i, a, row), COLOUR_NONE); break;
         default: table_add(t, number_text(column, a, job_rows_number(row, c->field[i]), now_ms), COLOUR_NONE); break;

@@ -16,6 +16,7 @@
 #include "model/nodelist.h"
 #include "model/pattern.h"
 #include "model/signalname.h"
+#include "model/tag.h"
 #include "model/units.h"
 
 enum { NODES_MAX = 65536, TASKS_MAX = 1000000, CPUS_MAX = 65536, NICE_MAX = 1000000, RETRIES_MAX = 10000 };
@@ -83,6 +84,10 @@ static const struct option_spec control_specs[] = {
     {"no-requeue", 0, NULL, "Do not queue it again if its node fails.", 0, NULL, NULL},
     {"nice", 0, "NUMBER", "Lower the priority by this number.", 0, NULL, NULL},
     {"comment", 0, "TEXT", "A comment.", 0, NULL, NULL},
+    {"tag", 0, "TAG",
+     "A tag: a word or key=value; may be given several times. With update, '-' before a tag removes it, '-' "
+     "alone all.",
+     OPTION_REPEAT, NULL, NULL},
     {"notify", 0, "WHEN",
      "Send a mail or call a webhook at: begin, end, fail, requeue, time_limit_90, time_limit_80, time_limit_50, all; "
      "array_tasks: for each element of an array.",
@@ -92,9 +97,9 @@ static const struct option_spec control_specs[] = {
     {"signal", 0, "[B:]SIGNAL[@SECONDS]", "Signal sent before the time limit; B: only to the batch script.", 0, NULL,
      NULL},
     {"retries", 0, "N", "Run the job again up to N times when its program fails.", 0, NULL, NULL},
-    {"backoff", 0, "DURATION", "Pause before it is run again; a bare number is seconds. Default: none.", 0, NULL, NULL},
-    {"grace", 0, "DURATION", "Time between SIGTERM and SIGKILL; a bare number is seconds.", 0,
+    {"backoff", 0, "DURATION", "Pause before it is run again; a bare number is seconds. Default: none.", 0,
      NULL, NULL},
+    {"grace", 0, "DURATION", "Time between SIGTERM and SIGKILL; a bare number is seconds.", 0, NULL, NULL},
     {"min-run", 0, "DURATION", "Do not preempt it before it ran this long; a bare number is seconds.", 0,
      NULL, NULL},
     {"checkpoint", 0, "COMMAND", "Command to run in the job before it is preempted.", 0, NULL, NULL},
@@ -306,6 +311,22 @@ static int take_workdir(struct cli *c, const struct cli_options *o, struct spec 
     return line_check("--chdir", s->workdir, PATTERN_PATH_MAX, &c->error);
 }
 
+static int take_tags(struct cli *c, const struct cli_options *o, struct spec *s) {
+    struct tag_list given = {0}, changed;
+    uint32_t it = 0;
+    for (const char *tag; (tag = option_next(o, "tag", &it));) {
+        const char **at = arena_alloc(&c->arena, (given.len + 1) * sizeof *at);
+        if (given.len)
+            memcpy(at, given.at, given.len * sizeof *at);
+        at[given.len++] = tag;
+        given.at = at;
+    }
+    int r = tags_change(&(struct tag_list){0}, &given, &c->arena, &changed, &c->error);
+    s->tags.at = given.at;
+    s->tags.len = given.len;
+    return r;
+}
+
 static int take_control(struct cli *c, const struct cli_options *o, struct spec *s) {
     struct error *e = &c->error;
     const char *name = option_get(o, "name");
@@ -314,6 +335,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     r = r < 0 ? r : take_patterns(c, o, s);
     r = r < 0 ? r : take_array(c, o, s);
     r = r < 0 ? r : take_signal(c, o, s);
+    r = r < 0 ? r : take_tags(c, o, s);
     r = r < 0 ? r : option_time(o, "begin", &s->begin_ms, e);
     r = r < 0 ? r : option_time(o, "deadline", &s->deadline_ms, e);
     r = r < 0 ? r : option_i32(o, "nice", -NICE_MAX, NICE_MAX, &s->nice, e);

@@ -102,6 +102,19 @@ static int read_spec(struct cli *c, struct client *k, const struct job_resubmit 
     return array ? choose_elements(c, k, q, s) : 0;
 }
 
+// Tags are changed one by one, as in an update.
+static void merge_change(struct cli *c, struct spec *s, const struct spec *change) {
+    uint32_t n = 0, kept = s->tags.len, more = change->tags.len;
+    const char **tags = arena_alloc(&c->arena, (kept + more + 1) * sizeof *tags);
+    for (uint32_t i = 0; i < kept; i++)
+        tags[n++] = s->tags.at[i];
+    for (uint32_t i = 0; i < more; i++)
+        tags[n++] = change->tags.at[i];
+    spec_merge(s, change);
+    s->tags.at = tags;
+    s->tags.len = n;
+}
+
 int job_resubmit(struct cli *c, struct client *k, const struct job_resubmit *q, struct reply *out) {
     struct spec s = {0};
     struct job_environment environment = {0};
@@ -114,7 +127,7 @@ int job_resubmit(struct cli *c, struct client *k, const struct job_resubmit *q, 
     bool has_script = s.script_bytes, has_environment = s.environment_bytes;
     forget_the_past(&s);
     if (q->change)
-        spec_merge(&s, q->change);
+        merge_change(c, &s, q->change);
     s.hold = s.hold || q->hold;
     r = has_environment ? read_environment(c, k, q->id, &environment) : 0;
     if (r == 0 && has_script && (r = get_part(c, k, q->id, "/script", &script)) == 0) {

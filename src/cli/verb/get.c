@@ -46,6 +46,16 @@ static void text_line(struct buf *out, const char *label, const struct json *j, 
         visible_line(out, label, s);
 }
 
+static void tags_line(struct buf *out, const struct json *spec) {
+    const struct json *tags = json_get(spec, "tags");
+    cleanup_buf struct buf text = {0};
+    for (uint32_t i = 0; tags && tags->type == JSON_ARRAY && i < tags->len; i++)
+        if (tags->items[i].type == JSON_STRING)
+            buf_addf(&text, "%s%s", text.len ? ", " : "", tags->items[i].s);
+    if (text.len)
+        visible_line(out, "Tags", buf_str(&text));
+}
+
 static void time_line(struct buf *out, const char *label, const struct json *j, const char *field) {
     char text[UNIT_TEXT_MAX];
     int64_t at = json_i64(j, field, 0);
@@ -261,6 +271,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
         return;
     text_line(out, "Depends on", spec, "dependency");
     text_line(out, "Comment", spec, "comment");
+    tags_line(out, spec);
     text_line(out, "Notify", spec, "notify");
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Container", spec, "container");
@@ -294,6 +305,7 @@ static void print_array(struct cli *c, const struct json *j, const struct json *
     time_line(out, "Submitted", j, "submit_ms");
     text_line(out, "Depends on", spec, "dependency");
     text_line(out, "Comment", spec, "comment");
+    tags_line(out, spec);
     text_line(out, "Notify", spec, "notify");
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Folder", spec, "workdir");

@@ -27,6 +27,10 @@ static const struct option_spec filter_specs[] = {
     {"state", 's', "STATES", "Only jobs in these states, as PENDING,RUNNING.", 0, "states",
      "PENDING RUNNING SUSPENDED COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED"},
     {"node", 'w', "NAME", "Only jobs on this node.", 0, NULL, "@node"},
+    {"where", 0, "FILTER",
+     "Only jobs for which all terms hold, as 'user=ana* state=R|PD gpus>=2 tag=exp1 age>1d'; may be given "
+     "several times.",
+     OPTION_REPEAT, "filter", NULL},
     {"finished", 'f', NULL, "Finished jobs, newest last, instead of pending and running ones.", 0, NULL, NULL},
     {"since", 0, "TIME", "Finished since then: 08:00, 2026-01-30 or now-2hours.", 0, NULL, NULL},
     {"until", 0, "TIME", "Finished until then.", 0, NULL, NULL},
@@ -63,6 +67,14 @@ static int add_times(struct cli *c, struct query *q) {
     return 0;
 }
 
+static void add_filter(const struct cli_options *o, struct query *q) {
+    cleanup_buf struct buf text = {0};
+    uint32_t it = 0;
+    for (const char *one; (one = option_next(o, "where", &it));)
+        buf_addf(&text, "%s%s", text.len ? " " : "", one);
+    query_add(q, "where", text.len ? buf_str(&text) : NULL);
+}
+
 static int build_query(struct cli *c, const char *fields, uint32_t limit, struct query *q) {
     const struct cli_options *o = &c->options;
     cleanup_buf struct buf ids = {0};
@@ -78,6 +90,7 @@ static int build_query(struct cli *c, const char *fields, uint32_t limit, struct
     query_add(q, "name", option_get(o, "name"));
     query_add(q, "state", job_states_text(&c->arena, option_get(o, "state")));
     query_add(q, "node", option_get(o, "node"));
+    add_filter(o, q);
     query_add(q, "finished", option_given(o, "finished") ? "1" : NULL);
     query_add(q, "elements", option_given(o, "elements") ? "1" : NULL);
     query_add(q, "fields", fields);
@@ -269,10 +282,21 @@ const struct verb verb_list = {
     .group = "Work",
     .arguments = "[options] [JOB...]",
     .summary = "list pending and running jobs, or finished ones",
-    .text = "WHERE shows the nodes of a running job, or in parentheses why a pending one waits. An array is one "
-            "line with the number of its elements in each state; --elements or a JOB argument shows each element.",
+    .text =
+        "WHERE shows the nodes of a running job, or in parentheses why a pending one waits. An array is one "
+        "line with the number of its elements in each state; --elements or a JOB argument shows each "
+        "element. "
+        "The terms of --where are a column (those of -o, and tag, held, array, index, signal, features, by), "
+        "one of "
+        "= != < <= > >=, and a value. "
+        "Texts are compared by = and !=, with patterns (* for any characters, ? for one) and alternatives "
+        "(a|b); "
+        "numbers, sizes (8G), durations (8h) and times (08:00, now-2hours) by all six. All terms must hold. "
+        "Quotes "
+        "protect blanks, a backslash the character after it.",
     .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list -s PENDING -o "
-                "id,name,reason,expected --sort -priority",
+                "id,name,reason,expected --sort -priority\nacequia list --where 'tag=exp1 gpus>=2 age>1d' -o "
+                "id,name,tags,age",
     .options = {&filters, &show, &common_options},
     .run = run,
     .complete = "@job",

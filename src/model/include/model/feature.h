@@ -18,6 +18,7 @@ enum feature {
     FEATURE_KEYS,    // idempotency keys are hashed with a secret of the journal, and expire by an event
     FEATURE_NODE_HEALTH,  // nodes that fail launches get none for a while
     FEATURE_STEPS,   // that a step is being ended is an event
+    FEATURE_TAGS,         // jobs have tags
     FEATURE_COUNT
 };
 

@@ -118,6 +118,7 @@ struct spec {
     const char *notify;        // when somebody is told, "end,fail" (model/notify.h)
     const char *notify_to;     // mail addresses and webhooks
     uint32_t lease_s;          // an allocation that ends when its client has not been there for so long; 0: it stays
+    LIST(const char *) tags;   // words and key=value (model/tag.h)
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;
