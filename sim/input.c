@@ -119,6 +119,6 @@ int trace_input_int(const struct input *in, const char *name, const char *text, 
     }
     if (!fine)
         return error_set(err, EINVAL, "%s:%u: %s is '%s': a number was expected", in->path, in->number, name,
-                         printable(text, shown, sizeof shown));
+                         str_printable(text, shown, sizeof shown));
     return 0;
 }

@@ -190,7 +190,7 @@ static void tell(struct sim *s, const struct store_event *record) {
     }
     if (e.type == EVENT_JOB_ENDING)
         note(s, "journal %llu: job %llu is to end: %s (%s)", (ull)record->seq, (ull)record->job,
-             words_name(end_cause_words, ((struct event_job_ending *)e.body)->cause),
+             schema_word_name(event_end_cause_words, ((struct event_job_ending *)e.body)->cause),
              ((struct event_job_ending *)e.body)->reason ? ((struct event_job_ending *)e.body)->reason : "-");
     else
         note(s, "journal %llu: %s job %llu", (ull)record->seq, event_info(e.type)->name, (ull)record->job);

@@ -114,7 +114,7 @@ static void gone(struct sim *s, struct machine *m, struct sim_unit *u) {
                               .memory_peak_bytes = 1 << 20,
                               .gpu_busy_ms = u->gpu_count ? (uint64_t)wall : 0};
     note(s, "%s: job %llu attempt %u is over (%s, exit %d)", m->name, (unsigned long long)u->id, u->attempt,
-         end_cause_words[u->cause], u->exit_code);
+         event_end_cause_words[u->cause], u->exit_code);
     check_ended(s, m, u);
     unit_hint(s, m, u);
 }

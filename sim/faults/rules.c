@@ -231,7 +231,7 @@ static void judge(struct rules *r, int64_t at_ms) {
 // In one of those it names: whichever, it must be up and have the nodes.
 static void check_partition(struct rules *r, const struct rule_job *j, const struct event_job_placed *b) {
     const char *in = b->partition ? b->partition : j->partition;
-    if (!names_have(j->partition, in))
+    if (!name_list_have(j->partition, in))
         broken(r, "job %llu was placed in partition %s, it names %s", (ull)b->id, in, j->partition);
     if (r->partition_down && streq(in, "main"))
         broken(r, "job %llu was placed in a partition that is down", (ull)b->id);

@@ -104,8 +104,8 @@ void seams_next_format(bool on) {
 // --- format of the next version: fields and records this one does not know ---
 
 static void add_unknown(struct buf *out) {
-    wire_put_varint(out, UNKNOWN_FIELD * 2 + 1);
-    wire_put_varint(out, 5);
+    schema_put_varint(out, UNKNOWN_FIELD * 2 + 1);
+    schema_put_varint(out, 5);
     buf_add(out, "later", 5);
 }
 
@@ -316,7 +316,7 @@ static size_t without_last_job(const uint8_t *data, size_t len, uint8_t *out) {
     while (p < end) {
         const uint8_t *start = p;
         uint64_t type, size;
-        if (wire_get_varint(&p, end, &type) < 0 || wire_get_varint(&p, end, &size) < 0)
+        if (schema_get_varint(&p, end, &type) < 0 || schema_get_varint(&p, end, &size) < 0)
             break;
         p += size;
         if (type == SNAPSHOT_RECORD_JOB) {

@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
     if (strcmp(role, "agent") == 0)
         return agent_main(argc - 1, argv + 1);
     if (strcmp(role, "client") == 0)
-        return cli_main(argc - 1, argv + 1, &client_tls_transport);
+        return verbs_main(argc - 1, argv + 1, &client_tls_transport);
     if (strcmp(role, "sim") == 0)
         return sim_main(argc - 1, argv + 1);
     if (strcmp(role, "api-reference") == 0)

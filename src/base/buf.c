@@ -78,7 +78,7 @@ void buf_vaddf(struct buf *b, const char *fmt, va_list args) {
 void buf_add_visible(struct buf *b, const char *s) {
     uint32_t code;
     for (size_t len = strlen(s), n; len; s += n, len -= n) {
-        n = control_char(s, len, &code);
+        n = str_control_char(s, len, &code);
         if (n)
             buf_addf(b, code < 0x80 ? "\\x%02x" : "\\u%04x", code);
         else

@@ -5,7 +5,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-void apart_begin(const char *name, int fd) {
+void forked_child_begin(const char *name, int fd) {
     sigset_t none;
     prctl(PR_SET_NAME, name);
     if (fd != APART_FD && dup2(fd, APART_FD) < 0)

@@ -160,7 +160,7 @@ static int read_string(struct reader *r, const char **out, uint32_t *len) {
     }
     r->p++;
     text[n] = 0;
-    if (!ascii && !utf8_valid(text, n))
+    if (!ascii && !str_utf8_valid(text, n))
         return fail(r, "a string that is not UTF-8");
     *out = text;
     *len = (uint32_t)n;

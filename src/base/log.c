@@ -44,7 +44,7 @@ void log_write(enum log_level level, const char *fmt, ...) {
         n = start + (size_t)added < sizeof line - 2 ? start + (size_t)added : sizeof line - 2;
     uint32_t code;
     for (size_t i = start, len; i < n; i += len ? len : 1) {
-        len = control_char(line + i, n - i, &code);
+        len = str_control_char(line + i, n - i, &code);
         memset(line + i, '?', len);
     }
     line[n++] = '\n';

@@ -19,7 +19,7 @@ static const size_t sizes[] = {
     [FIELD_BYTES] = sizeof(struct bytes),  [FIELD_RAW_JSON] = sizeof(char *),
 };
 
-size_t field_size(const struct field *f) {
+size_t schema_field_size(const struct field *f) {
     return f->type == FIELD_STRUCT ? f->sub->size : sizes[f->type];
 }
 
@@ -27,7 +27,7 @@ static bool is_number(const struct field *f) {
     return f->type <= FIELD_I64 || f->type == FIELD_ENUM;
 }
 
-void wire_put_varint(struct buf *b, uint64_t v) {
+void schema_put_varint(struct buf *b, uint64_t v) {
     uint8_t bytes[10];
     size_t n = 0;
     do {
@@ -40,7 +40,7 @@ void wire_put_varint(struct buf *b, uint64_t v) {
     buf_add(b, bytes, n);
 }
 
-int wire_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *v) {
+int schema_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *v) {
     uint64_t out = 0;
     for (unsigned shift = 0; *p < end && shift < 64; shift += 7) {
         uint8_t c = *(*p)++;
@@ -167,7 +167,9 @@ void schema_forget_given(const struct schema *s, void *value) {
 void schema_merge(const struct schema *s, void *value, const void *change) {
     for (size_t i = 0; i < s->count; i++) {
         const struct field *f = &s->fields[i];
-        size_t size = f->list ? sizeof(struct any_list) : f->type == FIELD_STRUCT ? sizeof(void *) : field_size(f);
+        size_t size = f->list                   ? sizeof(struct any_list)
+                      : f->type == FIELD_STRUCT ? sizeof(void *)
+                                                : schema_field_size(f);
         if (!schema_field_given(s, f, change))
             continue;
         memcpy((char *)value + f->offset, (const char *)change + f->offset, size);
@@ -177,13 +179,13 @@ void schema_merge(const struct schema *s, void *value, const void *change) {
 }
 
 static void put_block(struct buf *out, const void *p, size_t len) {
-    wire_put_varint(out, len);
+    schema_put_varint(out, len);
     buf_add(out, p, len);
 }
 
 static void encode_value(const struct field *f, const void *at, struct buf *out) {
     if (is_number(f)) {
-        wire_put_varint(out, load_number(f, at));
+        schema_put_varint(out, load_number(f, at));
     } else if (f->type == FIELD_STRING) {
         const char *s = *(const char *const *)at;
         put_block(out, s ? s : "", s ? strlen(s) : 0);
@@ -204,9 +206,9 @@ static void encode_given_zeros(const struct schema *s, const void *value, struct
     cleanup_buf struct buf nums = {0};
     for (size_t i = 0; i < s->count; i++)
         if (is_marked(s, value, s->fields[i].num) && is_zero(&s->fields[i], (const char *)value + s->fields[i].offset))
-            wire_put_varint(&nums, s->fields[i].num);
+            schema_put_varint(&nums, s->fields[i].num);
     if (nums.len) {
-        wire_put_varint(out, GIVEN_ZEROS_KEY);
+        schema_put_varint(out, GIVEN_ZEROS_KEY);
         put_block(out, nums.data, nums.len);
     }
 }
@@ -219,11 +221,11 @@ void schema_encode(const struct schema *s, const void *value, struct buf *out) {
         if (f->list) {
             const struct any_list *list = (const void *)at;
             for (uint32_t k = 0; k < list->len; k++) {
-                wire_put_varint(out, key);
-                encode_value(f, (const char *)list->at + k * field_size(f), out);
+                schema_put_varint(out, key);
+                encode_value(f, (const char *)list->at + k * schema_field_size(f), out);
             }
         } else if (!is_zero(f, at)) {
-            wire_put_varint(out, key);
+            schema_put_varint(out, key);
             encode_value(f, f->type == FIELD_STRUCT ? *(void *const *)at : at, out);
         }
     }
@@ -248,7 +250,7 @@ static int decode_struct(struct decoder *d, const struct schema *s, const uint8_
 
 static int decode_value(struct decoder *d, const struct field *f, const uint8_t **p, const uint8_t *end, void *at) {
     uint64_t v;
-    int e = wire_get_varint(p, end, &v);
+    int e = schema_get_varint(p, end, &v);
     if (e < 0 || is_number(f))
         return e < 0 ? e : store_number(f, at, v);
     if (v > (uint64_t)(end - *p))
@@ -287,7 +289,7 @@ static const struct field *field_by_num(const struct schema *s, uint64_t num, si
 
 static int skip_value(const uint8_t **p, const uint8_t *end, bool block) {
     uint64_t v;
-    int e = wire_get_varint(p, end, &v);
+    int e = schema_get_varint(p, end, &v);
     if (e < 0 || !block)
         return e;
     if (v > (uint64_t)(end - *p))
@@ -302,7 +304,7 @@ static uint32_t count_run(const uint8_t *p, const uint8_t *end, uint64_t key) {
     uint64_t k = key;
     while (k == key) {
         n++;
-        if (skip_value(&p, end, key & 1) < 0 || wire_get_varint(&p, end, &k) < 0)
+        if (skip_value(&p, end, key & 1) < 0 || schema_get_varint(&p, end, &k) < 0)
             break;
     }
     return n;
@@ -311,14 +313,14 @@ static uint32_t count_run(const uint8_t *p, const uint8_t *end, uint64_t key) {
 static int decode_list(struct decoder *d, const struct field *f, uint64_t key, const uint8_t **p,
                        const uint8_t *end, struct any_list *list) {
     uint32_t n = count_run(*p, end, key);
-    if (n > SCHEMA_LIST_MAX || !spend(d, n * field_size(f)))
+    if (n > SCHEMA_LIST_MAX || !spend(d, n * schema_field_size(f)))
         return -EBADMSG;
-    list->at = arena_alloc(d->arena, n * field_size(f));
+    list->at = arena_alloc(d->arena, n * schema_field_size(f));
     for (list->len = 0; list->len < n; list->len++) {
         uint64_t same;
-        if (list->len && (wire_get_varint(p, end, &same) < 0 || same != key))
+        if (list->len && (schema_get_varint(p, end, &same) < 0 || same != key))
             return -EBADMSG;
-        int e = decode_value(d, f, p, end, (char *)list->at + list->len * field_size(f));
+        int e = decode_value(d, f, p, end, (char *)list->at + list->len * schema_field_size(f));
         if (e < 0)
             return e;
     }
@@ -329,10 +331,10 @@ static int decode_list(struct decoder *d, const struct field *f, uint64_t key, c
 static int decode_given_zeros(const struct schema *s, const uint8_t **p, const uint8_t *end, void *value) {
     uint64_t len, num;
     size_t hint = 0;
-    if (wire_get_varint(p, end, &len) < 0 || len > (uint64_t)(end - *p))
+    if (schema_get_varint(p, end, &len) < 0 || len > (uint64_t)(end - *p))
         return -EBADMSG;
     for (end = *p + len; *p < end;) {
-        if (wire_get_varint(p, end, &num) < 0)
+        if (schema_get_varint(p, end, &num) < 0)
             return -EBADMSG;
         if (field_by_num(s, num, &hint))
             mark(s, value, num);
@@ -350,7 +352,7 @@ static int decode_struct(struct decoder *d, const struct schema *s, const uint8_
         return -EBADMSG;
     while (e == 0 && p < end) {
         uint64_t key;
-        if ((e = wire_get_varint(&p, end, &key)) < 0)
+        if ((e = schema_get_varint(&p, end, &key)) < 0)
             break;
         if (key == GIVEN_ZEROS_KEY && s->given_bits) {
             e = decode_given_zeros(s, &p, end, value);
@@ -407,11 +409,11 @@ void *schema_copy(const struct schema *s, const void *value, struct arena *a) {
     return copy;
 }
 
-const char *words_name(const char *const *words, unsigned value) {
+const char *schema_word_name(const char *const *words, unsigned value) {
     return value < (unsigned)words_count(words) ? words[value] : "unknown";
 }
 
-int words_find(const char *const *words, const char *word) {
+int schema_word_find(const char *const *words, const char *word) {
     for (int i = 0; words[i]; i++)
         if (streq(words[i], word))
             return i;

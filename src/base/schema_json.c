@@ -18,7 +18,7 @@ static void write_value(const struct field *f, const void *at, bool all, struct 
     case FIELD_U64: json_put_u64(w, *(const uint64_t *)at); break;
     case FIELD_I64: json_put_i64(w, *(const int64_t *)at); break;
     case FIELD_DOUBLE: json_put_double(w, *(const double *)at); break;
-    case FIELD_ENUM: json_put_str(w, words_name(f->words, *(const unsigned *)at)); break;
+    case FIELD_ENUM: json_put_str(w, schema_word_name(f->words, *(const unsigned *)at)); break;
     case FIELD_STRING: json_put_str(w, *(const char *const *)at); break;
     case FIELD_BYTES: {
         static const char hex[] = "0123456789abcdef";
@@ -46,7 +46,7 @@ static void write_field(const struct field *f, const void *at, bool all, struct 
         const struct any_list *list = at;
         json_open(w, '[');
         for (uint32_t k = 0; k < list->len; k++)
-            write_value(f, (const char *)list->at + k * field_size(f), all, w);
+            write_value(f, (const char *)list->at + k * schema_field_size(f), all, w);
         json_close(w, ']');
     } else if (is_null(f, at)) {
         json_put_null(w);
@@ -105,7 +105,7 @@ static int read_integer(const struct field *f, const struct json *j, void *at, s
         return error_set(e, ERANGE, "field \"%s\": the number is out of range; expected %lld to %llu", f->name,
                          (long long)low, (unsigned long long)high);
     uint64_t v = j->type == JSON_INT ? (uint64_t)j->i : j->u;
-    memcpy(at, &v, field_size(f));
+    memcpy(at, &v, schema_field_size(f));
     return 0;
 }
 
@@ -129,7 +129,7 @@ static int read_bytes(const struct field *f, const struct json *j, struct arena 
 }
 
 static int read_enum(const struct field *f, const struct json *j, unsigned *out, struct error *e) {
-    int v = j->type == JSON_STRING ? words_find(f->words, j->s) : -1;
+    int v = j->type == JSON_STRING ? schema_word_find(f->words, j->s) : -1;
     if (v >= 0) {
         *out = (unsigned)v;
         return 0;
@@ -139,7 +139,8 @@ static int read_enum(const struct field *f, const struct json *j, unsigned *out,
         buf_addf(&list, "%s%s", i ? ", " : "", f->words[i]);
     char shown[64];
     return error_set(e, EINVAL, "field \"%s\": \"%s\" is not known; expected one of %s", f->name,
-                     j->type == JSON_STRING ? printable(j->s, shown, sizeof shown) : "(no text)", buf_str(&list));
+                     j->type == JSON_STRING ? str_printable(j->s, shown, sizeof shown) : "(no text)",
+                     buf_str(&list));
 }
 
 static int read_value(const struct field *f, const struct json *j, struct arena *a, void *at, struct error *e) {
@@ -181,9 +182,10 @@ static int read_list(const struct field *f, const struct json *j, struct arena *
     if (j->len > SCHEMA_LIST_MAX)
         return error_set(e, E2BIG, "field \"%s\": %u elements; at most %d are allowed", f->name, j->len,
                          SCHEMA_LIST_MAX);
-    list->at = arena_alloc(a, j->len * field_size(f));
+    list->at = arena_alloc(a, j->len * schema_field_size(f));
     for (list->len = 0; list->len < j->len; list->len++) {
-        int r = read_value(f, &j->items[list->len], a, (char *)list->at + list->len * field_size(f), e);
+        int r =
+            read_value(f, &j->items[list->len], a, (char *)list->at + list->len * schema_field_size(f), e);
         if (r < 0)
             return r;
     }
@@ -202,7 +204,7 @@ static const char *near_name(const struct schema *s, const char *name) {
     const char *near = NULL;
     unsigned best = 4;
     for (size_t i = 0; i < s->count; i++) {
-        unsigned d = edit_distance(s->fields[i].name, name);
+        unsigned d = str_edit_distance(s->fields[i].name, name);
         if (d < best) {
             best = d;
             near = s->fields[i].name;
@@ -222,7 +224,7 @@ int schema_read_json(const struct schema *s, const struct json *j, struct arena 
         const char *near = f ? NULL : near_name(s, j->members[i].key);
         if (!f)
             return error_set(e, EINVAL, "unknown field \"%s\" in %s%s%s%s",
-                             printable(j->members[i].key, shown, sizeof shown), s->name,
+                             str_printable(j->members[i].key, shown, sizeof shown), s->name,
                              near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
         if (v->type == JSON_NULL)
             continue;

@@ -71,7 +71,7 @@ static size_t utf8_sequence(const unsigned char *s, size_t len) {
     return n;
 }
 
-bool utf8_valid(const char *s, size_t len) {
+bool str_utf8_valid(const char *s, size_t len) {
     size_t i = 0;
     for (uint64_t word; i + 8 <= len; i += 8) {  // plain ASCII, eight at a time
         memcpy(&word, s + i, 8);
@@ -90,7 +90,7 @@ static bool is_control(uint32_t code) {
            (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
-size_t control_char(const char *s, size_t len, uint32_t *code) {
+size_t str_control_char(const char *s, size_t len, uint32_t *code) {
     const unsigned char *u = (const unsigned char *)s;
     size_t n = utf8_sequence(u, len);
     if (n == 1)
@@ -104,22 +104,23 @@ size_t control_char(const char *s, size_t len, uint32_t *code) {
     return is_control(*code) ? n : 0;
 }
 
-bool has_control_chars(const char *s, size_t len) {
+bool str_has_control_chars(const char *s, size_t len) {
     uint32_t code;
     for (size_t i = 0; i < len; i++)
-        if (((unsigned char)s[i] < 32 || (unsigned char)s[i] >= 127) && control_char(s + i, len - i, &code))
+        if (((unsigned char)s[i] < 32 || (unsigned char)s[i] >= 127) &&
+            str_control_char(s + i, len - i, &code))
             return true;
     return false;
 }
 
-const char *printable(const char *s, char *out, size_t max) {
+const char *str_printable(const char *s, char *out, size_t max) {
     size_t n = 0, i = 0, len = strlen(s);
     uint32_t code;
     if (max < 4)
         return "";
     for (size_t here; i < len; i += here) {  // whole characters only: the result is valid UTF-8 whatever `s` is
         here = utf8_sequence((const unsigned char *)s + i, len - i);
-        bool bad = !here || control_char(s + i, len - i, &code);
+        bool bad = !here || str_control_char(s + i, len - i, &code);
         if (n + (bad ? 1 : here) > max - 4)
             break;
         if (bad)
@@ -136,7 +137,7 @@ const char *printable(const char *s, char *out, size_t max) {
     return out;
 }
 
-unsigned edit_distance(const char *a, const char *b) {
+unsigned str_edit_distance(const char *a, const char *b) {
     enum { MAX = 64 };
     size_t la = strlen(a), lb = strlen(b);
     unsigned row[MAX + 1];
@@ -160,6 +161,6 @@ unsigned edit_distance(const char *a, const char *b) {
     return row[lb];
 }
 
-unsigned edit_distance_near(const char *given) {
+unsigned str_edit_distance_near(const char *given) {
     return (unsigned)strlen(given) / 4 + 2;
 }

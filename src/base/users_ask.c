@@ -93,7 +93,7 @@ static void start_child(const struct users_question *q, uint32_t *children) {
 _Noreturn static void serve(int fd) {
     struct users_question q;
     uint32_t children = 0;
-    apart_begin("acequia-users", fd);
+    forked_child_begin("acequia-users", fd);
     signal(SIGINT, SIG_IGN);  // meant for whoever we ask for, who tells us by leaving
     ssize_t n;
     while ((n = recv(APART_FD, &q, sizeof q, 0)) == sizeof q || (n < 0 && errno == EINTR))

@@ -39,7 +39,7 @@ static int take_option(struct box_wish *w, const char *name, const char *value, 
             return 0;
         }
     if (streq(name, "--mounts"))
-        return mount_specs_parse("container_mounts", value, a, &w->mounts, e);
+        return spec_mounts_parse("container_mounts", value, a, &w->mounts, e);
     if (streq(name, "--device"))
         box_list_add(&w->devices, a, value);
     else if (streq(name, "--bind"))
@@ -142,7 +142,7 @@ _Noreturn static void become(const struct box_wish *w, const struct box_config *
         search_and_exec(choose_command(w, c, a), env, a);
         _exit(FAILED_EXIT);
     }
-    enum launch_code code = shebang_read(w->argv[0], &s, text, sizeof text);
+    enum launch_code code = launch_shebang_read(w->argv[0], &s, text, sizeof text);
     if (code != LAUNCH_OK)
         fail(code, text);
     char **argv = arena_alloc(a, ((size_t)w->argc + 3) * sizeof *argv);

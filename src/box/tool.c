@@ -179,5 +179,5 @@ const char *box_tool_last_words(const struct buf *errors, struct arena *a) {
             line[kept++] = *p;
     line[kept] = 0;
     char *clean = arena_alloc(a, WORDS_MAX + 4);
-    return *line ? printable(line, clean, WORDS_MAX) : "it did not say why";
+    return *line ? str_printable(line, clean, WORDS_MAX) : "it did not say why";
 }

@@ -26,19 +26,19 @@ static const char *const controller_names[CG_CONTROLLERS] = {
     [CG_CPUSET] = "cpuset",   [CG_CPU] = "cpu",   [CG_DEVICES] = "devices",
 };
 
-void kernel_path(char *out, size_t size, const char *dir, const char *file) {
+void cgroup_kernel_path(char *out, size_t size, const char *dir, const char *file) {
     int n = snprintf(out, size, "%s/%s", dir, file);
     assert(n > 0 && (size_t)n < size);  // the parts have limits of their own
 }
 
-int kernel_write(const char *path, const char *text) {
+int cgroup_kernel_write(const char *path, const char *text) {
     cleanup_close int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, text, strlen(text)) < 0)
         return -errno;
     return 0;
 }
 
-ssize_t kernel_read(const char *path, char *out, size_t size) {
+ssize_t cgroup_kernel_read(const char *path, char *out, size_t size) {
     cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
     if (n < 0)
@@ -47,7 +47,7 @@ ssize_t kernel_read(const char *path, char *out, size_t size) {
     return n;
 }
 
-uint64_t kernel_field(const char *text, const char *key) {
+uint64_t cgroup_kernel_field(const char *text, const char *key) {
     size_t len = strlen(key);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
@@ -75,10 +75,10 @@ static void cpuset_inherit(const char *dir) {
         char from[CGROUP_PATH_MAX + 32], to[CGROUP_PATH_MAX + 32], text[4096];
         char above[32];
         snprintf(above, sizeof above, "../%s", files[i]);
-        kernel_path(from, sizeof from, dir, above);
-        kernel_path(to, sizeof to, dir, files[i]);
-        if (kernel_read(to, text, sizeof text) <= 1 && kernel_read(from, text, sizeof text) > 1)
-            kernel_write(to, text);
+        cgroup_kernel_path(from, sizeof from, dir, above);
+        cgroup_kernel_path(to, sizeof to, dir, files[i]);
+        if (cgroup_kernel_read(to, text, sizeof text) <= 1 && cgroup_kernel_read(from, text, sizeof text) > 1)
+            cgroup_kernel_write(to, text);
     }
 }
 
@@ -95,9 +95,9 @@ static bool has_option(const char *options, const char *name) {
 // Version 1 before kernel 5.11: what is below a group counts in it only if this was said in time.
 static void hierarchical(const char *dir) {
     char path[CGROUP_PATH_MAX + 32];
-    kernel_path(path, sizeof path, dir, "memory.use_hierarchy");
+    cgroup_kernel_path(path, sizeof path, dir, "memory.use_hierarchy");
     if (access(path, F_OK) == 0)
-        kernel_write(path, "1");
+        cgroup_kernel_write(path, "1");
 }
 
 // Makes MOUNT/acequia/TAG of one tree.
@@ -126,7 +126,7 @@ static void discover_v1_mount(struct cgroup_site *site, const char *mount, const
 // its own at the top of its mount, where only a machine's first group has no type.
 static bool delegated(const char *path, const char *mount) {
     char v[8], type[CGROUP_PATH_MAX + 32];
-    kernel_path(type, sizeof type, path, "cgroup.type");
+    cgroup_kernel_path(type, sizeof type, path, "cgroup.type");
     if (streq(path, mount))
         return access(type, F_OK) == 0 && access(path, W_OK) == 0;
     ssize_t n = getxattr(path, "trusted.delegate", v, sizeof v);
@@ -138,15 +138,15 @@ static bool delegated(const char *path, const char *mount) {
 // Again until none is left, because they fork meanwhile.
 void cgroup_move(const char *group, const char *leaf) {
     char from[CGROUP_FULL_MAX + 32], to[CGROUP_FULL_MAX + 32];
-    kernel_path(from, sizeof from, group, "cgroup.procs");
-    kernel_path(to, sizeof to, leaf, "cgroup.procs");
+    cgroup_kernel_path(from, sizeof from, group, "cgroup.procs");
+    cgroup_kernel_path(to, sizeof to, leaf, "cgroup.procs");
     for (int i = 0, moved = 1; i < MOVE_ROUNDS && moved; i++) {
         cleanup_fclose FILE *f = fopen(from, "re");
         char pid[32];
         moved = 0;
         while (f && fgets(pid, sizeof pid, f)) {
             pid[strcspn(pid, "\n")] = 0;
-            moved += kernel_write(to, pid) == 0;
+            moved += cgroup_kernel_write(to, pid) == 0;
         }
     }
 }
@@ -156,7 +156,7 @@ void cgroup_move(const char *group, const char *leaf) {
 static void v2_parent(char out[CGROUP_PATH_MAX], const char *mount) {
     char text[4096], path[CGROUP_PATH_MAX], leaf[CGROUP_PATH_MAX];
     snprintf(out, CGROUP_PATH_MAX, "%s", mount);
-    if (kernel_read("/proc/self/cgroup", text, sizeof text) < 0)
+    if (cgroup_kernel_read("/proc/self/cgroup", text, sizeof text) < 0)
         return;
     char *line = strstr(text, "0::/");
     if (!line || (line != text && line[-1] != '\n'))
@@ -181,9 +181,9 @@ static void v2_parent(char out[CGROUP_PATH_MAX], const char *mount) {
 static void v2_enable(const char *dir) {
     static const char *const wanted[] = {"+memory", "+pids", "+cpuset", "+cpu"};
     char path[CGROUP_PATH_MAX + 32];
-    kernel_path(path, sizeof path, dir, "cgroup.subtree_control");
+    cgroup_kernel_path(path, sizeof path, dir, "cgroup.subtree_control");
     for (size_t i = 0; i < 4; i++)
-        kernel_write(path, wanted[i]);  // those it refuses are missing from `has`
+        cgroup_kernel_write(path, wanted[i]);  // those it refuses are missing from `has`
 }
 
 static bool has_word(const char *text, const char *word) {
@@ -200,11 +200,11 @@ static bool discover_v2(struct cgroup_site *site, const char *mount, const char 
     v2_enable(parent);
     if (!make_base(base, parent, tag, false))
         return false;
-    kernel_path(path, sizeof path, parent, "acequia");
+    cgroup_kernel_path(path, sizeof path, parent, "acequia");
     v2_enable(path);
     v2_enable(base);
-    kernel_path(path, sizeof path, base, "cgroup.subtree_control");
-    if (kernel_read(path, text, sizeof text) < 0)
+    cgroup_kernel_path(path, sizeof path, base, "cgroup.subtree_control");
+    if (cgroup_kernel_read(path, text, sizeof text) < 0)
         return false;
     for (int c = 0; c < CG_CONTROLLERS; c++) {
         memcpy(site->base[c], base, sizeof base);
@@ -328,7 +328,7 @@ int cgroup_destroy(const struct cgroup_site *site, const char *name, int patienc
 static bool process_gone(pid_t pid) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (kernel_read(path, text, sizeof text) < 0)
+    if (cgroup_kernel_read(path, text, sizeof text) < 0)
         return true;
     const char *p = strrchr(text, ')');
     return p && p[1] && p[2] == 'Z';  // only waits to be reaped

@@ -92,7 +92,7 @@ static uint64_t file_number(struct cgroup_slot *slot, enum cgroup_file f) {
 static int adopt_into(struct cgroup_slot *slot, enum cgroup_controller c) {
     char path[CGROUP_FULL_MAX], pid[16];
     snprintf(pid, sizeof pid, "%d", slot->nursery);
-    return kernel_write(cgroup_path(slot, c, "cgroup.procs", path), pid);
+    return cgroup_kernel_write(cgroup_path(slot, c, "cgroup.procs", path), pid);
 }
 
 int cgroup_slot_make(struct cgroup_slot *slot, enum cgroup_controller c) {
@@ -105,12 +105,12 @@ int cgroup_slot_make(struct cgroup_slot *slot, enum cgroup_controller c) {
     slot->made[c] = true;
     if (slot->site->kind == CGROUP_V1 && c == CG_CPUSET) {
         char from[CGROUP_FULL_MAX], text[4096];
-        kernel_path(from, sizeof from, slot->site->base[c], "cpuset.mems");
-        if (kernel_read(from, text, sizeof text) > 0)
-            kernel_write(cgroup_path(slot, c, "cpuset.mems", path), text);
-        kernel_path(from, sizeof from, slot->site->base[c], "cpuset.cpus");
-        if (kernel_read(from, text, sizeof text) > 0)
-            kernel_write(cgroup_path(slot, c, "cpuset.cpus", path), text);
+        cgroup_kernel_path(from, sizeof from, slot->site->base[c], "cpuset.mems");
+        if (cgroup_kernel_read(from, text, sizeof text) > 0)
+            cgroup_kernel_write(cgroup_path(slot, c, "cpuset.mems", path), text);
+        cgroup_kernel_path(from, sizeof from, slot->site->base[c], "cpuset.cpus");
+        if (cgroup_kernel_read(from, text, sizeof text) > 0)
+            cgroup_kernel_write(cgroup_path(slot, c, "cpuset.cpus", path), text);
     }
     return slot->nursery ? adopt_into(slot, c) : 0;
 }
@@ -137,7 +137,7 @@ static int set_memory(struct cgroup_slot *slot, uint64_t bytes) {
     snprintf(text, sizeof text, "%" PRIu64, bytes);
     if (v2) {
         char path[CGROUP_FULL_MAX];
-        kernel_write(cgroup_path(slot, CG_MEMORY, "memory.oom.group", path), "1");
+        cgroup_kernel_write(cgroup_path(slot, CG_MEMORY, "memory.oom.group", path), "1");
         file_put(slot, CGF_MEM_SWAP_LIMIT, "0");
         rc = file_put(slot, CGF_MEM_LIMIT, bytes ? text : "max");
     } else {
@@ -175,12 +175,12 @@ static int set_cpus(struct cgroup_slot *slot, const uint32_t *cpus, uint32_t n) 
         return 0;
     slot->cpus[0] = 0;
     if (!n && slot->site->kind == CGROUP_V1) {
-        kernel_path(path, sizeof path, slot->site->base[CG_CPUSET], "cpuset.cpus");
-        if (kernel_read(path, all, sizeof all) > 0)
+        cgroup_kernel_path(path, sizeof path, slot->site->base[CG_CPUSET], "cpuset.cpus");
+        if (cgroup_kernel_read(path, all, sizeof all) > 0)
             buf_adds(&b, all);
     }
-    int rc = kernel_write(cgroup_path(slot, CG_CPUSET, "cpuset.cpus", path),
-                          b.len ? buf_str(&b) : "\n");
+    int rc =
+        cgroup_kernel_write(cgroup_path(slot, CG_CPUSET, "cpuset.cpus", path), b.len ? buf_str(&b) : "\n");
     if (rc == 0 && n && cacheable)
         memcpy(slot->cpus, b.data, b.len + 1);
     return rc;
@@ -191,11 +191,11 @@ static int set_weight(struct cgroup_slot *slot, uint32_t weight) {
     slot->spoilt = true;  // rare enough not to be worth undoing
     if (slot->site->kind == CGROUP_V2) {
         snprintf(text, sizeof text, "%u", weight);
-        return kernel_write(cgroup_path(slot, CG_CPU, "cpu.weight", path), text);
+        return cgroup_kernel_write(cgroup_path(slot, CG_CPU, "cpu.weight", path), text);
     }
     uint32_t shares = weight * 1024 / 100;  // 100 is the default of version 2, 1024 of version 1
     snprintf(text, sizeof text, "%u", shares < 2 ? 2 : shares);
-    return kernel_write(cgroup_path(slot, CG_CPU, "cpu.shares", path), text);
+    return cgroup_kernel_write(cgroup_path(slot, CG_CPU, "cpu.shares", path), text);
 }
 
 static void read_cpu(struct cgroup_slot *slot, uint64_t *user_ns, uint64_t *system_ns) {
@@ -203,8 +203,8 @@ static void read_cpu(struct cgroup_slot *slot, uint64_t *user_ns, uint64_t *syst
     if (slot->site->kind == CGROUP_V2) {
         if (file_get(slot, CGF_CPU_USER, text, sizeof text) < 0)
             return;
-        *user_ns = kernel_field(text, "user_usec") * 1000;
-        *system_ns = kernel_field(text, "system_usec") * 1000;
+        *user_ns = cgroup_kernel_field(text, "user_usec") * 1000;
+        *system_ns = cgroup_kernel_field(text, "system_usec") * 1000;
     } else {
         *user_ns = file_number(slot, CGF_CPU_USER);
         *system_ns = file_number(slot, CGF_CPU_SYSTEM);
@@ -213,7 +213,7 @@ static void read_cpu(struct cgroup_slot *slot, uint64_t *user_ns, uint64_t *syst
 
 static uint64_t read_oom_kills(struct cgroup_slot *slot) {
     char text[1024];
-    return file_get(slot, CGF_MEM_OOM, text, sizeof text) < 0 ? 0 : kernel_field(text, "oom_kill");
+    return file_get(slot, CGF_MEM_OOM, text, sizeof text) < 0 ? 0 : cgroup_kernel_field(text, "oom_kill");
 }
 
 static int limit_failed(struct error *e, int rc, const char *what, const char *value) {
@@ -292,7 +292,7 @@ bool cgroup_slot_watch(struct cgroup_slot *slot) {
     if (control < 0 || fd < 0)
         return false;
     snprintf(text, sizeof text, "%d %d", fd, control);
-    if (kernel_write(cgroup_path(slot, CG_MEMORY, "cgroup.event_control", path), text) == 0)
+    if (cgroup_kernel_write(cgroup_path(slot, CG_MEMORY, "cgroup.event_control", path), text) == 0)
         slot->watch_fd = TAKE_FD(fd);
     return read_oom_kills(slot) > slot->base_oom_kills;
 }

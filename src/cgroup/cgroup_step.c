@@ -48,9 +48,9 @@ bool cgroup_limit_was_hit(const struct cgroup_slot *slot, const char *group, uin
     if (!limit)
         return false;
     if (slot->site->kind == CGROUP_V2 &&
-        kernel_read(group_file(slot, CG_MEMORY, group, "memory.events.local", path), text,
-                    sizeof text) > 0)
-        return kernel_field(text, "oom") > 0;
+        cgroup_kernel_read(group_file(slot, CG_MEMORY, group, "memory.events.local", path), text,
+                           sizeof text) > 0)
+        return cgroup_kernel_field(text, "oom") > 0;
     return peak >= limit - limit / NEARLY_FULL;
 }
 
@@ -63,7 +63,7 @@ int cgroup_deny(struct cgroup_slot *slot, const char *group, const struct launch
     for (uint32_t i = 0; i < r->ndenied; i++) {
         snprintf(text, sizeof text, "%c %u:%u rwm", r->denied[i].block ? 'b' : 'c',
                  r->denied[i].major, r->denied[i].minor);
-        int rc = kernel_write(path, text);
+        int rc = cgroup_kernel_write(path, text);
         if (rc < 0)
             return rc;
     }
@@ -133,7 +133,7 @@ static int divide(struct cgroup_slot *slot) {
     cgroup_path(slot, CG_MEMORY, "cgroup.subtree_control", control);
     for (int i = 0; rc == 0 && i < DIVIDE_TRIES && !slot->divided; i++) {
         cgroup_move(group, leaf);  // they fork meanwhile
-        slot->divided = kernel_write(control, "+memory") == 0;
+        slot->divided = cgroup_kernel_write(control, "+memory") == 0;
         if (!slot->divided)
             nanosleep(&nap, NULL);
     }
@@ -147,15 +147,15 @@ static int limit_memory(struct cgroup_slot *slot, const char *group, uint64_t by
         int rc = divide(slot);
         if (rc < 0)
             return rc;
-        kernel_write(group_file(slot, CG_MEMORY, group, "memory.oom.group", path), "1");
-        kernel_write(group_file(slot, CG_MEMORY, group, "memory.swap.max", path), "0");
-        return kernel_write(group_file(slot, CG_MEMORY, group, "memory.max", path), text);
+        cgroup_kernel_write(group_file(slot, CG_MEMORY, group, "memory.oom.group", path), "1");
+        cgroup_kernel_write(group_file(slot, CG_MEMORY, group, "memory.swap.max", path), "0");
+        return cgroup_kernel_write(group_file(slot, CG_MEMORY, group, "memory.max", path), text);
     }
     int rc = make_group(slot, CG_MEMORY, group);
     if (rc == 0)
-        rc = kernel_write(group_file(slot, CG_MEMORY, group, "memory.limit_in_bytes", path), text);
+        rc = cgroup_kernel_write(group_file(slot, CG_MEMORY, group, "memory.limit_in_bytes", path), text);
     if (rc == 0)  // missing where swap is not counted
-        kernel_write(group_file(slot, CG_MEMORY, group, "memory.memsw.limit_in_bytes", path), text);
+        cgroup_kernel_write(group_file(slot, CG_MEMORY, group, "memory.memsw.limit_in_bytes", path), text);
     return rc;
 }
 
@@ -197,15 +197,15 @@ void cgroup_step_usage(struct cgroup_slot *slot, uint32_t step, uint64_t limit,
         return;
     step_name(name, step);
     const char *file = v2 ? "memory.peak" : "memory.max_usage_in_bytes";
-    if (kernel_read(group_file(slot, CG_MEMORY, name, file, path), text, sizeof text) > 0) {
+    if (cgroup_kernel_read(group_file(slot, CG_MEMORY, name, file, path), text, sizeof text) > 0) {
         text[strcspn(text, "\n")] = 0;
         if (parse_u64(text, &peak) == 0 && peak)
             usage->peak_bytes = peak;
     }
     file = v2 ? "memory.events" : "memory.oom_control";
-    if (kernel_read(group_file(slot, CG_MEMORY, name, file, path), text, sizeof text) < 0)
+    if (cgroup_kernel_read(group_file(slot, CG_MEMORY, name, file, path), text, sizeof text) < 0)
         return;
-    uint64_t kills = kernel_field(text, "oom_kill");
+    uint64_t kills = cgroup_kernel_field(text, "oom_kill");
     if (!kills)
         return;
     bool own = cgroup_limit_was_hit(slot, name, limit, peak);
@@ -215,8 +215,9 @@ void cgroup_step_usage(struct cgroup_slot *slot, uint32_t step, uint64_t limit,
 
 bool cgroup_main_killed(const struct cgroup_slot *slot) {
     char path[CGROUP_FULL_MAX], text[1024];
-    return kernel_read(group_file(slot, CG_MEMORY, MAIN, "memory.events.local", path), text,
-                       sizeof text) > 0 && kernel_field(text, "oom_kill") > 0;
+    return cgroup_kernel_read(group_file(slot, CG_MEMORY, MAIN, "memory.events.local", path), text,
+                              sizeof text) > 0 &&
+           cgroup_kernel_field(text, "oom_kill") > 0;
 }
 
 void cgroup_step_remove(struct cgroup_slot *slot, uint32_t step) {
@@ -257,7 +258,7 @@ static bool signal_member(struct cgroup_slot *slot, pid_t pid, int sig) {
         return false;
     snprintf(path, sizeof path, "/proc/%d/cgroup", pid);
     snprintf(mark, sizeof mark, "/%s", slot->name);
-    if (kernel_read(path, text, sizeof text) < 0 || !strstr(text, mark))
+    if (cgroup_kernel_read(path, text, sizeof text) < 0 || !strstr(text, mark))
         return false;
     return syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) == 0;
 }
@@ -288,7 +289,7 @@ int cgroup_signal(struct cgroup_slot *slot, uint32_t step, int sig) {
         step_name(name, step);
     if (slot->site->kind == CGROUP_V2 && sig == SIGKILL) {
         snprintf(rest, sizeof rest, "%s%scgroup.kill", name, *name ? "/" : "");
-        if (kernel_write(cgroup_path(slot, slot->site->track, rest, path), "1") == 0)
+        if (cgroup_kernel_write(cgroup_path(slot, slot->site->track, rest, path), "1") == 0)
             return 1;
     }
     int n = signal_listed(slot, name, sig);

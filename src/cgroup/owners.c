@@ -27,13 +27,13 @@ struct owners {
     struct map shepherds;  // pid → struct owner
 };
 
-struct owners *owners_new(const struct cgroup_site *site) {
+struct owners *cgroup_owners_new(const struct cgroup_site *site) {
     struct owners *o = xcalloc(1, sizeof *o);
     o->site = site;
     return o;
 }
 
-struct owners *owners_free(struct owners *o) {
+struct owners *cgroup_owners_free(struct owners *o) {
     size_t it = 0;
     void *v;
     if (!o)
@@ -45,7 +45,7 @@ struct owners *owners_free(struct owners *o) {
     return NULL;
 }
 
-void owners_started(struct owners *o, const struct spool_status *s) {
+void cgroup_owners_started(struct owners *o, const struct spool_status *s) {
     if (s->shepherd_pid <= 1)
         return;
     struct owner *w = map_get(&o->shepherds, (uint64_t)s->shepherd_pid);
@@ -58,7 +58,7 @@ void owners_started(struct owners *o, const struct spool_status *s) {
     snprintf(w->slot, sizeof w->slot, "%.*s", (int)sizeof s->cgroup - 1, s->cgroup);
 }
 
-void owners_ended(struct owners *o, uint64_t job, uint32_t attempt) {
+void cgroup_owners_ended(struct owners *o, uint64_t job, uint32_t attempt) {
     size_t it = 0;
     uint64_t pid;
     void *v;
@@ -71,7 +71,7 @@ void owners_ended(struct owners *o, uint64_t job, uint32_t attempt) {
     }
 }
 
-bool owners_slot_of(const char *base, const char *line, char out[CGROUP_NAME_MAX]) {
+bool cgroup_owners_slot_of(const char *base, const char *line, char out[CGROUP_NAME_MAX]) {
     const char *path = strchr(line, ':');
     path = path ? strchr(path + 1, ':') : NULL;
     if (!path)
@@ -113,11 +113,11 @@ static const struct owner *by_group(const struct owners *o, uint32_t pid) {
     if (o->site->kind == CGROUP_NONE)
         return NULL;
     snprintf(path, sizeof path, "/proc/%u/cgroup", pid);
-    if (kernel_read(path, text, sizeof text) < 0)
+    if (cgroup_kernel_read(path, text, sizeof text) < 0)
         return NULL;
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));)
-        if (owners_slot_of(o->site->base[o->site->track], line, slot))
+        if (cgroup_owners_slot_of(o->site->base[o->site->track], line, slot))
             return by_slot(o, slot);
     return NULL;
 }
@@ -126,7 +126,7 @@ static uint32_t parent_of(uint32_t pid) {
     char path[64], text[1024], state;
     unsigned parent = 0;
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    if (kernel_read(path, text, sizeof text) < 0)
+    if (cgroup_kernel_read(path, text, sizeof text) < 0)
         return 0;
     const char *p = strrchr(text, ')');  // the name may contain anything
     return p && sscanf(p + 1, " %c %u", &state, &parent) == 2 ? parent : 0;
@@ -141,7 +141,7 @@ static const struct owner *by_parents(const struct owners *o, uint32_t pid) {
     return NULL;
 }
 
-bool owners_find(const struct owners *o, uint32_t pid, uint64_t *job, uint32_t *attempt) {
+bool cgroup_owners_find(const struct owners *o, uint32_t pid, uint64_t *job, uint32_t *attempt) {
     const struct owner *w = by_group(o, pid);
     if (!w)
         w = by_parents(o, pid);
@@ -152,13 +152,13 @@ bool owners_find(const struct owners *o, uint32_t pid, uint64_t *job, uint32_t *
     return true;
 }
 
-bool owners_in_first_namespace(void) {
+bool cgroup_owners_in_first_namespace(void) {
     enum { FIRST_PID_NAMESPACE = 0xEFFFFFFC };  // the kernel's fixed inode for it
     struct stat st;
     return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == FIRST_PID_NAMESPACE;
 }
 
-bool owners_has_open(uint32_t pid, const char *prefix) {
+bool cgroup_owners_has_open(uint32_t pid, const char *prefix) {
     char path[64], target[256];
     bool found = false;
     snprintf(path, sizeof path, "/proc/%u/fd", pid);
@@ -173,11 +173,11 @@ bool owners_has_open(uint32_t pid, const char *prefix) {
     return found;
 }
 
-uint32_t owners_inner_pid(uint32_t pid) {
+uint32_t cgroup_owners_inner_pid(uint32_t pid) {
     char path[64], text[PROC_TEXT_MAX];
     uint32_t inner = 0;
     snprintf(path, sizeof path, "/proc/%u/status", pid);
-    if (kernel_read(path, text, sizeof text) < 0)
+    if (cgroup_kernel_read(path, text, sizeof text) < 0)
         return 0;
     char *line = strstr(text, "\nNSpid:");
     if (!line)

@@ -27,7 +27,7 @@ typedef VEC(struct proc) procs_list;
 static bool read_stat(pid_t pid, struct proc *out) {
     char path[64], text[1024], state;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (kernel_read(path, text, sizeof text) < 0)
+    if (cgroup_kernel_read(path, text, sizeof text) < 0)
         return false;
     const char *p = strrchr(text, ')');  // the name may contain anything
     int parent;
@@ -109,7 +109,7 @@ static void signal_one(void *ctx, const struct proc *p) {
         s->count++;
 }
 
-int procs_signal_tree(pid_t root, int sig, procs_skip_fn *skip, void *ctx) {
+int cgroup_procs_signal_tree(pid_t root, int sig, procs_skip_fn *skip, void *ctx) {
     struct signalling s = {.sig = sig};
     each_descendant(root, skip, ctx, signal_one, &s);
     return s.count;
@@ -121,14 +121,14 @@ static void add_usage(void *ctx, const struct proc *p) {
     u->rss_bytes += p->rss_pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void procs_tree_usage(pid_t root, struct procs_usage *out) {
+void cgroup_procs_tree_usage(pid_t root, struct procs_usage *out) {
     *out = (struct procs_usage){0};
     each_descendant(root, NULL, NULL, add_usage, out);
 }
 
-void procs_family_usage(pid_t root, struct procs_usage *out) {
+void cgroup_procs_family_usage(pid_t root, struct procs_usage *out) {
     struct proc self;
-    procs_tree_usage(root, out);
+    cgroup_procs_tree_usage(root, out);
     if (read_stat(root, &self))
         add_usage(out, &self);
 }
@@ -153,7 +153,7 @@ static bool has_mark(pid_t pid, const char *mark, size_t mark_len) {
     }
 }
 
-int procs_signal_marked(uint64_t id, int sig) {
+int cgroup_procs_signal_marked(uint64_t id, int sig) {
     char mark[64];
     procs_list list = {0};
     int count = 0;

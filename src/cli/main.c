@@ -2,5 +2,5 @@
 #include "cli/verb/verb.h"
 
 int main(int argc, char **argv) {
-    return cli_main(argc, argv, NULL);
+    return verbs_main(argc, argv, NULL);
 }

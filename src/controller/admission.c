@@ -75,7 +75,7 @@ static uint32_t wrong_token(struct controller *c, const struct net_request *req,
     int64_t now = clock_mono_ms();
     address_of(req, address, sizeof address);
     const struct admission_guess *from = guess_count(c, address, now);
-    if (token_id && core_token_holds(c->core, token_id, now_ms())) {
+    if (token_id && core_token_holds(c->core, token_id, controller_now_ms())) {
         snprintf(key, sizeof key, "%s %s", address, token_id);
         struct admission_guess *g = guess_count(c, key, now);
         if (g && g->wrong >= GUESSES_MAX) {
@@ -123,7 +123,7 @@ static void by_token(struct controller *c, struct net_request *req, const char *
         return;
     }
     token_hash(&t, hash);
-    const char *user = core_token_user(c->core, t.id, hash, now_ms(), &until_ms);
+    const char *user = core_token_user(c->core, t.id, hash, controller_now_ms(), &until_ms);
     if (is_locked(c, req, t.id))
         refuse(out, 429, locked, DELAY_FIRST_MS);
     else if (!user)

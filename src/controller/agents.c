@@ -39,7 +39,7 @@ static void welcome(struct agent_conn *a) {
                                 .version = ACEQUIA_VERSION,
                                 .level = FEATURE_LEVEL_NEWEST,
                                 .at = pipeline_position(a->controller->pipeline, &at) ? &at : NULL};
-    node_send(a->controller, a->node, MESSAGE_WELCOME, &m);
+    agents_send(a->controller, a->node, MESSAGE_WELCOME, &m);
 }
 
 static void on_hello(struct agent_conn *a, const struct message_hello *h) {
@@ -64,7 +64,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
             return;
         }
         // The old connection is half open: nothing that was asked for through it will be answered.
-        streams_node_gone(c, old->node);
+        controller_streams_node_gone(c, old->node);
         old->node = NULL;
         net_ws_abort(old->ws);
     }
@@ -73,7 +73,8 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     a->node = node;
     strmap_put(&c->agents, node, a);
     welcome(a);  // before what reconciliation sends
-    if (core_agent_hello(c->core, h, a->peer.kind == NET_PEER_TLS ? a->peer.cert_sha256 : NULL, now_ms(), &e) < 0) {
+    if (core_agent_hello(c->core, h, a->peer.kind == NET_PEER_TLS ? a->peer.cert_sha256 : NULL,
+                         controller_now_ms(), &e) < 0) {
         strmap_remove(&c->agents, node);
         a->node = NULL;
         refuse(a, e.text);
@@ -81,7 +82,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     }
     net_ws_limit(a->ws, AGENT_MESSAGE_BYTES_MAX);
     pipeline_heard(c->pipeline, node);
-    step_sessions_node_up(c, node);
+    controller_step_sessions_node_up(c, node);
     log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus,
              h->node->gpus.len, h->attempts.len);
 }
@@ -123,7 +124,7 @@ static void on_usage(struct agent_conn *a, const struct message_usage *m) {
     sum_parts(u);
 }
 
-struct live_usage *live_usage_free(struct live_usage *u) {
+struct live_usage *controller_live_usage_free(struct live_usage *u) {
     if (u)
         vec_done(&u->parts);
     free(u);
@@ -144,7 +145,8 @@ static void log_health(struct controller *c, const struct node *n) {
         if (streq(now, sickness(v.node, i)))
             continue;
         if (*now)
-            log_warn("GPU %u of node %s is out of use: %s", i, n->name, printable(now, shown, sizeof shown));
+            log_warn("GPU %u of node %s is out of use: %s", i, n->name,
+                     str_printable(now, shown, sizeof shown));
         else
             log_info("GPU %u of node %s is in use again", i, n->name);
     }
@@ -153,7 +155,7 @@ static void log_health(struct controller *c, const struct node *n) {
 static void on_attempt(struct agent_conn *a, const struct message_attempt *m) {
     log_warn("node %s runs attempt %u of job %llu, which this state does not know: it was restored from an older copy",
              a->node, m->attempt, (unsigned long long)m->id);
-    core_agent_attempt(a->controller->core, a->node, m, now_ms());
+    core_agent_attempt(a->controller->core, a->node, m, controller_now_ms());
 }
 
 static void on_agent_message(struct agent_conn *a, const struct message *m) {
@@ -168,25 +170,25 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     }
     pipeline_heard(c->pipeline, a->node);
     switch (m->type) {
-    case MESSAGE_STARTED: core_agent_started(c->core, a->node, m->body, now_ms()); break;
-    case MESSAGE_ENDED: core_agent_ended(c->core, a->node, m->body, now_ms()); break;
+    case MESSAGE_STARTED: core_agent_started(c->core, a->node, m->body, controller_now_ms()); break;
+    case MESSAGE_ENDED: core_agent_ended(c->core, a->node, m->body, controller_now_ms()); break;
     case MESSAGE_ATTEMPT: on_attempt(a, m->body); break;
     case MESSAGE_STEP_END: {
         const struct step_end *end = m->body;
-        core_agent_step_ended(c->core, a->node, end, now_ms());
-        step_sessions_step_ended(c, end->id, end->step);
+        core_agent_step_ended(c->core, a->node, end, controller_now_ms());
+        controller_step_sessions_step_ended(c, end->id, end->step);
         break;
     }
     case MESSAGE_USAGE: on_usage(a, m->body); break;
     case MESSAGE_STREAM_DATA:
     case MESSAGE_STREAM_END:
-    case MESSAGE_STREAM_CREDIT: stream_message(c, a->node, m); break;
+    case MESSAGE_STREAM_CREDIT: controller_stream_message(c, a->node, m); break;
     case MESSAGE_NODE_CHANGED: {
         struct node *n = m->body;
         if (streq(n->name, a->node)) {
             n->address = a->address;
             log_health(c, n);
-            core_agent_node_changed(c->core, n, now_ms());
+            core_agent_node_changed(c->core, n, controller_now_ms());
         }
         break;
     }
@@ -221,9 +223,9 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
         log_info("node %s is not connected any more (%s)", a->node, *reason ? reason : "closed");
         strmap_remove(&c->agents, a->node);
         pipeline_launch_waiting(c->pipeline, a->node, true);
-        streams_node_gone(c, a->node);
+        controller_streams_node_gone(c, a->node);
         if (!c->stopping)
-            core_agent_gone(c->core, a->node, now_ms());
+            core_agent_gone(c->core, a->node, controller_now_ms());
     }
     free(a);
 }
@@ -234,10 +236,10 @@ static void on_drain(struct net_ws *ws, void *user) {
         return;
     pipeline_launch_waiting(a->controller->pipeline, a->node, false);
     if (a->controller->held_inputs)
-        streams_node_drained(a->controller, a->node);
+        controller_streams_node_drained(a->controller, a->node);
 }
 
-void agent_upgrade(struct controller *c, struct net_request *req) {
+void agents_upgrade(struct controller *c, struct net_request *req) {
     static const struct net_ws_callbacks callbacks = {
         .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct net_peer peer = *req->peer;
@@ -275,25 +277,25 @@ void agents_dismiss(struct controller *c) {
 }
 
 // One direction of its link may still work: without this it would stay down, connected.
-void hook_node_lost(void *ctx, const char *node) {
+void controller_hook_node_lost(void *ctx, const char *node) {
     struct controller *c = ctx;
     struct agent_conn *a = strmap_get(&c->agents, node);
     if (a)
         net_ws_abort(a->ws);
 }
 
-void hook_send(void *ctx, const char *node, const void *data, size_t len) {
+void controller_hook_send(void *ctx, const char *node, const void *data, size_t len) {
     struct controller *c = ctx;
     struct agent_conn *a = strmap_get(&c->agents, node);
     if (a && net_ws_send(a->ws, WS_BINARY, data, len) < 0)
         log_debug("message to %s not sent", node);
 }
 
-bool hook_has_room(void *ctx, const char *node) {
-    return node_backlog(ctx, node) < LAUNCH_BACKLOG_BYTES;
+bool controller_hook_has_room(void *ctx, const char *node) {
+    return agents_backlog(ctx, node) < LAUNCH_BACKLOG_BYTES;
 }
 
-bool node_send(struct controller *c, const char *node, enum message_type type, void *body) {
+bool agents_send(struct controller *c, const char *node, enum message_type type, void *body) {
     cleanup_buf struct buf b = {0};
     struct agent_conn *a = node ? strmap_get(&c->agents, node) : NULL;
     if (!a)
@@ -302,16 +304,17 @@ bool node_send(struct controller *c, const char *node, enum message_type type, v
     return net_ws_send(a->ws, WS_BINARY, b.data, b.len) >= 0;
 }
 
-size_t node_backlog(const struct controller *c, const char *node) {
+size_t agents_backlog(const struct controller *c, const char *node) {
     const struct agent_conn *a = strmap_get(&c->agents, node);
     return a ? net_ws_pending(a->ws) : 0;
 }
 
 void agents_ping(struct controller *c) {
     struct journal_position at;
-    struct message_ping m = {.at_ms = now_ms(), .at = pipeline_position(c->pipeline, &at) ? &at : NULL};
+    struct message_ping m = {.at_ms = controller_now_ms(),
+                             .at = pipeline_position(c->pipeline, &at) ? &at : NULL};
     size_t it = 0;
     const char *node;
     while (strmap_next(&c->agents, &it, &node, NULL))
-        node_send(c, node, MESSAGE_PING, &m);
+        agents_send(c, node, MESSAGE_PING, &m);
 }

@@ -116,9 +116,10 @@ static const struct field job_fields[] = {
     FIELD(49, S, by, "Who cancelled it."),
     FIELD_SUB(50, S, usage, &usage_schema, "What it used."),
     FIELD(51, S, ending, "Why it is being ended; null: it is not."),
-    FIELD_WORDS(52, S, launch, launch_kind_words, "What is started."),
+    FIELD_WORDS(52, S, launch, job_launch_kind_words, "What is started."),
     FIELD_SUB(53, S, order, &order_schema, "Of a pending job: where its turn comes from."),
-    FIELD(54, S, gpu_use_milli, "How much of its GPUs it uses now, in thousandths; null: not known.", .nullable = true),
+    FIELD(54, S, gpu_use_milli, "How much of its GPUs it uses now, in thousandths; null: not known.",
+          .nullable = true),
     FIELD(55, S, warning, "What its owner should know."),
     FIELD(56, S, suspended_ms, "How long it was suspended."),
     FIELD(57, S, suspend_ms, "When it was suspended or resumed last."),
@@ -129,7 +130,7 @@ static const struct field job_fields[] = {
     FIELD(62, S, count, "In lists: how many elements this row stands for.", .nullable = true),
     FIELD_LIST(67, S, tags, "Tags: words, or key=value."),
     FIELD(63, S, is_array, "It is an element of an array. Not in lists."),
-    FIELD_LIST_SUB(64, S, parts, &part_schema, "What it holds, by node. Not in lists."),
+    FIELD_LIST_SUB(64, S, parts, &job_part_schema, "What it holds, by node. Not in lists."),
     FIELD_SUB(65, S, live, &live_schema, "What it uses now; null: it does not run. Not in lists."),
     FIELD(66, S, preempted_why, "Why it was preempted the last time. Not in lists."),
 };
@@ -603,16 +604,16 @@ static const struct field shares_fields[] = {
 const struct schema answer_shares_schema = SCHEMA(S, "shares", shares_fields);
 #undef S
 static const struct field projects_fields[] = {
-    FIELD_LIST_SUB(1, struct answer_projects, projects, &project_schema, "All projects.")};
+    FIELD_LIST_SUB(1, struct answer_projects, projects, &entity_project_schema, "All projects.")};
 const struct schema answer_projects_schema = SCHEMA(struct answer_projects, "projects", projects_fields);
 static const struct field partitions_fields[] = {
-    FIELD_LIST_SUB(1, struct answer_partitions, partitions, &partition_schema, "All partitions.")};
+    FIELD_LIST_SUB(1, struct answer_partitions, partitions, &entity_partition_schema, "All partitions.")};
 const struct schema answer_partitions_schema = SCHEMA(struct answer_partitions, "partitions", partitions_fields);
 static const struct field qos_fields[] = {
-    FIELD_LIST_SUB(1, struct answer_qos_list, qos, &qos_schema, "All QoS.")};
+    FIELD_LIST_SUB(1, struct answer_qos_list, qos, &entity_qos_schema, "All QoS.")};
 const struct schema answer_qos_schema = SCHEMA(struct answer_qos_list, "QoS", qos_fields);
-static const struct field reservations_fields[] = {
-    FIELD_LIST_SUB(1, struct answer_reservations, reservations, &reservation_schema, "All reservations.")};
+static const struct field reservations_fields[] = {FIELD_LIST_SUB(
+    1, struct answer_reservations, reservations, &entity_reservation_schema, "All reservations.")};
 const struct schema answer_reservations_schema =
     SCHEMA(struct answer_reservations, "reservations", reservations_fields);
 static const struct field done_fields[] = {FIELD(1, struct answer_done, done, "Always true.")};

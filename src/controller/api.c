@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "net/token.h"
 
-int64_t now_ms(void) {
+int64_t controller_now_ms(void) {
     return clock_wall_ms();
 }
 
@@ -126,7 +126,7 @@ static bool is_admin(const struct controller *c, const char *user, uid_t uid) {
 }
 
 static bool token_holds(const char *id, void *ctx) {
-    return core_token_holds(((struct controller *)ctx)->core, id, now_ms());
+    return core_token_holds(((struct controller *)ctx)->core, id, controller_now_ms());
 }
 
 // Whoever was let in by a token, and still streams or follows, goes with it.
@@ -155,7 +155,7 @@ static int actor_by_token(struct controller *c, struct net_request *req, bool ag
         return -EACCES;
     token_hash(&t, hash);
     int64_t until_ms;
-    const char *user = core_token_user(c->core, t.id, hash, now_ms(), &until_ms);
+    const char *user = core_token_user(c->core, t.id, hash, controller_now_ms(), &until_ms);
     const struct user_info *found;
     if (user)
         net_request_set_pass(req, t.id);
@@ -236,7 +236,7 @@ static bool take_value(struct api_call *call, const char *value, size_t len, boo
     cleanup_buf struct buf text = {0};
     struct error e = {0};
     if (http_percent_decode(value, len, false, &text) < 0 || strlen(buf_str(&text)) != text.len ||
-        !utf8_valid(buf_str(&text), text.len)) {
+        !str_utf8_valid(buf_str(&text), text.len)) {
         api_error(call->req, 400, "EINVAL", "the path is not properly encoded");
         return false;
     }
@@ -381,5 +381,5 @@ void api_routes_list(struct api_call *call) {
 }
 
 void api_agent(struct api_call *call) {
-    agent_upgrade(call->controller, call->req);
+    agents_upgrade(call->controller, call->req);
 }

@@ -13,7 +13,7 @@ enum permission {
     ALLOW_JOB,          // may see the job's private parts: its user, administrators, sharing projects
     ALLOW_OWNER,        // may act as the job's user: that user and administrators only
     ALLOW_ADMIN,
-    ALLOW_AGENT,        // checked in agent_upgrade
+    ALLOW_AGENT,  // checked in agents_upgrade
 };
 
 // What a route answers with.
@@ -161,5 +161,5 @@ void api_entity_delete(struct api_call *call);
 void api_routes_list(struct api_call *call);
 void api_openapi(struct api_call *call);
 
-void openapi_write(struct buf *out);  // the OpenAPI document
-void openapi_name(const struct schema *s, bool request, struct buf *out);  // of a struct, in it
+void api_openapi_write(struct buf *out);                                       // the OpenAPI document
+void api_openapi_name(const struct schema *s, bool request, struct buf *out);  // of a struct, in it

@@ -132,7 +132,7 @@ static int select_id(struct bulk_action *b, const char *text, uint64_t *size, st
 static int read_states(struct bulk_action *b, struct error *e) {
     for (const char *p = b->q->state; p && *p;) {
         size_t n = strcspn(p, ",");
-        int state = words_find(job_state_words, arena_strndup(&b->arena, p, n));
+        int state = schema_word_find(job_state_words, arena_strndup(&b->arena, p, n));
         if (state < 0)
             return error_set(e, EINVAL, "field \"state\": there is no state \"%.40s\"", b->q->state);
         b->states |= 1u << state;
@@ -244,7 +244,7 @@ static int act(struct bulk_action *b, uint64_t id, struct error *e) {
         [COMMAND_REQUEUE] = &requeue, [COMMAND_SUSPEND] = &job, [COMMAND_RESUME] = &job,
         [COMMAND_UPDATE] = &update};
     struct command command = {b->type, bodies[b->type]};
-    return core_command(b->controller->core, &b->actor, NULL, &command, now_ms(), NULL, e);
+    return core_command(b->controller->core, &b->actor, NULL, &command, controller_now_ms(), NULL, e);
 }
 
 // The actions are the names of the commands about jobs that exist.
@@ -335,16 +335,16 @@ static void on_idle(uv_idle_t *h) {
         uv_idle_stop(h);
 }
 
-void actions_turn_ends(struct controller *c) {
+void api_actions_turn_ends(struct controller *c) {
     c->action_work = 0;
 }
 
-void actions_init(struct controller *c) {
+void api_actions_init(struct controller *c) {
     uv_idle_init(&c->loop, &c->action_idle);
     c->action_idle.data = c;
 }
 
-void actions_stop(struct controller *c) {
+void api_actions_stop(struct controller *c) {
     for (uint32_t i = 0; i < c->actions.len; i++) {
         struct bulk_action *b = c->actions.at[i];
         struct error e = {0};

@@ -149,7 +149,7 @@ void api_node(struct api_call *call) {
     char shown[64];
     if (!core_node(call->controller->core, call->name, &v)) {
         error_set(&e, ENOENT, "node \"%s\" does not exist; see 'acequia nodes'",
-                  printable(call->name, shown, sizeof shown));
+                  str_printable(call->name, shown, sizeof shown));
         api_fail(call->req, &e);
         return;
     }
@@ -161,7 +161,7 @@ void api_node(struct api_call *call) {
 static int give(struct api_call *call, enum command_type type, const void *body) {
     struct error e = {0};
     struct command command = {type, body};
-    int r = core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
+    int r = core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
     if (r < 0)
         api_fail(call->req, &e);
     else
@@ -212,7 +212,7 @@ void api_reload(struct api_call *call) {
         api_fail(call->req, &e);
         return;
     }
-    policy_unlisted(c, &call->arena, warn_unlisted, &warnings);
+    controller_policy_unlisted(c, &call->arena, warn_unlisted, &warnings);
     struct answer_reload answer = {.file = c->paths.config, .warnings = {warnings.list.at, warnings.list.len}};
     api_answer_committed(call, 200, &answer_reload_schema, &answer);
     vec_done(&warnings.list);
@@ -226,12 +226,12 @@ static void collect_warnings(struct controller *c, const struct buf *sick, struc
     const char *upgrade = api_upgrade_warning(c->core, w->arena);
     if (upgrade)
         vec_push(&w->list, upgrade);
-    const char *restore = api_restore_warning(c->core, now_ms(), w->arena);
+    const char *restore = api_restore_warning(c->core, controller_now_ms(), w->arena);
     if (restore)
         vec_push(&w->list, restore);
     if (notifier_problem(c->notifier))
         vec_push(&w->list, notifier_problem(c->notifier));
-    policy_unlisted(c, w->arena, warn_unlisted, w);
+    controller_policy_unlisted(c, w->arena, warn_unlisted, w);
     core_each_node(c->core, warn_missing, w);
     add_text(w, sick);
     if (telemetry_outside(c, &outside))
@@ -267,7 +267,7 @@ void api_status(struct api_call *call) {
     struct answer_prices prices = {p->currency, p->price_gpu_hour, p->price_cpu_hour, p->price_kwh, p->co2_g_per_kwh};
     struct answer_status answer = {.cluster = k->name,
                                    .version = ACEQUIA_VERSION,
-                                   .uptime_ms = now_ms() - c->started_ms,
+                                   .uptime_ms = controller_now_ms() - c->started_ms,
                                    .user = call->actor.user,
                                    .admin = call->actor.admin,
                                    .nodes = &nodes,
@@ -326,9 +326,9 @@ void api_token_create(struct api_call *call) {
                                           .hash = hash,
                                           .user = for_user ? (user ? user : call->actor.user) : NULL,
                                           .node = q->node,
-                                          .expires_ms = now_ms() + ttl_s * 1000};
+                                          .expires_ms = controller_now_ms() + ttl_s * 1000};
     struct command command = {COMMAND_TOKEN_CREATE, &create};
-    int r = core_command(c->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
+    int r = core_command(c->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
     if (r < 0)
         api_fail(call->req, &e);
     else
@@ -385,12 +385,13 @@ void api_join(struct api_call *call) {
     // Whoever has a token may bring a node, but not take the place of one that is here.
     else if (strmap_get(&c->agents, name))
         error_set(&e, EBUSY, "a node of this name is connected; stop its agent first, or choose another name");
-    else if (token_parse(q->token, &t, &e) == 0 && identifier_check("node", name, &e) == 0 &&
-             pki_sign_client(c->ca, q->csr, strlen(q->csr), name, now_ms() / 1000, &cert, fingerprint, &e) == 0) {
+    else if (token_parse(q->token, &t, &e) == 0 && name_check("node", name, &e) == 0 &&
+             pki_sign_client(c->ca, q->csr, strlen(q->csr), name, controller_now_ms() / 1000, &cert,
+                             fingerprint, &e) == 0) {
         token_hash(&t, hash);
         struct command_token_use use = {.id = t.id, .hash = hash, .node = name, .fingerprint = fingerprint};
         struct command command = {COMMAND_TOKEN_USE, &use};
-        if (core_command(c->core, &nobody, NULL, &command, now_ms(), NULL, &e) == -EACCES)
+        if (core_command(c->core, &nobody, NULL, &command, controller_now_ms(), NULL, &e) == -EACCES)
             admission_wrong_join(c, call->req);
     }
     if (e.code) {

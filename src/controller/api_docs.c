@@ -44,7 +44,7 @@ static void document(struct documented *d, const struct schema *s) {
 
 static void put_name(const struct schema *s) {
     cleanup_buf struct buf name = {0};
-    openapi_name(s, str_has_prefix(s->type, "struct request_"), &name);
+    api_openapi_name(s, str_has_prefix(s->type, "struct request_"), &name);
     printf("%s", buf_str(&name));
 }
 

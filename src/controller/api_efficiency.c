@@ -47,7 +47,7 @@ struct elements {
 
 static bool take_element(struct elements *s, const struct job_record *r, bool live) {
     if (r->start_ms)
-        efficiency_add(&s->sum, r, usage_of(s->controller, r, live), now_ms());
+        efficiency_add(&s->sum, r, usage_of(s->controller, r, live), controller_now_ms());
     return s->sum.count < ELEMENTS_MAX;
 }
 
@@ -134,7 +134,8 @@ void api_efficiency(struct api_call *call) {
         api_no_job(call->req, call->job);
         return;
     }
-    struct efficiency_input in = {.record = &r, .usage = usage_of(c, &r, live), .now_ms = now_ms()};
+    struct efficiency_input in = {
+        .record = &r, .usage = usage_of(c, &r, live), .now_ms = controller_now_ms()};
     if (!whole_array(call, &r, &mean, &in) && !r.start_ms) {
         api_error(call->req, 409, "EBUSY", "the job has not run yet; there is nothing to compare");
         return;
@@ -155,7 +156,7 @@ void api_series(struct api_call *call) {
     struct json_writer w = {.out = &b};
     struct error e = {0};
     const struct query_series *q = call->query;
-    int64_t now = now_ms();
+    int64_t now = controller_now_ms();
     if (!q->name) {
         json_open(&w, '{');
         json_key(&w, "names");

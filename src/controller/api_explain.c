@@ -210,10 +210,11 @@ void api_why(struct api_call *call) {
     struct error e = {0};
     if (!at_ms) {
         if (query_throttle_begin(call)) {
-            explain(call, call->controller->core, call->job, now_ms());
+            explain(call, call->controller->core, call->job, controller_now_ms());
             query_throttle_end(call->controller);
         }
-    } else if (!may_play(call, &e) || journal_replay_ask(call, at_ms, false, explain_past, &e) < 0) {
+    } else if (!may_play(call, &e) ||
+               controller_journal_replay_ask(call, at_ms, false, explain_past, &e) < 0) {
         api_fail(call->req, &e);
     }
 }
@@ -286,7 +287,7 @@ static const char *until(int64_t at_ms, int64_t now, char out[static UNIT_TEXT_M
 
 static void describe(struct buf *out, const char *label, const struct sched_when *x) {
     char early[UNIT_TEXT_MAX], late[UNIT_TEXT_MAX];
-    int64_t now = now_ms();
+    int64_t now = controller_now_ms();
     buf_addf(out, "%c%s: ", label[0] - 'a' + 'A', label + 1);
     switch (x->band.basis) {
     case EXPLAIN_NOW: buf_adds(out, "starts at once\n"); break;
@@ -321,7 +322,7 @@ void api_when(struct api_call *call) {
     if (!spec.argv.len)
         spec.argv.at = argv, spec.argv.len = 1;
     struct command command = {COMMAND_SUBMIT, &(struct command_submit){.spec = &spec, .dry_run = true}};
-    int r = core_command(core, &call->actor, NULL, &command, now_ms(), NULL, &e);
+    int r = core_command(core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
     if (r < 0) {
         api_fail(call->req, &e);
         return;
@@ -337,7 +338,7 @@ void api_when(struct api_call *call) {
     uint32_t n = make_variants(call, &q, list);
     for (uint32_t i = 0; i < n; i++)
         requests[i] = list[i].request;
-    sched_when(core_world(core), requests, n, now_ms(), core_policy(core), answers);
+    sched_when(core_world(core), requests, n, controller_now_ms(), core_policy(core), answers);
     query_throttle_end(call->controller);
     cleanup_buf struct buf text = {0};
     struct answer_variant variants[VARIANTS_MAX];
@@ -377,6 +378,6 @@ static void answer_replay(struct past *p) {
 
 void api_replay(struct api_call *call) {
     struct error e = {0};
-    if (journal_replay_ask(call, 0, true, answer_replay, &e) < 0)
+    if (controller_journal_replay_ask(call, 0, true, answer_replay, &e) < 0)
         api_fail(call->req, &e);
 }

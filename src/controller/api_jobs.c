@@ -202,7 +202,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     struct job_view view;
     struct answer_job job;
     struct row row;
-    struct listing l = {.controller = c, .now = now_ms()};
+    struct listing l = {.controller = c, .now = controller_now_ms()};
     bool live;
     if (defer(c, req, id, status))
         return;

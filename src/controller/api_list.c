@@ -147,9 +147,9 @@ static void answer(struct listing *l, struct api_call *call, const char *type, b
 // In lines, as a stream would be: the ids are looked up at once.
 static void reply_lines(struct listing *l, struct api_call *call, const char *ids) {
     struct error e = {0};
-    list_stream_head(l);
+    listing_stream_head(l);
     int r = list_ids(l, ids, call->req->began_us, &e);
-    list_stream_tail(l, NULL);
+    listing_stream_tail(l, NULL);
     if (r < 0)
         api_fail(call->req, &e);
     else
@@ -158,7 +158,7 @@ static void reply_lines(struct listing *l, struct api_call *call, const char *id
 
 static void reply_whole(struct listing *l, struct api_call *call, const char *ids) {
     struct error e = {0};
-    list_document_head(l);
+    listing_document_head(l);
     int r = list_ids(l, ids, call->req->began_us, &e);
     json_close(&l->w, ']');
     json_kv_str(&l->w, "next", NULL);
@@ -176,7 +176,7 @@ void api_list(struct api_call *call) {
     const struct query_jobs *q = call->query;
     const char *ids = q->ids;
     if (!ids) {
-        list_stream_begin(call, q->stream ? LIST_LINES : LIST_DOCUMENT);
+        listing_stream_begin(call, q->stream ? LIST_LINES : LIST_DOCUMENT);
         return;
     }
     if (listing_init(&l, call, &e) < 0) {

@@ -51,13 +51,13 @@ static struct metrics_group *group(struct gathering *g, int kind, const char *na
 // It waits in each of its partitions.
 static void add_waiting(struct gathering *g, const char *partitions) {
     size_t len;
-    for (const char *at; (at = names_next(&partitions, &len));)
+    for (const char *at; (at = name_list_next(&partitions, &len));)
         group(g, 2, arena_strndup(g->arena, at, len))->pending++;
 }
 
 static bool add_job(void *ctx, const struct job_view *v) {
     struct gathering *g = ctx;
-    bool several = names_several(v->partition);
+    bool several = name_list_several(v->partition);
     const char *const names[] = {v->user, v->project, several ? NULL : v->partition};
     if (several)
         add_waiting(g, v->partition);
@@ -290,7 +290,8 @@ static void gathering_done(struct gathering *g) {
 void api_metrics(struct api_call *call) {
     struct controller *c = call->controller;
     cleanup_buf struct buf b = {0};
-    struct metrics_input in = {.version = ACEQUIA_VERSION, .now_ms = now_ms(), .start_ms = c->started_ms};
+    struct metrics_input in = {
+        .version = ACEQUIA_VERSION, .now_ms = controller_now_ms(), .start_ms = c->started_ms};
     struct gathering g = {.controller = c, .arena = &call->arena, .in = &in};
     struct core_counts n;
     struct store_stats s;

@@ -64,7 +64,7 @@ void api_entity(struct api_call *call) {
     struct error e = {0};
     char shown[64];
     error_set(&e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(l.kind),
-              printable(call->name, shown, sizeof shown), entity_command(l.kind));
+              str_printable(call->name, shown, sizeof shown), entity_command(l.kind));
     api_fail(call->req, &e);
 }
 
@@ -144,7 +144,7 @@ void api_entity_set(struct api_call *call) {
     if (kind == ENTITY_RESERVATION)
         nodes = ((const struct reservation *)value)->nodes;
     struct command command = {command_entity_set(kind), value};
-    r = core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
+    r = core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
     finish(call, r, nodes, 0, &e);
 }
 
@@ -155,7 +155,7 @@ void api_entity_delete(struct api_call *call) {
     uint64_t jobs = core_jobs_in(core, kind, call->name);
     struct command_entity_delete delete = {kind, call->name, ((const struct query_delete *)call->query)->force};
     struct command command = {COMMAND_ENTITY_DELETE, &delete};
-    int r = core_command(core, &call->actor, NULL, &command, now_ms(), NULL, &e);
+    int r = core_command(core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
     finish(call, r, NULL, jobs, &e);
 }
 
@@ -171,7 +171,7 @@ void api_policy(struct api_call *call) {
 void api_policy_set(struct api_call *call) {
     struct error e = {0};
     struct command command = {COMMAND_POLICY_SET, call->body};
-    int r = core_command(call->controller->core, &call->actor, NULL, &command, now_ms(), NULL, &e);
+    int r = core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
     finish(call, r, NULL, 0, &e);
 }
 

@@ -30,7 +30,7 @@ static int join_environment(struct api_call *call, const struct request_submit *
         char shown[64];
         if (!eq || eq == v)
             return error_set(e, EINVAL, "environment: \"%s\" is not of the form NAME=value",
-                             printable(v, shown, sizeof shown));
+                             str_printable(v, shown, sizeof shown));
         buf_add(out, v, strlen(v) + 1);
         if (out->len > max)
             return error_set(
@@ -73,7 +73,7 @@ int api_submit_one(struct api_call *call, const struct json *j, struct command_r
     }
     struct command_submit submit = {.spec = spec, .dry_run = q.dry_run};
     struct command command = {COMMAND_SUBMIT, &submit};
-    r = core_command(c->core, &call->actor, q.key, &command, now_ms(), out, e);
+    r = core_command(c->core, &call->actor, q.key, &command, controller_now_ms(), out, e);
     if (r < 0 || submit.dry_run || out->repeated)
         return r;
     if (q.script)

@@ -3,12 +3,12 @@
 #include "base/text.h"
 #include "list_stream.h"
 
-void trace_head(struct listing *l) {
+void api_trace_head(struct listing *l) {
     buf_adds(&l->out, "submit_s,run_s,limit_s,user,project,nodes,tasks,cpus_per_task,memory_mib,gpu_milli,"
                       "gpu_model,class\n");
 }
 
-int trace_row(struct listing *l, const struct store_history *row) {
+int api_trace_row(struct listing *l, const struct store_history *row) {
     struct job_record j;
     arena_reset(&l->scratch);
     if (!row->start_ms || schema_decode(&job_record_schema, row->data, row->len, &l->scratch, &j) < 0 || !j.spec)
@@ -25,7 +25,7 @@ int trace_row(struct listing *l, const struct store_history *row) {
              (long long)(run_s > 0 ? run_s : 1), s->time_limit_s, s->user, s->project,
              j.parts.len ? j.parts.len : 1, s->tasks ? s->tasks : 1, s->cpus_per_task ? s->cpus_per_task : 1,
              (unsigned long long)(memory >> 20), (unsigned long long)gpus, s->gpu_model ? s->gpu_model : "",
-             words_name(job_class_words, s->class));
+             schema_word_name(job_class_words, s->class));
     return 0;
 }
 
@@ -41,7 +41,7 @@ static bool add_node(void *ctx, const struct node_view *v) {
 void api_trace(struct api_call *call) {
     cleanup_buf struct buf out = {0};
     if (!((const struct query_trace *)call->query)->nodes) {
-        list_stream_begin(call, LIST_TRACE);
+        listing_stream_begin(call, LIST_TRACE);
         return;
     }
     buf_adds(&out, "sn,cpu_milli,memory_mib,gpu,model\n");

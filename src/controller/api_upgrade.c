@@ -22,7 +22,7 @@ void api_upgrade_finish(struct api_call *call) {
     struct core *core = call->controller->core;
     struct error e = {0};
     struct command command = {COMMAND_UPGRADE_FINISH, &(struct command_empty){0}};
-    if (core_command(core, &call->actor, NULL, &command, now_ms(), NULL, &e) < 0 ||
+    if (core_command(core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e) < 0 ||
         controller_init_keys(call->controller, &e) < 0) {
         api_fail(call->req, &e);
         return;

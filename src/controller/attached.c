@@ -27,21 +27,21 @@ struct attached {
     struct buf early;       // input that came before every node said where it stands
 };
 
-struct attached *attached_new(struct controller *c, const struct actor *actor,
-                              const struct attached_client *client, void *ctx, bool resume) {
+struct attached *controller_attached_new(struct controller *c, const struct actor *actor,
+                                         const struct attached_client *client, void *ctx, bool resume) {
     struct attached *a = xcalloc(1, sizeof *a);
     *a = (struct attached){.controller = c, .actor = actor, .client = *client, .ctx = ctx, .resume = resume};
     return a;
 }
 
-struct attached *attached_free(struct attached *a) {
+struct attached *controller_attached_free(struct attached *a) {
     if (!a)
         return NULL;
     for (uint32_t i = 0; i < a->count; i++) {
         if (a->parts[i].output)
-            stream_drop(a->parts[i].output);
+            controller_stream_drop(a->parts[i].output);
         if (a->parts[i].error)
-            stream_drop(a->parts[i].error);
+            controller_stream_drop(a->parts[i].error);
     }
     buf_done(&a->early);
     free(a->parts);
@@ -49,7 +49,7 @@ struct attached *attached_free(struct attached *a) {
     return NULL;
 }
 
-bool attached_complete(const struct attached *a) {
+bool controller_attached_complete(const struct attached *a) {
     return a->parts && !a->open && !a->opening;
 }
 
@@ -92,14 +92,15 @@ static void send_input(struct attached *a, const void *data, size_t len, bool eo
         p->skip -= skip;
         any = true;
         if (len > skip || eof)
-            stream_send(p->output, MESSAGE_STREAM_DATA,
-                        &(struct message_stream){.data = {(const char *)data + skip, len - skip}, .eof = eof});
+            controller_stream_send(
+                p->output, MESSAGE_STREAM_DATA,
+                &(struct message_stream){.data = {(const char *)data + skip, len - skip}, .eof = eof});
     }
     if (!any && len)
         a->client.credit(a->ctx, len);  // lost, as in a pipe that nobody reads
 }
 
-void attached_input(struct attached *a, const void *data, size_t len, bool eof) {
+void controller_attached_input(struct attached *a, const void *data, size_t len, bool eof) {
     if (a->located) {
         send_input(a, data, len, eof);
         return;
@@ -149,19 +150,20 @@ static void on_room(void *ctx) {
     a->client.room(a->ctx);
 }
 
-size_t attached_backlog(const struct attached *a) {
+size_t controller_attached_backlog(const struct attached *a) {
     size_t most = 0;
     for (uint32_t i = 0; i < a->count; i++) {
-        size_t waits = a->parts[i].output ? stream_backlog(a->parts[i].output) : 0;
+        size_t waits = a->parts[i].output ? controller_stream_backlog(a->parts[i].output) : 0;
         most = waits > most ? waits : most;
     }
     return most;
 }
 
-void attached_resize(struct attached *a, uint32_t rows, uint32_t columns) {
+void controller_attached_resize(struct attached *a, uint32_t rows, uint32_t columns) {
     for (uint32_t i = 0; i < a->count; i++)
         if (a->parts[i].output)
-            stream_send(a->parts[i].output, MESSAGE_RESIZE, &(struct message_stream){.rows = rows, .columns = columns});
+            controller_stream_send(a->parts[i].output, MESSAGE_RESIZE,
+                                   &(struct message_stream){.rows = rows, .columns = columns});
 }
 
 // --- output ---
@@ -229,24 +231,25 @@ static bool open_stream(struct source *p, struct job_record *r, enum log_source 
     static const struct stream_client error = {on_error, on_error_end, NULL, NULL, NULL};
     struct attached *a = p->all;
     const char *node = r->parts.at[p->index].node;
-    struct message_log_read m = session_log_read(r, p->index, source, true, -1);
+    struct message_log_read m = controller_session_log_read(r, p->index, source, true, -1);
     m.attached = true;
     m.resumed = a->resume;
     struct stream **at = source == LOG_SOURCE_ERROR ? &p->error : &p->output;
-    *at = stream_new(a->controller, a->actor, node, source == LOG_SOURCE_ERROR ? &error : &output, p, e);
+    *at = controller_stream_new(a->controller, a->actor, node, source == LOG_SOURCE_ERROR ? &error : &output,
+                                p, e);
     if (!*at)
         return false;
-    m.stream = stream_id(*at);
+    m.stream = controller_stream_id(*at);
     a->open++;
-    if (node_send(a->controller, node, MESSAGE_LOG_READ, &m))
+    if (agents_send(a->controller, node, MESSAGE_LOG_READ, &m))
         return true;
     a->open--;
-    stream_drop(*at);
+    controller_stream_drop(*at);
     *at = NULL;
     return false;
 }
 
-void attached_open(struct attached *a, struct job_record *r) {
+void controller_attached_open(struct attached *a, struct job_record *r) {
     static const enum log_source sources[] = {LOG_SOURCE_OUTPUT, LOG_SOURCE_ERROR};
     assert(!a->parts);
     a->parts = xcalloc(r->parts.len, sizeof *a->parts);
@@ -262,11 +265,11 @@ void attached_open(struct attached *a, struct job_record *r) {
     a->opening = false;
 }
 
-void attached_drained(struct attached *a) {
+void controller_attached_drained(struct attached *a) {
     for (uint32_t i = 0; i < a->count; i++) {
         if (a->parts[i].output)
-            stream_drained(a->parts[i].output);
+            controller_stream_drained(a->parts[i].output);
         if (a->parts[i].error)
-            stream_drained(a->parts[i].error);
+            controller_stream_drained(a->parts[i].error);
     }
 }

@@ -21,16 +21,16 @@ struct attached_client {
 
 // `resume`: the client goes on where it was cut off; what a node has had of its input is left out
 // there.
-struct attached *attached_new(struct controller *c, const struct actor *actor,
-                              const struct attached_client *client, void *ctx, bool resume);
+struct attached *controller_attached_new(struct controller *c, const struct actor *actor,
+                                         const struct attached_client *client, void *ctx, bool resume);
 // Opens the streams, behind the launch. Callbacks may come from inside.
-void attached_open(struct attached *a, struct job_record *r);
-bool attached_complete(const struct attached *a);
-void attached_input(struct attached *a, const void *data, size_t len, bool eof);
-size_t attached_backlog(const struct attached *a);
-void attached_resize(struct attached *a, uint32_t rows, uint32_t columns);
-void attached_drained(struct attached *a);
-struct attached *attached_free(struct attached *a);
+void controller_attached_open(struct attached *a, struct job_record *r);
+bool controller_attached_complete(const struct attached *a);
+void controller_attached_input(struct attached *a, const void *data, size_t len, bool eof);
+size_t controller_attached_backlog(const struct attached *a);
+void controller_attached_resize(struct attached *a, uint32_t rows, uint32_t columns);
+void controller_attached_drained(struct attached *a);
+struct attached *controller_attached_free(struct attached *a);
 
-struct message_log_read session_log_read(struct job_record *r, uint32_t index, enum log_source source,
-                                         bool follow, int64_t tail);
+struct message_log_read controller_session_log_read(struct job_record *r, uint32_t index,
+                                                    enum log_source source, bool follow, int64_t tail);

@@ -88,7 +88,7 @@ static int64_t page_time(struct controller *c, uint64_t number) {
 
 static void next_page(struct controller *c) {
     struct audit_log *l = c->audit;
-    int64_t oldest_ms = now_ms() - (int64_t)c->config.cluster.history_days * 86400000;
+    int64_t oldest_ms = controller_now_ms() - (int64_t)c->config.cluster.history_days * 86400000;
     l->last++;
     buf_clear(&l->page);
     while (l->last - l->first >= PAGES_MAX)
@@ -105,7 +105,7 @@ static void record(struct controller *c, const struct audit_row *r) {
     if (!l || c->stopping)
         return;
     json_open(&w, '{');
-    json_kv_i64(&w, "at_ms", now_ms());
+    json_kv_i64(&w, "at_ms", controller_now_ms());
     json_kv_str(&w, "who", r->who);
     json_kv_str(&w, "from", r->from);
     json_kv_str(&w, "what", r->what);

@@ -71,7 +71,7 @@ static int open_ca(struct controller *c, struct error *e) {
     int r = load_pair(c, ca_cert, ca_key, &p, e);
     if (r == -ENOENT)
         r = import_pair(c, ca_cert, ca_key, &p, e);
-    if (r == -ENOENT && (r = pki_ca_make(c->config.cluster.name, now_ms() / 1000, &p, e)) == 0)
+    if (r == -ENOENT && (r = pki_ca_make(c->config.cluster.name, controller_now_ms() / 1000, &p, e)) == 0)
         r = keep_pair(c, ca_cert, ca_key, &p, e);
     if (r == 0 && (r = pki_ca_parse(&p, &c->ca, e)) < 0)
         error_prefix(e, "the cluster's certificate authority");
@@ -86,7 +86,7 @@ int controller_keys_open(struct controller *c, const char *const *names, size_t 
     r = load_pair(c, server_cert, server_key, &p, e);
     if (r == -ENOENT)
         r = import_pair(c, server_cert, server_key, &p, e);
-    if (r == -ENOENT && (r = pki_server_make(c->ca, names, count, now_ms() / 1000, &p, e)) == 0)
+    if (r == -ENOENT && (r = pki_server_make(c->ca, names, count, controller_now_ms() / 1000, &p, e)) == 0)
         r = keep_pair(c, server_cert, server_key, &p, e);
     if (r == 0)
         r = tls_context_server_pem(&p, pki_ca_pem(c->ca), &c->tls, e);

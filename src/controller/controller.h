@@ -55,7 +55,7 @@ struct live_usage {
     bool preparing;  // its container image, on some node
     VEC(struct live_part) parts;
 };
-struct live_usage *live_usage_free(struct live_usage *u);
+struct live_usage *controller_live_usage_free(struct live_usage *u);
 
 struct controller {
     uv_loop_t loop;
@@ -116,19 +116,20 @@ struct controller {
     char storage_problem[ERROR_TEXT_MAX];
 };
 
-int64_t now_ms(void);
+int64_t controller_now_ms(void);
 int controller_reload(struct controller *c, struct error *e);  // reads the configuration file again
 int controller_init_keys(struct controller *c, struct error *e);  // gives the core a secret, once (daemon.c)
 
 // agents.c
-void agent_upgrade(struct controller *c, struct net_request *req);
-bool node_send(struct controller *c, const char *node, enum message_type type, void *body);  // false: not connected
-size_t node_backlog(const struct controller *c, const char *node);  // bytes on their way to it
+void agents_upgrade(struct controller *c, struct net_request *req);
+bool agents_send(struct controller *c, const char *node, enum message_type type,
+                 void *body);                                         // false: not connected
+size_t agents_backlog(const struct controller *c, const char *node);  // bytes on their way to it
 void agents_ping(struct controller *c);
 void agents_dismiss(struct controller *c);  // those whose certificate has been revoked
-void hook_send(void *ctx, const char *node, const void *data, size_t len);
-bool hook_has_room(void *ctx, const char *node);
-void hook_node_lost(void *ctx, const char *node);
+void controller_hook_send(void *ctx, const char *node, const void *data, size_t len);
+bool controller_hook_has_room(void *ctx, const char *node);
+void controller_hook_node_lost(void *ctx, const char *node);
 
 // stream.c: bytes between an agent and a client.
 struct stream;
@@ -143,43 +144,45 @@ struct stream_client {
         void *ctx, const struct message_stream *m);  // may be NULL: where the input of an attached job stands
 };
 // NULL, and why, when there are too many.
-struct stream *stream_new(struct controller *c, const struct actor *actor, const char *node,
-                          const struct stream_client *client, void *ctx, struct error *e);
-uint64_t stream_id(const struct stream *s);
-void stream_send(struct stream *s, enum message_type type, struct message_stream *m);
-uint64_t stream_offset(const struct stream *s);  // of a step: where the data that came last ends
-void stream_acknowledge(struct stream *s, bool yes);  // of a step: what the client has drained is acknowledged
-size_t stream_backlog(const struct stream *s);  // bytes that its node has not taken yet
-void streams_node_drained(struct controller *c, const char *node);
-void stream_drained(struct stream *s);      // the client took what was waiting
-void stream_drop(struct stream *s);         // the client has gone; no callback any more
-void stream_message(struct controller *c, const char *node, const struct message *m);
-void streams_node_gone(struct controller *c, const char *node);
-void streams_done(struct controller *c);
+struct stream *controller_stream_new(struct controller *c, const struct actor *actor, const char *node,
+                                     const struct stream_client *client, void *ctx, struct error *e);
+uint64_t controller_stream_id(const struct stream *s);
+void controller_stream_send(struct stream *s, enum message_type type, struct message_stream *m);
+uint64_t controller_stream_offset(const struct stream *s);  // of a step: where the data that came last ends
+void controller_stream_acknowledge(struct stream *s,
+                                   bool yes);  // of a step: what the client has drained is acknowledged
+size_t controller_stream_backlog(const struct stream *s);  // bytes that its node has not taken yet
+void controller_streams_node_drained(struct controller *c, const char *node);
+void controller_stream_drained(struct stream *s);  // the client took what was waiting
+void controller_stream_drop(struct stream *s);     // the client has gone; no callback any more
+void controller_stream_message(struct controller *c, const char *node, const struct message *m);
+void controller_streams_node_gone(struct controller *c, const char *node);
+void controller_streams_done(struct controller *c);
 
 // api_action.c: actions on many jobs, in slices.
-void actions_init(struct controller *c);
-void actions_stop(struct controller *c);  // answers those that are not complete
-void actions_turn_ends(struct controller *c);
+void api_actions_init(struct controller *c);
+void api_actions_stop(struct controller *c);  // answers those that are not complete
+void api_actions_turn_ends(struct controller *c);
 
 // step_session.c
-void step_sessions_node_up(struct controller *c, const char *node);
+void controller_step_sessions_node_up(struct controller *c, const char *node);
 // Before the commit: should it be lost, the nodes report the end again.
-void step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step);
-void step_sessions_renew(struct controller *c);  // leases of allocations whose clients are connected
+void controller_step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step);
+void controller_step_sessions_renew(
+    struct controller *c);  // leases of allocations whose clients are connected
 
 // query_throttle.c: whose question is answered when.
-void questions_init(struct controller *c);
-void questions_done(struct controller *c);
+void query_throttle_init(struct controller *c);
+void query_throttle_done(struct controller *c);
 
 // subscriptions.c: those who wait for a job, and those who follow events.
 typedef void (*watch_fn)(void *arg, uint64_t id);
-struct waiter *watch_job(struct controller *c, uint64_t id, watch_fn fn, void *arg);
-void unwatch_job(struct controller *c, struct waiter *w);
-void hook_job_changed(void *ctx, uint64_t id);
-void hook_storage(void *ctx, const struct error *problem);
-void followers_tick(struct controller *c);
-void watch_done(struct controller *c);
+struct waiter *controller_watch_job(struct controller *c, uint64_t id, watch_fn fn, void *arg);
+void controller_unwatch_job(struct controller *c, struct waiter *w);
+void controller_hook_job_changed(void *ctx, uint64_t id);
+void controller_hook_storage(void *ctx, const struct error *problem);
+void controller_followers_tick(struct controller *c);
+void controller_watch_done(struct controller *c);
 
 // cluster_keys.c: loads or makes the authority (c->ca) and the TLS context (c->tls). `names`: of this machine.
 int controller_keys_open(struct controller *c, const char *const *names, size_t count, struct error *e);

@@ -58,7 +58,7 @@ static void flush(struct controller *c) {
     bool schedule = !too_soon(c);
     struct core_passes passes, after;
     core_passes(c->core, &passes);
-    int64_t before = clock_mono_us(), now = now_ms();
+    int64_t before = clock_mono_us(), now = controller_now_ms();
     int64_t next = pipeline_flush(c->pipeline, now, schedule);
     if (schedule) {
         c->scheduled_mono_us = clock_mono_us();
@@ -82,9 +82,9 @@ static void on_prepare(uv_prepare_t *h) {
     if (c->stopping)
         return;
     flush(c);
-    actions_turn_ends(c);
+    api_actions_turn_ends(c);
     if (c->followers.len)
-        followers_tick(c);
+        controller_followers_tick(c);
 }
 
 static void on_store(uv_poll_t *h, int status, int events) {
@@ -105,7 +105,7 @@ static void on_tick(uv_timer_t *t) {
         c->last_ping_ms = mono;
         agents_ping(c);
     }
-    pipeline_check_nodes(c->pipeline, mono, (int64_t)k->node_timeout_s * 1000, now_ms());
+    pipeline_check_nodes(c->pipeline, mono, (int64_t)k->node_timeout_s * 1000, controller_now_ms());
     if (pipeline_degraded(c->pipeline, NULL, 0))
         pipeline_retry(c->pipeline);
     if (c->body_bytes > TRIM_AFTER_BYTES) {
@@ -113,14 +113,14 @@ static void on_tick(uv_timer_t *t) {
         malloc_trim(0);
     }
     if (++c->ticks % 60 == 0)
-        store_prune(c->store, now_ms());
+        store_prune(c->store, controller_now_ms());
     if (users_tick(c->users, mono))
         api_users_changed(c);
     api_end_tokens(c);
     telemetry_tick(c);
     notifier_tick(c->notifier);
-    followers_tick(c);
-    step_sessions_renew(c);
+    controller_followers_tick(c);
+    controller_step_sessions_renew(c);
 }
 
 // --- start ---
@@ -144,7 +144,7 @@ int controller_init_keys(struct controller *c, struct error *e) {
     uint8_t secret[PIPELINE_KEY_SECRET_BYTES];
     if (rand_secret(secret, sizeof secret) < 0)
         return error_set(e, EIO, "the kernel gives no random numbers; idempotency keys need 16 bytes of them");
-    return pipeline_init_keys(c->pipeline, secret, now_ms(), e);
+    return pipeline_init_keys(c->pipeline, secret, controller_now_ms(), e);
 }
 
 static int open_store(struct controller *c, struct error *e) {
@@ -164,7 +164,7 @@ static int open_store(struct controller *c, struct error *e) {
         return r;
     pipeline_attach(c->pipeline, c->store);
     int64_t before = clock_mono_ms();
-    if ((r = pipeline_load(c->pipeline, now_ms(), e)) < 0 || (r = controller_init_keys(c, e)) < 0)
+    if ((r = pipeline_load(c->pipeline, controller_now_ms(), e)) < 0 || (r = controller_init_keys(c, e)) < 0)
         return r;
     struct core_counts n;
     core_counts(c->core, &n);
@@ -243,14 +243,14 @@ static int start(struct controller *c, struct error *e) {
     int r;
     struct core_config core_config;
     struct pipeline_hooks hooks = {.ctx = c,
-                                   .send = hook_send,
-                                   .has_room = hook_has_room,
-                                   .job_changed = hook_job_changed,
-                                   .node_lost = hook_node_lost,
+                                   .send = controller_hook_send,
+                                   .has_room = controller_hook_has_room,
+                                   .job_changed = controller_hook_job_changed,
+                                   .node_lost = controller_hook_node_lost,
                                    .notify = hook_notify,
-                                   .storage = hook_storage};
+                                   .storage = controller_hook_storage};
     if ((r = users_start(&c->users, e)) < 0 || (r = paths_get(&c->arena, &c->paths, e)) < 0 ||
-        (r = config_load(c->paths.config, now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
+        (r = config_load(c->paths.config, controller_now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
         (r = paths_make(c->paths.state, 0700, e)) < 0 || (r = paths_make(c->paths.run, 0755, e)) < 0)
         return r;
     log_set_level(c->config.cluster.log_level);
@@ -259,7 +259,7 @@ static int start(struct controller *c, struct error *e) {
     c->pipeline = pipeline_new(c->core, &hooks);
     if ((r = open_store(c, e)) < 0)
         return r;
-    policy_from_config(c);
+    controller_policy_from_config(c);
     audit_open(c);
     telemetry_open(c);
     c->notifier = notifier_new(c);
@@ -267,9 +267,9 @@ static int start(struct controller *c, struct error *e) {
     uv_prepare_init(&c->loop, &c->prepare);
     uv_timer_init(&c->loop, &c->wake);
     uv_timer_init(&c->loop, &c->tick);
-    list_streams_init(c);
-    questions_init(c);
-    actions_init(c);
+    listing_streams_init(c);
+    query_throttle_init(c);
+    api_actions_init(c);
     uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
     uv_poll_init(&c->loop, &c->users_poll, users_fd(c->users));
     c->prepare.data = c->tick.data = c->store_poll.data = c->users_poll.data = c;
@@ -311,16 +311,16 @@ static void stop(struct controller *c) {
     store_flush(c->store);
     telemetry_save(c);
     c->stopping = true;
-    journal_replay_stop(c);
+    controller_journal_replay_stop(c);
     api_users_changed(c);
-    actions_stop(c);
+    api_actions_stop(c);
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
 }
 
 int controller_reload(struct controller *c, struct error *e) {
     struct config fresh;
     struct core_config core_config;
-    int r = config_load(c->paths.config, now_ms(), zone_offset_s(), &fresh, e);
+    int r = config_load(c->paths.config, controller_now_ms(), zone_offset_s(), &fresh, e);
     if (r < 0) {
         log_error("configuration not applied, the previous one stays in force: %s", e->text);
         return r;
@@ -330,7 +330,7 @@ int controller_reload(struct controller *c, struct error *e) {
     log_set_level(fresh.cluster.log_level);
     core_config_of(&fresh.cluster, &core_config);
     core_configure(c->core, &core_config);
-    policy_from_config(c);
+    controller_policy_from_config(c);
     log_info("configuration read again");
     return 0;
 }
@@ -347,10 +347,10 @@ static void free_all(struct controller *c) {
     if (c->store)
         unlink(paths_pid_file(&c->paths, &a, "controller"));
     vec_done(&c->step_sessions);
-    streams_done(c);
-    watch_done(c);
-    list_streams_done(c);
-    questions_done(c);
+    controller_streams_done(c);
+    controller_watch_done(c);
+    listing_streams_done(c);
+    query_throttle_done(c);
     telemetry_done(c);
     notifier_free(c->notifier);
     buf_done(&c->configured);
@@ -385,7 +385,7 @@ int controller_main(int argc, char **argv) {
     umask(022);
     raise_limits();
     c->uid = geteuid();
-    c->started_ms = now_ms();
+    c->started_ms = controller_now_ms();
     gethostname(c->hostname, sizeof c->hostname - 1);
     uv_loop_init(&c->loop);
     if (start(c, &e) < 0) {

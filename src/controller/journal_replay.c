@@ -159,8 +159,8 @@ static void played(uv_work_t *work, int status) {
     free(p);
 }
 
-int journal_replay_ask(struct api_call *call, int64_t at_ms, bool compare, void (*done)(struct past *p),
-                       struct error *e) {
+int controller_journal_replay_ask(struct api_call *call, int64_t at_ms, bool compare,
+                                  void (*done)(struct past *p), struct error *e) {
     struct controller *c = call->controller;
     if (c->past)
         return error_set(e, EAGAIN, "the journal is being replayed for another request; ask again in a moment");
@@ -181,7 +181,7 @@ int journal_replay_ask(struct api_call *call, int64_t at_ms, bool compare, void 
     return 0;
 }
 
-void journal_replay_stop(struct controller *c) {
+void controller_journal_replay_stop(struct controller *c) {
     if (c->past)
         atomic_store(&c->past->stop, true);
 }

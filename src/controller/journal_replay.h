@@ -40,6 +40,6 @@ struct past {
 // Calls `done` on the loop when the state at at_ms is there, or (compare) all decisions were made again;
 // answering the request is its business. -EAGAIN while another question is being answered, -EFBIG when
 // the journal is too long.
-int journal_replay_ask(struct api_call *call, int64_t at_ms, bool compare, void (*done)(struct past *p),
-                       struct error *e);
-void journal_replay_stop(struct controller *c);  // what is being played back ends soon
+int controller_journal_replay_ask(struct api_call *call, int64_t at_ms, bool compare,
+                                  void (*done)(struct past *p), struct error *e);
+void controller_journal_replay_stop(struct controller *c);  // what is being played back ends soon

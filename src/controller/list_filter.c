@@ -93,8 +93,8 @@ static int32_t zone_offset_s(int64_t at_ms) {
     return localtime_r(&at, &tm) ? (int32_t)tm.tm_gmtoff : 0;
 }
 
-int list_filter_init(struct list_filter *f, const char *text, int64_t now_ms, struct arena *a,
-                     struct error *e) {
+int listing_filter_init(struct list_filter *f, const char *text, int64_t now_ms, struct arena *a,
+                        struct error *e) {
     *f = (struct list_filter){0};
     if (str_empty(text))
         return 0;
@@ -186,12 +186,12 @@ static bool text_passes(const struct where_term *t, const struct filter_column *
     default: break;
     }
     const char *at = (const char *)job + f->offset;
-    texts[0] = f->type == FIELD_ENUM ? words_name(f->words, *(const unsigned *)at) : *(const char *const *)at;
+    texts[0] = f->type == FIELD_ENUM ? schema_word_name(f->words, *(const unsigned *)at) : *(const char *const *)at;
     return where_texts(t, texts, 1);
 }
 
-bool list_filter_passes(const struct list_filter *filter, enum filter_part part, const struct answer_job *job,
-                        int64_t now_ms) {
+bool listing_filter_passes(const struct list_filter *filter, enum filter_part part,
+                           const struct answer_job *job, int64_t now_ms) {
     for (uint32_t i = 0; i < filter->where.count; i++) {
         const struct where_term *t = &filter->where.at[i];
         const struct filter_column *c = &columns[t->column];

@@ -11,10 +11,10 @@ struct list_filter {
     uint64_t columns;  // fields of struct answer_job that it looks at, a bit per row of its table
 };
 
-int list_filter_init(struct list_filter *f, const char *text, int64_t now_ms, struct arena *a,
-                     struct error *e);
+int listing_filter_init(struct list_filter *f, const char *text, int64_t now_ms, struct arena *a,
+                        struct error *e);
 // The fields of f->columns must be filled in. `part`: terms about fields that differ between waiting elements of an
 // array, the other terms, or all.
 enum filter_part { FILTER_ALL, FILTER_ELEMENT, FILTER_SHARED };
-bool list_filter_passes(const struct list_filter *f, enum filter_part part, const struct answer_job *job,
-                        int64_t now_ms);
+bool listing_filter_passes(const struct list_filter *f, enum filter_part part, const struct answer_job *job,
+                           int64_t now_ms);

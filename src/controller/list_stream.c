@@ -36,7 +36,7 @@ struct list_stream {
     struct error error;
 };
 
-void list_stream_head(struct listing *l) {
+void listing_stream_head(struct listing *l) {
     l->compact = l->lines = true;
     json_open(&l->w, '{');
     json_key(&l->w, "fields");
@@ -47,7 +47,7 @@ void list_stream_head(struct listing *l) {
     l->w.need_comma = false;
 }
 
-void list_stream_tail(struct listing *l, const struct error *e) {
+void listing_stream_tail(struct listing *l, const struct error *e) {
     json_open(&l->w, '{');
     json_kv_i64(&l->w, "rows", (int64_t)l->rows);
     if (e) {
@@ -100,7 +100,7 @@ static bool next_live(void *ctx, const struct job_view *v) {
 
 static int next_traced(struct list_stream *s, const struct store_history *row) {
     bool there = row->end_ms >= s->ended_from_ms && (!s->ended_before_ms || row->end_ms < s->ended_before_ms);
-    return there ? trace_row(&s->l, row) : 0;
+    return there ? api_trace_row(&s->l, row) : 0;
 }
 
 static int next_finished(void *ctx, const struct store_history *row) {
@@ -141,7 +141,7 @@ static void await_commit(struct list_stream *s) {
 static void end(struct list_stream *s) {
     struct listing *l = &s->l;
     if (s->form == LIST_LINES) {
-        list_stream_tail(l, s->error.code ? &s->error : NULL);
+        listing_stream_tail(l, s->error.code ? &s->error : NULL);
     } else if (s->form == LIST_DOCUMENT) {
         json_close(&l->w, ']');
         json_kv_str(&l->w, "next", s->finished && l->limit && l->rows >= l->limit ? l->key : NULL);
@@ -305,7 +305,7 @@ static int begin_lines(struct list_stream *s, struct api_call *call, struct erro
     if (!s->finished && s->phase == PHASE_COMMIT)
         s->phase = PHASE_END;
     s->query = lead(&s->l, q->from_ms);
-    list_stream_head(&s->l);
+    listing_stream_head(&s->l);
     return 0;
 }
 
@@ -322,7 +322,7 @@ static int begin_document(struct list_stream *s, struct api_call *call, struct e
         listing_done(l);
         return r;
     }
-    list_document_head(l);
+    listing_document_head(l);
     return 0;
 }
 
@@ -334,10 +334,10 @@ static void begin_trace(struct list_stream *s, struct api_call *call) {
     const struct query_trace *q = call->query;
     s->ended_from_ms = q->since_ms;
     s->ended_before_ms = q->until_ms;
-    trace_head(&s->l);
+    api_trace_head(&s->l);
 }
 
-void list_document_head(struct listing *l) {
+void listing_document_head(struct listing *l) {
     json_open(&l->w, '{');
     if (l->compact) {
         json_key(&l->w, "fields");
@@ -347,7 +347,7 @@ void list_document_head(struct listing *l) {
     json_open(&l->w, '[');
 }
 
-void list_stream_begin(struct api_call *call, enum list_form form) {
+void listing_stream_begin(struct api_call *call, enum list_form form) {
     static const char *const types[] = {LIST_STREAM_TYPE, "application/json", "text/csv; charset=utf-8"};
     struct controller *c = call->controller;
     struct list_stream *s = xcalloc(1, sizeof *s);
@@ -370,12 +370,12 @@ void list_stream_begin(struct api_call *call, enum list_form form) {
     wake(c);
 }
 
-void list_streams_init(struct controller *c) {
+void listing_streams_init(struct controller *c) {
     uv_idle_init(&c->loop, &c->list_idle);
     c->list_idle.data = c;
 }
 
-void list_streams_done(struct controller *c) {
+void listing_streams_done(struct controller *c) {
     for (uint32_t i = 0; i < c->list_streams.len; i++)
         stream_free(c->list_streams.at[i]);
     vec_done(&c->list_streams);

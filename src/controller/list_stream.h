@@ -18,14 +18,14 @@ enum {
 enum list_form { LIST_LINES, LIST_DOCUMENT, LIST_TRACE };
 
 // Answers the request, now or later.
-void list_stream_begin(struct api_call *call, enum list_form form);
-void list_stream_head(struct listing *l);
-void list_stream_tail(struct listing *l, const struct error *e);  // `e` NULL: complete
-void list_document_head(struct listing *l);
+void listing_stream_begin(struct api_call *call, enum list_form form);
+void listing_stream_head(struct listing *l);
+void listing_stream_tail(struct listing *l, const struct error *e);  // `e` NULL: complete
+void listing_document_head(struct listing *l);
 
-void list_streams_init(struct controller *c);
-void list_streams_done(struct controller *c);
+void listing_streams_init(struct controller *c);
+void listing_streams_done(struct controller *c);
 
 // api_trace.c
-void trace_head(struct listing *l);
-int trace_row(struct listing *l, const struct store_history *row);
+void api_trace_head(struct listing *l);
+int api_trace_row(struct listing *l, const struct store_history *row);

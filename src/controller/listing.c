@@ -263,9 +263,9 @@ static bool named(const char *names, const char *name) {
 }
 
 static bool wanted(const struct listing *l, const struct job_view *v) {
-    return (!l->states || l->states >> v->state & 1) && named(l->user, v->user) && named(l->project, v->project) &&
-           (!l->partition || names_meet(l->partition, v->partition)) && (!l->name || streq(l->name, v->name)) &&
-           named(l->qos, v->qos) &&
+    return (!l->states || l->states >> v->state & 1) && named(l->user, v->user) &&
+           named(l->project, v->project) && (!l->partition || name_list_meet(l->partition, v->partition)) &&
+           (!l->name || streq(l->name, v->name)) && named(l->qos, v->qos) &&
            (!l->began_before_ms || (v->start_ms ? v->start_ms : v->submit_ms) < l->began_before_ms);
 }
 
@@ -358,7 +358,7 @@ static bool row_passes(struct listing *l, enum filter_part part, const struct ro
     l->columns = l->filter.columns;
     listing_answer(l, r, &job);
     l->columns = shown;
-    return list_filter_passes(&l->filter, part, &job, l->now);
+    return listing_filter_passes(&l->filter, part, &job, l->now);
 }
 
 // Elements of an array that wait and have never started differ in few fields; what the filter says of the others
@@ -375,7 +375,7 @@ static bool element_passes(struct listing *l, const struct job_view *v) {
                              .array_index = v->array_index,
                              .eligible_ms = time_or_zero(v->eligible_ms),
                              .expected_start_ms = time_or_zero(v->expected_start_ms)};
-    return l->filtered.passes && list_filter_passes(&l->filter, FILTER_ELEMENT, &job, l->now);
+    return l->filtered.passes && listing_filter_passes(&l->filter, FILTER_ELEMENT, &job, l->now);
 }
 
 static bool live_passes(struct listing *l, const struct job_view *v) {
@@ -564,7 +564,7 @@ static int parse_states(struct listing *l, const char *text, struct error *e) {
     for (const char *p = text; p && *p;) {
         size_t n = strcspn(p, ",");
         const char *name = arena_strndup(&l->keep, p, n);
-        int s = words_find(job_state_words, name);
+        int s = schema_word_find(job_state_words, name);
         if (s < 0)
             return error_set(e, EINVAL,
                              "parameter \"state\": there is no state \"%.40s\"; expected PENDING, RUNNING, "
@@ -642,7 +642,7 @@ static const char *keep(struct listing *l, const char *value) {
 }
 
 int listing_init(struct listing *l, struct api_call *call, struct error *e) {
-    *l = (struct listing){.controller = call->controller, .viewer = call->actor, .now = now_ms()};
+    *l = (struct listing){.controller = call->controller, .viewer = call->actor, .now = controller_now_ms()};
     l->viewer.user = arena_strdup(&l->keep, call->actor.user);
     l->w.out = &l->out;
     const struct query_jobs *q = call->query;
@@ -662,7 +662,7 @@ int listing_init(struct listing *l, struct api_call *call, struct error *e) {
     if (r == 0)
         r = parse_states(l, q->state, e);
     if (r == 0)
-        r = list_filter_init(&l->filter, q->where, l->now, &l->keep, e);
+        r = listing_filter_init(&l->filter, q->where, l->now, &l->keep, e);
     if (r < 0)
         listing_done(l);
     else

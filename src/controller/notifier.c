@@ -270,7 +270,7 @@ static void add_line(struct notifier *n, const struct notice *what, const struct
                      const char *to, const char *subject, const char *text) {
     cleanup_buf struct buf line = {0}, body = {0};
     struct json_writer w = {.out = &line};
-    bool webhook = notify_target_is_url(to, strlen(to));
+    bool webhook = spec_notify_target_is_url(to, strlen(to));
     struct message_out m = {.id = ++n->next_id, .seq = what->seq};
     json_open(&w, '{');
     json_kv_i64(&w, "id", (int64_t)m.id);
@@ -315,7 +315,7 @@ static bool host_allowed(const struct notifier *n, const char *url) {
 
 static bool within_limit(struct notifier *n, const char *user, bool *last) {
     struct user_count *u = strmap_get(&n->users, user);
-    int64_t hour = now_ms() / 3600000;
+    int64_t hour = controller_now_ms() / 3600000;
     if (!u) {
         u = xcalloc(1, sizeof *u);
         strmap_put(&n->users, core_intern(n->controller->core, user), u);
@@ -334,7 +334,7 @@ void notifier_event(struct notifier *n, const struct notice *what) {
     uint32_t mask, len;
     char label[32];
     if (!n->started || api_record(n->controller, what->job, &a, &r, &live) < 0 || str_empty(r.spec->notify) ||
-        notify_parse(r.spec->notify, &mask, NULL) < 0 || !wanted(mask, what, &r))
+        spec_notify_parse(r.spec->notify, &mask, NULL) < 0 || !wanted(mask, what, &r))
         return;
     if (what->array_count)
         snprintf(label, sizeof label, "%llu", (unsigned long long)r.array_id);
@@ -344,9 +344,9 @@ void notifier_event(struct notifier *n, const struct notice *what) {
     compose_text(n, what, &r, label, &text);
     const char *target;
     for (const char *at = str_empty(r.spec->notify_to) ? r.spec->user : r.spec->notify_to; *at;) {
-        len = notify_target_next(&at, &target);
+        len = spec_notify_target_next(&at, &target);
         const char *to = arena_strndup(&a, target, len);
-        if (notify_target_is_url(to, len) && !host_allowed(n, to)) {
+        if (spec_notify_target_is_url(to, len) && !host_allowed(n, to)) {
             snprintf(n->problem, sizeof n->problem,
                      "job %s: its webhook's host is not allowed; add it to webhook_hosts of [notify]", label);
             continue;

@@ -24,7 +24,7 @@ struct document {
 };
 
 // "struct answer_why_nodes" is WhyNodes, "struct spec" of a request SpecRequest.
-void openapi_name(const struct schema *s, bool request, struct buf *out) {
+void api_openapi_name(const struct schema *s, bool request, struct buf *out) {
     const char *p = s->type;
     static const char *const prefixes[] = {"struct ", "answer_", "request_", "query_"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
@@ -57,7 +57,7 @@ static void put_ref(struct document *d, const struct schema *s, bool request) {
         i++;
     if (i == d->count && d->count < SCHEMAS_MAX)
         d->components[d->count++] = (struct component){s, request};
-    openapi_name(s, request, &name);
+    api_openapi_name(s, request, &name);
     put_ref_to(d, buf_str(&name));
 }
 
@@ -571,7 +571,7 @@ static void put_components(struct document *d) {
     buf_addf(d->w.out, ",%s", other_components);
     for (uint32_t i = 0; i < d->count; i++) {
         cleanup_buf struct buf name = {0};
-        openapi_name(d->components[i].schema, d->components[i].request, &name);
+        api_openapi_name(d->components[i].schema, d->components[i].request, &name);
         json_key(&d->w, buf_str(&name));
         json_open(&d->w, '{');
         put_struct(d, d->components[i].schema, d->components[i].request);
@@ -581,7 +581,7 @@ static void put_components(struct document *d) {
     json_close(&d->w, '}');
 }
 
-void openapi_write(struct buf *out) {
+void api_openapi_write(struct buf *out) {
     struct document *d = xcalloc(1, sizeof *d);
     d->w.out = out;
     json_open(&d->w, '{');
@@ -604,13 +604,13 @@ void openapi_write(struct buf *out) {
 
 void api_openapi(struct api_call *call) {
     cleanup_buf struct buf b = {0};
-    openapi_write(&b);
+    api_openapi_write(&b);
     api_json(call->req, 200, &b);
 }
 
 int api_openapi_print(void) {
     cleanup_buf struct buf b = {0};
-    openapi_write(&b);
+    api_openapi_write(&b);
     buf_addc(&b, '\n');
     return fwrite(b.data, 1, b.len, stdout) == b.len ? 0 : 1;
 }

@@ -56,7 +56,7 @@ static void take_entities(struct controller *c, enum entity_kind kind, const voi
             struct command command = {command_entity_set(kind), value};
             if (done[i] || is_set(c, kind, value))
                 continue;
-            int r = core_command(c->core, &file_actor, NULL, &command, now_ms(), NULL, &e);
+            int r = core_command(c->core, &file_actor, NULL, &command, controller_now_ms(), NULL, &e);
             done[i] = r >= 0;
             progress |= done[i];
             if (done[i] || last)
@@ -80,7 +80,7 @@ static void take_policy(struct controller *c) {
         }
     }
     struct command command = {COMMAND_POLICY_SET, &change};
-    if (core_command(c->core, &file_actor, NULL, &command, now_ms(), NULL, &e) < 0)
+    if (core_command(c->core, &file_actor, NULL, &command, controller_now_ms(), NULL, &e) < 0)
         log_error("[policy] of the configuration is refused, the one in force stays: %s", e.text);
     else if (core_seq(c->core) != before)
         log_info("policy set from the configuration");
@@ -155,7 +155,8 @@ static void remember_entries(struct controller *c) {
     all = (struct buf){0};
 }
 
-void policy_unlisted(struct controller *c, struct arena *a, void (*fn)(void *ctx, const char *text), void *ctx) {
+void controller_policy_unlisted(struct controller *c, struct arena *a,
+                                void (*fn)(void *ctx, const char *text), void *ctx) {
     cleanup_buf struct buf now = {0};
     enum entity_kind kind;
     const char *name;
@@ -182,7 +183,7 @@ static void load_entries(struct controller *c) {
     free(data);
 }
 
-void policy_from_config(struct controller *c) {
+void controller_policy_from_config(struct controller *c) {
     load_entries(c);
     take_policy(c);
     // QoS first: projects may name one.

@@ -90,12 +90,12 @@ void query_throttle_end(struct controller *c) {
     c->query_throttle_again_us = now_us + (now_us - c->query_throttle_began_us) * REST;
 }
 
-void questions_init(struct controller *c) {
+void query_throttle_init(struct controller *c) {
     uv_timer_init(&c->loop, &c->query_throttle_timer);
     c->query_throttle_timer.data = c;
 }
 
-void questions_done(struct controller *c) {
+void query_throttle_done(struct controller *c) {
     for (uint32_t i = 0; i < c->questions.len; i++)
         free(c->questions.at[i]);
     vec_done(&c->questions);

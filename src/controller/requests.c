@@ -110,8 +110,8 @@ const struct schema query_delete_schema = SCHEMA(struct query_delete, "the query
 
 static int bad_value(const struct field *f, const char *text, const char *expected, struct error *e) {
     char shown[64];
-    return error_set(e, EINVAL, "parameter \"%s\": \"%s\" is not %s", f->name, printable(text, shown, sizeof shown),
-                     expected);
+    return error_set(e, EINVAL, "parameter \"%s\": \"%s\" is not %s", f->name,
+                     str_printable(text, shown, sizeof shown), expected);
 }
 
 static int read_number(const struct field *f, const char *text, void *at, struct error *e) {
@@ -122,7 +122,7 @@ static int read_number(const struct field *f, const char *text, void *at, struct
     if (v < f->min || (v > 0 && (uint64_t)v > max))
         return error_set(e, ERANGE, "parameter \"%s\": %lld is out of range; expected %lld to %llu", f->name,
                          (long long)v, (long long)f->min, (unsigned long long)max);
-    memcpy(at, &v, field_size(f));
+    memcpy(at, &v, schema_field_size(f));
     return 0;
 }
 
@@ -135,12 +135,12 @@ static int read_parameter(const struct field *f, const char *text, struct arena 
         *(bool *)at = text[0] == '1' || text[0] == 't';
         return 0;
     case FIELD_STRING:
-        if (!utf8_valid(text, strlen(text)) || has_control_chars(text, strlen(text)))
+        if (!str_utf8_valid(text, strlen(text)) || str_has_control_chars(text, strlen(text)))
             return bad_value(f, text, "text without control characters", e);
         *(const char **)at = arena_strdup(a, text);
         return 0;
     case FIELD_ENUM:
-        if ((word = words_find(f->words, text)) < 0)
+        if ((word = schema_word_find(f->words, text)) < 0)
             return bad_value(f, text, "one of its words", e);
         *(unsigned *)at = (unsigned)word;
         return 0;
@@ -160,7 +160,7 @@ static int unknown_parameter(const struct schema *s, const char *name, struct er
     char shown[64];
     for (size_t i = 0; s && i < s->count; i++)
         buf_addf(&known, "%s%s", i ? ", " : "", s->fields[i].name);
-    return error_set(e, EINVAL, "unknown parameter \"%s\"; %s%s", printable(name, shown, sizeof shown),
+    return error_set(e, EINVAL, "unknown parameter \"%s\"; %s%s", str_printable(name, shown, sizeof shown),
                      known.len ? "expected " : "this path takes none", buf_str(&known));
 }
 
@@ -219,7 +219,8 @@ const struct schema request_when_schema = SCHEMA(S, "a question", when_request_f
 #undef S
 #define S struct request_action
 static const struct field action_request_fields[] = {
-    FIELD_LIST(1, S, ids, "Jobs, as \"12\", \"12_3\", \"12_[1-5]\"; an array's number stands for all its elements."),
+    FIELD_LIST(1, S, ids,
+               "Jobs, as \"12\", \"12_3\", \"12_[1-5]\"; an array's number stands for all its elements."),
     FIELD(2, S, user, "Without ids: jobs of this user."),
     FIELD(3, S, name, "Without ids: jobs of this name."),
     FIELD(4, S, project, "Without ids: jobs of this project."),
@@ -232,9 +233,10 @@ static const struct field action_request_fields[] = {
     FIELD(11, S, steps_only, "cancel: the signal does not go to the batch script."),
     FIELD(12, S, step, "cancel: only this step; 0: the whole job."),
     FIELD(13, S, reason, "cancel: why."),
-    FIELD_WORDS(14, S, as, hold_kind_words,
-                "hold: as the job's user, or as an administrator: then only one can release it. owner: as user for "
-                "one's own jobs, else as administrator."),
+    FIELD_WORDS(
+        14, S, as, command_hold_kind_words,
+        "hold: as the job's user, or as an administrator: then only one can release it. owner: as user for "
+        "one's own jobs, else as administrator."),
     FIELD(15, S, hold, "requeue: and hold it."),
     FIELD_SUB(16, S, spec, &spec_schema, "update: the fields to change."),
 };

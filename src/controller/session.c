@@ -10,8 +10,8 @@
 #include "api.h"
 #include "attached.h"
 
-struct message_log_read session_log_read(struct job_record *r, uint32_t index, enum log_source source,
-                                         bool follow, int64_t tail) {
+struct message_log_read controller_session_log_read(struct job_record *r, uint32_t index,
+                                                    enum log_source source, bool follow, int64_t tail) {
     return (struct message_log_read){.id = r->id,
                                      .attempt = r->attempt,
                                      .spec = r->spec,
@@ -139,7 +139,7 @@ static void log_end(void *ctx, const struct message_stream *end) {
 static void log_client_gone(struct net_request *req, void *user) {
     struct log_reply *l = user;
     if (l->stream)
-        stream_drop(l->stream);
+        controller_stream_drop(l->stream);
     if (l->started)
         net_reply_stream_end(req);
     else
@@ -150,7 +150,7 @@ static void log_client_gone(struct net_request *req, void *user) {
 static void log_drained(struct net_request *req, void *user) {
     struct log_reply *l = user;
     if (l->stream)
-        stream_drained(l->stream);
+        controller_stream_drained(l->stream);
 }
 
 void api_logs(struct api_call *call) {
@@ -168,17 +168,17 @@ void api_logs(struct api_call *call) {
     const char *node = r.parts.at[index].node;
     bool error_file = q->source == QUERY_ERROR;
     struct message_log_read m =
-        session_log_read(&r, (uint32_t)index, error_file ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT,
-                         q->follow, schema_given(&query_logs_schema, q, &q->tail) ? q->tail : -1);
+        controller_session_log_read(&r, (uint32_t)index, error_file ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT,
+                                    q->follow, schema_given(&query_logs_schema, q, &q->tail) ? q->tail : -1);
     struct log_reply *l = xcalloc(1, sizeof *l);
     *l = (struct log_reply){.controller = c, .req = call->req};
     error_set(&e, ENOTCONN, "node %s, which has the output, is not connected; try again later", node);
-    l->stream = stream_new(c, &call->actor, node, &client, l, &e);
+    l->stream = controller_stream_new(c, &call->actor, node, &client, l, &e);
     if (l->stream)
-        m.stream = stream_id(l->stream);
-    if (!l->stream || !node_send(c, node, MESSAGE_LOG_READ, &m)) {
+        m.stream = controller_stream_id(l->stream);
+    if (!l->stream || !agents_send(c, node, MESSAGE_LOG_READ, &m)) {
         if (l->stream)
-            stream_drop(l->stream);
+            controller_stream_drop(l->stream);
         api_fail(call->req, &e);
         free(l);
         return;
@@ -262,7 +262,7 @@ static bool ask_to_return(struct session *s) {
 }
 
 static void session_finish(struct session *s) {
-    if (s->attached ? !attached_complete(s->attached) : !s->output_done)
+    if (s->attached ? !controller_attached_complete(s->attached) : !s->output_done)
         return;
     if (s->returning || !s->final || s->closed)
         return;
@@ -347,11 +347,11 @@ static void hold_input(struct session *s, size_t backlog) {
 static void feed_input(struct session *s, const void *data, size_t len, bool eof) {
     struct message_stream m = {.fd = 0, .data = {data, len}, .eof = eof};
     if (s->attached) {
-        attached_input(s->attached, data, len, eof);
-        hold_input(s, attached_backlog(s->attached));
+        controller_attached_input(s->attached, data, len, eof);
+        hold_input(s, controller_attached_backlog(s->attached));
     } else if (s->output) {
-        stream_send(s->output, MESSAGE_STREAM_DATA, &m);
-        hold_input(s, stream_backlog(s->output));
+        controller_stream_send(s->output, MESSAGE_STREAM_DATA, &m);
+        hold_input(s, controller_stream_backlog(s->output));
     } else {
         if (s->early_input.len + len <= STREAM_WINDOW_BYTES)
             buf_add(&s->early_input, data, len);
@@ -376,12 +376,12 @@ static void attach_streams(struct session *s) {
     if (s->attached || api_record(s->controller, s->job, &a, &r, &live) < 0 || !r.parts.len)
         return;
     tell_nodes(s, r.parts.len);
-    s->attached = attached_new(s->controller, &s->actor, &client, s, s->resume);
-    attached_open(s->attached, &r);
+    s->attached = controller_attached_new(s->controller, &s->actor, &client, s, s->resume);
+    controller_attached_open(s->attached, &r);
     if (s->returning || s->closed)
         return;
     if (s->early_input.len || s->early_eof)
-        attached_input(s->attached, s->early_input.data, s->early_input.len, s->early_eof);
+        controller_attached_input(s->attached, s->early_input.data, s->early_input.len, s->early_eof);
     buf_done(&s->early_input);
 }
 
@@ -421,7 +421,7 @@ static void on_job_changed(void *arg, uint64_t id) {
 
 static void watch(struct session *s, uint64_t id) {
     s->job = id;
-    s->waiter = watch_job(s->controller, id, on_job_changed, s);
+    s->waiter = controller_watch_job(s->controller, id, on_job_changed, s);
 }
 
 struct pending_submit {
@@ -510,10 +510,10 @@ static void begin_exec(struct session *s, const struct json *j, struct arena *a)
                              .credit = STREAM_WINDOW_BYTES,
                              .node_index = (uint32_t)index};
     error_set(&e, ENOTCONN, "node %s is not connected; try again later", node);
-    s->output = stream_new(c, &s->actor, node, &client, s, &e);
+    s->output = controller_stream_new(c, &s->actor, node, &client, s, &e);
     if (s->output)
-        m.stream = stream_id(s->output);
-    if (!s->output || !node_send(c, node, MESSAGE_EXEC, &m))
+        m.stream = controller_stream_id(s->output);
+    if (!s->output || !agents_send(c, node, MESSAGE_EXEC, &m))
         session_fail(s, &e);
 }
 
@@ -546,15 +546,15 @@ static void on_text(struct session *s, const char *data, size_t len) {
     if (size && size->type == JSON_ARRAY && size->len == 2) {
         struct message_stream m = {.rows = (uint32_t)size->items[0].i, .columns = (uint32_t)size->items[1].i};
         if (s->output)
-            stream_send(s->output, MESSAGE_RESIZE, &m);
+            controller_stream_send(s->output, MESSAGE_RESIZE, &m);
         else if (s->attached)
-            attached_resize(s->attached, m.rows, m.columns);
+            controller_attached_resize(s->attached, m.rows, m.columns);
     }
     int64_t signal = json_i64(j, "signal", 0);
     struct command_cancel cancel = {.id = s->job, .signal = signal > 0 && signal <= 64 ? (uint32_t)signal : 0};
     struct command command = {COMMAND_CANCEL, &cancel};
     if (s->job && s->kind != SESSION_EXEC && (cancel.signal || json_true(j, "cancel")))
-        core_command(s->controller->core, &s->actor, NULL, &command, now_ms(), NULL, &e);
+        core_command(s->controller->core, &s->actor, NULL, &command, controller_now_ms(), NULL, &e);
 }
 
 static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len, void *user) {
@@ -572,9 +572,9 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
 static void on_drain(struct net_ws *ws, void *user) {
     struct session *s = user;
     if (s->output)
-        stream_drained(s->output);
+        controller_stream_drained(s->output);
     if (s->attached)
-        attached_drained(s->attached);
+        controller_attached_drained(s->attached);
 }
 
 static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {
@@ -582,10 +582,10 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     s->closed = true;
     s->controller->held_inputs -= s->held;
     if (s->output)
-        stream_drop(s->output);
-    s->attached = attached_free(s->attached);
+        controller_stream_drop(s->output);
+    s->attached = controller_attached_free(s->attached);
     if (s->waiter)
-        unwatch_job(s->controller, s->waiter);
+        controller_unwatch_job(s->controller, s->waiter);
     if (s->pending)
         *s->pending = NULL;
     free(s->final);

@@ -33,7 +33,7 @@ static bool seen_before(const struct step_end *n, uint32_t i) {
     return false;
 }
 
-void step_end_json(const struct step_end *n, const struct step_part *part, struct json_writer *w) {
+void controller_step_end_json(const struct step_end *n, const struct step_part *part, struct json_writer *w) {
     cleanup_buf struct buf ranks = {0};
     json_open(w, '{');
     json_kv_str(w, "node", n->node);

@@ -102,9 +102,9 @@ static int read_place(const struct json *q, const struct job_record *r, struct a
         read_names(q, "exclude", a, &n->excluded, &n->excluded_count, e) < 0)
         return -EINVAL;
     if (json_str(q, "distribution") &&
-        step_distribution_parse(json_str(q, "distribution"), &n->distribution, &n->plane_size, e) < 0)
+        sched_step_distribution_parse(json_str(q, "distribution"), &n->distribution, &n->plane_size, e) < 0)
         return -EINVAL;
-    if (json_str(q, "gpu_bind") && step_bind_parse(json_str(q, "gpu_bind"), a, &n->bind, e) < 0)
+    if (json_str(q, "gpu_bind") && sched_step_bind_parse(json_str(q, "gpu_bind"), a, &n->bind, e) < 0)
         return -EINVAL;
     return count_tasks(r, n, e);
 }
@@ -126,13 +126,13 @@ static int read_environment(const struct json *q, struct arena *a, struct buf *o
                : 0;
 }
 
-int step_wish_read(const struct json *q, const struct job_record *r, struct arena *a, struct step_wish *out,
-                   struct buf *environment, struct error *e) {
+int controller_step_wish_read(const struct json *q, const struct job_record *r, struct arena *a,
+                              struct step_wish *out, struct buf *environment, struct error *e) {
     struct any_list argv;
     const char *name = json_str(q, "name"), *key = json_str(q, "key");
-    if (name && line_check("name", name, STEP_NAME_MAX, e) < 0)
+    if (name && name_line_check("name", name, STEP_NAME_MAX, e) < 0)
         return -EINVAL;
-    if (key && line_check("key", key, STEP_KEY_MAX, e) < 0)
+    if (key && name_line_check("key", key, STEP_KEY_MAX, e) < 0)
         return -EINVAL;
     list_texts(q, "argv", a, &argv);
     if (!argv.len && !json_true(q, "pty"))

@@ -13,5 +13,5 @@ struct step_wish {
 };
 
 // Texts belong to the arena and the request; the environment is NAME=value texts, each with its NUL.
-int step_wish_read(const struct json *q, const struct job_record *r, struct arena *a, struct step_wish *out,
-                   struct buf *environment, struct error *e);
+int controller_step_wish_read(const struct json *q, const struct job_record *r, struct arena *a,
+                              struct step_wish *out, struct buf *environment, struct error *e);

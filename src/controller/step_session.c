@@ -82,7 +82,7 @@ static void fail(struct step_session *s, const struct error *e) {
     json_close(&w, '}');
     say(s, &b);
     if (s->owns_job && s->job)
-        core_give_back(s->controller->core, s->job, 1, 0, now_ms());
+        core_give_back(s->controller->core, s->job, 1, 0, controller_now_ms());
     s->owns_job = false;
     end_connection(s);
 }
@@ -137,12 +137,13 @@ static void write_final(struct step_session *s, const struct event_step *started
     json_key(&w, "nodes");
     json_open(&w, '[');
     for (uint32_t i = 0; i < ended->ends.len && i < started->parts.len; i++)
-        step_end_json(&ended->ends.at[i], &started->parts.at[i], &w);
+        controller_step_end_json(&ended->ends.at[i], &started->parts.at[i], &w);
     json_close(&w, ']');
     json_close(&w, '}');
     s->final = buf_take(&b);
     if (s->owns_job && !s->keyed) {
-        core_give_back(s->controller->core, s->job, ended->exit_code, ended->exit_signal, now_ms());
+        core_give_back(s->controller->core, s->job, ended->exit_code, ended->exit_signal,
+                       controller_now_ms());
         s->owns_job = false;
     }
 }
@@ -209,7 +210,7 @@ static ssize_t on_data(void *ctx, uint32_t fd, uint32_t task, const void *data, 
     struct step_node *n = ctx;
     struct step_session *s = n->session;
     cleanup_buf struct buf b = {0};
-    uint64_t at = stream_offset(n->stream);
+    uint64_t at = controller_stream_offset(n->stream);
     buf_addc(&b, (char)((s->keyed ? 4 : 0) + (fd == 2 ? 2 : 1)));
     put_number(&b, task, 4);
     if (s->keyed) {
@@ -228,7 +229,7 @@ static ssize_t on_data(void *ctx, uint32_t fd, uint32_t task, const void *data, 
 static bool is_behind(const struct step_session *s) {
     bool behind = false;
     for (uint32_t i = 0; i < s->node_count; i++)
-        behind |= s->nodes[i].stream && stream_backlog(s->nodes[i].stream) > STREAM_BACKLOG_BYTES;
+        behind |= s->nodes[i].stream && controller_stream_backlog(s->nodes[i].stream) > STREAM_BACKLOG_BYTES;
     return behind;
 }
 
@@ -300,21 +301,26 @@ static void attach_node(struct step_session *s, uint32_t i) {
     struct error e = {0};
     if (n->stream || n->finished || !strmap_get(&s->controller->agents, n->node))
         return;
-    n->stream = stream_new(s->controller, &s->actor, n->node, &client, n, &e);
+    n->stream = controller_stream_new(s->controller, &s->actor, n->node, &client, n, &e);
     if (!n->stream) {
         fail(s, &e);
         return;
     }
-    stream_acknowledge(n->stream, !s->keyed && !s->watching);
-    struct message_step m = {.id = s->job, .attempt = s->attempt, .step = s->number, .stream = stream_id(n->stream),
-                             .offset = n->at, .credit = STREAM_WINDOW_BYTES, .tail = s->watching && !n->at};
-    if (!node_send(s->controller, n->node, MESSAGE_STEP_ATTACH, &m)) {
-        stream_drop(n->stream);
+    controller_stream_acknowledge(n->stream, !s->keyed && !s->watching);
+    struct message_step m = {.id = s->job,
+                             .attempt = s->attempt,
+                             .step = s->number,
+                             .stream = controller_stream_id(n->stream),
+                             .offset = n->at,
+                             .credit = STREAM_WINDOW_BYTES,
+                             .tail = s->watching && !n->at};
+    if (!agents_send(s->controller, n->node, MESSAGE_STEP_ATTACH, &m)) {
+        controller_stream_drop(n->stream);
         n->stream = NULL;
     }
 }
 
-void step_sessions_node_up(struct controller *c, const char *node) {
+void controller_step_sessions_node_up(struct controller *c, const char *node) {
     for (uint32_t k = c->step_sessions.len; k-- > 0;) {
         struct step_session *s = c->step_sessions.at[k];
         for (uint32_t i = 0; s->phase == STEP_ATTACHED && i < s->node_count; i++)
@@ -325,7 +331,7 @@ void step_sessions_node_up(struct controller *c, const char *node) {
     }
 }
 
-void step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step) {
+void controller_step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step) {
     for (uint32_t k = c->step_sessions.len; k-- > 0;) {
         struct step_session *s = c->step_sessions.at[k];
         if (s->job == job && s->number == step)
@@ -341,7 +347,7 @@ static void send_input(struct step_session *s, uint64_t offset, const void *data
     for (uint32_t i = 0; i < s->node_count; i++) {
         struct message_stream m = {.fd = 0, .data = {data, len}, .eof = eof, .offset = offset};
         if (s->nodes[i].stream && !s->nodes[i].closed)
-            stream_send(s->nodes[i].stream, MESSAGE_STREAM_DATA, &m);
+            controller_stream_send(s->nodes[i].stream, MESSAGE_STREAM_DATA, &m);
     }
     if (!s->held && is_behind(s)) {
         s->held = true;
@@ -414,7 +420,7 @@ static int create(struct step_session *s, const struct job_record *r, struct err
     cleanup_buf struct buf environment = {0};
     struct step_wish wish;
     char id[33];
-    int rc = step_wish_read(s->request, r, &a, &wish, &environment, e);
+    int rc = controller_step_wish_read(s->request, r, &a, &wish, &environment, e);
     if (rc < 0)
         return rc;
     struct core_step_request q = {.key = wish.key, .name = wish.name, .request = &wish.place, .command = &wish.command};
@@ -423,7 +429,7 @@ static int create(struct step_session *s, const struct job_record *r, struct err
         q.environment_id = id;
         q.environment_bytes = environment.len;
     }
-    rc = core_step_create(c->core, &s->actor, s->job, &q, now_ms(), &s->number, e);
+    rc = core_step_create(c->core, &s->actor, s->job, &q, controller_now_ms(), &s->number, e);
     if (rc == 0 && environment.len)
         pipeline_keep_text(c->pipeline, r->is_array ? r->array_id : r->id, environment.data, environment.len);
     return rc;
@@ -572,20 +578,20 @@ static void begin_allocation(struct step_session *s, const struct json *j) {
     s->request = json_get(j, "step");
     s->alone = !s->request;
     s->phase = STEP_FOR_JOB;
-    core_lease_renew(s->controller->core, s->job, now_ms());
+    core_lease_renew(s->controller->core, s->job, controller_now_ms());
     s->pending = xcalloc(1, sizeof *s->pending);
     *s->pending = (struct step_commit){.session = s, .announce = s->job};
     pipeline_when_committed(s->controller->pipeline, submit_committed, s->pending);
-    s->waiter = watch_job(s->controller, s->job, on_job_changed, s);
+    s->waiter = controller_watch_job(s->controller, s->job, on_job_changed, s);
 }
 
-void step_sessions_renew(struct controller *c) {
+void controller_step_sessions_renew(struct controller *c) {
     for (uint32_t i = 0; i < c->step_sessions.len; i++) {
         const struct step_session *s = c->step_sessions.at[i];
         // A client with a key sends something now and then; the connection alone may be half open.
         bool there = !s->keyed || clock_mono_ms() - s->heard_ms < CLIENT_SILENT_MS;
         if (s->owns_job && s->job && !s->closed && there)
-            core_lease_renew(c->core, s->job, now_ms());
+            core_lease_renew(c->core, s->job, controller_now_ms());
     }
 }
 
@@ -605,7 +611,7 @@ static void first_message(struct step_session *s, const char *data, size_t len) 
     }
     s->request = j;
     s->keyed = json_str(j, "key") != NULL;
-    s->waiter = watch_job(s->controller, s->job, on_job_changed, s);
+    s->waiter = controller_watch_job(s->controller, s->job, on_job_changed, s);
     if (json_get(j, "attach"))
         begin_watching(s);
     else
@@ -616,14 +622,15 @@ static void take_acks(struct step_session *s, const struct json *acks) {
     for (uint32_t i = 0; acks && acks->type == JSON_ARRAY && i < acks->len && i < s->node_count; i++) {
         struct message_stream m = {.offset = acks->items[i].i > 0 ? (uint64_t)acks->items[i].i : 0};
         if (s->nodes[i].stream && m.offset && m.offset <= s->nodes[i].at)
-            stream_send(s->nodes[i].stream, MESSAGE_STREAM_CREDIT, &m);
+            controller_stream_send(s->nodes[i].stream, MESSAGE_STREAM_CREDIT, &m);
     }
 }
 
 static void signal_step(struct step_session *s, uint32_t signal, bool end) {
     struct error ignored = {0};
     if (s->phase == STEP_ATTACHED || s->phase == STEP_COMMITTING)
-        core_step_signal(s->controller->core, &s->actor, s->job, s->number, signal, end, now_ms(), &ignored);
+        core_step_signal(s->controller->core, &s->actor, s->job, s->number, signal, end, controller_now_ms(),
+                         &ignored);
 }
 
 static void on_text(struct step_session *s, const char *data, size_t len) {
@@ -640,7 +647,7 @@ static void on_text(struct step_session *s, const char *data, size_t len) {
     for (uint32_t i = 0; size && size->type == JSON_ARRAY && size->len == 2 && i < s->node_count; i++) {
         struct message_stream m = {.rows = (uint32_t)size->items[0].i, .columns = (uint32_t)size->items[1].i};
         if (s->nodes[i].stream)
-            stream_send(s->nodes[i].stream, MESSAGE_RESIZE, &m);
+            controller_stream_send(s->nodes[i].stream, MESSAGE_RESIZE, &m);
     }
     if (json_true(j, "ping")) {
         cleanup_buf struct buf b = {0};
@@ -660,7 +667,7 @@ static void on_text(struct step_session *s, const char *data, size_t len) {
     }
     if (json_get(j, "give_back") && s->owns_job) {
         core_give_back(s->controller->core, s->job, (int32_t)json_i64(j, "give_back", 0),
-                       (uint32_t)json_i64(j, "give_back_signal", 0), now_ms());
+                       (uint32_t)json_i64(j, "give_back_signal", 0), controller_now_ms());
         s->owns_job = false;
         end_connection(s);
     }
@@ -699,7 +706,7 @@ static void on_drain(struct net_ws *ws, void *user) {
     struct step_session *s = user;
     for (uint32_t i = 0; i < s->node_count; i++)
         if (s->nodes[i].stream)
-            stream_drained(s->nodes[i].stream);
+            controller_stream_drained(s->nodes[i].stream);
 }
 
 // Without a key the client cannot come back: what it had ends with its connection.
@@ -713,7 +720,7 @@ static void end_with_client(struct step_session *s) {
     if (!s->final)
         signal_step(s, SIGHUP, true);
     if (s->owns_job && s->job && core_view(s->controller->core, s->job, &v) && v.state != JOB_COMPLETING)
-        core_command(s->controller->core, &s->actor, NULL, &command, now_ms(), NULL, &ignored);
+        core_command(s->controller->core, &s->actor, NULL, &command, controller_now_ms(), NULL, &ignored);
 }
 
 static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {
@@ -724,7 +731,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     s->held = false;
     for (uint32_t i = 0; i < s->node_count; i++)
         if (s->nodes[i].stream)
-            stream_drop(s->nodes[i].stream);
+            controller_stream_drop(s->nodes[i].stream);
     if (!c->stopping)
         end_with_client(s);
     for (uint32_t i = 0; i < c->step_sessions.len; i++)
@@ -733,7 +740,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
             break;
         }
     if (s->waiter)
-        unwatch_job(c, s->waiter);
+        controller_unwatch_job(c, s->waiter);
     if (s->pending)
         s->pending->session = NULL;
     free(s->nodes);

@@ -29,8 +29,8 @@ static uint32_t streams_of(struct controller *c, uid_t uid) {
     return n;
 }
 
-struct stream *stream_new(struct controller *c, const struct actor *actor, const char *node,
-                          const struct stream_client *client, void *ctx, struct error *e) {
+struct stream *controller_stream_new(struct controller *c, const struct actor *actor, const char *node,
+                                     const struct stream_client *client, void *ctx, struct error *e) {
     bool full = c->streams.len >= STREAMS_MAX;
     if (full || (!actor->admin && c->streams.len >= USER_STREAMS_MAX &&
                  streams_of(c, actor->uid) >= USER_STREAMS_MAX)) {
@@ -51,28 +51,28 @@ struct stream *stream_new(struct controller *c, const struct actor *actor, const
     return s;
 }
 
-uint64_t stream_id(const struct stream *s) {
+uint64_t controller_stream_id(const struct stream *s) {
     return s->id;
 }
 
-void stream_send(struct stream *s, enum message_type type, struct message_stream *m) {
+void controller_stream_send(struct stream *s, enum message_type type, struct message_stream *m) {
     m->stream = s->id;
-    node_send(s->controller, s->node, type, m);
+    agents_send(s->controller, s->node, type, m);
 }
 
-uint64_t stream_offset(const struct stream *s) {
+uint64_t controller_stream_offset(const struct stream *s) {
     return s->offset;
 }
 
-void stream_acknowledge(struct stream *s, bool yes) {
+void controller_stream_acknowledge(struct stream *s, bool yes) {
     s->acknowledge = yes;
 }
 
-size_t stream_backlog(const struct stream *s) {
-    return node_backlog(s->controller, s->node);
+size_t controller_stream_backlog(const struct stream *s) {
+    return agents_backlog(s->controller, s->node);
 }
 
-void streams_node_drained(struct controller *c, const char *node) {
+void controller_streams_node_drained(struct controller *c, const char *node) {
     size_t it = 0;
     void *v;
     while (c->held_inputs && map_next(&c->streams, &it, NULL, &v)) {
@@ -85,10 +85,10 @@ void streams_node_drained(struct controller *c, const char *node) {
 static void give_credit(struct stream *s, uint64_t bytes) {
     struct message_stream m = {.credit = bytes, .offset = s->acknowledge ? s->offset : 0};
     if (bytes)
-        stream_send(s, MESSAGE_STREAM_CREDIT, &m);
+        controller_stream_send(s, MESSAGE_STREAM_CREDIT, &m);
 }
 
-void stream_drained(struct stream *s) {
+void controller_stream_drained(struct stream *s) {
     uint64_t owed = s->owed;
     s->owed = 0;
     give_credit(s, owed);
@@ -99,9 +99,9 @@ static void stream_free(struct stream *s) {
     free(s);
 }
 
-void stream_drop(struct stream *s) {
+void controller_stream_drop(struct stream *s) {
     struct message_stream m = {0};
-    stream_send(s, MESSAGE_STREAM_END, &m);
+    controller_stream_send(s, MESSAGE_STREAM_END, &m);
     stream_free(s);
 }
 
@@ -112,7 +112,7 @@ static void end(struct stream *s, const struct message_stream *m) {
     client.end(ctx, m);
 }
 
-void stream_message(struct controller *c, const char *node, const struct message *message) {
+void controller_stream_message(struct controller *c, const char *node, const struct message *message) {
     const struct message_stream *m = message->body;
     struct stream *s = map_get(&c->streams, m->stream);
     if (!s || !streq(s->node, node))
@@ -136,15 +136,15 @@ void stream_message(struct controller *c, const char *node, const struct message
     if (!s)
         return;
     if (waiting < 0) {
-        stream_drop(s);
+        controller_stream_drop(s);
         return;
     }
     s->owed += m->data.len;
     if (waiting <= STREAM_BACKLOG_BYTES)
-        stream_drained(s);
+        controller_stream_drained(s);
 }
 
-void streams_node_gone(struct controller *c, const char *node) {
+void controller_streams_node_gone(struct controller *c, const char *node) {
     VEC(struct stream *) gone = {0};
     size_t it = 0;
     void *v;
@@ -157,7 +157,7 @@ void streams_node_gone(struct controller *c, const char *node) {
     vec_done(&gone);
 }
 
-void streams_done(struct controller *c) {
+void controller_streams_done(struct controller *c) {
     size_t it = 0;
     void *v;
     while (map_next(&c->streams, &it, NULL, &v))

@@ -15,7 +15,7 @@ struct waiter {
     bool dead;
 };
 
-struct waiter *watch_job(struct controller *c, uint64_t id, watch_fn fn, void *arg) {
+struct waiter *controller_watch_job(struct controller *c, uint64_t id, watch_fn fn, void *arg) {
     struct waiter *w = xcalloc(1, sizeof *w);
     *w = (struct waiter){.id = id, .fn = fn, .arg = arg, .next = map_get(&c->waiters, id)};
     map_put(&c->waiters, id, w);
@@ -39,13 +39,13 @@ static void sweep(struct controller *c, uint64_t id) {
         map_remove(&c->waiters, id);
 }
 
-void unwatch_job(struct controller *c, struct waiter *w) {
+void controller_unwatch_job(struct controller *c, struct waiter *w) {
     w->dead = true;
     if (!c->walking_waiters)  // else swept after the walk
         sweep(c, w->id);
 }
 
-void hook_job_changed(void *ctx, uint64_t id) {
+void controller_hook_job_changed(void *ctx, uint64_t id) {
     struct controller *c = ctx;
     struct job_view v;
     c->walking_waiters = true;
@@ -56,10 +56,10 @@ void hook_job_changed(void *ctx, uint64_t id) {
     if (map_get(&c->waiters, id))
         sweep(c, id);
     if (!core_view(c->core, id, &v))
-        live_usage_free(map_remove(&c->live, id));
+        controller_live_usage_free(map_remove(&c->live, id));
 }
 
-void hook_storage(void *ctx, const struct error *problem) {
+void controller_hook_storage(void *ctx, const struct error *problem) {
     struct controller *c = ctx;
     if (problem)
         log_error("the journal cannot be written: %s; nothing is acknowledged until it can", problem->text);
@@ -89,7 +89,7 @@ static void wait_answer(struct wait_request *w, bool final) {
     if (w->answered)
         return;
     w->answered = true;
-    unwatch_job(w->controller, w->waiter);
+    controller_unwatch_job(w->controller, w->waiter);
     api_reply_record(w->controller, w->req, w->id, final ? 200 : 202);
     uv_close((uv_handle_t *)&w->timer, wait_closed);
 }
@@ -123,7 +123,7 @@ void api_wait(struct api_call *call) {
     w->controller = c;
     w->req = call->req;
     w->id = id;
-    w->waiter = watch_job(c, id, wait_changed, w);
+    w->waiter = controller_watch_job(c, id, wait_changed, w);
     uv_timer_init(&c->loop, &w->timer);
     w->timer.data = w;
     uv_timer_start(&w->timer, wait_timeout, (uint64_t)timeout_s * 1000, 0);
@@ -165,7 +165,7 @@ static void follower_end(struct net_request *req, void *user) {
     ((struct follower *)user)->gone = true;
 }
 
-void followers_tick(struct controller *c) {
+void controller_followers_tick(struct controller *c) {
     for (uint32_t i = 0; i < c->followers.len;) {
         struct follower *f = c->followers.at[i];
         if (f->gone) {
@@ -223,7 +223,7 @@ void api_events(struct api_call *call) {
     follow_more(f);
 }
 
-void watch_done(struct controller *c) {
+void controller_watch_done(struct controller *c) {
     size_t it = 0;
     void *v;
     while (map_next(&c->waiters, &it, NULL, &v))
@@ -237,6 +237,6 @@ void watch_done(struct controller *c) {
     vec_done(&c->followers);
     it = 0;
     while (map_next(&c->live, &it, NULL, &v))
-        live_usage_free(v);
+        controller_live_usage_free(v);
     map_done(&c->live);
 }

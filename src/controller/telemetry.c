@@ -187,7 +187,7 @@ static void add_job(struct controller *c, const char *node, const struct gpu_sam
     struct job_view v;
     if (!core_runs_on(c->core, s->id, s->attempt, node) || !core_view(c->core, s->id, &v))
         return;
-    const struct idle_policy look_only = {.below_milli = idle_below_milli(v.gpus_milli)};
+    const struct idle_policy look_only = {.below_milli = metrics_idle_below_milli(v.gpus_milli)};
     struct job_gpus *j = map_get(&t->jobs, s->id);
     if (!j) {
         j = xcalloc(1, sizeof *j);
@@ -201,7 +201,7 @@ static void add_job(struct controller *c, const char *node, const struct gpu_sam
         j->idle = (struct idle_state){0};
     }
     if (s->finding) {
-        printable(s->finding, j->finding, sizeof j->finding);
+        str_printable(s->finding, j->finding, sizeof j->finding);
         if (!j->finding_ms)
             log_warn("job %llu of %s does not keep to its part of a GPU of %s: %s", (unsigned long long)s->id, v.user,
                      node, j->finding);
@@ -230,12 +230,13 @@ static void add_job(struct controller *c, const char *node, const struct gpu_sam
     g->use_milli = s->utilisation_milli;
     g->memory_bytes = s->memory_used_bytes;
     g->power_mw = s->power_mw;
-    idle_look(&g->state, &look_only, now, s->utilisation_unknown ? -1 : (int64_t)s->utilisation_milli);
+    metrics_idle_look(&g->state, &look_only, now,
+                      s->utilisation_unknown ? -1 : (int64_t)s->utilisation_milli);
 }
 
 void telemetry_add(struct controller *c, const char *node, const struct message_telemetry *m) {
     struct telemetry *t = c->telemetry;
-    int64_t now = now_ms();
+    int64_t now = controller_now_ms();
     const char *name = core_intern(c->core, node);
     struct latest *l = strmap_get(&t->nodes, name);
     if (!l) {
@@ -267,7 +268,7 @@ const struct message_telemetry *telemetry_latest(const struct controller *c, con
 
 static struct idle_policy policy_of(const struct controller *c, uint64_t gpus_milli) {
     const struct config_cluster *k = &c->config.cluster;
-    return (struct idle_policy){.below_milli = idle_below_milli(gpus_milli),
+    return (struct idle_policy){.below_milli = metrics_idle_below_milli(gpus_milli),
                                 .after_s = k->idle_gpu_after_s,
                                 .warn_s = k->idle_gpu_warn_s,
                                 .end_s = k->idle_gpu_end_s};
@@ -278,7 +279,7 @@ static void end_idle(struct controller *c, const struct job_gpus *j, int64_t now
     struct error e = {0};
     const struct actor actor = {.user = "root", .admin = true};
     snprintf(reason, sizeof reason, "held GPUs for %s without using them (idle_gpu_end)",
-             duration_format(idle_seconds(&j->idle), text));
+             duration_format(metrics_idle_seconds(&j->idle), text));
     struct command command = {COMMAND_CANCEL, &(struct command_cancel){.id = j->id, .reason = reason}};
     if (core_command(c->core, &actor, NULL, &command, now, NULL, &e) < 0)
         log_warn("job %llu holds idle GPUs and cannot be ended: %s", (unsigned long long)j->id, e.text);
@@ -291,8 +292,8 @@ static void look_at(struct controller *c, struct job_gpus *j, const struct job_v
     char text[UNIT_TEXT_MAX];
     // A part that is not heard of may be busy.
     bool whole = j->samples >= j->grants && !j->unknown && v->state == JOB_RUNNING;
-    enum idle_step step = idle_look(&j->idle, &p, now, whole ? (int64_t)j->most_milli : -1);
-    duration_format(idle_seconds(&j->idle), text);
+    enum idle_step step = metrics_idle_look(&j->idle, &p, now, whole ? (int64_t)j->most_milli : -1);
+    duration_format(metrics_idle_seconds(&j->idle), text);
     if (step == IDLE_NAME)
         log_info("job %llu of %s holds GPUs and has not used them for %s", (unsigned long long)j->id, v->user, text);
     if (step == IDLE_WARN)
@@ -379,7 +380,7 @@ static void tick_cluster(struct controller *c, int64_t now) {
 }
 
 void telemetry_tick(struct controller *c) {
-    int64_t now = now_ms();
+    int64_t now = controller_now_ms();
     tick_cluster(c, now);
     tick_jobs(c, now);
     c->telemetry->tick++;
@@ -400,25 +401,25 @@ const struct metrics_recent *telemetry_recent(const struct controller *c) {
 
 uint64_t telemetry_gpu_idle_s(const struct controller *c, uint64_t job, const char *node, uint32_t index) {
     const struct gpu_idle *g = map_get(&c->telemetry->gpus, gpu_key(job, node, index));
-    return g ? idle_seconds(&g->state) : 0;
+    return g ? metrics_idle_seconds(&g->state) : 0;
 }
 
 uint64_t telemetry_idle_s(const struct controller *c, uint64_t job) {
     const struct job_gpus *j = map_get(&c->telemetry->jobs, job);
-    return j ? idle_seconds(&j->idle) : 0;
+    return j ? metrics_idle_seconds(&j->idle) : 0;
 }
 
 const char *telemetry_warning(const struct controller *c, uint64_t job, char *out, size_t size) {
     const struct job_gpus *j = map_get(&c->telemetry->jobs, job);
     char text[UNIT_TEXT_MAX], end[UNIT_TEXT_MAX];
-    if (j && j->finding_ms && now_ms() - j->finding_ms < FINDING_MS) {
+    if (j && j->finding_ms && controller_now_ms() - j->finding_ms < FINDING_MS) {
         snprintf(out, size, "does not keep to its part of a GPU: %s", j->finding);
         return out;
     }
     if (!j || j->idle.stage < IDLE_NAMED)
         return NULL;
     struct idle_policy p = policy_of(c, 0);
-    duration_format(idle_seconds(&j->idle), text);
+    duration_format(metrics_idle_seconds(&j->idle), text);
     if (p.end_s)
         snprintf(out, size, "holds GPUs and has not used them for %s; it is ended after %s", text,
                  duration_format(p.end_s, end));
@@ -429,7 +430,7 @@ const char *telemetry_warning(const struct controller *c, uint64_t job, char *ou
 
 bool telemetry_job_use(const struct controller *c, uint64_t job, uint64_t *milli) {
     const struct job_gpus *j = map_get(&c->telemetry->jobs, job);
-    if (!j || !j->last_use_ms || llabs(now_ms() - j->last_use_ms) > TELEMETRY_FRESH_MS)
+    if (!j || !j->last_use_ms || llabs(controller_now_ms() - j->last_use_ms) > TELEMETRY_FRESH_MS)
         return false;
     *milli = j->last_use_milli;
     return true;
@@ -453,7 +454,7 @@ static uint32_t pick(const struct controller *c, bool (*is)(const struct job_gpu
     uint32_t count = 0;
     size_t it = 0;
     void *value;
-    int64_t now = now_ms();
+    int64_t now = controller_now_ms();
     while (map_next(&c->telemetry->jobs, &it, NULL, &value)) {
         const struct job_gpus *j = value;
         if (!is(j, now))
@@ -481,7 +482,7 @@ static void name_job(const struct controller *c, uint64_t id, bool idle, struct 
     buf_addf(out, " of %s", v.user);
     if (idle)
         buf_addf(out, " (%s for %s)", gpu_milli_format(v.gpus_milli, gpus),
-                 duration_format(idle_seconds(&j->idle), text));
+                 duration_format(metrics_idle_seconds(&j->idle), text));
 }
 
 static bool note(const struct controller *c, const uint64_t *ids, uint32_t count, bool idle, struct buf *out) {

@@ -15,7 +15,7 @@ static int need_node(const struct core *c, const char *name, struct node_entry *
     *out = core_find_node(c, name);
     return *out ? 0
                 : error_set(e, ENOENT, "node \"%s\" does not exist; see 'acequia nodes'",
-                            printable(name, shown, sizeof shown));
+                            str_printable(name, shown, sizeof shown));
 }
 
 CORE_COMMAND(core_command_node_drain) {
@@ -27,7 +27,7 @@ CORE_COMMAND(core_command_node_drain) {
         return r;
     if (str_empty(reason))
         return error_set(e, EINVAL, "reason: give a reason for draining node %s", m->node);
-    if ((r = line_check("reason", reason, COMMENT_MAX, e)) < 0)
+    if ((r = name_line_check("reason", reason, COMMENT_MAX, e)) < 0)
         return r;
     struct event_node b = {.name = n->name, .state = n->state, .reason = reason, .by = actor->user};
     core_emit(c, now_ms, EVENT_NODE_DRAINED, &b);
@@ -95,7 +95,7 @@ static int check_model_quotas(const struct project *p, struct error *e) {
         if (!eq || eq == text || parse_u32(eq + 1, &n) < 0)
             return error_set(e, EINVAL,
                              "model_quotas: \"%s\" is not understood; expected MODEL=GPUS, e.g. V100=4",
-                             printable(text, shown, sizeof shown));
+                             str_printable(text, shown, sizeof shown));
     }
     return 0;
 }
@@ -104,7 +104,7 @@ CORE_COMMAND(core_command_project_set) {
     const struct project *p = body;
     int r;
     if ((r = core_need_admin(actor, "change projects", e)) < 0 ||
-        (r = identifier_check("project", p->name, e)) < 0 ||
+        (r = name_check("project", p->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_PROJECT, p->name, SCHED_PROJECTS_MAX, e)) < 0 ||
         (r = check_nodes(p->nodes, e)) < 0 || (r = check_model_quotas(p, e)) < 0)
         return r;
@@ -123,7 +123,7 @@ CORE_COMMAND(core_command_project_set) {
     if (p->default_qos && !core_find_entity(c, ENTITY_QOS, p->default_qos))
         return error_set(e, ENOENT, "default_qos: QoS \"%s\" does not exist; create it first", p->default_qos);
     for (uint32_t i = 0; i < p->members.len; i++)
-        if ((r = identifier_check("member", p->members.at[i], e)) < 0)
+        if ((r = name_check("member", p->members.at[i], e)) < 0)
             return r;
     struct event_project_set b = {.project = (struct project *)(uintptr_t)p, .by = actor->user};
     core_emit(c, now_ms, EVENT_PROJECT_SET, &b);
@@ -147,7 +147,7 @@ CORE_COMMAND(core_command_partition_set) {
     const struct partition *p = body;
     int r;
     if ((r = core_need_admin(actor, "change partitions", e)) < 0 ||
-        (r = identifier_check("partition", p->name, e)) < 0 ||
+        (r = name_check("partition", p->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_PARTITION, p->name, SCHED_PARTITIONS_MAX, e)) < 0 ||
         (r = check_nodes(p->nodes, e)) < 0)
         return r;
@@ -179,7 +179,7 @@ static int check_preempts(const struct core *c, const char *name, const char *pr
 CORE_COMMAND(core_command_qos_set) {
     const struct qos *q = body;
     int r;
-    if ((r = core_need_admin(actor, "change QoS", e)) < 0 || (r = identifier_check("QoS", q->name, e)) < 0 ||
+    if ((r = core_need_admin(actor, "change QoS", e)) < 0 || (r = name_check("QoS", q->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_QOS, q->name, SCHED_QOS_MAX, e)) < 0)
         return r;
     if (!(q->usage_factor >= 0 && q->usage_factor <= 1000))
@@ -196,7 +196,7 @@ CORE_COMMAND(core_command_reservation_set) {
     const struct reservation *v = body;
     int r;
     if ((r = core_need_admin(actor, "change reservations", e)) < 0 ||
-        (r = identifier_check("reservation", v->name, e)) < 0 ||
+        (r = name_check("reservation", v->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_RESERVATION, v->name, SCHED_PROJECTS_MAX, e)) < 0)
         return r;
     if (!str_empty(v->nodes) && (r = check_nodes(v->nodes, e)) < 0)
@@ -265,7 +265,7 @@ CORE_COMMAND(core_command_entity_delete) {
         return error_set(e, EINVAL, "kind: expected project, partition, qos or reservation");
     if (!core_find_entity(c, kind, name))
         return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(kind),
-                         printable(name, shown, sizeof shown), entity_command(kind));
+                         str_printable(name, shown, sizeof shown), entity_command(kind));
     for (uint32_t i = 0; kind == ENTITY_PROJECT && i < c->entity_list[kind].len; i++) {
         const struct entity_entry *t = c->entity_list[kind].at[i];
         if (t->value && streq(((const struct project *)t->value)->parent, name))
@@ -321,7 +321,7 @@ CORE_COMMAND(core_command_token_create) {
         return error_set(e, EPERM,
                          "ttl: a token made with a token ends no later than that one; ask for less, or make "
                          "it on the controller's machine");
-    if (t->node && (t->user || (r = identifier_check("node", t->node, e)) < 0))
+    if (t->node && (t->user || (r = name_check("node", t->node, e)) < 0))
         return t->user ? error_set(e, EINVAL, "node: only a token for an agent can be for one node") : r;
     if (sweep_tokens(c, t->user, now_ms) >= TOKENS_MAX)
         return error_set(e, EAGAIN,

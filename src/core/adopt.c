@@ -223,7 +223,7 @@ static int adopted_spec(struct core *c, const struct message_launch *l, int64_t 
                          .command_text = argc ? NULL : "(script)"};
     for (uint32_t i = 0; i < l->part->gpus.len; i++)
         out->gpus_milli += l->part->gpus.at[i].milli;
-    int r = identifier_check("user", s->user, e);
+    int r = name_check("user", s->user, e);
     if (r < 0)
         return r;
     core_fill_defaults(c, &owner, out);
@@ -273,8 +273,9 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
     struct core_job *j = core_find_job(c, m->id);
     if (is_same_job(j, l)) {
         placed.id = j->id;
-        if (names_several(j->sub->partition))
-            placed.partition = names_have(j->sub->partition, l->spec->partition) ? l->spec->partition : NULL;
+        if (name_list_several(j->sub->partition))
+            placed.partition =
+                name_list_have(j->sub->partition, l->spec->partition) ? l->spec->partition : NULL;
     } else {
         struct spec spec;
         if (adopted_spec(c, l, now_ms, &spec, NULL) < 0)

@@ -67,23 +67,23 @@ void core_node_ready(struct core *c, struct node_entry *n, int64_t now_ms) {
 static int check_words(const struct node *d, struct error *e) {
     const char *const texts[] = {d->version, d->os, d->arch, d->missing, d->boot_id, d->spool_id, d->address};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i] && line_check("node", texts[i], NODE_TEXT_MAX, e) < 0)
+        if (texts[i] && name_line_check("node", texts[i], NODE_TEXT_MAX, e) < 0)
             return -EINVAL;
     for (uint32_t i = 0; i < d->features.len; i++)
-        if (line_check("feature", d->features.at[i], NODE_TEXT_MAX, e) < 0)
+        if (name_line_check("feature", d->features.at[i], NODE_TEXT_MAX, e) < 0)
             return -EINVAL;
     for (uint32_t i = 0; i < d->gpus.len; i++) {
         const struct gpu *g = &d->gpus.at[i];
         const char *const words[] = {g->uuid, g->model, g->pci, g->unhealthy, g->minor_path};
         for (size_t k = 0; k < sizeof words / sizeof *words; k++)
-            if (words[k] && line_check("GPU", words[k], NODE_TEXT_MAX, e) < 0)
+            if (words[k] && name_line_check("GPU", words[k], NODE_TEXT_MAX, e) < 0)
                 return -EINVAL;
     }
     return 0;
 }
 
 static int check_node(struct core *c, const struct node *d, struct error *e) {
-    int r = identifier_check("node", d->name, e);
+    int r = name_check("node", d->name, e);
     if (r < 0)
         return r;
     if ((r = check_words(d, e)) < 0)

@@ -61,7 +61,7 @@ static const struct core_key *find_valid(const struct core *c, const char *user,
 
 int core_key_check(const char *key, struct error *e) {
     size_t len = strlen(key);
-    if (len && len <= CORE_KEY_TEXT_MAX && !has_control_chars(key, len))
+    if (len && len <= CORE_KEY_TEXT_MAX && !str_has_control_chars(key, len))
         return 0;
     return error_set(e, EINVAL, "key: expected 1 to %d characters without control characters", CORE_KEY_TEXT_MAX);
 }
@@ -117,10 +117,11 @@ int core_key_find(struct core *c, const char *user, const char *key, const struc
     if (!k)
         return check_limit(c, user, now_ms, e);
     if (k->spec_hash && k->spec_hash != (k->plain ? spec_hash(no_secret, spec) : entry->spec_hash))
-        return error_set(e, EEXIST,
-                         "key: \"%s\" was used for job %llu, which was submitted with another spec, script or "
-                         "environment; choose another key for a new job",
-                         printable(key, shown, sizeof shown), (unsigned long long)k->id);
+        return error_set(
+            e, EEXIST,
+            "key: \"%s\" was used for job %llu, which was submitted with another spec, script or "
+            "environment; choose another key for a new job",
+            str_printable(key, shown, sizeof shown), (unsigned long long)k->id);
     *out = (struct command_result){.id = k->id, .count = k->count, .repeated = true};
     return 0;
 }

@@ -45,7 +45,7 @@ bool core_wants_time_warning(const struct submission *s) {
 static void warn_if_due(struct core *c, struct core_job *j, int64_t now_ms) {
     uint32_t percent;
     if (j->state != JOB_RUNNING || !j->run || !j->run->time_limit_s || j->run->ending ||
-        !(percent = notify_time_percent(j->sub->notify, j->run->warned_percent)))
+        !(percent = spec_notify_time_percent(j->sub->notify, j->run->warned_percent)))
         return;
     int64_t used_ms = now_ms - j->start_ms - core_run_paused_ms(j, now_ms);
     if (used_ms >= (int64_t)j->run->time_limit_s * 10 * percent) {
@@ -67,8 +67,8 @@ void core_warn_of_time_limits(struct core *c, int64_t now_ms) {
 
 int core_check_notify(const struct spec *s, struct error *e) {
     uint32_t mask;
-    int r = notify_parse(s->notify, &mask, e);
+    int r = spec_notify_parse(s->notify, &mask, e);
     if (r < 0)
         return r;
-    return s->notify_to ? notify_targets_check(s->notify_to, e) : 0;
+    return s->notify_to ? spec_notify_targets_check(s->notify_to, e) : 0;
 }

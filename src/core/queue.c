@@ -187,7 +187,7 @@ CORE_COMMAND(core_command_cancel) {
     int r = core_need_job(c, actor, o->id, &j, e);
     if (r < 0)
         return r;
-    if (o->reason && (r = line_check("reason", o->reason, COMMENT_MAX, e)) < 0)
+    if (o->reason && (r = name_line_check("reason", o->reason, COMMENT_MAX, e)) < 0)
         return r;
     struct core_step_view step;
     if (o->step && core_step_view(c, o->id, o->step, NULL, &step))

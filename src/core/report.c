@@ -276,10 +276,16 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
     if (n && core_attempt_asked(n, m->id, m->attempt))
         return;  // its description, which comes as well, brings the end
     if (p) {
-        struct event_part_ended b = {.id = j->id, .attempt = m->attempt, .node = p->node->name, .cause = m->cause,
-                                     .exit_code = m->exit_code, .exit_signal = m->exit_signal, .usage = m->usage,
-                                     .reason = m->reason ? printable(m->reason, reason, sizeof reason) : NULL,
-                                     .launch_failed = m->launch_failed && m->cause == END_NODE_FAIL && !m->start_ms};
+        struct event_part_ended b = {
+            .id = j->id,
+            .attempt = m->attempt,
+            .node = p->node->name,
+            .cause = m->cause,
+            .exit_code = m->exit_code,
+            .exit_signal = m->exit_signal,
+            .usage = m->usage,
+            .reason = m->reason ? str_printable(m->reason, reason, sizeof reason) : NULL,
+            .launch_failed = m->launch_failed && m->cause == END_NODE_FAIL && !m->start_ms};
         if (!p->started && m->start_ms)  // the report of the start was lost
             core_agent_started(c, node, &(struct message_started){.id = m->id, .attempt = m->attempt}, now_ms);
         core_emit(c, now_ms, EVENT_PART_ENDED, &b);

@@ -35,7 +35,7 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
     const struct sched_alloc *a = s->alloc;
     struct event_job_placed b = {.id = j->id, .attempt = core_next_attempt(c, j), .epoch = core_epoch(c)};
     assert(s->partition);
-    if (names_several(j->sub->partition))
+    if (name_list_several(j->sub->partition))
         b.partition = c->entity_list[ENTITY_PARTITION].at[s->partition - 1]->name;
     b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j, b.partition ? b.partition : j->sub->partition));
     if (!b.time_limit_s && j->sub->deadline_ms)  // without a limit of its own it may run until its deadline

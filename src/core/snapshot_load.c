@@ -291,7 +291,7 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     c->replaying = true;
     while (r == 0 && p < end && !l.complete) {
         uint64_t type, size;
-        if ((r = wire_get_varint(&p, end, &type)) < 0 || (r = wire_get_varint(&p, end, &size)) < 0)
+        if ((r = schema_get_varint(&p, end, &type)) < 0 || (r = schema_get_varint(&p, end, &size)) < 0)
             break;
         if (size > (uint64_t)(end - p)) {
             r = -EBADMSG;

@@ -68,7 +68,7 @@ static const struct field submission_fields[] = {FIELD(1, S, number, ""),
 static const struct schema submission_schema = SCHEMA(S, "submission", submission_fields);
 #undef S
 #define S struct rec_part
-static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &part_schema, ""),
+static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &job_part_schema, ""),
                                                FIELD(2, S, started, ""),
                                                FIELD(3, S, ended, ""),
                                                FIELD(4, S, cause, ""),

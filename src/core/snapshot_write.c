@@ -11,8 +11,8 @@ static void put(struct buf *out, struct buf *scratch, enum record_type type, con
     buf_clear(scratch);
     if (value)
         schema_encode(core_record_schema(type), value, scratch);
-    wire_put_varint(out, type);
-    wire_put_varint(out, scratch->len);
+    schema_put_varint(out, type);
+    schema_put_varint(out, scratch->len);
     buf_add(out, scratch->data, scratch->len);
 }
 

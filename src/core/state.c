@@ -367,7 +367,7 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->requeue = spec->requeue;
     s->hold = spec->hold;
     uint32_t mask = 0;
-    notify_parse(spec->notify, &mask, NULL);  // checked when it was submitted
+    spec_notify_parse(spec->notify, &mask, NULL);  // checked when it was submitted
     s->notify = (uint16_t)mask;
     s->begin_ms = spec->begin_ms;
     s->deadline_ms = spec->deadline_ms;

@@ -128,7 +128,7 @@ static void apply_started(struct core *c, struct core_job *j, const struct event
     }
     struct core_steps *all = steps_of(j);
     vec_push(&all->list, s);
-    step_hold(all->slots, &s->layout);
+    sched_step_hold(all->slots, &s->layout);
     struct text_use *t = core_text_take(c, j->sub->user, b->environment_id, b->environment_bytes);
     if (t)
         vec_push(&all->texts, t);
@@ -142,7 +142,7 @@ static void apply_ended(struct core_job *j, const struct event_step *b) {
     for (uint32_t i = 0; i < all->list.len; i++)
         if (all->list.at[i] == s)
             vec_remove(&all->list, i);
-    step_free(all->slots, &s->layout);
+    sched_step_free(all->slots, &s->layout);
     s->ended = schema_copy(event_info(EVENT_STEP_ENDED)->schema, b, &s->arena);
     vec_push(&all->ended, s);
     if (all->ended.len > ENDED_KEPT) {
@@ -239,7 +239,7 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
                         .environment_bytes = q->environment_bytes};
     int r = core_texts_check(c, &text, e);
     if (r == 0)
-        r = step_pack(q->request, all->slots, j->run->part_count, &a, &l, e);
+        r = sched_step_pack(q->request, all->slots, j->run->part_count, &a, &l, e);
     if (r < 0)
         return r;
     struct event_step b = {.id = id, .attempt = j->attempt, .step = j->steps + 1, .name = q->name, .key = q->key,
@@ -401,7 +401,7 @@ static void take_end(struct core *c, struct core_job *j, struct core_step *s, ui
     if (e->exits.len > tasks)
         e->exits.len = tasks;
     if (e->error)
-        e->error = arena_strdup(&s->arena, printable(e->error, text, sizeof text));
+        e->error = arena_strdup(&s->arena, str_printable(e->error, text, sizeof text));
     for (uint32_t i = 0; i < s->started->parts.len; i++)
         left += !s->ends[i];
     bool bad = e->exit_code || e->exit_signal || e->error;

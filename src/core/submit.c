@@ -43,7 +43,7 @@ static int check_path(const char *field, const char *path, struct error *e) {
     if (strlen(path) > PATH_BYTES_MAX)
         return error_set(e, ENAMETOOLONG, "%s: the path has %zu bytes; at most %d are allowed", field,
                          strlen(path), PATH_BYTES_MAX);
-    if (has_control_chars(path, strlen(path)))
+    if (str_has_control_chars(path, strlen(path)))
         return error_set(e, EINVAL, "%s: the path contains control characters; remove them", field);
     return 0;
 }
@@ -52,9 +52,9 @@ static int check_texts(const struct spec *s, struct error *e) {
     int r;
     if ((r = job_name_check(s->name, e)) < 0)
         return r;
-    if (s->submit_line && (r = line_check("submit_line", s->submit_line, COMMENT_MAX, e)) < 0)
+    if (s->submit_line && (r = name_line_check("submit_line", s->submit_line, COMMENT_MAX, e)) < 0)
         return r;
-    if (s->comment && (r = line_check("comment", s->comment, COMMENT_MAX, e)) < 0)
+    if (s->comment && (r = name_line_check("comment", s->comment, COMMENT_MAX, e)) < 0)
         return r;
     if ((r = core_check_notify(s, e)) < 0)
         return r;
@@ -92,7 +92,9 @@ static int check_container(const struct spec *s, struct error *e) {
                  {"container_workdir", s->container_workdir}};
     struct mount_specs mounts;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        int r = str_empty(texts[i].text) ? 0 : line_check(texts[i].what, texts[i].text, CONTAINER_TEXT_MAX, e);
+        int r = str_empty(texts[i].text)
+                    ? 0
+                    : name_line_check(texts[i].what, texts[i].text, CONTAINER_TEXT_MAX, e);
         if (r < 0)
             return r;
         if (!str_empty(texts[i].text) && str_empty(s->container))
@@ -102,7 +104,7 @@ static int check_container(const struct spec *s, struct error *e) {
         return error_set(e, EINVAL, "container_workdir: \"%s\" is not an absolute path", s->container_workdir);
     return str_empty(s->container_mounts)
                ? 0
-               : mount_specs_parse("container_mounts", s->container_mounts, &a, &mounts, e);
+               : spec_mounts_parse("container_mounts", s->container_mounts, &a, &mounts, e);
 }
 
 // What the scheduler does not look at. Nodes, tasks, CPUs and GPUs: sched/check.c.
@@ -168,17 +170,17 @@ static bool is_member(const struct project *p, const char *user) {
 // A name that is not known gets the nearest one as a hint.
 static int unknown(const struct core *c, enum entity_kind t, const char *name, struct error *e) {
     const char *best = NULL;
-    unsigned distance = edit_distance_near(name);
+    unsigned distance = str_edit_distance_near(name);
     for (uint32_t i = 0; i < c->entity_list[t].len; i++) {
         const struct entity_entry *x = c->entity_list[t].at[i];
-        unsigned d = edit_distance(x->name, name);
+        unsigned d = str_edit_distance(x->name, name);
         if (x->value && d < distance) {
             distance = d;
             best = x->name;
         }
     }
     char shown[64];
-    printable(name, shown, sizeof shown);
+    str_printable(name, shown, sizeof shown);
     if (best)
         return error_set(e, ENOENT, "%s \"%s\" does not exist; did you mean \"%s\"?", entity_word(t), shown,
                          best);
@@ -196,9 +198,9 @@ static int check_partitions(const struct core *c, const char *list, struct error
     char name[IDENTIFIER_MAX + 1];
     size_t len;
     uint32_t count = 0;
-    if (!names_several(list))
+    if (!name_list_several(list))
         return core_find_entity(c, ENTITY_PARTITION, list) ? 0 : unknown(c, ENTITY_PARTITION, list, e);
-    for (const char *at, *rest = list; (at = names_next(&rest, &len));) {
+    for (const char *at, *rest = list; (at = name_list_next(&rest, &len));) {
         if (len > IDENTIFIER_MAX || !core_find_entity(c, ENTITY_PARTITION, name_at(at, len, name)))
             return unknown(c, ENTITY_PARTITION, name_at(at, len, name), e);
         if (++count > PARTITIONS_PER_JOB)
@@ -210,7 +212,7 @@ static int check_partitions(const struct core *c, const char *list, struct error
 static int check_open(const struct core *c, const char *list, struct error *e) {
     char name[IDENTIFIER_MAX + 1];
     size_t len;
-    for (const char *at, *rest = list; (at = names_next(&rest, &len));) {
+    for (const char *at, *rest = list; (at = name_list_next(&rest, &len));) {
         const struct entity_entry *t =
             len <= IDENTIFIER_MAX ? core_find_entity(c, ENTITY_PARTITION, name_at(at, len, name)) : NULL;
         if (t && ((const struct partition *)t->value)->closed)
@@ -255,7 +257,7 @@ static int node_handles(struct core *c, const char *field, const char *list, str
             out[n++] = node->handle;
         else
             r = error_set(e, ENOENT, "%s: node \"%s\" does not exist; see 'acequia nodes'", field,
-                          printable(names.at[i], shown, sizeof shown));
+                          str_printable(names.at[i], shown, sizeof shown));
     }
     *ids = out;
     *count = n;
@@ -298,12 +300,12 @@ static int split_features(const char *text, struct arena *a, struct sched_reques
 static void set_partitions(const struct core *c, const char *list, struct arena *a, struct sched_request *out) {
     char name[IDENTIFIER_MAX + 1];
     size_t len;
-    if (!names_several(list)) {
+    if (!name_list_several(list)) {
         out->partition = core_handle(c, ENTITY_PARTITION, list);
         return;
     }
     uint32_t *also = arena_alloc(a, PARTITIONS_PER_JOB * sizeof *also), n = 0;
-    for (const char *at; n <= PARTITIONS_PER_JOB && (at = names_next(&list, &len)); n++)
+    for (const char *at; n <= PARTITIONS_PER_JOB && (at = name_list_next(&list, &len)); n++)
         *(n ? &also[n - 1] : &out->partition) = core_handle(c, ENTITY_PARTITION, name_at(at, len, name));
     out->also = also;
     out->also_count = n ? n - 1 : 0;
@@ -414,7 +416,7 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     char name[IDENTIFIER_MAX + 1];
     const char *rest = s->partition;
     size_t len;
-    const char *first = names_next(&rest, &len);
+    const char *first = name_list_next(&rest, &len);
     struct entity_entry *part = first ? core_find_entity(c, ENTITY_PARTITION, name_at(first, len, name)) : NULL;
     spec_count_by_gpu(s);
     // A job that has nodes to itself has all their memory, unless it says how much.

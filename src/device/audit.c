@@ -8,7 +8,7 @@
 
 enum { MARGIN_BYTES = 256 << 20, PROCESS_MARGIN_BYTES = 64 << 20, ADMITTED_PART = 8, LIMIT_ROUNDING_BYTES = 2 << 20 };
 
-uint64_t audit_allowed_bytes(const struct audit_facts *f) {
+uint64_t gpu_audit_allowed_bytes(const struct audit_facts *f) {
     uint64_t margin = MARGIN_BYTES + (uint64_t)f->processes * PROCESS_MARGIN_BYTES;
     uint64_t admitted = f->ledger_readable && f->ledger_bytes > f->limit_bytes ? f->ledger_bytes - f->limit_bytes : 0;
     uint64_t most = f->limit_bytes / ADMITTED_PART;
@@ -53,11 +53,11 @@ static uint32_t worst_suspect(const struct audit_state *s) {
     return 0;
 }
 
-struct audit_finding audit_look(struct audit_state *s, const struct audit_facts *f, int64_t now_ms) {
+struct audit_finding gpu_audit_look(struct audit_state *s, const struct audit_facts *f, int64_t now_ms) {
     struct audit_finding none = {0};
     if (!f->fresh)
         return none;
-    bool beyond = f->granted && f->limit_bytes && f->driver_bytes > audit_allowed_bytes(f);
+    bool beyond = f->granted && f->limit_bytes && f->driver_bytes > gpu_audit_allowed_bytes(f);
     bool tampered = f->granted && is_tampered(f);
     follow(s, f->unlisted, f->unlisted_count);
     s->beyond = beyond ? s->beyond + 1 : 0;
@@ -81,7 +81,7 @@ struct audit_finding audit_look(struct audit_state *s, const struct audit_facts 
     return found.kind ? found : none;
 }
 
-const char *audit_text(const struct audit_finding *f, uint32_t index, char out[AUDIT_TEXT_MAX]) {
+const char *gpu_audit_text(const struct audit_finding *f, uint32_t index, char out[AUDIT_TEXT_MAX]) {
     out[0] = 0;
     switch (f->kind) {
     case AUDIT_CLEAN:

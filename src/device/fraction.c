@@ -13,7 +13,7 @@
 
 static_assert((int)FRACTION_PATH_MAX == (int)LEDGER_PATH_MAX, "paths are passed through");
 
-int fraction_path(const char *folder, const char *uuid, char path[FRACTION_PATH_MAX]) {
+int gpu_fraction_path(const char *folder, const char *uuid, char path[FRACTION_PATH_MAX]) {
     return ledger_path(path, folder, uuid, LEDGER_SUFFIX);
 }
 
@@ -29,7 +29,7 @@ static int allow_turns(const char *path, uid_t uid) {
     return r;
 }
 
-int fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRACTION_PATH_MAX]) {
+int gpu_fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRACTION_PATH_MAX]) {
     char arbiter[LEDGER_PATH_MAX];
     struct ledger_limits limits = {
         .memory_bytes = f->memory_bytes ? f->memory_bytes : gpu->memory_bytes / FRACTION_WHOLE_MILLI * f->milli,
@@ -37,7 +37,7 @@ int fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRA
         .flags = LEDGER_BORROW,
         .total_bytes = gpu->memory_bytes,
     };
-    int r = fraction_path(f->folder, gpu->uuid, path);
+    int r = gpu_fraction_path(f->folder, gpu->uuid, path);
     if (r == 0)
         r = ledger_create(path, f->job, gpu->uuid, &limits, 0600, true);
     if (r == 0 && f->uid != (uid_t)-1 && chown(path, f->uid, f->gid) < 0)
@@ -49,9 +49,9 @@ int fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRA
     return r == 0 && f->uid != (uid_t)-1 ? allow_turns(arbiter, f->uid) : r;
 }
 
-void fraction_forget(const char *folder, const char *arbiter_folder, const char *uuid, const char *job) {
+void gpu_fraction_forget(const char *folder, const char *arbiter_folder, const char *uuid, const char *job) {
     char path[FRACTION_PATH_MAX];
-    if (fraction_path(folder, uuid, path) < 0 || unlink(path) < 0)
+    if (gpu_fraction_path(folder, uuid, path) < 0 || unlink(path) < 0)
         return;
     if (ledger_path(path, arbiter_folder, uuid, ARBITER_SUFFIX) == 0)
         arbiter_forget(path, job);
@@ -71,11 +71,11 @@ static bool trim(const char *path, size_t bytes) {
     return done;
 }
 
-bool fraction_trim_ledger(const char *path) {
+bool gpu_fraction_trim_ledger(const char *path) {
     return trim(path, ledger_bytes());
 }
 
-bool fraction_trim_arbiter(const char *folder, const char *uuid) {
+bool gpu_fraction_trim_arbiter(const char *folder, const char *uuid) {
     char path[LEDGER_PATH_MAX];
     return ledger_path(path, folder, uuid, ARBITER_SUFFIX) == 0 && trim(path, arbiter_bytes());
 }

@@ -41,7 +41,7 @@ static uint64_t meminfo(const char *text, const char *label) {
     return p ? strtoull(p + strlen(label), NULL, 10) * 1024 : 0;
 }
 
-void host_sample(struct host_state *s, const char *path, struct message_telemetry *out) {
+void gpu_host_sample(struct host_state *s, const char *path, struct message_telemetry *out) {
     char text[PROC_BYTES];
     sample_cpu(s, out);
     if (read_start("/proc/loadavg", text))

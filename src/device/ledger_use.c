@@ -10,16 +10,16 @@ struct ledger_reader {
     struct ledger_usage usage;
 };
 
-struct ledger_reader *ledger_reader_new(void) {
+struct ledger_reader *gpu_ledger_reader_new(void) {
     return xcalloc(1, sizeof(struct ledger_reader));
 }
 
-struct ledger_reader *ledger_reader_free(struct ledger_reader *r) {
+struct ledger_reader *gpu_ledger_reader_free(struct ledger_reader *r) {
     free(r);
     return NULL;
 }
 
-int ledger_read(struct ledger_reader *r, const char *path, struct ledger_use *out) {
+int gpu_ledger_read(struct ledger_reader *r, const char *path, struct ledger_use *out) {
     int e = ledger_sample(path, &r->usage);
     if (e < 0)
         return e;
@@ -38,7 +38,7 @@ int ledger_read(struct ledger_reader *r, const char *path, struct ledger_use *ou
     return 0;
 }
 
-bool ledger_knows(const struct ledger_reader *r, uint32_t pid, uint32_t inner) {
+bool gpu_ledger_knows(const struct ledger_reader *r, uint32_t pid, uint32_t inner) {
     for (unsigned i = 0; i < r->usage.nprocesses; i++) {
         const struct ledger_process *p = &r->usage.process[i];
         if ((uint32_t)p->pid == (p->same_namespace ? pid : inner))

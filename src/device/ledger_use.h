@@ -12,9 +12,9 @@ struct ledger_use {
 };
 
 struct ledger_reader;  // holds the memory a reading needs
-struct ledger_reader *ledger_reader_new(void);
-struct ledger_reader *ledger_reader_free(struct ledger_reader *r);  // returns NULL
-int ledger_read(struct ledger_reader *r, const char *path, struct ledger_use *out);
+struct ledger_reader *gpu_ledger_reader_new(void);
+struct ledger_reader *gpu_ledger_reader_free(struct ledger_reader *r);  // returns NULL
+int gpu_ledger_read(struct ledger_reader *r, const char *path, struct ledger_use *out);
 // Whether the ledger read last knows the process: by its pid here, or by its pid in its own pid
 // namespace (`inner`, 0: not known) when that is another.
-bool ledger_knows(const struct ledger_reader *r, uint32_t pid, uint32_t inner);
+bool gpu_ledger_knows(const struct ledger_reader *r, uint32_t pid, uint32_t inner);

@@ -73,7 +73,7 @@ int gpu_monitor_new(struct gpu_source *source, struct gpu_monitor **out, struct 
     }
     assert(m->count <= GPU_DEVICES_MAX);
     m->devices = xcalloc(m->count ? m->count : 1, sizeof *m->devices);
-    m->ledgers = ledger_reader_new();
+    m->ledgers = gpu_ledger_reader_new();
     *out = m;
     return 0;
 }
@@ -92,7 +92,7 @@ struct gpu_monitor *gpu_monitor_free(struct gpu_monitor *m) {
     vec_done(&m->unlisted);
     vec_done(&m->findings);
     arena_done(&m->texts);
-    ledger_reader_free(m->ledgers);
+    gpu_ledger_reader_free(m->ledgers);
     free(m);
     return NULL;
 }
@@ -262,7 +262,7 @@ static uint64_t grown(uint64_t now, uint64_t before) {
 static void take_ledger(struct gpu_monitor *m, struct holding *h, const char *path, int64_t span_ms,
                         uint32_t *use_milli) {
     struct ledger_use now;
-    if (ledger_read(m->ledgers, path, &now) < 0)
+    if (gpu_ledger_read(m->ledgers, path, &now) < 0)
         return;
     if (h->ledger_known && span_ms > 0 && now.gpu_ns >= h->ledger.gpu_ns) {
         uint64_t use = (now.gpu_ns - h->ledger.gpu_ns) / 1000 / (uint64_t)span_ms;
@@ -284,7 +284,7 @@ static void list_unlisted(struct gpu_monitor *m, const struct gpu_holders *holde
         if (m->process_of.at[i] != (uint32_t)(h - m->holdings.at) || !pid)
             continue;
         uint32_t inner = holders->inner && !h->stray ? holders->inner(holders->ctx, pid) : 0;
-        if (h->stray || (h->ledger_read && !ledger_knows(m->ledgers, pid, inner)))
+        if (h->stray || (h->ledger_read && !gpu_ledger_knows(m->ledgers, pid, inner)))
             vec_push(&m->unlisted, pid);
     }
 }
@@ -312,9 +312,9 @@ static void audit(struct gpu_monitor *m, const struct gpu_holders *holders, stru
         list_unlisted(m, holders, h);
     f.unlisted = m->unlisted.at;
     f.unlisted_count = m->unlisted.len;
-    struct audit_finding found = audit_look(&h->audit, &f, m->now_ms);
+    struct audit_finding found = gpu_audit_look(&h->audit, &f, m->now_ms);
     if (f.fresh)
-        audit_text(&found, h->index, h->finding);
+        gpu_audit_text(&found, h->index, h->finding);
     if (found.kind) {
         struct gpu_finding told = {.job = h->job, .attempt = h->attempt, .index = h->index, .what = found,
                                    .text = arena_strdup(&m->texts, h->finding)};

@@ -209,7 +209,7 @@ static void sim_read(struct gpu_source *base, uint32_t index, int64_t now_ms, st
     *out = (struct gpu_reading){.power_share_milli = 1000, .sample.index = index};
     s->now_ms = now_ms;
     if (index == 0 && s->faults_path)
-        sim_faults_read(s);
+        gpu_sim_faults_read(s);
     size_t model = known_model(g->model);
     double use = add_up(s, index, now_ms, out);
     heat_up(g, model, use, now_ms);

@@ -33,4 +33,4 @@ struct sim_source {
     int64_t now_ms;
 };
 
-void sim_faults_read(struct sim_source *s);
+void gpu_sim_faults_read(struct sim_source *s);

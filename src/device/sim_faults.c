@@ -62,7 +62,7 @@ static void take_line(struct sim_source *s, char *line) {
             gpu_sim_fault(&s->source, index, words[i].fault, value);
 }
 
-void sim_faults_read(struct sim_source *s) {
+void gpu_sim_faults_read(struct sim_source *s) {
     char text[FAULTS_FILE_MAX + 1];
     cleanup_close int fd = open(s->faults_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ssize_t n = fd < 0 ? 0 : read(fd, text, FAULTS_FILE_MAX);

@@ -17,8 +17,8 @@
 
 enum { FDS_MAX = 3, RETRY_MS = 5 };
 
-int control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
-                 const int *fds, int nfds) {
+int launch_control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                        const int *fds, int nfds) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char name[SPOOL_NAME_MAX];
     if (nfds < 0 || nfds > FDS_MAX)
@@ -31,13 +31,13 @@ int control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct cont
     snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%s/control", spool_fd, name);
     if (connect(fd, (struct sockaddr *)&a, sizeof a) < 0)
         return -errno;
-    int rc = fds_send(fd, r, sizeof *r, fds, nfds);
+    int rc = launch_fds_send(fd, r, sizeof *r, fds, nfds);
     if (rc < 0)
         return rc;
     return TAKE_FD(fd);
 }
 
-int control_receive(int fd_in, int timeout_ms, struct control_reply *out) {
+int launch_control_receive(int fd_in, int timeout_ms, struct control_reply *out) {
     cleanup_close int fd = fd_in;
     struct pollfd p = {.fd = fd, .events = POLLIN};
     struct control_reply reply;
@@ -53,14 +53,14 @@ int control_receive(int fd_in, int timeout_ms, struct control_reply *out) {
     return reply.result;
 }
 
-int control_call(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
-                 const int *fds, int nfds, int timeout_ms, struct control_reply *out) {
+int launch_control_call(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                        const int *fds, int nfds, int timeout_ms, struct control_reply *out) {
     int64_t until = clock_mono_ms() + timeout_ms;
     struct timespec nap = {.tv_nsec = RETRY_MS * 1000000};
     for (;;) {
-        int fd = control_send(spool_fd, job, attempt, r, fds, nfds);
+        int fd = launch_control_send(spool_fd, job, attempt, r, fds, nfds);
         if (fd >= 0)
-            return control_receive(fd, timeout_ms, out);
+            return launch_control_receive(fd, timeout_ms, out);
         bool early = fd == -ENOENT || fd == -ECONNREFUSED || fd == -EAGAIN;
         if (!early || clock_mono_ms() >= until)
             return fd;

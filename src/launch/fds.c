@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-int fds_send(int socket, const void *data, size_t len, const int *fds, int nfds) {
+int launch_fds_send(int socket, const void *data, size_t len, const int *fds, int nfds) {
     union {
         struct cmsghdr header;
         char space[CMSG_SPACE(FDS_SENT_MAX * sizeof(int))];

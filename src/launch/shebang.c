@@ -26,7 +26,7 @@ static enum launch_code take_apart(struct shebang *s, char *text, size_t max) {
     return LAUNCH_OK;
 }
 
-enum launch_code shebang_read(const char *script, struct shebang *out, char *text, size_t max) {
+enum launch_code launch_shebang_read(const char *script, struct shebang *out, char *text, size_t max) {
     int fd = open(script, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         snprintf(text, max, "the script cannot be read: %s", strerror(errno));

@@ -54,7 +54,7 @@ static int start_zygote(struct shepherds *s, struct error *e) {
     return 0;
 }
 
-int shepherds_start(struct shepherds **out, const struct shepherds_options *o, struct error *e) {
+int launch_shepherds_start(struct shepherds **out, const struct shepherds_options *o, struct error *e) {
     int pair[2];
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned ready = cpus < 1 ? 2 : cpus > READY_MAX / 4 ? READY_MAX / 2 : (unsigned)cpus * 2;
@@ -72,14 +72,14 @@ int shepherds_start(struct shepherds **out, const struct shepherds_options *o, s
     };
     int rc = start_zygote(s, e);
     if (rc < 0) {
-        shepherds_free(s);
+        launch_shepherds_free(s);
         return rc;
     }
     *out = s;
     return 0;
 }
 
-struct shepherds *shepherds_free(struct shepherds *s) {
+struct shepherds *launch_shepherds_free(struct shepherds *s) {
     if (!s)
         return NULL;
     close(s->send_fd);
@@ -94,23 +94,22 @@ struct shepherds *shepherds_free(struct shepherds *s) {
     return NULL;
 }
 
-int shepherds_launch(struct shepherds *s, uint64_t job, uint32_t attempt, const int *fds,
-                     int nfds) {
+int launch_shepherds_launch(struct shepherds *s, uint64_t job, uint32_t attempt, const int *fds, int nfds) {
     char name[SPOOL_NAME_MAX];
     if (nfds < 0 || nfds > FDS_MAX)
         return -EINVAL;
     spool_name(name, job, attempt);
-    return fds_send(s->send_fd, name, strlen(name), fds, nfds);
+    return launch_fds_send(s->send_fd, name, strlen(name), fds, nfds);
 }
 
-int shepherds_fd(const struct shepherds *s) {
+int launch_shepherds_fd(const struct shepherds *s) {
     return s->send_fd;
 }
 
-pid_t shepherds_pid(const struct shepherds *s) {
+pid_t launch_shepherds_pid(const struct shepherds *s) {
     return s->pid;
 }
 
-int shepherds_restart(struct shepherds *s, struct error *e) {
+int launch_shepherds_restart(struct shepherds *s, struct error *e) {
     return start_zygote(s, e);
 }

@@ -155,7 +155,7 @@ static const struct gpu_family own_families[] = {
 };
 
 static void put_families(struct metrics_writer *w, const struct gpu_family *families, size_t count,
-                         const struct export_gpus *in, char *const *labels) {
+                         const struct metrics_export_gpus *in, char *const *labels) {
     for (size_t f = 0; f < count; f++) {
         metrics_family(w, families[f].id);
         for (uint32_t i = 0; i < in->gpu_count; i++)
@@ -165,7 +165,8 @@ static void put_families(struct metrics_writer *w, const struct gpu_family *fami
 }
 
 // Temperatures can be below 0, and the memory's is absent on many models: 0 means not measured.
-static void put_temperatures(struct metrics_writer *w, const struct export_gpus *in, char *const *labels) {
+static void put_temperatures(struct metrics_writer *w, const struct metrics_export_gpus *in,
+                             char *const *labels) {
     metrics_family(w, M_DCGM_GPU_TEMP);
     for (uint32_t i = 0; i < in->gpu_count; i++)
         if (in->gpus[i].sample)
@@ -176,7 +177,7 @@ static void put_temperatures(struct metrics_writer *w, const struct export_gpus 
             metrics_put(w, labels[i], in->gpus[i].sample->memory_temperature_c);
 }
 
-static void put_devices(struct metrics_writer *w, const struct export_gpus *in) {
+static void put_devices(struct metrics_writer *w, const struct metrics_export_gpus *in) {
     char **labels = xcalloc(in->gpu_count ? in->gpu_count : 1, sizeof *labels);
     for (uint32_t i = 0; i < in->gpu_count; i++)
         labels[i] = dcgm_labels(&in->gpus[i]);
@@ -210,7 +211,7 @@ static void put_devices(struct metrics_writer *w, const struct export_gpus *in) 
 // A stray is told as such and by its memory; it holds nothing.
 #define PUT_JOBS(id, put, value) PUT_JOBS_WHEN(id, put, !j->sample->stray, value)
 
-static void put_jobs(struct metrics_writer *w, const struct export_gpus *in) {
+static void put_jobs(struct metrics_writer *w, const struct metrics_export_gpus *in) {
     char **labels = xcalloc(in->job_count ? in->job_count : 1, sizeof *labels);
     for (uint32_t i = 0; i < in->job_count; i++)
         labels[i] = job_labels(&in->jobs[i]);
@@ -229,7 +230,7 @@ static void put_jobs(struct metrics_writer *w, const struct export_gpus *in) {
     free(labels);
 }
 
-void export_gpus(struct metrics_writer *w, const struct export_gpus *in) {
+void metrics_export_gpus(struct metrics_writer *w, const struct metrics_export_gpus *in) {
     put_devices(w, in);
     put_jobs(w, in);
 }

@@ -11,7 +11,8 @@ static void count(struct idle_state *s, int64_t now_ms) {
     s->seen_ms = now_ms;
 }
 
-enum idle_step idle_look(struct idle_state *s, const struct idle_policy *p, int64_t now_ms, int64_t use_milli) {
+enum idle_step metrics_idle_look(struct idle_state *s, const struct idle_policy *p, int64_t now_ms,
+                                 int64_t use_milli) {
     if (use_milli < 0) {
         s->seen_ms = 0;
         return IDLE_NOTHING;
@@ -40,11 +41,11 @@ enum idle_step idle_look(struct idle_state *s, const struct idle_policy *p, int6
     return IDLE_NOTHING;
 }
 
-uint32_t idle_below_milli(uint64_t share_milli) {
+uint32_t metrics_idle_below_milli(uint64_t share_milli) {
     uint64_t share = share_milli < 1000 ? share_milli : 1000;
     return share < 200 ? 1 : (uint32_t)(share / 100);
 }
 
-uint64_t idle_seconds(const struct idle_state *s) {
+uint64_t metrics_idle_seconds(const struct idle_state *s) {
     return (uint64_t)s->idle_ms / 1000;
 }

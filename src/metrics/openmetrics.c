@@ -38,7 +38,8 @@ static void put_labelled(struct metrics_writer *w, const char *name, const char 
     buf_done(&labels);
 }
 
-void export_about(struct metrics_writer *w, const char *version, int64_t start_ms, const struct metrics_process *p) {
+void metrics_export_about(struct metrics_writer *w, const char *version, int64_t start_ms,
+                          const struct metrics_process *p) {
     metrics_family(w, M_BUILD);
     put_labelled(w, "version", version, 1);
     put_one_milli(w, M_START, start_ms > 0 ? (uint64_t)start_ms : 0);
@@ -471,7 +472,7 @@ void metrics_controller(const struct metrics_input *in, struct buf *out) {
     sum_nodes(in, &totals);
 
     metrics_start(&w, out, in->format);
-    export_about(&w, in->version, in->start_ms, &in->process);
+    metrics_export_about(&w, in->version, in->start_ms, &in->process);
     metrics_family(&w, M_DROPPED);
     put_labelled(&w, "list", "users", users.left_out);
     put_labelled(&w, "list", "projects", projects.left_out);
@@ -491,7 +492,8 @@ void metrics_controller(const struct metrics_input *in, struct buf *out) {
     put_nodes(&w, in->nodes.at, within(in->nodes.len, METRICS_NODES_MAX));
     put_scheduler(&w, in);
     put_daemon(&w, in);
-    export_gpus(&w, &(struct export_gpus){.gpus = in->gpus.at,
+    metrics_export_gpus(
+        &w, &(struct metrics_export_gpus){.gpus = in->gpus.at,
                                           .gpu_count = within(in->gpus.len, METRICS_GPUS_MAX),
                                           .jobs = in->job_gpus.at,
                                           .job_count = within(in->job_gpus.len, METRICS_JOB_GPUS_MAX),
@@ -513,7 +515,7 @@ static const struct gpu_sample *device_sample(const struct message_telemetry *t,
 void metrics_agent(const struct metrics_agent_input *in, struct buf *out) {
     struct metrics_writer w;
     metrics_start(&w, out, in->format);
-    export_about(&w, in->version, in->start_ms, &in->process);
+    metrics_export_about(&w, in->version, in->start_ms, &in->process);
     uint32_t count = within(in->node->gpus.len, METRICS_GPUS_MAX),
              jobs = within(in->job_gpus.len, METRICS_JOB_GPUS_MAX);
     metrics_family(&w, M_DROPPED);
@@ -534,8 +536,9 @@ void metrics_agent(const struct metrics_agent_input *in, struct buf *out) {
         gpus[i] = (struct metrics_gpu){.node = in->node->name, .index = i, .gpu = &in->node->gpus.at[i],
                                        .allocated_milli = i < in->allocated_milli.len ? in->allocated_milli.at[i] : 0,
                                        .sample = device_sample(in->telemetry, i)};
-    export_gpus(&w, &(struct export_gpus){
-                        .gpus = gpus, .gpu_count = count, .jobs = in->job_gpus.at, .job_count = jobs});
+    metrics_export_gpus(&w,
+                        &(struct metrics_export_gpus){
+                            .gpus = gpus, .gpu_count = count, .jobs = in->job_gpus.at, .job_count = jobs});
     free(gpus);
     metrics_end(&w);
 }

@@ -272,7 +272,7 @@ int series_query(const struct series_store *s, const char *name, int64_t from_ms
     char shown[64];
     const struct series *x = strmap_get(&s->by_name, name);
     if (!x)
-        return error_set(e, ENOENT, "there is no series \"%s\"", printable(name, shown, sizeof shown));
+        return error_set(e, ENOENT, "there is no series \"%s\"", str_printable(name, shown, sizeof shown));
     if (from_ms < 0 || to_ms <= from_ms || step_ms < 0)
         return error_set(
             e, EINVAL,
@@ -331,28 +331,28 @@ static uint32_t turned(uint32_t v) {
 }
 
 static void save_ring(const struct ring *r, int tier, struct buf *out) {
-    wire_put_varint(out, r->newest < 0 ? 0 : (uint64_t)r->newest + 1);
+    schema_put_varint(out, r->newest < 0 ? 0 : (uint64_t)r->newest + 1);
     if (r->newest < 0)
         return;
-    wire_put_varint(out, r->kept * 2ULL + r->lost);
-    wire_put_varint(out, r->count);
+    schema_put_varint(out, r->kept * 2ULL + r->lost);
+    schema_put_varint(out, r->count);
     buf_add(out, &r->sum, sizeof r->sum);
     uint32_t last = 0;
     for (int64_t slot = r->newest - r->kept + 1; slot <= r->newest; slot++) {
         uint32_t b = bits_of(*cell(r, tier, slot));
-        wire_put_varint(out, turned(b ^ last));
+        schema_put_varint(out, turned(b ^ last));
         last = b;
     }
 }
 
 void series_save(const struct series_store *s, struct buf *out) {
-    wire_put_varint(out, SAVE_VERSION);
-    wire_put_varint(out, s->all.len);
+    schema_put_varint(out, SAVE_VERSION);
+    schema_put_varint(out, s->all.len);
     for (uint32_t i = 0; i < s->all.len; i++) {
         const struct series *x = s->all.at[i];
-        wire_put_varint(out, strlen(x->name));
+        schema_put_varint(out, strlen(x->name));
         buf_adds(out, x->name);
-        wire_put_varint(out, x->at_ms < 0 ? 0 : (uint64_t)x->at_ms + 1);
+        schema_put_varint(out, x->at_ms < 0 ? 0 : (uint64_t)x->at_ms + 1);
         for (int t = 0; t < SERIES_TIERS; t++)
             save_ring(&x->rings[t], t, out);
     }
@@ -360,23 +360,24 @@ void series_save(const struct series_store *s, struct buf *out) {
 
 static int load_ring(struct ring *r, int tier, const uint8_t **p, const uint8_t *end) {
     uint64_t newest, kept, count, difference;
-    if (wire_get_varint(p, end, &newest) < 0)
+    if (schema_get_varint(p, end, &newest) < 0)
         return -EBADMSG;
     if (!newest)
         return 0;
-    if (wire_get_varint(p, end, &kept) < 0)
+    if (schema_get_varint(p, end, &kept) < 0)
         return -EBADMSG;
     r->lost = kept & 1;
     kept /= 2;
-    if (wire_get_varint(p, end, &count) < 0 || newest > INT64_MAX / 2 || !kept || kept > tiers[tier].points ||
-        kept > newest || !count || count > UINT32_MAX || (size_t)(end - *p) < sizeof r->sum)
+    if (schema_get_varint(p, end, &count) < 0 || newest > INT64_MAX / 2 || !kept ||
+        kept > tiers[tier].points || kept > newest || !count || count > UINT32_MAX ||
+        (size_t)(end - *p) < sizeof r->sum)
         return -EBADMSG;
     double sum;
     memcpy(&sum, *p, sizeof sum);
     *p += sizeof sum;
     uint32_t last = 0;
     for (uint64_t i = 0; i < kept; i++) {
-        if (wire_get_varint(p, end, &difference) < 0 || difference > UINT32_MAX)
+        if (schema_get_varint(p, end, &difference) < 0 || difference > UINT32_MAX)
             return -EBADMSG;
         last ^= turned((uint32_t)difference);
         memcpy(cell(r, tier, (int64_t)(newest - kept + i)), &last, sizeof last);
@@ -391,12 +392,13 @@ static int load_ring(struct ring *r, int tier, const uint8_t **p, const uint8_t 
 static int load_one(struct series_store *s, const uint8_t **p, const uint8_t *end) {
     char name[SERIES_NAME_MAX + 1];
     uint64_t len, at;
-    if (wire_get_varint(p, end, &len) < 0 || len > SERIES_NAME_MAX || (size_t)(end - *p) < len || memchr(*p, 0, len))
+    if (schema_get_varint(p, end, &len) < 0 || len > SERIES_NAME_MAX || (size_t)(end - *p) < len ||
+        memchr(*p, 0, len))
         return -EBADMSG;
     memcpy(name, *p, len);
     name[len] = 0;
     *p += len;
-    if (wire_get_varint(p, end, &at) < 0 || at > INT64_MAX || strmap_get(&s->by_name, name))
+    if (schema_get_varint(p, end, &at) < 0 || at > INT64_MAX || strmap_get(&s->by_name, name))
         return -EBADMSG;
     struct series *x = obtain(s, name, 0);
     assert(x);  // the caller stops at the limit
@@ -413,8 +415,8 @@ int series_load(struct series_store *s, const void *data, size_t len) {
     const uint8_t *p = data, *end = p + len;
     uint64_t version, count;
     assert(!s->all.len);
-    if (wire_get_varint(&p, end, &version) < 0 || version != SAVE_VERSION ||
-        wire_get_varint(&p, end, &count) < 0 || count > SERIES_MAX)
+    if (schema_get_varint(&p, end, &version) < 0 || version != SAVE_VERSION ||
+        schema_get_varint(&p, end, &count) < 0 || count > SERIES_MAX)
         return -EBADMSG;
     for (uint64_t i = 0; i < count && s->all.len < s->max; i++)
         if (load_one(s, &p, end) < 0)

@@ -155,7 +155,7 @@ void metrics_label(struct buf *labels, const char *name, const char *value) {
         buf_addc(labels, ',');
     buf_adds(labels, name);
     buf_adds(labels, "=\"");
-    bool valid = utf8_valid(value, strlen(value));
+    bool valid = str_utf8_valid(value, strlen(value));
     for (const char *p = value; *p; p++) {
         if (*p == '\n')
             buf_adds(labels, "\\n");

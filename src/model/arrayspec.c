@@ -14,13 +14,13 @@
 static int spec_error(const char *text, struct error *e) {
     char shown[64];
     return error_set(e, EINVAL, "\"%s\" is not an array; write indices such as 0-99, 1,3,5-9 or 0-100:10%%4",
-                     printable(text, shown, sizeof shown));
+                     str_printable(text, shown, sizeof shown));
 }
 
 static int index_error(const char *text, struct error *e) {
     char shown[64];
-    return error_set(e, ERANGE, "array \"%s\" goes beyond the largest index, %d", printable(text, shown, sizeof shown),
-                     ARRAY_INDEX_MAX);
+    return error_set(e, ERANGE, "array \"%s\" goes beyond the largest index, %d",
+                     str_printable(text, shown, sizeof shown), ARRAY_INDEX_MAX);
 }
 
 // 0, -EINVAL (no number), -ERANGE
@@ -115,7 +115,7 @@ int array_parse(const char *text, struct arena *a, struct array_spec *out, struc
         int c = take_index(&p, &s.limit);
         if (c == -EINVAL || (c == 0 && !s.limit))
             return error_set(e, EINVAL, "array \"%s\": after %% comes how many may run at once, at least 1",
-                             printable(text, shown, sizeof shown));
+                             str_printable(text, shown, sizeof shown));
         if (c < 0)
             return index_error(text, e);
     }
@@ -123,7 +123,8 @@ int array_parse(const char *text, struct arena *a, struct array_spec *out, struc
         return spec_error(text, e);
     if (s.elements > ARRAY_ELEMENTS_MAX)
         return error_set(e, ERANGE, "array \"%s\" has %llu elements; at most %d are allowed",
-                         printable(text, shown, sizeof shown), (unsigned long long)s.elements, ARRAY_ELEMENTS_MAX);
+                         str_printable(text, shown, sizeof shown), (unsigned long long)s.elements,
+                         ARRAY_ELEMENTS_MAX);
     ranges_of_bitmap(bits, WORDS, a, &s);
     *out = s;
     return 0;

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-const char *const hold_kind_words[] = {"owner", "user", "admin", NULL};
+const char *const command_hold_kind_words[] = {"owner", "user", "admin", NULL};
 static const char *const entity_kind_words[] = {"project", "partition", "qos", "reservation", NULL};
 
 #define S struct command_result
@@ -39,8 +39,9 @@ static const struct schema cancel_schema = SCHEMA(S, "cancel", cancel_fields);
 #define S struct command_hold
 static const struct field hold_fields[] = {
     FIELD(1, S, id, "Job id."),
-    FIELD_WORDS(2, S, as, hold_kind_words,
-                "user: its user may release it; admin: only an administrator; owner: user for one's own job."),
+    FIELD_WORDS(
+        2, S, as, command_hold_kind_words,
+        "user: its user may release it; admin: only an administrator; owner: user for one's own job."),
 };
 static const struct schema hold_schema = SCHEMA(S, "hold", hold_fields);
 #undef S
@@ -132,10 +133,10 @@ static const struct {
     [COMMAND_NODE_DRAIN] = {"node_drain", &drain_schema},
     [COMMAND_NODE_RESUME] = {"node_resume", &node_command_schema},
     [COMMAND_NODE_REMOVE] = {"node_remove", &node_command_schema},
-    [COMMAND_PROJECT_SET] = {"project_set", &project_schema},
-    [COMMAND_PARTITION_SET] = {"partition_set", &partition_schema},
-    [COMMAND_QOS_SET] = {"qos_set", &qos_schema},
-    [COMMAND_RESERVATION_SET] = {"reservation_set", &reservation_schema},
+    [COMMAND_PROJECT_SET] = {"project_set", &entity_project_schema},
+    [COMMAND_PARTITION_SET] = {"partition_set", &entity_partition_schema},
+    [COMMAND_QOS_SET] = {"qos_set", &entity_qos_schema},
+    [COMMAND_RESERVATION_SET] = {"reservation_set", &entity_reservation_schema},
     [COMMAND_ENTITY_DELETE] = {"entity_delete", &delete_schema},
     [COMMAND_POLICY_SET] = {"policy_set", &policy_schema},
     [COMMAND_TOKEN_CREATE] = {"token_create", &token_create_schema},

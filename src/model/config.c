@@ -28,7 +28,7 @@ static int at_line(const struct config_reader *r, struct error *e) {
 
 // The best-matching word of a list for "did you mean", or NULL.
 static const char *nearest(const char *word, const char *best, const char *candidate, unsigned *distance) {
-    unsigned d = edit_distance(word, candidate);
+    unsigned d = str_edit_distance(word, candidate);
     if (d < *distance) {
         *distance = d;
         return candidate;
@@ -46,11 +46,11 @@ static int unknown_section(const char *word, struct error *e) {
         best = nearest(word, best, s[i].word, &distance);
     if (best)
         return error_set(e, EINVAL, "there is no section [%s]; did you mean [%s]?",
-                         printable(word, shown, sizeof shown), best);
-    return error_set(
-        e, EINVAL,
-        "there is no section [%s]; there are cluster, policy, notify, node, project, partition, qos and reservation",
-        printable(word, shown, sizeof shown));
+                         str_printable(word, shown, sizeof shown), best);
+    return error_set(e, EINVAL,
+                     "there is no section [%s]; there are cluster, policy, notify, node, project, partition, "
+                     "qos and reservation",
+                     str_printable(word, shown, sizeof shown));
 }
 
 static int unknown_key(const struct config_section *s, const char *key, struct error *e) {
@@ -61,9 +61,9 @@ static int unknown_key(const struct config_section *s, const char *key, struct e
         best = nearest(key, best, s->keys[i].name, &distance);
     if (best)
         return error_set(e, EINVAL, "section [%s] has no key \"%s\"; did you mean \"%s\"?", s->word,
-                         printable(key, shown, sizeof shown), best);
+                         str_printable(key, shown, sizeof shown), best);
     return error_set(e, EINVAL, "section [%s] has no key \"%s\"; see acequia.conf(5)", s->word,
-                     printable(key, shown, sizeof shown));
+                     str_printable(key, shown, sizeof shown));
 }
 
 static void end_block(struct config_reader *r) {
@@ -90,7 +90,7 @@ static int check_block_name(struct config_reader *r, const struct config_section
         return 0;
     if (streq(s->word, "node"))
         return nodelist_expand(name, &r->c->arena, &names, e);
-    return identifier_check(s->word, name, e);
+    return name_check(s->word, name, e);
 }
 
 static int open_block(struct config_reader *r, char *text, struct error *e) {
@@ -257,7 +257,7 @@ int config_parse(const char *text, size_t len, const struct config_source *sourc
     int result = 0;
     if (len > CONFIG_BYTES_MAX)
         result = error_set(e, EFBIG, "the file has %zu bytes; at most %d are read", len, CONFIG_BYTES_MAX);
-    else if (!utf8_valid(text, len) || memchr(text, 0, len))
+    else if (!str_utf8_valid(text, len) || memchr(text, 0, len))
         result = error_set(e, EINVAL, "the file is not UTF-8 text");
     if (result == 0)
         result = read_lines(&r, text, len, e);

@@ -20,14 +20,14 @@ static int range_check(const struct config_key *k, double v, const char *text, s
     char shown[64];
     if ((k->low != 0 || k->high != 0) && (v < k->low || v > k->high))
         return error_set(e, ERANGE, "\"%s\" is out of range; expected %.15g to %.15g",
-                         printable(text, shown, sizeof shown), k->low, k->high);
+                         str_printable(text, shown, sizeof shown), k->low, k->high);
     return 0;
 }
 
 static int wrong(const struct config_key *k, const char *text, struct error *e) {
     char shown[64];
-    return error_set(e, EINVAL, "\"%s\" is not understood; expected %s", printable(text, shown, sizeof shown),
-                     config_type_text(k->type));
+    return error_set(e, EINVAL, "\"%s\" is not understood; expected %s",
+                     str_printable(text, shown, sizeof shown), config_type_text(k->type));
 }
 
 static int parse_bool(const struct config_key *k, const char *text, bool *out, struct error *e) {
@@ -74,8 +74,9 @@ static int parse_address(const char *text, struct error *e) {
     if (!*text || (colon && colon != text && strcspn(text, " /?#@") == strlen(text) &&
                    parse_u32(colon + 1, &port) == 0 && port > 0 && port < 65536))
         return 0;
-    return error_set(e, EINVAL, "\"%s\" is not an address; write ADDRESS:PORT such as 0.0.0.0:6820, or leave it empty",
-                     printable(text, shown, sizeof shown));
+    return error_set(e, EINVAL,
+                     "\"%s\" is not an address; write ADDRESS:PORT such as 0.0.0.0:6820, or leave it empty",
+                     str_printable(text, shown, sizeof shown));
 }
 
 static int parse_seconds(const struct config_key *k, const char *text, uint32_t *out, struct error *e) {
@@ -94,9 +95,9 @@ static int parse_quota(const char *item, struct error *e) {
     char shown[64];
     uint32_t milli;
     const char *equals = strchr(item, '=');
-    if (!equals || !identifier_valid(item, (size_t)(equals - item)))
+    if (!equals || !name_valid(item, (size_t)(equals - item)))
         return error_set(e, EINVAL, "\"%s\" is not a quota; write MODEL=GPUS such as v100=4",
-                         printable(item, shown, sizeof shown));
+                         str_printable(item, shown, sizeof shown));
     return gpu_count_parse(equals + 1, &milli, e);
 }
 
@@ -105,7 +106,7 @@ static int parse_gpus(const char *item, struct arena *a, struct config_gpus *out
     char shown[64], count[16];
     const char *one = strchr(item, ':'), *two = one ? strchr(one + 1, ':') : NULL;
     size_t len = one ? (two ? (size_t)(two - one - 1) : strlen(one + 1)) : 0;
-    if (!one || !identifier_valid(item, (size_t)(one - item)) || len >= sizeof count)
+    if (!one || !name_valid(item, (size_t)(one - item)) || len >= sizeof count)
         goto bad;
     memcpy(count, one + 1, len);
     count[len] = 0;
@@ -116,13 +117,13 @@ static int parse_gpus(const char *item, struct arena *a, struct config_gpus *out
     return two ? size_parse(two + 1, SIZE_G, &out->memory_bytes, e) : 0;
 bad:
     return error_set(e, EINVAL, "\"%s\" does not declare GPUs; write MODEL:COUNT[:MEMORY] such as v100:8:32G",
-                     printable(item, shown, sizeof shown));
+                     str_printable(item, shown, sizeof shown));
 }
 
 static int parse_item(const struct config_key *k, const char *item, struct arena *a, void *at, struct error *e) {
     int r = k->type == CONFIG_GPUS     ? parse_gpus(item, a, at, e)
             : k->type == CONFIG_QUOTAS ? parse_quota(item, e)
-                                       : identifier_check("the word", item, e);
+                                       : name_check("the word", item, e);
     if (r == 0 && k->type != CONFIG_GPUS)
         *(const char **)at = item;
     return r;
@@ -176,7 +177,7 @@ static int parse_word(const struct config_key *k, const char *text, unsigned *ou
         }
         buf_addf(&all, "%s%s", i ? k->words[i + 1] ? ", " : " or " : "", k->words[i]);
     }
-    return error_set(e, EINVAL, "\"%s\" is not known; expected %s", printable(text, shown, sizeof shown),
+    return error_set(e, EINVAL, "\"%s\" is not known; expected %s", str_printable(text, shown, sizeof shown),
                      buf_str(&all));
 }
 
@@ -197,7 +198,7 @@ static int parse_text(const struct config_key *k, const char *text, struct arena
     int r = 0;
     struct name_list names;
     if (k->type == CONFIG_IDENTIFIER && *text)
-        r = identifier_check("the name", text, e);
+        r = name_check("the name", text, e);
     else if (k->type == CONFIG_ADDRESS)
         r = parse_address(text, e);
     else if (k->type == CONFIG_NODES && *text)

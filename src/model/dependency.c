@@ -18,13 +18,14 @@ static int text_error(const char *text, struct error *e) {
         e, EINVAL,
         "\"%s\" is not a dependency; write for example afterok:12:13_4, after:12+10, afterany:12,singleton "
         "(all) or afterok:12?afterok:13 (any)",
-        printable(text, shown, sizeof shown));
+        str_printable(text, shown, sizeof shown));
 }
 
 static int ref_error(const char *text, struct error *e) {
     char shown[64];
-    return error_set(e, EINVAL, "\"%s\" is not a job id; write a number such as 12, or 12_3 for an element of an array",
-                     printable(text, shown, sizeof shown));
+    return error_set(e, EINVAL,
+                     "\"%s\" is not a job id; write a number such as 12, or 12_3 for an element of an array",
+                     str_printable(text, shown, sizeof shown));
 }
 
 // Digits at *p that fit `max`; false if there are none or too many.

@@ -4,10 +4,11 @@
 #include <assert.h>
 #include <errno.h>
 
-const char *const end_cause_words[] = {"exit",    "cancel",        "timeout", "preempt",  "node_fail",
-                                       "requeue", "out_of_memory", "launch",  "deadline", "gpu",
-                                       NULL};
-static_assert(sizeof end_cause_words / sizeof *end_cause_words == END_CAUSE_COUNT + 1, "a word per cause");
+const char *const event_end_cause_words[] = {"exit",    "cancel",        "timeout", "preempt",  "node_fail",
+                                             "requeue", "out_of_memory", "launch",  "deadline", "gpu",
+                                             NULL};
+static_assert(sizeof event_end_cause_words / sizeof *event_end_cause_words == END_CAUSE_COUNT + 1,
+              "a word per cause");
 
 #define S struct event_key
 static const struct field key_fields[] = {
@@ -48,7 +49,7 @@ static const struct schema updated_schema = SCHEMA(S, "job_updated", updated_fie
 static const struct field placed_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD(2, S, attempt, "Attempt, from 1."),
-    FIELD_LIST_SUB(3, S, parts, &part_schema, "What it gets, by node."),
+    FIELD_LIST_SUB(3, S, parts, &job_part_schema, "What it gets, by node."),
     FIELD(4, S, time_limit_s, "Time limit."),
     FIELD(5, S, partition, "Partition it runs in, of several it may have."),
     FIELD(6, S, epoch, "Epoch of the controller that placed it."),
@@ -72,7 +73,7 @@ static const struct schema started_schema = SCHEMA(S, "job_started", started_fie
 static const struct field ending_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD(2, S, attempt, "Attempt."),
-    FIELD_WORDS_OPEN(3, S, cause, end_cause_words, "Why it is ended."),
+    FIELD_WORDS_OPEN(3, S, cause, event_end_cause_words, "Why it is ended."),
     FIELD(4, S, by, "Who ended it, or the job it makes room for."),
     FIELD(5, S, reason, "In words."),
     FIELD(6, S, signal, "First signal."),
@@ -91,7 +92,7 @@ static const struct field part_ended_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD(2, S, attempt, "Attempt."),
     FIELD(3, S, node, "Node."),
-    FIELD_WORDS_OPEN(4, S, cause, end_cause_words, "How it ended there."),
+    FIELD_WORDS_OPEN(4, S, cause, event_end_cause_words, "How it ended there."),
     FIELD(5, S, exit_code, "Exit code."),
     FIELD(6, S, exit_signal, "Signal that ended it."),
     FIELD(7, S, reason, "In words."),
@@ -116,7 +117,7 @@ static const struct schema ended_schema = SCHEMA(S, "job_ended", ended_fields);
 static const struct field requeued_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD(2, S, attempt, "The attempt that ended."),
-    FIELD_WORDS_OPEN(3, S, cause, end_cause_words, "Why."),
+    FIELD_WORDS_OPEN(3, S, cause, event_end_cause_words, "Why."),
     FIELD(4, S, by, "Who did it."),
     FIELD(5, S, reason, "In words."),
     FIELD(6, S, hold, "Held afterwards."),
@@ -144,7 +145,7 @@ static const struct field step_end_fields[] = {
     FIELD(2, S, attempt, "Attempt."),
     FIELD(3, S, step, "Number of the step."),
     FIELD(4, S, node, "Node."),
-    FIELD_WORDS(5, S, cause, end_cause_words, "How it ended there."),
+    FIELD_WORDS(5, S, cause, event_end_cause_words, "How it ended there."),
     FIELD(6, S, exit_code, "Highest exit code."),
     FIELD(7, S, exit_signal, "Signal that ended it."),
     FIELD(8, S, task, "Rank of the task that failed."),
@@ -214,10 +215,10 @@ static const struct schema node_launches_schema = SCHEMA(S, "node_launches", nod
     static const struct field name##_fields[] = {FIELD_SUB(1, S, member, sub, "What is set."),     \
                                                  FIELD(2, S, by, "Who did it.")};                  \
     static const struct schema name##_schema = SCHEMA(S, #name, name##_fields)
-SET(project_set, struct event_project_set, project, &project_schema);
-SET(partition_set, struct event_partition_set, partition, &partition_schema);
-SET(qos_set, struct event_qos_set, qos, &qos_schema);
-SET(reservation_set, struct event_reservation_set, reservation, &reservation_schema);
+SET(project_set, struct event_project_set, project, &entity_project_schema);
+SET(partition_set, struct event_partition_set, partition, &entity_partition_schema);
+SET(qos_set, struct event_qos_set, qos, &entity_qos_schema);
+SET(reservation_set, struct event_reservation_set, reservation, &entity_reservation_schema);
 SET(policy_set, struct event_policy_set, policy, &policy_schema);
 #undef SET
 #define S struct event_name

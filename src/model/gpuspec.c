@@ -11,7 +11,7 @@
 static int spec_error(const char *text, struct error *e) {
     char shown[64];
     return error_set(e, EINVAL, "\"%s\" is not a GPU request; write for example 2, 0.5, a100:2 or gpu:a100:1",
-                     printable(text, shown, sizeof shown));
+                     str_printable(text, shown, sizeof shown));
 }
 
 int gpu_count_parse(const char *text, uint32_t *milli, struct error *e) {
@@ -32,21 +32,22 @@ int gpu_count_parse(const char *text, uint32_t *milli, struct error *e) {
             return spec_error(text, e);
         for (p++; *p >= '0' && *p <= '9'; p++, scale /= 10) {
             if (!scale && *p != '0')
-                return error_set(e, EINVAL, "\"%s\" is finer than a thousandth of a GPU; use at most three decimals",
-                                 printable(text, shown, sizeof shown));
+                return error_set(e, EINVAL,
+                                 "\"%s\" is finer than a thousandth of a GPU; use at most three decimals",
+                                 str_printable(text, shown, sizeof shown));
             thousandths += scale * (uint64_t)(*p - '0');
         }
     }
     if (*p)
         return spec_error(text, e);
     if (overflow)
-        return error_set(e, ERANGE, "\"%s\" is too many GPUs; the limit is %d", printable(text, shown, sizeof shown),
-                         GPU_MILLI_MAX / 1000);
+        return error_set(e, ERANGE, "\"%s\" is too many GPUs; the limit is %d",
+                         str_printable(text, shown, sizeof shown), GPU_MILLI_MAX / 1000);
     if (whole && thousandths)
         return error_set(
             e, EINVAL,
             "\"%s\" GPUs cannot be given: a fraction is a part of one GPU; use a whole number or less than 1",
-            printable(text, shown, sizeof shown));
+            str_printable(text, shown, sizeof shown));
     *milli = (uint32_t)(whole * 1000 + thousandths);
     return 0;
 }
@@ -66,7 +67,7 @@ int gpu_spec_parse(const char *text, struct gpu_spec *out, struct error *e) {
     size_t len = colon ? (size_t)(colon - p) : strlen(p);
     // Without a colon a number is a count; anything else is a model.
     if (colon || strspn(p, "0123456789.") != len) {
-        if (!identifier_valid(p, len))
+        if (!name_valid(p, len))
             return spec_error(text, e);
         memcpy(g.model, p, len);
         p = colon ? colon + 1 : NULL;

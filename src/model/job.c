@@ -31,7 +31,7 @@ const char *const job_reason_words[] = {
 static_assert(sizeof job_reason_words / sizeof *job_reason_words == REASON_COUNT + 1, "a word per reason");
 
 const char *const job_class_words[] = {"train", "interactive", NULL};
-const char *const launch_kind_words[] = {"batch", "tasks", "steps", NULL};
+const char *const job_launch_kind_words[] = {"batch", "tasks", "steps", NULL};
 
 static const struct field array_range_fields[] = {
     FIELD(1, struct array_range, first, "First index."),
@@ -48,8 +48,9 @@ static const struct field spec_fields[] = {
     FIELD(5, struct spec, project, "Project that is charged."),
     FIELD(6, struct spec, partition, "Partition to run in; of several (a,b) the first that lets it start."),
     FIELD(7, struct spec, qos, "Quality of service."),
-    FIELD_WORDS_OPEN(8, struct spec, class, job_class_words,
-                "train: preemptible, may go over quota; interactive: never paused, only inside the quota."),
+    FIELD_WORDS_OPEN(
+        8, struct spec, class, job_class_words,
+        "train: preemptible, may go over quota; interactive: never paused, only inside the quota."),
     FIELD_LIST_SUB(9, struct spec, array, &array_range_schema, "Index ranges of a job array."),
     FIELD(10, struct spec, array_limit, "Elements of the array that may run at once; 0: no limit."),
     FIELD(11, struct spec, nodes_min, "Fewest nodes."),
@@ -93,7 +94,8 @@ static const struct field spec_fields[] = {
     FIELD(48, struct spec, container,
           "Container image: a folder, a squashfs file or archive on the nodes, or a name at a registry."),
     FIELD(49, struct spec, exclusive, "No other job on its nodes."),
-    FIELD_WORDS_OPEN(50, struct spec, launch, launch_kind_words, "What is started: batch, tasks or steps."),
+    FIELD_WORDS_OPEN(50, struct spec, launch, job_launch_kind_words,
+                     "What is started: batch, tasks or steps."),
     FIELD(51, struct spec, attach, "Output is kept in the node's spool for whoever attaches."),
     FIELD(52, struct spec, pty, "Runs on a pseudo-terminal."),
     FIELD(53, struct spec, stdin_open, "Standard input is fed by whoever attaches."),
@@ -111,7 +113,8 @@ static const struct field spec_fields[] = {
     FIELD(64, struct spec, has_umask, "It has a umask of its own; else 022."),
     FIELD(65, struct spec, umask, "What new files of it are kept from, as a number: 18 is 022."),
     FIELD(66, struct spec, slurm_words,
-          "Submitted in Slurm's language: its output tells its end as Slurm does, and the submitter's HOME, USER and "
+          "Submitted in Slurm's language: its output tells its end as Slurm does, and the submitter's HOME, "
+          "USER and "
           "LOGNAME stay."),
     FIELD(67, struct spec, script_bytes, "Size of the stored script (set by the controller)."),
     FIELD(68, struct spec, environment_bytes, "Size of the stored environment (set by the controller)."),
@@ -126,7 +129,8 @@ static const struct field spec_fields[] = {
     FIELD(85, struct spec, retries, "How often the job is run again when its program fails."),
     FIELD(86, struct spec, backoff_s, "Pause before it is run again, in seconds."),
     FIELD(100, struct spec, notify,
-          "When somebody is notified: a list of begin, end, fail, requeue, time_limit, time_limit_90, time_limit_80, "
+          "When somebody is notified: a list of begin, end, fail, requeue, time_limit, time_limit_90, "
+          "time_limit_80, "
           "time_limit_50, array_tasks, all."),
     FIELD(101, struct spec, notify_to, "Mail addresses and webhook URLs to notify; not given: the user."),
     FIELD_LIST(111, struct spec, tags,
@@ -266,7 +270,7 @@ static const struct field part_fields[] = {
     FIELD_LIST_SUB(5, struct part, gpus, &gpu_grant_schema, "GPUs held."),
     FIELD(6, struct part, cpu_ids, "Which of the node's CPUs, as 0-3,8; empty until it runs."),
 };
-const struct schema part_schema = SCHEMA(struct part, "a part of an allocation", part_fields);
+const struct schema job_part_schema = SCHEMA(struct part, "a part of an allocation", part_fields);
 
 static const struct field job_record_fields[] = {
     FIELD(1, struct job_record, id, "Job id."),
@@ -283,7 +287,7 @@ static const struct field job_record_fields[] = {
     FIELD(12, struct job_record, eligible_ms, "Could first have started."),
     FIELD(13, struct job_record, start_ms, "Started."),
     FIELD(14, struct job_record, end_ms, "Ended."),
-    FIELD_LIST_SUB(15, struct job_record, parts, &part_schema, "What it holds, by node."),
+    FIELD_LIST_SUB(15, struct job_record, parts, &job_part_schema, "What it holds, by node."),
     FIELD_SUB(16, struct job_record, usage, &usage_schema, "What it used."),
     FIELD(17, struct job_record, expected_start_ms, "When it is expected to start."),
     FIELD(18, struct job_record, preempted, "How often it was preempted."),

@@ -4,14 +4,14 @@
 #include <assert.h>
 #include <errno.h>
 
-const char *const attempt_state_words[] = {"running", "ended", NULL};
-const char *const log_source_words[] = {"output", "error", NULL};
+const char *const message_attempt_state_words[] = {"running", "ended", NULL};
+const char *const message_log_source_words[] = {"output", "error", NULL};
 
 #define S struct message_ended
 static const struct field ended_fields[] = {
     FIELD(1, S, id, ""),
     FIELD(2, S, attempt, ""),
-    FIELD_WORDS_OPEN(3, S, cause, end_cause_words, ""),
+    FIELD_WORDS_OPEN(3, S, cause, event_end_cause_words, ""),
     FIELD(4, S, exit_code, ""),
     FIELD(5, S, exit_signal, ""),
     FIELD(6, S, reason, ""),
@@ -38,7 +38,7 @@ static const struct schema step_message_schema = SCHEMA(S, "step", step_message_
 static const struct field attempt_fields[] = {
     FIELD(1, S, id, ""),
     FIELD(2, S, attempt, ""),
-    FIELD_WORDS_OPEN(3, S, state, attempt_state_words, ""),
+    FIELD_WORDS_OPEN(3, S, state, message_attempt_state_words, ""),
     FIELD_SUB(4, S, end, &ended_schema, ""),
     FIELD(5, S, epoch, ""),
     FIELD(6, S, seq, ""),
@@ -74,13 +74,25 @@ static const struct schema usage_message_schema = SCHEMA(S, "usage", usage_messa
 #undef S
 #define S struct message_stream
 static const struct field stream_fields[] = {
-    FIELD(1, S, stream, ""),    FIELD(2, S, fd, ""),    FIELD(3, S, data, ""),   FIELD(4, S, eof, ""),
-    FIELD(5, S, exit_code, ""), FIELD(6, S, exit_signal, ""), FIELD(7, S, error, ""), FIELD(8, S, credit, ""),
-    FIELD(9, S, rows, ""),      FIELD(10, S, columns, ""), FIELD(11, S, task, ""),
-    FIELD_SUB(12, S, usage, &usage_schema, ""), FIELD_WORDS_OPEN(13, S, cause, end_cause_words, ""),
+    FIELD(1, S, stream, ""),
+    FIELD(2, S, fd, ""),
+    FIELD(3, S, data, ""),
+    FIELD(4, S, eof, ""),
+    FIELD(5, S, exit_code, ""),
+    FIELD(6, S, exit_signal, ""),
+    FIELD(7, S, error, ""),
+    FIELD(8, S, credit, ""),
+    FIELD(9, S, rows, ""),
+    FIELD(10, S, columns, ""),
+    FIELD(11, S, task, ""),
+    FIELD_SUB(12, S, usage, &usage_schema, ""),
+    FIELD_WORDS_OPEN(13, S, cause, event_end_cause_words, ""),
     FIELD_LIST(14, S, exits, ""),
-    FIELD(15, S, position, ""), FIELD(16, S, input_taken, ""), FIELD(17, S, input_waiting, ""),
-    FIELD(18, S, offset, ""),   FIELD(19, S, lost_bytes, ""),
+    FIELD(15, S, position, ""),
+    FIELD(16, S, input_taken, ""),
+    FIELD(17, S, input_waiting, ""),
+    FIELD(18, S, offset, ""),
+    FIELD(19, S, lost_bytes, ""),
 };
 static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #undef S
@@ -100,8 +112,8 @@ static const struct field launch_fields[] = {
     FIELD_SUB(5, S, spec, &spec_schema, ""),
     FIELD(6, S, script, ""),
     FIELD_LIST(7, S, environment, ""),
-    FIELD_SUB(8, S, part, &part_schema, ""),
-    FIELD_LIST_SUB(9, S, parts, &part_schema, ""),
+    FIELD_SUB(8, S, part, &job_part_schema, ""),
+    FIELD_LIST_SUB(9, S, parts, &job_part_schema, ""),
     FIELD(10, S, node_index, ""),
     FIELD_LIST(11, S, gpu_uuids, ""),
     FIELD(12, S, time_limit_s, ""),
@@ -122,9 +134,14 @@ static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
 #undef S
 #define S struct message_kill
 static const struct field kill_fields[] = {
-    FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""),    FIELD_WORDS_OPEN(3, S, cause, end_cause_words, ""),
-    FIELD(4, S, signal, ""), FIELD(5, S, grace_s, ""),    FIELD(6, S, step, ""),
-    FIELD(7, S, reason, ""), FIELD(8, S, checkpoint, ""),
+    FIELD(1, S, id, ""),
+    FIELD(2, S, attempt, ""),
+    FIELD_WORDS_OPEN(3, S, cause, event_end_cause_words, ""),
+    FIELD(4, S, signal, ""),
+    FIELD(5, S, grace_s, ""),
+    FIELD(6, S, step, ""),
+    FIELD(7, S, reason, ""),
+    FIELD(8, S, checkpoint, ""),
     FIELD(9, S, epoch, ""),
 };
 static const struct schema kill_schema = SCHEMA(S, "kill", kill_fields);
@@ -164,10 +181,10 @@ static const struct field log_read_fields[] = {
     FIELD(2, S, id, ""),
     FIELD(3, S, attempt, ""),
     FIELD_SUB(4, S, spec, &spec_schema, ""),
-    FIELD_SUB(5, S, part, &part_schema, ""),
+    FIELD_SUB(5, S, part, &job_part_schema, ""),
     FIELD(6, S, array_id, ""),
     FIELD(7, S, array_index, ""),
-    FIELD_WORDS(8, S, source, log_source_words, ""),
+    FIELD_WORDS(8, S, source, message_log_source_words, ""),
     FIELD(9, S, follow, ""),
     FIELD(10, S, tail_lines, ""),
     FIELD(11, S, credit, ""),
@@ -318,7 +335,7 @@ const struct message_info *message_info(enum message_type type) {
 void message_encode(const struct message *m, struct buf *out) {
     const struct message_info *info = message_info(m->type);
     assert(info);
-    wire_put_varint(out, m->type);
+    schema_put_varint(out, m->type);
     schema_encode(info->schema, m->body, out);
 }
 
@@ -327,7 +344,7 @@ enum { MESSAGE_EXPANSION_MAX = 32, MESSAGE_EXPANSION_FREE = 1 << 20 };
 int message_decode(const void *data, size_t len, struct arena *a, struct message *m) {
     const uint8_t *p = data, *end = p + len;
     uint64_t type;
-    int r = wire_get_varint(&p, end, &type);
+    int r = schema_get_varint(&p, end, &type);
     if (r < 0)
         return r;
     if (type == MESSAGE_NONE || type > MESSAGE_NUMBER_MAX)

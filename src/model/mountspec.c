@@ -30,7 +30,8 @@ static int parse_one(const char *what, const char *whole, struct arena *a, struc
     return 0;
 }
 
-int mount_specs_parse(const char *what, const char *text, struct arena *a, struct mount_specs *out, struct error *e) {
+int spec_mounts_parse(const char *what, const char *text, struct arena *a, struct mount_specs *out,
+                      struct error *e) {
     struct mount_specs s = {.at = arena_alloc(a, MOUNT_SPECS_MAX * sizeof *s.at)};
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, ",");

@@ -6,31 +6,32 @@
 
 #include "base/text.h"
 
-int line_check(const char *what, const char *text, size_t max, struct error *e) {
+int name_line_check(const char *what, const char *text, size_t max, struct error *e) {
     char shown[64];
     size_t len = strlen(text);
     if (len > max)
         return error_set(e, EINVAL, "%s \"%s\" has %zu bytes; at most %zu are allowed", what,
-                         printable(text, shown, sizeof shown), len, max);
-    if (!utf8_valid(text, len))
-        return error_set(e, EINVAL, "%s \"%s\" is not valid UTF-8 text", what, printable(text, shown, sizeof shown));
-    if (has_control_chars(text, len))
+                         str_printable(text, shown, sizeof shown), len, max);
+    if (!str_utf8_valid(text, len))
+        return error_set(e, EINVAL, "%s \"%s\" is not valid UTF-8 text", what,
+                         str_printable(text, shown, sizeof shown));
+    if (str_has_control_chars(text, len))
         return error_set(e, EINVAL, "%s \"%s\" holds control characters (shown as ?); leave them out", what,
-                         printable(text, shown, sizeof shown));
+                         str_printable(text, shown, sizeof shown));
     return 0;
 }
 
 int job_name_check(const char *name, struct error *e) {
     if (str_empty(name))
         return error_set(e, EINVAL, "the job name is empty; give at least one character");
-    return line_check("the job name", name, JOB_NAME_MAX, e);
+    return name_line_check("the job name", name, JOB_NAME_MAX, e);
 }
 
 static bool word_char(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-bool identifier_valid(const char *name, size_t len) {
+bool name_valid(const char *name, size_t len) {
     if (!len || len > IDENTIFIER_MAX || !word_char(name[0]))
         return false;
     for (size_t i = 1; i < len; i++)
@@ -39,42 +40,43 @@ bool identifier_valid(const char *name, size_t len) {
     return true;
 }
 
-int identifier_check(const char *what, const char *name, struct error *e) {
+int name_check(const char *what, const char *name, struct error *e) {
     char shown[80];
-    if (name && identifier_valid(name, strlen(name)))
+    if (name && name_valid(name, strlen(name)))
         return 0;
-    return error_set(e, EINVAL,
-                     "%s \"%s\" is not a valid name; use 1 to %d letters, digits, '.', '_' or '-', beginning with "
-                     "a letter or digit",
-                     what, printable(name ? name : "", shown, sizeof shown), IDENTIFIER_MAX);
+    return error_set(
+        e, EINVAL,
+        "%s \"%s\" is not a valid name; use 1 to %d letters, digits, '.', '_' or '-', beginning with "
+        "a letter or digit",
+        what, str_printable(name ? name : "", shown, sizeof shown), IDENTIFIER_MAX);
 }
 
-const char *names_next(const char **list, size_t *len) {
+const char *name_list_next(const char **list, size_t *len) {
     const char *at = *list ? *list + strspn(*list, ",") : "";
     *len = strcspn(at, ",");
     *list = at + *len;
     return *len ? at : NULL;
 }
 
-bool names_several(const char *list) {
+bool name_list_several(const char *list) {
     return list && strchr(list, ',');
 }
 
 static bool listed(const char *list, const char *name, size_t len) {
     size_t n;
-    for (const char *at; (at = names_next(&list, &n));)
+    for (const char *at; (at = name_list_next(&list, &n));)
         if (n == len && !strncmp(at, name, n))
             return true;
     return false;
 }
 
-bool names_have(const char *list, const char *name) {
+bool name_list_have(const char *list, const char *name) {
     return name && listed(list, name, strlen(name));
 }
 
-bool names_meet(const char *a, const char *b) {
+bool name_list_meet(const char *a, const char *b) {
     size_t n;
-    for (const char *at; (at = names_next(&a, &n));)
+    for (const char *at; (at = name_list_next(&a, &n));)
         if (listed(b, at, n))
             return true;
     return false;

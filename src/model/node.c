@@ -54,7 +54,7 @@ static const struct field project_fields[] = {
     FIELD(12, struct project, default_qos, "QoS of jobs that name none."),
     FIELD(13, struct project, shared_logs, "Members see each other's scripts and logs."),
 };
-const struct schema project_schema = SCHEMA(struct project, "a project", project_fields);
+const struct schema entity_project_schema = SCHEMA(struct project, "a project", project_fields);
 
 static const struct field partition_fields[] = {
     FIELD(1, struct partition, name, "Name."),
@@ -68,7 +68,7 @@ static const struct field partition_fields[] = {
     FIELD(9, struct partition, default_memory_per_cpu_bytes, "Memory per CPU of jobs that name none."),
     FIELD(10, struct partition, closed, "Takes no new jobs; those that wait go on."),
 };
-const struct schema partition_schema = SCHEMA(struct partition, "a partition", partition_fields);
+const struct schema entity_partition_schema = SCHEMA(struct partition, "a partition", partition_fields);
 
 static const struct field qos_fields[] = {
     FIELD(1, struct qos, name, "Name."),
@@ -80,7 +80,7 @@ static const struct field qos_fields[] = {
     FIELD(7, struct qos, usage_factor, "Weight of its use in fair sharing; 0: one."),
     FIELD(8, struct qos, no_preempt, "Its jobs are never preempted."),
 };
-const struct schema qos_schema = SCHEMA(struct qos, "a QoS", qos_fields);
+const struct schema entity_qos_schema = SCHEMA(struct qos, "a QoS", qos_fields);
 
 static const struct field reservation_fields[] = {
     FIELD(1, struct reservation, name, "Name."),
@@ -91,7 +91,8 @@ static const struct field reservation_fields[] = {
     FIELD_LIST(6, struct reservation, projects, "Projects that may use it."),
     FIELD(7, struct reservation, maintenance, "Nobody may use it."),
 };
-const struct schema reservation_schema = SCHEMA(struct reservation, "a reservation", reservation_fields);
+const struct schema entity_reservation_schema =
+    SCHEMA(struct reservation, "a reservation", reservation_fields);
 
 const char *const policy_order_words[] = {"fair", "fcfs", NULL};
 const char *const policy_backfill_words[] = {"in_order", "shortest", "none", NULL};
@@ -118,8 +119,8 @@ const struct schema policy_schema = SCHEMA_GIVEN(S, "the policy", policy_fields)
 #undef S
 
 const struct schema *entity_schema(enum entity_kind kind) {
-    static const struct schema *const schemas[] = {&project_schema, &partition_schema, &qos_schema,
-                                                   &reservation_schema};
+    static const struct schema *const schemas[] = {&entity_project_schema, &entity_partition_schema,
+                                                   &entity_qos_schema, &entity_reservation_schema};
     return schemas[kind];
 }
 

@@ -23,18 +23,19 @@ struct expansion {
 
 static int list_error(const struct expansion *x, struct error *e) {
     char shown[64];
-    return error_set(e, EINVAL, "\"%s\" is not a node list; write names with ranges, for example n[01-04,7],gpu1",
-                     printable(x->text, shown, sizeof shown));
+    return error_set(e, EINVAL,
+                     "\"%s\" is not a node list; write names with ranges, for example n[01-04,7],gpu1",
+                     str_printable(x->text, shown, sizeof shown));
 }
 
 static int too_many(const struct expansion *x, struct error *e) {
     char shown[64];
     return error_set(e, ERANGE, "\"%s\" stands for more than %d names; name fewer nodes",
-                     printable(x->text, shown, sizeof shown), NODELIST_NAMES_MAX);
+                     str_printable(x->text, shown, sizeof shown), NODELIST_NAMES_MAX);
 }
 
 static int add_name(struct expansion *x, const char *name, size_t len, struct error *e) {
-    if (!identifier_valid(name, len)) {
+    if (!name_valid(name, len)) {
         char part[IDENTIFIER_MAX + 2], shown[80];
         size_t n = len < sizeof part ? len : sizeof part - 1;
         memcpy(part, name, n);
@@ -44,7 +45,7 @@ static int add_name(struct expansion *x, const char *name, size_t len, struct er
         return error_set(
             e, EINVAL,
             "\"%s\" in a node list is not a valid node name; use letters, digits, '.', '_' and '-'",
-            printable(part, shown, sizeof shown));
+            str_printable(part, shown, sizeof shown));
     }
     const char *copy = arena_strndup(x->arena, name, len);
     if (strmap_get(&x->seen, copy))

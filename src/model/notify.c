@@ -35,7 +35,7 @@ static bool find_word(const char *at, size_t len, uint32_t *mask) {
     return false;
 }
 
-int notify_parse(const char *words, uint32_t *mask, struct error *e) {
+int spec_notify_parse(const char *words, uint32_t *mask, struct error *e) {
     uint32_t found = 0;
     char shown[64];
     for (const char *at = words; at && *at;) {
@@ -45,21 +45,21 @@ int notify_parse(const char *words, uint32_t *mask, struct error *e) {
                 e, EINVAL,
                 "notify: \"%s\" is not understood; expected a list of begin, end, fail, requeue, "
                 "time_limit, time_limit_90, time_limit_80, time_limit_50, array_tasks, all or none",
-                printable(words, shown, sizeof shown));
+                str_printable(words, shown, sizeof shown));
         at += len + (at[len] == ',');
     }
     *mask = found;
     return 0;
 }
 
-uint32_t notify_target_next(const char **at, const char **target) {
+uint32_t spec_notify_target_next(const char **at, const char **target) {
     *target = *at;
     size_t len = strcspn(*at, ",");
     *at += len + ((*at)[len] == ',');
     return (uint32_t)len;
 }
 
-bool notify_target_is_url(const char *at, size_t len) {
+bool spec_notify_target_is_url(const char *at, size_t len) {
     size_t scheme = str_has_prefix(at, "https://") ? 8 : str_has_prefix(at, "http://") ? 7 : 0;
     if (!scheme || len <= scheme || strchr("/?#", at[scheme]))
         return false;
@@ -69,34 +69,34 @@ bool notify_target_is_url(const char *at, size_t len) {
     return !memchr(at + scheme, '@', strcspn(at + scheme, "/?#,"));
 }
 
-bool notify_target_is_mail(const char *at, size_t len) {
+bool spec_notify_target_is_mail(const char *at, size_t len) {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-=@";
     const char *sign = memchr(at, '@', len);
     return len && strspn(at, letters) >= len && *at != '-' && sign != at &&
            (!sign || (sign + 1 < at + len && !memchr(sign + 1, '@', len - (size_t)(sign + 1 - at))));
 }
 
-int notify_targets_check(const char *targets, struct error *e) {
+int spec_notify_targets_check(const char *targets, struct error *e) {
     uint32_t count = 0, len;
     const char *target;
     char shown[64];
     if (strlen(targets) > NOTIFY_TEXT_MAX)
         return error_set(e, E2BIG, "notify_to: at most %d characters are allowed", NOTIFY_TEXT_MAX);
     for (const char *at = targets; *at;) {
-        len = notify_target_next(&at, &target);
-        if (!notify_target_is_url(target, len) && !notify_target_is_mail(target, len))
+        len = spec_notify_target_next(&at, &target);
+        if (!spec_notify_target_is_url(target, len) && !spec_notify_target_is_mail(target, len))
             return error_set(
                 e, EINVAL,
                 "notify_to: \"%s\" is not understood; expected mail addresses (user@host), local users or "
                 "webhooks (https://HOST/PATH), separated by commas",
-                printable(targets, shown, sizeof shown));
+                str_printable(targets, shown, sizeof shown));
         if (++count > NOTIFY_TARGETS_MAX)
             return error_set(e, E2BIG, "notify_to: at most %d addresses are allowed", NOTIFY_TARGETS_MAX);
     }
     return count ? 0 : error_set(e, EINVAL, "notify_to: it is empty");
 }
 
-uint32_t notify_time_percent(uint32_t mask, uint32_t after_percent) {
+uint32_t spec_notify_time_percent(uint32_t mask, uint32_t after_percent) {
     if (mask & NOTIFY_TIME_LIMIT_50 && after_percent < 50)
         return 50;
     if (mask & NOTIFY_TIME_LIMIT_80 && after_percent < 80)

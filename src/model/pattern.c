@@ -51,13 +51,14 @@ static int expand(const char *pattern, const struct pattern_values *v, struct bu
             width = width > PATTERN_WIDTH_MAX ? width : width * 10 + (*p - '0');
         if (width > PATTERN_WIDTH_MAX)
             return error_set(e, EINVAL, "path \"%s\" pads a number to more than %d digits",
-                             printable(pattern, shown, sizeof shown), PATTERN_WIDTH_MAX);
+                             str_printable(pattern, shown, sizeof shown), PATTERN_WIDTH_MAX);
         if (!*p || !add_value(out, *p, width, v))
             return error_set(e, EINVAL,
                              "path \"%s\" holds %%%.1s, which is not known; use %%j %%x %%u %%A %%a %%b %%N "
                              "%%n %%t %%s %%J, or %%%% "
                              "for a percent sign",
-                             printable(pattern, shown, sizeof shown), *p && (unsigned char)*p < 127 ? p : "");
+                             str_printable(pattern, shown, sizeof shown),
+                             *p && (unsigned char)*p < 127 ? p : "");
     }
     return 0;
 }
@@ -69,9 +70,10 @@ int pattern_check(const char *pattern, struct error *e) {
     size_t len = pattern ? strlen(pattern) : 0;
     if (!len)
         return error_set(e, EINVAL, "the path is empty; name a file, for example out-%%j.txt");
-    if (len > PATTERN_PATH_MAX || !utf8_valid(pattern, len) || has_control_chars(pattern, len))
-        return error_set(e, EINVAL, "path \"%s\" is longer than %d bytes, not UTF-8, or holds control characters",
-                         printable(pattern, shown, sizeof shown), PATTERN_PATH_MAX);
+    if (len > PATTERN_PATH_MAX || !str_utf8_valid(pattern, len) || str_has_control_chars(pattern, len))
+        return error_set(e, EINVAL,
+                         "path \"%s\" is longer than %d bytes, not UTF-8, or holds control characters",
+                         str_printable(pattern, shown, sizeof shown), PATTERN_PATH_MAX);
     return expand(pattern, &none, &scratch, e);
 }
 
@@ -86,7 +88,7 @@ int pattern_expand(const char *pattern, const char *workdir, const struct patter
         if (str_empty(workdir) || *workdir != '/')
             return error_set(
                 e, EINVAL, "path \"%s\" is relative and there is no working directory; give an absolute path",
-                printable(pattern, shown, sizeof shown));
+                str_printable(pattern, shown, sizeof shown));
         buf_adds(&path, workdir);
         if (workdir[strlen(workdir) - 1] != '/')
             buf_addc(&path, '/');
@@ -96,7 +98,7 @@ int pattern_expand(const char *pattern, const char *workdir, const struct patter
         return r;
     if (path.len > PATTERN_PATH_MAX)
         return error_set(e, ENAMETOOLONG, "path \"%s\" becomes longer than %d bytes",
-                         printable(pattern, shown, sizeof shown), PATTERN_PATH_MAX);
+                         str_printable(pattern, shown, sizeof shown), PATTERN_PATH_MAX);
     buf_add(out, path.data, path.len);
     return 0;
 }

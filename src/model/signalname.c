@@ -34,8 +34,9 @@ int signal_parse(const char *text, uint32_t *number, struct error *e) {
             *number = signals[i].number;
             return 0;
         }
-    return error_set(e, EINVAL, "\"%s\" is not a signal; write a name such as TERM or USR1, or a number from 1 to %d",
-                     printable(text ? text : "", shown, sizeof shown), SIGNAL_NUMBER_MAX);
+    return error_set(e, EINVAL,
+                     "\"%s\" is not a signal; write a name such as TERM or USR1, or a number from 1 to %d",
+                     str_printable(text ? text : "", shown, sizeof shown), SIGNAL_NUMBER_MAX);
 }
 
 const char *signal_name(uint32_t number, char out[static SIGNAL_TEXT_MAX]) {
@@ -63,7 +64,7 @@ int signal_spec_parse(const char *text, struct signal_spec *out, struct error *e
         else
             return error_set(
                 e, EINVAL, "\"%s\" is not a signal wish; write [B:]SIGNAL[@SECONDS], for example B:USR1@120",
-                printable(text, shown, sizeof shown));
+                str_printable(text, shown, sizeof shown));
     }
     p = colon ? colon + 1 : p;
     const char *at = strchr(p, '@');
@@ -77,7 +78,7 @@ int signal_spec_parse(const char *text, struct signal_spec *out, struct error *e
         return r;
     if (at && (parse_u32(at + 1, &s.before_s) < 0 || s.before_s > SIGNAL_BEFORE_MAX_S))
         return error_set(e, EINVAL, "\"%s\" does not end in seconds from 0 to %d; write for example USR1@120",
-                         printable(text, shown, sizeof shown), SIGNAL_BEFORE_MAX_S);
+                         str_printable(text, shown, sizeof shown), SIGNAL_BEFORE_MAX_S);
     *out = s;
     return 0;
 }

@@ -13,25 +13,25 @@ static size_t key_len(const char *tag) {
 
 // Values are shown in lists joined by commas, and written in filters between blanks.
 static bool value_valid(const char *v) {
-    return strlen(v) <= TAG_VALUE_MAX && !strpbrk(v, " ,\"") && utf8_valid(v, strlen(v)) &&
-           !has_control_chars(v, strlen(v));
+    return strlen(v) <= TAG_VALUE_MAX && !strpbrk(v, " ,\"") && str_utf8_valid(v, strlen(v)) &&
+           !str_has_control_chars(v, strlen(v));
 }
 
 int tag_check(const char *tag, struct error *e) {
     size_t n = key_len(tag);
     char shown[64];
-    if (!identifier_valid(tag, n))
+    if (!name_valid(tag, n))
         return error_set(
             e, EINVAL,
             "tag: \"%s\" is not a tag; expected a word or key=value, the word or key of letters, digits, "
             "'.', '_' and '-', at most %d",
-            printable(tag, shown, sizeof shown), TAG_KEY_MAX);
+            str_printable(tag, shown, sizeof shown), TAG_KEY_MAX);
     if (tag[n] && !value_valid(tag + n + 1))
         return error_set(
             e, EINVAL,
             "tag: the value of \"%s\" is longer than %d bytes, or holds blanks, commas, quotes or control "
             "characters",
-            printable(tag, shown, sizeof shown), TAG_VALUE_MAX);
+            str_printable(tag, shown, sizeof shown), TAG_VALUE_MAX);
     return 0;
 }
 

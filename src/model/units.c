@@ -24,8 +24,9 @@ static int take_digits(const char **p, uint64_t *out) {
 
 static int size_error(const char *text, struct error *e) {
     char shown[SHOWN];
-    return error_set(e, EINVAL, "\"%s\" is not a size; write a number and a unit, for example 512M, 64G or 1.5T",
-                     printable(text, shown, sizeof shown));
+    return error_set(e, EINVAL,
+                     "\"%s\" is not a size; write a number and a unit, for example 512M, 64G or 1.5T",
+                     str_printable(text, shown, sizeof shown));
 }
 
 static uint64_t size_unit(const char *unit, uint64_t bare) {
@@ -61,7 +62,7 @@ int size_parse(const char *text, uint64_t bare_bytes, uint64_t *bytes, struct er
         return size_error(text, e);
     if (digits < 0 || __builtin_mul_overflow(whole, unit, &total) || total > SIZE_LIMIT_BYTES)
         return error_set(e, ERANGE, "\"%s\" is too large for a size; the limit is 1024P",
-                         printable(text, shown, sizeof shown));
+                         str_printable(text, shown, sizeof shown));
     total += (uint64_t)((unsigned __int128)fraction * unit / scale);
     *bytes = total;
     return 0;
@@ -85,14 +86,16 @@ static uint32_t duration_unit(const char *p, size_t len) {
 
 static int duration_error(const char *text, struct error *e) {
     char shown[SHOWN];
-    return error_set(e, EINVAL, "\"%s\" is not a duration; write for example 90m, 8h, 2d, HH:MM:SS or D-HH:MM:SS",
-                     printable(text, shown, sizeof shown));
+    return error_set(e, EINVAL,
+                     "\"%s\" is not a duration; write for example 90m, 8h, 2d, HH:MM:SS or D-HH:MM:SS",
+                     str_printable(text, shown, sizeof shown));
 }
 
 static int duration_range(const char *text, struct error *e) {
     char shown[SHOWN];
-    return error_set(e, ERANGE, "\"%s\" is too long for a duration; the limit is 36500 days, or write unlimited",
-                     printable(text, shown, sizeof shown));
+    return error_set(e, ERANGE,
+                     "\"%s\" is too long for a duration; the limit is 36500 days, or write unlimited",
+                     str_printable(text, shown, sizeof shown));
 }
 
 // "1h30m", "8 hours": numbers each with a unit, larger units first.
@@ -322,7 +325,7 @@ static int time_error(const char *text, struct error *e) {
     char shown[SHOWN];
     return error_set(e, EINVAL,
                      "\"%s\" is not a time; write for example 2026-01-31T12:00, 16:00, now+1hour or tomorrow",
-                     printable(text, shown, sizeof shown));
+                     str_printable(text, shown, sizeof shown));
 }
 
 static int time_relative(const char *text, const char *p, int64_t now_ms, int64_t *at_ms, struct error *e) {
@@ -471,11 +474,11 @@ static const char *elapsed(int64_t s, bool full, char *out) {
     return out;
 }
 
-const char *elapsed_format(int64_t seconds, char out[static UNIT_TEXT_MAX]) {
+const char *duration_elapsed_format(int64_t seconds, char out[static UNIT_TEXT_MAX]) {
     return elapsed(seconds, false, out);
 }
 
-const char *elapsed_format_full(int64_t seconds, char out[static UNIT_TEXT_MAX]) {
+const char *duration_elapsed_format_full(int64_t seconds, char out[static UNIT_TEXT_MAX]) {
     return elapsed(seconds, true, out);
 }
 

@@ -21,16 +21,16 @@ struct parser {
 
 static int unknown_column(const struct parser *w, const char *name, struct error *e) {
     const char *best = NULL;
-    unsigned distance = edit_distance_near(name);
+    unsigned distance = str_edit_distance_near(name);
     char shown[64];
     for (uint32_t i = 0; i < w->column_count; i++) {
-        unsigned d = edit_distance(w->columns[i].name, name);
+        unsigned d = str_edit_distance(w->columns[i].name, name);
         if (d < distance) {
             distance = d;
             best = w->columns[i].name;
         }
     }
-    printable(name, shown, sizeof shown);
+    str_printable(name, shown, sizeof shown);
     if (best)
         return error_set(e, EINVAL, "where: there is no column \"%s\"; did you mean \"%s\"?", shown, best);
     cleanup_buf struct buf all = {0};
@@ -63,7 +63,7 @@ static int read_op(struct parser *w, enum where_op *out, struct error *e) {
         }
     return error_set(e, EINVAL,
                      "where: \"%s\" is not understood; expected terms such as user=ana* or gpus>=2",
-                     printable(w->p, shown, sizeof shown));
+                     str_printable(w->p, shown, sizeof shown));
 }
 
 static int parse_gpus(const char *text, int64_t *out) {
@@ -117,7 +117,7 @@ static int wrong_value(const char *column, enum where_kind kind, const char *tex
     };
     char shown[64];
     return error_set(e, EINVAL, "where: %s is compared with \"%s\"; expected %s", column,
-                     printable(text, shown, sizeof shown), expected[kind]);
+                     str_printable(text, shown, sizeof shown), expected[kind]);
 }
 
 static int add_value(const struct parser *w, struct where_term *t, const char *text, struct error *e) {
@@ -164,7 +164,7 @@ static int read_term(struct parser *w, struct where_term *t, struct error *e) {
     if (!n)
         return error_set(e, EINVAL,
                          "where: \"%s\" is not understood; expected terms such as user=ana* or gpus>=2",
-                         printable(w->p, shown, sizeof shown));
+                         str_printable(w->p, shown, sizeof shown));
     w->p += n;
     if ((r = find_column(w, name, &t->column, e)) < 0 || (r = read_op(w, &t->op, e)) < 0)
         return r;

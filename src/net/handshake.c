@@ -17,9 +17,8 @@ int ws_handshake_check(const struct http_message *m, const char key[static WS_KE
                        struct error *e) {
     char want[WS_ACCEPT_LEN + 1], text[200];
     if (m->status != 101)
-        return error_set(e, ECONNREFUSED, "the server refused the WebSocket with status %d%s%s",
-                         m->status, m->body.len ? ": " : "",
-                         printable(buf_str(&m->body), text, sizeof text));
+        return error_set(e, ECONNREFUSED, "the server refused the WebSocket with status %d%s%s", m->status,
+                         m->body.len ? ": " : "", str_printable(buf_str(&m->body), text, sizeof text));
     const char *got = http_message_header(m, "Sec-WebSocket-Accept");
     if (ws_accept(key, want) < 0 || !streq(got, want) ||
         !http_message_has_token(m, "Upgrade", "websocket") ||

@@ -261,7 +261,7 @@ void tls_feed(struct tls *t, const void *data, size_t len) {
 static void note_problem(struct tls *t) {
     long verify = SSL_get_verify_result(t->ssl);
     const char *text = verify == X509_V_OK ? last_error() : X509_verify_cert_error_string(verify);
-    printable(text, t->problem, sizeof t->problem);
+    str_printable(text, t->problem, sizeof t->problem);
     t->failed = true;
     ERR_clear_error();
 }
@@ -366,7 +366,7 @@ bool tls_peer(const struct tls *t, char *cn, size_t cn_size,
         return true;
     unsigned char *text = NULL;
     int len = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at)));
-    if (len > 0 && (size_t)len < cn_size && !has_control_chars((char *)text, (size_t)len) &&
+    if (len > 0 && (size_t)len < cn_size && !str_has_control_chars((char *)text, (size_t)len) &&
         strlen((char *)text) == (size_t)len) {
         memcpy(cn, text, (size_t)len);
         cn[len] = 0;

@@ -151,7 +151,7 @@ static int finish_close(struct ws *w, struct ws_event *event) {
     event->len = c->len - 2;
     if (!sendable_status(event->status))
         return fail(w, WS_PROTOCOL_ERROR, "a close status that may not be sent");
-    if (!utf8_valid(event->data, event->len))
+    if (!str_utf8_valid(event->data, event->len))
         return fail(w, WS_BAD_DATA, "a close reason that is not UTF-8");
     return 0;
 }
@@ -174,7 +174,7 @@ static int finish_frame(struct ws *w, struct ws_event *event, bool *got) {
                                w->message.len, 0};
     w->message_opcode = 0;
     w->have_event = *got = true;
-    if (event->type == WS_TEXT && !utf8_valid(event->data, event->len))
+    if (event->type == WS_TEXT && !str_utf8_valid(event->data, event->len))
         return fail(w, WS_BAD_DATA, "a text message that is not UTF-8");
     return 0;
 }
@@ -263,7 +263,7 @@ void ws_encode_close(struct buf *out, enum ws_role role, int status, const char 
         size_t n = reason ? strlen(reason) : 0;
         if (n > sizeof payload - 2)
             n = sizeof payload - 2;
-        while (n && !utf8_valid(reason, n))
+        while (n && !str_utf8_valid(reason, n))
             n--;
         payload[0] = (char)(status >> 8);
         payload[1] = (char)status;

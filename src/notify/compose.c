@@ -64,8 +64,8 @@ static void add_quoted_printable(struct buf *out, const char *text) {
     buf_adds(out, "\r\n");
 }
 
-void mail_compose(const struct delivery *d, const char *from, const char *host, int64_t now_s,
-                  struct buf *out) {
+void notify_mail_compose(const struct delivery *d, const char *from, const char *host, int64_t now_s,
+                         struct buf *out) {
     time_t t = (time_t)now_s;
     struct tm tm;
     char date[64];
@@ -82,8 +82,8 @@ void mail_compose(const struct delivery *d, const char *from, const char *host, 
     add_quoted_printable(out, d->text ? d->text : "");
 }
 
-void webhook_signature(const char *secret, size_t secret_len, const char *body, int64_t now_s,
-                       struct buf *out) {
+void notify_webhook_signature(const char *secret, size_t secret_len, const char *body, int64_t now_s,
+                              struct buf *out) {
     cleanup_buf struct buf text = {0};
     unsigned char mac[EVP_MAX_MD_SIZE];
     unsigned len = 0;

@@ -26,17 +26,19 @@ struct delivery {
     const char *text;     // of a mail
     const char *body;     // of a webhook: JSON
 };
-extern const struct schema delivery_schema;
+extern const struct schema notify_delivery_schema;
 
 // Reads and checks one line. The texts live in the arena.
-int delivery_parse(const char *line, size_t len, struct arena *a, struct delivery *out, struct error *e);
+int notify_delivery_parse(const char *line, size_t len, struct arena *a, struct delivery *out,
+                          struct error *e);
 // A mail address (or a local user's name) that cannot break out of a header or an SMTP command.
-int mail_address_check(const char *address, struct error *e);
-int webhook_url_check(const char *url, struct error *e);  // http or https, no user, no control characters
+int notify_mail_address_check(const char *address, struct error *e);
+int notify_webhook_url_check(const char *url,
+                             struct error *e);  // http or https, no user, no control characters
 
 // The whole message, headers and quoted-printable text, lines ended by CR LF. `host` is used for the Message-ID.
-void mail_compose(const struct delivery *d, const char *from, const char *host, int64_t now_s,
-                  struct buf *out);
+void notify_mail_compose(const struct delivery *d, const char *from, const char *host, int64_t now_s,
+                         struct buf *out);
 // "t=1700000000,v1=HEX": HMAC-SHA256 by `secret` over "TIME.BODY", so that a receiver can check sender and age.
-void webhook_signature(const char *secret, size_t secret_len, const char *body, int64_t now_s,
-                       struct buf *out);
+void notify_webhook_signature(const char *secret, size_t secret_len, const char *body, int64_t now_s,
+                              struct buf *out);

@@ -59,10 +59,10 @@ static void take_line(struct sender *s, const char *line, size_t len) {
     cleanup_arena struct arena a = {0};
     struct delivery d = {0};
     struct error e = {0};
-    if (delivery_parse(line, len, &a, &d, &e) < 0)
+    if (notify_delivery_parse(line, len, &a, &d, &e) < 0)
         answer(NULL, d.id, &e);
     else
-        sender_add(s, &d);
+        notify_sender_add(s, &d);
 }
 
 // False: the input has ended.
@@ -99,17 +99,17 @@ int main(void) {
     bool open = true;
     signal(SIGPIPE, SIG_IGN);
     curl_global_init(CURL_GLOBAL_DEFAULT);
-    struct sender *s = sender_new(&config, answer, NULL);
+    struct sender *s = notify_sender_new(&config, answer, NULL);
     fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
-    while (open || sender_waiting(s)) {
-        bool room = open && sender_waiting(s) < SENDER_QUEUE_MAX;
-        sender_work(s, room ? STDIN_FILENO : -1, LOOP_MS);
+    while (open || notify_sender_waiting(s)) {
+        bool room = open && notify_sender_waiting(s) < SENDER_QUEUE_MAX;
+        notify_sender_work(s, room ? STDIN_FILENO : -1, LOOP_MS);
         if (room)
             open = read_lines(s, &in);
         if (!open && getppid() == 1)
             break;
     }
-    sender_free(s);
+    notify_sender_free(s);
     buf_done(&in);
     curl_global_cleanup();
     return 0;

@@ -47,7 +47,7 @@ struct sender {
     char host[256];
 };
 
-struct sender *sender_new(const struct sender_config *config, sender_done_fn done, void *ctx) {
+struct sender *notify_sender_new(const struct sender_config *config, sender_done_fn done, void *ctx) {
     struct sender *s = xcalloc(1, sizeof *s);
     s->config = *config;
     s->done = done;
@@ -86,7 +86,7 @@ static void outgoing_free(struct sender *s, struct outgoing *o) {
     free(o);
 }
 
-struct sender *sender_free(struct sender *s) {
+struct sender *notify_sender_free(struct sender *s) {
     if (!s)
         return NULL;
     for (uint32_t i = 0; i < s->list.len; i++)
@@ -97,15 +97,15 @@ struct sender *sender_free(struct sender *s) {
     return NULL;
 }
 
-void sender_add(struct sender *s, const struct delivery *d) {
+void notify_sender_add(struct sender *s, const struct delivery *d) {
     struct outgoing *o = xcalloc(1, sizeof *o);
-    o->delivery = *(struct delivery *)schema_copy(&delivery_schema, d, &o->arena);
+    o->delivery = *(struct delivery *)schema_copy(&notify_delivery_schema, d, &o->arena);
     o->input = -1;
     o->next_ms = clock_mono_ms() + s->config.retry_ms[0];
     vec_push(&s->list, o);
 }
 
-uint32_t sender_waiting(const struct sender *s) {
+uint32_t notify_sender_waiting(const struct sender *s) {
     return s->list.len;
 }
 
@@ -136,7 +136,7 @@ static void finish(struct sender *s, struct outgoing *o, const char *problem, bo
         o->next_ms = clock_mono_ms() + s->config.retry_ms[o->tries];
     } else {
         char to[128];
-        error_set(&e, EIO, "%s: %.300s (tried %u %s)", printable(o->delivery.to, to, sizeof to), problem,
+        error_set(&e, EIO, "%s: %.300s (tried %u %s)", str_printable(o->delivery.to, to, sizeof to), problem,
                   o->tries ? o->tries : 1, o->tries > 1 ? "times" : "time");
         s->done(s->ctx, o->delivery.id, &e);
         remove_from_list(s, o);
@@ -162,7 +162,7 @@ static size_t drop_answer(char *data, size_t size, size_t n, void *ctx) {
 }
 
 static void prepare_smtp(struct sender *s, struct outgoing *o) {
-    mail_compose(&o->delivery, s->config.from, s->host, clock_wall_ms() / 1000, &o->message);
+    notify_mail_compose(&o->delivery, s->config.from, s->host, clock_wall_ms() / 1000, &o->message);
     o->recipients = curl_slist_append(NULL, o->delivery.to);
     curl_easy_setopt(o->easy, CURLOPT_URL, s->config.smtp);
     curl_easy_setopt(o->easy, CURLOPT_PROTOCOLS_STR, "smtp,smtps");
@@ -186,8 +186,8 @@ static void prepare_webhook(struct sender *s, struct outgoing *o) {
     o->headers = curl_slist_append(NULL, "Content-Type: application/json");
     if (s->config.secret) {
         buf_adds(&header, "X-Acequia-Signature: ");
-        webhook_signature(s->config.secret, strlen(s->config.secret), o->delivery.body,
-                          clock_wall_ms() / 1000, &header);
+        notify_webhook_signature(s->config.secret, strlen(s->config.secret), o->delivery.body,
+                                 clock_wall_ms() / 1000, &header);
         o->headers = curl_slist_append(o->headers, buf_str(&header));
     }
     curl_easy_setopt(o->easy, CURLOPT_URL, o->delivery.to);
@@ -242,7 +242,7 @@ static void start_sendmail(struct sender *s, struct outgoing *o) {
     static const char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    mail_compose(&o->delivery, s->config.from, s->host, clock_wall_ms() / 1000, &o->message);
+    notify_mail_compose(&o->delivery, s->config.from, s->host, clock_wall_ms() / 1000, &o->message);
     int r = pipe2(ends, O_CLOEXEC) < 0 ? errno : 0;
     if (!r) {
         posix_spawn_file_actions_adddup2(&actions, ends[0], 0);
@@ -351,7 +351,7 @@ static void work_on_processes(struct sender *s) {
     }
 }
 
-void sender_work(struct sender *s, int fd, int timeout_ms) {
+void notify_sender_work(struct sender *s, int fd, int timeout_ms) {
     enum { PROCESS_POLL_MS = 20 };
     struct curl_waitfd extra = {.fd = fd, .events = CURL_WAIT_POLLIN};
     int64_t now_ms = clock_mono_ms(), next_ms = start_due(s, now_ms);

@@ -25,9 +25,9 @@ struct sender;
 typedef void (*sender_done_fn)(void *ctx, uint64_t id,
                                const struct error *e);  // e is NULL when it was delivered
 
-struct sender *sender_new(const struct sender_config *config, sender_done_fn done, void *ctx);
-struct sender *sender_free(struct sender *s);
-void sender_add(struct sender *s, const struct delivery *d);
-uint32_t sender_waiting(const struct sender *s);  // accepted and not finished
+struct sender *notify_sender_new(const struct sender_config *config, sender_done_fn done, void *ctx);
+struct sender *notify_sender_free(struct sender *s);
+void notify_sender_add(struct sender *s, const struct delivery *d);
+uint32_t notify_sender_waiting(const struct sender *s);  // accepted and not finished
 // Works for at most `timeout_ms`, and returns early when `fd` (or -1) is readable.
-void sender_work(struct sender *s, int fd, int timeout_ms);
+void notify_sender_work(struct sender *s, int fd, int timeout_ms);

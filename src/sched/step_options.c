@@ -8,7 +8,8 @@
 
 enum { BIND_LIST_MAX = 4096 };
 
-int step_distribution_parse(const char *text, enum step_distribution *out, uint32_t *plane_size, struct error *e) {
+int sched_step_distribution_parse(const char *text, enum step_distribution *out, uint32_t *plane_size,
+                                  struct error *e) {
     size_t len = strcspn(text, ":,");
     *plane_size = 0;
     if (str_has_prefix(text, "plane=")) {
@@ -58,7 +59,7 @@ static int parse_list(const char *text, bool mask, struct arena *a, struct step_
     return out->len ? 0 : error_set(e, EINVAL, "gpu_bind: the list is empty");
 }
 
-int step_bind_parse(const char *text, struct arena *a, struct step_bind *out, struct error *e) {
+int sched_step_bind_parse(const char *text, struct arena *a, struct step_bind *out, struct error *e) {
     static const struct {
         const char *word;
         enum step_bind_kind kind;

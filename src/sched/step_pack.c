@@ -404,8 +404,8 @@ static int refuse(const struct step_request *r, const struct step_slot *slots, u
     return error_set(e, E2BIG, "More processors requested than permitted");
 }
 
-int step_pack(const struct step_request *r, const struct step_slot *slots, uint32_t count, struct arena *a,
-              struct step_layout *out, struct error *e) {
+int sched_step_pack(const struct step_request *r, const struct step_slot *slots, uint32_t count,
+                    struct arena *a, struct step_layout *out, struct error *e) {
     struct step_layout l = {0};
     if (!r->tasks || r->tasks > STEP_TASKS_MAX)
         return error_set(e, EINVAL, "a step has 1 to %d tasks; %u were asked for", STEP_TASKS_MAX, r->tasks);
@@ -442,10 +442,10 @@ static void change(struct step_slot *slots, const struct step_layout *l, bool ho
     }
 }
 
-void step_hold(struct step_slot *slots, const struct step_layout *layout) {
+void sched_step_hold(struct step_slot *slots, const struct step_layout *layout) {
     change(slots, layout, true);
 }
 
-void step_free(struct step_slot *slots, const struct step_layout *layout) {
+void sched_step_free(struct step_slot *slots, const struct step_layout *layout) {
     change(slots, layout, false);
 }

@@ -33,7 +33,7 @@ void attempt_signal(struct shepherd *s, enum signal_target target, int sig) {
     struct shepherd_unit *m = main_unit(s);
     if (target == SIGNAL_ALL) {
         if (cgroup_signal(&s->slot, 0, sig) == -ENOTSUP)
-            procs_signal_tree(getpid(), sig, NULL, NULL);
+            cgroup_procs_signal_tree(getpid(), sig, NULL, NULL);
         return;
     }
     if (target == SIGNAL_MAIN) {  // the script or tasks themselves, not what they started
@@ -188,8 +188,8 @@ static bool sweep(struct shepherd *s) {
             sealed = true;
             cgroup_signal(&s->slot, 0, SIGKILL);
         } else {
-            procs_signal_tree(getpid(), SIGSTOP, NULL, NULL);  // so that none forks away
-            procs_signal_tree(getpid(), SIGKILL, NULL, NULL);
+            cgroup_procs_signal_tree(getpid(), SIGSTOP, NULL, NULL);  // so that none forks away
+            cgroup_procs_signal_tree(getpid(), SIGKILL, NULL, NULL);
         }
         reap(s);
         if (nothing_left(s))
@@ -203,7 +203,7 @@ static void look_at_step(struct shepherd *s, struct shepherd_unit *u, int64_t no
     for (uint32_t i = 0; i < u->req.ntasks; i++) {
         struct procs_usage use = {0};
         if (u->pids[i] > 0)
-            procs_family_usage(u->pids[i], &use);
+            cgroup_procs_family_usage(u->pids[i], &use);
         sum += use.rss_bytes;
     }
     if (sum > u->peak_bytes)
@@ -219,7 +219,7 @@ static void look_at_memory(struct shepherd *s, int64_t now_ms) {
         return;
     s->look_every_ms = s->look_every_ms * 2 > LOOK_MAX_MS ? LOOK_MAX_MS : s->look_every_ms * 2;
     s->next_look_ms = now_ms + s->look_every_ms;
-    procs_tree_usage(getpid(), &use);
+    cgroup_procs_tree_usage(getpid(), &use);
     if (use.rss_bytes > m->peak_bytes)
         m->peak_bytes = use.rss_bytes;
     if (m->req.memory_bytes && use.rss_bytes > m->req.memory_bytes)

@@ -314,7 +314,7 @@ _Noreturn static void exec_script(const struct child *c) {
     char script[SCRIPT_PATH_MAX], text[SHEBANG_MAX + 128], *interpreter;
     struct shebang s;
     snprintf(script, sizeof script, "%s/%s/script", c->spool_path, c->name);
-    enum launch_code code = shebang_read(script, &s, text, sizeof text);
+    enum launch_code code = launch_shebang_read(script, &s, text, sizeof text);
     if (code != LAUNCH_OK)
         fail(c, code, 0, "%s", text);
     char **argv = c->script_argv;

@@ -172,7 +172,7 @@ static void mourn(struct zygote *z, struct pool_entry *entry) {
     if (was != POOL_YOUNG && was != POOL_SETTLED)
         return;
     if (z->template.site->kind == CGROUP_NONE)
-        for (int i = 0; i < 100 && procs_signal_tree(getpid(), SIGKILL, is_shepherd, z) > 0; i++)
+        for (int i = 0; i < 100 && cgroup_procs_signal_tree(getpid(), SIGKILL, is_shepherd, z) > 0; i++)
             usleep(2000);
     struct spool_hint h = {.job = entry->job, .attempt = entry->attempt, .state = SPOOL_ORPHANED};
     if (write(z->template.hint_fd, &h, sizeof h) < 0)
@@ -258,6 +258,6 @@ int main(int argc, char **argv) {
     set_signals();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     // Of all processes those that watch the others must not be the ones to die.
-    s->protected_from_oom = geteuid() == 0 && kernel_write("/proc/self/oom_score_adj", "-1000") == 0;
+    s->protected_from_oom = geteuid() == 0 && cgroup_kernel_write("/proc/self/oom_score_adj", "-1000") == 0;
     return zygote_loop(&z);
 }

@@ -148,7 +148,7 @@ _Noreturn static void nursery_run(const struct shepherd *s, int fd) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "acequia-nurse");
     if (s->protected_from_oom)
-        kernel_write("/proc/self/oom_score_adj", "0");
+        cgroup_kernel_write("/proc/self/oom_score_adj", "0");
     // Deaf instead of ignoring, so that children have one thing to undo and no handler to run.
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
@@ -188,7 +188,7 @@ static int nursery_start(struct shepherd *s, struct error *e) {
 
 static int order_nursery(struct shepherd *s, struct shepherd_order *o, const int *fds, int nfds) {
     int answer;
-    if (s->nursery_fd < 0 || fds_send(s->nursery_fd, o, sizeof *o, fds, nfds) < 0)
+    if (s->nursery_fd < 0 || launch_fds_send(s->nursery_fd, o, sizeof *o, fds, nfds) < 0)
         return -EPIPE;
     if (!o->answer)
         return 0;

@@ -109,7 +109,7 @@ static void usage_now(struct shepherd *s, struct control_reply *reply, int64_t n
     enum cgroup_oom oom;
     if (!s->site->has[CG_MEMORY] || !s->site->has[CG_PIDS]) {
         struct procs_usage use;
-        procs_tree_usage(getpid(), &use);
+        cgroup_procs_tree_usage(getpid(), &use);
         reply->memory_now_bytes = use.rss_bytes;
         reply->processes = use.count;
     }

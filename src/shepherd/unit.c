@@ -219,7 +219,7 @@ static void read_report(struct shepherd *s, struct shepherd_unit *u) {
     text[n] = 0;
     if (sscanf(text, "%u %n", &code, &used) != 1 || code == LAUNCH_OK || code >= LAUNCH_CODES)
         return;
-    unit_failed(u, code, printable(text + used, clean, sizeof clean - 1));
+    unit_failed(u, code, str_printable(text + used, clean, sizeof clean - 1));
 }
 
 void unit_reaped(struct shepherd *s, struct shepherd_unit *u, uint32_t task, int status) {
@@ -253,7 +253,7 @@ void unit_signal(struct shepherd *s, struct shepherd_unit *u, int sig) {
         return;
     for (uint32_t i = 0; i < u->req.ntasks; i++)
         if (u->pids[i] > 0)
-            procs_signal_tree(u->pids[i], sig, NULL, NULL);
+            cgroup_procs_signal_tree(u->pids[i], sig, NULL, NULL);
     signal_tasks(u, sig);
 }
 

@@ -126,10 +126,10 @@ static int read_line(struct slurm *s, char *line, struct opts *out) {
             words[n++] = word;
     words[n] = NULL;
     struct opts one;
-    opts_init(&one, out->table, out->count, out->program);
-    if (!opts_parse(&one, s, n, words, false))
+    slurm_opts_init(&one, out->table, out->count, out->program);
+    if (!slurm_opts_parse(&one, s, n, words, false))
         return SLURM_USAGE;
-    opts_override(out, &one);
+    slurm_opts_override(out, &one);
     return 0;
 }
 

@@ -38,14 +38,14 @@ static void set(text_vec *v, const char *entry) {
 
 static void add_all(text_vec *v, bool for_step) {
     for (char **e = environ; *e; e++)
-        if (strchr(*e, '=') && (for_step || !of_outer_job(*e)) && utf8_valid(*e, strlen(*e)))
+        if (strchr(*e, '=') && (for_step || !of_outer_job(*e)) && str_utf8_valid(*e, strlen(*e)))
             vec_push(v, *e);
 }
 
 static void add_ours(text_vec *v, bool for_step) {
     for (char **e = environ; *e; e++)
         if (str_has_prefix(*e, "SLURM_") && strchr(*e, '=') && (for_step || !of_outer_job(*e)) &&
-            utf8_valid(*e, strlen(*e)))
+            str_utf8_valid(*e, strlen(*e)))
             set(v, *e);
 }
 
@@ -87,17 +87,18 @@ static void add_numbers(struct slurm *s, const struct opts *o, const struct spec
                 {"mem-per-gpu", "SLURM_MEM_PER_GPU", spec->memory_per_gpu_bytes >> 20}};
     struct arena *a = &s->cli.arena;
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        if (opt_given(o, told[i].option) && told[i].value)
+        if (slurm_opt_given(o, told[i].option) && told[i].value)
             set(v, arena_printf(a, "%s=%llu", told[i].variable, (unsigned long long)told[i].value));
     uint32_t tasks = spec->tasks;
-    if (opt_given(o, "overcommit")) {
+    if (slurm_opt_given(o, "overcommit")) {
         uint32_t each = 1;
         set(v, "SLURM_OVERCOMMIT=1");
         slurm_job_count_arg(s, o, "ntasks-per-node", &each);
         tasks *= each;
         slurm_job_count_arg(s, o, "ntasks", &tasks);
     }
-    if (tasks && (opt_given(o, "ntasks") || opt_given(o, "ntasks-per-node") || opt_given(o, "ntasks-per-gpu"))) {
+    if (tasks && (slurm_opt_given(o, "ntasks") || slurm_opt_given(o, "ntasks-per-node") ||
+                  slurm_opt_given(o, "ntasks-per-gpu"))) {
         set(v, arena_printf(a, "SLURM_NTASKS=%u", tasks));
         set(v, arena_printf(a, "SLURM_NPROCS=%u", tasks));
     }
@@ -119,17 +120,17 @@ static void add_asked(struct slurm *s, const struct opts *o, const struct spec *
                 {"ntasks-per-socket", "SLURM_NTASKS_PER_SOCKET"}};
     struct arena *a = &s->cli.arena;
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        if (opt_get(o, told[i].option))
-            set(v, arena_printf(a, "%s=%s", told[i].variable, opt_get(o, told[i].option)));
-    if (slurm_same_word(opt_get(o, "hint"), "nomultithread"))
+        if (slurm_opt_get(o, told[i].option))
+            set(v, arena_printf(a, "%s=%s", told[i].variable, slurm_opt_get(o, told[i].option)));
+    if (slurm_same_word(slurm_opt_get(o, "hint"), "nomultithread"))
         set(v, "SLURM_THREADS_PER_CORE=1");
     add_numbers(s, o, spec, v);
     if (o->program != FOR_SBATCH)
         return;
-    if (opt_get(o, "open-mode"))
+    if (slurm_opt_get(o, "open-mode"))
         set(v, spec->append ? "SLURM_OPEN_MODE=a" : "SLURM_OPEN_MODE=t");
     if (spec->array.len) {  // a list is kept as ranges with steps; only a step that was written is told
-        const char *colon = strrchr(opt_get(o, "array"), ':');
+        const char *colon = strrchr(slurm_opt_get(o, "array"), ':');
         set(v, arena_printf(a, "SLURM_ARRAY_TASK_STEP=%.*s", colon ? (int)strspn(colon + 1, "0123456789") : 1,
                             colon ? colon + 1 : "1"));
     }
@@ -148,7 +149,7 @@ void slurm_job_asked(struct slurm *s, const struct opts *o, const struct spec *s
 }
 
 int slurm_job_export(struct slurm *s, const struct opts *o, const struct spec *spec, struct texts *out) {
-    const char *what = o->program == FOR_SALLOC ? NULL : opt_get(o, "export");
+    const char *what = o->program == FOR_SALLOC ? NULL : slurm_opt_get(o, "export");
     text_vec v = {0};
     char host[256] = "", here[4096];
     bool for_step = !spec;
@@ -249,7 +250,7 @@ const char *slurm_submit_words(const char *text) {
 // Of a list, the one that is not known: it stands in quotes.
 static const char *unknown_partition(struct slurm *s, const char *list, const char *text) {
     const char *name = strchr(text, '"');
-    if (!names_several(list) || !name || !strchr(name + 1, '"'))
+    if (!name_list_several(list) || !name || !strchr(name + 1, '"'))
         return list;
     name = arena_strndup(&s->cli.arena, name + 1, strcspn(name + 1, "\""));
     return strchr(name, ',') ? "(null)" : name;

@@ -34,7 +34,7 @@ TEXTS(SETTER_TEXT)
 NUMBERS(SETTER_NUMBER)
 
 static void set_state(struct sjob *j, const struct json *v) {
-    int state = v->type == JSON_STRING ? words_find(job_state_words, v->s) : -1;
+    int state = v->type == JSON_STRING ? schema_word_find(job_state_words, v->s) : -1;
     j->state = state < 0 ? JOB_PENDING : (enum job_state)state;
 }
 
@@ -186,30 +186,30 @@ static int read_piece(void *arg, const char *data, size_t len) {
 }
 
 static void build_query(struct query *t, const struct job_query *q) {
-    query_begin(t, "/v1/jobs");
-    query_add(t, "stream", "1");
-    query_add(t, "fields", q->fields);
-    query_add(t, "user", q->user);
-    query_add(t, "partition", q->partition);
-    query_add(t, "project", q->project);
-    query_add(t, "name", q->name);
-    query_add(t, "qos", q->qos);
-    query_add(t, "ids", q->ids);
+    client_query_begin(t, "/v1/jobs");
+    client_query_add(t, "stream", "1");
+    client_query_add(t, "fields", q->fields);
+    client_query_add(t, "user", q->user);
+    client_query_add(t, "partition", q->partition);
+    client_query_add(t, "project", q->project);
+    client_query_add(t, "name", q->name);
+    client_query_add(t, "qos", q->qos);
+    client_query_add(t, "ids", q->ids);
     if (q->elements)
-        query_add(t, "elements", "1");
+        client_query_add(t, "elements", "1");
     if (q->finished)
-        query_add(t, q->live ? "all" : "finished", "1");
+        client_query_add(t, q->live ? "all" : "finished", "1");
     if (q->since_ms > 0)
-        query_addf(t, "from_ms", "%lld", (long long)q->since_ms);
+        client_query_addf(t, "from_ms", "%lld", (long long)q->since_ms);
     if (q->to_ms > 0)
-        query_addf(t, "to_ms", "%lld", (long long)q->to_ms);
+        client_query_addf(t, "to_ms", "%lld", (long long)q->to_ms);
     if (!q->states)
         return;
     cleanup_buf struct buf states = {0};
     for (int i = 0; i < JOB_STATE_COUNT; i++)
         if (q->states >> i & 1)
             buf_addf(&states, "%s%s", states.len ? "," : "", job_state_words[i]);
-    query_add(t, "state", buf_str(&states));
+    client_query_add(t, "state", buf_str(&states));
 }
 
 static int read_all(struct slurm *s, struct job_reading *r) {

@@ -124,7 +124,7 @@ bool slurm_list_has(const char *list, const char *word) {
 }
 
 bool slurm_list_meets(const char *list, const char *words) {
-    return str_empty(list) || names_meet(list, words);
+    return str_empty(list) || name_list_meet(list, words);
 }
 
 void slurm_jobs_by_partition(const char *wanted, struct arena *a, sjob_vec *jobs) {
@@ -132,10 +132,10 @@ void slurm_jobs_by_partition(const char *wanted, struct arena *a, sjob_vec *jobs
     for (uint32_t i = 0; i < jobs->len; i++) {
         struct sjob row = jobs->at[i];
         size_t len;
-        const char *rest = names_several(row.partition) ? row.partition : NULL;
+        const char *rest = name_list_several(row.partition) ? row.partition : NULL;
         if (!rest)
             vec_push(&all, row);
-        for (const char *at; (at = names_next(&rest, &len));) {
+        for (const char *at; (at = name_list_next(&rest, &len));) {
             row.partition = arena_strndup(a, at, len);
             if (slurm_list_has(wanted, row.partition))
                 vec_push(&all, row);

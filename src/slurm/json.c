@@ -126,7 +126,7 @@ static void put_spec(const struct sjob *j, struct json_writer *w) {
     kv_text(w, "container", s->container);
     kv_text(w, "current_working_directory", s->workdir);
     kv_text(w, "command", s->command_text);
-    sjob_dependency(j, &text);
+    slurm_job_dependency(j, &text);
     kv_text(w, "dependency", streq(buf_str(&text), "(null)") ? "" : buf_str(&text));
     kv_text(w, "features", s->features);
     kv_text(w, "required_nodes", s->nodes);
@@ -151,17 +151,17 @@ static void put_spec(const struct sjob *j, struct json_writer *w) {
     kv_gpus(w, "tres_per_node", s->gpus_per_node_milli, s->gpu_model);
     kv_gpus(w, "tres_per_task", s->gpus_per_task_milli, s->gpu_model);
     buf_clear(&text);
-    sjob_path(j, s->output, &text);
+    slurm_job_path(j, s->output, &text);
     json_kv_str(w, "standard_output", buf_str(&text));
     buf_clear(&text);
-    sjob_path(j, str_empty(s->error) ? s->output : s->error, &text);
+    slurm_job_path(j, str_empty(s->error) ? s->output : s->error, &text);
     json_kv_str(w, "standard_error", buf_str(&text));
     json_kv_str(w, "standard_input", s->input ? s->input : "/dev/null");
 }
 
 static void put_memory(const struct sjob *j, struct json_writer *w) {
     bool per_cpu;
-    uint64_t bytes = sjob_memory(j, &per_cpu);
+    uint64_t bytes = slurm_job_memory(j, &per_cpu);
     kv_null(w, per_cpu ? "memory_per_node" : "memory_per_cpu");
     json_kv_i64(w, per_cpu ? "memory_per_cpu" : "memory_per_node", (int64_t)(bytes >> 20));
 }
@@ -183,7 +183,7 @@ static void put_without_meaning(struct json_writer *w) {
     kv_empty_list(w, "show_flags");
 }
 
-void sjob_json(const struct sjob *j, const char *cluster, struct json_writer *w) {
+void slurm_job_json(const struct sjob *j, const char *cluster, struct json_writer *w) {
     cleanup_buf struct buf text = {0};
     json_open(w, '{');
     kv_text(w, "account", j->project);
@@ -201,7 +201,7 @@ void sjob_json(const struct sjob *j, const char *cluster, struct json_writer *w)
     kv_text(w, "cluster", cluster);
     json_kv_i64(w, "cpus", j->cpus);
     kv_time(w, "eligible_time", j->hold && j->state == JOB_PENDING ? 0 : j->eligible_ms);
-    kv_time(w, "end_time", sjob_end_ms(j));
+    kv_time(w, "end_time", slurm_job_end_ms(j));
     json_kv_i64(w, "exit_code", (j->exit_code << 8) | (int)j->exit_signal);
     json_kv_i64(w, "job_id", (int64_t)j->id);
     json_key(w, "job_resources");
@@ -217,7 +217,7 @@ void sjob_json(const struct sjob *j, const char *cluster, struct json_writer *w)
     json_kv_i64(w, "node_count", j->node_count);
     kv_text(w, "nodes", j->nodes);
     kv_text(w, "partition", j->partition);
-    json_kv_i64(w, "priority", sjob_priority(j));
+    json_kv_i64(w, "priority", slurm_job_priority(j));
     json_kv_str(w, "qos", j->qos ? j->qos : "normal");
     json_kv_i64(w, "restart_cnt", j->attempt > 1 ? j->attempt - 1 : 0);
     kv_time(w, "start_time", j->start_ms ? j->start_ms : j->expected_start_ms);
@@ -410,7 +410,8 @@ static void put_whom(const struct sjob *j, const char *cluster, struct json_writ
     json_kv_str(w, "group", j->spec ? slurm_group_name(&a, j->spec->gid) : "");
 }
 
-void sjob_history_json(const struct sjob *j, const char *cluster, const sstep_vec *steps, struct json_writer *w) {
+void slurm_job_history_json(const struct sjob *j, const char *cluster, const sstep_vec *steps,
+                            struct json_writer *w) {
     json_open(w, '{');
     put_whom(j, cluster, w);
     json_key(w, "comment");
@@ -452,7 +453,7 @@ void sjob_history_json(const struct sjob *j, const char *cluster, const sstep_ve
     kv_text(w, "name", j->name);
     kv_text(w, "nodes", str_empty(j->nodes) ? "None assigned" : j->nodes);
     kv_text(w, "partition", j->partition);
-    json_kv_i64(w, "priority", sjob_priority(j));
+    json_kv_i64(w, "priority", slurm_job_priority(j));
     json_kv_str(w, "qos", j->qos ? j->qos : "normal");
     json_key(w, "required");
     json_open(w, '{');
@@ -481,7 +482,7 @@ void sjob_history_json(const struct sjob *j, const char *cluster, const sstep_ve
 
 // --- sinfo ---
 
-void snode_json(const struct snode *n, struct json_writer *w) {
+void slurm_node_json(const struct snode *n, struct json_writer *w) {
     cleanup_buf struct buf tres = {0};
     bool drain = n->state == SNODE_DRAINED || n->state == SNODE_DRAINING;
     json_open(w, '{');
@@ -499,7 +500,10 @@ void snode_json(const struct snode *n, struct json_writer *w) {
     kv_text(w, "name", n->name);
     kv_text(w, "address", n->address ? n->address : n->name);
     kv_text(w, "hostname", n->name);
-    json_kv_str(w, "state", drain ? (n->cpus_used ? "mixed" : "idle") : n->silent ? "down" : snode_long(n));
+    json_kv_str(w, "state",
+                drain       ? (n->cpus_used ? "mixed" : "idle")
+                : n->silent ? "down"
+                            : slurm_node_long(n));
     json_key(w, "state_flags");
     json_open(w, '[');
     if (drain)

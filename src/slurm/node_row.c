@@ -23,15 +23,15 @@ static const struct {
     [SNODE_MAINT] = {"maintenance", "maint", "maint"},
 };
 
-const char *snode_long(const struct snode *n) {
+const char *slurm_node_long(const struct snode *n) {
     return states[n->state].full;
 }
 
-const char *snode_short(const struct snode *n) {
+const char *slurm_node_short(const struct snode *n) {
     return states[n->state].brief;
 }
 
-bool snode_usable(const struct snode *n) {
+bool slurm_node_usable(const struct snode *n) {
     return n->state <= SNODE_COMPLETING;
 }
 
@@ -54,7 +54,7 @@ static const char *find_state(const char *text, size_t len) {
     return NULL;
 }
 
-int snode_states_check(struct slurm *s, const char *text) {
+int slurm_node_states_check(struct slurm *s, const char *text) {
     for (const char *p = text ? text : ""; *p;) {
         size_t len = strcspn(p, ",&");
         if (!find_state(p, len)) {
@@ -84,11 +84,11 @@ static bool has_state(const struct snode *n, const char *word) {
         return n->state == SNODE_DOWN || n->state == SNODE_LOST;
     if (streq(word, "no_respond"))
         return n->state == SNODE_LOST;
-    return slurm_same_word(word, snode_long(n));
+    return slurm_same_word(word, slurm_node_long(n));
 }
 
 // "idle&drain,down": any of the parts, all words of a part.
-bool snode_states_match(const char *text, const struct snode *n) {
+bool slurm_node_states_match(const char *text, const struct snode *n) {
     for (const char *p = text; *p;) {
         bool all = true;
         for (;;) {
@@ -205,11 +205,11 @@ static int by_name(const void *a, const void *b) {
     return slurm_name_order(((const struct snode *)a)->name, ((const struct snode *)b)->name);
 }
 
-const char *spartition_state(const struct spartition *p) {
+const char *slurm_partition_state(const struct spartition *p) {
     return p->p.down && p->p.closed ? "inactive" : p->p.closed ? "drain" : p->p.down ? "down" : "up";
 }
 
-bool snode_in(const struct snode *n, const char *partition) {
+bool slurm_node_in(const struct snode *n, const char *partition) {
     for (uint32_t i = 0; n->partitions && i < n->partitions->len; i++)
         if (n->partitions->items[i].type == JSON_STRING && streq(n->partitions->items[i].s, partition))
             return true;
@@ -221,7 +221,7 @@ static void sum_partition(struct arena *a, const struct cluster_view *c, struct 
     cleanup_buf struct buf b = {0};
     for (uint32_t i = 0; i < c->nodes.len; i++) {
         const struct snode *n = &c->nodes.at[i];
-        if (!snode_in(n, p->p.name))
+        if (!slurm_node_in(n, p->p.name))
             continue;
         vec_push(&names, n->name);
         p->nodes++;
@@ -251,7 +251,7 @@ int slurm_cluster_fetch(struct slurm *s, struct cluster_view *out) {
     list = json_get(partitions.json, "partitions");
     for (uint32_t i = 0; list && i < list->len; i++) {
         struct spartition p = {0};
-        if (schema_read_json(&partition_schema, &list->items[i], &s->cli.arena, &p.p, NULL) < 0)
+        if (schema_read_json(&entity_partition_schema, &list->items[i], &s->cli.arena, &p.p, NULL) < 0)
             continue;
         sum_partition(&s->cli.arena, out, &p);
         vec_push(&out->partitions, p);

@@ -40,13 +40,13 @@ struct cluster_view {
 };
 int slurm_cluster_fetch(struct slurm *s, struct cluster_view *out);  // 0 or the exit status, with the error printed
 void slurm_cluster_done(struct cluster_view *c);
-const char *spartition_state(const struct spartition *p);  // "up", "down", "drain", "inactive"
-bool snode_in(const struct snode *n, const char *partition);
-const char *snode_long(const struct snode *n);   // "idle", "drained", with '*' when it does not answer
-const char *snode_short(const struct snode *n);  // "idle", "drain"
-bool snode_usable(const struct snode *n);
+const char *slurm_partition_state(const struct spartition *p);  // "up", "down", "drain", "inactive"
+bool slurm_node_in(const struct snode *n, const char *partition);
+const char *slurm_node_long(const struct snode *n);   // "idle", "drained", with '*' when it does not answer
+const char *slurm_node_short(const struct snode *n);  // "idle", "drain"
+bool slurm_node_usable(const struct snode *n);
 // "idle&drain,down", as --states names them: a word that is none is told; whether a node is in one.
-int snode_states_check(struct slurm *s, const char *text);
-bool snode_states_match(const char *text, const struct snode *n);
+int slurm_node_states_check(struct slurm *s, const char *text);
+bool slurm_node_states_match(const char *text, const struct snode *n);
 int slurm_name_order(const char *a, const char *b);    // n2 before n10
 const char *slurm_gres_model(struct arena *a, const char *model);  // as in "gpu:a100:4"

@@ -10,7 +10,7 @@
 
 enum { LONG_BASE = 1000 };  // getopt's number of the option at index i: LONG_BASE + i
 
-void opts_init(struct opts *o, const struct opt *table, uint32_t count, unsigned program) {
+void slurm_opts_init(struct opts *o, const struct opt *table, uint32_t count, unsigned program) {
     assert(count <= OPT_MAX);
     *o = (struct opts){.table = table, .count = count, .program = program};
 }
@@ -81,7 +81,7 @@ static uint32_t index_of(const struct opts *o, const char *name) {
     return i;
 }
 
-bool opts_parse(struct opts *o, struct slurm *s, int argc, char **argv, bool stop) {
+bool slurm_opts_parse(struct opts *o, struct slurm *s, int argc, char **argv, bool stop) {
     struct option longs[OPT_MAX + 1];
     cleanup_buf struct buf shorts = {0};
     make_tables(o, stop, longs, &shorts);
@@ -105,7 +105,7 @@ bool opts_parse(struct opts *o, struct slurm *s, int argc, char **argv, bool sto
     return true;
 }
 
-void opts_environment(struct opts *o, const char *prefix) {
+void slurm_opts_environment(struct opts *o, const char *prefix) {
     char name[96];
     for (uint32_t i = 0; i < o->count; i++) {
         if (!o->table[i].env || !belongs(o, i) || o->given[i])
@@ -119,7 +119,7 @@ void opts_environment(struct opts *o, const char *prefix) {
     }
 }
 
-void opts_override(struct opts *o, const struct opts *later) {
+void slurm_opts_override(struct opts *o, const struct opts *later) {
     assert(o->table == later->table);
     for (uint32_t i = 0; i < o->count; i++)
         if (later->given[i]) {
@@ -130,7 +130,7 @@ void opts_override(struct opts *o, const struct opts *later) {
     o->argument_count = later->argument_count;
 }
 
-bool opts_check(const struct opts *o, struct slurm *s) {
+bool slurm_opts_check(const struct opts *o, struct slurm *s) {
     bool fine = true;
     for (uint32_t i = 0; i < o->count; i++) {
         const struct opt *t = &o->table[i];
@@ -146,20 +146,20 @@ bool opts_check(const struct opts *o, struct slurm *s) {
     return fine;
 }
 
-bool opt_given(const struct opts *o, const char *name) {
+bool slurm_opt_given(const struct opts *o, const char *name) {
     return o->given[index_of(o, name)];
 }
 
-const char *opt_get(const struct opts *o, const char *name) {
+const char *slurm_opt_get(const struct opts *o, const char *name) {
     return o->value[index_of(o, name)];
 }
 
-const char *opt_filled(const struct opts *o, const char *name) {
-    const char *v = opt_get(o, name);
+const char *slurm_opt_filled(const struct opts *o, const char *name) {
+    const char *v = slurm_opt_get(o, name);
     return v && *v ? v : NULL;
 }
 
-void opts_help(const struct opts *o, const char *program, const char *usage, struct buf *out) {
+void slurm_opts_help(const struct opts *o, const char *program, const char *usage, struct buf *out) {
     buf_addf(out, "Usage: %s %s\n\n", program, usage);
     for (uint32_t i = 0; i < o->count; i++) {
         const struct opt *t = &o->table[i];
@@ -173,24 +173,24 @@ void opts_help(const struct opts *o, const char *program, const char *usage, str
     buf_adds(out, "\nSee docs/slurm.md for what each does, and docs/slurm-differences.md for what differs.\n");
 }
 
-bool opts_begin(struct opts *o, struct slurm *s, int argc, char **argv, const char *prefix, const char *usage,
-                int *status) {
+bool slurm_opts_begin(struct opts *o, struct slurm *s, int argc, char **argv, const char *prefix,
+                      const char *usage, int *status) {
     *status = SLURM_FAILED;
-    if (!opts_parse(o, s, argc, argv, false))
+    if (!slurm_opts_parse(o, s, argc, argv, false))
         return false;
-    s->verbose = opt_given(o, "verbose");
+    s->verbose = slurm_opt_given(o, "verbose");
     if (prefix)
-        opts_environment(o, prefix);
-    if (!opts_check(o, s))
+        slurm_opts_environment(o, prefix);
+    if (!slurm_opts_check(o, s))
         return false;
-    s->clusters = opt_get(o, "clusters");
-    if (opt_given(o, "version")) {
+    s->clusters = slurm_opt_get(o, "clusters");
+    if (slurm_opt_given(o, "version")) {
         *status = slurm_version();
         return false;
     }
-    if (opt_given(o, "help") || opt_given(o, "usage")) {
+    if (slurm_opt_given(o, "help") || slurm_opt_given(o, "usage")) {
         cleanup_buf struct buf out = {0};
-        opts_help(o, s->program, usage, &out);
+        slurm_opts_help(o, s->program, usage, &out);
         *status = cli_print(&out);
         return false;
     }

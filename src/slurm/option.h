@@ -32,25 +32,25 @@ struct opts {
     int argument_count;
 };
 
-void opts_init(struct opts *o, const struct opt *table, uint32_t count, unsigned program);
+void slurm_opts_init(struct opts *o, const struct opt *table, uint32_t count, unsigned program);
 // Reads argv[1…]. `stop`: the first argument ends the options. argv is reordered. The messages of
 // getopt are printed; false then.
-bool opts_parse(struct opts *o, struct slurm *s, int argc, char **argv, bool stop);
+bool slurm_opts_parse(struct opts *o, struct slurm *s, int argc, char **argv, bool stop);
 // Variables PREFIX_NAME for options that are not given yet.
-void opts_environment(struct opts *o, const char *prefix);
+void slurm_opts_environment(struct opts *o, const char *prefix);
 // Puts values of `later` over those of `o`.
-void opts_override(struct opts *o, const struct opts *later);
+void slurm_opts_override(struct opts *o, const struct opts *later);
 // Refuses what must be refused, notes what has no meaning; false: refused.
-bool opts_check(const struct opts *o, struct slurm *s);
-bool opt_given(const struct opts *o, const char *name);
-const char *opt_get(const struct opts *o, const char *name);  // NULL: not given, or no value
+bool slurm_opts_check(const struct opts *o, struct slurm *s);
+bool slurm_opt_given(const struct opts *o, const char *name);
+const char *slurm_opt_get(const struct opts *o, const char *name);  // NULL: not given, or no value
 // The same where an empty value is none: programs that fill in templates leave "--reservation=".
-const char *opt_filled(const struct opts *o, const char *name);
-void opts_help(const struct opts *o, const char *program, const char *usage, struct buf *out);
+const char *slurm_opt_filled(const struct opts *o, const char *name);
+void slurm_opts_help(const struct opts *o, const char *program, const char *usage, struct buf *out);
 // The beginning of every command that only looks: options, variables (`prefix` may be NULL), --version
 // and --help. False: done, with *status. Its table holds OPTS_COMMON.
-bool opts_begin(struct opts *o, struct slurm *s, int argc, char **argv, const char *prefix, const char *usage,
-                int *status);
+bool slurm_opts_begin(struct opts *o, struct slurm *s, int argc, char **argv, const char *prefix,
+                      const char *usage, int *status);
 #define OPTS_COMMON                                        \
     {"clusters", 'M', OPT_VALUE, OPT_DOES, NULL, NULL, 0}, \
     {"help", 0, OPT_FLAG, OPT_DOES, NULL, NULL, 0},        \

@@ -87,11 +87,11 @@ static int order(const void *x, const void *y) {
 static int fetch(struct slurm *s, const struct opts *o, const struct acct_wanted *w, const char *fields,
                  sjob_vec *kept) {
     sjob_vec jobs = {0};
-    fields = acct_wanted_fields(&s->cli.arena, w, fields);
-    struct job_query q = acct_wanted_query(s, w, fields, opt_given(o, "array"));
+    fields = sacct_wanted_fields(&s->cli.arena, w, fields);
+    struct job_query q = sacct_wanted_query(s, w, fields, slurm_opt_given(o, "array"));
     int status = slurm_jobs_fetch(s, &q, &jobs);
     for (uint32_t i = 0; !status && i < jobs.len; i++)
-        if (acct_wanted_has(w, &jobs.at[i]))
+        if (sacct_wanted_has(w, &jobs.at[i]))
             vec_push(kept, jobs.at[i]);
     if (kept->len)
         qsort(kept->at, kept->len, sizeof *kept->at, order);
@@ -121,7 +121,7 @@ static int print_json(struct slurm *s, const sjob_vec *jobs, bool with_steps) {
         steps.len = 0;
         if (with_steps)
             slurm_steps_of(&s->cli.arena, &jobs->at[i], &steps);
-        sjob_history_json(&jobs->at[i], cluster, &steps, &w);
+        slurm_job_history_json(&jobs->at[i], cluster, &steps, &w);
     }
     vec_done(&steps);
     slurm_json_close(&w);
@@ -145,21 +145,21 @@ struct sacct_report {
 
 static int report_job(void *ctx, const struct sjob *row) {
     struct sacct_report *r = ctx;
-    if (!acct_wanted_has(r->wanted, row))
+    if (!sacct_wanted_has(r->wanted, row))
         return 0;
     struct sjob cut = *row;
     const struct sjob *j = &cut;
-    acct_wanted_cut(r->wanted, &cut);
+    sacct_wanted_cut(r->wanted, &cut);
     struct sacct_lines l = {.id = j->id, .at = r->text.len};
     if (slurm_ids_have_step(r->wanted->ids, j, ""))  // not for a step alone
-        acct_put(r->format, &(struct acct_row){.job = j}, &r->text);
+        sacct_put(r->format, &(struct acct_row){.job = j}, &r->text);
     if (!r->rows_only) {
         cleanup_arena struct arena a = {0};
         r->steps.len = 0;
         slurm_steps_of(&a, j, &r->steps);
         for (uint32_t k = 0; k < r->steps.len; k++)
             if (slurm_ids_have_step(r->wanted->ids, j, r->steps.at[k].id))
-                acct_put(r->format, &(struct acct_row){.job = j, .step = &r->steps.at[k]}, &r->text);
+                sacct_put(r->format, &(struct acct_row){.job = j, .step = &r->steps.at[k]}, &r->text);
     }
     l.len = r->text.len - l.at;
     vec_push(&r->jobs, l);
@@ -193,14 +193,15 @@ static int report_print(struct sacct_report *r, struct buf *out) {
 
 static int show_report(struct slurm *s, const struct opts *o, const struct acct_wanted *w,
                        const struct acct_format *f) {
-    struct sacct_report r = {.wanted = w, .format = f, .rows_only = opt_given(o, "allocations")};
-    const char *shown = acct_fields(&s->cli.arena, f, !r.rows_only);
-    struct job_query q = acct_wanted_query(s, w, acct_wanted_fields(&s->cli.arena, w, shown), opt_given(o, "array"));
+    struct sacct_report r = {.wanted = w, .format = f, .rows_only = slurm_opt_given(o, "allocations")};
+    const char *shown = sacct_fields(&s->cli.arena, f, !r.rows_only);
+    struct job_query q =
+        sacct_wanted_query(s, w, sacct_wanted_fields(&s->cli.arena, w, shown), slurm_opt_given(o, "array"));
     cleanup_buf struct buf out = {0};
     int status = slurm_jobs_each(s, &q, report_job, &r);
     if (!status) {
-        if (!opt_given(o, "noheader"))
-            acct_heading(f, &out);
+        if (!slurm_opt_given(o, "noheader"))
+            sacct_heading(f, &out);
         status = report_print(&r, &out);
     }
     buf_done(&r.text);
@@ -211,38 +212,41 @@ static int show_report(struct slurm *s, const struct opts *o, const struct acct_
 
 static int show_others(struct slurm *s, const struct opts *o, const struct acct_wanted *w) {
     sjob_vec jobs = {0};
-    bool json = opt_given(o, "json");
+    bool json = slurm_opt_given(o, "json");
     int status = fetch(s, o, w,
                        json ? SJOB_JSON_FIELDS ",steps,launch,usage,by"
                             : "id,label,state,user,project,name,partition,qos,nodes,array_id,array_index,"
                               "start_ms,end_ms,submit_ms",
                        &jobs);
     if (!status)
-        status = json ? print_json(s, &jobs, !opt_given(o, "allocations"))
-                      : print_texts(s, &jobs, opt_given(o, "batch-script"));
+        status = json ? print_json(s, &jobs, !slurm_opt_given(o, "allocations"))
+                      : print_texts(s, &jobs, slurm_opt_given(o, "batch-script"));
     vec_done(&jobs);
     return status;
 }
 
 static int show(struct slurm *s, const struct opts *o, const struct acct_wanted *w) {
-    struct acct_format f = {.parsable = opt_given(o, "parsable")    ? 1
-                                        : opt_given(o, "parsable2") ? 2
-                                                                    : 0,
-                            .delimiter = opt_get(o, "delimiter"),
-                            .units = opt_get(o, "units"),
-                            .plain_numbers = opt_given(o, "noconvert")};
-    const char *format = opt_get(o, "format");
+    struct acct_format f = {.parsable = slurm_opt_given(o, "parsable")    ? 1
+                                        : slurm_opt_given(o, "parsable2") ? 2
+                                                                          : 0,
+                            .delimiter = slurm_opt_get(o, "delimiter"),
+                            .units = slurm_opt_get(o, "units"),
+                            .plain_numbers = slurm_opt_given(o, "noconvert")};
+    const char *format = slurm_opt_get(o, "format");
     if (!f.delimiter)
         f.delimiter = "|";
     if (!format)
-        format = opt_given(o, "brief") ? "jobid,state,exitcode" : opt_given(o, "long") ? ACCT_LONG : ACCT_DEFAULT;
-    if (acct_columns(s, format, &f))
+        format = slurm_opt_given(o, "brief")  ? "jobid,state,exitcode"
+                 : slurm_opt_given(o, "long") ? ACCT_LONG
+                                              : ACCT_DEFAULT;
+    if (sacct_columns(s, format, &f))
         return SLURM_FAILED;
     if (strcasestr(format, "cluster"))
         f.cluster = slurm_cluster(s);
-    bool others = opt_given(o, "batch-script") || opt_given(o, "env-vars") || opt_given(o, "json");
+    bool others =
+        slurm_opt_given(o, "batch-script") || slurm_opt_given(o, "env-vars") || slurm_opt_given(o, "json");
     int status = others ? show_others(s, o, w) : show_report(s, o, w, &f);
-    acct_done(&f);
+    sacct_columns_done(&f);
     return status;
 }
 
@@ -251,22 +255,22 @@ int sacct_run(struct slurm *s, int argc, char **argv) {
     int status;
     struct acct_wanted w;
     const char *ids = all_ids(s, argc, argv);
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, "SACCT", "[OPTIONS]", &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(&o, s, argc, argv, "SACCT", "[OPTIONS]", &status))
         return status;
-    if (opt_given(&o, "helpformat"))
-        return acct_help();
-    if (opt_given(&o, "completion")) {  // history is one, and not that of a plugin
+    if (slurm_opt_given(&o, "helpformat"))
+        return sacct_help();
+    if (slurm_opt_given(&o, "completion")) {  // history is one, and not that of a plugin
         fprintf(stderr, "Slurm job completion is disabled\n");
         return SLURM_FAILED;
     }
-    const char *units = opt_get(&o, "units");
+    const char *units = slurm_opt_get(&o, "units");
     if (units && (!*units || !strchr("KMGTP", *units & 0x5f) || units[1])) {
         slurm_error(s, "Invalid unit type '%s'. Possible options are 'KMGTP'", units);
         slurm_fatal(s, "Invalid unit type");
         return SLURM_FAILED;
     }
-    if (slurm_check_clusters(s) || acct_wanted_read(s, &o, ids, &w))
+    if (slurm_check_clusters(s) || sacct_wanted_read(s, &o, ids, &w))
         return SLURM_FAILED;
     return show(s, &o, &w);
 }

@@ -97,7 +97,7 @@ static void put_moment(int64_t at_ms, const char *none, struct buf *out) {
 
 static void put_span(int64_t seconds, struct buf *out) {
     char t[UNIT_TEXT_MAX];
-    buf_adds(out, elapsed_format_full(seconds, t));
+    buf_adds(out, duration_elapsed_format_full(seconds, t));
 }
 
 static void put_used_time(uint64_t us, struct buf *out) {
@@ -231,7 +231,7 @@ PUT(limit) {
     if (!J->time_limit_s || J->time_limit_s >= DURATION_LIMIT_S)
         buf_adds(out, "UNLIMITED");
     else
-        buf_adds(out, elapsed_format_full(J->time_limit_s, t));
+        buf_adds(out, duration_elapsed_format_full(J->time_limit_s, t));
 }
 PUT(limit_raw) {
     if (!STEP && J->time_limit_s && J->time_limit_s < DURATION_LIMIT_S)
@@ -293,7 +293,7 @@ PUT(gpus) {
 }
 PUT(priority) {
     if (!STEP)
-        buf_addu(out, sjob_priority(J));
+        buf_addu(out, slurm_job_priority(J));
 }
 PUT(comment) {
     if (!STEP && J->spec && J->spec->comment)
@@ -452,7 +452,7 @@ static const struct acct_column *find(const char *name, size_t len) {
     return NULL;
 }
 
-int acct_columns(struct slurm *s, const char *format, struct acct_format *f) {
+int sacct_columns(struct slurm *s, const char *format, struct acct_format *f) {
     f->uids = arena_alloc(&s->cli.arena, sizeof *f->uids);
     for (const char *p = format; *p;) {
         size_t n = strcspn(p, ","), name = strcspn(p, ",%");
@@ -483,7 +483,7 @@ int acct_columns(struct slurm *s, const char *format, struct acct_format *f) {
     return 0;
 }
 
-const char *acct_fields(struct arena *a, const struct acct_format *f, bool steps) {
+const char *sacct_fields(struct arena *a, const struct acct_format *f, bool steps) {
     cleanup_buf struct buf b = {0};
     buf_adds(&b, steps ? STEP_FIELDS ",array_index,submit_ms,project,qos"
                        : "id,label,state,array_id,array_index");
@@ -530,7 +530,7 @@ static void end_cell(const struct acct_format *f, uint32_t i, size_t at, struct 
     }
 }
 
-void acct_heading(const struct acct_format *f, struct buf *out) {
+void sacct_heading(const struct acct_format *f, struct buf *out) {
     for (uint32_t i = 0; i < f->at.len; i++) {
         size_t at = out->len;
         bool to_the_left;
@@ -550,7 +550,7 @@ void acct_heading(const struct acct_format *f, struct buf *out) {
     buf_addc(out, '\n');
 }
 
-void acct_put(const struct acct_format *f, const struct acct_row *row, struct buf *out) {
+void sacct_put(const struct acct_format *f, const struct acct_row *row, struct buf *out) {
     for (uint32_t i = 0; i < f->at.len; i++) {
         size_t at = out->len;
         f->at.at[i].column->put(f, row, out);
@@ -559,11 +559,11 @@ void acct_put(const struct acct_format *f, const struct acct_row *row, struct bu
     buf_addc(out, '\n');
 }
 
-void acct_done(struct acct_format *f) {
+void sacct_columns_done(struct acct_format *f) {
     vec_done(&f->at);
 }
 
-int acct_help(void) {
+int sacct_help(void) {
     for (int i = 0; i < COLUMNS_TOLD; i++)
         printf("%-20s%s", columns[i].name, i % 4 == 3 || i + 1 == COLUMNS_TOLD ? "\n" : "");
     return SLURM_OK;

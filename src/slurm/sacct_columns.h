@@ -40,9 +40,9 @@ struct acct_format {
     } *uids;
 };
 
-int acct_columns(struct slurm *s, const char *format, struct acct_format *f);  // refuses unknown names
-const char *acct_fields(struct arena *a, const struct acct_format *f, bool steps);
-void acct_heading(const struct acct_format *f, struct buf *out);
-void acct_put(const struct acct_format *f, const struct acct_row *row, struct buf *out);
-void acct_done(struct acct_format *f);
-int acct_help(void);  // the names
+int sacct_columns(struct slurm *s, const char *format, struct acct_format *f);  // refuses unknown names
+const char *sacct_fields(struct arena *a, const struct acct_format *f, bool steps);
+void sacct_heading(const struct acct_format *f, struct buf *out);
+void sacct_put(const struct acct_format *f, const struct acct_row *row, struct buf *out);
+void sacct_columns_done(struct acct_format *f);
+int sacct_help(void);  // the names

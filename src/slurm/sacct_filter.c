@@ -37,7 +37,8 @@ static int64_t midnight_s(int64_t now_s) {
 // Defaults: the day so far; of named jobs all there is; of named states this moment.
 static int take_window(struct slurm *s, const struct opts *o, struct acct_wanted *w) {
     char from[UNIT_TEXT_MAX], to[UNIT_TEXT_MAX];
-    if (take_time(opt_get(o, "starttime"), &w->from_s) || take_time(opt_get(o, "endtime"), &w->to_s))
+    if (take_time(slurm_opt_get(o, "starttime"), &w->from_s) ||
+        take_time(slurm_opt_get(o, "endtime"), &w->to_s))
         return SLURM_FAILED;
     if (!w->from_s && !w->ids)
         w->from_s = w->by_state ? w->now_s : midnight_s(w->now_s);
@@ -69,8 +70,8 @@ static const char *users_of(struct slurm *s, const char *text) {
 }
 
 static int take_people(struct slurm *s, const struct opts *o, struct acct_wanted *w) {
-    const char *user = opt_get(o, "user") ? opt_get(o, "user") : opt_get(o, "uid");
-    const char *group = opt_get(o, "group") ? opt_get(o, "group") : opt_get(o, "gid");
+    const char *user = slurm_opt_get(o, "user") ? slurm_opt_get(o, "user") : slurm_opt_get(o, "uid");
+    const char *group = slurm_opt_get(o, "group") ? slurm_opt_get(o, "group") : slurm_opt_get(o, "gid");
     if (group) {
         struct group *g = getgrnam(group);
         if (!g && parse_u32(group, &w->gid) < 0) {
@@ -82,13 +83,13 @@ static int take_people(struct slurm *s, const struct opts *o, struct acct_wanted
     }
     if (user)
         return (w->users = users_of(s, user)) ? 0 : SLURM_FAILED;
-    if (!opt_given(o, "allusers") && !w->ids && geteuid() != 0)
+    if (!slurm_opt_given(o, "allusers") && !w->ids && geteuid() != 0)
         w->users = slurm_own_name(&s->cli.arena);
     return 0;
 }
 
 static int take_states(struct slurm *s, const struct opts *o, struct acct_wanted *w) {
-    const char *states = opt_get(o, "state");
+    const char *states = slurm_opt_get(o, "state");
     for (const char *p = states; p && *p;) {
         const char *one = arena_strndup(&s->cli.arena, p, strcspn(p, ","));
         if (!slurm_states_known(one)) {
@@ -118,7 +119,7 @@ static int take_range(struct slurm *s, const char *text, const char *what, struc
 
 // Of the time limit: at least -k, at most -K; -k alone means that very limit.
 static int take_limits(struct slurm *s, const struct opts *o, struct acct_wanted *w) {
-    const char *low = opt_get(o, "timelimit-min"), *high = opt_get(o, "timelimit-max");
+    const char *low = slurm_opt_get(o, "timelimit-min"), *high = slurm_opt_get(o, "timelimit-max");
     uint32_t least = 0, most = 0;
     if ((low && duration_parse(low, 60, &least, NULL) < 0) || (high && duration_parse(high, 60, &most, NULL) < 0)) {
         slurm_fatal(s, "Invalid timelimit specification");
@@ -154,16 +155,17 @@ static int take_qos(struct slurm *s, const char *list, struct acct_wanted *w) {
     return 0;
 }
 
-int acct_wanted_read(struct slurm *s, const struct opts *o, const char *ids, struct acct_wanted *w) {
-    const char *bad = NULL, *jobs = ids ? ids : opt_get(o, "jobs");
+int sacct_wanted_read(struct slurm *s, const struct opts *o, const char *ids, struct acct_wanted *w) {
+    const char *bad = NULL, *jobs = ids ? ids : slurm_opt_get(o, "jobs");
     *w = (struct acct_wanted){.ids = str_empty(jobs) ? NULL : jobs,
-                              .accounts = opt_get(o, "accounts") ? opt_get(o, "accounts") : opt_get(o, "account"),
-                              .names = opt_get(o, "name"),
-                              .partitions = opt_get(o, "partition"),
-                              .nodes = opt_get(o, "nodelist"),
-                              .features = opt_get(o, "constraints"),
-                              .nobody = opt_given(o, "wckeys"),
-                              .truncate = opt_given(o, "truncate"),
+                              .accounts = slurm_opt_get(o, "accounts") ? slurm_opt_get(o, "accounts")
+                                                                       : slurm_opt_get(o, "account"),
+                              .names = slurm_opt_get(o, "name"),
+                              .partitions = slurm_opt_get(o, "partition"),
+                              .nodes = slurm_opt_get(o, "nodelist"),
+                              .features = slurm_opt_get(o, "constraints"),
+                              .nobody = slurm_opt_given(o, "wckeys"),
+                              .truncate = slurm_opt_given(o, "truncate"),
                               .states = STATES_ALL,
                               .now_s = clock_wall_ms() / 1000};
     if (w->ids && !slurm_ids_plain(&s->cli.arena, w->ids, &bad)) {
@@ -171,8 +173,9 @@ int acct_wanted_read(struct slurm *s, const struct opts *o, const char *ids, str
         return SLURM_FAILED;
     }
     return take_people(s, o, w) || take_states(s, o, w) || take_window(s, o, w) || take_limits(s, o, w) ||
-                   take_range(s, opt_get(o, "nnodes"), "node range", &w->node_count) ||
-                   take_range(s, opt_get(o, "ncpus"), "cpu range", &w->cpus) || take_qos(s, opt_get(o, "qos"), w)
+                   take_range(s, slurm_opt_get(o, "nnodes"), "node range", &w->node_count) ||
+                   take_range(s, slurm_opt_get(o, "ncpus"), "cpu range", &w->cpus) ||
+                   take_qos(s, slurm_opt_get(o, "qos"), w)
                ? SLURM_FAILED
                : 0;
 }
@@ -214,7 +217,7 @@ static bool in_window(const struct acct_wanted *w, const struct sjob *j) {
     return false;
 }
 
-bool acct_wanted_has(const struct acct_wanted *w, const struct sjob *j) {
+bool sacct_wanted_has(const struct acct_wanted *w, const struct sjob *j) {
     return !w->nobody && in_window(w, j) && slurm_list_has(w->users, j->user) &&
            slurm_list_has(w->accounts, j->project) && slurm_list_has(w->names, j->name) &&
            slurm_list_has(w->partitions, j->partition) &&
@@ -231,7 +234,8 @@ static const char *one_of(const struct acct_wanted *w, const char *list) {
     return list && !w->ids && !strchr(list, ',') ? list : NULL;
 }
 
-struct job_query acct_wanted_query(struct slurm *s, const struct acct_wanted *w, const char *fields, bool elements) {
+struct job_query sacct_wanted_query(struct slurm *s, const struct acct_wanted *w, const char *fields,
+                                    bool elements) {
     const char *bad;
     enum { ENDED = STATES_ALL & ~STATES_LIVE };
     bool only_ended = w->by_state && !(w->states & STATES_LIVE);
@@ -252,7 +256,7 @@ struct job_query acct_wanted_query(struct slurm *s, const struct acct_wanted *w,
         .ids = w->ids ? slurm_ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
 }
 
-const char *acct_wanted_fields(struct arena *a, const struct acct_wanted *w, const char *fields) {
+const char *sacct_wanted_fields(struct arena *a, const struct acct_wanted *w, const char *fields) {
     return arena_printf(a, "%s,submit_ms,eligible_ms,start_ms,end_ms,hold%s%s%s%s%s%s%s%s%s%s%s", fields,
                         w->users ? ",user" : "", w->accounts ? ",project" : "", w->names ? ",name" : "",
                         w->partitions ? ",partition" : "", w->qos ? ",qos" : "", w->nodes ? ",nodes" : "",
@@ -261,7 +265,7 @@ const char *acct_wanted_fields(struct arena *a, const struct acct_wanted *w, con
                         w->by_state && w->states >> JOB_SUSPENDED & 1 ? ",suspended_ms" : "");
 }
 
-void acct_wanted_cut(const struct acct_wanted *w, struct sjob *j) {
+void sacct_wanted_cut(const struct acct_wanted *w, struct sjob *j) {
     int64_t to_s = w->to_s > w->now_s ? w->now_s : w->to_s;
     if (!w->truncate || !j->start_ms)
         return;

@@ -22,11 +22,12 @@ struct acct_wanted {
 };
 
 // 0, or the exit status with the error printed.
-int acct_wanted_read(struct slurm *s, const struct opts *o, const char *ids, struct acct_wanted *out);
-bool acct_wanted_has(const struct acct_wanted *w, const struct sjob *j);
-// What the controller can leave out is not sent; acct_wanted_has has the last word.
-struct job_query acct_wanted_query(struct slurm *s, const struct acct_wanted *w, const char *fields, bool elements);
+int sacct_wanted_read(struct slurm *s, const struct opts *o, const char *ids, struct acct_wanted *out);
+bool sacct_wanted_has(const struct acct_wanted *w, const struct sjob *j);
+// What the controller can leave out is not sent; sacct_wanted_has has the last word.
+struct job_query sacct_wanted_query(struct slurm *s, const struct acct_wanted *w, const char *fields,
+                                    bool elements);
 // Fields besides those that are shown.
-const char *acct_wanted_fields(struct arena *a, const struct acct_wanted *w, const char *fields);
+const char *sacct_wanted_fields(struct arena *a, const struct acct_wanted *w, const char *fields);
 // With -T: start and end within the window.
-void acct_wanted_cut(const struct acct_wanted *w, struct sjob *j);
+void sacct_wanted_cut(const struct acct_wanted *w, struct sjob *j);

@@ -242,7 +242,7 @@ static int each_project(struct acct *a, each_fn *each) {
         return SLURM_FAILED;
     for (uint32_t i = 0; i < list->len; i++) {
         struct project p;
-        if (schema_read_json(&project_schema, &list->items[i], &a->s->cli.arena, &p, NULL) == 0 &&
+        if (schema_read_json(&entity_project_schema, &list->items[i], &a->s->cli.arena, &p, NULL) == 0 &&
             slurm_list_has(a->account, p.name))
             each(a, &p, qos);
     }
@@ -328,7 +328,7 @@ static int fill_qos(struct acct *a) {
         return SLURM_FAILED;
     for (uint32_t i = 0; i < list->len; i++) {
         struct qos q;
-        if (schema_read_json(&qos_schema, &list->items[i], &a->s->cli.arena, &q, NULL) < 0)
+        if (schema_read_json(&entity_qos_schema, &list->items[i], &a->s->cli.arena, &q, NULL) < 0)
             continue;
         normal |= streq(q.name, "normal");
         add_qos(a, &q);
@@ -488,11 +488,12 @@ int sacctmgr_run(struct slurm *s, int argc, char **argv) {
                                        OPTS_COMMON};
     struct opts o;
     int status;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, NULL,
-                    "[OPTIONS] show users|accounts|associations|qos|clusters|tres [withassoc] [format=…] "
-                    "[where user=…]",
-                    &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(
+            &o, s, argc, argv, NULL,
+            "[OPTIONS] show users|accounts|associations|qos|clusters|tres [withassoc] [format=…] "
+            "[where user=…]",
+            &status))
         return status;
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
@@ -507,9 +508,11 @@ int sacctmgr_run(struct slurm *s, int argc, char **argv) {
         slurm_error(s, "\"%s\" is not known here; show users, accounts, associations, qos, clusters or tres", what);
         return SLURM_FAILED;
     }
-    struct acct a = {.s = s, .cluster = slurm_cluster(s), .with_associations = opt_given(&o, "associations")};
-    const struct table_style style = {.heading = !opt_given(&o, "noheader"),
-                                      .parsable = opt_given(&o, "parsable") || opt_given(&o, "parsable2"),
-                                      .trailing = opt_given(&o, "parsable")};
+    struct acct a = {
+        .s = s, .cluster = slurm_cluster(s), .with_associations = slurm_opt_given(&o, "associations")};
+    const struct table_style style = {.heading = !slurm_opt_given(&o, "noheader"),
+                                      .parsable =
+                                          slurm_opt_given(&o, "parsable") || slurm_opt_given(&o, "parsable2"),
+                                      .trailing = slurm_opt_given(&o, "parsable")};
     return a.cluster ? show(&a, e, &o, &style) : SLURM_FAILED;
 }

@@ -162,22 +162,22 @@ int salloc_run(struct slurm *s, int argc, char **argv) {
     struct texts environment;
     cleanup_buf struct buf first = {0}, submit = {0};
     struct json_writer w = {.out = &first};
-    opts_init(&a.o, slurm_job_opts, slurm_job_opt_count, FOR_SALLOC);
-    if (!opts_parse(&a.o, s, argc, argv, true))
+    slurm_opts_init(&a.o, slurm_job_opts, slurm_job_opt_count, FOR_SALLOC);
+    if (!slurm_opts_parse(&a.o, s, argc, argv, true))
         return SLURM_USAGE;
-    if (opt_given(&a.o, "version"))
+    if (slurm_opt_given(&a.o, "version"))
         return slurm_version();
-    if (opt_given(&a.o, "help") || opt_given(&a.o, "usage")) {
+    if (slurm_opt_given(&a.o, "help") || slurm_opt_given(&a.o, "usage")) {
         cleanup_buf struct buf out = {0};
-        opts_help(&a.o, "salloc", "[OPTIONS(0)...] [command(0) [args(0)...]]", &out);
+        slurm_opts_help(&a.o, "salloc", "[OPTIONS(0)...] [command(0) [args(0)...]]", &out);
         return cli_print(&out);
     }
-    opts_environment(&a.o, "SALLOC");
-    s->verbose = opt_given(&a.o, "verbose");
-    s->quiet = opt_given(&a.o, "quiet");
-    if (!opts_check(&a.o, s))
+    slurm_opts_environment(&a.o, "SALLOC");
+    s->verbose = slurm_opt_given(&a.o, "verbose");
+    s->quiet = slurm_opt_given(&a.o, "quiet");
+    if (!slurm_opts_check(&a.o, s))
         return SLURM_FAILED;
-    s->clusters = opt_get(&a.o, "clusters");
+    s->clusters = slurm_opt_get(&a.o, "clusters");
     int r = slurm_job_spec_from(s, &a.o, &spec);
     r = r ? r : slurm_job_export(s, &a.o, &spec, &environment);
     if (r || slurm_check_clusters(s))
@@ -187,9 +187,9 @@ int salloc_run(struct slurm *s, int argc, char **argv) {
     if (!spec.name)
         spec.name = a.argc && job_name_check(a.argv[0], NULL) == 0 ? a.argv[0] : "interactive";
     spec.launch = LAUNCH_STEPS;
-    if (!opt_given(&a.o, "no-shell"))
+    if (!slurm_opt_given(&a.o, "no-shell"))
         spec.lease_s = STEP_LEASE_S;
-    if (opt_given(&a.o, "no-shell"))
+    if (slurm_opt_given(&a.o, "no-shell"))
         return submit_only(s, &spec, &environment);
     a.run.key = slurm_step_key(s);
     slurm_job_request(&spec, NULL, &environment, false, true, &submit);
@@ -216,14 +216,14 @@ int sattach_run(struct slurm *s, int argc, char **argv) {
         {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
         {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0}};
     struct opts o;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_parse(&o, s, argc, argv, false) || !opts_check(&o, s))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_parse(&o, s, argc, argv, false) || !slurm_opts_check(&o, s))
         return SLURM_FAILED;
-    if (opt_given(&o, "version"))
+    if (slurm_opt_given(&o, "version"))
         return slurm_version();
-    if (opt_given(&o, "help")) {
+    if (slurm_opt_given(&o, "help")) {
         cleanup_buf struct buf out = {0};
-        opts_help(&o, "sattach", "[OPTIONS] <jobid.stepid>", &out);
+        slurm_opts_help(&o, "sattach", "[OPTIONS] <jobid.stepid>", &out);
         return cli_print(&out);
     }
     if (o.argument_count != 1) {
@@ -238,11 +238,11 @@ int sattach_run(struct slurm *s, int argc, char **argv) {
     const struct json *spec = json_get(r.json, "spec");
     if (spec && json_true(spec, "attach")) {
         struct client_session live = {.cli = &s->cli,
-                               .target = arena_printf(&s->cli.arena, "/v1/jobs/%s/attach", id),
-                               .input = true,
-                               .pty = opt_given(&o, "pty"),
-                               .job = true};
-        return session_run(&live);
+                                      .target = arena_printf(&s->cli.arena, "/v1/jobs/%s/attach", id),
+                                      .input = true,
+                                      .pty = slurm_opt_given(&o, "pty"),
+                                      .job = true};
+        return client_session_run(&live);
     }
     const char *dot = strchr(o.arguments[0], '.');
     uint32_t number;
@@ -257,7 +257,7 @@ int sattach_run(struct slurm *s, int argc, char **argv) {
     struct step_run run = {.s = s,
                            .target = arena_printf(&s->cli.arena, "/v1/jobs/%s/step", id),
                            .first = &first,
-                           .label = opt_given(&o, "label"),
+                           .label = slurm_opt_given(&o, "label"),
                            .input = true,
                            .out_fd = STDOUT_FILENO,
                            .err_fd = STDERR_FILENO,

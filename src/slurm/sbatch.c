@@ -27,7 +27,7 @@ static const char *safe_name(struct slurm *s, const char *name) {
 }
 
 static int take_script(struct slurm *s, const struct opts *line, struct script *script) {
-    const char *wrap = opt_get(line, "wrap");
+    const char *wrap = slurm_opt_get(line, "wrap");
     if (wrap && line->argument_count) {
         slurm_error(s, "Script arguments not permitted with --wrap option");
         return SLURM_FAILED;
@@ -50,14 +50,14 @@ static const char *as_typed(struct slurm *s, const char *path, const struct opts
         if ((unsigned char)b.data[i] < 32 || b.data[i] == 127)
             b.data[i] = ' ';
     size_t len = b.len < SHOWN_MAX ? b.len : SHOWN_MAX;
-    while (len && !utf8_valid(buf_str(&b), len))
+    while (len && !str_utf8_valid(buf_str(&b), len))
         len--;
     return arena_strndup(&s->cli.arena, buf_str(&b), len);
 }
 
 static void name_job(struct slurm *s, const struct opts *o, const struct script *script, struct spec *spec) {
     if (!spec->name)
-        spec->name = opt_get(o, "wrap") ? "wrap" : script->path ? base_name(script->path) : "sbatch";
+        spec->name = slurm_opt_get(o, "wrap") ? "wrap" : script->path ? base_name(script->path) : "sbatch";
     spec->name = safe_name(s, spec->name);
     if (script->path)
         spec->command_text = as_typed(s, script->path, o);
@@ -68,7 +68,7 @@ static void name_job(struct slurm *s, const struct opts *o, const struct script 
                                      (size_t)(o->argument_count - 1) * sizeof *o->arguments);
         spec->argv.len = (uint32_t)o->argument_count - 1;
     }
-    if (opt_given(o, "requeue"))
+    if (slurm_opt_given(o, "requeue"))
         spec->requeue = true;
 }
 
@@ -95,13 +95,14 @@ static int wait_for(struct slurm *s, uint64_t first, uint64_t count) {
 
 static int report(struct slurm *s, const struct opts *o, const struct reply *r) {
     long long id = (long long)json_i64(r->json, "id", 0);
-    if (opt_given(o, "parsable") && !s->quiet)
+    if (slurm_opt_given(o, "parsable") && !s->quiet)
         printf(s->clusters ? "%lld;%s\n" : "%lld\n", id, s->clusters);
     else if (!s->quiet)
         printf(s->clusters ? "Submitted batch job %lld on cluster %s\n" : "Submitted batch job %lld\n", id,
                s->clusters);
     fflush(stdout);
-    return opt_given(o, "wait") ? wait_for(s, (uint64_t)id, (uint64_t)json_i64(r->json, "count", 1)) : SLURM_OK;
+    return slurm_opt_given(o, "wait") ? wait_for(s, (uint64_t)id, (uint64_t)json_i64(r->json, "count", 1))
+                                      : SLURM_OK;
 }
 
 static int submit(struct slurm *s, const struct opts *o, const struct script *script) {
@@ -114,10 +115,11 @@ static int submit(struct slurm *s, const struct opts *o, const struct script *sc
     if (r)
         return r;
     name_job(s, o, script, &spec);
-    slurm_job_request(&spec, script, &environment, false, opt_given(o, "no-requeue") && !spec.requeue, &body);
+    slurm_job_request(&spec, script, &environment, false, slurm_opt_given(o, "no-requeue") && !spec.requeue,
+                      &body);
     if (!slurm_client(s) || slurm_check_clusters(s))
         return SLURM_FAILED;
-    if (opt_given(o, "test-only"))
+    if (slurm_opt_given(o, "test-only"))
         return slurm_test_only(s, &spec);
     if (client_call(s->client, "POST", "/v1/jobs", &body, &reply) < 0) {
         const char *words = slurm_submit_error_text(s, &spec);
@@ -130,31 +132,32 @@ static int submit(struct slurm *s, const struct opts *o, const struct script *sc
 int sbatch_run(struct slurm *s, int argc, char **argv) {
     struct opts line, all;
     struct script script = {0};
-    opts_init(&line, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
-    if (!opts_parse(&line, s, argc, argv, true))
+    slurm_opts_init(&line, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
+    if (!slurm_opts_parse(&line, s, argc, argv, true))
         return SLURM_USAGE;
-    if (opt_given(&line, "version"))
+    if (slurm_opt_given(&line, "version"))
         return slurm_version();
-    if (opt_given(&line, "help") || opt_given(&line, "usage")) {
+    if (slurm_opt_given(&line, "help") || slurm_opt_given(&line, "usage")) {
         cleanup_buf struct buf out = {0};
-        opts_help(&line, "sbatch", "[OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]", &out);
+        slurm_opts_help(&line, "sbatch", "[OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]", &out);
         return cli_print(&out);
     }
     int r = take_script(s, &line, &script);
     if (r)
         return r;
     struct opts environment;
-    opts_init(&environment, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
-    opts_environment(&environment, "SBATCH");
-    opts_init(&all, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
-    if (!opt_given(&line, "wrap") && (r = slurm_script_options(s, &script, &all)))
+    slurm_opts_init(&environment, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
+    slurm_opts_environment(&environment, "SBATCH");
+    slurm_opts_init(&all, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
+    if (!slurm_opt_given(&line, "wrap") && (r = slurm_script_options(s, &script, &all)))
         return r;
-    opts_override(&all, &environment);
-    opts_override(&all, &line);
-    s->verbose = opt_given(&all, "verbose");
-    s->quiet = opt_given(&all, "quiet");
-    if (!opts_check(&all, s))
+    slurm_opts_override(&all, &environment);
+    slurm_opts_override(&all, &line);
+    s->verbose = slurm_opt_given(&all, "verbose");
+    s->quiet = slurm_opt_given(&all, "quiet");
+    if (!slurm_opts_check(&all, s))
         return SLURM_USAGE;
-    s->clusters = opt_get(&all, "clusters") ? opt_get(&all, "clusters") : getenv("SLURM_CLUSTERS");
+    s->clusters =
+        slurm_opt_get(&all, "clusters") ? slurm_opt_get(&all, "clusters") : getenv("SLURM_CLUSTERS");
     return submit(s, &all, &script);
 }

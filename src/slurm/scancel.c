@@ -73,32 +73,33 @@ static bool confirmed(const struct sjob *j) {
 }
 
 static int read_words(struct slurm *s, const struct opts *o, struct cancel_request *q) {
-    const char *signal = opt_get(o, "signal");
-    *q = (struct cancel_request){.batch = opt_given(o, "batch"),
-                          .full = opt_given(o, "full"),
-                          .partition = opt_get(o, "partition"),
-                          .account = opt_get(o, "account"),
-                          .qos = opt_get(o, "qos"),
-                          .nodes = opt_get(o, "nodelist"),
-                          .reservation = opt_get(o, "reservation"),
-                          .nobody = opt_given(o, "wckey"),
-                          .names = opt_get(o, "jobname") ? opt_get(o, "jobname") : opt_get(o, "name")};
+    const char *signal = slurm_opt_get(o, "signal");
+    *q = (struct cancel_request){.batch = slurm_opt_given(o, "batch"),
+                                 .full = slurm_opt_given(o, "full"),
+                                 .partition = slurm_opt_get(o, "partition"),
+                                 .account = slurm_opt_get(o, "account"),
+                                 .qos = slurm_opt_get(o, "qos"),
+                                 .nodes = slurm_opt_get(o, "nodelist"),
+                                 .reservation = slurm_opt_get(o, "reservation"),
+                                 .nobody = slurm_opt_given(o, "wckey"),
+                                 .names = slurm_opt_get(o, "jobname") ? slurm_opt_get(o, "jobname")
+                                                                      : slurm_opt_get(o, "name")};
     if (signal && signal_parse(signal, &q->signal, NULL) < 0) {
         fprintf(stderr, "Unknown job signal: %s\n", signal);
         return SLURM_FAILED;
     }
-    if (opt_get(o, "user")) {
-        q->user = slurm_user_name_of(&s->cli.arena, opt_get(o, "user"));
+    if (slurm_opt_get(o, "user")) {
+        q->user = slurm_user_name_of(&s->cli.arena, slurm_opt_get(o, "user"));
         if (!q->user) {
-            slurm_error(s, "Invalid user name: %s", opt_get(o, "user"));
+            slurm_error(s, "Invalid user name: %s", slurm_opt_get(o, "user"));
             return SLURM_FAILED;
         }
     }
-    if (opt_given(o, "me"))
+    if (slurm_opt_given(o, "me"))
         q->user = slurm_own_name(&s->cli.arena);
     if (q->batch && !q->signal)
         q->signal = SIGKILL;  // the script alone, not the job's steps
-    const char *state = opt_get(o, "state");
+    const char *state = slurm_opt_get(o, "state");
     for (const char *p = state; p && *p;) {
         const char *one = arena_strndup(&s->cli.arena, p, strcspn(p, ","));
         if (!slurm_states_known(one)) {
@@ -174,7 +175,7 @@ static void tell(struct slurm *s, const struct cancel_request *q, const char *id
 
 // Ids that the API takes as they are: no filter has to look at them first.
 static bool plain(const struct opts *o, const struct cancel_request *q) {
-    return q->ids && !has_filter(q) && !opt_given(o, "interactive");
+    return q->ids && !has_filter(q) && !slurm_opt_given(o, "interactive");
 }
 
 // Jobs as a whole; steps ("12.0") go one by one.
@@ -206,7 +207,7 @@ static int chosen(struct slurm *s, const struct opts *o, const struct cancel_req
                       : "id,label,array_id,array_index,name,user,partition,project,qos,state,nodes"};
     int status = slurm_jobs_fetch(s, &query, &jobs), count = 0;
     for (uint32_t i = 0; !status && i < jobs.len; i++)
-        if (matches(q, &jobs.at[i]) && (!opt_given(o, "interactive") || confirmed(&jobs.at[i]))) {
+        if (matches(q, &jobs.at[i]) && (!slurm_opt_given(o, "interactive") || confirmed(&jobs.at[i]))) {
             json_put_str(w, jobs.at[i].label);
             tell(s, q, jobs.at[i].label, strlen(jobs.at[i].label));
             count++;
@@ -323,10 +324,10 @@ int scancel_run(struct slurm *s, int argc, char **argv) {
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
     int status;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, "SCANCEL", "[OPTIONS] [job_id[_array_id][.step_id]]", &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(&o, s, argc, argv, "SCANCEL", "[OPTIONS] [job_id[_array_id][.step_id]]", &status))
         return status;
-    s->quiet = opt_given(&o, "quiet");
+    s->quiet = slurm_opt_given(&o, "quiet");
     if (read_words(s, &o, &q) || read_ids(s, &o, &q) || slurm_check_clusters(s))
         return SLURM_FAILED;
     uint32_t count = 1;

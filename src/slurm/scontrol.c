@@ -109,7 +109,7 @@ static int run_wait_job(struct scontrol *c, int argc, char **argv) {
             fprintf(stderr, "scontrol: Problem running job %u\n", id);
             return SLURM_FAILED;
         }
-        int state = words_find(job_state_words, json_str(r.json, "state"));
+        int state = schema_word_find(job_state_words, json_str(r.json, "state"));
         if (state == JOB_RUNNING || state == JOB_SUSPENDED)
             return SLURM_OK;
         if (state < 0 || job_state_final((enum job_state)state) || state == JOB_COMPLETING) {
@@ -231,21 +231,21 @@ static const struct {
 
 int scontrol_run(struct slurm *s, int argc, char **argv) {
     struct opts o;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_parse(&o, s, argc, argv, false))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_parse(&o, s, argc, argv, false))
         return SLURM_FAILED;
-    s->verbose = opt_given(&o, "verbose");
-    if (!opts_check(&o, s))
+    s->verbose = slurm_opt_given(&o, "verbose");
+    if (!slurm_opts_check(&o, s))
         return SLURM_FAILED;
-    if (opt_given(&o, "version"))
+    if (slurm_opt_given(&o, "version"))
         return slurm_version();
     struct scontrol c = {.s = s,
-                         .one_line = opt_given(&o, "oneliner"),
-                         .details = opt_given(&o, "details"),
-                         .quiet = opt_given(&o, "quiet")};
-    if (opt_given(&o, "help"))
+                         .one_line = slurm_opt_given(&o, "oneliner"),
+                         .details = slurm_opt_given(&o, "details"),
+                         .quiet = slurm_opt_given(&o, "quiet")};
+    if (slurm_opt_given(&o, "help"))
         return run_help(&c, 0, NULL);
-    s->clusters = opt_get(&o, "cluster") ? opt_get(&o, "cluster") : opt_get(&o, "clusters");
+    s->clusters = slurm_opt_get(&o, "cluster") ? slurm_opt_get(&o, "cluster") : slurm_opt_get(&o, "clusters");
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
     if (!o.argument_count) {

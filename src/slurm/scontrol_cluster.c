@@ -243,8 +243,9 @@ static int partition_change(struct scontrol *c, const char *word, struct partiti
 static bool get_partition(struct scontrol *c, const char *name, struct partition *out) {
     struct reply r;
     return slurm_client(c->s) &&
-           client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/partitions/%s", name), NULL, &r) == 0 &&
-           schema_read_json(&partition_schema, r.json, &c->s->cli.arena, out, NULL) == 0;
+           client_call(c->s->client, "GET", arena_printf(&c->s->cli.arena, "/v1/partitions/%s", name), NULL,
+                       &r) == 0 &&
+           schema_read_json(&entity_partition_schema, r.json, &c->s->cli.arena, out, NULL) == 0;
 }
 
 static int set_partition(struct scontrol *c, const char *name, bool create, int argc, char **argv) {
@@ -269,7 +270,7 @@ static int set_partition(struct scontrol *c, const char *name, bool create, int 
         fprintf(stderr, "scontrol: error: No changes specified\n");
         return SLURM_FAILED;
     }
-    return put_entity(c, "partitions", name, &partition_schema, &p,
+    return put_entity(c, "partitions", name, &entity_partition_schema, &p,
                       create ? "Error creating the partition" : "slurm_update error");
 }
 
@@ -442,7 +443,7 @@ static int set_reservation(struct scontrol *c, const char *name, struct reservat
         r->end_ms = r->start_ms + t.seconds * 1000;
     if (nodes && choose_nodes(c, t.count, r))
         return SLURM_FAILED;
-    return put_entity(c, "reservations", name, &reservation_schema, r,
+    return put_entity(c, "reservations", name, &entity_reservation_schema, r,
                       create ? "Error creating the reservation" : "slurm_update error");
 }
 
@@ -450,7 +451,7 @@ static bool get_reservation(struct scontrol *c, const char *name, struct reserva
     struct reply r;
     const char *target = arena_printf(&c->s->cli.arena, "/v1/reservations/%s", name);
     return slurm_client(c->s) && client_call(c->s->client, "GET", target, NULL, &r) == 0 &&
-           schema_read_json(&reservation_schema, r.json, &c->s->cli.arena, out, NULL) == 0;
+           schema_read_json(&entity_reservation_schema, r.json, &c->s->cli.arena, out, NULL) == 0;
 }
 
 // Named as Slurm does: after the first user or account, with a number.

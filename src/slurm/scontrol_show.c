@@ -39,10 +39,11 @@ static void job_times(const struct scontrol *c, const struct sjob *j, struct buf
     char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
     const struct spec *p = j->spec;
     int64_t eligible = j->hold && j->state == JOB_PENDING ? 0 : j->eligible_ms;
-    buf_addf(out, "RunTime=%s TimeLimit=%s TimeMin=%s", elapsed_format_full(j->elapsed_ms / 1000, a),
-             j->time_limit_s && j->time_limit_s < DURATION_LIMIT_S ? elapsed_format_full(j->time_limit_s, b)
-                                                                   : "UNLIMITED",
-             p->time_min_s ? elapsed_format_full(p->time_min_s, d) : "N/A");
+    buf_addf(out, "RunTime=%s TimeLimit=%s TimeMin=%s", duration_elapsed_format_full(j->elapsed_ms / 1000, a),
+             j->time_limit_s && j->time_limit_s < DURATION_LIMIT_S
+                 ? duration_elapsed_format_full(j->time_limit_s, b)
+                 : "UNLIMITED",
+             p->time_min_s ? duration_elapsed_format_full(p->time_min_s, d) : "N/A");
     line_end(c, out);
     buf_addf(out, "SubmitTime=%s EligibleTime=%s", slurm_time(j->submit_ms, "Unknown", a),
              slurm_time(eligible, "Unknown", b));
@@ -51,7 +52,7 @@ static void job_times(const struct scontrol *c, const struct sjob *j, struct buf
     line_end(c, out);
     buf_addf(out, "StartTime=%s EndTime=%s Deadline=%s",
              slurm_time(j->start_ms ? j->start_ms : j->expected_start_ms, "Unknown", a),
-             slurm_time(sjob_end_ms(j), "Unknown", b), slurm_time(p->deadline_ms, "N/A", d));
+             slurm_time(slurm_job_end_ms(j), "Unknown", b), slurm_time(p->deadline_ms, "N/A", d));
     line_end(c, out);
     int64_t before = j->suspend_ms ? (j->suspend_ms - j->start_ms - past_pauses_ms(j)) / 1000 : 0;
     buf_addf(out, "SuspendTime=%s SecsPreSuspend=%lld LastSchedEval=%s Scheduler=Main",
@@ -152,7 +153,7 @@ static void job_shape(const struct scontrol *c, const struct sjob *j, struct buf
     char t[UNIT_TEXT_MAX];
     bool per_cpu;
     uint32_t nodes = j->node_count ? j->node_count : p->nodes_min ? p->nodes_min : 1;
-    uint64_t memory = sjob_memory(j, &per_cpu);
+    uint64_t memory = slurm_job_memory(j, &per_cpu);
     if (j->start_ms || p->nodes_max <= 1)
         buf_addf(out, "NumNodes=%u ", nodes);
     else
@@ -192,12 +193,12 @@ static void job_files(const struct scontrol *c, const struct sjob *j, struct buf
     }
     if (p->launch == LAUNCH_BATCH && !p->attach) {
         buf_adds(out, "StdErr=");
-        sjob_path(j, str_empty(p->error) ? p->output : p->error, out);
+        slurm_job_path(j, str_empty(p->error) ? p->output : p->error, out);
         line_end(c, out);
         buf_addf(out, "StdIn=%s", str_empty(p->input) ? "/dev/null" : p->input);
         line_end(c, out);
         buf_adds(out, "StdOut=");
-        sjob_path(j, p->output, out);
+        slurm_job_path(j, p->output, out);
         line_end(c, out);
     }
     buf_adds(out, "Power=");
@@ -230,11 +231,11 @@ static void put_job(const struct scontrol *c, const struct sjob *j, struct buf *
     buf_addf(out, "UserId=%s(%u) GroupId=%s(%u) MCS_label=N/A", or_null(j->user), j->uid,
              slurm_group_name(a, p->gid), p->gid);
     line_end(c, out);
-    buf_addf(out, "Priority=%u Nice=%d Account=%s QOS=%s", sjob_priority(j), j->nice, or_null(j->project),
-             j->qos ? j->qos : "normal");
+    buf_addf(out, "Priority=%u Nice=%d Account=%s QOS=%s", slurm_job_priority(j), j->nice,
+             or_null(j->project), j->qos ? j->qos : "normal");
     line_end(c, out);
     buf_addf(out, "JobState=%s Reason=%s Dependency=", slurm_state_word(j->state), slurm_reason_word(j));
-    sjob_dependency(j, out);
+    slurm_job_dependency(j, out);
     line_end(c, out);
     buf_addf(out, "Requeue=%d Restarts=%u BatchFlag=%d Reboot=0 ExitCode=%d:%u", p->requeue,
              j->attempt > 1 ? j->attempt - 1 : 0, p->launch == LAUNCH_BATCH, j->exit_code, j->exit_signal);
@@ -314,7 +315,7 @@ static void put_node(const struct scontrol *c, const struct snode *n, struct buf
     switch (n->state) {
     case SNODE_DRAINED: buf_adds(&state, "IDLE+DRAIN"); break;
     case SNODE_DRAINING: buf_adds(&state, "MIXED+DRAIN"); break;
-    default: upper(snode_long(n), &state); break;
+    default: upper(slurm_node_long(n), &state); break;
     }
     for (uint32_t i = 0; n->partitions && i < n->partitions->len; i++)
         buf_addf(&partitions, "%s%s", i ? "," : "", n->partitions->items[i].s);
@@ -414,10 +415,10 @@ static void put_partition(const struct scontrol *c, const struct spartition *p, 
     buf_addf(out, "AllocNodes=ALL Default=%s QoS=N/A", p->p.is_default ? "YES" : "NO");
     line_end(c, out);
     buf_addf(out, "DefaultTime=%s DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
-             p->p.default_time_s ? elapsed_format_full(p->p.default_time_s, a) : "NONE");
+             p->p.default_time_s ? duration_elapsed_format_full(p->p.default_time_s, a) : "NONE");
     line_end(c, out);
     buf_addf(out, "MaxNodes=UNLIMITED MaxTime=%s MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
-             p->p.max_time_s ? elapsed_format_full(p->p.max_time_s, b) : "UNLIMITED");
+             p->p.max_time_s ? duration_elapsed_format_full(p->p.max_time_s, b) : "UNLIMITED");
     line_end(c, out);
     buf_addf(out, "Nodes=%s", or_null(p->node_list));
     line_end(c, out);
@@ -427,7 +428,7 @@ static void put_partition(const struct scontrol *c, const struct spartition *p, 
     buf_adds(out, "OverTimeLimit=NONE PreemptMode=OFF");
     line_end(c, out);
     buf_adds(out, "State=");
-    upper(spartition_state(p), out);
+    upper(slurm_partition_state(p), out);
     buf_addf(out, " TotalCPUs=%u TotalNodes=%u SelectTypeParameters=NONE", p->cpus, p->nodes);
     line_end(c, out);
     buf_adds(out, "JobDefaults=(null)");
@@ -498,13 +499,13 @@ static int show_reservations(struct scontrol *c, const char *name) {
     for (uint32_t i = 0; list && i < list->len; i++) {
         struct reservation v;
         char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
-        if (schema_read_json(&reservation_schema, &list->items[i], &c->s->cli.arena, &v, NULL) < 0 ||
+        if (schema_read_json(&entity_reservation_schema, &list->items[i], &c->s->cli.arena, &v, NULL) < 0 ||
             (name && !streq(v.name, name)))
             continue;
         found = true;
         buf_addf(&out, "ReservationName=%s StartTime=%s EndTime=%s Duration=%s", v.name,
                  slurm_time(v.start_ms, "N/A", a), slurm_time(v.end_ms, "N/A", b),
-                 elapsed_format_full((v.end_ms - v.start_ms) / 1000, d));
+                 duration_elapsed_format_full((v.end_ms - v.start_ms) / 1000, d));
         line_end(c, &out);
         reservation_place(c, &v, &out);
         buf_adds(&out, "Users=");

@@ -17,8 +17,8 @@ int sdiag_run(struct slurm *s, int argc, char **argv) {
         OPTS_COMMON};
     struct opts o;
     int status;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, NULL, "[OPTIONS]", &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(&o, s, argc, argv, NULL, "[OPTIONS]", &status))
         return status;
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
@@ -27,7 +27,7 @@ int sdiag_run(struct slurm *s, int argc, char **argv) {
     struct tm tm;
     if (slurm_get(s, "/v1/status", &r))
         return SLURM_FAILED;
-    if (opt_given(&o, "json")) {
+    if (slurm_opt_given(&o, "json")) {
         printf("%s\n", r.text);
         return SLURM_OK;
     }

@@ -84,7 +84,10 @@ PUT(partition) {
         buf_addf(out, "%s%s", l->partition->p.name, l->partition->p.is_default ? "*" : "");
 }
 PUT(partition_name) { LINE; buf_adds(out, l->partition ? l->partition->p.name : ""); }
-PUT(avail) { LINE; buf_adds(out, l->partition ? spartition_state(l->partition) : "up"); }
+PUT(avail) {
+    LINE;
+    buf_adds(out, l->partition ? slurm_partition_state(l->partition) : "up");
+}
 PUT(limit) {
     LINE;
     char t[UNIT_TEXT_MAX];
@@ -110,8 +113,14 @@ PUT(address) {
     for (uint32_t i = 0; i < l->nodes.len; i++)
         buf_addf(out, "%s%s", i ? "," : "", l->nodes.at[i]->address ? l->nodes.at[i]->address : l->nodes.at[i]->name);
 }
-PUT(state) { LINE; buf_adds(out, FIRST ? snode_long(FIRST) : "n/a"); }
-PUT(state_short) { LINE; buf_adds(out, FIRST ? snode_short(FIRST) : "n/a"); }
+PUT(state) {
+    LINE;
+    buf_adds(out, FIRST ? slurm_node_long(FIRST) : "n/a");
+}
+PUT(state_short) {
+    LINE;
+    buf_adds(out, FIRST ? slurm_node_short(FIRST) : "n/a");
+}
 // The state that is underneath, and what is on top of it.
 PUT(state_complete) {
     LINE;
@@ -149,7 +158,7 @@ PUT(sct) {
 static void node_counts(const struct sinfo_line *l, uint32_t n[4]) {
     for (uint32_t i = 0; i < l->nodes.len; i++) {
         const struct snode *node = l->nodes.at[i];
-        bool works = snode_usable(node) || node->state == SNODE_DRAINING;  // jobs still run on it
+        bool works = slurm_node_usable(node) || node->state == SNODE_DRAINING;  // jobs still run on it
         int which = !works ? 2 : node->state == SNODE_IDLE ? 1 : 0;
         n[which]++;
         n[3]++;
@@ -174,7 +183,7 @@ PUT(cpus_aiot) {
         const struct snode *n = l->nodes.at[i];
         uint32_t rest = n->cpus > n->cpus_used ? n->cpus - n->cpus_used : 0;
         used += n->cpus_used;
-        if (snode_usable(n))
+        if (slurm_node_usable(n))
             idle += rest;
         else
             other += rest;
@@ -275,15 +284,15 @@ struct sinfo_listing {
 };
 
 static bool wanted(struct sinfo_listing *l, const struct snode *n) {
-    bool named = !opt_get(l->o, "nodes");
+    bool named = !slurm_opt_get(l->o, "nodes");
     for (uint32_t i = 0; i < l->names.len && !named; i++)
         named = streq(l->names.at[i], n->name);
     bool dead = n->state == SNODE_DOWN || n->state == SNODE_LOST;
-    if (!named || (opt_given(l->o, "dead") && !dead) || (opt_given(l->o, "responding") && dead))
+    if (!named || (slurm_opt_given(l->o, "dead") && !dead) || (slurm_opt_given(l->o, "responding") && dead))
         return false;
-    if (opt_given(l->o, "list-reasons") && str_empty(n->reason))
+    if (slurm_opt_given(l->o, "list-reasons") && str_empty(n->reason))
         return false;
-    return !l->states || snode_states_match(l->states, n);
+    return !l->states || slurm_node_states_match(l->states, n);
 }
 
 static void add_node(struct sinfo_listing *l, uint32_t from, const struct spartition *p, const struct snode *n) {
@@ -308,14 +317,15 @@ static void add_partition(struct sinfo_listing *l, const struct cluster_view *c,
     static const enum snode_state order[] = {SNODE_LOST,    SNODE_DOWN,      SNODE_DRAINING,
                                              SNODE_DRAINED, SNODE_MAINT,     SNODE_COMPLETING,
                                              SNODE_MIXED,   SNODE_ALLOCATED, SNODE_IDLE};
-    bool by_name = l->single || opt_get(l->o, "sort");
+    bool by_name = l->single || slurm_opt_get(l->o, "sort");
     for (size_t k = 0; k < (by_name ? 1 : sizeof order / sizeof *order); k++)
         for (uint32_t i = 0; i < c->nodes.len; i++) {
             const struct snode *n = &c->nodes.at[i];
-            if ((by_name || n->state == order[k]) && (!p || snode_in(n, p->p.name)) && wanted(l, n))
+            if ((by_name || n->state == order[k]) && (!p || slurm_node_in(n, p->p.name)) && wanted(l, n))
                 add_node(l, from, p, n);
         }
-    if (l->lines.len == from && p && !opt_get(l->o, "nodes") && !opt_given(l->o, "list-reasons") && !l->single) {
+    if (l->lines.len == from && p && !slurm_opt_get(l->o, "nodes") &&
+        !slurm_opt_given(l->o, "list-reasons") && !l->single) {
         struct sinfo_line empty = {.partition = p};
         vec_push(&l->lines, empty);
     }
@@ -363,7 +373,7 @@ static bool comes_after(const struct sinfo_line *a, const struct sinfo_line *b, 
 
 // Few lines, and those that are equal stay as they were.
 static void sort_lines(struct sinfo_listing *l) {
-    const char *by = opt_get(l->o, "sort");
+    const char *by = slurm_opt_get(l->o, "sort");
     for (uint32_t i = 1; by && i < l->lines.len; i++) {
         struct sinfo_line moved = l->lines.at[i];
         uint32_t k = i;
@@ -374,21 +384,21 @@ static void sort_lines(struct sinfo_listing *l) {
 }
 
 static const char *format_of(const struct opts *o) {
-    if (opt_get(o, "format"))
-        return opt_get(o, "format");
-    bool wide = opt_given(o, "long");
-    if (opt_given(o, "summarize"))
+    if (slurm_opt_get(o, "format"))
+        return slurm_opt_get(o, "format");
+    bool wide = slurm_opt_given(o, "long");
+    if (slurm_opt_given(o, "summarize"))
         return "%9P %.5a %.10l %.16F %N";
-    if (opt_given(o, "list-reasons"))
+    if (slurm_opt_given(o, "list-reasons"))
         return wide ? "%20E %12U %19H %6t %N" : "%20E %9u %19H %N";
-    if (opt_given(o, "Node"))
+    if (slurm_opt_given(o, "Node"))
         return wide ? "%N %.5D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E" : "%N %.5D %.9P %6t";
     return wide ? "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N" : "%9P %.5a %.10l %.6D %.6t %N";
 }
 
 // With -N the first column is as wide as the longest name, at least ten.
 static void widen_names(struct sinfo_listing *l, const struct cluster_view *c) {
-    if (!l->single || opt_get(l->o, "format") || opt_get(l->o, "Format"))
+    if (!l->single || slurm_opt_get(l->o, "format") || slurm_opt_get(l->o, "Format"))
         return;
     int width = 10;
     for (uint32_t i = 0; i < c->nodes.len; i++)
@@ -415,7 +425,8 @@ static int list_reservations(struct slurm *s, bool heading) {
         char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
         buf_addf(&out, "%-11s %8s %19s %19s %11s  %s\n", json_str(j, "name"),
                  from <= now && now < to ? "ACTIVE" : "INACTIVE", slurm_time(from, "N/A", a),
-                 slurm_time(to, "N/A", b), elapsed_format_full((to - from) / 1000, d), json_str(j, "nodes"));
+                 slurm_time(to, "N/A", b), duration_elapsed_format_full((to - from) / 1000, d),
+                 json_str(j, "nodes"));
     }
     return cli_print(&out);
 }
@@ -428,49 +439,52 @@ static int print_json(struct slurm *s) {
         return SLURM_FAILED;
     slurm_json_open(&w, "openapi/v0.0.38", "nodes");
     for (uint32_t i = 0; i < c.nodes.len; i++)
-        snode_json(&c.nodes.at[i], &w);
+        slurm_node_json(&c.nodes.at[i], &w);
     slurm_json_close(&w);
     slurm_cluster_done(&c);
     return cli_print(&out);
 }
 
 static int show(struct slurm *s, const struct opts *o) {
-    struct sinfo_listing l = {.s = s, .o = o, .states = opt_get(o, "states"), .single = opt_given(o, "Node")};
+    struct sinfo_listing l = {
+        .s = s, .o = o, .states = slurm_opt_get(o, "states"), .single = slurm_opt_given(o, "Node")};
     struct cluster_view c;
     cleanup_buf struct buf out = {0};
-    if (opt_get(o, "nodes") && nodelist_expand(opt_get(o, "nodes"), &s->cli.arena, &l.names, &s->cli.error) < 0) {
+    if (slurm_opt_get(o, "nodes") &&
+        nodelist_expand(slurm_opt_get(o, "nodes"), &s->cli.arena, &l.names, &s->cli.error) < 0) {
         slurm_error(s, "%s", s->cli.error.text);
         return SLURM_FAILED;
     }
     if (slurm_cluster_fetch(s, &c))
         return SLURM_FAILED;
-    if (opt_get(o, "Format") && (!opt_get(o, "format") || streq(opt_get(o, "format"), getenv("SINFO_FORMAT"))))
-        slurm_columns_by_names(s, columns_table, COLUMN_COUNT, opt_get(o, "Format"), "job", &l.columns);
+    if (slurm_opt_get(o, "Format") &&
+        (!slurm_opt_get(o, "format") || streq(slurm_opt_get(o, "format"), getenv("SINFO_FORMAT"))))
+        slurm_columns_by_names(s, columns_table, COLUMN_COUNT, slurm_opt_get(o, "Format"), "job", &l.columns);
     else
         slurm_columns_by_letters(s, columns_table, COLUMN_COUNT, format_of(o), "node", &l.columns);
     widen_names(&l, &c);
     if (uses_partitions(&l.columns)) {
         for (uint32_t i = 0; i < c.partitions.len; i++)
-            if (slurm_list_has(opt_get(o, "partition"), c.partitions.at[i].p.name))
+            if (slurm_list_has(slurm_opt_get(o, "partition"), c.partitions.at[i].p.name))
                 add_partition(&l, &c, &c.partitions.at[i]);
-    } else if (!opt_get(o, "partition")) {
+    } else if (!slurm_opt_get(o, "partition")) {
         add_partition(&l, &c, NULL);
     } else {
         for (uint32_t i = 0; i < c.partitions.len; i++)
-            if (slurm_list_has(opt_get(o, "partition"), c.partitions.at[i].p.name))
+            if (slurm_list_has(slurm_opt_get(o, "partition"), c.partitions.at[i].p.name))
                 add_partition(&l, &c, &c.partitions.at[i]);
     }
     sort_lines(&l);
-    if (s->clusters && !opt_given(o, "noheader"))
+    if (s->clusters && !slurm_opt_given(o, "noheader"))
         buf_addf(&out, "CLUSTER: %s\n", s->clusters);
-    if (opt_given(o, "long") && !opt_given(o, "noheader")) {
+    if (slurm_opt_given(o, "long") && !slurm_opt_given(o, "noheader")) {
         time_t now = time(NULL);
         struct tm tm;
         char text[64];
         strftime(text, sizeof text, "%a %b %d %H:%M:%S %Y", localtime_r(&now, &tm));
         buf_addf(&out, "%s\n", text);
     }
-    if (!opt_given(o, "noheader"))
+    if (!slurm_opt_given(o, "noheader"))
         slurm_columns_heading(&l.columns, &out);
     for (uint32_t i = 0; i < l.lines.len; i++) {
         slurm_columns_row(&l.columns, &l.lines.at[i], &out);
@@ -486,17 +500,17 @@ int sinfo_run(struct slurm *s, int argc, char **argv) {
     struct opts o;
     int status;
     uint32_t pause = 0;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, "SINFO", "[OPTIONS]", &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(&o, s, argc, argv, "SINFO", "[OPTIONS]", &status))
         return status;
-    if (snode_states_check(s, opt_get(&o, "states")) || slurm_check_clusters(s))
+    if (slurm_node_states_check(s, slurm_opt_get(&o, "states")) || slurm_check_clusters(s))
         return SLURM_FAILED;
-    if (opt_given(&o, "json"))
+    if (slurm_opt_given(&o, "json"))
         return print_json(s);
-    if (opt_given(&o, "reservation"))
-        return list_reservations(s, !opt_given(&o, "noheader"));
-    if (opt_get(&o, "iterate") && (parse_u32(opt_get(&o, "iterate"), &pause) < 0 || !pause)) {
-        slurm_error(s, "Error: invalid entry for --iterate=%s", opt_get(&o, "iterate"));
+    if (slurm_opt_given(&o, "reservation"))
+        return list_reservations(s, !slurm_opt_given(&o, "noheader"));
+    if (slurm_opt_get(&o, "iterate") && (parse_u32(slurm_opt_get(&o, "iterate"), &pause) < 0 || !pause)) {
+        slurm_error(s, "Error: invalid entry for --iterate=%s", slurm_opt_get(&o, "iterate"));
         return SLURM_FAILED;
     }
     for (;;) {

@@ -100,7 +100,7 @@ int slurm_main(const char *name, int argc, char **argv, const struct cli_transpo
     if (!isatty(STDOUT_FILENO))
         setvbuf(stdout, NULL, _IOFBF, BUFSIZ);
     int status = SLURM_FAILED;
-    if (command->names && !tls && !knows_names() && daemon_exec_client(&s.cli, &s.cli.error) < 0)
+    if (command->names && !tls && !knows_names() && client_daemon_exec_client(&s.cli, &s.cli.error) < 0)
         slurm_error(&s, "%s", s.cli.error.text);
     else
         status = command->run(&s, argc, own);
@@ -221,7 +221,7 @@ const char *slurm_limit(uint64_t seconds, const char *none, char out[static UNIT
     if (!seconds || seconds >= DURATION_LIMIT_S)
         snprintf(out, UNIT_TEXT_MAX, "%s", none);
     else
-        elapsed_format((int64_t)seconds, out);
+        duration_elapsed_format((int64_t)seconds, out);
     return out;
 }
 

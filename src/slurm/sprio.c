@@ -19,8 +19,14 @@ PUT(user) { JOB; buf_adds(out, j->user ? j->user : ""); }
 PUT(account) { JOB; buf_adds(out, j->project ? j->project : ""); }
 PUT(qos) { JOB; buf_adds(out, j->qos ? j->qos : "normal"); }
 PUT(name) { JOB; buf_adds(out, j->name ? j->name : ""); }
-PUT(priority) { JOB; buf_addu(out, sjob_priority(j)); }
-PUT(norm_priority) { JOB; buf_addf(out, "%.14f", sjob_priority(j) / 4294967295.0); }
+PUT(priority) {
+    JOB;
+    buf_addu(out, slurm_job_priority(j));
+}
+PUT(norm_priority) {
+    JOB;
+    buf_addf(out, "%.14f", slurm_job_priority(j) / 4294967295.0);
+}
 PUT(nice) { JOB; buf_addf(out, "%d", j->nice); }
 PUT(age) { JOB; buf_addf(out, "%lld", (long long)j->age_s); }
 PUT(share) { JOB; buf_addf(out, "%lld", (long long)-j->use_s); }
@@ -77,48 +83,49 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
         OPTS_COMMON};
     struct opts o;
     int status;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, NULL, "[OPTIONS]", &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(&o, s, argc, argv, NULL, "[OPTIONS]", &status))
         return status;
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
     struct columns c = {0};
     sjob_vec jobs = {0};
     cleanup_buf struct buf out = {0};
-    const char *ids = opt_get(&o, "jobs")                         ? opt_get(&o, "jobs")
-                      : opt_given(&o, "jobs") && o.argument_count ? o.arguments[0]
-                                                                  : NULL;
+    const char *ids = slurm_opt_get(&o, "jobs")                         ? slurm_opt_get(&o, "jobs")
+                      : slurm_opt_given(&o, "jobs") && o.argument_count ? o.arguments[0]
+                                                                        : NULL;
     const char *bad = NULL, *fields, *plain = ids ? slurm_ids_plain(&s->cli.arena, ids, &bad) : NULL;
     if (ids && !plain) {
         slurm_error(s, "Invalid job id: %s", bad);
         return SLURM_FAILED;
     }
-    if (opt_given(&o, "weights"))
-        return show_weights(!opt_given(&o, "noheader"));
-    const char *format = opt_get(&o, "format") ? opt_get(&o, "format")
-                         : opt_given(&o, "long")
+    if (slurm_opt_given(&o, "weights"))
+        return show_weights(!slurm_opt_given(&o, "noheader"));
+    const char *format = slurm_opt_get(&o, "format") ? slurm_opt_get(&o, "format")
+                         : slurm_opt_given(&o, "long")
                              ? "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T"
-                         : opt_given(&o, "norm") ? "%.15i %9r %.16y %.10S %.10a %.10f %.10J %.10p %.10q"
-                                                 : "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q";
+                         : slurm_opt_given(&o, "norm")
+                             ? "%.15i %9r %.16y %.10S %.10a %.10f %.10J %.10p %.10q"
+                             : "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q";
     slurm_columns_by_letters(s, prio_columns, sizeof prio_columns / sizeof *prio_columns, format, "job", &c);
     slurm_columns_fields(&s->cli.arena, &c,
                          "id,label,state,user,partition,array_id,array_index,hold,eligible_ms", &fields);
-    const char *users = opt_get(&o, "user");
+    const char *users = slurm_opt_get(&o, "user");
     if (users && !strchr(users, ',') && !slurm_user_name_of(&s->cli.arena, users)) {
         slurm_error(s, "Invalid user: %s", users);
         slurm_columns_done(&c);
         return SLURM_OK;
     }
     status = slurm_jobs_fetch(s, &(struct job_query){.live = true, .fields = fields, .ids = plain}, &jobs);
-    slurm_jobs_by_partition(opt_get(&o, "partition"), &s->cli.arena, &jobs);
-    if (!status && !opt_given(&o, "noheader"))
+    slurm_jobs_by_partition(slurm_opt_get(&o, "partition"), &s->cli.arena, &jobs);
+    if (!status && !slurm_opt_given(&o, "noheader"))
         slurm_columns_heading(&c, &out);
     uint32_t shown = 0;
     for (uint32_t i = 0; !status && i < jobs.len; i++) {
         const struct sjob *j = &jobs.at[i];
         bool in_turn = j->state == JOB_PENDING && !j->hold && j->eligible_ms && j->eligible_ms <= j->now_ms;
         if (in_turn && slurm_list_has(users, j->user) &&
-            slurm_list_has(opt_get(&o, "partition"), j->partition) && slurm_ids_have(ids, j)) {
+            slurm_list_has(slurm_opt_get(&o, "partition"), j->partition) && slurm_ids_have(ids, j)) {
             slurm_columns_row(&c, j, &out);
             shown++;
         }

@@ -79,25 +79,27 @@ static const char *user_list(struct slurm *s, const char *text) {
 
 static int read_wanted(struct slurm *s, const struct opts *o, struct wanted *w) {
     const char *bad = NULL;
-    *w = (struct wanted){.ids = opt_get(o, "jobs"),
-                         .partitions = opt_get(o, "partition"),
-                         .accounts = opt_get(o, "account"),
-                         .names = opt_get(o, "name"),
-                         .qos = opt_get(o, "qos"),
-                         .reservation = opt_get(o, "reservation")};
-    w->nodes = opt_get(o, "nodelist") ? opt_get(o, "nodelist") : opt_get(o, "node");
-    if (opt_given(o, "jobs") && !w->ids && o->argument_count)
+    *w = (struct wanted){.ids = slurm_opt_get(o, "jobs"),
+                         .partitions = slurm_opt_get(o, "partition"),
+                         .accounts = slurm_opt_get(o, "account"),
+                         .names = slurm_opt_get(o, "name"),
+                         .qos = slurm_opt_get(o, "qos"),
+                         .reservation = slurm_opt_get(o, "reservation")};
+    w->nodes = slurm_opt_get(o, "nodelist") ? slurm_opt_get(o, "nodelist") : slurm_opt_get(o, "node");
+    if (slurm_opt_given(o, "jobs") && !w->ids && o->argument_count)
         w->ids = o->arguments[0];
     if (w->ids && !slurm_ids_plain(&s->cli.arena, w->ids, &bad)) {
         slurm_error(s, "Invalid job id: %s", bad);
         return SLURM_FAILED;
     }
-    if (opt_given(o, "me"))
+    if (slurm_opt_given(o, "me"))
         w->users = slurm_own_name(&s->cli.arena);
-    else if (opt_get(o, "user"))
-        w->users = user_list(s, opt_get(o, "user"));
-    w->states = opt_given(o, "start") ? 1u << JOB_PENDING : opt_given(o, "json") ? STATES_ALL : STATES_LIVE;
-    if (opt_get(o, "states") && !(w->states = slurm_states_parse(s, opt_get(o, "states"))))
+    else if (slurm_opt_get(o, "user"))
+        w->users = user_list(s, slurm_opt_get(o, "user"));
+    w->states = slurm_opt_given(o, "start")  ? 1u << JOB_PENDING
+                : slurm_opt_given(o, "json") ? STATES_ALL
+                                             : STATES_LIVE;
+    if (slurm_opt_get(o, "states") && !(w->states = slurm_states_parse(s, slurm_opt_get(o, "states"))))
         return SLURM_FAILED;
     return 0;
 }
@@ -138,7 +140,8 @@ static int check_nodes(struct slurm *s, const char *list) {
 
 // What stands on the line besides options, other than a list that belongs to -j or -s.
 static int check_rest(struct slurm *s, const struct opts *o) {
-    int taken = (opt_given(o, "jobs") && !opt_get(o, "jobs")) || (opt_given(o, "steps") && !opt_get(o, "steps"));
+    int taken = (slurm_opt_given(o, "jobs") && !slurm_opt_get(o, "jobs")) ||
+                (slurm_opt_given(o, "steps") && !slurm_opt_get(o, "steps"));
     if (o->argument_count <= taken)
         return 0;
     slurm_error(s, "Unrecognized option: %s", o->arguments[taken]);
@@ -171,10 +174,10 @@ static int64_t sort_number(const struct sjob *j, int key) {
     case 't':
     case 'T': return j->state == JOB_STARTING ? JOB_RUNNING : j->state;
     case 'p':
-    case 'Q': return sjob_priority(j);
+    case 'Q': return slurm_job_priority(j);
     case 'S': return j->start_ms ? j->start_ms : j->expected_start_ms ? j->expected_start_ms : INT64_MAX;
     case 'V': return j->submit_ms;
-    case 'e': return sjob_end_ms(j);
+    case 'e': return slurm_job_end_ms(j);
     case 'M': return j->elapsed_ms;
     case 'l': return j->time_limit_s;
     case 'C': return j->cpus;
@@ -231,22 +234,22 @@ static void put_json(struct slurm *s, const struct sjob *const *jobs, uint32_t c
     const char *cluster = slurm_cluster(s);
     slurm_json_open(&w, "openapi/v0.0.38", "jobs");
     for (uint32_t i = 0; i < count; i++)
-        sjob_json(jobs[i], cluster, &w);
+        slurm_job_json(jobs[i], cluster, &w);
     slurm_json_close(&w);
 }
 
 static void make_columns(struct slurm *s, const struct opts *o, struct columns *c) {
-    const char *format = opt_get(o, "format"), *names = opt_get(o, "Format");
+    const char *format = slurm_opt_get(o, "format"), *names = slurm_opt_get(o, "Format");
     // A format on the command line beats one from the environment, whichever kind.
     if (names && (!format || !getenv("SQUEUE_FORMAT2") || streq(format, getenv("SQUEUE_FORMAT"))))
         slurm_columns_by_names(s, squeue_columns, squeue_column_count, names, "job", c);
     else
         slurm_columns_by_letters(s, squeue_columns, squeue_column_count,
-                           format                  ? format
-                           : opt_given(o, "start") ? start_format
-                           : opt_given(o, "long")  ? long_format
-                                                   : default_format,
-                           "job", c);
+                                 format                        ? format
+                                 : slurm_opt_given(o, "start") ? start_format
+                                 : slurm_opt_given(o, "long")  ? long_format
+                                                               : default_format,
+                                 "job", c);
 }
 
 static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, const char *fields, struct arena *a,
@@ -254,7 +257,7 @@ static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, 
     const char *bad;
     struct job_query q = {.fields = fields,
                           .live = true,
-                          .elements = opt_given(o, "array"),
+                          .elements = slurm_opt_given(o, "array"),
                           .finished = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL,
                           .since_ms = clock_wall_ms() - SLURM_RECENT_MS,
                           .ids = w->ids ? slurm_ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
@@ -289,7 +292,7 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     sjob_vec jobs = {0};
     cleanup_arena struct arena own = {0};  // rows: with --iterate they would pile up
     cleanup_buf struct buf out = {0};
-    const char *fields, *sort = opt_get(o, "sort");
+    const char *fields, *sort = slurm_opt_get(o, "sort");
     make_columns(s, o, &c);
     bool ended = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL;
     slurm_columns_fields(&s->cli.arena, &c,
@@ -297,7 +300,7 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
                                 w->names ? ",name" : "", w->accounts ? ",project" : "", w->qos ? ",qos" : "",
                                 ended || w->ids ? ",end_ms" : ""),
                    &fields);
-    if (opt_given(o, "json"))
+    if (slurm_opt_given(o, "json"))
         fields = SJOB_JSON_FIELDS;
     if (sort || w->nodes || w->reservation)
         fields = arena_printf(&s->cli.arena,
@@ -317,25 +320,25 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
         if (matches(s, w, &jobs.at[i]) && !(w->ids && listed(&jobs, kept, &jobs.at[i])))
             jobs.at[kept++] = jobs.at[i];
     jobs.len = kept;
-    if (opt_given(o, "priority"))
+    if (slurm_opt_given(o, "priority"))
         slurm_jobs_by_partition(w->partitions, &own, &jobs);
     if (!status) {
-        char *by = arena_strdup(&s->cli.arena, sort ? sort : opt_given(o, "start") ? "S" : "P,t,-p");
+        char *by = arena_strdup(&s->cli.arena, sort ? sort : slurm_opt_given(o, "start") ? "S" : "P,t,-p");
         const struct sjob **rows = arena_alloc(&own, jobs.len * sizeof *rows);
         sort_rows(&jobs, by, rows);
-        if (opt_given(o, "json")) {
+        if (slurm_opt_given(o, "json")) {
             put_json(s, rows, jobs.len, &out);
         } else {
-            if (s->clusters && !opt_given(o, "noheader"))
+            if (s->clusters && !slurm_opt_given(o, "noheader"))
                 buf_addf(&out, "CLUSTER: %s\n", s->clusters);
-            if (opt_given(o, "long") && !opt_given(o, "noheader")) {
+            if (slurm_opt_given(o, "long") && !slurm_opt_given(o, "noheader")) {
                 time_t now = time(NULL);
                 struct tm tm;
                 char text[64];
                 strftime(text, sizeof text, "%a %b %d %H:%M:%S %Y", localtime_r(&now, &tm));
                 buf_addf(&out, "%s\n", text);
             }
-            if (!opt_given(o, "noheader"))
+            if (!slurm_opt_given(o, "noheader"))
                 slurm_columns_heading(&c, &out);
             for (uint32_t i = 0; i < jobs.len; i++)
                 slurm_columns_row(&c, rows[i], &out);
@@ -352,29 +355,29 @@ int squeue_run(struct slurm *s, int argc, char **argv) {
     int status;
     struct wanted w;
     uint32_t pause = 0;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, "SQUEUE", "[OPTIONS]", &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(&o, s, argc, argv, "SQUEUE", "[OPTIONS]", &status))
         return status;
-    if (opt_get(&o, "iterate") && (parse_u32(opt_get(&o, "iterate"), &pause) < 0 || !pause)) {
-        slurm_error(s, "--iterate=%s", opt_get(&o, "iterate"));
+    if (slurm_opt_get(&o, "iterate") && (parse_u32(slurm_opt_get(&o, "iterate"), &pause) < 0 || !pause)) {
+        slurm_error(s, "--iterate=%s", slurm_opt_get(&o, "iterate"));
         return SLURM_FAILED;
     }
-    if (check_rest(s, &o) || check_sort(s, opt_get(&o, "sort")) || slurm_check_clusters(s) ||
+    if (check_rest(s, &o) || check_sort(s, slurm_opt_get(&o, "sort")) || slurm_check_clusters(s) ||
         read_wanted(s, &o, &w) || check_nodes(s, w.nodes))
         return SLURM_FAILED;
-    if (opt_given(&o, "licenses"))  // no job has one
+    if (slurm_opt_given(&o, "licenses"))  // no job has one
         w.states = 0;
-    if (opt_given(&o, "steps"))
+    if (slurm_opt_given(&o, "steps"))
         return slurm_steps_show(s,
-                          opt_get(&o, "steps") ? opt_get(&o, "steps")
-                          : o.argument_count   ? o.arguments[0]
-                                               : NULL,
-                          &(struct step_show){.users = w.users,
-                                              .partitions = w.partitions,
-                                              .jobs = w.ids,
-                                              .format = opt_get(&o, "format"),
-                                              .names = opt_get(&o, "Format"),
-                                              .heading = !opt_given(&o, "noheader")});
+                                slurm_opt_get(&o, "steps") ? slurm_opt_get(&o, "steps")
+                                : o.argument_count         ? o.arguments[0]
+                                                           : NULL,
+                                &(struct step_show){.users = w.users,
+                                                    .partitions = w.partitions,
+                                                    .jobs = w.ids,
+                                                    .format = slurm_opt_get(&o, "format"),
+                                                    .names = slurm_opt_get(&o, "Format"),
+                                                    .heading = !slurm_opt_given(&o, "noheader")});
     for (;;) {
         status = show(s, &o, &w);
         if (status || !pause)

@@ -28,7 +28,7 @@ static void put_in_brackets(struct buf *out, const char *text) {
     buf_addc(out, ')');
 }
 
-int64_t sjob_end_ms(const struct sjob *j) {
+int64_t slurm_job_end_ms(const struct sjob *j) {
     if (j->end_ms)
         return j->end_ms;
     return j->start_ms && j->time_limit_s && j->time_limit_s < DURATION_LIMIT_S
@@ -36,7 +36,7 @@ int64_t sjob_end_ms(const struct sjob *j) {
                : 0;
 }
 
-uint32_t sjob_priority(const struct sjob *j) {
+uint32_t slurm_job_priority(const struct sjob *j) {
     if (j->hold && !job_state_final(j->state))
         return 0;
     if (j->ordered && !j->priority && j->turn_priority)
@@ -44,7 +44,7 @@ uint32_t sjob_priority(const struct sjob *j) {
     return j->priority ? j->priority : 1;
 }
 
-uint64_t sjob_memory(const struct sjob *j, bool *per_cpu) {
+uint64_t slurm_job_memory(const struct sjob *j, bool *per_cpu) {
     const struct spec *s = j->spec;
     *per_cpu = !(s && s->memory_per_node_bytes);
     if (!*per_cpu)
@@ -54,7 +54,7 @@ uint64_t sjob_memory(const struct sjob *j, bool *per_cpu) {
     return j->cpus ? j->memory_bytes / j->cpus : 0;
 }
 
-void sjob_path(const struct sjob *j, const char *pattern, struct buf *out) {
+void slurm_job_path(const struct sjob *j, const char *pattern, struct buf *out) {
     const struct spec *s = j->spec;
     struct pattern_values v = {.job = j->id,
                                .array = j->array_id,
@@ -77,7 +77,7 @@ static void gres_text(struct buf *out, uint32_t milli, const char *model) {
         buf_adds(out, "N/A");
 }
 
-void sjob_dependency(const struct sjob *j, struct buf *out) {
+void slurm_job_dependency(const struct sjob *j, struct buf *out) {
     const char *text = j->spec ? j->spec->dependency : NULL;
     bool waits = str_has_prefix(j->reason ? j->reason : "", "Dependency") || j->hold;
     if (str_empty(text) || j->state != JOB_PENDING || !waits) {
@@ -146,7 +146,7 @@ PUT(tasks) { JOB; buf_addu(out, j->tasks ? j->tasks : 1); }
 PUT(used) {
     JOB;
     char t[UNIT_TEXT_MAX];
-    buf_adds(out, elapsed_format(j->elapsed_ms / 1000, t));
+    buf_adds(out, duration_elapsed_format(j->elapsed_ms / 1000, t));
 }
 PUT(limit) {
     JOB;
@@ -160,16 +160,25 @@ PUT(left) {
     if (!j->time_limit_s || j->time_limit_s >= DURATION_LIMIT_S)
         buf_adds(out, "UNLIMITED");
     else
-        buf_adds(out, elapsed_format(left > 0 ? left : 0, t));
+        buf_adds(out, duration_elapsed_format(left > 0 ? left : 0, t));
 }
 PUT(submit) { JOB; put_time(out, j->submit_ms, "N/A"); }
 PUT(eligible) { JOB; put_time(out, j->hold && j->state == JOB_PENDING ? 0 : j->eligible_ms, "N/A"); }
 PUT(start) { JOB; put_time(out, j->start_ms ? j->start_ms : j->expected_start_ms, "N/A"); }
-PUT(end) { JOB; put_time(out, sjob_end_ms(j), "N/A"); }
+PUT(end) {
+    JOB;
+    put_time(out, slurm_job_end_ms(j), "N/A");
+}
 PUT(deadline) { JOB; put_time(out, j->spec->deadline_ms, "N/A"); }
 PUT(pending) { JOB; buf_addu(out, (uint64_t)(((j->start_ms ? j->start_ms : j->now_ms) - j->submit_ms) / 1000)); }
-PUT(priority) { JOB; buf_addu(out, sjob_priority(j)); }
-PUT(priority_share) { JOB; buf_addf(out, "%.14f", sjob_priority(j) / 4294967295.0); }
+PUT(priority) {
+    JOB;
+    buf_addu(out, slurm_job_priority(j));
+}
+PUT(priority_share) {
+    JOB;
+    buf_addf(out, "%.14f", slurm_job_priority(j) / 4294967295.0);
+}
 PUT(nice) { JOB; buf_addf(out, "%d", j->nice); }
 PUT(gres) { JOB; gres_text(out, j->spec->gpus_per_node_milli, j->spec->gpu_model); }
 PUT(gpus_job) { JOB; gres_text(out, j->spec->gpus_milli, j->spec->gpu_model); }
@@ -196,10 +205,13 @@ PUT(memory) {
     JOB;
     char t[UNIT_TEXT_MAX];
     bool per_cpu;
-    uint64_t bytes = sjob_memory(j, &per_cpu);
+    uint64_t bytes = slurm_job_memory(j, &per_cpu);
     buf_adds(out, bytes ? slurm_megabytes(bytes, t) : "0");
 }
-PUT(dependency) { JOB; sjob_dependency(j, out); }
+PUT(dependency) {
+    JOB;
+    slurm_job_dependency(j, out);
+}
 PUT(features) { JOB; text_or(out, j->spec->features, "(null)"); }
 PUT(comment) { JOB; text_or(out, j->spec->comment, "(null)"); }
 PUT(command) { JOB; text_or(out, j->spec->script_id ? j->spec->command_text : NULL, "(null)"); }
@@ -212,8 +224,14 @@ PUT(shared) { JOB; buf_adds(out, j->spec->exclusive ? "NO" : "OK"); }
 PUT(requeue) { JOB; buf_adds(out, j->spec->requeue ? "1" : "0"); }
 PUT(restarts) { JOB; buf_addu(out, j->attempt > 1 ? j->attempt - 1 : 0); }
 PUT(batch) { JOB; buf_adds(out, j->spec->launch == LAUNCH_BATCH ? "1" : "0"); }
-PUT(stdout) { JOB; sjob_path(j, j->spec->output, out); }
-PUT(stderr) { JOB; sjob_path(j, str_empty(j->spec->error) ? j->spec->output : j->spec->error, out); }
+PUT(stdout) {
+    JOB;
+    slurm_job_path(j, j->spec->output, out);
+}
+PUT(stderr) {
+    JOB;
+    slurm_job_path(j, str_empty(j->spec->error) ? j->spec->output : j->spec->error, out);
+}
 PUT(stdin) { JOB; text_or(out, j->spec->input, "/dev/null"); }
 PUT(exit) { JOB; buf_addf(out, "%d", j->exit_code); }
 PUT(tasks_node) {
@@ -233,7 +251,7 @@ PUT(now) { JOB; put_time(out, j->now_ms, "N/A"); }
 PUT(min_time) {
     JOB;
     char t[UNIT_TEXT_MAX];
-    buf_adds(out, elapsed_format(j->spec->time_min_s, t));
+    buf_adds(out, duration_elapsed_format(j->spec->time_min_s, t));
 }
 PUT(submit_host) {
     char host[256] = "localhost";

@@ -241,19 +241,23 @@ int sreport_run(struct slurm *s, int argc, char **argv) {
         OPTS_COMMON};
     struct opts o;
     int status;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, NULL,
-                    "[OPTIONS] cluster|user REPORT [start=TIME] [end=TIME] [accounts=A] [users=U]", &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(&o, s, argc, argv, NULL,
+                          "[OPTIONS] cluster|user REPORT [start=TIME] [end=TIME] [accounts=A] [users=U]",
+                          &status))
         return status;
     int64_t now = clock_wall_ms();
     struct sreport r = {.s = s,
                         .top = TOP_DEFAULT,
-                        .heading = !opt_given(&o, "noheader"),
-                        .parsable = opt_given(&o, "parsable") ? 1 : opt_given(&o, "parsable2") ? 2 : 0,
-                        .query = {.from_ms = midnight_ms(now, -1), .to_ms = midnight_ms(now, 0),
+                        .heading = !slurm_opt_given(&o, "noheader"),
+                        .parsable = slurm_opt_given(&o, "parsable")    ? 1
+                                    : slurm_opt_given(&o, "parsable2") ? 2
+                                                                       : 0,
+                        .query = {.from_ms = midnight_ms(now, -1),
+                                  .to_ms = midnight_ms(now, 0),
                                   .by = USAGE_BY_PROJECT | USAGE_BY_USER}};
-    take_tres(&r, opt_get(&o, "tres"));
-    if (slurm_check_clusters(s) || take_unit(&r, opt_get(&o, "time")) || take_report(&r, &o))
+    take_tres(&r, slurm_opt_get(&o, "tres"));
+    if (slurm_check_clusters(s) || take_unit(&r, slurm_opt_get(&o, "time")) || take_report(&r, &o))
         return SLURM_FAILED;
     struct client *k = slurm_client(s);
     struct job_usages all = {0};

@@ -228,9 +228,9 @@ static int write_step(struct srun *r, struct json_writer *w) {
     const struct opts *o = &r->o;
     const struct spec *p = &r->spec;
     struct texts environment;
-    const char *input = opt_get(o, "input");
+    const char *input = slurm_opt_get(o, "input");
     uint32_t number = 0;
-    bool exclusive = opt_given(o, "exclusive") && !opt_get(o, "exclusive");
+    bool exclusive = slurm_opt_given(o, "exclusive") && !slurm_opt_get(o, "exclusive");
     if (slurm_job_export(r->s, o, NULL, &environment))
         return SLURM_FAILED;
     json_open(w, '{');
@@ -272,22 +272,22 @@ static int write_step(struct srun *r, struct json_writer *w) {
         if (p->exclude)
             json_kv_str(w, "exclude", p->exclude);
         json_kv_bool(w, "exact",
-                     (opt_given(o, "exact") || exclusive || p->cpus_per_task || r->asks_gpus) &&
-                         !opt_given(o, "whole"));
-        json_kv_bool(w, "overlap", opt_given(o, "overlap"));
+                     (slurm_opt_given(o, "exact") || exclusive || p->cpus_per_task || r->asks_gpus) &&
+                         !slurm_opt_given(o, "whole"));
+        json_kv_bool(w, "overlap", slurm_opt_given(o, "overlap"));
         put_number(w, "time_limit_s", p->time_limit_s < DURATION_LIMIT_S ? p->time_limit_s : 0);
     }
     put_number(w, "gpus_per_task_milli", p->gpus_per_task_milli);
-    if (opt_get(o, "gpu-bind"))
-        json_kv_str(w, "gpu_bind", opt_get(o, "gpu-bind"));
-    if (opt_get(o, "distribution"))
-        json_kv_str(w, "distribution", opt_get(o, "distribution"));
+    if (slurm_opt_get(o, "gpu-bind"))
+        json_kv_str(w, "gpu_bind", slurm_opt_get(o, "gpu-bind"));
+    if (slurm_opt_get(o, "distribution"))
+        json_kv_str(w, "distribution", slurm_opt_get(o, "distribution"));
     json_kv_bool(w, "kill_on_bad_exit",
-                 opt_given(o, "kill-on-bad-exit") && !streq(opt_get(o, "kill-on-bad-exit"), "0"));
-    if (opt_get(o, "wait") && parse_u32(opt_get(o, "wait"), &number) == 0)
+                 slurm_opt_given(o, "kill-on-bad-exit") && !streq(slurm_opt_get(o, "kill-on-bad-exit"), "0"));
+    if (slurm_opt_get(o, "wait") && parse_u32(slurm_opt_get(o, "wait"), &number) == 0)
         put_number(w, "wait_s", number);
-    json_kv_bool(w, "overcommit", opt_given(o, "overcommit"));
-    json_kv_bool(w, "immediate", opt_given(o, "immediate"));
+    json_kv_bool(w, "overcommit", slurm_opt_given(o, "overcommit"));
+    json_kv_bool(w, "immediate", slurm_opt_given(o, "immediate"));
     json_kv_bool(w, "append", p->append);
     if (r->output)
         json_kv_str(w, "output", r->output);
@@ -301,7 +301,7 @@ static int write_step(struct srun *r, struct json_writer *w) {
         json_kv_str(w, "input", input);
     if (r->pty) {
         json_kv_bool(w, "pty", true);
-        session_json_terminal(w);
+        client_session_json_terminal(w);
     }
     json_close(w, '}');
     return 0;
@@ -315,7 +315,7 @@ static int run_tasks(struct srun *r) {
     uint32_t wait_s = 0;
     struct step_run run = {.s = r->s,
                            .first = &first,
-                           .label = opt_given(o, "label"),
+                           .label = slurm_opt_given(o, "label"),
                            .pty = r->pty,
                            .alone = !r->job,
                            .spec = &r->spec,
@@ -323,18 +323,19 @@ static int run_tasks(struct srun *r) {
                            .tasks = r->step_tasks   ? r->step_tasks
                                     : r->spec.tasks ? r->spec.tasks
                                                     : 1,
-                           .kill_on_bad_exit = opt_given(o, "kill-on-bad-exit") &&
-                                               !streq(opt_get(o, "kill-on-bad-exit"), "0"),
-                           .quit_on_interrupt = opt_given(o, "quit-on-interrupt")};
-    if (opt_get(o, "wait") && parse_u32(opt_get(o, "wait"), &wait_s) == 0)
+                           .kill_on_bad_exit = slurm_opt_given(o, "kill-on-bad-exit") &&
+                                               !streq(slurm_opt_get(o, "kill-on-bad-exit"), "0"),
+                           .quit_on_interrupt = slurm_opt_given(o, "quit-on-interrupt")};
+    if (slurm_opt_get(o, "wait") && parse_u32(slurm_opt_get(o, "wait"), &wait_s) == 0)
         run.wait_s = wait_s;
-    int status = open_output(r, opt_get(o, "output"), STDOUT_FILENO, &run.out_fd, &run.only_output);
+    int status = open_output(r, slurm_opt_get(o, "output"), STDOUT_FILENO, &run.out_fd, &run.only_output);
     status = status ? status
-                    : open_output(r, opt_get(o, "error"),
-                                  opt_get(o, "output") && !on_nodes(r, opt_get(o, "output")) ? run.out_fd
-                                                                                             : STDERR_FILENO,
+                    : open_output(r, slurm_opt_get(o, "error"),
+                                  slurm_opt_get(o, "output") && !on_nodes(r, slurm_opt_get(o, "output"))
+                                      ? run.out_fd
+                                      : STDERR_FILENO,
                                   &run.err_fd, &run.only_error);
-    status = status ? status : open_input(r, opt_get(o, "input"), &run.input);
+    status = status ? status : open_input(r, slurm_opt_get(o, "input"), &run.input);
     if (status)
         return status;
     if (r->job) {
@@ -372,7 +373,7 @@ static const char *base_name(const char *path) {
 static int take_relative(struct srun *r) {
     struct name_list names;
     uint32_t first;
-    const char *text = opt_get(&r->o, "relative"), *list = getenv("SLURM_JOB_NODELIST");
+    const char *text = slurm_opt_get(&r->o, "relative"), *list = getenv("SLURM_JOB_NODELIST");
     if (!text)
         return 0;
     uint32_t n = r->spec.nodes_min ? r->spec.nodes_min : 1;
@@ -415,7 +416,7 @@ static int take_exclude(struct srun *r) {
             out = streq(names.at[i], except.at[k]);
         left += !out;
     }
-    if (!left || (opt_given(&r->o, "nodes") && r->spec.nodes_min > left && !getenv("SLURM_NNODES"))) {
+    if (!left || (slurm_opt_given(&r->o, "nodes") && r->spec.nodes_min > left && !getenv("SLURM_NNODES"))) {
         slurm_error(r->s, "Unable to create step for job %s: Requested node configuration is not available", r->job);
         return SLURM_FAILED;
     }
@@ -455,7 +456,7 @@ static int refuse_parts(struct srun *r) {
 
 static int prepare(struct srun *r) {
     const struct opts *o = &r->o;
-    const char *mpi = opt_get(o, "mpi");
+    const char *mpi = slurm_opt_get(o, "mpi");
     if (mpi && !slurm_same_word(mpi, "none") && !slurm_same_word(mpi, "list")) {
         slurm_error(r->s, "option --mpi=%s is not supported yet: only none; start MPI programs with mpirun", mpi);
         return SLURM_FAILED;
@@ -470,8 +471,8 @@ static int prepare(struct srun *r) {
             copy.given[i] = false;
     uint32_t named = 0;
     const char *script = NULL;
-    if (opt_given(o, "multi-prog")) {
-        if (opt_get(o, "ntasks") && parse_u32(opt_get(o, "ntasks"), &named) < 0)
+    if (slurm_opt_given(o, "multi-prog")) {
+        if (slurm_opt_get(o, "ntasks") && parse_u32(slurm_opt_get(o, "ntasks"), &named) < 0)
             named = 0;
         int wrong = slurm_multi_prog(r->s, r->argv[0], &named, &script);
         if (wrong)
@@ -480,9 +481,9 @@ static int prepare(struct srun *r) {
     int status = slurm_job_spec_from(r->s, &copy, &r->spec);
     if (status)
         return status;
-    if (!opt_given(o, "ntasks") && r->job)
+    if (!slurm_opt_given(o, "ntasks") && r->job)
         r->spec.tasks = 0;
-    r->name = opt_get(o, "job-name") ? opt_get(o, "job-name") : base_name(r->argv[0]);
+    r->name = slurm_opt_get(o, "job-name") ? slurm_opt_get(o, "job-name") : base_name(r->argv[0]);
     if (script) {
         char **argv = arena_alloc(&r->s->cli.arena, 4 * sizeof *argv);
         argv[0] = arena_strdup(&r->s->cli.arena, "/bin/sh");
@@ -492,9 +493,9 @@ static int prepare(struct srun *r) {
         r->argc = 3;
         r->spec.tasks = named;
     }
-    r->output = on_nodes(r, opt_get(o, "output")) ? r->spec.output : NULL;
-    r->error = on_nodes(r, opt_get(o, "error")) ? r->spec.error : NULL;
-    r->pty = opt_given(o, "pty");
+    r->output = on_nodes(r, slurm_opt_get(o, "output")) ? r->spec.output : NULL;
+    r->error = on_nodes(r, slurm_opt_get(o, "error")) ? r->spec.error : NULL;
+    r->pty = slurm_opt_given(o, "pty");
     if (r->pty && !isatty(STDOUT_FILENO)) {
         slurm_error(r->s, "ioctl(TIOCGWINSZ): Inappropriate ioctl for device");  // C libraries differ
         slurm_error(r->s, "Not using a pseudo-terminal, disregarding --pty option");
@@ -505,7 +506,7 @@ static int prepare(struct srun *r) {
         status = take_relative(r);
         return status ? status : take_exclude(r);
     }
-    if (opt_given(o, "overcommit")) {
+    if (slurm_opt_given(o, "overcommit")) {
         r->step_tasks = r->spec.tasks;
         r->spec.tasks = r->spec.nodes_min ? r->spec.nodes_min : 1;
         r->spec.tasks_per_node = 0;
@@ -517,47 +518,47 @@ static int prepare(struct srun *r) {
     cleanup_buf struct buf shown = {0};
     for (int i = 0; i < r->argc && shown.len < 500; i++)
         buf_addf(&shown, "%s%s", i ? " " : "", r->argv[i]);
-    if (!has_control_chars(buf_str(&shown), shown.len) && utf8_valid(buf_str(&shown), shown.len))
+    if (!str_has_control_chars(buf_str(&shown), shown.len) && str_utf8_valid(buf_str(&shown), shown.len))
         r->spec.command_text = arena_strdup(&r->s->cli.arena, buf_str(&shown));
     return 0;
 }
 
 int srun_run(struct slurm *s, int argc, char **argv) {
     struct srun r = {.s = s};
-    opts_init(&r.o, slurm_job_opts, slurm_job_opt_count, FOR_SRUN);
-    if (!opts_parse(&r.o, s, argc, argv, true))
+    slurm_opts_init(&r.o, slurm_job_opts, slurm_job_opt_count, FOR_SRUN);
+    if (!slurm_opts_parse(&r.o, s, argc, argv, true))
         return SLURM_USAGE;
-    if (opt_given(&r.o, "version"))
+    if (slurm_opt_given(&r.o, "version"))
         return slurm_version();
-    if (opt_given(&r.o, "help") || opt_given(&r.o, "usage")) {
+    if (slurm_opt_given(&r.o, "help") || slurm_opt_given(&r.o, "usage")) {
         cleanup_buf struct buf out = {0};
-        opts_help(&r.o, "srun", "[OPTIONS(0)... [executable(0) [args(0)...]]]", &out);
+        slurm_opts_help(&r.o, "srun", "[OPTIONS(0)... [executable(0) [args(0)...]]]", &out);
         return cli_print(&out);
     }
-    r.job = opt_get(&r.o, "jobid") ? opt_get(&r.o, "jobid") : getenv("SLURM_JOB_ID");
+    r.job = slurm_opt_get(&r.o, "jobid") ? slurm_opt_get(&r.o, "jobid") : getenv("SLURM_JOB_ID");
     if (str_empty(r.job))
         r.job = getenv("SLURM_JOBID");
-    r.asks_gpus = opt_given(&r.o, "gpus") || opt_given(&r.o, "gpus-per-node") || opt_given(&r.o, "gpus-per-task") ||
-                  opt_given(&r.o, "gres");
+    r.asks_gpus = slurm_opt_given(&r.o, "gpus") || slurm_opt_given(&r.o, "gpus-per-node") ||
+                  slurm_opt_given(&r.o, "gpus-per-task") || slurm_opt_given(&r.o, "gres");
     read_environment(&r);
-    s->verbose = opt_given(&r.o, "verbose");
-    s->quiet = opt_given(&r.o, "quiet");
-    if (!opts_check(&r.o, s))
+    s->verbose = slurm_opt_given(&r.o, "verbose");
+    s->quiet = slurm_opt_given(&r.o, "quiet");
+    if (!slurm_opts_check(&r.o, s))
         return SLURM_FAILED;
     r.argv = r.o.arguments;
     r.argc = r.o.argument_count;
-    if (!r.argc && !(opt_given(&r.o, "mpi") && slurm_same_word(opt_get(&r.o, "mpi"), "list"))) {
+    if (!r.argc && !(slurm_opt_given(&r.o, "mpi") && slurm_same_word(slurm_opt_get(&r.o, "mpi"), "list"))) {
         slurm_fatal(s, "No command given to execute.");
         return SLURM_FAILED;
     }
-    s->clusters = opt_get(&r.o, "clusters");
+    s->clusters = slurm_opt_get(&r.o, "clusters");
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
     int status = refuse_parts(&r);
     status = status ? status : prepare(&r);
     if (status)
         return status < 0 ? SLURM_OK : status;
-    if (opt_given(&r.o, "test-only") && !r.job)
+    if (slurm_opt_given(&r.o, "test-only") && !r.job)
         return slurm_test_only(s, &r.spec);
     return run_tasks(&r);
 }

@@ -94,9 +94,9 @@ static void share_rows(struct slurm *s, const struct opts *o, const struct json 
         used += gpus ? (double)json_i64(&list->items[i], "used_milligpu", 0) / 1000
                      : (double)json_i64(&list->items[i], "used_cpus", 0);
     }
-    const char *accounts = opt_get(o, "accounts"),
-               *user = opt_get(o, "user") ? opt_get(o, "user") : slurm_own_name(&s->cli.arena);
-    if (!accounts && !opt_given(o, "Users"))
+    const char *accounts = slurm_opt_get(o, "accounts"),
+               *user = slurm_opt_get(o, "user") ? slurm_opt_get(o, "user") : slurm_own_name(&s->cli.arena);
+    if (!accounts && !slurm_opt_given(o, "Users"))
         share_line(t,
                    &(struct share_row){.account = "root",
                                        .user = "",
@@ -119,7 +119,7 @@ static void share_rows(struct slurm *s, const struct opts *o, const struct json 
         r.fair = r.effective <= 0 ? 1 : r.norm / (r.norm + r.effective);
         if (!slurm_list_has(accounts, json_str(p, "project")))
             continue;
-        if (!opt_given(o, "Users"))
+        if (!slurm_opt_given(o, "Users"))
             share_line(t, &r, 0);
         r.account = arena_printf(&s->cli.arena, "  %s", json_str(p, "project"));
         r.user = user;
@@ -144,22 +144,25 @@ int sshare_run(struct slurm *s, int argc, char **argv) {
         OPTS_COMMON};
     struct opts o;
     int status;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, NULL, "[OPTIONS]", &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(&o, s, argc, argv, NULL, "[OPTIONS]", &status))
         return status;
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
     struct reply r;
     cleanup_buf struct buf out = {0};
-    struct share_table t = {.out = &out, .bar = opt_given(&o, "parsable") ? 1 : opt_given(&o, "parsable2") ? 2 : 0};
-    const char *format = opt_get(&o, "format") ? opt_get(&o, "format")
-                         : opt_given(&o, "long")
+    struct share_table t = {.out = &out,
+                            .bar = slurm_opt_given(&o, "parsable")    ? 1
+                                   : slurm_opt_given(&o, "parsable2") ? 2
+                                                                      : 0};
+    const char *format = slurm_opt_get(&o, "format") ? slurm_opt_get(&o, "format")
+                         : slurm_opt_given(&o, "long")
                              ? "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,"
                                "LevelFS,GrpTRESMins,TRESRunMins"
                              : "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare";
     if (share_format(s, format, &t) || slurm_get(s, "/v1/shares", &r))
         return SLURM_FAILED;
-    if (!opt_given(&o, "noheader") && !opt_given(&o, "no-header")) {
+    if (!slurm_opt_given(&o, "noheader") && !slurm_opt_given(&o, "no-header")) {
         share_line(&t, NULL, 0);
         if (!t.bar)
             share_line(&t, NULL, '-');

@@ -33,14 +33,14 @@ static uint32_t put_steps(const struct acct_format *f, const sstep_vec *steps, u
         if (p->state != JOB_RUNNING || !slurm_ids_have_step(ids, p->job, p->id))
             continue;
         if (all || strchr(ids, '.')) {
-            acct_put(f, &(struct acct_row){.job = p->job, .step = p}, out);
+            sacct_put(f, &(struct acct_row){.job = p->job, .step = p}, out);
             shown++;
         } else if (!first || streq(first->id, "batch")) {
             first = p;
         }
     }
     if (first)
-        acct_put(f, &(struct acct_row){.job = first->job, .step = first}, out);
+        sacct_put(f, &(struct acct_row){.job = first->job, .step = first}, out);
     return shown + (first != NULL);
 }
 
@@ -67,23 +67,26 @@ int sstat_run(struct slurm *s, int argc, char **argv) {
         OPTS_COMMON};
     struct opts o;
     int status;
-    opts_init(&o, table, sizeof table / sizeof *table, 0);
-    if (!opts_begin(&o, s, argc, argv, NULL, "[OPTIONS] -j JOB", &status))
+    slurm_opts_init(&o, table, sizeof table / sizeof *table, 0);
+    if (!slurm_opts_begin(&o, s, argc, argv, NULL, "[OPTIONS] -j JOB", &status))
         return status;
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
-    struct acct_format f = {.parsable = opt_given(&o, "parsable")    ? 1
-                                        : opt_given(&o, "parsable2") ? 2
-                                                                     : 0,
+    struct acct_format f = {.parsable = slurm_opt_given(&o, "parsable")    ? 1
+                                        : slurm_opt_given(&o, "parsable2") ? 2
+                                                                           : 0,
                             .delimiter = "|",
-                            .plain_numbers = opt_given(&o, "noconvert")};
-    const char *ids = opt_get(&o, "jobs") ? opt_get(&o, "jobs") : o.argument_count ? o.arguments[0] : NULL, *bad = NULL;
+                            .plain_numbers = slurm_opt_given(&o, "noconvert")};
+    const char *ids = slurm_opt_get(&o, "jobs") ? slurm_opt_get(&o, "jobs")
+                      : o.argument_count        ? o.arguments[0]
+                                                : NULL,
+               *bad = NULL;
     sjob_vec jobs = {0};
     sstep_vec steps = {0};
     uint32_t shown = 0;
     cleanup_buf struct buf out = {0};
-    if (opt_given(&o, "helpformat"))
-        return acct_help();
+    if (slurm_opt_given(&o, "helpformat"))
+        return sacct_help();
     if (!ids) {
         slurm_error(s, "You didn't give me any jobs to stat.");
         return SLURM_FAILED;
@@ -93,28 +96,26 @@ int sstat_run(struct slurm *s, int argc, char **argv) {
         slurm_fatal(s, "Bad job/step specified: %s", bad);
         return SLURM_FAILED;
     }
-    if (acct_columns(s,
-                     opt_get(&o, "format") ? opt_get(&o, "format")
-                                           : STAT_DEFAULT,
-                     &f))
+    if (sacct_columns(s, slurm_opt_get(&o, "format") ? slurm_opt_get(&o, "format") : STAT_DEFAULT, &f))
         return SLURM_FAILED;
-    status = slurm_jobs_fetch(s,
-                        &(struct job_query){.ids = plain,
-                                            .fields = arena_printf(&s->cli.arena, "%s,usage",
-                                                                   acct_fields(&s->cli.arena, &f, true))},
-                        &jobs);
-    if (!status && !opt_given(&o, "noheader"))
-        acct_heading(&f, &out);
+    status =
+        slurm_jobs_fetch(s,
+                         &(struct job_query){.ids = plain,
+                                             .fields = arena_printf(&s->cli.arena, "%s,usage",
+                                                                    sacct_fields(&s->cli.arena, &f, true))},
+                         &jobs);
+    if (!status && !slurm_opt_given(&o, "noheader"))
+        sacct_heading(&f, &out);
     for (uint32_t i = 0; !status && i < jobs.len; i++) {
         uint32_t from = steps.len;
         if (!job_state_final(jobs.at[i].state))
             slurm_steps_of(&s->cli.arena, &jobs.at[i], &steps);
-        shown += put_steps(&f, &steps, from, ids, opt_given(&o, "allsteps"), &out);
+        shown += put_steps(&f, &steps, from, ids, slurm_opt_given(&o, "allsteps"), &out);
     }
     if (!status && !shown)
         tell_none(s, ids, jobs.len);
     vec_done(&jobs);
     vec_done(&steps);
-    acct_done(&f);
+    sacct_columns_done(&f);
     return status ? status : cli_print(&out);
 }

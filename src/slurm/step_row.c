@@ -58,7 +58,8 @@ static void add_event(struct arena *a, const struct sjob *j, const struct json *
         struct sstep *s = &out->at[i];
         if (!streq(s->id, id))
             continue;
-        int state = words_find(job_state_words, json_str(e, "state") ? json_str(e, "state") : "COMPLETED");
+        int state =
+            schema_word_find(job_state_words, json_str(e, "state") ? json_str(e, "state") : "COMPLETED");
         s->state = state < 0 ? JOB_COMPLETED : (enum job_state)state;
         s->end_ms = json_i64(e, "at_ms", 0);
         s->exit_code = (int32_t)json_i64(e, "exit_code", 0);
@@ -119,7 +120,7 @@ PUT(uid) { STEP; buf_addu(out, p->job->uid); }
 PUT(used) {
     STEP;
     char t[UNIT_TEXT_MAX];
-    buf_adds(out, elapsed_format((p->job->now_ms - p->start_ms) / 1000, t));
+    buf_adds(out, duration_elapsed_format((p->job->now_ms - p->start_ms) / 1000, t));
 }
 PUT(nodes) {
     STEP;

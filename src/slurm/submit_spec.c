@@ -21,7 +21,7 @@
 enum { NICE_DEFAULT = 100, NICE_MOST = 2147483645, COUNT_MAX = 1 << 20, NODEFILE_MAX = 1 << 20 };
 
 int slurm_job_count_arg(struct slurm *s, const struct opts *o, const char *name, uint32_t *out) {
-    const char *text = opt_get(o, name);
+    const char *text = slurm_opt_get(o, name);
     uint32_t v;
     if (!text)
         return 0;
@@ -39,7 +39,7 @@ static int bad_value(struct slurm *s, const char *name) {
 }
 
 int slurm_job_memory_arg(struct slurm *s, const struct opts *o, const char *name, uint64_t *bytes, bool *given) {
-    const char *text = opt_get(o, name);
+    const char *text = slurm_opt_get(o, name);
     uint64_t v;
     *given = text != NULL;
     if (!text)
@@ -51,7 +51,7 @@ int slurm_job_memory_arg(struct slurm *s, const struct opts *o, const char *name
 }
 
 int slurm_job_time_arg(struct slurm *s, const struct opts *o, const char *name, uint32_t *seconds) {
-    const char *text = opt_get(o, name);
+    const char *text = slurm_opt_get(o, name);
     uint32_t v;
     if (!text)
         return 0;
@@ -75,7 +75,7 @@ static int take_gpu(struct slurm *s, const char *name, const char *text, uint32_
 }
 
 int slurm_job_gpu_arg(struct slurm *s, const struct opts *o, const char *name, uint32_t *milli, const char **model) {
-    const char *text = opt_filled(o, name);
+    const char *text = slurm_opt_filled(o, name);
     if (!text || streq(text, "0"))
         return 0;
     return take_gpu(s, name, text, milli, model);
@@ -83,7 +83,7 @@ int slurm_job_gpu_arg(struct slurm *s, const struct opts *o, const char *name, u
 
 // "gpu:2", "gpu:a100:1", "gpu", "none"; anything but GPUs is no resource here.
 int slurm_job_gres_arg(struct slurm *s, const struct opts *o, uint32_t *milli, const char **model) {
-    const char *text = opt_get(o, "gres");
+    const char *text = slurm_opt_get(o, "gres");
     struct gpu_spec g;
     if (!text || slurm_same_word(text, "none"))
         return 0;
@@ -106,7 +106,7 @@ int slurm_job_gres_arg(struct slurm *s, const struct opts *o, uint32_t *milli, c
 }
 
 int slurm_job_nodes_arg(struct slurm *s, const struct opts *o, uint32_t *least, uint32_t *most) {
-    const char *text = opt_get(o, "nodes");
+    const char *text = slurm_opt_get(o, "nodes");
     uint32_t low, high;
     if (!text)
         return 0;
@@ -150,7 +150,8 @@ static int take_counts(struct slurm *s, const struct opts *o, struct spec *p) {
                 p->tasks, nodes, p->tasks);
         p->nodes_min = p->nodes_max = p->tasks;
     }
-    if (opt_given(o, "overcommit")) {  // a CPU for each node, whatever runs on it; steps are told how many tasks
+    if (slurm_opt_given(
+            o, "overcommit")) {  // a CPU for each node, whatever runs on it; steps are told how many tasks
         p->tasks = p->nodes_min ? p->nodes_min : 1;
         p->tasks_per_node = 0;
     }
@@ -202,7 +203,7 @@ static int take_times(struct slurm *s, const struct opts *o, struct spec *p) {
     if (r)
         return r;
     for (int i = 0; i < 2; i++) {
-        const char *text = opt_get(o, names[i]);
+        const char *text = slurm_opt_get(o, names[i]);
         if (text && local_time_parse(text, clock_wall_ms(), TIME_NEXT, outs[i], NULL) < 0) {
             fprintf(stderr, "Invalid time specification (pos=0): %s\n", text);
             return bad_value(s, names[i]);
@@ -229,26 +230,26 @@ static int read_nodefile(struct slurm *s, const char *path, const char **out) {
 
 static int take_places(struct slurm *s, const struct opts *o, struct spec *p) {
     struct name_list names;
-    if (opt_get(o, "nodefile") && read_nodefile(s, opt_get(o, "nodefile"), &p->nodes))
+    if (slurm_opt_get(o, "nodefile") && read_nodefile(s, slurm_opt_get(o, "nodefile"), &p->nodes))
         return SLURM_USAGE;
-    if (opt_filled(o, "nodelist"))
-        p->nodes = opt_filled(o, "nodelist");
-    p->exclude = opt_filled(o, "exclude");
+    if (slurm_opt_filled(o, "nodelist"))
+        p->nodes = slurm_opt_filled(o, "nodelist");
+    p->exclude = slurm_opt_filled(o, "exclude");
     if (p->nodes && nodelist_expand(p->nodes, &s->cli.arena, &names, NULL) < 0) {
         slurm_error(s, "%sInvalid node name specified", slurm_submit_prefix(s));
         return SLURM_FAILED;
     }
-    if (p->nodes && opt_get(o, "nodes") && p->nodes_max && names.len > p->nodes_max) {
+    if (p->nodes && slurm_opt_get(o, "nodes") && p->nodes_max && names.len > p->nodes_max) {
         slurm_error(s, "invalid number of nodes (-N %u-%u)", names.len, p->nodes_max);
         return SLURM_FAILED;
     }
     if (p->nodes && !p->nodes_min && names.len > 1)
         p->nodes_min = p->nodes_max = names.len;
-    if (p->nodes_min > p->tasks && !opt_given(o, "ntasks") && !p->ntasks_per_gpu)
+    if (p->nodes_min > p->tasks && !slurm_opt_given(o, "ntasks") && !p->ntasks_per_gpu)
         p->tasks = p->nodes_min * (p->tasks_per_node ? p->tasks_per_node : 1);
     if (p->exclude && nodelist_expand(p->exclude, &s->cli.arena, &names, NULL) < 0)
         return bad_value(s, "exclude");
-    const char *features = opt_get(o, "constraint");
+    const char *features = slurm_opt_get(o, "constraint");
     if (features) {
         size_t n = strlen(features);
         if (n > 1 && (*features == '"' || *features == '\'') && features[n - 1] == *features)
@@ -259,9 +260,9 @@ static int take_places(struct slurm *s, const struct opts *o, struct spec *p) {
             features = arena_strndup(&s->cli.arena, features + 1, n - 2);
         p->features = features;
     }
-    if (opt_given(o, "exclusive"))
+    if (slurm_opt_given(o, "exclusive"))
         p->exclusive = true;
-    p->spread = opt_given(o, "spread-job");
+    p->spread = slurm_opt_given(o, "spread-job");
     return 0;
 }
 
@@ -284,12 +285,12 @@ static const char *take_pattern(struct slurm *s, const char *text, bool script) 
 }
 
 static int take_files(struct slurm *s, const struct opts *o, struct spec *p) {
-    const char *mode = opt_get(o, "open-mode");
-    if (opt_filled(o, "output"))
-        p->output = take_pattern(s, opt_filled(o, "output"), o->program == FOR_SBATCH);
-    if (opt_filled(o, "error"))
-        p->error = take_pattern(s, opt_filled(o, "error"), o->program == FOR_SBATCH);
-    p->input = opt_get(o, "input");
+    const char *mode = slurm_opt_get(o, "open-mode");
+    if (slurm_opt_filled(o, "output"))
+        p->output = take_pattern(s, slurm_opt_filled(o, "output"), o->program == FOR_SBATCH);
+    if (slurm_opt_filled(o, "error"))
+        p->error = take_pattern(s, slurm_opt_filled(o, "error"), o->program == FOR_SBATCH);
+    p->input = slurm_opt_get(o, "input");
     if (!mode)
         return 0;
     if (*mode != 'a' && *mode != 'A' && *mode != 't' && *mode != 'T')
@@ -310,9 +311,9 @@ static const char *plain_dependency(struct slurm *s, const char *text) {
 }
 
 static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
-    const char *array = o->program == FOR_SBATCH ? opt_get(o, "array") : NULL, *signal = opt_get(o, "signal"),
-               *nice = opt_get(o, "nice");
-    const char *priority = opt_get(o, "priority");
+    const char *array = o->program == FOR_SBATCH ? slurm_opt_get(o, "array") : NULL,
+               *signal = slurm_opt_get(o, "signal"), *nice = slurm_opt_get(o, "nice");
+    const char *priority = slurm_opt_get(o, "priority");
     struct array_spec a;
     struct signal_spec g;
     int64_t v;
@@ -332,7 +333,7 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
         p->signal_before_s = g.before_s;
         p->signal_batch_only = g.batch_only;
     }
-    if (opt_given(o, "nice")) {
+    if (slurm_opt_given(o, "nice")) {
         p->nice = NICE_DEFAULT;
         if (nice && parse_i64(nice, &v) < 0)
             return bad_value(s, "nice");
@@ -351,8 +352,8 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
         p->priority = (uint32_t)v;
         p->hold = v == 0;
     }
-    p->hold = p->hold || opt_given(o, "hold");
-    p->dependency = plain_dependency(s, opt_get(o, "dependency"));
+    p->hold = p->hold || slurm_opt_given(o, "hold");
+    p->dependency = plain_dependency(s, slurm_opt_get(o, "dependency"));
     return 0;
 }
 
@@ -365,7 +366,7 @@ static const char *submit_line(struct slurm *s) {
         if ((unsigned char)b.data[i] < 32 || b.data[i] == 127)
             b.data[i] = ' ';
     size_t len = b.len < COMMENT_MAX ? b.len : COMMENT_MAX;
-    while (len && !utf8_valid(buf_str(&b), len))
+    while (len && !str_utf8_valid(buf_str(&b), len))
         len--;
     return arena_strndup(&s->cli.arena, buf_str(&b), len);
 }
@@ -387,10 +388,10 @@ int slurm_job_spec_from(struct slurm *s, const struct opts *o, struct spec *out)
     job_umask(&p);
     p.slurm_words = true;
     p.submit_line = submit_line(s);
-    p.name = opt_get(o, "job-name");
-    p.project = opt_get(o, "account");
-    p.partition = opt_get(o, "partition");
-    if (opt_given(o, "partition") && str_empty(p.partition)) {
+    p.name = slurm_opt_get(o, "job-name");
+    p.project = slurm_opt_get(o, "account");
+    p.partition = slurm_opt_get(o, "partition");
+    if (slurm_opt_given(o, "partition") && str_empty(p.partition)) {
         slurm_error(s, "invalid partition specified: (null)");
         slurm_error(s, "%sInvalid partition name specified", slurm_submit_prefix(s));
         return SLURM_FAILED;
@@ -399,15 +400,16 @@ int slurm_job_spec_from(struct slurm *s, const struct opts *o, struct spec *out)
         slurm_error(s, "%sInvalid time-min specification (exceeds job's time or other limits)", slurm_submit_prefix(s));
         return SLURM_FAILED;
     }
-    p.qos = opt_get(o, "qos");
-    p.comment = opt_get(o, "comment");
-    p.notify = opt_get(o, "mail-type");
-    p.notify_to = opt_filled(o, "mail-user");
-    p.reservation = opt_filled(o, "reservation");
-    p.container = opt_get(o, "container-image") ? opt_get(o, "container-image") : opt_get(o, "container");
-    p.container_mounts = opt_get(o, "container-mounts");
-    p.container_workdir = opt_get(o, "container-workdir");
-    const char *dir = opt_get(o, "chdir");
+    p.qos = slurm_opt_get(o, "qos");
+    p.comment = slurm_opt_get(o, "comment");
+    p.notify = slurm_opt_get(o, "mail-type");
+    p.notify_to = slurm_opt_filled(o, "mail-user");
+    p.reservation = slurm_opt_filled(o, "reservation");
+    p.container = slurm_opt_get(o, "container-image") ? slurm_opt_get(o, "container-image")
+                                                      : slurm_opt_get(o, "container");
+    p.container_mounts = slurm_opt_get(o, "container-mounts");
+    p.container_workdir = slurm_opt_get(o, "container-workdir");
+    const char *dir = slurm_opt_get(o, "chdir");
     if (!getcwd(here, sizeof here)) {
         slurm_error(s, "getcwd failed: %s", strerror(errno));
         return SLURM_FAILED;

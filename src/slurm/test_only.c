@@ -38,11 +38,12 @@ static void choose(struct place *p, const struct cluster_view *v) {
     for (uint32_t i = 0; i < v->nodes.len; i++) {
         const struct snode *n = &v->nodes.at[i];
         bool named = s->nodes && slurm_nodes_meet(s->nodes, n->name);
-        if (!snode_in(n, p->partition) || (s->exclude && slurm_nodes_meet(s->exclude, n->name)) || (s->nodes && !named))
+        if (!slurm_node_in(n, p->partition) || (s->exclude && slurm_nodes_meet(s->exclude, n->name)) ||
+            (s->nodes && !named))
             continue;
         if (!named && (p->names.len >= least && p->found >= p->cpus))
             break;
-        uint32_t free_cpus = snode_usable(n) || !p->now ? room(p, n) : 0;
+        uint32_t free_cpus = slurm_node_usable(n) || !p->now ? room(p, n) : 0;
         if (!named && (!free_cpus || (p->now && least > 1 && free_cpus < each)))
             continue;
         vec_push(&p->names, n->name);

@@ -96,14 +96,13 @@ void store_batch_level(struct store_batch *b, uint32_t level, const char *releas
     b->release = batch_put_text(b, release);
 }
 
-struct store_event batch_event_view(const struct store_batch *b, const struct batch_event *ev) {
+struct store_event store_batch_event_view(const struct store_batch *b, const struct batch_event *ev) {
     return (struct store_event){.seq = ev->seq, .at_ms = ev->at_ms, .type = ev->type,
                                 .job = ev->job, .data = batch_at(b, ev->data),
                                 .len = ev->data.len};
 }
 
-struct store_history batch_history_view(const struct store_batch *b,
-                                        const struct batch_history *h) {
+struct store_history store_batch_history_view(const struct store_batch *b, const struct batch_history *h) {
     struct store_history row = h->row;
     row.user = batch_at(b, h->user);
     row.project = batch_at(b, h->project);

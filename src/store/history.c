@@ -132,7 +132,7 @@ static int ask(struct asking *a, struct error *e) {
         r = a->fn(a->ctx, &row);
     }
     if (r == 0 && rc != SQLITE_DONE)
-        r = sql_error(a->store->reader, e, "reading the history");
+        r = store_sql_error(a->store->reader, e, "reading the history");
     sqlite3_reset(a->stmt);
     return r > 0 ? 1 : r;
 }
@@ -174,8 +174,8 @@ static int ask_spans(struct asking *a, const struct store_query *q, struct error
     return r;
 }
 
-int reader_history(struct store *st, const struct store_query *q, store_history_fn fn, void *ctx,
-                   struct error *e) {
+int store_reader_history(struct store *st, const struct store_query *q, store_history_fn fn, void *ctx,
+                         struct error *e) {
     struct asking a = {.store = sqlite_store_of(st), .fn = fn, .ctx = ctx};
     cleanup_buf struct buf sql = {0};
     buf_addf(&sql, "SELECT id, array_id, array_index, state, user, project, name, submit_ms,"
@@ -183,7 +183,7 @@ int reader_history(struct store *st, const struct store_query *q, store_history_
              by_span(q) ? " INDEXED BY history_span" : "");
     question_filters(&sql, q);
     question_order(&sql, q);
-    int r = sql_prepare(a.store->reader, buf_str(&sql), &a.stmt, e);
+    int r = store_sql_prepare(a.store->reader, buf_str(&sql), &a.stmt, e);
     if (r < 0)
         return r;
     question_bind(a.stmt, q);

@@ -20,16 +20,16 @@ static void write_snapshot(struct sqlite_store *s) {
     work->wanted = false;
     struct error error = {0};
     pthread_mutex_unlock(&s->lock);
-    int r = snapshot_write(s, work->seq, work->data, work->len, &error);
+    int r = store_snapshot_write(s, work->seq, work->data, work->len, &error);
     pthread_mutex_lock(&s->lock);
     if (r == 0 && !wait_committed(s, work->seq))
         r = error_set(&error, ECANCELED, "the store was closed before record %llu was committed",
                       (unsigned long long)work->seq);
     pthread_mutex_unlock(&s->lock);
     if (r == 0)
-        r = snapshot_publish(s, work->seq, &error);
+        r = store_snapshot_publish(s, work->seq, &error);
     uint64_t kept[STORE_SNAPSHOTS_KEPT];
-    int count = snapshot_list(s, kept, STORE_SNAPSHOTS_KEPT);
+    int count = store_snapshot_list(s, kept, STORE_SNAPSHOTS_KEPT);
     pthread_mutex_lock(&s->lock);
     s->oldest_snapshot = count == STORE_SNAPSHOTS_KEPT ? kept[count - 1] : 0;
     free(work->data);
@@ -54,7 +54,7 @@ void *store_maintenance_main(void *store) {
         } else if (s->reserve_wanted) {
             s->reserve_wanted = false;
             pthread_mutex_unlock(&s->lock);
-            space_reserve(s);
+            store_space_reserve(s);
             pthread_mutex_lock(&s->lock);
         } else {
             pthread_cond_wait(&s->care, &s->lock);

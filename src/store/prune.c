@@ -10,11 +10,11 @@ enum { PRUNE_ROWS = 500 };
 
 static int used_bytes(sqlite3 *db, uint64_t *out, struct error *e) {
     int64_t pages = 0, unused = 0, size = 0;
-    int r = sql_int(db, "PRAGMA page_count", 0, &pages, e);
+    int r = store_sql_int(db, "PRAGMA page_count", 0, &pages, e);
     if (r == 0)
-        r = sql_int(db, "PRAGMA freelist_count", 0, &unused, e);
+        r = store_sql_int(db, "PRAGMA freelist_count", 0, &unused, e);
     if (r == 0)
-        r = sql_int(db, "PRAGMA page_size", 0, &size, e);
+        r = store_sql_int(db, "PRAGMA page_size", 0, &size, e);
     *out = (uint64_t)(pages - unused) * (uint64_t)size;
     return r;
 }
@@ -35,7 +35,7 @@ static int prune_journal(struct sqlite_store *s, int64_t before_ms, uint64_t old
     sqlite3_bind_int64(q, 1, (int64_t)oldest);
     sqlite3_bind_int64(q, 2, before_ms);
     sqlite3_bind_int64(q, 3, PRUNE_ROWS);
-    int r = sql_run(w->db, q, e, "pruning the journal");
+    int r = store_sql_run(w->db, q, e, "pruning the journal");
     return r < 0 ? r : sqlite3_changes(w->db);
 }
 
@@ -53,7 +53,7 @@ static int old_rows(struct sqlite_store *s, int64_t before_ms, struct old_row *r
         rows[count].id = (uint64_t)sqlite3_column_int64(q, 0);
         rows[count++].array = (uint64_t)sqlite3_column_int64(q, 1);
     }
-    int r = rc == SQLITE_DONE ? count : sql_error(s->writer.db, e, "pruning the history");
+    int r = rc == SQLITE_DONE ? count : store_sql_error(s->writer.db, e, "pruning the history");
     sqlite3_reset(q);
     return r;
 }
@@ -66,15 +66,15 @@ static int prune_history(struct sqlite_store *s, int64_t before_ms, struct error
     int count = old_rows(s, before_ms, rows, e);
     for (int i = 0; i < count; i++) {
         sqlite3_bind_int64(w->stmt[WRITE_DROP_HISTORY], 1, (int64_t)rows[i].id);
-        int r = sql_run(w->db, w->stmt[WRITE_DROP_HISTORY], e, "pruning the history");
+        int r = store_sql_run(w->db, w->stmt[WRITE_DROP_HISTORY], e, "pruning the history");
         if (r < 0)
             return r;
     }
     for (int i = 0; i < count; i++) {
-        int r = writer_drop_owner(s, rows[i].id, e);
+        int r = store_writer_drop_owner(s, rows[i].id, e);
         bool again = i > 0 && rows[i].array == rows[i - 1].array;
         if (r == 0 && rows[i].array && !again)
-            r = writer_drop_owner(s, rows[i].array, e);
+            r = store_writer_drop_owner(s, rows[i].array, e);
         if (r < 0)
             return r;
     }
@@ -85,18 +85,18 @@ static int prune_idem(struct sqlite_store *s, int64_t now_ms, struct error *e) {
     struct writer *w = &s->writer;
     sqlite3_bind_int64(w->stmt[WRITE_PRUNE_IDEM], 1, now_ms);
     sqlite3_bind_int64(w->stmt[WRITE_PRUNE_IDEM], 2, PRUNE_ROWS);
-    int r = sql_run(w->db, w->stmt[WRITE_PRUNE_IDEM], e, "pruning idempotency keys");
+    int r = store_sql_run(w->db, w->stmt[WRITE_PRUNE_IDEM], e, "pruning idempotency keys");
     return r < 0 ? r : sqlite3_changes(w->db);
 }
 
-int prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_snapshot, struct error *e) {
+int store_prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_snapshot, struct error *e) {
     struct writer *w = &s->writer;
     const struct store_retention *keep = &s->retention;
     uint64_t used = 0;
     int r = keep->file_bytes ? used_bytes(w->db, &used, e) : 0;
     bool too_large = keep->file_bytes && used > keep->file_bytes;
     if (r == 0)
-        r = sql_run(w->db, w->stmt[WRITE_BEGIN], e, "pruning");
+        r = store_sql_run(w->db, w->stmt[WRITE_BEGIN], e, "pruning");
     if (r < 0)
         return r;
     // What happened goes before what came of it: the accounts of jobs are the last to go.
@@ -104,7 +104,7 @@ int prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_snapshot,
     bool accounts = too_large && journal == 0;
     int history = journal < 0 ? journal : prune_history(s, limit_of(keep->history_ms, now_ms, accounts), e);
     int idem = history < 0 ? history : prune_idem(s, now_ms, e);
-    r = idem < 0 ? idem : sql_run(w->db, w->stmt[WRITE_COMMIT], e, "pruning");
+    r = idem < 0 ? idem : store_sql_run(w->db, w->stmt[WRITE_COMMIT], e, "pruning");
     if (r < 0) {
         if (!sqlite3_get_autocommit(w->db))
             sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);

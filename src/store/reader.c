@@ -17,25 +17,25 @@ static const char *const read_sql[READ_COUNT] = {
     [READ_BLOB] = "SELECT sum, data FROM blob WHERE name = ?",
 };
 
-int reader_open(struct sqlite_store *s, struct error *e) {
+int store_reader_open(struct sqlite_store *s, struct error *e) {
     struct sql_options options = {.vfs = s->vfs, .flags = SQLITE_OPEN_READWRITE};
-    int r = sql_open(s->file, &options, &s->reader, e);
+    int r = store_sql_open(s->file, &options, &s->reader, e);
     if (r == 0)
-        r = sql_exec(s->reader, "PRAGMA query_only=ON", e);
+        r = store_sql_exec(s->reader, "PRAGMA query_only=ON", e);
     if (r == 0)
-        r = sql_prepare_all(s->reader, read_sql, s->read, READ_COUNT, e);
+        r = store_sql_prepare_all(s->reader, read_sql, s->read, READ_COUNT, e);
     return r;
 }
 
-void reader_close(struct sqlite_store *s) {
-    sql_finalize_all(s->read, READ_COUNT);
+void store_reader_close(struct sqlite_store *s) {
+    store_sql_finalize_all(s->read, READ_COUNT);
     sqlite3_close(s->reader);
     s->reader = NULL;
 }
 
-uint64_t event_checksum(const struct store_event *ev) {
+uint64_t store_event_checksum(const struct store_event *ev) {
     uint64_t fields[4] = {ev->seq, (uint64_t)ev->at_ms, ev->type, ev->job};
-    return sql_checksum(sql_checksum(0, fields, sizeof fields), ev->data, ev->len);
+    return store_sql_checksum(store_sql_checksum(0, fields, sizeof fields), ev->data, ev->len);
 }
 
 static int row_event(sqlite3_stmt *q, struct store_event *ev, struct error *e) {
@@ -49,7 +49,7 @@ static int row_event(sqlite3_stmt *q, struct store_event *ev, struct error *e) {
     };
     if (!ev->data)
         ev->data = "";
-    if ((uint64_t)sqlite3_column_int64(q, 4) != event_checksum(ev))
+    if ((uint64_t)sqlite3_column_int64(q, 4) != store_event_checksum(ev))
         return error_set(e, EBADMSG,
                          "journal record %" PRIu64 " is damaged: its checksum does not match; "
                          "restore the state folder from a backup",
@@ -71,13 +71,13 @@ static int each_event(sqlite3 *db, sqlite3_stmt *q, uint64_t after, uint32_t lim
             break;
     }
     if (r == 0 && rc != SQLITE_DONE)
-        r = sql_error(db, e, "reading the journal");
+        r = store_sql_error(db, e, "reading the journal");
     sqlite3_reset(q);
     return r < 0 ? r : 0;
 }
 
-int reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,
-                  store_event_fn fn, void *ctx, struct error *e) {
+int store_reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
+                        void *ctx, struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
     sqlite3_stmt *q = s->read[job ? READ_JOB_EVENTS : READ_JOURNAL];
     if (job)
@@ -85,16 +85,16 @@ int reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit
     return each_event(s->reader, q, after, limit, fn, ctx, e);
 }
 
-int reader_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e) {
+int store_reader_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);  // only what never changes while it is open
     struct sql_options options = {.vfs = s->vfs, .flags = SQLITE_OPEN_READWRITE};
     sqlite3 *db;
     sqlite3_stmt *q = NULL;
-    int r = sql_open(s->file, &options, &db, e);
+    int r = store_sql_open(s->file, &options, &db, e);
     if (r == 0)
-        r = sql_exec(db, "PRAGMA query_only=ON", e);
+        r = store_sql_exec(db, "PRAGMA query_only=ON", e);
     if (r == 0)
-        r = sql_prepare(db, read_sql[READ_JOURNAL], &q, e);
+        r = store_sql_prepare(db, read_sql[READ_JOURNAL], &q, e);
     if (r == 0)
         r = each_event(db, q, 0, 0, fn, ctx, e);
     sqlite3_finalize(q);
@@ -130,7 +130,7 @@ static int load_event(void *ctx, const struct store_event *ev) {
 static int load_snapshot(struct sqlite_store *s, const struct store_loader *loader,
                          uint64_t newest_record, uint64_t *seq, struct error *e) {
     uint64_t seqs[STORE_SNAPSHOTS_KEPT];
-    int count = snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT), r = 0;
+    int count = store_snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT), r = 0;
     pthread_mutex_lock(&s->lock);
     s->oldest_snapshot = count == STORE_SNAPSHOTS_KEPT ? seqs[count - 1] : 0;
     pthread_mutex_unlock(&s->lock);
@@ -143,7 +143,7 @@ static int load_snapshot(struct sqlite_store *s, const struct store_loader *load
                              s->folder, seqs[i], newest_record);
         cleanup_free void *data = NULL;
         size_t len = 0;
-        r = snapshot_read(s, seqs[i], &data, &len, e);
+        r = store_snapshot_read(s, seqs[i], &data, &len, e);
         if (r == 0)
             r = loader->snapshot(loader->ctx, seqs[i], data, len);
         if (r == 0) {
@@ -154,13 +154,13 @@ static int load_snapshot(struct sqlite_store *s, const struct store_loader *load
     return 0;
 }
 
-int reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
-                struct error *e) {
+int store_reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
+                      struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
     int64_t first = 0, newest = 0;
-    int r = sql_int(s->reader, "SELECT min(seq) FROM journal", 0, &first, e);
+    int r = store_sql_int(s->reader, "SELECT min(seq) FROM journal", 0, &first, e);
     if (r == 0)
-        r = sql_int(s->reader, "SELECT max(seq) FROM journal", 0, &newest, e);
+        r = store_sql_int(s->reader, "SELECT max(seq) FROM journal", 0, &newest, e);
     uint64_t from = 0;
     struct error snapshot_error = {0};
     if (r == 0)
@@ -187,8 +187,8 @@ int reader_load(struct store *st, const struct store_loader *loader, uint64_t *l
     return 0;
 }
 
-int reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
-                struct error *e) {
+int store_reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
+                      struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
     sqlite3_stmt *q = s->read[READ_TEXT];
     sqlite3_bind_blob(q, 1, key->bytes, sizeof key->bytes, SQLITE_STATIC);
@@ -212,13 +212,13 @@ int reader_text(struct store *st, const struct store_key *key, void **out, size_
     } else if (rc == SQLITE_DONE) {
         r = error_set(e, ENOENT, "no such script or environment is stored");
     } else {
-        r = sql_error(s->reader, e, "reading a text");
+        r = store_sql_error(s->reader, e, "reading a text");
     }
     sqlite3_reset(q);
     return r;
 }
 
-int reader_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e) {
+int store_reader_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
     sqlite3_stmt *q = s->read[READ_BLOB];
     sqlite3_bind_text(q, 1, name, -1, SQLITE_STATIC);
@@ -226,7 +226,8 @@ int reader_blob(struct store *st, const char *name, void **out, size_t *len, str
     if (rc == SQLITE_ROW) {
         size_t bytes = (size_t)sqlite3_column_bytes(q, 1);
         const void *data = sqlite3_column_blob(q, 1);
-        if (sql_checksum(strlen(name), bytes ? data : "", bytes) != (uint64_t)sqlite3_column_int64(q, 0)) {
+        if (store_sql_checksum(strlen(name), bytes ? data : "", bytes) !=
+            (uint64_t)sqlite3_column_int64(q, 0)) {
             r = error_set(e, EBADMSG, "the stored value \"%s\" is damaged; restore the state folder from a backup",
                           name);
         } else {
@@ -240,19 +241,21 @@ int reader_blob(struct store *st, const char *name, void **out, size_t *len, str
     } else if (rc == SQLITE_DONE) {
         r = error_set(e, ENOENT, "no value named \"%s\" is stored", name);
     } else {
-        r = sql_error(s->reader, e, "reading a named value");
+        r = store_sql_error(s->reader, e, "reading a named value");
     }
     sqlite3_reset(q);
     return r;
 }
 
-int reader_old_keys(struct store *st, int64_t now_ms, int (*fn)(void *ctx, const struct store_old_key *k),
-                    void *ctx, struct error *e) {
+int store_reader_old_keys(struct store *st, int64_t now_ms,
+                          int (*fn)(void *ctx, const struct store_old_key *k), void *ctx, struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
     sqlite3_stmt *q = NULL;
     int rc = SQLITE_DONE, stop = 0;
-    int r = sql_prepare(s->reader, "SELECT user, key, job, expires_ms FROM idem WHERE expires_ms > ?"
-                                   " ORDER BY expires_ms DESC", &q, e);
+    int r = store_sql_prepare(s->reader,
+                              "SELECT user, key, job, expires_ms FROM idem WHERE expires_ms > ?"
+                              " ORDER BY expires_ms DESC",
+                              &q, e);
     if (r < 0)
         return r;
     sqlite3_bind_int64(q, 1, now_ms);
@@ -264,7 +267,7 @@ int reader_old_keys(struct store *st, int64_t now_ms, int (*fn)(void *ctx, const
         stop = k.user && k.key ? fn(ctx, &k) : 0;
     }
     if (stop == 0 && rc != SQLITE_DONE)
-        r = sql_error(s->reader, e, "reading idempotency keys");
+        r = store_sql_error(s->reader, e, "reading idempotency keys");
     sqlite3_finalize(q);
     return stop < 0 ? stop : r;
 }
@@ -273,16 +276,16 @@ static int check_event(void *ctx, const struct store_event *ev) {
     return 0;
 }
 
-int reader_check(struct store *st, struct error *e) {
+int store_reader_check(struct store *st, struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
     sqlite3_stmt *q = NULL;
-    int r = sql_prepare(s->reader, "PRAGMA integrity_check(1)", &q, e);
+    int r = store_sql_prepare(s->reader, "PRAGMA integrity_check(1)", &q, e);
     if (r < 0)
         return r;
     int rc = sqlite3_step(q);
     const char *said = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(q, 0) : NULL;
     if (rc != SQLITE_ROW)
-        r = sql_error(s->reader, e, "checking the state database");
+        r = store_sql_error(s->reader, e, "checking the state database");
     else if (strcmp(said, "ok") != 0)
         r = error_set(e, EBADMSG, "%s is damaged: %s; restore the state folder from a backup",
                       s->file, said);

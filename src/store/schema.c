@@ -13,46 +13,47 @@
 
 enum { APPLICATION_ID = 0x61636571 };  // "aceq" in the file header: this file is ours
 
-const struct schema_step schema_steps[] = {
+const struct schema_step store_schema_steps[] = {
     {.readable_by = 1,
-     .sql =
-         "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
-         "CREATE TABLE journal(seq INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
-         "  type INTEGER NOT NULL, job INTEGER NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL);"
-         "CREATE INDEX journal_job ON journal(job) WHERE job != 0;"
-         "CREATE TABLE text(id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, data BLOB NOT NULL);"
-         "CREATE TABLE text_owner(owner INTEGER NOT NULL, text INTEGER NOT NULL,"
-         "  live INTEGER NOT NULL, PRIMARY KEY(owner, text)) WITHOUT ROWID;"
-         "CREATE INDEX text_owner_text ON text_owner(text);"
-         "CREATE TABLE history(id INTEGER PRIMARY KEY, array_id INTEGER NOT NULL,"
-         "  array_index INTEGER NOT NULL, state INTEGER NOT NULL, user TEXT NOT NULL,"
-         "  project TEXT NOT NULL, name TEXT NOT NULL, submit_ms INTEGER NOT NULL,"
-         "  start_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL, nodes TEXT NOT NULL,"
-         "  data BLOB NOT NULL);"
-         "CREATE INDEX history_end ON history(end_ms);"
-         "CREATE INDEX history_user ON history(user, end_ms);"
-         "CREATE INDEX history_project ON history(project, end_ms);"
-         "CREATE INDEX history_name ON history(name, end_ms);"
-         "CREATE INDEX history_state ON history(state, end_ms);"
-         "CREATE INDEX history_array ON history(array_id, array_index) WHERE array_id != 0;"
-         "CREATE TABLE idem(user TEXT NOT NULL, key TEXT NOT NULL, job INTEGER NOT NULL,"
-         "  expires_ms INTEGER NOT NULL, PRIMARY KEY(user, key)) WITHOUT ROWID;"
-         "CREATE INDEX idem_expires ON idem(expires_ms);"},
+     .sql = "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
+            "CREATE TABLE journal(seq INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
+            "  type INTEGER NOT NULL, job INTEGER NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL);"
+            "CREATE INDEX journal_job ON journal(job) WHERE job != 0;"
+            "CREATE TABLE text(id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, data BLOB NOT NULL);"
+            "CREATE TABLE text_owner(owner INTEGER NOT NULL, text INTEGER NOT NULL,"
+            "  live INTEGER NOT NULL, PRIMARY KEY(owner, text)) WITHOUT ROWID;"
+            "CREATE INDEX text_owner_text ON text_owner(text);"
+            "CREATE TABLE history(id INTEGER PRIMARY KEY, array_id INTEGER NOT NULL,"
+            "  array_index INTEGER NOT NULL, state INTEGER NOT NULL, user TEXT NOT NULL,"
+            "  project TEXT NOT NULL, name TEXT NOT NULL, submit_ms INTEGER NOT NULL,"
+            "  start_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL, nodes TEXT NOT NULL,"
+            "  data BLOB NOT NULL);"
+            "CREATE INDEX history_end ON history(end_ms);"
+            "CREATE INDEX history_user ON history(user, end_ms);"
+            "CREATE INDEX history_project ON history(project, end_ms);"
+            "CREATE INDEX history_name ON history(name, end_ms);"
+            "CREATE INDEX history_state ON history(state, end_ms);"
+            "CREATE INDEX history_array ON history(array_id, array_index) WHERE array_id != 0;"
+            "CREATE TABLE idem(user TEXT NOT NULL, key TEXT NOT NULL, job INTEGER NOT NULL,"
+            "  expires_ms INTEGER NOT NULL, PRIMARY KEY(user, key)) WITHOUT ROWID;"
+            "CREATE INDEX idem_expires ON idem(expires_ms);"},
     // Jobs that were there at some time: by the number of digits of the milliseconds they took, then
     // by their end; see history.c.
     {.readable_by = 1, .sql = "CREATE INDEX history_span ON history(" SCHEMA_SPAN ", end_ms);"},
     // Named values. Formats 1 and 2 do not know them and keep their keys in files, so they can go on.
     {.readable_by = 1,
-     .sql = "CREATE TABLE blob(name TEXT PRIMARY KEY, sum INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;"},
+     .sql =
+         "CREATE TABLE blob(name TEXT PRIMARY KEY, sum INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;"},
 };
-const int schema_step_count = sizeof schema_steps / sizeof schema_steps[0];
-static_assert(sizeof schema_steps / sizeof schema_steps[0] == STORE_FORMAT, "one step per format");
+const int store_schema_step_count = sizeof store_schema_steps / sizeof store_schema_steps[0];
+static_assert(sizeof store_schema_steps / sizeof store_schema_steps[0] == STORE_FORMAT,
+              "one step per format");
 
 static int schema_upgrade(sqlite3 *db, const struct schema_step *steps, int from, int to,
                           struct error *e) {
-    int r = sql_exec(db, "BEGIN IMMEDIATE", e);
+    int r = store_sql_exec(db, "BEGIN IMMEDIATE", e);
     for (int v = from; v < to && r == 0; v++)
-        r = sql_exec(db, steps[v].sql, e);
+        r = store_sql_exec(db, steps[v].sql, e);
     char tail[256];
     snprintf(tail, sizeof tail,
              "INSERT INTO meta(name, value) VALUES('readable_by', %d)"
@@ -60,20 +61,20 @@ static int schema_upgrade(sqlite3 *db, const struct schema_step *steps, int from
              "PRAGMA user_version=%d; PRAGMA application_id=%d; COMMIT",
              steps[to - 1].readable_by, to, APPLICATION_ID);
     if (r == 0)
-        r = sql_exec(db, tail, e);
+        r = store_sql_exec(db, tail, e);
     if (r < 0 && !sqlite3_get_autocommit(db))
-        sql_exec(db, "ROLLBACK", NULL);
+        store_sql_exec(db, "ROLLBACK", NULL);
     return r;
 }
 
-int schema_prepare(sqlite3 *db, const char *path, const struct schema_step *steps, int count,
-                   struct error *e) {
+int store_schema_prepare(sqlite3 *db, const char *path, const struct schema_step *steps, int count,
+                         struct error *e) {
     int64_t version = 0, application = 0, tables = 0, readable_by = 0;
-    int r = sql_int(db, "PRAGMA user_version", 0, &version, e);
+    int r = store_sql_int(db, "PRAGMA user_version", 0, &version, e);
     if (r == 0)
-        r = sql_int(db, "PRAGMA application_id", 0, &application, e);
+        r = store_sql_int(db, "PRAGMA application_id", 0, &application, e);
     if (r == 0)
-        r = sql_int(db, "SELECT count(*) FROM sqlite_schema", 0, &tables, e);
+        r = store_sql_int(db, "SELECT count(*) FROM sqlite_schema", 0, &tables, e);
     if (r < 0)
         return error_prefix(e, "%s", path), r;
     if (tables > 0 && application != APPLICATION_ID)
@@ -85,7 +86,7 @@ int schema_prepare(sqlite3 *db, const char *path, const struct schema_step *step
         r = schema_upgrade(db, steps, (int)version, count, e);
         return r < 0 ? (error_prefix(e, "%s", path), r) : 0;
     }
-    r = sql_int(db, "SELECT value FROM meta WHERE name = 'readable_by'", version, &readable_by, e);
+    r = store_sql_int(db, "SELECT value FROM meta WHERE name = 'readable_by'", version, &readable_by, e);
     if (r < 0)
         return error_prefix(e, "%s", path), r;
     if (readable_by > count)
@@ -96,15 +97,15 @@ int schema_prepare(sqlite3 *db, const char *path, const struct schema_step *step
     return 0;
 }
 
-int schema_check_level(sqlite3 *db, const char *path, uint32_t known, struct error *e) {
+int store_schema_check_level(sqlite3 *db, const char *path, uint32_t known, struct error *e) {
     int64_t level = 0;
-    int r = sql_int(db, "SELECT value FROM meta WHERE name = 'level'", 0, &level, e);
+    int r = store_sql_int(db, "SELECT value FROM meta WHERE name = 'level'", 0, &level, e);
     if (r < 0)
         return error_prefix(e, "%s", path), r;
     if (!known || level <= known)
         return 0;
     sqlite3_stmt *stmt = NULL;
-    r = sql_prepare(db, "SELECT data FROM blob WHERE name = '" SCHEMA_LEVEL_RELEASE "'", &stmt, e);
+    r = store_sql_prepare(db, "SELECT data FROM blob WHERE name = '" SCHEMA_LEVEL_RELEASE "'", &stmt, e);
     if (r < 0)
         return error_prefix(e, "%s", path), r;
     const char *release = sqlite3_step(stmt) == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;

@@ -12,17 +12,17 @@ struct schema_step {
     int readable_by;  // oldest program version that may go on using the result
 };
 
-extern const struct schema_step schema_steps[];
-extern const int schema_step_count;
+extern const struct schema_step store_schema_steps[];
+extern const int store_schema_step_count;
 
 // Creates or upgrades; refuses files of other programs and of versions it does not know.
-int schema_prepare(sqlite3 *db, const char *path, const struct schema_step *steps, int count,
-                   struct error *e);
+int store_schema_prepare(sqlite3 *db, const char *path, const struct schema_step *steps, int count,
+                         struct error *e);
 
 // The blob that names the first release which can read the journal.
 #define SCHEMA_LEVEL_RELEASE "level.release"
 // Refuses a journal whose feature level is above `known` (0: any is read), naming the release it needs.
-int schema_check_level(sqlite3 *db, const char *path, uint32_t known, struct error *e);
+int store_schema_check_level(sqlite3 *db, const char *path, uint32_t known, struct error *e);
 
 // How long a finished job took, as an expression of its row; what is indexed and what is asked must
 // be the same text.

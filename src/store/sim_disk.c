@@ -81,7 +81,7 @@ uint64_t sim_disk_hash(const struct sim_disk *d) {
     for (uint32_t i = 0; i < d->journal.len; i++) {
         const struct store_event *ev = &d->journal.at[i];
         uint64_t fields[4] = {ev->seq, (uint64_t)ev->at_ms, ev->type, ev->job};
-        h = sql_checksum(sql_checksum(h, fields, sizeof fields), ev->data, ev->len);
+        h = store_sql_checksum(store_sql_checksum(h, fields, sizeof fields), ev->data, ev->len);
     }
     return h;
 }
@@ -164,14 +164,14 @@ static void keep_blob(struct sim_disk *d, const struct store_batch *b, const str
 
 void sim_disk_keep(struct sim_disk *d, struct store_batch *b) {
     for (uint32_t i = 0; i < b->events.len; i++) {
-        struct store_event ev = batch_event_view(b, &b->events.at[i]);
+        struct store_event ev = store_batch_event_view(b, &b->events.at[i]);
         assert(ev.seq == (d->journal.len ? d->journal.at[d->journal.len - 1].seq : 0) + 1);
         vec_push(&d->journal, ev);
     }
     for (uint32_t i = 0; i < b->texts.len; i++)
         keep_text(d, b, &b->texts.at[i]);
     for (uint32_t i = 0; i < b->history.len; i++) {
-        struct store_history row = batch_history_view(b, &b->history.at[i]);
+        struct store_history row = store_batch_history_view(b, &b->history.at[i]);
         keep_history(d, &row);
     }
     for (uint32_t i = 0; i < b->releases.len; i++) {

@@ -49,15 +49,15 @@ static int write_piece(int fd, const void *data, size_t len) {
     return fdatasync(fd) < 0 ? -errno : 0;
 }
 
-int snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_t len,
-                   struct error *e) {
+int store_snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_t len,
+                         struct error *e) {
     cleanup_close int fd = openat(s->folder_fd, snapshot_unfinished,
                                   O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return error_set(e, errno, "cannot create %s/%s: %s", s->folder, snapshot_unfinished,
                          strerror(errno));
-    struct snapshot_header header = {.format = SNAPSHOT_FORMAT, .seq = seq, .len = len,
-                                     .sum = sql_checksum(seq, data, len)};
+    struct snapshot_header header = {
+        .format = SNAPSHOT_FORMAT, .seq = seq, .len = len, .sum = store_sql_checksum(seq, data, len)};
     memcpy(header.magic, snapshot_magic, sizeof header.magic);
     int r = write_piece(fd, &header, sizeof header);
     for (size_t at = 0; at < len && r == 0; at += SNAPSHOT_PIECE_BYTES) {
@@ -71,7 +71,7 @@ int snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_
     return 0;
 }
 
-int snapshot_publish(struct sqlite_store *s, uint64_t seq, struct error *e) {
+int store_snapshot_publish(struct sqlite_store *s, uint64_t seq, struct error *e) {
     char name[SNAPSHOT_NAME_MAX];
     snapshot_name(seq, name);
     if (renameat(s->folder_fd, snapshot_unfinished, s->folder_fd, name) < 0 ||
@@ -79,7 +79,7 @@ int snapshot_publish(struct sqlite_store *s, uint64_t seq, struct error *e) {
         return error_set(e, errno, "cannot put snapshot %s into %s: %s", name, s->folder,
                          strerror(errno));
     uint64_t seqs[STORE_SNAPSHOTS_KEPT + 8];
-    int count = snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT + 8);
+    int count = store_snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT + 8);
     for (int i = STORE_SNAPSHOTS_KEPT; i < count; i++) {
         snapshot_name(seqs[i], name);
         unlinkat(s->folder_fd, name, 0);
@@ -87,7 +87,7 @@ int snapshot_publish(struct sqlite_store *s, uint64_t seq, struct error *e) {
     return 0;
 }
 
-void snapshot_discard(struct sqlite_store *s) {
+void store_snapshot_discard(struct sqlite_store *s) {
     unlinkat(s->folder_fd, snapshot_unfinished, 0);
 }
 
@@ -104,7 +104,7 @@ static int insert_seq(uint64_t *seqs, int count, int max, uint64_t seq) {
     return keep + 1;
 }
 
-int snapshot_list(struct sqlite_store *s, uint64_t *seqs, int max) {
+int store_snapshot_list(struct sqlite_store *s, uint64_t *seqs, int max) {
     int fd = openat(s->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir) {
@@ -139,8 +139,7 @@ static int read_all(int fd, void *data, size_t len) {
     return 0;
 }
 
-int snapshot_read(struct sqlite_store *s, uint64_t seq, void **data, size_t *len,
-                  struct error *e) {
+int store_snapshot_read(struct sqlite_store *s, uint64_t seq, void **data, size_t *len, struct error *e) {
     char name[SNAPSHOT_NAME_MAX];
     snapshot_name(seq, name);
     cleanup_close int fd = openat(s->folder_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -157,7 +156,7 @@ int snapshot_read(struct sqlite_store *s, uint64_t seq, void **data, size_t *len
         return error_set(e, -r, "snapshot %s/%s is damaged", s->folder, name);
     cleanup_free void *bytes = xmalloc(header.len + 1);
     r = read_all(fd, bytes, header.len);
-    if (r == 0 && sql_checksum(seq, bytes, header.len) != header.sum)
+    if (r == 0 && store_sql_checksum(seq, bytes, header.len) != header.sum)
         r = -EBADMSG;
     if (r < 0)
         return error_set(e, -r, "snapshot %s/%s is damaged", s->folder, name);

@@ -19,7 +19,7 @@ static int free_space(struct sqlite_store *s, uint64_t *out) {
     return 0;
 }
 
-int space_reserve(struct sqlite_store *s) {
+int store_space_reserve(struct sqlite_store *s) {
     if (!s->reserve_bytes)
         return 0;
     cleanup_close int fd =
@@ -42,14 +42,14 @@ int space_reserve(struct sqlite_store *s) {
     return 0;
 }
 
-bool space_release(struct sqlite_store *s) {
+bool store_space_release(struct sqlite_store *s) {
     if (!s->reserve_bytes || atomic_exchange(&s->reserve_released, true))
         return false;
     cleanup_close int fd = openat(s->folder_fd, reserve_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     return fd >= 0 && ftruncate(fd, 0) == 0;
 }
 
-enum store_space space_look(struct sqlite_store *s, uint64_t *free_bytes) {
+enum store_space store_space_look(struct sqlite_store *s, uint64_t *free_bytes) {
     uint64_t bytes = 0;
     if (free_space(s, &bytes) < 0)
         return STORE_SPACE_LOW;

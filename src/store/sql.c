@@ -33,7 +33,7 @@ static int sql_errno(sqlite3 *db) {
     }
 }
 
-int sql_error(sqlite3 *db, struct error *e, const char *doing) {
+int store_sql_error(sqlite3 *db, struct error *e, const char *doing) {
     int code = sql_errno(db);
     const char *why = db ? sqlite3_errmsg(db) : "out of memory";
     const char *remedy = "";
@@ -45,46 +45,46 @@ int sql_error(sqlite3 *db, struct error *e, const char *doing) {
     return error_set(e, code, "%s: %s%s", doing, why, remedy);
 }
 
-int sql_exec(sqlite3 *db, const char *sql, struct error *e) {
+int store_sql_exec(sqlite3 *db, const char *sql, struct error *e) {
     if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
-        return sql_error(db, e, "state database");
+        return store_sql_error(db, e, "state database");
     return 0;
 }
 
-int sql_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out, struct error *e) {
+int store_sql_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out, struct error *e) {
     if (sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) != SQLITE_OK)
-        return sql_error(db, e, "state database");
+        return store_sql_error(db, e, "state database");
     return 0;
 }
 
-int sql_prepare_all(sqlite3 *db, const char *const *sql, sqlite3_stmt **out, int count,
-                    struct error *e) {
+int store_sql_prepare_all(sqlite3 *db, const char *const *sql, sqlite3_stmt **out, int count,
+                          struct error *e) {
     for (int i = 0; i < count; i++) {
-        int r = sql_prepare(db, sql[i], &out[i], e);
+        int r = store_sql_prepare(db, sql[i], &out[i], e);
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-void sql_finalize_all(sqlite3_stmt **stmts, int count) {
+void store_sql_finalize_all(sqlite3_stmt **stmts, int count) {
     for (int i = 0; i < count; i++) {
         sqlite3_finalize(stmts[i]);
         stmts[i] = NULL;
     }
 }
 
-int sql_run(sqlite3 *db, sqlite3_stmt *stmt, struct error *e, const char *doing) {
+int store_sql_run(sqlite3 *db, sqlite3_stmt *stmt, struct error *e, const char *doing) {
     int rc = sqlite3_step(stmt);
     assert(rc != SQLITE_ROW);
-    int r = rc == SQLITE_DONE ? 0 : sql_error(db, e, doing);
+    int r = rc == SQLITE_DONE ? 0 : store_sql_error(db, e, doing);
     sqlite3_reset(stmt);
     return r;
 }
 
-int sql_int(sqlite3 *db, const char *sql, int64_t fallback, int64_t *out, struct error *e) {
+int store_sql_int(sqlite3 *db, const char *sql, int64_t fallback, int64_t *out, struct error *e) {
     sqlite3_stmt *stmt = NULL;
-    int r = sql_prepare(db, sql, &stmt, e);
+    int r = store_sql_prepare(db, sql, &stmt, e);
     if (r < 0)
         return r;
     int rc = sqlite3_step(stmt);
@@ -93,26 +93,26 @@ int sql_int(sqlite3 *db, const char *sql, int64_t fallback, int64_t *out, struct
     else if (rc == SQLITE_ROW || rc == SQLITE_DONE)
         *out = fallback;
     else
-        r = sql_error(db, e, "reading the state database");
+        r = store_sql_error(db, e, "reading the state database");
     sqlite3_finalize(stmt);
     return r;
 }
 
-int sql_open(const char *path, const struct sql_options *options, sqlite3 **db, struct error *e) {
+int store_sql_open(const char *path, const struct sql_options *options, sqlite3 **db, struct error *e) {
     sqlite3 *opened = NULL;
     int flags = options->flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     int r = 0;
     if (sqlite3_open_v2(path, &opened, flags, options->vfs) != SQLITE_OK)
-        r = sql_error(opened, e, path);
+        r = store_sql_error(opened, e, path);
     // Checkpoints are done by hand, off the commit path. FULL: a commit returns after its sync.
     if (r == 0) {
         sqlite3_busy_timeout(opened, BUSY_TIMEOUT_MS);
-        r = sql_exec(opened,
-                     "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0;"
-                     "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
-                     "PRAGMA cell_size_check=ON; PRAGMA cache_size=-16384;"
-                     "PRAGMA journal_size_limit=134217728",
-                     e);
+        r = store_sql_exec(opened,
+                           "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0;"
+                           "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
+                           "PRAGMA cell_size_check=ON; PRAGMA cache_size=-16384;"
+                           "PRAGMA journal_size_limit=134217728",
+                           e);
         if (r < 0)
             error_prefix(e, "%s", path);
     }
@@ -124,7 +124,7 @@ int sql_open(const char *path, const struct sql_options *options, sqlite3 **db, 
     return 0;
 }
 
-uint64_t sql_checksum(uint64_t seed, const void *data, size_t len) {
+uint64_t store_sql_checksum(uint64_t seed, const void *data, size_t len) {
     const uint64_t m = 0x9fb21c651e98df25ull;
     const unsigned char *p = data;
     uint64_t h = (seed ^ len) * m;

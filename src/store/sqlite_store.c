@@ -86,7 +86,7 @@ static int check_not_lost(struct sqlite_store *s, const char *const *companions,
     for (size_t i = 0; companions && companions[i] && !found; i++)
         if (faccessat(s->folder_fd, companions[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             found = companions[i];
-    if (!found && snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT) > 0)
+    if (!found && store_snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT) > 0)
         found = "a snapshot";
     if (!found)
         return 0;
@@ -100,29 +100,29 @@ static int open_databases(struct sqlite_store *s, struct error *e) {
     make_private(s);
     struct sql_options options = {.vfs = s->vfs,
                                   .flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
-    int r = sql_open(s->file, &options, &s->writer.db, e);
+    int r = store_sql_open(s->file, &options, &s->writer.db, e);
     if (r == 0) {
-        r = sql_exec(s->writer.db, "PRAGMA journal_mode=WAL", e);
+        r = store_sql_exec(s->writer.db, "PRAGMA journal_mode=WAL", e);
         if (r < 0)
             error_prefix(e, "%s", s->file);
     }
     if (r == 0)
-        r = schema_prepare(s->writer.db, s->file, schema_steps, schema_step_count, e);
+        r = store_schema_prepare(s->writer.db, s->file, store_schema_steps, store_schema_step_count, e);
     if (r == 0)
-        r = schema_check_level(s->writer.db, s->file, s->level, e);
+        r = store_schema_check_level(s->writer.db, s->file, s->level, e);
     if (r == 0)
-        r = writer_open(s, e);
+        r = store_writer_open(s, e);
     if (r == 0)
-        r = sql_open(s->file, &options, &s->maintenance_db, e);
+        r = store_sql_open(s->file, &options, &s->maintenance_db, e);
     if (r == 0)
-        r = reader_open(s, e);
+        r = store_reader_open(s, e);
     return r;
 }
 
 // --- threads ---
 
 static int start_threads(struct sqlite_store *s, struct error *e) {
-    int code = pthread_create(&s->writer_thread, NULL, writer_main, s);
+    int code = pthread_create(&s->writer_thread, NULL, store_writer_main, s);
     s->writer_runs = code == 0;
     if (code == 0) {
         code = pthread_create(&s->maintenance_thread, NULL, store_maintenance_main, s);
@@ -150,9 +150,9 @@ static void stop_threads(struct sqlite_store *s) {
 static void sqlite_close(struct store *st) {
     struct sqlite_store *s = sqlite_store_of(st);
     stop_threads(s);
-    reader_close(s);
+    store_reader_close(s);
     sqlite3_close(s->maintenance_db);
-    writer_close(s);
+    store_writer_close(s);
     while (s->head) {
         struct store_batch *next = s->head->next;
         store_batch_free(s->head);
@@ -267,7 +267,7 @@ static void sqlite_prune(struct store *st, int64_t now_ms) {
 static enum store_space sqlite_space(struct store *st) {
     struct sqlite_store *s = sqlite_store_of(st);
     uint64_t free_bytes = 0;
-    enum store_space space = space_look(s, &free_bytes);
+    enum store_space space = store_space_look(s, &free_bytes);
     pthread_mutex_lock(&s->lock);
     if (s->failed && s->failure.code == ENOSPC)
         space = STORE_SPACE_CRITICAL;
@@ -281,7 +281,7 @@ static void sqlite_stats(struct store *st, struct store_stats *out) {
     struct sqlite_store *s = sqlite_store_of(st);
     uint64_t free_bytes = 0;
     struct stat file;
-    space_look(s, &free_bytes);
+    store_space_look(s, &free_bytes);
     pthread_mutex_lock(&s->lock);
     *out = s->stats;
     out->committed_seq = s->committed_seq;
@@ -303,14 +303,14 @@ static const struct store_ops sqlite_ops = {
     .prune = sqlite_prune,
     .space = sqlite_space,
     .stats = sqlite_stats,
-    .load = reader_load,
-    .text = reader_text,
-    .blob = reader_blob,
-    .events = reader_events,
-    .journal = reader_journal,
-    .history = reader_history,
-    .old_keys = reader_old_keys,
-    .check = reader_check,
+    .load = store_reader_load,
+    .text = store_reader_text,
+    .blob = store_reader_blob,
+    .events = store_reader_events,
+    .journal = store_reader_journal,
+    .history = store_reader_history,
+    .old_keys = store_reader_old_keys,
+    .check = store_reader_check,
 };
 
 int store_open(const struct store_config *config, struct store **out, struct error *e) {
@@ -339,15 +339,15 @@ int store_open(const struct store_config *config, struct store **out, struct err
     if (r == 0)
         r = check_not_lost(s, config->companions, e);
     if (r == 0) {
-        snapshot_discard(s);
-        space_reserve(s);  // told by store_space when it cannot be had
+        store_snapshot_discard(s);
+        store_space_reserve(s);  // told by store_space when it cannot be had
         r = open_databases(s, e);
         // What is on disk already may fill it to the brim: the reserve gives way to the start.
-        if (r == -ENOSPC && space_release(s)) {
-            reader_close(s);
+        if (r == -ENOSPC && store_space_release(s)) {
+            store_reader_close(s);
             sqlite3_close(s->maintenance_db);
             s->maintenance_db = NULL;
-            writer_close(s);
+            store_writer_close(s);
             r = open_databases(s, e);
         }
     }

@@ -73,47 +73,46 @@ static inline struct sqlite_store *sqlite_store_of(struct store *s) {
 }
 
 // writer.c
-int writer_open(struct sqlite_store *s, struct error *e);
-void writer_close(struct sqlite_store *s);
-void *writer_main(void *store);
-int writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error *e);
+int store_writer_open(struct sqlite_store *s, struct error *e);
+void store_writer_close(struct sqlite_store *s);
+void *store_writer_main(void *store);
+int store_writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error *e);
 
 // prune.c: one small step in its own transaction; 1 when there may be more, 0 when done.
-int prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_snapshot, struct error *e);
+int store_prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_snapshot, struct error *e);
 
 // maintenance.c
 void *store_maintenance_main(void *store);
 
 // snapshot.c
-int snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_t len,
-                   struct error *e);
+int store_snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_t len, struct error *e);
 // Makes a written snapshot the newest one and removes those no longer kept.
-int snapshot_publish(struct sqlite_store *s, uint64_t seq, struct error *e);
-int snapshot_list(struct sqlite_store *s, uint64_t *seqs, int max);  // newest first; count
-int snapshot_read(struct sqlite_store *s, uint64_t seq, void **data, size_t *len, struct error *e);
-void snapshot_discard(struct sqlite_store *s);  // unfinished ones
+int store_snapshot_publish(struct sqlite_store *s, uint64_t seq, struct error *e);
+int store_snapshot_list(struct sqlite_store *s, uint64_t *seqs, int max);  // newest first; count
+int store_snapshot_read(struct sqlite_store *s, uint64_t seq, void **data, size_t *len, struct error *e);
+void store_snapshot_discard(struct sqlite_store *s);  // unfinished ones
 
 // space.c
-int space_reserve(struct sqlite_store *s);
-bool space_release(struct sqlite_store *s);  // true when that freed something
-enum store_space space_look(struct sqlite_store *s, uint64_t *free_bytes);
+int store_space_reserve(struct sqlite_store *s);
+bool store_space_release(struct sqlite_store *s);  // true when that freed something
+enum store_space store_space_look(struct sqlite_store *s, uint64_t *free_bytes);
 
 // reader.c
-int reader_open(struct sqlite_store *s, struct error *e);
-void reader_close(struct sqlite_store *s);
-int reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
-                struct error *e);
-int reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
-                struct error *e);
-int reader_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e);
-int reader_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e);
-int reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,
-                  store_event_fn fn, void *ctx, struct error *e);
-int reader_old_keys(struct store *st, int64_t now_ms, int (*fn)(void *ctx, const struct store_old_key *k),
-                    void *ctx, struct error *e);
-int reader_check(struct store *st, struct error *e);
-uint64_t event_checksum(const struct store_event *ev);
+int store_reader_open(struct sqlite_store *s, struct error *e);
+void store_reader_close(struct sqlite_store *s);
+int store_reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
+                      struct error *e);
+int store_reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
+                      struct error *e);
+int store_reader_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e);
+int store_reader_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e);
+int store_reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
+                        void *ctx, struct error *e);
+int store_reader_old_keys(struct store *st, int64_t now_ms,
+                          int (*fn)(void *ctx, const struct store_old_key *k), void *ctx, struct error *e);
+int store_reader_check(struct store *st, struct error *e);
+uint64_t store_event_checksum(const struct store_event *ev);
 
 // history.c
-int reader_history(struct store *st, const struct store_query *q, store_history_fn fn, void *ctx,
-                   struct error *e);
+int store_reader_history(struct store *st, const struct store_query *q, store_history_fn fn, void *ctx,
+                         struct error *e);

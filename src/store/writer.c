@@ -56,16 +56,16 @@ static int on_wal(void *ctx, sqlite3 *db, const char *name, int pages) {
     return SQLITE_OK;
 }
 
-int writer_open(struct sqlite_store *s, struct error *e) {
+int store_writer_open(struct sqlite_store *s, struct error *e) {
     struct writer *w = &s->writer;
-    int r = sql_prepare_all(w->db, write_sql, w->stmt, WRITE_COUNT, e);
+    int r = store_sql_prepare_all(w->db, write_sql, w->stmt, WRITE_COUNT, e);
     if (r == 0)
         sqlite3_wal_hook(w->db, on_wal, s);
     return r;
 }
 
-void writer_close(struct sqlite_store *s) {
-    sql_finalize_all(s->writer.stmt, WRITE_COUNT);
+void store_writer_close(struct sqlite_store *s) {
+    store_sql_finalize_all(s->writer.stmt, WRITE_COUNT);
     sqlite3_close(s->writer.db);
     s->writer.db = NULL;
 }
@@ -76,9 +76,9 @@ static int write_event(struct sqlite_store *s, const struct store_event *ev, str
     sqlite3_bind_int64(q, 2, ev->at_ms);
     sqlite3_bind_int64(q, 3, ev->type);
     sqlite3_bind_int64(q, 4, (int64_t)ev->job);
-    sqlite3_bind_int64(q, 5, (int64_t)event_checksum(ev));
+    sqlite3_bind_int64(q, 5, (int64_t)store_event_checksum(ev));
     sqlite3_bind_blob(q, 6, ev->data, (int)ev->len, SQLITE_STATIC);
-    return sql_run(s->writer.db, q, e, "writing the journal");
+    return store_sql_run(s->writer.db, q, e, "writing the journal");
 }
 
 // The row of a text, 0 when it is not there.
@@ -88,8 +88,8 @@ static int find_text(struct sqlite_store *s, const struct store_key *key, int64_
     sqlite3_bind_blob(q, 1, key->bytes, sizeof key->bytes, SQLITE_STATIC);
     int rc = sqlite3_step(q);
     *id = rc == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
-    int r = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0
-                                                  : sql_error(s->writer.db, e, "looking for a text");
+    int r =
+        rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : store_sql_error(s->writer.db, e, "looking for a text");
     sqlite3_reset(q);
     return r;
 }
@@ -103,7 +103,7 @@ static int write_text(struct sqlite_store *s, const struct store_batch *b,
         sqlite3_stmt *q = w->stmt[WRITE_TEXT];
         sqlite3_bind_blob(q, 1, t->key.bytes, sizeof t->key.bytes, SQLITE_STATIC);
         sqlite3_bind_blob(q, 2, batch_at(b, t->text), (int)t->text.len, SQLITE_STATIC);
-        r = sql_run(w->db, q, e, "writing a text");
+        r = store_sql_run(w->db, q, e, "writing a text");
         id = sqlite3_last_insert_rowid(w->db);
     }
     if (r < 0)
@@ -111,7 +111,7 @@ static int write_text(struct sqlite_store *s, const struct store_batch *b,
     sqlite3_stmt *q = w->stmt[WRITE_OWNER];
     sqlite3_bind_int64(q, 1, (int64_t)t->owner);
     sqlite3_bind_int64(q, 2, id);
-    return sql_run(w->db, q, e, "writing a text's owner");
+    return store_sql_run(w->db, q, e, "writing a text's owner");
 }
 
 static int write_history(struct sqlite_store *s, const struct store_history *h, struct error *e) {
@@ -128,16 +128,16 @@ static int write_history(struct sqlite_store *s, const struct store_history *h, 
     sqlite3_bind_int64(q, 10, h->end_ms);
     sqlite3_bind_text(q, 11, h->nodes, -1, SQLITE_STATIC);
     sqlite3_bind_blob(q, 12, h->data, (int)h->len, SQLITE_STATIC);
-    return sql_run(s->writer.db, q, e, "writing the history");
+    return store_sql_run(s->writer.db, q, e, "writing the history");
 }
 
 static int write_blob(struct sqlite_store *s, const char *name, const void *data, size_t len,
                       struct error *e) {
     sqlite3_stmt *q = s->writer.stmt[WRITE_BLOB];
     sqlite3_bind_text(q, 1, name, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(q, 2, (int64_t)sql_checksum(strlen(name), data, len));
+    sqlite3_bind_int64(q, 2, (int64_t)store_sql_checksum(strlen(name), data, len));
     sqlite3_bind_blob(q, 3, data, (int)len, SQLITE_STATIC);
-    return sql_run(s->writer.db, q, e, "writing a named value");
+    return store_sql_run(s->writer.db, q, e, "writing a named value");
 }
 
 static int write_blobs(struct sqlite_store *s, const struct store_batch *b, struct error *e) {
@@ -151,7 +151,7 @@ static int write_blobs(struct sqlite_store *s, const struct store_batch *b, stru
         }
         sqlite3_stmt *q = s->writer.stmt[WRITE_BLOB_DROP];
         sqlite3_bind_text(q, 1, name, -1, SQLITE_STATIC);
-        r = sql_run(s->writer.db, q, e, "removing a named value");
+        r = store_sql_run(s->writer.db, q, e, "removing a named value");
     }
     return r;
 }
@@ -160,7 +160,7 @@ static int write_level(struct sqlite_store *s, const struct store_batch *b, stru
     sqlite3_stmt *q = s->writer.stmt[WRITE_LEVEL];
     sqlite3_bind_int64(q, 1, b->level);
     sqlite3_bind_int64(q, 2, b->level > 1 ? LEVEL_FORMAT : 1);
-    int r = sql_run(s->writer.db, q, e, "writing the feature level");
+    int r = store_sql_run(s->writer.db, q, e, "writing the feature level");
     const char *release = batch_at(b, b->release);
     return r < 0 ? r : write_blob(s, SCHEMA_LEVEL_RELEASE, release, b->release.len, e);
 }
@@ -171,14 +171,13 @@ static int first_int(struct sqlite_store *s, enum write_sql which, uint64_t arg,
     sqlite3_bind_int64(q, 1, (int64_t)arg);
     int rc = sqlite3_step(q);
     *out = rc == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
-    int r = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0
-                                                  : sql_error(s->writer.db, e, "releasing texts");
+    int r = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : store_sql_error(s->writer.db, e, "releasing texts");
     sqlite3_reset(q);
     return r;
 }
 
 // Drops the owner's released texts once no row of history stands for it.
-int writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error *e) {
+int store_writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error *e) {
     struct writer *w = &s->writer;
     int64_t needed = 0, text = 0;
     int r = first_int(s, WRITE_NEEDED, owner, &needed, e);
@@ -190,11 +189,11 @@ int writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error *e) {
             return r;
         sqlite3_bind_int64(w->stmt[WRITE_DISOWN], 1, (int64_t)owner);
         sqlite3_bind_int64(w->stmt[WRITE_DISOWN], 2, text);
-        r = sql_run(w->db, w->stmt[WRITE_DISOWN], e, "releasing texts");
+        r = store_sql_run(w->db, w->stmt[WRITE_DISOWN], e, "releasing texts");
         if (r < 0)
             return r;
         sqlite3_bind_int64(w->stmt[WRITE_TEXT_DROP], 1, text);
-        r = sql_run(w->db, w->stmt[WRITE_TEXT_DROP], e, "releasing texts");
+        r = store_sql_run(w->db, w->stmt[WRITE_TEXT_DROP], e, "releasing texts");
         if (r < 0)
             return r;
     }
@@ -203,22 +202,22 @@ int writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error *e) {
 static int write_release(struct sqlite_store *s, uint64_t owner, struct error *e) {
     sqlite3_stmt *q = s->writer.stmt[WRITE_RELEASE];
     sqlite3_bind_int64(q, 1, (int64_t)owner);
-    int r = sql_run(s->writer.db, q, e, "releasing texts");
+    int r = store_sql_run(s->writer.db, q, e, "releasing texts");
     if (r < 0 || sqlite3_changes(s->writer.db) == 0)
         return r;
-    return writer_drop_owner(s, owner, e);
+    return store_writer_drop_owner(s, owner, e);
 }
 
 static int write_batch(struct sqlite_store *s, const struct store_batch *b, struct error *e) {
     int r = 0;
     for (uint32_t i = 0; i < b->events.len && r == 0; i++) {
-        struct store_event ev = batch_event_view(b, &b->events.at[i]);
+        struct store_event ev = store_batch_event_view(b, &b->events.at[i]);
         r = write_event(s, &ev, e);
     }
     for (uint32_t i = 0; i < b->texts.len && r == 0; i++)
         r = write_text(s, b, &b->texts.at[i], e);
     for (uint32_t i = 0; i < b->history.len && r == 0; i++) {
-        struct store_history row = batch_history_view(b, &b->history.at[i]);
+        struct store_history row = store_batch_history_view(b, &b->history.at[i]);
         r = write_history(s, &row, e);
     }
     for (uint32_t i = 0; i < b->releases.len && r == 0; i++)
@@ -233,11 +232,11 @@ static int write_batch(struct sqlite_store *s, const struct store_batch *b, stru
 static int commit_batches(struct sqlite_store *s, const struct store_batch *list,
                           struct error *e) {
     struct writer *w = &s->writer;
-    int r = sql_run(w->db, w->stmt[WRITE_BEGIN], e, "committing");
+    int r = store_sql_run(w->db, w->stmt[WRITE_BEGIN], e, "committing");
     for (const struct store_batch *b = list; b && r == 0; b = b->next)
         r = write_batch(s, b, e);
     if (r == 0)
-        r = sql_run(w->db, w->stmt[WRITE_COMMIT], e, "committing");
+        r = store_sql_run(w->db, w->stmt[WRITE_COMMIT], e, "committing");
     if (r < 0 && !sqlite3_get_autocommit(w->db))
         sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
     return r;
@@ -309,7 +308,7 @@ static void commit_some(struct sqlite_store *s) {
     struct error error = {0};
     int64_t before = clock_mono_us();
     int r = commit_batches(s, list, &error);
-    if (r == -ENOSPC && space_release(s))
+    if (r == -ENOSPC && store_space_release(s))
         r = commit_batches(s, list, &error);
     int64_t took = clock_mono_us() - before;
     pthread_mutex_lock(&s->lock);
@@ -341,7 +340,7 @@ static void prune_some(struct sqlite_store *s) {
     int64_t now_ms = s->prune_ms;
     uint64_t oldest = s->oldest_snapshot;
     pthread_mutex_unlock(&s->lock);
-    int more = prune_step(s, now_ms, oldest, NULL);
+    int more = store_prune_step(s, now_ms, oldest, NULL);
     if (more >= 0)
         checkpoint_if_due(s, true);
     pthread_mutex_lock(&s->lock);
@@ -349,7 +348,7 @@ static void prune_some(struct sqlite_store *s) {
         s->prune_ms = 0;  // done, or failing: the next store_prune tries again
 }
 
-void *writer_main(void *store) {
+void *store_writer_main(void *store) {
     struct sqlite_store *s = store;
     pthread_mutex_lock(&s->lock);
     for (;;) {

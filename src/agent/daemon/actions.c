@@ -56,7 +56,7 @@ static bool wait_in_line(struct agent *a, uint64_t id, uint32_t attempt, const i
 }
 
 static void hand_over(struct agent *a, uint64_t id, uint32_t attempt, const int *fds, int nfds) {
-    int rc = shepherds_launch(a->shepherds, id, attempt, fds, nfds);
+    int rc = launch_shepherds_launch(a->shepherds, id, attempt, fds, nfds);
     if (rc == 0 || (rc == -EAGAIN && wait_in_line(a, id, attempt, fds, nfds)))
         return;
     struct spool_status s;
@@ -79,8 +79,8 @@ static void launch(struct agent *a, const struct agent_action *action) {
     struct error e = {0};
     enum launch_code code;
     int fds[3] = {-1, -1, -1}, nfds = 0;
-    int rc = request_from_launch(&a->shared.request_node, a->shared.users, m, action->cpus, action->ncpus,
-                                 clock_mono_ms(), &arena, &r, &code, &e);
+    int rc = agent_request_from_launch(&a->shared.request_node, a->shared.users, m, action->cpus,
+                                       action->ncpus, clock_mono_ms(), &arena, &r, &code, &e);
     if (rc == -EINPROGRESS || rc == -ETIMEDOUT) {
         wait_for_user(a, action);
         return;
@@ -92,7 +92,7 @@ static void launch(struct agent *a, const struct agent_action *action) {
     rc = gpus_grant(a->gpus, m, &r, &arena, &e);
     struct container_wish box = {m->spec->container, m->spec->container_mounts, m->spec->container_workdir};
     if (rc >= 0)
-        rc = container_apply(&a->shared.request_node, &r, &box, false, &arena, &e);
+        rc = agent_container_apply(&a->shared.request_node, &r, &box, false, &arena, &e);
     if (rc >= 0 && m->spec->attach && r.ntasks)
         rc = nfds = streams_attach(a->streams, m, &r, fds, &e);
     if (rc >= 0)
@@ -129,7 +129,7 @@ static bool launch_resolved(struct agent *a, const struct unresolved_launch *w, 
     struct agent_action action = {.launch = w->launch, .cpus = w->cpus, .ncpus = w->ncpus};
     const struct user_info *user;
     struct error e = {0};
-    int rc = request_user(a->shared.users, w->launch->spec, now_ms, &user, &e);
+    int rc = agent_request_user(a->shared.users, w->launch->spec, now_ms, &user, &e);
     bool silent = rc == -EINPROGRESS || rc == -ETIMEDOUT;
     if (silent && now_ms < w->until_ms)
         return false;
@@ -175,7 +175,7 @@ static bool too_young(int rc) {
 
 // The reply is not waited for: what was sent is done, or the shepherd is gone and so is the job.
 int agent_send_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r) {
-    int fd = control_send(a->shared.spool_fd, id, attempt, r, NULL, 0);
+    int fd = launch_control_send(a->shared.spool_fd, id, attempt, r, NULL, 0);
     if (fd < 0)
         return fd;
     close(fd);

@@ -21,7 +21,7 @@ enum { HINTS_AT_ONCE = 256, MARK_ROUNDS = 20, USAGE_TIMEOUT_MS = 100, USAGE_AT_O
 static void report(struct agent *a, const struct spool_status *s) {
     cleanup_arena struct arena arena = {0};
     struct message_ended end;
-    request_report(s, &arena, &end);
+    agent_request_report(s, &arena, &end);
     gpus_usage(a->gpus, s->job, s->attempt, end.usage);
     gpus_release(a->gpus, s->job, s->attempt);
     agent_step_attempt_ended(a, s->job, s->attempt);  // before the job's: a step's end is news only while it runs
@@ -37,7 +37,7 @@ static void close_lost(struct agent *a, struct spool_status *s, enum launch_end 
             log_warn("job %llu: some processes of a lost attempt could not be killed",
                      (unsigned long long)s->job);
         if (a->shared.site.kind == CGROUP_NONE)
-            for (int i = 0; i < MARK_ROUNDS && procs_signal_marked(s->id, SIGKILL) > 0; i++)
+            for (int i = 0; i < MARK_ROUNDS && cgroup_procs_signal_marked(s->id, SIGKILL) > 0; i++)
                 usleep(2000);
     }
     int rc = spool_close_attempt(a->shared.spool_fd, s->job, s->attempt, end, text, clock_wall_ms(), s);
@@ -166,7 +166,7 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
     else if (s.state == SPOOL_STARTED && !alive)
         close_lost(a, &s, ENDED_LOST, lost_text);
     if (s.state == SPOOL_ENDED) {
-        request_report(&s, &arena, &end);
+        agent_request_report(&s, &arena, &end);
         add_kept(a, &end);
         agent_logic_recover(a->shared.logic, s.job, s.attempt, s.started_wall_ms, 0, NULL, 0, &end);
         recover_origin(a, &s);
@@ -210,8 +210,8 @@ static bool is_preparing(struct agent *a, uint64_t id, uint32_t attempt) {
 static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
     struct control_request r = {.type = CONTROL_USAGE};
     struct control_reply reply;
-    int fd = control_send(a->shared.spool_fd, id, attempt, &r, NULL, 0);
-    if (fd < 0 || control_receive(fd, USAGE_TIMEOUT_MS, &reply) < 0)
+    int fd = launch_control_send(a->shared.spool_fd, id, attempt, &r, NULL, 0);
+    if (fd < 0 || launch_control_receive(fd, USAGE_TIMEOUT_MS, &reply) < 0)
         return;
     struct usage u = {.cpu_user_us = reply.usage.user_us, .cpu_system_us = reply.usage.system_us,
                       .memory_peak_bytes = reply.usage.peak_bytes,

@@ -15,7 +15,8 @@ static int create(struct agent *a, const struct agent_action *k, struct error *e
     struct message_exec x = {.id = k->id, .attempt = k->attempt, .argv = {argv, 3}, .tasks = 1, .total_tasks = 1};
     int rc = spool_read_request(a->shared.spool_fd, k->id, k->attempt, 0, &arena, &parent, e);
     if (rc == 0)
-        rc = request_from_exec(&a->shared.request_node, &parent, &x, SPOOL_CHECKPOINT_STEP, &arena, &r, e);
+        rc = agent_request_from_exec(&a->shared.request_node, &parent, &x, SPOOL_CHECKPOINT_STEP, &arena, &r,
+                                     e);
     return rc < 0 ? rc : spool_create_step(a->shared.spool_fd, &r, clock_wall_ms(), e);
 }
 

@@ -141,7 +141,7 @@ static void restart_zygote(struct agent *a, int64_t now_ms) {
         return;
     a->zygote_due_ms = 0;
     a->zygote_started_ms = now_ms;
-    if (shepherds_restart(a->shepherds, &e) < 0) {
+    if (launch_shepherds_restart(a->shepherds, &e) < 0) {
         log_error("%s", e.text);
         a->zygote_due_ms = now_ms + AGENT_ZYGOTE_REST_MS;
     }
@@ -152,7 +152,7 @@ static void on_child(uv_signal_t *s, int signum) {
     int64_t now_ms = clock_mono_ms();
     agent_reap_pending(&a->shared);
     if (a->zygote_due_ms ||
-        waitpid(shepherds_pid(a->shepherds), NULL, WNOHANG) != shepherds_pid(a->shepherds))
+        waitpid(launch_shepherds_pid(a->shepherds), NULL, WNOHANG) != launch_shepherds_pid(a->shepherds))
         return;
     log_warn("the shepherds' parent process ended; starting another");
     bool early = now_ms - a->zygote_started_ms < AGENT_ZYGOTE_REST_MS;
@@ -308,7 +308,7 @@ static int set_up(struct agent *a, struct error *e) {
         .program = agent_find_shepherd(&a->shared.arena, o->shepherd), .spool_path = a->shared.spool_path,
         .cgroup = o->cgroup ? o->cgroup : "auto", .tag = arena_strdup(&a->shared.arena, tag),
     };
-    rc = shepherds_start(&a->shepherds, &so, e);
+    rc = launch_shepherds_start(&a->shepherds, &so, e);
     if (rc < 0)
         return rc;
     // A node that is declared larger than the machine has no cpus to bind to.
@@ -333,7 +333,7 @@ static void count_running(void *ctx, uint64_t id, uint32_t attempt, enum agent_p
 
 static void tear_down(struct agent *a) {
     uint32_t running = 0;
-    shepherds_free(a->shepherds);
+    launch_shepherds_free(a->shepherds);
     if (a->shared.logic)
         agent_logic_each(a->shared.logic, count_running, &running);
     if (a->shared.logic && !running)

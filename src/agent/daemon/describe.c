@@ -113,7 +113,7 @@ static void describe_size(struct agent *a, const struct config_node *c) {
 static uint64_t kernel_number(const char *path) {
     char text[32];
     uint64_t n;
-    if (kernel_read(path, text, sizeof text) < 0)
+    if (cgroup_kernel_read(path, text, sizeof text) < 0)
         return UINT64_MAX;
     text[strcspn(text, "\n")] = 0;
     return parse_u64(text, &n) < 0 ? UINT64_MAX : n;
@@ -159,7 +159,7 @@ int agent_describe(struct agent *a, struct error *e) {
     a->metrics_listen = c.metrics_listen;
     a->shared.request_node.pids_max = pids_max(&c);
     a->gpus = gpus_open(&a->shared, &c);
-    container_describe(&a->shared, &c, a->options->images, a->options->socket);
+    agent_container_describe(&a->shared, &c, a->options->images, a->options->socket);
     n->features.at = c.features.at;
     n->features.len = c.features.len;
     if (uname(&uts) == 0) {

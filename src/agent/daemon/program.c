@@ -72,7 +72,7 @@ static int choose_name(struct program *p, struct error *e) {
         host[strcspn(host, ".")] = 0;
         p->options.name = arena_strdup(&p->arena, host);
     }
-    return identifier_check("node", p->options.name, e);
+    return name_check("node", p->options.name, e);
 }
 
 static int read_file(const char *path, size_t max, struct buf *out, struct error *e) {

@@ -21,12 +21,12 @@ static bool hand_over(struct agent *a, const struct step_start *s, int64_t now_m
     struct control_request r = {.type = CONTROL_STEP, .step = s->step};
     struct control_reply reply;
     cleanup_arena struct arena arena = {0};
-    int fd = control_send(a->shared.spool_fd, s->id, s->attempt, &r, NULL, 0);
+    int fd = launch_control_send(a->shared.spool_fd, s->id, s->attempt, &r, NULL, 0);
     bool young = fd == -ENOENT || fd == -ECONNREFUSED || fd == -EAGAIN;
     bool over = agent_logic_phase(a->shared.logic, s->id, s->attempt) == AGENT_ENDED;
     if (young && !over && now_ms < s->until_ms)
         return false;
-    int rc = fd < 0 ? fd : control_receive(fd, REPLY_TIMEOUT_MS, &reply);
+    int rc = fd < 0 ? fd : launch_control_receive(fd, REPLY_TIMEOUT_MS, &reply);
     if (rc < 0 && rc != -EEXIST && rc != -EALREADY && rc != -ETIMEDOUT) {
         const char *why = rc == -ESHUTDOWN || young ? "the job is ending" : strerror(-rc);
         not_started(a, s, arena_printf(&arena, "cannot be started inside the job: %s", why));
@@ -47,7 +47,7 @@ void agent_step_start(struct agent *a, const struct message_exec *m) {
     struct step_start s = {m->id, m->attempt, m->step, 0};
     int rc = spool_read_request(a->shared.spool_fd, m->id, m->attempt, 0, &arena, &parent, &e);
     if (rc == 0)
-        rc = request_from_exec(&a->shared.request_node, &parent, m, m->step, &arena, &r, &e);
+        rc = agent_request_from_exec(&a->shared.request_node, &parent, m, m->step, &arena, &r, &e);
     if (rc == 0) {
         r.relay = true;
         r.relay_input = true;
@@ -95,9 +95,15 @@ static void report(struct agent *a, const struct spool_status *st, agent_step_re
     struct usage used = {.cpu_user_us = st->usage.user_us, .cpu_system_us = st->usage.system_us,
                          .memory_peak_bytes = st->usage.peak_bytes,
                          .wall_ms = st->usage.wall_ms > 0 ? (uint64_t)st->usage.wall_ms : 0};
-    struct step_end end = {.id = st->job, .attempt = st->attempt, .step = st->step, .cause = request_cause(st),
-                           .exit_code = st->exit_code, .exit_signal = (uint32_t)st->signal,
-                           .task = st->failed_rank, .error = end_words(st), .usage = &used,
+    struct step_end end = {.id = st->job,
+                           .attempt = st->attempt,
+                           .step = st->step,
+                           .cause = agent_request_cause(st),
+                           .exit_code = st->exit_code,
+                           .exit_signal = (uint32_t)st->signal,
+                           .task = st->failed_rank,
+                           .error = end_words(st),
+                           .usage = &used,
                            .exits = {(uint32_t *)exits, known > 0 ? (uint32_t)known : 0}};
     tell(a, &end);
 }

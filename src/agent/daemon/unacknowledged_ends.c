@@ -98,7 +98,7 @@ void agent_ends_recover(struct agent *a) {
             continue;
         }
         a->ends_kept++;
-        request_report(&s, &arena, &end);
+        agent_request_report(&s, &arena, &end);
         agent_logic_recover(a->shared.logic, s.job, s.attempt, s.started_wall_ms, 0, NULL, 0, &end);
     }
     if (d)

@@ -17,7 +17,7 @@ static bool first_time(struct gpu_audits *g, uint64_t job, uint32_t attempt) {
     return true;
 }
 
-void gpu_audit_act(struct gpu_audits *g, struct agent_node *a, const struct gpu_samples *s) {
+void gpus_audit_act(struct gpu_audits *g, struct agent_node *a, const struct gpu_samples *s) {
     if (g->policy == GPU_AUDIT_OFF || !s->finding_count)
         return;
     for (uint32_t i = 0; i < s->finding_count; i++) {

@@ -16,4 +16,4 @@ struct gpu_audits {
     uint32_t told_count;
 };
 
-void gpu_audit_act(struct gpu_audits *g, struct agent_node *a, const struct gpu_samples *s);
+void gpus_audit_act(struct gpu_audits *g, struct agent_node *a, const struct gpu_samples *s);

@@ -133,8 +133,8 @@ struct gpus *gpus_open(struct agent_node *a, const struct config_node *c) {
     uint32_t count = 0;
     g->agent = a;
     g->shim_dir = find_shim(&a->arena);
-    g->owners = owners_new(&a->site);
-    g->numbers_are_ours = owners_in_first_namespace();
+    g->owners = cgroup_owners_new(&a->site);
+    g->numbers_are_ours = cgroup_owners_in_first_namespace();
     g->audits.policy = c->gpu_audit;
     int rc = open_source(a, c, &source, &e);
     if (rc == 0)
@@ -162,13 +162,13 @@ static void read_gpus(uv_work_t *w) {
 // nothing, an open GPU does.
 static bool owner_of(void *ctx, uint32_t pid, uint64_t *job, uint32_t *attempt) {
     const struct gpus *g = ctx;
-    if (!g->numbers_are_ours && !owners_has_open(pid, "/dev/nvidia"))
+    if (!g->numbers_are_ours && !cgroup_owners_has_open(pid, "/dev/nvidia"))
         return false;
-    return owners_find(g->owners, pid, job, attempt);
+    return cgroup_owners_find(g->owners, pid, job, attempt);
 }
 
 static uint32_t inner_of(void *ctx, uint32_t pid) {
-    return owners_inner_pid(pid);
+    return cgroup_owners_inner_pid(pid);
 }
 
 static bool is_first(const struct gpus *g, uint32_t at) {
@@ -227,7 +227,7 @@ static void split(struct gpus *g, struct message_telemetry *t) {
     t->gpus.len = samples.len;
     remember_usage(g);
     free(uses);
-    gpu_audit_act(&g->audits, g->agent, &samples);
+    gpus_audit_act(&g->audits, g->agent, &samples);
     if (samples.health_changed) {
         log_health(g);
         keep_health(g);
@@ -241,7 +241,7 @@ static void on_read(uv_work_t *w, int status) {
     g->busy = false;
     if (g->stopping)
         return;
-    host_sample(&g->host, g->agent->folder, &t);
+    gpu_host_sample(&g->host, g->agent->folder, &t);
     if (g->monitor)
         split(g, &t);
     g->latest = t;
@@ -270,9 +270,9 @@ static void on_trim(uv_timer_t *t) {
         const struct holder *h = &g->holders.at[i];
         if (!h->ledger)
             continue;
-        if (fraction_trim_arbiter(arbiter_folder(g, &a), g->agent->node.gpus.at[h->index].uuid))
+        if (gpu_fraction_trim_arbiter(arbiter_folder(g, &a), g->agent->node.gpus.at[h->index].uuid))
             log_warn("GPU %u: a job has enlarged the file through which its jobs take turns; it is cut back", h->index);
-        if (!fraction_trim_ledger(h->ledger))
+        if (!gpu_fraction_trim_ledger(h->ledger))
             continue;
         log_warn("job %llu is ended: %s", (unsigned long long)h->id, reason);
         agent_logic_stop(g->agent->logic, h->id, h->attempt, END_GPU, reason, clock_mono_ms());
@@ -307,7 +307,7 @@ struct gpus *gpus_free(struct gpus *g) {
     for (uint32_t i = 0; i < g->holders.len; i++)
         free(g->holders.at[i].ledger);
     vec_done(&g->holders);
-    owners_free(g->owners);
+    cgroup_owners_free(g->owners);
     gpu_monitor_free(g->monitor);
     free(g);
     return NULL;
@@ -390,7 +390,7 @@ static int grant_fraction(struct gpus *g, const struct message_launch *m,
     if (rc == 0)
         rc = make_folder(folder);
     if (rc == 0)
-        rc = fraction_make(&f, gpu, path);
+        rc = gpu_fraction_make(&f, gpu, path);
     if (rc < 0)
         return error_set(e, -rc, "the ledger of GPU %u cannot be made: %s", grant->index,
                          strerror(-rc));
@@ -435,7 +435,7 @@ void gpus_recover(struct gpus *g, const struct launch_request *r) {
         if (index >= g->agent->node.gpus.len)
             return;
         if (dir)
-            fraction_path(dir, g->agent->node.gpus.at[index].uuid, path);
+            gpu_fraction_path(dir, g->agent->node.gpus.at[index].uuid, path);
         text += used;
         if (sscanf(text, ":%llu%n", &bytes, &more) == 1)
             text += more;
@@ -480,12 +480,12 @@ uint32_t gpus_share(const struct gpus *g, uint64_t id, uint32_t attempt, uint32_
 
 void gpus_started(struct gpus *g, const struct spool_status *s) {
     if (g->monitor)
-        owners_started(g->owners, s);
+        cgroup_owners_started(g->owners, s);
 }
 
 void gpus_release(struct gpus *g, uint64_t id, uint32_t attempt) {
     if (g->monitor)
-        owners_ended(g->owners, id, attempt);
+        cgroup_owners_ended(g->owners, id, attempt);
     for (uint32_t i = g->holders.len; i-- > 0;)
         if (g->holders.at[i].id == id && g->holders.at[i].attempt == attempt) {
             free(g->holders.at[i].ledger);
@@ -502,6 +502,6 @@ void gpus_forget(struct gpus *g, uint64_t id, uint32_t attempt) {
     if (!agent->node.gpus.len || access(folder, F_OK) < 0)
         return;
     for (uint32_t i = 0; i < agent->node.gpus.len; i++)
-        fraction_forget(folder, arbiter_folder(g, &a), agent->node.gpus.at[i].uuid, job);
+        gpu_fraction_forget(folder, arbiter_folder(g, &a), agent->node.gpus.at[i].uuid, job);
     rmdir(folder);
 }

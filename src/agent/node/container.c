@@ -99,8 +99,8 @@ static int make_cache(const struct request_node *node, const struct launch_reque
     return rc;
 }
 
-int container_apply(const struct request_node *node, struct launch_request *r, const struct container_wish *w,
-                    bool login, struct arena *a, struct error *e) {
+int agent_container_apply(const struct request_node *node, struct launch_request *r,
+                          const struct container_wish *w, bool login, struct arena *a, struct error *e) {
     struct args s = {.a = a, .at = arena_alloc(a, (BOX_ARGS_MAX + 2) * sizeof(char *))};
     const char *cache = NULL;
     if (str_empty(w->image))
@@ -130,7 +130,7 @@ int container_apply(const struct request_node *node, struct launch_request *r, c
     return launch_check(r, e);
 }
 
-struct container_wish container_of(const struct launch_request *r) {
+struct container_wish agent_container_of(const struct launch_request *r) {
     struct container_wish w = {0};
     for (uint32_t i = 1; i + 1 < r->boxc; i += 2) {
         if (streq(r->box[i], "--image"))
@@ -195,7 +195,8 @@ static const char *probe(struct agent_node *a, const char *box) {
     return *text ? arena_strdup(&a->arena, text) : "containers cannot be run on this node: acequia-box fails";
 }
 
-void container_describe(struct agent_node *a, const struct config_node *c, const char *images, const char *socket) {
+void agent_container_describe(struct agent_node *a, const struct config_node *c, const char *images,
+                              const char *socket) {
     static const char *const boxes[] = {"acequia-box", "../libexec/acequia/acequia-box", "src/box/acequia-box",
                                         "../box/acequia-box", "../../box/acequia-box", "../../../box/acequia-box"};
     static const char *const tools[] = {"acequia", "../bin/acequia", "../cli/acequia", "../../cli/acequia"};

@@ -38,7 +38,7 @@ static void env_add(struct env *env, const char *name, const char *value, size_t
     env_put(env, env->append_only ? env->len : env_index(env, name, name_len), entry);
 }
 
-void environment_set(struct env *env, const char *name, const char *value) {
+void agent_environment_set(struct env *env, const char *name, const char *value) {
     env_add(env, name, value, strlen(value));
 }
 
@@ -52,22 +52,22 @@ static void env_number(struct env *env, const char *name, uint64_t value) {
     env_add(env, name, p, (size_t)(digits + sizeof digits - p));
 }
 
-const char *environment_find(const struct env *env, const char *name) {
+const char *agent_environment_find(const struct env *env, const char *name) {
     size_t len = strlen(name);
     uint32_t i = env_index(env, name, len);
     return i < env->len ? env->at[i] + len + 1 : NULL;
 }
 
 static void env_default(struct env *env, const char *name, const char *value) {
-    if (!environment_find(env, name))
-        environment_set(env, name, value);
+    if (!agent_environment_find(env, name))
+        agent_environment_set(env, name, value);
 }
 
 // Under both families of names.
-#define BOTH(env, name, value)                   \
-    do {                                         \
-        environment_set(env, "ACEQUIA_" name, value);    \
-        environment_set(env, "SLURM_" name, value);      \
+#define BOTH(env, name, value)                                                                               \
+    do {                                                                                                     \
+        agent_environment_set(env, "ACEQUIA_" name, value);                                                  \
+        agent_environment_set(env, "SLURM_" name, value);                                                    \
     } while (0)
 #define BOTH_NUMBER(env, name, value)            \
     do {                                         \
@@ -126,7 +126,7 @@ static void set_asked(struct env *env, const struct message_launch *m) {
         size_t len = str_has_prefix(entry, "SLURM_") ? strcspn(entry, "=") : 0;
         for (size_t k = 0; len && k < sizeof names / sizeof *names; k++)
             if (strlen(names[k]) == len && !strncmp(names[k], entry, len) && entry[len])
-                environment_set(env, names[k], entry + len + 1);
+                agent_environment_set(env, names[k], entry + len + 1);
     }
 }
 
@@ -158,11 +158,11 @@ static void set_shape(struct env *env, const struct message_launch *m) {
     fold_counts(m, true, &tasks);
     fold_counts(m, false, &cpus);
     BOTH(env, "JOB_NODELIST", buf_str(&nodes));
-    environment_set(env, "SLURM_NODELIST", buf_str(&nodes));
+    agent_environment_set(env, "SLURM_NODELIST", buf_str(&nodes));
     BOTH_NUMBER(env, "JOB_NUM_NODES", m->parts.len);
     env_number(env, "SLURM_NNODES", m->parts.len);
-    environment_set(env, "SLURM_TASKS_PER_NODE", buf_str(&tasks));
-    environment_set(env, "SLURM_JOB_CPUS_PER_NODE", buf_str(&cpus));
+    agent_environment_set(env, "SLURM_TASKS_PER_NODE", buf_str(&tasks));
+    agent_environment_set(env, "SLURM_JOB_CPUS_PER_NODE", buf_str(&cpus));
     env_number(env, "ACEQUIA_NTASKS", total);
     if (from_sbatch(m))
         set_asked(env, m);
@@ -209,13 +209,13 @@ static void set_gpus(struct env *env, const struct message_launch *m) {
             buf_addf(&uuids, "%s%s", comma, m->gpu_uuids.at[i]);
     }
     // Also without a GPU: none is visible then.
-    environment_set(env, "CUDA_VISIBLE_DEVICES", buf_str(&uuids));
+    agent_environment_set(env, "CUDA_VISIBLE_DEVICES", buf_str(&uuids));
     if (!m->part->gpus.len)
         return;
-    environment_set(env, "NVIDIA_VISIBLE_DEVICES", buf_str(&uuids));
+    agent_environment_set(env, "NVIDIA_VISIBLE_DEVICES", buf_str(&uuids));
     BOTH(env, "JOB_GPUS", buf_str(&ids));
     BOTH_NUMBER(env, "GPUS_ON_NODE", m->part->gpus.len);
-    environment_set(env, "ACEQUIA_GPU_GRANTS", buf_str(&grants));
+    agent_environment_set(env, "ACEQUIA_GPU_GRANTS", buf_str(&grants));
 }
 
 static void set_identity(struct env *env, const struct message_launch *m,
@@ -229,8 +229,8 @@ static void set_identity(struct env *env, const struct message_launch *m,
     BOTH_NUMBER(env, "JOB_UID", user->uid);
     BOTH_NUMBER(env, "JOB_GID", user->gid);
     if (!str_empty(s->project)) {
-        environment_set(env, "ACEQUIA_PROJECT", s->project);
-        environment_set(env, "SLURM_JOB_ACCOUNT", s->project);
+        agent_environment_set(env, "ACEQUIA_PROJECT", s->project);
+        agent_environment_set(env, "SLURM_JOB_ACCOUNT", s->project);
     }
     if (!str_empty(s->partition))
         BOTH(env, "JOB_PARTITION", s->partition);
@@ -240,10 +240,10 @@ static void set_identity(struct env *env, const struct message_launch *m,
         BOTH(env, "JOB_RESERVATION", s->reservation);
     BOTH(env, "CLUSTER_NAME", m->cluster ? m->cluster : "");
     BOTH_NUMBER(env, "NODEID", m->node_index);
-    environment_set(env, "ACEQUIA_NODE", node);
-    environment_set(env, "SLURMD_NODENAME", node);
-    environment_set(env, "SLURM_TOPOLOGY_ADDR", node);
-    environment_set(env, "SLURM_TOPOLOGY_ADDR_PATTERN", "node");
+    agent_environment_set(env, "ACEQUIA_NODE", node);
+    agent_environment_set(env, "SLURMD_NODENAME", node);
+    agent_environment_set(env, "SLURM_TOPOLOGY_ADDR", node);
+    agent_environment_set(env, "SLURM_TOPOLOGY_ADDR_PATTERN", "node");
     // Where it was submitted is known to whoever submitted it; sbatch says so.
     const char *from = submitted_with(m, "SLURM_SUBMIT_DIR"), *at = submitted_with(m, "SLURM_SUBMIT_HOST");
     BOTH(env, "SUBMIT_DIR", from ? from : s->workdir ? s->workdir : user->home);
@@ -252,12 +252,12 @@ static void set_identity(struct env *env, const struct message_launch *m,
     if (!str_empty(s->dependency))
         BOTH(env, "JOB_DEPENDENCY", s->dependency);
     if (!str_empty(s->comment))
-        environment_set(env, "SLURM_JOB_COMMENT", s->comment);
-    environment_set(env, "SLURM_NODE_ALIASES", "(null)");
+        agent_environment_set(env, "SLURM_JOB_COMMENT", s->comment);
+    agent_environment_set(env, "SLURM_NODE_ALIASES", "(null)");
     env_number(env, "ACEQUIA_ATTEMPT", m->attempt);
     if (m->attempt > 1)
         BOTH_NUMBER(env, "RESTART_COUNT", m->attempt - 1);
-    environment_set(env, "SLURM_PRIO_PROCESS", "0");
+    agent_environment_set(env, "SLURM_PRIO_PROCESS", "0");
 }
 
 // Whether a variable of the submitter has a name that we set: what an outer job left behind is not
@@ -296,12 +296,12 @@ static bool names_ours(const char *entry, bool slurm_words) {
 static void set_person(struct env *env, const struct user_info *user, bool slurm_words) {
     const char *const values[][2] = {{"HOME", user->home}, {"USER", user->name}, {"LOGNAME", user->name}};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
-        if (!slurm_words || !environment_find(env, values[i][0]))
-            environment_set(env, values[i][0], values[i][1]);
+        if (!slurm_words || !agent_environment_find(env, values[i][0]))
+            agent_environment_set(env, values[i][0], values[i][1]);
 }
 
-void environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
-                     const char *node) {
+void agent_environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
+                           const char *node) {
     for (uint32_t i = 0; i < m->environment.len; i++) {
         const char *entry = m->environment.at[i];
         if (strchr(entry, '=') && !names_ours(entry, m->spec->slurm_words))
@@ -313,21 +313,21 @@ void environment_job(struct env *env, const struct message_launch *m, const stru
     if (m->spec->slurm_words)
         env_default(env, "TMPDIR", "/tmp");
     if (from_sbatch(m))  // of a login node, as it came
-        environment_set(env, "HOSTNAME", node);
+        agent_environment_set(env, "HOSTNAME", node);
     env->append_only = true;
     set_identity(env, m, user, node);
     set_shape(env, m);
     set_array(env, m);
     set_gpus(env, m);
     if (m->spec->launch == LAUNCH_BATCH) {
-        environment_set(env, "ENVIRONMENT", "BATCH");
-        environment_task(env, 0, 0);
-        environment_set(env, "SLURM_GTIDS", "0");
+        agent_environment_set(env, "ENVIRONMENT", "BATCH");
+        agent_environment_task(env, 0, 0);
+        agent_environment_set(env, "SLURM_GTIDS", "0");
     }
     env->append_only = false;
 }
 
-void environment_task(struct env *env, uint32_t rank, uint32_t local) {
+void agent_environment_task(struct env *env, uint32_t rank, uint32_t local) {
     BOTH_NUMBER(env, "PROCID", rank);
     BOTH_NUMBER(env, "LOCALID", local);
 }
@@ -342,17 +342,17 @@ static void set_visible(struct env *env, const struct message_exec *m, uint64_t 
         if (i < m->gpu_uuids.len)
             buf_addf(&uuids, "%s%s", uuids.len ? "," : "", m->gpu_uuids.at[i]);
     }
-    environment_set(env, "CUDA_VISIBLE_DEVICES", buf_str(&uuids));
-    environment_set(env, "NVIDIA_VISIBLE_DEVICES", buf_str(&uuids));
-    environment_set(env, "SLURM_STEP_GPUS", buf_str(&ids));
+    agent_environment_set(env, "CUDA_VISIBLE_DEVICES", buf_str(&uuids));
+    agent_environment_set(env, "NVIDIA_VISIBLE_DEVICES", buf_str(&uuids));
+    agent_environment_set(env, "SLURM_STEP_GPUS", buf_str(&ids));
 }
 
-void environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local) {
+void agent_environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local) {
     if (local < m->task_gpus.len)
         set_visible(env, m, m->task_gpus.at[local]);
 }
 
-uint32_t environment_rank(const struct message_exec *m, uint32_t local) {
+uint32_t agent_environment_rank(const struct message_exec *m, uint32_t local) {
     return local < m->ranks.len ? m->ranks.at[local] : m->first_rank + local;
 }
 
@@ -366,15 +366,15 @@ static void step_tasks(struct env *env, const struct message_exec *m) {
         i += run;
     }
     for (uint32_t i = 0; i < m->tasks; i++)
-        buf_addf(&ranks, "%s%u", i ? "," : "", environment_rank(m, i));
+        buf_addf(&ranks, "%s%u", i ? "," : "", agent_environment_rank(m, i));
     if (counts.len) {
         BOTH(env, "STEP_TASKS_PER_NODE", buf_str(&counts));
-        environment_set(env, "SLURM_TASKS_PER_NODE", buf_str(&counts));
+        agent_environment_set(env, "SLURM_TASKS_PER_NODE", buf_str(&counts));
     }
-    environment_set(env, "SLURM_GTIDS", buf_str(&ranks));
+    agent_environment_set(env, "SLURM_GTIDS", buf_str(&ranks));
 }
 
-void environment_step(struct env *env, const struct message_exec *m) {
+void agent_environment_step(struct env *env, const struct message_exec *m) {
     for (uint32_t i = 0; i < m->environment.len; i++) {
         const char *entry = m->environment.at[i];
         size_t len = strcspn(entry, "=");
@@ -406,5 +406,5 @@ void environment_step(struct env *env, const struct message_exec *m) {
         set_visible(env, m, UINT64_MAX);
         BOTH_NUMBER(env, "GPUS_ON_NODE", m->gpus.len);
     }
-    environment_set(env, "SLURM_STEP_LAUNCHER_PORT", "0");
+    agent_environment_set(env, "SLURM_STEP_LAUNCHER_PORT", "0");
 }

@@ -18,8 +18,8 @@ static int64_t seconds_to_ms(uint32_t s) {
     return (int64_t)s * 1000;
 }
 
-int request_user(struct users *users, const struct spec *s, int64_t now_ms, const struct user_info **out,
-                 struct error *e) {
+int agent_request_user(struct users *users, const struct spec *s, int64_t now_ms,
+                       const struct user_info **out, struct error *e) {
     int rc = users_by_uid(users, s->uid, now_ms, out, e);
     if (rc == -ENOENT)
         return error_set(e, ENOENT, "user %s (id %u) does not exist on this node", s->user ? s->user : "?", s->uid);
@@ -32,7 +32,7 @@ int request_user(struct users *users, const struct spec *s, int64_t now_ms, cons
 
 static int resolve_user(const struct request_node *node, struct users *users, const struct spec *s,
                         int64_t now_ms, const struct user_info **out, struct error *e) {
-    int rc = request_user(users, s, now_ms, out, e);
+    int rc = agent_request_user(users, s, now_ms, out, e);
     if (rc == 0 && !node->root && s->uid != node->own_uid)
         rc = error_set(e, EPERM, "this agent does not run as root and cannot start jobs of user %s",
                        s->user ? s->user : "?");
@@ -68,8 +68,8 @@ static const char *output_pattern(const struct spec *s, bool is_array) {
     return is_array ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
 }
 
-const char *request_kept_path(const struct request_node *node, uint64_t id, uint32_t attempt,
-                              bool error, struct arena *a) {
+const char *agent_request_kept_path(const struct request_node *node, uint64_t id, uint32_t attempt,
+                                    bool error, struct arena *a) {
     return arena_printf(a, "%s/%llu.%u.%s", node->output_folder, (unsigned long long)id, attempt,
                         error ? "err" : "out");
 }
@@ -83,8 +83,8 @@ static int set_files(const struct request_node *node, const struct message_launc
     if (!str_empty(s->input) && !(r->in = expand(s->input, r->cwd, &v, a, e)))
         return -EINVAL;
     if (s->attach) {
-        r->out = request_kept_path(node, m->id, m->attempt, false, a);
-        r->err = s->pty ? NULL : request_kept_path(node, m->id, m->attempt, true, a);
+        r->out = agent_request_kept_path(node, m->id, m->attempt, false, a);
+        r->err = s->pty ? NULL : agent_request_kept_path(node, m->id, m->attempt, true, a);
         return 0;
     }
     if (!(r->out = expand(output_pattern(s, m->is_array), r->cwd, &v, a, e)))
@@ -114,14 +114,14 @@ static void set_tasks(const struct message_launch *m, struct launch_request *r, 
         n = m->part->tasks ? m->part->tasks : 1;
         break;
     case LAUNCH_STEPS:
-    case LAUNCH_KIND_COUNT:  // refused by request_from_launch
+    case LAUNCH_KIND_COUNT:  // refused by agent_request_from_launch
         break;
     }
     r->tasks = arena_alloc(a, (n + 1) * sizeof *r->tasks);
     r->ntasks = n;
     for (uint32_t i = 0; i < n && m->spec->launch == LAUNCH_TASKS; i++) {
         struct env env = {.arena = a};
-        environment_task(&env, m->first_rank + i, i);
+        agent_environment_task(&env, m->first_rank + i, i);
         r->tasks[i] = (struct launch_process){.rank = m->first_rank + i, .env = env.at,
                                               .nenv = env.len};
     }
@@ -215,10 +215,10 @@ static char **copy_strings(const char *const *list, uint32_t n, struct arena *a)
     return out;
 }
 
-int request_from_launch(const struct request_node *node, struct users *users,
-                        const struct message_launch *m, const uint32_t *cpus, uint32_t ncpus,
-                        int64_t now_ms, struct arena *a, struct launch_request *out,
-                        enum launch_code *code, struct error *e) {
+int agent_request_from_launch(const struct request_node *node, struct users *users,
+                              const struct message_launch *m, const uint32_t *cpus, uint32_t ncpus,
+                              int64_t now_ms, struct arena *a, struct launch_request *out,
+                              enum launch_code *code, struct error *e) {
     const struct spec *s = m->spec;
     const struct user_info *user;
     struct env env = {.arena = a};
@@ -245,9 +245,9 @@ int request_from_launch(const struct request_node *node, struct users *users,
     rc = set_files(node, m, &r, a, e);
     if (rc < 0)
         return rc;
-    environment_job(&env, m, user, node->name);
-    if (node->cluster_home && !environment_find(&env, "ACEQUIA_HOME"))
-        environment_set(&env, "ACEQUIA_HOME", node->cluster_home);
+    agent_environment_job(&env, m, user, node->name);
+    if (node->cluster_home && !agent_environment_find(&env, "ACEQUIA_HOME"))
+        agent_environment_set(&env, "ACEQUIA_HOME", node->cluster_home);
     r.env = env.at;
     r.nenv = env.len;
     r.kill_on_bad_exit = s->launch == LAUNCH_TASKS && !s->no_kill_on_bad_exit;
@@ -315,17 +315,18 @@ static const char *parent_value(const struct launch_request *parent, const char 
 // GPU stays; otherwise an honest step would look like one that goes around it.
 static void keep_shim(struct env *env, const struct launch_request *parent, struct arena *a) {
     static const char *const kept[] = {"ACEQUIA_GPU_LEDGER_DIR", "ACEQUIA_GPU_ARBITER_DIR", "ACEQUIA_GPU_GRANTS"};
-    const char *path = parent_value(parent, "LD_LIBRARY_PATH"), *own = environment_find(env, "LD_LIBRARY_PATH");
+    const char *path = parent_value(parent, "LD_LIBRARY_PATH"),
+               *own = agent_environment_find(env, "LD_LIBRARY_PATH");
     if (!path || !parent_value(parent, kept[0]))
         return;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (parent_value(parent, kept[i]))
-            environment_set(env, kept[i], parent_value(parent, kept[i]));
+            agent_environment_set(env, kept[i], parent_value(parent, kept[i]));
     const char *shim = arena_strndup(a, path, strcspn(path, ":"));  // it comes first
     if (str_empty(own))
-        environment_set(env, "LD_LIBRARY_PATH", shim);
+        agent_environment_set(env, "LD_LIBRARY_PATH", shim);
     else if (!str_has_prefix(own, shim))
-        environment_set(env, "LD_LIBRARY_PATH", arena_printf(a, "%s:%s", shim, own));
+        agent_environment_set(env, "LD_LIBRARY_PATH", arena_printf(a, "%s:%s", shim, own));
 }
 
 // A step is in the container of its job unless it names one itself.
@@ -333,19 +334,19 @@ static int set_step_container(const struct request_node *node, const struct laun
                               const struct message_exec *m, struct launch_request *r, struct arena *a,
                               struct error *e) {
     struct container_wish own = {m->container, m->container_mounts, m->container_workdir};
-    struct container_wish w = str_empty(own.image) ? container_of(parent) : own;
+    struct container_wish w = str_empty(own.image) ? agent_container_of(parent) : own;
     r->box = NULL;
     r->boxc = 0;
     if (!str_empty(own.mounts))
         w.mounts = own.mounts;
     if (!str_empty(own.workdir))
         w.workdir = own.workdir;
-    return container_apply(node, r, &w, !m->argv.len, a, e);
+    return agent_container_apply(node, r, &w, !m->argv.len, a, e);
 }
 
-int request_from_exec(const struct request_node *node, const struct launch_request *parent,
-                      const struct message_exec *m, uint32_t step, struct arena *a,
-                      struct launch_request *out, struct error *e) {
+int agent_request_from_exec(const struct request_node *node, const struct launch_request *parent,
+                            const struct message_exec *m, uint32_t step, struct arena *a,
+                            struct launch_request *out, struct error *e) {
     struct env env = {.arena = a};
     struct launch_request r = *parent;  // user, limits of processes, cpus
     uint32_t n = m->tasks ? m->tasks : 1;
@@ -361,19 +362,19 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
     if (!str_empty(m->workdir))
         r.cwd = m->workdir;
     for (uint32_t i = 0; i < parent->nenv; i++)
-        environment_set(&env, arena_strndup(a, parent->env[i], strcspn(parent->env[i], "=")),
-                strchr(parent->env[i], '=') + 1);
+        agent_environment_set(&env, arena_strndup(a, parent->env[i], strcspn(parent->env[i], "=")),
+                              strchr(parent->env[i], '=') + 1);
     if (m->umask_plus && m->umask_plus <= 01000)
         r.umask = m->umask_plus - 1;
-    environment_step(&env, m);
+    agent_environment_step(&env, m);
     if (m->step)
-        environment_set(&env, "SLURM_UMASK", arena_printf(a, "%04o", r.umask));
+        agent_environment_set(&env, "SLURM_UMASK", arena_printf(a, "%04o", r.umask));
     keep_shim(&env, parent, a);
     if (m->argv.len) {
         r.argv = copy_strings(m->argv.at, m->argv.len, a);
         r.argc = m->argv.len;
     } else {  // a login shell
-        const char *shell = environment_find(&env, "SHELL");
+        const char *shell = agent_environment_find(&env, "SHELL");
         const char *argv[] = {shell ? shell : "/bin/sh", "-l"};
         r.argv = copy_strings(argv, 2, a);
         r.argc = 2;
@@ -393,9 +394,9 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
     }
     for (uint32_t i = 0; i < n; i++) {
         struct env task = {.arena = a};
-        uint32_t rank = environment_rank(m, i);
-        environment_task(&task, rank, i);
-        environment_task_gpus(&task, m, i);
+        uint32_t rank = agent_environment_rank(m, i);
+        agent_environment_task(&task, rank, i);
+        agent_environment_task_gpus(&task, m, i);
         r.tasks[i] = (struct launch_process){.rank = rank, .env = task.at,
                                              .nenv = m->step ? task.len : 0};
     }
@@ -413,19 +414,19 @@ int request_from_exec(const struct request_node *node, const struct launch_reque
     return rc;
 }
 
-const char *request_log_path(const struct request_node *node, const struct message_log_read *m,
-                             const char *home, struct arena *a, struct error *e) {
+const char *agent_request_log_path(const struct request_node *node, const struct message_log_read *m,
+                                   const char *home, struct arena *a, struct error *e) {
     const struct spec *s = m->spec;
     bool error = m->source == LOG_SOURCE_ERROR;
     if (s->attach)
-        return request_kept_path(node, m->id, m->attempt, error && !s->pty, a);
+        return agent_request_kept_path(node, m->id, m->attempt, error && !s->pty, a);
     struct pattern_values v = values_of(node, m->id, m->array_id, m->array_index, s, m->node_index);
     const char *pattern = error && !str_empty(s->error) ? s->error
                                                         : output_pattern(s, m->array_id != 0);
     return expand(pattern, str_empty(s->workdir) ? home : s->workdir, &v, a, e);
 }
 
-enum end_cause request_cause(const struct spool_status *s) {
+enum end_cause agent_request_cause(const struct spool_status *s) {
     switch ((enum launch_end)s->end) {
     case ENDED_TIMEOUT:
         return END_TIMEOUT;
@@ -444,14 +445,19 @@ enum end_cause request_cause(const struct spool_status *s) {
     }
 }
 
-void request_report(const struct spool_status *s, struct arena *a, struct message_ended *out) {
+void agent_request_report(const struct spool_status *s, struct arena *a, struct message_ended *out) {
     struct usage *u = arena_alloc(a, sizeof *u);
     *u = (struct usage){.cpu_user_us = s->usage.user_us, .cpu_system_us = s->usage.system_us,
                         .memory_peak_bytes = s->usage.peak_bytes,
                         .wall_ms = s->usage.wall_ms > 0 ? (uint64_t)s->usage.wall_ms : 0};
     *out = (struct message_ended){
-        .id = s->job, .attempt = s->attempt, .cause = request_cause(s), .exit_code = s->exit_code,
-        .exit_signal = (uint32_t)s->signal, .usage = u, .start_ms = s->started_wall_ms,
+        .id = s->job,
+        .attempt = s->attempt,
+        .cause = agent_request_cause(s),
+        .exit_code = s->exit_code,
+        .exit_signal = (uint32_t)s->signal,
+        .usage = u,
+        .start_ms = s->started_wall_ms,
         .end_ms = s->ended_wall_ms,
         .launch_failed = s->end == ENDED_LAUNCH_FAILED && s->launch_code == LAUNCH_NODE,
     };

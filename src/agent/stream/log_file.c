@@ -11,7 +11,7 @@
 
 enum { TAIL_BLOCK = 16384 };
 
-off_t log_file_tail(int fd, int64_t lines, off_t first, off_t size) {
+off_t stream_log_file_tail(int fd, int64_t lines, off_t first, off_t size) {
     char block[TAIL_BLOCK];
     if (lines < 0)
         return first;
@@ -50,11 +50,11 @@ static int open_file(struct log_file *f) {
         return -EBADF;
     }
     f->fd = fd;
-    f->at = log_file_tail(fd, f->tail_lines, 0, st.st_size);
+    f->at = stream_log_file_tail(fd, f->tail_lines, 0, st.st_size);
     return 0;
 }
 
-ssize_t log_file_read(struct log_file *f, void *out, size_t size) {
+ssize_t stream_log_file_read(struct log_file *f, void *out, size_t size) {
     struct stat st;
     int rc = f->fd < 0 ? open_file(f) : 0;
     if (rc < 0)
@@ -68,7 +68,7 @@ ssize_t log_file_read(struct log_file *f, void *out, size_t size) {
     return n;
 }
 
-void log_file_done(struct log_file *f) {
+void stream_log_file_done(struct log_file *f) {
     if (f->fd >= 0)
         close(f->fd);
     f->fd = -1;

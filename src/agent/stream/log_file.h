@@ -14,7 +14,7 @@ struct log_file {
 
 // More bytes, 0 when there is nothing new, or a negative errno: -ENOENT while there is no such file,
 // -EBADF when it is not a plain file.
-ssize_t log_file_read(struct log_file *f, void *out, size_t size);
+ssize_t stream_log_file_read(struct log_file *f, void *out, size_t size);
 // Where the last `lines` lines between two places of a file begin; lines < 0: all.
-off_t log_file_tail(int fd, int64_t lines, off_t first, off_t end);
-void log_file_done(struct log_file *f);
+off_t stream_log_file_tail(int fd, int64_t lines, off_t first, off_t end);
+void stream_log_file_done(struct log_file *f);

@@ -28,12 +28,12 @@ _Noreturn static void serve(const struct log_reader_order *o, int fd) {
     static char piece[LOG_READER_PIECE_MAX];
     struct log_file file = {.path = o->path, .tail_lines = o->tail_lines, .fd = -1};
     uint32_t want;
-    apart_begin("acequia-reader", fd);
+    forked_child_begin("acequia-reader", fd);
     int refused = become(o->user);
     prctl(PR_SET_DUMPABLE, 0);  // its memory is a copy of the agent's, keys included; the user may only end it
     while (recv(APART_FD, &want, sizeof want, 0) == sizeof want) {
         size_t size = want < sizeof piece ? want : sizeof piece;
-        int64_t result = refused ? refused : log_file_read(&file, piece, size);
+        int64_t result = refused ? refused : stream_log_file_read(&file, piece, size);
         struct iovec parts[2] = {{.iov_base = &result, .iov_len = sizeof result},
                                  {.iov_base = piece, .iov_len = result > 0 ? (size_t)result : 0}};
         struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
@@ -43,7 +43,7 @@ _Noreturn static void serve(const struct log_reader_order *o, int fd) {
     _exit(0);
 }
 
-int log_reader_start(const struct log_reader_order *o, int *fd, pid_t *pid) {
+int stream_log_reader_start(const struct log_reader_order *o, int *fd, pid_t *pid) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
@@ -61,11 +61,11 @@ int log_reader_start(const struct log_reader_order *o, int *fd, pid_t *pid) {
     return 0;
 }
 
-int log_reader_ask(int fd, uint32_t bytes) {
+int stream_log_reader_ask(int fd, uint32_t bytes) {
     return send(fd, &bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-ssize_t log_reader_answer(int fd, void *out, size_t size) {
+ssize_t stream_log_reader_answer(int fd, void *out, size_t size) {
     int64_t result = 0;
     struct iovec parts[2] = {{.iov_base = &result, .iov_len = sizeof result},
                              {.iov_base = out, .iov_len = size}};

@@ -17,7 +17,7 @@ struct log_reader_order {
 
 // Starts it. The caller owns both: a socket, and a child to be waited for. Closing the socket ends it
 // unless it hangs; then it ends with what it hangs in.
-int log_reader_start(const struct log_reader_order *o, int *fd, pid_t *pid);
-int log_reader_ask(int fd, uint32_t bytes);
-// What log_file_read would have given; -EAGAIN: no answer yet; -EPIPE: it died.
-ssize_t log_reader_answer(int fd, void *out, size_t size);
+int stream_log_reader_start(const struct log_reader_order *o, int *fd, pid_t *pid);
+int stream_log_reader_ask(int fd, uint32_t bytes);
+// What stream_log_file_read would have given; -EAGAIN: no answer yet; -EPIPE: it died.
+ssize_t stream_log_reader_answer(int fd, void *out, size_t size);

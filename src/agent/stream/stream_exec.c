@@ -216,11 +216,11 @@ static void try_start(struct agent_stream *s) {
     struct control_request r = {.type = CONTROL_STEP, .step = s->step};
     struct control_reply reply;
     cleanup_arena struct arena a = {0};
-    int fd = control_send(s->all->agent->spool_fd, s->id, s->attempt, &r, e->pass, e->npass);
+    int fd = launch_control_send(s->all->agent->spool_fd, s->id, s->attempt, &r, e->pass, e->npass);
     bool young = fd == -ENOENT || fd == -ECONNREFUSED || fd == -EAGAIN;
     if (young && clock_mono_ms() - e->begun_ms < AGENT_CONTROL_PATIENCE_MS)
         return;
-    int rc = fd < 0 ? fd : control_receive(fd, REPLY_TIMEOUT_MS, &reply);
+    int rc = fd < 0 ? fd : launch_control_receive(fd, REPLY_TIMEOUT_MS, &reply);
     if (rc < 0) {
         const char *why = rc == -ESHUTDOWN || young ? "the job is ending" : strerror(-rc);
         spool_remove_step(s->all->agent->spool_fd, s->id, s->attempt, s->step);
@@ -237,7 +237,7 @@ static int prepare(struct agent_stream *s, const struct message_exec *m, struct 
     struct launch_request parent, r;
     int rc = spool_read_request(agent->spool_fd, s->id, s->attempt, 0, &a, &parent, e);
     if (rc == 0)
-        rc = request_from_exec(&agent->request_node, &parent, m, s->step, &a, &r, e);
+        rc = agent_request_from_exec(&agent->request_node, &parent, m, s->step, &a, &r, e);
     if (rc < 0)
         return rc;
     rc = make_files(s, m, &r);

@@ -47,7 +47,7 @@ struct stream_log *stream_log_free(struct stream_log *l) {
         kill(l->pid, SIGKILL);
         agent_reap(l->agent, l->pid);
     }
-    log_file_done(&l->file);
+    stream_log_file_done(&l->file);
     launch_kept_close(&l->kept);
     arena_done(&l->arena);
     free(l);
@@ -110,7 +110,7 @@ static void ask(struct agent_stream *s) {
     if (l->asked || !s->credit)
         return;
     l->asked_over = is_over(s);
-    int rc = log_reader_ask(l->remote->fd, (uint32_t)room(s));
+    int rc = stream_log_reader_ask(l->remote->fd, (uint32_t)room(s));
     if (rc < 0) {
         fail(s, EPIPE);
         return;
@@ -123,7 +123,7 @@ static void on_answer(struct stream_fd *w, int events) {
     struct agent_stream *s = w->owner;
     struct stream_log *l = s->log;
     char data[LOG_READER_PIECE_MAX];
-    ssize_t n = log_reader_answer(w->fd, data, sizeof data);
+    ssize_t n = stream_log_reader_answer(w->fd, data, sizeof data);
     if (n == -EAGAIN)
         return;
     l->asked = false;
@@ -138,7 +138,7 @@ static int start_remote(struct agent_stream *s) {
     int fd;
     if (s->all->agent->unreaped.len >= AGENT_STUCK_MAX)
         return -EMFILE;
-    int rc = log_reader_start(&o, &fd, &l->pid);
+    int rc = stream_log_reader_start(&o, &fd, &l->pid);
     if (rc < 0)
         return rc;
     l->remote = stream_fd_new(s->all->agent, fd, s, on_answer);
@@ -166,7 +166,7 @@ static void begin(struct agent_stream *s) {
     struct agent_node *a = l->agent;
     struct error e = {0};
     const struct user_info *user;
-    int rc = request_user(a->users, m->spec, clock_mono_ms(), &user, &e);
+    int rc = agent_request_user(a->users, m->spec, clock_mono_ms(), &user, &e);
     if (rc == -EINPROGRESS)
         return;
     l->wanted = NULL;
@@ -176,7 +176,7 @@ static void begin(struct agent_stream *s) {
     }
     l->user = *user;
     l->user.groups = arena_memdup(&l->arena, user->groups, user->ngroups * sizeof *user->groups);
-    const char *path = request_log_path(&a->request_node, m, user->home, &l->arena, &e);
+    const char *path = agent_request_log_path(&a->request_node, m, user->home, &l->arena, &e);
     if (!path) {
         stream_finish(s, 0, 0, e.text);
         return;
@@ -230,8 +230,10 @@ static int open_kept(struct stream_log *l) {
     if (l->client)
         atomic_store(&l->kept.head->client, 1);
     if (l->file.tail_lines >= 0)
-        l->at = (uint64_t)log_file_tail(l->kept.fd, l->file.tail_lines, (off_t)(KEPT_HEAD_BYTES + start),
-                                        (off_t)(KEPT_HEAD_BYTES + len)) - KEPT_HEAD_BYTES;
+        l->at =
+            (uint64_t)stream_log_file_tail(l->kept.fd, l->file.tail_lines, (off_t)(KEPT_HEAD_BYTES + start),
+                                           (off_t)(KEPT_HEAD_BYTES + len)) -
+            KEPT_HEAD_BYTES;
     return 0;
 }
 
@@ -280,7 +282,7 @@ static ssize_t read_kept(struct stream_log *l, char *out, size_t size, bool over
 
 static ssize_t read_own(struct stream_log *l, char *out, size_t size, bool over) {
     ssize_t n = l->file.fd >= 0 ? -EBADMSG : read_kept(l, out, size, over);
-    return n == -EBADMSG ? log_file_read(&l->file, out, size) : n;
+    return n == -EBADMSG ? stream_log_file_read(&l->file, out, size) : n;
 }
 
 static void pump_own(struct agent_stream *s) {

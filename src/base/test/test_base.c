@@ -84,28 +84,36 @@ static void numbers_are_strict(void **state) {
 
 static void text_checks(void **state) {
     char out[12];
-    assert_true(utf8_valid("Séquia ✓", 11));
-    assert_false(utf8_valid("\xff", 1));
-    assert_false(utf8_valid("\xc0\x80", 2));
-    assert_false(utf8_valid("\xe2\x9c", 2));
-    assert_string_equal(printable("a\nb\tcdefghijkl", out, sizeof out), "a?b?cdef...");
+    assert_true(str_utf8_valid("Séquia ✓", 11));
+    assert_false(str_utf8_valid("\xff", 1));
+    assert_false(str_utf8_valid("\xc0\x80", 2));
+    assert_false(str_utf8_valid("\xe2\x9c", 2));
+    assert_string_equal(str_printable("a\nb\tcdefghijkl", out, sizeof out), "a?b?cdef...");
     // C1 controls and marks that reverse text are control characters, letters around them are not.
-    assert_true(has_control_chars("a\xc2\x9b" "31m", 6));
-    assert_true(has_control_chars("gnp.exe\xe2\x80\xae", 10));
-    assert_true(has_control_chars("\xe2\x81\xa6", 3));
-    assert_false(has_control_chars("Séquia ✓ \xc2\xa0", 14));
-    assert_string_equal(printable("a\xc2\x9b" "b", out, sizeof out), "a?b");
+    assert_true(str_has_control_chars("a\xc2\x9b"
+                                      "31m",
+                                      6));
+    assert_true(str_has_control_chars("gnp.exe\xe2\x80\xae", 10));
+    assert_true(str_has_control_chars("\xe2\x81\xa6", 3));
+    assert_false(str_has_control_chars("Séquia ✓ \xc2\xa0", 14));
+    assert_string_equal(str_printable("a\xc2\x9b"
+                                      "b",
+                                      out, sizeof out),
+                        "a?b");
     // What is shown is valid UTF-8, also of bytes that are not, and when it is cut.
-    assert_string_equal(printable("\xff\xfe" "a\xe2\x9c", out, sizeof out), "??a??");
-    assert_string_equal(printable("aéééééééé", out, sizeof out), "aééé...");
-    assert_string_equal(printable("✓✓", out, sizeof out), "✓✓");
+    assert_string_equal(str_printable("\xff\xfe"
+                                      "a\xe2\x9c",
+                                      out, sizeof out),
+                        "??a??");
+    assert_string_equal(str_printable("aéééééééé", out, sizeof out), "aééé...");
+    assert_string_equal(str_printable("✓✓", out, sizeof out), "✓✓");
     cleanup_buf struct buf b = {0};
     buf_add_visible(&b, "a\x1b[1m\xe2\x80\xae" "é\n");
     assert_string_equal(buf_str(&b), "a\\x1b[1m\\u202eé\\x0a");
-    assert_int_equal(edit_distance("sumbit", "submit"), 2);
-    assert_true(edit_distance("gpsu", "gpus") < edit_distance_near("gpsu"));
-    assert_false(edit_distance("foo", "qos") < edit_distance_near("foo"));
-    assert_false(edit_distance("bogus", "nodes") < edit_distance_near("bogus"));
+    assert_int_equal(str_edit_distance("sumbit", "submit"), 2);
+    assert_true(str_edit_distance("gpsu", "gpus") < str_edit_distance_near("gpsu"));
+    assert_false(str_edit_distance("foo", "qos") < str_edit_distance_near("foo"));
+    assert_false(str_edit_distance("bogus", "nodes") < str_edit_distance_near("bogus"));
 }
 
 static void arena_keeps_everything(void **state) {

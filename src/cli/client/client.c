@@ -84,7 +84,7 @@ static int read_token(struct client *k, struct error *e) {
     while (n > 0 && (token[n - 1] == '\n' || token[n - 1] == '\r' || token[n - 1] == ' '))
         n--;
     token[n] = 0;
-    if (has_control_chars(token, (size_t)n) || !n)
+    if (str_has_control_chars(token, (size_t)n) || !n)
         return error_set(e, EINVAL, "the token file %s contains no token", file);
     k->authorization = xasprintf("Authorization: Bearer %s\r\n", token);
     explicit_bzero(token, sizeof token);
@@ -161,7 +161,7 @@ int client_open(struct cli *c, struct client **out) {
     k->cli = c;
     int r = find_endpoint(k, &c->error);
     if (r == 0 && !k->socket && !c->tls)
-        r = daemon_exec_client(c, &c->error);  // returns only when it failed
+        r = client_daemon_exec_client(c, &c->error);  // returns only when it failed
     if (r == 0 && !k->socket)
         r = read_token(k, &c->error);
     if (r == 0)
@@ -328,12 +328,12 @@ void client_own_address(const struct client *k, char out[CLIENT_ADDRESS_MAX]) {
     freeifaddrs(list);
 }
 
-void query_begin(struct query *q, const char *path) {
+void client_query_begin(struct query *q, const char *path) {
     *q = (struct query){0};
     buf_adds(&q->text, path);
 }
 
-void query_add(struct query *q, const char *key, const char *value) {
+void client_query_add(struct query *q, const char *key, const char *value) {
     if (!value)
         return;
     buf_addf(&q->text, "%c%s=", q->has ? '&' : '?', key);
@@ -341,16 +341,16 @@ void query_add(struct query *q, const char *key, const char *value) {
     q->has = true;
 }
 
-void query_addf(struct query *q, const char *key, const char *fmt, ...) {
+void client_query_addf(struct query *q, const char *key, const char *fmt, ...) {
     cleanup_buf struct buf b = {0};
     va_list args;
     va_start(args, fmt);
     buf_vaddf(&b, fmt, args);
     va_end(args);
-    query_add(q, key, buf_str(&b));
+    client_query_add(q, key, buf_str(&b));
 }
 
-void query_done(struct query *q) {
+void client_query_done(struct query *q) {
     buf_done(&q->text);
 }
 

@@ -17,7 +17,7 @@
 #include "base/text.h"
 
 // Beside this program, where the build leaves it, or where it is installed.
-int daemon_path(struct arena *a, const char **out, struct error *e) {
+int client_daemon_path(struct arena *a, const char **out, struct error *e) {
     static const char *const places[] = {"", "../libexec/acequia/", "../acequiad/"};
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -36,9 +36,9 @@ int daemon_path(struct arena *a, const char **out, struct error *e) {
     return error_set(e, ENOENT, "the program acequiad is not installed beside %s; install Acequia again", self);
 }
 
-int daemon_exec(struct cli *c, const char *role, char **arguments, int count, struct error *e) {
+int client_daemon_exec(struct cli *c, const char *role, char **arguments, int count, struct error *e) {
     const char *path;
-    int r = daemon_path(&c->arena, &path, e);
+    int r = client_daemon_path(&c->arena, &path, e);
     if (r < 0)
         return r;
     const char **argv = arena_alloc(&c->arena, ((size_t)count + 3) * sizeof *argv);
@@ -51,8 +51,8 @@ int daemon_exec(struct cli *c, const char *role, char **arguments, int count, st
     return error_set(e, errno, "cannot start %s: %s", path, strerror(errno));
 }
 
-int daemon_exec_client(struct cli *c, struct error *e) {
-    return daemon_exec(c, "client", c->argv + 1, c->argc - 1, e);
+int client_daemon_exec_client(struct cli *c, struct error *e) {
+    return client_daemon_exec(c, "client", c->argv + 1, c->argc - 1, e);
 }
 
 // When the process started, in clock ticks since boot; 0: there is no such process.
@@ -110,7 +110,7 @@ static pid_t pid_of_file(struct cli *c, const struct paths *p, const char *name)
     return parse_u64(text, &pid) < 0 || pid < 2 || pid > INT32_MAX ? 0 : (pid_t)pid;
 }
 
-pid_t daemon_running(struct cli *c, const struct paths *p, const char *name) {
+pid_t client_daemon_running(struct cli *c, const struct paths *p, const char *name) {
     char host[256] = "";
     pid_t pid = pid_of_file(c, p, name);
     if (pid && is_daemon(pid, name))
@@ -123,7 +123,8 @@ pid_t daemon_running(struct cli *c, const struct paths *p, const char *name) {
     return pid && is_daemon(pid, name) ? pid : 0;
 }
 
-pid_t daemon_program_running(struct cli *c, const struct paths *p, const char *name, const char *mark) {
+pid_t client_daemon_program_running(struct cli *c, const struct paths *p, const char *name,
+                                    const char *mark) {
     char path[64], line[4096];
     pid_t pid = pid_of_file(c, p, name);
     snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
@@ -150,15 +151,15 @@ static void become_daemon(const char *log, const char *path, const char *const *
     _exit(ignored > 0 ? 127 : 126);
 }
 
-int daemon_start(struct cli *c, const struct paths *p, const char *name, const char *const *arguments,
-                 pid_t *pid, struct error *e) {
+int client_daemon_start(struct cli *c, const struct paths *p, const char *name, const char *const *arguments,
+                        pid_t *pid, struct error *e) {
     const char *path;
-    int r = daemon_path(&c->arena, &path, e);
-    return r < 0 ? r : daemon_program_start(c, p, name, path, arguments, pid, e);
+    int r = client_daemon_path(&c->arena, &path, e);
+    return r < 0 ? r : client_daemon_program_start(c, p, name, path, arguments, pid, e);
 }
 
-int daemon_program_start(struct cli *c, const struct paths *p, const char *name, const char *path,
-                         const char *const *arguments, pid_t *pid, struct error *e) {
+int client_daemon_program_start(struct cli *c, const struct paths *p, const char *name, const char *path,
+                                const char *const *arguments, pid_t *pid, struct error *e) {
     const char *log = paths_log_file(p, &c->arena, name);
     int pipe_fds[2], code = 0;
     if (pipe2(pipe_fds, O_CLOEXEC) < 0)
@@ -200,11 +201,12 @@ static int stop_process(struct cli *c, const struct paths *p, const char *name, 
     return 1;
 }
 
-int daemon_stop(struct cli *c, const struct paths *p, const char *name, int timeout_ms, struct error *e) {
-    return stop_process(c, p, name, daemon_running(c, p, name), timeout_ms, e);
+int client_daemon_stop(struct cli *c, const struct paths *p, const char *name, int timeout_ms,
+                       struct error *e) {
+    return stop_process(c, p, name, client_daemon_running(c, p, name), timeout_ms, e);
 }
 
-int daemon_program_stop(struct cli *c, const struct paths *p, const char *name, const char *mark,
-                        int timeout_ms, struct error *e) {
-    return stop_process(c, p, name, daemon_program_running(c, p, name, mark), timeout_ms, e);
+int client_daemon_program_stop(struct cli *c, const struct paths *p, const char *name, const char *mark,
+                               int timeout_ms, struct error *e) {
+    return stop_process(c, p, name, client_daemon_program_running(c, p, name, mark), timeout_ms, e);
 }

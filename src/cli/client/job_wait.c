@@ -12,7 +12,7 @@
 
 enum { WAIT_ROUND_S = 60, RESTART_PAUSE_US = 500000 };
 
-int job_exit_status(const struct json *job) {
+int client_job_exit_status(const struct json *job) {
     int64_t code = json_i64(job, "exit_code", 0), signal = json_i64(job, "exit_signal", 0);
     if (streq(json_str(job, "state"), "COMPLETED"))
         return CLI_OK;
@@ -33,8 +33,8 @@ static int wait_round(struct waiting *w, const char *id, struct reply *reply) {
     int64_t left = w->deadline_ms == INT64_MAX ? WAIT_ROUND_S : (w->deadline_ms - clock_mono_ms() + 999) / 1000;
     cleanup_query struct query q = {0};
     left = left < 0 ? 0 : left > WAIT_ROUND_S ? WAIT_ROUND_S : left;
-    query_begin(&q, arena_printf(&c->arena, "/v1/jobs/%s/wait", id));
-    query_addf(&q, "timeout_s", "%lld", (long long)left);
+    client_query_begin(&q, arena_printf(&c->arena, "/v1/jobs/%s/wait", id));
+    client_query_addf(&q, "timeout_s", "%lld", (long long)left);
     int r = client_call_timeout(w->client, "GET", buf_str(&q.text), NULL, (WAIT_ROUND_S + 30) * 1000, reply);
     if (r == -EAGAIN || r == -ECONNREFUSED || r == -EPIPE || r == -ECONNRESET) {
         usleep(RESTART_PAUSE_US);  // the controller is being restarted; the job is not lost
@@ -61,11 +61,11 @@ static int find_element(struct waiting *w, const char *id, bool final, const str
     for (int s = 0; s < JOB_STATE_COUNT; s++)
         if (job_state_final((enum job_state)s) == final && s != JOB_COMPLETED)
             buf_addf(&states, "%s%s", states.len ? "," : "", job_state_words[s]);
-    query_begin(&q, "/v1/jobs");
-    query_add(&q, "ids", id);
-    query_add(&q, "elements", "1");
-    query_add(&q, "state", buf_str(&states));
-    query_add(&q, "limit", "1");
+    client_query_begin(&q, "/v1/jobs");
+    client_query_add(&q, "ids", id);
+    client_query_add(&q, "elements", "1");
+    client_query_add(&q, "state", buf_str(&states));
+    client_query_add(&q, "limit", "1");
     int r = client_call(w->client, "GET", buf_str(&q.text), NULL, &reply);
     const struct json *jobs = r < 0 ? NULL : json_get(reply.json, "jobs");
     *out = jobs && jobs->type == JSON_ARRAY && jobs->len ? &jobs->items[0] : NULL;
@@ -95,7 +95,7 @@ static void tell_end(struct cli *c, const char *id, const struct json *job) {
         cli_note("job %s: %s%s%s", id, state ? state : "ended", str_empty(reason) ? "" : ", ", reason ? reason : "");
 }
 
-int job_wait(struct cli *c, struct client *k, const char *id, int64_t timeout_ms, bool quiet) {
+int client_job_wait(struct cli *c, struct client *k, const char *id, int64_t timeout_ms, bool quiet) {
     struct waiting w = {c, k, timeout_ms < 0 ? INT64_MAX : clock_mono_ms() + timeout_ms};
     struct reply reply;
     const struct json *failed = NULL;
@@ -113,5 +113,5 @@ int job_wait(struct cli *c, struct client *k, const char *id, int64_t timeout_ms
         printf("%s\n", reply.text);
     else if (!quiet)
         tell_end(c, label ? label : id, last);
-    return job_exit_status(last);
+    return client_job_exit_status(last);
 }

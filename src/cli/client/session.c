@@ -56,7 +56,7 @@ struct session_live {
     char reason[64];
 };
 
-void session_json_terminal(struct json_writer *w) {
+void client_session_json_terminal(struct json_writer *w) {
     int rows, columns;
     terminal_size(&rows, &columns);
     json_kv_i64(w, "rows", rows);
@@ -212,7 +212,7 @@ static void take_state(struct session_live *l, const struct json *j, const char 
     l->running = l->running || !streq(state, "PENDING");
     if (!final_state(state))
         return;
-    l->exit_status = job_exit_status(j);
+    l->exit_status = client_job_exit_status(j);
     l->done = true;
     parts_of_lines(l, true);
     if (!l->session->first && !l->heard) {
@@ -398,7 +398,7 @@ static int catch_signals(bool pty) {
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int session_run(struct client_session *s) {
+int client_session_run(struct client_session *s) {
     struct session_live l = {.session = s,
                      .input_open = s->input,
                      .window = INPUT_WINDOW,

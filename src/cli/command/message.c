@@ -12,7 +12,7 @@ static const struct option_spec common_specs[] = {
     {"json", 0, NULL, "Print JSON.", 0, NULL, NULL},
     {"help", 'h', NULL, "Show this help.", 0, NULL, NULL},
 };
-const struct option_table common_options = OPTION_TABLE("Common options", common_specs);
+const struct option_table cli_common_options = OPTION_TABLE("Common options", common_specs);
 
 void cli_note(const char *fmt, ...) {
     va_list args;

@@ -44,11 +44,11 @@ static int unknown_option(const struct option_table *const *tables, const char *
     size_t n = len < sizeof given ? len : sizeof given - 1;
     memcpy(given, name, n);
     given[n] = 0;
-    unsigned best = edit_distance_near(given);
+    unsigned best = str_edit_distance_near(given);
     for (; *tables; tables++)
         for (size_t i = 0; i < (*tables)->count; i++) {
             const struct option_spec *s = &(*tables)->at[i];
-            unsigned d = edit_distance(given, s->name);
+            unsigned d = str_edit_distance(given, s->name);
             if (n >= 3 && !strncmp(s->name, given, n))
                 d = 1;
             if (d < best && !(s->flags & OPTION_HIDDEN)) {
@@ -58,8 +58,8 @@ static int unknown_option(const struct option_table *const *tables, const char *
         }
     if (nearest)
         return error_set(e, EINVAL, "unknown option --%s; did you mean --%s?",
-                         printable(given, shown, sizeof shown), nearest);
-    return error_set(e, EINVAL, "unknown option --%s; see --help", printable(given, shown, sizeof shown));
+                         str_printable(given, shown, sizeof shown), nearest);
+    return error_set(e, EINVAL, "unknown option --%s; see --help", str_printable(given, shown, sizeof shown));
 }
 
 static int missing_value(const struct option_spec *s, struct error *e) {
@@ -90,7 +90,7 @@ static int parse_letters(struct cli_options *o, int argc, char **argv, int *i, s
         char shown[8];
         if (!s)
             return error_set(e, EINVAL, "unknown option -%s; see --help",
-                             printable((char[]){*p, 0}, shown, sizeof shown));
+                             str_printable((char[]){*p, 0}, shown, sizeof shown));
         struct option_value v = {s, NULL};
         bool takes = s->value && (!(s->flags & OPTION_OPTIONAL) || p[1] == '=');
         if (takes && p[1])
@@ -190,7 +190,7 @@ int option_u32(const struct cli_options *o, const char *name, uint32_t low, uint
         return 0;
     if (parse_u32(text, &v) < 0 || v < low || v > high)
         return error_set(e, EINVAL, "--%s is \"%s\"; give a whole number from %u to %u", name,
-                         printable(text, shown, sizeof shown), low, high);
+                         str_printable(text, shown, sizeof shown), low, high);
     *out = v;
     return 0;
 }
@@ -204,7 +204,7 @@ int option_i32(const struct cli_options *o, const char *name, int32_t low, int32
         return 0;
     if (parse_i64(text, &v) < 0 || v < low || v > high)
         return error_set(e, EINVAL, "--%s is \"%s\"; give a whole number from %d to %d", name,
-                         printable(text, shown, sizeof shown), low, high);
+                         str_printable(text, shown, sizeof shown), low, high);
     *out = (int32_t)v;
     return 0;
 }

@@ -87,13 +87,13 @@ static const struct job_column *find_column(const char *name, size_t len, struct
     size_t n = len < sizeof given ? len : sizeof given - 1;
     memcpy(given, name, n);
     given[n] = 0;
-    unsigned best = edit_distance_near(given);
+    unsigned best = str_edit_distance_near(given);
     for (size_t i = 0; i < COLUMNS; i++)
-        if (edit_distance(given, columns[i].name) < best) {
-            best = edit_distance(given, columns[i].name);
+        if (str_edit_distance(given, columns[i].name) < best) {
+            best = str_edit_distance(given, columns[i].name);
             nearest = columns[i].name;
         }
-    printable(given, shown, sizeof shown);
+    str_printable(given, shown, sizeof shown);
     if (nearest) {
         error_set(e, EINVAL, "unknown column \"%s\"; did you mean \"%s\"?", shown, nearest);
     } else {
@@ -202,9 +202,10 @@ static const char *number_text(const struct job_column *column, struct arena *a,
         return column->kind == MILLIS ? "0:00" : "-";
     switch (column->kind) {
     case SIZE: return arena_strdup(a, size_format((uint64_t)v, text));
-    case SECONDS: return v < DURATION_LIMIT_S ? arena_strdup(a, elapsed_format(v, text)) : "unlimited";
-    case MILLIS: return arena_strdup(a, elapsed_format(v / 1000, text));
-    case AGE: return arena_strdup(a, elapsed_format(now_ms > v ? (now_ms - v) / 1000 : 0, text));
+    case SECONDS:
+        return v < DURATION_LIMIT_S ? arena_strdup(a, duration_elapsed_format(v, text)) : "unlimited";
+    case MILLIS: return arena_strdup(a, duration_elapsed_format(v / 1000, text));
+    case AGE: return arena_strdup(a, duration_elapsed_format(now_ms > v ? (now_ms - v) / 1000 : 0, text));
     case TIME: return arena_strdup(a, local_time_short(v, now_ms, text));
     case GPUS: return arena_strdup(a, gpu_milli_format((uint64_t)v, text));
     case JOULES: return arena_printf(a, "%lld J", (long long)(v / 1000));

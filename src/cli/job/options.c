@@ -118,7 +118,7 @@ static int take_identifier(const struct cli_options *o, const char *option, cons
     const char *text = option_get(o, option);
     if (!text)
         return 0;
-    int r = identifier_check(option, text, e);
+    int r = name_check(option, text, e);
     if (r == 0)
         *out = text;
     return r;
@@ -129,10 +129,10 @@ static int take_identifiers(const struct cli_options *o, const char *option, con
     const char *text = option_get(o, option), *rest = text;
     char name[IDENTIFIER_MAX + 2];  // one more than is allowed, so that it is seen
     size_t len;
-    int r = text && !*text ? identifier_check(option, text, e) : 0;
-    for (const char *at; r == 0 && (at = names_next(&rest, &len));) {
+    int r = text && !*text ? name_check(option, text, e) : 0;
+    for (const char *at; r == 0 && (at = name_list_next(&rest, &len));) {
         snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name - 1), at);
-        r = identifier_check(option, name, e);
+        r = name_check(option, name, e);
     }
     if (r == 0 && text)
         *out = text;
@@ -176,8 +176,9 @@ static int take_nodes(struct cli *c, const struct cli_options *o, struct spec *s
     s->nodes_max = high;
     return 0;
 bad:
-    return error_set(&c->error, EINVAL, "--nodes is \"%s\"; give a number such as 4 or a range such as 2-4, at most %d",
-                     printable(text, shown, sizeof shown), NODES_MAX);
+    return error_set(&c->error, EINVAL,
+                     "--nodes is \"%s\"; give a number such as 4 or a range such as 2-4, at most %d",
+                     str_printable(text, shown, sizeof shown), NODES_MAX);
 }
 
 static int take_node_lists(struct cli *c, const struct cli_options *o, struct spec *s) {
@@ -308,7 +309,7 @@ static int take_workdir(struct cli *c, const struct cli_options *o, struct spec 
     s->workdir = !text          ? arena_strdup(&c->arena, here)
                  : *text == '/' ? text
                                 : arena_printf(&c->arena, "%s/%s", here, text);
-    return line_check("--chdir", s->workdir, PATTERN_PATH_MAX, &c->error);
+    return name_line_check("--chdir", s->workdir, PATTERN_PATH_MAX, &c->error);
 }
 
 static int take_tags(struct cli *c, const struct cli_options *o, struct spec *s) {
@@ -355,7 +356,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     s->container_workdir = option_get(o, "container-workdir");
     s->hold = option_given(o, "hold");
     s->requeue = option_given(o, "requeue");
-    return s->comment ? line_check("--comment", s->comment, COMMENT_MAX, e) : 0;
+    return s->comment ? name_line_check("--comment", s->comment, COMMENT_MAX, e) : 0;
 }
 
 // An option given as zero is told from one that was not given.

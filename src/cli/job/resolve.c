@@ -46,14 +46,14 @@ static int look(struct cli *c, struct client *k, const char *name, bool mine, bo
     cleanup_query struct query q = {0};
     struct job_rows rows = {0};
     *out = (struct candidates){0};
-    query_begin(&q, "/v1/jobs");
-    query_add(&q, "name", name);
-    query_add(&q, "project", project_wanted(c));
-    query_add(&q, "mine", mine ? "1" : NULL);
-    query_add(&q, "finished", finished ? "1" : NULL);
-    query_add(&q, "compact", "1");
-    query_add(&q, "fields", "id,array_id");
-    query_addf(&q, "limit", "%d", LOOK_AT);
+    client_query_begin(&q, "/v1/jobs");
+    client_query_add(&q, "name", name);
+    client_query_add(&q, "project", project_wanted(c));
+    client_query_add(&q, "mine", mine ? "1" : NULL);
+    client_query_add(&q, "finished", finished ? "1" : NULL);
+    client_query_add(&q, "compact", "1");
+    client_query_add(&q, "fields", "id,array_id");
+    client_query_addf(&q, "limit", "%d", LOOK_AT);
     int r = job_list_fetch(c, k, buf_str(&q.text), LOOK_AT, &rows);
     int id = job_rows_field(&rows, "id"), array = job_rows_field(&rows, "array_id");
     for (uint32_t i = 0; r == 0 && i < rows.rows.len; i++) {
@@ -75,7 +75,7 @@ static int ambiguous(struct cli *c, const char *name, const struct candidates *f
 static int resolve(struct cli *c, struct client *k, char **name, bool live) {
     char shown[64];
     struct candidates f;
-    printable(*name, shown, sizeof shown);
+    str_printable(*name, shown, sizeof shown);
     for (int finished = 0; finished <= !live; finished++)
         for (int mine = 1; mine >= 0; mine--) {
             if (look(c, k, *name, mine, finished, &f) < 0)

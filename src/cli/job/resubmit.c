@@ -54,12 +54,12 @@ static int choose_elements(struct cli *c, struct client *k, const struct job_res
     if (element)
         buf_adds(&list, element + 1);
     if (!element && q->failed) {
-        query_begin(&t, "/v1/jobs");
-        query_add(&t, "ids", q->id);
-        query_add(&t, "elements", "1");
-        query_add(&t, "finished", "1");
-        query_add(&t, "compact", "1");
-        query_add(&t, "fields", "array_index,state");
+        client_query_begin(&t, "/v1/jobs");
+        client_query_add(&t, "ids", q->id);
+        client_query_add(&t, "elements", "1");
+        client_query_add(&t, "finished", "1");
+        client_query_add(&t, "compact", "1");
+        client_query_add(&t, "fields", "array_index,state");
         int r = job_list_fetch(c, k, buf_str(&t.text), 0, &rows);
         int index = job_rows_field(&rows, "array_index"), state = job_rows_field(&rows, "state");
         for (uint32_t i = 0; r == 0 && i < rows.rows.len; i++)

@@ -48,13 +48,14 @@ static int open_script(const char *path, struct error *e) {
         return error_set(
             e, ENOENT,
             "script \"%s\" not found; to submit a command write it after --: acequia submit -- %s ...",
-            printable(path, shown, sizeof shown), shown);
+            str_printable(path, shown, sizeof shown), shown);
     if (fd < 0)
-        return error_set(e, errno, "cannot read the script \"%s\": %s", printable(path, shown, sizeof shown),
-                         strerror(errno));
+        return error_set(e, errno, "cannot read the script \"%s\": %s",
+                         str_printable(path, shown, sizeof shown), strerror(errno));
     if (fstat(fd, &st) < 0 || S_ISDIR(st.st_mode)) {
         close(fd);
-        return error_set(e, EISDIR, "\"%s\" is a folder, not a script", printable(path, shown, sizeof shown));
+        return error_set(e, EISDIR, "\"%s\" is a folder, not a script",
+                         str_printable(path, shown, sizeof shown));
     }
     return fd;
 }
@@ -144,7 +145,7 @@ static const char *as_typed(struct cli *c, char **argv, int argc) {
         if ((unsigned char)b.data[i] < 32 || b.data[i] == 127)
             b.data[i] = ' ';
     size_t len = b.len < SHOWN_MAX ? b.len : SHOWN_MAX;
-    while (len && !utf8_valid(buf_str(&b), len))
+    while (len && !str_utf8_valid(buf_str(&b), len))
         len--;
     return arena_strndup(&c->arena, buf_str(&b), len);
 }
@@ -152,14 +153,16 @@ static const char *as_typed(struct cli *c, char **argv, int argc) {
 static int check_script(struct cli *c, const char *shown, const char *text, size_t len) {
     char name[80];
     if (!len)
-        return error_set(&c->error, EINVAL, "the script \"%s\" is empty", printable(shown, name, sizeof name));
+        return error_set(&c->error, EINVAL, "the script \"%s\" is empty",
+                         str_printable(shown, name, sizeof name));
     if (len < 2 || text[0] != '#' || text[1] != '!')
         return error_set(&c->error, EINVAL,
                          "the script \"%s\" does not begin with #! and an interpreter; begin it with "
                          "#!/bin/sh, or name it .py for Python",
-                         printable(shown, name, sizeof name));
-    if (memchr(text, 0, len) || !utf8_valid(text, len))
-        return error_set(&c->error, EINVAL, "the script \"%s\" is not UTF-8 text", printable(shown, name, sizeof name));
+                         str_printable(shown, name, sizeof name));
+    if (memchr(text, 0, len) || !str_utf8_valid(text, len))
+        return error_set(&c->error, EINVAL, "the script \"%s\" is not UTF-8 text",
+                         str_printable(shown, name, sizeof name));
     return 0;
 }
 
@@ -270,8 +273,9 @@ static const char *from_environment(const char *name) {
 static int add_named(struct cli *c, text_vec *v, char *item) {
     char shown[64];
     if (!is_variable(item))
-        return error_set(&c->error, EINVAL, "--export: \"%s\" is not a variable; write NAME, NAME=VALUE, all or none",
-                         printable(item, shown, sizeof shown));
+        return error_set(&c->error, EINVAL,
+                         "--export: \"%s\" is not a variable; write NAME, NAME=VALUE, all or none",
+                         str_printable(item, shown, sizeof shown));
     const char *text = strchr(item, '=') ? item : from_environment(item);
     if (text)
         set_variable(v, text);
@@ -280,7 +284,7 @@ static int add_named(struct cli *c, text_vec *v, char *item) {
 
 static void add_everything(text_vec *v) {
     for (char **e = environ; *e; e++)
-        if (strchr(*e, '=') && utf8_valid(*e, strlen(*e)))
+        if (strchr(*e, '=') && str_utf8_valid(*e, strlen(*e)))
             vec_push(v, *e);
 }
 
@@ -316,7 +320,8 @@ int job_environment(struct cli *c, const struct cli_options *o, struct job_envir
     int r = add_exported(c, option_get(o, "export"), &v);
     while (r == 0 && (item = option_next(o, "env", &it))) {
         if (!is_variable(item) || !strchr(item, '='))
-            r = error_set(&c->error, EINVAL, "--env is \"%s\"; write NAME=VALUE", printable(item, shown, sizeof shown));
+            r = error_set(&c->error, EINVAL, "--env is \"%s\"; write NAME=VALUE",
+                          str_printable(item, shown, sizeof shown));
         else
             set_variable(&v, item);
     }

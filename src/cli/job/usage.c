@@ -158,16 +158,17 @@ int job_usage_fetch(struct cli *c, struct client *k, const struct job_usage_quer
     cleanup_query struct query t = {0};
     struct summing s = {.cli = c, .query = q, .out = out, .now_ms = clock_wall_ms()};
     *out = (struct job_usages){0};
-    query_begin(&t, "/v1/jobs");
-    query_add(&t, "stream", "1");
-    query_add(&t, "all", "1");
-    query_add(&t, "elements", "1");
-    query_add(&t, "project", q->project);
-    query_add(&t, "user", q->user);
-    query_addf(&t, "from_ms", "%lld", (long long)q->from_ms);
-    query_addf(&t, "to_ms", "%lld", (long long)q->to_ms);
-    query_add(&t, "fields",
-              "project,user,state,submit_ms,eligible_ms,start_ms,end_ms,elapsed_ms,cpus,gpus_milli,usage");
+    client_query_begin(&t, "/v1/jobs");
+    client_query_add(&t, "stream", "1");
+    client_query_add(&t, "all", "1");
+    client_query_add(&t, "elements", "1");
+    client_query_add(&t, "project", q->project);
+    client_query_add(&t, "user", q->user);
+    client_query_addf(&t, "from_ms", "%lld", (long long)q->from_ms);
+    client_query_addf(&t, "to_ms", "%lld", (long long)q->to_ms);
+    client_query_add(
+        &t, "fields",
+        "project,user,state,submit_ms,eligible_ms,start_ms,end_ms,elapsed_ms,cpus,gpus_milli,usage");
     int r = job_list_each(c, k, buf_str(&t.text), take_row, &s);
     strmap_done(&s.index);
     if (r == 0 && out->at.len)

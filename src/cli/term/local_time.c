@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-int32_t local_offset_s(int64_t at_ms) {
+int32_t local_time_offset_s(int64_t at_ms) {
     time_t t = (time_t)(at_ms / 1000);
     struct tm tm;
     return localtime_r(&t, &tm) ? (int32_t)tm.tm_gmtoff : 0;
@@ -13,19 +13,19 @@ int32_t local_offset_s(int64_t at_ms) {
 
 int local_time_parse(const char *text, int64_t now_ms, enum time_meaning meaning, int64_t *at_ms, struct error *e) {
     int64_t at;
-    int32_t offset = local_offset_s(now_ms);
+    int32_t offset = local_time_offset_s(now_ms);
     int r = time_parse(text, now_ms, offset, meaning, &at, e);
     if (r < 0)
         return r;
-    if (local_offset_s(at) != offset)
-        r = time_parse(text, now_ms, local_offset_s(at), meaning, &at, e);
+    if (local_time_offset_s(at) != offset)
+        r = time_parse(text, now_ms, local_time_offset_s(at), meaning, &at, e);
     if (r == 0)
         *at_ms = at;
     return r;
 }
 
 const char *local_time_format(int64_t at_ms, char out[static UNIT_TEXT_MAX]) {
-    return time_format(at_ms, local_offset_s(at_ms), out);
+    return time_format(at_ms, local_time_offset_s(at_ms), out);
 }
 
 const char *local_time_short(int64_t at_ms, int64_t now_ms, char out[static UNIT_TEXT_MAX]) {

@@ -64,7 +64,7 @@ void table_done(struct text_table *t) {
 
 void table_add(struct text_table *t, const char *text, enum colour colour) {
     cleanup_buf struct buf b = {0};
-    if (text && has_control_chars(text, strlen(text))) {  // would be obeyed by the terminal
+    if (text && str_has_control_chars(text, strlen(text))) {  // would be obeyed by the terminal
         buf_add_visible(&b, text);
         text = arena_strndup(t->arena, buf_str(&b), b.len);
     }

@@ -48,14 +48,14 @@ static int run(struct cli *c) {
     struct reply reply;
     const char *since = option_get(&c->options, "since");
     int64_t at_ms;
-    query_begin(&q, "/v1/audit");
+    client_query_begin(&q, "/v1/audit");
     if (since) {
         if (local_time_parse(since, clock_wall_ms(), TIME_TODAY, &at_ms, &c->error) < 0)
             return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
-        query_addf(&q, "since_ms", "%lld", (long long)at_ms);
+        client_query_addf(&q, "since_ms", "%lld", (long long)at_ms);
     }
-    query_add(&q, "user", option_get(&c->options, "user"));
-    query_add(&q, "limit", option_get(&c->options, "limit"));
+    client_query_add(&q, "user", option_get(&c->options, "user"));
+    client_query_add(&q, "limit", option_get(&c->options, "limit"));
     int status = client_get(c, buf_str(&q.text), &reply);
     if (status != CLI_OK)
         return status;
@@ -80,6 +80,6 @@ const struct verb verb_audit = {
         "status is that of the answer: 200 done, 401 not authenticated, 403 not allowed, 499 the client left "
         "before its answer. Records are kept as long as the history, the newest 200,000 or so.",
     .examples = "acequia audit\nacequia audit --since 8:00 --user alice",
-    .options = {&table, &common_options},
+    .options = {&table, &cli_common_options},
     .run = run,
 };

@@ -38,11 +38,12 @@ const struct verb verb_cancel = {
     .group = "Work",
     .arguments = "[options] JOB...\n[options] --name NAME | --all | ...",
     .summary = "cancel jobs, or send them a signal",
-    .text = "Pending jobs are removed at once; running ones get SIGTERM, and SIGKILL after the grace time. Ids may be "
+    .text = "Pending jobs are removed at once; running ones get SIGTERM, and SIGKILL after the grace time. "
+            "Ids may be "
             "elements, as 12_[3-5].",
     .examples = "acequia cancel 12 13_4\nacequia cancel --name sweep --state PENDING\nacequia cancel "
                 "--signal USR1 12",
-    .options = {&table, &job_filter_options, &common_options},
+    .options = {&table, &job_filter_options, &cli_common_options},
     .run = run,
     .complete = "@job",
     .most = -1,

@@ -6,11 +6,11 @@
 static int run_completion(struct cli *c) {
     cleanup_buf struct buf out = {0};
     if (streq(c->arguments[0], "bash"))
-        completion_bash(&out);
+        verb_completion_bash(&out);
     else if (streq(c->arguments[0], "zsh"))
-        completion_zsh(&out);
+        verb_completion_zsh(&out);
     else if (streq(c->arguments[0], "fish"))
-        completion_fish(&out);
+        verb_completion_fish(&out);
     else
         return cli_usage(c, "unknown shell \"%.40s\"; use bash, zsh or fish", c->arguments[0]);
     return cli_print(&out);
@@ -23,7 +23,7 @@ const struct verb verb_completion = {
     .summary = "print a completion script for a shell",
     .examples = "source <(acequia completion bash)\nacequia completion zsh > ~/.zfunc/_acequia\n"
                 "acequia completion fish > ~/.config/fish/completions/acequia.fish",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run_completion,
     .complete = "bash zsh fish",
     .least = 1,

@@ -96,7 +96,7 @@ static void bash_verb(struct buf *out, const struct verb *v) {
     buf_adds(out, "\n        fi ;;\n");
 }
 
-void completion_bash(struct buf *out) {
+void verb_completion_bash(struct buf *out) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     buf_adds(out,
@@ -179,7 +179,7 @@ static void zsh_verb(struct buf *out, const struct verb *v) {
     buf_adds(out, "' ;;\n");
 }
 
-void completion_zsh(struct buf *out) {
+void verb_completion_zsh(struct buf *out) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     buf_adds(out,
@@ -266,7 +266,7 @@ static void fish_verb(struct buf *out, const struct verb *v) {
         fish_arguments(out, v, 2, noun_of(v)->kind);
 }
 
-void completion_fish(struct buf *out) {
+void verb_completion_fish(struct buf *out) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     buf_adds(out,

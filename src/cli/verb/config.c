@@ -18,7 +18,7 @@ static const struct option_table table = OPTION_TABLE("Options", specs);
 
 static int check(struct cli *c, const char *file, struct config *config) {
     int64_t now = clock_wall_ms();
-    return config_load(file, now, local_offset_s(now), config, &c->error);
+    return config_load(file, now, local_time_offset_s(now), config, &c->error);
 }
 
 static int show(struct cli *c, const char *file) {
@@ -129,7 +129,7 @@ const struct verb verb_config = {
     .examples =
         "acequia config check new.conf\nacequia config show --defaults\nacequia config set project vision\n"
         "acequia config set big.gpus 8\nacequia submit --template big train.py",
-    .options = {&table, &common_options},
+    .options = {&table, &cli_common_options},
     .run = run,
     .complete = "show check path set unset get",
     .most = 3,

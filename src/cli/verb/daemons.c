@@ -3,7 +3,7 @@
 #include "verbs.h"
 
 static int run_daemon(struct cli *c) {
-    daemon_exec(c, c->verb->name, c->arguments, c->count, &c->error);
+    client_daemon_exec(c, c->verb->name, c->arguments, c->count, &c->error);
     return cli_fail(c);
 }
 
@@ -18,7 +18,7 @@ const struct verb verb_controller = {
     .arguments = "[options]",
     .summary = "run the controller in the foreground",
     .text = "For services and containers; acequia up starts it in the background.",
-    .options = {&controller_options, &common_options},
+    .options = {&controller_options, &cli_common_options},
     .run = run_daemon,
     .raw = true,
 };
@@ -38,10 +38,11 @@ const struct verb verb_agent = {
     .group = "Cluster",
     .arguments = "[options]",
     .summary = "run a node's agent in the foreground",
-    .text = "With --join the agent creates a key and has it signed by the controller. The token is used up by "
-            "this; afterwards the agent uses its certificate.",
+    .text =
+        "With --join the agent creates a key and has it signed by the controller. The token is used up by "
+        "this; afterwards the agent uses its certificate.",
     .examples = "acequia agent --join head:6820 --token-file join.token",
-    .options = {&agent_options, &common_options},
+    .options = {&agent_options, &cli_common_options},
     .run = run_daemon,
     .raw = true,
 };

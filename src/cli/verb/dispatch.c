@@ -85,15 +85,15 @@ static const char *other_word(const char *name) {
 static int unknown_verb(struct cli *c, const char *name) {
     char shown[64];
     const char *nearest = other_word(name);
-    unsigned best = nearest ? 0 : edit_distance_near(name);
+    unsigned best = nearest ? 0 : str_edit_distance_near(name);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        unsigned d = edit_distance(name, table[i]->name);
+        unsigned d = str_edit_distance(name, table[i]->name);
         if (table[i]->group && d < best) {
             best = d;
             nearest = table[i]->name;
         }
     }
-    printable(name, shown, sizeof shown);
+    str_printable(name, shown, sizeof shown);
     if (nearest)
         cli_note("unknown verb \"%s\"; did you mean \"%s\"?", shown, nearest);
     else
@@ -104,9 +104,9 @@ static int unknown_verb(struct cli *c, const char *name) {
 static int print_help(const struct verb *v) {
     cleanup_buf struct buf out = {0};
     if (v)
-        help_verb(v, &out);
+        verb_help_verb(v, &out);
     else
-        help_overview(&out, terminal_colour());
+        verb_help_overview(&out, terminal_colour());
     return cli_print(&out);
 }
 
@@ -147,7 +147,7 @@ static int run_verb(struct cli *c, int argc, char **argv) {
     if (v->most >= 0 && c->count > v->most) {
         char shown[64];
         return cli_usage(c, "%s: unexpected argument \"%s\"", v->name,
-                         printable(c->arguments[v->most], shown, sizeof shown));
+                         str_printable(c->arguments[v->most], shown, sizeof shown));
     }
     int status = v->jobs ? job_resolve_arguments(c, v->jobs == VERB_JOB_FIRST ? 1 : c->count, v->live_jobs) : CLI_OK;
     return status == CLI_OK ? v->run(c) : status;
@@ -176,7 +176,7 @@ static void fill_standard(void) {
         close(fd);
 }
 
-int cli_main(int argc, char **argv, const struct cli_transport *tls) {
+int verbs_main(int argc, char **argv, const struct cli_transport *tls) {
     fill_standard();
     const char *slurm;
     int skip;

@@ -47,7 +47,7 @@ static int run_drain(struct cli *c) {
     const char *reason = option_get(&c->options, "reason");
     if (str_empty(reason))
         return cli_usage(c, "drain needs a reason: --reason \"replacing a fan\"");
-    if (line_check("--reason", reason, COMMENT_MAX, &c->error) < 0)
+    if (name_line_check("--reason", reason, COMMENT_MAX, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     json_open(&w, '{');
     json_kv_str(&w, "reason", reason);
@@ -67,7 +67,7 @@ const struct verb verb_drain = {
     .arguments = "NODES... --reason TEXT",
     .summary = "drain nodes: running jobs finish, no new ones start",
     .examples = "acequia drain n[01-04] --reason 'new disks'",
-    .options = {&table, &common_options},
+    .options = {&table, &cli_common_options},
     .run = run_drain,
     .complete = "@node",
     .least = 1,
@@ -81,7 +81,7 @@ const struct verb verb_resume = {
     .summary = "let jobs start again on drained nodes",
     .text = "To resume suspended jobs, use acequia continue.",
     .examples = "acequia resume n[01-04]",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run_resume,
     .complete = "@node",
     .least = 1,

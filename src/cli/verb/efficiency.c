@@ -116,7 +116,7 @@ const struct verb verb_efficiency = {
             "where there is none, the job asked for about what it needs. Of an array all elements together: "
             "means, but the highest peaks and the longest time.",
     .examples = "acequia efficiency 12\nacequia efficiency 12_3 --json",
-    .options = {&job_pick_options, &common_options},
+    .options = {&job_pick_options, &cli_common_options},
     .run = run,
     .complete = "@job",
     .least = 1,

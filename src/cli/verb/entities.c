@@ -70,10 +70,10 @@ static const struct {
     const char *word, *path;
     const struct schema *schema;
 } nouns[] = {
-    {"project", "/v1/projects", &project_schema},
-    {"partition", "/v1/partitions", &partition_schema},
-    {"qos", "/v1/qos", &qos_schema},
-    {"reservation", "/v1/reservations", &reservation_schema},
+    {"project", "/v1/projects", &entity_project_schema},
+    {"partition", "/v1/partitions", &entity_partition_schema},
+    {"qos", "/v1/qos", &entity_qos_schema},
+    {"reservation", "/v1/reservations", &entity_reservation_schema},
 };
 
 struct noun {
@@ -94,7 +94,7 @@ static const char *option_name(struct cli *c, const struct config_key *k) {
 static int read_options(struct noun *n, void *fresh, bool *changed) {
     struct cli *c = n->cli;
     int64_t now = clock_wall_ms();
-    struct config_source source = {"", now, local_offset_s(now)};
+    struct config_source source = {"", now, local_time_offset_s(now)};
     for (size_t i = 0; i < n->section->count; i++) {
         const struct config_key *k = &n->section->keys[i];
         const char *name = option_name(c, k), *text = option_get(&c->options, name);
@@ -319,7 +319,7 @@ static int run(struct cli *c) {
         return cli_usage(c, "unknown action \"%.40s\"; use create, edit, delete, list or show", what);
     if (c->count < 2)
         return cli_usage(c, "%s %s needs a name", n.word, what);
-    if (identifier_check(n.word, c->arguments[1], &c->error) < 0)
+    if (name_check(n.word, c->arguments[1], &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (streq(what, "show"))
         return show(&n);
@@ -337,7 +337,7 @@ static int run(struct cli *c) {
         .summary = summary_,                                                                                 \
         .text = text_,                                                                                       \
         .examples = examples_,                                                                               \
-        .options = {&table_, &delete_options, &common_options},                                              \
+        .options = {&table_, &delete_options, &cli_common_options},                                          \
         .run = run,                                                                                          \
         .complete = "create edit delete list show",                                                          \
         .most = 2,                                                                                           \

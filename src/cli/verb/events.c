@@ -197,11 +197,11 @@ static int follow(struct cli *c) {
     }
     do {
         cleanup_query struct query q = {0};
-        query_begin(&q, "/v1/events");
-        query_add(&q, "follow", "1");
-        query_add(&q, "after", f.after);
+        client_query_begin(&q, "/v1/events");
+        client_query_add(&q, "follow", "1");
+        client_query_add(&q, "after", f.after);
         if (f.job)
-            query_addf(&q, "job", "%lld", (long long)f.job);
+            client_query_addf(&q, "job", "%lld", (long long)f.job);
         r = client_stream(k, buf_str(&q.text), -1, take_piece, &f);
     } while (!f.done && try_again(&f, r));
     client_free(k);
@@ -240,7 +240,7 @@ const struct verb verb_events = {
     .arguments = "[options] JOB\n--follow [JOB]",
     .summary = "show what happened to a job, in order, with times",
     .examples = "acequia events 12\nacequia events --follow",
-    .options = {&table, &job_pick_options, &common_options},
+    .options = {&table, &job_pick_options, &cli_common_options},
     .run = run,
     .complete = "@job",
     .most = 1,

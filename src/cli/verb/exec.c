@@ -45,7 +45,7 @@ static int session(struct cli *c, char **argv, int argc, bool pty) {
         json_kv_str(&w, "workdir", option_get(&c->options, "chdir"));
     if (pty) {
         json_kv_bool(&w, "pty", true);
-        session_json_terminal(&w);
+        client_session_json_terminal(&w);
     }
     json_kv_i64(&w, "node", node);
     json_close(&w, '}');
@@ -57,7 +57,7 @@ static int session(struct cli *c, char **argv, int argc, bool pty) {
                         .first = &first,
                         .pty = pty,
                         .input = !option_given(&c->options, "no-input")};
-    return session_run(&s);
+    return client_session_run(&s);
 }
 
 static int run_exec(struct cli *c) {
@@ -77,7 +77,7 @@ const struct verb verb_exec = {
     .arguments = "[options] JOB [--] COMMAND [arguments...]",
     .summary = "run a command inside a running job's limits",
     .examples = "acequia exec 12 -- nvidia-smi\nacequia exec -t 12 -- top",
-    .options = {&table, &job_pick_options, &common_options},
+    .options = {&table, &job_pick_options, &cli_common_options},
     .run = run_exec,
     .stop = true,
     .complete = "@job",
@@ -94,7 +94,7 @@ const struct verb verb_bash = {
     .arguments = "[options] JOB",
     .summary = "open a shell inside a running job's limits",
     .examples = "acequia bash 12",
-    .options = {&table, &job_pick_options, &common_options},
+    .options = {&table, &job_pick_options, &cli_common_options},
     .run = run_bash,
     .complete = "@job",
     .least = 1,

@@ -138,7 +138,7 @@ static void usage_lines(struct buf *out, const struct json *u) {
     int64_t user = json_i64(u, "cpu_user_us", 0), system = json_i64(u, "cpu_system_us", 0);
     if (user || system)
         line(out, "CPU time", "%s (%lld.%02lld s user, %lld.%02lld s system)",
-             elapsed_format((user + system) / 1000000, text), (long long)(user / 1000000),
+             duration_elapsed_format((user + system) / 1000000, text), (long long)(user / 1000000),
              (long long)(user / 10000 % 100), (long long)(system / 1000000),
              (long long)(system / 10000 % 100));
     if ((v = json_i64(u, "memory_peak_bytes", 0)))
@@ -147,11 +147,11 @@ static void usage_lines(struct buf *out, const struct json *u) {
         line(out, "Disk", "%s read, %s written", size_format((uint64_t)json_i64(u, "read_bytes", 0), text),
              size_format((uint64_t)json_i64(u, "write_bytes", 0), more));
     if ((v = json_i64(u, "gpu_busy_ms", 0)))
-        line(out, "GPU busy", "%s", elapsed_format(v / 1000, text));
+        line(out, "GPU busy", "%s", duration_elapsed_format(v / 1000, text));
     if ((v = json_i64(u, "gpu_memory_peak_bytes", 0)))
         line(out, "GPU memory", "%s peak", size_format((uint64_t)v, text));
     if ((v = json_i64(u, "gpu_throttled_ms", 0)))
-        line(out, "GPU throttled", "%s", elapsed_format(v / 1000, text));
+        line(out, "GPU throttled", "%s", duration_elapsed_format(v / 1000, text));
     if ((v = json_i64(u, "energy_mj", 0)))
         line(out, "Energy", "%lld J", (long long)(v / 1000));
 }
@@ -264,7 +264,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     time_line(out, "Started", j, "start_ms");
     time_line(out, "Ended", j, "end_ms");
     if (json_i64(j, "elapsed_ms", 0))
-        line(out, "Run time", "%s", elapsed_format(json_i64(j, "elapsed_ms", 0) / 1000, text));
+        line(out, "Run time", "%s", duration_elapsed_format(json_i64(j, "elapsed_ms", 0) / 1000, text));
     usage_lines(out, usage && usage->type == JSON_OBJECT ? usage : live);
     gpu_lines(out, live);
     if (!spec)
@@ -366,7 +366,7 @@ const struct verb verb_get = {
     .arguments = "[options] JOB...",
     .summary = "show everything about a job",
     .examples = "acequia get 12\nacequia get 12_3 --json\nacequia get 12 --script",
-    .options = {&table, &job_pick_options, &common_options},
+    .options = {&table, &job_pick_options, &cli_common_options},
     .run = run,
     .complete = "@job",
     .least = 1,

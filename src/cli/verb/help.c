@@ -17,7 +17,7 @@ const struct verb verb_version = {
     .name = "version",
     .group = "More",
     .summary = "print the version",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run_version,
 };
 
@@ -27,9 +27,9 @@ static int run_help(struct cli *c) {
     if (c->count && !v)
         return cli_usage(c, "unknown verb \"%.40s\"; see acequia --help", c->arguments[0]);
     if (v)
-        help_verb(v, &out);
+        verb_help_verb(v, &out);
     else
-        help_overview(&out, false);
+        verb_help_overview(&out, false);
     return cli_print(&out);
 }
 
@@ -38,7 +38,7 @@ const struct verb verb_help = {
     .group = "More",
     .arguments = "[VERB]",
     .summary = "show help for a verb",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run_help,
     .complete = "@verb",
     .most = 1,

@@ -34,7 +34,7 @@ static void usage_lines(const struct verb *v, struct buf *out) {
     }
 }
 
-void help_verb(const struct verb *v, struct buf *out) {
+void verb_help_verb(const struct verb *v, struct buf *out) {
     buf_addf(out, "acequia %s: %s\n\n", v->name, v->summary);
     usage_lines(v, out);
     if (v->alias)
@@ -59,7 +59,7 @@ void help_verb(const struct verb *v, struct buf *out) {
     }
 }
 
-void help_overview(struct buf *out, bool colour) {
+void verb_help_overview(struct buf *out, bool colour) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     const char *group = NULL;

@@ -73,7 +73,7 @@ static int run_program(struct cli *c, const char *path, const char *const *argv)
 static int enroll(struct cli *c, const struct paths *p, const char *token) {
     const char *path, *name = option_get(&c->options, "name");
     char *file = NULL;
-    int r = daemon_path(&c->arena, &path, &c->error);
+    int r = client_daemon_path(&c->arena, &path, &c->error);
     if (r < 0 || (r = write_token(c, p, token, &file)) < 0)
         return r;
     const char *const argv[] = {"acequiad",
@@ -113,9 +113,9 @@ static int start_agent(struct cli *c, const struct paths *p, bool *service) {
     }
     const char *const argv[] = {"acequiad", "agent", name ? arena_printf(&c->arena, "--name=%s", name) : NULL,
                                 NULL};
-    if (daemon_running(c, p, "agent"))
+    if (client_daemon_running(c, p, "agent"))
         return 0;
-    return daemon_start(c, p, "agent", argv, &pid, &c->error);
+    return client_daemon_start(c, p, "agent", argv, &pid, &c->error);
 }
 
 static int join(struct cli *c) {
@@ -123,7 +123,7 @@ static int join(struct cli *c) {
     struct paths p;
     bool service = false;
     const char *name = option_get(&c->options, "name");
-    int r = name ? identifier_check("--name", name, &c->error) : 0;
+    int r = name ? name_check("--name", name, &c->error) : 0;
     r = r < 0 ? r : paths_get(&c->arena, &p, &c->error);
     r = r < 0 ? r : read_token(c, token);
     r = r < 0 ? r : paths_make(p.config_dir, 0755, &c->error);
@@ -153,7 +153,7 @@ const struct verb verb_join = {
         "Creates a key, has it signed with the token and starts the agent, as a service where systemd runs. "
         "'acequia token create' on the controller prints the line to paste.",
     .examples = "echo TOKEN | acequia join head:6820",
-    .options = {&join_options, &common_options},
+    .options = {&join_options, &cli_common_options},
     .run = join,
     .least = 1,
     .most = 1,

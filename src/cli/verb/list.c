@@ -62,7 +62,7 @@ static int add_times(struct cli *c, struct query *q) {
             error_prefix(&c->error, "--%s", names[i]);
             return r;
         }
-        query_addf(q, keys[i], "%lld", (long long)at);
+        client_query_addf(q, keys[i], "%lld", (long long)at);
     }
     return 0;
 }
@@ -72,33 +72,33 @@ static void add_filter(const struct cli_options *o, struct query *q) {
     uint32_t it = 0;
     for (const char *one; (one = option_next(o, "where", &it));)
         buf_addf(&text, "%s%s", text.len ? " " : "", one);
-    query_add(q, "where", text.len ? buf_str(&text) : NULL);
+    client_query_add(q, "where", text.len ? buf_str(&text) : NULL);
 }
 
 static int build_query(struct cli *c, const char *fields, uint32_t limit, struct query *q) {
     const struct cli_options *o = &c->options;
     cleanup_buf struct buf ids = {0};
-    query_begin(q, "/v1/jobs");
+    client_query_begin(q, "/v1/jobs");
     for (int i = 0; i < c->count; i++)
         buf_addf(&ids, "%s%s", i ? "," : "", c->arguments[i]);
-    query_add(q, "ids", ids.len ? buf_str(&ids) : NULL);
-    query_add(q, "user", option_get(o, "user"));
-    query_add(q, "mine", option_given(o, "me") ? "1" : NULL);
-    query_add(q, "project", option_get(o, "project"));
-    query_add(q, "partition", option_get(o, "partition"));
-    query_add(q, "qos", option_get(o, "qos"));
-    query_add(q, "name", option_get(o, "name"));
-    query_add(q, "state", job_states_text(&c->arena, option_get(o, "state")));
-    query_add(q, "node", option_get(o, "node"));
+    client_query_add(q, "ids", ids.len ? buf_str(&ids) : NULL);
+    client_query_add(q, "user", option_get(o, "user"));
+    client_query_add(q, "mine", option_given(o, "me") ? "1" : NULL);
+    client_query_add(q, "project", option_get(o, "project"));
+    client_query_add(q, "partition", option_get(o, "partition"));
+    client_query_add(q, "qos", option_get(o, "qos"));
+    client_query_add(q, "name", option_get(o, "name"));
+    client_query_add(q, "state", job_states_text(&c->arena, option_get(o, "state")));
+    client_query_add(q, "node", option_get(o, "node"));
     add_filter(o, q);
-    query_add(q, "finished", option_given(o, "finished") ? "1" : NULL);
-    query_add(q, "elements", option_given(o, "elements") ? "1" : NULL);
-    query_add(q, "fields", fields);
+    client_query_add(q, "finished", option_given(o, "finished") ? "1" : NULL);
+    client_query_add(q, "elements", option_given(o, "elements") ? "1" : NULL);
+    client_query_add(q, "fields", fields);
     bool finished = option_given(o, "finished");
-    query_add(q, "compact", fields ? "1" : NULL);
-    query_add(q, "stream", fields && !finished ? "1" : NULL);
+    client_query_add(q, "compact", fields ? "1" : NULL);
+    client_query_add(q, "stream", fields && !finished ? "1" : NULL);
     if (limit)
-        query_addf(q, "limit", "%u", finished && limit > PAGE_ROWS ? PAGE_ROWS : limit);
+        client_query_addf(q, "limit", "%u", finished && limit > PAGE_ROWS ? PAGE_ROWS : limit);
     return add_times(c, q);
 }
 
@@ -297,7 +297,7 @@ const struct verb verb_list = {
     .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list -s PENDING -o "
                 "id,name,reason,expected --sort -priority\nacequia list --where 'tag=exp1 gpus>=2 age>1d' -o "
                 "id,name,tags,age",
-    .options = {&filters, &show, &common_options},
+    .options = {&filters, &show, &cli_common_options},
     .run = run,
     .complete = "@job",
     .most = -1,

@@ -116,15 +116,15 @@ static int print(struct cli *c, struct client *k, const char *job, const struct 
     buf_adds(&path, "/v1/jobs/");
     http_percent_encode(&path, job);
     buf_adds(&path, "/logs");
-    query_begin(&q, buf_str(&path));
-    query_add(&q, "follow", option_given(&c->options, "follow") ? "1" : NULL);
-    query_add(&q, "source", option_given(&c->options, "error") ? "error" : NULL);
-    query_add(&q, "node", option_get(&c->options, "node"));
+    client_query_begin(&q, buf_str(&path));
+    client_query_add(&q, "follow", option_given(&c->options, "follow") ? "1" : NULL);
+    client_query_add(&q, "source", option_given(&c->options, "error") ? "error" : NULL);
+    client_query_add(&q, "node", option_get(&c->options, "node"));
     if (r->attempt)
-        query_addf(&q, "attempt", "%u", r->attempt);
+        client_query_addf(&q, "attempt", "%u", r->attempt);
     const char *none = arena_printf(&c->arena, "%s%ctail=0", buf_str(&q.text), q.has ? '&' : '?');
     if (option_given(&c->options, "tail"))
-        query_addf(&q, "tail", "%u", r->tail);
+        client_query_addf(&q, "tail", "%u", r->tail);
     *reading = (struct log_reading){.cli = c,
                                     .client = k,
                                     .job = job,
@@ -149,7 +149,7 @@ static int report_end(struct cli *c, struct client *k, const char *job) {
     if (!str_empty(reason) && !streq(reason, "None"))
         buf_addf(&how, ", %s", reason);
     cli_note("job %s: %s%s", job, state ? state : "unknown state", buf_str(&how));
-    return option_given(&c->options, "exit-status") ? job_exit_status(reply.json) : CLI_OK;
+    return option_given(&c->options, "exit-status") ? client_job_exit_status(reply.json) : CLI_OK;
 }
 
 // One job or element, from its first line to the report of its end.
@@ -178,12 +178,12 @@ static int print_job(struct cli *c, struct client *k, const char *job, struct lo
 // The ids of an array's elements: the finished and the live ones, in order.
 static int find_elements(struct cli *c, struct client *k, const char *array, struct job_rows *rows) {
     cleanup_query struct query q = {0};
-    query_begin(&q, "/v1/jobs");
-    query_add(&q, "ids", array);
-    query_add(&q, "elements", "1");
-    query_add(&q, "all", "1");
-    query_add(&q, "compact", "1");
-    query_add(&q, "fields", "label,state,array_index");
+    client_query_begin(&q, "/v1/jobs");
+    client_query_add(&q, "ids", array);
+    client_query_add(&q, "elements", "1");
+    client_query_add(&q, "all", "1");
+    client_query_add(&q, "compact", "1");
+    client_query_add(&q, "fields", "label,state,array_index");
     int r = job_list_fetch(c, k, buf_str(&q.text), 0, rows);
     return r < 0 ? r : job_rows_sort_by(rows, "array_index");
 }
@@ -247,8 +247,9 @@ const struct verb verb_logs = {
             "submitted with --append; only the output of "
             "`acequia run` is kept for each. While a job waits to run again, that of its last attempt is "
             "printed. With --follow the state at the end is printed on standard error.",
-    .examples = "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --all 12\nacequia logs --attempt 1 12",
-    .options = {&table, &job_pick_options, &common_options},
+    .examples =
+        "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --all 12\nacequia logs --attempt 1 12",
+    .options = {&table, &job_pick_options, &cli_common_options},
     .run = run,
     .complete = "@job",
     .least = 1,

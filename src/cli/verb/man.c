@@ -22,15 +22,15 @@ static int write_pages(struct cli *c, int folder) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     cleanup_buf struct buf main_page = {0}, config = {0};
-    man_overview(&main_page);
-    man_config(&config);
+    verb_man_overview(&main_page);
+    verb_man_config(&config);
     int r = write_page(c, folder, "acequia.1", &main_page);
     r = r < 0 ? r : write_page(c, folder, "acequia.conf.5", &config);
     for (size_t i = 0; r == 0 && i < count; i++) {
         cleanup_buf struct buf page = {0};
         if (!verbs[i]->group)
             continue;
-        man_verb(verbs[i], &page);
+        verb_man_verb(verbs[i], &page);
         r = write_page(c, folder, arena_printf(&c->arena, "acequia-%s.1", verbs[i]->name), &page);
     }
     return r;
@@ -46,7 +46,7 @@ static int run_man(struct cli *c) {
     cleanup_buf struct buf out = {0};
     if (option_given(&c->options, "markdown") || option_given(&c->options, "configuration")) {
         if (option_given(&c->options, "markdown"))
-            docs_markdown(&out);
+            verb_docs_markdown(&out);
         else
             config_reference_markdown(&out);
         return cli_print(&out);
@@ -63,7 +63,7 @@ const struct verb verb_man = {
     .name = "man",
     .arguments = "FOLDER",
     .summary = "write the manual pages into a folder",
-    .options = {&man_options, &common_options},
+    .options = {&man_options, &cli_common_options},
     .run = run_man,
     .most = 1,
 };

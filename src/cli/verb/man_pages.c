@@ -69,7 +69,7 @@ static const char exit_status[] = "0 on success, 1 on failure, 2 when the comman
                                   "return the exit status of the job, or 128 plus the number of the signal "
                                   "that ended it.";
 
-void man_verb(const struct verb *v, struct buf *out) {
+void verb_man_verb(const struct verb *v, struct buf *out) {
     cleanup_buf struct buf name = {0};
     buf_addf(&name, "acequia-%s", v->name);
     head(out, buf_str(&name), 1, v->summary);
@@ -108,7 +108,7 @@ static const struct {
     {"NO_COLOR", "If set, output has no colours."},
 };
 
-void man_overview(struct buf *out) {
+void verb_man_overview(struct buf *out) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     head(out, "acequia", 1, "share one machine, or many, and lose no work");
@@ -139,7 +139,7 @@ void man_overview(struct buf *out) {
     see_also(out, "acequia.conf(5)");
 }
 
-void man_config(struct buf *out) {
+void verb_man_config(struct buf *out) {
     head(out, "acequia.conf", 5, "configuration of an Acequia cluster");
     config_reference_man(out);
     see_also(out, "acequia(1), acequia\\-config(1)");
@@ -147,7 +147,7 @@ void man_config(struct buf *out) {
 
 static void docs_options(struct buf *out, const struct verb *v) {
     for (int t = 0; t < OPTION_TABLES_MAX && v->options[t]; t++) {
-        if (v->options[t] == &common_options)
+        if (v->options[t] == &cli_common_options)
             continue;
         buf_addf(out, "\n| %s | |\n| --- | --- |\n", v->options[t]->title);
         for (size_t i = 0; i < v->options[t]->count; i++) {
@@ -168,7 +168,7 @@ static void docs_options(struct buf *out, const struct verb *v) {
     }
 }
 
-void docs_markdown(struct buf *out) {
+void verb_docs_markdown(struct buf *out) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     const char *group = NULL;

@@ -105,7 +105,7 @@ static int find_controller(struct monitor *m) {
     cleanup_config struct config config = {0};
     int64_t now = clock_wall_ms();
     struct error *e = &m->cli->error;
-    int r = config_load(m->paths.config, now, local_offset_s(now), &config, e);
+    int r = config_load(m->paths.config, now, local_time_offset_s(now), &config, e);
     if (r < 0)
         return r;
     const char *listen = config.cluster.listen;
@@ -304,7 +304,7 @@ static int start(struct monitor *m) {
                                 arena_printf(a, "--web.config.file=%s", m->web),
                                 NULL};
     pid_t pid;
-    int r = daemon_program_start(c, &m->paths, "prometheus", program, argv, &pid, &c->error);
+    int r = client_daemon_program_start(c, &m->paths, "prometheus", program, argv, &pid, &c->error);
     for (int64_t began = clock_mono_ms(); r == 0 && !answers(m->port); usleep(50000)) {
         if (waitpid(pid, NULL, WNOHANG) == pid)
             return error_set(&c->error, ECHILD, "Prometheus exited immediately; see %s",
@@ -333,7 +333,7 @@ static const char *running_at(struct monitor *m, pid_t pid) {
 static int stop(struct monitor *m) {
     struct cli *c = m->cli;
     cleanup_buf struct buf out = {0};
-    int r = daemon_program_stop(c, &m->paths, "prometheus", m->config, STOP_MS, &c->error);
+    int r = client_daemon_program_stop(c, &m->paths, "prometheus", m->config, STOP_MS, &c->error);
     if (r < 0)
         return cli_fail(c);
     buf_adds(&out, r ? "Prometheus stopped\n" : "Prometheus was not running\n");
@@ -352,10 +352,10 @@ static int run(struct cli *c) {
         return cli_fail(c);
     if (option_given(&c->options, "stop"))
         return stop(&m);
-    pid_t pid = daemon_program_running(c, &m.paths, "prometheus", m.config);
+    pid_t pid = client_daemon_program_running(c, &m.paths, "prometheus", m.config);
     bool only = option_given(&c->options, "write-only");
     // The small program may be linked statically and cannot open libraries.
-    if (!pid && !c->tls && daemon_exec_client(c, &c->error) < 0)
+    if (!pid && !c->tls && client_daemon_exec_client(c, &c->error) < 0)
         return cli_fail(c);
     if (!pid && (write_all(&m) < 0 || (!only && start(&m) < 0)))
         return cli_fail(c);
@@ -385,7 +385,7 @@ const struct verb verb_monitor = {
             "the loopback address and asks for a password. Dashboards for Grafana are installed beside the "
             "rules.",
     .examples = "acequia monitor\nacequia monitor --port 9091 --keep 90d\nacequia monitor --stop",
-    .options = {&monitor_options, &common_options},
+    .options = {&monitor_options, &cli_common_options},
     .run = run,
     .most = 0,
 };

@@ -105,7 +105,7 @@ const struct verb verb_policy = {
             "history first: acequia trace, then acequia sim.",
     .examples = "acequia policy\nacequia policy set use=1d half_life=14d\nacequia policy set min_run=10m "
                 "reclaim=true",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run,
     .complete = "show set",
     .most = 33,

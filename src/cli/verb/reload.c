@@ -25,9 +25,11 @@ const struct verb verb_reload = {
     .name = "reload",
     .group = "Cluster",
     .summary = "let the controller read its configuration file again",
-    .text = "Limits, policy, projects, partitions, QoS and reservations of the file take effect at once. A file with "
-            "an error is refused and what was in force stays. Addresses it listens on change with a restart only.",
+    .text = "Limits, policy, projects, partitions, QoS and reservations of the file take effect at once. A "
+            "file with "
+            "an error is refused and what was in force stays. Addresses it listens on change with a restart "
+            "only.",
     .examples = "acequia config check && acequia reload",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run,
 };

@@ -165,7 +165,7 @@ static void add_cells(const struct report *r, const struct job_usage *u, bool to
         table_addf(t, "%.2f", cost(r->prices, u));
     if (r->co2)
         table_addf(t, "%.1f", co2_kg(r->prices, u));
-    table_add(t, arena_strdup(a, elapsed_format((int64_t)mean_wait_s(u), wait)), COLOUR_NONE);
+    table_add(t, arena_strdup(a, duration_elapsed_format((int64_t)mean_wait_s(u), wait)), COLOUR_NONE);
     table_addf(t, "%.1f", r->gpus ? u->idle_gpu_hours : u->idle_cpu_hours);
     table_addf(t, "%.1f", r->gpus ? u->lost_gpu_hours : u->lost_cpu_hours);
 }
@@ -251,6 +251,6 @@ const struct verb verb_report = {
         "else CPU-hours. FAILED-H is what jobs used that did not complete; cancelled ones are not counted.",
     .examples = "acequia report\nacequia report --by project,month --since 2026-01-01\nacequia report --by "
                 "user -P vision --csv",
-    .options = {&table, &common_options},
+    .options = {&table, &cli_common_options},
     .run = run,
 };

@@ -25,7 +25,7 @@ const struct verb verb_requeue = {
     .text = "The job runs again from its beginning; ACEQUIA_RESTART_COUNT holds the number of restarts. "
             "For jobs that have ended see acequia resubmit.",
     .examples = "acequia requeue 12",
-    .options = {&table, &job_filter_options, &common_options},
+    .options = {&table, &job_filter_options, &cli_common_options},
     .run = run,
     .complete = "@job",
     .most = -1,

@@ -57,11 +57,14 @@ const struct verb verb_resubmit = {
     .group = "Work",
     .arguments = "[options] JOB...",
     .summary = "submit jobs again, with changes",
-    .text = "The new job has the script, environment and options of the old one, which may have ended; options given "
-            "here replace them. Dependencies and times in the past are dropped. For an element of an array, only that "
+    .text = "The new job has the script, environment and options of the old one, which may have ended; "
+            "options given "
+            "here replace them. Dependencies and times in the past are dropped. For an element of an array, "
+            "only that "
             "element is submitted.",
-    .examples = "acequia resubmit 12\nacequia resubmit 12 --memory 64G --time 8h\nacequia resubmit --failed 15",
-    .options = {&table, &job_resource_options, &job_control_options, &common_options},
+    .examples =
+        "acequia resubmit 12\nacequia resubmit 12 --memory 64G --time 8h\nacequia resubmit --failed 15",
+    .options = {&table, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run,
     .complete = "@job",
     .least = 1,

@@ -44,7 +44,8 @@ static int run(struct cli *c) {
     cleanup_buf struct buf shown = {0};
     for (int i = 0; i < c->count && shown.len < 500; i++)
         buf_addf(&shown, "%s%s", i ? " " : "", c->arguments[i]);
-    if (!has_control_chars(buf_str(&shown), shown.len) && utf8_valid(buf_str(&shown), shown.len) && shown.len)
+    if (!str_has_control_chars(buf_str(&shown), shown.len) && str_utf8_valid(buf_str(&shown), shown.len) &&
+        shown.len)
         s.command_text = buf_str(&shown);
     s.argv.at = arena_memdup(&c->arena, c->arguments, (size_t)c->count * sizeof *c->arguments);
     s.argv.len = (uint32_t)c->count;
@@ -69,7 +70,7 @@ static int run(struct cli *c) {
                            .input = s.stdin_open,
                            .cancels = true,
                            .job = true};
-    return session_run(&live);
+    return client_session_run(&live);
 }
 
 static int attach(struct cli *c) {
@@ -79,7 +80,7 @@ static int attach(struct cli *c) {
     buf_adds(&target, "/attach");
     struct client_session live = {.cli = c, .target = buf_str(&target), .input = !option_given(&c->options, "no-input"),
                            .pty = option_given(&c->options, "pty"), .job = true};
-    return session_run(&live);
+    return client_session_run(&live);
 }
 
 const struct verb verb_run = {
@@ -93,7 +94,7 @@ const struct verb verb_run = {
             "and the exit status is the worst.",
     .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo "
                 "task $ACEQUIA_PROCID'",
-    .options = {&table, &job_resource_options, &job_control_options, &common_options},
+    .options = {&table, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run,
     .stop = true,
     .most = -1,
@@ -106,7 +107,7 @@ const struct verb verb_attach = {
     .summary = "attach to a job started by run",
     .text = "Its output is shown from the beginning. Ctrl-C is sent to the job.",
     .examples = "acequia attach 12",
-    .options = {&table, &job_pick_options, &common_options},
+    .options = {&table, &job_pick_options, &cli_common_options},
     .run = attach,
     .complete = "@job",
     .least = 1,

@@ -95,8 +95,9 @@ const struct verb verb_shares = {
     .group = "Sharing",
     .arguments = "[options]",
     .summary = "show quota, share, use and queue of each project",
-    .text = "In the bars, # is use within the quota, + use beyond it, and | marks the quota. JOBS are running+pending.",
+    .text = "In the bars, # is use within the quota, + use beyond it, and | marks the quota. JOBS are "
+            "running+pending.",
     .examples = "acequia shares",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run,
 };

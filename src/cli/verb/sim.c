@@ -20,7 +20,7 @@ static const struct option_spec specs[] = {
 static const struct option_table table = OPTION_TABLE("Options", specs);
 
 static int run(struct cli *c) {
-    daemon_exec(c, "sim", c->arguments, c->count, &c->error);
+    client_daemon_exec(c, "sim", c->arguments, c->count, &c->error);
     return cli_fail(c);
 }
 

@@ -54,7 +54,7 @@ static int run(struct cli *c) {
     char shown[64];
     if (!slurm_command_find(name))
         return cli_failf(c, "Slurm command \"%s\" is not available; see acequia slurm-commands --help",
-                         printable(name, shown, sizeof shown));
+                         str_printable(name, shown, sizeof shown));
     return slurm_main(name, c->count, c->arguments, c->tls);
 }
 
@@ -72,7 +72,7 @@ const struct verb verb_slurm_commands = {
             "for Slurm run unchanged when "
             "the folder is first on PATH.",
     .examples = "acequia slurm-commands ~/slurm\nexport PATH=~/slurm:$PATH",
-    .options = {&table, &common_options},
+    .options = {&table, &cli_common_options},
     .run = commands,
     .complete = "@dir",
     .least = 1,
@@ -83,7 +83,7 @@ const struct verb verb_slurm = {
     .name = "slurm",
     .arguments = "COMMAND [arguments...]",
     .summary = "run one of Slurm's commands",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run,
     .raw = true,
     .most = -1,

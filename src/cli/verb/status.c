@@ -9,8 +9,8 @@
 #include "model/gpuspec.h"
 #include "model/units.h"
 
-void cluster_totals(const struct json *nodes, struct cluster_totals *out) {
-    struct cluster_totals t = {0};
+void verb_cluster_totals(const struct json *nodes, struct verb_cluster_totals *out) {
+    struct verb_cluster_totals t = {0};
     for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++) {
         const struct json *n = &nodes->items[i];
         t.nodes++;
@@ -28,7 +28,7 @@ void cluster_totals(const struct json *nodes, struct cluster_totals *out) {
     *out = t;
 }
 
-void cluster_bar(struct buf *out, double share, int width, bool colour) {
+void verb_cluster_bar(struct buf *out, double share, int width, bool colour) {
     int full = share <= 0 ? 0 : share >= 1 ? width : (int)(share * width + 0.5);
     enum colour c = colour ? share > 0.9 ? COLOUR_RED : share > 0.6 ? COLOUR_YELLOW : COLOUR_GREEN : COLOUR_NONE;
     buf_addf(out, "[%s", terminal_colour_on(c));
@@ -59,7 +59,7 @@ static void counts(struct buf *out, const char *label, const struct json *j) {
 
 static void resource_line(struct buf *out, const char *label, const char *used, const char *all, double share) {
     buf_addf(out, "%-10s", label);
-    cluster_bar(out, share, 30, terminal_colour());
+    verb_cluster_bar(out, share, 30, terminal_colour());
     buf_addf(out, " %s of %s\n", used, all);
 }
 
@@ -75,7 +75,7 @@ static void gpu_line(struct buf *out, const struct json *gpus) {
         return;
     double busy = (double)json_i64(gpus, "busy_milli", 0) / (double)measured / 1000;
     buf_addf(out, "%-10s", "GPU use");
-    cluster_bar(out, busy, 30, false);
+    verb_cluster_bar(out, busy, 30, false);
     int64_t watts = json_i64(gpus, "power_mw", 0) / 1000;
     if (watts < 10000)
         snprintf(text, sizeof text, "%lld W", (long long)watts);
@@ -84,11 +84,12 @@ static void gpu_line(struct buf *out, const struct json *gpus) {
     buf_addf(out, " %.0f %%, %s\n", busy * 100, text);
 }
 
-void cluster_status_lines(struct cli *c, const struct json *status, const struct json *nodes, struct buf *out) {
+void verb_cluster_status_lines(struct cli *c, const struct json *status, const struct json *nodes,
+                               struct buf *out) {
     char a[UNIT_TEXT_MAX], b[UNIT_TEXT_MAX];
-    struct cluster_totals t;
+    struct verb_cluster_totals t;
     const struct json *warnings = json_get(status, "warnings");
-    cluster_totals(nodes, &t);
+    verb_cluster_totals(nodes, &t);
     buf_addf(out, "%-10s%s, Acequia %s, up %s\n", "Cluster",
              json_str(status, "cluster") ? json_str(status, "cluster") : "?",
              json_str(status, "version") ? json_str(status, "version") : "?",
@@ -128,7 +129,7 @@ static int run(struct cli *c) {
     if (c->json)
         buf_addf(&out, "%s\n", status.text);
     else
-        cluster_status_lines(c, status.json, json_get(nodes.json, "nodes"), &out);
+        verb_cluster_status_lines(c, status.json, json_get(nodes.json, "nodes"), &out);
     return cli_print(&out);
 }
 
@@ -138,6 +139,6 @@ const struct verb verb_status = {
     .arguments = "[options]",
     .summary = "show how the cluster is doing",
     .examples = "acequia status",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run,
 };

@@ -70,7 +70,8 @@ static int run(struct cli *c) {
         return cli_fail(c);
     int status = client_call(k, "POST", "/v1/jobs", &body, &reply) < 0 ? cli_fail(c) : report(c, &reply, &s);
     if (status == CLI_OK && option_given(&c->options, "wait") && !q.dry_run)
-        status = job_wait(c, k, arena_printf(&c->arena, "%lld", (long long)json_i64(reply.json, "id", 0)), -1, false);
+        status = client_job_wait(
+            c, k, arena_printf(&c->arena, "%lld", (long long)json_i64(reply.json, "id", 0)), -1, false);
     client_free(k);
     return status;
 }
@@ -90,7 +91,7 @@ const struct verb verb_submit = {
                 "acequia submit -J hello -- python3 -c 'print(1)'\n"
                 "acequia submit -a 0-99%10 -o 'out-%A_%a.txt' sweep.sh\n"
                 "acequia submit -d afterok:12 report.sh",
-    .options = {&table, &job_resource_options, &job_control_options, &common_options},
+    .options = {&table, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run,
     .stop = true,
     .complete = "@file",

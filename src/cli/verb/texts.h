@@ -2,12 +2,12 @@
 #pragma once
 #include "cli/command/command.h"
 
-void help_overview(struct buf *out, bool colour);
-void help_verb(const struct verb *v, struct buf *out);
-void man_overview(struct buf *out);
-void man_verb(const struct verb *v, struct buf *out);
-void man_config(struct buf *out);
-void docs_markdown(struct buf *out);
-void completion_bash(struct buf *out);
-void completion_zsh(struct buf *out);
-void completion_fish(struct buf *out);
+void verb_help_overview(struct buf *out, bool colour);
+void verb_help_verb(const struct verb *v, struct buf *out);
+void verb_man_overview(struct buf *out);
+void verb_man_verb(const struct verb *v, struct buf *out);
+void verb_man_config(struct buf *out);
+void verb_docs_markdown(struct buf *out);
+void verb_completion_bash(struct buf *out);
+void verb_completion_zsh(struct buf *out);
+void verb_completion_fish(struct buf *out);

@@ -87,7 +87,7 @@ static int create(struct cli *c) {
     if (ttl > TTL_MAX_S)
         return cli_usage(c, "--ttl is \"%s\"; a token is valid for at most 365d", option_get(&c->options, "ttl"));
     if (option_duration(&c->options, "ttl", 1, &ttl, &c->error) < 0 ||
-        (user && identifier_check("--user", user, &c->error) < 0))
+        (user && name_check("--user", user, &c->error) < 0))
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     // Before the token is made: one that nobody knows would stay valid.
     cleanup_close int fd = file ? open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
@@ -208,7 +208,7 @@ const struct verb verb_token = {
             "in files that only you can read.",
     .examples =
         "acequia token create --ttl 1h -o join.token\nacequia token create --user eva --ttl 30d -o eva.token",
-    .options = {&table_options, &common_options},
+    .options = {&table_options, &cli_common_options},
     .run = run,
     .complete = "create list revoke",
     .least = 1,

@@ -73,11 +73,11 @@ static int draw_jobs(struct cli *c, struct client *k, struct map *seen, int widt
                                       : "id,name,user,project,state,time,cpus,cpu_use,memory_now,gpus,gpu_use,where",
                               &columns, &c->error);
     job_columns_fields(&columns, &fields);
-    query_begin(&q, "/v1/jobs");
+    client_query_begin(&q, "/v1/jobs");
     buf_adds(&fields, ",id," JOB_FOLD_FIELDS);
-    query_add(&q, "fields", buf_str(&fields));
-    query_add(&q, "compact", "1");
-    query_addf(&q, "limit", "%d", ROWS_MAX);
+    client_query_add(&q, "fields", buf_str(&fields));
+    client_query_add(&q, "compact", "1");
+    client_query_addf(&q, "limit", "%d", ROWS_MAX);
     r = r < 0 ? r : job_list_fetch(c, k, buf_str(&q.text), ROWS_MAX, &rows);
     r = r < 0 ? r : job_rows_sort(&rows, running_first(option_get(&c->options, "sort")), &c->error);
     if (r == 0 && seen)
@@ -101,7 +101,7 @@ static int draw(struct cli *c, struct client *k, struct map *seen, int width, st
     r = r < 0 ? r : client_call(k, "GET", "/v1/nodes", NULL, &nodes);
     if (r < 0)
         return r;
-    cluster_status_lines(c, status.json, json_get(nodes.json, "nodes"), out);
+    verb_cluster_status_lines(c, status.json, json_get(nodes.json, "nodes"), out);
     buf_addc(out, '\n');
     return draw_jobs(c, k, seen, width, out);
 }
@@ -161,6 +161,6 @@ const struct verb verb_top = {
     .summary = "watch the cluster, refreshed each second",
     .text = "Running jobs come first. q quits. If the controller restarts, top waits for it.",
     .examples = "acequia top\nacequia top --once\nacequia top --sort -gpus",
-    .options = {&table, &common_options},
+    .options = {&table, &cli_common_options},
     .run = run,
 };

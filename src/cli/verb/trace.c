@@ -21,15 +21,15 @@ static int add_time(struct cli *c, struct query *q, const char *option, const ch
         return 0;
     int r = local_time_parse(text, clock_wall_ms(), TIME_TODAY, &at_ms, &c->error);
     if (r == 0)
-        query_addf(q, key, "%lld", (long long)at_ms);
+        client_query_addf(q, key, "%lld", (long long)at_ms);
     return r;
 }
 
 static int run(struct cli *c) {
     cleanup_query struct query q = {0};
     struct client *k;
-    query_begin(&q, "/v1/trace");
-    query_add(&q, "nodes", option_given(&c->options, "nodes") ? "1" : NULL);
+    client_query_begin(&q, "/v1/trace");
+    client_query_add(&q, "nodes", option_given(&c->options, "nodes") ? "1" : NULL);
     if (add_time(c, &q, "since", "since_ms") < 0 || add_time(c, &q, "until", "until_ms") < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (client_open(c, &k) < 0)
@@ -47,6 +47,6 @@ const struct verb verb_trace = {
     .text = "The format is CSV. Use it to try a policy on this cluster's own history before setting it.",
     .examples = "acequia trace > jobs.csv\nacequia trace --nodes > nodes.csv\nacequia sim jobs.csv --nodes "
                 "nodes.csv --policy default --policy easy",
-    .options = {&table, &common_options},
+    .options = {&table, &cli_common_options},
     .run = run,
 };

@@ -69,7 +69,7 @@ static int prepare(struct cli *c, const struct paths *p) {
         return r;
     cleanup_config struct config config = {0};
     int64_t now = clock_wall_ms();
-    return config_load(p->config, now, local_offset_s(now), &config, &c->error);
+    return config_load(p->config, now, local_time_offset_s(now), &config, &c->error);
 }
 
 // The last line of a log, for when a daemon does not come up.
@@ -85,7 +85,7 @@ static void last_words(struct cli *c, const struct paths *p, const char *name, c
     while (n > 0 && tail[n - 1] == '\n')
         tail[--n] = 0;
     char *line = strrchr(tail, '\n');
-    printable(line ? line + 1 : tail, out, size);
+    str_printable(line ? line + 1 : tail, out, size);
 }
 
 static bool controller_answers(struct cli *c, struct client **k, struct reply *status) {
@@ -120,7 +120,7 @@ static int wait_ready(struct start *s, const char *name, pid_t pid, bool agent) 
     for (unsigned pause_us = 2000;; pause_us = pause_us < 50000 ? pause_us * 2 : 50000) {
         if (agent ? agent_answers(s->cli, s->client, &s->nodes) : controller_answers(s->cli, &s->client, &s->status))
             break;
-        if (!pid && !daemon_running(s->cli, s->paths, name))
+        if (!pid && !client_daemon_running(s->cli, s->paths, name))
             return error_set(&s->cli->error, ESRCH, "the %s has exited", name);
         if (pid && waitpid(pid, NULL, WNOHANG) == pid) {
             last_words(s->cli, s->paths, name, words, sizeof words);
@@ -143,7 +143,7 @@ static int wait_ready(struct start *s, const char *name, pid_t pid, bool agent) 
 
 static int start_one(struct start *s, const char *name, bool agent) {
     const char *const argv[] = {"acequiad", name, NULL};
-    pid_t pid = daemon_running(s->cli, s->paths, name);
+    pid_t pid = client_daemon_running(s->cli, s->paths, name);
     if (!agent && !pid && controller_answers(s->cli, &s->client, &s->status))
         return 0;  // run by someone else, such as systemd
     int r = pid ? wait_ready(s, name, 0, agent) : -ESRCH;  // one that was killed may still be ending
@@ -151,7 +151,7 @@ static int start_one(struct start *s, const char *name, bool agent) {
         return r;
     if (s->progress)
         fprintf(stderr, "Starting the %s ...\n", name);
-    r = daemon_start(s->cli, s->paths, name, argv, &pid, &s->cli->error);
+    r = client_daemon_start(s->cli, s->paths, name, argv, &pid, &s->cli->error);
     return r < 0 ? r : wait_ready(s, name, pid, agent);
 }
 
@@ -168,7 +168,7 @@ static int take_turn(struct cli *c, const struct paths *p, int *out) {
 static bool somebody_elses(struct cli *c, const struct paths *p) {
     return geteuid() != 0 && str_empty(getenv("ACEQUIA_HOME")) && str_empty(getenv("ACEQUIA_HOST")) &&
            access(p->socket, F_OK) < 0 && access(PATHS_SYSTEM_SOCKET, F_OK) == 0 &&
-           !daemon_running(c, p, "controller");
+           !client_daemon_running(c, p, "controller");
 }
 
 static int already_there(struct cli *c, struct start *s) {
@@ -182,7 +182,7 @@ static int already_there(struct cli *c, struct start *s) {
     if (c->json) {
         buf_addf(&out, "%s\n", s->status.text);
     } else if (!option_given(&c->options, "quiet")) {
-        cluster_status_lines(c, s->status.json, json_get(s->nodes.json, "nodes"), &out);
+        verb_cluster_status_lines(c, s->status.json, json_get(s->nodes.json, "nodes"), &out);
         buf_adds(&out, "A cluster of the administrator is already running on this machine; nothing was started.\n"
                        "To start one of your own: ACEQUIA_HOME=$HOME/acequia acequia up\n");
     }
@@ -215,7 +215,7 @@ static int up(struct cli *c) {
     if (c->json) {
         buf_addf(&out, "%s\n", s.status.text);
     } else if (!option_given(&c->options, "quiet")) {
-        cluster_status_lines(c, s.status.json, json_get(s.nodes.json, "nodes"), &out);
+        verb_cluster_status_lines(c, s.status.json, json_get(s.nodes.json, "nodes"), &out);
         buf_addf(&out, "%-10s%s\n%-10sacequia run -- hostname\n", "Settings", p.config, "Try");
     }
     return cli_print(&out);
@@ -252,7 +252,7 @@ static int down(struct cli *c) {
     c->no_wait = true;
     if (paths_get(&c->arena, &p, &c->error) < 0)
         return cli_fail(c);
-    bool there = daemon_running(c, &p, "controller") || daemon_running(c, &p, "agent");
+    bool there = client_daemon_running(c, &p, "controller") || client_daemon_running(c, &p, "agent");
     if (there && client_open(c, &k) == 0) {
         if (option_given(&c->options, "cancel-jobs") && cancel_everything(c, k) < 0) {
             client_free(k);
@@ -261,8 +261,8 @@ static int down(struct cli *c) {
         running = live_jobs(c, k, true);
         client_free(k);
     }
-    int agent = daemon_stop(c, &p, "agent", STOP_MS, &c->error);
-    int controller = agent < 0 ? agent : daemon_stop(c, &p, "controller", STOP_MS, &c->error);
+    int agent = client_daemon_stop(c, &p, "agent", STOP_MS, &c->error);
+    int controller = agent < 0 ? agent : client_daemon_stop(c, &p, "controller", STOP_MS, &c->error);
     if (controller < 0)
         return cli_fail(c);
     if (c->json)
@@ -289,7 +289,7 @@ const struct verb verb_up = {
             "time it creates the folders and a configuration file. As root, jobs run as the user who submits "
             "them; without root, as you.",
     .examples = "acequia up",
-    .options = {&up_options, &common_options},
+    .options = {&up_options, &cli_common_options},
     .run = up,
 };
 
@@ -301,6 +301,6 @@ const struct verb verb_down = {
     .text = "Stops the controller and the agent that acequia up has started. Running jobs continue and are "
             "taken over by the next acequia up, unless --cancel-jobs is given.",
     .examples = "acequia down\nacequia down --cancel-jobs",
-    .options = {&down_options, &common_options},
+    .options = {&down_options, &cli_common_options},
     .run = down,
 };

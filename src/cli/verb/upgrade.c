@@ -38,11 +38,13 @@ const struct verb verb_upgrade = {
     .group = "Cluster",
     .arguments = "[finish]",
     .summary = "show whether an upgrade is finished, or finish it",
-    .text = "After a new version was installed, the controller writes only what the version before can read, so that "
-            "it can be installed again. Finishing the upgrade ends that: new kinds of records are written from then "
+    .text = "After a new version was installed, the controller writes only what the version before can read, "
+            "so that "
+            "it can be installed again. Finishing the upgrade ends that: new kinds of records are written "
+            "from then "
             "on, and earlier versions refuse the state.",
     .examples = "acequia upgrade\nacequia upgrade finish",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run,
     .least = 0,
     .most = 1,

@@ -29,7 +29,8 @@ static int run(struct cli *c) {
     int64_t end = seconds == DURATION_UNLIMITED ? -1 : clock_mono_ms() + (int64_t)seconds * 1000;
     for (int i = 0; i < c->count; i++) {
         int64_t left = end < 0 ? -1 : end - clock_mono_ms();
-        int one = job_wait(c, k, c->arguments[i], left < 0 && end >= 0 ? 0 : left, option_given(&c->options, "quiet"));
+        int one = client_job_wait(c, k, c->arguments[i], left < 0 && end >= 0 ? 0 : left,
+                                  option_given(&c->options, "quiet"));
         if (status == CLI_OK)
             status = one;
     }
@@ -45,7 +46,7 @@ const struct verb verb_wait = {
     .text = "With several jobs, the exit status is that of the first one that failed. An array has ended "
             "when all its elements have.",
     .examples = "acequia wait 12 && acequia logs 12",
-    .options = {&table, &job_pick_options, &common_options},
+    .options = {&table, &job_pick_options, &cli_common_options},
     .run = run,
     .complete = "@job",
     .least = 1,

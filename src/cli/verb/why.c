@@ -39,11 +39,11 @@ static int run_why(struct cli *c) {
     buf_adds(&path, "/v1/jobs/");
     http_percent_encode(&path, c->arguments[0]);
     buf_adds(&path, "/why");
-    query_begin(&q, buf_str(&path));
+    client_query_begin(&q, buf_str(&path));
     if (at) {
         if (local_time_parse(at, clock_wall_ms(), TIME_TODAY, &at_ms, &c->error) < 0)
             return cli_usage(c, "--at: %s", arena_strdup(&c->arena, c->error.text));
-        query_addf(&q, "at_ms", "%lld", (long long)at_ms);
+        client_query_addf(&q, "at_ms", "%lld", (long long)at_ms);
     }
     int status = client_get(c, buf_str(&q.text), &reply);
     if (status != CLI_OK)
@@ -83,7 +83,7 @@ const struct verb verb_why = {
     .arguments = "[options] JOB",
     .summary = "explain why a job is pending and what would start it",
     .examples = "acequia why 12\nacequia why 12 --at 08:00",
-    .options = {&why_options, &job_pick_options, &common_options},
+    .options = {&why_options, &job_pick_options, &cli_common_options},
     .run = run_why,
     .complete = "@job",
     .least = 1,
@@ -98,7 +98,7 @@ const struct verb verb_when = {
     .summary = "estimate when a job would start if submitted now",
     .text = "Accepts the options of submit. Nothing is submitted.",
     .examples = "acequia when -g 4 -t 8h",
-    .options = {&when_options, &job_resource_options, &job_control_options, &common_options},
+    .options = {&when_options, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run_when,
     .most = 0,
 };
@@ -143,6 +143,6 @@ const struct verb verb_replay = {
             "exit status is 1 when a decision "
             "differs.",
     .examples = "acequia replay\nacequia replay --json",
-    .options = {&common_options},
+    .options = {&cli_common_options},
     .run = run_replay,
 };

@@ -52,7 +52,7 @@ static void entries_may_name_later_ones(void **state) {
     c->config.qos.len = 4;
     c->config.projects.at = projects;
     c->config.projects.len = 2;
-    policy_from_config(c);
+    controller_policy_from_config(c);
     struct found_entity f = {.name = "high"};
     core_each_entity(c->core, ENTITY_QOS, find_qos, &f);
     assert_string_equal(f.preempts, "middle");
@@ -63,7 +63,7 @@ static void entries_may_name_later_ones(void **state) {
     core_each_entity(c->core, ENTITY_PROJECT, find_project, &f);
     assert_string_equal(f.parent, "department");
     uint64_t seq = core_seq(c->core);
-    policy_from_config(c);  // nothing is left to change
+    controller_policy_from_config(c);  // nothing is left to change
     assert_int_equal(core_seq(c->core), seq);
     pipeline_free(c->pipeline);
     store_close(c->store);

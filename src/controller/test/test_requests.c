@@ -192,7 +192,7 @@ static void the_document_is_json_with_every_route(void **state) {
     cleanup_buf struct buf b = {0};
     struct error e = {0};
     struct json *j;
-    openapi_write(&b);
+    api_openapi_write(&b);
     assert_int_equal(json_parse(b.data, b.len, &a, &j, &e), 0);  // repeated keys are refused
     const struct json *paths = json_get(j, "paths"), *schemas = json_get(json_get(j, "components"), "schemas");
     assert_true(paths && schemas && schemas->len > 50);

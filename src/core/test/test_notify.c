@@ -17,22 +17,22 @@ static uint32_t take_notices(struct rig *r, struct notice *out, uint32_t max) {
 static void words(void **state) {
     uint32_t mask;
     struct error e = {0};
-    assert_int_equal(notify_parse("begin,END,Fail", &mask, &e), 0);
+    assert_int_equal(spec_notify_parse("begin,END,Fail", &mask, &e), 0);
     assert_int_equal(mask, NOTIFY_BEGIN | NOTIFY_END | NOTIFY_FAIL);
-    assert_int_equal(notify_parse(NULL, &mask, &e), 0);
+    assert_int_equal(spec_notify_parse(NULL, &mask, &e), 0);
     assert_int_equal(mask, 0);
-    assert_int_equal(notify_parse("none", &mask, &e), 0);
+    assert_int_equal(spec_notify_parse("none", &mask, &e), 0);
     assert_int_equal(mask, 0);
-    assert_int_equal(notify_parse("begin,,end", &mask, &e), -EINVAL);
-    assert_int_equal(notify_parse("often", &mask, &e), -EINVAL);
-    assert_int_equal(notify_targets_check("a@b,c,https://h/x", &e), 0);
-    assert_int_equal(notify_targets_check("a@b,", &e), 0);
-    assert_int_equal(notify_targets_check("", &e), -EINVAL);
-    assert_int_equal(notify_targets_check("https://u@h/x", &e), -EINVAL);
-    assert_int_equal(notify_targets_check("a,b,c,d,e,f,g,h,i", &e), -E2BIG);
-    assert_int_equal(notify_time_percent(NOTIFY_TIME_LIMIT_50 | NOTIFY_TIME_LIMIT_90, 0), 50);
-    assert_int_equal(notify_time_percent(NOTIFY_TIME_LIMIT_50 | NOTIFY_TIME_LIMIT_90, 50), 90);
-    assert_int_equal(notify_time_percent(NOTIFY_TIME_LIMIT_50 | NOTIFY_TIME_LIMIT_90, 90), 0);
+    assert_int_equal(spec_notify_parse("begin,,end", &mask, &e), -EINVAL);
+    assert_int_equal(spec_notify_parse("often", &mask, &e), -EINVAL);
+    assert_int_equal(spec_notify_targets_check("a@b,c,https://h/x", &e), 0);
+    assert_int_equal(spec_notify_targets_check("a@b,", &e), 0);
+    assert_int_equal(spec_notify_targets_check("", &e), -EINVAL);
+    assert_int_equal(spec_notify_targets_check("https://u@h/x", &e), -EINVAL);
+    assert_int_equal(spec_notify_targets_check("a,b,c,d,e,f,g,h,i", &e), -E2BIG);
+    assert_int_equal(spec_notify_time_percent(NOTIFY_TIME_LIMIT_50 | NOTIFY_TIME_LIMIT_90, 0), 50);
+    assert_int_equal(spec_notify_time_percent(NOTIFY_TIME_LIMIT_50 | NOTIFY_TIME_LIMIT_90, 50), 90);
+    assert_int_equal(spec_notify_time_percent(NOTIFY_TIME_LIMIT_50 | NOTIFY_TIME_LIMIT_90, 90), 0);
 }
 
 static void a_job_begins_and_ends(void **state) {

@@ -30,7 +30,7 @@ static struct audit_facts honest(void) {
 static uint32_t found_after(const struct audit_facts *f, uint32_t count, struct audit_finding *out) {
     struct audit_state s = {0};
     for (uint32_t i = 1; i <= count; i++) {
-        *out = audit_look(&s, f, i * 1000);
+        *out = gpu_audit_look(&s, f, i * 1000);
         if (out->kind)
             return i;
     }
@@ -62,8 +62,9 @@ static void memory_beyond_the_limit_is_found(void **state) {
     f.driver_bytes = 18 * GIB;
     assert_int_equal(found_after(&f, 10, &x), 4);  // 2.5 s after the first
     assert_int_equal(x.kind, AUDIT_BEYOND);
-    assert_string_equal(audit_text(&x, 3, text), "its processes held 18432 MiB of GPU 3 where the job may "
-                                                 "hold 16384 MiB; ask for more with --gpu-memory");
+    assert_string_equal(gpu_audit_text(&x, 3, text),
+                        "its processes held 18432 MiB of GPU 3 where the job may "
+                        "hold 16384 MiB; ask for more with --gpu-memory");
     f.ledger_bytes = 90 * GIB;  // what the job's own file says excuses only so much
     f.driver_bytes = 19 * GIB;
     assert_true(found_after(&f, 10, &x) > 0);
@@ -79,12 +80,13 @@ static void a_moment_is_forgiven(void **state) {
     old.driver_bytes = 30 * GIB;
     old.fresh = false;
     for (int i = 0; i < 50; i++) {
-        assert_int_equal(audit_look(&s, i % 3 == 2 ? &good : &bad, i * 1500).kind, AUDIT_CLEAN);
-        assert_int_equal(audit_look(&s, &old, i * 1500 + 700).kind, AUDIT_CLEAN);  // the same list looked at again
+        assert_int_equal(gpu_audit_look(&s, i % 3 == 2 ? &good : &bad, i * 1500).kind, AUDIT_CLEAN);
+        assert_int_equal(gpu_audit_look(&s, &old, i * 1500 + 700).kind,
+                         AUDIT_CLEAN);  // the same list looked at again
     }
     struct audit_state quick = {0};
     for (int i = 0; i < 20; i++)  // many readings in a short time are one moment, too
-        assert_int_equal(audit_look(&quick, &bad, 1000 + i * 100).kind, AUDIT_CLEAN);
+        assert_int_equal(gpu_audit_look(&quick, &bad, 1000 + i * 100).kind, AUDIT_CLEAN);
 }
 
 static void processes_around_the_shim_are_found(void **state) {
@@ -98,7 +100,7 @@ static void processes_around_the_shim_are_found(void **state) {
     assert_int_equal(found_after(&f, 10, &x), 4);
     assert_int_equal(x.kind, AUDIT_AROUND);
     assert_int_equal(x.pid, 4711);
-    assert_non_null(strstr(audit_text(&x, 0, text), "process 4711 used GPU 0 without the library"));
+    assert_non_null(strstr(gpu_audit_text(&x, 0, text), "process 4711 used GPU 0 without the library"));
     f.granted = false;
     f.ledger = false;
     f.limit_bytes = 0;
@@ -114,7 +116,7 @@ static void processes_that_end_are_no_finding(void **state) {
         const uint32_t pids[] = {i, i + 1, 1000 + i};
         f.unlisted = pids;
         f.unlisted_count = 3;
-        assert_int_equal(audit_look(&s, &f, i * 1000).kind, AUDIT_CLEAN);
+        assert_int_equal(gpu_audit_look(&s, &f, i * 1000).kind, AUDIT_CLEAN);
     }
     // Among more of them than are followed, the one that stays is found all the same.
     uint32_t found = 0;
@@ -124,7 +126,7 @@ static void processes_that_end_are_no_finding(void **state) {
             pids[k] = k == i % 30 ? 77 : 5000 + i * 30 + k;
         f.unlisted = pids;
         f.unlisted_count = 30;
-        found = audit_look(&s, &f, 1000000 + i * 1000).pid;
+        found = gpu_audit_look(&s, &f, 1000000 + i * 1000).pid;
     }
     assert_int_equal(found, 77);
 }

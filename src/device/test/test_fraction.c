@@ -36,7 +36,7 @@ static void only_users_with_a_share_reach_the_arbiter(void **state) {
     assert_non_null(mkdtemp(folder));
     chmod(folder, 0711);
     struct fraction f = {.job = "1.1", .folder = folder, .arbiter_folder = folder, .milli = 500, .uid = 60001, .gid = 60001};
-    assert_int_equal(fraction_make(&f, &gpu, path), 0);
+    assert_int_equal(gpu_fraction_make(&f, &gpu, path), 0);
     snprintf(arbiter, sizeof arbiter, "%s/1.arbiter", folder);
     if (access(arbiter, F_OK) < 0)
         fail_msg("%s is not there", arbiter);
@@ -44,7 +44,7 @@ static void only_users_with_a_share_reach_the_arbiter(void **state) {
     assert_int_equal(open_as(60002, arbiter), EACCES);
     f.job = "2.1";
     f.uid = f.gid = 60002;
-    assert_int_equal(fraction_make(&f, &gpu, path), 0);
+    assert_int_equal(gpu_fraction_make(&f, &gpu, path), 0);
     assert_int_equal(open_as(60001, arbiter), 0);
     assert_int_equal(open_as(60002, arbiter), 0);
     assert_int_equal(open_as(60000, arbiter), EACCES);
@@ -73,21 +73,21 @@ static void files_that_jobs_enlarge_are_cut_back(void **state) {
     struct stat st;
     assert_non_null(mkdtemp(folder));
     struct fraction f = {.job = "1.1", .folder = folder, .arbiter_folder = folder, .milli = 500, .uid = (uid_t)-1};
-    assert_int_equal(fraction_make(&f, &gpu, path), 0);
+    assert_int_equal(gpu_fraction_make(&f, &gpu, path), 0);
     snprintf(arbiter, sizeof arbiter, "%s/1.arbiter", folder);
     off_t ledger_size = size_of(path), arbiter_size = size_of(arbiter);
-    assert_false(fraction_trim_ledger(path));
-    assert_false(fraction_trim_arbiter(folder, gpu.uuid));
+    assert_false(gpu_fraction_trim_ledger(path));
+    assert_false(gpu_fraction_trim_arbiter(folder, gpu.uuid));
     for (int hidden = 0; hidden < 2; hidden++) {
         enlarge(path, hidden);
         enlarge(arbiter, hidden);
-        assert_true(fraction_trim_ledger(path));
-        assert_true(fraction_trim_arbiter(folder, gpu.uuid));
+        assert_true(gpu_fraction_trim_ledger(path));
+        assert_true(gpu_fraction_trim_arbiter(folder, gpu.uuid));
         assert_int_equal(size_of(path), ledger_size);
         assert_int_equal(size_of(arbiter), arbiter_size);
         assert_true(stat(path, &st) == 0 && st.st_blocks * 512 < 4 << 20);
-        assert_false(fraction_trim_ledger(path));
-        assert_false(fraction_trim_arbiter(folder, gpu.uuid));
+        assert_false(gpu_fraction_trim_ledger(path));
+        assert_false(gpu_fraction_trim_arbiter(folder, gpu.uuid));
     }
     unlink(path);
     unlink(arbiter);

@@ -150,10 +150,10 @@ static void test_too_many(void **state) {
 static void test_host(void **state) {
     struct host_state h = {0};
     struct message_telemetry t = {0};
-    host_sample(&h, "/tmp", &t);
+    gpu_host_sample(&h, "/tmp", &t);
     for (volatile int i = 0; i < 30000000; i++)
         ;
-    host_sample(&h, "/tmp", &t);
+    gpu_host_sample(&h, "/tmp", &t);
     assert_true(t.memory_used_bytes > 1 << 20 && t.disk_free_bytes > 0 && t.disk_bytes >= t.disk_free_bytes &&
                 t.cpu_milli <= 1000);
 }

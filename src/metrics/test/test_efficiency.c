@@ -250,7 +250,7 @@ static void test_idle(void **state) {
     enum idle_step step;
     int64_t named = 0, warned = 0, ended = 0;
     for (int64_t t = 0; t <= 2000; t++) {
-        step = idle_look(&s, &p, t * 1000, t == 5 ? 500 : 3);
+        step = metrics_idle_look(&s, &p, t * 1000, t == 5 ? 500 : 3);
         named += step == IDLE_NAME ? t : 0;
         warned += step == IDLE_WARN ? t : 0;
         ended += step == IDLE_END ? t : 0;
@@ -258,14 +258,14 @@ static void test_idle(void **state) {
     assert_int_equal(named, 606);
     assert_int_equal(warned, 1206);
     assert_int_equal(ended, 1806);
-    assert_int_equal(idle_seconds(&s), 1994);
-    assert_int_equal(idle_look(&s, &p, 2007000, -1), IDLE_NOTHING);  // not measured
-    assert_int_equal(idle_seconds(&s), 1994);
-    assert_int_equal(idle_look(&s, &p, 2008000, 10), IDLE_BUSY_AGAIN);
-    assert_int_equal(idle_seconds(&s), 0);
+    assert_int_equal(metrics_idle_seconds(&s), 1994);
+    assert_int_equal(metrics_idle_look(&s, &p, 2007000, -1), IDLE_NOTHING);  // not measured
+    assert_int_equal(metrics_idle_seconds(&s), 1994);
+    assert_int_equal(metrics_idle_look(&s, &p, 2008000, 10), IDLE_BUSY_AGAIN);
+    assert_int_equal(metrics_idle_seconds(&s), 0);
     const struct idle_policy off = {.below_milli = 10};
     for (int64_t t = 0; t < 100000; t++)
-        assert_int_equal(idle_look(&s, &off, 3000000 + t * 1000, 0), IDLE_NOTHING);
+        assert_int_equal(metrics_idle_look(&s, &off, 3000000 + t * 1000, 0), IDLE_NOTHING);
 }
 
 // What was not measured is not counted: readings that failed, an agent that was away, a clock that jumps.
@@ -274,31 +274,31 @@ static void test_idle_counts_what_was_measured(void **state) {
     struct idle_state s = {0};
     int64_t t = 1800000000000;
     for (int i = 0; i <= 30; i++, t += 1000)
-        assert_int_equal(idle_look(&s, &p, t, 0), IDLE_NOTHING);
-    assert_int_equal(idle_seconds(&s), 30);
+        assert_int_equal(metrics_idle_look(&s, &p, t, 0), IDLE_NOTHING);
+    assert_int_equal(metrics_idle_seconds(&s), 30);
     for (int i = 0; i < 3600; i++, t += 1000)  // the driver does not answer for an hour
-        assert_int_equal(idle_look(&s, &p, t, -1), IDLE_NOTHING);
-    assert_int_equal(idle_look(&s, &p, t, 0), IDLE_NOTHING);
-    assert_int_equal(idle_seconds(&s), 30);
+        assert_int_equal(metrics_idle_look(&s, &p, t, -1), IDLE_NOTHING);
+    assert_int_equal(metrics_idle_look(&s, &p, t, 0), IDLE_NOTHING);
+    assert_int_equal(metrics_idle_seconds(&s), 30);
     t += 3600000;  // the clock is set forward by an hour: no more than a moment
-    assert_int_equal(idle_look(&s, &p, t, 0), IDLE_NOTHING);
-    assert_int_equal(idle_seconds(&s), 30 + IDLE_GAP_MS / 1000);
+    assert_int_equal(metrics_idle_look(&s, &p, t, 0), IDLE_NOTHING);
+    assert_int_equal(metrics_idle_seconds(&s), 30 + IDLE_GAP_MS / 1000);
     t -= 86400000;  // and back by a day: it goes on from there
-    assert_int_equal(idle_look(&s, &p, t, 0), IDLE_NOTHING);
+    assert_int_equal(metrics_idle_look(&s, &p, t, 0), IDLE_NOTHING);
     for (int i = 0; i < 25; i++)
-        idle_look(&s, &p, t += 1000, 0);
-    assert_int_equal(idle_seconds(&s), 60);
+        metrics_idle_look(&s, &p, t += 1000, 0);
+    assert_int_equal(metrics_idle_seconds(&s), 60);
     assert_int_equal(s.stage, IDLE_NAMED);
 }
 
 // A twentieth of a GPU that is used to a tenth is 0.5 % of the GPU, and in use.
 static void test_idle_of_fractions(void **state) {
-    assert_int_equal(idle_below_milli(4000), 10);
-    assert_int_equal(idle_below_milli(1000), 10);
-    assert_int_equal(idle_below_milli(500), 5);
-    assert_int_equal(idle_below_milli(200), 2);
-    assert_int_equal(idle_below_milli(50), 1);
-    assert_int_equal(idle_below_milli(0), 1);
+    assert_int_equal(metrics_idle_below_milli(4000), 10);
+    assert_int_equal(metrics_idle_below_milli(1000), 10);
+    assert_int_equal(metrics_idle_below_milli(500), 5);
+    assert_int_equal(metrics_idle_below_milli(200), 2);
+    assert_int_equal(metrics_idle_below_milli(50), 1);
+    assert_int_equal(metrics_idle_below_milli(0), 1);
 }
 
 int main(void) {

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_arena struct arena a = {0};
     struct error e = {0};
     struct mount_specs s;
-    if (mount_specs_parse("mounts", text, &a, &s, &e) < 0) {
+    if (spec_mounts_parse("mounts", text, &a, &s, &e) < 0) {
         assert(e.text[0]);
         return 0;
     }

@@ -18,8 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_free char *text = xstrndup((const char *)data, size);
     struct error e = {0};
     if (job_name_check(text, &e) == 0)
-        assert(*text && strlen(text) <= JOB_NAME_MAX && !has_control_chars(text, strlen(text)));
-    if (identifier_check("project", text, &e) == 0)
+        assert(*text && strlen(text) <= JOB_NAME_MAX && !str_has_control_chars(text, strlen(text)));
+    if (name_check("project", text, &e) == 0)
         assert(*text && strlen(text) <= IDENTIFIER_MAX && job_name_check(text, NULL) == 0);
     return 0;
 }

@@ -8,9 +8,15 @@
 #include "model/node.h"
 #include "sample.h"
 
-static const struct schema *const own[] = {&spec_schema,      &project_schema,     &partition_schema,
-                                           &qos_schema,       &reservation_schema, &policy_schema,
-                                           &node_schema,      &usage_schema,       &job_record_schema};
+static const struct schema *const own[] = {&spec_schema,
+                                           &entity_project_schema,
+                                           &entity_partition_schema,
+                                           &entity_qos_schema,
+                                           &entity_reservation_schema,
+                                           &policy_schema,
+                                           &node_schema,
+                                           &usage_schema,
+                                           &job_record_schema};
 enum { OWN = sizeof own / sizeof *own };
 
 static const struct schema *choose(unsigned n) {

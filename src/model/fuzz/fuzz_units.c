@@ -42,7 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (duration_parse(text, 60, &seconds, &e) == 0 && seconds != DURATION_UNLIMITED) {
         uint32_t again;
         assert(duration_parse(duration_format(seconds, out), 60, &again, NULL) == 0 && again == seconds);
-        assert(duration_parse(elapsed_format_full(seconds, out), 60, &again, NULL) == 0 && again == seconds);
+        assert(duration_parse(duration_elapsed_format_full(seconds, out), 60, &again, NULL) == 0 &&
+               again == seconds);
     }
     if (time_parse(text, 1769860800000, 3600, TIME_NEXT, &at, &e) == 0 && at > 0 && at <= TIME_LIMIT_MS) {
         int64_t again;

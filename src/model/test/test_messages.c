@@ -65,7 +65,7 @@ static void test_unknown_type_is_named(void **state) {
     cleanup_arena struct arena a = {0};
     struct message m;
     struct message_skips skips = {0};
-    wire_put_varint(&b, MESSAGE_NUMBER_MAX);
+    schema_put_varint(&b, MESSAGE_NUMBER_MAX);
     buf_adds(&b, "whatever");
     assert_int_equal(message_decode(b.data, b.len, &a, &m), -EPROTONOSUPPORT);
     assert_int_equal(m.type, MESSAGE_NUMBER_MAX);
@@ -73,10 +73,10 @@ static void test_unknown_type_is_named(void **state) {
     assert_false(message_skip(&skips, m.type));
     assert_true(message_skip(&skips, MESSAGE_HELLO));
     buf_clear(&b);
-    wire_put_varint(&b, MESSAGE_NUMBER_MAX + 1);
+    schema_put_varint(&b, MESSAGE_NUMBER_MAX + 1);
     assert_int_equal(message_decode(b.data, b.len, &a, &m), -EBADMSG);
     buf_clear(&b);
-    wire_put_varint(&b, MESSAGE_NONE);
+    schema_put_varint(&b, MESSAGE_NONE);
     assert_int_equal(message_decode(b.data, b.len, &a, &m), -EBADMSG);
 }
 
@@ -91,7 +91,7 @@ static void test_unknown_words_are_kept(void **state) {
     struct json_writer w = {.out = &json};
     schema_write_json(message_info(MESSAGE_ENDED)->schema, m.body, &w);
     assert_non_null(strstr(buf_str(&json), "\"cause\":\"unknown\""));
-    assert_string_equal(words_name(end_cause_words, END_GPU), "gpu");
+    assert_string_equal(schema_word_name(event_end_cause_words, END_GPU), "gpu");
 
     struct attempt attempt = {.id = 7, .attempt = 1, .state = (enum attempt_state)9};
     struct node node = {.name = "n"};

@@ -232,14 +232,14 @@ static void names(void **state) {
     assert_true(job_name_check(deep, &e) < 0);
     deep[JOB_NAME_MAX] = 0;
     assert_int_equal(job_name_check(deep, &e), 0);
-    assert_int_equal(identifier_check("project", "vision-2.x", &e), 0);
-    assert_true(identifier_check("project", "-x", &e) < 0 && identifier_check("project", "a b", &e) < 0);
+    assert_int_equal(name_check("project", "vision-2.x", &e), 0);
+    assert_true(name_check("project", "-x", &e) < 0 && name_check("project", "a b", &e) < 0);
     assert_non_null(strstr(e.text, "project \"a b\""));
     deep[IDENTIFIER_MAX] = 0;
-    assert_int_equal(identifier_check("node", deep, &e), 0);
+    assert_int_equal(name_check("node", deep, &e), 0);
     deep[IDENTIFIER_MAX] = 'a';
     deep[IDENTIFIER_MAX + 1] = 0;
-    assert_true(identifier_check("node", deep, &e) < 0);
+    assert_true(name_check("node", deep, &e) < 0);
 }
 
 static void signals(void **state) {

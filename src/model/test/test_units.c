@@ -78,10 +78,10 @@ static void durations(void **state) {
     assert_string_equal(duration_format(28800, out), "8h");
     assert_string_equal(duration_format(131400, out), "1d12h30m");
     assert_string_equal(duration_format(0, out), "0s");
-    assert_string_equal(elapsed_format(5, out), "0:05");
-    assert_string_equal(elapsed_format(3723, out), "1:02:03");
-    assert_string_equal(elapsed_format(2 * 86400 + 3723, out), "2-01:02:03");
-    assert_string_equal(elapsed_format_full(5, out), "00:00:05");
+    assert_string_equal(duration_elapsed_format(5, out), "0:05");
+    assert_string_equal(duration_elapsed_format(3723, out), "1:02:03");
+    assert_string_equal(duration_elapsed_format(2 * 86400 + 3723, out), "2-01:02:03");
+    assert_string_equal(duration_elapsed_format_full(5, out), "00:00:05");
 }
 
 static void times(void **state) {

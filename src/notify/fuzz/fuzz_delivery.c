@@ -19,13 +19,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_buf struct buf message = {0};
     struct delivery d = {0};
     struct error e = {0};
-    if (delivery_parse((const char *)data, size, &a, &d, &e) < 0) {
+    if (notify_delivery_parse((const char *)data, size, &a, &d, &e) < 0) {
         assert(e.text[0]);
         return 0;
     }
     assert(!strpbrk(d.to, " \r\n<>\""));
     if (d.kind == DELIVERY_MAIL) {
-        mail_compose(&d, "acequia@localhost", "localhost", 0, &message);
+        notify_mail_compose(&d, "acequia@localhost", "localhost", 0, &message);
         buf_addc(&message, 0);
         assert(!strstr(message.data, "\r\n.\r\n"));
         char *body = strstr(message.data, "\r\n\r\n");

@@ -23,7 +23,7 @@ static int parse(const char *line, struct delivery *d) {
     struct error e = {0};
     arena_done(&a);
     a = (struct arena){0};
-    return delivery_parse(line, strlen(line), &a, d, &e);
+    return notify_delivery_parse(line, strlen(line), &a, d, &e);
 }
 
 static void hostile_addresses_are_refused(void **state) {
@@ -31,15 +31,15 @@ static void hostile_addresses_are_refused(void **state) {
     static const char *const bad[] = {"",      "-oQ/tmp", "a b@c", "a@b\r\nRCPT TO:<x>", "a@", "@b",
                                       "a@b@c", "a>b@c",   NULL};
     for (int i = 0; bad[i]; i++)
-        assert_int_equal(mail_address_check(bad[i], &e), -EINVAL);
-    assert_int_equal(mail_address_check("ana.lopez+x@uni-example.org", &e), 0);
-    assert_int_equal(mail_address_check("root", &e), 0);
+        assert_int_equal(notify_mail_address_check(bad[i], &e), -EINVAL);
+    assert_int_equal(notify_mail_address_check("ana.lopez+x@uni-example.org", &e), 0);
+    assert_int_equal(notify_mail_address_check("root", &e), 0);
     static const char *const urls[] = {
         "ftp://a/",    "file:///etc/passwd", "https://",   "https://user@host/",
         "http://a b/", "https://a\\@b/",     "gopher://x", NULL};
     for (int i = 0; urls[i]; i++)
-        assert_int_equal(webhook_url_check(urls[i], &e), -EINVAL);
-    assert_int_equal(webhook_url_check("https://hooks.example.org/services/T0/B0", &e), 0);
+        assert_int_equal(notify_webhook_url_check(urls[i], &e), -EINVAL);
+    assert_int_equal(notify_webhook_url_check("https://hooks.example.org/services/T0/B0", &e), 0);
 }
 
 static void lines_are_checked(void **state) {
@@ -60,7 +60,7 @@ static void mails_are_well_formed(void **state) {
                          .subject = "Job 5 ended: \xc3\xa9t\xc3\xa9 and a subject that is longer than a word",
                          .text = "first\n.\nlast line = 100 %  \n\xc3\xa9"};
     cleanup_buf struct buf b = {0};
-    mail_compose(&d, "acequia@host", "host", 0, &b);
+    notify_mail_compose(&d, "acequia@host", "host", 0, &b);
     const char *m = buf_str(&b);
     assert_non_null(strstr(m, "Date: Thu, 01 Jan 1970 00:00:00 +0000\r\n"));
     assert_non_null(strstr(m, "Subject: =?utf-8?B?"));
@@ -71,7 +71,7 @@ static void mails_are_well_formed(void **state) {
 
 static void signatures_can_be_checked(void **state) {
     cleanup_buf struct buf b = {0};
-    webhook_signature("secret", 6, "{\"text\":\"hi\"}", 1700000000, &b);
+    notify_webhook_signature("secret", 6, "{\"text\":\"hi\"}", 1700000000, &b);
     // printf '1700000000.{"text":"hi"}' | openssl dgst -sha256 -hmac secret
     assert_string_equal(buf_str(&b),
                         "t=1700000000,v1=3ad1ab8e3e2036926574b48bb349a6926291abb28309d44d18066d4f51de2112");
@@ -144,7 +144,7 @@ static void note(void *ctx, uint64_t id, const struct error *e) {
 static void add_webhook_to(struct sender *s, uint64_t id, const char *host, int port) {
     char url[64];
     snprintf(url, sizeof url, "http://%s:%d/hook", host, port);
-    sender_add(s, &(struct delivery){.id = id, .kind = DELIVERY_WEBHOOK, .to = url, .body = "{}"});
+    notify_sender_add(s, &(struct delivery){.id = id, .kind = DELIVERY_WEBHOOK, .to = url, .body = "{}"});
 }
 
 static void add_webhook(struct sender *s, uint64_t id, int port) {
@@ -156,20 +156,20 @@ static void passing_failures_are_tried_again(void **state) {
     struct http_server server;
     struct outcome_log log = {0};
     struct sender_config config = {.from = "a@b", .retry_ms = {0, 10, 10, 10}};
-    struct sender *s = sender_new(&config, note, &log);
+    struct sender *s = notify_sender_new(&config, note, &log);
     start_server(&server, statuses);
     add_webhook(s, 1, server.port);
-    while (sender_waiting(s))
-        sender_work(s, -1, 50);
+    while (notify_sender_waiting(s))
+        notify_sender_work(s, -1, 50);
     assert_int_equal(log.delivered, 1u << 1);
     add_webhook(s, 2, server.port);  // 404 is final
-    while (sender_waiting(s))
-        sender_work(s, -1, 50);
+    while (notify_sender_waiting(s))
+        notify_sender_work(s, -1, 50);
     assert_int_equal(log.failed, 1u << 2);
     assert_non_null(strstr(log.text, "status 404"));
     assert_int_equal(server.served, 4);
     stop_server(&server);
-    sender_free(s);
+    notify_sender_free(s);
 }
 
 static void a_hanging_server_holds_up_nobody_else(void **state) {
@@ -177,7 +177,7 @@ static void a_hanging_server_holds_up_nobody_else(void **state) {
     struct http_server hung, good;
     struct outcome_log log = {0};
     struct sender_config config = {.from = "a@b", .retry_ms = {0, 10, 10, 10}};
-    struct sender *s = sender_new(&config, note, &log);
+    struct sender *s = notify_sender_new(&config, note, &log);
     start_server(&hung, never);
     start_server(&good, fine);
     for (uint64_t id = 1; id <= 10; id++)
@@ -185,10 +185,10 @@ static void a_hanging_server_holds_up_nobody_else(void **state) {
     add_webhook_to(s, 11, "localhost", good.port);
     add_webhook_to(s, 12, "localhost", good.port);
     while (log.delivered != (1u << 11 | 1u << 12))
-        sender_work(s, -1, 50);
+        notify_sender_work(s, -1, 50);
     assert_int_equal(log.failed, 0);
-    assert_int_equal(sender_waiting(s), 10);
-    sender_free(s);
+    assert_int_equal(notify_sender_waiting(s), 10);
+    notify_sender_free(s);
     stop_server(&hung);
     stop_server(&good);
 }
@@ -210,7 +210,7 @@ static void many_silent_ports_hold_up_nobody_else(void **state) {
     struct http_server good;
     struct outcome_log log = {0};
     struct sender_config config = {.from = "a@b", .retry_ms = {0, 10, 10, 10}};
-    struct sender *s = sender_new(&config, note, &log);
+    struct sender *s = notify_sender_new(&config, note, &log);
     int listeners[PORTS];
     start_server(&good, fine);
     for (int i = 0; i < PORTS; i++) {
@@ -220,9 +220,9 @@ static void many_silent_ports_hold_up_nobody_else(void **state) {
     }
     add_webhook_to(s, 2, "localhost", good.port);
     while (log.delivered != 1u << 2)
-        sender_work(s, -1, 50);
+        notify_sender_work(s, -1, 50);
     assert_int_equal(log.failed, 0);
-    sender_free(s);
+    notify_sender_free(s);
     stop_server(&good);
     for (int i = 0; i < PORTS; i++)
         close(listeners[i]);
@@ -231,18 +231,19 @@ static void many_silent_ports_hold_up_nobody_else(void **state) {
 static void silent_hosts_leave_room_for_mails(void **state) {
     struct outcome_log log = {0};
     struct sender_config config = {.from = "a@b", .sendmail = "/bin/true", .retry_ms = {0, 10, 10, 10}};
-    struct sender *s = sender_new(&config, note, &log);
+    struct sender *s = notify_sender_new(&config, note, &log);
     int listener, port = silent_port(&listener);
     for (int i = 0; i < 2 * SENDER_PLACES; i++) {
         char host[16];
         snprintf(host, sizeof host, "127.0.0.%d", 2 + i);
         add_webhook_to(s, 1, host, port);
     }
-    sender_add(s, &(struct delivery){.id = 2, .kind = DELIVERY_MAIL, .to = "a@b", .subject = "s", .text = "t"});
+    notify_sender_add(
+        s, &(struct delivery){.id = 2, .kind = DELIVERY_MAIL, .to = "a@b", .subject = "s", .text = "t"});
     while (log.delivered != 1u << 2)
-        sender_work(s, -1, 50);
+        notify_sender_work(s, -1, 50);
     assert_int_equal(log.failed, 0);
-    sender_free(s);
+    notify_sender_free(s);
     close(listener);
 }
 
@@ -255,10 +256,10 @@ static void sendmail_gets_the_message(void **state) {
     fchmod(fd, 0700);
     close(fd);
     struct sender_config config = {.from = "a@b", .sendmail = script, .retry_ms = {0, 10, 10, 10}};
-    struct sender *s = sender_new(&config, note, &log);
-    sender_add(s, &(struct delivery){.id = 3, .to = "ana@x", .subject = "hello", .text = "text"});
-    while (sender_waiting(s))
-        sender_work(s, -1, 50);
+    struct sender *s = notify_sender_new(&config, note, &log);
+    notify_sender_add(s, &(struct delivery){.id = 3, .to = "ana@x", .subject = "hello", .text = "text"});
+    while (notify_sender_waiting(s))
+        notify_sender_work(s, -1, 50);
     assert_int_equal(log.delivered, 1u << 3);
     char got[2048] = {0};
     FILE *f = fopen(copy, "r");
@@ -270,14 +271,15 @@ static void sendmail_gets_the_message(void **state) {
     unlink(script);
     unlink(copy);
     config.sendmail = "/does/not/exist";
-    struct sender *missing = sender_new(&config, note, &log);
-    sender_add(missing, &(struct delivery){.id = 4, .to = "ana@x", .subject = "hello", .text = "text"});
-    while (sender_waiting(missing))
-        sender_work(missing, -1, 50);
+    struct sender *missing = notify_sender_new(&config, note, &log);
+    notify_sender_add(missing,
+                      &(struct delivery){.id = 4, .to = "ana@x", .subject = "hello", .text = "text"});
+    while (notify_sender_waiting(missing))
+        notify_sender_work(missing, -1, 50);
     assert_int_equal(log.failed, 1u << 4);
     assert_non_null(strstr(log.text, "smtp_server"));
-    sender_free(missing);
-    sender_free(s);
+    notify_sender_free(missing);
+    notify_sender_free(s);
 }
 
 int main(void) {

@@ -42,7 +42,7 @@ static void make(struct pack_fixture *f, uint32_t cpus, uint32_t gpus) {
 
 static int plan(struct pack_fixture *f, const struct step_request *r, struct step_layout *out) {
     f->error = (struct error){0};
-    return step_pack(r, f->slots, f->count, &f->arena, out, &f->error);
+    return sched_step_pack(r, f->slots, f->count, &f->arena, out, &f->error);
 }
 
 // "3,1": tasks by node.
@@ -88,14 +88,14 @@ static void whole_steps_exclude_each_other(void **state) {
     assert_int_equal(one.len, 2);
     assert_int_equal(one.at[0].cpu_count, 4);
     assert_int_equal(one.at[1].ranks[0], 1);
-    step_hold(f.slots, &one);
+    sched_step_hold(f.slots, &one);
     assert_int_equal(plan(&f, &r, &two), -EAGAIN);
     r.whole = false;
     assert_int_equal(plan(&f, &r, &two), -EAGAIN);
     r.overlap = true;
     assert_int_equal(plan(&f, &r, &two), 0);
     assert_int_equal(two.at[0].cpu_count, 0);
-    step_free(f.slots, &one);
+    sched_step_free(f.slots, &one);
     assert_int_equal(f.slots[0].cpus_held, 0);
     arena_done(&f.arena);
 }
@@ -110,10 +110,10 @@ static void exact_steps_fill_up(void **state) {
         assert_int_equal(s[i].len, 1);
         assert_int_equal(s[i].at[0].slot, i / 2);
         assert_int_equal(s[i].at[0].cpus[0], i % 2 ? 2 : 0);
-        step_hold(f.slots, &s[i]);
+        sched_step_hold(f.slots, &s[i]);
     }
     assert_int_equal(plan(&f, &r, &no), -EAGAIN);
-    step_free(f.slots, &s[1]);
+    sched_step_free(f.slots, &s[1]);
     assert_int_equal(plan(&f, &r, &no), 0);
     assert_int_equal(no.at[0].cpus[0], 2);
     arena_done(&f.arena);
@@ -245,7 +245,7 @@ static void gpus_are_bound_as_in_slurm(void **state) {
         struct step_request r = {.tasks = table[i].tasks, .gpus_per_task_milli = table[i].per_task * 1000};
         add_node(&f, 8, table[i].gpus);
         if (table[i].bind)
-            assert_int_equal(step_bind_parse(table[i].bind, &f.arena, &r.bind, &f.error), 0);
+            assert_int_equal(sched_step_bind_parse(table[i].bind, &f.arena, &r.bind, &f.error), 0);
         assert_int_equal(plan(&f, &r, &l), 0);
         assert_string_equal(seen(&f, &l.at[0]), table[i].seen);
         arena_done(&f.arena);
@@ -276,18 +276,18 @@ static void gpus_are_held_and_freed(void **state) {
     struct step_request r = {.tasks = 1, .cpus_per_task = 1, .gpus_milli = 1000};
     assert_int_equal(plan(&f, &r, &a), 0);
     assert_int_equal(a.at[0].gpus[0].index, 0);
-    step_hold(f.slots, &a);
+    sched_step_hold(f.slots, &a);
     assert_int_equal(plan(&f, &r, &b), 0);
     assert_int_equal(b.at[0].gpus[0].index, 1);
-    step_hold(f.slots, &b);
-    step_free(f.slots, &a);
+    sched_step_hold(f.slots, &b);
+    sched_step_free(f.slots, &a);
     assert_int_equal(plan(&f, &r, &c), 0);
     assert_int_equal(c.at[0].gpus[0].index, 0);
     struct step_request each = {.tasks = 2, .cpus_per_task = 1, .gpus_per_task_milli = 1000};
     assert_int_equal(plan(&f, &each, &c), 0);
     assert_int_equal(c.len, 2);  // one GPU is left on n1, the other task goes to n2
     struct step_request half = {.tasks = 3, .nodes = 1, .cpus_per_task = 1, .gpus_per_task_milli = 500};
-    step_free(f.slots, &b);
+    sched_step_free(f.slots, &b);
     assert_int_equal(plan(&f, &half, &c), 0);
     assert_string_equal(seen(&f, &c.at[0]), "0 0 1");
     assert_int_equal(c.at[0].gpus[1].milli, 500);
@@ -303,15 +303,15 @@ static void bad_words_are_refused(void **state) {
     enum step_distribution d;
     uint32_t plane;
     for (size_t i = 0; i < sizeof binds / sizeof *binds; i++)
-        assert_true(step_bind_parse(binds[i], &a, &b, &e) < 0);
-    assert_int_equal(step_distribution_parse("plane=", &d, &plane, &e), -EINVAL);
-    assert_int_equal(step_distribution_parse("plane=0", &d, &plane, &e), -EINVAL);
-    assert_int_equal(step_distribution_parse("arbitrary", &d, &plane, &e), -ENOTSUP);
-    assert_int_equal(step_distribution_parse("plane=7:block", &d, &plane, &e), 0);
+        assert_true(sched_step_bind_parse(binds[i], &a, &b, &e) < 0);
+    assert_int_equal(sched_step_distribution_parse("plane=", &d, &plane, &e), -EINVAL);
+    assert_int_equal(sched_step_distribution_parse("plane=0", &d, &plane, &e), -EINVAL);
+    assert_int_equal(sched_step_distribution_parse("arbitrary", &d, &plane, &e), -ENOTSUP);
+    assert_int_equal(sched_step_distribution_parse("plane=7:block", &d, &plane, &e), 0);
     assert_int_equal(plane, 7);
-    assert_int_equal(step_distribution_parse("cyclic:block,NoPack", &d, &plane, &e), 0);
+    assert_int_equal(sched_step_distribution_parse("cyclic:block,NoPack", &d, &plane, &e), 0);
     assert_int_equal(d, STEP_CYCLIC);
-    assert_int_equal(step_distribution_parse("block:cyclic", &d, &plane, &e), 0);
+    assert_int_equal(sched_step_distribution_parse("block:cyclic", &d, &plane, &e), 0);
     assert_int_equal(d, STEP_BLOCK);
 }
 
@@ -380,19 +380,19 @@ static void random_steps_keep_the_rules(void **state) {
             int rc = plan(&f, &r, &l);
             if (rc == 0 && count < 16) {
                 check_layout(&f, &r, &l);
-                step_hold(f.slots, &l);  // asserts that nothing is held twice
+                sched_step_hold(f.slots, &l);  // asserts that nothing is held twice
                 running[count++] = l;
             }
             assert_true(rc == 0 || rc == -EAGAIN || !count || f.error.text[0]);
             assert_true(rc != -EAGAIN || count);  // nothing runs: it fits now or never
             if (count && rand_below(&x, 3) == 0) {
                 uint32_t end = (uint32_t)rand_below(&x, count);
-                step_free(f.slots, &running[end]);
+                sched_step_free(f.slots, &running[end]);
                 running[end] = running[--count];
             }
         }
         while (count)
-            step_free(f.slots, &running[--count]);
+            sched_step_free(f.slots, &running[--count]);
         for (uint32_t i = 0; i < f.count; i++) {
             assert_int_equal(f.slots[i].cpus_held + f.slots[i].memory_held_bytes, 0);
             for (uint32_t g = 0; g < f.slots[i].gpu_count; g++)

@@ -29,7 +29,7 @@ static int launch(struct shepherds *s, int spool, uint64_t job, struct error *e)
     while (environ[r.nenv])
         r.nenv++;
     int rc = spool_create(spool, &r, NULL, 0, NULL, clock_wall_ms(), e);
-    return rc < 0 ? rc : shepherds_launch(s, job, 1, NULL, 0);
+    return rc < 0 ? rc : launch_shepherds_launch(s, job, 1, NULL, 0);
 }
 
 static unsigned collect(int spool, int hints, unsigned *bad) {
@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
                                   .tag = "bench"};
     int spool = spool_open(argv[2], &e);
     int hints = spool < 0 ? spool : spool_open_hints(spool, &e);
-    if (hints < 0 || shepherds_start(&s, &o, &e) < 0) {
+    if (hints < 0 || launch_shepherds_start(&s, &o, &e) < 0) {
         fprintf(stderr, "%s\n", e.text);
         return 1;
     }
@@ -88,6 +88,6 @@ int main(int argc, char **argv) {
     double us = (double)(clock_mono_us() - start);
     printf("%s: %u launches, %.0f/s, %.1f us each, %u bad\n", argv[3], count, count / us * 1e6,
            us / count, bad);
-    shepherds_free(s);
+    launch_shepherds_free(s);
     return bad != 0;
 }

@@ -33,13 +33,13 @@ void rig_agent_returns(struct rig *r) {
     assert_true(r->spool >= 0);
     r->hints = spool_open_hints(r->spool, &e);
     assert_true(r->hints >= 0);
-    if (shepherds_start(&r->shepherds, &o, &e) < 0)
+    if (launch_shepherds_start(&r->shepherds, &o, &e) < 0)
         fail_msg("%s", e.text);
 }
 
 void rig_agent_dies(struct rig *r) {
     // What the kernel does for a killed agent: its descriptors close, and nothing else happens.
-    shepherds_free(r->shepherds);
+    launch_shepherds_free(r->shepherds);
     r->shepherds = NULL;
     close(r->hints);
     close(r->spool);
@@ -64,7 +64,7 @@ static void destroy_attempt(void *ctx, const struct spool_status *s, bool alive)
         kill(pid, SIGKILL);
     nap_ms(20);
     cgroup_destroy(&r->site, s->cgroup, 2000);
-    procs_signal_marked(s->id, SIGKILL);
+    cgroup_procs_signal_marked(s->id, SIGKILL);
     spool_remove(r->spool, s->job, s->attempt);
 }
 
@@ -150,7 +150,7 @@ void job_submit(struct rig *r, struct job *j) {
                      NULL, clock_wall_ms(), &e) < 0)
         fail_msg("%s", e.text);
     int rc;
-    for (int i = 0; (rc = shepherds_launch(r->shepherds, j->req.job, 1, NULL, 0)) == -EAGAIN; i++) {
+    for (int i = 0; (rc = launch_shepherds_launch(r->shepherds, j->req.job, 1, NULL, 0)) == -EAGAIN; i++) {
         assert_true(i < 2000);  // its socket is full: shepherds are busy elsewhere
         nap_ms(5);
     }
@@ -172,7 +172,7 @@ static struct spool_status wait_state(struct rig *r, const struct job *j, uint32
     }
 }
 
-struct spool_status job_wait(struct rig *r, const struct job *j, int timeout_ms) {
+struct spool_status client_job_wait(struct rig *r, const struct job *j, int timeout_ms) {
     struct spool_status s = wait_state(r, j, 0, SPOOL_ENDED, timeout_ms);
     spool_remove(r->spool, j->req.job, 1);
     return s;
@@ -189,7 +189,7 @@ void job_wait_started(struct rig *r, const struct job *j) {
 
 struct spool_status job_run(struct rig *r, struct job *j) {
     job_submit(r, j);
-    return job_wait(r, j, 20000);
+    return client_job_wait(r, j, 20000);
 }
 
 const char *job_output(const struct job *j) {

@@ -32,7 +32,7 @@ struct job {
 void job_sh(struct rig *r, struct job *j, const char *text);
 void job_submit(struct rig *r, struct job *j);
 // Waits for the end (or fails after timeout_ms) and removes the folder.
-struct spool_status job_wait(struct rig *r, const struct job *j, int timeout_ms);
+struct spool_status client_job_wait(struct rig *r, const struct job *j, int timeout_ms);
 struct spool_status job_run(struct rig *r, struct job *j);
 void job_wait_started(struct rig *r, const struct job *j);
 struct spool_status step_wait(struct rig *r, const struct job *j, uint32_t step, int timeout_ms);

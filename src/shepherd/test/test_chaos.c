@@ -29,12 +29,12 @@ static unsigned kills;
 static void recover(void *ctx, const struct spool_status *found, bool alive) {
     struct spool_status s = *found;
     if (s.state == SPOOL_CREATED && !alive)
-        shepherds_launch(rig.shepherds, s.job, s.attempt, NULL, 0);
+        launch_shepherds_launch(rig.shepherds, s.job, s.attempt, NULL, 0);
     if (s.state != SPOOL_STARTED || alive)
         return;
     cgroup_destroy(&rig.site, s.cgroup, 2000);
     if (rig.site.kind == CGROUP_NONE)
-        for (int i = 0; i < 50 && procs_signal_marked(s.id, SIGKILL) > 0; i++)
+        for (int i = 0; i < 50 && cgroup_procs_signal_marked(s.id, SIGKILL) > 0; i++)
             nap_ms(2);
     spool_close_attempt(rig.spool, s.job, s.attempt, ENDED_LOST, "lost", 1, &s);
 }
@@ -44,7 +44,7 @@ static void look(void) {
 }
 
 static void restart_agent(void) {
-    kill(shepherds_pid(rig.shepherds), SIGKILL);  // the zygote too, half of the time
+    kill(launch_shepherds_pid(rig.shepherds), SIGKILL);  // the zygote too, half of the time
     rig_agent_dies(&rig);
     rig_agent_returns(&rig);
     look();
@@ -52,9 +52,9 @@ static void restart_agent(void) {
 
 static void restart_zygote(void) {
     struct error e;
-    kill(shepherds_pid(rig.shepherds), SIGKILL);
-    waitpid(shepherds_pid(rig.shepherds), NULL, 0);
-    assert_int_equal(shepherds_restart(rig.shepherds, &e), 0);
+    kill(launch_shepherds_pid(rig.shepherds), SIGKILL);
+    waitpid(launch_shepherds_pid(rig.shepherds), NULL, 0);
+    assert_int_equal(launch_shepherds_restart(rig.shepherds, &e), 0);
 }
 
 static bool *victim;

@@ -118,7 +118,7 @@ static void output_is_emptied_or_appended(void **state) {
     char err[200];
     job_sh(&rig, &j, "echo first");
     job_submit(&rig, &j);
-    job_wait(&rig, &j, 5000);
+    client_job_wait(&rig, &j, 5000);
     j.req.job = rig.next_job++;
     j.req.append = true;
     job_run(&rig, &j);
@@ -151,7 +151,7 @@ static void jobs_run_as_their_user(void **state) {
     j.req.ngroups = 2;
     j.req.umask = 027;
     job_submit(&rig, &j);
-    job_wait(&rig, &j, 5000);
+    client_job_wait(&rig, &j, 5000);
     assert_int_equal(stat(j.out, &st), 0);
     assert_int_equal(st.st_uid, 65534);
     assert_int_equal(st.st_mode & 0777, 0640);

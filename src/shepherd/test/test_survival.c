@@ -29,7 +29,7 @@ static struct rig rig;
 
 static int ask(const struct job *j, struct control_request r, const int *fds, int nfds,
                struct control_reply *reply) {
-    return control_call(rig.spool, j->req.job, 1, &r, fds, nfds, 2000, reply);
+    return launch_control_call(rig.spool, j->req.job, 1, &r, fds, nfds, 2000, reply);
 }
 
 static int ask_plain(const struct job *j, struct control_request r) {
@@ -62,7 +62,7 @@ static void a_fourth_descriptor_is_refused(void **state) {
     close(fd);
     assert_int_equal(ask_plain(&j, r), 0);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL, .signal = SIGKILL}), 0);
-    job_wait(&rig, &j, 5000);
+    client_job_wait(&rig, &j, 5000);
 }
 
 static void jobs_outlive_the_agent(void **state) {
@@ -78,7 +78,7 @@ static void jobs_outlive_the_agent(void **state) {
     assert_int_equal(spool_alive(rig.spool, j.req.job, 1, &pid), 1);
     assert_true(pid > 0);
     assert_int_equal(spool_close_attempt(rig.spool, j.req.job, 1, ENDED_LOST, "", 0, &s), -EBUSY);
-    s = job_wait(&rig, &j, 5000);
+    s = client_job_wait(&rig, &j, 5000);
     assert_int_equal(s.exit_code, 9);
     assert_string_equal(job_output(&j), "done\n");
     // One that ends while there is no agent, by its time limit.
@@ -90,7 +90,7 @@ static void jobs_outlive_the_agent(void **state) {
     nap_ms(700);
     rig_agent_returns(&rig);
     assert_int_equal(spool_alive(rig.spool, late.req.job, 1, &pid), 0);
-    s = job_wait(&rig, &late, 10);
+    s = client_job_wait(&rig, &late, 10);
     assert_int_equal(s.end, ENDED_TIMEOUT);
     unlink(late.out);
 }
@@ -120,20 +120,20 @@ static void processes_are_known_whatever_they_say(void **state) {
             fclose(f);
     }
     assert_int_equal(told, 3);
-    struct owners *o = owners_new(&rig.site);
-    assert_false(owners_find(o, pids[0], &job, &attempt));
+    struct owners *o = cgroup_owners_new(&rig.site);
+    assert_false(cgroup_owners_find(o, pids[0], &job, &attempt));
     const struct job *jobs[] = {&other, &liar};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(spool_read_status(rig.spool, jobs[i]->req.job, 1, 0, &s), 0);
-        owners_started(o, &s);
+        cgroup_owners_started(o, &s);
     }
     for (int i = 0; i < 3; i++) {
-        assert_true(owners_find(o, pids[i], &job, &attempt));
+        assert_true(cgroup_owners_find(o, pids[i], &job, &attempt));
         assert_int_equal(job, liar.req.job);
         assert_int_equal(attempt, 1);
-        assert_int_equal(owners_inner_pid(pids[i]), pids[i]);
+        assert_int_equal(cgroup_owners_inner_pid(pids[i]), pids[i]);
     }
-    assert_false(owners_find(o, (uint32_t)getpid(), &job, &attempt));
+    assert_false(cgroup_owners_find(o, (uint32_t)getpid(), &job, &attempt));
     if (rig.site.kind != CGROUP_NONE) {  // by the group alone: no shepherd is above this one
         char path[2 * CGROUP_PATH_MAX];
         pid_t child = fork();
@@ -146,17 +146,17 @@ static void processes_are_known_whatever_they_say(void **state) {
         assert_non_null(f);
         fprintf(f, "%d", child);
         assert_int_equal(fclose(f), 0);
-        assert_true(owners_find(o, (uint32_t)child, &job, &attempt));
+        assert_true(cgroup_owners_find(o, (uint32_t)child, &job, &attempt));
         assert_int_equal(job, liar.req.job);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
     }
-    owners_ended(o, liar.req.job, 1);
-    assert_false(owners_find(o, pids[0], &job, &attempt));
-    owners_free(o);
+    cgroup_owners_ended(o, liar.req.job, 1);
+    assert_false(cgroup_owners_find(o, pids[0], &job, &attempt));
+    cgroup_owners_free(o);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ask_plain(jobs[i], (struct control_request){.type = CONTROL_KILL, .signal = SIGKILL}), 0);
-        job_wait(&rig, jobs[i], 5000);
+        client_job_wait(&rig, jobs[i], 5000);
         unlink(jobs[i]->out);
     }
 }
@@ -165,22 +165,22 @@ static void a_group_of_the_same_name_elsewhere_is_not_ours(void **state) {
     static const char v1[] = "/sys/fs/cgroup/cpuacct/acequia/00ff",
                       v2[] = "/sys/fs/cgroup/system.slice/acequia.service/acequia/00ff";
     char slot[CGROUP_NAME_MAX];
-    assert_true(owners_slot_of(v1, "5:cpuacct:/acequia/00ff/s12-1", slot));
+    assert_true(cgroup_owners_slot_of(v1, "5:cpuacct:/acequia/00ff/s12-1", slot));
     assert_string_equal(slot, "s12-1");
-    assert_true(owners_slot_of(v1, "5:cpuacct:/acequia/00ff/s12-1/step3", slot));
+    assert_true(cgroup_owners_slot_of(v1, "5:cpuacct:/acequia/00ff/s12-1/step3", slot));
     assert_string_equal(slot, "s12-1");
-    assert_true(owners_slot_of(
+    assert_true(cgroup_owners_slot_of(
         v2, "0::/system.slice/acequia.service/acequia/00ff/s12-1/inner/acequia/00ff/s9-1", slot));
     assert_string_equal(slot, "s12-1");
-    assert_false(owners_slot_of(v1, "5:cpuacct:/user.slice/acequia/00ff/s12-1", slot));
-    assert_false(owners_slot_of(v2, "0::/user.slice/user@7.service/acequia/00ff/s12-1", slot));
-    assert_false(owners_slot_of(v1, "5:cpuacct:/acequia/00ff", slot));
-    assert_false(owners_slot_of(v1, "5:cpuacct:/acequia/00fff/s12-1", slot));
-    assert_false(owners_slot_of(v1, "0::/", slot));
-    assert_false(owners_slot_of(v1, "rubbish", slot));
+    assert_false(cgroup_owners_slot_of(v1, "5:cpuacct:/user.slice/acequia/00ff/s12-1", slot));
+    assert_false(cgroup_owners_slot_of(v2, "0::/user.slice/user@7.service/acequia/00ff/s12-1", slot));
+    assert_false(cgroup_owners_slot_of(v1, "5:cpuacct:/acequia/00ff", slot));
+    assert_false(cgroup_owners_slot_of(v1, "5:cpuacct:/acequia/00fff/s12-1", slot));
+    assert_false(cgroup_owners_slot_of(v1, "0::/", slot));
+    assert_false(cgroup_owners_slot_of(v1, "rubbish", slot));
     int fd = open("/dev/null", O_RDONLY);
-    assert_true(owners_has_open((uint32_t)getpid(), "/dev/nul"));
-    assert_false(owners_has_open((uint32_t)getpid(), "/dev/nvidia"));
+    assert_true(cgroup_owners_has_open((uint32_t)getpid(), "/dev/nul"));
+    assert_false(cgroup_owners_has_open((uint32_t)getpid(), "/dev/nvidia"));
     close(fd);
 }
 
@@ -190,13 +190,13 @@ static void jobs_outlive_the_zygote(void **state) {
     job_sh(&rig, &j, "sleep 0.5; exit 8");
     job_submit(&rig, &j);
     job_wait_started(&rig, &j);
-    kill(shepherds_pid(rig.shepherds), SIGKILL);
-    waitpid(shepherds_pid(rig.shepherds), NULL, 0);
-    assert_int_equal(shepherds_restart(rig.shepherds, &e), 0);
+    kill(launch_shepherds_pid(rig.shepherds), SIGKILL);
+    waitpid(launch_shepherds_pid(rig.shepherds), NULL, 0);
+    assert_int_equal(launch_shepherds_restart(rig.shepherds, &e), 0);
     job_sh(&rig, &next, "exit 2");
     job_submit(&rig, &next);
-    assert_int_equal(job_wait(&rig, &next, 5000).exit_code, 2);
-    assert_int_equal(job_wait(&rig, &j, 5000).exit_code, 8);
+    assert_int_equal(client_job_wait(&rig, &next, 5000).exit_code, 2);
+    assert_int_equal(client_job_wait(&rig, &j, 5000).exit_code, 8);
     unlink(j.out);
     unlink(next.out);
 }
@@ -217,7 +217,7 @@ static void a_lost_shepherd_is_noticed(void **state) {
     assert_int_equal(s.state, SPOOL_STARTED);
     assert_int_equal(cgroup_destroy(&rig.site, s.cgroup, 2000), 0);
     if (rig.site.kind == CGROUP_NONE)
-        for (int i = 0; i < 100 && procs_signal_marked(s.id, SIGKILL); i++)
+        for (int i = 0; i < 100 && cgroup_procs_signal_marked(s.id, SIGKILL); i++)
             nap_ms(5);
     nap_ms(50);
     assert_int_equal(count_processes("47011"), 0);
@@ -235,9 +235,9 @@ static void an_attempt_starts_at_most_once(void **state) {
     job_sh(&rig, &j, "echo ran");
     job_submit(&rig, &j);
     assert_int_equal(spool_create(rig.spool, &j.req, NULL, 0, NULL, 0, &e), -EEXIST);
-    assert_int_equal(shepherds_launch(rig.shepherds, j.req.job, 1, NULL, 0), 0);
+    assert_int_equal(launch_shepherds_launch(rig.shepherds, j.req.job, 1, NULL, 0), 0);
     step_wait(&rig, &j, 0, 5000);
-    assert_int_equal(shepherds_launch(rig.shepherds, j.req.job, 1, NULL, 0), 0);
+    assert_int_equal(launch_shepherds_launch(rig.shepherds, j.req.job, 1, NULL, 0), 0);
     nap_ms(100);
     assert_string_equal(job_output(&j), "ran\n");
     spool_remove(rig.spool, j.req.job, 1);
@@ -248,10 +248,10 @@ static void an_attempt_starts_at_most_once(void **state) {
     j.req.tasks = &j.task;
     assert_int_equal(spool_create(rig.spool, &j.req, NULL, 0, NULL, 0, &e), 0);
     assert_int_equal(spool_close_attempt(rig.spool, j.req.job, 1, ENDED_NEVER_STARTED, "", 0, &s), 0);
-    assert_int_equal(shepherds_launch(rig.shepherds, j.req.job, 1, NULL, 0), 0);
+    assert_int_equal(launch_shepherds_launch(rig.shepherds, j.req.job, 1, NULL, 0), 0);
     nap_ms(100);
     assert_int_not_equal(access(j.out, F_OK), 0);
-    assert_int_equal(job_wait(&rig, &j, 10).end, ENDED_NEVER_STARTED);
+    assert_int_equal(client_job_wait(&rig, &j, 10).end, ENDED_NEVER_STARTED);
 }
 
 static void ending_has_a_grace(void **state) {
@@ -261,7 +261,7 @@ static void ending_has_a_grace(void **state) {
     job_wait_started(&rig, &j);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL, .signal = SIGTERM,
                                                             .value_ms = 5000, .why = 42}), 0);
-    struct spool_status s = job_wait(&rig, &j, 4000);
+    struct spool_status s = client_job_wait(&rig, &j, 4000);
     assert_int_equal(s.end, ENDED_KILLED);
     assert_int_equal(s.kill_why, 42);
     assert_int_equal(s.exit_code, 6);
@@ -271,7 +271,7 @@ static void ending_has_a_grace(void **state) {
     job_wait_started(&rig, &j);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL,
                                                             .signal = SIGKILL}), 0);
-    s = job_wait(&rig, &j, 2000);
+    s = client_job_wait(&rig, &j, 2000);
     assert_int_equal(s.end, ENDED_KILLED);
     assert_true(s.signal == SIGKILL || s.exit_code == 128 + SIGKILL);
     assert_int_equal(count_processes("47012"), 0);
@@ -288,7 +288,7 @@ static void suspended_time_does_not_count(void **state) {
     nap_ms(800);
     assert_int_equal(spool_alive(rig.spool, j.req.job, 1, NULL), 1);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_RESUME}), 0);
-    struct spool_status s = job_wait(&rig, &j, 3000);
+    struct spool_status s = client_job_wait(&rig, &j, 3000);
     assert_int_equal(s.end, ENDED_EXITED);
     assert_int_equal(s.exit_code, 1);
     unlink(j.out);
@@ -304,7 +304,7 @@ static void limits_can_change_and_usage_be_read(void **state) {
     assert_true(reply.usage.wall_ms > 0);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_TIME_LIMIT,
                                                             .value_ms = 200}), 0);
-    assert_int_equal(job_wait(&rig, &j, 3000).end, ENDED_TIMEOUT);
+    assert_int_equal(client_job_wait(&rig, &j, 3000).end, ENDED_TIMEOUT);
     unlink(j.out);
 }
 
@@ -374,7 +374,7 @@ static void steps_run_inside(void **state) {
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL,
                                                             .signal = SIGKILL}), 0);
     assert_int_equal(step_wait(&rig, &j, 4, 3000).end, ENDED_KILLED);
-    assert_int_equal(job_wait(&rig, &j, 3000).end, ENDED_KILLED);
+    assert_int_equal(client_job_wait(&rig, &j, 3000).end, ENDED_KILLED);
     assert_int_equal(count_processes("47016") + count_processes("47015"), 0);
     unlink(j.out);
     unlink(step.out);
@@ -411,7 +411,7 @@ static void a_step_can_have_a_terminal(void **state) {
     assert_string_equal(text, "33 91\r\n1\r\n");
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL,
                                                             .signal = SIGKILL}), 0);
-    job_wait(&rig, &j, 3000);
+    client_job_wait(&rig, &j, 3000);
     unlink(j.out);
 }
 
@@ -427,7 +427,7 @@ static void an_empty_attempt_holds_until_told(void **state) {
     assert_int_equal(spool_alive(rig.spool, j.req.job, 1, NULL), 1);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL, .signal = SIGTERM,
                                                             .value_ms = 5000}), 0);
-    assert_int_equal(job_wait(&rig, &j, 2000).end, ENDED_KILLED);
+    assert_int_equal(client_job_wait(&rig, &j, 2000).end, ENDED_KILLED);
     unlink(step.out);
 }
 

@@ -20,16 +20,16 @@ static int parse(struct slurm *s, struct spec *out, const char *script, char **a
     while (argv[argc])
         argc++;
     s->program = "sbatch";
-    opts_init(&line, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
-    opts_init(&all, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
-    assert_true(opts_parse(&line, s, argc, argv, true));
+    slurm_opts_init(&line, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
+    slurm_opts_init(&all, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
+    assert_true(slurm_opts_parse(&line, s, argc, argv, true));
     struct script text = {.text = script, .len = strlen(script)};
     int r = slurm_script_options(s, &text, &all);
     struct opts environment;
-    opts_init(&environment, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
-    opts_environment(&environment, "SBATCH");
-    opts_override(&all, &environment);
-    opts_override(&all, &line);
+    slurm_opts_init(&environment, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
+    slurm_opts_environment(&environment, "SBATCH");
+    slurm_opts_override(&all, &environment);
+    slurm_opts_override(&all, &line);
     return r ? r : slurm_job_spec_from(s, &all, out);
 }
 #define PARSE(script, ...) parse(&s, &p, script, (char *[]){"sbatch", __VA_ARGS__ __VA_OPT__(, ) NULL})
@@ -89,9 +89,10 @@ static void refusals(void **state) {
     assert_int_equal(PARSE("", "--mem=1", "--mem-per-cpu=1"), SLURM_FAILED);
     assert_int_equal(PARSE("#!/bin/sh\n#SBATCH --nosuch\n"), SLURM_USAGE);
     struct opts o;
-    opts_init(&o, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
-    assert_true(opts_parse(&o, &s, 3, (char *[]){"sbatch", "--licenses=a", "--mail-type=END", NULL}, true));
-    assert_false(opts_check(&o, &s));
+    slurm_opts_init(&o, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
+    assert_true(
+        slurm_opts_parse(&o, &s, 3, (char *[]){"sbatch", "--licenses=a", "--mail-type=END", NULL}, true));
+    assert_false(slurm_opts_check(&o, &s));
     arena_done(&s.cli.arena);
 }
 
@@ -144,15 +145,15 @@ static void formats(void **state) {
     slurm_columns_done(&c);
     struct acct_format f = {.parsable = 2, .delimiter = "|"};
     buf_clear(&out);
-    assert_int_equal(acct_columns(&s, "jobid,stat,exitcode%5", &f), 0);
+    assert_int_equal(sacct_columns(&s, "jobid,stat,exitcode%5", &f), 0);
     j.state = JOB_FAILED;
     j.exit_code = 3;
-    acct_heading(&f, &out);
-    acct_put(&f, &(struct acct_row){.job = &j}, &out);
+    sacct_heading(&f, &out);
+    sacct_put(&f, &(struct acct_row){.job = &j}, &out);
     assert_string_equal(buf_str(&out), "JobID|State|ExitCode\n12_[1-3]|FAILED|3:0\n");
-    acct_done(&f);
-    assert_int_not_equal(acct_columns(&s, "nosuch", &f), 0);
-    acct_done(&f);
+    sacct_columns_done(&f);
+    assert_int_not_equal(sacct_columns(&s, "nosuch", &f), 0);
+    sacct_columns_done(&f);
     arena_done(&s.cli.arena);
 }
 

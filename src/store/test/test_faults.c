@@ -450,7 +450,8 @@ static int64_t readable_by(const char *folder) {
     sqlite3 *db = NULL;
     int64_t value = 0;
     assert_int_equal(sqlite3_open(buf_str(&name), &db), SQLITE_OK);
-    assert_int_equal(sql_int(db, "SELECT value FROM meta WHERE name = 'readable_by'", 0, &value, NULL), 0);
+    assert_int_equal(store_sql_int(db, "SELECT value FROM meta WHERE name = 'readable_by'", 0, &value, NULL),
+                     0);
     sqlite3_close(db);
     return value;
 }
@@ -474,7 +475,7 @@ static void test_level_shuts_out_earlier_formats(void **state) {
 
 static void test_upgrade(void **state) {
     const struct schema_step steps[] = {
-        schema_steps[0],
+        store_schema_steps[0],
         {.sql = "ALTER TABLE history ADD COLUMN note TEXT", .readable_by = 1},
         {.sql = "CREATE TABLE broken(; ", .readable_by = 1},
     };
@@ -482,14 +483,14 @@ static void test_upgrade(void **state) {
     struct error e = {0};
     int64_t version = 0;
     assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
-    assert_int_equal(schema_prepare(db, "x.db", steps, 1, &e), 0);
-    assert_int_equal(schema_prepare(db, "x.db", steps, 2, &e), 0);
-    assert_int_equal(schema_prepare(db, "x.db", steps, 2, &e), 0);
-    assert_int_equal(sql_exec(db, "SELECT note FROM history", &e), 0);
-    assert_true(schema_prepare(db, "x.db", steps, 3, &e) < 0);  // and nothing is half done
-    assert_int_equal(sql_int(db, "PRAGMA user_version", 0, &version, &e), 0);
+    assert_int_equal(store_schema_prepare(db, "x.db", steps, 1, &e), 0);
+    assert_int_equal(store_schema_prepare(db, "x.db", steps, 2, &e), 0);
+    assert_int_equal(store_schema_prepare(db, "x.db", steps, 2, &e), 0);
+    assert_int_equal(store_sql_exec(db, "SELECT note FROM history", &e), 0);
+    assert_true(store_schema_prepare(db, "x.db", steps, 3, &e) < 0);  // and nothing is half done
+    assert_int_equal(store_sql_int(db, "PRAGMA user_version", 0, &version, &e), 0);
     assert_int_equal(version, 2);
-    assert_int_equal(schema_prepare(db, "x.db", steps, 1, &e), 0);  // back by one
+    assert_int_equal(store_schema_prepare(db, "x.db", steps, 1, &e), 0);  // back by one
     sqlite3_close(db);
 }
 

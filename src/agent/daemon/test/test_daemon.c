@@ -137,7 +137,7 @@ static void later_controllers_are_answered(void **state) {
     struct work w;
     struct said *s;
     cleanup_buf struct buf b = {0};
-    wire_put_varint(&b, 999);
+    schema_put_varint(&b, 999);
     buf_adds(&b, "whatever");
     net_ws_send(head.ws, WS_BINARY, b.data, b.len);
     work_sh(&w, "exit 0");

@@ -138,28 +138,28 @@ static void a_container_has_the_gpus_of_its_job_or_step(void **state) {
                                .argv = argv, .argc = 1, .tasks = &task, .ntasks = 1};
     struct container_wish w = {"img", "/m", NULL}, back;
     struct error e = {0};
-    if (container_apply(&here, &r, &w, false, &a, &e) < 0)
+    if (agent_container_apply(&here, &r, &w, false, &a, &e) < 0)
         fail_msg("%s", e.text);
     assert_string_equal(r.box[0], "/box");
     assert_int_equal(count(&r, "--device", "/dev/nvidia0") + count(&r, "--device", "/dev/nvidia1"), 2);
     assert_int_equal(count(&r, "--device", "/dev/nvidia-caps/nvidia-cap3") + count(&r, "--device", "/dev/nvidiactl"), 2);
     assert_int_equal(count(&r, "--device", "/dev/nvidia2") + count(&r, "--shim", NULL), 0);
     assert_int_equal(count(&r, "--driver", "/driver"), 1);
-    back = container_of(&r);
+    back = agent_container_of(&r);
     assert_string_equal(back.image, "img");
     assert_string_equal(back.mounts, "/m");
     assert_null(back.workdir);
     r.step = 2;
-    assert_int_equal(container_apply(&here, &r, &back, false, &a, &e), 0);
+    assert_int_equal(agent_container_apply(&here, &r, &back, false, &a, &e), 0);
     assert_int_equal(count(&r, "--device", "/dev/nvidia0"), 0);
     assert_int_equal(count(&r, "--device", "/dev/nvidia1"), 1);
     r.step = 0;
     r.env = env + 2;
     r.nenv = 2;
-    assert_int_equal(container_apply(&here, &r, &w, false, &a, &e), 0);
+    assert_int_equal(agent_container_apply(&here, &r, &w, false, &a, &e), 0);
     assert_int_equal(count(&r, "--device", NULL) + count(&r, "--driver", NULL), 0);
     here.no_containers = "not here";
-    assert_true(container_apply(&here, &r, &w, false, &a, &e) < 0);
+    assert_true(agent_container_apply(&here, &r, &w, false, &a, &e) < 0);
     assert_string_equal(e.text, "not here");
     rmdir(arena_printf(&a, "%s/%u", folder, geteuid()));
     assert_int_equal(rmdir(folder), 0);

@@ -28,7 +28,7 @@ static void variables_are_set_once(void **state) {
                            {.node = "n1", .cpus = 2, .tasks = 1}};
     struct message_launch m = {.id = 7, .attempt = 2, .spec = &spec, .part = parts,
                                .parts = {parts, 2}, .environment = {outer, 8}, .cluster = "lab"};
-    environment_job(&env, &m, &user, "n2");
+    agent_environment_job(&env, &m, &user, "n2");
     for (uint32_t i = 0; i < env.len; i++)
         for (uint32_t k = i + 1; k < env.len; k++) {
             size_t len = strcspn(env.at[i], "=") + 1;
@@ -42,11 +42,11 @@ static void variables_are_set_once(void **state) {
         {"SLURM_MEM_PER_NODE", "1024"}, {"SLURM_RESTART_COUNT", "1"}, {"SLURM_PROCID", "0"},
         {"CUDA_VISIBLE_DEVICES", ""}, {"SLURM_CPUS_PER_TASK", "2"}};
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
-        const char *got = environment_find(&env, want[i][0]);
+        const char *got = agent_environment_find(&env, want[i][0]);
         if (!got || strcmp(got, want[i][1]) != 0)
             fail_msg("%s is %s, expected %s", want[i][0], got ? got : "not set", want[i][1]);
     }
-    assert_null(environment_find(&env, "SLURM_ARRAY_TASK_ID"));
+    assert_null(agent_environment_find(&env, "SLURM_ARRAY_TASK_ID"));
 }
 
 static void slurms_language_keeps_the_submitters_home(void **state) {
@@ -57,10 +57,10 @@ static void slurms_language_keeps_the_submitters_home(void **state) {
     struct part part = {.node = "n2", .cpus = 1, .tasks = 1};
     struct message_launch m = {.id = 7, .attempt = 1, .spec = &spec, .part = &part, .parts = {&part, 1},
                                .environment = {outer, 2}, .cluster = "lab"};
-    environment_job(&env, &m, &user, "n2");
-    assert_string_equal(environment_find(&env, "HOME"), "/other");
-    assert_string_equal(environment_find(&env, "LOGNAME"), "maria");
-    assert_string_equal(environment_find(&env, "USER"), "ana");
+    agent_environment_job(&env, &m, &user, "n2");
+    assert_string_equal(agent_environment_find(&env, "HOME"), "/other");
+    assert_string_equal(agent_environment_find(&env, "LOGNAME"), "maria");
+    assert_string_equal(agent_environment_find(&env, "USER"), "ana");
 }
 
 // Programs take the presence of SLURM_NTASKS for having been started by srun.
@@ -74,21 +74,21 @@ static void a_script_is_told_what_was_asked_for(void **state) {
     struct part part = {.node = "n2", .cpus = 4, .tasks = 3, .gpus = {gpus, 2}};
     struct message_launch m = {.id = 7, .attempt = 1, .spec = &spec, .part = &part, .parts = {&part, 1}};
     struct env none = {.arena = &a}, told = {.arena = &a};
-    environment_job(&none, &m, &user, "n2");
-    assert_null(environment_find(&none, "SLURM_NTASKS"));
-    assert_null(environment_find(&none, "SLURM_NPROCS"));
-    assert_null(environment_find(&none, "SLURM_GPUS"));
-    assert_string_equal(environment_find(&none, "ACEQUIA_NTASKS"), "3");
-    assert_string_equal(environment_find(&none, "SLURM_GPUS_ON_NODE"), "2");
+    agent_environment_job(&none, &m, &user, "n2");
+    assert_null(agent_environment_find(&none, "SLURM_NTASKS"));
+    assert_null(agent_environment_find(&none, "SLURM_NPROCS"));
+    assert_null(agent_environment_find(&none, "SLURM_GPUS"));
+    assert_string_equal(agent_environment_find(&none, "ACEQUIA_NTASKS"), "3");
+    assert_string_equal(agent_environment_find(&none, "SLURM_GPUS_ON_NODE"), "2");
     m.environment.at = asked;
     m.environment.len = sizeof asked / sizeof *asked;
-    environment_job(&told, &m, &user, "n2");
-    assert_string_equal(environment_find(&told, "SLURM_NTASKS"), "3");
-    assert_string_equal(environment_find(&told, "SLURM_GPUS"), "v100:2");
-    assert_string_equal(environment_find(&told, "SLURM_GPU_BIND"), "closest");
-    assert_string_equal(environment_find(&told, "SLURM_ARRAY_TASK_STEP"), "4");
-    assert_string_equal(environment_find(&told, "HOSTNAME"), "n2");
-    assert_string_equal(environment_find(&told, "TMPDIR"), "/tmp");
+    agent_environment_job(&told, &m, &user, "n2");
+    assert_string_equal(agent_environment_find(&told, "SLURM_NTASKS"), "3");
+    assert_string_equal(agent_environment_find(&told, "SLURM_GPUS"), "v100:2");
+    assert_string_equal(agent_environment_find(&told, "SLURM_GPU_BIND"), "closest");
+    assert_string_equal(agent_environment_find(&told, "SLURM_ARRAY_TASK_STEP"), "4");
+    assert_string_equal(agent_environment_find(&told, "HOSTNAME"), "n2");
+    assert_string_equal(agent_environment_find(&told, "TMPDIR"), "/tmp");
 }
 
 static void launch(const struct message_launch *m, struct arena *a, struct launch_request *r) {
@@ -101,7 +101,8 @@ static void launch(const struct message_launch *m, struct arena *a, struct launc
     enum launch_code code;
     assert_int_equal(users_start(&users, &e), 0);
     int rc;
-    while ((rc = request_from_launch(&here, users, m, (uint32_t[]){0, 1, 2, 3}, 4, 1, a, r, &code, &e)) == -EINPROGRESS) {
+    while ((rc = agent_request_from_launch(&here, users, m, (uint32_t[]){0, 1, 2, 3}, 4, 1, a, r, &code,
+                                           &e)) == -EINPROGRESS) {
         usleep(1000);
         users_read(users, 1);
     }
@@ -150,15 +151,15 @@ static void ends_are_told_in_the_controllers_words(void **state) {
     struct message_ended m;
     struct spool_status s = {.job = 7, .attempt = 1, .end = ENDED_LAUNCH_FAILED,
                              .launch_code = LAUNCH_CWD, .text = "no folder"};
-    request_report(&s, &a, &m);
+    agent_request_report(&s, &a, &m);
     assert_int_equal(m.cause, END_LAUNCH);
     assert_string_equal(m.reason, "could not be started: no folder");
     s = (struct spool_status){.end = ENDED_KILLED, .kill_why = END_PREEMPT, .signal = SIGTERM};
-    request_report(&s, &a, &m);
+    agent_request_report(&s, &a, &m);
     assert_int_equal(m.cause, END_PREEMPT);
     assert_int_equal(m.exit_signal, SIGTERM);
     s = (struct spool_status){.end = ENDED_LOST};
-    request_report(&s, &a, &m);
+    agent_request_report(&s, &a, &m);
     assert_int_equal(m.cause, END_NODE_FAIL);
 }
 

@@ -26,7 +26,7 @@ static inline void buf_addc(struct buf *b, char c) {
 }
 void buf_fill(struct buf *b, char c, size_t count);
 void buf_adds(struct buf *b, const char *s);
-// For terminals: control characters are written as \x1b or \u202e (see has_control_chars).
+// For terminals: control characters are written as \x1b or \u202e (see str_has_control_chars).
 void buf_add_visible(struct buf *b, const char *s);
 void buf_addu(struct buf *b, uint64_t v);  // decimal
 void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

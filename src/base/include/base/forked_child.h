@@ -6,4 +6,4 @@ enum { APART_FD = 3 };
 
 // Right after the fork: keeps standard input to error and `fd`, which becomes APART_FD, lets go of
 // every other descriptor, handler and blocked signal, and takes the name. Ends the process on failure.
-void apart_begin(const char *name, int fd);
+void forked_child_begin(const char *name, int fd);

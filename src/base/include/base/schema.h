@@ -146,12 +146,12 @@ void schema_write_given_json(const struct schema *s, const void *value, struct j
 int schema_read_json(const struct schema *s, const struct json *j, struct arena *a, void *value, struct error *e);
 bool schema_equal(const struct schema *s, const void *a, const void *b);
 void *schema_copy(const struct schema *s, const void *value, struct arena *a);  // deep
-size_t field_size(const struct field *f);  // of one element
+size_t schema_field_size(const struct field *f);                                // of one element
 // The word of a value; "unknown" for one that a later release has added.
-const char *words_name(const char *const *words, unsigned value);
+const char *schema_word_name(const char *const *words, unsigned value);
 // A word's value, or -1.
-int words_find(const char *const *words, const char *word);
+int schema_word_find(const char *const *words, const char *word);
 
 // The primitive codings, for formats built by hand.
-void wire_put_varint(struct buf *b, uint64_t v);
-int wire_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *v);
+void schema_put_varint(struct buf *b, uint64_t v);
+int schema_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *v);

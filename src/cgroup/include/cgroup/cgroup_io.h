@@ -8,10 +8,10 @@
 
 enum { CGROUP_FULL_MAX = CGROUP_PATH_MAX + CGROUP_NAME_MAX + 96 };
 
-int kernel_write(const char *path, const char *text);            // 0 or a negative errno
-ssize_t kernel_read(const char *path, char *out, size_t size);   // length, NUL-terminated
-uint64_t kernel_field(const char *text, const char *key);        // "key N" lines; 0 if absent
-void kernel_path(char *out, size_t size, const char *dir, const char *file);  // "dir/file"
+int cgroup_kernel_write(const char *path, const char *text);           // 0 or a negative errno
+ssize_t cgroup_kernel_read(const char *path, char *out, size_t size);  // length, NUL-terminated
+uint64_t cgroup_kernel_field(const char *text, const char *key);       // "key N" lines; 0 if absent
+void cgroup_kernel_path(char *out, size_t size, const char *dir, const char *file);  // "dir/file"
 
 // "BASE/SLOT[/REST]" in one controller's tree; returns `out`.
 const char *cgroup_path(const struct cgroup_slot *slot, enum cgroup_controller c, const char *rest,

@@ -15,11 +15,11 @@ struct procs_usage {
 typedef bool procs_skip_fn(void *ctx, pid_t pid);
 // Sends sig (0: none) to all descendants of root, except root and, with skip, whole subtrees.
 // Returns the number signalled (or seen).
-int procs_signal_tree(pid_t root, int sig, procs_skip_fn *skip, void *ctx);
-void procs_tree_usage(pid_t root, struct procs_usage *out);
-void procs_family_usage(pid_t root, struct procs_usage *out);  // with the root itself
+int cgroup_procs_signal_tree(pid_t root, int sig, procs_skip_fn *skip, void *ctx);
+void cgroup_procs_tree_usage(pid_t root, struct procs_usage *out);
+void cgroup_procs_family_usage(pid_t root, struct procs_usage *out);  // with the root itself
 
 // The variable by which a process is recognised when its shepherd is gone.
 #define PROCS_MARK "ACEQUIA_ATTEMPT_ID"
 // Sends sig to every process that has mark `id`. Returns their number.
-int procs_signal_marked(uint64_t id, int sig);
+int cgroup_procs_signal_marked(uint64_t id, int sig);

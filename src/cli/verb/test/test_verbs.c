@@ -25,18 +25,18 @@ static void verbs_are_whole(void **state) {
     size_t count;
     const struct verb *const *verbs = verbs_all(&count);
     cleanup_buf struct buf overview = {0}, bash = {0}, zsh = {0}, docs = {0};
-    help_overview(&overview, false);
-    completion_bash(&bash);
-    completion_zsh(&zsh);
-    docs_markdown(&docs);
+    verb_help_overview(&overview, false);
+    verb_completion_bash(&bash);
+    verb_completion_zsh(&zsh);
+    verb_docs_markdown(&docs);
     widest_line(buf_str(&overview), 80, "overview");
     for (size_t i = 0; i < count; i++) {
         const struct verb *v = verbs[i];
         cleanup_buf struct buf help = {0}, man = {0};
         assert_non_null(v->summary);
         assert_non_null(v->run);
-        help_verb(v, &help);
-        man_verb(v, &man);
+        verb_help_verb(v, &help);
+        verb_man_verb(v, &man);
         widest_line(buf_str(&help), 80, v->name);
         assert_non_null(strstr(buf_str(&help), "--json"));
         assert_non_null(strstr(buf_str(&man), ".SH NAME"));

@@ -54,9 +54,9 @@ struct audit_finding {
     uint64_t bytes, limit_bytes;
 };
 
-struct audit_finding audit_look(struct audit_state *s, const struct audit_facts *f, int64_t now_ms);
+struct audit_finding gpu_audit_look(struct audit_state *s, const struct audit_facts *f, int64_t now_ms);
 // What an honest job may be above its limit by the driver's count: contexts that grow, rounding, and
 // what the ledger itself admits to, up to an eighth of the limit.
-uint64_t audit_allowed_bytes(const struct audit_facts *f);
+uint64_t gpu_audit_allowed_bytes(const struct audit_facts *f);
 // One sentence for the job's owner. "GPU 0" is named by its index.
-const char *audit_text(const struct audit_finding *f, uint32_t index, char out[AUDIT_TEXT_MAX]);
+const char *gpu_audit_text(const struct audit_finding *f, uint32_t index, char out[AUDIT_TEXT_MAX]);

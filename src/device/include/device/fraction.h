@@ -20,12 +20,12 @@ struct fraction {
 };
 
 // Makes the ledger (its path comes back) and, if there is none, the GPU's arbiter.
-int fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRACTION_PATH_MAX]);
+int gpu_fraction_make(const struct fraction *f, const struct gpu *gpu, char path[FRACTION_PATH_MAX]);
 // Where the ledger of that GPU lies.
-int fraction_path(const char *folder, const char *uuid, char path[FRACTION_PATH_MAX]);
+int gpu_fraction_path(const char *folder, const char *uuid, char path[FRACTION_PATH_MAX]);
 // Removes the ledger and the job's turn; nothing happens where there is none.
-void fraction_forget(const char *folder, const char *arbiter_folder, const char *uuid, const char *job);
+void gpu_fraction_forget(const char *folder, const char *arbiter_folder, const char *uuid, const char *job);
 // Jobs can write to their ledger and to the arbiter, so they could enlarge them and fill the file system. Cuts
 // such a file back to its size, which no process that uses it notices. True: it was enlarged.
-bool fraction_trim_ledger(const char *path);
-bool fraction_trim_arbiter(const char *folder, const char *uuid);
+bool gpu_fraction_trim_ledger(const char *path);
+bool gpu_fraction_trim_arbiter(const char *folder, const char *uuid);

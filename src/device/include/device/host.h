@@ -10,4 +10,4 @@ struct host_state {
 };
 // Fills cpu_milli, load_milli, memory_used_bytes, and disk_bytes and disk_free_bytes of the file system with `path`;
 // what cannot be read stays 0.
-void host_sample(struct host_state *s, const char *path, struct message_telemetry *out);
+void gpu_host_sample(struct host_state *s, const char *path, struct message_telemetry *out);

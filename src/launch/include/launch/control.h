@@ -34,10 +34,10 @@ struct control_reply {
 
 // Connects and sends; returns a non-blocking descriptor to read the reply from. -ENOENT or
 // -ECONNREFUSED: the shepherd does not listen yet (a moment after its start) or any more.
-int control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
-                 const int *fds, int nfds);
+int launch_control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                        const int *fds, int nfds);
 // Waits up to timeout_ms for the reply and closes the descriptor.
-int control_receive(int fd, int timeout_ms, struct control_reply *out);
+int launch_control_receive(int fd, int timeout_ms, struct control_reply *out);
 // Both, again and again for timeout_ms while the shepherd does not listen yet.
-int control_call(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
-                 const int *fds, int nfds, int timeout_ms, struct control_reply *out);
+int launch_control_call(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                        const int *fds, int nfds, int timeout_ms, struct control_reply *out);

@@ -5,4 +5,4 @@
 enum { FDS_SENT_MAX = 16 };
 
 // Sends one record; the descriptors stay the caller's. 0 or a negative errno.
-int fds_send(int socket, const void *data, size_t len, const int *fds, int nfds);
+int launch_fds_send(int socket, const void *data, size_t len, const int *fds, int nfds);

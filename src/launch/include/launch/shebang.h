@@ -13,4 +13,4 @@ struct shebang {
 };
 
 // Not LAUNCH_OK: `text` says why, for people. Allocates nothing.
-enum launch_code shebang_read(const char *script, struct shebang *out, char *text, size_t max);
+enum launch_code launch_shebang_read(const char *script, struct shebang *out, char *text, size_t max);

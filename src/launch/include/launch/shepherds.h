@@ -16,11 +16,11 @@ struct shepherds_options {
 };
 
 struct shepherds;
-int shepherds_start(struct shepherds **out, const struct shepherds_options *o, struct error *e);
-struct shepherds *shepherds_free(struct shepherds *s);  // the zygote leaves; running jobs go on
+int launch_shepherds_start(struct shepherds **out, const struct shepherds_options *o, struct error *e);
+struct shepherds *launch_shepherds_free(struct shepherds *s);  // the zygote leaves; running jobs go on
 // Hands an attempt's folder over. -EAGAIN: too many are waiting; try again when writable.
-int shepherds_launch(struct shepherds *s, uint64_t job, uint32_t attempt, const int *fds, int nfds);
-int shepherds_fd(const struct shepherds *s);       // writable again after -EAGAIN
-pid_t shepherds_pid(const struct shepherds *s);
+int launch_shepherds_launch(struct shepherds *s, uint64_t job, uint32_t attempt, const int *fds, int nfds);
+int launch_shepherds_fd(const struct shepherds *s);  // writable again after -EAGAIN
+pid_t launch_shepherds_pid(const struct shepherds *s);
 // After the zygote ended (SIGCHLD): starts another on the same socket.
-int shepherds_restart(struct shepherds *s, struct error *e);
+int launch_shepherds_restart(struct shepherds *s, struct error *e);

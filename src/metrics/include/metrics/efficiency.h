@@ -91,7 +91,8 @@ enum { IDLE_GAP_MS = 5000 };
 
 // One look: what is to be done now, each step once per idle time. Only time that was measured counts: use
 // that is not known (`use_milli` negative), a gap and a clock that jumps are nobody's fault.
-enum idle_step idle_look(struct idle_state *s, const struct idle_policy *p, int64_t now_ms, int64_t use_milli);
+enum idle_step metrics_idle_look(struct idle_state *s, const struct idle_policy *p, int64_t now_ms,
+                                 int64_t use_milli);
 // Below this a holder of `share_milli` counts as not using its GPUs: 1 % of what it holds of each.
-uint32_t idle_below_milli(uint64_t share_milli);
-uint64_t idle_seconds(const struct idle_state *s);
+uint32_t metrics_idle_below_milli(uint64_t share_milli);
+uint64_t metrics_idle_seconds(const struct idle_state *s);

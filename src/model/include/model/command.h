@@ -77,7 +77,7 @@ struct command_cancel {
 // A job held by an administrator can only be released by one. A running job goes on, and is held when it
 // comes back to the queue. HOLD_BY_OWNER: as user for one's own jobs, as administrator for others'.
 enum hold_kind { HOLD_BY_OWNER, HOLD_USER, HOLD_ADMIN };
-extern const char *const hold_kind_words[];
+extern const char *const command_hold_kind_words[];
 
 struct command_hold {
     uint64_t id;

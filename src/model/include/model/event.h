@@ -67,7 +67,7 @@ enum end_cause {
     END_GPU,
     END_CAUSE_COUNT
 };
-extern const char *const end_cause_words[];
+extern const char *const event_end_cause_words[];
 
 struct event_key {         // an idempotency key
     uint64_t hash;        // of user and key, with the cluster's secret

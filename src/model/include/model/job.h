@@ -58,7 +58,7 @@ extern const char *const job_class_words[];
 // (batch), the command once per task on all nodes (tasks), or nothing: an allocation that steps are
 // started in (steps).
 enum launch_kind { LAUNCH_BATCH, LAUNCH_TASKS, LAUNCH_STEPS, LAUNCH_KIND_COUNT };
-extern const char *const launch_kind_words[];
+extern const char *const job_launch_kind_words[];
 
 struct array_range {
     uint32_t first, last, step;
@@ -160,7 +160,7 @@ struct part {
     LIST(struct gpu_grant) gpus;
     const char *cpu_ids;  // of the node's CPUs, "0-3,8"; NULL: not told
 };
-extern const struct schema part_schema;
+extern const struct schema job_part_schema;
 
 // A finished job as history keeps it, and as the API shows any job.
 struct job_record {

@@ -66,7 +66,7 @@ enum message_type {
 };
 
 enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
-extern const char *const attempt_state_words[];
+extern const char *const message_attempt_state_words[];
 
 // A step of a running attempt; one that has ended carries its end.
 struct step_state {
@@ -220,7 +220,7 @@ struct message_ping {
     struct journal_position *at;  // of the controller; NULL: the journal has no epochs
 };
 enum log_source { LOG_SOURCE_OUTPUT, LOG_SOURCE_ERROR };
-extern const char *const log_source_words[];
+extern const char *const message_log_source_words[];
 struct message_log_read {
     uint64_t stream, id;
     uint32_t attempt;

@@ -19,4 +19,5 @@ struct mount_specs {
 };
 
 // Everything lands in the arena. `what` names the field for people.
-int mount_specs_parse(const char *what, const char *text, struct arena *a, struct mount_specs *out, struct error *e);
+int spec_mounts_parse(const char *what, const char *text, struct arena *a, struct mount_specs *out,
+                      struct error *e);

@@ -56,7 +56,7 @@ struct project {
     const char *default_qos;
     bool shared_logs;            // members see each other's scripts and logs
 };
-extern const struct schema project_schema;
+extern const struct schema entity_project_schema;
 
 struct partition {
     const char *name, *nodes;
@@ -64,7 +64,7 @@ struct partition {
     uint32_t default_time_s, max_time_s, tier;
     uint64_t default_memory_per_cpu_bytes;
 };
-extern const struct schema partition_schema;
+extern const struct schema entity_partition_schema;
 
 struct qos {
     const char *name;
@@ -74,7 +74,7 @@ struct qos {
     double usage_factor;
     bool no_preempt;
 };
-extern const struct schema qos_schema;
+extern const struct schema entity_qos_schema;
 
 struct reservation {
     const char *name, *nodes;
@@ -82,7 +82,7 @@ struct reservation {
     LIST(const char *) users, projects;
     bool maintenance;
 };
-extern const struct schema reservation_schema;
+extern const struct schema entity_reservation_schema;
 
 // The rules of sharing that are not properties of one project, partition or QoS.
 enum policy_order_word { ORDER_FAIR, ORDER_FCFS };

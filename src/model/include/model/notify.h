@@ -27,11 +27,12 @@ enum {
 };
 
 // `words` may be NULL or "none": 0. Capitals are accepted.
-int notify_parse(const char *words, uint32_t *mask, struct error *e);
+int spec_notify_parse(const char *words, uint32_t *mask, struct error *e);
 // Checks a list of mail addresses (or local users) and URLs, separated by commas.
-int notify_targets_check(const char *targets, struct error *e);
-bool notify_target_is_url(const char *target, size_t len);
-bool notify_target_is_mail(const char *target, size_t len);
+int spec_notify_targets_check(const char *targets, struct error *e);
+bool spec_notify_target_is_url(const char *target, size_t len);
+bool spec_notify_target_is_mail(const char *target, size_t len);
 // The next target of a list: its length, 0 at the end. Call with *at = the list.
-uint32_t notify_target_next(const char **at, const char **target);
-uint32_t notify_time_percent(uint32_t mask, uint32_t after_percent);  // the next warning; 0: none is left
+uint32_t spec_notify_target_next(const char **at, const char **target);
+uint32_t spec_notify_time_percent(uint32_t mask,
+                                  uint32_t after_percent);  // the next warning; 0: none is left

@@ -33,7 +33,9 @@ int time_parse(const char *text, int64_t now_ms, int32_t zone_offset_s, enum tim
 
 const char *size_format(uint64_t bytes, char out[static UNIT_TEXT_MAX]);      // "64G", "1.5T", "0"
 const char *duration_format(uint64_t seconds, char out[static UNIT_TEXT_MAX]);  // "8h", "1d12h", "90s" as "1m30s"
-const char *elapsed_format(int64_t seconds, char out[static UNIT_TEXT_MAX]);   // "0:05", "1:02:03", "2-01:02:03"
-const char *elapsed_format_full(int64_t seconds, char out[static UNIT_TEXT_MAX]);  // "00:00:05", "2-01:02:03"
+const char *duration_elapsed_format(int64_t seconds,
+                                    char out[static UNIT_TEXT_MAX]);  // "0:05", "1:02:03", "2-01:02:03"
+const char *duration_elapsed_format_full(int64_t seconds,
+                                         char out[static UNIT_TEXT_MAX]);  // "00:00:05", "2-01:02:03"
 const char *time_format(int64_t at_ms, int32_t zone_offset_s,
                         char out[static UNIT_TEXT_MAX]);  // "2026-01-31T12:00:00"; "-" for 0

@@ -87,12 +87,13 @@ struct step_layout {
 };
 
 // "block", "cyclic", "plane=4"; what follows a colon or comma (sockets, packing) changes nothing here.
-int step_distribution_parse(const char *text, enum step_distribution *out, uint32_t *plane_size, struct error *e);
+int sched_step_distribution_parse(const char *text, enum step_distribution *out, uint32_t *plane_size,
+                                  struct error *e);
 // "none", "closest", "single:2", "per_task:1", "map_gpu:0,1", "mask_gpu:0x3,0xc", each also after "verbose,".
-int step_bind_parse(const char *text, struct arena *a, struct step_bind *out, struct error *e);
+int sched_step_bind_parse(const char *text, struct arena *a, struct step_bind *out, struct error *e);
 
 // -EAGAIN: it fits when other steps have ended. Any other error: it can never fit into this job.
-int step_pack(const struct step_request *r, const struct step_slot *slots, uint32_t count, struct arena *a,
-              struct step_layout *out, struct error *e);
-void step_hold(struct step_slot *slots, const struct step_layout *layout);
-void step_free(struct step_slot *slots, const struct step_layout *layout);
+int sched_step_pack(const struct step_request *r, const struct step_slot *slots, uint32_t count,
+                    struct arena *a, struct step_layout *out, struct error *e);
+void sched_step_hold(struct step_slot *slots, const struct step_layout *layout);
+void sched_step_free(struct step_slot *slots, const struct step_layout *layout);

@@ -51,6 +51,5 @@ static inline const char *batch_at(const struct store_batch *b, struct batch_spa
 }
 
 // The record with pointers into the batch's bytes.
-struct store_event batch_event_view(const struct store_batch *b, const struct batch_event *ev);
-struct store_history batch_history_view(const struct store_batch *b,
-                                        const struct batch_history *h);
+struct store_event store_batch_event_view(const struct store_batch *b, const struct batch_event *ev);
+struct store_history store_batch_history_view(const struct store_batch *b, const struct batch_history *h);

@@ -13,10 +13,11 @@ struct container_wish {
 };
 
 // Adds acequia-box to `r`, whose environment is complete. Makes the user's folder for images.
-int container_apply(const struct request_node *node, struct launch_request *r, const struct container_wish *w,
-                    bool login, struct arena *a, struct error *e);
+int agent_container_apply(const struct request_node *node, struct launch_request *r,
+                          const struct container_wish *w, bool login, struct arena *a, struct error *e);
 // What an attempt was launched with, for its steps; image NULL: no container.
-struct container_wish container_of(const struct launch_request *r);
+struct container_wish agent_container_of(const struct launch_request *r);
 // At the start: where the program, the driver and the images are, and whether users may have namespaces.
 // `images`: folder for users' images, NULL for the usual one; `socket`: the controller's, if it is on this machine.
-void container_describe(struct agent_node *a, const struct config_node *c, const char *images, const char *socket);
+void agent_container_describe(struct agent_node *a, const struct config_node *c, const char *images,
+                              const char *socket);

@@ -13,16 +13,16 @@ struct env {
 };
 
 // Sets or replaces.
-void environment_set(struct env *env, const char *name, const char *value);
-const char *environment_find(const struct env *env, const char *name);  // NULL if not set
+void agent_environment_set(struct env *env, const char *name, const char *value);
+const char *agent_environment_find(const struct env *env, const char *name);  // NULL if not set
 
 // Of an attempt: for its script, command or tasks, and the ground for its steps.
-void environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
-                     const char *node);
+void agent_environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
+                           const char *node);
 // Of one task of a job or step.
-void environment_task(struct env *env, uint32_t rank, uint32_t local);
+void agent_environment_task(struct env *env, uint32_t rank, uint32_t local);
 // The GPUs that it sees, when the step binds them to tasks.
-void environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local);
-uint32_t environment_rank(const struct message_exec *m, uint32_t local);
+void agent_environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local);
+uint32_t agent_environment_rank(const struct message_exec *m, uint32_t local);
 // Of a step, on top of its attempt's.
-void environment_step(struct env *env, const struct message_exec *m);
+void agent_environment_step(struct env *env, const struct message_exec *m);

@@ -27,25 +27,25 @@ struct request_node {
 };
 
 // The job's user on this node. -EINPROGRESS: not known yet, -ETIMEDOUT: and nobody tells, see base/users.h.
-int request_user(struct users *users, const struct spec *s, int64_t now_ms, const struct user_info **out,
-                 struct error *e);
+int agent_request_user(struct users *users, const struct spec *s, int64_t now_ms,
+                       const struct user_info **out, struct error *e);
 // Fills `out`; everything belongs to the arena. *code says which kind of failure it was; what
-// request_user returns comes through.
-int request_from_launch(const struct request_node *node, struct users *users,
-                        const struct message_launch *m, const uint32_t *cpus, uint32_t ncpus,
-                        int64_t now_ms, struct arena *a, struct launch_request *out,
-                        enum launch_code *code, struct error *e);
+// agent_request_user returns comes through.
+int agent_request_from_launch(const struct request_node *node, struct users *users,
+                              const struct message_launch *m, const uint32_t *cpus, uint32_t ncpus,
+                              int64_t now_ms, struct arena *a, struct launch_request *out,
+                              enum launch_code *code, struct error *e);
 // A step inside an attempt whose own request is `parent`.
-int request_from_exec(const struct request_node *node, const struct launch_request *parent,
-                      const struct message_exec *m, uint32_t step, struct arena *a,
-                      struct launch_request *out, struct error *e);
+int agent_request_from_exec(const struct request_node *node, const struct launch_request *parent,
+                            const struct message_exec *m, uint32_t step, struct arena *a,
+                            struct launch_request *out, struct error *e);
 // Where the output of a job went: the absolute path on this node.
-const char *request_log_path(const struct request_node *node, const struct message_log_read *m,
-                             const char *home, struct arena *a, struct error *e);
+const char *agent_request_log_path(const struct request_node *node, const struct message_log_read *m,
+                                   const char *home, struct arena *a, struct error *e);
 // The kept output of an attempt that is streamed; error: its standard error.
-const char *request_kept_path(const struct request_node *node, uint64_t id, uint32_t attempt,
-                              bool error, struct arena *a);
+const char *agent_request_kept_path(const struct request_node *node, uint64_t id, uint32_t attempt,
+                                    bool error, struct arena *a);
 
 // How an attempt or step ended, in the controller's words.
-enum end_cause request_cause(const struct spool_status *s);
-void request_report(const struct spool_status *s, struct arena *a, struct message_ended *out);
+enum end_cause agent_request_cause(const struct spool_status *s);
+void agent_request_report(const struct spool_status *s, struct arena *a, struct message_ended *out);

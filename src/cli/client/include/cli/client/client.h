@@ -38,11 +38,12 @@ struct query {
     struct buf text;
     bool has;
 };
-void query_begin(struct query *q, const char *path);
-void query_add(struct query *q, const char *key, const char *value);
-void query_addf(struct query *q, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void query_done(struct query *q);
-#define cleanup_query __attribute__((__cleanup__(query_done)))
+void client_query_begin(struct query *q, const char *path);
+void client_query_add(struct query *q, const char *key, const char *value);
+void client_query_addf(struct query *q, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void client_query_done(struct query *q);
+#define cleanup_query __attribute__((__cleanup__(client_query_done)))
 
 // One call with the connection's whole life: prints the error; 0 or the exit status.
 int client_get(struct cli *c, const char *target, struct reply *out);

@@ -7,19 +7,20 @@
 #include "cli/command/command.h"
 #include "model/paths.h"
 
-int daemon_path(struct arena *a, const char **out, struct error *e);
+int client_daemon_path(struct arena *a, const char **out, struct error *e);
 // Becomes acequiad with this command line; returns only on failure.
-int daemon_exec_client(struct cli *c, struct error *e);
-int daemon_exec(struct cli *c, const char *role, char **arguments, int count, struct error *e);
+int client_daemon_exec_client(struct cli *c, struct error *e);
+int client_daemon_exec(struct cli *c, const char *role, char **arguments, int count, struct error *e);
 // In the background: own session, log file, no terminal. `name` names the pid and log files.
-int daemon_start(struct cli *c, const struct paths *p, const char *name, const char *const *arguments,
-                 pid_t *pid, struct error *e);
-pid_t daemon_running(struct cli *c, const struct paths *p, const char *name);  // 0: not running
+int client_daemon_start(struct cli *c, const struct paths *p, const char *name, const char *const *arguments,
+                        pid_t *pid, struct error *e);
+pid_t client_daemon_running(struct cli *c, const struct paths *p, const char *name);  // 0: not running
 // SIGTERM, wait up to timeout_ms, SIGKILL. 1: stopped, 0: was not running.
-int daemon_stop(struct cli *c, const struct paths *p, const char *name, int timeout_ms, struct error *e);
+int client_daemon_stop(struct cli *c, const struct paths *p, const char *name, int timeout_ms,
+                       struct error *e);
 // The same for another program; `mark` is a text in its command line by which it is recognised.
-int daemon_program_start(struct cli *c, const struct paths *p, const char *name, const char *program,
-                         const char *const *argv, pid_t *pid, struct error *e);
-pid_t daemon_program_running(struct cli *c, const struct paths *p, const char *name, const char *mark);
-int daemon_program_stop(struct cli *c, const struct paths *p, const char *name, const char *mark,
-                        int timeout_ms, struct error *e);
+int client_daemon_program_start(struct cli *c, const struct paths *p, const char *name, const char *program,
+                                const char *const *argv, pid_t *pid, struct error *e);
+pid_t client_daemon_program_running(struct cli *c, const struct paths *p, const char *name, const char *mark);
+int client_daemon_program_stop(struct cli *c, const struct paths *p, const char *name, const char *mark,
+                               int timeout_ms, struct error *e);

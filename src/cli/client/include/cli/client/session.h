@@ -12,9 +12,9 @@ struct client_session {
     bool input;               // forward standard input
     bool cancels;             // Ctrl-C cancels the job; the second time it is killed. Else it is sent on
     bool job;                 // it is a job of its own: when the controller goes away, attach again
-    int64_t id;               // of the job, when it is known; set by session_run
+    int64_t id;               // of the job, when it is known; set by client_session_run
 };
 
 // Returns the exit status.
-int session_run(struct client_session *s);
-void session_json_terminal(struct json_writer *w);  // "rows" and "columns"
+int client_session_run(struct client_session *s);
+void client_session_json_terminal(struct json_writer *w);  // "rows" and "columns"

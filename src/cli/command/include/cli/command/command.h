@@ -52,7 +52,7 @@ struct verb {
     bool live_jobs;         // only jobs that have not ended are meant
 };
 
-extern const struct option_table common_options;
+extern const struct option_table cli_common_options;
 
 // Prints the error and returns CLI_FAILED (or CLI_USAGE with a hint at --help).
 int cli_fail(struct cli *c);

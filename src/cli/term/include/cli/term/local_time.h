@@ -4,7 +4,7 @@
 
 #include "model/units.h"
 
-int32_t local_offset_s(int64_t at_ms);
+int32_t local_time_offset_s(int64_t at_ms);
 // The offset is that of the time meant, also across a change to or from summer time.
 int local_time_parse(const char *text, int64_t now_ms, enum time_meaning meaning, int64_t *at_ms, struct error *e);
 const char *local_time_format(int64_t at_ms, char out[static UNIT_TEXT_MAX]);  // "2026-01-31T12:00:00"

@@ -3,4 +3,4 @@
 #include "cli/command/command.h"
 
 // `tls`: NULL in the executable that has no TLS library.
-int cli_main(int argc, char **argv, const struct cli_transport *tls);
+int verbs_main(int argc, char **argv, const struct cli_transport *tls);
