@@ -70,9 +70,14 @@ int sim_replay_world(const struct trace *t, struct world *w, struct error *err) 
         gpus += t->nodes.at[i].gpus;
     uint32_t n = t->projects.at.len;
     for (uint32_t i = 1; i <= n && !r; i++) {
-        struct sched_project p = {.id = i, .name = trace_names_get(&t->projects, i), .quota_milligpu = gpus * 1000 / n,
-                                  .weight_milli = SCHED_UNLIMITED, .limit_milligpu = SCHED_UNLIMITED,
-                                  .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED};
+        struct sched_project p = {.id = i,
+                                  .name = trace_names_get(&t->projects, i),
+                                  .quota_milligpu = gpus * 1000 / n,
+                                  .weight_milli = SCHED_UNLIMITED,
+                                  .limit_milligpu = SCHED_UNLIMITED,
+                                  .quota_cpus = SCHED_UNLIMITED,
+                                  .limit_cpus = SCHED_UNLIMITED,
+                                  .interactive_limit_ms = SCHED_UNLIMITED};
         r = world_project_set(w, &p, err);
     }
     return r;

@@ -159,6 +159,16 @@ void schema_give(const struct schema *s, void *value, const void *member) {
     mark(s, value, field_of_member(s, value, member)->num);
 }
 
+void schema_unmark(const struct schema *s, void *value, const void *member) {
+    uint64_t num = field_of_member(s, value, member)->num;
+    if (num < s->given_bits)
+        *given_word(s, value, num) &= ~(1ULL << num % 64);
+}
+
+bool schema_given_zero(const struct schema *s, const struct field *f, const void *value) {
+    return is_marked(s, value, f->num) && is_zero(f, (const char *)value + f->offset);
+}
+
 void schema_forget_given(const struct schema *s, void *value) {
     if (s->given_bits)
         memset((char *)value + s->given_offset, 0, s->given_bits / 8);

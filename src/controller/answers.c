@@ -592,6 +592,8 @@ static const struct field share_fields[] = {
     FIELD(8, S, queued_cpus, "CPUs that its pending jobs ask for."),
     FIELD(9, S, running, "Running jobs."),
     FIELD(10, S, pending, "Pending jobs."),
+    FIELD(11, S, deleting,
+          "It is being deleted: no job starts in it, and it is gone when its last job has ended."),
 };
 static const struct schema share_schema = SCHEMA(S, "a project's share", share_fields);
 #undef S

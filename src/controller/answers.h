@@ -342,6 +342,7 @@ struct answer_share {
     const char *project, *parent;
     uint64_t quota_milligpu, share_milligpu, used_milligpu, queued_milligpu;
     uint64_t used_cpus, queued_cpus, running, pending;
+    bool deleting;
 };
 struct answer_shares {
     uint64_t total_milligpu, total_cpus;

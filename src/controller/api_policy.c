@@ -95,16 +95,21 @@ static void warn_of_nodes(struct api_call *call, const char *list, struct warnin
             w->arena, "%u of these nodes do not exist yet, for example %.64s; see 'acequia nodes'", unknown, first);
 }
 
-// A job that waits keeps waiting when what it names is deleted. `jobs`: that were in it.
+// `jobs`: that were in it.
 static void warn_of_jobs(struct api_call *call, enum entity_kind kind, uint64_t jobs, struct warnings *w) {
     w->at[w->len++] = arena_printf(w->arena,
-                                   "%llu live %s in it: running jobs go on, pending ones will not start; 'acequia "
-                                   "cancel --%s %.64s' ends them",
-                                   (unsigned long long)jobs, jobs == 1 ? "job is" : "jobs are", entity_command(kind),
-                                   call->name);
+                                   "%llu live %s in it: running jobs go on to their end, pending ones %s; "
+                                   "'acequia cancel --%s %.64s' ends "
+                                   "them",
+                                   (unsigned long long)jobs, jobs == 1 ? "job is" : "jobs are",
+                                   kind == ENTITY_PROJECT ? "are cancelled" : "will not start",
+                                   entity_command(kind), call->name);
 }
 
-static void finish(struct api_call *call, int r, const char *nodes, uint64_t jobs, const struct error *e) {
+enum change { CHANGE_SET, CHANGE_DELETE, CHANGE_POLICY };
+
+static void finish(struct api_call *call, int r, enum change change, const char *nodes, uint64_t jobs,
+                   const struct error *e) {
     struct warnings w = {.arena = &call->arena};
     char warning[ERROR_TEXT_MAX];
     enum entity_kind kind = entity_of_path(call->req->path);
@@ -114,12 +119,13 @@ static void finish(struct api_call *call, int r, const char *nodes, uint64_t job
     }
     if (jobs)
         warn_of_jobs(call, kind, jobs, &w);
-    for (uint32_t i = 0; kind == ENTITY_PROJECT && w.len < WARNINGS_MAX &&
+    for (uint32_t i = 0; kind == ENTITY_PROJECT && change == CHANGE_SET && w.len < WARNINGS_MAX &&
                          world_warning(core_world(call->controller->core), i, warning, sizeof warning);
          i++)
         w.at[w.len++] = arena_strdup(&call->arena, warning);
     warn_of_nodes(call, nodes, &w);
-    struct answer_changed answer = {.done = true};
+    // A project with jobs is gone only when these have ended.
+    struct answer_changed answer = {.done = !(change == CHANGE_DELETE && kind == ENTITY_PROJECT && jobs)};
     answer.warnings.at = w.at;
     answer.warnings.len = w.len;
     api_answer_committed(call, 200, &answer_changed_schema, &answer);
@@ -145,7 +151,7 @@ void api_entity_set(struct api_call *call) {
         nodes = ((const struct reservation *)value)->nodes;
     struct command command = {command_entity_set(kind), value};
     r = core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
-    finish(call, r, nodes, 0, &e);
+    finish(call, r, CHANGE_SET, nodes, 0, &e);
 }
 
 void api_entity_delete(struct api_call *call) {
@@ -156,7 +162,7 @@ void api_entity_delete(struct api_call *call) {
     struct command_entity_delete delete = {kind, call->name, ((const struct query_delete *)call->query)->force};
     struct command command = {COMMAND_ENTITY_DELETE, &delete};
     int r = core_command(core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
-    finish(call, r, NULL, jobs, &e);
+    finish(call, r, CHANGE_DELETE, NULL, jobs, &e);
 }
 
 // --- the policy ---
@@ -172,7 +178,7 @@ void api_policy_set(struct api_call *call) {
     struct error e = {0};
     struct command command = {COMMAND_POLICY_SET, call->body};
     int r = core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
-    finish(call, r, NULL, 0, &e);
+    finish(call, r, CHANGE_POLICY, NULL, 0, &e);
 }
 
 struct share_listing {
@@ -205,7 +211,8 @@ static bool list_share(void *ctx, const char *name, const void *value) {
                               .used_cpus = (uint64_t)f.used_cpus,
                               .queued_cpus = (uint64_t)f.queued_cpus,
                               .running = f.running,
-                              .pending = f.pending};
+                              .pending = f.pending,
+                              .deleting = p->deleted_by != NULL};
     return true;
 }
 

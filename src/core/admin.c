@@ -5,8 +5,10 @@
 
 #include "base/text.h"
 #include "state.h"
+#include "model/gpuspec.h"
 #include "model/name.h"
 #include "model/nodelist.h"
+#include "model/units.h"
 
 enum { TOKENS_MAX = 1000 };  // of one user, or for agents, that have not ended
 
@@ -70,6 +72,16 @@ static int check_limit(const struct core *c, enum entity_kind t, const char *nam
                      entity_word(t), name, max - 1);
 }
 
+// Release 0.1.0 took a limit of zero for none.
+static int check_zero_limits(const struct core *c, enum entity_kind kind, const void *value,
+                             struct error *e) {
+    if (core_feature(c, FEATURE_LIMITS) || !entity_has_zero_limit(kind, value))
+        return 0;
+    return error_set(
+        e, EINVAL,
+        "a limit of 0 needs a finished upgrade: 'acequia upgrade finish'; without one leave the limit out");
+}
+
 static int check_nodes(const char *list, struct error *e) {
     cleanup_arena struct arena a = {0};
     struct name_list names;
@@ -100,13 +112,30 @@ static int check_model_quotas(const struct project *p, struct error *e) {
     return 0;
 }
 
+int core_check_not_deleted(const struct core *c, const char *field, const char *name, struct error *e) {
+    const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, name);
+    if (!t || !((const struct project *)t->value)->deleted_by)
+        return 0;
+    uint64_t jobs = core_jobs_in(c, ENTITY_PROJECT, name);
+    return error_set(e, EBUSY,
+                     "%s: \"%s\" is being deleted; it is gone when its last job has ended (%llu %s)", field,
+                     name, (unsigned long long)jobs, jobs == 1 ? "job" : "jobs");
+}
+
 CORE_COMMAND(core_command_project_set) {
-    const struct project *p = body;
+    struct project kept = *(const struct project *)body, *p = &kept;
     int r;
+    entity_normalize(ENTITY_PROJECT, p);
+    if (p->deleted_by)
+        return error_set(e, EINVAL, "deleted_by: it is only in answers; leave it out");
     if ((r = core_need_admin(actor, "change projects", e)) < 0 ||
         (r = name_check("project", p->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_PROJECT, p->name, SCHED_PROJECTS_MAX, e)) < 0 ||
-        (r = check_nodes(p->nodes, e)) < 0 || (r = check_model_quotas(p, e)) < 0)
+        (r = check_nodes(p->nodes, e)) < 0 || (r = check_model_quotas(p, e)) < 0 ||
+        (r = check_zero_limits(c, ENTITY_PROJECT, p, e)) < 0)
+        return r;
+    if ((r = core_check_not_deleted(c, "project", p->name, e)) < 0 ||
+        (p->parent && (r = core_check_not_deleted(c, "parent", p->parent, e)) < 0))
         return r;
     if (p->parent && !core_find_entity(c, ENTITY_PROJECT, p->parent))
         return error_set(e, ENOENT, "parent: project \"%s\" does not exist; create it first", p->parent);
@@ -114,18 +143,17 @@ CORE_COMMAND(core_command_project_set) {
         return error_set(e, ELOOP,
                          "parent: \"%s\" is below \"%s\" already; a project cannot be its own ancestor",
                          p->parent, p->name);
-    if (p->has_limit && p->limit_milligpu < p->quota_milligpu)
+    char limit[GPU_TEXT_MAX], quota[GPU_TEXT_MAX];
+    if (p->has_limit && p->quota_milligpu != PROJECT_QUOTA_ALL && p->limit_milligpu < p->quota_milligpu)
         return error_set(
-            e, EINVAL,
-            "limit: %u.%03u GPUs is below the quota of %u.%03u; raise the limit or lower the quota",
-            p->limit_milligpu / 1000, p->limit_milligpu % 1000, p->quota_milligpu / 1000,
-            p->quota_milligpu % 1000);
+            e, EINVAL, "limit: %s GPUs is below the quota of %s; raise the limit or lower the quota",
+            gpu_milli_format(p->limit_milligpu, limit), gpu_milli_format(p->quota_milligpu, quota));
     if (p->default_qos && !core_find_entity(c, ENTITY_QOS, p->default_qos))
         return error_set(e, ENOENT, "default_qos: QoS \"%s\" does not exist; create it first", p->default_qos);
     for (uint32_t i = 0; i < p->members.len; i++)
         if ((r = name_check("member", p->members.at[i], e)) < 0)
             return r;
-    struct event_project_set b = {.project = (struct project *)(uintptr_t)p, .by = actor->user};
+    struct event_project_set b = {.project = p, .by = actor->user};
     core_emit(c, now_ms, EVENT_PROJECT_SET, &b);
     return 0;
 }
@@ -143,17 +171,32 @@ static void only_default(struct core *c, const struct actor *actor, const char *
     }
 }
 
+static bool has(const struct partition *p, const void *member) {
+    return entity_has(ENTITY_PARTITION, p, member);
+}
+
 CORE_COMMAND(core_command_partition_set) {
-    const struct partition *p = body;
+    struct partition kept = *(const struct partition *)body, *p = &kept;
+    char most[UNIT_TEXT_MAX], usual[UNIT_TEXT_MAX];
     int r;
+    entity_normalize(ENTITY_PARTITION, p);
     if ((r = core_need_admin(actor, "change partitions", e)) < 0 ||
         (r = name_check("partition", p->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_PARTITION, p->name, SCHED_PARTITIONS_MAX, e)) < 0 ||
-        (r = check_nodes(p->nodes, e)) < 0)
+        (r = check_nodes(p->nodes, e)) < 0 || (r = check_zero_limits(c, ENTITY_PARTITION, p, e)) < 0)
         return r;
-    if (p->max_time_s && p->default_time_s > p->max_time_s)
-        return error_set(e, EINVAL, "default_time_s: %u is above max_time_s, %u", p->default_time_s, p->max_time_s);
-    struct event_partition_set b = {.partition = (struct partition *)(uintptr_t)p, .by = actor->user};
+    if (has(p, &p->default_time_s) && !p->default_time_s)
+        return error_set(e, EINVAL,
+                         "default_time_s: 0 would end every job at once; give a time, or unlimited for none");
+    if (has(p, &p->default_memory_per_cpu_bytes) && !p->default_memory_per_cpu_bytes)
+        return error_set(
+            e, EINVAL,
+            "default_memory_per_cpu_bytes: no job runs with 0; give a size, or none for the cluster's "
+            "default_memory_per_cpu");
+    if (has(p, &p->max_time_s) && p->default_time_s > p->max_time_s)
+        return error_set(e, EINVAL, "default_time_s: %s is above max_time_s, %s",
+                         duration_format(p->default_time_s, usual), duration_format(p->max_time_s, most));
+    struct event_partition_set b = {.partition = p, .by = actor->user};
     core_emit(c, now_ms, EVENT_PARTITION_SET, &b);
     if (p->is_default)
         only_default(c, actor, p->name, now_ms);
@@ -177,17 +220,19 @@ static int check_preempts(const struct core *c, const char *name, const char *pr
 }
 
 CORE_COMMAND(core_command_qos_set) {
-    const struct qos *q = body;
+    struct qos kept = *(const struct qos *)body, *q = &kept;
     int r;
+    entity_normalize(ENTITY_QOS, q);
     if ((r = core_need_admin(actor, "change QoS", e)) < 0 || (r = name_check("QoS", q->name, e)) < 0 ||
-        (r = check_limit(c, ENTITY_QOS, q->name, SCHED_QOS_MAX, e)) < 0)
+        (r = check_limit(c, ENTITY_QOS, q->name, SCHED_QOS_MAX, e)) < 0 ||
+        (r = check_zero_limits(c, ENTITY_QOS, q, e)) < 0)
         return r;
     if (!(q->usage_factor >= 0 && q->usage_factor <= 1000))
         return error_set(e, ERANGE, "usage_factor: expected 0 to 1000");
     for (uint32_t i = 0; i < q->preempts.len; i++)
         if ((r = check_preempts(c, q->name, q->preempts.at[i], e)) < 0)
             return r;
-    struct event_qos_set b = {.qos = (struct qos *)(uintptr_t)q, .by = actor->user};
+    struct event_qos_set b = {.qos = q, .by = actor->user};
     core_emit(c, now_ms, EVENT_QOS_SET, &b);
     return 0;
 }
@@ -246,9 +291,9 @@ static int check_unused(const struct core *c, enum entity_kind kind, const char 
     return error_set(
         e, EBUSY,
         "%s \"%s\" has %llu live %s; wait until they have ended or end them with 'acequia cancel "
-        "--%s %s', or delete it with --force: what runs goes on then, what waits will not start",
+        "--%s %s', or delete it with --force: running jobs go on to their end then, %s",
         entity_word(kind), name, (unsigned long long)jobs, jobs == 1 ? "job" : "jobs", entity_command(kind),
-        name);
+        name, kind == ENTITY_PROJECT ? "pending ones are cancelled" : "pending ones will not start");
 }
 
 CORE_COMMAND(core_command_entity_delete) {
@@ -278,8 +323,17 @@ CORE_COMMAND(core_command_entity_delete) {
             "project \"%s\" is where jobs without a project belong; it cannot be deleted, only edited", name);
     if (kind == ENTITY_PARTITION && entities_alive(c, kind) == 1)
         return error_set(e, EBUSY, "partition \"%s\" is the only one; create another before deleting it", name);
+    if (kind == ENTITY_PROJECT && (r = core_check_not_deleted(c, "project", name, e)) < 0)
+        return r;
     if (!m->force && (r = check_unused(c, kind, name, e)) < 0)
         return r;
+    if (kind == ENTITY_PROJECT && core_jobs_in(c, kind, name)) {
+        struct project p = *(const struct project *)core_find_entity(c, kind, name)->value;
+        struct event_project_set being_deleted = {.project = &p, .by = actor->user};
+        p.deleted_by = actor->user;
+        core_emit(c, now_ms, EVENT_PROJECT_SET, &being_deleted);
+        return 0;
+    }
     struct event_name b = {.name = name, .by = actor->user};
     core_emit(c, now_ms, types[kind], &b);
     return 0;

@@ -60,13 +60,26 @@ static uint32_t *node_ids(struct core *c, const char *list, struct arena *a, uin
     return ids;
 }
 
+static int64_t limit(enum entity_kind kind, const void *value, const uint32_t *member) {
+    return entity_has(kind, value, member) ? (int64_t)*member : SCHED_UNLIMITED;
+}
+
+static int64_t limit_ms(enum entity_kind kind, const void *value, const uint32_t *member) {
+    int64_t seconds = limit(kind, value, member);
+    return seconds == SCHED_UNLIMITED ? SCHED_UNLIMITED : seconds * 1000;
+}
+
 static void partition_to_world(struct core *c, const struct entity_entry *t) {
     cleanup_arena struct arena a = {0};
     const struct partition *p = t->value;
-    struct sched_partition s = {
-        .id = t->handle, .name = t->name, .all_nodes = str_empty(p->nodes) || streq(p->nodes, "ALL"),
-        .default_time_ms = (int64_t)p->default_time_s * 1000, .max_time_ms = (int64_t)p->max_time_s * 1000,
-        .tier = (int32_t)p->tier, .fifo = p->fifo, .closed = p->down};
+    struct sched_partition s = {.id = t->handle,
+                                .name = t->name,
+                                .all_nodes = str_empty(p->nodes) || streq(p->nodes, "ALL"),
+                                .default_time_ms = limit_ms(ENTITY_PARTITION, p, &p->default_time_s),
+                                .max_time_ms = limit_ms(ENTITY_PARTITION, p, &p->max_time_s),
+                                .tier = (int32_t)p->tier,
+                                .fifo = p->fifo,
+                                .closed = p->down};
     if (!s.all_nodes)
         s.nodes = node_ids(c, p->nodes, &a, &s.node_count);
     world_partition_set(c->world, &s, NULL);
@@ -93,6 +106,7 @@ static void project_to_world(struct core *c, const struct entity_entry *t) {
     struct sched_project s = {.id = t->handle,
                               .parent = parent ? parent->handle : 0,
                               .name = t->name,
+                              .closed = p->deleted_by != NULL,
                               .quota_milligpu =
                                   p->quota_milligpu == PROJECT_QUOTA_ALL ? 0 : p->quota_milligpu,
                               .quota_rest = p->quota_milligpu == PROJECT_QUOTA_ALL,
@@ -102,7 +116,7 @@ static void project_to_world(struct core *c, const struct entity_entry *t) {
                               .limit_cpus = SCHED_UNLIMITED,
                               .models = quotas,
                               .model_count = parse_model_quotas(p, quotas, &a),
-                              .interactive_limit_ms = (int64_t)p->interactive_limit_s * 1000};
+                              .interactive_limit_ms = limit_ms(ENTITY_PROJECT, p, &p->interactive_limit_s)};
     s.nodes = node_ids(c, p->nodes, &a, &s.node_count);
     world_project_set(c->world, &s, NULL);
 }
@@ -116,12 +130,20 @@ static void qos_to_world(struct core *c, const struct entity_entry *t) {
         if (other)
             preempts[n++] = other->handle;
     }
-    struct sched_qos s = {
-        .id = t->handle, .name = t->name, .priority = q->priority, .max_jobs_per_user = q->max_jobs_per_user,
-        .max_gpu_milli_per_user = q->max_gpus_per_user_milli, .max_time_ms = (int64_t)q->max_wall_s * 1000,
-        .preempts = preempts, .preempts_count = n,
-        .usage_factor_milli = q->usage_factor > 0 ? (uint32_t)(q->usage_factor * 1000) : 0,
-        .preemptible = q->no_preempt ? SCHED_NO : SCHED_BY_CLASS};
+    struct sched_qos s = {.id = t->handle,
+                          .name = t->name,
+                          .priority = q->priority,
+                          .max_jobs_per_user = limit(ENTITY_QOS, q, &q->max_jobs_per_user),
+                          .max_gpu_milli_per_user = limit(ENTITY_QOS, q, &q->max_gpus_per_user_milli),
+                          .max_gpu_milli = SCHED_UNLIMITED,
+                          .max_cpus_per_user = SCHED_UNLIMITED,
+                          .max_time_ms = limit_ms(ENTITY_QOS, q, &q->max_wall_s),
+                          .preempts = preempts,
+                          .preempts_count = n,
+                          .usage_factor_milli = entity_has(ENTITY_QOS, q, &q->usage_factor)
+                                                    ? (uint32_t)(q->usage_factor * 1000)
+                                                    : 1000,
+                          .preemptible = q->no_preempt ? SCHED_NO : SCHED_BY_CLASS};
     world_qos_set(c->world, &s, NULL);
 }
 
@@ -267,6 +289,10 @@ static void rights_changed(struct core *c, enum entity_kind kind) {
         world_preemptions_forget(c->world);
 }
 
+static bool is_deleted(enum entity_kind kind, const void *value) {
+    return kind == ENTITY_PROJECT && value && ((const struct project *)value)->deleted_by;
+}
+
 static void apply_set(struct core *c, enum entity_kind kind, const void *value) {
     const char *name = *(const char *const *)value;  // every one of these structs begins with its name
     struct entity_entry *t = strmap_get(&c->entities[kind], name);
@@ -278,9 +304,13 @@ static void apply_set(struct core *c, enum entity_kind kind, const void *value) 
         strmap_put(&c->entities[kind], t->name, t);
     }
     struct arena old = t->arena;
+    bool was_deleted = is_deleted(kind, t->value);
     t->arena = (struct arena){0};
     t->value = schema_copy(entity_schema(kind), value, &t->arena);
+    entity_normalize(kind, t->value);  // the events of release 0.1.0 are not in this form
     arena_done(&old);
+    c->projects_deleted += (uint32_t)is_deleted(kind, t->value) - was_deleted;
+    c->next_deletion_ms = 0;
     entity_to_world(c, kind, t);
     rights_changed(c, kind);
 }
@@ -296,6 +326,7 @@ static void apply_deleted(struct core *c, enum entity_kind kind, const struct ev
     case ENTITY_RESERVATION: world_reservation_remove(c->world, t->handle); break;
     case ENTITY_COUNT: break;
     }
+    c->projects_deleted -= is_deleted(kind, t->value);
     t->value = NULL;
     arena_done(&t->arena);
     lists_to_world(c);

@@ -7,23 +7,28 @@
 #include "state.h"
 #include "model/name.h"
 
+// Of two time limits, 0 being none. A rule that allows no time at all lets no job start (sched/eligibility.c).
+static uint32_t least(uint32_t a_s, uint32_t b_s) {
+    return !a_s || (b_s && b_s < a_s) ? b_s : a_s;
+}
+
 static uint32_t time_limit_of(const struct core *c, const struct core_job *j, const char *partition) {
     const struct entity_entry *t = core_find_entity(c, ENTITY_PARTITION, partition);
     const struct partition *p = t ? t->value : NULL;
     if (j->sub->time_limit_s)
         return j->sub->time_limit_s;
-    if (p && p->default_time_s)
-        return p->default_time_s;
-    if (p && p->max_time_s)
-        return p->max_time_s;
-    return c->config.default_time_s;
+    uint32_t limit_s = p && p->default_time_s ? p->default_time_s
+                       : p && p->max_time_s   ? p->max_time_s
+                                              : c->config.default_time_s;
+    t = core_find_entity(c, ENTITY_QOS, j->sub->qos);
+    return least(limit_s, t ? ((const struct qos *)t->value)->max_wall_s : 0);
 }
 
 static uint32_t interactive_limit(const struct core *c, const struct core_job *j, uint32_t limit_s) {
     const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, j->sub->project);
     uint32_t most =
         t && j->sub->class == CLASS_INTERACTIVE ? ((const struct project *)t->value)->interactive_limit_s : 0;
-    return most && (!limit_s || limit_s > most) ? most : limit_s;
+    return least(limit_s, most);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -134,6 +139,8 @@ static void end_overdue(struct core *c, int64_t now_ms) {
 
 static int64_t wake_time(const struct core *c) {
     int64_t next_ms = c->next_decide_ms;
+    if (c->projects_deleted && c->next_deletion_ms < next_ms)
+        next_ms = c->next_deletion_ms;
     if (c->deadlines && c->next_deadline_ms < next_ms)
         next_ms = c->next_deadline_ms;
     if (c->time_warnings && c->next_warning_ms < next_ms)
@@ -148,6 +155,8 @@ void core_passes(const struct core *c, struct core_passes *out) {
 }
 
 int64_t core_schedule(struct core *c, int64_t now_ms) {
+    if (c->projects_deleted && now_ms >= c->next_deletion_ms)
+        core_projects_delete(c, now_ms);
     if (c->deadlines && now_ms >= c->next_deadline_ms)
         end_overdue(c, now_ms);
     if (c->time_warnings && now_ms >= c->next_warning_ms)

@@ -260,6 +260,8 @@ struct core {
     int64_t next_decide_ms, next_deadline_ms, next_warning_ms, last_event_ms;
     int64_t next_retry_ms;       // when a node that failed to launch is tried again; INT64_MAX: none
     uint64_t deadlines;          // live jobs with one
+    uint32_t projects_deleted;   // being deleted (project_delete.c)
+    int64_t next_deletion_ms;
     VEC(uint64_t) planned;       // jobs with a planned start by the latest pass
     struct map preempted_why;    // job → text of its latest preemption; only of jobs that were preempted
     uint64_t time_warnings;      // live jobs that want one
@@ -326,6 +328,9 @@ void core_array_fill(struct core *c, struct array *a);      // releases elements
 void core_array_set_limit(struct core *c, struct array *a, uint32_t limit);  // a new one; 0: none
 // The job, if the actor may change it.
 int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, struct core_job **out, struct error *e);
+// Refuses what a project that is being deleted can no longer have, naming the field.
+int core_check_not_deleted(const struct core *c, const char *field, const char *name, struct error *e);
+void core_projects_delete(struct core *c, int64_t now_ms);
 int core_need_admin(const struct actor *actor, const char *what, struct error *e);
 
 // command.c and the files of each subject: core_command's functions. `body` is of the command's own type.

@@ -389,7 +389,7 @@ static const char *default_project(const struct core *c, const char *user) {
     for (uint32_t i = 0; i < c->entity_list[ENTITY_PROJECT].len; i++) {
         const struct entity_entry *t = c->entity_list[ENTITY_PROJECT].at[i];
         const struct project *p = t->value;
-        if (!p || !p->members.len || !is_member(p, user))
+        if (!p || p->deleted_by || !p->members.len || !is_member(p, user))
             continue;
         if (found)
             return PROJECT_DEFAULT;
@@ -492,6 +492,8 @@ int core_check_spec(struct core *c, const struct actor *actor, const struct spec
     if (j && j->state != JOB_PENDING) {  // it runs: what decides whether it may start does not matter any more
         request.deadline_ms = 0;
         request.preemptible = SCHED_YES;
+    } else if ((r = core_check_not_deleted(c, "project", s->project, e)) < 0) {
+        return r;
     }
     int64_t start_ms = s->begin_ms > now_ms ? s->begin_ms : now_ms;
     return world_check_request(c->world, &request, start_ms, &c->config.policy, e);

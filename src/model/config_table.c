@@ -17,6 +17,10 @@
     {.name = name_, .type = type_, .offset = offsetof(S, member), .given_offset = offsetof(S, given), .low = low_, \
      .high = high_, .help = text}
 
+// A limit: none and unlimited take it away, 0 is a limit of nothing.
+#define KEY_LIMIT(S, schema_, name_, member, type_, text)                                                    \
+    { .name = name_, .type = type_, .offset = offsetof(S, member), .limit_of = &schema_, .help = text }
+
 #define C struct config_cluster
 static const struct config_key cluster_keys[] = {
     KEY(C, name, CONFIG_IDENTIFIER, "acequia", 0, 0,
@@ -178,16 +182,18 @@ static const struct config_key node_keys[] = {
 #define P struct project
 static const struct config_key project_keys[] = {
     KEY(P, parent, CONFIG_IDENTIFIER, NULL, 0, 0, "The project this one is a part of."),
-    KEY_AS(P, "quota", quota_milligpu, CONFIG_MILLIGPU, "0", 0, 0,
-           "GPUs that are guaranteed to the project."),
+    KEY_AS(P, "quota", quota_milligpu, CONFIG_QUOTA, "0", 0, 0,
+           "GPUs that are guaranteed to the project. rest (or unlimited): all that no other project is "
+           "guaranteed. "
+           "none: 0."),
     KEY_GIVEN(P, "weight", weight_milli, has_weight, CONFIG_MILLIGPU, 0, 0,
-              "Its part of what nobody is guaranteed, relative to others. Not given: the quota."),
+              "Its part of what nobody is guaranteed, relative to others. Not given or none: the quota."),
     KEY_GIVEN(P, "limit", limit_milligpu, has_limit, CONFIG_MILLIGPU, 0, 0,
-              "The most GPUs it may hold at once."),
+              "The most GPUs it may hold at once. Not given or none: no limit."),
     KEY(P, members, CONFIG_NAMES, NULL, 0, 0, "Users who may submit to it. Not given: everybody."),
     KEY(P, nodes, CONFIG_NODES, NULL, 0, 0, "Nodes its jobs may use. Not given: all."),
-    KEY_AS(P, "interactive_time", interactive_limit_s, CONFIG_SECONDS, NULL, 0, 0,
-           "Time limit of its interactive jobs."),
+    KEY_LIMIT(P, entity_project_schema, "interactive_time", interactive_limit_s, CONFIG_SPAN,
+              "Time limit of its interactive jobs. Not given or none: no limit. 0: none may run."),
     KEY(P, model_quotas, CONFIG_QUOTAS, NULL, 0, 0, "Quotas by GPU model, as MODEL=GPUS."),
     KEY(P, default_qos, CONFIG_IDENTIFIER, NULL, 0, 0, "QoS of its jobs that ask for none."),
     KEY(P, shared_logs, CONFIG_BOOL, "false", 0, 0,
@@ -201,23 +207,34 @@ static const struct config_key partition_keys[] = {
     KEY_AS(A, "default", is_default, CONFIG_BOOL, "false", 0, 0, "Jobs that name no partition go here."),
     KEY(A, fifo, CONFIG_BOOL, "false", 0, 0, "Strictly in order, without backfill."),
     KEY(A, down, CONFIG_BOOL, "false", 0, 0, "Jobs are taken but none is started."),
-    KEY_AS(A, "default_time", default_time_s, CONFIG_SECONDS, NULL, 0, 0, "Time limit of jobs that ask for none."),
-    KEY_AS(A, "max_time", max_time_s, CONFIG_SECONDS, NULL, 0, 0, "The longest time limit."),
+    KEY_LIMIT(A, entity_partition_schema, "default_time", default_time_s, CONFIG_SPAN,
+              "Time limit of jobs that ask for none. Not given or none: max_time, or that of [cluster]."),
+    KEY_LIMIT(A, entity_partition_schema, "max_time", max_time_s, CONFIG_SPAN,
+              "The longest time limit. Not given or none: no limit. 0: no job may run."),
     KEY(A, tier, CONFIG_U32, "0", 0, 65535, "Jobs of a higher tier go first."),
-    KEY_AS(A, "default_memory_per_cpu", default_memory_per_cpu_bytes, CONFIG_SIZE, NULL, 0, 1e18,
-           "Memory of jobs that ask for none, per CPU."),
+    KEY_LIMIT(A, entity_partition_schema, "default_memory_per_cpu", default_memory_per_cpu_bytes, CONFIG_SIZE,
+              "Memory of jobs that ask for none, per CPU. Not given or none: as [cluster] says."),
 };
 #undef A
 
 #define Q struct qos
 static const struct config_key qos_keys[] = {
     KEY(Q, priority, CONFIG_I32, "0", -1000000, 1000000, "Added to the priority of its jobs."),
-    KEY(Q, max_jobs_per_user, CONFIG_U32, NULL, 0, 0, "The most running jobs of one user."),
-    KEY_AS(Q, "max_gpus_per_user", max_gpus_per_user_milli, CONFIG_MILLIGPU, NULL, 0, 0,
-           "The most GPUs one user holds."),
-    KEY_AS(Q, "max_time", max_wall_s, CONFIG_SECONDS, NULL, 0, 0, "The longest time limit."),
+    KEY_LIMIT(Q, entity_qos_schema, "max_jobs_per_user", max_jobs_per_user, CONFIG_U32,
+              "The most running jobs of one user. Not given or none: no limit. 0: its jobs wait."),
+    KEY_LIMIT(Q, entity_qos_schema, "max_gpus_per_user", max_gpus_per_user_milli, CONFIG_MILLIGPU,
+              "The most GPUs one user holds. Not given or none: no limit. 0: only jobs without GPUs run."),
+    KEY_LIMIT(Q, entity_qos_schema, "max_time", max_wall_s, CONFIG_SPAN,
+              "The longest time limit, also of jobs that ask for none. Not given or none: no limit. 0: no "
+              "job may run."),
     KEY(Q, preempts, CONFIG_NAMES, NULL, 0, 0, "QoS whose jobs may be preempted for its jobs."),
-    KEY(Q, usage_factor, CONFIG_DOUBLE, "1", 0, 1000, "How much its use counts against fair share."),
+    {.name = "usage_factor",
+     .type = CONFIG_DOUBLE,
+     .offset = offsetof(Q, usage_factor),
+     .fallback = "1",
+     .high = 1000,
+     .limit_of = &entity_qos_schema,
+     .help = "How much its use counts against fair share. 0: it is not counted."},
     KEY(Q, no_preempt, CONFIG_BOOL, "false", 0, 0, "Its jobs are never preempted."),
 };
 #undef Q
@@ -307,6 +324,7 @@ const char *config_type_text(enum config_type type) {
         [CONFIG_WORD] = "word",
         [CONFIG_TIME] = "time",
         [CONFIG_MILLIGPU] = "GPUs",
+        [CONFIG_QUOTA] = "GPUs, or rest",
         [CONFIG_LEVEL] = "log level",
         [CONFIG_AUDIT] = "kill, warn or off",
         [CONFIG_NAMES] = "names",

@@ -26,8 +26,10 @@ static int range_check(const struct config_key *k, double v, const char *text, s
 
 static int wrong(const struct config_key *k, const char *text, struct error *e) {
     char shown[64];
-    return error_set(e, EINVAL, "\"%s\" is not understood; expected %s",
-                     str_printable(text, shown, sizeof shown), config_type_text(k->type));
+    bool limit = (k->limit_of || k->given_offset) && !k->fallback;
+    return error_set(e, EINVAL, "\"%s\" is not understood; expected %s%s",
+                     str_printable(text, shown, sizeof shown), config_type_text(k->type),
+                     limit ? ", or none" : "");
 }
 
 static int parse_bool(const struct config_key *k, const char *text, bool *out, struct error *e) {
@@ -81,9 +83,12 @@ static int parse_address(const char *text, struct error *e) {
 
 static int parse_seconds(const struct config_key *k, const char *text, uint32_t *out, struct error *e) {
     uint32_t v;
+    bool endless = k->low == 0 && k->high == 0;  // "unlimited" may be written, and is kept as 0
     int r = duration_parse(text, 1, &v, e);
+    if (r == 0 && v == 0 && endless)
+        return error_set(e, ERANGE, "0 is no time at all; write unlimited for no limit");
     if (r == 0 && v == DURATION_UNLIMITED)
-        v = 0;  // in the configuration 0 stands for no limit
+        v = 0;
     if (r == 0)
         r = range_check(k, v, text, e);
     if (r == 0)
@@ -208,11 +213,37 @@ static int parse_text(const struct config_key *k, const char *text, struct arena
     return r;
 }
 
+static int parse_quota_amount(const char *text, uint32_t *out, struct error *e) {
+    bool rest = streq(text, "rest") || !strcasecmp(text, "unlimited");
+    if (!rest && strcasecmp(text, "none") != 0)
+        return gpu_count_parse(text, out, e);
+    *out = rest ? PROJECT_QUOTA_ALL : 0;
+    return 0;
+}
+
+static bool is_none(const char *text) {
+    return !strcasecmp(text, "none") || !strcasecmp(text, "unlimited") || !strcasecmp(text, "infinite");
+}
+
+// Takes a limit away.
+static void clear_limit(const struct config_key *k, void *target) {
+    char *at = (char *)target + k->offset;
+    memset(at, 0, k->type == CONFIG_SIZE || k->type == CONFIG_DOUBLE ? 8 : 4);
+    if (k->given_offset)
+        *(bool *)((char *)target + k->given_offset) = false;
+    else
+        schema_unmark(k->limit_of, target, at);
+}
+
 int config_value_parse(const struct config_key *k, const char *text, const struct config_source *source,
                        struct arena *a, void *target, struct error *e) {
     void *at = (char *)target + k->offset;
     uint64_t bytes;
     int r = 0;
+    if ((k->limit_of || k->given_offset) && !k->fallback && is_none(text)) {
+        clear_limit(k, target);
+        return 0;
+    }
     switch (k->type) {
     case CONFIG_TEXT:
     case CONFIG_IDENTIFIER:
@@ -245,6 +276,7 @@ int config_value_parse(const struct config_key *k, const char *text, const struc
         r = time_parse(text, source ? source->now_ms : 0, source ? source->zone_offset_s : 0, TIME_NEXT, at, e);
         break;
     case CONFIG_MILLIGPU: r = gpu_count_parse(text, at, e); break;
+    case CONFIG_QUOTA: r = parse_quota_amount(text, at, e); break;
     case CONFIG_LEVEL: r = parse_level(k, text, at, e); break;
     case CONFIG_AUDIT: r = parse_audit(k, text, at, e); break;
     case CONFIG_NAMES:
@@ -254,6 +286,8 @@ int config_value_parse(const struct config_key *k, const char *text, const struc
     }
     if (r == 0 && k->given_offset)
         *(bool *)((char *)target + k->given_offset) = true;
+    if (r == 0 && k->limit_of)
+        schema_give(k->limit_of, target, at);
     return r;
 }
 
@@ -286,9 +320,19 @@ static void format_size(uint64_t bytes, struct buf *out) {
         buf_addc(out, units[unit]);
 }
 
+bool config_value_given(const struct config_key *k, const void *target) {
+    if (k->given_offset)
+        return *(const bool *)((const char *)target + k->given_offset);
+    return !k->limit_of || schema_given(k->limit_of, target, (const char *)target + k->offset);
+}
+
 void config_value_format(const struct config_key *k, const void *target, struct buf *out) {
     const void *at = (const char *)target + k->offset;
     char text[UNIT_TEXT_MAX];
+    if (!config_value_given(k, target)) {
+        buf_adds(out, "none");
+        return;
+    }
     switch (k->type) {
     case CONFIG_TEXT:
     case CONFIG_IDENTIFIER:
@@ -311,6 +355,11 @@ void config_value_format(const struct config_key *k, const void *target, struct 
     case CONFIG_SPAN: buf_adds(out, duration_format(*(const uint32_t *)at, text)); break;
     case CONFIG_WORD: buf_adds(out, k->words[*(const unsigned *)at]); break;
     case CONFIG_TIME: buf_addf(out, "@%lld", (long long)(*(const int64_t *)at / 1000)); break;
+    case CONFIG_QUOTA:
+        if (*(const uint32_t *)at == PROJECT_QUOTA_ALL) {
+            buf_adds(out, "rest");
+            break;
+        }  // fall through
     case CONFIG_MILLIGPU: buf_adds(out, gpu_milli_format(*(const uint32_t *)at, text)); break;
     case CONFIG_LEVEL: buf_adds(out, level_words[*(const enum log_level *)at]); break;
     case CONFIG_AUDIT: buf_adds(out, audit_words[*(const enum gpu_audit *)at]); break;

@@ -12,6 +12,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_NODE_HEALTH] = {"node_health", 2},
     [FEATURE_STEPS] = {"steps", 2},
     [FEATURE_TAGS] = {"tags", 2},
+    [FEATURE_LIMITS] = {"limits", 2},
 };
 
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {

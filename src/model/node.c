@@ -43,18 +43,27 @@ static const struct field project_fields[] = {
     FIELD(1, struct project, name, "Name."),
     FIELD(2, struct project, parent, "Parent in the tree."),
     FIELD(3, struct project, quota_milligpu, "Guaranteed GPUs, in thousandths."),
-    FIELD(4, struct project, weight_milli, "Weight when idle GPUs are shared out, in thousandths."),
-    FIELD(5, struct project, has_weight, "A weight is set; else the quota is the weight."),
-    FIELD(6, struct project, limit_milligpu, "Most GPUs at any time, in thousandths."),
-    FIELD(7, struct project, has_limit, "A limit is set."),
+    FIELD(4, struct project, weight_milli,
+          "Weight when idle GPUs are shared out, in thousandths; null: the quota.", .nullable = true),
+    FIELD(5, struct project, has_weight,
+          "A weight is set. May be left out: then it is, if weight_milli is given."),
+    FIELD(6, struct project, limit_milligpu, "Most GPUs at any time, in thousandths; null: no limit.",
+          .nullable = true),
+    FIELD(7, struct project, has_limit,
+          "A limit is set. May be left out: then it is, if limit_milligpu is given."),
     FIELD_LIST(8, struct project, members, "Users; none: everybody."),
     FIELD(9, struct project, nodes, "Nodes it may use; none: all."),
-    FIELD(10, struct project, interactive_limit_s, "Longest interactive session."),
+    FIELD(10, struct project, interactive_limit_s,
+          "Longest interactive session; null: no limit, 0: none may run.", .nullable = true),
     FIELD_LIST(11, struct project, model_quotas, "Quotas by GPU model, e.g. V100=4."),
     FIELD(12, struct project, default_qos, "QoS of jobs that name none."),
     FIELD(13, struct project, shared_logs, "Members see each other's scripts and logs."),
+    FIELD(14, struct project, deleted_by,
+          "Only in answers. It is being deleted, by this administrator: no job starts in it, and it is gone "
+          "when its last "
+          "job has ended. null: it is not."),
 };
-const struct schema entity_project_schema = SCHEMA(struct project, "a project", project_fields);
+const struct schema entity_project_schema = SCHEMA_GIVEN(struct project, "a project", project_fields);
 
 static const struct field partition_fields[] = {
     FIELD(1, struct partition, name, "Name."),
@@ -62,25 +71,31 @@ static const struct field partition_fields[] = {
     FIELD(3, struct partition, is_default, "Used when a job names none."),
     FIELD(4, struct partition, fifo, "Strict order of submission, no backfill."),
     FIELD(5, struct partition, down, "Starts no jobs."),
-    FIELD(6, struct partition, default_time_s, "Time limit of jobs that name none; 0: the most."),
-    FIELD(7, struct partition, max_time_s, "Longest time limit; 0: none."),
+    FIELD(6, struct partition, default_time_s, "Time limit of jobs that name none; null: the longest.",
+          .nullable = true),
+    FIELD(7, struct partition, max_time_s, "Longest time limit; null: no limit, 0: no job may run.",
+          .nullable = true),
     FIELD(8, struct partition, tier, "Higher tiers are served first."),
-    FIELD(9, struct partition, default_memory_per_cpu_bytes, "Memory per CPU of jobs that name none."),
+    FIELD(9, struct partition, default_memory_per_cpu_bytes,
+          "Memory per CPU of jobs that name none; null: the cluster's setting.", .nullable = true),
     FIELD(10, struct partition, closed, "Takes no new jobs; those that wait go on."),
 };
-const struct schema entity_partition_schema = SCHEMA(struct partition, "a partition", partition_fields);
+const struct schema entity_partition_schema = SCHEMA_GIVEN(struct partition, "a partition", partition_fields);
 
 static const struct field qos_fields[] = {
     FIELD(1, struct qos, name, "Name."),
     FIELD(2, struct qos, priority, "Priority."),
-    FIELD(3, struct qos, max_jobs_per_user, "Running jobs per user; 0: no limit."),
-    FIELD(4, struct qos, max_gpus_per_user_milli, "GPUs per user, in thousandths; 0: no limit."),
-    FIELD(5, struct qos, max_wall_s, "Longest time limit; 0: no limit."),
+    FIELD(3, struct qos, max_jobs_per_user, "Running jobs per user; null: no limit.", .nullable = true),
+    FIELD(4, struct qos, max_gpus_per_user_milli, "GPUs per user, in thousandths; null: no limit.",
+          .nullable = true),
+    FIELD(5, struct qos, max_wall_s, "Longest time limit; null: no limit, 0: no job may run.",
+          .nullable = true),
     FIELD_LIST(6, struct qos, preempts, "QoS whose jobs it may preempt."),
-    FIELD(7, struct qos, usage_factor, "Weight of its use in fair sharing; 0: one."),
+    FIELD(7, struct qos, usage_factor,
+          "Weight of its use in fair sharing; null: one, 0: its use is not counted.", .nullable = true),
     FIELD(8, struct qos, no_preempt, "Its jobs are never preempted."),
 };
-const struct schema entity_qos_schema = SCHEMA(struct qos, "a QoS", qos_fields);
+const struct schema entity_qos_schema = SCHEMA_GIVEN(struct qos, "a QoS", qos_fields);
 
 static const struct field reservation_fields[] = {
     FIELD(1, struct reservation, name, "Name."),
@@ -131,4 +146,44 @@ const char *entity_word(enum entity_kind kind) {
 
 const char *entity_command(enum entity_kind kind) {
     return kind == ENTITY_QOS ? "qos" : entity_word(kind);
+}
+
+bool entity_has(enum entity_kind kind, const void *value, const void *member) {
+    return schema_given(entity_schema(kind), value, member);
+}
+
+// A figure and the flag beside it that tells whether it holds, of which a request may give either.
+static void agree(struct project *p, uint32_t *figure, bool *has) {
+    bool flag_given = schema_given(&entity_project_schema, p, has);
+    if (!flag_given)
+        *has = schema_given(&entity_project_schema, p, figure);
+    if (!*has)
+        *figure = 0;
+    schema_unmark(&entity_project_schema, p, figure);
+    if (*has)
+        schema_give(&entity_project_schema, p, figure);
+}
+
+void entity_normalize(enum entity_kind kind, void *value) {
+    const struct schema *s = entity_schema(kind);
+    if (kind == ENTITY_PROJECT) {
+        struct project *p = value;
+        agree(p, &p->weight_milli, &p->has_weight);
+        agree(p, &p->limit_milligpu, &p->has_limit);
+    }
+    for (size_t i = 0; s->given_bits && i < s->count; i++)
+        if (!s->fields[i].nullable)
+            schema_unmark(s, value, (char *)value + s->fields[i].offset);
+}
+
+bool entity_has_zero_limit(enum entity_kind kind, const void *value) {
+    const struct schema *s = entity_schema(kind);
+    bool zero = false;
+    for (size_t i = 0; s->given_bits && i < s->count; i++) {
+        const struct field *f = &s->fields[i];
+        bool flagged = kind == ENTITY_PROJECT && (f->offset == offsetof(struct project, limit_milligpu) ||
+                                                  f->offset == offsetof(struct project, weight_milli));
+        zero |= f->nullable && !flagged && schema_given_zero(s, f, value);
+    }
+    return zero;
 }

@@ -31,7 +31,7 @@ static int check_numbers(const struct sched_request *q, struct error *err) {
     if (!!q->memory_per_node_bytes + !!q->memory_per_cpu_bytes + !!q->memory_per_gpu_bytes > 1)
         return error_set(err, EINVAL, "memory: give it per node, per CPU or per GPU, not more than one of them");
     if (q->time_limit_ms < 0 || q->min_runtime_ms < 0)
-        return error_set(err, EINVAL, "time limit: it is negative; give a duration");
+        return error_set(err, EINVAL, "time_limit_s: it is negative; give a duration");
     return 0;
 }
 
@@ -80,23 +80,42 @@ static const char *limit_text(int64_t ms, char out[static AMOUNT_TEXT_MAX]) {
     return ms >= UNLIMITED_MS ? "unlimited" : sched_duration_text(ms, out);
 }
 
+static int check_time(const struct sched_request *q, const char *kind, const char *name, int64_t max_ms,
+                      struct error *err) {
+    char a[AMOUNT_TEXT_MAX], b[AMOUNT_TEXT_MAX];
+    if (max_ms == 0)
+        return error_set(err, EINVAL, "%s: %s allows no jobs (its max_time is 0); name another",
+                         kind[0] == 'Q' ? "qos" : kind, name);
+    if (max_ms < 0 || q->time_limit_ms <= max_ms)
+        return 0;
+    return error_set(err, EINVAL, "time_limit_s: %s exceeds %s %s's limit of %s; ask for less",
+                     limit_text(q->time_limit_ms, a), kind, name, sched_duration_text(max_ms, b));
+}
+
 static int check_rules(const struct world *w, const struct sched_request *q, const struct world_request *r,
                        struct error *err) {
     char a[AMOUNT_TEXT_MAX], b[AMOUNT_TEXT_MAX];
     const struct world_partition *p = world_partition(w, q->partition);
-    if (p && p->max_time_ms && q->time_limit_ms > p->max_time_ms)
-        return error_set(err, EINVAL, "time limit: %s exceeds partition %s's limit of %s; ask for less",
-                         limit_text(q->time_limit_ms, a), p->name, sched_duration_text(p->max_time_ms, b));
     const struct world_qos *qos = world_qos(w, q->qos);
-    if (qos && qos->max_time_ms && q->time_limit_ms > qos->max_time_ms)
-        return error_set(err, EINVAL, "time limit: %s exceeds QoS %s's limit of %s; ask for less",
-                         limit_text(q->time_limit_ms, a), qos->name, sched_duration_text(qos->max_time_ms, b));
-    if (qos && qos->max_gpu_milli_per_user && r->gpu_milli > qos->max_gpu_milli_per_user)
+    int e = p ? check_time(q, "partition", p->name, p->max_time_ms, err) : 0;
+    if (!e && qos)
+        e = check_time(q, "QoS", qos->name, qos->max_time_ms, err);
+    if (e)
+        return e;
+    const struct world_project *own = world_project(w, q->project);
+    if (q->class == SCHED_INTERACTIVE && own && own->interactive_limit_ms == 0)
+        return error_set(
+            err, EINVAL,
+            "project: %s allows no interactive jobs (its interactive_time is 0); submit a batch job, or "
+            "name another project",
+            own->name);
+    if (qos && qos->max_gpu_milli_per_user >= 0 && r->gpu_milli > (uint64_t)qos->max_gpu_milli_per_user)
         return error_set(err, EINVAL, "gpus: %s exceed QoS %s's limit of %s for one user; ask for less",
                          sched_gpu_number_text((int64_t)r->gpu_milli, a), qos->name,
                          sched_gpu_number_text(qos->max_gpu_milli_per_user, b));
-    if (qos && qos->max_cpus_per_user && sched_request_cpus(r) > qos->max_cpus_per_user)
-        return error_set(err, EINVAL, "cpus: %u exceed QoS %s's limit of %u for one user; ask for less",
+    if (qos && qos->max_cpus_per_user >= 0 && sched_request_cpus(r) > qos->max_cpus_per_user)
+        return error_set(err, EINVAL,
+                         "cpus: %u exceed QoS %s's limit of %" PRId64 " for one user; ask for less",
                          sched_request_cpus(r), qos->name, qos->max_cpus_per_user);
     for (const struct world_project *t = world_project(w, q->project); t; t = sched_project_parent(w, t)) {
         if (t->limit[DIM_GPU] >= 0 && (int64_t)r->gpu_milli > t->limit[DIM_GPU])

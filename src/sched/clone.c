@@ -64,6 +64,7 @@ bool sched_project_export(const struct world *w, uint32_t id, struct sched_proje
                                   .name = p->name,
                                   .quota_milligpu = p->quota[DIM_GPU],
                                   .quota_rest = p->quota_rest,
+                                  .closed = p->closed,
                                   .weight_milli = p->weight,
                                   .limit_milligpu = p->limit[DIM_GPU],
                                   .quota_cpus = p->quota[DIM_CPU],

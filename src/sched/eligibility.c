@@ -32,7 +32,8 @@ static bool listed(const uint32_t *ids, uint32_t n, uint32_t id) {
 
 static enum sched_reason check_references(const struct world *w, const struct world_request *r, int64_t now_ms) {
     const struct sched_request *q = &r->asked;
-    if (!world_project(w, q->project))
+    const struct world_project *project = world_project(w, q->project);
+    if (!project || project->closed)
         return SCHED_REASON_PROJECT_GONE;
     const struct world_partition *part = world_partition(w, q->partition);
     if (q->partition && (!part || part->closed))
@@ -40,8 +41,8 @@ static enum sched_reason check_references(const struct world *w, const struct wo
     const struct world_qos *qos = world_qos(w, q->qos);
     if (q->qos && !qos)
         return SCHED_REASON_QOS_GONE;
-    if ((part && part->max_time_ms && r->limit_ms > part->max_time_ms) ||
-        (qos && qos->max_time_ms && r->limit_ms > qos->max_time_ms))
+    if (r->limit_ms == 0 || (part && part->max_time_ms >= 0 && r->limit_ms > part->max_time_ms) ||
+        (qos && qos->max_time_ms >= 0 && r->limit_ms > qos->max_time_ms))
         return SCHED_REASON_TIME_LIMIT;
     // Without a time limit it may run until its deadline, whenever it starts.
     if (q->deadline_ms && now_ms + (r->limit_ms == INT64_MAX ? 1 : r->limit_ms) > q->deadline_ms)
@@ -55,15 +56,20 @@ static enum sched_reason check_references(const struct world *w, const struct wo
     return SCHED_REASON_NONE;
 }
 
+// Whether a limit forbids this much more. A job that takes nothing of it is never forbidden.
+static bool exceeds(uint64_t used, uint64_t more, int64_t limit) {
+    return limit != SCHED_UNLIMITED && more && used + more > (uint64_t)limit;
+}
+
 static enum sched_reason check_qos(const struct world *w, const struct world_request *r) {
     const struct world_qos *q = world_qos(w, r->asked.qos);
     const struct world_user *u = r->qos_user;
     if (!q)
         return SCHED_REASON_NONE;
-    if ((q->max_jobs_per_user && u->jobs >= q->max_jobs_per_user) ||
-        (q->max_gpu_milli_per_user && u->gpu_milli + r->gpu_milli > q->max_gpu_milli_per_user) ||
-        (q->max_cpus_per_user && u->cpus + sched_request_cpus(r) > q->max_cpus_per_user) ||
-        (q->max_gpu_milli && q->used_gpu_milli + r->gpu_milli > q->max_gpu_milli))
+    if (exceeds(u->jobs, 1, q->max_jobs_per_user) ||
+        exceeds(u->gpu_milli, r->gpu_milli, q->max_gpu_milli_per_user) ||
+        exceeds(u->cpus, sched_request_cpus(r), q->max_cpus_per_user) ||
+        exceeds(q->used_gpu_milli, r->gpu_milli, q->max_gpu_milli))
         return SCHED_REASON_QOS_LIMIT;
     return SCHED_REASON_NONE;
 }

@@ -11,7 +11,7 @@ struct world_model_quota {
 
 struct world_project {
     uint32_t id, parent;
-    bool present;
+    bool present, closed;
     bool quota_rest;              // quota[DIM_GPU] is what the other projects' quotas leave
     char *name;
     int64_t quota[DIMS_MAX];      // DIM_CPU may be SCHED_UNLIMITED

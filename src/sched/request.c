@@ -323,16 +323,23 @@ void sched_requests_derive(struct world *w) {
     world_recount(w);
 }
 
+static int64_t lesser_limit(int64_t a, int64_t b) {
+    return a == SCHED_UNLIMITED || (b != SCHED_UNLIMITED && b < a) ? b : a;
+}
+
+// 0: a rule allows no time at all; the job does not start.
 int64_t sched_request_limit_ms(const struct world *w, const struct world_request *r) {
-    int64_t limit = r->asked.time_limit_ms;
+    int64_t limit = r->asked.time_limit_ms ? r->asked.time_limit_ms : SCHED_UNLIMITED;
     const struct world_partition *p = world_partition(w, r->asked.partition);
-    if (!limit && p)
-        limit = p->default_time_ms ? p->default_time_ms : p->max_time_ms;
+    const struct world_qos *qos = world_qos(w, r->asked.qos);
     const struct world_project *project = world_project(w, r->asked.project);
-    if (r->asked.class == SCHED_INTERACTIVE && project && project->interactive_limit_ms &&
-        (!limit || limit > project->interactive_limit_ms))
-        limit = project->interactive_limit_ms;  // whatever was asked for
-    return limit ? limit : INT64_MAX;
+    if (!r->asked.time_limit_ms && p)
+        limit = p->default_time_ms >= 0 ? p->default_time_ms : p->max_time_ms;
+    if (!r->asked.time_limit_ms && qos)
+        limit = lesser_limit(limit, qos->max_time_ms);
+    if (r->asked.class == SCHED_INTERACTIVE && project)
+        limit = lesser_limit(limit, project->interactive_limit_ms);  // whatever was asked for
+    return limit >= 0 ? limit : INT64_MAX;
 }
 
 int64_t world_request_limit_ms(const struct world *w, const struct world_request *r) {

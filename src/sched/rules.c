@@ -44,10 +44,10 @@ int world_partition_set(struct world *w, const struct sched_partition *from, str
         return error_set(err, ERANGE, "partition id %u: ids go from 1 to %d", from->id, SCHED_PARTITIONS_MAX - 1);
     if (str_empty(from->name))
         return error_set(err, EINVAL, "partition %u has no name: give it one", from->id);
-    if (from->default_time_ms < 0 || from->max_time_ms < 0)
-        return error_set(err, EINVAL, "partition %s: a time limit below 0 makes no sense, give 0 for none",
+    if (from->default_time_ms < SCHED_UNLIMITED || from->max_time_ms < SCHED_UNLIMITED)
+        return error_set(err, EINVAL, "partition %s: a time limit is negative; give 0 or more, or none",
                          from->name);
-    if (from->max_time_ms && from->default_time_ms > from->max_time_ms)
+    if (from->max_time_ms >= 0 && from->default_time_ms > from->max_time_ms)
         return error_set(err, EINVAL, "partition %s: default time %lld s is above its maximum %lld s", from->name,
                          (long long)from->default_time_ms / 1000, (long long)from->max_time_ms / 1000);
     while (w->rules.partitions.len <= from->id)
@@ -185,6 +185,7 @@ int world_project_set(struct world *w, const struct sched_project *from, struct 
     p->limit[DIM_CPU] = from->limit_cpus;
     p->weight = from->weight_milli;
     p->interactive_limit_ms = from->interactive_limit_ms;
+    p->closed = from->closed;
     vec_clear(&p->models);
     for (uint32_t i = 0; i < from->model_count; i++) {
         const struct sched_model_quota *q = &from->models[i];
@@ -218,8 +219,10 @@ static int qos_check(const struct world *w, const struct sched_qos *q, struct er
         return error_set(err, ERANGE, "QoS id %u: ids go from 1 to %d", q->id, SCHED_QOS_MAX - 1);
     if (str_empty(q->name))
         return error_set(err, EINVAL, "QoS %u has no name: give it one", q->id);
-    if (q->max_time_ms < 0)
-        return error_set(err, EINVAL, "QoS %s: maximum time is negative: give 0 for none", q->name);
+    if (q->max_time_ms < SCHED_UNLIMITED || q->max_jobs_per_user < SCHED_UNLIMITED ||
+        q->max_gpu_milli_per_user < SCHED_UNLIMITED || q->max_gpu_milli < SCHED_UNLIMITED ||
+        q->max_cpus_per_user < SCHED_UNLIMITED)
+        return error_set(err, EINVAL, "QoS %s: a limit is negative; give 0 or more, or none", q->name);
     for (uint32_t i = 0; i < q->preempts_count; i++) {
         if (q->preempts[i] == q->id)
             return error_set(err, EINVAL,
@@ -254,7 +257,7 @@ int world_qos_set(struct world *w, const struct sched_qos *from, struct error *e
     q->max_gpu_milli = from->max_gpu_milli;
     q->max_cpus_per_user = from->max_cpus_per_user;
     q->max_time_ms = from->max_time_ms;
-    q->usage_factor_milli = from->usage_factor_milli ? from->usage_factor_milli : 1000;
+    q->usage_factor_milli = from->usage_factor_milli;
     q->preemptible = from->preemptible;
     COPY_IDS(&q->preempts, from->preempts, from->preempts_count);
     world_recount(w);

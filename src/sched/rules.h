@@ -18,7 +18,7 @@ struct world_qos {
     bool present;
     char *name;
     int32_t priority;
-    uint32_t max_jobs_per_user, max_gpu_milli_per_user, max_gpu_milli, max_cpus_per_user;
+    int64_t max_jobs_per_user, max_gpu_milli_per_user, max_gpu_milli, max_cpus_per_user;
     int64_t max_time_ms;
     VEC(uint32_t) preempts;
     uint32_t usage_factor_milli;

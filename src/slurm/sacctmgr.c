@@ -300,6 +300,10 @@ static int fill_accounts(struct acct *a) {
     return each_project(a, add_account);
 }
 
+static bool has(const struct qos *q, const void *member) {
+    return entity_has(ENTITY_QOS, q, member);
+}
+
 static void add_qos(struct acct *a, const struct qos *q) {
     struct arena *arena = &a->s->cli.arena;
     char wall[UNIT_TEXT_MAX];
@@ -315,10 +319,12 @@ static void add_qos(struct acct *a, const struct qos *q) {
     r->cells[GRACE] = "00:00:00";
     r->cells[PREEMPT] = arena_strdup(arena, preempts.len ? buf_str(&preempts) : "");
     r->cells[PREEMPT_MODE] = "cluster";
-    r->cells[USAGE_FACTOR] = arena_printf(arena, "%f", q->usage_factor);
-    r->cells[MAX_WALL] = q->max_wall_s ? arena_strdup(arena, slurm_limit(q->max_wall_s, "", wall)) : "";
-    r->cells[MAX_JOBS_USER] = q->max_jobs_per_user ? arena_printf(arena, "%u", q->max_jobs_per_user) : "";
-    r->cells[MAX_TRES_USER] = q->max_gpus_per_user_milli ? gpus(a, q->max_gpus_per_user_milli) : "";
+    r->cells[USAGE_FACTOR] = arena_printf(arena, "%f", has(q, &q->usage_factor) ? q->usage_factor : 1.0);
+    r->cells[MAX_WALL] =
+        has(q, &q->max_wall_s) ? arena_strdup(arena, duration_elapsed_format(q->max_wall_s, wall)) : "";
+    r->cells[MAX_JOBS_USER] =
+        has(q, &q->max_jobs_per_user) ? arena_printf(arena, "%u", q->max_jobs_per_user) : "";
+    r->cells[MAX_TRES_USER] = has(q, &q->max_gpus_per_user_milli) ? gpus(a, q->max_gpus_per_user_milli) : "";
 }
 
 static int fill_qos(struct acct *a) {

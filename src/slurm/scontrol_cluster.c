@@ -186,11 +186,14 @@ static int bad_partition(const char *word, const char *hint) {
     return SLURM_FAILED;
 }
 
-static int set_time(const char *word, const char *v, uint32_t *out) {
-    if (is_unlimited(v))
+static int set_time(const char *word, const char *v, struct partition *p, uint32_t *out) {
+    schema_unmark(&entity_partition_schema, p, out);
+    if (is_unlimited(v) || slurm_same_word(v, "NONE"))
         *out = 0;
     else if (duration_parse(v, 60, out, NULL) < 0 || *out == DURATION_UNLIMITED)
         return bad_partition(word, "");
+    else
+        schema_give(&entity_partition_schema, p, out);
     return 0;
 }
 
@@ -224,13 +227,14 @@ static int partition_change(struct scontrol *c, const char *word, struct partiti
         return 0;
     }
     if (slurm_same_word(key, "MaxTime"))
-        return set_time(word, v, &p->max_time_s);
+        return set_time(word, v, p, &p->max_time_s);
     if (slurm_same_word(key, "DefaultTime"))
-        return set_time(word, v, &p->default_time_s);
+        return set_time(word, v, p, &p->default_time_s);
     if (slurm_same_word(key, "PriorityTier") && parse_u32(v, &p->tier) == 0)
         return 0;
     if (slurm_same_word(key, "DefMemPerCPU") && size_parse(v, SIZE_M, &bytes, NULL) == 0) {
-        p->default_memory_per_cpu_bytes = bytes;
+        p->default_memory_per_cpu_bytes = bytes;  // 0: none, as in Slurm
+        schema_unmark(&entity_partition_schema, p, &p->default_memory_per_cpu_bytes);
         return 0;
     }
     if (partition_is_so(key, v))

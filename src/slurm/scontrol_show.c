@@ -415,10 +415,13 @@ static void put_partition(const struct scontrol *c, const struct spartition *p, 
     buf_addf(out, "AllocNodes=ALL Default=%s QoS=N/A", p->p.is_default ? "YES" : "NO");
     line_end(c, out);
     buf_addf(out, "DefaultTime=%s DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
-             p->p.default_time_s ? duration_elapsed_format_full(p->p.default_time_s, a) : "NONE");
+             entity_has(ENTITY_PARTITION, &p->p, &p->p.default_time_s)
+                 ? duration_elapsed_format_full(p->p.default_time_s, a)
+                 : "NONE");
     line_end(c, out);
     buf_addf(out, "MaxNodes=UNLIMITED MaxTime=%s MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
-             p->p.max_time_s ? duration_elapsed_format_full(p->p.max_time_s, b) : "UNLIMITED");
+             entity_has(ENTITY_PARTITION, &p->p, &p->p.max_time_s) ? duration_elapsed_format_full(p->p.max_time_s, b)
+                                                                   : "UNLIMITED");
     line_end(c, out);
     buf_addf(out, "Nodes=%s", or_null(p->node_list));
     line_end(c, out);

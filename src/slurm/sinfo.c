@@ -84,19 +84,21 @@ PUT(partition) {
         buf_addf(out, "%s%s", l->partition->p.name, l->partition->p.is_default ? "*" : "");
 }
 PUT(partition_name) { LINE; buf_adds(out, l->partition ? l->partition->p.name : ""); }
-PUT(avail) {
-    LINE;
-    buf_adds(out, l->partition ? slurm_partition_state(l->partition) : "up");
+PUT(avail) { LINE; buf_adds(out, l->partition ? slurm_partition_state(l->partition) : "up"); }
+static const char *partition_time(const struct spartition *p, bool most, const char *none,
+                                  char out[static UNIT_TEXT_MAX]) {
+    const uint32_t *limit = p ? most ? &p->p.max_time_s : &p->p.default_time_s : NULL;
+    return limit && entity_has(ENTITY_PARTITION, &p->p, limit) ? duration_elapsed_format(*limit, out) : none;
 }
 PUT(limit) {
     LINE;
     char t[UNIT_TEXT_MAX];
-    buf_adds(out, slurm_limit(l->partition ? l->partition->p.max_time_s : 0, "infinite", t));
+    buf_adds(out, partition_time(l->partition, true, "infinite", t));
 }
 PUT(default_time) {
     LINE;
     char t[UNIT_TEXT_MAX];
-    buf_adds(out, slurm_limit(l->partition ? l->partition->p.default_time_s : 0, "n/a", t));
+    buf_adds(out, partition_time(l->partition, false, "n/a", t));
 }
 PUT(tier) { LINE; buf_addu(out, l->partition && l->partition->p.tier ? l->partition->p.tier : 1); }
 PUT(count) { LINE; buf_addu(out, l->nodes.len); }

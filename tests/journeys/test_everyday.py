@@ -354,13 +354,28 @@ def test_deleting_under_jobs_is_refused_or_told(cluster):
         assert r.returncode == 1 and "1 live job" in r.stderr and f"acequia cancel --{noun} short-lived" in r.stderr, r.stderr
         r = cluster.run(noun, "delete", "short-lived", "--force")
         assert r.returncode == 0 and "1 live job is in it" in r.stderr
+        if noun == "project":
+            cluster.wait_state(job, "CANCELLED")
+            assert "project short-lived was deleted" in cluster.acequia("get", job)
+            wait_until(lambda: "short-lived" not in cluster.acequia("project", "list"), 10, "the project is still there")
+            continue
         cluster.acequia("release", job)
-        gone = {"project": "ProjectGone", "partition": "PartitionDown", "qos": "QOSGone"}[noun]
+        gone = {"partition": "PartitionDown", "qos": "QOSGone"}[noun]
         wait_until(lambda: gone in cluster.acequia("list", job), 5, "its reason is not told")
         cluster.acequia("cancel", f"--{noun}", "short-lived")
         cluster.acequia(noun, "create", "short-lived")
         r = cluster.run(noun, "delete", "short-lived")
         assert r.returncode == 0 and r.stderr == ""
+    cluster.acequia("project", "create", "busy")
+    job = cluster.submit("-P", "busy", "--", "sh", "-c", "while ! test -e go; do sleep 0.1; done")
+    cluster.wait_state(job, "RUNNING")
+    assert cluster.acequia("project", "delete", "busy", "--force") == "project busy is being deleted\n"
+    assert "busy (being deleted)" in cluster.acequia("project", "list") and "busy (being d" in cluster.acequia("shares")
+    r = cluster.run("submit", "-P", "busy", "--", "true")
+    assert r.returncode == 1 and '--project: "busy" is being deleted' in r.stderr, r.stderr
+    open(os.path.join(cluster.work, "go"), "w", encoding="utf-8").close()
+    cluster.wait_state(job, "COMPLETED")
+    wait_until(lambda: "busy" not in cluster.acequia("project", "list"), 10, "the project is still there")
     assert "--force is for delete" in cluster.run("qos", "create", "x", "--force").stderr
 
 

@@ -13,13 +13,13 @@
 #include "model/name.h"
 
 static const struct option_spec project_specs[] = {
-    {"quota", 0, "GPUS", "Guaranteed GPUs.", 0, NULL, NULL},
-    {"weight", 0, "NUMBER", "Weight when idle GPUs are divided; default: the quota.", 0, NULL, NULL},
-    {"limit", 0, "GPUS", "The most GPUs it may hold at once.", 0, NULL, NULL},
+    {"quota", 0, "GPUS", "Guaranteed GPUs; rest: all that no other project is guaranteed.", 0, NULL, NULL},
+    {"weight", 0, "NUMBER", "Weight when idle GPUs are divided; none: the quota.", 0, NULL, NULL},
+    {"limit", 0, "GPUS", "The most GPUs it may hold at once; none: no limit.", 0, NULL, NULL},
     {"parent", 0, "NAME", "Parent project.", 0, NULL, "@project"},
     {"members", 0, "NAMES", "Users who may submit to it; empty: everybody.", 0, NULL, NULL},
     {"nodes", 0, "NODES", "Nodes its jobs may use; empty: all.", 0, NULL, "@node"},
-    {"interactive-time", 0, "DURATION", "Time limit of its interactive jobs.", 0, NULL, NULL},
+    {"interactive-time", 0, "DURATION", "Time limit of its interactive jobs; none: no limit.", 0, NULL, NULL},
     {"model-quotas", 0, "LIST", "Quotas by GPU model, as v100=4,a100=2.", 0, NULL, NULL},
     {"default-qos", 0, "NAME", "QoS of jobs that name none.", 0, NULL, "@qos"},
     {"shared-logs", 0, "BOOL", "Members may see each other's scripts and logs.", 0, NULL, "true false"},
@@ -32,20 +32,23 @@ static const struct option_spec partition_specs[] = {
     {"fifo", 0, "BOOL", "Strictly in order, without backfill.", 0, NULL, "true false"},
     {"down", 0, "BOOL", "Jobs are accepted but not started.", 0, NULL, "true false"},
     {"closed", 0, "BOOL", "New jobs are refused; pending ones still start.", 0, NULL, "true false"},
-    {"default-time", 0, "DURATION", "Time limit of jobs submitted without one.", 0, NULL, NULL},
-    {"max-time", 0, "DURATION", "The longest time limit.", 0, NULL, NULL},
+    {"default-time", 0, "DURATION", "Time limit of jobs submitted without one; none: the longest.", 0, NULL,
+     NULL},
+    {"max-time", 0, "DURATION", "The longest time limit; none: no limit.", 0, NULL, NULL},
     {"tier", 0, "NUMBER", "Jobs of a higher tier go first.", 0, NULL, NULL},
-    {"default-memory-per-cpu", 0, "SIZE", "Memory per CPU of jobs submitted without --memory.", 0, NULL, NULL},
+    {"default-memory-per-cpu", 0, "SIZE",
+     "Memory per CPU of jobs submitted without --memory; none: the cluster's.", 0, NULL, NULL},
 };
 static const struct option_table partition_options = OPTION_TABLE("Settings", partition_specs);
 
 static const struct option_spec qos_specs[] = {
     {"priority", 0, "NUMBER", "Added to the priority of its jobs.", 0, NULL, NULL},
-    {"max-jobs-per-user", 0, "NUMBER", "The most running jobs of one user.", 0, NULL, NULL},
-    {"max-gpus-per-user", 0, "GPUS", "The most GPUs one user holds.", 0, NULL, NULL},
-    {"max-time", 0, "DURATION", "The longest time limit.", 0, NULL, NULL},
+    {"max-jobs-per-user", 0, "NUMBER", "The most running jobs of one user; none: no limit.", 0, NULL, NULL},
+    {"max-gpus-per-user", 0, "GPUS", "The most GPUs one user holds; none: no limit.", 0, NULL, NULL},
+    {"max-time", 0, "DURATION", "The longest time limit; none: no limit.", 0, NULL, NULL},
     {"preempts", 0, "NAMES", "QoS whose jobs may be preempted for its jobs.", 0, NULL, NULL},
-    {"usage-factor", 0, "NUMBER", "How much its use counts against fair share.", 0, NULL, NULL},
+    {"usage-factor", 0, "NUMBER", "How much its use counts against fair share; 0: not at all.", 0, NULL,
+     NULL},
     {"no-preempt", 0, "BOOL", "Its jobs are never preempted.", 0, NULL, "true false"},
 };
 static const struct option_table qos_options = OPTION_TABLE("Settings", qos_specs);
@@ -61,8 +64,10 @@ static const struct option_spec reservation_specs[] = {
 static const struct option_table reservation_options = OPTION_TABLE("Settings", reservation_specs);
 
 static const struct option_spec delete_specs[] = {
-    {"force", 0, NULL, "Delete it although it has jobs: running ones continue, pending ones will not start.", 0,
-     NULL, NULL},
+    {"force", 0, NULL,
+     "Delete it although it has jobs: running ones continue to their end. Pending ones of a project are "
+     "cancelled, and it is gone when the last job has ended; those of other things will not start.",
+     0, NULL, NULL},
 };
 static const struct option_table delete_options = OPTION_TABLE("With delete", delete_specs);
 
@@ -195,7 +200,8 @@ static int remove_one(struct noun *n) {
     int status = client_request(
         n->cli, "DELETE", arena_printf(&n->cli->arena, "%s/%s%s", n->path, n->cli->arguments[1],
                                         option_given(&n->cli->options, "force") ? "?force=1" : ""), NULL, &reply);
-    return status == CLI_OK ? report(n->cli, &reply, n->word, "deleted") : status;
+    const char *done = status == CLI_OK && !json_true(reply.json, "done") ? "is being deleted" : "deleted";
+    return status == CLI_OK ? report(n->cli, &reply, n->word, done) : status;
 }
 
 // A value as the configuration writes it; members the table does not know are left out.
@@ -219,17 +225,15 @@ static int read_value(struct noun *n, const struct json *j, void *out) {
 static const char *cell(struct noun *n, const struct config_key *k, const void *value) {
     cleanup_buf struct buf text = {0};
     char when[UNIT_TEXT_MAX];
-    if (k->given_offset && !*(const bool *)((const char *)value + k->given_offset))
+    if (!config_value_given(k, value))
         return "";
     if (k->type == CONFIG_TIME)
         return arena_strdup(&n->cli->arena,
                             local_time_format(*(const int64_t *)((const char *)value + k->offset), when));
-    if (k->type == CONFIG_MILLIGPU && *(const uint32_t *)((const char *)value + k->offset) == PROJECT_QUOTA_ALL)
-        return "rest";
     config_value_format(k, value, &text);
-    bool nothing = (k->type == CONFIG_SECONDS && streq(buf_str(&text), "unlimited")) ||
-                   (k->type == CONFIG_BOOL && streq(buf_str(&text), "false"));
-    if (nothing || (!streq(k->name, "quota") && streq(buf_str(&text), "0") && !k->given_offset))
+    bool nothing = k->type == CONFIG_BOOL && streq(buf_str(&text), "false");
+    if (nothing ||
+        (k->type != CONFIG_QUOTA && streq(buf_str(&text), "0") && !k->given_offset && !k->limit_of))
         return "";
     return arena_strdup(&n->cli->arena, buf_str(&text));
 }
@@ -239,6 +243,12 @@ static const char *title(struct arena *a, const char *name) {
     for (char *p = t; *p; p++)
         *p = *p == '_' ? ' ' : *p >= 'a' && *p <= 'z' ? (char)(*p - 32) : *p;
     return t;
+}
+
+static const char *name_cell(struct cli *c, const struct json *item) {
+    const char *name = json_str(item, "name");
+    return json_str(item, "deleted_by") ? arena_printf(&c->arena, "%s (being deleted)", name ? name : "")
+                                        : name;
 }
 
 static int list(struct noun *n) {
@@ -272,7 +282,7 @@ static int list(struct noun *n) {
             }
     table_init(&t, &c->arena, columns, count + 1);
     for (uint32_t i = 0; i < len; i++) {
-        table_add(&t, json_str(&items->items[i], "name"), COLOUR_NONE);
+        table_add(&t, name_cell(c, &items->items[i]), COLOUR_NONE);
         for (uint32_t k = 0; k < count; k++)
             table_add(&t, cell(n, keys[k], values + i * n->schema->size), COLOUR_NONE);
     }
@@ -296,6 +306,9 @@ static int show(struct noun *n) {
     if (read_value(n, reply.json, value) < 0)
         return cli_fail(c);
     buf_addf(&out, "[%s %s]\n", n->word, c->arguments[1]);
+    if (json_str(reply.json, "deleted_by"))
+        buf_addf(&out, "# being deleted by %s: gone when its last job has ended\n",
+                 json_str(reply.json, "deleted_by"));
     for (size_t i = 0; i < n->section->count; i++) {
         const char *text = cell(n, &n->section->keys[i], value);
         if (*text)
@@ -344,13 +357,18 @@ static int run(struct cli *c) {
     }
 
 NOUN(project, project_options, "projects and their guaranteed GPUs",
-     "A project has a guaranteed quota of GPUs and may use idle GPUs of others.",
+     "A project has a guaranteed quota of GPUs and may use idle GPUs of others. Settings that are not given "
+     "keep their "
+     "value. 0 is a limit of nothing; none or unlimited takes a limit away.",
      "acequia project create vision --quota 8 --members eva,joan\nacequia project edit vision --limit "
      "12\nacequia project list");
 NOUN(partition, partition_options, "partitions: sets of nodes with their own limits",
-     "Settings that are not given keep their value.",
+     "Settings that are not given keep their value. 0 is a limit of nothing; none or unlimited takes a limit "
+     "away.",
      "acequia partition create short --nodes n[01-04] --max-time 4h --default true");
-NOUN(qos, qos_options, "qualities of service that jobs can ask for", "Settings that are not given keep their value.",
+NOUN(qos, qos_options, "qualities of service that jobs can ask for",
+     "Settings that are not given keep their value. 0 is a limit of nothing; none or unlimited takes a limit "
+     "away.",
      "acequia qos create urgent --priority 1000 --max-jobs-per-user 2");
 NOUN(reservation, reservation_options, "reserve nodes for a time", "Other jobs are scheduled around a reservation.",
      "acequia reservation create disks --start tomorrow --end now+2days\nacequia reservation list\n"

@@ -31,6 +31,11 @@ static const char *gpus(struct arena *a, const struct json *j, const char *field
     return arena_strdup(a, gpu_milli_format((uint64_t)json_i64(j, field, 0), text));
 }
 
+static const char *project_name(struct arena *a, const struct json *p) {
+    const char *name = json_str(p, "project");
+    return json_true(p, "deleting") ? arena_printf(a, "%s (being deleted)", name ? name : "") : name;
+}
+
 static void print_gpus(struct cli *c, const struct json *projects, int64_t total, struct buf *out) {
     static const struct table_column columns[] = {
         {"PROJECT", false, 5, 8}, {"QUOTA", true, 0, 0}, {"SHARE", true, 0, 0},       {"USED", true, 0, 0},
@@ -40,7 +45,7 @@ static void print_gpus(struct cli *c, const struct json *projects, int64_t total
     for (uint32_t i = 0; projects && projects->type == JSON_ARRAY && i < projects->len; i++) {
         const struct json *p = &projects->items[i];
         int64_t used = json_i64(p, "used_milligpu", 0), quota = json_i64(p, "quota_milligpu", 0);
-        table_add(&t, json_str(p, "project"), COLOUR_NONE);
+        table_add(&t, project_name(&c->arena, p), COLOUR_NONE);
         table_add(&t, gpus(&c->arena, p, "quota_milligpu"), COLOUR_NONE);
         table_add(&t, gpus(&c->arena, p, "share_milligpu"), COLOUR_NONE);
         table_add(&t, gpus(&c->arena, p, "used_milligpu"), COLOUR_NONE);
@@ -63,7 +68,7 @@ static void print_cpus(struct cli *c, const struct json *projects, int64_t total
     for (uint32_t i = 0; projects && projects->type == JSON_ARRAY && i < projects->len; i++) {
         const struct json *p = &projects->items[i];
         int64_t used = json_i64(p, "used_cpus", 0);
-        table_add(&t, json_str(p, "project"), COLOUR_NONE);
+        table_add(&t, project_name(&c->arena, p), COLOUR_NONE);
         table_addf(&t, "%lld", (long long)used);
         table_addf(&t, "%lld", (long long)json_i64(p, "queued_cpus", 0));
         table_addf(&t, "%lld+%lld", (long long)json_i64(p, "running", 0), (long long)json_i64(p, "pending", 0));

@@ -895,7 +895,8 @@ static void what_jobs_need_is_not_deleted(void **state) {
     assert_true(core_view(r.core, id, &v) && v.reason == REASON_PARTITION_DOWN);
     assert_int_equal(do_delete(r.core, &root, ENTITY_PROJECT, "p", true, r.now_ms, &e), 0);
     core_schedule(r.core, r.now_ms);
-    assert_true(core_view(r.core, id, &v) && v.reason == REASON_PROJECT_GONE);
+    assert_false(core_view(r.core, id, &v));  // cancelled, and with it the project is gone
+    assert_false(core_entity_exists(r.core, ENTITY_PROJECT, "p"));
     rig_drain(&r);
     rig_done(&r);
 }

@@ -39,12 +39,36 @@ static inline void cluster_node(struct cluster *c, uint32_t id, uint32_t gpus, c
 static inline void cluster_project(struct cluster *c, uint32_t id, uint32_t parent, int64_t quota_gpus) {
     char name[16];
     snprintf(name, sizeof name, "p%u", id);
-    struct sched_project p = {.id = id, .parent = parent, .name = name, .quota_milligpu = quota_gpus * 1000,
-                              .weight_milli = SCHED_UNLIMITED, .limit_milligpu = SCHED_UNLIMITED,
-                              .quota_cpus = SCHED_UNLIMITED, .limit_cpus = SCHED_UNLIMITED};
+    struct sched_project p = {.id = id,
+                              .parent = parent,
+                              .name = name,
+                              .quota_milligpu = quota_gpus * 1000,
+                              .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .interactive_limit_ms = SCHED_UNLIMITED};
     struct error e;
     if (world_project_set(c->w, &p, &e))
         fail_msg("%s", e.text);
+}
+
+// Sets a partition or QoS whose limits that were left out of the literal, hence 0, are none.
+static inline int test_partition_set(struct world *w, const struct sched_partition *p, struct error *e) {
+    struct sched_partition set = *p;
+    set.default_time_ms = set.default_time_ms ? set.default_time_ms : SCHED_UNLIMITED;
+    set.max_time_ms = set.max_time_ms ? set.max_time_ms : SCHED_UNLIMITED;
+    return world_partition_set(w, &set, e);
+}
+
+static inline int test_qos_set(struct world *w, const struct sched_qos *q, struct error *e) {
+    struct sched_qos set = *q;
+    int64_t *const limits[] = {&set.max_jobs_per_user, &set.max_gpu_milli_per_user, &set.max_gpu_milli,
+                               &set.max_cpus_per_user, &set.max_time_ms};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        *limits[i] = *limits[i] ? *limits[i] : SCHED_UNLIMITED;
+    set.usage_factor_milli = set.usage_factor_milli ? set.usage_factor_milli : 1000;
+    return world_qos_set(w, &set, e);
 }
 
 static inline struct cluster cluster_new(uint32_t nodes, uint32_t gpus) {

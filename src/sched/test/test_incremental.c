@@ -37,7 +37,8 @@ static void project_put(struct incremental_run *r, uint32_t id) {
                                   one_in(r, 4) ? (int64_t)below(r, 3) * 1000 : (int64_t)SCHED_UNLIMITED,
                               .limit_milligpu = SCHED_UNLIMITED,
                               .quota_cpus = SCHED_UNLIMITED,
-                              .limit_cpus = SCHED_UNLIMITED};
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .interactive_limit_ms = SCHED_UNLIMITED};
     if (one_in(r, 4))
         p.limit_milligpu = p.quota_milligpu + 1000;
     world_project_set(r->c.w, &p, NULL);
@@ -59,7 +60,7 @@ static void partition_put(struct incremental_run *r, uint32_t id) {
                                 .fifo = one_in(r, 4),
                                 .closed = one_in(r, 8),
                                 .default_time_ms = 5 * MINUTE};
-    world_partition_set(r->c.w, &p, NULL);
+    test_partition_set(r->c.w, &p, NULL);
 }
 
 static void qos_put(struct incremental_run *r, uint32_t id) {
@@ -70,7 +71,7 @@ static void qos_put(struct incremental_run *r, uint32_t id) {
                           .max_jobs_per_user = below(r, 4),
                           .preempts = &lower,
                           .preempts_count = id == 2 && one_in(r, 2)};
-    world_qos_set(r->c.w, &q, NULL);
+    test_qos_set(r->c.w, &q, NULL);
 }
 
 static void policy_pick(struct incremental_run *r) {

@@ -12,7 +12,7 @@ static void partition(struct cluster *c, uint32_t id, uint32_t first, uint32_t l
         nodes[n++] = i;
     struct sched_partition p = {
         .id = id, .name = names[id], .nodes = nodes, .node_count = n, .tier = tier, .max_time_ms = max_ms};
-    assert_int_equal(world_partition_set(c->w, &p, NULL), 0);
+    assert_int_equal(test_partition_set(c->w, &p, NULL), 0);
 }
 
 // Nodes 1 and 2 are a, 3 and 4 are b; four GPUs each.
@@ -111,7 +111,7 @@ static void what_forbids_one_leaves_the_others(void **state) {
     (void)state;
     struct cluster c = two_partitions();
     struct sched_partition closed = {.id = A, .name = "a", .all_nodes = true, .closed = true};
-    assert_int_equal(world_partition_set(c.w, &closed, NULL), 0);
+    assert_int_equal(test_partition_set(c.w, &closed, NULL), 0);
     uint64_t id = submit(&c, 1, A, ALSO_B, 1);
     cluster_settle(&c);
     assert_int_equal(runs_in(&c, id), B);
@@ -296,7 +296,7 @@ static void strict_order_holds(void **state) {
     struct cluster c = two_partitions();
     struct sched_partition fifo = {
         .id = B, .name = "b", .nodes = (uint32_t[]){3, 4}, .node_count = 2, .fifo = true};
-    assert_int_equal(world_partition_set(c.w, &fifo, NULL), 0);
+    assert_int_equal(test_partition_set(c.w, &fifo, NULL), 0);
     submit(&c, 4, A, NULL, 0);
     submit(&c, 4, A, NULL, 0);
     submit(&c, 4, B, NULL, 0);

@@ -11,7 +11,7 @@ static void partition(struct cluster *c, uint32_t id, int32_t tier) {
     snprintf(name, sizeof name, "q%u", id);
     struct sched_partition p = {
         .id = id, .name = name, .nodes = (uint32_t[]){id, id + 1}, .node_count = 2, .tier = tier};
-    assert_int_equal(world_partition_set(c->w, &p, NULL), 0);
+    assert_int_equal(test_partition_set(c->w, &p, NULL), 0);
 }
 
 static void rests(struct cluster *c) {

@@ -54,7 +54,8 @@ static void project_put(struct property_run *r, uint32_t id) {
                               .limit_milligpu = r->setup.limits && id == 2 ? r->setup.quota[id] * 1000 + 2000
                                                                            : SCHED_UNLIMITED,
                               .quota_cpus = SCHED_UNLIMITED,
-                              .limit_cpus = SCHED_UNLIMITED};
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .interactive_limit_ms = SCHED_UNLIMITED};
     world_project_set(r->c.w, &p, NULL);
     world_preemptions_forget(r->c.w);
 }
@@ -63,7 +64,7 @@ static void qos_put(struct property_run *r, uint32_t id, uint32_t jobs_max) {
     uint32_t lower = 1;
     struct sched_qos q = {.id = id, .name = id == 1 ? "low" : "high", .priority = id == 1 ? -10 : 10,
                           .max_jobs_per_user = jobs_max, .preempts = &lower, .preempts_count = id == 2};
-    world_qos_set(r->c.w, &q, NULL);
+    test_qos_set(r->c.w, &q, NULL);
     world_preemptions_forget(r->c.w);
 }
 
@@ -74,7 +75,7 @@ static void partition_put(struct property_run *r, uint32_t id, int32_t tier, boo
     struct sched_partition p = {.id = id, .name = name, .nodes = (uint32_t[]){id, id + 1}, .node_count = 2,
                                 .tier = tier, .closed = closed};
     r->setup.tier[id] = tier;
-    world_partition_set(r->c.w, &p, NULL);
+    test_partition_set(r->c.w, &p, NULL);
 }
 
 static void start_run(struct property_run *r, uint64_t seed) {

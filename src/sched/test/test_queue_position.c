@@ -46,7 +46,7 @@ static void the_number_sorts_as_the_scheduler_does(void **state) {
     struct cluster c = cluster_new(1, 1);
     cluster_project(&c, 1, 0, 1);
     struct sched_qos urgent = {.id = 1, .name = "urgent", .priority = 2};
-    assert_int_equal(world_qos_set(c.w, &urgent, NULL), 0);
+    assert_int_equal(test_qos_set(c.w, &urgent, NULL), 0);
     cluster_submit(&c, &(struct sched_request){.project = 1, .user = 9, .gpu_milli_per_task = 1000});
     cluster_settle(&c);
     c.policy.size_ms = -60000;
@@ -82,7 +82,7 @@ static void steps_can_count_as_time(void **state) {
     struct cluster c = cluster_new(1, 1);
     cluster_project(&c, 1, 0, 1);
     struct sched_qos urgent = {.id = 1, .name = "urgent", .priority = 2};
-    assert_int_equal(world_qos_set(c.w, &urgent, NULL), 0);
+    assert_int_equal(test_qos_set(c.w, &urgent, NULL), 0);
     struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 1000, .time_limit_ms = HOUR},
                          nice = q, high = q;
     uint64_t holds = cluster_submit(&c, &q);

@@ -22,7 +22,7 @@ static void partitions_bound_nodes_time_and_order(void **state) {
     cluster_project(&c, 1, 0, 8);
     uint32_t first = 1;
     struct sched_partition small = {.id = 1, .name = "small", .nodes = &first, .node_count = 1, .max_time_ms = 3600000};
-    assert_int_equal(world_partition_set(c.w, &small, NULL), 0);
+    assert_int_equal(test_partition_set(c.w, &small, NULL), 0);
     struct sched_request q = gpus(1, 4);
     q.partition = 1;
     uint64_t a = cluster_submit(&c, &q), b = cluster_submit(&c, &q);
@@ -33,13 +33,13 @@ static void partitions_bound_nodes_time_and_order(void **state) {
     assert_false(cluster_runs(&c, b));  // the other node is not in the partition
     assert_int_equal(reason(&c, slow), SCHED_REASON_TIME_LIMIT);
     small.closed = true;
-    world_partition_set(c.w, &small, NULL);
+    test_partition_set(c.w, &small, NULL);
     end(&c, a);
     cluster_settle(&c);
     assert_false(cluster_runs(&c, b));
     assert_int_equal(reason(&c, b), SCHED_REASON_PARTITION);
     small.closed = false;
-    world_partition_set(c.w, &small, NULL);
+    test_partition_set(c.w, &small, NULL);
     cluster_settle(&c);
     assert_true(cluster_runs(&c, b));
     world_free(c.w);
@@ -50,7 +50,7 @@ static void fifo_lets_nobody_pass(void **state) {
     struct cluster c = cluster_new(2, 4);
     cluster_project(&c, 1, 0, 8);
     struct sched_partition p = {.id = 1, .name = "p", .all_nodes = true, .fifo = true};
-    assert_int_equal(world_partition_set(c.w, &p, NULL), 0);
+    assert_int_equal(test_partition_set(c.w, &p, NULL), 0);
     struct sched_request three = gpus(1, 3), wide = gpus(1, 0), one = gpus(1, 1);
     three.partition = wide.partition = one.partition = 1;
     wide.nodes_min = 2;
@@ -65,7 +65,7 @@ static void fifo_lets_nobody_pass(void **state) {
     assert_false(cluster_runs(&c, s));
     assert_int_equal(reason(&c, s), SCHED_REASON_PRIORITY);
     p.fifo = false;
-    world_partition_set(c.w, &p, NULL);
+    test_partition_set(c.w, &p, NULL);
     cluster_settle(&c);
     assert_true(cluster_runs(&c, s));  // nothing has a limit it could delay
     world_free(c.w);
@@ -75,8 +75,9 @@ static void higher_tiers_first(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 2);
     cluster_project(&c, 1, 0, 2);
-    world_partition_set(c.w, &(struct sched_partition){.id = 1, .name = "low", .all_nodes = true}, NULL);
-    world_partition_set(c.w, &(struct sched_partition){.id = 2, .name = "high", .all_nodes = true, .tier = 5}, NULL);
+    test_partition_set(c.w, &(struct sched_partition){.id = 1, .name = "low", .all_nodes = true}, NULL);
+    test_partition_set(c.w, &(struct sched_partition){.id = 2, .name = "high", .all_nodes = true, .tier = 5},
+                       NULL);
     struct sched_request q = gpus(1, 2);
     q.partition = 1;
     uint64_t low = cluster_submit(&c, &q);
@@ -93,10 +94,11 @@ static void qos_limits_and_rights(void **state) {
     struct cluster c = cluster_new(1, 4);
     cluster_project(&c, 1, 0, 4);
     uint32_t low = 1;
-    assert_int_equal(world_qos_set(c.w, &(struct sched_qos){.id = 1, .name = "low", .max_jobs_per_user = 2}, NULL), 0);
+    assert_int_equal(
+        test_qos_set(c.w, &(struct sched_qos){.id = 1, .name = "low", .max_jobs_per_user = 2}, NULL), 0);
     struct sched_qos high = {.id = 2, .name = "high", .priority = 10, .preempts = &low, .preempts_count = 1,
                              .max_gpu_milli_per_user = 2000};
-    assert_int_equal(world_qos_set(c.w, &high, NULL), 0);
+    assert_int_equal(test_qos_set(c.w, &high, NULL), 0);
     struct sched_request q = gpus(1, 1);
     q.qos = 1;
     uint64_t id[3];
@@ -121,7 +123,7 @@ static void qos_limits_and_rights(void **state) {
     struct error e;
     uint32_t back = 2;
     struct sched_qos cycle = {.id = 1, .name = "low", .preempts = &back, .preempts_count = 1};
-    assert_true(world_qos_set(c.w, &cycle, &e) < 0);
+    assert_true(test_qos_set(c.w, &cycle, &e) < 0);
     world_qos_remove(c.w, 2);
     cluster_settle(&c);
     assert_int_equal(reason(&c, y), SCHED_REASON_QOS_GONE);
@@ -207,9 +209,16 @@ static void quotas_by_model(void **state) {
     cluster_node(&c, 1, 4, "A100");
     cluster_node(&c, 2, 4, "V100");
     struct sched_model_quota a100 = {"A100", 1000, SCHED_UNLIMITED}, most = {"A100", 3000, 3000};
-    struct sched_project p = {.id = 1, .name = "p1", .quota_milligpu = 4000, .weight_milli = SCHED_UNLIMITED,
-                              .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
-                              .limit_cpus = SCHED_UNLIMITED, .models = &most, .model_count = 1};
+    struct sched_project p = {.id = 1,
+                              .name = "p1",
+                              .quota_milligpu = 4000,
+                              .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .interactive_limit_ms = SCHED_UNLIMITED,
+                              .models = &most,
+                              .model_count = 1};
     assert_int_equal(world_project_set(c.w, &p, NULL), 0);
     p.id = 2;
     p.name = "p2";
@@ -358,9 +367,14 @@ static void heavy_users_wait_longer(void **state) {
 static void weight_zero_takes_nothing_over_quota(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 4);
-    struct sched_project p = {.id = 1, .name = "p", .quota_milligpu = 2000, .weight_milli = 0,
-                              .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
-                              .limit_cpus = SCHED_UNLIMITED};
+    struct sched_project p = {.id = 1,
+                              .name = "p",
+                              .quota_milligpu = 2000,
+                              .weight_milli = 0,
+                              .limit_milligpu = SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .interactive_limit_ms = SCHED_UNLIMITED};
     assert_int_equal(world_project_set(c.w, &p, NULL), 0);
     struct sched_request q = gpus(1, 1);
     for (int i = 0; i < 4; i++)

@@ -16,9 +16,14 @@ static struct world *two_nodes(void) {
                                .memory_bytes = 512ULL << 30, .gpus = V100, .gpu_count = 8};
         assert_int_equal(world_node_set(w, &n, NULL), 0);
     }
-    struct sched_project p = {.id = 1, .name = "team", .quota_milligpu = 4000, .weight_milli = SCHED_UNLIMITED,
-                              .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
-                              .limit_cpus = SCHED_UNLIMITED};
+    struct sched_project p = {.id = 1,
+                              .name = "team",
+                              .quota_milligpu = 4000,
+                              .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .interactive_limit_ms = SCHED_UNLIMITED};
     assert_int_equal(world_project_set(w, &p, NULL), 0);
     return w;
 }
@@ -155,16 +160,26 @@ static void refuses_what_never_fits(void **state) {
 static void the_rest_is_promised_to_one(void **state) {
     (void)state;
     struct world *w = two_nodes();
-    struct sched_project p = {.id = 2, .name = "default", .quota_rest = true, .weight_milli = SCHED_UNLIMITED,
-                              .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
-                              .limit_cpus = SCHED_UNLIMITED};
+    struct sched_project p = {.id = 2,
+                              .name = "default",
+                              .quota_rest = true,
+                              .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .interactive_limit_ms = SCHED_UNLIMITED};
     struct sched_project_figures all, rest;
     char text[256];
     assert_int_equal(world_project_set(w, &p, NULL), 0);
     assert_true(world_project_figures(w, 2, &all));
-    p = (struct sched_project){.id = 3, .name = "team", .quota_milligpu = 5000, .weight_milli = SCHED_UNLIMITED,
-                               .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
-                               .limit_cpus = SCHED_UNLIMITED};
+    p = (struct sched_project){.id = 3,
+                               .name = "team",
+                               .quota_milligpu = 5000,
+                               .weight_milli = SCHED_UNLIMITED,
+                               .limit_milligpu = SCHED_UNLIMITED,
+                               .quota_cpus = SCHED_UNLIMITED,
+                               .limit_cpus = SCHED_UNLIMITED,
+                               .interactive_limit_ms = SCHED_UNLIMITED};
     assert_int_equal(world_project_set(w, &p, NULL), 0);
     assert_false(world_warning(w, 0, text, sizeof text));
     assert_true(world_project_figures(w, 2, &rest));
@@ -181,9 +196,14 @@ static void refuses_bad_policy(void **state) {
     (void)state;
     struct world *w = two_nodes();
     struct error e;
-    struct sched_project p = {.id = 2, .parent = 1, .name = "child", .weight_milli = SCHED_UNLIMITED,
-                              .limit_milligpu = SCHED_UNLIMITED, .quota_cpus = SCHED_UNLIMITED,
-                              .limit_cpus = SCHED_UNLIMITED};
+    struct sched_project p = {.id = 2,
+                              .parent = 1,
+                              .name = "child",
+                              .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = SCHED_UNLIMITED,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .interactive_limit_ms = SCHED_UNLIMITED};
     assert_int_equal(world_project_set(w, &p, &e), 0);
     struct sched_project loop = p;
     loop.id = 1;
@@ -203,16 +223,16 @@ static void hopeless_requests_are_refused(void **state) {
     struct cluster c = cluster_new(1, 8);
     cluster_project(&c, 1, 0, 2);
     struct sched_partition part = {.id = 1, .name = "short", .all_nodes = true, .max_time_ms = 4 * HOUR_MS};
-    assert_int_equal(world_partition_set(c.w, &part, NULL), 0);
+    assert_int_equal(test_partition_set(c.w, &part, NULL), 0);
     struct sched_qos qos = {.id = 1, .name = "low", .max_gpu_milli_per_user = 1500, .max_time_ms = 90 * MINUTE_MS};
-    assert_int_equal(world_qos_set(c.w, &qos, NULL), 0);
+    assert_int_equal(test_qos_set(c.w, &qos, NULL), 0);
     struct error e = {0};
     struct sched_request q = {.project = 1, .partition = 1, .time_limit_ms = 5 * HOUR_MS};
-    refused(c.w, &q, "time limit: 5 h exceeds partition short's limit of 4 h");
+    refused(c.w, &q, "time_limit_s: 5 h exceeds partition short's limit of 4 h");
     q.time_limit_ms = INT64_C(100) * 365 * 24 * HOUR_MS;
-    refused(c.w, &q, "time limit: unlimited exceeds partition short's limit of 4 h");
+    refused(c.w, &q, "time_limit_s: unlimited exceeds partition short's limit of 4 h");
     struct sched_partition empty = {.id = 2, .name = "new"};
-    assert_int_equal(world_partition_set(c.w, &empty, NULL), 0);
+    assert_int_equal(test_partition_set(c.w, &empty, NULL), 0);
     q = (struct sched_request){.project = 1, .partition = 2};
     refused(c.w, &q, "partition: none of the nodes of partition new exists yet");
     // memory that comes with the GPUs is not what was asked for too much of

@@ -126,6 +126,9 @@ struct schema {
 bool schema_given(const struct schema *s, const void *value, const void *member);
 bool schema_field_given(const struct schema *s, const struct field *f, const void *value);
 void schema_give(const struct schema *s, void *value, const void *member);  // marks it, also when it is zero
+void schema_unmark(const struct schema *s, void *value,
+                   const void *member);  // its zero counts as absent again
+bool schema_given_zero(const struct schema *s, const struct field *f, const void *value);  // given, and zero
 void schema_forget_given(const struct schema *s, void *value);              // zeros count as absent again
 // Puts the given fields of `change` over those of `value`. Texts, lists and structs are shared, not copied.
 void schema_merge(const struct schema *s, void *value, const void *change);

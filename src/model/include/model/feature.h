@@ -19,6 +19,7 @@ enum feature {
     FEATURE_NODE_HEALTH,  // nodes that fail launches get none for a while
     FEATURE_STEPS,   // that a step is being ended is an event
     FEATURE_TAGS,         // jobs have tags
+    FEATURE_LIMITS,       // a limit of zero is told from no limit
     FEATURE_COUNT
 };
 

@@ -55,6 +55,9 @@ struct project {
     LIST(const char *) model_quotas;  // "V100=4"
     const char *default_qos;
     bool shared_logs;            // members see each other's scripts and logs
+    const char
+        *deleted_by;    // being deleted, by this administrator: it starts nothing and ends with its last job
+    uint64_t given[1];  // see entity_has
 };
 extern const struct schema entity_project_schema;
 
@@ -63,6 +66,7 @@ struct partition {
     bool is_default, fifo, down, closed;
     uint32_t default_time_s, max_time_s, tier;
     uint64_t default_memory_per_cpu_bytes;
+    uint64_t given[1];  // see entity_has
 };
 extern const struct schema entity_partition_schema;
 
@@ -71,8 +75,9 @@ struct qos {
     int32_t priority;
     uint32_t max_jobs_per_user, max_gpus_per_user_milli, max_wall_s;
     LIST(const char *) preempts;
-    double usage_factor;
+    double usage_factor;  // not given: 1
     bool no_preempt;
+    uint64_t given[1];  // see entity_has
 };
 extern const struct schema entity_qos_schema;
 
@@ -107,3 +112,12 @@ enum entity_kind { ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS, ENTITY_RESERVAT
 const struct schema *entity_schema(enum entity_kind kind);
 const char *entity_word(enum entity_kind kind);     // for messages: "project"
 const char *entity_command(enum entity_kind kind);  // the command-line verb: "project"
+
+// Whether a limit is set. Limits are the nullable fields of projects, partitions and QoS: one that was not given is
+// no limit, zero is a limit of zero. `member` is its address in `value`.
+bool entity_has(enum entity_kind kind, const void *value, const void *member);
+// Brings a value that was read from a request, a file or an old journal into the form that is kept: presence of
+// limits only, has_limit and has_weight of a project agree with the figures they are about.
+void entity_normalize(enum entity_kind kind, void *value);
+// Whether a limit is zero, which the journals of release 0.1.0 cannot tell from none.
+bool entity_has_zero_limit(enum entity_kind kind, const void *value);

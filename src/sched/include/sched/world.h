@@ -16,6 +16,8 @@ struct world *world_clone(const struct world *w);
 
 // --- nodes and rules -------------------------------------------------------------------------------
 
+enum { SCHED_UNLIMITED = -1 };  // of limits; 0 is a limit of nothing
+
 enum sched_node_state { SCHED_NODE_UP, SCHED_NODE_DRAINED, SCHED_NODE_DOWN };
 
 struct sched_gpu {
@@ -44,13 +46,11 @@ struct sched_partition {
     bool all_nodes;          // else the list
     const uint32_t *nodes;
     uint32_t node_count;
-    int64_t default_time_ms, max_time_ms;  // 0: none
+    int64_t default_time_ms, max_time_ms;  // SCHED_UNLIMITED
     int32_t tier;            // higher tiers are looked at first
     bool fifo;               // strict order: no job passes a blocked one
     bool closed;             // accepts jobs, starts none
 };
-
-enum { SCHED_UNLIMITED = -1 };
 
 struct sched_model_quota {
     const char *model;
@@ -62,6 +62,7 @@ struct sched_project {
     uint32_t id, parent;     // parent 0: top of the tree
     const char *name;
     int64_t quota_milligpu;
+    bool closed;             // its jobs do not start
     bool quota_rest;         // its quota is what the other top-level projects' quotas leave
     int64_t weight_milli;    // for resources beyond quotas; SCHED_UNLIMITED: the quota, or 1000 without quota
     int64_t limit_milligpu;  // SCHED_UNLIMITED
@@ -71,20 +72,21 @@ struct sched_project {
     uint32_t model_count;
     const uint32_t *nodes;   // allowed nodes; none: all
     uint32_t node_count;
-    int64_t interactive_limit_ms;  // 0: none
+    int64_t interactive_limit_ms;  // SCHED_UNLIMITED
 };
 
 struct sched_qos {
     uint32_t id;
     const char *name;
     int32_t priority;
-    uint32_t max_jobs_per_user;      // running; 0: no limit
-    uint32_t max_gpu_milli_per_user, max_gpu_milli;
-    uint32_t max_cpus_per_user;
+    // SCHED_UNLIMITED each:
+    int64_t max_jobs_per_user;  // running
+    int64_t max_gpu_milli_per_user, max_gpu_milli;
+    int64_t max_cpus_per_user;
     int64_t max_time_ms;
     const uint32_t *preempts;        // QoS whose jobs this one may preempt
     uint32_t preempts_count;
-    uint32_t usage_factor_milli;     // 0: 1000; what a used GPU counts as
+    uint32_t usage_factor_milli;  // 1000: a used GPU counts as one
     enum sched_override preemptible;
 };
 
