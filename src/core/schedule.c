@@ -87,6 +87,9 @@ static void preempt_reason(enum sched_preempt_why why, const struct core_job *vi
     case SCHED_PREEMPT_PROJECT:
         snprintf(out + n, left, "an interactive job of the same project, within its quota");
         break;
+    case SCHED_PREEMPT_OPTIONAL:
+        snprintf(out + n, left, "it was an optional worker of an elastic job");
+        break;
     }
 }
 

@@ -187,6 +187,7 @@ void world_recount(struct world *w) {
         if (q)
             q->used_gpu_milli += (uint64_t)held[DIM_GPU];
     }
+    sched_optional_recount(w);
     for (uint32_t i = 0; i < w->rules.projects.len; i++) {
         struct world_project *p = w->rules.projects.at[i];
         for (uint32_t k = 0; p && k < p->queue.slots.len; k++) {

@@ -75,6 +75,7 @@ void world_assert(const struct world *cw) {
         MUST(w->cluster.whole_free.at[i] == (world_node(w, i) ? w->cluster.nodes.at[i]->whole_free : 0),
              "node %u: free GPUs were not kept up", i);
     sched_running_orders_assert(w);
+    sched_optional_assert(w);
     uint32_t pending = 0;
     int64_t(*used)[3][DIMS_MAX] = xcalloc(w->rules.projects.len + 1, sizeof *used);
     for (uint32_t i = 0; i < w->rules.projects.len; i++) {
@@ -93,8 +94,10 @@ void world_assert(const struct world *cw) {
         memcpy(used[i][2], p->queued, sizeof p->queued);
     }
     MUST(pending == w->jobs.pending, "%u jobs pending, projects say %u", w->jobs.pending, pending);
-    MUST(w->jobs.by_id.len == (size_t)w->jobs.pending + w->jobs.running.len,
-         "%zu jobs known, %u pending and %u running", w->jobs.by_id.len, w->jobs.pending, w->jobs.running.len);
+    MUST(w->jobs.by_id.len ==
+             (size_t)w->jobs.pending + w->jobs.running.len + w->optional.pending + w->optional.running.len,
+         "%zu jobs known, %u pending and %u running", w->jobs.by_id.len, w->jobs.pending,
+         w->jobs.running.len);
     int64_t capacity[DIMS_MAX];
     memcpy(capacity, w->cluster.capacity, sizeof capacity);
     sched_nodes_recount_capacity(w);

@@ -7,7 +7,7 @@
 static void clone_nodes(struct world *to, const struct world *w) {
     for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
         const struct world_node *n = w->cluster.nodes.at[i];
-        if (!n || (!n->present && !n->jobs.len))
+        if (!n || (!n->present && !n->jobs.len && !(n->optional && n->optional->jobs.len)))
             continue;
         struct sched_gpu gpus[SCHED_GPUS_MAX];
         for (uint32_t g = 0; g < n->gpu_count; g++)
@@ -164,8 +164,10 @@ static void clone_jobs(struct world *to, const struct world *w) {
                               .submit_ms = j->submit_ms,
                               .begin_ms = j->begin_ms,
                               .hold = (enum sched_hold)j->hold,
-                              .restarts = j->restarts};
+                              .restarts = j->restarts,
+                              .group = j->group};
         world_job_add(to, &s);
+        world_job_rank(to, j->id, j->rank);
         if (j->state == SCHED_JOB_PENDING)
             continue;
         world_job_start_in(to, j->id, j->partition, j->alloc, j->start_ms);
@@ -207,6 +209,7 @@ struct world *world_clone(const struct world *w) {
             vec_push(&to->jobs.preemptors, j->id);
         }
     }
+    sched_optional_clone(to, w);
     sched_mix_clone(to, w);
     clone_users(&to->usage.users, &w->usage.users);
     clone_users(&to->usage.qos_users, &w->usage.qos_users);

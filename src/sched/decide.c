@@ -3,6 +3,7 @@
 // start too where they do not delay a planned start (backfill).
 #include <assert.h>
 
+#include "growth.h"
 #include "order.h"
 #include "partition_choice.h"
 #include "place.h"
@@ -20,8 +21,10 @@ const char *sched_reason_word(enum sched_reason r) {
 }
 
 void sched_decisions_done(struct sched_decisions *d) {
-    for (uint32_t i = 0; i < d->starts.len; i++)
+    for (uint32_t i = 0; i < d->starts.len; i++) {
         sched_alloc_free(d->starts.at[i].alloc);
+        free(d->starts.at[i].after);
+    }
     vec_done(&d->starts);
     vec_done(&d->preempts);
     vec_done(&d->plans);
@@ -210,6 +213,7 @@ static void look_at_all(struct sched_pass *p) {
 }
 
 void sched_pass_done(struct sched_pass *p) {
+    sched_growth_undo(p);
     sched_tentative_undo(p);
     sched_plan_clear(p);
     sched_place_done(p);
@@ -218,6 +222,7 @@ void sched_pass_done(struct sched_pass *p) {
     vec_done(&p->freeable);
     map_done(&p->reclaims_failed);
     map_done(&p->above);
+    sched_growth_report(p);
 }
 
 static void decide(struct sched_pass *p) {
@@ -226,6 +231,9 @@ static void decide(struct sched_pass *p) {
     w->last_pass.number++;
     w->last_pass.decided++;
     reasons_clear(w);
+    bool optional = w->optional.running.len || w->optional.waiting;
+    if (optional)
+        sched_growth_begin(w);
     sched_share_update(w);
     sched_plan_mark_reservations(p);
     if (w->jobs.begin_heap.len && w->jobs.begin_heap.at[0]->begin_ms < p->out->next_ms)
@@ -235,6 +243,10 @@ static void decide(struct sched_pass *p) {
     look_at_all(p);
     if (p->out->preempts.len)
         p->out->next_ms = p->now_ms;  // a victim's project may have a claim on others now
+    if (optional) {
+        sched_give_back(p);
+        sched_grow(p);
+    }
     w->last_pass.now_ms = p->now_ms;
     w->last_pass.within_quota = p->policy->interactive_within_quota;
     w->last_pass.no_plans = !p->policy->plan_depth;

@@ -1,5 +1,6 @@
 // Whether a job may start at all, whatever is free: what it refers to exists, limits and quota allow it.
 // Also the reason that is shown for a waiting job, computed when somebody asks.
+#include "growth.h"
 #include "pass.h"
 #include "plan.h"
 
@@ -105,6 +106,37 @@ static enum sched_reason eligibility_at(const struct world *w, const struct worl
 
 enum sched_reason sched_eligibility(const struct sched_pass *p, const struct world_request *r) {
     return eligibility_at(p->w, r, p->now_ms, p->policy->interactive_within_quota);
+}
+
+// As check_project, for what the project and those above it use with their optional workers. Optional use counts as
+// use beyond the quota, so a project with weight 0 has none beyond it.
+static enum sched_reason check_project_optional(const struct world *w, const struct world_request *r) {
+    const struct world_project *own = world_project(w, r->asked.project);
+    for (unsigned d = 0; d < w->cluster.dims; d++) {
+        int64_t amount = sched_request_amount(w, r, d);
+        for (const struct world_project *t = own; t && amount; t = sched_project_parent(w, t))
+            if (t->limit[d] >= 0 && t->tree_used[d] + t->optional_tree[d] + amount > t->limit[d])
+                return SCHED_REASON_PROJECT_LIMIT;
+        if (amount && own->weight == 0 && (d == r->dim || d == DIM_GPU) && own->quota[d] != SCHED_UNLIMITED &&
+            own->used[d] + own->optional_used[d] + amount > own->quota[d])
+            return SCHED_REASON_QUOTA;
+    }
+    return SCHED_REASON_NONE;
+}
+
+enum sched_reason sched_optional_eligibility(const struct world *w, const struct world_request *r,
+                                             int64_t now_ms) {
+    enum sched_reason reason = check_references(w, r, now_ms);
+    const struct world_qos *q = world_qos(w, r->asked.qos);
+    const struct world_user *u = r->qos_user;
+    if (!reason && q &&
+        ((q->max_gpu_milli_per_user &&
+          u->gpu_milli + u->optional_gpu_milli + r->gpu_milli > q->max_gpu_milli_per_user) ||
+         (q->max_cpus_per_user &&
+          u->cpus + u->optional_cpus + sched_request_cpus(r) > q->max_cpus_per_user) ||
+         (q->max_gpu_milli && q->used_gpu_milli + q->optional_gpu_milli + r->gpu_milli > q->max_gpu_milli)))
+        reason = SCHED_REASON_QOS_LIMIT;
+    return reason ? reason : check_project_optional(w, r);
 }
 
 static bool waits_in_queue(enum sched_reason r) {

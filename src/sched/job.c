@@ -91,10 +91,14 @@ static void queue_remove(struct world *w, struct world_request *r, const struct 
 
 void sched_job_enqueue(struct world *w, struct world_job *j) {
     assert(!j->queued && j->state == SCHED_JOB_PENDING);
+    j->since_pass = (uint32_t)w->last_pass.decided;
+    if (j->optional) {
+        sched_optional_enqueue(w, j);
+        return;
+    }
     for (uint32_t i = 0; i < sched_job_options(j); i++)
         queue_add(w, sched_job_option(j, i), j);
     j->queued = true;
-    j->since_pass = (uint32_t)w->last_pass.decided;
     w->jobs.ready++;
     sched_count_queued(w, j, 1);
 }
@@ -102,6 +106,10 @@ void sched_job_enqueue(struct world *w, struct world_job *j) {
 void sched_job_dequeue(struct world *w, struct world_job *j) {
     if (!j->queued)
         return;
+    if (j->optional) {
+        sched_optional_dequeue(w, j);
+        return;
+    }
     for (uint32_t i = 0; i < sched_job_options(j); i++)
         queue_remove(w, sched_job_option(j, i), j);
     j->queued = false;
@@ -181,6 +189,18 @@ static void unpend(struct world *w, struct world_job *j) {
         begin_remove(w, j);
 }
 
+// Counts a pending job (sign 1), or takes it back (sign -1).
+static void count_pending(struct world *w, const struct world_job *j, int sign) {
+    struct world_project *p = world_project_slot(w, j->request->asked.project);
+    if (j->optional) {
+        w->optional.pending += (uint32_t)sign;
+        p->optional_pending += (uint32_t)sign;
+    } else {
+        w->jobs.pending += (uint32_t)sign;
+        p->pending += (uint32_t)sign;
+    }
+}
+
 struct world_job *sched_job_add_hypothetical(struct world *w, const struct sched_job *from) {
     struct world_job *j = xcalloc(1, sizeof *j);
     *j = (struct world_job){
@@ -191,11 +211,12 @@ struct world_job *sched_job_add_hypothetical(struct world *w, const struct sched
         .hold = (uint8_t)from->hold,
         .restarts = from->restarts,
         .state = SCHED_JOB_PENDING,
+        .optional = from->request->asked.optional,
+        .group = from->group,
     };
     j->request->refs++;
     map_put(&w->jobs.by_id, j->id, j);
-    w->jobs.pending++;
-    world_project_slot(w, j->request->asked.project)->pending++;
+    count_pending(w, j, 1);
     pend(w, j);
     return j;
 }
@@ -209,7 +230,8 @@ int world_job_add(struct world *w, const struct sched_job *from) {
             return -EINVAL;
     if (world_find(w, from->id))
         return -EEXIST;
-    sched_mix_add(w, from->request);
+    if (!from->request->asked.optional)  // the mix decides where other jobs are placed
+        sched_mix_add(w, from->request);
     sched_job_add_hypothetical(w, from);
     return 0;
 }
@@ -234,10 +256,12 @@ int world_job_update(struct world *w, const struct sched_job *from) {
         return -EBUSY;
     struct world_request *old = j->request;
     unpend(w, j);
-    world_project_slot(w, old->asked.project)->pending--;
+    count_pending(w, j, -1);
     j->request = (struct world_request *)(uintptr_t)from->request;
     j->request->refs++;
-    world_project_slot(w, j->request->asked.project)->pending++;
+    j->optional = j->request->asked.optional;
+    j->group = from->group;
+    count_pending(w, j, 1);
     j->submit_ms = from->submit_ms;
     j->begin_ms = from->begin_ms;
     j->hold = (uint8_t)from->hold;
@@ -272,6 +296,10 @@ static void nodes_give(struct world *w, struct world_job *j) {
 }
 
 static void run(struct world *w, struct world_job *j, int64_t now_ms) {
+    if (j->optional) {
+        sched_optional_run(w, j);
+        return;
+    }
     j->run_slot = w->jobs.running.len;
     vec_push(&w->jobs.running, j);
     nodes_take(w, j);
@@ -296,8 +324,7 @@ int world_job_start_in(struct world *w, uint64_t id, uint32_t partition, const s
             return -EINVAL;
     unpend(w, j);
     j->preemptor = false;
-    w->jobs.pending--;
-    world_project_slot(w, j->request->asked.project)->pending--;
+    count_pending(w, j, -1);
     j->state = SCHED_JOB_RUNNING;
     j->alloc = sched_alloc_copy(a);
     j->start_ms = now_ms;
@@ -343,6 +370,10 @@ static int begin_ending(struct world *w, uint64_t id, const struct sched_preempt
     if (j->state == SCHED_JOB_PENDING)
         return -EINVAL;
     j->ending_for = for_job;
+    if (j->optional) {  // nobody becomes a preemptor by it, and the worker has no claim on anybody
+        j->state = SCHED_JOB_ENDING;
+        return 0;
+    }
     if (for_job && for_job != id)
         sched_preemption_record(w, j, grounds);
     world_job_preemptor_set(w, for_job, true);
@@ -370,6 +401,10 @@ static void forget(struct world *w, struct world_job *j) {
 }
 
 static void stop_running(struct world *w, struct world_job *j, int64_t now_ms) {
+    if (j->optional) {
+        sched_optional_stop(w, j);
+        return;
+    }
     ending_remove(w, j);
     sched_by_end_remove(w, j);
     sched_victims_remove(w, j);
@@ -413,6 +448,11 @@ int world_job_end(struct world *w, uint64_t id, int64_t now_ms) {
     if (j->state == SCHED_JOB_PENDING)
         return world_job_remove(w, id);
     stop_running(w, j, now_ms);
+    if (j->optional) {
+        sched_optional_rest(w, j, now_ms);
+        forget(w, j);
+        return 0;
+    }
     learn_ratio(w, j, now_ms);
     if (j->state != SCHED_JOB_ENDING || !j->ending_for)
         sched_preemptions_lapse(w, j->request->asked.project);
@@ -428,8 +468,7 @@ int world_job_remove(struct world *w, uint64_t id) {
         stop_running(w, j, j->start_ms);
     } else {
         unpend(w, j);
-        w->jobs.pending--;
-        world_project_slot(w, j->request->asked.project)->pending--;
+        count_pending(w, j, -1);
     }
     forget(w, j);
     return 0;
@@ -439,9 +478,70 @@ int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms) {
     struct world_job *j = world_find(w, id);
     if (!j || j->state == SCHED_JOB_PENDING)
         return -ENOENT;
-    sched_by_end_remove(w, j);
+    if (!j->optional)
+        sched_by_end_remove(w, j);
     j->limit_ms = time_limit_ms > 0 ? time_limit_ms : INT64_MAX;
-    sched_by_end_add(w, j);
+    if (!j->optional)
+        sched_by_end_add(w, j);
+    return 0;
+}
+
+int world_job_rank(struct world *w, uint64_t id, int32_t rank) {
+    struct world_job *j = world_find(w, id);
+    if (!j)
+        return -ENOENT;
+    j->rank = rank;
+    return 0;
+}
+
+// Does the job hold at least this on the node?
+static bool holds(const struct sched_alloc *held, const struct sched_alloc_node *a) {
+    for (uint32_t i = 0; i < held->node_count; i++) {
+        const struct sched_alloc_node *h = &held->nodes[i];
+        if (h->node != a->node)
+            continue;
+        if (a->cpus > h->cpus || a->memory_bytes > h->memory_bytes)
+            return false;
+        for (uint32_t g = 0; g < a->gpu_count; g++) {
+            uint32_t has = 0, wants = 0;
+            for (uint32_t k = 0; k < h->gpu_count; k++)
+                has += h->gpus[k].index == a->gpus[g].index ? h->gpus[k].milli : 0;
+            for (uint32_t k = 0; k < a->gpu_count; k++)
+                wants += a->gpus[k].index == a->gpus[g].index ? a->gpus[k].milli : 0;
+            if (wants > has)
+                return false;
+        }
+        return true;
+    }
+    return false;
+}
+
+int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms) {
+    struct world_job *j = world_find(w, id);
+    if (!j || j->state == SCHED_JOB_PENDING)
+        return -ENOENT;
+    for (uint32_t i = 0; i < a->node_count; i++)
+        if ((i && a->nodes[i].node <= a->nodes[i - 1].node) || !holds(j->alloc, &a->nodes[i]))
+            return -EINVAL;
+    if (!a->node_count)
+        return -EINVAL;
+    struct sched_alloc *kept = sched_alloc_copy(a);
+    if (j->optional) {
+        sched_optional_stop(w, j);
+    } else {
+        sched_victims_remove(w, j);
+        nodes_give(w, j);
+        sched_count_running(w, j, -1, now_ms);
+    }
+    sched_alloc_free(j->alloc);
+    j->alloc = kept;
+    if (j->optional) {
+        sched_optional_run(w, j);
+    } else {
+        nodes_take(w, j);
+        sched_count_running(w, j, 1, now_ms);
+        sched_victims_add(w, j);
+    }
     return 0;
 }
 
@@ -467,6 +567,9 @@ bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {
         .restarts = j->restarts,
         .partition = j->partition,
         .preemptor = j->preemptor,
+        .optional = j->optional,
+        .group = j->group,
+        .rank = j->rank,
     };
     return true;
 }

@@ -14,7 +14,9 @@ struct world_job {
     int64_t cost;                  // what it counts as in its user's usage while it runs
     int64_t held_gpu, held_cpus;   // of its allocation
     uint32_t restarts;
-    uint32_t run_slot;             // index in world_jobs.running
+    uint32_t run_slot;             // index in world_jobs.running, or world_optional.running
+    int32_t rank;                  // of an optional worker: the lowest of its group ends first
+    uint64_t group;                // of an optional worker: its elastic job
     int32_t victim_priority;       // its priority as the victim order knows it
     uint32_t since_pass;           // last_pass.decided when it was queued
     uint8_t partition;             // it runs in; 0: none, or it waits
@@ -23,6 +25,8 @@ struct world_job {
     bool preemptor : 1;            // jobs were preempted for it: it comes first
     bool queued : 1;               // in its request's queue (or those of its options)
     bool nonpreemptible : 1;       // as counted in its project while it runs
+    bool optional : 1;             // as its request says
+    bool leaves : 1;               // an optional worker that the pass under way tells to end
 };
 
 struct world_jobs {

@@ -123,6 +123,7 @@ static void allocate_again(struct world_node *n) {
             if (j->alloc->nodes[k].node == n->id)
                 sched_node_allocate(n, &j->alloc->nodes[k], j->request->demand.exclusive, 1);
     }
+    sched_optional_node_again(n);
 }
 
 static bool same_features(const struct world *w, const struct world_node *n, const struct sched_node *from) {

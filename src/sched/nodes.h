@@ -6,6 +6,7 @@
 
 enum { FEATURE_WORDS = SCHED_FEATURES_MAX / 64, PARTITION_WORDS = SCHED_PARTITIONS_MAX / 64 };
 
+struct node_optional;
 struct world_job;
 
 struct world_features {
@@ -13,7 +14,7 @@ struct world_features {
 };
 
 // free = total - held - withheld. Withheld: set aside during a pass for a job whose victims have not ended
-// yet (struct earmark); 0 between passes.
+// yet (struct earmark); 0 between passes. What optional workers hold is not subtracted (optional.h).
 struct world_gpu {
     uint64_t memory_bytes;
     uint16_t free_milli;  // 0 when unusable
@@ -23,6 +24,7 @@ struct world_gpu {
     uint8_t model;        // index into world_cluster.models
     bool usable;
     uint8_t socket;
+    uint16_t optional_milli;  // held by optional workers
 };
 
 struct world_node {
@@ -42,6 +44,7 @@ struct world_node {
     uint64_t partitions[PARTITION_WORDS];  // mask of those it belongs to
     uint32_t exclusive;              // running jobs that do not share it (0 or 1)
     VEC(struct world_job *) jobs;    // running here, also while the node is away
+    struct node_optional *optional;  // NULL: no optional worker was here yet
 };
 
 // A GPU memory size and how many GPUs have it.

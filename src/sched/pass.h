@@ -46,6 +46,10 @@ struct sched_pass {
     const struct world_job *placing;  // a planned job is tried elsewhere: its own plan is not in its way
     uint8_t plans[SCHED_PARTITIONS_MAX];  // planned starts made per partition
     bool closed[SCHED_PARTITIONS_MAX];    // in strict order, and a job is blocked
+    // Optional workers (growth.h).
+    VEC(struct sched_preempt) given_back;  // those that have to end
+    VEC(struct sched_start) grown;         // those that start
+    VEC(uint8_t) soon;  // by node: a planned start is there within the grace time; empty: none
     // Placement.
     VEC(struct sched_fit *) ranked;   // classes whose nodes are in a heap
     VEC(struct sched_fit *) classes;  // of all queue entries in the order

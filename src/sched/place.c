@@ -242,11 +242,6 @@ void sched_place_done(struct sched_pass *p) {
     vec_done(&p->ranked);
 }
 
-struct placement_candidate {
-    uint32_t node, tasks;
-    int64_t score;
-};
-
 static int by_score(const void *pa, const void *pb) {
     const struct placement_candidate *a = pa, *b = pb;
     if (a->score != b->score)
@@ -260,6 +255,20 @@ static int by_tasks(const void *pa, const void *pb) {
     if (a->tasks != b->tasks)
         return a->tasks > b->tasks ? -1 : 1;
     return by_score(pa, pb);
+}
+
+uint32_t sched_place_divide(const struct sched_demand *d, const struct placement_candidate *from,
+                            uint32_t count, struct placement_spot *spots) {
+    uint32_t left = d->tasks, nodes = 0;
+    for (uint32_t i = 0; i < count && left && nodes < d->nodes_max; i++) {
+        // Leave one task for each further node up to the minimum.
+        uint32_t others = nodes + 1 < d->nodes_min ? d->nodes_min - nodes - 1 : 0;
+        uint32_t most = left > others ? left - others : 1;
+        uint32_t k = from[i].tasks < most ? from[i].tasks : most;
+        spots[nodes++] = (struct placement_spot){from[i].node, k};
+        left -= k;
+    }
+    return !left && nodes >= d->nodes_min ? nodes : 0;
 }
 
 static struct sched_alloc *place_many(struct sched_pass *p, struct world_request *r, struct sched_fit *f) {
@@ -277,17 +286,10 @@ static struct sched_alloc *place_many(struct sched_pass *p, struct world_request
     VEC(struct placement_spot) spots = {0};
     if (found.len)
         qsort(found.at, found.len, sizeof *found.at, d->even ? by_score : by_tasks);
-    uint32_t left = d->tasks;
-    for (uint32_t i = 0; i < found.len && left && spots.len < d->nodes_max; i++) {
-        // Leave one task for each further node up to the minimum.
-        uint32_t others = spots.len + 1 < d->nodes_min ? d->nodes_min - spots.len - 1 : 0;
-        uint32_t most = left > others ? left - others : 1;
-        uint32_t k = found.at[i].tasks < most ? found.at[i].tasks : most;
-        vec_push(&spots, (struct placement_spot){found.at[i].node, k});
-        left -= k;
-    }
-    if (!left && spots.len >= d->nodes_min)
-        a = sched_place_build(p->w, r, spots.at, spots.len, placement(p, d));
+    vec_reserve(&spots, found.len + 1);
+    uint32_t nodes = sched_place_divide(d, found.at, found.len, spots.at);
+    if (nodes)
+        a = sched_place_build(p->w, r, spots.at, nodes, placement(p, d));
     vec_done(&spots);
     vec_done(&found);
     return a;

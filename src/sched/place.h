@@ -6,6 +6,14 @@ struct placement_spot {
     uint32_t node, tasks;
 };
 
+struct placement_candidate {
+    uint32_t node, tasks;
+    int64_t score;
+};
+// Divides the tasks over the candidates, the first ones first; returns the number of nodes, 0: they are not enough.
+uint32_t sched_place_divide(const struct sched_demand *d, const struct placement_candidate *from,
+                            uint32_t count, struct placement_spot *spots);
+
 struct sched_alloc *sched_place(struct sched_pass *p, struct world_request *r);  // NULL: not now
 struct sched_alloc *sched_place_build(const struct world *w, const struct world_request *r,
                                       struct placement_spot *spots, uint32_t n, enum policy_placement how);

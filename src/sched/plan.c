@@ -126,6 +126,20 @@ bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, cons
     return true;
 }
 
+bool sched_plan_part_state(struct sched_pass *p, const struct planned_part *part, struct node_copy *state,
+                           struct sched_alloc_node *a, struct sched_alloc_gpu *gpus) {
+    const struct world_node *n = p->w->cluster.nodes.at[part->node];
+    sched_node_copy_init(state, n);
+    for (uint32_t k = 0; k < n->jobs.len; k++)
+        if (expected_end(p, n->jobs.at[k]) <= part->from_ms)
+            sched_node_copy_release(state, n->jobs.at[k]);
+    if (sched_fit_tasks(&state->node, &part->request->demand) < part->tasks)
+        return false;
+    sched_fit_node(&state->node, &part->request->demand, part->tasks, -1, a, gpus);
+    sched_node_allocate(&state->node, a, part->request->demand.exclusive, 1);
+    return true;
+}
+
 // Search for a planned start: running jobs are ended in the order of their limits, on copies of their nodes,
 // until the job fits.
 struct plan_search {

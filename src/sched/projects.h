@@ -24,12 +24,21 @@ struct world_project {
     int64_t used[DIMS_MAX], used_nonpreemptible[DIMS_MAX];
     int64_t queued[DIMS_MAX], queued_nonpreemptible[DIMS_MAX];
     uint32_t running, pending;
+    // The same for optional workers, which are counted only here.
+    int64_t optional_used[DIMS_MAX];
+    uint32_t optional_running, optional_pending;
     struct project_queue queue;
     // Computed by sched_share_update. tree_…, share and want: of the whole subtree; own_…: of its own jobs.
     int64_t tree_used[DIMS_MAX], share[DIMS_MAX];
     int64_t own_share[DIMS_MAX];
     int64_t want[DIMS_MAX], own_want[DIMS_MAX], tree_quota[DIMS_MAX];
     uint32_t depth;
+    // Computed by sched_growth_begin, if there are optional workers (growth.h).
+    int64_t growth_share[DIM_MODEL];  // the share if what optional workers hold and wait for counts as demand
+    int64_t growth_change[DIM_MODEL];  // to be added to what it uses: less what leaves, more what is promised
+    int64_t optional_tree[DIMS_MAX];   // held by optional workers of the whole subtree …
+    int64_t leaving_tree[DIMS_MAX];    // … and the part of it held by those that were told to end
+    int64_t fullness_milli;            // thousandths of the growth share that were in use when the pass began
 };
 
 struct world_project *world_project(const struct world *w, uint32_t id);  // present, or NULL

@@ -73,6 +73,8 @@ static void encode(struct buf *b, const struct sched_request *q) {
     add_ids(b, q->nodes_except, q->nodes_except_count);
     if (q->also_count)
         add_ids(b, q->also, q->also_count);
+    if (q->optional)
+        add_text(b, "optional");
 }
 
 static const uint32_t *copy_ids(const uint32_t *ids, uint32_t n) {
@@ -160,7 +162,7 @@ void world_request_unref(struct world *w, const struct world_request *cr) {
     assert(r->refs);
     if (--r->refs)
         return;
-    assert(r->head == r->queue.len);
+    assert(r->head == r->queue.len && !r->optional);
     struct world_request *first = map_remove(&w->requests.by_hash, r->hash);
     if (first == r) {
         first = r->next;

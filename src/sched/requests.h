@@ -5,6 +5,7 @@
 #include "nodes.h"
 #include "sched/world.h"
 
+struct optional_queue;
 struct request_mix;
 struct sched_fit;
 struct world_user;
@@ -56,6 +57,7 @@ struct world_request {
     int32_t priority, tier;
     VEC(struct world_job *) queue;         // ready jobs by (submit, id), from `head`
     uint32_t head;
+    struct optional_queue *optional;       // waiting optional workers, one queue for each group
     uint32_t project_slot;                 // in its project's queue while `queue` is not empty
     uint64_t gpu_milli;                    // of the whole job
     uint64_t reservation_pass;             // pass + 1 in which `reservation_blocks` was computed

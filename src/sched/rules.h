@@ -24,6 +24,7 @@ struct world_qos {
     uint32_t usage_factor_milli;
     enum sched_override preemptible;
     uint64_t used_gpu_milli;
+    uint64_t optional_gpu_milli;  // held by optional workers, not counted above
 };
 
 struct world_reservation {

@@ -14,6 +14,7 @@ struct world_user {
     uint32_t jobs;
     uint64_t gpu_milli;
     uint64_t cpus;
+    uint64_t optional_gpu_milli, optional_cpus;  // held by optional workers; not in the sums above
     int64_t started_cost;  // of jobs started by the pass under way; 0 between passes
     struct {               // values computed once per pass, each valid in the pass it names
         uint64_t average_pass, use_pass;

@@ -123,6 +123,14 @@ uint32_t world_running(const struct world *w) {
     return w->jobs.running.len;
 }
 
+uint32_t world_optional_running(const struct world *w) {
+    return w->optional.running.len;
+}
+
+uint32_t world_optional_waiting(const struct world *w) {
+    return w->optional.waiting;
+}
+
 bool world_node_figures(const struct world *w, uint32_t id, struct sched_node_figures *out) {
     const struct world_node *n = world_node(w, id);
     if (!n)
@@ -135,8 +143,15 @@ bool world_node_figures(const struct world *w, uint32_t id, struct sched_node_fi
         .gpus = n->gpu_usable,
         .jobs = n->jobs.len,
     };
-    for (uint32_t i = 0; i < n->gpu_count; i++)
+    for (uint32_t i = 0; i < n->gpu_count; i++) {
         out->gpu_milli_free += n->gpus[i].free_milli;
+        out->optional_gpu_milli += n->gpus[i].optional_milli;
+    }
+    if (n->optional) {
+        out->optional_cpus = n->optional->cpus;
+        out->optional_memory_bytes = n->optional->memory;
+        out->optional_jobs = n->optional->jobs.len;
+    }
     return true;
 }
 
@@ -154,6 +169,10 @@ bool world_project_figures(struct world *w, uint32_t id, struct sched_project_fi
         .queued_cpus = p->queued[DIM_CPU],
         .running = p->running,
         .pending = p->pending,
+        .optional_milligpu = p->optional_used[DIM_GPU],
+        .optional_cpus = p->optional_used[DIM_CPU],
+        .optional_running = p->optional_running,
+        .optional_waiting = p->optional_pending,
     };
     return true;
 }
@@ -177,6 +196,7 @@ struct world *world_free(struct world *w) {
         free(v);
     for (it = 0; map_next(&w->usage.qos_users, &it, NULL, &v);)
         free(v);
+    sched_optional_free(w);
     sched_rules_free(w);
     sched_nodes_free(w);
     sched_fits_free(w);

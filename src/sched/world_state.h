@@ -3,6 +3,7 @@
 #pragma once
 #include "jobs.h"
 #include "nodes.h"
+#include "optional.h"
 #include "requests.h"
 #include "rules.h"
 #include "running_order.h"
@@ -22,6 +23,7 @@ struct world {
     struct world_rules rules;
     struct world_requests requests;
     struct world_jobs jobs;
+    struct world_optional optional;
     struct world_running_orders orders;
     struct world_usage usage;
     struct {              // grow with every change; caches remember the one they were made for

@@ -50,6 +50,7 @@ struct sched_request {
     int32_t priority;               // higher first, added to the QoS's
     int32_t nice;                   // lower first
     enum sched_override preemptible;
+    bool optional;  // a worker beyond the minimum of an elastic job (see sched_job.group)
 };
 
 struct world_request;  // an interned sched_request with what was derived from it

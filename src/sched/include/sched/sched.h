@@ -33,6 +33,8 @@ enum sched_preempt_why {
     SCHED_PREEMPT_QUOTA,    // the preemptor is within its project's guaranteed quota
     SCHED_PREEMPT_QOS,      // the preemptor's QoS may preempt the victim's
     SCHED_PREEMPT_PROJECT,  // an interactive job within its quota, of the same project
+    SCHED_PREEMPT_OPTIONAL,  // the victim is an optional worker. for_job starts on its place, now or within the grace
+                             // time, or is a worker of a project further below its share; 0: over a limit
 };
 
 struct sched_start {
@@ -40,6 +42,9 @@ struct sched_start {
     struct sched_alloc *alloc;  // owned by the decisions
     uint32_t partition;   // of those it may have; 0: it names none
     bool backfill;        // passed a planned job without delaying it
+    bool optional;        // an optional worker; these come after all others
+    uint64_t *after;  // optional workers on its place: its processes must not start before these have ended
+    uint32_t after_count;
 };
 
 struct sched_preempt {

@@ -172,6 +172,7 @@ struct sched_job {
     int64_t begin_ms;               // not before; 0: any time
     enum sched_hold hold;
     uint32_t restarts;              // times preempted or requeued so far
+    uint64_t group;                 // of an optional worker: the elastic job it belongs to; else 0
 };
 
 enum sched_job_state { SCHED_JOB_PENDING, SCHED_JOB_RUNNING, SCHED_JOB_ENDING };
@@ -223,6 +224,22 @@ int world_job_end(struct world *w, uint64_t id, int64_t now_ms);
 int world_job_remove(struct world *w, uint64_t id);  // pending; or running, without counting its usage
 // Recovery and elastic limits: a running job's time limit counts from start_ms.
 int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms);
+// A running job gave back a part of what it holds: `a` is what it keeps, on nodes and GPUs it holds now. -EINVAL
+// when that is nothing, or more than it holds somewhere.
+int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms);
+
+// Optional workers (request.optional) are jobs that use what others leave: what they hold is counted apart and
+// stays free for every other job, so they change no other decision. sched_decide starts them where room is left,
+// and tells which of them have to end when another job is to start there (SCHED_PREEMPT_OPTIONAL).
+//
+// Which worker of a group ends first: the lowest rank, then the latest started. 0 unless set; kept until the job
+// ends or is removed, so it has to be set again when a worker was queued again. -ENOENT.
+int world_job_rank(struct world *w, uint64_t id, int32_t rank);
+// The optional workers, running or ending, that have to end before what the running job `id` holds is really there.
+// For recovery: sched_start.after says the same when it is started. Returns their number; writes at most `max`.
+uint32_t world_optional_in_way(const struct world *w, uint64_t id, uint64_t *workers, uint32_t max);
+uint32_t world_optional_running(const struct world *w);  // including those that are ending
+uint32_t world_optional_waiting(const struct world *w);  // ready to start
 
 // What is known of a job; false when there is none. The allocation is borrowed until it changes.
 struct sched_job_view {
@@ -237,6 +254,9 @@ struct sched_job_view {
     uint32_t restarts;
     uint32_t partition;         // it runs in; 0: it waits, or names none
     bool preemptor;             // jobs were preempted for it: it comes first
+    bool optional;
+    uint64_t group;
+    int32_t rank;
 };
 bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out);
 
@@ -246,6 +266,9 @@ struct sched_project_figures {
     int64_t quota_milligpu, share_milligpu, used_milligpu, queued_milligpu;
     int64_t used_cpus, queued_cpus;
     uint32_t running, pending;
+    // Optional workers of its own, not counted above.
+    int64_t optional_milligpu, optional_cpus;
+    uint32_t optional_running, optional_waiting;
 };
 bool world_project_figures(struct world *w, uint32_t project, struct sched_project_figures *out);
 
@@ -254,6 +277,9 @@ struct sched_node_figures {
     uint64_t memory_bytes, memory_free_bytes;
     uint32_t gpus, gpu_milli_free;
     uint32_t jobs;
+    // Held by optional workers; counted as free above.
+    uint32_t optional_cpus, optional_gpu_milli, optional_jobs;
+    uint64_t optional_memory_bytes;
 };
 bool world_node_figures(const struct world *w, uint32_t node, struct sched_node_figures *out);
 // Free milli-GPU that the average recent request could not use.

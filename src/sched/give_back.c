@@ -1,0 +1,288 @@
+// Optional workers that have to end: those on the place of a job that starts, of a job whose victims are ending, or of
+// a planned start within the grace time; and those beyond a limit of their project.
+//
+// Invariant: what runs fits. On every node, what jobs hold (those that started and wait for workers in their way
+// included) and what the workers that were not told to end hold is never more than the node has.
+#include <assert.h>
+#include <stdlib.h>
+
+#include "growth.h"
+#include "plan.h"
+
+typedef VEC(struct world_job *) worker_vec;
+
+bool sched_optional_leaving(const struct world_job *j) {
+    return j->state == SCHED_JOB_ENDING || j->leaves;
+}
+
+static const struct world_project *project_of(const struct world *w, const struct world_job *j) {
+    return w->rules.projects.at[j->request->asked.project];
+}
+
+// Those that end anyway come first, then those of the project that uses the largest part of its share, then the group
+// that was submitted last. In a group the lowest rank, then the latest started.
+struct give_back_key {
+    struct world_job *job;
+    bool leaving;
+    int64_t fullness;
+};
+
+static int by_give_back(const struct give_back_key *x, const struct give_back_key *y) {
+    const struct world_job *a = x->job, *b = y->job;
+    if (x->leaving != y->leaving)
+        return x->leaving ? -1 : 1;
+    if (x->fullness != y->fullness)
+        return x->fullness > y->fullness ? -1 : 1;
+    if (a->group != b->group) {
+        if (a->submit_ms != b->submit_ms)
+            return a->submit_ms > b->submit_ms ? -1 : 1;
+        return a->group > b->group ? -1 : 1;
+    }
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    if (a->start_ms != b->start_ms)
+        return a->start_ms > b->start_ms ? -1 : 1;
+    return (a->id < b->id) - (a->id > b->id);
+}
+
+static int by_key(const void *a, const void *b) {
+    return by_give_back(a, b);
+}
+
+void sched_give_back_sort(const struct world *w, struct world_job **jobs, uint32_t n) {
+    if (n < 2)
+        return;
+    struct give_back_key *keys = xcalloc(n, sizeof *keys);
+    for (uint32_t i = 0; i < n; i++)
+        keys[i] = (struct give_back_key){jobs[i], sched_optional_leaving(jobs[i]),
+                                         project_of(w, jobs[i])->fullness_milli};
+    qsort(keys, n, sizeof *keys, by_key);
+    for (uint32_t i = 0; i < n; i++)
+        jobs[i] = keys[i].job;
+    free(keys);
+}
+
+// By how much a node is over-committed when its second ledger counts; 0 or less: not at all.
+struct overcommit {
+    int64_t cpus, memory;
+    int64_t gpus[SCHED_GPUS_MAX];
+    uint32_t gpu_count;
+};
+
+// Only what `a` uses is looked at: the rest is not in its way.
+static void measure(const struct world_node *n, const struct sched_alloc_node *a, struct overcommit *o) {
+    *o = (struct overcommit){.gpu_count = n->gpu_count};
+    if (a->cpus)
+        o->cpus = (int64_t)n->cpus_held + n->cpus_withheld + n->optional->cpus - n->cpus;
+    if (a->memory_bytes)
+        o->memory = (int64_t)(n->memory_held + n->memory_withheld + n->optional->memory - n->memory);
+    for (uint32_t i = 0; i < a->gpu_count; i++) {
+        uint32_t g = a->gpus[i].index;
+        if (g < n->gpu_count)
+            o->gpus[g] = (int64_t)n->gpus[g].held_milli + n->gpus[g].withheld_milli +
+                         n->gpus[g].optional_milli - SCHED_GPU;
+    }
+}
+
+static bool over(const struct overcommit *o) {
+    bool any = o->cpus > 0 || o->memory > 0;
+    for (uint32_t g = 0; g < o->gpu_count; g++)
+        any |= o->gpus[g] > 0;
+    return any;
+}
+
+// Adds what the worker holds of the node (sign 1), or takes it back (sign -1). Returns whether that matters.
+static bool change(struct overcommit *o, const struct world_job *j, uint32_t node, int sign) {
+    bool matters = false;
+    for (uint32_t i = 0; i < j->alloc->node_count; i++) {
+        const struct sched_alloc_node *a = &j->alloc->nodes[i];
+        if (a->node != node)
+            continue;
+        matters |= (o->cpus > 0 && a->cpus) || (o->memory > 0 && a->memory_bytes);
+        o->cpus += sign * (int64_t)a->cpus;
+        o->memory += sign * (int64_t)a->memory_bytes;
+        for (uint32_t g = 0; g < a->gpu_count; g++)
+            if (a->gpus[g].index < o->gpu_count) {
+                matters |= o->gpus[a->gpus[g].index] > 0;
+                o->gpus[a->gpus[g].index] += sign * (int64_t)a->gpus[g].milli;
+            }
+    }
+    return matters;
+}
+
+// Adds to `out` the workers on the node that have to end so that `a`, which the node counts as held, is really there.
+// In the order of giving back, and none that is not needed: the last one taken that is not needed stays.
+static void in_way(const struct world *w, const struct world_node *n, const struct sched_alloc_node *a,
+                   worker_vec *out) {
+    struct overcommit o;
+    if (!n->optional || !n->optional->jobs.len)
+        return;
+    measure(n, a, &o);
+    if (!over(&o))
+        return;
+    worker_vec here = {0};
+    for (uint32_t i = 0; i < n->optional->jobs.len; i++)
+        if (n->optional->jobs.at[i]->state != SCHED_JOB_PENDING)  // else it starts in this pass
+            vec_push(&here, n->optional->jobs.at[i]);
+    sched_give_back_sort(w, here.at, here.len);
+    uint32_t first = out->len;
+    for (uint32_t i = 0; i < here.len && over(&o); i++) {
+        if (change(&o, here.at[i], n->id, -1))
+            vec_push(out, here.at[i]);
+        else
+            change(&o, here.at[i], n->id, 1);
+    }
+    for (uint32_t i = out->len; i-- > first;) {
+        change(&o, out->at[i], n->id, 1);
+        if (over(&o))
+            change(&o, out->at[i], n->id, -1);
+        else
+            vec_remove(out, i);
+    }
+    vec_done(&here);
+}
+
+static void leave(struct sched_pass *p, const struct world_job *j, int sign) {
+    int64_t held[DIMS_MAX];
+    sched_alloc_amounts(p->w, j->alloc, held);
+    struct world_project *own = world_project_slot(p->w, j->request->asked.project);
+    for (unsigned d = 0; d < DIM_MODEL; d++)
+        own->growth_change[d] -= sign * held[d];
+    for (struct world_project *t = own; t; t = sched_project_parent(p->w, t))
+        for (unsigned d = 0; d < p->w->cluster.dims; d++)
+            t->leaving_tree[d] += sign * held[d];
+}
+
+void sched_optional_tell(struct sched_pass *p, struct world_job *worker, uint64_t for_job) {
+    assert(!sched_optional_leaving(worker));
+    worker->leaves = true;
+    leave(p, worker, 1);
+    vec_push(&p->given_back, (struct sched_preempt){.victim = worker->id,
+                                                    .for_job = for_job,
+                                                    .why = SCHED_PREEMPT_OPTIONAL,
+                                                    .grace_ms = p->policy->grace_ms,
+                                                    .grounds = {.by = for_job, .share = INT64_MAX}});
+}
+
+static void tell_all(struct sched_pass *p, const worker_vec *workers, uint64_t for_job) {
+    for (uint32_t i = 0; i < workers->len; i++)
+        if (!sched_optional_leaving(workers->at[i]))
+            sched_optional_tell(p, workers->at[i], for_job);
+}
+
+static int by_id(const void *pa, const void *pb) {
+    const struct world_job *a = *(struct world_job *const *)pa, *b = *(struct world_job *const *)pb;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+// The workers in the way of an allocation that its nodes count as held, each once, by id.
+static void in_way_of(const struct world *w, const struct sched_alloc *a, worker_vec *out) {
+    for (uint32_t i = 0; i < a->node_count; i++)
+        in_way(w, w->cluster.nodes.at[a->nodes[i].node], &a->nodes[i], out);
+    if (out->len > 1)
+        qsort(out->at, out->len, sizeof *out->at, by_id);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < out->len; i++)
+        if (!i || out->at[i] != out->at[i - 1])
+            out->at[n++] = out->at[i];
+    out->len = n;
+}
+
+void sched_give_back_for_start(struct sched_pass *p, struct sched_start *s) {
+    worker_vec workers = {0};
+    in_way_of(p->w, s->alloc, &workers);
+    tell_all(p, &workers, s->job);
+    if (workers.len)
+        s->after = xcalloc(workers.len, sizeof *s->after);
+    for (uint32_t i = 0; i < workers.len; i++)
+        s->after[s->after_count++] = workers.at[i]->id;
+    vec_done(&workers);
+}
+
+uint32_t world_optional_in_way(const struct world *w, uint64_t id, uint64_t *ids, uint32_t max) {
+    const struct world_job *j = world_find(w, id);
+    worker_vec workers = {0};
+    if (j && j->alloc && !j->optional && w->optional.running.len)
+        in_way_of(w, j->alloc, &workers);
+    uint32_t count = workers.len;
+    for (uint32_t i = 0; i < count && i < max; i++)
+        ids[i] = workers.at[i]->id;
+    vec_done(&workers);
+    return count;
+}
+
+// A planned start within the grace time: the workers on its place are told now, so that it is not late. Nodes of such
+// starts get no new workers.
+static void for_planned(struct sched_pass *p) {
+    struct sched_alloc_gpu gpus[2 * SCHED_GPUS_MAX];
+    for (uint32_t i = 0; i < p->parts.len; i++) {
+        const struct planned_part *part = &p->parts.at[i];
+        int64_t tell_ms = part->from_ms - p->policy->grace_ms;
+        if (tell_ms > p->now_ms) {
+            p->out->next_ms = tell_ms < p->out->next_ms ? tell_ms : p->out->next_ms;
+            continue;
+        }
+        if (!p->soon.len) {
+            vec_reserve(&p->soon, p->w->cluster.nodes.len);
+            memset(p->soon.at, 0, p->w->cluster.nodes.len);
+            p->soon.len = p->w->cluster.nodes.len;
+        }
+        p->soon.at[part->node] = 1;
+        struct node_copy state;
+        struct sched_alloc_node a;
+        worker_vec workers = {0};
+        if (sched_fit_gpu_slots(&part->request->demand, part->tasks) <= 2 * SCHED_GPUS_MAX &&
+            sched_plan_part_state(p, part, &state, &a, gpus))
+            in_way(p->w, &state.node, &a, &workers);
+        tell_all(p, &workers, part->job->id);
+        vec_done(&workers);
+    }
+}
+
+static bool over_limit(const struct world *w, const struct world_job *j) {
+    int64_t held[DIMS_MAX];
+    sched_alloc_amounts(w, j->alloc, held);
+    for (const struct world_project *t = project_of(w, j); t; t = sched_project_parent(w, t))
+        for (unsigned d = 0; d < w->cluster.dims; d++)
+            if (held[d] && t->limit[d] >= 0 &&
+                t->tree_used[d] + t->optional_tree[d] - t->leaving_tree[d] > t->limit[d])
+                return true;
+    return false;
+}
+
+// The latest start of this pass in the project; 0: none, the limit itself was lowered.
+static uint64_t started_in(const struct sched_pass *p, uint32_t project) {
+    for (uint32_t i = p->out->starts.len; i-- > 0;)
+        if (world_find(p->w, p->out->starts.at[i].job)->request->asked.project == project)
+            return p->out->starts.at[i].job;
+    return 0;
+}
+
+// Jobs start within the limit whatever optional workers of the project use: the workers make room in it.
+static void for_limits(struct sched_pass *p) {
+    worker_vec beyond = {0};
+    for (uint32_t i = 0; i < p->w->optional.running.len; i++) {
+        struct world_job *j = p->w->optional.running.at[i];
+        if (!sched_optional_leaving(j) && over_limit(p->w, j))
+            vec_push(&beyond, j);
+    }
+    sched_give_back_sort(p->w, beyond.at, beyond.len);
+    for (uint32_t i = 0; i < beyond.len; i++)
+        if (over_limit(p->w, beyond.at[i]))
+            sched_optional_tell(p, beyond.at[i], started_in(p, beyond.at[i]->request->asked.project));
+    vec_done(&beyond);
+}
+
+void sched_give_back(struct sched_pass *p) {
+    for (uint32_t i = 0; i < p->w->optional.running.len; i++)
+        if (p->w->optional.running.at[i]->state == SCHED_JOB_ENDING)
+            leave(p, p->w->optional.running.at[i], 1);
+    for (uint32_t i = 0; i < p->earmarks.len && p->w->optional.running.len; i++) {
+        worker_vec workers = {0};
+        in_way_of(p->w, p->earmarks.at[i].alloc, &workers);
+        tell_all(p, &workers, p->earmarks.at[i].job->id);
+        vec_done(&workers);
+    }
+    for_planned(p);
+    for_limits(p);
+}
