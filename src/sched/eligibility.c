@@ -130,11 +130,9 @@ enum sched_reason sched_optional_eligibility(const struct world *w, const struct
     const struct world_qos *q = world_qos(w, r->asked.qos);
     const struct world_user *u = r->qos_user;
     if (!reason && q &&
-        ((q->max_gpu_milli_per_user &&
-          u->gpu_milli + u->optional_gpu_milli + r->gpu_milli > q->max_gpu_milli_per_user) ||
-         (q->max_cpus_per_user &&
-          u->cpus + u->optional_cpus + sched_request_cpus(r) > q->max_cpus_per_user) ||
-         (q->max_gpu_milli && q->used_gpu_milli + q->optional_gpu_milli + r->gpu_milli > q->max_gpu_milli)))
+        (exceeds(u->gpu_milli + u->optional_gpu_milli, r->gpu_milli, q->max_gpu_milli_per_user) ||
+         exceeds(u->cpus + u->optional_cpus, sched_request_cpus(r), q->max_cpus_per_user) ||
+         exceeds(q->used_gpu_milli + q->optional_gpu_milli, r->gpu_milli, q->max_gpu_milli)))
         reason = SCHED_REASON_QOS_LIMIT;
     return reason ? reason : check_project_optional(w, r);
 }
