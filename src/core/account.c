@@ -7,14 +7,15 @@ void core_record_of(const struct core *c, const struct core_job *j, struct arena
     *out = (struct job_record){.id = j->id,
                                .is_array = j->sub->is_array,
                                .array_id = j->sub->is_array ? j->sub->id : 0,
-                               .array_index = j->array_index,
+                               .array_index = j->sub->is_array ? j->array_index : 0,
                                .spec = arena_alloc(a, sizeof *out->spec),
                                .state = (enum job_state)j->state,
                                .attempt = j->attempt,
                                .submit_ms = j->sub->submit_ms,
                                .eligible_ms = j->eligible_ms,
                                .start_ms = j->start_ms,
-                               .expected_start_ms = j->state == JOB_PENDING ? (int64_t)j->expected_start_s * 1000 : 0,
+                               .expected_start_ms =
+                                   j->state == JOB_PENDING ? (int64_t)j->expected_start_s * 1000 : 0,
                                .preempted = j->preempted,
                                .steps = j->steps,
                                .suspended_ms = j->run ? j->run->suspended_ms : 0};
@@ -27,6 +28,8 @@ void core_record_of(const struct core *c, const struct core_job *j, struct arena
         out->reason = arena_strdup(a, j->run->reason);
     if (j->usage)
         out->usage = arena_memdup(a, j->usage, sizeof *j->usage);
+    if (j->sub->group)
+        core_group_record(c, j, a, out);
     if (!j->run)
         return;
     out->parts.at = arena_alloc(a, j->run->part_count * sizeof *out->parts.at);
@@ -76,10 +79,10 @@ void core_finished_row(struct core *c, const struct core_job *j, const struct ev
     r.suspended_ms = core_run_paused_ms(j, now_ms);
     if (!r.start_ms && j->flags & (HELD_USER | HELD_ADMIN))
         r.eligible_ms = 0;  // it was never eligible
-    core_fold_nodes(j, &nodes);
+    core_fold_nodes(c, j, &nodes);
     struct outbox_finished f = {.id = j->id,
                                 .array_id = r.array_id,
-                                .array_index = j->array_index,
+                                .array_index = r.array_index,
                                 .state = e->state,
                                 .submit_ms = r.submit_ms,
                                 .start_ms = r.start_ms,
@@ -87,7 +90,8 @@ void core_finished_row(struct core *c, const struct core_job *j, const struct ev
                                 .user = j->sub->user,
                                 .project = j->sub->project,
                                 .text_owner = j->sub->id,
-                                .release_texts = j->sub->array ? j->sub->array->live == 1 : true};
+                                .release_texts =
+                                    j->sub->array ? j->sub->array->live == 1 : !core_is_worker(j)};
     f.name = put_text(bytes, j->sub->name);
     f.nodes = put_text(bytes, buf_str(&nodes));
     f.record = (uint32_t)bytes->len;

@@ -241,8 +241,18 @@ static int adopted_spec(struct core *c, const struct message_launch *l, int64_t 
 
 // A job that waits in the older copy and was started after the copy was made.
 static bool is_same_job(const struct core_job *j, const struct message_launch *l) {
-    return j && j->state == JOB_PENDING && j->attempt < l->attempt && j->sub->submit_ms == l->submit_ms &&
-           streq(j->sub->user, l->spec->user);
+    return j && !j->sub->group && j->state == JOB_PENDING && j->attempt < l->attempt &&
+           j->sub->submit_ms == l->submit_ms && streq(j->sub->user, l->spec->user);
+}
+
+// Workers that were started after the copy was made become jobs of their own. Their job, which waits in the copy,
+// would do their work a second time: it is held, and its user decides.
+static void hold_elastic(struct core *c, const struct core_job *j, int64_t now_ms) {
+    const struct core_job *job = j && core_is_worker(j) ? core_group_job(c, j) : NULL;
+    struct event_job b = {.id = job ? job->id : 0,
+                          .reason = "workers of it run as jobs of their own since the state was restored"};
+    if (job && job->state == JOB_PENDING && !(job->flags & HELD_USER))
+        core_emit(c, now_ms, EVENT_JOB_HELD, &b);
 }
 
 // The number it has on its node, if no job of this journal had it; else a new one.
@@ -278,6 +288,7 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
                 name_list_have(j->sub->partition, l->spec->partition) ? l->spec->partition : NULL;
     } else {
         struct spec spec;
+        hold_elastic(c, j, now_ms);
         if (adopted_spec(c, l, now_ms, &spec, NULL) < 0)
             return false;
         placed.id = adopted_id(c, m->id);

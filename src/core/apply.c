@@ -20,8 +20,10 @@ static struct array *array_add(struct core *c, const struct submission *s, const
 void core_job_link(struct core *c, struct core_job *j) {
     map_put(&c->jobs, j->id, j);
     core_order_add(c, j);
-    core_same_name_add(c, j);
     core_user_count(c, j->sub->user)->live++;
+    if (core_is_worker(j))
+        return;  // its job counts for all of its workers
+    core_same_name_add(c, j);
     c->deadlines += j->sub->deadline_ms != 0;
     c->time_warnings += core_wants_time_warning(j->sub);
     if (j->sub->lease_s)
@@ -31,12 +33,38 @@ void core_job_link(struct core *c, struct core_job *j) {
     c->counts.by_state[j->state]++;
 }
 
+void core_job_unlink(struct core *c, struct core_job *j, int64_t at_ms) {
+    map_remove(&c->jobs, j->id);
+    core_order_remove(c, j);
+    core_user_count(c, j->sub->user)->live--;
+    if (!core_is_worker(j)) {
+        core_same_name_remove(c, j);
+        c->deadlines -= j->sub->deadline_ms != 0;
+        c->time_warnings -= core_wants_time_warning(j->sub);
+        if (j->sub->array)
+            j->sub->array->singletons -= core_depend_is_singleton(j->sub);
+    }
+    core_depend_notify(c, j, at_ms);
+    if (!core_is_worker(j))
+        core_depend_singleton(c, j, at_ms);
+}
+
+void core_job_free(struct core *c, struct core_job *j) {
+    free(j->usage);
+    free(map_remove(&c->preempted_why, j->id));
+    core_submission_unref(c, j->sub);
+    free(j);
+}
+
 static void apply_submitted(struct core *c, int64_t at_ms, const struct event_job_submitted *b) {
     struct submission *s = core_submission_new(c, b->id, b->spec, b->submit_ms ? b->submit_ms : at_ms);
     if (s->is_array)
         s->array = array_add(c, s, b->spec);
+    if (b->spec->workers_max)
+        s->group = core_group_new(c, s->id, b->spec);
     s->refs++;  // until the loop is done
     core_depend_parse(s, b->spec);
+    uint64_t end = b->id + s->count;
     for (uint64_t k = 0; k < s->count; k++) {
         struct core_job *j = xcalloc(1, sizeof *j);
         j->id = b->id + k;
@@ -47,6 +75,10 @@ static void apply_submitted(struct core *c, int64_t at_ms, const struct event_jo
         s->refs++;
         core_job_link(c, j);
         core_depend_attach(c, j, at_ms);
+        if (s->group) {
+            core_group_add_workers(c, s, end, b->spec->workers_max);
+            end += b->spec->workers_max;
+        }
         core_job_to_world(c, j);
     }
     if (s->limit)
@@ -54,15 +86,17 @@ static void apply_submitted(struct core *c, int64_t at_ms, const struct event_jo
     c->counts.submitted += s->count;
     if (b->key)
         core_key_add(c, b->key, s->user, b->id, s->count);
-    if (c->next_id < b->id + s->count)
-        c->next_id = b->id + s->count;
+    if (c->next_id < end)
+        c->next_id = end;
     core_submission_unref(c, s);
     c->dirty = true;
 }
 
 static void set_state(struct core *c, struct core_job *j, enum job_state state) {
-    c->counts.by_state[j->state]--;
-    c->counts.by_state[state]++;
+    if (!core_is_worker(j)) {
+        c->counts.by_state[j->state]--;
+        c->counts.by_state[state]++;
+    }
     j->state = (uint8_t)state;
 }
 
@@ -82,17 +116,19 @@ int64_t core_run_paused_ms(const struct core_job *j, int64_t now_ms) {
 }
 
 // Time spent suspended does not count towards the time limit.
-static void limit_to_world(struct core *c, const struct core_job *j) {
+void core_limit_to_world(struct core *c, const struct core_job *j) {
     if (j->run->time_limit_s)
         world_job_limit(c->world, j->id, (int64_t)j->run->time_limit_s * 1000 + j->run->suspended_ms);
 }
 
 // An element that is changed gets a submission of its own; submit time, texts and index stay.
-static void apply_updated(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_updated *b) {
+void core_apply_updated(struct core *c, struct core_job *j, int64_t at_ms,
+                        const struct event_job_updated *b) {
     struct submission *old = j->sub, *s = core_submission_new(c, old->id, b->spec, old->submit_ms);
     s->count = old->count;
     s->is_array = old->is_array;
     s->array = old->array;
+    s->group = old->group;
     s->limit = s->array ? b->spec->array_limit : 0;
     s->refs = 1;
     core_same_name_remove(c, j);
@@ -102,8 +138,10 @@ static void apply_updated(struct core *c, struct core_job *j, int64_t at_ms, con
         world_job_remove(c->world, j->id);
     else if (j->run && s->time_limit_s) {
         j->run->time_limit_s = s->time_limit_s;
-        limit_to_world(c, j);
+        core_limit_to_world(c, j);
     }
+    if (s->group)
+        core_group_submission(c, j, s, b->spec);
     core_depend_parse(s, b->spec);
     c->deadlines += (s->deadline_ms != 0) - (old->deadline_ms != 0);
     c->time_warnings += core_wants_time_warning(s) - core_wants_time_warning(old);
@@ -163,19 +201,33 @@ static struct sched_alloc *alloc_of(const struct core_run *r) {
 }
 
 static void run_to_world(struct core *c, const struct core_job *j) {
+    if (core_is_group(j)) {
+        core_group_run_to_world(c, j);
+        return;
+    }
+    if (core_is_worker(j) && !core_worker_in_world(c, j))
+        return;
     struct sched_alloc *a = alloc_of(j->run);
     world_job_start_in(c->world, j->id, core_handle(c, ENTITY_PARTITION, j->run->partition), a, j->start_ms);
-    limit_to_world(c, j);
+    core_limit_to_world(c, j);
     sched_alloc_free(a);
 }
+
+static void apply_ending(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_ending *b);
 
 static void pause_over(struct core *c, struct core_job *j, int64_t at_ms) {
     j->run->suspended_ms = core_run_paused_ms(j, at_ms);
     j->run->suspend_ms = at_ms;
-    limit_to_world(c, j);
+    core_limit_to_world(c, j);
 }
 
 static void apply_suspended(struct core *c, struct core_job *j, int64_t at_ms, bool resumed) {
+    const struct group *g = core_is_group(j) ? j->sub->group : NULL;
+    for (uint32_t i = 0; g && i < g->workers.len; i++) {
+        struct core_job *w = core_find_job(c, g->workers.at[i].id);
+        if (w && w->state == (resumed ? JOB_SUSPENDED : JOB_RUNNING))
+            apply_suspended(c, w, at_ms, resumed);
+    }
     if (!j->run)
         return;
     if (resumed)
@@ -183,6 +235,11 @@ static void apply_suspended(struct core *c, struct core_job *j, int64_t at_ms, b
     else
         j->run->suspend_ms = at_ms;
     set_state(c, j, resumed ? JOB_RUNNING : JOB_SUSPENDED);
+    for (uint32_t i = 0; g && i < g->workers.len; i++) {
+        struct core_job *w = core_find_job(c, g->workers.at[i].id);
+        if (w)
+            core_job_hold_changed(c, w);
+    }
 }
 
 // A claim that a later release wrote counts as the strongest one known here.
@@ -217,7 +274,15 @@ void core_jobs_to_world(struct core *c) {
         }
         if (j->run)
             run_to_world(c, j);
+        if (core_is_worker(j)) {
+            core_worker_rank_to_world(c, core_worker_of(j));
+            if (j->run && j->state == JOB_STARTING && j->begin_ms)
+                j->run->delayed = true;
+        }
     }
+    for (uint32_t i = 0; i < c->order.len; i++)
+        if (c->order.at[i].job->state == JOB_STARTING && core_launch_waits(c, c->order.at[i].job))
+            core_launch_later(c, c->order.at[i].job);
     // In a pass of its own: most are preempted for a job with a larger id. A job that has started since and is
     // pending again is no preemptor any more.
     for (uint32_t i = 0; i < c->order.len; i++)
@@ -227,14 +292,16 @@ void core_jobs_to_world(struct core *c) {
         world_job_preemptor_set(c->world, c->order.at[i].job->id, c->order.at[i].job->flags & TAKES);
 }
 
-static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_placed *b) {
-    // What has begun waits for nothing any more, also when it is queued again: an adopted job may name others that a
-    // restored copy does not know.
-    j->flags &= (uint8_t) ~(WAITS_DEPENDENCY | DEPENDENCY_NEVER);
+void core_node_add(struct node_entry *n, const struct run_part *p, struct core_job *j) {
+    node_take(n, p, 1);
+    node_job_add(n, j);
+}
+
+void core_place(struct core *c, struct core_job *j, const struct part *parts, uint32_t count) {
     struct core_run *r = xcalloc(1, sizeof *r);
-    r->parts = xcalloc(b->parts.len, sizeof *r->parts);
-    for (uint32_t i = 0; i < b->parts.len; i++) {
-        const struct part *from = &b->parts.at[i];
+    r->parts = xcalloc(count + 1, sizeof *r->parts);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct part *from = &parts[i];
         struct run_part *p = &r->parts[r->part_count];
         p->node = core_find_node(c, from->node);
         if (!p->node)
@@ -244,10 +311,30 @@ static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, cons
         p->memory_bytes = from->memory_bytes;
         p->gpus = xmemdup(from->gpus.at, from->gpus.len * sizeof *p->gpus);
         p->gpu_count = from->gpus.len;
-        node_take(p->node, p, 1);
-        node_job_add(p->node, j);
+        core_node_add(p->node, p, j);
         r->part_count++;
     }
+    j->run = r;
+}
+
+void core_begin_attempt(struct core *c, struct core_job *j, uint32_t attempt, int64_t start_ms) {
+    // What has begun waits for nothing any more, also when it is queued again: an adopted job may name others that a
+    // restored copy does not know.
+    j->flags &= (uint8_t) ~(WAITS_DEPENDENCY | DEPENDENCY_NEVER | TAKES);
+    j->steps = 0;
+    free(j->usage);  // usage is of the newest attempt, as start and end are
+    j->usage = NULL;
+    j->attempt = attempt;
+    j->start_ms = start_ms;
+    if (!j->eligible_ms)
+        j->eligible_ms = start_ms;
+    set_state(c, j, JOB_STARTING);
+}
+
+static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms,
+                         const struct event_job_placed *b) {
+    core_place(c, j, b->parts.at, b->parts.len);
+    struct core_run *r = j->run;
     r->time_limit_s = b->time_limit_s;
     r->partition = b->partition ? core_intern(c, b->partition) : NULL;
     r->epoch = b->epoch;
@@ -259,17 +346,14 @@ static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms, cons
         core_note_adopted(c, &k);
     }
     r->reason = b->reason ? xstrdup(b->reason) : NULL;
-    j->steps = 0;
-    free(j->usage);  // usage is of the newest attempt, as start and end are
-    j->usage = NULL;
-    j->run = r;
-    j->attempt = b->attempt;
-    j->start_ms = b->start_ms ? b->start_ms : at_ms;
-    j->flags &= (uint8_t)~TAKES;
     if (!j->eligible_ms)
         j->eligible_ms = at_ms;
-    set_state(c, j, JOB_STARTING);
+    core_begin_attempt(c, j, b->attempt, b->start_ms ? b->start_ms : at_ms);
     run_to_world(c, j);
+    if (core_is_worker(j)) {
+        core_worker_of(j)->node = r->part_count ? r->parts[0].node->handle : 0;
+        core_group_changed(c, j->sub->group);
+    }
     if (r->adopted && j->sub->array && j->sub->array->limit)  // it came out of its turn: the others wait for it
         core_array_set_limit(c, j->sub->array, j->sub->array->limit);
     c->dirty = true;
@@ -293,10 +377,43 @@ static void apply_started(struct core *c, struct core_job *j, int64_t at_ms, con
         p->started = true;
     if (p && b->cpu_ids && !p->cpu_ids)
         p->cpu_ids = xstrdup(b->cpu_ids);
+    struct core_job *job = core_is_worker(j) ? core_group_job(c, j) : NULL;
     if (j->state == JOB_STARTING) {
         set_state(c, j, JOB_RUNNING);
         note_begun(c, j, at_ms);
         core_depend_notify(c, j, at_ms);
+    }
+    if (!job)
+        return;
+    if (job->state == JOB_STARTING) {
+        set_state(c, job, JOB_RUNNING);
+        note_begun(c, job, at_ms);
+        core_depend_notify(c, job, at_ms);
+    }
+    if (job->state == JOB_SUSPENDED && j->state == JOB_RUNNING)
+        apply_suspended(c, j, at_ms, false);
+    core_group_changed(c, j->sub->group);
+}
+
+// All workers end with their job; those that were cancelled before stay cancelled.
+static void workers_ending(struct core *c, struct core_job *job, int64_t at_ms,
+                           const struct event_job_ending *b) {
+    const struct group *g = job->sub->group;
+    for (uint32_t i = 0; i < g->workers.len; i++) {
+        struct core_job *j = core_find_job(c, g->workers.at[i].id);
+        if (j && j->run && !(j->run->ending && j->run->cause == END_CANCEL))
+            apply_ending(c, j, at_ms, b);
+    }
+    core_group_waiting_to_world(c, job->sub->group, false);
+}
+
+// Jobs that were given what an optional worker holds are launched when it has ended.
+static void launches_wait(struct core *c, const struct core_job *worker) {
+    for (uint32_t i = 0; i < worker->run->part_count; i++) {
+        const struct node_entry *n = worker->run->parts[i].node;
+        for (uint32_t k = 0; k < n->jobs.len; k++)
+            if (n->jobs.at[k]->state == JOB_STARTING && core_launch_waits(c, n->jobs.at[k]))
+                core_launch_later(c, n->jobs.at[k]);
     }
 }
 
@@ -322,8 +439,14 @@ static void apply_ending(struct core *c, struct core_job *j, int64_t at_ms, cons
     p.grounds = (struct sched_preemption){p.for_job, b->share, b->by_share, core_claim_read(b->claim)};
     world_job_preempt(c->world, &p);
     struct core_job *taker = core_find_job(c, p.for_job);
-    if (taker && taker->state == JOB_PENDING)
+    if (taker && taker->state == JOB_PENDING && !core_is_optional(j))
         taker->flags |= TAKES;
+    if (core_is_group(j))
+        workers_ending(c, j, at_ms, b);
+    if (core_is_optional(j))
+        launches_wait(c, j);
+    if (core_is_worker(j))
+        core_group_changed(c, j->sub->group);
 }
 
 static void apply_part_ended(struct core *c, struct core_job *j, int64_t at_ms, const struct event_part_ended *b) {
@@ -341,6 +464,11 @@ static void apply_part_ended(struct core *c, struct core_job *j, int64_t at_ms, 
         if (!j->usage)
             j->usage = xcalloc(1, sizeof *j->usage);
         usage_add(j->usage, b->usage);
+        struct core_job *job = core_is_worker(j) ? core_group_job(c, j) : NULL;
+        if (job && !job->usage)
+            job->usage = xcalloc(1, sizeof *job->usage);
+        if (job)
+            usage_add(job->usage, b->usage);
     }
     node_take(p->node, p, -1);
     node_job_remove(p->node, j, at_ms);
@@ -357,10 +485,18 @@ static void run_end(struct core *c, struct core_job *j, int64_t at_ms) {
             node_job_remove(p->node, j, at_ms);
         }
     }
-    world_job_end(c->world, j->id, at_ms);
+    bool piece = core_is_worker(j) && core_worker_of(j)->flags & GROUP_PIECE;
+    if (!piece)
+        world_job_end(c->world, j->id, at_ms);
     core_steps_free(c, j->run->steps);
     j->run->steps = NULL;
     j->run = core_run_free(j->run);
+    if (!piece)
+        return;
+    core_worker_of(j)->flags &= (uint8_t)~GROUP_PIECE;
+    struct core_job *job = core_group_job(c, j);
+    if (job->run && !job->run->ending)  // else all is freed at once, when the last has ended
+        core_group_pieces_to_world(c, job, at_ms);
 }
 
 static void array_ended(struct core *c, struct core_job *j, bool ok, int64_t at_ms) {
@@ -388,28 +524,20 @@ static void array_ended(struct core *c, struct core_job *j, bool ok, int64_t at_
 
 static void apply_ended(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_ended *b) {
     bool ok = b->state == JOB_COMPLETED;
+    if (core_is_worker(j))
+        core_group_worker_ended(c, j, b);
     if (j->run)
         run_end(c, j, at_ms);
     else
         world_job_remove(c->world, j->id);
     set_state(c, j, b->state);
     core_outcome_add(c, j->id, ok, b->attempt > 0, (uint32_t)(j->start_ms / 1000));
-    map_remove(&c->jobs, j->id);
-    core_order_remove(c, j);
-    core_same_name_remove(c, j);
-    core_user_count(c, j->sub->user)->live--;
-    c->deadlines -= j->sub->deadline_ms != 0;
-    c->time_warnings -= core_wants_time_warning(j->sub);
-    if (j->sub->array)
-        j->sub->array->singletons -= core_depend_is_singleton(j->sub);
-    core_depend_notify(c, j, at_ms);
-    core_depend_singleton(c, j, at_ms);
+    core_job_unlink(c, j, at_ms);
     if (j->sub->array)
         array_ended(c, j, ok, at_ms);
-    free(j->usage);
-    free(map_remove(&c->preempted_why, j->id));
-    core_submission_unref(c, j->sub);
-    free(j);
+    if (core_is_group(j))
+        core_group_ended(c, j, at_ms);
+    core_job_free(c, j);
     c->dirty = true;
 }
 
@@ -434,7 +562,11 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
         j->flags |= HELD_USER;
     j->begin_ms = b->begin_ms;
     j->start_ms = 0;
+    if (core_is_group(j))
+        core_group_waiting_to_world(c, j->sub->group, false);
     core_job_to_world(c, j);
+    if (core_is_worker(j))
+        core_group_changed(c, j->sub->group);
     world_job_preemptions_set(c->world, j->id, by, preempted);
     if (j->sub->array && j->sub->array->limit && j->sub->array->active > j->sub->array->limit)  // after an adoption
         core_array_set_limit(c, j->sub->array, j->sub->array->limit);
@@ -452,7 +584,7 @@ static void apply_job(struct core *c, const struct event *e) {
     switch (e->type) {
     case EVENT_JOB_HELD: apply_held(c, j, e->body, true); break;
     case EVENT_JOB_RELEASED: apply_held(c, j, e->body, false); break;
-    case EVENT_JOB_UPDATED: apply_updated(c, j, e->at_ms, e->body); break;
+    case EVENT_JOB_UPDATED: core_apply_updated(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_PLACED: apply_placed(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_STARTED: apply_started(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_ENDING: apply_ending(c, j, e->at_ms, e->body); break;
@@ -467,6 +599,10 @@ static void apply_job(struct core *c, const struct event *e) {
             j->run->warned_percent = (uint8_t)b->percent;
         break;
     }
+    case EVENT_WORKERS_PLACED:
+    case EVENT_WORKER_RESTARTED:
+    case EVENT_JOB_RESIZED:
+    case EVENT_WORKERS_RANKED: core_apply_group(c, j, e); break;
     case EVENT_STEP_STARTED:
     case EVENT_STEP_ENDING:
     case EVENT_STEP_ENDED: core_apply_step(c, j, e); break;
@@ -477,7 +613,7 @@ static void apply_job(struct core *c, const struct event *e) {
 void core_apply(struct core *c, const struct event *e) {
     if (c->last_event_ms < e->at_ms)
         c->last_event_ms = e->at_ms;
-    if (e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED)  // numbers below are about jobs
+    if (event_job_id(e) || e->type == EVENT_JOB_SUBMITTED)
         apply_job(c, e);
     else
         core_apply_cluster(c, e);

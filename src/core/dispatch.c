@@ -14,7 +14,7 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
                 struct message_launch *out) {
     struct core_job *j = core_find_job(c, id);
     struct run_part *mine = j && j->attempt == attempt ? core_part_on(j, node) : NULL;
-    if (!mine || mine->ended || j->run->ending)
+    if (!mine || mine->ended || j->run->ending || core_launch_waits(c, j))
         return -ESTALE;
     struct job_record record;
     core_record_of(c, j, a, &record);
@@ -48,6 +48,11 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
             if (last > out->array_max)
                 out->array_max = last;
         }
+    }
+    if (core_is_worker(j)) {
+        out->worker = j->array_index;
+        out->workers = arena_alloc(a, sizeof *out->workers);
+        core_group_members(c, j, a, out->workers);
     }
     out->gpu_uuids.at = arena_alloc(a, mine->gpu_count * sizeof *out->gpu_uuids.at);
     for (uint32_t i = 0; i < mine->gpu_count; i++)
@@ -145,6 +150,8 @@ void core_send_desired(struct core *c, const struct core_job *j, const struct ru
         return;
     }
     core_send_time_limit(c, j, p);
+    if (core_is_worker(j))
+        core_group_send_members(c, j, p);
     if (j->run->suspend_ms || c->restore_ms)  // was suspended at some time, perhaps in a state that is lost
         core_send_suspend(c, j, p);
 }

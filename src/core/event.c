@@ -17,11 +17,15 @@ void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body)
         .offset = offset, .len = (uint32_t)(o->bytes.len - offset)};
     vec_push(&o->events, record);
     core_notice(c, record.seq, &e);
+    const struct core_job *j = record.job ? core_find_job(c, record.job) : NULL;
+    uint64_t group = j && core_is_worker(j) ? core_group_of(j)->id : 0;
     core_apply(c, &e);
     // Clients attach to a job when they are notified, which must come after its launch message: schedule.c notifies
     // of placements.
-    if (record.job && type != EVENT_JOB_PLACED)
+    if (record.job && type != EVENT_JOB_PLACED && type != EVENT_WORKERS_PLACED)
         core_effect(c, EFFECT_JOB_CHANGED, NULL, record.job, 0);
+    if (group)
+        core_effect(c, EFFECT_JOB_CHANGED, NULL, group, 0);
 }
 
 void core_effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt) {

@@ -18,11 +18,20 @@ void core_assert(const struct core *c) {
         if (!j)
             continue;
         live++;
-        by_state[j->state]++;
+        by_state[j->state] += !core_is_worker(j);
         struct sched_job_view v;
         check(core_find_job(c, j->id) == j, "indexed", j->id);
         check((j->run != NULL) == job_state_holds_resources((enum job_state)j->state),
               "has a run while it holds resources", j->id);
+        if (core_is_worker(j)) {
+            check(core_group_job(c, j) != NULL, "a worker of a live job", j->id);
+            check(core_worker_of(j)->id == j->id && !(core_worker_of(j)->flags & GROUP_LEFT),
+                  "among its job's workers", j->id);
+            check(world_job(c->world, j->id, &v) == core_worker_in_world(c, j),
+                  "a worker known to the scheduler", j->id);
+            if (!core_worker_in_world(c, j))
+                continue;
+        }
         check(world_job(c->world, j->id, &v), "known to the scheduler", j->id);
         check((v.state == SCHED_JOB_PENDING) == (j->state == JOB_PENDING),
               "in the same state for the scheduler", j->id);
@@ -34,7 +43,7 @@ void core_assert(const struct core *c) {
         check(by_state[s] == c->counts.by_state[s], "counted by state", (uint64_t)s);
     for (uint32_t i = 0; i < c->node_list.len; i++) {
         const struct node_entry *n = c->node_list.at[i];
-        uint64_t cpus = 0, memory = 0, gpus[SCHED_GPUS_MAX] = {0};
+        uint64_t cpus = 0, memory = 0, gpus[SCHED_GPUS_MAX] = {0}, optional[SCHED_GPUS_MAX] = {0};
         for (uint32_t k = 0; k < n->jobs.len; k++) {
             const struct run_part *p = core_part_on(n->jobs.at[k], n->name);
             check(p && !p->ended, "holds its part", n->jobs.at[k]->id);
@@ -42,13 +51,14 @@ void core_assert(const struct core *c) {
             cpus += p->cpus;
             memory += p->memory_bytes;
             for (uint32_t g = 0; g < p->gpu_count; g++)
-                gpus[p->gpus[g].index] += p->gpus[g].milli;
+                *(core_is_optional(n->jobs.at[k]) ? &optional[p->gpus[g].index] : &gpus[p->gpus[g].index]) +=
+                    p->gpus[g].milli;
         }
         check(cpus == n->cpus_used && memory == n->memory_used_bytes, "node use adds up", n->handle);
         if (n->removed || !n->node)
             continue;
         for (uint32_t g = 0; g < SCHED_GPUS_MAX; g++)
-            check(gpus[g] <= 1000, "no GPU granted more than once", n->handle);
+            check(gpus[g] <= 1000 && optional[g] <= 1000, "no GPU granted more than once", n->handle);
     }
     world_assert(c->world);
 }

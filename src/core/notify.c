@@ -27,6 +27,12 @@ void core_notice(struct core *c, uint64_t seq, const struct event *e) {
         return;
     const struct core_job *j = core_find_job(c, event_job_id(e));
     struct notice n = {.seq = seq, .type = e->type};
+    if (j && core_is_worker(
+                 j)) {  // its job begins with its first worker; other events of workers are not the job's
+        j = core_group_job(c, j);
+        if (e->type != EVENT_JOB_STARTED)
+            return;
+    }
     if (!j || !j->sub->notify || (e->type == EVENT_JOB_STARTED && j->state != JOB_STARTING) ||
         !counts_for_array(j, e, &n))
         return;
@@ -54,6 +60,10 @@ static void warn_if_due(struct core *c, struct core_job *j, int64_t now_ms) {
     }
 }
 
+static void warn_of(struct core *c, struct core_job *j, int64_t now_ms) {
+    warn_if_due(c, core_is_worker(j) ? core_group_job(c, j) : j, now_ms);
+}
+
 // Looks at the running jobs once a second, and only while some job asks for a warning.
 void core_warn_of_time_limits(struct core *c, int64_t now_ms) {
     c->next_warning_ms = now_ms + WARNING_INTERVAL_MS;
@@ -62,7 +72,7 @@ void core_warn_of_time_limits(struct core *c, int64_t now_ms) {
     for (uint32_t i = 0; i < c->node_list.len; i++)
         for (uint32_t k = 0; k < c->node_list.at[i]->jobs.len; k++)
             if (c->node_list.at[i]->jobs.at[k]->sub->notify & NOTIFY_TIME_WARNINGS)
-                warn_if_due(c, c->node_list.at[i]->jobs.at[k], now_ms);
+                warn_of(c, c->node_list.at[i]->jobs.at[k], now_ms);
 }
 
 int core_check_notify(const struct spec *s, struct error *e) {

@@ -26,7 +26,7 @@ static bool cancel_some(struct core *c, int64_t now_ms) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < c->order.len && count < CANCELLED_PER_PASS; i++) {
         struct core_job *j = c->order.at[i].job;
-        if (j && !j->run && deleted_project(c, j->sub->project))
+        if (j && !j->run && !core_is_worker(j) && deleted_project(c, j->sub->project))
             found[count++] = j->id;
     }
     for (uint32_t i = 0; i < count; i++) {  // an end may end others that depend on it, and reorder the list

@@ -4,12 +4,43 @@
 #include "state.h"
 #include "model/nodelist.h"
 
-void core_fold_nodes(const struct core_job *j, struct buf *out) {
+void core_fold_nodes(const struct core *c, const struct core_job *j, struct buf *out) {
     VEC(const char *) names = {0};
     for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
         vec_push(&names, j->run->parts[i].node->name);
+    if (core_is_group(j) && j->run) {
+        vec_reserve(&names, j->sub->group->workers.len);
+        names.len = core_group_nodes(c, j->sub->group, names.at, j->sub->group->workers.len);
+    }
     nodelist_fold(names.at, names.len, out);
     vec_done(&names);
+}
+
+static void view_workers(const struct core *c, const struct core_job *j, struct job_view *v) {
+    struct core_group_counts n;
+    if (core_is_worker(j)) {
+        v->job = j->sub->group->id;
+        v->worker = j->array_index;
+        v->optional = core_is_optional(j);
+        v->cpus /= v->tasks ? v->tasks : 1;
+        v->gpus_milli /= v->tasks ? v->tasks : 1;
+        v->memory_bytes /= v->tasks ? v->tasks : 1;
+        v->tasks = v->node_count = 1;
+        return;
+    }
+    core_group_counts(c, j->sub->group, &n);
+    v->workers_min = n.least;
+    v->workers_max = n.most;
+    v->workers_running = n.running;
+    v->node_count = v->workers_min;
+    if (!j->run)
+        return;
+    v->tasks = n.running;
+    v->cpus = n.cpus;
+    v->memory_bytes = n.memory_bytes;
+    v->gpus_milli = n.gpus_milli;
+    const char *names[JOB_WORKERS_MAX];
+    v->node_count = core_group_nodes(c, j->sub->group, names, JOB_WORKERS_MAX);
 }
 
 static void view_of(const struct core *c, const struct core_job *j, struct job_view *v) {
@@ -17,7 +48,7 @@ static void view_of(const struct core *c, const struct core_job *j, struct job_v
     *v = (struct job_view){
         .id = j->id,
         .array_id = s->is_array ? s->id : 0,
-        .array_index = j->array_index,
+        .array_index = s->is_array ? j->array_index : 0,
         .array_limit = s->array ? s->array->limit : 0,
         .name = s->name,
         .user = s->user,
@@ -50,7 +81,9 @@ static void view_of(const struct core *c, const struct core_job *j, struct job_v
         .spec_len = s->spec_len,
         .held = j->flags & (HELD_USER | HELD_ADMIN),
         .nice = s->nice};
-    if (!j->run)
+    if (s->group)
+        view_workers(c, j, v);
+    if (!j->run || core_is_group(j))
         return;
     v->cpus = 0;  // what it has may be more than it asked for: nodes of its own
     v->memory_bytes = 0;
@@ -92,6 +125,16 @@ bool core_is_array(const struct core *c, uint64_t id) {
     return map_get(&c->arrays, id) != NULL;
 }
 
+uint64_t core_worker(const struct core *c, uint64_t job, uint32_t number) {
+    const struct group *g = map_get(&c->groups, job);
+    return g && number < g->workers.len ? g->workers.at[number].id : 0;
+}
+
+uint32_t core_worker_count(const struct core *c, uint64_t job) {
+    const struct group *g = map_get(&c->groups, job);
+    return g ? g->workers.len : 0;
+}
+
 uint64_t core_newest_id(const struct core *c) {
     return c->next_id - 1;
 }
@@ -118,12 +161,14 @@ void core_each_element(const struct core *c, uint64_t array_id,
 void core_job_nodes(const struct core *c, uint64_t id, struct buf *out) {
     const struct core_job *j = core_find_job(c, id);
     if (j)
-        core_fold_nodes(j, out);
+        core_fold_nodes(c, j, out);
 }
 
 uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **names, uint32_t max) {
     const struct core_job *j = core_find_job(c, id);
     uint32_t n = 0;
+    if (j && core_is_group(j) && j->run)
+        return core_group_nodes(c, j->sub->group, names, max);
     for (; j && j->run && n < j->run->part_count && n < max; n++)
         names[n] = j->run->parts[n].node->name;
     return n;

@@ -6,7 +6,9 @@
 #include "state.h"
 #include "model/name.h"
 
-static enum sched_hold hold_of(const struct core_job *j) {
+static enum sched_hold hold_of(const struct core *c, const struct core_job *j) {
+    if (core_is_worker(j) && core_group_job(c, j)->state == JOB_SUSPENDED)
+        return SCHED_HOLD_OTHER;
     return j->flags & HELD_ADMIN         ? SCHED_HOLD_ADMIN
            : j->flags & HELD_USER        ? SCHED_HOLD_USER
            : j->flags & WAITS_DEPENDENCY ? SCHED_HOLD_DEPENDENCY
@@ -15,18 +17,24 @@ static enum sched_hold hold_of(const struct core_job *j) {
 }
 
 void core_job_to_world(struct core *c, struct core_job *j) {
+    const struct world_request *request = j->sub->group ? core_group_queued_request(c, j) : j->sub->request;
+    if (!request)
+        return;
     struct sched_job s = {.id = j->id,
-                          .request = j->sub->request,
+                          .request = request,
+                          .group = core_is_optional(j) ? j->sub->group->id : 0,
                           .submit_ms = j->sub->submit_ms,
                           .begin_ms = j->begin_ms,
-                          .hold = hold_of(j),
+                          .hold = hold_of(c, j),
                           .restarts = j->attempt};
     world_job_add(c->world, &s);
+    if (core_is_worker(j))
+        core_worker_rank_to_world(c, core_worker_of(j));
 }
 
 void core_job_hold_changed(struct core *c, struct core_job *j) {
     if (j->state == JOB_PENDING)
-        world_job_hold(c->world, j->id, hold_of(j));
+        world_job_hold(c->world, j->id, hold_of(c, j));
 }
 
 void core_array_fill(struct core *c, struct array *a) {
@@ -156,6 +164,12 @@ CORE_COMMAND(core_command_release) {
 }
 
 static int send_signal(struct core *c, struct core_job *j, const struct command_cancel *o, struct error *e) {
+    const struct group *g = core_is_group(j) ? j->sub->group : NULL;
+    for (uint32_t i = 0; g && i < g->workers.len; i++) {
+        struct core_job *w = core_find_job(c, g->workers.at[i].id);
+        if (w && w->run)
+            send_signal(c, w, o, e);
+    }
     if (!j->run)
         return error_set(e, EBUSY, "job %llu is %s; only a running job can be sent a signal", (unsigned long long)j->id,
                          job_state_words[j->state]);
@@ -195,8 +209,15 @@ CORE_COMMAND(core_command_cancel) {
                                                  now_ms, e);
     if (o->step || (o->signal && (o->signal != SIGKILL || o->batch_only)))
         return send_signal(c, j, o, e);
+    struct core_job *job = core_is_worker(j) ? core_group_job(c, j) : NULL;
+    if (!j->run && job && !job->run)
+        return error_set(e, EBUSY,
+                         "job %llu is pending: its workers start together; resize or cancel the job",
+                         (unsigned long long)job->id);
     if (!j->run) {
         core_end_pending(c, j, JOB_CANCELLED, actor->user, o->reason, now_ms);
+        if (job)
+            core_group_settle(c, job, now_ms);
         return 0;
     }
     if (j->run->ending && j->run->cause == END_CANCEL && o->signal != SIGKILL)
@@ -242,9 +263,7 @@ static int suspend(struct core *c, const struct actor *actor, uint64_t id, bool 
                          resume ? "resumed" : "suspended");
     struct event_job b = {.id = id, .by = actor->user, .by_admin = actor->admin};
     core_emit(c, now_ms, resume ? EVENT_JOB_RESUMED : EVENT_JOB_SUSPENDED, &b);
-    for (uint32_t i = 0; i < j->run->part_count; i++)
-        if (!j->run->parts[i].ended)
-            core_send_suspend(c, j, &j->run->parts[i]);
+    core_each_part(c, j, core_send_suspend);
     return 0;
 }
 

@@ -77,6 +77,19 @@ void core_send_suspend(struct core *c, const struct core_job *j, const struct ru
     core_effect_send(c, p->node->name, MESSAGE_SUSPEND, &m);
 }
 
+void core_each_part(struct core *c, const struct core_job *j,
+                    void (*send)(struct core *c, const struct core_job *j, const struct run_part *p)) {
+    const struct group *g = core_is_group(j) ? j->sub->group : NULL;
+    for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
+        if (!j->run->parts[i].ended)
+            send(c, j, &j->run->parts[i]);
+    for (uint32_t i = 0; g && i < g->workers.len; i++) {
+        const struct core_job *w = core_find_job(c, g->workers.at[i].id);
+        if (w)
+            core_each_part(c, w, send);
+    }
+}
+
 static uint32_t grace_of(const struct core *c, const struct core_job *j, const struct event_job_ending *how) {
     cleanup_arena struct arena a = {0};
     struct spec s;
@@ -94,19 +107,18 @@ void core_begin_ending(struct core *c, struct core_job *j, const struct event_jo
     b.attempt = j->attempt;
     b.grace_s = grace_of(c, j, how);
     core_emit(c, now_ms, EVENT_JOB_ENDING, &b);
-    for (uint32_t i = 0; i < j->run->part_count; i++)
-        if (!j->run->parts[i].ended)
-            core_send_kill(c, j, &j->run->parts[i]);
+    core_each_part(c, j, core_send_kill);
 }
 
 void core_end_pending(struct core *c, struct core_job *j, enum job_state state, const char *by, const char *reason,
                  int64_t now_ms) {
     struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state, .by = by, .reason = reason};
-    core_finished_row(c, j, &b, now_ms);
+    if (!core_is_worker(j) || j->attempt)  // a worker that never ran has no place in history
+        core_finished_row(c, j, &b, now_ms);
     core_emit(c, now_ms, EVENT_JOB_ENDED, &b);
 }
 
-static enum job_state state_for(const struct run_part *p) {
+enum job_state core_part_state(const struct run_part *p) {
     switch (p->cause) {
     case END_CANCEL: return JOB_CANCELLED;
     case END_TIMEOUT: return JOB_TIMEOUT;
@@ -131,13 +143,13 @@ static const struct run_part *telling_part(const struct core_run *r) {
         const struct run_part *p = &r->parts[i];
         if (p->cause == END_NODE_FAIL)
             return p;
-        if (state_for(p) != JOB_COMPLETED &&
+        if (core_part_state(p) != JOB_COMPLETED &&
             (!bad || (!r->ending && bad->cause == END_EXIT && p->cause == END_EXIT &&
                       exit_status(p) > exit_status(bad))))
             bad = p;
     }
     // The others were ended because the first part had: their end is not the job's.
-    if (r->ending && r->cause == END_EXIT && state_for(&r->parts[0]) == JOB_COMPLETED)
+    if (r->ending && r->cause == END_EXIT && core_part_state(&r->parts[0]) == JOB_COMPLETED)
         return &r->parts[0];
     return bad ? bad : &r->parts[0];
 }
@@ -171,7 +183,8 @@ static bool retry(struct core *c, struct core_job *j, const struct run_part *p, 
     cleanup_arena struct arena a = {0};
     struct spec s;
     char reason[120];
-    if (p->cause != END_EXIT || state_for(p) != JOB_FAILED || (j->run->ending && j->run->cause != END_EXIT))
+    if (p->cause != END_EXIT || core_part_state(p) != JOB_FAILED ||
+        (j->run->ending && j->run->cause != END_EXIT))
         return false;
     core_spec_of(j, &a, &s);
     if (j->retried >= s.retries)
@@ -193,6 +206,10 @@ void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms) {
     p.cause = cause_for(r, &p);
     const char *reason = r->end_reason ? r->end_reason : r->reason;
     bool unharmed = never_ran(r, &p);
+    if (core_is_worker(j)) {
+        core_group_worker_done(c, j, &p, reason, unharmed, now_ms);
+        return;
+    }
     if (goes_back(j, p.cause, unharmed)) {
         bool too_often = !unharmed && j->attempt - j->uncounted >= c->config.max_attempts;
         struct event_job_requeued b = {.id = j->id,
@@ -207,8 +224,13 @@ void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms) {
     }
     if (retry(c, j, &p, now_ms))
         return;
-    struct event_job_ended b = {.id = j->id, .attempt = j->attempt, .state = state_for(&p), .exit_code = p.exit_code,
-                                .exit_signal = p.exit_signal, .reason = reason, .by = r->by};
+    struct event_job_ended b = {.id = j->id,
+                                .attempt = j->attempt,
+                                .state = core_part_state(&p),
+                                .exit_code = p.exit_code,
+                                .exit_signal = p.exit_signal,
+                                .reason = reason,
+                                .by = r->by};
     // An allocation that its owner released, or tasks of which one had failed.
     if (p.cause == END_EXIT && r->ending && r->cause == END_EXIT && (r->exit_code || r->exit_signal)) {
         b.state = JOB_FAILED;
@@ -234,7 +256,7 @@ static void end_others(struct core *c, struct core_job *j, const struct run_part
     if (j->run->part_count == 1 || j->run->ending)
         return;
     core_spec_of(j, &a, &s);
-    bool failed = state_for(p) != JOB_COMPLETED;
+    bool failed = core_part_state(p) != JOB_COMPLETED;
     if (s.launch == LAUNCH_TASKS ? failed && (!s.no_kill_on_bad_exit || p->cause != END_EXIT)
                                  : p == &j->run->parts[0] || failed)
         core_begin_ending(c, j,

@@ -45,6 +45,12 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
     b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j, b.partition ? b.partition : j->sub->partition));
     if (!b.time_limit_s && j->sub->deadline_ms)  // without a limit of its own it may run until its deadline
         b.time_limit_s = (uint32_t)((j->sub->deadline_ms - now_ms) / 1000) + 1;
+    if (core_is_group(j)) {
+        core_group_start(c, j, s, &b, now_ms);
+        return;
+    }
+    if (core_is_worker(j))
+        b.time_limit_s = core_worker_time_limit(c, j, now_ms);
     b.parts.at = arena_alloc(&arena, a->node_count * sizeof *b.parts.at);
     for (b.parts.len = 0; b.parts.len < a->node_count; b.parts.len++) {
         const struct sched_alloc_node *n = &a->nodes[b.parts.len];
@@ -68,8 +74,21 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
 
 enum { PREEMPT_REASON_MAX = 64 + 2 * IDENTIFIER_MAX + 64 };
 
+// Of an optional worker; `by` is NULL when its project is over a limit.
+static void give_back_reason(const struct core_job *by, char out[static PREEMPT_REASON_MAX]) {
+    if (!by)
+        snprintf(out, PREEMPT_REASON_MAX, "Given back: a limit of its project is reached");
+    else
+        snprintf(out, PREEMPT_REASON_MAX, "Given back for job %llu of %s",
+                 (unsigned long long)(core_is_worker(by) ? core_group_of(by)->id : by->id), by->sub->project);
+}
+
 static void preempt_reason(enum sched_preempt_why why, const struct core_job *victim, const struct core_job *by,
                            char out[static PREEMPT_REASON_MAX]) {
+    if (why == SCHED_PREEMPT_OPTIONAL) {
+        give_back_reason(by, out);
+        return;
+    }
     const char *mine = victim->sub->project, *theirs = by->sub->project;
     int n = snprintf(out, PREEMPT_REASON_MAX, "Preempted for job %llu: ", (unsigned long long)by->id);
     size_t left = PREEMPT_REASON_MAX - (size_t)n;
@@ -87,15 +106,13 @@ static void preempt_reason(enum sched_preempt_why why, const struct core_job *vi
     case SCHED_PREEMPT_PROJECT:
         snprintf(out + n, left, "an interactive job of the same project, within its quota");
         break;
-    case SCHED_PREEMPT_OPTIONAL:
-        snprintf(out + n, left, "it was an optional worker of an elastic job");
-        break;
+    case SCHED_PREEMPT_OPTIONAL: break;
     }
 }
 
 static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_ms) {
     struct core_job *j = core_find_job(c, p->victim), *other = core_find_job(c, p->for_job);
-    if (!j || !j->run || j->run->ending || !other)
+    if (!j || !j->run || j->run->ending || (!other && p->why != SCHED_PREEMPT_OPTIONAL))
         return;
     char by[24], reason[PREEMPT_REASON_MAX];
     snprintf(by, sizeof by, "%llu", (unsigned long long)p->for_job);
@@ -134,7 +151,8 @@ static void end_overdue(struct core *c, int64_t now_ms) {
     c->next_deadline_ms = now_ms + 1000;
     for (uint32_t i = 0; i < c->order.len; i++) {
         struct core_job *j = c->order.at[i].job;
-        if (j && j->sub->deadline_ms && j->state == JOB_PENDING && deadline_missed(c, j, now_ms))
+        if (j && j->sub->deadline_ms && j->state == JOB_PENDING && !core_is_worker(j) &&
+            deadline_missed(c, j, now_ms))
             core_end_pending(c, j, JOB_DEADLINE, NULL,
                              "it did not start early enough to end before its deadline", now_ms);
     }
@@ -150,6 +168,10 @@ static int64_t wake_time(const struct core *c) {
         next_ms = c->next_warning_ms;
     if (c->leased.len && c->next_lease_ms < next_ms)
         next_ms = c->next_lease_ms;
+    if (c->next_group_ms < next_ms)
+        next_ms = c->next_group_ms;
+    if (c->dirty)
+        next_ms = 0;
     return next_ms < c->next_retry_ms ? next_ms : c->next_retry_ms;
 }
 
@@ -168,8 +190,10 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
         core_node_retries(c, now_ms);
     if (c->leased.len && now_ms >= c->next_lease_ms)
         core_leases_check(c, now_ms);
-    if (!c->dirty && now_ms < c->next_decide_ms)
+    if (!c->dirty && now_ms < c->next_decide_ms) {
+        core_group_tasks(c, now_ms);
         return wake_time(c);
+    }
     struct sched_decisions *d = &c->decisions;
     c->dirty = false;
     sched_decisions_done(d);
@@ -187,6 +211,9 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
     c->passes.started += d->starts.len;
     c->passes.looked_at += d->looked_at;
     c->next_decide_ms = d->next_ms;
-    c->dirty = false;  // the decisions themselves need no further pass
+    // The decisions themselves need no further pass, except that an elastic job that starts can grow.
+    c->dirty = c->may_grow;
+    c->may_grow = false;
+    core_group_tasks(c, now_ms);
     return wake_time(c);
 }

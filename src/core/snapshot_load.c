@@ -94,16 +94,44 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
         map_put(&c->arrays, array->id, array);
         s->array = array;
     }
+    if (spec.workers_max)
+        s->group = core_group_new(c, r->id, &spec);
     vec_push(&l->submissions, s);
     return 0;
 }
 
+// Comes right after its submission, before the job and its workers.
+static int load_group(struct loader *l, const struct rec_group *r) {
+    struct submission *s = l->submissions.len ? l->submissions.at[l->submissions.len - 1] : NULL;
+    struct group *g = s ? s->group : NULL;
+    if (!g || g->id != r->id || g->workers.len)
+        return -EBADMSG;
+    g->generation = r->generation;
+    g->together_workers = r->together;
+    g->worst_state = (uint8_t)r->worst_state;
+    g->worst_code = r->worst_code;
+    g->worst_signal = r->worst_signal;
+    for (uint32_t i = 0; i < r->workers.len; i++) {
+        const struct rec_worker *w = &r->workers.at[i];
+        if (w->node > l->core->node_list.len || w->state >= JOB_STATE_COUNT || !w->id)
+            return -EBADMSG;
+        vec_push(&g->workers, ((struct group_worker){.id = w->id,
+                                                     .rank = w->rank,
+                                                     .flags = (uint8_t)w->flags,
+                                                     .state = (uint8_t)w->state,
+                                                     .node = w->node,
+                                                     .exit_code = w->exit_code,
+                                                     .exit_signal = w->exit_signal}));
+    }
+    return 0;
+}
+
 static int load_run(struct core *c, struct core_job *j, const struct rec_job *r) {
-    if (!r->parts.len)
+    if (!r->parts.len != core_is_group(j))
         return -EBADMSG;
     struct core_run *run = xcalloc(1, sizeof *run);
     j->run = run;
-    run->parts = xcalloc(r->parts.len, sizeof *run->parts);
+    run->parts = xcalloc(r->parts.len + 1, sizeof *run->parts);
     run->time_limit_s = r->time_limit_s;
     run->ending = r->ending;
     run->hold = r->hold;
@@ -164,6 +192,13 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     j->sub = l->submissions.at[r->submission - 1];
     j->sub->refs++;
     j->array_index = r->array_index;
+    const struct group *of = j->sub->group;
+    if (of && j->id != of->id &&
+        (j->array_index >= of->workers.len || of->workers.at[j->array_index].id != j->id)) {
+        core_submission_unref(c, j->sub);
+        free(j);
+        return -EBADMSG;
+    }
     j->attempt = r->attempt;
     j->preempted = r->preempted < UINT16_MAX ? (uint16_t)r->preempted : UINT16_MAX;
     j->steps = r->steps;
@@ -269,6 +304,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_SUBMISSION: return load_submission(l, value, &a);
     case REC_JOB: return load_job(l, value);
     case REC_OUTCOMES: return load_outcomes(c, value);
+    case REC_GROUP: return load_group(l, value);
     case REC_USAGE: vec_push(&l->usage, *(struct rec_usage *)value); return 0;
     default: return -EBADMSG;
     }

@@ -67,6 +67,22 @@ static const struct field submission_fields[] = {FIELD(1, S, number, ""),
                                                  FIELD(15, S, begun_ms, "")};
 static const struct schema submission_schema = SCHEMA(S, "submission", submission_fields);
 #undef S
+#define S struct rec_worker
+static const struct field rec_worker_fields[] = {
+    FIELD(1, S, id, ""),   FIELD(2, S, rank, ""),      FIELD(3, S, flags, ""),      FIELD(4, S, state, ""),
+    FIELD(5, S, node, ""), FIELD(6, S, exit_code, ""), FIELD(7, S, exit_signal, "")};
+static const struct schema rec_worker_schema = SCHEMA(S, "worker", rec_worker_fields);
+#undef S
+#define S struct rec_group
+static const struct field rec_group_fields[] = {FIELD(1, S, id, ""),
+                                                FIELD(2, S, generation, ""),
+                                                FIELD(3, S, together, ""),
+                                                FIELD(4, S, worst_state, ""),
+                                                FIELD(5, S, worst_signal, ""),
+                                                FIELD(6, S, worst_code, ""),
+                                                FIELD_LIST_SUB(7, S, workers, &rec_worker_schema, "")};
+static const struct schema rec_group_schema = SCHEMA(S, "group", rec_group_fields);
+#undef S
 #define S struct rec_part
 static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &job_part_schema, ""),
                                                FIELD(2, S, started, ""),
@@ -146,6 +162,6 @@ const struct schema *core_record_schema(enum record_type type) {
         [REC_NODE] = &rec_node_schema,   [REC_ENTITY] = &rec_entity_schema,
         [REC_TOKEN] = &rec_token_schema, [REC_SUBMISSION] = &submission_schema,
         [REC_JOB] = &rec_job_schema,     [REC_OUTCOMES] = &outcomes_schema,
-        [REC_USAGE] = &rec_usage_schema};
+        [REC_USAGE] = &rec_usage_schema, [REC_GROUP] = &rec_group_schema};
     return type < REC_TYPES ? schemas[type] : NULL;
 }

@@ -15,6 +15,7 @@ enum record_type {
     REC_OUTCOMES,
     REC_USAGE,
     REC_END,
+    REC_GROUP = 40,  // only with FEATURE_ELASTIC
     REC_TYPES
 };
 
@@ -69,6 +70,17 @@ struct rec_submission {
     LIST(struct array_range) ranges;
     bool has_array;      // this record brings the array's counts
     int64_t begun_ms;
+};
+struct rec_worker {
+    uint64_t id;
+    int32_t rank, exit_code;
+    uint32_t flags, state, node, exit_signal;
+};
+struct rec_group {  // the workers of an elastic job; comes after its submission
+    uint64_t id, generation;
+    uint32_t together, worst_state, worst_signal;
+    int32_t worst_code;
+    LIST(struct rec_worker) workers;
 };
 struct rec_part {
     struct part *part;

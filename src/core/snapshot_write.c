@@ -112,6 +112,23 @@ static void put_submission(struct buf *out, struct buf *scratch, const struct su
     put(out, scratch, REC_SUBMISSION, &r);
 }
 
+static void put_group(struct buf *out, struct buf *scratch, const struct group *g) {
+    cleanup_arena struct arena a = {0};
+    struct rec_group r = {.id = g->id,
+                          .generation = g->generation,
+                          .together = g->together_workers,
+                          .worst_state = g->worst_state,
+                          .worst_signal = g->worst_signal,
+                          .worst_code = g->worst_code};
+    r.workers.at = arena_alloc(&a, (g->workers.len + 1) * sizeof *r.workers.at);
+    for (; r.workers.len < g->workers.len; r.workers.len++) {
+        const struct group_worker *w = &g->workers.at[r.workers.len];
+        r.workers.at[r.workers.len] =
+            (struct rec_worker){w->id, w->rank, w->exit_code, w->flags, w->state, w->node, w->exit_signal};
+    }
+    put(out, scratch, REC_GROUP, &r);
+}
+
 static void put_steps(const struct core_job *j, struct arena *a, struct rec_job *r) {
     uint32_t n = core_steps_running(j);
     r->running.at = arena_alloc(a, (n + 1) * sizeof *r->running.at);
@@ -240,6 +257,8 @@ void core_snapshot(const struct core *c, struct buf *out) {
             number = numbers.len + 1;
             map_put(&numbers, (uintptr_t)j->sub, (void *)number);
             put_submission(out, &scratch, j->sub, number);
+            if (core_is_group(j))
+                put_group(out, &scratch, j->sub->group);
         }
         put_job(c, out, &scratch, j, number);
     }

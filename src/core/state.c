@@ -46,7 +46,7 @@ static void init(struct core *c, const struct core_config *config) {
     world_half_life(c->world, config->policy.half_life_ms);
     c->next_id = 1;
     c->level = FEATURE_LEVEL_FIRST;
-    c->next_decide_ms = c->next_retry_ms = INT64_MAX;
+    c->next_decide_ms = c->next_retry_ms = c->next_group_ms = INT64_MAX;
     core_configure(c, config);
     add_builtin(c);
 }
@@ -108,6 +108,12 @@ static void free_jobs(struct core *c) {
     vec_done(&c->leased);
     size_t it = 0;
     void *v;
+    while (map_next(&c->groups, &it, NULL, &v))
+        core_group_free(c, v);
+    map_done(&c->groups);
+    vec_done(&c->late_launches);
+    vec_done(&c->changed_groups);
+    it = 0;
     while (map_next(&c->arrays, &it, NULL, &v)) {
         dependents_free(((struct array *)v)->waiting);
         free(((struct array *)v)->ranges);
@@ -382,6 +388,8 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->cpus = sched_request_cpus(s->request);
     s->gpus_milli = sched_request_gpu_milli(s->request);
     s->nodes_min = spec->nodes_min ? spec->nodes_min : 1;
+    if (spec->workers_max)  // per worker, each on a node
+        s->nodes_min = spec->workers_min;
     s->memory_bytes = spec->memory_per_node_bytes ? spec->memory_per_node_bytes * s->nodes_min
                       : spec->memory_per_gpu_bytes ? spec->memory_per_gpu_bytes * (s->gpus_milli / 1000)
                                                    : spec->memory_per_cpu_bytes * s->cpus;

@@ -34,9 +34,9 @@ struct submission {
     uint32_t spec_len;
     uint32_t refs;            // live jobs
     uint32_t limit;           // elements at once, 0: no limit
+    int32_t nice;
     const char *user, *project, *partition, *qos;  // interned
     uint32_t uid, tasks, cpus, nodes_min, time_limit_s, priority;
-    int32_t nice;
     uint64_t memory_bytes, gpus_milli;
     uint16_t notify;          // enum notify_when
     uint16_t lease_s;         // 0: none
@@ -45,6 +45,7 @@ struct submission {
     int64_t begin_ms, deadline_ms;
     const struct world_request *request;
     struct array *array;      // NULL without
+    struct group *group;      // NULL: no elastic job
     struct text_use *script, *environment;  // NULL without
     struct parsed_dependency *dependency;  // NULL without
     char bytes[];
@@ -60,6 +61,41 @@ struct array {
     int64_t begun_ms;         // when `begun` reached `count`
     struct dependent *waiting;
     uint64_t singletons;      // live elements with a singleton dependency
+};
+
+enum {
+    GROUP_MINIMUM = 1,  // belongs to the minimum: never optional
+    GROUP_PIECE = 2,    // what it holds is part of what the job holds for the scheduler
+    GROUP_IDLE = 4,
+    GROUP_LEFT = 8,  // it has ended for good
+};
+
+struct group_worker {
+    uint64_t id;
+    int32_t rank;
+    uint8_t flags;      // GROUP_MINIMUM, …
+    uint8_t state;      // enum job_state of one that has left
+    uint32_t node;      // handle of its last node in this attempt of the job; 0: none
+    int32_t exit_code;  // of one that has left
+    uint32_t exit_signal;
+};
+
+// The workers of an elastic job. The job itself has an id and a place in the queue, its workers have theirs (group.c).
+struct group {
+    uint64_t id;  // of the job
+    uint32_t min, max;
+    VEC(struct group_worker) workers;  // by number
+    uint64_t generation;  // of the membership: grows when a worker starts, is told to leave, or has left
+    const struct world_request *single,
+        *optional;                         // a worker of the minimum or beyond it, in the queue by itself
+    const struct world_request *together;  // the minimum, as it was last put into the queue
+    uint32_t together_workers;             // how many those are
+    bool listed;                           // in changed_groups
+    uint8_t worst_state;                   // of the workers that have ended; 0: none has
+    int32_t worst_code;
+    uint32_t worst_signal;
+    // Not part of the journal: when its nodes may be sent a membership again.
+    int64_t next_send_ms;
 };
 
 struct run_part {
@@ -86,6 +122,7 @@ struct core_run {
     uint64_t agent_id;        // its number on its nodes, where that is another; 0: the job's
     bool adopted;             // it was started by a controller whose state is lost (adopt.c): never launched
     bool ending, hold;
+    bool delayed;             // a restarted worker: launched at its begin_ms
     uint8_t warned_percent;   // of its time limit, by the last warning
     enum end_cause cause;     // why it is being ended
     int32_t exit_code;        // of an allocation that was released by its owner
@@ -247,6 +284,10 @@ struct core {
     const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → struct same_name
     struct map arrays;           // id → struct array, while elements live
+    struct map groups;           // id → struct group, while the job lives
+    VEC(uint64_t) late_launches;   // jobs whose launch waits: for a pause, or for optional workers in the way
+    VEC(uint64_t) changed_groups;  // whose nodes have not been sent the newest membership
+    int64_t next_group_ms;         // when one of these two is due; INT64_MAX: none
     VEC(struct core_outcome) outcomes;  // a ring
     uint32_t outcome_next;
     struct map outcome_index;    // id → struct core_outcome
@@ -256,6 +297,7 @@ struct core {
     struct core_passes passes;
     struct outbox outbox;
     bool replaying;
+    bool may_grow;               // an elastic job has started, and workers of it wait
     bool dirty;                  // something happened that can let a job start
     int64_t next_decide_ms, next_deadline_ms, next_warning_ms, last_event_ms;
     int64_t next_retry_ms;       // when a node that failed to launch is tried again; INT64_MAX: none
@@ -303,6 +345,15 @@ void core_submission_unref(struct core *c, struct submission *s);
 void core_apply(struct core *c, const struct event *e);
 void core_apply_cluster(struct core *c, const struct event *e);
 void core_job_link(struct core *c, struct core_job *j);
+void core_place(struct core *c, struct core_job *j, const struct part *parts,
+                uint32_t count);  // its run, on nodes
+void core_begin_attempt(struct core *c, struct core_job *j, uint32_t attempt, int64_t start_ms);
+void core_node_add(struct node_entry *n, const struct run_part *p, struct core_job *j);
+void core_job_unlink(struct core *c, struct core_job *j,
+                     int64_t at_ms);  // out of every index but the scheduler's
+void core_job_free(struct core *c, struct core_job *j);
+void core_apply_updated(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_updated *b);
+void core_limit_to_world(struct core *c, const struct core_job *j);
 int64_t core_run_paused_ms(const struct core_job *j, int64_t now_ms);  // all pauses of the attempt until then
 void core_jobs_to_world(struct core *c);
 enum sched_claim core_claim_read(uint32_t claim);
@@ -404,10 +455,14 @@ void core_node_retries(struct core *c, int64_t now_ms);  // ends pauses that are
 void core_apply_node_launches(struct core *c, struct node_entry *n, const struct event_node_launches *b);
 
 // report.c
+enum job_state core_part_state(const struct run_part *p);
 struct run_part *core_part_on(struct core_job *j, const char *node);
 // The part that a node speaks of, by the number the job has there; NULL: none that has not ended.
 struct run_part *core_reported_part(struct core *c, const char *node, uint64_t id, uint32_t attempt,
                                     struct core_job **j);
+// For each part of the job, and of its workers, that has not ended.
+void core_each_part(struct core *c, const struct core_job *j,
+                    void (*send)(struct core *c, const struct core_job *j, const struct run_part *p));
 void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms);
 void core_begin_ending(struct core *c, struct core_job *j, const struct event_job_ending *how, int64_t now_ms);
 void core_send_kill(struct core *c, const struct core_job *j, const struct run_part *p);
@@ -459,11 +514,73 @@ void core_apply_policy(struct core *c, const struct policy_settings *s, int64_t 
 void core_policy_reapply(struct core *c);
 
 // query.c
-void core_fold_nodes(const struct core_job *j, struct buf *out);  // the nodes it holds, as a folded list
+void core_fold_nodes(const struct core *c, const struct core_job *j,
+                     struct buf *out);  // the nodes it holds, as a folded list
 
 // account.c
 void core_finished_row(struct core *c, const struct core_job *j, const struct event_job_ended *e, int64_t now_ms);
 void core_record_of(const struct core *c, const struct core_job *j, struct arena *a, struct job_record *out);
+
+// group.c: elastic jobs
+static inline struct group *core_group_of(const struct core_job *j) {
+    return j->sub->group;
+}
+static inline bool core_is_worker(const struct core_job *j) {
+    return j->sub->group && j->id != j->sub->group->id;
+}
+static inline bool core_is_group(const struct core_job *j) {
+    return j->sub->group && j->id == j->sub->group->id;
+}
+struct group_worker *core_worker_of(const struct core_job *j);  // the worker's entry
+struct core_job *core_group_job(const struct core *c, const struct core_job *worker);
+int core_group_check_spec(const struct core *c, const struct spec *s, struct error *e);
+void core_group_request(const struct spec *s, uint32_t workers, struct sched_request *out);
+// The scheduler starts the minimum: `placed` says all but its parts.
+void core_group_start(struct core *c, struct core_job *job, const struct sched_start *s,
+                      const struct event_job_placed *placed, int64_t now_ms);
+uint32_t core_worker_time_limit(const struct core *c, const struct core_job *worker, int64_t now_ms);
+// A worker's attempt is over: `p` is its part, with the cause that counts.
+void core_group_worker_done(struct core *c, struct core_job *j, const struct run_part *p, const char *reason,
+                            bool never_ran, int64_t now_ms);
+void core_group_settle(struct core *c, struct core_job *job,
+                       int64_t now_ms);  // ends or requeues it when it is time
+void core_group_send_members(struct core *c, const struct core_job *worker, const struct run_part *p);
+void core_launch_later(struct core *c, const struct core_job *j);  // it is sent when nothing is in the way
+bool core_launch_waits(const struct core *c, const struct core_job *j);
+void core_group_tasks(struct core *c, int64_t now_ms);  // launches and memberships that are due
+void core_group_members(const struct core *c, const struct core_job *worker, struct arena *a,
+                        struct message_workers *out);
+struct core_group_counts {
+    uint32_t least, most, running, cpus;
+    uint64_t memory_bytes, gpus_milli;
+};
+void core_group_counts(const struct core *c, const struct group *g, struct core_group_counts *out);
+uint32_t core_group_nodes(const struct core *c, const struct group *g, const char **names, uint32_t max);
+int core_check_room(struct core *c, const struct actor *actor, uint64_t count, struct error *e);  // submit.c
+void core_group_record(const struct core *c, const struct core_job *j, struct arena *a,
+                       struct job_record *out);
+CORE_COMMAND(core_command_resize);
+CORE_COMMAND(core_command_rank_workers);
+
+// apply_group.c
+bool core_is_optional(const struct core_job *j);
+struct group *core_group_new(struct core *c, uint64_t id, const struct spec *spec);
+void core_group_free(struct core *c, struct group *g);  // c NULL: the world is gone
+void core_group_add_workers(struct core *c, struct submission *s, uint64_t first_id, uint32_t count);
+void core_group_submission(struct core *c, const struct core_job *job, struct submission *s,
+                           const struct spec *spec);
+const struct world_request *core_group_queued_request(struct core *c,
+                                                      struct core_job *j);  // NULL: not in the queue
+bool core_worker_in_world(const struct core *c, const struct core_job *j);
+void core_group_waiting_to_world(struct core *c, struct group *g, bool in);
+void core_group_run_to_world(struct core *c, const struct core_job *job);
+void core_group_pieces_to_world(struct core *c, struct core_job *job, int64_t now_ms);
+void core_worker_rank_to_world(struct core *c, const struct group_worker *w);
+void core_group_changed(struct core *c, struct group *g);
+void core_apply_group(struct core *c, struct core_job *j, const struct event *e);
+void core_group_worker_ended(struct core *c, struct core_job *j, const struct event_job_ended *b);
+void core_group_ended(struct core *c, struct core_job *job,
+                      int64_t at_ms);  // what is left of its workers goes
 
 // lease.c
 void core_leases_check(struct core *c, int64_t now_ms);

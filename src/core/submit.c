@@ -350,6 +350,8 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
         .nice = s->nice,
         .preemptible = s->requeue || s->class == CLASS_INTERACTIVE ? SCHED_BY_CLASS : SCHED_NO,
     };
+    if (s->workers_max)
+        core_group_request(s, s->workers_min, out);
     set_partitions(c, s->partition, a, out);
     int r = node_handles(c, "nodes", s->nodes, a, &out->nodes_only, &out->nodes_only_count, e);
     int r2 = node_handles(c, "exclude", s->exclude, a, &out->nodes_except, &out->nodes_except_count, e);
@@ -402,6 +404,10 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     s->user = actor->user;
     s->uid = actor->uid;
     s->gid = actor->gid;
+    if (s->workers_max && !s->workers_min)
+        s->workers_min = s->workers_max;
+    else if (s->workers_min && !s->workers_max)
+        s->workers_max = s->workers_min;
     if (str_empty(s->name))
         s->name = "job";
     if (str_empty(s->project))
@@ -441,7 +447,7 @@ static int check_memory(struct core *c, const struct spec *s, struct error *e) {
                      s->user, (unsigned long long)(c->config.max_spec_bytes_per_user >> 20));
 }
 
-static int check_room(struct core *c, const struct actor *actor, uint64_t count, struct error *e) {
+int core_check_room(struct core *c, const struct actor *actor, uint64_t count, struct error *e) {
     uint64_t live = core_user_count(c, actor->user)->live;
     if (c->jobs.len + count > c->config.max_jobs)
         return error_set(
@@ -482,7 +488,7 @@ int core_check_spec(struct core *c, const struct actor *actor, const struct spec
     int r;
     if ((r = check_texts(s, e)) < 0 || (r = check_amounts(s, e)) < 0 || (r = check_array(c, s, e)) < 0 ||
         (r = check_names(c, actor, s, e)) < 0 || (r = check_singleton(s, e)) < 0 ||
-        (r = core_depend_check(c, s->dependency, self, e)) < 0 ||
+        (r = core_group_check_spec(c, s, e)) < 0 || (r = core_depend_check(c, s->dependency, self, e)) < 0 ||
         (r = core_request(c, actor->user, s, &a, &request, e)) < 0)
         return r;
     if (!str_empty(s->container) && !any_containers(c))
@@ -535,8 +541,8 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
         return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
     r = core_check_spec(c, actor, &s, 0, now_ms, e);
     if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
-        (r = check_room(c, actor, spec_array_count(&s), e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
-        (r = core_texts_check(c, &s, e)) < 0)
+        (r = core_check_room(c, actor, spec_array_count(&s) + s.workers_max, e)) < 0 ||
+        (r = check_memory(c, &s, e)) < 0 || (r = core_texts_check(c, &s, e)) < 0)
         return r;
     *out = (struct command_result){.id = c->next_id, .count = spec_array_count(&s)};
     if (m->dry_run)
@@ -571,6 +577,11 @@ CORE_COMMAND(core_command_update) {
     s.gid = old.gid;
     s.array.at = old.array.at;
     s.array.len = old.array.len;
+    if (core_is_worker(j))
+        return error_set(e, EINVAL, "%llu is a worker of job %llu; change that job", (unsigned long long)id,
+                         (unsigned long long)j->sub->group->id);
+    if (s.workers_min != old.workers_min || s.workers_max != old.workers_max)
+        return error_set(e, EINVAL, "workers: use 'acequia resize %llu MIN-MAX'", (unsigned long long)id);
     if (j->state != JOB_PENDING) {
         // The limit it runs with may be its partition's.
         if (s.time_limit_s != old.time_limit_s && j->run && j->run->time_limit_s &&
@@ -601,8 +612,6 @@ CORE_COMMAND(core_command_update) {
         return r;
     struct event_job_updated b = {.id = id, .spec = &s, .by = actor->user};
     core_emit(c, now_ms, EVENT_JOB_UPDATED, &b);
-    for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
-        if (!j->run->parts[i].ended)
-            core_send_time_limit(c, j, &j->run->parts[i]);
+    core_each_part(c, j, core_send_time_limit);
     return 0;
 }

@@ -59,6 +59,22 @@ static const struct field update_fields[] = {
 };
 static const struct schema update_schema = SCHEMA(S, "update", update_fields);
 #undef S
+#define S struct command_resize
+static const struct field resize_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, workers_min, "Least workers; 0: as before, unless that is more than the most."),
+    FIELD(3, S, workers_max, "Most workers."),
+};
+static const struct schema resize_schema = SCHEMA(S, "resize", resize_fields);
+#undef S
+#define S struct command_rank_workers
+static const struct field rank_workers_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD_LIST_SUB(2, S, ranks, &event_worker_rank_schema,
+                   "Ranks of its workers; those not named stay as they are."),
+};
+static const struct schema rank_workers_schema = SCHEMA(S, "rank_workers", rank_workers_fields);
+#undef S
 #define S struct command_node
 static const struct field node_fields[] = {FIELD(1, S, node, "Name of the node.")};
 static const struct schema node_command_schema = SCHEMA(S, "a command about a node", node_fields);
@@ -130,6 +146,8 @@ static const struct {
     [COMMAND_SUSPEND] = {"suspend", &job_schema},
     [COMMAND_RESUME] = {"resume", &job_schema},
     [COMMAND_UPDATE] = {"update", &update_schema},
+    [COMMAND_RESIZE] = {"resize", &resize_schema},
+    [COMMAND_RANK_WORKERS] = {"rank_workers", &rank_workers_schema},
     [COMMAND_NODE_DRAIN] = {"node_drain", &drain_schema},
     [COMMAND_NODE_RESUME] = {"node_resume", &node_command_schema},
     [COMMAND_NODE_REMOVE] = {"node_remove", &node_command_schema},

@@ -60,6 +60,63 @@ static const struct field placed_fields[] = {
 };
 static const struct schema placed_schema = SCHEMA(S, "job_placed", placed_fields);
 #undef S
+#define S struct placed_worker
+static const struct field placed_worker_fields[] = {
+    FIELD(1, S, number, "Number of the worker."),
+    FIELD(2, S, attempt, "Its attempt."),
+    FIELD_SUB(3, S, part, &job_part_schema, "What it gets."),
+};
+static const struct schema placed_worker_schema = SCHEMA(S, "placed_worker", placed_worker_fields);
+#undef S
+#define S struct event_workers_placed
+static const struct field workers_placed_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt of the job, from 1."),
+    FIELD_LIST_SUB(3, S, workers, &placed_worker_schema, "What each worker of the minimum gets."),
+    FIELD(4, S, time_limit_s, "Time limit."),
+    FIELD(5, S, partition, "Partition it runs in, of several it may have."),
+    FIELD(6, S, epoch, "Epoch of the controller that placed it."),
+};
+static const struct schema workers_placed_schema = SCHEMA(S, "workers_placed", workers_placed_fields);
+#undef S
+#define S struct event_worker_restarted
+static const struct field worker_restarted_fields[] = {
+    FIELD(1, S, id, "Job id of the worker."),
+    FIELD(2, S, attempt, "Its new attempt."),
+    FIELD(3, S, begin_ms, "It is started at this time."),
+    FIELD(4, S, time_limit_s, "Time limit."),
+    FIELD(5, S, epoch, "Epoch of the controller that restarted it."),
+    FIELD(6, S, reason, "In words."),
+    FIELD(7, S, job, "The job it belongs to."),
+};
+static const struct schema worker_restarted_schema = SCHEMA(S, "worker_restarted", worker_restarted_fields);
+#undef S
+#define S struct event_job_resized
+static const struct field resized_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, workers_min, "Least workers."),
+    FIELD(3, S, workers_max, "Most workers."),
+    FIELD(4, S, added, "New workers; they have the next free job ids."),
+    FIELD(5, S, by, "Who did it."),
+};
+static const struct schema resized_schema = SCHEMA(S, "job_resized", resized_fields);
+#undef S
+#define S struct worker_rank
+static const struct field worker_rank_fields[] = {
+    FIELD(1, S, number, "Number of the worker."),
+    FIELD(2, S, rank, "The lowest is given back first."),
+    FIELD(3, S, idle, "It has nothing to do: it is given back before all that have."),
+};
+const struct schema event_worker_rank_schema = SCHEMA(S, "the rank of a worker", worker_rank_fields);
+#undef S
+#define S struct event_workers_ranked
+static const struct field ranked_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD_LIST_SUB(2, S, ranks, &event_worker_rank_schema, "Ranks of the workers."),
+    FIELD(3, S, by, "Who did it."),
+};
+static const struct schema ranked_schema = SCHEMA(S, "workers_ranked", ranked_fields);
+#undef S
 #define S struct event_job_started
 static const struct field started_fields[] = {
     FIELD(1, S, id, "Job id."),
@@ -310,6 +367,10 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_STEP_STARTED] = {"step_started", &step_schema},
     [EVENT_STEP_ENDED] = {"step_ended", &step_schema},
     [EVENT_JOB_TIME_WARNING] = {"job_time_warning", &time_warning_schema, .level = 2},
+    [EVENT_WORKERS_PLACED] = {"workers_placed", &workers_placed_schema, .level = 2},
+    [EVENT_WORKER_RESTARTED] = {"worker_restarted", &worker_restarted_schema, .level = 2},
+    [EVENT_JOB_RESIZED] = {"job_resized", &resized_schema, .level = 2},
+    [EVENT_WORKERS_RANKED] = {"workers_ranked", &ranked_schema, .level = 2},
     [EVENT_STEP_ENDING] = {"step_ending", &step_ending_schema, .level = 2},
     [EVENT_NODE_JOINED] = {"node_joined", &joined_schema},
     [EVENT_NODE_STATE] = {"node_state", &node_event_schema},
@@ -343,15 +404,20 @@ const struct event_info *event_info(enum event_type type) {
 
 uint64_t event_job_id(const struct event *e) {
     // Every body about a job begins with its id.
-    static_assert(offsetof(struct event_job_submitted, id) == 0 && offsetof(struct event_job, id) == 0 &&
-                      offsetof(struct event_job_updated, id) == 0 && offsetof(struct event_job_placed, id) == 0 &&
-                      offsetof(struct event_job_started, id) == 0 && offsetof(struct event_job_ending, id) == 0 &&
-                      offsetof(struct event_part_ended, id) == 0 && offsetof(struct event_job_ended, id) == 0 &&
-                      offsetof(struct event_job_requeued, id) == 0 && offsetof(struct event_step, id) == 0 &&
-                      offsetof(struct event_job_time_warning, id) == 0 &&
-                      offsetof(struct event_step_ending, id) == 0,
-                  "the id comes first");
-    return e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED ? *(const uint64_t *)e->body : 0;
+    static_assert(
+        offsetof(struct event_job_submitted, id) == 0 && offsetof(struct event_job, id) == 0 &&
+            offsetof(struct event_job_updated, id) == 0 && offsetof(struct event_job_placed, id) == 0 &&
+            offsetof(struct event_job_started, id) == 0 && offsetof(struct event_job_ending, id) == 0 &&
+            offsetof(struct event_part_ended, id) == 0 && offsetof(struct event_job_ended, id) == 0 &&
+            offsetof(struct event_job_requeued, id) == 0 && offsetof(struct event_step, id) == 0 &&
+            offsetof(struct event_job_time_warning, id) == 0 && offsetof(struct event_step_ending, id) == 0 &&
+            offsetof(struct event_workers_placed, id) == 0 &&
+            offsetof(struct event_worker_restarted, id) == 0 && offsetof(struct event_job_resized, id) == 0 &&
+            offsetof(struct event_workers_ranked, id) == 0,
+        "the id comes first");
+    bool about_job = (e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED) ||
+                     e->type == EVENT_JOB_RESIZED || e->type == EVENT_WORKERS_RANKED;
+    return about_job ? *(const uint64_t *)e->body : 0;
 }
 
 void event_encode(const struct event *e, struct buf *out) {

@@ -10,6 +10,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_TIME_WARNINGS] = {"time_warnings", 2},
     [FEATURE_KEYS] = {"keys", 2},
     [FEATURE_NODE_HEALTH] = {"node_health", 2},
+    [FEATURE_ELASTIC] = {"elastic", 2},
     [FEATURE_STEPS] = {"steps", 2},
     [FEATURE_TAGS] = {"tags", 2},
     [FEATURE_LIMITS] = {"limits", 2},

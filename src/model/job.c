@@ -32,6 +32,12 @@ static_assert(sizeof job_reason_words / sizeof *job_reason_words == REASON_COUNT
 
 const char *const job_class_words[] = {"train", "interactive", NULL};
 const char *const job_launch_kind_words[] = {"batch", "tasks", "steps", NULL};
+const char *const job_worker_end_words[] = {"fail", "restart", "continue", NULL};
+static_assert(sizeof job_worker_end_words / sizeof *job_worker_end_words == WORKER_END_COUNT + 1,
+              "a word each");
+const char *const job_worker_state_words[] = {"waiting", "starting", "running", "leaving", "left", NULL};
+static_assert(sizeof job_worker_state_words / sizeof *job_worker_state_words == WORKER_STATE_COUNT + 1,
+              "a word per state");
 
 static const struct field array_range_fields[] = {
     FIELD(1, struct array_range, first, "First index."),
@@ -134,8 +140,18 @@ static const struct field spec_fields[] = {
           "time_limit_50, array_tasks, all."),
     FIELD(101, struct spec, notify_to, "Mail addresses and webhook URLs to notify; not given: the user."),
     FIELD_LIST(111, struct spec, tags,
-               "Tags: words, or key=value; one of each key. In an update: added, or with '-' before it removed; \"-\" "
+               "Tags: words, or key=value; one of each key. In an update: added, or with '-' before it "
+               "removed; \"-\" "
                "removes all."),
+    FIELD(102, struct spec, workers_min,
+          "Workers of an elastic job that start together; 0: a job without workers."),
+    FIELD(103, struct spec, workers_max,
+          "Most workers of an elastic job; those beyond the minimum are optional."),
+    FIELD_WORDS_OPEN(
+        104, struct spec, on_worker_end, job_worker_end_words,
+        "What happens when a worker fails: fail (the job ends), restart (the worker is run again) or "
+        "continue (without it)."),
+    FIELD(105, struct spec, worker_signal, "Signal to the workers when one joins or leaves; 0: none."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 
@@ -205,7 +221,7 @@ void spec_count_by_gpu(struct spec *s) {
 }
 
 bool spec_known(const struct spec *s) {
-    return s->class < CLASS_COUNT && s->launch < LAUNCH_KIND_COUNT;
+    return s->class < CLASS_COUNT && s->launch < LAUNCH_KIND_COUNT && s->on_worker_end < WORKER_END_COUNT;
 }
 
 uint64_t spec_array_count(const struct spec *s) {
@@ -272,6 +288,21 @@ static const struct field part_fields[] = {
 };
 const struct schema job_part_schema = SCHEMA(struct part, "a part of an allocation", part_fields);
 
+static const struct field worker_fields[] = {
+    FIELD(1, struct worker, number, "Number of the worker in its job."),
+    FIELD(2, struct worker, id, "Job id of the worker."),
+    FIELD_WORDS_OPEN(3, struct worker, state, job_worker_state_words, "Where it is."),
+    FIELD(4, struct worker, optional, "Beyond the minimum: given back when others need its room."),
+    FIELD(5, struct worker, idle, "The job says that it is idle: it is given back first."),
+    FIELD(6, struct worker, rank, "The lowest is given back first."),
+    FIELD(7, struct worker, node, "Its node."),
+    FIELD(8, struct worker, attempt, "How often it was started."),
+    FIELD(9, struct worker, exit_code, "Exit code of one that has left."),
+    FIELD(10, struct worker, exit_signal, "Signal that ended it."),
+    FIELD(11, struct worker, ended, "Final state of one that has left."),
+};
+const struct schema job_worker_schema = SCHEMA(struct worker, "a worker", worker_fields);
+
 static const struct field job_record_fields[] = {
     FIELD(1, struct job_record, id, "Job id."),
     FIELD(2, struct job_record, array_id, "Id of the array's first element."),
@@ -295,5 +326,8 @@ static const struct field job_record_fields[] = {
     FIELD(20, struct job_record, by, "Who ended it."),
     FIELD(21, struct job_record, suspended_ms, "How long it was suspended."),
     FIELD(22, struct job_record, preempted_why, "For which job and why it was preempted the last time."),
+    FIELD(40, struct job_record, job, "Of a worker: the elastic job it belongs to."),
+    FIELD(41, struct job_record, worker, "Its number in that job."),
+    FIELD_LIST_SUB(42, struct job_record, workers, &job_worker_schema, "Workers of an elastic job."),
 };
 const struct schema job_record_schema = SCHEMA(struct job_record, "a job record", job_record_fields);

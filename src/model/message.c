@@ -103,6 +103,13 @@ static const struct field welcome_fields[] = {
     FIELD_SUB(7, S, at, &position_schema, "")};
 static const struct schema welcome_schema = SCHEMA(S, "welcome", welcome_fields);
 #undef S
+#define S struct message_workers
+static const struct field workers_fields[] = {
+    FIELD(1, S, job, ""),      FIELD(2, S, generation, ""),    FIELD(3, S, signal, ""),
+    FIELD_LIST(4, S, ids, ""), FIELD_LIST(5, S, attempts, ""), FIELD(6, S, lines, ""),
+};
+static const struct schema workers_schema = SCHEMA(S, "workers", workers_fields);
+#undef S
 #define S struct message_launch
 static const struct field launch_fields[] = {
     FIELD(1, S, id, ""),
@@ -129,6 +136,8 @@ static const struct field launch_fields[] = {
     FIELD(22, S, group_name, ""),
     FIELD(23, S, epoch, ""),
     FIELD(24, S, seq, ""),
+    FIELD_SUB(40, S, workers, &workers_schema, ""),
+    FIELD(41, S, worker, ""),
 };
 static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
 #undef S
@@ -324,6 +333,7 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_STEP_END] = {"step_end", &event_step_end_schema, .from_agent = true},
     [MESSAGE_STEP_ACK] = {"step_ack", &step_message_schema, .from_controller = true},
     [MESSAGE_STEP_ATTACH] = {"step_attach", &step_message_schema, .from_controller = true},
+    [MESSAGE_WORKERS] = {"workers", &workers_schema, .from_controller = true},
     [MESSAGE_TIME_LIMIT] = {"time_limit", &time_limit_schema, .from_controller = true},
     [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},
 };

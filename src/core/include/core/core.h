@@ -215,6 +215,10 @@ int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_r
 bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id);              // its script, logs, …
 // "12_3" style: the id of an array's element; 0 if there is none.
 uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index);
+uint64_t core_worker(const struct core *c, uint64_t job,
+                     uint32_t number);  // id of an elastic job's worker; 0: none
+uint32_t core_worker_count(const struct core *c,
+                           uint64_t job);       // numbers ever given to its workers; 0: no such job
 uint64_t core_newest_id(const struct core *c);  // of all jobs ever submitted; 0: none
 uint64_t core_array_size(const struct core *c, uint64_t id);  // of a live array: elements, ended ones too, ids in a row
 bool core_is_array(const struct core *c, uint64_t id);  // some element of it is live
@@ -237,6 +241,10 @@ struct job_view {
     size_t spec_len;
     bool held;
     int32_t nice;
+    uint64_t job;                                        // of a worker: the elastic job it belongs to; else 0
+    uint32_t worker;                                     // its number there
+    bool optional;                                       // beyond the minimum
+    uint32_t workers_min, workers_max, workers_running;  // of an elastic job; max 0: it is none
 };
 bool core_view(const struct core *c, uint64_t id, struct job_view *out);
 int64_t core_view_paused_ms(const struct job_view *v, int64_t now_ms);  // all pauses, with the one it is in

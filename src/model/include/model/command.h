@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/schema.h"
+#include "model/event.h"
 #include "model/job.h"
 #include "model/node.h"
 
@@ -19,6 +20,8 @@ enum command_type {
     COMMAND_SUSPEND,          // struct command_job
     COMMAND_RESUME,           // struct command_job
     COMMAND_UPDATE,           // struct command_update
+    COMMAND_RESIZE,           // struct command_resize
+    COMMAND_RANK_WORKERS,     // struct command_rank_workers
     COMMAND_NODE_DRAIN,       // struct command_node_drain
     COMMAND_NODE_RESUME,      // struct command_node
     COMMAND_NODE_REMOVE,      // struct command_node
@@ -92,6 +95,18 @@ struct command_requeue {
 struct command_update {
     uint64_t id;
     const struct spec *change;  // only what is given changes
+};
+
+// How many workers an elastic job is to have. min 0: stays, unless it is more than max.
+struct command_resize {
+    uint64_t id;
+    uint32_t workers_min, workers_max;
+};
+
+// Which workers of an elastic job are given back first.
+struct command_rank_workers {
+    uint64_t id;
+    LIST(struct worker_rank) ranks;
 };
 
 // --- administration ---

@@ -25,6 +25,8 @@ enum event_type {
     EVENT_STEP_STARTED = 13,
     EVENT_STEP_ENDED = 14,
     EVENT_STEP_ENDING = 15,
+    EVENT_WORKERS_PLACED = 16,
+    EVENT_WORKER_RESTARTED = 17,
     EVENT_JOB_TIME_WARNING = 18,
     EVENT_NODE_JOINED = 20,
     EVENT_NODE_STATE = 21,
@@ -47,6 +49,8 @@ enum event_type {
     EVENT_LEVEL_SET = 50,
     EVENT_CONTROLLER_STARTED = 51,
     EVENT_RESTORE_FOUND = 52,
+    EVENT_JOB_RESIZED = 53,
+    EVENT_WORKERS_RANKED = 54,
     EVENT_KEYS_INIT = 60,
     EVENT_KEY_IMPORTED = 61,
     EVENT_KEYS_EXPIRED = 62,
@@ -108,6 +112,46 @@ struct event_job_placed {
     uint64_t agent_id;      // the job's number on its node, where that is another; 0: the same
     int64_t start_ms;       // 0: now
     const char *reason;     // shown while it runs
+};
+// The minimum of an elastic job is placed: all of its workers at once, each with its part.
+struct placed_worker {
+    uint32_t number, attempt;
+    struct part *part;
+};
+struct event_workers_placed {
+    uint64_t id;       // of the job
+    uint32_t attempt;  // of the job
+    LIST(struct placed_worker) workers;
+    uint32_t time_limit_s;  // 0: none
+    const char *partition;  // of the several it may have; NULL: it names one
+    uint64_t epoch;
+};
+// A worker whose program failed is run again where it was.
+struct event_worker_restarted {
+    uint64_t id;       // of the worker
+    uint32_t attempt;  // the new one
+    int64_t begin_ms;  // not before; 0: now
+    uint32_t time_limit_s;
+    uint64_t epoch;
+    const char *reason;
+    uint64_t job;  // it belongs to
+};
+struct event_job_resized {
+    uint64_t id;
+    uint32_t workers_min, workers_max;
+    uint32_t added;  // new workers, with the next free ids
+    const char *by;
+};
+struct worker_rank {
+    uint32_t number;
+    int32_t rank;
+    bool idle;
+};
+extern const struct schema event_worker_rank_schema;
+struct event_workers_ranked {
+    uint64_t id;
+    LIST(struct worker_rank) ranks;
+    const char *by;
 };
 struct event_job_started {
     uint64_t id;

@@ -12,12 +12,13 @@ enum {
 };
 
 enum feature {
-    FEATURE_LEVELS,  // the journal says its level
-    FEATURE_EPOCHS,  // each start of the controller is an event, and attempts carry its number
+    FEATURE_LEVELS,         // the journal says its level
+    FEATURE_EPOCHS,         // each start of the controller is an event, and attempts carry its number
     FEATURE_TIME_WARNINGS,  // a warning of a time limit that comes near is an event
-    FEATURE_KEYS,    // idempotency keys are hashed with a secret of the journal, and expire by an event
+    FEATURE_KEYS,         // idempotency keys are hashed with a secret of the journal, and expire by an event
     FEATURE_NODE_HEALTH,  // nodes that fail launches get none for a while
-    FEATURE_STEPS,   // that a step is being ended is an event
+    FEATURE_ELASTIC,      // jobs with workers
+    FEATURE_STEPS,        // that a step is being ended is an event
     FEATURE_TAGS,         // jobs have tags
     FEATURE_LIMITS,       // a limit of zero is told from no limit
     FEATURE_COUNT

@@ -60,6 +60,13 @@ extern const char *const job_class_words[];
 enum launch_kind { LAUNCH_BATCH, LAUNCH_TASKS, LAUNCH_STEPS, LAUNCH_KIND_COUNT };
 extern const char *const job_launch_kind_words[];
 
+// What becomes of an elastic job when one of its workers fails: the job ends, the worker is run again, or the others
+// go on without it.
+enum worker_end { WORKER_END_FAIL, WORKER_END_RESTART, WORKER_END_CONTINUE, WORKER_END_COUNT };
+extern const char *const job_worker_end_words[];
+
+enum { JOB_WORKERS_MAX = 1024, JOB_WORKER_RANK_MAX = 1000000 };  // of one job
+
 struct array_range {
     uint32_t first, last, step;
 };
@@ -119,6 +126,10 @@ struct spec {
     const char *notify_to;     // mail addresses and webhooks
     uint32_t lease_s;          // an allocation that ends when its client has not been there for so long; 0: it stays
     LIST(const char *) tags;   // words and key=value (model/tag.h)
+    // An elastic job: the spec describes one worker, of which there are at least workers_min and at most workers_max.
+    uint32_t workers_min, workers_max;  // 0: a job without workers
+    enum worker_end on_worker_end;
+    uint32_t worker_signal;    // sent to the workers when one joins or leaves; 0: none
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;
@@ -162,6 +173,32 @@ struct part {
 };
 extern const struct schema job_part_schema;
 
+enum worker_state {
+    WORKER_WAITING,
+    WORKER_STARTING,
+    WORKER_RUNNING,
+    WORKER_LEAVING,
+    WORKER_LEFT,
+    WORKER_STATE_COUNT
+};
+extern const char *const job_worker_state_words[];
+
+// One worker of an elastic job.
+struct worker {
+    uint32_t number;
+    uint64_t id;  // the worker's own job id
+    enum worker_state state;
+    bool optional;  // beyond the minimum: given back when others need the room
+    bool idle;      // the job said so: it is given back first
+    int32_t rank;   // the lowest is given back first
+    const char *node;
+    uint32_t attempt;
+    int32_t exit_code;  // of one that has left
+    uint32_t exit_signal;
+    const char *ended;  // its final state
+};
+extern const struct schema job_worker_schema;
+
 // A finished job as history keeps it, and as the API shows any job.
 struct job_record {
     uint64_t id, array_id;
@@ -182,5 +219,8 @@ struct job_record {
     uint32_t steps;       // started by its newest attempt
     const char *by;       // who cancelled it
     int64_t suspended_ms; // how long it was suspended
+    uint64_t job;         // of a worker: the elastic job it belongs to
+    uint32_t worker;      // and its number there
+    LIST(struct worker) workers;  // of an elastic job
 };
 extern const struct schema job_record_schema;

@@ -43,7 +43,7 @@ enum message_type {
     MESSAGE_STEP_ENDED = 8,
     MESSAGE_TELEMETRY = 9,
     MESSAGE_NODE_CHANGED = 10,
-    MESSAGE_ATTEMPT = 11,     // answers DESCRIBE
+    MESSAGE_ATTEMPT = 11,  // answers DESCRIBE
     MESSAGE_STEP_END = 15,
     // controller to agent
     MESSAGE_WELCOME = 20,
@@ -60,6 +60,7 @@ enum message_type {
     MESSAGE_SUSPEND = 31,
     MESSAGE_TIME_LIMIT = 32,
     MESSAGE_DESCRIBE = 33,
+    MESSAGE_WORKERS = 34,
     MESSAGE_STEP_ACK = 45,
     MESSAGE_STEP_ATTACH = 46,
     MESSAGE_TYPE_MAX = 47
@@ -161,6 +162,14 @@ struct message_welcome {
 struct launch_task {
     uint32_t rank, local;
 };
+// The membership of an elastic job, for its workers on one node.
+struct message_workers {
+    uint64_t job, generation;
+    uint32_t signal;     // to the workers when it is newer than what they have; 0: none
+    LIST(uint64_t) ids;  // the workers' job ids and attempts
+    LIST(uint32_t) attempts;
+    struct bytes lines;  // one JSON object per worker of the job
+};
 struct message_launch {
     uint64_t id, array_id;
     uint32_t array_index;
@@ -181,6 +190,8 @@ struct message_launch {
     const char *project_shares; // reserved for the job's environment
     const char *group_name;
     uint64_t epoch, seq;        // of the event that placed it; 0: the journal has no epochs
+    struct message_workers *workers;  // of a worker: the membership when it is started
+    uint32_t worker;                  // its number
 };
 struct message_kill {
     uint64_t id;
