@@ -314,9 +314,7 @@ static void on_failed(void *ctx, const struct error *e) {
 
 static void on_snapshot(void *ctx, uint64_t seq, const struct error *e) {
     struct commit_pipeline *s = ctx;
-    s->snapshot_busy = false;
-    if (e)
-        s->snapshot_seq = 0;  // tried again at the next occasion
+    s->snapshot_busy = false;  // also when it failed: the next one comes after as many events as ever
 }
 
 struct store_watch pipeline_watch(struct commit_pipeline *s) {
@@ -393,8 +391,22 @@ static void maybe_snapshot(struct commit_pipeline *s) {
     uint64_t live = 0;
     for (int i = 0; i < JOB_COMPLETED; i++)
         live += counts.by_state[i];
-    if (since >= live / 2)  // a large queue is written less often
+    if (since < live / 2)  // a large queue is written less often
+        return;
+    if (!s->hooks.make_snapshot) {
         pipeline_snapshot(s);
+        return;
+    }
+    s->snapshot_busy = s->hooks.make_snapshot(s->hooks.ctx) == 0;
+    s->snapshot_seq = core_seq(s->core);
+}
+
+int pipeline_snapshot_made(struct commit_pipeline *s, uint64_t seq, int fd, size_t at, size_t len) {
+    return store_snapshot_file(s->store, seq, fd, at, len);
+}
+
+void pipeline_snapshot_failed(struct commit_pipeline *s) {
+    s->snapshot_busy = false;
 }
 
 int pipeline_snapshot(struct commit_pipeline *s) {

@@ -110,6 +110,7 @@ struct controller {
     int64_t journal_replay_again_us;  // when users may have the past played back again
     struct telemetry *telemetry;
     struct notifier *notifier;
+    struct snapshot_maker *snapshot_maker;  // NULL: none was started yet
     struct buf configured;   // entries that are or were in the configuration file, see policy.c
     struct metrics_histogram pass_times, request_times;
     struct map replies;      // route and status → count

@@ -21,6 +21,7 @@
 #include "list_stream.h"
 #include "journal_replay.h"
 #include "policy.h"
+#include "snapshot_maker.h"
 #include "notifier.h"
 #include "telemetry.h"
 
@@ -118,6 +119,7 @@ static void on_tick(uv_timer_t *t) {
         api_users_changed(c);
     api_end_tokens(c);
     telemetry_tick(c);
+    controller_snapshot_tick(c);
     notifier_tick(c->notifier);
     controller_followers_tick(c);
     controller_step_sessions_renew(c);
@@ -248,7 +250,8 @@ static int start(struct controller *c, struct error *e) {
                                    .job_changed = controller_hook_job_changed,
                                    .node_lost = controller_hook_node_lost,
                                    .notify = hook_notify,
-                                   .storage = controller_hook_storage};
+                                   .storage = controller_hook_storage,
+                                   .make_snapshot = controller_snapshot_start};
     if ((r = users_start(&c->users, e)) < 0 || (r = paths_get(&c->arena, &c->paths, e)) < 0 ||
         (r = config_load(c->paths.config, controller_now_ms(), zone_offset_s(), &c->config, e)) < 0 ||
         (r = paths_make(c->paths.state, 0700, e)) < 0 || (r = paths_make(c->paths.run, 0755, e)) < 0)
@@ -306,10 +309,11 @@ static void stop(struct controller *c) {
     if (c->stopping)
         return;
     log_info("stopping; running jobs go on");
+    telemetry_save(c);
     flush(c);
+    controller_snapshot_stop(c);
     pipeline_snapshot(c->pipeline);
     store_flush(c->store);
-    telemetry_save(c);
     c->stopping = true;
     controller_journal_replay_stop(c);
     api_users_changed(c);
@@ -365,6 +369,7 @@ static void free_all(struct controller *c) {
     map_done(&c->replies);
     c->store = c->store ? store_close(c->store) : NULL;
     pipeline_free(c->pipeline);
+    free(c->snapshot_maker);
     core_free(c->core);
     tls_context_free(c->tls);
     pki_ca_free(c->ca);

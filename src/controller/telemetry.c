@@ -22,10 +22,8 @@ enum {
     SERIES_FILE_MAX = 512 << 20,
     FINDING_MAX = 256,
     FINDING_MS = 10000,
-    // The charts are saved as often as it costs no more than this on average, within these bounds.
-    SAVE_BYTES_S = 64 << 10,
-    SAVE_LEAST_MS = 60000,
-    SAVE_MOST_MS = 1800000,
+    SAVE_BYTES = 64 << 10,  // of charts, in a second: all of a large cluster take half an hour,
+    SAVE_EVERY_MS = 60000,  // those of a small one are saved every minute
 };
 
 struct latest {
@@ -66,87 +64,125 @@ struct telemetry {
     struct series_store *series;
     struct metrics_recent recent;
     uint64_t tick;
-    int64_t saved_ms;     // on the clock that is never set
-    int64_t save_every_ms;
-    bool saving;
+    int64_t save_began_ms;  // when the first of them was saved last, on the clock that is never set
+    uint32_t save_next;     // of the series; past the last: all are saved
+    struct strmap saved;    // name, of those in the store → itself, allocated
 };
 
-static const char *series_path(const struct controller *c, struct arena *a) {
-    return arena_printf(a, "%s/series.bin", c->paths.state);
+// --- saving ---
+
+// Each series is a named value of the store, SERIES_PREFIX and its name. They are written one after the other, a few
+// in a second, so that neither the loop nor the disk is held up however many there are.
+#define SERIES_PREFIX "series/"
+
+static void keep_series(struct controller *c, const char *name, const struct buf *b) {
+    char blob[sizeof SERIES_PREFIX + SERIES_NAME_MAX];
+    static_assert(sizeof blob - 1 <= STORE_BLOB_NAME_MAX, "a series has room for its name");
+    snprintf(blob, sizeof blob, SERIES_PREFIX "%s", name);
+    pipeline_keep_blob(c->pipeline, blob, b ? b->data : NULL, b ? b->len : 0);
 }
 
-void telemetry_open(struct controller *c) {
-    cleanup_arena struct arena a = {0};
-    cleanup_free char *data = NULL;
-    struct stat st;
-    c->telemetry = xcalloc(1, sizeof *c->telemetry);
-    c->telemetry->series = series_store_new(SERIES_MAX);
-    c->telemetry->tick = 1;  // 0: never
-    c->telemetry->saved_ms = clock_mono_ms();
-    c->telemetry->save_every_ms = SAVE_LEAST_MS;
-    cleanup_close int fd = open(series_path(c, &a), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > SERIES_FILE_MAX)
-        return;
-    data = xmalloc((size_t)st.st_size);
-    ssize_t n = read(fd, data, (size_t)st.st_size);
-    if (n > 0 && series_load(c->telemetry->series, data, (size_t)n) < 0)
-        log_warn("the saved time series are damaged; %u of them could be read", series_count(c->telemetry->series));
+// Returns the bytes.
+static size_t save_series(struct controller *c, uint32_t i) {
+    struct telemetry *t = c->telemetry;
+    cleanup_buf struct buf b = {0};
+    const char *name = series_save_one(t->series, i, &b);
+    keep_series(c, name, &b);
+    if (!strmap_get(&t->saved, name)) {
+        char *copy = xstrdup(name);
+        strmap_put(&t->saved, copy, copy);
+    }
+    return b.len;
 }
 
-static void write_series(const char *path, const struct buf *b) {
-    struct error e = {0};
-    if (pki_write_file(path, b->data, b->len, 0600, &e) < 0)
-        log_warn("the time series cannot be saved: %s", e.text);
+// Those that are no longer kept in memory leave the store too.
+static void forget_series(struct controller *c) {
+    struct telemetry *t = c->telemetry;
+    VEC(char *) gone = {0};
+    void *name;
+    for (size_t it = 0; strmap_next(&t->saved, &it, NULL, &name);)
+        if (!series_has(t->series, name))
+            vec_push(&gone, (char *)name);
+    for (uint32_t i = 0; i < gone.len; i++) {
+        keep_series(c, gone.at[i], NULL);
+        strmap_remove(&t->saved, gone.at[i]);
+        free(gone.at[i]);
+    }
+    vec_done(&gone);
+}
+
+static void save_some(struct controller *c) {
+    struct telemetry *t = c->telemetry;
+    int64_t mono = clock_mono_ms();
+    if (pipeline_degraded(c->pipeline, NULL, 0))
+        return;  // what cannot be written must not pile up
+    if (t->save_next >= series_count(t->series)) {
+        if (mono - t->save_began_ms < SAVE_EVERY_MS)
+            return;
+        t->save_began_ms = mono;
+        t->save_next = 0;
+        forget_series(c);
+    }
+    for (size_t bytes = 0; bytes < SAVE_BYTES && t->save_next < series_count(t->series);)
+        bytes += save_series(c, t->save_next++);
 }
 
 void telemetry_save(struct controller *c) {
-    cleanup_arena struct arena a = {0};
-    cleanup_buf struct buf b = {0};
     if (!c->telemetry)
         return;
-    series_save(c->telemetry->series, &b);
-    write_series(series_path(c, &a), &b);
+    forget_series(c);
+    for (uint32_t i = 0; i < series_count(c->telemetry->series); i++)
+        save_series(c, i);
 }
 
-// While the loop goes on, the disk is waited for in a work thread.
-struct saving {
-    uv_work_t work;
-    struct arena arena;
-    const char *path;
-    struct buf bytes;
-    struct controller *controller;
-};
-
-static void save_work(uv_work_t *w) {
-    struct saving *s = w->data;
-    write_series(s->path, &s->bytes);
+static int load_series(void *ctx, const char *blob, const void *data, size_t len) {
+    struct telemetry *t = ctx;
+    const char *name = blob + sizeof SERIES_PREFIX - 1;
+    if (!strmap_get(&t->saved, name)) {
+        char *copy = xstrdup(name);
+        strmap_put(&t->saved, copy, copy);
+    }
+    return series_load(t->series, data, len) < 0 ? -EBADMSG : 0;
 }
 
-static void save_done(uv_work_t *w, int status) {
-    struct saving *s = w->data;
-    if (s->controller->telemetry)
-        s->controller->telemetry->saving = false;
-    buf_done(&s->bytes);
-    arena_done(&s->arena);
-    free(s);
+static const char *old_file(const struct controller *c, struct arena *a) {
+    return arena_printf(a, "%s/series.bin", c->paths.state);
 }
 
-static int64_t save_every_ms(size_t bytes) {
-    int64_t ms = (int64_t)(bytes * 1000 / SAVE_BYTES_S);
-    return ms < SAVE_LEAST_MS ? SAVE_LEAST_MS : ms < SAVE_MOST_MS ? ms : SAVE_MOST_MS;
+static void remove_old_file(void *arg) {
+    struct controller *c = arg;
+    cleanup_arena struct arena a = {0};
+    unlink(old_file(c, &a));
 }
 
-static void save_later(struct controller *c) {
-    struct saving *s = xcalloc(1, sizeof *s);
-    c->telemetry->saved_ms = clock_mono_ms();
-    s->controller = c;
-    s->work.data = s;
-    s->path = series_path(c, &s->arena);
-    series_save(c->telemetry->series, &s->bytes);
-    c->telemetry->save_every_ms = save_every_ms(s->bytes.len);
-    c->telemetry->saving = uv_queue_work(&c->loop, &s->work, save_work, save_done) == 0;
-    if (!c->telemetry->saving)
-        save_done(&s->work, UV_ECANCELED);
+// Earlier releases had one file for all. They find it again until the upgrade is finished.
+static int load_old_file(struct controller *c) {
+    cleanup_arena struct arena a = {0};
+    cleanup_free char *data = NULL;
+    struct stat st;
+    cleanup_close int fd = open(old_file(c, &a), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > SERIES_FILE_MAX)
+        return 0;
+    data = xmalloc((size_t)st.st_size);
+    ssize_t n = c->telemetry->saved.len ? 0 : read(fd, data, (size_t)st.st_size);
+    int r = n > 0 ? series_load(c->telemetry->series, data, (size_t)n) : 0;
+    if (core_level(c->core) > FEATURE_LEVEL_FIRST) {
+        if (n > 0)
+            telemetry_save(c);
+        pipeline_when_committed(c->pipeline, remove_old_file, c);
+    }
+    return r;
+}
+
+void telemetry_open(struct controller *c) {
+    struct telemetry *t = c->telemetry = xcalloc(1, sizeof *c->telemetry);
+    t->series = series_store_new(SERIES_MAX);
+    t->tick = 1;  // 0: never
+    t->save_began_ms = clock_mono_ms();
+    t->save_next = UINT32_MAX;
+    int r = store_blobs(c->store, SERIES_PREFIX, load_series, t, NULL), r2 = load_old_file(c);
+    if (r < 0 || r2 < 0)
+        log_warn("the saved time series are damaged; %u of them could be read", series_count(t->series));
 }
 
 // --- what comes in ---
@@ -385,8 +421,7 @@ void telemetry_tick(struct controller *c) {
     tick_jobs(c, now);
     c->telemetry->tick++;
     forget_gpus(c->telemetry, now);
-    if (!c->telemetry->saving && clock_mono_ms() - c->telemetry->saved_ms >= c->telemetry->save_every_ms)
-        save_later(c);
+    save_some(c);
 }
 
 // --- questions ---
@@ -534,6 +569,10 @@ void telemetry_done(struct controller *c) {
     strmap_done(&c->telemetry->nodes);
     free_values(&c->telemetry->jobs);
     free_values(&c->telemetry->gpus);
+    void *name;
+    for (size_t saved = 0; strmap_next(&c->telemetry->saved, &saved, NULL, &name);)
+        free(name);
+    strmap_done(&c->telemetry->saved);
     series_store_free(c->telemetry->series);
     free(c->telemetry);
     c->telemetry = NULL;

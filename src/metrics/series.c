@@ -345,10 +345,10 @@ static void save_ring(const struct ring *r, int tier, struct buf *out) {
     }
 }
 
-void series_save(const struct series_store *s, struct buf *out) {
+static void save_from(const struct series_store *s, uint32_t first, uint32_t count, struct buf *out) {
     schema_put_varint(out, SAVE_VERSION);
-    schema_put_varint(out, s->all.len);
-    for (uint32_t i = 0; i < s->all.len; i++) {
+    schema_put_varint(out, count);
+    for (uint32_t i = first; i < first + count; i++) {
         const struct series *x = s->all.at[i];
         schema_put_varint(out, strlen(x->name));
         buf_adds(out, x->name);
@@ -356,6 +356,20 @@ void series_save(const struct series_store *s, struct buf *out) {
         for (int t = 0; t < SERIES_TIERS; t++)
             save_ring(&x->rings[t], t, out);
     }
+}
+
+void series_save(const struct series_store *s, struct buf *out) {
+    save_from(s, 0, s->all.len, out);
+}
+
+const char *series_save_one(const struct series_store *s, uint32_t i, struct buf *out) {
+    assert(i < s->all.len);
+    save_from(s, i, 1, out);
+    return s->all.at[i]->name;
+}
+
+bool series_has(const struct series_store *s, const char *name) {
+    return strmap_get(&s->by_name, name) != NULL;
 }
 
 static int load_ring(struct ring *r, int tier, const uint8_t **p, const uint8_t *end) {
@@ -414,7 +428,6 @@ static int load_one(struct series_store *s, const uint8_t **p, const uint8_t *en
 int series_load(struct series_store *s, const void *data, size_t len) {
     const uint8_t *p = data, *end = p + len;
     uint64_t version, count;
-    assert(!s->all.len);
     if (schema_get_varint(&p, end, &version) < 0 || version != SAVE_VERSION ||
         schema_get_varint(&p, end, &count) < 0 || count > SERIES_MAX)
         return -EBADMSG;

@@ -11,6 +11,7 @@ struct store_ops {
     void (*retry)(struct store *s);
     void (*flush)(struct store *s);
     int (*snapshot)(struct store *s, uint64_t seq, const void *data, size_t len);
+    int (*snapshot_file)(struct store *s, uint64_t seq, int fd, size_t at, size_t len);
     void (*prune)(struct store *s, int64_t now_ms);
     enum store_space (*space)(struct store *s);
     void (*stats)(struct store *s, struct store_stats *out);
@@ -19,6 +20,7 @@ struct store_ops {
     int (*text)(struct store *s, const struct store_key *key, void **out, size_t *len,
                 struct error *e);
     int (*blob)(struct store *s, const char *name, void **out, size_t *len, struct error *e);
+    int (*blobs)(struct store *s, const char *prefix, store_blob_fn fn, void *ctx, struct error *e);
     int (*events)(struct store *s, uint64_t job, uint64_t after, uint32_t limit,
                   store_event_fn fn, void *ctx, struct error *e);
     int (*journal)(struct store *s, store_event_fn fn, void *ctx, struct error *e);

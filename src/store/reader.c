@@ -1,10 +1,13 @@
 // Reads on the owner's own connection: loading at start, events, texts. The
 // write-ahead log lets them go on while the writer commits.
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "sql.h"
 #include "sqlite_store.h"
 
@@ -129,34 +132,32 @@ static int load_event(void *ctx, const struct store_event *ev) {
 // The newest snapshot that can be read and is accepted; 0 when there is none.
 static int load_snapshot(struct sqlite_store *s, const struct store_loader *loader,
                          uint64_t newest_record, uint64_t *seq, struct error *e) {
-    uint64_t seqs[STORE_SNAPSHOTS_KEPT];
-    int count = store_snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT), r = 0;
-    pthread_mutex_lock(&s->lock);
-    s->oldest_snapshot = count == STORE_SNAPSHOTS_KEPT ? seqs[count - 1] : 0;
-    pthread_mutex_unlock(&s->lock);
+    struct snapshot_ref refs[2 * STORE_SNAPSHOTS_KEPT];  // in the database, and files of an earlier release
+    int count = store_snapshot_list(s->reader, s, refs, 2 * STORE_SNAPSHOTS_KEPT, e), r = 0;
     *seq = 0;
+    if (count < 0)
+        return count;
     for (int i = 0; i < count; i++) {
-        if (seqs[i] > newest_record)
+        if (refs[i].seq > newest_record)
             return error_set(e, EBADMSG,
-                             "%s has a snapshot of record %" PRIu64 " but its journal ends at %"
-                             PRIu64 "; restore the whole folder from one backup",
-                             s->folder, seqs[i], newest_record);
+                             "%s has a snapshot of record %" PRIu64 " but its journal ends at %" PRIu64
+                             "; restore the whole folder from one backup",
+                             s->folder, refs[i].seq, newest_record);
         cleanup_free void *data = NULL;
         size_t len = 0;
-        r = store_snapshot_read(s, seqs[i], &data, &len, e);
+        r = store_snapshot_read(s->reader, s, &refs[i], &data, &len, e);
         if (r == 0)
-            r = loader->snapshot(loader->ctx, seqs[i], data, len);
+            r = loader->snapshot(loader->ctx, refs[i].seq, data, len);
         if (r == 0) {
-            *seq = seqs[i];
+            *seq = refs[i].seq;
             return 0;
         }
     }
     return 0;
 }
 
-int store_reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
-                      struct error *e) {
-    struct sqlite_store *s = sqlite_store_of(st);
+static int load_all(struct sqlite_store *s, const struct store_loader *loader, uint64_t *last_seq,
+                    struct error *e) {
     int64_t first = 0, newest = 0;
     int r = store_sql_int(s->reader, "SELECT min(seq) FROM journal", 0, &first, e);
     if (r == 0)
@@ -178,13 +179,41 @@ int store_reader_load(struct store *st, const struct store_loader *loader, uint6
                          snapshot_error.code ? snapshot_error.text : "there is none");
     struct load load = {.loader = loader, .last = from, .e = e};
     r = each_event(s->reader, s->read[READ_JOURNAL], from, 0, load_event, &load, e);
+    if (r == 0)
+        *last_seq = load.last;
+    return r;
+}
+
+int store_reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
+                      struct error *e) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    int r = load_all(s, loader, last_seq, e);
     if (r < 0)
         return r;
-    *last_seq = load.last;
+    uint64_t oldest = store_snapshot_oldest_needed(s->reader, s);
     pthread_mutex_lock(&s->lock);
-    s->committed_seq = load.last;
+    s->committed_seq = *last_seq;
+    s->oldest_snapshot = oldest;
     pthread_mutex_unlock(&s->lock);
     return 0;
+}
+
+int store_load_copy(const char *path, const struct store_loader *loader, uint64_t *last_seq,
+                    struct error *e) {
+    cleanup_free char *file = xasprintf("%s/%s", path, STORE_DATABASE_NAME);
+    cleanup_free char *folder = xstrdup(path);
+    struct sqlite_store s = {.folder = folder, .file = file};
+    s.folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s.folder_fd < 0)
+        return error_set(e, errno, "cannot open the state folder %s: %s", path, strerror(errno));
+    int r = store_reader_open(&s, e);
+    if (r == 0)  // everything below sees one state of the database
+        r = store_sql_exec(s.reader, "BEGIN", e);
+    if (r == 0)
+        r = load_all(&s, loader, last_seq, e);
+    store_reader_close(&s);
+    close(s.folder_fd);
+    return r;
 }
 
 int store_reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
@@ -247,6 +276,32 @@ int store_reader_blob(struct store *st, const char *name, void **out, size_t *le
     return r;
 }
 
+int store_reader_blobs(struct store *st, const char *prefix, store_blob_fn fn, void *ctx, struct error *e) {
+    struct sqlite_store *s = sqlite_store_of(st);
+    sqlite3_stmt *q = NULL;
+    int rc = SQLITE_DONE, stop = 0, damaged = 0;
+    int r =
+        store_sql_prepare(s->reader, "SELECT name, sum, data FROM blob WHERE name >= ? ORDER BY name", &q, e);
+    if (r < 0)
+        return r;
+    sqlite3_bind_text(q, 1, prefix, -1, SQLITE_STATIC);
+    while (stop == 0 && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(q, 0);
+        size_t bytes = (size_t)sqlite3_column_bytes(q, 2);
+        const void *data = bytes ? sqlite3_column_blob(q, 2) : "";
+        if (!name || !str_has_prefix(name, prefix))
+            break;
+        if (store_sql_checksum(strlen(name), data, bytes) != (uint64_t)sqlite3_column_int64(q, 1))
+            damaged = error_set(e, EBADMSG, "the stored value \"%s\" is damaged", name);
+        else
+            stop = fn(ctx, name, data, bytes);
+    }
+    if (stop == 0 && rc != SQLITE_DONE && rc != SQLITE_ROW)
+        r = store_sql_error(s->reader, e, "reading named values");
+    sqlite3_finalize(q);
+    return stop < 0 ? stop : r < 0 ? r : damaged;
+}
+
 int store_reader_old_keys(struct store *st, int64_t now_ms,
                           int (*fn)(void *ctx, const struct store_old_key *k), void *ctx, struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
@@ -276,6 +331,18 @@ static int check_event(void *ctx, const struct store_event *ev) {
     return 0;
 }
 
+static int check_snapshots(struct sqlite_store *s, struct error *e) {
+    struct snapshot_ref refs[2 * STORE_SNAPSHOTS_KEPT];
+    int count = store_snapshot_list(s->reader, s, refs, 2 * STORE_SNAPSHOTS_KEPT, e),
+        r = count < 0 ? count : 0;
+    for (int i = 0; i < count && r == 0; i++) {
+        cleanup_free void *data = NULL;
+        size_t len;
+        r = store_snapshot_read(s->reader, s, &refs[i], &data, &len, e);
+    }
+    return r;
+}
+
 int store_reader_check(struct store *st, struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
     sqlite3_stmt *q = NULL;
@@ -290,5 +357,7 @@ int store_reader_check(struct store *st, struct error *e) {
         r = error_set(e, EBADMSG, "%s is damaged: %s; restore the state folder from a backup",
                       s->file, said);
     sqlite3_finalize(q);
+    if (r == 0)
+        r = check_snapshots(s, e);
     return r < 0 ? r : each_event(s->reader, s->read[READ_JOURNAL], 0, 0, check_event, NULL, e);
 }

@@ -44,6 +44,13 @@ const struct schema_step store_schema_steps[] = {
     {.readable_by = 1,
      .sql =
          "CREATE TABLE blob(name TEXT PRIMARY KEY, sum INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;"},
+    // Snapshots, which were files. Programs of earlier formats go on with the files that are there, until the upgrade
+    // is finished; see snapshot.c.
+    {.readable_by = 1,
+     .sql = "CREATE TABLE snapshot(seq INTEGER PRIMARY KEY, len INTEGER NOT NULL, sum INTEGER NOT NULL,"
+            "  pieces INTEGER NOT NULL);"
+            "CREATE TABLE snapshot_piece(seq INTEGER NOT NULL, n INTEGER NOT NULL, data BLOB NOT NULL,"
+            "  PRIMARY KEY(seq, n));"},
 };
 const int store_schema_step_count = sizeof store_schema_steps / sizeof store_schema_steps[0];
 static_assert(sizeof store_schema_steps / sizeof store_schema_steps[0] == STORE_FORMAT,
@@ -99,7 +106,7 @@ int store_schema_prepare(sqlite3 *db, const char *path, const struct schema_step
 
 int store_schema_check_level(sqlite3 *db, const char *path, uint32_t known, struct error *e) {
     int64_t level = 0;
-    int r = store_sql_int(db, "SELECT value FROM meta WHERE name = 'level'", 0, &level, e);
+    int r = store_sql_int(db, SCHEMA_READ_LEVEL, 0, &level, e);
     if (r < 0)
         return error_prefix(e, "%s", path), r;
     if (!known || level <= known)

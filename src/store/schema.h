@@ -21,6 +21,7 @@ int store_schema_prepare(sqlite3 *db, const char *path, const struct schema_step
 
 // The blob that names the first release which can read the journal.
 #define SCHEMA_LEVEL_RELEASE "level.release"
+#define SCHEMA_READ_LEVEL "SELECT value FROM meta WHERE name = 'level'"  // no row: level 1
 // Refuses a journal whose feature level is above `known` (0: any is read), naming the release it needs.
 int store_schema_check_level(sqlite3 *db, const char *path, uint32_t known, struct error *e);
 

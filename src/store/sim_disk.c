@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "sql.h"
 
 struct sim_text {
@@ -317,6 +319,28 @@ int sim_disk_blob(struct sim_disk *d, const char *name, void **out, size_t *len,
     *out = copy;
     *len = blob->len;
     return 0;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+int sim_disk_blobs(struct sim_disk *d, const char *prefix, store_blob_fn fn, void *ctx) {
+    VEC(const char *) names = {0};
+    const char *name;
+    void *value;
+    int r = 0;
+    for (size_t it = 0; strmap_next(&d->blobs, &it, &name, &value);)
+        if (!((struct sim_blob *)value)->removed && str_has_prefix(name, prefix))
+            vec_push(&names, name);
+    if (names.len)
+        qsort(names.at, names.len, sizeof *names.at, compare_names);
+    for (uint32_t i = 0; i < names.len && r == 0; i++) {
+        const struct sim_blob *blob = strmap_get(&d->blobs, names.at[i]);
+        r = fn(ctx, names.at[i], blob->data, blob->len);
+    }
+    vec_done(&names);
+    return r < 0 ? r : 0;
 }
 
 int sim_disk_events(struct sim_disk *d, uint64_t job, uint64_t after, uint32_t limit,

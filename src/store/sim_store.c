@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/map.h"
@@ -216,6 +217,20 @@ static int sim_snapshot(struct store *st, uint64_t seq, const void *data, size_t
     return 0;
 }
 
+static int sim_snapshot_file(struct store *st, uint64_t seq, int fd, size_t at, size_t len) {
+    cleanup_free char *data = xmalloc(len + 1);
+    for (size_t n = 0; n < len;) {
+        ssize_t got = pread(fd, data + n, len - n, (off_t)(at + n));
+        if (got <= 0)
+            return -EIO;
+        n += (size_t)got;
+    }
+    int r = sim_snapshot(st, seq, data, len);
+    if (r == 0)
+        close(fd);
+    return r;
+}
+
 static void sim_prune(struct store *st, int64_t now_ms) {
     sim_disk_prune(sim_of(st)->disk, &sim_of(st)->retention, now_ms);
 }
@@ -262,6 +277,10 @@ static int sim_text(struct store *st, const struct store_key *key, void **out, s
 
 static int sim_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e) {
     return sim_disk_blob(sim_of(st)->disk, name, out, len, e);
+}
+
+static int sim_blobs(struct store *st, const char *prefix, store_blob_fn fn, void *ctx, struct error *e) {
+    return sim_disk_blobs(sim_of(st)->disk, prefix, fn, ctx);
 }
 
 static int sim_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit,
@@ -317,12 +336,14 @@ static const struct store_ops sim_ops = {
     .retry = sim_retry,
     .flush = sim_flush,
     .snapshot = sim_snapshot,
+    .snapshot_file = sim_snapshot_file,
     .prune = sim_prune,
     .space = sim_space,
     .stats = sim_stats,
     .load = sim_load,
     .text = sim_text,
     .blob = sim_blob,
+    .blobs = sim_blobs,
     .events = sim_events,
     .journal = sim_journal,
     .history = sim_history,

@@ -2,6 +2,7 @@
 // telling the owner what became of them.
 #include "sqlite_store.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 enum { LOCK_TRIES = 100, LOCK_PAUSE_US = 20000 };
 
 static const char lock_name[] = "lock";
-static const char database_name[] = "acequia.db";
+static const char lock_has_database[] = "database: acequia.db\n";
 
 // --- the folder ---
 
@@ -45,34 +46,41 @@ static int take_lock(int fd) {
     }
 }
 
-// The lock goes with the process, however it ends; the number in the file is only for people.
+// What the lock file says: the process that holds it, for people, and that there is a database.
+static void write_lock(struct sqlite_store *s, bool database) {
+    char text[64];
+    int len = snprintf(text, sizeof text, "%d\n%s", (int)getpid(), database ? lock_has_database : "");
+    if (ftruncate(s->lock_fd, 0) == 0)  // a full disk must not keep the controller from starting
+        (void)!pwrite(s->lock_fd, text, (size_t)len, 0);
+}
+
+// The lock goes with the process, however it ends.
 static int lock_folder(struct sqlite_store *s, struct error *e) {
     s->lock_fd = openat(s->folder_fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->lock_fd < 0)
         return error_set(e, errno, "cannot open %s/%s: %s", s->folder, lock_name,
                          strerror(errno));
-    char pid[32] = "";
+    char pid[64] = "";
     int r = take_lock(s->lock_fd);
+    ssize_t n = pread(s->lock_fd, pid, sizeof pid - 1, 0);
+    pid[n > 0 ? n : 0] = 0;
+    s->had_database = strstr(pid, lock_has_database);
     if (r < 0) {
         int code = r == -EWOULDBLOCK ? EBUSY : -r;
-        ssize_t n = pread(s->lock_fd, pid, sizeof pid - 1, 0);
-        pid[n > 0 ? n : 0] = 0;
         pid[strcspn(pid, "\n")] = 0;
         return error_set(e, code,
                          "the state folder %s is in use by another controller%s%s; stop that one "
                          "first, or name another folder",
                          s->folder, pid[0] ? ", process " : "", pid);
     }
-    int len = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    if (ftruncate(s->lock_fd, 0) < 0 || pwrite(s->lock_fd, pid, (size_t)len, 0) < 0)
-        return 0;  // a full disk must not keep the controller from starting
+    write_lock(s, s->had_database);
     return 0;
 }
 
 // Scripts and environments are nobody else's business: SQLite gives its other files this mode too.
 static void make_private(struct sqlite_store *s) {
     cleanup_close int fd =
-        openat(s->folder_fd, database_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        openat(s->folder_fd, STORE_DATABASE_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd >= 0)
         (void)!fchmod(fd, 0600);
 }
@@ -81,19 +89,22 @@ static void make_private(struct sqlite_store *s) {
 static int check_not_lost(struct sqlite_store *s, const char *const *companions, struct error *e) {
     uint64_t seqs[STORE_SNAPSHOTS_KEPT];
     const char *found = NULL;
-    if (faccessat(s->folder_fd, database_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+    if (faccessat(s->folder_fd, STORE_DATABASE_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
         return 0;
     for (size_t i = 0; companions && companions[i] && !found; i++)
         if (faccessat(s->folder_fd, companions[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             found = companions[i];
-    if (!found && store_snapshot_list(s, seqs, STORE_SNAPSHOTS_KEPT) > 0)
+    if (!found && store_snapshot_file_list(s, seqs, STORE_SNAPSHOTS_KEPT) > 0)
         found = "a snapshot";
+    if (!found && s->had_database)
+        found = "a lock file that names one";
     if (!found)
         return 0;
-    return error_set(e, ENOENT,
-                     "%s/%s is missing although the folder holds %s: the state is not complete. Restore the database "
-                     "from a backup; to begin a new cluster, empty the folder",
-                     s->folder, database_name, found);
+    return error_set(
+        e, ENOENT,
+        "%s/%s is missing although the folder holds %s: the state is not complete. Restore the database "
+        "from a backup; to begin a new cluster, empty the folder",
+        s->folder, STORE_DATABASE_NAME, found);
 }
 
 static int open_databases(struct sqlite_store *s, struct error *e) {
@@ -131,13 +142,8 @@ static int start_threads(struct sqlite_store *s, struct error *e) {
     return code ? error_set(e, code, "cannot start the store's threads: %s", strerror(code)) : 0;
 }
 
+// A snapshot that was handed over is still written; the writer does that, so it ends last.
 static void stop_threads(struct sqlite_store *s) {
-    pthread_mutex_lock(&s->lock);
-    s->stop = true;
-    pthread_cond_broadcast(&s->work);
-    pthread_mutex_unlock(&s->lock);
-    if (s->writer_runs)
-        pthread_join(s->writer_thread, NULL);
     pthread_mutex_lock(&s->lock);
     s->maintenance_stop = true;
     pthread_cond_broadcast(&s->care);
@@ -145,6 +151,12 @@ static void stop_threads(struct sqlite_store *s) {
     pthread_mutex_unlock(&s->lock);
     if (s->maintenance_runs)
         pthread_join(s->maintenance_thread, NULL);
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_broadcast(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    if (s->writer_runs)
+        pthread_join(s->writer_thread, NULL);
 }
 
 static void sqlite_close(struct store *st) {
@@ -159,6 +171,8 @@ static void sqlite_close(struct store *st) {
         s->head = next;
     }
     free(s->snapshot.data);
+    if (s->snapshot.fd >= 0)
+        close(s->snapshot.fd);
     if (s->event_fd >= 0)
         close(s->event_fd);
     if (s->lock_fd >= 0)
@@ -236,24 +250,30 @@ static void sqlite_flush(struct store *st) {
     sqlite_poll(st);
 }
 
-static int sqlite_snapshot(struct store *st, uint64_t seq, const void *data, size_t len) {
-    struct sqlite_store *s = sqlite_store_of(st);
-    assert(seq > 0);
+static int hand_over(struct sqlite_store *s, const struct snapshot_work *work) {
+    assert(work->seq > 0);
     pthread_mutex_lock(&s->lock);
     bool busy = s->snapshot.seq != 0;
-    if (!busy)
-        s->snapshot.seq = seq;
+    if (!busy) {
+        s->snapshot = *work;
+        s->snapshot.wanted = true;
+        pthread_cond_signal(&s->care);
+    }
     pthread_mutex_unlock(&s->lock);
-    if (busy)
-        return -EBUSY;
-    void *copy = xmemdup(data, len ? len : 1);
-    pthread_mutex_lock(&s->lock);
-    s->snapshot.data = copy;
-    s->snapshot.len = len;
-    s->snapshot.wanted = true;
-    pthread_cond_signal(&s->care);
-    pthread_mutex_unlock(&s->lock);
-    return 0;
+    return busy ? -EBUSY : 0;
+}
+
+static int sqlite_snapshot(struct store *st, uint64_t seq, const void *data, size_t len) {
+    struct snapshot_work work = {.seq = seq, .data = xmemdup(data, len ? len : 1), .len = len, .fd = -1};
+    int r = hand_over(sqlite_store_of(st), &work);
+    if (r < 0)
+        free(work.data);
+    return r;
+}
+
+static int sqlite_snapshot_file(struct store *st, uint64_t seq, int fd, size_t at, size_t len) {
+    return hand_over(sqlite_store_of(st),
+                     &(struct snapshot_work){.seq = seq, .fd = fd, .at = at, .len = len});
 }
 
 static void sqlite_prune(struct store *st, int64_t now_ms) {
@@ -272,7 +292,7 @@ static enum store_space sqlite_space(struct store *st) {
     if (s->failed && s->failure.code == ENOSPC)
         space = STORE_SPACE_CRITICAL;
     pthread_mutex_unlock(&s->lock);
-    if (faccessat(s->folder_fd, database_name, F_OK, 0) < 0 && errno == ENOENT)
+    if (faccessat(s->folder_fd, STORE_DATABASE_NAME, F_OK, 0) < 0 && errno == ENOENT)
         space = STORE_SPACE_GONE;
     return space;
 }
@@ -300,12 +320,14 @@ static const struct store_ops sqlite_ops = {
     .retry = sqlite_retry,
     .flush = sqlite_flush,
     .snapshot = sqlite_snapshot,
+    .snapshot_file = sqlite_snapshot_file,
     .prune = sqlite_prune,
     .space = sqlite_space,
     .stats = sqlite_stats,
     .load = store_reader_load,
     .text = store_reader_text,
     .blob = store_reader_blob,
+    .blobs = store_reader_blobs,
     .events = store_reader_events,
     .journal = store_reader_journal,
     .history = store_reader_history,
@@ -318,8 +340,8 @@ int store_open(const struct store_config *config, struct store **out, struct err
     s->base.ops = &sqlite_ops;
     s->base.watch = config->watch;
     s->folder = xstrdup(config->path);
-    s->file = xasprintf("%s/%s", config->path, database_name);
-    s->folder_fd = s->lock_fd = -1;
+    s->file = xasprintf("%s/%s", config->path, STORE_DATABASE_NAME);
+    s->folder_fd = s->lock_fd = s->snapshot.fd = -1;
     s->reserve_bytes = config->reserve_bytes;
     s->low_bytes = config->low_bytes;
     s->retention = config->retention;
@@ -339,7 +361,6 @@ int store_open(const struct store_config *config, struct store **out, struct err
     if (r == 0)
         r = check_not_lost(s, config->companions, e);
     if (r == 0) {
-        store_snapshot_discard(s);
         store_space_reserve(s);  // told by store_space when it cannot be had
         r = open_databases(s, e);
         // What is on disk already may fill it to the brim: the reserve gives way to the start.
@@ -351,8 +372,10 @@ int store_open(const struct store_config *config, struct store **out, struct err
             r = open_databases(s, e);
         }
     }
-    if (r == 0)
+    if (r == 0) {
+        write_lock(s, true);
         r = start_threads(s, e);
+    }
     if (r < 0) {
         sqlite_close(&s->base);
         return r;

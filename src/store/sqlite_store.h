@@ -9,11 +9,33 @@
 #include "store/batch.h"
 #include "ops.h"
 
+#define STORE_DATABASE_NAME "acequia.db"
+
 enum write_sql {
-    WRITE_BEGIN, WRITE_COMMIT, WRITE_EVENT, WRITE_TEXT, WRITE_TEXT_ID, WRITE_OWNER, WRITE_RELEASE,
-    WRITE_HISTORY, WRITE_BLOB, WRITE_BLOB_DROP, WRITE_LEVEL,
-    WRITE_NEEDED, WRITE_OWNED, WRITE_DISOWN, WRITE_TEXT_DROP,
-    WRITE_PRUNE_JOURNAL, WRITE_PRUNE_IDEM, WRITE_OLD_HISTORY, WRITE_DROP_HISTORY,
+    WRITE_BEGIN,
+    WRITE_COMMIT,
+    WRITE_EVENT,
+    WRITE_TEXT,
+    WRITE_TEXT_ID,
+    WRITE_OWNER,
+    WRITE_RELEASE,
+    WRITE_HISTORY,
+    WRITE_BLOB,
+    WRITE_BLOB_DROP,
+    WRITE_LEVEL,
+    WRITE_NEEDED,
+    WRITE_OWNED,
+    WRITE_DISOWN,
+    WRITE_TEXT_DROP,
+    WRITE_SNAPSHOT,
+    WRITE_SNAPSHOT_PIECE,
+    WRITE_SNAPSHOT_PRUNE,
+    WRITE_SNAPSHOT_DROP,
+    WRITE_READABLE_BY,
+    WRITE_PRUNE_JOURNAL,
+    WRITE_PRUNE_IDEM,
+    WRITE_OLD_HISTORY,
+    WRITE_DROP_HISTORY,
     WRITE_COUNT
 };
 
@@ -25,13 +47,35 @@ struct writer {
     int wal_pages;
 };
 
+// A snapshot that the owner has handed over: bytes in memory, or part of a file.
 struct snapshot_work {
     bool wanted, done;
     uint64_t seq;
     void *data;
     size_t len;
+    int fd;     // -1: the bytes are in `data`
+    size_t at;  // in the file
     int code;
     struct error error;
+};
+
+// A step of it, which the maintenance thread has the writer's thread do.
+enum snapshot_step { SNAPSHOT_PIECE, SNAPSHOT_PUBLISH, SNAPSHOT_DROP };
+struct snapshot_task {
+    enum snapshot_step what;
+    uint64_t seq, sum;
+    uint32_t pieces;  // number of this piece; of all; removed
+    const void *data;
+    size_t len;
+    bool finished;  // out: the upgrade is
+    bool done;
+    int code;
+    struct error error;
+};
+
+struct snapshot_ref {
+    uint64_t seq, len, sum, pieces;
+    bool in_file;  // of an earlier release
 };
 
 struct sqlite_store {
@@ -42,6 +86,7 @@ struct sqlite_store {
     struct store_retention retention;
     const char *vfs;
     uint32_t level;  // newest that the owner can read
+    bool had_database;  // a controller has kept its state in this folder
 
     // Owner's thread.
     sqlite3 *reader;
@@ -60,7 +105,8 @@ struct sqlite_store {
     struct store_batch *head, **tail;
     uint64_t committed_ticket, committed_seq;
     uint64_t oldest_snapshot;  // 0 while fewer than STORE_SNAPSHOTS_KEPT are there
-    bool stop, maintenance_stop, failed, failure_new, reserve_wanted, checkpoint_wanted;
+    struct snapshot_task *task;  // for the writer; NULL: none
+    bool stop, writer_gone, maintenance_stop, failed, failure_new, reserve_wanted, checkpoint_wanted;
     struct error failure;
     int64_t prune_ms;  // now, while pruning goes on; 0 otherwise
     struct snapshot_work snapshot;
@@ -85,12 +131,27 @@ int store_prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_sna
 void *store_maintenance_main(void *store);
 
 // snapshot.c
-int store_snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_t len, struct error *e);
-// Makes a written snapshot the newest one and removes those no longer kept.
-int store_snapshot_publish(struct sqlite_store *s, uint64_t seq, struct error *e);
-int store_snapshot_list(struct sqlite_store *s, uint64_t *seqs, int max);  // newest first; count
-int store_snapshot_read(struct sqlite_store *s, uint64_t seq, void **data, size_t *len, struct error *e);
-void store_snapshot_discard(struct sqlite_store *s);  // unfinished ones
+int store_snapshot_run(struct sqlite_store *s, struct snapshot_task *t,
+                       struct error *e);  // on the writer's thread
+// On the maintenance thread, without the lock.
+int store_snapshot_write(struct sqlite_store *s, uint64_t seq, const void *data, size_t len, uint32_t *pieces,
+                         struct error *e);
+// Makes a written snapshot the newest one; those no longer kept do not count any more.
+int store_snapshot_publish(struct sqlite_store *s, uint64_t seq, const void *data, size_t len,
+                           uint32_t pieces, struct error *e);
+void store_snapshot_discard(struct sqlite_store *s);  // pieces of unfinished and of old ones
+int store_snapshot_list(sqlite3 *db, const struct sqlite_store *s, struct snapshot_ref *out, int max,
+                        struct error *e);  // newest first; count
+int store_snapshot_read(sqlite3 *db, const struct sqlite_store *s, const struct snapshot_ref *ref,
+                        void **data, size_t *len, struct error *e);
+// Journal records before this one may be removed; 0: none.
+uint64_t store_snapshot_oldest_needed(sqlite3 *db, const struct sqlite_store *s);
+
+// snapshot_file.c
+int store_snapshot_file_list(const struct sqlite_store *s, uint64_t *seqs, int max);  // newest first; count
+int store_snapshot_file_read(const struct sqlite_store *s, uint64_t seq, void **data, size_t *len,
+                             struct error *e);
+void store_snapshot_file_remove_all(struct sqlite_store *s);
 
 // space.c
 int store_space_reserve(struct sqlite_store *s);
@@ -105,6 +166,7 @@ int store_reader_load(struct store *st, const struct store_loader *loader, uint6
 int store_reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
                       struct error *e);
 int store_reader_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e);
+int store_reader_blobs(struct store *st, const char *prefix, store_blob_fn fn, void *ctx, struct error *e);
 int store_reader_journal(struct store *st, store_event_fn fn, void *ctx, struct error *e);
 int store_reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
                         void *ctx, struct error *e);

@@ -48,6 +48,11 @@ int store_snapshot(struct store *s, uint64_t seq, const void *data, size_t len) 
     return s->ops->snapshot(s, seq, data, len);
 }
 
+int store_snapshot_file(struct store *s, uint64_t seq, int fd, size_t at, size_t len) {
+    assert(seq <= s->last_seq && at + len >= at);
+    return s->ops->snapshot_file(s, seq, fd, at, len);
+}
+
 void store_prune(struct store *s, int64_t now_ms) {
     s->ops->prune(s, now_ms);
 }
@@ -89,6 +94,10 @@ int store_text(struct store *s, const struct store_key *key, void **out, size_t 
 
 int store_blob(struct store *s, const char *name, void **out, size_t *len, struct error *e) {
     return s->ops->blob(s, name, out, len, e);
+}
+
+int store_blobs(struct store *s, const char *prefix, store_blob_fn fn, void *ctx, struct error *e) {
+    return s->ops->blobs(s, prefix, fn, ctx, e);
 }
 
 int store_events(struct store *s, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,

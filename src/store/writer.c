@@ -42,6 +42,14 @@ static const char *const write_sql[WRITE_COUNT] = {
     [WRITE_DISOWN] = "DELETE FROM text_owner WHERE owner = ? AND text = ?",
     [WRITE_TEXT_DROP] = "DELETE FROM text WHERE id = ?1"
                         " AND NOT EXISTS(SELECT 1 FROM text_owner WHERE text = ?1)",
+    [WRITE_SNAPSHOT] = "INSERT INTO snapshot(seq, len, sum, pieces) VALUES(?,?,?,?)",
+    [WRITE_SNAPSHOT_PIECE] = "INSERT INTO snapshot_piece(seq, n, data) VALUES(?,?,?)",
+    [WRITE_SNAPSHOT_PRUNE] = "DELETE FROM snapshot WHERE seq NOT IN"
+                             " (SELECT seq FROM snapshot ORDER BY seq DESC LIMIT ?)",
+    [WRITE_SNAPSHOT_DROP] = "DELETE FROM snapshot_piece WHERE rowid IN (SELECT rowid FROM snapshot_piece"
+                            " WHERE seq NOT IN (SELECT seq FROM snapshot) LIMIT ?)",
+    [WRITE_READABLE_BY] = "INSERT INTO meta(name, value) VALUES('readable_by', ?)"
+                          " ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
     [WRITE_PRUNE_JOURNAL] = "DELETE FROM journal WHERE seq IN (SELECT seq FROM journal"
                             " WHERE seq < ? AND at_ms < ? ORDER BY seq LIMIT ?)",
     [WRITE_PRUNE_IDEM] = "DELETE FROM idem WHERE (user, key) IN (SELECT user, key FROM idem"
@@ -348,19 +356,39 @@ static void prune_some(struct sqlite_store *s) {
         s->prune_ms = 0;  // done, or failing: the next store_prune tries again
 }
 
+// Called and returns with the lock held. The maintenance thread waits for it, and so keeps the task.
+static void run_task(struct sqlite_store *s) {
+    struct snapshot_task *t = s->task;
+    pthread_mutex_unlock(&s->lock);
+    t->code = store_snapshot_run(s, t, &t->error);
+    if (t->code == 0)
+        checkpoint_if_due(s, true);
+    pthread_mutex_lock(&s->lock);
+    t->done = true;
+    pthread_cond_broadcast(&s->settled);
+}
+
 void *store_writer_main(void *store) {
     struct sqlite_store *s = store;
+    bool committed = false;  // since the last step of a snapshot: they take turns
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        if (s->head && !s->failed)
+        bool commit = s->head && !s->failed, task = s->task && !s->task->done;
+        if (task && (committed || !commit)) {
+            run_task(s);
+            committed = false;
+        } else if (commit) {
             commit_some(s);
-        else if (s->stop)
+            committed = true;
+        } else if (s->stop)
             break;
         else if (s->prune_ms && !s->failed)
             prune_some(s);
         else
             pthread_cond_wait(&s->work, &s->lock);
     }
+    s->writer_gone = true;
+    pthread_cond_broadcast(&s->settled);
     pthread_mutex_unlock(&s->lock);
     return NULL;
 }

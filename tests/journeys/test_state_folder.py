@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from tests.journeys.test_versions import OnState
+from tests.lab.api import ApiError
 from tests.lab.cluster import Cluster
 from tests.lab.proc import free_ports, wait_until
 
@@ -15,6 +16,13 @@ from tests.lab.proc import free_ports, wait_until
 def others(c):
     """Files of the state folder that are not the database's."""
     return [f for f in os.listdir(f"{c.home}/state") if not f.startswith("acequia.db")]
+
+
+def charts(c):
+    try:
+        return c.api.get("/v1/series?name=cluster/jobs_running")["points"]
+    except ApiError:  # nothing was drawn yet
+        return []
 
 
 def certificate(c):
@@ -29,15 +37,19 @@ def test_the_database_is_all(tmp_path):
         job = c.cli("submit", "-Q", "-w", "n2", "-o", "/dev/null", "--", "sleep", "600").stdout.strip()
         wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 30, "does not run")
         before = certificate(c)
+        wait_until(lambda: len(charts(c)) > 2, 30, "there are no charts")
+        drawn = charts(c)[:3]
         assert not [f for f in others(c) if f.endswith((".key", ".crt"))]
         c.api.close()
         c.kill("controller", signal.SIGTERM)
+        assert set(others(c)) == {"lock", "reserve"}, others(c)
         for name in others(c):
             os.unlink(f"{c.home}/state/{name}")
         c.start_controller()
         c.wait_ready()
         wait_until(lambda: "n2" in c.nodes_up(), 60, "the agent is not enrolled any more")
         assert certificate(c) == before
+        assert charts(c)[:3] == drawn
         assert c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING"
         done = subprocess.run([c.binary, "status"], capture_output=True, text=True, check=False, timeout=60, env=dict(
             c.env, ACEQUIA_HOST=f"127.0.0.1:{c.port}", ACEQUIA_TOKEN_FILE=token))

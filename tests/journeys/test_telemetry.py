@@ -1,8 +1,10 @@
 """What is told about use: of now and of nobody who is gone, of all nodes of a job, of the attempt that runs;
 over restarts of both daemons."""
+import contextlib
 import os
 import re
 import signal
+import sqlite3
 import time
 
 import pytest
@@ -127,12 +129,17 @@ def test_nobody_is_ended_for_time_in_which_nobody_looked():
         assert "held GPUs for 15s without using them (idle_gpu_end)" in job(c, number)["reason"]
 
 
+def saved_charts(c):
+    with contextlib.closing(sqlite3.connect(f"file:{c.home}/state/acequia.db?mode=ro", uri=True)) as db:
+        return db.execute("SELECT count(*) FROM blob WHERE name LIKE 'series/gpu/%'").fetchone()[0]
+
+
 @pytest.mark.long
 def test_charts_survive_kill_9_of_the_controller():
     with Cluster(config=SIMULATED) as c:
         node = c.nodes_up()[0]
         submit(c, "sleep 300", load=700, gpus_milli=1000)
-        wait_until(lambda: os.path.exists(f"{c.home}/state/series.bin"), 90, "the charts are not saved within a minute", 1)
+        wait_until(lambda: saved_charts(c), 90, "the charts are not saved within a minute", 1)
         c.kill_controller()
         c.start_controller()
         c.wait_ready()

@@ -36,6 +36,14 @@ static void note_snapshot(void *ctx, uint64_t seq, const struct error *e) {
         ((struct shared *)ctx)->snapshots = seq;
 }
 
+// Several pieces, so that it can be cut off in the middle; the loader looks at its first bytes.
+static void snapshot(struct store *s, uint64_t seq) {
+    static uint64_t bytes[100000];
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        bytes[i] = seq;
+    store_snapshot(s, seq, bytes, sizeof bytes);
+}
+
 // Submits until killed: batches of random sizes, now and then a snapshot of what is acknowledged.
 static void child(const char *folder, const char *vfs, struct shared *shared, uint64_t seed,
                   unsigned cut_at) {
@@ -60,7 +68,7 @@ static void child(const char *folder, const char *vfs, struct shared *shared, ui
         store_poll(s);
         uint64_t acked = shared->acked;
         if (acked > 0 && rand_below(&rand, 40) == 0)
-            store_snapshot(s, acked, &acked, sizeof acked);
+            snapshot(s, acked);
         if (seq > acked + 2000)
             store_flush(s);
     }

@@ -309,32 +309,74 @@ static void test_damaged_pages(void **state) {
     assert_true(noticed > 20);
 }
 
-static void test_damaged_snapshot(void **state) {
-    char *folder = lab_folder();
-    struct lab_watch watch = {0};
-    struct store_config config = lab_config(folder, &watch);
-    fill_and_close(&config, &watch);
-    damage(folder, "snapshot-00000000000000000100", 41, "x");
-    struct store *s = NULL;
-    struct lab_check check;
-    open_or_fail(&config, &s);
-    assert_int_equal(lab_load(s, &check), RECORDS);
-    assert_int_equal(check.snapshot_seq, 50);
-    assert_int_equal(check.snapshots, 1);  // the damaged one was not even shown
-    store_close(s);
-    lab_remove(folder);
+static int note_seq(void *ctx, const struct store_event *ev) {
+    *(uint64_t *)ctx = ev->seq;
+    return 1;
 }
 
-// Whatever a snapshot file is turned into, the older one stands in for it.
-static void test_mangled_snapshots(void **state) {
+static void run_sql(const char *folder, const char *sql) {
+    cleanup_buf struct buf name = {0};
+    buf_addf(&name, "%s/acequia.db", folder);
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(buf_str(&name), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+// Whatever happened to the newest snapshot, the older one stands in for it.
+static void test_damaged_snapshot(void **state) {
+    static const char *const damages[] = {"UPDATE snapshot_piece SET data = x'78' WHERE seq = 100",
+                                          "UPDATE snapshot_piece SET data = zeroblob(8) WHERE seq = 100",
+                                          "UPDATE snapshot_piece SET data = zeroblob(900000) WHERE seq = 100",
+                                          "UPDATE snapshot_piece SET n = 1 WHERE seq = 100",
+                                          "DELETE FROM snapshot_piece WHERE seq = 100",
+                                          "UPDATE snapshot SET len = 7 WHERE seq = 100",
+                                          "UPDATE snapshot SET len = -1 WHERE seq = 100",
+                                          "UPDATE snapshot SET len = 1 << 40, pieces = 9 WHERE seq = 100",
+                                          "UPDATE snapshot SET sum = 1 WHERE seq = 100",
+                                          "UPDATE snapshot SET pieces = 2 WHERE seq = 100",
+                                          "INSERT INTO snapshot_piece(seq, n, data) VALUES(100, 1, x'00')",
+                                          "UPDATE snapshot SET seq = 99 WHERE seq = 100"};
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        char *folder = lab_folder();
+        struct lab_watch watch = {0};
+        struct store_config config = lab_config(folder, &watch);
+        fill_and_close(&config, &watch);
+        run_sql(folder, damages[i]);
+        struct store *s = NULL;
+        struct lab_check check;
+        struct error e = {0};
+        open_or_fail(&config, &s);
+        assert_int_equal(lab_load(s, &check), RECORDS);
+        assert_int_equal(check.snapshot_seq, 50);
+        assert_int_equal(check.snapshots, 1);  // the damaged one was not even shown
+        assert_int_equal(store_check(s, &e), -EBADMSG);
+        assert_non_null(strstr(e.text, "snapshot"));
+        store_close(s);
+        lab_remove(folder);
+    }
+}
+
+// A snapshot as earlier releases wrote it: a file.
+static int write_old_snapshot(const char *folder, uint64_t seq, char out[static 48]) {
+    char name[300];
+    uint64_t head[5] = {0, 1, seq, sizeof seq, store_sql_checksum(seq, &seq, sizeof seq)};
+    memcpy(head, "ACEQSNAP", 8);
+    memcpy(out, head, sizeof head);
+    memcpy(out + sizeof head, &seq, sizeof seq);
+    snprintf(name, sizeof name, "%s/snapshot-%020llu", folder, (unsigned long long)seq);
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(pwrite(fd, out, 48, 0), 48);
+    return fd;
+}
+
+static void test_mangled_old_snapshots(void **state) {
     char *folder = lab_folder();
     struct lab_watch watch = {0};
     struct store_config config = lab_config(folder, &watch);
     fill_and_close(&config, &watch);
-    char name[300], whole[48];
-    snprintf(name, sizeof name, "%s/snapshot-00000000000000000100", folder);
-    int fd = open(name, O_RDWR | O_CLOEXEC);
-    assert_int_equal(pread(fd, whole, sizeof whole, 0), sizeof whole);
+    char whole[48];
+    int fd = write_old_snapshot(folder, 120, whole);
     struct rand rand;
     rand_seed(&rand, 3);
     for (unsigned round = 0; round < 200; round++) {
@@ -342,18 +384,74 @@ static void test_mangled_snapshots(void **state) {
         memset(bytes, (int)rand_below(&rand, 256), sizeof bytes);
         memcpy(bytes, whole, sizeof whole);
         size_t len = rand_below(&rand, 2) ? sizeof whole : (size_t)rand_below(&rand, sizeof bytes);
-        bytes[rand_below(&rand, len < sizeof whole && len ? len : sizeof whole)] ^=
-            (char)(1u << rand_below(&rand, 8));
+        if (round)
+            bytes[rand_below(&rand, len < sizeof whole && len ? len : sizeof whole)] ^=
+                (char)(1u << rand_below(&rand, 8));
+        else
+            len = sizeof whole;
         assert_int_equal(ftruncate(fd, 0), 0);
         assert_int_equal(pwrite(fd, bytes, len, 0), len);
         struct store *s = NULL;
         struct lab_check check;
         open_or_fail(&config, &s);
         assert_int_equal(lab_load(s, &check), RECORDS);
-        assert_int_equal(check.snapshot_seq, 50);
+        assert_int_equal(check.snapshot_seq, round ? 100 : 120);
         store_close(s);
     }
     close(fd);
+    lab_remove(folder);
+}
+
+static int64_t readable_by(const char *folder);
+
+// The release before finds only the files: they, and the journal after them, stay until the upgrade is finished.
+static void test_old_snapshots_stay_until_the_upgrade_is_finished(void **state) {
+    char *folder = lab_folder(), name[300], bytes[48];
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    struct store *s = NULL;
+    struct lab_check check;
+    config.retention.journal_ms = 1;
+    open_or_fail(&config, &s);
+    lab_load(s, NULL);
+    lab_wait(s, &watch, store_submit(s, lab_batch(1, RECORDS, 20)));
+    store_close(s);
+    close(write_old_snapshot(folder, 30, bytes));
+    close(write_old_snapshot(folder, 40, bytes));
+    for (int finished = 0; finished < 2; finished++) {
+        watch = (struct lab_watch){0};
+        open_or_fail(&config, &s);
+        assert_int_equal(lab_load(s, &check), RECORDS + (unsigned)finished);
+        assert_int_equal(check.snapshot_seq, finished ? 100 : 40);
+        struct store_batch *b = lab_batch(RECORDS + 1 + (unsigned)finished, 1, 10);
+        if (finished)
+            store_batch_level(b, 2, "0.2.0");
+        lab_wait(s, &watch, store_submit(s, b));
+        for (uint64_t seq = 90; seq <= 100; seq += 10) {
+            uint64_t at = seq + (unsigned)finished * 20;
+            assert_int_equal(store_snapshot(s, at, &at, sizeof at), 0);
+            lab_wait_snapshot(s, &watch, (unsigned)(seq - 80) / 10);
+        }
+        store_prune(s, 1000000000);
+        for (int i = 0; i < 200 && finished; i++) {  // until it has happened
+            check = (struct lab_check){0};
+            struct error e = {0};
+            uint64_t first = 0;
+            store_events(s, 0, 0, 1, note_seq, &first, &e);
+            if (first == 110)
+                break;
+            usleep(10000);
+        }
+        if (!finished)
+            usleep(50000);
+        uint64_t first = 0;
+        store_events(s, 0, 0, 1, note_seq, &first, NULL);
+        assert_int_equal(first, finished ? 110 : 30);
+        store_close(s);
+        snprintf(name, sizeof name, "%s/snapshot-%020d", folder, 40);
+        assert_int_equal(access(name, F_OK) == 0, !finished);
+        assert_int_equal(readable_by(folder), finished ? 4 : 1);
+    }
     lab_remove(folder);
 }
 
@@ -411,15 +509,6 @@ static void test_unusable_folder(void **state) {
 
 // --- versions ---
 
-static void set_pragma(const char *folder, const char *sql) {
-    cleanup_buf struct buf name = {0};
-    buf_addf(&name, "%s/acequia.db", folder);
-    sqlite3 *db = NULL;
-    assert_int_equal(sqlite3_open(buf_str(&name), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
-}
-
 static void test_versions(void **state) {
     char *folder = lab_folder();
     struct lab_watch watch = {0};
@@ -428,16 +517,16 @@ static void test_versions(void **state) {
     struct store *s = NULL;
     struct error e = {0};
     // One version newer, and it says that this program may go on using it: a taken-back upgrade.
-    static_assert(STORE_FORMAT == 3, "the next version is 4");
-    set_pragma(folder, "PRAGMA user_version=4");
+    static_assert(STORE_FORMAT == 4, "the next version is 5");
+    run_sql(folder, "PRAGMA user_version=5");
     open_or_fail(&config, &s);
     assert_int_equal(lab_load(s, NULL), RECORDS);
     store_close(s);
-    set_pragma(folder, "UPDATE meta SET value=4 WHERE name='readable_by'");
+    run_sql(folder, "UPDATE meta SET value=5 WHERE name='readable_by'");
     assert_int_equal(store_open(&config, &s, &e), -EPROTONOSUPPORT);
-    assert_non_null(strstr(e.text, "format 4"));
+    assert_non_null(strstr(e.text, "format 5"));
     assert_non_null(strstr(e.text, "newer program"));
-    set_pragma(folder, "PRAGMA application_id=5");
+    run_sql(folder, "PRAGMA application_id=5");
     assert_int_equal(store_open(&config, &s, &e), -EBADMSG);
     assert_non_null(strstr(e.text, "another program"));
     lab_remove(folder);
@@ -497,14 +586,16 @@ static void test_upgrade(void **state) {
 int main(void) {
     shim_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_level_shuts_out_earlier_formats), cmocka_unit_test(test_failing_io),
+        cmocka_unit_test(test_level_shuts_out_earlier_formats),
+        cmocka_unit_test(test_failing_io),
         cmocka_unit_test(test_failing_then_restart),
         cmocka_unit_test(test_snapshot_waits),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_damaged_header),
         cmocka_unit_test(test_damaged_pages),
         cmocka_unit_test(test_damaged_snapshot),
-        cmocka_unit_test(test_mangled_snapshots),
+        cmocka_unit_test(test_mangled_old_snapshots),
+        cmocka_unit_test(test_old_snapshots_stay_until_the_upgrade_is_finished),
         cmocka_unit_test(test_second_controller),
         cmocka_unit_test(test_controller_leaves),
         cmocka_unit_test(test_unusable_folder),

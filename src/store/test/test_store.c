@@ -7,8 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/vec.h"
 #include "store/sim_store.h"
 
@@ -121,6 +124,58 @@ static void test_snapshots(void **state) {
     assert_int_equal(lab_load(bed->store, &check), 100);
     assert_int_equal(check.snapshots, 2);
     assert_int_equal(check.snapshot_seq, 80);
+}
+
+// Larger than what is written in one transaction; from a file; and read beside the owner.
+static int take_snapshot(void *ctx, uint64_t seq, const void *data, size_t len) {
+    struct buf *out = ctx;
+    buf_clear(out);
+    buf_add(out, data, len);
+    return 0;
+}
+
+static int pass_event(void *ctx, const struct store_event *ev) {
+    return 0;
+}
+
+static void test_large_snapshots(void **state) {
+    struct bed *bed = *state;
+    enum { LEN = 3000000, AT = 4096 };
+    cleanup_free char *data = xmalloc(LEN);
+    for (size_t i = 0; i < LEN; i++)
+        data[i] = (char)(i * i >> 7);
+    lab_load(bed->store, NULL);
+    settle(bed, store_submit(bed->store, lab_batch(1, 100, 20)));
+    for (uint64_t seq = 60; seq <= 90; seq += 10) {
+        data[5] = (char)seq;
+        int fd = memfd_create("snapshot", MFD_CLOEXEC);
+        assert_int_equal(pwrite(fd, data, LEN, AT), LEN);
+        if (seq % 20)
+            assert_int_equal(store_snapshot_file(bed->store, seq, fd, AT, LEN), 0);
+        else
+            assert_int_equal(store_snapshot(bed->store, seq, data, LEN), 0);
+        if (seq % 20 == 0)
+            close(fd);
+        if (bed->simulated)
+            sim_disk_tick(bed->disk, sim_disk_due(bed->disk));
+        lab_wait_snapshot(bed->store, &bed->watch, (unsigned)(seq - 50) / 10);
+    }
+    assert_int_equal(bed->watch.snapshot_failures, 0);
+    cleanup_buf struct buf found = {0};
+    struct store_loader loader = {&found, take_snapshot, pass_event};
+    uint64_t last = 0;
+    struct error e = {0};
+    if (!bed->simulated) {
+        assert_int_equal(store_load_copy(bed->folder, &loader, &last, &e), 0);
+        assert_int_equal(last, 100);
+        assert_int_equal(found.len, LEN);
+        assert_memory_equal(found.data, data, LEN);
+    }
+    bed_reopen(bed);
+    assert_int_equal(store_load(bed->store, &loader, &last, &e), 0);
+    assert_int_equal(found.len, LEN);
+    assert_memory_equal(found.data, data, LEN);
+    assert_int_equal(store_check(bed->store, &e), 0);
 }
 
 static bool has_text(struct bed *bed, const char *text) {
@@ -466,7 +521,9 @@ static void test_prune_journal(void **state) {
     bed->config.retention.journal_ms = 100;
     bed_reopen(bed);
     lab_load(bed->store, NULL);
-    settle(bed, store_submit(bed->store, lab_batch(1, 2000, 8)));
+    struct store_batch *b = lab_batch(1, 2000, 8);
+    store_batch_level(b, 2, "0.2.0");
+    settle(bed, store_submit(bed->store, b));
     store_prune(bed->store, 1000000);  // no snapshots: nothing may go
     snapshot(bed, 1200);
     store_prune(bed->store, 1000000);  // one is not enough
@@ -546,11 +603,20 @@ int main(void) {
     cmocka_unit_test_setup_teardown(test, setup_sqlite, teardown),   \
         cmocka_unit_test_setup_teardown(test, setup_sim, teardown)
     const struct CMUnitTest tests[] = {
-        BOTH(test_journal), BOTH(test_snapshots), BOTH(test_texts),  BOTH(test_history), BOTH(test_jobs_of_a_time),
+        BOTH(test_journal),
+        BOTH(test_snapshots),
+        BOTH(test_large_snapshots),
+        BOTH(test_texts),
+        BOTH(test_history),
+        BOTH(test_jobs_of_a_time),
         cmocka_unit_test_setup_teardown(test_prune_by_size, setup_sqlite, teardown),
         cmocka_unit_test_setup_teardown(test_journal_by_another_thread, setup_sqlite, teardown),
-        BOTH(test_blobs),   BOTH(test_level),
-        BOTH(test_pages),   BOTH(test_events),    BOTH(test_old_keys),   BOTH(test_prune_journal),
+        BOTH(test_blobs),
+        BOTH(test_level),
+        BOTH(test_pages),
+        BOTH(test_events),
+        BOTH(test_old_keys),
+        BOTH(test_prune_journal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

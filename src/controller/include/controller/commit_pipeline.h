@@ -29,6 +29,9 @@ struct pipeline_hooks {
     void (*node_lost)(void *ctx, const char *node);
     void (*notify)(void *ctx, const struct notice *what);  // may be NULL
     void (*storage)(void *ctx, const struct error *problem);  // NULL: it works again
+    // Begins to make a snapshot elsewhere, which ends with pipeline_snapshot_made or pipeline_snapshot_failed; a
+    // negative errno: it cannot. May be NULL: snapshots are made here.
+    int (*make_snapshot)(void *ctx);
 };
 
 struct commit_pipeline *pipeline_new(struct core *core, const struct pipeline_hooks *hooks);
@@ -80,6 +83,9 @@ bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size);
 void pipeline_heard(struct commit_pipeline *s, const char *node);
 void pipeline_check_nodes(struct commit_pipeline *s, int64_t mono_ms, int64_t timeout_ms, int64_t now_ms);
 
-int pipeline_snapshot(struct commit_pipeline *s);  // now, whatever the count
+int pipeline_snapshot(struct commit_pipeline *s);  // now and here, whatever the count
+// What the hook began: the bytes of a file, as for store_snapshot_file.
+int pipeline_snapshot_made(struct commit_pipeline *s, uint64_t seq, int fd, size_t at, size_t len);
+void pipeline_snapshot_failed(struct commit_pipeline *s);  // tried again after as many events as between two
 struct store *pipeline_store(struct commit_pipeline *s);
 struct core *pipeline_core(struct commit_pipeline *s);

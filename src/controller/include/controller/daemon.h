@@ -2,5 +2,6 @@
 #pragma once
 
 int controller_main(int argc, char **argv);
+int controller_snapshot_main(int argc, char **argv);  // a process that the controller starts
 int api_reference(void);      // prints docs/api.md
 int api_openapi_print(void);  // prints the OpenAPI document

@@ -5,6 +5,7 @@
 // ended; and if there are none, the new one is not taken. Saved as bytes and loaded again, so that a restart
 // keeps them. Longer history is Prometheus' business.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,9 @@ void series_each(const struct series_store *s, const char *prefix, void (*fn)(vo
 // The mean of what was written in the range, from the finest tier that reaches back; NaN: nothing.
 double series_mean(const struct series_store *s, const char *name, int64_t from_ms, int64_t to_ms);
 
+bool series_has(const struct series_store *s, const char *name);
+// What series_load reads: all, or one of them, the i-th; returns its name.
 void series_save(const struct series_store *s, struct buf *out);
-// Into an empty store. -EBADMSG: not what was saved; what was read until then stays.
+const char *series_save_one(const struct series_store *s, uint32_t i, struct buf *out);
+// Adds what was saved. -EBADMSG: not what was saved, or one is there already; what was read until then stays.
 int series_load(struct series_store *s, const void *data, size_t len);

@@ -40,6 +40,7 @@ int sim_disk_load(struct sim_disk *d, const struct store_loader *loader, uint64_
 int sim_disk_text(struct sim_disk *d, const struct store_key *key, void **out, size_t *len,
                   struct error *e);
 int sim_disk_blob(struct sim_disk *d, const char *name, void **out, size_t *len, struct error *e);
+int sim_disk_blobs(struct sim_disk *d, const char *prefix, store_blob_fn fn, void *ctx);
 int sim_disk_events(struct sim_disk *d, uint64_t job, uint64_t after, uint32_t limit,
                     store_event_fn fn, void *ctx);
 int sim_disk_history(struct sim_disk *d, const struct store_query *q, store_history_fn fn,

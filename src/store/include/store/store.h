@@ -12,12 +12,13 @@
 #include "base/error.h"
 
 enum {
-    STORE_FORMAT = 3,                      // version of the files written by this program
-    STORE_EVENT_BYTES_MAX = 16 << 20,      // one journal record
-    STORE_TEXT_BYTES_MAX = 64 << 20,       // one script or environment
-    STORE_BLOB_NAME_MAX = 64,
+    STORE_FORMAT = 4,                  // version of the files written by this program
+    STORE_EVENT_BYTES_MAX = 16 << 20,  // one journal record
+    STORE_TEXT_BYTES_MAX = 64 << 20,   // one script or environment
+    STORE_BLOB_NAME_MAX = 192,
     STORE_BLOB_BYTES_MAX = 1 << 20,
     STORE_SNAPSHOTS_KEPT = 2,
+    STORE_SNAPSHOT_BYTES_MAX = INT32_MAX,
 };
 
 struct store;
@@ -120,6 +121,9 @@ void store_flush(struct store *s);
 // Copies `data`: the state after journal record `seq`. It becomes visible once that record is
 // committed. -EBUSY while another is being written.
 int store_snapshot(struct store *s, uint64_t seq, const void *data, size_t len);
+// The same for bytes of a file, from `at` on, which the caller does not change any more; they are not read on
+// this thread. On success the descriptor belongs to the store.
+int store_snapshot_file(struct store *s, uint64_t seq, int fd, size_t at, size_t len);
 // Removes what retention allows, in small steps between commits.
 void store_prune(struct store *s, int64_t now_ms);
 
@@ -154,6 +158,10 @@ struct store_loader {
 int store_load(struct store *s, const struct store_loader *loader, uint64_t *last_seq,
                struct error *e);
 
+// The same for another process than the owner's, while that one goes on: what is committed when it is called.
+// Takes no lock and changes nothing.
+int store_load_copy(const char *path, const struct store_loader *loader, uint64_t *last_seq, struct error *e);
+
 // Row callbacks return 0 to go on, a positive number to stop, a negative errno to fail. What they
 // are given lives until they return.
 typedef int (*store_event_fn)(void *ctx, const struct store_event *event);
@@ -164,6 +172,10 @@ int store_text(struct store *s, const struct store_key *key, void **out, size_t 
                struct error *e);
 // The bytes of a named value that is committed; the caller frees. -ENOENT when there is none.
 int store_blob(struct store *s, const char *name, void **out, size_t *len, struct error *e);
+// All committed named values whose name begins with `prefix`, in order of name; `data` lives until the callback
+// returns. One that is damaged is left out and makes the result -EBADMSG.
+typedef int (*store_blob_fn)(void *ctx, const char *name, const void *data, size_t len);
+int store_blobs(struct store *s, const char *prefix, store_blob_fn fn, void *ctx, struct error *e);
 // Events of one job (0: all records), in order, with a seq greater than `after`; limit 0: all.
 int store_events(struct store *s, uint64_t job, uint64_t after, uint32_t limit, store_event_fn fn,
                  void *ctx, struct error *e);

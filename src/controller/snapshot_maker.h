@@ -1,0 +1,8 @@
+// Snapshots of the core's state, made beside the controller's loop by a process of their own.
+#pragma once
+
+struct controller;
+
+int controller_snapshot_start(void *controller);  // hook of the commit pipeline
+void controller_snapshot_tick(struct controller *c);
+void controller_snapshot_stop(struct controller *c);  // what is under way is given up
