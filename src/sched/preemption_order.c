@@ -107,7 +107,7 @@ struct preemption_search {
 };
 
 static int64_t share_of(struct world *w, const struct world_job *j) {
-    return world_project_slot(w, j->request->asked.project)->own_share[j->request->dim];
+    return world_project_slot(w, j->request->asked.project)->own_share[sched_request_dim(w, j->request)];
 }
 
 struct sched_preemption sched_preemption_grounds(struct world *w, const struct world_job *victim,
