@@ -173,6 +173,21 @@ static bool reservation_blocks(struct world *w, struct world_request *r) {
     return r->reservation_blocks;
 }
 
+// Why an optional worker was not started by the latest pass.
+static enum sched_reason optional_reason(struct world *w, const struct world_job *j) {
+    enum sched_reason first = SCHED_REASON_NONE;
+    for (uint32_t i = 0; i < sched_job_options(j); i++) {
+        struct world_request *r = sched_job_option(j, i);
+        sched_request_refresh(w, r);
+        enum sched_reason reason = sched_optional_eligibility(w, r, w->last_pass.now_ms);
+        struct sched_fit *f = reason ? NULL : sched_fit_of(w, r);
+        if (!reason && sched_fits_when_idle(w, f))
+            return sched_growth_fits(w, f) ? SCHED_REASON_PRIORITY : SCHED_REASON_RESOURCES;
+        first = first ? first : reason ? reason : SCHED_REASON_NODES;
+    }
+    return first;
+}
+
 // Computed when somebody asks, so that a pass need not look at every job.
 static enum sched_reason reason_in_queue(struct world *w, const struct world_job *j) {
     if (!j || j->state != SCHED_JOB_PENDING)
@@ -185,6 +200,8 @@ static enum sched_reason reason_in_queue(struct world *w, const struct world_job
         return (enum sched_reason)j->reason;
     if (j->since_pass == (uint32_t)w->last_pass.decided)
         return SCHED_REASON_NONE;
+    if (j->optional)
+        return optional_reason(w, j);
     enum sched_reason best = reason_of(w, sched_job_option(j, 0));
     for (uint32_t i = 1; i < sched_job_options(j); i++) {
         enum sched_reason other = reason_of(w, sched_job_option(j, i));
@@ -204,7 +221,7 @@ enum sched_reason sched_job_reason(const struct world *cw, uint64_t id) {
     struct world *w = (struct world *)(uintptr_t)cw;  // only caches change
     const struct world_job *j = world_find(w, id);
     enum sched_reason reason = reason_in_queue(w, j);
-    if (!waits_in_queue(reason) || !w->rules.reservations.len)
+    if (!waits_in_queue(reason) || !w->rules.reservations.len || j->optional)
         return reason;
     bool blocked = true;
     for (uint32_t i = 0; i < sched_job_options(j) && blocked; i++)

@@ -8,6 +8,7 @@
 
 #include "suggestion.h"
 #include "forecast.h"
+#include "growth_place.h"
 #include "order.h"
 #include "plan.h"
 #include "what_if.h"
@@ -35,6 +36,14 @@ static uint32_t *busy(const struct world_node *n, const struct sched_demand *d, 
     return n->cpus_free < d->cpus_task * k ? &e->busy_cpus : &e->busy_memory;
 }
 
+// Is a planned start on the node so near that optional workers are told to end?
+static bool starts_soon(const struct sched_pass *p, uint32_t node) {
+    for (uint32_t i = pass_first_part(p, node); i; i = p->parts.at[i - 1].next)
+        if (p->parts.at[i - 1].from_ms - p->policy->grace_ms <= p->now_ms)
+            return true;
+    return false;
+}
+
 static uint32_t *ruled_out_by(struct sched_pass *p, const struct world_request *r, const struct world_node *n,
                               struct explain_nodes *e) {
     const struct sched_request *q = &r->asked;
@@ -55,9 +64,14 @@ static uint32_t *ruled_out_by(struct sched_pass *p, const struct world_request *
         return &e->small;
     if (!sched_reservations_allow(p->w, r, n->id, p->now_ms, r->limit_ms))
         return &e->reserved;
-    uint32_t tasks = sched_fit_tasks(n, d);
+    struct node_copy left;  // an optional worker has what all others leave
+    if (q->optional)
+        sched_growth_copy(&left, n);
+    uint32_t tasks = sched_fit_tasks(q->optional ? &left.node : n, d);
     if (!tasks)
-        return busy(n, d, e);
+        return busy(q->optional ? &left.node : n, d, e);
+    if (q->optional)
+        return starts_soon(p, n->id) ? &e->planned : &e->fit;
     if (pass_first_part(p, n->id) && !sched_plan_allows(p, r, n, d->even ? tasks : 1))
         return &e->planned;
     return &e->fit;
@@ -112,6 +126,8 @@ static void look_at_nodes(struct sched_pass *p, struct world_job *j, struct sche
         for (uint32_t k = 0; held && k < n->jobs.len; k++)
             if (n->jobs.at[k]->state != SCHED_JOB_PENDING)
                 holders_add(e, n->jobs.at[k]);
+        for (uint32_t k = 0; held && r->asked.optional && n->optional && k < n->optional->jobs.len; k++)
+            holders_add(e, n->optional->jobs.at[k]);
     }
 }
 
@@ -181,7 +197,8 @@ static void explain_decisions(struct world *w, struct world_job *j, int64_t now_
     sched_plan_mark_reservations(&p);
     remake_plans(&p, d, j->id);
     look_at_nodes(&p, j, out);
-    find_position(&p, j, out);
+    if (!j->optional)
+        find_position(&p, j, out);
     sched_pass_done(&p);
     sched_decisions_done(&unused);
 }
@@ -191,8 +208,10 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
     struct world_job *j = world_find(w, job);
     if (!j || j->state != SCHED_JOB_PENDING)
         return -ENOENT;
-    *out = (struct sched_explanation){.job = job, .hold = (enum sched_hold)j->hold,
-                                      .names_reservation = j->request->asked.reservation != NULL};
+    *out = (struct sched_explanation){.job = job,
+                                      .hold = (enum sched_hold)j->hold,
+                                      .names_reservation = j->request->asked.reservation != NULL,
+                                      .optional = j->optional};
     struct sched_question q;
     struct sched_decisions d;
     sched_question_begin(&q, w, j, now_ms);
@@ -209,7 +228,8 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
             out->band = sched_forecast_start(w, job, now_ms, policy);
         else
             out->band.basis = EXPLAIN_NEVER;
-        sched_suggest_change(w, j, now_ms, policy, out);
+        if (!j->optional)
+            sched_suggest_change(w, j, now_ms, policy, out);
     }
     sched_question_end(&q);
     return 0;

@@ -62,6 +62,12 @@ static const char *reason_sentence(const struct sched_explanation *e) {
         [SCHED_REASON_RESERVATION] = "Its reservation is not active now, or does not admit it.",
         [SCHED_REASON_PREEMPTING] = "Jobs were preempted for it; it starts when they have ended.",
     };
+    if (e->optional && !e->hold && e->reason == SCHED_REASON_RESOURCES)
+        return "It is an optional worker: it starts when there is room that no other job uses.";
+    if (e->optional && !e->hold && e->reason == SCHED_REASON_PRIORITY)
+        return "It is an optional worker: workers of projects further below their share come first, or a "
+               "planned "
+               "start needs the room soon.";
     switch (e->hold) {
     case SCHED_HOLD_USER: return "It is held by its user.";
     case SCHED_HOLD_ADMIN: return "It is held by an administrator.";
@@ -213,6 +219,10 @@ static void band_line(const struct explain_band *b, int64_t now_ms, struct buf *
         buf_adds(out, ", estimated from the jobs that run and come first.\n");
         break;
     case EXPLAIN_LATER:
+        if (b->early_ms <= now_ms) {
+            buf_adds(out, "Expected start: later than can be foreseen.\n");
+            break;
+        }
         buf_adds(out, "Expected start: later than in ");
         span(out, b->early_ms - now_ms);
         buf_adds(out, ", where the forecast ends.\n");
@@ -291,6 +301,6 @@ void sched_explain_text(const struct world *w, const struct sched_explanation *e
     if (e->position)
         buf_addf(out, "Position %u of %u in the queue.\n", e->position, e->waiting);
     band_line(&e->band, now_ms, out);
-    if (e->band.basis != EXPLAIN_NOW)
+    if (e->band.basis != EXPLAIN_NOW && !e->optional)
         change_line(w, e, name, ctx, out);
 }

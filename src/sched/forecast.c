@@ -40,13 +40,21 @@ static int64_t end_of(struct world *w, const struct world_job *j, bool early, in
     return end > now_ms ? end : now_ms + 1;
 }
 
+static uint32_t running(const struct world *w) {
+    return w->jobs.running.len + w->optional.running.len;
+}
+
+static struct world_job *running_at(const struct world *w, uint32_t i) {
+    return i < w->jobs.running.len ? w->jobs.running.at[i] : w->optional.running.at[i - w->jobs.running.len];
+}
+
 // The next end, with all jobs that end soon after it: the further away from `began_ms`, the more are taken together,
 // so that a bounded number of steps reaches further.
 static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t began_ms, struct ending_jobs *out) {
     int64_t first = INT64_MAX;
     vec_clear(&out->jobs);
-    for (uint32_t i = 0; i < w->jobs.running.len; i++) {
-        const struct world_job *j = w->jobs.running.at[i];
+    for (uint32_t i = 0; i < running(w); i++) {
+        const struct world_job *j = running_at(w, i);
         int64_t end = j->state == SCHED_JOB_ENDING ? now_ms + 1 : end_of(w, j, early, now_ms);
         first = end < first ? end : first;
     }
@@ -54,8 +62,8 @@ static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t be
         return first;
     int64_t until = first + (first - began_ms) / TOGETHER_PART;
     int64_t last = first;
-    for (uint32_t i = 0; i < w->jobs.running.len; i++) {
-        struct world_job *j = w->jobs.running.at[i];
+    for (uint32_t i = 0; i < running(w); i++) {
+        struct world_job *j = running_at(w, i);
         int64_t end = j->state == SCHED_JOB_ENDING ? now_ms + 1 : end_of(w, j, early, now_ms);
         if (end > until)
             continue;
@@ -74,8 +82,11 @@ static void carry_out(struct world *w, const struct sched_decisions *d, int64_t 
 }
 
 static void end_job(struct world *w, struct world_job *j, int64_t now_ms) {
-    struct sched_job again = {
-        .id = j->id, .request = j->request, .submit_ms = j->submit_ms, .restarts = j->restarts + 1};
+    struct sched_job again = {.id = j->id,
+                              .request = j->request,
+                              .submit_ms = j->submit_ms,
+                              .restarts = j->restarts + 1,
+                              .group = j->group};
     bool requeue = j->state == SCHED_JOB_ENDING && j->ending_for;
     uint32_t gave;
     cleanup_free struct sched_preemption *to = world_job_preemptions(w, j->id, &gave);
@@ -88,20 +99,72 @@ static void end_job(struct world *w, struct world_job *j, int64_t now_ms) {
     world_request_unref(w, again.request);
 }
 
-// The time the job starts; INT64_MAX: never by itself; -1: not before `horizon_ms`.
-static int64_t simulate(const struct world *from, uint64_t job, int64_t now_ms, const struct policy *policy, bool early,
-                    int64_t *horizon_ms) {
+// What is waited for: that a job starts, or that a group has a number of optional workers.
+struct forecast_goal {
+    uint64_t job, group;
+    uint32_t workers;
+};
+
+static bool is_reached(const struct world *w, const struct forecast_goal *g) {
+    struct sched_job_view v;
+    if (g->job)
+        return world_job(w, g->job, &v) && v.state != SCHED_JOB_PENDING;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < w->optional.running.len; i++)
+        count += w->optional.running.at[i]->group == g->group &&
+                 w->optional.running.at[i]->state == SCHED_JOB_RUNNING;
+    return count >= g->workers;
+}
+
+static void remove_optional(struct world *w) {
+    while (w->optional.running.len)
+        world_job_remove(w, w->optional.running.at[w->optional.running.len - 1]->id);
+    while (w->optional.queues.len) {
+        const struct optional_queue *q = w->optional.queues.at[w->optional.queues.len - 1];
+        world_job_remove(w, q->jobs.at[q->jobs.len - 1]->id);
+    }
+}
+
+enum { HYPOTHETICAL_BASE = 0x6fffffff };
+
+// Adds workers like those of the group until it has the number asked for; false: there is none to copy.
+static bool add_workers(struct world *w, const struct forecast_goal *g) {
+    const struct world_job *like = NULL;
+    uint32_t have = 0;
+    for (uint32_t i = 0; i < w->optional.running.len; i++)
+        if (w->optional.running.at[i]->group == g->group) {
+            like = w->optional.running.at[i];
+            have++;
+        }
+    for (uint32_t i = 0; i < w->optional.queues.len; i++)
+        if (w->optional.queues.at[i]->group == g->group) {
+            like = w->optional.queues.at[i]->jobs.at[0];
+            have += w->optional.queues.at[i]->jobs.len;
+        }
+    for (uint32_t i = have; like && i < g->workers; i++)
+        world_job_add(w, &(struct sched_job){.id = UINT64_MAX - HYPOTHETICAL_BASE + i,
+                                             .request = like->request,
+                                             .submit_ms = like->submit_ms,
+                                             .group = g->group});
+    return like;
+}
+
+// The time the goal is reached; INT64_MAX: never by itself; -1: not before `horizon_ms`.
+static int64_t simulate(const struct world *from, const struct forecast_goal *goal, int64_t now_ms,
+                        const struct policy *policy, bool early, int64_t *horizon_ms) {
     struct world *w = world_clone(from);
+    const struct world_job *asked = world_find(w, goal->job);
+    if (asked && !asked->optional)
+        remove_optional(w);  // they change nothing for it
     struct ending_jobs ends = {0};
-    int64_t found = -1, now = now_ms;
+    int64_t found = asked || add_workers(w, goal) ? -1 : INT64_MAX, now = now_ms;
     unsigned steps = steps_for(w);
     while (steps-- > 0 && found < 0) {
         struct sched_decisions d;
         sched_decide(w, now, policy, &d);
-        for (uint32_t i = 0; i < d.starts.len; i++)
-            if (d.starts.at[i].job == job)
-                found = now;
         carry_out(w, &d, now);
+        if (is_reached(w, goal))
+            found = now;
         int64_t wake = d.next_ms;
         sched_decisions_done(&d);
         *horizon_ms = now;
@@ -119,15 +182,13 @@ static int64_t simulate(const struct world *from, uint64_t job, int64_t now_ms, 
     return found;
 }
 
-struct explain_band sched_forecast_start(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy) {
-    const struct world_job *j = world_find(w, job);
-    if (j->queued && w->jobs.running.len + w->jobs.ready > PLAYED_MAX)
-        return sched_estimate_start(w, j, now_ms, policy);
+static struct explain_band forecast(const struct world *w, const struct forecast_goal *goal, int64_t now_ms,
+                                    const struct policy *policy) {
     int64_t late_horizon, early_horizon;
-    int64_t late = simulate(w, job, now_ms, policy, false, &late_horizon);
+    int64_t late = simulate(w, goal, now_ms, policy, false, &late_horizon);
     if (late == now_ms)
         return (struct explain_band){EXPLAIN_NOW, now_ms, now_ms};
-    int64_t early = simulate(w, job, now_ms, policy, true, &early_horizon);
+    int64_t early = simulate(w, goal, now_ms, policy, true, &early_horizon);
     if (early < 0)
         return (struct explain_band){EXPLAIN_LATER, early_horizon, late > 0 ? late : INT64_MAX};
     if (late == INT64_MAX || early == INT64_MAX)
@@ -135,4 +196,35 @@ struct explain_band sched_forecast_start(struct world *w, uint64_t job, int64_t 
     if (late < 0)
         return (struct explain_band){EXPLAIN_LATER, early, INT64_MAX};
     return (struct explain_band){EXPLAIN_FORECAST, early < late ? early : late, late > early ? late : early};
+}
+
+static bool too_large(const struct world *w) {
+    return running(w) + w->jobs.ready + w->optional.waiting > PLAYED_MAX;
+}
+
+struct explain_band sched_forecast_start(struct world *w, uint64_t job, int64_t now_ms,
+                                         const struct policy *policy) {
+    const struct world_job *j = world_find(w, job);
+    if (j->optional && too_large(w))
+        return (struct explain_band){EXPLAIN_LATER, now_ms, INT64_MAX};
+    if (!j->optional && j->queued && w->jobs.running.len + w->jobs.ready > PLAYED_MAX)
+        return sched_estimate_start(w, j, now_ms, policy);
+    return forecast(w, &(struct forecast_goal){.job = job}, now_ms, policy);
+}
+
+struct explain_band sched_when_workers(struct world *w, uint64_t group, uint32_t workers, int64_t now_ms,
+                                       const struct policy *policy) {
+    struct forecast_goal goal = {.group = group, .workers = workers};
+    bool known = false;
+    for (uint32_t i = 0; i < w->optional.running.len && !known; i++)
+        known = w->optional.running.at[i]->group == group;
+    for (uint32_t i = 0; i < w->optional.queues.len && !known; i++)
+        known = w->optional.queues.at[i]->group == group;
+    if (!known)
+        return (struct explain_band){EXPLAIN_NEVER, 0, 0};
+    if (is_reached(w, &goal))
+        return (struct explain_band){EXPLAIN_NOW, now_ms, now_ms};
+    if (too_large(w) || workers > PLAYED_MAX)
+        return (struct explain_band){EXPLAIN_LATER, now_ms, INT64_MAX};
+    return forecast(w, &goal, now_ms, policy);
 }

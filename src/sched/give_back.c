@@ -20,7 +20,7 @@ static const struct world_project *project_of(const struct world *w, const struc
 }
 
 // Those that end anyway come first, then those of the project that uses the largest part of its share, then the group
-// that was submitted last. In a group the lowest rank, then the latest started.
+// with the highest number, the latest. In a group the lowest rank, then the latest started.
 struct give_back_key {
     struct world_job *job;
     bool leaving;
@@ -33,11 +33,8 @@ static int by_give_back(const struct give_back_key *x, const struct give_back_ke
         return x->leaving ? -1 : 1;
     if (x->fullness != y->fullness)
         return x->fullness > y->fullness ? -1 : 1;
-    if (a->group != b->group) {
-        if (a->submit_ms != b->submit_ms)
-            return a->submit_ms > b->submit_ms ? -1 : 1;
+    if (a->group != b->group)
         return a->group > b->group ? -1 : 1;
-    }
     if (a->rank != b->rank)
         return a->rank < b->rank ? -1 : 1;
     if (a->start_ms != b->start_ms)

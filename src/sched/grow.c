@@ -3,8 +3,9 @@
 // in a project the groups in the order of the queue.
 //
 // Rebalancing: a project whose next worker finds no room gets that of another's worker if that makes the two more
-// equal. Write use(P) for the part of its share that project P uses, optional workers included. Workers of A are given
-// back for a worker of B only if use(A) without them is still at least use(B) with it.
+// equal. Write use(P) for the part of its share that project P uses, optional workers included; shares are here what
+// projects are due if each wanted everything. Workers of A are given back for a worker of B only if use(A) without them
+// is still at least use(B) with it.
 //
 // Theorem. While no job comes, ends or changes, growth and rebalancing end.
 // Proof. Take the list of use(P) of all projects, sorted from the smallest. (1) A start raises one number and lowers
@@ -61,33 +62,43 @@ static void project_sums(struct world *w, struct world_project *p) {
     p->fullness_milli = share ? (int64_t)((__int128)used * 1000 / share) : used ? INT64_MAX : 0;
 }
 
-// The shares of projects as if optional workers, running or waiting, were jobs like others.
+// What a project wants in the shares for growth: without end if it has or wants anything, else nothing. So the share
+// says what it is due in proportion to the others, however little of it it asks for.
+static void want_all(const struct world *w, struct world_project *p) {
+    for (unsigned d = 0; d < w->cluster.dims; d++) {
+        bool any = p->used[d] + p->queued[d] + p->optional_used[d] > 0;
+        p->queued[d] = any ? w->cluster.capacity[d] : 0;
+        p->queued_nonpreemptible[d] = 0;
+    }
+}
+
 void sched_growth_begin(struct world *w) {
     uint32_t n = w->rules.projects.len;
     int64_t(*saved)[2][DIMS_MAX] = xcalloc(n + 1, sizeof *saved);
     for (uint32_t i = 0; i < n; i++) {
-        struct world_project *p = w->rules.projects.at[i];
-        for (unsigned d = 0; p && d < w->cluster.dims; d++) {
-            saved[i][0][d] = p->used[d];
-            saved[i][1][d] = p->queued[d];
-            p->used[d] += p->optional_used[d];
-        }
+        const struct world_project *p = w->rules.projects.at[i];
+        if (!p)
+            continue;
+        memcpy(saved[i][0], p->queued, sizeof p->queued);
+        memcpy(saved[i][1], p->queued_nonpreemptible, sizeof p->queued_nonpreemptible);
     }
     for (uint32_t i = 0; i < w->optional.queues.len; i++) {
         const struct optional_queue *q = w->optional.queues.at[i];
         struct world_project *p = w->rules.projects.at[q->request->asked.project];
         for (unsigned d = 0; d < w->cluster.dims; d++)
-            p->queued[d] += sched_request_amount(w, q->request, d) * q->jobs.len;
+            p->queued[d] += sched_request_amount(w, q->request, d);
     }
-    sched_share_update(w);
+    for (uint32_t i = 0; i < n; i++)
+        if (w->rules.projects.at[i])
+            want_all(w, w->rules.projects.at[i]);
+    sched_share_update_exact(w);
     for (uint32_t i = 0; i < n; i++) {
         struct world_project *p = w->rules.projects.at[i];
-        for (unsigned d = 0; p && d < w->cluster.dims; d++) {
-            p->used[d] = saved[i][0][d];
-            p->queued[d] = saved[i][1][d];
-        }
-        if (p)
-            project_sums(w, p);
+        if (!p)
+            continue;
+        memcpy(p->queued, saved[i][0], sizeof p->queued);
+        memcpy(p->queued_nonpreemptible, saved[i][1], sizeof p->queued_nonpreemptible);
+        project_sums(w, p);
     }
     for (uint32_t i = w->rules.tree.len; i-- > 0;) {
         struct world_project *up = sched_project_parent(w, w->rules.tree.at[i]);

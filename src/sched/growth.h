@@ -15,6 +15,9 @@ void sched_growth_report(struct sched_pass *p);  // moves what was found to the 
 enum sched_reason sched_optional_eligibility(const struct world *w, const struct world_request *r,
                                              int64_t now_ms);
 
+// growth_place.c: does one find room in what is free in both ledgers, planned starts and reservations left aside?
+bool sched_growth_fits(const struct world *w, const struct sched_fit *f);
+
 // give_back.c
 bool sched_optional_leaving(const struct world_job *j);  // ending, or told to end in this pass
 void sched_optional_tell(struct sched_pass *p, struct world_job *worker, uint64_t for_job);

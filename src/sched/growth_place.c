@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "growth.h"
+
 void sched_growth_copy(struct node_copy *c, const struct world_node *n) {
     sched_node_copy_init(c, n);
     if (!n->optional)
@@ -33,6 +35,17 @@ static uint32_t fit_both(const struct world_node *n, const struct sched_demand *
     sched_growth_copy(&c, n);
     uint32_t k = sched_fit_tasks(&c.node, d);
     return k < cap ? k : cap;
+}
+
+bool sched_growth_fits(const struct world *w, const struct sched_fit *f) {
+    uint32_t nodes = 0;
+    uint64_t tasks = 0;
+    for (uint32_t i = 0; i < f->nodes_len && sched_fit_enough(f); i++) {
+        uint32_t k = f->cap[i] ? fit_both(w->cluster.nodes.at[i], &f->demand, f->cap[i]) : 0;
+        nodes += k > 0;
+        tasks += k;
+    }
+    return nodes >= f->demand.nodes_min && tasks >= f->demand.tasks;
 }
 
 // Does anybody but this group want room? Then it does not take back at once what it had to give.

@@ -520,12 +520,10 @@ int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, 
     struct world_job *j = world_find(w, id);
     if (!j || j->state == SCHED_JOB_PENDING)
         return -ENOENT;
-    for (uint32_t i = 0; i < a->node_count; i++)
+    for (uint32_t i = 0; a && i < a->node_count; i++)
         if ((i && a->nodes[i].node <= a->nodes[i - 1].node) || !holds(j->alloc, &a->nodes[i]))
             return -EINVAL;
-    if (!a->node_count)
-        return -EINVAL;
-    struct sched_alloc *kept = sched_alloc_copy(a);
+    struct sched_alloc *kept = a ? sched_alloc_copy(a) : sched_alloc_new(0, 0);
     if (j->optional) {
         sched_optional_stop(w, j);
     } else {

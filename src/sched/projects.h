@@ -34,7 +34,7 @@ struct world_project {
     int64_t want[DIMS_MAX], own_want[DIMS_MAX], tree_quota[DIMS_MAX];
     uint32_t depth;
     // Computed by sched_growth_begin, if there are optional workers (growth.h).
-    int64_t growth_share[DIM_MODEL];  // the share if what optional workers hold and wait for counts as demand
+    int64_t growth_share[DIM_MODEL];   // what it is due in proportion to the others, if each wanted everything
     int64_t growth_change[DIM_MODEL];  // to be added to what it uses: less what leaves, more what is promised
     int64_t optional_tree[DIMS_MAX];   // held by optional workers of the whole subtree …
     int64_t leaving_tree[DIMS_MAX];    // … and the part of it held by those that were told to end
@@ -52,3 +52,4 @@ void sched_project_use(struct world *w, struct world_project *p, const int64_t h
 bool sched_project_export(const struct world *w, uint32_t id, struct sched_project *out,
                           struct sched_model_quota quotas[SCHED_MODELS_MAX]);  // borrowed
 void sched_share_update(struct world *w);
+void sched_share_update_exact(struct world *w);  // not in whole GPUs: equal projects have equal shares

@@ -192,8 +192,8 @@ void sched_victims_remove(struct world *w, struct world_job *j) {
 }
 
 static struct sched_victim victim_of(const struct world_job *j) {
-    const struct sched_alloc_node *a = &j->alloc->nodes[0];
-    bool one = j->alloc->node_count == 1;
+    bool one = j->alloc->node_count == 1;  // 0: it gave back everything (world_job_shrink)
+    const struct sched_alloc_node *a = one ? &j->alloc->nodes[0] : NULL;
     return (struct sched_victim){(struct world_job *)(uintptr_t)j,
                                  j->request->asked.project,
                                  one ? a->node : 0,
@@ -252,5 +252,6 @@ void sched_running_orders_assert(const struct world *w) {
     for (uint32_t i = 1; i < w->orders.victim_order.sorted.len; i++)
         assert(preempted_before(w->orders.victim_order.sorted.at[i - 1], w->orders.victim_order.sorted.at[i]));
     for (uint32_t i = 0; !w->orders.victims_stale && i < w->orders.victims.len; i++)
-        assert(w->orders.victims.at[i].job == w->orders.victim_order.sorted.at[i]);
+        assert(w->orders.victims.at[i].job == w->orders.victim_order.sorted.at[i] &&
+               w->orders.victims.at[i].milli == victim_of(w->orders.victims.at[i].job).milli);
 }

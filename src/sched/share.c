@@ -27,7 +27,8 @@ static int by_remainder(const void *pa, const void *pb) {
 // Divides `rest` by weight among the open claims, of which none gets more than it wants. Each round first closes
 // the claims that want no more than their part; what they leave is divided among the others in the next round.
 // If none can be closed, every open claim gets its part in whole units.
-static void pour(struct share_claim **open, uint32_t n, int64_t rest, int64_t unit) {
+static void pour(struct share_claim **open, uint32_t n, int64_t rest, int64_t step) {
+    int64_t unit = step == SHARE_EXACT ? 1 : step;
     for (bool again = true; again && rest > 0;) {
         __int128 weights = 0;
         for (uint32_t i = 0; i < n; i++)
@@ -59,7 +60,7 @@ static void pour(struct share_claim **open, uint32_t n, int64_t rest, int64_t un
     }
     if (n)
         qsort(open, n, sizeof *open, by_remainder);
-    for (bool gave = true; gave && rest > 0;) {
+    for (bool gave = step != SHARE_EXACT; gave && rest > 0;) {
         gave = false;
         for (uint32_t i = 0; i < n && rest > 0; i++) {
             int64_t more = min64(min64(unit, rest), open[i]->want - open[i]->got);
@@ -203,7 +204,8 @@ static int64_t claim_weight(const struct world_project *p, unsigned d) {
 }
 
 // Divides the share of `up` (NULL: the whole cluster) among its children tree[from … to-1] and its own jobs.
-static void level(struct world *w, struct world_project *up, uint32_t from, uint32_t to, unsigned d) {
+static void level(struct world *w, struct world_project *up, uint32_t from, uint32_t to, unsigned d,
+                  bool exact) {
     uint32_t n = to - from;
     struct share_claim few[CLAIMS_FEW];
     struct share_claim *claims = n < CLAIMS_FEW ? few : xcalloc(n + 1, sizeof *claims);
@@ -220,7 +222,9 @@ static void level(struct world *w, struct world_project *up, uint32_t from, uint
                                          .weight = claim_weight(up, d),
                                          .id = up->id};
     sched_share_pour(claims, n + (up ? 1 : 0), up ? up->share[d] : w->cluster.capacity[d],
-                     d == DIM_CPU ? 1 : SCHED_GPU);
+                     exact          ? SHARE_EXACT
+                     : d == DIM_CPU ? 1
+                                    : SCHED_GPU);
     for (uint32_t i = 0; i < n; i++)
         w->rules.tree.at[from + i]->share[d] = claims[i].got;
     if (up)
@@ -229,7 +233,7 @@ static void level(struct world *w, struct world_project *up, uint32_t from, uint
         free(claims);
 }
 
-void sched_share_update(struct world *w) {
+static void update(struct world *w, bool exact) {
     tree_build(w);
     for (uint32_t i = 0; i < w->rules.projects.len; i++) {
         struct world_project *p = w->rules.projects.at[i];
@@ -248,11 +252,19 @@ void sched_share_update(struct world *w) {
                w->rules.tree.at[to]->depth == w->rules.tree.at[from]->depth)
             to++;
         for (unsigned d = 0; d < w->cluster.dims; d++)
-            level(w, up, from, to, d);
+            level(w, up, from, to, d, exact);
         from = to;
     }
     for (uint32_t i = 0; i < w->rules.tree.len; i++)
         for (unsigned d = 0; d < w->cluster.dims; d++)
             if (w->rules.tree.at[i]->own_share[d] < 0)
                 w->rules.tree.at[i]->own_share[d] = w->rules.tree.at[i]->share[d];
+}
+
+void sched_share_update(struct world *w) {
+    update(w, false);
+}
+
+void sched_share_update_exact(struct world *w) {
+    update(w, true);
 }

@@ -2,6 +2,10 @@
 #pragma once
 #include <stdint.h>
 
+enum {
+    SHARE_EXACT = 0
+};  // as a unit: 1, and nothing is given to one of several equal claims and not to another
+
 // One project that wants a part. In: quota, want (demand, capped by limit), weight, id. Out: got.
 struct share_claim {
     int64_t quota, want, weight;

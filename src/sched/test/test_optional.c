@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cluster.h"
+#include "sched/explain.h"
 
 enum { HOUR = 3600 * 1000 };
 
@@ -386,21 +387,86 @@ static void shrinking_gives_pieces_back(void **state) {
     struct sched_node_figures n;
     assert_true(world_node_figures(c.w, 2, &n));
     assert_int_equal(n.gpu_milli_free, 4000);
-    // Not more than it holds, and not nothing.
+    // Not more than it holds.
     keep->nodes[1].node = 2;
     assert_int_equal(world_job_shrink(c.w, id, keep, c.now_ms), -EINVAL);
     keep->nodes[1].node = 3;
     gpus[4].index = 0;
-    assert_int_equal(world_job_shrink(c.w, id, keep, c.now_ms), -EINVAL);
-    keep->node_count = 0;
     assert_int_equal(world_job_shrink(c.w, id, keep, c.now_ms), -EINVAL);
     free(keep);
     uint64_t next =
         cluster_submit(&c, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_task = 4000});
     cluster_settle(&c);
     assert_true(cluster_runs(&c, next));
-    assert_int_equal(world_job_end(c.w, id, c.now_ms), 0);
+    assert_int_equal(world_job_shrink(c.w, id, NULL, c.now_ms), 0);
     assert_int_equal(cluster_used(&c, 1), 4000);
+    world_assert(c.w);
+    struct world *copy = world_clone(c.w);
+    world_assert(copy);
+    assert_true(world_job(copy, id, &v));
+    assert_int_equal(v.alloc->node_count, 0);
+    world_free(copy);
+    cluster_settle(&c);
+    assert_int_equal(world_job_end(c.w, id, c.now_ms), 0);
+    world_assert(c.w);
+    world_free(c.w);
+}
+
+static struct sched_explanation explain(struct cluster *c, uint64_t id, struct buf *text) {
+    struct sched_explanation e;
+    assert_int_equal(sched_explain(c->w, id, c->now_ms, &c->policy, &e), 0);
+    buf_clear(text);
+    sched_explain_text(c->w, &e, c->now_ms, NULL, NULL, text);
+    return e;
+}
+
+static void says_why_a_job_is_not_larger(void **state) {
+    (void)state;
+    cleanup_buf struct buf text = {0};
+    struct cluster c = cluster_new(1, 4);
+    cluster_project(&c, 1, 0, 4);
+    cluster_project(&c, 2, 0, 4);
+    uint64_t job = cluster_submit(
+        &c,
+        &(struct sched_request){.project = 2, .user = 2, .gpu_milli_per_task = 2000, .time_limit_ms = HOUR});
+    settle_once(&c);
+    add_workers(&c, 1, 100, 6);
+    settle_once(&c);
+    uint64_t last = c.next_id - 1;
+    struct sched_explanation e = explain(&c, last, &text);
+    assert_int_equal(e.reason, SCHED_REASON_RESOURCES);
+    assert_int_equal(e.nodes.busy_gpus, 1);
+    assert_int_equal(e.holders_all, 3);  // the job and two workers
+    assert_int_equal(e.holders[0].job, job);
+    assert_int_equal(e.position, 0);
+    assert_non_null(
+        strstr(buf_str(&text), "optional worker: it starts when there is room that no other job uses"));
+    // When the job ends there is room for two more.
+    struct sched_job_view v;
+    assert_true(world_job(c.w, job, &v));
+    struct explain_band b = sched_when_workers(c.w, 100, 4, c.now_ms, &c.policy);
+    assert_int_equal(b.basis, EXPLAIN_FORECAST);
+    assert_int_equal(b.late_ms, v.limit_end_ms);
+    assert_int_equal(sched_when_workers(c.w, 100, 2, c.now_ms, &c.policy).basis, EXPLAIN_NOW);
+    assert_int_equal(sched_when_workers(c.w, 100, 9, c.now_ms, &c.policy).basis, EXPLAIN_UNKNOWN);
+    assert_int_equal(sched_when_workers(c.w, 7, 1, c.now_ms, &c.policy).basis, EXPLAIN_NEVER);
+    // A limit of the project.
+    struct sched_project p = {.id = 1,
+                              .name = "p1",
+                              .weight_milli = SCHED_UNLIMITED,
+                              .limit_milligpu = 2000,
+                              .quota_cpus = SCHED_UNLIMITED,
+                              .limit_cpus = SCHED_UNLIMITED,
+                              .interactive_limit_ms = SCHED_UNLIMITED};
+    assert_int_equal(world_project_set(c.w, &p, NULL), 0);
+    e = explain(&c, last, &text);
+    assert_int_equal(e.reason, SCHED_REASON_PROJECT_LIMIT);
+    // An optional worker is in the way of nobody: the answers for other jobs do not name it.
+    uint64_t next =
+        cluster_submit(&c, &(struct sched_request){.project = 2, .user = 2, .gpu_milli_per_task = 3000});
+    e = explain(&c, next, &text);
+    assert_int_equal(e.holders_all, 1);
+    assert_int_equal(e.band.late_ms, v.limit_end_ms);
     world_assert(c.w);
     world_free(c.w);
 }
@@ -418,6 +484,7 @@ int main(void) {
         cmocka_unit_test(workers_in_the_way_of_a_preemptor_are_told_with_its_victims),
         cmocka_unit_test(a_worker_given_back_rests_while_others_want_the_room),
         cmocka_unit_test(shrinking_gives_pieces_back),
+        cmocka_unit_test(says_why_a_job_is_not_larger),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,6 +85,7 @@ struct sched_explanation {
     enum sched_reason reason;
     enum sched_hold hold;
     bool names_reservation;
+    bool optional;  // an optional worker: it has what others leave, and no position
     struct explain_nodes nodes;
     struct explain_holder holders[EXPLAIN_HOLDERS_MAX];  // of what it needs, largest first
     uint32_t holder_count, holders_all;
@@ -109,6 +110,11 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
 typedef void (*explain_name_fn)(void *ctx, uint64_t job, struct buf *out);
 void sched_explain_text(const struct world *w, const struct sched_explanation *e, int64_t now_ms,
                         explain_name_fn name, void *ctx, struct buf *out);
+
+// When will the elastic job `group` have this many optional workers, if it may have that many? EXPLAIN_NEVER: it has no
+// optional worker now, running or waiting, that shows what they are like.
+struct explain_band sched_when_workers(struct world *w, uint64_t group, uint32_t workers, int64_t now_ms,
+                                       const struct policy *policy);
 
 // When would this start if it were submitted now?
 struct sched_when {

@@ -224,8 +224,8 @@ int world_job_end(struct world *w, uint64_t id, int64_t now_ms);
 int world_job_remove(struct world *w, uint64_t id);  // pending; or running, without counting its usage
 // Recovery and elastic limits: a running job's time limit counts from start_ms.
 int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms);
-// A running job gave back a part of what it holds: `a` is what it keeps, on nodes and GPUs it holds now. -EINVAL
-// when that is nothing, or more than it holds somewhere.
+// A running job gave back a part of what it holds: `a` is what it keeps, on nodes and GPUs it holds now; NULL or no
+// nodes: nothing. -EINVAL when that is more than it holds somewhere.
 int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms);
 
 // Optional workers (request.optional) are jobs that use what others leave: what they hold is counted apart and
