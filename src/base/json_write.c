@@ -18,6 +18,11 @@ void json_open(struct json_writer *w, char bracket) {
     w->need_comma = false;
 }
 
+void json_open_key(struct json_writer *w, const char *key, char bracket) {
+    json_key(w, key);
+    json_open(w, bracket);
+}
+
 void json_close(struct json_writer *w, char bracket) {
     buf_addc(w->out, bracket);
     w->need_comma = true;

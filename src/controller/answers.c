@@ -209,6 +209,19 @@ static const struct field events_fields[] = {
     FIELD_RAW(1, struct answer_events, events, "EventList", "Events, oldest first.")};
 const struct schema answer_events_schema = SCHEMA(struct answer_events, "events", events_fields);
 
+static const struct field series_names_fields[] = {
+    FIELD_LIST(1, struct answer_series_names, names, "Names of series, in order.")};
+const struct schema answer_series_names_schema =
+    SCHEMA(struct answer_series_names, "names of series", series_names_fields);
+#define S struct answer_series
+static const struct field series_fields[] = {
+    FIELD(1, S, name, "Its name."),
+    FIELD(2, S, step_ms, "Distance of the points."),
+    FIELD_RAW(3, S, points, "SeriesPoints", "Time (ms since 1970) and value of each point; gaps have none."),
+};
+const struct schema answer_series_schema = SCHEMA(S, "a series", series_fields);
+#undef S
+
 // --- explanations ---
 
 const char *const answer_basis_words[] = {"now", "forecast", "later", "never", "unknown", "estimate", NULL};

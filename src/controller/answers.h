@@ -112,6 +112,15 @@ struct answer_environment {
 struct answer_events {
     const char *events;
 };
+struct answer_series_names {
+    LIST(const char *) names;
+};
+struct answer_series {
+    const char *name;
+    int64_t step_ms;
+    const char *points;
+};
+extern const struct schema answer_series_names_schema, answer_series_schema;
 extern const struct schema answer_environment_schema;
 extern const struct schema answer_error_schema, answer_failure_schema, answer_action_schema, answer_events_schema;
 

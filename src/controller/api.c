@@ -89,9 +89,22 @@ struct answer_error *api_error_answer(struct arena *a, const struct error *e) {
     return out;
 }
 
-void api_error_json(struct json_writer *w, const struct error *e) {
+int api_session_read(const char *data, size_t len, const struct schema *schema, struct arena *a, void *out,
+                     struct error *e) {
+    struct json *j;
+    int r = json_parse_few(data, len, API_VALUES_MAX, a, &j, e);
+    return r < 0 ? r : schema_read_json(schema, j, a, out, e);
+}
+
+void api_session_send(struct net_ws *ws, const struct schema *schema, const void *value) {
+    cleanup_buf struct buf b = {0};
+    schema_write_json(schema, value, &(struct json_writer){.out = &b});
+    net_ws_send(ws, WS_TEXT, b.data, b.len);
+}
+
+void api_session_error(struct net_ws *ws, const struct error *e) {
     cleanup_arena struct arena a = {0};
-    schema_write_json(&answer_error_schema, api_error_answer(&a, e), w);
+    api_session_send(ws, &answer_failure_schema, &(struct answer_failure){api_error_answer(&a, e)});
 }
 
 struct committed_reply {

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "controller.h"
 #include "requests.h"
+#include "session_messages.h"
 
 enum permission {
     ALLOW_ANYBODY = 1,  // no identity needed: the request proves itself (joining) or says nothing
@@ -53,6 +54,9 @@ struct route {
     bool reads_body;     // the handler reads the body itself, bit by bit
     int status;          // of success; 0: 200
     enum route_form form;
+    // FORM_SOCKET: the client's first message (NULL: it sends none), its later ones, and what it is sent.
+    const struct schema *first, *later;
+    const struct schema *const *sent;  // ends with NULL
 };
 extern const struct route api_routes[];
 extern const size_t api_route_count;
@@ -71,11 +75,16 @@ void api_no_job(struct net_request *req, uint64_t id);
 void api_fail(struct net_request *req, const struct error *e);  // status by errno
 void api_json(struct net_request *req, int status, struct buf *body);
 void api_when_committed(struct api_call *call, int status, struct buf *body);  // takes the body
-void api_error_json(struct json_writer *w, const struct error *e);
 struct answer_error *api_error_answer(struct arena *a, const struct error *e);
 void api_answer_to(struct net_request *req, int status, const struct schema *schema, const void *value);
 void api_answer(struct api_call *call, const struct schema *schema, const void *value);  // 200
 void api_answer_committed(struct api_call *call, int status, const struct schema *schema, const void *value);
+
+// Text messages of WebSocket sessions.
+int api_session_read(const char *data, size_t len, const struct schema *schema, struct arena *a, void *out,
+                     struct error *e);
+void api_session_send(struct net_ws *ws, const struct schema *schema, const void *value);
+void api_session_error(struct net_ws *ws, const struct error *e);
 
 // Questions about the request.
 int api_check_storage(struct controller *c, struct error *e);       // whether new work can be kept
@@ -102,7 +111,8 @@ bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);
 void api_hide_private(struct spec *s);  // what is nobody else's business
 const char *api_public_reason(struct arena *a, const char *reason);
 void api_label(const struct job_record *r, char *out, size_t size);
-int api_submit_one(struct api_call *call, const struct json *j, struct command_result *out, struct error *e);
+int api_submit_one(struct api_call *call, const struct request_submit *q, struct command_result *out,
+                   struct error *e);
 void api_event_json(const struct store_event *e, bool all, struct json_writer *w);
 struct api_event_list {
     struct json_writer writer;

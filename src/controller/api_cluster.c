@@ -133,8 +133,7 @@ void api_nodes(struct api_call *call) {
     cleanup_buf struct buf b = {0};
     struct node_listing l = {.controller = call->controller, .w = {.out = &b}};
     json_open(&l.w, '{');
-    json_key(&l.w, "nodes");
-    json_open(&l.w, '[');
+    json_open_key(&l.w, "nodes", '[');
     core_each_node(call->controller->core, list_node, &l);
     json_close(&l.w, ']');
     json_close(&l.w, '}');

@@ -17,7 +17,8 @@ static const char *type_word(const struct field *f) {
     case FIELD_BYTES: return "bytes, hexadecimal";
     case FIELD_ENUM: return "word";
     case FIELD_STRUCT: return f->sub->name;
-    case FIELD_RAW_JSON: return "list: events";
+    case FIELD_RAW_JSON:
+        return f->described_by && streq(f->described_by, "EventList") ? "list: events" : "list";
     }
     return "?";
 }
@@ -78,7 +79,7 @@ static void put_fields(const struct schema *s) {
 static void put_form(const struct route *r) {
     static const char *const words[] = {[FORM_SUBMIT] = "201, CommandResult, or a list of them",
                                         [FORM_JOBS] = "JobPage, or lines of JSON",
-                                        [FORM_SERIES] = "names or points",
+                                        [FORM_SERIES] = "SeriesNames or Series",
                                         [FORM_TEXT] = "text",
                                         [FORM_BYTES] = "bytes",
                                         [FORM_CSV] = "CSV",
@@ -125,6 +126,47 @@ static void put_routes(void) {
         }
 }
 
+static void put_message_names(const char *what, const struct schema *const *list) {
+    printf("- %s: ", what);
+    for (size_t i = 0; list[i]; i++) {
+        printf("%s", i ? ", " : "");
+        put_name(list[i]);
+    }
+    printf("\n");
+}
+
+static void put_sessions(void) {
+    printf("\n## WebSocket sessions\n\n"
+           "Text messages are JSON objects as described below; unknown fields, wrong types and numbers out "
+           "of range are "
+           "refused with a\n`Failure`, after which the connection ends. Binary messages begin with a channel "
+           "byte: 0 "
+           "input, 1 output, 2 error. An input\nmessage without bytes ends the input.\n\n"
+           "`/v1/run` and `attach` show all nodes of a job: SessionNodes comes first when there are several, "
+           "and channels "
+           "3 and 4 are\noutput and error of the node whose place in the job follows in four bytes, lowest "
+           "first. Input "
+           "goes to all nodes. After a lost\nconnection, `attach` with `resume=1` first sends "
+           "SessionPosition. Output "
+           "always begins at its beginning; the last message has\n`exit_code` and `exit_signal`.\n\n"
+           "`step` and `/v1/allocate`: a client that gave a key gets output as 5 (output) or 6 (error), rank "
+           "and node in "
+           "four bytes each,\nthe position behind the data in the node's output in eight, then data; and "
+           "sends input as "
+           "7, its position in eight bytes, then\ndata. Without a key output has the rank in four bytes "
+           "after 1 or 2.\n");
+    for (size_t i = 0; i < api_route_count; i++) {
+        const struct route *r = &api_routes[i];
+        if (!r->sent)
+            continue;
+        printf("\n### GET %s\n\n", r->path);
+        if (r->first)
+            put_message_names("first message of the client", (const struct schema *[]){r->first, NULL});
+        put_message_names("later ones", (const struct schema *[]){r->later, NULL});
+        put_message_names("messages to the client", r->sent);
+    }
+}
+
 static void put_objects(void) {
     struct documented d = {.len = 0};
     for (size_t i = 0; i < api_route_count; i++) {
@@ -132,8 +174,16 @@ static void put_objects(void) {
             document(&d, api_routes[i].body);
         if (api_routes[i].answer)
             document(&d, api_routes[i].answer);
+        if (api_routes[i].first)
+            document(&d, api_routes[i].first);
+        if (api_routes[i].later)
+            document(&d, api_routes[i].later);
+        for (size_t k = 0; api_routes[i].sent && api_routes[i].sent[k]; k++)
+            document(&d, api_routes[i].sent[k]);
     }
     document(&d, &command_result_schema);
+    document(&d, &answer_series_names_schema);
+    document(&d, &answer_series_schema);
     document(&d, &answer_failure_schema);
     printf("\n## Objects\n\nAnswers have all fields; what is not known is null. In requests fields may be "
            "left out; null "
@@ -176,23 +226,7 @@ int api_reference(void) {
         "later. A change is answered when it is committed to disk.\n\n");
     printf("Submit: one object or a list of them; for a list the answer is a list, with an error in place of "
            "a job that "
-           "was refused.\n\n"
-           "WebSocket sessions (`/v1/run`, `exec`, `attach`, `step`): text messages are JSON, binary ones "
-           "begin with a "
-           "channel byte\n"
-           "(0 input, 1 output, 2 error); the last message has `exit_code` and `exit_signal`. `/v1/run` and "
-           "`attach` "
-           "show all nodes of\n"
-           "a job: `{\"nodes\":N}` comes first when there are several, and channels 3 and 4 are output and "
-           "error of the "
-           "node whose place in\n"
-           "the job follows in four bytes, lowest first. Input goes to all nodes; `{\"input\":N}` says that "
-           "N more bytes "
-           "of it have been sent on.\n"
-           "After a lost connection, `attach` with `resume=1` first sends "
-           "`{\"input_at\":A,\"input_left\":L,\"input_closed\":false}`; the client sends\n"
-           "its input from byte A on, and can forget bytes before L. Output always begins at its "
-           "beginning.\n\n");
+           "was refused.\n\n");
     printf("Lists: `GET /v1/jobs` answers with one document, written while other requests are served; a "
            "connection that "
            "ends before\n"
@@ -204,6 +238,7 @@ int api_reference(void) {
            "the list is not\n"
            "complete. A job that ends meanwhile comes once.\n\n");
     put_routes();
+    put_sessions();
     put_objects();
     put_events();
     return 0;

@@ -146,31 +146,40 @@ void api_efficiency(struct api_call *call) {
     answer_report(call, &report);
 }
 
-static void put_name(void *ctx, const char *name) {
-    json_put_str(ctx, name);
+struct series_names {
+    struct arena *arena;
+    VEC(const char *) list;
+};
+
+static void add_name(void *ctx, const char *name) {
+    struct series_names *n = ctx;
+    vec_push(&n->list, arena_strdup(n->arena, name));
+}
+
+static void list_series(struct api_call *call, const char *prefix) {
+    struct series_names n = {.arena = &call->arena};
+    series_each(telemetry_series(call->controller), prefix ? prefix : "", add_name, &n);
+    struct answer_series_names answer = {.names = {n.list.at, n.list.len}};
+    api_answer(call, &answer_series_names_schema, &answer);
+    vec_done(&n.list);
 }
 
 void api_series(struct api_call *call) {
-    struct controller *c = call->controller;
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
+    cleanup_buf struct buf points = {0};
+    struct json_writer w = {.out = &points};
     struct error e = {0};
     const struct query_series *q = call->query;
-    int64_t now = controller_now_ms();
+    int64_t now = controller_now_ms(), step_ms = q->step_ms;
     if (!q->name) {
-        json_open(&w, '{');
-        json_key(&w, "names");
-        json_open(&w, '[');
-        series_each(telemetry_series(c), q->prefix ? q->prefix : "", put_name, &w);
-        json_close(&w, ']');
-        json_close(&w, '}');
-        api_json(call->req, 200, &b);
+        list_series(call, q->prefix);
         return;
     }
     int64_t to = schema_given(&query_series_schema, q, &q->to_ms) ? q->to_ms : now;
     int64_t from = schema_given(&query_series_schema, q, &q->from_ms) ? q->from_ms : to - 3600000;
-    if (series_query(telemetry_series(c), q->name, from, to, q->step_ms, &w, &e) < 0)
+    if (series_query(telemetry_series(call->controller), q->name, from, to, &step_ms, &w, &e) < 0) {
         api_fail(call->req, &e);
-    else
-        api_json(call->req, 200, &b);
+        return;
+    }
+    struct answer_series answer = {q->name, step_ms, buf_str(&points)};
+    api_answer(call, &answer_series_schema, &answer);
 }

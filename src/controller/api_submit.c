@@ -50,34 +50,34 @@ static int check_script(struct api_call *call, const char *script, struct error 
     return 0;
 }
 
-int api_submit_one(struct api_call *call, const struct json *j, struct command_result *out, struct error *e) {
+int api_submit_one(struct api_call *call, const struct request_submit *q, struct command_result *out,
+                   struct error *e) {
     struct controller *c = call->controller;
     cleanup_buf struct buf environment = {0};
     char script_id[33], environment_id[33];
-    struct request_submit q;
-    int r = schema_read_json(&request_submit_schema, j, &call->arena, &q, e);
-    if (r < 0 || (r = check_script(call, q.script, e)) < 0 || (r = join_environment(call, &q, &environment, e)) < 0)
+    int r = check_script(call, q->script, e);
+    if (r < 0 || (r = join_environment(call, q, &environment, e)) < 0)
         return r;
-    size_t script_len = q.script ? strlen(q.script) : 0;
-    struct spec *spec = q.spec;
+    size_t script_len = q->script ? strlen(q->script) : 0;
+    struct spec *spec = q->spec;
     spec->script_id = spec->environment_id = NULL;
     spec->script_bytes = script_len;
     spec->environment_bytes = environment.len;
-    if (q.script) {
-        pipeline_text_id(q.script, script_len, script_id);
+    if (q->script) {
+        pipeline_text_id(q->script, script_len, script_id);
         spec->script_id = script_id;
     }
     if (environment.len) {
         pipeline_text_id(environment.data, environment.len, environment_id);
         spec->environment_id = environment_id;
     }
-    struct command_submit submit = {.spec = spec, .dry_run = q.dry_run};
+    struct command_submit submit = {.spec = spec, .dry_run = q->dry_run};
     struct command command = {COMMAND_SUBMIT, &submit};
-    r = core_command(c->core, &call->actor, q.key, &command, controller_now_ms(), out, e);
+    r = core_command(c->core, &call->actor, q->key, &command, controller_now_ms(), out, e);
     if (r < 0 || submit.dry_run || out->repeated)
         return r;
-    if (q.script)
-        pipeline_keep_text(c->pipeline, out->id, q.script, script_len);
+    if (q->script)
+        pipeline_keep_text(c->pipeline, out->id, q->script, script_len);
     if (environment.len)
         pipeline_keep_text(c->pipeline, out->id, environment.data, environment.len);
     return 0;
@@ -98,8 +98,10 @@ static int check_bulk(struct api_call *call, struct error *e) {
 
 static void submit_item(struct api_call *call, const struct json *item, struct json_writer *w) {
     struct error e = {0};
+    struct request_submit q;
     struct command_result result;
-    if (api_submit_one(call, item, &result, &e) < 0) {
+    if (schema_read_json(&request_submit_schema, item, &call->arena, &q, &e) < 0 ||
+        api_submit_one(call, &q, &result, &e) < 0) {
         schema_write_json(&answer_failure_schema, &(struct answer_failure){api_error_answer(&call->arena, &e)}, w);
     } else {
         schema_write_json(&command_result_schema, &result, w);
@@ -131,6 +133,7 @@ void api_submit(struct api_call *call) {
     struct json *j;
     struct json_items items;
     struct error e = {0};
+    struct request_submit q;
     struct command_result result;
     if (api_check_storage(call->controller, &e) < 0) {
         api_fail(call->req, &e);
@@ -141,7 +144,8 @@ void api_submit(struct api_call *call) {
         return;
     }
     if (json_parse_few(call->req->body, call->req->body_len, API_VALUES_MAX, &call->arena, &j, &e) < 0 ||
-        api_submit_one(call, j, &result, &e) < 0) {
+        schema_read_json(&request_submit_schema, j, &call->arena, &q, &e) < 0 ||
+        api_submit_one(call, &q, &result, &e) < 0) {
         api_fail(call->req, &e);
         return;
     }

@@ -51,8 +51,9 @@ void listing_stream_tail(struct listing *l, const struct error *e) {
     json_open(&l->w, '{');
     json_kv_i64(&l->w, "rows", (int64_t)l->rows);
     if (e) {
+        cleanup_arena struct arena a = {0};
         json_key(&l->w, "error");
-        api_error_json(&l->w, e);
+        schema_write_json(&answer_error_schema, api_error_answer(&a, e), &l->w);
     }
     json_close(&l->w, '}');
     buf_addc(&l->out, '\n');
@@ -343,8 +344,7 @@ void listing_document_head(struct listing *l) {
         json_key(&l->w, "fields");
         listing_fields(l);
     }
-    json_key(&l->w, "jobs");
-    json_open(&l->w, '[');
+    json_open_key(&l->w, "jobs", '[');
 }
 
 void listing_stream_begin(struct api_call *call, enum list_form form) {

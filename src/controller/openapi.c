@@ -88,8 +88,7 @@ static void put_range(struct document *d, const struct field *f) {
 }
 
 static void put_words(struct document *d, const char *const *words, bool open, bool null) {
-    json_key(&d->w, "enum");
-    json_open(&d->w, '[');
+    json_open_key(&d->w, "enum", '[');
     for (int i = 0; words[i]; i++)
         json_put_str(&d->w, words[i]);
     if (open)
@@ -132,8 +131,7 @@ static void put_value(struct document *d, const struct field *f, bool request, b
     case FIELD_RAW_JSON:
         if (f->type == FIELD_RAW_JSON && !f->described_by)
             break;
-        json_key(&d->w, "anyOf");
-        json_open(&d->w, '[');
+        json_open_key(&d->w, "anyOf", '[');
         if (f->type == FIELD_STRUCT)
             put_ref(d, f->sub, request);
         else
@@ -159,8 +157,7 @@ static void put_field(struct document *d, const struct field *f, bool request) {
     json_open(&d->w, '{');
     if (f->list) {
         put_type(d, "array", may_be_null(f, request));
-        json_key(&d->w, "items");
-        json_open(&d->w, '{');
+        json_open_key(&d->w, "items", '{');
         put_value(d, f, request, false);
         json_close(&d->w, '}');
     } else {
@@ -174,15 +171,13 @@ static void put_field(struct document *d, const struct field *f, bool request) {
 // Without braces. `required`: all of them (answers), or those that must be given.
 static void put_struct(struct document *d, const struct schema *s, bool request) {
     put_type(d, "object", false);
-    json_key(&d->w, "properties");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "properties", '{');
     for (size_t i = 0; i < s->count; i++) {
         json_key(&d->w, s->fields[i].name);
         put_field(d, &s->fields[i], request);
     }
     json_close(&d->w, '}');
-    json_key(&d->w, "required");
-    json_open(&d->w, '[');
+    json_open_key(&d->w, "required", '[');
     for (size_t i = 0; i < s->count; i++)
         if (!request || s->fields[i].required)
             json_put_str(&d->w, s->fields[i].name);
@@ -199,14 +194,12 @@ static void put_event(struct document *d, const struct event_info *info) {
     };
     json_open(&d->w, '{');
     put_type(d, "object", false);
-    json_key(&d->w, "properties");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "properties", '{');
     for (size_t i = 0; i < 2; i++) {
         json_key(&d->w, head[i].name);
         put_field(d, &head[i], false);
     }
-    json_key(&d->w, "type");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "type", '{');
     json_kv_str(&d->w, "const", info->name);
     json_close(&d->w, '}');
     for (size_t i = 0; i < info->schema->count; i++) {
@@ -214,8 +207,7 @@ static void put_event(struct document *d, const struct event_info *info) {
         put_field(d, &info->schema->fields[i], false);
     }
     json_close(&d->w, '}');
-    json_key(&d->w, "required");
-    json_open(&d->w, '[');
+    json_open_key(&d->w, "required", '[');
     json_put_str(&d->w, "seq");
     json_put_str(&d->w, "at_ms");
     json_put_str(&d->w, "type");
@@ -226,13 +218,10 @@ static void put_event(struct document *d, const struct event_info *info) {
 }
 
 static void put_events(struct document *d) {
-    json_key(&d->w, "EventList");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "EventList", '{');
     put_type(d, "array", false);
-    json_key(&d->w, "items");
-    json_open(&d->w, '{');
-    json_key(&d->w, "oneOf");
-    json_open(&d->w, '[');
+    json_open_key(&d->w, "items", '{');
+    json_open_key(&d->w, "oneOf", '[');
     for (unsigned t = 1; t < EVENT_TYPE_MAX; t++)
         if (event_info((enum event_type)t))
             put_event(d, event_info((enum event_type)t));
@@ -242,12 +231,10 @@ static void put_events(struct document *d) {
 }
 
 static void put_job_row(struct document *d) {
-    json_key(&d->w, "JobRow");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "JobRow", '{');
     json_kv_str(&d->w, "description", "A job in a list: the fields that were asked for, as in Job.");
     put_type(d, "object", false);
-    json_key(&d->w, "properties");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "properties", '{');
     for (size_t i = 0; i < answer_job_schema.count; i++) {
         json_key(&d->w, answer_job_schema.fields[i].name);
         put_field(d, &answer_job_schema.fields[i], false);
@@ -264,15 +251,12 @@ static const char other_components[] =
     "{\"type\":\"array\"}]}},\"next\":{\"type\":[\"string\",\"null\"],\"description\":\"With finished=1: the "
     "after= of the next page; null: there is none.\"}},\"required\":[\"jobs\",\"next\"],"
     "\"additionalProperties\":false},"
-    "\"SubmitList\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"$ref\":\"#/components/schemas/CommandResult\"},"
+    "\"SubmitList\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"$ref\":\"#/components/schemas/"
+    "CommandResult\"},"
     "{\"$ref\":\"#/components/schemas/Failure\"}]}},"
-    "\"SeriesNames\":{\"type\":\"object\",\"properties\":{\"names\":{\"type\":\"array\","
-    "\"items\":{\"type\":\"string\"}}},"
-    "\"required\":[\"names\"],\"additionalProperties\":false},"
-    "\"Series\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"step_ms\":{\"type\":\"integer\"},"
-    "\"points\":{\"type\":\"array\",\"items\":{\"type\":\"array\",\"description\":\"Time (ms since 1970) and value.\","
-    "\"items\":{\"type\":\"number\"},\"minItems\":2,\"maxItems\":2}}},\"required\":[\"name\",\"step_ms\",\"points\"],"
-    "\"additionalProperties\":false}";
+    "\"SeriesPoints\":{\"type\":\"array\",\"items\":{\"type\":\"array\",\"description\":\"Time (ms since "
+    "1970) and "
+    "value.\",\"items\":{\"type\":\"number\"},\"minItems\":2,\"maxItems\":2}}";
 
 // --- operations ---
 
@@ -280,8 +264,7 @@ static void put_parameter_head(struct document *d, const char *name, const char 
     json_kv_str(&d->w, "name", name);
     json_kv_str(&d->w, "in", in);
     json_kv_bool(&d->w, "required", required);
-    json_key(&d->w, "schema");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "schema", '{');
 }
 
 static bool is_action(const struct route *r) {
@@ -326,8 +309,7 @@ static void put_query_parameter(struct document *d, const struct field *f) {
 }
 
 static void put_parameters(struct document *d, const struct route *r) {
-    json_key(&d->w, "parameters");
-    json_open(&d->w, '[');
+    json_open_key(&d->w, "parameters", '[');
     put_path_parameter(d, r);
     for (size_t i = 0; r->query && i < r->query->count; i++)
         put_query_parameter(d, &r->query->fields[i]);
@@ -335,18 +317,14 @@ static void put_parameters(struct document *d, const struct route *r) {
 }
 
 static void put_body(struct document *d, const struct route *r) {
-    json_key(&d->w, "requestBody");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "requestBody", '{');
     json_kv_bool(&d->w, "required", !r->body_optional);
-    json_key(&d->w, "content");
-    json_open(&d->w, '{');
-    json_key(&d->w, "application/json");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "content", '{');
+    json_open_key(&d->w, "application/json", '{');
     json_key(&d->w, "schema");
     if (r->form == FORM_SUBMIT) {
         json_open(&d->w, '{');
-        json_key(&d->w, "anyOf");
-        json_open(&d->w, '[');
+        json_open_key(&d->w, "anyOf", '[');
         put_ref(d, r->body, true);
         json_open(&d->w, '{');
         put_type(d, "array", false);
@@ -364,8 +342,7 @@ static void put_body(struct document *d, const struct route *r) {
 
 // "type": {"schema": …}; `any` NULL: a text.
 static void put_content(struct document *d, const char *type, const struct schema *s, const char *ref) {
-    json_key(&d->w, type);
-    json_open(&d->w, '{');
+    json_open_key(&d->w, type, '{');
     json_key(&d->w, "schema");
     if (s) {
         put_ref(d, s, false);
@@ -381,23 +358,21 @@ static void put_content(struct document *d, const char *type, const struct schem
 
 // A content type of which nothing more is said.
 static void put_any(struct document *d, const char *type) {
-    json_key(&d->w, type);
-    json_open(&d->w, '{');
+    json_open_key(&d->w, type, '{');
     json_close(&d->w, '}');
 }
 
-static void put_either(struct document *d, const struct schema *s, const char *one, const char *other) {
-    json_key(&d->w, "application/json");
-    json_open(&d->w, '{');
-    json_key(&d->w, "schema");
-    json_open(&d->w, '{');
-    json_key(&d->w, "anyOf");
-    json_open(&d->w, '[');
-    if (s)
-        put_ref(d, s, false);
-    if (one)
-        put_ref_to(d, one);
-    put_ref_to(d, other);
+// One of two: described by tables, or the second by name.
+static void put_either(struct document *d, const struct schema *one, const struct schema *other,
+                       const char *ref) {
+    json_open_key(&d->w, "application/json", '{');
+    json_open_key(&d->w, "schema", '{');
+    json_open_key(&d->w, "anyOf", '[');
+    put_ref(d, one, false);
+    if (other)
+        put_ref(d, other, false);
+    else
+        put_ref_to(d, ref);
     json_close(&d->w, ']');
     json_close(&d->w, '}');
     json_close(&d->w, '}');
@@ -406,10 +381,8 @@ static void put_either(struct document *d, const struct schema *s, const char *o
 static void put_contents(struct document *d, const struct route *r) {
     switch (r->form) {
     case FORM_LIST:
-        json_key(&d->w, "application/json");
-        json_open(&d->w, '{');
-        json_key(&d->w, "schema");
-        json_open(&d->w, '{');
+        json_open_key(&d->w, "application/json", '{');
+        json_open_key(&d->w, "schema", '{');
         put_type(d, "array", false);
         json_key(&d->w, "items");
         put_ref(d, r->answer, false);
@@ -417,7 +390,7 @@ static void put_contents(struct document *d, const struct route *r) {
         json_close(&d->w, '}');
         break;
     case FORM_SUBMIT: put_either(d, &command_result_schema, NULL, "SubmitList"); break;
-    case FORM_SERIES: put_either(d, NULL, "SeriesNames", "Series"); break;
+    case FORM_SERIES: put_either(d, &answer_series_names_schema, &answer_series_schema, NULL); break;
     case FORM_JOBS:
         put_content(d, "application/json", NULL, "JobPage");
         put_any(d, LIST_STREAM_TYPE);
@@ -442,22 +415,18 @@ static void put_contents(struct document *d, const struct route *r) {
 }
 
 static void put_success(struct document *d, const struct route *r, const char *status, const char *help) {
-    json_key(&d->w, status);
-    json_open(&d->w, '{');
+    json_open_key(&d->w, status, '{');
     json_kv_str(&d->w, "description", help);
-    json_key(&d->w, "content");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "content", '{');
     put_contents(d, r);
     json_close(&d->w, '}');
     json_close(&d->w, '}');
 }
 
 static void put_failure(struct document *d, const char *status, const char *help) {
-    json_key(&d->w, status);
-    json_open(&d->w, '{');
+    json_open_key(&d->w, status, '{');
     json_kv_str(&d->w, "description", help);
-    json_key(&d->w, "content");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "content", '{');
     put_content(d, "application/json", &answer_failure_schema, NULL);
     json_close(&d->w, '}');
     json_close(&d->w, '}');
@@ -465,18 +434,14 @@ static void put_failure(struct document *d, const char *status, const char *help
 
 static void put_responses(struct document *d, const struct route *r) {
     bool changes = !streq(r->method, "GET"), in_path = strchr(r->path, '{') != NULL;
-    json_key(&d->w, "responses");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "responses", '{');
     if (r->form == FORM_SOCKET) {
-        json_key(&d->w, "101");
-        json_open(&d->w, '{');
+        json_open_key(&d->w, "101", '{');
         json_kv_str(&d->w, "description", "The connection is a WebSocket now; see docs/api.md.");
         json_close(&d->w, '}');
-        json_key(&d->w, "426");
-        json_open(&d->w, '{');
+        json_open_key(&d->w, "426", '{');
         json_kv_str(&d->w, "description", "The request does not ask for a WebSocket.");
-        json_key(&d->w, "content");
-        json_open(&d->w, '{');
+        json_open_key(&d->w, "content", '{');
         put_content(d, "text/plain", NULL, NULL);
         json_close(&d->w, '}');
         json_close(&d->w, '}');
@@ -503,6 +468,27 @@ static void put_responses(struct document *d, const struct route *r) {
     json_close(&d->w, '}');
 }
 
+// The text messages of a WebSocket; OpenAPI has no word for them.
+static void put_messages(struct document *d, const struct route *r) {
+    json_open_key(&d->w, "x-websocket", '{');
+    const struct {
+        const char *key;
+        const struct schema *schema;
+    } received[] = {{"first", r->first}, {"later", r->later}};
+    for (size_t i = 0; i < 2; i++) {
+        json_key(&d->w, received[i].key);
+        if (received[i].schema)
+            put_ref(d, received[i].schema, true);
+        else
+            json_put_null(&d->w);
+    }
+    json_open_key(&d->w, "sent", '[');
+    for (size_t i = 0; r->sent && r->sent[i]; i++)
+        put_ref(d, r->sent[i], false);
+    json_close(&d->w, ']');
+    json_close(&d->w, '}');
+}
+
 static void put_operation(struct document *d, const struct route *r) {
     cleanup_buf struct buf id = {0};
     static const char *const methods[][2] = {{"GET", "get"}, {"POST", "post"}, {"PUT", "put"}, {"DELETE", "delete"}};
@@ -517,10 +503,9 @@ static void put_operation(struct document *d, const struct route *r) {
     json_kv_str(&d->w, "operationId", buf_str(&id));
     json_kv_str(&d->w, "summary", r->help);
     if (r->form == FORM_SOCKET)
-        json_kv_bool(&d->w, "x-websocket", true);
+        put_messages(d, r);
     if (r->permission == ALLOW_ANYBODY) {
-        json_key(&d->w, "security");
-        json_open(&d->w, '[');
+        json_open_key(&d->w, "security", '[');
         json_close(&d->w, ']');
     }
     put_parameters(d, r);
@@ -536,16 +521,14 @@ static const char *document_path(const struct route *r) {
 }
 
 static void put_paths(struct document *d) {
-    json_key(&d->w, "paths");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "paths", '{');
     for (size_t i = 0; i < api_route_count; i++) {
         bool before = false;
         for (size_t k = 0; k < i; k++)
             before |= streq(document_path(&api_routes[k]), document_path(&api_routes[i]));
         if (before)
             continue;
-        json_key(&d->w, document_path(&api_routes[i]));
-        json_open(&d->w, '{');
+        json_open_key(&d->w, document_path(&api_routes[i]), '{');
         for (size_t k = i; k < api_route_count; k++)
             if (streq(document_path(&api_routes[k]), document_path(&api_routes[i])))
                 put_operation(d, &api_routes[k]);
@@ -556,24 +539,20 @@ static void put_paths(struct document *d) {
 
 // Each schema may refer to others, which are added at the end.
 static void put_components(struct document *d) {
-    json_key(&d->w, "components");
-    json_open(&d->w, '{');
-    json_key(&d->w, "securitySchemes");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "components", '{');
+    json_open_key(&d->w, "securitySchemes", '{');
     json_key(&d->w, "token");
     json_put_raw(&d->w, "{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"A user's token. Over the unix "
                         "socket the user is known without one.\"}");
     json_close(&d->w, '}');
-    json_key(&d->w, "schemas");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "schemas", '{');
     put_events(d);
     put_job_row(d);
     buf_addf(d->w.out, ",%s", other_components);
     for (uint32_t i = 0; i < d->count; i++) {
         cleanup_buf struct buf name = {0};
         api_openapi_name(d->components[i].schema, d->components[i].request, &name);
-        json_key(&d->w, buf_str(&name));
-        json_open(&d->w, '{');
+        json_open_key(&d->w, buf_str(&name), '{');
         put_struct(d, d->components[i].schema, d->components[i].request);
         json_close(&d->w, '}');
     }
@@ -586,8 +565,7 @@ void api_openapi_write(struct buf *out) {
     d->w.out = out;
     json_open(&d->w, '{');
     json_kv_str(&d->w, "openapi", "3.1.0");
-    json_key(&d->w, "info");
-    json_open(&d->w, '{');
+    json_open_key(&d->w, "info", '{');
     json_kv_str(&d->w, "title", "Acequia");
     json_kv_str(&d->w, "version", ACEQUIA_VERSION);
     json_kv_str(&d->w, "description",

@@ -1,8 +1,7 @@
 // Owns the conversations with a job: its output over HTTP (logs), and WebSocket sessions that run,
 // attach to, or execute inside a job. Channel bytes of binary messages: 0 input, 1 output, 2 error,
 // of further nodes 3 output and 4 error with the node's place in four bytes, lowest first; text
-// messages are JSON; {"input":N} tells the client that N bytes of its input have left,
-// {"input_at":N} where a client that comes back goes on.
+// messages are JSON, see session_messages.h.
 #include <errno.h>
 #include <string.h>
 
@@ -189,6 +188,7 @@ void api_logs(struct api_call *call) {
 // --- WebSocket sessions ---
 
 enum session_kind { SESSION_RUN, SESSION_ATTACH, SESSION_EXEC };
+enum { TERMINAL_ROWS = 24, TERMINAL_COLUMNS = 80 };
 
 struct session {
     struct controller *controller;
@@ -211,20 +211,23 @@ struct session {
     struct session **pending;        // set while a submit waits for its commit
 };
 
-static void send_json(struct session *s, struct buf *b) {
+static void say(struct session *s, const struct schema *schema, const void *value) {
     if (!s->closed)
-        net_ws_send(s->ws, WS_TEXT, b->data, b->len);
+        api_session_send(s->ws, schema, value);
 }
 
 static void session_fail(struct session *s, const struct error *e) {
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
-    json_open(&w, '{');
-    json_key(&w, "error");
-    api_error_json(&w, e);
-    json_close(&w, '}');
-    send_json(s, &b);
+    if (!s->closed)
+        api_session_error(s->ws, e);
     net_ws_close(s->ws, WS_NORMAL, "");
+}
+
+// The last message is kept until the output before it has left.
+static void set_final(struct session *s, const struct schema *schema, const void *value) {
+    cleanup_buf struct buf b = {0};
+    schema_write_json(schema, value, &(struct json_writer){.out = &b});
+    free(s->final);
+    s->final = buf_take(&b);
 }
 
 static ssize_t session_data(void *ctx, uint32_t node, uint32_t fd, const void *data, size_t len) {
@@ -270,17 +273,10 @@ static void session_finish(struct session *s) {
     net_ws_close(s->ws, WS_NORMAL, "");
 }
 
-static void put_exit(struct json_writer *w, int32_t code, uint32_t signal) {
-    json_kv_i64(w, "exit_code", code);
-    json_kv_i64(w, "exit_signal", signal);
-}
-
 static void release_input(void *ctx);
 
 static void on_exec_end(void *ctx, const struct message_stream *end) {
     struct session *s = ctx;
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
     struct error e = {0};
     s->output = NULL;
     release_input(s);
@@ -289,28 +285,18 @@ static void on_exec_end(void *ctx, const struct message_stream *end) {
         session_fail(s, &e);
         return;
     }
-    json_open(&w, '{');
-    put_exit(&w, end->exit_code, end->exit_signal);
-    json_close(&w, '}');
-    free(s->final);
-    s->final = buf_take(&b);
+    set_final(s, &answer_session_exit_schema,
+              &(struct answer_session_exit){end->exit_code, end->exit_signal});
     s->output_done = true;
     session_finish(s);
 }
 
 static void on_input_credit(void *ctx, uint64_t bytes) {
-    struct session *s = ctx;
-    cleanup_buf struct buf b = {0};
-    buf_addf(&b, "{\"input\":%llu}", (unsigned long long)bytes);
-    send_json(s, &b);
+    say(ctx, &answer_session_input_schema, &(struct answer_session_input){bytes});
 }
 
 static void on_position(void *ctx, uint64_t taken, uint64_t left, bool closed) {
-    struct session *s = ctx;
-    cleanup_buf struct buf b = {0};
-    buf_addf(&b, "{\"input_at\":%llu,\"input_left\":%llu,\"input_closed\":%s}", (unsigned long long)taken,
-             (unsigned long long)left, closed ? "true" : "false");
-    send_json(s, &b);
+    say(ctx, &answer_session_position_schema, &(struct answer_session_position){taken, left, closed});
 }
 
 static bool on_lost(void *ctx, const struct error *e) {
@@ -360,10 +346,8 @@ static void feed_input(struct session *s, const void *data, size_t len, bool eof
 }
 
 static void tell_nodes(struct session *s, uint32_t count) {
-    cleanup_buf struct buf b = {0};
-    buf_addf(&b, "{\"nodes\":%u}", count);
     if (count > 1)
-        send_json(s, &b);
+        say(s, &answer_session_nodes_schema, &(struct answer_session_nodes){count});
 }
 
 // Opens the streams of an attached job, behind its launch.
@@ -387,19 +371,12 @@ static void attach_streams(struct session *s) {
 
 static void report_final(struct session *s) {
     cleanup_arena struct arena a = {0};
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
     struct job_record r;
     bool live;
     if (s->final || api_record(s->controller, s->job, &a, &r, &live) < 0 || live)
         return;
-    json_open(&w, '{');
-    json_kv_i64(&w, "id", (int64_t)s->job);
-    json_kv_str(&w, "state", job_state_words[r.state]);
-    put_exit(&w, r.exit_code, r.exit_signal);
-    json_kv_str(&w, "reason", r.reason);
-    json_close(&w, '}');
-    s->final = buf_take(&b);
+    set_final(s, &answer_session_end_schema,
+              &(struct answer_session_end){s->job, r.state, r.exit_code, r.exit_signal, r.reason});
     if (!s->attached)
         s->output_done = true;
     session_finish(s);
@@ -414,9 +391,7 @@ static void on_job_changed(void *arg, uint64_t id) {
     }
     if (v.start_ms)
         attach_streams(s);
-    cleanup_buf struct buf b = {0};
-    buf_addf(&b, "{\"state\":\"%s\"}", job_state_words[v.state]);
-    send_json(s, &b);
+    say(s, &answer_session_state_schema, &(struct answer_session_state){v.state});
 }
 
 static void watch(struct session *s, uint64_t id) {
@@ -432,22 +407,20 @@ struct pending_submit {
 static void submit_committed(void *arg) {
     struct pending_submit *p = arg;
     if (p->session) {
-        cleanup_buf struct buf b = {0};
-        buf_addf(&b, "{\"id\":%llu}", (unsigned long long)p->id);
         p->session->pending = NULL;
-        send_json(p->session, &b);
+        say(p->session, &answer_session_job_schema, &(struct answer_session_job){p->id});
     }
     free(p);
 }
 
-static void begin_run(struct session *s, const struct json *j, struct arena *arena) {
+static void begin_run(struct session *s, const struct request_submit *q) {
     struct api_call call = {.controller = s->controller, .actor = s->actor};
     struct error e = {0};
     struct command_result job = {0};
-    const struct json *spec = json_get(j, "spec");
-    int r = !spec || !json_true(spec, "attach") ? error_set(&e, EINVAL, "spec.attach must be true here") : 0;
+    int r = q->spec->attach ? api_check_storage(s->controller, &e)
+                            : error_set(&e, EINVAL, "field \"attach\" of the spec must be true here");
     if (r == 0)
-        r = api_submit_one(&call, j, &job, &e);
+        r = api_submit_one(&call, q, &job, &e);
     arena_done(&call.arena);
     if (r < 0) {
         session_fail(s, &e);
@@ -460,33 +433,14 @@ static void begin_run(struct session *s, const struct json *j, struct arena *are
     watch(s, job.id);
 }
 
-static int read_texts(const struct json *j, const char *key, struct arena *a, struct any_list *out, struct error *e) {
-    const struct json *list = json_get(j, key);
-    *out = (struct any_list){0};
-    if (!list)
-        return 0;
-    if (list->type != JSON_ARRAY)
-        return error_set(e, EINVAL, "%s: expected a list of texts", key);
-    const char **at = arena_alloc(a, (list->len + 1) * sizeof *at);
-    for (uint32_t i = 0; i < list->len; i++) {
-        if (list->items[i].type != JSON_STRING)
-            return error_set(e, EINVAL, "%s: expected a list of texts", key);
-        at[i] = list->items[i].s;
-    }
-    *out = (struct any_list){at, list->len};
-    return 0;
-}
-
-static void begin_exec(struct session *s, const struct json *j, struct arena *a) {
+static void begin_exec(struct session *s, const struct request_exec *q, struct arena *a) {
     static const struct stream_client client = {on_stream_data, on_exec_end, on_input_credit, release_input, NULL};
     struct controller *c = s->controller;
     struct job_record r;
     struct error e = {0};
-    struct any_list argv, environment;
     bool live;
-    int64_t index = json_i64(j, "node", 0);
-    if (!find_part(c, s->job, index, 0, a, &r, &live, &e) ||
-        read_texts(j, "argv", a, &argv, &e) < 0 || read_texts(j, "environment", a, &environment, &e) < 0) {
+    int64_t index = q->node;
+    if (!find_part(c, s->job, index, 0, a, &r, &live, &e)) {
         session_fail(s, &e);
         return;
     }
@@ -499,12 +453,12 @@ static void begin_exec(struct session *s, const struct json *j, struct arena *a)
     const char *node = r.parts.at[index].node;
     struct message_exec m = {.id = s->job,
                              .attempt = r.attempt,
-                             .argv = {argv.at, argv.len},
-                             .environment = {environment.at, environment.len},
-                             .workdir = json_str(j, "workdir"),
-                             .pty = json_true(j, "pty"),
-                             .rows = (uint32_t)json_i64(j, "rows", 24),
-                             .columns = (uint32_t)json_i64(j, "columns", 80),
+                             .argv = {q->argv.at, q->argv.len},
+                             .environment = {q->environment.at, q->environment.len},
+                             .workdir = q->workdir,
+                             .pty = q->pty,
+                             .rows = q->rows ? q->rows : TERMINAL_ROWS,
+                             .columns = q->columns ? q->columns : TERMINAL_COLUMNS,
                              .tasks = 1,
                              .total_tasks = 1,
                              .credit = STREAM_WINDOW_BYTES,
@@ -526,34 +480,47 @@ static void begin_attach(struct session *s) {
         report_final(s);
 }
 
+static void begin(struct session *s, const char *data, size_t len) {
+    cleanup_arena struct arena a = {0};
+    struct request_submit submit;
+    struct request_exec exec;
+    struct error e = {0};
+    bool runs = s->kind == SESSION_RUN;
+    s->begun = true;
+    if (api_session_read(data, len, runs ? &request_submit_schema : &request_exec_schema, &a,
+                         runs ? (void *)&submit : (void *)&exec, &e) < 0)
+        session_fail(s, &e);
+    else if (runs)
+        begin_run(s, &submit);
+    else
+        begin_exec(s, &exec, &a);
+}
+
+static void resize(struct session *s, uint32_t rows, uint32_t columns) {
+    struct message_stream m = {.rows = rows, .columns = columns};
+    if (s->output)
+        controller_stream_send(s->output, MESSAGE_RESIZE, &m);
+    else if (s->attached)
+        controller_attached_resize(s->attached, rows, columns);
+}
+
 static void on_text(struct session *s, const char *data, size_t len) {
     cleanup_arena struct arena a = {0};
-    struct json *j;
+    struct request_session q;
     struct error e = {0};
-    if (json_parse_few(data, len, API_VALUES_MAX, &a, &j, &e) < 0) {
+    if (!s->begun) {
+        begin(s, data, len);
+        return;
+    }
+    if (api_session_read(data, len, &request_session_schema, &a, &q, &e) < 0) {
         session_fail(s, &e);
         return;
     }
-    if (!s->begun) {
-        s->begun = true;
-        if (s->kind == SESSION_RUN)
-            begin_run(s, j, &a);
-        else if (s->kind == SESSION_EXEC)
-            begin_exec(s, j, &a);
-        return;
-    }
-    const struct json *size = json_get(j, "resize");
-    if (size && size->type == JSON_ARRAY && size->len == 2) {
-        struct message_stream m = {.rows = (uint32_t)size->items[0].i, .columns = (uint32_t)size->items[1].i};
-        if (s->output)
-            controller_stream_send(s->output, MESSAGE_RESIZE, &m);
-        else if (s->attached)
-            controller_attached_resize(s->attached, m.rows, m.columns);
-    }
-    int64_t signal = json_i64(j, "signal", 0);
-    struct command_cancel cancel = {.id = s->job, .signal = signal > 0 && signal <= 64 ? (uint32_t)signal : 0};
+    if (q.resize.len == 2)
+        resize(s, q.resize.at[0], q.resize.at[1]);
+    struct command_cancel cancel = {.id = s->job, .signal = q.signal};
     struct command command = {COMMAND_CANCEL, &cancel};
-    if (s->job && s->kind != SESSION_EXEC && (cancel.signal || json_true(j, "cancel")))
+    if (s->job && s->kind != SESSION_EXEC && (q.signal || q.cancel))
         core_command(s->controller->core, &s->actor, NULL, &command, controller_now_ms(), NULL, &e);
 }
 

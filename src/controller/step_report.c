@@ -33,30 +33,26 @@ static bool seen_before(const struct step_end *n, uint32_t i) {
     return false;
 }
 
-void controller_step_end_json(const struct step_end *n, const struct step_part *part, struct json_writer *w) {
+void controller_step_report(const struct step_end *n, const struct step_part *part, struct arena *a,
+                            struct answer_step_node *out) {
     cleanup_buf struct buf ranks = {0};
-    json_open(w, '{');
-    json_kv_str(w, "node", n->node);
-    json_kv_i64(w, "exit_code", n->exit_code);
-    json_kv_i64(w, "exit_signal", n->exit_signal);
-    json_kv_i64(w, "task", n->task);
-    json_kv_str(w, "error", n->error);
     put_ranks(n, part, NULL, &ranks);
-    json_kv_str(w, "tasks", buf_str(&ranks));
-    json_key(w, "failed");
-    json_open(w, '[');
+    *out = (struct answer_step_node){.node = n->node,
+                                     .exit_code = n->exit_code,
+                                     .exit_signal = n->exit_signal,
+                                     .task = n->task,
+                                     .error = n->error,
+                                     .tasks = arena_strdup(a, buf_str(&ranks))};
+    out->failed.at = arena_alloc(a, (n->exits.len + 1) * sizeof *out->failed.at);
     for (uint32_t i = 0; i < n->exits.len; i++) {
         int status = (int)n->exits.at[i];
         if (!status || seen_before(n, i))
             continue;
         buf_clear(&ranks);
         put_ranks(n, part, &n->exits.at[i], &ranks);
-        json_open(w, '{');
-        json_kv_str(w, "tasks", buf_str(&ranks));
-        json_kv_i64(w, "exit_code", WIFEXITED(status) ? WEXITSTATUS(status) : 0);
-        json_kv_i64(w, "exit_signal", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-        json_close(w, '}');
+        out->failed.at[out->failed.len++] =
+            (struct answer_step_failed){.tasks = arena_strdup(a, buf_str(&ranks)),
+                                        .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+                                        .exit_signal = WIFSIGNALED(status) ? (uint32_t)WTERMSIG(status) : 0};
     }
-    json_close(w, ']');
-    json_close(w, '}');
 }

@@ -1,4 +1,4 @@
-// Owns the reading of a step's request: JSON from a client becomes what the core packs and what runs.
+// From a client's request for a step to what the core packs and what runs.
 #include "step_request.h"
 
 #include <errno.h>
@@ -11,25 +11,8 @@
 
 enum { STEP_NAME_MAX = 255, STEP_KEY_MAX = 64, STEP_ENVIRONMENT_MAX = 4 << 20 };
 
-static uint32_t number_of(const struct json *j, const char *key, uint32_t most) {
-    int64_t v = json_i64(j, key, 0);
-    return v < 0 ? 0 : v > most ? most : (uint32_t)v;
-}
-
 static uint32_t within(uint64_t v) {
     return v < UINT32_MAX ? (uint32_t)v : UINT32_MAX;
-}
-
-static void list_texts(const struct json *j, const char *key, struct arena *a, struct any_list *out) {
-    const struct json *list = json_get(j, key);
-    *out = (struct any_list){0};
-    if (!list || list->type != JSON_ARRAY)
-        return;
-    const char **at = arena_alloc(a, (list->len + 1) * sizeof *at);
-    for (uint32_t i = 0; i < list->len; i++)
-        if (list->items[i].type == JSON_STRING)
-            at[out->len++] = list->items[i].s;
-    out->at = at;
 }
 
 // Letters that mean the job are filled in here, those that mean the task on its node.
@@ -59,10 +42,9 @@ static const char *job_letters(struct arena *a, const char *pattern, const struc
     return pattern ? arena_strdup(a, buf_str(&b)) : NULL;
 }
 
-static int read_names(const struct json *q, const char *key, struct arena *a, const char *const **at, uint32_t *count,
+static int read_names(const char *text, struct arena *a, const char *const **at, uint32_t *count,
                       struct error *e) {
     struct name_list names;
-    const char *text = json_str(q, key);
     if (!text)
         return 0;
     if (nodelist_expand(text, a, &names, e) < 0)
@@ -84,79 +66,69 @@ static int count_tasks(const struct job_record *r, struct step_request *n, struc
     return 0;
 }
 
-static int read_place(const struct json *q, const struct job_record *r, struct arena *a, struct step_request *n,
-                      struct error *e) {
-    *n = (struct step_request){.tasks = number_of(q, "tasks", UINT32_MAX),
-                               .nodes = number_of(q, "nodes", STEP_TASKS_MAX),
-                               .tasks_per_node = number_of(q, "tasks_per_node", STEP_TASKS_MAX),
-                               .cpus_per_task = number_of(q, "cpus_per_task", 65536),
-                               .memory_per_node_bytes = (uint64_t)json_i64(q, "memory_per_node_bytes", 0),
-                               .memory_per_cpu_bytes = (uint64_t)json_i64(q, "memory_per_cpu_bytes", 0),
-                               .gpus_milli = number_of(q, "gpus_milli", UINT32_MAX),
-                               .gpus_per_node_milli = number_of(q, "gpus_per_node_milli", UINT32_MAX),
-                               .gpus_per_task_milli = number_of(q, "gpus_per_task_milli", UINT32_MAX),
-                               .overlap = json_true(q, "overlap"),
-                               .overcommit = json_true(q, "overcommit"),
-                               .whole = !json_true(q, "exact") && !json_true(q, "overlap")};
-    if (read_names(q, "nodelist", a, &n->required, &n->required_count, e) < 0 ||
-        read_names(q, "exclude", a, &n->excluded, &n->excluded_count, e) < 0)
+static int read_place(const struct request_step *q, const struct job_record *r, struct arena *a,
+                      struct step_request *n, struct error *e) {
+    *n = (struct step_request){.tasks = q->tasks,
+                               .nodes = q->nodes < STEP_TASKS_MAX ? q->nodes : STEP_TASKS_MAX,
+                               .tasks_per_node =
+                                   q->tasks_per_node < STEP_TASKS_MAX ? q->tasks_per_node : STEP_TASKS_MAX,
+                               .cpus_per_task = q->cpus_per_task,
+                               .memory_per_node_bytes = q->memory_per_node_bytes,
+                               .memory_per_cpu_bytes = q->memory_per_cpu_bytes,
+                               .gpus_milli = q->gpus_milli,
+                               .gpus_per_node_milli = q->gpus_per_node_milli,
+                               .gpus_per_task_milli = q->gpus_per_task_milli,
+                               .overlap = q->overlap,
+                               .overcommit = q->overcommit,
+                               .whole = !q->exact && !q->overlap};
+    if (read_names(q->nodelist, a, &n->required, &n->required_count, e) < 0 ||
+        read_names(q->exclude, a, &n->excluded, &n->excluded_count, e) < 0)
         return -EINVAL;
-    if (json_str(q, "distribution") &&
-        sched_step_distribution_parse(json_str(q, "distribution"), &n->distribution, &n->plane_size, e) < 0)
+    if (q->distribution &&
+        sched_step_distribution_parse(q->distribution, &n->distribution, &n->plane_size, e) < 0)
         return -EINVAL;
-    if (json_str(q, "gpu_bind") && sched_step_bind_parse(json_str(q, "gpu_bind"), a, &n->bind, e) < 0)
+    if (q->gpu_bind && sched_step_bind_parse(q->gpu_bind, a, &n->bind, e) < 0)
         return -EINVAL;
     return count_tasks(r, n, e);
 }
 
-static uint32_t umask_plus(const struct json *q) {
-    int64_t mask = json_i64(q, "umask", -1);
-    return mask >= 0 && mask <= 0777 ? (uint32_t)mask + 1 : 0;
-}
-
-static int read_environment(const struct json *q, struct arena *a, struct buf *out, struct error *e) {
-    struct any_list list;
-    list_texts(q, "environment", a, &list);
-    for (uint32_t i = 0; i < list.len; i++) {
-        const char *entry = ((const char **)list.at)[i];
-        buf_add(out, entry, strlen(entry) + 1);
-    }
+static int read_environment(const struct request_step *q, struct buf *out, struct error *e) {
+    for (uint32_t i = 0; i < q->environment.len; i++)
+        buf_add(out, q->environment.at[i], strlen(q->environment.at[i]) + 1);
     return out->len > STEP_ENVIRONMENT_MAX
                ? error_set(e, E2BIG, "environment: %zu bytes; a step may have %d", out->len, STEP_ENVIRONMENT_MAX)
                : 0;
 }
 
-int controller_step_wish_read(const struct json *q, const struct job_record *r, struct arena *a,
+int controller_step_wish_read(const struct request_step *q, const struct job_record *r, struct arena *a,
                               struct step_wish *out, struct buf *environment, struct error *e) {
-    struct any_list argv;
-    const char *name = json_str(q, "name"), *key = json_str(q, "key");
-    if (name && name_line_check("name", name, STEP_NAME_MAX, e) < 0)
+    bool has_umask = schema_given(&request_step_schema, q, &q->umask);
+    if (q->name && name_line_check("name", q->name, STEP_NAME_MAX, e) < 0)
         return -EINVAL;
-    if (key && name_line_check("key", key, STEP_KEY_MAX, e) < 0)
+    if (q->key && name_line_check("key", q->key, STEP_KEY_MAX, e) < 0)
         return -EINVAL;
-    list_texts(q, "argv", a, &argv);
-    if (!argv.len && !json_true(q, "pty"))
-        return error_set(e, EINVAL, "argv: there is nothing to run");
-    *out = (struct step_wish){.name = name ? name : "step", .key = key};
-    if (read_place(q, r, a, &out->place, e) < 0 || read_environment(q, a, environment, e) < 0)
+    if (!q->argv.len && !q->pty)
+        return error_set(e, EINVAL, "field \"argv\" is empty: there is nothing to run");
+    *out = (struct step_wish){.name = q->name ? q->name : "step", .key = q->key};
+    if (read_place(q, r, a, &out->place, e) < 0 || read_environment(q, environment, e) < 0)
         return -e->code;
-    out->command = (struct message_exec){.argv = {argv.at, argv.len},
-                                         .workdir = json_str(q, "workdir"),
-                                         .umask_plus = umask_plus(q),
-                                         .pty = json_true(q, "pty"),
-                                         .rows = number_of(q, "rows", 10000),
-                                         .columns = number_of(q, "columns", 10000),
+    out->command = (struct message_exec){.argv = {q->argv.at, q->argv.len},
+                                         .workdir = q->workdir,
+                                         .umask_plus = has_umask ? q->umask + 1 : 0,
+                                         .pty = q->pty,
+                                         .rows = q->rows,
+                                         .columns = q->columns,
                                          .cpus_per_task = out->place.cpus_per_task,
-                                         .output = job_letters(a, json_str(q, "output"), r),
-                                         .error = job_letters(a, json_str(q, "error"), r),
-                                         .input = job_letters(a, json_str(q, "input"), r),
-                                         .kill_on_bad_exit = json_true(q, "kill_on_bad_exit"),
-                                         .append = json_true(q, "append"),
-                                         .time_limit_s = number_of(q, "time_limit_s", UINT32_MAX),
-                                         .wait_s = number_of(q, "wait_s", UINT32_MAX),
-                                         .container = json_str(q, "container"),
-                                         .container_mounts = json_str(q, "container_mounts"),
-                                         .container_workdir = json_str(q, "container_workdir"),
-                                         .input_rank = number_of(q, "input_rank", UINT32_MAX)};
+                                         .output = job_letters(a, q->output, r),
+                                         .error = job_letters(a, q->error, r),
+                                         .input = job_letters(a, q->input, r),
+                                         .kill_on_bad_exit = q->kill_on_bad_exit,
+                                         .append = q->append,
+                                         .time_limit_s = q->time_limit_s,
+                                         .wait_s = q->wait_s,
+                                         .container = q->container,
+                                         .container_mounts = q->container_mounts,
+                                         .container_workdir = q->container_workdir,
+                                         .input_rank = q->input_rank};
     return 0;
 }

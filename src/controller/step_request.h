@@ -2,9 +2,9 @@
 #pragma once
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/json.h"
 #include "model/message.h"
 #include "sched/step_pack.h"
+#include "session_messages.h"
 
 struct step_wish {
     const char *name, *key;  // key NULL: the request is not repeated
@@ -13,5 +13,5 @@ struct step_wish {
 };
 
 // Texts belong to the arena and the request; the environment is NAME=value texts, each with its NUL.
-int controller_step_wish_read(const struct json *q, const struct job_record *r, struct arena *a,
+int controller_step_wish_read(const struct request_step *q, const struct job_record *r, struct arena *a,
                               struct step_wish *out, struct buf *environment, struct error *e);

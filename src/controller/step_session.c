@@ -5,7 +5,7 @@
 // Binary messages of a client that gave a key: 5 (output) or 6 (error), rank and node as four bytes, the
 // position behind the data in the node's stream as eight, then data; to us 7, the position in the input as
 // eight bytes, then data (none: the end). Numbers have the lowest byte first. Without a key: 1 or 2, the
-// rank, data; to us 0 and data. Text messages are JSON.
+// rank, data; to us 0 and data. Text messages are JSON, see session_messages.h.
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -43,7 +43,7 @@ struct step_session {
     bool watching;  // looks on at a step of another client (sattach)
     enum step_phase phase;
     struct arena arena;  // of the request
-    const struct json *request;
+    const struct request_step *request;  // NULL: none
     struct step_node *nodes;
     uint32_t node_count;
     struct waiter *waiter;
@@ -62,9 +62,9 @@ struct step_commit {
     uint64_t announce;  // tell the id of the new job
 };
 
-static void say(struct step_session *s, const struct buf *b) {
+static void say(struct step_session *s, const struct schema *schema, const void *value) {
     if (!s->closed)
-        net_ws_send(s->ws, WS_TEXT, b->data, b->len);
+        api_session_send(s->ws, schema, value);
 }
 
 static void end_connection(struct step_session *s) {
@@ -74,13 +74,8 @@ static void end_connection(struct step_session *s) {
 }
 
 static void fail(struct step_session *s, const struct error *e) {
-    cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
-    json_open(&w, '{');
-    json_key(&w, "error");
-    api_error_json(&w, e);
-    json_close(&w, '}');
-    say(s, &b);
+    if (!s->closed)
+        api_session_error(s->ws, e);
     if (s->owns_job && s->job)
         core_give_back(s->controller->core, s->job, 1, 0, controller_now_ms());
     s->owns_job = false;
@@ -109,14 +104,13 @@ static void finish_if_complete(struct step_session *s) {
             buf_addf(&b, "%s%s", b.len ? "," : "", s->nodes[i].node);
     }
     cleanup_buf struct buf note = {0};
-    if (b.len) {
-        buf_addf(&note, "{\"missing\":\"output of %s is incomplete: the node is gone\"}", buf_str(&b));
-        say(s, &note);
-    } else if (s->lost_bytes) {
-        buf_addf(&note, "{\"missing\":\"%llu bytes of output were dropped while no client was connected\"}",
+    if (b.len)
+        buf_addf(&note, "output of %s is incomplete: the node is gone", buf_str(&b));
+    else if (s->lost_bytes)
+        buf_addf(&note, "%llu bytes of output were dropped while no client was connected",
                  (unsigned long long)s->lost_bytes);
-        say(s, &note);
-    }
+    if (note.len)
+        say(s, &answer_step_missing_schema, &(struct answer_step_missing){buf_str(&note)});
     if (!s->closed)
         net_ws_send(s->ws, WS_TEXT, s->final, strlen(s->final));
     // A client with a key gives its allocation back when it has everything.
@@ -126,21 +120,24 @@ static void finish_if_complete(struct step_session *s) {
         end_connection(s);
 }
 
-static void write_final(struct step_session *s, const struct event_step *started, const struct event_step *ended) {
+static void set_final(struct step_session *s, const struct schema *schema, const void *value) {
     cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
+    schema_write_json(schema, value, &(struct json_writer){.out = &b});
+    free(s->final);
+    s->final = buf_take(&b);
+}
+
+static void write_final(struct step_session *s, const struct event_step *started,
+                        const struct event_step *ended) {
+    cleanup_arena struct arena a = {0};
+    struct answer_step_result end = {.exit_code = ended->exit_code, .exit_signal = ended->exit_signal};
     if (s->final)
         return;
-    json_open(&w, '{');
-    json_kv_i64(&w, "exit_code", ended->exit_code);
-    json_kv_i64(&w, "exit_signal", ended->exit_signal);
-    json_key(&w, "nodes");
-    json_open(&w, '[');
-    for (uint32_t i = 0; i < ended->ends.len && i < started->parts.len; i++)
-        controller_step_end_json(&ended->ends.at[i], &started->parts.at[i], &w);
-    json_close(&w, ']');
-    json_close(&w, '}');
-    s->final = buf_take(&b);
+    end.nodes.at = arena_alloc(&a, (ended->ends.len + 1) * sizeof *end.nodes.at);
+    for (; end.nodes.len < ended->ends.len && end.nodes.len < started->parts.len; end.nodes.len++)
+        controller_step_report(&ended->ends.at[end.nodes.len], &started->parts.at[end.nodes.len], &a,
+                               &end.nodes.at[end.nodes.len]);
+    set_final(s, &answer_step_result_schema, &end);
     if (s->owns_job && !s->keyed) {
         core_give_back(s->controller->core, s->job, ended->exit_code, ended->exit_signal,
                        controller_now_ms());
@@ -193,8 +190,9 @@ static void look_for_end(struct step_session *s) {
     } else if (find_in_history(s, NULL, &h, &a)) {
         write_final(s, h.started, h.ended);
     } else if (!core_view(s->controller->core, s->job, &j)) {
-        s->final = xstrdup("{\"error\":{\"code\":\"EBUSY\",\"message\":"
-                           "\"the job has ended and the end of the step is not known\"}}");
+        struct error e = {0};
+        error_set(&e, EBUSY, "the job has ended and the end of the step is not known");
+        set_final(s, &answer_failure_schema, &(struct answer_failure){api_error_answer(&a, &e)});
     }
     finish_if_complete(s);
 }
@@ -268,7 +266,6 @@ static void on_position(void *ctx, const struct message_stream *m) {
     struct step_session *s = n->session;
     bool again = !n->located, open = false;
     uint64_t least = UINT64_MAX;
-    cleanup_buf struct buf b = {0};
     n->located = true;
     n->closed = m->eof;
     n->input_at = m->input_taken;
@@ -290,9 +287,10 @@ static void on_position(void *ctx, const struct message_stream *m) {
         }
         return;
     }
-    buf_addf(&b, "{\"%s\":%llu,\"input_closed\":%s}", again ? "input_from" : "input_at",
-             (unsigned long long)(open ? least : 0), open ? "false" : "true");
-    say(s, &b);
+    if (again)
+        say(s, &answer_step_from_schema, &(struct answer_step_from){open ? least : 0, !open});
+    else
+        say(s, &answer_step_at_schema, &(struct answer_step_at){open ? least : 0, !open});
 }
 
 static void attach_node(struct step_session *s, uint32_t i) {
@@ -371,16 +369,13 @@ static void feed(struct step_session *s, const char *data, size_t len, bool eof)
 // --- creation ---
 
 static void tell_step(struct step_session *s, const struct event_step *started) {
-    cleanup_buf struct buf b = {0};
-    buf_addf(&b, "{\"step\":%u,\"tasks\":%u,\"nodes\":\"%s\"}", started->step - 1, started->tasks,
-             started->nodes ? started->nodes : "");
-    say(s, &b);
+    say(s, &answer_step_started_schema,
+        &(struct answer_step_started){started->step - 1, started->tasks,
+                                      started->nodes ? started->nodes : ""});
 }
 
 static uint64_t resume_at(const struct step_session *s, uint32_t i) {
-    const struct json *from = json_get(s->request, "from");
-    int64_t v = from && from->type == JSON_ARRAY && i < from->len ? from->items[i].i : 0;
-    return v > 0 ? (uint64_t)v : 0;
+    return i < s->request->from.len ? s->request->from.at[i] : 0;
 }
 
 static void attach(struct step_session *s, const struct event_step *started) {
@@ -436,24 +431,22 @@ static int create(struct step_session *s, const struct job_record *r, struct err
 }
 
 static void wait_for_room(struct step_session *s) {
-    cleanup_buf struct buf b = {0};
     s->phase = STEP_QUEUED;
-    buf_adds(&b, "{\"waiting\":\"Requested nodes are busy\"}");
     if (!s->told_busy)
-        say(s, &b);
+        say(s, &answer_step_waiting_schema, &(struct answer_step_waiting){"Requested nodes are busy"});
     s->told_busy = true;
 }
 
 // Whether the request was made before: the client was cut off and has come back.
 static bool resume(struct step_session *s) {
-    const char *key = json_str(s->request, "key");
+    const char *key = s->request->key;
     struct core_step_view v;
     struct step_history h;
     if (key && core_step_view(s->controller->core, s->job, 0, key, &v)) {
         attach(s, v.started);
         return true;
     }
-    if (!key || !json_true(s->request, "resume"))
+    if (!key || !s->request->resume)
         return false;
     if (!find_in_history(s, key, &h, &s->arena))
         return false;
@@ -476,7 +469,7 @@ static void begin_step(struct step_session *s) {
     if (r.state == JOB_STARTING || (r.state == JOB_PENDING && s->owns_job))
         return;
     int rc = create(s, &r, &e);
-    if (rc == -EAGAIN && !json_true(s->request, "immediate")) {
+    if (rc == -EAGAIN && !s->request->immediate) {
         wait_for_room(s);
     } else if (rc < 0) {
         fail(s, &e);
@@ -492,11 +485,10 @@ static void begin_step(struct step_session *s) {
 static void begin_watching(struct step_session *s) {
     struct core_step_view v;
     struct error e = {0};
-    int64_t number = json_i64(s->request, "attach", -1);
+    uint32_t number = s->request->attach;
     s->watching = true;
-    if (number < 0 || number >= UINT32_MAX ||
-        !core_step_view(s->controller->core, s->job, (uint32_t)number + 1, NULL, &v) || v.ended) {
-        error_set(&e, ENOENT, "job %llu has no step %lld that runs", (unsigned long long)s->job, (long long)number);
+    if (!core_step_view(s->controller->core, s->job, number + 1, NULL, &v) || v.ended) {
+        error_set(&e, ENOENT, "job %llu has no step %u that runs", (unsigned long long)s->job, number);
         fail(s, &e);
         return;
     }
@@ -506,10 +498,8 @@ static void begin_watching(struct step_session *s) {
 // --- the job ---
 
 static void tell_state(struct step_session *s, const struct job_view *v) {
-    cleanup_buf struct buf b = {0};
-    buf_addf(&b, "{\"state\":\"%s\",\"reason\":\"%s\"}", job_state_words[v->state],
-             v->state == JOB_PENDING ? job_reason_words[v->reason] : "None");
-    say(s, &b);
+    say(s, &answer_step_state_schema,
+        &(struct answer_step_state){v->state, v->state == JOB_PENDING ? v->reason : REASON_NONE});
 }
 
 static void on_job_changed(void *arg, uint64_t id) {
@@ -545,11 +535,9 @@ static void on_job_changed(void *arg, uint64_t id) {
 static void submit_committed(void *arg) {
     struct step_commit *p = arg;
     if (p->session) {
-        cleanup_buf struct buf b = {0};
         struct job_view v;
-        buf_addf(&b, "{\"id\":%llu}", (unsigned long long)p->announce);
         p->session->pending = NULL;
-        say(p->session, &b);
+        say(p->session, &answer_session_job_schema, &(struct answer_session_job){p->announce});
         if (!core_view(p->session->controller->core, p->announce, &v) || v.state == JOB_RUNNING)
             on_job_changed(p->session, p->announce);  // a client that came back: nothing else may change
     }
@@ -557,16 +545,17 @@ static void submit_committed(void *arg) {
 }
 
 // {"submit": …, "step": …}: a job that is there for this client. A repeated submit finds it by its key.
-static void begin_allocation(struct step_session *s, const struct json *j) {
+static void begin_allocation(struct step_session *s, const struct request_allocate *q) {
     struct api_call call = {.controller = s->controller, .actor = s->actor};
     struct error e = {0};
     struct command_result job = {0};
-    const struct json *submit = json_get(j, "submit"), *spec = submit ? json_get(submit, "spec") : NULL;
-    int r = !spec || !streq(json_str(spec, "launch"), "steps")
-                ? error_set(&e, EINVAL, "submit.spec.launch must be steps here")
-                : 0;
+    bool resumes = q->step && q->step->resume;
+    int r = q->submit->spec->launch != LAUNCH_STEPS
+                ? error_set(&e, EINVAL, "field \"launch\" of the spec must be steps here")
+            : resumes ? 0
+                      : api_check_storage(s->controller, &e);
     if (r == 0)
-        r = api_submit_one(&call, submit, &job, &e);
+        r = api_submit_one(&call, q->submit, &job, &e);
     arena_done(&call.arena);
     if (r < 0) {
         s->owns_job = false;
@@ -574,8 +563,8 @@ static void begin_allocation(struct step_session *s, const struct json *j) {
         return;
     }
     s->job = job.id;
-    s->keyed = json_str(submit, "key") != NULL;
-    s->request = json_get(j, "step");
+    s->keyed = q->submit->key != NULL;
+    s->request = q->step;
     s->alone = !s->request;
     s->phase = STEP_FOR_JOB;
     core_lease_renew(s->controller->core, s->job, controller_now_ms());
@@ -598,29 +587,31 @@ void controller_step_sessions_renew(struct controller *c) {
 // --- messages ---
 
 static void first_message(struct step_session *s, const char *data, size_t len) {
-    struct json *j;
+    struct request_allocate allocate;
+    struct request_step *step = arena_alloc(&s->arena, sizeof *step);
     struct error e = {0};
     // It is kept: the step is made from it when there is room.
-    if (json_parse_few(arena_strndup(&s->arena, data, len), len, API_VALUES_MAX, &s->arena, &j, &e) < 0) {
+    if (api_session_read(data, len, s->owns_job ? &request_allocate_schema : &request_step_schema, &s->arena,
+                         s->owns_job ? (void *)&allocate : (void *)step, &e) < 0) {
         fail(s, &e);
         return;
     }
     if (s->owns_job) {
-        begin_allocation(s, j);
+        begin_allocation(s, &allocate);
         return;
     }
-    s->request = j;
-    s->keyed = json_str(j, "key") != NULL;
+    s->request = step;
+    s->keyed = step->key != NULL;
     s->waiter = controller_watch_job(s->controller, s->job, on_job_changed, s);
-    if (json_get(j, "attach"))
+    if (schema_given(&request_step_schema, step, &step->attach))
         begin_watching(s);
     else
         begin_step(s);
 }
 
-static void take_acks(struct step_session *s, const struct json *acks) {
-    for (uint32_t i = 0; acks && acks->type == JSON_ARRAY && i < acks->len && i < s->node_count; i++) {
-        struct message_stream m = {.offset = acks->items[i].i > 0 ? (uint64_t)acks->items[i].i : 0};
+static void take_acks(struct step_session *s, const struct request_step_session *q) {
+    for (uint32_t i = 0; i < q->ack.len && i < s->node_count; i++) {
+        struct message_stream m = {.offset = q->ack.at[i]};
         if (s->nodes[i].stream && m.offset && m.offset <= s->nodes[i].at)
             controller_stream_send(s->nodes[i].stream, MESSAGE_STREAM_CREDIT, &m);
     }
@@ -633,41 +624,44 @@ static void signal_step(struct step_session *s, uint32_t signal, bool end) {
                          &ignored);
 }
 
+static void resize(struct step_session *s, uint32_t rows, uint32_t columns) {
+    struct message_stream m = {.rows = rows, .columns = columns};
+    for (uint32_t i = 0; i < s->node_count; i++)
+        if (s->nodes[i].stream)
+            controller_stream_send(s->nodes[i].stream, MESSAGE_RESIZE, &m);
+}
+
+static void cancel(struct step_session *s) {
+    signal_step(s, SIGTERM, true);
+    if (s->phase == STEP_FOR_JOB || s->phase == STEP_QUEUED) {
+        s->keyed = false;  // nobody comes back for it
+        end_connection(s);
+    }
+}
+
 static void on_text(struct step_session *s, const char *data, size_t len) {
-    struct json *j;
+    cleanup_arena struct arena a = {0};
+    struct request_step_session q;
     struct error e = {0};
     if (s->phase == STEP_NEW) {
         first_message(s, data, len);
         return;
     }
-    cleanup_arena struct arena a = {0};
-    if (json_parse_few(data, len, API_VALUES_MAX, &a, &j, &e) < 0)
+    if (api_session_read(data, len, &request_step_session_schema, &a, &q, &e) < 0) {
+        fail(s, &e);
         return;
-    const struct json *size = json_get(j, "resize");
-    for (uint32_t i = 0; size && size->type == JSON_ARRAY && size->len == 2 && i < s->node_count; i++) {
-        struct message_stream m = {.rows = (uint32_t)size->items[0].i, .columns = (uint32_t)size->items[1].i};
-        if (s->nodes[i].stream)
-            controller_stream_send(s->nodes[i].stream, MESSAGE_RESIZE, &m);
     }
-    if (json_true(j, "ping")) {
-        cleanup_buf struct buf b = {0};
-        buf_adds(&b, "{\"pong\":true}");
-        say(s, &b);
-    }
-    take_acks(s, json_get(j, "ack"));
-    int64_t signal = json_i64(j, "signal", 0);
-    if (signal > 0 && signal <= 64)
-        signal_step(s, (uint32_t)signal, signal == SIGKILL);
-    if (json_true(j, "cancel")) {
-        signal_step(s, SIGTERM, true);
-        if (s->phase == STEP_FOR_JOB || s->phase == STEP_QUEUED) {
-            s->keyed = false;  // nobody comes back for it
-            end_connection(s);
-        }
-    }
-    if (json_get(j, "give_back") && s->owns_job) {
-        core_give_back(s->controller->core, s->job, (int32_t)json_i64(j, "give_back", 0),
-                       (uint32_t)json_i64(j, "give_back_signal", 0), controller_now_ms());
+    if (q.resize.len == 2)
+        resize(s, q.resize.at[0], q.resize.at[1]);
+    if (q.ping)
+        say(s, &answer_step_pong_schema, &(struct answer_step_pong){true});
+    take_acks(s, &q);
+    if (q.signal)
+        signal_step(s, q.signal, q.signal == SIGKILL);
+    if (q.cancel)
+        cancel(s);
+    if (schema_given(&request_step_session_schema, &q, &q.give_back) && s->owns_job) {
+        core_give_back(s->controller->core, s->job, q.give_back, q.give_back_signal, controller_now_ms());
         s->owns_job = false;
         end_connection(s);
     }

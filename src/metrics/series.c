@@ -253,7 +253,6 @@ static double mean_between(const struct series *x, int tier, int64_t first, int6
 static void put_points(const struct series *x, int tier, int64_t from_ms, int64_t to_ms, int64_t step_ms,
                        struct json_writer *w) {
     int64_t unit = tiers[tier].step_ms, slots = step_ms / unit;
-    json_key(w, "points");
     json_open(w, '[');
     for (int64_t at = from_ms / step_ms * step_ms; at < to_ms; at += step_ms) {
         double v = mean_between(x, tier, at / unit, at / unit + slots - 1);
@@ -267,9 +266,10 @@ static void put_points(const struct series *x, int tier, int64_t from_ms, int64_
     json_close(w, ']');
 }
 
-int series_query(const struct series_store *s, const char *name, int64_t from_ms, int64_t to_ms, int64_t step_ms,
-                 struct json_writer *w, struct error *e) {
+int series_query(const struct series_store *s, const char *name, int64_t from_ms, int64_t to_ms,
+                 int64_t *step, struct json_writer *w, struct error *e) {
     char shown[64];
+    int64_t step_ms = *step;
     const struct series *x = strmap_get(&s->by_name, name);
     if (!x)
         return error_set(e, ENOENT, "there is no series \"%s\"", str_printable(name, shown, sizeof shown));
@@ -283,11 +283,8 @@ int series_query(const struct series_store *s, const char *name, int64_t from_ms
     if (step_ms < least)
         step_ms = least;
     step_ms = (step_ms + unit - 1) / unit * unit;
-    json_open(w, '{');
-    json_kv_str(w, "name", name);
-    json_kv_i64(w, "step_ms", step_ms);
     put_points(x, tier, from_ms, to_ms, step_ms, w);
-    json_close(w, '}');
+    *step = step_ms;
     return 0;
 }
 

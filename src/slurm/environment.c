@@ -190,8 +190,7 @@ void slurm_job_request(const struct spec *spec, const struct script *script, con
         json_key(&w, "script");
         json_put_strn(&w, script->text, script->len);
     }
-    json_key(&w, "environment");
-    json_open(&w, '[');
+    json_open_key(&w, "environment", '[');
     for (uint32_t i = 0; i < environment->len; i++)
         json_put_str(&w, environment->at[i]);
     json_close(&w, ']');

@@ -12,17 +12,13 @@
 
 void slurm_json_open(struct json_writer *w, const char *plugin, const char *list) {
     json_open(w, '{');
-    json_key(w, "meta");
-    json_open(w, '{');
-    json_key(w, "plugin");
-    json_open(w, '{');
+    json_open_key(w, "meta", '{');
+    json_open_key(w, "plugin", '{');
     json_kv_str(w, "type", plugin);
     json_kv_str(w, "name", "Acequia " ACEQUIA_VERSION);
     json_close(w, '}');
-    json_key(w, "Slurm");
-    json_open(w, '{');
-    json_key(w, "version");
-    json_open(w, '{');
+    json_open_key(w, "Slurm", '{');
+    json_open_key(w, "version", '{');
     json_kv_i64(w, "major", 22);
     json_kv_i64(w, "micro", 8);
     json_kv_i64(w, "minor", 5);
@@ -30,11 +26,9 @@ void slurm_json_open(struct json_writer *w, const char *plugin, const char *list
     json_kv_str(w, "release", "22.05.8");
     json_close(w, '}');
     json_close(w, '}');
-    json_key(w, "errors");
-    json_open(w, '[');
+    json_open_key(w, "errors", '[');
     json_close(w, ']');
-    json_key(w, list);
-    json_open(w, '[');
+    json_open_key(w, list, '[');
 }
 
 void slurm_json_close(struct json_writer *w) {
@@ -82,15 +76,13 @@ static void kv_gpus(struct json_writer *w, const char *key, uint32_t milli, cons
 }
 
 static void kv_empty_list(struct json_writer *w, const char *key) {
-    json_key(w, key);
-    json_open(w, '[');
+    json_open_key(w, key, '[');
     json_close(w, ']');
 }
 
 // An object of empty lists: figures by resource that are not measured.
 static void kv_unmeasured(struct json_writer *w, const char *key) {
-    json_key(w, key);
-    json_open(w, '{');
+    json_open_key(w, key, '{');
     kv_empty_list(w, "max");
     kv_empty_list(w, "min");
     kv_empty_list(w, "average");
@@ -99,8 +91,7 @@ static void kv_unmeasured(struct json_writer *w, const char *key) {
 }
 
 static void kv_open(struct json_writer *w, const char *key) {
-    json_key(w, key);
-    json_open(w, '{');
+    json_open_key(w, key, '{');
 }
 
 static void kv_limit(struct json_writer *w, const char *key, uint32_t seconds) {
@@ -204,8 +195,7 @@ void slurm_job_json(const struct sjob *j, const char *cluster, struct json_write
     kv_time(w, "end_time", slurm_job_end_ms(j));
     json_kv_i64(w, "exit_code", (j->exit_code << 8) | (int)j->exit_signal);
     json_kv_i64(w, "job_id", (int64_t)j->id);
-    json_key(w, "job_resources");
-    json_open(w, '{');
+    json_open_key(w, "job_resources", '{');
     kv_text(w, "nodes", j->nodes);
     json_kv_i64(w, "allocated_cores", j->start_ms ? j->cpus : 0);
     json_kv_i64(w, "allocated_hosts", j->start_ms ? j->node_count : 0);
@@ -242,13 +232,11 @@ void slurm_job_json(const struct sjob *j, const char *cluster, struct json_write
 // --- sacct ---
 
 static void put_exit(struct json_writer *w, const char *key, int32_t code, uint32_t signal) {
-    json_key(w, key);
-    json_open(w, '{');
+    json_open_key(w, key, '{');
     json_kv_str(w, "status", signal ? "SIGNALED" : code ? "ERROR" : "SUCCESS");
     json_kv_i64(w, "return_code", code);
     if (signal) {
-        json_key(w, "signal");
-        json_open(w, '{');
+        json_open_key(w, "signal", '{');
         json_kv_i64(w, "signal_id", signal);
         char name[SIGNAL_TEXT_MAX];
         json_kv_str(w, "name", signal_name(signal, name));
@@ -258,8 +246,7 @@ static void put_exit(struct json_writer *w, const char *key, int32_t code, uint3
 }
 
 static void put_span(struct json_writer *w, const char *key, uint64_t us) {
-    json_key(w, key);
-    json_open(w, '{');
+    json_open_key(w, key, '{');
     json_kv_i64(w, "seconds", (int64_t)(us / 1000000));
     json_kv_i64(w, "microseconds", (int64_t)(us % 1000000));
     json_close(w, '}');
@@ -289,8 +276,7 @@ static void put_tres(struct json_writer *w, const char *key, const struct sjob *
                {"node", NULL, 4, nodes, true},
                {"billing", NULL, 5, cpus, billing},
                {"gres", "gpu", 1001, (int64_t)(j->gpus_milli / 1000), j->gpus_milli > 0}};
-    json_key(w, key);
-    json_open(w, '[');
+    json_open_key(w, key, '[');
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (!all[i].there)
             continue;
@@ -330,10 +316,8 @@ static void put_step(const struct sstep *p, struct json_writer *w) {
     struct name_list names = {0};
     uint32_t number;
     json_open(w, '{');
-    json_key(w, "nodes");
-    json_open(w, '{');
-    json_key(w, "list");
-    json_open(w, '[');
+    json_open_key(w, "nodes", '{');
+    json_open_key(w, "list", '[');
     if (p->nodes && nodelist_expand(p->nodes, &a, &names, NULL) == 0)
         for (uint32_t i = 0; i < names.len; i++)
             json_put_str(w, names.at[i]);
@@ -341,27 +325,23 @@ static void put_step(const struct sstep *p, struct json_writer *w) {
     json_kv_i64(w, "count", p->node_count);
     kv_text(w, "range", p->nodes);
     json_close(w, '}');
-    json_key(w, "tres");
-    json_open(w, '{');
+    json_open_key(w, "tres", '{');
     kv_unmeasured(w, "requested");
     kv_unmeasured(w, "consumed");
     put_tres(w, "allocated", p->job, p->cpus, p->node_count, false);
     json_close(w, '}');
     put_step_without_meaning(w);
-    json_key(w, "time");
-    json_open(w, '{');
+    json_open_key(w, "time", '{');
     put_times(w, p->start_ms, p->end_ms, p->job->now_ms, p->usage);
     json_close(w, '}');
     put_exit(w, "exit_code", p->exit_code, p->exit_signal);
-    json_key(w, "tasks");
-    json_open(w, '{');
+    json_open_key(w, "tasks", '{');
     json_kv_i64(w, "count", p->tasks);
     json_close(w, '}');
     kv_null(w, "pid");
     kv_null(w, "kill_request_user");
     json_kv_str(w, "state", slurm_state_word(p->state));
-    json_key(w, "step");
-    json_open(w, '{');
+    json_open_key(w, "step", '{');
     json_kv_i64(w, "job_id", (int64_t)p->job->id);
     kv_open(w, "het");
     kv_null(w, "component");
@@ -377,8 +357,7 @@ static void put_step(const struct sstep *p, struct json_writer *w) {
 }
 
 static void put_array(const struct sjob *j, struct json_writer *w) {
-    json_key(w, "array");
-    json_open(w, '{');
+    json_open_key(w, "array", '{');
     json_kv_i64(w, "job_id", (int64_t)j->array_id);
     kv_open(w, "limits");
     kv_open(w, "max");
@@ -398,8 +377,7 @@ static void put_array(const struct sjob *j, struct json_writer *w) {
 static void put_whom(const struct sjob *j, const char *cluster, struct json_writer *w) {
     cleanup_arena struct arena a = {0};
     kv_text(w, "account", j->project);
-    json_key(w, "association");
-    json_open(w, '{');
+    json_open_key(w, "association", '{');
     kv_text(w, "account", j->project);
     kv_text(w, "cluster", cluster);
     kv_null(w, "partition");
@@ -414,8 +392,7 @@ void slurm_job_history_json(const struct sjob *j, const char *cluster, const sst
                             struct json_writer *w) {
     json_open(w, '{');
     put_whom(j, cluster, w);
-    json_key(w, "comment");
-    json_open(w, '{');
+    json_open_key(w, "comment", '{');
     kv_null(w, "administrator");
     json_kv_str(w, "job", j->spec ? j->spec->comment : NULL);
     kv_null(w, "system");
@@ -425,8 +402,7 @@ void slurm_job_history_json(const struct sjob *j, const char *cluster, const sst
     kv_text(w, "constraints", j->spec ? j->spec->features : NULL);
     json_kv_str(w, "container", j->spec ? j->spec->container : NULL);
     put_exit(w, "derived_exit_code", 0, 0);
-    json_key(w, "time");
-    json_open(w, '{');
+    json_open_key(w, "time", '{');
     put_times(w, j->start_ms, j->end_ms, j->now_ms, j->usage);
     kv_time(w, "eligible", j->eligible_ms);
     kv_time(w, "submission", j->submit_ms);
@@ -455,24 +431,20 @@ void slurm_job_history_json(const struct sjob *j, const char *cluster, const sst
     kv_text(w, "partition", j->partition);
     json_kv_i64(w, "priority", slurm_job_priority(j));
     json_kv_str(w, "qos", j->qos ? j->qos : "normal");
-    json_key(w, "required");
-    json_open(w, '{');
+    json_open_key(w, "required", '{');
     json_kv_i64(w, "CPUs", j->cpus);
     json_kv_i64(w, "memory", (int64_t)(j->memory_bytes >> 20));
     json_close(w, '}');
     json_kv_str(w, "kill_request_user", j->state == JOB_CANCELLED ? j->by : NULL);
-    json_key(w, "state");
-    json_open(w, '{');
+    json_open_key(w, "state", '{');
     json_kv_str(w, "current", slurm_state_word(j->state));
     json_kv_str(w, "reason", slurm_reason_word(j));
     json_close(w, '}');
-    json_key(w, "steps");
-    json_open(w, '[');
+    json_open_key(w, "steps", '[');
     for (uint32_t i = 0; i < steps->len; i++)
         put_step(&steps->at[i], w);
     json_close(w, ']');
-    json_key(w, "tres");
-    json_open(w, '{');
+    json_open_key(w, "tres", '{');
     put_tres(w, "allocated", j, j->start_ms ? j->cpus : 0, j->start_ms ? j->node_count : 0, true);
     put_tres(w, "requested", j, j->cpus, j->node_count ? j->node_count : 1, true);
     json_close(w, '}');
@@ -504,16 +476,14 @@ void slurm_node_json(const struct snode *n, struct json_writer *w) {
                 drain       ? (n->cpus_used ? "mixed" : "idle")
                 : n->silent ? "down"
                             : slurm_node_long(n));
-    json_key(w, "state_flags");
-    json_open(w, '[');
+    json_open_key(w, "state_flags", '[');
     if (drain)
         json_put_str(w, "DRAIN");
     if (n->silent)
         json_put_str(w, "NOT_RESPONDING");
     json_close(w, ']');
     kv_text(w, "operating_system", n->os);
-    json_key(w, "partitions");
-    json_open(w, '[');
+    json_open_key(w, "partitions", '[');
     for (uint32_t i = 0; n->partitions && i < n->partitions->len; i++)
         json_put_str(w, n->partitions->items[i].s);
     json_close(w, ']');

@@ -294,8 +294,7 @@ static int cancel_step(struct slurm *s, const struct cancel_request *q, const ch
         return SLURM_FAILED;
     }
     json_open(&w, '{');
-    json_key(&w, "ids");
-    json_open(&w, '[');
+    json_open_key(&w, "ids", '[');
     json_put_strn(&w, item, (size_t)(dot - item));
     json_close(&w, ']');
     if (!how.batch)
@@ -332,8 +331,7 @@ int scancel_run(struct slurm *s, int argc, char **argv) {
         return SLURM_FAILED;
     uint32_t count = 1;
     json_open(&w, '{');
-    json_key(&w, "ids");
-    json_open(&w, '[');
+    json_open_key(&w, "ids", '[');
     if (plain(&o, &q))
         count = write_ids(s, &o, &q, &w);
     else if (chosen(s, &o, &q, &w) < 0)

@@ -121,8 +121,7 @@ int scontrol_act(struct scontrol *c, const char *word, const char *action, bool 
     }
     json_open(&w, '{');
     if (list.len) {
-        json_key(&w, "ids");
-        json_open(&w, '[');
+        json_open_key(&w, "ids", '[');
         write_ids(buf_str(&list), &w);
         json_close(&w, ']');
     } else if (name) {
@@ -379,12 +378,10 @@ static int update_job(struct scontrol *c, const char *ids, int argc, char **argv
         return scontrol_act(c, "update", "hold", false, 2, hold);
     }
     json_open(&w, '{');
-    json_key(&w, "ids");
-    json_open(&w, '[');
+    json_open_key(&w, "ids", '[');
     write_ids(ids, &w);
     json_close(&w, ']');
-    json_key(&w, "spec");
-    json_open(&w, '{');
+    json_open_key(&w, "spec", '{');
     for (int i = 0; i < argc; i++) {
         char *equals = strchr(argv[i], '=');
         const char *name = arena_strndup(&c->s->cli.arena, argv[i], strcspn(argv[i], "=+-"));

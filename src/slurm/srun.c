@@ -234,13 +234,11 @@ static int write_step(struct srun *r, struct json_writer *w) {
     if (slurm_job_export(r->s, o, NULL, &environment))
         return SLURM_FAILED;
     json_open(w, '{');
-    json_key(w, "argv");
-    json_open(w, '[');
+    json_open_key(w, "argv", '[');
     for (int i = 0; i < r->argc; i++)
         json_put_str(w, r->argv[i]);
     json_close(w, ']');
-    json_key(w, "environment");
-    json_open(w, '[');
+    json_open_key(w, "environment", '[');
     for (uint32_t i = 0; i < environment.len; i++)
         if (!of_the_place(environment.at[i]) && (r->job || !str_has_prefix(environment.at[i], "SLURM_JOB")))
             json_put_str(w, environment.at[i]);

@@ -28,8 +28,7 @@ static void print_error_json(int code, const char *text) {
     struct json_writer w = {.out = &b};
     const char *word = error_name(code);
     json_open(&w, '{');
-    json_key(&w, "error");
-    json_open(&w, '{');
+    json_open_key(&w, "error", '{');
     json_kv_str(&w, "code", word ? word : "EIO");
     json_kv_str(&w, "message", text);
     json_close(&w, '}');

@@ -79,8 +79,7 @@ int job_action(struct cli *c, const char *action, const char *done, job_action_f
     struct strmap seen = {0};
     json_open(&w, '{');
     if (c->count) {
-        json_key(&w, "ids");
-        json_open(&w, '[');
+        json_open_key(&w, "ids", '[');
         for (int i = 0; i < c->count; i++)
             if (!strmap_get(&seen, c->arguments[i])) {  // a job named twice is acted on once
                 json_put_str(&w, c->arguments[i]);

@@ -357,8 +357,7 @@ void job_request_write(const struct job_request *q, struct buf *out) {
         json_put_strn(&w, q->source->script, q->source->script_len);
     }
     if (q->environment) {
-        json_key(&w, "environment");
-        json_open(&w, '[');
+        json_open_key(&w, "environment", '[');
         for (uint32_t i = 0; i < q->environment->len; i++)
             json_put_str(&w, q->environment->at[i]);
         json_close(&w, ']');

@@ -19,8 +19,7 @@ static const struct option_table table = OPTION_TABLE("Options", specs);
 static void write_environment(struct cli *c, bool pty, struct json_writer *w) {
     uint32_t it = 0;
     const char *item, *term = getenv("TERM");
-    json_key(w, "environment");
-    json_open(w, '[');
+    json_open_key(w, "environment", '[');
     if (pty && term)
         json_put_str(w, arena_printf(&c->arena, "TERM=%s", term));
     while ((item = option_next(&c->options, "env", &it)))
@@ -35,8 +34,7 @@ static int session(struct cli *c, char **argv, int argc, bool pty) {
     if (option_u32(&c->options, "node", 0, 65535, &node, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     json_open(&w, '{');
-    json_key(&w, "argv");
-    json_open(&w, '[');
+    json_open_key(&w, "argv", '[');
     for (int i = 0; i < argc; i++)
         json_put_str(&w, argv[i]);
     json_close(&w, ']');

@@ -105,8 +105,7 @@ static int build_query(struct cli *c, const char *fields, uint32_t limit, struct
 static void print_json(const struct job_rows *rows, struct buf *out) {
     struct json_writer w = {.out = out};
     json_open(&w, '{');
-    json_key(&w, "jobs");
-    json_open(&w, '[');
+    json_open_key(&w, "jobs", '[');
     for (uint32_t i = 0; i < rows->rows.len; i++)
         json_write(&w, rows->rows.at[i]);
     json_close(&w, ']');

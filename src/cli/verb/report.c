@@ -121,8 +121,7 @@ static void print_json(const struct report *r, const struct job_usages *all, con
     json_kv_i64(&w, "from_ms", q->from_ms);
     json_kv_i64(&w, "to_ms", q->to_ms);
     json_kv_str(&w, "currency", r->prices->currency);
-    json_key(&w, "rows");
-    json_open(&w, '[');
+    json_open_key(&w, "rows", '[');
     for (uint32_t i = 0; i < all->at.len; i++)
         put_json_row(r, &all->at.at[i], a, &w);
     json_close(&w, ']');

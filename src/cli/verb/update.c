@@ -23,8 +23,7 @@ static int run(struct cli *c) {
     struct json_writer w = {.out = &body};
     struct reply reply;
     json_open(&w, '{');
-    json_key(&w, "ids");
-    json_open(&w, '[');
+    json_open_key(&w, "ids", '[');
     for (int i = 0; i < c->count; i++)
         json_put_str(&w, c->arguments[i]);
     json_close(&w, ']');

@@ -61,8 +61,7 @@ static void show_costs(const struct nvml_source *s) {
     struct buf b = {0};
     struct json_writer w = {.out = &b};
     json_open(&w, '{');
-    json_key(&w, "costs_us");
-    json_open(&w, '{');
+    json_open_key(&w, "costs_us", '{');
     for (int i = 0; i < PROBE_COUNT; i++)
         json_kv_i64(&w, names[i], (int64_t)s->gpus[0].turns[i].cost_us);
     json_kv_i64(&w, "events", (int64_t)s->event_turn.cost_us);

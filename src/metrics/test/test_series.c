@@ -18,7 +18,8 @@ static const int64_t t0 = 1800000000000;  // a whole hour
 
 struct points {
     struct arena arena;
-    const struct json *json, *list;
+    const struct json *list;
+    int64_t step_ms;
 };
 
 static void query(const struct series_store *s, const char *name, int64_t from, int64_t to, int64_t step,
@@ -27,11 +28,10 @@ static void query(const struct series_store *s, const char *name, int64_t from, 
     struct json_writer w = {.out = &b};
     struct error e;
     struct json *j;
-    *out = (struct points){0};
-    assert_int_equal(series_query(s, name, from, to, step, &w, &e), 0);
+    *out = (struct points){.step_ms = step};
+    assert_int_equal(series_query(s, name, from, to, &out->step_ms, &w, &e), 0);
     assert_int_equal(json_parse(b.data, b.len, &out->arena, &j, &e), 0);
-    out->json = j;
-    out->list = json_get(j, "points");
+    out->list = j;
     buf_done(&b);
 }
 
@@ -52,13 +52,13 @@ static void test_fine(void **state) {
             assert_int_equal(series_add(s, "a", t0 + i * 1000 + 300, i), 0);
     query(s, "a", t0, t0 + 600000, 0, &p);
     assert_int_equal(p.list->len, 540);
-    assert_int_equal(json_i64(p.json, "step_ms", 0), 1000);
+    assert_int_equal(p.step_ms, 1000);
     assert_true(at_of(&p, 0) == t0 + 1000 && value_of(&p, 0) == 1);
     assert_true(at_of(&p, 539) == t0 + 599000 && value_of(&p, 539) == 599);
     arena_done(&p.arena);
     query(s, "a", t0 - DAY_MS, t0 + 600000, 0, &p);  // a longer range than there is: nothing is lost by it
     assert_int_equal(p.list->len, 34);
-    assert_int_equal(json_i64(p.json, "step_ms", 0), 18000);
+    assert_int_equal(p.step_ms, 18000);
     arena_done(&p.arena);
     query(s, "a", t0, t0 + 600000, 10000, &p);  // means of ten seconds
     assert_int_equal(p.list->len, 60);
@@ -126,16 +126,16 @@ static void test_long(void **state) {
     for (int64_t t = t0; t < end; t += 5000)  // the value is the hour
         series_add(s, "a", t, (double)((t - t0) / HOUR_MS));
     query(s, "a", end - HOUR_MS, end, 0, &p);
-    assert_int_equal(json_i64(p.json, "step_ms", 0), 1000);
+    assert_int_equal(p.step_ms, 1000);
     assert_int_equal(p.list->len, 720);
     arena_done(&p.arena);
     query(s, "a", end - DAY_MS, end, 0, &p);
-    assert_int_equal(json_i64(p.json, "step_ms", 0), 60000);
+    assert_int_equal(p.step_ms, 60000);
     assert_int_equal(p.list->len, 1440);
     assert_true(value_of(&p, 0) == 216 && value_of(&p, 1439) == 239);
     arena_done(&p.arena);
     query(s, "a", t0, end, 0, &p);
-    assert_int_equal(json_i64(p.json, "step_ms", 0), 3600000);
+    assert_int_equal(p.step_ms, 3600000);
     assert_int_equal(p.list->len, 240);
     assert_true(value_of(&p, 0) == 0 && value_of(&p, 100) == 100);
     arena_done(&p.arena);
@@ -175,8 +175,9 @@ static void test_bounds(void **state) {
     series_add(s, "a", t0 + HOUR_MS, 1);
     series_add(s, "d", t0 + HOUR_MS + 2000, 1);  // b was not written for longest
     assert_int_equal(series_count(s), 3);
-    assert_int_equal(series_query(s, "b", t0, t0 + 1, 0, &w, &e), -ENOENT);
-    assert_int_equal(series_query(s, "a", t0, t0, 0, &w, &e), -EINVAL);
+    int64_t step = 0;
+    assert_int_equal(series_query(s, "b", t0, t0 + 1, &step, &w, &e), -ENOENT);
+    assert_int_equal(series_query(s, "a", t0, t0, &step, &w, &e), -EINVAL);
     char name[SERIES_NAME_MAX + 2];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
@@ -195,8 +196,10 @@ static void same(const struct series_store *a, const struct series_store *b, con
     struct buf x = {0}, y = {0};
     struct json_writer wx = {.out = &x}, wy = {.out = &y};
     struct error e;
-    assert_int_equal(series_query(a, name, from, to, 0, &wx, &e), 0);
-    assert_int_equal(series_query(b, name, from, to, 0, &wy, &e), 0);
+    int64_t step_a = 0, step_b = 0;
+    assert_int_equal(series_query(a, name, from, to, &step_a, &wx, &e), 0);
+    assert_int_equal(series_query(b, name, from, to, &step_b, &wy, &e), 0);
+    assert_int_equal(step_a, step_b);
     assert_string_equal(buf_str(&x), buf_str(&y));
     buf_done(&x);
     buf_done(&y);

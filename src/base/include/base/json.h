@@ -70,6 +70,8 @@ struct json_writer {
 };
 
 void json_open(struct json_writer *w, char bracket);   // '{' or '['
+void json_open_key(struct json_writer *w, const char *key,
+                   char bracket);                      // a member that is an object or list
 void json_close(struct json_writer *w, char bracket);  // '}' or ']'
 void json_key(struct json_writer *w, const char *key);
 void json_put_str(struct json_writer *w, const char *s);  // NULL becomes null

@@ -42,11 +42,11 @@ size_t series_bytes_each(void);  // memory of one series, all tiers
 int series_add(struct series_store *s, const char *name, int64_t at_ms, double value);
 void series_drop(struct series_store *s, const char *name);
 
-// Points from the finest tier that reaches back to `from_ms`, as means over `step_ms`; 0: as fine as
-// there is within SERIES_ANSWER_MAX points. {"name":…,"step_ms":…,"points":[[at_ms,value],…]}; where
-// nothing was written there is no point. -ENOENT: no such series, -EINVAL: the range is not one.
-int series_query(const struct series_store *s, const char *name, int64_t from_ms, int64_t to_ms, int64_t step_ms,
-                 struct json_writer *w, struct error *e);
+// Points from the finest tier that reaches back to `from_ms`, as means over *step_ms, which is then the distance that
+// the points have; 0: as fine as there is within SERIES_ANSWER_MAX points. Writes [[at_ms,value],…]; where nothing
+// was recorded there is no point. -ENOENT: no such series, -EINVAL: the range is not one.
+int series_query(const struct series_store *s, const char *name, int64_t from_ms, int64_t to_ms,
+                 int64_t *step_ms, struct json_writer *w, struct error *e);
 // Calls fn for each series whose name begins with `prefix`, in order of name.
 void series_each(const struct series_store *s, const char *prefix, void (*fn)(void *ctx, const char *name), void *ctx);
 // The mean of what was written in the range, from the finest tier that reaches back; NaN: nothing.

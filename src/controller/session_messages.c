@@ -1,0 +1,222 @@
+// The tables of the messages of WebSocket sessions.
+#include "session_messages.h"
+
+#include "model/event.h"
+#include "model/job.h"
+#include "requests.h"
+
+enum { ROWS_MAX = 10000, CPUS_MAX = 65536, SIGNAL_MAX = 64, UMASK_MAX = 0777, STEP_ATTACH_MAX = UINT32_MAX - 1 };
+
+// --- from the client ---
+
+#define S struct request_exec
+static const struct field exec_fields[] = {
+    FIELD_LIST(1, S, argv, "The command and its arguments; none: the user's shell."),
+    FIELD_LIST(2, S, environment, "Variables, as NAME=value, added to those of the job."),
+    FIELD(3, S, workdir, "Its working directory; else the job's."),
+    FIELD(4, S, pty, "It gets a terminal."),
+    FIELD(5, S, rows, "Of the terminal; 24 unless given.", .min = 0, .max = ROWS_MAX),
+    FIELD(6, S, columns, "Of the terminal; 80 unless given.", .min = 0, .max = ROWS_MAX),
+    FIELD(7, S, node, "Number of the node in the job, from 0."),
+};
+const struct schema request_exec_schema = SCHEMA(S, "a command", exec_fields);
+#undef S
+
+#define RESIZE "New size of the terminal: rows and columns."
+#define S struct request_session
+static const struct field session_fields[] = {
+    FIELD_LIST(1, S, resize, RESIZE, .min = 0, .max = ROWS_MAX),
+    FIELD(2, S, signal, "Sends this signal to the job. A command run by exec gets none.", .min = 0, .max = SIGNAL_MAX),
+    FIELD(3, S, cancel, "Cancels the job. A command run by exec ends with its connection."),
+};
+const struct schema request_session_schema = SCHEMA(S, "a message", session_fields);
+#undef S
+
+#define S struct request_step
+static const struct field step_fields[] = {
+    FIELD_LIST(1, S, argv, "The command and its arguments; may be empty with pty."),
+    FIELD_LIST(2, S, environment, "Its environment, as NAME=value."),
+    FIELD(3, S, key, "Idempotency key: a client that was cut off sends the same request again and goes on."),
+    FIELD(4, S, name, "Name of the step."),
+    FIELD(5, S, workdir, "Working directory; else the job's."),
+    FIELD(6, S, container, "Container image; else the job's."),
+    FIELD(7, S, container_mounts, "Folders that the container sees."),
+    FIELD(8, S, container_workdir, "Working directory in the container."),
+    FIELD(9, S, nodelist, "Only these nodes of the job, as n[1-4]."),
+    FIELD(10, S, exclude, "Not these nodes."),
+    FIELD(11, S, distribution, "How tasks are laid out over nodes, as Slurm's --distribution."),
+    FIELD(12, S, gpu_bind, "Which GPUs each task sees, as Slurm's --gpu-bind."),
+    FIELD(13, S, output, "File for standard output on the nodes; else it is sent."),
+    FIELD(14, S, error, "File for standard error on the nodes; else it is sent."),
+    FIELD(15, S, input, "File for standard input on the nodes; else it is received."),
+    FIELD(16, S, tasks, "Tasks; unless given as many as nodes and tasks_per_node make, else the job's."),
+    FIELD(17, S, nodes, "Nodes; 0: as few as needed."),
+    FIELD(18, S, tasks_per_node, "Tasks on each node."),
+    FIELD(19, S, cpus_per_task, "CPUs of each task.", .min = 0, .max = CPUS_MAX),
+    FIELD(20, S, memory_per_node_bytes, "Memory on each node; 0: what the job has.", .min = 0, .max = INT64_MAX),
+    FIELD(21, S, memory_per_cpu_bytes, "Memory for each CPU.", .min = 0, .max = INT64_MAX),
+    FIELD(22, S, gpus_milli, "GPUs in all, in thousandths."),
+    FIELD(23, S, gpus_per_node_milli, "GPUs on each node, in thousandths."),
+    FIELD(24, S, gpus_per_task_milli, "GPUs of each task, in thousandths."),
+    FIELD(25, S, time_limit_s, "Seconds it may run; 0: as long as the job."),
+    FIELD(26, S, wait_s, "Seconds after the end of the first task in which the others may run; 0: no limit."),
+    FIELD(27, S, input_rank, "1 + the rank of the only task that gets input; 0: all do."),
+    FIELD(28, S, rows, "Of the terminal.", .min = 0, .max = ROWS_MAX),
+    FIELD(29, S, columns, "Of the terminal.", .min = 0, .max = ROWS_MAX),
+    FIELD(30, S, umask, "Of its processes; else the job's.", .min = 0, .max = UMASK_MAX),
+    FIELD(31, S, attach, "Watches this step, counted from 0, instead of starting one.", .min = 0,
+          .max = STEP_ATTACH_MAX),
+    FIELD(32, S, exact, "It holds only what it asks for; else all that its nodes have in the job."),
+    FIELD(33, S, overlap, "It shares what other steps hold."),
+    FIELD(34, S, overcommit, "Tasks may share CPUs."),
+    FIELD(35, S, immediate, "Refused instead of waiting when there is no room in the job."),
+    FIELD(36, S, kill_on_bad_exit, "All tasks end when one fails."),
+    FIELD(37, S, append, "Adds to output files instead of replacing them."),
+    FIELD(38, S, pty, "The first task gets a terminal."),
+    FIELD(39, S, resume, "The client was cut off: also a step that has ended meanwhile is found by its key."),
+    FIELD_LIST(40, S, from, "Positions in the output of each node, in order, up to which the client has it."),
+};
+const struct schema request_step_schema = SCHEMA_GIVEN(S, "a step", step_fields);
+#undef S
+
+#define S struct request_allocate
+static const struct field allocate_fields[] = {
+    FIELD_SUB(1, S, submit, &request_submit_schema, "The job, with spec.launch steps.", .required = true),
+    FIELD_SUB(2, S, step, &request_step_schema, "What runs in it; null: nothing, the client starts steps of its own."),
+};
+const struct schema request_allocate_schema = SCHEMA(S, "an allocation", allocate_fields);
+#undef S
+
+#define S struct request_step_session
+static const struct field step_session_fields[] = {
+    FIELD_LIST(1, S, resize, RESIZE, .min = 0, .max = ROWS_MAX),
+    FIELD_LIST(2, S, ack, "Positions in the output of each node, in order, that the client will not ask for again."),
+    FIELD(3, S, signal, "Sends this signal to the tasks; 9 ends the step.", .min = 0, .max = SIGNAL_MAX),
+    FIELD(4, S, cancel, "Ends the step, or no longer waits for it."),
+    FIELD(5, S, ping, "Asks for a pong: the connection still works."),
+    FIELD(6, S, give_back, "Ends the allocation with this exit code."),
+    FIELD(7, S, give_back_signal, "And with this signal.", .min = 0, .max = SIGNAL_MAX),
+};
+const struct schema request_step_session_schema = SCHEMA_GIVEN(S, "a message", step_session_fields);
+#undef S
+
+// --- to the client ---
+
+static const struct field job_fields[] = {FIELD(1, struct answer_session_job, id, "The job was submitted.")};
+const struct schema answer_session_job_schema = SCHEMA(struct answer_session_job, "a new job", job_fields);
+
+static const struct field nodes_fields[] = {
+    FIELD(1, struct answer_session_nodes, nodes, "The job has this many nodes, more than one.")};
+const struct schema answer_session_nodes_schema = SCHEMA(struct answer_session_nodes, "the nodes", nodes_fields);
+
+static const struct field state_fields[] = {
+    FIELD_WORDS_OPEN(1, struct answer_session_state, state, job_state_words, "Its state has changed.")};
+const struct schema answer_session_state_schema = SCHEMA(struct answer_session_state, "a change", state_fields);
+
+static const struct field input_fields[] = {
+    FIELD(1, struct answer_session_input, input, "So many more bytes of the input have been sent on.")};
+const struct schema answer_session_input_schema = SCHEMA(struct answer_session_input, "credit", input_fields);
+
+#define S struct answer_session_position
+static const struct field position_fields[] = {
+    FIELD(1, S, input_at, "The client sends its input from this byte on."),
+    FIELD(2, S, input_left, "Bytes before this one will not be asked for again."),
+    FIELD(3, S, input_closed, "No input is taken any more."),
+};
+const struct schema answer_session_position_schema = SCHEMA(S, "a position", position_fields);
+#undef S
+
+#define S struct answer_session_exit
+static const struct field exit_fields[] = {
+    FIELD(1, S, exit_code, "Exit code of the command."),
+    FIELD(2, S, exit_signal, "Signal that ended it; 0: none."),
+};
+const struct schema answer_session_exit_schema = SCHEMA(S, "the end of a command", exit_fields);
+#undef S
+
+#define S struct answer_session_end
+static const struct field end_fields[] = {
+    FIELD(1, S, id, "The job."),
+    FIELD_WORDS_OPEN(2, S, state, job_state_words, "Its state."),
+    FIELD(3, S, exit_code, "Exit code."),
+    FIELD(4, S, exit_signal, "Signal that ended it; 0: none."),
+    FIELD(5, S, reason, "Why it ended."),
+};
+const struct schema answer_session_end_schema = SCHEMA(S, "the end of a job", end_fields);
+#undef S
+
+#define S struct answer_step_state
+static const struct field step_state_fields[] = {
+    FIELD_WORDS_OPEN(1, S, state, job_state_words, "State of the allocation."),
+    FIELD_WORDS_OPEN(2, S, reason, job_reason_words, "Why it waits."),
+};
+const struct schema answer_step_state_schema = SCHEMA(S, "a change", step_state_fields);
+#undef S
+
+static const struct field waiting_fields[] = {
+    FIELD(1, struct answer_step_waiting, waiting, "There is no room for the step in the job yet: why.")};
+const struct schema answer_step_waiting_schema = SCHEMA(struct answer_step_waiting, "a notice", waiting_fields);
+
+#define S struct answer_step_started
+static const struct field started_fields[] = {
+    FIELD(1, S, step, "Number of the step, from 0."),
+    FIELD(2, S, tasks, "Its tasks."),
+    FIELD(3, S, nodes, "Its nodes, as n[1-4]."),
+};
+const struct schema answer_step_started_schema = SCHEMA(S, "a step", started_fields);
+#undef S
+
+#define CLOSED "No task takes input any more."
+#define S struct answer_step_from
+static const struct field from_fields[] = {
+    FIELD(1, S, input_from, "The client sends its input again, from this byte on."),
+    FIELD(2, S, input_closed, CLOSED),
+};
+const struct schema answer_step_from_schema = SCHEMA(S, "a position", from_fields);
+#undef S
+
+#define S struct answer_step_at
+static const struct field at_fields[] = {
+    FIELD(1, S, input_at, "Bytes before this one have been taken."),
+    FIELD(2, S, input_closed, CLOSED),
+};
+const struct schema answer_step_at_schema = SCHEMA(S, "a position", at_fields);
+#undef S
+
+static const struct field missing_fields[] = {
+    FIELD(1, struct answer_step_missing, missing, "Which part of the output could not be sent, and why.")};
+const struct schema answer_step_missing_schema = SCHEMA(struct answer_step_missing, "a notice", missing_fields);
+
+static const struct field pong_fields[] = {FIELD(1, struct answer_step_pong, pong, "true: the answer to a ping.")};
+const struct schema answer_step_pong_schema = SCHEMA(struct answer_step_pong, "a pong", pong_fields);
+
+#define S struct answer_step_failed
+static const struct field failed_fields[] = {
+    FIELD(1, S, tasks, "Ranks of tasks that ended alike, as 0,2-3."),
+    FIELD(2, S, exit_code, "Their exit code."),
+    FIELD(3, S, exit_signal, "The signal that ended them; 0: none."),
+};
+static const struct schema failed_schema = SCHEMA(S, "tasks that failed", failed_fields);
+#undef S
+
+#define S struct answer_step_node
+static const struct field step_node_fields[] = {
+    FIELD(1, S, node, "Node."),
+    FIELD(2, S, exit_code, "Exit code of its worst task."),
+    FIELD(3, S, exit_signal, "Signal that ended it; 0: none."),
+    FIELD(4, S, task, "Rank of that task."),
+    FIELD(5, S, error, "Why it could not run or was ended; null: it ended by itself."),
+    FIELD(6, S, tasks, "Ranks of the tasks there, as 0,2-3."),
+    FIELD_LIST_SUB(7, S, failed, &failed_schema, "Tasks that failed, those that ended alike together."),
+};
+static const struct schema step_node_schema = SCHEMA(S, "the end of a step on a node", step_node_fields);
+#undef S
+
+#define S struct answer_step_result
+static const struct field step_end_fields[] = {
+    FIELD(1, S, exit_code, "Exit code of the worst task."),
+    FIELD(2, S, exit_signal, "Signal that ended it; 0: none."),
+    FIELD_LIST_SUB(3, S, nodes, &step_node_schema, "By node."),
+};
+const struct schema answer_step_result_schema = SCHEMA(S, "the end of a step", step_end_fields);
+#undef S
