@@ -66,7 +66,8 @@ static void projects_add(struct cluster *c, uint32_t count, int64_t quota_millig
                                   .weight_milli = SCHED_UNLIMITED,
                                   .limit_milligpu = SCHED_UNLIMITED,
                                   .quota_cpus = SCHED_UNLIMITED,
-                                  .limit_cpus = SCHED_UNLIMITED};
+                                  .limit_cpus = SCHED_UNLIMITED,
+                                  .interactive_limit_ms = SCHED_UNLIMITED};
         world_project_set(c->w, &p, NULL);
     }
 }
@@ -103,7 +104,8 @@ static void requeue(struct cluster *c, uint64_t id) {
     struct sched_job_view v;
     world_job(c->w, id, &v);
     const struct world_request *r = world_request(c->w, sched_request_asked(v.request));
-    struct sched_job j = {.id = id, .request = r, .submit_ms = v.submit_ms, .restarts = v.restarts + 1};
+    struct sched_job j = {
+        .id = id, .request = r, .submit_ms = v.submit_ms, .restarts = v.restarts + 1, .group = v.group};
     uint32_t count;
     struct sched_preemption *by = world_job_preemptions(c->w, id, &count);
     world_job_end(c->w, id, c->now_ms);
@@ -282,6 +284,53 @@ static void reclaiming(uint32_t nodes, uint32_t jobs, uint32_t gpus_each) {
     world_free(c.w);
 }
 
+static void add_workers(struct cluster *c, uint32_t project, uint32_t count) {
+    struct sched_request q = {
+        .project = project, .user = project, .gpu_milli_per_task = 1000, .optional = true};
+    const struct world_request *r = world_request(c->w, &q);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t id = c->next_id++;
+        world_job_add(c->w,
+                      &(struct sched_job){.id = id, .request = r, .submit_ms = c->now_ms, .group = project});
+    }
+    world_request_unref(c->w, r);
+}
+
+// A tenth of the nodes runs jobs, the rest is filled by optional workers of 40 elastic jobs; as many more wait.
+static void elastic(uint32_t nodes) {
+    struct cluster c = cluster_new(nodes, PROJECTS, (int64_t)nodes * GPUS * 1000 / PROJECTS);
+    double ms, sum = 0, most = 0;
+    uint32_t looked, gpus = nodes * GPUS, preempts = 1, rounds = 0;
+    char note[96];
+    for (uint32_t i = 0; i < gpus / 10; i++)
+        submit(&c,
+               &(struct sched_request){.project = 1 + i % PROJECTS, .user = 1, .gpu_milli_per_task = 1000});
+    decide(&c, &ms, true, &looked, NULL);
+    for (uint32_t p = 1; p <= PROJECTS; p++)
+        add_workers(&c, p, gpus / PROJECTS);
+    uint32_t started = decide(&c, &ms, true, &looked, NULL);
+    snprintf(note, sizeof note, "%u started", started);
+    row("elastic jobs grow into what is free", ms, note);
+    for (; (started || preempts) && rounds < SETTLE_MAX; rounds++) {
+        c.now_ms += 60000;
+        started = decide(&c, &ms, true, &looked, &preempts);
+    }
+    snprintf(note, sizeof note, "%u workers run, %u wait", world_optional_running(c.w),
+             world_optional_waiting(c.w));
+    row("nothing to do, all of it in use", ms, note);
+    for (uint32_t i = 0; i < REPEAT; i++) {
+        submit(&c,
+               &(struct sched_request){.project = 1 + i % PROJECTS, .user = 1, .gpu_milli_per_task = 1000});
+        c.now_ms += 1000;
+        decide(&c, &ms, true, &looked, NULL);
+        sum += ms;
+        most = ms > most ? ms : most;
+    }
+    snprintf(note, sizeof note, "mean of %d, slowest %.3f ms", REPEAT, most);
+    row("a job starts on the place of a worker", sum / REPEAT, note);
+    world_free(c.w);
+}
+
 int main(int argc, char **argv) {
     uint64_t nodes = 10000, pending = 100000, partitions = 1;
     if ((argc > 1 && parse_u64(argv[1], &nodes)) || (argc > 2 && parse_u64(argv[2], &pending)) ||
@@ -295,5 +344,6 @@ int main(int argc, char **argv) {
     large((uint32_t)nodes, (uint32_t)pending, partitions > 1);
     reclaiming(500, 4000, 1000);
     reclaiming(500, 4000, 2000);
+    elastic((uint32_t)nodes);
     return 0;
 }

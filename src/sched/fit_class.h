@@ -40,6 +40,7 @@ struct sched_fit {
     uint64_t dead_pass;           // too little is free for it, and that stays so
     uint64_t own_plan_pass;       // one has a planned start in another partition, which is not in its own way
     int64_t weight;               // in estimates (estimate.c)
+    uint64_t full_pass;           // no room in both ledgers for an optional worker, and that stays so
     // While one pass places many jobs of the class: its nodes as a heap by (score, id), see place.c.
     uint64_t scan_pass;
     uint32_t scans;

@@ -236,6 +236,17 @@ static void for_planned(struct sched_pass *p) {
     }
 }
 
+static bool any_over_limit(const struct world *w) {
+    for (uint32_t i = 0; i < w->rules.tree.len; i++) {
+        const struct world_project *t = w->rules.tree.at[i];
+        for (unsigned d = 0; d < w->cluster.dims; d++)
+            if (t->limit[d] >= 0 && t->optional_tree[d] &&
+                t->tree_used[d] + t->optional_tree[d] - t->leaving_tree[d] > t->limit[d])
+                return true;
+    }
+    return false;
+}
+
 static bool over_limit(const struct world *w, const struct world_job *j) {
     int64_t held[DIMS_MAX];
     sched_alloc_amounts(w, j->alloc, held);
@@ -258,6 +269,8 @@ static uint64_t started_in(const struct sched_pass *p, uint32_t project) {
 // Jobs start within the limit whatever optional workers of the project use: the workers make room in it.
 static void for_limits(struct sched_pass *p) {
     worker_vec beyond = {0};
+    if (!any_over_limit(p->w))
+        return;
     for (uint32_t i = 0; i < p->w->optional.running.len; i++) {
         struct world_job *j = p->w->optional.running.at[i];
         if (!sched_optional_leaving(j) && over_limit(p->w, j))
@@ -271,7 +284,7 @@ static void for_limits(struct sched_pass *p) {
 }
 
 void sched_give_back(struct sched_pass *p) {
-    for (uint32_t i = 0; i < p->w->optional.running.len; i++)
+    for (uint32_t i = 0; p->w->optional.ending && i < p->w->optional.running.len; i++)
         if (p->w->optional.running.at[i]->state == SCHED_JOB_ENDING)
             leave(p, p->w->optional.running.at[i], 1);
     for (uint32_t i = 0; i < p->earmarks.len && p->w->optional.running.len; i++) {

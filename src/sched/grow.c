@@ -365,6 +365,17 @@ static bool exchange(struct growth *g, struct growth_entry *e, const struct exch
     return false;
 }
 
+// Is there a project that could give anything? Most of the time there is none, and no worker need be looked at.
+static bool any_may_give(const struct growth *g, const struct exchange *x) {
+    const struct world *w = g->p->w;
+    for (uint32_t i = 0; i < w->rules.projects.len; i++) {
+        const struct world_project *p = w->rules.projects.at[i];
+        if (p && p != x->to && p->optional_running && p->optional_used[x->dim] && more_equal(x, p, 1))
+            return true;
+    }
+    return false;
+}
+
 // Others are told to end for the entry's next worker; false: that would make nobody more equal.
 static bool move_one(struct growth *g, struct growth_entry *e) {
     struct world *w = g->p->w;
@@ -378,6 +389,9 @@ static bool move_one(struct growth *g, struct growth_entry *e) {
         struct exchange x = {r, f, e->project, e->dim, sched_request_amount(w, r, e->dim), e->queue->group};
         if (!f->demand.even || f->demand.nodes_min != 1 || sched_optional_eligibility(w, r, g->p->now_ms))
             continue;
+        if (!any_may_give(g, &x))
+            continue;
+        list_givers(g);
         if (exchange(g, e, &x)) {
             e->next++;
             return true;
@@ -389,8 +403,7 @@ static bool move_one(struct growth *g, struct growth_entry *e) {
 static void rebalance(struct growth *g, unsigned dim) {
     struct growth_entry *e;
     for (uint32_t moves = 0; (e = next_entry(g, dim, true));) {
-        list_givers(g);
-        if (g->givers.len == 0 || !move_one(g, e))
+        if (!move_one(g, e))
             e->moves = false;
         else if (++moves == MOVES_MAX)
             return;  // another pass follows when these have ended
@@ -402,7 +415,7 @@ static void rebalance(struct growth *g, unsigned dim) {
 // A node on which a worker is ending for a waiting one is left to that one.
 static void keep_promises(struct growth *g) {
     struct sched_pass *p = g->p;
-    for (uint32_t i = 0; i < p->w->optional.running.len; i++) {
+    for (uint32_t i = 0; p->w->optional.ending && i < p->w->optional.running.len; i++) {
         const struct world_job *v = p->w->optional.running.at[i];
         struct world_job *to = v->state == SCHED_JOB_ENDING ? world_find(p->w, v->ending_for) : NULL;
         if (!to || !to->optional || !to->queued)

@@ -94,17 +94,21 @@ static int most_first(const void *pa, const void *pb) {
 void sched_growth_room_init(struct sched_pass *p, struct world_request *r, uint64_t group,
                             struct growth_room *out) {
     *out = (struct growth_room){.request = r, .fit = sched_fit_of(p->w, r), .group = group};
-    const struct sched_fit *f = out->fit;
-    if (!sched_fit_enough(f))
+    struct sched_fit *f = out->fit;
+    if (!sched_fit_enough(f) || f->full_pass == p->w->last_pass.number)
         return;
+    bool any = false;
     uint32_t need = f->demand.even && f->demand.nodes_min == 1 ? f->demand.tasks : 1;
     for (uint32_t i = 0; i < f->nodes_len; i++) {
-        if (f->cap[i] < need || !sched_growth_may_use(p, r, group, i))
-            continue;
         const struct world_node *n = p->w->cluster.nodes.at[i];
-        if (fit_both(n, &f->demand, f->cap[i]) >= need)
+        if (f->cap[i] < need || fit_both(n, &f->demand, f->cap[i]) < need)
+            continue;
+        any = true;
+        if (sched_growth_may_use(p, r, group, i))
             vec_push(&out->nodes, (struct placement_candidate){i, f->cap[i], preference(n, &f->demand)});
     }
+    if (!any)
+        f->full_pass = p->w->last_pass.number;
     if (out->nodes.len)
         qsort(out->nodes.at, out->nodes.len, sizeof *out->nodes.at, best_first);
 }

@@ -7,7 +7,7 @@
 // The nodes one request may grow on, best first, and how far they are used up: during growth room only shrinks.
 struct growth_room {
     struct world_request *request;
-    const struct sched_fit *fit;
+    struct sched_fit *fit;
     uint64_t group;
     VEC(struct placement_candidate) nodes;
     uint32_t at;

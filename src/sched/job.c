@@ -371,6 +371,7 @@ static int begin_ending(struct world *w, uint64_t id, const struct sched_preempt
         return -EINVAL;
     j->ending_for = for_job;
     if (j->optional) {  // nobody becomes a preemptor by it, and the worker has no claim on anybody
+        w->optional.ending += j->state != SCHED_JOB_ENDING;
         j->state = SCHED_JOB_ENDING;
         return 0;
     }

@@ -119,6 +119,7 @@ void sched_optional_run(struct world *w, struct world_job *j) {
     int64_t held[DIMS_MAX];
     j->run_slot = w->optional.running.len;
     vec_push(&w->optional.running, j);
+    w->optional.ending += j->state == SCHED_JOB_ENDING;
     world_project_slot(w, j->request->asked.project)->optional_running++;
     sched_alloc_amounts(w, j->alloc, held);
     j->held_gpu = held[DIM_GPU];
@@ -132,6 +133,7 @@ void sched_optional_stop(struct world *w, struct world_job *j) {
     sched_optional_hold(w, j, j->alloc, -1);
     world_project_slot(w, j->request->asked.project)->optional_running--;
     vec_remove_swap(&w->optional.running, j->run_slot);
+    w->optional.ending -= j->state == SCHED_JOB_ENDING;
     if (j->run_slot < w->optional.running.len)
         w->optional.running.at[j->run_slot]->run_slot = j->run_slot;
 }
@@ -205,12 +207,15 @@ static void audit_node(const struct world_node *n) {
 }
 
 void sched_optional_assert(const struct world *w) {
-    uint32_t waiting = 0;
+    uint32_t waiting = 0, ending = 0;
     for (uint32_t i = 0; i < w->cluster.nodes.len; i++)
         if (w->cluster.nodes.at[i])
             audit_node(w->cluster.nodes.at[i]);
-    for (uint32_t i = 0; i < w->optional.running.len; i++)
+    for (uint32_t i = 0; i < w->optional.running.len; i++) {
         assert(w->optional.running.at[i]->run_slot == i && w->optional.running.at[i]->optional);
+        ending += w->optional.running.at[i]->state == SCHED_JOB_ENDING;
+    }
+    assert(ending == w->optional.ending);
     for (uint32_t i = 0; i < w->optional.queues.len; i++) {
         const struct optional_queue *q = w->optional.queues.at[i];
         assert(q->slot == i && q->jobs.len);

@@ -23,6 +23,7 @@ struct optional_queue {
 
 struct world_optional {
     VEC(struct world_job *) running;      // including those that are ending; by run_slot
+    uint32_t ending;
     VEC(struct optional_queue *) queues;  // in no order
     uint32_t waiting;                     // in the queues
     uint32_t pending;                     // waiting, held, or before their begin time
