@@ -220,7 +220,10 @@ static void start_step(struct commit_pipeline *s, const struct effect *f) {
     if (core_step_message(s->core, f->job, f->attempt, f->step, f->node, &a, &m, &id) < 0)
         return;  // ended meanwhile
     if (id && pipeline_text(s, id, &text, &len) < 0) {  // better not at all than without its environment
-        struct step_end end = {.id = f->job, .attempt = f->attempt, .step = f->step, .cause = END_LAUNCH,
+        struct step_end end = {.id = m.id,
+                               .attempt = f->attempt,
+                               .step = f->step,
+                               .cause = END_LAUNCH,
                                .exit_code = 1,
                                .error = "its environment cannot be read from the controller's disk"};
         core_agent_step_ended(s->core, f->node, &end, s->now_ms);

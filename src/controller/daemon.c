@@ -129,6 +129,7 @@ static void on_tick(uv_timer_t *t) {
 
 static void core_config_of(const struct config_cluster *k, struct core_config *out) {
     core_config_default(out);
+    rand_secret(&out->epoch_random, sizeof out->epoch_random);
     out->cluster = k->name;
     out->max_jobs = k->max_queue_length;
     out->max_jobs_per_user = k->max_jobs_per_user;

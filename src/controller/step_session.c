@@ -16,7 +16,7 @@
 #include "step_report.h"
 #include "step_request.h"
 
-enum { INPUT_HEAD = 9, CLIENT_SILENT_MS = 40 * 1000 };
+enum { INPUT_HEAD = 9 };
 
 struct step_node {
     struct step_session *session;
@@ -567,7 +567,7 @@ static void begin_allocation(struct step_session *s, const struct request_alloca
     s->request = q->step;
     s->alone = !s->request;
     s->phase = STEP_FOR_JOB;
-    core_lease_renew(s->controller->core, s->job, controller_now_ms());
+    core_lease_renew(s->controller->core, s->job);
     s->pending = xcalloc(1, sizeof *s->pending);
     *s->pending = (struct step_commit){.session = s, .announce = s->job};
     pipeline_when_committed(s->controller->pipeline, submit_committed, s->pending);
@@ -578,9 +578,9 @@ void controller_step_sessions_renew(struct controller *c) {
     for (uint32_t i = 0; i < c->step_sessions.len; i++) {
         const struct step_session *s = c->step_sessions.at[i];
         // A client with a key sends something now and then; the connection alone may be half open.
-        bool there = !s->keyed || clock_mono_ms() - s->heard_ms < CLIENT_SILENT_MS;
+        bool there = !s->keyed || clock_mono_ms() - s->heard_ms < CORE_CLIENT_SILENT_MS;
         if (s->owns_job && s->job && !s->closed && there)
-            core_lease_renew(c->core, s->job, controller_now_ms());
+            core_lease_renew(c->core, s->job);
     }
 }
 

@@ -17,6 +17,7 @@ enum {
     ID_SLACK = 1000,           // jobs submitted after the last word that a node had of the lost copy
     ID_JUMP_MAX = 1 << 24,     // a node's word moves the numbers no further than this at once
     ADOPTED_ARGV_MAX = 16384,  // bytes of its command line that are kept
+    EPOCH_RANDOM = 1 << 20,    // by how much, in milliseconds, an epoch may be beyond the clock
 };
 #define EPOCH_MAX (1ULL << 53)  // epochs are milliseconds since 1970, or a little more
 
@@ -34,6 +35,9 @@ void core_epoch_begin(struct core *c, uint64_t at_least, int64_t now_ms) {
         epoch = at_least;
     if (now_ms > 0 && epoch < (uint64_t)now_ms)
         epoch = (uint64_t)now_ms;
+    // With a clock that was set back, a controller started from an older copy would take the number that the lost one
+    // had taken, and would know its attempts for its own.
+    epoch += c->config.epoch_random % EPOCH_RANDOM;
     struct event_controller_started b = {.epoch = epoch, .version = ACEQUIA_VERSION};
     core_emit(c, now_ms, EVENT_CONTROLLER_STARTED, &b);
 }
@@ -321,6 +325,8 @@ void core_agent_attempt(struct core *c, const char *node, const struct message_a
         core_agent_started(c, node, &started, now_ms);
     }
     struct run_part *p = adopted && !m->end ? core_reported_part(c, node, m->id, m->attempt, &j) : NULL;
+    if (p && m->last_step > j->run->steps_seen && m->last_step < CORE_STEPS_BELOW)
+        j->run->steps_seen = m->last_step;
     if (p)
         core_send_desired(c, j, p);  // it may have been suspended, or its limit changed, in the state that is lost
     if (m->end) {

@@ -129,6 +129,8 @@ static void missing_here(struct core *c, struct core_job *j, struct run_part *p,
     }
     if (same_memory && !j->run->ending && !p->started) {
         core_effect(c, EFFECT_LAUNCH, p->node->name, j->id, j->attempt);
+        // Steps that the job has begun on its other nodes were lost together with the launch.
+        core_steps_reconcile(c, j, p->node->name, &(struct attempt){0}, false, now_ms);
         return;
     }
     if (same_memory && !p->started)
@@ -152,12 +154,12 @@ void core_send_desired(struct core *c, const struct core_job *j, const struct ru
     core_send_time_limit(c, j, p);
     if (core_is_worker(j))
         core_group_send_members(c, j, p);
-    if (j->run->suspend_ms || c->restore_ms)  // was suspended at some time, perhaps in a state that is lost
-        core_send_suspend(c, j, p);
+    core_send_suspend(
+        c, j, p);  // also to one that never was: it may have been in a state that was lost by a restore
 }
 
 static void reconcile_expected(struct core *c, struct node_entry *n, const struct message_hello *h,
-                               bool same_memory, int64_t now_ms) {
+                               bool same_memory, bool restored, int64_t now_ms) {
     VEC(struct core_job *) jobs = {0};  // the list changes while jobs end
     for (uint32_t i = 0; i < n->jobs.len; i++)
         vec_push(&jobs, n->jobs.at[i]);
@@ -174,7 +176,7 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
         if (a && a->state != ATTEMPT_ENDED)
             core_send_desired(c, j, p);  // may have changed while the agent was away
         if (a)
-            core_steps_reconcile(c, j, n->name, a, now_ms);
+            core_steps_reconcile(c, j, n->name, a, restored, now_ms);
     }
     vec_done(&jobs);
 }
@@ -228,7 +230,7 @@ int core_agent_hello(struct core *c, const struct message_hello *h, const char *
     }
     // After a restore of an older copy "not started" means nothing: the attempt may have run and be over.
     bool restored = core_find_restore(c, n, h, now_ms);
-    reconcile_expected(c, n, h, same_memory && !restored, now_ms);
+    reconcile_expected(c, n, h, same_memory && !restored, restored, now_ms);
     reconcile_listed(c, n, h, now_ms);
     if (!n->stale.len && !n->unknown.len)
         core_node_ready(c, n, now_ms);

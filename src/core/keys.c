@@ -77,7 +77,7 @@ static void sweep(struct core *c, int64_t before_ms) {
             keys->plain -= k.plain;
             continue;
         }
-        if (k.expires_s > latest_s)
+        if (k.expires_s > latest_s && core_feature(c, FEATURE_KEYS))
             k.expires_s = latest_s;  // made while the clock was ahead
         keys->list.at[kept++] = k;
         map_put(&keys->index, index_of(k.hash), (void *)(uintptr_t)kept);
@@ -85,12 +85,14 @@ static void sweep(struct core *c, int64_t before_ms) {
     keys->list.len = kept;
     if (!kept)
         vec_done(&keys->list);
-    keys->swept_ms = before_ms;
+    if (core_feature(c, FEATURE_KEYS))
+        keys->swept_ms = before_ms;
+    keys->looked_ms = before_ms;
 }
 
 static int check_limit(struct core *c, const char *user, int64_t now_ms, struct error *e) {
     const struct core_user *u = core_user_count(c, user);
-    int64_t since = now_ms - c->keys.swept_ms;
+    int64_t since = now_ms - (core_feature(c, FEATURE_KEYS) ? c->keys.swept_ms : c->keys.looked_ms);
     bool full = u->keys >= c->config.max_keys_per_user;
     // Either way: the clock may have been set back.
     if (llabs(since) >= (full ? SWEEP_AT_LIMIT_MS : SWEEP_EVERY_MS) && c->keys.list.len) {

@@ -317,6 +317,8 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
         end_others(c, j, p, now_ms);
         core_finish_if_done(c, j, now_ms);
     }
+    ack.epoch = core_epoch(c);
+    ack.seq = c->seq;
     core_effect_send(c, node, MESSAGE_ACK, &ack);
     if (n)
         stale_gone(c, n, m->id, m->attempt, now_ms);

@@ -188,7 +188,7 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
         core_warn_of_time_limits(c, now_ms);
     if (now_ms >= c->next_retry_ms)
         core_node_retries(c, now_ms);
-    if (c->leased.len && now_ms >= c->next_lease_ms)
+    if (core_leases_due(c, now_ms))
         core_leases_check(c, now_ms);
     if (!c->dirty && now_ms < c->next_decide_ms) {
         core_group_tasks(c, now_ms);

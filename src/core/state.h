@@ -133,6 +133,7 @@ struct core_run {
     int64_t suspended_ms;     // time it was suspended, without the current suspension
     int64_t suspend_ms;       // when it was suspended or resumed last; 0: never
     struct core_steps *steps; // NULL: none yet
+    uint32_t steps_seen;      // the highest number of a step that a node knows of; not part of the state
 };
 
 enum { HELD_USER = 1, HELD_ADMIN = 2, WAITS_DEPENDENCY = 4, DEPENDENCY_NEVER = 8, WAITS_ARRAY = 16, HAS_BEGUN = 32,
@@ -164,7 +165,7 @@ struct core_order {
 // A job that ends when its client stays away. When the client was last there is not journaled.
 struct core_lease {
     uint64_t id;
-    int64_t seen_ms;  // 0: not since this process began
+    int64_t away_ms;  // its client, since it was last there or this process began
 };
 
 // A job that waits for another job, an array, or all earlier ones of its name.
@@ -241,7 +242,8 @@ struct core_keys {
     VEC(struct core_key) list;  // in the order of events, so that snapshots are the same after a replay
     struct map index;     // hash → position in the list + 1
     uint32_t plain;       // how many were hashed without the secret
-    int64_t swept_ms;
+    int64_t swept_ms,
+        looked_ms;  // looked: in a journal of the first level, where it is not part of the state
 };
 
 // A start of the controller: its events have numbers from `first_seq` to the next start's.
@@ -582,7 +584,9 @@ void core_group_worker_ended(struct core *c, struct core_job *j, const struct ev
 void core_group_ended(struct core *c, struct core_job *job,
                       int64_t at_ms);  // what is left of its workers goes
 
+enum { CORE_STEPS_BELOW = 0x40000000 };  // larger numbers on nodes are not of steps
 // lease.c
+bool core_leases_due(const struct core *c, int64_t now_ms);
 void core_leases_check(struct core *c, int64_t now_ms);
 
 // step.c
@@ -595,4 +599,4 @@ int core_steps_load(struct core *c, struct core_job *j, const struct event_step 
                     uint32_t signal, uint32_t grace_s);
 void core_steps_part_ended(struct core *c, struct core_job *j, const char *node, int64_t now_ms);
 void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, const struct attempt *a,
-                          int64_t now_ms);
+                          bool restored, int64_t now_ms);

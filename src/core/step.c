@@ -11,7 +11,13 @@
 #include "sched/step_pack.h"
 #include "state.h"
 
-enum { STEPS_PER_JOB_MAX = 10000, ENDED_KEPT = 64, STEP_GRACE_S = 30, ERROR_TEXT_LEN = 384 };
+enum {
+    STEPS_PER_JOB_MAX = 10000,
+    ENDED_KEPT = 64,
+    STEP_GRACE_S = 30,
+    ERROR_TEXT_LEN = 384,
+    NUMBER_SLACK = 1000,  // steps that a job may have had in a state that was lost by a restore
+};
 
 struct core_step {
     struct arena arena;
@@ -19,6 +25,7 @@ struct core_step {
     struct step_layout layout;   // the same, as the packing knows it
     struct step_end **ends;      // by part; NULL: it has not reported its end
     bool ending;
+    bool unrecorded;  // that it is being ended: the journal's level has no event for it
     uint32_t signal, grace_s;
     struct event_step *ended;    // kept for a while for those who wait for it
 };
@@ -29,6 +36,7 @@ struct core_steps {
     VEC(struct core_step *) list;
     VEC(struct core_step *) ended;  // the newest ones, oldest first
     VEC(struct text_use *) texts;   // environments on the controller's disk; they go with the job
+    bool numbered;                  // a step was numbered since this controller started
 };
 
 static struct core_step *step_free_one(struct core_step *s) {
@@ -157,6 +165,7 @@ void core_apply_step(struct core *c, struct core_job *j, const struct event *e) 
     struct core_step *s = find_step(j, e->type == EVENT_STEP_ENDING ? ending->step : b->step);
     if (e->type == EVENT_STEP_ENDING && ending->attempt == j->attempt && s) {
         s->ending = true;
+        s->unrecorded = false;
         s->signal = ending->signal;
         s->grace_s = ending->grace_s;
     } else if (e->type == EVENT_STEP_STARTED && b->attempt == j->attempt) {
@@ -176,7 +185,9 @@ void core_steps_record(const struct core_job *j, uint32_t i, struct event_step *
                        struct event_step_ending *out) {
     const struct core_step *s = j->run->steps->list.at[i];
     *started = s->started;
-    *out = (struct event_step_ending){.id = s->ending, .signal = s->signal, .grace_s = s->grace_s};
+    *out = (struct event_step_ending){0};
+    if (s->ending && !s->unrecorded)
+        *out = (struct event_step_ending){.id = 1, .signal = s->signal, .grace_s = s->grace_s};
 }
 
 int core_steps_load(struct core *c, struct core_job *j, const struct event_step *started, bool ending,
@@ -219,6 +230,15 @@ static void fold_nodes(const struct event_step *b, struct buf *out) {
     vec_done(&names);
 }
 
+// Nodes remember the steps of an attempt by their numbers. After a restore of an older copy an attempt from before may
+// have had steps that this state does not know: new ones are numbered beyond them.
+static uint32_t next_number(const struct core *c, const struct core_job *j, struct core_steps *all) {
+    bool skip = !all->numbered && c->restore_ms && j->run->epoch <= c->restore_epoch;
+    all->numbered = true;
+    uint32_t last = j->steps > j->run->steps_seen ? j->steps : j->run->steps_seen;
+    return last + 1 + (skip ? NUMBER_SLACK : 0);
+}
+
 int core_step_create(struct core *c, const struct actor *actor, uint64_t id, const struct core_step_request *q,
                      int64_t now_ms, uint32_t *number, struct error *e) {
     struct core_job *j = core_find_job(c, id);
@@ -242,10 +262,16 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
         r = sched_step_pack(q->request, all->slots, j->run->part_count, &a, &l, e);
     if (r < 0)
         return r;
-    struct event_step b = {.id = id, .attempt = j->attempt, .step = j->steps + 1, .name = q->name, .key = q->key,
-                           .tasks = q->request->tasks, .state = JOB_RUNNING,
+    struct event_step b = {.id = id,
+                           .attempt = j->attempt,
+                           .step = next_number(c, j, all),
+                           .name = q->name,
+                           .key = q->key,
+                           .tasks = q->request->tasks,
+                           .state = JOB_RUNNING,
                            .command = (struct message_exec *)(uintptr_t)q->command,
-                           .environment_id = q->environment_id, .environment_bytes = q->environment_bytes};
+                           .environment_id = q->environment_id,
+                           .environment_bytes = q->environment_bytes};
     b.parts.at = arena_alloc(&a, l.len * sizeof *b.parts.at);
     b.parts.len = l.len;
     for (uint32_t i = 0; i < l.len; i++) {
@@ -273,7 +299,7 @@ int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint3
     const struct event_step *b = s->started;
     const struct step_part *p = &b->parts.at[index];
     *out = b->command ? *b->command : (struct message_exec){0};
-    out->id = id;
+    out->id = core_agent_job(j);
     out->attempt = attempt;
     out->step = step;
     out->total_tasks = b->tasks;
@@ -303,10 +329,15 @@ int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint3
     return 0;
 }
 
-static void send_step_kill(struct core *c, const struct core_step *s, uint32_t index) {
+static void send_step_kill(struct core *c, const struct core_job *j, const struct core_step *s,
+                           uint32_t index) {
     const struct event_step *b = s->started;
-    struct message_kill k = {.id = b->id, .attempt = b->attempt, .step = b->step, .cause = END_CANCEL,
-                             .signal = s->signal, .grace_s = s->grace_s};
+    struct message_kill k = {.id = core_agent_job(j),
+                             .attempt = b->attempt,
+                             .step = b->step,
+                             .cause = END_CANCEL,
+                             .signal = s->signal,
+                             .grace_s = s->grace_s};
     if (!s->ends[index])
         core_effect_send(c, b->parts.at[index].node, MESSAGE_KILL, &k);
 }
@@ -320,12 +351,12 @@ static void end_step(struct core *c, struct core_job *j, struct core_step *s, ui
     if (core_feature(c, FEATURE_STEPS)) {
         core_emit(c, now_ms, EVENT_STEP_ENDING, &b);
     } else {
-        s->ending = true;
+        s->ending = s->unrecorded = true;
         s->signal = signal;
         s->grace_s = b.grace_s;
     }
     for (uint32_t i = 0; i < s->started->parts.len; i++)
-        send_step_kill(c, s, i);
+        send_step_kill(c, j, s, i);
 }
 
 int core_step_signal(struct core *c, const struct actor *actor, uint64_t id, uint32_t step, uint32_t signal, bool end,
@@ -342,7 +373,8 @@ int core_step_signal(struct core *c, const struct actor *actor, uint64_t id, uin
         return 0;
     }
     for (uint32_t i = 0; i < s->started->parts.len; i++) {
-        struct message_signal m = {.id = id, .attempt = j->attempt, .step = step, .signal = signal};
+        struct message_signal m = {
+            .id = core_agent_job(j), .attempt = j->attempt, .step = step, .signal = signal};
         if (!s->ends[i])
             core_effect_send(c, s->started->parts.at[i].node, MESSAGE_SIGNAL, &m);
     }
@@ -387,7 +419,7 @@ static void finish_step(struct core *c, struct core_job *j, struct core_step *s,
     const struct event_step *started = s->started;  // stays while the ended step is kept
     core_emit(c, now_ms, EVENT_STEP_ENDED, &b);
     for (uint32_t i = 0; i < started->parts.len; i++) {
-        struct message_step ack = {.id = j->id, .attempt = j->attempt, .step = b.step};
+        struct message_step ack = {.id = core_agent_job(j), .attempt = j->attempt, .step = b.step};
         core_effect_send(c, started->parts.at[i].node, MESSAGE_STEP_ACK, &ack);
     }
 }
@@ -412,8 +444,9 @@ static void take_end(struct core *c, struct core_job *j, struct core_step *s, ui
 }
 
 void core_agent_step_ended(struct core *c, const char *node, const struct step_end *end, int64_t now_ms) {
-    struct core_job *j = core_find_job(c, end->id);
-    struct core_step *s = j && j->attempt == end->attempt ? find_step(j, end->step) : NULL;
+    struct core_job *j;
+    struct core_step *s =
+        core_reported_part(c, node, end->id, end->attempt, &j) ? find_step(j, end->step) : NULL;
     uint32_t index = s ? part_index(s, node) : UINT32_MAX;
     struct message_step ack = {.id = end->id, .attempt = end->attempt, .step = end->step};
     if (index == UINT32_MAX)
@@ -438,22 +471,34 @@ void core_steps_part_ended(struct core *c, struct core_job *j, const char *node,
 
 // After a hello: the node has the steps it should have, and no others.
 void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, const struct attempt *a,
-                          int64_t now_ms) {
+                          bool restored, int64_t now_ms) {
+    struct step_end unknown = {.id = core_agent_job(j),
+                               .attempt = j->attempt,
+                               .cause = END_NODE_FAIL,
+                               .exit_code = 1,
+                               .error = "how it ended was lost when the controller's state was restored"};
+    if (a->last_step > j->run->steps_seen && a->last_step < CORE_STEPS_BELOW)
+        j->run->steps_seen = a->last_step;
     for (uint32_t i = 0; i < a->steps.len; i++) {
         const struct step_state *t = &a->steps.at[i];
         struct step_end end = t->end ? *t->end : (struct step_end){0};
         struct core_step *s = find_step(j, t->step);
-        end.id = j->id;
+        end.id = core_agent_job(j);
         end.attempt = j->attempt;
         end.step = t->step;
-        struct message_kill k = {.id = j->id, .attempt = j->attempt, .step = t->step, .cause = END_CANCEL,
+        struct message_kill k = {.id = core_agent_job(j),
+                                 .attempt = j->attempt,
+                                 .step = t->step,
+                                 .cause = END_CANCEL,
                                  .signal = SIGKILL};
+        bool lost =
+            t->step > j->steps && c->restore_ms;  // of a state that is lost: it runs on and ends with the job
         if (t->end)
             core_agent_step_ended(c, node, &end, now_ms);
-        else if (!s || part_index(s, node) == UINT32_MAX)
+        else if (!lost && (!s || part_index(s, node) == UINT32_MAX))
             core_effect_send(c, node, MESSAGE_KILL, &k);
     }
-    for (uint32_t i = 0; i < core_steps_running(j); i++) {
+    for (uint32_t i = core_steps_running(j); i-- > 0;) {
         struct core_step *s = j->run->steps->list.at[i];
         uint32_t index = part_index(s, node);
         bool known = false;
@@ -461,10 +506,15 @@ void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, 
             known = a->steps.at[k].step == s->started->step;
         if (index == UINT32_MAX || s->ends[index])
             continue;
+        if (!known && restored) {  // it may have run and be over
+            unknown.step = s->started->step;
+            take_end(c, j, s, index, &unknown, now_ms);
+            continue;
+        }
         if (!known)
             dispatch(c, j, s, node);
         if (s->ending)
-            send_step_kill(c, s, index);
+            send_step_kill(c, j, s, index);
     }
 }
 

@@ -20,7 +20,10 @@
 #include "base/rand.h"
 #include "base/text.h"
 
-enum { SPOOL_MAGIC = 0x31505341 };  // "ASP1"
+enum {
+    SPOOL_MAGIC = 0x31505341,  // "ASP1"
+    LOOKS_MAX = 3,
+};
 
 static_assert(sizeof(struct spool_status) <= SPOOL_STATUS_SIZE, "the record has a fixed place");
 
@@ -183,7 +186,7 @@ static int write_script(int spool_fd, const struct launch_request *r, const char
     return rc == 0 && r->switch_user ? grant_to_user(fd, r->uid, r->gid) : rc;
 }
 
-static const char origin_name[] = "origin";
+static const char origin_name[] = "origin", seen_name[] = "seen";
 
 static int remove_folder(int spool_fd, const char *name);
 
@@ -235,6 +238,32 @@ int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena
     *data = bytes;
     *len = (size_t)st.st_size;
     return 0;
+}
+
+struct seen_record {
+    uint64_t position[3], check;
+};
+
+static uint64_t seen_check(const struct seen_record *r) {
+    return hash_bytes(r->position, sizeof r->position) | 1;
+}
+
+// It is asked for once in the life of an agent; a damaged one counts as none.
+void spool_write_seen(int spool_fd, const uint64_t position[static 3]) {
+    struct seen_record r;
+    memcpy(r.position, position, sizeof r.position);
+    r.check = seen_check(&r);
+    cleanup_close int fd = openat(spool_fd, seen_name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0 && pwrite(fd, &r, sizeof r, 0) != sizeof r)
+        unlinkat(spool_fd, seen_name, 0);
+}
+
+void spool_read_seen(int spool_fd, uint64_t position[static 3]) {
+    struct seen_record r;
+    memset(position, 0, 3 * sizeof *position);
+    cleanup_close int fd = openat(spool_fd, seen_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && read(fd, &r, sizeof r) == sizeof r && r.check == seen_check(&r))
+        memcpy(position, r.position, sizeof r.position);
 }
 
 static int open_folder(int spool_fd, uint64_t job, uint32_t attempt) {
@@ -326,6 +355,24 @@ int spool_alive(int spool_fd, uint64_t job, uint32_t attempt, pid_t *pid) {
     return fd < 0 ? fd : lock_held(fd, pid);
 }
 
+// Two questions cannot be asked at once. An attempt that ends between them has let go of the lock and has an end;
+// one that starts between them holds it when it is asked for again; a record that is being written can be read then.
+static int look(int fd, struct spool_status *s, bool *alive) {
+    int rc = 0;
+    for (int i = 0; i < LOOKS_MAX; i++) {
+        *alive = lock_held(fd, NULL) != 0;
+        rc = read_record(fd, s);
+        if (*alive || (rc == 0 && s->state != SPOOL_STARTED))
+            break;
+    }
+    return rc;
+}
+
+int spool_look(int spool_fd, uint64_t job, uint32_t attempt, struct spool_status *out, bool *alive) {
+    cleanup_close int fd = open_unit(spool_fd, job, attempt, 0, O_RDONLY);
+    return fd < 0 ? fd : look(fd, out, alive);
+}
+
 int spool_close_attempt(int spool_fd, uint64_t job, uint32_t attempt, enum launch_end end,
                         const char *text, int64_t wall_ms, struct spool_status *out) {
     struct spool_status s;
@@ -412,19 +459,11 @@ static void scan_one(int spool_fd, const char *name, spool_scan_fn *fn, void *ct
     struct spool_status s;
     if (spool_parse_name(name, &job, &attempt) < 0)
         return;
-    int alive;
-    {
-        cleanup_close int fd = open_unit(spool_fd, job, attempt, 0, O_RDONLY);
-        if (fd < 0 && fd != -ENOENT)
-            return;
-        alive = fd < 0 ? 0 : lock_held(fd, NULL);
-        // Alive is asked first: an attempt that ends in between then reads as ended, not as lost.
-        if (fd >= 0 && read_record(fd, &s) == 0 && s.job == job && s.attempt == attempt) {
-            fn(ctx, &s, alive > 0);
-            return;
-        }
-    }
-    if (alive <= 0)
+    bool alive = false;
+    int rc = spool_look(spool_fd, job, attempt, &s, &alive);
+    if (rc == 0 && s.job == job && s.attempt == attempt)
+        fn(ctx, &s, alive);
+    else if (!alive && (rc == 0 || rc == -ENOENT || rc == -EBADMSG))
         remove_folder(spool_fd, name);
 }
 
@@ -437,7 +476,7 @@ static DIR *open_listing(int dir_fd) {
 }
 
 void spool_discard(int spool_fd, const char *path) {
-    static const char *const own[] = {"hints", "id", "shepherd.log"};
+    static const char *const own[] = {"hints", "id", seen_name, "shepherd.log"};
     DIR *d = open_listing(spool_fd);
     bool empty = d != NULL;
     for (struct dirent *ent; empty && (ent = readdir(d));) {
@@ -445,7 +484,7 @@ void spool_discard(int spool_fd, const char *path) {
         bool known = streq(ent->d_name, ".") || streq(ent->d_name, "..");
         for (size_t i = 0; i < sizeof own / sizeof *own && !known; i++)
             known = streq(ent->d_name, own[i]) && fstatat(spool_fd, own[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    (i < 2 || st.st_size == 0);
+                    (i < 3 || st.st_size == 0);
         empty = known;
     }
     if (d)

@@ -43,6 +43,7 @@ static const struct field attempt_fields[] = {
     FIELD(5, S, epoch, ""),
     FIELD(6, S, seq, ""),
     FIELD_LIST_SUB(10, S, steps, &step_state_schema, ""),
+    FIELD(11, S, last_step, ""),
 };
 static const struct schema attempt_schema = SCHEMA(S, "attempt", attempt_fields);
 #undef S
@@ -162,7 +163,8 @@ static const struct field signal_fields[] = {FIELD(1, S, id, ""),     FIELD(2, S
 static const struct schema signal_schema = SCHEMA(S, "signal", signal_fields);
 #undef S
 #define S struct message_ack
-static const struct field ack_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, "")};
+static const struct field ack_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""),
+                                          FIELD(3, S, epoch, ""), FIELD(4, S, seq, "")};
 static const struct schema ack_schema = SCHEMA(S, "ack", ack_fields);
 #undef S
 #define S struct message_ping
@@ -175,12 +177,9 @@ static const struct schema describe_schema = SCHEMA(S, "describe", describe_fiel
 #undef S
 #define S struct message_attempt
 static const struct field described_fields[] = {
-    FIELD(1, S, id, ""),
-    FIELD(2, S, attempt, ""),
-    FIELD_SUB(3, S, launch, &launch_schema, ""),
-    FIELD(4, S, start_ms, ""),
-    FIELD(5, S, cpu_ids, ""),
-    FIELD_SUB(6, S, end, &ended_schema, ""),
+    FIELD(1, S, id, ""),        FIELD(2, S, attempt, ""), FIELD_SUB(3, S, launch, &launch_schema, ""),
+    FIELD(4, S, start_ms, ""),  FIELD(5, S, cpu_ids, ""), FIELD_SUB(6, S, end, &ended_schema, ""),
+    FIELD(7, S, last_step, ""),
 };
 static const struct schema described_schema = SCHEMA(S, "attempt", described_fields);
 #undef S

@@ -200,7 +200,7 @@ int agent_control(struct agent_node *n, uint64_t id, uint32_t attempt, const str
 static void kill_attempt(struct agent *a, const struct agent_action *k) {
     if (!k->step && end_unresolved(a, k))
         return;
-    if (k->checkpoint && agent_checkpoint_first(a, k))
+    if (k->checkpoint && agent_step_runner_checkpoint(a->step_runner, k, clock_mono_ms()))
         return;  // not told yet: the logic asks again
     struct control_request r = {.type = CONTROL_KILL, .step = k->step, .why = k->cause,
                                 .signal = (int32_t)k->signal, .value_ms = k->grace_ms};
@@ -218,6 +218,17 @@ static void kill_attempt(struct agent *a, const struct agent_action *k) {
 static void tell_desired(struct agent *a, const struct agent_action *x, const struct control_request *r) {
     if (agent_send_control(a, x->id, x->attempt, r) == 0)
         agent_logic_told(a->shared.logic, x->id, x->attempt, x->type);
+}
+
+// Before the folder of an attempt goes: after a restart this is all that shows a controller which was restored from an
+// older copy that the attempt may have run.
+static void keep_seen(struct agent *a) {
+    struct journal_position p = agent_logic_seen(a->shared.logic);
+    uint64_t numbers[] = {p.epoch, p.seq, p.next_id};
+    if (p.epoch == a->kept_seen.epoch && p.seq == a->kept_seen.seq)
+        return;
+    a->kept_seen = p;
+    spool_write_seen(a->shared.spool_fd, numbers);
 }
 
 static void carry_out(struct agent *a, const struct agent_action *x) {
@@ -249,15 +260,14 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
         tell_desired(a, x, &r);
         break;
     case AGENT_REMOVE:
+        keep_seen(a);
         streams_forget(a->streams, x->id, x->attempt);
         gpus_forget(a->gpus, x->id, x->attempt);
         agent_ends_forget(a, x->id, x->attempt);
         if (spool_remove(a->shared.spool_fd, x->id, x->attempt) < 0)
             log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)x->id);
         break;
-    case AGENT_STEP:
-        agent_step_start(a, x->message.body);
-        break;
+    case AGENT_STEP: agent_step_runner_start(a->step_runner, x->message.body, clock_mono_ms()); break;
     case AGENT_STEP_REMOVE:
         spool_remove_step(a->shared.spool_fd, x->id, x->attempt, x->step);
         break;
@@ -285,7 +295,7 @@ void agent_execute(struct agent *a) {
     agent_logic_clear(a->shared.logic);
     a->executing = false;
     // Kills that found no listener are asked for again soon rather than at the next tick.
-    if (a->handed_back.len || a->waiting.len || a->step_starts.len)
+    if (a->handed_back.len || a->waiting.len || agent_step_runner_waits(a->step_runner))
         retry_soon(a);
 }
 
@@ -314,7 +324,7 @@ static void retry_launches(struct agent *a) {
 void agent_retry(struct agent *a) {
     int64_t now_ms = clock_mono_ms();
     retry_launches(a);
-    agent_step_retry(a);
+    agent_step_runner_retry(a->step_runner, now_ms);
     for (uint32_t i = 0; i < a->waiting.len;) {
         struct waiting_control *w = &a->waiting.at[i];
         int rc = agent_send_control(a, w->id, w->attempt, &w->request);

@@ -3,20 +3,20 @@
 #pragma once
 #include "agent/daemon/daemon.h"
 #include "agent/gpu/gpus.h"
+#include "agent/logic/step_runner.h"
 #include "agent/node/node.h"
 #include "agent/stream/streams.h"
 #include "launch/shepherds.h"
 
 enum {
     AGENT_TICK_MS = 250,
-    AGENT_LOOK_EVERY_MS = 2000,    // hints may get lost: how often every attempt is looked at
+    AGENT_LOOK_EVERY_MS = 2000,  // hints may get lost: how often every attempt is looked at
     AGENT_CONTROL_RETRY_MS = 25,
     AGENT_DIAL_FIRST_MS = 100,
     AGENT_DIAL_MAX_MS = 10000,
-    AGENT_ENDS_AFTER_MS = 5000,    // without a controller: ends go to disk
-    AGENT_ZYGOTE_REST_MS = 2000,   // between two deaths of the zygote
+    AGENT_ENDS_AFTER_MS = 5000,      // without a controller: ends go to disk
+    AGENT_ZYGOTE_REST_MS = 2000,     // between two deaths of the zygote
     AGENT_USER_PATIENCE_MS = 20000,  // a launch whose user nobody tells; then the job is queued again
-    CHECKPOINTS_MAX = 1024,         // remembered; older ones have long ended
 };
 
 struct waiting_control {  // a request to a shepherd that does not listen yet
@@ -40,18 +40,6 @@ struct unresolved_launch {  // its user is not known yet
     uint32_t ncpus;
 };
 
-struct checkpointing {  // an attempt whose kill waits for its checkpoint command (checkpoint.c)
-    uint64_t id;
-    uint32_t attempt;
-    int64_t until_ms;
-};
-
-struct step_start {  // a step whose shepherd does not listen yet
-    uint64_t id;
-    uint32_t attempt, step;
-    int64_t until_ms;
-};
-
 struct agent {
     struct agent_node shared;  // first: agent_of() relies on it
     const struct agent_options *options;
@@ -63,8 +51,8 @@ struct agent {
     VEC(struct waiting_launch) handed_back;
     VEC(struct unresolved_launch) unresolved;
     VEC(struct waiting_control) waiting;
-    VEC(struct checkpointing) checkpointing;
-    VEC(struct step_start) step_starts;
+    struct agent_step_runner *step_runner;
+    struct journal_position kept_seen;  // as it lies in the spool folder
 
     bool welcomed_once;
     struct message_skips skips;  // message types of a later controller
@@ -99,17 +87,8 @@ int agent_send_control(struct agent *a, uint64_t id, uint32_t attempt, const str
 // Sends a request to a shepherd; one that does not listen yet gets it later.
 int agent_control(struct agent_node *n, uint64_t id, uint32_t attempt, const struct control_request *r);
 
-// checkpoint.c: true while the command that saves the job's work still has to run.
-bool agent_checkpoint_first(struct agent *a, const struct agent_action *k);
-
-// step_runner.c: steps inside attempts.
-enum { STEP_RUNNER_NUMBERS = 0x40000000 };  // steps have smaller numbers, commands larger ones
-typedef void agent_step_report_fn(struct agent *a, const struct step_end *end);
-void agent_step_start(struct agent *a, const struct message_exec *m);
-void agent_step_retry(struct agent *a);
-void agent_step_check(struct agent *a, uint64_t id, uint32_t attempt, uint32_t step);  // whether it has ended
-void agent_step_look(struct agent *a);  // the same for all
-void agent_step_attempt_ended(struct agent *a, uint64_t id, uint32_t attempt);  // its steps have too
+// step_runner.c: steps inside attempts, for agent/logic/step_runner.h.
+extern const struct agent_step_host agent_step_host;
 void agent_step_recover(struct agent *a, uint64_t id, uint32_t attempt);
 
 // attempt_scan.c: what became of attempts.

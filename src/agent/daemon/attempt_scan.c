@@ -24,7 +24,8 @@ static void report(struct agent *a, const struct spool_status *s) {
     agent_request_report(s, &arena, &end);
     gpus_usage(a->gpus, s->job, s->attempt, end.usage);
     gpus_release(a->gpus, s->job, s->attempt);
-    agent_step_attempt_ended(a, s->job, s->attempt);  // before the job's: a step's end is news only while it runs
+    agent_step_runner_attempt_ended(a->step_runner, s->job,
+                                    s->attempt);  // before the job's: a step's end is news only while it runs
     agent_logic_ended(a->shared.logic, &end);
     streams_attempt_ended(a->streams, s->job, s->attempt);
 }
@@ -53,9 +54,9 @@ void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive
     enum agent_phase phase = agent_logic_phase(a->shared.logic, id, attempt);
     if ((phase != AGENT_LAUNCHING && phase != AGENT_RUNNING) || agent_unresolved(a, id, attempt))
         return;
-    // Whether it lives is asked before what it wrote: an end in between is then seen as an end.
-    int alive = look_alive ? spool_alive(a->shared.spool_fd, id, attempt, NULL) : 1;
-    int rc = spool_read_status(a->shared.spool_fd, id, attempt, 0, &s);
+    bool alive = true;
+    int rc = look_alive ? spool_look(a->shared.spool_fd, id, attempt, &s, &alive)
+                        : spool_read_status(a->shared.spool_fd, id, attempt, 0, &s);
     if (rc < 0) {
         log_error("job %llu: its record in the spool folder is gone: %s", (unsigned long long)id,
                   strerror(-rc));
@@ -78,23 +79,23 @@ void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive
 // the hands of another after all, the lock decides.
 static void check_orphan(struct agent *a, uint64_t id, uint32_t attempt) {
     struct spool_status s;
+    bool alive;
     agent_check(a, id, attempt, true);
     if (agent_logic_phase(a->shared.logic, id, attempt) != AGENT_LAUNCHING ||
-        spool_alive(a->shared.spool_fd, id, attempt, NULL) ||
-        spool_read_status(a->shared.spool_fd, id, attempt, 0, &s) < 0 || s.state != SPOOL_CREATED)
+        spool_look(a->shared.spool_fd, id, attempt, &s, &alive) < 0 || alive || s.state != SPOOL_CREATED)
         return;
     struct waiting_launch w = {.id = id, .attempt = attempt};
     vec_push(&a->handed_back, w);
 }
 
 static void step_hint(struct agent *a, const struct spool_hint *h) {
-    if (h->step >= STEP_RUNNER_NUMBERS) {
+    if (h->step >= AGENT_STEPS_BELOW) {
         if (h->state == SPOOL_ENDED && h->step != SPOOL_CHECKPOINT_STEP)
             streams_step_ended(a->streams, h->job, h->attempt, h->step);
         return;
     }
     if (h->state == SPOOL_ENDED)
-        agent_step_check(a, h->job, h->attempt, h->step);
+        agent_step_runner_check(a->step_runner, h->job, h->attempt, h->step);
     else if (h->state == SPOOL_OUTPUT)
         streams_step_changed(a->streams, h->job, h->attempt, h->step);
 }
@@ -136,7 +137,7 @@ void agent_look(struct agent *a) {
     for (uint32_t i = 0; i + 1 < c.names.len; i += 2)
         agent_check(a, c.names.at[i], (uint32_t)c.names.at[i + 1], true);
     vec_done(&c.names);
-    agent_step_look(a);
+    agent_step_runner_look(a->step_runner);
     agent_execute(a);
 }
 
@@ -190,6 +191,10 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
 
 void agent_recover(struct agent *a) {
     struct error e = {0};
+    uint64_t seen[3];
+    spool_read_seen(a->shared.spool_fd, seen);
+    agent_logic_recover_seen(
+        a->shared.logic, &(struct journal_position){.epoch = seen[0], .seq = seen[1], .next_id = seen[2]});
     if (spool_scan(a->shared.spool_fd, recover_one, a, &e) < 0)
         log_error("%s", e.text);
     cgroup_tidy(&a->shared.site);

@@ -313,6 +313,7 @@ static int set_up(struct agent *a, struct error *e) {
         return rc;
     // A node that is declared larger than the machine has no cpus to bind to.
     a->shared.logic = agent_logic_new(a->shared.node.cpus <= physical_cpus() ? a->shared.node.cpus : 0);
+    a->step_runner = agent_step_runner_new(a->shared.logic, &agent_step_host, a);
     return 0;
 }
 
@@ -341,6 +342,7 @@ static void tear_down(struct agent *a) {
     // One that nobody chose is found again by its name alone; empty, it would lie there until the next boot.
     if (a->shared.spool_fd >= 0 && str_empty(a->options->spool))
         spool_discard(a->shared.spool_fd, a->shared.spool_path);
+    agent_step_runner_free(a->step_runner);
     agent_logic_free(a->shared.logic);
     users_free(a->shared.users);
     gpus_free(a->gpus);
@@ -348,12 +350,10 @@ static void tear_down(struct agent *a) {
     tls_context_free(a->tls);
     vec_done(&a->shared.unreaped);
     vec_done(&a->handed_back);
-    vec_done(&a->step_starts);
     for (uint32_t i = 0; i < a->unresolved.len; i++)
         arena_done(&a->unresolved.at[i].arena);
     vec_done(&a->unresolved);
     vec_done(&a->waiting);
-    vec_done(&a->checkpointing);
     int *fds[] = {&a->hints_fd, &a->shared.spool_fd, &a->shared.output_fd, &a->ends_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (*fds[i] >= 0)

@@ -234,6 +234,14 @@ void agent_logic_recover_origin(struct agent_logic *l, uint64_t id, uint32_t att
     saw(l, &(struct journal_position){.epoch = m.epoch, .seq = m.seq, .next_id = id + 1});
 }
 
+struct journal_position agent_logic_seen(const struct agent_logic *l) {
+    return l->seen;
+}
+
+void agent_logic_recover_seen(struct agent_logic *l, const struct journal_position *seen) {
+    saw(l, seen);
+}
+
 void agent_logic_connected(struct agent_logic *l, const struct node *node, int64_t now_ms) {
     struct arena *a = &l->actions.arena;
     struct message_hello hello = {.protocol = PROTOCOL, .level = FEATURE_LEVEL_NEWEST};
@@ -311,6 +319,7 @@ static void on_describe(struct agent_logic *l, const struct message_describe *m)
         answer.start_ms = e->start_ms;
         answer.cpu_ids = cpus.len ? buf_str(&cpus) : NULL;
         answer.end = e->end;
+        answer.last_step = agent_steps_last(l->steps, m->id, m->attempt);
     }
     send(l, MESSAGE_ATTEMPT, &answer);
 }
@@ -460,6 +469,7 @@ static void on_ack(struct agent_logic *l, const struct message_ack *m) {
     struct agent_attempt *e = find(l, m->id, m->attempt);
     if (!e || e->phase != AGENT_ENDED)
         return;
+    saw(l, &(struct journal_position){.epoch = m->epoch, .seq = m->seq, .next_id = m->id + 1});
     act(l, AGENT_REMOVE, m->id, m->attempt);
     agent_steps_drop(l->steps, m->id, m->attempt);
     forget(l, m->id, m->attempt, e->epoch);

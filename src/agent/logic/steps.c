@@ -119,10 +119,19 @@ bool agent_steps_due(struct agent_steps *s, int64_t now_ms, struct message_kill 
     return false;
 }
 
+uint32_t agent_steps_last(const struct agent_steps *s, uint64_t id, uint32_t attempt) {
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < s->list.len; i++)
+        if (s->list.at[i].id == id && s->list.at[i].attempt == attempt && s->list.at[i].step > last)
+            last = s->list.at[i].step;
+    return last;
+}
+
 void agent_steps_list(const struct agent_steps *s, struct attempt *out, struct arena *a) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->list.len; i++)
         n += s->list.at[i].id == out->id && s->list.at[i].attempt == out->attempt;
+    out->last_step = agent_steps_last(s, out->id, out->attempt);
     if (!n)
         return;
     out->steps.at = arena_alloc(a, n * sizeof *out->steps.at);

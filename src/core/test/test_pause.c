@@ -70,15 +70,16 @@ static void a_hello_is_answered_with_the_desired_state(void **state) {
     uint64_t id = running(&r, &s);
     struct attempt known = {.id = id, .attempt = 1, .state = ATTEMPT_RUNNING};
     rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
-    assert_int_equal(r.suspends, 0);
+    assert_true(r.suspends == 1 &&
+                r.resumed);  // it may have been suspended in a state that was lost by a restore
     assert_int_equal(do_suspend(r.core, &alice, id, false, r.now_ms, &e), 0);
     rig_drain(&r);
-    assert_true(r.suspends == 1 && !r.resumed);
-    rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
     assert_true(r.suspends == 2 && !r.resumed);
+    rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
+    assert_true(r.suspends == 3 && !r.resumed);
     assert_int_equal(do_suspend(r.core, &alice, id, true, r.now_ms, &e), 0);
     rig_hello(&r, "n1", 4, 0, "b1", &known, 1);
-    assert_true(r.suspends == 4 && r.resumed);
+    assert_true(r.suspends == 5 && r.resumed);
     rig_done(&r);
 }
 

@@ -4,10 +4,15 @@
 
 #include <errno.h>
 
+#include "sched/step_pack.h"
+
 // A core as it was after the first `count` records, started again.
+static uint32_t epoch_random;
+
 static void restore(struct rig *r, uint32_t count) {
     struct core_config config;
     core_config_default(&config);
+    config.epoch_random = epoch_random;
     core_free(r->core);
     r->core = core_new(&config);
     for (uint32_t i = 0; i < r->journal.len; i++) {
@@ -282,12 +287,92 @@ static void test_epochs_grow(void **state) {
     rig_done(&r);
 }
 
+// The clock was set back before the copy was put in place: the new controller's epoch is not that of the lost one.
+static void test_epochs_differ_with_a_clock_set_back(void **state) {
+    struct rig r;
+    struct remembered k;
+    struct spec spec = rig_spec();
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    uint32_t copy = r.journal.len;
+    r.now_ms -= 500000;
+    epoch_random = 77;
+    restore(&r, copy);  // a start like any other
+    hello(&r, NULL, 0, NULL);
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    rig_started(&r, "n1", id, 1);
+    remember(&r, id, 1, &k);
+    epoch_random = 4711;
+    restore(&r, copy);
+    struct attempt known = attempt_of(&k);
+    hello(&r, &known, 1, NULL);
+    assert_int_equal(describes(&r), 1);
+    rig_drain(&r);
+    assert_int_equal(r.kills, 0);
+    epoch_random = 0;
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
+static uint32_t step(struct rig *r, uint64_t id) {
+    struct message_exec command = {0};
+    struct step_request where = {.tasks = 1, .cpus_per_task = 1, .overlap = true};
+    struct core_step_request q = {.name = "work", .request = &where, .command = &command};
+    struct error e = {0};
+    uint32_t number = 0;
+    assert_int_equal(core_step_create(r->core, &alice, id, &q, r->now_ms, &number, &e), 0);
+    return number;
+}
+
+// Steps of the lost state are left alone, new ones have other numbers; one that the copy has as running and the node
+// does not know is not started again.
+static void test_steps_of_a_lost_state(void **state) {
+    struct rig r;
+    struct remembered k;
+    struct spec spec = rig_spec();
+    struct journal_position seen;
+    struct core_step_view v;
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    rig_started(&r, "n1", id, 1);
+    remember(&r, id, 1, &k);
+    uint32_t first = step(&r, id);
+    rig_drain(&r);
+    uint32_t copy = r.journal.len;
+    assert_int_equal(step(&r, id), 2);
+    rig_drain(&r);
+    assert_true(core_position(r.core, core_seq(r.core), &seen));
+    restore(&r, copy);
+    struct attempt known = attempt_of(&k);
+    struct step_state runs[] = {{.step = 2}};
+    known.steps.at = runs;
+    known.steps.len = 1;
+    known.last_step = 9;
+    hello(&r, &known, 1, &seen);
+    for (uint32_t i = 0; i < core_outbox(r.core)->effects.len; i++)
+        assert_int_not_equal(core_outbox(r.core)->effects.at[i].type, EFFECT_STEP);
+    rig_drain(&r);
+    assert_int_equal(r.kills, 0);
+    assert_true(core_step_view(r.core, id, first, NULL, &v) && v.ended);
+    assert_non_null(strstr(v.ended->ends.at[0].error, "restored"));
+    assert_true(step(&r, id) > 9);
+    rig_drain(&r);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unknown_attempt_becomes_a_job), cmocka_unit_test(test_its_end_is_recorded),
-        cmocka_unit_test(test_number_taken_meanwhile),        cmocka_unit_test(test_pending_in_the_copy),
-        cmocka_unit_test(test_not_started_in_the_copy),       cmocka_unit_test(test_plain_restart),
+        cmocka_unit_test(test_unknown_attempt_becomes_a_job),
+        cmocka_unit_test(test_its_end_is_recorded),
+        cmocka_unit_test(test_number_taken_meanwhile),
+        cmocka_unit_test(test_pending_in_the_copy),
+        cmocka_unit_test(test_not_started_in_the_copy),
+        cmocka_unit_test(test_plain_restart),
         cmocka_unit_test(test_epochs_grow),
+        cmocka_unit_test(test_steps_of_a_lost_state),
+        cmocka_unit_test(test_epochs_differ_with_a_clock_set_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,8 +146,8 @@ static void a_lease_ends_an_allocation_that_nobody_claims(void **state) {
     rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
     uint64_t id = running(&r, 1, 60), kept = running(&r, 1, 0);
     for (int i = 0; i < 90; i++) {  // renewed: it stays
-        core_lease_renew(r.core, id, r.now_ms += 1000);
-        core_schedule(r.core, r.now_ms);
+        core_lease_renew(r.core, id);
+        core_schedule(r.core, r.now_ms += 1000);
     }
     assert_int_equal(rig_state(&r, id), JOB_RUNNING);
     r.now_ms += 3600 * 1000;  // the controller stood still: nobody could renew it
@@ -169,12 +169,62 @@ static void a_lease_ends_an_allocation_that_nobody_claims(void **state) {
     rig_done(&r);
 }
 
+static void a_clock_that_is_set_back_puts_no_lease_off(void **state) {
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    uint64_t id = running(&r, 1, 60), gone = running(&r, 1, 60);
+    for (int i = 0; i < 5; i++) {
+        core_lease_renew(r.core, id);
+        core_schedule(r.core, r.now_ms += 1000);
+    }
+    r.now_ms -= 500 * 1000;
+    for (int i = 0; i < 90; i++) {
+        core_lease_renew(r.core, id);
+        core_schedule(r.core, r.now_ms += 1000);
+    }
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_int_equal(rig_state(&r, gone), JOB_COMPLETING);
+    r.now_ms += 500 * 1000;  // and forward again: nobody could renew it in between
+    core_schedule(r.core, r.now_ms);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    rig_drain(&r);
+    rig_done(&r);
+}
+
+// A launch that was lost with its connection took the job's steps on that node with it.
+static void a_lost_launch_is_sent_again_with_its_steps(void **state) {
+    struct rig r;
+    uint32_t number;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    rig_hello(&r, "n2", 4, 0, "b2", NULL, 0);
+    struct spec s = rig_spec();
+    s.tasks = s.nodes_min = s.nodes_max = 2;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    rig_started(&r, "n1", id, 1);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_int_equal(create(r.core, &r, &alice, id, 2, NULL, &number), 0);
+    assert_int_equal(effects(r.core, EFFECT_STEP), 2);
+    rig_drain(&r);
+    struct node n = {.name = "n2", .cpus = 4, .boot_id = "b2", .spool_id = "s", .memory_bytes = 64ull << 30};
+    struct message_hello h = {.node = &n};
+    struct error e = {0};
+    assert_int_equal(core_agent_hello(r.core, &h, NULL, r.now_ms, &e), 0);
+    assert_int_equal(effects(r.core, EFFECT_LAUNCH), 1);
+    assert_int_equal(effects(r.core, EFFECT_STEP), 1);
+    rig_drain(&r);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_holds_its_part_until_it_ends),
         cmocka_unit_test(a_hello_makes_both_sides_agree),
         cmocka_unit_test(a_step_is_ended_until_it_has_ended),
         cmocka_unit_test(a_lease_ends_an_allocation_that_nobody_claims),
+        cmocka_unit_test(a_clock_that_is_set_back_puts_no_lease_off),
+        cmocka_unit_test(a_lost_launch_is_sent_again_with_its_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

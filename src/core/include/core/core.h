@@ -37,6 +37,7 @@ struct core_config {
     bool requeue;                // of jobs that do not say
     uint64_t default_memory_per_cpu_bytes;  // 0: none; CORE_MEMORY_SHARE: a CPU's share of its node's memory
     uint32_t max_attempts;       // a job requeued this often is held
+    uint32_t epoch_random;       // chosen at random at every start: epochs of two restored copies differ
     struct policy policy;
 };
 void core_config_default(struct core_config *c);
@@ -188,7 +189,8 @@ struct core_step_view {
 bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const char *key, struct core_step_view *out);
 // The client of an allocation with a lease (spec.lease_s) is there. A lease that is not renewed for that
 // long ends the job; after a start of the controller every lease has its full term again.
-void core_lease_renew(struct core *c, uint64_t id, int64_t now_ms);
+enum { CORE_CLIENT_SILENT_MS = 40 * 1000 };  // a client that says nothing for so long does not count as there
+void core_lease_renew(struct core *c, uint64_t id);
 // The client of an allocation is done with it: the job ends with this exit.
 void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exit_signal, int64_t now_ms);
 

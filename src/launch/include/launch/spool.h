@@ -6,6 +6,7 @@
 //   control   the shepherd's socket, for attempts that live longer than a moment
 // A shepherd holds a POSIX lock on `unit` for as long as it lives (a fork does not inherit it, a
 // pid cannot be mistaken for another); whoever holds the lock may write how the attempt ended.
+// Beside them: `id` of the folder, `seen` (how far the controller's journal had come), the pipe `hints`.
 // Best kept on a memory file system: nothing in it outlives the machine's uptime.
 #pragma once
 #include <sys/types.h>
@@ -81,6 +82,9 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
 // What the controller said when it started the attempt, as the agent keeps it; nothing here reads it.
 int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len);
 int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena *a, const void **data, size_t *len);
+// How far the controller's journal had come (three numbers), for an agent that starts anew. Zeros: not known.
+void spool_write_seen(int spool_fd, const uint64_t position[static 3]);
+void spool_read_seen(int spool_fd, uint64_t position[static 3]);
 // Adds a step's unit file to a running attempt's folder.
 int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
                       struct error *e);
@@ -94,6 +98,9 @@ int spool_read_exits(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step
                      uint32_t max);
 // Whether a shepherd holds the attempt now; its pid in *pid.
 int spool_alive(int spool_fd, uint64_t job, uint32_t attempt, pid_t *pid);
+// The record of an attempt, and whether a shepherd holds it. One that starts or ends meanwhile is not taken for one
+// whose shepherd was killed.
+int spool_look(int spool_fd, uint64_t job, uint32_t attempt, struct spool_status *out, bool *alive);
 // Claims an attempt that has no shepherd and writes its end as `end`; -EBUSY if a shepherd has
 // it, -EALREADY if it ended before. *out is the status as it is then.
 int spool_close_attempt(int spool_fd, uint64_t job, uint32_t attempt, enum launch_end end,

@@ -83,6 +83,7 @@ struct attempt {
     struct message_ended *end;
     uint64_t epoch, seq;  // of the event that placed it; 0: before there were epochs
     LIST(struct step_state) steps;
+    uint32_t last_step;  // the highest number of a step that the agent remembers, also of those that are over
 };
 
 // How far a peer has seen the journal: the epoch of the controller, a committed event, and the number
@@ -215,6 +216,7 @@ struct message_attempt {
     int64_t start_ms;               // 0: not started yet
     const char *cpu_ids;
     struct message_ended *end;      // NULL: it runs
+    uint32_t last_step;             // as in struct attempt
 };
 struct message_signal {
     uint64_t id;
@@ -225,6 +227,7 @@ struct message_signal {
 struct message_ack {  // the end is recorded: the agent may forget the attempt
     uint64_t id;
     uint32_t attempt;
+    uint64_t epoch, seq;  // how far the journal has come with it; 0: it has no epochs
 };
 struct message_ping {
     int64_t at_ms;

@@ -74,6 +74,11 @@ void agent_logic_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, i
 
 void agent_logic_recover_origin(struct agent_logic *l, uint64_t id, uint32_t attempt, const void *origin, size_t len);
 
+// How far the journal had come when a controller last said so. Kept over restarts of the agent, at the latest when the
+// folder of an attempt is removed: with it goes the proof that the attempt ran.
+struct journal_position agent_logic_seen(const struct agent_logic *l);
+void agent_logic_recover_seen(struct agent_logic *l, const struct journal_position *seen);
+
 // --- connection ---
 void agent_logic_connected(struct agent_logic *l, const struct node *node, int64_t now_ms);
 void agent_logic_disconnected(struct agent_logic *l);

@@ -28,6 +28,8 @@ bool agent_steps_acked(struct agent_steps *s, uint64_t id, uint32_t attempt, uin
 void agent_steps_kill(struct agent_steps *s, const struct message_kill *m, int64_t now_ms);
 // The next kill that is due, to be sent to the shepherd; false: none.
 bool agent_steps_due(struct agent_steps *s, int64_t now_ms, struct message_kill *out);
+uint32_t agent_steps_last(const struct agent_steps *s, uint64_t id,
+                          uint32_t attempt);  // highest number; 0: none
 void agent_steps_list(const struct agent_steps *s, struct attempt *out, struct arena *a);  // of out->id, out->attempt
 void agent_steps_drop(struct agent_steps *s, uint64_t id, uint32_t attempt);  // the attempt is forgotten
 typedef void agent_step_fn(void *ctx, uint64_t id, uint32_t attempt, uint32_t step);
