@@ -37,8 +37,10 @@ static void free_values(struct map *m) {
 void check_done(struct sim *s) {
     struct check *c = &s->check;
     core_free(c->shadow);
-    for (uint32_t i = 0; i < c->jobs.len; i++)
+    for (uint32_t i = 0; i < c->jobs.len; i++) {
         vec_done(&c->jobs.at[i].placements);
+        vec_done(&c->jobs.at[i].steps);
+    }
     vec_done(&c->jobs);
     map_done(&c->keys);
     map_done(&c->refused);
@@ -46,13 +48,15 @@ void check_done(struct sim *s) {
     map_done(&c->recorded);
     map_done(&c->completing);
     free_values(&c->truths);
+    free_values(&c->step_truths);
+    map_done(&c->step_starts);
     rules_done(&c->rules);
     arena_done(&c->arena);
 }
 
 // --- the journal ---
 
-static struct told *job_told(struct check *c, uint64_t id) {
+struct told *check_told(struct check *c, uint64_t id) {
     return id && id <= c->jobs.len ? &c->jobs.at[id - 1] : NULL;
 }
 
@@ -61,6 +65,10 @@ static struct placement *placement_of(struct told *j, uint32_t attempt) {
         if (j->placements.at[i].attempt == attempt)
             return &j->placements.at[i];
     return NULL;
+}
+
+const struct placement *check_placement(struct told *j, uint32_t attempt) {
+    return placement_of(j, attempt);
 }
 
 static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
@@ -94,6 +102,11 @@ static void told_placed(struct sim *s, struct told *j, const struct event_job_pl
     j->has_usage = false;
     j->attempt = b->attempt;
     j->placed = true;
+}
+
+// After a restore another attempt may have the number.
+static uint64_t attempt_key(uint64_t id, uint32_t attempt, uint64_t epoch) {
+    return hash_u64(id << 20 | attempt) ^ hash_u64(epoch);
 }
 
 static uint64_t truth_key(const char *node, uint64_t id, uint32_t attempt, uint64_t epoch) {
@@ -138,7 +151,8 @@ static void told_ended(struct sim *s, struct told *j, const struct event_job_end
         sim_fail(s, "job %llu ended twice", (ull)b->id);
     j->ended = true;
     j->placed = false;
-    if (b->state == JOB_FAILED && map_get(&s->check.refused, hash_u64(b->id << 20 | b->attempt)))
+    const struct placement *p = placement_of(j, b->attempt);
+    if (b->state == JOB_FAILED && p && map_get(&s->check.refused, attempt_key(b->id, b->attempt, p->epoch)))
         sim_fail(s, "job %llu failed because a node could not launch it", (ull)b->id);
     uintptr_t at = (uintptr_t)map_get(&d->history_by_id, b->id);
     if (!at || d->history.at[at - 1].state != b->state) {
@@ -161,7 +175,7 @@ static void tell_job(struct sim *s, const struct event *e) {
         return;
     }
     uint64_t id = event_job_id(e);
-    struct told *j = job_told(&s->check, id);
+    struct told *j = check_told(&s->check, id);
     if (!j || !j->submitted || j->ended) {
         sim_fail(s, "%s about job %llu, which %s", event_info(e->type)->name, (ull)id,
                  j && j->ended ? "has ended" : "nobody submitted");
@@ -171,7 +185,13 @@ static void tell_job(struct sim *s, const struct event *e) {
     case EVENT_JOB_PLACED: told_placed(s, j, e->body); break;
     case EVENT_PART_ENDED: told_part_ended(s, j, e->body); break;
     case EVENT_JOB_ENDED: told_ended(s, j, e->body); break;
-    case EVENT_JOB_ENDING: j->cancelled |= ((struct event_job_ending *)e->body)->cause == END_CANCEL; break;
+    case EVENT_JOB_ENDING:
+        j->cancelled |= ((struct event_job_ending *)e->body)->cause == END_CANCEL;
+        check_lease_ended(s, id, e->body);
+        break;
+    case EVENT_STEP_STARTED:
+    case EVENT_STEP_ENDING:
+    case EVENT_STEP_ENDED: check_step_event(s, j, e); break;
     case EVENT_JOB_REQUEUED:
         if (!j->placed)
             sim_fail(s, "job %llu went back to the queue without having left it", (ull)id);
@@ -194,7 +214,7 @@ static void tell(struct sim *s, const struct store_event *record) {
              ((struct event_job_ending *)e.body)->reason ? ((struct event_job_ending *)e.body)->reason : "-");
     else
         note(s, "journal %llu: %s job %llu", (ull)record->seq, event_info(e.type)->name, (ull)record->job);
-    if (e.type >= EVENT_JOB_SUBMITTED && e.type <= EVENT_STEP_ENDED)
+    if (e.type >= EVENT_JOB_SUBMITTED && e.type <= EVENT_STEP_ENDING)
         tell_job(s, &e);
     e.at_ms = record->at_ms;
     rules_event(&s->check.rules, &e);
@@ -287,7 +307,7 @@ void check_given_up(struct sim *s, const char *node) {
 // --- the machines ---
 
 void check_launch(struct sim *s, const struct machine *m, const struct message_launch *l) {
-    const struct placement *p = placement_of(job_told(&s->check, l->id), l->attempt);
+    const struct placement *p = placement_of(check_told(&s->check, l->id), l->attempt);
     if (s->restored && (!core_epoch(s->check.shadow) || core_event_lost(s->check.shadow, l->epoch, l->seq)))
         return;  // sent before the restore
     if (l->script.len != strlen(JOB_SCRIPT) || memcmp(l->script.data, JOB_SCRIPT, l->script.len) != 0)
@@ -301,24 +321,26 @@ void check_launch(struct sim *s, const struct machine *m, const struct message_l
 
 // A node that cannot launch anything is given little to launch.
 void check_launch_failed(struct sim *s, struct machine *m, const struct message_launch *l) {
-    if (s->now_ms - m->failed_from_ms > FAILED_WINDOW_MS) {
+    bool kept = core_level(s->check.shadow) >
+                FEATURE_LEVEL_FIRST;  // journals of the first level do not say who fails
+    if (s->now_ms - m->failed_from_ms > FAILED_WINDOW_MS || !kept) {
         m->failed_from_ms = s->now_ms;
         m->failed_launches = 0;
     }
     if (++m->failed_launches > FAILED_LAUNCHES_MAX)
         sim_fail(s, "%s: %u launches failed in a minute, and more are sent", m->name, m->failed_launches);
     if (l->parts.len == 1)
-        map_put(&s->check.refused, hash_u64(l->id << 20 | l->attempt), m);
+        map_put(&s->check.refused, attempt_key(l->id, l->attempt, l->epoch), m);
 }
 
 void check_started(struct sim *s, struct machine *m, const struct sim_unit *u) {
-    uint64_t key = (hash_u64(u->id << 20 | u->attempt) ^ hash_u64(u->epoch)) + m->number + 1;
+    uint64_t same = attempt_key(u->id, u->attempt, u->epoch), key = same + m->number + 1;
     uint32_t cpus = 0, gpus[GPUS_MAX] = {0};
     uint64_t memory = 0;
     if (map_get(&s->check.starts, key))
         sim_fail(s, "%s: job %llu attempt %u was started twice", m->name, (ull)u->id, u->attempt);
     map_put(&s->check.starts, key, m);
-    map_remove(&s->check.refused, hash_u64(u->id << 20 | u->attempt));  // a later launch of the same attempt worked
+    map_remove(&s->check.refused, same);  // a later launch of the same attempt worked
     for (uint32_t i = 0; i < m->units.len; i++) {
         const struct sim_unit *x = m->units.at[i];
         if (!x->live)
@@ -347,7 +369,7 @@ void check_ended(struct sim *s, const struct machine *m, const struct sim_unit *
 
 // The attempt of a machine as the journal tells it; after a restore another may have its number.
 static struct placement *placement_on(struct check *c, const struct sim_unit *u, struct told **of) {
-    struct told *j = job_told(c, u->id);
+    struct told *j = check_told(c, u->id);
     struct placement *p = placement_of(j, u->attempt);
     *of = j;
     if (p && p->epoch == u->epoch && !p->agent_id)
@@ -383,10 +405,13 @@ void check_restored(struct sim *s) {
     struct core_config config = sim_config(s);
     int64_t latest_ms = c->rules.latest_ms;
     s->restored = true;
+    s->restores++;
     core_free(c->shadow);
     c->shadow = core_new(&config);
-    for (uint32_t i = 0; i < c->jobs.len; i++)
+    for (uint32_t i = 0; i < c->jobs.len; i++) {
         vec_done(&c->jobs.at[i].placements);
+        vec_done(&c->jobs.at[i].steps);
+    }
     vec_clear(&c->jobs);
     map_done(&c->keys);
     c->keys = (struct map){0};
@@ -394,12 +419,14 @@ void check_restored(struct sim *s) {
     c->rules = (struct rules){.latest_ms = latest_ms};
     c->read = 0;
     c->compared_seq = c->asserted_seq = 0;
+    c->rereading = true;
     check_journal(s);
+    c->rereading = false;
 }
 
 void check_acknowledged(struct sim *s, const struct request *q) {
     for (uint64_t i = 0; q->id && i < q->count && !s->restored; i++)
-        if (!job_told(&s->check, q->id + i))
+        if (!check_told(&s->check, q->id + i))
             sim_fail(s, "job %llu was acknowledged but is not in the journal", (ull)(q->id + i));
 }
 
@@ -439,6 +466,7 @@ void check_prompt(struct sim *s) {
         for (uint32_t k = 0; k < s->machines[i].units.len; k++)
             if (s->machines[i].logic)
                 check_suspended(s, s->machines[i].units.at[k]);
+    check_steps_prompt(s);
     core_each_job(s->head.core, ending_too_long, s);
     for (uint32_t i = 0; i < s->machine_count && s->cleanups > PROMPT_CLEANUPS; i++) {
         const struct machine *m = &s->machines[i];

@@ -77,13 +77,24 @@ static bool depend_on(const struct job_shape *j, const struct request *other, ch
     return true;
 }
 
-static int step(struct sim *s, const struct item *it, uint64_t id) {
-    struct message_exec command = {.kill_on_bad_exit = it->amount % 2};
-    struct step_request where = {.tasks = 1 + it->amount % 3, .overlap = it->amount % 2, .overcommit = true};
-    struct core_step_request q = {.name = "step", .request = &where, .command = &command};
+// A repeated request finds the step by its key, as the controller's sessions do.
+static int step(struct sim *s, const struct item *it, uint32_t item, uint64_t id) {
+    char run_ms[16], code[16], key[24];
+    const char *argv[] = {"step", run_ms, code};
+    struct message_exec command = {.kill_on_bad_exit = it->amount % 2, .argv = {argv, 3}};
+    struct step_request where = {
+        .tasks = 1 + it->amount % 3, .overlap = it->amount % 2, .overcommit = it->amount % 3 != 0};
+    struct core_step_request q = {.name = "step", .request = &where, .command = &command, .key = key};
+    struct core_step_view v;
     struct error e = {0};
     uint32_t number;
-    core_step_create(s->head.core, &admin, id, &q, head_wall_ms(s), &number, &e);
+    snprintf(run_ms, sizeof run_ms, "%u", (uint32_t)it->for_ms);
+    snprintf(code, sizeof code, "%u", it->amount % 5 == 0 ? it->pick % 3 : 0);
+    snprintf(key, sizeof key, "step-%u", item);
+    if (it->amount % 8 == 7)
+        core_step_signal(s->head.core, &admin, id, 1 + it->pick % 3, SIGTERM, true, head_wall_ms(s), &e);
+    else if (!core_step_view(s->head.core, id, 0, key, &v))
+        core_step_create(s->head.core, &admin, id, &q, head_wall_ms(s), &number, &e);
     return 0;
 }
 
@@ -118,7 +129,11 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
                         .qos = qos[j->qos],
                         .script_id = script_id,
                         .class = j->interactive ? CLASS_INTERACTIVE : CLASS_TRAIN,
-                        .launch = j->launch_tasks ? LAUNCH_TASKS : LAUNCH_BATCH,
+                        .launch = j->lease_s        ? LAUNCH_STEPS
+                                  : j->launch_tasks ? LAUNCH_TASKS
+                                                    : LAUNCH_BATCH,
+                        .lease_s = j->lease_s,
+                        .checkpoint = j->checkpoint ? "save" : NULL,
                         .memory_per_node_bytes = 64 << 20};
     if (j->array) {
         spec.array.at = &range;
@@ -172,7 +187,7 @@ static int on_job(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_REQUEUE: return command(s, COMMAND_REQUEUE, &(struct command_requeue){id, it->amount % 6 == 0}, e);
     case ITEM_SUSPEND: return command(s, COMMAND_SUSPEND, &job, e);
     case ITEM_RESUME: return command(s, COMMAND_RESUME, &job, e);
-    case ITEM_STEP: return step(s, it, id);
+    case ITEM_STEP: return step(s, it, (uint32_t)(it - s->plan->items.at), id);
     case ITEM_SIGNAL: return command(s, COMMAND_CANCEL, &signal, e);
     default: return update(s, it, id, e);
     }
@@ -269,6 +284,7 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_POLICY: return set_policy(s, it, e);
     case ITEM_NODE_REMOVE: return command(s, COMMAND_NODE_REMOVE, &(struct command_node){node}, e);
     case ITEM_RESERVATION: return command(s, COMMAND_RESERVATION_SET, &reservation, e);
+    case ITEM_LEVEL: return command(s, COMMAND_UPGRADE_FINISH, &(struct command_empty){0}, e);
     default: return on_token(s, it, e);
     }
 }
@@ -313,6 +329,9 @@ void client_answered(struct sim *s, const struct sim_answer *a) {
     q->count = a->count;
     note(s, "client: request #%u is acknowledged (job %llu)", q->item, (unsigned long long)q->id);
     check_acknowledged(s, q);
+    const struct job_shape *j = s->plan->items.at[q->item].job;
+    if (j && j->lease_s)
+        holder_begin(s, q, j->lease_s);
 }
 
 bool clients_settled(const struct sim *s) {

@@ -4,14 +4,16 @@
 //   net.c      connections: in order or broken      head.c     the controller's surroundings
 //   machine.c  nodes and the agents on them         client.c   users and operators, who ask again
 //   process.c  shepherds and what jobs do           faults.c   items of the plan that hurt
+//   step.c     steps and checkpoint commands        holder.c   clients of allocations, who come and go
 //   check.c    what must hold after every step      rules.c    who may be placed when and where
-//   run.c      one run from seed to verdict
+//   check_steps.c  the same for steps and leases    run.c      one run from seed to verdict
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "agent/logic/logic.h"
+#include "agent/logic/step_runner.h"
 #include "base/map.h"
 #include "base/rand.h"
 #include "controller/commit_pipeline.h"
@@ -32,14 +34,18 @@ enum happening {
     HAPPEN_HANDOVER,     // who: machine, a: life of the agent, b: unit
     HAPPEN_PROCESS,      // who: machine, a: unit, b: its turn
     HAPPEN_HINT,         // who: machine, a: life of the agent, b: unit
+    HAPPEN_STEP,         // who: machine, a: unit << 32 | step, b: its turn
+    HAPPEN_STEP_HINT,    // who: machine, a: life of the agent, b: unit << 32 | step
+    HAPPEN_AGENT_RETRY,  // who: machine, a: life of the agent
+    HAPPEN_HOLDER,       // who: holder
     HAPPEN_HEAD_START,
-    HAPPEN_HEAD_FLUSH,   // a: life of the controller
-    HAPPEN_HEAD_TICK,    // the same
+    HAPPEN_HEAD_FLUSH,  // a: life of the controller
+    HAPPEN_HEAD_TICK,   // the same
     HAPPEN_DISK,
-    HAPPEN_REQUEST,      // who: request, a: try
-    HAPPEN_REPLY,        // who: answer
-    HAPPEN_CLIENT,       // who: request, a: try: no answer came
-    HAPPEN_CLEANUP,      // faults are over: operators put things right
+    HAPPEN_REQUEST,  // who: request, a: try
+    HAPPEN_REPLY,    // who: answer
+    HAPPEN_CLIENT,   // who: request, a: try: no answer came
+    HAPPEN_CLEANUP,  // faults are over: operators put things right
 };
 
 #define JOB_SCRIPT "#!/bin/sh\nsleep 1\n"
@@ -74,6 +80,22 @@ struct link {
 enum unit_state { UNIT_CREATED, UNIT_RUNNING, UNIT_ENDED };
 enum unit_phase { PHASE_SPAWN, PHASE_RUN, PHASE_TERM, PHASE_KILL, PHASE_GONE };
 
+#define SIM_CHECKPOINT_STEP 0x80000000u
+
+// One step in an attempt's folder, and its tasks.
+struct sim_step {
+    uint32_t number;
+    enum unit_state state;
+    bool live, killed;
+    uint64_t turn, life;  // life: of the agent that made it
+    uint32_t run_ms;
+    int64_t created_ms, began_ms, started_mono_ms;
+    enum end_cause cause;
+    int32_t exit_code;
+    uint32_t exit_signal;
+    struct usage usage;
+};
+
 // One attempt in a machine's spool, and its processes.
 struct sim_unit {
     uint64_t number;  // within the run
@@ -103,9 +125,12 @@ struct sim_unit {
     uint64_t epoch;            // of its launch
     void *origin;              // as agent_action
     size_t origin_len;
+    VEC(struct sim_step) steps;
+    int64_t checkpoint_asked_ms;  // when the first agent was told to run it before the kill; 0: never
 };
 
 struct machine {
+    struct sim *sim;
     uint32_t number;
     char name[32], boot_id[32], spool_id[32];
     const struct machine_shape *shape;
@@ -113,8 +138,11 @@ struct machine {
     uint32_t boot, identity, spool;
     int64_t clock_offset_ms, spool_full_until_ms;
     uint32_t broken_gpus;       // bit n: GPU n
+    struct journal_position seen;  // in the spool
     VEC(struct sim_unit *) units;
     struct agent_logic *logic;  // NULL: the agent does not run
+    struct agent_step_runner *runner;
+    bool retrying;  // a retry is due
     uint64_t agent_life;
     uint32_t die_in;            // actions until the agent dies half-way through; 0: not
     int64_t die_for_ms;
@@ -165,7 +193,26 @@ struct sim_answer {
     int result;
 };
 
+// The client of an allocation. Its connection is a session of the controller that renews the lease.
+struct sim_holder {
+    uint32_t request;
+    uint64_t id;
+    uint32_t lease_s;
+    bool gone;                 // it has ended and will not come back
+    bool closed;               // the allocation was given back
+    int64_t back_ms;           // it is away until then
+    uint64_t session_life;     // life of the controller that its session is of; 0: none
+    int64_t heard_ms;          // when the controller last heard of it, by its steady clock
+    int64_t renewed_awake_ms;  // when its lease was last renewed, stalls not counted
+};
+
 // --- what must hold ---
+
+struct told_step {
+    uint32_t attempt, step, part_count, differs;
+    bool ending, ended;
+    const char *nodes[MACHINES_MAX];
+};
 
 struct placement {
     uint32_t attempt, part_count, ended;
@@ -181,6 +228,7 @@ struct told {
     struct usage usage;
     bool has_usage;
     VEC(struct placement) placements;
+    VEC(struct told_step) steps;
 };
 
 struct check {
@@ -193,8 +241,11 @@ struct check {
     struct map completing;      // attempts seen ending after the last fault -> when
     struct map recorded;        // attempts on a machine whose end was in the journal, also before a restore
     struct map truths;          // what an attempt on a machine used: struct usage
+    struct map step_starts;     // steps started, on the machines
+    struct map step_truths;     // how a step on a machine ended: struct sim_step
     struct rules rules;
     struct arena arena;
+    bool rereading;  // an older copy, from its beginning
     uint64_t compared_seq, asserted_seq;
     uint64_t compares, asserts;
 };
@@ -214,14 +265,15 @@ struct sim {
     struct sim_head head;
     VEC(struct request) requests;
     VEC(struct sim_answer *) answers;
+    VEC(struct sim_holder) holders;
     struct check check;
     struct arena arena;
     bool cleaning, finished, failed, restored;
-    uint32_t cleanups;
+    uint32_t cleanups, restores;
     struct map cancelled;       // jobs ended by operators at the end
     int64_t over_ms;            // when the last fault is over
     char failure[400];
-    uint64_t started, submitted, messages;
+    uint64_t started, steps_started, submitted, messages;
 };
 
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -257,6 +309,7 @@ void agent_start(struct sim *s, struct machine *m);
 void agent_kill(struct sim *s, struct machine *m);
 void agent_dial(struct sim *s, struct machine *m);
 void agent_tick(struct sim *s, struct machine *m);
+void agent_retry(struct sim *s, struct machine *m);
 void agent_gpu(struct sim *s, struct machine *m, uint32_t gpu);  // breaks, or works again
 void agent_message(struct sim *s, struct machine *m, const struct message *msg);
 void agent_closed(struct sim *s, struct machine *m, struct conn *c);
@@ -280,6 +333,24 @@ void unit_close(struct sim *s, struct machine *m, struct sim_unit *u, const char
 void unit_remove(struct sim *s, struct machine *m, struct sim_unit *u);
 void unit_end_message(const struct sim_unit *u, struct message_ended *out, struct usage *usage);
 void unit_hint(struct sim *s, struct machine *m, struct sim_unit *u);
+
+// step.c
+extern const struct agent_step_host step_host;
+struct sim_step *step_find(struct sim_unit *u, uint32_t number);
+void step_recover(struct sim *s, struct machine *m, struct sim_unit *u);
+void step_change(struct sim *s, struct machine *m, struct sim_unit *u, struct sim_step *t);
+void step_end_all(struct sim *s, struct machine *m, struct sim_unit *u);
+void step_stop_all(struct sim_unit *u);
+void step_kill(struct sim *s, struct machine *m, struct sim_unit *u, uint32_t number, uint32_t signal,
+               int64_t grace_ms);
+void step_remove(struct sim *s, struct machine *m, struct sim_unit *u, uint32_t number);
+
+// holder.c
+void holder_begin(struct sim *s, const struct request *q, uint32_t lease_s);
+void holder_turn(struct sim *s, struct sim_holder *h);
+void holder_item(struct sim *s, const struct item *it);  // it ends, goes away for a while, or gives back
+void holders_renew(struct sim *s);                       // what the controller does every second
+void holders_head_started(struct sim *s);
 
 // head.c
 void head_init(struct sim *s);
@@ -330,6 +401,18 @@ void check_ended(struct sim *s, const struct machine *m, const struct sim_unit *
 void check_removed(struct sim *s, const struct machine *m, const struct sim_unit *u);
 void check_acknowledged(struct sim *s, const struct request *q);
 void check_prompt(struct sim *s);
+struct told *check_told(struct check *c, uint64_t id);
+const struct placement *check_placement(struct told *j, uint32_t attempt);
+
+// check_steps.c
+void check_step_event(struct sim *s, struct told *j, const struct event *e);
+void check_step_started(struct sim *s, struct machine *m, const struct sim_unit *u, const struct sim_step *t);
+void check_step_ended(struct sim *s, struct machine *m, const struct sim_unit *u, const struct sim_step *t);
+void check_step_killed(struct sim *s, struct machine *m, const struct sim_unit *u, const struct sim_step *t);
+void check_step_removed(struct sim *s, struct machine *m, const struct sim_unit *u, const struct sim_step *t);
+void check_kill(struct sim *s, struct machine *m, struct sim_unit *u, const struct agent_action *a);
+void check_lease_ended(struct sim *s, uint64_t id, const struct event_job_ending *b);
+void check_steps_prompt(struct sim *s);  // after the last fault: steps and leases are as they should be
 bool check_idle(struct sim *s, char *why, size_t size);
 void check_equal(struct sim *s);
 struct core_config sim_config(const struct sim *s);

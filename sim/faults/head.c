@@ -25,6 +25,7 @@ struct core_config sim_config(const struct sim *s) {
     c.policy = s->plan->policy;
     c.grace_s = s->plan->grace_s;
     c.max_attempts = s->plan->max_attempts;
+    c.epoch_random = (uint32_t)hash_u64(s->plan->seed ^ s->head.life << 32);
     return c;
 }
 
@@ -103,6 +104,7 @@ void head_start(struct sim *s) {
     if (h->core)
         return;
     seams_next_format(h->format);
+    seams_first_level(s->plan->level == FEATURE_LEVEL_FIRST);
     struct core_config config = sim_config(s);
     struct pipeline_hooks hooks = {
         .ctx = s, .send = on_send, .job_changed = on_job, .node_lost = on_node_lost, .storage = on_storage};
@@ -136,6 +138,7 @@ void head_start(struct sim *s) {
     note(s, "controller: started (life %llu, journal %llu)", (unsigned long long)h->life,
          (unsigned long long)core_seq(h->core));
     check_loaded(s);
+    holders_head_started(s);
     h->snapshot_seq = core_seq(h->core);
     h->ping_ms = s->now_ms;
     after(s, TICK_MS, HAPPEN_HEAD_TICK, 0, h->life, 0);
@@ -307,6 +310,7 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
             send_to(s, c, MESSAGE_ACK, &(struct message_ack){end->id, end->attempt});
         }
         break;
+    case MESSAGE_STEP_END: core_agent_step_ended(core, c->node, m->body, now); break;
     case MESSAGE_ATTEMPT: core_agent_attempt(core, c->node, m->body, now); break;
     case MESSAGE_NODE_CHANGED: core_agent_node_changed(core, m->body, now); break;
     default: return;
@@ -359,6 +363,7 @@ void head_tick(struct sim *s) {
         pipeline_check_nodes(h->pipeline, head_mono_ms(s) - (s->now_ms - at), timeout, head_wall_ms(s));
     pipeline_check_nodes(h->pipeline, head_mono_ms(s), timeout, head_wall_ms(s));
     h->checked_ms = s->now_ms;
+    holders_renew(s);
     if (s->now_ms - h->ping_ms >= (int64_t)s->plan->heartbeat_s * 1000 - TICK_MS / 2) {
         struct journal_position at;
         struct message_ping ping = {.at_ms = head_mono_ms(s),

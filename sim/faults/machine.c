@@ -29,17 +29,29 @@ static void name_machine(struct machine *m) {
 
 void machine_init(struct sim *s, uint32_t number) {
     struct machine *m = &s->machines[number];
-    *m = (struct machine){
-        .number = number, .shape = &s->plan->machines[number], .powered = true, .boot = 1, .spool = 1};
+    *m = (struct machine){.sim = s,
+                          .number = number,
+                          .shape = &s->plan->machines[number],
+                          .powered = true,
+                          .boot = 1,
+                          .spool = 1};
     name_machine(m);
     after(s, some_ms(s, 0, 3000), HAPPEN_AGENT_START, number, m->boot, 0);
 }
 
 void machine_done(struct machine *m) {
+    agent_step_runner_free(m->runner);
     agent_logic_free(m->logic);
     for (uint32_t i = 0; i < m->units.len; i++)
         unit_free(m->units.at[i]);
     vec_done(&m->units);
+}
+
+static void agent_gone(struct machine *m) {
+    m->runner = agent_step_runner_free(m->runner);
+    m->logic = agent_logic_free(m->logic);
+    m->agent_life++;
+    m->retrying = false;
 }
 
 // --- power ---
@@ -76,8 +88,7 @@ void machine_down(struct sim *s, struct machine *m, bool clean) {
     if (m->conn)
         net_vanish(s, m->conn, AGENT_END);
     m->conn = NULL;
-    m->logic = agent_logic_free(m->logic);
-    m->agent_life++;
+    agent_gone(m);
     m->powered = false;
     for (uint32_t i = 0; i < m->units.len; i++)
         if (m->units.at[i]->live || m->units.at[i]->state != UNIT_ENDED)
@@ -90,6 +101,7 @@ void machine_down(struct sim *s, struct machine *m, bool clean) {
             unit_free(m->units.at[i]);
         vec_clear(&m->units);
         m->spool++;
+        m->seen = (struct journal_position){0};
     }
     name_machine(m);
 }
@@ -111,6 +123,8 @@ static void recover(struct sim *s, struct machine *m, struct sim_unit *u) {
     agent_logic_recover(m->logic, u->id, u->attempt, u->state == UNIT_RUNNING ? u->start_ms : 0, u->pid, NULL, 0,
                         u->state == UNIT_ENDED ? &end : NULL);
     agent_logic_recover_origin(m->logic, u->id, u->attempt, u->origin, u->origin_len);
+    if (u->state != UNIT_ENDED)
+        step_recover(s, m, u);
 }
 
 void agent_start(struct sim *s, struct machine *m) {
@@ -119,8 +133,10 @@ void agent_start(struct sim *s, struct machine *m) {
     note(s, "%s: agent starts, %u attempts in its spool", m->name, m->units.len);
     name_machine(m);
     m->logic = agent_logic_new(m->shape->cpus);
+    m->runner = agent_step_runner_new(m->logic, &step_host, m);
     m->agent_life++;
     m->refused = m->die_in = 0;
+    agent_logic_recover_seen(m->logic, &m->seen);
     for (uint32_t i = 0; i < m->units.len; i++)
         recover(s, m, m->units.at[i]);
     after(s, some_ms(s, 0, 50), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
@@ -133,8 +149,7 @@ void agent_kill(struct sim *s, struct machine *m) {
     note(s, "%s: agent killed", m->name);
     struct conn *c = m->conn;
     m->conn = NULL;
-    m->logic = agent_logic_free(m->logic);
-    m->agent_life++;
+    agent_gone(m);
     if (c)
         net_close(s, c, AGENT_END);  // the kernel closes it
 }
@@ -208,9 +223,13 @@ void agent_tick(struct sim *s, struct machine *m) {
             struct usage usage;
             unit_close(s, m, u, "its shepherd died");
             unit_end_message(u, &end, &usage);
+            agent_step_runner_attempt_ended(m->runner, u->id, u->attempt);
             agent_logic_ended(m->logic, &end);
         }
     }
+    agent_step_runner_retry(m->runner, machine_mono_ms(s, m));
+    if (rand_below(&s->rand, 2))
+        agent_step_runner_look(m->runner);
     agent_logic_tick(m->logic, machine_mono_ms(s, m));
     agent_act(s, m);
     after(s, 1000, HAPPEN_AGENT_TICK, m->number, m->agent_life, 0);
@@ -258,6 +277,22 @@ static void launch(struct sim *s, struct machine *m, const struct agent_action *
     agent_logic_ended(m->logic, &end);
 }
 
+static void kill_unit(struct sim *s, struct machine *m, struct sim_unit *u, const struct agent_action *a) {
+    if (!u)
+        return;
+    if (a->step) {
+        step_kill(s, m, u, a->step, a->signal, a->grace_ms);
+        return;
+    }
+    if (a->checkpoint && !u->checkpoint_asked_ms)
+        u->checkpoint_asked_ms = s->now_ms;
+    if (a->checkpoint && agent_step_runner_checkpoint(m->runner, a, machine_mono_ms(s, m)))
+        return;  // not told yet: the logic asks again
+    check_kill(s, m, u, a);
+    if (unit_kill(s, m, u, a->cause, a->signal, a->grace_ms))
+        agent_logic_kill_sent(m->logic, a->id, a->attempt);
+}
+
 static void act(struct sim *s, struct machine *m, const struct agent_action *a) {
     struct sim_unit *u = unit_find(m, a->id, a->attempt);
     switch (a->type) {
@@ -269,10 +304,7 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
         }
         break;
     case AGENT_LAUNCH: launch(s, m, a); break;
-    case AGENT_KILL:
-        if (u && unit_kill(s, m, u, a->cause, a->signal, a->grace_ms))
-            agent_logic_kill_sent(m->logic, a->id, a->attempt);
-        break;
+    case AGENT_KILL: kill_unit(s, m, u, a); break;
     case AGENT_TIME_LIMIT:  // pretended jobs have no limits of their own
         agent_logic_told(m->logic, a->id, a->attempt, a->type);
         break;
@@ -281,6 +313,7 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
             agent_logic_told(m->logic, a->id, a->attempt, a->type);
         break;
     case AGENT_REMOVE:
+        m->seen = agent_logic_seen(m->logic);
         if (u)
             unit_remove(s, m, u);
         break;
@@ -288,8 +321,11 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
         if (m->conn)
             net_close(s, m->conn, AGENT_END);
         break;
-    case AGENT_STEP:
-    case AGENT_STEP_REMOVE: break;
+    case AGENT_STEP: agent_step_runner_start(m->runner, a->message.body, machine_mono_ms(s, m)); break;
+    case AGENT_STEP_REMOVE:
+        if (u)
+            step_remove(s, m, u, a->step);
+        break;
     case AGENT_SIGNAL:  // changes nothing that counts here
     case AGENT_STREAM: break;
     }
@@ -307,4 +343,14 @@ void agent_act(struct sim *s, struct machine *m) {
         act(s, m, &a);
     }
     agent_logic_clear(m->logic);
+    if (agent_step_runner_waits(m->runner) && !m->retrying) {
+        m->retrying = true;
+        after(s, 25, HAPPEN_AGENT_RETRY, m->number, m->agent_life, 0);
+    }
+}
+
+void agent_retry(struct sim *s, struct machine *m) {
+    m->retrying = false;
+    agent_step_runner_retry(m->runner, machine_mono_ms(s, m));
+    agent_act(s, m);
 }

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/rand.h"
+#include "model/feature.h"
 
 static const struct {
     const char *word;
@@ -59,6 +60,8 @@ static const struct {
     [ITEM_CORRUPT] = {"corrupt", 3},
     [ITEM_REPEAT] = {"repeat", 5},
     [ITEM_HEAD_RESTORE] = {"controller-restore", 0},
+    [ITEM_HOLDER] = {"client-of-allocation", 0},
+    [ITEM_LEVEL] = {"finish-upgrade", 0},
 };
 
 const char *item_word(enum item_kind kind) {
@@ -69,10 +72,11 @@ void item_print(const struct item *it, uint32_t number, char *out, size_t size) 
     const struct job_shape *j = it->job;
     if (j)
         snprintf(out, size,
-                 "#%u at %lld ms: submit (%u nodes, %u cpus, %u milligpu, array %u%%%u, %u ms%s%s%s)", number,
-                 (long long)it->at_ms, j->nodes, j->cpus, j->gpus_milli, j->array, j->array_limit,
+                 "#%u at %lld ms: submit (%u nodes, %u cpus, %u milligpu, array %u%%%u, %u ms%s%s%s%s%s)",
+                 number, (long long)it->at_ms, j->nodes, j->cpus, j->gpus_milli, j->array, j->array_limit,
                  j->behaviour.run_ms, j->requeue ? ", requeue" : "", j->hold ? ", held" : "",
-                 j->dependency ? ", dependent" : "");
+                 j->dependency ? ", dependent" : "", j->lease_s ? ", allocation" : "",
+                 j->checkpoint ? ", checkpoint" : "");
     else
         snprintf(out, size, "#%u at %lld ms: %s (node %u, job of #%u, %lld ms, %u)", number,
                  (long long)it->at_ms, kinds[it->kind].word, it->node, it->target, (long long)it->for_ms,
@@ -256,6 +260,7 @@ static void add_restores(struct plan *p, uint64_t seed, int64_t length) {
     rand_seed(&r, seed ^ 0x7e570e);
     if (!one_in(&r, 6))
         return;
+    p->level = FEATURE_LEVEL_NEWEST;  // a journal without epochs cannot notice that it is an older copy
     for (uint32_t n = between(&r, 1, 3); n; n--) {
         struct item it = {.at_ms = rand_between(&r, length / 8, length),
                           .kind = ITEM_HEAD_RESTORE,
@@ -265,6 +270,58 @@ static void add_restores(struct plan *p, uint64_t seed, int64_t length) {
         if (it.at_ms + it.for_ms > p->last_ms)
             p->last_ms = it.at_ms + it.for_ms;
     }
+}
+
+static void shape_allocation(struct job_shape *j, struct rand *r) {
+    j->lease_s = between(r, 5, 40);
+    j->array = j->array_limit = 0;
+    j->requeue = false;
+    j->launch_tasks = false;
+    j->time_limit_s = 0;
+    j->behaviour.run_ms = FOREVER_MS;
+    j->behaviour.leftover_ms = 0;
+    j->behaviour.oom = false;
+}
+
+static void add_item(struct plan *p, struct rand *r, enum item_kind kind, int64_t at_ms, uint32_t target) {
+    struct item it = {.at_ms = at_ms, .kind = kind, .target = target};
+    it.node = (uint32_t)rand_below(r, p->machine_count);
+    it.pick = (uint32_t)rand_below(r, 6);
+    it.amount = (uint32_t)rand_below(r, 1000);
+    it.for_ms = kind == ITEM_HOLDER ? rand_between(r, 1, 80000) : rand_between(r, 1, 15000);
+    vec_push(&p->items, it);
+}
+
+// Allocations, steps, checkpoints and journals of the release before: drawn apart, so that the rest of the plan is
+// what it would be without them.
+static void add_steps(struct plan *p, uint64_t seed, int64_t length) {
+    struct rand r;
+    uint32_t count = p->items.len;
+    rand_seed(&r, seed ^ 0x57e95);
+    bool many = one_in(&r, 3);
+    p->level = one_in(&r, 5) ? FEATURE_LEVEL_FIRST : FEATURE_LEVEL_NEWEST;
+    for (uint32_t i = 0; i < count; i++) {
+        struct job_shape *j = p->items.at[i].job;
+        int64_t from = p->items.at[i].at_ms;
+        if (!j)
+            continue;
+        j->checkpoint = j->requeue && one_in(&r, 4);
+        j->behaviour.checkpoint_ms = one_in(&r, 4) ? between(&r, 5000, 30000) : between(&r, 1, 3000);
+        if (one_in(&r, many ? 4 : 12)) {
+            shape_allocation(j, &r);
+            for (uint32_t n = between(&r, 0, 2); n; n--)
+                add_item(p, &r, ITEM_HOLDER, rand_between(&r, from, length + 1), i);
+        }
+        if (one_in(&r, 10)) {  // stopped for a while
+            int64_t at = from + rand_between(&r, 1, 10000);
+            add_item(p, &r, ITEM_SUSPEND, at, i);
+            add_item(p, &r, ITEM_RESUME, at + rand_between(&r, 1, 20000), i);
+        }
+        for (uint32_t n = one_in(&r, many ? 2 : 6) ? between(&r, 1, 4) : 0; n; n--)
+            add_item(p, &r, ITEM_STEP, from + rand_between(&r, 0, one_in(&r, 2) ? 3000 : 30000), i);
+    }
+    if (p->level == FEATURE_LEVEL_FIRST && one_in(&r, 2))
+        add_item(p, &r, ITEM_LEVEL, rand_between(&r, 0, length), 0);
 }
 
 void run_plan_make(struct plan *p, uint64_t seed) {
@@ -306,6 +363,7 @@ void run_plan_make(struct plan *p, uint64_t seed) {
             p->last_ms = over;
     }
     vec_done(&at);
+    add_steps(p, seed, length);
     add_restores(p, seed, length);
 }
 

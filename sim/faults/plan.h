@@ -65,6 +65,8 @@ enum item_kind {
     ITEM_REPEAT,
     // not chosen at random: some seeds have them beside all else
     ITEM_HEAD_RESTORE,
+    ITEM_HOLDER,  // the client of an allocation ends, goes away for a while, or gives it back
+    ITEM_LEVEL,   // somebody finishes the upgrade of the journal
     ITEM_COUNT,
     ITEM_RANDOM_COUNT = ITEM_HEAD_RESTORE
 };
@@ -91,12 +93,15 @@ struct behaviour {
     uint32_t late_ms;      // between SIGKILL and the end: hung in the kernel
     uint32_t leftover_ms;  // a daemon lives on this long after the main process, unless killed
     bool oom;
+    uint32_t checkpoint_ms;  // how long its checkpoint command takes
 };
 
 struct job_shape {
     uint32_t cpus, tasks, nodes, gpus_milli, project, user;
     uint32_t array, array_limit;
     uint32_t time_limit_s, grace_s;
+    uint32_t lease_s;  // an allocation that is there for its client; 0: not
+    bool checkpoint;
     enum job_dependency dependency;
     uint32_t depends_on;  // on this item
     uint32_t qos;         // 0: none
@@ -132,6 +137,7 @@ struct plan {
     uint32_t heartbeat_s, lost_after_s, grace_s, max_attempts;
     uint32_t latency_ms;      // typical, one way
     uint32_t snapshot_every;  // journal records
+    uint32_t level;           // of the journal at the beginning
     struct sim_disk_faults disk;
     VEC(struct item) items;   // by time
     int64_t last_ms;          // the last fault is over

@@ -36,6 +36,7 @@ static struct behaviour behaviour_of(const struct sim *s, const struct message_l
 
 struct sim_unit *unit_free(struct sim_unit *u) {
     free(u->origin);
+    vec_done(&u->steps);
     free(u);
     return NULL;
 }
@@ -101,6 +102,7 @@ static void spawn(struct sim *s, struct machine *m, struct sim_unit *u) {
 }
 
 static void gone(struct sim *s, struct machine *m, struct sim_unit *u) {
+    step_end_all(s, m, u);
     u->live = false;
     u->phase = PHASE_GONE;
     u->state = UNIT_ENDED;
@@ -213,6 +215,7 @@ bool unit_suspend(struct sim *s, struct sim_unit *u, struct machine *m, bool res
 }
 
 void unit_stop(struct sim *s, struct machine *m, struct sim_unit *u) {
+    step_stop_all(u);
     u->live = false;
     u->shepherd = false;
     u->turn++;

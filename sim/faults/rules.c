@@ -242,8 +242,9 @@ static void check_partition(struct rules *r, const struct rule_job *j, const str
 
 static void on_placed(struct rules *r, struct rule_job *j, const struct event_job_placed *b, int64_t at_ms) {
     struct rule_project *p = project_of(r, j->project);
-    if (b->reason) {  // adopted: it runs, whatever the rules
+    if (b->reason) {  // adopted: it runs, whatever the rules, and waits for nothing when it is queued again
         j->placed = true;
+        j->dependency = NULL;
         memset(j->part_ended, 0, sizeof j->part_ended);
         j->at = schema_copy(event_info(EVENT_JOB_PLACED)->schema, b, &r->arena);
         p->used_milli += gpus_of(b);

@@ -39,8 +39,10 @@ static void on_item(struct sim *s, uint32_t number) {
     const struct item *it = &s->plan->items.at[number];
     if (s->keep && !s->keep[number])
         return;
-    if (it->kind < ITEM_HEAD_KILL)
+    if (it->kind < ITEM_HEAD_KILL || it->kind == ITEM_LEVEL)
         client_begin(s, number);
+    else if (it->kind == ITEM_HOLDER)
+        holder_item(s, it);
     else
         fault_begin(s, it, number);
 }
@@ -85,9 +87,23 @@ static void on_unit(struct sim *s, const struct queued *q) {
         struct message_ended end;
         struct usage usage;
         unit_end_message(u, &end, &usage);
+        agent_step_runner_attempt_ended(m->runner, u->id, u->attempt);
         agent_logic_ended(m->logic, &end);
     }
     agent_act(s, m);
+}
+
+static void on_step(struct sim *s, const struct queued *q) {
+    struct machine *m = &s->machines[q->who];
+    uint64_t name = q->kind == HAPPEN_STEP ? q->a : q->b;
+    struct sim_unit *u = unit_by_number(m, name >> 32);
+    struct sim_step *t = step_find(u, (uint32_t)name);
+    if (q->kind == HAPPEN_STEP && t && t->turn == q->b) {
+        step_change(s, m, u, t);
+    } else if (q->kind == HAPPEN_STEP_HINT && t && m->logic && m->agent_life == q->a) {
+        agent_step_runner_check(m->runner, u->id, u->attempt, t->number);
+        agent_act(s, m);
+    }
 }
 
 static void on_machine(struct sim *s, const struct queued *q) {
@@ -103,6 +119,7 @@ static void on_machine(struct sim *s, const struct queued *q) {
         break;
     case HAPPEN_AGENT_START: agent_start(s, m); break;
     case HAPPEN_AGENT_DIAL: agent_dial(s, m); break;
+    case HAPPEN_AGENT_RETRY: agent_retry(s, m); break;
     default: agent_tick(s, m); break;
     }
 }
@@ -163,7 +180,11 @@ static void happen(struct sim *s, const struct queued *q) {
     case HAPPEN_DOOM:
     case HAPPEN_AGENT_START:
     case HAPPEN_AGENT_DIAL:
+    case HAPPEN_AGENT_RETRY:
     case HAPPEN_AGENT_TICK: on_machine(s, q); break;
+    case HAPPEN_STEP:
+    case HAPPEN_STEP_HINT: on_step(s, q); break;
+    case HAPPEN_HOLDER: holder_turn(s, &s->holders.at[q->who]); break;
     case HAPPEN_HANDOVER:
     case HAPPEN_PROCESS:
     case HAPPEN_HINT: on_unit(s, q); break;
@@ -201,6 +222,7 @@ static void end(struct sim *s) {
     check_done(s);
     vec_done(&s->requests);
     vec_done(&s->answers);
+    vec_done(&s->holders);
     map_done(&s->cancelled);
     arena_done(&s->arena);
     queue_done(&s->queue);

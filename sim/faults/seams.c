@@ -17,9 +17,11 @@ enum { UNKNOWN_FIELD = 1000, SNAPSHOT_RECORD_JOB = 7 };
 // Between two runs in one process, and for functions whose callers cannot pass anything along.
 static struct {
     enum planted planted;
-    bool next_format, in_snapshot, in_hello;
+    bool next_format, first_level, in_snapshot, in_hello;
     struct store_watch watch;
     struct sim_disk *disk;
+    struct map greeted,
+        renewed;  // since the controller started: nodes that said hello, leases that were renewed
 } seams;
 
 static const struct {
@@ -46,26 +48,40 @@ static const struct {
     [PLANTED_RECORD_LOST] = {"record-lost", "the last committed record is gone after a restart"},
     [PLANTED_RELAUNCH_AFTER_REBOOT] = {"relaunch-after-reboot",
                                        "a restarted machine is taken for one that never ran the attempt"},
-    [PLANTED_STALL_COUNTS] = {"stall-counts", "a controller that stalled takes its own absence for the nodes' silence"},
-    [PLANTED_SUSPEND_NOT_REPEATED] = {"suspend-not-repeated", "whether a job is suspended is not said at a hello"},
+    [PLANTED_STALL_COUNTS] = {"stall-counts",
+                              "a controller that stalled takes its own absence for the nodes' silence"},
+    [PLANTED_SUSPEND_NOT_REPEATED] = {"suspend-not-repeated",
+                                      "whether a job is suspended is not said at a hello"},
     [PLANTED_SUSPEND_DROPPED] = {"suspend-dropped", "an agent gives up when a shepherd does not listen yet"},
-    [PLANTED_SICK_NODE_HARMS] = {"sick-node-harms", "a launch that fails for the node's reasons ends the job"},
-    [PLANTED_SICK_NODE_TRUSTED] = {"sick-node-trusted", "a node that fails launches gets the next ones at once"},
+    [PLANTED_SICK_NODE_HARMS] = {"sick-node-harms",
+                                 "a launch that fails for the node's reasons ends the job"},
+    [PLANTED_SICK_NODE_TRUSTED] = {"sick-node-trusted",
+                                   "a node that fails launches gets the next ones at once"},
     [PLANTED_KILL_NOT_REPEATED] = {"kill-not-repeated",
                                    "a kill that was lost is not sent again on reconnection"},
     [PLANTED_USAGE_TWICE] = {"usage-twice", "what a job used is counted twice"},
     [PLANTED_KEY_IGNORED] = {"key-ignored", "a repeated submit makes another job"},
     [PLANTED_KEY_NOT_IN_SNAPSHOT] = {"key-not-in-snapshot", "idempotency keys are missing in snapshots"},
-    [PLANTED_KEY_LOST_AT_REPLAY] = {"key-lost-at-replay", "idempotency keys in the journal are not read again"},
+    [PLANTED_KEY_LOST_AT_REPLAY] = {"key-lost-at-replay",
+                                    "idempotency keys in the journal are not read again"},
     [PLANTED_LOST_NODE_KEEPS_WORK] = {"lost-node-keeps-work", "a node is given up and keeps its jobs"},
     [PLANTED_HOLD_IGNORED] = {"hold-ignored", "a job that is held later starts all the same"},
     [PLANTED_DRAIN_IGNORED] = {"drain-ignored", "a drained node gets new jobs"},
     [PLANTED_LIMIT_IGNORED] = {"limit-ignored", "a project's limit does not hold"},
     [PLANTED_DEPENDENCY_IGNORED] = {"dependency-ignored", "a job starts before what it waits for"},
     [PLANTED_POLICY_FORGOTTEN] = {"policy-forgotten", "a policy that was set is not in snapshots"},
-    [PLANTED_RESTORE_UNNOTICED] = {"restore-unnoticed",
-                                   "after a restore numbers are not moved on, and attempts are launched again"},
+    [PLANTED_RESTORE_UNNOTICED] =
+        {"restore-unnoticed", "after a restore numbers are not moved on, and attempts are launched again"},
     [PLANTED_UNKNOWN_KILLED] = {"unknown-killed", "after a restore what the copy does not know is killed"},
+    [PLANTED_STEP_KILLED_AT_RESTART] = {"step-killed-at-restart",
+                                        "a started controller ends the steps that run"},
+    [PLANTED_STEP_NOT_SENT_AGAIN] = {"step-not-sent-again",
+                                     "what a node should run of steps is not said at a hello"},
+    [PLANTED_LEASE_LEAKED] = {"lease-leaked",
+                              "an allocation whose client ended while the controller was away stays"},
+    [PLANTED_STALL_ENDS_LEASES] = {"stall-ends-leases", "a controller that stalled takes clients for away"},
+    [PLANTED_CHECKPOINT_TWICE] = {"checkpoint-twice",
+                                  "a restarted agent starts the checkpoint command again"},
     [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 
@@ -94,6 +110,10 @@ bool seams_planted(enum planted p) {
 
 void seams_next_format(bool on) {
     seams.next_format = on;
+}
+
+void seams_first_level(bool on) {
+    seams.first_level = on;
 }
 
 #define WRAP(type, name, ...)           \
@@ -132,6 +152,11 @@ WRAP(void, core_snapshot, const struct core *c, struct buf *out) {
     seams.in_snapshot = seams.next_format;
     __real_core_snapshot(c, out);
     seams.in_snapshot = false;
+}
+
+WRAP(void, core_start, struct core *c, int64_t now_ms) {
+    if (c->seq || !seams.first_level)
+        __real_core_start(c, now_ms);
 }
 
 // --- controller ---
@@ -189,6 +214,8 @@ WRAP(int, core_agent_hello, struct core *c, const struct message_hello *h, const
     seams.in_hello = true;
     int r = __real_core_agent_hello(c, &changed, fingerprint, now_ms, e);
     seams.in_hello = false;
+    if (node.name)
+        map_put(&seams.greeted, hash_bytes(node.name, strlen(node.name)), c);
     if (seams_planted(PLANTED_UP_TOO_EARLY) && r == 0)
         core_node_ready(c, core_find_node(c, h->node->name), now_ms);
     return r;
@@ -272,11 +299,44 @@ WRAP(void, core_apply_policy, struct core *c, const struct policy_settings *s, i
         __real_core_apply_policy(c, s, at_ms);
 }
 
+// --- steps and leases ---
+
+WRAP(void, core_steps_reconcile, struct core *c, struct core_job *j, const char *node,
+     const struct attempt *a, bool restored, int64_t now_ms) {
+    uint64_t name = hash_bytes(node, strlen(node));
+    for (uint32_t i = 0; i < a->steps.len && seams_planted(PLANTED_STEP_KILLED_AT_RESTART); i++) {
+        struct message_kill k = {
+            .id = a->id, .attempt = a->attempt, .step = a->steps.at[i].step, .signal = 9};
+        if (!a->steps.at[i].end && !map_get(&seams.greeted, name))
+            core_effect_send(c, node, MESSAGE_KILL, &k);
+    }
+    if (!seams_planted(PLANTED_STEP_NOT_SENT_AGAIN))
+        __real_core_steps_reconcile(c, j, node, a, restored, now_ms);
+}
+
+WRAP(void, core_lease_renew, struct core *c, uint64_t id) {
+    if (seams_planted(PLANTED_LEASE_LEAKED))
+        map_put(&seams.renewed, id, c);
+    __real_core_lease_renew(c, id);
+}
+
+WRAP(void, core_leases_check, struct core *c, int64_t now_ms) {
+    for (uint32_t i = 0; i < c->leased.len && seams_planted(PLANTED_LEASE_LEAKED); i++)
+        if (!map_get(&seams.renewed, c->leased.at[i].id))
+            c->leased.at[i].away_ms = 0;  // a client that never came since the controller started
+    for (uint32_t i = 0; i < c->leased.len && seams_planted(PLANTED_STALL_ENDS_LEASES); i++)
+        c->leased.at[i].away_ms += c->next_lease_ms ? now_ms - c->next_lease_ms : 0;
+    __real_core_leases_check(c, now_ms);
+}
+
 // --- store ---
 
 WRAP(int, sim_store_open, struct sim_disk *d, const struct store_config *config, struct store **out, struct error *e) {
     seams.watch = config->watch;
     seams.disk = d;
+    map_done(&seams.greeted);
+    map_done(&seams.renewed);
+    seams.greeted = seams.renewed = (struct map){0};
     if (seams_planted(PLANTED_RECORD_LOST) && d->journal.len)
         d->journal.len--;
     return __real_sim_store_open(d, config, out, e);

@@ -41,6 +41,11 @@ enum planted {
     PLANTED_RESTORE_UNNOTICED,
     PLANTED_UNKNOWN_KILLED,
     PLANTED_NO_EPOCHS,
+    PLANTED_STEP_KILLED_AT_RESTART,
+    PLANTED_STEP_NOT_SENT_AGAIN,
+    PLANTED_LEASE_LEAKED,
+    PLANTED_STALL_ENDS_LEASES,
+    PLANTED_CHECKPOINT_TWICE,
     PLANTED_COUNT
 };
 
@@ -51,3 +56,4 @@ void seams_plant(enum planted p);
 bool seams_planted(enum planted p);
 
 void seams_next_format(bool on);
+void seams_first_level(bool on);  // a fresh journal is one of the first release

@@ -1,0 +1,77 @@
+// Clients of allocations (salloc, srun alone): they hold a session with the controller, come back after cuts, stay
+// away for a while, or end without a word. The lease itself is the product's (src/core/lease.c).
+#include "fault_sim.h"
+#include "seams.h"
+
+enum { TURN_MS = 4000, SILENT_MS = CORE_CLIENT_SILENT_MS };
+
+static struct sim_holder *holder_of(struct sim *s, uint32_t item) {
+    for (uint32_t i = 0; i < s->holders.len; i++)
+        if (s->requests.at[s->holders.at[i].request].item == item)
+            return &s->holders.at[i];
+    return NULL;
+}
+
+void holder_begin(struct sim *s, const struct request *q, uint32_t lease_s) {
+    struct sim_holder h = {.request = q->number, .id = q->id, .lease_s = lease_s};
+    vec_push(&s->holders, h);
+    holder_turn(s, &s->holders.at[s->holders.len - 1]);
+}
+
+// Its connection is looked at, and opened again if it is gone: a controller that is there has a session then.
+void holder_turn(struct sim *s, struct sim_holder *h) {
+    if (h->gone || h->closed)
+        return;
+    if (s->head.core && s->now_ms >= h->back_ms && s->now_ms >= s->head.stalled_until_ms) {
+        h->session_life = s->head.life;
+        h->heard_ms = head_mono_ms(s);
+    }
+    after(s, some_ms(s, TURN_MS / 2, TURN_MS), HAPPEN_HOLDER, (uint32_t)(h - s->holders.at), 0, 0);
+}
+
+void holder_item(struct sim *s, const struct item *it) {
+    struct sim_holder *h = holder_of(s, it->target);
+    if (!h || h->gone || h->closed)
+        return;
+    switch (it->amount % 4) {
+    case 0:  // killed: the controller sees the connection end, if there is one
+        h->gone = true;
+        h->session_life = 0;
+        break;
+    case 1: h->gone = true; break;  // its machine lost power: the session looks open
+    case 2:
+        h->back_ms = s->now_ms + it->for_ms;
+        if (it->pick % 2)
+            h->session_life = 0;
+        break;
+    default:
+        if (!s->head.core || h->session_life != s->head.life)
+            return;
+        h->closed = h->gone = true;  // when the controller dies before it is recorded, the lease ends it
+        core_give_back(s->head.core, h->id, 0, 0, head_wall_ms(s));
+        head_touched(s);
+        break;
+    }
+    note(s, "client: the holder of job %llu %s", (unsigned long long)h->id,
+         h->closed ? "gives it back"
+         : h->gone ? "has ended"
+                   : "is away");
+}
+
+void holders_renew(struct sim *s) {
+    for (uint32_t i = 0; i < s->holders.len; i++) {
+        struct sim_holder *h = &s->holders.at[i];
+        struct job_view v;
+        if (h->session_life != s->head.life || h->closed || head_mono_ms(s) - h->heard_ms >= SILENT_MS)
+            continue;
+        core_lease_renew(s->head.core, h->id);
+        if (core_view(s->head.core, h->id, &v) && v.state != JOB_COMPLETING)
+            h->renewed_awake_ms = head_awake_ms(s);
+    }
+}
+
+// A controller that was away cannot know who was there: every lease has its full term.
+void holders_head_started(struct sim *s) {
+    for (uint32_t i = 0; i < s->holders.len; i++)
+        s->holders.at[i].renewed_awake_ms = head_awake_ms(s);
+}
