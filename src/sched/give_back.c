@@ -42,6 +42,10 @@ static int by_give_back(const struct give_back_key *x, const struct give_back_ke
     return (a->id < b->id) - (a->id > b->id);
 }
 
+static struct give_back_key key_of(const struct world *w, struct world_job *j) {
+    return (struct give_back_key){j, sched_optional_leaving(j), project_of(w, j)->fullness_milli};
+}
+
 static int by_key(const void *a, const void *b) {
     return by_give_back(a, b);
 }
@@ -51,8 +55,7 @@ void sched_give_back_sort(const struct world *w, struct world_job **jobs, uint32
         return;
     struct give_back_key *keys = xcalloc(n, sizeof *keys);
     for (uint32_t i = 0; i < n; i++)
-        keys[i] = (struct give_back_key){jobs[i], sched_optional_leaving(jobs[i]),
-                                         project_of(w, jobs[i])->fullness_milli};
+        keys[i] = key_of(w, jobs[i]);
     qsort(keys, n, sizeof *keys, by_key);
     for (uint32_t i = 0; i < n; i++)
         jobs[i] = keys[i].job;
@@ -185,8 +188,74 @@ static void in_way_of(const struct world *w, const struct sched_alloc *a, worker
     out->len = n;
 }
 
-void sched_give_back_for_start(struct sched_pass *p, struct sched_start *s) {
+// The worker on this GPU that comes last in the order of giving back; NULL: none is there, or all end anyway.
+static struct world_job *holder(const struct world *w, const struct world_node *n, uint32_t gpu) {
+    struct give_back_key last = {0};
+    for (uint32_t i = 0; n->gpus[gpu].optional_milli && i < n->optional->jobs.len; i++) {
+        struct world_job *j = n->optional->jobs.at[i];
+        bool here = false;
+        for (uint32_t k = 0; k < j->alloc->node_count; k++)
+            for (uint32_t g = 0; j->alloc->nodes[k].node == n->id && g < j->alloc->nodes[k].gpu_count; g++)
+                here |= j->alloc->nodes[k].gpus[g].index == gpu;
+        struct give_back_key key = key_of(w, j);
+        if (here && !key.leaving && (!last.job || by_give_back(&key, &last) > 0))
+            last = key;
+    }
+    return last.job;
+}
+
+static bool alike(const struct world_gpu *a, const struct world_gpu *b) {
+    return a->model == b->model && a->memory_bytes == b->memory_bytes && a->group == b->group &&
+           a->socket == b->socket;
+}
+
+// The GPU that is as good as this one for the job, entirely free for it, and best for the workers: one without workers,
+// else one whose worker comes first in the order of giving back.
+static uint32_t best_gpu(const struct world *w, const struct world_node *n, uint32_t gpu) {
+    struct world_job *worker = holder(w, n, gpu);
+    for (uint32_t i = 0; i < n->gpu_count && worker; i++) {
+        if (n->gpus[i].free_milli != SCHED_GPU || !alike(&n->gpus[i], &n->gpus[gpu]))
+            continue;
+        struct world_job *other = holder(w, n, i);
+        struct give_back_key a = key_of(w, worker), b = other ? key_of(w, other) : a;
+        if (!other || by_give_back(&b, &a) < 0) {
+            gpu = i;
+            worker = other;
+        }
+    }
+    return gpu;
+}
+
+static int by_index(const void *pa, const void *pb) {
+    const struct sched_alloc_gpu *a = pa, *b = pb;
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+// Entirely free GPUs that are alike are equal for the job and for all decisions, so it takes those whose workers are
+// missed least. Done when the pass is over: no other decision of it sees a difference.
+static void choose_gpus(struct sched_pass *p, const struct sched_start *s) {
+    const struct world_job *j = world_find(p->w, s->job);
+    for (uint32_t i = 0; i < s->alloc->node_count; i++) {
+        struct sched_alloc_node *a = &s->alloc->nodes[i];
+        struct world_node *n = p->w->cluster.nodes.at[a->node];
+        if (!n->optional || !n->optional->jobs.len || !a->gpu_count || a->gpus[0].milli != SCHED_GPU)
+            continue;
+        for (uint32_t g = 0; g < a->gpu_count; g++) {
+            uint32_t best = best_gpu(p->w, n, a->gpus[g].index);
+            if (best == a->gpus[g].index)
+                continue;
+            sched_node_allocate(n, a, j->request->demand.exclusive, -1);
+            a->gpus[g].index = (uint16_t)best;
+            sched_node_allocate(n, a, j->request->demand.exclusive, 1);
+        }
+        qsort(a->gpus, a->gpu_count, sizeof *a->gpus, by_index);
+        world_node_changed(p->w, n->id);
+    }
+}
+
+static void for_start(struct sched_pass *p, struct sched_start *s) {
     worker_vec workers = {0};
+    choose_gpus(p, s);
     in_way_of(p->w, s->alloc, &workers);
     tell_all(p, &workers, s->job);
     if (workers.len)
@@ -287,6 +356,8 @@ void sched_give_back(struct sched_pass *p) {
     for (uint32_t i = 0; p->w->optional.ending && i < p->w->optional.running.len; i++)
         if (p->w->optional.running.at[i]->state == SCHED_JOB_ENDING)
             leave(p, p->w->optional.running.at[i], 1);
+    for (uint32_t i = 0; i < p->out->starts.len && p->w->optional.running.len; i++)
+        for_start(p, &p->out->starts.at[i]);
     for (uint32_t i = 0; i < p->earmarks.len && p->w->optional.running.len; i++) {
         worker_vec workers = {0};
         in_way_of(p->w, p->earmarks.at[i].alloc, &workers);

@@ -3,9 +3,8 @@
 #include "pass.h"
 
 void sched_growth_begin(struct world *w);  // shares; before the shares of the pass are computed
-// The start's place is partly held by optional workers: they have to end, and its processes start after them.
-void sched_give_back_for_start(struct sched_pass *p, struct sched_start *s);
-// The same for jobs whose victims have not ended yet, for planned starts within the grace time, and for limits.
+// Optional workers on the place of a start have to end, and its processes start after them. The same for jobs whose
+// victims have not ended yet, for planned starts within the grace time, and for limits.
 void sched_give_back(struct sched_pass *p);
 void sched_grow(struct sched_pass *p);
 void sched_growth_undo(struct sched_pass *p);    // the world is as before the pass

@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "growth.h"
 #include "place.h"
 
 void sched_project_use(struct world *w, struct world_project *p, const int64_t held[DIMS_MAX], bool nonpreemptible,
@@ -63,9 +62,8 @@ void sched_tentative_start(struct sched_pass *p, struct world_job *j, struct wor
     }
     count(p, r, a, 1);
     vec_push(&p->out->starts,
-             (struct sched_start){.job = j->id, .alloc = a, .partition = r->asked.partition, .backfill = backfill});
-    if (w->optional.running.len)
-        sched_give_back_for_start(p, &p->out->starts.at[p->out->starts.len - 1]);
+             (struct sched_start){
+                 .job = j->id, .alloc = a, .partition = r->asked.partition, .backfill = backfill});
     if (j->request != r)
         choice_started(p, j);
 }

@@ -153,6 +153,34 @@ static void the_lowest_rank_gives_way_first_then_the_newest(void **state) {
     world_free(c.w);
 }
 
+// GPUs of a node are alike: the job gets those nobody holds, then that of the worker ranked lowest.
+static void a_job_gets_the_gpus_whose_workers_are_missed_least(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 4);
+    cluster_project(&c, 1, 0, 4);
+    add_workers(&c, 1, 100, 3);
+    settle_once(&c);
+    assert_int_equal(world_job_rank(c.w, 2, -1), 0);
+    struct sched_decisions d;
+    struct sched_request q = {.project = 1, .user = 2, .gpu_milli_per_task = 1000};
+    cluster_submit(&c, &q);
+    sched_decide(c.w, c.now_ms, &c.policy, &d);
+    assert_int_equal(d.starts.len, 1);
+    assert_int_equal(d.preempts.len, 0);
+    carry_out(&c, &d);
+    sched_decisions_done(&d);
+    cluster_submit(&c, &q);
+    sched_decide(c.w, c.now_ms, &c.policy, &d);
+    assert_int_equal(d.starts.len, 1);
+    assert_int_equal(d.preempts.len, 1);
+    assert_int_equal(d.preempts.at[0].victim, 2);
+    assert_int_equal(d.starts.at[0].after_count, 1);
+    assert_int_equal(d.starts.at[0].after[0], 2);
+    carry_out(&c, &d);
+    sched_decisions_done(&d);
+    world_free(c.w);
+}
+
 static void workers_go_where_other_jobs_go_last(void **state) {
     (void)state;
     struct cluster c = cluster_new(2, 4);
@@ -476,6 +504,7 @@ int main(void) {
         cmocka_unit_test(grows_by_all_that_fits_in_one_pass),
         cmocka_unit_test(a_job_starts_at_once_and_waits_for_the_workers_in_its_way),
         cmocka_unit_test(the_lowest_rank_gives_way_first_then_the_newest),
+        cmocka_unit_test(a_job_gets_the_gpus_whose_workers_are_missed_least),
         cmocka_unit_test(workers_go_where_other_jobs_go_last),
         cmocka_unit_test(told_ahead_of_a_planned_start_by_the_grace_time),
         cmocka_unit_test(equal_projects_end_up_equal),

@@ -233,13 +233,21 @@ static void check_whole(struct optional_run *r, const struct sched_start *s) {
         fail_msg("seed %" PRIu64 ": job %" PRIu64 " gets %u tasks", r->seed, s->job, tasks);
 }
 
+// Entirely free GPUs of a node are alike here: which of them a job gets may depend on the workers there.
+static bool same_gpus(const struct sched_alloc_node *x, const struct sched_alloc_node *y) {
+    bool same = x->gpu_count == y->gpu_count;
+    for (uint32_t g = 0; same && g < x->gpu_count; g++)
+        same = x->gpus[g].milli == y->gpus[g].milli &&
+               (x->gpus[g].index == y->gpus[g].index || x->gpus[g].milli == SCHED_GPU);
+    return same;
+}
+
 static bool same_alloc(const struct sched_alloc *a, const struct sched_alloc *b) {
     bool same = a->node_count == b->node_count;
     for (uint32_t i = 0; same && i < a->node_count; i++) {
         const struct sched_alloc_node *x = &a->nodes[i], *y = &b->nodes[i];
         same = x->node == y->node && x->cpus == y->cpus && x->tasks == y->tasks &&
-               x->memory_bytes == y->memory_bytes && x->gpu_count == y->gpu_count &&
-               !memcmp(x->gpus, y->gpus, x->gpu_count * sizeof *x->gpus);
+               x->memory_bytes == y->memory_bytes && same_gpus(x, y);
     }
     return same;
 }
