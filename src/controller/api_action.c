@@ -8,22 +8,13 @@
 #include "api.h"
 #include "model/arrayspec.h"
 #include "model/dependency.h"
+#include "sliced_work.h"
 
-// A request that acts on many jobs is carried out in slices, one slice in a turn of the loop, so that others are
-// answered in between; the answer leaves when all of it is committed. A client that disconnects does not undo or stop
-// it. One action of a user is carried out at a time, the others wait behind it; users take turns.
 enum {
-    WORK_LOOK = 1,                 // units of work: looking at a job,
-    WORK_ACT = 20,                 // and changing it: five to twenty microseconds
     UPDATE_BYTES_MAX = 64 << 20,   // written by one request that changes jobs,
     ACTION_BYTES_MAX = 512 << 20,  // and by any other: enough for a million ordinary jobs
-    WORK_BYTES = 4096,             // of the journal: one unit
-    WORK_SLICE = 10000,            // of one turn: at most about 10 ms
-    WORK_AT_ONCE = 2000,           // done when the request arrives, before other requests of the same turn
     BATCH_JOBS = 64,               // found before they are changed
     SELECT_MAX = 4 << 20,          // jobs of one request: more than there can be; the same may be named twice
-    ACTIONS_MAX = 1024,            // waiting
-    ACTIONS_USER_MAX = 64,
 };
 
 enum { PROBLEMS_MAX = 1000 };  // reported in one answer
@@ -49,9 +40,7 @@ struct action_source {
 };
 
 struct bulk_action {
-    struct controller *controller;
-    struct net_request *req;
-    struct actor actor;
+    struct sliced_work work;
     struct arena arena;  // of the request
     const struct request_action *q;
     enum command_type type;
@@ -63,18 +52,24 @@ struct bulk_action {
     uint64_t newest;  // jobs that are submitted after the request are not meant
     bool filter_done;
     uint64_t batch[BATCH_JOBS];
-    uint32_t found, looked;  // of the batch
+    uint32_t found, looked, acted;  // of the batch
+    bool refused;                   // a limit of the user is reached: the other jobs would be refused too
     uint64_t matched, done;
     uint64_t written;  // bytes of the journal
     struct action_problems problems;
 };
 
-static struct bulk_action *action_free(struct bulk_action *b) {
+static void action_free(struct sliced_work *w) {
+    struct bulk_action *b = (struct bulk_action *)w;
     vec_done(&b->sources);
     vec_done(&b->problems.list);
     arena_done(&b->arena);
     free(b);
-    return NULL;
+}
+
+static void action_stopped(const struct sliced_work *w, struct error *e) {
+    error_set(e, ENOTCONN, "the controller stops; %llu jobs were changed, ask again for the others",
+              (unsigned long long)((const struct bulk_action *)w)->done);
 }
 
 // "12_[1-5,7]"
@@ -86,7 +81,7 @@ static int select_elements(struct bulk_action *b, const char *text, const char *
         parse_u64(arena_strndup(&b->arena, text, (size_t)(bracket - text - 1)), &source.job) < 0)
         return error_set(e, EINVAL, "\"%.60s\" is not a job; expected 12, 12_3 or 12_[1-5]", text);
     int r = array_parse(arena_strndup(&b->arena, bracket + 1, len - 2), &b->arena, &source.ranges, e);
-    if (r < 0 || !core_is_array(b->controller->core, source.job))
+    if (r < 0 || !core_is_array(b->work.controller->core, source.job))
         return r;
     for (uint32_t i = 0; i < source.ranges.len; i++)
         *size += (source.ranges.at[i].last - source.ranges.at[i].first) / source.ranges.at[i].step + 1;
@@ -98,7 +93,7 @@ static int select_elements(struct bulk_action *b, const char *text, const char *
 }
 
 static int select_id(struct bulk_action *b, const char *text, uint64_t *size, struct error *e) {
-    struct controller *c = b->controller;
+    struct controller *c = b->work.controller;
     const char *bracket = strchr(text, '[');
     struct job_ref ref;
     struct job_view v;
@@ -166,8 +161,8 @@ static int select_jobs(struct bulk_action *b, struct error *e) {
     if (!b->user && !b->name && !b->project && !b->partition && !b->qos && !q->state && !q->all)
         return error_set(
             e, EINVAL, "no jobs are named: give ids, or a filter (user, name, state, project, partition, qos), or all");
-    if (!b->user && !b->actor.admin)
-        b->user = b->actor.user;  // a filter means one's own
+    if (!b->user && !b->work.actor.admin)
+        b->user = b->work.actor.user;  // a filter means one's own
     vec_push(&b->sources, (struct action_source){0});
     return read_states(b, e);
 }
@@ -191,13 +186,13 @@ static bool filter_view(void *ctx, const struct job_view *v) {
 
 static bool find_by_filter(struct bulk_action *b) {
     uint64_t before = b->after;
-    core_each_job_after(b->controller->core, b->after, filter_view, b);
+    core_each_job_after(b->work.controller->core, b->after, filter_view, b);
     return b->filter_done || b->after == before;
 }
 
 // True when the source has no more.
 static bool find_in_source(struct bulk_action *b, struct action_source *s) {
-    const struct core *core = b->controller->core;
+    const struct core *core = b->work.controller->core;
     struct job_view v;
     uint64_t id;
     if (!s->job)
@@ -220,7 +215,7 @@ static bool find_in_source(struct bulk_action *b, struct action_source *s) {
 
 // Fills the batch; returns the work it took.
 static uint32_t find_batch(struct bulk_action *b) {
-    b->found = b->looked = 0;
+    b->found = b->looked = b->acted = 0;
     while (b->source < b->sources.len && b->found < BATCH_JOBS && b->looked < BATCH_JOBS * WORK_ACT)
         if (find_in_source(b, &b->sources.at[b->source]))
             b->source++;
@@ -244,7 +239,8 @@ static int act(struct bulk_action *b, uint64_t id, struct error *e) {
         [COMMAND_REQUEUE] = &requeue, [COMMAND_SUSPEND] = &job, [COMMAND_RESUME] = &job,
         [COMMAND_UPDATE] = &update};
     struct command command = {b->type, bodies[b->type]};
-    return core_command(b->controller->core, &b->actor, NULL, &command, controller_now_ms(), NULL, e);
+    return core_command(b->work.controller->core, &b->work.actor, NULL, &command, controller_now_ms(), NULL,
+                        e);
 }
 
 // The actions are the names of the commands about jobs that exist.
@@ -258,135 +254,75 @@ static enum command_type action_of(const char *name) {
 // --- carrying out ---
 
 static void answer(struct bulk_action *b) {
-    struct api_call call = {.controller = b->controller, .req = b->req};
+    struct api_call call = {.controller = b->work.controller, .req = b->work.req};
     struct answer_action out = {.matched = b->matched, .done = b->done};
     out.errors.at = b->problems.list.at;
     out.errors.len = b->problems.list.len;
     api_answer_committed(&call, 200, &answer_action_schema, &out);
 }
 
-// Works for up to `work` units; true when the action is complete and answered.
-static bool carry_out(struct bulk_action *b, uint32_t work) {
-    struct controller *c = b->controller;
-    uint32_t spent = 0;
-    bool refused = false;  // a limit of the user is reached: the other jobs would be refused too
-    while (spent < work && b->source < b->sources.len && !refused) {
-        size_t before = core_outbox(c->core)->bytes.len;
-        spent += find_batch(b) + b->found * WORK_ACT;
-        b->matched += b->found;
-        for (uint32_t i = 0; i < b->found; i++) {
-            struct error one = {0};
-            char id[24];
-            if (act(b, b->batch[i], &one) == 0) {
-                b->done++;
-                continue;
-            }
-            snprintf(id, sizeof id, "%llu", (unsigned long long)b->batch[i]);
-            problem(&b->problems, id, &one);
-            refused |= one.code == EAGAIN;
-        }
-        size_t after = core_outbox(c->core)->bytes.len;
-        size_t written = after > before ? after - before : 0;
-        spent += (uint32_t)(written / WORK_BYTES);
-        b->written += written;
-        // Each changed or ended job has a copy of what was submitted: one request may not fill the disk with them.
-        if (b->written > (b->type == COMMAND_UPDATE ? UPDATE_BYTES_MAX : ACTION_BYTES_MAX) &&
-            b->source < b->sources.len) {
-            struct error full = {0};
-            error_set(
-                &full, E2BIG,
-                "one request may not change this much; %llu jobs were changed, ask again for the others",
-                (unsigned long long)b->done);
-            problem(&b->problems, "", &full);
-            refused = true;
-        }
+// Each changed or ended job has a copy of what was submitted: one request may not fill the disk with them.
+static void check_written(struct bulk_action *b) {
+    struct error full = {0};
+    if (b->written <= (b->type == COMMAND_UPDATE ? UPDATE_BYTES_MAX : ACTION_BYTES_MAX))
+        return;
+    error_set(&full, E2BIG,
+              "one request may not change this much; %llu jobs were changed, ask again for the others",
+              (unsigned long long)b->done);
+    problem(&b->problems, "", &full);
+    b->refused = true;
+}
+
+// Returns the work it took.
+static uint32_t act_on(struct bulk_action *b, uint64_t id) {
+    struct core *core = b->work.controller->core;
+    size_t before = core_outbox(core)->bytes.len;
+    struct error one = {0};
+    b->matched++;
+    if (act(b, id, &one) == 0) {
+        b->done++;
+    } else {
+        char text[24];
+        snprintf(text, sizeof text, "%llu", (unsigned long long)id);
+        problem(&b->problems, text, &one);
+        b->refused |= one.code == EAGAIN;
     }
-    c->action_work += spent;
-    c->action_slices++;
-    if (c->action_work > c->action_work_max)
-        c->action_work_max = c->action_work;
-    if (b->source < b->sources.len && !refused)
-        return false;
+    size_t after = core_outbox(core)->bytes.len, written = after > before ? after - before : 0;
+    b->written += written;
+    return WORK_ACT + (uint32_t)(written / WORK_BYTES);
+}
+
+static bool carry_out(struct sliced_work *w, uint32_t most, uint32_t *spent) {
+    struct bulk_action *b = (struct bulk_action *)w;
+    struct job_view v;
+    while ((b->acted < b->found || b->source < b->sources.len) && !b->refused) {
+        if (*spent >= most || controller_work_late(w->controller))
+            return false;
+        if (b->acted == b->found) {
+            *spent += find_batch(b);
+            continue;
+        }
+        uint64_t id = b->batch[b->acted++];
+        if (!core_view(w->controller->core, id, &v))
+            continue;  // it has ended since it was found
+        *spent += act_on(b, id);
+        if (b->acted < b->found || b->source < b->sources.len)
+            check_written(b);
+    }
     answer(b);
     return true;
-}
-
-static bool is_first_of_its_user(const struct controller *c, uint32_t i) {
-    for (uint32_t k = 0; k < i; k++)
-        if (streq(c->actions.at[k]->actor.user, c->actions.at[i]->actor.user))
-            return false;
-    return true;
-}
-
-static void on_idle(uv_idle_t *h) {
-    struct controller *c = h->data;
-    for (uint32_t n = c->actions.len; n && c->action_work < WORK_SLICE; n--) {
-        uint32_t i = c->action_next++ % c->actions.len;
-        if (!is_first_of_its_user(c, i))
-            continue;
-        struct bulk_action *b = c->actions.at[i];
-        if (carry_out(b, WORK_SLICE - c->action_work)) {
-            vec_remove(&c->actions, i);
-            action_free(b);
-        }
-        break;
-    }
-    if (!c->actions.len)
-        uv_idle_stop(h);
-}
-
-void api_actions_turn_ends(struct controller *c) {
-    c->action_work = 0;
-}
-
-void api_actions_init(struct controller *c) {
-    uv_idle_init(&c->loop, &c->action_idle);
-    c->action_idle.data = c;
-}
-
-void api_actions_stop(struct controller *c) {
-    for (uint32_t i = 0; i < c->actions.len; i++) {
-        struct bulk_action *b = c->actions.at[i];
-        struct error e = {0};
-        error_set(&e, ENOTCONN, "the controller stops; %llu jobs were changed, ask again for the others",
-                  (unsigned long long)b->done);
-        api_fail(b->req, &e);
-        action_free(b);
-    }
-    vec_done(&c->actions);
-}
-
-// Small ones are done at once, unless their user has others under way or much was done in this turn already.
-static void begin(struct bulk_action *b) {
-    struct controller *c = b->controller;
-    uint32_t mine = 0;
-    for (uint32_t i = 0; i < c->actions.len; i++)
-        mine += streq(c->actions.at[i]->actor.user, b->actor.user);
-    if (mine >= ACTIONS_USER_MAX || c->actions.len >= ACTIONS_MAX) {
-        api_error(b->req, 429, "EAGAIN",
-                  "too many actions are waiting to be carried out; ask again in a moment");
-        action_free(b);
-        return;
-    }
-    if (!mine && c->action_work < WORK_SLICE && carry_out(b, WORK_AT_ONCE)) {
-        action_free(b);
-        return;
-    }
-    vec_push(&c->actions, b);
-    uv_idle_start(&c->action_idle, on_idle);
 }
 
 void api_action(struct api_call *call) {
     struct error e = {0};
     enum command_type action = action_of(call->name);
     struct bulk_action *b = xcalloc(1, sizeof *b);
-    *b = (struct bulk_action){.controller = call->controller,
-                              .req = call->req,
-                              .actor = call->actor,
-                              .q = call->body,
-                              .type = action,
-                              .arena = call->arena,
-                              .newest = core_newest_id(call->controller->core)};
+    *b = (struct bulk_action){
+        .work = {call->controller, call->req, call->actor, carry_out, action_stopped, action_free},
+        .q = call->body,
+        .type = action,
+        .arena = call->arena,
+        .newest = core_newest_id(call->controller->core)};
     call->arena = (struct arena){0};
     b->problems.arena = &b->arena;
     if (action == COMMAND_NONE)
@@ -396,8 +332,8 @@ void api_action(struct api_call *call) {
         error_set(&e, EINVAL, "field \"spec\" is missing: an object with the fields to change");
     if (e.code || select_jobs(b, &e) < 0) {
         api_fail(call->req, &e);
-        action_free(b);
+        action_free(&b->work);
         return;
     }
-    begin(b);
+    controller_work_begin(&b->work);
 }

@@ -260,7 +260,8 @@ void api_status(struct api_call *call) {
                                      .commit_us_mean = s.commits ? s.commit_us_total / s.commits : 0,
                                      .commit_us_max = s.commit_us_max,
                                      .problem = *c->storage_problem ? c->storage_problem : NULL};
-    struct answer_scheduler scheduler = {c->schedules, (uint64_t)c->schedule_us, c->action_slices, c->action_work_max};
+    struct answer_scheduler scheduler = {c->schedules, (uint64_t)c->schedule_us, c->work_slices,
+                                         c->work_spent_max};
     struct answer_limits limits = {k->max_array_size, k->max_jobs_per_user, k->max_queue_length, k->grace_s};
     const struct config_report *p = &c->config.report;
     struct answer_prices prices = {p->currency, p->price_gpu_hour, p->price_cpu_hour, p->price_kwh, p->co2_g_per_kwh};

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "api.h"
+#include "sliced_work.h"
 
 int api_check_storage(struct controller *c, struct error *e) {
     char why[ERROR_TEXT_MAX];
@@ -83,50 +84,98 @@ int api_submit_one(struct api_call *call, const struct request_submit *q, struct
     return 0;
 }
 
-// The whole list is checked for being JSON before its first job is submitted.
-static int check_bulk(struct api_call *call, struct error *e) {
-    struct json_items it;
-    struct json *item;
-    int r;
-    json_items_begin(&it, call->req->body, call->req->body_len, API_VALUES_MAX);
-    do {
-        cleanup_arena struct arena a = {0};
-        r = json_items_next(&it, &a, &item, e);
-    } while (r > 0 && it.count <= BULK_SUBMITS_MAX);
-    return r > 0 ? error_set(e, E2BIG, "more than %d jobs in one request; send them in several", BULK_SUBMITS_MAX) : r;
+// A list of jobs, carried out in slices. The whole list is checked for being JSON before its first job is submitted.
+// Then one job after the other is decoded, submitted and forgotten: the request's bytes are the only thing that is as
+// large as the request.
+struct bulk_submit {
+    struct sliced_work work;
+    struct arena arena;  // of the request
+    struct json_items check, items;
+    bool checked;
+    struct buf out;
+    struct json_writer writer;
+};
+
+enum { WORK_JSON_BYTES = 128 };  // read: one unit of work
+
+static void bulk_free(struct sliced_work *w) {
+    struct bulk_submit *b = (struct bulk_submit *)w;
+    buf_done(&b->out);
+    arena_done(&b->arena);
+    free(b);
 }
 
-static void submit_item(struct api_call *call, const struct json *item, struct json_writer *w) {
+static void bulk_stopped(const struct sliced_work *w, struct error *e) {
+    const struct bulk_submit *b = (const struct bulk_submit *)w;
+    error_set(e, ENOTCONN,
+              "the controller stops; the first %llu jobs of the list were submitted. Those with a key can be "
+              "sent again",
+              b->checked ? (unsigned long long)b->items.count : 0);
+}
+
+// 0: go on.
+static int check_next(struct bulk_submit *b, uint32_t *spent, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    struct json *item;
+    size_t from = b->check.at;
+    int r = json_items_next(&b->check, &a, &item, e);
+    *spent += WORK_LOOK + (uint32_t)((b->check.at - from) / WORK_JSON_BYTES);
+    b->checked = r == 0;
+    return r > 0 && b->check.count > BULK_SUBMITS_MAX
+               ? error_set(e, E2BIG, "more than %d jobs in one request; send them in several",
+                           BULK_SUBMITS_MAX)
+           : r < 0 ? r
+                   : 0;
+}
+
+// False: there is no more.
+static bool submit_next(struct bulk_submit *b, uint32_t *spent) {
+    struct api_call call = {.controller = b->work.controller, .req = b->work.req, .actor = b->work.actor};
+    size_t from = b->items.at;
     struct error e = {0};
+    struct command_result result = {0};
+    struct json *item;
     struct request_submit q;
-    struct command_result result;
-    if (schema_read_json(&request_submit_schema, item, &call->arena, &q, &e) < 0 ||
-        api_submit_one(call, &q, &result, &e) < 0) {
-        schema_write_json(&answer_failure_schema, &(struct answer_failure){api_error_answer(&call->arena, &e)}, w);
-    } else {
-        schema_write_json(&command_result_schema, &result, w);
-    }
+    bool more = json_items_next(&b->items, &call.arena, &item, &e) > 0;
+    if (more && (schema_read_json(&request_submit_schema, item, &call.arena, &q, &e) < 0 ||
+                 api_submit_one(&call, &q, &result, &e) < 0))
+        schema_write_json(&answer_failure_schema, &(struct answer_failure){api_error_answer(&call.arena, &e)},
+                          &b->writer);
+    else if (more)
+        schema_write_json(&command_result_schema, &result, &b->writer);
+    *spent += WORK_ACT + (uint32_t)((b->items.at - from) / WORK_BYTES) + (uint32_t)result.count;
+    arena_done(&call.arena);
+    return more;
 }
 
-// One job after the other is decoded, submitted and forgotten: the request's bytes are the only thing
-// that is as large as the request.
-static void submit_bulk(struct api_call *call, struct json_items *it) {
-    struct buf b = {0};
-    struct json_writer w = {.out = &b};
-    struct arena whole = call->arena;
+static bool bulk_run(struct sliced_work *w, uint32_t most, uint32_t *spent) {
+    struct bulk_submit *b = (struct bulk_submit *)w;
+    struct api_call call = {.controller = w->controller, .req = w->req};
     struct error e = {0};
-    struct json *item;
-    if (check_bulk(call, &e) < 0) {
-        api_fail(call->req, &e);
-        return;
-    }
-    json_open(&w, '[');
-    for (call->arena = (struct arena){0}; json_items_next(it, &call->arena, &item, &e) > 0; arena_done(&call->arena))
-        submit_item(call, item, &w);
-    arena_done(&call->arena);
-    call->arena = whole;
-    json_close(&w, ']');
-    api_when_committed(call, 201, &b);
+    do {
+        if (*spent >= most || controller_work_late(w->controller))
+            return false;
+        if (!b->checked && check_next(b, spent, &e) < 0) {
+            api_fail(w->req, &e);
+            return true;
+        }
+    } while (!b->checked || submit_next(b, spent));
+    json_close(&b->writer, ']');
+    api_when_committed(&call, 201, &b->out);
+    return true;
+}
+
+static void submit_bulk(struct api_call *call, const struct json_items *items) {
+    struct bulk_submit *b = xcalloc(1, sizeof *b);
+    *b = (struct bulk_submit){
+        .work = {call->controller, call->req, call->actor, bulk_run, bulk_stopped, bulk_free},
+        .arena = call->arena,
+        .check = *items,
+        .items = *items};
+    call->arena = (struct arena){0};
+    b->writer.out = &b->out;
+    json_open(&b->writer, '[');
+    controller_work_begin(&b->work);
 }
 
 void api_submit(struct api_call *call) {

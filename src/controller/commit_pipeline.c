@@ -30,6 +30,7 @@ struct pipeline_entry {
     VEC(struct outbox_finished) finished;
     VEC(struct notice) notices;
     char *bytes;
+    size_t batch_bytes;
 };
 
 struct pipeline_heard_at {
@@ -47,6 +48,7 @@ struct commit_pipeline {
     struct store *store;
     struct pipeline_hooks hooks;
     VEC(struct pipeline_entry *) line;   // oldest first
+    size_t backlog;                      // bytes of their batches
     VEC(struct pipeline_answer) answers;  // for the batch to come
     struct store_batch *batch;   // texts that came in since the last flush
     uint64_t snapshot_seq;
@@ -297,8 +299,10 @@ static void on_committed(void *ctx, uint64_t ticket, uint64_t seq) {
         n++;
     // What is released may add to the line's end, never to its front.
     VEC(struct pipeline_entry *) done = {0};
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        s->backlog -= s->line.at[i]->batch_bytes;
         vec_push(&done, s->line.at[i]);
+    }
     memmove(s->line.at, s->line.at + n, (s->line.len - n) * sizeof *s->line.at);
     s->line.len -= n;
     for (uint32_t i = 0; i < done.len; i++)
@@ -427,6 +431,10 @@ int pipeline_snapshot(struct commit_pipeline *s) {
     return r;
 }
 
+size_t pipeline_backlog(const struct commit_pipeline *s) {
+    return s->backlog;
+}
+
 bool pipeline_dirty(const struct commit_pipeline *s) {
     const struct outbox *o = core_outbox(s->core);
     return o->events.len || o->effects.len || s->answers.len || !store_batch_empty(s->batch);
@@ -455,6 +463,8 @@ int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule)
     if (store_batch_empty(s->batch) && !s->line.len) {
         release(s, e);  // nothing to write and nothing before it
     } else {
+        e->batch_bytes = store_batch_bytes(s->batch);
+        s->backlog += e->batch_bytes;
         e->ticket = store_submit(s->store, s->batch);
         s->batch = store_batch_new();
         vec_push(&s->line, e);

@@ -95,12 +95,13 @@ struct controller {
     uv_idle_t list_idle;     // while a list has something to write
     VEC(struct list_stream *) list_streams;
     uint32_t list_next;      // whose turn it is
-    VEC(struct bulk_action *) actions;  // on many jobs, not complete yet, in the order they came
-    uv_idle_t action_idle;   // while there are such
-    uint32_t action_next;    // whose turn it is
-    uint32_t action_work;    // units of work in this turn of the loop
-    uint32_t action_work_max;
-    uint64_t action_slices;
+    VEC(struct sliced_work *) work;  // requests about many jobs, not complete yet, in the order they came
+    uv_idle_t work_idle;             // while there are such
+    uint32_t work_next;              // whose turn it is
+    uint32_t work_spent;             // units of work in this turn of the loop
+    uint32_t work_spent_max;
+    int64_t work_until_us;  // when the present slice ends
+    uint64_t work_slices;
     bool walking_waiters;
     VEC(struct question *) questions;  // that wait for their turn, oldest first
     uv_timer_t query_throttle_timer;
@@ -160,10 +161,11 @@ void controller_stream_message(struct controller *c, const char *node, const str
 void controller_streams_node_gone(struct controller *c, const char *node);
 void controller_streams_done(struct controller *c);
 
-// api_action.c: actions on many jobs, in slices.
-void api_actions_init(struct controller *c);
-void api_actions_stop(struct controller *c);  // answers those that are not complete
-void api_actions_turn_ends(struct controller *c);
+// sliced_work.c: requests about many jobs, in slices.
+void controller_work_init(struct controller *c);
+void controller_work_stop(struct controller *c);  // answers those that are not complete
+void controller_work_turn_ends(struct controller *c);
+void controller_work_committed(struct controller *c);  // the store has caught up
 
 // step_session.c
 void controller_step_sessions_node_up(struct controller *c, const char *node);

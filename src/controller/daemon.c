@@ -83,13 +83,15 @@ static void on_prepare(uv_prepare_t *h) {
     if (c->stopping)
         return;
     flush(c);
-    api_actions_turn_ends(c);
+    controller_work_turn_ends(c);
     if (c->followers.len)
         controller_followers_tick(c);
 }
 
 static void on_store(uv_poll_t *h, int status, int events) {
-    pipeline_poll(((struct controller *)h->data)->pipeline);
+    struct controller *c = h->data;
+    pipeline_poll(c->pipeline);
+    controller_work_committed(c);
 }
 
 static void on_users(uv_poll_t *h, int status, int events) {
@@ -273,7 +275,7 @@ static int start(struct controller *c, struct error *e) {
     uv_timer_init(&c->loop, &c->tick);
     listing_streams_init(c);
     query_throttle_init(c);
-    api_actions_init(c);
+    controller_work_init(c);
     uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
     uv_poll_init(&c->loop, &c->users_poll, users_fd(c->users));
     c->prepare.data = c->tick.data = c->store_poll.data = c->users_poll.data = c;
@@ -318,7 +320,7 @@ static void stop(struct controller *c) {
     c->stopping = true;
     controller_journal_replay_stop(c);
     api_users_changed(c);
-    api_actions_stop(c);
+    controller_work_stop(c);
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
 }
 

@@ -127,3 +127,25 @@ def test_jobs_submitted_meanwhile_are_not_meant(cluster):
     assert act.answer()["done"] == ELEMENTS
     assert {j["id"] for j in cluster.api.get("/v1/jobs?fields=id")["jobs"]} == later
     cluster.api.post("/v1/jobs/cancel", {"all": True})
+
+
+def test_a_list_of_jobs_is_submitted_in_slices(cluster):
+    """Also its reading; the answer has an entry for each job."""
+    spec = {"name": "one", "workdir": "/tmp", "output": "/dev/null", "hold": True, "argv": ["true"]}
+    wrong = dict(spec, argv=[])
+    before = scheduler(cluster)["action_slices"]
+    made = Asked(cluster, "POST", "/v1/jobs", [{"spec": spec, "key": f"list-{i}"} for i in range(9999)] + [{"spec": wrong}]).answer()
+    assert len(made) == 10000 and len({m["id"] for m in made[:-1]}) == 9999 and "nothing to run" in made[-1]["error"]["message"]
+    after = scheduler(cluster)
+    assert after["action_slices"] - before >= 10000 * 20 / WORK_SLICE and after["action_work_max"] <= WORK_SLICE * 1.3, after
+    # The same list again: no second job.
+    again = cluster.api.post("/v1/jobs", [{"spec": spec, "key": f"list-{i}"} for i in range(5)])
+    assert [m["id"] for m in again] == [m["id"] for m in made[:5]] and all(m["repeated"] for m in again)
+    assert cluster.api.post("/v1/jobs/cancel", {"name": "one", "all": True})["done"] == 9999
+
+
+def test_a_list_that_is_no_json_submits_nothing(cluster):
+    body = b'[' + b'{"spec": {"name": "never", "workdir": "/tmp", "hold": true, "argv": ["true"]}},' * 3000 + b'{"spec": ]'
+    status, data = cluster.api.raw("POST", "/v1/jobs", body)
+    assert status == 400, data[:200]
+    assert not cluster.api.get("/v1/jobs?name=never")["jobs"]

@@ -63,6 +63,8 @@ void pipeline_when_committed(struct commit_pipeline *s, pipeline_done_fn fn, voi
 // Runs the scheduler if `schedule` is set, and hands everything new to the store. Returns when
 // to call again even if nothing happens.
 int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule);
+size_t pipeline_backlog(
+    const struct commit_pipeline *s);  // bytes that were handed to the store and are not committed
 bool pipeline_dirty(const struct commit_pipeline *s);  // something waits for a flush
 // The record of a job that has ended but whose end is not committed yet: it is neither in the core
 // nor in history. Lives until the next call of anything here.
